@@ -1,0 +1,43 @@
+# Two commands do everything on a fresh machine: `make train` and `make test`.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PRESET ?= atari/deep-ga-desktop
+
+.PHONY: help setup build train test test-quick test-long format tidy clean
+help:
+	@sed -n 's/^## //p' $(MAKEFILE_LIST)
+
+## make train       set up, build, and evolve players of a real Atari game (about ten minutes on two cores)
+train: build
+	build/samara train $(PRESET) $(ARGS)
+
+## make test        set up, build, and run every test
+test: build
+	scripts/test
+
+## make test-quick  the tests that take a few minutes
+test-quick: build
+	scripts/test --quick
+
+## make test-long   every test, the slow ones too: every ROM, many kills (an hour and more)
+test-long: build
+	scripts/test --long
+
+## make build       set up and build; leaves build/samara
+build: setup
+	scripts/build
+
+## make setup       system packages, .venv and pinned Python packages; quick the second time
+setup:
+	scripts/setup
+
+## make format      clang-format over the tree
+format:
+	git ls-files '*.cc' '*.h' | xargs clang-format-14 -i
+
+## make tidy        clang-tidy over the torch-free sources
+tidy: setup
+	scripts/tidy
+
+clean:
+	rm -rf build build-*

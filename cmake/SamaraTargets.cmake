@@ -1,0 +1,70 @@
+# Compiler settings and the two functions every folder uses: samara_library and samara_tests.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+# the Python of .venv, where torch, mujoco and nanobind live
+set(SAMARA_VENV ${CMAKE_SOURCE_DIR}/.venv CACHE PATH "virtual environment made by scripts/setup")
+set(SAMARA_VENV_PYTHON ${SAMARA_VENV}/bin/python)
+set(Python_EXECUTABLE ${SAMARA_VENV_PYTHON})
+
+# Numbers must not depend on the compiler's mood (DESIGN 9.4), nothing is built with -march=native.
+add_library(samara_options INTERFACE)
+target_compile_options(samara_options INTERFACE
+  # gcc 12 reports its own std::string (bug 105651): these warnings are off there
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict -Wno-stringop-overflow -Wno-array-bounds>
+  -Wall -Wextra -Wpedantic -Wshadow -Wformat=2 -Werror -ffp-contract=off
+  -fstack-protector-strong $<$<CXX_COMPILER_ID:GNU>:-ftrivial-auto-var-init=zero>)
+# one mode of toml++ in the whole program: two would share inline functions of different meaning
+target_compile_definitions(samara_options INTERFACE _GLIBCXX_ASSERTIONS TOML_EXCEPTIONS=0
+  $<$<CONFIG:Release>:_FORTIFY_SOURCE=2>)
+target_link_options(samara_options INTERFACE -Wl,-z,relro,-z,now,-z,noexecstack)
+target_include_directories(samara_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
+if(SAMARA_SANITIZE)
+  # instrumented code makes gcc 12 see uninitialised values inside fmt
+  target_compile_options(samara_options INTERFACE -fsanitize=${SAMARA_SANITIZE} -fno-omit-frame-pointer
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-uninitialized>)
+  target_link_options(samara_options INTERFACE -fsanitize=${SAMARA_SANITIZE})
+endif()
+
+# samara_library(name DEPS ...): a static library of every *.cc of this folder but tests; `name` = samara_<folder>.
+function(samara_library name)
+  cmake_parse_arguments(ARG "" "" "DEPS;SOURCES" ${ARGN})
+  if(NOT ARG_SOURCES)
+    file(GLOB ARG_SOURCES CONFIGURE_DEPENDS *.cc)
+    list(FILTER ARG_SOURCES EXCLUDE REGEX "_test\\.cc$")
+  endif()
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(${name} PUBLIC samara_options ${ARG_DEPS})
+  target_precompile_headers(${name} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
+endfunction()
+
+# samara_tests(name DEPS ... SUBFOLDERS ...): one GoogleTest program of every *_test.cc of this folder (and those), a ctest entry per test.
+function(samara_tests name)
+  if(NOT SAMARA_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "DEPS;SUBFOLDERS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS *_test.cc)
+  foreach(folder ${ARG_SUBFOLDERS})
+    file(GLOB more CONFIGURE_DEPENDS ${folder}/*_test.cc)
+    list(APPEND sources ${more})
+  endforeach()
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(${name} ${sources})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE SAMARA_SOURCE_DIR="${CMAKE_SOURCE_DIR}" SAMARA_PYTHON="${SAMARA_VENV_PYTHON}")
+  target_precompile_headers(${name} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
+  add_test(NAME ${name} COMMAND ${name})
+  add_dependencies(all_tests ${name})
+endfunction()

@@ -1,0 +1,11 @@
+# Writes ${OUT}: every preset of ${SOURCE} as text inside the program, so that the binary runs anywhere.
+file(GLOB_RECURSE files RELATIVE ${SOURCE} ${SOURCE}/*.toml)
+list(SORT files)
+set(text "#include \"run/presets.h\"\n\nnamespace samara {\n\nconst std::vector<Preset>& Presets() {\n  static const std::vector<Preset> presets = {\n")
+foreach(file ${files})
+  file(READ ${SOURCE}/${file} body)
+  string(REGEX REPLACE "\\.toml$" "" name ${file})
+  string(APPEND text "      {\"${name}\", R\"toml(${body})toml\"},\n")
+endforeach()
+string(APPEND text "  };\n  return presets;\n}\n\n}  // namespace samara\n")
+file(WRITE ${OUT} "${text}")
