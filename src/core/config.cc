@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+#include "core/config.h"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <sstream>
+
+#include "core/sha256.h"
+
+namespace samara {
+namespace {
+
+Status Bad(std::string_view key, std::string_view given, const std::string& expected) {
+  return {Code::kConfig, fmt::format("{}={}: expected {}", key, given, expected)};
+}
+
+std::string RangeText(Range range, bool integer) {
+  const auto show = [&](double v) {
+    return integer ? fmt::format("{:.0f}", v) : fmt::format("{}", v);
+  };
+  const bool low = std::isfinite(range.min), high = std::isfinite(range.max);
+  if (low && high) return show(range.min) + " to " + show(range.max);
+  if (low) return "at least " + show(range.min);
+  if (high) return "at most " + show(range.max);
+  return {};
+}
+
+std::string Quote(const std::string& text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (c == '\n')
+      out += "\\n";
+    else
+      out += c;
+  }
+  return out + '"';
+}
+
+// A TOML string's content, or the text itself when it is not quoted.
+std::string Unquote(std::string_view text) {
+  if (text.size() < 2 || text.front() != '"' || text.back() != '"') return std::string(text);
+  std::string out;
+  for (size_t i = 1; i + 1 < text.size(); ++i) {
+    if (text[i] == '\\' && i + 2 < text.size()) ++i;
+    out += text[i];
+  }
+  return out;
+}
+
+std::string NoUnderscores(std::string_view text) {
+  std::string out(text);
+  std::erase(out, '_');
+  return out;
+}
+
+std::string Join(const std::vector<std::string>& words, const char* separator) {
+  std::string out;
+  for (const auto& word : words) out += (out.empty() ? "" : separator) + word;
+  return out;
+}
+
+std::string Lower(std::string_view text) {
+  std::string out;
+  for (char c : text) out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t substitute = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string Nearest(std::string_view word, const std::vector<std::string>& candidates) {
+  std::string best;
+  std::pair<bool, size_t> best_distance{true, SIZE_MAX};
+  for (const auto& candidate : candidates) {
+    const std::string a = Lower(word), b = Lower(candidate);
+    // a name that was cut short is nearer than any misspelt one
+    const bool other = a.empty() || !b.starts_with(a);
+    const std::pair distance{other, EditDistance(a, b)};
+    if (distance < best_distance) best = candidate, best_distance = distance;
+  }
+  return best;
+}
+
+void ConfigTable::Add(std::string key, int64_t* value, Range range, std::string unit,
+                      std::string help, OnResume on_resume) {
+  const std::string expected = "an integer " + RangeText(range, true);
+  auto set = [=](std::string_view given) -> Status {
+    const std::string text = NoUnderscores(given);
+    int64_t parsed = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
+    const auto real = static_cast<double>(parsed);
+    if (error != std::errc() || end != text.data() + text.size() || real < range.min ||
+        real > range.max) {
+      return Bad(key, given, expected);
+    }
+    *value = parsed;
+    return Status::Ok();
+  };
+  auto get = [value] { return std::to_string(*value); };
+  fields_.push_back({key, "integer", RangeText(range, true), std::move(unit), get(),
+                     std::move(help), on_resume, std::move(set), std::move(get)});
+}
+
+void ConfigTable::Add(std::string key, double* value, Range range, std::string unit,
+                      std::string help, OnResume on_resume) {
+  const std::string expected = "a number " + RangeText(range, false);
+  auto set = [=](std::string_view given) -> Status {
+    const std::string text = NoUnderscores(given);
+    double parsed = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
+    if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(parsed) ||
+        parsed < range.min || parsed > range.max) {
+      return Bad(key, given, expected);
+    }
+    *value = parsed;
+    return Status::Ok();
+  };
+  // shortest text that reads back to the same bits; a point keeps it a TOML float
+  auto get = [value] {
+    std::string text = fmt::format("{}", *value);
+    return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
+  };
+  fields_.push_back({key, "number", RangeText(range, false), std::move(unit), get(),
+                     std::move(help), on_resume, std::move(set), std::move(get)});
+}
+
+void ConfigTable::Add(std::string key, bool* value, std::string help, OnResume on_resume) {
+  auto set = [=](std::string_view given) -> Status {
+    if (given != "true" && given != "false") return Bad(key, given, "true or false");
+    *value = given == "true";
+    return Status::Ok();
+  };
+  auto get = [value] { return std::string(*value ? "true" : "false"); };
+  fields_.push_back(
+      {key, "boolean", "", "", get(), std::move(help), on_resume, std::move(set), std::move(get)});
+}
+
+void ConfigTable::Add(std::string key, std::string* value, std::vector<std::string> choices,
+                      std::string help, OnResume on_resume) {
+  auto set = [=](std::string_view given) -> Status {
+    std::string text = Unquote(given);
+    if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end()) {
+      return Bad(
+          key, given,
+          fmt::format("one of {} (nearest: {})", Join(choices, ", "), Nearest(text, choices)));
+    }
+    for (char c : text) {
+      if (static_cast<unsigned char>(c) < 0x20)
+        return Bad(key, "(text)", "text without control characters");
+    }
+    *value = std::move(text);
+    return Status::Ok();
+  };
+  auto get = [value] { return Quote(*value); };
+  const std::string type = choices.empty() ? "text" : "one of " + Join(choices, "|");
+  fields_.push_back(
+      {key, type, "", "", get(), std::move(help), on_resume, std::move(set), std::move(get)});
+}
+
+const ConfigField* ConfigTable::Find(std::string_view key) const {
+  const auto it =
+      std::find_if(fields_.begin(), fields_.end(), [&](const auto& f) { return f.key == key; });
+  return it == fields_.end() ? nullptr : &*it;
+}
+
+Status ConfigTable::Set(std::string_view key, std::string_view value) {
+  if (const ConfigField* field = Find(key)) return field->set(value);
+  std::vector<std::string> keys;
+  for (const auto& field : fields_) keys.push_back(field.key);
+  return {Code::kConfig, fmt::format("{}: unknown key; the nearest known one is {} ('samara list "
+                                     "keys' shows all)",
+                                     key, Nearest(key, keys))};
+}
+
+Status ConfigTable::Override(std::string_view assignment) {
+  const size_t equals = assignment.find('=');
+  if (equals == std::string_view::npos || equals == 0) {
+    return {Code::kConfig, fmt::format("{}: expected table.key=value", assignment)};
+  }
+  return Set(assignment.substr(0, equals), assignment.substr(equals + 1));
+}
+
+Status ConfigTable::ParseToml(std::string_view text, const std::string& source) {
+  if (text.size() > (1 << 20)) return {Code::kConfig, source + ": larger than 1 MiB"};
+  const toml::parse_result root = toml::parse(text);
+  if (!root) {
+    const toml::parse_error& error = root.error();
+    return {Code::kConfig,
+            fmt::format("{}:{}: {}", source, error.source().begin.line, error.description())};
+  }
+  for (const auto& [name, node] : root.table()) {
+    const toml::table* table = node.as_table();
+    if (table == nullptr) {
+      return {Code::kConfig, fmt::format("{}: {}: expected a table such as [run] around the keys",
+                                         source, name.str())};
+    }
+    for (const auto& [key, value] : *table) {
+      std::string scalar;
+      if (const auto* s = value.as_string())
+        scalar = Quote(s->get());
+      else if (const auto* i = value.as_integer())
+        scalar = std::to_string(i->get());
+      else if (const auto* f = value.as_floating_point())
+        scalar = fmt::format("{}", f->get());
+      else if (const auto* b = value.as_boolean())
+        scalar = b->get() ? "true" : "false";
+      else
+        return {Code::kConfig, fmt::format("{}: {}.{}: expected one text, number or boolean",
+                                           source, name.str(), key.str())};
+      RETURN_IF_ERROR(Set(fmt::format("{}.{}", name.str(), key.str()), scalar).Annotate(source));
+    }
+  }
+  return Status::Ok();
+}
+
+std::string ConfigTable::ToToml() const {
+  // fields of one table stand together in the order they were added
+  std::vector<std::string> tables;
+  for (const auto& field : fields_) {
+    const std::string table = field.key.substr(0, field.key.find('.'));
+    if (std::find(tables.begin(), tables.end(), table) == tables.end()) tables.push_back(table);
+  }
+  std::string text;
+  for (const auto& table : tables) {
+    text += "[" + table + "]\n";
+    for (const auto& field : fields_) {
+      const size_t dot = field.key.find('.');
+      if (field.key.substr(0, dot) == table)
+        text += field.key.substr(dot + 1) + " = " + field.get() + "\n";
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+std::string ConfigTable::Hash() const {
+  Sha256 hash;
+  for (const auto& field : fields_) {
+    if (field.on_resume == OnResume::kMustMatch) hash.Update(field.key + "=" + field.get() + "\n");
+  }
+  return Hex(hash.Finish());
+}
+
+}  // namespace samara

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Field tables: one row per parameter gives parsing, validation, help, printing and hashing.
+//
+// A component has one plain struct with defaults in place and one function that binds each member
+// to a row:
+//
+//   struct GaConfig { int64_t population = 1000; ... };
+//   void Bind(ConfigTable& table, GaConfig& c) {
+//     table.Add("ga.population", &c.population, {.min = 2, .max = 1'000'000}, "members", "genomes
+//     per generation");
+//   }
+//
+// Values come from a TOML preset and from `table.key=value` overrides, in that order. An unknown
+// key is an error that names the nearest known one. All failures are kConfig (exit 78).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/status.h"
+
+namespace samara {
+
+struct Range {
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+};
+
+// How a changed value on --resume is treated.
+enum class OnResume { kMustMatch, kMayChange, kMayGrow };
+
+struct ConfigField {
+  std::string key;    // "table.name"
+  std::string type;   // "integer", "number", "boolean", "text", "one of a|b|c"
+  std::string range;  // human text, empty when unbounded
+  std::string unit;   // "frames", "members", ... or empty
+  std::string default_value;
+  std::string help;
+  OnResume on_resume;
+  std::function<Status(std::string_view)> set;  // parses TOML-style scalar text; checks the range
+  std::function<std::string()> get;             // canonical text that set() accepts
+};
+
+class ConfigTable {
+ public:
+  void Add(std::string key, int64_t* value, Range range, std::string unit, std::string help,
+           OnResume on_resume = OnResume::kMustMatch);
+  void Add(std::string key, double* value, Range range, std::string unit, std::string help,
+           OnResume on_resume = OnResume::kMustMatch);
+  void Add(std::string key, bool* value, std::string help,
+           OnResume on_resume = OnResume::kMustMatch);
+  // `choices` empty: any text.
+  void Add(std::string key, std::string* value, std::vector<std::string> choices, std::string help,
+           OnResume on_resume = OnResume::kMustMatch);
+
+  // Every key of TOML text; tables nest one level. `source` names it in messages.
+  Status ParseToml(std::string_view text, const std::string& source);
+  // "ga.population=100".
+  Status Override(std::string_view assignment);
+  Status Set(std::string_view key, std::string_view value);
+  // Canonical TOML of all fields, in table order: what config.toml holds and what Hash covers.
+  std::string ToToml() const;
+  // SHA-256 over the fields that must match on resume.
+  std::string Hash() const;
+  const std::vector<ConfigField>& fields() const { return fields_; }
+  const ConfigField* Find(std::string_view key) const;
+
+ private:
+  std::vector<ConfigField> fields_;
+};
+
+// The candidate that `word` begins, else the one with the least edit distance; case does not count.
+// Empty when `candidates` is.
+std::string Nearest(std::string_view word, const std::vector<std::string>& candidates);
+
+}  // namespace samara

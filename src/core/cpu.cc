@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+#include "core/cpu.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "core/status.h"
+
+namespace samara {
+namespace {
+
+IsaLevel Detect() {
+#if defined(__x86_64__)
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return IsaLevel::kPortable;
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return avx512 ? IsaLevel::kAvx512 : IsaLevel::kAvx2;
+#else
+  return IsaLevel::kPortable;
+#endif
+}
+
+IsaLevel Choose() {
+  const IsaLevel best = Detect();
+  const char* wanted = std::getenv("SAMARA_ISA");
+  if (wanted == nullptr || *wanted == 0) return best;
+  for (IsaLevel level : AvailableIsaLevels()) {
+    if (Name(level) == wanted) return level;
+  }
+  throw Error(Code::kConfig,
+              std::string("SAMARA_ISA=") + wanted +
+                  ": expected portable, avx2 or avx512, at most what this CPU has (" +
+                  std::string(Name(best)) + ")");
+}
+
+}  // namespace
+
+IsaLevel ActiveIsa() {
+  static const IsaLevel level = Choose();
+  return level;
+}
+
+std::vector<IsaLevel> AvailableIsaLevels() {
+  std::vector<IsaLevel> levels;
+  for (int level = 0; level <= static_cast<int>(Detect()); ++level) {
+    levels.push_back(static_cast<IsaLevel>(level));
+  }
+  return levels;
+}
+
+std::string_view Name(IsaLevel level) {
+  switch (level) {
+    case IsaLevel::kPortable:
+      return "portable";
+    case IsaLevel::kAvx2:
+      return "avx2";
+    case IsaLevel::kAvx512:
+      return "avx512";
+  }
+  return "?";
+}
+
+std::string_view CpuName() {
+  static const std::string name = [] {
+    std::ifstream info("/proc/cpuinfo");
+    for (std::string line; std::getline(info, line);) {
+      if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+    }
+    return std::string("unknown CPU");
+  }();
+  return name;
+}
+
+}  // namespace samara

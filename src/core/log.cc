@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+#include "core/log.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "core/clock.h"
+
+namespace samara {
+namespace {
+
+std::mutex mu;
+// guarded by mu
+std::FILE* file = nullptr;
+LogLevel level_min = LogLevel::kInfo;
+std::function<void(std::string_view)> sink;
+
+const char* Tag(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return "debug";
+    case LogLevel::kInfo:
+      return "info";
+    case LogLevel::kWarning:
+      return "warning";
+    case LogLevel::kError:
+      return "error";
+  }
+  return "?";
+}
+
+}  // namespace
+
+void Log(LogLevel level, std::string_view line) {
+  const std::string safe = EscapeControl(line);
+  const std::lock_guard lock(mu);
+  if (level >= level_min) {
+    const std::string shown =
+        level >= LogLevel::kWarning ? std::string("samara: ") + Tag(level) + ": " + safe : safe;
+    if (sink)
+      sink(shown);
+    else
+      std::fprintf(stderr, "%s\n", shown.c_str());
+  }
+  if (file != nullptr) {
+    std::fprintf(file, "%s %s %s\n", WallTimeIso().c_str(), Tag(level), safe.c_str());
+    std::fflush(file);
+  }
+}
+
+void SetLogLevel(LogLevel level) {
+  const std::lock_guard lock(mu);
+  level_min = level;
+}
+
+void SetLogSink(std::function<void(std::string_view)> new_sink) {
+  const std::lock_guard lock(mu);
+  sink = std::move(new_sink);
+}
+
+void AttachLogFile(const std::filesystem::path& path) {
+  const std::lock_guard lock(mu);
+  if (file != nullptr) std::fclose(file);
+  file = std::fopen(path.c_str(), "ae");
+}
+
+std::string EscapeControl(std::string_view text) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string out;
+  out.reserve(text.size());
+  for (char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte != 0x7f)
+      out += c;
+    else
+      out += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+  }
+  return out;
+}
+
+}  // namespace samara

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// One log for the process: lines to standard error and, once attached, to the run folder's log.txt.
+// Thread safe. Never logs what a peer sent without escaping control characters.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string_view>
+
+namespace samara {
+
+enum class LogLevel { kDebug, kInfo, kWarning, kError };
+void Log(LogLevel level, std::string_view line);
+inline void LogInfo(std::string_view line) { Log(LogLevel::kInfo, line); }
+inline void LogWarning(std::string_view line) { Log(LogLevel::kWarning, line); }
+inline void LogError(std::string_view line) { Log(LogLevel::kError, line); }
+// Lowest level that reaches standard error (the file takes everything).
+void SetLogLevel(LogLevel level);
+// Also append every line to `file` until the process ends; ignored when it cannot be opened.
+void AttachLogFile(const std::filesystem::path& file);
+// Lines meant for standard error go to `sink` instead, one complete line a call and never two at a
+// time (a live display prints them above itself); empty: back to standard error. The sink must not
+// log. When this returns, the previous sink is no longer in use.
+void SetLogSink(std::function<void(std::string_view)> sink);
+// Replaces control characters by \xNN so that foreign text stays on its line.
+std::string EscapeControl(std::string_view text);
+
+}  // namespace samara

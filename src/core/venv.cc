@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+#include "core/venv.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <vector>
+
+namespace samara {
+namespace {
+
+bool IsVenv(const Path& folder) {
+  std::error_code ignored;
+  return std::filesystem::exists(folder / "bin" / "python", ignored);
+}
+
+}  // namespace
+
+Result<Path> FindVenv() {
+  if (const char* named = std::getenv("SAMARA_VENV"); named != nullptr && *named != '\0') {
+    if (IsVenv(named)) return Path(named);
+    return Status(Code::kNoInput,
+                  fmt::format("SAMARA_VENV={}: expected a Python environment with bin/python; run "
+                              "`make setup` and unset the variable, or correct it",
+                              named));
+  }
+  std::error_code failed;
+  const Path program = std::filesystem::read_symlink("/proc/self/exe", failed);
+  const std::vector<Path> places = {(program.parent_path().parent_path() / ".venv"), ".venv"};
+  for (const Path& place : places)
+    if (IsVenv(place)) return place;
+  return Status(Code::kNoInput, fmt::format("no .venv at {} or ./.venv: run `make setup`, or set "
+                                            "SAMARA_VENV to the environment it made",
+                                            places[0].string()));
+}
+
+Result<Path> FindVenvPackage(std::string_view package) {
+  ASSIGN_OR_RETURN(const Path venv, FindVenv());
+  std::error_code failed;
+  // lib/python3.11/site-packages, whatever the minor version
+  for (const auto& entry : std::filesystem::directory_iterator(venv / "lib", failed)) {
+    const Path folder = entry.path() / "site-packages" / package;
+    if (std::filesystem::is_directory(folder, failed)) return folder;
+  }
+  return Status(Code::kNoInput, fmt::format("the Python package {} is not installed in {}: run "
+                                            "`make setup`",
+                                            package, venv.string()));
+}
+
+}  // namespace samara

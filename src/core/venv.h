@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Where the Python environment of samara lives: simulators and their data come from its packages.
+#pragma once
+
+#include <string_view>
+
+#include "core/files.h"
+
+namespace samara {
+
+// The folder `.venv` that `make setup` made: the environment variable SAMARA_VENV; else `../.venv`
+// seen from the running program (build/samara); else `./.venv`. It holds bin/python. kNoInput names
+// what was looked at.
+Result<Path> FindVenv();
+
+// The folder of an installed package, "mujoco" or "gymnasium". kNoInput when it is not installed.
+Result<Path> FindVenvPackage(std::string_view package);
+
+}  // namespace samara

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+#include "core/venv.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+namespace samara {
+namespace {
+
+class VenvTest : public testing::Test {
+ protected:
+  VenvTest() : folder_(std::filesystem::path(testing::TempDir()) / "venv_test") {
+    std::filesystem::create_directories(folder_ / "bin");
+    std::filesystem::create_directories(folder_ / "lib/python3.11/site-packages/frog");
+    std::ofstream(folder_ / "bin/python").put('\n');
+  }
+  ~VenvTest() override {
+    unsetenv("SAMARA_VENV");
+    std::filesystem::remove_all(folder_);
+  }
+  const Path folder_;
+};
+
+TEST_F(VenvTest, TheVariableWins) {
+  setenv("SAMARA_VENV", folder_.c_str(), 1);
+  EXPECT_EQ(*FindVenv(), folder_);
+  EXPECT_EQ(*FindVenvPackage("frog"), folder_ / "lib/python3.11/site-packages/frog");
+}
+
+TEST_F(VenvTest, AMissingPackageSaysWhatToDo) {
+  setenv("SAMARA_VENV", folder_.c_str(), 1);
+  const auto package = FindVenvPackage("toad");
+  EXPECT_EQ(package.status().code(), Code::kNoInput);
+  EXPECT_NE(package.status().message().find("toad"), std::string::npos);
+  EXPECT_NE(package.status().message().find("make setup"), std::string::npos);
+}
+
+TEST_F(VenvTest, AWrongVariableIsNotIgnored) {
+  setenv("SAMARA_VENV", "/nonexistent", 1);
+  EXPECT_EQ(FindVenv().status().code(), Code::kNoInput);
+  EXPECT_NE(FindVenv().status().message().find("/nonexistent"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace samara
