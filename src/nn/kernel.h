@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Population kernel: evaluates many *different* parameter vectors, one observation each.
+//
+// Bits (DESIGN 4 rule 2): every output is one chain of fused multiply-adds that starts at the bias
+// and runs over the inputs in canonical order (convolution: ky, kx, in; dense: in), vectorised
+// across outputs only. A zero activation (and padding) is skipped by definition. So the result of a
+// row depends neither on the batch, the thread, nor the instruction set. Thread safety: const after
+// construction; each thread owns a Workspace.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/cpu.h"
+#include "nn/network.h"
+
+namespace samara {
+
+// 64-byte aligned float buffer, zero at first; huge pages where the system offers them.
+class AlignedFloats {
+ public:
+  AlignedFloats() = default;
+  explicit AlignedFloats(size_t n);
+  float* data() { return data_.get(); }
+  const float* data() const { return data_.get(); }
+  size_t size() const { return size_; }
+  std::span<float> span() { return {data_.get(), size_}; }
+  std::span<const float> span() const { return {data_.get(), size_}; }
+
+ private:
+  struct Free {
+    void operator()(float* p) const;
+  };
+  std::unique_ptr<float, Free> data_;
+  size_t size_ = 0;
+};
+
+class PopulationKernel {
+ public:
+  class Workspace;  // scratch of one thread
+  explicit PopulationKernel(NetworkDescription network, IsaLevel isa = ActiveIsa());
+  ~PopulationKernel();
+  PopulationKernel(const PopulationKernel&) = delete;
+  PopulationKernel& operator=(const PopulationKernel&) = delete;
+
+  const NetworkDescription& network() const { return network_; }
+  std::unique_ptr<Workspace> MakeWorkspace() const;
+  // Floats of one packed parameter vector (alignment 64 bytes is the caller's: use AlignedFloats).
+  size_t packed_size() const;
+  // canonical[parameter_count] -> packed[packed_size()].
+  void Pack(std::span<const float> canonical, std::span<float> packed) const;
+  // packed, input[input_size()] -> output[output_size()]. Unchecked core: sizes were validated by
+  // the caller.
+  void Forward(const float* packed, const float* input, Workspace& workspace, float* output) const;
+
+ private:
+  struct Plan;
+  NetworkDescription network_;
+  std::unique_ptr<Plan> plan_;
+};
+
+class PopulationKernel::Workspace {
+ public:
+  explicit Workspace(const Plan& plan);
+
+ private:
+  friend class PopulationKernel;
+  AlignedFloats activations_;  // maps of all layers, each with its border of zeros
+  std::vector<uint64_t> bits_, masks_;
+  std::vector<uint32_t> rows_;
+  std::vector<float> values_;
+};
+
+}  // namespace samara

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+#include "nn/kernel.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+
+#include "core/rng.h"
+
+namespace samara {
+namespace {
+
+// Uniform on [-1, 1) with a share of exact zeros.
+std::vector<float> Random(uint64_t seed, size_t n, double zeros = 0) {
+  const CounterRng rng(DeriveKey(seed, Purpose::kBootstrap));
+  std::vector<float> x(n);
+  for (size_t i = 0; i < n; ++i) {
+    x[i] = rng.Uniform(2 * i) < zeros ? 0.0f : static_cast<float>(2 * rng.Uniform(2 * i + 1) - 1);
+  }
+  return x;
+}
+
+// The definition (kernel.h), one scalar chain at a time, from the canonical vector.
+float Chain(const Layer& layer, const float* theta, const std::vector<float>& in, int64_t y,
+            int64_t x, int64_t out) {
+  const float* weight = theta + layer.weight_offset;
+  float sum = theta[layer.bias_offset + static_cast<size_t>(out)];
+  if (layer.kind == Layer::Kind::kDense) {
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (in[i] != 0) sum = std::fmaf(in[i], weight[i * static_cast<size_t>(layer.out) + out], sum);
+    }
+    return sum;
+  }
+  for (int64_t ky = 0; ky < layer.kernel; ++ky) {
+    for (int64_t kx = 0; kx < layer.kernel; ++kx) {
+      const int64_t row = y * layer.stride + ky - layer.pad_before;
+      const int64_t column = x * layer.stride + kx - layer.pad_before_columns;
+      if (row < 0 || row >= layer.in_height || column < 0 || column >= layer.in_width) continue;
+      for (int64_t c = 0; c < layer.in; ++c) {
+        const float a = in[(row * layer.in_width + column) * layer.in + c];
+        const float w = weight[((ky * layer.kernel + kx) * layer.in + c) * layer.out + out];
+        if (a != 0) sum = std::fmaf(a, w, sum);
+      }
+    }
+  }
+  return sum;
+}
+
+std::vector<float> Reference(const NetworkDescription& network, const std::vector<float>& theta,
+                             std::vector<float> in) {
+  for (const Layer& layer : network.layers) {
+    std::vector<float> out;
+    for (int64_t y = 0; y < layer.out_height; ++y) {
+      for (int64_t x = 0; x < layer.out_width; ++x) {
+        for (int64_t c = 0; c < layer.out; ++c) {
+          const float sum = Chain(layer, theta.data(), in, y, x, c);
+          const float relu = layer.activation == Activation::kRelu && sum < 0 ? 0.0f : sum;
+          out.push_back(layer.activation == Activation::kTanh ? std::tanh(sum) : relu + 0.0f);
+        }
+      }
+    }
+    in = std::move(out);
+  }
+  return in;
+}
+
+std::vector<float> Forward(const NetworkDescription& network, IsaLevel isa,
+                           const std::vector<float>& theta, const std::vector<float>& in) {
+  const PopulationKernel kernel(network, isa);
+  AlignedFloats packed(kernel.packed_size());
+  kernel.Pack(theta, packed.span());
+  const auto workspace = kernel.MakeWorkspace();
+  std::vector<float> out(network.output_size());
+  kernel.Forward(packed.data(), in.data(), *workspace, out.data());
+  return out;
+}
+
+std::vector<uint32_t> Bits(const std::vector<float>& x) {
+  std::vector<uint32_t> bits;
+  for (float f : x) bits.push_back(std::bit_cast<uint32_t>(f));
+  return bits;
+}
+
+// A random stack of convolutions (odd channel counts, both paddings) and dense layers.
+NetworkDescription RandomNetwork(uint64_t seed, Activation activation) {
+  const CounterRng rng(DeriveKey(seed, Purpose::kBootstrap, 1));
+  uint64_t draw = 0;
+  const auto pick = [&](uint64_t low, uint64_t high) {
+    return static_cast<int64_t>(low + rng.UniformInt(draw++, high - low + 1));
+  };
+  NetworkDescription network;
+  network.name = "random";
+  network.height = pick(9, 23);
+  network.width = pick(9, 23);
+  network.channels = pick(1, 5);
+  const int64_t convolutions = pick(0, 3), dense = pick(0, 2);
+  for (int64_t i = 0; i < convolutions + dense + 1; ++i) {
+    Layer layer;
+    layer.name = "layer" + std::to_string(i);
+    layer.kind = i < convolutions ? Layer::Kind::kConv : Layer::Kind::kDense;
+    layer.out = pick(1, 70);
+    layer.kernel = pick(1, i == 0 ? 8 : 3);
+    layer.stride = pick(1, static_cast<uint64_t>(std::min<int64_t>(2, layer.kernel)));
+    // a later VALID window may not fit its map
+    layer.padding = i == 0 && pick(0, 1) == 0 ? Padding::kValid : Padding::kSame;
+    layer.activation = i == convolutions + dense ? Activation::kNone : activation;
+    network.layers.push_back(layer);
+  }
+  ThrowIfError(Finish(network));
+  return network;
+}
+
+TEST(PopulationKernelTest, EveryIsaGivesTheBitsOfTheScalarChains) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    const auto network = RandomNetwork(seed, seed % 2 == 0 ? Activation::kRelu : Activation::kNone);
+    const auto theta = Random(seed, network.parameter_count, 0.01);
+    const auto in = Random(seed + 1000, network.input_size(), 0.25 * static_cast<double>(seed % 5));
+    const auto expected = Bits(Reference(network, theta, in));
+    for (IsaLevel isa : AvailableIsaLevels()) {
+      EXPECT_EQ(Bits(Forward(network, isa, theta, in)), expected) << Name(isa) << " seed " << seed;
+    }
+  }
+}
+
+TEST(PopulationKernelTest, EveryIsaGivesTheBitsOfTheScalarChainsOnNamedNetworks) {
+  const NetworkDescription networks[] = {MakeNetwork("LargeModel", 84, 84, 4, 18).ValueOrThrow(),
+                                         MakeNetwork("Model", 84, 84, 4, 6).ValueOrThrow(),
+                                         MakeNetwork("Nature", 84, 84, 4, 3).ValueOrThrow(),
+                                         MakeNetwork("mlp-16-16-relu", 1, 1, 11, 2).ValueOrThrow(),
+                                         MakeNetwork("linear", 1, 1, 376, 17).ValueOrThrow()};
+  for (const auto& network : networks) {
+    const auto theta = Random(7, network.parameter_count);
+    const auto in = Random(8, network.input_size(), 0.3);
+    const auto expected = Bits(Reference(network, theta, in));
+    for (IsaLevel isa : AvailableIsaLevels()) {
+      EXPECT_EQ(Bits(Forward(network, isa, theta, in)), expected)
+          << network.name << ' ' << Name(isa);
+    }
+  }
+}
+
+TEST(PopulationKernelTest, EveryIsaGivesTheBitsOfThePortableTanh) {
+  for (uint64_t seed = 100; seed < 120; ++seed) {
+    const auto network = RandomNetwork(seed, Activation::kTanh);
+    auto theta = Random(seed, network.parameter_count);
+    const auto in = Random(seed + 1000, network.input_size(), 0.2);
+    const auto expected = Forward(network, IsaLevel::kPortable, theta, in);
+    for (IsaLevel isa : AvailableIsaLevels()) {
+      EXPECT_EQ(Bits(Forward(network, isa, theta, in)), Bits(expected)) << Name(isa);
+    }
+    // against libm: the error of tanh, 5 ulp a layer, grows with the weights it then meets
+    const auto libm = Reference(network, theta, in);
+    for (size_t i = 0; i < libm.size(); ++i) EXPECT_NEAR(expected[i], libm[i], 2e-4);
+  }
+}
+
+// x -> tanh(x), each value through one hidden unit of its own.
+TEST(PopulationKernelTest, TanhIsWithinFiveUlpOfTheTrueOne) {
+  std::vector<float> xs = {0.0f, 1e-30f, 1e-8f, 0x1p-126f, 8.9f, 9.01f, 9.02f, 10.0f, 88.0f, 3e38f};
+  for (int i = 1; i < 4000; ++i) xs.push_back(static_cast<float>(i) * 0.0025f);
+  for (size_t i = 0; i < 10; ++i) xs.push_back(-xs[i]);
+  NetworkDescription network;
+  network.channels = 1;
+  Layer layer;
+  layer.out = static_cast<int64_t>(xs.size());
+  layer.activation = Activation::kTanh;
+  network.layers = {layer};
+  ThrowIfError(Finish(network));
+  std::vector<float> theta = xs;
+  theta.resize(2 * xs.size(), 0.0f);
+  for (IsaLevel isa : AvailableIsaLevels()) {
+    const auto y = Forward(network, isa, theta, {1.0f});
+    for (size_t i = 0; i < xs.size(); ++i) {
+      const double exact = std::tanh(static_cast<double>(xs[i]));
+      const double ulp = std::nextafter(std::abs(static_cast<float>(exact)), 2.0f) -
+                         std::abs(static_cast<float>(exact));
+      EXPECT_NEAR(y[i], exact, 5 * ulp) << xs[i];
+      EXPECT_LE(std::abs(y[i]), 1.0f);
+    }
+  }
+}
+
+TEST(PopulationKernelTest, NanReachesTheOutput) {
+  for (const char* name : {"mlp-8-relu", "mlp-8-tanh", "linear"}) {
+    const auto network = MakeNetwork(name, 1, 1, 3, 2).ValueOrThrow();
+    const auto theta = Random(1, network.parameter_count);
+    for (IsaLevel isa : AvailableIsaLevels()) {
+      for (float y : Forward(network, isa, theta, {0.5f, std::nanf(""), 0.0f})) {
+        EXPECT_TRUE(std::isnan(y)) << name << ' ' << Name(isa);
+      }
+    }
+  }
+}
+
+// One workspace serves individuals in any order: nothing of the last one stays behind.
+TEST(PopulationKernelTest, ResultDoesNotDependOnWhatRanBefore) {
+  const auto network = MakeNetwork("Model", 84, 84, 4, 6).ValueOrThrow();
+  const PopulationKernel kernel(network);
+  constexpr size_t kMembers = 4;
+  std::vector<AlignedFloats> packed;
+  std::vector<std::vector<float>> inputs, alone;
+  for (uint64_t m = 0; m < kMembers; ++m) {
+    const auto theta = Random(m, network.parameter_count);
+    packed.emplace_back(kernel.packed_size());
+    kernel.Pack(theta, packed.back().span());
+    inputs.push_back(Random(m + 50, network.input_size(), 0.25 * static_cast<double>(m)));
+    alone.push_back(Forward(network, ActiveIsa(), theta, inputs.back()));
+  }
+  const auto workspace = kernel.MakeWorkspace();
+  for (size_t m : {3, 0, 2, 1, 1, 3, 2, 0}) {
+    std::vector<float> out(network.output_size());
+    kernel.Forward(packed[m].data(), inputs[m].data(), *workspace, out.data());
+    EXPECT_EQ(Bits(out), Bits(alone[m])) << m;
+  }
+}
+
+TEST(PopulationKernelTest, ZeroInputsLeaveTheBiases) {
+  const auto network = MakeNetwork("linear", 1, 1, 5, 3).ValueOrThrow();
+  const auto theta = Random(3, network.parameter_count);
+  const auto out = Forward(network, ActiveIsa(), theta, std::vector<float>(5, -0.0f));
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(out[i], theta[15 + i]);
+}
+
+TEST(AlignedFloatsTest, IsAlignedAndZero) {
+  for (size_t n : {size_t{1}, size_t{1000}, size_t{2'000'000}}) {
+    AlignedFloats floats(n);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(floats.data()) % 64, 0u);
+    EXPECT_EQ(floats.size(), n);
+    for (float f : floats.span()) ASSERT_EQ(f, 0.0f);
+  }
+}
+
+}  // namespace
+}  // namespace samara

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// One description of a network serves every executor: population kernels (kernel.h), the torch
+// module (nn/torch/), noise, export and checkpoint all agree on its canonical parameter order.
+//
+// Canonical order (settled in neuroevolution.md 11 (c)): per layer in order, weights then biases;
+// convolution weights [ky][kx][in][out], dense weights [in][out], row-major; a convolution's output
+// is flattened rows, columns, channels. Images are [row][column][channel], frame stack oldest
+// first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/status.h"
+
+namespace samara {
+
+enum class Activation : uint8_t { kNone, kRelu, kTanh };
+enum class Padding : uint8_t {
+  kSame,
+  kValid
+};  // kSame as TensorFlow pads: the smaller half before
+
+struct Layer {
+  enum class Kind : uint8_t { kConv, kDense } kind = Kind::kDense;
+  std::string name;  // "conv1", "fc", "out": names of exported tensors
+  int64_t out = 0;   // output channels or units
+  int64_t kernel = 0, stride = 1;
+  Padding padding = Padding::kValid;
+  Activation activation = Activation::kNone;
+  // filled by Finish()
+  int64_t in_height = 1, in_width = 1, in = 0;  // input map (dense: 1 x 1 x in)
+  int64_t out_height = 1, out_width = 1;
+  int64_t pad_before = 0, pad_before_columns = 0;  // rows of zeros above, columns at the left
+  size_t weight_offset = 0, weight_count = 0,
+         bias_offset = 0;  // in canonical order; bias has `out`
+  int64_t fan_in() const { return kind == Kind::kConv ? kernel * kernel * in : in; }
+  size_t output_size() const { return static_cast<size_t>(out_height * out_width * out); }
+};
+
+struct NetworkDescription {
+  std::string name;                             // "LargeModel"
+  int64_t height = 1, width = 1, channels = 0;  // input; a vector is 1 x 1 x n
+  std::vector<Layer> layers;
+  size_t parameter_count = 0;
+  size_t input_size() const { return static_cast<size_t>(height * width * channels); }
+  size_t output_size() const { return static_cast<size_t>(layers.back().out); }
+};
+
+// Where one tensor lies in the canonical vector.
+struct TensorSlice {
+  std::string name;            // "conv1.weight", "conv1.bias", ...
+  std::vector<int64_t> shape;  // canonical shape: {ky, kx, in, out}, {in, out} or {out}
+  size_t offset = 0, count = 0;
+  int64_t fan_in = 0;
+  bool bias = false;
+  bool output_layer = false;
+};
+std::vector<TensorSlice> Tensors(const NetworkDescription& network);
+
+// Fills everything that follows from the input and the layers' own fields: maps, padding, offsets,
+// parameter_count. kConfig on sizes out of range or a window larger than its map.
+Status Finish(NetworkDescription& network);
+
+// Networks by name (neuroevolution.md 2.1-2.3):
+//   LargeModel, Model, Nature  image in (84 x 84 x stack in the papers), ReLU
+//   linear                     one dense layer
+//   mlp-H1-H2-..-ACTIVATION    dense layers of H1, H2, .. units with relu or tanh, then a plain
+//   one;
+//                              "mlp-256-256-tanh". An image is flattened rows, columns, channels.
+// kConfig with the nearest name otherwise.
+Result<NetworkDescription> MakeNetwork(std::string_view name, int64_t height, int64_t width,
+                                       int64_t channels, int64_t outputs);
+// For lists and messages; the mlp forms by one example each.
+std::vector<std::string> NetworkNames();
+
+}  // namespace samara

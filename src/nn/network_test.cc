@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+#include "nn/network.h"
+
+#include <gtest/gtest.h>
+
+namespace samara {
+namespace {
+
+NetworkDescription Atari(std::string_view name, int64_t actions) {
+  return MakeNetwork(name, 84, 84, 4, actions).ValueOrThrow();
+}
+
+NetworkDescription Vector(std::string_view name, int64_t in, int64_t out) {
+  return MakeNetwork(name, 1, 1, in, out).ValueOrThrow();
+}
+
+// neuroevolution.md 2.1 and 2.2: counts that agree with the public run logs.
+TEST(NetworkTest, PublishedParameterCountsOfImageNetworks) {
+  EXPECT_EQ(Atari("LargeModel", 18).parameter_count, 4'052'658u);
+  EXPECT_EQ(Atari("LargeModel", 6).parameter_count, 4'046'502u);
+  EXPECT_EQ(Atari("LargeModel", 4).parameter_count, 4'045'476u);
+  EXPECT_EQ(Atari("LargeModel", 3).parameter_count, 4'044'963u);
+  EXPECT_EQ(Atari("LargeModel", 2).parameter_count, 4'044'450u);
+  EXPECT_EQ(Atari("Nature", 18).parameter_count, 1'693'362u);
+  EXPECT_EQ(Atari("Model", 18).parameter_count, 1'008'450u);
+  EXPECT_EQ(Atari("Model", 6).parameter_count, 1'005'366u);
+  EXPECT_EQ(Atari("Model", 4).parameter_count, 1'004'852u);
+  EXPECT_EQ(Atari("Model", 3).parameter_count, 1'004'595u);
+}
+
+// Section 2.3 and 5.4.
+TEST(NetworkTest, PublishedParameterCountsOfVectorPolicies) {
+  EXPECT_EQ(Vector("mlp-256-256-tanh", 376, 17).parameter_count, 166'673u);
+  EXPECT_EQ(Vector("mlp-16-16-relu", 11, 2).parameter_count, 498u);
+  EXPECT_EQ(Vector("mlp-15-15-15-15-15-15-15-relu", 11, 2).parameter_count, 1'652u);
+  EXPECT_EQ(Vector("linear", 376, 17).parameter_count, 6'409u);
+  EXPECT_EQ(Vector("mlp-64-64-tanh", 376, 17).parameter_count, 29'393u);
+  EXPECT_EQ(Vector("mlp-128-128-tanh", 28, 8).parameter_count, 21'256u);
+  EXPECT_EQ(Vector("mlp-64-64-tanh", 17, 6).parameter_count, 5'702u);
+  EXPECT_EQ(Vector("mlp-16-16-relu", 27, 8).parameter_count, 856u);
+  EXPECT_EQ(Vector("mlp-16-16-relu", 4, 2).parameter_count, 386u);
+}
+
+// Section 2.1: maps, zeros before the map, and weights of every layer.
+TEST(NetworkTest, LargeModelPadsAsTensorFlow) {
+  const NetworkDescription n = Atari("LargeModel", 18);
+  ASSERT_EQ(n.layers.size(), 5u);
+  const int64_t maps[] = {21, 11, 11, 1, 1}, pads[] = {2, 1, 1, 0, 0};
+  const size_t counts[] = {8'224, 32'832, 36'928, 3'965'440, 9'234};
+  for (size_t i = 0; i < n.layers.size(); ++i) {
+    const Layer& layer = n.layers[i];
+    EXPECT_EQ(layer.out_height, maps[i]) << layer.name;
+    EXPECT_EQ(layer.out_width, maps[i]) << layer.name;
+    EXPECT_EQ(layer.pad_before, pads[i]) << layer.name;
+    EXPECT_EQ(layer.pad_before_columns, pads[i]) << layer.name;
+    EXPECT_EQ(layer.weight_count + static_cast<size_t>(layer.out), counts[i]) << layer.name;
+  }
+  EXPECT_EQ(n.layers[3].in, 7744);
+  EXPECT_EQ(n.output_size(), 18u);
+  EXPECT_EQ(n.input_size(), 28'224u);
+}
+
+TEST(NetworkTest, NatureHasMapsOf20And9And7) {
+  const NetworkDescription n = Atari("Nature", 6);
+  EXPECT_EQ(n.layers[0].out_height, 20);
+  EXPECT_EQ(n.layers[1].out_height, 9);
+  EXPECT_EQ(n.layers[2].out_height, 7);
+  EXPECT_EQ(n.layers[3].in, 3136);
+}
+
+TEST(NetworkTest, TensorsTileTheCanonicalVector) {
+  for (const auto& n : {Atari("LargeModel", 18), Atari("Model", 3), Vector("linear", 4, 2),
+                        Vector("mlp-256-256-tanh", 376, 17)}) {
+    size_t offset = 0;
+    for (const TensorSlice& t : Tensors(n)) {
+      EXPECT_EQ(t.offset, offset) << t.name;
+      int64_t count = 1;
+      for (int64_t d : t.shape) count *= d;
+      EXPECT_EQ(t.count, static_cast<size_t>(count)) << t.name;
+      EXPECT_EQ(t.output_layer, t.name.starts_with("out.")) << t.name;
+      offset += t.count;
+    }
+    EXPECT_EQ(offset, n.parameter_count) << n.name;
+  }
+  const auto tensors = Tensors(Atari("LargeModel", 18));
+  EXPECT_EQ(tensors[0].name, "conv1.weight");
+  EXPECT_EQ(tensors[0].shape, (std::vector<int64_t>{8, 8, 4, 32}));
+  EXPECT_EQ(tensors[0].fan_in, 256);
+  EXPECT_EQ(tensors[6].shape, (std::vector<int64_t>{7744, 512}));
+  EXPECT_TRUE(tensors[7].bias);
+}
+
+TEST(NetworkTest, OutputLayerHasNoActivation) {
+  const NetworkDescription n = Vector("mlp-8-4-tanh", 3, 2);
+  EXPECT_EQ(n.layers[0].activation, Activation::kTanh);
+  EXPECT_EQ(n.layers[1].activation, Activation::kTanh);
+  EXPECT_EQ(n.layers[2].activation, Activation::kNone);
+}
+
+void ExpectRefused(std::string_view name, int64_t height, int64_t channels, int64_t outputs,
+                   std::string_view expected) {
+  const auto network = MakeNetwork(name, height, height, channels, outputs);
+  ASSERT_FALSE(network.ok()) << name;
+  EXPECT_EQ(network.status().code(), Code::kConfig);
+  EXPECT_NE(network.status().message().find(expected), std::string::npos)
+      << network.status().message();
+}
+
+TEST(NetworkTest, RefusesInOneLineThatNamesTheNearest) {
+  ExpectRefused("largemodel", 84, 4, 18, "nearest is 'LargeModel'");
+  ExpectRefused("liner", 1, 4, 2, "nearest is 'linear'");
+  ExpectRefused("mlp-64-64-than", 1, 4, 2, "nearest is 'mlp-64-64-tanh'");
+  for (const char* name : {"mlp", "mlp-", "mlp-relu", "mlp--relu", "mlp-0-relu", "mlp-+4-relu",
+                           "mlp-4-4", "mlp-4-relu-", "mlp-9999999999999999999-relu", ""}) {
+    ExpectRefused(name, 1, 4, 2, "mlp-<units>");
+  }
+  ExpectRefused("LargeModel", 1, 4, 2, "needs images");
+  ExpectRefused("Nature", 20, 4, 2, "smaller than its 3 x 3 window");
+  ExpectRefused("linear", 1, 0, 2, "out of range");
+  ExpectRefused("linear", 1, 4, 0, "0 outputs");
+  ExpectRefused("linear", 4096, 1 << 20, 2, "2^31 parameters");
+  ExpectRefused("mlp-1048576-1048576-relu", 1, 4, 2, "2^31 parameters");
+}
+
+TEST(NetworkTest, EveryListedNameCanBeMade) {
+  for (const std::string& name : NetworkNames()) {
+    EXPECT_TRUE(MakeNetwork(name, 84, 84, 4, 6).ok()) << name;
+  }
+}
+
+}  // namespace
+}  // namespace samara

@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+#define SAMARA_PIXEL_OPS Avx512Ops
+#include "nn/pixels_impl.h"

@@ -1,0 +1,31 @@
+// The torch executor of a NetworkDescription, for gradients. Parameters have PyTorch's names and
+// layouts (torch_layout.h); the canonical vector goes in and comes out.
+// Thread safety: that of torch::nn::Module.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "nn/network.h"
+#include "nn/torch/torch.h"
+
+namespace samara {
+
+class TorchNetworkImpl : public torch::nn::Module {
+ public:
+  explicit TorchNetworkImpl(NetworkDescription network);
+
+  const NetworkDescription& network() const { return network_; }
+  // Copies the canonical vector into the parameters. REQUIRES: parameter_count values.
+  void Load(std::span<const float> canonical);
+  // The parameters as a canonical vector.
+  std::vector<float> Store() const;
+  // observations [batch][rows][columns][channels] float32 -> [batch][outputs].
+  torch::Tensor forward(const torch::Tensor& observations);
+
+ private:
+  NetworkDescription network_;
+};
+TORCH_MODULE(TorchNetwork);
+
+}  // namespace samara

@@ -1,0 +1,29 @@
+// The one door to torch's headers, precompiled for this library since they cost tens of seconds a
+// file. Torch defines macros that share a name with core/check.h: ours hold, in any order of
+// inclusion.
+#pragma once
+#pragma push_macro("CHECK")
+#pragma push_macro("DCHECK")
+#pragma push_macro("CHECK_EQ")
+#pragma push_macro("CHECK_LE")
+#pragma push_macro("CHECK_LT")
+#pragma push_macro("CHECK_GE")
+#undef CHECK
+#undef DCHECK
+#undef CHECK_EQ
+#undef CHECK_LE
+#undef CHECK_LT
+#undef CHECK_GE
+#include <torch/torch.h>
+#undef CHECK
+#undef DCHECK
+#undef CHECK_EQ
+#undef CHECK_LE
+#undef CHECK_LT
+#undef CHECK_GE
+#pragma pop_macro("CHECK")
+#pragma pop_macro("DCHECK")
+#pragma pop_macro("CHECK_EQ")
+#pragma pop_macro("CHECK_LE")
+#pragma pop_macro("CHECK_LT")
+#pragma pop_macro("CHECK_GE")
