@@ -1,0 +1,37 @@
+// Simple shapes in an RGB picture, enough to watch a classic-control task. Coordinates are pixels
+// from the top left corner; shapes are clipped to the picture.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace samara {
+
+struct Point {
+  double x, y;
+};
+using Colour = std::array<uint8_t, 3>;
+constexpr Colour kPaper{255, 255, 255}, kInk{30, 30, 30}, kWood{202, 152, 101},
+    kSteel{129, 132, 203};
+
+class Picture {
+ public:
+  // `pixels` is borrowed: height x width x 3 bytes, row-major.
+  Picture(std::span<std::byte> pixels, int64_t height, int64_t width);
+  double width() const { return static_cast<double>(width_); }
+  double height() const { return static_cast<double>(height_); }
+  void Fill(Colour colour);
+  void Box(Point top_left, Point bottom_right, Colour colour);
+  // A stroke with round ends; from a point to itself it is a disc.
+  void Line(Point from, Point to, double thickness, Colour colour);
+
+ private:
+  void Set(int64_t x, int64_t y, Colour colour);
+
+  std::span<std::byte> pixels_;
+  int64_t height_, width_;
+};
+
+}  // namespace samara

@@ -1,0 +1,96 @@
+// What an environment is, whoever steps it: a native C++ class on a thread of the engine, or a
+// Python simulator in an actor process (which fills the same structures through the slot protocol).
+//
+// Contract (specification atari.md, section 4): one step answers one action; no action is discarded
+// and no fake transition is emitted; an episode ends as terminated or truncated (never both), and
+// the observation written by that step is the final one of the episode.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+
+namespace samara {
+
+enum class DType : uint8_t { kUint8 = 0, kFloat32 = 1 };
+constexpr size_t SizeOf(DType type) { return type == DType::kUint8 ? 1 : 4; }
+
+struct ObservationSpec {
+  DType dtype = DType::kFloat32;
+  std::vector<int64_t> shape;  // one observation without batch or stack: {84, 84} or {17}
+  size_t elements() const {
+    size_t n = 1;
+    for (int64_t d : shape) n *= static_cast<size_t>(d);
+    return n;
+  }
+  size_t bytes() const { return elements() * SizeOf(dtype); }
+};
+
+struct ActionSpec {
+  bool discrete = true;
+  int64_t n = 0;                 // discrete: number of actions; box: dimensions
+  std::vector<float> low, high;  // box: the simulator's bounds; policies act in [-1, 1] (AT-21)
+};
+
+struct EnvironmentSpec {
+  std::string id;       // "atari/frostbite", "native/CartPole-v1", "gym/LunarLander-v3"
+  std::string version;  // of the simulator and preset: part of the run's identity
+  ObservationSpec observation;
+  ActionSpec action;
+  std::vector<std::string> action_names;  // discrete, when the simulator has names
+  int64_t frames_per_step = 1;            // emulated frames of one ordinary step
+  int64_t steps_max = 0;                  // truncation limit of the environment itself; 0 = none
+  // Pictures for people, when the environment was made to render: RGB, row-major, up to
+  // `render_frames` a step.
+  int64_t render_height = 0, render_width = 0, render_frames = 0;
+};
+
+// Everything that decides an episode besides the actions: the same EpisodeSpec and actions give the
+// same bits.
+struct EpisodeSpec {
+  uint64_t seed = 0;  // key of the episode's random stream (core/rng.h)
+  int32_t noops = 0;  // Atari: no-op frames after reset, drawn by the engine
+  int64_t frames_max =
+      0;  // truncate after so many emulated frames; 0 = the environment's own limit
+};
+
+struct Action {
+  int32_t index = 0;              // discrete
+  std::span<const float> values;  // box: each in [-1, 1] times the bounds; borrowed for the call
+};
+
+struct StepResult {
+  double reward = 0;
+  bool terminated = false;
+  bool truncated = false;  // only when not terminated (AT-14)
+  bool life_lost = false;  // AT-15
+  uint32_t frames = 0;     // emulated frames of this step (1 where frames mean nothing)
+};
+
+// A native environment. One thread at a time; the caller checked action and span sizes.
+class Environment {
+ public:
+  virtual ~Environment() = default;
+  virtual const EnvironmentSpec& spec() const = 0;
+  // Starts an episode and writes its first observation (spec().observation.bytes() bytes).
+  virtual void Reset(const EpisodeSpec& episode, std::span<std::byte> observation) = 0;
+  virtual StepResult Step(const Action& action, std::span<std::byte> observation) = 0;
+  // The picture of the current state, render_height x render_width x 3 bytes; false when it cannot.
+  virtual bool Render(std::span<std::byte>) { return false; }
+  // The whole state of a running episode, such that RestoreState on another instance continues with
+  // the same bits. Empty when unsupported.
+  virtual std::string SaveState() const { return {}; }
+  virtual Status RestoreState(const std::string&) {
+    return {Code::kConfig, spec().id + ": this environment cannot restore a state"};
+  }
+};
+
+using EnvironmentFactory = std::function<Result<std::unique_ptr<Environment>>()>;
+
+}  // namespace samara

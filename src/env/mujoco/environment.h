@@ -1,0 +1,13 @@
+// A MuJoCo task as an environment: one shared model, one mjData per instance.
+#pragma once
+
+#include "env/interface.h"
+#include "env/mujoco/tasks.h"
+
+namespace samara {
+
+// `task` outlives the factory (it is a row of MujocoTasks). The state of ResetTo is qpos, then
+// qvel.
+Result<EnvironmentFactory> MujocoEnvironment(const MujocoTask& task);
+
+}  // namespace samara
