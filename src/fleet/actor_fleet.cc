@@ -1,0 +1,410 @@
+// Slots over Python actor processes.
+//
+// One supervisor thread owns the processes: it spawns them, answers their Hello, notices their
+// death (control socket) and their hanging (no reply for step_timeout), and spawns the next
+// incarnation. An actor is starting -> serving -> (starting | resting before a retry | failed).
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/thread.h"
+#include "core/venv.h"
+#include "fleet/actor_messages.h"
+#include "fleet/actor_process.h"
+#include "fleet/fleet.h"
+#include "fleet/shared_memory.h"
+#include "fleet/slot_table.h"
+
+namespace samara {
+namespace {
+
+constexpr double kTick = 0.05;  // s between two looks of the supervisor when nothing happens
+// A longer pause between two looks is the engine's own (stopped, swapped, starved): time that the
+// actors are not charged for.
+constexpr double kGapMax = 4 * kTick;
+constexpr double kRestFirst = 0.1, kRestMax = 10;  // s before a retry, doubling
+constexpr int kPacketsPerTurn = 16;
+constexpr std::chrono::milliseconds kLeaveGrace{300};
+// Catches replies that are about to come; against simulators of 500 us a step, longer spinning
+// only takes the core from them (20 us cost 12 us more of engine CPU a step).
+constexpr std::chrono::microseconds kSpin{5};
+constexpr std::chrono::milliseconds kSleepMax{100};  // a hostile actor cannot keep us asleep
+
+struct Actor {
+  explicit Actor(SharedMemory memory) : segment(std::move(memory)) {}
+  enum class State { kStarting, kServing, kResting, kFailed } state = State::kResting;
+  uint32_t index = 0, incarnation = 0;
+  SharedMemory segment;
+  std::unique_ptr<ActorProcess> process;
+  bool served = false;               // at least once
+  double waited = 0;                 // s in this state, or without a reply while serving
+  double rest = 0;                   // s to stay in kResting
+  uint32_t failures = 0;             // in a row without a completed step
+  uint64_t steps = 0, answered = 0;  // last seen
+  // why the process is being ended, when known before its exit status
+  Status error;
+  int error_slot = -1;
+};
+
+class ActorFleet : public Fleet {
+ public:
+  ActorFleet(const ActorFleetOptions& options, SharedMemory bell, std::vector<Actor> actors,
+             int wake_fd)
+      : options_(options),
+        bell_memory_(std::move(bell)),
+        bell_(*reinterpret_cast<Doorbell*>(bell_memory_.data())),
+        table_(options.slots, static_cast<uint32_t>(actors.size()), &bell_),
+        wake_fd_(wake_fd),
+        actors_(std::move(actors)),
+        supervisor_("fleet", [this] { Supervise(); }) {}
+
+  ~ActorFleet() override {
+    Stop();
+    leave_.store(true);
+    const uint64_t one = 1;
+    (void)!write(wake_fd_, &one, sizeof(one));
+    supervisor_.Join();
+    close(wake_fd_);
+  }
+
+  // Blocks until every actor serves, or one of them cannot be started.
+  Status AwaitStart() {
+    std::unique_lock lock(mu_);
+    changed_.wait(lock, [this] { return started_ || !status_.ok(); });
+    return status_;
+  }
+
+  const EnvironmentSpec& spec() const override { return spec_; }
+  uint32_t slots() const override { return options_.slots; }
+  void Begin(uint32_t slot, uint64_t episode, const EpisodeSpec& spec) override {
+    table_.Begin(slot, episode, spec);
+  }
+  void Act(uint32_t slot, const Action& action) override { table_.Act(slot, action); }
+
+  size_t Wait(std::span<SlotEvent> out, std::chrono::milliseconds timeout) override {
+    const SteadyTime deadline = Now() + timeout;
+    for (;;) {
+      // read before looking, so that an event that comes meanwhile is not slept over
+      const uint32_t seen = bell_.count.load(std::memory_order_acquire);
+      if (stopped_.load()) return 0;
+      if (const size_t n = table_.Take(out); n > 0) return n;
+      const std::chrono::nanoseconds left = deadline - Now();
+      if (left.count() <= 0) return 0;
+      WaitForRing(bell_, seen, kSpin, std::min<std::chrono::nanoseconds>(left, kSleepMax));
+    }
+  }
+
+  std::span<const std::byte> observation(uint32_t slot) const override {
+    return table_.observation(slot);
+  }
+  std::span<const std::byte> pictures(uint32_t slot) const override {
+    return table_.pictures(slot);
+  }
+  FleetCounters counters() const override { return table_.counters(); }
+  Status status() const override {
+    std::lock_guard lock(mu_);
+    return status_;
+  }
+  void Stop() override {
+    stopped_.store(true);
+    Ring(bell_);
+  }
+
+ private:
+  // The supervisor's loop: 1. look, 2. charge time, 3. act on each actor.
+  void Supervise() {
+    SteadyTime last = Now();
+    while (!leave_.load()) {
+      Poll();
+      const SteadyTime now = Now();
+      const double passed = std::min(std::chrono::duration<double>(now - last).count(), kGapMax);
+      last = now;
+      for (Actor& actor : actors_) {
+        actor.waited += passed;
+        Look(actor);
+      }
+    }
+    EndAll();
+  }
+
+  // Sleeps until a process says or prints something, or for a tick.
+  void Poll() {
+    polled_.assign(1, {wake_fd_, POLLIN, 0});
+    double timeout = kTick;
+    for (const Actor& actor : actors_) {
+      if (actor.state == Actor::State::kResting) timeout = std::min(timeout, actor.rest);
+      if (actor.process == nullptr) continue;
+      polled_.push_back({actor.process->control_fd(), POLLIN, 0});
+      polled_.push_back({actor.process->output_fd(), POLLIN, 0});
+    }
+    poll(polled_.data(), polled_.size(), static_cast<int>(timeout * 1000));
+  }
+
+  void Look(Actor& actor) {
+    if (actor.state == Actor::State::kFailed) return;
+    if (actor.state == Actor::State::kResting) {
+      if (actor.waited >= actor.rest) Start(actor);
+      return;
+    }
+    actor.process->ReadOutput();
+    // bounded work per turn: nobody may keep the supervisor busy with talk
+    for (int i = 0; i < kPacketsPerTurn; ++i)
+      if (auto packet = actor.process->Receive()) Hear(actor, *packet);
+    if (actor.state == Actor::State::kServing) Watch(actor);
+    if (actor.state == Actor::State::kStarting && actor.waited > options_.hello_timeout)
+      Blame(actor, {Code::kUnavailable,
+                    fmt::format("no Hello within {} s of its start", options_.hello_timeout)});
+    if (!actor.error.ok() || actor.process->gone()) Bury(actor);
+  }
+
+  void Start(Actor& actor) {
+    actor.error = Status::Ok();
+    actor.error_slot = -1;
+    actor.waited = 0;
+    actor.state = Actor::State::kStarting;
+    auto process = ActorProcess::Spawn({.python = options_.python,
+                                        .python_path = options_.python_path,
+                                        .name = fmt::format("actor {}", actor.index),
+                                        .segment_fd = actor.segment.fd(),
+                                        .bell_fd = bell_memory_.fd()});
+    if (!process.ok()) {
+      Blame(actor, process.status());
+      return Bury(actor);
+    }
+    actor.process = std::move(*process);
+    actor.process->Send(Write(ConfigureMessage{.environment_json = options_.environment_json,
+                                               .actor = actor.index,
+                                               .incarnation = actor.incarnation,
+                                               .slots = table_.SlotsOf(actor.index),
+                                               .render = options_.render}));
+  }
+
+  void Hear(Actor& actor, const std::string& packet) {
+    auto message = ParseActorMessage(packet, table_.SlotsOf(actor.index));
+    if (!message.ok()) return Blame(actor, message.status());
+    if (message->kind == ActorMessage::Kind::kError) {
+      actor.error_slot = message->slot;
+      return Blame(actor, message->error);
+    }
+    if (actor.state != Actor::State::kStarting)
+      return Blame(actor, {Code::kUnavailable, "said Hello twice"});
+    Welcome(actor, message->spec);
+  }
+
+  void Welcome(Actor& actor, const EnvironmentSpec& spec) {
+    if (!spec_known_) {
+      spec_ = spec;
+      spec_known_ = true;
+      table_.SetSpec(spec, options_.render);
+    }
+    if (const std::string difference = Difference(spec, spec_); !difference.empty())
+      return Blame(actor,
+                   {Code::kConfig, "plays something else than the first actor: " + difference});
+    const SegmentLayout& layout = table_.layout(actor.index);
+    if (actor.segment.data() == nullptr)
+      if (Status mapped = actor.segment.Map(layout.segment_bytes()); !mapped.ok())
+        return Blame(actor, mapped);
+    WriteHeader(actor, layout);
+    table_.Up(actor.index, actor.segment.data(), actor.incarnation);
+    actor.process->Send(WriteWelcome());
+    actor.state = Actor::State::kServing;
+    actor.waited = 0;
+    actor.served = true;
+    if (!std::all_of(actors_.begin(), actors_.end(), [](const Actor& a) { return a.served; }))
+      return;
+    std::lock_guard lock(mu_);
+    started_ = true;
+    changed_.notify_all();
+  }
+
+  static void WriteHeader(const Actor& actor, const SegmentLayout& layout) {
+    auto& header = *reinterpret_cast<SegmentHeader*>(actor.segment.data());
+    header.magic = kSegmentMagic;
+    header.protocol = kSlotProtocol;
+    header.slots = layout.slots;
+    header.observation_bytes = layout.observation_bytes;
+    header.pictures_bytes = layout.pictures_bytes;
+    header.segment_bytes = layout.segment_bytes();
+    header.incarnation = actor.incarnation;
+    header.leave.store(0);
+  }
+
+  // A serving actor is hung when something is asked of it and no reply comes for step_timeout.
+  void Watch(Actor& actor) {
+    const SlotTable::Progress progress = NoteProgress(actor);
+    if (!progress.waiting || progress.answered != actor.answered) actor.waited = 0;
+    actor.answered = progress.answered;
+    if (!progress.offence.empty())
+      Blame(actor, {Code::kUnavailable, "broke the slot protocol: " + progress.offence});
+    if (actor.waited > options_.step_timeout)
+      Blame(actor, {Code::kUnavailable, fmt::format("hung: no reply for {} s (fleet.step_timeout)",
+                                                    options_.step_timeout)});
+  }
+
+  // A completed step ends a row of failures.
+  SlotTable::Progress NoteProgress(Actor& actor) {
+    SlotTable::Progress progress = table_.progress(actor.index);
+    if (progress.steps != actor.steps) actor.failures = 0;
+    actor.steps = progress.steps;
+    return progress;
+  }
+
+  // Keeps the first reason.
+  static void Blame(Actor& actor, const Status& reason) {
+    if (actor.error.ok()) actor.error = reason;
+  }
+
+  // The process has ended or must: makes sure, finds the reason, decides what comes next.
+  void Bury(Actor& actor) {
+    if (actor.process != nullptr) {
+      actor.process->Kill();
+      // its last words may still lie in the socket
+      for (int i = 0; i < kPacketsPerTurn; ++i) {
+        auto packet = actor.process->Receive();
+        if (!packet) break;
+        auto message = ParseActorMessage(*packet, table_.SlotsOf(actor.index));
+        if (!message.ok() || message->kind != ActorMessage::Kind::kError) continue;
+        actor.error_slot = message->slot;
+        Blame(actor, message->error);
+      }
+    }
+    const bool blamed = !actor.error.ok() || actor.process->own_fault();
+    if (actor.error.ok()) actor.error = {Code::kUnavailable, actor.process->Cause()};
+    actor.process.reset();
+    const uint32_t episode_failures = table_.Down(actor.index, blamed, actor.error_slot);
+    NoteProgress(actor);
+    ++actor.incarnation;
+    ++actor.failures;
+    if (!started() && blamed) return GiveUp(actor, StartFailure(actor));
+    const uint32_t failures = std::max(actor.failures, episode_failures);
+    if (failures >= options_.failures_max) {
+      const char* what =
+          episode_failures > actor.failures ? "one of its episodes failed" : "failed";
+      return GiveUp(actor,
+                    {Code::kUnavailable,
+                     fmt::format("actor {} ({}): {} {} times in a row, giving up: {}", actor.index,
+                                 spec_.id, what, failures, actor.error.message())});
+    }
+    LogWarning(fmt::format("actor {} ({}) is started again: {}", actor.index, spec_.id,
+                           actor.error.message()));
+    actor.state = Actor::State::kResting;
+    actor.waited = 0;
+    // the first retry comes at once
+    actor.rest =
+        failures <= 1 ? 0 : std::min(kRestMax, kRestFirst * (1U << std::min(failures - 2, 10U)));
+  }
+
+  // What the actor said about its configuration stands for itself.
+  static Status StartFailure(const Actor& actor) {
+    const Code code = actor.error.code();
+    if (code == Code::kConfig || code == Code::kNoInput) return actor.error;
+    return actor.error.Annotate(fmt::format("actor {} could not be started", actor.index));
+  }
+
+  void GiveUp(Actor& actor, const Status& reason) {
+    actor.state = Actor::State::kFailed;
+    {
+      std::lock_guard lock(mu_);
+      if (status_.ok()) status_ = reason;
+      changed_.notify_all();
+    }
+    // after the status, so that whoever sees kFailed finds the reason
+    table_.Fail(actor.index);
+  }
+
+  bool started() {
+    std::lock_guard lock(mu_);
+    return started_;
+  }
+
+  // All at once, so that the grace passes once.
+  void EndAll() {
+    for (Actor& actor : actors_) {
+      if (actor.process == nullptr) continue;
+      if (auto* header = reinterpret_cast<SegmentHeader*>(actor.segment.data())) {
+        header->leave.store(1);
+        Ring(header->commands);
+      }
+      actor.process->HangUp();
+    }
+    const SteadyTime deadline = Now() + kLeaveGrace;
+    for (Actor& actor : actors_) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Now());
+      if (actor.process != nullptr) actor.process->End(std::max(left, {}));
+    }
+  }
+
+  // constant after construction
+  const ActorFleetOptions options_;
+  const SharedMemory bell_memory_;
+  Doorbell& bell_;  // rung by all actors and by the supervisor
+  // synchronised by themselves
+  SlotTable table_;
+  const int wake_fd_;
+  std::atomic<bool> stopped_{false}, leave_{false};
+  mutable std::mutex mu_;
+  std::condition_variable changed_;  // signalled when started_ or status_ changes
+  // guarded by mu_
+  Status status_;
+  bool started_ = false;  // every actor has served once
+  // written by the supervisor before started_, constant afterwards
+  EnvironmentSpec spec_;
+  bool spec_known_ = false;
+  // touched only by the supervisor
+  std::vector<Actor> actors_;
+  std::vector<pollfd> polled_;
+  Thread supervisor_;  // last: it starts when everything else is there
+};
+
+Status CheckOptions(const ActorFleetOptions& options) {
+  if (options.slots < 1 || options.actors < 1)
+    return {Code::kConfig, "fleet.slots and fleet.actors: expected at least 1"};
+  if (options.failures_max < 1 || !(options.step_timeout > 0) || !(options.hello_timeout > 0))
+    return {Code::kConfig, "fleet.failures_max and fleet.step_timeout: expected more than 0"};
+  if (!nlohmann::json::parse(options.environment_json, nullptr, false).is_object())
+    return {Code::kConfig, "environment '" + EscapeControl(options.environment_json) +
+                               "': expected a JSON object"};
+  if (access(options.python.c_str(), X_OK) != 0)
+    return {Code::kNoInput, "no Python at '" + options.python +
+                                "': expected the interpreter of .venv, run 'make setup'"};
+  if (!std::filesystem::exists(options.python_path + "/samara/actor.py"))
+    return {Code::kNoInput, "no package 'samara' in '" + options.python_path +
+                                "': expected it beside the binary, run 'make build'"};
+  return Status::Ok();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Fleet>> MakeActorFleet(const ActorFleetOptions& given) {
+  ActorFleetOptions options = given;
+  if (options.python.empty()) {
+    ASSIGN_OR_RETURN(const Path venv, FindVenv());
+    options.python = (venv / "bin" / "python").string();
+  }
+  if (options.python_path.empty()) options.python_path = DefaultPythonPath();
+  RETURN_IF_ERROR(CheckOptions(options));
+  options.actors = std::min(options.actors, options.slots);
+  ASSIGN_OR_RETURN(SharedMemory bell, SharedMemory::Create("samara-bell"));
+  RETURN_IF_ERROR(bell.Map(sizeof(Doorbell)));
+  std::vector<Actor> actors;
+  for (uint32_t i = 0; i < options.actors; ++i) {
+    ASSIGN_OR_RETURN(SharedMemory segment, SharedMemory::Create("samara-slots"));
+    Actor& actor = actors.emplace_back(std::move(segment));
+    actor.index = i;
+  }
+  const int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake_fd < 0) return Status(Code::kIoError, "eventfd: no descriptor left");
+  auto fleet = std::make_unique<ActorFleet>(options, std::move(bell), std::move(actors), wake_fd);
+  RETURN_IF_ERROR(fleet->AwaitStart());
+  return std::unique_ptr<Fleet>(std::move(fleet));
+}
+
+}  // namespace samara

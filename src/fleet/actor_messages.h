@@ -1,0 +1,39 @@
+// The control messages between engine and actor: one JSON object a packet.
+// Everything an actor sends is checked here before anything is done with it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/status.h"
+#include "env/interface.h"
+
+namespace samara {
+
+// engine -> actor, first: what to build.
+struct ConfigureMessage {
+  std::string environment_json;  // a JSON object
+  uint32_t actor = 0, incarnation = 0, slots = 0;
+  bool render = false;
+};
+std::string Write(const ConfigureMessage& message);
+// engine -> actor: the segment has its size, commands may follow.
+std::string WriteWelcome();
+
+// actor -> engine.
+struct ActorMessage {
+  enum class Kind {
+    kHello,  // `spec` is what the actor plays
+    kError,  // the environment failed; the actor is ending
+  } kind = Kind::kError;
+  EnvironmentSpec spec;
+  Status error;   // code kNoInput, kConfig or, for a failure while running, kUnavailable
+  int slot = -1;  // that failed, when known
+};
+// kConfig names the first field that is missing, of the wrong type or out of range.
+Result<ActorMessage> ParseActorMessage(std::string_view packet, uint32_t slots);
+
+// Empty when equal, otherwise the first difference: "observation shape [84, 84] instead of [4]".
+std::string Difference(const EnvironmentSpec& given, const EnvironmentSpec& expected);
+
+}  // namespace samara

@@ -1,0 +1,153 @@
+#include "fleet/actor_messages.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "core/rng.h"
+
+namespace samara {
+namespace {
+
+using Json = nlohmann::json;
+
+Json Hello() {
+  return Json::parse(R"({"type": "hello", "protocol": 1, "pid": 7, "spec": {
+    "id": "atari/pong", "version": "1", "observation_dtype": "uint8",
+    "observation_shape": [84, 84], "action_discrete": true, "action_n": 6, "action_low": [],
+    "action_high": [], "action_names": ["NOOP", "FIRE"], "frames_per_step": 4, "steps_max": 0,
+    "render_height": 210, "render_width": 160, "render_frames": 4}})");
+}
+
+Result<ActorMessage> Parse(const Json& json) { return ParseActorMessage(json.dump(), 2); }
+
+TEST(ActorMessagesTest, HelloHoldsTheSpec) {
+  const auto message = Parse(Hello());
+  ASSERT_TRUE(message.ok()) << message.status().message();
+  const EnvironmentSpec& spec = message->spec;
+  EXPECT_EQ(spec.id, "atari/pong");
+  EXPECT_EQ(spec.observation.dtype, DType::kUint8);
+  EXPECT_EQ(spec.observation.shape, (std::vector<int64_t>{84, 84}));
+  EXPECT_EQ(spec.action.n, 6);
+  EXPECT_EQ(spec.action_names, (std::vector<std::string>{"NOOP", "FIRE"}));
+  EXPECT_EQ(spec.frames_per_step, 4);
+  EXPECT_EQ(spec.render_width, 160);
+}
+
+TEST(ActorMessagesTest, OpenBoundsTravelAsNull) {
+  Json hello = Hello();
+  hello["spec"]["action_discrete"] = false;
+  hello["spec"]["action_n"] = 2;
+  hello["spec"]["action_low"] = {nullptr, -1.5};
+  hello["spec"]["action_high"] = {2, nullptr};
+  const auto message = Parse(hello);
+  ASSERT_TRUE(message.ok()) << message.status().message();
+  const float inf = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(message->spec.action.low, (std::vector<float>{-inf, -1.5F}));
+  EXPECT_EQ(message->spec.action.high, (std::vector<float>{2, inf}));
+}
+
+TEST(ActorMessagesTest, WrongFieldsAreNamed) {
+  struct Case {
+    const char* key;
+    Json value;
+  };
+  const Case cases[] = {
+      {"id", 3},
+      {"observation_dtype", "float64"},
+      {"observation_shape", {84, 0}},
+      {"observation_shape", {84, -1}},
+      {"observation_shape", {2147483647, 2147483647, 2147483647}},
+      {"observation_shape", {1 << 20, 1 << 20}},
+      {"observation_shape", {1, 1, 1, 1, 1, 1, 1, 1, 1}},
+      {"observation_shape", {84.5}},
+      {"action_n", 0},
+      {"action_n", 18446744073709551615ULL},
+      {"action_low", {0.0}},
+      {"action_names", "NOOP"},
+      {"frames_per_step", 0},
+      {"steps_max", -1},
+      {"render_height", 1 << 20},
+      {"render_frames", 1e9},
+  };
+  for (const Case& c : cases) {
+    Json hello = Hello();
+    hello["spec"][c.key] = c.value;
+    const auto message = Parse(hello);
+    EXPECT_EQ(message.status().code(), Code::kConfig) << c.key << " " << c.value;
+    EXPECT_NE(message.status().message().find(c.key), std::string::npos)
+        << message.status().message();
+    hello["spec"].erase(c.key);
+    EXPECT_FALSE(Parse(hello).ok()) << "without " << c.key;
+  }
+  Json pictures = Hello();
+  pictures["spec"]["render_height"] = pictures["spec"]["render_width"] = 65535;
+  EXPECT_FALSE(Parse(pictures).ok());
+}
+
+TEST(ActorMessagesTest, AnotherProtocolIsRefusedWithBothNumbers) {
+  Json hello = Hello();
+  hello["protocol"] = 2;
+  const auto message = Parse(hello);
+  EXPECT_EQ(message.status().code(), Code::kConfig);
+  EXPECT_NE(message.status().message().find("protocol 2, the engine 1"), std::string::npos);
+}
+
+TEST(ActorMessagesTest, ErrorsKeepTheirCategoryAndStayOnTheirLine) {
+  const auto parse = [](int code) {
+    return Parse({{"type", "error"}, {"code", code}, {"line", "a\nb\x1b"}, {"slot", 1}});
+  };
+  EXPECT_EQ(parse(66)->error.code(), Code::kNoInput);
+  EXPECT_EQ(parse(78)->error.code(), Code::kConfig);
+  for (const int code : {0, 1, 70, 75}) EXPECT_EQ(parse(code)->error.code(), Code::kUnavailable);
+  EXPECT_EQ(parse(78)->error.message().find_first_of("\n\x1b"), std::string::npos);
+  EXPECT_EQ(parse(78)->slot, 1);
+  EXPECT_FALSE(Parse({{"type", "error"}, {"code", 1}, {"line", ""}, {"slot", 2}}).ok());
+}
+
+TEST(ActorMessagesTest, MutatedPacketsNeverCrash) {
+  const std::string good = Hello().dump();
+  const CounterRng rng(1);
+  uint64_t draw = 0;
+  int accepted = 0;
+  for (int round = 0; round < 20000; ++round) {
+    std::string packet = good;
+    for (uint64_t i = 0, n = 1 + rng.UniformInt(draw++, 4); i < n; ++i) {
+      const size_t at = rng.UniformInt(draw++, packet.size());
+      switch (rng.UniformInt(draw++, 3)) {
+        case 0:
+          packet[at] = static_cast<char>(rng.Bits(draw++));
+          break;
+        case 1:
+          packet.erase(at, 1 + rng.UniformInt(draw++, 8));
+          break;
+        default:
+          packet.insert(at, packet.substr(rng.UniformInt(draw++, packet.size()), 9));
+      }
+    }
+    auto message = ParseActorMessage(packet, 2);
+    if (!message.ok()) continue;
+    ++accepted;
+    EXPECT_LE(message->spec.observation.bytes(), size_t{64} << 20);
+    (void)Difference(message->spec, {});
+  }
+  EXPECT_GT(accepted, 0) << "some mutations are harmless: the test reaches beyond the parser";
+}
+
+TEST(ActorMessagesTest, DifferencesAreNamed) {
+  const EnvironmentSpec spec = Parse(Hello())->spec;
+  EXPECT_EQ(Difference(spec, spec), "");
+  EnvironmentSpec other = spec;
+  other.observation.shape = {4};
+  EXPECT_EQ(Difference(other, spec), "observation shape [4] instead of [84,84]");
+  other = spec;
+  other.action_names[0] = "WAIT";
+  EXPECT_NE(Difference(other, spec), "");
+  other = spec;
+  other.steps_max = 9;
+  EXPECT_EQ(Difference(other, spec), "steps max 9 instead of 0");
+}
+
+}  // namespace
+}  // namespace samara

@@ -1,0 +1,243 @@
+#include "fleet/actor_process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/log.h"
+
+extern char** environ;
+
+namespace samara {
+namespace {
+
+constexpr int kLinesLoggedMax = 1000;  // of one process: a chatty simulator fills no disk
+constexpr size_t kLineBytesMax = 500;  // longer lines are cut
+constexpr int kLowestDescriptor = 16;  // ours lie above the numbers that the actor expects
+constexpr const char* kOneThread[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",
+                                      "NUMEXPR_NUM_THREADS"};
+
+// A descriptor that closes itself.
+struct Descriptor {
+  int fd = -1;
+  Descriptor() = default;
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() { Close(); }
+  void Close() {
+    if (fd >= 0) close(fd);
+    fd = -1;
+  }
+  // takes `other` and moves it out of the way of the actor's fixed numbers
+  void Adopt(int other) {
+    fd = fcntl(other, F_DUPFD_CLOEXEC, kLowestDescriptor);
+    close(other);
+  }
+  int Release() { return std::exchange(fd, -1); }
+};
+
+Status Failed(const char* what) {
+  return {Code::kIoError, std::string("starting an actor: ") + what + ": " + std::strerror(errno)};
+}
+
+// The engine's environment variables with ours in place of their namesakes.
+std::vector<std::string> Variables(const std::string& python_path) {
+  std::vector<std::string> result;
+  const char* inherited = getenv("PYTHONPATH");
+  result.push_back("PYTHONPATH=" + python_path +
+                   (inherited != nullptr ? std::string(":") + inherited : ""));
+  for (const char* name : kOneThread) result.push_back(std::string(name) + "=1");
+  const size_t ours = result.size();
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view entry(*variable);
+    bool replaced = false;
+    for (size_t i = 0; i < ours; ++i)
+      replaced |= entry.substr(0, entry.find('=') + 1) ==
+                  std::string_view(result[i]).substr(0, result[i].find('=') + 1);
+    if (!replaced) result.emplace_back(entry);
+  }
+  return result;
+}
+
+std::vector<char*> Pointers(std::vector<std::string>& strings) {
+  std::vector<char*> result;
+  for (std::string& s : strings) result.push_back(s.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+// posix_spawn and not fork: a large engine is not copied, and no code runs between fork and exec.
+int SpawnProcess(const ActorCommand& command, int control, int output, pid_t* pid) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, control, kActorControl);
+  posix_spawn_file_actions_adddup2(&actions, command.segment_fd, kActorSegment);
+  posix_spawn_file_actions_adddup2(&actions, command.bell_fd, kActorBell);
+  // own process group, so that Ctrl-C reaches the engine only; signals as in a fresh process
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  sigset_t signals;
+  sigemptyset(&signals);
+  posix_spawnattr_setsigmask(&attributes, &signals);
+  sigfillset(&signals);
+  posix_spawnattr_setsigdefault(&attributes, &signals);
+  std::vector<std::string> arguments = {command.python, "-m", "samara.actor"};
+  std::vector<std::string> variables = Variables(command.python_path);
+  const int error = posix_spawn(pid, command.python.c_str(), &actions, &attributes,
+                                Pointers(arguments).data(), Pointers(variables).data());
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  return error;
+}
+
+}  // namespace
+
+std::string DefaultPythonPath() {
+  std::error_code ignored;
+  return (std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / "python")
+      .string();
+}
+
+Result<std::unique_ptr<ActorProcess>> ActorProcess::Spawn(const ActorCommand& command) {
+  CHECK(command.segment_fd >= 0 && command.bell_fd >= 0);
+  int sockets[2], pipes[2];
+  Descriptor ours, theirs, read_end, write_end, segment, bell;
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
+    return Failed("socketpair");
+  ours.Adopt(sockets[0]);
+  theirs.Adopt(sockets[1]);
+  if (pipe2(pipes, O_CLOEXEC) != 0) return Failed("pipe");
+  read_end.Adopt(pipes[0]);
+  write_end.Adopt(pipes[1]);
+  segment.fd = fcntl(command.segment_fd, F_DUPFD_CLOEXEC, kLowestDescriptor);
+  bell.fd = fcntl(command.bell_fd, F_DUPFD_CLOEXEC, kLowestDescriptor);
+  if (ours.fd < 0 || theirs.fd < 0 || read_end.fd < 0 || write_end.fd < 0 || segment.fd < 0 ||
+      bell.fd < 0)
+    return Failed("duplicating descriptors");
+  fcntl(read_end.fd, F_SETFL, O_NONBLOCK);
+  ActorCommand moved = command;
+  moved.segment_fd = segment.fd;
+  moved.bell_fd = bell.fd;
+  pid_t pid = -1;
+  if (const int error = SpawnProcess(moved, theirs.fd, write_end.fd, &pid); error != 0) {
+    errno = error;
+    return Failed(command.python.c_str());
+  }
+  return std::unique_ptr<ActorProcess>(
+      new ActorProcess(command.name, pid, ours.Release(), read_end.Release()));
+}
+
+ActorProcess::ActorProcess(std::string name, pid_t pid, int control, int output)
+    : name_(std::move(name)), pid_(pid), control_(control), output_(output) {}
+
+ActorProcess::~ActorProcess() {
+  Kill();
+  close(control_);
+  close(output_);
+}
+
+void ActorProcess::Send(std::string_view packet) {
+  const ssize_t n = send(control_, packet.data(), packet.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (n != static_cast<ssize_t>(packet.size())) hung_up_ = true;
+}
+
+std::optional<std::string> ActorProcess::Receive() {
+  std::string packet(kPacketBytesMax, '\0');
+  const ssize_t n = recv(control_, packet.data(), packet.size(), MSG_DONTWAIT | MSG_TRUNC);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
+  // an end, an error or a packet beyond the limit: this actor is done
+  if (n <= 0 || n > static_cast<ssize_t>(packet.size())) {
+    hung_up_ = true;
+    return std::nullopt;
+  }
+  packet.resize(static_cast<size_t>(n));
+  return packet;
+}
+
+void ActorProcess::HangUp() { shutdown(control_, SHUT_RDWR); }
+
+void ActorProcess::ReadOutput() {
+  std::array<char, 4096> buffer;
+  for (int rounds = 0; rounds < 64; ++rounds) {  // bounded work per turn
+    const ssize_t n = read(output_, buffer.data(), buffer.size());
+    if (n <= 0) return;
+    for (const char c : std::string_view(buffer.data(), static_cast<size_t>(n))) {
+      if (c != '\n') {
+        if (partial_line_.size() < kLineBytesMax) partial_line_ += c;
+        continue;
+      }
+      if (!partial_line_.empty()) {
+        last_line_ = EscapeControl(partial_line_);
+        if (lines_logged_++ < kLinesLoggedMax) Log(LogLevel::kDebug, name_ + ": " + last_line_);
+      }
+      partial_line_.clear();
+    }
+  }
+}
+
+bool ActorProcess::Reap(int flags) {
+  if (reaped_) return true;
+  pid_t got;
+  do {
+    got = waitpid(pid_, &wait_status_, flags);
+  } while (got < 0 && errno == EINTR);
+  reaped_ = got != 0;
+  return reaped_;
+}
+
+bool ActorProcess::gone() { return hung_up_ || Reap(WNOHANG); }
+
+void ActorProcess::Kill() {
+  // the group outlives its leader when a simulator started children of its own
+  kill(-pid_, SIGKILL);
+  if (!reaped_) {
+    kill(pid_, SIGKILL);
+    Reap(0);
+  }
+  ReadOutput();
+}
+
+void ActorProcess::End(std::chrono::milliseconds grace) {
+  const SteadyTime deadline = Now() + grace;
+  pollfd hang_up{control_, 0, 0};
+  while (!Reap(WNOHANG) && Now() < deadline) {
+    // returns at once when the socket is closed; then the process is about to be reaped
+    poll(&hang_up, 1, 1);
+    if (hang_up.revents != 0) usleep(1000);
+  }
+  Kill();
+}
+
+std::string ActorProcess::Cause() const {
+  if (WIFSIGNALED(wait_status_)) {
+    const int number = WTERMSIG(wait_status_);
+    return "killed by signal " + std::to_string(number) + " (" + strsignal(number) + ")";
+  }
+  return "exit status " + std::to_string(WEXITSTATUS(wait_status_)) +
+         (last_line_.empty() ? "" : ": " + last_line_);
+}
+
+bool ActorProcess::own_fault() const {
+  return !WIFSIGNALED(wait_status_) ||
+         (WTERMSIG(wait_status_) != SIGKILL && WTERMSIG(wait_status_) != SIGTERM);
+}
+
+}  // namespace samara

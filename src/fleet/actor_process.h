@@ -1,0 +1,76 @@
+// One actor process: its life, its control socket and what it prints.
+// Thread safety: none; the supervisor's thread owns it. The kernel kills the process when the
+// thread that called Spawn ends.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/status.h"
+
+namespace samara {
+
+// Descriptors that the actor finds at fixed numbers (python/samara/actor.py).
+enum ActorDescriptors { kActorControl = 3, kActorSegment = 4, kActorBell = 5 };
+inline constexpr size_t kPacketBytesMax = size_t{1} << 17;  // of one control message
+
+struct ActorCommand {
+  std::string python;       // interpreter
+  std::string python_path;  // folder of the package samara, in front of PYTHONPATH
+  std::string name;         // "actor 3", for the log
+  int segment_fd = -1, bell_fd = -1;
+};
+
+class ActorProcess {
+ public:
+  // Starts `python -m samara.actor` in its own process group with single-threaded numerics.
+  static Result<std::unique_ptr<ActorProcess>> Spawn(const ActorCommand& command);
+  ~ActorProcess();  // kills what still lives
+  ActorProcess(const ActorProcess&) = delete;
+  ActorProcess& operator=(const ActorProcess&) = delete;
+
+  // Control socket: whole packets, never blocking. A failed Send shows as gone().
+  void Send(std::string_view packet);
+  std::optional<std::string> Receive();
+  void HangUp();  // the actor ends as soon as it looks
+
+  // Logs what the process printed and keeps its last line.
+  void ReadOutput();
+  // True once the process has ended or hung up; cheap, never blocks.
+  bool gone();
+  // Kills the process group, reaps the process, reads its last words.
+  void Kill();
+  // Waits for a voluntary end, kills after `grace`.
+  void End(std::chrono::milliseconds grace);
+
+  // After Kill or End, on one line: "killed by signal 9 (Killed)", "exit status 3: last line".
+  std::string Cause() const;
+  // True when the end is the process's own doing (an exit, a crash) and not somebody's kill.
+  bool own_fault() const;
+
+  pid_t pid() const { return pid_; }
+  int control_fd() const { return control_; }
+  int output_fd() const { return output_; }
+
+ private:
+  ActorProcess(std::string name, pid_t pid, int control, int output);
+  bool Reap(int flags);
+
+  const std::string name_;
+  const pid_t pid_;
+  int control_, output_;
+  bool hung_up_ = false, reaped_ = false;
+  int wait_status_ = 0;
+  std::string partial_line_, last_line_;
+  int lines_logged_ = 0;
+};
+
+// Beside the running binary: where the build and the installation put the Python package.
+std::string DefaultPythonPath();
+
+}  // namespace samara

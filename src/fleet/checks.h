@@ -1,0 +1,24 @@
+// What both fleets check at their border, whoever steps the simulator.
+#pragma once
+
+#include <cstring>
+#include <span>
+#include <string>
+
+#include "env/interface.h"
+
+namespace samara {
+
+// REQUIRES of Fleet::Act: an index below n, or one value per dimension. Breaking it is a bug.
+void CheckAction(const ActionSpec& spec, const Action& action);
+
+// Copies `values` to `out`, each forced into [-1, 1]: a policy that diverged (NaN counts as 0) is a
+// bad policy, not a broken fleet. REQUIRES: out holds values.size().
+void ClampAction(std::span<const float> values, float* out);
+
+// Why a step is refused (fault 9 of the reliability specification): "the reward is not a finite
+// number", "observation[3] is not a finite number"; empty when all is well.
+std::string NotFinite(double reward, const ObservationSpec& spec,
+                      std::span<const std::byte> observation);
+
+}  // namespace samara

@@ -1,0 +1,85 @@
+// The environment fleet: N slots, each of which plays one episode at a time.
+//
+// A slot is begun with an EpisodeSpec and then answers every command with exactly one event. Who
+// steps the simulator behind it (a thread of the engine, an actor process over shared memory, later
+// a remote actor) does not show. When an actor dies or hangs its slots report kLost: the caller
+// begins the episode again, which gives the same bits. Thread safety: all methods may be called
+// from any thread; one slot is driven by one caller at a time.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/status.h"
+#include "env/interface.h"
+
+namespace samara {
+
+struct SlotEvent {
+  enum class Kind : uint8_t {
+    kObservation,  // the episode goes on: observation() is valid until the next command to this
+                   // slot
+    kEnded,        // terminated or truncated: observation() is the final one
+    kLost,         // the actor failed; the running episode is void, the slot may be begun again
+    kFailed,       // the actor keeps failing: the fleet's status() says why; no more events from it
+  } kind = Kind::kObservation;
+  uint32_t slot = 0;
+  uint64_t episode = 0;  // the number given to Begin
+  uint32_t step = 0;     // actions taken so far in this episode
+  StepResult result;     // of the last action; zeros after a reset
+};
+
+// What the fleet did, for metrics and the live view.
+struct FleetCounters {
+  uint64_t respawns = 0, lost_episodes = 0, stale_events = 0, steps = 0, frames = 0;
+  double step_seconds = 0;  // simulator time summed over slots
+};
+
+class Fleet {
+ public:
+  virtual ~Fleet() = default;
+  virtual const EnvironmentSpec& spec() const = 0;
+  virtual uint32_t slots() const = 0;
+  // Starts an episode in an idle slot. `episode` is the caller's number, echoed in events.
+  virtual void Begin(uint32_t slot, uint64_t episode, const EpisodeSpec& spec) = 0;
+  // Answers the last kObservation event of the slot. Box values are forced into [-1, 1] (NaN: 0).
+  virtual void Act(uint32_t slot, const Action& action) = 0;
+  // Blocks for the first ready event, then takes what is there; 0 after `timeout` or Stop.
+  virtual size_t Wait(std::span<SlotEvent> out, std::chrono::milliseconds timeout) = 0;
+  // The newest frame of the slot: spec().observation.bytes() bytes.
+  virtual std::span<const std::byte> observation(uint32_t slot) const = 0;
+  // RGB pictures of the last step, spec().render_* each; empty when the fleet does not render.
+  virtual std::span<const std::byte> pictures(uint32_t slot) const = 0;
+  virtual FleetCounters counters() const = 0;
+  virtual Status status() const = 0;  // first fatal failure
+  virtual void Stop() = 0;            // wakes every Wait for good
+};
+
+// Slots over native environments, stepped by `threads` threads of the engine.
+Result<std::unique_ptr<Fleet>> MakeThreadFleet(const EnvironmentFactory& factory, uint32_t slots,
+                                               uint32_t threads);
+
+struct ActorFleetOptions {
+  std::string python;       // interpreter; empty: that of .venv (core/venv.h)
+  std::string python_path;  // folder of the package samara; empty: python/ beside this binary
+  std::string
+      environment_json;      // what the actor is to build: {"kind": "atari" | "gym" | "dummy", ...}
+  bool render = false;       // fill pictures()
+  uint32_t actors = 1;       // processes
+  uint32_t slots = 2;        // in total, spread over the actors
+  double step_timeout = 10;  // s until a silent actor counts as hung
+  double hello_timeout = 60;  // s for Python to start and to build its environments
+  // The fleet gives up (exit 69) when one actor failed so often in a row without completing a step,
+  // or when one episode brought its actors down so often.
+  uint32_t failures_max = 5;
+};
+// Slots over Python actor processes (python -m samara.actor), spawned and supervised here. Returns
+// once every actor said Hello with the same spec. Errors: kNoInput without the interpreter or the
+// package; what the actor itself said when the environment cannot be built (kConfig, kNoInput);
+// kUnavailable when it just ends. With fewer slots than actors there are as many actors as slots.
+Result<std::unique_ptr<Fleet>> MakeActorFleet(const ActorFleetOptions& options);
+
+}  // namespace samara

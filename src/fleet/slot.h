@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// The slot protocol: how the engine and one actor process share memory. Included by both.
+//
+// One sealed memfd per actor holds a SegmentHeader and then `slots` slots, each of which is
+//   SlotCommand | SlotReply | observation 0 | observation 1 | pictures       (each 64-byte aligned)
+// The engine writes commands, the actor replies and data; each ends by storing its sequence number
+// (release) and ringing a doorbell: the actor's own for commands, one shared by all actors for
+// replies. Rules:
+//  (1) One command is outstanding per slot; its reply carries the same sequence number.
+//  (2) An episode writes to one of the two observation areas, the next episode to the other, so the
+//      final observation of an episode outlives the beginning of the next.
+//  (3) Neither side trusts the other's bytes: fixed-size parts are copied once (CopyOnce) and only
+//      the copy is checked and used; all sizes come from the reader's own SegmentLayout.
+//  (4) A segment serves all incarnations of its actor: the engine clears the slots between them.
+// Version 1. Incompatible changes raise kSlotProtocol; values are never reused.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+
+#include "fleet/futex.h"
+
+namespace samara {
+
+inline constexpr uint32_t kSlotProtocol = 1;
+inline constexpr uint64_t kSegmentMagic = 0x31544f4c534d4153;  // "SAMSLOT1"
+inline constexpr size_t kActionValuesMax = 64;
+// Limits that a Hello must keep: nothing an actor says makes the engine allocate without bound.
+inline constexpr uint64_t kObservationBytesMax = uint64_t{64} << 20;
+inline constexpr uint64_t kPicturesBytesMax = uint64_t{256} << 20;
+
+struct SegmentHeader {
+  // written by the engine before the actor maps the segment
+  uint64_t magic;
+  uint32_t protocol;
+  uint32_t slots;
+  uint64_t observation_bytes;  // of one observation
+  uint64_t pictures_bytes;     // of one slot; 0 when not rendering
+  uint64_t segment_bytes;
+  uint32_t incarnation;         // of the actor that is served now
+  std::atomic<uint32_t> leave;  // engine: 1 asks the actor to end
+  Doorbell commands;            // rung by the engine
+};
+
+enum class SlotCommandKind : uint32_t { kReset = 1, kAct = 2 };
+
+struct SlotCommand {
+  std::atomic<uint64_t> sequence;
+  uint64_t episode;
+  uint64_t seed;       // kReset
+  int64_t frames_max;  // kReset
+  SlotCommandKind kind;
+  uint32_t incarnation;
+  uint32_t step;         // number of the step that an action is for, from 1; 0 for kReset
+  uint32_t observation;  // which of the two areas to fill
+  int32_t noops;         // kReset
+  int32_t index;         // kAct, discrete
+  uint64_t unused;
+  float values[kActionValuesMax];  // kAct, box
+};
+
+enum SlotFlags : uint32_t {
+  kSlotTerminated = 1,
+  kSlotTruncated = 2,
+  kSlotLifeLost = 4,
+  kSlotFlagsAll = 7,
+};
+
+struct SlotReply {
+  std::atomic<uint64_t> sequence;
+  uint64_t episode;
+  double reward;
+  uint64_t nanoseconds;  // spent in the simulator
+  uint32_t incarnation;
+  uint32_t step;
+  uint32_t flags;  // SlotFlags
+  uint32_t frames;
+  uint32_t pictures;  // how many of the pictures area are filled
+  uint32_t unused;
+  uint64_t checksum;  // Checksum of the reply and the observation
+};
+static_assert(sizeof(SlotCommand) == 64 + 256 && sizeof(SlotReply) == 64);
+
+// Where things lie. Both sides compute it from the numbers agreed at Hello.
+struct SegmentLayout {
+  SegmentLayout() = default;
+  // REQUIRES: sizes within the limits above.
+  SegmentLayout(uint32_t n, uint64_t observation, uint64_t picture)
+      : slots(n), observation_bytes(observation), pictures_bytes(picture) {}
+
+  static constexpr uint64_t Aligned(uint64_t n) { return (n + 63) / 64 * 64; }
+  static constexpr uint64_t kObservationOffset = sizeof(SlotCommand) + sizeof(SlotReply);
+  uint64_t slot_bytes() const {
+    return kObservationOffset + 2 * Aligned(observation_bytes) + Aligned(pictures_bytes);
+  }
+  uint64_t segment_bytes() const {
+    constexpr uint64_t kPage = 4096;
+    return (sizeof(SegmentHeader) + slots * slot_bytes() + kPage - 1) / kPage * kPage;
+  }
+
+  uint32_t slots = 0;
+  uint64_t observation_bytes = 0, pictures_bytes = 0;
+};
+
+// The parts of one slot. REQUIRES: slot < layout.slots, observation area < 2.
+class SlotView {
+ public:
+  SlotView(std::byte* segment, const SegmentLayout& layout, uint32_t slot)
+      : layout_(&layout), base_(segment + sizeof(SegmentHeader) + slot * layout.slot_bytes()) {}
+  SlotCommand& command() const { return *reinterpret_cast<SlotCommand*>(base_); }
+  SlotReply& reply() const { return *reinterpret_cast<SlotReply*>(base_ + sizeof(SlotCommand)); }
+  std::span<std::byte> observation(uint32_t area) const {
+    return {base_ + SegmentLayout::kObservationOffset +
+                area * SegmentLayout::Aligned(layout_->observation_bytes),
+            layout_->observation_bytes};
+  }
+  std::span<std::byte> pictures() const {
+    return {observation(1).data() + SegmentLayout::Aligned(layout_->observation_bytes),
+            layout_->pictures_bytes};
+  }
+  std::span<std::byte> bytes() const { return {base_, layout_->slot_bytes()}; }
+
+ private:
+  const SegmentLayout* layout_;
+  std::byte* base_;
+};
+
+// Reads `from` exactly once, so that a check and the use after it see the same bytes.
+template <typename T>
+void CopyOnce(const T& from, T& to) {
+  static_assert(sizeof(T) % sizeof(uint64_t) == 0 && std::is_standard_layout_v<T>);
+  uint64_t words[sizeof(T) / sizeof(uint64_t)];
+  const auto* source = reinterpret_cast<const volatile uint64_t*>(&from);
+  for (size_t i = 0; i < std::size(words); ++i) words[i] = source[i];
+  std::memcpy(static_cast<void*>(&to), words, sizeof(T));
+}
+
+// Fast checksum against torn and stray writes (not against forgery): four lanes of multiply and
+// rotate, so that it runs at memory speed without special instructions.
+inline uint64_t Checksum(std::span<const std::byte> data, uint64_t seed) {
+  constexpr uint64_t kPrime = 0x9E3779B97F4A7C15;
+  const auto mix = [](uint64_t h, uint64_t w) {
+    h = (h ^ w) * kPrime;
+    return h ^ (h >> 29);
+  };
+  uint64_t lanes[4] = {seed, seed + 1, seed + 2, seed + 3};
+  size_t i = 0;
+  for (; i + 32 <= data.size(); i += 32) {
+    uint64_t words[4];
+    std::memcpy(words, data.data() + i, 32);
+    for (int lane = 0; lane < 4; ++lane) lanes[lane] = mix(lanes[lane], words[lane]);
+  }
+  for (int lane = 0; i < data.size(); i += 8, ++lane) {
+    uint64_t word = 0;
+    std::memcpy(&word, data.data() + i, data.size() - i < 8 ? data.size() - i : 8);
+    lanes[lane] = mix(lanes[lane], word);
+  }
+  uint64_t h = data.size();
+  for (uint64_t lane : lanes) h = mix(h, lane);
+  return h;
+}
+
+// What SlotReply::checksum holds: over all other fields but the sequence, then the observation.
+inline uint64_t ReplyChecksum(const SlotReply& reply, std::span<const std::byte> observation) {
+  constexpr size_t kFirst = offsetof(SlotReply, episode), kEnd = offsetof(SlotReply, checksum);
+  const auto* bytes = reinterpret_cast<const std::byte*>(&reply);
+  return Checksum(observation, Checksum({bytes + kFirst, kEnd - kFirst}, kSlotProtocol));
+}
+
+// Index of the first value that is infinite or not a number; values.size() when there is none.
+inline size_t FirstNonFinite(std::span<const float> values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, &values[i], 4);
+    if ((bits & 0x7F800000) == 0x7F800000) return i;
+  }
+  return values.size();
+}
+
+}  // namespace samara

@@ -1,0 +1,273 @@
+#include "fleet/slot_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "fleet/checks.h"
+
+namespace samara {
+
+namespace {
+// Episodes that fail are few; a caller that never finishes one cannot make the map grow.
+constexpr size_t kBlamedMax = 100'000;
+}  // namespace
+
+SlotTable::SlotTable(uint32_t slots, uint32_t actors, Doorbell* bell)
+    : bell_(bell), slots_(slots), actors_(actors) {
+  CHECK(slots > 0 && actors > 0 && actors <= slots) << slots << " slots, " << actors << " actors";
+}
+
+uint32_t SlotTable::SlotsOf(uint32_t actor) const {
+  const auto slots = static_cast<uint32_t>(slots_.size());
+  const auto actors = static_cast<uint32_t>(actors_.size());
+  return slots / actors + (actor < slots % actors ? 1 : 0);
+}
+
+SlotView SlotTable::View(uint32_t slot) const {
+  const Actor& actor = actors_[ActorOf(slot)];
+  return {actor.segment, actor.layout, slot / static_cast<uint32_t>(actors_.size())};
+}
+
+// --- the caller's half
+
+void SlotTable::Begin(uint32_t index, uint64_t episode, const EpisodeSpec& spec) {
+  std::lock_guard lock(mu_);
+  CHECK_LT(index, slots_.size());
+  Slot& slot = slots_[index];
+  CHECK(slot.phase != Phase::kBusy) << "slot " << index << " was begun while it owes an event";
+  slot.phase = Phase::kBusy;
+  slot.posted = false;
+  slot.kind = SlotCommandKind::kReset;
+  slot.episode = episode;
+  slot.spec = spec;
+  slot.step = 0;
+  slot.area ^= 1;  // the last episode's final observation stays where it is
+  slot.pictures = 0;
+  const Actor& actor = actors_[ActorOf(index)];
+  if (actor.failed)
+    PushEvent(SlotEvent::Kind::kFailed, index);
+  else if (actor.up)
+    Post(index, nullptr);
+}
+
+void SlotTable::Act(uint32_t index, const Action& action) {
+  std::lock_guard lock(mu_);
+  CHECK_LT(index, slots_.size());
+  Slot& slot = slots_[index];
+  const Actor& actor = actors_[ActorOf(index)];
+  if (actor.failed) return PushEvent(SlotEvent::Kind::kFailed, index);
+  if (slot.phase == Phase::kVoid) return PushEvent(SlotEvent::Kind::kLost, index);
+  CHECK(slot.phase == Phase::kAnswered) << "slot " << index << " has no observation to act on";
+  CheckAction(spec_.action, action);
+  slot.phase = Phase::kBusy;
+  slot.kind = SlotCommandKind::kAct;
+  ++slot.step;
+  Post(index, &action);
+}
+
+void SlotTable::Post(uint32_t index, const Action* action) {
+  Slot& slot = slots_[index];
+  const Actor& actor = actors_[ActorOf(index)];
+  SlotCommand& command = View(index).command();
+  command.episode = slot.episode;
+  command.seed = slot.spec.seed;
+  command.frames_max = slot.spec.frames_max;
+  command.noops = slot.spec.noops;
+  command.kind = slot.kind;
+  command.incarnation = actor.incarnation;
+  command.step = slot.step;
+  command.observation = slot.area;
+  if (action != nullptr) {
+    command.index = action->index;
+    ClampAction(action->values, command.values);
+  }
+  slot.posted = true;
+  // release: pairs with the acquire in the actor's ServeSlot
+  command.sequence.store(++slot.sequence, std::memory_order_release);
+  Ring(reinterpret_cast<SegmentHeader*>(actor.segment)->commands);
+}
+
+size_t SlotTable::Take(std::span<SlotEvent> out) {
+  std::lock_guard lock(mu_);
+  size_t n = 0;
+  for (; n < out.size() && !events_.empty(); ++n) {
+    out[n] = events_.front();
+    events_.pop_front();
+  }
+  const auto slots = static_cast<uint32_t>(slots_.size());
+  for (uint32_t i = 0; i < slots && n < out.size(); ++i) {
+    const uint32_t index = (next_ + i) % slots;
+    if (slots_[index].phase == Phase::kBusy && slots_[index].posted && TakeReply(index, out[n])) {
+      ++n;
+      if (n == out.size()) next_ = index + 1;
+    }
+  }
+  return n;
+}
+
+bool SlotTable::TakeReply(uint32_t index, SlotEvent& out) {
+  Slot& slot = slots_[index];
+  Actor& actor = actors_[ActorOf(index)];
+  const SlotView view = View(index);
+  // acquire: pairs with the release in the actor's Publish
+  const uint64_t sequence = view.reply().sequence.load(std::memory_order_acquire);
+  if (sequence == slot.seen || !actor.offence.empty()) return false;
+  slot.seen = sequence;
+  SlotReply reply{};
+  CopyOnce(view.reply(), reply);
+  if (sequence != slot.sequence || reply.incarnation != actor.incarnation ||
+      reply.episode != slot.episode || reply.step != slot.step) {
+    ++counters_.stale_events;
+    return false;
+  }
+  const auto observation = view.observation(slot.area);
+  if (std::string refusal = Refusal(reply, observation); !refusal.empty()) {
+    actor.offence = std::move(refusal);  // the supervisor ends this actor
+    return false;
+  }
+  const bool ended = (reply.flags & (kSlotTerminated | kSlotTruncated)) != 0;
+  slot.phase = ended ? Phase::kIdle : Phase::kAnswered;
+  slot.posted = false;
+  slot.pictures = reply.pictures;
+  ++actor.answered;
+  out = {.kind = ended ? SlotEvent::Kind::kEnded : SlotEvent::Kind::kObservation,
+         .slot = index,
+         .episode = slot.episode,
+         .step = slot.step,
+         .result = {}};
+  if (ended) blamed_.erase(slot.episode);
+  counters_.step_seconds += static_cast<double>(reply.nanoseconds) * 1e-9;
+  if (slot.kind == SlotCommandKind::kAct) {
+    out.result = {.reward = reply.reward,
+                  .terminated = (reply.flags & kSlotTerminated) != 0,
+                  .truncated = (reply.flags & kSlotTruncated) != 0,
+                  .life_lost = (reply.flags & kSlotLifeLost) != 0,
+                  .frames = reply.frames};
+    ++actor.steps;
+    ++counters_.steps;
+    counters_.frames += reply.frames;
+  }
+  return true;
+}
+
+std::string SlotTable::Refusal(const SlotReply& reply,
+                               std::span<const std::byte> observation) const {
+  if (reply.checksum != ReplyChecksum(reply, observation)) return "wrong checksum";
+  if ((reply.flags & ~kSlotFlagsAll) != 0 ||
+      (reply.flags & kSlotTerminated && reply.flags & kSlotTruncated))
+    return "flags " + std::to_string(reply.flags);
+  if (reply.step == 0 && reply.flags != 0) return "an episode that ends before its first step";
+  if (reply.pictures > (render_ ? static_cast<uint32_t>(spec_.render_frames) : 0))
+    return std::to_string(reply.pictures) + " pictures";
+  if (reply.nanoseconds > uint64_t{1} << 53) return "impossible time of a step";
+  return NotFinite(reply.reward, spec_.observation, observation);
+}
+
+void SlotTable::PushEvent(SlotEvent::Kind kind, uint32_t index) {
+  Slot& slot = slots_[index];
+  slot.phase = Phase::kIdle;
+  slot.posted = false;
+  events_.push_back(
+      {.kind = kind, .slot = index, .episode = slot.episode, .step = slot.step, .result = {}});
+  Ring(*bell_);
+}
+
+std::span<const std::byte> SlotTable::observation(uint32_t slot) const {
+  std::lock_guard lock(mu_);
+  CHECK(actors_[ActorOf(slot)].segment != nullptr);
+  return View(slot).observation(slots_[slot].area);
+}
+
+std::span<const std::byte> SlotTable::pictures(uint32_t slot) const {
+  std::lock_guard lock(mu_);
+  if (!render_ || actors_[ActorOf(slot)].segment == nullptr) return {};
+  return View(slot).pictures().first(slots_[slot].pictures * picture_bytes_);
+}
+
+FleetCounters SlotTable::counters() const {
+  std::lock_guard lock(mu_);
+  return counters_;
+}
+
+// --- the supervisor's half
+
+void SlotTable::SetSpec(const EnvironmentSpec& spec, bool render) {
+  std::lock_guard lock(mu_);
+  spec_ = spec;
+  render_ = render;
+  picture_bytes_ = static_cast<uint64_t>(spec.render_height * spec.render_width * 3);
+  const uint64_t pictures = render ? picture_bytes_ * static_cast<uint64_t>(spec.render_frames) : 0;
+  for (uint32_t a = 0; a < actors_.size(); ++a)
+    actors_[a].layout = {SlotsOf(a), spec.observation.bytes(), pictures};
+}
+
+void SlotTable::Up(uint32_t index, std::byte* segment, uint32_t incarnation) {
+  std::lock_guard lock(mu_);
+  Actor& actor = actors_[index];
+  CHECK(!actor.up && segment != nullptr);
+  actor.segment = segment;
+  actor.incarnation = incarnation;
+  actor.up = true;
+  if (incarnation > 0) ++counters_.respawns;
+  for (uint32_t s = index; s < slots_.size(); s += static_cast<uint32_t>(actors_.size()))
+    if (slots_[s].phase == Phase::kBusy) Post(s, nullptr);
+}
+
+uint32_t SlotTable::Down(uint32_t index, bool blamed, int blamed_slot) {
+  std::lock_guard lock(mu_);
+  Actor& actor = actors_[index];
+  if (!actor.up) return 0;  // it had not been given anything yet
+  actor.up = false;
+  actor.offence.clear();
+  if (blamed_.size() > kBlamedMax) blamed_.clear();
+  uint32_t worst = 0;
+  int position = 0;
+  for (uint32_t s = index; s < slots_.size(); s += static_cast<uint32_t>(actors_.size())) {
+    Slot& slot = slots_[s];
+    // commands and replies of the dead are wiped; observations stay, somebody may be reading them
+    std::memset(static_cast<void*>(View(s).bytes().data()), 0, SegmentLayout::kObservationOffset);
+    slot.seen = 0;
+    const bool suspect = blamed_slot < 0 ? slot.phase == Phase::kBusy : blamed_slot == position;
+    ++position;
+    if (slot.phase != Phase::kBusy && slot.phase != Phase::kAnswered) continue;
+    ++counters_.lost_episodes;
+    if (blamed && suspect) worst = std::max(worst, ++blamed_[slot.episode]);
+    if (slot.phase == Phase::kBusy)
+      PushEvent(SlotEvent::Kind::kLost, s);
+    else
+      slot.phase = Phase::kVoid;
+  }
+  return worst;
+}
+
+void SlotTable::Fail(uint32_t index) {
+  std::lock_guard lock(mu_);
+  CHECK(!actors_[index].up);
+  actors_[index].failed = true;
+  for (uint32_t s = index; s < slots_.size(); s += static_cast<uint32_t>(actors_.size()))
+    if (slots_[s].phase == Phase::kBusy) PushEvent(SlotEvent::Kind::kFailed, s);
+}
+
+SlotTable::Progress SlotTable::progress(uint32_t index) const {
+  std::lock_guard lock(mu_);
+  const Actor& actor = actors_[index];
+  Progress result{
+      .waiting = false, .answered = actor.answered, .steps = actor.steps, .offence = actor.offence};
+  for (uint32_t s = index; actor.up && s < slots_.size();
+       s += static_cast<uint32_t>(actors_.size())) {
+    const Slot& slot = slots_[s];
+    if (slot.phase != Phase::kBusy || !slot.posted) continue;
+    // a reply that nobody took yet is no sign of a hung actor
+    const uint64_t sequence = View(s).reply().sequence.load(std::memory_order_acquire);
+    if (sequence == slot.sequence && slot.seen != sequence)
+      ++result.answered;
+    else
+      result.waiting = true;
+  }
+  return result;
+}
+
+}  // namespace samara

@@ -1,0 +1,209 @@
+// Slots over native environments, stepped by threads of the engine.
+//
+// Commands wait in one queue, so that a slow environment holds up nobody but itself; events wait in
+// another until Wait takes them.
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+
+#include "core/clock.h"
+#include "core/thread.h"
+#include "fleet/checks.h"
+#include "fleet/fleet.h"
+
+namespace samara {
+namespace {
+
+struct Slot {
+  enum class Phase : uint8_t { kIdle, kBusy, kAnswered } phase = Phase::kIdle;
+  bool reset = false;  // the outstanding command is Begin
+  // the outstanding command; read by the thread that serves it
+  uint64_t episode = 0;
+  EpisodeSpec spec;
+  uint32_t step = 0;
+  int32_t index = 0;
+  std::vector<float> values;
+  // two areas, used by episodes in turn: a final observation outlives the next beginning
+  std::vector<float> areas[2];  // floats for the alignment
+  uint32_t area = 0;
+  std::vector<std::byte> picture;
+  bool has_picture = false;
+  std::unique_ptr<Environment> environment;
+};
+
+class ThreadFleet : public Fleet {
+ public:
+  ThreadFleet(std::vector<Slot> slots, uint32_t threads)
+      : spec_(slots[0].environment->spec()), slots_(std::move(slots)) {
+    for (uint32_t i = 0; i < threads; ++i)
+      threads_.push_back(std::make_unique<Thread>("env " + std::to_string(i), [this] { Work(); }));
+  }
+
+  ~ThreadFleet() override {
+    Stop();
+    threads_.clear();
+  }
+
+  const EnvironmentSpec& spec() const override { return spec_; }
+  uint32_t slots() const override { return static_cast<uint32_t>(slots_.size()); }
+
+  void Begin(uint32_t index, uint64_t episode, const EpisodeSpec& spec) override {
+    std::lock_guard lock(mu_);
+    CHECK_LT(index, slots_.size());
+    Slot& slot = slots_[index];
+    CHECK(slot.phase != Slot::Phase::kBusy) << "slot " << index << " owes an event";
+    slot.reset = true;
+    slot.episode = episode;
+    slot.spec = spec;
+    slot.step = 0;
+    slot.area ^= 1;
+    Enqueue(index);
+  }
+
+  void Act(uint32_t index, const Action& action) override {
+    std::lock_guard lock(mu_);
+    CHECK_LT(index, slots_.size());
+    Slot& slot = slots_[index];
+    CHECK(slot.phase == Slot::Phase::kAnswered) << "slot " << index << " has no observation";
+    CheckAction(spec_.action, action);
+    slot.reset = false;
+    ++slot.step;
+    slot.index = action.index;
+    ClampAction(action.values, slot.values.data());
+    Enqueue(index);
+  }
+
+  size_t Wait(std::span<SlotEvent> out, std::chrono::milliseconds timeout) override {
+    std::unique_lock lock(mu_);
+    answered_.wait_for(lock, timeout, [this] { return stopped_ || !events_.empty(); });
+    if (stopped_) return 0;
+    size_t n = 0;
+    for (; n < out.size() && !events_.empty(); ++n) {
+      out[n] = events_.front();
+      events_.pop_front();
+    }
+    return n;
+  }
+
+  std::span<const std::byte> observation(uint32_t slot) const override {
+    const Slot& s = slots_[slot];
+    return std::as_bytes(std::span(s.areas[s.area])).first(spec_.observation.bytes());
+  }
+  std::span<const std::byte> pictures(uint32_t slot) const override {
+    const Slot& s = slots_[slot];
+    return s.has_picture ? std::span<const std::byte>(s.picture) : std::span<const std::byte>();
+  }
+  FleetCounters counters() const override {
+    std::lock_guard lock(mu_);
+    return counters_;
+  }
+  Status status() const override {
+    std::lock_guard lock(mu_);
+    return status_;
+  }
+  void Stop() override {
+    std::lock_guard lock(mu_);
+    stopped_ = true;
+    asked_.notify_all();
+    answered_.notify_all();
+  }
+
+ private:
+  // REQUIRES: mu_ held.
+  void Enqueue(uint32_t index) {
+    slots_[index].phase = Slot::Phase::kBusy;
+    commands_.push_back(index);
+    asked_.notify_one();
+  }
+
+  void Work() {
+    for (;;) {
+      std::unique_lock lock(mu_);
+      asked_.wait(lock, [this] { return stopped_ || !commands_.empty(); });
+      if (stopped_) return;
+      const uint32_t index = commands_.front();
+      commands_.pop_front();
+      lock.unlock();
+      Serve(index);
+    }
+  }
+
+  // A busy slot belongs to the thread that took it from the queue.
+  void Serve(uint32_t index) {
+    Slot& slot = slots_[index];
+    const auto observation =
+        std::as_writable_bytes(std::span(slot.areas[slot.area])).first(spec_.observation.bytes());
+    StepResult result;
+    const SteadyTime start = Now();
+    if (slot.reset)
+      slot.environment->Reset(slot.spec, observation);
+    else
+      result = slot.environment->Step({slot.index, slot.values}, observation);
+    slot.has_picture = !slot.picture.empty() && slot.environment->Render(slot.picture);
+    Publish(index, result, SecondsSince(start),
+            NotFinite(result.reward, spec_.observation, observation));
+  }
+
+  void Publish(uint32_t index, const StepResult& result, double seconds,
+               const std::string& refusal) {
+    std::lock_guard lock(mu_);
+    Slot& slot = slots_[index];
+    const bool ended = result.terminated || result.truncated;
+    SlotEvent event{.kind = ended ? SlotEvent::Kind::kEnded : SlotEvent::Kind::kObservation,
+                    .slot = index,
+                    .episode = slot.episode,
+                    .step = slot.step,
+                    .result = result};
+    counters_.step_seconds += seconds;
+    counters_.frames += result.frames;
+    if (!slot.reset) ++counters_.steps;
+    if (!refusal.empty()) {
+      event.kind = SlotEvent::Kind::kFailed;
+      event.result = {};
+      if (status_.ok())
+        status_ = {Code::kInternal, spec_.id + ": step " + std::to_string(slot.step) +
+                                        " of episode " + std::to_string(slot.episode) + ": " +
+                                        refusal};
+    }
+    slot.phase =
+        event.kind == SlotEvent::Kind::kObservation ? Slot::Phase::kAnswered : Slot::Phase::kIdle;
+    events_.push_back(event);
+    answered_.notify_one();
+  }
+
+  const EnvironmentSpec spec_;
+  mutable std::mutex mu_;
+  std::condition_variable asked_;     // signalled when commands_ grows or stopped_ is set
+  std::condition_variable answered_;  // signalled when events_ grows or stopped_ is set
+  // guarded by mu_, but for what a busy slot's thread reads and writes (Serve) and what its caller
+  // reads between an event and the next command
+  std::vector<Slot> slots_;
+  std::deque<uint32_t> commands_;
+  std::deque<SlotEvent> events_;
+  FleetCounters counters_;
+  Status status_;
+  bool stopped_ = false;
+  std::vector<std::unique_ptr<Thread>> threads_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Fleet>> MakeThreadFleet(const EnvironmentFactory& factory, uint32_t slots,
+                                               uint32_t threads) {
+  if (slots < 1 || threads < 1)
+    return Status(Code::kConfig, "fleet.slots and fleet.threads: expected at least 1");
+  std::vector<Slot> made(slots);
+  for (Slot& slot : made) {
+    ASSIGN_OR_RETURN(slot.environment, factory());
+    const EnvironmentSpec& spec = slot.environment->spec();
+    for (auto& area : slot.areas) area.resize((spec.observation.bytes() + 3) / 4);
+    slot.values.resize(spec.action.discrete ? 0 : static_cast<size_t>(spec.action.n));
+    // a native environment draws at most one picture a step
+    slot.picture.resize(static_cast<size_t>(spec.render_height * spec.render_width * 3));
+  }
+  return std::unique_ptr<Fleet>(
+      std::make_unique<ThreadFleet>(std::move(made), std::min(threads, slots)));
+}
+
+}  // namespace samara
