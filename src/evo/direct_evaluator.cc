@@ -1,0 +1,108 @@
+#include <mutex>
+
+#include "core/clock.h"
+#include "core/thread.h"
+#include "evo/evaluate.h"
+
+namespace samara {
+namespace {
+
+class DirectEvaluator : public Evaluator {
+ public:
+  DirectEvaluator(std::vector<std::unique_ptr<Environment>> environments,
+                  std::unique_ptr<PolicyModel> model)
+      : spec_(environments.front()->spec()),
+        environments_(std::move(environments)),
+        model_(std::move(model)) {}
+
+  const EnvironmentSpec& spec() const override { return spec_; }
+
+  Status Play(std::span<const Task> tasks, const ParameterSource& source,
+              WorkSource& work) override {
+    std::vector<std::unique_ptr<Thread>> threads;
+    for (size_t i = 0; i < environments_.size(); ++i) {
+      threads.push_back(std::make_unique<Thread>(
+          "rollout-" + std::to_string(i),
+          [this, &tasks, &source, &work, i] { Rollouts(*environments_[i], tasks, source, work); }));
+    }
+    threads.clear();  // joins
+    return Status::Ok();
+  }
+
+  StageSeconds seconds() const override {
+    const std::lock_guard lock(mu_);
+    return seconds_;
+  }
+  FleetCounters counters() const override {
+    const std::lock_guard lock(mu_);
+    return counters_;
+  }
+
+ private:
+  void Rollouts(Environment& environment, std::span<const Task> tasks,
+                const ParameterSource& source, WorkSource& work) {
+    PolicyState policy(*model_);
+    PolicyWorkspace workspace(*model_);
+    std::vector<std::byte> observation(spec_.observation.bytes());
+    while (const auto index = work.Claim()) {
+      const SteadyTime start = Now();
+      policy.Load(workspace, tasks[*index].policy, source);
+      const double materialised = SecondsSince(start);
+      const EpisodeResult result =
+          Rollout(environment, tasks[*index].episode, policy, workspace, observation, work);
+      const double played = SecondsSince(start) - materialised;
+      if (result.done) work.Post(*index, result);
+      const std::lock_guard lock(mu_);
+      seconds_.materialise += materialised;
+      seconds_.environment += played;  // inference is inside: no clock is read per step
+      counters_.steps += result.steps;
+      counters_.frames += result.frames;
+    }
+  }
+
+  // result.done is false when the work was stopped meanwhile
+  EpisodeResult Rollout(Environment& environment, const EpisodeSpec& episode, PolicyState& policy,
+                        PolicyWorkspace& workspace, std::span<std::byte> observation,
+                        const WorkSource& work) const {
+    EpisodeResult result;
+    policy.StartEpisode(episode.seed);
+    environment.Reset(episode, observation);
+    while (!work.Finished()) {
+      const StepResult step = environment.Step(policy.Decide(workspace, observation), observation);
+      result.fitness += step.reward;
+      result.frames += step.frames;
+      ++result.steps;
+      if (step.terminated || step.truncated) {
+        result.truncated = step.truncated;
+        result.done = true;
+        break;
+      }
+    }
+    return result;
+  }
+
+  // constant after construction
+  const EnvironmentSpec spec_;
+  std::vector<std::unique_ptr<Environment>> environments_;  // one per thread
+  std::unique_ptr<PolicyModel> model_;
+  mutable std::mutex mu_;
+  // guarded by mu_
+  StageSeconds seconds_;
+  FleetCounters counters_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Evaluator>> MakeDirectEvaluator(const EnvironmentFactory& factory,
+                                                       std::unique_ptr<PolicyModel> model,
+                                                       uint32_t threads) {
+  std::vector<std::unique_ptr<Environment>> environments;
+  for (uint32_t i = 0; i < threads; ++i) {
+    ASSIGN_OR_RETURN(auto environment, factory());
+    environments.push_back(std::move(environment));
+  }
+  return std::unique_ptr<Evaluator>(
+      std::make_unique<DirectEvaluator>(std::move(environments), std::move(model)));
+}
+
+}  // namespace samara

@@ -1,0 +1,243 @@
+// One contract for every evaluator: a result depends on its task alone, whoever plays it.
+#include "evo/evaluate.h"
+
+#include <atomic>
+#include <thread>
+
+#include "evo/evo_test_util.h"
+
+namespace samara {
+namespace {
+
+constexpr const char* kNetwork = "mlp-8-tanh";
+
+// Random parameters, a function of the handle.
+class KeyedSource : public ParameterSource {
+ public:
+  void Write(PolicyHandle policy, std::span<float> canonical) const override {
+    const CounterRng rng(policy.id);
+    for (size_t i = 0; i < canonical.size(); ++i)
+      canonical[i] = static_cast<float>(2 * rng.Uniform(i) - 1);
+  }
+};
+
+// Several episodes of several policies, some at random, some cut short.
+std::vector<Task> MakeTasks(uint32_t count) {
+  std::vector<Task> tasks;
+  for (uint32_t i = 0; i < count; ++i) {
+    const EpisodeSpec episode{DeriveKey(3, Purpose::kEpisodeTest, 0, i), 0, i % 4 == 3 ? 5 : 0};
+    tasks.push_back({i % 5 == 4 ? kRandomHandle : PolicyHandle{i / 2, 0}, Role::kTrain, episode});
+  }
+  return tasks;
+}
+
+std::vector<EpisodeResult> PlayAll(Evaluator& evaluator, std::span<const Task> tasks) {
+  LocalWork work(tasks.size(), nullptr);
+  const Status status = evaluator.Play(tasks, KeyedSource(), work);
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(work.posted(), tasks.size());
+  return work.TakeResults();
+}
+
+std::unique_ptr<Evaluator> Direct(const std::string& id, uint32_t threads) {
+  const auto factory = Native(id);
+  return MakeDirectEvaluator(factory, ModelFor(factory, kNetwork), threads).ValueOrThrow();
+}
+
+std::unique_ptr<Evaluator> Slots(const std::string& id, uint32_t slots, uint32_t threads,
+                                 const ChangedFleet::Change& change = nullptr) {
+  const auto factory = Native(id);
+  auto fleet = MakeThreadFleet(factory, slots, 2).ValueOrThrow();
+  if (change) fleet = std::make_unique<ChangedFleet>(std::move(fleet), change);
+  return MakeSlotEvaluator(std::move(fleet), ModelFor(factory, kNetwork), threads);
+}
+
+// Another way to play: plain loops, one state per episode.
+std::vector<EpisodeResult> PlayPlainly(const std::string& id, std::span<const Task> tasks) {
+  const auto factory = Native(id);
+  const auto model = ModelFor(factory, kNetwork);
+  PolicyWorkspace workspace(*model);
+  std::vector<EpisodeResult> results;
+  for (const Task& task : tasks) {
+    const auto environment = factory().ValueOrThrow();
+    std::vector<std::byte> observation(environment->spec().observation.bytes());
+    PolicyState policy(*model);
+    policy.Load(workspace, task.policy, KeyedSource());
+    policy.StartEpisode(task.episode.seed);
+    environment->Reset(task.episode, observation);
+    EpisodeResult& r = results.emplace_back();
+    while (!r.done) {
+      const StepResult step = environment->Step(policy.Decide(workspace, observation), observation);
+      r.fitness += step.reward, r.frames += step.frames, ++r.steps;
+      r.truncated = step.truncated;
+      r.done = step.terminated || step.truncated;
+    }
+  }
+  return results;
+}
+
+TEST(EvaluateTest, EveryEvaluatorGivesTheSameResults) {
+  for (const std::string id : {"CartPole-v1", "Pendulum-v1"}) {
+    const auto tasks = MakeTasks(11);
+    const auto expected = PlayPlainly(id, tasks);
+    EXPECT_TRUE(expected[3].truncated);
+    EXPECT_EQ(expected[3].steps, 5U);
+    for (uint32_t threads = 1; threads <= 3; ++threads) {
+      EXPECT_EQ(PlayAll(*Direct(id, threads), tasks), expected) << id << ", " << threads;
+      for (uint32_t slots = 1; slots <= 5; ++slots)
+        EXPECT_EQ(PlayAll(*Slots(id, slots, threads), tasks), expected)
+            << id << ", " << slots << " slots, " << threads << " threads";
+    }
+  }
+}
+
+TEST(EvaluateTest, AnEvaluatorPlaysOneCallAfterAnother) {
+  const auto evaluator = Slots("CartPole-v1", 3, 2);
+  for (const uint32_t count : {5, 0, 1, 17}) {
+    const auto tasks = MakeTasks(count);
+    EXPECT_EQ(PlayAll(*evaluator, tasks), PlayPlainly("CartPole-v1", tasks));
+  }
+}
+
+TEST(EvaluateTest, ZeroTasksEndAtOnce) {
+  EXPECT_TRUE(PlayAll(*Direct("CartPole-v1", 2), {}).empty());
+  EXPECT_TRUE(PlayAll(*Slots("CartPole-v1", 4, 2), {}).empty());
+}
+
+TEST(EvaluateTest, ManySlotsAndFewTasks) {
+  const auto tasks = MakeTasks(3);
+  EXPECT_EQ(PlayAll(*Slots("CartPole-v1", 64, 3), tasks), PlayPlainly("CartPole-v1", tasks));
+}
+
+TEST(EvaluateTest, LostSlotsGiveTheSameResults) {
+  const auto tasks = MakeTasks(23);
+  const auto expected = PlayPlainly("CartPole-v1", tasks);
+  for (uint64_t seed = 0; seed < 5; ++seed) {
+    std::atomic<uint64_t> events{0};
+    std::atomic<int> lost{0};
+    const auto lose = [&](SlotEvent& event) {
+      if (CounterRng(seed).Uniform(events++) > 0.02) return;
+      event.kind = SlotEvent::Kind::kLost, event.result = {};
+      ++lost;
+    };
+    EXPECT_EQ(PlayAll(*Slots("CartPole-v1", 1 + static_cast<uint32_t>(seed), 2, lose), tasks),
+              expected);
+    EXPECT_GT(lost, 3);
+  }
+}
+
+TEST(EvaluateTest, AFailedFleetEndsThePlayWithItsStatus) {
+  for (uint32_t threads = 1; threads <= 3; ++threads) {
+    for (const uint64_t fails_at : {0, 1, 40}) {
+      std::atomic<uint64_t> events{0};
+      const auto fail = [&](SlotEvent& event) {
+        if (events++ == fails_at) event.kind = SlotEvent::Kind::kFailed;
+      };
+      const auto evaluator = Slots("Pendulum-v1", 4, threads, fail);
+      const auto tasks = MakeTasks(200);
+      LocalWork work(tasks.size(), nullptr);
+      const Status status = evaluator->Play(tasks, KeyedSource(), work);
+      EXPECT_EQ(status.code(), Code::kUnavailable);
+      EXPECT_EQ(status.message(), "the changed fleet failed");
+      // the other slots do not play on for a call that has failed
+      EXPECT_LT(events, fails_at + 20);
+      EXPECT_LT(work.posted(), 10U);
+    }
+  }
+}
+
+TEST(EvaluateTest, AStopEndsEpisodesInTheirMiddle) {
+  const auto tasks = MakeTasks(20);
+  const auto expected = PlayPlainly("Pendulum-v1", tasks);
+  for (const bool direct : {true, false}) {
+    const auto evaluator = direct ? Direct("Pendulum-v1", 2) : Slots("Pendulum-v1", 3, 2);
+    std::atomic<int> asked{0};
+    LocalWork work(tasks.size(), [&] { return ++asked > 1500; });
+    EXPECT_TRUE(evaluator->Play(tasks, KeyedSource(), work).ok());
+    EXPECT_LT(work.posted(), tasks.size());
+    const auto results = work.TakeResults();
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      const bool whole = !results[i].done || results[i] == expected[i];
+      EXPECT_TRUE(whole) << i;
+    }
+    // and what was stopped leaves nothing behind
+    EXPECT_EQ(PlayAll(*evaluator, tasks), expected);
+  }
+}
+
+TEST(EvaluateTest, KnownResultsAreNotPlayedAgain) {
+  const auto tasks = MakeTasks(10);
+  const auto expected = PlayPlainly("CartPole-v1", tasks);
+  const EpisodeResult known{.fitness = -5, .frames = 77, .steps = 1, .done = true};
+  LocalWork work(tasks.size(), nullptr, {{2, known}, {9, known}, {4'000'000'000, known}});
+  EXPECT_EQ(work.posted(), 2U);
+  EXPECT_EQ(work.frames(), 154U);
+  const auto evaluator = Direct("CartPole-v1", 2);
+  EXPECT_TRUE(evaluator->Play(tasks, KeyedSource(), work).ok());
+  const auto results = work.TakeResults();
+  uint64_t played = 0;
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    const bool reused = i == 2 || i == 9;
+    EXPECT_EQ(results[i], reused ? known : expected[i]);
+    if (!reused) played += expected[i].steps;
+  }
+  EXPECT_EQ(evaluator->counters().steps, played);
+}
+
+TEST(LocalWorkTest, ClaimsEachIndexOnceAndIgnoresDuplicates) {
+  LocalWork work(3, nullptr);
+  EXPECT_EQ(work.Claim(), 0U);
+  EXPECT_EQ(work.Claim(), 1U);
+  EXPECT_EQ(work.Claim(), 2U);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(work.Claim(), std::nullopt);
+  for (uint32_t index : {1U, 0U, 1U}) work.Post(index, {.fitness = 1.0 + index, .frames = 5});
+  EXPECT_FALSE(work.Finished());
+  work.Post(1, {.fitness = 99, .frames = 5});
+  work.Post(2, {.fitness = 3, .frames = 5});
+  EXPECT_TRUE(work.Finished());
+  EXPECT_EQ(work.frames(), 15U);
+  const auto results = work.TakeResults();
+  EXPECT_EQ(results[0].fitness, 1);
+  EXPECT_EQ(results[1].fitness, 2);
+  EXPECT_TRUE(results[2].done);
+}
+
+TEST(LocalWorkTest, IsSafeForManyThreads) {
+  constexpr uint32_t kCount = 20'000;
+  ResultsByIndex kept;
+  LocalWork work(kCount, nullptr);
+  work.OnPost([&](uint32_t index, const EpisodeResult& result) { kept[index] = result; });
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      while (const auto index = work.Claim()) {
+        work.Post(*index, {.fitness = *index * 2.0, .frames = 1});
+        work.Finished();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_TRUE(work.Finished());
+  EXPECT_EQ(work.frames(), kCount);
+  const auto results = work.TakeResults();
+  for (uint32_t i = 0; i < kCount; ++i) ASSERT_EQ(results[i].fitness, i * 2.0);
+  EXPECT_EQ(kept.size(), kCount);
+}
+
+TEST(EvaluateTest, SecondsAndCountersAreSummed) {
+  const auto tasks = MakeTasks(10);
+  uint64_t steps = 0;
+  for (const auto& r : PlayPlainly("CartPole-v1", tasks)) steps += r.steps;
+  const auto direct = Direct("CartPole-v1", 2), slots = Slots("CartPole-v1", 3, 2);
+  for (Evaluator* evaluator : {direct.get(), slots.get()}) {
+    PlayAll(*evaluator, tasks);
+    EXPECT_EQ(evaluator->counters().steps, steps);
+    EXPECT_EQ(evaluator->counters().frames, steps);  // one a step
+    EXPECT_GT(evaluator->seconds().environment, 0);
+    EXPECT_GT(evaluator->seconds().materialise, 0);
+  }
+  EXPECT_GT(slots->seconds().inference, 0);
+}
+
+}  // namespace
+}  // namespace samara

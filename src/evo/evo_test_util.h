@@ -1,0 +1,115 @@
+// What the tests of evolution share: small networks and environments, evaluators that invent
+// returns, fleets that fail, and a count of what is allocated.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/rng.h"
+#include "env/registry.h"
+#include "evo/evaluate.h"
+#include "evo/ga.h"
+
+namespace samara {
+
+// Of the whole program, by operator new (allocation_counter_test.cc).
+struct Allocations {
+  uint64_t calls = 0;
+  int64_t bytes = 0, bytes_peak = 0;  // live
+};
+Allocations AllocationsSoFar();
+void ResetAllocationPeak();  // to what is live now
+
+inline NetworkDescription Network(const std::string& name, int64_t inputs, int64_t outputs) {
+  return MakeNetwork(name, 1, 1, inputs, outputs).ValueOrThrow();
+}
+
+inline EnvironmentFactory Native(const std::string& id) {
+  return NativeEnvironment(id).ValueOrThrow();
+}
+
+inline std::unique_ptr<PolicyModel> ModelFor(const EnvironmentFactory& factory,
+                                             const std::string& network) {
+  const EnvironmentSpec spec = factory().ValueOrThrow()->spec();
+  const auto inputs = static_cast<int64_t>(spec.observation.elements());
+  return std::make_unique<PolicyModel>(Network(network, inputs, spec.action.n), InputRule{},
+                                       spec.action);
+}
+
+// Doubles as bits: NaN equals NaN.
+inline std::vector<uint64_t> BitsOf(const std::vector<double>& values) {
+  std::vector<uint64_t> bits;
+  for (double v : values) bits.push_back(std::bit_cast<uint64_t>(v));
+  return bits;
+}
+
+// Invents every episode's result from the task and the parameters that the source writes for it.
+class FakeEvaluator : public Evaluator {
+ public:
+  using Score = std::function<EpisodeResult(const Task&, std::span<const float> parameters)>;
+  FakeEvaluator(size_t parameter_count, Score score)
+      : score_(std::move(score)), parameters_(parameter_count) {}
+
+  const EnvironmentSpec& spec() const override { return spec_; }
+  Status Play(std::span<const Task> tasks, const ParameterSource& source,
+              WorkSource& work) override {
+    while (const auto index = work.Claim()) {
+      source.Write(tasks[*index].policy, parameters_);
+      EpisodeResult result = score_(tasks[*index], parameters_);
+      result.done = true;
+      work.Post(*index, result);
+      ++played_;
+      if (played_ == fail_after_) return {Code::kUnavailable, "the fake fleet failed"};
+    }
+    return Status::Ok();
+  }
+  StageSeconds seconds() const override { return {}; }
+  FleetCounters counters() const override { return {}; }
+
+  size_t played() const { return played_; }
+  void FailAfter(size_t episodes) { fail_after_ = episodes; }
+
+ private:
+  Score score_;
+  EnvironmentSpec spec_;
+  std::vector<float> parameters_;
+  size_t played_ = 0, fail_after_ = 0;
+};
+
+// A fleet in front of another; what it changes is up to `change`, per event.
+class ChangedFleet : public Fleet {
+ public:
+  using Change = std::function<void(SlotEvent&)>;
+  ChangedFleet(std::unique_ptr<Fleet> fleet, Change change)
+      : fleet_(std::move(fleet)), change_(std::move(change)) {}
+  const EnvironmentSpec& spec() const override { return fleet_->spec(); }
+  uint32_t slots() const override { return fleet_->slots(); }
+  void Begin(uint32_t slot, uint64_t episode, const EpisodeSpec& spec) override {
+    fleet_->Begin(slot, episode, spec);
+  }
+  void Act(uint32_t slot, const Action& action) override { fleet_->Act(slot, action); }
+  size_t Wait(std::span<SlotEvent> out, std::chrono::milliseconds timeout) override {
+    const size_t n = fleet_->Wait(out, timeout);
+    for (SlotEvent& event : out.first(n)) change_(event);
+    return n;
+  }
+  std::span<const std::byte> observation(uint32_t slot) const override {
+    return fleet_->observation(slot);
+  }
+  std::span<const std::byte> pictures(uint32_t slot) const override {
+    return fleet_->pictures(slot);
+  }
+  FleetCounters counters() const override { return fleet_->counters(); }
+  Status status() const override { return {Code::kUnavailable, "the changed fleet failed"}; }
+  void Stop() override { fleet_->Stop(); }
+
+ private:
+  std::unique_ptr<Fleet> fleet_;
+  Change change_;
+};
+
+}  // namespace samara

@@ -1,0 +1,368 @@
+#include "evo/ga.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/rng.h"
+#include "evo/noise.h"
+#include "evo/population_hash.h"
+
+namespace samara {
+namespace {
+
+constexpr uint64_t kTableStride = 64;  // native table runs start slices at multiples of it (1.1)
+
+double MeanOf(std::span<const EpisodeResult> results) {
+  double sum = 0;
+  for (const auto& r : results) sum += r.fitness;
+  return sum / static_cast<double>(results.size());
+}
+
+void Account(std::span<const EpisodeResult> results, GaState& state) {
+  for (const auto& r : results) state.frames += r.frames, state.steps += r.steps;
+  state.episodes += results.size();
+}
+
+const char* Name(Phase phase) {
+  return phase == Phase::kPopulation   ? "population"
+         : phase == Phase::kValidation ? "validation"
+                                       : "test";
+}
+
+}  // namespace
+
+bool IsBetter(double a, double b) { return std::isnan(b) ? !std::isnan(a) : a > b; }
+
+std::vector<uint32_t> RankDescending(std::span<const double> fitness) {
+  std::vector<uint32_t> order(fitness.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return IsBetter(fitness[a], fitness[b]); });
+  return order;
+}
+
+// Parameters of the genomes that handles stand for, with the help of the kept ancestors.
+class DeepGa::Parameters : public ParameterSource {
+ public:
+  Parameters(const GenomeOf& genome, AncestorCache& cache) : genome_(genome), cache_(cache) {}
+  void Write(PolicyHandle policy, std::span<float> canonical) const override {
+    cache_.Materialise(genome_(policy.id), canonical);
+  }
+
+ private:
+  const GenomeOf& genome_;
+  AncestorCache& cache_;
+};
+
+DeepGa::DeepGa(GaConfig config, uint64_t seed, const NetworkDescription& network,
+               Evaluator& evaluator, EpisodeRule episodes)
+    : config_(std::move(config)),
+      seed_(seed),
+      network_(network),
+      evaluator_(evaluator),
+      episodes_(std::move(episodes)),
+      noise_(config_.noise == "normal"      ? NoiseKind::kNormal
+             : config_.noise == "quantile8" ? NoiseKind::kQuantile8
+                                            : NoiseKind::kTable),
+      init_(config_.init == "fan_in" ? InitKind::kFanIn : InitKind::kUnitNorm),
+      cache_(network, static_cast<size_t>(config_.cache_megabytes) << 20) {
+  const int64_t n = config_.population;
+  if (config_.parents > n || config_.validation_candidates > n) {
+    LogWarning(
+        fmt::format("ga.parents={} and ga.validation_candidates={} are clamped to ga.population={}",
+                    config_.parents, config_.validation_candidates, n));
+    config_.parents = std::min(config_.parents, n);
+    config_.validation_candidates = std::min(config_.validation_candidates, n);
+  }
+}
+
+void DeepGa::Restore(GaState state) {
+  state_ = std::move(state);
+  finished_.clear(), unkept_.clear();
+  kept_at_ = Now();
+  const std::lock_guard lock(mu_);
+  generation_ = state_.generation;
+  frames_before_ = state_.frames;
+}
+
+bool BudgetSpent(const GaConfig& config, const GaState& state) {
+  const auto reached = [](uint64_t value, int64_t budget) {
+    return budget > 0 && value >= static_cast<uint64_t>(budget);
+  };
+  return reached(state.generation, config.generations) || reached(state.frames, config.frames);
+}
+
+void DeepGa::KeepFinished(double seconds, std::function<bool(const FinishedEpisodes&)> keep) {
+  keep_seconds_ = seconds, keep_ = std::move(keep);
+}
+
+void DeepGa::Reuse(const FinishedEpisodes& finished) {
+  if (finished.generation != state_.generation + 1) return;
+  finished_[finished.phase].insert(finished.results.begin(), finished.results.end());
+}
+
+void DeepGa::Note(Phase phase, uint32_t index, const EpisodeResult& result) {
+  finished_[phase][index] = unkept_[phase][index] = result;
+  if (SecondsSince(kept_at_) >= keep_seconds_) KeepNow();
+}
+
+void DeepGa::KeepNow() {
+  kept_at_ = Now();
+  if (!keep_) return;
+  std::erase_if(unkept_, [this](const auto& phase) {
+    return keep_({state_.generation + 1, phase.first, phase.second});
+  });
+}
+
+// One generation, as neuroevolution.md 1.3 has it; the numbers are those of doc/deep-ga.md.
+Result<GenerationReport> DeepGa::Step(const StopToken& stop) {
+  GaState next = state_;
+  next.generation = state_.generation + 1;
+  GenerationReport report;
+  const bool distributed = config_.loop == "uber_dist";
+
+  // 1 breed: Member(i) says what each is, its parent's parameters are at hand
+  for (const Genome& parent : state_.parents) cache_.Keep(parent);
+
+  // 2 every member plays; fitness = undiscounted, unclipped return
+  const SteadyTime start = Now();
+  ASSIGN_OR_RETURN(report.fitness, EvaluatePopulation(next, stop));
+  const std::vector<uint32_t> order = RankDescending(report.fitness);
+  report.seconds_population = SecondsSince(start);
+
+  // 3 validation chooses the elite
+  const SteadyTime validation = Now();
+  if (!distributed) RETURN_IF_ERROR(Validate(report.fitness, order, next, stop));
+  report.seconds_validation = SecondsSince(validation);
+
+  // 4 parents of the next generation
+  if (distributed)
+    SelectDistributed(report.fitness, order, next);
+  else
+    SelectParents(report.fitness, order, next);
+  next.population_hash =
+      PopulationHash([&](size_t i) { return Member(i); }, report.fitness, next.elite);
+
+  // 5 test of the elite on fresh episodes, not counted in frames
+  const SteadyTime test = Now();
+  if (config_.test_every > 0 && next.generation % static_cast<uint64_t>(config_.test_every) == 0) {
+    const auto tasks = TestTasks(Purpose::kEpisodeTest, static_cast<size_t>(config_.test_episodes));
+    ASSIGN_OR_RETURN(const Results results,
+                     PlayTasks(
+                         Phase::kTest, tasks, [&](uint32_t) { return next.elite; }, stop));
+    for (const auto& r : results)
+      report.test_returns.push_back(r.fitness), report.frames_test += r.frames;
+    next.frames_test += report.frames_test;
+  }
+  report.seconds_test = SecondsSince(test);
+
+  // 6 the caller makes the new state durable before it reports the generation
+  report.elite_mean = next.elite_mean;
+  report.frames = next.frames - state_.frames;
+  std::set<uint64_t> initial;
+  for (const Genome& parent : next.parents) initial.insert(parent.initial);
+  report.lineages = initial.size();
+  report.parents_distinct = next.parents.size();
+  Restore(std::move(next));
+  return report;
+}
+
+Genome DeepGa::Member(uint64_t i) const {
+  if (state_.parents.empty()) return Fresh(i);
+  const bool last = i + 1 == static_cast<uint64_t>(config_.population);
+  if (last && state_.has_elite && config_.elite_mode == "member") return state_.elite;
+  const CounterRng rng(DeriveKey(seed_, Purpose::kParentChoice, state_.generation + 1, i));
+  return Mutate(state_.parents[rng.UniformInt(0, state_.parents.size())], i);
+}
+
+Genome DeepGa::Fresh(uint64_t individual) const {
+  return {noise_, init_, NoiseKey(Purpose::kInitialGenome, individual), {}};
+}
+
+Genome DeepGa::Mutate(const Genome& parent, uint64_t individual) const {
+  Genome child{parent.noise, parent.init, parent.initial, {}};
+  child.mutations.reserve(parent.mutations.size() + 1);
+  child.mutations = parent.mutations;
+  child.mutations.push_back(
+      {NoiseKey(Purpose::kMutation, individual), MutationPowerAt(config_, state_.frames)});
+  return child;
+}
+
+uint64_t DeepGa::NoiseKey(Purpose purpose, uint64_t individual) const {
+  const uint64_t key = DeriveKey(seed_, purpose, state_.generation + 1, individual);
+  if (noise_ != NoiseKind::kTable) return key;
+  const uint64_t starts = (kNoiseTableSize - network_.parameter_count) / kTableStride + 1;
+  return CounterRng(key).UniformInt(0, starts) * kTableStride;
+}
+
+Result<std::vector<double>> DeepGa::EvaluatePopulation(GaState& next, const StopToken& stop) {
+  const auto n = static_cast<uint32_t>(config_.population);
+  const auto episodes = static_cast<size_t>(config_.episodes);
+  std::vector<Task> tasks;
+  for (uint32_t i = 0; i < n; ++i) {
+    for (size_t e = 0; e < episodes; ++e) {
+      const uint64_t key =
+          DeriveKey(seed_, Purpose::kEpisodePopulation, state_.generation + 1, i, e);
+      tasks.push_back({{i, 0}, Role::kTrain, episodes_.Make(key, false)});
+    }
+  }
+  ASSIGN_OR_RETURN(const Results results,
+                   PlayTasks(
+                       Phase::kPopulation, tasks, [&](uint32_t i) { return Member(i); }, stop));
+  Account(results, next);
+  std::vector<double> fitness;
+  for (size_t i = 0; i < n; ++i) {
+    fitness.push_back(MeanOf(std::span(results).subspan(i * episodes, episodes)));
+  }
+  return fitness;
+}
+
+// The top members; the previous elite defends its place in the last one, or, when there is room for
+// one only, in a place of its own.
+std::vector<Genome> DeepGa::Candidates(std::span<const uint32_t> order) const {
+  const auto n = static_cast<size_t>(config_.validation_candidates);
+  const size_t members = state_.has_elite && n > 1 ? n - 1 : n;
+  std::vector<Genome> candidates;
+  for (size_t c = 0; c < members; ++c) candidates.push_back(Member(order[c]));
+  if (state_.has_elite) candidates.push_back(state_.elite);
+  return candidates;
+}
+
+// Without validation the best single fitness so far is the elite.
+void DeepGa::KeepBestSingle(std::span<const double> fitness, std::span<const uint32_t> order,
+                            GaState& next) const {
+  const double best = fitness[order[0]];
+  if (next.has_elite && !IsBetter(best, next.elite_mean)) return;
+  next.elite = Member(order[0]), next.elite_mean = best, next.has_elite = true;
+}
+
+Status DeepGa::Validate(std::span<const double> fitness, std::span<const uint32_t> order,
+                        GaState& next, const StopToken& stop) {
+  const auto episodes = static_cast<size_t>(config_.validation_episodes);
+  if (config_.validation_candidates == 0 || episodes == 0) {
+    KeepBestSingle(fitness, order, next);
+    return Status::Ok();
+  }
+  const std::vector<Genome> candidates = Candidates(order);
+  std::vector<Task> tasks;
+  for (uint32_t c = 0; c < candidates.size(); ++c) {
+    for (size_t e = 0; e < episodes; ++e) {
+      const uint64_t key =
+          DeriveKey(seed_, Purpose::kEpisodeValidation, state_.generation + 1, c, e);
+      tasks.push_back({{c, 0}, Role::kEvaluate, episodes_.Make(key, false)});
+    }
+  }
+  ASSIGN_OR_RETURN(const Results results,
+                   PlayTasks(
+                       Phase::kValidation, tasks, [&](uint32_t c) { return candidates[c]; }, stop));
+  Account(results, next);
+  std::vector<double> means;
+  for (size_t c = 0; c < candidates.size(); ++c) {
+    means.push_back(MeanOf(std::span(results).subspan(c * episodes, episodes)));
+  }
+  // the elite is judged on its own validation mean (defect 7 of the reference)
+  const uint32_t best = RankDescending(means)[0];
+  next.elite = candidates[best];
+  next.elite_mean = means[best];
+  next.has_elite = true;
+  return Status::Ok();
+}
+
+void DeepGa::SelectParents(std::span<const double> fitness, std::span<const uint32_t> order,
+                           GaState& next) const {
+  next.parents.clear();
+  next.parent_fitness.clear();
+  for (size_t i = 0; i < static_cast<size_t>(config_.parents); ++i) {
+    next.parents.push_back(Member(order[i]));
+    next.parent_fitness.push_back(fitness[order[i]]);
+  }
+  const bool kept =
+      std::find(next.parents.begin(), next.parents.end(), next.elite) != next.parents.end();
+  if (!next.parents.empty() && !kept) {
+    next.parents.back() = next.elite;
+    next.parent_fitness.back() = next.elite_mean;
+  }
+}
+
+// parents = the best T of the kept elites and the results (es_distributed/ga.py)
+void DeepGa::SelectDistributed(std::span<const double> fitness, std::span<const uint32_t> order,
+                               GaState& next) const {
+  // random search has no parents: it keeps the best single episode
+  if (config_.parents == 0) return KeepBestSingle(fitness, order, next);
+  const size_t elites = std::min(next.parents.size(), static_cast<size_t>(config_.elites));
+  std::vector<Genome> pool(next.parents.begin(),
+                           next.parents.begin() + static_cast<ptrdiff_t>(elites));
+  std::vector<double> scores(next.parent_fitness.begin(),
+                             next.parent_fitness.begin() + static_cast<ptrdiff_t>(elites));
+  const auto t = static_cast<size_t>(config_.parents);  // at most the population
+  for (size_t i = 0; i < t; ++i) {
+    pool.push_back(Member(order[i]));
+    scores.push_back(fitness[order[i]]);
+  }
+  const std::vector<uint32_t> best = RankDescending(scores);
+  next.elite = pool[best[0]], next.elite_mean = scores[best[0]], next.has_elite = true;
+  next.parents.clear();
+  next.parent_fitness.clear();
+  for (size_t i = 0; i < t; ++i) {
+    next.parents.push_back(pool[best[i]]);
+    next.parent_fitness.push_back(scores[best[i]]);
+  }
+}
+
+std::vector<Task> DeepGa::TestTasks(Purpose purpose, size_t episodes) const {
+  std::vector<Task> tasks;
+  for (size_t e = 0; e < episodes; ++e) {
+    const uint64_t key = DeriveKey(seed_, purpose, state_.generation + 1, 0, e);
+    tasks.push_back({{0, 0}, Role::kEvaluate, episodes_.Make(key, true)});
+  }
+  return tasks;
+}
+
+Result<std::vector<EpisodeResult>> DeepGa::Play(const Genome& genome, Purpose purpose,
+                                                size_t episodes, const StopToken& stop) {
+  return PlayTasks(
+      Phase::kTest, TestTasks(purpose, episodes), [&](uint32_t) { return genome; }, stop,
+      /*keep=*/false);
+}
+
+Result<std::vector<EpisodeResult>> DeepGa::PlayTasks(Phase phase, std::span<const Task> tasks,
+                                                     const GenomeOf& genome, const StopToken& stop,
+                                                     bool keep) {
+  LocalWork work(tasks.size(), stop, keep ? finished_[phase] : ResultsByIndex());
+  if (keep) {
+    work.OnPost([this, phase](uint32_t index, const EpisodeResult& r) { Note(phase, index, r); });
+  }
+  {
+    const std::lock_guard lock(mu_);
+    phase_ = Name(phase), work_ = &work, total_ = tasks.size();
+    if (phase == Phase::kPopulation) frames_before_ = state_.frames;
+  }
+  const Status status = evaluator_.Play(tasks, Parameters(genome, cache_), work);
+  {
+    const std::lock_guard lock(mu_);
+    work_ = nullptr;
+    if (phase != Phase::kTest) frames_before_ += work.frames();
+  }
+  if (work.posted() == tasks.size() && status.ok()) return work.TakeResults();
+  KeepNow();
+  RETURN_IF_ERROR(status);
+  return Status(Code::kTryAgain, std::string("stopped while playing the ") + Name(phase));
+}
+
+GaProgress DeepGa::progress() const {
+  const std::lock_guard lock(mu_);
+  GaProgress p{phase_, 0, total_, generation_ + 1, frames_before_};
+  if (work_ != nullptr) {
+    p.done = work_->posted();
+    if (phase_ != "test") p.frames += work_->frames();
+  }
+  return p;
+}
+
+}  // namespace samara

@@ -1,0 +1,61 @@
+// The keys of the GA, and what they say about the mutation power.
+#include <algorithm>
+
+#include "core/math.h"
+#include "evo/ga.h"
+
+namespace samara {
+
+void Bind(ConfigTable& table, GaConfig& c) {
+  const auto grow = OnResume::kMayGrow;
+  table.Add("ga.loop", &c.loop, {"uber_gpu", "uber_dist"},
+            "released GPU program, or the distributed one");
+  table.Add("ga.population", &c.population, {1, 10'000'000}, "genomes", "members per generation");
+  table.Add("ga.parents", &c.parents, {0, 1'000'000}, "genomes",
+            "truncation size; 0 = random search");
+  table.Add("ga.elites", &c.elites, {0, 1'000'000}, "genomes",
+            "uber_dist: kept with the fitness they had");
+  table.Add("ga.episodes", &c.episodes, {1, 1000}, "episodes", "per fitness");
+  table.Add("ga.validation_candidates", &c.validation_candidates, {0, 100'000}, "genomes",
+            "top members validated");
+  table.Add("ga.validation_episodes", &c.validation_episodes, {0, 100'000}, "episodes",
+            "per candidate; 0 = none");
+  table.Add("ga.test_episodes", &c.test_episodes, {0, 1'000'000}, "episodes",
+            "of the elite, not counted in frames");
+  table.Add("ga.test_every", &c.test_every, {0, 1'000'000}, "generations",
+            "between tests; 0 = at the end only");
+  table.Add("ga.elite_mode", &c.elite_mode, {"parent_slot", "member"},
+            "the elite is a parent only, or also a member");
+  table.Add("ga.mutation_power", &c.mutation_power, {0, 1000}, "", "sigma of a mutation");
+  table.Add("ga.mutation_schedule", &c.mutation_schedule, {"constant", "linear", "exponential"},
+            "of the power over frames");
+  table.Add("ga.mutation_power_end", &c.mutation_power_end, {0, 1000}, "",
+            "power at the schedule's end");
+  table.Add("ga.mutation_schedule_frames", &c.mutation_schedule_frames, {1, 1e15}, "frames",
+            "length of the schedule");
+  table.Add("ga.noise", &c.noise, {"normal", "quantile8", "table"},
+            "kind of noise; part of a genome's identity");
+  table.Add("ga.init", &c.init, {"fan_in", "unit_norm"},
+            "initial scale: GPU form or distributed form");
+  table.Add("ga.cache_megabytes", &c.cache_megabytes, {1, 1e7}, "MB", "ancestors kept in memory",
+            OnResume::kMayChange);
+  table.Add("ga.generations", &c.generations, {0, 1e9}, "generations", "budget; 0 = none", grow);
+  table.Add("ga.frames", &c.frames, {0, 1e15}, "frames",
+            "budget of population and validation; 0 = none", grow);
+}
+
+float MutationPowerAt(const GaConfig& config, uint64_t frames) {
+  const double v0 = config.mutation_power, v1 = config.mutation_power_end;
+  const double s = std::min(
+      1.0, static_cast<double>(frames) / static_cast<double>(config.mutation_schedule_frames));
+  double power = v0;
+  if (config.mutation_schedule != "constant" && s == 1)
+    power = v1;
+  else if (config.mutation_schedule == "linear")
+    power = v0 + (v1 - v0) * s;
+  else if (config.mutation_schedule == "exponential" && s > 0)
+    power = v0 > 0 && v1 > 0 ? v0 * Exp(s * (Log(v1) - Log(v0))) : 0;
+  return static_cast<float>(power);
+}
+
+}  // namespace samara

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Compact seed encoding (Such et al. 2018, section 3.1): an individual is the key of its initial
+// parameters and a list of mutations, so any machine rebuilds it bit for bit (materialise.h).
+//
+//   theta_0 = s_layer * e(initial),  biases 0
+//   theta_k = theta_{k-1} + power_k * e(key_k)          (weights and biases, not layer-scaled)
+//
+// left to right, float32, product rounded, then sum rounded, no FMA (neuroevolution.md 1.3).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/sha256.h"
+#include "core/status.h"
+
+namespace samara {
+
+enum class NoiseKind : uint8_t { kNormal = 1, kQuantile8 = 2, kTable = 3 };  // values live on disk
+enum class InitKind : uint8_t {
+  kFanIn = 1,
+  kUnitNorm = 2
+};  // GPU form and distributed form of 1.3; on disk
+
+struct Mutation {
+  uint64_t key = 0;  // counter noise: key of the stream; table: start index of the slice
+  float power = 0;   // sigma, finite
+  bool operator==(const Mutation&) const = default;
+};
+
+struct Genome {
+  NoiseKind noise = NoiseKind::kNormal;
+  InitKind init = InitKind::kFanIn;
+  uint64_t initial = 0;
+  std::vector<Mutation> mutations;
+  bool operator==(const Genome&) const = default;
+
+  // Little-endian: version 1 (u8), noise (u8), init (u8), 0 (u8), number of mutations (u32),
+  // initial (u64), then per mutation key (u64) and power (f32): 16 + 12 per mutation, 3,196 bytes
+  // at 265 mutations.
+  std::string Encode() const;
+  // kBadData on anything but an exact encoding. Keys of the table kind need CheckKeys as well.
+  static Result<Genome> Decode(std::string_view bytes);
+};
+
+// The encoding, fed to `hash`. It tells its own length, so genomes may follow each other.
+void UpdateHash(Sha256& hash, const Genome& genome);
+
+// Table noise: every slice of `parameter_count` values must lie inside the table, that is, each
+// index in [0, 250,000,000 - parameter_count]; kBadData names the first that does not. The counter
+// kinds take any key.
+Status CheckKeys(const Genome& genome, size_t parameter_count);
+
+}  // namespace samara

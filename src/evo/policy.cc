@@ -1,0 +1,84 @@
+#include "evo/policy.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/rng.h"
+
+namespace samara {
+
+PolicyModel::PolicyModel(NetworkDescription network, InputRule input, ActionSpec action)
+    : kernel_(std::move(network)), input_(input), action_(std::move(action)) {
+  CHECK_EQ(kernel_.network().output_size(), static_cast<size_t>(action_.n));
+}
+
+PolicyState::PolicyState(const PolicyModel& model)
+    : model_(model),
+      outputs_(model.kernel().network().output_size()),
+      values_(model.action().discrete ? 0 : static_cast<size_t>(model.action().n)) {
+  if (model.input().stacked)
+    stack_ = std::make_unique<FrameStack>(model.input().stack, model.pixels());
+  else
+    input_ = AlignedFloats(model.kernel().network().input_size());
+}
+
+void PolicyState::Load(PolicyWorkspace& workspace, PolicyHandle policy,
+                       const ParameterSource& source) {
+  if (policy == kRandomHandle) {
+    loaded_ = policy;
+    return;
+  }
+  if (policy == loaded_) return;
+  const PopulationKernel& kernel = model_.kernel();
+  if (packed_.size() == 0) packed_ = AlignedFloats(kernel.packed_size());
+  source.Write(policy, workspace.canonical);
+  kernel.Pack(workspace.canonical, packed_.span());
+  loaded_ = policy;
+}
+
+void PolicyState::StartEpisode(uint64_t seed) {
+  seed_ = seed;
+  step_ = 0;
+}
+
+const float* PolicyState::TakeObservation(std::span<const std::byte> observation) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(observation.data());
+  const auto* floats = reinterpret_cast<const float*>(observation.data());
+  const bool is_float = model_.input().dtype == DType::kFloat32;
+  if (stack_ != nullptr) {
+    const auto take = [&](auto frame) { step_ == 0 ? stack_->Reset(frame) : stack_->Push(frame); };
+    if (is_float)
+      take(std::span(floats, model_.pixels()));
+    else
+      take(std::span(bytes, model_.pixels()));
+    return stack_->input().data();
+  }
+  for (size_t i = 0; i < input_.size(); ++i) {
+    input_.data()[i] = is_float ? floats[i] : static_cast<float>(bytes[i]) / 255.0F;
+  }
+  return input_.data();
+}
+
+Action PolicyState::Decide(PolicyWorkspace& workspace, std::span<const std::byte> observation) {
+  if (loaded_ == kRandomHandle) {
+    const CounterRng rng(DeriveKey(seed_, Purpose::kRandomPolicy));
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      outputs_[i] = static_cast<float>(2 * rng.Uniform(uint64_t{step_} * outputs_.size() + i) - 1);
+    }
+  } else {
+    model_.kernel().Forward(packed_.data(), TakeObservation(observation), *workspace.kernel,
+                            outputs_.data());
+  }
+  ++step_;
+  if (model_.action().discrete) {
+    const auto best = std::max_element(outputs_.begin(), outputs_.end());
+    return {.index = static_cast<int32_t>(best - outputs_.begin()), .values = {}};
+  }
+  // a NaN output clips to -1: max returns its first argument when the comparison fails
+  for (size_t i = 0; i < values_.size(); ++i) {
+    values_[i] = std::min(std::max(-1.0F, outputs_[i]), 1.0F);
+  }
+  return {.index = 0, .values = values_};
+}
+
+}  // namespace samara

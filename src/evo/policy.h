@@ -1,0 +1,94 @@
+// A policy as a fleet slot plays it: parameters, input state (frame stack) and action head.
+//
+// Who owns the numbers does not show: a ParameterSource writes the canonical parameter vector of a
+// policy handle, whether it is a genome rebuilt from its seeds or a file. Handle kRandomHandle acts
+// uniformly at random from the episode's own stream.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "env/interface.h"
+#include "nn/frame_stack.h"
+#include "nn/kernel.h"
+
+namespace samara {
+
+// Which parameters a slot plays: an individual of the population, the elite, an older version, ...
+struct PolicyHandle {
+  uint32_t id = 0;
+  uint32_t version = 0;
+  bool operator==(const PolicyHandle&) const = default;
+};
+constexpr PolicyHandle kRandomHandle{UINT32_MAX, 0};
+
+// Thread safe: called from every inference thread.
+class ParameterSource {
+ public:
+  virtual ~ParameterSource() = default;
+  virtual void Write(PolicyHandle policy, std::span<float> canonical) const = 0;
+};
+
+// How observations become network input; constant for a run.
+struct InputRule {
+  bool stacked = false;  // images: frame stack; vectors: as they are
+  FrameStackRule stack;
+  DType dtype = DType::kFloat32;
+};
+
+// Constants of every slot: the network, its kernel, the input rule, the action space.
+class PolicyModel {
+ public:
+  PolicyModel(NetworkDescription network, InputRule input, ActionSpec action);
+  const PopulationKernel& kernel() const { return kernel_; }
+  const InputRule& input() const { return input_; }
+  const ActionSpec& action() const { return action_; }
+  size_t pixels() const {  // of one frame
+    return static_cast<size_t>(kernel_.network().height * kernel_.network().width);
+  }
+
+ private:
+  PopulationKernel kernel_;
+  InputRule input_;
+  ActionSpec action_;
+};
+
+// Scratch of one thread, whichever slots it serves.
+struct PolicyWorkspace {
+  explicit PolicyWorkspace(const PolicyModel& model)
+      : kernel(model.kernel().MakeWorkspace()),
+        canonical(model.kernel().network().parameter_count) {}
+  std::unique_ptr<PopulationKernel::Workspace> kernel;
+  std::vector<float> canonical;  // parameters on their way to the packed layout
+};
+
+// State of one slot. One thread at a time. Nothing is allocated after the first Load.
+class PolicyState {
+ public:
+  explicit PolicyState(const PolicyModel& model);
+  // Takes the parameters of `policy` unless it already holds them.
+  void Load(PolicyWorkspace& workspace, PolicyHandle policy, const ParameterSource& source);
+  // Forgets the loaded parameters: handles of another source may mean other policies.
+  void Unload() { loaded_ = kRandomHandle; }
+  void StartEpisode(uint64_t seed);
+  // The action for the newest observation; `action.values` points into this state until the next
+  // call. The first maximum wins; continuous outputs are clipped to [-1, 1].
+  Action Decide(PolicyWorkspace& workspace, std::span<const std::byte> observation);
+  // Raw network outputs of the last Decide.
+  std::span<const float> outputs() const { return outputs_; }
+
+ private:
+  // The network's input after the newest observation.
+  const float* TakeObservation(std::span<const std::byte> observation);
+  PolicyHandle loaded_ = kRandomHandle;
+  const PolicyModel& model_;
+  AlignedFloats packed_;  // allocated by the first Load
+  std::unique_ptr<FrameStack> stack_;
+  AlignedFloats input_;  // vector observations
+  std::vector<float> outputs_, values_;
+  uint64_t seed_ = 0;
+  uint32_t step_ = 0;
+};
+
+}  // namespace samara
