@@ -1,0 +1,60 @@
+#include "run/evolution_journal.h"
+
+#include "core/bytes.h"
+#include "run/journal.h"
+#include "run/run_folder.h"
+
+namespace samara {
+namespace {
+
+constexpr uint32_t kVersion = 1;
+
+}  // namespace
+
+std::string GenerationRecord::Encode() const {
+  ByteWriter out;
+  out.Put(kVersion)
+      .Put(seconds)
+      .PutBytes(state.Encode())
+      .PutBytes(metrics)
+      .Put(uint64_t{fitness.size()});
+  for (double f : fitness) out.Put(f);
+  return out.Take();
+}
+
+Result<GenerationRecord> GenerationRecord::Decode(std::string_view bytes) {
+  ByteReader in(bytes);
+  GenerationRecord record;
+  const auto version = in.Get<uint32_t>();
+  if (version != kVersion) {
+    return Status(Code::kBadData, "generation record version " + std::to_string(version) +
+                                      ", expected " + std::to_string(kVersion));
+  }
+  record.seconds = in.Get<double>();
+  ASSIGN_OR_RETURN(record.state, GaState::Decode(in.GetBytes()));
+  record.metrics = in.GetBytes();
+  const auto count = in.Get<uint64_t>();
+  for (uint64_t i = 0; i < count && in.ok(); ++i) record.fitness.push_back(in.Get<double>());
+  if (!in.AtEnd()) return Status(Code::kBadData, "a generation record is damaged");
+  return record;
+}
+
+Result<GenerationRecord> FindGeneration(const Path& run, int64_t generation) {
+  ASSIGN_OR_RETURN(const auto folder, RunFolder::Open(run, RunFolder::Mode::kRead));
+  ASSIGN_OR_RETURN(const JournalContents journal, ReadJournal(folder->journal()));
+  RETURN_IF_ERROR(journal.damage);
+  for (auto it = journal.records.rbegin(); it != journal.records.rend(); ++it) {
+    if (it->type != kGenerationRecord) continue;
+    ASSIGN_OR_RETURN(GenerationRecord record, GenerationRecord::Decode(it->payload));
+    if (generation < 0 || record.state.generation == static_cast<uint64_t>(generation))
+      return record;
+    if (record.state.generation < static_cast<uint64_t>(generation)) break;
+  }
+  const std::string which =
+      generation < 0 ? "no finished generation yet" : "no generation " + std::to_string(generation);
+  return Status(Code::kNoInput, run.string() + ": " + which +
+                                    "; let it run on with 'samara train --resume " + run.string() +
+                                    "'");
+}
+
+}  // namespace samara

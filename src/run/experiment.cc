@@ -1,0 +1,174 @@
+#include "run/experiment.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "core/venv.h"
+#include "env/atari_preset.h"
+#include "env/registry.h"
+
+namespace samara {
+namespace {
+
+uint32_t Cores() { return std::max(1U, std::thread::hardware_concurrency()); }
+
+uint32_t OrAuto(int64_t value, uint32_t automatic) {
+  return value > 0 ? static_cast<uint32_t>(value) : automatic;
+}
+
+bool IsNative(const std::string& id) {
+  const auto ids = NativeEnvironmentIds();
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+// What an actor process is asked to build.
+std::string ActorEnvironment(const EnvironmentConfig& env, const AtariPreset* preset) {
+  if (preset != nullptr) return AtariEnvironmentJson(*preset, env.game);
+  return nlohmann::json{{"kind", env.id == "dummy" ? "dummy" : "gym"}, {"id", env.id}}.dump();
+}
+
+Result<std::unique_ptr<Fleet>> MakeFleet(const ExperimentConfig& config, const AtariPreset* preset,
+                                         bool render) {
+  ActorFleetOptions options;
+  ASSIGN_OR_RETURN(const Path venv, FindVenv());
+  options.python = (venv / "bin" / "python").string();
+  options.environment_json = ActorEnvironment(config.env, preset);
+  options.render = render;
+  options.actors = OrAuto(config.fleet.actors, Cores());
+  options.slots = std::max(options.actors, OrAuto(config.fleet.slots, 2 * options.actors));
+  options.step_timeout = config.fleet.step_timeout;
+  return MakeActorFleet(options);
+}
+
+struct Input {
+  int64_t height = 1, width = 1, channels = 0;
+  InputRule rule;
+};
+
+// Gray images are stacked (the Atari preset says how, others repeat the first frame), colour images
+// and vectors go in as they are.
+Input MakeInput(const EnvironmentSpec& spec, const AtariPreset* preset) {
+  Input input;
+  input.rule.dtype = spec.observation.dtype;
+  const auto& shape = spec.observation.shape;
+  if (shape.size() == 2) {
+    input.rule.stacked = true;
+    if (preset != nullptr) input.rule.stack = preset->stack;
+    input.height = shape[0], input.width = shape[1], input.channels = input.rule.stack.depth;
+  } else if (shape.size() == 3) {
+    input.height = shape[0], input.width = shape[1], input.channels = shape[2];
+  } else {
+    input.channels = static_cast<int64_t>(spec.observation.elements());
+  }
+  return input;
+}
+
+EpisodeRule MakeEpisodeRule(const ExperimentConfig& config, const AtariPreset* preset,
+                            bool has_fire) {
+  EpisodeRule rule;
+  rule.frames_max = config.env.frames_max;
+  rule.frames_max_test = config.env.test_frames_max;
+  if (preset == nullptr) return rule;
+  rule.noops = [preset = *preset, has_fire](uint64_t key) {
+    return DrawNoops(preset, key, has_fire);
+  };
+  return rule;
+}
+
+bool HasFire(const EnvironmentSpec& spec) {
+  return std::find(spec.action_names.begin(), spec.action_names.end(), "FIRE") !=
+         spec.action_names.end();
+}
+
+}  // namespace
+
+ConfigTable ExperimentConfig::Table() {
+  ConfigTable table;
+  const auto change = OnResume::kMayChange;
+  table.Add("run.name", &run.name, {}, "name of the run folder", change);
+  table.Add("run.algorithm", &run.algorithm, {"deep-ga", "random-search"},
+            "what is run; `samara list algorithms`");
+  table.Add("run.seed", &run.seed, {0, 9e18}, "", "seed of every random draw");
+  table.Add("run.minutes", &run.minutes, {0, 1e7}, "min",
+            "budget of running time, checked between generations; 0 = none", OnResume::kMayGrow);
+  table.Add("run.checkpoint_seconds", &run.checkpoint_seconds, {1, 1e6}, "s",
+            "between full checkpoints", change);
+  table.Add("run.disk_retry_seconds", &run.disk_retry_seconds, {0, 1e6}, "s",
+            "a full disk is waited for before the run gives up", change);
+  table.Add("run.random_episodes", &run.random_episodes, {0, 100'000}, "episodes",
+            "of the random policy, for comparison", change);
+  table.Add("run.final_test_episodes", &run.final_test_episodes, {0, 100'000}, "episodes",
+            "of the elite at the end; 0 = ga.test_episodes", change);
+  table.Add("run.video", &run.video, "record the elite at the end", change);
+  table.Add("env.id", &env.id, {},
+            "empty: the Atari game; else a native id or any Gymnasium id (module:Name-v0)");
+  table.Add("env.game", &env.game, {}, "Atari game");
+  table.Add("env.preset", &env.preset, {}, "Atari preset; `samara list envs`");
+  table.Add("env.frames_max", &env.frames_max, {0, 1e12}, "frames",
+            "cap of population and validation episodes; 0 = the preset's");
+  table.Add("env.test_frames_max", &env.test_frames_max, {0, 1e12}, "frames",
+            "cap of test episodes; 0 = the preset's");
+  table.Add("fleet.actors", &fleet.actors, {0, 4096}, "processes",
+            "Python simulators; 0 = one per core", change);
+  table.Add("fleet.slots", &fleet.slots, {0, 65536}, "slots",
+            "in total; 0 = two per actor or thread", change);
+  table.Add("fleet.threads", &fleet.threads, {0, 4096}, "threads",
+            "inference or rollouts; 0 = one per core", change);
+  table.Add("fleet.step_timeout", &fleet.step_timeout, {0.1, 86400}, "s",
+            "until a silent actor counts as hung", change);
+  table.Add("fleet.native", &fleet.native, {"direct", "slots"},
+            "native environments: whole episodes on threads, or slots", change);
+  table.Add("network.name", &network.name, {}, "`samara list networks`");
+  Bind(table, ga);
+  return table;
+}
+
+Result<Stage> MakeStage(const ExperimentConfig& config, bool render) {
+  Stage stage;
+  std::optional<AtariPreset> preset;
+  if (config.env.id.empty()) {
+    ASSIGN_OR_RETURN(preset, FindAtariPreset(config.env.preset));
+    stage.header = preset->ToText();
+  }
+  const AtariPreset* atari = preset ? &*preset : nullptr;
+
+  // 1 who steps the environments
+  if (IsNative(config.env.id)) {
+    ASSIGN_OR_RETURN(stage.factory, NativeEnvironment(config.env.id, render));
+    ASSIGN_OR_RETURN(const auto probe, stage.factory());
+    stage.environment = probe->spec();
+  } else {
+    ASSIGN_OR_RETURN(stage.fleet, MakeFleet(config, atari, render));
+    stage.environment = stage.fleet->spec();
+  }
+
+  // 2 the network that fits them
+  const Input input = MakeInput(stage.environment, atari);
+  ASSIGN_OR_RETURN(NetworkDescription network,
+                   MakeNetwork(config.network.name, input.height, input.width, input.channels,
+                               stage.environment.action.n));
+  stage.model =
+      std::make_unique<PolicyModel>(std::move(network), input.rule, stage.environment.action);
+
+  // 3 how episodes are made
+  stage.episodes = MakeEpisodeRule(config, atari, HasFire(stage.environment));
+  return stage;
+}
+
+Result<std::unique_ptr<Evaluator>> MakeEvaluator(const ExperimentConfig& config, Stage& stage) {
+  const uint32_t threads = OrAuto(config.fleet.threads, Cores());
+  if (stage.factory && config.fleet.native == "direct") {
+    return MakeDirectEvaluator(stage.factory, std::move(stage.model), threads);
+  }
+  if (stage.factory) {
+    ASSIGN_OR_RETURN(
+        stage.fleet,
+        MakeThreadFleet(stage.factory, OrAuto(config.fleet.slots, 2 * threads), threads));
+  }
+  return MakeSlotEvaluator(std::move(stage.fleet), std::move(stage.model), threads);
+}
+
+}  // namespace samara

@@ -1,0 +1,78 @@
+// From a configuration to things that run: environment, network, evaluator, episode rule.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/config.h"
+#include "evo/evaluate.h"
+#include "evo/ga.h"
+
+namespace samara {
+
+struct RunConfig {
+  std::string name = "run";
+  std::string algorithm = "deep-ga";
+  int64_t seed = 1;
+  double minutes = 0;              // budget of running time; 0 = none
+  double checkpoint_seconds = 60;  // between full checkpoints; each generation is journalled anyway
+  double disk_retry_seconds = 900;  // of a full disk before the run gives up
+  int64_t random_episodes = 30;     // of the random policy, for comparison
+  int64_t final_test_episodes = 0;  // of the elite at the end; 0 = ga.test_episodes
+  bool video = true;
+};
+
+struct EnvironmentConfig {
+  std::string id;  // empty: the Atari game below; a native id; else a Gymnasium id
+  std::string game = "frostbite";
+  std::string preset = "deepga-gpu";  // of Atari
+  int64_t frames_max = 0;             // population and validation; 0 = the preset's limit
+  int64_t test_frames_max = 0;
+};
+
+struct FleetConfig {
+  int64_t actors = 0;   // processes; 0 = one per core
+  int64_t slots = 0;    // 0 = two per actor or thread
+  int64_t threads = 0;  // inference or rollout threads; 0 = one per core
+  double step_timeout = 10;
+  std::string native = "direct";
+};
+
+struct NetworkConfig {
+  std::string name = "LargeModel";
+};
+
+struct ExperimentConfig {
+  RunConfig run;
+  EnvironmentConfig env;
+  FleetConfig fleet;
+  NetworkConfig network;
+  GaConfig ga;
+
+  // All keys, bound to this object: it must outlive the table.
+  ConfigTable Table();
+};
+
+// What an experiment stands on: who steps the environments (exactly one of `fleet` and `factory`),
+// the network that fits them, how episodes are made.
+struct Stage {
+  std::unique_ptr<Fleet> fleet;
+  EnvironmentFactory factory;  // native environments played whole, on threads
+  EnvironmentSpec environment;
+  std::unique_ptr<PolicyModel> model;
+  EpisodeRule episodes;
+  std::string header;  // every row of the Atari preset, for the run header
+  const NetworkDescription& network() const { return model->kernel().network(); }
+};
+
+// Starts actor processes where the environment needs them; touches no run folder. kConfig for what
+// the configuration gets wrong, kNoInput for a missing .venv or ROM. With `render` the fleet sends
+// pictures.
+Result<Stage> MakeStage(const ExperimentConfig& config, bool render = false);
+
+// Takes the stage's fleet or factory and its model; `environment`, `episodes` and `header` stay.
+// REQUIRES: a copy of stage.network() is taken before.
+Result<std::unique_ptr<Evaluator>> MakeEvaluator(const ExperimentConfig& config, Stage& stage);
+
+}  // namespace samara

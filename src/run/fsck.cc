@@ -1,0 +1,130 @@
+#include "run/fsck.h"
+
+#include <algorithm>
+#include <set>
+
+#include "run/checkpoint.h"
+#include "run/journal.h"
+#include "run/run_folder.h"
+#include "run/set_aside.h"
+
+namespace samara {
+namespace {
+
+constexpr const char* kJournal = "journal.bin";
+
+// In order of name, so that reports compare.
+std::vector<Path> List(const Path& folder) {
+  std::vector<Path> paths;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+bool IsGone(const Path& path) {
+  std::error_code ignored;
+  return !std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
+}
+
+// One pass over checkpoints/.
+class Checker {
+ public:
+  explicit Checker(const Path& checkpoints) : checkpoints_(checkpoints) {}
+
+  FsckReport Run() {
+    if (IsGone(checkpoints_)) report_.problems.push_back(checkpoints_.string() + ": missing");
+    const std::vector<Path> known = ListCheckpoints(checkpoints_);
+    const std::set<Path> names(known.begin(), known.end());
+    for (const Path& path : List(checkpoints_)) {
+      if (IsTemporaryName(path))
+        report_.notes.push_back(path.string() + ": left by an interrupted save");
+      else if (IsCorruptName(path))
+        report_.set_aside.push_back(path.string());
+      else if (names.contains(path))
+        CheckCheckpoint(path);
+      else if (path.filename() != kJournal)
+        report_.problems.push_back(path.string() + ": unknown: samara did not write it");
+    }
+    CheckJournal(checkpoints_ / kJournal);
+    return std::move(report_);
+  }
+
+ private:
+  void CheckCheckpoint(const Path& path) {
+    const auto checkpoint = ReadCheckpoint(path);
+    if (!checkpoint.ok()) {
+      // a writer may prune while we look
+      if (!IsGone(path)) report_.problems.push_back(checkpoint.status().message());
+      return;
+    }
+    report_.files_verified += static_cast<int>(checkpoint->files.size()) + 1;
+    if (checkpoint->info.journal) pins_.emplace_back(path, *checkpoint->info.journal);
+    for (const Path& file : List(path)) {
+      const std::string name = file.filename().string();
+      if (name != "manifest.json" && !checkpoint->files.contains(name))
+        report_.problems.push_back(file.string() + ": unknown: not in the manifest");
+    }
+  }
+
+  // After the checkpoints: what they pin is at most what the journal holds now.
+  void CheckJournal(const Path& path) {
+    const auto journal = ReadJournal(path);
+    if (!journal.ok()) {
+      const bool missing = journal.status().code() == Code::kNoInput;
+      if (!missing || !pins_.empty()) report_.problems.push_back(journal.status().message());
+      return;
+    }
+    ++report_.files_verified;
+    if (!journal->damage.ok()) report_.problems.push_back(journal->damage.message());
+    if (journal->torn_bytes > 0) {
+      report_.notes.push_back(path.string() + ": " + std::to_string(journal->torn_bytes) +
+                              " bytes of an interrupted append");
+    }
+    for (const auto& [checkpoint, pin] : pins_) {
+      Status status = CheckPin(*journal, pin);
+      // another journal took over: right only after the first one was set aside
+      if (pin.id != journal->id && !JournalWasSetAside())
+        status = {Code::kBadData, "the journal is not the one it was saved with"};
+      if (!status.ok()) report_.problems.push_back(status.Annotate(checkpoint.string()).message());
+    }
+  }
+
+  bool JournalWasSetAside() const {
+    return std::any_of(report_.set_aside.begin(), report_.set_aside.end(), [](const Path& path) {
+      return path.filename().string().starts_with(kJournal);
+    });
+  }
+
+  const Path checkpoints_;
+  FsckReport report_;
+  std::vector<std::pair<Path, JournalPin>> pins_;  // of the good checkpoints
+};
+
+}  // namespace
+
+Status FsckReport::status() const {
+  if (problems.empty()) return Status::Ok();
+  const size_t more = problems.size() - 1;
+  return {Code::kBadData,
+          problems[0] + (more == 0 ? "" : " (and " + std::to_string(more) + " more)")};
+}
+
+Result<FsckReport> Fsck(const Path& path) {
+  const auto run = RunFolder::Open(path, RunFolder::Mode::kRead);
+  if (!run.ok() && run.status().code() == Code::kNoInput) return run.status();
+  FsckReport report = Checker(path / "checkpoints").Run();
+  if (!run.ok()) {
+    report.problems.insert(report.problems.begin(), run.status().message());
+  } else {
+    report.files_verified += 3;
+    const auto result = (*run)->ReadResult();
+    if (!result.ok()) report.problems.push_back(result.status().message());
+    if (result.ok() && result->has_value()) ++report.files_verified;
+  }
+  return report;
+}
+
+}  // namespace samara

@@ -1,0 +1,143 @@
+#include "run/metrics.h"
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "run/sealed_json.h"
+
+namespace samara {
+namespace {
+
+constexpr const char* kEventsPrefix = "events.out.tfevents.";
+
+// Ordered by name as TensorBoard reads them; the incarnation stands where others put the time.
+std::string EventsName(uint64_t incarnation) {
+  const std::string digits = std::to_string(incarnation);
+  return kEventsPrefix + std::string(10 - std::min<size_t>(10, digits.size()), '0') + digits +
+         ".samara";
+}
+
+uint64_t GenerationOf(const nlohmann::json& line) {
+  const auto generation = line.find("generation");
+  const bool counts = generation != line.end() && generation->is_number_unsigned();
+  return counts ? generation->get<uint64_t>() : 0;
+}
+
+// A value that nlohmann would refuse to write, or write over several lines, cannot occur: NaN
+// becomes null, text is escaped.
+std::string LineText(const nlohmann::json& line) {
+  return line.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+// The lines of `text` that end, one after the other, until `take` says no.
+template <typename Take>
+void ForEachLine(std::string_view text, Take take) {
+  for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    if (!take(text.substr(0, end + 1))) return;
+    text.remove_prefix(end + 1);
+  }
+}
+
+// Event files of earlier incarnations; the new one holds all they held.
+void RemoveEventFiles(const Path& folder, const Path& except) {
+  std::error_code error;
+  std::vector<Path> old;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kEventsPrefix) && entry.path() != except) old.push_back(entry.path());
+  }
+  for (const Path& path : old) {
+    if (Status status = RemoveTree(path); !status.ok()) LogWarning(status.message());
+  }
+}
+
+}  // namespace
+
+void PatientFile::Write(std::string bytes) {
+  if (waiting_.size() + bytes.size() > kWaitingBytesMax)
+    ++lost_;
+  else
+    waiting_ += bytes;
+  const Status status = Flush();
+  if (!status.ok() && !warned_) LogWarning(status.message() + "; going on, metrics wait in memory");
+  if (status.ok() && warned_) LogInfo(path_.string() + ": written again");
+  warned_ = !status.ok();
+}
+
+Status PatientFile::Flush() {
+  if (file_ == nullptr) {
+    ASSIGN_OR_RETURN(file_, AppendFile::Open(path_, -1, AppendFile::Durability::kBuffered));
+  }
+  RETURN_IF_ERROR(file_->Append(waiting_));
+  waiting_.clear();
+  return Status::Ok();
+}
+
+MetricsWriter::MetricsWriter(const Path& run_folder, uint64_t incarnation, uint64_t generation)
+    : folder_(run_folder),
+      events_path_(run_folder / EventsName(incarnation)),
+      generation_(generation),
+      lines_(run_folder / "metrics.jsonl"),
+      events_(events_path_) {
+  if (Status status = Prepare(); !status.ok())
+    LogWarning(status.message() + "; going on, metrics wait in memory");
+}
+
+Status MetricsWriter::Prepare() {
+  const Path path = folder_ / "metrics.jsonl";
+  auto text = ReadFile(path, size_t{1} << 32, Links::kRefuse);
+  if (!text.ok() && text.status().code() != Code::kNoInput) return text.status();
+  std::string kept;
+  std::string events = EventFileHeader();
+  if (text.ok()) {
+    ForEachLine(*text, [&](std::string_view line) {
+      const auto json = ParseJson(line, path.string());
+      const bool readable = json.ok() && json->is_object();
+      if (readable && GenerationOf(*json) > generation_) return false;
+      kept += line;
+      if (readable) {
+        last_generation_ = std::max(last_generation_, GenerationOf(*json));
+        events += EventOfLine(*json);
+      }
+      return true;
+    });
+    if (kept.size() < text->size()) RETURN_IF_ERROR(WriteFileAtomic(path, kept));
+  }
+  RETURN_IF_ERROR(WriteFileAtomic(events_path_, events));
+  RemoveEventFiles(folder_, events_path_);
+  prepared_ = true;
+  return Status::Ok();
+}
+
+void MetricsWriter::Write(nlohmann::json line) {
+  CHECK(line.is_object());
+  if (!line.contains("time")) line["time"] = WallTimeIso();
+  early_.push_back(std::move(line));
+  // what later generations left must go before anything new comes
+  if (!prepared_ && !Prepare().ok()) return;
+  for (const nlohmann::json& ready : early_) {
+    lines_.Write(LineText(ready));
+    if (std::string event = EventOfLine(ready); !event.empty()) events_.Write(std::move(event));
+  }
+  early_.clear();
+}
+
+Result<std::vector<nlohmann::json>> ReadMetrics(const Path& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  std::vector<nlohmann::json> lines;
+  Status failure;
+  ForEachLine(text, [&](std::string_view line) {
+    const std::string source = path.string() + ", line " + std::to_string(lines.size() + 1);
+    auto json = ParseJson(line, source);
+    if (!json.ok())
+      failure = json.status();
+    else if (!json->is_object())
+      failure = {Code::kBadData, source + ": damaged: not a JSON object"};
+    else
+      lines.push_back(std::move(*json));
+    return failure.ok();
+  });
+  if (!failure.ok()) return failure;
+  return lines;
+}
+
+}  // namespace samara

@@ -1,0 +1,78 @@
+// metrics.jsonl and TensorBoard event files of a run. doc/metrics.md lists the names.
+//
+// metrics.jsonl is the truth; an event file holds the same numbers and is made from it again on
+// resume. Neither is fsynced: metrics are for people, and what a run resumes from is elsewhere.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/files.h"
+#include "core/status.h"
+
+namespace samara {
+
+// Appends to one file and never fails: what a full disk refuses waits in memory, at most
+// `kWaitingBytesMax` of it, and follows when there is room again.
+class PatientFile {
+ public:
+  static constexpr size_t kWaitingBytesMax = size_t{4} << 20;
+
+  explicit PatientFile(Path path) : path_(std::move(path)) {}
+  void Write(std::string bytes);
+  size_t waiting() const { return waiting_.size(); }
+  uint64_t lost() const { return lost_; }  // writes dropped because too much waited
+
+ private:
+  Status Flush();
+
+  const Path path_;
+  std::unique_ptr<AppendFile> file_;
+  std::string waiting_;
+  uint64_t lost_ = 0;
+  bool warned_ = false;
+};
+
+// Thread safety: none; one owner. Never stops a run: failures are logged once per trouble.
+class MetricsWriter {
+ public:
+  // Goes on after `generation` (0: a new run): later generations, which the run will compute again,
+  // are dropped from metrics.jsonl, a torn last line too, and the event file is made anew.
+  MetricsWriter(const Path& run_folder, uint64_t incarnation, uint64_t generation);
+
+  // One line; adds "time" when absent. Numbers that are not finite become null. A line without
+  // "event" but with "generation" also goes to TensorBoard, each number under its name at that
+  // step. REQUIRES: an object.
+  void Write(nlohmann::json line);
+
+  // The last generation in metrics.jsonl when it was opened: lines that a crash lost between the
+  // journal and here can be written again. 0 when there is none.
+  uint64_t last_generation() const { return last_generation_; }
+  uint64_t lost() const { return lines_.lost() + events_.lost(); }
+
+ private:
+  Status Prepare();
+
+  const Path folder_;
+  const Path events_path_;
+  const uint64_t generation_;
+  uint64_t last_generation_ = 0;
+  bool prepared_ = false;              // the files hold nothing later than generation_
+  std::vector<nlohmann::json> early_;  // lines written before that
+  PatientFile lines_, events_;
+};
+
+// All lines of metrics.jsonl; a torn last one is left out. kNoInput: missing; kBadData: a line that
+// is no JSON object, with its number.
+Result<std::vector<nlohmann::json>> ReadMetrics(const Path& path);
+
+// The bytes of a TensorBoard event file: a TFRecord per event, an Event of tensorflow/core/util/
+// event.proto in each.
+std::string EventFileHeader();
+// One event with every number of a line of metrics.jsonl; empty when the line goes to no step.
+std::string EventOfLine(const nlohmann::json& line);
+
+}  // namespace samara

@@ -1,0 +1,49 @@
+// A policy to be played: from a run folder (its elite) or from a policy file.
+//
+// A policy file is a safetensors file with the tensors of the torch module ("conv1.weight", ...)
+// and the metadata that say how to play it (environment, network, genome);
+// doc/policy_file_format.md.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/files.h"
+#include "evo/genome.h"
+#include "run/experiment.h"
+
+namespace samara {
+
+struct Policy {
+  ExperimentConfig config;  // env.* and network.* matter
+  NetworkDescription network;
+  std::vector<float> parameters;  // canonical order
+  std::optional<Genome> genome;
+  std::string source;  // "runs/x, elite of generation 7"
+};
+
+// `target`: run folder or policy file. kNoInput when missing, kBadData when damaged.
+Result<Policy> LoadPolicy(const Path& target, const std::string& individual = "elite");
+// Name, input and output sizes, parameter count: enough to make the same network again.
+nlohmann::json ToJson(const NetworkDescription& network);
+Status SavePolicy(const Policy& policy, const Path& file);
+// The network of an environment and a network name; Atari actors are asked for the game's action
+// set.
+Result<NetworkDescription> PolicyNetwork(const ExperimentConfig& config);
+
+// Parameters of one policy, whatever the handle.
+class FixedParameters : public ParameterSource {
+ public:
+  explicit FixedParameters(std::span<const float> parameters) : parameters_(parameters) {}
+  void Write(PolicyHandle, std::span<float> canonical) const override {
+    CHECK_EQ(parameters_.size(), canonical.size());
+    std::copy(parameters_.begin(), parameters_.end(), canonical.begin());
+  }
+
+ private:
+  std::span<const float> parameters_;
+};
+
+}  // namespace samara

@@ -1,0 +1,24 @@
+// The presets shipped with samara: TOML files of presets/, compiled in.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+
+namespace samara {
+
+struct Preset {
+  std::string name;  // "atari/deep-ga-desktop"
+  std::string toml;
+  // The first comment lines of the file, joined: what `samara list presets` shows.
+  std::string summary() const;
+};
+
+const std::vector<Preset>& Presets();
+
+// Text of a preset by name, or of a .toml file by path. kConfig naming the nearest preset; kNoInput
+// when a path does not exist.
+Result<std::string> PresetText(const std::string& preset_or_file);
+
+}  // namespace samara

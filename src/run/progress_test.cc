@@ -1,0 +1,151 @@
+#include "run/progress.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/log.h"
+
+namespace samara {
+namespace {
+
+ProgressState Example() {
+  ProgressState s;
+  s.title = "atari/deep-ga-desktop, frostbite, seed 1";
+  s.generation = 12;
+  s.generations = 30;
+  s.frames = 3'210'000;
+  s.seconds = 300;
+  s.phase = "population";
+  s.phase_done = 50;
+  s.phase_total = 100;
+  s.stages = {{"materialise", 5}, {"inference", 20}, {"environment", 75}};
+  s.best = 1230;
+  s.elite = 840.5;
+  s.respawns = 2;
+  return s;
+}
+
+std::string Join(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const auto& line : lines) text += line + "\n";
+  return text;
+}
+
+size_t CodePoints(const std::string& text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+std::string ReadAll(std::FILE* file) {
+  std::rewind(file);
+  std::string text(1 << 16, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  return text;
+}
+
+TEST(ProgressTest, ShowsEverything) {
+  const std::string text = Join(ProgressLines(Example(), 9812, 100, false));
+  for (const char* part : {"frostbite", "generation 12 of 30", "3.21M frames", "9,812 frames/s",
+                           "elapsed 5:00 min", "left", "2 respawns", "population", "50 of 100",
+                           "best 1,230", "elite 840.5", "environment 75 % binds", "inference 20 %"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+  EXPECT_EQ(text.find("random"), std::string::npos) << "unknown numbers are not shown";
+  EXPECT_EQ(text.find('\x1b'), std::string::npos) << "no colours unless asked";
+}
+
+// half of the bar's 40 columns are full
+TEST(ProgressTest, BarShowsTheFraction) {
+  const std::string text = Join(ProgressLines(Example(), 1, 100, false));
+  std::string full;
+  for (int i = 0; i < 20; ++i) full += "\u2588";
+  EXPECT_NE(text.find(full + " "), std::string::npos) << text;
+  EXPECT_EQ(text.find(full + "\u2588"), std::string::npos) << text;
+}
+
+TEST(ProgressTest, NoLineIsWiderThanTheTerminal) {
+  for (int columns : {1, 7, 20, 33, 60, 200})
+    for (const std::string& line : ProgressLines(Example(), 9812, columns, false))
+      EXPECT_LE(CodePoints(line), static_cast<size_t>(columns)) << line;
+}
+
+TEST(ProgressTest, NarrowTerminalsLoseNothing) {
+  const std::string text = Join(ProgressLines(Example(), 9812, 30, false));
+  for (const char* part : {"9,812 frames/s", "left", "2 respawns", "environment 75 % binds"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+}
+
+TEST(ProgressTest, ForeignTextCannotSteerTheTerminal) {
+  ProgressState s = Example();
+  s.title = "a\x1b[2J\nb";
+  const std::string first = ProgressLines(s, 1, 80, false)[0];
+  EXPECT_EQ(first, "a\\x1b[2J\\x0ab");
+}
+
+TEST(ProgressTest, EmptyStateIsFine) {
+  EXPECT_FALSE(ProgressLines({}, 0, 80, true).empty());
+  EXPECT_NE(ProgressPlainLine({}, 0).find("generation 0"), std::string::npos);
+}
+
+TEST(ProgressTest, TimeLeftIsThatOfTheFirstBudget) {
+  ProgressState s;
+  EXPECT_TRUE(std::isnan(SecondsLeft(s, 100)));
+  s.frames = 400;
+  s.frames_budget = 1000;
+  EXPECT_DOUBLE_EQ(SecondsLeft(s, 100), 6);
+  // 2.5 of 5 generations in 10 s: 10 s more, so frames still end it first
+  s.generation = 3;
+  s.generations = 5;
+  s.phase_done = 1;
+  s.phase_total = 2;
+  s.seconds = 10;
+  EXPECT_DOUBLE_EQ(SecondsLeft(s, 100), 6);
+  EXPECT_DOUBLE_EQ(SecondsLeft(s, 10), 10);
+  s.seconds_budget = 13;
+  EXPECT_DOUBLE_EQ(SecondsLeft(s, 10), 3);
+}
+
+TEST(ProgressTest, PlainLinesElsewhere) {
+  std::FILE* file = std::tmpfile();
+  {
+    Progress progress(Example, file, {.interval_plain_s = 0.05});
+    progress.Print("a line of the log");
+    std::this_thread::sleep_for(std::chrono::milliseconds(120));
+  }
+  const std::string text = ReadAll(file);
+  std::fclose(file);
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_EQ(text.rfind("a line of the log\n", 0), 0u);
+  EXPECT_GE(std::count(text.begin(), text.end(), '\n'), 3);
+  EXPECT_NE(text.find("generation 12 of 30, population 50/100, 3.21M frames"), std::string::npos);
+}
+
+TEST(ProgressTest, LogLinesAppearAboveTheDisplay) {
+  std::FILE* file = std::tmpfile();
+  {
+    Progress progress(Example, file, {.interval_s = 60, .mode = ProgressOptions::Mode::kTerminal});
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    LogWarning("actor 3 died");
+  }
+  const std::string text = ReadAll(file);
+  std::fclose(file);
+  // drawn once, then back up over all its lines, the warning, the display again, and at the end
+  const size_t lines = ProgressLines(Example(), 10'700, 79, false).size();
+  const size_t warning =
+      text.find("\x1b[" + std::to_string(lines) + "A\rsamara: warning: actor 3 died\x1b[K\n");
+  ASSERT_NE(warning, std::string::npos) << text;
+  const std::string after = text.substr(warning);
+  EXPECT_NE(after.find("generation 12"), std::string::npos);
+  EXPECT_TRUE(text.ends_with("\x1b[J"));
+}
+
+TEST(ProgressTest, StopsAtOnce) {
+  std::FILE* file = std::tmpfile();
+  const SteadyTime start = Now();
+  { Progress progress(Example, file, {.interval_plain_s = 30}); }
+  EXPECT_LT(SecondsSince(start), 5);
+  std::fclose(file);
+}
+
+}  // namespace
+}  // namespace samara

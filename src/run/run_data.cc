@@ -1,0 +1,223 @@
+#include "run/run_data.h"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "run/sealed_json.h"
+#include "run/statistics.h"
+
+namespace samara {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+std::string TextOf(const toml::node& node) {
+  if (const auto* text = node.as_string()) return text->get();
+  std::ostringstream out;
+  if (const auto* number = node.as_floating_point())
+    return fmt::format("{}", number->get());
+  else if (const auto* integer = node.as_integer())
+    return fmt::format("{}", integer->get());
+  else if (const auto* boolean = node.as_boolean())
+    return boolean->get() ? "true" : "false";
+  else if (const auto* array = node.as_array())
+    out << *array;
+  return out.str();
+}
+
+void Flatten(const toml::table& table, const std::string& prefix,
+             std::vector<std::pair<std::string, std::string>>& out) {
+  for (const auto& [key, node] : table) {
+    const std::string name = prefix + std::string(key.str());
+    if (const auto* inner = node.as_table())
+      Flatten(*inner, name + ".", out);
+    else
+      out.emplace_back(name, TextOf(node));
+  }
+}
+
+Status ReadConfig(const Path& path, RunData& run) {
+  Result<std::string> text = ReadFile(path);
+  if (text.status().code() == Code::kNoInput) return Status::Ok();
+  RETURN_IF_ERROR(text.status());
+  const toml::parse_result parsed = toml::parse(*text);
+  if (!parsed)
+    return {Code::kBadData,
+            fmt::format("{}, line {}: not TOML ({})", path.string(),
+                        parsed.error().source().begin.line, parsed.error().description())};
+  Flatten(parsed.table(), "", run.config);
+  return Status::Ok();
+}
+
+Status ReadIdentity(const Path& path, RunData& run) {
+  Result<std::string> text = ReadFile(path);
+  if (text.status().code() == Code::kNoInput) return Status::Ok();
+  RETURN_IF_ERROR(text.status());
+  ASSIGN_OR_RETURN(run.identity, ParseJson(*text, path.string()));
+  if (!run.identity.is_object())
+    return {Code::kBadData, path.string() + ": expected a JSON object"};
+  return Status::Ok();
+}
+
+void TakeLine(json line, RunData& run, std::map<int64_t, json>& generations) {
+  const std::string event = TextOr(line, "event", "");
+  if (event == "random_policy") {
+    run.random_policy = std::move(line);
+  } else if (event == "finished") {
+    run.finished = std::move(line);
+  } else if (event == "resumed") {
+    ++run.resumes;
+  } else if (const double generation = NumberOr(line, "generation");
+             event.empty() && std::isfinite(generation)) {
+    // a generation that was repeated after a crash: the last line counts
+    generations[static_cast<int64_t>(generation)] = std::move(line);
+  }
+}
+
+Status ReadMetrics(const Path& path, RunData& run) {
+  Result<std::string> text = ReadFile(path);
+  if (text.status().code() == Code::kNoInput) return Status::Ok();
+  RETURN_IF_ERROR(text.status());
+  std::map<int64_t, json> generations;
+  size_t number = 0;
+  for (size_t at = 0; at < text->size();) {
+    const size_t end = text->find('\n', at);
+    const bool torn = end == std::string::npos;  // a crash while writing; the run cuts it on resume
+    const std::string_view line = std::string_view(*text).substr(at, torn ? end : end - at);
+    at = torn ? text->size() : end + 1;
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    Result<json> object = ParseJson(line, fmt::format("{}, line {}", path.string(), number));
+    if (!object.ok() && torn) break;
+    RETURN_IF_ERROR(object.status());
+    if (!object->is_object())
+      return {Code::kBadData,
+              fmt::format("{}, line {}: expected a JSON object", path.string(), number)};
+    TakeLine(std::move(*object), run, generations);
+  }
+  for (auto& [generation, line] : generations) run.generations.push_back(std::move(line));
+  return Status::Ok();
+}
+
+// The preset as the command line named it: what follows "train".
+std::string PresetOfCommand(const json& identity) {
+  if (!identity.contains("command") || !identity["command"].is_array()) return "";
+  const json& words = identity["command"];
+  for (size_t i = 0; i + 1 < words.size(); ++i)
+    if (words[i] == "train" && words[i + 1].is_string() &&
+        !words[i + 1].get<std::string>().starts_with('-'))
+      return words[i + 1];
+  return "";
+}
+
+void Describe(RunData& run) {
+  const auto first_of = [](std::initializer_list<std::string> candidates) {
+    for (const std::string& text : candidates)
+      if (!text.empty()) return text;
+    return std::string();
+  };
+  const json& id = run.identity;
+  run.preset = first_of({TextOr(id, "preset", ""), run.Config("run.preset"), PresetOfCommand(id),
+                         run.Config("run.name")});
+  run.game = first_of({TextOr(id, "game", ""), run.Config("env.id"), run.Config("env.game"),
+                       run.Config("env.name")});
+  const double seed = NumberOr(id, "seed");
+  run.seed = first_of({run.Config("run.seed"), std::isnan(seed) ? "" : fmt::format("{}", seed)});
+}
+
+}  // namespace
+
+double NumberOr(const json& object, const char* key, double otherwise) {
+  if (!object.is_object()) return otherwise;
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->get<double>() : otherwise;
+}
+
+std::string TextOr(const json& object, const char* key, const std::string& otherwise) {
+  if (!object.is_object()) return otherwise;
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : otherwise;
+}
+
+std::vector<double> NumbersOf(const json& object, const char* key) {
+  std::vector<double> numbers;
+  if (!object.is_object() || !object.contains(key) || !object[key].is_array()) return numbers;
+  for (const json& value : object[key])
+    if (value.is_number()) numbers.push_back(value.get<double>());
+  return numbers;
+}
+
+std::string RunData::Config(const std::string& key) const {
+  const auto found = std::find_if(config.begin(), config.end(),
+                                  [&](const auto& entry) { return entry.first == key; });
+  return found == config.end() ? "" : found->second;
+}
+
+std::vector<double> RunData::Column(const char* column) const {
+  std::vector<double> values;
+  values.reserve(generations.size());
+  for (const json& line : generations) values.push_back(NumberOr(line, column));
+  return values;
+}
+
+double RunData::Last(const char* column) const {
+  for (auto line = generations.rbegin(); line != generations.rend(); ++line)
+    if (const double value = NumberOr(*line, column); !std::isnan(value)) return value;
+  return kNan;
+}
+
+std::vector<double> RunData::EliteReturns() const {
+  for (const char* key : {"elite_test_returns", "elite_returns"})
+    if (auto returns = NumbersOf(finished, key); !returns.empty()) return returns;
+  for (auto line = generations.rbegin(); line != generations.rend(); ++line)
+    if (auto returns = NumbersOf(*line, "elite_test_returns"); !returns.empty()) return returns;
+  return {};
+}
+
+std::vector<double> RunData::RandomReturns() const { return NumbersOf(random_policy, "returns"); }
+
+double RunData::EliteMean() const {
+  if (const auto returns = EliteReturns(); !returns.empty()) return Mean(returns);
+  const double mean = NumberOr(finished, "elite_mean");
+  return std::isnan(mean) ? Last("elite_test_mean") : mean;
+}
+
+double RunData::RandomMean() const {
+  if (const auto returns = RandomReturns(); !returns.empty()) return Mean(returns);
+  const double mean = NumberOr(random_policy, "mean");
+  return std::isnan(mean) ? NumberOr(finished, "random_mean") : mean;
+}
+
+Result<RunData> LoadRun(const Path& folder) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error))
+    return Status(Code::kNoInput,
+                  fmt::format("no run folder {}: expected the folder that samara train wrote",
+                              folder.string()));
+  if (!std::filesystem::exists(folder / "config.toml", error) &&
+      !std::filesystem::exists(folder / "metrics.jsonl", error))
+    return Status(Code::kNoInput,
+                  fmt::format("{} holds no run: expected config.toml or metrics.jsonl in it",
+                              folder.string()));
+  RunData run;
+  run.folder = folder;
+  const Path clean = folder.lexically_normal();
+  run.name = (clean.has_filename() ? clean : clean.parent_path()).filename().string();
+  RETURN_IF_ERROR(ReadConfig(folder / "config.toml", run));
+  RETURN_IF_ERROR(ReadIdentity(folder / "run.json", run));
+  RETURN_IF_ERROR(ReadMetrics(folder / "metrics.jsonl", run));
+  for (std::filesystem::directory_iterator it(folder / "videos", error), end; !error && it != end;
+       it.increment(error))
+    if (it->path().extension() == ".mp4") run.videos.push_back(it->path());
+  std::sort(run.videos.begin(), run.videos.end());
+  Describe(run);
+  return run;
+}
+
+}  // namespace samara

@@ -1,0 +1,56 @@
+// What a report reads of a run folder: config.toml, run.json, metrics.jsonl (doc/metrics.md).
+//
+// Tolerant of what a living or old run may lack: any file but one, any field, a torn last line.
+#pragma once
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/files.h"
+#include "core/status.h"
+
+namespace samara {
+
+struct RunData {
+  Path folder;
+  std::string name;    // of the folder
+  std::string preset;  // "atari/deep-ga-desktop"; empty when nothing says it
+  std::string game;    // "frostbite", "CartPole-v1", ...; empty when nothing says it
+  std::string seed;
+  std::vector<std::pair<std::string, std::string>> config;  // "ga.population" -> "1000", in order
+  nlohmann::json identity = nlohmann::json::object();       // run.json
+  std::vector<nlohmann::json> generations;                  // ascending, one object each
+  nlohmann::json random_policy = nlohmann::json::object();  // the event, or empty
+  nlohmann::json finished = nlohmann::json::object();       // the last such event, or empty
+  int resumes = 0;
+  std::vector<Path> videos;  // videos/*.mp4, by name
+
+  std::string Config(const std::string& key) const;  // empty when absent
+  // One value per generation; NaN where it is missing or not a number.
+  std::vector<double> Column(const char* name) const;
+  // The last number the column holds; NaN when there is none.
+  double Last(const char* name) const;
+
+  // The elite's returns in its latest test, and what a random policy got; empty when not recorded.
+  std::vector<double> EliteReturns() const;
+  std::vector<double> RandomReturns() const;
+  // Mean of those returns, or the recorded mean where only that is there; NaN otherwise.
+  double EliteMean() const;
+  double RandomMean() const;
+};
+
+// kNoInput: no such folder, or a folder that holds no run. kBadData: a file that cannot be
+// understood, with the line.
+Result<RunData> LoadRun(const Path& folder);
+
+// A member as a number; NaN when it is missing or something else.
+double NumberOr(const nlohmann::json& object, const char* key,
+                double otherwise = std::numeric_limits<double>::quiet_NaN());
+std::string TextOr(const nlohmann::json& object, const char* key, const std::string& otherwise);
+// The numbers of an array member; empty when it is missing or something else.
+std::vector<double> NumbersOf(const nlohmann::json& object, const char* key);
+
+}  // namespace samara

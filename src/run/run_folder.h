@@ -1,0 +1,72 @@
+// A run folder: everything one run needs, leaves and resumes from. doc/run_folder_format.md has the
+// layout.
+//
+// Thread safety: none; one owner. Invariants: (1) a folder is seen only complete: it appears by one
+// rename with its configuration inside; (2) at most one process has it open for writing; (3) the
+// incarnation on disk is at least that of every process that ever wrote; (4) no absolute path
+// inside, so it can be moved and copied while nobody writes.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "core/files.h"
+#include "core/status.h"
+
+namespace samara {
+
+constexpr uint64_t kRunBytesNeeded = uint64_t{64} << 20;  // least free space to start a run with
+
+class RunFolder {
+ public:
+  enum class Mode {
+    kRead,   // eval, report, fsck: takes no lock, changes nothing, works beside a writer
+    kWrite,  // resume: takes the lock, starts a new incarnation, removes left-over temporaries
+  };
+
+  // A new run, open for writing, incarnation 1. `out` empty: "runs/<name>-NN" with the first free
+  // number; slashes in `name` become dashes. `out` may be an empty folder. `config_toml` is the
+  // effective configuration, `identity` comes from MakeIdentity.
+  // kCannotCreate: `out` is anything else than free; kIoError: less than `bytes_needed` free.
+  static Result<std::unique_ptr<RunFolder>> Create(const Path& out, const std::string& name,
+                                                   const std::string& config_toml,
+                                                   const nlohmann::json& identity,
+                                                   uint64_t bytes_needed = kRunBytesNeeded);
+  // An existing run. kNoInput: not a run folder; kBadData: damaged; kCannotCreate: held by another
+  // process (kWrite); kIoError: less than `bytes_needed` free (kWrite).
+  static Result<std::unique_ptr<RunFolder>> Open(const Path& path, Mode mode,
+                                                 uint64_t bytes_needed = kRunBytesNeeded);
+
+  const Path& path() const { return path_; }
+  Path checkpoints() const { return path_ / "checkpoints"; }
+  Path journal() const { return checkpoints() / "journal.bin"; }
+  Path videos() const { return path_ / "videos"; }
+  Path log() const { return path_ / "log.txt"; }
+  Path metrics() const { return path_ / "metrics.jsonl"; }
+
+  const std::string& config_toml() const { return config_toml_; }
+  const nlohmann::json& identity() const { return identity_; }
+  // How often the folder was opened for writing; of this process in kWrite.
+  uint64_t incarnation() const { return incarnation_; }
+
+  // Replaces the stored configuration (larger budgets on resume). REQUIRES: kWrite.
+  Status UpdateConfig(const std::string& config_toml);
+  // The result of a finished run. REQUIRES of SaveResult: kWrite.
+  Status SaveResult(const nlohmann::json& result);
+  Result<std::optional<nlohmann::json>> ReadResult() const;  // nothing: not finished yet
+
+ private:
+  RunFolder() = default;
+  Status Load();
+  Status StartIncarnation();
+
+  Path path_;
+  std::string config_toml_;
+  nlohmann::json identity_;
+  uint64_t incarnation_ = 0;
+  std::unique_ptr<FileLock> lock_;  // null in kRead
+};
+
+}  // namespace samara

@@ -1,0 +1,18 @@
+// What a crash or a failing disk leaves behind: damaged files are kept for people to look at, never
+// deleted; temporaries go.
+#pragma once
+
+#include "core/files.h"
+
+namespace samara {
+
+// "<path>.corrupt", or "<path>.corrupt-2", ... : the first that is free.
+Path CorruptName(const Path& path);
+bool IsCorruptName(const Path& path);
+// Renames `path` to its CorruptName and says so in one warning that gives the reason.
+Status SetAside(const Path& path, const Status& why);
+
+// Deletes what an interrupted process left under a temporary name directly in `folder`.
+void RemoveTemporaries(const Path& folder);
+
+}  // namespace samara

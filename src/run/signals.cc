@@ -1,0 +1,100 @@
+#include "run/signals.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cmath>
+#include <csignal>
+#include <string_view>
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "core/status.h"
+
+namespace samara {
+namespace {
+
+std::atomic<bool> stop_requested{false};
+std::atomic<bool> checkpoint_requested{false};
+std::atomic<int> stop_fd{-1};
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free,
+              "the handlers may use lock-free atomics only");
+
+// async-signal-safe: atomics, write, _exit
+void OnStop(int) {
+  const int saved_errno = errno;
+  if (stop_requested.exchange(true)) {
+    static constexpr std::string_view kLine =
+        "samara: second signal: leaving without a last save\n";
+    (void)!::write(STDERR_FILENO, kLine.data(), kLine.size());
+    ::_exit(static_cast<int>(Code::kTryAgain));
+  }
+  const uint64_t one = 1;
+  if (stop_fd >= 0) (void)!::write(stop_fd, &one, sizeof one);
+  errno = saved_errno;
+}
+
+void OnCheckpoint(int) { checkpoint_requested = true; }
+
+void Handle(int signal, void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  CHECK(::sigaction(signal, &action, nullptr) == 0) << signal;
+}
+
+}  // namespace
+
+int StopDescriptor() {
+  static const int fd = [] {
+    const int created = ::eventfd(stop_requested ? 1 : 0, EFD_CLOEXEC | EFD_NONBLOCK);
+    CHECK(created >= 0) << "eventfd";
+    return created;
+  }();
+  stop_fd = fd;
+  return fd;
+}
+
+void InstallSignalHandlers() {
+  StopDescriptor();
+  Handle(SIGTERM, OnStop);
+  Handle(SIGINT, OnStop);
+  Handle(SIGUSR1, OnCheckpoint);
+  Handle(SIGUSR2, OnCheckpoint);
+  Handle(SIGPIPE, SIG_IGN);
+  Handle(SIGXFSZ, SIG_IGN);
+}
+
+bool StopRequested() { return stop_requested.load(std::memory_order_relaxed); }
+
+void RequestStop() {
+  const int fd = StopDescriptor();
+  const uint64_t one = 1;
+  if (!stop_requested.exchange(true)) (void)!::write(fd, &one, sizeof one);
+}
+
+bool WaitForStop(double seconds) {
+  const SteadyTime start = Now();
+  pollfd entry{.fd = StopDescriptor(), .events = POLLIN, .revents = 0};
+  while (!StopRequested()) {
+    const double left = seconds - SecondsSince(start);
+    if (left <= 0) return false;
+    // other signals interrupt poll: look again
+    (void)::poll(&entry, 1, static_cast<int>(std::ceil(std::min(left, 3600.0) * 1000)));
+  }
+  return true;
+}
+
+bool TakeCheckpointRequest() { return checkpoint_requested.exchange(false); }
+
+void TEST_ResetSignals() {
+  uint64_t count;
+  (void)!::read(StopDescriptor(), &count, sizeof count);
+  stop_requested = false;
+  checkpoint_requested = false;
+}
+
+}  // namespace samara

@@ -1,0 +1,104 @@
+#include "run/signals.h"
+
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <functional>
+
+#include "core/clock.h"
+#include "gtest/gtest.h"
+
+namespace samara {
+namespace {
+
+// Signals are sent to a child: `body` runs there after the handlers are installed.
+int StatusOfChild(const std::function<int()>& body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    InstallSignalHandlers();
+    ::_exit(body());
+  }
+  int state = 0;
+  ::waitpid(child, &state, 0);
+  return state;
+}
+
+TEST(SignalsTest, TermAndIntAskToStopOnce) {
+  for (int signal : {SIGTERM, SIGINT}) {
+    const int state = StatusOfChild([signal] {
+      const bool before = StopRequested();
+      ::raise(signal);
+      pollfd entry{.fd = StopDescriptor(), .events = POLLIN, .revents = 0};
+      return !before && StopRequested() && ::poll(&entry, 1, 0) == 1 ? 42 : 1;
+    });
+    EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 42);
+  }
+}
+
+TEST(SignalsTest, ASecondOneLeavesAtOnceWith75) {
+  const int state = StatusOfChild([] {
+    ::close(STDERR_FILENO);
+    ::raise(SIGTERM);
+    ::raise(SIGINT);
+    return 1;
+  });
+  EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 75);
+}
+
+TEST(SignalsTest, UsrAsksForACheckpointOncePerSignal) {
+  const int state = StatusOfChild([] {
+    if (TakeCheckpointRequest()) return 1;
+    for (int signal : {SIGUSR1, SIGUSR2}) {
+      ::raise(signal);
+      if (!TakeCheckpointRequest() || TakeCheckpointRequest()) return 2;
+    }
+    return StopRequested() ? 3 : 42;
+  });
+  EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 42);
+}
+
+TEST(SignalsTest, AClosedPipeFailsTheWriteInsteadOfKilling) {
+  const int state = StatusOfChild([] {
+    int ends[2];
+    if (::pipe(ends) != 0) return 1;
+    ::close(ends[0]);
+    return ::write(ends[1], "x", 1) == -1 && errno == EPIPE ? 42 : 2;
+  });
+  EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 42);
+}
+
+TEST(SignalsTest, WaitingEndsWithTheRequest) {
+  TEST_ResetSignals();
+  const SteadyTime start = Now();
+  EXPECT_FALSE(WaitForStop(0.05));
+  EXPECT_GE(SecondsSince(start), 0.05);
+  RequestStop();
+  EXPECT_TRUE(WaitForStop(1000));
+  EXPECT_TRUE(StopRequested());
+  TEST_ResetSignals();
+  EXPECT_FALSE(StopRequested());
+  EXPECT_FALSE(WaitForStop(0.01));
+}
+
+TEST(SignalsTest, ASignalWakesAWaiter) {
+  const int state = StatusOfChild([] {
+    const pid_t parent = ::getpid();
+    const pid_t sender = ::fork();
+    if (sender == 0) {
+      ::usleep(20'000);
+      ::kill(parent, SIGUSR1);  // does not end the wait
+      ::usleep(20'000);
+      ::kill(parent, SIGTERM);
+      ::_exit(0);
+    }
+    const bool stopped = WaitForStop(1000);
+    ::waitpid(sender, nullptr, 0);
+    return stopped && TakeCheckpointRequest() ? 42 : 1;
+  });
+  EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 42);
+}
+
+}  // namespace
+}  // namespace samara

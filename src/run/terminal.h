@@ -1,0 +1,17 @@
+// What the live display and the terminal view ask of a terminal.
+#pragma once
+
+#include <cstdio>
+
+namespace samara {
+
+struct TerminalSize {
+  int rows = 24, columns = 80;
+};
+
+// The size now, or 24 x 80 when it cannot be known.
+TerminalSize SizeOfTerminal(std::FILE* out);
+// A terminal that understands cursor movement: a tty, and TERM is set and not "dumb".
+bool IsTerminal(std::FILE* out);
+
+}  // namespace samara

@@ -1,0 +1,570 @@
+#include "run/train.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/clock.h"
+#include "core/cpu.h"
+#include "core/log.h"
+#include "core/rng.h"
+#include "run/build_info.h"
+#include "run/checkpoint.h"
+#include "run/evolution_journal.h"
+#include "run/journal.h"
+#include "run/metrics.h"
+#include "run/playback.h"
+#include "run/policy.h"
+#include "run/progress.h"
+#include "run/report.h"
+#include "run/retry.h"
+#include "run/run_folder.h"
+#include "run/signals.h"
+#include "run/statistics.h"
+#include "run/summary.h"
+
+namespace samara {
+namespace {
+
+using nlohmann::json;
+
+// The whole of one run, in the order things happen.
+class EvolutionRun {
+ public:
+  EvolutionRun(ExperimentConfig config, const TrainOptions& options)
+      : config_(std::move(config)), options_(options), table_(config_.Table()) {}
+
+  Result<json> Run() {
+    RETURN_IF_ERROR(OpenFolder());
+    if (finished_) return Finish();
+    RETURN_IF_ERROR(SetTheStage());
+    RETURN_IF_ERROR(Restore());
+    RETURN_IF_ERROR(PlayRandomPolicy());
+    RETURN_IF_ERROR(Generations());
+    return Finish();
+  }
+
+ private:
+  // 1 folder and configuration: nothing is made before both are known to be good
+  Status OpenFolder();
+  Status OpenExisting(const Path& path);
+  Status ApplyOverridesOnResume();
+  Status RecallResult();
+  Status CreateFolder();
+  // 2 environments, network, algorithm
+  Status SetTheStage();
+  // 3 the newest state that is whole
+  Status Restore();
+  void OpenMetrics(const JournalContents& journal);
+  void KeepFinishedEpisodes(const JournalContents& journal);
+  // 4 what a policy that knows nothing gets
+  Status PlayRandomPolicy();
+  // 5 the generations, each durable before it is reported
+  Status Generations();
+  Status OneGeneration();
+  Status MakeDurable();
+  json MetricsLine(const GenerationReport& report, const StageSeconds& spent) const;
+  Status SaveCheckpoint();
+  // 6 test, video, curve, result
+  Result<json> Finish();
+  Result<std::vector<double>> FinalTest();
+  void MakePictures(json& result);
+
+  double Seconds() const { return seconds_before_ + SecondsSince(start_); }
+  bool TimeSpent() const {
+    return config_.run.minutes > 0 && Seconds() >= config_.run.minutes * 60;
+  }
+  ProgressState Snapshot() const;
+  Policy ElitePolicy() const;
+  GenerationRecord Record() const {
+    return {ga_->state(), fitness_, Seconds(), metrics_line_.dump()};
+  }
+
+  ExperimentConfig config_;
+  const TrainOptions& options_;
+  ConfigTable table_;
+  bool resumed_ = false;
+  std::optional<json> finished_;  // the result of a run that was finished before
+  std::unique_ptr<RunFolder> folder_;
+  Stage stage_;
+  NetworkDescription network_;
+  std::unique_ptr<Evaluator> evaluator_;
+  std::unique_ptr<DeepGa> ga_;
+  std::unique_ptr<Journal> journal_;
+  std::unique_ptr<CheckpointWriter> checkpoints_;
+  std::unique_ptr<MetricsWriter> metrics_;
+  std::optional<CheckpointSchedule> schedule_;
+  SteadyTime start_ = Now();
+  double seconds_before_ = 0;
+  json metrics_line_ = json::object();  // of the last generation
+  std::vector<double> fitness_;         // of the last generation
+  std::vector<double> random_returns_;
+  std::atomic<double> best_{ProgressState::kUnknown}, random_mean_{ProgressState::kUnknown},
+      elite_{ProgressState::kUnknown};
+};
+
+Status EvolutionRun::OpenFolder() {
+  if (options_.resume) return OpenExisting(*options_.resume);
+  std::error_code ignored;
+  if (options_.resume_auto && std::filesystem::exists(*options_.out / "config.toml", ignored)) {
+    return OpenExisting(*options_.out);
+  }
+  if (options_.out && std::filesystem::exists(*options_.out, ignored) &&
+      !std::filesystem::is_empty(*options_.out, ignored)) {
+    return {Code::kCannotCreate,
+            options_.out->string() +
+                ": exists; choose another --out, or go on with it by --resume " +
+                options_.out->string()};
+  }
+  return Status::Ok();
+}
+
+Status EvolutionRun::OpenExisting(const Path& path) {
+  resumed_ = true;
+  const std::string wanted = table_.Hash();
+  ASSIGN_OR_RETURN(folder_, RunFolder::Open(path, RunFolder::Mode::kWrite));
+  AttachLogFile(folder_->log());
+  RETURN_IF_ERROR(table_.ParseToml(folder_->config_toml(), (path / "config.toml").string()));
+  if (options_.resume_auto && table_.Hash() != wanted) {
+    return {Code::kConfig, path.string() +
+                               ": holds another configuration; choose another --out, or go on with "
+                               "what it holds by --resume " +
+                               path.string()};
+  }
+  RETURN_IF_ERROR(ApplyOverridesOnResume());
+  return RecallResult();
+}
+
+// Whether a budget that was not reached yet would become smaller; 0 is no bound.
+bool Shrinks(const std::string& before, const std::string& after) {
+  const double had = std::stod(before), has = std::stod(after);
+  return has > 0 && (had == 0 || has < had);
+}
+
+// Budgets may grow and the fleet may change; what decides the numbers may not. What counts is what
+// all overrides together make of the configuration.
+Status EvolutionRun::ApplyOverridesOnResume() {
+  std::vector<std::string> before;
+  for (const ConfigField& field : table_.fields()) before.push_back(field.get());
+  for (const std::string& assignment : options_.overrides)
+    RETURN_IF_ERROR(table_.Override(assignment));
+  bool changed = false;
+  for (size_t i = 0; i < before.size(); ++i) {
+    const ConfigField& field = table_.fields()[i];
+    const bool smaller = field.on_resume == OnResume::kMayGrow && Shrinks(before[i], field.get());
+    // a requeued command repeats the budget that the run had before it was raised
+    if (smaller && options_.resume_auto) RETURN_IF_ERROR(field.set(before[i]));
+    if (field.get() == before[i]) continue;
+    changed = true;
+    if (smaller) {
+      return {Code::kConfig, fmt::format("{}={}: the run has {}={}, and a budget can only grow; "
+                                         "leave it out or raise it",
+                                         field.key, field.get(), field.key, before[i])};
+    }
+    if (field.on_resume == OnResume::kMustMatch) {
+      return {Code::kConfig,
+              fmt::format("{}={}: the run has {}={}, which a resumed run cannot change; start a "
+                          "new run",
+                          field.key, field.get(), field.key, before[i])};
+    }
+  }
+  return changed ? folder_->UpdateConfig(table_.ToToml()) : Status::Ok();
+}
+
+// A budget that was spent and not raised: the result stands, and nothing is started for it.
+Status EvolutionRun::RecallResult() {
+  ASSIGN_OR_RETURN(std::optional<json> result, folder_->ReadResult());
+  if (!result) return Status::Ok();
+  const auto newest = FindGeneration(folder_->path());
+  if (!newest.ok()) return Status::Ok();  // Restore looks further
+  const bool spent = BudgetSpent(config_.ga, newest->state) ||
+                     (config_.run.minutes > 0 && newest->seconds >= config_.run.minutes * 60);
+  if (!spent || result->value("generation", uint64_t{0}) != newest->state.generation)
+    return Status::Ok();
+  // the folder may have been moved since
+  const std::string before = result->value("run", std::string());
+  for (json& value : *result) {
+    if (!value.is_string() || before.empty()) continue;
+    const std::string text = value.get<std::string>();
+    if (text == before || text.starts_with(before + "/"))
+      value = folder_->path().string() + text.substr(before.size());
+  }
+  finished_ = std::move(result);
+  return Status::Ok();
+}
+
+Status EvolutionRun::CreateFolder() {
+  json identity = MakeIdentity(table_.Hash(), config_.run.seed, options_.command);
+  identity["network"] = ToJson(network_);
+  identity["environment"] = {{"id", stage_.environment.id},
+                             {"version", stage_.environment.version},
+                             {"preset", stage_.header},
+                             {"actions", stage_.environment.action_names}};
+  ASSIGN_OR_RETURN(folder_, RunFolder::Create(options_.out.value_or(Path()), config_.run.name,
+                                              table_.ToToml(), identity));
+  AttachLogFile(folder_->log());
+  return Status::Ok();
+}
+
+Status EvolutionRun::SetTheStage() {
+  ASSIGN_OR_RETURN(stage_, MakeStage(config_));
+  network_ = stage_.network();
+  if (folder_ == nullptr) RETURN_IF_ERROR(CreateFolder());
+  const std::string built_on =
+      folder_->identity().value("/environment/version"_json_pointer, std::string());
+  if (built_on != stage_.environment.version) {
+    return {Code::kConfig,
+            fmt::format("{}: was made with '{}', this machine has '{}'; a resumed run cannot "
+                        "change its environment",
+                        folder_->path().string(), built_on, stage_.environment.version)};
+  }
+  ASSIGN_OR_RETURN(evaluator_, MakeEvaluator(config_, stage_));
+  GaConfig ga = config_.ga;
+  if (config_.run.algorithm == "random-search") ga.parents = 0;
+  ga_ = std::make_unique<DeepGa>(ga, static_cast<uint64_t>(config_.run.seed), network_, *evaluator_,
+                                 stage_.episodes);
+  LogInfo(fmt::format("samara {} ({}), {}, kernels {}", ThisBuild().version,
+                      ThisBuild().git_revision, CpuName(), Name(ActiveIsa())));
+  LogInfo(fmt::format("run {}: {} on {}, network {} with {} parameters, seed {}",
+                      folder_->path().string(), config_.run.algorithm, stage_.environment.id,
+                      network_.name, network_.parameter_count, config_.run.seed));
+  for (size_t at = 0; at < stage_.header.size();) {  // a line of the log each
+    const size_t end = std::min(stage_.header.find('\n', at), stage_.header.size());
+    LogInfo(stage_.header.substr(at, end - at));
+    at = end + 1;
+  }
+  return Status::Ok();
+}
+
+void EvolutionRun::OpenMetrics(const JournalContents& journal) {
+  metrics_ = std::make_unique<MetricsWriter>(folder_->path(), folder_->incarnation(),
+                                             ga_->state().generation);
+  // a crash between journal and metrics lost the last line
+  for (const JournalRecord& record : journal.records) {
+    if (record.type != kGenerationRecord) continue;
+    const auto generation = GenerationRecord::Decode(record.payload);
+    if (!generation.ok() || generation->state.generation <= metrics_->last_generation()) continue;
+    metrics_->Write(json::parse(generation->metrics, nullptr, /*allow_exceptions=*/false));
+  }
+}
+
+// The episodes of a generation that was cut short, and those of the ones to come.
+void EvolutionRun::KeepFinishedEpisodes(const JournalContents& journal) {
+  for (const JournalRecord& record : journal.records) {
+    if (record.type != kFinishedRecord) continue;
+    const auto finished = FinishedEpisodes::Decode(record.payload);
+    if (!finished.ok()) {
+      LogWarning(finished.status().message() + ": they are played again");
+      continue;
+    }
+    if (finished->generation != ga_->state().generation + 1) continue;
+    LogInfo(fmt::format("{} finished episodes of generation {} are reused",
+                        finished->results.size(), finished->generation));
+    ga_->Reuse(*finished);
+  }
+  // the thread that runs Step is waiting meanwhile: nobody else appends
+  ga_->KeepFinished(config_.run.checkpoint_seconds, [this](const FinishedEpisodes& finished) {
+    const Status kept = journal_->Append(kFinishedRecord, finished.Encode());
+    if (!kept.ok()) LogError("finished episodes are not saved yet: " + kept.message());
+    return kept.ok();
+  });
+}
+
+Status EvolutionRun::Restore() {
+  JournalContents contents;
+  ASSIGN_OR_RETURN(journal_,
+                   Journal::Open(folder_->journal(), Journal::OnDamage::kKeepGoodPart, &contents));
+  checkpoints_ = std::make_unique<CheckpointWriter>(folder_->checkpoints());
+  std::optional<GenerationRecord> newest;
+  for (auto it = contents.records.rbegin(); it != contents.records.rend() && !newest; ++it) {
+    if (it->type != kGenerationRecord) continue;
+    ASSIGN_OR_RETURN(newest, GenerationRecord::Decode(it->payload));
+  }
+  // a checkpoint is newer only when the journal lost its end
+  ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
+                   LatestGoodCheckpoint(folder_->checkpoints(), OnBadCheckpoint::kSetAside));
+  if (checkpoint && (!newest || checkpoint->info.step > newest->state.generation)) {
+    ASSIGN_OR_RETURN(newest, GenerationRecord::Decode(checkpoint->files.at("state.bin")));
+  }
+  if (newest) {
+    seconds_before_ = newest->seconds;
+    fitness_ = newest->fitness;
+    metrics_line_ = json::parse(newest->metrics, nullptr, /*allow_exceptions=*/false);
+    elite_ = newest->state.elite_mean;
+    if (!fitness_.empty()) best_ = *std::max_element(fitness_.begin(), fitness_.end());
+    ga_->Restore(newest->state);
+    LogInfo(fmt::format("resumed after generation {}, {} frames", newest->state.generation,
+                        newest->state.frames));
+  }
+  KeepFinishedEpisodes(contents);
+  OpenMetrics(contents);
+  if (resumed_)
+    metrics_->Write(
+        {{"event", "resumed"}, {"generation", ga_->state().generation}, {"time", WallTimeIso()}});
+  start_ = Now();
+  schedule_.emplace(config_.run.checkpoint_seconds,
+                    RetryLimits{.give_up_seconds = config_.run.disk_retry_seconds});
+  schedule_->Saved(Seconds(), 0);
+  return Status::Ok();
+}
+
+Status EvolutionRun::PlayRandomPolicy() {
+  const auto episodes = static_cast<size_t>(config_.run.random_episodes);
+  if (episodes == 0) return Status::Ok();
+  std::vector<Task> tasks;
+  for (size_t e = 0; e < episodes; ++e) {
+    const uint64_t key =
+        DeriveKey(static_cast<uint64_t>(config_.run.seed), Purpose::kRandomPolicy, 0, 0, e);
+    tasks.push_back({kRandomHandle, Role::kEvaluate, stage_.episodes.Make(key, /*test=*/true)});
+  }
+  LocalWork work(episodes, StopRequested);
+  const FixedParameters none(std::span<const float>{});
+  RETURN_IF_ERROR(evaluator_->Play(tasks, none, work));
+  if (work.posted() < episodes)
+    return {Code::kTryAgain,
+            "stopped while playing the random policy; go on with 'samara train --resume " +
+                folder_->path().string() + "'"};
+  for (const auto& r : work.TakeResults()) random_returns_.push_back(r.fitness);
+  random_mean_ = Mean(random_returns_);
+  if (ga_->state().generation == 0) {
+    metrics_->Write({{"event", "random_policy"},
+                     {"returns", random_returns_},
+                     {"mean", Mean(random_returns_)},
+                     {"median", Median(random_returns_)}});
+  }
+  return Status::Ok();
+}
+
+ProgressState EvolutionRun::Snapshot() const {
+  const GaProgress p = ga_->progress();
+  const StageSeconds stages = evaluator_->seconds();
+  ProgressState s;
+  s.title = fmt::format("{}, {}, {}, seed {}", config_.run.name, stage_.environment.id,
+                        network_.name, config_.run.seed);
+  s.generation = static_cast<int64_t>(p.generation);
+  s.generations = config_.ga.generations;
+  s.frames = static_cast<int64_t>(p.frames);
+  s.frames_budget = config_.ga.frames;
+  s.seconds = Seconds();
+  s.seconds_budget = config_.run.minutes * 60;
+  s.phase = p.phase;
+  s.phase_done = static_cast<int64_t>(p.done);
+  s.phase_total = static_cast<int64_t>(p.total);
+  s.stages = {{"materialise", stages.materialise},
+              {"inference", stages.inference},
+              {"environment", stages.environment}};
+  s.best = best_;
+  s.elite = elite_;
+  s.random = random_mean_;
+  s.respawns = static_cast<int64_t>(evaluator_->counters().respawns);
+  return s;
+}
+
+Status EvolutionRun::Generations() {
+  std::optional<Progress> progress;
+  if (!options_.quiet) progress.emplace([this] { return Snapshot(); }, stderr);
+  Status status;
+  while (status.ok() && !ga_->BudgetSpent() && !TimeSpent()) status = OneGeneration();
+  // stopped or failed: what is reported is in the journal; the checkpoint saves the next start some
+  // work
+  if (!status.ok() && ga_->state().generation > 0) {
+    if (const Status saved = SaveCheckpoint(); !saved.ok()) LogError(saved.message());
+  }
+  if (status.code() == Code::kTryAgain) {
+    return {Code::kTryAgain, fmt::format("stopped in generation {}, all before it is saved; go on "
+                                         "with 'samara train --resume {}'",
+                                         ga_->state().generation + 1, folder_->path().string())};
+  }
+  return status;
+}
+
+Status EvolutionRun::OneGeneration() {
+  const StageSeconds before = evaluator_->seconds();
+  ASSIGN_OR_RETURN(const GenerationReport report, ga_->Step(StopRequested));
+  const StageSeconds after = evaluator_->seconds();
+  fitness_ = report.fitness;
+  best_ = *std::max_element(fitness_.begin(), fitness_.end());
+  elite_ = report.elite_mean;
+  metrics_line_ = MetricsLine(
+      report, {after.materialise - before.materialise, after.inference - before.inference,
+               after.environment - before.environment});
+  RETURN_IF_ERROR(MakeDurable());
+  metrics_->Write(metrics_line_);
+  const GaState& s = ga_->state();
+  LogInfo(fmt::format(
+      "generation {}: frames {}, fitness best {:g} mean {:.1f}, elite {:.1f} in validation, {} "
+      "mutations, {:.0f} frames/s",
+      s.generation, s.frames, best_.load(), Mean(fitness_), s.elite_mean, s.elite.mutations.size(),
+      static_cast<double>(report.frames) /
+          (report.seconds_population + report.seconds_validation)));
+  if (TakeCheckpointRequest() || schedule_->Due(Seconds())) return SaveCheckpoint();
+  return Status::Ok();
+}
+
+// The generation into the journal. On a full disk the run waits for space, so that an hour's work
+// is not thrown away for it.
+Status EvolutionRun::MakeDurable() {
+  const std::string record = Record().Encode();
+  const Status status = RetryIo([&] { return journal_->Append(kGenerationRecord, record); },
+                                WaitForStop, {.give_up_seconds = config_.run.disk_retry_seconds});
+  if (status.code() != Code::kIoError) return status;
+  return {Code::kIoError,
+          fmt::format("{}; generation {} is not saved, all before it are: then go on with 'samara "
+                      "train --resume {}'",
+                      status.message(), ga_->state().generation, folder_->path().string())};
+}
+
+json EvolutionRun::MetricsLine(const GenerationReport& r, const StageSeconds& spent) const {
+  const GaState& s = ga_->state();
+  const auto [min, max] = std::minmax_element(r.fitness.begin(), r.fitness.end());
+  json line = {{"time", WallTimeIso()},
+               {"seconds", Seconds()},
+               {"generation", s.generation},
+               {"frames", s.frames},
+               {"frames_test", s.frames_test},
+               {"steps", s.steps},
+               {"episodes", s.episodes},
+               {"fitness_mean", Mean(r.fitness)},
+               {"fitness_median", Median(r.fitness)},
+               {"fitness_max", *max},
+               {"fitness_min", *min},
+               {"fitness_std", Std(r.fitness)},
+               {"elite_validation_mean", s.elite_mean},
+               {"elite_mutations", s.elite.mutations.size()},
+               {"lineages", r.lineages},
+               {"parents_distinct", r.parents_distinct},
+               {"population_hash", Hex(s.population_hash)},
+               {"frames_per_second",
+                static_cast<double>(r.frames) / (r.seconds_population + r.seconds_validation)},
+               {"seconds_population", r.seconds_population},
+               {"seconds_validation", r.seconds_validation},
+               {"seconds_test", r.seconds_test},
+               {"seconds_materialise", spent.materialise},
+               {"seconds_inference", spent.inference},
+               {"seconds_environment", spent.environment},
+               {"respawns", evaluator_->counters().respawns}};
+  if (!r.test_returns.empty()) {
+    line["elite_test_mean"] = Mean(r.test_returns);
+    line["elite_test_median"] = Median(r.test_returns);
+    line["elite_test_returns"] = r.test_returns;
+  }
+  return line;
+}
+
+Policy EvolutionRun::ElitePolicy() const {
+  Policy policy;
+  policy.config = config_;
+  policy.network = network_;
+  policy.genome = ga_->state().elite;
+  policy.parameters.resize(network_.parameter_count);
+  Materialise(*policy.genome, network_, policy.parameters);
+  policy.source =
+      fmt::format("{}, elite of generation {}", folder_->path().string(), ga_->state().generation);
+  return policy;
+}
+
+Status EvolutionRun::SaveCheckpoint() {
+  const SteadyTime begin = Now();
+  const std::string state = Record().Encode();
+  const std::vector<CheckpointFile> files = {{"state.bin", state}};
+  CheckpointInfo info;
+  info.step = ga_->state().generation;
+  info.incarnation = folder_->incarnation();
+  info.run_seconds = static_cast<uint64_t>(Seconds());
+  info.build_id = ThisBuild().build_id;
+  info.config_hash = table_.Hash();
+  info.journal = journal_->tip();
+  const auto saved = checkpoints_->Save(info, files);
+  // a full disk does not stop the run at once: the journal has every generation
+  if (!saved.ok()) return schedule_->Failed(Seconds(), saved.status(), checkpoints_->last());
+  schedule_->Saved(Seconds(), SecondsSince(begin));
+  return Status::Ok();
+}
+
+Result<std::vector<double>> EvolutionRun::FinalTest() {
+  const int64_t episodes = config_.run.final_test_episodes > 0 ? config_.run.final_test_episodes
+                                                               : config_.ga.test_episodes;
+  ASSIGN_OR_RETURN(const auto results, ga_->Play(ga_->state().elite, Purpose::kEpisodeTest,
+                                                 static_cast<size_t>(episodes), StopRequested));
+  std::vector<double> returns;
+  for (const auto& r : results) returns.push_back(r.fitness);
+  return returns;
+}
+
+void EvolutionRun::MakePictures(json& result) {
+  if (config_.run.video) {
+    const Path file = folder_->videos() / "elite.mp4";
+    const auto watched = RecordVideo(
+        ElitePolicy(), DeriveKey(static_cast<uint64_t>(config_.run.seed), Purpose::kEpisodeEval),
+        file);
+    if (watched.ok())
+      result["video"] = file.string();
+    else
+      LogWarning("no video: " + watched.status().message());
+  }
+  const Path curve = folder_->path() / "learning_curve.svg";
+  if (const Status drawn = WriteLearningCurve(folder_->path(), curve); drawn.ok())
+    result["learning_curve"] = curve.string();
+  else
+    LogWarning("no learning curve: " + drawn.message());
+}
+
+Result<json> EvolutionRun::Finish() {
+  if (finished_) {
+    std::fprintf(stderr, "%s\n", FinalSummary(*finished_).c_str());
+    return *finished_;
+  }
+  if (ga_->state().generation == 0)
+    return Status(
+        Code::kConfig,
+        "the budgets allow no generation: raise ga.generations, ga.frames or run.minutes");
+  RETURN_IF_ERROR(SaveCheckpoint());
+  auto test = FinalTest();
+  if (!test.ok())
+    return test.status().code() == Code::kTryAgain
+               ? Status(Code::kTryAgain,
+                        "stopped in the final test, every generation is saved; go on with 'samara "
+                        "train --resume " +
+                            folder_->path().string() + "'")
+               : test.status();
+  const GaState& s = ga_->state();
+  const double cores = std::max(1U, std::thread::hardware_concurrency());
+  json result = {
+      {"run", folder_->path().string()},
+      {"generation", s.generation},
+      {"frames", s.frames},
+      {"population_hash", Hex(s.population_hash)},
+      {"elite_mean", Mean(*test)},
+      {"elite_median", Median(*test)},
+      {"elite_returns", *test},
+      {"random_returns", random_returns_},
+      {"random_mean", random_returns_.empty() ? json() : json(Mean(random_returns_))},
+      {"seconds", Seconds()},
+      {"cores", cores},
+      {"frames_per_core_second", static_cast<double>(s.frames) / (Seconds() * cores)},
+      {"hours_per_billion_frames", 1e9 / (static_cast<double>(s.frames) / Seconds()) / 3600}};
+  MakePictures(result);
+  RETURN_IF_ERROR(folder_->SaveResult(result));
+  json line = result;
+  line["event"] = "finished";
+  metrics_->Write(line);
+  const std::vector<Path> runs = {folder_->path()};
+  const Path report = folder_->path() / "report.html";
+  if (const Status written = WriteReport(runs, report); written.ok()) {
+    result["report"] = report.string();
+  } else {
+    LogWarning("no report: " + written.message());
+  }
+  std::fprintf(stderr, "%s\n", FinalSummary(result).c_str());
+  return result;
+}
+
+}  // namespace
+
+Result<json> Train(ExperimentConfig config, const TrainOptions& options) {
+  EvolutionRun run(std::move(config), options);
+  return run.Run();
+}
+
+}  // namespace samara

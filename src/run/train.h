@@ -1,0 +1,27 @@
+// One evolution run from configuration to result: run folder, resume, generations, final test.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/files.h"
+#include "run/experiment.h"
+
+namespace samara {
+
+struct TrainOptions {
+  std::optional<Path> out;     // empty: runs/<name>-N
+  std::optional<Path> resume;  // an existing run folder; the configuration then comes from it
+  bool resume_auto = false;    // `out`, if it holds a run, must have the same configuration hash
+  std::vector<std::string> command;  // for the record
+  std::vector<std::string> overrides;
+  bool quiet = false;  // no live view
+};
+
+// Runs until a budget is spent. The result object of `samara train --json`. kTryAgain after SIGTERM
+// or SIGINT with everything saved. With `resume`, `config` is ignored but for `overrides`.
+Result<nlohmann::json> Train(ExperimentConfig config, const TrainOptions& options);
+
+}  // namespace samara
