@@ -1,0 +1,92 @@
+#include "cli/command.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "core/config.h"
+#include "run/build_info.h"
+
+namespace samara {
+
+// in the order a newcomer meets them
+void AddAllCommands(CLI::App& app, Invocation& invocation) {
+  for (const auto add : {AddTrain, AddEval, AddPlay, AddReport, AddList, AddDoctor, AddFsck,
+                         AddHash, AddExport, AddImport}) {
+    add(app, invocation);
+  }
+}
+
+void PrintJson(const nlohmann::json& object) {
+  // replace: text from a file may hold bytes that are no UTF-8
+  std::printf("%s\n",
+              object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  std::fflush(stdout);
+}
+
+Result<std::vector<int64_t>> ParseRange(const std::string& option, const std::string& text,
+                                        int64_t max) {
+  int64_t first = 0, last = 0;
+  const char* end = text.data() + text.size();
+  auto parsed = std::from_chars(text.data(), end, first);
+  last = first;
+  const bool range =
+      parsed.ec == std::errc() && std::string_view(parsed.ptr, end).starts_with("..");
+  if (range) parsed = std::from_chars(parsed.ptr + 2, end, last);
+  if (parsed.ec != std::errc() || parsed.ptr != end || first < 0 || last < first || last > max) {
+    return Status(Code::kConfig, option + " " + text +
+                                     ": expected a number or a range such as 1..30, at most " +
+                                     std::to_string(max));
+  }
+  std::vector<int64_t> numbers;
+  for (int64_t n = first; n <= last; ++n) numbers.push_back(n);
+  return numbers;
+}
+
+std::string VersionText() {
+  const BuildInfo& build = ThisBuild();
+  return "samara " + build.version + " (" + build.git_revision + ", " + build.compiler + ")";
+}
+
+namespace {
+
+std::vector<std::string> OptionNames(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// The first word that looks like an option and is none of the command's; empty when all are.
+std::string UnknownOption(const CLI::App& command, int argc, char** argv) {
+  const std::vector<std::string> names = OptionNames(command);
+  for (int i = 2; i < argc; ++i) {
+    const std::string word = argv[i], name = word.substr(0, word.find('='));
+    const bool option = name.starts_with("--") && name.size() > 2;
+    if (option && std::find(names.begin(), names.end(), name) == names.end()) return name;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string UsageMessage(const CLI::App& app, const std::string& what, int argc, char** argv) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  const std::string given = argc > 1 ? argv[1] : "";
+  if (std::find(names.begin(), names.end(), given) != names.end()) {
+    const std::string help = " ('samara " + given + " --help' shows its options)";
+    const std::string option = UnknownOption(*app.get_subcommand(given), argc, argv);
+    if (option.empty()) return what + help;
+    return option + ": unknown option; the nearest known one is " +
+           Nearest(option, OptionNames(*app.get_subcommand(given))) + help;
+  }
+  if (given.empty() || given[0] == '-') return what + " ('samara --help' lists the commands)";
+  return given + ": unknown command; the nearest known one is " + Nearest(given, names) +
+         " ('samara --help' lists them)";
+}
+
+}  // namespace samara

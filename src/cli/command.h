@@ -1,0 +1,44 @@
+// What every subcommand shares. A command registers its options with CLI11 and leaves a callable in
+// Invocation::run, which main calls after parsing.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+
+namespace CLI {
+class App;
+}
+
+namespace samara {
+
+struct Invocation {
+  std::function<Status()> run;
+};
+
+void AddTrain(CLI::App& app, Invocation& invocation);
+void AddEval(CLI::App& app, Invocation& invocation);
+void AddPlay(CLI::App& app, Invocation& invocation);
+void AddReport(CLI::App& app, Invocation& invocation);
+void AddList(CLI::App& app, Invocation& invocation);
+void AddDoctor(CLI::App& app, Invocation& invocation);
+void AddFsck(CLI::App& app, Invocation& invocation);
+void AddHash(CLI::App& app, Invocation& invocation);
+void AddExport(CLI::App& app, Invocation& invocation);
+void AddImport(CLI::App& app, Invocation& invocation);
+void AddAllCommands(CLI::App& app, Invocation& invocation);
+
+// One line on standard output; the last line of a command called with --json.
+void PrintJson(const nlohmann::json& object);
+// "3" or "1..30", each number from 0 to `max`; kConfig naming the option.
+Result<std::vector<int64_t>> ParseRange(const std::string& option, const std::string& text,
+                                        int64_t max);
+std::string VersionText();
+// CLI11's message, with the nearest command when an unknown one was given.
+std::string UsageMessage(const CLI::App& app, const std::string& what, int argc, char** argv);
+
+}  // namespace samara

@@ -1,0 +1,119 @@
+// samara doctor: what this machine has, and what is missing for what.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "cli/command.h"
+#include "core/cpu.h"
+#include "core/files.h"
+#include "core/venv.h"
+#include "run/build_info.h"
+
+namespace samara {
+namespace {
+
+struct Finding {
+  std::string what, found;
+  bool good = true;
+  std::string remedy;  // what to do when it is not good
+};
+
+// First line of a program's output; empty when it failed. `command` is built from our own words
+// only.
+std::string Ask(const std::string& command) {
+  std::FILE* pipe = ::popen((command + " 2>/dev/null").c_str(), "re");
+  if (pipe == nullptr) return {};
+  std::array<char, 256> line{};
+  const bool read = std::fgets(line.data(), line.size(), pipe) != nullptr;
+  std::string text = read ? line.data() : "";
+  if (::pclose(pipe) != 0) return {};
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+std::string Quoted(const Path& path) {
+  std::string out = "'";
+  for (char c : path.string()) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+Finding Package(const Path& python, const std::string& module, const std::string& use) {
+  const std::string version =
+      Ask(Quoted(python) + " -c 'import importlib.metadata as m; print(m.version(\"" + module +
+          "\"))'");
+  return {module + " (" + use + ")", version.empty() ? "missing" : version, !version.empty(),
+          "run `make setup`"};
+}
+
+std::vector<Finding> Examine() {
+  std::vector<Finding> findings;
+  const BuildInfo& build = ThisBuild();
+  findings.push_back(
+      {"samara", build.version + " (" + build.git_revision + "), " + build.compiler, true, ""});
+  findings.push_back({"CPU",
+                      fmt::format("{}, {} cores, kernels {}", CpuName(),
+                                  std::thread::hardware_concurrency(), Name(ActiveIsa())),
+                      true, ""});
+  const auto free = FreeSpace(".");
+  if (free.ok()) {
+    findings.push_back({"disk here",
+                        fmt::format("{:.1f} GB free", static_cast<double>(*free) / 1e9),
+                        *free > (1U << 30), "free at least 1 GB"});
+  }
+  const auto venv = FindVenv();
+  findings.push_back(
+      {".venv", venv.ok() ? venv.status().ok() ? (*venv).string() : "" : venv.status().message(),
+       venv.ok(), "run `make setup`"});
+  if (!venv.ok()) return findings;
+  const Path python = *venv / "bin" / "python";
+  findings.push_back({"Python", Ask(Quoted(python) + " --version"), true, ""});
+  for (const auto& [module, use] :
+       std::vector<std::pair<std::string, std::string>>{{"ale-py", "Atari"},
+                                                        {"gymnasium", "Gymnasium environments"},
+                                                        {"mujoco", "native MuJoCo tasks"},
+                                                        {"numpy", "actors"},
+                                                        {"torch", "torch modules and tests"}}) {
+    findings.push_back(Package(python, module, use));
+  }
+  const std::string roms =
+      Ask(Quoted(python) + " -c 'import ale_py.roms as r; print(len(r.get_all_rom_ids()))'");
+  findings.push_back(
+      {"Atari ROMs", roms.empty() ? "none" : roms, !roms.empty(), "run `make setup`"});
+  return findings;
+}
+
+Status RunDoctor(bool json) {
+  const std::vector<Finding> findings = Examine();
+  bool good = true;
+  nlohmann::json list = nlohmann::json::array();
+  for (const Finding& f : findings) {
+    good &= f.good;
+    if (json)
+      list.push_back({{"what", f.what},
+                      {"found", f.found},
+                      {"good", f.good},
+                      {"remedy", f.good ? "" : f.remedy}});
+    else
+      std::printf("%-4s %-36s %s%s\n", f.good ? "ok" : "BAD", f.what.c_str(), f.found.c_str(),
+                  f.good ? "" : (": " + f.remedy).c_str());
+  }
+  if (json) PrintJson({{"good", good}, {"findings", list}});
+  return good ? Status::Ok()
+              : Status(Code::kNoInput, "something is missing: see the lines marked BAD");
+}
+
+}  // namespace
+
+void AddDoctor(CLI::App& app, Invocation& invocation) {
+  CLI::App* command =
+      app.add_subcommand("doctor", "what this machine has, and what is missing for what");
+  auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "last line: one JSON object");
+  command->callback([=, &invocation] { invocation.run = [=] { return RunDoctor(*json); }; });
+}
+
+}  // namespace samara

@@ -1,0 +1,92 @@
+// samara eval: fresh episodes of a policy, and a video of one.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "run/evaluate_policy.h"
+#include "run/playback.h"
+#include "run/signals.h"
+#include "run/statistics.h"
+
+namespace samara {
+namespace {
+
+struct EvalArguments {
+  std::string target, individual = "elite", noops, video;
+  int64_t episodes = 200;
+  uint64_t seed = 0;
+  bool random = false, json = false;
+  std::vector<std::string> overrides;
+};
+
+void PrintHuman(const Policy& policy, std::span<const double> returns) {
+  const Interval interval = BootstrapInterval(returns, Mean);
+  std::printf(
+      "%s\n%zu episodes: mean %.1f (95 %% interval %.1f to %.1f), median %.1f, standard deviation "
+      "%.1f\n",
+      policy.source.c_str(), returns.size(), Mean(returns), interval.low, interval.high,
+      Median(returns), Std(returns));
+}
+
+Status RunEval(const EvalArguments& args) {
+  InstallSignalHandlers();
+  ASSIGN_OR_RETURN(Policy policy, LoadPolicy(args.target, args.individual));
+  ConfigTable table = policy.config.Table();
+  for (const auto& assignment : args.overrides) RETURN_IF_ERROR(table.Override(assignment));
+  EvaluationOptions options{
+      .episodes = args.episodes, .noops = {}, .seed = args.seed, .random = args.random};
+  if (!args.noops.empty()) {
+    ASSIGN_OR_RETURN(const auto counts, ParseRange("--noops", args.noops, 10'000));
+    options.noops.assign(counts.begin(), counts.end());
+  }
+  nlohmann::json video;
+  if (!args.video.empty()) {
+    ASSIGN_OR_RETURN(const EpisodeResult watched, RecordVideo(policy, args.seed, args.video));
+    video = {{"file", args.video}, {"return", watched.fitness}, {"frames", watched.frames}};
+    if (!args.json)
+      std::printf("video of one episode (return %.1f): %s\n", watched.fitness, args.video.c_str());
+  }
+  ASSIGN_OR_RETURN(const auto results, EvaluatePolicy(policy, options, StopRequested));
+  std::vector<double> returns;
+  std::vector<uint64_t> frames;
+  for (const auto& r : results) returns.push_back(r.fitness), frames.push_back(r.frames);
+  if (!args.json) {
+    PrintHuman(policy, returns);
+    return Status::Ok();
+  }
+  nlohmann::json object = {{"episodes", returns.size()}, {"mean", Mean(returns)},
+                           {"median", Median(returns)},  {"std", Std(returns)},
+                           {"returns", returns},         {"frames", frames}};
+  if (!video.is_null()) object["video"] = video;
+  PrintJson(object);
+  return Status::Ok();
+}
+
+}  // namespace
+
+void AddEval(CLI::App& app, Invocation& invocation) {
+  CLI::App* command =
+      app.add_subcommand("eval", "play fresh episodes of a run's elite or of a policy file");
+  auto args = std::make_shared<EvalArguments>();
+  command->add_option("target", args->target, "run folder or policy file")->required();
+  command->add_option("overrides", args->overrides, "table.key=value, such as fleet.actors=1");
+  command->add_option("--episodes", args->episodes, "fresh episodes")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1'000'000));
+  command->add_option("--noops", args->noops,
+                      "exact no-op counts instead of drawn ones, one episode each: 7 or 1..30");
+  command->add_option("--seed", args->seed, "seed of the fresh episodes")->capture_default_str();
+  command->add_option("--video", args->video, "also record one episode as FILE.mp4");
+  command->add_option("--individual", args->individual, "which policy of a run")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"elite"}));
+  command->add_flag("--random", args->random,
+                    "the random policy on the same episodes, for comparison");
+  command->add_flag("--json", args->json, "last line: one JSON object");
+  command->callback([=, &invocation] { invocation.run = [=] { return RunEval(*args); }; });
+}
+
+}  // namespace samara

@@ -1,0 +1,106 @@
+// samara hash, samara fsck, samara report: looking at run folders.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "run/evolution_journal.h"
+#include "run/fsck.h"
+#include "run/report.h"
+
+namespace samara {
+namespace {
+
+Status RunHash(const std::string& run, int64_t generation, bool json) {
+  ASSIGN_OR_RETURN(const GenerationRecord record, FindGeneration(run, generation));
+  const std::string hash = Hex(record.state.population_hash);
+  if (json)
+    PrintJson({{"generation", record.state.generation}, {"population_hash", hash}});
+  else
+    std::printf("generation %llu %s\n", static_cast<unsigned long long>(record.state.generation),
+                hash.c_str());
+  return Status::Ok();
+}
+
+Status RunFsck(const std::string& run, bool json) {
+  ASSIGN_OR_RETURN(const FsckReport report, Fsck(run));
+  if (!json) {
+    for (const auto& line : report.problems) std::printf("problem: %s\n", line.c_str());
+    for (const auto& line : report.set_aside) std::printf("set aside: %s\n", line.c_str());
+    for (const auto& line : report.notes) std::printf("note: %s\n", line.c_str());
+  }
+  RETURN_IF_ERROR(report.status());
+  if (json) {
+    PrintJson({{"sound", true},
+               {"files_verified", report.files_verified},
+               {"set_aside", report.set_aside},
+               {"notes", report.notes}});
+  } else {
+    std::printf("%s: sound, %d files verified\n", run.c_str(), report.files_verified);
+  }
+  return Status::Ok();
+}
+
+Status RunReport(const std::vector<std::string>& runs, std::string out, bool json) {
+  if (out.empty())
+    out = runs.size() == 1 ? (Path(runs[0]) / "report.html").string() : "report.html";
+  const std::vector<Path> paths(runs.begin(), runs.end());
+  RETURN_IF_ERROR(WriteReport(paths, out));
+  if (json)
+    PrintJson({{"file", out}});
+  else
+    std::printf("report: %s\n", out.c_str());
+  return Status::Ok();
+}
+
+}  // namespace
+
+void AddFsck(CLI::App& app, Invocation& invocation) {
+  CLI::App* command = app.add_subcommand(
+      "fsck", "verify every file that a resume of a run relies on; exit 0 sound, 65 damaged");
+  struct Arguments {
+    std::string run;
+    bool json = false;
+  };
+  auto args = std::make_shared<Arguments>();
+  command->add_option("run", args->run, "run folder")->required();
+  command->add_flag("--json", args->json, "last line: one JSON object");
+  command->callback(
+      [=, &invocation] { invocation.run = [=] { return RunFsck(args->run, args->json); }; });
+}
+
+void AddHash(CLI::App& app, Invocation& invocation) {
+  CLI::App* command = app.add_subcommand("hash", "population hash of a run's generation");
+  struct Arguments {
+    std::string run;
+    int64_t generation = -1;
+    bool json = false;
+  };
+  auto args = std::make_shared<Arguments>();
+  command->add_option("run", args->run, "run folder")->required();
+  command->add_option("--generation", args->generation, "which one; the last when left out")
+      ->check(CLI::Range(1, 1'000'000'000));
+  command->add_flag("--json", args->json, "last line: one JSON object");
+  command->callback([=, &invocation] {
+    invocation.run = [=] { return RunHash(args->run, args->generation, args->json); };
+  });
+}
+
+void AddReport(CLI::App& app, Invocation& invocation) {
+  CLI::App* command = app.add_subcommand(
+      "report", "write one self-contained HTML page about runs: curves, tables, intervals");
+  struct Arguments {
+    std::vector<std::string> runs;
+    std::string out;
+    bool json = false;
+  };
+  auto args = std::make_shared<Arguments>();
+  command->add_option("runs", args->runs, "run folders")->required();
+  command->add_option("--out", args->out, "HTML file; RUN/report.html for one run");
+  command->add_flag("--json", args->json, "last line: one JSON object");
+  command->callback([=, &invocation] {
+    invocation.run = [=] { return RunReport(args->runs, args->out, args->json); };
+  });
+}
+
+}  // namespace samara

@@ -1,0 +1,49 @@
+// The samara command: parse, run one subcommand, turn its status into a line and an exit code.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "core/log.h"
+
+namespace samara {
+namespace {
+
+int Fail(const Status& status, bool json) {
+  const int exit_code = static_cast<int>(status.code());
+  std::fprintf(stderr, "samara: %s\n", EscapeControl(status.message()).c_str());
+  if (json) PrintJson({{"error", status.message()}, {"exit", exit_code}});
+  return exit_code;
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app("samara trains many agents cheaply and reproducibly.", "samara");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", VersionText());
+  Invocation invocation;
+  AddAllCommands(app, invocation);
+  bool json = false;
+  for (int i = 1; i < argc; ++i) json |= std::string_view(argv[i]) == "--json";
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::CallForVersion& version) {
+    return app.exit(version);
+  } catch (const CLI::ParseError& error) {
+    return Fail({Code::kUsage, UsageMessage(app, error.what(), argc, argv)}, json);
+  }
+  try {
+    const Status status = invocation.run();
+    return status.ok() ? 0 : Fail(status, json);
+  } catch (const Error& error) {
+    return Fail(error.status(), json);
+  } catch (const std::exception& error) {
+    return Fail({Code::kInternal, std::string("internal error: ") + error.what()}, json);
+  }
+}
+
+}  // namespace
+}  // namespace samara
+
+int main(int argc, char** argv) { return samara::Main(argc, argv); }

@@ -1,0 +1,129 @@
+// samara train: one run from a preset or file, or a resumed one.
+#include "run/train.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "run/presets.h"
+#include "run/report.h"
+#include "run/signals.h"
+
+namespace samara {
+namespace {
+
+struct TrainArguments {
+  std::vector<std::string> words;  // preset or file, then overrides
+  std::string out, resume, seeds;
+  bool dry_run = false, json = false, quiet = false;
+};
+
+// Splits "PRESET a.b=c ..." into the preset and the overrides.
+Status Split(const TrainArguments& args, std::string& preset, std::vector<std::string>& overrides) {
+  for (const std::string& word : args.words) {
+    if (word.find('=') != std::string::npos)
+      overrides.push_back(word);
+    else if (preset.empty())
+      preset = word;
+    else
+      return {Code::kUsage, word + ": expected one preset and then table.key=value"};
+  }
+  return Status::Ok();
+}
+
+// One run per seed in OUT/seed-N, then one report over all; what was finished before is not run
+// again.
+Status TrainSeeds(const TrainArguments& args, const ExperimentConfig& config,
+                  TrainOptions options) {
+  if (args.out.empty() || options.resume)
+    return {Code::kUsage, "--seeds needs --out DIR and no --resume"};
+  ASSIGN_OR_RETURN(const auto seeds, ParseRange("--seeds", args.seeds, 1'000'000));
+  RETURN_IF_ERROR(CreateFolders(args.out));
+  std::vector<Path> runs;
+  nlohmann::json results = nlohmann::json::array();
+  for (const int64_t seed : seeds) {
+    ExperimentConfig one = config;
+    one.run.seed = seed;
+    runs.push_back(Path(args.out) / ("seed-" + std::to_string(seed)));
+    options.out = runs.back();
+    options.resume_auto = true;
+    ASSIGN_OR_RETURN(nlohmann::json result, Train(std::move(one), options));
+    results.push_back(std::move(result));
+  }
+  const Path report = Path(args.out) / "report.html";
+  RETURN_IF_ERROR(WriteReport(runs, report));
+  if (args.json)
+    PrintJson({{"runs", results}, {"report", report.string()}});
+  else
+    std::printf("report over %zu seeds: %s\n", runs.size(), report.c_str());
+  return Status::Ok();
+}
+
+Status RunTrain(const TrainArguments& args, const std::vector<std::string>& command) {
+  std::string preset;
+  TrainOptions options;
+  options.command = command;
+  options.quiet = args.quiet;
+  RETURN_IF_ERROR(Split(args, preset, options.overrides));
+  ExperimentConfig config;
+  ConfigTable table = config.Table();
+  const bool automatic = args.resume == "auto";
+  if (!args.resume.empty() && !automatic) {
+    if (!preset.empty() || !args.out.empty()) {
+      return {
+          Code::kUsage,
+          "--resume DIR takes neither a preset nor --out: the run folder holds its configuration"};
+    }
+    options.resume = args.resume;
+  } else {
+    if (preset.empty())
+      return {
+          Code::kUsage,
+          "expected a preset or a .toml file ('samara list presets' shows them), or --resume DIR"};
+    if (automatic && args.out.empty()) return {Code::kUsage, "--resume auto needs --out DIR"};
+    ASSIGN_OR_RETURN(const std::string toml, PresetText(preset));
+    RETURN_IF_ERROR(table.ParseToml(toml, preset));
+    for (const auto& assignment : options.overrides) RETURN_IF_ERROR(table.Override(assignment));
+    if (!args.out.empty()) options.out = args.out;
+    options.resume_auto = automatic;
+  }
+  if (args.dry_run) {
+    if (options.resume) return {Code::kUsage, "--dry-run goes with a preset"};
+    std::printf("%s", table.ToToml().c_str());
+    if (args.json) PrintJson({{"config_hash", table.Hash()}});
+    return Status::Ok();
+  }
+  InstallSignalHandlers();
+  if (!args.seeds.empty()) return TrainSeeds(args, config, options);
+  ASSIGN_OR_RETURN(const nlohmann::json result, Train(std::move(config), options));
+  if (args.json) PrintJson(result);
+  return Status::Ok();
+}
+
+}  // namespace
+
+void AddTrain(CLI::App& app, Invocation& invocation) {
+  CLI::App* command = app.add_subcommand(
+      "train", "run a preset or a .toml file; --resume goes on with a run folder");
+  auto args = std::make_shared<TrainArguments>();
+  command->add_option("preset", args->words,
+                      "preset or FILE.toml, then table.key=value ... ('samara list keys')");
+  command->add_option("--out", args->out, "run folder to create; runs/<name>-NN when left out");
+  command->add_option("--resume", args->resume,
+                      "run folder to go on with; 'auto': go on if --out holds this configuration");
+  command->add_option(
+      "--seeds", args->seeds,
+      "run every seed of a range such as 0..4 in OUT/seed-N and report them together");
+  command->add_flag("--dry-run", args->dry_run,
+                    "check and print the effective configuration, touch nothing");
+  command->add_flag("--quiet", args->quiet, "no live view");
+  command->add_flag("--json", args->json, "last line: one JSON object");
+  command->callback([=, &app, &invocation] {
+    std::vector<std::string> words = {"samara", "train"};
+    words.insert(words.end(), args->words.begin(), args->words.end());
+    invocation.run = [=] { return RunTrain(*args, words); };
+  });
+}
+
+}  // namespace samara
