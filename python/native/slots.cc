@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// The actor's hot loop: wait for commands without the GIL, let Python step the simulator into
+// shared memory, check what it gave, publish. The other side of fleet/slot_port.cc.
+#include <fcntl.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/vector.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "fleet/slot.h"
+
+namespace nb = nanobind;
+namespace samara {
+namespace {
+
+// Catches an engine that answers at once; longer only takes the core from the other processes.
+constexpr std::chrono::microseconds kSpin{5};
+// How often a silent engine's life is checked; its death is noticed by PR_SET_PDEATHSIG before.
+constexpr std::chrono::milliseconds kPatience{500};
+
+std::byte* Map(int fd, size_t bytes) {
+  void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (address == MAP_FAILED) throw std::runtime_error("cannot map shared memory of the engine");
+  return static_cast<std::byte*>(address);
+}
+
+std::byte* MapWhole(int fd, size_t bytes_min) {
+  struct stat info {};
+  if (fstat(fd, &info) != 0 || static_cast<size_t>(info.st_size) < bytes_min)
+    throw std::runtime_error("shared memory is smaller than the protocol says");
+  return Map(fd, static_cast<size_t>(info.st_size));
+}
+
+template <typename T>
+nb::object View(std::byte* data, const std::vector<size_t>& shape) {
+  // the mapping lives as long as the process: nothing to free
+  nb::capsule keeper(data, [](void*) noexcept {});
+  return nb::cast(nb::ndarray<nb::numpy, T>(data, shape.size(), shape.data(), keeper));
+}
+
+class Slots {
+ public:
+  // Maps the segment and checks that its header says what was agreed at Hello.
+  Slots(int segment, int bell, int control, uint32_t slots, bool float32,
+        const std::vector<size_t>& observation_shape, int64_t action_n, bool discrete,
+        const std::array<size_t, 3>& picture_shape)
+      : control_(control), float32_(float32), discrete_(discrete), action_n_(action_n) {
+    size_t observation = float32 ? 4 : 1;
+    for (size_t d : observation_shape) observation *= d;
+    picture_bytes_ = picture_shape[1] * picture_shape[2] * 3;
+    layout_ = SegmentLayout(slots, observation, picture_shape[0] * picture_bytes_);
+    segment_ = MapWhole(segment, layout_.segment_bytes());
+    bell_ = reinterpret_cast<Doorbell*>(MapWhole(bell, sizeof(Doorbell)));
+    header_ = reinterpret_cast<SegmentHeader*>(segment_);
+    if (header_->magic != kSegmentMagic || header_->protocol != kSlotProtocol ||
+        header_->slots != slots || header_->observation_bytes != layout_.observation_bytes ||
+        header_->pictures_bytes != layout_.pictures_bytes)
+      throw std::runtime_error("shared memory does not hold what was agreed with the engine");
+    incarnation_ = header_->incarnation;
+    done_.resize(slots, 0);
+    for (uint32_t s = 0; s < slots; ++s) {
+      const SlotView view(segment_, layout_, s);
+      for (uint32_t area : {0, 1}) {
+        std::byte* data = view.observation(area).data();
+        observations_.push_back(float32 ? View<float>(data, observation_shape)
+                                        : View<uint8_t>(data, observation_shape));
+      }
+      if (layout_.pictures_bytes != 0)
+        pictures_.push_back(View<uint8_t>(
+            view.pictures().data(), {picture_shape[0], picture_shape[1], picture_shape[2], 3}));
+    }
+    values_ = View<float>(reinterpret_cast<std::byte*>(command_.values),
+                          {static_cast<size_t>(discrete ? 0 : action_n)});
+  }
+
+  // Serves commands until the engine says leave or is gone. An exception of an environment passes
+  // through; current() then tells which slot was being served.
+  void Serve(const nb::list& environments) {
+    for (const nb::handle environment : environments) {
+      resets_.push_back(environment.attr("reset"));
+      steps_.push_back(environment.attr("step"));
+      if (!pictures_.empty()) draws_.push_back(environment.attr("pictures"));
+    }
+    if (resets_.size() != layout_.slots) throw std::runtime_error("one environment per slot");
+    for (;;) {
+      // read before looking, so that a command posted meanwhile is not slept over
+      const uint32_t seen = header_->commands.count.load(std::memory_order_acquire);
+      bool any = false;
+      for (uint32_t s = 0; s < layout_.slots; ++s) any |= ServeSlot(s);
+      if (header_->leave.load(std::memory_order_relaxed) != 0) return;
+      if (any) continue;
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      nb::gil_scoped_release release;
+      if (!WaitForRing(header_->commands, seen, kSpin, kPatience) && EngineGone()) return;
+    }
+  }
+
+  // (slot, episode, step) that was served last.
+  nb::tuple current() const { return nb::make_tuple(current_, command_.episode, command_.step); }
+
+ private:
+  bool EngineGone() const {
+    pollfd p{control_, POLLIN, 0};
+    return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR)) != 0;
+  }
+
+  // Executes the slot's command if there is a new one.
+  bool ServeSlot(uint32_t slot) {
+    const SlotView view(segment_, layout_, slot);
+    // acquire: pairs with the release in SlotPort::Post
+    const uint64_t sequence = view.command().sequence.load(std::memory_order_acquire);
+    if (sequence == done_[slot]) return false;
+    CopyOnce(view.command(), command_);
+    current_ = slot;
+    const bool reset = command_.kind == SlotCommandKind::kReset;
+    if (command_.incarnation != incarnation_ || command_.observation > 1 ||
+        (!reset && command_.kind != SlotCommandKind::kAct) ||
+        (!reset && discrete_ && (command_.index < 0 || command_.index >= action_n_)))
+      throw std::runtime_error("command of the engine breaks the slot protocol");
+    SlotReply reply{};
+    const auto start = std::chrono::steady_clock::now();
+    const nb::object& observation = observations_[2 * slot + command_.observation];
+    if (reset)
+      resets_[slot](command_.seed, command_.noops, command_.frames_max, observation);
+    else
+      ReadStep(StepEnvironment(slot, observation), reply);
+    if (!draws_.empty()) reply.pictures = nb::cast<uint32_t>(draws_[slot](pictures_[slot]));
+    reply.nanoseconds = static_cast<uint64_t>(
+        std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
+    Check(view, reply);
+    done_[slot] = sequence;
+    Publish(view, sequence, reply);
+    return true;
+  }
+
+  nb::object StepEnvironment(uint32_t slot, const nb::object& observation) {
+    return discrete_ ? steps_[slot](command_.index, observation)
+                     : steps_[slot](values_, observation);
+  }
+
+  // (reward, terminated, truncated, life_lost, frames)
+  static void ReadStep(const nb::object& result, SlotReply& reply) {
+    const auto truth = [&](size_t i) {
+      const int value = PyObject_IsTrue(nb::object(result[i]).ptr());
+      if (value < 0) throw nb::python_error();
+      return value != 0;
+    };
+    if (nb::len(result) != 5)
+      throw nb::value_error(
+          "step returned something else than (reward, terminated, truncated, "
+          "life_lost, frames)");
+    reply.reward = nb::cast<double>(nb::float_(nb::object(result[0])));
+    if (truth(1))
+      reply.flags = kSlotTerminated;
+    else if (truth(2))
+      reply.flags = kSlotTruncated;
+    if (truth(3)) reply.flags |= kSlotLifeLost;
+    reply.frames = nb::cast<uint32_t>(nb::int_(nb::object(result[4])));
+  }
+
+  void Check(const SlotView& view, const SlotReply& reply) const {
+    if (!std::isfinite(reply.reward)) throw nb::value_error("the reward is not a finite number");
+    if (reply.pictures * picture_bytes_ > layout_.pictures_bytes)
+      throw nb::value_error("more pictures than render_frames");
+    if (!float32_) return;
+    const auto bytes = view.observation(command_.observation);
+    const std::span values{reinterpret_cast<const float*>(bytes.data()), bytes.size() / 4};
+    if (const size_t i = FirstNonFinite(values); i < values.size())
+      throw nb::value_error(
+          ("observation[" + std::to_string(i) + "] is not a finite number").c_str());
+  }
+
+  void Publish(const SlotView& view, uint64_t sequence, SlotReply& reply) {
+    reply.episode = command_.episode;
+    reply.incarnation = command_.incarnation;
+    reply.step = command_.step;
+    reply.checksum = ReplyChecksum(reply, view.observation(command_.observation));
+    constexpr size_t kFirst = offsetof(SlotReply, episode);
+    std::memcpy(reinterpret_cast<std::byte*>(&view.reply()) + kFirst,
+                reinterpret_cast<const std::byte*>(&reply) + kFirst, sizeof(SlotReply) - kFirst);
+    // release: pairs with the acquire in SlotPort::Take
+    view.reply().sequence.store(sequence, std::memory_order_release);
+    Ring(*bell_);
+  }
+
+  // constant after construction
+  int control_;
+  bool float32_, discrete_;
+  int64_t action_n_;
+  size_t picture_bytes_ = 0;
+  SegmentLayout layout_;
+  std::byte* segment_ = nullptr;
+  SegmentHeader* header_ = nullptr;
+  Doorbell* bell_ = nullptr;  // shared by all actors
+  uint32_t incarnation_ = 0;
+  std::vector<nb::object> observations_, pictures_;  // views: two per slot, one per slot
+  std::vector<nb::object> resets_, steps_, draws_;   // bound methods, one per slot
+  nb::object values_;                                // view of command_.values
+  // of the command being served
+  SlotCommand command_{};
+  uint32_t current_ = 0;
+  std::vector<uint64_t> done_;  // per slot: sequence of the last command served
+};
+
+// The kernel kills this process when the thread that spawned it ends: no orphan burns a core.
+void DieWithParent() {
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) throw std::runtime_error("prctl failed");
+}
+
+}  // namespace
+}  // namespace samara
+
+void BindSlots(nb::module_& m) {
+  using samara::Slots;
+  m.attr("SLOT_PROTOCOL") = samara::kSlotProtocol;
+  m.attr("ACTION_VALUES_MAX") = samara::kActionValuesMax;
+  m.def("die_with_parent", &samara::DieWithParent,
+        "Asks the kernel to kill this process when the engine dies.");
+  nb::class_<Slots>(m, "Slots", "The actor's side of its slots in shared memory.")
+      .def(nb::init<int, int, int, uint32_t, bool, const std::vector<size_t>&, int64_t, bool,
+                    const std::array<size_t, 3>&>(),
+           nb::arg("segment"), nb::arg("bell"), nb::arg("control"), nb::arg("slots"),
+           nb::arg("float32"), nb::arg("observation_shape"), nb::arg("action_n"),
+           nb::arg("discrete"), nb::arg("picture_shape"))
+      .def("serve", &Slots::Serve, nb::arg("environments"),
+           "Serves commands with one environment per slot until the engine says leave or is gone.")
+      .def_prop_ro("current", &Slots::current, "(slot, episode, step) served last.");
+}

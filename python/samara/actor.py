@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""An actor process: ``python -m samara.actor``, spawned and supervised by the engine.
+
+It builds one environment per slot, says Hello with their spec, and serves commands through shared
+memory (src/fleet/slot.h) until the engine says leave or is gone. Three descriptors are inherited: the
+control socket (packets of one JSON object each), the segment of this actor, the doorbell of the fleet.
+Numerics run on one thread: the engine sets OMP_NUM_THREADS and its kin.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+
+from samara import _native
+from samara.environment import CONFIG, Environment, SetupError, Spec, make
+
+CONTROL, SEGMENT, BELL = 3, 4, 5  # kActorDescriptors in src/fleet/actor_process.h
+PACKET_BYTES_MAX = 1 << 17
+INTERNAL = 70
+
+
+def send(message: dict) -> None:
+    os.write(CONTROL, json.dumps(message).encode())
+
+
+def receive() -> dict:
+    """The next message; an engine that is gone ends this process."""
+    packet = os.read(CONTROL, PACKET_BYTES_MAX)
+    if not packet:
+        sys.exit(0)
+    return json.loads(packet)
+
+
+def one_line(error: BaseException) -> str:
+    """Type and message on one line, as the engine will quote it."""
+    text = " ".join(str(error).split())
+    if isinstance(error, SetupError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def be_first_to_go() -> None:
+    """When memory runs out, the kernel should take an actor, which is respawned, and not the engine."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("500")
+    except OSError:
+        pass
+
+
+def build(config: dict) -> list[Environment]:
+    environment = config["environment"] | {k: config[k] for k in ("actor", "incarnation")}
+    environments = [make(environment, config["render"]) for _ in range(config["slots"])]
+    spec = environments[0].spec
+    if not spec.action_discrete and spec.action_n > _native.ACTION_VALUES_MAX:
+        raise SetupError(
+            CONFIG, f"{spec.id}: {spec.action_n} action dimensions, at most {_native.ACTION_VALUES_MAX}"
+        )
+    return environments
+
+
+def bounds(values: tuple[float, ...]) -> list[float | None]:
+    """JSON has no infinity: an open bound travels as null."""
+    return [float(v) if math.isfinite(v) else None for v in values]
+
+
+def hello(spec: Spec) -> dict:
+    return {
+        "type": "hello",
+        "protocol": _native.SLOT_PROTOCOL,
+        "pid": os.getpid(),
+        "spec": vars(spec) | {"action_low": bounds(spec.action_low), "action_high": bounds(spec.action_high)},
+    }
+
+
+def serve(config: dict, environments: list[Environment]) -> None:
+    spec = environments[0].spec
+    render = spec.render_frames if config["render"] else 0
+    slots = _native.Slots(
+        SEGMENT,
+        BELL,
+        CONTROL,
+        slots=len(environments),
+        float32=spec.observation_dtype == "float32",
+        observation_shape=list(spec.observation_shape),
+        action_n=spec.action_n,
+        discrete=spec.action_discrete,
+        picture_shape=[render, spec.render_height, spec.render_width],
+    )
+    try:
+        slots.serve(environments)
+    except Exception as error:
+        slot, episode, step = slots.current
+        where = f"{spec.id}, slot {slot}, episode {episode}, step {step}"
+        send({"type": "error", "code": INTERNAL, "slot": slot, "line": f"{one_line(error)} ({where})"})
+        raise
+
+
+def main() -> int:
+    for descriptor in (CONTROL, SEGMENT, BELL):
+        os.set_inheritable(descriptor, False)  # a simulator's own children must not keep them
+    _native.die_with_parent()
+    be_first_to_go()
+    config = receive()
+    try:
+        if config["protocol"] != _native.SLOT_PROTOCOL:
+            raise SetupError(
+                CONFIG,
+                f"the engine speaks slot protocol {config['protocol']}, the Python package"
+                f" {_native.SLOT_PROTOCOL}: build both from one source",
+            )
+        environments = build(config)
+    except Exception as error:  # the engine reports it and decides
+        code = error.code if isinstance(error, SetupError) else CONFIG
+        send({"type": "error", "code": code, "line": one_line(error)})
+        return code
+    send(hello(environments[0].spec))
+    receive()  # welcome: the segment has its size now
+    serve(config, environments)
+    for environment in environments:
+        environment.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

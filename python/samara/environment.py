@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What an environment is inside an actor process, and which kinds there are.
+
+An adapter is one module with a function ``make(config, render) -> Environment``. Its contract is that
+of the engine (src/env/interface.h): one step answers one action, no action is discarded, no fake
+transition is emitted, an episode ends as terminated or truncated, and what the last step wrote is the
+final observation. The same seed, noops, frames_max and actions give the same bits, whatever was
+played before in the same process. ``samara/dummy.py`` is the template to copy.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+# exit codes of the reliability specification that an adapter may name
+NO_INPUT = 66  # a file or package is missing
+CONFIG = 78  # the configuration can never work
+
+KINDS = {"atari": "samara.atari", "dummy": "samara.dummy", "gym": "samara.gym"}
+
+
+class SetupError(Exception):
+    """The environment cannot be built: one line of what was given, what was expected, what to do."""
+
+    def __init__(self, code: int, line: str) -> None:
+        super().__init__(line)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Spec:
+    """The fields of EnvironmentSpec (src/env/interface.h); sent to the engine once, at Hello."""
+
+    id: str  # "atari/frostbite", "gym/LunarLander-v3"
+    version: str  # of the simulator and preset: part of the run's identity
+    observation_dtype: str  # "uint8" or "float32"
+    observation_shape: tuple[int, ...]  # without batch or stack
+    action_discrete: bool
+    action_n: int  # discrete: number of actions; box: dimensions
+    action_low: tuple[float, ...] = ()  # box: the simulator's bounds
+    action_high: tuple[float, ...] = ()
+    action_names: tuple[str, ...] = ()  # discrete, when the simulator has names
+    frames_per_step: int = 1  # emulated frames of one ordinary step
+    steps_max: int = 0  # truncation limit of the environment itself; 0 = none
+    render_height: int = 0  # pictures for people, when made to render: RGB
+    render_width: int = 0
+    render_frames: int = 0  # at most so many pictures a step
+
+
+class Step(NamedTuple):
+    """Result of one step; a plain tuple in the same order does as well."""
+
+    reward: float
+    terminated: bool
+    truncated: bool  # only when not terminated
+    life_lost: bool
+    frames: int  # emulated frames of this step; 1 where frames mean nothing
+
+
+class Environment(Protocol):
+    """One simulator. Called by one thread; `observation` is a view of the slot in shared memory of the
+    spec's dtype and shape, to be filled completely by reset and step."""
+
+    spec: Spec
+
+    def reset(self, seed: int, noops: int, frames_max: int, observation: np.ndarray) -> None:
+        """Starts an episode. `seed`: 64-bit key of its random stream (samara._native.CounterRng);
+        `noops`: no-op frames to play first (Atari); `frames_max`: truncate after so many frames, 0 = no
+        limit besides the environment's own."""
+
+    def step(self, action: int | np.ndarray, observation: np.ndarray) -> Step:
+        """`action`: an index, or float32 values in [-1, 1], one per dimension, valid during the call."""
+
+    def pictures(self, out: np.ndarray) -> int:
+        """Writes the RGB pictures of the last reset or step into `out`, uint8 of shape
+        (render_frames, render_height, render_width, 3), oldest first; returns how many. Called only
+        when made with render=True."""
+
+    def save(self) -> bytes:
+        """The whole state of a running episode; empty when unsupported."""
+
+    def restore(self, state: bytes) -> None:
+        """Continues with the same bits as the environment that saved `state`."""
+
+    def close(self) -> None: ...
+
+
+def make(config: dict[str, Any], render: bool = False) -> Environment:
+    """Builds what `config["kind"]` names. Every adapter checks its own keys. The actor adds "actor" and
+    "incarnation" (numbers of the process that builds it) for adapters that want them."""
+    kind = config.get("kind")
+    if kind not in KINDS:
+        raise SetupError(CONFIG, f"environment kind {kind!r}: expected one of {', '.join(sorted(KINDS))}")
+    try:
+        adapter = importlib.import_module(KINDS[kind])
+    except ModuleNotFoundError as error:
+        raise SetupError(
+            NO_INPUT, f"environment kind {kind!r} needs the Python package {error.name!r}: run `make setup`"
+        ) from error
+    return adapter.make(config, render)

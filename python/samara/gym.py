@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Any Gymnasium environment with a Discrete or Box action space, unchanged.
+
+``{"kind": "gym", "id": "LunarLander-v3"}``; ``"module:Name-v0"`` imports the module first; ``"kwargs"``
+goes to ``gymnasium.make``. Observations: a uint8 Box stays as it is, every other Box becomes float32,
+and Dict, Tuple, Discrete, MultiDiscrete and MultiBinary spaces are flattened to one float32 vector by
+``gymnasium.spaces.flatten``. Actions in [-1, 1] are rescaled to the Box's bounds (AT-21); a dimension
+with an infinite bound is passed through as it is. Each episode calls ``reset(seed=key mod 2^31)``; a
+step counts as one frame.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from samara.environment import CONFIG, NO_INPUT, SetupError, Spec, Step
+
+FLATTENED = (spaces.Dict, spaces.Tuple, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+# packages that decide an episode's bits: their versions are part of the run's identity (AT-20)
+ENGINES = {"mujoco": "mujoco", "Box2D": "box2d", "ale_py": "ale-py", "pygame": "", "gymnasium": ""}
+
+
+class GymEnvironment:
+    def __init__(self, given: str, env: gymnasium.Env, render: bool) -> None:
+        self.env = env
+        observation, self.flatten = observation_space(given, env.observation_space)
+        action = env.action_space
+        self.discrete = isinstance(action, spaces.Discrete)
+        low = high = ()
+        if self.discrete:
+            n, self.start = int(action.n), int(action.start)
+        elif isinstance(action, spaces.Box) and np.issubdtype(action.dtype, np.floating):
+            n = int(np.prod(action.shape))
+            low, high = action.low.reshape(-1), action.high.reshape(-1)
+            self.scale_actions(action)
+        else:
+            raise SetupError(
+                CONFIG, f"gym {given}: action space {action}, expected Discrete or a Box of floats"
+            )
+        self.image = draw(given, env) if render else np.zeros((0, 0, 3))
+        self.spec = Spec(
+            id=f"gym/{given}",
+            version=versions(env),
+            observation_dtype=str(observation.dtype),
+            observation_shape=observation.shape or (1,),
+            action_discrete=self.discrete,
+            action_n=n,
+            action_low=tuple(float(v) for v in low),
+            action_high=tuple(float(v) for v in high),
+            steps_max=(env.spec.max_episode_steps or 0) if env.spec else 0,
+            render_height=self.image.shape[0],
+            render_width=self.image.shape[1],
+            render_frames=1 if render else 0,
+        )
+
+    def scale_actions(self, space: spaces.Box) -> None:
+        """action = middle + half * a: the bounds for a = -1 and 1, and `a` itself where they are open."""
+        bounded = np.isfinite(space.low) & np.isfinite(space.high)
+        low, high = np.where(bounded, space.low, -1.0), np.where(bounded, space.high, 1.0)
+        self.low, self.high = low, high
+        self.middle, self.half = (low + high) / 2.0, (high - low) / 2.0
+        self.shape, self.dtype = space.shape, space.dtype
+
+    def reset(self, seed: int, noops: int, frames_max: int, observation: np.ndarray) -> None:
+        self.frames, self.frames_max = 0, frames_max
+        first, _ = self.env.reset(seed=seed % 2**31)
+        self.observe(first, observation)
+
+    def step(self, action: int | np.ndarray, observation: np.ndarray) -> Step:
+        if self.discrete:
+            given = self.start + action
+        else:
+            values = self.middle + self.half * action.reshape(self.shape)
+            # rounding must not leave the bounds
+            given = np.clip(values, self.low, self.high).astype(self.dtype)
+        result, reward, terminated, truncated, _ = self.env.step(given)
+        self.observe(result, observation)
+        self.frames += 1
+        truncated = truncated or 0 < self.frames_max <= self.frames
+        return Step(reward, terminated, truncated and not terminated, False, 1)
+
+    def observe(self, result: Any, out: np.ndarray) -> None:
+        if self.flatten is not None:
+            result = spaces.flatten(self.flatten, result)
+        out[...] = result
+
+    def pictures(self, out: np.ndarray) -> int:
+        out[0] = self.env.render()
+        return 1
+
+    def save(self) -> bytes:
+        return b""
+
+    def restore(self, state: bytes) -> None:
+        raise SetupError(CONFIG, f"{self.spec.id}: this environment cannot restore a state")
+
+    def close(self) -> None:
+        self.env.close()
+
+
+def observation_space(given: str, space: spaces.Space) -> tuple[spaces.Box, spaces.Space | None]:
+    """The Box that the engine sees, and the space to flatten (None for a plain Box)."""
+    if isinstance(space, spaces.Box):
+        if space.dtype == np.uint8:
+            return space, None
+        return spaces.Box(-np.inf, np.inf, space.shape, np.float32), None
+    if isinstance(space, FLATTENED) and space.is_np_flattenable:
+        return spaces.Box(-np.inf, np.inf, (spaces.flatdim(space),), np.float32), space
+    raise SetupError(
+        CONFIG, f"gym {given}: observation space {space}, expected a Box or what flattens to one"
+    )
+
+
+def draw(given: str, env: gymnasium.Env) -> np.ndarray:
+    """A first picture, for its size."""
+    env.reset(seed=0)
+    image = env.render()
+    if not isinstance(image, np.ndarray) or image.ndim != 3 or image.shape[2] != 3:
+        raise SetupError(CONFIG, f"gym {given}: render_mode rgb_array gave no picture")
+    return image
+
+
+def versions(env: gymnasium.Env) -> str:
+    """Gymnasium, the environment's own package and the physics engine it loaded."""
+    home = type(env.unwrapped).__module__.split(".")[0]
+    found = [f"gymnasium {gymnasium.__version__}"]
+    for module in sorted({home} | ENGINES.keys()):
+        distribution = ENGINES.get(module, module)
+        if module not in sys.modules or not distribution:
+            continue
+        try:
+            found.append(f"{distribution} {importlib.metadata.version(distribution)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue  # a module that belongs to no distribution has no version
+    return ", ".join(found)
+
+
+def make(config: dict[str, Any], render: bool = False) -> GymEnvironment:
+    given = config.get("id")
+    kwargs = config.get("kwargs", {})
+    unknown = config.keys() - {"kind", "id", "kwargs", "actor", "incarnation"}
+    if unknown:
+        raise SetupError(CONFIG, f"gym: unknown key {min(unknown)!r}, expected id, kwargs")
+    if not isinstance(given, str) or not isinstance(kwargs, dict):
+        raise SetupError(CONFIG, "gym: expected id to be a text and kwargs a table")
+    if render:
+        kwargs = kwargs | {"render_mode": "rgb_array"}
+    try:
+        # the checker that gymnasium.make adds costs time at every step and changes nothing
+        env = gymnasium.make(given, disable_env_checker=True, **kwargs)
+    except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
+        raise SetupError(NO_INPUT, f"gym {given!r} needs a Python package: {error}") from error
+    except gymnasium.error.Error as error:
+        raise SetupError(CONFIG, f"gym {given!r}: {error}") from error
+    except TypeError as error:  # a keyword that the environment does not take
+        raise SetupError(CONFIG, f"gym {given!r} with {kwargs}: {error}") from error
+    except Exception as error:  # the environment's own
+        raise SetupError(CONFIG, f"gym {given!r} cannot be built: {type(error).__name__}: {error}") from error
+    return GymEnvironment(given, env, render)
