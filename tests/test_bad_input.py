@@ -1,0 +1,395 @@
+"""What is wrong with the input is said in one line, with the documented exit code, soon, and nothing is lost.
+
+Exit codes are those of the reliability specification: 64 usage, 65 bad data, 66 input missing,
+69 unavailable, 73 cannot create, 74 input or output, 78 configuration.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from samara_cli import ATARI, BINARY, CARTPOLE, ROOT, TESTS, Running, environment, ok, resume, samara, train
+
+PATIENCE = float(os.environ.get("SAMARA_TEST_PATIENCE", "5"))  # s; a second where nothing else runs
+FAULTY = {"PYTHONPATH": str(TESTS / "envs")}
+
+
+def refused(code, *args, words=(), seconds=PATIENCE, warnings=False, **options):
+    """One line on standard error with `words` in it, the same in the JSON object, `code`, soon."""
+    outcome = samara(*args, "--json", **options)
+    assert outcome.code == code, outcome
+    lines = outcome.err.splitlines()
+    if warnings:
+        lines = lines[-1:]  # before it: the header of the run and warnings
+    assert len(lines) == 1 and lines[0].startswith("samara: "), outcome
+    assert outcome.json == {"error": lines[0].removeprefix("samara: "), "exit": code}, outcome
+    for word in words:
+        assert word in lines[0], outcome
+    assert outcome.seconds < seconds, outcome
+    return outcome
+
+
+@pytest.fixture
+def out(tmp_path):
+    """A place for a run that must not come to be."""
+    path = tmp_path / "run"
+    yield path
+    assert os.listdir(tmp_path) == [], "a refused run left something behind"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    train(folder, *CARTPOLE)
+    return folder
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    """A copy of a good run, to be damaged."""
+    return Path(shutil.copytree(finished, tmp_path / "copy"))
+
+
+def contents(folder):
+    return {p.relative_to(folder): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+# -- names ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        (["classic/cartpole-g"], ["classic/cartpole-g:", "classic/cartpole-ga", "samara list presets"]),
+        (["atari/deepga"], ["atari/deepga:", "atari/deep-ga"]),
+        (["classic/cartpole-ga", "ga.populaton=3"], ["ga.populaton:", "ga.population", "samara list keys"]),
+        (["classic/cartpole-ga", "population=3"], ["population:", "ga.population"]),
+        (["classic/cartpole-ga", "network.name=LargModel"], ["LargModel", "'LargeModel'"]),
+        (["classic/cartpole-ga", "network.name=largemodel"], ["largemodel", "'LargeModel'"]),
+        (["classic/cartpole-ga", "network.name=mlp-16-relo"], ["mlp-16-relo", "mlp-<units>"]),
+        (["classic/cartpole-ga", "network.name=LargeModel"], ["LargeModel", "needs images", "mlp"]),
+        (["classic/cartpole-ga", "run.algorithm=deepga"], ["run.algorithm=deepga", "deep-ga"]),
+        (["classic/cartpole-ga", "ga.noise=normall"], ["ga.noise=normall", "nearest: normal"]),
+        (["atari/deep-ga-desktop", "env.preset=deepga-gp"], ["env.preset=deepga-gp", "deepga-gpu"]),
+        (["atari/deep-ga-desktop", "env.game=pongg"], ["env.game=pongg", "nearest is pong"]),
+        (["atari/deep-ga-desktop", "env.game=Frostbite!"], ["env.game=Frostbite!", "frostbite"]),
+        (["atari/deep-ga-desktop", "env.game=combat"], ["env.game=combat", "single-player"]),
+        (["classic/cartpole-ga", "env.id=CartPol-v1"], ["CartPol-v1", "CartPole"]),
+        (["classic/cartpole-ga", "env.id=CartPole-v99"], ["CartPole-v99"]),
+    ],
+)
+def test_unknown_names_are_refused_with_the_nearest(given, words, out):
+    refused(78, "train", *given, "--out", out, words=words)
+
+
+def test_unknown_commands_and_options_are_usage(tmp_path):
+    refused(64, "trian", words=["trian: unknown command", "train"])
+    refused(64, "train", "classic/cartpole-ga", "--oot", "x", words=["--oot", "--out"])
+    refused(64, "eval", "x", "--episods", 3, words=["--episods", "--episodes"])
+    refused(64, "eval", words=["target is required"])
+    refused(64, "train", words=["preset"])
+    refused(64, "train", "a", "b", words=["b: expected one preset"])
+    refused(64, "train", "classic/cartpole-ga", "--resume", "auto", words=["--out"])
+    refused(64, "train", "classic/cartpole-ga", "--resume", tmp_path, words=["--resume DIR takes neither"])
+    refused(64, "eval", "x", "--episodes", "many", words=["--episodes", "many"])
+    refused(64, "eval", "x", "--episodes", 0, words=["--episodes", "0"])
+    refused(64, "list", "preset", words=["preset"])
+    assert os.listdir(tmp_path) == []
+
+
+# -- values -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "assignment, expected",
+    [
+        ("ga.population=x", "an integer 1 to"),
+        ("ga.population=", "an integer 1 to"),
+        ("ga.population=0", "an integer 1 to"),
+        ("ga.population=-5", "an integer 1 to"),
+        ("ga.population=1.5", "an integer 1 to"),
+        ("ga.population=99999999999999999999", "an integer 1 to"),
+        ("ga.population=12 ", "an integer 1 to"),
+        ("ga.mutation_power=nan", "a number 0 to"),
+        ("ga.mutation_power=-1", "a number 0 to"),
+        ("ga.mutation_power=0x1p3", "a number 0 to"),
+        ("run.video=yes", "true or false"),
+        ("run.seed=-1", "an integer 0 to"),
+        ("run.name=a\x07b", "control characters"),
+        ("fleet.actors=100000", "an integer 0 to 4096"),
+    ],
+)
+def test_values_out_of_range_or_mistyped_are_refused(assignment, expected, out):
+    refused(78, "train", "classic/cartpole-ga", assignment, "--out", out, words=[expected], seconds=PATIENCE)
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("[ga]\npopulation = 'many'\n", ["ga.population", "an integer"]),
+        ("[ga]\npopulation = [3]\n", ["ga.population", "one text, number or boolean"]),
+        ("population = 3\n", ["population", "table"]),
+        ("[ga]\npopulation = 3\npopulation = 4\n", [":3:"]),
+        ("[ga\n", [":1:"]),
+        ("[gaa]\npopulation = 3\n", ["gaa.population", "ga.population"]),
+        ("\x00\x01\x02", [":1:"]),
+        ("[ga]\n[ga.deep]\npopulation = 3\n", ["ga.deep"]),
+        ("x = " + "[" * 5000 + "]" * 5000, [":1:"]),
+    ],
+)
+def test_files_that_are_no_configuration_are_refused(text, words, tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    refused(78, "train", file, "--out", tmp_path / "run", words=[str(file), *words])
+    assert os.listdir(tmp_path) == ["mine.toml"]
+
+
+def test_files_that_are_missing_or_no_files(tmp_path):
+    refused(66, "train", tmp_path / "mine.toml", words=["mine.toml", "no such file"])
+    (tmp_path / "folder.toml").mkdir()
+    outcome = samara("train", tmp_path / "folder.toml", "--json")
+    assert outcome.code in (65, 66, 74, 78) and "folder.toml" in outcome.err
+    os.mkfifo(tmp_path / "pipe.toml")
+    outcome = samara("train", tmp_path / "pipe.toml", "--json", timeout=20)
+    assert outcome.code in (65, 66, 74, 78) and "pipe.toml" in outcome.err
+
+
+# -- places -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["eval", "play", "hash", "fsck", "report"])
+def test_a_missing_run_folder(command, tmp_path):
+    words = ["nowhere", "run folder"]
+    refused(66, command, tmp_path / "nowhere", words=words)
+    refused(66, command, tmp_path, words=[str(tmp_path), "run"])
+    assert os.listdir(tmp_path) == []
+
+
+def test_resuming_or_exporting_what_is_no_run(tmp_path):
+    (tmp_path / "file").write_text("x")
+    refused(66, "train", "--resume", tmp_path / "nowhere", words=["nowhere", "no such run folder"])
+    refused(66, "train", "--resume", tmp_path, words=["not a run folder"])
+    refused(66, "train", "--resume", tmp_path / "file", words=["file"])
+    refused(66, "export", tmp_path / "nowhere", tmp_path / "x.safetensors", words=["nowhere"])
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_place_that_is_taken(run, tmp_path):
+    before = contents(run)
+    refused(73, "train", *CARTPOLE, "--out", run, words=[str(run), "--resume"])
+    assert contents(run) == before
+    (tmp_path / "file").write_text("precious")
+    refused(73, "train", *CARTPOLE, "--out", tmp_path / "file", words=[str(tmp_path / "file")])
+    refused(73, "train", *CARTPOLE, "--out", tmp_path / "file" / "run", words=[str(tmp_path / "file")])
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thing").write_text("precious")
+    refused(73, "train", *CARTPOLE, "--out", tmp_path / "full", words=[str(tmp_path / "full")])
+    assert (tmp_path / "file").read_text() == (tmp_path / "full" / "thing").read_text() == "precious"
+    assert sorted(os.listdir(tmp_path)) == ["copy", "file", "full"]
+
+
+def test_two_runs_on_one_folder(tmp_path):
+    run = tmp_path / "run"
+    first = Running(tmp_path / "log", "train", *CARTPOLE, "ga.generations=100000", "--out", run, "--quiet")
+    try:
+        first.wait_for("generation 2:")
+        refused(73, "train", "--resume", run, words=[str(run)], seconds=2)
+        refused(73, "train", *CARTPOLE, "--out", run, words=[str(run)], seconds=2)
+        refused(73, "train", *CARTPOLE, "ga.generations=100000", "--out", run, "--resume", "auto", seconds=2)
+        ok("hash", run)  # readers may look
+        ok("fsck", run)
+        assert first.process.poll() is None
+    finally:
+        first.kill()
+
+
+# -- damage -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["run.json", "config.toml", "incarnation.json"])
+@pytest.mark.parametrize("how", ["cut", "flip", "empty", "missing"])
+def test_damaged_parts_of_a_run_folder(name, how, run):
+    file = run / name
+    good = file.read_bytes()
+    bad = {"cut": good[: len(good) // 2], "flip": good[:40] + bytes([good[40] ^ 1]) + good[41:], "empty": b""}
+    if how == "missing":
+        file.unlink()
+    else:
+        file.write_bytes(bad[how])
+    code = 66 if (name, how) == ("run.json", "missing") else 65
+    for command in (["fsck", run], ["train", "--resume", run], ["eval", run], ["hash", run]):
+        refused(code, *command, words=[str(run)])
+    if how == "missing":
+        file.write_bytes(good)
+    else:
+        assert file.read_bytes() == bad[how], "the damaged file is evidence, it must stay"
+        file.write_bytes(good)
+    ok("fsck", run)
+
+
+def test_edited_configuration_says_what_to_do_instead(run):
+    file = run / "config.toml"
+    file.write_text(file.read_text().replace("population = 12", "population = 13"))
+    refused(65, "train", "--resume", run, words=["config.toml", "edited", "--resume"])
+
+
+def test_damaged_policy_files(finished, tmp_path):
+    policy = tmp_path / "elite.safetensors"
+    ok("export", finished, policy)
+    good = policy.read_bytes()
+    bad = tmp_path / "bad.safetensors"
+    for size in (0, 7, 8, 100, len(good) // 2, len(good) - 1):
+        bad.write_bytes(good[:size])
+        refused(65, "eval", bad, words=[str(bad)])
+    for damaged in (good + b"x", b"\xff" * 8 + good[8:], b"PK\x03\x04" + good):
+        bad.write_bytes(damaged)
+        outcome = samara("eval", bad, "--json")
+        assert outcome.code in (65, 78) and str(bad) in outcome.err, outcome
+    bad.write_bytes(good.replace(b"CartPole-v1", b"CartPole-v9"))
+    refused(78, "eval", bad, words=["CartPole-v9"])
+    bad.write_bytes(good.replace(b"samara-policy-1", b"samara-policy-2"))
+    refused(65, "play", bad, words=["samara-policy-2"])
+    bad.write_bytes(good.replace(b'"fc1.weight"', b'"fcX.weight"'))
+    refused(65, "eval", bad, words=["fc"])
+
+
+def test_damaged_genome_files(tmp_path):
+    genome = json.loads((TESTS / "data" / "uber_frostbite_genome.json").read_text())
+    file, out = tmp_path / "genome.json", tmp_path / "policy.safetensors"
+    cases = {
+        "not json": b"{",
+        "list": b"[]",
+        "bytes": bytes(range(256)),
+        "initial_index": json.dumps(genome | {"initial_index": 250_000_000}).encode(),
+        "mutation_indices": json.dumps(genome | {"mutation_indices": [1, -2]}).encode(),
+        "mutation_power": json.dumps(genome | {"mutation_power": "big"}).encode(),
+        "lacks": json.dumps({k: v for k, v in genome.items() if k != "game"}).encode(),
+    }
+    for what, damaged in cases.items():
+        file.write_bytes(damaged)
+        refused(65, "import", file, "--out", out, words=[str(file)])
+        assert not out.exists(), what
+    file.write_text(json.dumps(genome | {"game": "frostbyte"}))
+    refused(78, "import", file, "--out", out, words=["frostbyte", "frostbite"])
+    file.write_text(json.dumps(genome | {"network": "HugeModel"}))
+    refused(78, "import", file, "--out", out, words=["HugeModel", "LargeModel"])
+    refused(66, "import", tmp_path / "nothing.json", "--out", out, words=["nothing.json"])
+    assert os.listdir(tmp_path) == ["genome.json"]
+
+
+def test_places_that_cannot_be_written(finished, tmp_path):
+    for command in (["export", finished, tmp_path / "no" / "x.safetensors"], ["report", finished, "--out", tmp_path / "no" / "x.html"]):
+        outcome = samara(*command, "--json")
+        assert outcome.code in (73, 74) and str(tmp_path / "no") in outcome.err and outcome.json["exit"] == outcome.code
+    outcome = samara("play", finished, "--video", tmp_path / "no" / "x.mp4", "--json")
+    assert outcome.code in (73, 74, 78), outcome
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_generation_that_is_not_there(finished):
+    refused(66, "hash", finished, "--generation", 9, words=["no generation 9"])
+    refused(64, "hash", finished, "--generation", 0, words=["--generation"])
+    refused(78, "eval", finished, "--noops", "3..1", words=["--noops 3..1"])
+    refused(78, "eval", finished, "ga.populaton=3", words=["ga.population"])
+
+
+# -- simulators -------------------------------------------------------------------------------------------
+
+
+def test_no_venv(out):
+    refused(66, "train", *ATARI, "--out", out, words=["SAMARA_VENV=/nowhere", "make setup"], SAMARA_VENV="/nowhere")
+    refused(66, "train", *CARTPOLE, "env.id=Hopper-v5", "--out", out, words=["SAMARA_VENV"], SAMARA_VENV="/nowhere")
+
+
+def test_classic_control_needs_no_venv(tmp_path):
+    train(tmp_path / "run", *CARTPOLE, "ga.generations=1", SAMARA_VENV="/nowhere")
+
+
+@pytest.mark.parametrize(
+    "name, code, words",
+    [
+        ("faulty:FailsToBuild-v0", 78, ["FailsToBuild-v0", "RuntimeError: no licence for this simulator"]),
+        ("faulty:Nothing-v0", 78, ["Nothing"]),
+        ("nowhere:Fine-v0", 66, ["nowhere"]),
+        ("faulty:Texts-v0", 78, ["Texts-v0", "Text(", "expected a Box"]),
+        ("faulty:Several-v0", 78, ["Several-v0", "MultiDiscrete", "expected Discrete"]),
+    ],
+)
+def test_environments_that_cannot_be_used(name, code, words, out):
+    refused(code, "train", *CARTPOLE, f"env.id={name}", "--out", out, words=words, **FAULTY)
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("RaisesInReset", ["ValueError: a reset that never works"]),
+        ("RaisesInStep", ["ValueError: the third step fails", "step 4"]),
+        ("Dies", ["exit status 9"]),
+        ("SpeaksNaN", ["not a finite number"]),
+        ("WrongShape", ["shape (5,)"]),
+    ],
+)
+def test_environments_that_fail_while_playing(name, words, tmp_path):
+    run = tmp_path / "run"
+    refused(
+        69, "train", *CARTPOLE, f"env.id=faulty:{name}-v0", "fleet.actors=1", "--out", run, "--quiet",
+        words=[f"faulty:{name}-v0", *words], warnings=True, seconds=3 * PATIENCE, **FAULTY,
+    )  # fmt: skip
+
+
+def test_a_dictionary_of_observations_is_flattened(tmp_path):
+    options = ["env.id=faulty:Mapping-v0", "fleet.actors=1", "ga.generations=2"]
+    assert train(tmp_path / "run", *CARTPOLE, *options, **FAULTY)["generation"] == 2
+
+
+# -- a full disk ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A filesystem of two megabytes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", place], capture_output=True)
+    if made.returncode:
+        pytest.skip("NOT TESTED: mounting a small filesystem needs root")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def test_a_disk_that_is_full_at_the_start(small_disk):
+    refused(74, "train", *CARTPOLE, "--out", small_disk / "run", words=[str(small_disk), "MiB free", "--out"])
+    assert os.listdir(small_disk) == []
+
+
+def limited(bytes_max):
+    """A limit of file sizes makes every longer write fail, as a full disk would."""
+    import resource
+    import signal
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_max, bytes_max))
+
+
+def test_a_disk_that_fills_up_while_running(tmp_path):
+    """The run waits for space with every reported generation safe, ends with 74 after the time it was given,
+    and goes on to the same result once there is space."""
+    run, want = tmp_path / "run", train(tmp_path / "whole", *CARTPOLE, "ga.generations=40")
+    command = [BINARY, "train", *CARTPOLE, "ga.generations=40", "run.disk_retry_seconds=1", "--out", run, "--quiet", "--json"]
+    start = time.monotonic()
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=ROOT, env=environment(), timeout=60, preexec_fn=lambda: limited(20_000)
+    )
+    assert done.returncode == 74, done
+    assert time.monotonic() - start < 30
+    last = done.stderr.splitlines()[-1]
+    assert str(run) in last and "--resume" in last, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {"error": last.removeprefix("samara: "), "exit": 74}
+    ok("fsck", run)
+    reached = ok("hash", run, "--json").json["generation"]
+    assert 1 <= reached < 40
+    assert resume(run)["population_hash"] == want["population_hash"]

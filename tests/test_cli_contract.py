@@ -1,0 +1,173 @@
+"""What scripts rely on: commands, options, field names of the last line with --json, exit codes, keys."""
+
+import json
+import re
+
+import pytest
+from samara_cli import ATARI, CARTPOLE, ROOT, TESTS, ok, samara, train
+
+COMMANDS = ["train", "eval", "play", "report", "list", "doctor", "fsck", "hash", "export", "import"]
+HASH = re.compile(r"[0-9a-f]{64}")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("contract") / "run"
+    return folder, train(folder, *CARTPOLE)
+
+
+def test_train_prints_the_contract(run):
+    folder, result = run
+    assert {
+        "run", "generation", "frames", "population_hash",
+        "elite_mean", "elite_median", "random_mean", "seconds",
+    } <= set(result)  # fmt: skip
+    assert result["run"] == str(folder) and result["generation"] == 4
+    assert HASH.fullmatch(result["population_hash"])
+    assert result["seconds"] > 0 and isinstance(result["frames"], int)
+    assert len(result["elite_returns"]) == 4 and len(result["random_returns"]) == 4
+    assert result["elite_mean"] == sum(result["elite_returns"]) / 4
+    assert result["random_mean"] == sum(result["random_returns"]) / 4
+
+
+def test_frames_are_population_and_validation_and_nothing_else(run):
+    folder, result = run
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    generations = [line for line in lines if "fitness_mean" in line]
+    assert [line["generation"] for line in generations] == [1, 2, 3, 4]
+    # a CartPole step is a frame and its reward is 1: fitness adds up to frames of the population
+    population = sum(12 * line["fitness_mean"] for line in generations)
+    validation = result["frames"] - population
+    assert validation > 0
+    # 2 candidates play 2 episodes of 1 to 500 frames in each of 4 generations
+    assert 4 * 2 * 2 <= validation <= 4 * 2 * 2 * 500
+
+
+def test_eval_prints_the_contract(run):
+    folder, _ = run
+    result = ok("eval", folder, "--episodes", 5, "--json").json
+    assert set(result) == {"episodes", "mean", "median", "std", "returns", "frames"}
+    assert result["episodes"] == 5 == len(result["returns"]) == len(result["frames"])
+    assert result["mean"] == pytest.approx(sum(result["returns"]) / 5)
+    assert sorted(result["returns"])[2] == result["median"]
+    assert result["returns"] == result["frames"]  # CartPole: one point a frame
+    assert ok("eval", folder, "--episodes", 5, "--json").json == result
+    assert ok("eval", folder, "--episodes", 5, "--seed", 9, "--json").json != result
+
+
+def test_eval_plays_two_hundred_episodes_by_default(run):
+    assert ok("eval", run[0], "--json").json["episodes"] == 200
+
+
+def test_hash_and_fsck_print_the_contract(run):
+    folder, result = run
+    last = ok("hash", folder, "--json").json
+    assert last == {"generation": 4, "population_hash": result["population_hash"]}
+    second = ok("hash", folder, "--generation", 2, "--json").json
+    assert set(second) == set(last) and second["generation"] == 2
+    assert second["population_hash"] != last["population_hash"]
+    assert ok("hash", folder).out.split() == ["generation", "4", last["population_hash"]]
+    assert ok("fsck", folder, "--json").json["sound"] is True
+
+
+def test_other_commands_end_with_one_object(run, tmp_path):
+    folder, _ = run
+    policy, page = tmp_path / "elite.safetensors", tmp_path / "report.html"
+    assert ok("export", folder, policy, "--json").json["file"] == str(policy)
+    assert ok("report", folder, "--out", page, "--json").json["file"] == str(page)
+    assert set(ok("list", "--json").json) == {"presets", "envs", "algorithms", "networks", "keys"}
+    doctor = ok("doctor", "--json").json
+    assert doctor["good"] is True and {f["what"] for f in doctor["findings"]} >= {"samara", "CPU", ".venv"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command):
+    outcome = ok(command, "--help")
+    assert "--json" in outcome.out and outcome.err == ""
+    listed = ok("--help").out
+    assert re.search(rf"^\s*{command}\s+\S", listed, re.M)
+
+
+def test_version():
+    assert ok("--version").out.startswith("samara ")
+
+
+def test_presets_exist_and_every_one_is_sound():
+    names = [row["name"] for row in ok("list", "presets", "--json").json["presets"]]
+    assert {
+        "atari/deep-ga", "atari/deep-ga-desktop", "atari/deep-ga-2017-distributed", "atari/random-search",
+        "classic/cartpole-ga", "mujoco/humanoid-ga",
+    } <= set(names)  # fmt: skip
+    assert set(names) >= {str(p.relative_to(ROOT / "presets"))[:-5] for p in (ROOT / "presets").rglob("*.toml")}
+    for name in names:
+        ok("train", name, "--dry-run")
+
+
+KEYS = {
+    "run.seed": "7", "env.game": '"pong"', "env.preset": '"ale-v5"', "fleet.actors": "2", "fleet.slots": "5",
+    "fleet.threads": "2", "ga.population": "33", "ga.generations": "9", "ga.frames": "12345",
+    "ga.validation_candidates": "2", "ga.validation_episodes": "3", "ga.test_episodes": "4",
+    "network.name": '"Model"',
+}  # fmt: skip
+
+
+def test_keys_that_scripts_set_are_accepted():
+    import tomllib
+
+    words = [f"{key}={value.strip(chr(34))}" for key, value in KEYS.items()]
+    config = tomllib.loads(ok("train", "atari/deep-ga-desktop", *words, "--dry-run").out)
+    for key, value in KEYS.items():
+        table, name = key.split(".")
+        assert config[table][name] == tomllib.loads(f"v = {value}")["v"], key
+    known = {row["name"].split(" = ")[0] for row in ok("list", "keys", "--json").json["keys"]}
+    assert set(KEYS) <= known == {f"{t}.{k}" for t in config for k in config[t]}
+
+
+def test_dry_run_touches_nothing(tmp_path):
+    ok("train", *CARTPOLE, "--out", tmp_path / "run", "--dry-run", cwd=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_out_runs_are_numbered(tmp_path):
+    first = ok("train", *CARTPOLE, "ga.generations=1", "--json", cwd=tmp_path).json
+    second = ok("train", *CARTPOLE, "ga.generations=1", "--json", cwd=tmp_path).json
+    assert (first["run"], second["run"]) == ("runs/cartpole-ga-01", "runs/cartpole-ga-02")
+    assert first["population_hash"] == second["population_hash"]
+
+
+def test_a_file_trains_like_the_preset_it_was_written_from(tmp_path):
+    config = tmp_path / "mine.toml"
+    config.write_text(ok("train", *CARTPOLE, "--dry-run").out)
+    a, b = train(tmp_path / "a", config), train(tmp_path / "b", *CARTPOLE)
+    assert a["population_hash"] == b["population_hash"]
+
+
+def test_human_output_names_score_and_folder(tmp_path):
+    outcome = ok("train", *CARTPOLE, "--out", tmp_path / "run")
+    text = outcome.out + outcome.err
+    assert str(tmp_path / "run") in text and "elite" in text and "random" in text and "generation 4" in text
+
+
+def test_random_policy_on_the_same_episodes(run):
+    elite = ok("eval", run[0], "--episodes", 20, "--json").json
+    random = ok("eval", run[0], "--episodes", 20, "--random", "--json").json
+    assert 10 < random["mean"] < 40 < elite["mean"]  # CartPole: about 22 at random
+
+
+def test_import_prints_the_file(tmp_path):
+    policy = tmp_path / "uber.safetensors"
+    result = ok("import", TESTS / "data" / "uber_frostbite_genome.json", "--out", policy, "--json").json
+    assert result["file"] == str(policy) and result["parameters"] == 4_052_658 and policy.exists()
+
+
+def test_a_run_keeps_every_row_of_the_atari_preset(tmp_path):
+    ok("train", *ATARI, "ga.generations=1", "--out", tmp_path / "run", "--quiet")
+    identity = json.loads((tmp_path / "run" / "run.json").read_text())
+    text = json.dumps(identity)
+    for row in ("repeat", "sticky", "resize", "noop", "stack", "gray"):
+        assert row in text
+    assert "repeat" in (tmp_path / "run" / "log.txt").read_text()
+
+
+def test_samara_without_a_command_is_usage():
+    assert samara().code == 64

@@ -1,0 +1,110 @@
+"""One seed, one population hash: whatever plays the episodes, and whatever happens to the actors."""
+
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from samara_cli import ATARI, CARTPOLE, Running, ok, train
+
+GAME = [*ATARI, "ga.population=16", "env.frames_max=400", "fleet.step_timeout=1"]
+
+
+@pytest.fixture(scope="module")
+def cartpole(tmp_path_factory):
+    return train(tmp_path_factory.mktemp("cartpole") / "run", *CARTPOLE, "fleet.threads=1")["population_hash"]
+
+
+@pytest.fixture(scope="module")
+def atari(tmp_path_factory):
+    return train(tmp_path_factory.mktemp("atari") / "run", *GAME)["population_hash"]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        ["fleet.threads=2"],
+        ["fleet.threads=5"],
+        ["fleet.threads=1", "fleet.native=slots", "fleet.slots=1"],
+        ["fleet.threads=2", "fleet.native=slots", "fleet.slots=7"],
+        ["ga.cache_megabytes=1", "ga.validation_candidates=2"],
+    ],
+)
+def test_native_environments_on_threads_or_through_slots(how, cartpole, tmp_path):
+    assert train(tmp_path / "run", *CARTPOLE, *how)["population_hash"] == cartpole
+
+
+@pytest.mark.parametrize("isa", ["portable", "avx2", "avx512"])
+def test_every_instruction_set(isa, cartpole, tmp_path):
+    if isa != "portable" and isa not in Path("/proc/cpuinfo").read_text().replace("avx512f", "avx512 "):
+        pytest.skip(f"NOT TESTED: this CPU has no {isa}")
+    assert train(tmp_path / "run", *CARTPOLE, SAMARA_ISA=isa)["population_hash"] == cartpole
+
+
+def test_every_instruction_set_on_atari(tmp_path):
+    short = [*ATARI, "ga.population=4", "ga.generations=2", "env.frames_max=100"]
+    hashes = {train(tmp_path / f"run-{isa}", *short, SAMARA_ISA=isa)["population_hash"] for isa in ("", "portable")}
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("noise", ["normal", "quantile8"])
+@pytest.mark.parametrize("loop", ["uber_gpu", "uber_dist"])
+def test_every_loop_and_noise(noise, loop, tmp_path):
+    options = [f"ga.noise={noise}", f"ga.loop={loop}"]
+    a = train(tmp_path / "a", *CARTPOLE, *options, "fleet.threads=1", SAMARA_ISA="portable")
+    b = train(tmp_path / "b", *CARTPOLE, *options, "fleet.threads=3", "fleet.native=slots")
+    assert a["population_hash"] == b["population_hash"]
+    assert a["elite_returns"] == b["elite_returns"]
+
+
+def test_another_seed_gives_another_population(cartpole, tmp_path):
+    assert train(tmp_path / "run", *CARTPOLE, "run.seed=4")["population_hash"] != cartpole
+
+
+def test_one_actor_or_three_one_thread_or_two(atari, tmp_path):
+    how = ["fleet.actors=3", "fleet.slots=5", "fleet.threads=2"]
+    assert train(tmp_path / "run", *GAME, *how)["population_hash"] == atari
+
+
+def disturbed(tmp_path, want, disturb, moments):
+    """A run whose actors are disturbed at random moments; its hash and log."""
+    run, rng = tmp_path / "run", random.Random(7)
+    how = [*GAME, "fleet.actors=2", "fleet.slots=4"]
+    running = Running(tmp_path / "log", "train", *how, "--out", run, "--quiet")
+    try:
+        running.wait_for("preset deepga-gpu")
+        done = 0
+        while done < moments and running.process.poll() is None:
+            time.sleep(rng.uniform(0.2, 0.8))
+            actors = running.children()
+            if actors:
+                disturb(rng.choice(actors))
+                done += 1
+        assert running.wait(180) == 0, running.text()
+    finally:
+        if running.process.poll() is None:
+            running.kill()
+    assert ok("hash", run, "--json").json["population_hash"] == want
+    assert done == moments, "the run was over too soon to be disturbed"
+    assert running.text().count("is started again") >= 1, running.text()
+
+
+def send(number):
+    def to(pid):
+        try:
+            import os
+
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+
+    return to
+
+
+def test_killed_actors_change_nothing(atari, tmp_path):
+    disturbed(tmp_path, atari, send(signal.SIGKILL), moments=3)
+
+
+def test_stopped_actors_change_nothing(atari, tmp_path):
+    disturbed(tmp_path, atari, send(signal.SIGSTOP), moments=1)

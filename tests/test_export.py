@@ -1,0 +1,73 @@
+"""An exported policy plays the same game in a few lines of PyTorch, episode by episode."""
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from published_replay import Game, Network
+from samara_cli import ATARI, CARTPOLE, ok, train
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+
+@pytest.mark.parametrize("network", ["Model", "LargeModel"])
+def test_an_atari_elite_plays_the_same_with_ale_py_alone(network, tmp_path):
+    torch.set_num_threads(1)
+    run, file = tmp_path / "run", tmp_path / "elite.safetensors"
+    train(run, *ATARI, f"network.name={network}", "ga.generations=1", "env.test_frames_max=0")
+    ok("export", run, "--individual", "elite", file)
+    counts = [4, 17] if network == "Model" else [9]
+    game, net = Game("frostbite"), Network(network, load_file(file))
+    for noops in counts:
+        result = ok("eval", file, "--noops", noops, "--json").json
+        total, frames, lead = game.play(net, noops)
+        assert (result["returns"], result["frames"]) == ([total], [frames]), f"smallest lead {lead}"
+        assert ok("eval", run, "--noops", noops, "--json").json == result
+
+
+def test_a_cartpole_policy_plays_the_same_in_gymnasium(tmp_path):
+    """Gymnasium's own CartPole, started where samara's actors start theirs: reset(seed=key mod 2^31) is not
+    visible from outside, so the comparison runs over the distribution of returns of many episodes."""
+    run, file = tmp_path / "run", tmp_path / "elite.safetensors"
+    train(run, *CARTPOLE)
+    ok("export", run, file)
+    result = ok("eval", file, "--episodes", 400, "--json").json
+    weights, env, returns = load_file(file), gymnasium.make("CartPole-v1"), []
+    for seed in range(400):
+        observation, _ = env.reset(seed=seed)
+        total, over = 0, False
+        while not over:
+            x = torch.from_numpy(observation)
+            for name in ("fc1", "fc2"):
+                x = torch.relu(weights[f"{name}.weight"] @ x + weights[f"{name}.bias"])
+            x = weights["out.weight"] @ x + weights["out.bias"]
+            observation, reward, terminated, truncated, _ = env.step(int(x.argmax()))
+            total, over = total + reward, terminated or truncated
+        returns.append(total)
+    # two samples of 400 from one distribution: means within five standard errors
+    error = np.hypot(np.std(returns), result["std"]) / 20
+    assert abs(np.mean(returns) - result["mean"]) < 5 * error + 1e-9, (np.mean(returns), result["mean"])
+    assert np.mean(returns) > 40  # random: about 22
+
+
+def test_the_file_says_what_it_is(tmp_path):
+    run, file = tmp_path / "run", tmp_path / "elite.safetensors"
+    train(run, *CARTPOLE)
+    ok("export", run, file)
+    with safe_open(file, "numpy") as opened:
+        metadata = opened.metadata()
+        shapes = {name: list(opened.get_slice(name).get_shape()) for name in opened.keys()}
+    assert metadata["format"] == "samara-policy-1" and "CartPole-v1" in metadata["config"]
+    assert shapes == {
+        "fc1.weight": [16, 4], "fc1.bias": [16], "fc2.weight": [16, 16], "fc2.bias": [16],
+        "out.weight": [2, 16], "out.bias": [2],
+    }  # fmt: skip
+
+
+def test_exporting_again_gives_the_same_bytes(tmp_path):
+    run = tmp_path / "run"
+    train(run, *CARTPOLE)
+    a, b = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
+    ok("export", run, a)
+    ok("export", run, b)
+    assert a.read_bytes() == b.read_bytes()

@@ -1,0 +1,162 @@
+"""The Gymnasium adapter against Gymnasium itself, step by step, through the extension's slots."""
+
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from samara import gym
+from samara.environment import CONFIG, NO_INPUT, SetupError, make
+
+
+def empty(spec):
+    return np.zeros(spec.observation_shape, spec.observation_dtype)
+
+
+def play(name, steps=60, half=1.0):
+    """Adapter and bare environment side by side over three episodes; `half` scales box actions."""
+    environment = make({"kind": "gym", "id": name})
+    bare = gymnasium.make(name)
+    rng = np.random.default_rng(3)
+    spec, out = environment.spec, empty(environment.spec)
+    for key in (5, 2**63 + 9, 5):
+        environment.reset(key, 0, 0, out)
+        expected, _ = bare.reset(seed=key % 2**31)
+        for _ in range(steps):
+            np.testing.assert_array_equal(out, np.asarray(expected, out.dtype))
+            if spec.action_discrete:
+                action = int(rng.integers(spec.action_n))
+                given = action
+            else:
+                action = rng.uniform(-1, 1, spec.action_n).astype(np.float32)
+                given = np.float32(half) * action
+            reward, terminated, truncated, life_lost, frames = environment.step(action, out)
+            expected, e_reward, e_terminated, e_truncated, _ = bare.step(given)
+            assert reward == e_reward
+            assert (terminated, truncated, life_lost, frames) == (e_terminated, e_truncated, False, 1)
+            if terminated or truncated:
+                np.testing.assert_array_equal(out, np.asarray(expected, out.dtype))
+                break
+    return environment
+
+
+def test_cartpole_is_gymnasiums_own(monkeypatch):
+    for engine in ("ale_py", "mujoco", "Box2D"):  # an actor loads one kind only, this process many
+        monkeypatch.delitem(sys.modules, engine, raising=False)
+    spec = play("CartPole-v1").spec
+    assert (spec.id, spec.action_n, spec.observation_shape) == ("gym/CartPole-v1", 2, (4,))
+    assert (spec.observation_dtype, spec.steps_max, spec.frames_per_step) == ("float32", 500, 1)
+    assert spec.version == f"gymnasium {gymnasium.__version__}"
+
+
+def test_box_actions_are_rescaled_to_the_bounds():
+    environment = play("Pendulum-v1", half=2.0)
+    assert environment.spec.action_low == (-2.0,) and environment.spec.action_high == (2.0,)
+    given = []
+    environment.env.step = lambda action: given.append(action) or (np.zeros(3), 0.0, False, False, {})
+    for a in (-1, 0, 0.5, 1):
+        environment.step(np.array([a], np.float32), empty(environment.spec))
+    np.testing.assert_array_equal(np.concatenate(given), np.float32([-2, 0, 1, 2]))
+    assert given[0].dtype == np.float32
+
+
+class Probe(gymnasium.Env):
+    """Spaces on demand; remembers the actions it was given."""
+
+    def __init__(self, observation=None, action=None):
+        self.observation_space = observation or spaces.Box(-1, 1, (2,), np.float64)
+        self.action_space = action or spaces.Discrete(3, start=-1)
+        self.given = []
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        self.last = self.observation_space.sample()
+        return self.last, {}
+
+    def step(self, action):
+        self.given.append(action)
+        self.last = self.observation_space.sample()
+        return self.last, np.float32(1.5), np.bool_(False), False, {}
+
+
+gymnasium.register("Probe-v0", Probe)
+
+
+def test_discrete_actions_begin_at_their_start():
+    environment = make({"kind": "gym", "id": "Probe-v0"})
+    environment.reset(1, 0, 0, empty(environment.spec))
+    for action in range(3):
+        environment.step(action, empty(environment.spec))
+    assert environment.env.unwrapped.given == [-1, 0, 1]
+
+
+def test_infinite_bounds_are_passed_through():
+    low, high = np.float32([-np.inf, 0, -3]), np.float32([np.inf, 10, np.inf])
+    environment = make({"kind": "gym", "id": "Probe-v0", "kwargs": {"action": spaces.Box(low, high)}})
+    environment.reset(1, 0, 0, empty(environment.spec))
+    environment.step(np.float32([0.5, 0.5, -0.25]), empty(environment.spec))
+    np.testing.assert_array_equal(environment.env.unwrapped.given[0], np.float32([0.5, 7.5, -0.25]))
+
+
+def test_images_stay_bytes_and_frames_limit_an_episode():
+    image = spaces.Box(0, 255, (8, 6, 3), np.uint8)
+    environment = make({"kind": "gym", "id": "Probe-v0", "kwargs": {"observation": image}})
+    assert environment.spec.observation_dtype == "uint8"
+    out = empty(environment.spec)
+    environment.reset(1, 0, 3, out)
+    ends = [environment.step(0, out)[1:3] for _ in range(3)]
+    assert ends == [(False, False), (False, False), (False, True)]
+    np.testing.assert_array_equal(out, environment.env.unwrapped.last)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Discrete(5),
+        spaces.MultiDiscrete([2, 3]),
+        spaces.MultiBinary(4),
+        spaces.Tuple((spaces.Discrete(2), spaces.Box(-1, 1, (2, 2)))),
+        spaces.Dict({"b": spaces.Box(0, 9, (3,)), "a": spaces.Discrete(2)}),
+    ],
+)
+def test_structured_observations_are_flattened(space):
+    environment = make({"kind": "gym", "id": "Probe-v0", "kwargs": {"observation": space}})
+    out = empty(environment.spec)
+    assert out.shape == (spaces.flatdim(space),) and out.dtype == np.float32
+    environment.reset(1, 0, 0, out)
+    np.testing.assert_array_equal(out, spaces.flatten(space, environment.env.unwrapped.last).astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    "config, code, words",
+    [
+        ({"id": "CartPol-v1"}, CONFIG, "CartPol"),
+        ({"id": "CartPole-v99"}, CONFIG, "v99"),
+        ({"id": "nowhere:CartPole-v1"}, NO_INPUT, "nowhere"),
+        ({"id": "CartPole-v1", "kwargs": {"gravitas": 1}}, CONFIG, "gravitas"),
+        ({"id": "CartPole-v1", "idd": 1}, CONFIG, "idd"),
+        ({"id": 3}, CONFIG, "id"),
+        ({"id": "Probe-v0", "kwargs": {"action": spaces.MultiDiscrete([2, 2])}}, CONFIG, "MultiDiscrete"),
+        ({"id": "Probe-v0", "kwargs": {"observation": spaces.Text(3)}}, CONFIG, "Text"),
+        ({"id": "Probe-v0", "kwargs": {"observation": spaces.Sequence(spaces.Discrete(2))}}, CONFIG, "Sequence"),
+    ],
+)
+def test_refusals_say_what_was_given(config, code, words):
+    with pytest.raises(SetupError) as refusal:
+        make({"kind": "gym", **config})
+    assert refusal.value.code == code
+    assert words in str(refusal.value)
+
+
+def test_pictures_have_the_size_that_was_announced():
+    environment = make({"kind": "gym", "id": "Probe-v0"})
+    assert environment.spec.render_frames == 0
+    probe = Probe()
+    probe.render = lambda: np.full((4, 5, 3), 7, np.uint8)
+    environment = gym.GymEnvironment("Probe-v0", probe, True)
+    assert (environment.spec.render_height, environment.spec.render_width) == (4, 5)
+    out = np.zeros((1, 4, 5, 3), np.uint8)
+    assert environment.pictures(out) == 1 and (out == 7).all()

@@ -1,0 +1,93 @@
+"""Includes in src/ only point down, in the order of src/README.md; torch and GoogleTest stay in their places."""
+
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
+
+
+def tracked(*patterns):
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *patterns],
+                            cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return [Path(name) for name in listed.split("\0") if name and (ROOT / name).exists()]
+
+
+def includes_of(path):
+    return INCLUDE.findall((ROOT / path).read_text())
+
+
+SOURCES = {path: includes_of(path) for path in tracked("*.h", "*.cc")}
+
+
+def folders():
+    """The folders of src/, lowest first."""
+    return re.findall(r"^## `(\w+)/`", (ROOT / "src/README.md").read_text(), re.M)
+
+
+def test_the_list_names_every_folder():
+    there = {path.parts[1] for path in tracked("src/*") if len(path.parts) > 2}
+    assert there <= set(folders())
+    assert folders()[0] == "core" and folders()[-1] == "cli"
+
+
+def test_includes_point_down():
+    order = {folder: i for i, folder in enumerate(folders())}
+    upward = [f"{path} includes {name}" for path, names in SOURCES.items() if path.parts[0] == "src"
+              for name in names if name.split("/")[0] in order
+              and order[name.split("/")[0]] > order[path.parts[1]]]
+    assert not upward
+    # evolution and reinforcement learning do not know each other, nor the replicator
+    apart = {"evo": {"rl", "replica"}, "rl": {"evo", "replica"}, "replica": {"evo", "rl"}}
+    assert not [f"{path} includes {name}" for path, names in SOURCES.items() if path.parts[0] == "src"
+                for name in names if name.split("/")[0] in apart.get(path.parts[1], ())]
+
+
+def test_includes_name_files_that_exist():
+    order = folders()
+    assert not [f"{path} includes {name}" for path, names in SOURCES.items() for name in names
+                if name.split("/")[0] in order and not (ROOT / "src" / name).exists()]
+
+
+def test_torch_stays_in_its_folder():
+    users = {path for path, names in SOURCES.items() if path.parts[0] == "src"
+             for name in names if name.startswith(("torch/", "ATen/", "c10/")) or name.startswith("nn/torch/")}
+    assert users, "the pattern finds nothing"
+    assert not {path for path in users if path.parts[:3] != ("src", "nn", "torch")}
+
+
+def test_googletest_is_reached_from_tests_only():
+    """A header that includes GoogleTest is a test's helper: only tests and such headers include it."""
+    testing = {path for path, names in SOURCES.items()
+               if any(name.startswith(("gtest/", "gmock/")) for name in names)}
+    helpers = {str(path.relative_to("src")) for path in testing if path.suffix == ".h"}
+    wrong = [path for path in testing if path.suffix == ".cc" and not path.stem.endswith("_test")]
+    wrong += [path for path, names in SOURCES.items() if set(names) & helpers
+              and not path.stem.endswith("_test") and str(path.relative_to("src")) not in helpers]
+    assert testing and not wrong
+
+
+def test_the_extension_links_only_what_both_licences_cover():
+    """All that the extension's files include, transitively, and what implements it, is offered under both."""
+    todo, seen = [path for path in SOURCES if path.parts[0] == "python"], set()
+    while todo:
+        path = todo.pop()
+        if path in seen or path not in SOURCES:
+            continue
+        seen.add(path)
+        for name in SOURCES[path]:
+            header = Path("src") / name
+            todo += [header, header.with_suffix(".cc")]
+    assert Path("src/nn/pixels.cc") in seen
+    missing = [str(path) for path in sorted(seen)
+               if "SPDX-License-Identifier: Apache-2.0 OR MIT" not in (ROOT / path).read_text().split("\n")[0]]
+    assert not missing
+
+
+def test_files_offered_under_both_licences_say_so():
+    dual = [path for path in tracked("src/core/*", "src/nn/*", "src/fleet/slot.h", "src/fleet/futex.h", "python/*")
+            if path.suffix in {".h", ".cc", ".py"} and path.parts[:3] != ("src", "nn", "torch")]
+    assert len(dual) > 50
+    assert not [str(path) for path in dual
+                if "SPDX-License-Identifier: Apache-2.0 OR MIT" not in (ROOT / path).read_text().split("\n")[0]]

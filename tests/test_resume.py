@@ -1,0 +1,349 @@
+"""A run that is killed, stopped, moved or damaged ends where an undisturbed one ends."""
+
+import json
+import random
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from samara_cli import ATARI, CARTPOLE, Running, ok, reported, resume, samara, train
+
+LONG = [*CARTPOLE, "ga.population=160", "ga.generations=40", "run.checkpoint_seconds=1"]
+# some seconds, so that a kill may fall anywhere
+KILLED = [*LONG, "ga.population=48", "ga.generations=400"]
+GRACE = 25  # s, from SIGTERM to the end (reliability specification, fault 18)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The undisturbed run."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    result = train(folder, *LONG)
+    return folder, result
+
+
+@pytest.fixture
+def copy(whole, tmp_path):
+    return Path(shutil.copytree(whole[0], tmp_path / "copy"))
+
+
+def same(result, want):
+    for name in ("generation", "frames", "population_hash", "elite_returns", "random_returns"):
+        assert result[name] == want[name], name
+
+
+def kill_and_resume(tmp_path, settings, want, seed, kills, span):
+    """Kills the run at random instants until it has been killed often enough or ends by itself."""
+    rng = random.Random(seed)
+    run = tmp_path / "run"
+    command = ["train", *settings, "--out", run, "--resume", "auto", "--quiet"]
+    kept = landed = 0
+    for trial in range(kills):
+        running = Running(tmp_path / f"log{trial}", *command)
+        try:
+            time.sleep(rng.uniform(0, span))
+        finally:
+            if running.process.poll() is None:
+                running.kill()
+                landed += 1
+        shown = reported(running.text())
+        if shown:
+            kept = shown
+        if run.exists():
+            found = samara("hash", run, "--json")
+            # what was printed is durable (I1): the journal has that generation or a later one
+            assert found.code == (0 if kept else found.code), found
+            if kept:
+                assert found.json["generation"] >= kept
+            ok("fsck", run)
+    assert landed >= kills // 2, "the run was over too soon to be killed"
+    same(ok(*command, "--json").json, want)
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    generations = [line["generation"] for line in lines if "fitness_mean" in line]
+    assert generations == list(range(1, want["generation"] + 1)), "each generation once in metrics.jsonl"
+    ok("fsck", run)
+
+
+@pytest.fixture(scope="module")
+def unkilled(tmp_path_factory):
+    return train(tmp_path_factory.mktemp("unkilled") / "run", *KILLED)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_at_random_instants(seed, unkilled, tmp_path):
+    kill_and_resume(tmp_path, KILLED, unkilled, seed, kills=6, span=0.8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_killed_at_random_instants_two_hundred_times(seed, unkilled, tmp_path):
+    kill_and_resume(tmp_path, KILLED, unkilled, seed, kills=10, span=0.5)
+
+
+def test_atari_killed_at_random_instants(tmp_path):
+    settings = [*ATARI, "ga.generations=8"]
+    want = train(tmp_path / "whole", *settings)
+    kill_and_resume(tmp_path, settings, want, seed=1, kills=4, span=3.0)
+
+
+def test_every_reported_generation_survives_a_kill_right_after(whole, tmp_path):
+    run = tmp_path / "run"
+    command = ["train", *LONG, "--out", run, "--resume", "auto", "--quiet"]
+    for trial in range(5):
+        running = Running(tmp_path / f"log{trial}", *command)
+        running.wait_for(": frames ")
+        running.kill()
+        shown = reported(running.text())
+        assert ok("hash", run, "--json").json["generation"] >= shown > 0
+        want = ok("hash", whole[0], "--generation", shown, "--json").json
+        assert ok("hash", run, "--generation", shown, "--json").json == want
+    same(ok(*command, "--json").json, whole[1])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_run_with_a_saved_state(number, whole, tmp_path):
+    run = tmp_path / "run"
+    running = Running(tmp_path / "log", "train", *LONG, "--out", run, "--quiet")
+    running.wait_for("generation 3: frames")
+    start = time.monotonic()
+    running.send(number)
+    assert running.wait(GRACE) == 75
+    assert time.monotonic() - start < GRACE
+    last = running.text().splitlines()[-1]
+    assert str(run) in last and "--resume" in last
+    ok("fsck", run)
+    shown = reported(running.text())
+    assert ok("hash", run, "--json").json["generation"] == shown
+    # the checkpoint of the last generation alone carries the run
+    assert list((run / "checkpoints").glob(f"ckpt-{shown:08d}-*"))
+    (run / "checkpoints" / "journal.bin").unlink()
+    same(resume(run), whole[1])
+
+
+def test_a_signal_ends_an_atari_run_within_the_grace_time(tmp_path):
+    run = tmp_path / "run"
+    settings = [*ATARI, "env.frames_max=20000", "ga.population=100"]
+    running = Running(tmp_path / "log", "train", *settings, "--out", run, "--quiet")
+    running.wait_for("preset deepga-gpu")
+    time.sleep(3)
+    actors = running.children()
+    assert actors
+    start = time.monotonic()
+    running.send(signal.SIGTERM)
+    assert running.wait(GRACE) == 75
+    assert time.monotonic() - start < GRACE
+    assert not any(Path(f"/proc/{pid}").exists() for pid in actors), "actors outlive the engine"
+
+
+def test_a_kill_leaves_no_actor(tmp_path):
+    running = Running(tmp_path / "log", "train", *ATARI, "--out", tmp_path / "run", "--quiet")
+    running.wait_for("preset deepga-gpu")
+    actors = running.children()
+    assert actors
+    running.kill()
+    end = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in actors):
+        assert time.monotonic() < end, "actors outlive the engine"
+        time.sleep(0.05)
+
+
+def test_a_request_saves_a_checkpoint_at_once(tmp_path):
+    run = tmp_path / "run"
+    settings = [*LONG, "run.checkpoint_seconds=1000", "ga.generations=100000"]
+    running = Running(tmp_path / "log", "train", *settings, "--out", run, "--quiet")
+    try:
+        running.wait_for("generation 2: frames")
+        assert list((run / "checkpoints").glob("ckpt-*")) == []
+        running.send(signal.SIGUSR1)
+        end = time.monotonic() + 30
+        while not list((run / "checkpoints").glob("ckpt-*/manifest.json")):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        assert running.process.poll() is None
+    finally:
+        running.kill()
+
+
+def test_a_finished_run_prints_its_result_without_playing(copy, whole):
+    metrics = (copy / "metrics.jsonl").read_text()
+    for command in (["train", "--resume", copy], ["train", *LONG, "--out", copy, "--resume", "auto"]):
+        outcome = ok(*command, "--json")
+        same(outcome.json, whole[1])
+        assert outcome.json["seconds"] == whole[1]["seconds"]
+        assert outcome.json["run"] == str(copy), "the folder was moved"
+        assert "generation 1:" not in outcome.err
+    played = (copy / "metrics.jsonl").read_text().removeprefix(metrics)
+    assert "fitness_mean" not in played
+
+
+def test_a_finished_atari_run_starts_no_actor(tmp_path):
+    run = tmp_path / "run"
+    want = train(run, *ATARI, "ga.generations=1")
+    same(resume(run, SAMARA_VENV="/nowhere"), want)
+
+
+def test_a_moved_run_goes_on(whole, tmp_path):
+    run, moved = tmp_path / "run", tmp_path / "elsewhere" / "moved"
+    running = Running(tmp_path / "log", "train", *LONG, "--out", run, "--quiet")
+    running.wait_for("generation 4: frames")
+    running.kill()
+    moved.parent.mkdir()
+    run.rename(moved)
+    result = resume(moved)
+    same(result, whole[1])
+    assert result["run"] == str(moved)
+    assert not run.exists()
+
+
+def test_a_larger_budget_goes_on(whole, tmp_path):
+    run = tmp_path / "run"
+    short = train(run, *LONG, "ga.generations=10")
+    assert short["generation"] == 10
+    # not raised: the result stands
+    assert resume(run)["generation"] == 10
+    result = resume(run, "ga.generations=40")
+    same(result, whole[1])
+    # the raised budget is part of the run now
+    same(resume(run), whole[1])
+
+
+def test_a_smaller_budget_is_reached(copy, whole):
+    same(resume(copy), whole[1])
+    outcome = samara("train", "--resume", copy, "ga.generations=5", "--json")
+    assert outcome.code == 78 and "ga.generations=5" in outcome.err, outcome
+
+
+def test_the_fleet_may_change_on_resume(tmp_path, whole):
+    run = tmp_path / "run"
+    train(run, *LONG, "ga.generations=37")
+    changes = ["fleet.threads=3", "fleet.native=slots", "fleet.slots=5", "ga.cache_megabytes=1"]
+    same(resume(run, "ga.generations=40", *changes), whole[1])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "run.seed=4",
+        "env.id=Acrobot-v1",
+        "network.name=mlp-8-relu",
+        "ga.population=161",
+        "ga.noise=quantile8",
+        "ga.mutation_power=0.2",
+        "ga.parents=9",
+        "run.algorithm=random-search",
+    ],
+)
+def test_what_decides_the_numbers_may_not_change_on_resume(change, copy):
+    before = (copy / "config.toml").read_bytes()
+    outcome = samara("train", "--resume", copy, change, "--json")
+    key, value = change.split("=")
+    assert f"{key}=" in outcome.err and value in outcome.err
+    assert outcome.code == 78 and len(outcome.err.splitlines()) == 1, outcome
+    outcome = samara("train", "--resume", copy, "ga.generations=41", change, "--json")
+    assert outcome.code == 78, outcome
+    assert (copy / "config.toml").read_bytes() == before
+
+
+def test_the_same_value_is_no_change(copy, whole):
+    same(resume(copy, "run.seed=3", "ga.population=160"), whole[1])
+
+
+def test_auto_refuses_another_configuration(copy):
+    before = (copy / "config.toml").read_bytes()
+    for other in (["run.seed=4"], ["ga.population=50"], ["ga.generations=41", "run.seed=4"]):
+        outcome = samara("train", *LONG, *other, "--out", copy, "--resume", "auto", "--json")
+        assert outcome.code == 78 and str(copy) in outcome.err, outcome
+    outcome = samara("train", *ATARI, "--out", copy, "--resume", "auto", "--json")
+    assert outcome.code == 78 and str(copy) in outcome.err, outcome
+    assert (copy / "config.toml").read_bytes() == before, "a refused resume changes nothing"
+
+
+def test_auto_starts_a_run_that_does_not_exist(tmp_path, whole):
+    (tmp_path / "empty").mkdir()
+    for place in ("run", "empty"):
+        command = ["train", *CARTPOLE, "--out", tmp_path / place, "--resume", "auto", "--json", "--quiet"]
+        first = ok(*command).json
+        same(ok(*command).json, first)
+
+
+# -- damage -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stopped(tmp_path):
+    """A run stopped in the middle, with a checkpoint of its last generation and older ones."""
+    run = tmp_path / "run"
+    for after in (3, 6, 9):
+        running = Running(tmp_path / "log", "train", *LONG, "--out", run, "--resume", "auto", "--quiet")
+        running.wait_for(f"generation {after}: frames")
+        running.send(signal.SIGTERM)
+        assert running.wait(GRACE) == 75
+    return run
+
+
+def checkpoints(run):
+    return sorted((run / "checkpoints").glob("ckpt-*[0-9]"))
+
+
+def flip(file, at):
+    data = bytearray(file.read_bytes())
+    data[at] ^= 1
+    file.write_bytes(data)
+
+
+def goes_on_after_damage(run, want, *words):
+    broken = samara("fsck", run, "--json")
+    assert broken.code == 65 and broken.json["exit"] == 65, broken
+    outcome = ok("train", "--resume", run, "--quiet", "--json")
+    for word in words:
+        assert word in outcome.err, outcome
+    same(outcome.json, want)
+    assert list((run / "checkpoints").glob("*.corrupt*")), "what was damaged is kept"
+    ok("fsck", run)
+
+
+def test_a_damaged_checkpoint_is_set_aside(stopped, whole):
+    newest = checkpoints(stopped)[-1]
+    flip(newest / "state.bin", 50)
+    goes_on_after_damage(stopped, whole[1], newest.name, "damaged")
+
+
+def test_a_damaged_manifest_is_set_aside(stopped, whole):
+    newest = checkpoints(stopped)[-1]
+    flip(newest / "manifest.json", 30)
+    goes_on_after_damage(stopped, whole[1], newest.name)
+
+
+def test_a_damaged_journal_is_set_aside(stopped, whole):
+    journal = stopped / "checkpoints" / "journal.bin"
+    flip(journal, journal.stat().st_size // 2)
+    for command in (["hash", stopped], ["eval", stopped]):
+        refused = samara(*command, "--json")
+        assert refused.code == 65 and "journal.bin" in refused.err, refused
+    goes_on_after_damage(stopped, whole[1], "journal")
+
+
+def test_journal_and_newest_checkpoint_damaged_takes_the_one_before(stopped, whole):
+    newest, journal = checkpoints(stopped)[-1], stopped / "checkpoints" / "journal.bin"
+    assert len(checkpoints(stopped)) >= 2
+    flip(newest / "state.bin", 50)
+    flip(journal, 100)
+    goes_on_after_damage(stopped, whole[1], newest.name, "journal")
+
+
+def test_everything_damaged_starts_again_and_says_so(stopped, whole):
+    for checkpoint in checkpoints(stopped):
+        flip(checkpoint / "state.bin", 50)
+    flip(stopped / "checkpoints" / "journal.bin", 100)
+    goes_on_after_damage(stopped, whole[1], "journal")
+
+
+def test_a_torn_journal_is_no_damage(stopped, whole):
+    journal = stopped / "checkpoints" / "journal.bin"
+    for checkpoint in checkpoints(stopped):
+        shutil.rmtree(checkpoint)
+    journal.write_bytes(journal.read_bytes()[:-40])
+    ok("fsck", stopped)
+    same(resume(stopped), whole[1])
