@@ -49,6 +49,12 @@ void* operator new(size_t size, std::align_val_t alignment) {
   const auto a = static_cast<size_t>(alignment);
   return samara::Count(std::aligned_alloc(a, (size + a - 1) / a * a));
 }
+// A sanitizer has nothrow forms of its own (std::stable_sort calls one), whose memory our delete
+// must not get.
+void* operator new(size_t size, const std::nothrow_t&) noexcept { return operator new(size); }
+void* operator new(size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return operator new(size, alignment);
+}
 void operator delete(void* memory) noexcept { samara::Release(memory); }
 void operator delete(void* memory, size_t) noexcept { samara::Release(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { samara::Release(memory); }
