@@ -168,17 +168,30 @@ Result<GenerationReport> DeepGa::Step(const StopToken& stop) {
   std::set<uint64_t> initial;
   for (const Genome& parent : next.parents) initial.insert(parent.initial);
   report.lineages = initial.size();
-  report.parents_distinct = next.parents.size();
+  std::set<uint64_t> chosen;
+  for (uint64_t i = 0; i < report.fitness.size(); ++i) {
+    if (BornOfParent(i)) chosen.insert(ParentOf(i));
+  }
+  report.parents_distinct = chosen.size();
   Restore(std::move(next));
   return report;
 }
 
 Genome DeepGa::Member(uint64_t i) const {
   if (state_.parents.empty()) return Fresh(i);
+  return BornOfParent(i) ? Mutate(state_.parents[ParentOf(i)], i) : state_.elite;
+}
+
+// Not of the first generation, and not the elite that takes the last place unchanged.
+bool DeepGa::BornOfParent(uint64_t i) const {
   const bool last = i + 1 == static_cast<uint64_t>(config_.population);
-  if (last && state_.has_elite && config_.elite_mode == "member") return state_.elite;
+  const bool elite = last && state_.has_elite && config_.elite_mode == "member";
+  return !state_.parents.empty() && !elite;
+}
+
+uint64_t DeepGa::ParentOf(uint64_t i) const {
   const CounterRng rng(DeriveKey(seed_, Purpose::kParentChoice, state_.generation + 1, i));
-  return Mutate(state_.parents[rng.UniformInt(0, state_.parents.size())], i);
+  return rng.UniformInt(0, state_.parents.size());
 }
 
 Genome DeepGa::Fresh(uint64_t individual) const {
@@ -357,12 +370,9 @@ Result<std::vector<EpisodeResult>> DeepGa::PlayTasks(Phase phase, std::span<cons
 
 GaProgress DeepGa::progress() const {
   const std::lock_guard lock(mu_);
-  GaProgress p{phase_, 0, total_, generation_ + 1, frames_before_};
-  if (work_ != nullptr) {
-    p.done = work_->posted();
-    if (phase_ != "test") p.frames += work_->frames();
-  }
-  return p;
+  if (work_ == nullptr) return {"", 0, 0, generation_, frames_before_};
+  const uint64_t counted = phase_ == "test" ? 0 : work_->frames();
+  return {phase_, work_->posted(), total_, generation_ + 1, frames_before_ + counted};
 }
 
 }  // namespace samara

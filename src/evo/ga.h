@@ -133,6 +133,8 @@ class DeepGa {
   // Member i of the population that is playing. It is a function of the state, so a generation
   // holds no genomes but its parents', however many members and mutations it has.
   Genome Member(uint64_t i) const;
+  bool BornOfParent(uint64_t i) const;
+  uint64_t ParentOf(uint64_t i) const;
   Genome Fresh(uint64_t individual) const;
   Genome Mutate(const Genome& parent, uint64_t individual) const;
   uint64_t NoiseKey(Purpose purpose, uint64_t individual) const;

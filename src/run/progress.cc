@@ -201,8 +201,10 @@ double SecondsLeft(const ProgressState& s, double frames_per_second) {
     left =
         static_cast<double>(std::max<int64_t>(s.frames_budget - s.frames, 0)) / frames_per_second;
   if (s.generations > 0) {
-    const double done = std::max<double>(static_cast<double>(s.generation) - 1, 0) +
-                        (s.generation > 0 ? PhaseFraction(s) : 0);
+    const bool between = s.phase_total == 0;  // no phase runs: the generation named is whole
+    const double done = between ? static_cast<double>(s.generation)
+                                : std::max<double>(static_cast<double>(s.generation) - 1, 0) +
+                                      (s.generation > 0 ? PhaseFraction(s) : 0);
     // less than a tenth of a generation says nothing about the rest
     if (done > 0.1)
       left = std::min(left,
@@ -233,7 +235,7 @@ std::vector<std::string> ProgressLines(const ProgressState& s, double frames_per
 
 std::string ProgressPlainLine(const ProgressState& s, double frames_per_second) {
   std::string line = Generation(s);
-  if (!s.phase.empty())
+  if (!s.phase.empty() && s.phase_total > 0)
     line += fmt::format(", {} {}/{}", EscapeControl(s.phase), s.phase_done, s.phase_total);
   line += ", " + Frames(s) + ", " + Rate(frames_per_second);
   if (!std::isnan(s.best)) line += ", best " + ScoreText(s.best);
