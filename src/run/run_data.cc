@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "run/metrics.h"
 #include "run/sealed_json.h"
 #include "run/statistics.h"
 
@@ -80,27 +81,12 @@ void TakeLine(json line, RunData& run, std::map<int64_t, json>& generations) {
   }
 }
 
-Status ReadMetrics(const Path& path, RunData& run) {
-  Result<std::string> text = ReadFile(path);
-  if (text.status().code() == Code::kNoInput) return Status::Ok();
-  RETURN_IF_ERROR(text.status());
+Status TakeMetrics(const Path& path, RunData& run) {
+  auto lines = ReadMetrics(path);
+  if (lines.status().code() == Code::kNoInput) return Status::Ok();
+  RETURN_IF_ERROR(lines.status());
   std::map<int64_t, json> generations;
-  size_t number = 0;
-  for (size_t at = 0; at < text->size();) {
-    const size_t end = text->find('\n', at);
-    const bool torn = end == std::string::npos;  // a crash while writing; the run cuts it on resume
-    const std::string_view line = std::string_view(*text).substr(at, torn ? end : end - at);
-    at = torn ? text->size() : end + 1;
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    Result<json> object = ParseJson(line, fmt::format("{}, line {}", path.string(), number));
-    if (!object.ok() && torn) break;
-    RETURN_IF_ERROR(object.status());
-    if (!object->is_object())
-      return {Code::kBadData,
-              fmt::format("{}, line {}: expected a JSON object", path.string(), number)};
-    TakeLine(std::move(*object), run, generations);
-  }
+  for (json& line : *lines) TakeLine(std::move(line), run, generations);
   for (auto& [generation, line] : generations) run.generations.push_back(std::move(line));
   return Status::Ok();
 }
@@ -211,7 +197,7 @@ Result<RunData> LoadRun(const Path& folder) {
   run.name = (clean.has_filename() ? clean : clean.parent_path()).filename().string();
   RETURN_IF_ERROR(ReadConfig(folder / "config.toml", run));
   RETURN_IF_ERROR(ReadIdentity(folder / "run.json", run));
-  RETURN_IF_ERROR(ReadMetrics(folder / "metrics.jsonl", run));
+  RETURN_IF_ERROR(TakeMetrics(folder / "metrics.jsonl", run));
   for (std::filesystem::directory_iterator it(folder / "videos", error), end; !error && it != end;
        it.increment(error))
     if (it->path().extension() == ".mp4") run.videos.push_back(it->path());

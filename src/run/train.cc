@@ -19,6 +19,7 @@
 #include "run/progress.h"
 #include "run/report.h"
 #include "run/retry.h"
+#include "run/run_data.h"
 #include "run/run_folder.h"
 #include "run/signals.h"
 #include "run/statistics.h"
@@ -59,6 +60,7 @@ class EvolutionRun {
   void OpenMetrics(const JournalContents& journal);
   void KeepFinishedEpisodes(const JournalContents& journal);
   // 4 what a policy that knows nothing gets
+  std::vector<double> RandomReturnsOfMetrics() const;
   Status PlayRandomPolicy();
   // 5 the generations, each durable before it is reported
   Status Generations();
@@ -272,9 +274,12 @@ void EvolutionRun::KeepFinishedEpisodes(const JournalContents& journal) {
 }
 
 Status EvolutionRun::Restore() {
+  ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
+                   LatestGoodCheckpoint(folder_->checkpoints(), OnBadCheckpoint::kSetAside));
   JournalContents contents;
   ASSIGN_OR_RETURN(journal_,
-                   Journal::Open(folder_->journal(), Journal::OnDamage::kKeepGoodPart, &contents));
+                   Journal::Open(folder_->journal(), Journal::OnDamage::kKeepGoodPart, &contents,
+                                 checkpoint ? checkpoint->info.journal : std::nullopt));
   checkpoints_ = std::make_unique<CheckpointWriter>(folder_->checkpoints());
   std::optional<GenerationRecord> newest;
   for (auto it = contents.records.rbegin(); it != contents.records.rend() && !newest; ++it) {
@@ -282,8 +287,6 @@ Status EvolutionRun::Restore() {
     ASSIGN_OR_RETURN(newest, GenerationRecord::Decode(it->payload));
   }
   // a checkpoint is newer only when the journal lost its end
-  ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
-                   LatestGoodCheckpoint(folder_->checkpoints(), OnBadCheckpoint::kSetAside));
   if (checkpoint && (!newest || checkpoint->info.step > newest->state.generation)) {
     ASSIGN_OR_RETURN(newest, GenerationRecord::Decode(checkpoint->files.at("state.bin")));
   }
@@ -309,9 +312,26 @@ Status EvolutionRun::Restore() {
   return Status::Ok();
 }
 
+// What an earlier start of this run has played; empty when it did not come so far.
+std::vector<double> EvolutionRun::RandomReturnsOfMetrics() const {
+  const auto lines = ReadMetrics(folder_->path() / "metrics.jsonl");
+  if (!lines.ok()) return {};
+  std::vector<double> returns;
+  for (const json& line : *lines) {
+    if (TextOr(line, "event", "") == "random_policy") returns = NumbersOf(line, "returns");
+  }
+  return returns;
+}
+
 Status EvolutionRun::PlayRandomPolicy() {
   const auto episodes = static_cast<size_t>(config_.run.random_episodes);
   if (episodes == 0) return Status::Ok();
+  if (resumed_) random_returns_ = RandomReturnsOfMetrics();
+  if (random_returns_.size() == episodes) {
+    random_mean_ = Mean(random_returns_);
+    return Status::Ok();
+  }
+  random_returns_.clear();
   std::vector<Task> tasks;
   for (size_t e = 0; e < episodes; ++e) {
     const uint64_t key =
@@ -327,12 +347,10 @@ Status EvolutionRun::PlayRandomPolicy() {
                 folder_->path().string() + "'"};
   for (const auto& r : work.TakeResults()) random_returns_.push_back(r.fitness);
   random_mean_ = Mean(random_returns_);
-  if (ga_->state().generation == 0) {
-    metrics_->Write({{"event", "random_policy"},
-                     {"returns", random_returns_},
-                     {"mean", Mean(random_returns_)},
-                     {"median", Median(random_returns_)}});
-  }
+  metrics_->Write({{"event", "random_policy"},
+                   {"returns", random_returns_},
+                   {"mean", Mean(random_returns_)},
+                   {"median", Median(random_returns_)}});
   return Status::Ok();
 }
 
