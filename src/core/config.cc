@@ -34,10 +34,7 @@ std::string Quote(const std::string& text) {
   std::string out = "\"";
   for (char c : text) {
     if (c == '"' || c == '\\') out += '\\';
-    if (c == '\n')
-      out += "\\n";
-    else
-      out += c;
+    out += c;
   }
   return out + '"';
 }
@@ -47,7 +44,8 @@ std::string Unquote(std::string_view text) {
   if (text.size() < 2 || text.front() != '"' || text.back() != '"') return std::string(text);
   std::string out;
   for (size_t i = 1; i + 1 < text.size(); ++i) {
-    if (text[i] == '\\' && i + 2 < text.size()) ++i;
+    const bool escaped = text[i] == '\\' && i + 2 < text.size();
+    if (escaped && (text[i + 1] == '"' || text[i + 1] == '\\')) ++i;
     out += text[i];
   }
   return out;

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+#include "core/config.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "core/sha256.h"
+
+namespace samara {
+namespace {
+
+// One row of every kind, bound to a struct as a component does it.
+struct Settings {
+  Settings() {
+    table.Add("ga.population", &population, {.min = 2, .max = 1'000'000}, "members", "genomes");
+    table.Add("ga.mutation", &mutation, {.min = 0}, "", "power of the noise");
+    table.Add("ga.generations", &generations, {}, "", "budget", OnResume::kMayGrow);
+    table.Add("run.quiet", &quiet, "no display", OnResume::kMayChange);
+    table.Add("env.game", &game, {"frostbite", "gravitar", "venture"}, "which game");
+    table.Add("run.note", &note, {}, "any text", OnResume::kMayChange);
+  }
+  Settings(const Settings&) = delete;
+  Settings& operator=(const Settings&) = delete;
+
+  int64_t population = 1000, generations = 10;
+  double mutation = 0.002;
+  bool quiet = false;
+  std::string game = "frostbite", note;
+  ConfigTable table;
+};
+
+TEST(ConfigTest, RowsDescribeThemselves) {
+  const Settings s;
+  const std::pair<const char*, const char*> rows[] = {
+      {"ga.population", "integer|2 to 1000000|members|1000|genomes"},
+      {"ga.mutation", "number|at least 0||0.002|power of the noise"},
+      {"ga.generations", "integer|||10|budget"},
+      {"run.quiet", "boolean|||false|no display"},
+      {"env.game", "one of frostbite|gravitar|venture|||\"frostbite\"|which game"},
+      {"run.note", "text|||\"\"|any text"},
+  };
+  ASSERT_EQ(s.table.fields().size(), std::size(rows));
+  for (const auto& [key, text] : rows) {
+    const ConfigField* f = s.table.Find(key);
+    ASSERT_NE(f, nullptr) << key;
+    EXPECT_EQ(fmt::format("{}|{}|{}|{}|{}", f->type, f->range, f->unit, f->default_value, f->help),
+              text);
+  }
+  EXPECT_EQ(s.table.Find("ga"), nullptr);
+  EXPECT_EQ(s.table.Find("ga.population")->on_resume, OnResume::kMustMatch);
+  EXPECT_EQ(s.table.Find("ga.generations")->on_resume, OnResume::kMayGrow);
+  EXPECT_EQ(s.table.Find("run.quiet")->on_resume, OnResume::kMayChange);
+}
+
+TEST(ConfigTest, TomlSetsWhatItNamesAndNothingElse) {
+  Settings s;
+  const Status status = s.table.ParseToml(
+      "# a comment\r\n[ga]\npopulation = 1_500\nmutation = 5e-3\n[run]\nquiet = true\n"
+      "note = 'a \"word\" \\ a path'\n[env]\ngame = \"venture\"\n",
+      "a.toml");
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(s.population, 1500);
+  EXPECT_EQ(s.mutation, 0.005);
+  EXPECT_TRUE(s.quiet);
+  EXPECT_EQ(s.note, "a \"word\" \\ a path");
+  EXPECT_EQ(s.game, "venture");
+  EXPECT_EQ(s.generations, 10);
+}
+
+TEST(ConfigTest, AssignmentsAreReadAndShownCanonically) {
+  const std::array<const char*, 3> cases[] = {
+      {"ga.population", "2", "2"},
+      {"ga.population", "1_000_000", "1000000"},
+      {"ga.generations", "-9223372036854775808", "-9223372036854775808"},
+      {"ga.mutation", "0", "0.0"},
+      {"ga.mutation", "1e22", "1e+22"},
+      {"ga.mutation", "0.1000000000000000055", "0.1"},
+      {"run.quiet", "true", "true"},
+      {"env.game", "gravitar", "\"gravitar\""},
+      {"env.game", "\"venture\"", "\"venture\""},
+      {"run.note", "", "\"\""},
+      {"run.note", "a = b", "\"a = b\""},
+      {"run.note", "\"", "\"\\\"\""},
+      {"run.note", R"("a\"b\\c\n")", R"("a\"b\\c\\n")"},
+  };
+  for (const auto& [key, given, shown] : cases) {
+    Settings s;
+    const Status status = s.table.Override(std::string(key) + "=" + given);
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(s.table.Find(key)->get(), shown) << given;
+    // what get() shows is what set() accepts
+    EXPECT_TRUE(s.table.Set(key, shown).ok());
+    EXPECT_EQ(s.table.Find(key)->get(), shown) << given;
+  }
+}
+
+TEST(ConfigTest, WrongAssignmentsAreNamedAndChangeNothing) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"ga.population=1", "expected an integer 2 to 1000000"},
+      {"ga.population=1000001", "expected an integer 2 to 1000000"},
+      {"ga.population=", "expected an integer"},
+      {"ga.population=_", "expected an integer"},
+      {"ga.population=12x", "ga.population=12x"},
+      {"ga.population=2.5", "expected an integer"},
+      {"ga.generations=9223372036854775808", "expected an integer"},
+      {"ga.mutation=-1e-9", "expected a number at least 0"},
+      {"ga.mutation=1e999", "expected a number"},
+      {"ga.mutation=nan", "expected a number"},
+      {"ga.mutation=inf", "expected a number"},
+      {"run.quiet=yes", "true or false"},
+      {"env.game=Gravitas", "one of frostbite, gravitar, venture (nearest: gravitar)"},
+      {"run.note=a\nb", "control characters"},
+      {"ga.popluation=5", "ga.popluation: unknown key; the nearest known one is ga.population"},
+      {"population=5", "the nearest known one is ga.population"},
+      {"ga.population", "expected table.key=value"},
+      {"=5", "expected table.key=value"},
+  };
+  Settings s;
+  const std::string before = s.table.ToToml();
+  for (const auto& [assignment, message] : cases) {
+    const Status status = s.table.Override(assignment);
+    EXPECT_EQ(status.code(), Code::kConfig) << assignment;
+    EXPECT_NE(status.message().find(message), std::string::npos) << status.message();
+  }
+  EXPECT_EQ(s.table.ToToml(), before);
+}
+
+TEST(ConfigTest, WrongTomlIsNamed) {
+  const std::pair<std::string, const char*> cases[] = {
+      {"[ga]\npopulation = 5\npopulation = 6\n", "a.toml:3: "},
+      {"[ga]\npopulation 5\n", "a.toml:2: "},
+      {"[ga]\npopulation = \"unfinished", "a.toml:2: "},
+      {std::string("[ga]\npopulation = 5\0", 20), "a.toml:2: "},
+      {"population = 5\n", "population: expected a table such as [run]"},
+      {"[ga]\npopulation = [5]\n", "ga.population: expected one text, number or boolean"},
+      {"[ga.deep]\npopulation = 5\n", "ga.deep: expected one text, number or boolean"},
+      {"[ga]\npopulation = 1979-05-27\n", "ga.population: expected one text, number or boolean"},
+      {"[ga]\npopulation = \"many\"\n", "a.toml: ga.population=\"many\": expected an integer"},
+      {"[ga]\nmutation = nan\n", "expected a number"},
+      {"[run]\nquiet = \"yes\"\n", "expected true or false"},
+      {"[run]\nnote = \"two\\nlines\"\n", "control characters"},
+      {"[ga]\npopulatoin = 5\n",
+       "a.toml: ga.populatoin: unknown key; the nearest known one is "
+       "ga.population"},
+      {std::string((1 << 20) + 1, '#'), "larger than 1 MiB"},
+  };
+  for (const auto& [text, message] : cases) {
+    Settings s;
+    const Status status = s.table.ParseToml(text, "a.toml");
+    EXPECT_EQ(status.code(), Code::kConfig) << message;
+    EXPECT_NE(status.message().find(message), std::string::npos) << status.message();
+  }
+}
+
+TEST(ConfigTest, TomlOfTheTableReadsBackTheSame) {
+  Settings s;
+  s.population = 77;
+  s.mutation = std::numeric_limits<double>::denorm_min();
+  s.note = R"(a "quoted" \path\, ä)";
+  Settings copy;
+  const Status status = copy.table.ParseToml(s.table.ToToml(), "config.toml");
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(copy.population, 77);
+  EXPECT_EQ(copy.mutation, s.mutation);
+  EXPECT_EQ(copy.note, s.note);
+  EXPECT_EQ(copy.table.ToToml(), s.table.ToToml());
+  EXPECT_EQ(Settings().table.ToToml(),
+            "[ga]\npopulation = 1000\nmutation = 0.002\ngenerations = 10\n\n"
+            "[run]\nquiet = false\nnote = \"\"\n\n[env]\ngame = \"frostbite\"\n\n");
+}
+
+TEST(ConfigTest, TheHashCoversWhatMustMatchOnResume) {
+  EXPECT_EQ(Settings().table.Hash(),
+            Sha256Hex("ga.population=1000\nga.mutation=0.002\nenv.game=\"frostbite\"\n"));
+  for (const char* same :
+       {"ga.generations=20", "run.quiet=true", "run.note=a", "ga.mutation=2e-3"}) {
+    Settings s;
+    ASSERT_TRUE(s.table.Override(same).ok());
+    EXPECT_EQ(s.table.Hash(), Settings().table.Hash()) << same;
+  }
+  for (const char* other :
+       {"ga.population=1001", "ga.mutation=0.0020000000000000005", "env.game=venture"}) {
+    Settings s;
+    ASSERT_TRUE(s.table.Override(other).ok());
+    EXPECT_NE(s.table.Hash(), Settings().table.Hash()) << other;
+  }
+}
+
+TEST(ConfigTest, TheOrderOfAssignmentsDoesNotMatter) {
+  Settings a, b;
+  ASSERT_TRUE(
+      a.table.ParseToml("[ga]\npopulation=5\nmutation=0.5\n[env]\ngame='venture'", "a").ok());
+  for (const char* assignment : {"env.game=venture", "ga.mutation=.5", "ga.population=5"})
+    ASSERT_TRUE(b.table.Override(assignment).ok());
+  EXPECT_EQ(a.table.Hash(), b.table.Hash());
+  EXPECT_EQ(a.table.ToToml(), b.table.ToToml());
+}
+
+TEST(NearestTest, CompletesBeforeItCorrects) {
+  const std::vector<std::string> names = {"train", "trial", "eval", "play", "report", "rep"};
+  const std::pair<const char*, const char*> cases[] = {
+      {"train", "train"}, {"tarin", "train"},  {"evla", "eval"},
+      {"pay", "play"},    {"repor", "report"}, {"tria", "trial"},
+      {"re", "rep"},      {"EVAL", "eval"},    {"plays", "play"},
+  };
+  for (const auto& [word, name] : cases) EXPECT_EQ(Nearest(word, names), name) << word;
+  EXPECT_EQ(Nearest("word", {}), "");
+}
+
+}  // namespace
+}  // namespace samara
