@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// ActiveIsa chooses once per process, so every case runs in a process of its own.
+#include "core/cpu.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+
+#include "core/status.h"
+
+namespace samara {
+namespace {
+
+// Ends the process: prints the level, or the error, and exits with its code.
+[[noreturn]] void Choose(const char* wanted) {
+  setenv("SAMARA_ISA", wanted, 1);
+  try {
+    std::cerr << "level " << Name(ActiveIsa()) << '.';
+    std::exit(0);
+  } catch (const Error& error) {
+    std::cerr << error.what();
+    std::exit(static_cast<int>(error.status().code()));
+  }
+}
+
+TEST(CpuTest, LevelsAreAllUpToTheBest) {
+  const auto levels = AvailableIsaLevels();
+  const IsaLevel all[] = {IsaLevel::kPortable, IsaLevel::kAvx2, IsaLevel::kAvx512};
+  ASSERT_TRUE(!levels.empty() && levels.size() <= 3);
+  EXPECT_TRUE(std::equal(levels.begin(), levels.end(), all));
+  EXPECT_NE(CpuName(), "");
+}
+
+TEST(CpuDeathTest, TheVariableForcesWhatTheCpuHas) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto levels = AvailableIsaLevels();
+  for (const IsaLevel level : {IsaLevel::kPortable, IsaLevel::kAvx2, IsaLevel::kAvx512}) {
+    const std::string name(Name(level));
+    if (std::find(levels.begin(), levels.end(), level) != levels.end())
+      EXPECT_EXIT(Choose(name.c_str()), testing::ExitedWithCode(0), "level " + name);
+    else
+      EXPECT_EXIT(Choose(name.c_str()), testing::ExitedWithCode(78), "SAMARA_ISA=" + name);
+  }
+  EXPECT_EXIT(Choose(""), testing::ExitedWithCode(0), "level " + std::string(Name(levels.back())));
+}
+
+TEST(CpuDeathTest, AnUnknownValueIsNotIgnored) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  for (const char* wanted : {"sse2", "AVX2", "avx2 ", "1"}) {
+    EXPECT_EXIT(Choose(wanted), testing::ExitedWithCode(78),
+                std::string("SAMARA_ISA=") + wanted + ": expected portable, avx2 or avx512");
+  }
+}
+
+}  // namespace
+}  // namespace samara

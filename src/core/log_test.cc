@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+#include "core/log.h"
+
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <sstream>
+#include <thread>
+
+#include "core/files.h"
+
+namespace samara {
+namespace {
+
+class LogTest : public testing::Test {
+ protected:
+  LogTest() {
+    SetLogSink([this](std::string_view line) { lines_.emplace_back(line); });
+  }
+  ~LogTest() override {
+    SetLogSink({});
+    SetLogLevel(LogLevel::kInfo);
+  }
+  std::vector<std::string> lines_;
+};
+
+TEST(EscapeControlTest, ForeignTextStaysOnItsLine) {
+  using namespace std::string_literals;
+  const std::pair<std::string, std::string> cases[] = {
+      {"", ""},
+      {"plain text, ä and 東", "plain text, ä and 東"},
+      {"two\nlines\r", R"(two\x0alines\x0d)"},
+      {"\x1b[31mred\x07", R"(\x1b[31mred\x07)"},
+      {"a\0b\x7f"s, R"(a\x00b\x7f)"},
+  };
+  for (const auto& [text, escaped] : cases) EXPECT_EQ(EscapeControl(text), escaped);
+}
+
+TEST_F(LogTest, TheSinkTakesWholeLinesFromItsLevelOn) {
+  Log(LogLevel::kDebug, "hidden");
+  LogInfo("plain");
+  LogWarning("two\nlines");
+  LogError("bad");
+  SetLogLevel(LogLevel::kError);
+  LogWarning("hidden");
+  LogError("worse");
+  EXPECT_EQ(lines_, (std::vector<std::string>{"plain", R"(samara: warning: two\x0alines)",
+                                              "samara: error: bad", "samara: error: worse"}));
+}
+
+TEST_F(LogTest, WithoutASinkLinesGoToStandardError) {
+  SetLogSink({});
+  testing::internal::CaptureStderr();
+  LogInfo("plain");
+  LogError("bad");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "plain\nsamara: error: bad\n");
+  EXPECT_TRUE(lines_.empty());
+}
+
+TEST_F(LogTest, ManyThreadsLoseNoLine) {
+  constexpr int kThreads = 4, kLines = 500;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([t] {
+      for (int i = 0; i < kLines; ++i) LogInfo(std::to_string(t * kLines + i));
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  std::vector<int> seen(kThreads * kLines);
+  for (const auto& line : lines_) ++seen.at(std::stoul(line));
+  EXPECT_EQ(seen, std::vector<int>(kThreads * kLines, 1));
+}
+
+TEST_F(LogTest, TheFileTakesEverythingWithTimeAndLevel) {
+  const Path path = TemporaryName(Path(testing::TempDir()) / "log_test");
+  AttachLogFile(path);
+  Log(LogLevel::kDebug, "small");
+  LogWarning("two\nlines");
+  AttachLogFile("/nonexistent/log.txt");  // ignored: nothing is logged to a file from here on
+  LogInfo("not in the file");
+  std::istringstream text(*ReadFile(path));
+  const std::string time = R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ )";
+  for (const char* line : {"debug small", R"(warning two\\x0alines)"}) {
+    std::string got;
+    ASSERT_TRUE(std::getline(text, got));
+    EXPECT_TRUE(std::regex_match(got, std::regex(time + line))) << got;
+  }
+  EXPECT_EQ(text.peek(), EOF);
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace samara
