@@ -62,15 +62,22 @@ def test_another_seed_gives_another_population(cartpole, tmp_path):
     assert train(tmp_path / "run", *CARTPOLE, "run.seed=4")["population_hash"] != cartpole
 
 
-def test_one_actor_or_three_one_thread_or_two(atari, tmp_path):
-    how = ["fleet.actors=3", "fleet.slots=5", "fleet.threads=2"]
+@pytest.mark.parametrize(
+    "how",
+    [
+        ["fleet.actors=3", "fleet.slots=5"],
+        ["fleet.inference=engine", "fleet.actors=1", "fleet.slots=1", "fleet.threads=1"],
+        ["fleet.inference=engine", "fleet.actors=3", "fleet.slots=5", "fleet.threads=2"],
+    ],
+)
+def test_whoever_steps_and_whoever_infers(how, atari, tmp_path):
     assert train(tmp_path / "run", *GAME, *how)["population_hash"] == atari
 
 
-def disturbed(tmp_path, want, disturb, moments):
+def disturbed(tmp_path, inference, want, disturb, moments):
     """A run whose actors are disturbed at random moments; its hash and log."""
     run, rng = tmp_path / "run", random.Random(7)
-    how = [*GAME, "fleet.actors=2", "fleet.slots=4"]
+    how = [*GAME, "fleet.actors=2", "fleet.slots=4", f"fleet.inference={inference}"]
     running = Running(tmp_path / "log", "train", *how, "--out", run, "--quiet")
     try:
         running.wait_for("preset deepga-gpu")
@@ -102,9 +109,11 @@ def send(number):
     return to
 
 
-def test_killed_actors_change_nothing(atari, tmp_path):
-    disturbed(tmp_path, atari, send(signal.SIGKILL), moments=3)
+@pytest.mark.parametrize("inference", ["actor", "engine"])
+def test_killed_actors_change_nothing(inference, atari, tmp_path):
+    disturbed(tmp_path, inference, atari, send(signal.SIGKILL), moments=3)
 
 
-def test_stopped_actors_change_nothing(atari, tmp_path):
-    disturbed(tmp_path, atari, send(signal.SIGSTOP), moments=1)
+@pytest.mark.parametrize("inference", ["actor", "engine"])
+def test_stopped_actors_change_nothing(inference, atari, tmp_path):
+    disturbed(tmp_path, inference, atari, send(signal.SIGSTOP), moments=1)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // The actor's hot loop: wait for commands without the GIL, let Python step the simulator into
-// shared memory, check what it gave, publish. The other side of fleet/slot_port.cc.
+// shared memory, check what it gave, publish. The other side of fleet/slot_table.cc.
 #include <fcntl.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -16,10 +16,14 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "evo/policy.h"
+#include "fleet/policy_segment.h"
 #include "fleet/slot.h"
 
 namespace nb = nanobind;
@@ -51,13 +55,61 @@ nb::object View(std::byte* data, const std::vector<size_t>& shape) {
   return nb::cast(nb::ndarray<nb::numpy, T>(data, shape.size(), shape.data(), keeper));
 }
 
+using Clock = std::chrono::steady_clock;
+
+uint64_t NanosecondsSince(Clock::time_point start) {
+  return static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - start).count());
+}
+
+// The policies that this actor plays by itself: a state per slot, parameters copied from shared
+// memory when an episode begins (private memory has huge pages, and the engine may prepare the next
+// episode).
+class Policies {
+ public:
+  Policies(int fd, uint32_t slots) : segment_(MapWhole(fd, sizeof(PolicySegmentHeader))) {
+    const PolicySegmentHeader& header = segment_.header();
+    auto model = PolicyModel::FromDescription(segment_.description());
+    if (!model.ok()) throw std::runtime_error(model.status().message());
+    model_ = std::move(*model);
+    if (header.magic != kPolicyMagic || header.slots != slots ||
+        header.parameter_bytes != model_->kernel().packed_size() * sizeof(float))
+      throw std::runtime_error(
+          "shared memory does not hold the policies that the engine describes");
+    workspace_ = std::make_unique<PolicyWorkspace>(*model_);
+    for (uint32_t s = 0; s < slots; ++s) states_.push_back(std::make_unique<PolicyState>(*model_));
+  }
+
+  void Begin(uint32_t slot, bool random, uint64_t seed) {
+    const auto bytes = segment_.parameters(slot);
+    if (random)
+      states_[slot]->LoadRandom();
+    else
+      states_[slot]->LoadPacked({reinterpret_cast<const float*>(bytes.data()), bytes.size() / 4});
+    states_[slot]->StartEpisode(seed);
+  }
+  Action Decide(uint32_t slot, std::span<const std::byte> observation) {
+    return states_[slot]->Decide(*workspace_, observation);
+  }
+
+ private:
+  PolicySegment segment_;
+  std::unique_ptr<PolicyModel> model_;
+  std::unique_ptr<PolicyWorkspace> workspace_;
+  std::vector<std::unique_ptr<PolicyState>> states_;
+};
+
 class Slots {
  public:
-  // Maps the segment and checks that its header says what was agreed at Hello.
-  Slots(int segment, int bell, int control, uint32_t slots, bool float32,
+  // Maps the segment and checks that its header says what was agreed at Hello. `policies` is mapped
+  // when the first whole episode is asked for.
+  Slots(int segment, int bell, int control, int policies, uint32_t slots, bool float32,
         const std::vector<size_t>& observation_shape, int64_t action_n, bool discrete,
         const std::array<size_t, 3>& picture_shape)
-      : control_(control), float32_(float32), discrete_(discrete), action_n_(action_n) {
+      : control_(control),
+        policies_fd_(policies),
+        float32_(float32),
+        discrete_(discrete),
+        action_n_(action_n) {
     size_t observation = float32 ? 4 : 1;
     for (size_t d : observation_shape) observation *= d;
     picture_bytes_ = picture_shape[1] * picture_shape[2] * 3;
@@ -125,30 +177,87 @@ class Slots {
     if (sequence == done_[slot]) return false;
     CopyOnce(view.command(), command_);
     current_ = slot;
-    const bool reset = command_.kind == SlotCommandKind::kReset;
-    if (command_.incarnation != incarnation_ || command_.observation > 1 ||
-        (!reset && command_.kind != SlotCommandKind::kAct) ||
-        (!reset && discrete_ && (command_.index < 0 || command_.index >= action_n_)))
+    if (command_.incarnation != incarnation_ || command_.observation > 1)
       throw std::runtime_error("command of the engine breaks the slot protocol");
     SlotReply reply{};
-    const auto start = std::chrono::steady_clock::now();
-    const nb::object& observation = observations_[2 * slot + command_.observation];
-    if (reset)
-      resets_[slot](command_.seed, command_.noops, command_.frames_max, observation);
-    else
-      ReadStep(StepEnvironment(slot, observation), reply);
-    if (!draws_.empty()) reply.pictures = nb::cast<uint32_t>(draws_[slot](pictures_[slot]));
-    reply.nanoseconds = static_cast<uint64_t>(
-        std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
-    Check(view, reply);
+    reply.step = command_.step;
+    switch (command_.kind) {
+      case SlotCommandKind::kReset:
+        Reset(slot, view, reply);
+        break;
+      case SlotCommandKind::kAct:
+        Step(slot, view, reply);
+        break;
+      case SlotCommandKind::kPlay:
+        Play(slot, view, reply);
+        break;
+      default:
+        throw std::runtime_error("command of the engine breaks the slot protocol");
+    }
     done_[slot] = sequence;
     Publish(view, sequence, reply);
     return true;
   }
 
-  nb::object StepEnvironment(uint32_t slot, const nb::object& observation) {
-    return discrete_ ? steps_[slot](command_.index, observation)
-                     : steps_[slot](values_, observation);
+  const nb::object& Observation(uint32_t slot) const {
+    return observations_[2 * slot + command_.observation];
+  }
+
+  void Reset(uint32_t slot, const SlotView& view, SlotReply& reply) {
+    const auto start = Clock::now();
+    resets_[slot](command_.seed, command_.noops, command_.frames_max, Observation(slot));
+    Draw(slot, reply);
+    reply.nanoseconds += NanosecondsSince(start);
+    Check(view, reply);
+  }
+
+  // One step with the action of command_.
+  void Step(uint32_t slot, const SlotView& view, SlotReply& reply) {
+    if (discrete_ && (command_.index < 0 || command_.index >= action_n_))
+      throw std::runtime_error("command of the engine breaks the slot protocol");
+    const auto start = Clock::now();
+    ReadStep(discrete_ ? steps_[slot](command_.index, Observation(slot))
+                       : steps_[slot](values_, Observation(slot)),
+             reply);
+    Draw(slot, reply);
+    reply.nanoseconds += NanosecondsSince(start);
+    Check(view, reply);
+  }
+
+  void Draw(uint32_t slot, SlotReply& reply) {
+    if (!draws_.empty()) reply.pictures = nb::cast<uint32_t>(draws_[slot](pictures_[slot]));
+  }
+
+  // A whole episode with the slot's policy; `total` sums its steps in their order.
+  void Play(uint32_t slot, const SlotView& view, SlotReply& total) {
+    if (!policies_) policies_.emplace(policies_fd_, layout_.slots);
+    policies_->Begin(slot, command_.random != 0, command_.seed);
+    Reset(slot, view, total);
+    while ((total.flags & (kSlotTerminated | kSlotTruncated)) == 0) {
+      if (view.command().abandoned.load(std::memory_order_relaxed) != 0 ||
+          header_->leave.load(std::memory_order_relaxed) != 0) {
+        total.flags = kSlotAbandoned;
+        return;
+      }
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      const auto start = Clock::now();
+      TakeAction(policies_->Decide(slot, view.observation(command_.observation)));
+      total.inference_nanoseconds += NanosecondsSince(start);
+      command_.step = ++total.step;
+      SlotReply step{};
+      Step(slot, view, step);
+      total.reward += step.reward;
+      total.frames += step.frames;
+      total.nanoseconds += step.nanoseconds;
+      total.flags = step.flags;
+      total.pictures = step.pictures;
+      view.reply().played.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+
+  void TakeAction(const Action& action) {
+    command_.index = action.index;
+    std::copy(action.values.begin(), action.values.end(), command_.values);
   }
 
   // (reward, terminated, truncated, life_lost, frames)
@@ -186,18 +295,17 @@ class Slots {
   void Publish(const SlotView& view, uint64_t sequence, SlotReply& reply) {
     reply.episode = command_.episode;
     reply.incarnation = command_.incarnation;
-    reply.step = command_.step;
     reply.checksum = ReplyChecksum(reply, view.observation(command_.observation));
-    constexpr size_t kFirst = offsetof(SlotReply, episode);
+    constexpr size_t kFirst = offsetof(SlotReply, episode), kEnd = offsetof(SlotReply, played);
     std::memcpy(reinterpret_cast<std::byte*>(&view.reply()) + kFirst,
-                reinterpret_cast<const std::byte*>(&reply) + kFirst, sizeof(SlotReply) - kFirst);
+                reinterpret_cast<const std::byte*>(&reply) + kFirst, kEnd - kFirst);
     // release: pairs with the acquire in SlotPort::Take
     view.reply().sequence.store(sequence, std::memory_order_release);
     Ring(*bell_);
   }
 
   // constant after construction
-  int control_;
+  int control_, policies_fd_;
   bool float32_, discrete_;
   int64_t action_n_;
   size_t picture_bytes_ = 0;
@@ -209,6 +317,7 @@ class Slots {
   std::vector<nb::object> observations_, pictures_;  // views: two per slot, one per slot
   std::vector<nb::object> resets_, steps_, draws_;   // bound methods, one per slot
   nb::object values_;                                // view of command_.values
+  std::optional<Policies> policies_;                 // from the first whole episode on
   // of the command being served
   SlotCommand command_{};
   uint32_t current_ = 0;
@@ -230,10 +339,10 @@ void BindSlots(nb::module_& m) {
   m.def("die_with_parent", &samara::DieWithParent,
         "Asks the kernel to kill this process when the engine dies.");
   nb::class_<Slots>(m, "Slots", "The actor's side of its slots in shared memory.")
-      .def(nb::init<int, int, int, uint32_t, bool, const std::vector<size_t>&, int64_t, bool,
+      .def(nb::init<int, int, int, int, uint32_t, bool, const std::vector<size_t>&, int64_t, bool,
                     const std::array<size_t, 3>&>(),
-           nb::arg("segment"), nb::arg("bell"), nb::arg("control"), nb::arg("slots"),
-           nb::arg("float32"), nb::arg("observation_shape"), nb::arg("action_n"),
+           nb::arg("segment"), nb::arg("bell"), nb::arg("control"), nb::arg("policies"),
+           nb::arg("slots"), nb::arg("float32"), nb::arg("observation_shape"), nb::arg("action_n"),
            nb::arg("discrete"), nb::arg("picture_shape"))
       .def("serve", &Slots::Serve, nb::arg("environments"),
            "Serves commands with one environment per slot until the engine says leave or is gone.")

@@ -2,8 +2,9 @@
 """An actor process: ``python -m samara.actor``, spawned and supervised by the engine.
 
 It builds one environment per slot, says Hello with their spec, and serves commands through shared
-memory (src/fleet/slot.h) until the engine says leave or is gone. Three descriptors are inherited: the
-control socket (packets of one JSON object each), the segment of this actor, the doorbell of the fleet.
+memory (src/fleet/slot.h) until the engine says leave or is gone. Four descriptors are inherited: the
+control socket (packets of one JSON object each), the segment of this actor, the doorbell of the fleet,
+and the policies that this actor plays by itself (src/fleet/policy_segment.h).
 Numerics run on one thread: the engine sets OMP_NUM_THREADS and its kin.
 """
 
@@ -17,7 +18,7 @@ import sys
 from samara import _native
 from samara.environment import CONFIG, Environment, SetupError, Spec, make
 
-CONTROL, SEGMENT, BELL = 3, 4, 5  # kActorDescriptors in src/fleet/actor_process.h
+CONTROL, SEGMENT, BELL, POLICIES = 3, 4, 5, 6  # kActorDescriptors in src/fleet/actor_process.h
 PACKET_BYTES_MAX = 1 << 17
 INTERNAL = 70
 
@@ -83,6 +84,7 @@ def serve(config: dict, environments: list[Environment]) -> None:
         SEGMENT,
         BELL,
         CONTROL,
+        POLICIES,
         slots=len(environments),
         float32=spec.observation_dtype == "float32",
         observation_shape=list(spec.observation_shape),
@@ -100,7 +102,7 @@ def serve(config: dict, environments: list[Environment]) -> None:
 
 
 def main() -> int:
-    for descriptor in (CONTROL, SEGMENT, BELL):
+    for descriptor in (CONTROL, SEGMENT, BELL, POLICIES):
         os.set_inheritable(descriptor, False)  # a simulator's own children must not keep them
     _native.die_with_parent()
     be_first_to_go()

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // What an environment is, whoever steps it: a native C++ class on a thread of the engine, or a
 // Python simulator in an actor process (which fills the same structures through the slot protocol).
 //

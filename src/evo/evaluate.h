@@ -104,6 +104,10 @@ class Evaluator {
 // `threads` inference threads over a fleet's slots: one network per slot.
 std::unique_ptr<Evaluator> MakeSlotEvaluator(std::unique_ptr<Fleet> fleet,
                                              std::unique_ptr<PolicyModel> model, uint32_t threads);
+// Actor processes that play whole episodes beside their simulators, so that no step crosses a
+// process.
+Result<std::unique_ptr<Evaluator>> MakeEpisodeEvaluator(std::unique_ptr<Fleet> fleet,
+                                                        std::unique_ptr<PolicyModel> model);
 // Native environments, a whole episode per thread, weights resident in its cache.
 Result<std::unique_ptr<Evaluator>> MakeDirectEvaluator(const EnvironmentFactory& factory,
                                                        std::unique_ptr<PolicyModel> model,

@@ -4,7 +4,10 @@
 #include <atomic>
 #include <thread>
 
+#include "core/log.h"
+#include "env/dummy.h"
 #include "evo/evo_test_util.h"
+#include "fleet/fleet_test_util.h"
 
 namespace samara {
 namespace {
@@ -53,8 +56,8 @@ std::unique_ptr<Evaluator> Slots(const std::string& id, uint32_t slots, uint32_t
 }
 
 // Another way to play: plain loops, one state per episode.
-std::vector<EpisodeResult> PlayPlainly(const std::string& id, std::span<const Task> tasks) {
-  const auto factory = Native(id);
+std::vector<EpisodeResult> PlayPlainly(const EnvironmentFactory& factory,
+                                       std::span<const Task> tasks) {
   const auto model = ModelFor(factory, kNetwork);
   PolicyWorkspace workspace(*model);
   std::vector<EpisodeResult> results;
@@ -74,6 +77,20 @@ std::vector<EpisodeResult> PlayPlainly(const std::string& id, std::span<const Ta
     }
   }
   return results;
+}
+
+std::vector<EpisodeResult> PlayPlainly(const std::string& id, std::span<const Task> tasks) {
+  return PlayPlainly(Native(id), tasks);
+}
+
+// Actor processes that play whole episodes; `more` are further keys of the dummy's configuration.
+std::unique_ptr<Evaluator> Actors(uint32_t actors, uint32_t slots, const std::string& more = "") {
+  ActorFleetOptions options = DummyActors(R"({"kind": "dummy", "length": 20)" + more + "}");
+  options.actors = actors, options.slots = slots;
+  options.step_timeout = 1;
+  const auto native = [] { return MakeDummyEnvironment({}); };
+  return MakeEpisodeEvaluator(MakeActorFleet(options).ValueOrThrow(), ModelFor(native, kNetwork))
+      .ValueOrThrow();
 }
 
 TEST(EvaluateTest, EveryEvaluatorGivesTheSameResults) {
@@ -182,6 +199,65 @@ TEST(EvaluateTest, KnownResultsAreNotPlayedAgain) {
     if (!reused) played += expected[i].steps;
   }
   EXPECT_EQ(evaluator->counters().steps, played);
+}
+
+TEST(EpisodeEvaluatorTest, ActorsGiveTheResultsOfPlainLoops) {
+  REQUIRE_ACTORS();
+  const auto tasks = MakeTasks(23);
+  const auto expected = PlayPlainly([] { return MakeDummyEnvironment({}); }, tasks);
+  for (const auto& [actors, slots] : {std::pair{1U, 1U}, {1U, 3U}, {2U, 4U}}) {
+    const auto evaluator = Actors(actors, slots);
+    EXPECT_EQ(PlayAll(*evaluator, tasks), expected) << actors << " actors, " << slots << " slots";
+    EXPECT_EQ(PlayAll(*evaluator, tasks), expected) << "again";
+    uint64_t steps = 0;
+    for (const EpisodeResult& r : expected) steps += 2 * r.steps;
+    EXPECT_EQ(evaluator->counters().steps, steps);
+    EXPECT_GT(evaluator->seconds().inference, 0);
+    EXPECT_GT(evaluator->seconds().environment, 0);
+    EXPECT_GT(evaluator->seconds().materialise, 0);
+  }
+}
+
+TEST(EpisodeEvaluatorTest, EpisodesOfLostActorsArePlayedAgain) {
+  REQUIRE_ACTORS();
+  SetLogLevel(LogLevel::kError);
+  const auto tasks = MakeTasks(23);
+  const auto expected = PlayPlainly([] { return MakeDummyEnvironment({}); }, tasks);
+  for (const std::string fault : {"exit", "crash", "hang"}) {
+    const auto evaluator =
+        Actors(2, 4, R"(, "fault": ")" + fault + R"(", "fault_step": 4, "fault_incarnations": 2)");
+    EXPECT_EQ(PlayAll(*evaluator, tasks), expected) << fault;
+    EXPECT_GE(evaluator->counters().respawns, 4U) << fault;
+  }
+}
+
+TEST(EpisodeEvaluatorTest, AnExceptionThatStaysEndsThePlayWithItsText) {
+  REQUIRE_ACTORS();
+  SetLogLevel(LogLevel::kError);
+  const auto evaluator = Actors(1, 2, R"(, "fault": "raise")");
+  const auto tasks = MakeTasks(5);
+  LocalWork work(tasks.size(), nullptr);
+  const Status status = evaluator->Play(tasks, KeyedSource(), work);
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_NE(status.message().find("step 3"), std::string::npos) << status.message();
+}
+
+TEST(EpisodeEvaluatorTest, AStopBreaksEpisodesOff) {
+  REQUIRE_ACTORS();
+  const auto evaluator = Actors(2, 4, R"(, "step_us": 20000)");  // an episode takes 0.3 s
+  const auto tasks = MakeTasks(40);
+  const auto expected = PlayPlainly([] { return MakeDummyEnvironment({}); }, tasks);
+  std::atomic<int> asked{0};
+  LocalWork work(tasks.size(), [&] { return ++asked > 60; });
+  EXPECT_TRUE(evaluator->Play(tasks, KeyedSource(), work).ok());
+  EXPECT_LT(work.posted(), tasks.size() / 2);
+  const auto results = work.TakeResults();
+  for (size_t i = 0; i < tasks.size(); ++i)
+    EXPECT_TRUE(!results[i].done || results[i] == expected[i]) << i;
+  // and nothing of it is left behind
+  const std::span few(tasks.data(), 6);
+  EXPECT_EQ(PlayAll(*evaluator, few),
+            std::vector<EpisodeResult>(expected.begin(), expected.begin() + 6));
 }
 
 TEST(LocalWorkTest, ClaimsEachIndexOnceAndIgnoresDuplicates) {

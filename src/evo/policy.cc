@@ -1,15 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 #include "evo/policy.h"
 
 #include <algorithm>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "core/rng.h"
 
 namespace samara {
 
-PolicyModel::PolicyModel(NetworkDescription network, InputRule input, ActionSpec action)
-    : kernel_(std::move(network)), input_(input), action_(std::move(action)) {
+PolicyModel::PolicyModel(NetworkDescription network, InputRule input, ActionSpec action,
+                         IsaLevel isa)
+    : kernel_(std::move(network), isa), input_(input), action_(std::move(action)), isa_(isa) {
   CHECK_EQ(kernel_.network().output_size(), static_cast<size_t>(action_.n));
+}
+
+std::string PolicyModel::Describe() const {
+  const NetworkDescription& n = kernel_.network();
+  return nlohmann::json{{"network", n.name},
+                        {"height", n.height},
+                        {"width", n.width},
+                        {"channels", n.channels},
+                        {"isa", static_cast<int>(isa_)},
+                        {"stacked", input_.stacked},
+                        {"depth", input_.stack.depth},
+                        {"order", static_cast<int>(input_.stack.order)},
+                        {"at_reset", static_cast<int>(input_.stack.at_reset)},
+                        {"dtype", static_cast<int>(input_.dtype)},
+                        {"discrete", action_.discrete},
+                        {"actions", action_.n}}
+      .dump();
+}
+
+Result<std::unique_ptr<PolicyModel>> PolicyModel::FromDescription(std::string_view description) {
+  const auto json = nlohmann::json::parse(description, nullptr, /*allow_exceptions=*/false);
+  try {
+    ASSIGN_OR_RETURN(NetworkDescription network,
+                     MakeNetwork(json.at("network").get<std::string>(), json.at("height"),
+                                 json.at("width"), json.at("channels"), json.at("actions")));
+    InputRule input;
+    input.stacked = json.at("stacked");
+    input.stack = {json.at("depth"), static_cast<StackOrder>(json.at("order").get<int>()),
+                   static_cast<StackReset>(json.at("at_reset").get<int>())};
+    input.dtype = static_cast<DType>(json.at("dtype").get<int>());
+    ActionSpec action;
+    action.discrete = json.at("discrete");
+    action.n = json.at("actions");
+    return std::make_unique<PolicyModel>(std::move(network), input, std::move(action),
+                                         static_cast<IsaLevel>(json.at("isa").get<int>()));
+  } catch (const nlohmann::json::exception& error) {
+    return Status(Code::kConfig, std::string("description of a policy: ") + error.what());
+  }
 }
 
 PolicyState::PolicyState(const PolicyModel& model)
@@ -34,6 +75,13 @@ void PolicyState::Load(PolicyWorkspace& workspace, PolicyHandle policy,
   source.Write(policy, workspace.canonical);
   kernel.Pack(workspace.canonical, packed_.span());
   loaded_ = policy;
+}
+
+void PolicyState::LoadPacked(std::span<const float> packed) {
+  if (packed_.size() == 0) packed_ = AlignedFloats(model_.kernel().packed_size());
+  CHECK_EQ(packed.size(), packed_.size());
+  std::memcpy(packed_.data(), packed.data(), packed.size_bytes());
+  loaded_ = PolicyHandle{0, 0};
 }
 
 void PolicyState::StartEpisode(uint64_t seed) {

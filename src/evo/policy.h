@@ -1,4 +1,6 @@
-// A policy as a fleet slot plays it: parameters, input state (frame stack) and action head.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// A policy as a fleet slot plays it: parameters, input state (frame stack) and action head. Engine
+// and actors share this one executor, so it does not show who chose an action.
 //
 // Who owns the numbers does not show: a ParameterSource writes the canonical parameter vector of a
 // policy handle, whether it is a genome rebuilt from its seeds or a file. Handle kRandomHandle acts
@@ -40,7 +42,12 @@ struct InputRule {
 // Constants of every slot: the network, its kernel, the input rule, the action space.
 class PolicyModel {
  public:
-  PolicyModel(NetworkDescription network, InputRule input, ActionSpec action);
+  PolicyModel(NetworkDescription network, InputRule input, ActionSpec action,
+              IsaLevel isa = ActiveIsa());
+  // The same model in another process, instruction set included, so that packed parameters mean the
+  // same there. REQUIRES of Describe: a network by name. kConfig: not what Describe writes.
+  std::string Describe() const;
+  static Result<std::unique_ptr<PolicyModel>> FromDescription(std::string_view description);
   const PopulationKernel& kernel() const { return kernel_; }
   const InputRule& input() const { return input_; }
   const ActionSpec& action() const { return action_; }
@@ -52,6 +59,7 @@ class PolicyModel {
   PopulationKernel kernel_;
   InputRule input_;
   ActionSpec action_;
+  IsaLevel isa_;
 };
 
 // Scratch of one thread, whichever slots it serves.
@@ -69,6 +77,9 @@ class PolicyState {
   explicit PolicyState(const PolicyModel& model);
   // Takes the parameters of `policy` unless it already holds them.
   void Load(PolicyWorkspace& workspace, PolicyHandle policy, const ParameterSource& source);
+  // The same from parameters that were packed by an equal model.
+  void LoadPacked(std::span<const float> packed);
+  void LoadRandom() { loaded_ = kRandomHandle; }
   // Forgets the loaded parameters: handles of another source may mean other policies.
   void Unload() { loaded_ = kRandomHandle; }
   void StartEpisode(uint64_t seed);

@@ -20,6 +20,7 @@
 #include "fleet/actor_messages.h"
 #include "fleet/actor_process.h"
 #include "fleet/fleet.h"
+#include "fleet/policy_segment.h"
 #include "fleet/shared_memory.h"
 #include "fleet/slot_table.h"
 
@@ -39,10 +40,11 @@ constexpr std::chrono::microseconds kSpin{5};
 constexpr std::chrono::milliseconds kSleepMax{100};  // a hostile actor cannot keep us asleep
 
 struct Actor {
-  explicit Actor(SharedMemory memory) : segment(std::move(memory)) {}
+  Actor(SharedMemory memory, int policies) : segment(std::move(memory)), policies_fd(policies) {}
   enum class State { kStarting, kServing, kResting, kFailed } state = State::kResting;
   uint32_t index = 0, incarnation = 0;
   SharedMemory segment;
+  const int policies_fd;
   std::unique_ptr<ActorProcess> process;
   bool served = false;               // at least once
   double waited = 0;                 // s in this state, or without a reply while serving
@@ -56,11 +58,12 @@ struct Actor {
 
 class ActorFleet : public Fleet {
  public:
-  ActorFleet(const ActorFleetOptions& options, SharedMemory bell, std::vector<Actor> actors,
-             int wake_fd)
+  ActorFleet(const ActorFleetOptions& options, SharedMemory bell,
+             std::vector<SharedMemory> policies, std::vector<Actor> actors, int wake_fd)
       : options_(options),
         bell_memory_(std::move(bell)),
         bell_(*reinterpret_cast<Doorbell*>(bell_memory_.data())),
+        policies_(std::move(policies)),
         table_(options.slots, static_cast<uint32_t>(actors.size()), &bell_),
         wake_fd_(wake_fd),
         actors_(std::move(actors)),
@@ -88,6 +91,30 @@ class ActorFleet : public Fleet {
     table_.Begin(slot, episode, spec);
   }
   void Act(uint32_t slot, const Action& action) override { table_.Act(slot, action); }
+
+  Status InstallPolicies(const std::string& description, size_t parameter_bytes) override {
+    for (uint32_t a = 0; a < policies_.size(); ++a) {
+      const PolicySegmentHeader header{kPolicyMagic, description.size(), parameter_bytes,
+                                       table_.SlotsOf(a)};
+      if (Status mapped = policies_[a].Map(PolicySegment::Bytes(header)); !mapped.ok())
+        return mapped;
+      const PolicySegment segment(policies_[a].data());
+      segment.header() = header;
+      std::memcpy(policies_[a].data() + sizeof(header), description.data(), description.size());
+    }
+    return Status::Ok();
+  }
+  std::span<std::byte> parameters(uint32_t slot) override {
+    const auto actors = static_cast<uint32_t>(policies_.size());
+    SharedMemory& memory = policies_[slot % actors];
+    CHECK(memory.data() != nullptr) << "no policies were installed";
+    return PolicySegment(memory.data()).parameters(slot / actors);
+  }
+  void Play(uint32_t slot, uint64_t episode, const EpisodeSpec& spec, bool random) override {
+    CHECK(policies_.front().data() != nullptr) << "no policies were installed";
+    table_.Play(slot, episode, spec, random);
+  }
+  void Abandon(uint32_t slot) override { table_.Abandon(slot); }
 
   size_t Wait(std::span<SlotEvent> out, std::chrono::milliseconds timeout) override {
     const SteadyTime deadline = Now() + timeout;
@@ -174,7 +201,8 @@ class ActorFleet : public Fleet {
                                         .python_path = options_.python_path,
                                         .name = fmt::format("actor {}", actor.index),
                                         .segment_fd = actor.segment.fd(),
-                                        .bell_fd = bell_memory_.fd()});
+                                        .bell_fd = bell_memory_.fd(),
+                                        .policies_fd = actor.policies_fd});
     if (!process.ok()) {
       Blame(actor, process.status());
       return Bury(actor);
@@ -345,7 +373,8 @@ class ActorFleet : public Fleet {
   // constant after construction
   const ActorFleetOptions options_;
   const SharedMemory bell_memory_;
-  Doorbell& bell_;  // rung by all actors and by the supervisor
+  Doorbell& bell_;                      // rung by all actors and by the supervisor
+  std::vector<SharedMemory> policies_;  // one per actor; mapped by InstallPolicies
   // synchronised by themselves
   SlotTable table_;
   const int wake_fd_;
@@ -395,14 +424,18 @@ Result<std::unique_ptr<Fleet>> MakeActorFleet(const ActorFleetOptions& given) {
   ASSIGN_OR_RETURN(SharedMemory bell, SharedMemory::Create("samara-bell"));
   RETURN_IF_ERROR(bell.Map(sizeof(Doorbell)));
   std::vector<Actor> actors;
+  std::vector<SharedMemory> policies;
   for (uint32_t i = 0; i < options.actors; ++i) {
     ASSIGN_OR_RETURN(SharedMemory segment, SharedMemory::Create("samara-slots"));
-    Actor& actor = actors.emplace_back(std::move(segment));
+    ASSIGN_OR_RETURN(SharedMemory policy, SharedMemory::Create("samara-policies"));
+    policies.push_back(std::move(policy));
+    Actor& actor = actors.emplace_back(std::move(segment), policies.back().fd());
     actor.index = i;
   }
   const int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake_fd < 0) return Status(Code::kIoError, "eventfd: no descriptor left");
-  auto fleet = std::make_unique<ActorFleet>(options, std::move(bell), std::move(actors), wake_fd);
+  auto fleet = std::make_unique<ActorFleet>(options, std::move(bell), std::move(policies),
+                                            std::move(actors), wake_fd);
   RETURN_IF_ERROR(fleet->AwaitStart());
   return std::unique_ptr<Fleet>(std::move(fleet));
 }

@@ -88,6 +88,7 @@ int SpawnProcess(const ActorCommand& command, int control, int output, pid_t* pi
   posix_spawn_file_actions_adddup2(&actions, control, kActorControl);
   posix_spawn_file_actions_adddup2(&actions, command.segment_fd, kActorSegment);
   posix_spawn_file_actions_adddup2(&actions, command.bell_fd, kActorBell);
+  posix_spawn_file_actions_adddup2(&actions, command.policies_fd, kActorPolicies);
   // own process group, so that Ctrl-C reaches the engine only; signals as in a fresh process
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -117,9 +118,9 @@ std::string DefaultPythonPath() {
 }
 
 Result<std::unique_ptr<ActorProcess>> ActorProcess::Spawn(const ActorCommand& command) {
-  CHECK(command.segment_fd >= 0 && command.bell_fd >= 0);
+  CHECK(command.segment_fd >= 0 && command.bell_fd >= 0 && command.policies_fd >= 0);
   int sockets[2], pipes[2];
-  Descriptor ours, theirs, read_end, write_end, segment, bell;
+  Descriptor ours, theirs, read_end, write_end, segment, bell, policies;
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
     return Failed("socketpair");
   ours.Adopt(sockets[0]);
@@ -129,13 +130,15 @@ Result<std::unique_ptr<ActorProcess>> ActorProcess::Spawn(const ActorCommand& co
   write_end.Adopt(pipes[1]);
   segment.fd = fcntl(command.segment_fd, F_DUPFD_CLOEXEC, kLowestDescriptor);
   bell.fd = fcntl(command.bell_fd, F_DUPFD_CLOEXEC, kLowestDescriptor);
+  policies.fd = fcntl(command.policies_fd, F_DUPFD_CLOEXEC, kLowestDescriptor);
   if (ours.fd < 0 || theirs.fd < 0 || read_end.fd < 0 || write_end.fd < 0 || segment.fd < 0 ||
-      bell.fd < 0)
+      bell.fd < 0 || policies.fd < 0)
     return Failed("duplicating descriptors");
   fcntl(read_end.fd, F_SETFL, O_NONBLOCK);
   ActorCommand moved = command;
   moved.segment_fd = segment.fd;
   moved.bell_fd = bell.fd;
+  moved.policies_fd = policies.fd;
   pid_t pid = -1;
   if (const int error = SpawnProcess(moved, theirs.fd, write_end.fd, &pid); error != 0) {
     errno = error;

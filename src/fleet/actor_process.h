@@ -16,14 +16,14 @@
 namespace samara {
 
 // Descriptors that the actor finds at fixed numbers (python/samara/actor.py).
-enum ActorDescriptors { kActorControl = 3, kActorSegment = 4, kActorBell = 5 };
+enum ActorDescriptors { kActorControl = 3, kActorSegment = 4, kActorBell = 5, kActorPolicies = 6 };
 inline constexpr size_t kPacketBytesMax = size_t{1} << 17;  // of one control message
 
 struct ActorCommand {
   std::string python;       // interpreter
   std::string python_path;  // folder of the package samara, in front of PYTHONPATH
   std::string name;         // "actor 3", for the log
-  int segment_fd = -1, bell_fd = -1;
+  int segment_fd = -1, bell_fd = -1, policies_fd = -1;
 };
 
 class ActorProcess {

@@ -23,19 +23,22 @@ struct SlotEvent {
     kObservation,  // the episode goes on: observation() is valid until the next command to this
                    // slot
     kEnded,        // terminated or truncated: observation() is the final one
-    kLost,         // the actor failed; the running episode is void, the slot may be begun again
+    kLost,         // the actor failed, or broke the episode off as asked; the running episode is
+                   // void, the slot may be begun again
     kFailed,       // the actor keeps failing: the fleet's status() says why; no more events from it
   } kind = Kind::kObservation;
   uint32_t slot = 0;
   uint64_t episode = 0;  // the number given to Begin
   uint32_t step = 0;     // actions taken so far in this episode
-  StepResult result;     // of the last action; zeros after a reset
+  StepResult result;     // of the last action; zeros after a reset. Of an episode played whole:
+                         // sums over its steps
 };
 
 // What the fleet did, for metrics and the live view.
 struct FleetCounters {
   uint64_t respawns = 0, lost_episodes = 0, stale_events = 0, steps = 0, frames = 0;
-  double step_seconds = 0;  // simulator time summed over slots
+  double step_seconds = 0;       // simulator time summed over slots
+  double inference_seconds = 0;  // of episodes that actors played whole
 };
 
 class Fleet {
@@ -49,6 +52,16 @@ class Fleet {
   virtual void Act(uint32_t slot, const Action& action) = 0;
   // Blocks for the first ready event, then takes what is there; 0 after `timeout` or Stop.
   virtual size_t Wait(std::span<SlotEvent> out, std::chrono::milliseconds timeout) = 0;
+  // Whole episodes, for actors that choose the actions themselves: the engine's bytes of a policy
+  // go to where the actor finds them, and the slot answers once, at the end. `description` says how
+  // to read them (evo/policy.h). kConfig where the fleet's slots cannot play.
+  virtual Status InstallPolicies(const std::string& description, size_t parameter_bytes);
+  // Of the slot's policy; 64-byte aligned. To be written while the slot is idle.
+  virtual std::span<std::byte> parameters(uint32_t slot);
+  // Instead of Begin and Act; `random` plays uniformly at random without a policy.
+  virtual void Play(uint32_t slot, uint64_t episode, const EpisodeSpec& spec, bool random);
+  virtual void Abandon(uint32_t slot);  // the event comes soon, kLost unless the episode was ending
+
   // The newest frame of the slot: spec().observation.bytes() bytes.
   virtual std::span<const std::byte> observation(uint32_t slot) const = 0;
   // RGB pictures of the last step, spec().render_* each; empty when the fleet does not render.

@@ -12,7 +12,9 @@
 //  (3) Neither side trusts the other's bytes: fixed-size parts are copied once (CopyOnce) and only
 //      the copy is checked and used; all sizes come from the reader's own SegmentLayout.
 //  (4) A segment serves all incarnations of its actor: the engine clears the slots between them.
-// Version 1. Incompatible changes raise kSlotProtocol; values are never reused.
+// A kPlay command asks for a whole episode: the actor chooses the actions itself, with the policy
+// that lies in its policy segment (policy_segment.h), and replies once, at the end. Version 2.
+// Incompatible changes raise kSlotProtocol; values are never reused.
 #pragma once
 
 #include <atomic>
@@ -26,7 +28,7 @@
 
 namespace samara {
 
-inline constexpr uint32_t kSlotProtocol = 1;
+inline constexpr uint32_t kSlotProtocol = 2;
 inline constexpr uint64_t kSegmentMagic = 0x31544f4c534d4153;  // "SAMSLOT1"
 inline constexpr size_t kActionValuesMax = 64;
 // Limits that a Hello must keep: nothing an actor says makes the engine allocate without bound.
@@ -46,44 +48,49 @@ struct SegmentHeader {
   Doorbell commands;            // rung by the engine
 };
 
-enum class SlotCommandKind : uint32_t { kReset = 1, kAct = 2 };
+enum class SlotCommandKind : uint32_t { kReset = 1, kAct = 2, kPlay = 3 };
 
 struct SlotCommand {
   std::atomic<uint64_t> sequence;
   uint64_t episode;
-  uint64_t seed;       // kReset
-  int64_t frames_max;  // kReset
+  uint64_t seed;       // kReset, kPlay
+  int64_t frames_max;  // kReset, kPlay
   SlotCommandKind kind;
   uint32_t incarnation;
-  uint32_t step;         // number of the step that an action is for, from 1; 0 for kReset
-  uint32_t observation;  // which of the two areas to fill
-  int32_t noops;         // kReset
-  int32_t index;         // kAct, discrete
-  uint64_t unused;
-  float values[kActionValuesMax];  // kAct, box
+  uint32_t step;                    // number of the step that an action is for, from 1; 0 otherwise
+  uint32_t observation;             // which of the two areas to fill
+  int32_t noops;                    // kReset, kPlay
+  int32_t index;                    // kAct, discrete
+  uint32_t random;                  // kPlay: 1 acts uniformly at random instead
+  std::atomic<uint32_t> abandoned;  // kPlay: 1 asks the actor to break the episode off
+  float values[kActionValuesMax];   // kAct, box
 };
 
 enum SlotFlags : uint32_t {
   kSlotTerminated = 1,
   kSlotTruncated = 2,
   kSlotLifeLost = 4,
-  kSlotFlagsAll = 7,
+  kSlotAbandoned = 8,  // kPlay, alone: broken off as asked
+  kSlotFlagsAll = 15,
 };
 
 struct SlotReply {
   std::atomic<uint64_t> sequence;
   uint64_t episode;
-  double reward;
-  uint64_t nanoseconds;  // spent in the simulator
+  double reward;                   // kPlay: the sum over the steps, in their order
+  uint64_t nanoseconds;            // spent in the simulator
+  uint64_t inference_nanoseconds;  // kPlay
   uint32_t incarnation;
-  uint32_t step;
+  uint32_t step;   // kPlay: steps of the episode
   uint32_t flags;  // SlotFlags
   uint32_t frames;
   uint32_t pictures;  // how many of the pictures area are filled
   uint32_t unused;
-  uint64_t checksum;  // Checksum of the reply and the observation
+  uint64_t checksum;             // Checksum of the reply and the observation
+  std::atomic<uint64_t> played;  // kPlay: steps so far, ever; shows that the actor lives
+  uint64_t padding[6];
 };
-static_assert(sizeof(SlotCommand) == 64 + 256 && sizeof(SlotReply) == 64);
+static_assert(sizeof(SlotCommand) == 64 + 256 && sizeof(SlotReply) == 128);
 
 // Where things lie. Both sides compute it from the numbers agreed at Hello.
 struct SegmentLayout {

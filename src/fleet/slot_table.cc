@@ -35,12 +35,30 @@ SlotView SlotTable::View(uint32_t slot) const {
 
 void SlotTable::Begin(uint32_t index, uint64_t episode, const EpisodeSpec& spec) {
   std::lock_guard lock(mu_);
+  Start(index, SlotCommandKind::kReset, episode, spec);
+}
+
+void SlotTable::Play(uint32_t index, uint64_t episode, const EpisodeSpec& spec, bool random) {
+  std::lock_guard lock(mu_);
+  slots_.at(index).random = random;
+  Start(index, SlotCommandKind::kPlay, episode, spec);
+}
+
+void SlotTable::Abandon(uint32_t index) {
+  std::lock_guard lock(mu_);
+  const Slot& slot = slots_.at(index);
+  if (slot.phase != Phase::kBusy || !slot.posted || slot.kind != SlotCommandKind::kPlay) return;
+  View(index).command().abandoned.store(1, std::memory_order_relaxed);
+}
+
+void SlotTable::Start(uint32_t index, SlotCommandKind kind, uint64_t episode,
+                      const EpisodeSpec& spec) {
   CHECK_LT(index, slots_.size());
   Slot& slot = slots_[index];
   CHECK(slot.phase != Phase::kBusy) << "slot " << index << " was begun while it owes an event";
   slot.phase = Phase::kBusy;
   slot.posted = false;
-  slot.kind = SlotCommandKind::kReset;
+  slot.kind = kind;
   slot.episode = episode;
   slot.spec = spec;
   slot.step = 0;
@@ -80,6 +98,8 @@ void SlotTable::Post(uint32_t index, const Action* action) {
   command.incarnation = actor.incarnation;
   command.step = slot.step;
   command.observation = slot.area;
+  command.random = slot.random ? 1 : 0;
+  command.abandoned.store(0, std::memory_order_relaxed);
   if (action != nullptr) {
     command.index = action->index;
     ClampAction(action->values, command.values);
@@ -118,51 +138,65 @@ bool SlotTable::TakeReply(uint32_t index, SlotEvent& out) {
   slot.seen = sequence;
   SlotReply reply{};
   CopyOnce(view.reply(), reply);
+  const bool play = slot.kind == SlotCommandKind::kPlay;
   if (sequence != slot.sequence || reply.incarnation != actor.incarnation ||
-      reply.episode != slot.episode || reply.step != slot.step) {
+      reply.episode != slot.episode || (!play && reply.step != slot.step)) {
     ++counters_.stale_events;
     return false;
   }
   const auto observation = view.observation(slot.area);
-  if (std::string refusal = Refusal(reply, observation); !refusal.empty()) {
+  if (std::string refusal = Refusal(slot, reply, observation); !refusal.empty()) {
     actor.offence = std::move(refusal);  // the supervisor ends this actor
     return false;
   }
   const bool ended = (reply.flags & (kSlotTerminated | kSlotTruncated)) != 0;
-  slot.phase = ended ? Phase::kIdle : Phase::kAnswered;
+  const bool abandoned = (reply.flags & kSlotAbandoned) != 0;
+  slot.phase = ended || abandoned ? Phase::kIdle : Phase::kAnswered;
+  slot.step = reply.step;
   slot.posted = false;
   slot.pictures = reply.pictures;
   ++actor.answered;
-  out = {.kind = ended ? SlotEvent::Kind::kEnded : SlotEvent::Kind::kObservation,
+  out = {.kind = abandoned ? SlotEvent::Kind::kLost
+                 : ended   ? SlotEvent::Kind::kEnded
+                           : SlotEvent::Kind::kObservation,
          .slot = index,
          .episode = slot.episode,
          .step = slot.step,
          .result = {}};
   if (ended) blamed_.erase(slot.episode);
   counters_.step_seconds += static_cast<double>(reply.nanoseconds) * 1e-9;
-  if (slot.kind == SlotCommandKind::kAct) {
+  counters_.inference_seconds += static_cast<double>(reply.inference_nanoseconds) * 1e-9;
+  if (slot.kind != SlotCommandKind::kReset) {
     out.result = {.reward = reply.reward,
                   .terminated = (reply.flags & kSlotTerminated) != 0,
                   .truncated = (reply.flags & kSlotTruncated) != 0,
                   .life_lost = (reply.flags & kSlotLifeLost) != 0,
                   .frames = reply.frames};
-    ++actor.steps;
-    ++counters_.steps;
+    actor.steps += play ? reply.step : 1;
+    counters_.steps += play ? reply.step : 1;
     counters_.frames += reply.frames;
   }
   return true;
 }
 
-std::string SlotTable::Refusal(const SlotReply& reply,
+std::string SlotTable::Refusal(const Slot& slot, const SlotReply& reply,
                                std::span<const std::byte> observation) const {
   if (reply.checksum != ReplyChecksum(reply, observation)) return "wrong checksum";
   if ((reply.flags & ~kSlotFlagsAll) != 0 ||
       (reply.flags & kSlotTerminated && reply.flags & kSlotTruncated))
     return "flags " + std::to_string(reply.flags);
-  if (reply.step == 0 && reply.flags != 0) return "an episode that ends before its first step";
+  const bool abandoned = reply.flags == kSlotAbandoned;
+  if ((reply.flags & kSlotAbandoned) != 0 && !(abandoned && slot.kind == SlotCommandKind::kPlay))
+    return "flags " + std::to_string(reply.flags);
+  if (slot.kind == SlotCommandKind::kPlay && !abandoned &&
+      (reply.flags & (kSlotTerminated | kSlotTruncated)) == 0)
+    return "a whole episode without an end";
+  if (reply.step == 0 && reply.flags != 0 && !abandoned)
+    return "an episode that ends before its first step";
   if (reply.pictures > (render_ ? static_cast<uint32_t>(spec_.render_frames) : 0))
     return std::to_string(reply.pictures) + " pictures";
-  if (reply.nanoseconds > uint64_t{1} << 53) return "impossible time of a step";
+  if (std::max(reply.nanoseconds, reply.inference_nanoseconds) > uint64_t{1} << 53)
+    return "impossible time of a step";
   return NotFinite(reply.reward, spec_.observation, observation);
 }
 
@@ -229,7 +263,7 @@ uint32_t SlotTable::Down(uint32_t index, bool blamed, int blamed_slot) {
     Slot& slot = slots_[s];
     // commands and replies of the dead are wiped; observations stay, somebody may be reading them
     std::memset(static_cast<void*>(View(s).bytes().data()), 0, SegmentLayout::kObservationOffset);
-    slot.seen = 0;
+    slot.seen = slot.played = 0;
     const bool suspect = blamed_slot < 0 ? slot.phase == Phase::kBusy : blamed_slot == position;
     ++position;
     if (slot.phase != Phase::kBusy && slot.phase != Phase::kAnswered) continue;
@@ -251,22 +285,28 @@ void SlotTable::Fail(uint32_t index) {
     if (slots_[s].phase == Phase::kBusy) PushEvent(SlotEvent::Kind::kFailed, s);
 }
 
-SlotTable::Progress SlotTable::progress(uint32_t index) const {
+SlotTable::Progress SlotTable::progress(uint32_t index) {
   std::lock_guard lock(mu_);
-  const Actor& actor = actors_[index];
+  Actor& actor = actors_[index];
   Progress result{
-      .waiting = false, .answered = actor.answered, .steps = actor.steps, .offence = actor.offence};
+      .waiting = false, .answered = actor.answered, .steps = actor.steps, .offence = {}};
   for (uint32_t s = index; actor.up && s < slots_.size();
        s += static_cast<uint32_t>(actors_.size())) {
-    const Slot& slot = slots_[s];
+    Slot& slot = slots_[s];
     if (slot.phase != Phase::kBusy || !slot.posted) continue;
-    // a reply that nobody took yet is no sign of a hung actor
+    // a reply that nobody took yet is no sign of a hung actor, nor are steps of a whole episode
     const uint64_t sequence = View(s).reply().sequence.load(std::memory_order_acquire);
+    if (slot.kind == SlotCommandKind::kPlay) {
+      const uint64_t played = View(s).reply().played.load(std::memory_order_relaxed);
+      if (played < std::exchange(slot.played, played)) actor.offence = "steps that count backwards";
+      result.answered += played;
+    }
     if (sequence == slot.sequence && slot.seen != sequence)
       ++result.answered;
     else
       result.waiting = true;
   }
+  result.offence = actor.offence;
   return result;
 }
 

@@ -32,6 +32,8 @@ class SlotTable {
   // The caller's half; see Fleet for the contract.
   void Begin(uint32_t slot, uint64_t episode, const EpisodeSpec& spec);
   void Act(uint32_t slot, const Action& action);
+  void Play(uint32_t slot, uint64_t episode, const EpisodeSpec& spec, bool random);
+  void Abandon(uint32_t slot);
   size_t Take(std::span<SlotEvent> out);  // what is ready now
   std::span<const std::byte> observation(uint32_t slot) const;
   std::span<const std::byte> pictures(uint32_t slot) const;
@@ -56,16 +58,18 @@ class SlotTable {
     uint64_t steps = 0;     // actions answered so far, taken ones only
     std::string offence;    // the first reply that broke the protocol, of this incarnation
   };
-  Progress progress(uint32_t actor) const;
+  Progress progress(uint32_t actor);
 
  private:
   enum class Phase : uint8_t { kIdle, kBusy, kAnswered, kVoid };
   struct Slot {
     Phase phase = Phase::kIdle;
     bool posted = false;  // kBusy: the actor has the command
+    bool random = false;  // kPlay
     SlotCommandKind kind = SlotCommandKind::kReset;
     uint64_t sequence = 0;  // of the last command
     uint64_t seen = 0;      // sequence of the last reply that was taken or dropped
+    uint64_t played = 0;    // kPlay: steps last seen
     uint64_t episode = 0;
     EpisodeSpec spec;
     uint32_t step = 0;
@@ -83,10 +87,12 @@ class SlotTable {
 
   uint32_t ActorOf(uint32_t slot) const { return slot % static_cast<uint32_t>(actors_.size()); }
   SlotView View(uint32_t slot) const;
+  void Start(uint32_t slot, SlotCommandKind kind, uint64_t episode, const EpisodeSpec& spec);
   void Post(uint32_t slot, const Action* action);
   bool TakeReply(uint32_t index, SlotEvent& out);
   // Why a reply cannot be accepted; empty when it can.
-  std::string Refusal(const SlotReply& reply, std::span<const std::byte> observation) const;
+  std::string Refusal(const Slot& slot, const SlotReply& reply,
+                      std::span<const std::byte> observation) const;
   void PushEvent(SlotEvent::Kind kind, uint32_t slot);
 
   Doorbell* const bell_;

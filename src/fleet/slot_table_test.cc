@@ -170,19 +170,76 @@ TEST_F(SlotTableTest, BadRepliesAreRefusedWithAReason) {
 }
 
 TEST_F(SlotTableTest, EveryFlippedBitOfReplyAndObservationIsNoticed) {
-  for (size_t bit = 0; bit < (sizeof(SlotReply) + 12) * 8; ++bit) {
+  constexpr size_t kReply = offsetof(SlotReply, played);  // what follows is no part of a reply
+  for (size_t bit = 0; bit < (kReply + 12) * 8; ++bit) {
     table_.Begin(0, 7, {});
     Serve(0);
     const auto observation = view(0).observation(view(0).command().observation);
-    std::byte& target = bit / 8 < sizeof(SlotReply)
-                            ? reinterpret_cast<std::byte*>(&view(0).reply())[bit / 8]
-                            : observation[bit / 8 - sizeof(SlotReply)];
+    std::byte& target = bit / 8 < kReply ? reinterpret_cast<std::byte*>(&view(0).reply())[bit / 8]
+                                         : observation[bit / 8 - kReply];
     target ^= std::byte{1} << bit % 8;
     EXPECT_TRUE(Take().empty()) << "bit " << bit;
     table_.Down(0, true, -1);
     TakeOne();
     table_.Up(0, segment(), 5);
   }
+}
+
+TEST_F(SlotTableTest, AnEpisodePlayedWholeIsAnsweredOnce) {
+  table_.Play(0, 7, {.seed = 3}, /*random=*/true);
+  EXPECT_EQ(view(0).command().kind, SlotCommandKind::kPlay);
+  EXPECT_EQ(view(0).command().random, 1U);
+  SlotReply reply{};
+  reply.flags = kSlotTruncated;
+  Fill(reply, 0, {1, 2, 3});
+  reply.step = 30, reply.frames = 120, reply.reward = -4.5, reply.inference_nanoseconds = 5'000'000;
+  reply.checksum = ReplyChecksum(reply, view(0).observation(view(0).command().observation));
+  Send(reply, 0, view(0).command().sequence);
+  const SlotEvent event = TakeOne();
+  EXPECT_EQ(event.kind, SlotEvent::Kind::kEnded);
+  EXPECT_EQ(event.step, 30U);
+  EXPECT_EQ(event.result.frames, 120U);
+  EXPECT_EQ(event.result.reward, -4.5);
+  EXPECT_TRUE(event.result.truncated);
+  EXPECT_EQ(table_.counters().steps, 30U);
+  EXPECT_EQ(table_.counters().inference_seconds, 0.005);
+}
+
+TEST_F(SlotTableTest, AnAbandonedEpisodeIsLostAndItsActorIsNot) {
+  table_.Begin(1, 8, {});
+  table_.Abandon(1);  // no episode played whole: nothing happens
+  EXPECT_EQ(view(1).command().abandoned, 0U);
+  table_.Play(0, 7, {}, false);
+  table_.Abandon(0);
+  EXPECT_EQ(view(0).command().abandoned, 1U);
+  Serve(0, {1, 2, 3}, kSlotAbandoned);
+  EXPECT_EQ(TakeOne().kind, SlotEvent::Kind::kLost);
+  EXPECT_EQ(table_.counters().lost_episodes, 0U);
+  table_.Play(0, 9, {}, false);
+  EXPECT_EQ(view(0).command().abandoned, 0U);
+}
+
+TEST_F(SlotTableTest, RepliesThatNoWholeEpisodeHasAreOffences) {
+  for (const uint32_t flags : {0U, 4U, kSlotAbandoned | kSlotTerminated}) {
+    table_.Play(0, 7, {}, false);
+    Serve(0, {1, 2, 3}, flags);
+    EXPECT_TRUE(Take().empty());
+    EXPECT_NE(table_.progress(0).offence, "") << flags;
+    table_.Down(0, true, -1);
+    TakeOne();
+    table_.Up(0, segment(), 5);
+  }
+}
+
+TEST_F(SlotTableTest, StepsOfAWholeEpisodeShowThatTheActorLives) {
+  table_.Play(0, 7, {}, false);
+  const auto before = table_.progress(0);
+  EXPECT_TRUE(before.waiting);
+  view(0).reply().played = 5;
+  EXPECT_NE(table_.progress(0).answered, before.answered);
+  EXPECT_EQ(table_.progress(0).offence, "");
+  view(0).reply().played = 4;  // somebody writes there who should not
+  EXPECT_EQ(table_.progress(0).offence, "steps that count backwards");
 }
 
 TEST_F(SlotTableTest, RandomBytesNeverBecomeEvents) {

@@ -119,6 +119,10 @@ ConfigTable ExperimentConfig::Table() {
             "inference or rollouts; 0 = one per core", change);
   table.Add("fleet.step_timeout", &fleet.step_timeout, {0.1, 86400}, "s",
             "until a silent actor counts as hung", change);
+  table.Add(
+      "fleet.inference", &fleet.inference, {"actor", "engine"},
+      "who runs the networks of actor processes: each actor beside its simulator, or the engine",
+      change);
   table.Add("fleet.native", &fleet.native, {"direct", "slots"},
             "native environments: whole episodes on threads, or slots", change);
   table.Add("network.name", &network.name, {}, "`samara list networks`");
@@ -167,6 +171,9 @@ Result<std::unique_ptr<Evaluator>> MakeEvaluator(const ExperimentConfig& config,
     ASSIGN_OR_RETURN(
         stage.fleet,
         MakeThreadFleet(stage.factory, OrAuto(config.fleet.slots, 2 * threads), threads));
+  }
+  if (!stage.factory && config.fleet.inference == "actor") {
+    return MakeEpisodeEvaluator(std::move(stage.fleet), std::move(stage.model));
   }
   return MakeSlotEvaluator(std::move(stage.fleet), std::move(stage.model), threads);
 }

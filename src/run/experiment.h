@@ -36,6 +36,7 @@ struct FleetConfig {
   int64_t slots = 0;    // 0 = two per actor or thread
   int64_t threads = 0;  // inference or rollout threads; 0 = one per core
   double step_timeout = 10;
+  std::string inference = "actor";
   std::string native = "direct";
 };
 

@@ -1,0 +1,23 @@
+#include "fleet/fleet.h"
+
+#include "core/check.h"
+
+namespace samara {
+
+Status Fleet::InstallPolicies(const std::string&, size_t) {
+  return {Code::kConfig,
+          spec().id + ": its simulators run inside the engine, which plays them itself"};
+}
+
+std::span<std::byte> Fleet::parameters(uint32_t) {
+  CHECK(false) << "no policies were installed";
+  return {};
+}
+
+void Fleet::Play(uint32_t, uint64_t, const EpisodeSpec&, bool) {
+  CHECK(false) << "no policies were installed";
+}
+
+void Fleet::Abandon(uint32_t) {}
+
+}  // namespace samara

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// The policies that one actor plays by itself, in shared memory. Included by both sides.
+//
+// A sealed memfd per actor: PolicySegmentHeader | description | parameters of each slot, each
+// 64-byte aligned. It gets its size and description once, before the first kPlay command; after
+// that the engine writes a slot's parameters while that slot is idle, and the actor reads them when
+// it begins the slot's next kPlay. The command's sequence number orders the two.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace samara {
+
+inline constexpr uint64_t kPolicyMagic = 0x31594c4f504d4153;  // "SAMPOLY1"
+
+struct PolicySegmentHeader {
+  uint64_t magic;
+  uint64_t description_bytes;
+  uint64_t parameter_bytes;  // of one slot
+  uint64_t slots;
+};
+
+// Both sides compute where things lie from the header's numbers.
+class PolicySegment {
+ public:
+  static constexpr uint64_t Aligned(uint64_t n) { return (n + 63) / 64 * 64; }
+  static uint64_t Bytes(const PolicySegmentHeader& h) {
+    return Offset(h) + h.slots * Aligned(h.parameter_bytes);
+  }
+
+  explicit PolicySegment(std::byte* base) : base_(base) {}
+  PolicySegmentHeader& header() const { return *reinterpret_cast<PolicySegmentHeader*>(base_); }
+  std::string_view description() const {
+    return {reinterpret_cast<const char*>(base_ + sizeof(PolicySegmentHeader)),
+            header().description_bytes};
+  }
+  std::span<std::byte> parameters(uint32_t slot) const {
+    return {base_ + Offset(header()) + slot * Aligned(header().parameter_bytes),
+            header().parameter_bytes};
+  }
+
+ private:
+  static uint64_t Offset(const PolicySegmentHeader& h) {
+    return Aligned(sizeof(PolicySegmentHeader) + h.description_bytes);
+  }
+  std::byte* base_;
+};
+
+}  // namespace samara
