@@ -1,6 +1,7 @@
 """What scripts rely on: commands, options, field names of the last line with --json, exit codes, keys."""
 
 import json
+import os
 import re
 
 import pytest
@@ -133,6 +134,18 @@ def test_without_out_runs_are_numbered(tmp_path):
     second = ok("train", *CARTPOLE, "ga.generations=1", "--json", cwd=tmp_path).json
     assert (first["run"], second["run"]) == ("runs/cartpole-ga-01", "runs/cartpole-ga-02")
     assert first["population_hash"] == second["population_hash"]
+
+
+def test_a_run_is_its_owners_alone(tmp_path):
+    folder = tmp_path / "parent" / "run"
+    old = os.umask(0)
+    try:
+        train(folder, *CARTPOLE, "run.video=true")
+    finally:
+        os.umask(old)
+    written = [folder.parent, folder, *folder.rglob("*")]
+    assert {"log.txt", "report.html", "videos"} <= {path.name for path in written}
+    assert [path for path in written if path.stat().st_mode & 0o077] == []
 
 
 def test_a_file_trains_like_the_preset_it_was_written_from(tmp_path):

@@ -1,4 +1,6 @@
 // The samara command: parse, run one subcommand, turn its status into a line and an exit code.
+#include <sys/stat.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -17,6 +19,7 @@ int Fail(const Status& status, bool json) {
 }
 
 int Main(int argc, char** argv) {
+  ::umask(077);  // runs are their owner's alone, also what libraries and actors write there
   CLI::App app("samara trains many agents cheaply and reproducibly.", "samara");
   app.require_subcommand(1);
   app.set_version_flag("--version", VersionText());
