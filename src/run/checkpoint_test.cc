@@ -8,9 +8,9 @@
 
 #include "core/sha256.h"
 #include "gtest/gtest.h"
+#include "run/run_test_util.h"
 #include "run/sealed_json.h"
 #include "run/set_aside.h"
-#include "run/temp_folder.h"
 
 namespace samara {
 namespace {

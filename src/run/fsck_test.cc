@@ -4,7 +4,7 @@
 #include "run/checkpoint.h"
 #include "run/journal.h"
 #include "run/run_folder.h"
-#include "run/temp_folder.h"
+#include "run/run_test_util.h"
 
 namespace samara {
 namespace {

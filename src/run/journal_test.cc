@@ -7,8 +7,8 @@
 
 #include "core/crc32c.h"
 #include "gtest/gtest.h"
+#include "run/run_test_util.h"
 #include "run/set_aside.h"
-#include "run/temp_folder.h"
 
 namespace samara {
 namespace {

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "gtest/gtest.h"
-#include "run/temp_folder.h"
+#include "run/run_test_util.h"
 
 namespace samara {
 namespace {

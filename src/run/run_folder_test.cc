@@ -6,7 +6,7 @@
 #include <cerrno>
 
 #include "gtest/gtest.h"
-#include "run/temp_folder.h"
+#include "run/run_test_util.h"
 
 namespace samara {
 namespace {

@@ -1,5 +1,4 @@
-// A folder for one test, removed at its end. In memory where there is /dev/shm: these tests write
-// thousands of times, and what they inject does not need a disk.
+// What the tests of run folders share: a folder that goes with the test, and damage to its files.
 #pragma once
 
 #include <filesystem>
@@ -11,6 +10,8 @@
 
 namespace samara {
 
+// In memory where there is /dev/shm: these tests write thousands of times, and what they inject
+// does not need a disk.
 class TempFolder {
  public:
   TempFolder() : path_(TemporaryName(Root() / "samara_test")) {
