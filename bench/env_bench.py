@@ -6,10 +6,12 @@ Each environment is measured three times alternately in C++ (build/env_bench) an
 table gives the medians. Both play random actions and reset when an episode ends.
 """
 
+import contextlib
 import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -50,4 +52,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    # the simulator in Python writes MUJOCO_LOG.TXT where it stands
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        main()

@@ -27,6 +27,6 @@ def cases():
             yield pytest.param(game, name, marks=() if quick else pytest.mark.slow)
 
 
-@pytest.mark.parametrize(("game", "name"), cases())
+@pytest.mark.parametrize(("game", "name"), list(cases()))
 def test_preset_gives_the_golden_bits(game, name):
     assert golden.golden(game, name) == STORED["hashes"][name][game]
