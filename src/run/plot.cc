@@ -14,7 +14,7 @@ namespace samara {
 namespace {
 
 constexpr int kColours = 6;
-constexpr double kCharacterWidth = 6.4;  // pixels of the 12-pixel font, generous
+constexpr double kCharacterWidth = 7.2;  // pixels of the 12-pixel font, generous
 constexpr size_t kPointsMax = 1000;      // more cannot be told apart at these sizes
 constexpr size_t kMarkersMax = 40;       // up to here each point gets a marker with a tooltip
 
@@ -79,6 +79,8 @@ std::string Open(int width, int height, const std::string& title, SvgUse use) {
   return svg;
 }
 
+constexpr int kReference = -1;  // instead of a colour
+
 struct LegendEntry {
   std::string name;
   int colour;
@@ -110,6 +112,8 @@ double AddLegend(std::string& svg, const std::vector<LegendEntry>& entries, doub
     if (stroke == Stroke::kPoints)
       fmt::format_to(out, "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\" class=\"fill c{}\"/>", x + 5,
                      y + 6, colour);
+    else if (colour == kReference)
+      fmt::format_to(out, "<path d=\"M{:.1f} {:.1f}h18\" class=\"reference\"/>", x, y + 6);
     else
       fmt::format_to(out, "<path d=\"M{:.1f} {:.1f}h18\" class=\"line c{}\"{}/>", x, y + 6, colour,
                      DashOf(stroke));
@@ -203,18 +207,12 @@ void AddSeries(std::string& svg, const Frame& f, const Series& s) {
           TickText(s.x[i], 0));
 }
 
+// Their names stand in the legend: inside the frame they would hide values or be hidden.
 void AddReferences(std::string& svg, const Frame& f, const LineChart& chart) {
-  for (const auto& [name, y] : chart.references) {
-    if (!std::isfinite(y)) continue;
-    const double at = f.Y(y);
-    // the name stands above its line, or below it at the top of the frame
-    fmt::format_to(std::back_inserter(svg),
-                   "<path d=\"M{:.1f} {:.1f}H{:.1f}\" class=\"reference\"/>"
-                   "<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"tick\" text-anchor=\"end\">{} {}"
-                   "</text>",
-                   f.x0, at, f.x1, f.x1 - 4, at < f.y0 + 14 ? at + 13 : at - 5, EscapeHtml(name),
-                   ScoreText(y));
-  }
+  for (const auto& [name, y] : chart.references)
+    if (std::isfinite(y))
+      fmt::format_to(std::back_inserter(svg),
+                     "<path d=\"M{:.1f} {:.1f}H{:.1f}\" class=\"reference\"/>", f.x0, f.Y(y), f.x1);
 }
 
 std::string NothingYet(double x, double y) {
@@ -261,7 +259,11 @@ std::string Svg(const LineChart& chart, SvgUse use) {
     legend.push_back({s.name, s.colour % kColours, s.stroke});
   }
   const bool empty = y.empty();
-  for (const auto& reference : chart.references) y.Add(reference.second);
+  for (const auto& [name, value] : chart.references) {
+    y.Add(value);
+    if (!empty && std::isfinite(value))
+      legend.push_back({name + " " + ScoreText(value), kReference, Stroke::kSolid});
+  }
 
   const double top = AddLegend(svg, legend, chart.title.empty() ? 8 : 30, chart.width) + 8;
   const Frame f = {

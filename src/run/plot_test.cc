@@ -54,6 +54,19 @@ TEST(PlotTest, MissingValuesBreakTheLine) {
   EXPECT_EQ(std::count(path.begin(), path.end(), 'L'), 2) << path;
 }
 
+// y: 0..100 with 6 % of room over the frame from 294 up to 36 pixels: 0 lies at 294 - 6/112 * 258
+TEST(PlotTest, AReferenceLiesUnderTheSeriesAndIsNamedInTheLegend) {
+  LineChart chart{.references = {{"random", 0}, {"gone", kNan}}};
+  chart.series.push_back({.name = "a", .x = {0, 100}, .y = {50, 100}});
+  const std::string svg = Svg(chart);
+  const size_t name = svg.find(">random 0<"), axis = svg.find("class=\"axis\""),
+               line = svg.find("M62.0 280.2H624.0\" class=\"reference\""),
+               series = svg.find("class=\"line c0\"><title>");
+  ASSERT_NE(series, std::string::npos) << svg;
+  EXPECT_TRUE(name < axis && axis < line && line < series) << svg;
+  EXPECT_EQ(svg.find("gone"), std::string::npos);
+}
+
 TEST(PlotTest, NothingOrOnePointIsFine) {
   LineChart chart;
   chart.title = "empty";
