@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <limits>
 
 #include "run/published_scores.h"
 #include "run/report_sections.h"
@@ -26,6 +28,19 @@ std::string IntervalNote(const std::vector<double>& returns, const char* of) {
                      ScoreText(i.high), ScoreText(Median(returns)), returns.size(), of);
 }
 
+// A number of the run's end, or the last generation's while it is not there yet.
+double Final(const RunData& run, const char* key) {
+  return NumberOr(run.finished, key, run.Last(key));
+}
+
+std::string Price(const RunData& run, double frames, double seconds) {
+  const double per_core = NumberOr(run.finished, "frames_per_core_second");
+  return fmt::format(
+      "{} in all{}<br>a billion frames: {}", DurationText(seconds),
+      std::isnan(per_core) ? "" : "<br>" + ShortNumber(per_core) + " per core-second",
+      DurationText(1e9 / (frames / seconds)));
+}
+
 std::string Tiles(const RunData& run) {
   std::string html = "<div class=\"tiles\">";
   const auto elite = run.EliteReturns(), random = run.RandomReturns();
@@ -36,22 +51,23 @@ std::string Tiles(const RunData& run) {
     html += Tile("elite, validation", ScoreText(v), "not tested on fresh episodes yet");
   if (!std::isnan(run.RandomMean()))
     html += Tile("random policy", ScoreText(run.RandomMean()), IntervalNote(random, "episodes"));
-  const auto number = [&](const char* key) {
-    const double value = NumberOr(run.finished, key);
-    return std::isnan(value) ? run.Last(key) : value;
-  };
-  const double frames = number("frames"), seconds = number("seconds");
+  const double frames = Final(run, "frames"), seconds = Final(run, "seconds");
   const double test = run.Last("frames_test");
-  html += Tile("generations", Grouped(number("generation")),
+  html += Tile("generations", Grouped(Final(run, "generation")),
                run.resumes > 0 ? fmt::format("resumed {} times", run.resumes) : "");
-  html += Tile("frames", ShortNumber(frames),
-               std::isnan(test) ? "population and validation"
-                                : fmt::format("and {} in tests", ShortNumber(test)));
+  html += Tile(
+      "frames", ShortNumber(frames),
+      test > 0 ? fmt::format("and {} in tests", ShortNumber(test)) : "population and validation");
   if (seconds > 0 && frames > 0)
-    html += Tile("speed", ShortNumber(frames / seconds) + " frames/s",
-                 fmt::format("{} in all<br>a billion frames: {}", DurationText(seconds),
-                             DurationText(1e9 / (frames / seconds))));
+    html += Tile("speed", ShortNumber(frames / seconds) + " frames/s", Price(run, frames, seconds));
   return html + "</div>";
+}
+
+// What run.json says of the environment; an empty object when it says nothing.
+nlohmann::json EnvironmentOf(const RunData& run) {
+  const auto found = run.identity.find("environment");
+  const bool there = found != run.identity.end() && found->is_object();
+  return there ? *found : nlohmann::json::object();
 }
 
 std::string Facts(const RunData& run) {
@@ -64,7 +80,7 @@ std::string Facts(const RunData& run) {
   fact("game", run.game);
   fact("preset", run.preset);
   fact("seed", run.seed);
-  if (run.Config("env.id").empty()) fact("environment preset", run.Config("env.preset"));
+  fact("environment", TextOr(EnvironmentOf(run), "version", run.Config("env.preset")));
   fact("network", run.Config("network.name"));
   fact("configuration", id("config_hash").substr(0, 16));
   const std::string revision = id("git_revision");
@@ -78,6 +94,29 @@ std::string Facts(const RunData& run) {
            : TextOr(run.generations.back(), "population_hash", "").substr(0, 16));
   fact("folder", run.folder.string());
   return html + "</dl>";
+}
+
+// Frames of training before the elite's latest test.
+double FramesAtTest(const RunData& run) {
+  if (!NumbersOf(run.finished, "elite_returns").empty()) return Final(run, "frames");
+  for (auto g = run.generations.rbegin(); g != run.generations.rend(); ++g)
+    if (!NumbersOf(*g, "elite_test_returns").empty()) return NumberOr(*g, "frames");
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+// What AT-19 wants said beside a score: frames, exploration, episodes and their cap, seeds.
+std::string EvaluationRule(const RunData& run) {
+  const size_t episodes = run.EliteReturns().size();
+  if (episodes == 0) return "";
+  const double cap = std::strtod(run.Config("env.test_frames_max").c_str(), nullptr);
+  return fmt::format(
+      "<p class=\"note\">Evaluation: the elite after {} frames, without random actions (epsilon "
+      "0), "
+      "on {} fresh episodes{}. Intervals: percentile bootstrap over episodes, 10,000 resamples. "
+      "One "
+      "seed; a statement about the method wants five.</p>",
+      Grouped(FramesAtTest(run)), episodes,
+      cap > 0 ? fmt::format(" of at most {} frames", Grouped(cap)) : "");
 }
 
 // Seconds of each column, summed over generations; missing values count nothing.
@@ -147,24 +186,28 @@ std::string Published(const RunData& run) {
   std::string html =
       "<h3>For scale</h3><div class=\"wide\"><table><thead><tr><th>player<th>score<th>source"
       "</thead><tbody>";
-  const auto row = [&](std::string_view who, double score, std::string_view source, bool own) {
+  const auto row = [&](std::string_view who, const std::string& score_html, std::string_view source,
+                       bool own) {
     html += fmt::format("<tr{}><td>{}<td class=\"n\">{}<td>{}", own ? " class=\"own\"" : "",
-                        EscapeHtml(who), ScoreText(score), EscapeHtml(source));
+                        EscapeHtml(who), score_html, EscapeHtml(source));
   };
   constexpr const char* kTable = "table of the 57 Atari games";
   if (const double elite = run.EliteMean(); !std::isnan(elite))
-    row("this run's elite", elite,
+    row("this run's elite", WithInterval(elite, BootstrapInterval(run.EliteReturns(), Mean)),
         fmt::format("{} frames; {:.0f} % of the way from random to human",
                     ShortNumber(run.Last("frames")), 100 * scale->Normalised(elite)),
         true);
   if (const double random = run.RandomMean(); !std::isnan(random))
-    row("random policy, measured here", random, "this run", true);
-  row("random policy", scale->random, kTable, false);
-  row("human", scale->human, kTable, false);
-  for (const PublishedScore& p : PublishedScores(run.game)) row(p.method, p.score, p.source, false);
+    row("random policy, measured here",
+        WithInterval(random, BootstrapInterval(run.RandomReturns(), Mean)), "this run", true);
+  row("random policy", ScoreText(scale->random), kTable, false);
+  row("human", ScoreText(scale->human), kTable, false);
+  for (const PublishedScore& p : PublishedScores(run.game))
+    row(p.method, ScoreText(p.score), p.source, false);
   return html +
-         "</tbody></table></div><p class=\"note\">Published runs differ from this one in frames, "
-         "emulator and start conditions: they give a scale, not a ranking.</p>";
+         "</tbody></table></div><p class=\"note\">Brackets hold 95 % intervals. Published runs "
+         "differ from this one in frames, emulator and start conditions: they give a scale, not a "
+         "ranking.</p>";
 }
 
 std::string Base64(std::string_view bytes) {
@@ -286,11 +329,11 @@ std::string RunSection(const RunData& run, const std::string& id, const Path& pa
                        bool open) {
   return fmt::format("<details class=\"run\" id=\"{}\"{}><summary><h2>{}</h2></summary>", id,
                      open ? " open" : "", EscapeHtml(Title(run))) +
-         Tiles(run) + Warnings(run) + Facts(run) + "<div class=\"charts\"><figure>" +
-         Svg(LearningCurve(run, CurveAxis::kFrames)) + "</figure><figure>" +
-         Svg(LearningCurve(run, CurveAxis::kTime)) + "</figure>" + Returns(run) + Lineages(run) +
-         Stages(run) + Video(run, page_folder) + "</div>" + Published(run) + Configuration(run) +
-         "</details>";
+         Tiles(run) + EvaluationRule(run) + Warnings(run) + Facts(run) +
+         "<div class=\"charts\"><figure>" + Svg(LearningCurve(run, CurveAxis::kFrames)) +
+         "</figure><figure>" + Svg(LearningCurve(run, CurveAxis::kTime)) + "</figure>" +
+         Returns(run) + Lineages(run) + Stages(run) + Video(run, page_folder) + "</div>" +
+         Published(run) + Configuration(run) + "</details>";
 }
 
 }  // namespace samara

@@ -101,6 +101,29 @@ TEST_F(ReportTest, ShowsTheResultBesideRandomAndPublishedScores) {
   EXPECT_NE(html.find("115 d 17 h"), std::string::npos) << "a billion frames at 100 a second";
 }
 
+TEST_F(ReportTest, SaysHowTheEliteWasTestedAndWhatItCost) {
+  const Path folder = Run("a",
+                          R"({"generation":1,"frames":1000,"elite_test_returns":[80,100,120]}
+{"generation":2,"frames":2000,"seconds":20}
+)",
+                          "[env]\ngame = \"frostbite\"\ntest_frames_max = 400000\n");
+  std::ofstream(folder / "run.json") << R"({"environment":{"version":"ale-py 1, deepga 63bc"}})";
+  const std::string living = Report({folder});
+  for (const char* part : {"the elite after 1,000 frames, without random actions (epsilon 0), on 3 "
+                           "fresh episodes of at most 400,000 frames.",
+                           "<dd>ale-py 1, deepga 63bc</dd>",
+                           "this run&#39;s elite<td class=\"n\">100 <small>[80, 120]</small>"})
+    EXPECT_NE(living.find(part), std::string::npos) << part;
+  EXPECT_EQ(living.find("core-second"), std::string::npos);
+
+  std::ofstream(folder / "metrics.jsonl", std::ios::app)
+      << R"({"event":"finished","elite_returns":[80,90],"frames":2000,"seconds":20,)"
+      << R"("frames_per_core_second":50})" << '\n';
+  const std::string finished = Report({folder});
+  for (const char* part : {"after 2,000 frames, ", "on 2 fresh episodes", "50 per core-second"})
+    EXPECT_NE(finished.find(part), std::string::npos) << part;
+}
+
 // Nothing may be fetched: no address outside the page but the SVG namespace.
 TEST_F(ReportTest, IsSelfContainedAndReproducible) {
   const Path a = Run("a", kTwoGenerations), b = Run("b", kTwoGenerations);
