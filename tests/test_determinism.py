@@ -48,6 +48,15 @@ def test_every_instruction_set_on_atari(tmp_path):
     assert len(hashes) == 1
 
 
+def test_bf16_weights_everywhere(tmp_path):
+    short = [*ATARI, "ga.population=4", "ga.generations=2", "env.frames_max=100", "network.storage=bf16"]
+    ways = [["", "fleet.inference=actor"], ["portable", "fleet.inference=actor"], ["", "fleet.inference=engine"]]
+    hashes = {
+        train(tmp_path / f"run-{i}", *short, how, SAMARA_ISA=isa)["population_hash"] for i, (isa, how) in enumerate(ways)
+    }
+    assert len(hashes) == 1
+
+
 @pytest.mark.parametrize("noise", ["normal", "quantile8"])
 @pytest.mark.parametrize("loop", ["uber_gpu", "uber_dist"])
 def test_every_loop_and_noise(noise, loop, tmp_path):

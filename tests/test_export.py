@@ -10,11 +10,12 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 
-@pytest.mark.parametrize("network", ["Model", "LargeModel"])
-def test_an_atari_elite_plays_the_same_with_ale_py_alone(network, tmp_path):
+@pytest.mark.parametrize(("network", "storage"), [("Model", "float32"), ("Model", "bf16"), ("LargeModel", "float32")])
+def test_an_atari_elite_plays_the_same_with_ale_py_alone(network, storage, tmp_path):
     torch.set_num_threads(1)
     run, file = tmp_path / "run", tmp_path / "elite.safetensors"
-    train(run, *ATARI, f"network.name={network}", "ga.generations=1", "env.test_frames_max=0")
+    options = [f"network.name={network}", f"network.storage={storage}", "ga.generations=1", "env.test_frames_max=0"]
+    train(run, *ATARI, *options)
     ok("export", run, "--individual", "elite", file)
     counts = [4, 17] if network == "Model" else [9]
     game, net = Game("frostbite"), Network(network, load_file(file))

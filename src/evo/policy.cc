@@ -18,6 +18,7 @@ PolicyModel::PolicyModel(NetworkDescription network, InputRule input, ActionSpec
 std::string PolicyModel::Describe() const {
   const NetworkDescription& n = kernel_.network();
   return nlohmann::json{{"network", n.name},
+                        {"storage", Name(n.storage)},
                         {"height", n.height},
                         {"width", n.width},
                         {"channels", n.channels},
@@ -38,6 +39,7 @@ Result<std::unique_ptr<PolicyModel>> PolicyModel::FromDescription(std::string_vi
     ASSIGN_OR_RETURN(NetworkDescription network,
                      MakeNetwork(json.at("network").get<std::string>(), json.at("height"),
                                  json.at("width"), json.at("channels"), json.at("actions")));
+    ASSIGN_OR_RETURN(network.storage, ParseStorage(json.at("storage").get<std::string>()));
     InputRule input;
     input.stacked = json.at("stacked");
     input.stack = {json.at("depth"), static_cast<StackOrder>(json.at("order").get<int>()),

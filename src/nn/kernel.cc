@@ -3,6 +3,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -65,6 +67,22 @@ Map MapOf(const Layer& layer) {
   return map;
 }
 
+// Rows of `out` floats -> rows of columns / 2 words; see DenseTask::weights.
+void PackHalves(const float* from, size_t rows, size_t out, size_t columns, size_t lanes,
+                float* to) {
+  const auto half = [](const float* row, size_t column, size_t count) {
+    return column < count ? std::bit_cast<uint32_t>(RoundToBf16(row[column])) >> 16 : 0U;
+  };
+  for (size_t row = 0; row < rows; ++row, from += out) {
+    for (size_t block = 0; block < columns; block += 2 * lanes, to += lanes) {
+      for (size_t i = 0; i < lanes; ++i) {
+        const uint32_t word = half(from, block + i, out) | half(from, block + lanes + i, out) << 16;
+        to[i] = std::bit_cast<float>(word);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 struct PopulationKernel::Plan {
@@ -75,6 +93,7 @@ struct PopulationKernel::Plan {
     size_t weights = 0, bias = 0;  // in the packed vector
     size_t block = 0;              // convolution: channels packed together; dense: padded columns
     size_t columns = 0;            // output channels padded to `block`
+    bool halves = false;           // two bfloat16 weights a word
   };
   const kernel::Ops* ops = nullptr;
   std::vector<Step> steps;
@@ -104,10 +123,13 @@ PopulationKernel::PopulationKernel(NetworkDescription network, IsaLevel isa)
     step.in = MapOf(layer);
     step.in.offset = reserve(step.in.size() + kernel::kDensePad);
     const bool conv = layer.kind == Layer::Kind::kConv;
-    step.block = conv ? plan.ops->conv_block : kernel::kDensePad;
+    step.halves = !conv && network_.storage == Storage::kBf16;
+    step.block = conv          ? plan.ops->conv_block
+                 : step.halves ? kernel::kDensePadBf16
+                               : kernel::kDensePad;
     step.columns = RoundUp(U(layer.out), step.block);
     step.weights = plan.packed_size;
-    step.bias = step.weights + U(layer.fan_in()) * step.columns;
+    step.bias = step.weights + U(layer.fan_in()) * step.columns / (step.halves ? 2 : 1);
     plan.packed_size = step.bias + RoundUp(step.columns, kLine);
     if (conv) {
       const size_t groups =
@@ -149,7 +171,9 @@ void PopulationKernel::Pack(std::span<const float> canonical, std::span<float> p
     const size_t rows = U(layer.fan_in()), out = U(layer.out);
     const float* from = canonical.data() + layer.weight_offset;
     float* to = packed.data() + step.weights;
-    if (layer.kind == Layer::Kind::kDense && out == step.columns) {
+    if (step.halves) {
+      PackHalves(from, rows, out, step.columns, plan_->ops->lanes, to);
+    } else if (layer.kind == Layer::Kind::kDense && out == step.columns) {
       std::memcpy(to, from, rows * out * sizeof(float));
     } else {
       // dense layers are one block of all columns
@@ -158,6 +182,8 @@ void PopulationKernel::Pack(std::span<const float> canonical, std::span<float> p
         const size_t count = std::min(width, out - first);
         for (size_t row = 0; row < rows; ++row, to += width) {
           std::memcpy(to, from + row * out + first, count * sizeof(float));
+          // few weights: they stay near as float32, the values are those of the storage
+          if (network_.storage == Storage::kBf16) std::transform(to, to + count, to, RoundToBf16);
           std::memset(to + count, 0, (width - count) * sizeof(float));
         }
       }
@@ -208,6 +234,7 @@ void PopulationKernel::Forward(const float* packed, const float* input, Workspac
                        .rows = workspace.rows_.data(),
                        .values = workspace.values_.data(),
                        .weights = packed + step.weights,
+                       .bf16 = step.halves,
                        .bias = packed + step.bias,
                        .columns = step.columns,
                        .out = activations + step.out_offset,

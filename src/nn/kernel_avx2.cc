@@ -12,6 +12,11 @@ constexpr size_t kLanes = 8;
 using Vec = __m256;
 
 inline Vec Load(const float* p) { return _mm256_loadu_ps(p); }
+inline void LoadPair(const float* p, Vec& low, Vec& high) {
+  const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  low = _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
+  high = _mm256_castsi256_ps(_mm256_and_si256(words, _mm256_set1_epi32(-65536)));
+}
 inline void Store(float* p, Vec v) { _mm256_storeu_ps(p, v); }
 inline Vec Broadcast(float x) { return _mm256_set1_ps(x); }
 inline Vec Fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }

@@ -12,6 +12,11 @@ constexpr size_t kLanes = 16;
 using Vec = __m512;
 
 inline Vec Load(const float* p) { return _mm512_loadu_ps(p); }
+inline void LoadPair(const float* p, Vec& low, Vec& high) {
+  const __m512i words = _mm512_loadu_si512(p);
+  low = _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
+  high = _mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(-65536)));
+}
 inline void Store(float* p, Vec v) { _mm512_storeu_ps(p, v); }
 inline Vec Broadcast(float x) { return _mm512_set1_ps(x); }
 inline Vec Fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }

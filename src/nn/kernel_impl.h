@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // Implementation shared by the instruction sets. The including file defines, in an unnamed
-// namespace: Vec, kLanes and Load, Store, Broadcast, Fma(a, b, c) = a * b + c rounded once, Add,
-// Mul, Div, Min(a, b) = a < b ? a : b, Max(a, b) = a > b ? a : b, NonzeroLanes (one bit per lane).
-// Each is correctly rounded or exact, so the order of operations below fixes every bit.
+// namespace: Vec, kLanes and Load, LoadPair, Store, Broadcast, Fma(a, b, c) = a * b + c rounded
+// once, Add, Mul, Div, Min(a, b) = a < b ? a : b, Max(a, b) = a > b ? a : b, NonzeroLanes (one bit
+// per lane). Each is correctly rounded or exact, so the order of operations below fixes every bit.
 //
 // Zeros: an input that is zero adds nothing to a chain of finite numbers, except that it may turn a
 // sum of -0 into +0. Activate therefore never returns -0, and a loop may skip zeros or not, as
@@ -162,17 +162,39 @@ void Conv(const ConvTask& t) {
 }
 
 // Adds `kRows` weighted rows to all columns, and asks for the rows that come `kRows` later.
-template <size_t kRows>
+template <bool kBf16, size_t kRows>
 void AddRows(const DenseTask& t, size_t first, size_t nonzero) {
+  const size_t width = kBf16 ? t.columns / 2 : t.columns;  // of a row, in words
   const float* row[kRows];
   const float* next[kRows];
   Vec x[kRows];
   SAMARA_UNROLL
   for (size_t r = 0; r < kRows; ++r) {
-    row[r] = t.weights + t.rows[first + r] * t.columns;
+    row[r] = t.weights + t.rows[first + r] * width;
     const size_t later = first + r + kRows;
-    next[r] = t.weights + t.rows[later < nonzero ? later : nonzero - 1] * t.columns;
+    next[r] = t.weights + t.rows[later < nonzero ? later : nonzero - 1] * width;
     x[r] = Broadcast(t.values[first + r]);
+  }
+  if constexpr (kBf16) {
+    for (size_t c = 0; c < width; c += kDensePad) {
+      SAMARA_UNROLL
+      for (size_t v = 0; v < kDensePad; v += kLanes) {
+        float* out = t.out + 2 * (c + v);
+        Vec low = Load(out), high = Load(out + kLanes);
+        SAMARA_UNROLL
+        for (size_t r = 0; r < kRows; ++r) {
+          Vec w_low, w_high;
+          LoadPair(row[r] + c + v, w_low, w_high);
+          low = Fma(x[r], w_low, low);
+          high = Fma(x[r], w_high, high);
+        }
+        Store(out, low);
+        Store(out + kLanes, high);
+      }
+      SAMARA_UNROLL
+      for (size_t r = 0; r < kRows; ++r) __builtin_prefetch(next[r] + c);
+    }
+    return;
   }
   for (size_t c = 0; c < t.columns; c += kDensePad) {
     SAMARA_UNROLL
@@ -187,6 +209,13 @@ void AddRows(const DenseTask& t, size_t first, size_t nonzero) {
   }
 }
 
+template <bool kBf16>
+void AddAllRows(const DenseTask& t, size_t nonzero) {
+  size_t i = 0;
+  for (; i + kDenseRows <= nonzero; i += kDenseRows) AddRows<kBf16, kDenseRows>(t, i, nonzero);
+  for (; i < nonzero; ++i) AddRows<kBf16, 1>(t, i, nonzero);
+}
+
 void Dense(const DenseTask& t) {
   size_t nonzero = 0;
   for (size_t i = 0; i < t.count; ++i) {
@@ -195,9 +224,10 @@ void Dense(const DenseTask& t) {
     nonzero += t.in[i] != 0.0f;
   }
   for (size_t c = 0; c < t.columns; c += kLanes) Store(t.out + c, Load(t.bias + c));
-  size_t i = 0;
-  for (; i + kDenseRows <= nonzero; i += kDenseRows) AddRows<kDenseRows>(t, i, nonzero);
-  for (; i < nonzero; ++i) AddRows<1>(t, i, nonzero);
+  if (t.bf16)
+    AddAllRows<true>(t, nonzero);
+  else
+    AddAllRows<false>(t, nonzero);
   for (size_t c = 0; c < t.columns; c += kLanes) {
     Store(t.out + c, Activate(Load(t.out + c), t.activation));
   }
@@ -215,7 +245,7 @@ void NonzeroBits(const float* x, size_t n, uint64_t* bits) {
   for (; i < n; ++i) bits[i / 64] |= uint64_t{x[i] != 0.0f} << (i % 64);
 }
 
-constexpr Ops kOps = {kConvBlock, Conv, Dense, NonzeroBits};
+constexpr Ops kOps = {kLanes, kConvBlock, Conv, Dense, NonzeroBits};
 
 }  // namespace
 }  // namespace samara::kernel

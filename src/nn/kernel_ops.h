@@ -16,8 +16,9 @@ enum class Act : int { kNone, kRelu, kTanh };
 
 // Output pixels that a convolution computes together; they share each loaded weight.
 constexpr size_t kConvPixels = 6;
-// Packed rows of a dense layer are padded to whole cache lines of floats.
+// Packed rows of a dense layer are padded to whole cache lines of weights.
 constexpr size_t kDensePad = 16;
+constexpr size_t kDensePadBf16 = 32;
 
 // One convolution of one observation. Units are floats unless said otherwise.
 struct ConvTask {
@@ -39,18 +40,22 @@ struct ConvTask {
 
 // One dense layer of one observation.
 struct DenseTask {
-  const float* in;       // [count]
-  size_t count;          // inputs
-  uint32_t* rows;        // scratch [count]: indices of the nonzero inputs
-  float* values;         // scratch [count]: the inputs themselves
-  const float* weights;  // [count][columns]
-  const float* bias;     // [columns]
-  size_t columns;        // outputs padded to kDensePad
-  float* out;            // [columns], 64-byte aligned
+  const float* in;  // [count]
+  size_t count;     // inputs
+  uint32_t* rows;   // scratch [count]: indices of the nonzero inputs
+  float* values;    // scratch [count]: the inputs themselves
+  // [count][columns]; or, in bf16, [count][columns / 2 lanes][lanes] words: column i of a block of
+  // 2 lanes in the low half of word i, column i + lanes in its high half
+  const float* weights;
+  bool bf16;
+  const float* bias;  // [columns]
+  size_t columns;     // outputs padded to kDensePad or kDensePadBf16
+  float* out;         // [columns], 64-byte aligned
   Act activation;
 };
 
 struct Ops {
+  size_t lanes;       // floats of a vector
   size_t conv_block;  // output channels that are packed together
   void (*conv)(const ConvTask&);
   void (*dense)(const DenseTask&);

@@ -25,6 +25,16 @@ inline Vec Load(const float* p) {
 inline void Store(float* p, const Vec& v) {
   for (size_t i = 0; i < kLanes; ++i) p[i] = v.f[i];
 }
+// Two vectors of bfloat16: the low and the high halves of kLanes words.
+inline void LoadPair(const float* p, Vec& low, Vec& high) {
+  for (size_t i = 0; i < kLanes; ++i) {
+    uint32_t word;
+    __builtin_memcpy(&word, p + i, 4);
+    const uint32_t halves[2] = {word << 16, word & 0xFFFF0000};
+    __builtin_memcpy(&low.f[i], &halves[0], 4);
+    __builtin_memcpy(&high.f[i], &halves[1], 4);
+  }
+}
 inline Vec Broadcast(float x) {
   return Map([&](size_t) { return x; });
 }

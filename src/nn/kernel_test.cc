@@ -140,6 +140,26 @@ TEST(PopulationKernelTest, EveryIsaGivesTheBitsOfTheScalarChainsOnNamedNetworks)
   }
 }
 
+// bf16 is storage only: the chains of the rounded weights, in float32.
+TEST(PopulationKernelTest, Bf16GivesTheBitsOfTheScalarChainsOfRoundedWeights) {
+  std::vector<NetworkDescription> networks;
+  for (uint64_t seed = 0; seed < 25; ++seed)
+    networks.push_back(RandomNetwork(seed, seed % 2 == 0 ? Activation::kRelu : Activation::kNone));
+  networks.push_back(MakeNetwork("Model", 84, 84, 4, 18).ValueOrThrow());
+  for (NetworkDescription& network : networks) {
+    network.storage = Storage::kBf16;
+    const auto theta = Random(5, network.parameter_count, 0.01);
+    const auto in = Random(6, network.input_size(), 0.4);
+    auto rounded = theta;
+    RoundToStorage(network, rounded);
+    const auto expected = Bits(Reference(network, rounded, in));
+    for (IsaLevel isa : AvailableIsaLevels()) {
+      EXPECT_EQ(Bits(Forward(network, isa, theta, in)), expected) << network.name << Name(isa);
+      EXPECT_EQ(Bits(Forward(network, isa, rounded, in)), expected) << network.name << Name(isa);
+    }
+  }
+}
+
 TEST(PopulationKernelTest, EveryIsaGivesTheBitsOfThePortableTanh) {
   for (uint64_t seed = 100; seed < 120; ++seed) {
     const auto network = RandomNetwork(seed, Activation::kTanh);

@@ -240,4 +240,26 @@ std::vector<std::string> NetworkNames() {
           "mlp-16-16-relu", "mlp-64-64-tanh", "mlp-256-256-tanh"};
 }
 
+std::string_view Name(Storage storage) { return storage == Storage::kBf16 ? "bf16" : "float32"; }
+
+Result<Storage> ParseStorage(std::string_view name) {
+  for (const Storage storage : {Storage::kFloat32, Storage::kBf16}) {
+    if (name == Name(storage)) return storage;
+  }
+  return Status(Code::kConfig,
+                "network.storage=" + std::string(name) + ": expected float32 or bf16");
+}
+
+float RoundToBf16(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  return std::bit_cast<float>((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000);
+}
+
+void RoundToStorage(const NetworkDescription& network, std::span<float> canonical) {
+  if (network.storage == Storage::kFloat32) return;
+  for (const Layer& layer : network.layers) {
+    for (float& w : canonical.subspan(layer.weight_offset, layer.weight_count)) w = RoundToBf16(w);
+  }
+}
+
 }  // namespace samara

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,13 @@ enum class Padding : uint8_t {
   kSame,
   kValid
 };  // kSame as TensorFlow pads: the smaller half before
+
+// How weights are held. It is part of a network's definition: kBf16 rounds every weight (biases
+// stay) to the nearest bfloat16, ties to even, before it is used; all arithmetic is float32 all the
+// same.
+enum class Storage : uint8_t { kFloat32, kBf16 };
+std::string_view Name(Storage storage);  // "float32", "bf16"
+Result<Storage> ParseStorage(std::string_view name);
 
 struct Layer {
   enum class Kind : uint8_t { kConv, kDense } kind = Kind::kDense;
@@ -45,6 +53,7 @@ struct NetworkDescription {
   std::string name;                             // "LargeModel"
   int64_t height = 1, width = 1, channels = 0;  // input; a vector is 1 x 1 x n
   std::vector<Layer> layers;
+  Storage storage = Storage::kFloat32;
   size_t parameter_count = 0;
   size_t input_size() const { return static_cast<size_t>(height * width * channels); }
   size_t output_size() const { return static_cast<size_t>(layers.back().out); }
@@ -60,6 +69,11 @@ struct TensorSlice {
   bool output_layer = false;
 };
 std::vector<TensorSlice> Tensors(const NetworkDescription& network);
+
+// x as the nearest bfloat16, ties to even. REQUIRES: finite.
+float RoundToBf16(float x);
+// What an executor of the network uses of these canonical parameters: float32 as they are.
+void RoundToStorage(const NetworkDescription& network, std::span<float> canonical);
 
 // Fills everything that follows from the input and the layers' own fields: maps, padding, offsets,
 // parameter_count. kConfig on sizes out of range or a window larger than its map.

@@ -128,5 +128,31 @@ TEST(NetworkTest, EveryListedNameCanBeMade) {
   }
 }
 
+// Values of the bfloat16 format: 8 bits of mantissa, ties to even.
+TEST(StorageTest, RoundsWeightsToTheNearestBfloat16) {
+  const std::pair<float, float> cases[] = {
+      {0.0f, 0.0f},
+      {-0.0f, -0.0f},
+      {1.0f, 1.0f},
+      {1.00390625f, 1.0f},       // 1 + 2^-8: a tie, to even
+      {1.01171875f, 1.015625f},  // 1 + 3 * 2^-8: a tie, to even
+      {1.004f, 1.0078125f},      // above the tie
+      {-3.14159265f, -3.140625f},
+      {0x1.fffp0f, 2.0f}};
+  for (const auto& [x, want] : cases) EXPECT_EQ(RoundToBf16(x), want) << x;
+  auto network = MakeNetwork("mlp-3-relu", 1, 1, 2, 1).ValueOrThrow();
+  std::vector<float> theta(network.parameter_count, 1.004f);
+  RoundToStorage(network, theta);
+  EXPECT_EQ(theta[0], 1.004f);  // float32 stays
+  network.storage = Storage::kBf16;
+  RoundToStorage(network, theta);
+  for (const TensorSlice& slice : Tensors(network)) {
+    for (size_t i = 0; i < slice.count; ++i)
+      EXPECT_EQ(theta[slice.offset + i], slice.bias ? 1.004f : 1.0078125f);
+  }
+  EXPECT_EQ(ParseStorage("bf16").ValueOrThrow(), Storage::kBf16);
+  EXPECT_EQ(ParseStorage("bf8").status().code(), Code::kConfig);
+}
+
 }  // namespace
 }  // namespace samara

@@ -126,6 +126,8 @@ ConfigTable ExperimentConfig::Table() {
   table.Add("fleet.native", &fleet.native, {"direct", "slots"},
             "native environments: whole episodes on threads, or slots", change);
   table.Add("network.name", &network.name, {}, "`samara list networks`");
+  table.Add("network.storage", &network.storage, {"float32", "bf16"},
+            "of the weights; bf16 halves the memory traffic that bounds large networks");
   Bind(table, ga);
   return table;
 }
@@ -154,6 +156,7 @@ Result<Stage> MakeStage(const ExperimentConfig& config, bool render) {
   ASSIGN_OR_RETURN(NetworkDescription network,
                    MakeNetwork(config.network.name, input.height, input.width, input.channels,
                                stage.environment.action.n));
+  ASSIGN_OR_RETURN(network.storage, ParseStorage(config.network.storage));
   stage.model =
       std::make_unique<PolicyModel>(std::move(network), input.rule, stage.environment.action);
 

@@ -42,6 +42,7 @@ struct FleetConfig {
 
 struct NetworkConfig {
   std::string name = "LargeModel";
+  std::string storage = "float32";
 };
 
 struct ExperimentConfig {

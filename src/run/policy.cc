@@ -34,8 +34,11 @@ Result<std::string> FromHex(std::string_view text) {
 
 Result<NetworkDescription> NetworkFromJson(const nlohmann::json& j) {
   try {
-    return MakeNetwork(j.at("name").get<std::string>(), j.at("height"), j.at("width"),
-                       j.at("channels"), j.at("outputs"));
+    ASSIGN_OR_RETURN(NetworkDescription network,
+                     MakeNetwork(j.at("name").get<std::string>(), j.at("height"), j.at("width"),
+                                 j.at("channels"), j.at("outputs")));
+    ASSIGN_OR_RETURN(network.storage, ParseStorage(j.value("storage", "float32")));
+    return network;
   } catch (const nlohmann::json::exception& e) {
     return Status(Code::kBadData, std::string("network record: ") + e.what());
   }
@@ -92,9 +95,13 @@ Result<Policy> FromFile(const Path& file) {
 }  // namespace
 
 nlohmann::json ToJson(const NetworkDescription& n) {
-  return {
-      {"name", n.name},         {"height", n.height},         {"width", n.width},
-      {"channels", n.channels}, {"outputs", n.output_size()}, {"parameters", n.parameter_count}};
+  return {{"name", n.name},
+          {"height", n.height},
+          {"width", n.width},
+          {"channels", n.channels},
+          {"outputs", n.output_size()},
+          {"parameters", n.parameter_count},
+          {"storage", Name(n.storage)}};
 }
 
 Result<Policy> LoadPolicy(const Path& target, const std::string&) {
@@ -115,7 +122,9 @@ Result<Policy> LoadPolicy(const Path& target, const std::string&) {
 
 Status SavePolicy(const Policy& policy, const Path& file) {
   Safetensors tensors;
-  for (const TorchTensor& t : ToTorchLayout(policy.network, policy.parameters)) {
+  std::vector<float> used = policy.parameters;  // so that whoever reads the file plays the same
+  RoundToStorage(policy.network, used);
+  for (const TorchTensor& t : ToTorchLayout(policy.network, used)) {
     tensors.tensors[t.name] = Tensor::OfFloats(t.shape, t.values);
   }
   Policy copy = policy;

@@ -35,7 +35,9 @@ TorchNetworkImpl::TorchNetworkImpl(NetworkDescription network) : network_(std::m
 void TorchNetworkImpl::Load(std::span<const float> canonical) {
   const torch::NoGradGuard no_grad;
   auto parameters = named_parameters();
-  for (TorchTensor& tensor : ToTorchLayout(network_, canonical)) {
+  std::vector<float> rounded(canonical.begin(), canonical.end());
+  RoundToStorage(network_, rounded);
+  for (TorchTensor& tensor : ToTorchLayout(network_, rounded)) {
     parameters[tensor.name].copy_(torch::from_blob(tensor.values.data(), tensor.shape));
   }
 }
