@@ -347,3 +347,118 @@ def test_a_torn_journal_is_no_damage(stopped, whole):
     journal.write_bytes(journal.read_bytes()[:-40])
     ok("fsck", stopped)
     same(resume(stopped), whole[1])
+
+
+def record_ends(journal):
+    """Where each record of a journal ends, by doc/run_folder_format.md; the header first."""
+    data, ends = journal.read_bytes(), [32]
+    while ends[-1] < len(data):
+        ends.append(ends[-1] + 12 + int.from_bytes(data[ends[-1] : ends[-1] + 4], "little") + 32)
+    return ends
+
+
+# a stopped run's last record holds the episodes of the generation it was stopped in
+@pytest.mark.parametrize("end, left", [("finished", 0), ("finished", -2), ("stopped", -3), ("stopped", "missing")])
+def test_a_journal_that_lost_its_end(end, left, copy, whole, request):
+    """Readers refuse rather than name an older generation; a resume goes on from the checkpoint, and is readable."""
+    run = copy if end == "finished" else request.getfixturevalue("stopped")
+    journal = run / "checkpoints" / "journal.bin"
+    last = ok("hash", run, "--json").json
+    if left == "missing":
+        journal.unlink()
+    else:
+        journal.write_bytes(journal.read_bytes()[: record_ends(journal)[left]])
+    for command in (["hash", run], ["eval", run, "--episodes", 1], ["export", run, run / "x.safetensors"]):
+        refused = samara(*command, "--json")
+        assert refused.code == 65 and "journal.bin" in refused.err and "--resume" in refused.err, refused
+    assert samara("fsck", run).code == 65
+    outcome = ok("train", "--resume", run, "--quiet", "--json")
+    assert "journal.bin" in outcome.err and f"resumed after generation {last['generation']}," in outcome.err
+    same(outcome.json, whole[1])
+    assert ok("hash", run, "--generation", last["generation"], "--json").json == last
+    assert ok("hash", run, "--json").json["population_hash"] == whole[1]["population_hash"]
+    ok("fsck", run)
+    assert "resumed" not in ok("train", "--resume", run).err, "the result stands"
+
+
+def test_a_killed_run_whose_journal_was_replaced_is_sound(stopped, whole, tmp_path):
+    (stopped / "checkpoints" / "journal.bin").unlink()
+    running = Running(tmp_path / "log2", "train", "--resume", stopped, "run.checkpoint_seconds=1000", "--quiet")
+    running.wait_for(": frames ")
+    running.kill()
+    ok("fsck", stopped)
+    same(resume(stopped), whole[1])
+
+
+def test_no_checkpoint_is_needed_beside_the_journal(stopped, whole):
+    for checkpoint in checkpoints(stopped):
+        shutil.rmtree(checkpoint)
+    ok("fsck", stopped)
+    same(resume(stopped), whole[1])
+
+
+def test_a_run_that_lost_everything_says_so_and_starts_again(copy, whole):
+    shutil.rmtree(copy / "checkpoints")
+    for command in (["fsck", copy], ["hash", copy], ["train", "--resume", copy]):
+        refused = samara(*command, "--json")
+        assert refused.code == 65 and "checkpoints: missing" in refused.err, refused
+    (copy / "checkpoints").mkdir()
+    assert samara("fsck", copy).code == 65
+    outcome = ok("train", "--resume", copy, "--quiet", "--json")
+    assert "nothing after 0 is saved any more" in outcome.err
+    same(outcome.json, whole[1])
+    ok("fsck", copy)
+
+
+def test_a_damaged_result_is_found_out_again(copy, whole):
+    flip(copy / "result.json", 100)
+    assert samara("fsck", copy).code == 65
+    outcome = ok("train", "--resume", copy, "--quiet", "--json")
+    assert "result.json" in outcome.err
+    same(outcome.json, whole[1])
+    assert (copy / "result.json.corrupt").exists()
+    ok("fsck", copy)
+
+
+def test_a_result_is_recalled_with_all_its_files(copy, whole):
+    assert set(resume(copy)) == set(whole[1])
+
+
+@pytest.mark.parametrize("how", ["missing", "empty", "first line", "middle", "cut", "garbage"])
+def test_metrics_are_mended_from_the_journal(how, stopped, whole):
+    file = stopped / "metrics.jsonl"
+    good = file.read_bytes()
+    lines = good.splitlines(keepends=True)
+    assert json.loads(lines[0])["event"] == "random_policy"
+    half = len(lines) // 2
+    damaged = {
+        "empty": b"",
+        "first line": lines[0].replace(b'"returns":[', b'"returns":[,') + b"".join(lines[1:]),
+        "middle": b"".join(lines[:half]) + b"\xff" + b"".join(lines[half:]),
+        "cut": good[: len(good) // 2],
+        "garbage": good + bytes(range(256)) + b"\n",
+    }
+    file.unlink() if how == "missing" else file.write_bytes(damaged[how])
+    outcome = ok("train", "--resume", stopped, "--quiet", "--json")
+    same(outcome.json, whole[1])  # the random policy's returns among it
+    assert "report" in outcome.json and "learning_curve" in outcome.json, "the page needs every line"
+    found = [json.loads(line) for line in file.read_text().splitlines()]
+    generations = [line["generation"] for line in found if "fitness_mean" in line]
+    assert generations == list(range(1, whole[1]["generation"] + 1))
+    kept = stopped / "metrics.jsonl.corrupt"
+    assert kept.exists() == (how in ("first line", "middle", "garbage"))
+    if kept.exists():
+        assert kept.read_bytes() == damaged[how]
+
+
+def test_the_random_policy_is_played_once(stopped, whole):
+    """What is in metrics.jsonl counts, unless another number of episodes is asked for."""
+    file = stopped / "metrics.jsonl"
+    text = file.read_text()
+    returns = json.loads(text.splitlines()[0])["returns"]
+    assert returns == whole[1]["random_returns"]
+    told = [value + 0.5 for value in returns]  # CartPole gives whole points: this was not played
+    file.write_text(text.replace(json.dumps(returns, separators=(",", ":")), json.dumps(told), 1))
+    assert resume(stopped)["random_returns"] == told
+    more = resume(stopped, "run.random_episodes=6", "ga.generations=41")["random_returns"]
+    assert len(more) == 6 and more[:4] == returns

@@ -1,13 +1,36 @@
 #include "run/evolution_journal.h"
 
 #include "core/bytes.h"
-#include "run/journal.h"
+#include "run/checkpoint.h"
 #include "run/run_folder.h"
 
 namespace samara {
 namespace {
 
 constexpr uint32_t kVersion = 1;
+
+// The journal of a run, which holds the generation of the latest checkpoint. Works beside a writer:
+// the checkpoint is read first, the journal only grows.
+Result<JournalContents> SoundJournal(const RunFolder& folder) {
+  ASSIGN_OR_RETURN(const auto checkpoint,
+                   LatestGoodCheckpoint(folder.checkpoints(), OnBadCheckpoint::kSkip));
+  const std::string path = folder.journal().string();
+  auto journal = ReadJournal(folder.journal());
+  if (!journal.ok() && journal.status().code() == Code::kNoInput) {
+    if (!checkpoint) return JournalContents{};
+    return Status(Code::kBadData, path + ": missing");
+  }
+  if (!journal.ok()) return journal.status();
+  RETURN_IF_ERROR(journal->damage);
+  ASSIGN_OR_RETURN(const auto last, LastGeneration(*journal));
+  const uint64_t reached = last ? last->state.generation : 0;
+  if (checkpoint && checkpoint->info.step > reached) {
+    return Status(Code::kBadData, path + ": lost its end, generations " +
+                                      std::to_string(reached + 1) + " to " +
+                                      std::to_string(checkpoint->info.step));
+  }
+  return journal;
+}
 
 }  // namespace
 
@@ -39,10 +62,24 @@ Result<GenerationRecord> GenerationRecord::Decode(std::string_view bytes) {
   return record;
 }
 
+Result<std::optional<GenerationRecord>> LastGeneration(const JournalContents& journal) {
+  std::optional<GenerationRecord> last;
+  for (auto it = journal.records.rbegin(); it != journal.records.rend() && !last; ++it) {
+    if (it->type != kGenerationRecord) continue;
+    ASSIGN_OR_RETURN(last, GenerationRecord::Decode(it->payload));
+  }
+  return last;
+}
+
 Result<GenerationRecord> FindGeneration(const Path& run, int64_t generation) {
   ASSIGN_OR_RETURN(const auto folder, RunFolder::Open(run, RunFolder::Mode::kRead));
-  ASSIGN_OR_RETURN(const JournalContents journal, ReadJournal(folder->journal()));
-  RETURN_IF_ERROR(journal.damage);
+  const std::string resume = "'samara train --resume " + run.string() + "'";
+  auto sound = SoundJournal(*folder);
+  if (!sound.ok() && sound.status().code() == Code::kBadData) {
+    return Status(Code::kBadData,
+                  sound.status().message() + "; " + resume + " goes on with what is good");
+  }
+  ASSIGN_OR_RETURN(const JournalContents journal, std::move(sound));
   for (auto it = journal.records.rbegin(); it != journal.records.rend(); ++it) {
     if (it->type != kGenerationRecord) continue;
     ASSIGN_OR_RETURN(GenerationRecord record, GenerationRecord::Decode(it->payload));
@@ -52,9 +89,7 @@ Result<GenerationRecord> FindGeneration(const Path& run, int64_t generation) {
   }
   const std::string which =
       generation < 0 ? "no finished generation yet" : "no generation " + std::to_string(generation);
-  return Status(Code::kNoInput, run.string() + ": " + which +
-                                    "; let it run on with 'samara train --resume " + run.string() +
-                                    "'");
+  return Status(Code::kNoInput, run.string() + ": " + which + "; let it run on with " + resume);
 }
 
 }  // namespace samara

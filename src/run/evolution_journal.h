@@ -3,11 +3,13 @@
 // it that are finished (FinishedEpisodes), so that they are not played again.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/files.h"
 #include "evo/ga.h"
+#include "run/journal.h"
 
 namespace samara {
 
@@ -25,7 +27,12 @@ struct GenerationRecord {
   static Result<GenerationRecord> Decode(std::string_view bytes);  // kBadData
 };
 
-// A generation of the run folder `run`; -1: the last. kNoInput when there is none such.
+// The last generation in a journal; nothing before the first. kBadData: not a generation's record.
+Result<std::optional<GenerationRecord>> LastGeneration(const JournalContents& journal);
+
+// A generation of the run folder `run`; -1: the last. kNoInput when there is none such; kBadData
+// when the journal is damaged, is missing or ends before the latest checkpoint: a resume mends
+// that.
 Result<GenerationRecord> FindGeneration(const Path& run, int64_t generation = -1);
 
 }  // namespace samara

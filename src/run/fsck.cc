@@ -35,7 +35,6 @@ class Checker {
   explicit Checker(const Path& checkpoints) : checkpoints_(checkpoints) {}
 
   FsckReport Run() {
-    if (IsGone(checkpoints_)) report_.problems.push_back(checkpoints_.string() + ": missing");
     const std::vector<Path> known = ListCheckpoints(checkpoints_);
     const std::set<Path> names(known.begin(), known.end());
     for (const Path& path : List(checkpoints_)) {
@@ -85,8 +84,9 @@ class Checker {
     }
     for (const auto& [checkpoint, pin] : pins_) {
       Status status = CheckPin(*journal, pin);
-      // another journal took over: right only after the first one was set aside
-      if (pin.id != journal->id && !JournalWasSetAside())
+      // another journal took over: right only after the first one was set aside, or when a later
+      // checkpoint says so
+      if (pin.id != journal->id && !JournalWasSetAside() && !PinnedAfter(checkpoint, journal->id))
         status = {Code::kBadData, "the journal is not the one it was saved with"};
       if (!status.ok()) report_.problems.push_back(status.Annotate(checkpoint.string()).message());
     }
@@ -96,6 +96,16 @@ class Checker {
     return std::any_of(report_.set_aside.begin(), report_.set_aside.end(), [](const Path& path) {
       return path.filename().string().starts_with(kJournal);
     });
+  }
+
+  // Whether a checkpoint later than `checkpoint` pins the journal `id`.
+  bool PinnedAfter(const Path& checkpoint, const std::string& id) const {
+    for (const Path& later : ListCheckpoints(checkpoints_)) {
+      if (later == checkpoint) return false;
+      for (const auto& [path, pin] : pins_)
+        if (path == later && pin.id == id) return true;
+    }
+    return false;
   }
 
   const Path checkpoints_;
@@ -122,7 +132,12 @@ Result<FsckReport> Fsck(const Path& path) {
     report.files_verified += 3;
     const auto result = (*run)->ReadResult();
     if (!result.ok()) report.problems.push_back(result.status().message());
-    if (result.ok() && result->has_value()) ++report.files_verified;
+    if (result.ok() && result->has_value()) {
+      ++report.files_verified;
+      if (IsGone((*run)->journal()) && ListCheckpoints((*run)->checkpoints()).empty())
+        report.problems.push_back((*run)->checkpoints().string() +
+                                  ": holds neither journal nor checkpoint, yet there is a result");
+    }
   }
   return report;
 }

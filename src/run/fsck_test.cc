@@ -72,6 +72,23 @@ TEST_F(FsckTest, FindsAJournalThatIsGoneOrAnother) {
   EXPECT_EQ(Check().problems.size(), 2U) << "one for each checkpoint that pins the lost one";
 }
 
+TEST_F(FsckTest, AJournalThatALaterCheckpointPinsTookOver) {
+  std::filesystem::remove(checkpoints_ / "journal.bin");
+  auto journal = Journal::Open(checkpoints_ / "journal.bin", Journal::OnDamage::kRefuse, nullptr);
+  ASSERT_TRUE((*journal)->Append(1, "generation 3").ok());
+  const std::vector<CheckpointFile> files = {{"state.bin", "some state"}};
+  ASSERT_TRUE(CheckpointWriter(checkpoints_)
+                  .Save({.step = 3, .incarnation = 2, .journal = (*journal)->tip()}, files)
+                  .ok());
+  EXPECT_TRUE(Check().status().ok()) << Check().status().message();
+}
+
+TEST_F(FsckTest, FindsAResultWithoutTheStateItCameFrom) {
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoints_))
+    std::filesystem::remove_all(entry.path());
+  EXPECT_EQ(Check().problems.size(), 1U);
+}
+
 TEST_F(FsckTest, FindsThatTheFolderOfCheckpointsIsGone) {
   std::filesystem::remove_all(checkpoints_);
   EXPECT_EQ(Check().problems.size(), 1U);

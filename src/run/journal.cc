@@ -168,6 +168,9 @@ Result<std::unique_ptr<Journal>> Journal::Open(const Path& path, OnDamage on_dam
                                                const std::optional<JournalPin>& pin) {
   auto read = ReadJournal(path);
   if (!read.ok() && read.status().code() == Code::kNoInput) {
+    const Status lost = {Code::kBadData, path.string() + ": missing"};
+    if (pin && on_damage == OnDamage::kRefuse) return lost;
+    if (pin) LogWarning(lost.message() + "; going on with a new one");
     RETURN_IF_ERROR(WriteFileAtomic(path, NewHeader()));
     read = ReadJournal(path);
   }

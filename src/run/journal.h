@@ -73,7 +73,8 @@ class Journal {
 
   // Opens for appending, creating the journal when missing. `contents` (may be null) receives what
   // is in it. A torn tail is cut off with a warning.
-  // A journal that lost what `pin` says (of the checkpoint to resume from) is damaged.
+  // A journal that lost what `pin` says (of the checkpoint to resume from) is damaged; one that is
+  // missing although there is a pin too, and a new one takes over.
   static Result<std::unique_ptr<Journal>> Open(const Path& path, OnDamage on_damage,
                                                JournalContents* contents,
                                                const std::optional<JournalPin>& pin = {});

@@ -246,5 +246,13 @@ TEST_F(JournalTest, AKillAtEachCallLosesNothingAcknowledged) {
   }
 }
 
+TEST_F(JournalTest, AMissingJournalThatIsPinnedIsDamage) {
+  const JournalPin pin = {.id = "00", .bytes = 99, .digest = "00"};
+  EXPECT_EQ(Journal::Open(path_, Journal::OnDamage::kRefuse, nullptr, pin).status().code(),
+            Code::kBadData);
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  EXPECT_TRUE(Journal::Open(path_, Journal::OnDamage::kKeepGoodPart, nullptr, pin).ok());
+}
+
 }  // namespace
 }  // namespace samara

@@ -3,6 +3,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "run/sealed_json.h"
+#include "run/set_aside.h"
 
 namespace samara {
 namespace {
@@ -72,12 +73,14 @@ Status PatientFile::Flush() {
   return Status::Ok();
 }
 
-MetricsWriter::MetricsWriter(const Path& run_folder, uint64_t incarnation, uint64_t generation)
+MetricsWriter::MetricsWriter(const Path& run_folder, uint64_t incarnation, uint64_t generation,
+                             const std::vector<nlohmann::json>& saved)
     : folder_(run_folder),
       events_path_(run_folder / EventsName(incarnation)),
       generation_(generation),
       lines_(run_folder / "metrics.jsonl"),
       events_(events_path_) {
+  for (const nlohmann::json& line : saved) saved_[GenerationOf(line)] = line;
   if (Status status = Prepare(); !status.ok())
     LogWarning(status.message() + "; going on, metrics wait in memory");
 }
@@ -85,25 +88,52 @@ MetricsWriter::MetricsWriter(const Path& run_folder, uint64_t incarnation, uint6
 Status MetricsWriter::Prepare() {
   const Path path = folder_ / "metrics.jsonl";
   auto text = ReadFile(path, size_t{1} << 32, Links::kRefuse);
-  if (!text.ok() && text.status().code() != Code::kNoInput) return text.status();
+  if (!text.ok() && text.status().code() == Code::kNoInput) text = std::string();
+  RETURN_IF_ERROR(text.status());
   std::string kept;
   std::string events = EventFileHeader();
-  if (text.ok()) {
-    ForEachLine(*text, [&](std::string_view line) {
-      const auto json = ParseJson(line, path.string());
-      const bool readable = json.ok() && json->is_object();
-      if (readable && GenerationOf(*json) > generation_) return false;
-      kept += line;
-      if (readable) {
-        last_generation_ = std::max(last_generation_, GenerationOf(*json));
-        events += EventOfLine(*json);
-      }
-      return true;
-    });
-    if (kept.size() < text->size()) RETURN_IF_ERROR(WriteFileAtomic(path, kept));
+  bool damaged = false;
+  uint64_t dropped = 0;  // the first generation that is
+  const auto keep = [&](std::string_view line, const nlohmann::json& json) {
+    kept += line;
+    events += EventOfLine(json);
+  };
+  auto next = saved_.begin();
+  const auto keep_saved_up_to = [&](uint64_t generation) {
+    for (; next != saved_.end() && next->first <= generation; ++next)
+      keep(LineText(next->second), next->second);
+  };
+  ForEachLine(*text, [&](std::string_view line) {
+    const auto json = ParseJson(line, path.string());
+    const bool readable = json.ok() && json->is_object();
+    damaged = damaged || !readable;
+    if (!readable) return true;
+    const uint64_t generation = GenerationOf(*json);
+    if (generation > generation_) {
+      dropped = generation;
+      return false;
+    }
+    keep_saved_up_to(generation);
+    if (json->contains("event") || !saved_.contains(generation)) keep(line, *json);
+    return true;
+  });
+  keep_saved_up_to(generation_);
+  if (damaged) {
+    const Path aside = CorruptName(path);
+    RETURN_IF_ERROR(WriteFileAtomic(aside, *text));
+    LogWarning(path.string() + ": damaged: a line is not a JSON object; kept as " +
+               aside.filename().string());
   }
+  // the journal has a generation before metrics.jsonl: somebody took it away
+  if (dropped > 0) {
+    LogWarning(path.string() + ": reports generation " + std::to_string(dropped) +
+               ", but nothing after " + std::to_string(generation_) +
+               " is saved any more; what came after is played again");
+  }
+  if (kept != *text) RETURN_IF_ERROR(WriteFileAtomic(path, kept));
   RETURN_IF_ERROR(WriteFileAtomic(events_path_, events));
   RemoveEventFiles(folder_, events_path_);
+  saved_.clear();
   prepared_ = true;
   return Status::Ok();
 }

@@ -4,6 +4,7 @@
 // resume. Neither is fsynced: metrics are for people, and what a run resumes from is elsewhere.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -40,17 +41,17 @@ class PatientFile {
 class MetricsWriter {
  public:
   // Goes on after `generation` (0: a new run): later generations, which the run will compute again,
-  // are dropped from metrics.jsonl, a torn last line too, and the event file is made anew.
-  MetricsWriter(const Path& run_folder, uint64_t incarnation, uint64_t generation);
+  // are dropped from metrics.jsonl, a torn last line too, and the event file is made anew. `saved`,
+  // lines of generations that the journal holds, take the place of those in metrics.jsonl, where a
+  // crash may have lost some. A file with a line that cannot be read is kept as *.corrupt.
+  MetricsWriter(const Path& run_folder, uint64_t incarnation, uint64_t generation,
+                const std::vector<nlohmann::json>& saved = {});
 
   // One line; adds "time" when absent. Numbers that are not finite become null. A line without
   // "event" but with "generation" also goes to TensorBoard, each number under its name at that
   // step. REQUIRES: an object.
   void Write(nlohmann::json line);
 
-  // The last generation in metrics.jsonl when it was opened: lines that a crash lost between the
-  // journal and here can be written again. 0 when there is none.
-  uint64_t last_generation() const { return last_generation_; }
   uint64_t lost() const { return lines_.lost() + events_.lost(); }
 
  private:
@@ -59,9 +60,9 @@ class MetricsWriter {
   const Path folder_;
   const Path events_path_;
   const uint64_t generation_;
-  uint64_t last_generation_ = 0;
-  bool prepared_ = false;              // the files hold nothing later than generation_
-  std::vector<nlohmann::json> early_;  // lines written before that
+  std::map<uint64_t, nlohmann::json> saved_;  // by generation
+  bool prepared_ = false;                     // the files hold nothing later than generation_
+  std::vector<nlohmann::json> early_;         // lines written before that
   PatientFile lines_, events_;
 };
 

@@ -56,7 +56,6 @@ TEST_F(MetricsTest, ResumeDropsWhatWillBeComputedAgainAndATornLine) {
   std::ofstream(path_, std::ios::app) << R"({"generation":6,"fra)";
   {
     MetricsWriter writer(folder_.path(), 2, 3);
-    EXPECT_EQ(writer.last_generation(), 3U);
     EXPECT_EQ(Generations(path_), (Steps{0, 1, 2, 3}));
     WriteGenerations(writer, 4, 6);
   }
@@ -85,6 +84,22 @@ TEST_F(MetricsTest, ResumeEqualsAnUninterruptedRunByteForByte) {
   const std::string events = "events.out.tfevents.0000000002.samara";
   EXPECT_EQ(*ReadFile(path_), *ReadFile(other / "metrics.jsonl"));
   EXPECT_EQ(*ReadFile(folder_ / events), *ReadFile(other / events));
+}
+
+TEST_F(MetricsTest, SavedLinesTakeThePlaceOfWhatIsMissingOrDamaged) {
+  const auto saved = [](uint64_t g) {
+    return nlohmann::json{{"generation", g}, {"time", "2026-01-31T12:00:00Z"}, {"x", 0.1}};
+  };
+  Overwrite(path_,
+            "{\"event\":\"random_policy\"}\n{\"generation\":2,\"x\":7}\n{oops}\n"
+            "{\"event\":\"resumed\",\"generation\":3}\n{\"generation\":4}\n{\"generation\":9}\n");
+  const std::string damaged = *ReadFile(path_);
+  { MetricsWriter writer(folder_.path(), 2, 5, {saved(1), saved(2), saved(3), saved(5)}); }
+  // 4 is not among the saved and stays, 9 goes
+  EXPECT_EQ(Generations(path_), (Steps{0, 1, 2, 3, 3, 4, 5}));
+  EXPECT_EQ((*ReadMetrics(path_))[2], saved(2));
+  EXPECT_EQ((*ReadMetrics(path_))[4]["event"], "resumed");
+  EXPECT_EQ(*ReadFile(folder_ / "metrics.jsonl.corrupt"), damaged);
 }
 
 TEST_F(MetricsTest, EventBytesAreThoseOfTheFormat) {

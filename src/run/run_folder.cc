@@ -192,6 +192,12 @@ Status RunFolder::Load() {
   if (!config.ok()) return {Code::kBadData, config.status().message()};
   config_toml_ = *config;
 
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(checkpoints(), ignored)) {
+    return {Code::kBadData, checkpoints().string() +
+                                ": missing, and with it all that the run had saved: restore it, or "
+                                "start a new run with another --out"};
+  }
   const Path counter = path_ / "incarnation.json";
   ASSIGN_OR_RETURN(const nlohmann::json incarnation, ReadPart(counter));
   ASSIGN_OR_RETURN(incarnation_, CountMember(incarnation, "incarnation", counter.string()));

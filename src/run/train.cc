@@ -21,6 +21,7 @@
 #include "run/retry.h"
 #include "run/run_data.h"
 #include "run/run_folder.h"
+#include "run/set_aside.h"
 #include "run/signals.h"
 #include "run/statistics.h"
 #include "run/summary.h"
@@ -176,7 +177,11 @@ Status EvolutionRun::ApplyOverridesOnResume() {
 
 // A budget that was spent and not raised: the result stands, and nothing is started for it.
 Status EvolutionRun::RecallResult() {
-  ASSIGN_OR_RETURN(std::optional<json> result, folder_->ReadResult());
+  auto read = folder_->ReadResult();
+  // what it says can be found out again
+  if (read.status().code() == Code::kBadData)
+    return SetAside(folder_->path() / "result.json", read.status());
+  ASSIGN_OR_RETURN(std::optional<json> result, std::move(read));
   if (!result) return Status::Ok();
   const auto newest = FindGeneration(folder_->path());
   if (!newest.ok()) return Status::Ok();  // Restore looks further
@@ -240,15 +245,16 @@ Status EvolutionRun::SetTheStage() {
 }
 
 void EvolutionRun::OpenMetrics(const JournalContents& journal) {
-  metrics_ = std::make_unique<MetricsWriter>(folder_->path(), folder_->incarnation(),
-                                             ga_->state().generation);
-  // a crash between journal and metrics lost the last line
+  std::vector<json> saved;
   for (const JournalRecord& record : journal.records) {
     if (record.type != kGenerationRecord) continue;
     const auto generation = GenerationRecord::Decode(record.payload);
-    if (!generation.ok() || generation->state.generation <= metrics_->last_generation()) continue;
-    metrics_->Write(json::parse(generation->metrics, nullptr, /*allow_exceptions=*/false));
+    if (!generation.ok()) continue;
+    json line = json::parse(generation->metrics, nullptr, /*allow_exceptions=*/false);
+    if (line.is_object()) saved.push_back(std::move(line));
   }
+  metrics_ = std::make_unique<MetricsWriter>(folder_->path(), folder_->incarnation(),
+                                             ga_->state().generation, saved);
 }
 
 // The episodes of a generation that was cut short, and those of the ones to come.
@@ -281,14 +287,13 @@ Status EvolutionRun::Restore() {
                    Journal::Open(folder_->journal(), Journal::OnDamage::kKeepGoodPart, &contents,
                                  checkpoint ? checkpoint->info.journal : std::nullopt));
   checkpoints_ = std::make_unique<CheckpointWriter>(folder_->checkpoints());
-  std::optional<GenerationRecord> newest;
-  for (auto it = contents.records.rbegin(); it != contents.records.rend() && !newest; ++it) {
-    if (it->type != kGenerationRecord) continue;
-    ASSIGN_OR_RETURN(newest, GenerationRecord::Decode(it->payload));
-  }
-  // a checkpoint is newer only when the journal lost its end
+  ASSIGN_OR_RETURN(std::optional<GenerationRecord> newest, LastGeneration(contents));
+  // a checkpoint is newer only when the journal lost its end: the journal gets that back
   if (checkpoint && (!newest || checkpoint->info.step > newest->state.generation)) {
-    ASSIGN_OR_RETURN(newest, GenerationRecord::Decode(checkpoint->files.at("state.bin")));
+    const std::string& state = checkpoint->files.at("state.bin");
+    ASSIGN_OR_RETURN(newest, GenerationRecord::Decode(state));
+    RETURN_IF_ERROR(journal_->Append(kGenerationRecord, state));
+    contents.records.push_back({.type = kGenerationRecord, .payload = state});
   }
   if (newest) {
     seconds_before_ = newest->seconds;
@@ -309,7 +314,9 @@ Status EvolutionRun::Restore() {
   schedule_.emplace(config_.run.checkpoint_seconds,
                     RetryLimits{.give_up_seconds = config_.run.disk_retry_seconds});
   schedule_->Saved(Seconds(), 0);
-  return Status::Ok();
+  // another journal took over: from now on a checkpoint pins that one
+  const auto pin = checkpoint ? checkpoint->info.journal : std::nullopt;
+  return pin && pin->id != journal_->tip().id ? SaveCheckpoint() : Status::Ok();
 }
 
 // What an earlier start of this run has played; empty when it did not come so far.
@@ -563,7 +570,6 @@ Result<json> EvolutionRun::Finish() {
       {"frames_per_core_second", static_cast<double>(s.frames) / (Seconds() * cores)},
       {"hours_per_billion_frames", 1e9 / (static_cast<double>(s.frames) / Seconds()) / 3600}};
   MakePictures(result);
-  RETURN_IF_ERROR(folder_->SaveResult(result));
   json line = result;
   line["event"] = "finished";
   metrics_->Write(line);
@@ -574,6 +580,7 @@ Result<json> EvolutionRun::Finish() {
   } else {
     LogWarning("no report: " + written.message());
   }
+  RETURN_IF_ERROR(folder_->SaveResult(result));
   std::fprintf(stderr, "%s\n", FinalSummary(result).c_str());
   return result;
 }
