@@ -136,6 +136,17 @@ Status WriteNewFile(const Path& path, std::string_view bytes) {
 }
 
 Status RenamePath(const Path& from, const Path& to) {
+  struct stat old {
+  }, present{};
+  if (::lstat(to.c_str(), &present) == 0 && ::lstat(from.c_str(), &old) == 0) {
+    const mode_t type = present.st_mode & S_IFMT;
+    if (type == S_IFDIR && !S_ISDIR(old.st_mode))
+      return {Code::kCannotCreate, to.string() + ": a folder, expected the name of a file"};
+    // rename would put a file in the place of /dev/null
+    if (type != S_IFDIR && type != S_IFREG && type != S_IFLNK)
+      return {Code::kCannotCreate,
+              to.string() + ": a device, pipe or socket, expected the name of a file"};
+  }
   if (!InjectFailure() && ::rename(from.c_str(), to.c_str()) == 0) return Status::Ok();
   return IoError("rename " + from.filename().string() + " to it", to);
 }

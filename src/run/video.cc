@@ -209,8 +209,8 @@ Status LibavWriter::Close() {
   const bool synced = fd >= 0 && ::fsync(fd) == 0;
   const int error = errno;
   if (fd >= 0) ::close(fd);
-  if (!synced || ::rename(temporary_.c_str(), path_.c_str()) != 0)
-    return Failed("saving", AVERROR(synced ? errno : error));
+  if (!synced) return Failed("saving", AVERROR(error));
+  RETURN_IF_ERROR(RenamePath(temporary_, path_));
   closed_ = true;
   const Path folder = path_.parent_path();
   return SyncFolder(folder.empty() ? Path(".") : folder);
