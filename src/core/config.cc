@@ -166,6 +166,9 @@ void ConfigTable::Add(std::string key, std::string* value, std::vector<std::stri
       if (static_cast<unsigned char>(c) < 0x20)
         return Bad(key, "(text)", "text without control characters");
     }
+    // what config.toml could not give back, such as bytes that are no UTF-8
+    if (!toml::parse("text = " + Quote(text)))
+      return Bad(key, "(text)", "text in UTF-8 without control characters");
     *value = std::move(text);
     return Status::Ok();
   };
