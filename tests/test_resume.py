@@ -102,7 +102,7 @@ def test_every_reported_generation_survives_a_kill_right_after(whole, tmp_path):
     same(ok(*command, "--json").json, whole[1])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_the_run_with_a_saved_state(number, whole, tmp_path):
     run = tmp_path / "run"
     running = Running(tmp_path / "log", "train", *LONG, "--out", run, "--quiet")

@@ -37,6 +37,11 @@ void OnStop(int) {
   errno = saved_errno;
 }
 
+// The kernel and the shell may both tell that the terminal was closed: the second changes nothing.
+void OnHangUp(int signal) {
+  if (!stop_requested) OnStop(signal);
+}
+
 void OnCheckpoint(int) { checkpoint_requested = true; }
 
 void Handle(int signal, void (*handler)(int)) {
@@ -62,6 +67,10 @@ void InstallSignalHandlers() {
   StopDescriptor();
   Handle(SIGTERM, OnStop);
   Handle(SIGINT, OnStop);
+  struct sigaction hang_up {};
+  const bool ignored =  // by nohup
+      ::sigaction(SIGHUP, nullptr, &hang_up) == 0 && hang_up.sa_handler == SIG_IGN;
+  if (!ignored) Handle(SIGHUP, OnHangUp);
   Handle(SIGUSR1, OnCheckpoint);
   Handle(SIGUSR2, OnCheckpoint);
   Handle(SIGPIPE, SIG_IGN);
