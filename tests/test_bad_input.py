@@ -98,6 +98,9 @@ def test_unknown_commands_and_options_are_usage(tmp_path):
     refused(64, "eval", "x", "--episodes", "many", words=["--episodes", "many"])
     refused(64, "eval", "x", "--episodes", 0, words=["--episodes", "0"])
     refused(64, "list", "preset", words=["preset"])
+    for words in (["train", ""], ["train", "classic/cartpole-ga", "--out", ""], ["train", "--resume", ""], ["eval", ""],
+                  ["train", "classic/cartpole-ga", "--out", tmp_path / "x", "--seeds", ""], ["export", "x", ""]):  # fmt: skip
+        refused(64, *words, words=["not an empty text"])
     assert os.listdir(tmp_path) == []
 
 
@@ -120,6 +123,8 @@ def test_unknown_commands_and_options_are_usage(tmp_path):
         ("run.video=yes", "true or false"),
         ("run.seed=-1", "an integer 0 to"),
         ("run.name=a\x07b", "control characters"),
+        ("run.name=a\x7fb", "control characters"),
+        ("run.name=\udcff", "UTF-8"),
         ("fleet.actors=100000", "an integer 0 to 4096"),
     ],
 )
@@ -185,6 +190,7 @@ def test_a_place_that_is_taken(run, tmp_path):
     (tmp_path / "file").write_text("precious")
     refused(73, "train", *CARTPOLE, "--out", tmp_path / "file", words=[str(tmp_path / "file")])
     refused(73, "train", *CARTPOLE, "--out", tmp_path / "file" / "run", words=[str(tmp_path / "file")])
+    refused(73, "train", *CARTPOLE, "--out", tmp_path / ("x" * 300), words=["File name too long", "--out"])
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thing").write_text("precious")
     refused(73, "train", *CARTPOLE, "--out", tmp_path / "full", words=[str(tmp_path / "full")])
@@ -288,6 +294,18 @@ def test_places_that_cannot_be_written(finished, tmp_path):
     outcome = samara("play", finished, "--video", tmp_path / "no" / "x.mp4", "--json")
     assert outcome.code in (73, 74, 78), outcome
     assert os.listdir(tmp_path) == []
+
+
+def test_what_is_no_file_is_never_replaced(finished, tmp_path):
+    """A file written by rename would take the place of a device such as /dev/null."""
+    folder, pipe = tmp_path / "folder", tmp_path / "pipe"
+    folder.mkdir()
+    os.mkfifo(pipe)
+    for place, words in ((folder, ["a folder"]), (pipe, ["device"])):
+        refused(73, "export", finished, place, words=[str(place), *words])
+        refused(73, "report", finished, "--out", place, words=[str(place), *words])
+        refused(73, "eval", finished, "--episodes", 1, "--video", place, words=[str(place), *words])
+    assert folder.is_dir() and pipe.is_fifo() and sorted(os.listdir(tmp_path)) == ["folder", "pipe"]
 
 
 def test_a_generation_that_is_not_there(finished):

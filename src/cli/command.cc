@@ -17,6 +17,14 @@ void AddAllCommands(CLI::App& app, Invocation& invocation) {
                          AddHash, AddExport, AddImport}) {
     add(app, invocation);
   }
+  // an empty word is a script's unset variable, never meant
+  const auto something = [](const std::string& text) {
+    return text.empty() ? "expected a value, not an empty text" : std::string();
+  };
+  for (CLI::App* command : app.get_subcommands({})) {
+    for (CLI::Option* option : command->get_options())
+      if (option->get_expected_max() > 0) option->check(something);
+  }
 }
 
 void PrintJson(const nlohmann::json& object) {

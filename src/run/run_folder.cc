@@ -71,10 +71,10 @@ Status WriteContents(const Path& folder, const std::string& config_toml,
 
 // Why `path` cannot become a new run.
 Status Occupied(const Path& path) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) {
+  std::error_code error, ignored;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(path, error))) {
     return {Code::kCannotCreate,
-            path.string() + ": cannot be created: a part of this path is not a folder"};
+            path.string() + ": cannot be created: " + error.message() + ": choose another --out"};
   }
   if (!std::filesystem::exists(path / "run.json", ignored)) {
     return {Code::kCannotCreate, path.string() +

@@ -64,7 +64,7 @@ std::string FinalSummary(const json& result) {
   if (!std::isnan(frames)) {
     std::string line = Grouped(frames);
     if (const double g = number("generation"); !std::isnan(g))
-      line += fmt::format(" in {} generations", Grouped(g));
+      line += fmt::format(" in {} generation{}", Grouped(g), g == 1 ? "" : "s");
     if (!std::isnan(seconds)) line += " and " + DurationText(seconds);
     text += Row("frames", line);
   }

@@ -419,8 +419,9 @@ Status EvolutionRun::OneGeneration() {
   const GaState& s = ga_->state();
   LogInfo(fmt::format(
       "generation {}: frames {}, fitness best {:g} mean {:.1f}, elite {:.1f} in validation, {} "
-      "mutations, {:.0f} frames/s",
+      "mutation{}, {:.0f} frames/s",
       s.generation, s.frames, best_.load(), Mean(fitness_), s.elite_mean, s.elite.mutations.size(),
+      s.elite.mutations.size() == 1 ? "" : "s",
       static_cast<double>(report.frames) /
           (report.seconds_population + report.seconds_validation)));
   if (TakeCheckpointRequest() || schedule_->Due(Seconds())) return SaveCheckpoint();
