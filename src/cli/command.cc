@@ -14,7 +14,7 @@ namespace samara {
 // in the order a newcomer meets them
 void AddAllCommands(CLI::App& app, Invocation& invocation) {
   for (const auto add : {AddTrain, AddEval, AddPlay, AddReport, AddList, AddDoctor, AddFsck,
-                         AddHash, AddExport, AddImport}) {
+                         AddHash, AddExport, AddImport, AddBench}) {
     add(app, invocation);
   }
   // an empty word is a script's unset variable, never meant

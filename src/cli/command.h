@@ -30,6 +30,7 @@ void AddFsck(CLI::App& app, Invocation& invocation);
 void AddHash(CLI::App& app, Invocation& invocation);
 void AddExport(CLI::App& app, Invocation& invocation);
 void AddImport(CLI::App& app, Invocation& invocation);
+void AddBench(CLI::App& app, Invocation& invocation);
 void AddAllCommands(CLI::App& app, Invocation& invocation);
 
 // One line on standard output; the last line of a command called with --json.

@@ -10,6 +10,7 @@
 #include <new>
 
 #include "core/check.h"
+#include "core/clock.h"
 #include "nn/kernel_ops.h"
 
 namespace samara {
@@ -104,7 +105,8 @@ struct PopulationKernel::Plan {
 };
 
 PopulationKernel::Workspace::Workspace(const Plan& plan)
-    : activations_(plan.activations),
+    : layers_(plan.steps.size()),
+      activations_(plan.activations),
       bits_(plan.bits),
       masks_(plan.masks),
       rows_(plan.rows),
@@ -210,6 +212,9 @@ void PopulationKernel::Forward(const float* packed, const float* input, Workspac
     const Layer& layer = network_.layers[i];
     const Plan::Step& step = plan.steps[i];
     const float* in = activations + step.in.offset;
+    const bool measured = !workspace.costs_.empty();
+    const SteadyTime start = measured ? Now() : SteadyTime();
+    size_t rows = U(layer.fan_in());
     if (layer.kind == Layer::Kind::kConv) {
       plan.ops->nonzero_bits(in, step.in.size(), workspace.bits_.data());
       plan.ops->conv({.in = in,
@@ -229,16 +234,20 @@ void PopulationKernel::Forward(const float* packed, const float* input, Workspac
                       .out_row = step.out_row,
                       .activation = ToAct(layer.activation)});
     } else {
-      plan.ops->dense({.in = in,
-                       .count = U(layer.in),
-                       .rows = workspace.rows_.data(),
-                       .values = workspace.values_.data(),
-                       .weights = packed + step.weights,
-                       .bf16 = step.halves,
-                       .bias = packed + step.bias,
-                       .columns = step.columns,
-                       .out = activations + step.out_offset,
-                       .activation = ToAct(layer.activation)});
+      rows = plan.ops->dense({.in = in,
+                              .count = U(layer.in),
+                              .rows = workspace.rows_.data(),
+                              .values = workspace.values_.data(),
+                              .weights = packed + step.weights,
+                              .bf16 = step.halves,
+                              .bias = packed + step.bias,
+                              .columns = step.columns,
+                              .out = activations + step.out_offset,
+                              .activation = ToAct(layer.activation)});
+    }
+    if (measured) {
+      workspace.costs_[i].seconds += SecondsSince(start);
+      workspace.costs_[i].weight_bytes += rows * step.columns * (step.halves ? 2 : sizeof(float));
     }
   }
   std::memcpy(output, activations + plan.output, network_.output_size() * sizeof(float));

@@ -65,9 +65,20 @@ class PopulationKernel::Workspace {
  public:
   explicit Workspace(const Plan& plan);
 
+  // For benchmarks: what the evaluations since MeasureLayers cost, layer by layer.
+  struct LayerCost {
+    double seconds = 0;
+    uint64_t weight_bytes =
+        0;  // of rows that met a nonzero input; a convolution's weights count once
+  };
+  void MeasureLayers() { costs_.assign(layers_, {}); }
+  std::span<const LayerCost> layer_costs() const { return costs_; }
+
  private:
   friend class PopulationKernel;
-  AlignedFloats activations_;  // maps of all layers, each with its border of zeros
+  size_t layers_;
+  std::vector<LayerCost> costs_;  // empty: not measured
+  AlignedFloats activations_;     // maps of all layers, each with its border of zeros
   std::vector<uint64_t> bits_, masks_;
   std::vector<uint32_t> rows_;
   std::vector<float> values_;

@@ -216,7 +216,7 @@ void AddAllRows(const DenseTask& t, size_t nonzero) {
   for (; i < nonzero; ++i) AddRows<kBf16, 1>(t, i, nonzero);
 }
 
-void Dense(const DenseTask& t) {
+size_t Dense(const DenseTask& t) {
   size_t nonzero = 0;
   for (size_t i = 0; i < t.count; ++i) {
     t.rows[nonzero] = static_cast<uint32_t>(i);
@@ -231,6 +231,7 @@ void Dense(const DenseTask& t) {
   for (size_t c = 0; c < t.columns; c += kLanes) {
     Store(t.out + c, Activate(Load(t.out + c), t.activation));
   }
+  return nonzero;
 }
 
 void NonzeroBits(const float* x, size_t n, uint64_t* bits) {

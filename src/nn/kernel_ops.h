@@ -58,7 +58,7 @@ struct Ops {
   size_t lanes;       // floats of a vector
   size_t conv_block;  // output channels that are packed together
   void (*conv)(const ConvTask&);
-  void (*dense)(const DenseTask&);
+  size_t (*dense)(const DenseTask&);  // how many inputs were not zero
   // bits of x[0..n): bit i set when x[i] != 0 (NaN counts); writes (n + 63) / 64 words.
   void (*nonzero_bits)(const float* x, size_t n, uint64_t* bits);
 };

@@ -1,0 +1,131 @@
+#include "bench/bench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <thread>
+
+#include "core/clock.h"
+#include "core/config.h"
+#include "core/thread.h"
+#include "core/venv.h"
+#include "env/atari_preset.h"
+#include "run/experiment.h"
+
+namespace samara::bench {
+
+using nlohmann::json;
+
+Result<json> Population(const Options& options);
+Result<json> AtariGa(const Options& options);
+Result<json> NoiseKinds(const Options& options);
+Result<json> Materialisation(const Options& options);
+Result<json> NativeRollouts(const Options& options);
+
+namespace {
+constexpr Workload kWorkloads[] = {
+    {"population", "evaluations of many different networks on recorded game frames, beside torch",
+     Population},
+    {"atari-ga", "emulation alone, inference alone, both packed on the cores", AtariGa},
+    {"rollout", "whole episodes of native environments with small policies", NativeRollouts},
+    {"noise", "normal numbers per second of each kind of noise", NoiseKinds},
+    {"materialise", "children per second from a kept parent, beside copying memory",
+     Materialisation},
+};
+}  // namespace
+
+std::span<const Workload> Workloads() { return kWorkloads; }
+
+Result<const Workload*> FindWorkload(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Workload& w : kWorkloads) {
+    if (name == w.name) return &w;
+    names.push_back(w.name);
+  }
+  return Status(Code::kUsage, fmt::format("bench {}: no such workload; did you mean {}? (all: {})",
+                                          name, Nearest(name, names), fmt::join(names, ", ")));
+}
+
+uint32_t Cores() { return std::max(1U, std::thread::hardware_concurrency()); }
+
+double RatePerSecond(uint32_t threads, double seconds,
+                     const std::function<double(uint32_t)>& work) {
+  std::atomic<bool> stop{false};
+  std::vector<double> rates(threads);
+  {
+    std::vector<std::unique_ptr<Thread>> workers;
+    for (uint32_t t = 0; t < threads; ++t) {
+      workers.push_back(std::make_unique<Thread>("bench-" + std::to_string(t), [&, t] {
+        (void)work(t);  // warm
+        const SteadyTime start = Now();
+        double done = 0;
+        do {
+          done += work(t);
+        } while (!stop.load(std::memory_order_relaxed));
+        rates[t] = done / SecondsSince(start);
+      }));
+    }
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    stop = true;
+  }
+  double sum = 0;
+  for (const double rate : rates) sum += rate;
+  return sum;
+}
+
+Result<std::vector<std::vector<float>>> RecordInputs(const std::string& game, size_t count) {
+  ExperimentConfig config;
+  config.env.game = game;
+  config.fleet.actors = config.fleet.slots = 1;
+  ASSIGN_OR_RETURN(const Stage stage, MakeStage(config));
+  ASSIGN_OR_RETURN(const AtariPreset preset, FindAtariPreset(config.env.preset));
+  Fleet& fleet = *stage.fleet;
+  FrameStack stack(preset.stack, stage.environment.observation.elements());
+  const CounterRng rng(DeriveKey(1, Purpose::kRandomPolicy));
+  const auto actions = static_cast<uint64_t>(stage.environment.action.n);
+  std::vector<std::vector<float>> inputs;
+  uint64_t draw = 0;
+  const auto begin = [&] { fleet.Begin(0, draw, stage.episodes.Make(draw, /*test=*/true)); };
+  begin();
+  while (inputs.size() < count) {
+    SlotEvent event;
+    if (fleet.Wait({&event, 1}, std::chrono::milliseconds(10'000)) == 0)
+      return Status(Code::kUnavailable, "the simulator does not answer");
+    if (event.kind == SlotEvent::Kind::kFailed) return fleet.status();
+    const auto bytes = fleet.observation(0);
+    const std::span frame(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+    if (event.kind != SlotEvent::Kind::kObservation) {
+      begin();
+      continue;
+    }
+    event.step == 0 ? stack.Reset(frame) : stack.Push(frame);
+    inputs.emplace_back(stack.input().begin(), stack.input().end());
+    fleet.Act(0, {.index = static_cast<int32_t>(rng.UniformInt(draw++, actions)), .values = {}});
+  }
+  return inputs;
+}
+
+Result<json> RunRival(const std::string& script, const std::vector<std::string>& arguments) {
+  ASSIGN_OR_RETURN(const Path venv, FindVenv());
+  const Path file = venv / ".." / "src" / "bench" / script;
+  if (!std::filesystem::exists(file))
+    return Status(Code::kNoInput, file.string() + ": missing; the rivals need the source tree");
+  std::string command = fmt::format("'{}' '{}'", (venv / "bin" / "python").string(), file.string());
+  for (const std::string& argument : arguments) command += " '" + argument + "'";
+  std::FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return Status(Code::kUnavailable, command + ": cannot be started");
+  std::string text;
+  char buffer[4096];
+  for (size_t n; (n = fread(buffer, 1, sizeof(buffer), pipe)) > 0;) text.append(buffer, n);
+  if (const int status = pclose(pipe); status != 0)
+    return Status(Code::kUnavailable, fmt::format("{}: exit status {}", script, status));
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  const json last = json::parse(text.substr(text.rfind('\n') + 1), nullptr, false);
+  if (!last.is_object())
+    return Status(Code::kUnavailable, script + ": its last line is no JSON object");
+  return last;
+}
+
+}  // namespace samara::bench

@@ -1,0 +1,54 @@
+// samara bench: named workloads, each beside the machine's own limits and, where there are any,
+// rivals that do the same work. The rivals' scripts lie in this folder. One table lists all
+// (bench.cc).
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+
+namespace samara::bench {
+
+struct Options {
+  double seconds = 2;              // of each measurement
+  std::string game = "frostbite";  // of workloads on Atari
+  bool rivals = true;
+  std::function<void(const std::string&)> say = [](const std::string&) {};  // a line of progress
+};
+
+struct Workload {
+  const char* name;
+  const char* about;
+  // One flat object of results, with an array "all" where a workload has many combinations.
+  Result<nlohmann::json> (*run)(const Options& options);
+};
+
+std::span<const Workload> Workloads();
+// kUsage names the nearest workload.
+Result<const Workload*> FindWorkload(const std::string& name);
+
+// Hashes of a fixed small workload (DESIGN section 4, rule 6): equal on every machine.
+// {"noise", "kernels", "environments", "evolution", "signature"}; "signature" hashes the others.
+nlohmann::json Signature();
+
+// --- what the workloads share
+
+// Runs `work(thread)` on `threads` threads until `seconds` have passed; each call returns how much
+// it did. The sum per second.
+double RatePerSecond(uint32_t threads, double seconds, const std::function<double(uint32_t)>& work);
+uint32_t Cores();
+// {"cpu", "cores", "isa", "read_gb_per_second", "copy_gb_per_second", "fma_gflop_per_second"}: all
+// cores, out of the caches; measured once a process.
+const nlohmann::json& Machine();
+// Greyscale frames of a random player under preset deepga-gpu, stacked as a network sees them:
+// `count` consecutive inputs of 84 x 84 x 4 floats.
+Result<std::vector<std::vector<float>>> RecordInputs(const std::string& game, size_t count);
+// A Python script of this folder, run by .venv's interpreter; its last line is one JSON object.
+Result<nlohmann::json> RunRival(const std::string& script,
+                                const std::vector<std::string>& arguments);
+
+}  // namespace samara::bench

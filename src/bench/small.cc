@@ -1,0 +1,157 @@
+// Workloads without an Atari game: native rollouts, noise, materialisation.
+#include <fmt/format.h>
+
+#include "bench/bench.h"
+#include "core/rng.h"
+#include "env/registry.h"
+#include "evo/evaluate.h"
+#include "evo/materialise.h"
+#include "evo/noise.h"
+
+namespace samara::bench {
+
+using nlohmann::json;
+
+namespace {
+
+Genome Parent(NoiseKind kind) {
+  return {kind, InitKind::kFanIn, DeriveKey(3, Purpose::kInitialGenome, 1, 0), {}};
+}
+
+// Steps per second of one environment, alone (the same random action again and again) and with a
+// network that chooses; all cores.
+Result<json> Rollout(const std::string& id, const std::string& network_name,
+                     const Options& options) {
+  ASSIGN_OR_RETURN(const EnvironmentFactory factory, NativeEnvironment(id));
+  const uint32_t cores = Cores();
+  struct alignas(64) State {
+    std::unique_ptr<Environment> environment;
+    std::unique_ptr<PolicyState> policy;
+    std::unique_ptr<PolicyWorkspace> workspace;
+    std::vector<std::byte> observation;
+    uint64_t episode = 0;
+  };
+  std::vector<State> states(cores);
+  std::unique_ptr<PolicyModel> model;
+  std::vector<float> values;
+  for (uint32_t t = 0; t < cores; ++t) {
+    State& s = states[t];
+    ASSIGN_OR_RETURN(s.environment, factory());
+    const EnvironmentSpec& spec = s.environment->spec();
+    if (model == nullptr) {
+      const auto inputs = static_cast<int64_t>(spec.observation.elements());
+      ASSIGN_OR_RETURN(NetworkDescription network,
+                       MakeNetwork(network_name, 1, 1, inputs, spec.action.n));
+      model = std::make_unique<PolicyModel>(std::move(network), InputRule{}, spec.action);
+      values.assign(spec.action.discrete ? 0 : static_cast<size_t>(spec.action.n), 0.1F);
+    }
+    s.policy = std::make_unique<PolicyState>(*model);
+    s.workspace = std::make_unique<PolicyWorkspace>(*model);
+    s.observation.resize(spec.observation.bytes());
+    std::vector<float> theta(model->kernel().network().parameter_count);
+    Materialise(Parent(NoiseKind::kNormal), model->kernel().network(), theta);
+    AlignedFloats packed(model->kernel().packed_size());
+    model->kernel().Pack(theta, packed.span());
+    s.policy->LoadPacked(packed.span());
+  }
+  const auto episode = [&](uint32_t t, bool network) {
+    State& s = states[t];
+    const uint64_t seed = DeriveKey(5, Purpose::kEpisodePopulation, 1, t, s.episode++);
+    s.environment->Reset({.seed = seed}, s.observation);
+    s.policy->StartEpisode(seed);
+    const Action fixed{.index = static_cast<int32_t>(s.episode % 2), .values = values};
+    double steps = 0;
+    for (bool over = false; !over; ++steps) {
+      const Action action = network ? s.policy->Decide(*s.workspace, s.observation) : fixed;
+      const StepResult r = s.environment->Step(action, s.observation);
+      over = r.terminated || r.truncated;
+    }
+    return steps;
+  };
+  const double alone =
+      RatePerSecond(cores, options.seconds, [&](uint32_t t) { return episode(t, false); });
+  const double played =
+      RatePerSecond(cores, options.seconds, [&](uint32_t t) { return episode(t, true); });
+  options.say(fmt::format("{} with {}: {:.0f} steps/s on {} cores, {:.0f} without the network", id,
+                          network_name, played, cores, alone));
+  return json{{"environment", id},
+              {"network", network_name},
+              {"steps_per_second_per_core", played / cores},
+              {"simulator_steps_per_second_per_core", alone / cores},
+              {"ratio", played / alone}};
+}
+
+}  // namespace
+
+Result<json> NativeRollouts(const Options& options) {
+  const std::pair<const char*, const char*> pairs[] = {{"CartPole-v1", "mlp-16-16-relu"},
+                                                       {"Pendulum-v1", "mlp-64-64-tanh"},
+                                                       {"HalfCheetah-v5", "mlp-64-64-tanh"},
+                                                       {"Ant-v5", "mlp-128-128-tanh"},
+                                                       {"Humanoid-v5", "mlp-256-256-tanh"}};
+  json all = json::array();
+  for (const auto& [id, network] : pairs) {
+    ASSIGN_OR_RETURN(json row, Rollout(id, network, options));
+    all.push_back(std::move(row));
+  }
+  json result = all.front();
+  result["all"] = std::move(all);
+  result["machine"] = Machine();
+  return result;
+}
+
+Result<json> NoiseKinds(const Options& options) {
+  constexpr size_t kValues = size_t{1} << 20;
+  json all = json::array();
+  for (const NoiseKind kind : {NoiseKind::kNormal, NoiseKind::kQuantile8}) {
+    std::vector<float> out(kValues);
+    uint64_t key = 0;
+    const double rate = RatePerSecond(1, options.seconds, [&](uint32_t) {
+      GetNoise(kind).Fill(DeriveKey(key++, Purpose::kMutation), 0, out);
+      return static_cast<double>(kValues);
+    });
+    const char* name = kind == NoiseKind::kNormal ? "normal" : "quantile8";
+    options.say(fmt::format("{}: {:.2f} G values/s on one core", name, rate * 1e-9));
+    all.push_back({{"noise", name}, {"values_per_second_per_core", rate}});
+  }
+  json result = all.front();
+  result["all"] = std::move(all);
+  result["machine"] = Machine();
+  return result;
+}
+
+Result<json> Materialisation(const Options& options) {
+  ASSIGN_OR_RETURN(const NetworkDescription network, MakeNetwork("LargeModel", 84, 84, 4, 18));
+  const uint32_t cores = Cores();
+  const double copy = Machine()["copy_gb_per_second"];
+  json all = json::array();
+  for (const NoiseKind kind : {NoiseKind::kQuantile8, NoiseKind::kNormal}) {
+    AncestorCache cache(network, size_t{1} << 30);
+    const Genome parent = Parent(kind);
+    cache.Keep(parent);
+    std::vector<std::vector<float>> out(cores, std::vector<float>(network.parameter_count));
+    std::vector<uint64_t> next(cores);
+    const double rate = RatePerSecond(cores, options.seconds, [&](uint32_t t) {
+      Genome child = parent;
+      child.mutations.push_back({DeriveKey(next[t]++, Purpose::kMutation, t), 0.002F});
+      cache.Materialise(child, out[t]);
+      return 1.0;
+    });
+    const double bandwidth =
+        rate * static_cast<double>(network.parameter_count) * sizeof(float) * 1e-9;
+    const char* name = kind == NoiseKind::kNormal ? "normal" : "quantile8";
+    options.say(fmt::format("{}: {:.0f} children/s on {} cores, {:.1f} GB/s ({:.2f} of copying)",
+                            name, rate, cores, bandwidth, bandwidth / copy));
+    all.push_back({{"noise", name},
+                   {"network", network.name},
+                   {"children_per_second", rate},
+                   {"gb_per_second", bandwidth},
+                   {"ratio_to_copy", bandwidth / copy}});
+  }
+  json result = all.front();
+  result["all"] = std::move(all);
+  result["machine"] = Machine();
+  return result;
+}
+
+}  // namespace samara::bench

@@ -1,0 +1,73 @@
+// samara bench: named workloads beside the machine's limits and beside rivals; the signature.
+#include "bench/bench.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "cli/command.h"
+
+namespace samara {
+namespace {
+
+struct BenchCommand {
+  std::string what;
+  bench::Options options;
+  bool signature = false, no_rivals = false, json = false;
+};
+
+// The workload's object on its own lines, for people.
+void Print(const nlohmann::json& result) {
+  for (const auto& [key, value] : result.items()) {
+    if (!value.is_array() && !value.is_object())
+      std::printf("  %-36s %s\n", key.c_str(),
+                  value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());
+  }
+}
+
+Status ListWorkloads() {
+  for (const bench::Workload& w : bench::Workloads()) std::printf("  %-14s %s\n", w.name, w.about);
+  return Status::Ok();
+}
+
+Status RunBench(BenchCommand command) {
+  if (command.signature) {
+    const nlohmann::json signature = bench::Signature();
+    if (command.json)
+      PrintJson(signature);
+    else
+      Print(signature);
+    return Status::Ok();
+  }
+  if (command.what.empty()) return ListWorkloads();
+  ASSIGN_OR_RETURN(const bench::Workload* workload, bench::FindWorkload(command.what));
+  command.options.rivals = !command.no_rivals;
+  command.options.say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+  ASSIGN_OR_RETURN(const nlohmann::json result, workload->run(command.options));
+  if (command.json)
+    PrintJson(result);
+  else
+    Print(result);
+  return Status::Ok();
+}
+
+}  // namespace
+
+void AddBench(CLI::App& app, Invocation& invocation) {
+  CLI::App* sub = app.add_subcommand(
+      "bench",
+      "achieved speed beside the machine's own limit; lists the workloads when none is named");
+  auto command = std::make_shared<BenchCommand>();
+  sub->add_option("what", command->what, "a workload");
+  sub->add_option("--seconds", command->options.seconds, "of each measurement")
+      ->check(CLI::Range(0.05, 600.0));
+  sub->add_option("--game", command->options.game, "Atari game of the workloads that play one");
+  sub->add_flag("--no-rivals", command->no_rivals, "measure samara alone");
+  sub->add_flag("--signature", command->signature,
+                "hashes of a fixed small workload: equal on every machine");
+  sub->add_flag("--json", command->json, "last line: one JSON object");
+  sub->callback([=, &invocation] { invocation.run = [=] { return RunBench(*command); }; });
+}
+
+}  // namespace samara

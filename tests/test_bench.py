@@ -1,0 +1,53 @@
+"""samara bench: the signature is the same everywhere, the workloads print what scripts read."""
+
+import pytest
+from samara_cli import ok, samara
+
+# A change of this value changes results: say so in the commit and in CHANGELOG.md.
+SIGNATURE = "04696537d9ffd0e377303d39d931839882b9981fed668ada12d6256ae7098814"
+
+
+@pytest.mark.parametrize("isa", ["", "portable"])
+def test_the_signature_is_that_of_every_machine(isa):
+    assert ok("bench", "--signature", "--json", SAMARA_ISA=isa).json["signature"] == SIGNATURE
+
+
+def test_workloads_are_listed():
+    text = ok("bench").out
+    for name in ("population", "atari-ga", "rollout", "noise", "materialise"):
+        assert f"  {name} " in text
+
+
+def test_an_unknown_workload_names_the_nearest():
+    failed = samara("bench", "popluation")
+    assert failed.code == 64
+    assert "did you mean population?" in failed.err
+
+
+@pytest.mark.parametrize("what", ["rollout", "noise", "materialise"])
+def test_short_workloads(what):
+    result = ok("bench", what, "--seconds", "0.05", "--json").json
+    assert result["machine"]["read_gb_per_second"] > 0 and result["machine"]["cpu"]
+    rates = {
+        "rollout": "steps_per_second_per_core",
+        "noise": "values_per_second_per_core",
+        "materialise": "children_per_second",
+    }
+    assert all(row[rates[what]] > 0 for row in result["all"])
+
+
+@pytest.mark.slow
+def test_population_and_its_rivals():
+    result = ok("bench", "population", "--seconds", "0.2", "--json", timeout=900).json
+    assert {"network", "storage", "cpu", "threads", "population", "evaluations_per_second", "torch_per_individual",
+            "torch_grouped", "torch_vmap", "ratio", "all"} <= result.keys()  # fmt: skip
+    assert (result["network"], result["population"]) == ("LargeModel", 64)
+    assert result["ratio"] > 1
+
+
+@pytest.mark.slow
+def test_atari_ga():
+    result = ok("bench", "atari-ga", "--seconds", "1", "--json", timeout=900).json
+    assert {"game", "emulation_frames_per_second", "inference_evaluations_per_second", "end_to_end_frames_per_second",
+            "packing"} <= result.keys()  # fmt: skip
+    assert 0.3 < result["packing"] < 1.2
