@@ -100,6 +100,7 @@ class EvolutionRun {
   std::optional<CheckpointSchedule> schedule_;
   SteadyTime start_ = Now();
   double seconds_before_ = 0;
+  uint64_t journalled_ = 0;  // the last generation that the journal holds
   json metrics_line_ = json::object();  // of the last generation
   std::vector<double> fitness_;         // of the last generation
   std::vector<double> random_returns_;
@@ -296,6 +297,7 @@ Status EvolutionRun::Restore() {
     contents.records.push_back({.type = kGenerationRecord, .payload = state});
   }
   if (newest) {
+    journalled_ = newest->state.generation;
     seconds_before_ = newest->seconds;
     fitness_ = newest->fitness;
     metrics_line_ = json::parse(newest->metrics, nullptr, /*allow_exceptions=*/false);
@@ -392,8 +394,8 @@ Status EvolutionRun::Generations() {
   Status status;
   while (status.ok() && !ga_->BudgetSpent() && !TimeSpent()) status = OneGeneration();
   // stopped or failed: what is reported is in the journal; the checkpoint saves the next start some
-  // work
-  if (!status.ok() && ga_->state().generation > 0) {
+  // work, unless the journal could not take this generation
+  if (!status.ok() && ga_->state().generation > 0 && ga_->state().generation == journalled_) {
     if (const Status saved = SaveCheckpoint(); !saved.ok()) LogError(saved.message());
   }
   if (status.code() == Code::kTryAgain) {
@@ -434,6 +436,7 @@ Status EvolutionRun::MakeDurable() {
   const std::string record = Record().Encode();
   const Status status = RetryIo([&] { return journal_->Append(kGenerationRecord, record); },
                                 WaitForStop, {.give_up_seconds = config_.run.disk_retry_seconds});
+  if (status.ok()) journalled_ = ga_->state().generation;
   if (status.code() != Code::kIoError) return status;
   return {Code::kIoError,
           fmt::format("{}; generation {} is not saved, all before it are: then go on with 'samara "
