@@ -312,6 +312,8 @@ def test_a_generation_that_is_not_there(finished):
     refused(66, "hash", finished, "--generation", 9, words=["no generation 9"])
     refused(64, "hash", finished, "--generation", 0, words=["--generation"])
     refused(78, "eval", finished, "--noops", "3..1", words=["--noops 3..1"])
+    refused(64, "eval", finished, "--seed", "-1", words=["--seed"])
+    refused(78, "train", finished, words=[str(finished), "a run folder", "--resume"])
     refused(78, "eval", finished, "ga.populaton=3", words=["ga.population"])
 
 

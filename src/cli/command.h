@@ -33,6 +33,8 @@ void AddImport(CLI::App& app, Invocation& invocation);
 void AddBench(CLI::App& app, Invocation& invocation);
 void AddAllCommands(CLI::App& app, Invocation& invocation);
 
+inline constexpr int64_t kSeedMax = 9'000'000'000'000'000'000;  // as of run.seed
+
 // One line on standard output; the last line of a command called with --json.
 void PrintJson(const nlohmann::json& object);
 // "3" or "1..30", each number from 0 to `max`; kConfig naming the option.

@@ -78,7 +78,9 @@ void AddEval(CLI::App& app, Invocation& invocation) {
       ->check(CLI::Range(1, 1'000'000));
   command->add_option("--noops", args->noops,
                       "exact no-op counts instead of drawn ones, one episode each: 7 or 1..30");
-  command->add_option("--seed", args->seed, "seed of the fresh episodes")->capture_default_str();
+  command->add_option("--seed", args->seed, "seed of the fresh episodes")
+      ->check(CLI::Range(int64_t{0}, kSeedMax))
+      ->capture_default_str();
   command->add_option("--video", args->video, "also record one episode as FILE.mp4");
   command->add_option("--individual", args->individual, "which policy of a run")
       ->capture_default_str()

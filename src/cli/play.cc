@@ -80,7 +80,9 @@ void AddPlay(CLI::App& app, Invocation& invocation) {
   auto args = std::make_shared<PlayArguments>();
   command->add_option("target", args->target, "run folder or policy file")->required();
   command->add_option("--video", args->video, "write FILE.mp4 instead of drawing in the terminal");
-  command->add_option("--seed", args->seed, "which episode")->capture_default_str();
+  command->add_option("--seed", args->seed, "which episode")
+      ->check(CLI::Range(int64_t{0}, kSeedMax))
+      ->capture_default_str();
   command->add_option("--speed", args->speed, "1 = real time")
       ->capture_default_str()
       ->check(CLI::Range(0.01, 1000.0));

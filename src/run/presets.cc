@@ -27,6 +27,11 @@ Result<std::string> PresetText(const std::string& preset_or_file) {
                   text.status().message() +
                       ": expected a TOML file, or a preset ('samara list presets' shows them)");
   }
+  std::error_code ignored;
+  if (std::filesystem::exists(Path(preset_or_file) / "config.toml", ignored))
+    return Status(Code::kConfig, preset_or_file +
+                                     ": a run folder; go on with it by 'samara train --resume " +
+                                     preset_or_file + "'");
   std::vector<std::string> names;
   for (const Preset& preset : Presets()) names.push_back(preset.name);
   return Status(Code::kConfig, preset_or_file + ": unknown preset; the nearest known one is " +

@@ -100,7 +100,7 @@ class EvolutionRun {
   std::optional<CheckpointSchedule> schedule_;
   SteadyTime start_ = Now();
   double seconds_before_ = 0;
-  uint64_t journalled_ = 0;  // the last generation that the journal holds
+  uint64_t journalled_ = 0;             // the last generation that the journal holds
   json metrics_line_ = json::object();  // of the last generation
   std::vector<double> fitness_;         // of the last generation
   std::vector<double> random_returns_;
@@ -291,7 +291,11 @@ Status EvolutionRun::Restore() {
   ASSIGN_OR_RETURN(std::optional<GenerationRecord> newest, LastGeneration(contents));
   // a checkpoint is newer only when the journal lost its end: the journal gets that back
   if (checkpoint && (!newest || checkpoint->info.step > newest->state.generation)) {
-    const std::string& state = checkpoint->files.at("state.bin");
+    const auto found = checkpoint->files.find("state.bin");
+    if (found == checkpoint->files.end())
+      return {Code::kBadData,
+              checkpoint->path.string() + ": holds no state.bin: another program's"};
+    const std::string& state = found->second;
     ASSIGN_OR_RETURN(newest, GenerationRecord::Decode(state));
     RETURN_IF_ERROR(journal_->Append(kGenerationRecord, state));
     contents.records.push_back({.type = kGenerationRecord, .payload = state});
