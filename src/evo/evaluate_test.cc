@@ -201,8 +201,17 @@ TEST(EvaluateTest, KnownResultsAreNotPlayedAgain) {
   EXPECT_EQ(evaluator->counters().steps, played);
 }
 
-TEST(EpisodeEvaluatorTest, ActorsGiveTheResultsOfPlainLoops) {
-  REQUIRE_ACTORS();
+// Actors that die are warned about; here that is noise.
+class EpisodeEvaluatorTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    REQUIRE_ACTORS();
+    SetLogLevel(LogLevel::kError);
+  }
+  void TearDown() override { SetLogLevel(LogLevel::kInfo); }
+};
+
+TEST_F(EpisodeEvaluatorTest, ActorsGiveTheResultsOfPlainLoops) {
   const auto tasks = MakeTasks(23);
   const auto expected = PlayPlainly([] { return MakeDummyEnvironment({}); }, tasks);
   for (const auto& [actors, slots] : {std::pair{1U, 1U}, {1U, 3U}, {2U, 4U}}) {
@@ -218,9 +227,7 @@ TEST(EpisodeEvaluatorTest, ActorsGiveTheResultsOfPlainLoops) {
   }
 }
 
-TEST(EpisodeEvaluatorTest, EpisodesOfLostActorsArePlayedAgain) {
-  REQUIRE_ACTORS();
-  SetLogLevel(LogLevel::kError);
+TEST_F(EpisodeEvaluatorTest, EpisodesOfLostActorsArePlayedAgain) {
   const auto tasks = MakeTasks(23);
   const auto expected = PlayPlainly([] { return MakeDummyEnvironment({}); }, tasks);
   for (const std::string fault : {"exit", "crash", "hang"}) {
@@ -231,9 +238,7 @@ TEST(EpisodeEvaluatorTest, EpisodesOfLostActorsArePlayedAgain) {
   }
 }
 
-TEST(EpisodeEvaluatorTest, AnExceptionThatStaysEndsThePlayWithItsText) {
-  REQUIRE_ACTORS();
-  SetLogLevel(LogLevel::kError);
+TEST_F(EpisodeEvaluatorTest, AnExceptionThatStaysEndsThePlayWithItsText) {
   const auto evaluator = Actors(1, 2, R"(, "fault": "raise")");
   const auto tasks = MakeTasks(5);
   LocalWork work(tasks.size(), nullptr);
@@ -242,8 +247,7 @@ TEST(EpisodeEvaluatorTest, AnExceptionThatStaysEndsThePlayWithItsText) {
   EXPECT_NE(status.message().find("step 3"), std::string::npos) << status.message();
 }
 
-TEST(EpisodeEvaluatorTest, AStopBreaksEpisodesOff) {
-  REQUIRE_ACTORS();
+TEST_F(EpisodeEvaluatorTest, AStopBreaksEpisodesOff) {
   const auto evaluator = Actors(2, 4, R"(, "step_us": 20000)");  // an episode takes 0.3 s
   const auto tasks = MakeTasks(40);
   const auto expected = PlayPlainly([] { return MakeDummyEnvironment({}); }, tasks);
