@@ -95,7 +95,9 @@ Result<std::vector<std::vector<float>>> RecordInputs(const std::string& game, si
       return Status(Code::kUnavailable, "the simulator does not answer");
     if (event.kind == SlotEvent::Kind::kFailed) return fleet.status();
     const auto bytes = fleet.observation(0);
-    const std::span frame(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+    CHECK(stage.environment.observation.dtype == DType::kFloat32) << config.env.preset;
+    const std::span frame(reinterpret_cast<const float*>(bytes.data()),
+                          bytes.size() / sizeof(float));
     if (event.kind != SlotEvent::Kind::kObservation) {
       begin();
       continue;
