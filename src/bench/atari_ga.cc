@@ -34,13 +34,13 @@ class SteadyWork : public WorkSource {
   }
   void Post(uint32_t, const EpisodeResult& result) override {
     const std::lock_guard lock(mu_);
-    last_ = Now();
+    const SteadyTime now = Now();
     if (posted_++ == 0) {
-      first_ = last_;
+      first_ = now;
       return;  // began before the window
     }
     // once nothing is claimed any more the cores run dry: that is not steady
-    if (SecondsSince(first_) <= seconds_) frames_ += result.frames, end_ = last_;
+    if (SecondsSince(first_) <= seconds_) frames_ += result.frames, end_ = now;
   }
   bool Finished() const override {
     const std::lock_guard lock(mu_);
@@ -55,7 +55,7 @@ class SteadyWork : public WorkSource {
   mutable std::mutex mu_;
   uint32_t claimed_ = 0, posted_ = 0;
   uint64_t frames_ = 0;
-  SteadyTime first_, last_, end_;
+  SteadyTime first_, end_;
 };
 
 class FreshGenomes : public ParameterSource {
@@ -119,7 +119,7 @@ Result<json> AtariGa(const Options& options) {
   RETURN_IF_ERROR(table.ParseToml(preset, "atari/deep-ga-desktop"));
   config.env.game = options.game;
   ASSIGN_OR_RETURN(const auto inputs, RecordInputs(options.game, kFrames));
-  nlohmann::json result;
+  json all = json::array();
   for (const std::string placement : {"actor", "engine"}) {
     config.fleet.inference = placement;
     ASSIGN_OR_RETURN(Stage stage, MakeStage(config));
@@ -151,11 +151,9 @@ Result<json> AtariGa(const Options& options) {
                     "generation {:.0f} ({:.2f})",
                     options.game, placement, emulation, inference, end_to_end, end_to_end * cost,
                     generation, generation * cost));
-    if (result.is_null()) result = row;
-    result["all"].push_back(std::move(row));
+    all.push_back(std::move(row));
   }
-  result["machine"] = Machine();
-  return result;
+  return Report(std::move(all));
 }
 
 }  // namespace samara::bench

@@ -75,6 +75,13 @@ double RatePerSecond(uint32_t threads, double seconds,
   return sum;
 }
 
+json Report(json rows) {
+  json result = rows.front();
+  result["all"] = std::move(rows);
+  result["machine"] = Machine();
+  return result;
+}
+
 Result<std::vector<std::vector<float>>> RecordInputs(const std::string& game, size_t count) {
   ExperimentConfig config;
   config.env.game = game;

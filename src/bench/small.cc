@@ -94,10 +94,7 @@ Result<json> NativeRollouts(const Options& options) {
     ASSIGN_OR_RETURN(json row, Rollout(id, network, options));
     all.push_back(std::move(row));
   }
-  json result = all.front();
-  result["all"] = std::move(all);
-  result["machine"] = Machine();
-  return result;
+  return Report(std::move(all));
 }
 
 Result<json> NoiseKinds(const Options& options) {
@@ -114,10 +111,7 @@ Result<json> NoiseKinds(const Options& options) {
     options.say(fmt::format("{}: {:.2f} G values/s on one core", name, rate * 1e-9));
     all.push_back({{"noise", name}, {"values_per_second_per_core", rate}});
   }
-  json result = all.front();
-  result["all"] = std::move(all);
-  result["machine"] = Machine();
-  return result;
+  return Report(std::move(all));
 }
 
 Result<json> Materialisation(const Options& options) {
@@ -148,10 +142,7 @@ Result<json> Materialisation(const Options& options) {
                    {"gb_per_second", bandwidth},
                    {"ratio_to_copy", bandwidth / copy}});
   }
-  json result = all.front();
-  result["all"] = std::move(all);
-  result["machine"] = Machine();
-  return result;
+  return Report(std::move(all));
 }
 
 }  // namespace samara::bench

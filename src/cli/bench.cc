@@ -17,8 +17,9 @@ struct BenchCommand {
   bool signature = false, no_rivals = false, json = false;
 };
 
-// The workload's object on its own lines, for people.
-void Print(const nlohmann::json& result) {
+// The object as scripts read it, or its numbers on lines of their own for people.
+void Show(const nlohmann::json& result, bool json) {
+  if (json) return PrintJson(result);
   for (const auto& [key, value] : result.items()) {
     if (!value.is_array() && !value.is_object())
       std::printf("  %-36s %s\n", key.c_str(),
@@ -33,11 +34,7 @@ Status ListWorkloads() {
 
 Status RunBench(BenchCommand command) {
   if (command.signature) {
-    const nlohmann::json signature = bench::Signature();
-    if (command.json)
-      PrintJson(signature);
-    else
-      Print(signature);
+    Show(bench::Signature(), command.json);
     return Status::Ok();
   }
   if (command.what.empty()) return ListWorkloads();
@@ -45,10 +42,7 @@ Status RunBench(BenchCommand command) {
   command.options.rivals = !command.no_rivals;
   command.options.say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
   ASSIGN_OR_RETURN(const nlohmann::json result, workload->run(command.options));
-  if (command.json)
-    PrintJson(result);
-  else
-    Print(result);
+  Show(result, command.json);
   return Status::Ok();
 }
 
