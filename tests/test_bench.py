@@ -14,8 +14,12 @@ def test_the_signature_is_that_of_every_machine(isa):
 
 def test_workloads_are_listed():
     text = ok("bench").out
-    for name in ("population", "atari-ga", "rollout", "noise", "materialise"):
+    names = ("population", "atari-ga", "rollout", "noise", "materialise")
+    for name in names:
         assert f"  {name} " in text
+    listed = ok("bench", "--json").json["workloads"]
+    assert {w["name"] for w in listed} >= set(names)
+    assert all(f"{w['name']} " in text and w["about"] in text for w in listed)
 
 
 def test_an_unknown_workload_names_the_nearest():
@@ -33,7 +37,13 @@ def test_short_workloads(what):
         "noise": "values_per_second_per_core",
         "materialise": "children_per_second",
     }
+    if what == "rollout":  # the last row is a network without an environment: 11-16-16-2
+        alone = result["all"].pop()
+        assert (alone["environment"], alone["parameters"]) == (None, 498)
+        assert alone["evaluations_per_second_per_core"] > 0 and "maze" in alone["label"]
     assert all(row[rates[what]] > 0 for row in result["all"])
+    if what != "rollout":
+        assert sorted(row["noise"] for row in result["all"]) == ["normal", "quantile8"]
 
 
 @pytest.mark.slow

@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
 #include <thread>
 
 #include "core/clock.h"
 #include "core/config.h"
 #include "core/thread.h"
-#include "core/venv.h"
 #include "env/atari_preset.h"
 #include "run/experiment.h"
 
@@ -114,27 +112,6 @@ Result<std::vector<std::vector<float>>> RecordInputs(const std::string& game, si
     fleet.Act(0, {.index = static_cast<int32_t>(rng.UniformInt(draw++, actions)), .values = {}});
   }
   return inputs;
-}
-
-Result<json> RunRival(const std::string& script, const std::vector<std::string>& arguments) {
-  ASSIGN_OR_RETURN(const Path venv, FindVenv());
-  const Path file = venv / ".." / "src" / "bench" / script;
-  if (!std::filesystem::exists(file))
-    return Status(Code::kNoInput, file.string() + ": missing; the rivals need the source tree");
-  std::string command = fmt::format("'{}' '{}'", (venv / "bin" / "python").string(), file.string());
-  for (const std::string& argument : arguments) command += " '" + argument + "'";
-  std::FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return Status(Code::kUnavailable, command + ": cannot be started");
-  std::string text;
-  char buffer[4096];
-  for (size_t n; (n = fread(buffer, 1, sizeof(buffer), pipe)) > 0;) text.append(buffer, n);
-  if (const int status = pclose(pipe); status != 0)
-    return Status(Code::kUnavailable, fmt::format("{}: exit status {}", script, status));
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  const json last = json::parse(text.substr(text.rfind('\n') + 1), nullptr, false);
-  if (!last.is_object())
-    return Status(Code::kUnavailable, script + ": its last line is no JSON object");
-  return last;
 }
 
 }  // namespace samara::bench

@@ -14,6 +14,8 @@ using nlohmann::json;
 
 namespace {
 
+constexpr int kEvaluations = 1000;  // of a small network between two looks at the clock
+
 Genome Parent(NoiseKind kind) {
   return {kind, InitKind::kFanIn, DeriveKey(3, Purpose::kInitialGenome, 1, 0), {}};
 }
@@ -81,6 +83,34 @@ Result<json> Rollout(const std::string& id, const std::string& network_name,
               {"ratio", played / alone}};
 }
 
+// Evaluations per second of a network alone, each core its own, on observations of ones.
+Result<json> NetworkAlone(const std::string& label, const std::string& network_name, int64_t inputs,
+                          int64_t outputs, const Options& options) {
+  ASSIGN_OR_RETURN(const NetworkDescription network,
+                   MakeNetwork(network_name, 1, 1, inputs, outputs));
+  const PopulationKernel kernel(network);
+  std::vector<float> theta(network.parameter_count);
+  Materialise(Parent(NoiseKind::kNormal), network, theta);
+  AlignedFloats packed(kernel.packed_size());
+  kernel.Pack(theta, packed.span());
+  const std::vector<float> input(network.input_size(), 1.0F);
+  const uint32_t cores = Cores();
+  std::vector<std::unique_ptr<PopulationKernel::Workspace>> workspaces;
+  for (uint32_t t = 0; t < cores; ++t) workspaces.push_back(kernel.MakeWorkspace());
+  const double rate = RatePerSecond(cores, options.seconds, [&](uint32_t t) {
+    std::vector<float> out(network.output_size());
+    for (int i = 0; i < kEvaluations; ++i)
+      kernel.Forward(packed.data(), input.data(), *workspaces[t], out.data());
+    return static_cast<double>(kEvaluations);
+  });
+  options.say(fmt::format("{}: {:.0f} evaluations/s on {} cores", label, rate, cores));
+  return json{{"environment", nullptr},
+              {"label", label},
+              {"network", network_name},
+              {"parameters", network.parameter_count},
+              {"evaluations_per_second_per_core", rate / cores}};
+}
+
 }  // namespace
 
 Result<json> NativeRollouts(const Options& options) {
@@ -94,6 +124,10 @@ Result<json> NativeRollouts(const Options& options) {
     ASSIGN_OR_RETURN(json row, Rollout(id, network, options));
     all.push_back(std::move(row));
   }
+  // there is no native maze yet
+  ASSIGN_OR_RETURN(json maze, NetworkAlone("the hard maze's policy alone, no environment",
+                                           "mlp-16-16-relu", 11, 2, options));
+  all.push_back(std::move(maze));
   return Report(std::move(all));
 }
 
@@ -107,9 +141,8 @@ Result<json> NoiseKinds(const Options& options) {
       GetNoise(kind).Fill(DeriveKey(key++, Purpose::kMutation), 0, out);
       return static_cast<double>(kValues);
     });
-    const char* name = kind == NoiseKind::kNormal ? "normal" : "quantile8";
-    options.say(fmt::format("{}: {:.2f} G values/s on one core", name, rate * 1e-9));
-    all.push_back({{"noise", name}, {"values_per_second_per_core", rate}});
+    options.say(fmt::format("{}: {:.2f} G values/s on one core", Name(kind), rate * 1e-9));
+    all.push_back({{"noise", Name(kind)}, {"values_per_second_per_core", rate}});
   }
   return Report(std::move(all));
 }
@@ -133,10 +166,9 @@ Result<json> Materialisation(const Options& options) {
     });
     const double bandwidth =
         rate * static_cast<double>(network.parameter_count) * sizeof(float) * 1e-9;
-    const char* name = kind == NoiseKind::kNormal ? "normal" : "quantile8";
     options.say(fmt::format("{}: {:.0f} children/s on {} cores, {:.1f} GB/s ({:.2f} of copying)",
-                            name, rate, cores, bandwidth, bandwidth / copy));
-    all.push_back({{"noise", name},
+                            Name(kind), rate, cores, bandwidth, bandwidth / copy));
+    all.push_back({{"noise", Name(kind)},
                    {"network", network.name},
                    {"children_per_second", rate},
                    {"gb_per_second", bandwidth},

@@ -27,8 +27,13 @@ void Show(const nlohmann::json& result, bool json) {
   }
 }
 
-Status ListWorkloads() {
-  for (const bench::Workload& w : bench::Workloads()) std::printf("  %-14s %s\n", w.name, w.about);
+Status ListWorkloads(bool json) {
+  nlohmann::json workloads = nlohmann::json::array();
+  for (const bench::Workload& w : bench::Workloads()) {
+    workloads.push_back({{"name", w.name}, {"about", w.about}});
+    if (!json) std::printf("  %-14s %s\n", w.name, w.about);
+  }
+  if (json) PrintJson({{"workloads", workloads}});
   return Status::Ok();
 }
 
@@ -37,7 +42,7 @@ Status RunBench(BenchCommand command) {
     Show(bench::Signature(), command.json);
     return Status::Ok();
   }
-  if (command.what.empty()) return ListWorkloads();
+  if (command.what.empty()) return ListWorkloads(command.json);
   ASSIGN_OR_RETURN(const bench::Workload* workload, bench::FindWorkload(command.what));
   command.options.rivals = !command.no_rivals;
   command.options.say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };

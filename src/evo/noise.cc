@@ -106,6 +106,19 @@ class TableNoise : public Noise {
 
 }  // namespace
 
+std::string_view Name(NoiseKind kind) {
+  switch (kind) {
+    case NoiseKind::kNormal:
+      return "normal";
+    case NoiseKind::kQuantile8:
+      return "quantile8";
+    case NoiseKind::kTable:
+      break;
+  }
+  CHECK(kind == NoiseKind::kTable) << static_cast<int>(kind);
+  return "table";
+}
+
 const Noise& GetNoise(NoiseKind kind) {
   static const CounterNoise normal(Kernel(NoiseKind::kNormal, ActiveIsa()));
   static const CounterNoise quantile8(Kernel(NoiseKind::kQuantile8, ActiveIsa()));

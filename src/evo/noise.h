@@ -28,6 +28,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "core/cpu.h"
 #include "evo/genome.h"
@@ -35,6 +36,8 @@
 namespace samara {
 
 constexpr uint64_t kNoiseTableSize = 250'000'000;
+
+std::string_view Name(NoiseKind kind);  // "normal", "quantile8", "table": as in ga.noise
 
 class Noise {
  public:

@@ -1,0 +1,81 @@
+// Rivals: scripts of this folder, run by .venv's Python.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "bench/bench.h"
+#include "core/venv.h"
+
+extern char** environ;
+
+namespace samara::bench {
+
+using nlohmann::json;
+
+namespace {
+
+// Starts `command`, its standard output on `output`; what it says on standard error is the user's.
+Result<pid_t> Spawn(std::vector<std::string> command, int output) {
+  std::vector<char*> arguments;
+  for (std::string& word : command) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+  pid_t pid = -1;
+  const int error = posix_spawn(&pid, arguments[0], &actions, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error == 0) return pid;
+  return Status(Code::kUnavailable, fmt::format("{}: {}", command[0], std::strerror(error)));
+}
+
+std::string ReadAll(int fd) {
+  std::string text;
+  char buffer[4096];
+  for (ssize_t n; (n = read(fd, buffer, sizeof(buffer))) != 0;) {
+    if (n > 0) text.append(buffer, static_cast<size_t>(n));
+    if (n < 0 && errno != EINTR) break;
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<json> RunRival(const std::string& script, const std::vector<std::string>& arguments) {
+  ASSIGN_OR_RETURN(const Path venv, FindVenv());
+  const Path file = venv / ".." / "src" / "bench" / script;
+  if (!std::filesystem::exists(file))
+    return Status(Code::kNoInput, file.string() + ": missing; the rivals need the source tree");
+  std::vector<std::string> command = {(venv / "bin" / "python").string(), file.string()};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return Status(Code::kIoError, "pipe: no descriptor left");
+  const Result<pid_t> pid = Spawn(std::move(command), ends[1]);
+  close(ends[1]);
+  std::string text = ReadAll(ends[0]);
+  close(ends[0]);
+  if (!pid.ok()) return pid.status();
+  int status = 0;
+  while (waitpid(*pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (status != 0) {
+    const bool killed = WIFSIGNALED(status);
+    return Status(Code::kUnavailable,
+                  fmt::format("{}: {} {}", script, killed ? "killed by signal" : "exit status",
+                              killed ? WTERMSIG(status) : WEXITSTATUS(status)));
+  }
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  const json last = json::parse(text.substr(text.rfind('\n') + 1), nullptr, false);
+  if (!last.is_object())
+    return Status(Code::kUnavailable, script + ": its last line is no JSON object");
+  return last;
+}
+
+}  // namespace samara::bench
