@@ -26,12 +26,13 @@ constexpr uint64_t kFramesMax = 4000;  // of an episode
 // result and the last one are what the cores did in steady state.
 class SteadyWork : public WorkSource {
  public:
-  explicit SteadyWork(double seconds) : seconds_(seconds) {}
+  SteadyWork(std::span<const Task> tasks, double seconds) : tasks_(tasks), seconds_(seconds) {}
   std::optional<uint32_t> Claim() override {
     const std::lock_guard lock(mu_);
     if (posted_ > 0 && SecondsSince(first_) > seconds_) return std::nullopt;
     return claimed_++;
   }
+  Task TaskOf(uint32_t index) const override { return tasks_[index]; }
   void Post(uint32_t, const EpisodeResult& result) override {
     const std::lock_guard lock(mu_);
     const SteadyTime now = Now();
@@ -51,6 +52,7 @@ class SteadyWork : public WorkSource {
   }
 
  private:
+  const std::span<const Task> tasks_;
   const double seconds_;
   mutable std::mutex mu_;
   uint32_t claimed_ = 0, posted_ = 0;
@@ -84,8 +86,8 @@ std::vector<Task> Tasks(size_t count, bool random) {
 Result<double> SteadyRate(Evaluator& evaluator, const NetworkDescription& network, bool random,
                           double seconds) {
   const auto tasks = Tasks(100'000, random);
-  SteadyWork work(seconds);
-  RETURN_IF_ERROR(evaluator.Play(tasks, FreshGenomes(network), work));
+  SteadyWork work(tasks, seconds);
+  RETURN_IF_ERROR(evaluator.Play(FreshGenomes(network), work));
   return work.FramesPerSecond();
 }
 

@@ -1,3 +1,4 @@
+#include <condition_variable>
 #include <mutex>
 
 #include "core/clock.h"
@@ -6,6 +7,8 @@
 
 namespace samara {
 namespace {
+
+constexpr std::chrono::milliseconds kWait{20};  // until an idle thread notices a stop
 
 class DirectEvaluator : public Evaluator {
  public:
@@ -17,13 +20,12 @@ class DirectEvaluator : public Evaluator {
 
   const EnvironmentSpec& spec() const override { return spec_; }
 
-  Status Play(std::span<const Task> tasks, const ParameterSource& source,
-              WorkSource& work) override {
+  Status Play(const ParameterSource& source, WorkSource& work) override {
     std::vector<std::unique_ptr<Thread>> threads;
     for (size_t i = 0; i < environments_.size(); ++i) {
       threads.push_back(std::make_unique<Thread>(
           "rollout-" + std::to_string(i),
-          [this, &tasks, &source, &work, i] { Rollouts(*environments_[i], tasks, source, work); }));
+          [this, &source, &work, i] { Rollouts(*environments_[i], source, work); }));
     }
     threads.clear();  // joins
     return Status::Ok();
@@ -39,17 +41,17 @@ class DirectEvaluator : public Evaluator {
   }
 
  private:
-  void Rollouts(Environment& environment, std::span<const Task> tasks,
-                const ParameterSource& source, WorkSource& work) {
+  void Rollouts(Environment& environment, const ParameterSource& source, WorkSource& work) {
     PolicyState policy(*model_);
     PolicyWorkspace workspace(*model_);
     std::vector<std::byte> observation(spec_.observation.bytes());
-    while (const auto index = work.Claim()) {
+    while (const auto index = ClaimOrWait(work)) {
+      const Task task = work.TaskOf(*index);
       const SteadyTime start = Now();
-      policy.Load(workspace, tasks[*index].policy, source);
+      policy.Load(workspace, task.policy, source);
       const double materialised = SecondsSince(start);
-      const EpisodeResult result =
-          Rollout(environment, tasks[*index].episode, policy, workspace, observation, work);
+      const EpisodeResult result = Rollout(environment, task.episode, policy, workspace,
+                                           observation, [&] { return work.Wanted(*index); });
       const double played = SecondsSince(start) - materialised;
       if (result.done) work.Post(*index, result);
       const std::lock_guard lock(mu_);
@@ -57,17 +59,28 @@ class DirectEvaluator : public Evaluator {
       seconds_.environment += played;  // inference is inside: no clock is read per step
       counters_.steps += result.steps;
       counters_.frames += result.frames;
+      rollout_ended_.notify_all();
     }
   }
 
-  // result.done is false when the work was stopped meanwhile
+  // Empty once the work is finished. What there is to claim changes with the results.
+  std::optional<uint32_t> ClaimOrWait(WorkSource& work) {
+    std::unique_lock lock(mu_);  // no rollout ends between a claim in vain and the wait
+    while (!work.Finished()) {
+      if (const auto index = work.Claim()) return index;
+      rollout_ended_.wait_for(lock, kWait);
+    }
+    return std::nullopt;
+  }
+
+  // result.done is false when nobody wanted it any more
   EpisodeResult Rollout(Environment& environment, const EpisodeSpec& episode, PolicyState& policy,
                         PolicyWorkspace& workspace, std::span<std::byte> observation,
-                        const WorkSource& work) const {
+                        const auto& wanted) const {
     EpisodeResult result;
     policy.StartEpisode(episode.seed);
     environment.Reset(episode, observation);
-    while (!work.Finished()) {
+    while (wanted()) {
       const StepResult step = environment.Step(policy.Decide(workspace, observation), observation);
       result.fitness += step.reward;
       result.frames += step.frames;
@@ -86,6 +99,7 @@ class DirectEvaluator : public Evaluator {
   std::vector<std::unique_ptr<Environment>> environments_;  // one per thread
   std::unique_ptr<PolicyModel> model_;
   mutable std::mutex mu_;
+  std::condition_variable rollout_ended_;
   // guarded by mu_
   StageSeconds seconds_;
   FleetCounters counters_;

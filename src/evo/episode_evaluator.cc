@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <vector>
 
 #include "core/clock.h"
@@ -22,18 +23,21 @@ class EpisodeEvaluator : public Evaluator {
 
   const EnvironmentSpec& spec() const override { return fleet_->spec(); }
 
-  Status Play(std::span<const Task> tasks, const ParameterSource& source,
-              WorkSource& work) override {
+  Status Play(const ParameterSource& source, WorkSource& work) override {
     for (Slot& slot : slots_) slot.loaded = kRandomHandle;  // another source: other policies
     failed_ = false;
     std::vector<SlotEvent> events(slots_.size());
-    size_t busy = 0;
-    for (uint32_t s = 0; s < slots_.size(); ++s) busy += StartNext(s, tasks, source, work) ? 1 : 0;
-    while (busy > 0) {
+    while (true) {
+      // what there is to claim changes with the results
+      for (uint32_t s = 0; s < slots_.size(); ++s) {
+        if (!slots_[s].busy) slots_[s].busy = StartNext(s, source, work);
+      }
+      if (Over(work) && std::ranges::none_of(slots_, &Slot::busy)) break;
       const size_t n = fleet_->Wait(events, kWait);
-      for (size_t i = 0; i < n; ++i) busy -= Answer(events[i], tasks, source, work) ? 0 : 1;
-      // over before its episodes are: stopped or failed
-      for (uint32_t s = 0; s < slots_.size() && Over(work); ++s) fleet_->Abandon(s);
+      for (size_t i = 0; i < n; ++i) slots_[events[i].slot].busy = Answer(events[i], source, work);
+      for (uint32_t s = 0; s < slots_.size(); ++s) {
+        if (slots_[s].busy && !Wanted(s, work)) fleet_->Abandon(s);
+      }
     }
     return failed_ ? fleet_->status() : Status::Ok();
   }
@@ -47,19 +51,24 @@ class EpisodeEvaluator : public Evaluator {
  private:
   struct Slot {
     PolicyHandle loaded = kRandomHandle;
-    uint32_t task = 0;
+    uint32_t index = 0;  // of the task
+    Task task;
+    bool busy = false;
   };
 
   bool Over(const WorkSource& work) const { return failed_ || work.Finished(); }
+  bool Wanted(uint32_t slot, const WorkSource& work) const {
+    return !failed_ && work.Wanted(slots_[slot].index);
+  }
 
   // Whether the slot is busy now.
-  bool StartNext(uint32_t index, std::span<const Task> tasks, const ParameterSource& source,
-                 WorkSource& work) {
+  bool StartNext(uint32_t index, const ParameterSource& source, WorkSource& work) {
     const auto task = Over(work) ? std::nullopt : work.Claim();
     if (!task) return false;
-    slots_[index].task = *task;
-    Load(index, tasks[*task].policy, source);
-    Begin(index, tasks);
+    slots_[index].index = *task;
+    slots_[index].task = work.TaskOf(*task);
+    Load(index, slots_[index].task.policy, source);
+    Begin(index);
     return true;
   }
 
@@ -74,24 +83,24 @@ class EpisodeEvaluator : public Evaluator {
     materialise_.store(materialise_.load() + SecondsSince(start), std::memory_order_relaxed);
   }
 
-  void Begin(uint32_t index, std::span<const Task> tasks) {
-    const Task& task = tasks[slots_[index].task];
-    fleet_->Play(index, slots_[index].task, task.episode, task.policy == kRandomHandle);
+  void Begin(uint32_t index) {
+    const Task& task = slots_[index].task;
+    fleet_->Play(index, slots_[index].index, task.episode, task.policy == kRandomHandle);
   }
 
-  bool Answer(const SlotEvent& event, std::span<const Task> tasks, const ParameterSource& source,
-              WorkSource& work) {
+  // Whether the slot is busy now.
+  bool Answer(const SlotEvent& event, const ParameterSource& source, WorkSource& work) {
     switch (event.kind) {
       case SlotEvent::Kind::kEnded:
-        work.Post(slots_[event.slot].task, {.fitness = event.result.reward,
-                                            .frames = event.result.frames,
-                                            .steps = event.step,
-                                            .truncated = event.result.truncated,
-                                            .done = true});
-        return StartNext(event.slot, tasks, source, work);
+        work.Post(slots_[event.slot].index, {.fitness = event.result.reward,
+                                             .frames = event.result.frames,
+                                             .steps = event.step,
+                                             .truncated = event.result.truncated,
+                                             .done = true});
+        return StartNext(event.slot, source, work);
       case SlotEvent::Kind::kLost:
-        if (Over(work)) return false;
-        Begin(event.slot, tasks);  // the same episode again: the same bits
+        if (!Wanted(event.slot, work)) return StartNext(event.slot, source, work);
+        Begin(event.slot);  // the same episode again: the same bits
         return true;
       case SlotEvent::Kind::kFailed:
         failed_ = true;

@@ -2,7 +2,8 @@
 //
 // Work is taken through a WorkSource (claim an index, post its result), so that a generation ends
 // when every index has a result, whichever thread, actor or (later) rank produced it. A result
-// depends only on its task: policy and EpisodeSpec.
+// depends only on its task: policy and EpisodeSpec. The order in which tasks are claimed is the
+// source's business and changes no result.
 #pragma once
 
 #include <atomic>
@@ -26,6 +27,7 @@ struct Task {
   PolicyHandle policy;
   Role role = Role::kTrain;
   EpisodeSpec episode;
+  double frames_expected = 0;  // of its episode; 0 = unknown. Decides when it is played, no more
 };
 
 // One episode (neuroevolution.md 1.1, result record; behaviour and observation statistics come with
@@ -46,18 +48,27 @@ using StopToken = std::function<bool()>;
 class WorkSource {
  public:
   virtual ~WorkSource() = default;
-  virtual std::optional<uint32_t> Claim() = 0;  // nothing left to claim: empty
+  // Nothing to claim now: empty. There may be later, until the work is finished.
+  virtual std::optional<uint32_t> Claim() = 0;
+  virtual Task TaskOf(uint32_t index) const = 0;  // REQUIRES: index was claimed
   virtual void Post(uint32_t index, const EpisodeResult& result) = 0;  // a duplicate is ignored
   virtual bool Finished() const = 0;                                   // all results in, or stopped
+  // False: nobody waits for the result of this claimed index any more; its episode may be broken
+  // off.
+  virtual bool Wanted(uint32_t /*index*/) const { return !Finished(); }
 };
 
 using ResultsByIndex = std::map<uint32_t, EpisodeResult>;
 
-// All tasks of one call on this machine.
+// In which order to play so that no long episode is left for the end: unknown lengths first, then
+// the longest; ties to the lower index.
+std::vector<uint32_t> LongestFirst(std::span<const Task> tasks);
+
+// All tasks of one call on this machine, the longest first.
 class LocalWork : public WorkSource {
  public:
-  // Tasks whose results are `known` already are not played again.
-  LocalWork(size_t count, StopToken stop, const ResultsByIndex& known = {});
+  // `tasks` outlive this object; those whose results are `known` already are not played again.
+  LocalWork(std::span<const Task> tasks, StopToken stop, const ResultsByIndex& known = {});
 
   // Every new result is also handed to `sink`, by the thread that posts it, one at a time.
   // REQUIRES: no evaluator is running on this source.
@@ -65,6 +76,7 @@ class LocalWork : public WorkSource {
   void OnPost(Sink sink) { sink_ = std::move(sink); }
 
   std::optional<uint32_t> Claim() override;
+  Task TaskOf(uint32_t index) const override { return tasks_[index]; }
   void Post(uint32_t index, const EpisodeResult& result) override;
   bool Finished() const override;
   // REQUIRES: as above.
@@ -73,14 +85,15 @@ class LocalWork : public WorkSource {
   uint64_t frames() const { return frames_.load(std::memory_order_relaxed); }
 
  private:
-  const size_t count_;
+  const std::span<const Task> tasks_;
   const StopToken stop_;
+  const std::vector<uint32_t> order_;
   // written under mu_, read without it: counts for the live view, and for Finished, once per step
   std::atomic<size_t> posted_{0};
   std::atomic<uint64_t> frames_{0};
   std::mutex mu_;
   // guarded by mu_ while an evaluator is running
-  uint32_t next_ = 0;
+  size_t next_ = 0;  // in order_
   std::vector<EpisodeResult> results_;
   Sink sink_;
 };
@@ -95,8 +108,7 @@ class Evaluator {
   virtual ~Evaluator() = default;
   virtual const EnvironmentSpec& spec() const = 0;
   // Blocks until `work` is finished. Not ok when the fleet failed for good.
-  virtual Status Play(std::span<const Task> tasks, const ParameterSource& source,
-                      WorkSource& work) = 0;
+  virtual Status Play(const ParameterSource& source, WorkSource& work) = 0;
   virtual StageSeconds seconds() const = 0;
   virtual FleetCounters counters() const = 0;
 };

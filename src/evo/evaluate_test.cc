@@ -1,7 +1,9 @@
 // One contract for every evaluator: a result depends on its task alone, whoever plays it.
 #include "evo/evaluate.h"
 
+#include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <thread>
 
 #include "core/log.h"
@@ -35,8 +37,8 @@ std::vector<Task> MakeTasks(uint32_t count) {
 }
 
 std::vector<EpisodeResult> PlayAll(Evaluator& evaluator, std::span<const Task> tasks) {
-  LocalWork work(tasks.size(), nullptr);
-  const Status status = evaluator.Play(tasks, KeyedSource(), work);
+  LocalWork work(tasks, nullptr);
+  const Status status = evaluator.Play(KeyedSource(), work);
   EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(work.posted(), tasks.size());
   return work.TakeResults();
@@ -108,6 +110,18 @@ TEST(EvaluateTest, EveryEvaluatorGivesTheSameResults) {
   }
 }
 
+// Tasks in any order of play.
+TEST(EvaluateTest, TheOrderOfPlayChangesNoResult) {
+  auto tasks = MakeTasks(11);
+  const auto expected = PlayPlainly("CartPole-v1", tasks);
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    for (size_t i = 0; i < tasks.size(); ++i)
+      tasks[i].frames_expected = CounterRng(seed).Uniform(i);
+    EXPECT_EQ(PlayAll(*Direct("CartPole-v1", 2), tasks), expected);
+    EXPECT_EQ(PlayAll(*Slots("CartPole-v1", 3, 2), tasks), expected);
+  }
+}
+
 TEST(EvaluateTest, AnEvaluatorPlaysOneCallAfterAnother) {
   const auto evaluator = Slots("CartPole-v1", 3, 2);
   for (const uint32_t count : {5, 0, 1, 17}) {
@@ -152,8 +166,8 @@ TEST(EvaluateTest, AFailedFleetEndsThePlayWithItsStatus) {
       };
       const auto evaluator = Slots("Pendulum-v1", 4, threads, fail);
       const auto tasks = MakeTasks(200);
-      LocalWork work(tasks.size(), nullptr);
-      const Status status = evaluator->Play(tasks, KeyedSource(), work);
+      LocalWork work(tasks, nullptr);
+      const Status status = evaluator->Play(KeyedSource(), work);
       EXPECT_EQ(status.code(), Code::kUnavailable);
       EXPECT_EQ(status.message(), "the changed fleet failed");
       // the other slots do not play on for a call that has failed
@@ -169,8 +183,8 @@ TEST(EvaluateTest, AStopEndsEpisodesInTheirMiddle) {
   for (const bool direct : {true, false}) {
     const auto evaluator = direct ? Direct("Pendulum-v1", 2) : Slots("Pendulum-v1", 3, 2);
     std::atomic<int> asked{0};
-    LocalWork work(tasks.size(), [&] { return ++asked > 1500; });
-    EXPECT_TRUE(evaluator->Play(tasks, KeyedSource(), work).ok());
+    LocalWork work(tasks, [&] { return ++asked > 1500; });
+    EXPECT_TRUE(evaluator->Play(KeyedSource(), work).ok());
     EXPECT_LT(work.posted(), tasks.size());
     const auto results = work.TakeResults();
     for (size_t i = 0; i < tasks.size(); ++i) {
@@ -182,15 +196,66 @@ TEST(EvaluateTest, AStopEndsEpisodesInTheirMiddle) {
   }
 }
 
+// Two tasks at first, two more with every result; nobody wants the odd ones once they are claimed.
+class LateWork : public WorkSource {
+ public:
+  explicit LateWork(std::span<const Task> tasks) : tasks_(tasks), results_(tasks.size()) {}
+  std::optional<uint32_t> Claim() override {
+    const std::lock_guard lock(mu_);
+    if (next_ == tasks_.size() || next_ >= 2 * (posted_ + 1)) return std::nullopt;
+    return next_++;
+  }
+  Task TaskOf(uint32_t index) const override { return tasks_[index]; }
+  void Post(uint32_t index, const EpisodeResult& result) override {
+    const std::lock_guard lock(mu_);
+    EXPECT_TRUE(index % 2 == 0) << "an unwanted episode was played to its end";
+    results_[index] = result;
+    ++posted_;
+  }
+  bool Wanted(uint32_t index) const override { return index % 2 == 0; }
+  bool Finished() const override {
+    const std::lock_guard lock(mu_);
+    return posted_ == tasks_.size() / 2;
+  }
+  const std::vector<EpisodeResult>& results() const { return results_; }
+
+ private:
+  const std::span<const Task> tasks_;
+  mutable std::mutex mu_;
+  // guarded by mu_
+  uint32_t next_ = 0;
+  size_t posted_ = 0;
+  std::vector<EpisodeResult> results_;
+};
+
+void PlayLate(Evaluator& evaluator, std::span<const Task> tasks,
+              const std::vector<EpisodeResult>& expected) {
+  LateWork work(tasks);
+  const Status status = evaluator.Play(KeyedSource(), work);
+  EXPECT_TRUE(status.ok()) << status.message();
+  for (size_t i = 0; i < tasks.size(); i += 2) EXPECT_EQ(work.results()[i], expected[i]) << i;
+}
+
+TEST(EvaluateTest, IdleSlotsAskAgainAndUnwantedEpisodesAreBrokenOff) {
+  std::vector<Task> tasks = MakeTasks(12);
+  for (Task& task : tasks) task.episode.frames_max = 0;  // of 200 steps
+  const auto expected = PlayPlainly("Pendulum-v1", tasks);
+  for (uint32_t threads = 1; threads <= 3; ++threads) {
+    PlayLate(*Direct("Pendulum-v1", threads), tasks, expected);
+    for (uint32_t slots = 1; slots <= 5; slots += 2)
+      PlayLate(*Slots("Pendulum-v1", slots, threads), tasks, expected);
+  }
+}
+
 TEST(EvaluateTest, KnownResultsAreNotPlayedAgain) {
   const auto tasks = MakeTasks(10);
   const auto expected = PlayPlainly("CartPole-v1", tasks);
   const EpisodeResult known{.fitness = -5, .frames = 77, .steps = 1, .done = true};
-  LocalWork work(tasks.size(), nullptr, {{2, known}, {9, known}, {4'000'000'000, known}});
+  LocalWork work(tasks, nullptr, {{2, known}, {9, known}, {4'000'000'000, known}});
   EXPECT_EQ(work.posted(), 2U);
   EXPECT_EQ(work.frames(), 154U);
   const auto evaluator = Direct("CartPole-v1", 2);
-  EXPECT_TRUE(evaluator->Play(tasks, KeyedSource(), work).ok());
+  EXPECT_TRUE(evaluator->Play(KeyedSource(), work).ok());
   const auto results = work.TakeResults();
   uint64_t played = 0;
   for (size_t i = 0; i < tasks.size(); ++i) {
@@ -241,10 +306,21 @@ TEST_F(EpisodeEvaluatorTest, EpisodesOfLostActorsArePlayedAgain) {
 TEST_F(EpisodeEvaluatorTest, AnExceptionThatStaysEndsThePlayWithItsText) {
   const auto evaluator = Actors(1, 2, R"(, "fault": "raise")");
   const auto tasks = MakeTasks(5);
-  LocalWork work(tasks.size(), nullptr);
-  const Status status = evaluator->Play(tasks, KeyedSource(), work);
+  LocalWork work(tasks, nullptr);
+  const Status status = evaluator->Play(KeyedSource(), work);
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_NE(status.message().find("step 3"), std::string::npos) << status.message();
+}
+
+TEST_F(EpisodeEvaluatorTest, IdleSlotsAskAgainAndUnwantedEpisodesAreBrokenOff) {
+  std::vector<Task> tasks = MakeTasks(12);
+  for (Task& task : tasks) task.episode.frames_max = 0;  // of 0.3 s
+  const auto expected = PlayPlainly([] { return MakeDummyEnvironment({}); }, tasks);
+  for (const uint32_t slots : {1U, 2U, 4U}) {
+    const auto evaluator = Actors(std::min(slots, 2U), slots, R"(, "step_us": 15000)");
+    PlayLate(*evaluator, tasks, expected);
+    EXPECT_EQ(PlayAll(*evaluator, tasks), expected) << "nothing is left behind";
+  }
 }
 
 TEST_F(EpisodeEvaluatorTest, AStopBreaksEpisodesOff) {
@@ -252,8 +328,8 @@ TEST_F(EpisodeEvaluatorTest, AStopBreaksEpisodesOff) {
   const auto tasks = MakeTasks(40);
   const auto expected = PlayPlainly([] { return MakeDummyEnvironment({}); }, tasks);
   std::atomic<int> asked{0};
-  LocalWork work(tasks.size(), [&] { return ++asked > 60; });
-  EXPECT_TRUE(evaluator->Play(tasks, KeyedSource(), work).ok());
+  LocalWork work(tasks, [&] { return ++asked > 60; });
+  EXPECT_TRUE(evaluator->Play(KeyedSource(), work).ok());
   EXPECT_LT(work.posted(), tasks.size() / 2);
   const auto results = work.TakeResults();
   for (size_t i = 0; i < tasks.size(); ++i)
@@ -265,7 +341,8 @@ TEST_F(EpisodeEvaluatorTest, AStopBreaksEpisodesOff) {
 }
 
 TEST(LocalWorkTest, ClaimsEachIndexOnceAndIgnoresDuplicates) {
-  LocalWork work(3, nullptr);
+  const std::vector<Task> tasks(3);
+  LocalWork work(tasks, nullptr);
   EXPECT_EQ(work.Claim(), 0U);
   EXPECT_EQ(work.Claim(), 1U);
   EXPECT_EQ(work.Claim(), 2U);
@@ -282,10 +359,21 @@ TEST(LocalWorkTest, ClaimsEachIndexOnceAndIgnoresDuplicates) {
   EXPECT_TRUE(results[2].done);
 }
 
+TEST(LocalWorkTest, UnknownLengthsComeFirstThenTheLongest) {
+  std::vector<Task> tasks(7);
+  const double expected[] = {3, 0, 5, 3, 0, 1, 5};
+  for (size_t i = 0; i < tasks.size(); ++i) tasks[i].frames_expected = expected[i];
+  LocalWork work(tasks, nullptr, {{2, {.done = true}}});
+  std::vector<uint32_t> claimed;
+  while (const auto index = work.Claim()) claimed.push_back(*index);
+  EXPECT_EQ(claimed, (std::vector<uint32_t>{1, 4, 6, 0, 3, 5}));
+}
+
 TEST(LocalWorkTest, IsSafeForManyThreads) {
   constexpr uint32_t kCount = 20'000;
   ResultsByIndex kept;
-  LocalWork work(kCount, nullptr);
+  const std::vector<Task> tasks(kCount);
+  LocalWork work(tasks, nullptr);
   work.OnPost([&](uint32_t index, const EpisodeResult& result) { kept[index] = result; });
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {

@@ -55,11 +55,11 @@ class FakeEvaluator : public Evaluator {
       : score_(std::move(score)), parameters_(parameter_count) {}
 
   const EnvironmentSpec& spec() const override { return spec_; }
-  Status Play(std::span<const Task> tasks, const ParameterSource& source,
-              WorkSource& work) override {
+  Status Play(const ParameterSource& source, WorkSource& work) override {
     while (const auto index = work.Claim()) {
-      source.Write(tasks[*index].policy, parameters_);
-      EpisodeResult result = score_(tasks[*index], parameters_);
+      const Task task = work.TaskOf(*index);
+      source.Write(task.policy, parameters_);
+      EpisodeResult result = score_(task, parameters_);
       result.done = true;
       work.Post(*index, result);
       ++played_;

@@ -18,12 +18,6 @@ namespace {
 
 constexpr uint64_t kTableStride = 64;  // native table runs start slices at multiples of it (1.1)
 
-double MeanOf(std::span<const EpisodeResult> results) {
-  double sum = 0;
-  for (const auto& r : results) sum += r.fitness;
-  return sum / static_cast<double>(results.size());
-}
-
 void Account(std::span<const EpisodeResult> results, GaState& state) {
   for (const auto& r : results) state.frames += r.frames, state.steps += r.steps;
   state.episodes += results.size();
@@ -45,6 +39,14 @@ std::vector<uint32_t> RankDescending(std::span<const double> fitness) {
   std::stable_sort(order.begin(), order.end(),
                    [&](uint32_t a, uint32_t b) { return IsBetter(fitness[a], fitness[b]); });
   return order;
+}
+
+void DeepGa::Played::Add(std::span<const EpisodeResult> episodes) {
+  double sum_fitness = 0, sum_frames = 0;
+  for (const auto& r : episodes)
+    sum_fitness += r.fitness, sum_frames += static_cast<double>(r.frames);
+  fitness.push_back(sum_fitness / static_cast<double>(episodes.size()));
+  frames.push_back(sum_frames / static_cast<double>(episodes.size()));
 }
 
 // Parameters of the genomes that handles stand for, with the help of the kept ancestors.
@@ -84,6 +86,7 @@ DeepGa::DeepGa(GaConfig config, uint64_t seed, const NetworkDescription& network
 
 void DeepGa::Restore(GaState state) {
   state_ = std::move(state);
+  state_.parent_frames.resize(state_.parents.size());  // unknown where nobody said
   finished_.clear(), unkept_.clear();
   kept_at_ = Now();
   const std::lock_guard lock(mu_);
@@ -132,22 +135,22 @@ Result<GenerationReport> DeepGa::Step(const StopToken& stop) {
 
   // 2 every member plays; fitness = undiscounted, unclipped return
   const SteadyTime start = Now();
-  ASSIGN_OR_RETURN(report.fitness, EvaluatePopulation(next, stop));
-  const std::vector<uint32_t> order = RankDescending(report.fitness);
+  ASSIGN_OR_RETURN(Played played, EvaluatePopulation(next, stop));
+  const std::vector<uint32_t> order = RankDescending(played.fitness);
   report.seconds_population = SecondsSince(start);
 
   // 3 validation chooses the elite
   const SteadyTime validation = Now();
-  if (!distributed) RETURN_IF_ERROR(Validate(report.fitness, order, next, stop));
+  if (!distributed) RETURN_IF_ERROR(Validate(played, order, next, stop));
   report.seconds_validation = SecondsSince(validation);
 
   // 4 parents of the next generation
   if (distributed)
-    SelectDistributed(report.fitness, order, next);
+    SelectDistributed(played, order, next);
   else
-    SelectParents(report.fitness, order, next);
+    SelectParents(played, order, next);
   next.population_hash =
-      PopulationHash([&](size_t i) { return Member(i); }, report.fitness, next.elite);
+      PopulationHash([&](size_t i) { return Member(i); }, played.fitness, next.elite);
 
   // 5 test of the elite on fresh episodes, not counted in frames
   const SteadyTime test = Now();
@@ -163,6 +166,7 @@ Result<GenerationReport> DeepGa::Step(const StopToken& stop) {
   report.seconds_test = SecondsSince(test);
 
   // 6 the caller makes the new state durable before it reports the generation
+  report.fitness = std::move(played.fitness);
   report.elite_mean = next.elite_mean;
   report.frames = next.frames - state_.frames;
   std::set<uint64_t> initial;
@@ -214,7 +218,13 @@ uint64_t DeepGa::NoiseKey(Purpose purpose, uint64_t individual) const {
   return CounterRng(key).UniformInt(0, starts) * kTableStride;
 }
 
-Result<std::vector<double>> DeepGa::EvaluatePopulation(GaState& next, const StopToken& stop) {
+// A child plays about as long as its parent did. Unknown: the first generation, random search.
+double DeepGa::FramesExpected(uint64_t i) const {
+  if (state_.parents.empty()) return 0;
+  return BornOfParent(i) ? state_.parent_frames[ParentOf(i)] : state_.elite_frames;
+}
+
+Result<DeepGa::Played> DeepGa::EvaluatePopulation(GaState& next, const StopToken& stop) {
   const auto n = static_cast<uint32_t>(config_.population);
   const auto episodes = static_cast<size_t>(config_.episodes);
   std::vector<Task> tasks;
@@ -222,18 +232,16 @@ Result<std::vector<double>> DeepGa::EvaluatePopulation(GaState& next, const Stop
     for (size_t e = 0; e < episodes; ++e) {
       const uint64_t key =
           DeriveKey(seed_, Purpose::kEpisodePopulation, state_.generation + 1, i, e);
-      tasks.push_back({{i, 0}, Role::kTrain, episodes_.Make(key, false)});
+      tasks.push_back({{i, 0}, Role::kTrain, episodes_.Make(key, false), FramesExpected(i)});
     }
   }
   ASSIGN_OR_RETURN(const Results results,
                    PlayTasks(
                        Phase::kPopulation, tasks, [&](uint32_t i) { return Member(i); }, stop));
   Account(results, next);
-  std::vector<double> fitness;
-  for (size_t i = 0; i < n; ++i) {
-    fitness.push_back(MeanOf(std::span(results).subspan(i * episodes, episodes)));
-  }
-  return fitness;
+  Played played;
+  for (size_t i = 0; i < n; ++i) played.Add(std::span(results).subspan(i * episodes, episodes));
+  return played;
 }
 
 // The top members; the previous elite defends its place in the last one, or, when there is room for
@@ -248,18 +256,19 @@ std::vector<Genome> DeepGa::Candidates(std::span<const uint32_t> order) const {
 }
 
 // Without validation the best single fitness so far is the elite.
-void DeepGa::KeepBestSingle(std::span<const double> fitness, std::span<const uint32_t> order,
+void DeepGa::KeepBestSingle(const Played& played, std::span<const uint32_t> order,
                             GaState& next) const {
-  const double best = fitness[order[0]];
-  if (next.has_elite && !IsBetter(best, next.elite_mean)) return;
-  next.elite = Member(order[0]), next.elite_mean = best, next.has_elite = true;
+  const uint32_t best = order[0];
+  if (next.has_elite && !IsBetter(played.fitness[best], next.elite_mean)) return;
+  next.elite = Member(best), next.has_elite = true;
+  next.elite_mean = played.fitness[best], next.elite_frames = played.frames[best];
 }
 
-Status DeepGa::Validate(std::span<const double> fitness, std::span<const uint32_t> order,
-                        GaState& next, const StopToken& stop) {
+Status DeepGa::Validate(const Played& played, std::span<const uint32_t> order, GaState& next,
+                        const StopToken& stop) {
   const auto episodes = static_cast<size_t>(config_.validation_episodes);
   if (config_.validation_candidates == 0 || episodes == 0) {
-    KeepBestSingle(fitness, order, next);
+    KeepBestSingle(played, order, next);
     return Status::Ok();
   }
   const std::vector<Genome> candidates = Candidates(order);
@@ -268,64 +277,69 @@ Status DeepGa::Validate(std::span<const double> fitness, std::span<const uint32_
     for (size_t e = 0; e < episodes; ++e) {
       const uint64_t key =
           DeriveKey(seed_, Purpose::kEpisodeValidation, state_.generation + 1, c, e);
-      tasks.push_back({{c, 0}, Role::kEvaluate, episodes_.Make(key, false)});
+      const bool elite = state_.has_elite && c + 1 == candidates.size();
+      tasks.push_back({{c, 0},
+                       Role::kEvaluate,
+                       episodes_.Make(key, false),
+                       elite ? state_.elite_frames : played.frames[order[c]]});
     }
   }
   ASSIGN_OR_RETURN(const Results results,
                    PlayTasks(
                        Phase::kValidation, tasks, [&](uint32_t c) { return candidates[c]; }, stop));
   Account(results, next);
-  std::vector<double> means;
-  for (size_t c = 0; c < candidates.size(); ++c) {
-    means.push_back(MeanOf(std::span(results).subspan(c * episodes, episodes)));
-  }
+  Played validated;
+  for (size_t c = 0; c < candidates.size(); ++c)
+    validated.Add(std::span(results).subspan(c * episodes, episodes));
   // the elite is judged on its own validation mean (defect 7 of the reference)
-  const uint32_t best = RankDescending(means)[0];
-  next.elite = candidates[best];
-  next.elite_mean = means[best];
-  next.has_elite = true;
+  const uint32_t best = RankDescending(validated.fitness)[0];
+  next.elite = candidates[best], next.has_elite = true;
+  next.elite_mean = validated.fitness[best], next.elite_frames = validated.frames[best];
   return Status::Ok();
 }
 
-void DeepGa::SelectParents(std::span<const double> fitness, std::span<const uint32_t> order,
+void DeepGa::SelectParents(const Played& played, std::span<const uint32_t> order,
                            GaState& next) const {
-  next.parents.clear();
-  next.parent_fitness.clear();
+  next.parents.clear(), next.parent_fitness.clear(), next.parent_frames.clear();
   for (size_t i = 0; i < static_cast<size_t>(config_.parents); ++i) {
     next.parents.push_back(Member(order[i]));
-    next.parent_fitness.push_back(fitness[order[i]]);
+    next.parent_fitness.push_back(played.fitness[order[i]]);
+    next.parent_frames.push_back(played.frames[order[i]]);
   }
   const bool kept =
       std::find(next.parents.begin(), next.parents.end(), next.elite) != next.parents.end();
   if (!next.parents.empty() && !kept) {
     next.parents.back() = next.elite;
     next.parent_fitness.back() = next.elite_mean;
+    next.parent_frames.back() = next.elite_frames;
   }
 }
 
 // parents = the best T of the kept elites and the results (es_distributed/ga.py)
-void DeepGa::SelectDistributed(std::span<const double> fitness, std::span<const uint32_t> order,
+void DeepGa::SelectDistributed(const Played& played, std::span<const uint32_t> order,
                                GaState& next) const {
   // random search has no parents: it keeps the best single episode
-  if (config_.parents == 0) return KeepBestSingle(fitness, order, next);
+  if (config_.parents == 0) return KeepBestSingle(played, order, next);
   const size_t elites = std::min(next.parents.size(), static_cast<size_t>(config_.elites));
   std::vector<Genome> pool(next.parents.begin(),
                            next.parents.begin() + static_cast<ptrdiff_t>(elites));
-  std::vector<double> scores(next.parent_fitness.begin(),
-                             next.parent_fitness.begin() + static_cast<ptrdiff_t>(elites));
+  Played scores{next.parent_fitness, next.parent_frames};
+  scores.fitness.resize(elites), scores.frames.resize(elites);
   const auto t = static_cast<size_t>(config_.parents);  // at most the population
   for (size_t i = 0; i < t; ++i) {
     pool.push_back(Member(order[i]));
-    scores.push_back(fitness[order[i]]);
+    scores.fitness.push_back(played.fitness[order[i]]);
+    scores.frames.push_back(played.frames[order[i]]);
   }
-  const std::vector<uint32_t> best = RankDescending(scores);
-  next.elite = pool[best[0]], next.elite_mean = scores[best[0]], next.has_elite = true;
-  next.parents.clear();
-  next.parent_fitness.clear();
+  const std::vector<uint32_t> best = RankDescending(scores.fitness);
+  next.parents.clear(), next.parent_fitness.clear(), next.parent_frames.clear();
   for (size_t i = 0; i < t; ++i) {
     next.parents.push_back(pool[best[i]]);
-    next.parent_fitness.push_back(scores[best[i]]);
+    next.parent_fitness.push_back(scores.fitness[best[i]]);
+    next.parent_frames.push_back(scores.frames[best[i]]);
   }
+  next.elite = next.parents[0], next.has_elite = true;
+  next.elite_mean = next.parent_fitness[0], next.elite_frames = next.parent_frames[0];
 }
 
 std::vector<Task> DeepGa::TestTasks(Purpose purpose, size_t episodes) const {
@@ -347,7 +361,7 @@ Result<std::vector<EpisodeResult>> DeepGa::Play(const Genome& genome, Purpose pu
 Result<std::vector<EpisodeResult>> DeepGa::PlayTasks(Phase phase, std::span<const Task> tasks,
                                                      const GenomeOf& genome, const StopToken& stop,
                                                      bool keep) {
-  LocalWork work(tasks.size(), stop, keep ? finished_[phase] : ResultsByIndex());
+  LocalWork work(tasks, stop, keep ? finished_[phase] : ResultsByIndex());
   if (keep) {
     work.OnPost([this, phase](uint32_t index, const EpisodeResult& r) { Note(phase, index, r); });
   }
@@ -356,7 +370,7 @@ Result<std::vector<EpisodeResult>> DeepGa::PlayTasks(Phase phase, std::span<cons
     phase_ = Name(phase), work_ = &work, total_ = tasks.size();
     if (phase == Phase::kPopulation) frames_before_ = state_.frames;
   }
-  const Status status = evaluator_.Play(tasks, Parameters(genome, cache_), work);
+  const Status status = evaluator_.Play(Parameters(genome, cache_), work);
   {
     const std::lock_guard lock(mu_);
     work_ = nullptr;

@@ -62,9 +62,12 @@ struct GaState {
   uint64_t steps = 0, episodes = 0;  // population + validation
   std::vector<Genome> parents;       // best first
   std::vector<double> parent_fitness;
+  std::vector<double>
+      parent_frames;  // of an episode, mean; 0 = unknown. For the order of play only
   bool has_elite = false;
   Genome elite;
-  double elite_mean = 0;  // its validation mean in the generation that chose it
+  double elite_mean = 0;    // its validation mean in the generation that chose it
+  double elite_frames = 0;  // like parent_frames
   Digest population_hash{};
 
   std::string Encode() const;                             // versioned
@@ -130,6 +133,10 @@ class DeepGa {
 
  private:
   using Results = std::vector<EpisodeResult>;
+  struct Played {  // by individual: means over its episodes
+    std::vector<double> fitness, frames;
+    void Add(std::span<const EpisodeResult> episodes);
+  };
   // Member i of the population that is playing. It is a function of the state, so a generation
   // holds no genomes but its parents', however many members and mutations it has.
   Genome Member(uint64_t i) const;
@@ -138,15 +145,14 @@ class DeepGa {
   Genome Fresh(uint64_t individual) const;
   Genome Mutate(const Genome& parent, uint64_t individual) const;
   uint64_t NoiseKey(Purpose purpose, uint64_t individual) const;
-  Result<std::vector<double>> EvaluatePopulation(GaState& next, const StopToken& stop);
-  Status Validate(std::span<const double> fitness, std::span<const uint32_t> order, GaState& next,
+  double FramesExpected(uint64_t i) const;
+  Result<Played> EvaluatePopulation(GaState& next, const StopToken& stop);
+  Status Validate(const Played& played, std::span<const uint32_t> order, GaState& next,
                   const StopToken& stop);
   std::vector<Genome> Candidates(std::span<const uint32_t> order) const;
-  void KeepBestSingle(std::span<const double> fitness, std::span<const uint32_t> order,
-                      GaState& next) const;
-  void SelectParents(std::span<const double> fitness, std::span<const uint32_t> order,
-                     GaState& next) const;
-  void SelectDistributed(std::span<const double> fitness, std::span<const uint32_t> order,
+  void KeepBestSingle(const Played& played, std::span<const uint32_t> order, GaState& next) const;
+  void SelectParents(const Played& played, std::span<const uint32_t> order, GaState& next) const;
+  void SelectDistributed(const Played& played, std::span<const uint32_t> order,
                          GaState& next) const;
   std::vector<Task> TestTasks(Purpose purpose, size_t episodes) const;
   void Note(Phase phase, uint32_t index, const EpisodeResult& result);

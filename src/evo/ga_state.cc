@@ -5,7 +5,7 @@
 namespace samara {
 namespace {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;  // 1: without the lengths of episodes, which are unknown then
 constexpr uint64_t kParentsMax = 10'000'000;
 
 }  // namespace
@@ -15,9 +15,9 @@ std::string GaState::Encode() const {
   out.Put(kVersion).Put(generation).Put(frames).Put(frames_test).Put(steps).Put(episodes);
   out.Put(uint64_t{parents.size()});
   for (size_t i = 0; i < parents.size(); ++i)
-    out.PutBytes(parents[i].Encode()).Put(parent_fitness[i]);
+    out.PutBytes(parents[i].Encode()).Put(parent_fitness[i]).Put(parent_frames[i]);
   out.Put(uint8_t{has_elite});
-  if (has_elite) out.PutBytes(elite.Encode()).Put(elite_mean);
+  if (has_elite) out.PutBytes(elite.Encode()).Put(elite_mean).Put(elite_frames);
   out.Put(population_hash);
   return out.Take();
 }
@@ -27,7 +27,7 @@ Result<GaState> GaState::Decode(std::string_view bytes) {
   ByteReader in(bytes);
   GaState s;
   const auto version = in.Get<uint32_t>();
-  if (in.ok() && version != kVersion) {
+  if (in.ok() && version != kVersion && version != 1) {
     return Status(Code::kBadData, "state version " + std::to_string(version) + ", expected " +
                                       std::to_string(kVersion) + ": use the build that wrote it");
   }
@@ -42,6 +42,7 @@ Result<GaState> GaState::Decode(std::string_view bytes) {
     ASSIGN_OR_RETURN(Genome genome, Genome::Decode(in.GetBytes()));
     s.parents.push_back(std::move(genome));
     s.parent_fitness.push_back(in.Get<double>());
+    s.parent_frames.push_back(version > 1 ? in.Get<double>() : 0);
   }
   const auto has_elite = in.Get<uint8_t>();
   if (has_elite > 1) return damaged;
@@ -49,6 +50,7 @@ Result<GaState> GaState::Decode(std::string_view bytes) {
   if (s.has_elite) {
     ASSIGN_OR_RETURN(s.elite, Genome::Decode(in.GetBytes()));
     s.elite_mean = in.Get<double>();
+    if (version > 1) s.elite_frames = in.Get<double>();
   }
   s.population_hash = in.Get<Digest>();
   if (!in.AtEnd()) return damaged;

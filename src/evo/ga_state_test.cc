@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "core/bytes.h"
 #include "evo/evo_test_util.h"
 #include "evo/finished_episodes.h"
 
@@ -12,9 +13,10 @@ GaState SomeState() {
   s.parents = {{NoiseKind::kNormal, InitKind::kFanIn, 3, {{5, 0.002F}, {6, -0.0F}}},
                {NoiseKind::kTable, InitKind::kUnitNorm, UINT64_MAX, {}}};
   s.parent_fitness = {1.5, std::numeric_limits<double>::quiet_NaN()};
+  s.parent_frames = {17.5, 0};
   s.has_elite = true;
   s.elite = {NoiseKind::kQuantile8, InitKind::kFanIn, 9, {{1, 2.0F}}};
-  s.elite_mean = -0.0;
+  s.elite_mean = -0.0, s.elite_frames = 1e9;
   s.population_hash[0] = 1, s.population_hash[31] = 2;
   return s;
 }
@@ -36,6 +38,8 @@ TEST(GaStateTest, DecodesWhatWasEncoded) {
     EXPECT_EQ(back.episodes, state.episodes);
     EXPECT_EQ(back.parents, state.parents);
     EXPECT_EQ(BitsOf(back.parent_fitness), BitsOf(state.parent_fitness));
+    EXPECT_EQ(back.parent_frames, state.parent_frames);
+    EXPECT_EQ(back.elite_frames, state.elite_frames);
     EXPECT_EQ(back.has_elite, state.has_elite);
     EXPECT_EQ(back.elite, state.elite);
     EXPECT_EQ(BitsOf({back.elite_mean}), BitsOf({state.elite_mean}));
@@ -80,6 +84,21 @@ TEST(GaStateTest, DamageIsRefusedOrSeen) {
 }
 
 TEST(FinishedEpisodesTest, DamageIsRefusedOrSeen) { Damage(SomeEpisodes()); }
+
+// As the first builds wrote it.
+TEST(GaStateTest, AStateWithoutLengthsIsRead) {
+  const GaState state = SomeState();
+  ByteWriter out;
+  out.Put(uint32_t{1}).Put(state.generation).Put(state.frames).Put(state.frames_test);
+  out.Put(state.steps).Put(state.episodes).Put(uint64_t{2});
+  for (size_t i = 0; i < 2; ++i)
+    out.PutBytes(state.parents[i].Encode()).Put(state.parent_fitness[i]);
+  out.Put(uint8_t{1}).PutBytes(state.elite.Encode()).Put(state.elite_mean);
+  out.Put(state.population_hash);
+  GaState expected = state;
+  expected.parent_frames = {0, 0}, expected.elite_frames = 0;
+  EXPECT_EQ(GaState::Decode(out.Take()).ValueOrThrow().Encode(), expected.Encode());
+}
 
 TEST(GaStateTest, AnotherVersionIsNamed) {
   std::string bytes = SomeState().Encode();

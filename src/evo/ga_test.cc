@@ -305,6 +305,54 @@ TEST(GaTest, ANumberReplacesAnEliteThatWasNotOne) {
   EXPECT_EQ(e.Step().elite_mean, -4);
 }
 
+// D8: no long episode is left for the end of a phase.
+TEST(GaTest, LongestExpectedEpisodesArePlayedFirst) {
+  GaConfig c = SmallConfig();
+  std::vector<Task> played;
+  const auto frames = [](const Task& task) { return 10 + 7 * (task.episode.seed % 5); };
+  Experiment e(c, [&](const Task& task, std::span<const float> theta) {
+    played.push_back(task);
+    EpisodeResult result = Invent(task, theta);
+    result.frames = frames(task);
+    return result;
+  });
+  for (int g = 1; g <= 6; ++g) {
+    const GaState before = e.ga.state();
+    played.clear();
+    e.Step();
+    std::vector<double> expected, own(12);  // in the order of play
+    std::vector<uint64_t> individuals;
+    for (size_t i = 0; i < 12; ++i) {
+      const uint64_t id = played[i].policy.id;
+      const CounterRng rng(DeriveKey(kSeed, Purpose::kParentChoice, before.generation + 1, id));
+      individuals.push_back(id);
+      expected.push_back(g == 1 ? 0 : before.parent_frames[rng.UniformInt(0, 4)]);
+      own[id] = static_cast<double>(frames(played[i]));
+    }
+    for (size_t i = 1; i < 12; ++i) {
+      const bool tie = expected[i - 1] == expected[i];
+      EXPECT_TRUE(tie ? individuals[i - 1] < individuals[i] : expected[i - 1] > expected[i]);
+    }
+    // a parent's frames are those of its own episode, the elite's those of its validation
+    const GaState& after = e.ga.state();
+    for (size_t p = 0; p + 1 < after.parents.size(); ++p)
+      EXPECT_NE(std::find(own.begin(), own.end(), after.parent_frames[p]), own.end());
+    EXPECT_GE(after.elite_frames, 10);
+    EXPECT_LE(after.elite_frames, 38);
+  }
+}
+
+TEST(GaTest, UnknownLengthsChangeTheOrderAndNothingElse) {
+  Experiment known(SmallConfig()), unknown(SmallConfig());
+  for (int g = 0; g < 6; ++g) {
+    GaState state = unknown.ga.state();
+    state.parent_frames.clear(), state.elite_frames = 0;
+    unknown.ga.Restore(state);
+    known.Step(), unknown.Step();
+  }
+  EXPECT_EQ(known.ga.state().Encode(), unknown.ga.state().Encode());
+}
+
 TEST(GaTest, RandomSearchDrawsEveryMemberAfresh) {
   GaConfig c = SmallConfig();
   c.parents = 0;
@@ -407,7 +455,7 @@ TEST(GaTest, TableNoiseStartsAtMultiplesInsideTheTable) {
   class Idle : public FakeEvaluator {
    public:
     using FakeEvaluator::FakeEvaluator;
-    Status Play(std::span<const Task>, const ParameterSource&, WorkSource& work) override {
+    Status Play(const ParameterSource&, WorkSource& work) override {
       while (const auto index = work.Claim()) work.Post(*index, {.fitness = 1});
       return Status::Ok();
     }

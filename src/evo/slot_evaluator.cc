@@ -20,7 +20,8 @@ constexpr milliseconds kWait{5};  // until idle slots ask for work again and a s
 struct SlotState {
   explicit SlotState(const PolicyModel& model) : policy(model) {}
   PolicyState policy;
-  uint32_t task = 0;
+  uint32_t index = 0;  // of the task
+  Task task;
   EpisodeResult result;
 };
 
@@ -54,12 +55,11 @@ class SlotEvaluator : public Evaluator {
 
   const EnvironmentSpec& spec() const override { return fleet_->spec(); }
 
-  Status Play(std::span<const Task> tasks, const ParameterSource& source,
-              WorkSource& work) override {
+  Status Play(const ParameterSource& source, WorkSource& work) override {
     CHECK_EQ(idle_.size(), slots_.size());
     for (SlotState& slot : slots_) slot.policy.Unload();
     failed_ = false;
-    const Call call{tasks, source, work};
+    const Call call{source, work};
     std::vector<std::unique_ptr<Thread>> threads;
     for (Worker& worker : workers_) {
       threads.push_back(std::make_unique<Thread>("inference-" + std::to_string(threads.size()),
@@ -82,7 +82,6 @@ class SlotEvaluator : public Evaluator {
 
  private:
   struct Call {
-    std::span<const Task> tasks;
     const ParameterSource& source;
     WorkSource& work;
   };
@@ -133,42 +132,44 @@ class SlotEvaluator : public Evaluator {
       return false;
     }
     SlotState& state = slots_[slot];
-    state.task = *task;
+    state.index = *task;
+    state.task = call.work.TaskOf(*task);
     const SteadyTime start = Now();
-    state.policy.Load(worker.workspace, call.tasks[*task].policy, call.source);
+    state.policy.Load(worker.workspace, state.task.policy, call.source);
     worker.materialise.AddSince(start);
-    Begin(call, slot);
+    Begin(slot);
     return true;
   }
 
-  void Begin(const Call& call, uint32_t slot) {
+  void Begin(uint32_t slot) {
     SlotState& state = slots_[slot];
     state.result = {};
-    state.policy.StartEpisode(call.tasks[state.task].episode.seed);
-    fleet_->Begin(slot, state.task, call.tasks[state.task].episode);
+    state.policy.StartEpisode(state.task.episode.seed);
+    fleet_->Begin(slot, state.index, state.task.episode);
   }
 
   void Answer(const Call& call, const SlotEvent& event, Worker& worker) {
     SlotState& state = slots_[event.slot];
+    const bool wanted = !failed_.load(std::memory_order_relaxed) && call.work.Wanted(state.index);
     switch (event.kind) {
       case SlotEvent::Kind::kObservation:
-        if (Over(call)) return PushIdle(event.slot);  // abandoned: Begin resets the slot
+        if (!wanted) break;  // abandoned: Begin resets the slot
         if (event.step > 0) Count(state.result, event.result);
         return Infer(event.slot, worker);
       case SlotEvent::Kind::kEnded:
         Count(state.result, event.result);
         state.result.truncated = event.result.truncated;
         state.result.done = true;
-        call.work.Post(state.task, state.result);
-        StartNext(call, event.slot, worker);
-        return;
+        call.work.Post(state.index, state.result);
+        break;
       case SlotEvent::Kind::kLost:
-        if (Over(call)) return PushIdle(event.slot);
-        return Begin(call, event.slot);  // the same episode again: the same bits
+        if (!wanted) break;
+        return Begin(event.slot);  // the same episode again: the same bits
       case SlotEvent::Kind::kFailed:
         failed_ = true;
         return PushIdle(event.slot);
     }
+    StartNext(call, event.slot, worker);
   }
 
   static void Count(EpisodeResult& result, const StepResult& step) {

@@ -25,8 +25,8 @@ Result<std::vector<EpisodeResult>> EvaluatePolicy(const Policy& policy,
     tasks.push_back(
         {options.random ? kRandomHandle : PolicyHandle{0, 0}, Role::kEvaluate, episode});
   }
-  LocalWork work(count, stop);
-  RETURN_IF_ERROR(evaluator->Play(tasks, FixedParameters(policy.parameters), work));
+  LocalWork work(tasks, stop);
+  RETURN_IF_ERROR(evaluator->Play(FixedParameters(policy.parameters), work));
   if (work.posted() < count)
     return Status(Code::kTryAgain, "stopped after " + std::to_string(work.posted()) + " episodes");
   return work.TakeResults();

@@ -351,9 +351,9 @@ Status EvolutionRun::PlayRandomPolicy() {
         DeriveKey(static_cast<uint64_t>(config_.run.seed), Purpose::kRandomPolicy, 0, 0, e);
     tasks.push_back({kRandomHandle, Role::kEvaluate, stage_.episodes.Make(key, /*test=*/true)});
   }
-  LocalWork work(episodes, StopRequested);
+  LocalWork work(tasks, StopRequested);
   const FixedParameters none(std::span<const float>{});
-  RETURN_IF_ERROR(evaluator_->Play(tasks, none, work));
+  RETURN_IF_ERROR(evaluator_->Play(none, work));
   if (work.posted() < episodes)
     return {Code::kTryAgain,
             "stopped while playing the random policy; go on with 'samara train --resume " +
