@@ -18,6 +18,7 @@ using nlohmann::json;
 
 Result<json> Population(const Options& options);
 Result<json> AtariGa(const Options& options);
+Result<json> Environments(const Options& options);
 Result<json> NoiseKinds(const Options& options);
 Result<json> Materialisation(const Options& options);
 Result<json> NativeRollouts(const Options& options);
@@ -27,6 +28,8 @@ constexpr Workload kWorkloads[] = {
     {"population", "evaluations of many different networks on recorded game frames, beside torch",
      Population},
     {"atari-ga", "emulation alone, inference alone, both packed on the cores", AtariGa},
+    {"env", "Atari environments alone, beside Gymnasium, ALE's vector environment and EnvPool",
+     Environments},
     {"rollout", "whole episodes of native environments with small policies", NativeRollouts},
     {"noise", "normal numbers per second of each kind of noise", NoiseKinds},
     {"materialise", "children per second from a kept parent, beside copying memory",
@@ -73,8 +76,8 @@ double RatePerSecond(uint32_t threads, double seconds,
   return sum;
 }
 
-json Report(json rows) {
-  json result = rows.front();
+json Report(json rows, json headline) {
+  json result = headline.is_null() ? rows.front() : std::move(headline);
   result["all"] = std::move(rows);
   result["machine"] = Machine();
   return result;

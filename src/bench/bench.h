@@ -41,8 +41,9 @@ nlohmann::json Signature();
 // it did. The sum per second.
 double RatePerSecond(uint32_t threads, double seconds, const std::function<double(uint32_t)>& work);
 uint32_t Cores();
-// What a workload returns: its first row, all rows under "all", and Machine(). REQUIRES: a row.
-nlohmann::json Report(nlohmann::json rows);
+// What a workload returns: its headline (the first row where none is given), all rows under "all",
+// and Machine(). REQUIRES: a row.
+nlohmann::json Report(nlohmann::json rows, nlohmann::json headline = nullptr);
 // {"cpu", "cores", "isa", "read_gb_per_second", "copy_gb_per_second", "fma_gflop_per_second"}: all
 // cores, out of the caches; measured once a process.
 const nlohmann::json& Machine();

@@ -46,13 +46,23 @@ std::string ReadAll(int fd) {
   return text;
 }
 
+// Beside build/, where this program lies, or else beside .venv, which may be a link to elsewhere.
+Result<Path> FindScript(const Path& venv, const std::string& script) {
+  std::error_code failed;
+  const Path program = std::filesystem::read_symlink("/proc/self/exe", failed);
+  for (const Path& tree : {program.parent_path().parent_path(), venv.parent_path()}) {
+    Path file = tree / "src" / "bench" / script;
+    if (std::filesystem::exists(file, failed)) return file;
+  }
+  return Status(Code::kNoInput,
+                fmt::format("src/bench/{}: missing; the rivals need the source tree", script));
+}
+
 }  // namespace
 
 Result<json> RunRival(const std::string& script, const std::vector<std::string>& arguments) {
   ASSIGN_OR_RETURN(const Path venv, FindVenv());
-  const Path file = venv / ".." / "src" / "bench" / script;
-  if (!std::filesystem::exists(file))
-    return Status(Code::kNoInput, file.string() + ": missing; the rivals need the source tree");
+  ASSIGN_OR_RETURN(const Path file, FindScript(venv, script));
   std::vector<std::string> command = {(venv / "bin" / "python").string(), file.string()};
   command.insert(command.end(), arguments.begin(), arguments.end());
   int ends[2];

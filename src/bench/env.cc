@@ -1,0 +1,218 @@
+// Atari environments alone: frames per second of samara's actors beside what Python users step.
+//
+// Everybody plays one game at random, 4 frames an action, 84 x 84 grey, stacks of 4, on all cores.
+// The contenders take turns for kRounds rounds; each configuration keeps its best round and each
+// contender its best configuration.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bench/bench.h"
+#include "core/clock.h"
+#include "core/rng.h"
+#include "env/atari_preset.h"
+#include "run/experiment.h"
+
+namespace samara::bench {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr int kRounds = 2;
+constexpr const char* kRivals[] = {"gymnasium", "ale_vector", "envpool"};
+constexpr const char* kPreset = "deepga-gpu";
+constexpr double kFramesPerStep = 4;
+
+json Row(const Options& options, const std::string& how, uint32_t envs, double frames_per_second) {
+  return {{"who", "samara"},
+          {"how", how},
+          {"game", options.game},
+          {"envs", envs},
+          {"processes", Cores()},
+          {"threads", 1},
+          {"frames_per_second", frames_per_second}};
+}
+
+// A fleet of one actor a core with two slots each, under preset deepga-gpu.
+Result<Stage> MakeActors(const Options& options) {
+  ExperimentConfig config;
+  config.env.game = options.game;
+  config.env.preset = kPreset;
+  return MakeStage(config);
+}
+
+// Whole episodes in the actors: frames between the first end of an episode and the last one within
+// the time. A random actor builds no frame stack, because nothing reads it: the time of one per
+// step, measured on all cores, is charged.
+Result<json> WholeEpisodes(const Options& options, double stack_seconds) {
+  ASSIGN_OR_RETURN(const Stage stage, MakeActors(options));
+  Fleet& fleet = *stage.fleet;
+  const PolicyModel& model = *stage.model;
+  RETURN_IF_ERROR(
+      fleet.InstallPolicies(model.Describe(), model.kernel().packed_size() * sizeof(float)));
+  uint64_t episode = 0;
+  const auto play = [&](uint32_t slot) {
+    fleet.Play(slot, episode, stage.episodes.Make(episode, /*test=*/false), /*random=*/true);
+    ++episode;
+  };
+  for (uint32_t s = 0; s < fleet.slots(); ++s) play(s);
+  uint64_t frames = 0;
+  std::optional<SteadyTime> first;
+  SteadyTime last;
+  while (!first || frames == 0 || SecondsSince(*first) < options.seconds) {
+    SlotEvent event;
+    if (fleet.Wait({&event, 1}, std::chrono::milliseconds(100)) == 0) continue;
+    if (event.kind == SlotEvent::Kind::kFailed) return fleet.status();
+    if (first) frames += event.result.frames;
+    last = Now();
+    if (!first) first = last;
+    play(event.slot);
+  }
+  const double bare =
+      static_cast<double>(frames) / std::chrono::duration<double>(last - *first).count();
+  const double charged = 1 / (1 / bare + stack_seconds / Cores() / kFramesPerStep);
+  json row = Row(options, "whole episodes", fleet.slots(), charged);
+  row["frames_per_second_without_stack"] = bare;
+  return row;
+}
+
+// The engine draws every action and builds the frame stacks, as for its own networks.
+Result<json> EngineDriven(const Options& options) {
+  ASSIGN_OR_RETURN(const Stage stage, MakeActors(options));
+  ASSIGN_OR_RETURN(const AtariPreset preset, FindAtariPreset(kPreset));
+  Fleet& fleet = *stage.fleet;
+  std::vector<FrameStack> stacks(
+      fleet.slots(), FrameStack(preset.stack, stage.environment.observation.elements()));
+  const CounterRng rng(DeriveKey(1, Purpose::kRandomPolicy));
+  const auto actions = static_cast<uint64_t>(stage.environment.action.n);
+  uint64_t episode = 0, draw = 0, frames = 0;
+  const auto begin = [&](uint32_t slot) {
+    fleet.Begin(slot, episode, stage.episodes.Make(episode, /*test=*/false));
+    ++episode;
+  };
+  const auto answer = [&](const SlotEvent& event) {
+    const auto bytes = fleet.observation(event.slot);
+    const std::span frame(reinterpret_cast<const float*>(bytes.data()),
+                          bytes.size() / sizeof(float));
+    FrameStack& stack = stacks[event.slot];
+    event.step == 0 ? stack.Reset(frame) : stack.Push(frame);
+    const auto index = static_cast<int32_t>(rng.UniformInt(draw++, actions));
+    fleet.Act(event.slot, {.index = index, .values = {}});
+  };
+  for (uint32_t s = 0; s < fleet.slots(); ++s) begin(s);
+  std::vector<SlotEvent> events(fleet.slots());
+  const SteadyTime start = Now();
+  while (SecondsSince(start) < options.seconds) {
+    const size_t n = fleet.Wait(events, std::chrono::milliseconds(100));
+    for (const SlotEvent& event : std::span(events.data(), n)) {
+      if (event.kind == SlotEvent::Kind::kFailed) return fleet.status();
+      frames += event.result.frames;
+      event.kind == SlotEvent::Kind::kObservation ? answer(event) : begin(event.slot);
+    }
+  }
+  return Row(options, "driven by the engine", fleet.slots(),
+             static_cast<double>(frames) / SecondsSince(start));
+}
+
+// Of one frame stack, when every core builds them.
+Result<double> StackSeconds(const Options& options) {
+  ASSIGN_OR_RETURN(const AtariPreset preset, FindAtariPreset(kPreset));
+  const auto elements = static_cast<size_t>(preset.height * preset.width);
+  const std::vector<float> frame(elements, 0.5F);
+  std::vector<FrameStack> stacks(Cores(), FrameStack(preset.stack, elements));
+  const double rate = RatePerSecond(Cores(), std::min(options.seconds, 0.5), [&](uint32_t t) {
+    for (int i = 0; i < 100; ++i) stacks[t].Push(frame);
+    return 100.0;
+  });
+  return Cores() / rate;
+}
+
+// One row per configuration, the best round of each.
+class Best {
+ public:
+  void Offer(json row) {
+    for (json& kept : rows_) {
+      if (kept["who"] != row["who"] || kept["how"] != row["how"] || kept["envs"] != row["envs"])
+        continue;
+      if (kept["frames_per_second"] < row["frames_per_second"]) kept = std::move(row);
+      return;
+    }
+    rows_.push_back(std::move(row));
+  }
+  // null when `who` was not measured.
+  json Of(const std::string& who) const {
+    json best;
+    for (const json& row : rows_) {
+      const json& rate = row["frames_per_second"];
+      if (row["who"] == who && !rate.is_null() && (best.is_null() || best < rate)) best = rate;
+    }
+    return best;
+  }
+  const json& rows() const { return rows_; }
+
+ private:
+  json rows_ = json::array();
+};
+
+// A row without figures says why in "reason".
+Status OfferRival(const std::string& who, const Options& options, Best& best) {
+  ASSIGN_OR_RETURN(json answer,
+                   RunRival("env_rivals.py", {who, options.game, std::to_string(Cores()),
+                                              std::to_string(options.seconds)}));
+  const json common = {{"who", who}, {"game", options.game}};
+  for (json& row : answer["rows"]) {
+    row.update(common);
+    best.Offer(std::move(row));
+  }
+  if (!answer.contains("reason")) return Status::Ok();
+  json row = {{"how", nullptr},
+              {"envs", nullptr},
+              {"processes", nullptr},
+              {"threads", nullptr},
+              {"frames_per_second", nullptr},
+              {"reason", answer["reason"]}};
+  row.update(common);
+  best.Offer(std::move(row));
+  return Status::Ok();
+}
+
+std::string Line(const json& row) {
+  const auto who = row["who"].get<std::string>();
+  if (row.contains("reason")) return who + ": " + row["reason"].get<std::string>();
+  return fmt::format("{}, {}, {} environments: {:.0f} frames/s", who, row["how"].get<std::string>(),
+                     row["envs"].get<int>(), row["frames_per_second"].get<double>());
+}
+
+json Headline(const Options& options, const Best& best) {
+  json headline = {{"game", options.game}, {"samara_frames_per_second", best.Of("samara")}};
+  double strongest = 0;
+  for (const std::string who : kRivals) {
+    const json rate = best.Of(who);
+    headline[who + "_frames_per_second"] = rate;
+    if (rate.is_number()) strongest = std::max(strongest, rate.get<double>());
+  }
+  headline["ratio"] = nullptr;
+  if (strongest > 0)
+    headline["ratio"] = headline["samara_frames_per_second"].get<double>() / strongest;
+  return headline;
+}
+
+}  // namespace
+
+Result<json> Environments(const Options& options) {
+  Best best;
+  ASSIGN_OR_RETURN(const double stack_seconds, StackSeconds(options));
+  for (int round = 0; round < kRounds; ++round) {
+    ASSIGN_OR_RETURN(json whole, WholeEpisodes(options, stack_seconds));
+    best.Offer(std::move(whole));
+    ASSIGN_OR_RETURN(json driven, EngineDriven(options));
+    best.Offer(std::move(driven));
+    for (const std::string who : kRivals)
+      if (options.rivals) RETURN_IF_ERROR(OfferRival(who, options, best));
+  }
+  for (const json& row : best.rows()) options.say(Line(row));
+  return Report(best.rows(), Headline(options, best));
+}
+
+}  // namespace samara::bench
