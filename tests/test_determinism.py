@@ -48,8 +48,9 @@ def test_every_instruction_set_on_atari(tmp_path):
     assert len(hashes) == 1
 
 
-def test_bf16_weights_everywhere(tmp_path):
-    short = [*ATARI, "ga.population=4", "ga.generations=2", "env.frames_max=100", "network.storage=bf16"]
+@pytest.mark.parametrize("storage", ["bf16", "int8"])
+def test_short_weights_everywhere(storage, tmp_path):
+    short = [*ATARI, "ga.population=4", "ga.generations=2", "env.frames_max=100", f"network.storage={storage}"]
     ways = [["", "fleet.inference=actor"], ["portable", "fleet.inference=actor"], ["", "fleet.inference=engine"]]
     hashes = {
         train(tmp_path / f"run-{i}", *short, how, SAMARA_ISA=isa)["population_hash"] for i, (isa, how) in enumerate(ways)

@@ -10,7 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 
-@pytest.mark.parametrize(("network", "storage"), [("Model", "float32"), ("Model", "bf16"), ("LargeModel", "float32")])
+@pytest.mark.parametrize(("network", "storage"), [("Model", "float32"), ("Model", "bf16"), ("LargeModel", "int8")])
 def test_an_atari_elite_plays_the_same_with_ale_py_alone(network, storage, tmp_path):
     torch.set_num_threads(1)
     run, file = tmp_path / "run", tmp_path / "elite.safetensors"

@@ -37,7 +37,7 @@ std::string KernelHash() {
   Hash hash;
   const CounterRng rng(DeriveKey(1, Purpose::kBootstrap));
   for (const char* name : {"LargeModel", "Nature", "mlp-64-64-tanh"}) {
-    for (const Storage storage : {Storage::kFloat32, Storage::kBf16}) {
+    for (const Storage storage : {Storage::kFloat32, Storage::kBf16, Storage::kInt8}) {
       const int64_t side = std::string_view(name).starts_with("mlp") ? 1 : 84;
       NetworkDescription network =
           MakeNetwork(name, side, side, side == 1 ? 30 : 4, 18).ValueOrThrow();

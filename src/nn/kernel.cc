@@ -16,10 +16,12 @@
 namespace samara {
 namespace {
 
-using kernel::ConvTask;
-using kernel::DenseTask;
+using kernel::Format;
+using kernel::kObservations;
 
 constexpr size_t kLine = 16;  // floats in a cache line
+// Fewer observations of one network than this are evaluated one by one, skipping zeros.
+constexpr size_t kFewObservations = 4;
 
 size_t RoundUp(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
@@ -68,18 +70,57 @@ Map MapOf(const Layer& layer) {
   return map;
 }
 
-// Rows of `out` floats -> rows of columns / 2 words; see DenseTask::weights.
-void PackHalves(const float* from, size_t rows, size_t out, size_t columns, size_t lanes,
-                float* to) {
-  const auto half = [](const float* row, size_t column, size_t count) {
+// Convolutions have few weights: they stay near as float32, whatever the storage's values.
+Format FormatOf(const NetworkDescription& network, size_t layer) {
+  if (network.layers[layer].kind == Layer::Kind::kConv) return Format::kFloat32;
+  switch (StorageOf(network, layer)) {
+    case Storage::kFloat32:
+      return Format::kFloat32;
+    case Storage::kBf16:
+      return Format::kBf16;
+    case Storage::kInt8:
+      return Format::kInt8;
+  }
+  return Format::kFloat32;
+}
+
+// One row of `count` floats -> `columns` halves; see Format::kBf16.
+void PackBf16Row(const float* row, size_t count, size_t columns, size_t lanes, uint32_t* to) {
+  const auto half = [&](size_t column) {
     return column < count ? std::bit_cast<uint32_t>(RoundToBf16(row[column])) >> 16 : 0U;
   };
-  for (size_t row = 0; row < rows; ++row, from += out) {
-    for (size_t block = 0; block < columns; block += 2 * lanes, to += lanes) {
-      for (size_t i = 0; i < lanes; ++i) {
-        const uint32_t word = half(from, block + i, out) | half(from, block + lanes + i, out) << 16;
-        to[i] = std::bit_cast<float>(word);
-      }
+  size_t block = 0;
+  for (; block + 2 * lanes <= count; block += 2 * lanes, to += lanes, row += 2 * lanes) {
+    for (size_t i = 0; i < lanes; ++i) {
+      to[i] = std::bit_cast<uint32_t>(RoundToBf16(row[i])) >> 16 |
+              std::bit_cast<uint32_t>(RoundToBf16(row[lanes + i]));
+    }
+  }
+  row -= block;
+  for (; block < columns; block += 2 * lanes, to += lanes) {
+    for (size_t i = 0; i < lanes; ++i) to[i] = half(block + i) | half(block + lanes + i) << 16;
+  }
+}
+
+// Rows of a dense layer in its format.
+void PackDense(const float* from, const Layer& layer, const kernel::DenseLayer& to,
+               const kernel::Ops& ops, float* packed) {
+  const size_t rows = U(layer.in), out = U(layer.out);
+  auto* bytes = reinterpret_cast<char*>(packed);
+  const size_t row_bytes = to.columns * kernel::WeightBytes(to.format);
+  for (size_t row = 0; row < rows; ++row, from += out, bytes += row_bytes) {
+    switch (to.format) {
+      case Format::kFloat32:
+        std::memcpy(bytes, from, out * sizeof(float));
+        std::memset(bytes + out * sizeof(float), 0, row_bytes - out * sizeof(float));
+        break;
+      case Format::kBf16:
+        PackBf16Row(from, out, to.columns, ops.lanes, reinterpret_cast<uint32_t*>(bytes));
+        break;
+      case Format::kInt8:
+        ops.to_int8(from, out, 1 / to.scale, bytes);
+        std::memset(bytes + out, 0, row_bytes - out);
+        break;
     }
   }
 }
@@ -89,12 +130,12 @@ void PackHalves(const float* from, size_t rows, size_t out, size_t columns, size
 struct PopulationKernel::Plan {
   struct Step {
     Map in;
-    size_t out_offset = 0;         // in the workspace: first float that the layer writes
-    size_t out_row = 0;            // convolution: between rows written
-    size_t weights = 0, bias = 0;  // in the packed vector
-    size_t block = 0;              // convolution: channels packed together; dense: padded columns
-    size_t columns = 0;            // output channels padded to `block`
-    bool halves = false;           // two bfloat16 weights a word
+    size_t out_offset = 0;                    // in the workspace: first float that the layer writes
+    size_t out_row = 0;                       // convolution: between rows written
+    size_t weights = 0, bias = 0, scale = 0;  // in the packed vector
+    size_t block = 0;    // convolution: channels packed together; dense: padded columns
+    size_t columns = 0;  // output channels padded to `block`
+    Format format = Format::kFloat32;
   };
   const kernel::Ops* ops = nullptr;
   std::vector<Step> steps;
@@ -102,15 +143,30 @@ struct PopulationKernel::Plan {
   size_t activations = 0;                // floats of a workspace
   size_t output = 0;                     // offset of the last layer's output
   size_t bits = 0, masks = 0, rows = 0;  // scratch: words, words, inputs
+  size_t columns = 0;                    // of the widest dense layer
+
+  kernel::DenseLayer Dense(const Layer& layer, const Step& step, const float* packed) const {
+    return {.weights = packed + step.weights,
+            .format = step.format,
+            .scale = step.format == Format::kInt8 ? packed[step.scale] : 1.0f,
+            .bias = packed + step.bias,
+            .count = U(layer.in),
+            .columns = step.columns,
+            .activation = ToAct(layer.activation)};
+  }
 };
 
-PopulationKernel::Workspace::Workspace(const Plan& plan)
+PopulationKernel::Workspace::Workspace(const Plan& plan, size_t observations)
     : layers_(plan.steps.size()),
       activations_(plan.activations),
       bits_(plan.bits),
       masks_(plan.masks),
-      rows_(plan.rows),
-      values_(plan.rows) {}
+      rows_(plan.rows + kernel::kChunk),
+      values_(plan.rows) {
+  if (observations < kFewObservations) return;
+  many_in_ = AlignedFloats(plan.rows * kObservations);
+  many_out_ = AlignedFloats(plan.columns * kObservations);
+}
 
 PopulationKernel::PopulationKernel(NetworkDescription network, IsaLevel isa)
     : network_(std::move(network)), plan_(std::make_unique<Plan>()) {
@@ -120,19 +176,21 @@ PopulationKernel::PopulationKernel(NetworkDescription network, IsaLevel isa)
     return std::exchange(plan.activations, plan.activations + RoundUp(floats, kLine));
   };
   // inputs first: a layer's output is the next one's input
-  for (const Layer& layer : network_.layers) {
+  for (size_t i = 0; i < network_.layers.size(); ++i) {
+    const Layer& layer = network_.layers[i];
     Plan::Step step;
     step.in = MapOf(layer);
-    step.in.offset = reserve(step.in.size() + kernel::kDensePad);
+    // room for the layer before to write its padded columns
+    step.in.offset = reserve(step.in.size() + kernel::LineColumns(Format::kInt8));
     const bool conv = layer.kind == Layer::Kind::kConv;
-    step.halves = !conv && network_.storage == Storage::kBf16;
-    step.block = conv          ? plan.ops->conv_block
-                 : step.halves ? kernel::kDensePadBf16
-                               : kernel::kDensePad;
+    step.format = FormatOf(network_, i);
+    step.block = conv ? plan.ops->conv_block(U(layer.out)) : kernel::LineColumns(step.format);
     step.columns = RoundUp(U(layer.out), step.block);
     step.weights = plan.packed_size;
-    step.bias = step.weights + U(layer.fan_in()) * step.columns / (step.halves ? 2 : 1);
-    plan.packed_size = step.bias + RoundUp(step.columns, kLine);
+    step.bias = step.weights +
+                U(layer.fan_in()) * step.columns * kernel::WeightBytes(step.format) / sizeof(float);
+    step.scale = step.bias + RoundUp(step.columns, kLine);
+    plan.packed_size = step.scale + (step.format == Format::kInt8 ? kLine : 0);
     if (conv) {
       const size_t groups =
           RoundUp(U(layer.out_height * layer.out_width), kernel::kConvPixels) / kernel::kConvPixels;
@@ -141,6 +199,7 @@ PopulationKernel::PopulationKernel(NetworkDescription network, IsaLevel isa)
       plan.masks = std::max(plan.masks, groups * words);
     } else {
       plan.rows = std::max(plan.rows, U(layer.in));
+      plan.columns = std::max(plan.columns, step.columns);
     }
     plan.steps.push_back(step);
   }
@@ -158,8 +217,9 @@ PopulationKernel::PopulationKernel(NetworkDescription network, IsaLevel isa)
 
 PopulationKernel::~PopulationKernel() = default;
 
-std::unique_ptr<PopulationKernel::Workspace> PopulationKernel::MakeWorkspace() const {
-  return std::make_unique<Workspace>(*plan_);
+std::unique_ptr<PopulationKernel::Workspace> PopulationKernel::MakeWorkspace(
+    size_t observations) const {
+  return std::make_unique<Workspace>(*plan_, observations);
 }
 
 size_t PopulationKernel::packed_size() const { return plan_->packed_size; }
@@ -173,84 +233,137 @@ void PopulationKernel::Pack(std::span<const float> canonical, std::span<float> p
     const size_t rows = U(layer.fan_in()), out = U(layer.out);
     const float* from = canonical.data() + layer.weight_offset;
     float* to = packed.data() + step.weights;
-    if (step.halves) {
-      PackHalves(from, rows, out, step.columns, plan_->ops->lanes, to);
-    } else if (layer.kind == Layer::Kind::kDense && out == step.columns) {
-      std::memcpy(to, from, rows * out * sizeof(float));
-    } else {
-      // dense layers are one block of all columns
-      const size_t width = layer.kind == Layer::Kind::kDense ? step.columns : step.block;
-      for (size_t first = 0; first < out; first += width) {
-        const size_t count = std::min(width, out - first);
-        for (size_t row = 0; row < rows; ++row, to += width) {
-          std::memcpy(to, from + row * out + first, count * sizeof(float));
-          // few weights: they stay near as float32, the values are those of the storage
-          if (network_.storage == Storage::kBf16) std::transform(to, to + count, to, RoundToBf16);
-          std::memset(to + count, 0, (width - count) * sizeof(float));
-        }
-      }
-    }
     float* bias = packed.data() + step.bias;
     std::memcpy(bias, canonical.data() + layer.bias_offset, out * sizeof(float));
     std::memset(bias + out, 0, (RoundUp(step.columns, kLine) - out) * sizeof(float));
+    if (step.format == Format::kInt8)
+      packed[step.scale] = Int8Scale(plan_->ops->magnitude(from, layer.weight_count));
+    if (layer.kind == Layer::Kind::kDense) {
+      PackDense(from, layer, plan_->Dense(layer, step, packed.data()), *plan_->ops, to);
+      continue;
+    }
+    for (size_t first = 0; first < out; first += step.block) {
+      const size_t count = std::min(step.block, out - first);
+      for (size_t row = 0; row < rows; ++row, to += step.block) {
+        std::memcpy(to, from + row * out + first, count * sizeof(float));
+        if (network_.storage == Storage::kBf16) std::transform(to, to + count, to, RoundToBf16);
+        std::memset(to + count, 0, (step.block - count) * sizeof(float));
+      }
+    }
   }
+}
+
+void PopulationKernel::TakeInput(const float* input, Workspace& workspace) const {
+  const Layer& first = network_.layers.front();
+  const Map& map = plan_->steps.front().in;
+  const size_t input_row = U(first.in_width * first.in);
+  for (size_t y = 0; y < U(first.in_height); ++y) {
+    std::memcpy(workspace.activations_.data() + map.offset + map.inner + y * map.row(),
+                input + y * input_row, input_row * sizeof(float));
+  }
+}
+
+void PopulationKernel::RunLayer(size_t index, const float* packed, Workspace& workspace) const {
+  const Plan& plan = *plan_;
+  const Layer& layer = network_.layers[index];
+  const Plan::Step& step = plan.steps[index];
+  const float* in = workspace.activations_.data() + step.in.offset;
+  float* out = workspace.activations_.data() + step.out_offset;
+  const bool measured = !workspace.costs_.empty();
+  const SteadyTime start = measured ? Now() : SteadyTime();
+  size_t rows = U(layer.fan_in());
+  if (layer.kind == Layer::Kind::kConv) {
+    plan.ops->nonzero_bits(in, step.in.size(), workspace.bits_.data());
+    plan.ops->conv({.in = in,
+                    .bits = workspace.bits_.data(),
+                    .masks = workspace.masks_.data(),
+                    .weights = packed + step.weights,
+                    .bias = packed + step.bias,
+                    .out = out,
+                    .kernel = U(layer.kernel),
+                    .run = U(layer.kernel * layer.in),
+                    .in_row = step.in.row(),
+                    .step_row = U(layer.stride) * step.in.row(),
+                    .step_column = U(layer.stride) * step.in.channels,
+                    .out_height = U(layer.out_height),
+                    .out_width = U(layer.out_width),
+                    .channels = U(layer.out),
+                    .out_row = step.out_row,
+                    .activation = ToAct(layer.activation)});
+  } else {
+    rows = plan.ops->dense({.layer = plan.Dense(layer, step, packed),
+                            .in = in,
+                            .rows = workspace.rows_.data(),
+                            .values = workspace.values_.data(),
+                            .out = out});
+  }
+  if (!measured) return;
+  workspace.costs_[index].seconds += SecondsSince(start);
+  workspace.costs_[index].weight_bytes += rows * step.columns * kernel::WeightBytes(step.format);
 }
 
 void PopulationKernel::Forward(const float* packed, const float* input, Workspace& workspace,
                                float* output) const {
+  TakeInput(input, workspace);
+  for (size_t i = 0; i < plan_->steps.size(); ++i) RunLayer(i, packed, workspace);
+  std::memcpy(output, workspace.activations_.data() + plan_->output,
+              network_.output_size() * sizeof(float));
+}
+
+void PopulationKernel::ForwardMany(const float* packed, std::span<const float* const> inputs,
+                                   Workspace& workspace, float* outputs) const {
+  const size_t out = network_.output_size();
+  while (inputs.size() >= kFewObservations) {
+    const auto batch = inputs.first(std::min(inputs.size(), kObservations));
+    ForwardBatch(packed, batch, workspace, outputs);
+    inputs = inputs.subspan(batch.size());
+    outputs += batch.size() * out;
+  }
+  for (const float* input : inputs) {
+    Forward(packed, input, workspace, outputs);
+    outputs += out;
+  }
+}
+
+// Convolutions one observation after the other, dense layers as matrix products.
+void PopulationKernel::ForwardBatch(const float* packed, std::span<const float* const> inputs,
+                                    Workspace& workspace, float* outputs) const {
   const Plan& plan = *plan_;
-  float* activations = workspace.activations_.data();
-  // the observation, inside the first layer's border
-  const Layer& first = network_.layers.front();
-  const Map& map = plan.steps.front().in;
-  const size_t input_row = U(first.in_width * first.in);
-  for (size_t y = 0; y < U(first.in_height); ++y) {
-    std::memcpy(activations + map.offset + map.inner + y * map.row(), input + y * input_row,
-                input_row * sizeof(float));
+  CHECK(workspace.many_in_.size() > 0) << "a workspace for one observation";
+  float* in = workspace.many_in_.data();
+  float* out = workspace.many_out_.data();
+  size_t i = 0;
+  const auto dense = [&] { return network_.layers[i].kind == Layer::Kind::kDense; };
+  // [inputs of the layer][observation], as the dense kernel reads them
+  const auto place = [&](const float* from, size_t observation, float scale) {
+    const size_t count = U(network_.layers[i].in);
+    for (size_t k = 0; k < count; ++k) in[k * kObservations + observation] = from[k] * scale;
+  };
+  const auto scale = [&] { return plan.Dense(network_.layers[i], plan.steps[i], packed).scale; };
+  if (inputs.size() < kObservations) std::fill_n(in, plan.rows * kObservations, 0.0f);
+  for (size_t o = 0; o < inputs.size(); ++o) {
+    TakeInput(inputs[o], workspace);
+    for (i = 0; !dense(); ++i) RunLayer(i, packed, workspace);
+    place(workspace.activations_.data() + plan.steps[i].in.offset, o, scale());
   }
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
-    const Layer& layer = network_.layers[i];
-    const Plan::Step& step = plan.steps[i];
-    const float* in = activations + step.in.offset;
-    const bool measured = !workspace.costs_.empty();
-    const SteadyTime start = measured ? Now() : SteadyTime();
-    size_t rows = U(layer.fan_in());
-    if (layer.kind == Layer::Kind::kConv) {
-      plan.ops->nonzero_bits(in, step.in.size(), workspace.bits_.data());
-      plan.ops->conv({.in = in,
-                      .bits = workspace.bits_.data(),
-                      .masks = workspace.masks_.data(),
-                      .weights = packed + step.weights,
-                      .bias = packed + step.bias,
-                      .out = activations + step.out_offset,
-                      .kernel = U(layer.kernel),
-                      .run = U(layer.kernel * layer.in),
-                      .in_row = step.in.row(),
-                      .step_row = U(layer.stride) * step.in.row(),
-                      .step_column = U(layer.stride) * step.in.channels,
-                      .out_height = U(layer.out_height),
-                      .out_width = U(layer.out_width),
-                      .channels = U(layer.out),
-                      .out_row = step.out_row,
-                      .activation = ToAct(layer.activation)});
-    } else {
-      rows = plan.ops->dense({.in = in,
-                              .count = U(layer.in),
-                              .rows = workspace.rows_.data(),
-                              .values = workspace.values_.data(),
-                              .weights = packed + step.weights,
-                              .bf16 = step.halves,
-                              .bias = packed + step.bias,
-                              .columns = step.columns,
-                              .out = activations + step.out_offset,
-                              .activation = ToAct(layer.activation)});
+  for (; i < plan.steps.size(); ++i) {
+    const size_t columns = plan.steps[i].columns;
+    plan.ops->dense_many({.layer = plan.Dense(network_.layers[i], plan.steps[i], packed),
+                          .observations = inputs.size(),
+                          .in = in,
+                          .rows = workspace.rows_.data(),
+                          .out = out});
+    if (i + 1 == plan.steps.size()) {
+      for (size_t o = 0; o < inputs.size(); ++o) {
+        std::copy_n(out + o * columns, network_.output_size(),
+                    outputs + o * network_.output_size());
+      }
+      return;
     }
-    if (measured) {
-      workspace.costs_[i].seconds += SecondsSince(start);
-      workspace.costs_[i].weight_bytes += rows * step.columns * (step.halves ? 2 : sizeof(float));
-    }
+    ++i;
+    for (size_t o = 0; o < inputs.size(); ++o) place(out + o * columns, o, scale());
+    --i;
   }
-  std::memcpy(output, activations + plan.output, network_.output_size() * sizeof(float));
 }
 
 AlignedFloats::AlignedFloats(size_t n) : size_(n) {

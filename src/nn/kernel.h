@@ -46,7 +46,8 @@ class PopulationKernel {
   PopulationKernel& operator=(const PopulationKernel&) = delete;
 
   const NetworkDescription& network() const { return network_; }
-  std::unique_ptr<Workspace> MakeWorkspace() const;
+  // For ForwardMany: `observations` at most in one call (any number from 4 on costs the same).
+  std::unique_ptr<Workspace> MakeWorkspace(size_t observations = 1) const;
   // Floats of one packed parameter vector (alignment 64 bytes is the caller's: use AlignedFloats).
   size_t packed_size() const;
   // canonical[parameter_count] -> packed[packed_size()].
@@ -54,16 +55,24 @@ class PopulationKernel {
   // packed, input[input_size()] -> output[output_size()]. Unchecked core: sizes were validated by
   // the caller.
   void Forward(const float* packed, const float* input, Workspace& workspace, float* output) const;
+  // Several observations of one network: inputs[i] -> outputs[i * output_size()], the same bits as
+  // Forward of each. From four on, the weights of a dense layer are read once for all of them.
+  void ForwardMany(const float* packed, std::span<const float* const> inputs, Workspace& workspace,
+                   float* outputs) const;
 
  private:
   struct Plan;
+  void TakeInput(const float* input, Workspace& workspace) const;  // inside the first border
+  void RunLayer(size_t index, const float* packed, Workspace& workspace) const;
+  void ForwardBatch(const float* packed, std::span<const float* const> inputs, Workspace& workspace,
+                    float* outputs) const;
   NetworkDescription network_;
   std::unique_ptr<Plan> plan_;
 };
 
 class PopulationKernel::Workspace {
  public:
-  explicit Workspace(const Plan& plan);
+  Workspace(const Plan& plan, size_t observations);
 
   // For benchmarks: what the evaluations since MeasureLayers cost, layer by layer.
   struct LayerCost {
@@ -77,8 +86,9 @@ class PopulationKernel::Workspace {
  private:
   friend class PopulationKernel;
   size_t layers_;
-  std::vector<LayerCost> costs_;  // empty: not measured
-  AlignedFloats activations_;     // maps of all layers, each with its border of zeros
+  std::vector<LayerCost> costs_;      // empty: not measured
+  AlignedFloats activations_;         // maps of all layers, each with its border of zeros
+  AlignedFloats many_in_, many_out_;  // dense layers of several observations; empty: for one only
   std::vector<uint64_t> bits_, masks_;
   std::vector<uint32_t> rows_;
   std::vector<float> values_;

@@ -9,6 +9,8 @@ namespace samara::kernel {
 namespace {
 
 constexpr size_t kLanes = 16;
+constexpr size_t kConvVectors = 4;
+constexpr size_t kTileRows = 8, kTileVectors = 2;
 using Vec = __m512;
 
 inline Vec Load(const float* p) { return _mm512_loadu_ps(p); }
@@ -17,7 +19,15 @@ inline void LoadPair(const float* p, Vec& low, Vec& high) {
   low = _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
   high = _mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(-65536)));
 }
+inline Vec LoadBytes(const char* p) {
+  return _mm512_cvtepi32_ps(
+      _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
 inline void Store(float* p, Vec v) { _mm512_storeu_ps(p, v); }
+// The low byte of each lane.
+inline void StoreLowBytes(char* p, Vec v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_castps_si512(v)));
+}
 inline Vec Broadcast(float x) { return _mm512_set1_ps(x); }
 inline Vec Fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
 inline Vec Add(Vec a, Vec b) { return _mm512_add_ps(a, b); }

@@ -16,21 +16,37 @@ enum class Act : int { kNone, kRelu, kTanh };
 
 // Output pixels that a convolution computes together; they share each loaded weight.
 constexpr size_t kConvPixels = 6;
-// Packed rows of a dense layer are padded to whole cache lines of weights.
-constexpr size_t kDensePad = 16;
-constexpr size_t kDensePadBf16 = 32;
+// Observations of one network that a dense layer takes together.
+constexpr size_t kObservations = 16;
+
+// Weights of a dense layer in memory, [input][column], each input's row padded to whole cache
+// lines.
+enum class Format : int {
+  kFloat32,
+  // pairs in words: of a block of 2 lanes columns, column i lies in the low half of word i and
+  // column i + lanes in its high half
+  kBf16,
+  kInt8,  // multiples of DenseTask::scale
+};
+constexpr size_t WeightBytes(Format f) {
+  return f == Format::kFloat32 ? 4 : f == Format::kBf16 ? 2 : 1;
+}
+// Inputs whose weights stay in the cache for all tiles of observations.
+constexpr size_t kChunk = 64;
+constexpr size_t kLineBytes = 64;
+constexpr size_t LineColumns(Format f) { return kLineBytes / WeightBytes(f); }
 
 // One convolution of one observation. Units are floats unless said otherwise.
 struct ConvTask {
-  const float* in;               // map with its zero border, [row][column][channel]
-  const uint64_t* bits;          // bit i: in[i] != 0; one spare word after the last
-  uint64_t* masks;               // scratch: groups of pixels * kernel * words_per_run words
-  const float* weights;          // [block][ky][kx][in][conv_block], zero in missing channels
-  const float* bias;             // [blocks * conv_block]
-  float* out;                    // next layer's map at its first inner pixel
-  size_t kernel;                 // rows of the window
-  size_t run;                    // kernel * in channels: contiguous inputs of one window row
-  size_t in_row;                 // between rows of `in`
+  const float* in;       // map with its zero border, [row][column][channel]
+  const uint64_t* bits;  // bit i: in[i] != 0; one spare word after the last
+  uint64_t* masks;       // scratch: groups of pixels * kernel * words_per_run words
+  const float* weights;  // [block of channels][ky][kx][in][channel], zero in missing channels
+  const float* bias;     // [channels], padded to whole blocks
+  float* out;            // next layer's map at its first inner pixel
+  size_t kernel;         // rows of the window
+  size_t run;            // kernel * in channels: contiguous inputs of one window row
+  size_t in_row;         // between rows of `in`
   size_t step_row, step_column;  // between windows, in `in`
   size_t out_height, out_width;  // pixels
   size_t channels;               // of the output
@@ -38,27 +54,45 @@ struct ConvTask {
   Act activation;
 };
 
-// One dense layer of one observation.
-struct DenseTask {
-  const float* in;  // [count]
-  size_t count;     // inputs
-  uint32_t* rows;   // scratch [count]: indices of the nonzero inputs
-  float* values;    // scratch [count]: the inputs themselves
-  // [count][columns]; or, in bf16, [count][columns / 2 lanes][lanes] words: column i of a block of
-  // 2 lanes in the low half of word i, column i + lanes in its high half
-  const float* weights;
-  bool bf16;
-  const float* bias;  // [columns]
-  size_t columns;     // outputs padded to kDensePad or kDensePadBf16
-  float* out;         // [columns], 64-byte aligned
+// A dense layer of one network.
+struct DenseLayer {
+  const float* weights;  // [count][columns] of `format`
+  Format format;
+  float scale;  // kInt8: a power of two
+  const float* bias;
+  size_t count;    // inputs
+  size_t columns;  // outputs padded to LineColumns(format)
   Act activation;
 };
 
+// It on one observation.
+struct DenseTask {
+  DenseLayer layer;
+  const float* in;  // [count]
+  uint32_t* rows;   // scratch [count]: indices of the nonzero inputs
+  float* values;    // scratch [count]: the inputs themselves
+  float* out;       // [columns], 64-byte aligned
+};
+
+// It on up to kObservations of them.
+struct DenseManyTask {
+  DenseLayer layer;
+  size_t observations;
+  const float* in;  // [count][kObservations], times the scale; zeros where there is no observation
+  uint32_t* rows;   // scratch [count + kChunk]: indices of inputs that are not zero everywhere
+  float* out;       // [kObservations][columns], 64-byte aligned
+};
+
 struct Ops {
-  size_t lanes;       // floats of a vector
-  size_t conv_block;  // output channels that are packed together
+  size_t lanes;                           // floats of a vector
+  size_t (*conv_block)(size_t channels);  // output channels that are packed together
   void (*conv)(const ConvTask&);
   size_t (*dense)(const DenseTask&);  // how many inputs were not zero
+  void (*dense_many)(const DenseManyTask&);
+  // Packing of Format::kInt8: the largest magnitude of n floats; x[i] * inverse, rounded to the
+  // nearest integer, ties to even.
+  float (*magnitude)(const float* x, size_t n);
+  void (*to_int8)(const float* x, size_t n, float inverse, char* out);
   // bits of x[0..n): bit i set when x[i] != 0 (NaN counts); writes (n + 63) / 64 words.
   void (*nonzero_bits)(const float* x, size_t n, uint64_t* bits);
 };

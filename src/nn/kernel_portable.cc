@@ -7,6 +7,8 @@ namespace samara::kernel {
 namespace {
 
 constexpr size_t kLanes = 8;
+constexpr size_t kConvVectors = 2;
+constexpr size_t kTileRows = 4, kTileVectors = 2;
 
 struct Vec {
   float f[kLanes];
@@ -22,6 +24,9 @@ inline Vec Map(F f) {
 inline Vec Load(const float* p) {
   return Map([&](size_t i) { return p[i]; });
 }
+inline Vec LoadBytes(const char* p) {
+  return Map([&](size_t i) { return static_cast<float>(static_cast<signed char>(p[i])); });
+}
 inline void Store(float* p, const Vec& v) {
   for (size_t i = 0; i < kLanes; ++i) p[i] = v.f[i];
 }
@@ -33,6 +38,14 @@ inline void LoadPair(const float* p, Vec& low, Vec& high) {
     const uint32_t halves[2] = {word << 16, word & 0xFFFF0000};
     __builtin_memcpy(&low.f[i], &halves[0], 4);
     __builtin_memcpy(&high.f[i], &halves[1], 4);
+  }
+}
+// The low byte of each lane.
+inline void StoreLowBytes(char* p, const Vec& v) {
+  for (size_t i = 0; i < kLanes; ++i) {
+    uint32_t word;
+    __builtin_memcpy(&word, &v.f[i], 4);
+    p[i] = static_cast<char>(word & 0xFF);
   }
 }
 inline Vec Broadcast(float x) {

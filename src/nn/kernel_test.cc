@@ -140,22 +140,69 @@ TEST(PopulationKernelTest, EveryIsaGivesTheBitsOfTheScalarChainsOnNamedNetworks)
   }
 }
 
-// bf16 is storage only: the chains of the rounded weights, in float32.
-TEST(PopulationKernelTest, Bf16GivesTheBitsOfTheScalarChainsOfRoundedWeights) {
+// Storage only: the chains of the rounded weights, in float32.
+TEST(PopulationKernelTest, StorageGivesTheBitsOfTheScalarChainsOfRoundedWeights) {
   std::vector<NetworkDescription> networks;
   for (uint64_t seed = 0; seed < 25; ++seed)
     networks.push_back(RandomNetwork(seed, seed % 2 == 0 ? Activation::kRelu : Activation::kNone));
   networks.push_back(MakeNetwork("Model", 84, 84, 4, 18).ValueOrThrow());
+  networks.push_back(MakeNetwork("mlp-200-64-65-relu", 1, 1, 30, 3).ValueOrThrow());
   for (NetworkDescription& network : networks) {
-    network.storage = Storage::kBf16;
-    const auto theta = Random(5, network.parameter_count, 0.01);
-    const auto in = Random(6, network.input_size(), 0.4);
-    auto rounded = theta;
-    RoundToStorage(network, rounded);
-    const auto expected = Bits(Reference(network, rounded, in));
-    for (IsaLevel isa : AvailableIsaLevels()) {
-      EXPECT_EQ(Bits(Forward(network, isa, theta, in)), expected) << network.name << Name(isa);
-      EXPECT_EQ(Bits(Forward(network, isa, rounded, in)), expected) << network.name << Name(isa);
+    for (const Storage storage : {Storage::kBf16, Storage::kInt8}) {
+      network.storage = storage;
+      const auto theta = Random(5, network.parameter_count, 0.01);
+      const auto in = Random(6, network.input_size(), 0.4);
+      auto rounded = theta;
+      RoundToStorage(network, rounded);
+      const auto expected = Bits(Reference(network, rounded, in));
+      for (IsaLevel isa : AvailableIsaLevels()) {
+        EXPECT_EQ(Bits(Forward(network, isa, theta, in)), expected)
+            << network.name << ' ' << Name(storage) << ' ' << Name(isa);
+        EXPECT_EQ(Bits(Forward(network, isa, rounded, in)), expected)
+            << network.name << ' ' << Name(storage) << ' ' << Name(isa);
+      }
+    }
+  }
+}
+
+// Any number of observations of one network, on every path from one by one to full tiles.
+TEST(PopulationKernelTest, SeveralObservationsGiveTheBitsOfEachAlone) {
+  std::vector<NetworkDescription> networks;
+  for (uint64_t seed = 0; seed < 12; ++seed)
+    networks.push_back(RandomNetwork(seed, seed % 2 == 0 ? Activation::kRelu : Activation::kTanh));
+  networks.push_back(MakeNetwork("Model", 84, 84, 4, 18).ValueOrThrow());
+  networks.push_back(MakeNetwork("mlp-200-64-65-relu", 1, 1, 30, 3).ValueOrThrow());
+  networks.push_back(MakeNetwork("linear", 1, 1, 300, 2).ValueOrThrow());
+  uint64_t seed = 300;
+  for (NetworkDescription& network : networks) {
+    for (const Storage storage : {Storage::kFloat32, Storage::kBf16, Storage::kInt8}) {
+      network.storage = storage;
+      const auto theta = Random(++seed, network.parameter_count, 0.01);
+      std::vector<std::vector<float>> inputs;
+      std::vector<std::vector<uint32_t>> alone;
+      for (size_t i = 0; i < 21; ++i) {
+        // the third is all zeros
+        inputs.push_back(Random(++seed, network.input_size(), i == 2 ? 1.0 : 0.5));
+        alone.push_back(Bits(Forward(network, IsaLevel::kPortable, theta, inputs.back())));
+      }
+      std::vector<const float*> pointers;
+      for (const auto& input : inputs) pointers.push_back(input.data());
+      for (IsaLevel isa : AvailableIsaLevels()) {
+        const PopulationKernel kernel(network, isa);
+        AlignedFloats packed(kernel.packed_size());
+        kernel.Pack(theta, packed.span());
+        const auto workspace = kernel.MakeWorkspace(16);
+        for (const size_t n : {21, 1, 4, 3, 16, 9}) {
+          std::vector<float> out(n * network.output_size());
+          kernel.ForwardMany(packed.data(), std::span(pointers).first(n), *workspace, out.data());
+          for (size_t i = 0; i < n; ++i) {
+            const std::span row =
+                std::span(out).subspan(i * network.output_size(), network.output_size());
+            EXPECT_EQ(Bits({row.begin(), row.end()}), alone[i])
+                << network.name << ' ' << Name(storage) << ' ' << Name(isa) << ' ' << i << '/' << n;
+          }
+        }
+      }
     }
   }
 }

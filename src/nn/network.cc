@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 #include "nn/network.h"
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <optional>
 
 #include "core/config.h"
@@ -240,25 +242,42 @@ std::vector<std::string> NetworkNames() {
           "mlp-16-16-relu", "mlp-64-64-tanh", "mlp-256-256-tanh"};
 }
 
-std::string_view Name(Storage storage) { return storage == Storage::kBf16 ? "bf16" : "float32"; }
+std::string_view Name(Storage storage) {
+  return storage == Storage::kFloat32 ? "float32" : storage == Storage::kBf16 ? "bf16" : "int8";
+}
 
 Result<Storage> ParseStorage(std::string_view name) {
-  for (const Storage storage : {Storage::kFloat32, Storage::kBf16}) {
+  for (const Storage storage : {Storage::kFloat32, Storage::kBf16, Storage::kInt8}) {
     if (name == Name(storage)) return storage;
   }
   return Status(Code::kConfig,
-                "network.storage=" + std::string(name) + ": expected float32 or bf16");
+                "network.storage=" + std::string(name) + ": expected float32, bf16 or int8");
 }
 
-float RoundToBf16(float x) {
-  const auto bits = std::bit_cast<uint32_t>(x);
-  return std::bit_cast<float>((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000);
+Storage StorageOf(const NetworkDescription& network, size_t layer) {
+  const bool hidden_dense =
+      network.layers[layer].kind == Layer::Kind::kDense && layer + 1 < network.layers.size();
+  return network.storage == Storage::kInt8 && !hidden_dense ? Storage::kFloat32 : network.storage;
+}
+
+float Int8Scale(float magnitude) {
+  const float scale = std::ldexp(1.0f, std::ilogb(std::max(magnitude, 0x1p-100f)) - 6);
+  return magnitude > 127 * scale ? 2 * scale : scale;
 }
 
 void RoundToStorage(const NetworkDescription& network, std::span<float> canonical) {
-  if (network.storage == Storage::kFloat32) return;
-  for (const Layer& layer : network.layers) {
-    for (float& w : canonical.subspan(layer.weight_offset, layer.weight_count)) w = RoundToBf16(w);
+  for (size_t i = 0; i < network.layers.size(); ++i) {
+    const Layer& layer = network.layers[i];
+    const auto weights = canonical.subspan(layer.weight_offset, layer.weight_count);
+    const Storage storage = StorageOf(network, i);
+    if (storage == Storage::kBf16) {
+      for (float& w : weights) w = RoundToBf16(w);
+    } else if (storage == Storage::kInt8) {
+      float magnitude = 0;
+      for (const float w : weights) magnitude = std::max(magnitude, std::abs(w));
+      const float scale = Int8Scale(magnitude);
+      for (float& w : weights) w = static_cast<float>(RoundToInt8(w, scale)) * scale;
+    }
   }
 }
 

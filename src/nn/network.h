@@ -8,6 +8,7 @@
 // first.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -25,11 +26,13 @@ enum class Padding : uint8_t {
   kValid
 };  // kSame as TensorFlow pads: the smaller half before
 
-// How weights are held. It is part of a network's definition: kBf16 rounds every weight (biases
-// stay) to the nearest bfloat16, ties to even, before it is used; all arithmetic is float32 all the
-// same.
-enum class Storage : uint8_t { kFloat32, kBf16 };
-std::string_view Name(Storage storage);  // "float32", "bf16"
+// How weights are held. It is part of a network's definition; biases stay, and all arithmetic is
+// float32 all the same.
+//   kBf16  every weight is the nearest bfloat16, ties to even
+//   kInt8  a hidden dense layer's weights are whole multiples, -127 to 127, of its Int8Scale,
+//          ties to even; convolutions and the output layer stay float32
+enum class Storage : uint8_t { kFloat32, kBf16, kInt8 };
+std::string_view Name(Storage storage);  // "float32", "bf16", "int8"
 Result<Storage> ParseStorage(std::string_view name);
 
 struct Layer {
@@ -70,8 +73,23 @@ struct TensorSlice {
 };
 std::vector<TensorSlice> Tensors(const NetworkDescription& network);
 
+// How the weights of layers[layer] are held.
+Storage StorageOf(const NetworkDescription& network, size_t layer);
+
 // x as the nearest bfloat16, ties to even. REQUIRES: finite.
-float RoundToBf16(float x);
+inline float RoundToBf16(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  return std::bit_cast<float>((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000);
+}
+// The least power of two of which 127 reach the largest magnitude of a layer's weights. REQUIRES:
+// finite.
+float Int8Scale(float magnitude);
+// The whole multiple of `scale` nearest to x. REQUIRES: |x| <= 127 scale, scale a power of two.
+inline int8_t RoundToInt8(float x, float scale) {
+  // the sum's last bit counts ones: adding rounds, ties to even
+  constexpr float kOnes = 0x1.8p23f;
+  return static_cast<int8_t>(std::bit_cast<int32_t>(x * (1 / scale) + kOnes));
+}
 // What an executor of the network uses of these canonical parameters: float32 as they are.
 void RoundToStorage(const NetworkDescription& network, std::span<float> canonical);
 

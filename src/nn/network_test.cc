@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace samara {
 namespace {
 
@@ -152,6 +154,37 @@ TEST(StorageTest, RoundsWeightsToTheNearestBfloat16) {
   }
   EXPECT_EQ(ParseStorage("bf16").ValueOrThrow(), Storage::kBf16);
   EXPECT_EQ(ParseStorage("bf8").status().code(), Code::kConfig);
+}
+
+TEST(StorageTest, Int8IsMultiplesOfThePowerOfTwoThat127Reach) {
+  EXPECT_EQ(Int8Scale(127.0f), 1.0f);
+  EXPECT_EQ(Int8Scale(127.5f), 2.0f);
+  EXPECT_EQ(Int8Scale(128.0f), 2.0f);
+  EXPECT_EQ(Int8Scale(0.5f), 0x1p-7f);  // 64 of them
+  EXPECT_EQ(Int8Scale(0.05f), 0x1p-11f);
+  EXPECT_GT(Int8Scale(0.0f), 0.0f);
+  const std::pair<float, int> cases[] = {{0.0f, 0},    {0.24f, 0},   {0.25f, 0},
+                                         {0.26f, 1},   {0.75f, 2},   {-0.25f, 0},
+                                         {-0.75f, -2}, {63.5f, 127}, {-63.5f, -127}};
+  for (const auto& [x, want] : cases) EXPECT_EQ(RoundToInt8(x, 0.5f), want) << x;
+  // hidden dense layers only; rounding again changes nothing
+  auto network = MakeNetwork("Model", 84, 84, 4, 3).ValueOrThrow();
+  network.storage = Storage::kInt8;
+  std::vector<float> theta(network.parameter_count);
+  for (size_t i = 0; i < theta.size(); ++i) theta[i] = std::sin(static_cast<float>(i));
+  const auto before = theta;
+  RoundToStorage(network, theta);
+  for (const TensorSlice& slice : Tensors(network)) {
+    const bool rounded = slice.name == "fc.weight";
+    for (size_t i = slice.offset; i < slice.offset + slice.count; ++i) {
+      const float want = rounded ? std::nearbyint(before[i] * 64) / 64 : before[i];
+      ASSERT_EQ(theta[i], want) << slice.name << ' ' << i;
+    }
+  }
+  const auto once = theta;
+  RoundToStorage(network, theta);
+  EXPECT_EQ(theta, once);
+  EXPECT_EQ(ParseStorage("int8").ValueOrThrow(), Storage::kInt8);
 }
 
 }  // namespace

@@ -126,8 +126,9 @@ ConfigTable ExperimentConfig::Table() {
   table.Add("fleet.native", &fleet.native, {"direct", "slots"},
             "native environments: whole episodes on threads, or slots", change);
   table.Add("network.name", &network.name, {}, "`samara list networks`");
-  table.Add("network.storage", &network.storage, {"float32", "bf16"},
-            "of the weights; bf16 halves the memory traffic that bounds large networks");
+  table.Add(
+      "network.storage", &network.storage, {"float32", "bf16", "int8"},
+      "of the weights: bf16 or int8 for less of the memory traffic that bounds large networks");
   Bind(table, ga);
   return table;
 }
