@@ -156,12 +156,13 @@ Result<json> Materialisation(const Options& options) {
     AncestorCache cache(network, size_t{1} << 30);
     const Genome parent = Parent(kind);
     cache.Keep(parent);
-    std::vector<std::vector<float>> out(cores, std::vector<float>(network.parameter_count));
+    std::vector<AlignedFloats> out;
+    for (uint32_t t = 0; t < cores; ++t) out.emplace_back(network.parameter_count);
     std::vector<uint64_t> next(cores);
     const double rate = RatePerSecond(cores, options.seconds, [&](uint32_t t) {
       Genome child = parent;
       child.mutations.push_back({DeriveKey(next[t]++, Purpose::kMutation, t), 0.002F});
-      cache.Materialise(child, out[t]);
+      cache.Materialise(child, out[t].span());
       return 1.0;
     });
     const double bandwidth =

@@ -47,10 +47,12 @@ void ApplyMutations(NoiseKind kind, std::span<const Mutation> mutations,
   const Noise& noise = GetNoise(kind);
   for (size_t at = 0; at < out.size(); at += kChunk) {
     const auto chunk = out.subspan(at, std::min(kChunk, out.size() - at));
-    if (base.data() != out.data()) std::copy_n(&base[at], chunk.size(), chunk.begin());
+    std::span<const float> from = base.subspan(at, chunk.size());
     for (const Mutation& mutation : mutations) {
-      noise.AddTo(mutation.key, mutation.power, at, chunk);
+      noise.Add(mutation.key, mutation.power, at, from, chunk);
+      from = chunk;
     }
+    if (from.data() != chunk.data()) std::copy(from.begin(), from.end(), chunk.begin());
   }
 }
 

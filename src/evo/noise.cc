@@ -25,8 +25,9 @@ const NoiseKernel& Kernel(NoiseKind kind, IsaLevel isa) {
   return normal ? kNormalPortable : kQuantile8Portable;
 }
 
-void AddScaled(std::span<const float> values, float power, std::span<float> theta) {
-  for (size_t i = 0; i < theta.size(); ++i) theta[i] += power * values[i];
+void AddScaled(std::span<const float> values, float power, std::span<const float> base,
+               std::span<float> out) {
+  for (size_t i = 0; i < out.size(); ++i) out[i] = base[i] + power * values[i];
 }
 
 class CounterNoise : public Noise {
@@ -43,15 +44,18 @@ class CounterNoise : public Noise {
         });
   }
 
-  void AddTo(uint64_t key, float power, size_t first, std::span<float> theta) const override {
+  void Add(uint64_t key, float power, size_t first, std::span<const float> base,
+           std::span<float> out) const override {
+    const auto base_of = [&](const float* to) { return base.data() + (to - out.data()); };
     ForGroups(
-        first, theta,
+        first, out,
         [&](uint64_t group, size_t groups, float* to) {
-          kernel_.add(key, group, groups, power, to);
+          kernel_.add(key, group, groups, power, base_of(to), to);
         },
         [&](uint64_t group, size_t skip, std::span<float> to) {
           const Group values = OneGroup(key, group);
-          AddScaled(std::span(values).subspan(skip, to.size()), power, to);
+          AddScaled(std::span(values).subspan(skip, to.size()), power,
+                    {base_of(to.data()), to.size()}, to);
         });
   }
 
@@ -91,8 +95,9 @@ class TableNoise : public Noise {
     std::copy(slice.begin(), slice.end(), out.begin());
   }
 
-  void AddTo(uint64_t key, float power, size_t first, std::span<float> theta) const override {
-    AddScaled(Slice(key, first, theta.size()), power, theta);
+  void Add(uint64_t key, float power, size_t first, std::span<const float> base,
+           std::span<float> out) const override {
+    AddScaled(Slice(key, first, out.size()), power, base, out);
   }
 
  private:

@@ -44,11 +44,13 @@ class Noise {
   virtual ~Noise() = default;
   // out[i] = e(key)[first + i].
   virtual void Fill(uint64_t key, size_t first, std::span<float> out) const = 0;
-  // theta[i] += power * e(key)[first + i]; product rounded, then sum rounded.
-  virtual void AddTo(uint64_t key, float power, size_t first, std::span<float> theta) const = 0;
+  // out[i] = base[i] + power * e(key)[first + i]; product rounded, then sum rounded. `base` is as
+  // long as `out`, and may be `out`.
+  virtual void Add(uint64_t key, float power, size_t first, std::span<const float> base,
+                   std::span<float> out) const = 0;
 };
 
-// Shared and constant. The table kind draws its 1 GB at the first Fill or AddTo (several seconds,
+// Shared and constant. The table kind draws its 1 GB at the first Fill or Add (several seconds,
 // once per process; threads that come meanwhile wait). REQUIRES for it: key + first + size <=
 // kNoiseTableSize; CheckKeys (evo/genome.h) is how callers know.
 const Noise& GetNoise(NoiseKind kind);

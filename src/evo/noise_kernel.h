@@ -14,7 +14,9 @@ constexpr size_t kNormalGroup = 64, kQuantile8Group = 256;  // elements
 struct NoiseKernel {
   size_t group_size;
   void (*fill)(uint64_t key, uint64_t group, size_t groups, float* out);
-  void (*add)(uint64_t key, uint64_t group, size_t groups, float power, float* theta);
+  // out = base + power * noise; `base` may be `out`
+  void (*add)(uint64_t key, uint64_t group, size_t groups, float power, const float* base,
+              float* out);
 };
 
 extern const NoiseKernel kNormalPortable, kQuantile8Portable;  // noise_portable.cc

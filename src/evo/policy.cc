@@ -74,8 +74,8 @@ void PolicyState::Load(PolicyWorkspace& workspace, PolicyHandle policy,
   if (policy == loaded_) return;
   const PopulationKernel& kernel = model_.kernel();
   if (packed_.size() == 0) packed_ = AlignedFloats(kernel.packed_size());
-  source.Write(policy, workspace.canonical);
-  kernel.Pack(workspace.canonical, packed_.span());
+  source.Write(policy, workspace.canonical.span());
+  kernel.Pack(workspace.canonical.span(), packed_.span());
   loaded_ = policy;
 }
 

@@ -68,7 +68,7 @@ struct PolicyWorkspace {
       : kernel(model.kernel().MakeWorkspace()),
         canonical(model.kernel().network().parameter_count) {}
   std::unique_ptr<PopulationKernel::Workspace> kernel;
-  std::vector<float> canonical;  // parameters on their way to the packed layout
+  AlignedFloats canonical;  // parameters on their way to the packed layout
 };
 
 // State of one slot. One thread at a time. Nothing is allocated after the first Load.
