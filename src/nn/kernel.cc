@@ -273,6 +273,9 @@ void PopulationKernel::RunLayer(size_t index, const float* packed, Workspace& wo
   const SteadyTime start = measured ? Now() : SteadyTime();
   size_t rows = U(layer.fan_in());
   if (layer.kind == Layer::Kind::kConv) {
+    const bool conv_next =
+        index + 1 < plan.steps.size() && network_.layers[index + 1].kind == Layer::Kind::kConv;
+    const Plan::Step& next = plan.steps[conv_next ? index + 1 : index];
     plan.ops->nonzero_bits(in, step.in.size(), workspace.bits_.data());
     plan.ops->conv({.in = in,
                     .bits = workspace.bits_.data(),
@@ -289,7 +292,9 @@ void PopulationKernel::RunLayer(size_t index, const float* packed, Workspace& wo
                     .out_width = U(layer.out_width),
                     .channels = U(layer.out),
                     .out_row = step.out_row,
-                    .activation = ToAct(layer.activation)});
+                    .activation = ToAct(layer.activation),
+                    .next = packed + next.weights,
+                    .next_size = conv_next ? next.bias - next.weights : 0});
   } else {
     rows = plan.ops->dense({.layer = plan.Dense(layer, step, packed),
                             .in = in,

@@ -162,6 +162,10 @@ void ConvBlocks(const ConvTask& t) {
   uint64_t* masks = t.masks;
   Group<kPixels> group;
   for (Groups<kPixels> groups(t); groups.Next(group); masks += words) GroupMasks(t, group, masks);
+  const float* next = t.next;
+  const size_t tiles =
+      (t.out_height * t.out_width + kPixels - 1) / kPixels * ((t.channels + kBlock - 1) / kBlock);
+  const size_t slice = (t.next_size / tiles + 16) / 16 * 16;  // whole cache lines
   // a block of channels keeps its weights near for all pixels
   for (size_t channel = 0; channel < t.channels; channel += kBlock) {
     const float* weights = t.weights + channel * t.kernel * t.run;
@@ -170,6 +174,11 @@ void ConvBlocks(const ConvTask& t) {
       Vec sum[kPixels][kVectors];
       ConvTile(t, group, masks, weights, t.bias + channel, sum);
       StoreTile(t, group, channel, sum);
+      const float* end = t.next + t.next_size;
+      for (const float* stop = end - next < static_cast<ptrdiff_t>(slice) ? end : next + slice;
+           next < stop; next += 16) {
+        __builtin_prefetch(next);
+      }
     }
   }
 }

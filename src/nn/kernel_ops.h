@@ -52,6 +52,10 @@ struct ConvTask {
   size_t channels;               // of the output
   size_t out_row;                // between rows of `out`
   Act activation;
+  // what the next layer will read: it is asked for meanwhile, because the dense layers of the last
+  // evaluation have swept it out of the near caches
+  const float* next;
+  size_t next_size;
 };
 
 // A dense layer of one network.
