@@ -3,9 +3,11 @@
 import json
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 
+import numpy as np
 import pytest
-from samara_cli import ROOT, ok, samara
+from samara_cli import ROOT, environment as samara_environment, ok, samara
 
 # A change of this value changes results: say so in the commit and in CHANGELOG.md.
 SIGNATURE = "e276788f9368afa869007a6464e5d920ed86e152e53811af7e6a0e8350ae0e6a"
@@ -18,7 +20,7 @@ def test_the_signature_is_that_of_every_machine(isa):
 
 def test_workloads_are_listed():
     text = ok("bench").out
-    names = ("population", "atari-ga", "env", "rollout", "noise", "materialise")
+    names = ("population", "atari-ga", "env", "schedule", "rollout", "noise", "materialise")
     for name in names:
         assert f"  {name} " in text
     listed = ok("bench", "--json").json["workloads"]
@@ -99,3 +101,93 @@ def test_env_and_its_rivals():
     rivals = [result[f"{who}_frames_per_second"] or 0 for who in ("gymnasium", "ale_vector", "envpool")]
     assert rivals[0] > 0 and rivals[1] > 0
     assert result["ratio"] == pytest.approx(result["samara_frames_per_second"] / max(rivals))
+
+
+SCHEDULES = ["one-at-a-time", "batched", "pipelined"]
+SCHEDULE_ROW = {"schedule", "operations", "frames_per_second", "hours_per_billion_frames", "environment_share",
+                "inference_share", "idle_share"}  # fmt: skip
+
+
+def check_schedules(result, picture):
+    for row in result["all"]:
+        assert SCHEDULE_ROW <= row.keys()
+        assert row["hours_per_billion_frames"] == pytest.approx(1e9 / row["frames_per_second"] / 3600)
+        shares = [row[f"{what}_share"] for what in ("environment", "inference", "idle")]
+        assert sum(shares) == pytest.approx(1) and shares[0] > 0 and shares[1] > 0 and shares[2] > -0.05
+    headline = {key: result[key] for key in SCHEDULE_ROW}
+    assert headline == {key: result["all"][-1][key] for key in SCHEDULE_ROW}
+    assert (result["schedule"], result["operations"], result["picture"]) == ("pipelined", "samara", str(picture))
+    texts = [element.text for element in ET.parse(picture).iter() if element.tag.endswith("text")]
+    for row in result["all"]:
+        assert f"{row['schedule']}, {row['operations']}" in texts
+
+
+def test_schedules_alone(tmp_path):
+    picture = tmp_path / "out.svg"
+    result = ok("bench", "schedule", "--seconds", "0.5", "--no-rivals", "--out", picture, "--json").json
+    assert [(row["schedule"], row["operations"]) for row in result["all"]] == [(s, "samara") for s in SCHEDULES]
+    check_schedules(result, picture)
+
+
+@pytest.mark.slow
+def test_schedules_and_their_rivals(tmp_path):
+    result = ok("bench", "schedule", "--seconds", "0.5", "--json", timeout=900, cwd=tmp_path).json
+    assert [(row["schedule"], row["operations"]) for row in result["all"]] == [
+        (s, operations) for s in SCHEDULES for operations in ("torch", "samara")
+    ]
+    check_schedules(result | {"picture": str(tmp_path / result["picture"])}, tmp_path / "schedule.svg")
+    assert result["ratio_to_torch_pipelined"] > 1
+
+
+def conv(x, w, b, stride, pads):
+    """Plain loops over the window: x is [row][column][in], w is [ky][kx][in][out]."""
+    x = np.pad(x, (pads, pads, (0, 0)))
+    kernel, size = w.shape[0], (x.shape[0] - w.shape[0]) // stride + 1
+    y = np.tile(b, (size, size, 1)).astype(np.float64)
+    for i in range(kernel):
+        for j in range(kernel):
+            y += x[i : i + size * stride : stride, j : j + size * stride : stride] @ w[i, j]
+    return np.maximum(y, 0)
+
+
+def test_torchs_schedules_play_the_individuals_that_samara_plays(tmp_path, monkeypatch):
+    """The canonical parameters (nn/network.h) as the rivals' script takes them apart."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(sys, "argv", ["", "batched", "active", "1", "1", str(tmp_path), str(ROOT / "build/python"), "{}"])
+    monkeypatch.syspath_prepend(str(ROOT / "src/bench"))
+    import schedule_rivals as rivals
+
+    rng, actions = np.random.default_rng(1), 5
+    shapes = [(8, 8, 4, 32), (32,), (4, 4, 32, 64), (64,), (3, 3, 64, 64), (64,), (7744, 512), (512,), (512, 5), (5,)]
+    nets = [[(rng.standard_normal(s) / np.sqrt(np.prod(s[:-1]) or 1)).astype(np.float32) for s in shapes] for _ in "ab"]
+    np.concatenate([t.ravel() for net in nets for t in net]).tofile(tmp_path / "population.f32")
+    image = rng.random((84, 84, 4))
+    layers = rivals.parameters_of(actions)
+    x = torch.from_numpy(image.transpose(2, 0, 1)[None].astype(np.float32))
+    for i, (w1, b1, w2, b2, w3, b3, w4, b4, w5, b5) in enumerate(nets):
+        y = conv(conv(conv(image, w1, b1, 4, (2, 2)), w2, b2, 2, (1, 2)), w3, b3, 1, (1, 1))
+        expected = np.maximum(y.ravel() @ w4 + b4, 0) @ w5 + b5
+        alone = rivals.forward([(w[i], b[i]) for w, b in layers], x)[0]
+        together = rivals.grouped(layers, x.expand(2, -1, -1, -1).contiguous())[i]
+        np.testing.assert_allclose(alone.numpy(), expected, atol=1e-4)
+        np.testing.assert_allclose(together.numpy(), expected, atol=1e-4)
+
+
+def test_a_traced_environment_records_when_it_worked(tmp_path):
+    """In a process of its own: it is pinned to one core."""
+    code = f"""
+import os, numpy as np
+from samara.environment import make
+env = make({{"kind": "dummy", "actor": 1, "incarnation": 0, "trace": {{"folder": {str(tmp_path)!r}, "core": 0}}}})
+out = np.zeros(env.spec.observation_shape, env.spec.observation_dtype)
+env.reset(1, 0, 0, out)
+while not (result := env.step(0, out))[1] and not result[2]:
+    pass
+env.close()
+assert len(os.sched_getaffinity(0)) == 1
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, env=samara_environment(PYTHONPATH=str(ROOT / "build/python")))
+    (file,) = tmp_path.glob("*.spans")
+    core, kind, begin, end, cpu_begin, cpu_end = np.fromfile(file, np.int64).reshape(-1, 6).T
+    assert (core == 1).all() and kind[0] == 0 and kind[-1] == 2 and (kind[1:-1] == 1).all() and len(kind) > 3
+    assert (end >= begin).all() and (begin[1:] >= end[:-1]).all() and (cpu_end >= cpu_begin).all()

@@ -91,7 +91,13 @@ class Environment(Protocol):
 
 def make(config: dict[str, Any], render: bool = False) -> Environment:
     """Builds what `config["kind"]` names. Every adapter checks its own keys. The actor adds "actor" and
-    "incarnation" (numbers of the process that builds it) for adapters that want them."""
+    "incarnation" (numbers of the process that builds it) for adapters that want them. With "trace" it records when
+    it worked (samara/trace.py)."""
+    if "trace" in config:
+        from samara.trace import traced
+
+        rest = {key: value for key, value in config.items() if key != "trace"}
+        return traced(make(rest, render), config["trace"], config["actor"])
     kind = config.get("kind")
     if kind not in KINDS:
         raise SetupError(CONFIG, f"environment kind {kind!r}: expected one of {', '.join(sorted(KINDS))}")

@@ -19,6 +19,7 @@ using nlohmann::json;
 Result<json> Population(const Options& options);
 Result<json> AtariGa(const Options& options);
 Result<json> Environments(const Options& options);
+Result<json> Schedules(const Options& options);
 Result<json> NoiseKinds(const Options& options);
 Result<json> Materialisation(const Options& options);
 Result<json> NativeRollouts(const Options& options);
@@ -30,6 +31,8 @@ constexpr Workload kWorkloads[] = {
     {"atari-ga", "emulation alone, inference alone, both packed on the cores", AtariGa},
     {"env", "Atari environments alone, beside Gymnasium, ALE's vector environment and EnvPool",
      Environments},
+    {"schedule", "one network at a time, batched, pipelined: rates, shares and a timeline (--out)",
+     Schedules},
     {"rollout", "whole episodes of native environments with small policies", NativeRollouts},
     {"noise", "normal numbers per second of each kind of noise", NoiseKinds},
     {"materialise", "children per second from a kept parent, beside copying memory",

@@ -62,6 +62,8 @@ void AddBench(CLI::App& app, Invocation& invocation) {
   sub->add_option("--seconds", command->options.seconds, "of each measurement")
       ->check(CLI::Range(0.05, 600.0));
   sub->add_option("--game", command->options.game, "Atari game of the workloads that play one");
+  sub->add_option("--out", command->options.out,
+                  "where the picture of `schedule` goes (default schedule.svg)");
   sub->add_flag("--no-rivals", command->no_rivals, "measure samara alone");
   sub->add_flag("--signature", command->signature,
                 "hashes of a fixed small workload: equal on every machine");
