@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/rng.h"
@@ -78,6 +80,77 @@ class FakeEvaluator : public Evaluator {
   EnvironmentSpec spec_;
   std::vector<float> parameters_;
   size_t played_ = 0, fail_after_ = 0;
+};
+
+// Threads that claim several tasks at once and answer them after random delays in random order;
+// what is not wanted any more they drop, or answer all the same.
+class DisorderlyEvaluator : public Evaluator {
+ public:
+  struct Manner {
+    uint64_t seed = 0;
+    uint32_t threads = 1, batch = 1;
+    double delay_us_max = 0;
+  };
+  DisorderlyEvaluator(size_t parameter_count, FakeEvaluator::Score score, Manner manner)
+      : parameter_count_(parameter_count), score_(std::move(score)), manner_(manner) {}
+
+  const EnvironmentSpec& spec() const override { return spec_; }
+  Status Play(const ParameterSource& source, WorkSource& work) override {
+    std::vector<std::thread> threads;
+    for (uint32_t t = 0; t < manner_.threads; ++t)
+      threads.emplace_back(
+          [&, t] { Serve(DeriveKey(manner_.seed + calls_, {}, t), source, work); });
+    for (auto& thread : threads) thread.join();
+    ++calls_;
+    return failed_ ? Status(Code::kUnavailable, "the fake fleet failed") : Status::Ok();
+  }
+  StageSeconds seconds() const override { return {}; }
+  FleetCounters counters() const override { return {}; }
+
+  void FailAfter(size_t episodes) { fail_after_ = episodes; }
+  size_t dropped() const { return dropped_; }
+
+ private:
+  void Serve(uint64_t key, const ParameterSource& source, WorkSource& work) {
+    const CounterRng rng(key);
+    std::vector<float> parameters(parameter_count_);
+    uint64_t draws = 0;
+    while (!work.Finished() && !failed_) {
+      std::vector<uint32_t> batch;
+      while (batch.size() < manner_.batch) {
+        const auto index = work.Claim();
+        if (!index) break;
+        batch.push_back(*index);
+      }
+      for (size_t i = batch.size(); i > 1; --i)
+        std::swap(batch[i - 1], batch[rng.UniformInt(draws++, i)]);
+      for (const uint32_t index : batch) {
+        const Task task = work.TaskOf(index);
+        source.Write(task.policy, parameters);
+        std::this_thread::sleep_for(
+            std::chrono::duration<double, std::micro>(manner_.delay_us_max * rng.Uniform(draws++)));
+        if (!work.Wanted(index)) {
+          ++dropped_;
+          if (rng.Uniform(draws++) < 0.5) continue;
+        }
+        EpisodeResult result = score_(task, parameters);
+        result.done = true;
+        if (posted_++ == fail_after_) failed_ = true;
+        if (failed_) return;
+        work.Post(index, result);
+      }
+      if (batch.empty()) std::this_thread::yield();
+    }
+  }
+
+  const size_t parameter_count_;
+  const FakeEvaluator::Score score_;
+  const Manner manner_;
+  const EnvironmentSpec spec_;
+  uint64_t calls_ = 0;
+  size_t fail_after_ = SIZE_MAX;
+  std::atomic<bool> failed_{false};
+  std::atomic<size_t> posted_{0}, dropped_{0};
 };
 
 // A fleet in front of another; what it changes is up to `change`, per event.

@@ -25,7 +25,8 @@ Result<FinishedEpisodes> FinishedEpisodes::Decode(std::string_view bytes) {
   if (in.Get<uint32_t>() != kVersion) return damaged;
   f.generation = in.Get<uint64_t>();
   const auto phase = in.Get<uint8_t>();
-  if (phase < 1 || phase > 3) return damaged;
+  if (phase == 2) return Status(Code::kBadData, "validation episodes of an older build");
+  if (phase < 1 || phase > 4) return damaged;
   f.phase = static_cast<Phase>(phase);
   const auto count = in.Get<uint64_t>();
   for (uint64_t i = 0; i < count && in.ok(); ++i) {

@@ -11,10 +11,12 @@
 
 namespace samara {
 
-enum class Phase : uint8_t { kPopulation = 1, kValidation = 2, kTest = 3 };  // values live on disk
+// Values live on disk. 2 was validation with episodes keyed by the rank of the candidate.
+enum class Phase : uint8_t { kPopulation = 1, kTest = 3, kValidation = 4 };
 
 // A result is a pure function of the run's configuration and (generation, phase, index of the
-// task).
+// task): member * ga.episodes + episode; individual * ga.validation_episodes + episode, the old
+// elite being the individual after the last member; episode.
 struct FinishedEpisodes {
   uint64_t generation = 0;  // the one that was being played: 1 is the first
   Phase phase = Phase::kPopulation;

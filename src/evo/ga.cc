@@ -10,6 +10,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/rng.h"
+#include "core/thread.h"
 #include "evo/noise.h"
 #include "evo/population_hash.h"
 
@@ -21,12 +22,6 @@ constexpr uint64_t kTableStride = 64;  // native table runs start slices at mult
 void Account(std::span<const EpisodeResult> results, GaState& state) {
   for (const auto& r : results) state.frames += r.frames, state.steps += r.steps;
   state.episodes += results.size();
-}
-
-const char* Name(Phase phase) {
-  return phase == Phase::kPopulation   ? "population"
-         : phase == Phase::kValidation ? "validation"
-                                       : "test";
 }
 
 }  // namespace
@@ -41,25 +36,65 @@ std::vector<uint32_t> RankDescending(std::span<const double> fitness) {
   return order;
 }
 
-void DeepGa::Played::Add(std::span<const EpisodeResult> episodes) {
-  double sum_fitness = 0, sum_frames = 0;
-  for (const auto& r : episodes)
-    sum_fitness += r.fitness, sum_frames += static_cast<double>(r.frames);
-  fitness.push_back(sum_fitness / static_cast<double>(episodes.size()));
-  frames.push_back(sum_frames / static_cast<double>(episodes.size()));
-}
-
 // Parameters of the genomes that handles stand for, with the help of the kept ancestors.
 class DeepGa::Parameters : public ParameterSource {
  public:
-  Parameters(const GenomeOf& genome, AncestorCache& cache) : genome_(genome), cache_(cache) {}
+  Parameters(GenomeOf genome, AncestorCache& cache) : genome_(std::move(genome)), cache_(cache) {}
   void Write(PolicyHandle policy, std::span<float> canonical) const override {
     cache_.Materialise(genome_(policy.id), canonical);
   }
 
  private:
-  const GenomeOf& genome_;
+  const GenomeOf genome_;
   AncestorCache& cache_;
+};
+
+// Population and validation, played on a thread of its own: Step goes on as soon as the population
+// is complete, while validation is played.
+class DeepGa::Playing {
+ public:
+  Playing(DeepGa& ga, const StopToken& stop)
+      : ga_(ga),
+        work_(ga.Plan(), stop, ga.finished_[Phase::kPopulation], ga.finished_[Phase::kValidation]),
+        parameters_([&ga](uint32_t i) { return ga.Individual(i); }, ga.cache_) {
+    work_.OnPost(
+        [this](Phase phase, uint32_t i, const EpisodeResult& r) { ga_.Note(phase, i, r); });
+    ga_.Show([this] { return Progress(); }, ga_.state_.frames);
+    thread_ = std::make_unique<Thread>("episodes", [this] {
+      played_ = ga_.evaluator_.Play(parameters_, work_);
+      work_.EvaluatorIsDone();
+    });
+  }
+  // REQUIRES: Population was not ok, or Validation was called.
+  ~Playing() = default;
+  Playing(const Playing&) = delete;
+  Playing& operator=(const Playing&) = delete;
+
+  // Waits until every member has played.
+  Status Population() { return work_.WaitForPopulation() ? Status::Ok() : Ended("population"); }
+  // Waits until every candidate has.
+  Status Validation() { return Ended("validation"); }
+  const GenerationWork& work() const { return work_; }
+
+ private:
+  Status Ended(const char* phase) {
+    thread_->Join();
+    ga_.Show(nullptr, ga_.state_.frames + work_.counts().frames);
+    if (work_.Complete() && played_.ok()) return played_;
+    ga_.KeepNow();
+    RETURN_IF_ERROR(played_);
+    return {Code::kTryAgain, std::string("stopped while playing the ") + phase};
+  }
+  GaProgress Progress() const {
+    const GenerationWork::Counts c = work_.counts();
+    return {c.validating ? "validation" : "population", c.done, c.total, 0, c.frames};
+  }
+
+  DeepGa& ga_;
+  GenerationWork work_;
+  const Parameters parameters_;
+  Status played_;  // what the evaluator said, once the thread has ended
+  std::unique_ptr<Thread> thread_;
 };
 
 DeepGa::DeepGa(GaConfig config, uint64_t seed, const NetworkDescription& network,
@@ -133,15 +168,19 @@ Result<GenerationReport> DeepGa::Step(const StopToken& stop) {
   // 1 breed: Member(i) says what each is, its parent's parameters are at hand
   for (const Genome& parent : state_.parents) cache_.Keep(parent);
 
-  // 2 every member plays; fitness = undiscounted, unclipped return
+  // 2 every member plays; fitness = undiscounted, unclipped return. Slots that the last episodes
+  //   leave idle validate ahead of time
   const SteadyTime start = Now();
-  ASSIGN_OR_RETURN(Played played, EvaluatePopulation(next, stop));
+  Playing playing(*this, stop);
+  RETURN_IF_ERROR(playing.Population());
+  const EpisodeMeans& played = playing.work().means();
   const std::vector<uint32_t> order = RankDescending(played.fitness);
+  Account(playing.work().population(), next);
   report.seconds_population = SecondsSince(start);
 
   // 3 validation chooses the elite
   const SteadyTime validation = Now();
-  if (!distributed) RETURN_IF_ERROR(Validate(played, order, next, stop));
+  RETURN_IF_ERROR(Validate(playing, played, order, next));
   report.seconds_validation = SecondsSince(validation);
 
   // 4 parents of the next generation
@@ -156,9 +195,7 @@ Result<GenerationReport> DeepGa::Step(const StopToken& stop) {
   const SteadyTime test = Now();
   if (config_.test_every > 0 && next.generation % static_cast<uint64_t>(config_.test_every) == 0) {
     const auto tasks = TestTasks(Purpose::kEpisodeTest, static_cast<size_t>(config_.test_episodes));
-    ASSIGN_OR_RETURN(const Results results,
-                     PlayTasks(
-                         Phase::kTest, tasks, [&](uint32_t) { return next.elite; }, stop));
+    ASSIGN_OR_RETURN(const Results results, PlayTest(tasks, next.elite, stop, /*keep=*/true));
     for (const auto& r : results)
       report.test_returns.push_back(r.fitness), report.frames_test += r.frames;
     next.frames_test += report.frames_test;
@@ -166,7 +203,7 @@ Result<GenerationReport> DeepGa::Step(const StopToken& stop) {
   report.seconds_test = SecondsSince(test);
 
   // 6 the caller makes the new state durable before it reports the generation
-  report.fitness = std::move(played.fitness);
+  report.fitness = played.fitness;
   report.elite_mean = next.elite_mean;
   report.frames = next.frames - state_.frames;
   std::set<uint64_t> initial;
@@ -224,39 +261,54 @@ double DeepGa::FramesExpected(uint64_t i) const {
   return BornOfParent(i) ? state_.parent_frames[ParentOf(i)] : state_.elite_frames;
 }
 
-Result<DeepGa::Played> DeepGa::EvaluatePopulation(GaState& next, const StopToken& stop) {
-  const auto n = static_cast<uint32_t>(config_.population);
-  const auto episodes = static_cast<size_t>(config_.episodes);
-  std::vector<Task> tasks;
-  for (uint32_t i = 0; i < n; ++i) {
-    for (size_t e = 0; e < episodes; ++e) {
-      const uint64_t key =
-          DeriveKey(seed_, Purpose::kEpisodePopulation, state_.generation + 1, i, e);
-      tasks.push_back({{i, 0}, Role::kTrain, episodes_.Make(key, false), FramesExpected(i)});
-    }
-  }
-  ASSIGN_OR_RETURN(const Results results,
-                   PlayTasks(
-                       Phase::kPopulation, tasks, [&](uint32_t i) { return Member(i); }, stop));
-  Account(results, next);
-  Played played;
-  for (size_t i = 0; i < n; ++i) played.Add(std::span(results).subspan(i * episodes, episodes));
-  return played;
+GenerationPlan DeepGa::Plan() const {
+  GenerationPlan plan;
+  plan.episodes = static_cast<size_t>(config_.episodes);
+  for (uint32_t i = 0; i < static_cast<uint64_t>(config_.population); ++i)
+    for (uint64_t e = 0; e < plan.episodes; ++e) plan.population.push_back(PopulationTask(i, e));
+  plan.validation_episodes = Validates() ? static_cast<size_t>(config_.validation_episodes) : 0;
+  plan.elite_frames = state_.elite_frames;
+  plan.candidates = [this](std::span<const double> fitness) {
+    return Candidates(RankDescending(fitness));
+  };
+  plan.validation = [this](uint32_t i, uint64_t e) { return ValidationTask(i, e); };
+  return plan;
+}
+
+bool DeepGa::Validates() const {
+  return config_.loop != "uber_dist" && config_.validation_candidates > 0 &&
+         config_.validation_episodes > 0;
+}
+
+Task DeepGa::PopulationTask(uint32_t i, uint64_t episode) const {
+  const uint64_t key =
+      DeriveKey(seed_, Purpose::kEpisodePopulation, state_.generation + 1, i, episode);
+  return {{i, 0}, Role::kTrain, episodes_.Make(key, false), FramesExpected(i)};
+}
+
+// Keyed by the individual: who is validated when and in which company changes nothing.
+Task DeepGa::ValidationTask(uint32_t individual, uint64_t episode) const {
+  const uint64_t key =
+      DeriveKey(seed_, Purpose::kEpisodeValidation, state_.generation + 1, individual, episode);
+  return {{individual, 0}, Role::kEvaluate, episodes_.Make(key, false)};
+}
+
+Genome DeepGa::Individual(uint32_t i) const {
+  return i < static_cast<uint64_t>(config_.population) ? Member(i) : state_.elite;
 }
 
 // The top members; the previous elite defends its place in the last one, or, when there is room for
 // one only, in a place of its own.
-std::vector<Genome> DeepGa::Candidates(std::span<const uint32_t> order) const {
+std::vector<uint32_t> DeepGa::Candidates(std::span<const uint32_t> order) const {
   const auto n = static_cast<size_t>(config_.validation_candidates);
   const size_t members = state_.has_elite && n > 1 ? n - 1 : n;
-  std::vector<Genome> candidates;
-  for (size_t c = 0; c < members; ++c) candidates.push_back(Member(order[c]));
-  if (state_.has_elite) candidates.push_back(state_.elite);
+  std::vector<uint32_t> candidates(order.begin(), order.begin() + static_cast<ptrdiff_t>(members));
+  if (state_.has_elite) candidates.push_back(static_cast<uint32_t>(config_.population));
   return candidates;
 }
 
 // Without validation the best single fitness so far is the elite.
-void DeepGa::KeepBestSingle(const Played& played, std::span<const uint32_t> order,
+void DeepGa::KeepBestSingle(const EpisodeMeans& played, std::span<const uint32_t> order,
                             GaState& next) const {
   const uint32_t best = order[0];
   if (next.has_elite && !IsBetter(played.fitness[best], next.elite_mean)) return;
@@ -264,41 +316,29 @@ void DeepGa::KeepBestSingle(const Played& played, std::span<const uint32_t> orde
   next.elite_mean = played.fitness[best], next.elite_frames = played.frames[best];
 }
 
-Status DeepGa::Validate(const Played& played, std::span<const uint32_t> order, GaState& next,
-                        const StopToken& stop) {
-  const auto episodes = static_cast<size_t>(config_.validation_episodes);
-  if (config_.validation_candidates == 0 || episodes == 0) {
+Status DeepGa::Validate(Playing& playing, const EpisodeMeans& played,
+                        std::span<const uint32_t> order, GaState& next) {
+  RETURN_IF_ERROR(playing.Validation());
+  if (config_.loop == "uber_dist") return Status::Ok();
+  if (!Validates()) {
     KeepBestSingle(played, order, next);
     return Status::Ok();
   }
-  const std::vector<Genome> candidates = Candidates(order);
-  std::vector<Task> tasks;
-  for (uint32_t c = 0; c < candidates.size(); ++c) {
-    for (size_t e = 0; e < episodes; ++e) {
-      const uint64_t key =
-          DeriveKey(seed_, Purpose::kEpisodeValidation, state_.generation + 1, c, e);
-      const bool elite = state_.has_elite && c + 1 == candidates.size();
-      tasks.push_back({{c, 0},
-                       Role::kEvaluate,
-                       episodes_.Make(key, false),
-                       elite ? state_.elite_frames : played.frames[order[c]]});
-    }
+  const std::vector<uint32_t> candidates = Candidates(order);
+  EpisodeMeans validated;
+  for (const uint32_t i : candidates) {
+    const Results results = playing.work().ValidationOf(i);
+    Account(results, next);
+    validated.Add(results);
   }
-  ASSIGN_OR_RETURN(const Results results,
-                   PlayTasks(
-                       Phase::kValidation, tasks, [&](uint32_t c) { return candidates[c]; }, stop));
-  Account(results, next);
-  Played validated;
-  for (size_t c = 0; c < candidates.size(); ++c)
-    validated.Add(std::span(results).subspan(c * episodes, episodes));
   // the elite is judged on its own validation mean (defect 7 of the reference)
   const uint32_t best = RankDescending(validated.fitness)[0];
-  next.elite = candidates[best], next.has_elite = true;
+  next.elite = Individual(candidates[best]), next.has_elite = true;
   next.elite_mean = validated.fitness[best], next.elite_frames = validated.frames[best];
   return Status::Ok();
 }
 
-void DeepGa::SelectParents(const Played& played, std::span<const uint32_t> order,
+void DeepGa::SelectParents(const EpisodeMeans& played, std::span<const uint32_t> order,
                            GaState& next) const {
   next.parents.clear(), next.parent_fitness.clear(), next.parent_frames.clear();
   for (size_t i = 0; i < static_cast<size_t>(config_.parents); ++i) {
@@ -316,14 +356,14 @@ void DeepGa::SelectParents(const Played& played, std::span<const uint32_t> order
 }
 
 // parents = the best T of the kept elites and the results (es_distributed/ga.py)
-void DeepGa::SelectDistributed(const Played& played, std::span<const uint32_t> order,
+void DeepGa::SelectDistributed(const EpisodeMeans& played, std::span<const uint32_t> order,
                                GaState& next) const {
   // random search has no parents: it keeps the best single episode
   if (config_.parents == 0) return KeepBestSingle(played, order, next);
   const size_t elites = std::min(next.parents.size(), static_cast<size_t>(config_.elites));
   std::vector<Genome> pool(next.parents.begin(),
                            next.parents.begin() + static_cast<ptrdiff_t>(elites));
-  Played scores{next.parent_fitness, next.parent_frames};
+  EpisodeMeans scores{next.parent_fitness, next.parent_frames};
   scores.fitness.resize(elites), scores.frames.resize(elites);
   const auto t = static_cast<size_t>(config_.parents);  // at most the population
   for (size_t i = 0; i < t; ++i) {
@@ -353,40 +393,37 @@ std::vector<Task> DeepGa::TestTasks(Purpose purpose, size_t episodes) const {
 
 Result<std::vector<EpisodeResult>> DeepGa::Play(const Genome& genome, Purpose purpose,
                                                 size_t episodes, const StopToken& stop) {
-  return PlayTasks(
-      Phase::kTest, TestTasks(purpose, episodes), [&](uint32_t) { return genome; }, stop,
-      /*keep=*/false);
+  return PlayTest(TestTasks(purpose, episodes), genome, stop, /*keep=*/false);
 }
 
-Result<std::vector<EpisodeResult>> DeepGa::PlayTasks(Phase phase, std::span<const Task> tasks,
-                                                     const GenomeOf& genome, const StopToken& stop,
-                                                     bool keep) {
-  LocalWork work(tasks, stop, keep ? finished_[phase] : ResultsByIndex());
-  if (keep) {
-    work.OnPost([this, phase](uint32_t index, const EpisodeResult& r) { Note(phase, index, r); });
-  }
-  {
-    const std::lock_guard lock(mu_);
-    phase_ = Name(phase), work_ = &work, total_ = tasks.size();
-    if (phase == Phase::kPopulation) frames_before_ = state_.frames;
-  }
-  const Status status = evaluator_.Play(Parameters(genome, cache_), work);
-  {
-    const std::lock_guard lock(mu_);
-    work_ = nullptr;
-    if (phase != Phase::kTest) frames_before_ += work.frames();
-  }
+Result<std::vector<EpisodeResult>> DeepGa::PlayTest(std::span<const Task> tasks,
+                                                    const Genome& genome, const StopToken& stop,
+                                                    bool keep) {
+  LocalWork work(tasks, stop, keep ? finished_[Phase::kTest] : ResultsByIndex());
+  if (keep) work.OnPost([this](uint32_t i, const EpisodeResult& r) { Note(Phase::kTest, i, r); });
+  const uint64_t frames = progress().frames;
+  Show([&] { return GaProgress{"test", work.posted(), tasks.size(), 0, 0}; }, frames);
+  const Parameters parameters([&](uint32_t) { return genome; }, cache_);
+  const Status status = evaluator_.Play(parameters, work);
+  Show(nullptr, frames);
   if (work.posted() == tasks.size() && status.ok()) return work.TakeResults();
   KeepNow();
   RETURN_IF_ERROR(status);
-  return Status(Code::kTryAgain, std::string("stopped while playing the ") + Name(phase));
+  return Status(Code::kTryAgain, "stopped while playing the test");
+}
+
+void DeepGa::Show(std::function<GaProgress()> progress, uint64_t frames_before) {
+  const std::lock_guard lock(mu_);
+  shown_ = std::move(progress), frames_before_ = frames_before;
 }
 
 GaProgress DeepGa::progress() const {
   const std::lock_guard lock(mu_);
-  if (work_ == nullptr) return {"", 0, 0, generation_, frames_before_};
-  const uint64_t counted = phase_ == "test" ? 0 : work_->frames();
-  return {phase_, work_->posted(), total_, generation_ + 1, frames_before_ + counted};
+  if (!shown_) return {"", 0, 0, generation_, frames_before_};
+  GaProgress progress = shown_();
+  progress.generation = generation_ + 1;
+  progress.frames += frames_before_;
+  return progress;
 }
 
 }  // namespace samara

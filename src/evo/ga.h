@@ -21,6 +21,7 @@
 #include "core/rng.h"
 #include "evo/evaluate.h"
 #include "evo/finished_episodes.h"
+#include "evo/generation_work.h"
 #include "evo/genome.h"
 #include "evo/materialise.h"
 
@@ -48,6 +49,8 @@ struct GaConfig {
   int64_t frames = 0;
 };
 void Bind(ConfigTable& table, GaConfig& config);
+// kConfig when a generation has more episodes than 32 bits can number.
+Status CheckSize(const GaConfig& config);
 
 // sigma after `frames` counted frames (neuroevolution.md 1.1, schedules); the end value from
 // ga.mutation_schedule_frames on. Equal bits everywhere. An exponential schedule from or to 0 is 0
@@ -96,7 +99,7 @@ struct EpisodeRule {
 
 // For the live view; a snapshot.
 struct GaProgress {
-  std::string phase = "starting";
+  std::string phase;  // empty: between phases
   size_t done = 0, total = 0;
   uint64_t generation = 0, frames = 0;  // frames of the whole run so far
 };
@@ -133,10 +136,7 @@ class DeepGa {
 
  private:
   using Results = std::vector<EpisodeResult>;
-  struct Played {  // by individual: means over its episodes
-    std::vector<double> fitness, frames;
-    void Add(std::span<const EpisodeResult> episodes);
-  };
+  class Playing;
   // Member i of the population that is playing. It is a function of the state, so a generation
   // holds no genomes but its parents', however many members and mutations it has.
   Genome Member(uint64_t i) const;
@@ -146,21 +146,28 @@ class DeepGa {
   Genome Mutate(const Genome& parent, uint64_t individual) const;
   uint64_t NoiseKey(Purpose purpose, uint64_t individual) const;
   double FramesExpected(uint64_t i) const;
-  Result<Played> EvaluatePopulation(GaState& next, const StopToken& stop);
-  Status Validate(const Played& played, std::span<const uint32_t> order, GaState& next,
-                  const StopToken& stop);
-  std::vector<Genome> Candidates(std::span<const uint32_t> order) const;
-  void KeepBestSingle(const Played& played, std::span<const uint32_t> order, GaState& next) const;
-  void SelectParents(const Played& played, std::span<const uint32_t> order, GaState& next) const;
-  void SelectDistributed(const Played& played, std::span<const uint32_t> order,
+  GenerationPlan Plan() const;
+  bool Validates() const;
+  Task PopulationTask(uint32_t i, uint64_t episode) const;
+  Task ValidationTask(uint32_t individual, uint64_t episode) const;
+  Genome Individual(uint32_t i) const;  // a member, or the old elite
+  std::vector<uint32_t> Candidates(std::span<const uint32_t> order) const;
+  Status Validate(Playing& playing, const EpisodeMeans& played, std::span<const uint32_t> order,
+                  GaState& next);
+  void KeepBestSingle(const EpisodeMeans& played, std::span<const uint32_t> order,
+                      GaState& next) const;
+  void SelectParents(const EpisodeMeans& played, std::span<const uint32_t> order,
+                     GaState& next) const;
+  void SelectDistributed(const EpisodeMeans& played, std::span<const uint32_t> order,
                          GaState& next) const;
   std::vector<Task> TestTasks(Purpose purpose, size_t episodes) const;
   void Note(Phase phase, uint32_t index, const EpisodeResult& result);
   void KeepNow();
   using GenomeOf = std::function<Genome(uint32_t)>;  // by handle
   class Parameters;
-  Result<Results> PlayTasks(Phase phase, std::span<const Task> tasks, const GenomeOf& genome,
-                            const StopToken& stop, bool keep = true);
+  Result<Results> PlayTest(std::span<const Task> tasks, const Genome& genome, const StopToken& stop,
+                           bool keep);
+  void Show(std::function<GaProgress()> progress, uint64_t frames_before);
 
   // constant after construction
   GaConfig config_;
@@ -181,11 +188,9 @@ class DeepGa {
   SteadyTime kept_at_ = Now();
   mutable std::mutex mu_;
   // guarded by mu_
-  std::string phase_ = "starting";
-  const LocalWork* work_ = nullptr;
-  uint64_t generation_ = 0;     // of state_
-  uint64_t frames_before_ = 0;  // counted frames before the running phase
-  size_t total_ = 0;
+  std::function<GaProgress()> shown_;  // of what is played; its frames are on top of the others
+  uint64_t generation_ = 0;            // of state_
+  uint64_t frames_before_ = 0;         // counted frames before that
 };
 
 // Strictly better; NaN is worse than any number.

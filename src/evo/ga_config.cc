@@ -1,4 +1,6 @@
 // The keys of the GA, and what they say about the mutation power.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/math.h"
@@ -42,6 +44,18 @@ void Bind(ConfigTable& table, GaConfig& c) {
   table.Add("ga.generations", &c.generations, {0, 1e9}, "generations", "budget; 0 = none", grow);
   table.Add("ga.frames", &c.frames, {0, 1e15}, "frames",
             "budget of population and validation; 0 = none", grow);
+}
+
+Status CheckSize(const GaConfig& c) {
+  const double episodes =
+      static_cast<double>(c.population) * static_cast<double>(c.episodes) +
+      static_cast<double>(c.population + 1) * static_cast<double>(c.validation_episodes);
+  if (episodes < 4e9) return Status::Ok();
+  return {
+      Code::kConfig,
+      fmt::format("ga.population={}, ga.episodes={}, ga.validation_episodes={}: {:.3g} episodes "
+                  "that a generation may play, at most 4e9; lower one of them",
+                  c.population, c.episodes, c.validation_episodes, episodes)};
 }
 
 float MutationPowerAt(const GaConfig& config, uint64_t frames) {

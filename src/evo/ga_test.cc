@@ -3,6 +3,9 @@
 
 #include <cmath>
 #include <limits>
+#include <mutex>
+#include <set>
+#include <tuple>
 
 #include "core/log.h"
 #include "evo/evo_test_util.h"
@@ -117,15 +120,17 @@ class Reference {
                 const std::vector<size_t>& order) {
     if (c_.validation_candidates > 0) {
       std::vector<Genome> cand;
+      std::vector<uint64_t> individual;  // the old elite comes after the members
       for (size_t i = 0; i < static_cast<size_t>(c_.validation_candidates); ++i)
-        cand.push_back(tasks[order[i]]);
+        cand.push_back(tasks[order[i]]), individual.push_back(order[i]);
       if (state.has_elite && cand.size() == 1)
-        cand.push_back(state.elite);
+        cand.push_back(state.elite), individual.push_back(tasks.size());
       else if (state.has_elite)
-        cand[cand.size() - 1] = state.elite;
+        cand[cand.size() - 1] = state.elite, individual[cand.size() - 1] = tasks.size();
       std::vector<double> means;
       for (size_t i = 0; i < cand.size(); ++i)
-        means.push_back(Mean(cand[i], Purpose::kEpisodeValidation, i, c_.validation_episodes));
+        means.push_back(
+            Mean(cand[i], Purpose::kEpisodeValidation, individual[i], c_.validation_episodes));
       state.elite = cand[Sort(means)[0]];
       state.elite_mean = means[Sort(means)[0]];
     } else if (!state.has_elite || fitness[order[0]] > state.elite_mean ||
@@ -242,8 +247,9 @@ TEST(GaTest, RankPutsTiesInOrderAndNanLast) {
 TEST(GaTest, TheEliteIsTheBestInValidationAndTakesTheLastPlaceOfTheParents) {
   GaConfig c = SmallConfig();
   c.population = 6, c.parents = 2, c.validation_candidates = 3, c.validation_episodes = 1;
+  c.test_every = 0;
   Experiment e(c, [](const Task& task, std::span<const float>) {
-    const std::map<uint32_t, double> validation = {{0, 1.0}, {1, 0.0}, {2, 9.0}};
+    const std::map<uint32_t, double> validation = {{5, 1.0}, {4, 0.0}, {3, 9.0}};
     if (task.role == Role::kTrain)
       return EpisodeResult{.fitness = static_cast<double>(task.policy.id)};
     return EpisodeResult{.fitness = validation.at(task.policy.id)};
@@ -262,15 +268,15 @@ TEST(GaTest, TheEliteIsTheBestInValidationAndTakesTheLastPlaceOfTheParents) {
 // Defect 7 of the reference: it compared the mean over all candidates.
 TEST(GaTest, TheEliteIsJudgedOnItsOwnMean) {
   GaConfig c = SmallConfig();
-  c.validation_candidates = 2, c.validation_episodes = 1;
+  c.validation_candidates = 2, c.validation_episodes = 1, c.test_every = 0;
   int generation = 1;
   Experiment e(c, [&](const Task& task, std::span<const float>) {
     if (task.role == Role::kTrain)
       return EpisodeResult{.fitness = static_cast<double>(task.policy.id)};
     // generation 1: means 10 and -20; generation 2: the new one gets 8, the defender 9: the mean
     // over candidates rises from -5 to 8.5, and still nobody beats the defender
-    const double scores[2][2] = {{10, -20}, {8, 9}};
-    return EpisodeResult{.fitness = scores[generation - 1][task.policy.id]};
+    const std::map<uint32_t, double> scores[2] = {{{11, 10}, {10, -20}}, {{11, 8}, {12, 9}}};
+    return EpisodeResult{.fitness = scores[generation - 1].at(task.policy.id)};
   });
   EXPECT_EQ(e.Step().elite_mean, 10);
   const Genome first = e.ga.state().elite;
@@ -284,7 +290,8 @@ TEST(GaTest, OneCandidateMustBeatTheEliteToReplaceIt) {
   c.validation_candidates = 1, c.validation_episodes = 1;
   double challenger = 1;
   Experiment e(c, [&](const Task& task, std::span<const float>) {
-    return EpisodeResult{.fitness = task.policy.id == 0 ? challenger : 5};
+    const bool defends = task.role == Role::kEvaluate && task.policy.id == 12;
+    return EpisodeResult{.fitness = defends ? 5 : challenger};
   });
   e.Step();
   const Genome first = e.ga.state().elite;
@@ -523,6 +530,149 @@ TEST(GaTest, AStopLeavesTheStateAndTheNextStepGoesOn) {
     }
     EXPECT_EQ(real.ga.state().Encode(), expected);
   }
+}
+
+// The same bits for every number of threads and episodes in flight, and for every order in which
+// results come: what is validated ahead of time and dropped again leaves no trace.
+TEST(GaTest, TheStateIsTheSameForAnyOrderOfPlay) {
+  const NetworkDescription network = Network("linear", 3, 2);
+  size_t dropped = 0;
+  for (const std::string loop : {"uber_gpu", "uber_dist"}) {
+    for (const int64_t candidates : {0, 1, 2, 5}) {
+      GaConfig c = SmallConfig();
+      c.loop = loop, c.validation_candidates = candidates, c.episodes = 1 + candidates % 2;
+      if (candidates == 5) c.elite_mode = "member";
+      Experiment serial(c);
+      for (int g = 0; g < 6; ++g) serial.Step();
+      for (uint32_t trial = 0; trial < 12; ++trial) {
+        DisorderlyEvaluator evaluator(network.parameter_count, Invent,
+                                      {trial, 1 + trial % 4, 1 + trial % 5, trial % 3 * 100.0});
+        DeepGa ga(c, kSeed, network, evaluator, kRule);
+        for (int g = 0; g < 6; ++g) {
+          const GenerationReport report = ga.Step(nullptr).ValueOrThrow();
+          EXPECT_EQ(ga.progress().frames, ga.state().frames);
+          EXPECT_EQ(report.test_returns.size(), 3U);
+        }
+        ASSERT_EQ(ga.state().Encode(), serial.ga.state().Encode()) << loop << candidates << trial;
+        dropped += evaluator.dropped();
+      }
+    }
+  }
+  EXPECT_GT(dropped, 0U);
+}
+
+// The last member to play is slow; the other slots validate meanwhile.
+TEST(GaTest, TheTailOfThePopulationIsUsedForValidation) {
+  GaConfig c = SmallConfig();
+  c.test_every = 0;
+  std::mutex mu;
+  std::vector<Task> before_the_slow;  // of validation
+  bool slow_done = false;
+  int generation = 1;
+  const NetworkDescription network = Network("linear", 3, 2);
+  DisorderlyEvaluator evaluator(
+      network.parameter_count,
+      [&](const Task& task, std::span<const float> theta) {
+        if (task.role == Role::kTrain && task.policy.id == 11) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(200));
+          const std::lock_guard lock(mu);
+          slow_done = true;
+        }
+        const std::lock_guard lock(mu);
+        if (task.role == Role::kEvaluate && !slow_done) before_the_slow.push_back(task);
+        EpisodeResult result = Invent(task, theta);
+        // the last member is no candidate
+        if (task.role == Role::kTrain)
+          result.fitness = task.policy.id == 11 ? kNan : static_cast<double>(task.policy.id);
+        return result;
+      },
+      {.seed = 1, .threads = 3, .batch = 1, .delay_us_max = 10});
+  DeepGa ga(c, kSeed, network, evaluator, kRule);
+  for (; generation <= 2; ++generation) {
+    before_the_slow.clear(), slow_done = false;
+    ASSERT_TRUE(ga.Step(nullptr).ok());
+    std::set<uint64_t> who;
+    for (const Task& task : before_the_slow) who.insert(task.policy.id);
+    // in generation 2 the last candidate is the old elite
+    for (const uint64_t candidate : {10, 9, generation == 1 ? 8 : 12})
+      EXPECT_TRUE(who.contains(candidate)) << generation << ": " << candidate;
+    EXPECT_GE(before_the_slow.size(), 6U);
+  }
+}
+
+// Killed anywhere, mostly in the tail, with what was validated ahead of time on disk.
+TEST(GaTest, WhatWasValidatedAheadIsReusedAndDecidesNothing) {
+  GaConfig c = SmallConfig();
+  c.validation_candidates = 4;
+  Experiment undisturbed(c);
+  for (int g = 0; g < 4; ++g) undisturbed.Step();
+  const NetworkDescription network = Network("linear", 3, 2);
+  size_t reused = 0;
+  for (uint64_t trial = 0; trial < 10; ++trial) {
+    std::vector<std::string> disk;
+    std::string state = GaState().Encode();
+    for (uint64_t life = 0; GaState::Decode(state)->generation < 4; ++life) {
+      ASSERT_LT(life, 200U);
+      DisorderlyEvaluator evaluator(network.parameter_count, Invent, {trial + life, 3, 2, 50});
+      evaluator.FailAfter(3 + (7 * trial + life) % 11);
+      DeepGa ga(c, kSeed, network, evaluator, kRule);
+      ga.Restore(GaState::Decode(state).ValueOrThrow());
+      for (const auto& record : disk) {
+        const FinishedEpisodes finished = FinishedEpisodes::Decode(record).ValueOrThrow();
+        if (finished.phase == Phase::kValidation) reused += finished.results.size();
+        ga.Reuse(finished);
+      }
+      ga.KeepFinished(life % 2 == 0 ? 0 : 1e9, [&](const FinishedEpisodes& finished) {
+        disk.push_back(finished.Encode());
+        return true;
+      });
+      while (ga.state().generation < 4 && ga.Step(nullptr).ok()) state = ga.state().Encode();
+    }
+    ASSERT_EQ(state, undisturbed.ga.state().Encode());
+  }
+  EXPECT_GT(reused, 0U);
+}
+
+TEST(GaTest, ProgressGoesFromPhaseToPhaseAndNeverBack) {
+  GaConfig c = SmallConfig();
+  c.validation_candidates = 4;
+  const NetworkDescription network = Network("linear", 3, 2);
+  DisorderlyEvaluator evaluator(network.parameter_count, Invent, {5, 2, 2, 2000});
+  DeepGa ga(c, kSeed, network, evaluator, kRule);
+  std::atomic<bool> over{false};
+  std::set<std::string> phases;
+  std::thread watcher([&] {
+    const std::map<std::string, int> order = {{"population", 0}, {"validation", 1}, {"test", 2}};
+    std::tuple<uint64_t, int, size_t> before;
+    uint64_t frames = 0;
+    while (!over) {
+      const GaProgress p = ga.progress();
+      EXPECT_GE(p.frames, frames);
+      frames = p.frames;
+      if (p.total == 0) continue;
+      phases.insert(p.phase);
+      const std::tuple now(p.generation, order.at(p.phase), p.done);
+      EXPECT_GE(now, before);
+      EXPECT_LE(p.done, p.total);
+      before = now;
+    }
+  });
+  for (int g = 0; g < 4; ++g) EXPECT_TRUE(ga.Step(nullptr).ok());
+  over = true;
+  watcher.join();
+  EXPECT_EQ(phases.size(), 3U);
+  EXPECT_EQ(ga.progress().phase, "");
+}
+
+TEST(GaTest, MoreEpisodesThanCanBeNumberedAreRefused) {
+  GaConfig c;
+  EXPECT_TRUE(CheckSize(c).ok());
+  c.population = 1'000'000, c.validation_episodes = 3'000;
+  EXPECT_TRUE(CheckSize(c).ok());
+  c.validation_episodes = 5'000;
+  EXPECT_EQ(CheckSize(c).code(), Code::kConfig);
+  c.validation_episodes = 0, c.episodes = 1000, c.population = 4'000'000;
+  EXPECT_EQ(CheckSize(c).code(), Code::kConfig);
 }
 
 // A run that is killed again and again plays no episode twice that it was able to keep.

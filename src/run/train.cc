@@ -216,6 +216,7 @@ Status EvolutionRun::CreateFolder() {
 }
 
 Status EvolutionRun::SetTheStage() {
+  RETURN_IF_ERROR(CheckSize(config_.ga));
   ASSIGN_OR_RETURN(stage_, MakeStage(config_));
   network_ = stage_.network();
   if (folder_ == nullptr) RETURN_IF_ERROR(CreateFolder());
