@@ -5,25 +5,25 @@
 #pragma once
 
 #include <condition_variable>
-#include <deque>
 #include <mutex>
 #include <span>
 
 #include "core/check.h"
+#include "core/ring.h"
 
 namespace samara {
 
 template <typename T>
 class Queue {
  public:
-  explicit Queue(size_t capacity) : capacity_(capacity) { CHECK(capacity > 0); }
+  explicit Queue(size_t capacity) : capacity_(capacity), items_(capacity) { CHECK(capacity > 0); }
 
   // Blocks while full; false once closed or finished.
   bool Push(T item) {
     std::unique_lock lock(mu_);
     changed_.wait(lock, [&] { return done_ || items_.size() < capacity_; });
     if (done_) return false;
-    items_.push_back(std::move(item));
+    items_.Push(std::move(item));
     changed_.notify_all();
     return true;
   }
@@ -33,10 +33,7 @@ class Queue {
     std::unique_lock lock(mu_);
     changed_.wait(lock, [&] { return done_ || !items_.empty(); });
     size_t n = 0;
-    for (; n < out.size() && !items_.empty(); ++n) {
-      out[n] = std::move(items_.front());
-      items_.pop_front();
-    }
+    for (; n < out.size() && !items_.empty(); ++n) out[n] = items_.Pop();
     if (n > 0) changed_.notify_all();
     return n;
   }
@@ -45,7 +42,7 @@ class Queue {
   void Close() {
     std::unique_lock lock(mu_);
     done_ = true;
-    items_.clear();
+    items_.Clear();
     changed_.notify_all();
   }
 
@@ -61,7 +58,7 @@ class Queue {
   std::mutex mu_;
   std::condition_variable changed_;  // signalled on every change of items_ or done_
   // guarded by mu_
-  std::deque<T> items_;
+  Ring<T> items_;
   bool done_ = false;
 };
 

@@ -407,5 +407,30 @@ TEST(EvaluateTest, SecondsAndCountersAreSummed) {
   EXPECT_GT(slots->seconds().inference, 0);
 }
 
+// The same tasks over episodes of 40 and of 4,000 steps: what is allocated does not follow the
+// steps.
+TEST(EvaluateTest, NoStepAllocatesMemory) {
+  const auto calls_of = [](int64_t length, bool direct) {
+    const auto factory = [length] { return MakeDummyEnvironment({.length = length}); };
+    auto model = ModelFor(factory, kNetwork);
+    const auto evaluator = direct ? MakeDirectEvaluator(factory, std::move(model), 2).ValueOrThrow()
+                                  : MakeSlotEvaluator(MakeThreadFleet(factory, 4, 2).ValueOrThrow(),
+                                                      std::move(model), 2);
+    std::vector<Task> tasks = MakeTasks(8);
+    for (Task& task : tasks) task.episode.frames_max = 0;
+    PlayAll(*evaluator, tasks);  // first uses
+    const uint64_t before = AllocationsSoFar().calls;
+    const auto results = PlayAll(*evaluator, tasks);
+    uint64_t steps = 0;
+    for (const EpisodeResult& r : results) steps += r.steps;
+    EXPECT_GE(steps, static_cast<uint64_t>(length) * 4);
+    return AllocationsSoFar().calls - before;
+  };
+  for (const bool direct : {true, false}) {
+    // some 24,000 steps more
+    EXPECT_LE(calls_of(4000, direct), calls_of(40, direct) + 20) << direct;
+  }
+}
+
 }  // namespace
 }  // namespace samara

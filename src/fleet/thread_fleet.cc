@@ -4,10 +4,10 @@
 // another until Wait takes them.
 #include <algorithm>
 #include <condition_variable>
-#include <deque>
 #include <mutex>
 
 #include "core/clock.h"
+#include "core/ring.h"
 #include "core/thread.h"
 #include "fleet/checks.h"
 #include "fleet/fleet.h"
@@ -35,7 +35,10 @@ struct Slot {
 class ThreadFleet : public Fleet {
  public:
   ThreadFleet(std::vector<Slot> slots, uint32_t threads)
-      : spec_(slots[0].environment->spec()), slots_(std::move(slots)) {
+      : spec_(slots[0].environment->spec()),
+        slots_(std::move(slots)),
+        commands_(slots_.size()),
+        events_(slots_.size()) {
     for (uint32_t i = 0; i < threads; ++i)
       threads_.push_back(std::make_unique<Thread>("env " + std::to_string(i), [this] { Work(); }));
   }
@@ -79,10 +82,7 @@ class ThreadFleet : public Fleet {
     answered_.wait_for(lock, timeout, [this] { return stopped_ || !events_.empty(); });
     if (stopped_) return 0;
     size_t n = 0;
-    for (; n < out.size() && !events_.empty(); ++n) {
-      out[n] = events_.front();
-      events_.pop_front();
-    }
+    for (; n < out.size() && !events_.empty(); ++n) out[n] = events_.Pop();
     return n;
   }
 
@@ -113,7 +113,7 @@ class ThreadFleet : public Fleet {
   // REQUIRES: mu_ held.
   void Enqueue(uint32_t index) {
     slots_[index].phase = Slot::Phase::kBusy;
-    commands_.push_back(index);
+    commands_.Push(index);
     asked_.notify_one();
   }
 
@@ -122,8 +122,7 @@ class ThreadFleet : public Fleet {
       std::unique_lock lock(mu_);
       asked_.wait(lock, [this] { return stopped_ || !commands_.empty(); });
       if (stopped_) return;
-      const uint32_t index = commands_.front();
-      commands_.pop_front();
+      const uint32_t index = commands_.Pop();
       lock.unlock();
       Serve(index);
     }
@@ -168,7 +167,7 @@ class ThreadFleet : public Fleet {
     }
     slot.phase =
         event.kind == SlotEvent::Kind::kObservation ? Slot::Phase::kAnswered : Slot::Phase::kIdle;
-    events_.push_back(event);
+    events_.Push(event);
     answered_.notify_one();
   }
 
@@ -179,8 +178,8 @@ class ThreadFleet : public Fleet {
   // guarded by mu_, but for what a busy slot's thread reads and writes (Serve) and what its caller
   // reads between an event and the next command
   std::vector<Slot> slots_;
-  std::deque<uint32_t> commands_;
-  std::deque<SlotEvent> events_;
+  Ring<uint32_t> commands_;  // a slot has at most one command, or one event
+  Ring<SlotEvent> events_;
   FleetCounters counters_;
   Status status_;
   bool stopped_ = false;
