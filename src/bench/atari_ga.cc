@@ -10,8 +10,6 @@
 #include "bench/bench.h"
 #include "core/clock.h"
 #include "core/rng.h"
-#include "run/experiment.h"
-#include "run/presets.h"
 
 namespace samara::bench {
 
@@ -115,11 +113,7 @@ double InferenceRate(const NetworkDescription& network, const Options& options,
 }  // namespace
 
 Result<json> AtariGa(const Options& options) {
-  ExperimentConfig config;
-  ConfigTable table = config.Table();
-  ASSIGN_OR_RETURN(const std::string preset, PresetText("atari/deep-ga-desktop"));
-  RETURN_IF_ERROR(table.ParseToml(preset, "atari/deep-ga-desktop"));
-  config.env.game = options.game;
+  ASSIGN_OR_RETURN(ExperimentConfig config, DesktopConfig(options.game));
   ASSIGN_OR_RETURN(const auto inputs, RecordInputs(options.game, kFrames));
   json all = json::array();
   for (const std::string placement : {"actor", "engine"}) {

@@ -10,7 +10,7 @@
 #include "core/config.h"
 #include "core/thread.h"
 #include "env/atari_preset.h"
-#include "run/experiment.h"
+#include "run/presets.h"
 
 namespace samara::bench {
 
@@ -84,6 +84,16 @@ json Report(json rows, json headline) {
   result["all"] = std::move(rows);
   result["machine"] = Machine();
   return result;
+}
+
+Result<ExperimentConfig> DesktopConfig(const std::string& game) {
+  constexpr const char* kPreset = "atari/deep-ga-desktop";
+  ExperimentConfig config;
+  ConfigTable table = config.Table();
+  ASSIGN_OR_RETURN(const std::string preset, PresetText(kPreset));
+  RETURN_IF_ERROR(table.ParseToml(preset, kPreset));
+  config.env.game = game;
+  return config;
 }
 
 Result<std::vector<std::vector<float>>> RecordInputs(const std::string& game, size_t count) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "run/experiment.h"
 
 namespace samara::bench {
 
@@ -48,6 +49,8 @@ nlohmann::json Report(nlohmann::json rows, nlohmann::json headline = nullptr);
 // {"cpu", "cores", "isa", "read_gb_per_second", "copy_gb_per_second", "fma_gflop_per_second"}: all
 // cores, out of the caches; measured once a process.
 const nlohmann::json& Machine();
+// Preset atari/deep-ga-desktop on another game.
+Result<ExperimentConfig> DesktopConfig(const std::string& game);
 // Greyscale frames of a random player under preset deepga-gpu, stacked as a network sees them:
 // `count` consecutive inputs of 84 x 84 x 4 floats.
 Result<std::vector<std::vector<float>>> RecordInputs(const std::string& game, size_t count);

@@ -31,7 +31,6 @@ constexpr size_t kFrames = 64;
 constexpr size_t kVisit = 256;  // an episode of 1,024 game frames
 constexpr size_t kMany = 16;
 constexpr int64_t kOutputs = 18;
-constexpr Storage kDesktopStorage = Storage::kInt8;  // of preset atari/deep-ga-desktop
 
 Genome Individual(uint64_t i) {
   return {
@@ -157,6 +156,7 @@ double MemoryBytes() {
 
 Result<json> Population(const Options& options) {
   ASSIGN_OR_RETURN(const auto inputs, RecordInputs(options.game, kFrames));
+  ASSIGN_OR_RETURN(const ExperimentConfig desktop, DesktopConfig(options.game));
   const FramesFile frames(inputs);
   RETURN_IF_ERROR(frames.status());
   const uint32_t cores = Cores();
@@ -226,7 +226,7 @@ Result<json> Population(const Options& options) {
   }
   // first what the desktop preset runs
   const auto headline = std::find_if(all.begin(), all.end(), [&](const json& row) {
-    return row["storage"] == samara::Name(kDesktopStorage) && row["threads"] == cores;
+    return row["storage"] == desktop.network.storage && row["threads"] == cores;
   });
   std::iter_swap(all.begin(), headline);
   return Report(std::move(all));
