@@ -337,37 +337,37 @@ void PopulationKernel::ForwardBatch(const float* packed, std::span<const float* 
   CHECK(workspace.many_in_.size() > 0) << "a workspace for one observation";
   float* in = workspace.many_in_.data();
   float* out = workspace.many_out_.data();
-  size_t i = 0;
-  const auto dense = [&] { return network_.layers[i].kind == Layer::Kind::kDense; };
-  // [inputs of the layer][observation], as the dense kernel reads them
-  const auto place = [&](const float* from, size_t observation, float scale) {
-    const size_t count = U(network_.layers[i].in);
-    for (size_t k = 0; k < count; ++k) in[k * kObservations + observation] = from[k] * scale;
+  // one observation's input of a dense layer, as the kernel reads it: [input][observation]
+  const auto place = [&](size_t layer, size_t observation, const float* from) {
+    const kernel::DenseLayer dense = plan.Dense(network_.layers[layer], plan.steps[layer], packed);
+    for (size_t i = 0; i < dense.count; ++i) {
+      in[i * kObservations + observation] = from[i] * dense.scale;
+    }
   };
-  const auto scale = [&] { return plan.Dense(network_.layers[i], plan.steps[i], packed).scale; };
+  const auto is_dense = [](const Layer& layer) { return layer.kind == Layer::Kind::kDense; };
+  const auto first =
+      static_cast<size_t>(std::find_if(network_.layers.begin(), network_.layers.end(), is_dense) -
+                          network_.layers.begin());
   if (inputs.size() < kObservations) std::fill_n(in, plan.rows * kObservations, 0.0f);
   for (size_t o = 0; o < inputs.size(); ++o) {
     TakeInput(inputs[o], workspace);
-    for (i = 0; !dense(); ++i) RunLayer(i, packed, workspace);
-    place(workspace.activations_.data() + plan.steps[i].in.offset, o, scale());
+    for (size_t i = 0; i < first; ++i) RunLayer(i, packed, workspace);
+    place(first, o, workspace.activations_.data() + plan.steps[first].in.offset);
   }
-  for (; i < plan.steps.size(); ++i) {
-    const size_t columns = plan.steps[i].columns;
+  for (size_t i = first; i < plan.steps.size(); ++i) {
+    if (i > first) {
+      const size_t columns = plan.steps[i - 1].columns;
+      for (size_t o = 0; o < inputs.size(); ++o) place(i, o, out + o * columns);
+    }
     plan.ops->dense_many({.layer = plan.Dense(network_.layers[i], plan.steps[i], packed),
                           .observations = inputs.size(),
                           .in = in,
                           .rows = workspace.rows_.data(),
                           .out = out});
-    if (i + 1 == plan.steps.size()) {
-      for (size_t o = 0; o < inputs.size(); ++o) {
-        std::copy_n(out + o * columns, network_.output_size(),
-                    outputs + o * network_.output_size());
-      }
-      return;
-    }
-    ++i;
-    for (size_t o = 0; o < inputs.size(); ++o) place(out + o * columns, o, scale());
-    --i;
+  }
+  const size_t count = network_.output_size();
+  for (size_t o = 0; o < inputs.size(); ++o) {
+    std::copy_n(out + o * plan.steps.back().columns, count, outputs + o * count);
   }
 }
 
