@@ -38,6 +38,7 @@ def test_an_unknown_workload_names_the_nearest():
 def test_short_workloads(what):
     result = ok("bench", what, "--seconds", "0.05", "--json").json
     assert result["machine"]["read_gb_per_second"] > 0 and result["machine"]["cpu"]
+    assert 0 <= result["others_share"] <= 1
     rates = {
         "rollout": "steps_per_second_per_core",
         "noise": "values_per_second_per_core",
@@ -113,6 +114,7 @@ def check_schedules(result, picture):
         assert SCHEDULE_ROW <= row.keys()
         assert row["hours_per_billion_frames"] == pytest.approx(1e9 / row["frames_per_second"] / 3600)
         shares = [row[f"{what}_share"] for what in ("environment", "inference", "idle")]
+        assert 0 <= row["others_share"] <= 1
         assert sum(shares) == pytest.approx(1) and shares[0] > 0 and shares[1] > 0 and shares[2] > -0.05
     headline = {key: result[key] for key in SCHEDULE_ROW}
     assert headline == {key: result["all"][-1][key] for key in SCHEDULE_ROW}

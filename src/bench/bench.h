@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/clock.h"
 #include "core/status.h"
 #include "run/experiment.h"
 
@@ -51,6 +52,17 @@ nlohmann::json Report(nlohmann::json rows, nlohmann::json headline = nullptr);
 const nlohmann::json& Machine();
 // Preset atari/deep-ga-desktop on another game.
 Result<ExperimentConfig> DesktopConfig(const std::string& game);
+// What other processes took of all cores' time since this object was made, 0 to 1: figures of a
+// busy machine should say so. Children of ours count once they have ended.
+class OthersShare {
+ public:
+  OthersShare();
+  double get() const;
+
+ private:
+  const SteadyTime start_;
+  const double busy_, own_;
+};
 // Greyscale frames of a random player under preset deepga-gpu, stacked as a network sees them:
 // `count` consecutive inputs of 84 x 84 x 4 floats.
 Result<std::vector<std::vector<float>>> RecordInputs(const std::string& game, size_t count);

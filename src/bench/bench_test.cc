@@ -1,10 +1,16 @@
 #include "bench/bench.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "core/files.h"
 
@@ -49,6 +55,40 @@ TEST_F(RunRivalTest, FailuresSayWhatHappened) {
   EXPECT_EQ(message("kill -9 $$"), "rival.py: killed by signal 9");
   EXPECT_EQ(message("echo done"), "rival.py: its last line is no JSON object");
   EXPECT_EQ(RunRival("other.py", {}).status().code(), Code::kNoInput);
+}
+
+// A child that burns a core counts as another process until it is waited for.
+TEST(BenchTest, OthersTakeWhatTheirProcessorTimeSays) {
+  const OthersShare others;
+  const SteadyTime start = Now();
+  const pid_t child = fork();
+  if (child == 0) {
+    while (Now() >= start) {
+    }
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const double share = others.get(), seconds = SecondsSince(start);
+  kill(child, SIGKILL);
+  rusage used{};
+  int status = 0;
+  ASSERT_EQ(wait4(child, &status, 0, &used), child);
+  const double burnt =
+      static_cast<double>(used.ru_utime.tv_sec) + 1e-6 * static_cast<double>(used.ru_utime.tv_usec);
+  EXPECT_GE(share * seconds * Cores(), 0.8 * burnt - 0.05);  // /proc/stat counts ticks of 10 ms
+  EXPECT_LE(share, 1);
+}
+
+TEST(BenchTest, OurOwnWorkIsNotOthers) {
+  const OthersShare others;
+  const double before = others.get();
+  const SteadyTime start = Now();
+  const clock_t used = clock();
+  while (SecondsSince(start) < 0.3) {
+  }
+  const double own = static_cast<double>(clock() - used) / CLOCKS_PER_SEC;
+  // what this thread used cannot have been used by others
+  EXPECT_LE(others.get(), 1 - own / (SecondsSince(start) * Cores()) + 0.1);
+  EXPECT_GE(before, 0);
 }
 
 TEST(BenchTest, AnUnknownWorkloadNamesTheNearest) {

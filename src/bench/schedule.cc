@@ -348,15 +348,18 @@ json Row(const Schedule& s, double frames_per_step) {
           {"hours_per_billion_frames", s.HoursPerBillion(frames_per_step)},
           {"environment_share", environment},
           {"inference_share", inference},
-          {"idle_share", 1 - environment - inference}};
+          {"idle_share", 1 - environment - inference},
+          {"others_share", s.others_share}};
 }
 
 // Runs one contender and keeps it in `best` if it is faster.
 Status Try(const Contender& contender, const char* waiting, const Options& options, Play& play,
            Schedule& best) {
+  const OthersShare others;
   ASSIGN_OR_RETURN(Schedule s, waiting == nullptr ? RunSamara(contender, play)
                                                   : RunTorch(contender, waiting, play));
   s.cores = play.cores;
+  s.others_share = others.get();
   const double rate = s.FramesPerSecond(play.frames_per_step());
   options.say(fmt::format("{}, {}{}{}: {:.0f} frames/s", s.name, s.operations,
                           waiting == nullptr ? "" : ", threads wait ",

@@ -41,6 +41,7 @@ struct Schedule {
   uint32_t cores = 1;
   int64_t begin = 0, end = 0;  // the window that is counted
   std::vector<Span> spans = {};
+  double others_share = 0;  // OthersShare of the whole run, its start included
 
   double FramesPerSecond(double frames_per_step) const;
   double HoursPerBillion(double frames_per_step) const {

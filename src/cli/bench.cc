@@ -46,7 +46,9 @@ Status RunBench(BenchCommand command) {
   ASSIGN_OR_RETURN(const bench::Workload* workload, bench::FindWorkload(command.what));
   command.options.rivals = !command.no_rivals;
   command.options.say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
-  ASSIGN_OR_RETURN(const nlohmann::json result, workload->run(command.options));
+  const bench::OthersShare others;
+  ASSIGN_OR_RETURN(nlohmann::json result, workload->run(command.options));
+  result["others_share"] = others.get();
   Show(result, command.json);
   return Status::Ok();
 }
