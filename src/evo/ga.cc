@@ -181,7 +181,7 @@ Result<GenerationReport> DeepGa::Step(const StopToken& stop) {
   // 3 validation chooses the elite
   const SteadyTime validation = Now();
   RETURN_IF_ERROR(Validate(playing, played, order, next));
-  report.seconds_validation = SecondsSince(validation);
+  if (Validates()) report.seconds_validation = SecondsSince(validation);
 
   // 4 parents of the next generation
   if (distributed)

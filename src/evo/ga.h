@@ -83,6 +83,8 @@ struct GenerationReport {
   std::vector<double> test_returns;  // empty when not tested
   double elite_mean = 0;
   uint64_t frames = 0, frames_test = 0;  // of this generation
+  // until the last result of the population; from then until the last of validation, some of which
+  // was played before; of the test
   double seconds_population = 0, seconds_validation = 0, seconds_test = 0;
   size_t lineages = 0, parents_distinct = 0;
 };

@@ -179,6 +179,20 @@ void AddStages(const ProgressState& s, Flow& flow) {
   }
 }
 
+// "18.2 s"; from a minute on, whole seconds say enough.
+std::string PhaseSeconds(double seconds) {
+  return seconds < 60 ? fmt::format("{:.{}f} s", seconds, seconds < 1 ? 2 : 1)
+                      : DurationText(seconds);
+}
+
+void AddLastGeneration(const ProgressState& s, Flow& flow) {
+  const char* title = "last: ";
+  for (const auto& [name, seconds] : s.last_seconds) {
+    flow.Item(title + EscapeControl(name), PhaseSeconds(seconds));
+    title = "";
+  }
+}
+
 std::string PhaseLine(const ProgressState& s, int columns, bool colour) {
   Line line(columns, colour);
   const std::string count = fmt::format(" {} of {}", s.phase_done, s.phase_total);
@@ -229,6 +243,7 @@ std::vector<std::string> ProgressLines(const ProgressState& s, double frames_per
   flow([&](Flow& items) { AddNumbers(s, frames_per_second, items); });
   if (!s.phase.empty() && s.phase_total > 0) lines.push_back(PhaseLine(s, columns, colour));
   flow([&](Flow& items) { AddScores(s, items); });
+  flow([&](Flow& items) { AddLastGeneration(s, items); });
   flow([&](Flow& items) { AddStages(s, items); });
   return lines;
 }
@@ -241,6 +256,11 @@ std::string ProgressPlainLine(const ProgressState& s, double frames_per_second) 
   if (!std::isnan(s.best)) line += ", best " + ScoreText(s.best);
   if (!std::isnan(s.elite)) line += ", elite " + ScoreText(s.elite);
   if (StagesTotal(s) > 0) line += ", " + EscapeControl(s.stages[BindingStage(s)].first) + " binds";
+  const char* title = ", last generation ";
+  for (const auto& [name, seconds] : s.last_seconds) {
+    line += fmt::format("{}{} {}", title, EscapeControl(name), PhaseSeconds(seconds));
+    title = " + ";
+  }
   if (s.respawns > 0) line += ", " + Respawns(s.respawns);
   line += ", " + DurationText(s.seconds);
   if (const double left = SecondsLeft(s, frames_per_second); !std::isnan(left))

@@ -37,6 +37,7 @@ struct ProgressState {
   double seconds = 0, seconds_budget = 0;   // running time over resumes; 0 = no limit
   std::string phase;                        // "population", "validation", "test"
   int64_t phase_done = 0, phase_total = 0;  // episodes of the current phase
+  std::vector<std::pair<std::string, double>> last_seconds;  // of the last generation, by phase
   // name and thread-seconds of each stage; the largest is the one that binds
   std::vector<std::pair<std::string, double>> stages;
   double best = kUnknown;    // best return in the population so far

@@ -23,6 +23,7 @@ ProgressState Example() {
   s.best = 1230;
   s.elite = 840.5;
   s.respawns = 2;
+  s.last_seconds = {{"population", 18.24}, {"validation", 125}, {"between", 0.0421}};
   return s;
 }
 
@@ -48,7 +49,8 @@ TEST(ProgressTest, ShowsEverything) {
   const std::string text = Join(ProgressLines(Example(), 9812, 100, false));
   for (const char* part : {"frostbite", "generation 12 of 30", "3.21M frames", "9,812 frames/s",
                            "elapsed 5:00 min", "left", "2 respawns", "population", "50 of 100",
-                           "best 1,230", "elite 840.5", "environment 75 % binds", "inference 20 %"})
+                           "best 1,230", "elite 840.5", "environment 75 % binds", "inference 20 %",
+                           "last: population 18.2 s", "validation 2:05 min", "between 0.04 s"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
   EXPECT_EQ(text.find("random"), std::string::npos) << "unknown numbers are not shown";
   EXPECT_EQ(text.find('\x1b'), std::string::npos) << "no colours unless asked";
@@ -118,6 +120,11 @@ TEST(ProgressTest, PlainLinesElsewhere) {
   EXPECT_EQ(text.rfind("a line of the log\n", 0), 0u);
   EXPECT_GE(std::count(text.begin(), text.end(), '\n'), 3);
   EXPECT_NE(text.find("generation 12 of 30, population 50/100, 3.21M frames"), std::string::npos);
+  EXPECT_NE(
+      text.find(
+          ", last generation population 18.2 s + validation 2:05 min + between 0.04 s, 2 respawns"),
+      std::string::npos)
+      << text;
 }
 
 TEST(ProgressTest, LogLinesAppearAboveTheDisplay) {

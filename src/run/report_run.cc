@@ -141,7 +141,8 @@ std::string Stages(const RunData& run) {
          bars("Time by phase", "s",
               {{"population", "seconds_population"},
                {"validation", "seconds_validation"},
-               {"test", "seconds_test"}}) +
+               {"test", "seconds_test"},
+               {"between", "seconds_between"}}) +
          bars("Time by stage, all threads and actors", "thread-s",
               {{"materialise", "seconds_materialise"},
                {"inference", "seconds_inference"},

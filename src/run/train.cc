@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
 #include <set>
 
 #include "core/clock.h"
@@ -68,6 +69,7 @@ class EvolutionRun {
   Status OneGeneration();
   Status MakeDurable();
   json MetricsLine(const GenerationReport& report, const StageSeconds& spent) const;
+  void NotePhases(const GenerationReport& report);
   Status SaveCheckpoint();
   // 6 test, video, curve, result
   Result<json> Finish();
@@ -104,6 +106,10 @@ class EvolutionRun {
   json metrics_line_ = json::object();  // of the last generation
   std::vector<double> fitness_;         // of the last generation
   std::vector<double> random_returns_;
+  SteadyTime generation_ended_ = Now();
+  mutable std::mutex mu_;
+  // guarded by mu_ against the live view
+  std::vector<std::pair<std::string, double>> last_seconds_;  // of the last generation's phases
   std::atomic<double> best_{ProgressState::kUnknown}, random_mean_{ProgressState::kUnknown},
       elite_{ProgressState::kUnknown};
 };
@@ -386,6 +392,10 @@ ProgressState EvolutionRun::Snapshot() const {
   s.stages = {{"materialise", stages.materialise},
               {"inference", stages.inference},
               {"environment", stages.environment}};
+  {
+    const std::lock_guard lock(mu_);
+    s.last_seconds = last_seconds_;
+  }
   s.best = best_;
   s.elite = elite_;
   s.random = random_mean_;
@@ -397,6 +407,7 @@ Status EvolutionRun::Generations() {
   std::optional<Progress> progress;
   if (!options_.quiet) progress.emplace([this] { return Snapshot(); }, stderr);
   Status status;
+  generation_ended_ = Now();
   while (status.ok() && !ga_->BudgetSpent() && !TimeSpent()) status = OneGeneration();
   // stopped or failed: what is reported is in the journal; the checkpoint saves the next start some
   // work, unless the journal could not take this generation
@@ -414,6 +425,7 @@ Status EvolutionRun::Generations() {
 Status EvolutionRun::OneGeneration() {
   const StageSeconds before = evaluator_->seconds();
   ASSIGN_OR_RETURN(const GenerationReport report, ga_->Step(StopRequested));
+  NotePhases(report);
   const StageSeconds after = evaluator_->seconds();
   fitness_ = report.fitness;
   best_ = *std::max_element(fitness_.begin(), fitness_.end());
@@ -433,6 +445,19 @@ Status EvolutionRun::OneGeneration() {
           (report.seconds_population + report.seconds_validation)));
   if (TakeCheckpointRequest() || schedule_->Due(Seconds())) return SaveCheckpoint();
   return Status::Ok();
+}
+
+// How long each phase of the generation took. What no phase has is between them: breeding,
+// selection, and what followed the generation before.
+void EvolutionRun::NotePhases(const GenerationReport& r) {
+  const double between = SecondsSince(generation_ended_) - r.seconds_population -
+                         r.seconds_validation - r.seconds_test;
+  generation_ended_ = Now();
+  const std::lock_guard lock(mu_);
+  last_seconds_ = {{"population", r.seconds_population}};
+  if (r.seconds_validation > 0) last_seconds_.emplace_back("validation", r.seconds_validation);
+  if (!r.test_returns.empty()) last_seconds_.emplace_back("test", r.seconds_test);
+  last_seconds_.emplace_back("between", between);
 }
 
 // The generation into the journal. On a full disk the run waits for space, so that an hour's work
@@ -474,6 +499,7 @@ json EvolutionRun::MetricsLine(const GenerationReport& r, const StageSeconds& sp
                {"seconds_population", r.seconds_population},
                {"seconds_validation", r.seconds_validation},
                {"seconds_test", r.seconds_test},
+               {"seconds_between", last_seconds_.back().second},
                {"seconds_materialise", spent.materialise},
                {"seconds_inference", spent.inference},
                {"seconds_environment", spent.environment},
