@@ -178,8 +178,10 @@ Result<GenerationReport> DeepGa::Step(const StopToken& stop) {
   Account(playing.work().population(), next);
   report.seconds_population = SecondsSince(start);
 
-  // 3 validation chooses the elite
+  // 3 validation chooses the elite. The parents that it cannot replace are built meanwhile
   const SteadyTime validation = Now();
+  for (int64_t i = 0; Validates() && i + 1 < config_.parents; ++i)
+    cache_.Keep(Member(order[static_cast<size_t>(i)]));
   RETURN_IF_ERROR(Validate(playing, played, order, next));
   if (Validates()) report.seconds_validation = SecondsSince(validation);
 
