@@ -1,0 +1,218 @@
+#include "rl/unroll_store.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/check.h"
+
+namespace samara {
+namespace {
+
+template <typename T>
+void CopyRow(std::span<const T> row, std::vector<T>& rows, size_t i) {
+  std::copy(row.begin(), row.end(), rows.begin() + static_cast<ptrdiff_t>(i * row.size()));
+}
+
+template <typename T>
+std::span<const T> Row(const std::vector<T>& rows, size_t size, size_t i) {
+  return std::span(rows).subspan(i * size, size);
+}
+
+}  // namespace
+
+UnrollStore::UnrollStore(const EntryShape& shape, const UnrollConfig& config)
+    : shape_(shape), config_(config), ready_(config.buffers) {
+  CHECK(config.slots > 0 && config.length > 0);
+  CHECK(config.buffers >= config.slots) << "a buffer a slot, at least";
+  for (uint32_t i = 0; i < config.slots; ++i) {
+    streams_.emplace_back(config.overlap / config.length + 2);
+    streams_.back().tail = std::move(*MakeUnroll(config.overlap + 1));
+  }
+  for (uint32_t i = 0; i < config.buffers; ++i) free_.push_back(MakeUnroll(entries()));
+}
+
+std::unique_ptr<Unroll> UnrollStore::MakeUnroll(uint32_t entries) const {
+  auto unroll = std::make_unique<Unroll>();
+  unroll->headers.resize(entries);
+  unroll->observations.resize(entries * shape_.observation_bytes);
+  unroll->action_values.resize(entries * shape_.action_values);
+  unroll->behaviour.resize(entries * shape_.behaviour);
+  unroll->values.resize(entries * shape_.values);
+  unroll->state.resize(shape_.state);
+  return unroll;
+}
+
+std::unique_ptr<Unroll> UnrollStore::FreeBuffer() {
+  const std::lock_guard lock(mu_);
+  std::unique_ptr<Unroll> buffer;
+  if (!free_.empty()) {
+    buffer = std::move(free_.back());
+    free_.pop_back();
+  } else if (config_.drop_oldest && !ready_.empty()) {
+    buffer = ready_.Pop();
+    ++counters_.dropped;
+  }
+  return buffer;
+}
+
+bool UnrollStore::Ready(uint32_t slot) {
+  Stream& stream = streams_[slot];
+  if (stream.filling == nullptr) {
+    stream.filling = FreeBuffer();
+    if (stream.filling != nullptr) Begin(stream, slot);
+  }
+  return stream.filling != nullptr;
+}
+
+// The buffer gets what stands before the stream's next entry: its tail, or absence.
+void UnrollStore::Begin(Stream& stream, uint32_t slot) const {
+  Unroll& unroll = *stream.filling;
+  unroll.slot = slot;
+  unroll.entries = 0;
+  unroll.finals.clear();
+  std::fill(unroll.state.begin(), unroll.state.end(), 0.0f);
+  if (!stream.begun) return AddAbsent(unroll);
+  if (stream.unrolls * config_.length >= config_.overlap) unroll.state = stream.states.Pop();
+  for (uint32_t i = 0; i <= config_.overlap; ++i) CopyEntry(stream.tail, i, unroll);
+  unroll.finals = stream.tail.finals;
+}
+
+// `overlap` entries of nothing.
+void UnrollStore::AddAbsent(Unroll& unroll) const {
+  const auto clear = [&](auto& rows, size_t size) {
+    std::fill_n(rows.begin(), config_.overlap * size,
+                typename std::decay_t<decltype(rows)>::value_type());
+  };
+  EntryHeader absent;
+  absent.absent = true;
+  std::fill_n(unroll.headers.begin(), config_.overlap, absent);
+  clear(unroll.observations, shape_.observation_bytes);
+  clear(unroll.action_values, shape_.action_values);
+  clear(unroll.behaviour, shape_.behaviour);
+  clear(unroll.values, shape_.values);
+  unroll.entries = config_.overlap;
+}
+
+void UnrollStore::Append(uint32_t slot, const Entry& entry) {
+  CHECK_EQ(entry.observation.size(), shape_.observation_bytes);
+  CHECK_EQ(entry.action_values.size(), shape_.action_values);
+  CHECK_EQ(entry.behaviour.size(), shape_.behaviour);
+  CHECK_EQ(entry.values.size(), shape_.values);
+  CHECK_EQ(entry.state.size(), shape_.state);
+  Stream& stream = streams_[slot];
+  CHECK(stream.filling != nullptr) << "slot " << slot << " has no room: ask Ready first";
+  const EntryHeader& header = entry.header;
+  if (header.incarnation != stream.incarnation) Drop(slot);
+  stream.incarnation = header.incarnation;
+
+  Unroll& unroll = *stream.filling;
+  if (unroll.entries == 0)
+    std::copy(entry.state.begin(), entry.state.end(), unroll.state.begin());
+  else
+    KeepState(stream, entry.state);
+  ++stream.entries;
+  Write(unroll, entry);
+  const bool ended = header.terminated || header.truncated;
+  const bool learns = unroll.entries > config_.overlap + 1;  // a transition, not only a beginning
+  if (ended && learns && !config_.cross_episodes) {
+    KeepBeginning(stream, entry);
+    Complete(stream);
+  } else if (unroll.entries == entries()) {
+    KeepEnd(stream);
+    Complete(stream);
+  }
+}
+
+// The next unroll begins with the last overlap + 1 entries of this one.
+void UnrollStore::KeepEnd(Stream& stream) const {
+  const Unroll& unroll = *stream.filling;
+  stream.begun = true;
+  ++stream.unrolls;
+  stream.tail.entries = 0;
+  stream.tail.finals.clear();
+  for (uint32_t i = config_.length; i < entries(); ++i) CopyEntry(unroll, i, stream.tail);
+  for (const Unroll::Final& final : unroll.finals) {
+    if (final.entry >= config_.length)
+      stream.tail.finals.push_back({final.entry - config_.length, final.observation});
+  }
+}
+
+// The next unroll begins with the episode that this entry begins.
+void UnrollStore::KeepBeginning(Stream& stream, const Entry& entry) const {
+  stream.begun = true;
+  stream.tail.finals.clear();
+  AddAbsent(stream.tail);
+  Write(stream.tail, entry);
+  stream.unrolls = stream.entries = 0;
+  stream.states.Clear();
+  KeepState(stream, entry.state);
+  ++stream.entries;
+}
+
+// Of the stream's next entry, if an unroll will begin with it.
+void UnrollStore::KeepState(Stream& stream, std::span<const float> state) const {
+  if ((stream.entries + config_.overlap) % config_.length == 0)
+    stream.states.Push({state.begin(), state.end()});
+}
+
+void UnrollStore::Write(Unroll& unroll, const Entry& entry) const {
+  const uint32_t i = unroll.entries++;
+  unroll.headers[i] = entry.header;
+  CopyRow(entry.observation, unroll.observations, i);
+  CopyRow(entry.action_values, unroll.action_values, i);
+  CopyRow(entry.behaviour, unroll.behaviour, i);
+  CopyRow(entry.values, unroll.values, i);
+  if (entry.header.truncated && !entry.final_observation.empty()) {
+    CHECK_EQ(entry.final_observation.size(), shape_.observation_bytes);
+    unroll.finals.push_back({i, {entry.final_observation.begin(), entry.final_observation.end()}});
+  }
+}
+
+void UnrollStore::CopyEntry(const Unroll& from, uint32_t i, Unroll& to) const {
+  const uint32_t at = to.entries++;
+  to.headers[at] = from.headers[i];
+  CopyRow(Row(from.observations, shape_.observation_bytes, i), to.observations, at);
+  CopyRow(Row(from.action_values, shape_.action_values, i), to.action_values, at);
+  CopyRow(Row(from.behaviour, shape_.behaviour, i), to.behaviour, at);
+  CopyRow(Row(from.values, shape_.values, i), to.values, at);
+}
+
+void UnrollStore::Complete(Stream& stream) {
+  const std::lock_guard lock(mu_);
+  ready_.Push(std::move(stream.filling));
+  ++counters_.completed;
+}
+
+void UnrollStore::Drop(uint32_t slot) {
+  Stream& stream = streams_[slot];
+  stream.begun = false;
+  stream.unrolls = stream.entries = 0;
+  stream.states.Clear();
+  if (stream.filling == nullptr) return;
+  if (stream.filling->entries > config_.overlap) {
+    const std::lock_guard lock(mu_);
+    ++counters_.dropped_partial;
+  }
+  Begin(stream, slot);
+}
+
+std::vector<std::unique_ptr<Unroll>> UnrollStore::Take(size_t most) {
+  const std::lock_guard lock(mu_);
+  std::vector<std::unique_ptr<Unroll>> taken;
+  while (taken.size() < most && !ready_.empty()) taken.push_back(ready_.Pop());
+  return taken;
+}
+
+void UnrollStore::Release(std::unique_ptr<Unroll> unroll) {
+  const std::lock_guard lock(mu_);
+  free_.push_back(std::move(unroll));
+}
+
+UnrollStore::Counters UnrollStore::counters() const {
+  const std::lock_guard lock(mu_);
+  Counters counters = counters_;
+  counters.ready = ready_.size(), counters.free = free_.size();
+  return counters;
+}
+
+}  // namespace samara

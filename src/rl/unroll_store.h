@@ -1,0 +1,141 @@
+// Unrolls: what inference saw, decided and valued, slot by slot, for a learner.
+//
+// Specification: central_inference.md 2.4 and 3. Entry t holds what arrived with observation x_t
+// (the reward and the end that action a_{t-1} caused) and what inference made of it (a_t, how
+// probable it was, its value). An unroll has F = overlap + length + 1 entries: `overlap` in front
+// to warm a recurrent network up, `length` to learn from, and one that only bootstraps. Consecutive
+// unrolls of a slot share overlap + 1 entries, so every transition is learnt from once.
+//
+// The recurrent state of an unroll is the one that *entered* its entry 0, so that replaying it
+// gives the values of acting (defect D-2 of the reference). Where a stream begins there is nothing
+// to warm up on: those entries are absent, and the first real one sees the initial state (D-3).
+//
+// A fixed number of buffers circulates: being filled, ready, or with the learner. When none is free
+// a slot that completed its unroll cannot go on: the caller withholds its credit (CI-3, CI-26).
+// Thread safety: one thread appends to a slot at a time; Take, Release and counters from any.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/ring.h"
+
+namespace samara {
+
+// Sizes of an entry's parts.
+struct EntryShape {
+  size_t observation_bytes = 0;  // of the newest frame, or of a vector
+  size_t action_values = 0;      // floats of a continuous action; 0 when discrete
+  size_t behaviour = 0;          // floats that describe the distribution the action was drawn from
+  size_t values = 1;             // floats: V(x_t), or one Q-value per action
+  size_t state = 0;              // floats of the recurrent state
+};
+
+struct EntryHeader {
+  float reward = 0;             // as the learner sees it; of the step that led here
+  float raw_reward = 0;         // as the environment gave it
+  int32_t action = 0;           // discrete, chosen here
+  int32_t previous_action = 0;  // the one that led here; 0 at the beginning of an episode
+  uint32_t episode_step = 0;    // 0: the first observation of an episode
+  uint32_t frames = 0;          // simulator frames of the step that led here
+  uint32_t incarnation = 0;     // of the actor
+  bool terminated = false;      // the step that led here ended the last episode,
+  bool truncated = false;       // or its clock did
+  bool absent = false;          // before the beginning of the stream
+  uint64_t policy_version = 0;  // that chose the action
+};
+
+// One entry on its way into the store. Spans have the sizes of EntryShape.
+struct Entry {
+  EntryHeader header;
+  std::span<const std::byte> observation;
+  std::span<const std::byte> final_observation;  // of the last episode, if it was truncated here
+  std::span<const float> action_values, behaviour, values;
+  std::span<const float> state;  // entering this entry: zeros where an episode begins
+};
+
+// F entries, each part contiguous over them.
+struct Unroll {
+  uint32_t slot = 0;
+  uint32_t entries = 0;  // fewer than F when the episode's end cut it
+  std::vector<EntryHeader> headers;
+  std::vector<std::byte> observations;
+  std::vector<float> action_values, behaviour, values;
+  std::vector<float> state;  // entering entry 0
+  struct Final {
+    uint32_t entry;  // the first of the next episode
+    std::vector<std::byte> observation;
+  };
+  std::vector<Final> finals;  // of truncated episodes, in order
+};
+
+struct UnrollConfig {
+  uint32_t slots = 1;
+  uint32_t length = 20;        // T
+  uint32_t overlap = 0;        // B
+  uint32_t buffers = 2;        // in all; at least one a slot
+  bool cross_episodes = true;  // false: an unroll ends where its episode does
+  // When no buffer is free: false = the slot waits; true = the oldest ready unroll is dropped.
+  bool drop_oldest = false;
+};
+
+class UnrollStore {
+ public:
+  UnrollStore(const EntryShape& shape, const UnrollConfig& config);
+
+  // Whether the slot has room for one entry more; a slot that has none gets it by Release.
+  bool Ready(uint32_t slot);
+  // The next entry of a slot. An incarnation other than the last entry's begins a new stream: what
+  // was not complete is dropped. REQUIRES: Ready(slot).
+  void Append(uint32_t slot, const Entry& entry);
+  // The slot's stream ends here; its next entry begins another.
+  void Drop(uint32_t slot);
+
+  // The oldest complete unrolls, at most `most`; the caller releases each.
+  std::vector<std::unique_ptr<Unroll>> Take(size_t most);
+  void Release(std::unique_ptr<Unroll> unroll);
+
+  struct Counters {
+    uint64_t completed = 0, dropped = 0, dropped_partial = 0;
+    size_t ready = 0, free = 0;
+  };
+  Counters counters() const;
+  uint32_t entries() const { return config_.overlap + config_.length + 1; }  // F
+
+ private:
+  struct Stream {
+    explicit Stream(size_t states_max) : states(states_max) {}
+    std::unique_ptr<Unroll> filling;  // null: its next buffer is not there yet
+    bool begun = false;               // tail holds what the next unroll begins with:
+    Unroll tail;                      // overlap + 1 entries
+    uint32_t incarnation = 0;
+    uint64_t entries = 0;  // so far, tail and buffer included, absent ones not
+    uint64_t unrolls = 0;  // complete; the next one's entry 0 is unrolls * length - overlap
+    Ring<std::vector<float>> states;  // entering the entries that will be an entry 0, oldest first
+  };
+  std::unique_ptr<Unroll> MakeUnroll(uint32_t entries) const;
+  std::unique_ptr<Unroll> FreeBuffer();
+  void Begin(Stream& stream, uint32_t slot) const;
+  void AddAbsent(Unroll& unroll) const;
+  void Write(Unroll& unroll, const Entry& entry) const;
+  void CopyEntry(const Unroll& from, uint32_t i, Unroll& to) const;
+  void KeepEnd(Stream& stream) const;
+  void KeepBeginning(Stream& stream, const Entry& entry) const;
+  void KeepState(Stream& stream, std::span<const float> state) const;
+  void Complete(Stream& stream);
+
+  const EntryShape shape_;
+  const UnrollConfig config_;
+  std::vector<Stream> streams_;  // each is its slot's caller's
+  mutable std::mutex mu_;
+  // guarded by mu_
+  std::vector<std::unique_ptr<Unroll>> free_;
+  Ring<std::unique_ptr<Unroll>> ready_;
+  Counters counters_;
+};
+
+}  // namespace samara
