@@ -100,6 +100,16 @@ TEST(GaStateTest, AStateWithoutLengthsIsRead) {
   EXPECT_EQ(GaState::Decode(out.Take()).ValueOrThrow().Encode(), expected.Encode());
 }
 
+// Validation was keyed by rank once: such results belong to nobody now.
+TEST(FinishedEpisodesTest, ValidationOfOlderBuildsIsRefused) {
+  std::string bytes = SomeEpisodes().Encode();
+  EXPECT_EQ(bytes[12], 4);  // after version and generation
+  bytes[12] = 2;
+  const auto read = FinishedEpisodes::Decode(bytes);
+  EXPECT_EQ(read.status().code(), Code::kBadData);
+  EXPECT_NE(read.status().message().find("older build"), std::string::npos);
+}
+
 TEST(GaStateTest, AnotherVersionIsNamed) {
   std::string bytes = SomeState().Encode();
   bytes[0] = 9;
