@@ -41,11 +41,16 @@ std::byte* Map(int fd, size_t bytes) {
   return static_cast<std::byte*>(address);
 }
 
-std::byte* MapWhole(int fd, size_t bytes_min) {
+size_t SizeOf(int fd) {
   struct stat info {};
-  if (fstat(fd, &info) != 0 || static_cast<size_t>(info.st_size) < bytes_min)
+  return fstat(fd, &info) == 0 ? static_cast<size_t>(info.st_size) : 0;
+}
+
+std::byte* MapWhole(int fd, size_t bytes_min) {
+  const size_t bytes = SizeOf(fd);
+  if (bytes < bytes_min)
     throw std::runtime_error("shared memory is smaller than the protocol says");
-  return Map(fd, static_cast<size_t>(info.st_size));
+  return Map(fd, bytes);
 }
 
 template <typename T>
@@ -67,12 +72,17 @@ uint64_t NanosecondsSince(Clock::time_point start) {
 class Policies {
  public:
   Policies(int fd, uint32_t slots) : segment_(MapWhole(fd, sizeof(PolicySegmentHeader))) {
-    const PolicySegmentHeader& header = segment_.header();
+    PolicySegmentHeader header;
+    CopyOnce(segment_.header(), header);
+    if (header.magic != kPolicyMagic || header.slots != slots ||
+        header.description_bytes > kPolicyDescriptionBytesMax ||
+        header.parameter_bytes > kPolicyParameterBytesMax ||
+        SizeOf(fd) < PolicySegment::Bytes(header))
+      throw std::runtime_error("shared memory does not hold the policies of these slots");
     auto model = PolicyModel::FromDescription(segment_.description());
     if (!model.ok()) throw std::runtime_error(model.status().message());
     model_ = std::move(*model);
-    if (header.magic != kPolicyMagic || header.slots != slots ||
-        header.parameter_bytes != model_->kernel().packed_size() * sizeof(float))
+    if (header.parameter_bytes != model_->kernel().packed_size() * sizeof(float))
       throw std::runtime_error(
           "shared memory does not hold the policies that the engine describes");
     workspace_ = std::make_unique<PolicyWorkspace>(*model_);
@@ -172,7 +182,7 @@ class Slots {
   // Executes the slot's command if there is a new one.
   bool ServeSlot(uint32_t slot) {
     const SlotView view(segment_, layout_, slot);
-    // acquire: pairs with the release in SlotPort::Post
+    // acquire: pairs with the release in SlotTable::Post
     const uint64_t sequence = view.command().sequence.load(std::memory_order_acquire);
     if (sequence == done_[slot]) return false;
     CopyOnce(view.command(), command_);
@@ -299,7 +309,7 @@ class Slots {
     constexpr size_t kFirst = offsetof(SlotReply, episode), kEnd = offsetof(SlotReply, played);
     std::memcpy(reinterpret_cast<std::byte*>(&view.reply()) + kFirst,
                 reinterpret_cast<const std::byte*>(&reply) + kFirst, kEnd - kFirst);
-    // release: pairs with the acquire in SlotPort::Take
+    // release: pairs with the acquire in SlotTable::TakeReply
     view.reply().sequence.store(sequence, std::memory_order_release);
     Ring(*bell_);
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "core/rng.h"
 
@@ -40,16 +41,30 @@ Result<std::unique_ptr<PolicyModel>> PolicyModel::FromDescription(std::string_vi
                      MakeNetwork(json.at("network").get<std::string>(), json.at("height"),
                                  json.at("width"), json.at("channels"), json.at("actions")));
     ASSIGN_OR_RETURN(network.storage, ParseStorage(json.at("storage").get<std::string>()));
+    const auto number = [&json](const char* key, int first, int last) {
+      const int value = json.at(key).get<int>();
+      if (value < first || value > last) throw std::out_of_range(std::string(key));
+      return value;
+    };
     InputRule input;
     input.stacked = json.at("stacked");
-    input.stack = {json.at("depth"), static_cast<StackOrder>(json.at("order").get<int>()),
-                   static_cast<StackReset>(json.at("at_reset").get<int>())};
-    input.dtype = static_cast<DType>(json.at("dtype").get<int>());
+    input.stack = {
+        number("depth", 1, 1024),
+        static_cast<StackOrder>(number("order", 0, static_cast<int>(StackOrder::kNewestFirst))),
+        static_cast<StackReset>(number("at_reset", 0, static_cast<int>(StackReset::kFront)))};
+    input.dtype = static_cast<DType>(number("dtype", 0, static_cast<int>(DType::kFloat32)));
+    const auto isa = static_cast<IsaLevel>(number("isa", 0, static_cast<int>(IsaLevel::kAvx512)));
+    const auto there = AvailableIsaLevels();
+    if (std::find(there.begin(), there.end(), isa) == there.end())
+      return Status(Code::kConfig, "description of a policy: packed for a CPU with " +
+                                       std::string(Name(isa)) + ", which this one lacks");
     ActionSpec action;
     action.discrete = json.at("discrete");
     action.n = json.at("actions");
-    return std::make_unique<PolicyModel>(std::move(network), input, std::move(action),
-                                         static_cast<IsaLevel>(json.at("isa").get<int>()));
+    return std::make_unique<PolicyModel>(std::move(network), input, std::move(action), isa);
+  } catch (const std::out_of_range& error) {
+    return Status(Code::kConfig,
+                  std::string("description of a policy: out of range: ") + error.what());
   } catch (const nlohmann::json::exception& error) {
     return Status(Code::kConfig, std::string("description of a policy: ") + error.what());
   }
@@ -74,8 +89,8 @@ void PolicyState::Load(PolicyWorkspace& workspace, PolicyHandle policy,
   if (policy == loaded_) return;
   const PopulationKernel& kernel = model_.kernel();
   if (packed_.size() == 0) packed_ = AlignedFloats(kernel.packed_size());
-  source.Write(policy, workspace.canonical.span());
-  kernel.Pack(workspace.canonical.span(), packed_.span());
+  source.Write(policy, workspace.Canonical());
+  kernel.Pack(workspace.Canonical(), packed_.span());
   loaded_ = policy;
 }
 

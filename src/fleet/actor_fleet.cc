@@ -183,8 +183,11 @@ class ActorFleet : public Fleet {
     }
     actor.process->ReadOutput();
     // bounded work per turn: nobody may keep the supervisor busy with talk
-    for (int i = 0; i < kPacketsPerTurn; ++i)
-      if (auto packet = actor.process->Receive()) Hear(actor, *packet);
+    for (int i = 0; i < kPacketsPerTurn; ++i) {
+      const auto packet = actor.process->Receive();
+      if (!packet) break;
+      Hear(actor, *packet);
+    }
     if (actor.state == Actor::State::kServing) Watch(actor);
     if (actor.state == Actor::State::kStarting && actor.waited > options_.hello_timeout)
       Blame(actor, {Code::kUnavailable,

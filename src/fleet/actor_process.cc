@@ -163,16 +163,15 @@ void ActorProcess::Send(std::string_view packet) {
 }
 
 std::optional<std::string> ActorProcess::Receive() {
-  std::string packet(kPacketBytesMax, '\0');
-  const ssize_t n = recv(control_, packet.data(), packet.size(), MSG_DONTWAIT | MSG_TRUNC);
+  packet_.resize(kPacketBytesMax);
+  const ssize_t n = recv(control_, packet_.data(), packet_.size(), MSG_DONTWAIT | MSG_TRUNC);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
   // an end, an error or a packet beyond the limit: this actor is done
-  if (n <= 0 || n > static_cast<ssize_t>(packet.size())) {
+  if (n <= 0 || n > static_cast<ssize_t>(packet_.size())) {
     hung_up_ = true;
     return std::nullopt;
   }
-  packet.resize(static_cast<size_t>(n));
-  return packet;
+  return packet_.substr(0, static_cast<size_t>(n));
 }
 
 void ActorProcess::HangUp() { shutdown(control_, SHUT_RDWR); }
@@ -181,6 +180,7 @@ void ActorProcess::ReadOutput() {
   std::array<char, 4096> buffer;
   for (int rounds = 0; rounds < 64; ++rounds) {  // bounded work per turn
     const ssize_t n = read(output_, buffer.data(), buffer.size());
+    output_ended_ |= n == 0;
     if (n <= 0) return;
     for (const char c : std::string_view(buffer.data(), static_cast<size_t>(n))) {
       if (c != '\n') {
@@ -196,33 +196,32 @@ void ActorProcess::ReadOutput() {
   }
 }
 
-bool ActorProcess::Reap(int flags) {
+// The process stays a zombie until Kill: its number names nobody else meanwhile.
+bool ActorProcess::Ended() const {
   if (reaped_) return true;
-  pid_t got;
-  do {
-    got = waitpid(pid_, &wait_status_, flags);
-  } while (got < 0 && errno == EINTR);
-  reaped_ = got != 0;
-  return reaped_;
+  siginfo_t info{};
+  return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == pid_;
 }
 
-bool ActorProcess::gone() { return hung_up_ || Reap(WNOHANG); }
+bool ActorProcess::gone() { return hung_up_ || Ended(); }
 
 void ActorProcess::Kill() {
+  if (reaped_) return;
   // the group outlives its leader when a simulator started children of its own
   kill(-pid_, SIGKILL);
-  if (!reaped_) {
-    kill(pid_, SIGKILL);
-    Reap(0);
+  kill(pid_, SIGKILL);
+  while (waitpid(pid_, &wait_status_, 0) < 0 && errno == EINTR) {
   }
+  reaped_ = true;
   ReadOutput();
 }
 
 void ActorProcess::End(std::chrono::milliseconds grace) {
   const SteadyTime deadline = Now() + grace;
   pollfd hang_up{control_, 0, 0};
-  while (!Reap(WNOHANG) && Now() < deadline) {
-    // returns at once when the socket is closed; then the process is about to be reaped
+  while (!Ended() && Now() < deadline) {
+    // returns at once when the socket is closed; then the process is about to end
     poll(&hang_up, 1, 1);
     if (hang_up.revents != 0) usleep(1000);
   }

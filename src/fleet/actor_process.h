@@ -53,19 +53,20 @@ class ActorProcess {
   // True when the end is the process's own doing (an exit, a crash) and not somebody's kill.
   bool own_fault() const;
 
-  pid_t pid() const { return pid_; }
-  int control_fd() const { return control_; }
-  int output_fd() const { return output_; }
+  // To poll; -1, which poll passes over, once there is nothing to come.
+  int control_fd() const { return hung_up_ ? -1 : control_; }
+  int output_fd() const { return output_ended_ ? -1 : output_; }
 
  private:
   ActorProcess(std::string name, pid_t pid, int control, int output);
-  bool Reap(int flags);
+  bool Ended() const;
 
   const std::string name_;
   const pid_t pid_;
   int control_, output_;
-  bool hung_up_ = false, reaped_ = false;
+  bool hung_up_ = false, output_ended_ = false, reaped_ = false;
   int wait_status_ = 0;
+  std::string packet_;  // room for Receive
   std::string partial_line_, last_line_;
   int lines_logged_ = 0;
 };

@@ -85,8 +85,8 @@ struct ActorFleetOptions {
   uint32_t slots = 2;        // in total, spread over the actors
   double step_timeout = 10;  // s until a silent actor counts as hung
   double hello_timeout = 60;  // s for Python to start and to build its environments
-  // The fleet gives up (exit 69) when one actor failed so often in a row without completing a step,
-  // or when one episode brought its actors down so often.
+  // The fleet gives up (exit 69) when one actor failed so often in a row without completing a step
+  // (of episodes played whole: an episode), or when one episode brought its actors down so often.
   uint32_t failures_max = 5;
 };
 // Slots over Python actor processes (python -m samara.actor), spawned and supervised here. Returns

@@ -15,6 +15,9 @@
 namespace samara {
 
 inline constexpr uint64_t kPolicyMagic = 0x31594c4f504d4153;  // "SAMPOLY1"
+// What a reader accepts.
+inline constexpr uint64_t kPolicyDescriptionBytesMax = uint64_t{1} << 16;
+inline constexpr uint64_t kPolicyParameterBytesMax = uint64_t{64} << 30;
 
 struct PolicySegmentHeader {
   uint64_t magic;
