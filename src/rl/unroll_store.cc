@@ -21,7 +21,7 @@ std::span<const T> Row(const std::vector<T>& rows, size_t size, size_t i) {
 }  // namespace
 
 UnrollStore::UnrollStore(const EntryShape& shape, const UnrollConfig& config)
-    : shape_(shape), config_(config), ready_(config.buffers) {
+    : shape_(shape), config_(config), complete_(config.buffers) {
   CHECK(config.slots > 0 && config.length > 0);
   CHECK(config.buffers >= config.slots) << "a buffer a slot, at least";
   for (uint32_t i = 0; i < config.slots; ++i) {
@@ -48,14 +48,14 @@ std::unique_ptr<Unroll> UnrollStore::FreeBuffer() {
   if (!free_.empty()) {
     buffer = std::move(free_.back());
     free_.pop_back();
-  } else if (config_.drop_oldest && !ready_.empty()) {
-    buffer = ready_.Pop();
+  } else if (config_.drop_oldest && !complete_.empty()) {
+    buffer = complete_.Pop();
     ++counters_.dropped;
   }
   return buffer;
 }
 
-bool UnrollStore::Ready(uint32_t slot) {
+bool UnrollStore::Reserve(uint32_t slot) {
   Stream& stream = streams_[slot];
   if (stream.filling == nullptr) {
     stream.filling = FreeBuffer();
@@ -100,7 +100,7 @@ void UnrollStore::Append(uint32_t slot, const Entry& entry) {
   CHECK_EQ(entry.values.size(), shape_.values);
   CHECK_EQ(entry.state.size(), shape_.state);
   Stream& stream = streams_[slot];
-  CHECK(stream.filling != nullptr) << "slot " << slot << " has no room: ask Ready first";
+  CHECK(stream.filling != nullptr) << "slot " << slot << " has no room: Reserve first";
   const EntryHeader& header = entry.header;
   if (header.incarnation != stream.incarnation) Drop(slot);
   stream.incarnation = header.incarnation;
@@ -179,7 +179,7 @@ void UnrollStore::CopyEntry(const Unroll& from, uint32_t i, Unroll& to) const {
 
 void UnrollStore::Complete(Stream& stream) {
   const std::lock_guard lock(mu_);
-  ready_.Push(std::move(stream.filling));
+  complete_.Push(std::move(stream.filling));
   ++counters_.completed;
 }
 
@@ -196,22 +196,23 @@ void UnrollStore::Drop(uint32_t slot) {
   Begin(stream, slot);
 }
 
-std::vector<std::unique_ptr<Unroll>> UnrollStore::Take(size_t most) {
+std::vector<UnrollStore::Loan> UnrollStore::Take(size_t most) {
   const std::lock_guard lock(mu_);
-  std::vector<std::unique_ptr<Unroll>> taken;
-  while (taken.size() < most && !ready_.empty()) taken.push_back(ready_.Pop());
+  std::vector<Loan> taken;
+  while (taken.size() < most && !complete_.empty())
+    taken.emplace_back(complete_.Pop().release(), GiveBack{this});
   return taken;
 }
 
-void UnrollStore::Release(std::unique_ptr<Unroll> unroll) {
-  const std::lock_guard lock(mu_);
-  free_.push_back(std::move(unroll));
+void UnrollStore::GiveBack::operator()(Unroll* unroll) const {
+  const std::lock_guard lock(store->mu_);
+  store->free_.emplace_back(unroll);
 }
 
 UnrollStore::Counters UnrollStore::counters() const {
   const std::lock_guard lock(mu_);
   Counters counters = counters_;
-  counters.ready = ready_.size(), counters.free = free_.size();
+  counters.waiting = complete_.size(), counters.free = free_.size();
   return counters;
 }
 

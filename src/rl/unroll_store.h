@@ -10,16 +10,16 @@
 // gives the values of acting (defect D-2 of the reference). Where a stream begins there is nothing
 // to warm up on: those entries are absent, and the first real one sees the initial state (D-3).
 //
-// A fixed number of buffers circulates: being filled, ready, or with the learner. When none is free
-// a slot that completed its unroll cannot go on: the caller withholds its credit (CI-3, CI-26).
-// Thread safety: one thread appends to a slot at a time; Take, Release and counters from any.
+// A fixed number of buffers circulates: being filled, complete, or on loan to the learner. When
+// none is free a slot that completed its unroll cannot go on: the caller withholds its credit
+// (CI-3, CI-26). Thread safety: one thread appends to a slot at a time; everything else from any
+// thread.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "core/ring.h"
@@ -79,7 +79,7 @@ struct UnrollConfig {
   uint32_t overlap = 0;        // B
   uint32_t buffers = 2;        // in all; at least one a slot
   bool cross_episodes = true;  // false: an unroll ends where its episode does
-  // When no buffer is free: false = the slot waits; true = the oldest ready unroll is dropped.
+  // When no buffer is free: false = the slot waits; true = the oldest complete unroll is dropped.
   bool drop_oldest = false;
 };
 
@@ -87,21 +87,26 @@ class UnrollStore {
  public:
   UnrollStore(const EntryShape& shape, const UnrollConfig& config);
 
-  // Whether the slot has room for one entry more; a slot that has none gets it by Release.
-  bool Ready(uint32_t slot);
+  // Makes sure of room for one entry more; false while no buffer is free.
+  bool Reserve(uint32_t slot);
   // The next entry of a slot. An incarnation other than the last entry's begins a new stream: what
-  // was not complete is dropped. REQUIRES: Ready(slot).
+  // was not complete is dropped. REQUIRES: Reserve(slot) was true.
   void Append(uint32_t slot, const Entry& entry);
   // The slot's stream ends here; its next entry begins another.
   void Drop(uint32_t slot);
 
-  // The oldest complete unrolls, at most `most`; the caller releases each.
-  std::vector<std::unique_ptr<Unroll>> Take(size_t most);
-  void Release(std::unique_ptr<Unroll> unroll);
+  // An unroll on loan: its buffer is free again when this goes. Not beyond the store's life.
+  struct GiveBack {
+    UnrollStore* store;
+    void operator()(Unroll* unroll) const;
+  };
+  using Loan = std::unique_ptr<Unroll, GiveBack>;
+  // The oldest complete unrolls, at most `most`.
+  std::vector<Loan> Take(size_t most);
 
   struct Counters {
-    uint64_t completed = 0, dropped = 0, dropped_partial = 0;
-    size_t ready = 0, free = 0;
+    uint64_t completed = 0, dropped = 0, dropped_partial = 0;  // ever
+    size_t waiting = 0, free = 0;                              // now: complete, and empty buffers
   };
   Counters counters() const;
   uint32_t entries() const { return config_.overlap + config_.length + 1; }  // F
@@ -134,7 +139,7 @@ class UnrollStore {
   mutable std::mutex mu_;
   // guarded by mu_
   std::vector<std::unique_ptr<Unroll>> free_;
-  Ring<std::unique_ptr<Unroll>> ready_;
+  Ring<std::unique_ptr<Unroll>> complete_;
   Counters counters_;
 };
 

@@ -89,7 +89,7 @@ TEST(UnrollStoreTest, ReplayFromTheStoredStateGivesTheValuesOfActing) {
       Actor actor(overlap, 6);
       size_t unrolls = 0;
       for (int i = 0; i < 400; ++i) {
-        ASSERT_TRUE(store.Ready(0));
+        ASSERT_TRUE(store.Reserve(0));
         actor.Step(store, 0);
         for (auto& unroll : store.Take(8)) {
           ExpectReplayGivesActingsValues(*unroll);
@@ -101,7 +101,6 @@ TEST(UnrollStoreTest, ReplayFromTheStoredStateGivesTheValuesOfActing) {
             }
           }
           ++unrolls;
-          store.Release(std::move(unroll));
         }
       }
       EXPECT_GT(unrolls, 50U);
@@ -118,9 +117,9 @@ TEST(UnrollStoreTest, EveryTransitionIsLearntFromOnce) {
     UnrollStore store(kShape, {.slots = 1, .length = kLength, .overlap = overlap, .buffers = 3});
     Actor actor(5, 6);
     std::vector<uint64_t> learnt;  // the entry at which a transition starts, by its number
-    std::unique_ptr<Unroll> last;
+    UnrollStore::Loan last(nullptr, {&store});
     for (int i = 0; i < 100; ++i) {
-      ASSERT_TRUE(store.Ready(0));
+      ASSERT_TRUE(store.Reserve(0));
       actor.Step(store, 0);
       for (auto& unroll : store.Take(1)) {
         ASSERT_EQ(unroll->entries, overlap + kLength + 1);
@@ -131,7 +130,6 @@ TEST(UnrollStoreTest, EveryTransitionIsLearntFromOnce) {
           EXPECT_EQ(unroll->behaviour[2 * e], last->behaviour[2 * (kLength + e)]);
           EXPECT_EQ(unroll->headers[e].absent, last->headers[kLength + e].absent);
         }
-        if (last != nullptr) store.Release(std::move(last));
         last = std::move(unroll);
       }
     }
@@ -147,7 +145,7 @@ TEST(UnrollStoreTest, FinalObservationsStandWhereTheClockRanOut) {
     Actor actor(7, 3);
     size_t finals = 0;
     for (int i = 0; i < 200; ++i) {
-      ASSERT_TRUE(store.Ready(0));
+      ASSERT_TRUE(store.Reserve(0));
       actor.Step(store, 0);
       for (auto& unroll : store.Take(1)) {
         std::vector<uint32_t> expected, found;
@@ -161,7 +159,6 @@ TEST(UnrollStoreTest, FinalObservationsStandWhereTheClockRanOut) {
         }
         EXPECT_EQ(found, expected);
         finals += found.size();
-        store.Release(std::move(unroll));
       }
     }
     EXPECT_GT(finals, 10U);
@@ -173,7 +170,7 @@ TEST(UnrollStoreTest, ANewIncarnationSplicesNothing) {
   UnrollStore store(kShape, {.slots = 2, .length = 4, .overlap = 2, .buffers = 8});
   Actor actor(9, 50), other(10, 50);
   for (int i = 0; i < 11; ++i) {
-    ASSERT_TRUE(store.Ready(0) && store.Ready(1));
+    ASSERT_TRUE(store.Reserve(0) && store.Reserve(1));
     if (i == 6) actor.Restart();
     actor.Step(store, 0, i < 6 ? 1 : 2);
     other.Step(store, 1);
@@ -196,24 +193,23 @@ TEST(UnrollStoreTest, BackPressureLosesNothingAndDropOldestCounts) {
   UnrollStore store(kShape, {.slots = 1, .length = 3, .buffers = 2});
   Actor actor(3, 100);
   int steps = 0;
-  for (; store.Ready(0); ++steps) actor.Step(store, 0);
+  for (; store.Reserve(0); ++steps) actor.Step(store, 0);
   EXPECT_EQ(steps, 3 + 1 + 3);  // the second shares an entry
   auto taken = store.Take(1);
-  EXPECT_FALSE(store.Ready(0)) << "taken is not released";
-  store.Release(std::move(taken[0]));
-  ASSERT_TRUE(store.Ready(0));
+  EXPECT_FALSE(store.Reserve(0)) << "taken is still on loan";
+  taken.clear();
+  ASSERT_TRUE(store.Reserve(0));
   for (int i = 0; i < 3; ++i) actor.Step(store, 0);
   std::vector<uint64_t> versions;
   for (auto& unroll : store.Take(8)) {
     for (uint32_t e = 0; e < 3; ++e) versions.push_back(unroll->headers[e].policy_version);
-    store.Release(std::move(unroll));
   }
   EXPECT_EQ(versions, (std::vector<uint64_t>{3, 4, 5, 6, 7, 8}));
 
   UnrollStore dropping(kShape, {.slots = 1, .length = 3, .buffers = 2, .drop_oldest = true});
   Actor quick(3, 100);
   for (int i = 0; i < 31; ++i) {
-    ASSERT_TRUE(dropping.Ready(0));
+    ASSERT_TRUE(dropping.Reserve(0));
     quick.Step(dropping, 0);
   }
   EXPECT_EQ(dropping.counters().completed, 10U);
@@ -229,7 +225,6 @@ TEST(UnrollStoreTest, SlotsAndALearnerOnTheirOwnThreads) {
     while (!stop) {
       for (auto& unroll : store.Take(2)) {
         ExpectReplayGivesActingsValues(*unroll);
-        store.Release(std::move(unroll));
       }
     }
   });
@@ -238,7 +233,7 @@ TEST(UnrollStoreTest, SlotsAndALearnerOnTheirOwnThreads) {
     actors.emplace_back([&store, slot] {
       Actor actor(slot, 7);
       for (int done = 0; done < 2000;) {
-        if (!store.Ready(slot)) {
+        if (!store.Reserve(slot)) {
           std::this_thread::yield();
           continue;
         }

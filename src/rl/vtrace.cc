@@ -42,6 +42,7 @@ VtraceTargets Vtrace(const VtraceConfig& config, const VtraceInput& in) {
   CheckShapes(in);
   CHECK(config.form == "impala" || config.form == "seed");
   CHECK(config.form == "seed" || config.rho_clip >= config.c_clip);
+  CHECK(config.truncation == "bootstrap" || config.truncation == "ignore");
   const bool ignore = config.truncation == "ignore";
   const Tensor weight = in.log_rho.exp();
   const Tensor discount = config.gamma * in.terminated.logical_not().to(in.value.dtype());
@@ -77,10 +78,11 @@ EntropyCost::EntropyCost(double cost, std::optional<double> target, double speed
   parameter_.set_requires_grad(target.has_value());
 }
 
-Tensor EntropyCost::coefficient() const {
-  // e^20 and e^-20 bound what a run that went astray can ask for
-  const Tensor exponent = speed_ * parameter_;
-  return target_ ? exponent.clamp(-20, 20).exp() : exponent.exp();
+Tensor EntropyCost::coefficient() const { return (speed_ * parameter_).exp(); }
+
+void EntropyCost::Bound() {
+  const torch::NoGradGuard no_gradient;
+  if (target_) parameter_.clamp_(-20 / speed_, 20 / speed_);
 }
 
 Tensor EntropyCost::Loss(const Tensor& mean_entropy) const {

@@ -53,6 +53,9 @@ class EntropyCost {
   torch::Tensor Loss(const torch::Tensor& mean_entropy) const;
   // The parameter to optimise; undefined without a target.
   torch::Tensor parameter() const { return target_ ? parameter_ : torch::Tensor(); }
+  // To be called after each step of the optimiser: keeps the coefficient within e^-20 and e^20, so
+  // that a run that went astray finds back.
+  void Bound();
 
  private:
   const std::optional<double> target_;
