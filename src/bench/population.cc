@@ -62,7 +62,7 @@ double Measure(const Population& population, const std::vector<std::vector<float
   const size_t members = population.packed.size();
   std::vector<State> states;
   for (uint32_t t = 0; t < threads; ++t)
-    states.push_back({population.kernel.MakeWorkspace(many),
+    states.push_back({population.kernel.MakeWorkspace(),
                       std::vector<float>(many * population.kernel.network().output_size()),
                       t * members / threads, std::vector<const float*>(many)});
   return RatePerSecond(threads, seconds, [&](uint32_t t) {

@@ -76,8 +76,8 @@ class EpisodeEvaluator : public Evaluator {
     if (policy == kRandomHandle || policy == slots_[index].loaded) return;
     const SteadyTime start = Now();
     const auto bytes = fleet_->parameters(index);
-    source.Write(policy, workspace_.canonical.span());
-    model_->kernel().Pack(workspace_.canonical.span(),
+    source.Write(policy, workspace_.Canonical());
+    model_->kernel().Pack(workspace_.Canonical(),
                           {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)});
     slots_[index].loaded = policy;
     materialise_.store(materialise_.load() + SecondsSince(start), std::memory_order_relaxed);

@@ -44,8 +44,9 @@ class PolicyModel {
  public:
   PolicyModel(NetworkDescription network, InputRule input, ActionSpec action,
               IsaLevel isa = ActiveIsa());
-  // The same model in another process, instruction set included, so that packed parameters mean the
-  // same there. REQUIRES of Describe: a network by name. kConfig: not what Describe writes.
+  // Describe writes what FromDescription makes the same model of in another process, instruction
+  // set included, so that packed parameters mean the same there. REQUIRES: the network has a name
+  // (network.h). kConfig: the text is not what Describe writes, or of another CPU.
   std::string Describe() const;
   static Result<std::unique_ptr<PolicyModel>> FromDescription(std::string_view description);
   const PopulationKernel& kernel() const { return kernel_; }
@@ -66,9 +67,16 @@ class PolicyModel {
 struct PolicyWorkspace {
   explicit PolicyWorkspace(const PolicyModel& model)
       : kernel(model.kernel().MakeWorkspace()),
-        canonical(model.kernel().network().parameter_count) {}
+        parameters(model.kernel().network().parameter_count) {}
+  // Room for parameters on their way to the packed layout. Allocated at the first use: an actor
+  // that gets packed ones never needs it.
+  std::span<float> Canonical() {
+    if (canonical.size() == 0) canonical = AlignedFloats(parameters);
+    return canonical.span();
+  }
   std::unique_ptr<PopulationKernel::Workspace> kernel;
-  AlignedFloats canonical;  // parameters on their way to the packed layout
+  size_t parameters;
+  AlignedFloats canonical;
 };
 
 // State of one slot. One thread at a time. Nothing is allocated after the first Load.
@@ -79,9 +87,9 @@ class PolicyState {
   void Load(PolicyWorkspace& workspace, PolicyHandle policy, const ParameterSource& source);
   // The same from parameters that were packed by an equal model.
   void LoadPacked(std::span<const float> packed);
+  // Acts at random from now on, and forgets the handle it had: that of another source may mean
+  // another policy.
   void LoadRandom() { loaded_ = kRandomHandle; }
-  // Forgets the loaded parameters: handles of another source may mean other policies.
-  void Unload() { loaded_ = kRandomHandle; }
   void StartEpisode(uint64_t seed);
   // The action for the newest observation; `action.values` points into this state until the next
   // call. The first maximum wins; continuous outputs are clipped to [-1, 1].

@@ -81,7 +81,7 @@ TEST(PolicyTest, LoadsAHandleOnceUntilItIsUnloaded) {
   EXPECT_EQ(source.writes, 1);
   state.Load(workspace, {3, 1}, source);  // another version
   EXPECT_EQ(source.writes, 2);
-  state.Unload();
+  state.LoadRandom();
   state.Load(workspace, {3, 1}, source);
   EXPECT_EQ(source.writes, 3);
   // the random policy needs no parameters, and forgets those there are

@@ -57,7 +57,7 @@ class SlotEvaluator : public Evaluator {
 
   Status Play(const ParameterSource& source, WorkSource& work) override {
     CHECK_EQ(idle_.size(), slots_.size());
-    for (SlotState& slot : slots_) slot.policy.Unload();
+    for (SlotState& slot : slots_) slot.policy.LoadRandom();
     failed_ = false;
     const Call call{source, work};
     std::vector<std::unique_ptr<Thread>> threads;

@@ -156,17 +156,13 @@ struct PopulationKernel::Plan {
   }
 };
 
-PopulationKernel::Workspace::Workspace(const Plan& plan, size_t observations)
+PopulationKernel::Workspace::Workspace(const Plan& plan)
     : layers_(plan.steps.size()),
       activations_(plan.activations),
       bits_(plan.bits),
       masks_(plan.masks),
       rows_(plan.rows + kernel::kChunk),
-      values_(plan.rows) {
-  if (observations < kFewObservations) return;
-  many_in_ = AlignedFloats(plan.rows * kObservations);
-  many_out_ = AlignedFloats(plan.columns * kObservations);
-}
+      values_(plan.rows) {}
 
 PopulationKernel::PopulationKernel(NetworkDescription network, IsaLevel isa)
     : network_(std::move(network)), plan_(std::make_unique<Plan>()) {
@@ -217,9 +213,8 @@ PopulationKernel::PopulationKernel(NetworkDescription network, IsaLevel isa)
 
 PopulationKernel::~PopulationKernel() = default;
 
-std::unique_ptr<PopulationKernel::Workspace> PopulationKernel::MakeWorkspace(
-    size_t observations) const {
-  return std::make_unique<Workspace>(*plan_, observations);
+std::unique_ptr<PopulationKernel::Workspace> PopulationKernel::MakeWorkspace() const {
+  return std::make_unique<Workspace>(*plan_);
 }
 
 size_t PopulationKernel::packed_size() const { return plan_->packed_size; }
@@ -334,7 +329,10 @@ void PopulationKernel::ForwardMany(const float* packed, std::span<const float* c
 void PopulationKernel::ForwardBatch(const float* packed, std::span<const float* const> inputs,
                                     Workspace& workspace, float* outputs) const {
   const Plan& plan = *plan_;
-  CHECK(workspace.many_in_.size() > 0) << "a workspace for one observation";
+  if (workspace.many_in_.size() == 0) {
+    workspace.many_in_ = AlignedFloats(plan.rows * kObservations);
+    workspace.many_out_ = AlignedFloats(plan.columns * kObservations);
+  }
   float* in = workspace.many_in_.data();
   float* out = workspace.many_out_.data();
   // one observation's input of a dense layer, as the kernel reads it: [input][observation]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Population kernel: evaluates many *different* parameter vectors, one observation each.
+// Population kernel: evaluates many *different* parameter vectors, on one observation each or on
+// several.
 //
 // Bits (DESIGN 4 rule 2): every output is one chain of fused multiply-adds that starts at the bias
 // and runs over the inputs in canonical order (convolution: ky, kx, in; dense: in), vectorised
@@ -46,8 +47,7 @@ class PopulationKernel {
   PopulationKernel& operator=(const PopulationKernel&) = delete;
 
   const NetworkDescription& network() const { return network_; }
-  // For ForwardMany: `observations` at most in one call (any number from 4 on costs the same).
-  std::unique_ptr<Workspace> MakeWorkspace(size_t observations = 1) const;
+  std::unique_ptr<Workspace> MakeWorkspace() const;
   // Floats of one packed parameter vector (alignment 64 bytes is the caller's: use AlignedFloats).
   size_t packed_size() const;
   // canonical[parameter_count] -> packed[packed_size()].
@@ -56,7 +56,7 @@ class PopulationKernel {
   // the caller.
   void Forward(const float* packed, const float* input, Workspace& workspace, float* output) const;
   // Several observations of one network: inputs[i] -> outputs[i * output_size()], the same bits as
-  // Forward of each. From four on, the weights of a dense layer are read once for all of them.
+  // Forward of each. The weights of a dense layer are read once for up to 16 of them.
   void ForwardMany(const float* packed, std::span<const float* const> inputs, Workspace& workspace,
                    float* outputs) const;
 
@@ -72,7 +72,7 @@ class PopulationKernel {
 
 class PopulationKernel::Workspace {
  public:
-  Workspace(const Plan& plan, size_t observations);
+  explicit Workspace(const Plan& plan);
 
   // For benchmarks: what the evaluations since MeasureLayers cost, layer by layer.
   struct LayerCost {
@@ -88,7 +88,7 @@ class PopulationKernel::Workspace {
   size_t layers_;
   std::vector<LayerCost> costs_;      // empty: not measured
   AlignedFloats activations_;         // maps of all layers, each with its border of zeros
-  AlignedFloats many_in_, many_out_;  // dense layers of several observations; empty: for one only
+  AlignedFloats many_in_, many_out_;  // of ForwardMany, allocated by its first use
   std::vector<uint64_t> bits_, masks_;
   std::vector<uint32_t> rows_;
   std::vector<float> values_;

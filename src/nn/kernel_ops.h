@@ -69,7 +69,7 @@ struct DenseLayer {
   Act activation;
 };
 
-// It on one observation.
+// A dense layer on one observation.
 struct DenseTask {
   DenseLayer layer;
   const float* in;  // [count]
@@ -78,7 +78,7 @@ struct DenseTask {
   float* out;       // [columns], 64-byte aligned
 };
 
-// It on up to kObservations of them.
+// A dense layer on up to kObservations observations.
 struct DenseManyTask {
   DenseLayer layer;
   size_t observations;

@@ -191,7 +191,7 @@ TEST(PopulationKernelTest, SeveralObservationsGiveTheBitsOfEachAlone) {
         const PopulationKernel kernel(network, isa);
         AlignedFloats packed(kernel.packed_size());
         kernel.Pack(theta, packed.span());
-        const auto workspace = kernel.MakeWorkspace(16);
+        const auto workspace = kernel.MakeWorkspace();
         for (const size_t n : {21, 1, 4, 3, 16, 9}) {
           std::vector<float> out(n * network.output_size());
           kernel.ForwardMany(packed.data(), std::span(pointers).first(n), *workspace, out.data());
