@@ -44,7 +44,12 @@ Status RunEval(const EvalArguments& args) {
   }
   nlohmann::json video;
   if (!args.video.empty()) {
-    ASSIGN_OR_RETURN(const EpisodeResult watched, RecordVideo(policy, args.seed, args.video));
+    if (args.random || !args.noops.empty())
+      return {Code::kUsage,
+              "eval --video shows the first of the policy's drawn episodes: expected neither "
+              "--random nor --noops with it"};
+    const uint64_t first = DeriveKey(args.seed, Purpose::kEpisodeEval);
+    ASSIGN_OR_RETURN(const EpisodeResult watched, RecordVideo(policy, first, args.video));
     video = {{"file", args.video}, {"return", watched.fitness}, {"frames", watched.frames}};
     if (!args.json)
       std::printf("video of one episode (return %.1f): %s\n", watched.fitness, args.video.c_str());
@@ -81,7 +86,7 @@ void AddEval(CLI::App& app, Invocation& invocation) {
   command->add_option("--seed", args->seed, "seed of the fresh episodes")
       ->check(CLI::Range(int64_t{0}, kSeedMax))
       ->capture_default_str();
-  command->add_option("--video", args->video, "also record one episode as FILE.mp4");
+  command->add_option("--video", args->video, "also record the first episode as FILE.mp4");
   command->add_option("--individual", args->individual, "which policy of a run")
       ->capture_default_str()
       ->check(CLI::IsMember({"elite"}));
