@@ -27,7 +27,7 @@ class SteadyWork : public WorkSource {
   SteadyWork(std::span<const Task> tasks, double seconds) : tasks_(tasks), seconds_(seconds) {}
   std::optional<uint32_t> Claim() override {
     const std::lock_guard lock(mu_);
-    if (posted_ > 0 && SecondsSince(first_) > seconds_) return std::nullopt;
+    if (Over()) return std::nullopt;
     return claimed_++;
   }
   Task TaskOf(uint32_t index) const override { return tasks_[index]; }
@@ -43,13 +43,18 @@ class SteadyWork : public WorkSource {
   }
   bool Finished() const override {
     const std::lock_guard lock(mu_);
-    return posted_ > 0 && posted_ == claimed_ && SecondsSince(first_) > seconds_;
+    return posted_ > 0 && posted_ == claimed_ && Over();
   }
   double FramesPerSecond() const {
     return static_cast<double>(frames_) / std::chrono::duration<double>(end_ - first_).count();
   }
 
  private:
+  // REQUIRES: mu_ is held.
+  bool Over() const {
+    return claimed_ == tasks_.size() || (posted_ > 0 && SecondsSince(first_) > seconds_);
+  }
+
   const std::span<const Task> tasks_;
   const double seconds_;
   mutable std::mutex mu_;

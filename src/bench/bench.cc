@@ -52,8 +52,6 @@ Result<const Workload*> FindWorkload(const std::string& name) {
                                           name, Nearest(name, names), fmt::join(names, ", ")));
 }
 
-uint32_t Cores() { return std::max(1U, std::thread::hardware_concurrency()); }
-
 double RatePerSecond(uint32_t threads, double seconds,
                      const std::function<double(uint32_t)>& work) {
   std::atomic<bool> stop{false};

@@ -43,7 +43,6 @@ nlohmann::json Signature();
 // Runs `work(thread)` on `threads` threads until `seconds` have passed; each call returns how much
 // it did. The sum per second.
 double RatePerSecond(uint32_t threads, double seconds, const std::function<double(uint32_t)>& work);
-uint32_t Cores();
 // What a workload returns: its headline (the first row where none is given), all rows under "all",
 // and Machine(). REQUIRES: a row.
 nlohmann::json Report(nlohmann::json rows, nlohmann::json headline = nullptr);

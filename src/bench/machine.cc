@@ -12,11 +12,11 @@
 namespace samara::bench {
 namespace {
 
-constexpr size_t kBlock = size_t{64} << 20;  // floats a thread: 256 MB, out of most caches
+constexpr size_t kBlock = size_t{32} << 20;  // floats a thread: 128 MB twice, out of its caches
 constexpr int kChains = 12;                  // hides the latency of a fused multiply-add
 constexpr int kRounds = 100'000;
 
-// Sums n floats; the value only keeps the compiler from leaving the loads out.
+// Reads n floats; the value only keeps the compiler from leaving the loads out.
 double ReadAll(const float* data, size_t n) {
   uint64_t x[8] = {};
   for (size_t i = 0; i < n; i += 16) {
@@ -52,6 +52,11 @@ __attribute__((target("avx2,fma"))) float Fma256() {
 }
 #endif
 
+// What the compiler must believe is used; one a thread, so that nobody writes another's.
+struct alignas(64) Sink {
+  volatile double value = 0;
+};
+
 // Multiply-adds per second count as two operations.
 double FmaGflops(uint32_t threads) {
 #if defined(__x86_64__)
@@ -59,9 +64,9 @@ double FmaGflops(uint32_t threads) {
   if (isa == IsaLevel::kPortable) return 0;
   const bool wide = isa == IsaLevel::kAvx512;
   const double operations = 2.0 * (wide ? 16 : 8) * kChains * kRounds;
-  volatile float sink = 0;
-  return 1e-9 * RatePerSecond(threads, 0.5, [&](uint32_t) {
-           sink = wide ? Fma512() : Fma256();
+  std::vector<Sink> sinks(threads);
+  return 1e-9 * RatePerSecond(threads, 0.5, [&](uint32_t t) {
+           sinks[t].value = wide ? Fma512() : Fma256();
            return operations;
          });
 #else
@@ -73,10 +78,10 @@ nlohmann::json Measure() {
   const uint32_t cores = Cores();
   std::vector<AlignedFloats> from, to;
   for (uint32_t t = 0; t < cores; ++t) from.emplace_back(kBlock), to.emplace_back(kBlock);
-  volatile double sink = 0;
+  std::vector<Sink> sinks(cores);
   constexpr double kBytes = kBlock * sizeof(float);
   const double read = RatePerSecond(cores, 1, [&](uint32_t t) {
-    sink = ReadAll(from[t].data(), kBlock);
+    sinks[t].value = ReadAll(from[t].data(), kBlock);
     return kBytes;
   });
   const double copy = RatePerSecond(cores, 1, [&](uint32_t t) {

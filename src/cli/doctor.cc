@@ -54,10 +54,9 @@ std::vector<Finding> Examine() {
   const BuildInfo& build = ThisBuild();
   findings.push_back(
       {"samara", build.version + " (" + build.git_revision + "), " + build.compiler, true, ""});
-  findings.push_back({"CPU",
-                      fmt::format("{}, {} cores, kernels {}", CpuName(),
-                                  std::thread::hardware_concurrency(), Name(ActiveIsa())),
-                      true, ""});
+  findings.push_back(
+      {"CPU", fmt::format("{}, {} cores, kernels {}", CpuName(), Cores(), Name(ActiveIsa())), true,
+       ""});
   const auto free = FreeSpace(".");
   if (free.ok()) {
     findings.push_back({"disk here",

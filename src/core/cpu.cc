@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 #include "core/cpu.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "core/status.h"
 
@@ -71,5 +73,7 @@ std::string_view CpuName() {
   }();
   return name;
 }
+
+uint32_t Cores() { return std::max(1U, std::thread::hardware_concurrency()); }
 
 }  // namespace samara

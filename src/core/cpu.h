@@ -2,6 +2,7 @@
 // Which instruction set the kernels use, chosen at run time.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -22,5 +23,6 @@ std::vector<IsaLevel> AvailableIsaLevels();
 std::string_view Name(IsaLevel level);
 // The CPU's own name, for results and reports.
 std::string_view CpuName();
+uint32_t Cores();  // that this process may use; at least 1
 
 }  // namespace samara

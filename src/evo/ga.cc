@@ -65,8 +65,10 @@ class DeepGa::Playing {
       work_.EvaluatorIsDone();
     });
   }
-  // REQUIRES: Population was not ok, or Validation was called.
-  ~Playing() = default;
+  ~Playing() {
+    thread_.reset();  // joins
+    ga_.Show(nullptr, ga_.frames_before_);
+  }
   Playing(const Playing&) = delete;
   Playing& operator=(const Playing&) = delete;
 

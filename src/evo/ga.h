@@ -49,8 +49,9 @@ struct GaConfig {
   int64_t frames = 0;
 };
 void Bind(ConfigTable& table, GaConfig& config);
-// kConfig when a generation has more episodes than 32 bits can number.
-Status CheckSize(const GaConfig& config);
+// kConfig when a generation has more episodes than 32 bits can number, or the network more
+// parameters than ga.noise has values.
+Status CheckSize(const GaConfig& config, const NetworkDescription& network);
 
 // sigma after `frames` counted frames (neuroevolution.md 1.1, schedules); the end value from
 // ga.mutation_schedule_frames on. Equal bits everywhere. An exponential schedule from or to 0 is 0

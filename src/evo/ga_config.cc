@@ -5,6 +5,7 @@
 
 #include "core/math.h"
 #include "evo/ga.h"
+#include "evo/noise.h"
 
 namespace samara {
 
@@ -46,7 +47,12 @@ void Bind(ConfigTable& table, GaConfig& c) {
             "budget of population and validation; 0 = none", grow);
 }
 
-Status CheckSize(const GaConfig& c) {
+Status CheckSize(const GaConfig& c, const NetworkDescription& network) {
+  if (c.noise == "table" && network.parameter_count > kNoiseTableSize)
+    return {Code::kConfig,
+            fmt::format("ga.noise=table: a table of {} values for {}'s {} parameters; expected "
+                        "normal or quantile8, which have no such bound",
+                        kNoiseTableSize, network.name, network.parameter_count)};
   const double episodes =
       static_cast<double>(c.population) * static_cast<double>(c.episodes) +
       static_cast<double>(c.population + 1) * static_cast<double>(c.validation_episodes);

@@ -664,15 +664,21 @@ TEST(GaTest, ProgressGoesFromPhaseToPhaseAndNeverBack) {
   EXPECT_EQ(ga.progress().phase, "");
 }
 
-TEST(GaTest, MoreEpisodesThanCanBeNumberedAreRefused) {
+TEST(GaTest, MoreEpisodesOrParametersThanThereAreNumbersForAreRefused) {
   GaConfig c;
-  EXPECT_TRUE(CheckSize(c).ok());
+  const auto small = Network("linear", 4, 2), large = Network("mlp-16384-16384-tanh", 4, 2);
+  c.noise = "table";
+  EXPECT_TRUE(CheckSize(c, small).ok());
+  EXPECT_EQ(CheckSize(c, large).code(), Code::kConfig);
+  c.noise = "normal";
+  EXPECT_TRUE(CheckSize(c, large).ok());
+  EXPECT_TRUE(CheckSize(c, small).ok());
   c.population = 1'000'000, c.validation_episodes = 3'000;
-  EXPECT_TRUE(CheckSize(c).ok());
+  EXPECT_TRUE(CheckSize(c, small).ok());
   c.validation_episodes = 5'000;
-  EXPECT_EQ(CheckSize(c).code(), Code::kConfig);
+  EXPECT_EQ(CheckSize(c, small).code(), Code::kConfig);
   c.validation_episodes = 0, c.episodes = 1000, c.population = 4'000'000;
-  EXPECT_EQ(CheckSize(c).code(), Code::kConfig);
+  EXPECT_EQ(CheckSize(c, small).code(), Code::kConfig);
 }
 
 // A run that is killed again and again plays no episode twice that it was able to keep.

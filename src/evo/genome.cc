@@ -1,52 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 #include "evo/genome.h"
 
-#include <bit>
 #include <cmath>
 
+#include "core/bytes.h"
 #include "evo/noise.h"
 
 namespace samara {
 namespace {
 
-constexpr size_t kHeaderBytes = 16, kMutationBytes = 12;
+constexpr size_t kMutationBytes = 12;
 constexpr uint8_t kVersion = 1;
-
-template <typename T>
-void Put(std::string& bytes, T value) {
-  for (size_t i = 0; i < sizeof(T); ++i) bytes += static_cast<char>(value >> (8 * i));
-}
-
-// REQUIRES: the bytes are there.
-template <typename T>
-T Get(std::string_view bytes, size_t at) {
-  T value = 0;
-  for (size_t i = 0; i < sizeof(T); ++i) {
-    value |= static_cast<T>(T{static_cast<uint8_t>(bytes[at + i])} << (8 * i));
-  }
-  return value;
-}
 
 Status Bad(const std::string& what) { return {Code::kBadData, "genome: " + what}; }
 
-Status CheckHeader(std::string_view bytes) {
-  if (bytes.size() < kHeaderBytes) {
-    return Bad(std::to_string(bytes.size()) + " bytes, expected at least 16");
-  }
-  const auto version = Get<uint8_t>(bytes, 0), noise = Get<uint8_t>(bytes, 1);
-  const auto init = Get<uint8_t>(bytes, 2), reserved = Get<uint8_t>(bytes, 3);
+struct Header {
+  uint8_t version, noise, init, reserved;
+  uint32_t mutations;
+  uint64_t initial;
+};
+
+Result<Header> ReadHeader(ByteReader& reader, size_t bytes) {
+  const auto header = reader.Get<Header>();
+  if (!reader.ok()) return Bad(std::to_string(bytes) + " bytes, expected at least 16");
+  const auto [version, noise, init, reserved, mutations, initial] = header;
   if (version != kVersion) {
     return Bad("version " + std::to_string(version) + ", this samara reads version 1");
   }
   if (noise < 1 || noise > 3) return Bad("noise kind " + std::to_string(noise) + ", expected 1-3");
   if (init < 1 || init > 2) return Bad("init kind " + std::to_string(init) + ", expected 1 or 2");
   if (reserved != 0) return Bad("byte 3 is " + std::to_string(reserved) + ", expected 0");
-  const size_t expected = kHeaderBytes + kMutationBytes * size_t{Get<uint32_t>(bytes, 4)};
-  if (bytes.size() != expected) {
-    return Bad(std::to_string(bytes.size()) + " bytes, its header says " +
-               std::to_string(expected));
+  const size_t expected = sizeof(Header) + kMutationBytes * size_t{mutations};
+  if (bytes != expected) {
+    return Bad(std::to_string(bytes) + " bytes, its header says " + std::to_string(expected));
   }
-  return Status::Ok();
+  return header;
 }
 
 Status CheckKey(uint64_t key, size_t parameter_count, const std::string& name) {
@@ -61,35 +49,30 @@ Status CheckKey(uint64_t key, size_t parameter_count, const std::string& name) {
 }  // namespace
 
 std::string Genome::Encode() const {
+  static_assert(sizeof(Header) == 16);
   CHECK(mutations.size() <= UINT32_MAX);
-  std::string bytes;
-  bytes.reserve(kHeaderBytes + kMutationBytes * mutations.size());
-  Put(bytes, kVersion);
-  Put(bytes, static_cast<uint8_t>(noise));
-  Put(bytes, static_cast<uint8_t>(init));
-  Put(bytes, uint8_t{0});
-  Put(bytes, static_cast<uint32_t>(mutations.size()));
-  Put(bytes, initial);
-  for (const Mutation& mutation : mutations) {
-    Put(bytes, mutation.key);
-    Put(bytes, std::bit_cast<uint32_t>(mutation.power));
-  }
-  return bytes;
+  ByteWriter writer;
+  writer.Put(Header{kVersion, static_cast<uint8_t>(noise), static_cast<uint8_t>(init), 0,
+                    static_cast<uint32_t>(mutations.size()), initial});
+  for (const Mutation& mutation : mutations) writer.Put(mutation.key).Put(mutation.power);
+  return writer.Take();
 }
 
 Result<Genome> Genome::Decode(std::string_view bytes) {
-  RETURN_IF_ERROR(CheckHeader(bytes));
-  Genome genome{.noise = static_cast<NoiseKind>(bytes[1]),
-                .init = static_cast<InitKind>(bytes[2]),
-                .initial = Get<uint64_t>(bytes, 8),
+  ByteReader reader(bytes);
+  ASSIGN_OR_RETURN(const Header header, ReadHeader(reader, bytes.size()));
+  Genome genome{.noise = static_cast<NoiseKind>(header.noise),
+                .init = static_cast<InitKind>(header.init),
+                .initial = header.initial,
                 .mutations = {}};
-  genome.mutations.reserve(Get<uint32_t>(bytes, 4));
-  for (size_t at = kHeaderBytes; at < bytes.size(); at += kMutationBytes) {
-    const auto power = std::bit_cast<float>(Get<uint32_t>(bytes, at + 8));
+  genome.mutations.reserve(header.mutations);
+  for (uint32_t i = 0; i < header.mutations; ++i) {
+    const auto key = reader.Get<uint64_t>();
+    const auto power = reader.Get<float>();
     if (!std::isfinite(power)) {
-      return Bad("mutation " + std::to_string(genome.mutations.size()) + " has no finite power");
+      return Bad("mutation " + std::to_string(i) + " has no finite power");
     }
-    genome.mutations.push_back({Get<uint64_t>(bytes, at), power});
+    genome.mutations.push_back({key, power});
   }
   return genome;
 }

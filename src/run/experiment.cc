@@ -13,8 +13,6 @@
 namespace samara {
 namespace {
 
-uint32_t Cores() { return std::max(1U, std::thread::hardware_concurrency()); }
-
 uint32_t OrAuto(int64_t value, uint32_t automatic) {
   return value > 0 ? static_cast<uint32_t>(value) : automatic;
 }

@@ -222,9 +222,9 @@ Status EvolutionRun::CreateFolder() {
 }
 
 Status EvolutionRun::SetTheStage() {
-  RETURN_IF_ERROR(CheckSize(config_.ga));
   ASSIGN_OR_RETURN(stage_, MakeStage(config_));
   network_ = stage_.network();
+  RETURN_IF_ERROR(CheckSize(config_.ga, network_));
   if (folder_ == nullptr) RETURN_IF_ERROR(CreateFolder());
   const std::string built_on =
       folder_->identity().value("/environment/version"_json_pointer, std::string());
@@ -589,7 +589,7 @@ Result<json> EvolutionRun::Finish() {
                             folder_->path().string() + "'")
                : test.status();
   const GaState& s = ga_->state();
-  const double cores = std::max(1U, std::thread::hardware_concurrency());
+  const double cores = Cores();
   json result = {
       {"run", folder_->path().string()},
       {"generation", s.generation},
