@@ -14,14 +14,17 @@ using nlohmann::json;
 
 namespace {
 
+constexpr size_t kRecorded = 3;  // episodes
+constexpr int kRounds = 3;
+
 constexpr int kEvaluations = 1000;  // of a small network between two looks at the clock
 
 Genome Parent(NoiseKind kind) {
   return {kind, InitKind::kFanIn, DeriveKey(3, Purpose::kInitialGenome, 1, 0), {}};
 }
 
-// Steps per second of one environment, alone (the same random action again and again) and with a
-// network that chooses; all cores.
+// Steps per second of one environment with a network that chooses, and of the simulator alone: the
+// same episodes with the actions as they were recorded. All cores.
 Result<json> Rollout(const std::string& id, const std::string& network_name,
                      const Options& options) {
   ASSIGN_OR_RETURN(const EnvironmentFactory factory, NativeEnvironment(id));
@@ -31,11 +34,15 @@ Result<json> Rollout(const std::string& id, const std::string& network_name,
     std::unique_ptr<PolicyState> policy;
     std::unique_ptr<PolicyWorkspace> workspace;
     std::vector<std::byte> observation;
-    uint64_t episode = 0;
+    struct Recorded {
+      std::vector<int32_t> index;
+      std::vector<float> values;  // of all steps
+    };
+    std::vector<Recorded> recorded;  // by episode
+    size_t next = 0;                 // of them
   };
   std::vector<State> states(cores);
   std::unique_ptr<PolicyModel> model;
-  std::vector<float> values;
   for (uint32_t t = 0; t < cores; ++t) {
     State& s = states[t];
     ASSIGN_OR_RETURN(s.environment, factory());
@@ -45,7 +52,6 @@ Result<json> Rollout(const std::string& id, const std::string& network_name,
       ASSIGN_OR_RETURN(NetworkDescription network,
                        MakeNetwork(network_name, 1, 1, inputs, spec.action.n));
       model = std::make_unique<PolicyModel>(std::move(network), InputRule{}, spec.action);
-      values.assign(spec.action.discrete ? 0 : static_cast<size_t>(spec.action.n), 0.1F);
     }
     s.policy = std::make_unique<PolicyState>(*model);
     s.workspace = std::make_unique<PolicyWorkspace>(*model);
@@ -56,24 +62,49 @@ Result<json> Rollout(const std::string& id, const std::string& network_name,
     model->kernel().Pack(theta, packed.span());
     s.policy->LoadPacked(packed.span());
   }
-  const auto episode = [&](uint32_t t, bool network) {
+  const auto episode = [&](uint32_t t, const auto& choose, const auto& note) {
     State& s = states[t];
-    const uint64_t seed = DeriveKey(5, Purpose::kEpisodePopulation, 1, t, s.episode++);
+    const uint64_t seed = DeriveKey(5, Purpose::kEpisodePopulation, 1, t, s.next);
     s.environment->Reset({.seed = seed}, s.observation);
     s.policy->StartEpisode(seed);
-    const Action fixed{.index = static_cast<int32_t>(s.episode % 2), .values = values};
-    double steps = 0;
+    size_t steps = 0;
     for (bool over = false; !over; ++steps) {
-      const Action action = network ? s.policy->Decide(*s.workspace, s.observation) : fixed;
+      const Action action = choose(s, steps);
+      note(s, action);
       const StepResult r = s.environment->Step(action, s.observation);
       over = r.terminated || r.truncated;
     }
-    return steps;
+    s.next = (s.next + 1) % kRecorded;
+    return static_cast<double>(steps);
   };
-  const double alone =
-      RatePerSecond(cores, options.seconds, [&](uint32_t t) { return episode(t, false); });
-  const double played =
-      RatePerSecond(cores, options.seconds, [&](uint32_t t) { return episode(t, true); });
+  const auto decide = [](State& s, size_t) {
+    return s.policy->Decide(*s.workspace, s.observation);
+  };
+  const auto repeat = [](State& s, size_t step) {
+    const typename State::Recorded& r = s.recorded[s.next];
+    const size_t n = r.values.size() / r.index.size();
+    return Action{.index = r.index[step], .values = std::span(r.values).subspan(step * n, n)};
+  };
+  const auto ignore = [](State&, const Action&) {};
+  for (uint32_t t = 0; t < cores; ++t) {
+    for (size_t i = 0; i < kRecorded; ++i) {
+      states[t].recorded.emplace_back();
+      (void)episode(t, decide, [](State& s, const Action& action) {
+        s.recorded.back().index.push_back(action.index);
+        s.recorded.back().values.insert(s.recorded.back().values.end(), action.values.begin(),
+                                        action.values.end());
+      });
+    }
+  }
+  // in turns: the machine's mood is the same for both
+  double alone = 0, played = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    alone = std::max(alone, RatePerSecond(cores, options.seconds / kRounds,
+                                          [&](uint32_t t) { return episode(t, repeat, ignore); }));
+    played = std::max(played, RatePerSecond(cores, options.seconds / kRounds, [&](uint32_t t) {
+                        return episode(t, decide, ignore);
+                      }));
+  }
   options.say(fmt::format("{} with {}: {:.0f} steps/s on {} cores, {:.0f} without the network", id,
                           network_name, played, cores, alone));
   return json{{"environment", id},
