@@ -11,7 +11,7 @@ help:
 train: build
 	build/samara train $(PRESET) $(ARGS)
 
-## make test        set up, build, and run every test
+## make test        set up, build, and run every test but the slowest
 test: build
 	scripts/test
 

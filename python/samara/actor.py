@@ -18,7 +18,7 @@ import sys
 from samara import _native
 from samara.environment import CONFIG, Environment, SetupError, Spec, make
 
-CONTROL, SEGMENT, BELL, POLICIES = 3, 4, 5, 6  # kActorDescriptors in src/fleet/actor_process.h
+CONTROL, SEGMENT, BELL, POLICIES = 3, 4, 5, 6  # ActorDescriptors in src/fleet/actor_process.h
 PACKET_BYTES_MAX = 1 << 17
 INTERNAL = 70
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
+#include <cstring>
 #include <thread>
 
 #include "core/clock.h"
@@ -82,6 +84,18 @@ json Report(json rows, json headline) {
   result["all"] = std::move(rows);
   result["machine"] = Machine();
   return result;
+}
+
+Result<std::unique_ptr<Scratch>> Scratch::Make() {
+  std::string name = (std::filesystem::temp_directory_path() / "samara-bench-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr)
+    return Status(Code::kCannotCreate, name + ": " + std::strerror(errno));
+  return std::unique_ptr<Scratch>(new Scratch(name));
+}
+
+Scratch::~Scratch() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
 }
 
 Result<ExperimentConfig> DesktopConfig(const std::string& game) {

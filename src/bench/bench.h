@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "core/files.h"
 #include "core/status.h"
 #include "run/experiment.h"
 
@@ -35,7 +36,7 @@ std::span<const Workload> Workloads();
 Result<const Workload*> FindWorkload(const std::string& name);
 
 // Hashes of a fixed small workload (DESIGN section 4, rule 6): equal on every machine.
-// {"noise", "kernels", "environments", "evolution", "signature"}; "signature" hashes the others.
+// {"noise", "kernels", "evolution", "signature"}; "signature" hashes the others.
 nlohmann::json Signature();
 
 // --- what the workloads share
@@ -49,6 +50,19 @@ nlohmann::json Report(nlohmann::json rows, nlohmann::json headline = nullptr);
 // {"cpu", "cores", "isa", "read_gb_per_second", "copy_gb_per_second", "fma_gflop_per_second"}: all
 // cores, out of the caches; measured once a process.
 const nlohmann::json& Machine();
+// A folder of its own among the temporary ones, gone with the object.
+class Scratch {
+ public:
+  static Result<std::unique_ptr<Scratch>> Make();
+  ~Scratch();
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  const Path& path() const { return path_; }
+
+ private:
+  explicit Scratch(Path path) : path_(std::move(path)) {}
+  const Path path_;
+};
 // Preset atari/deep-ga-desktop on another game.
 Result<ExperimentConfig> DesktopConfig(const std::string& game);
 // What other processes took of all cores' time since this object was made, 0 to 1: figures of a
@@ -57,6 +71,8 @@ class OthersShare {
  public:
   OthersShare();
   double get() const;
+  // The share, from processor seconds of all processes and of ours in `seconds` on `cores`.
+  static double Of(double busy, double own, double seconds, uint32_t cores);
 
  private:
   const SteadyTime start_;

@@ -79,16 +79,9 @@ TEST(BenchTest, OthersTakeWhatTheirProcessorTimeSays) {
 }
 
 TEST(BenchTest, OurOwnWorkIsNotOthers) {
-  const OthersShare others;
-  const double before = others.get();
-  const SteadyTime start = Now();
-  const clock_t used = clock();
-  while (SecondsSince(start) < 0.3) {
-  }
-  const double own = static_cast<double>(clock() - used) / CLOCKS_PER_SEC;
-  // what this thread used cannot have been used by others
-  EXPECT_LE(others.get(), 1 - own / (SecondsSince(start) * Cores()) + 0.1);
-  EXPECT_GE(before, 0);
+  EXPECT_DOUBLE_EQ(OthersShare::Of(/*busy=*/2, /*own=*/0.5, /*seconds=*/1, /*cores=*/2), 0.75);
+  EXPECT_DOUBLE_EQ(OthersShare::Of(3, 3, 4, 2), 0);
+  EXPECT_DOUBLE_EQ(OthersShare::Of(2.9, 3, 4, 2), 0) << "ticks are coarse";
 }
 
 TEST(BenchTest, AnUnknownWorkloadNamesTheNearest) {

@@ -37,9 +37,12 @@ double OwnSeconds() {
 
 OthersShare::OthersShare() : start_(Now()), busy_(BusySeconds()), own_(OwnSeconds()) {}
 
+double OthersShare::Of(double busy, double own, double seconds, uint32_t cores) {
+  return std::clamp((busy - own) / (seconds * cores), 0.0, 1.0);
+}
+
 double OthersShare::get() const {
-  const double others = (BusySeconds() - busy_) - (OwnSeconds() - own_);
-  return std::clamp(others / (SecondsSince(start_) * Cores()), 0.0, 1.0);
+  return Of(BusySeconds() - busy_, OwnSeconds() - own_, SecondsSince(start_), Cores());
 }
 
 }  // namespace samara::bench

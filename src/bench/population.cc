@@ -115,31 +115,15 @@ double Flop(const NetworkDescription& network) {
   return flop;
 }
 
-// The frames as the rivals read them: float32, [frame][84][84][4]. The file goes with the object.
-class FramesFile {
- public:
-  explicit FramesFile(const std::vector<std::vector<float>>& inputs)
-      : path_((std::filesystem::temp_directory_path() / fmt::format("samara-frames-{}", getpid()))
-                  .string()) {
-    std::ofstream file(path_, std::ios::binary);
-    for (const auto& input : inputs)
-      file.write(reinterpret_cast<const char*>(input.data()),
-                 static_cast<std::streamsize>(input.size() * sizeof(float)));
-    if (!file.flush()) status_ = Status(Code::kIoError, path_ + ": cannot be written");
-  }
-  ~FramesFile() {
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
-  }
-  FramesFile(const FramesFile&) = delete;
-  FramesFile& operator=(const FramesFile&) = delete;
-  const std::string& path() const { return path_; }
-  const Status& status() const { return status_; }
-
- private:
-  const std::string path_;
-  Status status_;
-};
+// The frames as the rivals read them: float32, [frame][84][84][4].
+Status WriteFrames(const std::vector<std::vector<float>>& inputs, const Path& path) {
+  std::ofstream file(path, std::ios::binary);
+  for (const auto& input : inputs)
+    file.write(reinterpret_cast<const char*>(input.data()),
+               static_cast<std::streamsize>(input.size() * sizeof(float)));
+  if (file.flush()) return Status::Ok();
+  return {Code::kIoError, path.string() + ": cannot be written"};
+}
 
 // LargeModel also as large as the papers' populations, as far as memory allows.
 std::vector<size_t> Sizes(const std::string& network) {
@@ -157,8 +141,9 @@ double MemoryBytes() {
 Result<json> Population(const Options& options) {
   ASSIGN_OR_RETURN(const auto inputs, RecordInputs(options.game, kFrames));
   ASSIGN_OR_RETURN(const ExperimentConfig desktop, DesktopConfig(options.game));
-  const FramesFile frames(inputs);
-  RETURN_IF_ERROR(frames.status());
+  ASSIGN_OR_RETURN(const auto scratch, Scratch::Make());
+  const Path frames = scratch->path() / "frames";
+  RETURN_IF_ERROR(WriteFrames(inputs, frames));
   const uint32_t cores = Cores();
   json all = json::array();
   for (const std::string name : {"LargeModel", "Nature", "Model"}) {
@@ -168,7 +153,7 @@ Result<json> Population(const Options& options) {
       json rival = json::object();
       // torch holds the population once for all three, and moves it when it groups
       if (options.rivals && 2.5 * bytes < MemoryBytes()) {
-        ASSIGN_OR_RETURN(rival, Rivals(name, size, cores, frames.path(), options));
+        ASSIGN_OR_RETURN(rival, Rivals(name, size, cores, frames.string(), options));
         options.say(fmt::format("{} x {}: torch on {} cores: {}", name, size, cores, rival.dump()));
       }
       double best = 0;

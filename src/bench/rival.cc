@@ -66,7 +66,8 @@ Result<json> RunRival(const std::string& script, const std::vector<std::string>&
   std::vector<std::string> command = {(venv / "bin" / "python").string(), file.string()};
   command.insert(command.end(), arguments.begin(), arguments.end());
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return Status(Code::kIoError, "pipe: no descriptor left");
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    return Status(Code::kIoError, std::string("pipe: ") + std::strerror(errno));
   const Result<pid_t> pid = Spawn(std::move(command), ends[1]);
   close(ends[1]);
   std::string text = ReadAll(ends[0]);

@@ -18,6 +18,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 
 #include "bench/bench.h"
 #include "bench/spans.h"
@@ -40,28 +41,6 @@ constexpr int kRounds = 2;
 constexpr int64_t kWarmNs = 500'000'000;  // before the window
 constexpr double kDrawnMs = 60;
 constexpr milliseconds kWait{20};  // until the end of the window is noticed
-
-// A folder for one schedule's traces, gone with the object.
-class Scratch {
- public:
-  static Result<std::unique_ptr<Scratch>> Make() {
-    std::string name = (std::filesystem::temp_directory_path() / "samara-bench-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr)
-      return Status(Code::kCannotCreate, name + ": " + std::strerror(errno));
-    return std::unique_ptr<Scratch>(new Scratch(name));
-  }
-  ~Scratch() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  const Path& path() const { return path_; }
-
- private:
-  explicit Scratch(Path path) : path_(std::move(path)) {}
-  const Path path_;
-};
 
 // What all schedules share, and where the one that runs now leaves its traces.
 struct Play : ParameterSource {
@@ -227,7 +206,9 @@ class Batched {
       together_.arrive_and_wait();
       for (uint32_t i = 0; first && i < kPopulation; ++i) fleet_.Act(i, actions_[i]);
     }
-    if (Status written = inference.Write(play_.folder); !written.ok()) status_ = written;
+    const Status written = inference.Write(play_.folder);
+    const std::lock_guard lock(mu_);
+    if (!written.ok()) status_ = written;
   }
 
   void Gather() {
@@ -253,6 +234,7 @@ class Batched {
   std::vector<Action> actions_;
   uint64_t number_ = 0;
   bool over_ = false;
+  std::mutex mu_;  // of status_, after the last barrier
   Status status_;
 };
 

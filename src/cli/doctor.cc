@@ -64,12 +64,13 @@ std::vector<Finding> Examine() {
                         *free > (1U << 30), "free at least 1 GB"});
   }
   const auto venv = FindVenv();
-  findings.push_back(
-      {".venv", venv.ok() ? venv.status().ok() ? (*venv).string() : "" : venv.status().message(),
-       venv.ok(), "run `make setup`"});
+  findings.push_back({".venv", venv.ok() ? venv->string() : venv.status().message(), venv.ok(),
+                      "run `make setup`"});
   if (!venv.ok()) return findings;
   const Path python = *venv / "bin" / "python";
-  findings.push_back({"Python", Ask(Quoted(python) + " --version"), true, ""});
+  const std::string version = Ask(Quoted(python) + " --version");
+  findings.push_back({"Python", version.empty() ? "does not answer" : version, !version.empty(),
+                      "remove .venv and run `make setup`"});
   for (const auto& [module, use] :
        std::vector<std::pair<std::string, std::string>>{{"ale-py", "Atari"},
                                                         {"gymnasium", "Gymnasium environments"},

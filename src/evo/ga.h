@@ -8,7 +8,6 @@
 // whatever plays the episodes.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>

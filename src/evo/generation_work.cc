@@ -58,15 +58,21 @@ Task GenerationWork::TaskOf(uint32_t index) const {
 }
 
 void GenerationWork::Post(uint32_t index, const EpisodeResult& result) {
-  const std::lock_guard lock(mu_);
-  if (index < population_.size())
-    PostPopulation(index, result);
-  else
-    PostValidation(index - static_cast<uint32_t>(population_.size()), result);
+  const bool of_population = index < population_.size();
+  if (!of_population) index -= static_cast<uint32_t>(population_.size());
+  {
+    const std::lock_guard lock(mu_);
+    if (!(of_population ? PostPopulation(index, result) : PostValidation(index, result))) return;
+  }
+  // nobody waits for what the sink does, a write to disk perhaps
+  const std::lock_guard lock(sink_mu_);
+  EpisodeResult done = result;
+  done.done = true;
+  if (sink_) sink_(of_population ? Phase::kPopulation : Phase::kValidation, index, done);
 }
 
-void GenerationWork::PostPopulation(uint32_t index, const EpisodeResult& result) {
-  if (population_[index].done) return;
+bool GenerationWork::PostPopulation(uint32_t index, const EpisodeResult& result) {
+  if (population_[index].done) return false;
   population_[index] = result;
   population_[index].done = true;
   ++population_done_;
@@ -77,19 +83,19 @@ void GenerationWork::PostPopulation(uint32_t index, const EpisodeResult& result)
     mean.Add(std::span(population_).subspan(member * plan_.episodes, plan_.episodes));
     means_.fitness[member] = mean.fitness[0], means_.frames[member] = mean.frames[0];
   }
-  if (sink_) sink_(Phase::kPopulation, index, population_[index]);
   tail_ = tail_ || PopulationComplete();
   if (tail_) ChooseCandidates();
   if (PopulationComplete()) changed_.notify_all();
+  return true;
 }
 
-void GenerationWork::PostValidation(uint32_t index, const EpisodeResult& result) {
+bool GenerationWork::PostValidation(uint32_t index, const EpisodeResult& result) {
   const auto [posted, is_new] = validation_.try_emplace(index, result);
-  if (!is_new) return;
+  if (!is_new) return false;
   posted->second.done = true;
-  if (sink_) sink_(Phase::kValidation, index, posted->second);
   Count(index, posted->second);
   SeeWhetherComplete();
+  return true;
 }
 
 // The results so far choose who is validated; the rest of their episodes is queued.

@@ -82,8 +82,8 @@ class GenerationWork : public WorkSource {
  private:
   // REQUIRES: mu_ is held, from here on.
   bool PopulationComplete() const { return population_done_ == population_.size(); }
-  void PostPopulation(uint32_t index, const EpisodeResult& result);
-  void PostValidation(uint32_t index, const EpisodeResult& result);
+  bool PostPopulation(uint32_t index, const EpisodeResult& result);  // whether it is new
+  bool PostValidation(uint32_t index, const EpisodeResult& result);
   void ChooseCandidates();
   void Count(uint32_t validation_index, const EpisodeResult& result);
   void SeeWhetherComplete();
@@ -94,6 +94,7 @@ class GenerationWork : public WorkSource {
   const uint32_t members_;             // = the old elite's number
   const std::vector<uint32_t> order_;  // of the population's episodes
   Sink sink_;
+  std::mutex sink_mu_;  // one call at a time
   // written under mu_, read without it, once per step
   std::atomic<bool> finished_{false};
   std::vector<std::atomic<bool>> dropped_;  // by individual

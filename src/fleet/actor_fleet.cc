@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <condition_variable>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -399,8 +401,10 @@ class ActorFleet : public Fleet {
 Status CheckOptions(const ActorFleetOptions& options) {
   if (options.slots < 1 || options.actors < 1)
     return {Code::kConfig, "fleet.slots and fleet.actors: expected at least 1"};
-  if (options.failures_max < 1 || !(options.step_timeout > 0) || !(options.hello_timeout > 0))
-    return {Code::kConfig, "fleet.failures_max and fleet.step_timeout: expected more than 0"};
+  CHECK(options.failures_max > 0 && options.hello_timeout > 0);
+  if (!(options.step_timeout > 0))
+    return {Code::kConfig,
+            fmt::format("fleet.step_timeout={}: expected more than 0 s", options.step_timeout)};
   if (!nlohmann::json::parse(options.environment_json, nullptr, false).is_object())
     return {Code::kConfig, "environment '" + EscapeControl(options.environment_json) +
                                "': expected a JSON object"};
@@ -436,7 +440,7 @@ Result<std::unique_ptr<Fleet>> MakeActorFleet(const ActorFleetOptions& given) {
     actor.index = i;
   }
   const int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (wake_fd < 0) return Status(Code::kIoError, "eventfd: no descriptor left");
+  if (wake_fd < 0) return Status(Code::kIoError, std::string("eventfd: ") + std::strerror(errno));
   auto fleet = std::make_unique<ActorFleet>(options, std::move(bell), std::move(policies),
                                             std::move(actors), wake_fd);
   RETURN_IF_ERROR(fleet->AwaitStart());

@@ -46,7 +46,8 @@ class Fleet {
   virtual ~Fleet() = default;
   virtual const EnvironmentSpec& spec() const = 0;
   virtual uint32_t slots() const = 0;
-  // Starts an episode in an idle slot. `episode` is the caller's number, echoed in events.
+  // Starts an episode. `episode` is the caller's number, echoed in events. REQUIRES: the slot owes
+  // no event; an episode that waits for an action is given up.
   virtual void Begin(uint32_t slot, uint64_t episode, const EpisodeSpec& spec) = 0;
   // Answers the last kObservation event of the slot. Box values are forced into [-1, 1] (NaN: 0).
   virtual void Act(uint32_t slot, const Action& action) = 0;

@@ -1,6 +1,7 @@
 // Asking a running process to stop or to save.
 //
-//   SIGTERM, SIGINT   stop: finish the step, save, exit 75; a second one exits with 75 at once
+//   SIGTERM, SIGINT, SIGHUP
+//                     stop: finish the step, save, exit 75; a second one exits with 75 at once
 //   SIGUSR1, SIGUSR2  save a checkpoint now
 //   SIGPIPE, SIGXFSZ  ignored: the write fails instead and is reported
 //

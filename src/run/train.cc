@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <set>
 
 #include "core/clock.h"
 #include "core/cpu.h"
@@ -469,8 +468,8 @@ Status EvolutionRun::MakeDurable() {
   if (status.ok()) journalled_ = ga_->state().generation;
   if (status.code() != Code::kIoError) return status;
   return {Code::kIoError,
-          fmt::format("{}; generation {} is not saved, all before it are: then go on with 'samara "
-                      "train --resume {}'",
+          fmt::format("{}; generation {} is not saved, all before it are; free space, then go on "
+                      "with 'samara train --resume {}'",
                       status.message(), ga_->state().generation, folder_->path().string())};
 }
 
