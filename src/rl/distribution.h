@@ -1,0 +1,64 @@
+// What a policy's outputs mean: distributions over actions (central_inference.md 5).
+//
+//   categorical   K logits: one of K actions
+//   multi         K1 + K2 + .. logits: one of K1, one of K2, ..., independent
+//   tanh_normal   D means and D deviations (softplus(p) + 1e-3) of a normal whose samples tanh
+//                 squashes into (-1, 1). What is stored and scored is the sample u before squashing
+//                 (CI-61): log p(a) = log N(u) - sum log(1 - tanh(u)^2), exact however far out.
+//
+// Tensors are [..., n] float32; a row's result depends on that row only. Sampling takes the random
+// numbers from its caller, who keys them by slot, episode and step: no generator lives here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "nn/torch/torch.h"
+
+namespace samara {
+
+class ActionDistribution {
+ public:
+  static ActionDistribution Categorical(int64_t actions) {
+    return ActionDistribution({actions}, 0);
+  }
+  // Sizes of the parts, in order.
+  static ActionDistribution Multi(std::vector<int64_t> sizes) {
+    return ActionDistribution(std::move(sizes), 0);
+  }
+  static ActionDistribution TanhNormal(int64_t dimensions) {
+    return ActionDistribution({}, dimensions);
+  }
+
+  int64_t parameters() const;  // network outputs
+  // Numbers of one action: an index per part, or the sample before squashing per dimension.
+  int64_t components() const;
+  bool continuous() const { return dimensions_ > 0; }
+
+  // `actions` and `uniforms`: [..., components()]; indices are int64, samples float32.
+  torch::Tensor LogProb(const torch::Tensor& parameters, const torch::Tensor& actions) const;
+  // Of a continuous action: of the normal, plus the logarithm of the squashing at one sample drawn
+  // from `uniforms` (no closed form is known). [...]
+  torch::Tensor Entropy(const torch::Tensor& parameters, const torch::Tensor& uniforms = {}) const;
+  // KL(parameters || others), exact: squashing does not change it.
+  torch::Tensor Kl(const torch::Tensor& parameters, const torch::Tensor& others) const;
+  // From uniforms in (0, 1): the inverse of the distribution function, part by part.
+  torch::Tensor Sample(const torch::Tensor& parameters, const torch::Tensor& uniforms) const;
+  // The most probable index of each part, the mean.
+  torch::Tensor Mode(const torch::Tensor& parameters) const;
+  // What the environment gets: indices as they are, tanh of a sample.
+  torch::Tensor Squash(const torch::Tensor& actions) const;
+
+ private:
+  ActionDistribution(std::vector<int64_t> sizes, int64_t dimensions)
+      : sizes_(std::move(sizes)), dimensions_(dimensions) {}
+  std::vector<torch::Tensor> LogProbs(const torch::Tensor& parameters) const;  // of each part
+  std::pair<torch::Tensor, torch::Tensor> MeanAndDeviation(const torch::Tensor& parameters) const;
+
+  std::vector<int64_t> sizes_;
+  int64_t dimensions_;
+};
+
+}  // namespace samara
