@@ -34,6 +34,26 @@ def test_an_unknown_workload_names_the_nearest():
     assert "did you mean population?" in failed.err
 
 
+def test_bad_options_are_refused_before_anything_is_measured(tmp_path):
+    cases = [
+        (64, ["noise", "--seconds", "nan"], {}, "--seconds nan"),
+        (73, ["schedule", "--out", tmp_path / "none" / "a.svg"], {}, "make it first"),
+        (73, ["population"], {"TMPDIR": str(tmp_path / "none")}, "TMPDIR"),
+    ]
+    for code, words, variables, said in cases:
+        failed = samara("bench", *words, **variables)
+        assert failed.code == code, failed.err
+        assert said in failed.err
+
+
+def test_a_full_standard_output_is_an_error():
+    command = [ROOT / "build" / "samara", "list", "presets"]
+    with open("/dev/full", "w") as full:
+        failed = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert failed.returncode == 74
+    assert "standard output" in failed.stderr
+
+
 @pytest.mark.parametrize("what", ["rollout", "noise", "materialise"])
 def test_short_workloads(what):
     result = ok("bench", what, "--seconds", "0.05", "--json").json

@@ -87,7 +87,12 @@ json Report(json rows, json headline) {
 }
 
 Result<std::unique_ptr<Scratch>> Scratch::Make() {
-  std::string name = (std::filesystem::temp_directory_path() / "samara-bench-XXXXXX").string();
+  std::error_code failed;
+  const Path folder = std::filesystem::temp_directory_path(failed);
+  if (failed)
+    return Status(Code::kCannotCreate, "no folder for temporary files: " + failed.message() +
+                                           "; TMPDIR names one that is not there");
+  std::string name = (folder / "samara-bench-XXXXXX").string();
   if (mkdtemp(name.data()) == nullptr)
     return Status(Code::kCannotCreate, name + ": " + std::strerror(errno));
   return std::unique_ptr<Scratch>(new Scratch(name));

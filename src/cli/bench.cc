@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <cstdio>
+#include <filesystem>
 
 #include "cli/command.h"
 
@@ -43,6 +45,13 @@ Status RunBench(BenchCommand command) {
     return Status::Ok();
   }
   if (command.what.empty()) return ListWorkloads(command.json);
+  if (!std::isfinite(command.options.seconds))
+    return {Code::kUsage, "--seconds nan: expected 0.05 to 600"};
+  // before anything is measured
+  const Path folder = Path(command.options.out).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder))
+    return {Code::kCannotCreate,
+            "--out " + command.options.out + ": no folder " + folder.string() + "; make it first"};
   ASSIGN_OR_RETURN(const bench::Workload* workload, bench::FindWorkload(command.what));
   command.options.rivals = !command.no_rivals;
   command.options.say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };

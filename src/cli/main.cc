@@ -37,7 +37,10 @@ int Main(int argc, char** argv) {
     return Fail({Code::kUsage, UsageMessage(app, error.what(), argc, argv)}, json);
   }
   try {
-    const Status status = invocation.run();
+    Status status = invocation.run();
+    // what scripts read may not have arrived
+    if (status.ok() && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0))
+      status = {Code::kIoError, "standard output cannot be written: is its disk full?"};
     return status.ok() ? 0 : Fail(status, json);
   } catch (const Error& error) {
     return Fail(error.status(), json);

@@ -326,8 +326,8 @@ class ActorFleet : public Fleet {
                      fmt::format("actor {} ({}): {} {} times in a row, giving up: {}", actor.index,
                                  spec_.id, what, failures, actor.error.message())});
     }
-    LogWarning(fmt::format("actor {} ({}) is started again: {}", actor.index, spec_.id,
-                           actor.error.message()));
+    LogWarning(fmt::format("actor {} ({}) is started again: {}", actor.index,
+                           spec_known_ ? spec_.id : "not yet ready", actor.error.message()));
     actor.state = Actor::State::kResting;
     actor.waited = 0;
     // the first retry comes at once
