@@ -1,0 +1,206 @@
+#include "nn/torch/agent_network.h"
+
+#include <algorithm>
+
+#include "nn/network.h"
+
+namespace samara {
+namespace {
+
+using torch::Tensor;
+using torch::indexing::Slice;
+
+// Zeros (or `value`) before and after so that windows of `kernel` at `stride` give ceil(n /
+// stride).
+Tensor PadSame(const Tensor& x, int64_t kernel, int64_t stride, double value) {
+  const auto padding = [&](int64_t n) {
+    const int64_t total =
+        std::max<int64_t>(0, ((n + stride - 1) / stride - 1) * stride + kernel - n);
+    return std::pair(total / 2, total - total / 2);
+  };
+  const auto [top, bottom] = padding(x.size(-2));
+  const auto [left, right] = padding(x.size(-1));
+  return torch::constant_pad_nd(x, {left, right, top, bottom}, value);
+}
+
+Tensor PoolSame(const Tensor& x) {
+  return torch::max_pool2d(PadSame(x, 3, 2, -std::numeric_limits<double>::infinity()), 3, 2);
+}
+
+}  // namespace
+
+Result<AgentNetwork> AgentNetworkImpl::Make(const AgentNetworkConfig& config) {
+  const std::vector<std::string> torsos = {"impala_deep", "impala_shallow", "football", "nature"};
+  const bool image = std::find(torsos.begin(), torsos.end(), config.torso) != torsos.end();
+  if (image && (config.height < 36 || config.width < 36))
+    return Status(Code::kConfig, "network " + config.torso + ": an image of " +
+                                     std::to_string(config.height) + " x " +
+                                     std::to_string(config.width) +
+                                     ", expected at least 36 x 36; 'mlp-64-64-tanh' takes vectors");
+  if (!image) {
+    // the other kinds are those of network.h, whose messages name the nearest
+    const auto mlp =
+        MakeNetwork(config.torso, config.height, config.width, config.channels, config.outputs);
+    if (!mlp.ok()) return mlp.status();
+    if (!config.torso.starts_with("mlp-"))
+      return Status(Code::kConfig,
+                    "network " + config.torso +
+                        ": has no learning form; expected impala_deep, impala_shallow, football, "
+                        "nature or mlp-H1-..-ACTIVATION");
+  }
+  return std::make_shared<AgentNetworkImpl>(config);
+}
+
+AgentNetworkImpl::AgentNetworkImpl(const AgentNetworkConfig& config)
+    : config_(config), height_(config.height), width_(config.width), channels_(config.channels) {
+  if (config.torso == "impala_deep" || config.torso == "football") {
+    if (config.torso == "football")
+      AddResidualStacks({16, 32, 32, 32});
+    else
+      AddResidualStacks({16, 32, 32});
+    dense_.push_back(AddDense("fc", 256));
+  } else if (config.torso == "impala_shallow") {
+    convolutions_ = {AddConvolution("conv1", 16, 8, 4, false),
+                     AddConvolution("conv2", 32, 4, 2, false)};
+    dense_.push_back(AddDense("fc", 256));
+  } else if (config.torso == "nature") {
+    convolutions_ = {AddConvolution("conv1", 32, 8, 4, false),
+                     AddConvolution("conv2", 64, 4, 2, false),
+                     AddConvolution("conv3", 64, 3, 1, false)};
+    dense_.push_back(AddDense("fc", 512));
+  } else {
+    const NetworkDescription mlp =
+        MakeNetwork(config.torso, 1, 1, channels_ * height_ * width_, config.outputs)
+            .ValueOrThrow();
+    for (size_t i = 0; i + 1 < mlp.layers.size(); ++i) {
+      dense_.push_back(AddDense(mlp.layers[i].name, mlp.layers[i].out));
+      tanh_ = mlp.layers[i].activation == Activation::kTanh;
+    }
+  }
+  channels_ += (config.reward_input ? 1 : 0) + config.action_input;
+  if (config.lstm > 0) AddLstm();
+  const int64_t features = channels_;
+  policy_ = AddDense("policy", config.outputs);
+  channels_ = features;
+  value_ = AddDense("value", 1);
+}
+
+AgentNetworkImpl::Convolution AgentNetworkImpl::AddConvolution(const std::string& name, int64_t out,
+                                                               int64_t kernel, int64_t stride,
+                                                               bool same) {
+  Tensor weight = torch::empty({out, channels_, kernel, kernel});
+  torch::nn::init::xavier_uniform_(weight);
+  const auto size = [&](int64_t n) {
+    return same ? (n + stride - 1) / stride : (n - kernel) / stride + 1;
+  };
+  height_ = size(height_), width_ = size(width_), channels_ = out;
+  return {register_parameter(name + "_weight", weight),
+          register_parameter(name + "_bias", torch::zeros({out})), stride, same};
+}
+
+AgentNetworkImpl::Dense AgentNetworkImpl::AddDense(const std::string& name, int64_t out) {
+  Tensor weight = torch::empty({out, height_ * width_ * channels_});
+  torch::nn::init::xavier_uniform_(weight);
+  height_ = width_ = 1, channels_ = out;
+  return {register_parameter(name + "_weight", weight),
+          register_parameter(name + "_bias", torch::zeros({out}))};
+}
+
+// Each: a convolution, 3 x 3 max pooling at stride 2, two residual blocks.
+void AgentNetworkImpl::AddResidualStacks(std::initializer_list<int64_t> channels) {
+  for (const int64_t out : channels) {
+    const std::string name = "stack" + std::to_string(stacks_.size() + 1);
+    Stack stack;
+    stack.first = AddConvolution(name + "_conv", out, 3, 1, true);
+    height_ = (height_ + 1) / 2, width_ = (width_ + 1) / 2;
+    for (int i = 1; i <= 4; ++i)
+      stack.residual.push_back(
+          AddConvolution(name + "_residual" + std::to_string(i), out, 3, 1, true));
+    stacks_.push_back(std::move(stack));
+  }
+}
+
+void AgentNetworkImpl::AddLstm() {
+  const int64_t units = config_.lstm;
+  Tensor input = torch::empty({4 * units, channels_});
+  torch::nn::init::xavier_uniform_(input);
+  Tensor recurrent = torch::empty({4 * units, units});
+  torch::nn::init::orthogonal_(recurrent);
+  Tensor bias = torch::zeros({4 * units});
+  bias.slice(0, units, 2 * units).fill_(1);  // do not forget, at first
+  lstm_input_ = register_parameter("lstm_input", input);
+  lstm_recurrent_ = register_parameter("lstm_recurrent", recurrent);
+  lstm_bias_ = register_parameter("lstm_bias", bias);
+  channels_ = units;
+}
+
+Tensor AgentNetworkImpl::Apply(const Convolution& c, Tensor x) {
+  if (c.same) x = PadSame(x, c.weight.size(-1), c.stride, 0);
+  return torch::conv2d(x, c.weight, c.bias, c.stride);
+}
+
+Tensor AgentNetworkImpl::Torso(Tensor x) const {
+  if (!stacks_.empty() || !convolutions_.empty()) {
+    x = x.permute({0, 3, 1, 2}).contiguous();
+    for (const Stack& stack : stacks_) {
+      x = PoolSame(Apply(stack.first, x));
+      for (size_t i = 0; i < stack.residual.size(); i += 2) {
+        const Tensor inner = Apply(stack.residual[i], x.relu());
+        x = x + Apply(stack.residual[i + 1], inner.relu());
+      }
+    }
+    if (!stacks_.empty()) x = x.relu();
+    for (const Convolution& convolution : convolutions_) x = Apply(convolution, x).relu();
+    x = x.permute({0, 2, 3, 1});  // flattened rows, columns, channels
+  }
+  x = x.flatten(1);
+  for (const Dense& dense : dense_) {
+    x = torch::linear(x, dense.weight, dense.bias);
+    x = tanh_ ? x.tanh() : x.relu();
+  }
+  return x;
+}
+
+Tensor AgentNetworkImpl::Step(const Tensor& x, const Tensor& state) const {
+  const auto before = state.chunk(2, 1);
+  const auto gates =
+      (torch::linear(x, lstm_input_, lstm_bias_) + torch::linear(before[0], lstm_recurrent_))
+          .chunk(4, 1);
+  const Tensor c = gates[1].sigmoid() * before[1] + gates[0].sigmoid() * gates[2].tanh();
+  return torch::cat({gates[3].sigmoid() * c.tanh(), c}, 1);
+}
+
+AgentNetworkImpl::Output AgentNetworkImpl::forward(const Input& input, const Tensor& state) {
+  const int64_t time = input.observation.size(0), batch = input.observation.size(1);
+  Tensor x = input.observation.flatten(0, 1);
+  x = x.scalar_type() == torch::kUInt8 ? x.to(torch::kFloat32) / 255 : x.to(torch::kFloat32);
+  std::vector<Tensor> features = {Torso(x)};
+  if (config_.reward_input) features.push_back(input.reward.flatten().clamp(-1, 1).unsqueeze(1));
+  if (config_.action_input > 0)
+    features.push_back(
+        torch::one_hot(input.action.flatten(), config_.action_input).to(torch::kFloat32));
+  x = torch::cat(features, 1);
+  Output output;
+  output.state = state;
+  if (config_.lstm > 0) {
+    const Tensor steps = x.view({time, batch, -1});
+    std::vector<Tensor> hidden;
+    for (int64_t t = 0; t < time; ++t) {
+      const Tensor kept = input.first[t].logical_not().unsqueeze(1);
+      output.state = Step(steps[t], output.state * kept);
+      hidden.push_back(output.state.index({Slice(), Slice(0, config_.lstm)}));
+    }
+    x = torch::stack(hidden).flatten(0, 1);
+  }
+  output.policy = torch::linear(x, policy_.weight, policy_.bias).view({time, batch, -1});
+  output.value = torch::linear(x, value_.weight, value_.bias).view({time, batch});
+  return output;
+}
+
+int64_t AgentNetworkImpl::parameter_count() const {
+  int64_t count = 0;
+  for (const Tensor& parameter : parameters()) count += parameter.numel();
+  return count;
+}
+
+}  // namespace samara

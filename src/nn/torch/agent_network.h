@@ -1,0 +1,88 @@
+// Networks of learning agents: a torso, an optional LSTM, heads for the policy and the value.
+//
+// Sources: IMPALA (Espeholt et al. 2018, arXiv 1802.01561, figure 3: shallow and deep), SEED RL's
+// football and continuous networks, DQN's Nature torso; layouts and parameter counts as
+// central_inference.md 5 has them, and the tests count. Convolutions and pooling pad as
+// TensorFlow's SAME does, the smaller half before; an LSTM has one bias vector, 1 for the forget
+// gate at first, and its gates in the order i, f, g, o; kernels are Glorot uniform, recurrent ones
+// orthogonal. Thread safety: that of torch::nn::Module.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "nn/torch/torch.h"
+
+namespace samara {
+
+struct AgentNetworkConfig {
+  // "impala_deep", "impala_shallow", "football", "nature", or "mlp-64-64-tanh" and the like
+  std::string torso = "impala_deep";
+  int64_t height = 84, width = 84, channels = 4;  // of an image; a vector is 1 x 1 x n
+  int64_t outputs = 18;                           // of the policy head
+  int64_t lstm = 0;                               // units; 0 = no core
+  bool reward_input = false;                      // the last reward, clipped to [-1, 1]
+  int64_t action_input = 0;                       // one-hot of the last action: how many; 0 = none
+};
+
+class AgentNetworkImpl : public torch::nn::Module {
+ public:
+  // kConfig on an unknown torso or an image that it does not fit.
+  static Result<std::shared_ptr<AgentNetworkImpl>> Make(const AgentNetworkConfig& config);
+  explicit AgentNetworkImpl(const AgentNetworkConfig& config);
+
+  struct Input {
+    torch::Tensor observation;  // [T][B][height][width][channels] uint8 (divided by 255) or float32
+    torch::Tensor reward;       // [T][B] float32
+    torch::Tensor action;       // [T][B] int64, the one before
+    torch::Tensor first;        // [T][B] bool: an episode begins; the state is zeroed before it
+  };
+  struct Output {
+    torch::Tensor policy;  // [T][B][outputs]
+    torch::Tensor value;   // [T][B]
+    torch::Tensor state;   // [B][state_size()]: after the last entry
+  };
+  // Entries t = 0 ... T-1 in order, from `state` [B][state_size()], which entered entry 0.
+  Output forward(const Input& input, const torch::Tensor& state);
+
+  int64_t state_size() const { return 2 * config_.lstm; }  // h, then c
+  int64_t parameter_count() const;
+
+ private:
+  struct Convolution {
+    torch::Tensor weight, bias;  // [out][in][k][k]
+    int64_t stride;
+    bool same;
+  };
+  struct Dense {
+    torch::Tensor weight, bias;  // [out][in]
+  };
+  Convolution AddConvolution(const std::string& name, int64_t out, int64_t kernel, int64_t stride,
+                             bool same);
+  Dense AddDense(const std::string& name, int64_t out);
+  void AddResidualStacks(std::initializer_list<int64_t> channels);
+  void AddLstm();
+  static torch::Tensor Apply(const Convolution& convolution, torch::Tensor x);
+  torch::Tensor Torso(torch::Tensor x) const;  // [N][h][w][c] -> [N][features]
+  // One step: x [B][features], state -> state.
+  torch::Tensor Step(const torch::Tensor& x, const torch::Tensor& state) const;
+
+  AgentNetworkConfig config_;
+  // what the layers so far give: the next one's input
+  int64_t height_, width_, channels_;
+  struct Stack {
+    Convolution first;
+    std::vector<Convolution> residual;  // two by two
+  };
+  std::vector<Stack> stacks_;
+  std::vector<Convolution> convolutions_;
+  std::vector<Dense> dense_;
+  bool tanh_ = false;  // of the dense layers; else ReLU
+  torch::Tensor lstm_input_, lstm_recurrent_, lstm_bias_;
+  Dense policy_, value_;
+};
+using AgentNetwork = std::shared_ptr<AgentNetworkImpl>;
+
+}  // namespace samara

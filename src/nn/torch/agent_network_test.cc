@@ -1,0 +1,113 @@
+#include "nn/torch/agent_network.h"
+
+#include <gtest/gtest.h>
+
+namespace samara {
+namespace {
+
+using torch::Tensor;
+
+AgentNetworkImpl::Input RandomInput(const AgentNetworkConfig& c, int64_t time, int64_t batch) {
+  const bool image = c.height > 1;
+  const std::vector<int64_t> shape = {time, batch, c.height, c.width, c.channels};
+  return {image ? torch::randint(0, 256, shape).to(torch::kUInt8) : torch::randn(shape),
+          torch::randn({time, batch}),
+          torch::randint(0, std::max<int64_t>(1, c.action_input), {time, batch}),
+          torch::rand({time, batch}) < 0.2};
+}
+
+// Published counts: central_inference.md, section 5.
+TEST(AgentNetworkTest, HasThePublishedParameterCounts) {
+  const std::pair<AgentNetworkConfig, int64_t> cases[] = {
+      {{"impala_deep", 72, 96, 3, 9, 256, true, 9}, 1'520'714},
+      {{"impala_shallow", 72, 96, 3, 9, 256, true, 9}, 1'123'130},
+      {{"impala_deep", 84, 84, 4, 18, 256, true, 18}, 1'638'883},
+      {{"impala_deep", 84, 84, 4, 18, 0, false, 0}, 1'094'115},
+      {{"impala_deep", 84, 84, 4, 6, 0, true, 0}, 1'091'038},
+      {{"football", 72, 96, 16, 19, 0, false, 0}, 396'868},
+      {{"football", 90, 120, 16, 19, 0, false, 0}, 544'324},
+      {{"football", 108, 144, 16, 19, 0, false, 0}, 667'204},
+      {{"nature", 84, 84, 4, 18, 0, false, 0}, 1'684'128 + 513 * 18 + 513},
+      {{"mlp-64-64-relu", 1, 1, 17, 12, 0, false, 0}, 6'157},
+  };
+  for (const auto& [config, count] : cases) {
+    const auto network = AgentNetworkImpl::Make(config).ValueOrThrow();
+    EXPECT_EQ(network->parameter_count(), count) << config.torso << ' ' << config.height;
+    const auto input = RandomInput(config, 2, 3);
+    const auto output = network->forward(input, torch::zeros({3, network->state_size()}));
+    EXPECT_EQ(output.policy.sizes(), (std::vector<int64_t>{2, 3, config.outputs}));
+    EXPECT_EQ(output.value.sizes(), (std::vector<int64_t>{2, 3}));
+    EXPECT_TRUE(output.policy.isfinite().all().item<bool>());
+  }
+}
+
+// Acting step by step and learning from the whole unroll see the same numbers.
+TEST(AgentNetworkTest, AnUnrollIsItsStepsOneByOne) {
+  torch::manual_seed(4);
+  const AgentNetworkConfig config{"mlp-32-tanh", 1, 1, 5, 4, 16, true, 4};
+  const auto network = AgentNetworkImpl::Make(config).ValueOrThrow();
+  const auto input = RandomInput(config, 9, 3);
+  const Tensor start = torch::randn({3, network->state_size()});
+  const auto whole = network->forward(input, start);
+  Tensor state = start;
+  for (int64_t t = 0; t < 9; ++t) {
+    const auto at = [t](const Tensor& x) { return x.slice(0, t, t + 1); };
+    const auto one = network->forward(
+        {at(input.observation), at(input.reward), at(input.action), at(input.first)}, state);
+    EXPECT_TRUE(torch::allclose(one.policy[0], whole.policy[t], 1e-5, 1e-6));
+    EXPECT_TRUE(torch::allclose(one.value[0], whole.value[t], 1e-5, 1e-6));
+    state = one.state;
+  }
+  EXPECT_TRUE(torch::allclose(state, whole.state, 1e-5, 1e-6));
+}
+
+// Nothing of the last episode passes through its end.
+TEST(AgentNetworkTest, TheStateIsZeroedWhereAnEpisodeBegins) {
+  torch::manual_seed(5);
+  const AgentNetworkConfig config{"mlp-32-tanh", 1, 1, 5, 4, 16, false, 0};
+  const auto network = AgentNetworkImpl::Make(config).ValueOrThrow();
+  auto input = RandomInput(config, 1, 2);
+  input.first.fill_(true);
+  const auto a = network->forward(input, torch::randn({2, 32}));
+  const auto b = network->forward(input, torch::zeros({2, 32}));
+  EXPECT_TRUE(torch::equal(a.policy, b.policy));
+  input.first.fill_(false);
+  EXPECT_FALSE(torch::equal(network->forward(input, torch::randn({2, 32})).policy, b.policy));
+}
+
+// libtorch's cell with both of its biases, ours in one of them.
+TEST(AgentNetworkTest, TheLstmIsTheUsualOne) {
+  torch::manual_seed(6);
+  const AgentNetworkConfig config{"mlp-8-tanh", 1, 1, 5, 4, 7, false, 0};
+  const auto network = AgentNetworkImpl::Make(config).ValueOrThrow();
+  const auto p = network->named_parameters();
+  EXPECT_EQ(p["lstm_bias"].slice(0, 7, 14).min().item<float>(), 1);  // forget gate
+  torch::nn::LSTMCell cell(8, 7);
+  {
+    const torch::NoGradGuard no_gradient;
+    cell->weight_ih.copy_(p["lstm_input"]);
+    cell->weight_hh.copy_(p["lstm_recurrent"]);
+    cell->bias_ih.copy_(p["lstm_bias"]);
+    cell->bias_hh.zero_();
+  }
+  const auto input = RandomInput(config, 1, 3);
+  const Tensor state = torch::randn({3, 14});
+  const Tensor features =
+      torch::tanh(torch::linear(input.observation[0].flatten(1), p["fc1_weight"], p["fc1_bias"]));
+  const Tensor kept = state * input.first[0].logical_not().unsqueeze(1);
+  const auto [h, c] =
+      cell->forward(features, std::tuple(kept.slice(1, 0, 7), kept.slice(1, 7, 14)));
+  EXPECT_TRUE(
+      torch::allclose(network->forward(input, state).state, torch::cat({h, c}, 1), 1e-5, 1e-6));
+}
+
+TEST(AgentNetworkTest, BadInputIsNamed) {
+  EXPECT_EQ(AgentNetworkImpl::Make({.torso = "impala"}).status().code(), Code::kConfig);
+  EXPECT_EQ(AgentNetworkImpl::Make({.torso = "linear", .height = 1, .width = 1}).status().code(),
+            Code::kConfig);
+  EXPECT_EQ(AgentNetworkImpl::Make({.torso = "nature", .height = 20}).status().code(),
+            Code::kConfig);
+}
+
+}  // namespace
+}  // namespace samara
