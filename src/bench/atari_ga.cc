@@ -67,8 +67,7 @@ class FreshGenomes : public ParameterSource {
  public:
   explicit FreshGenomes(const NetworkDescription& network) : network_(network) {}
   void Write(PolicyHandle policy, std::span<float> canonical) const override {
-    const uint64_t key = DeriveKey(11, Purpose::kInitialGenome, 1, policy.id);
-    Materialise({NoiseKind::kQuantile8, InitKind::kFanIn, key, {}}, network_, canonical);
+    Materialise(Individual(policy.id), network_, canonical);
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <thread>
 
 #include "core/clock.h"
@@ -111,6 +112,20 @@ Result<ExperimentConfig> DesktopConfig(const std::string& game) {
   RETURN_IF_ERROR(table.ParseToml(preset, kPreset));
   config.env.game = game;
   return config;
+}
+
+Genome Individual(uint64_t i) {
+  return {
+      NoiseKind::kQuantile8, InitKind::kFanIn, DeriveKey(11, Purpose::kInitialGenome, 1, i), {}};
+}
+
+Status WriteFloats(const Path& path, const std::vector<std::vector<float>>& rows) {
+  std::ofstream file(path, std::ios::binary);
+  for (const auto& row : rows)
+    file.write(reinterpret_cast<const char*>(row.data()),
+               static_cast<std::streamsize>(row.size() * sizeof(float)));
+  if (file.flush()) return Status::Ok();
+  return {Code::kIoError, path.string() + ": cannot be written"};
 }
 
 Result<std::vector<std::vector<float>>> RecordInputs(const std::string& game, size_t count) {

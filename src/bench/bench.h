@@ -12,6 +12,7 @@
 #include "core/clock.h"
 #include "core/files.h"
 #include "core/status.h"
+#include "evo/genome.h"
 #include "run/experiment.h"
 
 namespace samara::bench {
@@ -78,6 +79,10 @@ class OthersShare {
   const SteadyTime start_;
   const double busy_, own_;
 };
+// Individual i of every workload that needs different networks.
+Genome Individual(uint64_t i);
+// Rows of floats one after the other, as the rivals read them.
+Status WriteFloats(const Path& path, const std::vector<std::vector<float>>& rows);
 // Greyscale frames of a random player under preset deepga-gpu, stacked as a network sees them:
 // `count` consecutive inputs of 84 x 84 x 4 floats.
 Result<std::vector<std::vector<float>>> RecordInputs(const std::string& game, size_t count);

@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "bench/bench.h"
@@ -31,11 +30,6 @@ constexpr size_t kFrames = 64;
 constexpr size_t kVisit = 256;  // an episode of 1,024 game frames
 constexpr size_t kMany = 16;
 constexpr int64_t kOutputs = 18;
-
-Genome Individual(uint64_t i) {
-  return {
-      NoiseKind::kQuantile8, InitKind::kFanIn, DeriveKey(11, Purpose::kInitialGenome, 1, i), {}};
-}
 
 struct Population {
   Population(const NetworkDescription& network, size_t size) : kernel(network) {
@@ -115,16 +109,6 @@ double Flop(const NetworkDescription& network) {
   return flop;
 }
 
-// The frames as the rivals read them: float32, [frame][84][84][4].
-Status WriteFrames(const std::vector<std::vector<float>>& inputs, const Path& path) {
-  std::ofstream file(path, std::ios::binary);
-  for (const auto& input : inputs)
-    file.write(reinterpret_cast<const char*>(input.data()),
-               static_cast<std::streamsize>(input.size() * sizeof(float)));
-  if (file.flush()) return Status::Ok();
-  return {Code::kIoError, path.string() + ": cannot be written"};
-}
-
 // LargeModel also as large as the papers' populations, as far as memory allows.
 std::vector<size_t> Sizes(const std::string& network) {
   if (network != "LargeModel") return {64};
@@ -143,7 +127,7 @@ Result<json> Population(const Options& options) {
   ASSIGN_OR_RETURN(const ExperimentConfig desktop, DesktopConfig(options.game));
   ASSIGN_OR_RETURN(const auto scratch, Scratch::Make());
   const Path frames = scratch->path() / "frames";
-  RETURN_IF_ERROR(WriteFrames(inputs, frames));
+  RETURN_IF_ERROR(WriteFloats(frames, inputs));  // [frame][84][84][4]
   const uint32_t cores = Cores();
   json all = json::array();
   for (const std::string name : {"LargeModel", "Nature", "Model"}) {

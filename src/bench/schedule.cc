@@ -17,7 +17,6 @@
 #include <barrier>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
 
 #include "bench/bench.h"
@@ -89,11 +88,8 @@ Result<std::unique_ptr<Play>> MakePlay(const Options& options) {
   play->episodes = stage.episodes;
   play->model = std::move(stage.model);
   const NetworkDescription& network = play->model->kernel().network();
-  for (uint32_t i = 0; i < kPopulation; ++i) {
-    const uint64_t key = DeriveKey(11, Purpose::kInitialGenome, 1, i);
-    Materialise({NoiseKind::kQuantile8, InitKind::kFanIn, key, {}}, network,
-                play->individuals.emplace_back(network.parameter_count));
-  }
+  for (uint32_t i = 0; i < kPopulation; ++i)
+    Materialise(Individual(i), network, play->individuals.emplace_back(network.parameter_count));
   return play;
 }
 
@@ -303,13 +299,7 @@ Result<Schedule> RunSamara(const Contender& contender, Play& play) {
 Result<Schedule> RunTorch(const Contender& contender, const std::string& waiting,
                           const Play& play) {
   ASSIGN_OR_RETURN(const auto scratch, Scratch::Make());
-  {
-    std::ofstream file(scratch->path() / "population.f32", std::ios::binary);
-    for (const auto& theta : play.individuals)
-      file.write(reinterpret_cast<const char*>(theta.data()),
-                 static_cast<std::streamsize>(theta.size() * sizeof(float)));
-    if (!file.flush()) return Status(Code::kIoError, "the population cannot be written");
-  }
+  RETURN_IF_ERROR(WriteFloats(scratch->path() / "population.f32", play.individuals));
   ASSIGN_OR_RETURN(
       const json window,
       RunRival("schedule_rivals.py",
