@@ -144,6 +144,45 @@ def test_mujoco_plays_like_gymnasium(name, tmp_path):
     assert seen["terminated"].any() or seen["truncated"].any()
 
 
+class CatchRules:
+    """What bsuite publishes about its `catch`, on a board of its default size."""
+
+    def __init__(self):
+        self.ball, self.row, self.paddle = 0, 0, 2
+
+    def board(self):
+        board = np.zeros((10, 5))
+        board[self.row, self.ball] = board[9, self.paddle] = 1
+        return board
+
+    def step(self, action):
+        self.paddle = min(4, max(0, self.paddle + (-1, 0, 1)[action]))
+        self.row += 1
+        if self.row < 9:
+            return 0.0, False
+        return (1.0 if self.paddle == self.ball else -1.0), True
+
+
+def test_catch_plays_like_bsuites_rules(tmp_path):
+    rng = np.random.default_rng(4)
+    rows, expected = [], []
+    for game in range(200):
+        catch, ended = CatchRules(), False
+        catch.ball = game % 5
+        while not ended:
+            action, before = rng.integers(3), catch.board()
+            rows.append([float(not rows or expected[-1][1]), catch.ball, catch.row, catch.paddle, action])
+            reward, ended = catch.step(action)
+            expected.append((reward, ended, before, catch.board()))
+    found = play_native("Catch-v0", np.array(rows), 3, tmp_path)
+    reward, ended, before, after = (np.array(column) for column in zip(*expected))
+    np.testing.assert_array_equal(found["reward"], reward)
+    np.testing.assert_array_equal(found["terminated"], ended)
+    assert not found["truncated"].any() and ended.sum() == 200 and set(reward) == {-1, 0, 1}
+    np.testing.assert_array_equal(found["before"].reshape(-1, 10, 5), before)
+    np.testing.assert_array_equal(found["after"].reshape(-1, 10, 5), after)
+
+
 @pytest.mark.parametrize("name", CLASSIC + MUJOCO)
 def test_initial_states_are_distributed_like_gymnasium(name, tmp_path):
     """Two-sample Kolmogorov-Smirnov per state variable, at a level of about 1e-4 each."""

@@ -9,10 +9,10 @@
 
 namespace samara {
 
-// A factory of one task, by Gymnasium's name of it ("CartPole-v1"). With `render` its instances
-// draw pictures where the task can. What instances share (a compiled model) is loaded here, once;
-// the factory may be called from any thread. kConfig for an unknown id, naming the nearest; for
-// MuJoCo tasks also what LoadMujocoModel (mujoco/library.h) says.
+// A factory of one task, by its name ("CartPole-v1"), which is Gymnasium's where Gymnasium has it.
+// With `render` its instances draw pictures where the task can. What instances share (a compiled
+// model) is loaded here, once; the factory may be called from any thread. kConfig for an unknown
+// id, naming the nearest; for MuJoCo tasks also what LoadMujocoModel (mujoco/library.h) says.
 Result<EnvironmentFactory> NativeEnvironment(std::string_view id, bool render = false);
 
 // Every id that NativeEnvironment knows, in the order of the documentation.

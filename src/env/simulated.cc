@@ -27,6 +27,11 @@ double Rescale(float value, double low, double high) {
   return middle + half * std::clamp(static_cast<double>(value), -1.0, 1.0);
 }
 
+int64_t Index(double variable, int64_t size) {
+  const bool sound = variable >= 0 && variable < static_cast<double>(size);
+  return sound ? static_cast<int64_t>(variable) : 0;
+}
+
 void SimulatedEnvironment::Reset(const EpisodeSpec& episode, std::span<std::byte> observation) {
   Draw(CounterRng(DeriveKey(episode.seed, Purpose::kEnvironmentReset)), start_);
   Place(start_);

@@ -65,4 +65,7 @@ class SimulatedEnvironment : public Environment {
 // is not a number counts as the middle.
 double Rescale(float value, double low, double high);
 
+// A state variable that is an index below `size`; 0 when it is none, as in a forged saved state.
+int64_t Index(double variable, int64_t size);
+
 }  // namespace samara

@@ -121,6 +121,71 @@ TEST(AcrobotTest, AnglesWrapAndSpeedsAreBounded) {
   }
 }
 
+// The board as text, a row a line: '#' where there is something.
+std::string Board(const std::vector<float>& observation) {
+  std::string text;
+  for (size_t i = 0; i < observation.size(); ++i) {
+    text += observation[i] == 1 ? '#' : observation[i] == 0 ? '.' : '?';
+    if (i % 5 == 4) text += '\n';
+  }
+  return text;
+}
+
+TEST(CatchTest, TheBallFallsAndThePaddleMoves) {
+  Played game("Catch-v0");
+  game.Start({4, 0, 2});
+  std::string empty = ".....\n.....\n.....\n.....\n.....\n.....\n.....\n";
+  EXPECT_EQ(Board(game.observation()), "....#\n.....\n" + empty + "..#..\n");
+  const StepResult step = game.Step(int32_t{0});
+  EXPECT_EQ(step.reward, 0);
+  EXPECT_FALSE(step.terminated);
+  EXPECT_EQ(Board(game.observation()), ".....\n....#\n" + empty + ".#...\n");
+}
+
+TEST(CatchTest, TheNinthStepDecides) {
+  for (const int32_t last : {0, 1, 2}) {
+    Played game("Catch-v0");
+    game.Start({0, 0, 2});
+    // left three times: the wall holds it at column 0; then to column 1
+    for (const int32_t action : {0, 0, 0, 1, 1, 1, 1, 2}) {
+      const StepResult step = game.Step(action);
+      ASSERT_EQ(step.reward, 0);
+      ASSERT_FALSE(step.terminated || step.truncated);
+    }
+    const StepResult step = game.Step(last);
+    EXPECT_TRUE(step.terminated);
+    EXPECT_FALSE(step.truncated);
+    EXPECT_EQ(step.reward, last == 0 ? 1 : -1);
+    EXPECT_EQ(game.state()[2], last);
+  }
+}
+
+// Mean return of 1,000 drawn games.
+template <typename Policy>
+double CatchMean(Policy policy) {
+  Played game("Catch-v0");
+  double total = 0;
+  for (uint64_t seed = 0; seed < 1000; ++seed) {
+    (*game).Reset({.seed = seed}, game.bytes());
+    for (StepResult step; !step.terminated; total += step.reward)
+      step = game.Step(policy(game.state()));
+  }
+  return total / 1000;
+}
+
+TEST(CatchTest, AScriptCatchesEveryBallAndChanceOneInFive) {
+  EXPECT_EQ(CatchMean([](const std::vector<double>& s) {
+              return int32_t{s[0] < s[2] ? 0 : s[0] > s[2] ? 2 : 1};
+            }),
+            1);
+  // the ball's column is independent of the paddle: 1/5 - 4/5; four standard deviations
+  const CounterRng rng(3);
+  uint64_t draws = 0;
+  EXPECT_NEAR(
+      CatchMean([&](const auto&) { return static_cast<int32_t>(rng.UniformInt(draws++, 3)); }),
+      -0.6, 0.11);
+}
+
 TEST(PendulumTest, OneStepByHand) {
   Played pendulum("Pendulum-v1");
   // horizontal at rest, full torque: speed .05 (15 sin(pi/2) + 3 * 2), cost (pi/2)^2 + .001 * 4
