@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PRESET ?= atari/deep-ga-desktop
 
-.PHONY: help setup build train test test-quick test-long format tidy clean
+.PHONY: help setup envpool build train test test-quick test-long format tidy clean
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
@@ -30,6 +30,10 @@ build: setup
 ## make setup       system packages, .venv and pinned Python packages; quick the second time
 setup:
 	scripts/setup
+
+## make envpool     add EnvPool to .venv (0.9 GB): Football, Procgen, dm_control, ViZDoom and more as env.id=envpool:NAME
+envpool:
+	scripts/setup --envpool
 
 ## make format      clang-format over the tree
 format:

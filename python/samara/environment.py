@@ -11,6 +11,7 @@ played before in the same process. ``samara/dummy.py`` is the template to copy.
 from __future__ import annotations
 
 import importlib
+import json
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -20,7 +21,14 @@ import numpy as np
 NO_INPUT = 66  # a file or package is missing
 CONFIG = 78  # the configuration can never work
 
-KINDS = {"atari": "samara.atari", "dummy": "samara.dummy", "gym": "samara.gym"}
+KINDS = {
+    "atari": "samara.atari",
+    "dummy": "samara.dummy",
+    "envpool": "samara.envpool",
+    "gym": "samara.gym",
+}
+# what may stand before the colon of an id instead of a module that registers Gymnasium environments
+PREFIXES = ("envpool",)
 
 
 class SetupError(Exception):
@@ -89,6 +97,33 @@ class Environment(Protocol):
     def close(self) -> None: ...
 
 
+def spell_out(config: dict[str, Any]) -> dict[str, Any]:
+    """The engine knows only `env.id` and calls it Gymnasium's: ``envpool:Basic-v1?frame_skip=2`` names the adapter
+    before the colon and keyword arguments after the question mark, in JSON or else as texts."""
+    given = config.get("id")
+    if config.get("kind") != "gym" or not isinstance(given, str):
+        return config
+    prefix, _, rest = given.partition(":")
+    if prefix not in PREFIXES:
+        return config
+    name, _, query = rest.partition("?")
+    options = parse_options(given, query) if query else {}
+    return config | {"kind": prefix, "id": name, "kwargs": config.get("kwargs", {}) | options}
+
+
+def parse_options(given: str, query: str) -> dict[str, Any]:
+    options = {}
+    for part in query.split("&"):
+        key, equals, value = part.partition("=")
+        if not key or not equals:
+            raise SetupError(CONFIG, f"environment id {given!r}: {part!r} after '?', expected key=value, joined by '&'")
+        try:
+            options[key] = json.loads(value)
+        except json.JSONDecodeError:
+            options[key] = value
+    return options
+
+
 def make(config: dict[str, Any], render: bool = False) -> Environment:
     """Builds what `config["kind"]` names. Every adapter checks its own keys. The actor adds "actor" and
     "incarnation" (numbers of the process that builds it) for adapters that want them. With "trace" it records when
@@ -98,6 +133,7 @@ def make(config: dict[str, Any], render: bool = False) -> Environment:
 
         rest = {key: value for key, value in config.items() if key != "trace"}
         return traced(make(rest, render), config["trace"], config["actor"])
+    config = spell_out(config)
     kind = config.get("kind")
     if kind not in KINDS:
         raise SetupError(CONFIG, f"environment kind {kind!r}: expected one of {', '.join(sorted(KINDS))}")

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""EnvPool's tasks for one agent: Google Research Football, Procgen, dm_control, ViZDoom, Box2D and more.
+
+``{"kind": "envpool", "id": "CoinrunEasy-v0"}``; ``"kwargs"`` goes to ``envpool.make_gymnasium``. From the command line
+``env.id=envpool:Basic-v1?frame_skip=2``. Needs ``make envpool``.
+
+EnvPool fixes its seeds when a pool is made, steps on threads of its own, and answers the step after the last one of an
+episode with the next episode's first observation, whatever the action was. Here each slot has a pool of one environment on
+one thread, and each episode a pool of its own, made with the episode's key as seed: so no step is ever sent to a finished
+episode, and an episode does not depend on those before it. Where that costs too much (KEPT), or with ``"fresh": false``, the
+pool of the first episode stays and is reset, episodes follow from each other, and `version` says "kept".
+
+Observations: a uint8 image stays bytes, with the channels last, and without them when there is one; every other Box
+becomes float32, and Dict, Discrete and MultiBinary spaces one float32 vector as in samara/gym.py. Actions: Discrete or a Box
+of floats in [-1, 1], rescaled to its bounds. ViZDoom's buttons become one Discrete action (``use_combined_action``).
+A step that ends an episode at EnvPool's own limit is truncated, even if the task ended there by itself: EnvPool does not tell.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.metadata
+import warnings
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from samara.environment import CONFIG, NO_INPUT, SetupError, Spec, Step
+from samara.gym import observation_space
+
+try:
+    import envpool
+except ImportError as error:
+    raise SetupError(NO_INPUT, f"environments of EnvPool need the Python package envpool ({error}): run `make envpool`") from error
+
+# a new pool of these keeps about 40 MB of the last one for ever
+KEPT = ("gfootball/",)
+# what this adapter decides itself
+OWN = ("num_envs", "batch_size", "num_threads", "seed", "env_seed", "render_mode", "gym_reset_return_info")
+NO_LIMIT = 2**31 - 1  # EnvPool's word for no limit of steps
+# EnvPool writes unbounded doubles as the smallest and the largest number
+OPEN = 1e30
+
+
+class EnvPoolEnvironment:
+    def __init__(self, task: str, kwargs: dict[str, Any], fresh: bool, render: bool) -> None:
+        self.task, self.kwargs, self.fresh, self.render = task, kwargs, fresh, render
+        self.pool = self.make_pool(0)  # for its spaces
+        self.seeded = False
+        config = self.pool.config
+        if config.get("max_num_players", 1) != 1:
+            raise SetupError(CONFIG, f"envpool {task}: {config['max_num_players']} players, expected a task for one")
+        self.space = self.pool.observation_space
+        box, self.flatten = observation_space(f"of envpool {task}", self.space)
+        image = box.dtype == np.uint8 and len(box.shape) == 3
+        shape, self.channels_first = image_shape(box.shape) if image else (box.shape or (1,), False)
+        self.use_actions(self.pool.action_space)
+        self.frames_per_step = int(config.get("frame_skip", 1)) if image else 1
+        limit = int(config.get("max_episode_steps", 0))
+        picture = self.draw() if render else np.zeros((0, 0, 3))
+        self.spec = Spec(
+            id=f"envpool/{task}",
+            version=version(kwargs, fresh),
+            observation_dtype=str(box.dtype),
+            observation_shape=shape,
+            action_discrete=self.discrete,
+            action_n=self.n,
+            action_low=() if self.discrete else tuple(float(v) for v in self.low),
+            action_high=() if self.discrete else tuple(float(v) for v in self.high),
+            frames_per_step=self.frames_per_step,
+            steps_max=limit if 0 < limit < NO_LIMIT else 0,
+            render_height=picture.shape[0],
+            render_width=picture.shape[1],
+            render_frames=1 if render else 0,
+        )
+
+    def make_pool(self, seed: int) -> Any:
+        options = self.kwargs | ({"render_mode": "rgb_array"} if self.render else {})
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of Gymnasium about the precision of EnvPool's bounds
+                pool = envpool.make_gymnasium(self.task, num_envs=1, num_threads=1, seed=seed, **options)
+                pool.observation_space  # built here, where its warnings are expected
+        except ImportError as error:  # Procgen without its system packages
+            line = " ".join(str(error).split())
+            raise SetupError(NO_INPUT, f"envpool {self.task}: {line} (run `make envpool`)") from error
+        except Exception as error:  # a keyword or value that the task does not take
+            line = " ".join(str(error).split())[:200]
+            raise SetupError(CONFIG, f"envpool {self.task} with {self.kwargs}: {type(error).__name__}: {line}") from error
+        return pool
+
+    def use_actions(self, space: spaces.Space) -> None:
+        self.discrete = isinstance(space, spaces.Discrete)
+        if self.discrete:
+            self.n, self.start = int(space.n), int(space.start)
+        elif isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
+            low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+            bounded = (np.abs(low) < OPEN) & (np.abs(high) < OPEN)
+            low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
+            self.n, self.action_shape, self.dtype = int(np.prod(space.shape)), space.shape, space.dtype
+            self.middle, self.half = (low + high) / 2.0, (high - low) / 2.0
+            self.low, self.high = low.reshape(-1), high.reshape(-1)
+        else:
+            raise SetupError(CONFIG, f"envpool {self.task}: action space {space}, expected Discrete or a Box of floats")
+
+    def reset(self, seed: int, noops: int, frames_max: int, observation: np.ndarray) -> None:
+        self.frames, self.frames_max = 0, frames_max
+        if self.fresh or not self.seeded:
+            self.pool.close()
+            self.pool = None  # the old one goes before the new one comes
+            self.pool = self.make_pool(seed % 2**31)
+            self.seeded = True
+        first, _ = self.pool.reset()
+        self.observe(first, observation)
+
+    def step(self, action: int | np.ndarray, observation: np.ndarray) -> Step:
+        if self.discrete:
+            given = np.array([self.start + action])
+        else:
+            values = self.middle + self.half * action.reshape(self.action_shape)
+            low, high = self.low.reshape(self.action_shape), self.high.reshape(self.action_shape)
+            given = np.clip(values, low, high).astype(self.dtype)[np.newaxis]
+        result, reward, terminated, truncated, _ = self.pool.step(given)
+        self.observe(result, observation)
+        self.frames += self.frames_per_step
+        ended = bool(terminated[0])
+        cut = bool(truncated[0]) or 0 < self.frames_max <= self.frames
+        return Step(float(reward[0]), ended, cut and not ended, False, self.frames_per_step)
+
+    def observe(self, result: Any, out: np.ndarray) -> None:
+        value = alone(result)
+        if self.flatten is not None:
+            value = spaces.flatten(self.flatten, value)
+        elif self.channels_first:
+            value = np.moveaxis(value, 0, -1)
+        out[...] = np.reshape(value, out.shape)
+
+    def draw(self) -> np.ndarray:
+        """A first picture, for its size."""
+        self.pool.reset()
+        try:
+            image = np.asarray(self.pool.render())[0]
+        except Exception as error:
+            raise SetupError(CONFIG, f"envpool {self.task} cannot be rendered: {error}") from error
+        if image.ndim != 3 or image.shape[2] != 3:
+            raise SetupError(CONFIG, f"envpool {self.task}: a picture of shape {image.shape}, expected (height, width, 3)")
+        return image
+
+    def pictures(self, out: np.ndarray) -> int:
+        out[0] = self.pool.render()[0]
+        return 1
+
+    def save(self) -> bytes:
+        return b""
+
+    def restore(self, state: bytes) -> None:
+        raise SetupError(CONFIG, f"{self.spec.id}: this environment cannot restore a state")
+
+    def close(self) -> None:
+        self.pool.close()
+
+
+def alone(batch: Any) -> Any:
+    """The only row of a batch of one."""
+    if isinstance(batch, dict):
+        return {key: alone(value) for key, value in batch.items()}
+    return batch[0]
+
+
+def image_shape(shape: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
+    """The shape with the channels last, without them when there is one; whether they came first."""
+    first = shape[0] < shape[1] and shape[0] < shape[2]
+    height, width, channels = (shape[1], shape[2], shape[0]) if first else shape
+    return (height, width) if channels == 1 else (height, width, channels), first
+
+
+def version(kwargs: dict[str, Any], fresh: bool) -> str:
+    """The wheel holds every engine; its options and where seeds come from decide the bits too."""
+    parts = [f"envpool {importlib.metadata.version('envpool')}"]
+    parts += [f"{key}={kwargs[key]!r}" for key in sorted(kwargs)]
+    return ", ".join(parts if fresh else [*parts, "kept"])
+
+
+def make(config: dict[str, Any], render: bool = False) -> EnvPoolEnvironment:
+    unknown = config.keys() - {"kind", "id", "kwargs", "fresh", "actor", "incarnation"}
+    if unknown:
+        raise SetupError(CONFIG, f"envpool: unknown key {min(unknown)!r}, expected id, kwargs, fresh")
+    task, kwargs = config.get("id"), dict(config.get("kwargs", {}))
+    fresh = kwargs.pop("fresh", config.get("fresh", not str(task).startswith(KEPT)))
+    if not isinstance(task, str) or not isinstance(fresh, bool):
+        raise SetupError(CONFIG, "envpool: expected id to be a text and fresh to be true or false")
+    known = envpool.list_all_envs()
+    if task not in known:
+        near = difflib.get_close_matches(task, known, 1)
+        hint = f", the nearest is {near[0]!r}" if near else ""
+        raise SetupError(CONFIG, f"envpool: task {task!r} is unknown{hint}")
+    own = sorted(kwargs.keys() & set(OWN))
+    if own:
+        raise SetupError(CONFIG, f"envpool {task}: {own[0]!r} is samara's to set, leave it out")
+    if "use_combined_action" in vars_of(task):
+        kwargs.setdefault("use_combined_action", True)
+    return EnvPoolEnvironment(task, kwargs, fresh, render)
+
+
+def vars_of(task: str) -> tuple[str, ...]:
+    """Names of the options that a task takes; empty where EnvPool cannot tell without them."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return envpool.make_spec(task).config._fields
+    except Exception:  # whatever is wrong, making the pool says it
+        return ()
