@@ -23,12 +23,13 @@ CONFIG = 78  # the configuration can never work
 
 KINDS = {
     "atari": "samara.atari",
+    "dmlab": "samara.dmlab",
     "dummy": "samara.dummy",
     "envpool": "samara.envpool",
     "gym": "samara.gym",
 }
 # what may stand before the colon of an id instead of a module that registers Gymnasium environments
-PREFIXES = ("envpool",)
+PREFIXES = ("dmlab", "envpool")
 
 
 class SetupError(Exception):
