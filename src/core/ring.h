@@ -16,6 +16,11 @@ class Ring {
   explicit Ring(size_t capacity) : items_(capacity) {}
   bool empty() const { return size_ == 0; }
   size_t size() const { return size_; }
+  // The i-th oldest. REQUIRES: i < size().
+  const T& operator[](size_t i) const {
+    CHECK_LT(i, size_);
+    return items_[(first_ + i) % items_.size()];
+  }
   // REQUIRES: size() < capacity.
   void Push(T item) {
     CHECK_LT(size_, items_.size());

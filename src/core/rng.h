@@ -26,6 +26,10 @@ enum class Purpose : uint32_t {
   kStickyActions = 10,
   kEnvironmentReset = 11,
   kBootstrap = 12,
+  kEpisodeTrain = 13,
+  kPolicyAction = 14,
+  kNetworkInit = 15,
+  kEntropySample = 16,
 };
 
 // Philox4x32-10: one block of four uniform 32-bit words.

@@ -165,7 +165,7 @@ class ChangedFleet : public Fleet {
     fleet_->Begin(slot, episode, spec);
   }
   void Act(uint32_t slot, const Action& action) override { fleet_->Act(slot, action); }
-  size_t Wait(std::span<SlotEvent> out, std::chrono::milliseconds timeout) override {
+  size_t Wait(std::span<SlotEvent> out, std::chrono::microseconds timeout) override {
     const size_t n = fleet_->Wait(out, timeout);
     for (SlotEvent& event : out.first(n)) change_(event);
     return n;

@@ -118,7 +118,7 @@ class ActorFleet : public Fleet {
   }
   void Abandon(uint32_t slot) override { table_.Abandon(slot); }
 
-  size_t Wait(std::span<SlotEvent> out, std::chrono::milliseconds timeout) override {
+  size_t Wait(std::span<SlotEvent> out, std::chrono::microseconds timeout) override {
     const SteadyTime deadline = Now() + timeout;
     for (;;) {
       // read before looking, so that an event that comes meanwhile is not slept over

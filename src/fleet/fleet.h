@@ -52,7 +52,7 @@ class Fleet {
   // Answers the last kObservation event of the slot. Box values are forced into [-1, 1] (NaN: 0).
   virtual void Act(uint32_t slot, const Action& action) = 0;
   // Blocks for the first ready event, then takes what is there; 0 after `timeout` or Stop.
-  virtual size_t Wait(std::span<SlotEvent> out, std::chrono::milliseconds timeout) = 0;
+  virtual size_t Wait(std::span<SlotEvent> out, std::chrono::microseconds timeout) = 0;
   // Whole episodes, for actors that choose the actions themselves: the engine's bytes of a policy
   // go to where the actor finds them, and the slot answers once, at the end. `description` says how
   // to read them (evo/policy.h). kConfig where the fleet's slots cannot play.

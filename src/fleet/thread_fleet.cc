@@ -77,7 +77,7 @@ class ThreadFleet : public Fleet {
     Enqueue(index);
   }
 
-  size_t Wait(std::span<SlotEvent> out, std::chrono::milliseconds timeout) override {
+  size_t Wait(std::span<SlotEvent> out, std::chrono::microseconds timeout) override {
     std::unique_lock lock(mu_);
     answered_.wait_for(lock, timeout, [this] { return stopped_ || !events_.empty(); });
     if (stopped_) return 0;

@@ -16,13 +16,18 @@
 // thread.
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/ring.h"
+#include "core/status.h"
 
 namespace samara {
 
@@ -33,6 +38,7 @@ struct EntryShape {
   size_t behaviour = 0;          // floats that describe the distribution the action was drawn from
   size_t values = 1;             // floats: V(x_t), or one Q-value per action
   size_t state = 0;              // floats of the recurrent state
+  size_t history_bytes = 0;      // of the frames that a frame stack holds besides the newest one
 };
 
 struct EntryHeader {
@@ -40,12 +46,18 @@ struct EntryHeader {
   float raw_reward = 0;         // as the environment gave it
   int32_t action = 0;           // discrete, chosen here
   int32_t previous_action = 0;  // the one that led here; 0 at the beginning of an episode
-  uint32_t episode_step = 0;    // 0: the first observation of an episode
+  uint32_t episode_step = 0;    // 0: the first observation of an episode: stack and state begin
   uint32_t frames = 0;          // simulator frames of the step that led here
   uint32_t incarnation = 0;     // of the actor
   bool terminated = false;      // the step that led here ended the last episode,
   bool truncated = false;       // or its clock did
   bool absent = false;          // before the beginning of the stream
+  // With the first entry after an episode that was played to its end: its undiscounted raw return,
+  // steps and frames.
+  bool episode_ended = false;
+  uint32_t episode_steps = 0;
+  uint64_t episode_frames = 0;
+  double episode_return = 0;
   uint64_t policy_version = 0;  // that chose the action
 };
 
@@ -55,17 +67,21 @@ struct Entry {
   std::span<const std::byte> observation;
   std::span<const std::byte> final_observation;  // of the last episode, if it was truncated here
   std::span<const float> action_values, behaviour, values;
-  std::span<const float> state;  // entering this entry: zeros where an episode begins
+  // Read only where NeedsState(slot) said so:
+  std::span<const float> state;        // entering this entry: zeros where an episode begins
+  std::span<const std::byte> history;  // frames before this entry's, the last one first
 };
 
 // F entries, each part contiguous over them.
 struct Unroll {
   uint32_t slot = 0;
   uint32_t entries = 0;  // fewer than F when the episode's end cut it
+  uint64_t index = 0;    // how many unrolls the slot has completed before
   std::vector<EntryHeader> headers;
   std::vector<std::byte> observations;
   std::vector<float> action_values, behaviour, values;
-  std::vector<float> state;  // entering entry 0
+  std::vector<float> state;        // entering entry 0
+  std::vector<std::byte> history;  // frames before entry 0's, the last one first
   struct Final {
     uint32_t entry;  // the first of the next episode
     std::vector<std::byte> observation;
@@ -89,6 +105,8 @@ class UnrollStore {
 
   // Makes sure of room for one entry more; false while no buffer is free.
   bool Reserve(uint32_t slot);
+  // Whether an unroll begins with the slot's next entry: its state and history are asked for.
+  bool NeedsState(uint32_t slot) const;
   // The next entry of a slot. An incarnation other than the last entry's begins a new stream: what
   // was not complete is dropped. REQUIRES: Reserve(slot) was true.
   void Append(uint32_t slot, const Entry& entry);
@@ -104,6 +122,15 @@ class UnrollStore {
   // The oldest complete unrolls, at most `most`.
   std::vector<Loan> Take(size_t most);
 
+  // Waits until `count` unrolls are complete, at most `timeout`; true when they are.
+  bool WaitFor(size_t count, std::chrono::milliseconds timeout) const;
+
+  // One slot's stream, between two unrolls: what a checkpoint holds. REQUIRES: the last entry
+  // completed an unroll, or there was none, and nothing is reserved.
+  std::string Save(uint32_t slot) const;
+  // kBadData: of another shape.
+  Status Restore(uint32_t slot, std::string_view saved);
+
   struct Counters {
     uint64_t completed = 0, dropped = 0, dropped_partial = 0;  // ever
     size_t waiting = 0, free = 0;                              // now: complete, and empty buffers
@@ -112,15 +139,20 @@ class UnrollStore {
   uint32_t entries() const { return config_.overlap + config_.length + 1; }  // F
 
  private:
+  struct Beginning {
+    std::vector<float> state;
+    std::vector<std::byte> history;
+  };
   struct Stream {
-    explicit Stream(size_t states_max) : states(states_max) {}
+    explicit Stream(size_t beginnings_max) : beginnings(beginnings_max) {}
     std::unique_ptr<Unroll> filling;  // null: its next buffer is not there yet
     bool begun = false;               // tail holds what the next unroll begins with:
     Unroll tail;                      // overlap + 1 entries
     uint32_t incarnation = 0;
-    uint64_t entries = 0;  // so far, tail and buffer included, absent ones not
-    uint64_t unrolls = 0;  // complete; the next one's entry 0 is unrolls * length - overlap
-    Ring<std::vector<float>> states;  // entering the entries that will be an entry 0, oldest first
+    uint64_t entries = 0;        // so far, tail and buffer included, absent ones not
+    uint64_t unrolls = 0;        // complete; the next one's entry 0 is unrolls * length - overlap
+    uint64_t completed = 0;      // over all streams of the slot
+    Ring<Beginning> beginnings;  // of the unrolls to come, oldest first
   };
   std::unique_ptr<Unroll> MakeUnroll(uint32_t entries) const;
   std::unique_ptr<Unroll> FreeBuffer();
@@ -130,13 +162,14 @@ class UnrollStore {
   void CopyEntry(const Unroll& from, uint32_t i, Unroll& to) const;
   void KeepEnd(Stream& stream) const;
   void KeepBeginning(Stream& stream, const Entry& entry) const;
-  void KeepState(Stream& stream, std::span<const float> state) const;
+  void KeepState(Stream& stream, const Entry& entry) const;
   void Complete(Stream& stream);
 
   const EntryShape shape_;
   const UnrollConfig config_;
   std::vector<Stream> streams_;  // each is its slot's caller's
   mutable std::mutex mu_;
+  mutable std::condition_variable completed_;  // signalled when complete_ grows
   // guarded by mu_
   std::vector<std::unique_ptr<Unroll>> free_;
   Ring<std::unique_ptr<Unroll>> complete_;

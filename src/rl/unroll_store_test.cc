@@ -12,8 +12,12 @@ namespace {
 
 // A recurrent "network" of one number: h' = h / 2 + x, value = h'. It shows every entry it has
 // seen.
-constexpr EntryShape kShape{
-    .observation_bytes = 4, .action_values = 1, .behaviour = 2, .values = 1, .state = 1};
+constexpr EntryShape kShape{.observation_bytes = 4,
+                            .action_values = 1,
+                            .behaviour = 2,
+                            .values = 1,
+                            .state = 1,
+                            .history_bytes = 4};
 
 // One slot's environment and acting: episodes of random lengths, some truncated.
 class Actor {
@@ -36,7 +40,9 @@ class Actor {
     if (step_ == 0) state_ = 0;
     const float entering = state_;
     state_ = state_ / 2 + x;
-    const float action = -x, behaviour[2] = {x, 2 * x};
+    const float action = past_, behaviour[2] = {x, 2 * x};
+    past_ = x;
+    const bool needed = store.NeedsState(slot);
     const auto bytes = [](const float& f) { return std::as_bytes(std::span(&f, 1)); };
     store.Append(
         slot, {.header = header,
@@ -45,7 +51,8 @@ class Actor {
                .action_values = {&action, 1},
                .behaviour = behaviour,
                .values = {&state_, 1},
-               .state = {&entering, 1}});
+               .state = needed ? std::span(&entering, 1) : std::span<const float>(),
+               .history = needed ? bytes(action) : std::span<const std::byte>()});
     ++draw_;
     if (++step_ == length_) step_ = 0, length_ = 2 + (length_ * 7 + 3) % 11;
   }
@@ -56,7 +63,7 @@ class Actor {
   uint32_t length_, step_ = 0;
   uint64_t draw_ = 0;
   bool restarted_ = false;
-  float state_ = 0;
+  float state_ = 0, past_ = 0;  // past: the last observation, which entries carry as their action
 };
 
 float ObservationOf(const Unroll& unroll, uint32_t i) {
@@ -67,7 +74,11 @@ float ObservationOf(const Unroll& unroll, uint32_t i) {
 
 // Replays the unroll from its stored state, as a learner does.
 void ExpectReplayGivesActingsValues(const Unroll& unroll) {
-  float h = unroll.state[0];
+  float h = unroll.state[0], past;
+  std::memcpy(&past, unroll.history.data(), 4);
+  if (!unroll.headers[0].absent) {
+    EXPECT_EQ(past, unroll.action_values[0]) << "the observation before entry 0";
+  }
   for (uint32_t i = 0; i < unroll.entries; ++i) {
     if (unroll.headers[i].absent) {
       EXPECT_EQ(h, 0.0f) << "before the beginning there is only the initial state";
@@ -171,7 +182,10 @@ TEST(UnrollStoreTest, ANewIncarnationSplicesNothing) {
   Actor actor(9, 50), other(10, 50);
   for (int i = 0; i < 11; ++i) {
     ASSERT_TRUE(store.Reserve(0) && store.Reserve(1));
-    if (i == 6) actor.Restart();
+    if (i == 6) {
+      actor.Restart();
+      store.Drop(0);
+    }
     actor.Step(store, 0, i < 6 ? 1 : 2);
     other.Step(store, 1);
   }
@@ -215,6 +229,38 @@ TEST(UnrollStoreTest, BackPressureLosesNothingAndDropOldestCounts) {
   EXPECT_EQ(dropping.counters().completed, 10U);
   EXPECT_GE(dropping.counters().dropped, 8U);
   EXPECT_EQ(dropping.Take(1)[0]->headers[0].policy_version, 3 * dropping.counters().dropped);
+}
+
+// What a checkpoint holds continues as if nothing had happened.
+TEST(UnrollStoreTest, ARestoredStreamContinuesWithTheSameUnrolls) {
+  for (const uint32_t overlap : {0U, 3U, 9U}) {
+    const UnrollConfig config{.slots = 1, .length = 4, .overlap = overlap, .buffers = 2};
+    UnrollStore one(kShape, config), two(kShape, config);
+    Actor actor(11, 3), twin(11, 3);
+    const auto unroll = [](UnrollStore& store, Actor& player) {
+      for (;;) {
+        CHECK(store.Reserve(0));
+        player.Step(store, 0);
+        if (auto taken = store.Take(1); !taken.empty()) return std::move(taken[0]);
+      }
+    };
+    for (int i = 0; i < 5; ++i) unroll(one, actor), unroll(two, twin);
+    const std::string saved = one.Save(0);
+    UnrollStore restored(kShape, config);
+    ASSERT_TRUE(restored.Restore(0, saved).ok());
+    for (int i = 0; i < 10; ++i) {
+      const auto a = unroll(restored, actor), b = unroll(two, twin);
+      EXPECT_EQ(a->index, b->index);
+      EXPECT_EQ(a->observations, b->observations);
+      EXPECT_EQ(a->state, b->state);
+      EXPECT_EQ(a->history, b->history);
+      EXPECT_EQ(a->finals.size(), b->finals.size());
+      ExpectReplayGivesActingsValues(*a);
+    }
+    EXPECT_EQ(restored.Restore(0, saved.substr(1)).code(), Code::kBadData);
+    UnrollStore longer(kShape, {.slots = 1, .length = 4, .overlap = overlap + 1, .buffers = 2});
+    EXPECT_EQ(longer.Restore(0, saved).code(), Code::kBadData);
+  }
 }
 
 TEST(UnrollStoreTest, SlotsAndALearnerOnTheirOwnThreads) {

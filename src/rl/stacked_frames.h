@@ -1,0 +1,29 @@
+// Which frames an agent sees together: the frame stack's rule (nn/frame_stack.h) for whoever keeps
+// frames apart, acting beside the newest ones and learning from unrolls.
+#pragma once
+
+#include <cstdint>
+
+#include "nn/frame_stack.h"
+
+namespace samara {
+
+// The frame of plane `plane` at step `step` of an episode, counted from its beginning; negative:
+// zeros. Never more than depth - 1 frames back.
+inline int64_t StackedFrame(const FrameStackRule& rule, int64_t step, int64_t plane) {
+  const int64_t age_rank =
+      rule.order == StackOrder::kOldestFirst ? plane : rule.depth - 1 - plane;  // 0: the oldest
+  const int64_t frame = step - (rule.depth - 1) + age_rank;
+  switch (rule.at_reset) {
+    case StackReset::kRepeat:
+      return frame < 0 ? 0 : frame;
+    case StackReset::kZeros:
+      return frame;
+    case StackReset::kFront:
+      if (step >= rule.depth - 1) return frame;
+      return plane <= step ? plane : -1;  // filled from the front, whatever the order
+  }
+  return frame;
+}
+
+}  // namespace samara
