@@ -16,20 +16,10 @@
 
 #include "core/status.h"
 #include "nn/torch/torch.h"
+#include "rl/learning_config.h"
 
 namespace samara {
 
-struct OptimizerConfig {
-  std::string kind = "adam";
-  double learning_rate = 4.8e-4;
-  double epsilon = 3.125e-7;
-  double decay = 0.99;                // rmsprop: of the mean square
-  double beta1 = 0.9, beta2 = 0.999;  // adam
-  // "constant", or "linear": to zero at `schedule_frames`
-  std::string schedule = "constant";
-  double schedule_frames = 1e9;
-  double clip_norm = 0;  // of all gradients together, before the step; 0 = none
-};
 // The learning rate after `frames` frames.
 double LearningRateAt(const OptimizerConfig& config, double frames);
 

@@ -10,22 +10,9 @@
 #include <string>
 
 #include "nn/torch/torch.h"
+#include "rl/learning_config.h"
 
 namespace samara {
-
-struct VtraceConfig {
-  // "impala": the paper's, with lambda inside the traces c; "seed": generalised advantages, with
-  // lambda in the policy's advantage too. They agree when lambda and all clips are 1.
-  std::string form = "impala";
-  double gamma = 0.99;  // per agent step
-  double lambda = 1;
-  double rho_clip = 1;         // of the importance weights in the value targets
-  double rho_clip_policy = 1;  // of those in the policy's advantage
-  double c_clip = 1;           // of the traces; "impala" only, at most rho_clip
-  // "bootstrap": a truncated transition is worth gamma V(final observation) beyond its reward;
-  // "ignore": it teaches nothing, its target is its own value
-  std::string truncation = "bootstrap";
-};
 
 struct VtraceInput {
   torch::Tensor log_rho;                // log pi(a_t | x_t) - log mu(a_t | x_t)
@@ -63,11 +50,6 @@ class EntropyCost {
   torch::Tensor parameter_;
 };
 
-struct VtraceLossConfig {
-  double value_cost = 0.5;
-  double kl_cost = 0;         // of log mu - log pi
-  std::string over = "mean";  // of the T x B entries: "mean", or "sum" as IMPALA's own code
-};
 struct VtraceLoss {
   torch::Tensor total;                       // scalar with gradient
   torch::Tensor policy, value, entropy, kl;  // scalars, parts of the total before their costs

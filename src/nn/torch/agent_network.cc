@@ -8,7 +8,6 @@ namespace samara {
 namespace {
 
 using torch::Tensor;
-using torch::indexing::Slice;
 
 // Zeros (or `value`) before and after so that windows of `kernel` at `stride` give ceil(n /
 // stride).
@@ -184,13 +183,14 @@ AgentNetworkImpl::Output AgentNetworkImpl::forward(const Input& input, const Ten
   output.state = state;
   if (config_.lstm > 0) {
     const Tensor steps = x.view({time, batch, -1});
-    std::vector<Tensor> hidden;
+    std::vector<Tensor> states;
     for (int64_t t = 0; t < time; ++t) {
       const Tensor kept = input.first[t].logical_not().unsqueeze(1);
       output.state = Step(steps[t], output.state * kept);
-      hidden.push_back(output.state.index({Slice(), Slice(0, config_.lstm)}));
+      states.push_back(output.state);
     }
-    x = torch::stack(hidden).flatten(0, 1);
+    output.states = torch::stack(states);
+    x = output.states.slice(2, 0, config_.lstm).flatten(0, 1);
   }
   output.policy = torch::linear(x, policy_.weight, policy_.bias).view({time, batch, -1});
   output.value = torch::linear(x, value_.weight, value_.bias).view({time, batch});

@@ -43,6 +43,7 @@ class AgentNetworkImpl : public torch::nn::Module {
     torch::Tensor policy;  // [T][B][outputs]
     torch::Tensor value;   // [T][B]
     torch::Tensor state;   // [B][state_size()]: after the last entry
+    torch::Tensor states;  // [T][B][state_size()]: after each; undefined without a core
   };
   // Entries t = 0 ... T-1 in order, from `state` [B][state_size()], which entered entry 0.
   Output forward(const Input& input, const torch::Tensor& state);

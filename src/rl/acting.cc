@@ -1,0 +1,282 @@
+#include "rl/acting.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/bytes.h"
+#include "core/check.h"
+#include "core/rng.h"
+#include "rl/stacked_frames.h"
+
+namespace samara {
+
+using torch::Tensor;
+
+InputLayout InputLayout::Make(const ObservationSpec& spec, const FrameStackRule& stack) {
+  InputLayout layout;
+  layout.bytes = spec.dtype == DType::kUint8;
+  layout.plane_bytes = spec.bytes();
+  if (spec.shape.size() == 2) {
+    layout.stacked = true;
+    layout.stack = stack;
+    layout.height = spec.shape[0], layout.width = spec.shape[1], layout.channels = stack.depth;
+  } else if (spec.shape.size() == 3) {
+    layout.height = spec.shape[0], layout.width = spec.shape[1], layout.channels = spec.shape[2];
+  } else {
+    layout.channels = static_cast<int64_t>(spec.elements());
+  }
+  return layout;
+}
+
+// Stacks lie plane by plane, as they are copied; other images row by row, as they come.
+Tensor InputLayout::MakeInputs(int64_t rows) const {
+  const auto type = bytes ? torch::kUInt8 : torch::kFloat32;
+  if (stacked) return torch::zeros({rows, channels, height, width}, type);
+  return torch::zeros({rows, height, width, channels}, type);
+}
+
+Tensor InputLayout::View(const Tensor& inputs) const {
+  return (stacked ? inputs.permute({0, 2, 3, 1}) : inputs).unsqueeze(0);
+}
+
+ActionDistribution MakeDistribution(const ActionSpec& action) {
+  return action.discrete ? ActionDistribution::Categorical(action.n)
+                         : ActionDistribution::TanhNormal(action.n);
+}
+
+Acting::Acting(const AgentSetup& setup, const AgentNetworkConfig& network,
+               const InputLayout& layout)
+    : layout_(layout),
+      network_config_(network),
+      distribution_(MakeDistribution(setup.environment.action)),
+      versions_kept_(setup.versions_kept),
+      frames_(setup.slots, -1) {
+  const auto slots = static_cast<int64_t>(setup.slots), rows = static_cast<int64_t>(setup.rows_max);
+  const auto depth = static_cast<int64_t>(layout.depth());
+  const bool continuous = distribution_.continuous();
+  shape_.observation_bytes = layout.plane_bytes;
+  shape_.actions = shape_.action_values =
+      continuous ? static_cast<size_t>(distribution_.components()) : 0;
+  shape_.behaviour = static_cast<size_t>(distribution_.parameters());
+  shape_.state = static_cast<size_t>(2 * network.lstm);
+  shape_.history_bytes = static_cast<size_t>(depth - 1) * layout.plane_bytes;
+  if (layout.stacked)
+    planes_ = torch::zeros({slots, depth, static_cast<int64_t>(layout.plane_bytes)}, torch::kUInt8);
+  states_ = torch::zeros({slots, 2 * network.lstm});
+  inputs_ = layout.MakeInputs(rows);
+  rewards_ = torch::zeros({1, rows});
+  actions_ = torch::zeros({1, rows}, torch::kInt64);
+  first_ = torch::zeros({1, rows}, torch::kBool);
+  entering_ = torch::zeros({rows, 2 * network.lstm});
+  uniforms_ = torch::full({rows, distribution_.components()}, 0.5);
+}
+
+std::byte* Acting::Plane(uint32_t slot, int64_t frame) {
+  auto* all = static_cast<std::byte*>(planes_.data_ptr());
+  const auto depth = static_cast<int64_t>(layout_.depth());
+  return all + (static_cast<size_t>(slot) * layout_.depth() + static_cast<size_t>(frame % depth)) *
+                   layout_.plane_bytes;
+}
+
+// The row's newest frame joins its slot's; `input` becomes the whole stack.
+void Acting::TakeFrame(const InferenceRow& row, std::byte* input, std::byte* history) {
+  const size_t bytes = layout_.plane_bytes;
+  if (!layout_.stacked) {
+    std::memcpy(input, row.observation.data(), bytes);
+    return;
+  }
+  const int64_t step = row.first ? 0 : frames_[row.slot] + 1;
+  frames_[row.slot] = step;
+  const auto depth = static_cast<int64_t>(layout_.depth());
+  if (history != nullptr) {
+    for (int64_t age = 1; age < depth; ++age, history += bytes) {
+      if (age <= step)
+        std::memcpy(history, Plane(row.slot, step - age), bytes);
+      else
+        std::memset(history, 0, bytes);
+    }
+  }
+  std::memcpy(Plane(row.slot, step), row.observation.data(), bytes);
+  for (int64_t plane = 0; plane < depth; ++plane, input += bytes) {
+    const int64_t frame = StackedFrame(layout_.stack, step, plane);
+    if (frame >= 0)
+      std::memcpy(input, Plane(row.slot, frame), bytes);
+    else
+      std::memset(input, 0, bytes);
+  }
+}
+
+Status Acting::Infer(InferenceBatch& batch) {
+  const torch::InferenceMode inference;
+  const size_t n = batch.rows.size();
+  const auto padded = static_cast<int64_t>(std::max(batch.padded, n));
+  CHECK_LE(padded, inputs_.size(0));
+  AgentNetwork network;
+  {
+    const std::lock_guard lock(mu_);
+    CHECK(!versions_.empty());
+    if (batch.version == InferenceBatch::kNewest) batch.version = versions_.back().number;
+    for (const Version& version : versions_)
+      if (version.number == batch.version) network = version.network;
+  }
+  CHECK(network != nullptr) << "version " << batch.version << " is not kept";
+
+  // 1 what the rows bring and what their slots remember
+  auto* inputs = static_cast<std::byte*>(inputs_.data_ptr());
+  auto* entering = entering_.data_ptr<float>();
+  const auto* states = states_.data_ptr<float>();
+  const size_t input_bytes = layout_.depth() * layout_.plane_bytes, state = shape_.state;
+  const auto components = static_cast<size_t>(distribution_.components());
+  for (size_t i = 0; i < n; ++i) {
+    const InferenceRow& row = batch.rows[i];
+    TakeFrame(row, inputs + i * input_bytes,
+              row.keeps ? batch.history.data() + i * shape_.history_bytes : nullptr);
+    rewards_.data_ptr<float>()[i] = row.reward;
+    actions_.data_ptr<int64_t>()[i] = row.previous_action;
+    first_.data_ptr<bool>()[i] = row.first;
+    float* mine = entering + i * state;
+    if (row.first)
+      std::fill_n(mine, state, 0.0f);
+    else
+      std::copy_n(states + row.slot * state, state, mine);
+    if (row.keeps)
+      std::copy_n(mine, state, batch.state.begin() + static_cast<ptrdiff_t>(i * state));
+    const CounterRng rng(row.key);
+    for (size_t c = 0; c < components; ++c) {
+      // away from 0 and 1, where inverse distribution functions end
+      const double u = rng.Uniform(row.step * components + c);
+      uniforms_.data_ptr<float>()[i * components + c] =
+          static_cast<float>(std::clamp(u, 1e-7, 1 - 1e-7));
+    }
+  }
+
+  // 2 one forward pass for all, and their actions
+  const auto first_rows = [padded](const Tensor& x) { return x.narrow(0, 0, padded); };
+  const auto out =
+      network->forward({layout_.View(first_rows(inputs_)), rewards_.narrow(1, 0, padded),
+                        actions_.narrow(1, 0, padded), first_.narrow(1, 0, padded)},
+                       first_rows(entering_));
+  const Tensor parameters = out.policy[0].contiguous(), values = out.value[0].contiguous();
+  const bool greedy = n > 0 && batch.rows[0].greedy;
+  const Tensor chosen = greedy ? distribution_.Mode(parameters)
+                               : distribution_.Sample(parameters, first_rows(uniforms_));
+  const Tensor squashed =
+      distribution_.continuous() ? distribution_.Squash(chosen).contiguous() : Tensor();
+
+  // 3 all results at once
+  const auto copy = [n](const Tensor& from, std::vector<float>& to, size_t size) {
+    std::copy_n(from.data_ptr<float>(), n * size, to.begin());
+  };
+  copy(parameters, batch.behaviour, shape_.behaviour);
+  copy(values, batch.values, 1);
+  if (distribution_.continuous()) {
+    copy(chosen.contiguous(), batch.action_values, shape_.action_values);
+    copy(squashed, batch.actions, shape_.actions);
+  } else {
+    const Tensor indices = chosen.contiguous();
+    for (size_t i = 0; i < n; ++i)
+      batch.index[i] = static_cast<int32_t>(indices.data_ptr<int64_t>()[i * components]);
+  }
+  const Tensor leaving = out.state.contiguous();
+  for (size_t i = 0; i < n; ++i) {
+    const auto all_finite = [i](const std::vector<float>& all, size_t size) {
+      return std::all_of(all.begin() + static_cast<ptrdiff_t>(i * size),
+                         all.begin() + static_cast<ptrdiff_t>((i + 1) * size),
+                         [](float x) { return std::isfinite(x); });
+    };
+    const bool finite =
+        all_finite(batch.behaviour, shape_.behaviour) && all_finite(batch.values, 1);
+    batch.status[i] =
+        finite ? InferenceBatch::RowStatus::kOk : InferenceBatch::RowStatus::kNotFinite;
+    if (state > 0)
+      std::copy_n(leaving.data_ptr<float>() + i * state, state,
+                  states_.data_ptr<float>() + batch.rows[i].slot * state);
+  }
+  return Status::Ok();
+}
+
+bool Acting::Has(uint64_t version) const {
+  const std::lock_guard lock(mu_);
+  return std::any_of(versions_.begin(), versions_.end(),
+                     [&](const Version& v) { return v.number == version; });
+}
+
+void Acting::Publish(uint64_t version, const AgentNetworkImpl& network) {
+  const torch::NoGradGuard no_gradient;
+  AgentNetwork copy;
+  {
+    const std::lock_guard lock(mu_);
+    // whoever still infers with a spare one holds it too
+    const auto free = std::find_if(spare_.begin(), spare_.end(),
+                                   [](const AgentNetwork& n) { return n.use_count() == 1; });
+    if (free != spare_.end()) {
+      copy = *free;
+      spare_.erase(free);
+    }
+  }
+  if (copy == nullptr) {
+    copy = std::make_shared<AgentNetworkImpl>(network_config_);
+    for (Tensor& parameter : copy->parameters()) parameter.set_requires_grad(false);
+  }
+  const auto from = network.parameters();
+  auto to = copy->parameters();
+  for (size_t i = 0; i < from.size(); ++i) to[i].copy_(from[i]);
+  const std::lock_guard lock(mu_);
+  versions_.push_back({version, std::move(copy)});
+  while (versions_.size() > versions_kept_) {
+    spare_.push_back(std::move(versions_.front().network));
+    versions_.pop_front();
+  }
+}
+
+std::vector<uint64_t> Acting::versions() const {
+  const std::lock_guard lock(mu_);
+  std::vector<uint64_t> all;
+  for (const Version& version : versions_) all.push_back(version.number);
+  return all;
+}
+
+AgentNetwork Acting::network(uint64_t number) const {
+  const std::lock_guard lock(mu_);
+  for (const Version& version : versions_)
+    if (version.number == number) return version.network;
+  return nullptr;
+}
+
+namespace {
+
+std::string_view BytesOf(const Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  return {static_cast<const char*>(tensor.data_ptr()), tensor.nbytes()};
+}
+
+bool FillFrom(std::string_view bytes, Tensor& tensor) {
+  if (bytes.size() != BytesOf(tensor).size()) return false;
+  if (!bytes.empty()) std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
+  return true;
+}
+
+}  // namespace
+
+std::string Acting::SaveSlots() const {
+  ByteWriter out;
+  out.Put(uint64_t{frames_.size()});
+  for (const int64_t frame : frames_) out.Put(frame);
+  out.PutBytes(BytesOf(planes_)).PutBytes(BytesOf(states_));
+  return out.Take();
+}
+
+Status Acting::RestoreSlots(std::string_view saved) {
+  ByteReader in(saved);
+  bool good = in.Get<uint64_t>() == frames_.size();
+  for (size_t i = 0; good && i < frames_.size(); ++i) {
+    frames_[i] = in.Get<int64_t>();
+    good = frames_[i] >= -1;
+  }
+  good = good && FillFrom(in.GetBytes(), planes_) && FillFrom(in.GetBytes(), states_);
+  if (good && in.AtEnd()) return Status::Ok();
+  return {Code::kBadData, "the saved frame stacks have another shape than this run's"};
+}
+
+}  // namespace samara

@@ -1,0 +1,76 @@
+// Acting with torch: versions of one network, and what it remembers of every slot.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "nn/torch/agent_network.h"
+#include "rl/agent.h"
+#include "rl/distribution.h"
+
+namespace samara {
+
+// How the environment's observations become a network's input.
+struct InputLayout {
+  bool stacked = false;                         // one plane, `stack.depth` of them make an input
+  FrameStackRule stack;                         // depth 1 otherwise
+  int64_t height = 1, width = 1, channels = 1;  // of the input
+  bool bytes = false;                           // uint8, else float32
+  size_t plane_bytes = 0;                       // of one observation
+
+  static InputLayout Make(const ObservationSpec& spec, const FrameStackRule& stack);
+  size_t depth() const { return stacked ? static_cast<size_t>(stack.depth) : 1; }
+  // [rows][...] memory of whole inputs, and the network's view of it, [1][rows][h][w][c].
+  torch::Tensor MakeInputs(int64_t rows) const;
+  torch::Tensor View(const torch::Tensor& inputs) const;
+};
+
+ActionDistribution MakeDistribution(const ActionSpec& action);
+
+// Thread safety: Infer on one thread; Publish and Has from any.
+class Acting {
+ public:
+  Acting(const AgentSetup& setup, const AgentNetworkConfig& network, const InputLayout& layout);
+
+  const ModelShape& shape() const { return shape_; }
+  Status Infer(InferenceBatch& batch);
+  bool Has(uint64_t version) const;
+  // A copy of `network` becomes the newest version.
+  void Publish(uint64_t version, const AgentNetworkImpl& network);
+
+  // What slots remember; REQUIRES: no Infer is running.
+  std::string SaveSlots() const;
+  Status RestoreSlots(std::string_view saved);  // kBadData
+  // Parameters of a version that is kept.
+  std::vector<uint64_t> versions() const;
+  AgentNetwork network(uint64_t version) const;
+
+ private:
+  void TakeFrame(const InferenceRow& row, std::byte* input, std::byte* history);
+  std::byte* Plane(uint32_t slot, int64_t frame);
+
+  const InputLayout layout_;
+  const AgentNetworkConfig network_config_;
+  const ActionDistribution distribution_;
+  const uint32_t versions_kept_;
+  ModelShape shape_;
+  // by slot
+  torch::Tensor
+      planes_;  // uint8 [slots][depth][plane_bytes]: the last frames, frame f in f % depth
+  std::vector<int64_t> frames_;  // since the stack began; the newest frame's number
+  torch::Tensor states_;         // [slots][state]
+  // by row
+  torch::Tensor inputs_, rewards_, actions_, first_, entering_, uniforms_;
+  mutable std::mutex mu_;
+  // guarded by mu_
+  struct Version {
+    uint64_t number;
+    AgentNetwork network;
+  };
+  std::deque<Version> versions_;  // oldest first
+  std::vector<AgentNetwork> spare_;
+};
+
+}  // namespace samara

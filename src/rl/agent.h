@@ -1,0 +1,75 @@
+// A learning agent as the rest of samara sees it: a model that acts, an update that learns from
+// unrolls, and what a checkpoint holds. Torch stays behind it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "env/interface.h"
+#include "nn/frame_stack.h"
+#include "rl/learning_config.h"
+#include "rl/model.h"
+#include "rl/unroll_store.h"
+
+namespace samara {
+
+// Joins the gradients of several learners; the one there is alone needs none.
+class GradientCombiner {
+ public:
+  virtual ~GradientCombiner() = default;
+  // Replaces `gradients`, one parameter after the other in the order of their names, by the mean
+  // over all learners.
+  virtual Status Combine(std::span<float> gradients) = 0;
+};
+
+struct UpdateReport {
+  bool applied = false;  // false: a loss or gradient that is not finite; parameters are as before
+  double loss = 0, policy_loss = 0, value_loss = 0, entropy = 0, kl = 0;
+  double entropy_cost = 0, explained_variance = 0, gradient_norm = 0, learning_rate = 0;
+  double rho = 0;  // mean importance weight, before clipping
+  double seconds_batch = 0, seconds_forward = 0, seconds_backward = 0, seconds_step = 0;
+};
+
+struct AgentSetup {
+  LearningConfig config;
+  EnvironmentSpec environment;
+  FrameStackRule stack;  // where observations are images of one plane
+  uint32_t slots = 1;
+  uint32_t rows_max = 1;       // of one inference batch
+  uint32_t versions_kept = 1;  // policies that may still be asked for, the newest included
+  uint64_t seed = 1;
+  GradientCombiner* combiner = nullptr;  // borrowed; null: alone
+};
+
+// Thread safety: Infer and Has on one thread, Update and the rest on another.
+class Agent : public Model {
+ public:
+  // 1 to learn from: all of the same length. Publishes the next version.
+  virtual Result<UpdateReport> Update(std::span<const UnrollStore::Loan> unrolls,
+                                      double frames) = 0;
+  virtual uint64_t version() const = 0;  // how often Update was called
+  virtual int64_t parameter_count() const = 0;
+  virtual std::string parameter_hash() const = 0;  // SHA-256 over the parameters, by name
+  virtual bool finite() const = 0;                 // all parameters
+
+  // Files of a checkpoint by name; "weights.safetensors" alone plays. `slots`: frame stacks,
+  // recurrent states and older versions too. REQUIRES of slots: no inference is running.
+  virtual std::map<std::string, std::string> Save(bool slots) const = 0;
+  enum class Part : uint8_t {
+    kWeights,  // parameters and optimiser; the count of versions goes on
+    kRun,      // that count too
+    kSlots,    // and what slots remember, and the versions that may still be asked for
+  };
+  // kBadData: a file is missing or has another network's shapes; nothing has changed then.
+  virtual Status Restore(const std::map<std::string, std::string>& files, Part part) = 0;
+};
+
+// kConfig for a network that does not fit the environment.
+Result<std::unique_ptr<Agent>> MakeVtraceAgent(const AgentSetup& setup);
+// Whether this program can make agents: one without torch cannot.
+bool HasAgents();
+
+}  // namespace samara

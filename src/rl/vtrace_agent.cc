@@ -1,0 +1,420 @@
+// An agent that learns by V-trace: Espeholt et al. 2018 (IMPALA, arXiv 1802.01561), section 4.
+#include <cstdlib>
+
+#include "core/clock.h"
+#include "core/rng.h"
+#include "core/sha256.h"
+#include "core/thread.h"
+#include "nn/safetensors.h"
+#include "rl/acting.h"
+#include "rl/agent.h"
+#include "rl/learner_batch.h"
+#include "rl/optimizer.h"
+#include "rl/vtrace.h"
+
+namespace samara {
+namespace {
+
+using torch::Tensor;
+
+constexpr char kWeights[] = "weights.safetensors", kOptimizer[] = "optimizer.safetensors",
+               kSlots[] = "slots.bin", kVersions[] = "versions.safetensors";
+
+Result<AgentNetworkConfig> NetworkFor(const AgentSetup& setup, const InputLayout& layout) {
+  const ActionDistribution distribution = MakeDistribution(setup.environment.action);
+  const AgentNetworkKeys& keys = setup.config.network;
+  AgentNetworkConfig network;
+  network.torso = keys.name;
+  network.height = layout.height, network.width = layout.width, network.channels = layout.channels;
+  network.outputs = distribution.parameters();
+  network.lstm = keys.lstm;
+  network.reward_input = keys.reward_input;
+  if (keys.action_input && distribution.continuous())
+    return Status(Code::kConfig,
+                  "network.action_input=true: the environment's actions are "
+                  "continuous; expected false");
+  if (keys.action_input) network.action_input = setup.environment.action.n;
+  return network;
+}
+
+std::map<std::string, Tensor> Named(const AgentNetworkImpl& network) {
+  std::map<std::string, Tensor> all;
+  for (const auto& item : network.named_parameters()) all[item.key()] = item.value();
+  return all;
+}
+
+std::string ToSafetensors(const std::map<std::string, Tensor>& tensors,
+                          std::map<std::string, std::string> metadata = {}) {
+  Safetensors file;
+  file.metadata = std::move(metadata);
+  for (const auto& [name, tensor] : tensors) {
+    const Tensor flat = tensor.detach().to(torch::kFloat32).contiguous();
+    file.tensors[name] = samara::Tensor::OfFloats(
+        flat.sizes().vec(), std::span(flat.data_ptr<float>(), static_cast<size_t>(flat.numel())));
+  }
+  return FormatSafetensors(file).ValueOrThrow();
+}
+
+Result<std::map<std::string, Tensor>> FromSafetensors(
+    const std::map<std::string, std::string>& files, const char* name) {
+  const auto found = files.find(name);
+  if (found == files.end()) return Status(Code::kBadData, std::string("holds no ") + name);
+  auto parsed = ParseSafetensors(found->second);
+  if (!parsed.ok()) return parsed.status().Annotate(name);
+  std::map<std::string, Tensor> tensors;
+  for (const auto& [key, tensor] : parsed->tensors) {
+    if (tensor.type != samara::Tensor::Type::kFloat32)
+      return Status(Code::kBadData, std::string(name) + ": " + key + " is not float32");
+    const std::vector<float> values = tensor.Floats();
+    tensors[key] =
+        torch::tensor(at::ArrayRef<float>(values.data(), values.size())).reshape(tensor.shape);
+  }
+  return tensors;
+}
+
+// kBadData unless `from` has exactly the names and shapes of `to`.
+Status SameShapes(const std::map<std::string, Tensor>& from,
+                  const std::map<std::string, Tensor>& to, const char* file) {
+  for (const auto& [name, tensor] : to) {
+    const auto found = from.find(name);
+    if (found == from.end() || found->second.sizes() != tensor.sizes())
+      return {Code::kBadData, std::string(file) + ": " + name +
+                                  " is missing or has another shape than this run's network"};
+  }
+  if (from.size() == to.size()) return Status::Ok();
+  return {Code::kBadData, std::string(file) + ": " + std::to_string(from.size()) +
+                              " tensors, expected " + std::to_string(to.size())};
+}
+
+class VtraceAgent : public Agent {
+ public:
+  VtraceAgent(const AgentSetup& setup, const AgentNetworkConfig& network_config,
+              const InputLayout& layout)
+      : config_(setup.config),
+        combiner_(setup.combiner),
+        seed_(setup.seed),
+        network_config_(network_config),
+        layout_(layout),
+        distribution_(MakeDistribution(setup.environment.action)),
+        entropy_cost_(setup.config.learn.entropy_cost, EntropyTarget(setup.config.learn),
+                      setup.config.learn.entropy_speed),
+        network_(std::make_shared<AgentNetworkImpl>(network_config)),
+        parameters_(Named(*network_)),
+        acting_(setup, network_config, layout) {
+    if (entropy_cost_.parameter().defined())
+      parameters_["entropy_cost"] = entropy_cost_.parameter();
+    acting_.Publish(0, *network_);
+  }
+  Status MakeOptimizer() {
+    auto optimizer = Optimizer::Make(config_.optimizer, parameters_);
+    if (!optimizer.ok()) return optimizer.status();
+    optimizer_.emplace(std::move(*optimizer));
+    return Status::Ok();
+  }
+
+  const ModelShape& shape() const override { return acting_.shape(); }
+  Status Infer(InferenceBatch& batch) override { return acting_.Infer(batch); }
+  bool Has(uint64_t version) const override { return acting_.Has(version); }
+  uint64_t version() const override { return version_; }
+  int64_t parameter_count() const override { return network_->parameter_count(); }
+
+  Result<UpdateReport> Update(std::span<const UnrollStore::Loan> unrolls, double frames) override;
+  std::string parameter_hash() const override;
+  bool finite() const override;
+  std::map<std::string, std::string> Save(bool slots) const override;
+  Status Restore(const std::map<std::string, std::string>& files, Part part) override;
+
+ private:
+  static std::optional<double> EntropyTarget(const LearnConfig& learn) {
+    if (learn.entropy_target == "none") return std::nullopt;
+    return std::strtod(learn.entropy_target.c_str(), nullptr);
+  }
+  struct ShardResult {
+    std::vector<Tensor> gradients;  // in the order of parameters_
+    UpdateReport report;
+  };
+  ShardResult Shard(const LearnerBatch& whole, int64_t index, int64_t shards) const;
+  Tensor FinalValues(const LearnerBatch& batch, const AgentNetworkImpl::Output& out) const;
+
+  const LearningConfig config_;
+  GradientCombiner* const combiner_;
+  const uint64_t seed_;
+  const AgentNetworkConfig network_config_;
+  const InputLayout layout_;
+  const ActionDistribution distribution_;
+  EntropyCost entropy_cost_;
+  const AgentNetwork network_;
+  std::map<std::string, Tensor> parameters_;
+  Acting acting_;
+  std::optional<Optimizer> optimizer_;
+  Tensor inputs_;
+  uint64_t version_ = 0;
+};
+
+// The unrolls [first, first + count) of a batch.
+LearnerBatch UnrollsOf(const LearnerBatch& all, int64_t first, int64_t count) {
+  LearnerBatch part;
+  const auto cut = [&](const Tensor& x) { return x.narrow(1, first, count); };
+  part.observation = cut(all.observation);
+  part.reward = cut(all.reward), part.raw_reward = cut(all.raw_reward);
+  part.previous_action = cut(all.previous_action), part.first = cut(all.first);
+  part.terminated = cut(all.terminated), part.truncated = cut(all.truncated);
+  part.action = cut(all.action), part.behaviour = cut(all.behaviour);
+  part.state = all.state.narrow(0, first, count);
+  const Tensor mine = (all.final_unroll >= first).logical_and(all.final_unroll < first + count);
+  const Tensor which = mine.nonzero().squeeze(1);
+  part.final_observation = all.final_observation.index_select(1, which);
+  part.final_entry = all.final_entry.index_select(0, which);
+  part.final_unroll = all.final_unroll.index_select(0, which) - first;
+  return part;
+}
+
+// V of the final observations of truncated episodes, at their transitions: [T][B]. The network is
+// in the state that followed the last observation it acted on.
+Tensor VtraceAgent::FinalValues(const LearnerBatch& batch,
+                                const AgentNetworkImpl::Output& out) const {
+  const torch::NoGradGuard no_gradient;
+  Tensor values = torch::zeros_like(batch.reward.slice(0, 1));
+  if (batch.final_entry.numel() == 0) return values;
+  const Tensor at = batch.final_entry - 1, unroll = batch.final_unroll;
+  const auto pick = [&](const Tensor& x, const Tensor& t) { return x.index({t, unroll}); };
+  const Tensor state = out.states.defined() ? pick(out.states, at) : torch::zeros({at.size(0), 0});
+  const Tensor action = pick(batch.action, at).select(-1, 0).to(torch::kInt64);
+  const auto final = network_->forward(
+      {batch.final_observation, pick(batch.reward, batch.final_entry).unsqueeze(0),
+       action.unsqueeze(0), torch::zeros({1, at.size(0)}, torch::kBool)},
+      state);
+  values.index_put_({at, unroll}, final.value[0]);
+  return values;
+}
+
+VtraceAgent::ShardResult VtraceAgent::Shard(const LearnerBatch& whole, int64_t index,
+                                            int64_t shards) const {
+  const int64_t count = whole.reward.size(1) / shards;
+  const LearnerBatch batch = shards == 1 ? whole : UnrollsOf(whole, index * count, count);
+  const int64_t steps = batch.reward.size(0) - 1;
+  const auto acted = [steps](const Tensor& x) { return x.slice(0, 0, steps); };  // t = 0 ... T-1
+  const auto followed = [](const Tensor& x) { return x.slice(0, 1); };           // t + 1
+  ShardResult result;
+  UpdateReport& report = result.report;
+  SteadyTime clock = Now();
+
+  // 1 what the current policy makes of the unrolls
+  const auto out = network_->forward(
+      {batch.observation, batch.reward, batch.previous_action, batch.first}, batch.state);
+  const Tensor policy = acted(out.policy), value = acted(out.value), action = acted(batch.action);
+  const Tensor log_pi = distribution_.LogProb(policy, action);
+  Tensor uniforms;
+  if (distribution_.continuous()) {
+    uniforms = torch::empty(action.sizes());
+    const CounterRng rng(
+        DeriveKey(seed_, Purpose::kEntropySample, version_, static_cast<uint64_t>(index)));
+    for (int64_t i = 0; i < uniforms.numel(); ++i)
+      uniforms.data_ptr<float>()[i] =
+          static_cast<float>(std::clamp(rng.Uniform(static_cast<uint64_t>(i)), 1e-7, 1 - 1e-7));
+  }
+  const Tensor entropy = distribution_.Entropy(policy, uniforms);
+
+  // 2 how far it has moved from the one that acted; the targets (section 4.1)
+  const Tensor log_mu = distribution_.LogProb(acted(batch.behaviour), action);
+  const Tensor log_rho = (log_pi - log_mu).detach();
+  const VtraceTargets targets = Vtrace(config_.vtrace, {.log_rho = log_rho,
+                                                        .reward = followed(batch.reward),
+                                                        .terminated = followed(batch.terminated),
+                                                        .truncated = followed(batch.truncated),
+                                                        .value = value.detach(),
+                                                        .final_value = FinalValues(batch, out),
+                                                        .bootstrap = out.value[steps].detach()});
+
+  // 3 the loss (section 4.2) and its gradient
+  const VtraceLoss loss =
+      MakeVtraceLoss(config_.loss, targets, log_pi, log_mu, entropy, value, entropy_cost_);
+  report.seconds_forward = SecondsSince(clock);
+  clock = Now();
+  std::vector<Tensor> parameters;
+  for (const auto& [name, parameter] : parameters_) parameters.push_back(parameter);
+  result.gradients = torch::autograd::grad({loss.total}, parameters, {}, std::nullopt, false, true);
+  report.seconds_backward = SecondsSince(clock);
+
+  const auto number = [](const Tensor& x) { return x.detach().item<double>(); };
+  report.loss = number(loss.total), report.policy_loss = number(loss.policy);
+  report.value_loss = number(loss.value), report.kl = number(loss.kl);
+  report.entropy = number(loss.mean_entropy);
+  report.entropy_cost = number(entropy_cost_.coefficient());
+  report.rho = number(log_rho.exp().mean());
+  const double spread = number(targets.value.var());
+  report.explained_variance = spread > 0 ? 1 - number((targets.value - value).var()) / spread : 0;
+  return result;
+}
+
+Result<UpdateReport> VtraceAgent::Update(std::span<const UnrollStore::Loan> unrolls,
+                                         double frames) {
+  SteadyTime clock = Now();
+  const LearnerBatch batch =
+      MakeLearnerBatch(unrolls, layout_, shape(), distribution_.continuous(), inputs_);
+  const double seconds_batch = SecondsSince(clock);
+
+  // equal parts side by side, joined in their order: the number of threads leaves no trace
+  const int64_t shards = config_.learn.shards;
+  std::vector<ShardResult> parts(static_cast<size_t>(shards));
+  const int64_t threads =
+      config_.learn.threads > 0 ? std::min(config_.learn.threads, shards) : shards;
+  const auto work = [&](int64_t first) {
+    for (int64_t i = first; i < shards; i += threads)
+      parts[static_cast<size_t>(i)] = Shard(batch, i, shards);
+  };
+  {
+    std::vector<std::unique_ptr<Thread>> others;
+    for (int64_t i = 1; i < threads; ++i)
+      others.push_back(
+          std::make_unique<Thread>("learner-" + std::to_string(i), [&, i] { work(i); }));
+    work(0);
+  }
+  UpdateReport report;
+  const double weight = 1.0 / static_cast<double>(shards);
+  for (const ShardResult& part : parts) {
+    const UpdateReport& r = part.report;
+    report.loss += weight * r.loss, report.policy_loss += weight * r.policy_loss;
+    report.value_loss += weight * r.value_loss, report.entropy += weight * r.entropy;
+    report.kl += weight * r.kl, report.rho += weight * r.rho;
+    report.explained_variance += weight * r.explained_variance;
+    report.seconds_forward = std::max(report.seconds_forward, r.seconds_forward);
+    report.seconds_backward = std::max(report.seconds_backward, r.seconds_backward);
+  }
+  report.seconds_batch = seconds_batch;
+  report.entropy_cost = parts[0].report.entropy_cost;
+  clock = Now();
+  // over "sum" the parts' losses add up to the batch's, over "mean" they average
+  const double scale = config_.loss.over == "sum" ? 1 : weight;
+  size_t p = 0;
+  for (auto& [name, parameter] : parameters_) {
+    Tensor sum;
+    for (const ShardResult& part : parts) {
+      const Tensor& gradient = part.gradients[p];
+      if (!gradient.defined()) continue;
+      sum = sum.defined() ? sum + gradient : gradient;
+    }
+    if (sum.defined()) parameter.mutable_grad() = scale == 1 ? sum : sum * scale;
+    ++p;
+  }
+  if (combiner_ != nullptr) {
+    std::vector<Tensor> flat;
+    for (auto& [name, parameter] : parameters_)
+      flat.push_back(parameter.grad().defined() ? parameter.grad().flatten()
+                                                : torch::zeros({parameter.numel()}));
+    Tensor all = torch::cat(flat);
+    RETURN_IF_ERROR(combiner_->Combine({all.data_ptr<float>(), static_cast<size_t>(all.numel())}));
+    int64_t at = 0;
+    for (auto& [name, parameter] : parameters_) {
+      parameter.mutable_grad() = all.narrow(0, at, parameter.numel()).view_as(parameter);
+      at += parameter.numel();
+    }
+  }
+
+  // 4 one step, and the new policy is there for whoever acts next
+  report.learning_rate = LearningRateAt(config_.optimizer, frames);
+  if (std::isfinite(report.loss)) {
+    const Optimizer::StepResult step = optimizer_->Step(frames);
+    report.applied = step.applied;
+    report.gradient_norm = step.gradient_norm;
+  } else {
+    for (auto& [name, parameter] : parameters_) parameter.mutable_grad() = Tensor();
+  }
+  entropy_cost_.Bound();
+  ++version_;
+  acting_.Publish(version_, *network_);
+  report.seconds_step = SecondsSince(clock);
+  return report;
+}
+
+std::string VtraceAgent::parameter_hash() const {
+  Sha256 hash;
+  for (const auto& [name, parameter] : parameters_) {
+    const Tensor flat = parameter.detach().contiguous();
+    hash.Update(name);
+    hash.Update({static_cast<const char*>(flat.data_ptr()), flat.nbytes()});
+  }
+  return Hex(hash.Finish());
+}
+
+bool VtraceAgent::finite() const {
+  for (const auto& [name, parameter] : parameters_)
+    if (!parameter.detach().isfinite().all().item<bool>()) return false;
+  return true;
+}
+
+std::map<std::string, std::string> VtraceAgent::Save(bool slots) const {
+  std::map<std::string, std::string> files;
+  files[kWeights] = ToSafetensors(parameters_, {{"version", std::to_string(version_)}});
+  files[kOptimizer] = ToSafetensors(optimizer_->State());
+  if (!slots) return files;
+  files[kSlots] = acting_.SaveSlots();
+  std::map<std::string, Tensor> versions;
+  for (const uint64_t version : acting_.versions())
+    for (const auto& [name, tensor] : Named(*acting_.network(version)))
+      versions[std::to_string(version) + "/" + name] = tensor;
+  files[kVersions] = ToSafetensors(versions);
+  return files;
+}
+
+Status VtraceAgent::Restore(const std::map<std::string, std::string>& files, Part part) {
+  const bool slots = part == Part::kSlots;
+  // everything is read and compared before anything is changed
+  ASSIGN_OR_RETURN(const auto weights, FromSafetensors(files, kWeights));
+  RETURN_IF_ERROR(SameShapes(weights, parameters_, kWeights));
+  const auto metadata = ParseSafetensors(files.at(kWeights))->metadata;
+  const auto version = metadata.find("version");
+  if (version == metadata.end())
+    return {Code::kBadData, std::string(kWeights) + ": says no version"};
+  std::map<std::string, Tensor> optimizer;
+  if (files.contains(kOptimizer)) {
+    ASSIGN_OR_RETURN(optimizer, FromSafetensors(files, kOptimizer));
+    RETURN_IF_ERROR(optimizer_->Restore(optimizer));
+  }
+  std::map<uint64_t, std::map<std::string, Tensor>> versions;
+  if (slots) {
+    ASSIGN_OR_RETURN(const auto all, FromSafetensors(files, kVersions));
+    for (const auto& [name, tensor] : all) {
+      const size_t slash = name.find('/');
+      if (slash == std::string::npos)
+        return {Code::kBadData, std::string(kVersions) + ": " + name + " names no version"};
+      versions[std::strtoull(name.c_str(), nullptr, 10)][name.substr(slash + 1)] = tensor;
+    }
+    for (const auto& [number, tensors] : versions)
+      RETURN_IF_ERROR(SameShapes(tensors, Named(*network_), kVersions));
+    const auto memory = files.find(kSlots);
+    if (memory == files.end()) return {Code::kBadData, std::string("holds no ") + kSlots};
+    RETURN_IF_ERROR(acting_.RestoreSlots(memory->second));
+  }
+  const torch::NoGradGuard no_gradient;
+  const auto named = Named(*network_);
+  for (const auto& [number, tensors] : versions) {
+    for (const auto& [name, tensor] : named) {
+      Tensor to = tensor;
+      to.copy_(tensors.at(name));
+    }
+    acting_.Publish(number, *network_);
+  }
+  for (auto& [name, parameter] : parameters_) parameter.copy_(weights.at(name));
+  if (part != Part::kWeights) version_ = std::strtoull(version->second.c_str(), nullptr, 10);
+  if (!slots) acting_.Publish(version_, *network_);
+  return Status::Ok();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Agent>> MakeVtraceAgent(const AgentSetup& setup) {
+  RETURN_IF_ERROR(Check(setup.config));
+  at::set_num_threads(1);  // threads are ours to place: one an inference or a shard
+  const InputLayout layout = InputLayout::Make(setup.environment.observation, setup.stack);
+  ASSIGN_OR_RETURN(const AgentNetworkConfig network, NetworkFor(setup, layout));
+  if (const auto made = AgentNetworkImpl::Make(network); !made.ok()) return made.status();
+  torch::manual_seed(DeriveKey(setup.seed, Purpose::kNetworkInit));
+  auto agent = std::make_unique<VtraceAgent>(setup, network, layout);
+  RETURN_IF_ERROR(agent->MakeOptimizer());
+  return std::unique_ptr<Agent>(std::move(agent));
+}
+
+bool HasAgents() { return true; }
+
+}  // namespace samara
