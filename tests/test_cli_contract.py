@@ -121,7 +121,16 @@ def test_keys_that_scripts_set_are_accepted():
         table, name = key.split(".")
         assert config[table][name] == tomllib.loads(f"v = {value}")["v"], key
     known = {row["name"].split(" = ")[0] for row in ok("list", "keys", "--json").json["keys"]}
-    assert set(KEYS) <= known == {f"{t}.{k}" for t in config for k in config[t]}
+    learning = tomllib.loads(ok("train", "classic/cartpole-vtrace", "--dry-run").out)
+    assert set(KEYS) <= known == {f"{t}.{k}" for c in (config, learning) for t in c for k in c[t]}
+
+
+@pytest.mark.parametrize("key, preset", [("ga.population=10", "classic/cartpole-vtrace"),
+                                         ("vtrace.gamma=0.9", "classic/cartpole-ga")])
+def test_a_key_of_another_algorithm_is_unknown(key, preset):
+    """What a run would not read is refused (defect D-18 of the reference)."""
+    refused = samara("train", preset, key, "--dry-run")
+    assert refused.code == 78 and "unknown key" in refused.err
 
 
 def test_dry_run_touches_nothing(tmp_path):

@@ -1,12 +1,18 @@
 #include "cli/command.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "core/config.h"
+#include "rl/agent.h"
 #include "run/build_info.h"
 
 namespace samara {
@@ -25,6 +31,17 @@ void AddAllCommands(CLI::App& app, Invocation& invocation) {
     for (CLI::Option* option : command->get_options())
       if (option->get_expected_max() > 0) option->check(something);
   }
+}
+
+Status NeedAgents(const Invocation& invocation) {
+  if (HasAgents()) return Status::Ok();
+  std::error_code error;
+  const auto here = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::string there = (here.parent_path() / "samara-torch").string();
+  std::fflush(nullptr);
+  execv(there.c_str(), invocation.arguments);
+  return {Code::kConfig, there + ": " + std::strerror(errno) +
+                             ": learning agents need it; build with -DSAMARA_TORCH=ON"};
 }
 
 void PrintJson(const nlohmann::json& object) {

@@ -18,7 +18,13 @@ namespace samara {
 
 struct Invocation {
   std::function<Status()> run;
+  char** arguments = nullptr;  // of the process
 };
+
+// To be called before anything that needs agents (rl/agent.h): where this program has none, the one
+// beside it that does takes over from the start, with the same arguments, and this does not return.
+// kConfig when it is not there.
+Status NeedAgents(const Invocation& invocation);
 
 void AddTrain(CLI::App& app, Invocation& invocation);
 void AddEval(CLI::App& app, Invocation& invocation);

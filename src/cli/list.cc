@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -32,13 +33,18 @@ Rows EnvironmentRows() {
   rows.emplace_back(
       "env.id=MODULE:NAME",
       "any Gymnasium environment with a Discrete or Box action space, in Python actors");
+  rows.emplace_back("env.id=envpool:NAME",
+                    "EnvPool's tasks: Football, Procgen, dm_control, ViZDoom, ...; `make envpool`");
+  rows.emplace_back("env.id=dmlab:LEVEL", "DeepMind Lab, where its package is installed");
   return rows;
 }
 
 Rows AlgorithmRows() {
-  return {{"deep-ga",
-           "Deep GA (Such et al. 2018): truncation selection, mutation only, seed-encoded genomes"},
-          {"random-search", "fresh genomes each generation; the Deep GA without parents"}};
+  return {
+      {"deep-ga",
+       "Deep GA (Such et al. 2018): truncation selection, mutation only, seed-encoded genomes"},
+      {"random-search", "fresh genomes each generation; the Deep GA without parents"},
+      {"vtrace", "V-trace (IMPALA, Espeholt et al. 2018) with central inference (SEED RL, 2020)"}};
 }
 
 Rows NetworkRows() {
@@ -50,8 +56,15 @@ Rows NetworkRows() {
 Rows KeyRows() {
   Rows rows;
   ExperimentConfig config;
-  const ConfigTable table = config.Table();
-  for (const ConfigField& f : table.fields()) {
+  std::vector<ConfigField> fields = config.Table().fields();
+  config.run.algorithm = "vtrace";
+  const ConfigTable learning = config.Table();
+  for (const ConfigField& f : learning.fields()) {
+    const bool known = std::any_of(fields.begin(), fields.end(),
+                                   [&](const ConfigField& other) { return other.key == f.key; });
+    if (!known) fields.push_back(f);
+  }
+  for (const ConfigField& f : fields) {
     std::string about = f.help + " (" + f.type + (f.range.empty() ? "" : ", " + f.range) +
                         (f.unit.empty() ? "" : ", " + f.unit) + ")";
     rows.emplace_back(f.key + " = " + f.default_value, std::move(about));

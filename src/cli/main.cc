@@ -24,6 +24,7 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", VersionText());
   Invocation invocation;
+  invocation.arguments = argv;
   AddAllCommands(app, invocation);
   bool json = false;
   for (int i = 1; i < argc; ++i) json |= std::string_view(argv[i]) == "--json";

@@ -60,14 +60,15 @@ Status TrainSeeds(const TrainArguments& args, const ExperimentConfig& config,
   return Status::Ok();
 }
 
-Status RunTrain(const TrainArguments& args, const std::vector<std::string>& command) {
+Status RunTrain(const TrainArguments& args, const Invocation& invocation,
+                const std::vector<std::string>& command) {
   std::string preset;
   TrainOptions options;
   options.command = command;
   options.quiet = args.quiet;
   RETURN_IF_ERROR(Split(args, preset, options.overrides));
   ExperimentConfig config;
-  ConfigTable table = config.Table();
+  ConfigTable table;
   const bool automatic = args.resume == "auto";
   if (!args.resume.empty() && !automatic) {
     if (!preset.empty() || !args.out.empty()) {
@@ -83,6 +84,8 @@ Status RunTrain(const TrainArguments& args, const std::vector<std::string>& comm
           "expected a preset or a .toml file ('samara list presets' shows them), or --resume DIR"};
     if (automatic && args.out.empty()) return {Code::kUsage, "--resume auto needs --out DIR"};
     ASSIGN_OR_RETURN(const std::string toml, PresetText(preset));
+    config.ChooseAlgorithm(toml, options.overrides);
+    table = config.Table();
     RETURN_IF_ERROR(table.ParseToml(toml, preset));
     for (const auto& assignment : options.overrides) RETURN_IF_ERROR(table.Override(assignment));
     if (!args.out.empty()) options.out = args.out;
@@ -94,6 +97,8 @@ Status RunTrain(const TrainArguments& args, const std::vector<std::string>& comm
     if (args.json) PrintJson({{"config_hash", table.Hash()}});
     return Status::Ok();
   }
+  TakeAlgorithm(config, options);
+  if (config.Learns()) RETURN_IF_ERROR(NeedAgents(invocation));
   InstallSignalHandlers();
   if (!args.seeds.empty()) return TrainSeeds(args, config, options);
   ASSIGN_OR_RETURN(const nlohmann::json result, Train(std::move(config), options));
@@ -122,7 +127,7 @@ void AddTrain(CLI::App& app, Invocation& invocation) {
   command->callback([=, &app, &invocation] {
     std::vector<std::string> words = {"samara", "train"};
     words.insert(words.end(), args->words.begin(), args->words.end());
-    invocation.run = [=] { return RunTrain(*args, words); };
+    invocation.run = [=, &invocation] { return RunTrain(*args, invocation, words); };
   });
 }
 

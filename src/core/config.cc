@@ -234,6 +234,14 @@ Status ConfigTable::ParseToml(std::string_view text, const std::string& source) 
   return Status::Ok();
 }
 
+std::string TextIn(std::string_view text, std::string_view key) {
+  const toml::parse_result root = toml::parse(text);
+  if (!root) return {};
+  const size_t dot = key.find('.');
+  const auto value = root.table()[key.substr(0, dot)][key.substr(dot + 1)].value<std::string>();
+  return value.value_or("");
+}
+
 std::string ConfigTable::ToToml() const {
   // fields of one table stand together in the order they were added
   std::vector<std::string> tables;

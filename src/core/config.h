@@ -73,6 +73,9 @@ class ConfigTable {
   std::vector<ConfigField> fields_;
 };
 
+// The text that `key` ("table.name") has in TOML text; empty when it is not there or no text.
+std::string TextIn(std::string_view toml, std::string_view key);
+
 // The candidate that `word` begins, else the one with the least edit distance; case does not count.
 // Empty when `candidates` is.
 std::string Nearest(std::string_view word, const std::vector<std::string>& candidates);

@@ -3,6 +3,7 @@
 //   TFRecord: u64 length, u32 masked CRC-32C of these 8, data, u32 masked CRC-32C of data
 //   Event:    1 wall_time double, 2 step int64, 3 file_version string, 5 summary Summary
 //   Summary:  1 value, repeated: 1 tag string, 2 simple_value float
+#include <algorithm>
 #include <bit>
 #include <ctime>
 
@@ -75,12 +76,11 @@ std::string EventFileHeader() {
 }
 
 std::string EventOfLine(const nlohmann::json& line) {
-  const auto generation = line.find("generation");
-  if (line.contains("event") || generation == line.end() || !generation->is_number_unsigned())
-    return {};
+  const auto step = StepOf(line);
+  if (line.contains("event") || !step) return {};
   std::string summary;
   for (const auto& [name, value] : line.items()) {
-    if (!value.is_number() || name == "generation") continue;
+    if (!value.is_number() || std::ranges::find(kStepNames, name) != std::end(kStepNames)) continue;
     std::string scalar;
     PutBytes(scalar, 1, name);
     PutFloat(scalar, 2, value.get<float>());
@@ -89,7 +89,7 @@ std::string EventOfLine(const nlohmann::json& line) {
   std::string event;
   PutDouble(event, 1, WallTime(line));
   PutTag(event, 2, kVarint);
-  PutVarint(event, generation->get<uint64_t>());
+  PutVarint(event, *step);
   PutBytes(event, 5, summary);
   return Record(event);
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "core/cpu.h"
 #include "core/venv.h"
 #include "env/atari_preset.h"
 #include "env/registry.h"
@@ -76,6 +77,13 @@ EpisodeRule MakeEpisodeRule(const ExperimentConfig& config, const AtariPreset* p
   return rule;
 }
 
+Status FindPreset(const ExperimentConfig& config, Stage& stage) {
+  if (!config.env.id.empty()) return Status::Ok();
+  ASSIGN_OR_RETURN(stage.preset, FindAtariPreset(config.env.preset));
+  stage.header = stage.preset->ToText();
+  return Status::Ok();
+}
+
 bool HasFire(const EnvironmentSpec& spec) {
   return std::find(spec.action_names.begin(), spec.action_names.end(), "FIRE") !=
          spec.action_names.end();
@@ -83,11 +91,25 @@ bool HasFire(const EnvironmentSpec& spec) {
 
 }  // namespace
 
+bool ExperimentConfig::Learns() const { return run.algorithm == "vtrace"; }
+
+void ExperimentConfig::ChooseAlgorithm(std::string_view toml,
+                                       const std::vector<std::string>& overrides) {
+  constexpr std::string_view kKey = "run.algorithm";
+  if (std::string text = TextIn(toml, kKey); !text.empty()) run.algorithm = text;
+  for (std::string_view word : overrides) {
+    if (!word.starts_with(kKey) || !word.substr(kKey.size()).starts_with('=')) continue;
+    word.remove_prefix(kKey.size() + 1);
+    if (word.size() > 1 && word.front() == '"') word = word.substr(1, word.size() - 2);
+    run.algorithm = word;
+  }
+}
+
 ConfigTable ExperimentConfig::Table() {
   ConfigTable table;
   const auto change = OnResume::kMayChange;
   table.Add("run.name", &run.name, {}, "name of the run folder", change);
-  table.Add("run.algorithm", &run.algorithm, {"deep-ga", "random-search"},
+  table.Add("run.algorithm", &run.algorithm, {"deep-ga", "random-search", "vtrace"},
             "what is run; `samara list algorithms`");
   table.Add("run.seed", &run.seed, {0, 9e18}, "", "seed of every random draw");
   table.Add("run.minutes", &run.minutes, {0, 1e7}, "min",
@@ -98,25 +120,27 @@ ConfigTable ExperimentConfig::Table() {
             "a full disk is waited for before the run gives up", change);
   table.Add("run.random_episodes", &run.random_episodes, {0, 100'000}, "episodes",
             "of the random policy, for comparison", change);
-  table.Add("run.final_test_episodes", &run.final_test_episodes, {0, 100'000}, "episodes",
-            "of the elite at the end; 0 = ga.test_episodes", change);
-  table.Add("run.video", &run.video, "record the elite at the end", change);
+  table.Add("run.video", &run.video, "record the elite, or the agent, at the end", change);
   table.Add("env.id", &env.id, {},
             "empty: the Atari game; else a native id or any Gymnasium id (module:Name-v0)");
   table.Add("env.game", &env.game, {}, "Atari game");
   table.Add("env.preset", &env.preset, {}, "Atari preset; `samara list envs`");
   table.Add("env.frames_max", &env.frames_max, {0, 1e12}, "frames",
-            "cap of population and validation episodes; 0 = the preset's");
+            "cap of an episode; 0 = the preset's");
   table.Add("env.test_frames_max", &env.test_frames_max, {0, 1e12}, "frames",
             "cap of test episodes; 0 = the preset's");
   table.Add("fleet.actors", &fleet.actors, {0, 4096}, "processes",
             "Python simulators; 0 = one per core", change);
-  table.Add("fleet.slots", &fleet.slots, {0, 65536}, "slots",
-            "in total; 0 = two per actor or thread", change);
   table.Add("fleet.threads", &fleet.threads, {0, 4096}, "threads",
             "inference or rollouts; 0 = one per core", change);
   table.Add("fleet.step_timeout", &fleet.step_timeout, {0.1, 86400}, "s",
             "until a silent actor counts as hung", change);
+  if (Learns()) {
+    Bind(table, learning);
+    return table;
+  }
+  table.Add("fleet.slots", &fleet.slots, {0, 65536}, "slots",
+            "in total; 0 = two per actor or thread", change);
   table.Add(
       "fleet.inference", &fleet.inference, {"actor", "engine"},
       "who runs the networks of actor processes: each actor beside its simulator, or the engine",
@@ -127,18 +151,16 @@ ConfigTable ExperimentConfig::Table() {
   table.Add(
       "network.storage", &network.storage, {"float32", "bf16", "int8"},
       "of the weights: bf16 or int8 for less of the memory traffic that bounds large networks");
+  table.Add("run.final_test_episodes", &run.final_test_episodes, {0, 100'000}, "episodes",
+            "of the elite at the end; 0 = ga.test_episodes", change);
   Bind(table, ga);
   return table;
 }
 
 Result<Stage> MakeStage(const ExperimentConfig& config, bool render) {
   Stage stage;
-  std::optional<AtariPreset> preset;
-  if (config.env.id.empty()) {
-    ASSIGN_OR_RETURN(preset, FindAtariPreset(config.env.preset));
-    stage.header = preset->ToText();
-  }
-  const AtariPreset* atari = preset ? &*preset : nullptr;
+  RETURN_IF_ERROR(FindPreset(config, stage));
+  const AtariPreset* atari = stage.preset ? &*stage.preset : nullptr;
 
   // 1 who steps the environments
   if (IsNative(config.env.id)) {
@@ -160,6 +182,25 @@ Result<Stage> MakeStage(const ExperimentConfig& config, bool render) {
       std::make_unique<PolicyModel>(std::move(network), input.rule, stage.environment.action);
 
   // 3 how episodes are made
+  stage.episodes = MakeEpisodeRule(config, atari, HasFire(stage.environment));
+  return stage;
+}
+
+Result<Stage> MakeAgentStage(const ExperimentConfig& config, uint32_t slots, bool render) {
+  Stage stage;
+  RETURN_IF_ERROR(FindPreset(config, stage));
+  const AtariPreset* atari = stage.preset ? &*stage.preset : nullptr;
+  if (IsNative(config.env.id)) {
+    ASSIGN_OR_RETURN(stage.factory, NativeEnvironment(config.env.id, render));
+    ASSIGN_OR_RETURN(stage.fleet,
+                     MakeThreadFleet(stage.factory, slots, OrAuto(config.fleet.threads, Cores())));
+  } else {
+    ExperimentConfig with_slots = config;
+    with_slots.fleet.slots = slots;
+    with_slots.fleet.actors = std::min(slots, OrAuto(config.fleet.actors, Cores()));
+    ASSIGN_OR_RETURN(stage.fleet, MakeFleet(with_slots, atari, render));
+  }
+  stage.environment = stage.fleet->spec();
   stage.episodes = MakeEpisodeRule(config, atari, HasFire(stage.environment));
   return stage;
 }

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/config.h"
+#include "env/atari_preset.h"
 #include "evo/evaluate.h"
 #include "evo/ga.h"
+#include "rl/learning_config.h"
 
 namespace samara {
 
@@ -49,10 +52,18 @@ struct ExperimentConfig {
   RunConfig run;
   EnvironmentConfig env;
   FleetConfig fleet;
+  // of evolution
   NetworkConfig network;
   GaConfig ga;
+  // of learning agents
+  LearningConfig learning;
 
-  // All keys, bound to this object: it must outlive the table.
+  // Whether run.algorithm is a learning agent's; otherwise it is evolution.
+  bool Learns() const;
+  // Takes run.algorithm alone from where a configuration comes from: it decides which keys there
+  // are. To be called before Table.
+  void ChooseAlgorithm(std::string_view toml, const std::vector<std::string>& overrides = {});
+  // All keys of run.algorithm's kind, bound to this object: it must outlive the table.
   ConfigTable Table();
 };
 
@@ -65,6 +76,7 @@ struct Stage {
   std::unique_ptr<PolicyModel> model;
   EpisodeRule episodes;
   std::string header;  // every row of the Atari preset, for the run header
+  std::optional<AtariPreset> preset;
   const NetworkDescription& network() const { return model->kernel().network(); }
 };
 
@@ -72,6 +84,9 @@ struct Stage {
 // the configuration gets wrong, kNoInput for a missing .venv or ROM. With `render` the fleet sends
 // pictures.
 Result<Stage> MakeStage(const ExperimentConfig& config, bool render = false);
+
+// The same for a learning agent: no model, and always a fleet, of `slots` slots.
+Result<Stage> MakeAgentStage(const ExperimentConfig& config, uint32_t slots, bool render = false);
 
 // Takes the stage's fleet or factory and its model; `environment`, `episodes` and `header` stay.
 // REQUIRES: a copy of stage.network() is taken before.

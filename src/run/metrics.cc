@@ -17,11 +17,7 @@ std::string EventsName(uint64_t incarnation) {
          ".samara";
 }
 
-uint64_t GenerationOf(const nlohmann::json& line) {
-  const auto generation = line.find("generation");
-  const bool counts = generation != line.end() && generation->is_number_unsigned();
-  return counts ? generation->get<uint64_t>() : 0;
-}
+uint64_t GenerationOf(const nlohmann::json& line) { return StepOf(line).value_or(0); }
 
 // A value that nlohmann would refuse to write, or write over several lines, cannot occur: NaN
 // becomes null, text is escaped.
@@ -126,7 +122,7 @@ Status MetricsWriter::Prepare() {
   }
   // the journal has a generation before metrics.jsonl: somebody took it away
   if (dropped > 0) {
-    LogWarning(path.string() + ": reports generation " + std::to_string(dropped) +
+    LogWarning(path.string() + ": reports step " + std::to_string(dropped) +
                ", but nothing after " + std::to_string(generation_) +
                " is saved any more; what came after is played again");
   }
@@ -149,6 +145,14 @@ void MetricsWriter::Write(nlohmann::json line) {
     if (std::string event = EventOfLine(ready); !event.empty()) events_.Write(std::move(event));
   }
   early_.clear();
+}
+
+std::optional<uint64_t> StepOf(const nlohmann::json& line) {
+  for (const char* name : kStepNames) {
+    const auto step = line.find(name);
+    if (step != line.end() && step->is_number_unsigned()) return step->get<uint64_t>();
+  }
+  return std::nullopt;
 }
 
 Result<std::vector<nlohmann::json>> ReadMetrics(const Path& path) {

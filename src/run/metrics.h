@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,7 +49,7 @@ class MetricsWriter {
                 const std::vector<nlohmann::json>& saved = {});
 
   // One line; adds "time" when absent. Numbers that are not finite become null. A line without
-  // "event" but with "generation" also goes to TensorBoard, each number under its name at that
+  // "event" but with a step's number also goes to TensorBoard, each number under its name at that
   // step. REQUIRES: an object.
   void Write(nlohmann::json line);
 
@@ -69,6 +70,11 @@ class MetricsWriter {
 // All lines of metrics.jsonl; a torn last one is left out. kNoInput: missing; kBadData: a line that
 // is no JSON object, with its number.
 Result<std::vector<nlohmann::json>> ReadMetrics(const Path& path);
+
+// What numbers the lines of a run: the generations of an evolution, the updates of a learner.
+inline constexpr const char* kStepNames[] = {"generation", "update"};
+// The line's number; nothing when it has none.
+std::optional<uint64_t> StepOf(const nlohmann::json& line);
 
 // The bytes of a TensorBoard event file: a TFRecord per event, an Event of tensorflow/core/util/
 // event.proto in each.

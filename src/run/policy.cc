@@ -47,6 +47,7 @@ Result<NetworkDescription> NetworkFromJson(const nlohmann::json& j) {
 Result<Policy> FromRun(const Path& run) {
   ASSIGN_OR_RETURN(const auto folder, RunFolder::Open(run, RunFolder::Mode::kRead));
   Policy policy;
+  policy.config.ChooseAlgorithm(folder->config_toml());
   ConfigTable table = policy.config.Table();
   RETURN_IF_ERROR(table.ParseToml(folder->config_toml(), "config.toml").Annotate(run.string()));
   ASSIGN_OR_RETURN(const GenerationRecord record, FindGeneration(run));
@@ -73,6 +74,7 @@ Result<Policy> FromFile(const Path& file) {
   }
   Policy policy;
   policy.source = file.string();
+  policy.config.ChooseAlgorithm(get("config"));
   ConfigTable table = policy.config.Table();
   RETURN_IF_ERROR(table.ParseToml(get("config"), "metadata"));
   const auto network = nlohmann::json::parse(get("network"), nullptr, /*allow_exceptions=*/false);

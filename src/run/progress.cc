@@ -118,8 +118,9 @@ double PhaseFraction(const ProgressState& s) {
 }
 
 std::string Generation(const ProgressState& s) {
-  if (s.generations > 0) return fmt::format("generation {} of {}", s.generation, s.generations);
-  return fmt::format("generation {}", s.generation);
+  if (s.generations > 0)
+    return fmt::format("{} {} of {}", s.step_name, s.generation, s.generations);
+  return fmt::format("{} {}", s.step_name, s.generation);
 }
 
 std::string Frames(const ProgressState& s) {
@@ -165,6 +166,7 @@ void AddScores(const ProgressState& s, Flow& flow) {
   score("best", s.best, Line::kBold);
   score("elite", s.elite, "1;32");
   score("random policy", s.random, {});
+  for (const auto& [name, text] : s.numbers) flow.Item(name, text, Line::kBold);
 }
 
 void AddStages(const ProgressState& s, Flow& flow) {

@@ -32,6 +32,7 @@ struct ProgressState {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
   std::string title;                        // "atari/deep-ga-desktop, frostbite, seed 1"
+  const char* step_name = "generation";     // or "update"
   int64_t generation = 0, generations = 0;  // current (from 1) and last; 0 = no limit
   int64_t frames = 0, frames_budget = 0;    // emulated frames so far; 0 = no limit
   double seconds = 0, seconds_budget = 0;   // running time over resumes; 0 = no limit
@@ -40,9 +41,10 @@ struct ProgressState {
   std::vector<std::pair<std::string, double>> last_seconds;  // of the last generation, by phase
   // name and thread-seconds of each stage; the largest is the one that binds
   std::vector<std::pair<std::string, double>> stages;
-  double best = kUnknown;    // best return in the population so far
-  double elite = kUnknown;   // the elite's validation mean
-  double random = kUnknown;  // a random policy's mean
+  std::vector<std::pair<std::string, std::string>> numbers;  // more to show: name and text
+  double best = kUnknown;                                    // best return in the population so far
+  double elite = kUnknown;                                   // the elite's validation mean
+  double random = kUnknown;                                  // a random policy's mean
   int64_t respawns = 0;
 };
 

@@ -74,10 +74,9 @@ void TakeLine(json line, RunData& run, std::map<int64_t, json>& generations) {
     run.finished = std::move(line);
   } else if (event == "resumed") {
     ++run.resumes;
-  } else if (const double generation = NumberOr(line, "generation");
-             event.empty() && std::isfinite(generation)) {
+  } else if (const auto step = StepOf(line); event.empty() && step) {
     // a generation that was repeated after a crash: the last line counts
-    generations[static_cast<int64_t>(generation)] = std::move(line);
+    generations[static_cast<int64_t>(*step)] = std::move(line);
   }
 }
 

@@ -52,10 +52,14 @@ std::string FinalSummary(const json& result) {
   const auto elite = NumbersOf(result, "elite_returns"),
              random = NumbersOf(result, "random_returns");
   const double elite_mean = elite.empty() ? number("elite_mean") : Mean(elite);
+  const auto test = NumbersOf(result, "test_returns");
   const double random_mean = random.empty() ? number("random_mean") : Mean(random);
   std::string text;
   if (!std::isnan(elite_mean))
     text += Row("elite", Score(elite_mean, number("elite_median"), elite, "fresh episodes"));
+  if (!test.empty()) text += Row("agent", Score(Mean(test), Median(test), test, "test episodes"));
+  if (const double last = number("return_last100"); !std::isnan(last))
+    text += Row("learning", ScoreText(last) + " on the last 100 episodes");
   if (!std::isnan(random_mean))
     text += Row("random", Score(random_mean, number("random_median"), random, "episodes"));
   if (!elite.empty() && !random.empty()) text += Row("", Advantage(elite, random));
@@ -65,6 +69,8 @@ std::string FinalSummary(const json& result) {
     std::string line = Grouped(frames);
     if (const double g = number("generation"); !std::isnan(g))
       line += fmt::format(" in {} generation{}", Grouped(g), g == 1 ? "" : "s");
+    if (const double u = number("updates"); !std::isnan(u))
+      line += fmt::format(" in {} update{}", Grouped(u), u == 1 ? "" : "s");
     if (!std::isnan(seconds)) line += " and " + DurationText(seconds);
     text += Row("frames", line);
   }

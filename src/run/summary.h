@@ -8,9 +8,10 @@ namespace samara {
 
 // Lines ending in "\n"; what is missing from `result` is left out. Members read:
 //   elite_mean, elite_median, elite_returns[]    fresh episodes of the elite
+//   test_returns[], return_last100               of a learning agent
 //   random_mean, random_median, random_returns[] a random policy, same episodes' conditions
-//   frames, generation, seconds, cores           population + validation frames; cores of the run
-//   video, learning_curve, report, run           paths
+//   frames, generation or updates, seconds, cores           population + validation frames; cores
+//   of the run video, learning_curve, report, run           paths
 std::string FinalSummary(const nlohmann::json& result);
 
 }  // namespace samara

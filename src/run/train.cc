@@ -21,7 +21,7 @@
 #include "run/retry.h"
 #include "run/run_data.h"
 #include "run/run_folder.h"
-#include "run/set_aside.h"
+#include "run/session.h"
 #include "run/signals.h"
 #include "run/statistics.h"
 #include "run/summary.h"
@@ -35,10 +35,12 @@ using nlohmann::json;
 class EvolutionRun {
  public:
   EvolutionRun(ExperimentConfig config, const TrainOptions& options)
-      : config_(std::move(config)), options_(options), table_(config_.Table()) {}
+      : session_(std::move(config), options), config_(session_.config()), options_(options) {}
 
   Result<json> Run() {
-    RETURN_IF_ERROR(OpenFolder());
+    RETURN_IF_ERROR(session_.Open());
+    if (session_.resumed()) folder_ = &session_.folder();
+    RETURN_IF_ERROR(RecallResult());
     if (finished_) return Finish();
     RETURN_IF_ERROR(SetTheStage());
     RETURN_IF_ERROR(Restore());
@@ -49,11 +51,7 @@ class EvolutionRun {
 
  private:
   // 1 folder and configuration: nothing is made before both are known to be good
-  Status OpenFolder();
-  Status OpenExisting(const Path& path);
-  Status ApplyOverridesOnResume();
   Status RecallResult();
-  Status CreateFolder();
   // 2 environments, network, algorithm
   Status SetTheStage();
   // 3 the newest state that is whole
@@ -85,12 +83,11 @@ class EvolutionRun {
     return {ga_->state(), fitness_, Seconds(), metrics_line_.dump()};
   }
 
-  ExperimentConfig config_;
+  Session session_;
+  const ExperimentConfig& config_;
   const TrainOptions& options_;
-  ConfigTable table_;
-  bool resumed_ = false;
   std::optional<json> finished_;  // the result of a run that was finished before
-  std::unique_ptr<RunFolder> folder_;
+  RunFolder* folder_ = nullptr;   // the session's
   Stage stage_;
   NetworkDescription network_;
   std::unique_ptr<Evaluator> evaluator_;
@@ -113,110 +110,17 @@ class EvolutionRun {
       elite_{ProgressState::kUnknown};
 };
 
-Status EvolutionRun::OpenFolder() {
-  if (options_.resume) return OpenExisting(*options_.resume);
-  std::error_code ignored;
-  if (options_.resume_auto && std::filesystem::exists(*options_.out / "config.toml", ignored)) {
-    return OpenExisting(*options_.out);
-  }
-  if (options_.out && std::filesystem::exists(*options_.out, ignored) &&
-      !std::filesystem::is_empty(*options_.out, ignored)) {
-    return {Code::kCannotCreate,
-            options_.out->string() +
-                ": exists; choose another --out, or go on with it by --resume " +
-                options_.out->string()};
-  }
-  return Status::Ok();
-}
-
-Status EvolutionRun::OpenExisting(const Path& path) {
-  resumed_ = true;
-  const std::string wanted = table_.Hash();
-  ASSIGN_OR_RETURN(folder_, RunFolder::Open(path, RunFolder::Mode::kWrite));
-  AttachLogFile(folder_->log());
-  RETURN_IF_ERROR(table_.ParseToml(folder_->config_toml(), (path / "config.toml").string()));
-  if (options_.resume_auto && table_.Hash() != wanted) {
-    return {Code::kConfig, path.string() +
-                               ": holds another configuration; choose another --out, or go on with "
-                               "what it holds by --resume " +
-                               path.string()};
-  }
-  RETURN_IF_ERROR(ApplyOverridesOnResume());
-  return RecallResult();
-}
-
-// Whether a budget that was not reached yet would become smaller; 0 is no bound.
-bool Shrinks(const std::string& before, const std::string& after) {
-  const double had = std::stod(before), has = std::stod(after);
-  return has > 0 && (had == 0 || has < had);
-}
-
-// Budgets may grow and the fleet may change; what decides the numbers may not. What counts is what
-// all overrides together make of the configuration.
-Status EvolutionRun::ApplyOverridesOnResume() {
-  std::vector<std::string> before;
-  for (const ConfigField& field : table_.fields()) before.push_back(field.get());
-  for (const std::string& assignment : options_.overrides)
-    RETURN_IF_ERROR(table_.Override(assignment));
-  bool changed = false;
-  for (size_t i = 0; i < before.size(); ++i) {
-    const ConfigField& field = table_.fields()[i];
-    const bool smaller = field.on_resume == OnResume::kMayGrow && Shrinks(before[i], field.get());
-    // a requeued command repeats the budget that the run had before it was raised
-    if (smaller && options_.resume_auto) RETURN_IF_ERROR(field.set(before[i]));
-    if (field.get() == before[i]) continue;
-    changed = true;
-    if (smaller) {
-      return {Code::kConfig, fmt::format("{}={}: the run has {}={}, and a budget can only grow; "
-                                         "leave it out or raise it",
-                                         field.key, field.get(), field.key, before[i])};
-    }
-    if (field.on_resume == OnResume::kMustMatch) {
-      return {Code::kConfig,
-              fmt::format("{}={}: the run has {}={}, which a resumed run cannot change; start a "
-                          "new run",
-                          field.key, field.get(), field.key, before[i])};
-    }
-  }
-  return changed ? folder_->UpdateConfig(table_.ToToml()) : Status::Ok();
-}
-
 // A budget that was spent and not raised: the result stands, and nothing is started for it.
 Status EvolutionRun::RecallResult() {
-  auto read = folder_->ReadResult();
-  // what it says can be found out again
-  if (read.status().code() == Code::kBadData)
-    return SetAside(folder_->path() / "result.json", read.status());
-  ASSIGN_OR_RETURN(std::optional<json> result, std::move(read));
+  if (!session_.resumed()) return Status::Ok();
+  ASSIGN_OR_RETURN(std::optional<json> result, session_.ReadResult());
   if (!result) return Status::Ok();
   const auto newest = FindGeneration(folder_->path());
   if (!newest.ok()) return Status::Ok();  // Restore looks further
   const bool spent = BudgetSpent(config_.ga, newest->state) ||
                      (config_.run.minutes > 0 && newest->seconds >= config_.run.minutes * 60);
-  if (!spent || result->value("generation", uint64_t{0}) != newest->state.generation)
-    return Status::Ok();
-  // the folder may have been moved since
-  const std::string before = result->value("run", std::string());
-  for (json& value : *result) {
-    if (!value.is_string() || before.empty()) continue;
-    const std::string text = value.get<std::string>();
-    if (text == before || text.starts_with(before + "/"))
-      value = folder_->path().string() + text.substr(before.size());
-  }
-  finished_ = std::move(result);
-  return Status::Ok();
-}
-
-Status EvolutionRun::CreateFolder() {
-  json identity = MakeIdentity(table_.Hash(), config_.run.seed, options_.command);
-  identity["network"] = ToJson(network_);
-  identity["environment"] = {{"id", stage_.environment.id},
-                             {"version", stage_.environment.version},
-                             {"preset", stage_.header},
-                             {"actions", stage_.environment.action_names}};
-  ASSIGN_OR_RETURN(folder_, RunFolder::Create(options_.out.value_or(Path()), config_.run.name,
-                                              table_.ToToml(), identity));
-  AttachLogFile(folder_->log());
+  if (spent && result->value("generation", uint64_t{0}) == newest->state.generation)
+    finished_ = std::move(result);
   return Status::Ok();
 }
 
@@ -224,30 +128,15 @@ Status EvolutionRun::SetTheStage() {
   ASSIGN_OR_RETURN(stage_, MakeStage(config_));
   network_ = stage_.network();
   RETURN_IF_ERROR(CheckSize(config_.ga, network_));
-  if (folder_ == nullptr) RETURN_IF_ERROR(CreateFolder());
-  const std::string built_on =
-      folder_->identity().value("/environment/version"_json_pointer, std::string());
-  if (built_on != stage_.environment.version) {
-    return {Code::kConfig,
-            fmt::format("{}: was made with '{}', this machine has '{}'; a resumed run cannot "
-                        "change its environment",
-                        folder_->path().string(), built_on, stage_.environment.version)};
-  }
+  RETURN_IF_ERROR(session_.Create(ToJson(network_), stage_));
+  folder_ = &session_.folder();
+  RETURN_IF_ERROR(session_.CheckEnvironment(stage_));
   ASSIGN_OR_RETURN(evaluator_, MakeEvaluator(config_, stage_));
   GaConfig ga = config_.ga;
   if (config_.run.algorithm == "random-search") ga.parents = 0;
   ga_ = std::make_unique<DeepGa>(ga, static_cast<uint64_t>(config_.run.seed), network_, *evaluator_,
                                  stage_.episodes);
-  LogInfo(fmt::format("samara {} ({}), {}, kernels {}", ThisBuild().version,
-                      ThisBuild().git_revision, CpuName(), Name(ActiveIsa())));
-  LogInfo(fmt::format("run {}: {} on {}, network {} with {} parameters, seed {}",
-                      folder_->path().string(), config_.run.algorithm, stage_.environment.id,
-                      network_.name, network_.parameter_count, config_.run.seed));
-  for (size_t at = 0; at < stage_.header.size();) {  // a line of the log each
-    const size_t end = std::min(stage_.header.find('\n', at), stage_.header.size());
-    LogInfo(stage_.header.substr(at, end - at));
-    at = end + 1;
-  }
+  session_.LogHeader(network_.name, network_.parameter_count, stage_);
   return Status::Ok();
 }
 
@@ -319,7 +208,7 @@ Status EvolutionRun::Restore() {
   }
   KeepFinishedEpisodes(contents);
   OpenMetrics(contents);
-  if (resumed_)
+  if (session_.resumed())
     metrics_->Write(
         {{"event", "resumed"}, {"generation", ga_->state().generation}, {"time", WallTimeIso()}});
   start_ = Now();
@@ -345,7 +234,7 @@ std::vector<double> EvolutionRun::RandomReturnsOfMetrics() const {
 Status EvolutionRun::PlayRandomPolicy() {
   const auto episodes = static_cast<size_t>(config_.run.random_episodes);
   if (episodes == 0) return Status::Ok();
-  if (resumed_) random_returns_ = RandomReturnsOfMetrics();
+  if (session_.resumed()) random_returns_ = RandomReturnsOfMetrics();
   if (random_returns_.size() == episodes) {
     random_mean_ = Mean(random_returns_);
     return Status::Ok();
@@ -532,7 +421,7 @@ Status EvolutionRun::SaveCheckpoint() {
   info.incarnation = folder_->incarnation();
   info.run_seconds = static_cast<uint64_t>(Seconds());
   info.build_id = ThisBuild().build_id;
-  info.config_hash = table_.Hash();
+  info.config_hash = session_.table().Hash();
   info.journal = journal_->tip();
   const auto saved = checkpoints_->Save(info, files);
   // a full disk does not stop the run at once: the journal has every generation
@@ -621,7 +510,16 @@ Result<json> EvolutionRun::Finish() {
 
 }  // namespace
 
+void TakeAlgorithm(ExperimentConfig& config, const TrainOptions& options) {
+  if (!options.resume) return;
+  // what is wrong with the folder is found by whoever opens it
+  if (const auto toml = ReadFile(*options.resume / "config.toml"); toml.ok())
+    config.ChooseAlgorithm(*toml);
+}
+
 Result<json> Train(ExperimentConfig config, const TrainOptions& options) {
+  TakeAlgorithm(config, options);
+  if (config.Learns()) return TrainAgent(std::move(config), options);
   EvolutionRun run(std::move(config), options);
   return run.Run();
 }

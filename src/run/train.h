@@ -1,4 +1,4 @@
-// One evolution run from configuration to result: run folder, resume, generations, final test.
+// One run from configuration to result: run folder, resume, generations or updates, final test.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -23,5 +23,9 @@ struct TrainOptions {
 // Runs until a budget is spent. The result object of `samara train --json`. kTryAgain after SIGTERM
 // or SIGINT with everything saved. With `resume`, `config` is ignored but for `overrides`.
 Result<nlohmann::json> Train(ExperimentConfig config, const TrainOptions& options);
+// The same, of a configuration that learns. REQUIRES: HasAgents().
+Result<nlohmann::json> TrainAgent(ExperimentConfig config, const TrainOptions& options);
+// What the options make of `config` before the run: of a run that is resumed, its algorithm.
+void TakeAlgorithm(ExperimentConfig& config, const TrainOptions& options);
 
 }  // namespace samara

@@ -1,0 +1,753 @@
+// A learning run from configuration to result: actors, inference and learner side by side.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+
+#include "core/clock.h"
+#include "core/cpu.h"
+#include "core/log.h"
+#include "core/rng.h"
+#include "core/thread.h"
+#include "rl/agent.h"
+#include "rl/inference_server.h"
+#include "run/agent_state.h"
+#include "run/build_info.h"
+#include "run/checkpoint.h"
+#include "run/metrics.h"
+#include "run/play_episodes.h"
+#include "run/playback.h"
+#include "run/progress.h"
+#include "run/report.h"
+#include "run/retry.h"
+#include "run/run_data.h"
+#include "run/session.h"
+#include "run/signals.h"
+#include "run/statistics.h"
+#include "run/summary.h"
+#include "run/text.h"
+#include "run/train.h"
+
+namespace samara {
+namespace {
+
+using nlohmann::json;
+using std::chrono::milliseconds;
+
+constexpr double kMetricsSeconds = 5;  // between lines of metrics.jsonl
+constexpr milliseconds kWait{20};      // until a stop is noticed
+constexpr uint64_t kSkippedMax = 5;    // updates in a row before the last good state is taken
+constexpr uint64_t kRollbacksMax = 3;  // then the run gives up
+constexpr uint64_t kLagBuckets = 16;   // of the histogram; the last one is open
+
+// What happened since the last line of metrics.
+struct Interval {
+  SteadyTime begin = Now();
+  uint64_t updates = 0, frames = 0, unrolls = 0;
+  std::vector<double> returns, lengths;
+  UpdateReport sum;  // over the updates that were applied
+  uint64_t applied = 0;
+  uint64_t lag_min = ~uint64_t{0}, lag_max = 0, lag_count = 0;
+  double lag_sum = 0;
+  std::vector<uint64_t> lags = std::vector<uint64_t>(kLagBuckets);
+  double learner_wait = 0;
+};
+
+class AgentRun {
+ public:
+  AgentRun(ExperimentConfig config, const TrainOptions& options)
+      : session_(std::move(config), options),
+        config_(session_.config()),
+        learn_(config_.learning.learn) {}
+
+  Result<json> Run() {
+    RETURN_IF_ERROR(Check(config_.learning));
+    RETURN_IF_ERROR(session_.Open());
+    RETURN_IF_ERROR(RecallResult());
+    if (finished_) return ShowResult(*finished_);
+    RETURN_IF_ERROR(SetTheStage());
+    RETURN_IF_ERROR(Restore());
+    RETURN_IF_ERROR(PlayRandomPolicy());
+    RETURN_IF_ERROR(Learn());
+    return Finish();
+  }
+
+ private:
+  // 1 folder and configuration
+  Status RecallResult();
+  // 2 environments, agent, store, server
+  Status SetTheStage();
+  AgentSetup Setup() const;
+  InferenceConfig ServerConfig() const;
+  // 3 the newest state that is whole
+  Status Restore();
+  // 4 what a policy that knows nothing gets
+  Status PlayRandomPolicy();
+  // 5 updates, while actors and inference go on
+  Status Learn();
+  Status LearnLoop();
+  std::vector<UnrollStore::Loan> NextBatch();
+  void TakeUnrolls(std::vector<UnrollStore::Loan> taken);
+  void Account(const Unroll& unroll);
+  Status Update(std::vector<UnrollStore::Loan> batch);
+  void NoteLag(std::span<const UnrollStore::Loan> batch);
+  Status Rollback();
+  void MaybeWriteMetrics(bool last);
+  json MetricsLine();
+  Status SaveCheckpoint(bool exact);
+  Status SaveExactCheckpoint();
+  // 6 test, video, result
+  Result<json> Finish();
+  Result<json> ShowResult(const json& result) const;
+  Result<std::vector<double>> Test();
+
+  bool Deterministic() const { return learn_.mode == "deterministic"; }
+  double Seconds() const { return seconds_before_ + SecondsSince(start_); }
+  bool BudgetSpent() const {
+    const bool frames = learn_.frames > 0 && static_cast<double>(state_.frames) >= learn_.frames;
+    const bool updates =
+        learn_.updates > 0 && state_.updates >= static_cast<uint64_t>(learn_.updates);
+    return frames || updates || TimeSpent();
+  }
+  bool TimeSpent() const {
+    return config_.run.minutes > 0 && Seconds() >= config_.run.minutes * 60;
+  }
+  json Drops() const;
+  ProgressState Snapshot() const;
+
+  Session session_;
+  const ExperimentConfig& config_;
+  const LearnConfig& learn_;
+  std::optional<json> finished_;  // the result of a run that was finished before
+  Stage stage_;
+  std::unique_ptr<Agent> agent_;
+  std::unique_ptr<UnrollStore> store_;
+  std::unique_ptr<InferenceServer> server_;
+  std::unique_ptr<CheckpointWriter> checkpoints_;
+  std::unique_ptr<MetricsWriter> metrics_;
+  std::optional<CheckpointSchedule> schedule_;
+  SteadyTime start_ = Now();
+  double seconds_before_ = 0;
+  std::vector<double> random_returns_;
+  // complete unrolls on their way to the learner; deterministic: by round and slot
+  std::map<std::pair<uint64_t, uint32_t>, UnrollStore::Loan> waiting_;
+  std::pair<uint64_t, uint32_t> next_unroll_;
+  uint64_t arrivals_ = 0;
+  uint64_t skipped_in_a_row_ = 0;
+  InferenceServer::Counters server_before_;  // at the last line of metrics
+  double environment_before_ = 0;
+  mutable std::mutex mu_;
+  // guarded by mu_ against the live view
+  AgentState state_;
+  Interval now_;
+  json shown_ = json::object();  // the last line of metrics
+  double learner_seconds_ = 0;   // busy, ever
+};
+
+Status AgentRun::RecallResult() {
+  if (!session_.resumed()) return Status::Ok();
+  ASSIGN_OR_RETURN(std::optional<json> result, session_.ReadResult());
+  if (!result) return Status::Ok();
+  state_.frames = result->value("frames", uint64_t{0});
+  state_.updates = result->value("updates", uint64_t{0});
+  seconds_before_ = result->value("seconds", 0.0);
+  start_ = Now();
+  if (BudgetSpent()) finished_ = std::move(result);
+  state_ = {};
+  seconds_before_ = 0;
+  return Status::Ok();
+}
+
+AgentSetup AgentRun::Setup() const {
+  AgentSetup setup;
+  setup.config = config_.learning;
+  setup.environment = stage_.environment;
+  if (stage_.preset) setup.stack = stage_.preset->stack;
+  setup.slots = setup.rows_max = stage_.fleet->slots();
+  const auto per_round = static_cast<uint32_t>(learn_.environments / learn_.batch);
+  if (Deterministic())
+    setup.versions_kept = (static_cast<uint32_t>(learn_.lag) + 1) * per_round + 2;
+  setup.seed = static_cast<uint64_t>(config_.run.seed);
+  return setup;
+}
+
+InferenceConfig AgentRun::ServerConfig() const {
+  const InferenceKeys& keys = config_.learning.inference;
+  InferenceConfig server;
+  server.batch_max = keys.batch > 0
+                         ? static_cast<uint32_t>(std::min<int64_t>(keys.batch, learn_.environments))
+                         : static_cast<uint32_t>(learn_.environments);
+  server.wait = keys.wait_ms / 1000;
+  server.low_mark = keys.low_mark;
+  server.rewards = ParseRewardMode(learn_.rewards).ValueOrThrow();
+  if (stage_.preset) server.life_loss = stage_.preset->life_loss;
+  // what a free run draws must not repeat after a resume, which has forgotten how far it was
+  server.seed = DeriveKey(static_cast<uint64_t>(config_.run.seed), Purpose::kPolicyAction,
+                          Deterministic() ? 0 : session_.folder().incarnation());
+  server.ordered = Deterministic();
+  server.lag = static_cast<uint64_t>(learn_.lag);
+  server.unroll_length = static_cast<uint32_t>(learn_.unroll);
+  server.unrolls_per_update = static_cast<uint32_t>(learn_.batch);
+  return server;
+}
+
+Status AgentRun::SetTheStage() {
+  const auto slots = static_cast<uint32_t>(learn_.environments);
+  if (Deterministic() && learn_.environments % learn_.batch != 0)
+    return {Code::kConfig,
+            fmt::format("learn.mode=deterministic: learn.environments={} is no multiple of "
+                        "learn.batch={}; a round has to make whole updates",
+                        learn_.environments, learn_.batch)};
+  ASSIGN_OR_RETURN(stage_, MakeAgentStage(config_, slots));
+  ASSIGN_OR_RETURN(agent_, MakeVtraceAgent(Setup()));
+  const std::string network =
+      config_.learning.network.name + (config_.learning.network.lstm > 0
+                                           ? fmt::format("+lstm-{}", config_.learning.network.lstm)
+                                           : "");
+  RETURN_IF_ERROR(
+      session_.Create({{"name", network}, {"parameters", agent_->parameter_count()}}, stage_));
+  RETURN_IF_ERROR(session_.CheckEnvironment(stage_));
+  session_.LogHeader(network, agent_->parameter_count(), stage_);
+
+  const ModelShape& shape = agent_->shape();
+  UnrollConfig unrolls;
+  unrolls.slots = slots;
+  unrolls.length = static_cast<uint32_t>(learn_.unroll);
+  const auto batch = static_cast<uint32_t>(learn_.batch);
+  const uint32_t queue = learn_.queue > 0 ? static_cast<uint32_t>(learn_.queue) : 2 * batch;
+  // being filled, waiting, and with the learner
+  unrolls.buffers = Deterministic() ? slots * (static_cast<uint32_t>(learn_.lag) + 3)
+                                    : slots + std::max(queue, batch) + batch;
+  unrolls.drop_oldest = learn_.drop_oldest && !Deterministic();
+  store_ = std::make_unique<UnrollStore>(EntryShape{.observation_bytes = shape.observation_bytes,
+                                                    .action_values = shape.action_values,
+                                                    .behaviour = shape.behaviour,
+                                                    .values = shape.values,
+                                                    .state = shape.state,
+                                                    .history_bytes = shape.history_bytes},
+                                         unrolls);
+  ServerHooks hooks;
+  hooks.next = [this](uint32_t slot, uint64_t number) -> std::optional<EpisodeSpec> {
+    const uint64_t incarnation = Deterministic() ? 0 : session_.folder().incarnation();
+    return stage_.episodes.Make(DeriveKey(static_cast<uint64_t>(config_.run.seed),
+                                          Purpose::kEpisodeTrain, incarnation, slot, number),
+                                /*test=*/false);
+  };
+  server_ = std::make_unique<InferenceServer>(*stage_.fleet, *agent_, store_.get(), ServerConfig(),
+                                              std::move(hooks));
+  return Status::Ok();
+}
+
+Status AgentRun::Restore() {
+  RunFolder& folder = session_.folder();
+  ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
+                   LatestGoodCheckpoint(folder.checkpoints(), OnBadCheckpoint::kSetAside));
+  checkpoints_ = std::make_unique<CheckpointWriter>(folder.checkpoints());
+  if (checkpoint) {
+    const auto file = [&](const char* name) {
+      const auto found = checkpoint->files.find(name);
+      return found == checkpoint->files.end() ? std::string_view()
+                                              : std::string_view(found->second);
+    };
+    ASSIGN_OR_RETURN(state_, AgentState::Decode(file("state.bin")));
+    const bool exact = Deterministic() && checkpoint->files.contains("server.bin");
+    const Status restored =
+        agent_->Restore(checkpoint->files, exact ? Agent::Part::kSlots : Agent::Part::kRun);
+    if (!restored.ok()) return restored.Annotate(checkpoint->path.string());
+    if (exact) {
+      const Status slots = server_->Restore(file("server.bin"));
+      if (!slots.ok()) return slots.Annotate(checkpoint->path.string());
+      next_unroll_.first = state_.updates * static_cast<uint64_t>(learn_.batch) /
+                           static_cast<uint64_t>(learn_.environments);
+    } else if (Deterministic()) {
+      return {Code::kConfig,
+              fmt::format("{}: holds the end of a deterministic run without its environments; "
+                          "start a new run with the larger budget",
+                          checkpoint->path.string())};
+    }
+    seconds_before_ = state_.seconds;
+    LogInfo(fmt::format(
+        "resumed after update {}, {} frames; {}", state_.updates, state_.frames,
+        exact ? "episodes go on where they were, with the same bits" : "episodes begin anew"));
+  }
+  metrics_ = std::make_unique<MetricsWriter>(folder.path(), folder.incarnation(), state_.updates);
+  if (session_.resumed())
+    metrics_->Write({{"event", "resumed"}, {"update", state_.updates}, {"time", WallTimeIso()}});
+  start_ = Now();
+  schedule_.emplace(config_.run.checkpoint_seconds,
+                    RetryLimits{.give_up_seconds = config_.run.disk_retry_seconds});
+  schedule_->Saved(Seconds(), 0);
+  return Status::Ok();
+}
+
+Status AgentRun::PlayRandomPolicy() {
+  const auto episodes = static_cast<size_t>(config_.run.random_episodes);
+  if (episodes == 0) return Status::Ok();
+  if (session_.resumed()) {
+    const auto lines = ReadMetrics(session_.folder().metrics());
+    for (const json& line : lines.ok() ? *lines : std::vector<json>())
+      if (TextOr(line, "event", "") == "random_policy")
+        random_returns_ = NumbersOf(line, "returns");
+    if (random_returns_.size() == episodes) return Status::Ok();
+  }
+  random_returns_.clear();
+  RandomModel random(stage_.environment);
+  const auto seed = static_cast<uint64_t>(config_.run.seed);
+  PlayOptions play;
+  play.episodes = episodes;
+  play.spec = [&](size_t e) {
+    return stage_.episodes.Make(DeriveKey(seed, Purpose::kRandomPolicy, 0, 0, e), /*test=*/true);
+  };
+  play.seed = DeriveKey(seed, Purpose::kRandomPolicy);
+  play.stop = StopRequested;
+  auto results = PlayEpisodes(*stage_.fleet, random, play);
+  if (results.status().code() == Code::kTryAgain)
+    return {Code::kTryAgain, "stopped while playing the random policy; " + session_.HowToGoOn()};
+  RETURN_IF_ERROR(results.status());
+  for (const EpisodeResult& r : *results) random_returns_.push_back(r.fitness);
+  metrics_->Write({{"event", "random_policy"},
+                   {"returns", random_returns_},
+                   {"mean", Mean(random_returns_)},
+                   {"median", Median(random_returns_)}});
+  return Status::Ok();
+}
+
+// ---- learning
+
+Status AgentRun::Learn() {
+  if (BudgetSpent()) return Status::Ok();
+  std::optional<Progress> progress;
+  if (!session_.options().quiet) progress.emplace([this] { return Snapshot(); }, stderr);
+  Status served;
+  Status status;
+  {
+    Thread inference("inference", [&] { served = server_->Serve(); });
+    status = LearnLoop();
+    server_->Stop();
+  }
+  if (status.ok() && !served.ok() && !BudgetSpent()) status = served;
+  if (!served.ok() && status.code() == Code::kUnavailable) status = served;
+  waiting_.clear();
+  if (status.code() == Code::kTryAgain)
+    return {Code::kTryAgain, fmt::format("stopped after update {}, saved; {}", state_.updates,
+                                         session_.HowToGoOn())};
+  return status;
+}
+
+Status AgentRun::LearnLoop() {
+  while (!BudgetSpent()) {
+    if (StopRequested()) {
+      RETURN_IF_ERROR(Deterministic() ? SaveExactCheckpoint() : SaveCheckpoint(false));
+      MaybeWriteMetrics(/*last=*/true);
+      return {Code::kTryAgain, "stopped"};
+    }
+    const SteadyTime asked = Now();
+    std::vector<UnrollStore::Loan> batch = NextBatch();
+    {
+      const std::lock_guard lock(mu_);
+      now_.learner_wait += SecondsSince(asked);
+    }
+    if (batch.empty()) {
+      if (stage_.fleet->status().ok()) continue;
+      return stage_.fleet->status();
+    }
+    RETURN_IF_ERROR(Update(std::move(batch)));
+    MaybeWriteMetrics(/*last=*/false);
+    if (TakeCheckpointRequest() || schedule_->Due(Seconds()))
+      RETURN_IF_ERROR(Deterministic() ? SaveExactCheckpoint() : SaveCheckpoint(false));
+  }
+  MaybeWriteMetrics(/*last=*/true);
+  return Status::Ok();
+}
+
+// Counts what an unroll brings, once: entry 0 was the end of the one before.
+void AgentRun::Account(const Unroll& unroll) {
+  const std::lock_guard lock(mu_);
+  for (uint32_t t = 1; t < unroll.entries; ++t) {
+    const EntryHeader& entry = unroll.headers[t];
+    state_.frames += entry.frames;
+    now_.frames += entry.frames;
+    ++state_.steps;
+    if (!entry.episode_ended) continue;
+    ++state_.episodes;
+    state_.return_sum += entry.episode_return;
+    state_.last_returns.push_back(entry.episode_return);
+    if (state_.last_returns.size() > AgentState::kLastReturns) state_.last_returns.pop_front();
+    now_.returns.push_back(entry.episode_return);
+    now_.lengths.push_back(entry.episode_steps);
+  }
+  ++now_.unrolls;
+}
+
+void AgentRun::TakeUnrolls(std::vector<UnrollStore::Loan> taken) {
+  const auto lag_max = static_cast<uint64_t>(learn_.lag_max);
+  for (UnrollStore::Loan& unroll : taken) {
+    if (Deterministic()) {
+      const std::pair key(unroll->index, unroll->slot);
+      waiting_.emplace(key, std::move(unroll));
+      continue;
+    }
+    const uint64_t lag = agent_->version() - unroll->headers[0].policy_version;
+    if (lag_max > 0 && lag > lag_max) {
+      Account(*unroll);
+      const std::lock_guard lock(mu_);
+      ++state_.stale_unrolls;
+      continue;
+    }
+    waiting_.emplace(std::pair(arrivals_++, unroll->slot), std::move(unroll));
+  }
+}
+
+// A whole batch, or nothing after a short wait.
+std::vector<UnrollStore::Loan> AgentRun::NextBatch() {
+  const auto size = static_cast<size_t>(learn_.batch);
+  const auto ready = [&] {
+    if (!Deterministic()) return waiting_.size() >= size;
+    if (waiting_.size() < size || waiting_.begin()->first != next_unroll_) return false;
+    // consecutive in the order of rounds and slots
+    auto expected = next_unroll_;
+    size_t n = 0;
+    for (auto it = waiting_.begin(); n < size && it != waiting_.end(); ++it, ++n) {
+      if (it->first != expected) return false;
+      if (++expected.second == learn_.environments) ++expected.first, expected.second = 0;
+    }
+    return n == size;
+  };
+  if (!ready()) {
+    store_->WaitFor(1, kWait);
+    TakeUnrolls(store_->Take(size));
+    if (!ready()) return {};
+  }
+  std::vector<UnrollStore::Loan> batch;
+  for (size_t n = 0; n < size; ++n) {
+    batch.push_back(std::move(waiting_.begin()->second));
+    waiting_.erase(waiting_.begin());
+    if (Deterministic() && ++next_unroll_.second == learn_.environments)
+      ++next_unroll_.first, next_unroll_.second = 0;
+  }
+  return batch;
+}
+
+void AgentRun::NoteLag(std::span<const UnrollStore::Loan> batch) {
+  const uint64_t version = agent_->version();
+  const std::lock_guard lock(mu_);
+  for (const auto& unroll : batch) {
+    for (uint32_t t = 0; t + 1 < unroll->entries; ++t) {
+      const uint64_t lag = version - unroll->headers[t].policy_version;
+      now_.lag_min = std::min(now_.lag_min, lag);
+      now_.lag_max = std::max(now_.lag_max, lag);
+      now_.lag_sum += static_cast<double>(lag);
+      ++now_.lag_count;
+      ++now_.lags[std::min(lag, kLagBuckets - 1)];
+    }
+  }
+}
+
+Status AgentRun::Update(std::vector<UnrollStore::Loan> batch) {
+  NoteLag(batch);
+  for (const auto& unroll : batch) Account(*unroll);
+  const SteadyTime begin = Now();
+  ASSIGN_OR_RETURN(const UpdateReport report,
+                   agent_->Update(batch, static_cast<double>(state_.frames)));
+  batch.clear();
+  {
+    const std::lock_guard lock(mu_);
+    learner_seconds_ += SecondsSince(begin);
+    ++state_.updates;
+    ++now_.updates;
+    UpdateReport& sum = now_.sum;
+    sum.seconds_batch += report.seconds_batch, sum.seconds_forward += report.seconds_forward;
+    sum.seconds_backward += report.seconds_backward, sum.seconds_step += report.seconds_step;
+    sum.learning_rate = report.learning_rate, sum.entropy_cost = report.entropy_cost;
+    if (report.applied) {
+      ++now_.applied;
+      sum.loss += report.loss, sum.policy_loss += report.policy_loss;
+      sum.value_loss += report.value_loss, sum.entropy += report.entropy;
+      sum.kl += report.kl, sum.rho += report.rho;
+      sum.explained_variance += report.explained_variance;
+      sum.gradient_norm += report.gradient_norm;
+    } else {
+      ++state_.skipped_updates;
+    }
+  }
+  skipped_in_a_row_ = report.applied ? 0 : skipped_in_a_row_ + 1;
+  if (!report.applied)
+    LogWarning(
+        fmt::format("update {}: the loss or its gradient is not finite; skipped", state_.updates));
+  return skipped_in_a_row_ >= kSkippedMax ? Rollback() : Status::Ok();
+}
+
+// The last good state, after several updates in a row came to nothing.
+Status AgentRun::Rollback() {
+  skipped_in_a_row_ = 0;
+  ASSIGN_OR_RETURN(const std::optional<Checkpoint> good,
+                   LatestGoodCheckpoint(session_.folder().checkpoints(), OnBadCheckpoint::kSkip));
+  if (!good || state_.rollbacks >= kRollbacksMax)
+    return {
+        Code::kInternal,
+        fmt::format("the loss stays not finite after {} updates and {} returns to a good state; "
+                    "lower optimizer.learning_rate or set optimizer.clip_norm",
+                    state_.updates, state_.rollbacks)};
+  RETURN_IF_ERROR(agent_->Restore(good->files, Agent::Part::kWeights));
+  const std::lock_guard lock(mu_);
+  ++state_.rollbacks;
+  LogWarning(fmt::format("{} updates in a row were not finite: parameters of update {} taken again",
+                         kSkippedMax, good->info.step));
+  return Status::Ok();
+}
+
+json AgentRun::Drops() const {
+  const InferenceServer::Counters server = server_->counters();
+  const UnrollStore::Counters store = store_->counters();
+  const FleetCounters fleet = stage_.fleet->counters();
+  return {{"stale_unrolls", state_.stale_unrolls},
+          {"queue_full_unrolls", state_.dropped_unrolls + store.dropped},
+          {"partial_unrolls", state_.partial_unrolls + store.dropped_partial},
+          {"lost_episodes", state_.lost_episodes + server.lost_episodes},
+          {"not_finite_rows", state_.not_finite_rows + server.not_finite},
+          {"stale_events", fleet.stale_events},
+          {"skipped_updates", state_.skipped_updates}};
+}
+
+json AgentRun::MetricsLine() {
+  const InferenceServer::Counters server = server_->counters(), &before = server_before_;
+  const UnrollStore::Counters store = store_->counters();
+  const double environment = stage_.fleet->counters().step_seconds;
+  const double elapsed = SecondsSince(now_.begin);
+  const double applied = std::max<double>(1, static_cast<double>(now_.applied));
+  const double batches =
+      static_cast<double>(std::max<uint64_t>(1, server.batches - before.batches));
+  const UpdateReport& sum = now_.sum;
+  const auto mean = [&](double x) { return now_.applied > 0 ? json(x / applied) : json(); };
+  const std::vector<double> last(state_.last_returns.begin(), state_.last_returns.end());
+  json line = {
+      {"time", WallTimeIso()},
+      {"seconds", Seconds()},
+      {"update", state_.updates},
+      {"frames", state_.frames},
+      {"steps", state_.steps},
+      {"episodes", state_.episodes},
+      {"return_mean", now_.returns.empty() ? json() : json(Mean(now_.returns))},
+      {"return_max", now_.returns.empty() ? json() : json(*std::ranges::max_element(now_.returns))},
+      {"return_last100", last.empty() ? json() : json(Mean(last))},
+      {"length_mean", now_.lengths.empty() ? json() : json(Mean(now_.lengths))},
+      {"loss", mean(sum.loss)},
+      {"policy_loss", mean(sum.policy_loss)},
+      {"value_loss", mean(sum.value_loss)},
+      {"entropy", mean(sum.entropy)},
+      {"entropy_cost", sum.entropy_cost},
+      {"kl", mean(sum.kl)},
+      {"importance_weight", mean(sum.rho)},
+      {"explained_variance", mean(sum.explained_variance)},
+      {"gradient_norm", mean(sum.gradient_norm)},
+      {"learning_rate", sum.learning_rate},
+      {"lag_min", now_.lag_count > 0 ? json(now_.lag_min) : json()},
+      {"lag_mean",
+       now_.lag_count > 0 ? json(now_.lag_sum / static_cast<double>(now_.lag_count)) : json()},
+      {"lag_max", now_.lag_count > 0 ? json(now_.lag_max) : json()},
+      {"lag_histogram", now_.lags},
+      {"queue_unrolls", store.waiting + waiting_.size()},
+      {"queue_free", store.free},
+      {"stalls", server.stalls - before.stalls},
+      {"rows_per_batch", static_cast<double>(server.rows - before.rows) / batches},
+      {"live_slots", stage_.fleet->slots()},
+      {"frames_per_second", static_cast<double>(now_.frames) / elapsed},
+      {"updates_per_second", static_cast<double>(now_.updates) / elapsed},
+      {"seconds_environment", environment - environment_before_},
+      {"seconds_inference", server.infer_seconds - before.infer_seconds},
+      {"seconds_server", server.rest_seconds - before.rest_seconds},
+      {"seconds_server_wait", server.wait_seconds - before.wait_seconds},
+      {"seconds_learner_batch", sum.seconds_batch},
+      {"seconds_learner_forward", sum.seconds_forward},
+      {"seconds_learner_backward", sum.seconds_backward},
+      {"seconds_learner_step", sum.seconds_step},
+      {"seconds_learner_wait", now_.learner_wait},
+      {"respawns", stage_.fleet->counters().respawns},
+      {"drops", Drops()}};
+  server_before_ = server;
+  environment_before_ = environment;
+  return line;
+}
+
+void AgentRun::MaybeWriteMetrics(bool last) {
+  if (!last && SecondsSince(now_.begin) < kMetricsSeconds) return;
+  if (now_.updates == 0) return;
+  const std::lock_guard lock(mu_);
+  json line = MetricsLine();
+  metrics_->Write(line);
+  shown_ = std::move(line);
+  now_ = Interval();
+}
+
+Status AgentRun::SaveCheckpoint(bool exact) {
+  const SteadyTime begin = Now();
+  if (!agent_->finite()) {
+    LogError("the parameters are not finite: not saved");
+    return Status::Ok();
+  }
+  AgentState state = state_;
+  state.seconds = Seconds();
+  const json drops = Drops();
+  state.dropped_unrolls = drops["queue_full_unrolls"],
+  state.partial_unrolls = drops["partial_unrolls"];
+  state.lost_episodes = drops["lost_episodes"], state.not_finite_rows = drops["not_finite_rows"];
+  std::map<std::string, std::string> contents = agent_->Save(exact);
+  contents["state.bin"] = state.Encode();
+  if (exact) contents["server.bin"] = server_->Save();
+  std::vector<CheckpointFile> files;
+  for (const auto& [name, bytes] : contents) files.push_back({name, bytes});
+  CheckpointInfo info;
+  info.step = state.updates;
+  info.incarnation = session_.folder().incarnation();
+  info.run_seconds = static_cast<uint64_t>(Seconds());
+  info.build_id = ThisBuild().build_id;
+  info.config_hash = session_.table().Hash();
+  info.note = {{"parameter_hash", agent_->parameter_hash()}, {"exact", exact}};
+  const auto saved = checkpoints_->Save(info, files);
+  if (!saved.ok()) return schedule_->Failed(Seconds(), saved.status(), checkpoints_->last());
+  schedule_->Saved(Seconds(), SecondsSince(begin));
+  return Status::Ok();
+}
+
+// Between two rounds: every slot waits for its first action of the next one, every unroll is
+// learnt.
+Status AgentRun::SaveExactCheckpoint() {
+  server_->Park();
+  for (;;) {
+    const bool parked = server_->parked();  // before looking for what it left
+    if (std::vector<UnrollStore::Loan> batch = NextBatch(); !batch.empty()) {
+      RETURN_IF_ERROR(Update(std::move(batch)));
+    } else if (parked && waiting_.empty() && store_->counters().waiting == 0) {
+      break;
+    }
+    RETURN_IF_ERROR(stage_.fleet->status());
+  }
+  const Status saved = SaveCheckpoint(/*exact=*/true);
+  server_->Resume();
+  return saved;
+}
+
+// ---- the end
+
+ProgressState AgentRun::Snapshot() const {
+  const InferenceServer::Counters server = server_->counters();
+  const double environment = stage_.fleet->counters().step_seconds;
+  const std::lock_guard lock(mu_);
+  ProgressState s;
+  s.title = fmt::format("{}, {}, {}, seed {}", config_.run.name, stage_.environment.id,
+                        config_.learning.network.name, config_.run.seed);
+  s.step_name = "update";
+  s.generation = static_cast<int64_t>(state_.updates);
+  s.generations = learn_.updates;
+  s.frames = static_cast<int64_t>(state_.frames);
+  s.frames_budget = static_cast<int64_t>(learn_.frames);
+  s.seconds = Seconds();
+  s.seconds_budget = config_.run.minutes * 60;
+  s.stages = {{"environment", environment},
+              {"inference", server.infer_seconds},
+              {"server", server.rest_seconds},
+              {"learner", learner_seconds_}};
+  const std::vector<double> last(state_.last_returns.begin(), state_.last_returns.end());
+  if (!last.empty()) s.numbers.emplace_back("return", ScoreText(Mean(last)));
+  const auto show = [&](const char* name, const char* key, const char* format) {
+    const double value = NumberOr(shown_, key);
+    if (!std::isnan(value)) s.numbers.emplace_back(name, fmt::format(fmt::runtime(format), value));
+  };
+  show("loss", "loss", "{:.3g}");
+  show("entropy", "entropy", "{:.3g}");
+  show("explained", "explained_variance", "{:.2f}");
+  show("lag", "lag_mean", "{:.1f}");
+  show("queue", "queue_unrolls", "{:.0f}");
+  show("rows a batch", "rows_per_batch", "{:.1f}");
+  s.random = random_returns_.empty() ? ProgressState::kUnknown : Mean(random_returns_);
+  s.respawns = static_cast<int64_t>(stage_.fleet->counters().respawns);
+  return s;
+}
+
+Result<std::vector<double>> AgentRun::Test() {
+  const auto seed = static_cast<uint64_t>(config_.run.seed);
+  PlayOptions play;
+  play.episodes = static_cast<size_t>(learn_.test_episodes);
+  play.spec = [&](size_t e) {
+    return stage_.episodes.Make(DeriveKey(seed, Purpose::kEpisodeTest, 0, 0, e), /*test=*/true);
+  };
+  play.seed = DeriveKey(seed, Purpose::kEpisodeTest);
+  play.greedy = learn_.test_greedy;
+  if (stage_.preset) play.life_loss = stage_.preset->life_loss;
+  play.stop = StopRequested;
+  std::vector<double> returns;
+  if (play.episodes == 0) return returns;
+  // the fleet's slots are in the middle of training: others play the test
+  ASSIGN_OR_RETURN(stage_, MakeAgentStage(config_, static_cast<uint32_t>(learn_.environments)));
+  auto results = PlayEpisodes(*stage_.fleet, *agent_, play);
+  if (results.status().code() == Code::kTryAgain)
+    return Status(Code::kTryAgain,
+                  "stopped in the final test, every update is saved; " + session_.HowToGoOn());
+  RETURN_IF_ERROR(results.status());
+  for (const EpisodeResult& r : *results) returns.push_back(r.fitness);
+  return returns;
+}
+
+Result<json> AgentRun::ShowResult(const json& result) const {
+  std::fprintf(stderr, "%s\n", FinalSummary(result).c_str());
+  return result;
+}
+
+Result<json> AgentRun::Finish() {
+  RETURN_IF_ERROR(SaveCheckpoint(/*exact=*/false));
+  const std::string hash = agent_->parameter_hash();
+  const json drops = Drops();
+  const double seconds = Seconds();
+  const uint64_t respawns = stage_.fleet->counters().respawns;
+  server_.reset();  // it belongs to the fleet that is replaced now
+  ASSIGN_OR_RETURN(const std::vector<double> test, Test());
+  const std::vector<double> last(state_.last_returns.begin(), state_.last_returns.end());
+  const double cores = Cores();
+  const auto frames = static_cast<double>(state_.frames);
+  const auto mean = [](const std::vector<double>& x) { return x.empty() ? json() : json(Mean(x)); };
+  json result = {{"run", session_.folder().path().string()},
+                 {"frames", state_.frames},
+                 {"updates", state_.updates},
+                 {"episodes", state_.episodes},
+                 {"parameter_hash", hash},
+                 {"return_mean", state_.episodes > 0 ? json(state_.return_sum /
+                                                            static_cast<double>(state_.episodes))
+                                                     : json()},
+                 {"return_last100", mean(last)},
+                 {"test_returns", test},
+                 {"test_mean", mean(test)},
+                 {"random_returns", random_returns_},
+                 {"random_mean", mean(random_returns_)},
+                 {"frames_per_second", frames / seconds},
+                 {"seconds", seconds},
+                 {"cores", cores},
+                 {"respawns", respawns},
+                 {"drops", drops}};
+  const Path curve = session_.folder().path() / "learning_curve.svg";
+  if (const Status drawn = WriteLearningCurve(session_.folder().path(), curve); drawn.ok())
+    result["learning_curve"] = curve.string();
+  else
+    LogWarning("no learning curve: " + drawn.message());
+  json line = result;
+  line["event"] = "finished";
+  metrics_->Write(line);
+  const std::vector<Path> runs = {session_.folder().path()};
+  const Path report = session_.folder().path() / "report.html";
+  if (const Status written = WriteReport(runs, report); written.ok())
+    result["report"] = report.string();
+  else
+    LogWarning("no report: " + written.message());
+  RETURN_IF_ERROR(session_.folder().SaveResult(result));
+  return ShowResult(result);
+}
+
+}  // namespace
+
+Result<json> TrainAgent(ExperimentConfig config, const TrainOptions& options) {
+  AgentRun run(std::move(config), options);
+  return run.Run();
+}
+
+}  // namespace samara

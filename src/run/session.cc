@@ -1,0 +1,147 @@
+#include "run/session.h"
+
+#include <fmt/format.h>
+
+#include "core/cpu.h"
+#include "core/log.h"
+#include "run/build_info.h"
+#include "run/set_aside.h"
+
+namespace samara {
+
+using nlohmann::json;
+
+Status Session::Open() {
+  if (options_.resume) return OpenExisting(*options_.resume);
+  std::error_code ignored;
+  if (options_.resume_auto && std::filesystem::exists(*options_.out / "config.toml", ignored)) {
+    return OpenExisting(*options_.out);
+  }
+  if (options_.out && std::filesystem::exists(*options_.out, ignored) &&
+      !std::filesystem::is_empty(*options_.out, ignored)) {
+    return {Code::kCannotCreate,
+            options_.out->string() +
+                ": exists; choose another --out, or go on with it by --resume " +
+                options_.out->string()};
+  }
+  return Status::Ok();
+}
+
+Status Session::OpenExisting(const Path& path) {
+  resumed_ = true;
+  const std::string wanted = table_.Hash();
+  ASSIGN_OR_RETURN(folder_, RunFolder::Open(path, RunFolder::Mode::kWrite));
+  AttachLogFile(folder_->log());
+  RETURN_IF_ERROR(table_.ParseToml(folder_->config_toml(), (path / "config.toml").string()));
+  if (options_.resume_auto && table_.Hash() != wanted) {
+    return {Code::kConfig, path.string() +
+                               ": holds another configuration; choose another --out, or go on with "
+                               "what it holds by --resume " +
+                               path.string()};
+  }
+  return ApplyOverridesOnResume();
+}
+
+namespace {
+
+// Whether a budget that was not reached yet would become smaller; 0 is no bound.
+bool Shrinks(const std::string& before, const std::string& after) {
+  const double had = std::stod(before), has = std::stod(after);
+  return has > 0 && (had == 0 || has < had);
+}
+
+}  // namespace
+
+// Budgets may grow and the fleet may change; what decides the numbers may not. What counts is what
+// all overrides together make of the configuration.
+Status Session::ApplyOverridesOnResume() {
+  std::vector<std::string> before;
+  for (const ConfigField& field : table_.fields()) before.push_back(field.get());
+  for (const std::string& assignment : options_.overrides)
+    RETURN_IF_ERROR(table_.Override(assignment));
+  bool changed = false;
+  for (size_t i = 0; i < before.size(); ++i) {
+    const ConfigField& field = table_.fields()[i];
+    const bool smaller = field.on_resume == OnResume::kMayGrow && Shrinks(before[i], field.get());
+    // a requeued command repeats the budget that the run had before it was raised
+    if (smaller && options_.resume_auto) RETURN_IF_ERROR(field.set(before[i]));
+    if (field.get() == before[i]) continue;
+    changed = true;
+    if (smaller) {
+      return {Code::kConfig, fmt::format("{}={}: the run has {}={}, and a budget can only grow; "
+                                         "leave it out or raise it",
+                                         field.key, field.get(), field.key, before[i])};
+    }
+    if (field.on_resume == OnResume::kMustMatch) {
+      return {Code::kConfig,
+              fmt::format("{}={}: the run has {}={}, which a resumed run cannot change; start a "
+                          "new run",
+                          field.key, field.get(), field.key, before[i])};
+    }
+  }
+  return changed ? folder_->UpdateConfig(table_.ToToml()) : Status::Ok();
+}
+
+Result<std::optional<json>> Session::ReadResult() const {
+  auto read = folder_->ReadResult();
+  // what it says can be found out again
+  if (read.status().code() == Code::kBadData) {
+    RETURN_IF_ERROR(SetAside(folder_->path() / "result.json", read.status()));
+    return std::optional<json>();
+  }
+  ASSIGN_OR_RETURN(std::optional<json> result, std::move(read));
+  if (!result) return result;
+  // the folder may have been moved since
+  const std::string before = result->value("run", std::string());
+  for (json& value : *result) {
+    if (!value.is_string() || before.empty()) continue;
+    const std::string text = value.get<std::string>();
+    if (text == before || text.starts_with(before + "/"))
+      value = folder_->path().string() + text.substr(before.size());
+  }
+  return result;
+}
+
+Status Session::Create(const json& network, const Stage& stage) {
+  if (folder_ != nullptr) return Status::Ok();
+  json identity = MakeIdentity(table_.Hash(), config_.run.seed, options_.command);
+  identity["network"] = network;
+  identity["environment"] = {{"id", stage.environment.id},
+                             {"version", stage.environment.version},
+                             {"preset", stage.header},
+                             {"actions", stage.environment.action_names}};
+  ASSIGN_OR_RETURN(folder_, RunFolder::Create(options_.out.value_or(Path()), config_.run.name,
+                                              table_.ToToml(), identity));
+  AttachLogFile(folder_->log());
+  return Status::Ok();
+}
+
+Status Session::CheckEnvironment(const Stage& stage) const {
+  const std::string built_on =
+      folder_->identity().value("/environment/version"_json_pointer, std::string());
+  if (built_on == stage.environment.version) return Status::Ok();
+  return {Code::kConfig,
+          fmt::format("{}: was made with '{}', this machine has '{}'; a resumed run cannot change "
+                      "its environment",
+                      folder_->path().string(), built_on, stage.environment.version)};
+}
+
+void Session::LogHeader(const std::string& network_name, int64_t parameters,
+                        const Stage& stage) const {
+  LogInfo(fmt::format("samara {} ({}), {}, kernels {}", ThisBuild().version,
+                      ThisBuild().git_revision, CpuName(), Name(ActiveIsa())));
+  LogInfo(fmt::format("run {}: {} on {}, network {} with {} parameters, seed {}",
+                      folder_->path().string(), config_.run.algorithm, stage.environment.id,
+                      network_name, parameters, config_.run.seed));
+  for (size_t at = 0; at < stage.header.size();) {  // a line of the log each
+    const size_t end = std::min(stage.header.find('\n', at), stage.header.size());
+    LogInfo(stage.header.substr(at, end - at));
+    at = end + 1;
+  }
+}
+
+std::string Session::HowToGoOn() const {
+  return "go on with 'samara train --resume " + folder_->path().string() + "'";
+}
+
+}  // namespace samara

@@ -1,0 +1,58 @@
+// What every run does before it runs: its configuration, its folder, what a resume may change.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "run/experiment.h"
+#include "run/run_folder.h"
+#include "run/train.h"
+
+namespace samara {
+
+// Nothing is made on disk before Create. Neither copied nor moved: the table is bound to the
+// configuration.
+class Session {
+ public:
+  Session(ExperimentConfig config, const TrainOptions& options)
+      : config_(std::move(config)), options_(options), table_(config_.Table()) {}
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Opens an existing run where the options name one (its configuration replaces the given one, the
+  // overrides apply to it); otherwise only looks whether a new one has room.
+  Status Open();
+  // A new run's folder; nothing when there is one. `network`: what of it belongs to the run's
+  // identity.
+  Status Create(const nlohmann::json& network, const Stage& stage);
+  // kConfig when the run was made with another version of its environment.
+  Status CheckEnvironment(const Stage& stage) const;
+  // Build, machine, run and the preset's rows into the log.
+  void LogHeader(const std::string& network_name, int64_t parameters, const Stage& stage) const;
+
+  // The result of a finished run, its paths under where the folder is now; nothing when there is
+  // none (a damaged one is set aside).
+  Result<std::optional<nlohmann::json>> ReadResult() const;
+
+  const ExperimentConfig& config() const { return config_; }
+  const ConfigTable& table() const { return table_; }
+  const TrainOptions& options() const { return options_; }
+  RunFolder& folder() const { return *folder_; }
+  bool resumed() const { return resumed_; }
+  // "go on with 'samara train --resume FOLDER'"
+  std::string HowToGoOn() const;
+
+ private:
+  Status OpenExisting(const Path& path);
+  Status ApplyOverridesOnResume();
+
+  ExperimentConfig config_;
+  const TrainOptions& options_;
+  ConfigTable table_;
+  bool resumed_ = false;
+  std::unique_ptr<RunFolder> folder_;
+};
+
+}  // namespace samara

@@ -1,0 +1,92 @@
+"""Central inference with V-trace, end to end: the contract for scripts, determinism, resume, refusals."""
+
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+from samara_cli import BINARY, environment, ok, samara, train
+
+CARTPOLE = ["classic/cartpole-vtrace", "learn.frames=40000", "run.random_episodes=4", "learn.test_episodes=4"]
+DETERMINISTIC = [*CARTPOLE, "learn.mode=deterministic"]
+
+
+def lines_of(run):
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_train_prints_the_contract(tmp_path):
+    run = tmp_path / "run"
+    result = train(run, *CARTPOLE)
+    assert {"run", "frames", "updates", "parameter_hash", "return_mean", "return_last100", "frames_per_second",
+            "seconds", "drops"} <= set(result)
+    assert result["frames"] >= 40000 and len(result["parameter_hash"]) == 64
+    # every update learns 16 unrolls of 20 steps, a frame each
+    assert result["updates"] == -(-40000 // 320) and result["frames"] == result["updates"] * 320
+    assert set(map(type, result["drops"].values())) == {int}
+    assert len(result["test_returns"]) == 4
+    last = [line for line in lines_of(run) if "update" in line and "event" not in line][-1]
+    assert last["update"] == result["updates"] and last["frames"] == result["frames"]
+    assert sum(last["lag_histogram"]) > 0 and last["lag_min"] <= last["lag_mean"] <= last["lag_max"]
+    for name in ("loss", "entropy", "explained_variance", "queue_unrolls", "seconds_inference"):
+        assert isinstance(last[name], (int, float)), name
+    # a finished run says its result again, and starts nothing
+    again = ok("train", "--resume", run, "--json", "--quiet").json
+    assert again["parameter_hash"] == result["parameter_hash"]
+
+
+def test_deterministic_at_any_number_of_threads(tmp_path):
+    hashes = {train(tmp_path / str(n), *DETERMINISTIC, f"fleet.threads={n}")["parameter_hash"] for n in (1, 2, 5)}
+    assert len(hashes) == 1
+    other = train(tmp_path / "seed", *DETERMINISTIC, "run.seed=2")
+    assert other["parameter_hash"] not in hashes
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_kill_and_resume_give_the_same_bits(tmp_path, how):
+    args = [*DETERMINISTIC, "learn.frames=400000", "run.checkpoint_seconds=1"]
+    whole = train(tmp_path / "whole", *args)
+    run = tmp_path / "cut"
+    starts = 0
+    while not (run / "result.json").exists():
+        starts += 1
+        assert starts < 30
+        command = [BINARY, "train", *(["--resume", run] if run.exists() else [*args, "--out", run]), "--quiet"]
+        process = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE)
+        deadline = time.monotonic() + 1.3 + 0.2 * starts
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        if process.poll() is None:
+            process.send_signal(how)
+        process.communicate(timeout=30)
+        assert process.returncode in (0, 75, -how), process.returncode
+    result = ok("train", "--resume", run, "--json", "--quiet").json
+    assert starts > 1
+    assert result["parameter_hash"] == whole["parameter_hash"]
+    assert result["frames"] == whole["frames"] and result["episodes"] == whole["episodes"]
+    assert result["return_last100"] == whole["return_last100"]
+
+
+@pytest.mark.parametrize("words, says", [
+    (["learn.environments=30", "learn.mode=deterministic"], "no multiple of learn.batch"),
+    (["network.name=nature"], "36 x 36"),
+    (["network.name=resnet"], "resnet"),
+    (["network.action_input=true", "env.id=Pendulum-v1"], "continuous"),
+    (["learn.entropy_target=high"], "number of nats"),
+    (["learn.shards=3"], "divisor"),
+    (["vtrace.c_clip=2"], "rho_clip"),
+    (["learn.frames=0"], "budget"),
+])
+def test_what_cannot_work_is_refused_before_anything_is_made(tmp_path, words, says):
+    refused = samara("train", *CARTPOLE, *words, "--out", tmp_path / "run", "--json")
+    assert refused.code == 78 and says in refused.err, refused
+    assert len(refused.err.strip().splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_shards_and_threads_leave_no_trace(tmp_path):
+    """Any number of threads gives the bits of one; parts of a batch average to the whole but for rounding."""
+    one = train(tmp_path / "one", *DETERMINISTIC, "learn.shards=4", "learn.threads=1")
+    four = train(tmp_path / "four", *DETERMINISTIC, "learn.shards=4", "learn.threads=4")
+    assert one["parameter_hash"] == four["parameter_hash"]
