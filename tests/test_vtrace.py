@@ -90,3 +90,33 @@ def test_shards_and_threads_leave_no_trace(tmp_path):
     one = train(tmp_path / "one", *DETERMINISTIC, "learn.shards=4", "learn.threads=1")
     four = train(tmp_path / "four", *DETERMINISTIC, "learn.shards=4", "learn.threads=4")
     assert one["parameter_hash"] == four["parameter_hash"]
+
+
+def test_eval_play_and_export_take_an_agent(tmp_path):
+    run, file = tmp_path / "run", tmp_path / "agent.safetensors"
+    train(run, *DETERMINISTIC, "learn.frames=200000")
+    first = ok("eval", run, "--episodes", 20, "--json").json
+    assert first["episodes"] == 20 and len(first["returns"]) == 20
+    assert ok("export", run, file, "--json").json["parameters"] == 4 * 64 + 64 + 64 * 64 + 64 + 3 * 64 + 3
+    again = ok("eval", file, "--episodes", 20, "--json", "fleet.threads=1").json
+    assert again["returns"] == first["returns"], "the file plays what the run plays, at any number of threads"
+    greedy = ok("eval", file, "--episodes", 20, "learn.test_greedy=true", "--json").json
+    chance = ok("eval", file, "--episodes", 20, "--random", "--json").json
+    assert greedy["mean"] > first["mean"] > chance["mean"]
+    watched = ok("play", file, "--video", tmp_path / "watched.mp4", "--json").json
+    assert watched["frames"] == watched["steps"] > 0 and (tmp_path / "watched.mp4").stat().st_size > 1000
+
+
+def test_a_damaged_agent_is_refused(tmp_path):
+    run, file = tmp_path / "run", tmp_path / "agent.safetensors"
+    train(run, *CARTPOLE, "learn.frames=2000")
+    ok("export", run, file)
+    whole = file.read_bytes()
+    for damaged in (whole[:-4], whole[: len(whole) // 2], whole.replace(b"samara-agent-1", b"samara-agent-9"), b""):
+        file.write_bytes(damaged)
+        refused = samara("eval", file, "--episodes", 2)
+        assert refused.code == 65 and len(refused.err.strip().splitlines()) == 1, refused
+    assert samara("eval", file.with_name("absent"), "--episodes", 2).code == 66
+    weights = next(run.glob("checkpoints/*/weights.safetensors"))
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\xff")
+    assert samara("eval", run, "--episodes", 2).code in (65, 66)

@@ -31,9 +31,10 @@ void PrintHuman(const Policy& policy, std::span<const double> returns) {
       Median(returns), Std(returns));
 }
 
-Status RunEval(const EvalArguments& args) {
+Status RunEval(const Invocation& invocation, const EvalArguments& args) {
   InstallSignalHandlers();
   ASSIGN_OR_RETURN(Policy policy, LoadPolicy(args.target, args.individual));
+  if (policy.config.Learns()) RETURN_IF_ERROR(NeedAgents(invocation));
   ConfigTable table = policy.config.Table();
   for (const auto& assignment : args.overrides) RETURN_IF_ERROR(table.Override(assignment));
   EvaluationOptions options{
@@ -93,7 +94,9 @@ void AddEval(CLI::App& app, Invocation& invocation) {
   command->add_flag("--random", args->random,
                     "the random policy on the same episodes, for comparison");
   command->add_flag("--json", args->json, "last line: one JSON object");
-  command->callback([=, &invocation] { invocation.run = [=] { return RunEval(*args); }; });
+  command->callback([=, &invocation] {
+    invocation.run = [=, &invocation] { return RunEval(invocation, *args); };
+  });
 }
 
 }  // namespace samara

@@ -14,11 +14,10 @@ namespace {
 
 void Announce(bool json, const std::string& file, const Policy& policy) {
   if (json)
-    PrintJson(
-        {{"file", file}, {"source", policy.source}, {"parameters", policy.parameters.size()}});
+    PrintJson({{"file", file}, {"source", policy.source}, {"parameters", ParameterCount(policy)}});
   else
     std::printf("%s: %s, %zu parameters\n", file.c_str(), policy.source.c_str(),
-                policy.parameters.size());
+                ParameterCount(policy));
 }
 
 Status RunExport(const std::string& run, const std::string& individual, const std::string& file,

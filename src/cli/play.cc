@@ -52,9 +52,10 @@ Result<EpisodeResult> WatchInTerminal(const Policy& policy, const PlayArguments&
   return Watch(policy, DeriveKey(args.seed, Purpose::kEpisodeEval), sink);
 }
 
-Status RunPlay(const PlayArguments& args) {
+Status RunPlay(const Invocation& invocation, const PlayArguments& args) {
   InstallSignalHandlers();
   ASSIGN_OR_RETURN(const Policy policy, LoadPolicy(args.target));
+  if (policy.config.Learns()) RETURN_IF_ERROR(NeedAgents(invocation));
   auto result = args.video.empty()
                     ? WatchInTerminal(policy, args)
                     : RecordVideo(policy, DeriveKey(args.seed, Purpose::kEpisodeEval), args.video);
@@ -87,7 +88,9 @@ void AddPlay(CLI::App& app, Invocation& invocation) {
       ->capture_default_str()
       ->check(CLI::Range(0.01, 1000.0));
   command->add_flag("--json", args->json, "last line: one JSON object");
-  command->callback([=, &invocation] { invocation.run = [=] { return RunPlay(*args); }; });
+  command->callback([=, &invocation] {
+    invocation.run = [=, &invocation] { return RunPlay(invocation, *args); };
+  });
 }
 
 }  // namespace samara

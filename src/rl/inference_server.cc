@@ -134,7 +134,6 @@ void InferenceServer::Take(const SlotEvent& event) {
       stop_ = true;
       return;
   }
-  if (hooks_.shown) hooks_.shown(index);
 }
 
 namespace {
@@ -178,6 +177,7 @@ void InferenceServer::TakeObservation(uint32_t index, const SlotEvent& event) {
   }
   local_.frames += step.frames;
   if (event.step > 0) ++local_.steps;
+  if (hooks_.shown) hooks_.shown(slot.record);
   Ready(index);
 }
 
@@ -193,6 +193,7 @@ void InferenceServer::TakeEnd(uint32_t index, const SlotEvent& event) {
   Sum(slot.record, step);
   local_.frames += step.frames;
   ++local_.steps, ++local_.episodes;
+  if (hooks_.shown) hooks_.shown(slot.record);
   if (hooks_.ended) hooks_.ended(slot.record);
   slot.next = {};
   slot.next.reward = LearnersReward(config_.rewards, step.reward);

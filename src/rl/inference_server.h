@@ -66,8 +66,9 @@ struct ServerHooks {
   // The slot's `number`-th episode; nothing: the slot rests for good.
   std::function<std::optional<EpisodeSpec>(uint32_t slot, uint64_t number)> next;
   std::function<void(const EpisodeRecord&)> ended;  // may be empty
-  // After every event of the slot, while its pictures are valid; may be empty.
-  std::function<void(uint32_t slot)> shown;
+  // After every event of an episode, while its pictures are valid, with its sums so far; may be
+  // empty.
+  std::function<void(const EpisodeRecord&)> shown;
 };
 
 class InferenceServer {

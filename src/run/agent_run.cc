@@ -725,6 +725,18 @@ Result<json> AgentRun::Finish() {
                  {"cores", cores},
                  {"respawns", respawns},
                  {"drops", drops}};
+  if (config_.run.video) {
+    const Path file = session_.folder().videos() / "agent.mp4";
+    const uint64_t episode =
+        DeriveKey(static_cast<uint64_t>(config_.run.seed), Purpose::kEpisodeEval);
+    const auto policy = LoadPolicy(session_.folder().path());
+    const auto watched =
+        policy.ok() ? RecordVideo(*policy, episode, file) : Result<EpisodeResult>(policy.status());
+    if (watched.ok())
+      result["video"] = file.string();
+    else
+      LogWarning("no video: " + watched.status().message());
+  }
   const Path curve = session_.folder().path() / "learning_curve.svg";
   if (const Status drawn = WriteLearningCurve(session_.folder().path(), curve); drawn.ok())
     result["learning_curve"] = curve.string();

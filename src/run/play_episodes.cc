@@ -18,15 +18,18 @@ Result<std::vector<EpisodeResult>> PlayEpisodes(Fleet& fleet, Model& model,
     if (episode >= options.episodes) return std::nullopt;
     return options.spec(episode);
   };
-  hooks.ended = [&](const EpisodeRecord& record) {
+  const auto note = [&](const EpisodeRecord& record, bool done) {
     results[record.number * slots + record.slot] = {.fitness = record.score,
                                                     .frames = record.frames,
                                                     .steps = record.steps,
                                                     .truncated = record.truncated,
-                                                    .done = true};
+                                                    .done = done};
   };
-  hooks.shown = [&](uint32_t slot) {
-    if ((options.shown && !options.shown(slot)) || (options.stop && options.stop())) stop();
+  hooks.ended = [&](const EpisodeRecord& record) { note(record, true); };
+  hooks.shown = [&](const EpisodeRecord& record) {
+    const bool enough = options.shown && !options.shown(record.slot);
+    if (enough) note(record, false);
+    if (enough || (options.stop && options.stop())) stop();
   };
   InferenceServer server(fleet, model, nullptr,
                          {.life_loss = options.life_loss,
@@ -38,6 +41,18 @@ Result<std::vector<EpisodeResult>> PlayEpisodes(Fleet& fleet, Model& model,
   RETURN_IF_ERROR(server.Serve());
   if (stopped && options.stop && options.stop()) return Status(Code::kTryAgain, "stopped");
   return results;
+}
+
+Result<std::unique_ptr<Agent>> MakePolicyAgent(const Policy& policy, const Stage& stage) {
+  AgentSetup setup;
+  setup.config = policy.config.learning;
+  setup.environment = stage.environment;
+  if (stage.preset) setup.stack = stage.preset->stack;
+  setup.slots = setup.rows_max = stage.fleet->slots();
+  ASSIGN_OR_RETURN(auto agent, MakeVtraceAgent(setup));
+  const Status restored = agent->Restore(policy.agent_files, Agent::Part::kWeights);
+  if (!restored.ok()) return restored.Annotate(policy.source);
+  return agent;
 }
 
 }  // namespace samara

@@ -5,8 +5,9 @@
 #include <vector>
 
 #include "evo/evaluate.h"
+#include "rl/agent.h"
 #include "rl/inference_server.h"
-#include "run/experiment.h"
+#include "run/policy.h"
 
 namespace samara {
 
@@ -16,13 +17,18 @@ struct PlayOptions {
   uint64_t seed = 0;    // of the draws of actions
   bool greedy = false;  // the most probable action instead of a draw
   LifeLoss life_loss = LifeLoss::kIgnored;
-  StopToken stop;                            // may be empty
-  std::function<bool(uint32_t slot)> shown;  // after every event; false ends early; may be empty
+  StopToken stop;  // may be empty
+  // After every event of the slot; false ends early, and the results say how far it came. May be
+  // empty.
+  std::function<bool(uint32_t slot)> shown;
 };
 
 // Results in the order of the episodes, the same at any number of actors and threads. kTryAgain
 // when stopped.
 Result<std::vector<EpisodeResult>> PlayEpisodes(Fleet& fleet, Model& model,
                                                 const PlayOptions& options);
+
+// The agent of `policy` on `stage`. REQUIRES: policy.config.Learns(), HasAgents().
+Result<std::unique_ptr<Agent>> MakePolicyAgent(const Policy& policy, const Stage& stage);
 
 }  // namespace samara

@@ -1,6 +1,7 @@
 #include "run/playback.h"
 
 #include "core/rng.h"
+#include "run/play_episodes.h"
 #include "run/video.h"
 
 namespace samara {
@@ -70,12 +71,8 @@ Result<EpisodeResult> WatchNative(Environment& environment, PolicyWorkspace& wor
   }
 }
 
-}  // namespace
-
-Result<EpisodeResult> Watch(const Policy& policy, uint64_t seed, const PictureSink& sink) {
-  ExperimentConfig config = policy.config;
-  config.fleet.actors = config.fleet.slots = 1;
-  ASSIGN_OR_RETURN(Stage stage, MakeStage(config, /*render=*/true));
+// kConfig when there will be no pictures.
+Status Announce(const Stage& stage, bool atari, const PictureSink& sink) {
   const EnvironmentSpec& spec = stage.environment;
   if (spec.render_height == 0) {
     return Status(
@@ -83,16 +80,43 @@ Result<EpisodeResult> Watch(const Policy& policy, uint64_t seed, const PictureSi
         spec.id +
             ": this environment draws no pictures; expected one that does, such as an Atari game");
   }
+  return sink.start({static_cast<int>(spec.render_height), static_cast<int>(spec.render_width),
+                     atari ? kAtariPicturesPerSecond : kOtherPicturesPerSecond,
+                     atari ? kAtariPixelAspect : 1.0});
+}
+
+Result<EpisodeResult> WatchAgent(const Policy& policy, uint64_t seed, const PictureSink& sink) {
+  ASSIGN_OR_RETURN(const Stage stage, MakeAgentStage(policy.config, 1, /*render=*/true));
+  ASSIGN_OR_RETURN(const auto agent, MakePolicyAgent(policy, stage));
+  RETURN_IF_ERROR(Announce(stage, policy.config.env.id.empty(), sink));
+  const auto picture_bytes =
+      static_cast<size_t>(stage.environment.render_height * stage.environment.render_width * 3);
+  PlayOptions play;
+  play.spec = [&](size_t) { return stage.episodes.Make(seed, /*test=*/true); };
+  play.seed = seed;
+  play.greedy = policy.config.learning.learn.test_greedy;
+  if (stage.preset) play.life_loss = stage.preset->life_loss;
+  play.shown = [&](uint32_t slot) {
+    return Show(stage.fleet->pictures(slot), picture_bytes, sink);
+  };
+  ASSIGN_OR_RETURN(const auto results, PlayEpisodes(*stage.fleet, *agent, play));
+  return results[0];
+}
+
+}  // namespace
+
+Result<EpisodeResult> Watch(const Policy& policy, uint64_t seed, const PictureSink& sink) {
+  if (policy.config.Learns()) return WatchAgent(policy, seed, sink);
+  ExperimentConfig config = policy.config;
+  config.fleet.actors = config.fleet.slots = 1;
+  ASSIGN_OR_RETURN(Stage stage, MakeStage(config, /*render=*/true));
+  const EnvironmentSpec& spec = stage.environment;
   const FixedParameters parameters(policy.parameters);
   PolicyState state(*stage.model);
   PolicyWorkspace workspace(*stage.model);
   state.Load(workspace, {0, 0}, parameters);
   state.StartEpisode(seed);
-  const bool atari = config.env.id.empty();
-  RETURN_IF_ERROR(
-      sink.start({static_cast<int>(spec.render_height), static_cast<int>(spec.render_width),
-                  atari ? kAtariPicturesPerSecond : kOtherPicturesPerSecond,
-                  atari ? kAtariPixelAspect : 1.0}));
+  RETURN_IF_ERROR(Announce(stage, config.env.id.empty(), sink));
   const auto picture_bytes = static_cast<size_t>(spec.render_height * spec.render_width * 3);
   const EpisodeSpec episode = stage.episodes.Make(seed, /*test=*/true);
   if (stage.fleet != nullptr)

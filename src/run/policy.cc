@@ -5,13 +5,15 @@
 #include "evo/materialise.h"
 #include "nn/safetensors.h"
 #include "nn/torch_layout.h"
+#include "run/checkpoint.h"
 #include "run/evolution_journal.h"
 #include "run/run_folder.h"
 
 namespace samara {
 namespace {
 
-constexpr char kFormat[] = "samara-policy-1";
+constexpr char kFormat[] = "samara-policy-1", kAgentFormat[] = "samara-agent-1";
+constexpr char kWeights[] = "weights.safetensors";
 constexpr char kDigits[] = "0123456789abcdef";
 
 std::string ToHex(std::string_view bytes) {
@@ -50,6 +52,20 @@ Result<Policy> FromRun(const Path& run) {
   policy.config.ChooseAlgorithm(folder->config_toml());
   ConfigTable table = policy.config.Table();
   RETURN_IF_ERROR(table.ParseToml(folder->config_toml(), "config.toml").Annotate(run.string()));
+  if (policy.config.Learns()) {
+    ASSIGN_OR_RETURN(std::optional<Checkpoint> checkpoint,
+                     LatestGoodCheckpoint(folder->checkpoints(), OnBadCheckpoint::kSkip));
+    if (!checkpoint)
+      return Status(Code::kNoInput, run.string() +
+                                        ": holds no checkpoint yet: go on with it by "
+                                        "'samara train --resume " +
+                                        run.string() + "'");
+    if (!checkpoint->files.contains(kWeights))
+      return Status(Code::kBadData, checkpoint->path.string() + ": holds no " + kWeights);
+    policy.agent_files[kWeights] = std::move(checkpoint->files[kWeights]);
+    policy.source = run.string() + ", agent of update " + std::to_string(checkpoint->info.step);
+    return policy;
+  }
   ASSIGN_OR_RETURN(const GenerationRecord record, FindGeneration(run));
   ASSIGN_OR_RETURN(policy.network,
                    NetworkFromJson(folder->identity().value("network", nlohmann::json::object())));
@@ -67,6 +83,15 @@ Result<Policy> FromFile(const Path& file) {
     const auto it = tensors.metadata.find(key);
     return it == tensors.metadata.end() ? std::string() : it->second;
   };
+  if (get("format") == kAgentFormat) {
+    Policy policy;
+    policy.source = file.string();
+    policy.config.ChooseAlgorithm(get("config"));
+    RETURN_IF_ERROR(policy.config.Table().ParseToml(get("config"), "metadata"));
+    if (!policy.config.Learns()) return Status(Code::kBadData, "the metadata name no agent");
+    policy.agent_files[kWeights] = bytes;
+    return policy;
+  }
   if (get("format") != kFormat) {
     return Status(Code::kBadData, "not a policy file (metadata format '" + get("format") +
                                       "', expected '" + kFormat +
@@ -122,8 +147,26 @@ Result<Policy> LoadPolicy(const Path& target, const std::string&) {
   return policy;
 }
 
+size_t ParameterCount(const Policy& policy) {
+  const auto weights = policy.agent_files.find(kWeights);
+  if (weights == policy.agent_files.end()) return policy.parameters.size();
+  size_t count = 0;
+  if (const auto parsed = ParseSafetensors(weights->second); parsed.ok())
+    for (const auto& [name, tensor] : parsed->tensors) count += tensor.Floats().size();
+  return count;
+}
+
 Status SavePolicy(const Policy& policy, const Path& file) {
   Safetensors tensors;
+  if (policy.config.Learns()) {
+    Policy copy = policy;
+    ASSIGN_OR_RETURN(tensors, ParseSafetensors(copy.agent_files[kWeights]));
+    tensors.metadata["format"] = kAgentFormat;
+    tensors.metadata["config"] = copy.config.Table().ToToml();
+    tensors.metadata["source"] = policy.source;
+    ASSIGN_OR_RETURN(const std::string bytes, FormatSafetensors(tensors));
+    return WriteFileAtomic(file, bytes);
+  }
   std::vector<float> used = policy.parameters;  // so that whoever reads the file plays the same
   RoundToStorage(policy.network, used);
   for (const TorchTensor& t : ToTorchLayout(policy.network, used)) {

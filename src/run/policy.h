@@ -1,10 +1,11 @@
-// A policy to be played: from a run folder (its elite) or from a policy file.
+// A policy to be played: from a run folder (its elite, or its agent) or from a policy file.
 //
 // A policy file is a safetensors file with the tensors of the torch module ("conv1.weight", ...)
 // and the metadata that say how to play it (environment, network, genome);
 // doc/policy_file_format.md.
 #pragma once
 
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -18,6 +19,9 @@ namespace samara {
 
 struct Policy {
   ExperimentConfig config;  // env.* and network.* matter
+  // of a learning agent (config.Learns()): what it restores itself from (rl/agent.h)
+  std::map<std::string, std::string> agent_files;
+  // of an evolved one
   NetworkDescription network;
   std::vector<float> parameters;  // canonical order
   std::optional<Genome> genome;
@@ -28,6 +32,7 @@ struct Policy {
 Result<Policy> LoadPolicy(const Path& target, const std::string& individual = "elite");
 // Name, input and output sizes, parameter count: enough to make the same network again.
 nlohmann::json ToJson(const NetworkDescription& network);
+size_t ParameterCount(const Policy& policy);
 Status SavePolicy(const Policy& policy, const Path& file);
 // The network of an environment and a network name; Atari actors are asked for the game's action
 // set.
