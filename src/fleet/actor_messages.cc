@@ -164,6 +164,36 @@ std::string Write(const ConfigureMessage& message) {
 
 std::string WriteWelcome() { return R"({"type": "welcome"})"; }
 
+Json ToJson(const EnvironmentSpec& spec) {
+  // JSON has no infinity
+  const auto bounds = [](const std::vector<float>& values) {
+    Json list = Json::array();
+    for (const float v : values) list.push_back(std::isfinite(v) ? Json(v) : Json());
+    return list;
+  };
+  return {{"id", spec.id},
+          {"version", spec.version},
+          {"observation_dtype", spec.observation.dtype == DType::kUint8 ? "uint8" : "float32"},
+          {"observation_shape", spec.observation.shape},
+          {"action_discrete", spec.action.discrete},
+          {"action_n", spec.action.n},
+          {"action_low", bounds(spec.action.low)},
+          {"action_high", bounds(spec.action.high)},
+          {"action_names", spec.action_names},
+          {"frames_per_step", spec.frames_per_step},
+          {"steps_max", spec.steps_max},
+          {"render_height", spec.render_height},
+          {"render_width", spec.render_width},
+          {"render_frames", spec.render_frames}};
+}
+
+Result<EnvironmentSpec> ParseSpec(const Json& object) {
+  Reader fields(object);
+  EnvironmentSpec spec = ReadSpec(fields);
+  RETURN_IF_ERROR(fields.status());
+  return spec;
+}
+
 Result<ActorMessage> ParseActorMessage(std::string_view packet, uint32_t slots) {
   const Json json = Json::parse(packet, nullptr, false);
   if (!json.is_object()) return Status(Code::kConfig, "message of an actor: not a JSON object");
@@ -180,9 +210,7 @@ Result<ActorMessage> ParseActorMessage(std::string_view packet, uint32_t slots) 
     const auto spec = json.find("spec");
     if (spec == json.end() || !spec->is_object())
       return Status(Code::kConfig, "message of an actor: spec: expected an object");
-    Reader fields(*spec);
-    message.spec = ReadSpec(fields);
-    RETURN_IF_ERROR(fields.status());
+    ASSIGN_OR_RETURN(message.spec, ParseSpec(*spec));
   } else if (type == "error") {
     message.error = {CategoryOf(in.Integer("code", 0, kIntMax)), in.Text("line")};
     if (json.contains("slot"))

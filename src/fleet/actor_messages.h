@@ -2,6 +2,7 @@
 // Everything an actor sends is checked here before anything is done with it.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -32,6 +33,10 @@ struct ActorMessage {
 };
 // kConfig names the first field that is missing, of the wrong type or out of range.
 Result<ActorMessage> ParseActorMessage(std::string_view packet, uint32_t slots);
+
+// A spec as it travels, and back: kConfig as above. Open bounds of actions are null.
+nlohmann::json ToJson(const EnvironmentSpec& spec);
+Result<EnvironmentSpec> ParseSpec(const nlohmann::json& object);
 
 // Empty when equal, otherwise the first difference: "observation shape [84, 84] instead of [4]".
 std::string Difference(const EnvironmentSpec& given, const EnvironmentSpec& expected);

@@ -20,4 +20,8 @@ void Fleet::Play(uint32_t, uint64_t, const EpisodeSpec&, bool) {
 
 void Fleet::Abandon(uint32_t) {}
 
+void Fleet::ActMany(std::span<const SlotAction> actions) {
+  for (const SlotAction& a : actions) Act(a.slot, a.action);
+}
+
 }  // namespace samara

@@ -1,17 +1,19 @@
 // The environment fleet: N slots, each of which plays one episode at a time.
 //
 // A slot is begun with an EpisodeSpec and then answers every command with exactly one event. Who
-// steps the simulator behind it (a thread of the engine, an actor process over shared memory, later
-// a remote actor) does not show. When an actor dies or hangs its slots report kLost: the caller
-// begins the episode again, which gives the same bits. Thread safety: all methods may be called
-// from any thread; one slot is driven by one caller at a time.
+// steps the simulator behind it (a thread of the engine, an actor process over shared memory, a
+// remote actor: remote/remote.h) does not show. When an actor dies or hangs its slots report kLost:
+// the caller begins the episode again, which gives the same bits. Thread safety: all methods may be
+// called from any thread; one slot is driven by one caller at a time.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/status.h"
 #include "env/interface.h"
@@ -41,16 +43,26 @@ struct FleetCounters {
   double inference_seconds = 0;  // of episodes that actors played whole
 };
 
+struct SlotAction {
+  uint32_t slot = 0;
+  Action action;
+};
+
 class Fleet {
  public:
   virtual ~Fleet() = default;
   virtual const EnvironmentSpec& spec() const = 0;
   virtual uint32_t slots() const = 0;
+  // Slots that somebody steps now. A slot without a remote actor is silent: what is begun there
+  // waits for one.
+  virtual uint32_t live() const { return slots(); }
   // Starts an episode. `episode` is the caller's number, echoed in events. REQUIRES: the slot owes
   // no event; an episode that waits for an action is given up.
   virtual void Begin(uint32_t slot, uint64_t episode, const EpisodeSpec& spec) = 0;
   // Answers the last kObservation event of the slot. Box values are forced into [-1, 1] (NaN: 0).
   virtual void Act(uint32_t slot, const Action& action) = 0;
+  // Act for each of them; where commands travel, those of one call travel together.
+  virtual void ActMany(std::span<const SlotAction> actions);
   // Blocks for the first ready event, then takes what is there; 0 after `timeout` or Stop.
   virtual size_t Wait(std::span<SlotEvent> out, std::chrono::microseconds timeout) = 0;
   // Whole episodes, for actors that choose the actions themselves: the engine's bytes of a policy
@@ -68,8 +80,12 @@ class Fleet {
   // RGB pictures of the last step, spec().render_* each; empty when the fleet does not render.
   virtual std::span<const std::byte> pictures(uint32_t slot) const = 0;
   virtual FleetCounters counters() const = 0;
+  // What was refused or dropped, by reason; empty where nothing can be.
+  virtual std::map<std::string, uint64_t> drops() const { return {}; }
   virtual Status status() const = 0;  // first fatal failure
   virtual void Stop() = 0;            // wakes every Wait for good
+  // The work is done: remote actors end with 0 instead of waiting for the engine to come back.
+  virtual void Goodbye() {}
 };
 
 // Slots over native environments, stepped by `threads` threads of the engine.
@@ -95,5 +111,9 @@ struct ActorFleetOptions {
 // package; what the actor itself said when the environment cannot be built (kConfig, kNoInput);
 // kUnavailable when it just ends. With fewer slots than actors there are as many actors as slots.
 Result<std::unique_ptr<Fleet>> MakeActorFleet(const ActorFleetOptions& options);
+
+// Several fleets of one spec as one: the slots of the first, then those of the second, ... kConfig
+// names the first difference between specs. Policies cannot be installed.
+Result<std::unique_ptr<Fleet>> MakeFleetUnion(std::vector<std::unique_ptr<Fleet>> fleets);
 
 }  // namespace samara

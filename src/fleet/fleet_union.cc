@@ -1,0 +1,162 @@
+// Several fleets as one. Each member has a thread that waits for its events; the union's own Wait
+// takes them from one ring.
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+
+#include "core/check.h"
+#include "core/ring.h"
+#include "core/thread.h"
+#include "fleet/actor_messages.h"
+#include "fleet/fleet.h"
+
+namespace samara {
+namespace {
+
+struct Member {
+  std::unique_ptr<Fleet> fleet;
+  uint32_t first = 0;  // slot of the union
+};
+
+class FleetUnion : public Fleet {
+ public:
+  FleetUnion(std::vector<Member> members, uint32_t slots)
+      : members_(std::move(members)), slots_(slots), events_(slots) {
+    for (size_t i = 0; i < members_.size(); ++i) {
+      threads_.push_back(std::make_unique<Thread>("fleet " + std::to_string(i),
+                                                  [this, i] { Forward(members_[i]); }));
+    }
+  }
+  ~FleetUnion() override {
+    Stop();
+    threads_.clear();
+  }
+
+  const EnvironmentSpec& spec() const override { return members_[0].fleet->spec(); }
+  uint32_t slots() const override { return slots_; }
+  uint32_t live() const override {
+    uint32_t live = 0;
+    for (const Member& m : members_) live += m.fleet->live();
+    return live;
+  }
+  void Begin(uint32_t slot, uint64_t episode, const EpisodeSpec& spec) override {
+    const Member& m = Of(slot);
+    m.fleet->Begin(slot - m.first, episode, spec);
+  }
+  void Act(uint32_t slot, const Action& action) override {
+    const Member& m = Of(slot);
+    m.fleet->Act(slot - m.first, action);
+  }
+  void ActMany(std::span<const SlotAction> actions) override {
+    // kept between calls: nothing is allocated in the long run
+    thread_local std::vector<SlotAction> part;
+    for (const Member& m : members_) {
+      part.clear();
+      for (const SlotAction& a : actions)
+        if (a.slot - m.first < m.fleet->slots()) part.push_back({a.slot - m.first, a.action});
+      if (!part.empty()) m.fleet->ActMany(part);
+    }
+  }
+  size_t Wait(std::span<SlotEvent> out, std::chrono::milliseconds timeout) override {
+    std::unique_lock lock(mu_);
+    answered_.wait_for(lock, timeout, [this] { return stopped_ || !events_.empty(); });
+    if (stopped_) return 0;
+    size_t n = 0;
+    for (; n < out.size() && !events_.empty(); ++n) out[n] = events_.Pop();
+    return n;
+  }
+  std::span<const std::byte> observation(uint32_t slot) const override {
+    const Member& m = Of(slot);
+    return m.fleet->observation(slot - m.first);
+  }
+  std::span<const std::byte> pictures(uint32_t slot) const override {
+    const Member& m = Of(slot);
+    return m.fleet->pictures(slot - m.first);
+  }
+  FleetCounters counters() const override {
+    FleetCounters sum;
+    for (const Member& m : members_) {
+      const FleetCounters c = m.fleet->counters();
+      sum.respawns += c.respawns;
+      sum.lost_episodes += c.lost_episodes;
+      sum.stale_events += c.stale_events;
+      sum.steps += c.steps;
+      sum.frames += c.frames;
+      sum.step_seconds += c.step_seconds;
+      sum.inference_seconds += c.inference_seconds;
+    }
+    return sum;
+  }
+  std::map<std::string, uint64_t> drops() const override {
+    std::map<std::string, uint64_t> sum;
+    for (const Member& m : members_)
+      for (const auto& [reason, count] : m.fleet->drops()) sum[reason] += count;
+    return sum;
+  }
+  Status status() const override {
+    for (const Member& m : members_)
+      if (Status status = m.fleet->status(); !status.ok()) return status;
+    return {};
+  }
+  void Stop() override {
+    for (const Member& m : members_) m.fleet->Stop();
+    std::lock_guard lock(mu_);
+    stopped_ = true;
+    answered_.notify_all();
+  }
+  void Goodbye() override {
+    for (const Member& m : members_) m.fleet->Goodbye();
+  }
+
+ private:
+  const Member& Of(uint32_t slot) const {
+    CHECK_LT(slot, slots_);
+    size_t i = members_.size() - 1;
+    while (slot < members_[i].first) --i;
+    return members_[i];
+  }
+
+  void Forward(const Member& m) {
+    std::vector<SlotEvent> events(m.fleet->slots());
+    for (;;) {
+      const size_t n = m.fleet->Wait(events, std::chrono::seconds(1));
+      std::lock_guard lock(mu_);
+      if (stopped_) return;
+      for (size_t i = 0; i < n; ++i) {
+        events[i].slot += m.first;
+        events_.Push(events[i]);
+      }
+      if (n > 0) answered_.notify_one();
+    }
+  }
+
+  // constant after construction
+  const std::vector<Member> members_;
+  const uint32_t slots_;
+  std::mutex mu_;
+  std::condition_variable answered_;  // signalled when events_ grows or stopped_ is set
+  // guarded by mu_
+  Ring<SlotEvent> events_;  // a slot has at most one
+  bool stopped_ = false;
+  std::vector<std::unique_ptr<Thread>> threads_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Fleet>> MakeFleetUnion(std::vector<std::unique_ptr<Fleet>> fleets) {
+  if (fleets.empty()) return Status(Code::kConfig, "a union of fleets: expected at least one");
+  std::vector<Member> members;
+  uint32_t slots = 0;
+  for (auto& fleet : fleets) {
+    const std::string difference =
+        Difference(fleet->spec(), fleets[0] ? fleets[0]->spec() : members[0].fleet->spec());
+    if (!difference.empty())
+      return Status(Code::kConfig, "fleets of one run play the same: " + difference);
+    const uint32_t n = fleet->slots();
+    members.push_back({std::move(fleet), slots});
+    slots += n;
+  }
+  return std::unique_ptr<Fleet>(std::make_unique<FleetUnion>(std::move(members), slots));
+}
+
+}  // namespace samara
