@@ -57,6 +57,13 @@ def test_torch_stays_with_gradients():
     assert not {path for path in users if path.parts[:3] != ("src", "nn", "torch") and path.parts[1] not in ("rl", "replica")}
 
 
+def test_grpc_stays_with_the_transport():
+    """No file includes torch and gRPC: each brings its own protobuf."""
+    users = {path for path, names in SOURCES.items() for name in names if name.startswith(("grpc/", "grpcpp/"))}
+    assert users, "the pattern finds nothing"
+    assert not {path for path in users if path.parts[:4] != ("src", "fleet", "remote", "grpc")}
+
+
 def test_googletest_is_reached_from_tests_only():
     """A header that includes GoogleTest is a test's helper: only tests and such headers include it."""
     testing = {path for path, names in SOURCES.items()

@@ -19,8 +19,9 @@ namespace samara {
 
 // in the order a newcomer meets them
 void AddAllCommands(CLI::App& app, Invocation& invocation) {
-  for (const auto add : {AddTrain, AddEval, AddPlay, AddReport, AddList, AddDoctor, AddFsck,
-                         AddHash, AddExport, AddImport, AddBench}) {
+  for (const auto add :
+       {AddTrain, AddEval, AddPlay, AddReport, AddList, AddDoctor, AddFsck, AddHash, AddExport,
+        AddImport, AddActor, AddToken, AddCertificates, AddBench}) {
     add(app, invocation);
   }
   // an empty word is a script's unset variable, never meant

@@ -36,6 +36,9 @@ void AddFsck(CLI::App& app, Invocation& invocation);
 void AddHash(CLI::App& app, Invocation& invocation);
 void AddExport(CLI::App& app, Invocation& invocation);
 void AddImport(CLI::App& app, Invocation& invocation);
+void AddActor(CLI::App& app, Invocation& invocation);
+void AddToken(CLI::App& app, Invocation& invocation);
+void AddCertificates(CLI::App& app, Invocation& invocation);
 void AddBench(CLI::App& app, Invocation& invocation);
 void AddAllCommands(CLI::App& app, Invocation& invocation);
 

@@ -1,0 +1,113 @@
+// samara actor: environments of this machine, stepped for an engine on another one.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "core/clock.h"
+#include "core/cpu.h"
+#include "core/venv.h"
+#include "env/atari_preset.h"
+#include "env/registry.h"
+#include "fleet/remote/remote.h"
+#include "run/signals.h"
+
+namespace samara {
+namespace {
+
+struct ActorArguments {
+  RemoteActorOptions remote;
+  std::string environment, preset = "ale-v5";
+  uint32_t slots = 0, threads = 0;
+  bool json = false;
+};
+
+// "atari/pong" under an Atari preset, a native id, "dummy", or any id of Gymnasium.
+Result<std::unique_ptr<Fleet>> MakeLocalFleet(const ActorArguments& args) {
+  const uint32_t workers = args.threads > 0 ? args.threads : Cores();
+  const uint32_t slots = args.slots > 0 ? args.slots : 2 * workers;
+  const auto native = NativeEnvironmentIds();
+  if (std::find(native.begin(), native.end(), args.environment) != native.end()) {
+    ASSIGN_OR_RETURN(const EnvironmentFactory factory, NativeEnvironment(args.environment));
+    return MakeThreadFleet(factory, slots, workers);
+  }
+  ActorFleetOptions options;
+  ASSIGN_OR_RETURN(const Path venv, FindVenv());
+  options.python = (venv / "bin" / "python").string();
+  options.actors = std::min(workers, slots);
+  options.slots = slots;
+  constexpr std::string_view kAtari = "atari/";
+  if (args.environment.starts_with(kAtari)) {
+    ASSIGN_OR_RETURN(const AtariPreset preset, FindAtariPreset(args.preset));
+    options.environment_json = AtariEnvironmentJson(preset, args.environment.substr(kAtari.size()));
+  } else {
+    const bool dummy = args.environment == "dummy";
+    options.environment_json =
+        nlohmann::json{{"kind", dummy ? "dummy" : "gym"}, {"id", args.environment}}.dump();
+    if (dummy) options.environment_json = R"({"kind": "dummy"})";
+  }
+  return MakeActorFleet(options);
+}
+
+Status RunActor(ActorArguments args) {
+  InstallSignalHandlers();
+  const SteadyTime start = Now();
+  ASSIGN_OR_RETURN(const auto fleet, MakeLocalFleet(args));
+  args.remote.stop = StopRequested;
+  ASSIGN_OR_RETURN(const RemoteActorResult result, RunRemoteActor(*fleet, args.remote));
+  if (args.json) {
+    PrintJson({{"environment", fleet->spec().id},
+               {"slots", fleet->slots()},
+               {"steps", result.steps},
+               {"connections", result.connections},
+               {"seconds", SecondsSince(start)}});
+  } else {
+    std::printf("training has finished: %llu steps\n",
+                static_cast<unsigned long long>(result.steps));
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+void AddActor(CLI::App& app, Invocation& invocation) {
+  CLI::App* command = app.add_subcommand(
+      "actor", "step environments here for an engine elsewhere (`samara train --listen`)");
+  auto args = std::make_shared<ActorArguments>();
+  command
+      ->add_option("--connect", args->remote.address,
+                   "where the engine listens: unix:/folder/socket or HOST:PORT")
+      ->required();
+  command
+      ->add_option("--env", args->environment,
+                   "atari/GAME, a native id, dummy, or any id of Gymnasium")
+      ->required();
+  command->add_option("--preset", args->preset, "of Atari games; `samara list envs`")
+      ->capture_default_str();
+  command->add_option("--slots", args->slots, "environments; default: two per thread")
+      ->check(CLI::Range(1, 65536));
+  command
+      ->add_option("--threads", args->threads,
+                   "threads, or processes of Python simulators; default: one per core")
+      ->check(CLI::Range(1, 4096));
+  command->add_option("--token-file", args->remote.token_file, "as given to the engine");
+  command->add_option("--ca", args->remote.ca, "TLS: who signed the engine's certificate (PEM)");
+  command->add_option("--certificate", args->remote.certificate,
+                      "shown to an engine that asks for one (PEM)");
+  command->add_option("--key", args->remote.key, "of the certificate (PEM)");
+  command
+      ->add_option("--connect-timeout", args->remote.connect_timeout,
+                   "seconds until the first connection; then exit 69")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e7));
+  command
+      ->add_option("--reconnect-timeout", args->remote.reconnect_timeout,
+                   "seconds without an engine that was there before; then exit 69")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e7));
+  command->add_flag("--json", args->json, "last line: one JSON object");
+  command->callback([=, &invocation] { invocation.run = [=] { return RunActor(*args); }; });
+}
+
+}  // namespace samara

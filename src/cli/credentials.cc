@@ -1,0 +1,142 @@
+// samara token, samara certificates: what an engine and its remote actors know each other by.
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "core/files.h"
+#include "fleet/remote/address.h"
+
+namespace samara {
+namespace {
+
+Status RunToken(const std::string& file, bool json) {
+  RETURN_IF_ERROR(WriteToken(file));
+  if (json)
+    PrintJson({{"file", file}});
+  else
+    std::printf("token: %s (mode 0600; give it to both sides as --token-file)\n", file.c_str());
+  return Status::Ok();
+}
+
+// Runs openssl in `folder` without a shell.
+Status OpenSsl(const Path& folder, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "openssl");
+  std::vector<char*> argv;
+  for (std::string& a : arguments) argv.push_back(a.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
+  ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "openssl.log",
+                                     O_WRONLY | O_CREAT | O_APPEND, 0600);
+  pid_t pid = 0;
+  const int error = ::posix_spawnp(&pid, "openssl", &actions, nullptr, argv.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (error != 0)
+    return {Code::kNoInput, "the program openssl does not start: install Debian's `openssl`"};
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
+  return {Code::kConfig,
+          "openssl refused: see " + (folder / "openssl.log").string() + " (are the names right?)"};
+}
+
+bool IsNumeric(const std::string& host) {
+  return host.find(':') != std::string::npos ||
+         host.find_first_not_of("0123456789.") == std::string::npos;
+}
+
+Status MakeCertificates(const Path& folder, const std::vector<std::string>& hosts, int days) {
+  std::string names;
+  for (const std::string& host : hosts) {
+    if (host.find_first_of(",= \t\n/") != std::string::npos)
+      return {Code::kConfig, "--host " + host + ": expected a host name or an address"};
+    names += (names.empty() ? "" : ",") + std::string(IsNumeric(host) ? "IP:" : "DNS:") + host;
+  }
+  RETURN_IF_ERROR(MakeFolder(folder));
+  const auto request = [&](const std::string& name, std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"req",
+                                          "-x509",
+                                          "-newkey",
+                                          "ec",
+                                          "-sha256",
+                                          "-pkeyopt",
+                                          "ec_paramgen_curve:P-256",
+                                          "-noenc",
+                                          "-days",
+                                          std::to_string(days),
+                                          "-subj",
+                                          "/CN=samara " + name,
+                                          "-keyout",
+                                          name + ".key",
+                                          "-out",
+                                          name + ".pem"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return OpenSsl(folder, arguments);
+  };
+  RETURN_IF_ERROR(request("ca", {"-addext", "keyUsage=critical,keyCertSign"}));
+  const std::vector<std::string> signed_by_ca = {
+      "-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "basicConstraints=critical,CA:FALSE"};
+  auto engine = signed_by_ca, actor = signed_by_ca;
+  engine.insert(engine.end(),
+                {"-addext", "subjectAltName=" + names, "-addext", "extendedKeyUsage=serverAuth"});
+  actor.insert(actor.end(), {"-addext", "subjectAltName=URI:samara:role:actor", "-addext",
+                             "extendedKeyUsage=clientAuth"});
+  RETURN_IF_ERROR(request("engine", engine));
+  RETURN_IF_ERROR(request("actor", actor));
+  std::error_code ignored;
+  std::filesystem::remove(folder / "openssl.log", ignored);
+  return {};
+}
+
+Status RunCertificates(const std::string& folder, const std::vector<std::string>& hosts, int days,
+                       bool json) {
+  RETURN_IF_ERROR(MakeCertificates(folder, hosts, days));
+  if (json) {
+    PrintJson({{"folder", folder}, {"hosts", hosts}, {"days", days}});
+    return Status::Ok();
+  }
+  std::printf(
+      "%s: engine.pem, engine.key for the engine; ca.pem for actors; actor.pem, actor.key for "
+      "actors of an engine with --client-ca ca.pem. Keep ca.key off both.\n",
+      folder.c_str());
+  return Status::Ok();
+}
+
+}  // namespace
+
+void AddToken(CLI::App& app, Invocation& invocation) {
+  CLI::App* command = app.add_subcommand("token", "make a token file for remote actors");
+  auto file = std::make_shared<std::string>();
+  auto json = std::make_shared<bool>(false);
+  command->add_option("file", *file, "a new file")->required();
+  command->add_flag("--json", *json, "last line: one JSON object");
+  command->callback([=, &invocation] { invocation.run = [=] { return RunToken(*file, *json); }; });
+}
+
+void AddCertificates(CLI::App& app, Invocation& invocation) {
+  CLI::App* command =
+      app.add_subcommand("certificates", "make TLS certificates for an engine and its actors");
+  auto folder = std::make_shared<std::string>();
+  auto hosts = std::make_shared<std::vector<std::string>>();
+  auto days = std::make_shared<int>(365);
+  auto json = std::make_shared<bool>(false);
+  command->add_option("folder", *folder, "a new folder")->required();
+  command->add_option("--host", *hosts, "names and addresses that actors give to --connect")
+      ->required();
+  command->add_option("--days", *days, "until they expire")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 3650));
+  command->add_flag("--json", *json, "last line: one JSON object");
+  command->callback([=, &invocation] {
+    invocation.run = [=] { return RunCertificates(*folder, *hosts, *days, *json); };
+  });
+}
+
+}  // namespace samara

@@ -1,0 +1,317 @@
+#include "fleet/remote/actor.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "core/log.h"
+
+namespace samara {
+namespace {
+
+constexpr std::chrono::milliseconds kWait{100};
+
+// Tells processes apart in the engine's log and in its quarantine.
+std::string ChooseName() {
+  char host[65] = "host";
+  ::gethostname(host, sizeof host - 1);
+  std::random_device random;
+  char text[100];
+  std::snprintf(text, sizeof text, "%s-%d-%08x", host, static_cast<int>(::getpid()), random());
+  return text;
+}
+
+SteadyTime::duration Seconds(double seconds) {
+  return std::chrono::duration_cast<SteadyTime::duration>(std::chrono::duration<double>(seconds));
+}
+
+}  // namespace
+
+RemoteActor::RemoteActor(Fleet& fleet)
+    : fleet_(fleet),
+      layout_(fleet.spec()),
+      name_(ChooseName()),
+      slots_(fleet.slots()),
+      events_(fleet.slots()) {}
+
+void RemoteActor::Open(std::shared_ptr<RemoteStream> stream) {
+  std::shared_ptr<RemoteStream> to = stream;
+  {
+    std::lock_guard lock(mu_);
+    CHECK(!open_) << "the stream before is still open";
+    ++connection_;
+    stream_ = std::move(stream);
+    open_ = writing_ = true;
+    welcomed_ = goodbye_ = false;
+    end_ = {};
+    welcome_ = {};
+    heads_.clear(), bodies_.clear();
+    rows_ = 0;
+    received_ = sent_ = checked_ = Now();
+    for (Slot& slot : slots_) slot.pending = slot.answered = false;
+  }
+  to->Send(WriteHello({.actor = name_, .slots = fleet_.slots(), .spec = fleet_.spec()}), {});
+}
+
+void RemoteActor::Close(const RemoteEnd& end) {
+  std::lock_guard lock(mu_);
+  open_ = false;
+  if (end_.message.empty()) end_ = end;
+  stream_.reset();
+}
+
+bool RemoteActor::Protest(const std::string& what) {
+  std::shared_ptr<RemoteStream> stream;
+  const RemoteEnd end{RemoteCode::kInvalidArgument, "the engine sent " + what};
+  {
+    std::lock_guard lock(mu_);
+    end_ = end;
+    stream = stream_;
+  }
+  if (stream) stream->End(end, true);
+  return false;
+}
+
+// --- what the engine says
+
+bool RemoteActor::Receive(Pieces message) {
+  PieceReader in(message);
+  MessageHeader header;
+  if (!in.Read(header)) return Protest("a message without a header");
+  bool welcomed = false;
+  {
+    std::lock_guard lock(mu_);
+    received_ = Now();
+    welcomed = welcomed_;
+    if (goodbye_) return false;
+  }
+  if (header.kind == RemoteKind::kGoodbye) {
+    std::shared_ptr<RemoteStream> stream;
+    {
+      std::lock_guard lock(mu_);
+      goodbye_ = welcomed_ = true;
+      stream = stream_;
+    }
+    if (stream) stream->End({}, false);
+    return false;
+  }
+  if (!welcomed && header.kind == RemoteKind::kWelcome) return ReceiveWelcome(header, in);
+  if (welcomed && header.kind == RemoteKind::kCommands) return ReceiveCommands(header, in);
+  return Protest("kind " + std::to_string(static_cast<uint32_t>(header.kind)) +
+                 " where it means nothing");
+}
+
+bool RemoteActor::ReceiveWelcome(const MessageHeader& header, PieceReader& in) {
+  const auto text = ReadText(header, in);
+  if (!text.ok()) return Protest(text.status().message());
+  const auto welcome = ParseWelcome(*text);
+  if (!welcome.ok()) return Protest(welcome.status().message());
+  if (welcome->slots > slots_.size())
+    return Protest(std::to_string(welcome->slots) + " slots granted");
+  {
+    std::lock_guard lock(mu_);
+    welcome_ = *welcome;
+    welcomed_ = true;
+  }
+  LogInfo("connected: " + std::to_string(welcome->slots) + " slots, incarnation " +
+          std::to_string(welcome->incarnation));
+  return true;
+}
+
+bool RemoteActor::ReceiveCommands(const MessageHeader& header, PieceReader& in) {
+  // the next welcome comes on this thread only
+  if (header.incarnation != welcome_.incarnation)
+    return Protest("commands of incarnation " + std::to_string(header.incarnation));
+  if (header.rows > welcome_.slots || in.left() != header.rows * layout_.command_bytes())
+    return Protest(std::to_string(header.rows) + " commands in " + std::to_string(in.left()) +
+                   " bytes");
+  acts_.clear();
+  begins_.clear();
+  values_.resize(size_t{header.rows} * layout_.action_values);
+  {
+    std::lock_guard lock(mu_);
+    for (uint32_t i = 0; i < header.rows; ++i) {
+      CommandRow row;
+      float* values = values_.data() + size_t{i} * layout_.action_values;
+      in.Read(row);
+      in.Read(values, layout_.action_values * sizeof(float));
+      if (!TakeCommand(row, values)) begins_.push_back(~0U);
+    }
+  }
+  for (const uint32_t slot : begins_) {
+    if (slot == ~0U) return Protest("a command that its slot does not expect");
+  }
+  for (const uint32_t slot : begins_) Begin(slot, slots_[slot].command);
+  if (!acts_.empty()) fleet_.ActMany(acts_);
+  return true;
+}
+
+bool RemoteActor::TakeCommand(const CommandRow& row, const float* values) {
+  if (row.slot >= welcome_.slots) return false;
+  Slot& slot = slots_[row.slot];
+  if (row.kind == RemoteCommand::kReset) {
+    // an answer to the connection before is still to come
+    if (slot.busy) {
+      if (slot.connection == connection_) return false;
+      slot.pending = true;
+      slot.next = row;
+      return true;
+    }
+    begins_.push_back(row.slot);
+  } else if (row.kind == RemoteCommand::kAct) {
+    const ActionSpec& spec = fleet_.spec().action;
+    if (slot.busy || !slot.answered || row.step != slot.command.step + 1) return false;
+    if (spec.discrete && (row.argument < 0 || row.argument >= spec.n)) return false;
+    acts_.push_back({row.slot, {row.argument, {values, layout_.action_values}}});
+  } else {
+    return false;
+  }
+  slot.command = row;
+  slot.connection = connection_;
+  slot.busy = true;
+  slot.answered = false;
+  return true;
+}
+
+void RemoteActor::Begin(uint32_t slot, const CommandRow& row) {
+  fleet_.Begin(slot, row.episode,
+               {.seed = row.seed, .noops = row.argument, .frames_max = row.frames_max});
+}
+
+// --- what the fleet says
+
+void RemoteActor::Collect(std::span<const SlotEvent> events) {
+  using Kind = SlotEvent::Kind;
+  late_begins_.clear();
+  {
+    std::lock_guard lock(mu_);
+    for (const SlotEvent& event : events) {
+      if (event.kind == Kind::kFailed) {
+        if (failure_.ok()) failure_ = fleet_.status();
+        continue;
+      }
+      Slot& slot = slots_[event.slot];
+      slot.busy = false;
+      if (slot.connection != connection_ || !open_) {
+        if (!slot.pending || !open_) continue;
+        slot.pending = false;
+        slot.busy = true;
+        slot.connection = connection_;
+        slot.command = slot.next;
+        late_begins_.push_back(event.slot);
+        continue;
+      }
+      slot.answered = event.kind == Kind::kObservation;
+      const bool lost = event.kind == Kind::kLost;
+      const StepResult& r = event.result;
+      const EventRow row{.sequence = slot.command.sequence,
+                         .episode = slot.command.episode,
+                         .reward = lost ? 0 : r.reward,
+                         .slot = event.slot,
+                         .step = slot.command.step,
+                         .frames = lost ? 0 : r.frames,
+                         .flags = lost ? uint32_t{kRemoteLost}
+                                       : (r.terminated ? kRemoteTerminated : 0U) |
+                                             (r.truncated ? kRemoteTruncated : 0U) |
+                                             (r.life_lost ? kRemoteLifeLost : 0U)};
+      heads_.append(reinterpret_cast<const char*>(&row), sizeof row);
+      if (lost)
+        bodies_.append(layout_.observation_bytes, '\0');
+      else
+        bodies_.append(reinterpret_cast<const char*>(fleet_.observation(event.slot).data()),
+                       layout_.observation_bytes);
+      ++rows_;
+      if (row.step > 0) steps_.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  for (const uint32_t slot : late_begins_) Begin(slot, slots_[slot].command);
+  Flush();
+}
+
+void RemoteActor::Flush() {
+  std::shared_ptr<RemoteStream> stream;
+  std::string head, body;
+  {
+    std::lock_guard lock(mu_);
+    if (!open_ || writing_ || !welcomed_ || rows_ == 0) return;
+    const uint32_t rows = std::min(rows_, welcome_.events_max);
+    const size_t head_bytes = rows * sizeof(EventRow),
+                 body_bytes = rows * layout_.observation_bytes;
+    const MessageHeader header{RemoteKind::kEvents, rows, welcome_.incarnation};
+    head.reserve(sizeof header + head_bytes);
+    head.append(reinterpret_cast<const char*>(&header), sizeof header);
+    head.append(heads_, 0, head_bytes);
+    heads_.erase(0, head_bytes);
+    if (body_bytes == bodies_.size()) {
+      body.reserve(body_bytes);
+      body.swap(bodies_);
+    } else {
+      body.assign(bodies_, 0, body_bytes);
+      bodies_.erase(0, body_bytes);
+    }
+    rows_ -= rows;
+    writing_ = true;
+    sent_ = Now();
+    stream = stream_;
+  }
+  stream->Send(std::move(head), std::move(body));
+}
+
+void RemoteActor::Sent() {
+  {
+    std::lock_guard lock(mu_);
+    writing_ = false;
+  }
+  Flush();
+}
+
+void RemoteActor::KeepAlive() {
+  std::shared_ptr<RemoteStream> stream;
+  bool silent = false;
+  MessageHeader header{RemoteKind::kEvents, 0, 0};
+  {
+    std::lock_guard lock(mu_);
+    const SteadyTime now = Now();
+    // time in which this process did not run is not the engine's silence
+    if (const auto gap = now - checked_ - Seconds(1); gap > Seconds(1)) received_ += gap;
+    checked_ = now;
+    if (!open_) return;
+    stream = stream_;
+    silent = now - received_ > Seconds(welcome_.lease);
+    header.incarnation = welcome_.incarnation;
+    if (!silent && (!welcomed_ || writing_ || now - sent_ < Seconds(welcome_.heartbeat))) return;
+    if (silent)
+      end_ = {RemoteCode::kDeadlineExceeded, "the engine is silent"};
+    else
+      writing_ = true;
+    sent_ = now;
+  }
+  if (silent)
+    stream->End({RemoteCode::kDeadlineExceeded, "the engine is silent"}, true);
+  else
+    stream->Send(std::string(reinterpret_cast<const char*>(&header), sizeof header), {});
+}
+
+RemoteActor::Outcome RemoteActor::Pump(const std::function<bool()>& stop) {
+  bool ending = false;
+  for (;;) {
+    const size_t n = fleet_.Wait(events_, kWait);
+    if (n > 0) Collect(std::span(events_).first(n));
+    if (n == 0 || Now() - checked_ > kWait) KeepAlive();
+    std::shared_ptr<RemoteStream> stream;
+    {
+      std::lock_guard lock(mu_);
+      if (!open_) return {welcomed_, goodbye_, end_, failure_};
+      stream = stream_;
+    }
+    const bool stopped = stop && stop();
+    if (!ending && (stopped || !failure_.ok())) {
+      ending = true;
+      stream->End({RemoteCode::kUnavailable, stopped ? "stopped" : failure_.message()}, true);
+    }
+  }
+}
+
+}  // namespace samara

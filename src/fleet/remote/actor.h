@@ -1,0 +1,93 @@
+// The actor's side of one stream after another: an engine's commands go to a local fleet, the
+// fleet's events go to the engine, all that are ready in one message.
+//
+// Thread safety: Receive, Sent and Close are called by the transport, Receive and Close never at
+// the same time; Open and Pump by the owner. Invariants: (1) commands of the engine are checked
+// before the fleet sees them: nothing that it sends reaches a CHECK; (2) what a slot answers to an
+// earlier connection is never sent to a later one; (3) mu_ is not held while a stream or the fleet
+// is called.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/clock.h"
+#include "fleet/fleet.h"
+#include "fleet/remote/stream.h"
+#include "fleet/remote/wire.h"
+
+namespace samara {
+
+class RemoteActor {
+ public:
+  // `fleet` outlives this; nobody else drives it.
+  explicit RemoteActor(Fleet& fleet);
+
+  // Says Hello on a new stream. REQUIRES: the stream before it is closed.
+  void Open(std::shared_ptr<RemoteStream> stream);
+  // The transport's half.
+  bool Receive(Pieces message);  // false when nothing more is to be read
+  void Sent();
+  void Close(const RemoteEnd& end);
+
+  struct Outcome {
+    bool welcomed = false;  // the engine had accepted this actor
+    bool goodbye = false;   // and said that training has finished
+    RemoteEnd end;          // how the stream ended
+    Status failure;         // of the local fleet
+  };
+  // Drives the fleet until the stream is closed. `stop`, when given, is asked ten times a second.
+  Outcome Pump(const std::function<bool()>& stop);
+  uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Slot {
+    bool busy = false;      // the fleet owes an event
+    bool answered = false;  // the engine owes an action
+    bool pending = false;   // `next` is begun as soon as the event of an older connection has come
+    uint64_t connection = 0;
+    CommandRow command{};  // the last one
+    CommandRow next{};
+  };
+
+  bool ReceiveWelcome(const MessageHeader& header, PieceReader& in);
+  bool ReceiveCommands(const MessageHeader& header, PieceReader& in);
+  bool TakeCommand(const CommandRow& row, const float* values);  // REQUIRES: mu_ held
+  void Collect(std::span<const SlotEvent> events);
+  void Flush();      // sends what is there, if a message may go
+  void KeepAlive();  // a sign of life; gives up a silent engine
+  bool Protest(const std::string& what);
+  void Begin(uint32_t slot, const CommandRow& row);
+
+  // constant after construction
+  Fleet& fleet_;
+  const RemoteLayout layout_;
+  const std::string name_;
+
+  std::atomic<uint64_t> steps_{0};
+  std::mutex mu_;
+  // guarded by mu_
+  std::shared_ptr<RemoteStream> stream_;
+  uint64_t connection_ = 0;
+  RemoteWelcome welcome_;
+  bool open_ = false, writing_ = false, welcomed_ = false, goodbye_ = false;
+  RemoteEnd end_;
+  std::vector<Slot> slots_;
+  std::string heads_, bodies_;  // EventRows and observations that wait to be sent
+  uint32_t rows_ = 0;
+  SteadyTime received_, sent_, checked_;
+  // touched by Receive only
+  std::vector<float> values_;
+  std::vector<SlotAction> acts_;
+  std::vector<uint32_t> begins_;
+  // touched by Pump only
+  std::vector<SlotEvent> events_;
+  std::vector<uint32_t> late_begins_;
+  Status failure_;
+};
+
+}  // namespace samara

@@ -1,0 +1,307 @@
+// The engine's end: a gRPC server whose one method is a stream of raw bytes, over RemoteHub.
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/resource_quota.h>
+#include <sys/stat.h>
+
+#include <mutex>
+
+#include "core/log.h"
+#include "fleet/remote/address.h"
+#include "fleet/remote/grpc/settings.h"
+#include "fleet/remote/hub.h"
+#include "fleet/remote/remote.h"
+
+namespace samara {
+namespace {
+
+class Reactor;
+
+// What the hub holds of a reactor; outlives it. The reactor's life ends with OnDone, and until then
+// gRPC wants exactly one Finish and at most one write at a time.
+class ServerStream : public RemoteStream {
+ public:
+  explicit ServerStream(Reactor* reactor) : reactor_(reactor) {}
+  void Send(std::string head, std::string body) override;
+  void End(const RemoteEnd& end, bool now) override;
+  bool Written(bool ok);                    // the write is done; true when the hub may be told
+  void Finish(const grpc::Status& status);  // now, or after the write
+  void Forget();                            // OnDone
+
+ private:
+  std::mutex mu_;
+  // guarded by mu_
+  Reactor* reactor_;
+  grpc::ByteBuffer buffer_;
+  bool writing_ = false, finished_ = false, finish_wanted_ = false;
+  grpc::Status status_;
+};
+
+class Reactor : public grpc::ServerGenericBidiReactor {
+ public:
+  Reactor(RemoteHub& hub, grpc::GenericCallbackServerContext* context)
+      : hub_(hub), context_(context), stream_(std::make_shared<ServerStream>(this)) {
+    std::string authorization;
+    const auto& metadata = context->client_metadata();
+    if (const auto found = metadata.find("authorization"); found != metadata.end())
+      authorization.assign(found->second.data(), found->second.size());
+    session_ = hub_.Open(stream_, context->peer(), authorization);
+    StartRead(&buffer_);
+  }
+  void OnReadDone(bool ok) override {
+    if (ok && hub_.Receive(*session_, pieces_.Read(buffer_))) return StartRead(&buffer_);
+    // the actor is gone, or was refused (then this Finish is not the first)
+    stream_->Finish(grpc::Status::OK);
+  }
+  void OnWriteDone(bool ok) override {
+    if (stream_->Written(ok)) hub_.Sent(*session_);
+  }
+  void OnCancel() override { stream_->Finish(grpc::Status::CANCELLED); }
+  void OnDone() override {
+    stream_->Forget();
+    hub_.Close(*session_);
+    delete this;
+  }
+  void Cancel() { context_->TryCancel(); }
+
+ private:
+  RemoteHub& hub_;
+  grpc::GenericCallbackServerContext* const context_;
+  const std::shared_ptr<ServerStream> stream_;
+  std::shared_ptr<RemoteHub::Session> session_;
+  grpc::ByteBuffer buffer_;
+  ReceivedPieces pieces_;
+};
+
+void ServerStream::Send(std::string head, std::string body) {
+  std::lock_guard lock(mu_);
+  if (reactor_ == nullptr || finished_ || finish_wanted_) return;
+  writing_ = true;
+  buffer_ = ToBuffer(std::move(head), std::move(body));
+  // callbacks never run inside: gRPC hands them to its own threads
+  reactor_->StartWrite(&buffer_);
+}
+
+bool ServerStream::Written(bool ok) {
+  std::lock_guard lock(mu_);
+  writing_ = false;
+  if (finish_wanted_ && !finished_ && reactor_ != nullptr) {
+    finished_ = true;
+    reactor_->Finish(status_);
+  }
+  return ok && !finished_;
+}
+
+void ServerStream::Finish(const grpc::Status& status) {
+  std::lock_guard lock(mu_);
+  if (reactor_ == nullptr || finished_ || finish_wanted_) return;
+  status_ = status;
+  if (writing_) {
+    finish_wanted_ = true;
+  } else {
+    finished_ = true;
+    reactor_->Finish(status_);
+  }
+}
+
+void ServerStream::End(const RemoteEnd& end, bool now) {
+  Finish(ToGrpc(end));
+  std::lock_guard lock(mu_);
+  // a peer that does not read would hold up the write for ever
+  if (now && reactor_ != nullptr) reactor_->Cancel();
+}
+
+void ServerStream::Forget() {
+  std::lock_guard lock(mu_);
+  reactor_ = nullptr;
+}
+
+// Refuses other methods with UNIMPLEMENTED: another major version, or a stranger.
+class Refusal : public grpc::ServerGenericBidiReactor {
+ public:
+  Refusal() {
+    Finish({grpc::StatusCode::UNIMPLEMENTED, std::string("this engine speaks ") + kRemoteMethod});
+  }
+  void OnDone() override { delete this; }
+};
+
+class Service : public grpc::CallbackGenericService {
+ public:
+  explicit Service(RemoteHub& hub) : hub_(hub) {}
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override {
+    if (context->method() != kRemoteMethod) return new Refusal;
+    return new Reactor(hub_, context);
+  }
+
+ private:
+  RemoteHub& hub_;
+};
+
+// The hub as a fleet, with the server in front of it.
+class GrpcFleet : public Fleet {
+ public:
+  GrpcFleet(std::unique_ptr<RemoteHub> hub, std::unique_ptr<FileLock> lock)
+      : hub_(std::move(hub)), service_(*hub_), lock_(std::move(lock)) {}
+  ~GrpcFleet() override {
+    hub_->Stop();
+    if (server_ == nullptr) return;
+    // goodbyes that are on their way arrive; whoever is left is cut off
+    hub_->EndAll({RemoteCode::kUnavailable, "the engine is going"});
+    hub_->WaitUntilClosed(std::chrono::seconds(2));
+    server_->Shutdown(std::chrono::system_clock::now());
+    hub_->WaitUntilClosed(std::chrono::hours(1));
+    server_.reset();
+  }
+
+  Status Listen(const RemoteAddress& address,
+                const std::shared_ptr<grpc::ServerCredentials>& credentials) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(address.text(), credentials, &port_);
+    builder.RegisterCallbackGenericService(&service_);
+    const int message_max = static_cast<int>(hub_->message_bytes_max() + kMessageSlackBytes);
+    builder.SetMaxReceiveMessageSize(message_max);
+    builder.SetMaxSendMessageSize(-1);
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                               kPingIntervalMs);
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 64);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, 300'000);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kHttp2FrameBytes);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 2 * message_max);
+    builder.AddChannelArgument(GRPC_ARG_ENABLE_CHANNELZ, 0);
+    builder.SetDefaultCompressionAlgorithm(GRPC_COMPRESS_NONE);
+    // the socket is the user's alone from its first moment
+    const mode_t before = ::umask(077);
+    server_ = builder.BuildAndStart();
+    ::umask(before);
+    if (server_ == nullptr || (port_ <= 0 && address.kind != RemoteAddress::Kind::kUnix)) {
+      return {Code::kCannotCreate, address.text() +
+                                       ": cannot listen here: another program holds the address, "
+                                       "or it is not this machine's"};
+    }
+    return {};
+  }
+  int port() const { return port_; }
+  RemoteHub& hub() { return *hub_; }
+
+  const EnvironmentSpec& spec() const override { return hub_->spec(); }
+  uint32_t slots() const override { return hub_->slots(); }
+  uint32_t live() const override { return hub_->live(); }
+  void Begin(uint32_t slot, uint64_t episode, const EpisodeSpec& spec) override {
+    hub_->Begin(slot, episode, spec);
+  }
+  void Act(uint32_t slot, const Action& action) override { hub_->Act(slot, action); }
+  void ActMany(std::span<const SlotAction> actions) override { hub_->ActMany(actions); }
+  size_t Wait(std::span<SlotEvent> out, std::chrono::milliseconds timeout) override {
+    return hub_->Wait(out, timeout);
+  }
+  std::span<const std::byte> observation(uint32_t slot) const override {
+    return hub_->observation(slot);
+  }
+  std::span<const std::byte> pictures(uint32_t slot) const override { return hub_->pictures(slot); }
+  FleetCounters counters() const override { return hub_->counters(); }
+  std::map<std::string, uint64_t> drops() const override { return hub_->drops(); }
+  Status status() const override { return hub_->status(); }
+  void Stop() override { hub_->Stop(); }
+  void Goodbye() override { hub_->Goodbye(); }
+
+ private:
+  std::unique_ptr<RemoteHub> hub_;
+  Service service_;
+  std::unique_ptr<FileLock> lock_;  // of a Unix socket: gRPC would take it from another engine
+  std::unique_ptr<grpc::Server> server_;
+  int port_ = 0;
+};
+
+Status CheckSafe(const RemoteFleetOptions& options, const RemoteAddress& address) {
+  if (options.token_files.size() > 2)
+    return {Code::kConfig, "--token-file: at most two tokens are valid at once"};
+  if (options.certificate.empty() != options.key.empty())
+    return {Code::kConfig, "--certificate and --key: expected both or neither"};
+  if (!options.client_ca.empty() && options.certificate.empty())
+    return {Code::kConfig, "--client-ca: needs --certificate and --key"};
+  if (address.kind == RemoteAddress::Kind::kUnix) return PrepareSocketFolder(address);
+  if (address.kind == RemoteAddress::Kind::kLoopback) {
+    if (options.token_files.empty())
+      LogWarning("listening on " + address.host +
+                 " without --token-file: every user of this machine may connect");
+    return {};
+  }
+  const bool known = !options.token_files.empty() || !options.client_ca.empty();
+  if (!options.certificate.empty() && known) return {};
+  if (options.insecure_i_know) {
+    LogWarning("listening on " + address.text() +
+               " without TLS and a token: whoever reaches it can read and spoil this training");
+    return {};
+  }
+  return {Code::kNotPermitted,
+          address.text() +
+              ": other machines can reach this address: give --certificate, --key (`samara "
+              "certificates`) and --token-file (`samara token`), or --insecure-i-know"};
+}
+
+Result<std::shared_ptr<grpc::ServerCredentials>> MakeCredentials(
+    const RemoteFleetOptions& options) {
+  if (options.certificate.empty()) return grpc::InsecureServerCredentials();
+  grpc::SslServerCredentialsOptions ssl(
+      options.client_ca.empty() ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
+                                : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  grpc::SslServerCredentialsOptions::PemKeyCertPair pair;
+  constexpr size_t kPemMax = 1 << 20;
+  ASSIGN_OR_RETURN(pair.cert_chain, ReadFile(options.certificate, kPemMax));
+  ASSIGN_OR_RETURN(pair.private_key, ReadFile(options.key, kPemMax));
+  struct stat info {};
+  if (::stat(options.key.c_str(), &info) == 0 && (info.st_mode & 077) != 0) {
+    return Status(
+        Code::kNotPermitted,
+        options.key.string() + ": others may read this key: chmod 600 " + options.key.string());
+  }
+  ssl.pem_key_cert_pairs.push_back(std::move(pair));
+  if (!options.client_ca.empty()) {
+    ASSIGN_OR_RETURN(ssl.pem_root_certs, ReadFile(options.client_ca, kPemMax));
+  }
+  return grpc::SslServerCredentials(ssl);
+}
+
+}  // namespace
+
+Result<RemoteFleet> MakeRemoteFleet(const RemoteFleetOptions& options) {
+  QuietGrpc();
+  if (options.slots < 1) return Status(Code::kConfig, "remote slots: expected at least 1");
+  // 1. is it safe
+  ASSIGN_OR_RETURN(RemoteAddress address, ParseAddress(options.address));
+  RETURN_IF_ERROR(CheckSafe(options, address));
+  std::vector<std::string> tokens;
+  for (const Path& file : options.token_files) {
+    ASSIGN_OR_RETURN(std::string token, ReadToken(file));
+    tokens.push_back(std::move(token));
+  }
+  ASSIGN_OR_RETURN(const auto credentials, MakeCredentials(options));
+  // 2. a socket that is held is not to be taken away
+  std::unique_ptr<FileLock> lock;
+  if (address.kind == RemoteAddress::Kind::kUnix) {
+    auto acquired = FileLock::Acquire(address.host + ".lock");
+    if (!acquired.ok()) return acquired.status().Annotate(address.text());
+    lock = std::move(*acquired);
+  }
+  // 3. listen
+  auto fleet = std::make_unique<GrpcFleet>(std::make_unique<RemoteHub>(options, std::move(tokens)),
+                                           std::move(lock));
+  RETURN_IF_ERROR(fleet->Listen(address, credentials));
+  if (address.kind != RemoteAddress::Kind::kUnix) address.port = fleet->port();
+  LogInfo("listening for remote actors on " + address.text() + ", " +
+          std::to_string(options.slots) + " slots");
+  if (!options.spec) {
+    RETURN_IF_ERROR(fleet->hub().WaitForSpec(options.spec_timeout));
+  }
+  return RemoteFleet{std::move(fleet), address.text()};
+}
+
+std::string GrpcVersion() { return grpc::Version(); }
+
+}  // namespace samara

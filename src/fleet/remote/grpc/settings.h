@@ -1,0 +1,43 @@
+// How both ends of the gRPC transport are set up (specification reliability.md, section 5).
+#pragma once
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/channel_arguments.h>
+#include <grpcpp/support/status.h>
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fleet/remote/stream.h"
+
+namespace samara {
+
+inline constexpr int kKeepaliveMs = 20'000, kKeepaliveTimeoutMs = 10'000;
+inline constexpr int kPingIntervalMs = 10'000;  // not above the client's keepalive time
+inline constexpr int kHandshakeMs = 10'000;
+inline constexpr int kHttp2FrameBytes = 256 << 10;
+// What gRPC refuses by itself lies a little above what we refuse, so that our limit is exact.
+inline constexpr size_t kMessageSlackBytes = size_t{64} << 10;
+
+// gRPC's own log goes to ours at its lowest level. Once per process.
+void QuietGrpc();
+
+grpc::Status ToGrpc(const RemoteEnd& end);
+RemoteEnd FromGrpc(const grpc::Status& status);
+
+// Takes both parts over without copying them.
+grpc::ByteBuffer ToBuffer(std::string head, std::string body);
+
+// The memory of a received message, valid until the next Read. Its vectors keep their room.
+class ReceivedPieces {
+ public:
+  Pieces Read(const grpc::ByteBuffer& buffer);
+
+ private:
+  std::vector<grpc::Slice> slices_;
+  std::vector<std::span<const std::byte>> pieces_;
+};
+
+}  // namespace samara

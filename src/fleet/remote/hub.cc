@@ -1,0 +1,368 @@
+#include "fleet/remote/hub.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "core/check.h"
+#include "fleet/checks.h"
+#include "fleet/remote/hub_session.h"
+
+namespace samara {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+SteadyTime::duration Seconds(double seconds) {
+  return std::chrono::duration_cast<SteadyTime::duration>(std::chrono::duration<double>(seconds));
+}
+
+}  // namespace
+
+const char* Name(RemoteDrop drop) {
+  switch (drop) {
+    case RemoteDrop::kDuplicate:
+      return "duplicate";
+    case RemoteDrop::kStale:
+      return "stale";
+    case RemoteDrop::kForeign:
+      return "foreign";
+    case RemoteDrop::kMalformed:
+      return "malformed";
+    case RemoteDrop::kOversized:
+      return "oversized";
+    case RemoteDrop::kNotFinite:
+      return "not_finite";
+    case RemoteDrop::kHello:
+      return "hello";
+    case RemoteDrop::kUnauthenticated:
+      return "unauthenticated";
+    case RemoteDrop::kQuarantined:
+      return "quarantined";
+    case RemoteDrop::kExpired:
+      return "expired";
+    case RemoteDrop::kHung:
+      return "hung";
+    case RemoteDrop::kCount:
+      break;
+  }
+  return "";
+}
+
+// --- messages
+
+bool RemoteHub::Session::Take(const RemoteLayout* layout, std::string& message) {
+  if (writing || state == State::kClosed) return false;
+  if (!texts.empty()) {
+    message = std::move(texts.front());
+    texts.pop_front();
+  } else if (out_rows > 0 && state == State::kPlaying) {
+    const uint32_t n = std::min(out_rows, layout->commands_max());
+    const size_t bytes = sizeof(MessageHeader) + n * layout->command_bytes();
+    const MessageHeader header{RemoteKind::kCommands, n, incarnation};
+    const size_t capacity = out.size();
+    std::string rest(sizeof header, '\0');
+    rest.reserve(capacity);
+    rest.append(out, bytes);
+    out.resize(bytes);
+    std::memcpy(out.data(), &header, sizeof header);
+    message = std::exchange(out, std::move(rest));
+    out_rows -= n;
+    sent = true;
+  } else {
+    return false;
+  }
+  writing = true;
+  return true;
+}
+
+void RemoteHub::Posts::Touch(Session& session) {
+  if (std::exchange(session.dirty, true)) return;
+  hub_.dirty_.push_back(&session);
+}
+
+void RemoteHub::Posts::End(Session& session, RemoteEnd end, bool now) {
+  session.state = Session::State::kEnding;
+  endings_.push_back({session.stream, std::move(end), now});
+}
+
+RemoteHub::Posts::~Posts() {
+  struct Message {
+    std::shared_ptr<RemoteStream> stream;
+    std::string bytes;
+  };
+  // kept between calls: nothing is allocated for it in the long run
+  thread_local std::vector<Message> messages;
+  for (Session* session : hub_.dirty_) {
+    session->dirty = false;
+    std::string bytes;
+    if (session->Take(hub_.layout_ ? &*hub_.layout_ : nullptr, bytes))
+      messages.push_back({session->stream, std::move(bytes)});
+  }
+  hub_.dirty_.clear();
+  const bool notify = !hub_.events_.empty() && hub_.waiters_ > 0;
+  lock_.unlock();
+  if (notify) hub_.answered_.notify_one();
+  for (Message& m : messages) m.stream->Send(std::move(m.bytes), {});
+  messages.clear();
+  for (Ending& e : endings_) e.stream->End(e.end, e.now);
+}
+
+// --- life
+
+RemoteHub::RemoteHub(const RemoteFleetOptions& options, std::vector<std::string> tokens,
+                     bool supervised)
+    : options_(options),
+      tokens_(std::move(tokens)),
+      memory_(nullptr, std::free),
+      slots_(options.slots),
+      events_(options.slots),
+      incarnation_(options.incarnation),
+      ticked_(Now()) {
+  CHECK(options.slots > 0);
+  for (uint32_t i = 0; i < options.slots; ++i) free_.push_back(i);
+  if (options.spec) SetSpec(*options.spec);
+  if (supervised) supervisor_ = std::make_unique<Thread>("remote leases", [this] { Supervise(); });
+}
+
+RemoteHub::~RemoteHub() {
+  {
+    std::lock_guard lock(mu_);
+    quit_ = stopped_ = true;
+    changed_.notify_all();
+    answered_.notify_all();
+  }
+  supervisor_.reset();
+  CHECK(sessions_.empty()) << "the transport is closed first";
+}
+
+void RemoteHub::SetSpec(const EnvironmentSpec& spec) {
+  spec_ = spec;
+  layout_.emplace(spec);
+  area_bytes_ = (layout_->observation_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  // pages are touched when an actor writes to them
+  memory_.reset(
+      static_cast<std::byte*>(std::aligned_alloc(kAlignment, slots_.size() * 2 * area_bytes_)));
+  CHECK(memory_ != nullptr) << slots_.size() << " slots of " << area_bytes_ << " bytes";
+  changed_.notify_all();
+}
+
+Status RemoteHub::WaitForSpec(double seconds) {
+  std::unique_lock lock(mu_);
+  changed_.wait_for(lock, Seconds(seconds), [this] { return spec_.has_value() || quit_; });
+  if (spec_) return {};
+  return {Code::kUnavailable, "no actor came within " + std::to_string(static_cast<int>(seconds)) +
+                                  " s: start `samara actor --connect`"};
+}
+
+size_t RemoteHub::message_bytes_max() const {
+  std::lock_guard lock(mu_);
+  // without a spec: what one with observations below kRowsBytesMax needs
+  return layout_ ? MessageBytesMax(*layout_) : sizeof(MessageHeader) + kRowsBytesMax;
+}
+
+void RemoteHub::Supervise() {
+  std::unique_lock lock(mu_);
+  while (!quit_) {
+    changed_.wait_for(lock, Seconds(options_.heartbeat), [this] { return quit_; });
+    if (quit_) return;
+    lock.unlock();
+    Tick(Now());
+    lock.lock();
+  }
+}
+
+void RemoteHub::Tick(SteadyTime now) {
+  Posts posts(*this);
+  lines_ = 0;
+  // 1. time in which the engine itself did not run is nobody's silence
+  const auto gap = now - ticked_ - Seconds(options_.heartbeat);
+  const bool paused = gap > Seconds(options_.heartbeat / 2);
+  ticked_ = now;
+  // 2. silent and hung actors; signs of life
+  for (auto& [session, owner] : sessions_) {
+    if (paused) session->seen += gap;
+    if (session->state == Session::State::kClosed) continue;
+    if (now - session->seen > Seconds(options_.lease)) {
+      if (session->state != Session::State::kEnding)
+        Refuse(*session, RemoteDrop::kExpired,
+               {RemoteCode::kDeadlineExceeded, "silent for longer than the lease"}, posts);
+      else
+        posts.End(*session, {RemoteCode::kDeadlineExceeded, ""}, true);
+      continue;
+    }
+    if (session->state == Session::State::kPlaying && !std::exchange(session->sent, false)) {
+      const MessageHeader header{RemoteKind::kCommands, 0, session->incarnation};
+      if (!session->writing && session->texts.empty())
+        session->texts.emplace_back(reinterpret_cast<const char*>(&header), sizeof header);
+      posts.Touch(*session);
+    }
+  }
+  for (Slot& slot : slots_) {
+    if (slot.phase != Phase::kBusy || !slot.posted) continue;
+    if (paused) slot.posted_at += gap;
+    if (now - slot.posted_at > Seconds(options_.step_timeout) &&
+        slot.session->state == Session::State::kPlaying) {
+      Refuse(*slot.session, RemoteDrop::kHung,
+             {RemoteCode::kDeadlineExceeded, "a step took longer than step_timeout"}, posts);
+    }
+  }
+  std::erase_if(quarantine_, [now](const auto& entry) { return entry.second < now; });
+}
+
+// --- the caller's half
+
+const EnvironmentSpec& RemoteHub::spec() const {
+  CHECK(spec_.has_value());
+  return *spec_;
+}
+
+uint32_t RemoteHub::live() const {
+  std::lock_guard lock(mu_);
+  return live_;
+}
+
+std::byte* RemoteHub::Append(Slot& slot, const CommandRow& row, SteadyTime now, Posts& posts) {
+  Session& session = *slot.session;
+  const size_t at = std::max(session.out.size(), sizeof(MessageHeader));
+  session.out.resize(at + layout_->command_bytes());
+  ++session.out_rows;
+  std::memcpy(session.out.data() + at, &row, sizeof row);
+  slot.posted = true;
+  slot.posted_at = now;
+  posts.Touch(session);
+  return reinterpret_cast<std::byte*>(session.out.data() + at + sizeof row);
+}
+
+void RemoteHub::PostReset(uint32_t index, SteadyTime now, Posts& posts) {
+  Slot& slot = slots_[index];
+  Append(slot,
+         {.sequence = slot.sequence,
+          .episode = slot.episode,
+          .seed = slot.spec.seed,
+          .frames_max = slot.spec.frames_max,
+          .slot = slot.index,
+          .kind = RemoteCommand::kReset,
+          .step = 0,
+          .argument = slot.spec.noops},
+         now, posts);
+}
+
+void RemoteHub::Begin(uint32_t index, uint64_t episode, const EpisodeSpec& spec) {
+  CHECK_LT(index, slots_.size());
+  Posts posts(*this);
+  Slot& slot = slots_[index];
+  CHECK(slot.phase != Phase::kBusy && slot.phase != Phase::kReading)
+      << "slot " << index << " owes an event";
+  slot.phase = Phase::kBusy;
+  slot.posted = false;
+  ++slot.sequence;
+  slot.episode = episode;
+  slot.spec = spec;
+  slot.step = 0;
+  slot.area ^= 1;
+  if (slot.session != nullptr) PostReset(index, Now(), posts);
+}
+
+void RemoteHub::PostAct(uint32_t index, const Action& action, SteadyTime now, Posts& posts) {
+  CHECK_LT(index, slots_.size());
+  Slot& slot = slots_[index];
+  CheckAction(spec_->action, action);
+  if (slot.phase == Phase::kVoid) {
+    ++slot.step;
+    return Push(SlotEvent::Kind::kLost, index);
+  }
+  CHECK(slot.phase == Phase::kAnswered) << "slot " << index << " has no observation";
+  slot.phase = Phase::kBusy;
+  ++slot.sequence;
+  ++slot.step;
+  std::byte* values = Append(slot,
+                             {.sequence = slot.sequence,
+                              .episode = slot.episode,
+                              .seed = 0,
+                              .frames_max = 0,
+                              .slot = slot.index,
+                              .kind = RemoteCommand::kAct,
+                              .step = slot.step,
+                              .argument = action.index},
+                             now, posts);
+  // unaligned: through bytes
+  for (size_t i = 0; i < action.values.size(); ++i) {
+    float v = 0;
+    ClampAction(action.values.subspan(i, 1), &v);
+    std::memcpy(values + i * sizeof v, &v, sizeof v);
+  }
+}
+
+void RemoteHub::Act(uint32_t slot, const Action& action) {
+  Posts posts(*this);
+  PostAct(slot, action, Now(), posts);
+}
+
+void RemoteHub::ActMany(std::span<const SlotAction> actions) {
+  Posts posts(*this);
+  const SteadyTime now = Now();
+  for (const SlotAction& a : actions) PostAct(a.slot, a.action, now, posts);
+}
+
+void RemoteHub::Push(SlotEvent::Kind kind, uint32_t index, const StepResult& result) {
+  Slot& slot = slots_[index];
+  slot.phase = kind == SlotEvent::Kind::kObservation ? Phase::kAnswered : Phase::kIdle;
+  slot.posted = false;
+  if (kind == SlotEvent::Kind::kLost) ++counters_.lost_episodes;
+  events_.Push(
+      {.kind = kind, .slot = index, .episode = slot.episode, .step = slot.step, .result = result});
+}
+
+size_t RemoteHub::Wait(std::span<SlotEvent> out, std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mu_);
+  if (events_.empty()) {
+    ++waiters_;
+    answered_.wait_for(lock, timeout, [this] { return stopped_ || !events_.empty(); });
+    --waiters_;
+  }
+  if (stopped_) return 0;
+  size_t n = 0;
+  for (; n < out.size() && !events_.empty(); ++n) out[n] = events_.Pop();
+  // what did not fit is another waiter's
+  if (!events_.empty() && waiters_ > 0) answered_.notify_one();
+  return n;
+}
+
+std::span<const std::byte> RemoteHub::observation(uint32_t slot) const {
+  CHECK_LT(slot, slots_.size());
+  return {Area(slot, slots_[slot].area), layout_->observation_bytes};
+}
+
+FleetCounters RemoteHub::counters() const {
+  std::lock_guard lock(mu_);
+  FleetCounters counters = counters_;
+  for (const auto drop : {RemoteDrop::kDuplicate, RemoteDrop::kStale, RemoteDrop::kForeign})
+    counters.stale_events += drops_[static_cast<size_t>(drop)];
+  return counters;
+}
+
+std::map<std::string, uint64_t> RemoteHub::drops() const {
+  std::lock_guard lock(mu_);
+  std::map<std::string, uint64_t> drops;
+  for (size_t i = 0; i < std::size(drops_); ++i)
+    drops[Name(static_cast<RemoteDrop>(i))] = drops_[i];
+  return drops;
+}
+
+void RemoteHub::Stop() {
+  std::lock_guard lock(mu_);
+  stopped_ = true;
+  answered_.notify_all();
+}
+
+void RemoteHub::Goodbye() {
+  Posts posts(*this);
+  goodbye_ = true;
+  for (auto& [session, owner] : sessions_) {
+    if (session->state != Session::State::kPlaying) continue;
+    SayGoodbye(*session, posts);
+  }
+}
+
+}  // namespace samara

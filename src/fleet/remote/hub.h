@@ -1,0 +1,172 @@
+// The engine's side of all remote actors: leases, which command is outstanding where, and which
+// rows are to be believed. It is a Fleet for the caller, and a set of sessions for the transport.
+//
+// Thread safety: every method may be called from any thread; one slot is driven by one caller, and
+// one session's Receive, Sent and Close by its transport, Receive and Close never at the same time.
+// Invariants: (1) every Begin and Act is answered by exactly one event, once an actor holds the
+// slot; (2) a row becomes an event only if its slot belongs to the session and its sequence,
+// episode and step are those of the outstanding command: each command is answered once; (3) a
+// slot's observation memory is written by the session that holds it, between two lookups under mu_,
+// and a session gives its slots back only in Close, after its last Receive; (4) mu_ is never held
+// while a stream is called; (5) nothing that a peer sends reaches a CHECK.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/ring.h"
+#include "core/thread.h"
+#include "fleet/fleet.h"
+#include "fleet/remote/remote.h"
+#include "fleet/remote/stream.h"
+#include "fleet/remote/wire.h"
+
+namespace samara {
+
+// Why rows and streams were refused; printed as "drops".
+enum class RemoteDrop {
+  kDuplicate,  // a row for a slot that owes nothing, or owes a later command's event
+  kStale,      // a message of another incarnation, a row of another episode or step
+  kForeign,    // a row for a slot that the actor does not hold
+  kMalformed,  // lengths, kinds or flags that mean nothing
+  kOversized,  // a message beyond the limit
+  kNotFinite,  // reward or observation
+  kHello,      // refused: spec, protocol, no free slot
+  kUnauthenticated,
+  kQuarantined,
+  kExpired,  // silent for longer than the lease, or no Hello in time
+  kHung,     // a step took longer than step_timeout
+  kCount
+};
+const char* Name(RemoteDrop drop);
+
+class RemoteHub : public Fleet {
+ public:
+  class Session;
+
+  // `tokens`: any of them is accepted; none: every peer is. Unsupervised, nothing expires but by
+  // TEST_Tick. REQUIRES: options.slots > 0.
+  RemoteHub(const RemoteFleetOptions& options, std::vector<std::string> tokens,
+            bool supervised = true);
+  ~RemoteHub() override;  // REQUIRES: every session was closed
+
+  // The transport's half.
+  // A peer came. `authorization`: what it showed ("Bearer ..."). A session that is refused ends its
+  // stream; it is to be closed like any other.
+  std::shared_ptr<Session> Open(std::shared_ptr<RemoteStream> stream, std::string peer,
+                                std::string_view authorization);
+  // One message. False when nothing more is to be read.
+  bool Receive(Session& session, Pieces message);
+  void Sent(Session& session);        // the last Send is done
+  void Close(Session& session);       // the last call for this session
+  void EndAll(const RemoteEnd& end);  // every session, and whoever comes from now on
+  bool WaitUntilClosed(std::chrono::milliseconds timeout);
+  size_t message_bytes_max() const;  // what the transport may accept
+
+  // Blocks until the spec is known; kUnavailable after `seconds`.
+  Status WaitForSpec(double seconds);
+
+  const EnvironmentSpec& spec() const override;  // REQUIRES: known
+  uint32_t slots() const override { return options_.slots; }
+  uint32_t live() const override;
+  void Begin(uint32_t slot, uint64_t episode, const EpisodeSpec& spec) override;
+  void Act(uint32_t slot, const Action& action) override;
+  void ActMany(std::span<const SlotAction> actions) override;
+  size_t Wait(std::span<SlotEvent> out, std::chrono::milliseconds timeout) override;
+  std::span<const std::byte> observation(uint32_t slot) const override;
+  std::span<const std::byte> pictures(uint32_t) const override { return {}; }
+  FleetCounters counters() const override;
+  std::map<std::string, uint64_t> drops() const override;
+  Status status() const override { return {}; }
+  void Stop() override;
+  void Goodbye() override;
+
+  // Test only: what the supervisor does at `now`.
+  void TEST_Tick(SteadyTime now) { Tick(now); }
+
+ private:
+  enum class Phase : uint8_t {
+    kIdle,      // owes nothing
+    kBusy,      // a command is outstanding
+    kReading,   // its answer is being copied
+    kAnswered,  // an observation waits for its action
+    kVoid       // the episode was lost meanwhile; the next action is told so
+  };
+  struct Slot {
+    Phase phase = Phase::kIdle;
+    bool posted = false;  // kBusy: the actor has the command
+    Session* session = nullptr;
+    uint32_t index = 0;     // within the session
+    uint64_t sequence = 0;  // of the last command
+    uint64_t episode = 0;
+    EpisodeSpec spec;
+    uint32_t step = 0;
+    uint32_t area = 0;
+    SteadyTime posted_at;
+  };
+  class Posts;  // holds mu_; calls the streams once it has let go of it
+
+  // hub_sessions.cc
+  bool ReceiveHello(Session& session, const MessageHeader& header, PieceReader& in);
+  bool Admit(Session& session, const HelloMessage& hello, Posts& posts);
+  void Lease(Session& session, uint32_t slots, Posts& posts);
+  bool ReceiveEvents(Session& session, const MessageHeader& header, PieceReader& in);
+  // Why the row does not answer what its slot owes; kCount when it does.
+  RemoteDrop Judge(const Session& session, const EventRow& row) const;
+  // `row.reward` is NaN when anything of the row is not finite.
+  void Publish(Session& session, const EventRow& row, Posts& posts);
+  void Offend(Session& session, RemoteDrop drop, Posts& posts);
+  // Counts, ends the stream, logs. Returns false.
+  bool Refuse(Session& session, RemoteDrop drop, RemoteEnd end, Posts& posts);
+  void SayGoodbye(Session& session, Posts& posts);
+  void Say(const Session& session, const std::string& line);
+
+  // hub.cc
+  void Push(SlotEvent::Kind kind, uint32_t slot, const StepResult& result = {});
+  void PostReset(uint32_t slot, SteadyTime now, Posts& posts);
+  void PostAct(uint32_t slot, const Action& action, SteadyTime now, Posts& posts);
+  std::byte* Append(Slot& slot, const CommandRow& row, SteadyTime now, Posts& posts);
+  void SetSpec(const EnvironmentSpec& spec);
+  std::byte* Area(uint32_t slot, uint32_t area) const {
+    return memory_.get() + (size_t{slot} * 2 + area) * area_bytes_;
+  }
+  void Tick(SteadyTime now);
+  void Supervise();
+
+  // constant after construction
+  const RemoteFleetOptions options_;
+  const std::vector<std::string> tokens_;
+
+  mutable std::mutex mu_;
+  std::condition_variable answered_;  // signalled when events_ grows or stopped_ is set
+  std::condition_variable
+      changed_;  // signalled when the spec is known, a session closed, quit_ set
+  // guarded by mu_; the spec, the layout and the memory do not change once they are there
+  std::optional<EnvironmentSpec> spec_;
+  std::optional<RemoteLayout> layout_;
+  size_t area_bytes_ = 0;
+  std::unique_ptr<std::byte, void (*)(void*)> memory_;  // slots x two areas
+  std::vector<Slot> slots_;
+  std::deque<uint32_t> free_;  // slots without a session
+  std::map<Session*, std::shared_ptr<Session>> sessions_;
+  std::vector<Session*> dirty_;  // have something to send; empty whenever mu_ is free
+  std::map<std::string, SteadyTime> quarantine_;  // actors, until when
+  Ring<SlotEvent> events_;                        // a slot has at most one
+  uint32_t waiters_ = 0, live_ = 0;
+  uint64_t incarnation_;
+  FleetCounters counters_;
+  uint64_t drops_[static_cast<size_t>(RemoteDrop::kCount)] = {};
+  std::optional<RemoteEnd> ending_;  // for whoever comes
+  bool stopped_ = false, goodbye_ = false, quit_ = false;
+  uint32_t lines_ = 0;  // logged since the last tick
+  SteadyTime ticked_;
+  std::unique_ptr<Thread> supervisor_;
+};
+
+}  // namespace samara

@@ -1,0 +1,60 @@
+// What hub.cc and hub_sessions.cc share.
+#pragma once
+
+#include "fleet/remote/hub.h"
+
+namespace samara {
+
+class RemoteHub::Session {
+ public:
+  enum class State : uint8_t { kGreeting, kPlaying, kEnding, kClosed };
+
+  // constant after construction
+  std::shared_ptr<RemoteStream> stream;
+  std::string peer;
+
+  // guarded by the hub's mu_
+  State state = State::kGreeting;
+  std::string actor;
+  uint64_t incarnation = 0;
+  std::vector<uint32_t> slots;    // of the engine, by the actor's index
+  std::deque<std::string> texts;  // whole messages that go first
+  std::string out;                // header and command rows to be sent
+  uint32_t out_rows = 0;
+  bool writing = false, dirty = false;
+  bool sent = false;      // rows since the last tick
+  bool farewell = false;  // a goodbye is the last that is said
+  SteadyTime seen;
+  uint32_t offences = 0;
+
+  // touched by Receive only
+  std::vector<EventRow> rows;
+  std::vector<std::byte*> to;  // where a row's observation goes; null: nowhere
+
+  // The next message, if one may go now. REQUIRES: mu_ held; the caller sends it.
+  bool Take(const RemoteLayout* layout, std::string& message);
+};
+
+class RemoteHub::Posts {
+ public:
+  explicit Posts(RemoteHub& hub) : hub_(hub), lock_(hub.mu_) {}
+  ~Posts();
+  Posts(const Posts&) = delete;
+  Posts& operator=(const Posts&) = delete;
+
+  // The session has something to send.
+  void Touch(Session& session);
+  void End(Session& session, RemoteEnd end, bool now);
+
+ private:
+  RemoteHub& hub_;
+  std::unique_lock<std::mutex> lock_;
+  struct Ending {
+    std::shared_ptr<RemoteStream> stream;
+    RemoteEnd end;
+    bool now;
+  };
+  std::vector<Ending> endings_;
+};
+
+}  // namespace samara

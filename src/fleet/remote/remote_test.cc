@@ -1,0 +1,618 @@
+// A remote fleet over a transport in memory: the contract of Fleet, and what an engine does with
+// peers that die, lie, repeat themselves or fall silent.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/log.h"
+#include "env/dummy.h"
+#include "fleet/fleet_test_util.h"
+#include "fleet/remote/hub.h"
+#include "fleet/remote/memory_link_test_util.h"
+
+namespace samara {
+namespace {
+
+using Kind = SlotEvent::Kind;
+using namespace std::chrono_literals;
+
+std::unique_ptr<Fleet> LocalFleet(uint32_t slots, DummyOptions options = {}) {
+  return MakeThreadFleet([=] { return MakeDummyEnvironment(options); }, slots, 2).ValueOrThrow();
+}
+
+class QuietTest : public testing::Test {
+ protected:
+  void SetUp() override { SetLogLevel(LogLevel::kWarning); }
+  void TearDown() override { SetLogLevel(LogLevel::kInfo); }
+};
+
+// --- a hub and real actors
+
+// Actors on threads of their own that connect again when their link breaks.
+class Actors {
+ public:
+  Actors(RemoteHub& hub, DummyOptions options) : hub_(hub), options_(options) {}
+  ~Actors() { Leave(); }
+  void Add(uint32_t slots, size_t piece) {
+    auto crew = std::make_unique<Crew>();
+    crew->fleet = LocalFleet(slots, options_);
+    crew->actor = std::make_unique<RemoteActor>(*crew->fleet);
+    crew->piece = piece;
+    crew->thread = std::make_unique<Thread>("actor", [this, c = crew.get()] { Live(*c); });
+    crews_.push_back(std::move(crew));
+  }
+  void BreakLink(size_t i) {
+    std::lock_guard lock(mu_);
+    if (const auto link = crews_[i]->link.lock()) link->Break();
+  }
+  void Leave() {
+    leave_ = true;
+    crews_.clear();
+  }
+
+ private:
+  struct Crew {
+    std::unique_ptr<Fleet> fleet;
+    std::unique_ptr<RemoteActor> actor;
+    size_t piece = 0;
+    TaskThread network;
+    std::weak_ptr<MemoryLink> link;
+    std::unique_ptr<Thread> thread;
+  };
+  void Live(Crew& crew) {
+    while (!leave_) {
+      {
+        std::lock_guard lock(mu_);
+        const auto link = std::make_shared<MemoryLink>(hub_, *crew.actor, crew.network, crew.piece);
+        crew.link = link;
+        link->Connect();
+      }
+      if (crew.actor->Pump([this] { return leave_.load(); }).goodbye) return;
+    }
+  }
+
+  RemoteHub& hub_;
+  const DummyOptions options_;
+  std::mutex mu_;  // guards the crews' links
+  std::atomic<bool> leave_{false};
+  std::vector<std::unique_ptr<Crew>> crews_;
+};
+
+struct Variant {
+  bool bytes, discrete;
+  size_t piece;  // bytes of the pieces that messages come in
+};
+class RemoteContractTest : public QuietTest, public testing::WithParamInterface<Variant> {};
+
+TEST_P(RemoteContractTest, PlaysTheSameBitsAsALocalFleet) {
+  const DummyOptions dummy{.bytes = GetParam().bytes, .discrete = GetParam().discrete};
+  const auto local = LocalFleet(3, dummy);
+  const auto expected = Player(*local).Play(30);
+  RemoteHub hub({.spec = local->spec(), .slots = 5}, {});
+  Actors actors(hub, dummy);
+  actors.Add(2, GetParam().piece);
+  actors.Add(3, GetParam().piece);
+  Player player(hub);
+  EXPECT_EQ(player.Play(30), expected);
+  EXPECT_EQ(player.surplus_events(), 0);
+  EXPECT_EQ(hub.live(), 5U);
+  for (const auto& [reason, count] : hub.drops()) EXPECT_EQ(count, 0U) << reason;
+  actors.Leave();
+}
+
+INSTANTIATE_TEST_SUITE_P(Specs, RemoteContractTest,
+                         testing::Values(Variant{false, true, 1 << 20}, Variant{false, false, 7},
+                                         Variant{true, true, 1000}));
+
+TEST_F(QuietTest, LinksThatBreakCostEpisodesAndNothingElse) {
+  const auto local = LocalFleet(4);
+  const auto expected = Player(*local).Play(400);
+  RemoteHub hub({.spec = local->spec(), .slots = 4}, {});
+  Actors actors(hub, {});
+  actors.Add(2, 100);
+  actors.Add(2, 100);
+  Player player(hub);
+  uint64_t events = 0;
+  const auto records = player.Play(400, [&](const SlotEvent&) {
+    if (++events % 150 == 0) actors.BreakLink(events / 150 % 2);
+  });
+  EXPECT_EQ(records, expected);
+  EXPECT_EQ(player.surplus_events(), 0);
+  EXPECT_GE(hub.counters().respawns, 10U);
+  EXPECT_GT(player.lost(), 0U);
+  actors.Leave();
+}
+
+TEST_F(QuietTest, GoodbyeEndsActors) {
+  const auto local = LocalFleet(1);
+  RemoteHub hub({.spec = local->spec(), .slots = 2}, {});
+  RemoteActor actor(*local);
+  TaskThread network;
+  const auto link = std::make_shared<MemoryLink>(hub, actor, network, 64);
+  link->Connect();
+  while (hub.live() == 0) std::this_thread::yield();
+  hub.Goodbye();
+  const auto outcome = actor.Pump(nullptr);
+  EXPECT_TRUE(outcome.goodbye && outcome.welcomed);
+  EXPECT_TRUE(hub.WaitUntilClosed(10s));
+}
+
+// --- a hub and a peer made of bytes
+
+struct SentMessage {
+  MessageHeader header{};
+  std::string rest;
+};
+
+// Records what the hub says; the test speaks for the actor.
+class Puppet : public RemoteStream {
+ public:
+  void Send(std::string head, std::string body) override {
+    head += body;
+    SentMessage message;
+    std::memcpy(&message.header, head.data(), sizeof(MessageHeader));
+    message.rest = head.substr(sizeof(MessageHeader));
+    sent.push_back(message);
+    ++unacknowledged;
+  }
+  void End(const RemoteEnd& given, bool) override {
+    if (!end) end = given;
+  }
+  std::vector<SentMessage> sent;
+  std::optional<RemoteEnd> end;
+  int unacknowledged = 0;
+};
+
+class SessionTest : public QuietTest {
+ protected:
+  static constexpr uint32_t kSlots = 4;
+  SessionTest() : spec_(LocalFleet(1)->spec()) { Make({}); }
+  void TearDown() override {
+    CloseAll();
+    QuietTest::TearDown();
+  }
+  void Make(const std::vector<std::string>& tokens) {
+    hub_ = std::make_unique<RemoteHub>(
+        RemoteFleetOptions{.spec = spec_, .slots = kSlots, .offences_max = 3}, tokens, false);
+  }
+
+  struct Peer {
+    std::shared_ptr<Puppet> stream = std::make_shared<Puppet>();
+    std::shared_ptr<RemoteHub::Session> session;
+    uint64_t incarnation = 0;
+  };
+  Peer& Connect(const std::string& authorization = {}) {
+    peers_.emplace_back();
+    Peer& peer = peers_.back();
+    peer.session = hub_->Open(peer.stream, "test", authorization);
+    return peer;
+  }
+  bool Say(Peer& peer, const std::string& message) {
+    const bool more = hub_->Receive(*peer.session, Cut(message, 50));
+    Acknowledge(peer);
+    return more;
+  }
+  void Acknowledge(Peer& peer) {
+    for (; peer.stream->unacknowledged > 0; --peer.stream->unacknowledged)
+      hub_->Sent(*peer.session);
+  }
+  Peer& Join(uint32_t slots, const std::string& name = "puppet") {
+    Peer& peer = Connect();
+    EXPECT_TRUE(Say(peer, WriteHello({.actor = name, .slots = slots, .spec = spec_})));
+    EXPECT_FALSE(peer.stream->sent.empty());
+    if (!peer.stream->sent.empty()) {
+      EXPECT_EQ(peer.stream->sent[0].header.kind, RemoteKind::kWelcome);
+      peer.incarnation = peer.stream->sent[0].header.incarnation;
+    }
+    return peer;
+  }
+  void Close(Peer& peer) {
+    if (peer.session) hub_->Close(*peer.session);
+    peer.session.reset();
+  }
+  void CloseAll() {
+    for (Peer& peer : peers_) Close(peer);
+    peers_.clear();
+  }
+  // The newest command for a slot of the peer.
+  CommandRow Command(Peer& peer, uint32_t slot) {
+    Acknowledge(peer);
+    CommandRow found{};
+    for (const SentMessage& m : peer.stream->sent) {
+      if (m.header.kind != RemoteKind::kCommands) continue;
+      for (uint32_t i = 0; i < m.header.rows; ++i) {
+        CommandRow row;
+        std::memcpy(&row, m.rest.data() + i * sizeof row, sizeof row);
+        if (row.slot == slot) found = row;
+      }
+    }
+    return found;
+  }
+  static EventRow Answer(const CommandRow& command) {
+    return {.sequence = command.sequence,
+            .episode = command.episode,
+            .reward = 1,
+            .slot = command.slot,
+            .step = command.step,
+            .frames = 1,
+            .flags = 0};
+  }
+  std::string Events(const Peer& peer, const std::vector<EventRow>& rows,
+                     std::vector<float> observation = {1, 2, 3, 4}) const {
+    const MessageHeader header{RemoteKind::kEvents, static_cast<uint32_t>(rows.size()),
+                               peer.incarnation};
+    std::string message(reinterpret_cast<const char*>(&header), sizeof header);
+    message.append(reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(EventRow));
+    for (size_t i = 0; i < rows.size(); ++i)
+      message.append(reinterpret_cast<const char*>(observation.data()), observation.size() * 4);
+    return message;
+  }
+  uint64_t Dropped(const std::string& reason) { return hub_->drops().at(reason); }
+  size_t EventsNow(SlotEvent& event) { return hub_->Wait({&event, 1}, 0ms); }
+
+  const EnvironmentSpec spec_;
+  std::unique_ptr<RemoteHub> hub_;
+  std::deque<Peer> peers_;
+};
+
+TEST_F(SessionTest, BeginWaitsForAnActor) {
+  hub_->Begin(0, 7, {.seed = 5, .noops = 3, .frames_max = 11});
+  SlotEvent event;
+  EXPECT_EQ(EventsNow(event), 0U);
+  EXPECT_EQ(hub_->live(), 0U);
+  Peer& peer = Join(2);
+  EXPECT_EQ(hub_->live(), 2U);
+  const CommandRow command = Command(peer, 0);
+  EXPECT_EQ(command.kind, RemoteCommand::kReset);
+  EXPECT_EQ(command.episode, 7U);
+  EXPECT_EQ(command.seed, 5U);
+  EXPECT_EQ(command.argument, 3);
+  EXPECT_EQ(command.frames_max, 11);
+  EXPECT_TRUE(Say(peer, Events(peer, {Answer(command)})));
+  ASSERT_EQ(EventsNow(event), 1U);
+  EXPECT_EQ(event.kind, Kind::kObservation);
+  EXPECT_EQ(event.episode, 7U);
+  EXPECT_EQ(ReadFloats(hub_->observation(0)), (std::vector<float>{1, 2, 3, 4}));
+}
+
+TEST_F(SessionTest, RowsThatAreReadyTogetherTravelTogether) {
+  Peer& peer = Join(4);
+  for (uint32_t s = 0; s < 4; ++s) hub_->Begin(s, s, {});
+  Acknowledge(peer);
+  std::vector<EventRow> rows;
+  for (uint32_t s = 0; s < 4; ++s) rows.push_back(Answer(Command(peer, s)));
+  Say(peer, Events(peer, rows));
+  SlotEvent events[8];
+  ASSERT_EQ(hub_->Wait(events, 0ms), 4U);
+  const size_t before = peer.stream->sent.size();
+  std::vector<SlotAction> actions;
+  for (uint32_t s = 0; s < 4; ++s) actions.push_back({s, {static_cast<int32_t>(s), {}}});
+  hub_->ActMany(actions);
+  ASSERT_EQ(peer.stream->sent.size(), before + 1);
+  EXPECT_EQ(peer.stream->sent.back().header.rows, 4U);
+  EXPECT_EQ(Command(peer, 2).argument, 2);
+  EXPECT_EQ(Command(peer, 2).step, 1U);
+}
+
+TEST_F(SessionTest, EachCommandIsAnsweredOnce) {
+  Peer& peer = Join(1);
+  hub_->Begin(0, 1, {});
+  const EventRow answer = Answer(Command(peer, 0));
+  EXPECT_TRUE(Say(peer, Events(peer, {answer})));
+  EXPECT_TRUE(Say(peer, Events(peer, {answer})));
+  SlotEvent event;
+  EXPECT_EQ(EventsNow(event), 1U);
+  EXPECT_EQ(EventsNow(event), 0U);
+  hub_->Act(0, {});
+  EXPECT_TRUE(Say(peer, Events(peer, {answer})));  // the reset's answer for the action's
+  EXPECT_EQ(EventsNow(event), 0U);
+  EXPECT_EQ(Dropped("duplicate"), 2U);
+  EXPECT_EQ(hub_->counters().stale_events, 2U);
+}
+
+TEST_F(SessionTest, RowsThatMeanNothingAreRefusedAlone) {
+  struct Case {
+    const char* reason;
+    std::function<void(EventRow&)> spoil;
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Case cases[] = {
+      {"foreign", [](EventRow& r) { r.slot = 1; }},
+      {"foreign", [](EventRow& r) { r.slot = 0xFFFFFFFF; }},
+      {"stale", [](EventRow& r) { r.episode += 1; }},
+      {"stale", [](EventRow& r) { r.step += 1; }},
+      {"stale", [](EventRow& r) { r.sequence += 1; }},
+      {"duplicate", [](EventRow& r) { r.sequence -= 1; }},
+      {"malformed", [](EventRow& r) { r.flags = 16; }},
+      {"malformed", [](EventRow& r) { r.flags = kRemoteTerminated | kRemoteTruncated; }},
+      {"malformed", [](EventRow& r) { r.flags = kRemoteLost | kRemoteLifeLost; }},
+      {"malformed", [](EventRow& r) { r.frames = 0xFFFFFFFF; }},
+      {"not_finite", [nan](EventRow& r) { r.reward = nan; }},
+      {"not_finite", [](EventRow& r) { r.reward = -std::numeric_limits<double>::infinity(); }},
+  };
+  for (const Case& c : cases) {
+    Make({});
+    Peer& peer = Join(1);
+    hub_->Begin(0, 1, {});
+    const CommandRow command = Command(peer, 0);
+    EventRow row = Answer(command);
+    c.spoil(row);
+    EXPECT_TRUE(Say(peer, Events(peer, {row}))) << c.reason;
+    EXPECT_EQ(Dropped(c.reason), 1U) << c.reason;
+    EXPECT_FALSE(peer.stream->end.has_value());
+    CloseAll();
+    SlotEvent event;
+    ASSERT_EQ(EventsNow(event), 1U);
+    EXPECT_EQ(event.kind, Kind::kLost);
+    EXPECT_EQ(EventsNow(event), 0U);
+  }
+}
+
+TEST_F(SessionTest, ObservationsThatAreNotFiniteLoseTheirEpisodeOnly) {
+  Peer& peer = Join(2);
+  hub_->Begin(0, 1, {});
+  hub_->Begin(1, 2, {});
+  std::string message =
+      Events(peer, {Answer(Command(peer, 0)), Answer(Command(peer, 1))}, {1, 2, 3, 4});
+  const float inf = std::numeric_limits<float>::infinity();
+  std::memcpy(message.data() + message.size() - 4, &inf, 4);  // of the second
+  EXPECT_TRUE(Say(peer, message));
+  SlotEvent events[2];
+  ASSERT_EQ(hub_->Wait(events, 0ms), 2U);
+  EXPECT_EQ(events[0].kind, Kind::kObservation);
+  EXPECT_EQ(events[1].kind, Kind::kLost);
+  EXPECT_EQ(Dropped("not_finite"), 1U);
+  hub_->Begin(1, 2, {});
+  EXPECT_EQ(Command(peer, 1).kind, RemoteCommand::kReset);
+}
+
+TEST_F(SessionTest, RepeatedOffencesEndTheStreamAndKeepTheActorOut) {
+  Peer& peer = Join(1, "bad");
+  hub_->Begin(0, 1, {});
+  EventRow row = Answer(Command(peer, 0));
+  row.slot = 9;
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(Say(peer, Events(peer, {row})));
+  EXPECT_FALSE(Say(peer, Events(peer, {row})));
+  ASSERT_TRUE(peer.stream->end.has_value());
+  EXPECT_EQ(peer.stream->end->code, RemoteCode::kInvalidArgument);
+  Close(peer);
+  SlotEvent event;
+  ASSERT_EQ(EventsNow(event), 1U);
+  EXPECT_EQ(event.kind, Kind::kLost);
+  Peer& again = Connect();
+  EXPECT_FALSE(Say(again, WriteHello({.actor = "bad", .slots = 1, .spec = spec_})));
+  EXPECT_EQ(again.stream->end->code, RemoteCode::kPermissionDenied);
+  EXPECT_EQ(Dropped("quarantined"), 1U);
+  Join(1, "good");
+}
+
+TEST_F(SessionTest, MessagesOfAnotherLengthEndTheStream) {
+  struct Case {
+    std::string reason;
+    RemoteCode code;
+    std::function<void(std::string&)> spoil;
+  };
+  const size_t row = sizeof(EventRow) + 16;
+  const Case cases[] = {
+      {"malformed", RemoteCode::kInvalidArgument, [](std::string& m) { m.pop_back(); }},
+      {"oversized", RemoteCode::kResourceExhausted, [](std::string& m) { m.push_back('x'); }},
+      {"malformed", RemoteCode::kInvalidArgument, [](std::string& m) { m.resize(3); }},
+      {"malformed", RemoteCode::kInvalidArgument, [](std::string& m) { m.clear(); }},
+      {"malformed", RemoteCode::kInvalidArgument, [](std::string& m) { m[0] = 9; }},
+      {"malformed", RemoteCode::kInvalidArgument, [](std::string& m) { m[7] = '\x7F'; }},
+      {"oversized", RemoteCode::kResourceExhausted,
+       [row](std::string& m) { m.append(100 * row, 'x'); }},
+      {"stale", RemoteCode::kAborted, [](std::string& m) { ++m[8]; }},
+  };
+  for (const Case& c : cases) {
+    Make({});
+    Peer& peer = Join(1);
+    hub_->Begin(0, 1, {});
+    std::string message = Events(peer, {Answer(Command(peer, 0))});
+    c.spoil(message);
+    EXPECT_FALSE(Say(peer, message));
+    ASSERT_TRUE(peer.stream->end.has_value());
+    EXPECT_EQ(peer.stream->end->code, c.code);
+    EXPECT_EQ(Dropped(c.reason), 1U) << c.reason;
+    CloseAll();
+  }
+}
+
+TEST_F(SessionTest, HelloIsCheckedWhole) {
+  struct Case {
+    RemoteCode code;
+    std::string message;
+  };
+  EnvironmentSpec other = spec_;
+  other.observation.shape = {5};
+  HelloMessage hello{.actor = "a", .slots = 1, .spec = spec_};
+  HelloMessage newer = hello, future = hello;
+  newer.minor = kRemoteMinor + 1;  // one minor version apart works
+  future.minor = kRemoteMinor + 2;
+  const Case cases[] = {
+      {RemoteCode::kOk, WriteHello(hello)},
+      {RemoteCode::kOk, WriteHello(newer)},
+      {RemoteCode::kFailedPrecondition, WriteHello(future)},
+      {RemoteCode::kFailedPrecondition, WriteHello({.actor = "a", .slots = 1, .spec = other})},
+      {RemoteCode::kFailedPrecondition, WriteHello({.actor = "a", .slots = 0, .spec = spec_})},
+      {RemoteCode::kFailedPrecondition, WriteHello({.actor = "a", .slots = 65537, .spec = spec_})},
+      {RemoteCode::kInvalidArgument, WriteGoodbye("?")},
+  };
+  for (const Case& c : cases) {
+    Peer& peer = Connect();
+    EXPECT_EQ(Say(peer, c.message), c.code == RemoteCode::kOk);
+    EXPECT_EQ(peer.stream->end.value_or(RemoteEnd{}).code, c.code);
+    CloseAll();
+  }
+  // the difference is named
+  Peer& peer = Connect();
+  Say(peer, cases[3].message);
+  EXPECT_NE(peer.stream->end->message.find("observation shape [5] instead of [4]"),
+            std::string::npos)
+      << peer.stream->end->message;
+}
+
+TEST_F(SessionTest, TokensAreNeededAndTwoAreValidAtOnce) {
+  const std::string one(64, 'a'), two(64, 'b');
+  Make({one, two});
+  for (const std::string& wrong :
+       {std::string(), std::string("Bearer "), "Bearer " + std::string(64, 'c'), one,
+        "Bearer " + one + "a", "Bearer " + one.substr(1), std::string(10'000, 'a')}) {
+    Peer& peer = Connect(wrong);
+    ASSERT_TRUE(peer.stream->end.has_value()) << wrong;
+    EXPECT_EQ(peer.stream->end->code, RemoteCode::kUnauthenticated);
+    EXPECT_EQ(peer.stream->end->message.find("aaa"), std::string::npos);
+    EXPECT_FALSE(Say(peer, WriteHello({.actor = "a", .slots = 1, .spec = spec_})));
+    EXPECT_TRUE(peer.stream->sent.empty());
+  }
+  EXPECT_EQ(Dropped("unauthenticated"), 7U);
+  for (const std::string& right : {one, two})
+    EXPECT_TRUE(
+        Say(Connect("Bearer " + right), WriteHello({.actor = "a", .slots = 1, .spec = spec_})));
+  EXPECT_EQ(hub_->live(), 2U);
+}
+
+TEST_F(SessionTest, SlotsAreLeasedOnceAndAgainAfterTheirActor) {
+  Peer& first = Join(3);
+  Peer& second = Connect();
+  EXPECT_TRUE(Say(second, WriteHello({.actor = "b", .slots = 3, .spec = spec_})));
+  EXPECT_EQ(ParseWelcome(second.stream->sent[0].rest)->slots, 1U);
+  Peer& third = Connect();
+  EXPECT_FALSE(Say(third, WriteHello({.actor = "c", .slots = 1, .spec = spec_})));
+  EXPECT_EQ(third.stream->end->code, RemoteCode::kResourceExhausted);
+  hub_->Begin(1, 5, {});
+  Say(first, Events(first, {Answer(Command(first, 1))}));
+  SlotEvent event;
+  ASSERT_EQ(EventsNow(event), 1U);
+  const uint64_t incarnation = first.incarnation;
+  Close(first);
+  // the observation is still there to be read; the action finds the actor gone
+  EXPECT_EQ(ReadFloats(hub_->observation(1)), (std::vector<float>{1, 2, 3, 4}));
+  hub_->Act(1, {});
+  ASSERT_EQ(EventsNow(event), 1U);
+  EXPECT_EQ(event.kind, Kind::kLost);
+  Peer& fourth = Join(3);
+  EXPECT_GT(fourth.incarnation, incarnation);
+  EXPECT_EQ(hub_->live(), 4U);
+}
+
+TEST_F(SessionTest, SilentActorsExpireOnTheEnginesOwnClockOnly) {
+  Peer& silent = Join(1);
+  Peer& lively = Join(1);
+  SteadyTime now = Now();
+  for (int second = 1; second <= 30; ++second) {
+    now += 1s;
+    if (second <= 5) {
+      Say(silent, Events(silent, {}));  // judged by the real clock: no later than now
+    }
+    hub_->TEST_Tick(now);
+    Acknowledge(silent), Acknowledge(lively);
+    if (second == 9) {
+      EXPECT_FALSE(silent.stream->end.has_value());
+    }
+  }
+  ASSERT_TRUE(silent.stream->end.has_value());
+  EXPECT_EQ(silent.stream->end->code, RemoteCode::kDeadlineExceeded);
+  EXPECT_EQ(Dropped("expired"), 2U);
+  // signs of life were sent meanwhile
+  int signs = 0;
+  for (const SentMessage& m : lively.stream->sent)
+    signs += m.header.kind == RemoteKind::kCommands && m.header.rows == 0 ? 1 : 0;
+  EXPECT_GE(signs, 8);
+}
+
+TEST_F(SessionTest, APausedEngineEvictsNobody) {
+  Peer& peer = Join(1);
+  hub_->TEST_Tick(Now());
+  hub_->TEST_Tick(Now() + 300s);  // the engine was stopped for five minutes
+  hub_->TEST_Tick(Now() + 301s);
+  EXPECT_FALSE(peer.stream->end.has_value());
+  for (int second = 302; second < 315; ++second)
+    hub_->TEST_Tick(Now() + std::chrono::seconds(second));
+  EXPECT_TRUE(peer.stream->end.has_value());
+}
+
+TEST_F(SessionTest, HungStepsEndTheStream) {
+  hub_ = std::make_unique<RemoteHub>(
+      RemoteFleetOptions{.spec = spec_, .slots = 1, .lease = 1000, .step_timeout = 5},
+      std::vector<std::string>(), false);
+  Peer& peer = Join(1);
+  hub_->Begin(0, 1, {});
+  Acknowledge(peer);
+  const SteadyTime start = Now();
+  for (int second = 1; second <= 4; ++second) hub_->TEST_Tick(start + std::chrono::seconds(second));
+  EXPECT_FALSE(peer.stream->end.has_value());
+  for (int second = 5; second <= 7; ++second) hub_->TEST_Tick(start + std::chrono::seconds(second));
+  EXPECT_TRUE(peer.stream->end.has_value());
+  EXPECT_EQ(Dropped("hung"), 1U);
+}
+
+TEST_F(SessionTest, TheFirstActorMayDecideTheSpec) {
+  hub_ = std::make_unique<RemoteHub>(RemoteFleetOptions{.environment = spec_.id, .slots = 2},
+                                     std::vector<std::string>(), false);
+  EXPECT_EQ(hub_->WaitForSpec(0.001).code(), Code::kUnavailable);
+  EnvironmentSpec other = spec_;
+  other.id = "other/game";
+  EXPECT_FALSE(Say(Connect(), WriteHello({.actor = "x", .slots = 1, .spec = other})));
+  Join(1);
+  ASSERT_TRUE(hub_->WaitForSpec(1).ok());
+  EXPECT_EQ(hub_->spec().observation.shape, spec_.observation.shape);
+}
+
+TEST(WireTest, SpecsSurviveTheJourney) {
+  for (const bool discrete : {true, false}) {
+    EnvironmentSpec spec = LocalFleet(1, {.discrete = discrete})->spec();
+    if (!discrete) {
+      spec.action.low = {-1, -std::numeric_limits<float>::infinity()};
+      spec.action.high = {0.1F, std::numeric_limits<float>::infinity()};
+    }
+    const std::string message = WriteHello({.actor = "a\n", .slots = 3, .spec = spec});
+    const auto hello = ParseHello(message.substr(sizeof(MessageHeader)));
+    ASSERT_TRUE(hello.ok()) << hello.status().message();
+    EXPECT_EQ(hello->spec.id, spec.id);
+    EXPECT_EQ(hello->spec.action.low, spec.action.low);
+    EXPECT_EQ(hello->spec.action.high, spec.action.high);
+    EXPECT_EQ(hello->spec.action_names, spec.action_names);
+    EXPECT_EQ(hello->slots, 3U);
+    EXPECT_EQ(hello->actor, "a\\x0a");
+  }
+}
+
+TEST(WireTest, PiecesReadAsOne) {
+  std::string text(1000, '\0');
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7);
+  for (const size_t size : {size_t{1}, size_t{3}, size_t{64}, size_t{999}, size_t{5000}}) {
+    const auto pieces = Cut(text, size);
+    PieceReader in(pieces);
+    std::string out(1000, '\0');
+    EXPECT_TRUE(in.Read(out.data(), 10));
+    EXPECT_TRUE(in.Read(nullptr, 20));
+    EXPECT_TRUE(in.Read(out.data() + 30, 970));
+    EXPECT_FALSE(in.Read(out.data(), 1));
+    EXPECT_EQ(out.substr(0, 10), text.substr(0, 10));
+    EXPECT_EQ(out.substr(30), text.substr(30));
+  }
+}
+
+TEST_F(QuietTest, AUnionIsItsMembers) {
+  const auto one = LocalFleet(2);
+  const auto expected = Player(*one).Play(25);
+  std::vector<std::unique_ptr<Fleet>> members;
+  members.push_back(LocalFleet(2));
+  members.push_back(LocalFleet(3));
+  const auto both = MakeFleetUnion(std::move(members)).ValueOrThrow();
+  EXPECT_EQ(both->slots(), 5U);
+  EXPECT_EQ(both->live(), 5U);
+  Player player(*both);
+  EXPECT_EQ(player.Play(25), expected);
+  EXPECT_EQ(player.surplus_events(), 0);
+  EXPECT_EQ(both->counters().frames, one->counters().frames);
+  members.push_back(LocalFleet(1));
+  members.push_back(LocalFleet(1, {.bytes = true}));
+  const auto mixed = MakeFleetUnion(std::move(members));
+  EXPECT_EQ(mixed.status().code(), Code::kConfig);
+}
+
+}  // namespace
+}  // namespace samara

@@ -1,0 +1,158 @@
+"""Remote actors end to end: an engine program, samara actor, and peers that misbehave."""
+
+import shutil
+import stat
+
+import pytest
+from remote_util import Actor, Engine, socket_folder
+from samara_cli import ok, samara
+
+pytestmark = pytest.mark.skipif(
+    "without gRPC" in samara("actor", "--connect", "unix:/nonexistent/s", "--env", "CartPole-v1",
+                             "--connect-timeout", 0).err,
+    reason="SKIPPED LOUDLY: this build has no gRPC (libgrpc++-dev)",
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = socket_folder(tmp_path)
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture
+def started():
+    """What a test starts is killed at its end."""
+    things = []
+
+    def keep(thing):
+        things.append(thing)
+        return thing
+
+    yield keep
+    for thing in things:
+        thing.kill()
+
+
+def test_actors_play_the_same_episodes_over_every_link(folder, started):
+    """One actor or three, a Unix socket or TCP: the same bits."""
+    hashes = []
+    for address, actors in ((f"unix:{folder}/s", 1), ("127.0.0.1:0", 3)):
+        engine = started(Engine(address, slots=6, env="CartPole-v1", episodes=200))
+        crew = [started(Actor(engine.address, slots=6 // actors)) for _ in range(actors)]
+        last = engine.end()
+        assert last["done"] and last["out_of_order"] == 0 and last["lost"] == 0
+        assert not any(last["drops"].values())
+        for actor in crew:
+            code, result, errors = actor.end()
+            assert code == 0, errors
+            assert result["connections"] == 1
+        hashes.append(last["hash"])
+    assert hashes[0] == hashes[1]
+
+
+def test_sockets_are_the_users_alone(folder, started):
+    engine = started(Engine(f"unix:{folder}/new/s", slots=1, env="CartPole-v1"))
+    assert engine.address == f"unix:{folder}/new/s"
+    assert stat.S_IMODE((folder / "new").stat().st_mode) == 0o700
+    assert stat.S_IMODE((folder / "new/s").stat().st_mode) & 0o077 == 0
+    (folder / "open").mkdir(mode=0o755)
+    refused = started(Engine(f"unix:{folder}/open/s", slots=1, env="CartPole-v1"))
+    assert refused.process.wait(10) == 77
+
+
+@pytest.mark.parametrize("link", ["unix", "tcp"])
+def test_the_second_engine_on_an_address_ends_with_73(folder, started, link):
+    engine = started(Engine(f"unix:{folder}/s" if link == "unix" else "127.0.0.1:0", slots=1, env="CartPole-v1"))
+    second = started(Engine(engine.address, slots=1, env="CartPole-v1"))
+    assert second.process.wait(10) == 73
+    assert engine.process.poll() is None
+
+
+def test_exits_tell_never_connected_from_rejected(folder, started):
+    code, _, errors = started(Actor(f"unix:{folder}/none", "--connect-timeout", 1)).end()
+    assert code == 69 and "no engine within 1 s" in errors
+    engine = started(Engine(f"unix:{folder}/s", slots=2, env="CartPole-v1"))
+    code, _, errors = started(Actor(engine.address, env="Acrobot-v1")).end()
+    assert code == 78 and "id native/Acrobot-v1 instead of native/CartPole-v1" in errors
+
+
+def test_other_machines_need_tls_and_a_token(folder):
+    def refused(**keys):
+        engine = Engine("0.0.0.0:0", slots=1, env="CartPole-v1", **keys)
+        code = engine.process.wait(10)
+        engine.readers[1].join(5)
+        return code, "".join(engine.errors)
+
+    token = folder / "token"
+    ok("token", token)
+    for keys in ({}, {"token": token}):
+        code, errors = refused(**keys)
+        assert code == 77
+        for flag in ("--certificate", "--key", "--token-file", "--insecure-i-know"):
+            assert flag in errors
+    token.chmod(0o640)
+    assert refused(token=token, insecure=1)[0] == 77
+    token.chmod(0o600)
+    token.write_text("short\n")
+    assert refused(token=token, insecure=1)[0] == 65
+
+
+def test_token_files(folder):
+    file = folder / "token"
+    ok("token", file)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert len(file.read_text().strip()) == 64
+    assert samara("token", file).code == 73
+    other = folder / "other"
+    ok("token", other)
+    assert other.read_text() != file.read_text()
+
+
+def test_tokens_over_tls(folder, started):
+    for name in ("one", "two", "wrong"):
+        ok("token", folder / name)
+    ok("certificates", folder / "pki", "--host", "localhost", "127.0.0.1")
+    ok("certificates", folder / "other", "--host", "localhost")
+    pki = folder / "pki"
+    engine = started(Engine("127.0.0.1:0", slots=2, env="CartPole-v1", episodes=300, token=folder / "one",
+                            token2=folder / "two", certificate=pki / "engine.pem", key=pki / "engine.key"))
+    address = engine.address
+
+    def ends(*arguments):
+        code, _, errors = started(Actor(address, "--connect-timeout", 1, *arguments)).end()
+        assert "Bearer" not in errors and (folder / "one").read_text().strip() not in errors
+        return code
+
+    right = ("--ca", pki / "ca.pem", "--token-file", folder / "one")
+    assert ends("--ca", pki / "ca.pem") == 77  # no token
+    assert ends("--ca", pki / "ca.pem", "--token-file", folder / "wrong") == 77
+    assert ends("--token-file", folder / "one") == 69  # plaintext against TLS
+    assert ends("--ca", folder / "other/ca.pem", "--token-file", folder / "one") == 69  # a stranger's authority
+    seen = engine.wait_for_line(lambda line: True)
+    assert seen["events"] == 0 and seen["drops"]["unauthenticated"] == 2
+    crew = [started(Actor(address, *right, slots=1)),
+            started(Actor(address, "--ca", pki / "ca.pem", "--token-file", folder / "two", slots=1))]
+    assert engine.end()["done"]
+    assert [actor.end()[0] for actor in crew] == [0, 0]
+
+
+def test_engines_may_ask_actors_for_certificates(folder, started):
+    ok("certificates", folder / "pki", "--host", "127.0.0.1")
+    pki = folder / "pki"
+    engine = started(Engine("127.0.0.1:0", slots=2, env="CartPole-v1", episodes=50, client_ca=pki / "ca.pem",
+                            certificate=pki / "engine.pem", key=pki / "engine.key"))
+    address = engine.address
+    assert started(Actor(address, "--ca", pki / "ca.pem", "--connect-timeout", 1)).end()[0] == 69
+    known = started(Actor(address, "--ca", pki / "ca.pem", "--certificate", pki / "actor.pem", "--key",
+                          pki / "actor.key"))
+    assert engine.end()["done"]
+    assert known.end()[0] == 0
+
+
+def test_certificates_refuse_what_is_no_name(folder):
+    outcome = samara("certificates", folder / "pki", "--host", "a,IP:1.2.3.4")
+    assert outcome.code == 78 and not (folder / "pki").exists()
+
+
