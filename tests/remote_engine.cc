@@ -129,6 +129,7 @@ Status Run(RemoteFleetOptions options, std::map<std::string, std::string> keys) 
     return keys.contains(key) ? std::atof(keys[key].c_str()) : otherwise;
   };
   options.slots = static_cast<uint32_t>(number("slots", 4));
+  options.incarnation = static_cast<uint64_t>(number("incarnation", 1));
   options.lease = number("lease", 10);
   options.heartbeat = number("heartbeat", 1);
   options.step_timeout = number("step_timeout", 60);

@@ -52,6 +52,53 @@ def test_actors_play_the_same_episodes_over_every_link(folder, started):
     assert hashes[0] == hashes[1]
 
 
+def test_python_simulators_play_the_same_bits_in_their_own_actor_and_behind_the_engines(folder, started):
+    """`python -m samara.actor` and `samara actor`, which keeps Python in processes of its own."""
+    hashes = []
+    for python, slots in ((True, 1), (True, 4), (False, 4)):
+        engine = started(Engine(f"unix:{folder}/s", slots=4, episodes=60))
+        crew = [started(Actor(f"unix:{folder}/s", env="dummy", slots=slots, python=python)) for _ in range(4 // slots)]
+        last = engine.end(60)
+        assert last["done"] and last["lost"] == 0 and not any(last["drops"].values())
+        assert [actor.end()[0] for actor in crew] == [0] * len(crew)
+        hashes.append(last["hash"])
+    assert len(set(hashes)) == 1
+
+
+@pytest.mark.parametrize("environment", ['{"kind": "dummy", "action": "box"}', "Acrobot-v1"])
+def test_python_actors_play_boxes_and_gymnasium(folder, started, environment):
+    engine = started(Engine(f"unix:{folder}/s", slots=2, episodes=4, print=100))
+    actor = started(Actor(f"unix:{folder}/s", env=environment, slots=2, python=True))
+    assert engine.end(60)["done"]
+    code, result, errors = actor.end()
+    assert code == 0 and result["steps"] > 40, errors
+
+
+def test_python_simulators_that_break_cost_their_episode(folder, started):
+    broken = '{"kind": "dummy", "fault": "raise", "fault_step": 3}'
+    engine = started(Engine(f"unix:{folder}/s", slots=1, episodes=4, print=0.1))
+    actor = started(Actor(f"unix:{folder}/s", env=broken, slots=1, python=True))
+    code, _, errors = actor.end()
+    assert code == 69 and "in a row" in errors, errors
+    assert engine.stop()["lost"] >= 4
+
+
+def test_python_actors_exit_like_the_others(folder, started):
+    def ends(*arguments, **options):
+        return started(Actor(*arguments, python=True, **options)).end()
+
+    assert ends(f"unix:{folder}/none", "--connect-timeout", 0.5, env="dummy")[0] == 69
+    assert ends(f"unix:{folder}/none", env="no/such-v0")[0] == 78
+    ok("token", folder / "token")
+    engine = started(Engine(f"unix:{folder}/s", slots=2, env="CartPole-v1", token=folder / "token"))
+    assert ends(engine.address, env="dummy")[0] == 77
+    code, _, errors = ends(engine.address, "--token-file", folder / "token", env="dummy")
+    assert code == 78 and "id dummy/guess instead of native/CartPole-v1" in errors
+    assert ends("10.1.2.3:1", "--token-file", folder / "token", env="dummy")[0] == 77
+    (folder / "token").chmod(0o644)
+    assert ends(engine.address, "--token-file", folder / "token", env="dummy")[0] == 77
+
+
 def test_sockets_are_the_users_alone(folder, started):
     engine = started(Engine(f"unix:{folder}/new/s", slots=1, env="CartPole-v1"))
     assert engine.address == f"unix:{folder}/new/s"

@@ -5,7 +5,8 @@ It builds one environment per slot, says Hello with their spec, and serves comma
 memory (src/fleet/slot.h) until the engine says leave or is gone. Four descriptors are inherited: the
 control socket (packets of one JSON object each), the segment of this actor, the doorbell of the fleet,
 and the policies that this actor plays by itself (src/fleet/policy_segment.h).
-Numerics run on one thread: the engine sets OMP_NUM_THREADS and its kin.
+Numerics run on one thread: the engine sets OMP_NUM_THREADS and its kin. With arguments it is a remote actor instead:
+samara/remote.py.
 """
 
 from __future__ import annotations
@@ -68,12 +69,16 @@ def bounds(values: tuple[float, ...]) -> list[float | None]:
     return [float(v) if math.isfinite(v) else None for v in values]
 
 
+def spec_fields(spec: Spec) -> dict:
+    return vars(spec) | {"action_low": bounds(spec.action_low), "action_high": bounds(spec.action_high)}
+
+
 def hello(spec: Spec) -> dict:
     return {
         "type": "hello",
         "protocol": _native.SLOT_PROTOCOL,
         "pid": os.getpid(),
-        "spec": vars(spec) | {"action_low": bounds(spec.action_low), "action_high": bounds(spec.action_high)},
+        "spec": spec_fields(spec),
     }
 
 
@@ -102,6 +107,10 @@ def serve(config: dict, environments: list[Environment]) -> None:
 
 
 def main() -> int:
+    if len(sys.argv) > 1:  # started by hand
+        from samara.remote import main as play_for_an_engine_elsewhere
+
+        return play_for_an_engine_elsewhere(sys.argv[1:])
     for descriptor in (CONTROL, SEGMENT, BELL, POLICIES):
         os.set_inheritable(descriptor, False)  # a simulator's own children must not keep them
     _native.die_with_parent()

@@ -161,6 +161,11 @@ size_t RemoteHub::message_bytes_max() const {
   return layout_ ? MessageBytesMax(*layout_) : sizeof(MessageHeader) + kRowsBytesMax;
 }
 
+size_t RemoteHub::row_bytes() const {
+  std::lock_guard lock(mu_);
+  return layout_ ? layout_->event_bytes() : kRowsBytesMax;
+}
+
 void RemoteHub::Supervise() {
   std::unique_lock lock(mu_);
   while (!quit_) {

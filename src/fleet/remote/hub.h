@@ -68,6 +68,7 @@ class RemoteHub : public Fleet {
   void EndAll(const RemoteEnd& end);  // every session, and whoever comes from now on
   bool WaitUntilClosed(std::chrono::milliseconds timeout);
   size_t message_bytes_max() const;  // what the transport may accept
+  size_t row_bytes() const;          // of an event; of the largest while the spec is unknown
 
   // Blocks until the spec is known; kUnavailable after `seconds`.
   Status WaitForSpec(double seconds);

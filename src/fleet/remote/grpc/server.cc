@@ -2,6 +2,7 @@
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <mutex>
@@ -172,8 +173,15 @@ class GrpcFleet : public Fleet {
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 64);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, 300'000);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kHttp2FrameBytes);
+    // a window of two messages; probing would widen it for whoever sends much
     builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 2 * message_max);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     builder.AddChannelArgument(GRPC_ARG_ENABLE_CHANNELZ, 0);
+    // gRPC reads a whole message before it looks at its length: the quota bounds what all peers
+    // together can make it keep. A slot has at most one row in flight each way.
+    grpc::ResourceQuota quota("samara remote actors");
+    quota.Resize(kQuotaBytes + hub_->slots() * (kQuotaSlotBytes + 2 * hub_->row_bytes()));
+    builder.SetResourceQuota(quota);
     builder.SetDefaultCompressionAlgorithm(GRPC_COMPRESS_NONE);
     // the socket is the user's alone from its first moment
     const mode_t before = ::umask(077);
@@ -217,6 +225,17 @@ class GrpcFleet : public Fleet {
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;
 };
+
+// Each connection is a descriptor; the soft limit is often 1,024.
+void RaiseDescriptorLimit(uint32_t slots) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_max < slots + 64)
+    LogWarning("at most " + std::to_string(limit.rlim_max) + " open files for " +
+               std::to_string(slots) + " slots: raise the hard limit (ulimit -Hn)");
+}
 
 Status CheckSafe(const RemoteFleetOptions& options, const RemoteAddress& address) {
   if (options.token_files.size() > 2)
@@ -282,6 +301,7 @@ Result<RemoteFleet> MakeRemoteFleet(const RemoteFleetOptions& options) {
     tokens.push_back(std::move(token));
   }
   ASSIGN_OR_RETURN(const auto credentials, MakeCredentials(options));
+  RaiseDescriptorLimit(options.slots);
   // 2. a socket that is held is not to be taken away
   std::unique_ptr<FileLock> lock;
   if (address.kind == RemoteAddress::Kind::kUnix) {

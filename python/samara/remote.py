@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""A remote actor in Python: ``python -m samara.actor --connect ADDR --env ID --slots N``.
+
+It steps environments of this process, one after the other, for an engine elsewhere; start one process per core. For
+Atari games ``samara actor`` is the better choice: there the emulators are processes of their own. Exit codes are those
+of the engine: 0 training has finished, 69 no engine, 77 and 78 refused by it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import queue
+import random
+import socket
+import stat
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from samara import wire
+from samara.actor import one_line, spec_fields
+from samara.environment import CONFIG, NO_INPUT, Environment, SetupError, make
+
+UNAVAILABLE, NOT_PERMITTED = 69, 77
+BACKOFF_FIRST, BACKOFF_LAST = 0.1, 10.0
+FLUSH_SECONDS = 0.002  # rows wait so long for others of their message
+FAILURES_MAX = 5  # of one environment without an episode that ended
+
+
+class Ended(Exception):
+    """This actor is done: the exit code, and one line that says why."""
+
+    def __init__(self, code: int, line: str) -> None:
+        super().__init__(line)
+        self.code = code
+
+
+def parse_arguments(given: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m samara.actor", description=__doc__.split("\n")[0])
+    parser.add_argument("--connect", required=True, help="unix:/folder/socket or HOST:PORT")
+    parser.add_argument("--env", required=True, help="dummy, an id of Gymnasium, envpool:TASK, dmlab:LEVEL, or an"
+                        " adapter's configuration as a JSON object")
+    parser.add_argument("--slots", type=int, default=1, help="environments")
+    parser.add_argument("--token-file", type=Path)
+    parser.add_argument("--ca", type=Path, help="TLS: who signed the engine's certificate (PEM)")
+    parser.add_argument("--certificate", type=Path, help="shown to an engine that asks for one (PEM)")
+    parser.add_argument("--key", type=Path, help="of the certificate (PEM)")
+    parser.add_argument("--connect-timeout", type=float, default=60.0, help="seconds until the first connection")
+    parser.add_argument("--reconnect-timeout", type=float, default=3600.0,
+                        help="seconds without an engine that was there before")
+    parser.add_argument("--json", action="store_true", help="last line: one JSON object")
+    arguments = parser.parse_args(given)
+    if not 1 <= arguments.slots <= 65536:
+        raise Ended(CONFIG, f"--slots {arguments.slots}: expected 1 to 65536")
+    return arguments
+
+
+def environment_config(given: str) -> dict[str, Any]:
+    if given.startswith("{"):
+        try:
+            return json.loads(given)
+        except json.JSONDecodeError as error:
+            raise SetupError(CONFIG, f"--env: expected a JSON object: {error}") from error
+    return {"kind": "dummy"} if given == "dummy" else {"kind": "gym", "id": given}
+
+
+def read_token(file: Path) -> str:
+    try:
+        mode = file.stat().st_mode
+        token = file.read_text().strip()
+    except OSError as error:
+        raise Ended(NO_INPUT, f"{file}: {error.strerror}: `samara token FILE` makes one") from error
+    if stat.S_IMODE(mode) & 0o077:
+        raise Ended(NOT_PERMITTED, f"{file}: others may read this token: chmod 600 {file}")
+    return token
+
+
+def is_local(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]")
+    return address.startswith("unix:") or host == "localhost" or host == "::1" or host.startswith("127.")
+
+
+class Slots:
+    """The environments, and what they are asked to do. One thread steps them."""
+
+    def __init__(self, config: dict[str, Any], count: int) -> None:
+        self.config = config | {"actor": 0, "incarnation": 0}
+        self.environments: list[Environment] = [make(self.config) for _ in range(count)]
+        self.spec = self.environments[0].spec
+        values = 0 if self.spec.action_discrete else self.spec.action_n
+        self.command = wire.command_type(values)
+        dtype = np.uint8 if self.spec.observation_dtype == "uint8" else np.float32
+        # rows that wait to be sent
+        self.rows = np.zeros(count, wire.EVENT)
+        self.observations = np.zeros((count, *self.spec.observation_shape), dtype)
+        self.waiting = 0
+        self.failures = [0] * count
+        self.steps = 0
+
+    def event_bytes(self) -> int:
+        return wire.EVENT.itemsize + self.observations[0].nbytes
+
+    def serve(self, command: np.void) -> None:
+        slot, step = int(command["slot"]), int(command["step"])
+        observation = self.observations[self.waiting]
+        reward, frames, flags = 0.0, 0, 0
+        try:
+            environment = self.environments[slot]
+            if command["kind"] == wire.RESET:
+                environment.reset(int(command["seed"]), int(command["argument"]), int(command["frames_max"]), observation)
+            else:
+                action = int(command["argument"]) if self.spec.action_discrete else command["values"]
+                reward, terminated, truncated, life_lost, frames = environment.step(action, observation)
+                flags = (bool(terminated) * wire.TERMINATED | bool(truncated) * wire.TRUNCATED
+                         | bool(life_lost) * wire.LIFE_LOST)
+                self.steps += 1
+                if terminated or truncated:
+                    self.failures[slot] = 0
+        except Exception as error:  # the simulator's own: its episode is lost, the actor goes on
+            reward, frames, flags = 0.0, 0, wire.LOST
+            self.replace(slot, error)
+        self.rows[self.waiting] = (command["sequence"], command["episode"], reward, slot, step, frames, flags)
+        self.waiting += 1
+
+    def replace(self, slot: int, error: Exception) -> None:
+        self.failures[slot] += 1
+        line = f"{self.spec.id}, slot {slot}: {one_line(error)}"
+        if self.failures[slot] >= FAILURES_MAX:
+            raise Ended(UNAVAILABLE, f"{line} ({FAILURES_MAX} times in a row without finishing an episode)") from error
+        print(f"actor: {line}: built anew", file=sys.stderr)
+        self.environments[slot] = make(self.config)
+
+    def take(self, incarnation: int) -> bytes:
+        n, self.waiting = self.waiting, 0
+        return wire.events(incarnation, self.rows[:n], self.observations[:n])
+
+
+class Stream:
+    """One connection."""
+
+    def __init__(self, channel: Any, slots: Slots, name: str, token: str) -> None:
+        self.slots = slots
+        self.outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self.outgoing.put(wire.hello(name, len(slots.environments), spec_fields(slots.spec)))
+        method = channel.stream_stream(wire.METHOD, request_serializer=None, response_deserializer=None)
+        metadata = [("authorization", f"Bearer {token}")] if token else None
+        self.call = method(self.requests(), metadata=metadata)
+        self.welcome: dict[str, Any] = {}
+        self.goodbye = False
+        self.closed = threading.Event()
+        self.sent = self.received = time.monotonic()
+
+    def requests(self) -> Iterator[bytes]:
+        while (message := self.outgoing.get()) is not None:
+            yield message
+
+    def send(self, message: bytes) -> None:
+        self.sent = time.monotonic()
+        self.outgoing.put(message)
+
+    def keep_alive(self) -> None:
+        """A sign of life while environments are slow; gives up a silent engine."""
+        before = time.monotonic()
+        while not self.closed.wait(0.2):
+            now = time.monotonic()
+            self.received += max(0.0, now - before - 1.0)  # when this process did not run
+            before = now
+            if now - self.received > self.welcome.get("lease", 10.0):
+                self.call.cancel()
+            elif self.welcome and now - self.sent > self.welcome["heartbeat"]:
+                self.send(wire.HEADER.pack(wire.EVENTS, 0, self.welcome["incarnation"]))
+
+    def run(self) -> None:
+        """Until the engine ends the stream: grpc.RpcError, or a plain return after its goodbye."""
+        keeper = threading.Thread(target=self.keep_alive, name="keep alive", daemon=True)
+        keeper.start()
+        try:
+            for message in self.call:
+                self.received = time.monotonic()
+                self.take(wire.parse(message))
+                if self.goodbye:
+                    return
+        finally:
+            self.closed.set()
+            self.outgoing.put(None)
+            self.call.cancel()
+            keeper.join()
+            self.slots.waiting = 0
+
+    def take(self, message: wire.Message) -> None:
+        if message.kind == wire.WELCOME:
+            self.welcome = wire.parse_text(message)
+            print(f"actor: connected, {self.welcome['slots']} slots", file=sys.stderr)
+        elif message.kind == wire.GOODBYE:
+            self.goodbye = True
+        elif message.kind == wire.COMMANDS and self.welcome:
+            self.serve(wire.parse_commands(message, self.slots.command))
+        else:
+            raise wire.Malformed(f"kind {message.kind}")
+
+    def serve(self, commands: np.ndarray) -> None:
+        slots, most = self.slots, self.welcome["events_max"]
+        start = time.monotonic()
+        for command in commands:
+            if command["slot"] >= self.welcome["slots"]:
+                raise wire.Malformed(f"a command for slot {command['slot']}")
+            slots.serve(command)
+            now = time.monotonic()
+            if slots.waiting >= most or now - start > FLUSH_SECONDS:
+                self.send(slots.take(self.welcome["incarnation"]))
+                start = now
+        if slots.waiting:
+            self.send(slots.take(self.welcome["incarnation"]))
+
+
+def make_channel(grpc: Any, arguments: argparse.Namespace, slots: Slots) -> Any:
+    limit = max(1 << 20, slots.event_bytes(), slots.command.itemsize * len(slots.environments)) + (64 << 10)
+    options = [
+        ("grpc.max_receive_message_length", limit),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.keepalive_time_ms", 20_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.max_frame_size", 256 << 10),
+        ("grpc.enable_retries", 0),
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.use_local_subchannel_pool", 1),
+    ]
+    if arguments.ca is None:
+        return grpc.insecure_channel(arguments.connect, options)
+    files = [file.read_bytes() if file else None for file in (arguments.ca, arguments.key, arguments.certificate)]
+    return grpc.secure_channel(arguments.connect, grpc.ssl_channel_credentials(*files), options)
+
+
+def verdict(grpc: Any, error: Any) -> None:
+    """Raises Ended when trying again is useless."""
+    code = error.code()
+    line = f"the engine refused this actor: {one_line(Exception(error.details() or code.name))}"
+    if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
+        raise Ended(NOT_PERMITTED, line)
+    if code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED):
+        raise Ended(CONFIG, line)
+
+
+def play(arguments: argparse.Namespace, slots: Slots, token: str) -> int:
+    """Connects again and again until training has finished; returns the number of connections."""
+    try:
+        import grpc
+    except ModuleNotFoundError as error:
+        raise Ended(NO_INPUT, "remote actors in Python need the package 'grpcio': run `make setup`") from error
+    name = f"{socket.gethostname()}-{os.getpid()}-{random.getrandbits(32):08x}"
+    connections, wait, since, last = 0, BACKOFF_FIRST, time.monotonic(), "no answer"
+    while True:
+        with make_channel(grpc, arguments, slots) as channel:
+            stream = Stream(channel, slots, name, token)
+            try:
+                stream.run()
+            except grpc.RpcError as error:
+                verdict(grpc, error)
+                last = error.details() or str(error.code())
+        if stream.welcome:
+            connections, wait, since = connections + 1, BACKOFF_FIRST, time.monotonic()
+        if stream.goodbye:
+            return connections
+        timeout = arguments.reconnect_timeout if connections else arguments.connect_timeout
+        if time.monotonic() - since > timeout:
+            raise Ended(UNAVAILABLE, f"{arguments.connect}: no engine within {timeout:.0f} s ({last})")
+        time.sleep(wait * random.uniform(0.5, 1.5))
+        wait = min(2.0 * wait, BACKOFF_LAST)
+
+
+def main(given: list[str]) -> int:
+    start = time.monotonic()
+    try:
+        arguments = parse_arguments(given)
+        token = read_token(arguments.token_file) if arguments.token_file else ""
+        if token and arguments.ca is None and not is_local(arguments.connect):
+            raise Ended(NOT_PERMITTED, f"{arguments.connect}: a token must not cross a network in the clear: give --ca")
+        slots = Slots(environment_config(arguments.env), arguments.slots)
+        connections = play(arguments, slots, token)
+    except (Ended, SetupError) as error:
+        print(f"actor: {one_line(error)}", file=sys.stderr)
+        return error.code
+    except (OSError, wire.Malformed) as error:
+        print(f"actor: {one_line(error)}", file=sys.stderr)
+        return CONFIG
+    except KeyboardInterrupt:
+        return 75
+    if arguments.json:
+        print(json.dumps({"environment": slots.spec.id, "slots": len(slots.environments), "steps": slots.steps,
+                          "connections": connections, "seconds": time.monotonic() - start}))
+    return 0

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What travels between the engine and a remote actor: the twin of src/fleet/remote/wire.h, which says what it means.
+
+A message is a header, then text (Hello, Welcome, Goodbye) or rows. All numbers are little-endian.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any, NamedTuple
+
+import numpy as np
+
+METHOD = "/samara.v1.Actors/Play"
+MAJOR, MINOR = 1, 0
+
+HELLO, EVENTS, WELCOME, COMMANDS, GOODBYE = 1, 2, 3, 4, 5  # kinds of messages
+RESET, ACT = 1, 2  # kinds of commands
+TERMINATED, TRUNCATED, LIFE_LOST, LOST = 1, 2, 4, 8  # flags of events
+
+HEADER = struct.Struct("<IIQ")  # kind, rows (of text: bytes), incarnation
+EVENT = np.dtype(
+    [
+        ("sequence", "<u8"),
+        ("episode", "<u8"),
+        ("reward", "<f8"),
+        ("slot", "<u4"),
+        ("step", "<u4"),
+        ("frames", "<u4"),
+        ("flags", "<u4"),
+    ]
+)
+COMMAND = [
+    ("sequence", "<u8"),
+    ("episode", "<u8"),
+    ("seed", "<u8"),
+    ("frames_max", "<i8"),
+    ("slot", "<u4"),
+    ("kind", "<u4"),
+    ("step", "<u4"),
+    ("argument", "<i4"),
+]
+assert EVENT.itemsize == 40 and np.dtype(COMMAND).itemsize == 48
+
+
+class Malformed(Exception):
+    """A message that means nothing."""
+
+
+class Message(NamedTuple):
+    kind: int
+    rows: int
+    incarnation: int
+    rest: memoryview
+
+
+def command_type(action_values: int) -> np.dtype:
+    """A row of commands; box actions bring their values."""
+    return np.dtype([*COMMAND, ("values", "<f4", (action_values,))])
+
+
+def parse(message: bytes) -> Message:
+    if len(message) < HEADER.size:
+        raise Malformed(f"{len(message)} bytes")
+    kind, rows, incarnation = HEADER.unpack_from(message)
+    return Message(kind, rows, incarnation, memoryview(message)[HEADER.size :])
+
+
+def parse_text(message: Message) -> dict[str, Any]:
+    if message.rows != len(message.rest):
+        raise Malformed(f"{len(message.rest)} bytes of text, {message.rows} announced")
+    fields = json.loads(bytes(message.rest))
+    if not isinstance(fields, dict):
+        raise Malformed("no JSON object")
+    return fields
+
+
+def parse_commands(message: Message, row: np.dtype) -> np.ndarray:
+    if len(message.rest) != message.rows * row.itemsize:
+        raise Malformed(f"{len(message.rest)} bytes for {message.rows} commands of {row.itemsize}")
+    return np.frombuffer(message.rest, row)
+
+
+def text_message(kind: int, fields: dict[str, Any]) -> bytes:
+    text = json.dumps(fields).encode()
+    return HEADER.pack(kind, len(text), 0) + text
+
+
+def hello(actor: str, slots: int, spec: dict[str, Any]) -> bytes:
+    return text_message(HELLO, {"major": MAJOR, "minor": MINOR, "actor": actor, "slots": slots, "spec": spec})
+
+
+def events(incarnation: int, rows: np.ndarray, observations: np.ndarray) -> bytes:
+    """`rows`: of EVENT; `observations`: one for each of them. None of both: a sign of life."""
+    header = HEADER.pack(EVENTS, len(rows), incarnation)
+    return b"".join((header, rows.tobytes(), observations.tobytes()))
