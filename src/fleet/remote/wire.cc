@@ -63,7 +63,7 @@ bool PieceReader::Read(void* out, size_t n) {
   while (n > 0) {
     const auto piece = pieces_.front().subspan(offset_);
     const size_t m = std::min(n, piece.size());
-    if (to != nullptr) {
+    if (to != nullptr && m > 0) {  // an empty piece may be nowhere
       std::memcpy(to, piece.data(), m);
       to += m;
     }
