@@ -47,7 +47,7 @@ class NullFleet : public Fleet {
     for (const SlotAction& a : actions) events_.Push({.slot = a.slot, .result = {}});
     ready_.notify_one();
   }
-  size_t Wait(std::span<SlotEvent> out, std::chrono::milliseconds timeout) override {
+  size_t Wait(std::span<SlotEvent> out, std::chrono::microseconds timeout) override {
     std::unique_lock lock(mu_);
     ready_.wait_for(lock, timeout, [this] { return !events_.empty(); });
     size_t n = 0;

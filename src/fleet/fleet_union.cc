@@ -57,7 +57,7 @@ class FleetUnion : public Fleet {
       if (!part.empty()) m.fleet->ActMany(part);
     }
   }
-  size_t Wait(std::span<SlotEvent> out, std::chrono::milliseconds timeout) override {
+  size_t Wait(std::span<SlotEvent> out, std::chrono::microseconds timeout) override {
     std::unique_lock lock(mu_);
     answered_.wait_for(lock, timeout, [this] { return stopped_ || !events_.empty(); });
     if (stopped_) return 0;

@@ -319,7 +319,7 @@ void RemoteHub::Push(SlotEvent::Kind kind, uint32_t index, const StepResult& res
       {.kind = kind, .slot = index, .episode = slot.episode, .step = slot.step, .result = result});
 }
 
-size_t RemoteHub::Wait(std::span<SlotEvent> out, std::chrono::milliseconds timeout) {
+size_t RemoteHub::Wait(std::span<SlotEvent> out, std::chrono::microseconds timeout) {
   std::unique_lock lock(mu_);
   if (events_.empty()) {
     ++waiters_;

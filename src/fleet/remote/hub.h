@@ -79,7 +79,7 @@ class RemoteHub : public Fleet {
   void Begin(uint32_t slot, uint64_t episode, const EpisodeSpec& spec) override;
   void Act(uint32_t slot, const Action& action) override;
   void ActMany(std::span<const SlotAction> actions) override;
-  size_t Wait(std::span<SlotEvent> out, std::chrono::milliseconds timeout) override;
+  size_t Wait(std::span<SlotEvent> out, std::chrono::microseconds timeout) override;
   std::span<const std::byte> observation(uint32_t slot) const override;
   std::span<const std::byte> pictures(uint32_t) const override { return {}; }
   FleetCounters counters() const override;

@@ -205,7 +205,7 @@ class GrpcFleet : public Fleet {
   }
   void Act(uint32_t slot, const Action& action) override { hub_->Act(slot, action); }
   void ActMany(std::span<const SlotAction> actions) override { hub_->ActMany(actions); }
-  size_t Wait(std::span<SlotEvent> out, std::chrono::milliseconds timeout) override {
+  size_t Wait(std::span<SlotEvent> out, std::chrono::microseconds timeout) override {
     return hub_->Wait(out, timeout);
   }
   std::span<const std::byte> observation(uint32_t slot) const override {
