@@ -29,15 +29,47 @@ InputLayout InputLayout::Make(const ObservationSpec& spec, const FrameStackRule&
   return layout;
 }
 
-// Stacks lie plane by plane, as they are copied; other images row by row, as they come.
 Tensor InputLayout::MakeInputs(int64_t rows) const {
-  const auto type = bytes ? torch::kUInt8 : torch::kFloat32;
-  if (stacked) return torch::zeros({rows, channels, height, width}, type);
-  return torch::zeros({rows, height, width, channels}, type);
+  return torch::zeros({rows, height, width, channels}, bytes ? torch::kUInt8 : torch::kFloat32);
 }
 
-Tensor InputLayout::View(const Tensor& inputs) const {
-  return (stacked ? inputs.permute({0, 2, 3, 1}) : inputs).unsqueeze(0);
+namespace {
+
+// out[i][plane] = planes[plane][i]; a null plane is zeros.
+template <typename T>
+void Interleave(std::span<const std::byte* const> planes, size_t n, T* out) {
+  const size_t depth = planes.size();
+  for (size_t p = 0; p < depth; ++p) {
+    const T* plane = reinterpret_cast<const T*>(planes[p]);
+    for (size_t i = 0; i < n; ++i) out[i * depth + p] = plane == nullptr ? T(0) : plane[i];
+  }
+}
+
+// The usual depth, four bytes at a time.
+void Interleave4(std::span<const std::byte* const> planes, size_t n, uint8_t* out) {
+  static const std::vector<std::byte> zeros(1 << 20);
+  CHECK_LE(n, zeros.size());
+  const uint8_t* p[4];
+  for (size_t i = 0; i < 4; ++i)
+    p[i] = reinterpret_cast<const uint8_t*>(planes[i] != nullptr ? planes[i] : zeros.data());
+  for (size_t i = 0; i < n; ++i) {
+    const uint32_t pixel = uint32_t{p[0][i]} | uint32_t{p[1][i]} << 8 | uint32_t{p[2][i]} << 16 |
+                           uint32_t{p[3][i]} << 24;
+    std::memcpy(out + 4 * i, &pixel, sizeof pixel);
+  }
+}
+
+}  // namespace
+
+void InputLayout::WriteInput(std::span<const std::byte* const> planes, std::byte* input) const {
+  if (planes.size() == 1)
+    std::memcpy(input, planes[0], plane_bytes);
+  else if (!bytes)
+    Interleave(planes, plane_bytes / sizeof(float), reinterpret_cast<float*>(input));
+  else if (planes.size() == 4)
+    Interleave4(planes, plane_bytes, reinterpret_cast<uint8_t*>(input));
+  else
+    Interleave(planes, plane_bytes, reinterpret_cast<uint8_t*>(input));
 }
 
 ActionDistribution MakeDistribution(const ActionSpec& action) {
@@ -82,10 +114,8 @@ std::byte* Acting::Plane(uint32_t slot, int64_t frame) {
 // The row's newest frame joins its slot's; `input` becomes the whole stack.
 void Acting::TakeFrame(const InferenceRow& row, std::byte* input, std::byte* history) {
   const size_t bytes = layout_.plane_bytes;
-  if (!layout_.stacked) {
-    std::memcpy(input, row.observation.data(), bytes);
-    return;
-  }
+  const std::byte* planes[kDepthMax] = {row.observation.data()};
+  if (!layout_.stacked) return layout_.WriteInput({planes, 1}, input);
   const int64_t step = row.first ? 0 : frames_[row.slot] + 1;
   frames_[row.slot] = step;
   const auto depth = static_cast<int64_t>(layout_.depth());
@@ -98,13 +128,11 @@ void Acting::TakeFrame(const InferenceRow& row, std::byte* input, std::byte* his
     }
   }
   std::memcpy(Plane(row.slot, step), row.observation.data(), bytes);
-  for (int64_t plane = 0; plane < depth; ++plane, input += bytes) {
+  for (int64_t plane = 0; plane < depth; ++plane) {
     const int64_t frame = StackedFrame(layout_.stack, step, plane);
-    if (frame >= 0)
-      std::memcpy(input, Plane(row.slot, frame), bytes);
-    else
-      std::memset(input, 0, bytes);
+    planes[plane] = frame >= 0 ? Plane(row.slot, frame) : nullptr;
   }
+  layout_.WriteInput({planes, layout_.depth()}, input);
 }
 
 Status Acting::Infer(InferenceBatch& batch) {
@@ -126,7 +154,7 @@ Status Acting::Infer(InferenceBatch& batch) {
   auto* inputs = static_cast<std::byte*>(inputs_.data_ptr());
   auto* entering = entering_.data_ptr<float>();
   const auto* states = states_.data_ptr<float>();
-  const size_t input_bytes = layout_.depth() * layout_.plane_bytes, state = shape_.state;
+  const size_t input_bytes = layout_.input_bytes(), state = shape_.state;
   const auto components = static_cast<size_t>(distribution_.components());
   for (size_t i = 0; i < n; ++i) {
     const InferenceRow& row = batch.rows[i];
@@ -154,7 +182,7 @@ Status Acting::Infer(InferenceBatch& batch) {
   // 2 one forward pass for all, and their actions
   const auto first_rows = [padded](const Tensor& x) { return x.narrow(0, 0, padded); };
   const auto out =
-      network->forward({layout_.View(first_rows(inputs_)), rewards_.narrow(1, 0, padded),
+      network->forward({first_rows(inputs_).unsqueeze(0), rewards_.narrow(1, 0, padded),
                         actions_.narrow(1, 0, padded), first_.narrow(1, 0, padded)},
                        first_rows(entering_));
   const Tensor parameters = out.policy[0].contiguous(), values = out.value[0].contiguous();

@@ -12,6 +12,8 @@
 
 namespace samara {
 
+inline constexpr int64_t kDepthMax = 64;  // of a frame stack
+
 // How the environment's observations become a network's input.
 struct InputLayout {
   bool stacked = false;                         // one plane, `stack.depth` of them make an input
@@ -22,9 +24,11 @@ struct InputLayout {
 
   static InputLayout Make(const ObservationSpec& spec, const FrameStackRule& stack);
   size_t depth() const { return stacked ? static_cast<size_t>(stack.depth) : 1; }
-  // [rows][...] memory of whole inputs, and the network's view of it, [1][rows][h][w][c].
+  // Memory of whole inputs, [rows][h][w][c].
   torch::Tensor MakeInputs(int64_t rows) const;
-  torch::Tensor View(const torch::Tensor& inputs) const;
+  size_t input_bytes() const { return depth() * plane_bytes; }
+  // One input from its planes, `depth` of them (null: zeros), or from the one observation.
+  void WriteInput(std::span<const std::byte* const> planes, std::byte* input) const;
 };
 
 ActionDistribution MakeDistribution(const ActionSpec& action);

@@ -59,7 +59,7 @@ class Agent : public Model {
   // recurrent states and older versions too. REQUIRES of slots: no inference is running.
   virtual std::map<std::string, std::string> Save(bool slots) const = 0;
   enum class Part : uint8_t {
-    kWeights,  // parameters and optimiser; the count of versions goes on
+    kWeights,  // parameters, and the optimiser where it is there; the count of versions goes on
     kRun,      // that count too
     kSlots,    // and what slots remember, and the versions that may still be asked for
   };

@@ -1,7 +1,5 @@
 #include "rl/learner_batch.h"
 
-#include <cstring>
-
 #include "core/check.h"
 #include "rl/stacked_frames.h"
 
@@ -11,26 +9,25 @@ using torch::Tensor;
 
 namespace {
 
-// The stack of which `newest` is the newest frame, at entry `entry` (where the frames before it
+// The input of which `newest` is the newest frame, at entry `entry` (where the frames before it
 // lie) and `step` steps after the stack began.
 void WriteStack(const Unroll& unroll, const InputLayout& layout, int64_t entry, int64_t step,
                 const std::byte* newest, std::byte* input) {
   const size_t bytes = layout.plane_bytes;
-  for (int64_t plane = 0; plane < layout.stack.depth; ++plane, input += bytes) {
+  const std::byte* planes[kDepthMax] = {newest};
+  if (!layout.stacked) return layout.WriteInput({planes, 1}, input);
+  for (int64_t plane = 0; plane < layout.stack.depth; ++plane) {
     const int64_t frame = StackedFrame(layout.stack, step, plane);
     const int64_t age = step - frame;
-    const std::byte* from = newest;
+    const std::byte*& from = planes[plane] = newest;
     if (frame < 0)
       from = nullptr;
     else if (age > entry)  // before the unroll
       from = unroll.history.data() + static_cast<size_t>(age - entry - 1) * bytes;
     else if (age > 0)
       from = unroll.observations.data() + static_cast<size_t>(entry - age) * bytes;
-    if (from != nullptr)
-      std::memcpy(input, from, bytes);
-    else
-      std::memset(input, 0, bytes);
   }
+  layout.WriteInput({planes, layout.depth()}, input);
 }
 
 }  // namespace
@@ -39,7 +36,7 @@ LearnerBatch MakeLearnerBatch(std::span<const UnrollStore::Loan> unrolls, const 
                               const ModelShape& shape, bool continuous, Tensor& inputs) {
   const auto batch = static_cast<int64_t>(unrolls.size());
   const auto entries = static_cast<int64_t>(unrolls[0]->entries);
-  const size_t plane = layout.plane_bytes, input_bytes = layout.depth() * plane;
+  const size_t plane = layout.plane_bytes, input_bytes = layout.input_bytes();
   if (!inputs.defined() || inputs.size(0) != entries * batch)
     inputs = layout.MakeInputs(entries * batch);
   LearnerBatch out;
@@ -66,10 +63,7 @@ LearnerBatch MakeLearnerBatch(std::span<const UnrollStore::Loan> unrolls, const 
       const std::byte* newest = unroll.observations.data() + at * plane;
       std::byte* input =
           static_cast<std::byte*>(inputs.data_ptr()) + static_cast<size_t>(i) * input_bytes;
-      if (layout.stacked)
-        WriteStack(unroll, layout, t, header.episode_step, newest, input);
-      else
-        std::memcpy(input, newest, plane);
+      WriteStack(unroll, layout, t, header.episode_step, newest, input);
       out.reward.data_ptr<float>()[i] = header.reward;
       out.raw_reward.data_ptr<float>()[i] = header.raw_reward;
       out.previous_action.data_ptr<int64_t>()[i] = header.previous_action;
@@ -86,8 +80,7 @@ LearnerBatch MakeLearnerBatch(std::span<const UnrollStore::Loan> unrolls, const 
     }
     finals += unroll.finals.size();
   }
-  out.observation = layout.View(inputs).squeeze(0);
-  out.observation = out.observation.unflatten(0, {entries, batch});
+  out.observation = inputs.unflatten(0, {entries, batch});
 
   Tensor last = layout.MakeInputs(static_cast<int64_t>(finals));
   out.final_entry = torch::empty({static_cast<int64_t>(finals)}, torch::kInt64);
@@ -101,10 +94,7 @@ LearnerBatch MakeLearnerBatch(std::span<const UnrollStore::Loan> unrolls, const 
       std::byte* input =
           static_cast<std::byte*>(last.data_ptr()) + static_cast<size_t>(k) * input_bytes;
       const int64_t step = int64_t{unroll.headers[static_cast<size_t>(entry - 1)].episode_step} + 1;
-      if (layout.stacked)
-        WriteStack(unroll, layout, entry, step, final.observation.data(), input);
-      else
-        std::memcpy(input, final.observation.data(), plane);
+      WriteStack(unroll, layout, entry, step, final.observation.data(), input);
       out.final_entry.data_ptr<int64_t>()[k] = entry;
       out.final_unroll.data_ptr<int64_t>()[k] = b;
       ++k;
@@ -112,7 +102,7 @@ LearnerBatch MakeLearnerBatch(std::span<const UnrollStore::Loan> unrolls, const 
   }
   out.final_entry = out.final_entry.narrow(0, 0, k),
   out.final_unroll = out.final_unroll.narrow(0, 0, k);
-  out.final_observation = layout.View(last.narrow(0, 0, k));
+  out.final_observation = last.narrow(0, 0, k).unsqueeze(0);
   return out;
 }
 

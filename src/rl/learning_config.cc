@@ -23,7 +23,7 @@ void Bind(ConfigTable& table, LearningConfig& c) {
   table.Add("learn.lag_max", &l.lag_max, {0, 1e9}, "updates",
             "free: older unrolls are dropped; 0 = none", change);
   table.Add("learn.queue", &l.queue, {0, 1e6}, "unrolls",
-            "complete ones that may wait; 0 = two updates' worth", change);
+            "complete ones that may wait; 0 = one update's worth", change);
   table.Add("learn.drop_oldest", &l.drop_oldest,
             "when the queue is full, drop unrolls instead of letting actors wait", change);
   table.Add("learn.shards", &l.shards, {1, 1024}, "",

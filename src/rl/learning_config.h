@@ -56,7 +56,7 @@ struct LearnConfig {
   std::string mode = "free";    // or "deterministic"
   int64_t lag = 1;              // deterministic: rounds between acting and learning
   int64_t lag_max = 0;          // free: unrolls with an older first entry are dropped; 0 = none
-  int64_t queue = 0;            // complete unrolls that may wait; 0 = two updates' worth
+  int64_t queue = 0;            // complete unrolls that may wait; 0 = one update's worth
   bool drop_oldest = false;     // when the queue is full: drop, instead of waiting
   int64_t shards = 1;           // parts of a batch whose gradients are averaged in order
   int64_t threads = 0;          // for the shards; 0 = as many as there are, at most one a core

@@ -216,7 +216,7 @@ Status AgentRun::SetTheStage() {
   unrolls.slots = slots;
   unrolls.length = static_cast<uint32_t>(learn_.unroll);
   const auto batch = static_cast<uint32_t>(learn_.batch);
-  const uint32_t queue = learn_.queue > 0 ? static_cast<uint32_t>(learn_.queue) : 2 * batch;
+  const uint32_t queue = learn_.queue > 0 ? static_cast<uint32_t>(learn_.queue) : batch;
   // being filled, waiting, and with the learner
   unrolls.buffers = Deterministic() ? slots * (static_cast<uint32_t>(learn_.lag) + 3)
                                     : slots + std::max(queue, batch) + batch;

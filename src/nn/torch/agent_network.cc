@@ -89,6 +89,7 @@ AgentNetworkImpl::Convolution AgentNetworkImpl::AddConvolution(const std::string
                                                                bool same) {
   Tensor weight = torch::empty({out, channels_, kernel, kernel});
   torch::nn::init::xavier_uniform_(weight);
+  weight = weight.contiguous(torch::MemoryFormat::ChannelsLast);
   const auto size = [&](int64_t n) {
     return same ? (n + stride - 1) / stride : (n - kernel) / stride + 1;
   };
@@ -140,7 +141,7 @@ Tensor AgentNetworkImpl::Apply(const Convolution& c, Tensor x) {
 
 Tensor AgentNetworkImpl::Torso(Tensor x) const {
   if (!stacks_.empty() || !convolutions_.empty()) {
-    x = x.permute({0, 3, 1, 2}).contiguous();
+    x = x.permute({0, 3, 1, 2});  // in memory it stays as it is, which suits convolutions best
     for (const Stack& stack : stacks_) {
       x = PoolSame(Apply(stack.first, x));
       for (size_t i = 0; i < stack.residual.size(); i += 2) {
@@ -172,7 +173,7 @@ Tensor AgentNetworkImpl::Step(const Tensor& x, const Tensor& state) const {
 AgentNetworkImpl::Output AgentNetworkImpl::forward(const Input& input, const Tensor& state) {
   const int64_t time = input.observation.size(0), batch = input.observation.size(1);
   Tensor x = input.observation.flatten(0, 1);
-  x = x.scalar_type() == torch::kUInt8 ? x.to(torch::kFloat32) / 255 : x.to(torch::kFloat32);
+  x = x.scalar_type() == torch::kUInt8 ? x.to(torch::kFloat32).div_(255) : x.to(torch::kFloat32);
   std::vector<Tensor> features = {Torso(x)};
   if (config_.reward_input) features.push_back(input.reward.flatten().clamp(-1, 1).unsqueeze(1));
   if (config_.action_input > 0)
