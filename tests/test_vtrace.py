@@ -120,3 +120,67 @@ def test_a_damaged_agent_is_refused(tmp_path):
     weights = next(run.glob("checkpoints/*/weights.safetensors"))
     weights.write_bytes(weights.read_bytes()[:-1] + b"\xff")
     assert samara("eval", run, "--episodes", 2).code in (65, 66)
+
+
+def listening(run, socket, *args):
+    command = [BINARY, "train", *args, "--listen", f"unix:{socket}", "--out", run, "--quiet", "--json"]
+    return subprocess.Popen(list(map(str, command)), env=environment(), stdout=subprocess.PIPE, text=True)
+
+
+def actor(socket, slots):
+    command = [BINARY, "actor", "--connect", f"unix:{socket}", "--env", "CartPole-v1", "--slots", str(slots)]
+    return subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL)
+
+
+def test_remote_actors_learn_the_same_bits_while_they_are_killed(tmp_path):
+    """Deterministic: 32 environments here, or at remote actors of which some die, or half and half."""
+    args = [*DETERMINISTIC, "run.random_episodes=0", "learn.test_episodes=0"]
+    here = train(tmp_path / "here", *args)
+    for name, split in (("there", []), ("half", ["fleet.remote_slots=16"])):
+        socket = tmp_path / name / "socket"
+        engine = listening(tmp_path / f"run-{name}", socket, *args, *split)
+        killed, actors = 0, [actor(socket, 20)]
+        while engine.poll() is None:
+            time.sleep(0.3)
+            if engine.poll() is None and killed < 5:
+                actors[-1].kill()
+                killed += 1
+            actors.append(actor(socket, 20))
+            assert len(actors) < 200
+        result = json.loads(engine.communicate()[0].splitlines()[-1])
+        for process in actors:
+            process.kill()
+            process.wait()
+        print(f"{name}: {killed} actors killed, {result['drops']['lost_episodes']} episodes lost")
+        assert result["parameter_hash"] == here["parameter_hash"], name
+        assert result["frames"] == here["frames"] and killed > 0
+
+
+def test_actors_are_told_when_training_ends_and_survive_an_engine_that_is_killed(tmp_path):
+    socket, run = tmp_path / "s" / "socket", tmp_path / "run"
+    args = [*CARTPOLE, "run.random_episodes=0", "learn.test_episodes=0", "run.checkpoint_seconds=1", "learn.frames=300000"]
+    engine = listening(run, socket, *args)
+    worker = actor(socket, 32)
+    while not list(run.glob("checkpoints/*/manifest.json")):
+        assert engine.poll() is None
+        time.sleep(0.05)
+    engine.kill()
+    engine.communicate()
+    assert worker.poll() is None
+    resumed = ok("train", "--resume", run, "--listen", f"unix:{socket}", "--quiet", "--json", timeout=120).json
+    assert resumed["frames"] >= 300000
+    start = time.monotonic()
+    assert worker.wait(timeout=20) == 0, "told that training has finished"
+    assert time.monotonic() - start < 5  # defect D-9 of the reference
+
+
+@pytest.mark.parametrize("words, code, says", [
+    (["--listen", "0.0.0.0:0"], 77, "--certificate"),
+    (["--token-file", "x"], 64, "--listen"),
+    (["--listen", "unix:/tmp", "ga.population=4"], 78, "unknown key"),
+    (["--listen", "127.0.0.1:0", "fleet.remote_slots=33"], 78, "learn.environments"),
+])
+def test_unsafe_or_senseless_listening_is_refused(tmp_path, words, code, says):
+    refused = samara("train", *CARTPOLE, *words, "--out", tmp_path / "run", "--json")
+    assert refused.code == code and says in refused.err, refused
+    assert not (tmp_path / "run").exists()

@@ -16,6 +16,9 @@ namespace {
 struct TrainArguments {
   std::vector<std::string> words;  // preset or file, then overrides
   std::string out, resume, seeds;
+  std::string listen, certificate, key, client_ca;
+  std::vector<std::string> token_files;
+  bool insecure = false;
   bool dry_run = false, json = false, quiet = false;
 };
 
@@ -60,6 +63,21 @@ Status TrainSeeds(const TrainArguments& args, const ExperimentConfig& config,
   return Status::Ok();
 }
 
+// Where and on what terms actors on other machines may connect.
+Status TakeListening(const TrainArguments& args, RemoteFleetOptions& remote) {
+  remote.address = args.listen;
+  remote.certificate = args.certificate, remote.key = args.key, remote.client_ca = args.client_ca;
+  remote.token_files.assign(args.token_files.begin(), args.token_files.end());
+  remote.insecure_i_know = args.insecure;
+  const bool terms = !args.token_files.empty() || !args.certificate.empty() || !args.key.empty() ||
+                     !args.client_ca.empty() || args.insecure;
+  if (args.listen.empty() && terms)
+    return {Code::kUsage,
+            "--token-file, --certificate, --key, --client-ca and --insecure-i-know "
+            "go with --listen ADDR"};
+  return Status::Ok();
+}
+
 Status RunTrain(const TrainArguments& args, const Invocation& invocation,
                 const std::vector<std::string>& command) {
   std::string preset;
@@ -97,7 +115,11 @@ Status RunTrain(const TrainArguments& args, const Invocation& invocation,
     if (args.json) PrintJson({{"config_hash", table.Hash()}});
     return Status::Ok();
   }
+  RETURN_IF_ERROR(TakeListening(args, options.remote));
   TakeAlgorithm(config, options);
+  if (!args.listen.empty() && !config.Learns())
+    return {Code::kUsage, "--listen: " + config.run.algorithm +
+                              " plays on this machine; expected a learning run such as vtrace"};
   if (config.Learns()) RETURN_IF_ERROR(NeedAgents(invocation));
   InstallSignalHandlers();
   if (!args.seeds.empty()) return TrainSeeds(args, config, options);
@@ -120,6 +142,17 @@ void AddTrain(CLI::App& app, Invocation& invocation) {
   command->add_option(
       "--seeds", args->seeds,
       "run every seed of a range such as 0..4 in OUT/seed-N and report them together");
+  command->add_option("--listen", args->listen,
+                      "let actors on other machines in: unix:/folder/socket, 127.0.0.1:PORT, or "
+                      "HOST:PORT with TLS and a token (doc/remote_actors.md)");
+  command->add_option("--token-file", args->token_files,
+                      "with --listen: what actors must know; two files while one is replaced");
+  command->add_option("--certificate", args->certificate, "with --listen: PEM, turns TLS on");
+  command->add_option("--key", args->key, "with --certificate: its key");
+  command->add_option("--client-ca", args->client_ca,
+                      "with --certificate: actors must show one that this one signed");
+  command->add_flag("--insecure-i-know", args->insecure,
+                    "with --listen: any address without TLS or token");
   command->add_flag("--dry-run", args->dry_run,
                     "check and print the effective configuration, touch nothing");
   command->add_flag("--quiet", args->quiet, "no live view");

@@ -153,7 +153,7 @@ class Play {
 };
 
 AgentSetup MakeSetup(EnvironmentSpec environment, const std::string& network, int64_t lstm,
-                 double learning_rate = 0) {
+                     double learning_rate = 0) {
   AgentSetup setup;
   setup.environment = std::move(environment);
   setup.slots = setup.rows_max = 4;

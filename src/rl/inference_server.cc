@@ -58,6 +58,7 @@ InferenceServer::InferenceServer(Fleet& fleet, Model& model, UnrollStore* store,
       stalled_(fleet.slots()) {
   const ModelShape& shape = model.shape();
   CHECK_EQ(shape.observation_bytes, fleet.spec().observation.bytes());
+  actions_.reserve(slots_.size());
   for (Slot& slot : slots_) slot.final_observation.resize(shape.observation_bytes);
   const auto n = static_cast<uint32_t>(slots_.size());
   if (n > 1) groups_.push_back({.first = 0, .end = n / 2});
@@ -248,7 +249,7 @@ bool InferenceServer::MayRun() const {
   if (ready_.empty()) return false;
   const size_t n = ready_.size();
   if (n >= config_.batch_max) return true;
-  const auto mark = static_cast<size_t>(config_.low_mark * fleet_.slots());
+  const auto mark = static_cast<size_t>(config_.low_mark * fleet_.live());
   if (n >= std::max<size_t>(1, mark)) return true;
   if (config_.rows_wanted > 0 && n >= config_.rows_wanted) return true;
   return SecondsSince(slots_[ready_[0]].since) >= config_.wait;
@@ -392,7 +393,9 @@ Status InferenceServer::RunBatch() {
   const SteadyTime gathered = Now();
   RETURN_IF_ERROR(model_.Infer(batch_));
   const double infer_seconds = SecondsSince(gathered);
+  actions_.clear();
   for (size_t i = 0; i < batch_.rows.size(); ++i) Answer(i);
+  fleet_.ActMany(actions_);
   local_.rows += batch_.rows.size();
   ++local_.batches;
   local_.infer_seconds += infer_seconds;
@@ -462,7 +465,7 @@ void InferenceServer::Act(uint32_t index, Action action) {
       slot.values.insert(slot.values.end(), action.values.begin(), action.values.end());
     slot.replayed = slot.record.steps + 1;
   }
-  fleet_.Act(index, action);
+  actions_.push_back({index, action});
 }
 
 // ---- what a checkpoint holds

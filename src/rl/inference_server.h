@@ -132,6 +132,7 @@ class InferenceServer {
   const ServerHooks hooks_;
   const ActionSpec action_;
   InferenceBatch batch_;
+  std::vector<SlotAction> actions_;  // of one batch
   std::vector<Slot> slots_;
   Ring<uint32_t> ready_;    // in the order they came; ordered: unused
   Ring<uint32_t> stalled_;  // wait for a buffer

@@ -200,7 +200,10 @@ Status AgentRun::SetTheStage() {
             fmt::format("learn.mode=deterministic: learn.environments={} is no multiple of "
                         "learn.batch={}; a round has to make whole updates",
                         learn_.environments, learn_.batch)};
-  ASSIGN_OR_RETURN(stage_, MakeAgentStage(config_, slots));
+  RemoteFleetOptions remote = session_.options().remote;
+  // a resumed run's leases follow its predecessor's
+  remote.incarnation = (session_.resumed() ? session_.folder().incarnation() : 1) << 32;
+  ASSIGN_OR_RETURN(stage_, MakeAgentStage(config_, slots, /*render=*/false, remote));
   ASSIGN_OR_RETURN(agent_, MakeVtraceAgent(Setup()));
   const std::string network =
       config_.learning.network.name + (config_.learning.network.lstm > 0
@@ -210,6 +213,8 @@ Status AgentRun::SetTheStage() {
       session_.Create({{"name", network}, {"parameters", agent_->parameter_count()}}, stage_));
   RETURN_IF_ERROR(session_.CheckEnvironment(stage_));
   session_.LogHeader(network, agent_->parameter_count(), stage_);
+  if (!stage_.listens.empty())
+    LogInfo("listens at " + stage_.listens + ": samara actor --connect " + stage_.listens);
 
   const ModelShape& shape = agent_->shape();
   UnrollConfig unrolls;
@@ -502,13 +507,15 @@ json AgentRun::Drops() const {
   const InferenceServer::Counters server = server_->counters();
   const UnrollStore::Counters store = store_->counters();
   const FleetCounters fleet = stage_.fleet->counters();
-  return {{"stale_unrolls", state_.stale_unrolls},
-          {"queue_full_unrolls", state_.dropped_unrolls + store.dropped},
-          {"partial_unrolls", state_.partial_unrolls + store.dropped_partial},
-          {"lost_episodes", state_.lost_episodes + server.lost_episodes},
-          {"not_finite_rows", state_.not_finite_rows + server.not_finite},
-          {"stale_events", fleet.stale_events},
-          {"skipped_updates", state_.skipped_updates}};
+  json drops = {{"stale_unrolls", state_.stale_unrolls},
+                {"queue_full_unrolls", state_.dropped_unrolls + store.dropped},
+                {"partial_unrolls", state_.partial_unrolls + store.dropped_partial},
+                {"lost_episodes", state_.lost_episodes + server.lost_episodes},
+                {"not_finite_rows", state_.not_finite_rows + server.not_finite},
+                {"stale_events", fleet.stale_events},
+                {"skipped_updates", state_.skipped_updates}};
+  for (const auto& [reason, count] : stage_.fleet->drops()) drops["remote_" + reason] = count;
+  return drops;
 }
 
 json AgentRun::MetricsLine() {
@@ -552,7 +559,7 @@ json AgentRun::MetricsLine() {
       {"queue_free", store.free},
       {"stalls", server.stalls - before.stalls},
       {"rows_per_batch", static_cast<double>(server.rows - before.rows) / batches},
-      {"live_slots", stage_.fleet->slots()},
+      {"live_slots", stage_.fleet->live()},
       {"frames_per_second", static_cast<double>(now_.frames) / elapsed},
       {"updates_per_second", static_cast<double>(now_.updates) / elapsed},
       {"seconds_environment", environment - environment_before_},
@@ -701,6 +708,7 @@ Result<json> AgentRun::Finish() {
   const json drops = Drops();
   const double seconds = Seconds();
   const uint64_t respawns = stage_.fleet->counters().respawns;
+  stage_.fleet->Goodbye();
   server_.reset();  // it belongs to the fleet that is replaced now
   ASSIGN_OR_RETURN(const std::vector<double> test, Test());
   const std::vector<double> last(state_.last_returns.begin(), state_.last_returns.end());

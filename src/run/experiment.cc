@@ -136,6 +136,8 @@ ConfigTable ExperimentConfig::Table() {
   table.Add("fleet.step_timeout", &fleet.step_timeout, {0.1, 86400}, "s",
             "until a silent actor counts as hung", change);
   if (Learns()) {
+    table.Add("fleet.remote_slots", &fleet.remote_slots, {0, 65'536}, "slots",
+              "of a run that listens: for actors on other machines; 0 = all", change);
     Bind(table, learning);
     return table;
   }
@@ -186,21 +188,55 @@ Result<Stage> MakeStage(const ExperimentConfig& config, bool render) {
   return stage;
 }
 
-Result<Stage> MakeAgentStage(const ExperimentConfig& config, uint32_t slots, bool render) {
+namespace {
+
+// Slots that this machine steps.
+Result<std::unique_ptr<Fleet>> MakeLocalFleet(const ExperimentConfig& config,
+                                              const AtariPreset* atari, uint32_t slots,
+                                              bool render) {
+  if (IsNative(config.env.id)) {
+    ASSIGN_OR_RETURN(const EnvironmentFactory factory, NativeEnvironment(config.env.id, render));
+    return MakeThreadFleet(factory, slots, OrAuto(config.fleet.threads, Cores()));
+  }
+  ExperimentConfig with_slots = config;
+  with_slots.fleet.slots = slots;
+  with_slots.fleet.actors = std::min(slots, OrAuto(config.fleet.actors, Cores()));
+  return MakeFleet(with_slots, atari, render);
+}
+
+}  // namespace
+
+Result<Stage> MakeAgentStage(const ExperimentConfig& config, uint32_t slots, bool render,
+                             const RemoteFleetOptions& remote) {
   Stage stage;
   RETURN_IF_ERROR(FindPreset(config, stage));
   const AtariPreset* atari = stage.preset ? &*stage.preset : nullptr;
-  if (IsNative(config.env.id)) {
-    ASSIGN_OR_RETURN(stage.factory, NativeEnvironment(config.env.id, render));
-    ASSIGN_OR_RETURN(stage.fleet,
-                     MakeThreadFleet(stage.factory, slots, OrAuto(config.fleet.threads, Cores())));
-  } else {
-    ExperimentConfig with_slots = config;
-    with_slots.fleet.slots = slots;
-    with_slots.fleet.actors = std::min(slots, OrAuto(config.fleet.actors, Cores()));
-    ASSIGN_OR_RETURN(stage.fleet, MakeFleet(with_slots, atari, render));
-  }
+  const bool listens = !remote.address.empty();
+  const uint32_t elsewhere = listens ? OrAuto(config.fleet.remote_slots, slots) : 0;
+  if (elsewhere > slots)
+    return Status(Code::kConfig,
+                  fmt::format("fleet.remote_slots={}: expected at most learn.environments={}",
+                              elsewhere, slots));
+  // with every slot elsewhere one is made here all the same: it says what actors must play
+  ASSIGN_OR_RETURN(stage.fleet,
+                   MakeLocalFleet(config, atari, std::max(1U, slots - elsewhere), render));
   stage.environment = stage.fleet->spec();
+  if (listens) {
+    RemoteFleetOptions options = remote;
+    options.slots = elsewhere;
+    options.spec = stage.environment;
+    options.step_timeout = std::max(options.step_timeout, config.fleet.step_timeout);
+    ASSIGN_OR_RETURN(RemoteFleet there, MakeRemoteFleet(options));
+    stage.listens = there.address;
+    if (elsewhere == slots) {
+      stage.fleet = std::move(there.fleet);
+    } else {
+      std::vector<std::unique_ptr<Fleet>> both;
+      both.push_back(std::move(stage.fleet));
+      both.push_back(std::move(there.fleet));
+      ASSIGN_OR_RETURN(stage.fleet, MakeFleetUnion(std::move(both)));
+    }
+  }
   stage.episodes = MakeEpisodeRule(config, atari, HasFire(stage.environment));
   return stage;
 }

@@ -10,6 +10,7 @@
 #include "env/atari_preset.h"
 #include "evo/evaluate.h"
 #include "evo/ga.h"
+#include "fleet/remote/remote.h"
 #include "rl/learning_config.h"
 
 namespace samara {
@@ -35,9 +36,10 @@ struct EnvironmentConfig {
 };
 
 struct FleetConfig {
-  int64_t actors = 0;   // processes; 0 = one per core
-  int64_t slots = 0;    // 0 = two per actor or thread
-  int64_t threads = 0;  // inference or rollout threads; 0 = one per core
+  int64_t actors = 0;        // processes; 0 = one per core
+  int64_t slots = 0;         // 0 = two per actor or thread
+  int64_t remote_slots = 0;  // of a learning run that listens; 0 = all of them
+  int64_t threads = 0;       // inference or rollout threads; 0 = one per core
   double step_timeout = 10;
   std::string inference = "actor";
   std::string native = "direct";
@@ -77,6 +79,7 @@ struct Stage {
   EpisodeRule episodes;
   std::string header;  // every row of the Atari preset, for the run header
   std::optional<AtariPreset> preset;
+  std::string listens;  // at this address, as actors give it to --connect; empty: not at all
   const NetworkDescription& network() const { return model->kernel().network(); }
 };
 
@@ -85,8 +88,10 @@ struct Stage {
 // pictures.
 Result<Stage> MakeStage(const ExperimentConfig& config, bool render = false);
 
-// The same for a learning agent: no model, and always a fleet, of `slots` slots.
-Result<Stage> MakeAgentStage(const ExperimentConfig& config, uint32_t slots, bool render = false);
+// The same for a learning agent: no model, and always a fleet, of `slots` slots. Where `remote`
+// names an address, fleet.remote_slots of them are for actors on other machines.
+Result<Stage> MakeAgentStage(const ExperimentConfig& config, uint32_t slots, bool render = false,
+                             const RemoteFleetOptions& remote = {});
 
 // Takes the stage's fleet or factory and its model; `environment`, `episodes` and `header` stay.
 // REQUIRES: a copy of stage.network() is taken before.

@@ -18,6 +18,8 @@ struct TrainOptions {
   std::vector<std::string> command;  // for the record
   std::vector<std::string> overrides;
   bool quiet = false;  // no live view
+  // Of a learning run: where actors on other machines may connect; no address: nowhere.
+  RemoteFleetOptions remote;
 };
 
 // Runs until a budget is spent. The result object of `samara train --json`. kTryAgain after SIGTERM
