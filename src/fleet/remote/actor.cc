@@ -11,7 +11,7 @@
 namespace samara {
 namespace {
 
-constexpr std::chrono::milliseconds kWait{100};
+constexpr std::chrono::milliseconds kWait{250};
 
 // Tells processes apart in the engine's log and in its quarantine.
 std::string ChooseName() {

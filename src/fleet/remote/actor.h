@@ -40,7 +40,7 @@ class RemoteActor {
     RemoteEnd end;          // how the stream ended
     Status failure;         // of the local fleet
   };
-  // Drives the fleet until the stream is closed. `stop`, when given, is asked ten times a second.
+  // Drives the fleet until the stream is closed. `stop`, when given, is asked four times a second.
   Outcome Pump(const std::function<bool()>& stop);
   uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
 

@@ -56,7 +56,7 @@ struct RemoteActorOptions {
   Path certificate = {}, key = {};  // PEM: shown to an engine that asks for one
   double connect_timeout = 60;      // s until the first connection
   double reconnect_timeout = 3600;  // s without the engine until the actor gives up
-  std::function<bool()> stop = {};  // asked ten times a second: kTryAgain once it says so
+  std::function<bool()> stop = {};  // asked four times a second: kTryAgain once it says so
 };
 struct RemoteActorResult {
   uint64_t steps = 0, connections = 0;
