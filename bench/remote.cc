@@ -93,7 +93,7 @@ int Act(const Load& load, uint32_t streams, const char* address) {
   for (uint32_t i = 0; i < streams; ++i) {
     threads.emplace_back([&] {
       NullFleet fleet(SpecOf(load.payload), load.slots);
-      if (!RunRemoteActor(fleet, {.address = address}).ok()) ++failed;
+      if (!RunRemoteActor(fleet, {.address = address, .reconnect_timeout = 20}).ok()) ++failed;
     });
   }
   for (std::thread& t : threads) t.join();

@@ -263,6 +263,7 @@ def play(arguments: argparse.Namespace, slots: Slots, token: str) -> int:
             stream = Stream(channel, slots, name, token)
             try:
                 stream.run()
+                stream.goodbye = True  # an engine ends a stream well only after it
             except grpc.RpcError as error:
                 verdict(grpc, error)
                 last = error.details() or str(error.code())

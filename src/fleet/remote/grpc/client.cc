@@ -201,7 +201,8 @@ Result<RemoteActorResult> RunRemoteActor(Fleet& fleet, const RemoteActorOptions&
     stream->End({}, true);
     stream->WaitUntilDone();
     result.steps = actor.steps();
-    if (outcome.goodbye) {
+    // an engine ends a stream well only after its goodbye, which may be lost when both end at once
+    if (outcome.goodbye || outcome.end.code == RemoteCode::kOk) {
       ++result.connections;
       return result;
     }

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <mutex>
 
 #include "core/log.h"
@@ -149,7 +150,7 @@ class GrpcFleet : public Fleet {
     if (server_ == nullptr) return;
     // goodbyes that are on their way arrive; whoever is left is cut off
     hub_->EndAll({RemoteCode::kUnavailable, "the engine is going"});
-    hub_->WaitUntilClosed(std::chrono::seconds(2));
+    hub_->WaitUntilClosed(std::chrono::seconds(goodbye_ ? 10 : 2));
     server_->Shutdown(std::chrono::system_clock::now());
     hub_->WaitUntilClosed(std::chrono::hours(1));
     server_.reset();
@@ -216,7 +217,10 @@ class GrpcFleet : public Fleet {
   std::map<std::string, uint64_t> drops() const override { return hub_->drops(); }
   Status status() const override { return hub_->status(); }
   void Stop() override { hub_->Stop(); }
-  void Goodbye() override { hub_->Goodbye(); }
+  void Goodbye() override {
+    goodbye_ = true;
+    hub_->Goodbye();
+  }
 
  private:
   std::unique_ptr<RemoteHub> hub_;
@@ -224,6 +228,7 @@ class GrpcFleet : public Fleet {
   std::unique_ptr<FileLock> lock_;  // of a Unix socket: gRPC would take it from another engine
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;
+  std::atomic<bool> goodbye_{false};  // a thousand goodbyes take a while
 };
 
 // Each connection is a descriptor; the soft limit is often 1,024.
