@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PRESET ?= atari/deep-ga-desktop
 
-.PHONY: help setup envpool build train test test-quick test-long format tidy clean
+.PHONY: help setup envpool rivals build train test test-quick test-long format tidy clean
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
@@ -34,6 +34,10 @@ setup:
 ## make envpool     add EnvPool to .venv (0.9 GB): Football, Procgen, dm_control, ViZDoom and more as env.id=envpool:NAME
 envpool:
 	scripts/setup --envpool
+
+## make rivals      other systems that `samara bench` compares with, in .venv-rivals (1 GB)
+rivals:
+	scripts/rivals
 
 ## make format      clang-format over the tree
 format:

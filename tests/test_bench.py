@@ -20,7 +20,7 @@ def test_the_signature_is_that_of_every_machine(isa):
 
 def test_workloads_are_listed():
     text = ok("bench").out
-    names = ("population", "atari-ga", "env", "schedule", "rollout", "noise", "materialise")
+    names = ("population", "atari-ga", "vtrace", "env", "schedule", "rollout", "noise", "materialise")
     for name in names:
         assert f"  {name} " in text
     listed = ok("bench", "--json").json["workloads"]
@@ -213,3 +213,21 @@ assert len(os.sched_getaffinity(0)) == 1
     core, kind, begin, end, cpu_begin, cpu_end = np.fromfile(file, np.int64).reshape(-1, 6).T
     assert (core == 1).all() and kind[0] == 0 and kind[-1] == 2 and (kind[1:-1] == 1).all() and len(kind) > 3
     assert (end >= begin).all() and (begin[1:] >= end[:-1]).all() and (cpu_end >= cpu_begin).all()
+
+
+@pytest.mark.slow
+def test_vtrace_prints_the_contract():
+    result = ok("bench", "vtrace", "--game", "pong", "--seconds", 1, "--no-rivals", "--json").json
+    assert {"game", "network", "environment_frames_per_second", "inference_rows_per_second", "learner_frames_per_second",
+            "end_to_end_frames_per_second", "packing", "rival", "rival_frames_per_second"} <= set(result)
+    stages = (1 / result["environment_frames_per_second"] + 1 / (4 * result["inference_rows_per_second"])
+              + 1 / result["learner_frames_per_second"])
+    assert result["packing"] == pytest.approx(result["end_to_end_frames_per_second"] * stages)
+    assert result["rival"] is None and 0.1 < result["packing"] < 1.5
+
+
+@pytest.mark.skipif((ROOT / ".venv-rivals").exists(), reason="SKIPPED LOUDLY: `make rivals` was run here")
+@pytest.mark.slow
+def test_without_its_rival_vtrace_says_so_and_exits_with_69():
+    outcome = samara("bench", "vtrace", "--game", "pong", "--seconds", 1, "--json")
+    assert outcome.code == 69 and outcome.json["rival"] is None and "make rivals" in outcome.err

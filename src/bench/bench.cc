@@ -19,6 +19,7 @@ namespace samara::bench {
 
 using nlohmann::json;
 
+Result<json> Vtrace(const Options& options);
 Result<json> Population(const Options& options);
 Result<json> AtariGa(const Options& options);
 Result<json> Environments(const Options& options);
@@ -34,6 +35,8 @@ constexpr Workload kWorkloads[] = {
     {"atari-ga", "emulation alone, inference alone, both packed on the cores", AtariGa},
     {"env", "Atari environments alone, beside Gymnasium, ALE's vector environment and EnvPool",
      Environments},
+    {"vtrace", "V-trace on an Atari game: each stage alone, all together, and Stable-Baselines3",
+     Vtrace},
     {"schedule", "one network at a time, batched, pipelined: rates, shares and a timeline (--out)",
      Schedules},
     {"rollout", "whole episodes of native environments with small policies", NativeRollouts},

@@ -39,7 +39,7 @@ Status ListWorkloads(bool json) {
   return Status::Ok();
 }
 
-Status RunBench(BenchCommand command) {
+Status RunBench(BenchCommand command, Invocation& invocation) {
   if (command.signature) {
     Show(bench::Signature(), command.json);
     return Status::Ok();
@@ -53,11 +53,17 @@ Status RunBench(BenchCommand command) {
     return {Code::kCannotCreate,
             "--out " + command.options.out + ": no folder " + folder.string() + "; make it first"};
   ASSIGN_OR_RETURN(const bench::Workload* workload, bench::FindWorkload(command.what));
+  if (workload->name == std::string_view("vtrace")) RETURN_IF_ERROR(NeedAgents(invocation));
   command.options.rivals = !command.no_rivals;
   command.options.say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
   const bench::OthersShare others;
   ASSIGN_OR_RETURN(nlohmann::json result, workload->run(command.options));
   result["others_share"] = others.get();
+  if (result.contains("rival_missing")) {
+    invocation.exit_code = static_cast<int>(Code::kUnavailable);
+    std::fprintf(stderr, "samara: no rival to compare with: %s\n",
+                 result["rival_missing"].get<std::string>().c_str());
+  }
   Show(result, command.json);
   return Status::Ok();
 }
@@ -79,7 +85,9 @@ void AddBench(CLI::App& app, Invocation& invocation) {
   sub->add_flag("--signature", command->signature,
                 "hashes of a fixed small workload: equal on every machine");
   sub->add_flag("--json", command->json, "last line: one JSON object");
-  sub->callback([=, &invocation] { invocation.run = [=] { return RunBench(*command); }; });
+  sub->callback([=, &invocation] {
+    invocation.run = [=, &invocation] { return RunBench(*command, invocation); };
+  });
 }
 
 }  // namespace samara

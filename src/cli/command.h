@@ -19,6 +19,7 @@ namespace samara {
 struct Invocation {
   std::function<Status()> run;
   char** arguments = nullptr;  // of the process
+  int exit_code = 0;           // where `run` returned ok and printed its object all the same
 };
 
 // To be called before anything that needs agents (rl/agent.h): where this program has none, the one

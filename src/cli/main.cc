@@ -42,7 +42,7 @@ int Main(int argc, char** argv) {
     // what scripts read may not have arrived
     if (status.ok() && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0))
       status = {Code::kIoError, "standard output cannot be written: is its disk full?"};
-    return status.ok() ? 0 : Fail(status, json);
+    return status.ok() ? invocation.exit_code : Fail(status, json);
   } catch (const Error& error) {
     return Fail(error.status(), json);
   } catch (const std::exception& error) {
