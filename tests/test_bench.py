@@ -20,7 +20,7 @@ def test_the_signature_is_that_of_every_machine(isa):
 
 def test_workloads_are_listed():
     text = ok("bench").out
-    names = ("population", "atari-ga", "vtrace", "env", "schedule", "rollout", "noise", "materialise")
+    names = ("population", "atari-ga", "vtrace", "env", "inference", "schedule", "rollout", "noise", "materialise")
     for name in names:
         assert f"  {name} " in text
     listed = ok("bench", "--json").json["workloads"]
@@ -37,6 +37,7 @@ def test_an_unknown_workload_names_the_nearest():
 def test_bad_options_are_refused_before_anything_is_measured(tmp_path):
     cases = [
         (64, ["noise", "--seconds", "nan"], {}, "--seconds nan"),
+        (64, ["inference", "--transport", "pigeon"], {}, "--transport pigeon"),
         (73, ["schedule", "--out", tmp_path / "none" / "a.svg"], {}, "make it first"),
         (73, ["population"], {"TMPDIR": str(tmp_path / "none")}, "TMPDIR"),
     ]
@@ -71,6 +72,23 @@ def test_short_workloads(what):
     assert all(row[rates[what]] > 0 for row in result["all"])
     if what != "rollout":
         assert sorted(row["noise"] for row in result["all"]) == ["normal", "quantile8"]
+
+
+INFERENCE_ROW = {"transport", "payload_bytes", "streams", "rows_per_message", "rows_per_second", "bare_rows_per_second",
+                 "ratio", "p50_us", "p99_us", "cpu_us_per_row"}  # fmt: skip
+
+
+def test_inference_over_shared_memory():
+    words = ["--transport", "shared", "--payload", "64", "--payload", "7056", "--streams", "3", "--streams", "100"]
+    result = ok("bench", "inference", *words, "--seconds", "0.3", "--json").json
+    rows = result["rows"]
+    assert [(row["payload_bytes"], row["streams"]) for row in rows] == [(64, 3), (64, 100), (7056, 3), (7056, 100)]
+    for row in rows:
+        assert row.keys() == INFERENCE_ROW and (row["transport"], row["rows_per_message"]) == ("shared", 1)
+        assert row["ratio"] == pytest.approx(row["rows_per_second"] / row["bare_rows_per_second"])
+        # nobody answers before it was asked, and each of the streams has a row in flight
+        assert 0 < row["p50_us"] <= row["p99_us"]
+        assert row["rows_per_second"] > 1000 and row["cpu_us_per_row"] > 0.05
 
 
 @pytest.mark.slow

@@ -24,16 +24,11 @@
 
 #include "evo/policy.h"
 #include "fleet/policy_segment.h"
-#include "fleet/slot.h"
+#include "fleet/slot_server.h"
 
 namespace nb = nanobind;
 namespace samara {
 namespace {
-
-// Catches an engine that answers at once; longer only takes the core from the other processes.
-constexpr std::chrono::microseconds kSpin{5};
-// How often a silent engine's life is checked; its death is noticed by PR_SET_PDEATHSIG before.
-constexpr std::chrono::milliseconds kPatience{500};
 
 std::byte* Map(int fd, size_t bytes) {
   void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -123,28 +118,23 @@ class Slots {
     size_t observation = float32 ? 4 : 1;
     for (size_t d : observation_shape) observation *= d;
     picture_bytes_ = picture_shape[1] * picture_shape[2] * 3;
-    layout_ = SegmentLayout(slots, observation, picture_shape[0] * picture_bytes_);
-    segment_ = MapWhole(segment, layout_.segment_bytes());
-    bell_ = reinterpret_cast<Doorbell*>(MapWhole(bell, sizeof(Doorbell)));
-    header_ = reinterpret_cast<SegmentHeader*>(segment_);
-    if (header_->magic != kSegmentMagic || header_->protocol != kSlotProtocol ||
-        header_->slots != slots || header_->observation_bytes != layout_.observation_bytes ||
-        header_->pictures_bytes != layout_.pictures_bytes)
-      throw std::runtime_error("shared memory does not hold what was agreed with the engine");
-    incarnation_ = header_->incarnation;
-    done_.resize(slots, 0);
+    const SegmentLayout layout(slots, observation, picture_shape[0] * picture_bytes_);
+    std::byte* memory = MapWhole(segment, layout.segment_bytes());
+    if (const auto why = SlotServer::Mismatch(memory, SizeOf(segment), layout); !why.empty())
+      throw std::runtime_error(why);
+    server_.emplace(memory, layout, reinterpret_cast<Doorbell*>(MapWhole(bell, sizeof(Doorbell))));
     for (uint32_t s = 0; s < slots; ++s) {
-      const SlotView view(segment_, layout_, s);
+      const SlotView view = server_->view(s);
       for (uint32_t area : {0, 1}) {
         std::byte* data = view.observation(area).data();
         observations_.push_back(float32 ? View<float>(data, observation_shape)
                                         : View<uint8_t>(data, observation_shape));
       }
-      if (layout_.pictures_bytes != 0)
+      if (layout.pictures_bytes != 0)
         pictures_.push_back(View<uint8_t>(
             view.pictures().data(), {picture_shape[0], picture_shape[1], picture_shape[2], 3}));
     }
-    values_ = View<float>(reinterpret_cast<std::byte*>(command_.values),
+    values_ = View<float>(reinterpret_cast<std::byte*>(command().values),
                           {static_cast<size_t>(discrete ? 0 : action_n)});
   }
 
@@ -156,22 +146,22 @@ class Slots {
       steps_.push_back(environment.attr("step"));
       if (!pictures_.empty()) draws_.push_back(environment.attr("pictures"));
     }
-    if (resets_.size() != layout_.slots) throw std::runtime_error("one environment per slot");
+    if (resets_.size() != server_->layout().slots)
+      throw std::runtime_error("one environment per slot");
     for (;;) {
-      // read before looking, so that a command posted meanwhile is not slept over
-      const uint32_t seen = header_->commands.count.load(std::memory_order_acquire);
-      bool any = false;
-      for (uint32_t s = 0; s < layout_.slots; ++s) any |= ServeSlot(s);
-      if (header_->leave.load(std::memory_order_relaxed) != 0) return;
-      if (any) continue;
+      while (server_->Next()) ServeCommand();
+      if (server_->leave()) return;
       if (PyErr_CheckSignals() != 0) throw nb::python_error();
       nb::gil_scoped_release release;
-      if (!WaitForRing(header_->commands, seen, kSpin, kPatience) && EngineGone()) return;
+      // the engine's death is noticed by PR_SET_PDEATHSIG before
+      if (!server_->Wait() && EngineGone()) return;
     }
   }
 
   // (slot, episode, step) that was served last.
-  nb::tuple current() const { return nb::make_tuple(current_, command_.episode, command_.step); }
+  nb::tuple current() const {
+    return nb::make_tuple(server_->slot(), command().episode, command().step);
+  }
 
  private:
   bool EngineGone() const {
@@ -179,19 +169,16 @@ class Slots {
     return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR)) != 0;
   }
 
-  // Executes the slot's command if there is a new one.
-  bool ServeSlot(uint32_t slot) {
-    const SlotView view(segment_, layout_, slot);
-    // acquire: pairs with the release in SlotTable::Post
-    const uint64_t sequence = view.command().sequence.load(std::memory_order_acquire);
-    if (sequence == done_[slot]) return false;
-    CopyOnce(view.command(), command_);
-    current_ = slot;
-    if (command_.incarnation != incarnation_ || command_.observation > 1)
-      throw std::runtime_error("command of the engine breaks the slot protocol");
+  SlotCommand& command() { return server_->command(); }
+  const SlotCommand& command() const { return server_->command(); }
+
+  void ServeCommand() {
+    if (const std::string why = server_->Refusal(); !why.empty()) throw std::runtime_error(why);
+    const uint32_t slot = server_->slot();
+    const SlotView view = server_->view();
     SlotReply reply{};
-    reply.step = command_.step;
-    switch (command_.kind) {
+    reply.step = command().step;
+    switch (command().kind) {
       case SlotCommandKind::kReset:
         Reset(slot, view, reply);
         break;
@@ -201,32 +188,28 @@ class Slots {
       case SlotCommandKind::kPlay:
         Play(slot, view, reply);
         break;
-      default:
-        throw std::runtime_error("command of the engine breaks the slot protocol");
     }
-    done_[slot] = sequence;
-    Publish(view, sequence, reply);
-    return true;
+    server_->Publish(reply);
   }
 
   const nb::object& Observation(uint32_t slot) const {
-    return observations_[2 * slot + command_.observation];
+    return observations_[2 * slot + command().observation];
   }
 
   void Reset(uint32_t slot, const SlotView& view, SlotReply& reply) {
     const auto start = Clock::now();
-    resets_[slot](command_.seed, command_.noops, command_.frames_max, Observation(slot));
+    resets_[slot](command().seed, command().noops, command().frames_max, Observation(slot));
     Draw(slot, reply);
     reply.nanoseconds += NanosecondsSince(start);
     Check(view, reply);
   }
 
-  // One step with the action of command_.
+  // One step with the action of command().
   void Step(uint32_t slot, const SlotView& view, SlotReply& reply) {
-    if (discrete_ && (command_.index < 0 || command_.index >= action_n_))
+    if (discrete_ && (command().index < 0 || command().index >= action_n_))
       throw std::runtime_error("command of the engine breaks the slot protocol");
     const auto start = Clock::now();
-    ReadStep(discrete_ ? steps_[slot](command_.index, Observation(slot))
+    ReadStep(discrete_ ? steps_[slot](command().index, Observation(slot))
                        : steps_[slot](values_, Observation(slot)),
              reply);
     Draw(slot, reply);
@@ -240,20 +223,19 @@ class Slots {
 
   // A whole episode with the slot's policy; `total` sums its steps in their order.
   void Play(uint32_t slot, const SlotView& view, SlotReply& total) {
-    if (!policies_) policies_.emplace(policies_fd_, layout_.slots);
-    policies_->Begin(slot, command_.random != 0, command_.seed);
+    if (!policies_) policies_.emplace(policies_fd_, server_->layout().slots);
+    policies_->Begin(slot, command().random != 0, command().seed);
     Reset(slot, view, total);
     while ((total.flags & (kSlotTerminated | kSlotTruncated)) == 0) {
-      if (view.command().abandoned.load(std::memory_order_relaxed) != 0 ||
-          header_->leave.load(std::memory_order_relaxed) != 0) {
+      if (view.command().abandoned.load(std::memory_order_relaxed) != 0 || server_->leave()) {
         total.flags = kSlotAbandoned;
         return;
       }
       if (PyErr_CheckSignals() != 0) throw nb::python_error();
       const auto start = Clock::now();
-      TakeAction(policies_->Decide(slot, view.observation(command_.observation)));
+      TakeAction(policies_->Decide(slot, view.observation(command().observation)));
       total.inference_nanoseconds += NanosecondsSince(start);
-      command_.step = ++total.step;
+      command().step = ++total.step;
       SlotReply step{};
       Step(slot, view, step);
       total.reward += step.reward;
@@ -266,8 +248,8 @@ class Slots {
   }
 
   void TakeAction(const Action& action) {
-    command_.index = action.index;
-    std::copy(action.values.begin(), action.values.end(), command_.values);
+    command().index = action.index;
+    std::copy(action.values.begin(), action.values.end(), command().values);
   }
 
   // (reward, terminated, truncated, life_lost, frames)
@@ -292,26 +274,14 @@ class Slots {
 
   void Check(const SlotView& view, const SlotReply& reply) const {
     if (!std::isfinite(reply.reward)) throw nb::value_error("the reward is not a finite number");
-    if (reply.pictures * picture_bytes_ > layout_.pictures_bytes)
+    if (reply.pictures * picture_bytes_ > server_->layout().pictures_bytes)
       throw nb::value_error("more pictures than render_frames");
     if (!float32_) return;
-    const auto bytes = view.observation(command_.observation);
+    const auto bytes = view.observation(command().observation);
     const std::span values{reinterpret_cast<const float*>(bytes.data()), bytes.size() / 4};
     if (const size_t i = FirstNonFinite(values); i < values.size())
       throw nb::value_error(
           ("observation[" + std::to_string(i) + "] is not a finite number").c_str());
-  }
-
-  void Publish(const SlotView& view, uint64_t sequence, SlotReply& reply) {
-    reply.episode = command_.episode;
-    reply.incarnation = command_.incarnation;
-    reply.checksum = ReplyChecksum(reply, view.observation(command_.observation));
-    constexpr size_t kFirst = offsetof(SlotReply, episode), kEnd = offsetof(SlotReply, played);
-    std::memcpy(reinterpret_cast<std::byte*>(&view.reply()) + kFirst,
-                reinterpret_cast<const std::byte*>(&reply) + kFirst, kEnd - kFirst);
-    // release: pairs with the acquire in SlotTable::TakeReply
-    view.reply().sequence.store(sequence, std::memory_order_release);
-    Ring(*bell_);
   }
 
   // constant after construction
@@ -319,19 +289,11 @@ class Slots {
   bool float32_, discrete_;
   int64_t action_n_;
   size_t picture_bytes_ = 0;
-  SegmentLayout layout_;
-  std::byte* segment_ = nullptr;
-  SegmentHeader* header_ = nullptr;
-  Doorbell* bell_ = nullptr;  // shared by all actors
-  uint32_t incarnation_ = 0;
   std::vector<nb::object> observations_, pictures_;  // views: two per slot, one per slot
   std::vector<nb::object> resets_, steps_, draws_;   // bound methods, one per slot
-  nb::object values_;                                // view of command_.values
+  nb::object values_;                                // view of the command's values
   std::optional<Policies> policies_;                 // from the first whole episode on
-  // of the command being served
-  SlotCommand command_{};
-  uint32_t current_ = 0;
-  std::vector<uint64_t> done_;  // per slot: sequence of the last command served
+  std::optional<SlotServer> server_;                 // there after construction
 };
 
 // The kernel kills this process when the thread that spawned it ends: no orphan burns a core.

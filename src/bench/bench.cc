@@ -23,6 +23,7 @@ Result<json> Vtrace(const Options& options);
 Result<json> Population(const Options& options);
 Result<json> AtariGa(const Options& options);
 Result<json> Environments(const Options& options);
+Result<json> Inference(const Options& options);
 Result<json> Schedules(const Options& options);
 Result<json> NoiseKinds(const Options& options);
 Result<json> Materialisation(const Options& options);
@@ -37,6 +38,8 @@ constexpr Workload kWorkloads[] = {
      Environments},
     {"vtrace", "V-trace on an Atari game: each stage alone, all together, and Stable-Baselines3",
      Vtrace},
+    {"inference",
+     "transports of central inference with a model that does nothing, beside bare ones", Inference},
     {"schedule", "one network at a time, batched, pipelined: rates, shares and a timeline (--out)",
      Schedules},
     {"rollout", "whole episodes of native environments with small policies", NativeRollouts},

@@ -21,6 +21,9 @@ struct Options {
   double seconds = 2;              // of each measurement
   std::string game = "frostbite";  // of workloads on Atari
   bool rivals = true;
+  // inference: empty is all
+  std::vector<std::string> transports;
+  std::vector<uint32_t> payloads, streams;
   std::string out;  // where a picture goes; empty: the workload's own name in this folder
   std::function<void(const std::string&)> say = [](const std::string&) {};  // a line of progress
 };

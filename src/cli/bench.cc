@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "bench/payload.h"
 #include "cli/command.h"
 
 namespace samara {
@@ -16,7 +17,7 @@ namespace {
 struct BenchCommand {
   std::string what;
   bench::Options options;
-  bool signature = false, no_rivals = false, json = false;
+  bool as_actor = false, signature = false, no_rivals = false, json = false;
 };
 
 // The object as scripts read it, or its numbers on lines of their own for people.
@@ -40,6 +41,7 @@ Status ListWorkloads(bool json) {
 }
 
 Status RunBench(BenchCommand command, Invocation& invocation) {
+  if (command.as_actor) return bench::ServePayloads();
   if (command.signature) {
     Show(bench::Signature(), command.json);
     return Status::Ok();
@@ -79,6 +81,12 @@ void AddBench(CLI::App& app, Invocation& invocation) {
   sub->add_option("--seconds", command->options.seconds, "of each measurement")
       ->check(CLI::Range(0.05, 600.0));
   sub->add_option("--game", command->options.game, "Atari game of the workloads that play one");
+  sub->add_option("--transport", command->options.transports, "inference: shared");
+  sub->add_option("--payload", command->options.payloads, "inference: bytes of an observation")
+      ->check(CLI::Range(1, 1 << 26));
+  sub->add_option("--streams", command->options.streams, "inference: slots that play at once")
+      ->check(CLI::Range(1, 65536));
+  sub->add_flag("--as-actor", command->as_actor)->group("");  // of `inference`, which starts it
   sub->add_option("--out", command->options.out,
                   "where the picture of `schedule` goes (default schedule.svg)");
   sub->add_flag("--no-rivals", command->no_rivals, "measure samara alone");

@@ -1,4 +1,4 @@
-// Slots over Python actor processes.
+// Slots over actor processes.
 //
 // One supervisor thread owns the processes: it spawns them, answers their Hello, notices their
 // death (control socket) and their hanging (no reply for step_timeout), and spawns the next
@@ -202,7 +202,7 @@ class ActorFleet : public Fleet {
     actor.error_slot = -1;
     actor.waited = 0;
     actor.state = Actor::State::kStarting;
-    auto process = ActorProcess::Spawn({.python = options_.python,
+    auto process = ActorProcess::Spawn({.program = options_.program,
                                         .python_path = options_.python_path,
                                         .name = fmt::format("actor {}", actor.index),
                                         .segment_fd = actor.segment.fd(),
@@ -408,12 +408,23 @@ Status CheckOptions(const ActorFleetOptions& options) {
   if (!nlohmann::json::parse(options.environment_json, nullptr, false).is_object())
     return {Code::kConfig, "environment '" + EscapeControl(options.environment_json) +
                                "': expected a JSON object"};
+  return Status::Ok();
+}
+
+// Makes `program` that of Python actors.
+Status ChoosePython(ActorFleetOptions& options) {
+  if (options.python.empty()) {
+    ASSIGN_OR_RETURN(const Path venv, FindVenv());
+    options.python = (venv / "bin" / "python").string();
+  }
+  if (options.python_path.empty()) options.python_path = DefaultPythonPath();
   if (access(options.python.c_str(), X_OK) != 0)
     return {Code::kNoInput, "no Python at '" + options.python +
                                 "': expected the interpreter of .venv, run 'make setup'"};
   if (!std::filesystem::exists(options.python_path + "/samara/actor.py"))
     return {Code::kNoInput, "no package 'samara' in '" + options.python_path +
                                 "': expected it beside the binary, run 'make build'"};
+  options.program = {options.python, "-m", "samara.actor"};
   return Status::Ok();
 }
 
@@ -421,12 +432,8 @@ Status CheckOptions(const ActorFleetOptions& options) {
 
 Result<std::unique_ptr<Fleet>> MakeActorFleet(const ActorFleetOptions& given) {
   ActorFleetOptions options = given;
-  if (options.python.empty()) {
-    ASSIGN_OR_RETURN(const Path venv, FindVenv());
-    options.python = (venv / "bin" / "python").string();
-  }
-  if (options.python_path.empty()) options.python_path = DefaultPythonPath();
   RETURN_IF_ERROR(CheckOptions(options));
+  if (options.program.empty()) RETURN_IF_ERROR(ChoosePython(options));
   options.actors = std::min(options.actors, options.slots);
   ASSIGN_OR_RETURN(SharedMemory bell, SharedMemory::Create("samara-bell"));
   RETURN_IF_ERROR(bell.Map(sizeof(Doorbell)));

@@ -194,6 +194,10 @@ Result<EnvironmentSpec> ParseSpec(const Json& object) {
   return spec;
 }
 
+std::string WriteHello(const EnvironmentSpec& spec) {
+  return Json{{"type", "hello"}, {"protocol", kSlotProtocol}, {"spec", ToJson(spec)}}.dump();
+}
+
 Result<ActorMessage> ParseActorMessage(std::string_view packet, uint32_t slots) {
   const Json json = Json::parse(packet, nullptr, false);
   if (!json.is_object()) return Status(Code::kConfig, "message of an actor: not a JSON object");

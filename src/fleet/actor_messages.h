@@ -21,6 +21,9 @@ std::string Write(const ConfigureMessage& message);
 // engine -> actor: the segment has its size, commands may follow.
 std::string WriteWelcome();
 
+// actor -> engine, of native actors: what the environments are.
+std::string WriteHello(const EnvironmentSpec& spec);
+
 // actor -> engine.
 struct ActorMessage {
   enum class Kind {

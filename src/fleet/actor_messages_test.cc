@@ -135,6 +135,22 @@ TEST(ActorMessagesTest, MutatedPacketsNeverCrash) {
   EXPECT_GT(accepted, 0) << "some mutations are harmless: the test reaches beyond the parser";
 }
 
+TEST(ActorMessagesTest, AWrittenHelloReadsAsItsSpec) {
+  Json hello = Hello();
+  for (const bool discrete : {true, false}) {
+    if (!discrete) {
+      hello["spec"]["action_discrete"] = false;
+      hello["spec"]["action_n"] = 2;
+      hello["spec"]["action_low"] = {nullptr, -1.5};
+      hello["spec"]["action_high"] = {2, nullptr};
+    }
+    const EnvironmentSpec spec = Parse(hello)->spec;
+    const auto again = ParseActorMessage(WriteHello(spec), 2);
+    ASSERT_TRUE(again.ok()) << again.status().message();
+    EXPECT_EQ(Difference(again->spec, spec), "");
+  }
+}
+
 TEST(ActorMessagesTest, DifferencesAreNamed) {
   const EnvironmentSpec spec = Parse(Hello())->spec;
   EXPECT_EQ(Difference(spec, spec), "");

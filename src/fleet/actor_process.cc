@@ -100,9 +100,9 @@ int SpawnProcess(const ActorCommand& command, int control, int output, pid_t* pi
   posix_spawnattr_setsigmask(&attributes, &signals);
   sigfillset(&signals);
   posix_spawnattr_setsigdefault(&attributes, &signals);
-  std::vector<std::string> arguments = {command.python, "-m", "samara.actor"};
+  std::vector<std::string> arguments = command.program;
   std::vector<std::string> variables = Variables(command.python_path);
-  const int error = posix_spawn(pid, command.python.c_str(), &actions, &attributes,
+  const int error = posix_spawn(pid, arguments.front().c_str(), &actions, &attributes,
                                 Pointers(arguments).data(), Pointers(variables).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
@@ -142,7 +142,7 @@ Result<std::unique_ptr<ActorProcess>> ActorProcess::Spawn(const ActorCommand& co
   pid_t pid = -1;
   if (const int error = SpawnProcess(moved, theirs.fd, write_end.fd, &pid); error != 0) {
     errno = error;
-    return Failed(command.python.c_str());
+    return Failed(command.program.front().c_str());
   }
   return std::unique_ptr<ActorProcess>(
       new ActorProcess(command.name, pid, ours.Release(), read_end.Release()));

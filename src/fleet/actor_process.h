@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/status.h"
 
@@ -20,15 +21,15 @@ enum ActorDescriptors { kActorControl = 3, kActorSegment = 4, kActorBell = 5, kA
 inline constexpr size_t kPacketBytesMax = size_t{1} << 17;  // of one control message
 
 struct ActorCommand {
-  std::string python;       // interpreter
-  std::string python_path;  // folder of the package samara, in front of PYTHONPATH
-  std::string name;         // "actor 3", for the log
+  std::vector<std::string> program;  // its file, then its arguments
+  std::string python_path;           // folder of the package samara, in front of PYTHONPATH
+  std::string name;                  // "actor 3", for the log
   int segment_fd = -1, bell_fd = -1, policies_fd = -1;
 };
 
 class ActorProcess {
  public:
-  // Starts `python -m samara.actor` in its own process group with single-threaded numerics.
+  // Starts the program in its own process group with single-threaded numerics.
   static Result<std::unique_ptr<ActorProcess>> Spawn(const ActorCommand& command);
   ~ActorProcess();  // kills what still lives
   ActorProcess(const ActorProcess&) = delete;

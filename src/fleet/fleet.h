@@ -95,6 +95,8 @@ Result<std::unique_ptr<Fleet>> MakeThreadFleet(const EnvironmentFactory& factory
 struct ActorFleetOptions {
   std::string python;       // interpreter; empty: that of .venv (core/venv.h)
   std::string python_path;  // folder of the package samara; empty: python/ beside this binary
+  // Instead of Python's actor: a program that calls RunNativeActor (native_actor.h), its arguments.
+  std::vector<std::string> program;
   std::string
       environment_json;      // what the actor is to build: {"kind": "atari" | "gym" | "dummy", ...}
   bool render = false;       // fill pictures()
