@@ -122,7 +122,8 @@ class Slots {
     std::byte* memory = MapWhole(segment, layout.segment_bytes());
     if (const auto why = SlotServer::Mismatch(memory, SizeOf(segment), layout); !why.empty())
       throw std::runtime_error(why);
-    server_.emplace(memory, layout, reinterpret_cast<Doorbell*>(MapWhole(bell, sizeof(Doorbell))));
+    server_.emplace(memory, layout, reinterpret_cast<Doorbell*>(MapWhole(bell, sizeof(Doorbell))),
+                    discrete ? 0 : static_cast<size_t>(action_n));
     for (uint32_t s = 0; s < slots; ++s) {
       const SlotView view = server_->view(s);
       for (uint32_t area : {0, 1}) {

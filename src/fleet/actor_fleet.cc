@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/clock.h"
+#include "core/cpu.h"
 #include "core/log.h"
 #include "core/thread.h"
 #include "core/venv.h"
@@ -36,9 +37,9 @@ constexpr double kGapMax = 4 * kTick;
 constexpr double kRestFirst = 0.1, kRestMax = 10;  // s before a retry, doubling
 constexpr int kPacketsPerTurn = 16;
 constexpr std::chrono::milliseconds kLeaveGrace{300};
-// Catches replies that are about to come; against simulators of 500 us a step, longer spinning
-// only takes the core from them (20 us cost 12 us more of engine CPU a step).
-constexpr std::chrono::microseconds kSpin{5};
+// Catches what is about to come. Where actors take all cores, longer spinning only takes one from
+// them: with simulators of 500 us a step, 20 us cost 12 us more of engine CPU a step.
+constexpr std::chrono::microseconds kSpin{5}, kSpinWithCore{50};
 constexpr std::chrono::milliseconds kSleepMax{100};  // a hostile actor cannot keep us asleep
 
 struct Actor {
@@ -68,6 +69,7 @@ class ActorFleet : public Fleet {
         policies_(std::move(policies)),
         table_(options.slots, static_cast<uint32_t>(actors.size()), &bell_),
         wake_fd_(wake_fd),
+        spin_(actors.size() < Cores() ? kSpinWithCore : kSpin),
         actors_(std::move(actors)),
         supervisor_("fleet", [this] { Supervise(); }) {}
 
@@ -93,6 +95,7 @@ class ActorFleet : public Fleet {
     table_.Begin(slot, episode, spec);
   }
   void Act(uint32_t slot, const Action& action) override { table_.Act(slot, action); }
+  void ActMany(std::span<const SlotAction> actions) override { table_.ActMany(actions); }
 
   Status InstallPolicies(const std::string& description, size_t parameter_bytes) override {
     for (uint32_t a = 0; a < policies_.size(); ++a) {
@@ -127,7 +130,7 @@ class ActorFleet : public Fleet {
       if (const size_t n = table_.Take(out); n > 0) return n;
       const std::chrono::nanoseconds left = deadline - Now();
       if (left.count() <= 0) return 0;
-      WaitForRing(bell_, seen, kSpin, std::min<std::chrono::nanoseconds>(left, kSleepMax));
+      WaitForRing(bell_, seen, spin_, std::min<std::chrono::nanoseconds>(left, kSleepMax));
     }
   }
 
@@ -258,7 +261,7 @@ class ActorFleet : public Fleet {
     changed_.notify_all();
   }
 
-  static void WriteHeader(const Actor& actor, const SegmentLayout& layout) {
+  void WriteHeader(const Actor& actor, const SegmentLayout& layout) const {
     auto& header = *reinterpret_cast<SegmentHeader*>(actor.segment.data());
     header.magic = kSegmentMagic;
     header.protocol = kSlotProtocol;
@@ -267,6 +270,7 @@ class ActorFleet : public Fleet {
     header.pictures_bytes = layout.pictures_bytes;
     header.segment_bytes = layout.segment_bytes();
     header.incarnation = actor.incarnation;
+    header.spin_us = static_cast<uint32_t>(spin_.count());
     header.leave.store(0);
   }
 
@@ -383,6 +387,7 @@ class ActorFleet : public Fleet {
   // synchronised by themselves
   SlotTable table_;
   const int wake_fd_;
+  const std::chrono::microseconds spin_;
   std::atomic<bool> stopped_{false}, leave_{false};
   mutable std::mutex mu_;
   std::condition_variable changed_;  // signalled when started_ or status_ changes

@@ -256,7 +256,8 @@ struct BadStart {
 
 TEST_F(ActorFleetTest, AnEnvironmentThatCannotBeBuiltIsReportedAtOnce) {
   const BadStart cases[] = {
-      {R"({"kind": "atary"})", Code::kConfig, "'atary': expected one of atari, dmlab, dummy, envpool, gym"},
+      {R"({"kind": "atary"})", Code::kConfig,
+       "'atary': expected one of atari, dmlab, dummy, envpool, gym"},
       {R"({"kind": "dummy", "lenght": 1})", Code::kConfig, "unknown key 'lenght'"},
       {R"(["kind"])", Code::kConfig, "expected a JSON object"},
       {R"({"kind": "gym", "id": "CartPol-v1"})", Code::kConfig, "CartPol"},

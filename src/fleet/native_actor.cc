@@ -60,7 +60,8 @@ class Loop {
  public:
   Loop(std::byte* segment, const SegmentLayout& layout, std::byte* bell,
        std::vector<std::unique_ptr<Environment>> environments)
-      : server_(segment, layout, reinterpret_cast<Doorbell*>(bell)),
+      : values_(ValuesOf(environments.front()->spec().action)),
+        server_(segment, layout, reinterpret_cast<Doorbell*>(bell), values_),
         environments_(std::move(environments)) {}
 
   Status Run() {
@@ -73,6 +74,10 @@ class Loop {
   uint32_t slot() const { return server_.slot(); }
 
  private:
+  static size_t ValuesOf(const ActionSpec& action) {
+    return action.discrete ? 0 : static_cast<size_t>(action.n);
+  }
+
   Status Serve() {
     if (const std::string why = server_.Refusal(); !why.empty()) return {Code::kConfig, why};
     const SlotCommand& command = server_.command();
@@ -89,10 +94,9 @@ class Loop {
       const bool known = command.kind == SlotCommandKind::kAct &&
                          (!action.discrete || (command.index >= 0 && command.index < action.n));
       if (!known) return {Code::kConfig, "command of the engine breaks the slot protocol"};
-      const auto dimensions = static_cast<size_t>(action.discrete ? 0 : action.n);
-      const StepResult result = environment.Step(
-          {.index = command.index, .values = std::span(command.values, dimensions)},
-          server_.observation());
+      const StepResult result =
+          environment.Step({.index = command.index, .values = std::span(command.values, values_)},
+                           server_.observation());
       reply.reward = result.reward;
       reply.frames = result.frames;
       reply.flags = (result.terminated ? kSlotTerminated : 0U) |
@@ -108,6 +112,7 @@ class Loop {
     return Status::Ok();
   }
 
+  const size_t values_;  // of a continuous action
   SlotServer server_;
   const std::vector<std::unique_ptr<Environment>> environments_;
 };
@@ -158,6 +163,8 @@ Status RunNativeActor(const EnvironmentMaker& make) {
     return environments.status();
   }
   const EnvironmentSpec& spec = environments->front()->spec();
+  if (!spec.action.discrete && spec.action.n > static_cast<int64_t>(kActionValuesMax))
+    return {Code::kConfig, spec.id + ": more action dimensions than a slot holds"};
   RETURN_IF_ERROR(Say(WriteHello(spec)));
   RETURN_IF_ERROR(Hear().status());  // welcome: the segment has its size now
   ASSIGN_OR_RETURN(const std::span<std::byte> segment, Map(kActorSegment));

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // The slot protocol: how the engine and one actor process share memory. Included by both.
 //
-// One sealed memfd per actor holds a SegmentHeader and then `slots` slots, each of which is
-//   SlotCommand | SlotReply | observation 0 | observation 1 | pictures       (each 64-byte aligned)
+// One sealed memfd per actor holds
+//   SegmentHeader | SlotCommand of every slot | SlotReply of every slot | data of every slot
+// where a slot's data is observation 0 | observation 1 | pictures, each 64-byte aligned. What both
+// sides scan lies close together, and a discrete step needs one cache line of each kind.
 // The engine writes commands, the actor replies and data; each ends by storing its sequence number
-// (release) and ringing a doorbell: the actor's own for commands, one shared by all actors for
-// replies. Rules:
+// (release). After one of them or several a doorbell is rung: the actor's own for commands, one
+// shared by all actors for replies. Rules:
 //  (1) One command is outstanding per slot; its reply carries the same sequence number.
 //  (2) An episode writes to one of the two observation areas, the next episode to the other, so the
 //      final observation of an episode outlives the beginning of the next.
@@ -13,7 +15,7 @@
 //      the copy is checked and used; all sizes come from the reader's own SegmentLayout.
 //  (4) A segment serves all incarnations of its actor: the engine clears the slots between them.
 // A kPlay command asks for a whole episode: the actor chooses the actions itself, with the policy
-// that lies in its policy segment (policy_segment.h), and replies once, at the end. Version 2.
+// that lies in its policy segment (policy_segment.h), and replies once, at the end. Version 3.
 // Incompatible changes raise kSlotProtocol; values are never reused.
 #pragma once
 
@@ -24,11 +26,12 @@
 #include <span>
 #include <type_traits>
 
+#include "core/checksum.h"
 #include "fleet/futex.h"
 
 namespace samara {
 
-inline constexpr uint32_t kSlotProtocol = 2;
+inline constexpr uint32_t kSlotProtocol = 3;
 inline constexpr uint64_t kSegmentMagic = 0x31544f4c534d4153;  // "SAMSLOT1"
 inline constexpr size_t kActionValuesMax = 64;
 // Limits that a Hello must keep: nothing an actor says makes the engine allocate without bound.
@@ -45,7 +48,9 @@ struct SegmentHeader {
   uint64_t segment_bytes;
   uint32_t incarnation;         // of the actor that is served now
   std::atomic<uint32_t> leave;  // engine: 1 asks the actor to end
-  Doorbell commands;            // rung by the engine
+  uint32_t spin_us;             // how long the actor may poll before it sleeps
+  uint32_t unused[3];
+  Doorbell commands;  // rung by the engine
 };
 
 enum class SlotCommandKind : uint32_t { kReset = 1, kAct = 2, kPlay = 3 };
@@ -85,12 +90,16 @@ struct SlotReply {
   uint32_t flags;  // SlotFlags
   uint32_t frames;
   uint32_t pictures;  // how many of the pictures area are filled
-  uint32_t unused;
-  uint64_t checksum;             // Checksum of the reply and the observation
+  uint32_t checksum;  // ReplyChecksum
+  // a line of its own
   std::atomic<uint64_t> played;  // kPlay: steps so far, ever; shows that the actor lives
-  uint64_t padding[6];
+  uint64_t padding[7];
 };
-static_assert(sizeof(SlotCommand) == 64 + 256 && sizeof(SlotReply) == 128);
+// What is read and written at every step: of a command all but values.
+inline constexpr size_t kCommandHead = 64, kReplyHead = 64;
+static_assert(sizeof(SlotCommand) == kCommandHead + 256 &&
+              offsetof(SlotCommand, values) == kCommandHead);
+static_assert(sizeof(SlotReply) == 128 && offsetof(SlotReply, played) == kReplyHead);
 
 // Where things lie. Both sides compute it from the numbers agreed at Hello.
 struct SegmentLayout {
@@ -100,13 +109,17 @@ struct SegmentLayout {
       : slots(n), observation_bytes(observation), pictures_bytes(picture) {}
 
   static constexpr uint64_t Aligned(uint64_t n) { return (n + 63) / 64 * 64; }
-  static constexpr uint64_t kObservationOffset = sizeof(SlotCommand) + sizeof(SlotReply);
-  uint64_t slot_bytes() const {
-    return kObservationOffset + 2 * Aligned(observation_bytes) + Aligned(pictures_bytes);
+  // Offsets in the segment.
+  uint64_t command(uint32_t slot) const {
+    return sizeof(SegmentHeader) + slot * sizeof(SlotCommand);
+  }
+  uint64_t reply(uint32_t slot) const { return command(slots) + slot * sizeof(SlotReply); }
+  uint64_t data(uint32_t slot) const {
+    return reply(slots) + slot * (2 * Aligned(observation_bytes) + Aligned(pictures_bytes));
   }
   uint64_t segment_bytes() const {
     constexpr uint64_t kPage = 4096;
-    return (sizeof(SegmentHeader) + slots * slot_bytes() + kPage - 1) / kPage * kPage;
+    return (data(slots) + kPage - 1) / kPage * kPage;
   }
 
   uint32_t slots = 0;
@@ -117,65 +130,59 @@ struct SegmentLayout {
 class SlotView {
  public:
   SlotView(std::byte* segment, const SegmentLayout& layout, uint32_t slot)
-      : layout_(&layout), base_(segment + sizeof(SegmentHeader) + slot * layout.slot_bytes()) {}
-  SlotCommand& command() const { return *reinterpret_cast<SlotCommand*>(base_); }
-  SlotReply& reply() const { return *reinterpret_cast<SlotReply*>(base_ + sizeof(SlotCommand)); }
+      : layout_(&layout),
+        command_(segment + layout.command(slot)),
+        reply_(segment + layout.reply(slot)),
+        data_(segment + layout.data(slot)) {}
+  SlotCommand& command() const { return *reinterpret_cast<SlotCommand*>(command_); }
+  SlotReply& reply() const { return *reinterpret_cast<SlotReply*>(reply_); }
   std::span<std::byte> observation(uint32_t area) const {
-    return {base_ + SegmentLayout::kObservationOffset +
-                area * SegmentLayout::Aligned(layout_->observation_bytes),
+    return {data_ + area * SegmentLayout::Aligned(layout_->observation_bytes),
             layout_->observation_bytes};
   }
   std::span<std::byte> pictures() const {
-    return {observation(1).data() + SegmentLayout::Aligned(layout_->observation_bytes),
+    return {data_ + 2 * SegmentLayout::Aligned(layout_->observation_bytes),
             layout_->pictures_bytes};
   }
-  std::span<std::byte> bytes() const { return {base_, layout_->slot_bytes()}; }
+  // Command and reply; the data stays.
+  void Clear() const {
+    std::memset(command_, 0, sizeof(SlotCommand));
+    std::memset(reply_, 0, sizeof(SlotReply));
+  }
 
  private:
   const SegmentLayout* layout_;
-  std::byte* base_;
+  std::byte *command_, *reply_, *data_;
 };
 
-// Reads `from` exactly once, so that a check and the use after it see the same bytes.
-template <typename T>
-void CopyOnce(const T& from, T& to) {
-  static_assert(sizeof(T) % sizeof(uint64_t) == 0 && std::is_standard_layout_v<T>);
-  uint64_t words[sizeof(T) / sizeof(uint64_t)];
+// Reads the first kBytes of `from` exactly once, so that a check and the use after it see the same
+// bytes.
+template <size_t kBytes, typename T>
+void CopyFirst(const T& from, T& to) {
+  static_assert(kBytes <= sizeof(T) && kBytes % sizeof(uint64_t) == 0 &&
+                std::is_standard_layout_v<T>);
+  uint64_t words[kBytes / sizeof(uint64_t)];
   const auto* source = reinterpret_cast<const volatile uint64_t*>(&from);
   for (size_t i = 0; i < std::size(words); ++i) words[i] = source[i];
-  std::memcpy(static_cast<void*>(&to), words, sizeof(T));
+  std::memcpy(static_cast<void*>(&to), words, kBytes);
+}
+template <typename T>
+void CopyOnce(const T& from, T& to) {
+  CopyFirst<sizeof(T)>(from, to);
 }
 
-// Fast checksum against torn and stray writes (not against forgery): four lanes of multiply and
-// rotate, so that it runs at memory speed without special instructions.
-inline uint64_t Checksum(std::span<const std::byte> data, uint64_t seed) {
-  constexpr uint64_t kPrime = 0x9E3779B97F4A7C15;
-  const auto mix = [](uint64_t h, uint64_t w) {
-    h = (h ^ w) * kPrime;
-    return h ^ (h >> 29);
-  };
-  uint64_t lanes[4] = {seed, seed + 1, seed + 2, seed + 3};
-  size_t i = 0;
-  for (; i + 32 <= data.size(); i += 32) {
-    uint64_t words[4];
-    std::memcpy(words, data.data() + i, 32);
-    for (int lane = 0; lane < 4; ++lane) lanes[lane] = mix(lanes[lane], words[lane]);
-  }
-  for (int lane = 0; i < data.size(); i += 8, ++lane) {
-    uint64_t word = 0;
-    std::memcpy(&word, data.data() + i, data.size() - i < 8 ? data.size() - i : 8);
-    lanes[lane] = mix(lanes[lane], word);
-  }
-  uint64_t h = data.size();
-  for (uint64_t lane : lanes) h = mix(h, lane);
-  return h;
-}
-
-// What SlotReply::checksum holds: over all other fields but the sequence, then the observation.
-inline uint64_t ReplyChecksum(const SlotReply& reply, std::span<const std::byte> observation) {
-  constexpr size_t kFirst = offsetof(SlotReply, episode), kEnd = offsetof(SlotReply, checksum);
-  const auto* bytes = reinterpret_cast<const std::byte*>(&reply);
-  return Checksum(observation, Checksum({bytes + kFirst, kEnd - kFirst}, kSlotProtocol));
+// What SlotReply::checksum holds: over all other fields but the sequence and what is played, then
+// the observation.
+inline uint32_t ReplyChecksum(const SlotReply& reply, std::span<const std::byte> observation) {
+  SlotReply head{};
+  CopyFirst<kReplyHead>(reply, head);
+  head.checksum = 0;
+  uint64_t words[kReplyHead / sizeof(uint64_t)];
+  std::memcpy(words, static_cast<const void*>(&head), kReplyHead);
+  uint64_t h = kSlotProtocol;
+  for (size_t i = 1; i < std::size(words); ++i) h = MixWord(h, words[i]);
+  h = Checksum(observation, h);
+  return static_cast<uint32_t>(h ^ (h >> 32));
 }
 
 // Index of the first value that is infinite or not a number; values.size() when there is none.

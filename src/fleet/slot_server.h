@@ -5,9 +5,10 @@
 // Thread safety: none; an actor serves its slots on one thread.
 // Invariants: (1) a command is copied once and only the copy is checked and used; (2) every command
 // that Next returns is answered by one Publish before the next Next; (3) whoever waits for replies
-// is woken before this side sleeps.
+// is woken before this side sleeps, and at once after a step that took long.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <string>
@@ -34,13 +35,16 @@ class SlotServer {
     return {};
   }
 
-  // Borrows the mappings. REQUIRES: Mismatch says nothing; `bell` is that of the fleet.
-  SlotServer(std::byte* segment, const SegmentLayout& layout, Doorbell* bell)
+  // Borrows the mappings. `values`: of a continuous action. REQUIRES: Mismatch says nothing; `bell`
+  // is that of the fleet; values <= kActionValuesMax.
+  SlotServer(std::byte* segment, const SegmentLayout& layout, Doorbell* bell, size_t values)
       : layout_(layout),
+        values_(values),
         segment_(segment),
         header_(*reinterpret_cast<SegmentHeader*>(segment)),
         bell_(*bell),
         incarnation_(header_.incarnation),
+        spin_(std::min(header_.spin_us, kSpinMaxUs)),
         done_(layout.slots, 0) {}
 
   // The next command, if there is one. `command()` and `slot()` are its.
@@ -52,7 +56,9 @@ class SlotServer {
       // acquire: pairs with the release in SlotTable::Post
       sequence_ = view().command().sequence.load(std::memory_order_acquire);
       if (sequence_ == done_[slot_]) continue;
-      CopyOnce(view().command(), command_);
+      CopyFirst<kCommandHead>(view().command(), command_);
+      if (values_ > 0)
+        std::memcpy(command_.values, view().command().values, values_ * sizeof(float));
       return true;
     }
     next_ = 0;
@@ -78,35 +84,51 @@ class SlotServer {
     reply.episode = command_.episode;
     reply.incarnation = command_.incarnation;
     reply.checksum = ReplyChecksum(reply, observation());
-    constexpr size_t kFirst = offsetof(SlotReply, episode), kEnd = offsetof(SlotReply, played);
-    std::memcpy(reinterpret_cast<std::byte*>(&view().reply()) + kFirst,
-                reinterpret_cast<const std::byte*>(&reply) + kFirst, kEnd - kFirst);
+    SlotReply& out = view().reply();
+    constexpr size_t kFirst = offsetof(SlotReply, episode);
+    std::memcpy(reinterpret_cast<std::byte*>(&out) + kFirst,
+                reinterpret_cast<const std::byte*>(&reply) + kFirst, kReplyHead - kFirst);
     // release: pairs with the acquire in SlotTable::TakeReply
-    view().reply().sequence.store(sequence_, std::memory_order_release);
-    Ring(bell_);
+    out.sequence.store(sequence_, std::memory_order_release);
+    ++unrung_;
+    if (reply.nanoseconds >= kSlowStep || unrung_ >= kUnrungMax) Flush();
+  }
+  // Wakes whoever waits for replies, if there are any that it was not told of.
+  void Flush() {
+    if (unrung_ > 0) Ring(bell_);
+    unrung_ = 0;
   }
 
   bool leave() const { return header_.leave.load(std::memory_order_relaxed) != 0; }
   // Sleeps until there may be another command; false after kPatience without one.
-  bool Wait() const { return WaitForRing(header_.commands, seen_, kSpin, kPatience); }
+  bool Wait() {
+    Flush();
+    return WaitForRing(header_.commands, seen_, spin_, kPatience);
+  }
 
   const SegmentLayout& layout() const { return layout_; }
 
  private:
-  // Catches an engine that answers at once; longer only takes the core from the other processes.
-  static constexpr std::chrono::microseconds kSpin{5};
+  static constexpr uint32_t kSpinMaxUs = 1000;
+  // Replies of simulators that take no longer than a wake-up share one; nobody waits for a slow
+  // one.
+  static constexpr uint64_t kSlowStep = 2000;  // ns
+  static constexpr uint32_t kUnrungMax = 16;
 
   // constant after construction
   const SegmentLayout layout_;
+  const size_t values_;
   std::byte* const segment_;
   SegmentHeader& header_;
   Doorbell& bell_;  // shared by all actors
   const uint32_t incarnation_;
+  const std::chrono::microseconds spin_;
   // of the command being served
   SlotCommand command_{};
   uint64_t sequence_ = 0;
   uint32_t slot_ = 0;
 
+  uint32_t unrung_ = 0;         // replies since the last ring
   uint32_t seen_ = 0;           // count of commands.bell before the last look
   uint32_t next_ = 0;           // slot to look at
   std::vector<uint64_t> done_;  // per slot: sequence of the last command served

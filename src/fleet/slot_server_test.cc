@@ -48,7 +48,7 @@ class SlotServerTest : public testing::Test {
 
 // Every command is served once, with its own bytes, whatever the order in which they come and go.
 TEST_F(SlotServerTest, ServesEveryCommandOnce) {
-  SlotServer server(segment(), table_.layout(0), &bell_);
+  SlotServer server(segment(), table_.layout(0), &bell_, 0);
   std::vector<uint64_t> served(kSlots), taken(kSlots);
   for (uint32_t s = 0; s < kSlots; ++s) table_.Begin(s, 100 + s, {.seed = 7 * s});
   for (int turn = 0; turn < 200; ++turn) {
@@ -86,7 +86,7 @@ TEST_F(SlotServerTest, ServesEveryCommandOnce) {
 }
 
 TEST_F(SlotServerTest, RefusesWhatBreaksTheProtocol) {
-  SlotServer server(segment(), table_.layout(0), &bell_);
+  SlotServer server(segment(), table_.layout(0), &bell_, 0);
   table_.Begin(1, 1, {});
   ASSERT_TRUE(server.Next());
   EXPECT_EQ(server.Refusal(), "");

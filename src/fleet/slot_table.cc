@@ -67,15 +67,24 @@ void SlotTable::Start(uint32_t index, SlotCommandKind kind, uint64_t episode,
   const Actor& actor = actors_[ActorOf(index)];
   if (actor.failed)
     PushEvent(SlotEvent::Kind::kFailed, index);
-  else if (actor.up)
+  else if (actor.up) {
     Post(index, nullptr);
+    RingActor(ActorOf(index));
+  }
 }
 
-void SlotTable::Act(uint32_t index, const Action& action) {
+void SlotTable::ActMany(std::span<const SlotAction> actions) {
   std::lock_guard lock(mu_);
+  for (const SlotAction& a : actions) ActOne(a.slot, a.action);
+  // once per actor: it sees all of them
+  for (uint32_t a = 0; a < actors_.size(); ++a)
+    if (std::exchange(actors_[a].unrung, false)) RingActor(a);
+}
+
+void SlotTable::ActOne(uint32_t index, const Action& action) {
   CHECK_LT(index, slots_.size());
   Slot& slot = slots_[index];
-  const Actor& actor = actors_[ActorOf(index)];
+  Actor& actor = actors_[ActorOf(index)];
   if (actor.failed) return PushEvent(SlotEvent::Kind::kFailed, index);
   if (slot.phase == Phase::kVoid) return PushEvent(SlotEvent::Kind::kLost, index);
   CHECK(slot.phase == Phase::kAnswered) << "slot " << index << " has no observation to act on";
@@ -84,6 +93,7 @@ void SlotTable::Act(uint32_t index, const Action& action) {
   slot.kind = SlotCommandKind::kAct;
   ++slot.step;
   Post(index, &action);
+  actor.unrung = true;
 }
 
 void SlotTable::Post(uint32_t index, const Action* action) {
@@ -105,9 +115,12 @@ void SlotTable::Post(uint32_t index, const Action* action) {
     ClampAction(action->values, command.values);
   }
   slot.posted = true;
-  // release: pairs with the acquire in the actor's ServeSlot
+  // release: pairs with the acquire in SlotServer::Next
   command.sequence.store(++slot.sequence, std::memory_order_release);
-  Ring(reinterpret_cast<SegmentHeader*>(actor.segment)->commands);
+}
+
+void SlotTable::RingActor(uint32_t index) {
+  Ring(reinterpret_cast<SegmentHeader*>(actors_[index].segment)->commands);
 }
 
 size_t SlotTable::Take(std::span<SlotEvent> out) {
@@ -132,12 +145,12 @@ bool SlotTable::TakeReply(uint32_t index, SlotEvent& out) {
   Slot& slot = slots_[index];
   Actor& actor = actors_[ActorOf(index)];
   const SlotView view = View(index);
-  // acquire: pairs with the release in the actor's Publish
+  // acquire: pairs with the release in SlotServer::Publish
   const uint64_t sequence = view.reply().sequence.load(std::memory_order_acquire);
   if (sequence == slot.seen || !actor.offence.empty()) return false;
   slot.seen = sequence;
   SlotReply reply{};
-  CopyOnce(view.reply(), reply);
+  CopyFirst<kReplyHead>(view.reply(), reply);
   const bool play = slot.kind == SlotCommandKind::kPlay;
   if (sequence != slot.sequence || reply.incarnation != actor.incarnation ||
       reply.episode != slot.episode || (!play && reply.step != slot.step)) {
@@ -247,7 +260,8 @@ void SlotTable::Up(uint32_t index, std::byte* segment, uint32_t incarnation) {
   actor.up = true;
   if (incarnation > 0) ++counters_.respawns;
   for (uint32_t s = index; s < slots_.size(); s += static_cast<uint32_t>(actors_.size()))
-    if (slots_[s].phase == Phase::kBusy) Post(s, nullptr);
+    if (slots_[s].phase == Phase::kBusy) Post(s, nullptr), actor.unrung = true;
+  if (std::exchange(actor.unrung, false)) RingActor(index);
 }
 
 uint32_t SlotTable::Down(uint32_t index, bool blamed, int blamed_slot) {
@@ -262,7 +276,7 @@ uint32_t SlotTable::Down(uint32_t index, bool blamed, int blamed_slot) {
   for (uint32_t s = index; s < slots_.size(); s += static_cast<uint32_t>(actors_.size())) {
     Slot& slot = slots_[s];
     // commands and replies of the dead are wiped; observations stay, somebody may be reading them
-    std::memset(static_cast<void*>(View(s).bytes().data()), 0, SegmentLayout::kObservationOffset);
+    View(s).Clear();
     slot.seen = slot.played = 0;
     const bool suspect = blamed_slot < 0 ? slot.phase == Phase::kBusy : blamed_slot == position;
     ++position;

@@ -31,7 +31,11 @@ class SlotTable {
 
   // The caller's half; see Fleet for the contract.
   void Begin(uint32_t slot, uint64_t episode, const EpisodeSpec& spec);
-  void Act(uint32_t slot, const Action& action);
+  void Act(uint32_t slot, const Action& action) {
+    const SlotAction one{slot, action};
+    ActMany({&one, 1});
+  }
+  void ActMany(std::span<const SlotAction> actions);
   void Play(uint32_t slot, uint64_t episode, const EpisodeSpec& spec, bool random);
   void Abandon(uint32_t slot);
   size_t Take(std::span<SlotEvent> out);  // what is ready now
@@ -81,6 +85,7 @@ class SlotTable {
     std::byte* segment = nullptr;  // stays mapped while the fleet lives
     uint32_t incarnation = 0;
     bool up = false, failed = false;
+    bool unrung = false;  // was given commands that it was not woken for
     uint64_t answered = 0, steps = 0;
     std::string offence;
   };
@@ -88,7 +93,9 @@ class SlotTable {
   uint32_t ActorOf(uint32_t slot) const { return slot % static_cast<uint32_t>(actors_.size()); }
   SlotView View(uint32_t slot) const;
   void Start(uint32_t slot, SlotCommandKind kind, uint64_t episode, const EpisodeSpec& spec);
-  void Post(uint32_t slot, const Action* action);
+  void ActOne(uint32_t slot, const Action& action);
+  void Post(uint32_t slot, const Action* action);  // without a ring
+  void RingActor(uint32_t actor);
   bool TakeReply(uint32_t index, SlotEvent& out);
   // Why a reply cannot be accepted; empty when it can.
   std::string Refusal(const Slot& slot, const SlotReply& reply,

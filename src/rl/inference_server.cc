@@ -214,7 +214,7 @@ void InferenceServer::TakeEnd(uint32_t index, const SlotEvent& event) {
 void InferenceServer::Ready(uint32_t index) {
   Slot& slot = slots_[index];
   slot.phase = Slot::Phase::kReady;
-  slot.since = Now();
+  slot.since = now_;
   if (config_.ordered)
     ++groups_[index < groups_.front().end ? 0 : groups_.size() - 1].ready;
   else
@@ -278,7 +278,8 @@ void InferenceServer::ServeFree(std::span<SlotEvent> events) {
   const SteadyTime start = Now();
   const bool run = MayRun();
   const size_t n = fleet_.Wait(events, run ? microseconds(0) : FreeTimeout());
-  local_.wait_seconds += SecondsSince(start);
+  now_ = Now();
+  local_.wait_seconds += std::chrono::duration<double>(now_ - start).count();
   for (size_t i = 0; i < n; ++i) Take(events[i]);
   Unstall();
   if (!MayRun() || stop_) return;
@@ -330,7 +331,8 @@ void InferenceServer::ServeOrdered(std::span<SlotEvent> events) {
   for (const Group& group : groups_)
     waits_for_learner |= group.ready > 0 && group.ready + group.resting == group.end - group.first;
   const size_t n = fleet_.Wait(events, waits_for_learner ? kStallWait : kIdleWait);
-  local_.wait_seconds += SecondsSince(start);
+  now_ = Now();
+  local_.wait_seconds += std::chrono::duration<double>(now_ - start).count();
   for (size_t i = 0; i < n; ++i) Take(events[i]);
 }
 

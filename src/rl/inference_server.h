@@ -133,6 +133,7 @@ class InferenceServer {
   const ActionSpec action_;
   InferenceBatch batch_;
   std::vector<SlotAction> actions_;  // of one batch
+  SteadyTime now_;                   // when the fleet was last asked for events
   std::vector<Slot> slots_;
   Ring<uint32_t> ready_;    // in the order they came; ordered: unused
   Ring<uint32_t> stalled_;  // wait for a buffer
