@@ -34,11 +34,16 @@ void AddAllCommands(CLI::App& app, Invocation& invocation) {
   }
 }
 
-Status NeedAgents(const Invocation& invocation) {
-  if (HasAgents()) return Status::Ok();
+std::string ProgramWithAgents() {
+  if (HasAgents()) return {};
   std::error_code error;
   const auto here = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string there = (here.parent_path() / "samara-torch").string();
+  return (here.parent_path() / "samara-torch").string();
+}
+
+Status NeedAgents(const Invocation& invocation) {
+  if (HasAgents()) return Status::Ok();
+  const std::string there = ProgramWithAgents();
   std::fflush(nullptr);
   execv(there.c_str(), invocation.arguments);
   return {Code::kConfig, there + ": " + std::strerror(errno) +

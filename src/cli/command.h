@@ -26,6 +26,8 @@ struct Invocation {
 // beside it that does takes over from the start, with the same arguments, and this does not return.
 // kConfig when it is not there.
 Status NeedAgents(const Invocation& invocation);
+// Where that program stands, or should; empty when this program has agents itself.
+std::string ProgramWithAgents();
 
 void AddTrain(CLI::App& app, Invocation& invocation);
 void AddEval(CLI::App& app, Invocation& invocation);

@@ -49,6 +49,21 @@ Finding Package(const Path& python, const std::string& module, const std::string
           "run `make setup`"};
 }
 
+// A build without torch is sound: it evolves. One whose second program is broken or old is not.
+Finding LearningAgents() {
+  const std::string what = "learning agents", there = ProgramWithAgents();
+  if (there.empty()) return {what, "in this program", true, ""};
+  std::error_code error;
+  if (!std::filesystem::exists(there, error))
+    return {what, "none, so only evolution runs: build with -DSAMARA_TORCH=ON", true, ""};
+  const std::string version = Ask(Quoted(there) + " --version");
+  if (version.empty())
+    return {what, there + " does not start", false, "its torch is gone or another: build it anew"};
+  if (version != VersionText())
+    return {what, there + " is " + version, false, "it is not of this build: build it anew"};
+  return {what, "yes: " + there, true, ""};
+}
+
 std::vector<Finding> Examine() {
   std::vector<Finding> findings;
   const BuildInfo& build = ThisBuild();
@@ -57,6 +72,7 @@ std::vector<Finding> Examine() {
   findings.push_back(
       {"CPU", fmt::format("{}, {} cores, kernels {}", CpuName(), Cores(), Name(ActiveIsa())), true,
        ""});
+  findings.push_back(LearningAgents());
   const auto free = FreeSpace(".");
   if (free.ok()) {
     findings.push_back({"disk here",

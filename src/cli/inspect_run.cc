@@ -4,14 +4,37 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "run/agent_state.h"
 #include "run/evolution_journal.h"
+#include "run/experiment.h"
 #include "run/fsck.h"
 #include "run/report.h"
+#include "run/run_folder.h"
 
 namespace samara {
 namespace {
 
+Status RunAgentHash(const RunFolder& folder, bool json) {
+  ASSIGN_OR_RETURN(const Checkpoint latest, LatestAgent(folder, OnBadCheckpoint::kRefuse));
+  ASSIGN_OR_RETURN(const std::string hash, ParameterHash(latest.info, latest.path));
+  if (json)
+    PrintJson({{"update", latest.info.step}, {"parameter_hash", hash}});
+  else
+    std::printf("update %llu %s\n", static_cast<unsigned long long>(latest.info.step),
+                hash.c_str());
+  return Status::Ok();
+}
+
 Status RunHash(const std::string& run, int64_t generation, bool json) {
+  ASSIGN_OR_RETURN(const auto folder, RunFolder::Open(run, RunFolder::Mode::kRead));
+  ExperimentConfig config;
+  config.ChooseAlgorithm(folder->config_toml());
+  if (config.Learns()) {
+    if (generation < 0) return RunAgentHash(*folder, json);
+    return {Code::kUsage, "--generation " + std::to_string(generation) + ": " + run +
+                              " learns by updates; leave it out for the hash of its latest "
+                              "checkpoint"};
+  }
   ASSIGN_OR_RETURN(const GenerationRecord record, FindGeneration(run, generation));
   const std::string hash = Hex(record.state.population_hash);
   if (json)
@@ -70,7 +93,8 @@ void AddFsck(CLI::App& app, Invocation& invocation) {
 }
 
 void AddHash(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand("hash", "population hash of a run's generation");
+  CLI::App* command = app.add_subcommand(
+      "hash", "population hash of a run's generation, or parameter hash of its latest agent");
   struct Arguments {
     std::string run;
     int64_t generation = -1;

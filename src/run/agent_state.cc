@@ -1,6 +1,9 @@
 #include "run/agent_state.h"
 
+#include <optional>
+
 #include "core/bytes.h"
+#include "run/sealed_json.h"
 
 namespace samara {
 namespace {
@@ -37,6 +40,24 @@ Result<AgentState> AgentState::Decode(std::string_view bytes) {
   for (uint64_t i = 0; i < returns; ++i) state.last_returns.push_back(in.Get<double>());
   if (!in.AtEnd()) return Status(Code::kBadData, "state.bin: damaged");
   return state;
+}
+
+Result<Checkpoint> LatestAgent(const RunFolder& folder, OnBadCheckpoint on_bad) {
+  const std::string run = folder.path().string(), resume = "'samara train --resume " + run + "'";
+  auto found = LatestGoodCheckpoint(folder.checkpoints(), on_bad);
+  if (found.status().code() == Code::kBadData)
+    return Status(Code::kBadData,
+                  found.status().message() + "; " + resume + " goes on from the one before it");
+  ASSIGN_OR_RETURN(std::optional<Checkpoint> checkpoint, std::move(found));
+  if (checkpoint) return std::move(*checkpoint);
+  if (const size_t bad = ListCheckpoints(folder.checkpoints()).size(); bad > 0)
+    return Status(Code::kBadData, run + ": every checkpoint is damaged, " + std::to_string(bad) +
+                                      " of them; put back a copy, or start anew");
+  return Status(Code::kNoInput, run + ": holds no checkpoint yet: go on with it by " + resume);
+}
+
+Result<std::string> ParameterHash(const CheckpointInfo& info, const Path& checkpoint) {
+  return TextMember(info.note, "parameter_hash", (checkpoint / "manifest.json").string());
 }
 
 }  // namespace samara

@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "core/status.h"
+#include "run/checkpoint.h"
+#include "run/run_folder.h"
 
 namespace samara {
 
@@ -24,5 +26,11 @@ struct AgentState {
   std::string Encode() const;
   static Result<AgentState> Decode(std::string_view bytes);  // kBadData
 };
+
+// The latest checkpoint of a learning run, for readers. kNoInput: none was saved yet. kBadData: the
+// latest is damaged (kRefuse), or all are (kSkip).
+Result<Checkpoint> LatestAgent(const RunFolder& folder, OnBadCheckpoint on_bad);
+// The SHA-256 over its parameters, which whoever saved it wrote down. kBadData: it did not.
+Result<std::string> ParameterHash(const CheckpointInfo& info, const Path& checkpoint);
 
 }  // namespace samara

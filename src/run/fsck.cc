@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "run/agent_state.h"
 #include "run/checkpoint.h"
 #include "run/journal.h"
 #include "run/run_folder.h"
@@ -113,6 +114,23 @@ class Checker {
   std::vector<std::pair<Path, JournalPin>> pins_;  // of the good checkpoints
 };
 
+// A learning run has no journal to notice that its last checkpoint is gone; its result does.
+void CheckAgentOfResult(const RunFolder& run, const nlohmann::json& result, FsckReport& report) {
+  const auto updates = result.find("updates"), hash = result.find("parameter_hash");
+  if (updates == result.end() || !updates->is_number_unsigned() || hash == result.end()) return;
+  const std::vector<Path> known = ListCheckpoints(run.checkpoints());
+  if (known.empty()) return;  // said already, as is a manifest that is damaged
+  const auto manifest = ReadManifest(known[0]);
+  if (!manifest.ok()) return;
+  const auto last = updates->get<uint64_t>();
+  const auto saved = ParameterHash(manifest->info, known[0]);
+  if (manifest->info.step < last)
+    report.problems.push_back(known[0].string() + ": is the latest, yet the result is of update " +
+                              std::to_string(last));
+  else if (manifest->info.step == last && (!saved.ok() || *saved != *hash))
+    report.problems.push_back(known[0].string() + ": holds other parameters than the result names");
+}
+
 }  // namespace
 
 Status FsckReport::status() const {
@@ -137,6 +155,7 @@ Result<FsckReport> Fsck(const Path& path) {
       if (IsGone((*run)->journal()) && ListCheckpoints((*run)->checkpoints()).empty())
         report.problems.push_back((*run)->checkpoints().string() +
                                   ": holds neither journal nor checkpoint, yet there is a result");
+      CheckAgentOfResult(**run, **result, report);
     }
   }
   return report;

@@ -94,6 +94,33 @@ TEST_F(FsckTest, FindsThatTheFolderOfCheckpointsIsGone) {
   EXPECT_EQ(Check().problems.size(), 1U);
 }
 
+// A learning run: no journal, two checkpoints, a result that names the later one.
+TEST_F(FsckTest, FindsThatTheAgentOfAResultIsGoneOrAnother) {
+  const Path learning = folder_ / "learning";
+  auto run = RunFolder::Create(learning, "x", "[run]\n", {{"seed", 1}}, 0).ValueOrThrow();
+  CheckpointWriter writer(run->checkpoints());
+  const std::vector<CheckpointFile> files = {{"weights.safetensors", "weights"}};
+  const auto save = [&](uint64_t update, uint64_t incarnation, const char* hash) {
+    const auto saved = writer.Save(
+        {.step = update, .incarnation = incarnation, .note = {{"parameter_hash", hash}}}, files);
+    EXPECT_TRUE(saved.ok());
+    return *saved;
+  };
+  save(5, 1, "ab");
+  const Path last = save(7, 1, "cd");
+  EXPECT_TRUE(run->SaveResult({{"updates", 7}, {"parameter_hash", "cd"}}).ok());
+  EXPECT_TRUE(Fsck(learning)->status().ok()) << Fsck(learning)->status().message();
+
+  const Path other = save(7, 2, "ef");
+  EXPECT_NE(Fsck(learning)->status().message().find("other parameters"), std::string::npos);
+  std::filesystem::remove_all(other);
+  std::filesystem::remove_all(last);
+  EXPECT_NE(Fsck(learning)->status().message().find("the result is of update 7"),
+            std::string::npos);
+  save(9, 3, "gh");  // a larger budget, whose result is still to come
+  EXPECT_TRUE(Fsck(learning)->status().ok()) << Fsck(learning)->status().message();
+}
+
 TEST_F(FsckTest, UnknownFilesAreProblems) {
   Overwrite(checkpoints_ / "note.txt", "hello");
   Overwrite(checkpoints_ / "ckpt-00000003-0001/extra", "hello");

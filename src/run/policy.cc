@@ -5,7 +5,7 @@
 #include "evo/materialise.h"
 #include "nn/safetensors.h"
 #include "nn/torch_layout.h"
-#include "run/checkpoint.h"
+#include "run/agent_state.h"
 #include "run/evolution_journal.h"
 #include "run/run_folder.h"
 
@@ -53,17 +53,11 @@ Result<Policy> FromRun(const Path& run) {
   ConfigTable table = policy.config.Table();
   RETURN_IF_ERROR(table.ParseToml(folder->config_toml(), "config.toml").Annotate(run.string()));
   if (policy.config.Learns()) {
-    ASSIGN_OR_RETURN(std::optional<Checkpoint> checkpoint,
-                     LatestGoodCheckpoint(folder->checkpoints(), OnBadCheckpoint::kSkip));
-    if (!checkpoint)
-      return Status(Code::kNoInput, run.string() +
-                                        ": holds no checkpoint yet: go on with it by "
-                                        "'samara train --resume " +
-                                        run.string() + "'");
-    if (!checkpoint->files.contains(kWeights))
-      return Status(Code::kBadData, checkpoint->path.string() + ": holds no " + kWeights);
-    policy.agent_files[kWeights] = std::move(checkpoint->files[kWeights]);
-    policy.source = run.string() + ", agent of update " + std::to_string(checkpoint->info.step);
+    ASSIGN_OR_RETURN(Checkpoint checkpoint, LatestAgent(*folder, OnBadCheckpoint::kSkip));
+    if (!checkpoint.files.contains(kWeights))
+      return Status(Code::kBadData, checkpoint.path.string() + ": holds no " + kWeights);
+    policy.agent_files[kWeights] = std::move(checkpoint.files[kWeights]);
+    policy.source = run.string() + ", agent of update " + std::to_string(checkpoint.info.step);
     return policy;
   }
   ASSIGN_OR_RETURN(const GenerationRecord record, FindGeneration(run));

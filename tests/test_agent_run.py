@@ -1,0 +1,80 @@
+"""What a learning run leaves to be looked at: hash, fsck, doctor, damage."""
+
+import hashlib
+import json
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+from samara_cli import BINARY, ok, samara, train
+
+CARTPOLE = ["classic/cartpole-vtrace", "learn.frames=20000", "run.random_episodes=4", "learn.test_episodes=4"]
+
+pytestmark = pytest.mark.skipif(
+    not BINARY.with_name("samara-torch").exists(), reason="NOT TESTED: built without torch"
+)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    run = tmp_path_factory.mktemp("vtrace") / "run"
+    return run, train(run, *CARTPOLE)
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    """A copy of a good run, to be damaged."""
+    return Path(shutil.copytree(finished[0], tmp_path / "copy"))
+
+
+def latest(run):
+    return max((run / "checkpoints").glob("ckpt-*"))
+
+
+def test_hash_is_that_of_the_parameters(finished):
+    run, result = finished
+    last = ok("hash", run, "--json").json
+    assert last == {"update": result["updates"], "parameter_hash": result["parameter_hash"]}
+    assert ok("hash", run).out.split() == ["update", str(result["updates"]), result["parameter_hash"]]
+    # the same from the file that plays: names in order, each followed by its numbers
+    data = (latest(run) / "weights.safetensors").read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    tensors = {name: at for name, at in json.loads(data[8 : 8 + size]).items() if name != "__metadata__"}
+    want = hashlib.sha256()
+    for name in sorted(tensors):
+        begin, end = tensors[name]["data_offsets"]
+        want.update(name.encode() + data[8 + size + begin : 8 + size + end])
+    assert want.hexdigest() == result["parameter_hash"]
+    refused = samara("hash", run, "--generation", 1)
+    assert refused.code == 64 and "updates" in refused.err and len(refused.err.splitlines()) == 1
+
+
+def test_fsck_holds_and_finds_damage(run, finished):
+    sound = ok("fsck", run, "--json").json
+    assert sound["sound"] is True and sound["set_aside"] == [] and sound["notes"] == []
+    for name in ("weights.safetensors", "optimizer.safetensors", "state.bin", "manifest.json"):
+        file = latest(run) / name
+        good = file.read_bytes()
+        middle = len(good) // 2
+        for bad in (good[:middle], good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :]):
+            file.write_bytes(bad)
+            for command in ("fsck", "hash"):
+                outcome = samara(command, run, "--json")
+                assert outcome.code == 65 and name in outcome.err, outcome
+                assert len(outcome.err.splitlines()) == 1, outcome
+        if name == "weights.safetensors":
+            # the only checkpoint there is: nothing is left to play
+            outcome = samara("eval", run, "--episodes", 1, "--json")
+            last = outcome.err.splitlines()[-1]
+            assert outcome.code == 65 and "every checkpoint is damaged" in last, outcome
+        file.write_bytes(good)
+    shutil.rmtree(latest(run))
+    assert samara("fsck", run).code == 65
+    none = samara("hash", run)
+    assert none.code == 66 and "no checkpoint yet" in none.err
+
+
+def test_doctor_says_where_agents_are(finished):
+    findings = {f["what"]: f for f in ok("doctor", "--json").json["findings"]}
+    assert findings["learning agents"]["good"] and "samara-torch" in findings["learning agents"]["found"]
