@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 import struct
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,23 @@ def test_fsck_holds_and_finds_damage(run, finished):
     assert samara("fsck", run).code == 65
     none = samara("hash", run)
     assert none.code == 66 and "no checkpoint yet" in none.err
+
+
+def test_the_report_stands_alone(finished, tmp_path):
+    run, result = finished
+    page = tmp_path / "page.html"
+    ok("report", run, "--out", page)
+    text = page.read_text()
+    for words in ("CartPole", "Entropy of the policy", "Explained variance", "Policy lag", "binds", "updates",
+                  "random policy", result["parameter_hash"]):  # fmt: skip
+        assert words in text, words
+    outside = text.replace("http://www.w3.org/2000/svg", "")
+    assert not [words for words in ("http:", "https:", "<script", "<link", "url(") if words in outside]
+    curve = ElementTree.parse(result["learning_curve"]).getroot()
+    assert "last 100 episodes, mean" in "".join(curve.itertext())
+    shutil.copytree(run, tmp_path / "again")
+    ok("report", run, tmp_path / "again", "--out", page)
+    assert "Comparison" in page.read_text() and "interquartile mean" in page.read_text()
 
 
 def test_doctor_says_where_agents_are(finished):

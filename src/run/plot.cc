@@ -14,6 +14,7 @@ namespace samara {
 namespace {
 
 constexpr int kColours = 6;
+constexpr int kTicksY = 5;
 constexpr double kCharacterWidth = 7.2;  // pixels of the 12-pixel font, generous
 constexpr size_t kPointsMax = 1000;      // more cannot be told apart at these sizes
 constexpr size_t kMarkersMax = 40;       // up to here each point gets a marker with a tooltip
@@ -124,22 +125,37 @@ double AddLegend(std::string& svg, const std::vector<LegendEntry>& entries, doub
   return entries.empty() ? y : y + 20;
 }
 
-void AddAxes(std::string& svg, const Frame& f, const std::string& x_label,
-             const std::string& y_label) {
+// A mark under the frame with its text.
+void AddTickX(std::string& svg, const Frame& f, double x, const std::string& text) {
+  fmt::format_to(std::back_inserter(svg),
+                 "<path d=\"M{0:.1f} {1:.1f}v5\" class=\"axis\"/>"
+                 "<text x=\"{0:.1f}\" y=\"{2:.1f}\" class=\"tick\" text-anchor=\"middle\">{3}"
+                 "</text>",
+                 x, f.y1, f.y1 + 18, text);
+}
+
+double StepOf(const std::vector<double>& ticks) {
+  return ticks.size() > 1 ? ticks[1] - ticks[0] : 0;
+}
+
+// Where a frame begins: right of its label and of the numbers beside it.
+double LeftOf(const Extent& y) {
+  const auto ticks = NiceTicks(y.low, y.high, kTicksY);
+  double width = 0;
+  for (double v : ticks) width = std::max(width, TextWidth(TickText(v, StepOf(ticks))));
+  return std::max(62.0, 28 + width);
+}
+
+// All but the marks under the frame.
+void AddFrame(std::string& svg, const Frame& f, const std::string& x_label,
+              const std::string& y_label) {
   auto out = std::back_inserter(svg);
-  const auto ticks_x = NiceTicks(f.x.low, f.x.high, 6), ticks_y = NiceTicks(f.y.low, f.y.high, 5);
-  const auto step = [](const std::vector<double>& t) { return t.size() > 1 ? t[1] - t[0] : 0; };
+  const auto ticks_y = NiceTicks(f.y.low, f.y.high, kTicksY);
   for (double v : ticks_y)
     fmt::format_to(out,
                    "<path d=\"M{:.1f} {:.1f}H{:.1f}\" class=\"grid\"/>"
                    "<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"tick\" text-anchor=\"end\">{}</text>",
-                   f.x0, f.Y(v), f.x1, f.x0 - 7, f.Y(v) + 4, TickText(v, step(ticks_y)));
-  for (double v : ticks_x)
-    fmt::format_to(out,
-                   "<path d=\"M{0:.1f} {1:.1f}v5\" class=\"axis\"/>"
-                   "<text x=\"{0:.1f}\" y=\"{2:.1f}\" class=\"tick\" text-anchor=\"middle\">{3}"
-                   "</text>",
-                   f.X(v), f.y1, f.y1 + 18, TickText(v, step(ticks_x)));
+                   f.x0, f.Y(v), f.x1, f.x0 - 7, f.Y(v) + 4, TickText(v, StepOf(ticks_y)));
   fmt::format_to(out, "<path d=\"M{:.1f} {:.1f}H{:.1f}\" class=\"axis\"/>", f.x0, f.y1, f.x1);
   fmt::format_to(out,
                  "<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"label\" text-anchor=\"middle\">{}"
@@ -150,6 +166,13 @@ void AddAxes(std::string& svg, const Frame& f, const std::string& x_label,
                  "<text transform=\"translate(15 {:.1f}) rotate(-90)\" class=\"label\" "
                  "text-anchor=\"middle\">{}</text>",
                  middle, EscapeHtml(y_label));
+}
+
+void AddAxes(std::string& svg, const Frame& f, const std::string& x_label,
+             const std::string& y_label) {
+  AddFrame(svg, f, x_label, y_label);
+  const auto ticks = NiceTicks(f.x.low, f.x.high, 6);
+  for (double v : ticks) AddTickX(svg, f, f.X(v), TickText(v, StepOf(ticks)));
 }
 
 std::vector<size_t> Kept(size_t n) {
@@ -266,8 +289,8 @@ std::string Svg(const LineChart& chart, SvgUse use) {
   }
 
   const double top = AddLegend(svg, legend, chart.title.empty() ? 8 : 30, chart.width) + 8;
-  const Frame f = {
-      62, top, chart.width - 16.0, chart.height - 46.0, x.Padded(0.02), y.Padded(0.06)};
+  const Frame f = {LeftOf(y.Padded(0.06)), top,           chart.width - 16.0, chart.height - 46.0,
+                   x.Padded(0.02),         y.Padded(0.06)};
   AddAxes(svg, f, chart.x_label, chart.y_label);
   if (empty) {
     svg += NothingYet((f.x0 + f.x1) / 2, (f.y0 + f.y1) / 2);
@@ -369,6 +392,34 @@ std::string Svg(const Histogram& chart, SvgUse use) {
                        f.y1 - f.Y(shares[s][b]), s % kColours, ScoreText(left),
                        ScoreText(left + step), shares[s][b]);
       }
+  return svg + "</svg>\n";
+}
+
+std::string Svg(const BarChart& chart, SvgUse use) {
+  std::string svg = Open(chart.width, chart.height, chart.title, use);
+  Extent y;
+  for (const auto& [name, value] : chart.bars) y.Add(value);
+  const double top = (chart.title.empty() ? 8 : 30) + 8.0;
+  const auto count = static_cast<double>(chart.bars.size());
+  const Frame f = {62,
+                   top,
+                   chart.width - 16.0,
+                   chart.height - 46.0,
+                   {0, std::max(count, 1.0)},
+                   {0, y.high > 0 ? y.high * 1.06 : 1}};
+  AddFrame(svg, f, chart.x_label, chart.y_label);
+  if (y.empty()) return svg + NothingYet((f.x0 + f.x1) / 2, (f.y0 + f.y1) / 2) + "</svg>\n";
+  for (size_t i = 0; i < chart.bars.size(); ++i) {
+    const auto& [name, value] = chart.bars[i];
+    const double left = f.X(static_cast<double>(i)), width = (f.x1 - f.x0) / count;
+    AddTickX(svg, f, left + width / 2, EscapeHtml(name));
+    if (!std::isfinite(value) || value <= 0) continue;
+    fmt::format_to(std::back_inserter(svg),
+                   "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" "
+                   "class=\"hist c0\"><title>{}: {}</title></rect>",
+                   left + 0.1 * width, f.Y(value), 0.8 * width, f.y1 - f.Y(value), EscapeHtml(name),
+                   ScoreText(value));
+  }
   return svg + "</svg>\n";
 }
 

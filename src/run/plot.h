@@ -1,4 +1,4 @@
-// Charts as SVG text: lines with bands, stacked bars, histograms.
+// Charts as SVG text: lines with bands, stacked bars, histograms, bars.
 //
 // Colours come from CSS variables with a light and a dark set (after Okabe and Ito's colour-blind
 // safe palette); series also differ by dash. Values that are not finite leave gaps; a chart without
@@ -42,12 +42,20 @@ struct Histogram {
   int width = 640, height = 260;
 };
 
+// A bar for each name, from 0 up to its value.
+struct BarChart {
+  std::string title = {}, x_label = {}, y_label = {};
+  std::vector<std::pair<std::string, double>> bars = {};
+  int width = 640, height = 260;
+};
+
 // kInline: inside a page that carries ChartCss(). kFile: a picture of its own.
 enum class SvgUse { kInline, kFile };
 
 std::string Svg(const LineChart& chart, SvgUse use = SvgUse::kInline);
 std::string Svg(const StackedBars& chart, SvgUse use = SvgUse::kInline);
 std::string Svg(const Histogram& chart, SvgUse use = SvgUse::kInline);
+std::string Svg(const BarChart& chart, SvgUse use = SvgUse::kInline);
 
 // Variables and classes of the charts, light and dark.
 std::string ChartCss();

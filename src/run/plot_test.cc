@@ -46,6 +46,13 @@ TEST(PlotTest, LinesGoThroughTheirPoints) {
   EXPECT_NE(path.find("L613.2 "), std::string::npos) << path;
 }
 
+TEST(PlotTest, WideNumbersPushTheFrameToTheRight) {
+  LineChart chart;
+  chart.series.push_back({.name = "a", .x = {0, 1}, .y = {0.00098, 0.00102}});
+  // "0.00099" to "0.00102": seven characters of 7.2 pixels, after 28 for the label
+  EXPECT_NE(Svg(chart).find("<path d=\"M78.4 "), std::string::npos) << Svg(chart);
+}
+
 TEST(PlotTest, MissingValuesBreakTheLine) {
   LineChart chart;
   chart.series.push_back({.name = "a", .x = {0, 1, 2, 3, 4}, .y = {1, 2, kNan, 3, 4}});
@@ -89,7 +96,10 @@ TEST(PlotTest, EveryChartIsWellFormedXml) {
   Histogram histogram{.title = nasty, .x_label = nasty, .sets = {{nasty, {1, 2, 2, 3, kNan}}}};
   for (const std::string& svg :
        {Svg(lines, SvgUse::kFile), Svg(bars, SvgUse::kFile), Svg(histogram, SvgUse::kFile),
-        Svg(StackedBars{}, SvgUse::kFile), Svg(Histogram{}, SvgUse::kFile)}) {
+        Svg(BarChart{.title = nasty, .x_label = nasty, .bars = {{nasty, 2}, {"b", kNan}}},
+            SvgUse::kFile),
+        Svg(StackedBars{}, SvgUse::kFile), Svg(Histogram{}, SvgUse::kFile),
+        Svg(BarChart{}, SvgUse::kFile)}) {
     EXPECT_TRUE(IsXml(svg)) << svg;
     EXPECT_EQ(svg.find("<script"), std::string::npos);
   }
@@ -117,6 +127,17 @@ TEST(PlotTest, HistogramCountsEveryValueOnce) {
   }
   EXPECT_EQ(bins, 14);
   EXPECT_EQ(total, 100);
+}
+
+// y: 0..4 with 6 % of room over the frame from 214 up to 8 pixels: 4 is 206 / 1.06 high; x: two
+// bars share 562 pixels, with a tenth of room on each side
+TEST(PlotTest, BarsStandOnZero) {
+  const std::string svg = Svg(BarChart{.bars = {{"few", 1}, {"many", 4}, {"none", 0}}});
+  EXPECT_NE(svg.find("height=\"186.8\" class=\"hist c0\"><title>many: 4<"), std::string::npos)
+      << svg;
+  EXPECT_NE(svg.find("height=\"46.7\" class=\"hist c0\"><title>few: 1<"), std::string::npos) << svg;
+  EXPECT_NE(svg.find(">none</text>"), std::string::npos);
+  EXPECT_EQ(svg.find("<title>none"), std::string::npos);
 }
 
 }  // namespace

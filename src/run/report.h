@@ -9,13 +9,13 @@
 namespace samara {
 
 // Writes `html` (atomically): a comparison when there are several runs (runs that differ in nothing
-// but seed and fleet are one group), then each run with its result, curves, stage times, lineages
-// and configuration. Nothing is loaded from elsewhere; a run's last video is embedded while small
-// and linked otherwise. The same runs give the same bytes.
-// kNoInput, kBadData: a run that is missing or damaged, named. kUsage: no runs.
+// but seed and fleet are one group), then each run with its result, curves, stage times, what
+// its kind has to show (lineages; losses, lag and queues) and configuration. Nothing is loaded from
+// elsewhere; a run's last video is embedded while small and linked otherwise. The same runs give
+// the same bytes. kNoInput, kBadData: a run that is missing or damaged, named. kUsage: no runs.
 Status WriteReport(std::span<const Path> runs, const Path& html);
 
-// The learning curve of one run (fitness and elite against frames) as an SVG picture.
+// The learning curve of one run (returns against frames) as an SVG picture.
 Status WriteLearningCurve(const Path& run, const Path& svg);
 
 }  // namespace samara

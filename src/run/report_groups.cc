@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -23,10 +24,21 @@ struct Group {
   std::vector<double> Scores() const {
     std::vector<double> scores;
     for (const RunData* run : runs)
-      if (const double mean = run->EliteMean(); !std::isnan(mean)) scores.push_back(mean);
+      if (const double mean = run->TestMean(); !std::isnan(mean)) scores.push_back(mean);
     return scores;
   }
 };
+
+// A word for each kind of run there is: "elite", "agent", "elite or agent".
+std::string EachKind(const std::vector<Group>& groups,
+                     const std::function<std::string(const RunKind&)>& word) {
+  std::string words;
+  for (const RunKind* kind : {&kEvolutionKind, &kLearningKind})
+    if (std::any_of(groups.begin(), groups.end(),
+                    [&](const Group& group) { return group.runs[0]->kind == kind; }))
+      words += (words.empty() ? "" : " or ") + word(*kind);
+  return words;
+}
 
 using Config = std::map<std::string, std::string>;
 
@@ -80,13 +92,13 @@ double MedianOf(const Group& group, double (*value)(const RunData&)) {
   return Median(values);
 }
 
-// With several runs the runs are resampled (each counts once, by its elite's mean); with one run
+// With several runs the runs are resampled (each counts once, by its test's mean); with one run
 // its episodes are.
 std::string GroupRow(const Group& group) {
   const std::vector<double> scores = group.Scores();
-  const bool by_episode = scores.size() == 1 && !group.runs[0]->EliteReturns().empty();
+  const bool by_episode = scores.size() == 1 && !group.runs[0]->TestReturns().empty();
   const std::vector<double> values =
-      by_episode && group.runs.size() == 1 ? group.runs[0]->EliteReturns() : scores;
+      by_episode && group.runs.size() == 1 ? group.runs[0]->TestReturns() : scores;
   std::string row = fmt::format(
       "<tr><td>{}<td class=\"n\">{}<td class=\"n\">{}", EscapeHtml(group.label), group.runs.size(),
       ShortNumber(MedianOf(group, [](const RunData& r) { return r.Last("frames"); })));
@@ -111,9 +123,10 @@ std::string GroupTable(const std::vector<Group>& groups) {
     html += GroupRow(group);
     few = few || group.runs.size() < kSeedsWanted;
   }
-  html +=
-      "</tbody></table></div><p class=\"note\">Scores are means of the elite over fresh test "
-      "episodes. Brackets hold 95 % percentile bootstrap intervals (10,000 resamples).</p>";
+  html += "</tbody></table></div><p class=\"note\">Scores are means of the " +
+          EachKind(groups, [](const RunKind& kind) { return kind.agent; }) +
+          " over fresh test episodes. Brackets hold 95 % percentile bootstrap intervals (10,000 "
+          "resamples).</p>";
   if (few)
     html += fmt::format(
         "<p class=\"warning\">A group with fewer than {} seeds says little about how the method "
@@ -137,8 +150,8 @@ Series GroupCurve(const Group& group, int colour) {
   double first = 0, last = std::numeric_limits<double>::infinity();
   std::vector<std::pair<std::vector<double>, std::vector<double>>> curves;
   for (const RunData* run : group.runs) {
-    if (run->generations.empty() || std::isnan(run->Last("frames"))) continue;
-    curves.emplace_back(run->Column("frames"), run->Column("elite_validation_mean"));
+    if (run->lines.empty() || std::isnan(run->Last("frames"))) continue;
+    curves.emplace_back(run->Column("frames"), run->Column(run->kind->curve));
     first = std::max(first, std::isfinite(curves.back().first[0]) ? curves.back().first[0] : 0.0);
     last = std::min(last, run->Last("frames"));
   }
@@ -148,8 +161,8 @@ Series GroupCurve(const Group& group, int colour) {
     const double x = first + (last - first) * i / (kPoints - 1);
     if (i > 0 && x <= series.x.back()) break;
     std::vector<double> values;
-    for (const auto& [frames, elite] : curves)
-      if (const double v = StepValue(frames, elite, x); !std::isnan(v)) values.push_back(v);
+    for (const auto& [frames, returns] : curves)
+      if (const double v = StepValue(frames, returns, x); !std::isnan(v)) values.push_back(v);
     series.x.push_back(x);
     series.y.push_back(Mean(values));
     if (!band) continue;
@@ -160,14 +173,15 @@ Series GroupCurve(const Group& group, int colour) {
   return series;
 }
 
-// One chart per game: returns of different games share no scale.
+// One chart per game and kind: returns of different games share no scale.
 std::string GroupCurves(const std::vector<Group>& groups) {
-  std::map<std::string, LineChart> charts;
+  std::map<std::pair<std::string, std::string>, LineChart> charts;
   for (const Group& group : groups) {
     const std::string& game = group.runs[0]->game;
-    LineChart& chart = charts[game];
-    chart.title = "Elite's validation mean" + (game.empty() ? "" : ", " + game);
-    chart.x_label = "frames (population and validation)";
+    const RunKind& kind = *group.runs[0]->kind;
+    LineChart& chart = charts[{game, kind.curve_name}];
+    chart.title = kind.curve_name + (game.empty() ? "" : ", " + game);
+    chart.x_label = kind.frames;
     chart.y_label = "return";
     chart.width = 560;
     chart.height = 360;
@@ -177,7 +191,7 @@ std::string GroupCurves(const std::vector<Group>& groups) {
       chart.references.emplace_back("random policy", random);
   }
   std::string html = "<div class=\"charts\">";
-  for (const auto& [game, chart] : charts) html += "<figure>" + Svg(chart) + "</figure>";
+  for (const auto& [of, chart] : charts) html += "<figure>" + Svg(chart) + "</figure>";
   return html +
          "</div><p class=\"note\">Lines are means over the runs of a group, bands their 95 % "
          "bootstrap intervals, both as far as every run of the group has come.</p>";
@@ -187,8 +201,8 @@ std::string GroupCurves(const std::vector<Group>& groups) {
 std::string AtariAggregate(std::span<const RunData> runs) {
   std::map<std::string, std::map<std::string, std::vector<double>>> by_preset;
   for (const RunData& run : runs)
-    if (const auto scale = ScaleOfGame(run.game); scale && !std::isnan(run.EliteMean()))
-      by_preset[run.preset][run.game].push_back(scale->Normalised(run.EliteMean()));
+    if (const auto scale = ScaleOfGame(run.game); scale && !std::isnan(run.TestMean()))
+      by_preset[run.preset][run.game].push_back(scale->Normalised(run.TestMean()));
   std::string rows;
   LineChart profile{.title = "Performance profile",
                     .x_label = "human-normalised score",
@@ -239,21 +253,24 @@ std::string AtariAggregate(std::span<const RunData> runs) {
          Svg(profile) + "</figure>";
 }
 
-std::string EveryRun(std::span<const RunData> runs, std::span<const std::string> ids) {
-  std::string html =
-      "<h3>Every run</h3><div class=\"wide\"><table><thead><tr><th>run<th>seed<th>generations"
-      "<th>frames<th>time<th>elite, mean of fresh episodes<th>median<th>episodes<th>random policy"
-      "</thead><tbody>";
+std::string EveryRun(std::span<const RunData> runs, std::span<const std::string> ids,
+                     const std::vector<Group>& groups) {
+  std::string html = fmt::format(
+      "<h3>Every run</h3><div class=\"wide\"><table><thead><tr><th>run<th>seed<th>{}"
+      "<th>frames<th>time<th>{}, mean of fresh episodes<th>median<th>episodes<th>random policy"
+      "</thead><tbody>",
+      EachKind(groups, [](const RunKind& kind) { return kind.step + std::string("s"); }),
+      EachKind(groups, [](const RunKind& kind) { return kind.agent; }));
   for (size_t i = 0; i < runs.size(); ++i) {
     const RunData& run = runs[i];
-    const auto returns = run.EliteReturns();
+    const auto returns = run.TestReturns();
     html += fmt::format(
         "<tr><td><a href=\"#{}\">{}</a><td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}"
         "<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}<td "
         "class=\"n\">{}",
-        ids[i], EscapeHtml(run.name), EscapeHtml(run.seed), Grouped(run.Last("generation")),
+        ids[i], EscapeHtml(run.name), EscapeHtml(run.seed), Grouped(run.Last(run.kind->step)),
         ShortNumber(run.Last("frames")), DurationText(run.Last("seconds")),
-        WithInterval(run.EliteMean(), BootstrapInterval(returns, Mean)), ScoreText(Median(returns)),
+        WithInterval(run.TestMean(), BootstrapInterval(returns, Mean)), ScoreText(Median(returns)),
         returns.size(), ScoreText(run.RandomMean()));
   }
   return html + "</tbody></table></div>";
@@ -264,7 +281,7 @@ std::string EveryRun(std::span<const RunData> runs, std::span<const std::string>
 std::string ComparisonSection(std::span<const RunData> runs, std::span<const std::string> ids) {
   const std::vector<Group> groups = MakeGroups(runs);
   return "<section><h2>Comparison</h2>" + GroupTable(groups) + GroupCurves(groups) +
-         AtariAggregate(runs) + EveryRun(runs, ids) + "</section>";
+         AtariAggregate(runs) + EveryRun(runs, ids, groups) + "</section>";
 }
 
 }  // namespace samara

@@ -55,8 +55,8 @@ TEST_F(ReportTest, ReadsARun) {
   EXPECT_EQ(run->preset, "atari/deep-ga");
   EXPECT_EQ(run->game, "frostbite");
   EXPECT_EQ(run->seed, "7");
-  EXPECT_EQ(run->generations.size(), 2u);
-  EXPECT_DOUBLE_EQ(run->EliteMean(), 100);
+  EXPECT_EQ(run->lines.size(), 2u);
+  EXPECT_DOUBLE_EQ(run->TestMean(), 100);
   EXPECT_DOUBLE_EQ(run->RandomMean(), 65);
   EXPECT_EQ(run->Column("frames"), (std::vector<double>{1000, 2000}));
   EXPECT_TRUE(std::isnan(run->Column("elite_test_mean")[0]));
@@ -181,6 +181,91 @@ TEST_F(ReportTest, RunsThatDifferOnlyInSeedAreOneGroup) {
   EXPECT_NE(html.find("fewer than 5 seeds"), std::string::npos);
 }
 
+// Two lines of a learning run and its end, as AgentRun writes them; the rest does not matter here.
+constexpr const char* kTwoUpdates =
+    R"({"event":"random_policy","returns":[20,24],"mean":22,"median":22}
+{"update":10,"frames":1000,"seconds":1,"return_mean":30,"return_last100":30,"loss":2,"entropy":0.7,"lag_min":0,"lag_mean":1,"lag_max":2,"lag_histogram":[30,60,10,0],"stalls":4,"entropy_cost":0.01,"environment_workers":2,"seconds_environment":1,"seconds_inference":0.1,"seconds_server":0.1,"seconds_server_wait":0.8,"seconds_learner_batch":0.1,"seconds_learner_forward":0.2,"seconds_learner_backward":0.1,"seconds_learner_step":0.1,"seconds_learner_wait":0.5,"drops":{"stale_unrolls":0}}
+{"update":30,"frames":3000,"seconds":3,"return_mean":null,"return_last100":50,"loss":1,"entropy":0.6,"lag_min":0,"lag_mean":1,"lag_max":3,"lag_histogram":[70,20,0,10],"stalls":4,"entropy_cost":0.01,"environment_workers":2,"seconds_environment":3,"seconds_inference":0.1,"seconds_server":0.1,"seconds_server_wait":1.8,"seconds_learner_batch":0.1,"seconds_learner_forward":0.2,"seconds_learner_backward":0.1,"seconds_learner_step":0.1,"seconds_learner_wait":1.5,"drops":{"stale_unrolls":7}}
+{"event":"finished","updates":30,"frames":3000,"episodes":60,"seconds":3,"return_last100":51,"test_returns":[40,60,80],"test_mean":60,"parameter_hash":"00112233445566778899aabbccddeeff","drops":{"stale_unrolls":7,"lost_episodes":0}}
+)";
+std::string LearningConfig(int seed) {
+  return "[run]\nseed = " + std::to_string(seed) +
+         "\n[env]\nid = \"CartPole-v1\"\n[learn]\nframes = 3000.0\n";
+}
+
+TEST_F(ReportTest, ReadsALearningRun) {
+  const auto run = LoadRun(Run("a", kTwoUpdates, LearningConfig(1)));
+  ASSERT_TRUE(run.ok()) << run.status().message();
+  EXPECT_EQ(run->kind, &kLearningKind);
+  EXPECT_EQ(run->Column("update"), (std::vector<double>{10, 30}));
+  EXPECT_DOUBLE_EQ(run->TestMean(), 60);
+  EXPECT_DOUBLE_EQ(run->RandomMean(), 22);
+  EXPECT_DOUBLE_EQ(run->Steps(), 30);
+  EXPECT_DOUBLE_EQ(run->Final("return_last100"), 51);
+  EXPECT_DOUBLE_EQ(run->Last("return_mean"), 30);
+  EXPECT_DOUBLE_EQ(run->Total("seconds_environment"), 4);
+  EXPECT_TRUE(std::isnan(run->Total("seconds_nowhere")));
+  // without a configuration its lines tell
+  EXPECT_EQ(LoadRun(Run("b", kTwoUpdates, ""))->kind, &kLearningKind);
+  EXPECT_EQ(LoadRun(Run("c", kTwoGenerations, ""))->kind, &kEvolutionKind);
+}
+
+// lag: 100 of 200 steps at 0, 80 at 1; busy: environment 4 of 2 x 3 s, inference 0.4 of 3 s,
+// learner 1 of 3 s; stalls: 4 in the first second, 4 in the two after it
+TEST_F(ReportTest, ShowsHowALearningRunWent) {
+  const std::string html = Report({Run("a", kTwoUpdates, LearningConfig(1))});
+  for (const char* part : {"<b>51</b>",
+                           "<b>60</b><small>95 % interval 40 to 80",
+                           "<b>22</b>",
+                           "<b>30</b>",
+                           "<b>3.00k</b>",
+                           "<b>1.00k frames/s</b>",
+                           "<b>001122334455</b>",
+                           "<dd>00112233445566778899aabbccddeeff</dd>",
+                           "the agent after 3,000 frames, drawing",
+                           "Returns against frames",
+                           "random policy 22",
+                           "Entropy of the policy",
+                           "<title>0: 50<",
+                           "<title>1: 40<",
+                           "<title>3+: 5<",
+                           "environment 67 %, inference 13 %, learner 33 %",
+                           "The environment binds",
+                           "stalls: 4 at 10",
+                           "stalls: 2 at 30",
+                           "<td>stale unrolls<td class=\"n\">7"})
+    EXPECT_NE(html.find(part), std::string::npos) << part;
+  for (const char* part : {"elite", "generation", "lost episodes", "Entropy cost", ">nan<"})
+    EXPECT_EQ(html.find(part), std::string::npos) << part;
+}
+
+TEST_F(ReportTest, ALearningRunThatJustBeganIsFine) {
+  const std::string html = Report({Run("a", "", LearningConfig(1))});
+  EXPECT_NE(html.find("No update has been completed yet"), std::string::npos);
+  EXPECT_EQ(html.find("binds"), std::string::npos);
+  EXPECT_EQ(html.find("Dropped"), std::string::npos);
+  const std::string odd = Report({Run("b",
+                                      "{\"update\":1,\"lag_histogram\":\"x\",\"drops\":[],"
+                                      "\"loss\":null}\n{\"update\":2,\"lag_histogram\":[0]}\n",
+                                      LearningConfig(1))});
+  EXPECT_TRUE(odd.ends_with("</html>\n"));
+  EXPECT_EQ(odd.find(">nan<"), std::string::npos);
+}
+
+// means over tests are 60 and 90: together 75, resampled [60, 90]
+TEST_F(ReportTest, SeedsOfALearningRunAreOneGroupBesideAnEvolution) {
+  const std::string other = std::regex_replace(kTwoUpdates, std::regex("40,60,80"), "90");
+  const std::vector<Path> seeds = {Run("a", kTwoUpdates, LearningConfig(1)),
+                                   Run("b", other, LearningConfig(2))};
+  const std::string html = Report(seeds);
+  for (const char* part : {"75 <small>[60, 90]</small>", "means of the agent over", "class=\"band",
+                           "Return, mean of the last 100 episodes, CartPole-v1", "<th>updates<th>"})
+    EXPECT_NE(html.find(part), std::string::npos) << part;
+  const std::string both = Report({seeds[0], Run("c", kTwoGenerations)});
+  for (const char* part : {"elite or agent", "<th>generations or updates<th>"})
+    EXPECT_NE(both.find(part), std::string::npos) << part;
+}
+
 TEST_F(ReportTest, SmallVideosAreEmbedded) {
   const Path folder = Run("a", kTwoGenerations);
   std::filesystem::create_directories(folder / "videos");
@@ -194,6 +279,10 @@ TEST_F(ReportTest, LearningCurveIsAPicture) {
   const std::string svg = ReadFile(folder / "learning_curve.svg").ValueOrThrow();
   EXPECT_TRUE(svg.starts_with("<svg xmlns="));
   EXPECT_NE(svg.find("elite, validation"), std::string::npos);
+  const Path learning = Run("b", kTwoUpdates, LearningConfig(1));
+  ASSERT_TRUE(WriteLearningCurve(learning, learning / "learning_curve.svg").ok());
+  EXPECT_NE(ReadFile(learning / "learning_curve.svg")->find("last 100 episodes, mean"),
+            std::string::npos);
 }
 
 // Agent57's paper and Such et al. 2017

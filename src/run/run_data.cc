@@ -66,7 +66,7 @@ Status ReadIdentity(const Path& path, RunData& run) {
   return Status::Ok();
 }
 
-void TakeLine(json line, RunData& run, std::map<int64_t, json>& generations) {
+void TakeLine(json line, RunData& run, std::map<int64_t, json>& steps) {
   const std::string event = TextOr(line, "event", "");
   if (event == "random_policy") {
     run.random_policy = std::move(line);
@@ -75,8 +75,8 @@ void TakeLine(json line, RunData& run, std::map<int64_t, json>& generations) {
   } else if (event == "resumed") {
     ++run.resumes;
   } else if (const auto step = StepOf(line); event.empty() && step) {
-    // a generation that was repeated after a crash: the last line counts
-    generations[static_cast<int64_t>(*step)] = std::move(line);
+    // what was repeated after a crash: the last line counts
+    steps[static_cast<int64_t>(*step)] = std::move(line);
   }
 }
 
@@ -84,9 +84,9 @@ Status TakeMetrics(const Path& path, RunData& run) {
   auto lines = ReadMetrics(path);
   if (lines.status().code() == Code::kNoInput) return Status::Ok();
   RETURN_IF_ERROR(lines.status());
-  std::map<int64_t, json> generations;
-  for (json& line : *lines) TakeLine(std::move(line), run, generations);
-  for (auto& [generation, line] : generations) run.generations.push_back(std::move(line));
+  std::map<int64_t, json> steps;
+  for (json& line : *lines) TakeLine(std::move(line), run, steps);
+  for (auto& [step, line] : steps) run.lines.push_back(std::move(line));
   return Status::Ok();
 }
 
@@ -102,6 +102,9 @@ std::string PresetOfCommand(const json& identity) {
 }
 
 void Describe(RunData& run) {
+  const bool learns = !run.Config("learn.frames").empty() ||
+                      (!run.lines.empty() && run.lines.back().contains(kLearningKind.step));
+  run.kind = learns ? &kLearningKind : &kEvolutionKind;
   const auto first_of = [](std::initializer_list<std::string> candidates) {
     for (const std::string& text : candidates)
       if (!text.empty()) return text;
@@ -117,6 +120,27 @@ void Describe(RunData& run) {
 }
 
 }  // namespace
+
+const RunKind kEvolutionKind = {
+    .step = "generation",
+    .steps_total = "generation",
+    .agent = "elite",
+    .test_returns = {"elite_test_returns", "elite_returns"},
+    .test_means = {"elite_mean", "elite_test_mean"},
+    .curve = "elite_validation_mean",
+    .curve_name = "Elite's validation mean",
+    .frames = "frames (population and validation)",
+};
+const RunKind kLearningKind = {
+    .step = "update",
+    .steps_total = "updates",
+    .agent = "agent",
+    .test_returns = {"test_returns", "test_returns"},
+    .test_means = {"test_mean", "test_mean"},
+    .curve = "return_last100",
+    .curve_name = "Return, mean of the last 100 episodes",
+    .frames = "frames",
+};
 
 double NumberOr(const json& object, const char* key, double otherwise) {
   if (!object.is_object()) return otherwise;
@@ -146,31 +170,43 @@ std::string RunData::Config(const std::string& key) const {
 
 std::vector<double> RunData::Column(const char* column) const {
   std::vector<double> values;
-  values.reserve(generations.size());
-  for (const json& line : generations) values.push_back(NumberOr(line, column));
+  values.reserve(lines.size());
+  for (const json& line : lines) values.push_back(NumberOr(line, column));
   return values;
 }
 
+double RunData::Total(const char* column) const {
+  double total = kNan;
+  for (const json& line : lines)
+    if (const double value = NumberOr(line, column); std::isfinite(value))
+      total = std::isnan(total) ? value : total + value;
+  return total;
+}
+
+double RunData::Final(const char* column) const { return NumberOr(finished, column, Last(column)); }
+
+double RunData::Steps() const { return NumberOr(finished, kind->steps_total, Last(kind->step)); }
+
 double RunData::Last(const char* column) const {
-  for (auto line = generations.rbegin(); line != generations.rend(); ++line)
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line)
     if (const double value = NumberOr(*line, column); !std::isnan(value)) return value;
   return kNan;
 }
 
-std::vector<double> RunData::EliteReturns() const {
-  for (const char* key : {"elite_test_returns", "elite_returns"})
+std::vector<double> RunData::TestReturns() const {
+  for (const char* key : kind->test_returns)
     if (auto returns = NumbersOf(finished, key); !returns.empty()) return returns;
-  for (auto line = generations.rbegin(); line != generations.rend(); ++line)
-    if (auto returns = NumbersOf(*line, "elite_test_returns"); !returns.empty()) return returns;
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line)
+    if (auto returns = NumbersOf(*line, kind->test_returns[0]); !returns.empty()) return returns;
   return {};
 }
 
 std::vector<double> RunData::RandomReturns() const { return NumbersOf(random_policy, "returns"); }
 
-double RunData::EliteMean() const {
-  if (const auto returns = EliteReturns(); !returns.empty()) return Mean(returns);
-  const double mean = NumberOr(finished, "elite_mean");
-  return std::isnan(mean) ? Last("elite_test_mean") : mean;
+double RunData::TestMean() const {
+  if (const auto returns = TestReturns(); !returns.empty()) return Mean(returns);
+  const double mean = NumberOr(finished, kind->test_means[0]);
+  return std::isnan(mean) ? Last(kind->test_means[1]) : mean;
 }
 
 double RunData::RandomMean() const {

@@ -14,7 +14,20 @@
 
 namespace samara {
 
+// What an evolution and a learning run call the same things.
+struct RunKind {
+  const char* step;         // key that numbers the lines: "generation", "update"; plural + "s"
+  const char* steps_total;  // their number in the event "finished"
+  const char* agent;        // who is tested: "elite", "agent"
+  // returns and mean of its test, in the event "finished" or else in the latest line that has them
+  const char *test_returns[2], *test_means[2];
+  const char *curve, *curve_name;  // column that shows how far a run has come, and its name
+  const char* frames;              // name of an axis of frames
+};
+extern const RunKind kEvolutionKind, kLearningKind;
+
 struct RunData {
+  const RunKind* kind = &kEvolutionKind;
   Path folder;
   std::string name;    // of the folder
   std::string preset;  // "atari/deep-ga-desktop"; empty when nothing says it
@@ -22,23 +35,29 @@ struct RunData {
   std::string seed;
   std::vector<std::pair<std::string, std::string>> config;  // "ga.population" -> "1000", in order
   nlohmann::json identity = nlohmann::json::object();       // run.json
-  std::vector<nlohmann::json> generations;                  // ascending, one object each
+  std::vector<nlohmann::json> lines;                        // by step, ascending
   nlohmann::json random_policy = nlohmann::json::object();  // the event, or empty
   nlohmann::json finished = nlohmann::json::object();       // the last such event, or empty
   int resumes = 0;
   std::vector<Path> videos;  // videos/*.mp4, by name
 
   std::string Config(const std::string& key) const;  // empty when absent
-  // One value per generation; NaN where it is missing or not a number.
+  // One value per line; NaN where it is missing or not a number.
   std::vector<double> Column(const char* name) const;
   // The last number the column holds; NaN when there is none.
   double Last(const char* name) const;
 
-  // The elite's returns in its latest test, and what a random policy got; empty when not recorded.
-  std::vector<double> EliteReturns() const;
+  // The sum over all lines; NaN when none has a number.
+  double Total(const char* name) const;
+  // A number of the run's end, or the last line's while that is not there yet.
+  double Final(const char* name) const;
+  double Steps() const;  // so far
+
+  // The agent's returns in its latest test, and what a random policy got; empty when not recorded.
+  std::vector<double> TestReturns() const;
   std::vector<double> RandomReturns() const;
   // Mean of those returns, or the recorded mean where only that is there; NaN otherwise.
-  double EliteMean() const;
+  double TestMean() const;
   double RandomMean() const;
 };
 
