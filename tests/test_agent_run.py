@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from samara_cli import BINARY, ok, samara, train
+from test_report import Terminal, line
 
 CARTPOLE = ["classic/cartpole-vtrace", "learn.frames=20000", "run.random_episodes=4", "learn.test_episodes=4"]
 
@@ -91,6 +92,20 @@ def test_the_report_stands_alone(finished, tmp_path):
     shutil.copytree(run, tmp_path / "again")
     ok("report", run, tmp_path / "again", "--out", page)
     assert "Comparison" in page.read_text() and "interquartile mean" in page.read_text()
+
+
+def test_the_live_view(tmp_path):
+    command = line(BINARY, "train", *CARTPOLE, "learn.frames=1e12", "--out", tmp_path / "run")
+    terminal = Terminal(command + "; echo ended with $?; sleep 60", width=80)
+    try:
+        screen = terminal.wait_for("update", "frames/s", "binds", "return", "explained variance", "rows a batch")
+        for words in ("CartPole-v1", "entropy", "lag", "queue", "busy: environment", "inference", "learner"):
+            assert words in screen, screen
+        terminal.keys("C-c")
+        terminal.wait_for("ended with 75")
+    finally:
+        terminal.close()
+    ok("fsck", tmp_path / "run")
 
 
 def test_doctor_says_where_agents_are(finished):

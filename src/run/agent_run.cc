@@ -15,6 +15,7 @@
 #include "rl/inference_server.h"
 #include "run/agent_state.h"
 #include "run/build_info.h"
+#include "run/busy.h"
 #include "run/checkpoint.h"
 #include "run/metrics.h"
 #include "run/play_episodes.h"
@@ -36,7 +37,8 @@ namespace {
 using nlohmann::json;
 using std::chrono::milliseconds;
 
-constexpr double kMetricsSeconds = 5;  // between lines of metrics.jsonl
+// between lines of metrics.jsonl: a fiftieth of the time so far, so that short runs have curves too
+constexpr double kMetricsSecondsMin = 0.5, kMetricsSecondsMax = 5;
 constexpr milliseconds kWait{20};      // until a stop is noticed
 constexpr uint64_t kSkippedMax = 5;    // updates in a row before the last good state is taken
 constexpr uint64_t kRollbacksMax = 3;  // then the run gives up
@@ -143,7 +145,6 @@ class AgentRun {
   AgentState state_;
   Interval now_;
   json shown_ = json::object();  // the last line of metrics
-  double learner_seconds_ = 0;   // busy, ever
 };
 
 Status AgentRun::RecallResult() {
@@ -453,13 +454,11 @@ void AgentRun::NoteLag(std::span<const UnrollStore::Loan> batch) {
 Status AgentRun::Update(std::vector<UnrollStore::Loan> batch) {
   NoteLag(batch);
   for (const auto& unroll : batch) Account(*unroll);
-  const SteadyTime begin = Now();
   ASSIGN_OR_RETURN(const UpdateReport report,
                    agent_->Update(batch, static_cast<double>(state_.frames)));
   batch.clear();
   {
     const std::lock_guard lock(mu_);
-    learner_seconds_ += SecondsSince(begin);
     ++state_.updates;
     ++now_.updates;
     UpdateReport& sum = now_.sum;
@@ -562,6 +561,7 @@ json AgentRun::MetricsLine() {
       {"live_slots", stage_.fleet->live()},
       {"frames_per_second", static_cast<double>(now_.frames) / elapsed},
       {"updates_per_second", static_cast<double>(now_.updates) / elapsed},
+      {"environment_workers", stage_.workers},
       {"seconds_environment", environment - environment_before_},
       {"seconds_inference", server.infer_seconds - before.infer_seconds},
       {"seconds_server", server.rest_seconds - before.rest_seconds},
@@ -579,7 +579,8 @@ json AgentRun::MetricsLine() {
 }
 
 void AgentRun::MaybeWriteMetrics(bool last) {
-  if (!last && SecondsSince(now_.begin) < kMetricsSeconds) return;
+  const double due = std::clamp(Seconds() / 50, kMetricsSecondsMin, kMetricsSecondsMax);
+  if (!last && SecondsSince(now_.begin) < due) return;
   if (now_.updates == 0) return;
   const std::lock_guard lock(mu_);
   json line = MetricsLine();
@@ -639,8 +640,6 @@ Status AgentRun::SaveExactCheckpoint() {
 // ---- the end
 
 ProgressState AgentRun::Snapshot() const {
-  const InferenceServer::Counters server = server_->counters();
-  const double environment = stage_.fleet->counters().step_seconds;
   const std::lock_guard lock(mu_);
   ProgressState s;
   s.title = fmt::format("{}, {}, {}, seed {}", config_.run.name, stage_.environment.id,
@@ -652,20 +651,20 @@ ProgressState AgentRun::Snapshot() const {
   s.frames_budget = static_cast<int64_t>(learn_.frames);
   s.seconds = Seconds();
   s.seconds_budget = config_.run.minutes * 60;
-  s.stages = {{"environment", environment},
-              {"inference", server.infer_seconds},
-              {"server", server.rest_seconds},
-              {"learner", learner_seconds_}};
+  // of the last line, so that what changes shows
+  s.stages = BusyShares([&](const char* name) { return NumberOr(shown_, name); }, stage_.workers);
+  s.stages_title = "busy: ";
   const std::vector<double> last(state_.last_returns.begin(), state_.last_returns.end());
-  if (!last.empty()) s.numbers.emplace_back("return", ScoreText(Mean(last)));
-  const auto show = [&](const char* name, const char* key, const char* format) {
+  if (!last.empty()) s.numbers.push_back({"return", ScoreText(Mean(last)), /*plain=*/true});
+  const auto show = [&](const char* name, const char* key, const char* format, bool plain = false) {
     const double value = NumberOr(shown_, key);
-    if (!std::isnan(value)) s.numbers.emplace_back(name, fmt::format(fmt::runtime(format), value));
+    if (!std::isnan(value))
+      s.numbers.push_back({name, fmt::format(fmt::runtime(format), value), plain});
   };
   show("loss", "loss", "{:.3g}");
-  show("entropy", "entropy", "{:.3g}");
-  show("explained", "explained_variance", "{:.2f}");
-  show("lag", "lag_mean", "{:.1f}");
+  show("entropy", "entropy", "{:.3g}", /*plain=*/true);
+  show("explained variance", "explained_variance", "{:.2f}");
+  show("lag", "lag_mean", "{:.1f}", /*plain=*/true);
   show("queue", "queue_unrolls", "{:.0f}");
   show("rows a batch", "rows_per_batch", "{:.1f}");
   s.random = random_returns_.empty() ? ProgressState::kUnknown : Mean(random_returns_);

@@ -190,17 +190,23 @@ Result<Stage> MakeStage(const ExperimentConfig& config, bool render) {
 
 namespace {
 
+// Threads or actor processes that step `slots` slots of this machine.
+uint32_t LocalWorkers(const ExperimentConfig& config, uint32_t slots) {
+  return IsNative(config.env.id) ? OrAuto(config.fleet.threads, Cores())
+                                 : std::min(slots, OrAuto(config.fleet.actors, Cores()));
+}
+
 // Slots that this machine steps.
 Result<std::unique_ptr<Fleet>> MakeLocalFleet(const ExperimentConfig& config,
                                               const AtariPreset* atari, uint32_t slots,
                                               bool render) {
   if (IsNative(config.env.id)) {
     ASSIGN_OR_RETURN(const EnvironmentFactory factory, NativeEnvironment(config.env.id, render));
-    return MakeThreadFleet(factory, slots, OrAuto(config.fleet.threads, Cores()));
+    return MakeThreadFleet(factory, slots, LocalWorkers(config, slots));
   }
   ExperimentConfig with_slots = config;
   with_slots.fleet.slots = slots;
-  with_slots.fleet.actors = std::min(slots, OrAuto(config.fleet.actors, Cores()));
+  with_slots.fleet.actors = LocalWorkers(config, slots);
   return MakeFleet(with_slots, atari, render);
 }
 
@@ -221,6 +227,7 @@ Result<Stage> MakeAgentStage(const ExperimentConfig& config, uint32_t slots, boo
   ASSIGN_OR_RETURN(stage.fleet,
                    MakeLocalFleet(config, atari, std::max(1U, slots - elsewhere), render));
   stage.environment = stage.fleet->spec();
+  if (!listens) stage.workers = LocalWorkers(config, slots);
   if (listens) {
     RemoteFleetOptions options = remote;
     options.slots = elsewhere;

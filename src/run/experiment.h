@@ -74,6 +74,7 @@ struct ExperimentConfig {
 struct Stage {
   std::unique_ptr<Fleet> fleet;
   EnvironmentFactory factory;  // native environments played whole, on threads
+  uint32_t workers = 0;        // of an agent's fleet: threads or processes that step; 0 = not known
   EnvironmentSpec environment;
   std::unique_ptr<PolicyModel> model;
   EpisodeRule episodes;

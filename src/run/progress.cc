@@ -134,19 +134,6 @@ std::string Rate(double frames_per_second) {
   return Grouped(std::round(frames_per_second)) + " frames/s";
 }
 
-double StagesTotal(const ProgressState& s) {
-  double total = 0;
-  for (const auto& [name, seconds] : s.stages) total += seconds;
-  return total;
-}
-
-size_t BindingStage(const ProgressState& s) {
-  const auto largest =
-      std::max_element(s.stages.begin(), s.stages.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
-  return static_cast<size_t>(largest - s.stages.begin());
-}
-
 std::string Respawns(int64_t n) { return fmt::format("{} respawn{}", n, n == 1 ? "" : "s"); }
 
 void AddNumbers(const ProgressState& s, double frames_per_second, Flow& flow) {
@@ -166,18 +153,18 @@ void AddScores(const ProgressState& s, Flow& flow) {
   score("best", s.best, Line::kBold);
   score("elite", s.elite, "1;32");
   score("random policy", s.random, {});
-  for (const auto& [name, text] : s.numbers) flow.Item(name, text, Line::kBold);
+  for (const auto& [name, text, plain] : s.numbers) flow.Item(name, text, Line::kBold);
 }
 
 void AddStages(const ProgressState& s, Flow& flow) {
-  const double total = StagesTotal(s);
-  if (total <= 0) return;
-  const size_t binding = BindingStage(s);
-  for (size_t i = 0; i < s.stages.size(); ++i) {
-    const auto& [name, seconds] = s.stages[i];
-    const char* binds = i == binding ? " binds" : "";
-    flow.Item(EscapeControl(name), fmt::format("{:.0f} %{}", 100 * seconds / total, binds),
-              i == binding ? Line::kBinds : "");
+  const std::string binding = BindingStage(s.stages);
+  const char* title = s.stages_title;
+  for (const auto& [name, share] : s.stages) {
+    const bool binds = name == binding;
+    flow.Item(title + EscapeControl(name),
+              fmt::format("{:.0f} %{}", 100 * share, binds ? " binds" : ""),
+              binds ? Line::kBinds : "");
+    title = "";
   }
 }
 
@@ -257,7 +244,9 @@ std::string ProgressPlainLine(const ProgressState& s, double frames_per_second) 
   line += ", " + Frames(s) + ", " + Rate(frames_per_second);
   if (!std::isnan(s.best)) line += ", best " + ScoreText(s.best);
   if (!std::isnan(s.elite)) line += ", elite " + ScoreText(s.elite);
-  if (StagesTotal(s) > 0) line += ", " + EscapeControl(s.stages[BindingStage(s)].first) + " binds";
+  for (const auto& [name, text, plain] : s.numbers)
+    if (plain) line += fmt::format(", {} {}", name, text);
+  if (!s.stages.empty()) line += ", " + EscapeControl(BindingStage(s.stages)) + " binds";
   const char* title = ", last generation ";
   for (const auto& [name, seconds] : s.last_seconds) {
     line += fmt::format("{}{} {}", title, EscapeControl(name), PhaseSeconds(seconds));

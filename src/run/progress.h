@@ -24,6 +24,7 @@
 
 #include "core/clock.h"
 #include "core/thread.h"
+#include "run/busy.h"
 
 namespace samara {
 
@@ -39,12 +40,16 @@ struct ProgressState {
   std::string phase;                        // "population", "validation", "test"
   int64_t phase_done = 0, phase_total = 0;  // episodes of the current phase
   std::vector<std::pair<std::string, double>> last_seconds;  // of the last generation, by phase
-  // name and thread-seconds of each stage; the largest is the one that binds
-  std::vector<std::pair<std::string, double>> stages;
-  std::vector<std::pair<std::string, std::string>> numbers;  // more to show: name and text
-  double best = kUnknown;                                    // best return in the population so far
-  double elite = kUnknown;                                   // the elite's validation mean
-  double random = kUnknown;                                  // a random policy's mean
+  std::vector<StageShare> stages;                            // the largest is the one that binds
+  const char* stages_title = "";                             // what they are shares of: "busy: "
+  struct Number {
+    std::string name, text;
+    bool plain = false;  // also in the plain line
+  };
+  std::vector<Number> numbers;  // more to show
+  double best = kUnknown;       // best return in the population so far
+  double elite = kUnknown;      // the elite's validation mean
+  double random = kUnknown;     // a random policy's mean
   int64_t respawns = 0;
 };
 

@@ -19,11 +19,28 @@ ProgressState Example() {
   s.phase = "population";
   s.phase_done = 50;
   s.phase_total = 100;
-  s.stages = {{"materialise", 5}, {"inference", 20}, {"environment", 75}};
+  s.stages = {{"materialise", 0.05}, {"inference", 0.2}, {"environment", 0.75}};
   s.best = 1230;
   s.elite = 840.5;
   s.respawns = 2;
   s.last_seconds = {{"population", 18.24}, {"validation", 125}, {"between", 0.0421}};
+  return s;
+}
+
+ProgressState Learning() {
+  ProgressState s;
+  s.title = "pong-vtrace, atari/Pong, nature, seed 1";
+  s.step_name = "update";
+  s.generation = 736;
+  s.frames = 236'000;
+  s.frames_budget = 300'000;
+  s.seconds = 10;
+  s.stages = {{"environment", 0.33}, {"inference", 0.47}, {"learner", 0.97}};
+  s.stages_title = "busy: ";
+  s.numbers = {{"return", "-20.1", true},      {"loss", "28.1"},     {"entropy", "0.587", true},
+               {"explained variance", "0.37"}, {"lag", "3.3", true}, {"queue", "48"},
+               {"rows a batch", "23.3"}};
+  s.random = -20.7;
   return s;
 }
 
@@ -56,6 +73,22 @@ TEST(ProgressTest, ShowsEverything) {
   EXPECT_EQ(text.find('\x1b'), std::string::npos) << "no colours unless asked";
 }
 
+// each stage's share is of its own time: they add up to more than the whole
+TEST(ProgressTest, ShowsALearningRun) {
+  for (int columns : {160, 30}) {
+    const std::string text = Join(ProgressLines(Learning(), 23'184, columns, false));
+    for (const char* part : {"update 736", "236k of 300k frames", "23,184 frames/s", "left 3 s",
+                             "random policy -20.7", "return -20.1", "loss 28.1", "entropy 0.587",
+                             "explained variance 0.37", "lag 3.3", "queue 48", "rows a batch 23.3",
+                             "busy: environment 33 %", "inference 47 %", "learner 97 % binds"})
+      EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+    EXPECT_EQ(text.find("generation"), std::string::npos);
+  }
+  EXPECT_EQ(ProgressPlainLine(Learning(), 23'184),
+            "update 736, 236k of 300k frames, 23,184 frames/s, return -20.1, entropy 0.587, lag "
+            "3.3, learner binds, 10 s, 3 s left");
+}
+
 // half of the bar's 40 columns are full
 TEST(ProgressTest, BarShowsTheFraction) {
   const std::string text = Join(ProgressLines(Example(), 1, 100, false));
@@ -67,8 +100,9 @@ TEST(ProgressTest, BarShowsTheFraction) {
 
 TEST(ProgressTest, NoLineIsWiderThanTheTerminal) {
   for (int columns : {1, 7, 20, 33, 60, 200})
-    for (const std::string& line : ProgressLines(Example(), 9812, columns, false))
-      EXPECT_LE(CodePoints(line), static_cast<size_t>(columns)) << line;
+    for (const ProgressState& state : {Example(), Learning()})
+      for (const std::string& line : ProgressLines(state, 9812, columns, false))
+        EXPECT_LE(CodePoints(line), static_cast<size_t>(columns)) << line;
 }
 
 TEST(ProgressTest, NarrowTerminalsLoseNothing) {

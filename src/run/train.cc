@@ -277,9 +277,9 @@ ProgressState EvolutionRun::Snapshot() const {
   s.phase = p.phase;
   s.phase_done = static_cast<int64_t>(p.done);
   s.phase_total = static_cast<int64_t>(p.total);
-  s.stages = {{"materialise", stages.materialise},
-              {"inference", stages.inference},
-              {"environment", stages.environment}};
+  s.stages = WorkShares({{"materialise", stages.materialise},
+                         {"inference", stages.inference},
+                         {"environment", stages.environment}});
   {
     const std::lock_guard lock(mu_);
     s.last_seconds = last_seconds_;
