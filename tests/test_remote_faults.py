@@ -215,6 +215,20 @@ def wrong_messages(peer, commands, chosen):
     ]
 
 
+def join_when_free(channel, spec, name):
+    """The slot of the peer before may still be on its way back."""
+    deadline = time.monotonic() + 20
+    while True:
+        peer = Peer(channel)
+        try:
+            peer.join(spec, name=name)
+            return peer
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.RESOURCE_EXHAUSTED or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
 def attack(address, spec, trials, seed=3):
     """Wrong messages from one peer at a time; how often each ended how."""
     ends: dict[str, set] = {}
@@ -225,8 +239,7 @@ def attack(address, spec, trials, seed=3):
             if channel:
                 channel.close()
             channel = grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)])
-        peer = Peer(channel)
-        peer.join(spec, name=f"wrong {trial}")
+        peer = join_when_free(channel, spec, f"wrong {trial}")
         commands = peer.commands()
         kinds = wrong_messages(peer, commands, chosen)
         name, message, fatal = kinds[trial % len(kinds)]

@@ -101,9 +101,9 @@ def test_eval_play_and_export_take_an_agent(tmp_path):
     assert ok("export", run, file, "--json").json["parameters"] == 4 * 64 + 64 + 64 * 64 + 64 + 3 * 64 + 3
     again = ok("eval", file, "--episodes", 20, "--json", "fleet.threads=1").json
     assert again["returns"] == first["returns"], "the file plays what the run plays, at any number of threads"
-    greedy = ok("eval", file, "--episodes", 20, "learn.test_greedy=true", "--json").json
+    drawn = ok("eval", file, "--episodes", 20, "learn.test_greedy=false", "--json").json
     chance = ok("eval", file, "--episodes", 20, "--random", "--json").json
-    assert greedy["mean"] > first["mean"] > chance["mean"]
+    assert first["mean"] > chance["mean"] and drawn["returns"] != first["returns"]
     watched = ok("play", file, "--video", tmp_path / "watched.mp4", "--json").json
     assert watched["frames"] == watched["steps"] > 0 and (tmp_path / "watched.mp4").stat().st_size > 1000
 

@@ -248,9 +248,14 @@ Status AgentRun::SetTheStage() {
 
 Status AgentRun::Restore() {
   RunFolder& folder = session_.folder();
+  const bool some = !ListCheckpoints(folder.checkpoints()).empty();
   ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
                    LatestGoodCheckpoint(folder.checkpoints(), OnBadCheckpoint::kSetAside));
   checkpoints_ = std::make_unique<CheckpointWriter>(folder.checkpoints());
+  if (some && !checkpoint)
+    return {Code::kBadData, folder.path().string() +
+                                ": every checkpoint is damaged, they are kept as *.corrupt; the "
+                                "same command again begins from the start"};
   if (checkpoint) {
     const auto file = [&](const char* name) {
       const auto found = checkpoint->files.find(name);
@@ -258,6 +263,7 @@ Status AgentRun::Restore() {
                                               : std::string_view(found->second);
     };
     ASSIGN_OR_RETURN(state_, AgentState::Decode(file("state.bin")));
+    seconds_before_ = state_.seconds;
     const bool exact = Deterministic() && checkpoint->files.contains("server.bin");
     const Status restored =
         agent_->Restore(checkpoint->files, exact ? Agent::Part::kSlots : Agent::Part::kRun);
@@ -267,13 +273,12 @@ Status AgentRun::Restore() {
       if (!slots.ok()) return slots.Annotate(checkpoint->path.string());
       next_unroll_.first = state_.updates * static_cast<uint64_t>(learn_.batch) /
                            static_cast<uint64_t>(learn_.environments);
-    } else if (Deterministic()) {
+    } else if (Deterministic() && !BudgetSpent()) {
       return {Code::kConfig,
               fmt::format("{}: holds the end of a deterministic run without its environments; "
                           "start a new run with the larger budget",
                           checkpoint->path.string())};
     }
-    seconds_before_ = state_.seconds;
     LogInfo(fmt::format(
         "resumed after update {}, {} frames; {}", state_.updates, state_.frames,
         exact ? "episodes go on where they were, with the same bits" : "episodes begin anew"));
