@@ -114,7 +114,8 @@ class MemoryLink : public std::enable_shared_from_this<MemoryLink> {
   void Close(const RemoteEnd& end) {
     if (closed_) return;
     closed_ = true;
-    if (session_) hub_.Close(*session_);
+    // lets go of it too: a session holds its stream, and the stream this link
+    if (const auto session = std::move(session_)) hub_.Close(*session);
     actor_.Close(end);
   }
 
