@@ -49,10 +49,11 @@ class Script {
 
 class Recorder : public RemoteStream {
  public:
-  void Send(std::string head, std::string body) override {
+  void Send(Message head, Message body) override {
     CHECK(!writing) << "two messages at once";
     writing = true;
-    last = head + body;
+    last = head->bytes;
+    if (body != nullptr) last += body->bytes;
   }
   void End(const RemoteEnd&, bool) override { ended = true; }
   std::string last;

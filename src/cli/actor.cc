@@ -20,7 +20,7 @@ struct ActorArguments {
   RemoteActorOptions remote;
   std::string environment, preset = "ale-v5";
   uint32_t slots = 0, threads = 0;
-  bool json = false;
+  bool at_once = false, json = false;
 };
 
 // "atari/pong" under an Atari preset, a native id, "dummy", or any id of Gymnasium.
@@ -30,8 +30,10 @@ Result<std::unique_ptr<Fleet>> MakeLocalFleet(const ActorArguments& args) {
   const auto native = NativeEnvironmentIds();
   if (std::find(native.begin(), native.end(), args.environment) != native.end()) {
     ASSIGN_OR_RETURN(const EnvironmentFactory factory, NativeEnvironment(args.environment));
-    return MakeThreadFleet(factory, slots, workers);
+    return MakeThreadFleet(factory, slots, args.at_once ? 0 : workers);
   }
+  if (args.at_once)
+    return Status(Code::kConfig, "--inline: expected a native environment (`samara list envs`)");
   ActorFleetOptions options;
   ASSIGN_OR_RETURN(const Path venv, FindVenv());
   options.python = (venv / "bin" / "python").string();
@@ -91,6 +93,9 @@ void AddActor(CLI::App& app, Invocation& invocation) {
       ->add_option("--threads", args->threads,
                    "threads, or processes of Python simulators; default: one per core")
       ->check(CLI::Range(1, 4096));
+  command->add_flag("--inline", args->at_once,
+                    "step native environments where their actions arrive, without threads: for "
+                    "those that cost less than to wake one");
   command->add_option("--token-file", args->remote.token_file, "as given to the engine");
   command->add_option("--ca", args->remote.ca, "TLS: who signed the engine's certificate (PEM)");
   command->add_option("--certificate", args->remote.certificate,

@@ -46,7 +46,7 @@ std::string Dummy(const std::string& more) {
   return R"({"kind": "dummy", "length": 20)" + (more.empty() ? "" : ", " + more) + "}";
 }
 
-std::vector<EpisodeRecord> Undisturbed(uint64_t episodes) {
+std::vector<PlayedEpisode> Undisturbed(uint64_t episodes) {
   const auto fleet = MakeThreadFleet([] { return MakeDummyEnvironment({}); }, 1, 1).ValueOrThrow();
   return Player(*fleet).Play(episodes);
 }

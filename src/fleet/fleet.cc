@@ -20,6 +20,10 @@ void Fleet::Play(uint32_t, uint64_t, const EpisodeSpec&, bool) {
 
 void Fleet::Abandon(uint32_t) {}
 
+size_t Fleet::WaitForMany(std::span<SlotEvent> out, size_t, std::chrono::microseconds timeout) {
+  return Wait(out, timeout);
+}
+
 void Fleet::ActMany(std::span<const SlotAction> actions) {
   for (const SlotAction& a : actions) Act(a.slot, a.action);
 }

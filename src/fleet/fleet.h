@@ -63,8 +63,15 @@ class Fleet {
   virtual void Act(uint32_t slot, const Action& action) = 0;
   // Act for each of them; where commands travel, those of one call travel together.
   virtual void ActMany(std::span<const SlotAction> actions);
+  // Whether the event is there when Begin or Act returns. A Wait that had begun before sleeps on:
+  // whoever gave the command takes it.
+  virtual bool answers_at_once() const { return false; }
   // Blocks for the first ready event, then takes what is there; 0 after `timeout` or Stop.
   virtual size_t Wait(std::span<SlotEvent> out, std::chrono::microseconds timeout) = 0;
+  // The same for a caller that has no use for fewer than `wanted` events before `timeout`: it need
+  // not be woken for each of them.
+  virtual size_t WaitForMany(std::span<SlotEvent> out, size_t wanted,
+                             std::chrono::microseconds timeout);
   // Whole episodes, for actors that choose the actions themselves: the engine's bytes of a policy
   // go to where the actor finds them, and the slot answers once, at the end. `description` says how
   // to read them (evo/policy.h). kConfig where the fleet's slots cannot play.
@@ -88,7 +95,8 @@ class Fleet {
   virtual void Goodbye() {}
 };
 
-// Slots over native environments, stepped by `threads` threads of the engine.
+// Slots over native environments, stepped by `threads` threads of the engine; 0: by whoever gives
+// the command, for environments that cost less than to wake a thread.
 Result<std::unique_ptr<Fleet>> MakeThreadFleet(const EnvironmentFactory& factory, uint32_t slots,
                                                uint32_t threads);
 

@@ -46,13 +46,13 @@ class FleetTest : public testing::TestWithParam<Variant> {
 };
 
 // The same game played by the environment itself, without any fleet.
-std::vector<EpisodeRecord> PlayDirectly(const Variant& v, uint64_t episodes) {
+std::vector<PlayedEpisode> PlayDirectly(const Variant& v, uint64_t episodes) {
   auto environment =
       MakeDummyEnvironment({.bytes = v.bytes, .discrete = v.discrete}).ValueOrThrow();
   std::vector<float> buffer(environment->spec().observation.bytes() / 4 + 1);
   const auto observation =
       std::as_writable_bytes(std::span(buffer)).first(environment->spec().observation.bytes());
-  std::vector<EpisodeRecord> records(episodes);
+  std::vector<PlayedEpisode> records(episodes);
   for (uint64_t e = 0; e < episodes; ++e) {
     environment->Reset(EpisodeOf(e), observation);
     records[e].Add(0, {}, observation);
@@ -88,8 +88,8 @@ TEST_P(FleetTest, SaysWhatItPlays) {
 TEST_P(FleetTest, EpisodesHaveTheBitsOfTheBareEnvironment) {
   const auto expected = PlayDirectly(GetParam(), 12);
   for (const uint32_t slots : {1, 5}) {
-    for (const uint32_t workers : {1, 2}) {
-      if (workers > slots) continue;
+    for (const uint32_t workers : {0, 1, 2}) {
+      if (workers > slots || (workers == 0 && GetParam().actors)) continue;
       const auto fleet = Make(GetParam(), slots, workers);
       Player player(*fleet);
       EXPECT_EQ(player.Play(12), expected) << slots << " slots, " << workers << " workers";

@@ -67,7 +67,7 @@ class TestAction {
 };
 
 // All that an episode showed, in the bits in which it showed it.
-class EpisodeRecord {
+class PlayedEpisode {
  public:
   void Add(uint32_t step, const StepResult& r, std::span<const std::byte> observation) {
     steps_ = step;
@@ -81,8 +81,8 @@ class EpisodeRecord {
   }
   uint32_t steps() const { return steps_; }
   uint64_t frames() const { return frames_; }
-  bool operator==(const EpisodeRecord&) const = default;
-  friend std::ostream& operator<<(std::ostream& out, const EpisodeRecord& r) {
+  bool operator==(const PlayedEpisode&) const = default;
+  friend std::ostream& operator<<(std::ostream& out, const PlayedEpisode& r) {
     return out << r.steps_ << " steps, bits " << std::hash<std::string>()(r.bytes_);
   }
 
@@ -110,9 +110,9 @@ class Player {
  public:
   explicit Player(Fleet& fleet) : fleet_(fleet), running_(fleet.slots()) {}
 
-  std::vector<EpisodeRecord> Play(uint64_t episodes,
+  std::vector<PlayedEpisode> Play(uint64_t episodes,
                                   const std::function<void(const SlotEvent&)>& watch = nullptr) {
-    std::vector<EpisodeRecord> records(episodes);
+    std::vector<PlayedEpisode> records(episodes);
     uint64_t next = 0, done = 0;
     for (uint32_t s = 0; s < fleet_.slots() && next < episodes; ++s) Begin(s, next++);
     std::vector<SlotEvent> events(fleet_.slots());
@@ -159,7 +159,7 @@ class Player {
     fleet_.Begin(slot, episode, EpisodeOf(episode));
   }
 
-  void Answer(const SlotEvent& event, EpisodeRecord& record) {
+  void Answer(const SlotEvent& event, PlayedEpisode& record) {
     Running& running = running_[event.slot];
     EXPECT_EQ(--running.owed, 0) << "one event per command";
     EXPECT_EQ(event.episode, running.episode);

@@ -5,9 +5,9 @@
 #include <mutex>
 
 #include "core/check.h"
-#include "core/ring.h"
 #include "core/thread.h"
 #include "fleet/actor_messages.h"
+#include "fleet/event_queue.h"
 #include "fleet/fleet.h"
 
 namespace samara {
@@ -58,12 +58,12 @@ class FleetUnion : public Fleet {
     }
   }
   size_t Wait(std::span<SlotEvent> out, std::chrono::microseconds timeout) override {
+    return WaitForMany(out, 1, timeout);
+  }
+  size_t WaitForMany(std::span<SlotEvent> out, size_t wanted,
+                     std::chrono::microseconds timeout) override {
     std::unique_lock lock(mu_);
-    answered_.wait_for(lock, timeout, [this] { return stopped_ || !events_.empty(); });
-    if (stopped_) return 0;
-    size_t n = 0;
-    for (; n < out.size() && !events_.empty(); ++n) out[n] = events_.Pop();
-    return n;
+    return events_.Wait(lock, out, wanted, timeout);
   }
   std::span<const std::byte> observation(uint32_t slot) const override {
     const Member& m = Of(slot);
@@ -101,8 +101,8 @@ class FleetUnion : public Fleet {
   void Stop() override {
     for (const Member& m : members_) m.fleet->Stop();
     std::lock_guard lock(mu_);
-    stopped_ = true;
-    answered_.notify_all();
+    events_.Stop();
+    events_.Wake();
   }
   void Goodbye() override {
     for (const Member& m : members_) m.fleet->Goodbye();
@@ -121,12 +121,12 @@ class FleetUnion : public Fleet {
     for (;;) {
       const size_t n = m.fleet->Wait(events, std::chrono::seconds(1));
       std::lock_guard lock(mu_);
-      if (stopped_) return;
+      if (events_.stopped()) return;
       for (size_t i = 0; i < n; ++i) {
         events[i].slot += m.first;
         events_.Push(events[i]);
       }
-      if (n > 0) answered_.notify_one();
+      if (events_.Due()) events_.Wake();
     }
   }
 
@@ -134,10 +134,8 @@ class FleetUnion : public Fleet {
   const std::vector<Member> members_;
   const uint32_t slots_;
   std::mutex mu_;
-  std::condition_variable answered_;  // signalled when events_ grows or stopped_ is set
   // guarded by mu_
-  Ring<SlotEvent> events_;  // a slot has at most one
-  bool stopped_ = false;
+  EventQueue events_;
   std::vector<std::unique_ptr<Thread>> threads_;
 };
 
@@ -152,6 +150,7 @@ Result<std::unique_ptr<Fleet>> MakeFleetUnion(std::vector<std::unique_ptr<Fleet>
         Difference(fleet->spec(), fleets[0] ? fleets[0]->spec() : members[0].fleet->spec());
     if (!difference.empty())
       return Status(Code::kConfig, "fleets of one run play the same: " + difference);
+    CHECK(!fleet->answers_at_once()) << "its events wake nobody";
     const uint32_t n = fleet->slots();
     members.push_back({std::move(fleet), slots});
     slots += n;

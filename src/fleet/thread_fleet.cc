@@ -1,7 +1,8 @@
-// Slots over native environments, stepped by threads of the engine.
+// Slots over native environments, stepped by threads of the engine, or by whoever gives the
+// command.
 //
 // Commands wait in one queue, so that a slow environment holds up nobody but itself; events wait in
-// another until Wait takes them.
+// another until Wait takes them. Without threads there is no queue: Begin and Act step.
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include "core/ring.h"
 #include "core/thread.h"
 #include "fleet/checks.h"
+#include "fleet/event_queue.h"
 #include "fleet/fleet.h"
 
 namespace samara {
@@ -36,9 +38,10 @@ class ThreadFleet : public Fleet {
  public:
   ThreadFleet(std::vector<Slot> slots, uint32_t threads)
       : spec_(slots[0].environment->spec()),
+        at_once_(threads == 0),
         slots_(std::move(slots)),
         commands_(slots_.size()),
-        events_(slots_.size()) {
+        events_(static_cast<uint32_t>(slots_.size())) {
     for (uint32_t i = 0; i < threads; ++i)
       threads_.push_back(std::make_unique<Thread>("env " + std::to_string(i), [this] { Work(); }));
   }
@@ -51,8 +54,10 @@ class ThreadFleet : public Fleet {
   const EnvironmentSpec& spec() const override { return spec_; }
   uint32_t slots() const override { return static_cast<uint32_t>(slots_.size()); }
 
+  bool answers_at_once() const override { return at_once_; }
+
   void Begin(uint32_t index, uint64_t episode, const EpisodeSpec& spec) override {
-    std::lock_guard lock(mu_);
+    std::unique_lock lock(mu_);
     CHECK_LT(index, slots_.size());
     Slot& slot = slots_[index];
     CHECK(slot.phase != Slot::Phase::kBusy) << "slot " << index << " owes an event";
@@ -61,11 +66,11 @@ class ThreadFleet : public Fleet {
     slot.spec = spec;
     slot.step = 0;
     slot.area ^= 1;
-    Enqueue(index);
+    Enqueue(index, lock);
   }
 
   void Act(uint32_t index, const Action& action) override {
-    std::lock_guard lock(mu_);
+    std::unique_lock lock(mu_);
     CHECK_LT(index, slots_.size());
     Slot& slot = slots_[index];
     CHECK(slot.phase == Slot::Phase::kAnswered) << "slot " << index << " has no observation";
@@ -74,16 +79,16 @@ class ThreadFleet : public Fleet {
     ++slot.step;
     slot.index = action.index;
     ClampAction(action.values, slot.values.data());
-    Enqueue(index);
+    Enqueue(index, lock);
   }
 
   size_t Wait(std::span<SlotEvent> out, std::chrono::microseconds timeout) override {
+    return WaitForMany(out, 1, timeout);
+  }
+  size_t WaitForMany(std::span<SlotEvent> out, size_t wanted,
+                     std::chrono::microseconds timeout) override {
     std::unique_lock lock(mu_);
-    answered_.wait_for(lock, timeout, [this] { return stopped_ || !events_.empty(); });
-    if (stopped_) return 0;
-    size_t n = 0;
-    for (; n < out.size() && !events_.empty(); ++n) out[n] = events_.Pop();
-    return n;
+    return events_.Wait(lock, out, wanted, timeout);
   }
 
   std::span<const std::byte> observation(uint32_t slot) const override {
@@ -104,24 +109,29 @@ class ThreadFleet : public Fleet {
   }
   void Stop() override {
     std::lock_guard lock(mu_);
-    stopped_ = true;
+    events_.Stop();
     asked_.notify_all();
-    answered_.notify_all();
+    events_.Wake();
   }
 
  private:
-  // REQUIRES: mu_ held.
-  void Enqueue(uint32_t index) {
+  // REQUIRES: mu_ held by `lock`; lets go of it.
+  void Enqueue(uint32_t index, std::unique_lock<std::mutex>& lock) {
     slots_[index].phase = Slot::Phase::kBusy;
-    commands_.Push(index);
-    asked_.notify_one();
+    if (!at_once_) {
+      commands_.Push(index);
+      asked_.notify_one();
+      return;
+    }
+    lock.unlock();
+    Serve(index);
   }
 
   void Work() {
     for (;;) {
       std::unique_lock lock(mu_);
-      asked_.wait(lock, [this] { return stopped_ || !commands_.empty(); });
-      if (stopped_) return;
+      asked_.wait(lock, [this] { return events_.stopped() || !commands_.empty(); });
+      if (events_.stopped()) return;
       const uint32_t index = commands_.Pop();
       lock.unlock();
       Serve(index);
@@ -168,21 +178,21 @@ class ThreadFleet : public Fleet {
     slot.phase =
         event.kind == SlotEvent::Kind::kObservation ? Slot::Phase::kAnswered : Slot::Phase::kIdle;
     events_.Push(event);
-    answered_.notify_one();
+    // whoever gave the command looks by itself
+    if (!at_once_ && events_.Due()) events_.Wake();
   }
 
   const EnvironmentSpec spec_;
+  const bool at_once_;  // no threads
   mutable std::mutex mu_;
-  std::condition_variable asked_;     // signalled when commands_ grows or stopped_ is set
-  std::condition_variable answered_;  // signalled when events_ grows or stopped_ is set
+  std::condition_variable asked_;  // signalled when commands_ grows or the fleet stops
   // guarded by mu_, but for what a busy slot's thread reads and writes (Serve) and what its caller
   // reads between an event and the next command
   std::vector<Slot> slots_;
   Ring<uint32_t> commands_;  // a slot has at most one command, or one event
-  Ring<SlotEvent> events_;
+  EventQueue events_;
   FleetCounters counters_;
   Status status_;
-  bool stopped_ = false;
   std::vector<std::unique_ptr<Thread>> threads_;
 };
 
@@ -190,8 +200,7 @@ class ThreadFleet : public Fleet {
 
 Result<std::unique_ptr<Fleet>> MakeThreadFleet(const EnvironmentFactory& factory, uint32_t slots,
                                                uint32_t threads) {
-  if (slots < 1 || threads < 1)
-    return Status(Code::kConfig, "fleet.slots and fleet.threads: expected at least 1");
+  if (slots < 1) return Status(Code::kConfig, "fleet.slots: expected at least 1");
   std::vector<Slot> made(slots);
   for (Slot& slot : made) {
     ASSIGN_OR_RETURN(slot.environment, factory());

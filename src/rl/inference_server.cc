@@ -244,15 +244,17 @@ Status InferenceServer::Serve() {
   return Failure();
 }
 
-// Whether a batch runs now (CI-19).
+// Rows that are enough for a batch (CI-19).
+size_t InferenceServer::LowMark() const {
+  auto mark = static_cast<size_t>(config_.low_mark * fleet_.live());
+  if (config_.rows_wanted > 0) mark = std::min<size_t>(mark, config_.rows_wanted);
+  return std::clamp<size_t>(mark, 1, config_.batch_max);
+}
+
+// Whether a batch runs now.
 bool InferenceServer::MayRun() const {
   if (ready_.empty()) return false;
-  const size_t n = ready_.size();
-  if (n >= config_.batch_max) return true;
-  const auto mark = static_cast<size_t>(config_.low_mark * fleet_.live());
-  if (n >= std::max<size_t>(1, mark)) return true;
-  if (config_.rows_wanted > 0 && n >= config_.rows_wanted) return true;
-  return SecondsSince(slots_[ready_[0]].since) >= config_.wait;
+  return ready_.size() >= LowMark() || SecondsSince(slots_[ready_[0]].since) >= config_.wait;
 }
 
 microseconds InferenceServer::FreeTimeout() const {
@@ -276,8 +278,11 @@ void InferenceServer::Unstall() {
 
 void InferenceServer::ServeFree(std::span<SlotEvent> events) {
   const SteadyTime start = Now();
-  const bool run = MayRun();
-  const size_t n = fleet_.Wait(events, run ? microseconds(0) : FreeTimeout());
+  // the first row starts the clock; after it, only a batch's worth or its time is worth waking for
+  const size_t mark = LowMark(), ready = ready_.size();
+  const size_t n = MayRun()
+                       ? fleet_.Wait(events, microseconds(0))
+                       : fleet_.WaitForMany(events, ready == 0 ? 1 : mark - ready, FreeTimeout());
   now_ = Now();
   local_.wait_seconds += std::chrono::duration<double>(now_ - start).count();
   for (size_t i = 0; i < n; ++i) Take(events[i]);

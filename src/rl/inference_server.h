@@ -113,6 +113,7 @@ class InferenceServer {
   void Ready(uint32_t index);
   void ServeFree(std::span<SlotEvent> events);
   void ServeOrdered(std::span<SlotEvent> events);
+  size_t LowMark() const;
   bool MayRun() const;
   std::chrono::microseconds FreeTimeout() const;
   void Unstall();

@@ -34,6 +34,7 @@ RemoteActor::RemoteActor(Fleet& fleet)
       layout_(fleet.spec()),
       name_(ChooseName()),
       slots_(fleet.slots()),
+      ready_(fleet.slots() + 1),  // never all of it: what is left says that there is no more
       events_(fleet.slots()) {}
 
 void RemoteActor::Open(std::shared_ptr<RemoteStream> stream) {
@@ -47,12 +48,13 @@ void RemoteActor::Open(std::shared_ptr<RemoteStream> stream) {
     welcomed_ = goodbye_ = false;
     end_ = {};
     welcome_ = {};
-    heads_.clear(), bodies_.clear();
+    heads_.clear(), bodies_.reset();
     rows_ = 0;
     received_ = sent_ = checked_ = Now();
     for (Slot& slot : slots_) slot.pending = slot.answered = false;
   }
-  to->Send(WriteHello({.actor = name_, .slots = fleet_.slots(), .spec = fleet_.spec()}), {});
+  to->Send(MessageOf(WriteHello({.actor = name_, .slots = fleet_.slots(), .spec = fleet_.spec()})),
+           nullptr);
 }
 
 void RemoteActor::Close(const RemoteEnd& end) {
@@ -80,25 +82,22 @@ bool RemoteActor::Receive(Pieces message) {
   PieceReader in(message);
   MessageHeader header;
   if (!in.Read(header)) return Protest("a message without a header");
-  bool welcomed = false;
-  {
-    std::lock_guard lock(mu_);
-    received_ = Now();
-    welcomed = welcomed_;
-    if (goodbye_) return false;
-  }
+  std::unique_lock lock(mu_);
+  received_ = Now();
+  const bool welcomed = welcomed_;
+  if (goodbye_) return false;
+  if (welcomed && header.kind == RemoteKind::kCommands) return ReceiveCommands(header, in, lock);
+  lock.unlock();
   if (header.kind == RemoteKind::kGoodbye) {
     std::shared_ptr<RemoteStream> stream;
-    {
-      std::lock_guard lock(mu_);
-      goodbye_ = welcomed_ = true;
-      stream = stream_;
-    }
+    lock.lock();
+    goodbye_ = welcomed_ = true;
+    stream = stream_;
+    lock.unlock();
     if (stream) stream->End({}, false);
     return false;
   }
   if (!welcomed && header.kind == RemoteKind::kWelcome) return ReceiveWelcome(header, in);
-  if (welcomed && header.kind == RemoteKind::kCommands) return ReceiveCommands(header, in);
   return Protest("kind " + std::to_string(static_cast<uint32_t>(header.kind)) +
                  " where it means nothing");
 }
@@ -120,31 +119,28 @@ bool RemoteActor::ReceiveWelcome(const MessageHeader& header, PieceReader& in) {
   return true;
 }
 
-bool RemoteActor::ReceiveCommands(const MessageHeader& header, PieceReader& in) {
-  // the next welcome comes on this thread only
+bool RemoteActor::ReceiveCommands(const MessageHeader& header, PieceReader& in,
+                                  std::unique_lock<std::mutex>& lock) {
+  std::string offence;
   if (header.incarnation != welcome_.incarnation)
-    return Protest("commands of incarnation " + std::to_string(header.incarnation));
-  if (header.rows > welcome_.slots || in.left() != header.rows * layout_.command_bytes())
-    return Protest(std::to_string(header.rows) + " commands in " + std::to_string(in.left()) +
-                   " bytes");
+    offence = "commands of incarnation " + std::to_string(header.incarnation);
+  else if (header.rows > welcome_.slots || in.left() != header.rows * layout_.command_bytes())
+    offence = std::to_string(header.rows) + " commands in " + std::to_string(in.left()) + " bytes";
   acts_.clear();
   begins_.clear();
-  values_.resize(size_t{header.rows} * layout_.action_values);
-  {
-    std::lock_guard lock(mu_);
-    for (uint32_t i = 0; i < header.rows; ++i) {
-      CommandRow row;
-      float* values = values_.data() + size_t{i} * layout_.action_values;
-      in.Read(row);
-      in.Read(values, layout_.action_values * sizeof(float));
-      if (!TakeCommand(row, values)) begins_.push_back(~0U);
-    }
+  if (offence.empty()) values_.resize(size_t{header.rows} * layout_.action_values);
+  for (uint32_t i = 0; offence.empty() && i < header.rows; ++i) {
+    CommandRow row;
+    float* values = values_.data() + size_t{i} * layout_.action_values;
+    in.Read(row);
+    in.Read(values, layout_.action_values * sizeof(float));
+    if (!TakeCommand(row, values)) offence = "a command that its slot does not expect";
   }
-  for (const uint32_t slot : begins_) {
-    if (slot == ~0U) return Protest("a command that its slot does not expect");
-  }
+  lock.unlock();
+  if (!offence.empty()) return Protest(offence);
   for (const uint32_t slot : begins_) Begin(slot, slots_[slot].command);
   if (!acts_.empty()) fleet_.ActMany(acts_);
+  if (fleet_.answers_at_once()) CollectReady();
   return true;
 }
 
@@ -182,89 +178,89 @@ void RemoteActor::Begin(uint32_t slot, const CommandRow& row) {
 
 // --- what the fleet says
 
-void RemoteActor::Collect(std::span<const SlotEvent> events) {
-  using Kind = SlotEvent::Kind;
-  late_begins_.clear();
-  {
-    std::lock_guard lock(mu_);
-    for (const SlotEvent& event : events) {
-      if (event.kind == Kind::kFailed) {
-        if (failure_.ok()) failure_ = fleet_.status();
-        continue;
-      }
-      Slot& slot = slots_[event.slot];
-      slot.busy = false;
-      if (slot.connection != connection_ || !open_) {
-        if (!slot.pending || !open_) continue;
-        slot.pending = false;
-        slot.busy = true;
-        slot.connection = connection_;
-        slot.command = slot.next;
-        late_begins_.push_back(event.slot);
-        continue;
-      }
-      slot.answered = event.kind == Kind::kObservation;
-      const bool lost = event.kind == Kind::kLost;
-      const StepResult& r = event.result;
-      const EventRow row{.sequence = slot.command.sequence,
-                         .episode = slot.command.episode,
-                         .reward = lost ? 0 : r.reward,
-                         .slot = event.slot,
-                         .step = slot.command.step,
-                         .frames = lost ? 0 : r.frames,
-                         .flags = lost ? uint32_t{kRemoteLost}
-                                       : (r.terminated ? kRemoteTerminated : 0U) |
-                                             (r.truncated ? kRemoteTruncated : 0U) |
-                                             (r.life_lost ? kRemoteLifeLost : 0U)};
-      heads_.append(reinterpret_cast<const char*>(&row), sizeof row);
-      if (lost)
-        bodies_.append(layout_.observation_bytes, '\0');
-      else
-        bodies_.append(reinterpret_cast<const char*>(fleet_.observation(event.slot).data()),
-                       layout_.observation_bytes);
-      ++rows_;
-      if (row.step > 0) steps_.fetch_add(1, std::memory_order_relaxed);
-    }
-  }
-  for (const uint32_t slot : late_begins_) Begin(slot, slots_[slot].command);
-  Flush();
+void RemoteActor::CollectReady() {
+  do {
+    const size_t n = fleet_.Wait(ready_, std::chrono::microseconds(0));
+    Collect(std::span(ready_).first(n), ready_begins_);
+  } while (!ready_begins_.empty());
 }
 
-void RemoteActor::Flush() {
-  std::shared_ptr<RemoteStream> stream;
-  std::string head, body;
-  {
-    std::lock_guard lock(mu_);
-    if (!open_ || writing_ || !welcomed_ || rows_ == 0) return;
-    const uint32_t rows = std::min(rows_, welcome_.events_max);
-    const size_t head_bytes = rows * sizeof(EventRow),
-                 body_bytes = rows * layout_.observation_bytes;
-    const MessageHeader header{RemoteKind::kEvents, rows, welcome_.incarnation};
-    head.reserve(sizeof header + head_bytes);
-    head.append(reinterpret_cast<const char*>(&header), sizeof header);
-    head.append(heads_, 0, head_bytes);
-    heads_.erase(0, head_bytes);
-    if (body_bytes == bodies_.size()) {
-      body.reserve(body_bytes);
-      body.swap(bodies_);
-    } else {
-      body.assign(bodies_, 0, body_bytes);
-      bodies_.erase(0, body_bytes);
+void RemoteActor::Collect(std::span<const SlotEvent> events, std::vector<uint32_t>& late_begins) {
+  using Kind = SlotEvent::Kind;
+  late_begins.clear();
+  std::unique_lock lock(mu_);
+  for (const SlotEvent& event : events) {
+    if (event.kind == Kind::kFailed) {
+      if (failure_.ok()) failure_ = fleet_.status();
+      continue;
     }
-    rows_ -= rows;
-    writing_ = true;
-    sent_ = Now();
-    stream = stream_;
+    Slot& slot = slots_[event.slot];
+    slot.busy = false;
+    if (slot.connection != connection_ || !open_) {
+      if (!slot.pending || !open_) continue;
+      slot.pending = false;
+      slot.busy = true;
+      slot.connection = connection_;
+      slot.command = slot.next;
+      late_begins.push_back(event.slot);
+      continue;
+    }
+    slot.answered = event.kind == Kind::kObservation;
+    const bool lost = event.kind == Kind::kLost;
+    const StepResult& r = event.result;
+    const EventRow row{.sequence = slot.command.sequence,
+                       .episode = slot.command.episode,
+                       .reward = lost ? 0 : r.reward,
+                       .slot = event.slot,
+                       .step = slot.command.step,
+                       .frames = lost ? 0 : r.frames,
+                       .flags = lost ? uint32_t{kRemoteLost}
+                                     : (r.terminated ? kRemoteTerminated : 0U) |
+                                           (r.truncated ? kRemoteTruncated : 0U) |
+                                           (r.life_lost ? kRemoteLifeLost : 0U)};
+    heads_.append(reinterpret_cast<const char*>(&row), sizeof row);
+    if (bodies_ == nullptr) bodies_ = pool_->Take();
+    if (lost)
+      bodies_->bytes.append(layout_.observation_bytes, '\0');
+    else
+      bodies_->bytes.append(reinterpret_cast<const char*>(fleet_.observation(event.slot).data()),
+                            layout_.observation_bytes);
+    ++rows_;
+    if (row.step > 0) steps_.fetch_add(1, std::memory_order_relaxed);
   }
+  Flush(lock);
+  for (const uint32_t slot : late_begins) Begin(slot, slots_[slot].command);
+}
+
+void RemoteActor::Flush(std::unique_lock<std::mutex>& lock) {
+  if (!open_ || writing_ || !welcomed_ || rows_ == 0) return lock.unlock();
+  const uint32_t rows = std::min(rows_, welcome_.events_max);
+  const size_t head_bytes = rows * sizeof(EventRow), body_bytes = rows * layout_.observation_bytes;
+  const MessageHeader header{RemoteKind::kEvents, rows, welcome_.incarnation};
+  Message head = pool_->Take();
+  head->bytes.append(reinterpret_cast<const char*>(&header), sizeof header);
+  head->bytes.append(heads_, 0, head_bytes);
+  heads_.erase(0, head_bytes);
+  Message body;
+  if (rows == rows_) {
+    body = std::move(bodies_);
+  } else {
+    body = pool_->Take();
+    body->bytes.assign(bodies_->bytes, 0, body_bytes);
+    bodies_->bytes.erase(0, body_bytes);
+  }
+  rows_ -= rows;
+  writing_ = true;
+  sent_ = Now();
+  const std::shared_ptr<RemoteStream> stream = stream_;
+  lock.unlock();
   stream->Send(std::move(head), std::move(body));
 }
 
 void RemoteActor::Sent() {
-  {
-    std::lock_guard lock(mu_);
-    writing_ = false;
-  }
-  Flush();
+  std::unique_lock lock(mu_);
+  writing_ = false;
+  Flush(lock);
 }
 
 void RemoteActor::KeepAlive() {
@@ -291,25 +287,27 @@ void RemoteActor::KeepAlive() {
   if (silent)
     stream->End({RemoteCode::kDeadlineExceeded, "the engine is silent"}, true);
   else
-    stream->Send(std::string(reinterpret_cast<const char*>(&header), sizeof header), {});
+    stream->Send(MessageOf({reinterpret_cast<const char*>(&header), sizeof header}), nullptr);
 }
 
 RemoteActor::Outcome RemoteActor::Pump(const std::function<bool()>& stop) {
   bool ending = false;
   for (;;) {
     const size_t n = fleet_.Wait(events_, kWait);
-    if (n > 0) Collect(std::span(events_).first(n));
+    if (n > 0) Collect(std::span(events_).first(n), late_begins_);
     if (n == 0 || Now() - checked_ > kWait) KeepAlive();
     std::shared_ptr<RemoteStream> stream;
+    Status failure;
     {
       std::lock_guard lock(mu_);
       if (!open_) return {welcomed_, goodbye_, end_, failure_};
       stream = stream_;
+      failure = failure_;
     }
     const bool stopped = stop && stop();
-    if (!ending && (stopped || !failure_.ok())) {
+    if (!ending && (stopped || !failure.ok())) {
       ending = true;
-      stream->End({RemoteCode::kUnavailable, stopped ? "stopped" : failure_.message()}, true);
+      stream->End({RemoteCode::kUnavailable, stopped ? "stopped" : failure.message()}, true);
     }
   }
 }

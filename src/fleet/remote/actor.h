@@ -55,10 +55,14 @@ class RemoteActor {
   };
 
   bool ReceiveWelcome(const MessageHeader& header, PieceReader& in);
-  bool ReceiveCommands(const MessageHeader& header, PieceReader& in);
+  bool ReceiveCommands(const MessageHeader& header, PieceReader& in,
+                       std::unique_lock<std::mutex>& lock);
   bool TakeCommand(const CommandRow& row, const float* values);  // REQUIRES: mu_ held
-  void Collect(std::span<const SlotEvent> events);
-  void Flush();      // sends what is there, if a message may go
+  // `late_begins` is for the calling thread to keep.
+  void Collect(std::span<const SlotEvent> events, std::vector<uint32_t>& late_begins);
+  void CollectReady();  // without waiting; of Receive
+  // Sends what is there, if a message may go; lets go of the lock.
+  void Flush(std::unique_lock<std::mutex>& lock);
   void KeepAlive();  // a sign of life; gives up a silent engine
   bool Protest(const std::string& what);
   void Begin(uint32_t slot, const CommandRow& row);
@@ -67,6 +71,7 @@ class RemoteActor {
   Fleet& fleet_;
   const RemoteLayout layout_;
   const std::string name_;
+  const std::shared_ptr<MessagePool> pool_ = std::make_shared<MessagePool>();
 
   std::atomic<uint64_t> steps_{0};
   std::mutex mu_;
@@ -77,17 +82,20 @@ class RemoteActor {
   bool open_ = false, writing_ = false, welcomed_ = false, goodbye_ = false;
   RemoteEnd end_;
   std::vector<Slot> slots_;
-  std::string heads_, bodies_;  // EventRows and observations that wait to be sent
+  std::string heads_;  // EventRows that wait to be sent
+  Message bodies_;     // and their observations; null: none
   uint32_t rows_ = 0;
+  Status failure_;  // of the fleet
   SteadyTime received_, sent_, checked_;
   // touched by Receive only
   std::vector<float> values_;
   std::vector<SlotAction> acts_;
   std::vector<uint32_t> begins_;
+  std::vector<SlotEvent> ready_;  // where the fleet answers at once
+  std::vector<uint32_t> ready_begins_;
   // touched by Pump only
   std::vector<SlotEvent> events_;
   std::vector<uint32_t> late_begins_;
-  Status failure_;
 };
 
 }  // namespace samara

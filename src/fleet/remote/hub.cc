@@ -51,29 +51,30 @@ const char* Name(RemoteDrop drop) {
 
 // --- messages
 
-bool RemoteHub::Session::Take(const RemoteLayout* layout, std::string& message) {
-  if (writing || state == State::kClosed) return false;
+Message RemoteHub::Session::Take(const RemoteLayout* layout) {
+  if (writing || state == State::kClosed) return nullptr;
+  Message message;
   if (!texts.empty()) {
-    message = std::move(texts.front());
+    message = MessageOf(std::move(texts.front()));
     texts.pop_front();
   } else if (out_rows > 0 && state == State::kPlaying) {
     const uint32_t n = std::min(out_rows, layout->commands_max());
     const size_t bytes = sizeof(MessageHeader) + n * layout->command_bytes();
     const MessageHeader header{RemoteKind::kCommands, n, incarnation};
-    const size_t capacity = out.size();
-    std::string rest(sizeof header, '\0');
-    rest.reserve(capacity);
-    rest.append(out, bytes);
-    out.resize(bytes);
-    std::memcpy(out.data(), &header, sizeof header);
-    message = std::exchange(out, std::move(rest));
+    message = std::move(out);
     out_rows -= n;
+    if (out_rows > 0) {
+      out = pool->Take();
+      out->bytes.assign(sizeof header, '\0').append(message->bytes, bytes);
+      message->bytes.resize(bytes);
+    }
+    std::memcpy(message->bytes.data(), &header, sizeof header);
     sent = true;
   } else {
-    return false;
+    return nullptr;
   }
   writing = true;
-  return true;
+  return message;
 }
 
 void RemoteHub::Posts::Touch(Session& session) {
@@ -87,23 +88,18 @@ void RemoteHub::Posts::End(Session& session, RemoteEnd end, bool now) {
 }
 
 RemoteHub::Posts::~Posts() {
-  struct Message {
-    std::shared_ptr<RemoteStream> stream;
-    std::string bytes;
-  };
   // kept between calls: nothing is allocated for it in the long run
-  thread_local std::vector<Message> messages;
+  thread_local std::vector<std::pair<std::shared_ptr<RemoteStream>, Message>> messages;
   for (Session* session : hub_.dirty_) {
     session->dirty = false;
-    std::string bytes;
-    if (session->Take(hub_.layout_ ? &*hub_.layout_ : nullptr, bytes))
-      messages.push_back({session->stream, std::move(bytes)});
+    if (Message message = session->Take(hub_.layout_ ? &*hub_.layout_ : nullptr))
+      messages.emplace_back(session->stream, std::move(message));
   }
   hub_.dirty_.clear();
-  const bool notify = !hub_.events_.empty() && hub_.waiters_ > 0;
+  const bool wake = hub_.events_.Due();
   lock_.unlock();
-  if (notify) hub_.answered_.notify_one();
-  for (Message& m : messages) m.stream->Send(std::move(m.bytes), {});
+  if (wake) hub_.events_.Wake();
+  for (auto& [stream, message] : messages) stream->Send(std::move(message), nullptr);
   messages.clear();
   for (Ending& e : endings_) e.stream->End(e.end, e.now);
 }
@@ -128,9 +124,10 @@ RemoteHub::RemoteHub(const RemoteFleetOptions& options, std::vector<std::string>
 RemoteHub::~RemoteHub() {
   {
     std::lock_guard lock(mu_);
-    quit_ = stopped_ = true;
+    quit_ = true;
+    events_.Stop();
     changed_.notify_all();
-    answered_.notify_all();
+    events_.Wake();
   }
   supervisor_.reset();
   CHECK(sessions_.empty()) << "the transport is closed first";
@@ -229,14 +226,16 @@ uint32_t RemoteHub::live() const {
 
 std::byte* RemoteHub::Append(Slot& slot, const CommandRow& row, SteadyTime now, Posts& posts) {
   Session& session = *slot.session;
-  const size_t at = std::max(session.out.size(), sizeof(MessageHeader));
-  session.out.resize(at + layout_->command_bytes());
+  if (session.out == nullptr) session.out = session.pool->Take();
+  std::string& out = session.out->bytes;
+  const size_t at = std::max(out.size(), sizeof(MessageHeader));
+  out.resize(at + layout_->command_bytes());
   ++session.out_rows;
-  std::memcpy(session.out.data() + at, &row, sizeof row);
+  std::memcpy(out.data() + at, &row, sizeof row);
   slot.posted = true;
   slot.posted_at = now;
   posts.Touch(session);
-  return reinterpret_cast<std::byte*>(session.out.data() + at + sizeof row);
+  return reinterpret_cast<std::byte*>(out.data() + at + sizeof row);
 }
 
 void RemoteHub::PostReset(uint32_t index, SteadyTime now, Posts& posts) {
@@ -319,19 +318,10 @@ void RemoteHub::Push(SlotEvent::Kind kind, uint32_t index, const StepResult& res
       {.kind = kind, .slot = index, .episode = slot.episode, .step = slot.step, .result = result});
 }
 
-size_t RemoteHub::Wait(std::span<SlotEvent> out, std::chrono::microseconds timeout) {
+size_t RemoteHub::WaitForMany(std::span<SlotEvent> out, size_t wanted,
+                              std::chrono::microseconds timeout) {
   std::unique_lock lock(mu_);
-  if (events_.empty()) {
-    ++waiters_;
-    answered_.wait_for(lock, timeout, [this] { return stopped_ || !events_.empty(); });
-    --waiters_;
-  }
-  if (stopped_) return 0;
-  size_t n = 0;
-  for (; n < out.size() && !events_.empty(); ++n) out[n] = events_.Pop();
-  // what did not fit is another waiter's
-  if (!events_.empty() && waiters_ > 0) answered_.notify_one();
-  return n;
+  return events_.Wait(lock, out, wanted, timeout);
 }
 
 std::span<const std::byte> RemoteHub::observation(uint32_t slot) const {
@@ -357,8 +347,8 @@ std::map<std::string, uint64_t> RemoteHub::drops() const {
 
 void RemoteHub::Stop() {
   std::lock_guard lock(mu_);
-  stopped_ = true;
-  answered_.notify_all();
+  events_.Stop();
+  events_.Wake();
 }
 
 void RemoteHub::Goodbye() {

@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "core/clock.h"
-#include "core/ring.h"
 #include "core/thread.h"
+#include "fleet/event_queue.h"
 #include "fleet/fleet.h"
 #include "fleet/remote/remote.h"
 #include "fleet/remote/stream.h"
@@ -79,7 +79,11 @@ class RemoteHub : public Fleet {
   void Begin(uint32_t slot, uint64_t episode, const EpisodeSpec& spec) override;
   void Act(uint32_t slot, const Action& action) override;
   void ActMany(std::span<const SlotAction> actions) override;
-  size_t Wait(std::span<SlotEvent> out, std::chrono::microseconds timeout) override;
+  size_t Wait(std::span<SlotEvent> out, std::chrono::microseconds timeout) override {
+    return WaitForMany(out, 1, timeout);
+  }
+  size_t WaitForMany(std::span<SlotEvent> out, size_t wanted,
+                     std::chrono::microseconds timeout) override;
   std::span<const std::byte> observation(uint32_t slot) const override;
   std::span<const std::byte> pictures(uint32_t) const override { return {}; }
   FleetCounters counters() const override;
@@ -117,7 +121,8 @@ class RemoteHub : public Fleet {
   bool ReceiveHello(Session& session, const MessageHeader& header, PieceReader& in);
   bool Admit(Session& session, const HelloMessage& hello, Posts& posts);
   void Lease(Session& session, uint32_t slots, Posts& posts);
-  bool ReceiveEvents(Session& session, const MessageHeader& header, PieceReader& in);
+  bool ReceiveEvents(Session& session, const MessageHeader& header, PieceReader& in,
+                     std::optional<Posts>& posts);
   // Why the row does not answer what its slot owes; kCount when it does.
   RemoteDrop Judge(const Session& session, const EventRow& row) const;
   // `row.reward` is NaN when anything of the row is not finite.
@@ -145,7 +150,6 @@ class RemoteHub : public Fleet {
   const std::vector<std::string> tokens_;
 
   mutable std::mutex mu_;
-  std::condition_variable answered_;  // signalled when events_ grows or stopped_ is set
   std::condition_variable
       changed_;  // signalled when the spec is known, a session closed, quit_ set
   // guarded by mu_; the spec, the layout and the memory do not change once they are there
@@ -158,13 +162,13 @@ class RemoteHub : public Fleet {
   std::map<Session*, std::shared_ptr<Session>> sessions_;
   std::vector<Session*> dirty_;  // have something to send; empty whenever mu_ is free
   std::map<std::string, SteadyTime> quarantine_;  // actors, until when
-  Ring<SlotEvent> events_;                        // a slot has at most one
-  uint32_t waiters_ = 0, live_ = 0;
+  EventQueue events_;
+  uint32_t live_ = 0;
   uint64_t incarnation_;
   FleetCounters counters_;
   uint64_t drops_[static_cast<size_t>(RemoteDrop::kCount)] = {};
   std::optional<RemoteEnd> ending_;  // for whoever comes
-  bool stopped_ = false, goodbye_ = false, quit_ = false;
+  bool goodbye_ = false, quit_ = false;
   uint32_t lines_ = 0;  // logged since the last tick
   SteadyTime ticked_;
   std::unique_ptr<Thread> supervisor_;

@@ -12,6 +12,7 @@ class RemoteHub::Session {
   // constant after construction
   std::shared_ptr<RemoteStream> stream;
   std::string peer;
+  const std::shared_ptr<MessagePool> pool = std::make_shared<MessagePool>();
 
   // guarded by the hub's mu_
   State state = State::kGreeting;
@@ -19,7 +20,7 @@ class RemoteHub::Session {
   uint64_t incarnation = 0;
   std::vector<uint32_t> slots;    // of the engine, by the actor's index
   std::deque<std::string> texts;  // whole messages that go first
-  std::string out;                // header and command rows to be sent
+  Message out;                    // header and command rows to be sent; null: none
   uint32_t out_rows = 0;
   bool writing = false, dirty = false;
   bool sent = false;      // rows since the last tick
@@ -32,7 +33,7 @@ class RemoteHub::Session {
   std::vector<std::byte*> to;  // where a row's observation goes; null: nowhere
 
   // The next message, if one may go now. REQUIRES: mu_ held; the caller sends it.
-  bool Take(const RemoteLayout* layout, std::string& message);
+  Message Take(const RemoteLayout* layout);
 };
 
 class RemoteHub::Posts {

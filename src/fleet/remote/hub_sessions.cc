@@ -130,34 +130,33 @@ bool RemoteHub::Receive(Session& session, Pieces message) {
   PieceReader in(message);
   MessageHeader header;
   const bool whole = in.Read(header);
-  {
-    Posts posts(*this);
-    // what comes after a goodbye does not matter any more
-    if (session.state == Session::State::kEnding || session.state == Session::State::kClosed)
-      return session.farewell;
-    session.seen = Now();
-    if (!whole) {
-      return Refuse(session, RemoteDrop::kMalformed,
-                    {RemoteCode::kInvalidArgument, "a message without a header"}, posts);
-    }
-    const bool greeting = session.state == Session::State::kGreeting;
-    if (header.kind != (greeting ? RemoteKind::kHello : RemoteKind::kEvents)) {
-      return Refuse(session, RemoteDrop::kMalformed,
-                    {RemoteCode::kInvalidArgument,
-                     "kind " + std::to_string(static_cast<uint32_t>(header.kind)) +
-                         (greeting ? " where Hello was expected" : " where events were expected")},
-                    posts);
-    }
-    if (!greeting && header.incarnation != session.incarnation) {
-      return Refuse(
-          session, RemoteDrop::kStale,
-          {RemoteCode::kAborted, "incarnation " + std::to_string(header.incarnation) +
-                                     ", the lease has " + std::to_string(session.incarnation)},
-          posts);
-    }
+  std::optional<Posts> posts(std::in_place, *this);
+  // what comes after a goodbye does not matter any more
+  if (session.state == Session::State::kEnding || session.state == Session::State::kClosed)
+    return session.farewell;
+  session.seen = Now();
+  if (!whole) {
+    return Refuse(session, RemoteDrop::kMalformed,
+                  {RemoteCode::kInvalidArgument, "a message without a header"}, *posts);
   }
-  return header.kind == RemoteKind::kHello ? ReceiveHello(session, header, in)
-                                           : ReceiveEvents(session, header, in);
+  const bool greeting = session.state == Session::State::kGreeting;
+  if (header.kind != (greeting ? RemoteKind::kHello : RemoteKind::kEvents)) {
+    return Refuse(session, RemoteDrop::kMalformed,
+                  {RemoteCode::kInvalidArgument,
+                   "kind " + std::to_string(static_cast<uint32_t>(header.kind)) +
+                       (greeting ? " where Hello was expected" : " where events were expected")},
+                  *posts);
+  }
+  if (!greeting && header.incarnation != session.incarnation) {
+    return Refuse(
+        session, RemoteDrop::kStale,
+        {RemoteCode::kAborted, "incarnation " + std::to_string(header.incarnation) +
+                                   ", the lease has " + std::to_string(session.incarnation)},
+        *posts);
+  }
+  if (!greeting) return ReceiveEvents(session, header, in, posts);
+  posts.reset();
+  return ReceiveHello(session, header, in);
 }
 
 // --- Hello
@@ -284,36 +283,34 @@ void RemoteHub::Offend(Session& session, RemoteDrop drop, Posts& posts) {
             false);
 }
 
-bool RemoteHub::ReceiveEvents(Session& session, const MessageHeader& header, PieceReader& in) {
+bool RemoteHub::ReceiveEvents(Session& session, const MessageHeader& header, PieceReader& in,
+                              std::optional<Posts>& posts) {
   const size_t slots = session.slots.size();  // changed by this thread only
   if (header.rows > slots || in.left() != header.rows * layout_->event_bytes()) {
-    Posts posts(*this);
     const bool large = in.left() > slots * layout_->event_bytes();
     return Refuse(
         session, large ? RemoteDrop::kOversized : RemoteDrop::kMalformed,
         {large ? RemoteCode::kResourceExhausted : RemoteCode::kInvalidArgument,
          std::to_string(in.left()) + " bytes for " + std::to_string(header.rows) + " rows of " +
              std::to_string(layout_->event_bytes()) + " and " + std::to_string(slots) + " slots"},
-        posts);
+        *posts);
   }
   if (header.rows == 0) return true;
   session.rows.resize(header.rows);
   session.to.assign(header.rows, nullptr);
   in.Read(session.rows.data(), header.rows * sizeof(EventRow));
   // 1. which rows answer a command
-  {
-    Posts posts(*this);
-    for (uint32_t i = 0; i < header.rows; ++i) {
-      const EventRow& row = session.rows[i];
-      if (const RemoteDrop drop = Judge(session, row); drop != RemoteDrop::kCount) {
-        Offend(session, drop, posts);
-        continue;
-      }
-      const uint32_t index = session.slots[row.slot];
-      slots_[index].phase = Phase::kReading;
-      session.to[i] = Area(index, slots_[index].area);
+  for (uint32_t i = 0; i < header.rows; ++i) {
+    const EventRow& row = session.rows[i];
+    if (const RemoteDrop drop = Judge(session, row); drop != RemoteDrop::kCount) {
+      Offend(session, drop, *posts);
+      continue;
     }
+    const uint32_t index = session.slots[row.slot];
+    slots_[index].phase = Phase::kReading;
+    session.to[i] = Area(index, slots_[index].area);
   }
+  posts.reset();
   // 2. their observations, copied once
   for (uint32_t i = 0; i < header.rows; ++i) {
     std::byte* to = session.to[i];
@@ -324,9 +321,9 @@ bool RemoteHub::ReceiveEvents(Session& session, const MessageHeader& header, Pie
       row.reward = std::numeric_limits<double>::quiet_NaN();
   }
   // 3. to whoever waits
-  Posts posts(*this);
+  posts.emplace(*this);
   for (uint32_t i = 0; i < header.rows; ++i)
-    if (session.to[i] != nullptr) Publish(session, session.rows[i], posts);
+    if (session.to[i] != nullptr) Publish(session, session.rows[i], *posts);
   return session.state == Session::State::kPlaying;
 }
 

@@ -83,8 +83,10 @@ class MemoryLink : public std::enable_shared_from_this<MemoryLink> {
   class Side : public RemoteStream {
    public:
     Side(std::shared_ptr<MemoryLink> link, bool actor) : link_(std::move(link)), actor_(actor) {}
-    void Send(std::string head, std::string body) override {
-      link_->Post([link = link_.get(), actor = actor_, message = head + body] {
+    void Send(Message head, Message body) override {
+      std::string bytes = head->bytes;
+      if (body != nullptr) bytes += body->bytes;
+      link_->Post([link = link_.get(), actor = actor_, message = std::move(bytes)] {
         link->Carry(actor, message);
       });
     }

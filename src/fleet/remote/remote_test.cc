@@ -17,8 +17,9 @@ namespace {
 using Kind = SlotEvent::Kind;
 using namespace std::chrono_literals;
 
-std::unique_ptr<Fleet> LocalFleet(uint32_t slots, DummyOptions options = {}) {
-  return MakeThreadFleet([=] { return MakeDummyEnvironment(options); }, slots, 2).ValueOrThrow();
+std::unique_ptr<Fleet> LocalFleet(uint32_t slots, DummyOptions options = {}, uint32_t threads = 2) {
+  return MakeThreadFleet([=] { return MakeDummyEnvironment(options); }, slots, threads)
+      .ValueOrThrow();
 }
 
 class QuietTest : public testing::Test {
@@ -34,9 +35,9 @@ class Actors {
  public:
   Actors(RemoteHub& hub, DummyOptions options) : hub_(hub), options_(options) {}
   ~Actors() { Leave(); }
-  void Add(uint32_t slots, size_t piece) {
+  void Add(uint32_t slots, size_t piece, uint32_t threads = 2) {
     auto crew = std::make_unique<Crew>();
-    crew->fleet = LocalFleet(slots, options_);
+    crew->fleet = LocalFleet(slots, options_, threads);
     crew->actor = std::make_unique<RemoteActor>(*crew->fleet);
     crew->piece = piece;
     crew->thread = std::make_unique<Thread>("actor", [this, c = crew.get()] { Live(*c); });
@@ -92,7 +93,7 @@ TEST_P(RemoteContractTest, PlaysTheSameBitsAsALocalFleet) {
   RemoteHub hub({.spec = local->spec(), .slots = 5}, {});
   Actors actors(hub, dummy);
   actors.Add(2, GetParam().piece);
-  actors.Add(3, GetParam().piece);
+  actors.Add(3, GetParam().piece, /*threads=*/0);
   Player player(hub);
   EXPECT_EQ(player.Play(30), expected);
   EXPECT_EQ(player.surplus_events(), 0);
@@ -111,7 +112,7 @@ TEST_F(QuietTest, LinksThatBreakCostEpisodesAndNothingElse) {
   RemoteHub hub({.spec = local->spec(), .slots = 4}, {});
   Actors actors(hub, {});
   actors.Add(2, 100);
-  actors.Add(2, 100);
+  actors.Add(2, 100, /*threads=*/0);
   Player player(hub);
   uint64_t events = 0;
   const auto records = player.Play(400, [&](const SlotEvent&) {
@@ -148,11 +149,11 @@ struct SentMessage {
 // Records what the hub says; the test speaks for the actor.
 class Puppet : public RemoteStream {
  public:
-  void Send(std::string head, std::string body) override {
-    head += body;
+  void Send(Message head, Message body) override {
+    if (body != nullptr) head->bytes += body->bytes;
     SentMessage message;
-    std::memcpy(&message.header, head.data(), sizeof(MessageHeader));
-    message.rest = head.substr(sizeof(MessageHeader));
+    std::memcpy(&message.header, head->bytes.data(), sizeof(MessageHeader));
+    message.rest = head->bytes.substr(sizeof(MessageHeader));
     sent.push_back(message);
     ++unacknowledged;
   }

@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 
+#include "fleet/remote/message.h"
+
 namespace samara {
 
 // How a stream ended, as gRPC would say it; the transport translates.
@@ -31,7 +33,7 @@ class RemoteStream {
   virtual ~RemoteStream() = default;
   // One message of two parts; the next one only after the owner's Sent. Neither blocks nor calls
   // back from inside.
-  virtual void Send(std::string head, std::string body) = 0;
+  virtual void Send(Message head, Message body) = 0;
   // Ends the stream after the message that is being sent; `now`: without waiting for it.
   virtual void End(const RemoteEnd& end, bool now) = 0;
 };

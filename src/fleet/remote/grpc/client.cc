@@ -33,7 +33,7 @@ class ClientStream : public RemoteStream,
     StartCall();
   }
 
-  void Send(std::string head, std::string body) override {
+  void Send(Message head, Message body) override {
     std::lock_guard lock(mu_);
     if (ended_) return;
     out_ = ToBuffer(std::move(head), std::move(body));
@@ -120,9 +120,7 @@ grpc::ChannelArguments ChannelSettings(const RemoteLayout& layout) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kHttp2FrameBytes);
-  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 2 * message_max);
-  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  for (const auto& [name, value] : StreamSettings(message_max)) arguments.SetInt(name, value);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   // gRPC's name for the time that an attempt may take: when thousands come at once, the engine
   // needs seconds, and whoever gives up earlier makes it start again

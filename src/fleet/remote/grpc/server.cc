@@ -24,7 +24,7 @@ class Reactor;
 class ServerStream : public RemoteStream {
  public:
   explicit ServerStream(Reactor* reactor) : reactor_(reactor) {}
-  void Send(std::string head, std::string body) override;
+  void Send(Message head, Message body) override;
   void End(const RemoteEnd& end, bool now) override;
   bool Written(bool ok);                    // the write is done; true when the hub may be told
   void Finish(const grpc::Status& status);  // now, or after the write
@@ -75,7 +75,7 @@ class Reactor : public grpc::ServerGenericBidiReactor {
   ReceivedPieces pieces_;
 };
 
-void ServerStream::Send(std::string head, std::string body) {
+void ServerStream::Send(Message head, Message body) {
   std::lock_guard lock(mu_);
   if (reactor_ == nullptr || finished_ || finish_wanted_) return;
   writing_ = true;
@@ -173,10 +173,8 @@ class GrpcFleet : public Fleet {
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 64);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, 300'000);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kHttp2FrameBytes);
-    // a window of two messages; probing would widen it for whoever sends much
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 2 * message_max);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    for (const auto& [name, value] : StreamSettings(message_max))
+      builder.AddChannelArgument(name, value);
     builder.AddChannelArgument(GRPC_ARG_ENABLE_CHANNELZ, 0);
     // gRPC reads a whole message before it looks at its length: the quota bounds what all peers
     // together can make it keep. A slot has at most one row in flight each way.
@@ -208,6 +206,10 @@ class GrpcFleet : public Fleet {
   void ActMany(std::span<const SlotAction> actions) override { hub_->ActMany(actions); }
   size_t Wait(std::span<SlotEvent> out, std::chrono::microseconds timeout) override {
     return hub_->Wait(out, timeout);
+  }
+  size_t WaitForMany(std::span<SlotEvent> out, size_t wanted,
+                     std::chrono::microseconds timeout) override {
+    return hub_->WaitForMany(out, wanted, timeout);
   }
   std::span<const std::byte> observation(uint32_t slot) const override {
     return hub_->observation(slot);

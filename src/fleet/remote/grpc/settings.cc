@@ -87,14 +87,15 @@ RemoteEnd FromGrpc(const grpc::Status& status) {
   return {code, EscapeControl(status.error_message())};
 }
 
-grpc::ByteBuffer ToBuffer(std::string head, std::string body) {
+grpc::ByteBuffer ToBuffer(Message head, Message body) {
   grpc::Slice slices[2];
   size_t n = 0;
-  for (std::string* part : {&head, &body}) {
-    if (part->empty()) continue;
-    auto* kept = new std::string(std::move(*part));
+  for (Message* part : {&head, &body}) {
+    if (*part == nullptr) continue;
+    MessageBytes* kept = part->release();
     slices[n++] = grpc::Slice(
-        kept->data(), kept->size(), [](void* p) { delete static_cast<std::string*>(p); }, kept);
+        kept->bytes.data(), kept->bytes.size(),
+        [](void* p) { ReturnMessage()(static_cast<MessageBytes*>(p)); }, kept);
   }
   return {slices, n};
 }

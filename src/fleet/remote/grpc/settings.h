@@ -5,9 +5,11 @@
 #include <grpcpp/support/channel_arguments.h>
 #include <grpcpp/support/status.h>
 
+#include <array>
 #include <cstddef>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fleet/remote/stream.h"
@@ -21,6 +23,14 @@ inline constexpr int kHttp2FrameBytes = 256 << 10;
 // What gRPC refuses by itself lies a little above what we refuse, so that our limit is exact.
 inline constexpr size_t kMessageSlackBytes = size_t{64} << 10;
 
+// What both ends tell gRPC alike, and the bare echo of `samara bench` too.
+inline std::array<std::pair<const char*, int>, 3> StreamSettings(int message_max) {
+  // a window of two messages; probing would widen it for whoever sends much
+  return {{{GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kHttp2FrameBytes},
+           {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 2 * message_max},
+           {GRPC_ARG_HTTP2_BDP_PROBE, 0}}};
+}
+
 // Memory of all connections: of the first ones, and of a stream with one slot (measured: 1,000
 // streams of one slot take 40 to 80 MB).
 inline constexpr size_t kQuotaBytes = size_t{32} << 20, kQuotaSlotBytes = size_t{128} << 10;
@@ -32,7 +42,7 @@ grpc::Status ToGrpc(const RemoteEnd& end);
 RemoteEnd FromGrpc(const grpc::Status& status);
 
 // Takes both parts over without copying them.
-grpc::ByteBuffer ToBuffer(std::string head, std::string body);
+grpc::ByteBuffer ToBuffer(Message head, Message body);
 
 // The memory of a received message, valid until the next Read. Its vectors keep their room.
 class ReceivedPieces {
