@@ -1,5 +1,5 @@
 // What the tests of evolution share: small networks and environments, evaluators that invent
-// returns, fleets that fail, and a count of what is allocated.
+// returns, fleets that fail.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,20 +11,13 @@
 #include <thread>
 #include <vector>
 
+#include "core/allocations_test_util.h"
 #include "core/rng.h"
 #include "env/registry.h"
 #include "evo/evaluate.h"
 #include "evo/ga.h"
 
 namespace samara {
-
-// Of the whole program, by operator new (allocation_counter_test.cc).
-struct Allocations {
-  uint64_t calls = 0;
-  int64_t bytes = 0, bytes_peak = 0;  // live
-};
-Allocations AllocationsSoFar();
-void ResetAllocationPeak();  // to what is live now
 
 inline NetworkDescription Network(const std::string& name, int64_t inputs, int64_t outputs) {
   return MakeNetwork(name, 1, 1, inputs, outputs).ValueOrThrow();

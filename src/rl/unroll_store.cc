@@ -301,6 +301,7 @@ Status UnrollStore::Restore(uint32_t slot, std::string_view saved) {
 std::vector<UnrollStore::Loan> UnrollStore::Take(size_t most) {
   const std::lock_guard lock(mu_);
   std::vector<Loan> taken;
+  taken.reserve(std::min(most, complete_.size()));
   while (taken.size() < most && !complete_.empty())
     taken.emplace_back(complete_.Pop().release(), GiveBack{this});
   return taken;
