@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import math
 import signal
 import subprocess
 import time
@@ -35,6 +36,26 @@ def test_train_prints_the_contract(tmp_path):
     # a finished run says its result again, and starts nothing
     again = ok("train", "--resume", run, "--json", "--quiet").json
     assert again["parameter_hash"] == result["parameter_hash"]
+
+
+def test_the_largest_batch_of_inference_is_measured_unless_it_is_given(tmp_path):
+    def batch(name, *words):
+        run = tmp_path / name
+        result = train(run, *CARTPOLE, "learn.frames=3000", "learn.environments=24", *words)
+        recorded = json.loads((run / "run.json").read_text())["inference_batch"]
+        assert recorded["rows"] == result["inference_batch"]
+        said = "inference: batches of at most" in (run / "log.txt").read_text()
+        assert said == bool(recorded["curve"])
+        return recorded
+
+    measured = batch("measured")
+    sizes = [point["rows"] for point in measured["curve"]]
+    assert sizes == [1, 2, 4, 8, 16, 24]
+    cost = {p["rows"]: p["milliseconds"] / 400 - math.log(p["rows"] / p["milliseconds"]) for p in measured["curve"]}
+    assert measured["rows"] == min(sizes, key=cost.get)
+    assert batch("given", "inference.batch=5") == {"rows": 5, "curve": []}
+    fixed = batch("fixed", "learn.mode=deterministic", "learn.batch=8", "learn.shards=1")
+    assert fixed == {"rows": 24, "curve": []}
 
 
 def test_deterministic_at_any_number_of_threads(tmp_path):

@@ -41,7 +41,7 @@ void Bind(ConfigTable& table, LearningConfig& c) {
   table.Add("learn.test_greedy", &l.test_greedy,
             "test with the most probable action instead of a draw", change);
   table.Add("inference.batch", &c.inference.batch, {0, 65'536}, "rows",
-            "at most; 0 = one per environment", change);
+            "at most; 0 = measured at the start, deterministic: one per environment", change);
   table.Add("inference.wait_ms", &c.inference.wait_ms, {0, 60'000}, "ms",
             "that the oldest ready row waits for others", change);
   table.Add("inference.low_mark", &c.inference.low_mark, {0, 1}, "of live slots",

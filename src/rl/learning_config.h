@@ -70,7 +70,7 @@ struct LearnConfig {
 };
 
 struct InferenceKeys {
-  int64_t batch = 0;      // rows at most; 0 = the environments
+  int64_t batch = 0;      // rows at most; 0 = measured (batch_size.h), at most the environments
   double wait_ms = 5;     // that the oldest ready row waits at most
   double low_mark = 0.5;  // of the live slots: a batch runs once so many are ready
 };

@@ -12,6 +12,7 @@
 #include "core/rng.h"
 #include "core/thread.h"
 #include "rl/agent.h"
+#include "rl/batch_size.h"
 #include "rl/inference_server.h"
 #include "run/agent_state.h"
 #include "run/build_info.h"
@@ -39,10 +40,11 @@ using std::chrono::milliseconds;
 
 // between lines of metrics.jsonl: a fiftieth of the time so far, so that short runs have curves too
 constexpr double kMetricsSecondsMin = 0.5, kMetricsSecondsMax = 5;
-constexpr milliseconds kWait{20};      // until a stop is noticed
-constexpr uint64_t kSkippedMax = 5;    // updates in a row before the last good state is taken
-constexpr uint64_t kRollbacksMax = 3;  // then the run gives up
-constexpr uint64_t kLagBuckets = 16;   // of the histogram; the last one is open
+constexpr milliseconds kWait{20};           // until a stop is noticed
+constexpr uint64_t kSkippedMax = 5;         // updates in a row before the last good state is taken
+constexpr uint64_t kRollbacksMax = 3;       // then the run gives up
+constexpr uint64_t kLagBuckets = 16;        // of the histogram; the last one is open
+constexpr double kBatchSizeSeconds = 0.02;  // of each size that is tried
 
 // What happened since the last line of metrics.
 struct Interval {
@@ -56,6 +58,13 @@ struct Interval {
   std::vector<uint64_t> lags = std::vector<uint64_t>(kLagBuckets);
   double learner_wait = 0;
 };
+
+json ToJson(const BatchChoice& choice) {
+  json curve = json::array();
+  for (const BatchPoint& point : choice.curve)
+    curve.push_back({{"rows", point.rows}, {"milliseconds", point.milliseconds}});
+  return {{"rows", choice.rows}, {"curve", curve}};
+}
 
 class AgentRun {
  public:
@@ -82,6 +91,7 @@ class AgentRun {
   // 2 environments, agent, store, server
   Status SetTheStage();
   AgentSetup Setup() const;
+  Status ChooseBatchSize();
   InferenceConfig ServerConfig() const;
   // 3 the newest state that is whole
   Status Restore();
@@ -125,6 +135,7 @@ class AgentRun {
   std::optional<json> finished_;  // the result of a run that was finished before
   Stage stage_;
   std::unique_ptr<Agent> agent_;
+  BatchChoice batch_;  // of inference; the curve is empty where nothing was measured
   std::unique_ptr<UnrollStore> store_;
   std::unique_ptr<InferenceServer> server_;
   std::unique_ptr<CheckpointWriter> checkpoints_;
@@ -174,12 +185,21 @@ AgentSetup AgentRun::Setup() const {
   return setup;
 }
 
+// As configured, or measured on the network that will play. Deterministic runs have batches of a
+// fixed shape: nothing is measured there, and nothing of the measurement is in what they compute.
+Status AgentRun::ChooseBatchSize() {
+  const int64_t wanted = config_.learning.inference.batch;
+  batch_.rows = static_cast<uint32_t>(wanted > 0 ? std::min(wanted, learn_.environments)
+                                                 : learn_.environments);
+  if (Deterministic() || wanted > 0) return Status::Ok();
+  ASSIGN_OR_RETURN(batch_, MeasureBatches(*agent_, batch_.rows, kBatchSizeSeconds));
+  return Status::Ok();
+}
+
 InferenceConfig AgentRun::ServerConfig() const {
   const InferenceKeys& keys = config_.learning.inference;
   InferenceConfig server;
-  server.batch_max = keys.batch > 0
-                         ? static_cast<uint32_t>(std::min<int64_t>(keys.batch, learn_.environments))
-                         : static_cast<uint32_t>(learn_.environments);
+  server.batch_max = batch_.rows;
   server.wait = keys.wait_ms / 1000;
   server.low_mark = keys.low_mark;
   server.rewards = ParseRewardMode(learn_.rewards).ValueOrThrow();
@@ -210,10 +230,12 @@ Status AgentRun::SetTheStage() {
       config_.learning.network.name + (config_.learning.network.lstm > 0
                                            ? fmt::format("+lstm-{}", config_.learning.network.lstm)
                                            : "");
-  RETURN_IF_ERROR(
-      session_.Create({{"name", network}, {"parameters", agent_->parameter_count()}}, stage_));
+  RETURN_IF_ERROR(ChooseBatchSize());
+  RETURN_IF_ERROR(session_.Create({{"name", network}, {"parameters", agent_->parameter_count()}},
+                                  stage_, {{"inference_batch", ToJson(batch_)}}));
   RETURN_IF_ERROR(session_.CheckEnvironment(stage_));
   session_.LogHeader(network, agent_->parameter_count(), stage_);
+  if (!batch_.curve.empty()) LogInfo("inference: batches of at most " + ToText(batch_));
   if (!stage_.listens.empty())
     LogInfo("listens at " + stage_.listens + ": samara actor --connect " + stage_.listens);
 
@@ -671,7 +693,7 @@ ProgressState AgentRun::Snapshot() const {
   show("explained variance", "explained_variance", "{:.2f}");
   show("lag", "lag_mean", "{:.1f}", /*plain=*/true);
   show("queue", "queue_unrolls", "{:.0f}");
-  show("rows a batch", "rows_per_batch", "{:.1f}");
+  show("rows a batch", "rows_per_batch", fmt::format("{{:.1f}} of {}", batch_.rows).c_str());
   s.random = random_returns_.empty() ? ProgressState::kUnknown : Mean(random_returns_);
   s.respawns = static_cast<int64_t>(stage_.fleet->counters().respawns);
   return s;
@@ -735,6 +757,7 @@ Result<json> AgentRun::Finish() {
                  {"frames_per_second", frames / seconds},
                  {"seconds", seconds},
                  {"cores", cores},
+                 {"inference_batch", batch_.rows},
                  {"respawns", respawns},
                  {"drops", drops}};
   if (config_.run.video) {

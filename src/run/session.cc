@@ -102,9 +102,10 @@ Result<std::optional<json>> Session::ReadResult() const {
   return result;
 }
 
-Status Session::Create(const json& network, const Stage& stage) {
+Status Session::Create(const json& network, const Stage& stage, const json& more) {
   if (folder_ != nullptr) return Status::Ok();
   json identity = MakeIdentity(table_.Hash(), config_.run.seed, options_.command);
+  identity.update(more);
   identity["network"] = network;
   identity["environment"] = {{"id", stage.environment.id},
                              {"version", stage.environment.version},

@@ -25,8 +25,9 @@ class Session {
   // overrides apply to it); otherwise only looks whether a new one has room.
   Status Open();
   // A new run's folder; nothing when there is one. `network`: what of it belongs to the run's
-  // identity.
-  Status Create(const nlohmann::json& network, const Stage& stage);
+  // identity; `more`: other members of it.
+  Status Create(const nlohmann::json& network, const Stage& stage,
+                const nlohmann::json& more = nlohmann::json::object());
   // kConfig when the run was made with another version of its environment.
   Status CheckEnvironment(const Stage& stage) const;
   // Build, machine, run and the preset's rows into the log.
