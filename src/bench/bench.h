@@ -23,7 +23,8 @@ struct Options {
   bool rivals = true;
   // inference: empty is all
   std::vector<std::string> transports;
-  std::vector<uint32_t> payloads, streams;
+  std::vector<uint32_t> payloads, streams, rows_per_message;
+  std::string model = "null";  // inference: or a network of agents
   std::string out;  // where a picture goes; empty: the workload's own name in this folder
   std::function<void(const std::string&)> say = [](const std::string&) {};  // a line of progress
 };

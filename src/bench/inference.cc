@@ -1,20 +1,25 @@
-// Central inference without a network and without simulators: what the transport and the server
-// cost by themselves, beside the bare means of the same transport.
+// Central inference without simulators: what the transport and the server cost by themselves,
+// beside the bare means of the same transport.
 //
-// A native actor in another process, whose environments only copy a payload, plays against the
-// inference server with a null model. The two kinds of a row take turns for kRounds rounds; figures
-// are medians of the rounds. Batches are at most kBatch rows, as many as the bare ring keeps
-// outstanding.
+// Actors in another process, whose environments only copy a payload, play against the inference
+// server with a null model, or with a network that has learnt nothing: over shared memory beside a
+// bare ring, over gRPC beside a bare streaming echo. The two kinds of a row take turns for kRounds
+// rounds; figures are medians of the rounds, the ratio that of the rounds' ratios. Over shared
+// memory batches are at most kBatch rows, as many as the bare ring keeps outstanding.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "bench/bench.h"
 #include "bench/payload.h"
+#include "bench/peer.h"
+#include "core/log.h"
 #include "core/thread.h"
 #include "fleet/fleet.h"
+#include "fleet/remote/remote.h"
+#include "rl/agent.h"
+#include "rl/batch_size.h"
 #include "rl/inference_server.h"
 
 namespace samara::bench {
@@ -24,11 +29,25 @@ using nlohmann::json;
 namespace {
 
 constexpr int kRounds = 5;
-constexpr uint32_t kBatch = 64;
+constexpr uint32_t kBatch = 64, kBatchMax = 1024;
+constexpr double kConnectMax = 60;  // s until all streams are there
+constexpr std::chrono::seconds kPeerMax{60};
+constexpr size_t kActionBytes = 48;  // of a row of commands (fleet/remote/wire.h)
 
 struct Setting {
   std::string transport;
   uint32_t payload = 0, streams = 0, rows_per_message = 1;
+
+  bool shared() const { return transport == "shared"; }
+  uint32_t slots() const { return streams * rows_per_message; }
+  // Half of the slots a batch, so that the other half is on its way.
+  uint32_t batch() const { return std::clamp(slots() / 2, kBatch, shared() ? kBatch : kBatchMax); }
+};
+
+// Where streams meet: a folder for sockets and certificates.
+struct Place {
+  std::unique_ptr<Scratch> folder;
+  Path certificate, key, ca;  // TLS
 };
 
 struct Measured {
@@ -47,58 +66,136 @@ double CpuSeconds() {
   return sum;
 }
 
-// Copies rows, and notes the times that the environments report.
-class MeasuredModel : public NullModel {
+// A model that notes the times that the environments report.
+class MeasuredModel : public Model {
  public:
-  using NullModel::NullModel;
+  explicit MeasuredModel(Model& model) : model_(model) {}
+  const ModelShape& shape() const override { return model_.shape(); }
+  bool Has(uint64_t version) const override { return model_.Has(version); }
   Status Infer(InferenceBatch& batch) override {
     for (const InferenceRow& row : batch.rows)
       if (row.reward > 0) latencies_.Add(static_cast<double>(row.reward));
-    return NullModel::Infer(batch);
+    return model_.Infer(batch);
   }
   const Latencies& latencies() const { return latencies_; }
 
  private:
+  Model& model_;
   Latencies latencies_;
 };
 
-Result<std::unique_ptr<Fleet>> MakePayloadFleet(const Setting& setting) {
-  std::error_code failed;
-  const Path self = std::filesystem::read_symlink("/proc/self/exe", failed);
-  if (failed) return Status(Code::kIoError, "/proc/self/exe: " + failed.message());
-  ActorFleetOptions options;
-  options.program = {self.string(), "bench", "inference", "--as-actor"};
-  options.environment_json = json{{"kind", "payload"}, {"bytes", setting.payload}}.dump();
-  options.slots = setting.streams;
-  return MakeActorFleet(options);
+constexpr std::string_view kNull = "null";
+
+Result<std::unique_ptr<Model>> MakeModel(const std::string& name, const Setting& setting,
+                                         uint32_t rows_max) {
+  // a row is copied once, as beside it: out of the actor's memory, or out of gRPC's by the fleet
+  if (name == kNull)
+    return std::unique_ptr<Model>(
+        std::make_unique<NullModel>(setting.payload, setting.shared() ? rows_max : 0));
+  AgentSetup setup;
+  setup.config.network.name = name;
+  setup.environment = PayloadSpec(setting.payload);
+  setup.slots = std::max(setting.slots(), rows_max);
+  setup.rows_max = rows_max;
+  ASSIGN_OR_RETURN(std::unique_ptr<Agent> agent, MakeVtraceAgent(setup));
+  return std::unique_ptr<Model>(std::move(agent));
 }
 
-Result<Measured> Serve(const Setting& setting, double seconds) {
+Result<Place> MakePlace(const Setting& setting) {
+  Place place;
+  if (setting.shared()) return place;
+  ASSIGN_OR_RETURN(place.folder, Scratch::Make());
+  if (setting.transport != "tls") return place;
+  const Path folder = place.folder->path() / "tls";
+  ASSIGN_OR_RETURN(const auto child,
+                   Child::Start({"certificates", folder.string(), "--host", "127.0.0.1"}));
+  RETURN_IF_ERROR(child->Wait(kPeerMax));
+  place.certificate = folder / "engine.pem", place.key = folder / "engine.key";
+  place.ca = folder / "ca.pem";
+  return place;
+}
+
+std::string AddressOf(const Setting& setting, const Place& place, const char* socket) {
+  if (setting.transport != "unix") return "127.0.0.1:0";
+  return "unix:" + (place.folder->path() / socket).string();
+}
+
+Result<std::unique_ptr<Child>> StartPeer(const Setting& setting, const Place& place,
+                                         const char* kind, const std::string& address) {
+  return Child::Start({"bench", "inference", "--as-peer",
+                       ToJson(PeerTask{.kind = kind,
+                                       .address = address,
+                                       .ca = place.ca.string(),
+                                       .payload = setting.payload,
+                                       .streams = setting.streams,
+                                       .rows = setting.rows_per_message})
+                           .dump()});
+}
+
+// The engine's end, with everybody connected.
+struct Engine {
+  std::unique_ptr<Fleet> fleet;
+  std::unique_ptr<Child> peer;  // of remote actors
+};
+
+Result<Engine> MakeEngine(const Setting& setting, const Place& place) {
+  Engine engine;
+  if (setting.shared()) {
+    ASSIGN_OR_RETURN(const std::string program, OwnProgram());
+    ActorFleetOptions options;
+    options.program = {program, "bench", "inference", "--as-peer",
+                       ToJson(PeerTask{.kind = "slots"}).dump()};
+    options.environment_json = json{{"kind", "payload"}, {"bytes", setting.payload}}.dump();
+    options.slots = setting.slots();
+    ASSIGN_OR_RETURN(engine.fleet, MakeActorFleet(options));
+    return engine;
+  }
+  RemoteFleetOptions options;
+  options.address = AddressOf(setting, place, "engine");
+  options.spec = PayloadSpec(setting.payload);
+  options.slots = setting.slots();
+  options.certificate = place.certificate, options.key = place.key;
+  ASSIGN_OR_RETURN(RemoteFleet remote, MakeRemoteFleet(options));
+  engine.fleet = std::move(remote.fleet);
+  ASSIGN_OR_RETURN(engine.peer, StartPeer(setting, place, "remote", remote.address));
+  const SteadyTime start = Now();
+  while (engine.fleet->live() < setting.slots()) {
+    if (SecondsSince(start) > kConnectMax)
+      return Status(Code::kUnavailable,
+                    fmt::format("{} of {} slots came within {} s", engine.fleet->live(),
+                                setting.slots(), kConnectMax));
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return engine;
+}
+
+void Sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+Result<Measured> Serve(const Setting& setting, const Place& place, Model& network, double seconds) {
   const double cpu = CpuSeconds();
   Measured result;
   uint64_t rows = 0;
   {
-    ASSIGN_OR_RETURN(const auto fleet, MakePayloadFleet(setting));
-    MeasuredModel model(setting.payload, kBatch);
-    InferenceServer server(*fleet, model, nullptr, {.batch_max = kBatch},
+    ASSIGN_OR_RETURN(const Engine engine, MakeEngine(setting, place));
+    MeasuredModel model(network);
+    InferenceServer server(*engine.fleet, model, nullptr, {.batch_max = setting.batch()},
                            {.next = [](uint32_t, uint64_t) { return EpisodeSpec{}; },
                             .ended = nullptr,
                             .shown = nullptr});
     Status status;
     {
       Thread serving("serve", [&] { status = server.Serve(); });
-      const auto sleep = [](double s) {
-        std::this_thread::sleep_for(std::chrono::duration<double>(s));
-      };
-      sleep(seconds / 10);  // warms up
+      Sleep(seconds / 10);  // warms up
       const uint64_t before = server.counters().rows;
       const SteadyTime start = Now();
-      sleep(seconds);
+      Sleep(seconds);
       result.rows_per_second =
           static_cast<double>(server.counters().rows - before) / SecondsSince(start);
       server.Stop();
     }
     RETURN_IF_ERROR(status);
+    engine.fleet->Goodbye();
+    if (engine.peer != nullptr) RETURN_IF_ERROR(engine.peer->Wait(kPeerMax));
     rows = server.counters().rows;
     result.p50_us = model.latencies().Microseconds(0.5);
     result.p99_us = model.latencies().Microseconds(0.99);
@@ -108,34 +205,63 @@ Result<Measured> Serve(const Setting& setting, double seconds) {
   return result;
 }
 
+// Rows per second of the bare streaming echo: as many streams with messages of the same bytes.
+Result<double> BareEcho(const Setting& setting, const Place& place, double seconds) {
+  std::unique_ptr<Child> peer;
+  ASSIGN_OR_RETURN(auto server,
+                   EchoServer::Listen(AddressOf(setting, place, "echo"), place.certificate,
+                                      place.key, setting.payload, kActionBytes));
+  ASSIGN_OR_RETURN(peer, StartPeer(setting, place, "echo", server->address()));
+  const SteadyTime came = Now();
+  while (server->messages() < setting.streams) {
+    if (SecondsSince(came) > kConnectMax)
+      return Status(Code::kUnavailable, "the streams of the bare echo do not come");
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  Sleep(seconds / 10);
+  const uint64_t before = server->messages();
+  const SteadyTime start = Now();
+  Sleep(seconds);
+  const double rate = static_cast<double>(server->messages() - before) / SecondsSince(start);
+  server.reset();
+  RETURN_IF_ERROR(peer->Wait(kPeerMax));
+  return rate * setting.rows_per_message;
+}
+
 double Median(std::vector<double> values) {
   std::ranges::sort(values);
   return values[values.size() / 2];
 }
 
-Result<json> Row(const Setting& setting, double seconds) {
-  std::vector<double> bare;
+Result<json> Row(const Setting& setting, const std::string& model, double seconds) {
+  ASSIGN_OR_RETURN(const Place place, MakePlace(setting));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Model> network,
+                   MakeModel(model, setting, setting.batch()));
+  std::vector<double> bare, ratios;
   std::vector<Measured> served;
   for (int round = 0; round < kRounds; ++round) {
-    ASSIGN_OR_RETURN(const double rate, BareRing(setting.payload, std::min(setting.streams, kBatch),
-                                                 seconds / kRounds));
+    const double turn = seconds / kRounds;
+    ASSIGN_OR_RETURN(const double rate,
+                     setting.shared()
+                         ? BareRing(setting.payload, std::min(setting.streams, kBatch), turn)
+                         : BareEcho(setting, place, turn));
     bare.push_back(rate);
-    ASSIGN_OR_RETURN(const Measured measured, Serve(setting, seconds / kRounds));
+    ASSIGN_OR_RETURN(const Measured measured, Serve(setting, place, *network, turn));
     served.push_back(measured);
+    ratios.push_back(measured.rows_per_second / rate);
   }
   const auto median = [&](double Measured::*member) {
     std::vector<double> values;
     for (const Measured& m : served) values.push_back(m.*member);
     return Median(values);
   };
-  const double rate = median(&Measured::rows_per_second), beside = Median(bare);
   return json{{"transport", setting.transport},
               {"payload_bytes", setting.payload},
               {"streams", setting.streams},
               {"rows_per_message", setting.rows_per_message},
-              {"rows_per_second", rate},
-              {"bare_rows_per_second", beside},
-              {"ratio", rate / beside},
+              {"rows_per_second", median(&Measured::rows_per_second)},
+              {"bare_rows_per_second", Median(bare)},
+              {"ratio", Median(ratios)},
               {"p50_us", median(&Measured::p50_us)},
               {"p99_us", median(&Measured::p99_us)},
               {"cpu_us_per_row", median(&Measured::cpu_us_per_row)}};
@@ -144,8 +270,7 @@ Result<json> Row(const Setting& setting, double seconds) {
 std::string Line(const json& row) {
   return fmt::format(
       "{}, {} bytes, {} streams of {} rows: {:.0f} rows/s, bare {:.0f} ({:.2f}); p50 {:.0f} us, "
-      "p99 "
-      "{:.0f} us, {:.2f} us of processors a row",
+      "p99 {:.0f} us, {:.2f} us of processors a row",
       row["transport"].get<std::string>(), row["payload_bytes"].get<uint32_t>(),
       row["streams"].get<uint32_t>(), row["rows_per_message"].get<uint32_t>(),
       row["rows_per_second"].get<double>(), row["bare_rows_per_second"].get<double>(),
@@ -153,28 +278,100 @@ std::string Line(const json& row) {
       row["cpu_us_per_row"].get<double>());
 }
 
+// What a run without options measures.
+std::vector<Setting> Defaults() {
+  std::vector<Setting> all;
+  for (const uint32_t payload : {64, 7056, 28224})
+    for (const uint32_t streams : {1, 64, 1000}) all.push_back({"shared", payload, streams, 1});
+  const std::string sockets = "unix";
+  all.push_back({sockets, 64, 64, 1});
+  all.push_back({sockets, 64, 4, 512});
+  for (const uint32_t streams : {1, 64, 1000}) all.push_back({sockets, 7056, streams, 1});
+  all.push_back({sockets, 7056, 64, 8});
+  for (const uint32_t streams : {64, 1000}) all.push_back({sockets, 28224, streams, 1});
+  for (const char* transport : {"tcp", "tls"})
+    for (const uint32_t rows : {1, 8}) all.push_back({transport, 7056, 64, rows});
+  return all;
+}
+
+constexpr const char* kTransports[] = {"shared", "unix", "tcp", "tls"};
+
+// What the options ask for: every combination of what they name.
+Result<std::vector<Setting>> Chosen(const Options& options) {
+  const auto rows = options.rows_per_message;
+  for (const std::string& transport : options.transports) {
+    if (std::ranges::find(kTransports, transport) == std::end(kTransports))
+      return Status(Code::kUsage, "--transport " + transport + ": expected one of " +
+                                      fmt::format("{}", fmt::join(kTransports, ", ")));
+    const bool many = std::ranges::any_of(rows, [](uint32_t n) { return n > 1; });
+    if (transport == "shared" && many)
+      return Status(Code::kUsage,
+                    "--rows-per-message: a slot of shared memory holds one row: expected 1");
+  }
+  const bool null = options.model == kNull;
+  for (const uint32_t payload : options.payloads)
+    if (!null && payload != kFrameBytes && payload != 4 * kFrameBytes)
+      return Status(Code::kUsage, fmt::format("--payload {}: a network looks at frames: expected "
+                                              "{} or {}",
+                                              payload, kFrameBytes, 4 * kFrameBytes));
+  if (null && options.payloads.empty() && options.streams.empty() && rows.empty()) {
+    std::vector<Setting> all = Defaults();
+    std::erase_if(all, [&](const Setting& s) {
+      return !options.transports.empty() &&
+             std::ranges::find(options.transports, s.transport) == options.transports.end();
+    });
+    return all;
+  }
+  const auto or_else = [](const auto& given, auto usual) { return given.empty() ? usual : given; };
+  std::vector<Setting> all;
+  for (const auto& transport : or_else(options.transports, std::vector<std::string>{"shared"}))
+    for (const uint32_t payload : or_else(options.payloads, std::vector<uint32_t>{7056}))
+      for (const uint32_t streams : or_else(options.streams, std::vector<uint32_t>{64}))
+        for (const uint32_t n : or_else(rows, std::vector<uint32_t>{1}))
+          all.push_back({transport, payload, streams, n});
+  return all;
+}
+
+// What a run would choose its batch by (rl/batch_size.h).
+Result<json> BatchCurve(const Options& options) {
+  const Setting setting{"shared", kFrameBytes, kBatch, 1};
+  ASSIGN_OR_RETURN(const std::unique_ptr<Model> model, MakeModel(options.model, setting, kBatch));
+  ASSIGN_OR_RETURN(const BatchChoice choice, MeasureBatches(*model, kBatch, options.seconds / 8));
+  options.say("a run of as many environments would batch " + ToText(choice));
+  json curve = json::array();
+  for (const BatchPoint& point : choice.curve)
+    curve.push_back({{"rows", point.rows},
+                     {"milliseconds", point.milliseconds},
+                     {"cost", BatchCost(point)},
+                     {"chosen", point.rows == choice.rows}});
+  return curve;
+}
+
 }  // namespace
 
 Result<json> Inference(const Options& options) {
-  const auto chosen = [](const auto& given, auto all) { return given.empty() ? all : given; };
-  const auto transports = chosen(options.transports, std::vector<std::string>{"shared"});
-  for (const std::string& transport : transports)
-    if (transport != "shared")
-      return Status(Code::kUsage, "--transport " + transport + ": expected shared");
+  ASSIGN_OR_RETURN(std::vector<Setting> settings, Chosen(options));
   json rows = json::array();
-  for (const std::string& transport : transports) {
-    for (const uint32_t payload :
-         chosen(options.payloads, std::vector<uint32_t>{64, 7056, 28224})) {
-      for (const uint32_t streams : chosen(options.streams, std::vector<uint32_t>{1, 64, 1000})) {
-        ASSIGN_OR_RETURN(
-            json row,
-            Row({.transport = transport, .payload = payload, .streams = streams}, options.seconds));
-        options.say(Line(row));
-        rows.push_back(std::move(row));
-      }
+  SetLogLevel(LogLevel::kWarning);  // a thousand actors come and go
+  for (const Setting& setting : settings) {
+    if (!setting.shared() && GrpcVersion().empty()) {
+      options.say(setting.transport + ": this build has no gRPC");
+      continue;
     }
+    Result<json> row = Row(setting, options.model, options.seconds);
+    if (!row.ok()) {
+      SetLogLevel(LogLevel::kInfo);
+      return row.status();
+    }
+    options.say(Line(*row));
+    rows.push_back(std::move(*row));
   }
-  return json{{"rows", std::move(rows)}, {"machine", Machine()}};
+  SetLogLevel(LogLevel::kInfo);
+  json result = {{"rows", std::move(rows)}, {"model", options.model}, {"machine", Machine()}};
+  if (options.model != kNull) {
+    ASSIGN_OR_RETURN(result["batch_curve"], BatchCurve(options));
+  }
+  return result;
 }
 
 }  // namespace samara::bench

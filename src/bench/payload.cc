@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/peer.h"
 #include "core/clock.h"
 #include "fleet/futex.h"
 #include "fleet/native_actor.h"
@@ -52,12 +53,8 @@ namespace {
 
 class PayloadEnvironment : public Environment {
  public:
-  explicit PayloadEnvironment(int64_t bytes) : payload_(static_cast<size_t>(bytes)) {
+  explicit PayloadEnvironment(uint32_t bytes) : spec_(PayloadSpec(bytes)), payload_(bytes) {
     for (size_t i = 0; i < payload_.size(); ++i) payload_[i] = static_cast<std::byte>(i * 31);
-    spec_.id = "bench/payload";
-    spec_.version = "1";
-    spec_.observation = {.dtype = DType::kUint8, .shape = {bytes}};
-    spec_.action.n = 4;
   }
   const EnvironmentSpec& spec() const override { return spec_; }
   void Reset(const EpisodeSpec&, std::span<std::byte> observation) override {
@@ -72,7 +69,7 @@ class PayloadEnvironment : public Environment {
   }
 
  private:
-  EnvironmentSpec spec_;
+  const EnvironmentSpec spec_;
   std::vector<std::byte> payload_;
   uint64_t steps_ = 0;
   SteadyTime answered_;
@@ -83,7 +80,7 @@ class PayloadEnvironment : public Environment {
 Status ServePayloads() {
   return RunNativeActor([](const std::string& environment) -> Result<std::unique_ptr<Environment>> {
     const auto json = nlohmann::json::parse(environment, nullptr, false);
-    const int64_t bytes = json.is_object() ? json.value("bytes", int64_t{0}) : 0;
+    const uint32_t bytes = json.is_object() ? json.value("bytes", 0U) : 0;
     if (bytes < 1) return Status(Code::kConfig, "payload: expected at least one byte");
     return std::unique_ptr<Environment>(std::make_unique<PayloadEnvironment>(bytes));
   });

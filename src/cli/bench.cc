@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "bench/payload.h"
+#include "bench/peer.h"
 #include "cli/command.h"
 
 namespace samara {
@@ -17,7 +17,8 @@ namespace {
 struct BenchCommand {
   std::string what;
   bench::Options options;
-  bool as_actor = false, signature = false, no_rivals = false, json = false;
+  std::string as_peer;  // set by `inference` for its own children
+  bool signature = false, no_rivals = false, json = false;
 };
 
 // The object as scripts read it, or its numbers on lines of their own for people.
@@ -41,7 +42,7 @@ Status ListWorkloads(bool json) {
 }
 
 Status RunBench(BenchCommand command, Invocation& invocation) {
-  if (command.as_actor) return bench::ServePayloads();
+  if (!command.as_peer.empty()) return bench::ServeAsPeer(command.as_peer);
   if (command.signature) {
     Show(bench::Signature(), command.json);
     return Status::Ok();
@@ -55,7 +56,10 @@ Status RunBench(BenchCommand command, Invocation& invocation) {
     return {Code::kCannotCreate,
             "--out " + command.options.out + ": no folder " + folder.string() + "; make it first"};
   ASSIGN_OR_RETURN(const bench::Workload* workload, bench::FindWorkload(command.what));
-  if (workload->name == std::string_view("vtrace")) RETURN_IF_ERROR(NeedAgents(invocation));
+  const bool network =
+      workload->name == std::string_view("inference") && command.options.model != "null";
+  if (network || workload->name == std::string_view("vtrace"))
+    RETURN_IF_ERROR(NeedAgents(invocation));
   command.options.rivals = !command.no_rivals;
   command.options.say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
   const bench::OthersShare others;
@@ -81,12 +85,20 @@ void AddBench(CLI::App& app, Invocation& invocation) {
   sub->add_option("--seconds", command->options.seconds, "of each measurement")
       ->check(CLI::Range(0.05, 600.0));
   sub->add_option("--game", command->options.game, "Atari game of the workloads that play one");
-  sub->add_option("--transport", command->options.transports, "inference: shared");
+  sub->add_option("--transport", command->options.transports,
+                  "inference: shared, unix, tcp or tls; may be repeated");
   sub->add_option("--payload", command->options.payloads, "inference: bytes of an observation")
       ->check(CLI::Range(1, 1 << 26));
-  sub->add_option("--streams", command->options.streams, "inference: slots that play at once")
+  sub->add_option("--streams", command->options.streams,
+                  "inference: slots of shared memory, or connections")
       ->check(CLI::Range(1, 65536));
-  sub->add_flag("--as-actor", command->as_actor)->group("");  // of `inference`, which starts it
+  sub->add_option("--rows-per-message", command->options.rows_per_message,
+                  "inference: slots of a stream, over gRPC")
+      ->check(CLI::Range(1, 4096));
+  sub->add_option("--model", command->options.model,
+                  "inference: null, which costs nothing, or a network of agents")
+      ->capture_default_str();
+  sub->add_option("--as-peer", command->as_peer)->group("");
   sub->add_option("--out", command->options.out,
                   "where the picture of `schedule` goes (default schedule.svg)");
   sub->add_flag("--no-rivals", command->no_rivals, "measure samara alone");

@@ -46,11 +46,13 @@ NullModel::NullModel(size_t observation_bytes, size_t rows_max)
     : shape_{.observation_bytes = observation_bytes}, observations_(rows_max * observation_bytes) {}
 
 Status NullModel::Infer(InferenceBatch& batch) {
-  CHECK_LE(batch.rows.size() * shape_.observation_bytes, observations_.size());
-  std::byte* out = observations_.data();
-  for (const InferenceRow& row : batch.rows) {
-    std::memcpy(out, row.observation.data(), shape_.observation_bytes);
-    out += shape_.observation_bytes;
+  if (!observations_.empty()) {
+    CHECK_LE(batch.rows.size() * shape_.observation_bytes, observations_.size());
+    std::byte* out = observations_.data();
+    for (const InferenceRow& row : batch.rows) {
+      std::memcpy(out, row.observation.data(), shape_.observation_bytes);
+      out += shape_.observation_bytes;
+    }
   }
   std::fill_n(batch.status.begin(), batch.rows.size(), InferenceBatch::RowStatus::kOk);
   std::fill_n(batch.index.begin(), batch.rows.size(), 0);

@@ -84,10 +84,11 @@ class RandomModel : public Model {
   ModelShape shape_;
 };
 
-// Chooses action 0 for every row after copying its observation: what the transport and the server
-// cost by themselves.
+// Chooses action 0 for every row: what the transport and the server cost by themselves.
 class NullModel : public Model {
  public:
+  // With `rows_max` rows it copies their observations first, as a network that gathers its input
+  // does; with 0 it looks at nothing.
   NullModel(size_t observation_bytes, size_t rows_max);
   const ModelShape& shape() const override { return shape_; }
   Status Infer(InferenceBatch& batch) override;
@@ -95,7 +96,7 @@ class NullModel : public Model {
 
  private:
   ModelShape shape_;
-  std::vector<std::byte> observations_;  // [rows_max][observation_bytes]
+  std::vector<std::byte> observations_;  // [rows_max][observation_bytes]; empty: not copied
 };
 
 }  // namespace samara

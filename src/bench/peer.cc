@@ -1,0 +1,204 @@
+#include "bench/peer.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <filesystem>
+#include <mutex>
+
+#include "bench/payload.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/thread.h"
+#include "fleet/fleet.h"
+#include "fleet/remote/remote.h"
+
+extern char** environ;
+
+namespace samara::bench {
+
+using nlohmann::json;
+
+json ToJson(const PeerTask& task) {
+  return {{"kind", task.kind},       {"address", task.address}, {"ca", task.ca},
+          {"payload", task.payload}, {"streams", task.streams}, {"rows", task.rows}};
+}
+
+EnvironmentSpec PayloadSpec(uint32_t bytes) {
+  EnvironmentSpec spec;
+  spec.id = "bench/payload";
+  spec.version = "1";
+  spec.observation = {.dtype = DType::kUint8, .shape = {bytes}};
+  if (bytes == kFrameBytes) spec.observation.shape = {kFrameSide, kFrameSide};
+  if (bytes == 4 * kFrameBytes) spec.observation.shape = {kFrameSide, kFrameSide, 4};
+  spec.action.n = 4;
+  return spec;
+}
+
+namespace {
+
+// Slots whose simulators do nothing: an observation is there as soon as an action was given, as
+// with the environments of `samara actor --inline`.
+class PayloadFleet : public Fleet {
+ public:
+  PayloadFleet(uint32_t payload, uint32_t slots)
+      : spec_(PayloadSpec(payload)), payload_(payload, std::byte{7}), slots_(slots) {
+    owed_.reserve(slots);
+  }
+  const EnvironmentSpec& spec() const override { return spec_; }
+  uint32_t slots() const override { return static_cast<uint32_t>(slots_.size()); }
+  bool answers_at_once() const override { return true; }
+  void Begin(uint32_t slot, uint64_t episode, const EpisodeSpec&) override {
+    const std::lock_guard lock(mu_);
+    slots_[slot] = {.episode = episode, .steps = 0, .answered = {}, .reward = 0};
+    owed_.push_back(slot);
+  }
+  void Act(uint32_t slot, const Action& action) override {
+    const SlotAction one{slot, action};
+    ActMany({&one, 1});
+  }
+  void ActMany(std::span<const SlotAction> actions) override {
+    const std::lock_guard lock(mu_);
+    for (const SlotAction& a : actions) {
+      Slot& slot = slots_[a.slot];
+      slot.reward = ++slot.steps % kLatencyEvery == 0 ? SecondsSince(slot.answered) : 0;
+      owed_.push_back(a.slot);
+    }
+  }
+  size_t Wait(std::span<SlotEvent> out, std::chrono::microseconds timeout) override {
+    std::unique_lock lock(mu_);
+    if (timeout.count() > 0)
+      changed_.wait_for(lock, timeout, [this] { return stopped_ || !owed_.empty(); });
+    size_t n = 0;
+    for (; !stopped_ && n < out.size() && !owed_.empty(); ++n) {
+      const uint32_t index = owed_.back();
+      owed_.pop_back();
+      Slot& slot = slots_[index];
+      out[n] = {.kind = SlotEvent::Kind::kObservation,
+                .slot = index,
+                .episode = slot.episode,
+                .step = slot.steps,
+                .result = {.reward = slot.reward, .frames = slot.steps > 0 ? 1U : 0U}};
+      if (slot.steps % kLatencyEvery == kLatencyEvery - 1) slot.answered = Now();
+    }
+    return n;
+  }
+  std::span<const std::byte> observation(uint32_t) const override { return payload_; }
+  std::span<const std::byte> pictures(uint32_t) const override { return {}; }
+  FleetCounters counters() const override { return {}; }
+  Status status() const override { return {}; }
+  void Stop() override {
+    const std::lock_guard lock(mu_);
+    stopped_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  struct Slot {
+    uint64_t episode = 0;
+    uint32_t steps = 0;
+    SteadyTime answered;  // when the observation before the step that is timed was given
+    double reward = 0;
+  };
+  const EnvironmentSpec spec_;
+  const std::vector<std::byte> payload_;
+  std::mutex mu_;
+  std::condition_variable changed_;  // signalled when stopped_ is set
+  // guarded by mu_
+  std::vector<Slot> slots_;
+  std::vector<uint32_t> owed_;  // slots that owe an event
+  bool stopped_ = false;
+};
+
+// One remote actor a stream.
+Status RunRemotes(const PeerTask& task) {
+  std::vector<Status> results(task.streams);
+  {
+    std::vector<std::unique_ptr<Thread>> threads;
+    for (uint32_t s = 0; s < task.streams; ++s) {
+      threads.push_back(std::make_unique<Thread>("actor", [&, s] {
+        PayloadFleet fleet(task.payload, task.rows);
+        RemoteActorOptions options;
+        options.address = task.address;
+        options.ca = task.ca;
+        options.reconnect_timeout = 1;
+        results[s] = RunRemoteActor(fleet, options).status();
+      }));
+    }
+  }
+  for (const Status& status : results) RETURN_IF_ERROR(status);
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status ServeAsPeer(const std::string& task_json) {
+  const json fields = json::parse(task_json, nullptr, false);
+  if (!fields.is_object()) return {Code::kUsage, "--as-peer: expected a JSON object"};
+  const PeerTask task{.kind = fields.value("kind", ""),
+                      .address = fields.value("address", ""),
+                      .ca = fields.value("ca", ""),
+                      .payload = fields.value("payload", 0U),
+                      .streams = fields.value("streams", 0U),
+                      .rows = fields.value("rows", 0U)};
+  if (task.kind == "slots") return ServePayloads();
+  // no orphan burns a core
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return {Code::kInternal, "prctl failed"};
+  SetLogLevel(LogLevel::kError);
+  if (task.kind == "remote") return RunRemotes(task);
+  if (task.kind == "echo") return RunEchoes(task);
+  return {Code::kUsage, "--as-peer " + task.kind + ": expected slots, remote or echo"};
+}
+
+Result<std::string> OwnProgram() {
+  std::error_code failed;
+  const Path self = std::filesystem::read_symlink("/proc/self/exe", failed);
+  if (failed) return Status(Code::kIoError, "/proc/self/exe: " + failed.message());
+  return self.string();
+}
+
+Result<std::unique_ptr<Child>> Child::Start(const std::vector<std::string>& arguments) {
+  ASSIGN_OR_RETURN(const std::string program, OwnProgram());
+  std::vector<std::string> words = {program};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  // our standard output belongs to scripts
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  pid_t pid = -1;
+  const int error = posix_spawn(&pid, program.c_str(), &actions, nullptr, pointers.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) return Status(Code::kIoError, program + ": " + std::strerror(error));
+  return std::unique_ptr<Child>(new Child(pid));
+}
+
+Child::~Child() {
+  if (pid_ < 0) return;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+Status Child::Wait(std::chrono::milliseconds timeout) {
+  const SteadyTime deadline = Now() + timeout;
+  int status = 0;
+  while (waitpid(pid_, &status, WNOHANG) == 0) {
+    if (Now() > deadline) return {Code::kUnavailable, "a peer of the benchmark does not end"};
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  pid_ = -1;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return Status::Ok();
+  return {Code::kUnavailable,
+          "a peer of the benchmark failed: wait status " + std::to_string(status)};
+}
+
+}  // namespace samara::bench
