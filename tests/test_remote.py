@@ -36,11 +36,11 @@ def started():
 
 
 def test_actors_play_the_same_episodes_over_every_link(folder, started):
-    """One actor or three, a Unix socket or TCP: the same bits."""
+    """One actor or three, a Unix socket or TCP, with threads or without: the same bits."""
     hashes = []
-    for address, actors in ((f"unix:{folder}/s", 1), ("127.0.0.1:0", 3)):
+    for address, actors, extra in ((f"unix:{folder}/s", 1, []), ("127.0.0.1:0", 3, []), (f"unix:{folder}/s", 2, ["--inline"])):
         engine = started(Engine(address, slots=6, env="CartPole-v1", episodes=200))
-        crew = [started(Actor(engine.address, slots=6 // actors)) for _ in range(actors)]
+        crew = [started(Actor(engine.address, *extra, slots=6 // actors)) for _ in range(actors)]
         last = engine.end()
         assert last["done"] and last["out_of_order"] == 0 and last["lost"] == 0
         assert not any(last["drops"].values())
@@ -49,7 +49,12 @@ def test_actors_play_the_same_episodes_over_every_link(folder, started):
             assert code == 0, errors
             assert result["connections"] == 1
         hashes.append(last["hash"])
-    assert hashes[0] == hashes[1]
+    assert len(set(hashes)) == 1
+
+
+def test_only_native_environments_are_stepped_inline(folder):
+    failed = samara("actor", "--connect", f"unix:{folder}/s", "--env", "dummy", "--inline")
+    assert failed.code == 78 and "--inline: expected a native environment" in failed.err
 
 
 def test_python_simulators_play_the_same_bits_in_their_own_actor_and_behind_the_engines(folder, started):
