@@ -8,8 +8,12 @@
 // memory batches are at most kBatch rows, as many as the bare ring keeps outstanding.
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <sstream>
 
 #include "bench/bench.h"
 #include "bench/payload.h"
@@ -54,14 +58,24 @@ struct Measured {
   double rows_per_second = 0, p50_us = 0, p99_us = 0, cpu_us_per_row = 0;
 };
 
-// Of this process and of children that have ended.
+// Of this process and of the children that it has now.
 double CpuSeconds() {
+  static const long ticks = sysconf(_SC_CLK_TCK);
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
   double sum = 0;
-  for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
-    rusage used{};
-    getrusage(who, &used);
-    for (const timeval& t : {used.ru_utime, used.ru_stime})
-      sum += static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  for (const timeval& t : {used.ru_utime, used.ru_stime})
+    sum += static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", failed)) {
+    const auto stat = ReadFile(entry.path() / "stat", 1 << 12);
+    if (!stat.ok()) continue;
+    // after the name, which may hold anything: state, parent, ..., user and system time (14th,
+    // 15th)
+    std::istringstream in(stat->substr(std::min(stat->rfind(')') + 1, stat->size())));
+    std::vector<std::string> fields{std::istream_iterator<std::string>(in), {}};
+    if (fields.size() < 13 || fields[1] != std::to_string(getpid())) continue;
+    sum += (std::stod(fields[11]) + std::stod(fields[12])) / static_cast<double>(ticks);
   }
   return sum;
 }
@@ -172,7 +186,6 @@ Result<Engine> MakeEngine(const Setting& setting, const Place& place) {
 void Sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
 Result<Measured> Serve(const Setting& setting, const Place& place, Model& network, double seconds) {
-  const double cpu = CpuSeconds();
   Measured result;
   uint64_t rows = 0;
   {
@@ -185,12 +198,17 @@ Result<Measured> Serve(const Setting& setting, const Place& place, Model& networ
     Status status;
     {
       Thread serving("serve", [&] { status = server.Serve(); });
+      for (const SteadyTime began = Now();
+           server.counters().rows == 0 && SecondsSince(began) < kConnectMax;)
+        Sleep(0.001);
       Sleep(seconds / 10);  // warms up
       const uint64_t before = server.counters().rows;
+      const double cpu = CpuSeconds();
       const SteadyTime start = Now();
       Sleep(seconds);
-      result.rows_per_second =
-          static_cast<double>(server.counters().rows - before) / SecondsSince(start);
+      const auto done = static_cast<double>(server.counters().rows - before);
+      result.rows_per_second = done / SecondsSince(start);
+      result.cpu_us_per_row = 1e6 * (CpuSeconds() - cpu) / std::max(1.0, done);
       server.Stop();
     }
     RETURN_IF_ERROR(status);
@@ -201,12 +219,16 @@ Result<Measured> Serve(const Setting& setting, const Place& place, Model& networ
     result.p99_us = model.latencies().Microseconds(0.99);
   }
   if (rows == 0) return Status(Code::kUnavailable, "the actor answered nothing");
-  result.cpu_us_per_row = 1e6 * (CpuSeconds() - cpu) / static_cast<double>(rows);
   return result;
 }
 
-// Rows per second of the bare streaming echo: as many streams with messages of the same bytes.
-Result<double> BareEcho(const Setting& setting, const Place& place, double seconds) {
+struct Bare {
+  double rows_per_second = 0;
+  double cpu_us_per_row = 0;  // 0: not measured
+};
+
+// The bare streaming echo: as many streams with messages of the same bytes.
+Result<Bare> BareEcho(const Setting& setting, const Place& place, double seconds) {
   std::unique_ptr<Child> peer;
   ASSIGN_OR_RETURN(auto server,
                    EchoServer::Listen(AddressOf(setting, place, "echo"), place.certificate,
@@ -220,12 +242,22 @@ Result<double> BareEcho(const Setting& setting, const Place& place, double secon
   }
   Sleep(seconds / 10);
   const uint64_t before = server->messages();
+  const double cpu = CpuSeconds();
   const SteadyTime start = Now();
   Sleep(seconds);
-  const double rate = static_cast<double>(server->messages() - before) / SecondsSince(start);
+  const double rows = static_cast<double>(server->messages() - before) * setting.rows_per_message;
+  const double rate = rows / SecondsSince(start);
+  const double spent = CpuSeconds() - cpu;
   server.reset();
   RETURN_IF_ERROR(peer->Wait(kPeerMax));
-  return rate * setting.rows_per_message;
+  return Bare{rate, 1e6 * spent / std::max(1.0, rows)};
+}
+
+Result<Bare> MeasureBare(const Setting& setting, const Place& place, double seconds) {
+  if (!setting.shared()) return BareEcho(setting, place, seconds);
+  ASSIGN_OR_RETURN(const double rate,
+                   BareRing(setting.payload, std::min(setting.streams, kBatch), seconds));
+  return Bare{rate, 0};
 }
 
 double Median(std::vector<double> values) {
@@ -233,28 +265,29 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-Result<json> Row(const Setting& setting, const std::string& model, double seconds) {
+// `bare_cpu_us` of processors a row, for people: the contract of scripts has no place for it.
+Result<json> Row(const Setting& setting, const std::string& model, double seconds,
+                 double& bare_cpu_us) {
   ASSIGN_OR_RETURN(const Place place, MakePlace(setting));
   ASSIGN_OR_RETURN(const std::unique_ptr<Model> network,
                    MakeModel(model, setting, setting.batch()));
-  std::vector<double> bare, ratios;
+  std::vector<double> bare, bare_cpu, ratios;
   std::vector<Measured> served;
   for (int round = 0; round < kRounds; ++round) {
     const double turn = seconds / kRounds;
-    ASSIGN_OR_RETURN(const double rate,
-                     setting.shared()
-                         ? BareRing(setting.payload, std::min(setting.streams, kBatch), turn)
-                         : BareEcho(setting, place, turn));
-    bare.push_back(rate);
+    ASSIGN_OR_RETURN(const Bare beside, MeasureBare(setting, place, turn));
+    bare.push_back(beside.rows_per_second);
+    bare_cpu.push_back(beside.cpu_us_per_row);
     ASSIGN_OR_RETURN(const Measured measured, Serve(setting, place, *network, turn));
     served.push_back(measured);
-    ratios.push_back(measured.rows_per_second / rate);
+    ratios.push_back(measured.rows_per_second / beside.rows_per_second);
   }
   const auto median = [&](double Measured::*member) {
     std::vector<double> values;
     for (const Measured& m : served) values.push_back(m.*member);
     return Median(values);
   };
+  bare_cpu_us = Median(bare_cpu);
   return json{{"transport", setting.transport},
               {"payload_bytes", setting.payload},
               {"streams", setting.streams},
@@ -267,15 +300,16 @@ Result<json> Row(const Setting& setting, const std::string& model, double second
               {"cpu_us_per_row", median(&Measured::cpu_us_per_row)}};
 }
 
-std::string Line(const json& row) {
+std::string Line(const json& row, double bare_cpu_us) {
+  const std::string beside = bare_cpu_us > 0 ? fmt::format(", bare {:.2f}", bare_cpu_us) : "";
   return fmt::format(
       "{}, {} bytes, {} streams of {} rows: {:.0f} rows/s, bare {:.0f} ({:.2f}); p50 {:.0f} us, "
-      "p99 {:.0f} us, {:.2f} us of processors a row",
+      "p99 {:.0f} us, {:.2f} us of processors a row{}",
       row["transport"].get<std::string>(), row["payload_bytes"].get<uint32_t>(),
       row["streams"].get<uint32_t>(), row["rows_per_message"].get<uint32_t>(),
       row["rows_per_second"].get<double>(), row["bare_rows_per_second"].get<double>(),
       row["ratio"].get<double>(), row["p50_us"].get<double>(), row["p99_us"].get<double>(),
-      row["cpu_us_per_row"].get<double>());
+      row["cpu_us_per_row"].get<double>(), beside);
 }
 
 // What a run without options measures.
@@ -352,18 +386,19 @@ Result<json> BatchCurve(const Options& options) {
 Result<json> Inference(const Options& options) {
   ASSIGN_OR_RETURN(std::vector<Setting> settings, Chosen(options));
   json rows = json::array();
-  SetLogLevel(LogLevel::kWarning);  // a thousand actors come and go
+  SetLogLevel(LogLevel::kError);  // a thousand actors come and go
   for (const Setting& setting : settings) {
     if (!setting.shared() && GrpcVersion().empty()) {
       options.say(setting.transport + ": this build has no gRPC");
       continue;
     }
-    Result<json> row = Row(setting, options.model, options.seconds);
+    double bare_cpu_us = 0;
+    Result<json> row = Row(setting, options.model, options.seconds, bare_cpu_us);
     if (!row.ok()) {
       SetLogLevel(LogLevel::kInfo);
       return row.status();
     }
-    options.say(Line(*row));
+    options.say(Line(*row, bare_cpu_us));
     rows.push_back(std::move(*row));
   }
   SetLogLevel(LogLevel::kInfo);

@@ -23,7 +23,7 @@ class Latencies {
 
 // Steps in a row of which an environment's reward says how long the first one's action took to
 // come, in seconds from the return of the observation; the others pay 0.
-inline constexpr uint32_t kLatencyEvery = 16;
+inline constexpr uint32_t kLatencyEvery = 4;
 
 // This process is an actor of a fleet whose environments copy a payload of {"bytes": N} and do
 // nothing else. Returns when the engine is done with it.
