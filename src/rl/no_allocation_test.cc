@@ -25,7 +25,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int64_t kEndless = int64_t{1} << 40;  // steps of an episode
+constexpr int64_t kEndless = int64_t{1} << 30;  // steps of an episode
 constexpr uint32_t kSlots = 12;
 constexpr uint64_t kRows = 4000;
 
