@@ -49,10 +49,12 @@ struct Actor {
   SharedMemory segment;
   const int policies_fd;
   std::unique_ptr<ActorProcess> process;
-  bool served = false;               // at least once
-  double waited = 0;                 // s in this state, or without a reply while serving
-  double rest = 0;                   // s to stay in kResting
-  uint32_t failures = 0;             // in a row without a completed step
+  bool served = false;    // at least once
+  double waited = 0;      // s in this state, or without a reply while serving
+  double rest = 0;        // s to stay in kResting
+  uint32_t failures = 0;  // in a row without a completed step, by its own fault
+  uint32_t kills = 0;     // in the same row, by somebody else: it was killed from outside
+  double trouble = 0;     // s since the row began
   uint64_t steps = 0, answered = 0;  // last seen
   // why the process is being ended, when known before its exit status
   Status error;
@@ -161,6 +163,7 @@ class ActorFleet : public Fleet {
       last = now;
       for (Actor& actor : actors_) {
         actor.waited += passed;
+        if (actor.failures + actor.kills > 0) actor.trouble += passed;
         Look(actor);
       }
     }
@@ -289,7 +292,10 @@ class ActorFleet : public Fleet {
   // A completed step ends a row of failures.
   SlotTable::Progress NoteProgress(Actor& actor) {
     SlotTable::Progress progress = table_.progress(actor.index);
-    if (progress.steps != actor.steps) actor.failures = 0;
+    if (progress.steps != actor.steps) {
+      actor.failures = actor.kills = 0;
+      actor.trouble = 0;
+    }
     actor.steps = progress.steps;
     return progress;
   }
@@ -319,12 +325,14 @@ class ActorFleet : public Fleet {
     const uint32_t episode_failures = table_.Down(actor.index, blamed, actor.error_slot);
     NoteProgress(actor);
     ++actor.incarnation;
-    ++actor.failures;
+    ++(blamed ? actor.failures : actor.kills);
     if (!started() && blamed) return GiveUp(actor, StartFailure(actor));
-    const uint32_t failures = std::max(actor.failures, episode_failures);
+    // somebody who kills actors faster than they start says nothing about them; for a while
+    const bool killed_for_long = actor.trouble >= options_.killed_timeout;
+    const uint32_t in_a_row = actor.failures + (killed_for_long ? actor.kills : 0);
+    const uint32_t failures = std::max(in_a_row, episode_failures);
     if (failures >= options_.failures_max) {
-      const char* what =
-          episode_failures > actor.failures ? "one of its episodes failed" : "failed";
+      const char* what = episode_failures > in_a_row ? "one of its episodes failed" : "failed";
       return GiveUp(actor,
                     {Code::kUnavailable,
                      fmt::format("actor {} ({}): {} {} times in a row, giving up: {}", actor.index,
@@ -335,8 +343,8 @@ class ActorFleet : public Fleet {
     actor.state = Actor::State::kResting;
     actor.waited = 0;
     // the first retry comes at once
-    actor.rest =
-        failures <= 1 ? 0 : std::min(kRestMax, kRestFirst * (1U << std::min(failures - 2, 10U)));
+    const uint32_t row = std::max(actor.failures + actor.kills, episode_failures);
+    actor.rest = row <= 1 ? 0 : std::min(kRestMax, kRestFirst * (1U << std::min(row - 2, 10U)));
   }
 
   // What the actor said about its configuration stands for itself.

@@ -214,6 +214,44 @@ TEST_F(ActorFleetTest, GivesUpOnAnActorThatNeverCompletesAStep) {
       << status.message();
 }
 
+// Kills whatever actor there is, before it can complete a step, `times` times.
+void KillAtTheStart(int times) {
+  const SteadyTime start = Now();
+  for (std::set<pid_t> killed; static_cast<int>(killed.size()) < times;) {
+    ASSERT_LT(SecondsSince(start), 30) << killed.size() << " kills";
+    for (const pid_t pid : ActorsOf(getpid()))
+      if (killed.insert(pid).second) kill(pid, SIGKILL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+TEST_F(ActorFleetTest, ActorsThatAreKilledFasterThanTheyStartAreStartedOnAndOn) {
+  ActorFleetOptions options = DummyActors(Dummy(R"("reset_us": 200000)"));
+  options.failures_max = 2;
+  const auto fleet = MakeActorFleet(options).ValueOrThrow();
+  fleet->Begin(0, 0, EpisodeOf(0));
+  KillAtTheStart(5);
+  EXPECT_EQ(WaitForOne(*fleet).kind, Kind::kLost);
+  EXPECT_EQ(Player(*fleet).Play(2), Undisturbed(2));
+  EXPECT_TRUE(fleet->status().ok()) << fleet->status().message();
+}
+
+TEST_F(ActorFleetTest, GivesUpOnAnActorThatIsKilledForLong) {
+  ActorFleetOptions options = DummyActors(Dummy(R"("reset_us": 200000)"));
+  options.failures_max = 2;
+  options.killed_timeout = 0.01;
+  const auto fleet = MakeActorFleet(options).ValueOrThrow();
+  fleet->Begin(0, 0, EpisodeOf(0));
+  KillAtTheStart(2);
+  EXPECT_EQ(WaitForOne(*fleet).kind, Kind::kLost);
+  fleet->Begin(0, 0, EpisodeOf(0));
+  EXPECT_EQ(WaitForOne(*fleet).kind, Kind::kFailed);
+  EXPECT_NE(
+      fleet->status().message().find("failed 2 times in a row, giving up: killed by signal 9"),
+      std::string::npos)
+      << fleet->status().message();
+}
+
 TEST_F(ActorFleetTest, PicturesComeWhenAskedFor) {
   ActorFleetOptions options = DummyActors(Dummy(""));
   options.render = true;

@@ -56,8 +56,9 @@ class Fleet {
   // Slots that somebody steps now. A slot without a remote actor is silent: what is begun there
   // waits for one.
   virtual uint32_t live() const { return slots(); }
-  // Starts an episode. `episode` is the caller's number, echoed in events. REQUIRES: the slot owes
-  // no event; an episode that waits for an action is given up.
+  // Starts an episode. `episode` is the caller's number, echoed in events: one number for one
+  // episode, whatever its slot, since those that bring actors down are known by it. REQUIRES: the
+  // slot owes no event; an episode that waits for an action is given up.
   virtual void Begin(uint32_t slot, uint64_t episode, const EpisodeSpec& spec) = 0;
   // Answers the last kObservation event of the slot. Box values are forced into [-1, 1] (NaN: 0).
   virtual void Act(uint32_t slot, const Action& action) = 0;
@@ -114,7 +115,10 @@ struct ActorFleetOptions {
   double hello_timeout = 60;  // s for Python to start and to build its environments
   // The fleet gives up (exit 69) when one actor failed so often in a row without completing a step
   // (of episodes played whole: an episode), or when one episode brought its actors down so often.
+  // Those that somebody else killed (SIGKILL, SIGTERM: a supervisor, the kernel out of memory)
+  // count only once that has gone on for killed_timeout without a completed step.
   uint32_t failures_max = 5;
+  double killed_timeout = 60;  // s
 };
 // Slots over Python actor processes (python -m samara.actor), spawned and supervised here. Returns
 // once every actor said Hello with the same spec. Errors: kNoInput without the interpreter or the
