@@ -105,7 +105,8 @@ void InferenceServer::Restart(uint32_t index) {
   slot.stack_step = 0;
   slot.last_action = 0;
   slot.replayed = 0;
-  fleet_.Begin(index, slot.episodes - 1, slot.spec);
+  // one number for one episode of the run: fleets count failures by it
+  fleet_.Begin(index, slot.record.number * slots_.size() + index, slot.spec);
 }
 
 void InferenceServer::Take(const SlotEvent& event) {

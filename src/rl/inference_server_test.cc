@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "core/rng.h"
 #include "core/sha256.h"
@@ -70,8 +71,10 @@ class UnreliableFleet : public Fleet {
   const EnvironmentSpec& spec() const override { return fleet_->spec(); }
   uint32_t slots() const override { return kSlots; }
   void Begin(uint32_t slot, uint64_t episode, const EpisodeSpec& spec) override {
+    begun[episode].insert(spec.seed);
     fleet_->Begin(slot, episode, spec);
   }
+  std::map<uint64_t, std::set<uint64_t>> begun;  // episodes, their seeds
   void Act(uint32_t slot, const Action& action) override { fleet_->Act(slot, action); }
   size_t Wait(std::span<SlotEvent> out, std::chrono::microseconds timeout) override {
     const size_t n = fleet_->Wait(out, timeout);
@@ -241,6 +244,20 @@ void ExpectOneStream(const Unroll& unroll) {
     EXPECT_EQ(entry.episode_ended, ended);
     EXPECT_EQ(entry.episode_return, ended ? before.episode_step + 1.0 : 0);
   }
+}
+
+// Fleets know by its number an episode that brings its actors down again and again.
+TEST(InferenceServerTest, ANumberBelongsToOneEpisodeOfAllSlots) {
+  FreeRun run(23, kSlots, {.batch_max = 4, .wait = 0.0005});
+  Thread serving("serving", [&] { EXPECT_TRUE(run.server.Serve().ok()); });
+  for (size_t unrolls = 0; unrolls < 60;) {
+    run.store.WaitFor(1, std::chrono::milliseconds(20));
+    unrolls += run.store.Take(100).size();
+  }
+  run.server.Stop();
+  serving.Join();
+  EXPECT_GT(run.fleet.begun.size(), 2U * kSlots);
+  for (const auto& [number, seeds] : run.fleet.begun) EXPECT_EQ(seeds.size(), 1U) << number;
 }
 
 TEST(InferenceServerTest, FreeRunsSpliceNothingWhateverIsLost) {
