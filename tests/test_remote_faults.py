@@ -9,13 +9,14 @@ import struct
 import subprocess
 import time
 
-import numpy as np
 import pytest
+from remote_link import Link
 from remote_util import Actor, Engine, socket_folder
 from samara_cli import ROOT, ok, samara
 
 grpc = pytest.importorskip("grpc", reason="SKIPPED LOUDLY: no grpcio in .venv (make setup)")
-from remote_peer import CARTPOLE, Peer, wire  # noqa: E402
+from remote_attack import answer, attack, check_ends, spec_of_engine  # noqa: E402
+from remote_peer import Peer, wire  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     "without gRPC" in samara("actor", "--connect", "unix:/nonexistent/s", "--env", "CartPole-v1",
@@ -157,103 +158,6 @@ def test_actors_outlive_engines_that_are_killed(folder, started):
 
 # --- messages
 
-def answer(commands, peer, spoil=None, observation=(0.0, 0.1, 0.2, 0.3)) -> bytes:
-    rows = np.zeros(len(commands), wire.EVENT)
-    for field in ("sequence", "episode", "slot", "step"):
-        rows[field] = commands[field]
-    rows["reward"], rows["frames"] = 1.0, 1
-    if spoil:
-        spoil(rows)
-    return wire.events(peer.incarnation, rows, np.tile(np.array(observation, "<f4"), (len(commands), 1)))
-
-
-def spec_of_engine(address) -> dict:
-    """CartPole's spec with the version that the engine names when it refuses another one."""
-    with grpc.insecure_channel(address) as channel:
-        peer = Peer(channel)
-        peer.send(wire.hello("?", 1, CARTPOLE | {"version": "?"}))
-        try:
-            next(peer.call)
-        except grpc.RpcError as error:
-            found = error.details()
-        peer.close()
-    assert "version ? instead of " in found, found
-    return CARTPOLE | {"version": found.split("version ? instead of ")[1]}
-
-
-def wrong_messages(peer, commands, chosen):
-    """(what it is, bytes, whether the stream ends at once) of one wrong message."""
-    good = answer(commands, peer)
-    flip = bytearray(good)
-    flip[chosen.randrange(4)] ^= 1 << chosen.randrange(1, 8)
-    inc = bytearray(good)
-    inc[8 + chosen.randrange(8)] ^= 1 << chosen.randrange(8)
-    nan = [float("nan"), float("inf"), -float("inf")]
-
-    def set_field(name, value):
-        return answer(commands, peer, lambda rows: rows.__setitem__(name, value))
-
-    huge = chosen.getrandbits(32)
-    return [
-        ("length - 1", good[:-1], True),
-        ("length + 1", good + b"x", True),
-        ("empty", b"", True),
-        ("random", chosen.randbytes(chosen.randrange(1, 3000)), True),
-        ("no rows announced", struct.pack("<IIQ", wire.EVENTS, 0, peer.incarnation) + b"abc", True),
-        ("many rows announced", struct.pack("<IIQ", wire.EVENTS, 2**32 - 1, peer.incarnation) + good[16:], True),
-        ("kind", bytes(flip), True),
-        ("incarnation", bytes(inc), True),
-        ("hello again", wire.hello("again", 1, CARTPOLE), True),
-        ("slot", set_field("slot", max(1, huge)), False),
-        ("sequence", set_field("sequence", chosen.getrandbits(64) | 1 << 40), False),
-        ("episode", set_field("episode", chosen.getrandbits(64) | 1 << 40), False),
-        ("step", set_field("step", max(1, huge)), False),
-        ("frames", set_field("frames", 1_000_001 + huge // 2), False),
-        ("flags", set_field("flags", 16 << chosen.randrange(20)), False),
-        ("reward", set_field("reward", chosen.choice(nan)), False),
-        ("observation", answer(commands, peer, observation=(0, chosen.choice(nan), 0, 0)), False),
-    ]
-
-
-def join_when_free(channel, spec, name):
-    """The slot of the peer before may still be on its way back."""
-    deadline = time.monotonic() + 20
-    while True:
-        peer = Peer(channel)
-        try:
-            peer.join(spec, name=name)
-            return peer
-        except grpc.RpcError as error:
-            if error.code() != grpc.StatusCode.RESOURCE_EXHAUSTED or time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
-
-
-def attack(address, spec, trials, seed=3):
-    """Wrong messages from one peer at a time; how often each ended how."""
-    ends: dict[str, set] = {}
-    chosen = random.Random(seed)
-    channel = None
-    for trial in range(trials):
-        if trial % 50 == 0:
-            if channel:
-                channel.close()
-            channel = grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)])
-        peer = join_when_free(channel, spec, f"wrong {trial}")
-        commands = peer.commands()
-        kinds = wrong_messages(peer, commands, chosen)
-        name, message, fatal = kinds[trial % len(kinds)]
-        peer.send(message)
-        if fatal:
-            ends.setdefault(name, set()).add(peer.status())
-        else:
-            peer.send(wire.HEADER.pack(wire.EVENTS, 0, peer.incarnation))
-            peer.send(b"")  # and out: the engine had still listened
-            ends.setdefault(name, set()).add(peer.status())
-    channel.close()
-    return ends
-
-
 def wrong_messages_among_good_actors(folder, started, trials):
     engine = started(Engine(f"unix:{folder}/s", slots=9, env="CartPole-v1", print=0.3))
     spec = spec_of_engine(engine.address)
@@ -266,19 +170,6 @@ def wrong_messages_among_good_actors(folder, started, trials):
     print(f"wrong messages {trials}: {({k: sorted(c.name for c in v) for k, v in ends.items()})}, drops {last['drops']}")
     assert [actor.end()[0] for actor in crew] == [0] * 4
     return ends, last
-
-
-def check_ends(ends, last, trials):
-    Code = grpc.StatusCode
-    expected = {"length + 1": {Code.RESOURCE_EXHAUSTED}, "incarnation": {Code.ABORTED},
-                "random": {Code.INVALID_ARGUMENT}}
-    for name, codes in ends.items():
-        assert codes == expected.get(name, {Code.INVALID_ARGUMENT}), name
-    drops = last["drops"]
-    # what does not end the stream is counted, and so is the message that then ended it
-    wrong = sum(drops[k] for k in ("duplicate", "stale", "foreign", "malformed", "oversized", "not_finite"))
-    assert wrong >= trials and last["out_of_order"] == 0
-    assert all(drops[k] > 0 for k in ("stale", "foreign", "malformed", "oversized", "not_finite"))
 
 
 def test_wrong_messages_end_their_own_stream_only(folder, started):
@@ -361,31 +252,15 @@ def test_strangers_are_refused(folder, started):
 
 # --- links
 
-def run(*command):
-    subprocess.run(command, check=True, capture_output=True)
-
-
 @pytest.fixture
-def namespace():
-    """A network namespace whose link to this one can be cut: (name, address of this end, device)."""
-    name, device = f"samara{os.getpid()}", f"sam{os.getpid() % 100000}"
-    try:
-        run("ip", "netns", "add", name)
-        run("ip", "link", "add", device, "type", "veth", "peer", "name", "eth0", "netns", name)
-        run("ip", "addr", "add", "10.213.7.1/30", "dev", device)
-        run("ip", "link", "set", device, "up")
-        run("ip", "-n", name, "addr", "add", "10.213.7.2/30", "dev", "eth0")
-        run("ip", "-n", name, "link", "set", "eth0", "up")
-    except (subprocess.CalledProcessError, FileNotFoundError) as error:
-        subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
-        pytest.skip(f"SKIPPED LOUDLY: network namespaces need root and iproute2: {error}")
-    yield name, "10.213.7.1", device
-    subprocess.run(["ip", "link", "del", device], capture_output=True, check=False)
-    subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+def link():
+    with Link.made_or_skipped() as made:
+        yield made
 
 
-def test_links_that_are_cut_and_heal(folder, started, namespace):
-    name, address, device = namespace
+@pytest.mark.parametrize("cut, heal", [(Link.down, Link.up), (Link.swallow, Link.deliver)], ids=["down", "black hole"])
+def test_links_that_are_cut_and_heal(folder, started, link, cut, heal):
+    address = link.address
     ok("certificates", folder / "pki", "--host", address)
     ok("token", folder / "token")
     pki = folder / "pki"
@@ -393,15 +268,15 @@ def test_links_that_are_cut_and_heal(folder, started, namespace):
                             certificate=pki / "engine.pem", key=pki / "engine.key", token=folder / "token"))
     secrets = ("--ca", pki / "ca.pem", "--token-file", folder / "token")
     near = started(Actor(engine.address, *secrets, slots=1))
-    far = started(Actor(engine.address, *secrets, slots=2, prefix=("ip", "netns", "exec", name)))
+    far = started(Actor(engine.address, *secrets, slots=2, prefix=link.prefix))
     engine.wait_for_line(lambda line: line["live"] == 3)
-    run("ip", "link", "set", device, "down")
+    cut(link)
     start = time.monotonic()
     freed = engine.wait_for_line(lambda line: line["live"] == 1)
     to_free = time.monotonic() - start
     engine.wait_for_line(lambda line: line["episodes"] > freed["episodes"] + 20)
     time.sleep(3)
-    run("ip", "link", "set", device, "up")
+    heal(link)
     start = time.monotonic()
     engine.wait_for_line(lambda line: line["live"] == 3)
     to_rejoin = time.monotonic() - start
