@@ -31,15 +31,12 @@ from samara.environment import CONFIG, NO_INPUT, Environment, SetupError, make
 UNAVAILABLE, NOT_PERMITTED = 69, 77
 BACKOFF_FIRST, BACKOFF_LAST = 0.1, 10.0
 FLUSH_SECONDS = 0.002  # rows wait so long for others of their message
+WELCOME_SECONDS = 60.0  # until the engine answers Hello; that it is gone is noticed by keepalive
 FAILURES_MAX = 5  # of one environment without an episode that ended
 
 
-class Ended(Exception):
+class Ended(SetupError):
     """This actor is done: the exit code, and one line that says why."""
-
-    def __init__(self, code: int, line: str) -> None:
-        super().__init__(line)
-        self.code = code
 
 
 def parse_arguments(given: list[str]) -> argparse.Namespace:
@@ -172,7 +169,7 @@ class Stream:
             now = time.monotonic()
             self.received += max(0.0, now - before - 1.0)  # when this process did not run
             before = now
-            if now - self.received > self.welcome.get("lease", 10.0):
+            if now - self.received > self.welcome.get("lease", WELCOME_SECONDS):
                 self.call.cancel()
             elif self.welcome and now - self.sent > self.welcome["heartbeat"]:
                 self.send(wire.HEADER.pack(wire.EVENTS, 0, self.welcome["incarnation"]))
@@ -243,7 +240,7 @@ def make_channel(grpc: Any, arguments: argparse.Namespace, slots: Slots) -> Any:
 def verdict(grpc: Any, error: Any) -> None:
     """Raises Ended when trying again is useless."""
     code = error.code()
-    line = f"the engine refused this actor: {one_line(Exception(error.details() or code.name))}"
+    line = f"the engine refused this actor: {' '.join((error.details() or code.name).split())}"
     if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
         raise Ended(NOT_PERMITTED, line)
     if code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED):
@@ -287,7 +284,7 @@ def main(given: list[str]) -> int:
             raise Ended(NOT_PERMITTED, f"{arguments.connect}: a token must not cross a network in the clear: give --ca")
         slots = Slots(environment_config(arguments.env), arguments.slots)
         connections = play(arguments, slots, token)
-    except (Ended, SetupError) as error:
+    except SetupError as error:
         print(f"actor: {one_line(error)}", file=sys.stderr)
         return error.code
     except (OSError, wire.Malformed) as error:

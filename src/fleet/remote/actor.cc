@@ -12,6 +12,9 @@ namespace samara {
 namespace {
 
 constexpr std::chrono::milliseconds kWait{250};
+// Until the engine answers Hello. When thousands come at once it needs a while, and whoever gives
+// up makes it begin again; that it is gone is noticed by keepalive.
+constexpr double kWelcomeSeconds = 60;
 
 // Tells processes apart in the engine's log and in its quarantine.
 std::string ChooseName() {
@@ -275,7 +278,7 @@ void RemoteActor::KeepAlive() {
     checked_ = now;
     if (!open_) return;
     stream = stream_;
-    silent = now - received_ > Seconds(welcome_.lease);
+    silent = now - received_ > Seconds(welcomed_ ? welcome_.lease : kWelcomeSeconds);
     header.incarnation = welcome_.incarnation;
     if (!silent && (!welcomed_ || writing_ || now - sent_ < Seconds(welcome_.heartbeat))) return;
     if (silent)
