@@ -161,6 +161,7 @@ class ActorFleet : public Fleet {
       const SteadyTime now = Now();
       const double passed = std::min(std::chrono::duration<double>(now - last).count(), kGapMax);
       last = now;
+      barren_ += passed;
       for (Actor& actor : actors_) {
         actor.waited += passed;
         if (actor.failures + actor.kills > 0) actor.trouble += passed;
@@ -294,7 +295,7 @@ class ActorFleet : public Fleet {
     SlotTable::Progress progress = table_.progress(actor.index);
     if (progress.steps != actor.steps) {
       actor.failures = actor.kills = 0;
-      actor.trouble = 0;
+      actor.trouble = barren_ = 0;
     }
     actor.steps = progress.steps;
     return progress;
@@ -327,8 +328,9 @@ class ActorFleet : public Fleet {
     ++actor.incarnation;
     ++(blamed ? actor.failures : actor.kills);
     if (!started() && blamed) return GiveUp(actor, StartFailure(actor));
-    // somebody who kills actors faster than they start says nothing about them; for a while
-    const bool killed_for_long = actor.trouble >= options_.killed_timeout;
+    // somebody who kills actors faster than they start says nothing about them, and while others
+    // complete steps the work goes on without this one
+    const bool killed_for_long = std::min(actor.trouble, barren_) >= options_.killed_timeout;
     const uint32_t in_a_row = actor.failures + (killed_for_long ? actor.kills : 0);
     const uint32_t failures = std::max(in_a_row, episode_failures);
     if (failures >= options_.failures_max) {
@@ -407,6 +409,7 @@ class ActorFleet : public Fleet {
   bool spec_known_ = false;
   // touched only by the supervisor
   std::vector<Actor> actors_;
+  double barren_ = 0;  // s since some actor completed a step
   std::vector<pollfd> polled_;
   Thread supervisor_;  // last: it starts when everything else is there
 };

@@ -239,7 +239,7 @@ TEST_F(ActorFleetTest, ActorsThatAreKilledFasterThanTheyStartAreStartedOnAndOn) 
 TEST_F(ActorFleetTest, GivesUpOnAnActorThatIsKilledForLong) {
   ActorFleetOptions options = DummyActors(Dummy(R"("reset_us": 200000)"));
   options.failures_max = 2;
-  options.killed_timeout = 0.01;
+  options.killed_timeout = 0;
   const auto fleet = MakeActorFleet(options).ValueOrThrow();
   fleet->Begin(0, 0, EpisodeOf(0));
   KillAtTheStart(2);
@@ -250,6 +250,31 @@ TEST_F(ActorFleetTest, GivesUpOnAnActorThatIsKilledForLong) {
       fleet->status().message().find("failed 2 times in a row, giving up: killed by signal 9"),
       std::string::npos)
       << fleet->status().message();
+}
+
+TEST_F(ActorFleetTest, OneActorThatIsKilledForLongDoesNotEndTheWorkOfOthers) {
+  ActorFleetOptions options = DummyActors(Dummy(R"("step_us": 2000)"));
+  options.actors = 2;
+  options.slots = 2;
+  options.failures_max = 2;
+  options.killed_timeout = 1;
+  const auto fleet = MakeActorFleet(options).ValueOrThrow();
+  const auto actors = ActorsOf(getpid());
+  ASSERT_EQ(actors.size(), 2U);
+  std::thread killer([spared = actors[0]] {
+    // before it can say Hello
+    const SteadyTime start = Now();
+    for (std::set<pid_t> killed; killed.size() < 7 && SecondsSince(start) < 30;) {
+      for (const pid_t pid : ActorsOf(getpid()))
+        if (pid != spared && killed.insert(pid).second) kill(pid, SIGKILL);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  });
+  Player player(*fleet);
+  // the other one has work until the last kill
+  EXPECT_EQ(player.Play(240), Undisturbed(240));
+  killer.join();
+  EXPECT_TRUE(fleet->status().ok()) << fleet->status().message();
 }
 
 TEST_F(ActorFleetTest, PicturesComeWhenAskedFor) {
