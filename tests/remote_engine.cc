@@ -5,6 +5,7 @@
 //   remote_engine ADDRESS key=value ...   keys: see main
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -141,6 +142,9 @@ Status Run(RemoteFleetOptions options, std::map<std::string, std::string> keys) 
   options.certificate = keys["certificate"];
   options.key = keys["key"];
   options.client_ca = keys["client_ca"];
+  options.reload = TakeReloadRequest;
+  if (keys.contains("healthy"))
+    options.healthy = [file = keys["healthy"]] { return std::ifstream(file).good(); };
   options.spec_timeout = number("spec_timeout", 60);
   if (keys.contains("env")) {
     ASSIGN_OR_RETURN(const auto factory, NativeEnvironment(keys["env"]));
@@ -181,6 +185,7 @@ Status Run(RemoteFleetOptions options, std::map<std::string, std::string> keys) 
 int main(int argc, char** argv) {
   using namespace samara;
   InstallSignalHandlers();
+  ReloadOnHangUp();
   RemoteFleetOptions options;
   options.address = argc > 1 ? argv[1] : "";
   std::map<std::string, std::string> keys;

@@ -1,6 +1,7 @@
 """Remote actors end to end: an engine program, samara actor, and peers that misbehave."""
 
 import shutil
+import signal
 import stat
 
 import pytest
@@ -188,6 +189,112 @@ def test_tokens_over_tls(folder, started):
             started(Actor(address, "--ca", pki / "ca.pem", "--token-file", folder / "two", slots=1))]
     assert engine.end()["done"]
     assert [actor.end()[0] for actor in crew] == [0, 0]
+
+
+def test_certificates_and_tokens_are_read_again_without_losing_a_stream(folder, started):
+    """SIGHUP. What makes no sense is refused, and what was there before goes on."""
+    secrets = folder / "secrets"
+    secrets.mkdir()
+    used = [secrets / name for name in ("engine.pem", "engine.key", "token")]
+
+    def install(which):
+        for file in used:
+            source = folder / which / file.name
+            shutil.copy2(source, file.with_suffix(".new"))
+            file.with_suffix(".new").rename(file)
+
+    for which in ("one", "two"):
+        ok("certificates", folder / which, "--host", "127.0.0.1")
+        ok("token", folder / which / "token")
+    install("one")
+    engine = started(Engine("127.0.0.1:0", slots=2, env="CartPole-v1", certificate=used[0], key=used[1], token=used[2],
+                            print=0.2))
+
+    def actor(which, *more):
+        return started(Actor(engine.address, "--ca", folder / which / "ca.pem", "--token-file", folder / which / "token",
+                             *more, slots=1))
+
+    def hang_up(words):
+        engine.errors.clear()
+        engine.process.send_signal(signal.SIGHUP)
+        engine.wait_until(lambda: any(words in line for line in engine.errors))
+
+    first = actor("one")
+    engine.wait_for_line(lambda line: line["live"] == 1)
+    install("two")
+    hang_up("were read again")
+    assert actor("one", "--connect-timeout", 1).end()[0] == 69, "another authority's certificate is shown now"
+    second = actor("two")
+    engine.wait_for_line(lambda line: line["live"] == 2)
+    for file in used:
+        good = file.read_bytes()
+        file.write_bytes(b"nothing of use\n")
+        hang_up("stay as they were: " + str(file))
+        file.write_bytes(good)
+    shutil.copy2(folder / "one/engine.key", used[1])
+    hang_up(f"{used[1]}: not the key of {used[0]}")
+    second.kill()
+    third = actor("two")
+    engine.wait_for_line(lambda line: line["live"] == 2 and line["respawns"] == 1)
+    last = engine.stop()
+    assert last["out_of_order"] == 0 and not any(last["drops"].values())
+    for each in (first, third):
+        code, result, errors = each.end()
+        assert code == 0 and result["connections"] == 1, errors
+
+
+def test_certificates_that_cannot_work_are_refused_at_the_start(folder, started):
+    for which in ("one", "two"):
+        ok("certificates", folder / which, "--host", "127.0.0.1")
+    one, two = folder / "one", folder / "two"
+    (folder / "text").write_text("no certificate\n")
+    (folder / "text").chmod(0o600)
+    for certificate, key, code, says in (
+        (one / "engine.pem", two / "engine.key", 65, "not the key of"),
+        (folder / "text", one / "engine.key", 65, "no certificate in it"),
+        (one / "engine.pem", folder / "text", 65, "no key"),
+        (one / "engine.pem", one / "none", 66, "none"),
+    ):
+        engine = started(Engine("127.0.0.1:0", slots=1, env="CartPole-v1", certificate=certificate, key=key))
+        assert engine.process.wait(10) == code
+        engine.readers[1].join(5)
+        assert says in "".join(engine.errors) and len(engine.errors) == 2, engine.errors  # and the warning about the token
+
+
+def test_tls_against_an_engine_without(folder, started):
+    ok("certificates", folder / "pki", "--host", "127.0.0.1")
+    engine = started(Engine("127.0.0.1:0", slots=1, env="CartPole-v1"))
+    for python in (False, True):
+        env = "dummy" if python else "CartPole-v1"
+        code, _, errors = started(Actor(engine.address, "--ca", folder / "pki/ca.pem", "--connect-timeout", 1, env=env,
+                                        python=python)).end()
+        assert code == 69 and "no engine within 1 s" in errors
+
+
+def test_health_checks(folder, started):
+    """grpc.health.v1 as Kubernetes asks for it: without a token, about nothing or about the service."""
+    grpc = pytest.importorskip("grpc", reason="SKIPPED LOUDLY: no grpcio in .venv (make setup)")
+    ok("token", folder / "token")
+    mark = folder / "healthy"
+    mark.touch()
+    engine = started(Engine(f"unix:{folder}/s", slots=1, env="CartPole-v1", token=folder / "token", healthy=mark))
+    with grpc.insecure_channel(engine.address) as channel:
+        check = channel.unary_unary("/grpc.health.v1.Health/Check")
+
+        def asked(name=b""):
+            return check(b"\n" + bytes([len(name)]) + name if name else b"", timeout=10)
+
+        serving, not_serving = b"\x08\x01", b"\x08\x02"
+        assert asked() == asked(b"samara.v1.Actors") == serving
+        mark.unlink()
+        assert asked() == asked(b"samara.v1.Actors") == not_serving
+        for request, code in ((b"\n\x05other", grpc.StatusCode.NOT_FOUND), (b"\n\x09short", grpc.StatusCode.INVALID_ARGUMENT),
+                              (b"\n", grpc.StatusCode.INVALID_ARGUMENT), (b"x" * 300, grpc.StatusCode.INVALID_ARGUMENT),
+                              (b"\n\xff" + b"x" * 255, grpc.StatusCode.INVALID_ARGUMENT)):
+            with pytest.raises(grpc.RpcError) as refused:
+                check(request, timeout=10)
+            assert refused.value.code() == code, request
+    assert not any(engine.stop()["drops"].values())
 
 
 def test_engines_may_ask_actors_for_certificates(folder, started):

@@ -2,13 +2,14 @@
 
 import json
 import shutil
+import signal
 import time
 
 import pytest
 import train_faults as faults
 from remote_link import Link
 from remote_util import socket_folder
-from samara_cli import BINARY, samara
+from samara_cli import BINARY, ok, samara
 from train_faults import CARTPOLE, DETERMINISTIC, FOREVER, SIMULATORS, Training
 
 pytestmark = [
@@ -59,6 +60,7 @@ def test_frozen_remote_actors_lose_their_lease_and_come_back(folder):
     shown(faults.remote_actors_frozen(folder, 5))
 
 
+@pytest.mark.slow
 def test_actors_outlive_an_engine_that_is_killed(folder):
     shown(faults.engine_killed(folder, 20_000, DETERMINISTIC, longest=3))
 
@@ -93,6 +95,30 @@ def test_the_second_run_on_an_address_ends_with_73(folder, link):
         actor.kill()
     finally:
         first.kill()
+
+
+def test_health_and_secrets_of_a_running_engine(folder):
+    grpc = pytest.importorskip("grpc", reason="SKIPPED LOUDLY: no grpcio in .venv (make setup)")
+    ok("token", folder / "token")
+    address = f"unix:{folder}/s/socket"
+    training = Training(folder / "run", *CARTPOLE, FOREVER, listen=address, terms=("--token-file", folder / "token"))
+    try:
+        while "listens at" not in training.text():
+            assert training.running(), training.text()
+            time.sleep(0.05)
+        actor = faults.Actor(folder, address, 32, "--token-file", folder / "token")
+        with grpc.insecure_channel(address) as channel:
+            check = channel.unary_unary("/grpc.health.v1.Health/Check")
+            training.wait_for_updates(2)
+            assert check(b"", timeout=10) == b"\x08\x01"
+        # SIGHUP reads the token again, and stops nothing
+        training.signal(signal.SIGHUP)
+        training.wait_for_updates(2)
+        assert "were read again" in training.text() and actor.running()
+        training.stop()
+        actor.kill()
+    finally:
+        training.kill()
 
 
 @pytest.mark.slow

@@ -122,6 +122,10 @@ Status RunTrain(const TrainArguments& args, const Invocation& invocation,
                               " plays on this machine; expected a learning run such as vtrace"};
   if (config.Learns()) RETURN_IF_ERROR(NeedAgents(invocation));
   InstallSignalHandlers();
+  if (!args.token_files.empty() || !args.certificate.empty()) {
+    ReloadOnHangUp();
+    options.remote.reload = TakeReloadRequest;
+  }
   if (!args.seeds.empty()) return TrainSeeds(args, config, options);
   ASSIGN_OR_RETURN(const nlohmann::json result, Train(std::move(config), options));
   if (args.json) PrintJson(result);
@@ -146,7 +150,8 @@ void AddTrain(CLI::App& app, Invocation& invocation) {
                       "let actors on other machines in: unix:/folder/socket, 127.0.0.1:PORT, or "
                       "HOST:PORT with TLS and a token (doc/remote_actors.md)");
   command->add_option("--token-file", args->token_files,
-                      "with --listen: what actors must know; two files while one is replaced");
+                      "with --listen: what actors must know; two files while one is replaced; "
+                      "SIGHUP reads them and certificates again");
   command->add_option("--certificate", args->certificate, "with --listen: PEM, turns TLS on");
   command->add_option("--key", args->key, "with --certificate: its key");
   command->add_option("--client-ca", args->client_ca,

@@ -45,6 +45,7 @@ constexpr uint64_t kSkippedMax = 5;         // updates in a row before the last 
 constexpr uint64_t kRollbacksMax = 3;       // then the run gives up
 constexpr uint64_t kLagBuckets = 16;        // of the histogram; the last one is open
 constexpr double kBatchSizeSeconds = 0.02;  // of each size that is tried
+constexpr double kWatchdogSeconds = 60;     // without a turn of learner or inference: not healthy
 
 // What happened since the last line of metrics.
 struct Interval {
@@ -101,6 +102,8 @@ class AgentRun {
   Status Learn();
   Status LearnLoop();
   std::vector<UnrollStore::Loan> NextBatch();
+  void NoteTurn();
+  bool Healthy() const;
   void TakeUnrolls(std::vector<UnrollStore::Loan> taken);
   void Account(const Unroll& unroll);
   Status Update(std::vector<UnrollStore::Loan> batch);
@@ -133,6 +136,10 @@ class AgentRun {
   const ExperimentConfig& config_;
   const LearnConfig& learn_;
   std::optional<json> finished_;  // the result of a run that was finished before
+  // for the health check, which asks from other threads; they outlive the stage
+  std::atomic<bool> learning_{false};
+  std::atomic<SteadyTime> learner_turned_{SteadyTime()}, inference_turned_{SteadyTime()};
+  double inference_seconds_ = 0;  // of the learner's thread: the counters' sum at the last turn
   Stage stage_;
   std::unique_ptr<Agent> agent_;
   BatchChoice batch_;  // of inference; the curve is empty where nothing was measured
@@ -223,6 +230,7 @@ Status AgentRun::SetTheStage() {
                         learn_.environments, learn_.batch)};
   RemoteFleetOptions remote = session_.options().remote;
   // a resumed run's leases follow its predecessor's
+  remote.healthy = [this] { return Healthy(); };
   remote.incarnation = (session_.resumed() ? session_.folder().incarnation() : 1) << 32;
   ASSIGN_OR_RETURN(stage_, MakeAgentStage(config_, slots, /*render=*/false, remote));
   ASSIGN_OR_RETURN(agent_, MakeVtraceAgent(Setup()));
@@ -355,11 +363,14 @@ Status AgentRun::Learn() {
   if (!session_.options().quiet) progress.emplace([this] { return Snapshot(); }, stderr);
   Status served;
   Status status;
+  learner_turned_ = inference_turned_ = Now();
+  learning_ = true;
   {
     Thread inference("inference", [&] { served = server_->Serve(); });
     status = LearnLoop();
     server_->Stop();
   }
+  learning_ = false;
   if (status.ok() && !served.ok() && !BudgetSpent()) status = served;
   if (!served.ok() && status.code() == Code::kUnavailable) status = served;
   waiting_.clear();
@@ -433,8 +444,23 @@ void AgentRun::TakeUnrolls(std::vector<UnrollStore::Loan> taken) {
   }
 }
 
+// Of the loop that learns; and of the one that serves, whose times grow as it turns.
+void AgentRun::NoteTurn() {
+  learner_turned_ = Now();
+  const InferenceServer::Counters server = server_->counters();
+  const double seconds = server.wait_seconds + server.infer_seconds + server.rest_seconds;
+  if (std::exchange(inference_seconds_, seconds) != seconds) inference_turned_ = Now();
+}
+
+bool AgentRun::Healthy() const {
+  if (StopRequested()) return false;
+  return !learning_ || (SecondsSince(learner_turned_) < kWatchdogSeconds &&
+                        SecondsSince(inference_turned_) < kWatchdogSeconds);
+}
+
 // A whole batch, or nothing after a short wait.
 std::vector<UnrollStore::Loan> AgentRun::NextBatch() {
+  NoteTurn();
   const auto size = static_cast<size_t>(learn_.batch);
   const auto ready = [&] {
     if (!Deterministic()) return waiting_.size() >= size;

@@ -18,7 +18,7 @@ namespace samara {
 namespace {
 
 std::atomic<bool> stop_requested{false};
-std::atomic<bool> checkpoint_requested{false};
+std::atomic<bool> checkpoint_requested{false}, reload_requested{false};
 std::atomic<int> stop_fd{-1};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free,
               "the handlers may use lock-free atomics only");
@@ -43,6 +43,7 @@ void OnHangUp(int signal) {
 }
 
 void OnCheckpoint(int) { checkpoint_requested = true; }
+void OnReload(int) { reload_requested = true; }
 
 void Handle(int signal, void (*handler)(int)) {
   struct sigaction action {};
@@ -97,13 +98,17 @@ bool WaitForStop(double seconds) {
   return true;
 }
 
+void ReloadOnHangUp() { Handle(SIGHUP, OnReload); }
+
+bool TakeReloadRequest() { return reload_requested.exchange(false); }
+
 bool TakeCheckpointRequest() { return checkpoint_requested.exchange(false); }
 
 void TEST_ResetSignals() {
   uint64_t count;
   (void)!::read(StopDescriptor(), &count, sizeof count);
   stop_requested = false;
-  checkpoint_requested = false;
+  checkpoint_requested = reload_requested = false;
 }
 
 }  // namespace samara

@@ -2,6 +2,7 @@
 //
 //   SIGTERM, SIGINT, SIGHUP
 //                     stop: finish the step, save, exit 75; a second one exits with 75 at once
+//                     (SIGHUP after ReloadOnHangUp: read tokens and certificates again instead)
 //   SIGUSR1, SIGUSR2  save a checkpoint now
 //   SIGPIPE, SIGXFSZ  ignored: the write fails instead and is reported
 //
@@ -23,6 +24,11 @@ bool WaitForStop(double seconds);
 
 // Whether a checkpoint was asked for since the last call.
 bool TakeCheckpointRequest();
+
+// From now on SIGHUP asks to read tokens and certificates again, as servers do, and stops nothing.
+void ReloadOnHangUp();
+// Whether that was asked for since the last call.
+bool TakeReloadRequest();
 
 // Test only: forgets what was requested.
 void TEST_ResetSignals();

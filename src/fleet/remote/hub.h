@@ -66,6 +66,8 @@ class RemoteHub : public Fleet {
   void Sent(Session& session);        // the last Send is done
   void Close(Session& session);       // the last call for this session
   void EndAll(const RemoteEnd& end);  // every session, and whoever comes from now on
+  // What actors must know from now on; who is in stays in.
+  void SetTokens(std::vector<std::string> tokens);
   bool WaitUntilClosed(std::chrono::milliseconds timeout);
   size_t message_bytes_max() const;  // what the transport may accept
   size_t row_bytes() const;          // of an event; of the largest while the spec is unknown
@@ -147,11 +149,12 @@ class RemoteHub : public Fleet {
 
   // constant after construction
   const RemoteFleetOptions options_;
-  const std::vector<std::string> tokens_;
 
   mutable std::mutex mu_;
   std::condition_variable
       changed_;  // signalled when the spec is known, a session closed, quit_ set
+  // guarded by mu_
+  std::vector<std::string> tokens_;
   // guarded by mu_; the spec, the layout and the memory do not change once they are there
   std::optional<EnvironmentSpec> spec_;
   std::optional<RemoteLayout> layout_;

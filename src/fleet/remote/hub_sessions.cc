@@ -54,7 +54,12 @@ bool RemoteHub::Refuse(Session& session, RemoteDrop drop, RemoteEnd end, Posts& 
 std::shared_ptr<RemoteHub::Session> RemoteHub::Open(std::shared_ptr<RemoteStream> stream,
                                                     std::string peer,
                                                     std::string_view authorization) {
-  const bool known = Known(tokens_, authorization);
+  std::vector<std::string> tokens;
+  {
+    std::lock_guard lock(mu_);
+    tokens = tokens_;
+  }
+  const bool known = Known(tokens, authorization);
   auto session = std::make_shared<Session>();
   session->stream = std::move(stream);
   session->peer = EscapeControl(peer);
@@ -72,6 +77,11 @@ std::shared_ptr<RemoteHub::Session> RemoteHub::Open(std::shared_ptr<RemoteStream
            {RemoteCode::kResourceExhausted, "too many connections: try later"}, posts);
   }
   return session;
+}
+
+void RemoteHub::SetTokens(std::vector<std::string> tokens) {
+  std::lock_guard lock(mu_);
+  tokens_ = std::move(tokens);
 }
 
 void RemoteHub::Close(Session& session) {

@@ -39,6 +39,11 @@ struct RemoteFleetOptions {
   Path certificate = {}, key = {};     // PEM: TLS
   Path client_ca = {};                 // PEM: actors must show a certificate signed by it
   bool insecure_i_know = false;        // any address without TLS or token
+  // Asked four times a second: whether tokens and certificates are to be read again. Streams that
+  // are there stay; files that make no sense change nothing.
+  std::function<bool()> reload = {};
+  // What a health check (grpc.health.v1) answers: SERVING while this is empty or says so.
+  std::function<bool()> healthy = {};
 };
 
 struct RemoteFleet {

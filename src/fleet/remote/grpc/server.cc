@@ -6,16 +6,22 @@
 #include <sys/stat.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <mutex>
 
 #include "core/log.h"
+#include "core/thread.h"
 #include "fleet/remote/address.h"
+#include "fleet/remote/grpc/certificates.h"
+#include "fleet/remote/grpc/health.h"
 #include "fleet/remote/grpc/settings.h"
 #include "fleet/remote/hub.h"
 #include "fleet/remote/remote.h"
 
 namespace samara {
 namespace {
+
+constexpr std::chrono::milliseconds kReloadAsked{250};
 
 class Reactor;
 
@@ -129,23 +135,48 @@ class Refusal : public grpc::ServerGenericBidiReactor {
 
 class Service : public grpc::CallbackGenericService {
  public:
-  explicit Service(RemoteHub& hub) : hub_(hub) {}
+  Service(RemoteHub& hub, std::function<bool()> healthy)
+      : hub_(hub), healthy_(std::move(healthy)) {}
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override {
+    if (context->method() == kHealthMethod) return MakeHealthReactor(healthy_);
     if (context->method() != kRemoteMethod) return new Refusal;
     return new Reactor(hub_, context);
   }
 
  private:
   RemoteHub& hub_;
+  const std::function<bool()> healthy_;
 };
+
+Result<std::vector<std::string>> ReadTokens(const RemoteFleetOptions& options) {
+  std::vector<std::string> tokens;
+  for (const Path& file : options.token_files) {
+    ASSIGN_OR_RETURN(std::string token, ReadToken(file));
+    tokens.push_back(std::move(token));
+  }
+  return tokens;
+}
 
 // The hub as a fleet, with the server in front of it.
 class GrpcFleet : public Fleet {
  public:
-  GrpcFleet(std::unique_ptr<RemoteHub> hub, std::unique_ptr<FileLock> lock)
-      : hub_(std::move(hub)), service_(*hub_), lock_(std::move(lock)) {}
+  GrpcFleet(const RemoteFleetOptions& options, std::vector<std::string> tokens,
+            std::shared_ptr<Certificates> certificates, std::unique_ptr<FileLock> lock)
+      : options_(options),
+        hub_(std::make_unique<RemoteHub>(options, std::move(tokens))),
+        service_(*hub_, [this] { return !leaving_ && (!options_.healthy || options_.healthy()); }),
+        certificates_(std::move(certificates)),
+        lock_(std::move(lock)) {
+    if (options_.reload) reader_ = std::make_unique<Thread>("remote secrets", [this] { Reread(); });
+  }
   ~GrpcFleet() override {
+    {
+      std::lock_guard lock(mu_);
+      leaving_ = true;
+      changed_.notify_all();
+    }
+    reader_.reset();
     hub_->Stop();
     if (server_ == nullptr) return;
     // goodbyes that are on their way arrive; whoever is left is cut off
@@ -225,12 +256,38 @@ class GrpcFleet : public Fleet {
   }
 
  private:
+  // Tokens and certificates are read again whenever that is asked for; what is wrong changes
+  // nothing.
+  void Reread() {
+    std::unique_lock lock(mu_);
+    while (!changed_.wait_for(lock, kReloadAsked, [this] { return leaving_.load(); })) {
+      if (!options_.reload()) continue;
+      const Status read = RereadFiles();
+      if (read.ok())
+        LogInfo("tokens and certificates of remote actors were read again");
+      else
+        LogError("tokens and certificates of remote actors stay as they were: " + read.message());
+    }
+  }
+  Status RereadFiles() {
+    ASSIGN_OR_RETURN(std::vector<std::string> tokens, ReadTokens(options_));
+    if (certificates_ != nullptr) RETURN_IF_ERROR(certificates_->ReadAgain());
+    hub_->SetTokens(std::move(tokens));
+    return {};
+  }
+
+  const RemoteFleetOptions options_;
   std::unique_ptr<RemoteHub> hub_;
   Service service_;
+  const std::shared_ptr<Certificates> certificates_;  // null without TLS
   std::unique_ptr<FileLock> lock_;  // of a Unix socket: gRPC would take it from another engine
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;
   std::atomic<bool> goodbye_{false};  // a thousand goodbyes take a while
+  std::mutex mu_;
+  std::condition_variable changed_;  // signalled when leaving_ is set
+  std::atomic<bool> leaving_{false};
+  std::unique_ptr<Thread> reader_;
 };
 
 // Each connection is a descriptor; the soft limit is often 1,024.
@@ -271,29 +328,6 @@ Status CheckSafe(const RemoteFleetOptions& options, const RemoteAddress& address
               "certificates`) and --token-file (`samara token`), or --insecure-i-know"};
 }
 
-Result<std::shared_ptr<grpc::ServerCredentials>> MakeCredentials(
-    const RemoteFleetOptions& options) {
-  if (options.certificate.empty()) return grpc::InsecureServerCredentials();
-  grpc::SslServerCredentialsOptions ssl(
-      options.client_ca.empty() ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
-                                : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  grpc::SslServerCredentialsOptions::PemKeyCertPair pair;
-  constexpr size_t kPemMax = 1 << 20;
-  ASSIGN_OR_RETURN(pair.cert_chain, ReadFile(options.certificate, kPemMax));
-  ASSIGN_OR_RETURN(pair.private_key, ReadFile(options.key, kPemMax));
-  struct stat info {};
-  if (::stat(options.key.c_str(), &info) == 0 && (info.st_mode & 077) != 0) {
-    return Status(
-        Code::kNotPermitted,
-        options.key.string() + ": others may read this key: chmod 600 " + options.key.string());
-  }
-  ssl.pem_key_cert_pairs.push_back(std::move(pair));
-  if (!options.client_ca.empty()) {
-    ASSIGN_OR_RETURN(ssl.pem_root_certs, ReadFile(options.client_ca, kPemMax));
-  }
-  return grpc::SslServerCredentials(ssl);
-}
-
 }  // namespace
 
 Result<RemoteFleet> MakeRemoteFleet(const RemoteFleetOptions& options) {
@@ -302,12 +336,14 @@ Result<RemoteFleet> MakeRemoteFleet(const RemoteFleetOptions& options) {
   // 1. is it safe
   ASSIGN_OR_RETURN(RemoteAddress address, ParseAddress(options.address));
   RETURN_IF_ERROR(CheckSafe(options, address));
-  std::vector<std::string> tokens;
-  for (const Path& file : options.token_files) {
-    ASSIGN_OR_RETURN(std::string token, ReadToken(file));
-    tokens.push_back(std::move(token));
+  ASSIGN_OR_RETURN(std::vector<std::string> tokens, ReadTokens(options));
+  std::shared_ptr<Certificates> certificates;
+  if (!options.certificate.empty()) {
+    ASSIGN_OR_RETURN(certificates,
+                     Certificates::Read(options.certificate, options.key, options.client_ca));
   }
-  ASSIGN_OR_RETURN(const auto credentials, MakeCredentials(options));
+  const auto credentials = certificates != nullptr ? MakeServerCredentials(certificates)
+                                                   : grpc::InsecureServerCredentials();
   RaiseDescriptorLimit(options.slots);
   // 2. a socket that is held is not to be taken away
   std::unique_ptr<FileLock> lock;
@@ -317,8 +353,8 @@ Result<RemoteFleet> MakeRemoteFleet(const RemoteFleetOptions& options) {
     lock = std::move(*acquired);
   }
   // 3. listen
-  auto fleet = std::make_unique<GrpcFleet>(std::make_unique<RemoteHub>(options, std::move(tokens)),
-                                           std::move(lock));
+  auto fleet =
+      std::make_unique<GrpcFleet>(options, std::move(tokens), certificates, std::move(lock));
   RETURN_IF_ERROR(fleet->Listen(address, credentials));
   if (address.kind != RemoteAddress::Kind::kUnix) address.port = fleet->port();
   LogInfo("listening for remote actors on " + address.text() + ", " +

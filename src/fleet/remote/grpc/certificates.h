@@ -1,0 +1,49 @@
+// The engine's certificates, which may be replaced while actors are connected.
+#pragma once
+
+#include <grpc/grpc_security.h>
+#include <grpcpp/security/server_credentials.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "core/files.h"
+#include "core/status.h"
+
+namespace samara {
+
+// What lies in three files, as they were when they last made sense. Thread safe.
+class Certificates {
+ public:
+  // kNoInput, kNotPermitted for a key that others may read, kBadData for what is no certificate or
+  // key, for a key of another certificate, and for one that is not valid today.
+  static Result<std::shared_ptr<Certificates>> Read(const Path& certificate, const Path& key,
+                                                    const Path& client_ca);
+  // Reads the files again; what they held before stays in use unless all of them are good.
+  Status ReadAgain();
+
+  // For gRPC, at each handshake: a configuration when there is a new one.
+  grpc_ssl_certificate_config_reload_status Fetch(grpc_ssl_server_certificate_config** config);
+  bool asks_actors() const { return !files_[2].empty(); }
+
+ private:
+  struct Pem {
+    std::string certificate, key, client_ca;
+  };
+  explicit Certificates(Path certificate, Path key, Path client_ca)
+      : files_{std::move(certificate), std::move(key), std::move(client_ca)} {}
+  Result<Pem> ReadFiles() const;
+
+  const Path files_[3];
+  std::mutex mu_;
+  // guarded by mu_
+  Pem pem_;
+  bool fetched_ = false;
+};
+
+// Connections that are open stay as they are; every handshake uses what Certificates has then.
+std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(
+    std::shared_ptr<Certificates> certificates);
+
+}  // namespace samara
