@@ -19,7 +19,7 @@
 
 #include "bench/peer.h"
 #include "core/clock.h"
-#include "fleet/futex.h"
+#include "core/futex.h"
 #include "fleet/native_actor.h"
 
 namespace samara::bench {

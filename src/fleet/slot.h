@@ -27,7 +27,7 @@
 #include <type_traits>
 
 #include "core/checksum.h"
-#include "fleet/futex.h"
+#include "core/futex.h"
 
 namespace samara {
 
