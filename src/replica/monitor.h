@@ -53,4 +53,11 @@ Result<std::unique_ptr<Monitor>> MakeSocketMonitor(int rank, int size, std::shar
                                                    const Monitor::Options& options,
                                                    Monitor::OnFailure on_failure);
 
+// For ranks that are threads of one process: the same promises, without heartbeats. `hub`: one for
+// all of them. A rank whose monitor goes without Leave has died.
+class MonitorHub;
+std::shared_ptr<MonitorHub> MakeMonitorHub(int size);
+std::unique_ptr<Monitor> MakeMemoryMonitor(int rank, std::shared_ptr<MonitorHub> hub,
+                                           Monitor::OnFailure on_failure);
+
 }  // namespace samara

@@ -28,9 +28,9 @@ struct F16 {
                    fraction = x.bits & 1023;
     if (exponent == 31) return std::bit_cast<float>(sign | 0x7F800000 | fraction << 13);
     // exact: subnormals have 10 bits
-    const float magnitude =
-        exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
-                      : std::bit_cast<float>((exponent + 112) << 23 | fraction << 13);
+    const float magnitude = exponent == 0
+                                ? std::ldexp(static_cast<float>(fraction), -24)
+                                : std::bit_cast<float>((exponent + 112) << 23 | fraction << 13);
     return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
   }
   static F16 Narrow(float x) {
@@ -54,20 +54,27 @@ T Apply(ReduceOp op, T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
     switch (op) {
       case ReduceOp::kSum:
-      case ReduceOp::kMean: return a + b;
-      case ReduceOp::kProduct: return a * b;
-      case ReduceOp::kMin: return std::isnan(a) || a < b ? a : b;
-      case ReduceOp::kMax: return std::isnan(a) || a > b ? a : b;
+      case ReduceOp::kMean:
+        return a + b;
+      case ReduceOp::kProduct:
+        return a * b;
+      case ReduceOp::kMin:
+        return std::isnan(a) || a < b ? a : b;
+      case ReduceOp::kMax:
+        return std::isnan(a) || a > b ? a : b;
     }
   } else {
     using U = std::make_unsigned_t<T>;  // wraps without undefined behaviour
     switch (op) {
       case ReduceOp::kSum:
-      case ReduceOp::kMean: return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
+      case ReduceOp::kMean:
+        return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
       case ReduceOp::kProduct:
         return static_cast<T>(uint64_t{static_cast<U>(a)} * uint64_t{static_cast<U>(b)});
-      case ReduceOp::kMin: return std::min(a, b);
-      case ReduceOp::kMax: return std::max(a, b);
+      case ReduceOp::kMin:
+        return std::min(a, b);
+      case ReduceOp::kMax:
+        return std::max(a, b);
     }
   }
   return a;
@@ -91,10 +98,14 @@ template <typename T>
 void FoldWide(ReduceOp op, std::byte* into, const std::byte* from, size_t n) {
   switch (op) {
     case ReduceOp::kSum:
-    case ReduceOp::kMean: return FoldLoop<T, ReduceOp::kSum>(into, from, n);
-    case ReduceOp::kMin: return FoldLoop<T, ReduceOp::kMin>(into, from, n);
-    case ReduceOp::kMax: return FoldLoop<T, ReduceOp::kMax>(into, from, n);
-    case ReduceOp::kProduct: return FoldLoop<T, ReduceOp::kProduct>(into, from, n);
+    case ReduceOp::kMean:
+      return FoldLoop<T, ReduceOp::kSum>(into, from, n);
+    case ReduceOp::kMin:
+      return FoldLoop<T, ReduceOp::kMin>(into, from, n);
+    case ReduceOp::kMax:
+      return FoldLoop<T, ReduceOp::kMax>(into, from, n);
+    case ReduceOp::kProduct:
+      return FoldLoop<T, ReduceOp::kProduct>(into, from, n);
   }
 }
 void FoldBool(ReduceOp op, std::byte* into, const std::byte* from, size_t n) {
@@ -151,15 +162,19 @@ void Split(TreeNode node, uint32_t begin, uint32_t end, std::vector<TreeNode>& o
 size_t ElementSize(ElementType type) {
   switch (type) {
     case ElementType::kF64:
-    case ElementType::kI64: return 8;
+    case ElementType::kI64:
+      return 8;
     case ElementType::kF32:
-    case ElementType::kI32: return 4;
+    case ElementType::kI32:
+      return 4;
     case ElementType::kBf16:
     case ElementType::kF16:
-    case ElementType::kI16: return 2;
+    case ElementType::kI16:
+      return 2;
     case ElementType::kU8:
     case ElementType::kI8:
-    case ElementType::kBool: return 1;
+    case ElementType::kBool:
+      return 1;
   }
   return 1;
 }
@@ -182,16 +197,26 @@ void Fold(ReduceOp op, ElementType type, std::span<std::byte> into,
   std::byte* a = into.data();
   const std::byte* b = from.data();
   switch (type) {
-    case ElementType::kF32: return FoldWide<float>(op, a, b, n);
-    case ElementType::kF64: return FoldWide<double>(op, a, b, n);
-    case ElementType::kBf16: return FoldNarrow<Bf16>(op, a, b, n);
-    case ElementType::kF16: return FoldNarrow<F16>(op, a, b, n);
-    case ElementType::kU8: return FoldWide<uint8_t>(op, a, b, n);
-    case ElementType::kI8: return FoldWide<int8_t>(op, a, b, n);
-    case ElementType::kI16: return FoldWide<int16_t>(op, a, b, n);
-    case ElementType::kI32: return FoldWide<int32_t>(op, a, b, n);
-    case ElementType::kI64: return FoldWide<int64_t>(op, a, b, n);
-    case ElementType::kBool: return FoldBool(op, a, b, n);
+    case ElementType::kF32:
+      return FoldWide<float>(op, a, b, n);
+    case ElementType::kF64:
+      return FoldWide<double>(op, a, b, n);
+    case ElementType::kBf16:
+      return FoldNarrow<Bf16>(op, a, b, n);
+    case ElementType::kF16:
+      return FoldNarrow<F16>(op, a, b, n);
+    case ElementType::kU8:
+      return FoldWide<uint8_t>(op, a, b, n);
+    case ElementType::kI8:
+      return FoldWide<int8_t>(op, a, b, n);
+    case ElementType::kI16:
+      return FoldWide<int16_t>(op, a, b, n);
+    case ElementType::kI32:
+      return FoldWide<int32_t>(op, a, b, n);
+    case ElementType::kI64:
+      return FoldWide<int64_t>(op, a, b, n);
+    case ElementType::kBool:
+      return FoldBool(op, a, b, n);
   }
 }
 

@@ -52,9 +52,9 @@ TEST(ReduceTest, HandsOnNaN) {
 
 TEST(ReduceTest, HalvesRoundToNearestEven) {
   // bf16 keeps 8 bits: 256 + 1 lies between 256 and 258, ties to even; 256 + 3 between 258 and 260
-  EXPECT_EQ(Folded<uint16_t>(ReduceOp::kSum, ElementType::kBf16, {0x4380, 0x4380},
-                             {0x3F80, 0x4040}),
-            (std::vector<uint16_t>{0x4380, 0x4382}));
+  EXPECT_EQ(
+      Folded<uint16_t>(ReduceOp::kSum, ElementType::kBf16, {0x4380, 0x4380}, {0x3F80, 0x4040}),
+      (std::vector<uint16_t>{0x4380, 0x4382}));
   // f16 keeps 11 bits: 2048 + 1 ties to 2048, 2048 + 3 to 2052; 65504 + 16 overflows;
   // the two smallest subnormals add exactly
   EXPECT_EQ(Folded<uint16_t>(ReduceOp::kSum, ElementType::kF16, {0x6800, 0x6800, 0x7BFF, 0x0001},
@@ -78,7 +78,8 @@ TEST(ReduceTest, TheTreeHasTheSameBitsHoweverItIsShared) {
   for (uint32_t k = 1; k <= 24; ++k) {
     std::vector<float> leaves(k);
     for (uint32_t i = 0; i < k; ++i)
-      leaves[i] = std::sin(static_cast<float>(i + 1)) * std::ldexp(1.0F, static_cast<int>(i % 7) * 3);
+      leaves[i] =
+          std::sin(static_cast<float>(i + 1)) * std::ldexp(1.0F, static_cast<int>(i % 7) * 3);
     const float expected = Expected(leaves, 0, k);
     for (uint32_t world = 1; world <= k; ++world) {
       if (k % world != 0) continue;

@@ -19,7 +19,8 @@ struct World {
   uint16_t port = 0;
   bool agent_store = false;  // the launcher has the store: no rank opens one (torchrun)
   uint32_t restarts = 0;     // how often the launcher has started the ranks again
-  std::string launcher;      // "torchrun", "Open MPI", "MPICH", "Slurm", "Kubernetes", "samara launch", "flags" or "none"
+  std::string launcher;  // "torchrun", "Open MPI", "MPICH", "Slurm", "Kubernetes", "samara launch",
+                         // "flags" or "none"
 };
 
 // Explicit flags win over the environment; set all of rank, size, address and port, or none.

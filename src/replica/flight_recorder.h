@@ -1,0 +1,42 @@
+// The last collectives of a rank, for whoever asks why a group fell apart.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/ring.h"
+
+namespace samara {
+
+struct FlightRecord {
+  uint64_t sequence = 0;
+  std::string text;       // "all_reduce sum of float32[3,4] at train.cc:41"
+  const char* transport;  // a literal
+  uint64_t bytes = 0;     // of this rank's part
+  SteadyTime begin{}, end{};
+  bool failed = false, ended = false;
+};
+
+// Thread safety: every method may be called from any thread.
+class FlightRecorder {
+ public:
+  explicit FlightRecorder(size_t records_max = 256) : records_(records_max), origin_(Now()) {}
+  void Begin(uint64_t sequence, std::string text, const char* transport, uint64_t bytes);
+  void End(bool failed);  // of the last one begun
+  // Oldest first.
+  std::vector<FlightRecord> records() const;
+  // {"rank","world_size","error","records":[{"sequence","text","transport","bytes","begin_s","seconds","state"}]}
+  std::string Json(int rank, int size, const std::string& error) const;
+  // Chrome's trace format: one event a collective, times in microseconds.
+  std::string ChromeTrace(int rank) const;
+
+ private:
+  mutable std::mutex mu_;
+  std::vector<FlightRecord> records_;  // a ring; guarded by mu_
+  size_t count_ = 0;                   // ever begun
+  const SteadyTime origin_;
+};
+
+}  // namespace samara
