@@ -18,9 +18,13 @@ class Store {
   virtual Status Set(const std::string& key, std::string_view value) = 0;
   // Blocks until the key is there; kUnavailable after `timeout`.
   virtual Result<std::string> Get(const std::string& key, std::chrono::milliseconds timeout) = 0;
-  // Adds to a counter that starts at 0 and returns the sum.
+  // Adds to a counter that starts at 0 and returns the sum; kConfig when the key holds no counter
+  // or the sum would not fit. A counter is also there for Get, as decimal text.
   virtual Result<int64_t> Add(const std::string& key, int64_t amount) = 0;
 };
+
+// What Get says after its timeout, in every store.
+Status StoreTimeout(const std::string& key, std::chrono::milliseconds timeout);
 
 // For ranks that are threads of one process.
 std::shared_ptr<Store> MakeMemoryStore();
