@@ -33,14 +33,18 @@ class Monitor {
   // ..."), with what the ranks were doing. kUnavailable, or the code that the rank gave.
   using OnFailure = std::function<void(const Status& failure)>;
 
-  virtual ~Monitor() = default;  // leaves, when nobody has left before
+  virtual ~Monitor() = default;  // without Leave before it, the others see this rank die
   // What this rank does from now on; cheap: copied into memory that the heartbeat reads.
   virtual void Report(const RankActivity& activity) = 0;
-  // This rank gives up: every rank's OnFailure is called with it.
+  // This rank gives up: every rank's OnFailure is called with it, this one's too. The process may
+  // end when this returns: the others will hear of it.
   virtual void Fail(const Status& why) = 0;
-  // One line for each rank: when it was last heard of and what it does.
+  // On one line, what the ranks were last heard to do, those that do the same together. May ask
+  // rank 0 and wait for half a second; inside OnFailure it does not.
   virtual std::string Describe() const = 0;
-  // An orderly end: this rank's silence is no failure from now on.
+  // An orderly end: this rank's silence is no failure from now on, and its OnFailure is not called
+  // any more. Does not block; the destructor waits for the others to have noticed, rank 0's for the
+  // others to leave too, `silence` at most. Ranks that stay after rank 0 are not watched any more.
   virtual void Leave() = 0;
 };
 
