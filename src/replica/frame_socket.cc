@@ -126,14 +126,14 @@ Result<Listener> ListenAt(const std::string& given) {
   ASSIGN_OR_RETURN(const AddressList list, Resolve(address, 0));
   if (AnyInterface(*list->ai_addr))
     return Status(Code::kConfig, EscapeControl(address) +
-                                     ": the monitor listens on one interface: give the address by "
+                                     ": means every interface: give the one address by "
                                      "which the other ranks reach this host");
   OwnedFd fd(::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (fd.get() < 0 || ::bind(fd.get(), list->ai_addr, list->ai_addrlen) != 0 ||
       ::listen(fd.get(), SOMAXCONN) != 0)
-    return Status(errno == EADDRNOTAVAIL ? Code::kConfig : Code::kCannotCreate,
-                  fmt::format("{}: the monitor cannot listen there: {}", EscapeControl(address),
-                              std::strerror(errno)));
+    return Status(
+        errno == EADDRNOTAVAIL ? Code::kConfig : Code::kCannotCreate,
+        fmt::format("{}: cannot listen there: {}", EscapeControl(address), std::strerror(errno)));
   ASSIGN_OR_RETURN(Endpoint endpoint, LocalEndpoint(fd.get()));
   return Listener{std::move(fd), std::move(endpoint)};
 }

@@ -156,9 +156,9 @@ TEST(MonitorTest, EveryRankCanSayWhatTheOthersDo) {
 
 TEST(MonitorTest, DescribeInsideOnFailureDoesNotWait) {
   const auto store = MakeMemoryStore();
-  std::unique_ptr<Monitor> monitors[2];
   std::atomic<double> seconds{-1};
   Told told;
+  std::unique_ptr<Monitor> monitors[2];
   {
     Thread other("rank", [&] {
       monitors[1] = std::move(*MakeSocketMonitor(1, 2, store, {}, [&](const Status& failure) {
@@ -250,8 +250,8 @@ OwnedFd Stranger(const Endpoint& endpoint) {
 TEST(MonitorTest, StrangersAndGarbageDoNotDisturbTheStart) {
   SetLogLevel(LogLevel::kError);
   const auto store = MakeMemoryStore();
-  std::unique_ptr<Monitor> monitors[2];
   Told told[2];
+  std::unique_ptr<Monitor> monitors[2];
   Thread rank0("rank", [&] {
     monitors[0] = std::move(*MakeSocketMonitor(0, 2, store, {}, told[0].Callback()));
   });
@@ -285,8 +285,8 @@ TEST(MonitorTest, StrangersAndGarbageDoNotDisturbTheStart) {
 // Whoever holds the token may be broken too: the group fails, rank 0 survives.
 TEST(MonitorTest, ARankThatSendsGarbageIsNamed) {
   const auto store = MakeMemoryStore();
-  std::unique_ptr<Monitor> monitor;
   Told told;
+  std::unique_ptr<Monitor> monitor;
   Thread rank0("rank",
                [&] { monitor = std::move(*MakeSocketMonitor(0, 2, store, {}, told.Callback())); });
   const MonitorAddress address = *ParseMonitorAddress(*store->Get(kMonitorKey, 10s));
@@ -309,8 +309,8 @@ TEST(MonitorTest, NoFrameOfARankEndsRankZero) {
   std::mt19937_64 random(9);
   for (int trial = 0; trial < 30; ++trial) {
     const auto store = MakeMemoryStore();
-    std::unique_ptr<Monitor> monitor;
     Told told;
+    std::unique_ptr<Monitor> monitor;
     Thread rank0(
         "rank", [&] { monitor = std::move(*MakeSocketMonitor(0, 2, store, {}, told.Callback())); });
     const MonitorAddress address = *ParseMonitorAddress(*store->Get(kMonitorKey, 10s));
