@@ -1,6 +1,7 @@
 // Nests: tensors in any nesting of tuples, pairs, vectors, arrays, ordered maps, optionals and
 // plain structs. Collectives take and return them; what differs between replicas in structure is
-// found, since the structure is part of the fingerprint (there is no dictionary whose order varies).
+// found, since the structure is part of the fingerprint (there is no dictionary whose order
+// varies).
 //
 //   struct Batch { torch::Tensor image, label; };   // a nest as it is: no macro, no registration
 //

@@ -30,6 +30,8 @@ enum class Purpose : uint32_t {
   kPolicyAction = 14,
   kNetworkInit = 15,
   kEntropySample = 16,
+  kReplicaStep = 17,
+  kSampleOrder = 18,
 };
 
 // Philox4x32-10: one block of four uniform 32-bit words.

@@ -119,7 +119,9 @@ Status Communicator::Run(const Collective& what, uint64_t bytes,
       .check = &check_,
       .bytes = 0,
       .deadline = Now() + (header_.sequence == 0 ? options_.first_deadline : options_.deadline)};
+  if (options_.away) options_.away();
   Status status = rounds(first);
+  if (options_.back) options_.back(status);
   flight_.End(!status.ok());
   if (status.ok()) {
     if (monitor_ != nullptr) monitor_->Report({.sequence = header_.sequence});

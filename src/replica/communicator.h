@@ -28,6 +28,10 @@ struct Collective {
 struct CommunicatorOptions {
   std::chrono::milliseconds deadline{30'000};  // of a collective (reliability.md, fault 20)
   std::chrono::milliseconds first_deadline{600'000};
+  // Called before and after the part of a collective that waits for others; after a failure `back`
+  // may find somebody else there and must not wait.
+  std::function<void()> away{};
+  std::function<void(const Status& failure)> back{};
   std::string flight_folder{};  // flight-<rank>.json lands there on failure; empty: nowhere
 };
 

@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "samara/reduce_op.h"
+
 namespace samara {
 
 enum class ElementType : uint8_t { kF32, kF64, kBf16, kF16, kU8, kI8, kI16, kI32, kI64, kBool };
@@ -14,7 +16,6 @@ size_t ElementSize(ElementType type);  // bytes
 const char* Name(ElementType type);
 
 // kMean adds; whoever asked for it divides. Integers wrap; bool is 0 or 1, its sum the logical or.
-enum class ReduceOp : uint8_t { kSum, kMean, kMin, kMax, kProduct };
 const char* Name(ReduceOp op);
 
 // into[i] = into[i] op from[i]. bf16 and f16 compute in float32 and round to nearest, ties to even;

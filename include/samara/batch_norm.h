@@ -1,0 +1,37 @@
+// Batch normalisation over the batches of all replicas as if they were one.
+#pragma once
+
+#include <torch/torch.h>
+
+#include "samara/replicator.h"
+
+namespace samara {
+
+// Normalises channel 1 of [batch, channels, ...] with the statistics of all replicas' batches, which
+// may differ in size or have no rows: (count, mean, sum of squared deviations) of each are merged in
+// a fixed order, in one message forward and one backward. Outside a step, and in eval(), it is an
+// ordinary batch norm. Equal to one on the concatenated batch to rounding, forward and backward.
+// Source: specification replicator.md 6; Chan, Golub and LeVeque (1979) for the merge.
+struct CrossReplicaBatchNormOptions {
+  double eps = 1e-5;
+  double momentum = 0.1;  // of the running statistics, which hold the unbiased variance
+};
+
+class CrossReplicaBatchNormImpl : public torch::nn::Module {
+ public:
+  using Options = CrossReplicaBatchNormOptions;
+  explicit CrossReplicaBatchNormImpl(int64_t channels, const Options& options = {});
+  // Within the step of `replica`.
+  torch::Tensor forward(const torch::Tensor& x, ReplicaContext& replica,
+                        Site site = Site::current());
+  torch::Tensor forward(const torch::Tensor& x);  // without replicas
+
+  torch::Tensor weight, bias, running_mean, running_var;
+  const Options options;
+
+ private:
+  torch::Tensor Normalise(const torch::Tensor& x, ReplicaContext* replica, Site site);
+};
+TORCH_MODULE(CrossReplicaBatchNorm);
+
+}  // namespace samara

@@ -1,0 +1,184 @@
+// Batches for replicas: pipelines, read ahead in order by threads of their own.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "samara/nest.h"
+
+namespace samara {
+
+enum class InputMode : uint8_t {
+  kPerReplica,  // one pipeline a replica: the same batches at any number of ranks
+  kPerWorker,   // one a rank; its replicas take from it in the order of their ids
+  kSingle       // one for all, on rank 0, which sends the batches on
+};
+
+// What an input_fn is told; it makes one pipeline of per-replica batches.
+struct InputContext {
+  int num_replicas = 1;
+  int input_pipeline_id = 0;
+  int num_input_pipelines = 1;
+  int rank = 0, world_size = 1;
+  // Throws ReplicationError (78) when the replicas do not divide it.
+  int64_t PerReplicaBatch(int64_t global_batch) const;
+};
+
+struct InputOptions {
+  int prefetch = 2;  // batches that each pipeline reads ahead for each of its replicas; 0: none
+};
+
+// The next batch, or nullopt at the end.
+template <typename Batch>
+using Pipeline = std::function<std::optional<Batch>()>;
+
+// Who reads on this rank.
+struct InputShape {
+  InputMode mode = InputMode::kPerReplica;
+  std::vector<InputContext> pipelines;  // of this rank
+  int batches = 1;                      // that each of them gives to one Run
+};
+
+// One pipeline and the thread that reads it ahead.
+template <typename Batch>
+class Prefetcher {
+ public:
+  Prefetcher(Pipeline<Batch> pipeline, size_t depth) : pipeline_(std::move(pipeline)), depth_(depth) {
+    if (depth_ > 0) thread_ = std::thread([this] { Read(); });
+  }
+  ~Prefetcher() {
+    {
+      std::lock_guard lock(mu_);
+      quit_ = true;
+      changed_.notify_all();
+    }
+    if (thread_.joinable()) thread_.join();
+  }
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
+
+  // Blocks; rethrows what the pipeline threw.
+  std::optional<Batch> Next() {
+    if (depth_ == 0) {
+      if (!ended_) last_ = pipeline_();
+      ended_ = ended_ || !last_;
+      return ended_ ? std::nullopt : last_;
+    }
+    std::unique_lock lock(mu_);
+    changed_.wait(lock, [&] { return !ready_.empty() || ended_; });
+    if (ready_.empty()) {
+      if (error_) std::rethrow_exception(error_);
+      return std::nullopt;
+    }
+    Batch batch = std::move(ready_.front());
+    ready_.pop_front();
+    changed_.notify_all();
+    return batch;
+  }
+
+ private:
+  void Read() {
+    try {
+      for (;;) {
+        {
+          std::unique_lock lock(mu_);
+          changed_.wait(lock, [&] { return quit_ || ready_.size() < depth_; });
+          if (quit_) return;
+        }
+        std::optional<Batch> batch = pipeline_();
+        std::lock_guard lock(mu_);
+        if (!batch) ended_ = true;
+        else ready_.push_back(std::move(*batch));
+        changed_.notify_all();
+        if (ended_) return;
+      }
+    } catch (...) {
+      std::lock_guard lock(mu_);
+      error_ = std::current_exception();
+      ended_ = true;
+      changed_.notify_all();
+    }
+  }
+
+  const Pipeline<Batch> pipeline_;
+  const size_t depth_;
+  std::optional<Batch> last_;  // without a thread
+  std::mutex mu_;
+  std::condition_variable changed_;
+  // guarded by mu_
+  std::deque<Batch> ready_;
+  bool ended_ = false, quit_ = false;
+  std::exception_ptr error_;
+  std::thread thread_;
+};
+
+// This rank's pipelines. Made by Replicator::MakeInput.
+template <typename Batch>
+class Input {
+ public:
+  template <typename InputFn>
+  Input(InputShape shape, InputFn&& input_fn, const InputOptions& options)
+      : shape_(std::move(shape)) {
+    for (const InputContext& context : shape_.pipelines) {
+      readers_.push_back(std::make_unique<Prefetcher<Batch>>(
+          input_fn(context),
+          static_cast<size_t>(options.prefetch) * static_cast<size_t>(shape_.batches)));
+    }
+  }
+  InputMode mode() const { return shape_.mode; }
+  // The next batches of this rank's pipelines, in the order of the replicas that get them.
+  std::vector<std::optional<Batch>> Next() {
+    std::vector<std::optional<Batch>> batches;
+    for (auto& reader : readers_)
+      for (int i = 0; i < shape_.batches; ++i) batches.push_back(reader->Next());
+    for (const auto& batch : batches)
+      if (batch) like_ = *batch;
+    return batches;
+  }
+  const Batch& like() const { return like_; }       // the last batch seen; its structure
+  std::optional<Leaves>& last() { return last_; }  // what batches without rows are made from
+
+ private:
+  const InputShape shape_;
+  std::vector<std::unique_ptr<Prefetcher<Batch>>> readers_;
+  Batch like_{};
+  std::optional<Leaves> last_;
+};
+
+// Which samples make which batch: step s takes the samples [s * B, (s + 1) * B) of its epoch's
+// order, B = global_batch, and replica i its contiguous share of them. Every sample comes exactly
+// once an epoch whatever the number of replicas and ranks; the last batch of an epoch is smaller
+// and may leave replicas without samples.
+struct SampleOrder {
+  int64_t samples = 0;       // of the data set
+  int64_t global_batch = 0;  // of all replicas together
+  bool shuffle = true;       // keyed by (seed, epoch)
+  bool drop_last = false;
+  uint64_t seed = 1;
+  int64_t StepsPerEpoch() const;
+  // Of replica `replica` of `replicas`, at `step` counted over all epochs.
+  std::vector<int64_t> Indices(int64_t step, int replica, int replicas) const;
+};
+
+// A pipeline that fetches the samples of an order, from `first_step` on, for `epochs` epochs:
+// fetch(indices) -> Batch, with no rows for no indices.
+template <typename Fetch>
+auto OrderedPipeline(const InputContext& context, const SampleOrder& order, int64_t epochs,
+                     Fetch fetch, int64_t first_step = 0) {
+  using Batch = std::invoke_result_t<Fetch&, const std::vector<int64_t>&>;
+  const int64_t end = epochs * order.StepsPerEpoch();
+  return Pipeline<Batch>([=, step = first_step]() mutable -> std::optional<Batch> {
+    if (step >= end) return std::nullopt;
+    return fetch(order.Indices(step++, context.input_pipeline_id, context.num_input_pipelines));
+  });
+}
+
+}  // namespace samara

@@ -1,0 +1,11 @@
+// What a reduction does with two values.
+#pragma once
+
+#include <cstdint>
+
+namespace samara {
+
+// kMean: the sum divided by the number of replicas; of floating-point tensors only.
+enum class ReduceOp : uint8_t { kSum, kMean, kMin, kMax, kProduct };
+
+}  // namespace samara

@@ -1,0 +1,25 @@
+// torch's own rendezvous store and its Gloo and, where torch has CUDA, what else it brings: ranks of
+// several hosts.
+#pragma once
+
+#include <memory>
+
+#include "replica/store.h"
+#include "replica/transport.h"
+#include "replica/world.h"
+
+namespace samara {
+
+// The launcher's store, or one that rank 0 opens. kUnavailable when it is not reached in time.
+Result<std::shared_ptr<Store>> ConnectTcpStore(const World& world,
+                                               std::chrono::milliseconds timeout);
+
+// Rounds over c10d's Gloo: headers and small parts in one all-gather, then what is larger, so that
+// Gloo never sees sizes that differ (replicator.md 12.3, F1 to F4). `address`: of this host, as the
+// others reach it; empty: by its name. kConfig in a build without Gloo's headers.
+Result<std::unique_ptr<Transport>> MakeGlooTransport(int rank, int size,
+                                                     const std::shared_ptr<Store>& store,
+                                                     const std::string& address,
+                                                     std::chrono::milliseconds deadline);
+
+}  // namespace samara

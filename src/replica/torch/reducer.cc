@@ -1,0 +1,434 @@
+#include "replica/torch/reducer.h"
+
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/check.h"
+#include "core/sha256.h"
+
+namespace samara {
+namespace {
+
+constexpr double kSamplesMax = 1 << 24;  // of one step: exact as a float32
+
+}  // namespace
+
+GradientReducer::GradientReducer(ReplicatorState& state, std::vector<torch::Tensor> parameters,
+                                 std::vector<torch::Tensor> buffers, const WrapOptions& options,
+                                 Update update, Site site)
+    : state_(state),
+      parameters_(std::move(parameters)),
+      buffers_(std::move(buffers)),
+      options_(options),
+      update_(std::move(update)),
+      wrapped_at_(site),
+      bucket_of_(parameters_.size()),
+      aside_(static_cast<size_t>(state.locals())),
+      has_gradient_(parameters_.size()) {
+  if (parameters_.empty()) throw ReplicationError(78, "an optimizer without parameters");
+  for (const torch::Tensor& p : parameters_) {
+    if (!p.is_leaf() || !p.is_floating_point())
+      throw ReplicationError(78, DescribeTensor(p) + ": expected parameters that are floating-point leaves");
+  }
+  // equal at the start: replica 0's
+  const torch::NoGradGuard none;
+  for (const auto* list : {&parameters_, &buffers_}) {
+    if (list->empty()) continue;
+    const ReplicatorState::Call call{list == &parameters_ ? "wrap: parameters" : "wrap: buffers",
+                                     DescribeLeaves(*list, ""), site};
+    const Leaves theirs = state_.Broadcast({*list}, 0, call);
+    for (size_t i = 0; i < list->size(); ++i) (*list)[i].detach().copy_(theirs[i]);
+  }
+  // ZeRO-1: parameters in order, as even as whole parameters allow
+  int64_t total = 0, before = 0;
+  for (const torch::Tensor& p : parameters_) total += p.numel();
+  for (const torch::Tensor& p : parameters_) {
+    const int64_t middle = before + p.numel() / 2;
+    owner_.push_back(!options_.shard_state ? state_.rank()
+                                           : static_cast<int>(std::min<int64_t>(
+                                                 state_.world_size() - 1,
+                                                 middle * state_.world_size() / std::max<int64_t>(1, total))));
+    before += p.numel();
+  }
+  // the last layers' gradients come first
+  std::vector<size_t> order(parameters_.size());
+  std::iota(order.rbegin(), order.rend(), size_t{0});
+  MakeBuckets(order);
+}
+
+GradientReducer::~GradientReducer() = default;
+
+void GradientReducer::Start() {
+  state_.Add(weak_from_this());
+  if (state_.mode() != ReplicationMode::kFast) return;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    auto accumulator = torch::autograd::impl::grad_accumulator(parameters_[i]);
+    accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
+        [weak = weak_from_this(), i](const torch::autograd::variable_list& out,
+                                     const torch::autograd::variable_list&) {
+          if (const auto reducer = weak.lock()) reducer->Ready(i);
+          return out;
+        }));
+    accumulators_.push_back(std::move(accumulator));
+  }
+  Reset();
+}
+
+void GradientReducer::MakeBuckets(const std::vector<size_t>& order) {
+  buckets_.clear();
+  const auto type_of = [&](const Bucket& b) { return parameters_[b.parameters[0]].scalar_type(); };
+  for (const size_t i : order) {
+    const torch::Tensor& p = parameters_[i];
+    const auto bytes = static_cast<int64_t>(options_.bucket_bytes);
+    if (buckets_.empty() || type_of(buckets_.back()) != p.scalar_type() ||
+        (buckets_.back().elements + p.numel()) * static_cast<int64_t>(p.element_size()) > bytes) {
+      buckets_.emplace_back();
+    }
+    Bucket& bucket = buckets_.back();
+    bucket.parameters.push_back(i);
+    bucket.offsets.push_back(bucket.elements);
+    bucket.elements += p.numel();
+    bucket_of_[i] = buckets_.size() - 1;
+  }
+  for (Bucket& bucket : buckets_) {
+    bucket.flat = torch::zeros(
+        {bucket.elements + 1 + static_cast<int64_t>(bucket.parameters.size())},
+        parameters_[bucket.parameters[0]].options().requires_grad(false));
+  }
+}
+
+void GradientReducer::Change(int from, int to) {
+  const torch::NoGradGuard none;
+  Aside& old = aside_[static_cast<size_t>(from)];
+  Aside& now = aside_[static_cast<size_t>(to)];
+  old.gradients.resize(parameters_.size());
+  now.gradients.resize(parameters_.size());
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    torch::Tensor& gradient = const_cast<torch::Tensor&>(parameters_[i]).mutable_grad();
+    old.gradients[i] = std::move(gradient);
+    gradient = std::move(now.gradients[i]);
+    now.gradients[i] = torch::Tensor();
+  }
+  old.buffers.resize(buffers_.size());
+  now.buffers.resize(buffers_.size());
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    old.buffers[i] = buffers_[i].detach().clone();
+    if (now.buffers[i].defined()) buffers_[i].detach().copy_(now.buffers[i]);
+  }
+}
+
+void GradientReducer::ZeroGrad() {
+  if (hooked()) return;  // Step has left zeros, and NoSync adds to what is there
+  for (const torch::Tensor& p : parameters_) const_cast<torch::Tensor&>(p).mutable_grad().reset();
+}
+
+std::shared_ptr<void> GradientReducer::NoSync() {
+  ++no_sync_;
+  return {nullptr, [self = shared_from_this()](void*) { --self->no_sync_; }};
+}
+
+void GradientReducer::Fill(const Bucket& bucket, torch::Tensor flat, int64_t samples) const {
+  flat.zero_();
+  for (size_t j = 0; j < bucket.parameters.size() && samples > 0; ++j) {
+    const torch::Tensor& gradient = parameters_[bucket.parameters[j]].grad();
+    if (!gradient.defined()) continue;
+    const auto place = flat.narrow(0, bucket.offsets[j], gradient.numel());
+    if (gradient.is_sparse()) throw ReplicationError(78, "sparse gradients: expected dense ones");
+    torch::mul_out(const_cast<torch::Tensor&>(static_cast<const torch::Tensor&>(place)),
+                   gradient.detach().reshape({-1}), torch::scalar_tensor(samples, flat.options()));
+    flat[bucket.elements + 1 + static_cast<int64_t>(j)] = 1;
+  }
+  flat[bucket.elements] = samples;
+}
+
+void GradientReducer::Reduce(Bucket& bucket, std::span<const Partial> partials,
+                             Communicator& group) {
+  const auto number = static_cast<size_t>(&bucket - buckets_.data());
+  const Collective what{"gradients, bucket " + std::to_string(number + 1) + " of " +
+                            std::to_string(buckets_.size()),
+                        DescribeTensor(bucket.flat), wrapped_at_};
+  const auto type = ValueOrReplication(ElementTypeOf(bucket.flat.scalar_type()));
+  const auto leaves = static_cast<uint32_t>(state_.replicas());
+  if (!partials.empty()) {
+    return ThrowReplication(
+        group.AllReduce(what, ReduceOp::kSum, type, leaves, partials, BytesOf(bucket.flat)));
+  }
+  const auto r = static_cast<uint32_t>(state_.rank());
+  const torch::Tensor host = OnHost(bucket.flat);  // itself on the CPU
+  if (options_.bf16 && type == ElementType::kF32 && state_.world_size() > 1) {
+    // the tail's counts stay exact
+    const torch::Tensor tail = host.narrow(0, bucket.elements, host.numel() - bucket.elements);
+    torch::Tensor narrow = host.narrow(0, 0, bucket.elements).to(torch::kBFloat16);
+    const Partial mine{{r, r + 1}, BytesOf(narrow)}, counts{{r, r + 1}, BytesOf(tail)};
+    ThrowReplication(group.AllReduce(what, ReduceOp::kSum, ElementType::kBf16, leaves, {&mine, 1},
+                                     BytesOf(narrow)));
+    ThrowReplication(
+        group.AllReduce(what, ReduceOp::kSum, type, leaves, {&counts, 1}, BytesOf(tail)));
+    host.narrow(0, 0, bucket.elements).copy_(narrow);
+  } else {
+    const Partial mine{{r, r + 1}, BytesOf(host)};
+    ThrowReplication(
+        group.AllReduce(what, ReduceOp::kSum, type, leaves, {&mine, 1}, BytesOf(host)));
+  }
+  if (!host.is_same(bucket.flat)) bucket.flat.copy_(host);
+}
+
+void GradientReducer::Average(Bucket& bucket, std::vector<size_t>& used) {
+  const torch::Tensor tail =
+      bucket.flat.narrow(0, bucket.elements, bucket.flat.numel() - bucket.elements)
+          .to(torch::kCPU, torch::kDouble);
+  const double* counts = tail.data_ptr<double>();
+  const double samples = counts[0];
+  if (samples > kSamplesMax)
+    throw ReplicationError(78, "more than 16,777,216 samples in one step: expected fewer");
+  torch::Tensor values = bucket.flat.narrow(0, 0, bucket.elements);
+  if (samples > 0) values.div_(samples);
+  for (size_t j = 0; j < bucket.parameters.size(); ++j) {
+    const size_t i = bucket.parameters[j];
+    torch::Tensor& p = const_cast<torch::Tensor&>(parameters_[i]);
+    if (samples > 0 && counts[j + 1] > 0) {
+      p.mutable_grad() = values.narrow(0, bucket.offsets[j], p.numel()).view(p.sizes());
+      used.push_back(i);
+    } else {
+      p.mutable_grad().reset();
+    }
+  }
+}
+
+double GradientReducer::Norm(const std::vector<size_t>& used) const {
+  std::vector<size_t> order = used;
+  std::sort(order.begin(), order.end());  // the same sum whatever the buckets
+  double squares = 0;
+  for (const size_t i : order) {
+    const double norm =
+        torch::linalg_vector_norm(parameters_[i].grad().detach(), 2, std::nullopt, false, torch::kDouble)
+            .item<double>();
+    squares += norm * norm;
+  }
+  return std::sqrt(squares);
+}
+
+void GradientReducer::Apply() {
+  const torch::NoGradGuard none;
+  std::vector<size_t> used;
+  for (Bucket& bucket : buckets_) Average(bucket, used);
+  last_norm_ = Norm(used);
+  if (!std::isfinite(last_norm_)) {
+    // every rank has the same bits, so every rank decides alike
+    ++skipped_;
+    if (++skipped_in_a_row_ >= options_.nonfinite_max) {
+      throw ReplicationError(70, std::to_string(skipped_in_a_row_) +
+                                     " updates in a row had a gradient that is not finite: lower the "
+                                     "learning rate, or go on from an earlier checkpoint");
+    }
+    return;
+  }
+  skipped_in_a_row_ = 0;
+  if (options_.clip_norm > 0 && last_norm_ > options_.clip_norm) {
+    for (const size_t i : used) parameters_[i].grad().detach().mul_(options_.clip_norm / last_norm_);
+  }
+  update_(used);
+  ++updates_;
+}
+
+void GradientReducer::ApplyByBucket() {
+  // updates a bucket while the next ones are still on their way
+  double squares = 0;
+  for (Bucket& bucket : buckets_) {
+    const SteadyTime start = Now();
+    state_.background().DrainTo(bucket.ticket);
+    exposed_seconds_ += SecondsSince(start);
+    const torch::NoGradGuard none;
+    std::vector<size_t> used;
+    Average(bucket, used);
+    const double norm = Norm(used);
+    if (!std::isfinite(norm))
+      throw ReplicationError(70, "a gradient that is not finite, and other buckets are updated already");
+    squares += norm * norm;
+    update_(used);
+  }
+  last_norm_ = std::sqrt(squares);
+  ++updates_;
+}
+
+void GradientReducer::Step(int local, Site site) {
+  const torch::NoGradGuard none;
+  const int64_t samples = state_.samples[static_cast<size_t>(local)];
+  const ReplicatorState::Call call{"optimizer step", std::to_string(parameters_.size()) + " parameters",
+                                   site};
+  if (hooked()) {
+    const SteadyTime start = Now();
+    Launch(true);
+    if (options_.step_by_bucket) {
+      ApplyByBucket();
+    } else {
+      state_.background().Drain();
+      exposed_seconds_ += SecondsSince(start);
+      Apply();
+    }
+    ShareUpdated(site);
+    Reset();
+    if (!rebuilt_) Rebuild();
+    CheckSync(site);
+    return;
+  }
+  const bool alone = state_.locals() == 1;
+  if (!alone && folders_.empty()) {
+    const auto begin = static_cast<uint32_t>(state_.first());
+    for (const Bucket& bucket : buckets_) {
+      folders_.emplace_back(ReduceOp::kSum,
+                            ValueOrReplication(ElementTypeOf(bucket.flat.scalar_type())),
+                            static_cast<uint32_t>(state_.replicas()), begin,
+                            begin + static_cast<uint32_t>(state_.locals()));
+    }
+  }
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    Fill(buckets_[b], buckets_[b].flat, samples);
+    if (!alone) folders_[b].Add(BytesOf(OnHost(buckets_[b].flat)));
+  }
+  ZeroGrad();
+  state_.Meet(local, call, {}, [&](const std::vector<Leaves>&) {
+    for (size_t b = 0; b < buckets_.size(); ++b) {
+      const auto partials = alone ? std::vector<Partial>{} : folders_[b].partials();
+      Reduce(buckets_[b], partials, state_.communicator());
+    }
+    folders_.clear();
+    Apply();
+    ShareUpdated(site);
+    CheckSync(site);
+    ZeroGrad();  // the averaged gradients are in memory of the next step
+    return std::vector<Leaves>(static_cast<size_t>(state_.locals()));
+  });
+}
+
+void GradientReducer::ShareUpdated(Site site) {
+  if (!options_.shard_state || state_.world_size() == 1) return;
+  std::vector<torch::Tensor> mine;
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    if (owner_[i] == state_.rank()) mine.push_back(OnHost(parameters_[i]));
+  const std::string bytes = Pack(mine);
+  std::vector<std::vector<std::byte>> all;
+  ThrowReplication(state_.communicator().AllGatherRagged({"updated parameters", "", site},
+                                                         std::as_bytes(std::span(bytes)), all));
+  std::vector<Leaves> theirs;
+  for (const auto& record : all) {
+    theirs.push_back(ValueOrReplication(
+        Unpack({reinterpret_cast<const char*>(record.data()), record.size()})));
+  }
+  std::vector<size_t> at(all.size());
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const auto owner = static_cast<size_t>(owner_[i]);
+    parameters_[i].detach().copy_(theirs[owner].at(at[owner]++));
+  }
+}
+
+std::string GradientReducer::ParameterHash() const {
+  Sha256 hash;
+  for (const torch::Tensor& p : parameters_) {
+    const torch::Tensor host = OnHost(p);
+    const auto bytes = BytesOf(host);
+    hash.Update({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  }
+  return Hex(hash.Finish());
+}
+
+void GradientReducer::CheckSync(Site site) {
+  const int every = state_.options().check_every;
+  if (every <= 0 || updates_ % every != 0 || state_.world_size() == 1) return;
+  const std::string mine = ParameterHash();
+  std::string all(mine.size() * static_cast<size_t>(state_.world_size()), 0);
+  ThrowReplication(state_.communicator().AllGather({"hash of the parameters", "", site},
+                                                   std::as_bytes(std::span(mine)),
+                                                   std::as_writable_bytes(std::span(all))));
+  std::string different;
+  for (int r = 1; r < state_.world_size(); ++r) {
+    if (all.compare(static_cast<size_t>(r) * mine.size(), mine.size(), all, 0, mine.size()) != 0)
+      different += (different.empty() ? "" : ", ") + std::to_string(r);
+  }
+  if (!different.empty()) {
+    throw ReplicationError(70, "after update " + std::to_string(updates_) +
+                                   " the parameters of ranks " + different +
+                                   " differ from rank 0's: unequal machines, or a step that changes "
+                                   "parameters by itself");
+  }
+}
+
+// --- fast mode
+
+void GradientReducer::Reset() {
+  next_launch_ = 0;
+  std::fill(has_gradient_.begin(), has_gradient_.end(), false);
+  for (Bucket& bucket : buckets_) {
+    bucket.flat.zero_();
+    bucket.pending = bucket.parameters.size();
+    for (size_t j = 0; j < bucket.parameters.size(); ++j) {
+      torch::Tensor& p = const_cast<torch::Tensor&>(parameters_[bucket.parameters[j]]);
+      p.mutable_grad() = bucket.flat.narrow(0, bucket.offsets[j], p.numel()).view(p.sizes());
+    }
+  }
+}
+
+void GradientReducer::Ready(size_t i) {
+  Bucket& bucket = buckets_[bucket_of_[i]];
+  const auto j = static_cast<size_t>(
+      std::find(bucket.parameters.begin(), bucket.parameters.end(), i) - bucket.parameters.begin());
+  torch::Tensor& p = const_cast<torch::Tensor&>(parameters_[i]);
+  const torch::Tensor place = bucket.flat.narrow(0, bucket.offsets[j], p.numel()).view(p.sizes());
+  if (p.grad().data_ptr() != place.data_ptr()) {
+    // somebody has reset the gradient: torch made a new one
+    const torch::NoGradGuard none;
+    place.copy_(p.grad().detach());
+    p.mutable_grad() = place;
+  }
+  if (bucket_of_[i] < next_launch_) {
+    throw ReplicationError(78, "a second backward pass before the optimizer's step: hold NoSync() "
+                               "during all but the last one");
+  }
+  if (no_sync_ > 0 || has_gradient_[i]) {
+    if (no_sync_ == 0 && has_gradient_[i])
+      throw ReplicationError(78, "a second backward pass before the optimizer's step: hold NoSync() "
+                                 "during all but the last one");
+    return;
+  }
+  has_gradient_[i] = true;
+  if (!rebuilt_) observed_.push_back(i);
+  --bucket.pending;
+  if (options_.overlap) Launch(false);
+}
+
+void GradientReducer::Launch(bool all) {
+  const torch::NoGradGuard none;
+  // strictly in the order of the buckets, which is the same on all ranks (F11)
+  while (next_launch_ < buckets_.size() && (all || buckets_[next_launch_].pending == 0)) {
+    Bucket& bucket = buckets_[next_launch_++];
+    const int64_t samples = state_.samples[0];
+    if (samples == 0) bucket.flat.zero_();
+    else bucket.flat.mul_(samples);
+    bucket.flat[bucket.elements] = samples;
+    for (size_t j = 0; j < bucket.parameters.size(); ++j)
+      bucket.flat[bucket.elements + 1 + static_cast<int64_t>(j)] =
+          samples > 0 && has_gradient_[bucket.parameters[j]] ? 1 : 0;
+    bucket.ticket = state_.background().Post(
+        [this, &bucket] {
+          const torch::NoGradGuard off;
+          Reduce(bucket, {}, state_.background_communicator());
+        });
+  }
+}
+
+void GradientReducer::Rebuild() {
+  rebuilt_ = true;
+  // rank 0's order of this step's backward pass; what had no gradient comes last
+  for (size_t i = parameters_.size(); i-- > 0;)
+    if (std::find(observed_.begin(), observed_.end(), i) == observed_.end()) observed_.push_back(i);
+  std::vector<uint64_t> order(observed_.begin(), observed_.end());
+  ThrowReplication(state_.communicator().Broadcast({"order of the buckets", "", wrapped_at_}, 0,
+                                                   std::as_writable_bytes(std::span(order))));
+  MakeBuckets({order.begin(), order.end()});
+  Reset();
+}
+
+}  // namespace samara

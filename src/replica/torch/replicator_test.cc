@@ -1,0 +1,680 @@
+// The replicator on ranks that are threads: the same bits at any number of ranks, collectives and
+// their gradients, wrapped optimizers, batch norm, inputs.
+#include "nn/torch/torch.h"
+// after the door to torch
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "core/log.h"
+#include "replica/torch/reducer.h"
+#include "samara/batch_norm.h"
+#include "samara/replicator.h"
+
+namespace samara {
+namespace {
+
+struct Quiet : testing::Environment {
+  void SetUp() override { SetLogLevel(LogLevel::kWarning); }
+  void TearDown() override { SetLogLevel(LogLevel::kInfo); }
+};
+const auto* const kQuiet = testing::AddGlobalTestEnvironment(new Quiet);
+
+ReplicatorOptions Exact(int replicas) {
+  ReplicatorOptions options;
+  options.mode = ReplicationMode::kExact;
+  options.replicas = replicas;
+  options.deadline_s = 20;
+  return options;
+}
+ReplicatorOptions Fast() {
+  ReplicatorOptions options;
+  options.mode = ReplicationMode::kFast;
+  options.deadline_s = 20;
+  return options;
+}
+
+// Runs on every rank; what they give, by rank. A failure of one fails the test.
+template <typename T>
+std::vector<T> OnRanks(int ranks, const ReplicatorOptions& options,
+                       const std::function<T(Replicator&)>& program) {
+  std::vector<T> results(static_cast<size_t>(ranks));
+  EXPECT_EQ(ReplicateThreads(
+                ranks,
+                [&](Replicator& replicator) {
+                  results[static_cast<size_t>(replicator.rank())] = program(replicator);
+                },
+                options),
+            0);
+  return results;
+}
+
+// A step of every replica; the results of all, in the order of their ids.
+torch::Tensor AllResults(Replicator& replicator,
+                         const std::function<torch::Tensor(ReplicaContext&)>& step) {
+  const auto local = replicator.Run(
+      [&](ReplicaContext& replica) { return replica.AllGather(step(replica)); });
+  return local.values.at(0);
+}
+
+struct Batch {
+  torch::Tensor x, y;
+};
+
+// Rows that depend on nothing but their number.
+Batch Rows(int64_t begin, int64_t end) {
+  torch::Tensor x = torch::empty({end - begin, 6}), y = torch::empty({end - begin}, torch::kInt64);
+  for (int64_t i = begin; i < end; ++i) {
+    for (int64_t j = 0; j < 6; ++j)
+      x[i - begin][j] = std::sin(static_cast<double>(i * 7 + j * 13)) * 3;
+    y[i - begin] = i % 3;
+  }
+  return {x, y};
+}
+
+torch::nn::Sequential Mlp() {
+  return torch::nn::Sequential(torch::nn::Linear(6, 16), torch::nn::Tanh(), torch::nn::Linear(16, 8),
+                               torch::nn::Dropout(0.3), torch::nn::BatchNorm1d(8), torch::nn::ReLU(),
+                               torch::nn::Linear(8, 3));
+}
+
+std::string Train(Replicator& replicator, int steps, const WrapOptions& options = {}) {
+  torch::manual_seed(static_cast<uint64_t>(replicator.rank()) + 5);  // made equal by Wrap
+  torch::nn::Sequential net = Mlp();
+  auto optimizer = replicator.Wrap(
+      torch::optim::SGD(net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9)), *net,
+      options);
+  for (int s = 0; s < steps; ++s) {
+    replicator.Run(
+        [&](Batch& batch) {
+          optimizer.zero_grad();
+          torch::nn::functional::cross_entropy(net->forward(batch.x), batch.y).backward();
+          optimizer.step();
+        },
+        Rows(s * 64, s * 64 + 64));
+  }
+  std::string hash = optimizer.reducer().ParameterHash();
+  for (const torch::Tensor& b : net->buffers())
+    if (replicator.rank() == 0) hash += std::to_string(b.sum().item<double>());
+  return hash;
+}
+
+TEST(ReplicatorTest, TheSameBitsAtAnyNumberOfRanks) {
+  std::vector<std::string> hashes;
+  for (const int ranks : {1, 2, 4, 8}) {
+    const auto all = OnRanks<std::string>(ranks, Exact(8), [](Replicator& r) { return Train(r, 12); });
+    hashes.push_back(all[0]);
+    for (int r = 1; r < ranks; ++r) EXPECT_EQ(all[static_cast<size_t>(r)].substr(0, 64), hashes[0].substr(0, 64));
+  }
+  for (const auto& hash : hashes) EXPECT_EQ(hash, hashes[0]);
+  // another number of replicas is another computation
+  EXPECT_NE(OnRanks<std::string>(2, Exact(4), [](Replicator& r) { return Train(r, 12); })[0], hashes[0]);
+}
+
+// What one device computes on the whole batch, to rounding: without dropout and local batch norm.
+std::vector<torch::Tensor> TrainPlain(const std::function<void(torch::nn::Sequential&, Batch&)>& step,
+                                      torch::nn::Sequential& net, int steps, int64_t rows) {
+  for (int s = 0; s < steps; ++s) {
+    Batch batch = Rows(s * rows, (s + 1) * rows);
+    step(net, batch);
+  }
+  return net->parameters();
+}
+torch::nn::Sequential PlainMlp() {
+  torch::manual_seed(3);
+  return torch::nn::Sequential(torch::nn::Linear(6, 16), torch::nn::Tanh(), torch::nn::Linear(16, 3));
+}
+
+TEST(ReplicatorTest, ReplicasOfPartsEqualOneOfTheWhole) {
+  auto reference = PlainMlp();
+  torch::optim::Adam adam(reference->parameters(), 0.01);
+  TrainPlain(
+      [&](torch::nn::Sequential& net, Batch& b) {
+        adam.zero_grad();
+        torch::nn::functional::cross_entropy(net->forward(b.x), b.y).backward();
+        adam.step();
+      },
+      reference, 10, 30);  // 30 rows on 8 replicas: shares of 3 and 4
+  for (const bool fast : {false, true}) {
+    for (const bool shard : {false, true}) {
+      for (const size_t bucket : {size_t{64}, size_t{1} << 20}) {
+        OnRanks<int>(2, fast ? Fast() : Exact(8), [&](Replicator& replicator) {
+          auto net = PlainMlp();
+          auto optimizer = replicator.Wrap(torch::optim::Adam(net->parameters(), 0.01),
+                                           {.shard_state = shard, .bucket_bytes = bucket});
+          for (int s = 0; s < 10; ++s) {
+            replicator.Run(
+                [&](Batch& b) {
+                  optimizer.zero_grad();
+                  torch::nn::functional::cross_entropy(net->forward(b.x), b.y).backward();
+                  optimizer.step();
+                },
+                Rows(s * 30, s * 30 + 30));
+          }
+          for (size_t i = 0; i < net->parameters().size(); ++i) {
+            EXPECT_TRUE(torch::allclose(net->parameters()[i], reference->parameters()[i], 1e-4, 1e-5))
+                << "fast " << fast << " shard " << shard;
+          }
+          if (shard) {
+            EXPECT_LT(optimizer.base().state().size(), net->parameters().size());
+          }
+          return 0;
+        });
+      }
+    }
+  }
+}
+
+TEST(ReplicatorTest, ShardedStateHasTheSameBits) {
+  const auto run = [](Replicator& r) { return Train(r, 6, {.shard_state = r.world_size() > 1}); };
+  const auto plain = OnRanks<std::string>(1, Exact(4), run);
+  EXPECT_EQ(OnRanks<std::string>(2, Exact(4), run)[0], plain[0]);
+  EXPECT_EQ(OnRanks<std::string>(4, Exact(4), run)[0], plain[0]);
+}
+
+TEST(ReplicatorTest, CollectivesMeanWhatTheySay) {
+  for (const int ranks : {1, 2, 4}) {
+    OnRanks<int>(ranks, Exact(4), [&](Replicator& replicator) {
+      replicator.Run([&](ReplicaContext& replica) {
+        const int id = replica.replica_id();
+        const auto own = [&](double v) { return torch::tensor({v, v * 10}); };
+        struct Pair {
+          torch::Tensor a;
+          std::map<std::string, std::vector<torch::Tensor>> b;
+        };
+        const Pair pair{own(id), {{"k", {own(1), torch::tensor({int64_t{id}})}}}};
+        const Pair sum = replica.AllSum(pair);
+        EXPECT_TRUE(sum.a.equal(own(6)));
+        EXPECT_TRUE(sum.b.at("k")[0].equal(own(4)));
+        EXPECT_EQ(sum.b.at("k")[1].item<int64_t>(), 6);
+        EXPECT_TRUE(replica.AllMean(own(id)).equal(own(1.5)));
+        EXPECT_TRUE(replica.AllMin(own(id + 1)).equal(own(1)));
+        EXPECT_TRUE(replica.AllMax(own(id)).equal(own(3)));
+        EXPECT_EQ(replica.AllProduct(torch::tensor({id + 1.0})).item<double>(), 24);
+        const auto [stacked, flags] = replica.AllGather(std::pair(own(id), torch::tensor({id > 1})));
+        EXPECT_EQ(stacked.sizes().vec(), (std::vector<int64_t>{4, 2}));
+        for (int64_t i = 0; i < 4; ++i) {
+          EXPECT_TRUE(stacked[i].equal(own(static_cast<double>(i))));
+          EXPECT_EQ(flags[i].item<bool>(), i > 1);
+        }
+        // replica i gives i rows
+        const torch::Tensor ragged = replica.AllGatherAlong(torch::full({2, id}, id), 1);
+        EXPECT_TRUE(ragged.equal(torch::tensor({{1, 2, 2, 3, 3, 3}, {1, 2, 2, 3, 3, 3}})));
+        EXPECT_TRUE(replica.Broadcast(own(id), 2).equal(own(2)));
+        const torch::Tensor part = replica.ReduceScatter(torch::arange(8) * (id + 1), ReduceOp::kSum);
+        EXPECT_TRUE(part.equal(torch::tensor({2 * id, 2 * id + 1}) * 10));
+        const torch::Tensor exchanged = replica.AllToAll(torch::arange(4) + 10 * id);
+        EXPECT_TRUE(exchanged.equal(torch::arange(4) * 10 + id));
+        // a ring of messages
+        for (int round = 0; round < 3; ++round) {
+          replica.Send(own(100 * round + id), (id + 1) % 4);
+          EXPECT_TRUE(replica.Receive(own(0), (id + 3) % 4).equal(own(100 * round + (id + 3) % 4)));
+        }
+        // seven items on four replicas; each runs once
+        std::vector<int> items{0, 1, 2, 3, 4, 5, 6}, ran;
+        const auto squares = replica.MapGather(items, [&](int item) {
+          EXPECT_EQ(item % 4, id);
+          return std::pair(torch::tensor({item * item}), torch::full({item}, item));
+        });
+        EXPECT_EQ(squares.size(), 7U);
+        for (int i = 0; i < 7; ++i) {
+          EXPECT_EQ(squares[static_cast<size_t>(i)].first.item<int>(), i * i);
+          EXPECT_EQ(squares[static_cast<size_t>(i)].second.numel(), i);
+        }
+        EXPECT_EQ(replica.MapReduce(items, [](int i) { return torch::tensor({i}); }, ReduceOp::kSum).item<int>(), 21);
+        const torch::Tensor merged = replica.MergeCall(
+            [](const std::vector<torch::Tensor>& all) { return torch::stack(all).sum(0); }, own(id));
+        EXPECT_TRUE(merged.equal(own(6)));
+        const auto groups = replica.Within({{0, 3}, {2, 1}});
+        EXPECT_TRUE(groups.AllReduce(own(id), ReduceOp::kSum).equal(own(3)));
+        EXPECT_TRUE(groups.Broadcast(own(id), 0).equal(own(id == 0 || id == 3 ? 0 : 2)));
+        EXPECT_EQ(groups.AllGather(own(id)).size(0), 2);
+        EXPECT_EQ(groups.index(), id == 0 || id == 2 ? 0 : 1);
+      });
+      EXPECT_EQ(replicator
+                    .Reduce(PerReplica<torch::Tensor>{replicator.first_replica(),
+                                                      std::vector<torch::Tensor>(
+                                                          static_cast<size_t>(replicator.local_replicas()),
+                                                          torch::ones({1}))},
+                            ReduceOp::kSum)
+                    .item<float>(),
+                4);
+      EXPECT_EQ(replicator.Broadcast(torch::tensor({replicator.rank()})).item<int>(), 0);
+      return 0;
+    });
+  }
+}
+
+// The loss is the sum of the replicas' losses; its gradient at replica k's input against central
+// differences, in float64.
+TEST(ReplicatorTest, GradientsOfCollectivesAreRight) {
+  using Op = std::function<torch::Tensor(ReplicaContext&, const torch::Tensor&)>;
+  const std::map<std::string, Op> ops{
+      {"sum", [](auto& r, auto& x) { return r.AllSum(x); }},
+      {"mean", [](auto& r, auto& x) { return r.AllMean(x); }},
+      {"min", [](auto& r, auto& x) { return r.AllMin(x); }},
+      {"max", [](auto& r, auto& x) { return r.AllMax(x); }},
+      {"product", [](auto& r, auto& x) { return r.AllProduct(x); }},
+      {"gather", [](auto& r, auto& x) { return r.AllGather(x); }},
+      {"ragged", [](auto& r, auto& x) { return r.AllGatherAlong(x.narrow(0, 0, 1 + r.replica_id()), 0); }},
+      {"broadcast", [](auto& r, auto& x) { return r.Broadcast(x, 1); }},
+      {"scatter", [](auto& r, auto& x) { return r.ReduceScatter(x, ReduceOp::kSum); }},
+      {"exchange", [](auto& r, auto& x) { return r.AllToAll(x); }}};
+  constexpr int kReplicas = 4;
+  constexpr int64_t kElements = 4;
+  const auto input = [](int replica) {
+    return torch::sin(torch::arange(kElements, torch::kDouble) * 1.3 + replica * 0.7 + 1);
+  };
+  for (const auto& [name, op] : ops) {
+    for (const int ranks : {1, 2, 4}) {
+      OnRanks<int>(ranks, Exact(kReplicas), [&, &op = op, &name = name](Replicator& replicator) {
+        // replica k's loss weighs its result by numbers of its own
+        const auto loss = [&](ReplicaContext& replica, const torch::Tensor& x) {
+          const torch::Tensor y = op(replica, x);
+          const torch::Tensor w =
+              torch::cos(torch::arange(y.numel(), torch::kDouble) + replica.replica_id()).view(y.sizes());
+          return (y * y * w).sum();
+        };
+        const torch::Tensor gradients = AllResults(replicator, [&](ReplicaContext& replica) {
+          torch::Tensor x = input(replica.replica_id()).requires_grad_(true);
+          loss(replica, x).backward();
+          return x.grad().defined() ? x.grad() : torch::zeros_like(x);
+        });
+        constexpr double kStep = 1e-6;
+        for (int k = 0; k < kReplicas; ++k) {
+          for (int64_t e = 0; e < kElements; ++e) {
+            double value[2];
+            for (int side = 0; side < 2; ++side) {
+              value[side] = AllResults(replicator, [&](ReplicaContext& replica) {
+                              torch::Tensor x = input(replica.replica_id());
+                              if (replica.replica_id() == k) x[e] += side == 0 ? -kStep : kStep;
+                              return loss(replica, x);
+                            }).sum().item<double>();
+            }
+            const double expected = (value[1] - value[0]) / (2 * kStep);
+            EXPECT_NEAR(gradients[k][e].item<double>(), expected, 1e-6 + 1e-5 * std::fabs(expected))
+                << name << " replica " << k << " element " << e << " ranks " << ranks;
+          }
+        }
+        return 0;
+      });
+    }
+  }
+}
+
+TEST(ReplicatorTest, TiesShareTheGradientOfAnExtremum) {
+  OnRanks<int>(2, Exact(4), [](Replicator& replicator) {
+    const torch::Tensor g = AllResults(replicator, [](ReplicaContext& replica) {
+      // replicas 1 and 2 hold the largest
+      torch::Tensor x = torch::tensor({replica.replica_id() % 3 == 0 ? 1.0 : 5.0}).requires_grad_(true);
+      replica.AllMax(x).sum().backward();
+      return x.grad().clone();
+    });
+    EXPECT_TRUE(g.view(-1).equal(torch::tensor({0.0F, 2.0F, 2.0F, 0.0F}).to(g.scalar_type())));
+    return 0;
+  });
+}
+
+// Plain batch norm on the whole batch, forward, backward and running statistics; shares of a batch
+// that are unequal, one of them empty, and values with a large mean.
+TEST(BatchNormTest, EqualsOneDeviceOnTheWholeBatch) {
+  for (const int64_t rows : {16, 3}) {
+    for (const double offset : {0.0, 1000.0}) {
+      torch::manual_seed(1);
+      const torch::Tensor x = torch::randn({rows, 4, 5}, torch::kDouble) + offset;
+      const torch::Tensor w = torch::randn({rows, 4, 5}, torch::kDouble);
+      torch::nn::BatchNorm1d plain(4);
+      plain->to(torch::kDouble);
+      torch::Tensor whole = x.clone().requires_grad_(true);
+      const torch::Tensor y = plain->forward(whole);
+      (y * w).sum().backward();
+      for (const int ranks : {1, 2, 4}) {
+        OnRanks<int>(ranks, Exact(4), [&](Replicator& replicator) {
+          CrossReplicaBatchNorm norm(4);
+          norm->to(torch::kDouble);
+          struct Part {
+            torch::Tensor x, w, y, g;
+          };
+          replicator.Run(
+              [&](ReplicaContext& replica, Part& part) {
+                replica.SetSamples(1);  // the loss is a sum: gradients of unequal weight are the optimizer's
+                torch::Tensor mine = part.x.clone().requires_grad_(true);
+                const torch::Tensor out = norm->forward(mine, replica);
+                EXPECT_TRUE(torch::allclose(out, part.y, 1e-8, 1e-8));
+                (out * part.w).sum().backward();
+                EXPECT_TRUE(torch::allclose(mine.grad(), part.g, 1e-6, 1e-8)) << rows << " " << offset;
+              },
+              Part{x, w, y.detach(), whole.grad()});
+          if (replicator.rank() == 0) {
+            EXPECT_TRUE(torch::allclose(norm->running_mean, plain->running_mean));
+            EXPECT_TRUE(torch::allclose(norm->running_var, plain->running_var));
+          }
+          return 0;
+        });
+      }
+    }
+  }
+}
+
+// The whole chain, with an uneven batch: gradients of a mean loss through batch norm and a wrapped
+// optimizer are those of one device.
+TEST(BatchNormTest, UnevenBatchesTrainLikeOneDevice) {
+  const Batch batch = Rows(0, 10);  // on 4 replicas: 2, 3, 2, 3
+  torch::manual_seed(3);
+  torch::nn::Linear a(6, 4), b(4, 3);
+  torch::nn::BatchNorm1d plain(4);
+  torch::nn::functional::cross_entropy(b->forward(plain->forward(a->forward(batch.x))), batch.y).backward();
+  OnRanks<int>(2, Exact(4), [&](Replicator& replicator) {
+    torch::manual_seed(3);
+    torch::nn::Linear c(6, 4), d(4, 3);
+    CrossReplicaBatchNorm norm(4);
+    std::vector<torch::Tensor> parameters = c->parameters();
+    for (const auto& p : d->parameters()) parameters.push_back(p);
+    const std::vector<torch::Tensor> before{c->weight.detach().clone(), d->weight.detach().clone()};
+    auto optimizer = replicator.Wrap(torch::optim::SGD(parameters, 1.0));
+    replicator.Run(
+        [&](ReplicaContext& replica, Batch& part) {
+          optimizer.zero_grad();
+          torch::nn::functional::cross_entropy(d->forward(norm->forward(c->forward(part.x), replica)), part.y)
+              .backward();
+          optimizer.step();
+        },
+        batch);
+    EXPECT_TRUE(torch::allclose(before[0] - c->weight, a->weight.grad(), 1e-4, 1e-6));
+    EXPECT_TRUE(torch::allclose(before[1] - d->weight, b->weight.grad(), 1e-4, 1e-6));
+    return 0;
+  });
+}
+
+TEST(ReplicatorTest, InputsGiveEverySampleOnceAndEndTogether) {
+  constexpr int64_t kSamples = 37, kBatch = 10;
+  for (const InputMode mode : {InputMode::kPerReplica, InputMode::kPerWorker, InputMode::kSingle}) {
+    for (const int ranks : {1, 2, 4}) {
+      std::mutex mu;
+      std::multiset<int64_t> seen;
+      OnRanks<int>(ranks, Exact(4), [&](Replicator& replicator) {
+        const SampleOrder order{.samples = kSamples, .global_batch = kBatch};
+        auto input = replicator.MakeInput(
+            mode,
+            [&](const InputContext& context) {
+              // one pipeline of several replicas' batches goes round them
+              const auto each = context.num_replicas / context.num_input_pipelines;
+              return Pipeline<torch::Tensor>(
+                  [=, n = int64_t{0}]() mutable -> std::optional<torch::Tensor> {
+                    const int64_t step = n / each;
+                    if (step >= order.StepsPerEpoch()) return std::nullopt;
+                    const auto replica = static_cast<int>(context.input_pipeline_id * each + n++ % each);
+                    return torch::tensor(order.Indices(step, replica, context.num_replicas));
+                  });
+            },
+            {.prefetch = 3});
+        int steps = 0;
+        while (replicator.Run(
+            [&](ReplicaContext& replica, torch::Tensor& indices) {
+              EXPECT_EQ(replica.samples(), indices.size(0));
+              std::lock_guard lock(mu);
+              for (int64_t i = 0; i < indices.size(0); ++i) seen.insert(indices[i].item<int64_t>());
+            },
+            input)) {
+          ++steps;
+        }
+        EXPECT_EQ(steps, 4);
+        return 0;
+      });
+      EXPECT_EQ(seen.size(), 37U);
+      EXPECT_EQ(std::set<int64_t>(seen.begin(), seen.end()).size(), 37U);
+    }
+  }
+}
+
+TEST(ReplicatorTest, PipelinesThatEndAtDifferentTimesEndTogether) {
+  OnRanks<int>(2, Exact(4), [](Replicator& replicator) {
+    auto net = PlainMlp();
+    auto optimizer = replicator.Wrap(torch::optim::SGD(net->parameters(), 0.1));
+    // replica i has i + 1 batches
+    auto input = replicator.MakeInput(InputMode::kPerReplica, [](const InputContext& context) {
+      return Pipeline<Batch>([left = context.input_pipeline_id + 1]() mutable -> std::optional<Batch> {
+        if (left-- == 0) return std::nullopt;
+        return Rows(left * 4, left * 4 + 4);
+      });
+    });
+    int64_t steps = 0;
+    const auto step = [&](Batch& b) {
+      optimizer.zero_grad();
+      torch::nn::functional::cross_entropy(net->forward(b.x), b.y).backward();
+      optimizer.step();
+    };
+    while (replicator.Run(step, input)) ++steps;
+    EXPECT_EQ(steps, 4);
+    EXPECT_EQ(optimizer.updates(), 4) << "batches without rows spoil no update";
+    for (const auto& p : net->parameters()) EXPECT_TRUE(p.isfinite().all().item<bool>());
+    return 0;
+  });
+}
+
+TEST(ReplicatorTest, ShuffledOrderIsAPermutationOfItsOwn) {
+  const SampleOrder order{.samples = 1000, .global_batch = 128};
+  std::set<int64_t> first, second;
+  std::vector<int64_t> a, b;
+  for (int64_t s = 0; s < order.StepsPerEpoch(); ++s) {
+    for (const int64_t i : order.Indices(s, 0, 1)) a.push_back(i);
+    for (const int64_t i : order.Indices(s + order.StepsPerEpoch(), 0, 1)) b.push_back(i);
+  }
+  first.insert(a.begin(), a.end());
+  EXPECT_EQ(first.size(), 1000U);
+  EXPECT_EQ(*first.rbegin(), 999);
+  EXPECT_NE(a, b) << "each epoch has its own order";
+  EXPECT_FALSE(std::is_sorted(a.begin(), a.end()));
+  // shares of replicas make up the whole batch
+  std::vector<int64_t> joined;
+  for (int r = 0; r < 3; ++r)
+    for (const int64_t i : order.Indices(2, r, 3)) joined.push_back(i);
+  EXPECT_EQ(joined, order.Indices(2, 0, 1));
+}
+
+TEST(ReplicatorTest, AGradientThatIsNotFiniteIsSkippedOnAllRanks) {
+  for (const bool fast : {false, true}) {
+    OnRanks<int>(2, fast ? Fast() : Exact(4), [](Replicator& replicator) {
+      auto net = PlainMlp();
+      auto optimizer = replicator.Wrap(torch::optim::SGD(net->parameters(), 0.1), {.clip_norm = 1.0});
+      const auto step = [&](bool poison) {
+        replicator.Run(
+            [&](ReplicaContext& replica, Batch& b) {
+              optimizer.zero_grad();
+              torch::Tensor loss = torch::nn::functional::cross_entropy(net->forward(b.x), b.y);
+              if (poison && replica.replica_id() == 1) loss = loss * std::numeric_limits<float>::infinity();
+              loss.backward();
+              optimizer.step();
+            },
+            Rows(0, 16));
+      };
+      step(false);
+      const std::string before = optimizer.reducer().ParameterHash();
+      step(true);
+      EXPECT_EQ(optimizer.reducer().ParameterHash(), before);
+      EXPECT_EQ(optimizer.skipped(), 1);
+      step(false);
+      EXPECT_NE(optimizer.reducer().ParameterHash(), before);
+      EXPECT_EQ(optimizer.updates(), 2);
+      return 0;
+    });
+  }
+}
+
+TEST(ReplicatorTest, FiveGradientsInARowThatAreNotFiniteEndTheRun) {
+  testing::internal::CaptureStderr();
+  const int code = ReplicateThreads(
+      2,
+      [](Replicator& replicator) {
+        auto net = PlainMlp();
+        auto optimizer = replicator.Wrap(torch::optim::SGD(net->parameters(), 0.1));
+        for (int s = 0; s < 100; ++s) {
+          replicator.Run(
+              [&](Batch& b) {
+                (net->forward(b.x).sum() * std::numeric_limits<float>::infinity()).backward();
+                optimizer.step();
+              },
+              Rows(0, 16));
+        }
+      },
+      Exact(4));
+  EXPECT_EQ(code, 70);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("5 updates in a row"), std::string::npos);
+}
+
+// What goes wrong is named on every rank, and ends all of them.
+std::string Failure(int ranks, const ReplicatorOptions& options, int expected_code,
+                    const std::function<void(ReplicaContext&)>& step) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(ReplicateThreads(ranks, [&](Replicator& r) { r.Run(step); }, options), expected_code);
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(ReplicatorTest, WrongCallsAreNamed) {
+  for (const int ranks : {1, 2, 4}) {
+    // branching on the replica's id around a collective
+    const std::string swapped = Failure(ranks, Exact(4), 70, [](ReplicaContext& replica) {
+      const torch::Tensor a = torch::ones({3}), b = torch::ones({3});
+      if (replica.replica_id() == 2) {
+        replica.AllMax(b);
+        replica.AllSum(a);
+      } else {
+        replica.AllSum(a);
+        replica.AllMax(b);
+      }
+    });
+    EXPECT_NE(swapped.find("all_reduce sum of float32[3] at replicator_test.cc:"), std::string::npos) << swapped;
+    EXPECT_NE(swapped.find("all_reduce max of float32[3] at replicator_test.cc:"), std::string::npos) << swapped;
+    const std::string count = Failure(ranks, Exact(4), 70, [](ReplicaContext& replica) {
+      replica.AllSum(torch::ones({replica.replica_id() == 3 ? 5 : 4}));
+    });
+    EXPECT_NE(count.find("float32[5]"), std::string::npos) << count;
+    const std::string type = Failure(ranks, Exact(4), 70, [](ReplicaContext& replica) {
+      replica.AllSum(torch::ones({4}, replica.replica_id() == 0 ? torch::kInt32 : torch::kFloat32));
+    });
+    EXPECT_NE(type.find("int32[4]"), std::string::npos) << type;
+    const std::string source = Failure(ranks, Exact(4), 70, [](ReplicaContext& replica) {
+      replica.Broadcast(torch::ones({4}), replica.replica_id() / 2);
+    });
+    EXPECT_NE(source.find("broadcast from 1"), std::string::npos) << source;
+    const std::string thrown = Failure(ranks, Exact(4), 70, [](ReplicaContext& replica) {
+      if (replica.replica_id() == 1) throw std::runtime_error("no luck today");
+      replica.AllSum(torch::ones({4}));
+    });
+    EXPECT_NE(thrown.find("no luck today"), std::string::npos) << thrown;
+  }
+  const std::string early = Failure(1, Exact(4), 70, [](ReplicaContext& replica) {
+    if (replica.replica_id() != 1) replica.AllSum(torch::ones({4}));
+  });
+  EXPECT_NE(early.find("ended its step"), std::string::npos) << early;
+  ReplicatorOptions soon = Fast();
+  soon.deadline_s = 0.3;
+  const std::string missing = Failure(4, soon, 69, [](ReplicaContext& replica) {
+    replica.AllSum(torch::ones({4}));
+    if (replica.replica_id() != 1) replica.AllSum(torch::ones({4}));
+    else std::this_thread::sleep_for(std::chrono::milliseconds(800));
+  });
+  EXPECT_NE(missing.find("rank 1 did not come to all_reduce sum"), std::string::npos) << missing;
+  EXPECT_NE(Failure(1, Exact(4), 78, [](ReplicaContext& r) { r.AllMean(torch::ones({1}, torch::kInt64)); })
+                .find("the mean of int64[1]"),
+            std::string::npos);
+}
+
+TEST(ReplicatorTest, FastModeCountsOnNothing) {
+  OnRanks<int>(2, Fast(), [](Replicator& replicator) {
+    torch::manual_seed(3);
+    torch::nn::Linear used(4, 2), sometimes(4, 2), never(4, 2);
+    std::vector<torch::Tensor> parameters;
+    for (const auto* l : {&used, &sometimes, &never})
+      for (const auto& p : (*l)->parameters()) parameters.push_back(p);
+    auto optimizer = replicator.Wrap(torch::optim::SGD(parameters, torch::optim::SGDOptions(0.5).weight_decay(0.1)),
+                                     {.bucket_bytes = 32});
+    const torch::Tensor at_start = never->weight.detach().clone(), other = sometimes->weight.detach().clone();
+    const torch::Tensor x = torch::ones({4, 4});
+    for (int s = 0; s < 3; ++s) {
+      replicator.Run(
+          [&](ReplicaContext& replica, torch::Tensor& part) {
+            optimizer.zero_grad();
+            torch::Tensor y = used->forward(part).sum();
+            // F8: a parameter that has a gradient on one rank only, and on some steps only
+            if (replica.replica_id() == 1 && s == 1) y = y + sometimes->forward(part).sum();
+            y.backward();
+            optimizer.step();
+          },
+          x);
+      EXPECT_EQ(sometimes->weight.detach().equal(other), s == 0) << "no gradient, no weight decay";
+    }
+    EXPECT_TRUE(never->weight.detach().equal(at_start));
+    // replica 1's gradient of the sum over its two rows, weighted by half the samples, and decay
+    const torch::Tensor expected = other - 0.5 * (torch::ones({2, 4}) * 2 * 2 / 4 + 0.1 * other);
+    EXPECT_TRUE(torch::allclose(sometimes->weight, expected));
+    return 0;
+  });
+}
+
+TEST(ReplicatorTest, AccumulationSendsOnce) {
+  for (const bool fast : {false, true}) {
+    OnRanks<int>(2, fast ? Fast() : Exact(2), [](Replicator& replicator) {
+      torch::manual_seed(3);
+      torch::nn::Linear net(4, 2);
+      const torch::Tensor before = net->weight.detach().clone();
+      auto optimizer = replicator.Wrap(torch::optim::SGD(net->parameters(), 1.0));
+      for (int s = 1; s <= 2; ++s) {
+        const uint64_t sequence = replicator.state().communicator().sequence();
+        replicator.Run([&](ReplicaContext& replica) {
+          optimizer.zero_grad();
+          const torch::Tensor x = torch::full({1, 4}, replica.replica_id() + 1.0);
+          {
+            const auto hold = optimizer.NoSync();
+            net->forward(x).sum().backward();
+          }
+          net->forward(x).sum().backward();
+          optimizer.step();
+        });
+        if (s == 2) {
+          EXPECT_EQ(replicator.state().communicator().sequence(), sequence + 1);
+        }
+        EXPECT_TRUE(torch::allclose(net->weight, before - s * 2 * 1.5));
+      }
+      return 0;
+    });
+  }
+}
+
+TEST(ReplicatorTest, CompressedAndByBucketComeClose) {
+  const auto train = [](const WrapOptions& options) {
+    std::vector<torch::Tensor> out;
+    OnRanks<int>(2, Fast(), [&](Replicator& replicator) {
+      auto net = PlainMlp();
+      auto optimizer = replicator.Wrap(torch::optim::SGD(net->parameters(), 0.1), options);
+      for (int s = 0; s < 5; ++s) {
+        replicator.Run(
+            [&](Batch& b) {
+              optimizer.zero_grad();
+              torch::nn::functional::cross_entropy(net->forward(b.x), b.y).backward();
+              optimizer.step();
+            },
+            Rows(s * 16, s * 16 + 16));
+      }
+      if (replicator.rank() == 0)
+        for (const auto& p : net->parameters()) out.push_back(p.detach().clone());
+      return 0;
+    });
+    return out;
+  };
+  const auto plain = train({});
+  const auto bf16 = train({.bf16 = true}), bucket = train({.bucket_bytes = 128, .step_by_bucket = true}),
+             late = train({.overlap = false});
+  for (size_t i = 0; i < plain.size(); ++i) {
+    EXPECT_TRUE(torch::allclose(bf16[i], plain[i], 1e-2, 1e-2));
+    EXPECT_FALSE(bf16[i].equal(plain[i]));
+    EXPECT_TRUE(bucket[i].equal(plain[i]));
+    EXPECT_TRUE(late[i].equal(plain[i]));
+  }
+}
+
+}  // namespace
+}  // namespace samara

@@ -1,0 +1,123 @@
+// What the replicas of one rank share: their turns, the group of ranks, and every collective of
+// ReplicaContext on leaves. The layer between nests and bytes.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nn/torch/torch.h"
+#include "replica/communicator.h"
+#include "replica/monitor.h"
+#include "replica/store.h"
+#include "replica/torch/leaves.h"
+#include "replica/torch/task_thread.h"
+#include "replica/torch/turns.h"
+#include "replica/world.h"
+#include "samara/replicator.h"
+
+namespace samara {
+
+// Throws ReplicationError with the status's code and words.
+void ThrowReplication(const Status& status);
+template <typename T>
+T ValueOrReplication(Result<T> result) {
+  ThrowReplication(result.status());
+  return std::move(*result);
+}
+
+// Put aside at each change of turns: what a replica leaves in a shared model.
+class PerTurn {
+ public:
+  virtual ~PerTurn() = default;
+  virtual void Change(int from, int to) = 0;
+};
+
+class ReplicatorState {
+ public:
+  struct Setup {
+    World world;
+    std::unique_ptr<Transport> transport;
+    std::shared_ptr<Store> store;  // null when alone
+    ReplicationMode mode = ReplicationMode::kExact;
+    int replicas = 1;
+    ReplicatorOptions options;
+    CommunicatorOptions communicator;
+    // Makes the side channel; null: none.
+    std::function<std::unique_ptr<Monitor>(Monitor::OnFailure)> monitor;
+  };
+  explicit ReplicatorState(Setup setup);
+  ~ReplicatorState();
+
+  int rank() const { return setup_.world.rank; }
+  int world_size() const { return setup_.world.size; }
+  int replicas() const { return setup_.replicas; }
+  int locals() const { return turns_->replicas(); }
+  int first() const { return rank() * locals(); }
+  ReplicationMode mode() const { return setup_.mode; }
+  const ReplicatorOptions& options() const { return setup_.options; }
+  int64_t step = 0;
+  std::vector<int64_t> samples;  // of the local replicas, in this step
+
+  void Run(const std::vector<int64_t>& rows, const std::function<void(int)>& body);
+  void Add(std::weak_ptr<PerTurn> state) { per_turn_.push_back(std::move(state)); }
+
+  // --- collectives of local replica `local`, inside Run; outside it with all locals at once
+  struct Call {
+    std::string operation, operand;
+    Site site;
+  };
+  // Meets the local replicas; `action` gets their leaves, in order, and gives each its result.
+  using Action = std::function<std::vector<Leaves>(const std::vector<Leaves>& locals)>;
+  Leaves Meet(int local, const Call& call, const Leaves& in, const Action& action);
+
+  // On values of all local replicas at once, called by one thread a rank. Values on the CPU.
+  Leaves Reduce(const std::vector<Leaves>& locals, ReduceOp op, const Call& call);
+  std::vector<Leaves> Gather(const std::vector<Leaves>& locals, const Call& call);  // of all replicas
+  Leaves Broadcast(const std::vector<Leaves>& locals, int source, const Call& call);
+  std::vector<Leaves> Exchange(const std::vector<Leaves>& locals, const Call& call);
+
+  // The group of ranks, once what runs in the background is done.
+  Communicator& communicator();
+  TaskThread& background() { return background_; }
+  Communicator& background_communicator() { return *communicator_; }  // on background()
+
+  // --- messages between two replicas
+  void Send(int local, int to, const Leaves& leaves);
+  Leaves Receive(int local, int from);
+
+  void Abort(const Status& why);
+  void Leave();
+  // The local replica whose turn it is; throws outside a step.
+  int current() const;
+
+ private:
+  void Change(int from, int to);
+
+  struct Meeting {
+    explicit Meeting(size_t locals) : in(locals) {}
+    std::vector<Leaves> in, out;
+  };
+
+  Setup setup_;
+  std::shared_ptr<Meeting> meeting_;  // that local replicas are coming to
+  std::unique_ptr<Communicator> communicator_;
+  std::unique_ptr<Monitor> monitor_;
+  std::unique_ptr<Turns> turns_;
+  std::vector<std::weak_ptr<PerTurn>> per_turn_;
+  std::vector<torch::Tensor> generators_;  // states put aside, of the local replicas
+  std::map<std::pair<int, int>, std::vector<std::string>> mail_;  // between local replicas
+  std::map<std::pair<int, int>, int64_t> sent_, received_;        // messages by (from, to)
+  TaskThread background_;  // joined before what it uses goes
+};
+
+// A result that autograd can follow: `backward` gives the gradients of `in` from those of the
+// result, itself a collective. Plain when no gradient is asked for.
+using Backward = std::function<Leaves(const Leaves& gradients)>;
+Leaves Differentiable(const Leaves& in, const std::function<Leaves(const Leaves& detached)>& forward,
+                      Backward backward);
+
+}  // namespace samara
