@@ -7,11 +7,11 @@
 
 namespace samara {
 
-// Normalises channel 1 of [batch, channels, ...] with the statistics of all replicas' batches, which
-// may differ in size or have no rows: (count, mean, sum of squared deviations) of each are merged in
-// a fixed order, in one message forward and one backward. Outside a step, and in eval(), it is an
-// ordinary batch norm. Equal to one on the concatenated batch to rounding, forward and backward.
-// Source: specification replicator.md 6; Chan, Golub and LeVeque (1979) for the merge.
+// Normalises channel 1 of [batch, channels, ...] with the statistics of all replicas' batches,
+// which may differ in size or have no rows: (count, mean, sum of squared deviations) of each are
+// merged in a fixed order, in one message forward and one backward. Outside a step, and in eval(),
+// it is an ordinary batch norm. Equal to one on the concatenated batch to rounding, forward and
+// backward. Source: specification replicator.md 6; Chan, Golub and LeVeque (1979) for the merge.
 struct CrossReplicaBatchNormOptions {
   double eps = 1e-5;
   double momentum = 0.1;  // of the running statistics, which hold the unbiased variance

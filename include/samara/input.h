@@ -51,7 +51,8 @@ struct InputShape {
 template <typename Batch>
 class Prefetcher {
  public:
-  Prefetcher(Pipeline<Batch> pipeline, size_t depth) : pipeline_(std::move(pipeline)), depth_(depth) {
+  Prefetcher(Pipeline<Batch> pipeline, size_t depth)
+      : pipeline_(std::move(pipeline)), depth_(depth) {
     if (depth_ > 0) thread_ = std::thread([this] { Read(); });
   }
   ~Prefetcher() {
@@ -95,8 +96,10 @@ class Prefetcher {
         }
         std::optional<Batch> batch = pipeline_();
         std::lock_guard lock(mu_);
-        if (!batch) ended_ = true;
-        else ready_.push_back(std::move(*batch));
+        if (!batch)
+          ended_ = true;
+        else
+          ready_.push_back(std::move(*batch));
         changed_.notify_all();
         if (ended_) return;
       }
@@ -143,7 +146,7 @@ class Input {
       if (batch) like_ = *batch;
     return batches;
   }
-  const Batch& like() const { return like_; }       // the last batch seen; its structure
+  const Batch& like() const { return like_; }      // the last batch seen; its structure
   std::optional<Leaves>& last() { return last_; }  // what batches without rows are made from
 
  private:

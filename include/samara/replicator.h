@@ -45,14 +45,18 @@ enum class ReplicationMode : uint8_t { kExact, kFast };
 
 // What is not set comes from the environment variable in brackets, and then from here.
 struct ReplicatorOptions {
-  std::optional<ReplicationMode> mode;   // [SAMARA_MODE=exact|fast] exact
-  std::optional<int> replicas;           // [SAMARA_REPLICAS] of exact mode: 8; a multiple of the ranks
-  std::optional<std::string> transport;  // [SAMARA_TRANSPORT=auto|shared|gloo] auto: shared on one host
-  std::optional<double> deadline_s;      // [SAMARA_DEADLINE_SECONDS] of a collective: 30; the first: 600
-  std::optional<std::string> trace;      // [SAMARA_TRACE] folder: Chrome trace and, on failure, the last collectives
-  uint64_t seed = 1;                     // of the random numbers that steps draw
-  int threads = 0;                       // of torch within a rank; 0: 1 in exact mode, where more change bits, else its share of the cores
-  int check_every = 100;                 // optimizer steps between comparisons of the parameters' hash; 0: never
+  std::optional<ReplicationMode> mode;  // [SAMARA_MODE=exact|fast] exact
+  std::optional<int> replicas;  // [SAMARA_REPLICAS] of exact mode: 8; a multiple of the ranks
+  std::optional<std::string>
+      transport;  // [SAMARA_TRANSPORT=auto|shared|gloo] auto: shared on one host
+  std::optional<double>
+      deadline_s;  // [SAMARA_DEADLINE_SECONDS] of a collective: 30; the first: 600
+  std::optional<std::string>
+      trace;          // [SAMARA_TRACE] folder: Chrome trace and, on failure, the last collectives
+  uint64_t seed = 1;  // of the random numbers that steps draw
+  int threads = 0;  // of torch within a rank; 0: 1 in exact mode, where more change bits, else its
+                    // share of the cores
+  int check_every = 100;  // optimizer steps between comparisons of the parameters' hash; 0: never
 };
 
 // What one replica sees inside a step. Nests: nest.h. Every call is a collective but for Send.
@@ -116,7 +120,8 @@ class ReplicaContext {
   // Part j of dimension 0 goes to replica j; theirs come back in the order of their ids.
   torch::Tensor AllToAll(const torch::Tensor& tensor, Site site = Site::current()) const;
 
-  // To one replica, without waiting for it; small tensors (it goes through the store between ranks).
+  // To one replica, without waiting for it; small tensors (it goes through the store between
+  // ranks).
   template <typename T>
   void Send(const T& nest, int to) const {
     SendLeaves(Flatten(nest), to);
@@ -148,7 +153,8 @@ class ReplicaContext {
     auto results = MapGather(items, std::forward<Fn>(fn), site);
     using R = typename decltype(results)::value_type;
     Leaves total = Flatten<R>(results.at(0));
-    for (size_t i = 1; i < results.size(); ++i) total = FoldLeaves(total, Flatten<R>(results[i]), op);
+    for (size_t i = 1; i < results.size(); ++i)
+      total = FoldLeaves(total, Flatten<R>(results[i]), op);
     return Unflatten<R>(results[0],
                         op == ReduceOp::kMean ? DivideLeaves(total, results.size()) : total);
   }
@@ -180,7 +186,8 @@ class ReplicaContext {
       return Unflatten(nest, StackWithin(Flatten(nest), Structure(nest), site));
     }
     template <typename T>
-    T Broadcast(const T& nest, int source, Site site = Site::current()) const {  // index in the group
+    T Broadcast(const T& nest, int source,
+                Site site = Site::current()) const {  // index in the group
       return Unflatten(nest, BroadcastWithin(Flatten(nest), source, Structure(nest), site));
     }
 
@@ -197,7 +204,9 @@ class ReplicaContext {
     std::vector<int> mine_;
     int index_ = 0;
   };
-  SubGroups Within(std::vector<std::vector<int>> groups) const { return {*this, std::move(groups)}; }
+  SubGroups Within(std::vector<std::vector<int>> groups) const {
+    return {*this, std::move(groups)};
+  }
 
   // Device i of this replica, for models that span several.
   torch::Device logical_device(int i) const;
@@ -238,13 +247,15 @@ class ReplicaContext {
 
 // How gradients of one optimizer are combined and applied. [replicator.md 5]
 struct WrapOptions {
-  double clip_norm = 0;        // largest global norm of the averaged gradient; 0: not clipped
-  bool shard_state = false;    // each rank keeps the optimizer's state of its share of the parameters (ZeRO-1)
-  bool bf16 = false;           // fast mode: gradients travel as bfloat16
+  double clip_norm = 0;  // largest global norm of the averaged gradient; 0: not clipped
+  bool shard_state =
+      false;  // each rank keeps the optimizer's state of its share of the parameters (ZeRO-1)
+  bool bf16 = false;  // fast mode: gradients travel as bfloat16
   size_t bucket_bytes = 4 << 20;
-  bool overlap = true;         // fast mode: reduces while the backward pass goes on
-  bool step_by_bucket = false;  // fast mode: updates each bucket as it comes; a non-finite gradient ends the run then
-  int nonfinite_max = 5;       // updates skipped in a row before the run ends with 70
+  bool overlap = true;  // fast mode: reduces while the backward pass goes on
+  bool step_by_bucket =
+      false;  // fast mode: updates each bucket as it comes; a non-finite gradient ends the run then
+  int nonfinite_max = 5;  // updates skipped in a row before the run ends with 70
 };
 
 // An optimizer whose step is a collective: gradients of all replicas are averaged, weighted by
@@ -260,9 +271,10 @@ class WrappedOptimizer {
   [[nodiscard]] std::shared_ptr<void> NoSync();
   torch::optim::Optimizer& base() { return *optimizer_; }
   GradientReducer& reducer() { return *reducer_; }
-  double last_norm() const;    // of the averaged gradient, before clipping
-  int64_t skipped() const;     // updates that a non-finite gradient cost
+  double last_norm() const;  // of the averaged gradient, before clipping
+  int64_t skipped() const;   // updates that a non-finite gradient cost
   int64_t updates() const;
+  std::string parameter_hash() const;  // SHA-256 over the parameters, in their order
 
  private:
   std::shared_ptr<GradientReducer> reducer_;
@@ -367,10 +379,14 @@ class Replicator {
   template <typename Step, typename Batch>
   static auto Call(Step& step, ReplicaContext& context, Batch& batch) {
     const auto call = [&]() -> decltype(auto) {
-      if constexpr (std::is_invocable_v<Step&, ReplicaContext&, Batch&>) return step(context, batch);
-      else if constexpr (std::is_invocable_v<Step&, Batch&>) return step(batch);
-      else if constexpr (std::is_invocable_v<Step&, ReplicaContext&>) return step(context);
-      else return step();
+      if constexpr (std::is_invocable_v<Step&, ReplicaContext&, Batch&>)
+        return step(context, batch);
+      else if constexpr (std::is_invocable_v<Step&, Batch&>)
+        return step(batch);
+      else if constexpr (std::is_invocable_v<Step&, ReplicaContext&>)
+        return step(context);
+      else
+        return step();
     };
     if constexpr (std::is_void_v<decltype(call())>) {
       call();
@@ -408,7 +424,8 @@ class Replicator {
     std::vector<Batch> batches;
     for (const auto& l : leaves) {
       if (l->size() != Flatten(input.like()).size())
-        throw ReplicationError(78, "a single input needs batches of fixed structure: a struct, tuple or tensor");
+        throw ReplicationError(
+            78, "a single input needs batches of fixed structure: a struct, tuple or tensor");
       batches.push_back(Unflatten(input.like(), *l));
     }
     return batches;

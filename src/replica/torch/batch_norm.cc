@@ -50,7 +50,9 @@ void Merge(Moments& a, const Moments& b) {
 Moments MomentsOf(const torch::Tensor& x) {
   std::vector<int64_t> dims{0};
   for (int64_t d = 2; d < x.dim(); ++d) dims.push_back(d);
-  Moments m{.count = static_cast<double>(x.numel() / std::max<int64_t>(1, x.size(1))), .mean = {}, .m2 = {}};
+  Moments m{.count = static_cast<double>(x.numel() / std::max<int64_t>(1, x.size(1))),
+            .mean = {},
+            .m2 = {}};
   const double count = std::max(1.0, m.count);
   const torch::Tensor mean = x.sum(dims) / count;
   m.m2 = (x - AsChannels(mean, x)).square().sum(dims).to(torch::kDouble);
@@ -72,7 +74,8 @@ Moments MomentsOfAll(const Moments& mine, int64_t channels, ReplicaContext& repl
   Moments merged;
   for (int64_t i = 0; i < all.size(0); ++i) {
     const torch::Tensor row = all[i];
-    Merge(merged, {row[0].item<double>(), row.narrow(0, 2, channels), row.narrow(0, 2 + channels, channels)});
+    Merge(merged, {row[0].item<double>(), row.narrow(0, 2, channels),
+                   row.narrow(0, 2 + channels, channels)});
   }
   return merged;
 }
@@ -114,8 +117,10 @@ torch::Tensor CrossReplicaBatchNormImpl::Normalise(const torch::Tensor& x, Repli
   if (replica == nullptr || replica->local() == 0) {
     const torch::NoGradGuard none;
     const torch::Tensor unbiased = m.m2 / std::max(1.0, m.count - 1);
-    running_mean.mul_(1 - options.momentum).add_(m.mean.to(running_mean.options()), options.momentum);
-    running_var.mul_(1 - options.momentum).add_(unbiased.to(running_var.options()), options.momentum);
+    running_mean.mul_(1 - options.momentum)
+        .add_(m.mean.to(running_mean.options()), options.momentum);
+    running_var.mul_(1 - options.momentum)
+        .add_(unbiased.to(running_var.options()), options.momentum);
   }
   const torch::Tensor scale = weight * torch::rsqrt(variance + options.eps).to(weight.options());
   return (x - AsChannels(m.mean.to(x.device()), x)) * AsChannels(scale, x) + AsChannels(bias, x);

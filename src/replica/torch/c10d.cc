@@ -149,7 +149,8 @@ class GlooTransport : public Transport {
       for (auto& shown : shown_) shown = {};
       shown_[static_cast<size_t>(round.only)] = {all_.data(), round.bytes};
     } else {
-      at::Tensor in = Wrap(mine_.data(), round.bytes), out = Wrap(all_.data(), round.bytes * shown_.size());
+      at::Tensor in = Wrap(mine_.data(), round.bytes),
+                 out = Wrap(all_.data(), round.bytes * shown_.size());
       RETURN_IF_ERROR(Wait(round.deadline, [&] { return group_->_allgather_base(out, in); }));
       for (size_t r = 0; r < shown_.size(); ++r)
         shown_[r] = {all_.data() + r * round.bytes, round.bytes};
@@ -197,8 +198,8 @@ class GlooTransport : public Transport {
     if (round.bytes > 0 && round.bytes <= kInlineBytes)
       std::memcpy(envelope.small, mine_.data(), round.bytes);
     at::Tensor in = Wrap(reinterpret_cast<std::byte*>(&envelope), sizeof envelope);
-    at::Tensor out = Wrap(reinterpret_cast<std::byte*>(envelopes_.data()),
-                          sizeof(Envelope) * envelopes_.size());
+    at::Tensor out =
+        Wrap(reinterpret_cast<std::byte*>(envelopes_.data()), sizeof(Envelope) * envelopes_.size());
     RETURN_IF_ERROR(Wait(round.deadline, [&] { return group_->_allgather_base(out, in); }));
     for (size_t r = 0; r < envelopes_.size(); ++r) {
       headers_[r] = envelopes_[r].header;
@@ -230,8 +231,10 @@ class GlooTransport : public Transport {
           Abort(Status(kDeadlinePassed, "not all ranks came in time"));
           return Status(kDeadlinePassed, "not all ranks came in time");
         }
-        if (i > 20) std::this_thread::sleep_for(pause);
-        else std::this_thread::yield();
+        if (i > 20)
+          std::this_thread::sleep_for(pause);
+        else
+          std::this_thread::yield();
         pause = std::min(pause * 2, 200us);
       }
       work->wait();
@@ -290,7 +293,8 @@ Result<std::unique_ptr<Transport>> MakeGlooTransport(int rank, int size,
     options->timeout = deadline;
     auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(
         c10::make_intrusive<GlooStoreAdapter>(store, deadline), rank, size, options);
-    return std::unique_ptr<Transport>(std::make_unique<GlooTransport>(rank, size, std::move(group)));
+    return std::unique_ptr<Transport>(
+        std::make_unique<GlooTransport>(rank, size, std::move(group)));
   } catch (const std::exception& e) {
     return Status(Code::kUnavailable, "Gloo between the ranks: " + FirstLine(e.what()));
   }

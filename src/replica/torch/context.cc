@@ -40,10 +40,14 @@ Leaves SumOver(ReplicatorState& state, int local, const Leaves& in, ReduceOp op,
 torch::Tensor Fold(const torch::Tensor& a, const torch::Tensor& b, ReduceOp op) {
   switch (op) {
     case ReduceOp::kSum:
-    case ReduceOp::kMean: return a + b;
-    case ReduceOp::kMin: return torch::minimum(a, b);
-    case ReduceOp::kMax: return torch::maximum(a, b);
-    case ReduceOp::kProduct: return a * b;
+    case ReduceOp::kMean:
+      return a + b;
+    case ReduceOp::kMin:
+      return torch::minimum(a, b);
+    case ReduceOp::kMax:
+      return torch::maximum(a, b);
+    case ReduceOp::kProduct:
+      return a * b;
   }
   return a;
 }
@@ -173,18 +177,19 @@ torch::Tensor ReplicaContext::AllGatherAlong(const torch::Tensor& tensor, int64_
     }
     return Leaves{torch::cat(parts, d).to(x[0].device())};
   };
-  return Differentiable({tensor}, forward, [&state, local, call, begin, length, d](const Leaves& g) {
-    const Leaves total = SumOver(state, local, g, ReduceOp::kSum, BackwardOf(call, g));
-    return Leaves{total[0].narrow(d, *begin, length).clone()};
-  })[0];
+  return Differentiable(
+      {tensor}, forward, [&state, local, call, begin, length, d](const Leaves& g) {
+        const Leaves total = SumOver(state, local, g, ReduceOp::kSum, BackwardOf(call, g));
+        return Leaves{total[0].narrow(d, *begin, length).clone()};
+      })[0];
 }
 
 Leaves ReplicaContext::BroadcastLeaves(const Leaves& in, int source, const std::string& structure,
                                        Site site) const {
   if (source < 0 || source >= num_replicas())
-    Refuse("broadcast from replica " + std::to_string(source) + ": there are " + std::to_string(num_replicas()));
-  const Call call =
-      MakeCall("broadcast from " + std::to_string(source), in, structure, site);
+    Refuse("broadcast from replica " + std::to_string(source) + ": there are " +
+           std::to_string(num_replicas()));
+  const Call call = MakeCall("broadcast from " + std::to_string(source), in, structure, site);
   ReplicatorState& state = state_;
   const int local = local_;
   const auto forward = [&](const Leaves& x) {
@@ -220,8 +225,9 @@ torch::Tensor ReplicaContext::AllToAll(const torch::Tensor& tensor, Site site) c
     return state.Meet(local, c, x,
                       [&](const std::vector<Leaves>& locals) { return state.Exchange(locals, c); });
   };
-  return Differentiable({tensor}, [&](const Leaves& x) { return exchange(x, call); },
-                        [exchange, call](const Leaves& g) { return exchange(g, BackwardOf(call, g)); })[0];
+  return Differentiable(
+      {tensor}, [&](const Leaves& x) { return exchange(x, call); },
+      [exchange, call](const Leaves& g) { return exchange(g, BackwardOf(call, g)); })[0];
 }
 
 void ReplicaContext::SendLeaves(const Leaves& in, int to) const { state_.Send(local_, to, in); }
@@ -278,7 +284,8 @@ torch::Device ReplicaContext::logical_device(int i) const {
   if (devices == 0) return torch::kCPU;
   // replica-local: each has as many devices as there are for it
   const int each = std::max(1, devices / std::max(1, state_.locals()));
-  if (i < 0 || i >= each) Refuse("logical device " + std::to_string(i) + ": there are " + std::to_string(each));
+  if (i < 0 || i >= each)
+    Refuse("logical device " + std::to_string(i) + ": there are " + std::to_string(each));
   return {torch::kCUDA, static_cast<c10::DeviceIndex>((local_ * each + i) % devices)};
 }
 
@@ -310,7 +317,8 @@ ReplicaContext::SubGroups::SubGroups(const ReplicaContext& context,
   }
   if (std::count(seen.begin(), seen.end(), 0) > 0)
     Refuse("sub-groups: expected every replica in one of them");
-  index_ = static_cast<int>(std::find(mine_.begin(), mine_.end(), context.replica_id()) - mine_.begin());
+  index_ =
+      static_cast<int>(std::find(mine_.begin(), mine_.end(), context.replica_id()) - mine_.begin());
 }
 
 std::vector<Leaves> ReplicaContext::SubGroups::Within(const Leaves& in, const std::string& what,
@@ -337,7 +345,8 @@ Leaves ReplicaContext::SubGroups::ReduceWithin(const Leaves& in, ReduceOp op,
     std::vector<Partial> partials;
     for (uint32_t m = 0; m < n; ++m) partials.push_back({{m, m + 1}, BytesOf(members[m][i])});
     torch::Tensor result = torch::empty_like(members[0][i]);
-    FoldTree(op, ValueOrReplication(ElementTypeOf(result.scalar_type())), n, partials, BytesOf(result));
+    FoldTree(op, ValueOrReplication(ElementTypeOf(result.scalar_type())), n, partials,
+             BytesOf(result));
     if (op == ReduceOp::kMean) result.div_(static_cast<double>(n));
     out.push_back(result);
   }
@@ -359,8 +368,10 @@ Leaves ReplicaContext::SubGroups::StackWithin(const Leaves& in, const std::strin
 Leaves ReplicaContext::SubGroups::BroadcastWithin(const Leaves& in, int source,
                                                   const std::string& structure, Site site) const {
   if (source < 0 || source >= size())
-    Refuse("broadcast from member " + std::to_string(source) + ": the sub-group has " + std::to_string(size()));
-  return Within(in, "broadcast from " + std::to_string(source), structure, site)[static_cast<size_t>(source)];
+    Refuse("broadcast from member " + std::to_string(source) + ": the sub-group has " +
+           std::to_string(size()));
+  return Within(in, "broadcast from " + std::to_string(source), structure,
+                site)[static_cast<size_t>(source)];
 }
 
 }  // namespace samara

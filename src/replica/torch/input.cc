@@ -30,7 +30,8 @@ std::vector<int64_t> SampleOrder::Indices(int64_t step, int replica, int replica
   const int64_t epoch = step / steps, at = step % steps * global_batch;
   const int64_t batch = std::min(global_batch, samples - at);
   // contiguous shares that differ by one sample at most
-  const int64_t begin = at + batch * replica / replicas, end = at + batch * (replica + 1) / replicas;
+  const int64_t begin = at + batch * replica / replicas,
+                end = at + batch * (replica + 1) / replicas;
   std::vector<int64_t> indices(static_cast<size_t>(std::max<int64_t>(0, end - begin)));
   std::iota(indices.begin(), indices.end(), begin);
   if (!shuffle) return indices;

@@ -18,8 +18,8 @@ constexpr int64_t kDimensionsMax = 64;
 Result<ElementType> ElementTypeOf(torch::ScalarType type) {
   for (const auto& [element, scalar] : kTypes)
     if (scalar == type) return element;
-  return Status(Code::kConfig, std::string("collectives know no tensors of type ") +
-                                   c10::toString(type));
+  return Status(Code::kConfig,
+                std::string("collectives know no tensors of type ") + c10::toString(type));
 }
 
 torch::ScalarType ScalarTypeOf(ElementType type) {
@@ -42,7 +42,8 @@ std::string DescribeLeaves(const Leaves& leaves, const std::string& structure) {
   size_t repeated = 0;
   const auto flush = [&] {
     if (last.empty()) return;
-    text += (text.empty() ? "" : " + ") + (repeated > 1 ? std::to_string(repeated) + " x " : "") + last;
+    text +=
+        (text.empty() ? "" : " + ") + (repeated > 1 ? std::to_string(repeated) + " x " : "") + last;
   };
   for (const torch::Tensor& leaf : leaves) {
     std::string now = DescribeTensor(leaf);
@@ -93,7 +94,8 @@ Result<Leaves> Unpack(std::string_view bytes) {
     uint64_t expected = ElementSize(element);
     for (int64_t& size : sizes) {
       size = in.Get<int64_t>();
-      if (size < 0 || (size > 0 && expected > bytes.size() / static_cast<uint64_t>(size))) return bad;
+      if (size < 0 || (size > 0 && expected > bytes.size() / static_cast<uint64_t>(size)))
+        return bad;
       expected *= static_cast<uint64_t>(size);
     }
     const std::string_view data = in.GetBytes();

@@ -31,7 +31,8 @@ GradientReducer::GradientReducer(ReplicatorState& state, std::vector<torch::Tens
   if (parameters_.empty()) throw ReplicationError(78, "an optimizer without parameters");
   for (const torch::Tensor& p : parameters_) {
     if (!p.is_leaf() || !p.is_floating_point())
-      throw ReplicationError(78, DescribeTensor(p) + ": expected parameters that are floating-point leaves");
+      throw ReplicationError(
+          78, DescribeTensor(p) + ": expected parameters that are floating-point leaves");
   }
   // equal at the start: replica 0's
   const torch::NoGradGuard none;
@@ -47,10 +48,11 @@ GradientReducer::GradientReducer(ReplicatorState& state, std::vector<torch::Tens
   for (const torch::Tensor& p : parameters_) total += p.numel();
   for (const torch::Tensor& p : parameters_) {
     const int64_t middle = before + p.numel() / 2;
-    owner_.push_back(!options_.shard_state ? state_.rank()
-                                           : static_cast<int>(std::min<int64_t>(
-                                                 state_.world_size() - 1,
-                                                 middle * state_.world_size() / std::max<int64_t>(1, total))));
+    owner_.push_back(!options_.shard_state
+                         ? state_.rank()
+                         : static_cast<int>(std::min<int64_t>(
+                               state_.world_size() - 1,
+                               middle * state_.world_size() / std::max<int64_t>(1, total))));
     before += p.numel();
   }
   // the last layers' gradients come first
@@ -94,9 +96,9 @@ void GradientReducer::MakeBuckets(const std::vector<size_t>& order) {
     bucket_of_[i] = buckets_.size() - 1;
   }
   for (Bucket& bucket : buckets_) {
-    bucket.flat = torch::zeros(
-        {bucket.elements + 1 + static_cast<int64_t>(bucket.parameters.size())},
-        parameters_[bucket.parameters[0]].options().requires_grad(false));
+    bucket.flat =
+        torch::zeros({bucket.elements + 1 + static_cast<int64_t>(bucket.parameters.size())},
+                     parameters_[bucket.parameters[0]].options().requires_grad(false));
   }
 }
 
@@ -147,9 +149,9 @@ void GradientReducer::Fill(const Bucket& bucket, torch::Tensor flat, int64_t sam
 void GradientReducer::Reduce(Bucket& bucket, std::span<const Partial> partials,
                              Communicator& group) {
   const auto number = static_cast<size_t>(&bucket - buckets_.data());
-  const Collective what{"gradients, bucket " + std::to_string(number + 1) + " of " +
-                            std::to_string(buckets_.size()),
-                        DescribeTensor(bucket.flat), wrapped_at_};
+  const Collective what{
+      "gradients, bucket " + std::to_string(number + 1) + " of " + std::to_string(buckets_.size()),
+      DescribeTensor(bucket.flat), wrapped_at_};
   const auto type = ValueOrReplication(ElementTypeOf(bucket.flat.scalar_type()));
   const auto leaves = static_cast<uint32_t>(state_.replicas());
   if (!partials.empty()) {
@@ -203,9 +205,9 @@ double GradientReducer::Norm(const std::vector<size_t>& used) const {
   std::sort(order.begin(), order.end());  // the same sum whatever the buckets
   double squares = 0;
   for (const size_t i : order) {
-    const double norm =
-        torch::linalg_vector_norm(parameters_[i].grad().detach(), 2, std::nullopt, false, torch::kDouble)
-            .item<double>();
+    const double norm = torch::linalg_vector_norm(parameters_[i].grad().detach(), 2, std::nullopt,
+                                                  false, torch::kDouble)
+                            .item<double>();
     squares += norm * norm;
   }
   return std::sqrt(squares);
@@ -220,15 +222,17 @@ void GradientReducer::Apply() {
     // every rank has the same bits, so every rank decides alike
     ++skipped_;
     if (++skipped_in_a_row_ >= options_.nonfinite_max) {
-      throw ReplicationError(70, std::to_string(skipped_in_a_row_) +
-                                     " updates in a row had a gradient that is not finite: lower the "
-                                     "learning rate, or go on from an earlier checkpoint");
+      throw ReplicationError(70,
+                             std::to_string(skipped_in_a_row_) +
+                                 " updates in a row had a gradient that is not finite: lower the "
+                                 "learning rate, or go on from an earlier checkpoint");
     }
     return;
   }
   skipped_in_a_row_ = 0;
   if (options_.clip_norm > 0 && last_norm_ > options_.clip_norm) {
-    for (const size_t i : used) parameters_[i].grad().detach().mul_(options_.clip_norm / last_norm_);
+    for (const size_t i : used)
+      parameters_[i].grad().detach().mul_(options_.clip_norm / last_norm_);
   }
   update_(used);
   ++updates_;
@@ -246,7 +250,8 @@ void GradientReducer::ApplyByBucket() {
     Average(bucket, used);
     const double norm = Norm(used);
     if (!std::isfinite(norm))
-      throw ReplicationError(70, "a gradient that is not finite, and other buckets are updated already");
+      throw ReplicationError(
+          70, "a gradient that is not finite, and other buckets are updated already");
     squares += norm * norm;
     update_(used);
   }
@@ -257,8 +262,8 @@ void GradientReducer::ApplyByBucket() {
 void GradientReducer::Step(int local, Site site) {
   const torch::NoGradGuard none;
   const int64_t samples = state_.samples[static_cast<size_t>(local)];
-  const ReplicatorState::Call call{"optimizer step", std::to_string(parameters_.size()) + " parameters",
-                                   site};
+  const ReplicatorState::Call call{"optimizer step",
+                                   std::to_string(parameters_.size()) + " parameters", site};
   if (hooked()) {
     const SteadyTime start = Now();
     Launch(true);
@@ -315,8 +320,8 @@ void GradientReducer::ShareUpdated(Site site) {
                                                          std::as_bytes(std::span(bytes)), all));
   std::vector<Leaves> theirs;
   for (const auto& record : all) {
-    theirs.push_back(ValueOrReplication(
-        Unpack({reinterpret_cast<const char*>(record.data()), record.size()})));
+    theirs.push_back(
+        ValueOrReplication(Unpack({reinterpret_cast<const char*>(record.data()), record.size()})));
   }
   std::vector<size_t> at(all.size());
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -349,10 +354,10 @@ void GradientReducer::CheckSync(Site site) {
       different += (different.empty() ? "" : ", ") + std::to_string(r);
   }
   if (!different.empty()) {
-    throw ReplicationError(70, "after update " + std::to_string(updates_) +
-                                   " the parameters of ranks " + different +
-                                   " differ from rank 0's: unequal machines, or a step that changes "
-                                   "parameters by itself");
+    throw ReplicationError(
+        70, "after update " + std::to_string(updates_) + " the parameters of ranks " + different +
+                " differ from rank 0's: unequal machines, or a step that changes "
+                "parameters by itself");
   }
 }
 
@@ -384,13 +389,15 @@ void GradientReducer::Ready(size_t i) {
     p.mutable_grad() = place;
   }
   if (bucket_of_[i] < next_launch_) {
-    throw ReplicationError(78, "a second backward pass before the optimizer's step: hold NoSync() "
-                               "during all but the last one");
+    throw ReplicationError(78,
+                           "a second backward pass before the optimizer's step: hold NoSync() "
+                           "during all but the last one");
   }
   if (no_sync_ > 0 || has_gradient_[i]) {
     if (no_sync_ == 0 && has_gradient_[i])
-      throw ReplicationError(78, "a second backward pass before the optimizer's step: hold NoSync() "
-                                 "during all but the last one");
+      throw ReplicationError(78,
+                             "a second backward pass before the optimizer's step: hold NoSync() "
+                             "during all but the last one");
     return;
   }
   has_gradient_[i] = true;
@@ -405,17 +412,18 @@ void GradientReducer::Launch(bool all) {
   while (next_launch_ < buckets_.size() && (all || buckets_[next_launch_].pending == 0)) {
     Bucket& bucket = buckets_[next_launch_++];
     const int64_t samples = state_.samples[0];
-    if (samples == 0) bucket.flat.zero_();
-    else bucket.flat.mul_(samples);
+    if (samples == 0)
+      bucket.flat.zero_();
+    else
+      bucket.flat.mul_(samples);
     bucket.flat[bucket.elements] = samples;
     for (size_t j = 0; j < bucket.parameters.size(); ++j)
       bucket.flat[bucket.elements + 1 + static_cast<int64_t>(j)] =
           samples > 0 && has_gradient_[bucket.parameters[j]] ? 1 : 0;
-    bucket.ticket = state_.background().Post(
-        [this, &bucket] {
-          const torch::NoGradGuard off;
-          Reduce(bucket, {}, state_.background_communicator());
-        });
+    bucket.ticket = state_.background().Post([this, &bucket] {
+      const torch::NoGradGuard off;
+      Reduce(bucket, {}, state_.background_communicator());
+    });
   }
 }
 

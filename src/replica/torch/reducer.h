@@ -46,7 +46,11 @@ class GradientReducer : public PerTurn, public std::enable_shared_from_this<Grad
   double last_norm() const { return last_norm_; }
   int64_t skipped() const { return skipped_; }
   int64_t updates() const { return updates_; }
-  void SetUpdates(int64_t updates) { updates_ = updates; }
+  // Parameters, buffers and optimizer were replaced by a checkpoint's.
+  void Restored(int64_t updates) {
+    updates_ = updates;
+    for (Aside& aside : aside_) aside = {};
+  }
   // What the steps cost so far, in seconds: waiting for reductions that were not hidden, and all.
   double exposed_seconds() const { return exposed_seconds_; }
   // SHA-256 over the parameters in order.
@@ -98,9 +102,9 @@ class GradientReducer : public PerTurn, public std::enable_shared_from_this<Grad
   std::vector<TreeFolder> folders_;
   // fast mode
   using Accumulator = decltype(torch::autograd::impl::grad_accumulator(torch::Tensor()));
-  std::vector<Accumulator> accumulators_;     // kept alive: they have our hooks
+  std::vector<Accumulator> accumulators_;  // kept alive: they have our hooks
   std::vector<bool> has_gradient_;
-  std::vector<size_t> observed_;              // order of the first backward pass
+  std::vector<size_t> observed_;  // order of the first backward pass
   bool rebuilt_ = false;
   int no_sync_ = 0;
   size_t next_launch_ = 0;

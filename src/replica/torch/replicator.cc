@@ -131,9 +131,10 @@ ReplicatorOptions Resolve(ReplicatorOptions options, const World& world) {
                 std::to_string((*options.replicas + world.size - 1) / world.size * world.size));
   }
   if (!options.transport) options.transport = FromEnv("SAMARA_TRANSPORT").value_or("auto");
-  if (*options.transport != "auto" && *options.transport != "shared" && *options.transport != "gloo")
-    throw ReplicationError(78, "SAMARA_TRANSPORT=" + *options.transport +
-                                   ": expected auto, shared or gloo");
+  if (*options.transport != "auto" && *options.transport != "shared" &&
+      *options.transport != "gloo")
+    throw ReplicationError(
+        78, "SAMARA_TRANSPORT=" + *options.transport + ": expected auto, shared or gloo");
   if (!options.deadline_s) {
     const auto given = FromEnv("SAMARA_DEADLINE_SECONDS");
     options.deadline_s = given ? Number<double>("SAMARA_DEADLINE_SECONDS", *given, 0.1, 86400) : 30;
@@ -210,9 +211,12 @@ std::shared_ptr<ReplicatorState> MakeState(const World& world, const ReplicatorO
     if (*setup.options.transport != "gloo" && one_host) {
       auto shared = MakeArenaTransport(world.rank, world.size, *WithPrefix(setup.store, "arena/"),
                                        {.start = first});
-      if (shared.ok()) setup.transport = std::move(*shared);
-      else if (*setup.options.transport == "shared") ThrowReplication(shared.status());
-      else LogWarning("ranks use Gloo: " + shared.status().message());
+      if (shared.ok())
+        setup.transport = std::move(*shared);
+      else if (*setup.options.transport == "shared")
+        ThrowReplication(shared.status());
+      else
+        LogWarning("ranks use Gloo: " + shared.status().message());
     } else if (*setup.options.transport == "shared") {
       throw ReplicationError(78, "SAMARA_TRANSPORT=shared: the ranks are on several hosts");
     }
@@ -226,17 +230,17 @@ std::shared_ptr<ReplicatorState> MakeState(const World& world, const ReplicatorO
     options.start = first;
     options.address = one_host ? "" : world.address;
     setup.monitor = [world, options, store = setup.store](Monitor::OnFailure on_failure) {
-      return ValueOrReplication(MakeSocketMonitor(world.rank, world.size, WithPrefix(store, "monitor/"),
-                                                  options, std::move(on_failure)));
+      return ValueOrReplication(MakeSocketMonitor(
+          world.rank, world.size, WithPrefix(store, "monitor/"), options, std::move(on_failure)));
     };
   }
   auto state = std::make_shared<ReplicatorState>(std::move(setup));
   // before anything else: all ranks want the same thing
   const ReplicatorOptions& o = state->options();
-  const std::string text = std::string(state->mode() == ReplicationMode::kExact ? "exact" : "fast") +
-                           " mode, " + std::to_string(state->replicas()) + " replicas, seed " +
-                           std::to_string(o.seed) + ", " + std::to_string(o.threads) +
-                           " threads a rank, torch " + TORCH_VERSION;
+  const std::string text =
+      std::string(state->mode() == ReplicationMode::kExact ? "exact" : "fast") + " mode, " +
+      std::to_string(state->replicas()) + " replicas, seed " + std::to_string(o.seed) + ", " +
+      std::to_string(o.threads) + " threads a rank, torch " + TORCH_VERSION;
   ThrowReplication(state->communicator().Barrier({"start", text}));
   if (world.rank == 0) {
     LogInfo(Describe(world) + ", " + state->communicator().transport().name() + ": " + text);
@@ -250,8 +254,9 @@ Replicator Replicator::FromEnvironment(const ReplicatorOptions& options) {
   if (thread_rank != nullptr) return Replicator(MakeState(thread_rank->world, options));
   const auto threads = FromEnv("SAMARA_THREADS");
   if (threads && *threads != "1") {
-    throw ReplicationError(78, "SAMARA_THREADS=" + *threads +
-                                   ": ranks as threads need a program that calls samara::Replicate");
+    throw ReplicationError(78,
+                           "SAMARA_THREADS=" + *threads +
+                               ": ranks as threads need a program that calls samara::Replicate");
   }
   return Replicator(MakeState(ValueOrReplication(DiscoverWorld(ProcessEnvironment())), options));
 }
@@ -299,7 +304,8 @@ Leaves Replicator::ShareOf(const Leaves& whole, int replica) const {
   Leaves share;
   for (const torch::Tensor& leaf : whole) {
     if (leaf.dim() == 0 || leaf.size(0) != whole[0].size(0)) {
-      throw ReplicationError(78, DescribeTensor(leaf) + ": expected batches whose first dimensions are equal");
+      throw ReplicationError(
+          78, DescribeTensor(leaf) + ": expected batches whose first dimensions are equal");
     }
     const int64_t n = leaf.size(0), begin = n * replica / num_replicas(),
                   end = n * (replica + 1) / num_replicas();
@@ -329,24 +335,27 @@ bool Replicator::ShareBatches(InputMode mode, std::vector<std::optional<Leaves>>
     std::vector<std::vector<std::byte>> all;
     ThrowReplication(state_->communicator().AllGatherRagged({"input", "", site},
                                                             std::as_bytes(std::span(bytes)), all));
-    flat = ValueOrReplication(
-        Unpack({reinterpret_cast<const char*>(all[0].data()), all[0].size()}));
+    flat =
+        ValueOrReplication(Unpack({reinterpret_cast<const char*>(all[0].data()), all[0].size()}));
     std::vector<std::optional<Leaves>> every;
     for (size_t i = 0; i < flat.size();) {
       const int64_t n = flat[i++].item<int64_t>();
       if (n < 0) {
         every.emplace_back();
       } else {
-        every.emplace_back(Leaves(flat.begin() + static_cast<int64_t>(i), flat.begin() + static_cast<int64_t>(i) + n));
+        every.emplace_back(Leaves(flat.begin() + static_cast<int64_t>(i),
+                                  flat.begin() + static_cast<int64_t>(i) + n));
         i += static_cast<size_t>(n);
       }
     }
-    batches.assign(every.begin() + first_replica(), every.begin() + first_replica() + local_replicas());
+    batches.assign(every.begin() + first_replica(),
+                   every.begin() + first_replica() + local_replicas());
   }
   bool any = false;
   for (const auto& batch : batches) any = any || batch.has_value();
   // all stop together, when nobody has a batch left
-  std::vector<std::byte> mine(1, any ? std::byte{1} : std::byte{0}), all(static_cast<size_t>(world_size()));
+  std::vector<std::byte> mine(1, any ? std::byte{1} : std::byte{0}),
+      all(static_cast<size_t>(world_size()));
   ThrowReplication(state_->communicator().AllGather({"is there input", "", site}, mine, all));
   any = std::any_of(all.begin(), all.end(), [](std::byte b) { return b != std::byte{0}; });
   if (!any) return false;
@@ -356,7 +365,8 @@ bool Replicator::ShareBatches(InputMode mode, std::vector<std::optional<Leaves>>
   for (auto& batch : batches) {
     if (batch) continue;
     if (!last) {
-      throw ReplicationError(78, "an input without a first batch on rank " + std::to_string(rank()) +
+      throw ReplicationError(78, "an input without a first batch on rank " +
+                                     std::to_string(rank()) +
                                      ": expected batches without rows where there are no samples");
     }
     batch.emplace();
@@ -370,11 +380,13 @@ WrappedOptimizer Replicator::WrapBase(std::shared_ptr<torch::optim::Optimizer> o
                                       std::vector<torch::Tensor> buffers,
                                       const WrapOptions& options, Site site) {
   if (dynamic_cast<torch::optim::LBFGS*>(optimizer.get()) != nullptr)
-    throw ReplicationError(78, "LBFGS evaluates its loss several times a step: expected an optimizer that does not");
+    throw ReplicationError(
+        78, "LBFGS evaluates its loss several times a step: expected an optimizer that does not");
   if (mode() == ReplicationMode::kExact && (options.bf16 || options.step_by_bucket))
     throw ReplicationError(78, "bf16 and step_by_bucket change bits: they need fast mode");
   if (options.step_by_bucket && options.clip_norm > 0)
-    throw ReplicationError(78, "step_by_bucket with clip_norm: the norm is known only when all buckets are there");
+    throw ReplicationError(
+        78, "step_by_bucket with clip_norm: the norm is known only when all buckets are there");
   std::vector<torch::Tensor> parameters;
   std::vector<std::pair<size_t, size_t>> place;  // group, index within it
   for (size_t g = 0; g < optimizer->param_groups().size(); ++g) {
@@ -389,7 +401,8 @@ WrappedOptimizer Replicator::WrapBase(std::shared_ptr<torch::optim::Optimizer> o
     const auto reducer = holder->lock();
     std::vector<std::vector<torch::Tensor>> chosen(optimizer->param_groups().size());
     for (const size_t i : used)
-      if (reducer->owner(i) == reducer->state().rank()) chosen[place[i].first].push_back(parameters[i]);
+      if (reducer->owner(i) == reducer->state().rank())
+        chosen[place[i].first].push_back(parameters[i]);
     std::vector<std::vector<torch::Tensor>> before;
     for (size_t g = 0; g < chosen.size(); ++g) {
       before.push_back(optimizer->param_groups()[g].params());
@@ -409,8 +422,8 @@ WrappedOptimizer Replicator::WrapBase(std::shared_ptr<torch::optim::Optimizer> o
 Leaves Replicator::ReduceLocals(const std::vector<Leaves>& locals, ReduceOp op,
                                 const std::string& structure, Site site) {
   const torch::NoGradGuard none;
-  return state_->Reduce(locals, op,
-                        {std::string("reduce ") + Name(op), DescribeLeaves(locals[0], structure), site});
+  return state_->Reduce(
+      locals, op, {std::string("reduce ") + Name(op), DescribeLeaves(locals[0], structure), site});
 }
 
 Leaves Replicator::BroadcastMain(const Leaves& in, const std::string& structure, Site site) {
@@ -423,16 +436,15 @@ void Replicator::Barrier(Site site) {
   ThrowReplication(state_->communicator().Barrier({"barrier", "", site}));
 }
 
-void Replicator::Abort(const std::string& why) {
-  state_->Abort(Status(Code::kUnavailable, why));
-}
+void Replicator::Abort(const std::string& why) { state_->Abort(Status(Code::kUnavailable, why)); }
 
 void Replicator::Shutdown(Site site) {
   Barrier(site);
   const std::string& folder = *state_->options().trace;
   if (!folder.empty()) {
     ThrowReplication(CreateFolders(folder));
-    ThrowReplication(WriteFileAtomic(Path(folder) / ("trace-" + std::to_string(rank()) + ".json"), ChromeTrace()));
+    ThrowReplication(WriteFileAtomic(Path(folder) / ("trace-" + std::to_string(rank()) + ".json"),
+                                     ChromeTrace()));
   }
   state_->Leave();
 }
@@ -452,12 +464,13 @@ std::shared_ptr<void> WrappedOptimizer::NoSync() { return reducer_->NoSync(); }
 double WrappedOptimizer::last_norm() const { return reducer_->last_norm(); }
 int64_t WrappedOptimizer::skipped() const { return reducer_->skipped(); }
 int64_t WrappedOptimizer::updates() const { return reducer_->updates(); }
+std::string WrappedOptimizer::parameter_hash() const { return reducer_->ParameterHash(); }
 
 // --- programs
 
 namespace {
 
-int RunProgram(const std::function<void(Replicator&)>& program, const ReplicatorOptions& options) {
+int RunOne(const std::function<void(Replicator&)>& program, const ReplicatorOptions& options) {
   const auto say = [](int code, const std::string& what) {
     std::fprintf(stderr, "samara: %s\n", what.c_str());
     return code;
@@ -472,7 +485,8 @@ int RunProgram(const std::function<void(Replicator&)>& program, const Replicator
     if (replicator) replicator->Abort(error.what());
     return say(error.exit_code(), error.what());
   } catch (const std::exception& error) {
-    const std::string line = std::string(error.what()).substr(0, std::string(error.what()).find('\n'));
+    const std::string line =
+        std::string(error.what()).substr(0, std::string(error.what()).find('\n'));
     if (replicator) replicator->Abort("its program threw: " + line);
     return say(70, line);
   }
@@ -499,7 +513,7 @@ int ReplicateThreads(int ranks, const std::function<void(Replicator&)>& program,
         mine.world.size = mine.world.local_size = ranks;
         mine.world.launcher = "threads";
         thread_rank = &mine;
-        codes[static_cast<size_t>(r)] = RunProgram(program, options);
+        codes[static_cast<size_t>(r)] = RunOne(program, options);
         gate->Leave(r);
         thread_rank = nullptr;
       }));
@@ -520,7 +534,7 @@ int Replicate(const std::function<void(Replicator&)>& program, const ReplicatorO
       return error.exit_code();
     }
   }
-  return RunProgram(program, options);
+  return RunOne(program, options);
 }
 
 }  // namespace samara

@@ -55,8 +55,8 @@ std::vector<T> OnRanks(int ranks, const ReplicatorOptions& options,
 // A step of every replica; the results of all, in the order of their ids.
 torch::Tensor AllResults(Replicator& replicator,
                          const std::function<torch::Tensor(ReplicaContext&)>& step) {
-  const auto local = replicator.Run(
-      [&](ReplicaContext& replica) { return replica.AllGather(step(replica)); });
+  const auto local =
+      replicator.Run([&](ReplicaContext& replica) { return replica.AllGather(step(replica)); });
   return local.values.at(0);
 }
 
@@ -76,8 +76,9 @@ Batch Rows(int64_t begin, int64_t end) {
 }
 
 torch::nn::Sequential Mlp() {
-  return torch::nn::Sequential(torch::nn::Linear(6, 16), torch::nn::Tanh(), torch::nn::Linear(16, 8),
-                               torch::nn::Dropout(0.3), torch::nn::BatchNorm1d(8), torch::nn::ReLU(),
+  return torch::nn::Sequential(torch::nn::Linear(6, 16), torch::nn::Tanh(),
+                               torch::nn::Linear(16, 8), torch::nn::Dropout(0.3),
+                               torch::nn::BatchNorm1d(8), torch::nn::ReLU(),
                                torch::nn::Linear(8, 3));
 }
 
@@ -105,18 +106,22 @@ std::string Train(Replicator& replicator, int steps, const WrapOptions& options 
 TEST(ReplicatorTest, TheSameBitsAtAnyNumberOfRanks) {
   std::vector<std::string> hashes;
   for (const int ranks : {1, 2, 4, 8}) {
-    const auto all = OnRanks<std::string>(ranks, Exact(8), [](Replicator& r) { return Train(r, 12); });
+    const auto all =
+        OnRanks<std::string>(ranks, Exact(8), [](Replicator& r) { return Train(r, 12); });
     hashes.push_back(all[0]);
-    for (int r = 1; r < ranks; ++r) EXPECT_EQ(all[static_cast<size_t>(r)].substr(0, 64), hashes[0].substr(0, 64));
+    for (int r = 1; r < ranks; ++r)
+      EXPECT_EQ(all[static_cast<size_t>(r)].substr(0, 64), hashes[0].substr(0, 64));
   }
   for (const auto& hash : hashes) EXPECT_EQ(hash, hashes[0]);
   // another number of replicas is another computation
-  EXPECT_NE(OnRanks<std::string>(2, Exact(4), [](Replicator& r) { return Train(r, 12); })[0], hashes[0]);
+  EXPECT_NE(OnRanks<std::string>(2, Exact(4), [](Replicator& r) { return Train(r, 12); })[0],
+            hashes[0]);
 }
 
 // What one device computes on the whole batch, to rounding: without dropout and local batch norm.
-std::vector<torch::Tensor> TrainPlain(const std::function<void(torch::nn::Sequential&, Batch&)>& step,
-                                      torch::nn::Sequential& net, int steps, int64_t rows) {
+std::vector<torch::Tensor> TrainPlain(
+    const std::function<void(torch::nn::Sequential&, Batch&)>& step, torch::nn::Sequential& net,
+    int steps, int64_t rows) {
   for (int s = 0; s < steps; ++s) {
     Batch batch = Rows(s * rows, (s + 1) * rows);
     step(net, batch);
@@ -125,7 +130,8 @@ std::vector<torch::Tensor> TrainPlain(const std::function<void(torch::nn::Sequen
 }
 torch::nn::Sequential PlainMlp() {
   torch::manual_seed(3);
-  return torch::nn::Sequential(torch::nn::Linear(6, 16), torch::nn::Tanh(), torch::nn::Linear(16, 3));
+  return torch::nn::Sequential(torch::nn::Linear(6, 16), torch::nn::Tanh(),
+                               torch::nn::Linear(16, 3));
 }
 
 TEST(ReplicatorTest, ReplicasOfPartsEqualOneOfTheWhole) {
@@ -155,7 +161,8 @@ TEST(ReplicatorTest, ReplicasOfPartsEqualOneOfTheWhole) {
                 Rows(s * 30, s * 30 + 30));
           }
           for (size_t i = 0; i < net->parameters().size(); ++i) {
-            EXPECT_TRUE(torch::allclose(net->parameters()[i], reference->parameters()[i], 1e-4, 1e-5))
+            EXPECT_TRUE(
+                torch::allclose(net->parameters()[i], reference->parameters()[i], 1e-4, 1e-5))
                 << "fast " << fast << " shard " << shard;
           }
           if (shard) {
@@ -194,7 +201,8 @@ TEST(ReplicatorTest, CollectivesMeanWhatTheySay) {
         EXPECT_TRUE(replica.AllMin(own(id + 1)).equal(own(1)));
         EXPECT_TRUE(replica.AllMax(own(id)).equal(own(3)));
         EXPECT_EQ(replica.AllProduct(torch::tensor({id + 1.0})).item<double>(), 24);
-        const auto [stacked, flags] = replica.AllGather(std::pair(own(id), torch::tensor({id > 1})));
+        const auto [stacked, flags] =
+            replica.AllGather(std::pair(own(id), torch::tensor({id > 1})));
         EXPECT_EQ(stacked.sizes().vec(), (std::vector<int64_t>{4, 2}));
         for (int64_t i = 0; i < 4; ++i) {
           EXPECT_TRUE(stacked[i].equal(own(static_cast<double>(i))));
@@ -204,7 +212,8 @@ TEST(ReplicatorTest, CollectivesMeanWhatTheySay) {
         const torch::Tensor ragged = replica.AllGatherAlong(torch::full({2, id}, id), 1);
         EXPECT_TRUE(ragged.equal(torch::tensor({{1, 2, 2, 3, 3, 3}, {1, 2, 2, 3, 3, 3}})));
         EXPECT_TRUE(replica.Broadcast(own(id), 2).equal(own(2)));
-        const torch::Tensor part = replica.ReduceScatter(torch::arange(8) * (id + 1), ReduceOp::kSum);
+        const torch::Tensor part =
+            replica.ReduceScatter(torch::arange(8) * (id + 1), ReduceOp::kSum);
         EXPECT_TRUE(part.equal(torch::tensor({2 * id, 2 * id + 1}) * 10));
         const torch::Tensor exchanged = replica.AllToAll(torch::arange(4) + 10 * id);
         EXPECT_TRUE(exchanged.equal(torch::arange(4) * 10 + id));
@@ -224,9 +233,14 @@ TEST(ReplicatorTest, CollectivesMeanWhatTheySay) {
           EXPECT_EQ(squares[static_cast<size_t>(i)].first.item<int>(), i * i);
           EXPECT_EQ(squares[static_cast<size_t>(i)].second.numel(), i);
         }
-        EXPECT_EQ(replica.MapReduce(items, [](int i) { return torch::tensor({i}); }, ReduceOp::kSum).item<int>(), 21);
+        EXPECT_EQ(replica
+                      .MapReduce(
+                          items, [](int i) { return torch::tensor({i}); }, ReduceOp::kSum)
+                      .item<int>(),
+                  21);
         const torch::Tensor merged = replica.MergeCall(
-            [](const std::vector<torch::Tensor>& all) { return torch::stack(all).sum(0); }, own(id));
+            [](const std::vector<torch::Tensor>& all) { return torch::stack(all).sum(0); },
+            own(id));
         EXPECT_TRUE(merged.equal(own(6)));
         const auto groups = replica.Within({{0, 3}, {2, 1}});
         EXPECT_TRUE(groups.AllReduce(own(id), ReduceOp::kSum).equal(own(3)));
@@ -234,14 +248,16 @@ TEST(ReplicatorTest, CollectivesMeanWhatTheySay) {
         EXPECT_EQ(groups.AllGather(own(id)).size(0), 2);
         EXPECT_EQ(groups.index(), id == 0 || id == 2 ? 0 : 1);
       });
-      EXPECT_EQ(replicator
-                    .Reduce(PerReplica<torch::Tensor>{replicator.first_replica(),
-                                                      std::vector<torch::Tensor>(
-                                                          static_cast<size_t>(replicator.local_replicas()),
-                                                          torch::ones({1}))},
-                            ReduceOp::kSum)
-                    .item<float>(),
-                4);
+      EXPECT_EQ(
+          replicator
+              .Reduce(
+                  PerReplica<torch::Tensor>{
+                      replicator.first_replica(),
+                      std::vector<torch::Tensor>(static_cast<size_t>(replicator.local_replicas()),
+                                                 torch::ones({1}))},
+                  ReduceOp::kSum)
+              .item<float>(),
+          4);
       EXPECT_EQ(replicator.Broadcast(torch::tensor({replicator.rank()})).item<int>(), 0);
       return 0;
     });
@@ -259,7 +275,8 @@ TEST(ReplicatorTest, GradientsOfCollectivesAreRight) {
       {"max", [](auto& r, auto& x) { return r.AllMax(x); }},
       {"product", [](auto& r, auto& x) { return r.AllProduct(x); }},
       {"gather", [](auto& r, auto& x) { return r.AllGather(x); }},
-      {"ragged", [](auto& r, auto& x) { return r.AllGatherAlong(x.narrow(0, 0, 1 + r.replica_id()), 0); }},
+      {"ragged",
+       [](auto& r, auto& x) { return r.AllGatherAlong(x.narrow(0, 0, 1 + r.replica_id()), 0); }},
       {"broadcast", [](auto& r, auto& x) { return r.Broadcast(x, 1); }},
       {"scatter", [](auto& r, auto& x) { return r.ReduceScatter(x, ReduceOp::kSum); }},
       {"exchange", [](auto& r, auto& x) { return r.AllToAll(x); }}};
@@ -275,7 +292,8 @@ TEST(ReplicatorTest, GradientsOfCollectivesAreRight) {
         const auto loss = [&](ReplicaContext& replica, const torch::Tensor& x) {
           const torch::Tensor y = op(replica, x);
           const torch::Tensor w =
-              torch::cos(torch::arange(y.numel(), torch::kDouble) + replica.replica_id()).view(y.sizes());
+              torch::cos(torch::arange(y.numel(), torch::kDouble) + replica.replica_id())
+                  .view(y.sizes());
           return (y * y * w).sum();
         };
         const torch::Tensor gradients = AllResults(replicator, [&](ReplicaContext& replica) {
@@ -288,11 +306,15 @@ TEST(ReplicatorTest, GradientsOfCollectivesAreRight) {
           for (int64_t e = 0; e < kElements; ++e) {
             double value[2];
             for (int side = 0; side < 2; ++side) {
-              value[side] = AllResults(replicator, [&](ReplicaContext& replica) {
-                              torch::Tensor x = input(replica.replica_id());
-                              if (replica.replica_id() == k) x[e] += side == 0 ? -kStep : kStep;
-                              return loss(replica, x);
-                            }).sum().item<double>();
+              value[side] = AllResults(replicator,
+                                       [&](ReplicaContext& replica) {
+                                         torch::Tensor x = input(replica.replica_id());
+                                         if (replica.replica_id() == k)
+                                           x[e] += side == 0 ? -kStep : kStep;
+                                         return loss(replica, x);
+                                       })
+                                .sum()
+                                .item<double>();
             }
             const double expected = (value[1] - value[0]) / (2 * kStep);
             EXPECT_NEAR(gradients[k][e].item<double>(), expected, 1e-6 + 1e-5 * std::fabs(expected))
@@ -309,7 +331,8 @@ TEST(ReplicatorTest, TiesShareTheGradientOfAnExtremum) {
   OnRanks<int>(2, Exact(4), [](Replicator& replicator) {
     const torch::Tensor g = AllResults(replicator, [](ReplicaContext& replica) {
       // replicas 1 and 2 hold the largest
-      torch::Tensor x = torch::tensor({replica.replica_id() % 3 == 0 ? 1.0 : 5.0}).requires_grad_(true);
+      torch::Tensor x =
+          torch::tensor({replica.replica_id() % 3 == 0 ? 1.0 : 5.0}).requires_grad_(true);
       replica.AllMax(x).sum().backward();
       return x.grad().clone();
     });
@@ -340,12 +363,14 @@ TEST(BatchNormTest, EqualsOneDeviceOnTheWholeBatch) {
           };
           replicator.Run(
               [&](ReplicaContext& replica, Part& part) {
-                replica.SetSamples(1);  // the loss is a sum: gradients of unequal weight are the optimizer's
+                replica.SetSamples(
+                    1);  // the loss is a sum: gradients of unequal weight are the optimizer's
                 torch::Tensor mine = part.x.clone().requires_grad_(true);
                 const torch::Tensor out = norm->forward(mine, replica);
                 EXPECT_TRUE(torch::allclose(out, part.y, 1e-8, 1e-8));
                 (out * part.w).sum().backward();
-                EXPECT_TRUE(torch::allclose(mine.grad(), part.g, 1e-6, 1e-8)) << rows << " " << offset;
+                EXPECT_TRUE(torch::allclose(mine.grad(), part.g, 1e-6, 1e-8))
+                    << rows << " " << offset;
               },
               Part{x, w, y.detach(), whole.grad()});
           if (replicator.rank() == 0) {
@@ -366,7 +391,8 @@ TEST(BatchNormTest, UnevenBatchesTrainLikeOneDevice) {
   torch::manual_seed(3);
   torch::nn::Linear a(6, 4), b(4, 3);
   torch::nn::BatchNorm1d plain(4);
-  torch::nn::functional::cross_entropy(b->forward(plain->forward(a->forward(batch.x))), batch.y).backward();
+  torch::nn::functional::cross_entropy(b->forward(plain->forward(a->forward(batch.x))), batch.y)
+      .backward();
   OnRanks<int>(2, Exact(4), [&](Replicator& replicator) {
     torch::manual_seed(3);
     torch::nn::Linear c(6, 4), d(4, 3);
@@ -378,7 +404,8 @@ TEST(BatchNormTest, UnevenBatchesTrainLikeOneDevice) {
     replicator.Run(
         [&](ReplicaContext& replica, Batch& part) {
           optimizer.zero_grad();
-          torch::nn::functional::cross_entropy(d->forward(norm->forward(c->forward(part.x), replica)), part.y)
+          torch::nn::functional::cross_entropy(
+              d->forward(norm->forward(c->forward(part.x), replica)), part.y)
               .backward();
           optimizer.step();
         },
@@ -406,7 +433,8 @@ TEST(ReplicatorTest, InputsGiveEverySampleOnceAndEndTogether) {
                   [=, n = int64_t{0}]() mutable -> std::optional<torch::Tensor> {
                     const int64_t step = n / each;
                     if (step >= order.StepsPerEpoch()) return std::nullopt;
-                    const auto replica = static_cast<int>(context.input_pipeline_id * each + n++ % each);
+                    const auto replica =
+                        static_cast<int>(context.input_pipeline_id * each + n++ % each);
                     return torch::tensor(order.Indices(step, replica, context.num_replicas));
                   });
             },
@@ -436,10 +464,11 @@ TEST(ReplicatorTest, PipelinesThatEndAtDifferentTimesEndTogether) {
     auto optimizer = replicator.Wrap(torch::optim::SGD(net->parameters(), 0.1));
     // replica i has i + 1 batches
     auto input = replicator.MakeInput(InputMode::kPerReplica, [](const InputContext& context) {
-      return Pipeline<Batch>([left = context.input_pipeline_id + 1]() mutable -> std::optional<Batch> {
-        if (left-- == 0) return std::nullopt;
-        return Rows(left * 4, left * 4 + 4);
-      });
+      return Pipeline<Batch>(
+          [left = context.input_pipeline_id + 1]() mutable -> std::optional<Batch> {
+            if (left-- == 0) return std::nullopt;
+            return Rows(left * 4, left * 4 + 4);
+          });
     });
     int64_t steps = 0;
     const auto step = [&](Batch& b) {
@@ -479,13 +508,15 @@ TEST(ReplicatorTest, AGradientThatIsNotFiniteIsSkippedOnAllRanks) {
   for (const bool fast : {false, true}) {
     OnRanks<int>(2, fast ? Fast() : Exact(4), [](Replicator& replicator) {
       auto net = PlainMlp();
-      auto optimizer = replicator.Wrap(torch::optim::SGD(net->parameters(), 0.1), {.clip_norm = 1.0});
+      auto optimizer =
+          replicator.Wrap(torch::optim::SGD(net->parameters(), 0.1), {.clip_norm = 1.0});
       const auto step = [&](bool poison) {
         replicator.Run(
             [&](ReplicaContext& replica, Batch& b) {
               optimizer.zero_grad();
               torch::Tensor loss = torch::nn::functional::cross_entropy(net->forward(b.x), b.y);
-              if (poison && replica.replica_id() == 1) loss = loss * std::numeric_limits<float>::infinity();
+              if (poison && replica.replica_id() == 1)
+                loss = loss * std::numeric_limits<float>::infinity();
               loss.backward();
               optimizer.step();
             },
@@ -529,7 +560,9 @@ TEST(ReplicatorTest, FiveGradientsInARowThatAreNotFiniteEndTheRun) {
 std::string Failure(int ranks, const ReplicatorOptions& options, int expected_code,
                     const std::function<void(ReplicaContext&)>& step) {
   testing::internal::CaptureStderr();
-  EXPECT_EQ(ReplicateThreads(ranks, [&](Replicator& r) { r.Run(step); }, options), expected_code);
+  EXPECT_EQ(ReplicateThreads(
+                ranks, [&](Replicator& r) { r.Run(step); }, options),
+            expected_code);
   return testing::internal::GetCapturedStderr();
 }
 
@@ -546,8 +579,12 @@ TEST(ReplicatorTest, WrongCallsAreNamed) {
         replica.AllMax(b);
       }
     });
-    EXPECT_NE(swapped.find("all_reduce sum of float32[3] at replicator_test.cc:"), std::string::npos) << swapped;
-    EXPECT_NE(swapped.find("all_reduce max of float32[3] at replicator_test.cc:"), std::string::npos) << swapped;
+    EXPECT_NE(swapped.find("all_reduce sum of float32[3] at replicator_test.cc:"),
+              std::string::npos)
+        << swapped;
+    EXPECT_NE(swapped.find("all_reduce max of float32[3] at replicator_test.cc:"),
+              std::string::npos)
+        << swapped;
     const std::string count = Failure(ranks, Exact(4), 70, [](ReplicaContext& replica) {
       replica.AllSum(torch::ones({replica.replica_id() == 3 ? 5 : 4}));
     });
@@ -574,11 +611,14 @@ TEST(ReplicatorTest, WrongCallsAreNamed) {
   soon.deadline_s = 0.3;
   const std::string missing = Failure(4, soon, 69, [](ReplicaContext& replica) {
     replica.AllSum(torch::ones({4}));
-    if (replica.replica_id() != 1) replica.AllSum(torch::ones({4}));
-    else std::this_thread::sleep_for(std::chrono::milliseconds(800));
+    if (replica.replica_id() != 1)
+      replica.AllSum(torch::ones({4}));
+    else
+      std::this_thread::sleep_for(std::chrono::milliseconds(800));
   });
   EXPECT_NE(missing.find("rank 1 did not come to all_reduce sum"), std::string::npos) << missing;
-  EXPECT_NE(Failure(1, Exact(4), 78, [](ReplicaContext& r) { r.AllMean(torch::ones({1}, torch::kInt64)); })
+  EXPECT_NE(Failure(1, Exact(4), 78,
+                    [](ReplicaContext& r) { r.AllMean(torch::ones({1}, torch::kInt64)); })
                 .find("the mean of int64[1]"),
             std::string::npos);
 }
@@ -590,9 +630,11 @@ TEST(ReplicatorTest, FastModeCountsOnNothing) {
     std::vector<torch::Tensor> parameters;
     for (const auto* l : {&used, &sometimes, &never})
       for (const auto& p : (*l)->parameters()) parameters.push_back(p);
-    auto optimizer = replicator.Wrap(torch::optim::SGD(parameters, torch::optim::SGDOptions(0.5).weight_decay(0.1)),
-                                     {.bucket_bytes = 32});
-    const torch::Tensor at_start = never->weight.detach().clone(), other = sometimes->weight.detach().clone();
+    auto optimizer = replicator.Wrap(
+        torch::optim::SGD(parameters, torch::optim::SGDOptions(0.5).weight_decay(0.1)),
+        {.bucket_bytes = 32});
+    const torch::Tensor at_start = never->weight.detach().clone(),
+                        other = sometimes->weight.detach().clone();
     const torch::Tensor x = torch::ones({4, 4});
     for (int s = 0; s < 3; ++s) {
       replicator.Run(
@@ -666,7 +708,8 @@ TEST(ReplicatorTest, CompressedAndByBucketComeClose) {
     return out;
   };
   const auto plain = train({});
-  const auto bf16 = train({.bf16 = true}), bucket = train({.bucket_bytes = 128, .step_by_bucket = true}),
+  const auto bf16 = train({.bf16 = true}),
+             bucket = train({.bucket_bytes = 128, .step_by_bucket = true}),
              late = train({.overlap = false});
   for (size_t i = 0; i < plain.size(); ++i) {
     EXPECT_TRUE(torch::allclose(bf16[i], plain[i], 1e-2, 1e-2));

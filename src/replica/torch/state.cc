@@ -54,8 +54,9 @@ Leaves Differentiable(const Leaves& in, const std::function<Leaves(const Leaves&
     const torch::NoGradGuard none;
     out = forward(detached);
   }
-  const bool wanted = torch::GradMode::is_enabled() &&
-                      std::any_of(in.begin(), in.end(), [](const auto& t) { return t.requires_grad(); });
+  const bool wanted =
+      torch::GradMode::is_enabled() &&
+      std::any_of(in.begin(), in.end(), [](const auto& t) { return t.requires_grad(); });
   if (!wanted) return out;
   auto node = c10::make_intrusive<CollectiveBackward>();
   node->backward = std::move(backward);
@@ -71,8 +72,7 @@ Leaves Differentiable(const Leaves& in, const std::function<Leaves(const Leaves&
 }
 
 ReplicatorState::ReplicatorState(Setup setup) : setup_(std::move(setup)) {
-  communicator_ =
-      std::make_unique<Communicator>(std::move(setup_.transport), setup_.communicator);
+  communicator_ = std::make_unique<Communicator>(std::move(setup_.transport), setup_.communicator);
   if (setup_.monitor) {
     monitor_ = setup_.monitor([this](const Status& why) { communicator_->Abort(why); });
     communicator_->SetMonitor(monitor_.get());
@@ -111,9 +111,9 @@ void ReplicatorState::Run(const std::vector<int64_t>& rows, const std::function<
   const auto run = [&](int local) {
     const at::ThreadLocalStateGuard theirs(mine);
     at::Generator draws = at::detail::getDefaultCPUGenerator();
-    draws.set_current_seed(
-        DeriveKey(setup_.options.seed, Purpose::kReplicaStep, static_cast<uint64_t>(step),
-                  static_cast<uint64_t>(first() + local)));
+    draws.set_current_seed(DeriveKey(setup_.options.seed, Purpose::kReplicaStep,
+                                     static_cast<uint64_t>(step),
+                                     static_cast<uint64_t>(first() + local)));
     body(local);
   };
   const CommunicatorOptions& gate = setup_.communicator;
@@ -145,7 +145,8 @@ void ReplicatorState::Leave() {
 
 int ReplicatorState::current() const {
   if (!turns_->running())
-    throw ReplicationError(static_cast<int>(Code::kConfig), "an optimizer's step outside Replicator::Run");
+    throw ReplicationError(static_cast<int>(Code::kConfig),
+                           "an optimizer's step outside Replicator::Run");
   return turns_->active();
 }
 
@@ -202,7 +203,8 @@ Leaves ReplicatorState::Reduce(const std::vector<Leaves>& locals, ReduceOp op, c
       const auto begin = static_cast<uint32_t>(first());
       TreeFolder folder(op, type, leaves, begin, begin + static_cast<uint32_t>(locals.size()));
       for (const torch::Tensor& flat : flats) folder.Add(BytesOf(flat));
-      ThrowReplication(group.AllReduce(Named(call), op, type, leaves, folder.partials(), BytesOf(result)));
+      ThrowReplication(
+          group.AllReduce(Named(call), op, type, leaves, folder.partials(), BytesOf(result)));
     }
     if (op == ReduceOp::kMean) result.div_(replicas());
     int64_t at = 0;
@@ -239,7 +241,8 @@ std::vector<Leaves> ReplicatorState::Gather(const std::vector<Leaves>& locals, c
     }
   }
   if (all.size() != static_cast<size_t>(replicas()))
-    throw ReplicationError(static_cast<int>(Code::kInternal), "a gather without every replica's part");
+    throw ReplicationError(static_cast<int>(Code::kInternal),
+                           "a gather without every replica's part");
   return all;
 }
 
@@ -292,8 +295,9 @@ std::vector<Leaves> ReplicatorState::Exchange(const std::vector<Leaves>& locals,
 void ReplicatorState::Send(int local, int to, const Leaves& leaves) {
   const int from = first() + local;
   if (to < 0 || to >= replicas()) {
-    throw ReplicationError(static_cast<int>(Code::kConfig),
-                           "replica " + std::to_string(to) + ": there are " + std::to_string(replicas()));
+    throw ReplicationError(
+        static_cast<int>(Code::kConfig),
+        "replica " + std::to_string(to) + ": there are " + std::to_string(replicas()));
   }
   const std::string key = "mail/" + std::to_string(from) + "/" + std::to_string(to) + "/" +
                           std::to_string(sent_[{from, to}]++);
@@ -307,13 +311,14 @@ void ReplicatorState::Send(int local, int to, const Leaves& leaves) {
 Leaves ReplicatorState::Receive(int local, int from) {
   const int to = first() + local;
   if (from < 0 || from >= replicas()) {
-    throw ReplicationError(static_cast<int>(Code::kConfig),
-                           "replica " + std::to_string(from) + ": there are " + std::to_string(replicas()));
+    throw ReplicationError(
+        static_cast<int>(Code::kConfig),
+        "replica " + std::to_string(from) + ": there are " + std::to_string(replicas()));
   }
   const int64_t number = received_[{from, to}]++;
   const SteadyTime deadline = Now() + setup_.communicator.deadline;
-  const std::string key = "mail/" + std::to_string(from) + "/" + std::to_string(to) + "/" +
-                          std::to_string(number);
+  const std::string key =
+      "mail/" + std::to_string(from) + "/" + std::to_string(to) + "/" + std::to_string(number);
   for (;;) {
     if (from / locals() == rank()) {
       const auto& box = mail_[{from, to}];
@@ -327,7 +332,8 @@ Leaves ReplicatorState::Receive(int local, int from) {
     }
     ThrowReplication(communicator_->failure());
     if (Now() > deadline) {
-      const Status late(Code::kUnavailable, "replica " + std::to_string(to) + " had no message from replica " +
+      const Status late(Code::kUnavailable, "replica " + std::to_string(to) +
+                                                " had no message from replica " +
                                                 std::to_string(from) + " before the deadline");
       Abort(late);
       ThrowReplication(late);

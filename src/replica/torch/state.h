@@ -76,7 +76,8 @@ class ReplicatorState {
 
   // On values of all local replicas at once, called by one thread a rank. Values on the CPU.
   Leaves Reduce(const std::vector<Leaves>& locals, ReduceOp op, const Call& call);
-  std::vector<Leaves> Gather(const std::vector<Leaves>& locals, const Call& call);  // of all replicas
+  std::vector<Leaves> Gather(const std::vector<Leaves>& locals,
+                             const Call& call);  // of all replicas
   Leaves Broadcast(const std::vector<Leaves>& locals, int source, const Call& call);
   std::vector<Leaves> Exchange(const std::vector<Leaves>& locals, const Call& call);
 
@@ -111,13 +112,14 @@ class ReplicatorState {
   std::vector<torch::Tensor> generators_;  // states put aside, of the local replicas
   std::map<std::pair<int, int>, std::vector<std::string>> mail_;  // between local replicas
   std::map<std::pair<int, int>, int64_t> sent_, received_;        // messages by (from, to)
-  TaskThread background_;  // joined before what it uses goes
+  TaskThread background_;                                         // joined before what it uses goes
 };
 
 // A result that autograd can follow: `backward` gives the gradients of `in` from those of the
 // result, itself a collective. Plain when no gradient is asked for.
 using Backward = std::function<Leaves(const Leaves& gradients)>;
-Leaves Differentiable(const Leaves& in, const std::function<Leaves(const Leaves& detached)>& forward,
+Leaves Differentiable(const Leaves& in,
+                      const std::function<Leaves(const Leaves& detached)>& forward,
                       Backward backward);
 
 }  // namespace samara

@@ -58,7 +58,8 @@ void Turns::Work(int replica) {
   uint64_t seen = 0;
   std::unique_lock lock(mu_);
   for (;;) {
-    me.wake.wait(lock, [&] { return quit_ || (body_ != nullptr && run_ != seen && turn_ == replica); });
+    me.wake.wait(lock,
+                 [&] { return quit_ || (body_ != nullptr && run_ != seen && turn_ == replica); });
     if (quit_) return;
     seen = run_;
     if (!error_) {

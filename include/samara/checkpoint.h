@@ -1,0 +1,32 @@
+// Checkpoints of replicated programs: one file, written once by rank 0 and put in place by a
+// rename, read at any number of ranks.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "samara/replicator.h"
+
+namespace samara {
+
+// What a program saves. Modules: parameters and buffers, replica 0's. Optimizers: SGD, Adam, AdamW,
+// RMSprop and Adagrad, with their state wherever it is kept, and their learning rates.
+struct Checkpoint {
+  std::vector<std::pair<std::string, torch::nn::Module*>> modules;
+  std::vector<std::pair<std::string, WrappedOptimizer*>> optimizers;
+  std::map<std::string, std::string> notes;  // the program's own, by name
+};
+
+// Collective, outside steps. `path`: a safetensors file. ReplicationError 74 when it cannot be
+// written; what was there before is then still there.
+void Save(Replicator& replicator, const std::string& path, const Checkpoint& checkpoint,
+          Site site = Site::current());
+// False when there is no file. Fills modules, optimizers, notes and the replicator's step, on every
+// rank; only rank 0 reads the file. ReplicationError 65 for a damaged file, or one of another
+// program; nothing has changed then.
+bool Load(Replicator& replicator, const std::string& path, Checkpoint& checkpoint,
+          Site site = Site::current());
+
+}  // namespace samara

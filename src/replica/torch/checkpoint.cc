@@ -1,0 +1,282 @@
+#include "samara/checkpoint.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "core/files.h"
+#include "nn/safetensors.h"
+#include "replica/torch/reducer.h"
+#include "replica/torch/state.h"
+
+namespace samara {
+namespace {
+
+using Entries = std::map<std::string, torch::Tensor>;
+using Field = std::function<void(const char* name, torch::Tensor& value)>;
+constexpr const char* kFormat = "samara replicated program 1";
+
+// The numbers that an optimizer keeps for one parameter, as tensors that `field` may replace.
+template <typename State>
+void Counted(State& state, const Field& field) {
+  torch::Tensor step = torch::tensor(state.step());
+  field("step", step);
+  state.step(step.item<int64_t>());
+}
+bool Visit(torch::optim::OptimizerParamState& any, const Field& field) {
+  if (auto* sgd = dynamic_cast<torch::optim::SGDParamState*>(&any)) {
+    field("momentum_buffer", sgd->momentum_buffer());
+    return true;
+  }
+  const auto adam = [&](auto& state) {
+    Counted(state, field);
+    field("exp_avg", state.exp_avg());
+    field("exp_avg_sq", state.exp_avg_sq());
+    field("max_exp_avg_sq", state.max_exp_avg_sq());
+    return true;
+  };
+  if (auto* s = dynamic_cast<torch::optim::AdamParamState*>(&any)) return adam(*s);
+  if (auto* s = dynamic_cast<torch::optim::AdamWParamState*>(&any)) return adam(*s);
+  if (auto* s = dynamic_cast<torch::optim::RMSpropParamState*>(&any)) {
+    Counted(*s, field);
+    field("square_avg", s->square_avg());
+    field("momentum_buffer", s->momentum_buffer());
+    field("grad_avg", s->grad_avg());
+    return true;
+  }
+  if (auto* s = dynamic_cast<torch::optim::AdagradParamState*>(&any)) {
+    Counted(*s, field);
+    field("sum", s->sum());
+    return true;
+  }
+  return false;
+}
+
+std::unique_ptr<torch::optim::OptimizerParamState> EmptyState(torch::optim::Optimizer& optimizer) {
+  using namespace torch::optim;
+  if (dynamic_cast<SGD*>(&optimizer) != nullptr) return std::make_unique<SGDParamState>();
+  if (dynamic_cast<AdamW*>(&optimizer) != nullptr) return std::make_unique<AdamWParamState>();
+  if (dynamic_cast<Adam*>(&optimizer) != nullptr) return std::make_unique<AdamParamState>();
+  if (dynamic_cast<RMSprop*>(&optimizer) != nullptr) return std::make_unique<RMSpropParamState>();
+  if (dynamic_cast<Adagrad*>(&optimizer) != nullptr) return std::make_unique<AdagradParamState>();
+  throw ReplicationError(
+      78, "a checkpoint of this optimizer: expected SGD, Adam, AdamW, RMSprop or Adagrad");
+}
+
+Entries OfModules(const Checkpoint& checkpoint) {
+  Entries entries;
+  for (const auto& [name, module] : checkpoint.modules) {
+    for (const auto& p : module->named_parameters())
+      entries["module." + name + "." + p.key()] = p.value();
+    for (const auto& b : module->named_buffers())
+      entries["module." + name + "." + b.key()] = b.value();
+  }
+  return entries;
+}
+
+std::string KeyOf(const std::string& optimizer, size_t parameter, const char* field) {
+  return "optimizer." + optimizer + "." + std::to_string(parameter) + "." + field;
+}
+
+// What this rank keeps: (parameter and field, value).
+Entries OfOptimizer(const std::string& name, WrappedOptimizer& wrapped) {
+  Entries entries;
+  auto& states = wrapped.base().state();
+  const auto& parameters = wrapped.reducer().parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto it = states.find(parameters[i].unsafeGetTensorImpl());
+    if (it == states.end()) continue;
+    const bool known = Visit(*it->second, [&](const char* field, torch::Tensor& value) {
+      if (value.defined()) entries[KeyOf(name, i, field)] = value;
+    });
+    if (!known) (void)EmptyState(wrapped.base());
+  }
+  return entries;
+}
+
+Tensor ToFile(const torch::Tensor& value, std::string& type) {
+  const torch::Tensor host = OnHost(value);
+  const auto bytes = BytesOf(host);
+  Tensor tensor;
+  tensor.bytes.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (host.scalar_type() == torch::kFloat32) {
+    tensor.shape = host.sizes().vec();
+  } else {
+    // the file knows float32 and bytes; what they were stands in its metadata
+    type = DescribeTensor(host);
+    tensor.type = Tensor::Type::kUint8;
+    tensor.shape = {static_cast<int64_t>(bytes.size())};
+  }
+  return tensor;
+}
+
+// kBadData when the file has no such value of that type and shape.
+Status FromFile(const Safetensors& file, const std::string& name, torch::Tensor& into) {
+  const auto it = file.tensors.find(name);
+  const auto type = file.metadata.find("type." + name);
+  const bool plain = into.scalar_type() == torch::kFloat32;
+  if (it == file.tensors.end()) return Status(Code::kBadData, "the checkpoint has no " + name);
+  if (plain ? it->second.shape != into.sizes().vec() || type != file.metadata.end()
+            : type == file.metadata.end() || type->second != DescribeTensor(into) ||
+                  it->second.bytes.size() != into.nbytes()) {
+    return Status(Code::kBadData, name + ": the checkpoint's is no " + DescribeTensor(into) +
+                                      ": another program's?");
+  }
+  torch::Tensor value =
+      torch::empty(into.sizes(), into.options().device(torch::kCPU).requires_grad(false));
+  if (!it->second.bytes.empty())
+    std::memcpy(value.data_ptr(), it->second.bytes.data(), it->second.bytes.size());
+  into = value.to(into.device());
+  return {};
+}
+
+}  // namespace
+
+void Save(Replicator& replicator, const std::string& path, const Checkpoint& checkpoint,
+          Site site) {
+  const torch::NoGradGuard none;
+  ReplicatorState& state = replicator.state();
+  // state that is spread over the ranks comes together
+  Entries entries = OfModules(checkpoint);
+  Safetensors file;
+  for (const auto& [name, optimizer] : checkpoint.optimizers) {
+    const Entries mine = OfOptimizer(name, *optimizer);
+    Leaves leaves;
+    std::string keys;
+    for (const auto& [key, value] : mine) {
+      keys += key + '\n';
+      leaves.push_back(value);
+    }
+    const uint64_t length = keys.size();
+    std::string message(reinterpret_cast<const char*>(&length), sizeof length);
+    message += keys + Pack(leaves);
+    std::vector<std::vector<std::byte>> all;
+    ThrowReplication(state.communicator().AllGatherRagged({"checkpoint of " + name, "", site},
+                                                          std::as_bytes(std::span(message)), all));
+    for (const auto& record : all) {
+      std::string_view bytes(reinterpret_cast<const char*>(record.data()), record.size());
+      uint64_t n = 0;
+      std::memcpy(&n, bytes.data(), sizeof n);
+      std::string_view names = bytes.substr(sizeof n, n);
+      for (torch::Tensor& value : ValueOrReplication(Unpack(bytes.substr(sizeof n + n)))) {
+        const size_t end = names.find('\n');
+        entries.emplace(names.substr(0, end), value);
+        names.remove_prefix(end + 1);
+      }
+    }
+    for (size_t g = 0; g < optimizer->base().param_groups().size(); ++g) {
+      const torch::Tensor rate =
+          torch::tensor(optimizer->base().param_groups()[g].options().get_lr(), torch::kDouble);
+      entries.emplace("optimizer." + name + ".lr." + std::to_string(g), rate);
+    }
+    entries.emplace("optimizer." + name + ".updates", torch::tensor(optimizer->updates()));
+  }
+  // rank 0 writes, and says to all how it went
+  std::string failure;
+  if (replicator.IsMain()) {
+    for (const auto& [name, value] : entries) {
+      std::string type;
+      file.tensors[name] = ToFile(value, type);
+      if (!type.empty()) file.metadata["type." + name] = type;
+    }
+    for (const auto& [name, text] : checkpoint.notes) file.metadata["note." + name] = text;
+    file.metadata["format"] = kFormat;
+    file.metadata["step"] = std::to_string(replicator.step());
+    const auto bytes = FormatSafetensors(file);
+    Status written = bytes.status();
+    if (written.ok() && !Path(path).parent_path().empty())
+      written = CreateFolders(Path(path).parent_path());
+    if (written.ok()) written = WriteFileAtomic(path, *bytes);
+    if (!written.ok()) failure = path + ": " + written.message();
+  }
+  Leaves said{torch::tensor(static_cast<int64_t>(failure.empty() ? 0 : 1))};
+  said =
+      state.Broadcast(std::vector<Leaves>(static_cast<size_t>(replicator.local_replicas()), said),
+                      0, {"checkpoint written", "", site});
+  if (said[0].item<int64_t>() != 0)
+    throw ReplicationError(74, replicator.IsMain() ? failure : "rank 0 could not write " + path);
+}
+
+bool Load(Replicator& replicator, const std::string& path, Checkpoint& checkpoint, Site site) {
+  const torch::NoGradGuard none;
+  ReplicatorState& state = replicator.state();
+  // rank 0 reads: [state of affairs, bytes]
+  std::string message;
+  if (replicator.IsMain()) {
+    const auto bytes = ReadFile(path);
+    if (bytes.ok())
+      message = "+" + *bytes;
+    else
+      message = bytes.status().code() == Code::kNoInput ? "-" : "!" + bytes.status().message();
+  }
+  std::vector<std::vector<std::byte>> all;
+  ThrowReplication(state.communicator().AllGatherRagged({"checkpoint of " + path, "", site},
+                                                        std::as_bytes(std::span(message)), all));
+  const std::string_view whole(reinterpret_cast<const char*>(all[0].data()), all[0].size());
+  if (whole == "-") return false;
+  if (!whole.starts_with('+'))
+    throw ReplicationError(65, path + ": " + std::string(whole.substr(1)));
+  const auto parsed = ParseSafetensors(whole.substr(1));
+  const auto check = [&](const Status& status) {
+    if (!status.ok()) throw ReplicationError(65, path + ": " + status.message());
+  };
+  check(parsed.status());
+  const Safetensors& file = *parsed;
+  if (const auto it = file.metadata.find("format");
+      it == file.metadata.end() || it->second != kFormat)
+    throw ReplicationError(65, path + ": not a checkpoint of a replicated program");
+  // everything is read before anything is changed
+  std::vector<std::function<void()>> changes;
+  for (auto& [name, value] : OfModules(checkpoint)) {
+    torch::Tensor read = value;
+    check(FromFile(file, name, read));
+    changes.push_back([into = value, read] { into.detach().copy_(read); });
+  }
+  for (const auto& [name, wrapped] : checkpoint.optimizers) {
+    GradientReducer& reducer = wrapped->reducer();
+    torch::optim::Optimizer& base = wrapped->base();
+    changes.push_back([&base] { base.state().clear(); });
+    for (size_t i = 0; i < reducer.parameters().size(); ++i) {
+      if (reducer.owner(i) != replicator.rank()) continue;
+      const torch::Tensor& parameter = reducer.parameters()[i];
+      std::shared_ptr<torch::optim::OptimizerParamState> loaded = EmptyState(base);
+      Status status;
+      size_t found = 0;
+      Visit(*loaded, [&](const char* field, torch::Tensor& value) {
+        const std::string key = KeyOf(name, i, field);
+        if (!file.tensors.contains(key)) return;
+        ++found;
+        torch::Tensor read = std::string_view(field) == "step"
+                                 ? torch::tensor(int64_t{0})
+                                 : torch::empty_like(parameter).detach();
+        if (const Status s = FromFile(file, key, read); !s.ok()) status = s;
+        value = read;
+      });
+      check(status);
+      if (found == 0) continue;  // it never had a gradient
+      changes.push_back([&base, parameter, loaded] {
+        base.state()[parameter.unsafeGetTensorImpl()] = loaded->clone();
+      });
+    }
+    for (size_t g = 0; g < base.param_groups().size(); ++g) {
+      torch::Tensor rate = torch::zeros({}, torch::kDouble);
+      check(FromFile(file, "optimizer." + name + ".lr." + std::to_string(g), rate));
+      changes.push_back(
+          [&base, g, rate] { base.param_groups()[g].options().set_lr(rate.item<double>()); });
+    }
+    torch::Tensor updates = torch::tensor(int64_t{0});
+    check(FromFile(file, "optimizer." + name + ".updates", updates));
+    changes.push_back([&reducer, updates] { reducer.Restored(updates.item<int64_t>()); });
+  }
+  const auto step = file.metadata.find("step");
+  if (step == file.metadata.end() || step->second.empty() ||
+      step->second.find_first_not_of("0123456789") != std::string::npos || step->second.size() > 18)
+    throw ReplicationError(65, path + ": a checkpoint without its step");
+  for (const auto& change : changes) change();
+  replicator.SetStep(std::stoll(step->second));
+  for (const auto& [key, text] : file.metadata)
+    if (key.starts_with("note.")) checkpoint.notes[key.substr(5)] = text;
+  return true;
+}
+
+}  // namespace samara
