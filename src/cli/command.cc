@@ -21,7 +21,7 @@ namespace samara {
 void AddAllCommands(CLI::App& app, Invocation& invocation) {
   for (const auto add :
        {AddTrain, AddEval, AddPlay, AddReport, AddList, AddDoctor, AddFsck, AddHash, AddExport,
-        AddImport, AddActor, AddToken, AddCertificates, AddBench}) {
+        AddImport, AddLaunch, AddActor, AddToken, AddCertificates, AddBench}) {
     add(app, invocation);
   }
   // an empty word is a script's unset variable, never meant
@@ -94,7 +94,9 @@ std::vector<std::string> OptionNames(const CLI::App& command) {
 // The first word that looks like an option and is none of the command's; empty when all are.
 std::string UnknownOption(const CLI::App& command, int argc, char** argv) {
   const std::vector<std::string> names = OptionNames(command);
-  for (int i = 2; i < argc; ++i) {
+  // what follows a program's name belongs to the program
+  const bool others = command.get_prefix_command();
+  for (int i = 2; i < argc && !others; ++i) {
     const std::string word = argv[i], name = word.substr(0, word.find('='));
     const bool option = name.starts_with("--") && name.size() > 2;
     if (option && std::find(names.begin(), names.end(), name) == names.end()) return name;

@@ -2,6 +2,8 @@
 // Invocation::run, which main calls after parsing.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
@@ -19,6 +21,7 @@ namespace samara {
 struct Invocation {
   std::function<Status()> run;
   char** arguments = nullptr;  // of the process
+  mode_t umask = 077;          // before ours
   int exit_code = 0;           // where `run` returned ok and printed its object all the same
 };
 
@@ -39,6 +42,7 @@ void AddFsck(CLI::App& app, Invocation& invocation);
 void AddHash(CLI::App& app, Invocation& invocation);
 void AddExport(CLI::App& app, Invocation& invocation);
 void AddImport(CLI::App& app, Invocation& invocation);
+void AddLaunch(CLI::App& app, Invocation& invocation);
 void AddActor(CLI::App& app, Invocation& invocation);
 void AddToken(CLI::App& app, Invocation& invocation);
 void AddCertificates(CLI::App& app, Invocation& invocation);

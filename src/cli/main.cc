@@ -19,12 +19,14 @@ int Fail(const Status& status, bool json) {
 }
 
 int Main(int argc, char** argv) {
-  ::umask(077);  // runs are their owner's alone, also what libraries and actors write there
+  const mode_t umask =
+      ::umask(077);  // runs are their owner's alone, also what libraries and actors write there
   CLI::App app("samara trains many agents cheaply and reproducibly.", "samara");
   app.require_subcommand(1);
   app.set_version_flag("--version", VersionText());
   Invocation invocation;
   invocation.arguments = argv;
+  invocation.umask = umask;
   AddAllCommands(app, invocation);
   bool json = false;
   for (int i = 1; i < argc; ++i) json |= std::string_view(argv[i]) == "--json";

@@ -1,0 +1,80 @@
+// samara launch: the ranks of a replicated program on this host.
+#include "replica/launch.h"
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "core/clock.h"
+
+namespace samara {
+namespace {
+
+struct LaunchArguments {
+  LaunchOptions options;
+  double grace = 30;
+  bool json = false;
+};
+
+Status RunLaunch(LaunchArguments args, Invocation& invocation) {
+  LaunchOptions& options = args.options;
+  if (options.program.empty())
+    return {Code::kUsage, "launch: which program? `samara launch -n 4 PROGRAM [ARGUMENTS...]`"};
+  if (options.program[0].starts_with("-"))
+    return {Code::kUsage, options.program[0] +
+                              ": unknown option of launch, whose own options come before PROGRAM "
+                              "('samara launch --help' shows them)"};
+  options.grace = std::chrono::milliseconds(static_cast<int64_t>(args.grace * 1000));
+  options.umask = invocation.umask;  // the user's programs know nothing of ours
+  const SteadyTime start = Now();
+  ASSIGN_OR_RETURN(const LaunchResult result, Launch(options));
+  invocation.exit_code = result.exit_code;
+  if (!args.json) return Status::Ok();
+  nlohmann::json failed;  // null: none
+  if (result.failed_rank >= 0) failed = result.failed_rank;
+  PrintJson({{"ranks", options.ranks},
+             {"restarts", result.restarts},
+             {"exit", result.exit_code},
+             {"seconds", SecondsSince(start)},
+             {"failed_rank", failed}});
+  return Status::Ok();
+}
+
+}  // namespace
+
+void AddLaunch(CLI::App& app, Invocation& invocation) {
+  CLI::App* command = app.add_subcommand(
+      "launch", "start a replicated program's ranks on this host: launch -n 4 PROGRAM [ARGUMENTS]");
+  command->prefix_command();  // from PROGRAM on nothing is ours
+  auto args = std::make_shared<LaunchArguments>();
+  LaunchOptions& options = args->options;
+  command->add_option("-n,--ranks", options.ranks, "how many")
+      ->required()
+      ->check(CLI::Range(1, 4096));
+  command->add_option("--restarts", options.restarts, "start all again after a failure, so often")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1'000'000));
+  command->add_option("--address", options.address,
+                      "of this host, told to the ranks; default: the loopback");
+  command->add_option("--port", options.port, "told to the ranks; default: a free one")
+      ->check(CLI::Range(1, 65535));
+  command->add_option("--logs", options.logs,
+                      "folder: a file for what each rank prints, instead of standard error");
+  command
+      ->add_option("--grace", args->grace,
+                   "seconds that the others have to end after a failure, until they are killed")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e6));
+  command->add_flag("--json", args->json,
+                    "before PROGRAM: one JSON object after all that the program prints");
+  command->footer(
+      "Standard output is rank 0's; every other line goes to standard error as \"[rank 1] ...\".\n"
+      "Ranks are told what torchrun tells them (RANK, WORLD_SIZE, MASTER_ADDR, ...): "
+      "doc/launching.md.");
+  command->callback([=, &invocation] {
+    args->options.program = command->remaining();
+    invocation.run = [=, &invocation] { return RunLaunch(*args, invocation); };
+  });
+}
+
+}  // namespace samara
