@@ -24,6 +24,8 @@ Result<json> Population(const Options& options);
 Result<json> AtariGa(const Options& options);
 Result<json> Environments(const Options& options);
 Result<json> Inference(const Options& options);
+Result<json> Collectives(const Options& options);
+Result<json> Replicate(const Options& options);
 Result<json> Schedules(const Options& options);
 Result<json> NoiseKinds(const Options& options);
 Result<json> Materialisation(const Options& options);
@@ -40,6 +42,10 @@ constexpr Workload kWorkloads[] = {
      Vtrace},
     {"inference",
      "transports of central inference with a model that does nothing, beside bare ones", Inference},
+    {"collectives", "what ranks tell each other, by size and transport, beside bare c10d",
+     Collectives},
+    {"replicate", "a training step on two ranks, beside torch's DistributedDataParallel",
+     Replicate},
     {"schedule", "one network at a time, batched, pipelined: rates, shares and a timeline (--out)",
      Schedules},
     {"rollout", "whole episodes of native environments with small policies", NativeRollouts},

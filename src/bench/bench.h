@@ -93,5 +93,10 @@ Result<std::vector<std::vector<float>>> RecordInputs(const std::string& game, si
 // A Python script of this folder, run by .venv's interpreter; its last line is one JSON object.
 Result<nlohmann::json> RunRival(const std::string& script,
                                 const std::vector<std::string>& arguments);
+// The same for any program: its path and its arguments.
+Result<nlohmann::json> RunForJson(std::vector<std::string> command);
+// A file of this folder in the source tree: beside build/, where this program lies, or else beside
+// .venv, which may be a link to elsewhere.
+Result<Path> FindScript(const Path& venv, const std::string& script);
 
 }  // namespace samara::bench

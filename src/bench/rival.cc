@@ -46,7 +46,8 @@ std::string ReadAll(int fd) {
   return text;
 }
 
-// Beside build/, where this program lies, or else beside .venv, which may be a link to elsewhere.
+}  // namespace
+
 Result<Path> FindScript(const Path& venv, const std::string& script) {
   std::error_code failed;
   const Path program = std::filesystem::read_symlink("/proc/self/exe", failed);
@@ -58,13 +59,16 @@ Result<Path> FindScript(const Path& venv, const std::string& script) {
                 fmt::format("src/bench/{}: missing; the rivals need the source tree", script));
 }
 
-}  // namespace
-
 Result<json> RunRival(const std::string& script, const std::vector<std::string>& arguments) {
   ASSIGN_OR_RETURN(const Path venv, FindVenv());
   ASSIGN_OR_RETURN(const Path file, FindScript(venv, script));
   std::vector<std::string> command = {(venv / "bin" / "python").string(), file.string()};
   command.insert(command.end(), arguments.begin(), arguments.end());
+  return RunForJson(std::move(command));
+}
+
+Result<json> RunForJson(std::vector<std::string> command) {
+  const std::string name = Path(command.size() > 1 ? command[1] : command[0]).filename().string();
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     return Status(Code::kIoError, std::string("pipe: ") + std::strerror(errno));
@@ -79,13 +83,13 @@ Result<json> RunRival(const std::string& script, const std::vector<std::string>&
   if (status != 0) {
     const bool killed = WIFSIGNALED(status);
     return Status(Code::kUnavailable,
-                  fmt::format("{}: {} {}", script, killed ? "killed by signal" : "exit status",
+                  fmt::format("{}: {} {}", name, killed ? "killed by signal" : "exit status",
                               killed ? WTERMSIG(status) : WEXITSTATUS(status)));
   }
   while (!text.empty() && text.back() == '\n') text.pop_back();
   const json last = json::parse(text.substr(text.rfind('\n') + 1), nullptr, false);
   if (!last.is_object())
-    return Status(Code::kUnavailable, script + ": its last line is no JSON object");
+    return Status(Code::kUnavailable, name + ": its last line is no JSON object");
   return last;
 }
 

@@ -258,6 +258,40 @@ class GlooTransport : public Transport {
   std::mutex mu_;
   Status aborted_;  // guarded by mu_
 };
+
+c10::intrusive_ptr<c10d::ProcessGroupGloo> MakeGroup(int rank, int size,
+                                                     const std::shared_ptr<samara::Store>& store,
+                                                     const std::string& address,
+                                                     std::chrono::milliseconds deadline) {
+  auto options = c10d::ProcessGroupGloo::Options::create();
+  // named here: the default resolves the host's name and may choose the wrong network
+  options->devices.push_back(address.empty()
+                                 ? c10d::ProcessGroupGloo::createDefaultDevice()
+                                 : c10d::ProcessGroupGloo::createDeviceForHostname(address));
+  options->timeout = deadline;
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(
+      c10::make_intrusive<GlooStoreAdapter>(store, deadline), rank, size, options);
+}
+
+class BareGlooGroup : public BareGloo {
+ public:
+  explicit BareGlooGroup(c10::intrusive_ptr<c10d::ProcessGroupGloo> group)
+      : group_(std::move(group)) {}
+  void AllReduce(at::Tensor data) override {
+    std::vector<at::Tensor> tensors{data};
+    group_->allreduce(tensors)->wait();
+  }
+  void AllGather(at::Tensor mine, at::Tensor all) override {
+    group_->_allgather_base(all, mine)->wait();
+  }
+  void Broadcast(at::Tensor data) override {
+    std::vector<at::Tensor> tensors{data};
+    group_->broadcast(tensors)->wait();
+  }
+
+ private:
+  const c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+};
 #endif
 
 }  // namespace
@@ -285,14 +319,7 @@ Result<std::unique_ptr<Transport>> MakeGlooTransport(int rank, int size,
                                                      std::chrono::milliseconds deadline) {
 #ifdef SAMARA_GLOO
   try {
-    auto options = c10d::ProcessGroupGloo::Options::create();
-    // named here: the default resolves the host's name and may choose the wrong network
-    options->devices.push_back(address.empty()
-                                   ? c10d::ProcessGroupGloo::createDefaultDevice()
-                                   : c10d::ProcessGroupGloo::createDeviceForHostname(address));
-    options->timeout = deadline;
-    auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(
-        c10::make_intrusive<GlooStoreAdapter>(store, deadline), rank, size, options);
+    auto group = MakeGroup(rank, size, store, address, deadline);
     return std::unique_ptr<Transport>(
         std::make_unique<GlooTransport>(rank, size, std::move(group)));
   } catch (const std::exception& e) {
@@ -302,6 +329,23 @@ Result<std::unique_ptr<Transport>> MakeGlooTransport(int rank, int size,
   (void)rank, (void)size, (void)store, (void)address, (void)deadline;
   return Status(Code::kConfig,
                 "this build has no Gloo: install libgloo-dev, or keep all ranks on one host");
+#endif
+}
+
+Result<std::unique_ptr<BareGloo>> MakeBareGloo(int rank, int size,
+                                               const std::shared_ptr<Store>& store,
+                                               const std::string& address,
+                                               std::chrono::milliseconds deadline) {
+#ifdef SAMARA_GLOO
+  try {
+    return std::unique_ptr<BareGloo>(
+        std::make_unique<BareGlooGroup>(MakeGroup(rank, size, store, address, deadline)));
+  } catch (const std::exception& e) {
+    return Status(Code::kUnavailable, "Gloo between the ranks: " + FirstLine(e.what()));
+  }
+#else
+  (void)rank, (void)size, (void)store, (void)address, (void)deadline;
+  return Status(Code::kConfig, "this build has no Gloo: install libgloo-dev");
 #endif
 }
 

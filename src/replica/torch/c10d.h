@@ -4,6 +4,9 @@
 
 #include <memory>
 
+#include "nn/torch/torch.h"
+// after the door to torch
+
 #include "replica/store.h"
 #include "replica/transport.h"
 #include "replica/world.h"
@@ -21,5 +24,18 @@ Result<std::unique_ptr<Transport>> MakeGlooTransport(int rank, int size,
                                                      const std::shared_ptr<Store>& store,
                                                      const std::string& address,
                                                      std::chrono::milliseconds deadline);
+
+// c10d by itself, for comparison: float32 tensors, blocking. REQUIRES: a build with Gloo.
+class BareGloo {
+ public:
+  virtual ~BareGloo() = default;
+  virtual void AllReduce(at::Tensor data) = 0;  // the sum
+  virtual void AllGather(at::Tensor mine, at::Tensor all) = 0;
+  virtual void Broadcast(at::Tensor data) = 0;  // of rank 0
+};
+Result<std::unique_ptr<BareGloo>> MakeBareGloo(int rank, int size,
+                                               const std::shared_ptr<Store>& store,
+                                               const std::string& address,
+                                               std::chrono::milliseconds deadline);
 
 }  // namespace samara

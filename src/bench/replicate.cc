@@ -1,0 +1,112 @@
+// samara bench collectives, samara bench replicate: groups of ranks on this machine, started as
+// users start them, beside bare c10d and torch's DistributedDataParallel.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "bench/bench.h"
+#include "core/venv.h"
+
+namespace samara::bench {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr int kRanks = 2, kPairs = 5, kSteps = 40;
+constexpr int64_t kRows = 64;  // of one rank's batch
+
+Result<Path> Beside(const char* name) {
+  std::error_code failed;
+  const Path program = std::filesystem::read_symlink("/proc/self/exe", failed);
+  const Path file = program.parent_path() / name;
+  if (std::filesystem::exists(file, failed)) return file;
+  return Status(Code::kUnavailable, fmt::format("no {} beside this program: build with torch", name));
+}
+
+Result<json> OnRanks(int ranks, std::vector<std::string> arguments) {
+  ASSIGN_OR_RETURN(const Path samara, Beside("samara"));
+  ASSIGN_OR_RETURN(const Path program, Beside("samara-ranks"));
+  std::vector<std::string> command{samara.string(), "launch", "-n", std::to_string(ranks), program.string()};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return RunForJson(std::move(command));
+}
+
+Result<double> RivalStepMs(int ranks, int64_t rows) {
+  ASSIGN_OR_RETURN(const Path venv, FindVenv());
+  ASSIGN_OR_RETURN(const Path script, FindScript(venv, "replicate_rivals.py"));
+  ASSIGN_OR_RETURN(const json result,
+                   RunForJson({(venv / "bin" / "python").string(), "-m", "torch.distributed.run",
+                               "--standalone", "--nproc-per-node", std::to_string(ranks), script.string(),
+                               std::to_string(kSteps), std::to_string(rows)}));
+  return result.value("step_ms", 0.0);
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+Result<json> Steps(int ranks, const char* mode, int64_t rows) {
+  return OnRanks(ranks, {"replicate", mode, std::to_string(kSteps), std::to_string(rows)});
+}
+
+}  // namespace
+
+Result<json> Collectives(const Options& options) {
+  ASSIGN_OR_RETURN(json result, OnRanks(kRanks, {"collectives", std::to_string(options.seconds / 10)}));
+  for (const json& row : result["rows"]) {
+    options.say(fmt::format("{:<6} {:<10} {:>9} bytes: {:>9.1f} us, {:>6.2f} GB/s; bare c10d {:>9.1f} us",
+                            row["transport"].get<std::string>(), row["operation"].get<std::string>(),
+                            row["bytes"].get<uint64_t>(), row["latency_us"].get<double>(),
+                            row["bus_gb_per_second"].get<double>(), row["bare_c10d_latency_us"].get<double>()));
+  }
+  return result;
+}
+
+Result<json> Replicate(const Options& options) {
+  std::vector<double> ours, rivals, ratios;
+  std::vector<json> all;
+  for (int pair = 0; pair < kPairs; ++pair) {
+    ASSIGN_OR_RETURN(const json mine, Steps(kRanks, "fast", kRows));
+    all.push_back(mine);
+    ours.push_back(mine.value("step_ms", 0.0));
+    std::string said = fmt::format("pair {}: {:.2f} ms", pair + 1, ours.back());
+    if (options.rivals) {
+      ASSIGN_OR_RETURN(const double theirs, RivalStepMs(kRanks, kRows));
+      rivals.push_back(theirs);
+      ratios.push_back(theirs / ours.back());
+      said += fmt::format(", DistributedDataParallel {:.2f} ms, ratio {:.2f}", theirs, ratios.back());
+    }
+    options.say(said);
+  }
+  const auto median = [&](const char* key) {
+    std::vector<double> values;
+    for (const json& one : all) values.push_back(one.value(key, 0.0));
+    return Median(values);
+  };
+  ASSIGN_OR_RETURN(const json exact, Steps(kRanks, "exact", kRows));
+  ASSIGN_OR_RETURN(const json strong, Steps(1, "fast", kRows * kRanks));
+  ASSIGN_OR_RETURN(const json weak, Steps(1, "fast", kRows));
+  const double step = median("step_ms");
+  return json{{"model", "mlp 784-1024-1024-10"},
+              {"mode", "fast"},
+              {"ranks", kRanks},
+              {"step_ms", step},
+              {"compute_ms", median("compute_ms")},
+              {"exposed_communication_ms", median("exposed_communication_ms")},
+              {"ddp_step_ms", rivals.empty() ? json() : json(Median(rivals))},
+              {"ratio", ratios.empty() ? json() : json(Median(ratios))},
+              {"exact_step_ms", exact.value("step_ms", 0.0)},
+              {"reduce_after_backward_step_ms", median("late_step_ms")},
+              {"by_parameter_step_ms", median("by_parameter_step_ms")},
+              {"step_by_bucket_step_ms", median("by_bucket_step_ms")},
+              {"bf16_step_ms", median("bf16_step_ms")},
+              // the same batch on one rank, and the same batch a rank on one rank
+              {"strong_scaling", strong.value("step_ms", 0.0) / step},
+              {"weak_scaling", weak.value("step_ms", 0.0) / step},
+              {"transport", all[0].value("transport", "")}};
+}
+
+}  // namespace samara::bench
