@@ -1,0 +1,203 @@
+"""Replicated programs as processes: the same bits under every launcher, resumed at another size; ranks that die, freeze,
+or disagree are named by every survivor, in time."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+from replica_util import MLP, available, command, environment, result, run
+
+STEPS = 30
+
+
+@pytest.fixture(scope="module")
+def alone():
+    done = run("threads", 1, "--steps", STEPS)
+    return result(done)
+
+
+@pytest.mark.parametrize("launcher,ranks", [("threads", 2), ("threads", 8), ("samara", 2), ("samara", 4), ("torchrun", 2),
+                                            ("mpirun", 2)])
+def test_the_same_bits_under_every_launcher(alone, launcher, ranks):
+    if not available(launcher):
+        pytest.skip(f"no {launcher} here")
+    got = result(run(launcher, ranks, "--steps", STEPS))
+    assert got == {**alone, "world_size": ranks}
+
+
+def test_the_same_bits_over_gloo(alone):
+    got = result(run("samara", 2, "--steps", STEPS, SAMARA_TRANSPORT="gloo"))
+    assert got["parameter_hash"] == alone["parameter_hash"]
+
+
+def test_fast_mode_comes_close(alone):
+    got = result(run("samara", 2, "--steps", STEPS, "--mode", "fast"))
+    assert got["loss"] == pytest.approx(alone["loss"], rel=1e-3)
+
+
+def test_resumed_at_another_size(alone, tmp_path):
+    out = tmp_path / "run"
+    for steps, (launcher, ranks) in zip((10, 20, STEPS), (("samara", 2), ("threads", 4), ("samara", 1)), strict=True):
+        got = result(run(launcher, ranks, "--steps", steps, "--out", out))
+        assert got["steps"] == steps
+    assert got["parameter_hash"] == alone["parameter_hash"] and got["loss"] == alone["loss"]
+    assert [path.name for path in out.iterdir()] == ["checkpoint.safetensors"]
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path):
+    out = tmp_path / "run"
+    result(run("threads", 1, "--steps", 10, "--out", out))
+    file = out / "checkpoint.safetensors"
+    whole = file.read_bytes()
+    for damaged in (whole[: len(whole) // 2], whole[:8] + b"x" + whole[9:], b""):
+        file.write_bytes(damaged)
+        done = run("samara", 2, "--steps", 20, "--out", out)
+        assert done.returncode == 65 and "checkpoint.safetensors" in done.stderr, done.stderr
+        assert file.read_bytes() == damaged
+
+
+@pytest.mark.parametrize("args,code,words", [
+    (["--steps", "0"], 78, "--steps 0: expected a number of at least 1"),
+    (["--mode", "quick"], 78, "--mode quick: expected exact or fast"),
+    (["--stepz", "3"], 64, "--stepz: no such option"),
+    (["--steps"], 64, "--steps: expected a value"),
+    (["--threads-as-ranks", "3"], 78, "8 replicas on 3 ranks: expected a multiple of the ranks; set SAMARA_REPLICAS=9"),
+])
+def test_bad_input_gets_one_line(args, code, words):
+    done = subprocess.run([str(MLP), *args], capture_output=True, text=True, timeout=60, env=environment())
+    assert done.returncode == code and words in done.stderr
+    assert done.stdout == ""
+
+
+class Ranks:
+    """Ranks started by hand, so that what each of them says and does is seen."""
+
+    def __init__(self, n: int, port: int, out, steps: int = 1_000_000, **variables: str):
+        self.processes = []
+        for rank in range(n):
+            env = environment(RANK=str(rank), WORLD_SIZE=str(n), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(n),
+                              MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), **variables)
+            arguments = [str(MLP), "--steps", str(steps)] + (["--out", str(out)] if out else [])
+            self.processes.append(subprocess.Popen(arguments, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                                   text=True))
+
+    def say(self, seconds: float) -> list[tuple[int, str, float]]:
+        """Of every rank: exit code, what it said, and how long after now it ended."""
+        start, told = time.monotonic(), []
+        for process in self.processes:
+            try:
+                _, error = process.communicate(timeout=max(0.1, start + seconds - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                _, error = process.communicate()
+                told.append((-999, error, seconds))
+                continue
+            told.append((process.returncode, error, time.monotonic() - start))
+        return told
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def wait_for(file, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not file.exists():
+        assert time.monotonic() < end, "no checkpoint"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("transport", ["shared", "gloo"])
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_killed_rank_is_named_by_all_survivors(tmp_path, victim, transport):
+    ranks = Ranks(4, free_port(), tmp_path / "run", SAMARA_TRANSPORT=transport)
+    wait_for(tmp_path / "run" / "checkpoint.safetensors")
+    ranks.processes[victim].send_signal(signal.SIGKILL)
+    for rank, (code, said, seconds) in enumerate(ranks.say(30)):
+        if rank == victim:
+            assert code == -signal.SIGKILL
+        else:
+            assert code == 69 and f"rank {victim} died" in said, said
+            assert seconds < 10
+
+
+def test_a_frozen_rank_is_named(tmp_path):
+    ranks = Ranks(4, free_port(), tmp_path / "run")
+    wait_for(tmp_path / "run" / "checkpoint.safetensors")
+    frozen = ranks.processes[1]
+    frozen.send_signal(signal.SIGSTOP)
+    start = time.monotonic()
+    others = [p for i, p in enumerate(ranks.processes) if i != 1]
+    for process in others:
+        process.wait(timeout=30)
+    assert time.monotonic() - start < 15
+    frozen.send_signal(signal.SIGKILL)
+    for rank, (code, said, _) in enumerate(ranks.say(10)):
+        if rank != 1:
+            assert code == 69 and re.search(r"rank 1 .*silent", said), said
+
+
+def test_ranks_that_want_different_things_are_refused_at_the_start(tmp_path):
+    port = free_port()
+    processes = []
+    for rank, mode in enumerate(("exact", "fast")):
+        env = environment(RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE="2",
+                          MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        processes.append(subprocess.Popen([str(MLP), "--mode", mode], env=env, stdout=subprocess.PIPE,
+                                          stderr=subprocess.PIPE, text=True))
+    for process in processes:
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 70 and "exact mode, 8 replicas" in said and "fast mode, 2 replicas" in said, said
+
+
+@pytest.mark.slow
+def test_a_random_rank_killed_again_and_again_changes_nothing(tmp_path):
+    """The launcher starts all ranks again; what comes out is what an undisturbed run gives."""
+    kills = int(os.environ.get("SAMARA_KILLS", "5"))
+    steps = 400 * kills
+    expected = result(run("threads", 1, "--steps", steps, timeout=900))
+    rng = random.Random(1)
+    out, done, killed, unnamed = tmp_path / "run", None, 0, 0
+    while done is None:
+        ranks = Ranks(rng.choice((1, 2, 4)), free_port(), out, steps)
+        if killed < kills:
+            time.sleep(rng.uniform(0.8, 2.5))
+            victim = rng.randrange(len(ranks.processes))
+            if ranks.processes[victim].poll() is None:
+                ranks.processes[victim].send_signal(signal.SIGKILL)
+                killed += 1
+        told = ranks.say(900)
+        if all(code == 0 for code, _, _ in told):
+            done = result(run("threads", 1, "--steps", steps, "--out", out))
+            break
+        for rank, (code, said, _) in enumerate(told):
+            assert code in (0, 69, -signal.SIGKILL), said
+            if code == 69 and f"rank {victim} died" not in said and rank != victim:
+                unnamed += 1
+    print(f"{killed} kills, {unnamed} survivors that did not name the dead rank")
+    assert unnamed == 0
+    assert done["parameter_hash"] == expected["parameter_hash"]
+
+
+def test_the_launcher_starts_all_again(tmp_path):
+    out = tmp_path / "run"
+    process = subprocess.Popen(["env", "-u", "SAMARA_THREADS", *command("samara", 2)[:4], "--restarts", "3", str(MLP), "--steps",
+                                "2000", "--out", str(out)], env=environment(), stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    wait_for(out / "checkpoint.safetensors")
+    children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
+    os.kill(int(children[-1]), signal.SIGKILL)
+    printed, said = process.communicate(timeout=200)
+    assert process.returncode == 0, said
+    got = json.loads(printed.splitlines()[-1])
+    assert got["parameter_hash"] == result(run("threads", 1, "--steps", 2000))["parameter_hash"]
