@@ -23,7 +23,7 @@ class CrossReplicaBatchNormImpl : public torch::nn::Module {
   explicit CrossReplicaBatchNormImpl(int64_t channels, const Options& options = {});
   // Within the step of `replica`.
   torch::Tensor forward(const torch::Tensor& x, ReplicaContext& replica,
-                        Site site = Site::current());
+                        Site site = std::source_location::current());
   torch::Tensor forward(const torch::Tensor& x);  // without replicas
 
   torch::Tensor weight, bias, running_mean, running_var;

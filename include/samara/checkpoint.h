@@ -22,11 +22,11 @@ struct Checkpoint {
 // Collective, outside steps. `path`: a safetensors file. ReplicationError 74 when it cannot be
 // written; what was there before is then still there.
 void Save(Replicator& replicator, const std::string& path, const Checkpoint& checkpoint,
-          Site site = Site::current());
+          Site site = std::source_location::current());
 // False when there is no file. Fills modules, optimizers, notes and the replicator's step, on every
 // rank; only rank 0 reads the file. ReplicationError 65 for a damaged file, or one of another
 // program; nothing has changed then.
 bool Load(Replicator& replicator, const std::string& path, Checkpoint& checkpoint,
-          Site site = Site::current());
+          Site site = std::source_location::current());
 
 }  // namespace samara

@@ -25,7 +25,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,12 +33,12 @@
 #include "samara/input.h"
 #include "samara/nest.h"
 #include "samara/reduce_op.h"
+#include "samara/site.h"
 
 namespace samara {
 
 class ReplicatorState;  // src/replica/torch
 class GradientReducer;
-using Site = std::source_location;
 
 enum class ReplicationMode : uint8_t { kExact, kFast };
 
@@ -77,48 +76,49 @@ class ReplicaContext {
 
   // Element by element over the replicas, in the fixed tree; the same bits on every replica.
   template <typename T>
-  T AllReduce(const T& nest, ReduceOp op, Site site = Site::current()) const {
+  T AllReduce(const T& nest, ReduceOp op, Site site = std::source_location::current()) const {
     return Unflatten(nest, Reduce(Flatten(nest), op, Structure(nest), site));
   }
   template <typename T>
-  T AllSum(const T& nest, Site site = Site::current()) const {
+  T AllSum(const T& nest, Site site = std::source_location::current()) const {
     return AllReduce(nest, ReduceOp::kSum, site);
   }
   template <typename T>
-  T AllMean(const T& nest, Site site = Site::current()) const {
+  T AllMean(const T& nest, Site site = std::source_location::current()) const {
     return AllReduce(nest, ReduceOp::kMean, site);
   }
   template <typename T>
-  T AllMin(const T& nest, Site site = Site::current()) const {
+  T AllMin(const T& nest, Site site = std::source_location::current()) const {
     return AllReduce(nest, ReduceOp::kMin, site);
   }
   template <typename T>
-  T AllMax(const T& nest, Site site = Site::current()) const {
+  T AllMax(const T& nest, Site site = std::source_location::current()) const {
     return AllReduce(nest, ReduceOp::kMax, site);
   }
   template <typename T>
-  T AllProduct(const T& nest, Site site = Site::current()) const {
+  T AllProduct(const T& nest, Site site = std::source_location::current()) const {
     return AllReduce(nest, ReduceOp::kProduct, site);
   }
 
   // Stacks: leaf shape [N] + dims, index = replica id. Shapes are equal on all replicas.
   template <typename T>
-  T AllGather(const T& nest, Site site = Site::current()) const {
+  T AllGather(const T& nest, Site site = std::source_location::current()) const {
     return Unflatten(nest, Stack(Flatten(nest), Structure(nest), site));
   }
   // Concatenates along `dim`; sizes may differ along it.
   torch::Tensor AllGatherAlong(const torch::Tensor& tensor, int64_t dim,
-                               Site site = Site::current()) const;
+                               Site site = std::source_location::current()) const;
   // All get the nest of replica `source`.
   template <typename T>
-  T Broadcast(const T& nest, int source, Site site = Site::current()) const {
+  T Broadcast(const T& nest, int source, Site site = std::source_location::current()) const {
     return Unflatten(nest, BroadcastLeaves(Flatten(nest), source, Structure(nest), site));
   }
   // Reduces, and gives this replica its part of dimension 0, which N divides.
   torch::Tensor ReduceScatter(const torch::Tensor& tensor, ReduceOp op,
-                              Site site = Site::current()) const;
+                              Site site = std::source_location::current()) const;
   // Part j of dimension 0 goes to replica j; theirs come back in the order of their ids.
-  torch::Tensor AllToAll(const torch::Tensor& tensor, Site site = Site::current()) const;
+  torch::Tensor AllToAll(const torch::Tensor& tensor,
+                         Site site = std::source_location::current()) const;
 
   // To one replica, without waiting for it; small tensors (it goes through the store between
   // ranks).
@@ -135,7 +135,8 @@ class ReplicaContext {
   // fn(item) runs on one replica an item (item i on replica i mod N); all get all results, in the
   // order of the items. Not differentiable. fn calls no collective.
   template <typename Item, typename Fn>
-  auto MapGather(const std::vector<Item>& items, Fn&& fn, Site site = Site::current()) const {
+  auto MapGather(const std::vector<Item>& items, Fn&& fn,
+                 Site site = std::source_location::current()) const {
     using R = std::decay_t<std::invoke_result_t<Fn&, const Item&>>;
     std::vector<Leaves> mine;
     for (size_t i = static_cast<size_t>(replica_id()); i < items.size();
@@ -149,7 +150,7 @@ class ReplicaContext {
   // The same, folded: results[0] op results[1] op ..., from left to right.
   template <typename Item, typename Fn>
   auto MapReduce(const std::vector<Item>& items, Fn&& fn, ReduceOp op,
-                 Site site = Site::current()) const {
+                 Site site = std::source_location::current()) const {
     auto results = MapGather(items, std::forward<Fn>(fn), site);
     using R = typename decltype(results)::value_type;
     Leaves total = Flatten<R>(results.at(0));
@@ -161,7 +162,7 @@ class ReplicaContext {
   // Leaves the replicas for a moment: fn(values of all replicas) runs once, and each replica gets
   // its own of the returned vector, or the one value. Not differentiable.
   template <typename T, typename Fn>
-  auto MergeCall(Fn&& fn, const T& nest, Site site = Site::current()) const {
+  auto MergeCall(Fn&& fn, const T& nest, Site site = std::source_location::current()) const {
     using R = std::decay_t<std::invoke_result_t<Fn&, const std::vector<T>&>>;
     const auto merge = [&](const std::vector<Leaves>& all) {
       std::vector<T> values;
@@ -178,27 +179,29 @@ class ReplicaContext {
     int size() const { return static_cast<int>(mine_.size()); }
     int index() const { return index_; }  // of this replica, within its group
     template <typename T>
-    T AllReduce(const T& nest, ReduceOp op, Site site = Site::current()) const {
+    T AllReduce(const T& nest, ReduceOp op, Site site = std::source_location::current()) const {
       return Unflatten(nest, ReduceWithin(Flatten(nest), op, Structure(nest), site));
     }
     template <typename T>
-    T AllGather(const T& nest, Site site = Site::current()) const {
+    T AllGather(const T& nest, Site site = std::source_location::current()) const {
       return Unflatten(nest, StackWithin(Flatten(nest), Structure(nest), site));
     }
     template <typename T>
     T Broadcast(const T& nest, int source,
-                Site site = Site::current()) const {  // index in the group
+                Site site = std::source_location::current()) const {  // index in the group
       return Unflatten(nest, BroadcastWithin(Flatten(nest), source, Structure(nest), site));
     }
 
-   private:
-    std::vector<Leaves> Within(const Leaves& in, const std::string& what,
-                               const std::string& structure, Site site) const;
+    // The same with leaves, for bindings.
     Leaves ReduceWithin(const Leaves& in, ReduceOp op, const std::string& structure,
                         Site site) const;
     Leaves StackWithin(const Leaves& in, const std::string& structure, Site site) const;
     Leaves BroadcastWithin(const Leaves& in, int source, const std::string& structure,
                            Site site) const;
+
+   private:
+    std::vector<Leaves> Within(const Leaves& in, const std::string& what,
+                               const std::string& structure, Site site) const;
     const ReplicaContext& context_;
     std::vector<std::vector<int>> groups_;
     std::vector<int> mine_;
@@ -266,7 +269,7 @@ class WrappedOptimizer {
                    std::shared_ptr<torch::optim::Optimizer> optimizer);
   void zero_grad();
   // Inside a step. `site` is part of the fingerprint.
-  void step(Site site = Site::current());
+  void step(Site site = std::source_location::current());
   // While the returned object lives, backward passes add to the gradients without sending them.
   [[nodiscard]] std::shared_ptr<void> NoSync();
   torch::optim::Optimizer& base() { return *optimizer_; }
@@ -295,6 +298,8 @@ class Replicator {
   // alone without one. Blocks until all have come. Says once where it found them.
   static Replicator FromEnvironment(const ReplicatorOptions& options = {});
   explicit Replicator(std::shared_ptr<ReplicatorState> state) : state_(std::move(state)) {}
+  // That of the program which this thread runs for Replicate, outside steps; 78 when there is none.
+  static Replicator& Current();
 
   int rank() const;
   int world_size() const;
@@ -319,7 +324,7 @@ class Replicator {
   // rank. An input that has run out for some replicas gives them a batch without rows, whose
   // gradient counts nothing; nullopt when it has run out for all.
   template <typename Step, typename Batch>
-  auto Run(Step&& step, Input<Batch>& input, Site site = Site::current()) {
+  auto Run(Step&& step, Input<Batch>& input, Site site = std::source_location::current()) {
     std::optional<PerReplica<StepValue<Step, Batch>>> results;
     auto batches = NextBatches(input, site);
     if (batches) results = RunEach(step, *batches);
@@ -344,36 +349,59 @@ class Replicator {
   // are each replica's own from then on; replica 0's stay in the module.
   template <typename Optimizer>
   WrappedOptimizer Wrap(Optimizer&& optimizer, const WrapOptions& options = {},
-                        Site site = Site::current()) {
+                        Site site = std::source_location::current()) {
     return WrapBase(Own(std::forward<Optimizer>(optimizer)), {}, options, site);
   }
   template <typename Optimizer>
   WrappedOptimizer Wrap(Optimizer&& optimizer, torch::nn::Module& module,
-                        const WrapOptions& options = {}, Site site = Site::current()) {
+                        const WrapOptions& options = {},
+                        Site site = std::source_location::current()) {
     return WrapBase(Own(std::forward<Optimizer>(optimizer)), module.buffers(), options, site);
   }
 
   // Outside steps: over all replicas' values; the same on every rank.
   template <typename T>
-  T Reduce(const PerReplica<T>& values, ReduceOp op, Site site = Site::current()) {
+  T Reduce(const PerReplica<T>& values, ReduceOp op, Site site = std::source_location::current()) {
     std::vector<Leaves> locals;
     for (const T& value : values.values) locals.push_back(Flatten(value));
     return Unflatten(values.values.at(0),
                      ReduceLocals(locals, op, Structure(values.values.at(0)), site));
   }
+  // The mean over all replicas of floating-point values of the last Run, weighted by the samples of
+  // their batches: of losses that are means, the one of the whole batch.
+  template <typename T>
+  T Mean(const PerReplica<T>& values, Site site = std::source_location::current()) {
+    std::vector<Leaves> locals;
+    for (const T& value : values.values) locals.push_back(Flatten(value));
+    return Unflatten(values.values.at(0), MeanLocals(locals, Structure(values.values.at(0)), site));
+  }
   // The nest of rank 0.
   template <typename T>
-  T Broadcast(const T& nest, Site site = Site::current()) {
+  T Broadcast(const T& nest, Site site = std::source_location::current()) {
     return Unflatten(nest, BroadcastMain(Flatten(nest), Structure(nest), site));
   }
-  void Barrier(Site site = Site::current());
+  void Barrier(Site site = std::source_location::current());
   // This rank gives up: the others end with `why` instead of waiting for it.
   void Abort(const std::string& why);
   // An orderly end, which waits for the others; the destructor does not wait.
-  void Shutdown(Site site = Site::current());
+  void Shutdown(Site site = std::source_location::current());
   // The last collectives of this rank in Chrome's trace format.
   std::string ChromeTrace() const;
   ReplicatorState& state() const { return *state_; }
+
+  // The same with leaves, for bindings. Rows: of a batch, by its first tensor. RunBodies: body(i)
+  // is the step of local replica i. ShareBatches: batches of this rank's pipelines in, those of its
+  // replicas out; false when nobody has one.
+  static int64_t Rows(const Leaves& leaves);
+  Leaves ShareOf(const Leaves& whole, int replica) const;
+  InputShape Shape(InputMode mode) const;
+  void RunBodies(const std::vector<int64_t>& samples, const std::function<void(int)>& body);
+  bool ShareBatches(InputMode mode, std::vector<std::optional<Leaves>>& batches,
+                    std::optional<Leaves>& last, Site site);
+  Leaves ReduceLocals(const std::vector<Leaves>& locals, ReduceOp op, const std::string& structure,
+                      Site site);
+  Leaves MeanLocals(const std::vector<Leaves>& locals, const std::string& structure, Site site);
+  Leaves BroadcastMain(const Leaves& in, const std::string& structure, Site site);
 
  private:
   template <typename Step, typename Batch>
@@ -439,18 +467,9 @@ class Replicator {
       return std::make_shared<O>(std::forward<Optimizer>(optimizer));
   }
 
-  static int64_t Rows(const Leaves& leaves);
-  Leaves ShareOf(const Leaves& whole, int replica) const;
-  InputShape Shape(InputMode mode) const;
-  void RunBodies(const std::vector<int64_t>& samples, const std::function<void(int)>& body);
-  bool ShareBatches(InputMode mode, std::vector<std::optional<Leaves>>& batches,
-                    std::optional<Leaves>& last, Site site);
   WrappedOptimizer WrapBase(std::shared_ptr<torch::optim::Optimizer> optimizer,
                             std::vector<torch::Tensor> buffers, const WrapOptions& options,
                             Site site);
-  Leaves ReduceLocals(const std::vector<Leaves>& locals, ReduceOp op, const std::string& structure,
-                      Site site);
-  Leaves BroadcastMain(const Leaves& in, const std::string& structure, Site site);
 
   std::shared_ptr<ReplicatorState> state_;
 };

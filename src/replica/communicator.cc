@@ -32,13 +32,13 @@ void Copy(std::span<std::byte> to, std::span<const std::byte> from) {
 }  // namespace
 
 std::string Collective::text() const {
-  return operation + (operand.empty() ? "" : " of " + operand) + " at " +
-         FileName(site.file_name()) + ":" + std::to_string(site.line());
+  return operation + (operand.empty() ? "" : " of " + operand) + " at " + FileName(site.file) +
+         ":" + std::to_string(site.line);
 }
 
 uint64_t Collective::fingerprint() const {
-  const std::string whole = operation + '\n' + operand + '\n' + FileName(site.file_name()) + '\n' +
-                            std::to_string(site.line()) + ':' + std::to_string(site.column());
+  const std::string whole = operation + '\n' + operand + '\n' + FileName(site.file) + '\n' +
+                            std::to_string(site.line) + ':' + std::to_string(site.column);
   return Checksum(std::as_bytes(std::span(whole)), 1);
 }
 

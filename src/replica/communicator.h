@@ -6,13 +6,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <source_location>
 #include <string>
 
 #include "replica/flight_recorder.h"
 #include "replica/monitor.h"
 #include "replica/reduce.h"
 #include "replica/transport.h"
+#include "samara/site.h"
 
 namespace samara {
 
@@ -20,7 +20,7 @@ namespace samara {
 struct Collective {
   std::string operation;  // "all_reduce sum"
   std::string operand;    // "float32[3,4]": structure, shapes, types; empty where ranks may differ
-  std::source_location site = std::source_location::current();
+  Site site = std::source_location::current();
   std::string text() const;  // "all_reduce sum of float32[3,4] at train.cc:41"
   uint64_t fingerprint() const;
 };

@@ -53,7 +53,7 @@ std::span<std::byte> Bytes(std::vector<T>& v) {
 }
 
 Status Sum(Rank& rank, std::vector<float>& values, const char* operation = "all_reduce sum",
-           std::source_location site = std::source_location::current()) {
+           Site site = std::source_location::current()) {
   const auto r = static_cast<uint32_t>(rank.rank);
   const Partial mine{{r, r + 1}, Bytes(values)};
   std::vector<float> out(values.size());

@@ -91,7 +91,7 @@ CrossReplicaBatchNormImpl::CrossReplicaBatchNormImpl(int64_t channels, const Opt
 }
 
 torch::Tensor CrossReplicaBatchNormImpl::forward(const torch::Tensor& x) {
-  return Normalise(x, nullptr, Site::current());
+  return Normalise(x, nullptr, std::source_location::current());
 }
 torch::Tensor CrossReplicaBatchNormImpl::forward(const torch::Tensor& x, ReplicaContext& replica,
                                                  Site site) {

@@ -6,14 +6,14 @@
 
 #include "core/files.h"
 #include "nn/safetensors.h"
+#include "replica/torch/checkpoint_file.h"
 #include "replica/torch/reducer.h"
-#include "replica/torch/state.h"
 
 namespace samara {
 namespace {
 
-using Entries = std::map<std::string, torch::Tensor>;
 using Field = std::function<void(const char* name, torch::Tensor& value)>;
+constexpr double kValuesMax = int64_t{1} << 48;  // of one tensor
 constexpr const char* kFormat = "samara replicated program 1";
 
 // The numbers that an optimizer keeps for one parameter, as tensors that `field` may replace.
@@ -110,76 +110,109 @@ Tensor ToFile(const torch::Tensor& value, std::string& type) {
   return tensor;
 }
 
-// kBadData when the file has no such value of that type and shape.
-Status FromFile(const Safetensors& file, const std::string& name, torch::Tensor& into) {
-  const auto it = file.tensors.find(name);
+// The tensor that "int64[2,3]" describes, without values; nullopt for other text.
+std::optional<torch::Tensor> FromDescription(const std::string& text) {
+  const size_t open = text.find('[');
+  if (open == std::string::npos || text.back() != ']') return std::nullopt;
+  std::vector<int64_t> sizes;
+  double values = 1;
+  for (size_t i = open + 1; i + 1 < text.size();) {
+    size_t end = text.find(',', i);
+    end = end == std::string::npos ? text.size() - 1 : end;
+    const std::string number = text.substr(i, end - i);
+    if (number.empty() || number.size() > 12 ||
+        number.find_first_not_of("0123456789") != std::string::npos)
+      return std::nullopt;
+    sizes.push_back(std::stoll(number));
+    values *= std::max<double>(1, static_cast<double>(sizes.back()));
+    if (values > kValuesMax) return std::nullopt;
+    i = end + 1;
+  }
+  for (int e = 0; e <= static_cast<int>(ElementType::kBool); ++e) {
+    const auto type = static_cast<ElementType>(e);
+    if (text.substr(0, open) == Name(type)) {
+      // its size is compared before any memory is asked for
+      return torch::empty(sizes, torch::TensorOptions(ScalarTypeOf(type)).device(torch::kMeta));
+    }
+  }
+  return std::nullopt;
+}
+
+// kBadData when the file's bytes are not what its words say.
+Result<torch::Tensor> FromFile(const Safetensors& file, const std::string& name,
+                               const Tensor& tensor) {
   const auto type = file.metadata.find("type." + name);
-  const bool plain = into.scalar_type() == torch::kFloat32;
-  if (it == file.tensors.end()) return Status(Code::kBadData, "the checkpoint has no " + name);
-  if (plain ? it->second.shape != into.sizes().vec() || type != file.metadata.end()
-            : type == file.metadata.end() || type->second != DescribeTensor(into) ||
-                  it->second.bytes.size() != into.nbytes()) {
-    return Status(Code::kBadData, name + ": the checkpoint's is no " + DescribeTensor(into) +
+  std::optional<torch::Tensor> like;
+  if (type != file.metadata.end())
+    like = FromDescription(type->second);
+  else if (tensor.type == Tensor::Type::kFloat32)
+    like = torch::empty(tensor.shape, torch::TensorOptions(torch::kFloat32).device(torch::kMeta));
+  if (!like || like->nbytes() != tensor.bytes.size())
+    return Status(Code::kBadData, name + ": not what the file says of it");
+  torch::Tensor value = torch::empty_like(*like, torch::TensorOptions(torch::kCPU));
+  if (!tensor.bytes.empty())
+    std::memcpy(value.data_ptr(), tensor.bytes.data(), tensor.bytes.size());
+  return value;
+}
+
+// kBadData when there is no such value of that type and shape.
+Status Take(const CheckpointFile& file, const std::string& name, torch::Tensor& into) {
+  const auto it = file.entries.find(name);
+  if (it == file.entries.end()) return Status(Code::kBadData, "the checkpoint has no " + name);
+  if (it->second.scalar_type() != into.scalar_type() || it->second.sizes() != into.sizes()) {
+    return Status(Code::kBadData, name + ": the checkpoint's is " + DescribeTensor(it->second) +
+                                      ", expected " + DescribeTensor(into) +
                                       ": another program's?");
   }
-  torch::Tensor value =
-      torch::empty(into.sizes(), into.options().device(torch::kCPU).requires_grad(false));
-  if (!it->second.bytes.empty())
-    std::memcpy(value.data_ptr(), it->second.bytes.data(), it->second.bytes.size());
-  into = value.to(into.device());
+  into = it->second.to(into.device());
   return {};
 }
 
 }  // namespace
 
-void Save(Replicator& replicator, const std::string& path, const Checkpoint& checkpoint,
-          Site site) {
+Entries GatherEntries(Replicator& replicator, const std::string& name, const Entries& mine,
+                      Site site) {
   const torch::NoGradGuard none;
-  ReplicatorState& state = replicator.state();
-  // state that is spread over the ranks comes together
-  Entries entries = OfModules(checkpoint);
-  Safetensors file;
-  for (const auto& [name, optimizer] : checkpoint.optimizers) {
-    const Entries mine = OfOptimizer(name, *optimizer);
-    Leaves leaves;
-    std::string keys;
-    for (const auto& [key, value] : mine) {
-      keys += key + '\n';
-      leaves.push_back(value);
-    }
-    const uint64_t length = keys.size();
-    std::string message(reinterpret_cast<const char*>(&length), sizeof length);
-    message += keys + Pack(leaves);
-    std::vector<std::vector<std::byte>> all;
-    ThrowReplication(state.communicator().AllGatherRagged({"checkpoint of " + name, "", site},
-                                                          std::as_bytes(std::span(message)), all));
-    for (const auto& record : all) {
-      std::string_view bytes(reinterpret_cast<const char*>(record.data()), record.size());
-      uint64_t n = 0;
-      std::memcpy(&n, bytes.data(), sizeof n);
-      std::string_view names = bytes.substr(sizeof n, n);
-      for (torch::Tensor& value : ValueOrReplication(Unpack(bytes.substr(sizeof n + n)))) {
-        const size_t end = names.find('\n');
-        entries.emplace(names.substr(0, end), value);
-        names.remove_prefix(end + 1);
-      }
-    }
-    for (size_t g = 0; g < optimizer->base().param_groups().size(); ++g) {
-      const torch::Tensor rate =
-          torch::tensor(optimizer->base().param_groups()[g].options().get_lr(), torch::kDouble);
-      entries.emplace("optimizer." + name + ".lr." + std::to_string(g), rate);
-    }
-    entries.emplace("optimizer." + name + ".updates", torch::tensor(optimizer->updates()));
+  Leaves leaves;
+  std::string keys;
+  for (const auto& [key, value] : mine) {
+    keys += key + '\n';
+    leaves.push_back(value);
   }
+  const uint64_t length = keys.size();
+  std::string message(reinterpret_cast<const char*>(&length), sizeof length);
+  message += keys + Pack(leaves);
+  std::vector<std::vector<std::byte>> all;
+  ThrowReplication(replicator.state().communicator().AllGatherRagged(
+      {"checkpoint of " + name, "", site}, std::as_bytes(std::span(message)), all));
+  Entries entries;
+  for (const auto& record : all) {
+    std::string_view bytes(reinterpret_cast<const char*>(record.data()), record.size());
+    uint64_t n = 0;
+    std::memcpy(&n, bytes.data(), sizeof n);
+    std::string_view names = bytes.substr(sizeof n, n);
+    for (torch::Tensor& value : ValueOrReplication(Unpack(bytes.substr(sizeof n + n)))) {
+      const size_t end = names.find('\n');
+      entries.emplace(names.substr(0, end), value);
+      names.remove_prefix(end + 1);
+    }
+  }
+  return entries;
+}
+
+void WriteCheckpoint(Replicator& replicator, const std::string& path, const Entries& entries,
+                     const Words& words, Site site) {
+  const torch::NoGradGuard none;
   // rank 0 writes, and says to all how it went
   std::string failure;
   if (replicator.IsMain()) {
+    Safetensors file;
+    file.metadata = words;
     for (const auto& [name, value] : entries) {
       std::string type;
       file.tensors[name] = ToFile(value, type);
       if (!type.empty()) file.metadata["type." + name] = type;
     }
-    for (const auto& [name, text] : checkpoint.notes) file.metadata["note." + name] = text;
     file.metadata["format"] = kFormat;
     file.metadata["step"] = std::to_string(replicator.step());
     const auto bytes = FormatSafetensors(file);
@@ -190,16 +223,16 @@ void Save(Replicator& replicator, const std::string& path, const Checkpoint& che
     if (!written.ok()) failure = path + ": " + written.message();
   }
   Leaves said{torch::tensor(static_cast<int64_t>(failure.empty() ? 0 : 1))};
-  said =
-      state.Broadcast(std::vector<Leaves>(static_cast<size_t>(replicator.local_replicas()), said),
-                      0, {"checkpoint written", "", site});
+  said = replicator.state().Broadcast(
+      std::vector<Leaves>(static_cast<size_t>(replicator.local_replicas()), said), 0,
+      {"checkpoint written", "", site});
   if (said[0].item<int64_t>() != 0)
     throw ReplicationError(74, replicator.IsMain() ? failure : "rank 0 could not write " + path);
 }
 
-bool Load(Replicator& replicator, const std::string& path, Checkpoint& checkpoint, Site site) {
+std::optional<CheckpointFile> ReadCheckpoint(Replicator& replicator, const std::string& path,
+                                             Site site) {
   const torch::NoGradGuard none;
-  ReplicatorState& state = replicator.state();
   // rank 0 reads: [state of affairs, bytes]
   std::string message;
   if (replicator.IsMain()) {
@@ -210,26 +243,63 @@ bool Load(Replicator& replicator, const std::string& path, Checkpoint& checkpoin
       message = bytes.status().code() == Code::kNoInput ? "-" : "!" + bytes.status().message();
   }
   std::vector<std::vector<std::byte>> all;
-  ThrowReplication(state.communicator().AllGatherRagged({"checkpoint of " + path, "", site},
-                                                        std::as_bytes(std::span(message)), all));
+  ThrowReplication(replicator.state().communicator().AllGatherRagged(
+      {"checkpoint of " + path, "", site}, std::as_bytes(std::span(message)), all));
   const std::string_view whole(reinterpret_cast<const char*>(all[0].data()), all[0].size());
-  if (whole == "-") return false;
+  if (whole == "-") return std::nullopt;
   if (!whole.starts_with('+'))
     throw ReplicationError(65, path + ": " + std::string(whole.substr(1)));
   const auto parsed = ParseSafetensors(whole.substr(1));
+  if (!parsed.ok()) throw ReplicationError(65, path + ": " + parsed.status().message());
+  CheckpointFile file;
+  file.words = parsed->metadata;
+  if (const auto it = file.words.find("format"); it == file.words.end() || it->second != kFormat)
+    throw ReplicationError(65, path + ": not a checkpoint of a replicated program");
+  for (const auto& [name, tensor] : parsed->tensors) {
+    auto value = FromFile(*parsed, name, tensor);
+    if (!value.ok()) throw ReplicationError(65, path + ": " + value.status().message());
+    file.entries.emplace(name, std::move(*value));
+  }
+  const auto step = file.words.find("step");
+  if (step == file.words.end() || step->second.empty() ||
+      step->second.find_first_not_of("0123456789") != std::string::npos || step->second.size() > 18)
+    throw ReplicationError(65, path + ": a checkpoint without its step");
+  file.step = std::stoll(step->second);
+  return file;
+}
+
+void Save(Replicator& replicator, const std::string& path, const Checkpoint& checkpoint,
+          Site site) {
+  const torch::NoGradGuard none;
+  Entries entries = OfModules(checkpoint);
+  Words words;
+  for (const auto& [name, optimizer] : checkpoint.optimizers) {
+    // state that is spread over the ranks comes together
+    entries.merge(GatherEntries(replicator, name, OfOptimizer(name, *optimizer), site));
+    for (size_t g = 0; g < optimizer->base().param_groups().size(); ++g) {
+      const torch::Tensor rate =
+          torch::tensor(optimizer->base().param_groups()[g].options().get_lr(), torch::kDouble);
+      entries.emplace("optimizer." + name + ".lr." + std::to_string(g), rate);
+    }
+    entries.emplace("optimizer." + name + ".updates", torch::tensor(optimizer->updates()));
+  }
+  for (const auto& [name, text] : checkpoint.notes) words["note." + name] = text;
+  WriteCheckpoint(replicator, path, entries, words, site);
+}
+
+bool Load(Replicator& replicator, const std::string& path, Checkpoint& checkpoint, Site site) {
+  const torch::NoGradGuard none;
+  const auto read_file = ReadCheckpoint(replicator, path, site);
+  if (!read_file) return false;
+  const CheckpointFile& file = *read_file;
   const auto check = [&](const Status& status) {
     if (!status.ok()) throw ReplicationError(65, path + ": " + status.message());
   };
-  check(parsed.status());
-  const Safetensors& file = *parsed;
-  if (const auto it = file.metadata.find("format");
-      it == file.metadata.end() || it->second != kFormat)
-    throw ReplicationError(65, path + ": not a checkpoint of a replicated program");
   // everything is read before anything is changed
   std::vector<std::function<void()>> changes;
   for (auto& [name, value] : OfModules(checkpoint)) {
     torch::Tensor read = value;
-    check(FromFile(file, name, read));
+    check(Take(file, name, read));
     changes.push_back([into = value, read] { into.detach().copy_(read); });
   }
   for (const auto& [name, wrapped] : checkpoint.optimizers) {
@@ -244,12 +314,12 @@ bool Load(Replicator& replicator, const std::string& path, Checkpoint& checkpoin
       size_t found = 0;
       Visit(*loaded, [&](const char* field, torch::Tensor& value) {
         const std::string key = KeyOf(name, i, field);
-        if (!file.tensors.contains(key)) return;
+        if (!file.entries.contains(key)) return;
         ++found;
         torch::Tensor read = std::string_view(field) == "step"
                                  ? torch::tensor(int64_t{0})
                                  : torch::empty_like(parameter).detach();
-        if (const Status s = FromFile(file, key, read); !s.ok()) status = s;
+        if (const Status s = Take(file, key, read); !s.ok()) status = s;
         value = read;
       });
       check(status);
@@ -260,21 +330,17 @@ bool Load(Replicator& replicator, const std::string& path, Checkpoint& checkpoin
     }
     for (size_t g = 0; g < base.param_groups().size(); ++g) {
       torch::Tensor rate = torch::zeros({}, torch::kDouble);
-      check(FromFile(file, "optimizer." + name + ".lr." + std::to_string(g), rate));
+      check(Take(file, "optimizer." + name + ".lr." + std::to_string(g), rate));
       changes.push_back(
           [&base, g, rate] { base.param_groups()[g].options().set_lr(rate.item<double>()); });
     }
     torch::Tensor updates = torch::tensor(int64_t{0});
-    check(FromFile(file, "optimizer." + name + ".updates", updates));
+    check(Take(file, "optimizer." + name + ".updates", updates));
     changes.push_back([&reducer, updates] { reducer.Restored(updates.item<int64_t>()); });
   }
-  const auto step = file.metadata.find("step");
-  if (step == file.metadata.end() || step->second.empty() ||
-      step->second.find_first_not_of("0123456789") != std::string::npos || step->second.size() > 18)
-    throw ReplicationError(65, path + ": a checkpoint without its step");
   for (const auto& change : changes) change();
-  replicator.SetStep(std::stoll(step->second));
-  for (const auto& [key, text] : file.metadata)
+  replicator.SetStep(file.step);
+  for (const auto& [key, text] : file.words)
     if (key.starts_with("note.")) checkpoint.notes[key.substr(5)] = text;
   return true;
 }

@@ -1,5 +1,6 @@
 #include "samara/program.h"
 
+#include <atomic>
 #include <charconv>
 #include <cstdio>
 #include <string_view>
@@ -70,6 +71,16 @@ int RunProgram(const ProgramOptions& options, const std::function<void(Replicato
   if (options.threads_as_ranks > 0)
     return ReplicateThreads(options.threads_as_ranks, program, options.replication);
   return Replicate(program, options.replication);
+}
+
+// declared in samara/main.h, which nothing but a program includes
+int RunMain(const std::function<int()>& program);
+int RunMain(const std::function<int()>& program) {
+  std::atomic<int> own = 0;
+  const int code = Replicate([&](Replicator&) {
+    if (const int c = program(); c != 0) own = c;
+  });
+  return code != 0 ? code : own.load();
 }
 
 }  // namespace samara

@@ -28,6 +28,11 @@ GradientReducer::GradientReducer(ReplicatorState& state, std::vector<torch::Tens
       bucket_of_(parameters_.size()),
       aside_(static_cast<size_t>(state.locals())),
       has_gradient_(parameters_.size()) {
+  if (state.mode() == ReplicationMode::kExact && (options_.bf16 || options_.step_by_bucket))
+    throw ReplicationError(78, "bf16 and step_by_bucket change bits: they need fast mode");
+  if (options_.step_by_bucket && options_.clip_norm > 0)
+    throw ReplicationError(
+        78, "step_by_bucket with clip_norm: the norm is known only when all buckets are there");
   if (parameters_.empty()) throw ReplicationError(78, "an optimizer without parameters");
   for (const torch::Tensor& p : parameters_) {
     if (!p.is_leaf() || !p.is_floating_point())

@@ -86,6 +86,7 @@ struct ThreadRank {
   std::shared_ptr<RankGate> gate;
 };
 thread_local const ThreadRank* thread_rank = nullptr;
+thread_local Replicator* current = nullptr;  // of the program that this thread runs
 
 std::optional<std::string> FromEnv(const char* name) { return ProcessEnvironment()(name); }
 
@@ -261,6 +262,12 @@ Replicator Replicator::FromEnvironment(const ReplicatorOptions& options) {
   return Replicator(MakeState(ValueOrReplication(DiscoverWorld(ProcessEnvironment())), options));
 }
 
+Replicator& Replicator::Current() {
+  if (current == nullptr)
+    throw ReplicationError(78, "no replicator: expected a program that samara::Replicate runs");
+  return *current;
+}
+
 int Replicator::rank() const { return state_->rank(); }
 int Replicator::world_size() const { return state_->world_size(); }
 int Replicator::num_replicas() const { return state_->replicas(); }
@@ -382,11 +389,6 @@ WrappedOptimizer Replicator::WrapBase(std::shared_ptr<torch::optim::Optimizer> o
   if (dynamic_cast<torch::optim::LBFGS*>(optimizer.get()) != nullptr)
     throw ReplicationError(
         78, "LBFGS evaluates its loss several times a step: expected an optimizer that does not");
-  if (mode() == ReplicationMode::kExact && (options.bf16 || options.step_by_bucket))
-    throw ReplicationError(78, "bf16 and step_by_bucket change bits: they need fast mode");
-  if (options.step_by_bucket && options.clip_norm > 0)
-    throw ReplicationError(
-        78, "step_by_bucket with clip_norm: the norm is known only when all buckets are there");
   std::vector<torch::Tensor> parameters;
   std::vector<std::pair<size_t, size_t>> place;  // group, index within it
   for (size_t g = 0; g < optimizer->param_groups().size(); ++g) {
@@ -424,6 +426,33 @@ Leaves Replicator::ReduceLocals(const std::vector<Leaves>& locals, ReduceOp op,
   const torch::NoGradGuard none;
   return state_->Reduce(
       locals, op, {std::string("reduce ") + Name(op), DescribeLeaves(locals[0], structure), site});
+}
+
+Leaves Replicator::MeanLocals(const std::vector<Leaves>& locals, const std::string& structure,
+                              Site site) {
+  const torch::NoGradGuard none;
+  // the samples travel as one more leaf
+  std::vector<Leaves> weighted;
+  for (size_t i = 0; i < locals.size(); ++i) {
+    const int64_t samples = state_->samples.at(i);
+    Leaves leaves;
+    for (const torch::Tensor& leaf : locals[i]) {
+      if (!leaf.is_floating_point())
+        throw ReplicationError(
+            78, "the mean of " + DescribeTensor(leaf) + ": expected floating-point tensors");
+      // a mean over no rows is not a number
+      leaves.push_back(samples == 0 ? torch::zeros_like(leaf)
+                                    : leaf.detach() * static_cast<double>(samples));
+    }
+    leaves.push_back(torch::tensor(static_cast<double>(samples), torch::kDouble));
+    weighted.push_back(std::move(leaves));
+  }
+  Leaves total = state_->Reduce(weighted, ReduceOp::kSum,
+                                {"mean by samples", DescribeLeaves(locals[0], structure), site});
+  const double samples = total.back().item<double>();
+  total.pop_back();
+  for (torch::Tensor& leaf : total) leaf.div_(samples);
+  return total;
 }
 
 Leaves Replicator::BroadcastMain(const Leaves& in, const std::string& structure, Site site) {
@@ -478,6 +507,8 @@ int RunOne(const std::function<void(Replicator&)>& program, const ReplicatorOpti
   std::optional<Replicator> replicator;
   try {
     replicator.emplace(Replicator::FromEnvironment(options));
+    current = &*replicator;
+    const std::shared_ptr<void> reset(nullptr, [](void*) { current = nullptr; });
     program(*replicator);
     replicator->Shutdown();
     return 0;

@@ -7,7 +7,9 @@
 namespace samara {
 namespace {
 // Thrown into the replicas that wait when another one has failed.
-struct OtherFailed {};
+struct OtherFailed : std::exception {
+  const char* what() const noexcept override { return "another replica of this rank failed"; }
+};
 }  // namespace
 
 Turns::Turns(int replicas, std::function<void(int, int)> changed)
