@@ -58,6 +58,11 @@ def test_torch_stays_with_gradients():
                 and path != Path("src/bench/ranks.cc")}
 
 
+def test_the_actors_extension_is_without_torch():
+    assert not [path for path, names in SOURCES.items() if path.parts[:2] == ("python", "native")
+                for name in names if name.startswith(("torch/", "nn/torch/", "samara/", "replica/"))]
+
+
 def test_grpc_stays_with_the_transport():
     """No file includes torch and gRPC: each brings its own protobuf."""
     users = {path for path, names in SOURCES.items() for name in names if name.startswith(("grpc/", "grpcpp/"))}
@@ -78,8 +83,8 @@ def test_googletest_is_reached_from_tests_only():
 
 
 def test_the_extension_links_only_what_both_licences_cover():
-    """All that the extension's files include, transitively, and what implements it, is offered under both."""
-    todo, seen = [path for path in SOURCES if path.parts[0] == "python"], set()
+    """All that the actors' extension includes, transitively, and what implements it, is offered under both."""
+    todo, seen = [path for path in SOURCES if path.parts[:2] == ("python", "native")], set()
     while todo:
         path = todo.pop()
         if path in seen or path not in SOURCES:
@@ -96,7 +101,8 @@ def test_the_extension_links_only_what_both_licences_cover():
 
 def test_files_offered_under_both_licences_say_so():
     dual = [path for path in tracked("src/core/*", "src/nn/*", "src/fleet/slot.h", "src/fleet/slot_server.h", "python/*")
-            if path.suffix in {".h", ".cc", ".py"} and path.parts[:3] != ("src", "nn", "torch")]
+            if path.suffix in {".h", ".cc", ".py"} and path.parts[:3] != ("src", "nn", "torch")
+            and path.parts[:2] != ("python", "replica")]
     assert len(dual) > 50
     assert not [str(path) for path in dual
                 if "SPDX-License-Identifier: Apache-2.0 OR MIT" not in (ROOT / path).read_text().split("\n")[0]]

@@ -1,0 +1,5 @@
+// Torch's Python headers after the door to torch, precompiled.
+#pragma once
+#include "nn/torch/torch.h"
+// after the door
+#include <torch/extension.h>
