@@ -13,7 +13,11 @@ endif()
 
 # the Python of .venv, where torch, mujoco and nanobind live
 set(SAMARA_VENV ${CMAKE_SOURCE_DIR}/.venv CACHE PATH "virtual environment made by scripts/setup")
-set(SAMARA_VENV_PYTHON ${SAMARA_VENV}/bin/python)
+if(SKBUILD)  # pip builds: for the Python that asked
+  set(SAMARA_VENV_PYTHON ${Python_EXECUTABLE})
+else()
+  set(SAMARA_VENV_PYTHON ${SAMARA_VENV}/bin/python)
+endif()
 set(Python_EXECUTABLE ${SAMARA_VENV_PYTHON})
 
 # Numbers must not depend on the compiler's mood (DESIGN 9.4), nothing is built with -march=native.
@@ -43,7 +47,7 @@ function(samara_library name)
     list(FILTER ARG_SOURCES EXCLUDE REGEX "_test\\.cc$")
   endif()
   add_library(${name} STATIC ${ARG_SOURCES})
-  target_link_libraries(${name} PUBLIC samara_options ${ARG_DEPS})
+  target_link_libraries(${name} PUBLIC $<BUILD_INTERFACE:samara_options> ${ARG_DEPS})
   target_precompile_headers(${name} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
 endfunction()
 

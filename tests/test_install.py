@@ -1,0 +1,60 @@
+"""What `cmake --install` and `pip install .` leave is enough for somebody else's project, in an empty folder."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from samara_cli import ROOT
+
+pytestmark = pytest.mark.slow
+BUILD = ROOT / "build"
+
+PROJECT = """
+cmake_minimum_required(VERSION 3.20)
+project(app CXX)
+find_package(samara 0.1 REQUIRED)
+add_executable(app train_replicated.cc)
+target_link_libraries(app samara::replica)
+"""
+
+
+def run(*command, cwd, **variables):
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("SAMARA_") and key != "PYTHONPATH"}
+    done = subprocess.run([str(part) for part in command], cwd=cwd, env={**clean, **variables}, capture_output=True,
+                          text=True, timeout=3600)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    return done.stdout
+
+
+@pytest.mark.skipif(not (BUILD / "src/replica/torch/libsamara_replica_torch.a").exists(), reason="built without torch")
+def test_another_project_finds_the_package(tmp_path):
+    prefix, project = tmp_path / "prefix", tmp_path / "project"
+    run("cmake", "--install", BUILD, "--prefix", prefix, cwd=tmp_path)
+    assert {path.name for path in (prefix / "include/samara").iterdir()} == \
+        {path.name for path in (ROOT / "include/samara").iterdir()}
+    # nothing of what is installed leads back to this tree
+    for file in prefix.rglob("samara*.cmake"):
+        assert str(ROOT / "src") not in file.read_text() and str(ROOT / "include") not in file.read_text()
+    project.mkdir()
+    (project / "CMakeLists.txt").write_text(PROJECT)
+    shutil.copy(ROOT / "tests/replica/train_replicated.cc", project)
+    run("cmake", "-S", ".", "-B", "build", "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_PREFIX_PATH={prefix}", cwd=project)
+    run("cmake", "--build", "build", cwd=project)
+    [alone] = run(project / "build/app", cwd=project).splitlines()
+    assert run(project / "build/app", cwd=project, SAMARA_THREADS="2").splitlines() == [alone] * 2
+
+
+def test_pip_installs_the_package(tmp_path):
+    pytest.importorskip("scikit_build_core")
+    site = tmp_path / "site"
+    run(sys.executable, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "--no-index", "--target", site, ROOT,
+        cwd=tmp_path)
+    shutil.copy(ROOT / "tests/replica/train_replicated.py", tmp_path)
+    where = run(sys.executable, "-c", "import samara._native, samara.replica as r; print(samara._native.__file__, "
+                "r._replica.__file__)", cwd=tmp_path, PYTHONPATH=str(site))
+    assert all(path.startswith(str(site)) for path in where.split())
+    [alone] = run(sys.executable, "train_replicated.py", cwd=tmp_path, PYTHONPATH=str(site)).splitlines()
+    threads = run(sys.executable, "train_replicated.py", cwd=tmp_path, PYTHONPATH=str(site), SAMARA_THREADS="2")
+    assert threads.splitlines() == [alone] * 2
