@@ -31,7 +31,11 @@ import weakref
 import torch
 from torch.utils import _pytree
 
-from samara import _replica
+try:
+    from samara import _replica
+except ImportError as error:
+    raise ModuleNotFoundError(f"{error}: samara.replica needs its extension, built with torch (SAMARA_TORCH=ON, pip "
+                              "install)") from error
 from samara._replica import InputContext, SampleOrder
 
 __all__ = ["Input", "InputContext", "PerReplica", "ReplicaContext", "ReplicationError", "Replicator", "SampleOrder",
