@@ -48,9 +48,10 @@ struct Timer {
     for (int i = 0; i < 3; ++i) call();
     const SteadyTime warm = Now();
     for (int i = 0; i < 3; ++i) call();
-    std::vector<uint64_t> repeats{
-        static_cast<uint64_t>(std::clamp(seconds / std::max(1e-7, SecondsSince(warm) / 3), 5.0, 1e5))};
-    ThrowReplication(agree.Broadcast({"repetitions", ""}, 0, std::as_writable_bytes(std::span(repeats))));
+    std::vector<uint64_t> repeats{static_cast<uint64_t>(
+        std::clamp(seconds / std::max(1e-7, SecondsSince(warm) / 3), 5.0, 1e5))};
+    ThrowReplication(
+        agree.Broadcast({"repetitions", ""}, 0, std::as_writable_bytes(std::span(repeats))));
     const SteadyTime start = Now();
     for (uint64_t i = 0; i < repeats[0]; ++i) call();
     return SecondsSince(start) / static_cast<double>(repeats[0]);
@@ -78,9 +79,12 @@ json Collectives(const World& world, double seconds) {
       torch::Tensor all = torch::zeros({static_cast<int64_t>(bytes / 4 * ranks)});
       const std::string_view what = operation;
       const double bare_s = time([&] {
-        if (what == "all_reduce") bare->AllReduce(data);
-        else if (what == "all_gather") bare->AllGather(data, all);
-        else bare->Broadcast(data);
+        if (what == "all_reduce")
+          bare->AllReduce(data);
+        else if (what == "all_gather")
+          bare->AllGather(data, all);
+        else
+          bare->Broadcast(data);
       });
       for (const auto& [name, comm] : groups) {
         data.fill_(1);
@@ -88,11 +92,12 @@ json Collectives(const World& world, double seconds) {
           const Collective call{operation, ""};
           const auto r = static_cast<uint32_t>(world.rank);
           const Partial mine{{r, r + 1}, BytesOf(data)};
-          ThrowReplication(what == "all_reduce"
-                               ? comm->AllReduce(call, ReduceOp::kMax, ElementType::kF32,
-                                                 static_cast<uint32_t>(world.size), {&mine, 1}, BytesOf(data))
-                           : what == "all_gather" ? comm->AllGather(call, BytesOf(data), BytesOf(all))
-                                                  : comm->Broadcast(call, 0, BytesOf(data)));
+          ThrowReplication(
+              what == "all_reduce"
+                  ? comm->AllReduce(call, ReduceOp::kMax, ElementType::kF32,
+                                    static_cast<uint32_t>(world.size), {&mine, 1}, BytesOf(data))
+              : what == "all_gather" ? comm->AllGather(call, BytesOf(data), BytesOf(all))
+                                     : comm->Broadcast(call, 0, BytesOf(data)));
         });
         rows.push_back({{"transport", name},
                         {"operation", operation},
@@ -114,7 +119,8 @@ json Collectives(const World& world, double seconds) {
 torch::nn::Sequential Mlp() {
   torch::manual_seed(1);
   return torch::nn::Sequential(torch::nn::Linear(784, 1024), torch::nn::ReLU(),
-                               torch::nn::Linear(1024, 1024), torch::nn::ReLU(), torch::nn::Linear(1024, 10));
+                               torch::nn::Linear(1024, 1024), torch::nn::ReLU(),
+                               torch::nn::Linear(1024, 10));
 }
 const auto kRate = torch::optim::SGDOptions(0.01).momentum(0.9);
 
@@ -192,8 +198,9 @@ int Main(int argc, char** argv) {
       out = Collectives(world, std::atof(argv[2]));
     } else if (what == "replicate" && argc == 5) {
       rank = ValueOrReplication(DiscoverWorld(ProcessEnvironment())).rank;
-      out = Replicate(std::string_view(argv[2]) == "fast" ? ReplicationMode::kFast : ReplicationMode::kExact,
-                      std::atoi(argv[3]), std::atol(argv[4]));
+      out = Replicate(
+          std::string_view(argv[2]) == "fast" ? ReplicationMode::kFast : ReplicationMode::kExact,
+          std::atoi(argv[3]), std::atol(argv[4]));
     } else {
       std::fprintf(stderr, "samara-ranks: started by 'samara bench collectives' and 'replicate'\n");
       return 64;

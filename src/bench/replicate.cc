@@ -22,13 +22,15 @@ Result<Path> Beside(const char* name) {
   const Path program = std::filesystem::read_symlink("/proc/self/exe", failed);
   const Path file = program.parent_path() / name;
   if (std::filesystem::exists(file, failed)) return file;
-  return Status(Code::kUnavailable, fmt::format("no {} beside this program: build with torch", name));
+  return Status(Code::kUnavailable,
+                fmt::format("no {} beside this program: build with torch", name));
 }
 
 Result<json> OnRanks(int ranks, std::vector<std::string> arguments) {
   ASSIGN_OR_RETURN(const Path samara, Beside("samara"));
   ASSIGN_OR_RETURN(const Path program, Beside("samara-ranks"));
-  std::vector<std::string> command{samara.string(), "launch", "-n", std::to_string(ranks), program.string()};
+  std::vector<std::string> command{samara.string(), "launch", "-n", std::to_string(ranks),
+                                   program.string()};
   command.insert(command.end(), arguments.begin(), arguments.end());
   return RunForJson(std::move(command));
 }
@@ -38,8 +40,8 @@ Result<double> RivalStepMs(int ranks, int64_t rows) {
   ASSIGN_OR_RETURN(const Path script, FindScript(venv, "replicate_rivals.py"));
   ASSIGN_OR_RETURN(const json result,
                    RunForJson({(venv / "bin" / "python").string(), "-m", "torch.distributed.run",
-                               "--standalone", "--nproc-per-node", std::to_string(ranks), script.string(),
-                               std::to_string(kSteps), std::to_string(rows)}));
+                               "--standalone", "--nproc-per-node", std::to_string(ranks),
+                               script.string(), std::to_string(kSteps), std::to_string(rows)}));
   return result.value("step_ms", 0.0);
 }
 
@@ -55,12 +57,14 @@ Result<json> Steps(int ranks, const char* mode, int64_t rows) {
 }  // namespace
 
 Result<json> Collectives(const Options& options) {
-  ASSIGN_OR_RETURN(json result, OnRanks(kRanks, {"collectives", std::to_string(options.seconds / 10)}));
+  ASSIGN_OR_RETURN(json result,
+                   OnRanks(kRanks, {"collectives", std::to_string(options.seconds / 10)}));
   for (const json& row : result["rows"]) {
-    options.say(fmt::format("{:<6} {:<10} {:>9} bytes: {:>9.1f} us, {:>6.2f} GB/s; bare c10d {:>9.1f} us",
-                            row["transport"].get<std::string>(), row["operation"].get<std::string>(),
-                            row["bytes"].get<uint64_t>(), row["latency_us"].get<double>(),
-                            row["bus_gb_per_second"].get<double>(), row["bare_c10d_latency_us"].get<double>()));
+    options.say(fmt::format(
+        "{:<6} {:<10} {:>9} bytes: {:>9.1f} us, {:>6.2f} GB/s; bare c10d {:>9.1f} us",
+        row["transport"].get<std::string>(), row["operation"].get<std::string>(),
+        row["bytes"].get<uint64_t>(), row["latency_us"].get<double>(),
+        row["bus_gb_per_second"].get<double>(), row["bare_c10d_latency_us"].get<double>()));
   }
   return result;
 }
@@ -77,7 +81,8 @@ Result<json> Replicate(const Options& options) {
       ASSIGN_OR_RETURN(const double theirs, RivalStepMs(kRanks, kRows));
       rivals.push_back(theirs);
       ratios.push_back(theirs / ours.back());
-      said += fmt::format(", DistributedDataParallel {:.2f} ms, ratio {:.2f}", theirs, ratios.back());
+      said +=
+          fmt::format(", DistributedDataParallel {:.2f} ms, ratio {:.2f}", theirs, ratios.back());
     }
     options.say(said);
   }
