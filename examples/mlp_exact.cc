@@ -2,18 +2,13 @@
 // is the same on 1, 2, 4 and 8 ranks, threads or processes, and through a stop and a start at
 // another number of them.
 //
-//   mlp_exact [--steps N] [--mode exact|fast] [--threads-as-ranks N] [--out FOLDER]
+//   mlp_exact [--steps N] [--batch N] [--mode exact|fast] [--threads-as-ranks N] [--out FOLDER]
 //
 // With --out it saves every 10 steps and goes on from what is there. Rank 0 prints one JSON object.
 #include <torch/torch.h>
 
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <iostream>
 #include <string>
 
-#include "samara/checkpoint.h"
 #include "samara/program.h"
 #include "samara/replicator.h"
 
@@ -23,7 +18,7 @@ struct Batch {
   torch::Tensor x, y;
 };
 
-constexpr int64_t kInputs = 20, kClasses = 5;
+constexpr int64_t kInputs = 20, kClasses = 5, kSamples = 4096;
 
 // Sample i of an endless data set: points around a centre for each class.
 Batch Samples(const std::vector<int64_t>& indices) {
@@ -47,9 +42,9 @@ Batch Samples(const std::vector<int64_t>& indices) {
 
 int main(int argc, char** argv) {
   samara::ProgramOptions options;
-  options.steps = 100;
-  if (const int code = samara::ParseProgram(argc, argv, options); code >= 0) return code;
-  return samara::RunProgram(options, [&](samara::Replicator& replicator) {
+  return samara::RunProgram(argc, argv, options, {}, [&](samara::Replicator& replicator) {
+    if (options.batch > kSamples)
+      throw samara::ReplicationError(78, "--batch: expected at most " + std::to_string(kSamples));
     torch::manual_seed(1);
     torch::nn::Sequential net(torch::nn::Linear(kInputs, 64), torch::nn::ReLU(),
                               torch::nn::Linear(64, 64), torch::nn::ReLU(),
@@ -57,10 +52,9 @@ int main(int argc, char** argv) {
     auto optimizer = replicator.Wrap(
         torch::optim::SGD(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9)));
     samara::Checkpoint checkpoint{{{"net", net.ptr().get()}}, {{"sgd", &optimizer}}, {}};
-    const std::string file = options.out + "/checkpoint.safetensors";
-    if (!options.out.empty()) samara::Load(replicator, file, checkpoint);
+    samara::Load(replicator, options, checkpoint);
 
-    const samara::SampleOrder order{.samples = 4096, .global_batch = 128};
+    const samara::SampleOrder order{.samples = kSamples, .global_batch = options.batch};
     auto input = replicator.MakeInput(
         samara::InputMode::kPerReplica, [&](const samara::InputContext& context) {
           return samara::OrderedPipeline(context, order, 1'000'000, Samples, replicator.step());
@@ -75,16 +69,10 @@ int main(int argc, char** argv) {
     };
     torch::Tensor loss = torch::zeros({});
     while (replicator.step() < options.steps) {
-      loss = replicator.Reduce(*replicator.Run(step, input), samara::ReduceOp::kMean);
-      if (!options.out.empty() &&
-          (replicator.step() % 10 == 0 || replicator.step() == options.steps))
-        samara::Save(replicator, file, checkpoint);
+      loss = replicator.Mean(*replicator.Run(step, input));
+      if (replicator.step() % 10 == 0 || replicator.step() == options.steps)
+        samara::Save(replicator, options, checkpoint);
     }
-    if (replicator.IsMain()) {
-      std::printf(
-          "{\"world_size\": %d, \"steps\": %lld, \"loss\": %.9g, \"parameter_hash\": \"%s\"}\n",
-          replicator.world_size(), static_cast<long long>(replicator.step()), loss.item<double>(),
-          optimizer.parameter_hash().c_str());
-    }
+    samara::PrintResult(replicator, options, loss, {&optimizer});
   });
 }

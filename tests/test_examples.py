@@ -1,0 +1,155 @@
+"""The example programs: N replicas with B/N samples each are one process with B, whatever starts them; short; and their
+errors one line. The loaders are in test_datasets.py."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+
+import pytest
+from replica_util import result, run
+from samara_cli import ROOT, environment
+
+EXAMPLES = ROOT / "build" / "examples"
+SOURCES = sorted((ROOT / "examples").glob("*.cc"))
+# options of a run of a few seconds
+PROGRAMS = {
+    "classifier": ["--steps", 6, "--batch", 32],
+    "resnet": ["--steps", 3, "--batch", 16, "--side", 16],
+    "gan": ["--steps", 2, "--batch", 16, "--channels", 4],
+}
+TOLERANCE = 3e-6  # relative, of losses that differ by rounding only; measured: 2e-7
+pytestmark = pytest.mark.skipif(not (EXAMPLES / "mlp_exact").exists(), reason="built without torch")
+
+
+def example(name, launcher="threads", ranks=1, *more, **variables):
+    options = PROGRAMS[name]
+    done = run(launcher, ranks, *options, "--json", *more, program=EXAMPLES / name, **variables)
+    assert done.returncode != 0 or len(done.stdout.splitlines()) == 1, done.stdout
+    return result(done)
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """What one process without any launcher or threads gives, computed once a program."""
+    results = {}
+
+    def get(name):
+        if name not in results:
+            command = [str(EXAMPLES / name), *map(str, PROGRAMS[name]), "--json"]
+            results[name] = result(subprocess.run(command, capture_output=True, text=True, timeout=300,
+                                                  env=environment()))
+        return results[name]
+    return get
+
+
+def test_examples_are_short():
+    assert len(SOURCES) >= 4
+    assert {path.name: n for path in SOURCES if (n := len(path.read_text().splitlines())) >= 150} == {}
+
+
+def test_every_example_is_tested():
+    assert {path.stem for path in SOURCES} == set(PROGRAMS) | {"mlp_exact"}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("launcher,ranks", [("threads", 2), ("threads", 4), ("samara", 2)])
+def test_exact_mode_has_the_same_bits(alone, name, launcher, ranks):
+    assert example(name, launcher, ranks) == {**alone(name), "world_size": ranks}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_replicas_with_shares_are_one_with_the_whole_batch(alone, name):
+    """Within the tolerance of rounding; and another batch is well outside of it."""
+    whole = example(name, SAMARA_REPLICAS="1")
+    assert whole["parameter_hash"] != alone(name)["parameter_hash"]
+    other = example(name, "threads", 1, "--batch", 24)
+    for key in {"loss", "generator_loss"} & set(whole):
+        assert alone(name)[key] == pytest.approx(whole[key], rel=TOLERANCE), key
+        assert other[key] != pytest.approx(whole[key], rel=10 * TOLERANCE), key
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("launcher,ranks", [("threads", 2), ("samara", 2)])
+def test_fast_mode_comes_close(alone, name, launcher, ranks):
+    got = example(name, launcher, ranks, "--mode", "fast")
+    assert got["world_size"] == ranks
+    for key in {"loss", "generator_loss"} & set(got):
+        assert got[key] == pytest.approx(alone(name)[key], rel=TOLERANCE), key
+
+
+def test_stopped_and_continued_at_another_size(alone, tmp_path):
+    """The classifier; the others' learning rates depend on --steps, so that an earlier end is another run."""
+    example("classifier", "threads", 2, "--steps", 3, "--out", tmp_path)
+    assert example("classifier", "threads", 4, "--out", tmp_path) == {**alone("classifier"), "world_size": 4}
+
+
+@pytest.mark.parametrize("name", ["resnet", "gan"])
+def test_a_finished_run_continued_does_nothing(alone, name, tmp_path):
+    for ranks in (2, 1):
+        got = example(name, "threads", ranks, "--out", tmp_path)
+        assert got["parameter_hash"] == alone(name)["parameter_hash"] and got["steps"] == alone(name)["steps"]
+
+
+@pytest.mark.slow
+def test_resnet_50_has_the_same_bits():
+    options = ["--model", "resnet50", "--side", 16, "--batch", 64, "--steps", 1, "--json"]
+    got = [result(run("threads", ranks, *options, program=EXAMPLES / "resnet", SAMARA_REPLICAS="2")) for ranks in (1, 2)]
+    assert got[1] == {**got[0], "world_size": 2}
+
+
+def test_the_classifier_learns():
+    got = result(run("threads", 1, "--json", "--steps", 150, program=EXAMPLES / "classifier"))
+    assert got["accuracy"] > 0.8 and got["loss"] < 1
+
+
+def test_progress_is_for_people():
+    done = run("threads", 2, *PROGRAMS["classifier"], program=EXAMPLES / "classifier")
+    *lines, last = done.stdout.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["step 1 of 6", "step 6 of 6"]
+    assert float(lines[1].split()[-1]) == pytest.approx(json.loads(last)["loss"], abs=1e-4)
+
+
+def idx_folder(folder):
+    for name, n in (("train", 40), ("t10k", 10)):
+        (folder / f"{name}-images-idx3-ubyte").write_bytes(struct.pack(">4B3I", 0, 0, 8, 3, n, 8, 8) + bytes(range(64)) * n)
+        (folder / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">4BI", 0, 0, 8, 1, n) + bytes(i % 3 for i in range(n)))
+
+
+def test_the_classifier_reads_idx_files(tmp_path):
+    idx_folder(tmp_path)
+    got = [result(run("threads", ranks, "--steps", 2, "--batch", 16, "--idx", tmp_path, program=EXAMPLES / "classifier"))
+           for ranks in (1, 2)]
+    assert got[1] == {**got[0], "world_size": 2}
+    # one image with three classes: nothing to learn
+    assert 0 <= got[0]["accuracy"] <= 0.5
+
+
+@pytest.mark.parametrize("name,args,code,words", [
+    ("classifier", ["--batch", "0"], 78, "--batch 0: expected a number of at least 1"),
+    ("classifier", ["--batch", "9999"], 78, "a batch of 9999 from a data set of 8192 samples"),
+    ("classifier", ["--cifar", "x"], 64, "--cifar: no such option"),
+    ("classifier", ["--idx", "/nowhere"], 66, "/nowhere/train-images-idx3-ubyte"),
+    ("classifier", ["--idx", ""], 78, "--idx : expected a FOLDER"),
+    ("resnet", ["--model", "resnet18"], 78, "--model resnet18: expected resnet20 or resnet50"),
+    ("resnet", ["--cifar", "/nowhere"], 66, "/nowhere/data_batch_1.bin"),
+    ("resnet", ["--images", "/nowhere"], 66, "/nowhere/train"),
+    ("resnet", ["--side", "4"], 78, "expected 1 to 16 channels, a side from 12 to 4096"),
+    ("gan", ["--channels", "many"], 78, "--channels many: expected a number of at least 1"),
+    ("gan", ["--mode", "quick"], 78, "--mode quick: expected exact or fast"),
+    ("gan", ["--steps"], 64, "--steps: expected a value"),
+])
+def test_bad_input_gets_one_line(name, args, code, words):
+    done = subprocess.run([str(EXAMPLES / name), *args], capture_output=True, text=True, timeout=60, env=environment())
+    lines = [line for line in done.stderr.splitlines() if "INFO" not in line and " replicas, seed " not in line]
+    assert done.returncode == code and len(lines) == 1 and words in lines[0], done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_help_names_every_option(name):
+    done = subprocess.run([str(EXAMPLES / name), "--help"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    for option in ("--steps", "--batch", "--mode exact|fast", "--threads-as-ranks", "--out", "--json"):
+        assert option in done.stdout
