@@ -1,7 +1,7 @@
 // Plays episodes: tasks in, one result per task out, whoever steps the environments.
 //
 // Work is taken through a WorkSource (claim an index, post its result), so that a generation ends
-// when every index has a result, whichever thread, actor or (later) rank produced it. A result
+// when every index has a result, whichever thread, actor or rank produced it. A result
 // depends only on its task: policy and EpisodeSpec. The order in which tasks are claimed is the
 // source's business and changes no result.
 #pragma once
@@ -102,6 +102,9 @@ class LocalWork : public WorkSource {
 struct StageSeconds {
   double materialise = 0, inference = 0, environment = 0;
 };
+inline StageSeconds operator+(const StageSeconds& a, const StageSeconds& b) {
+  return {a.materialise + b.materialise, a.inference + b.inference, a.environment + b.environment};
+}
 
 class Evaluator {
  public:
@@ -111,6 +114,9 @@ class Evaluator {
   virtual Status Play(const ParameterSource& source, WorkSource& work) = 0;
   virtual StageSeconds seconds() const = 0;
   virtual FleetCounters counters() const = 0;
+  // Whether several ranks play one work (peers.h): what there is to claim may then not depend on
+  // results that one of them knows before the others.
+  virtual bool shared() const { return false; }
 };
 
 // `threads` inference threads over a fleet's slots: one network per slot.

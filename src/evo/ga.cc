@@ -272,6 +272,7 @@ GenerationPlan DeepGa::Plan() const {
     for (uint64_t e = 0; e < plan.episodes; ++e) plan.population.push_back(PopulationTask(i, e));
   plan.validation_episodes = Validates() ? static_cast<size_t>(config_.validation_episodes) : 0;
   plan.elite_frames = state_.elite_frames;
+  plan.guess = !evaluator_.shared();
   plan.candidates = [this](std::span<const double> fitness) {
     return Candidates(RankDescending(fitness));
   };

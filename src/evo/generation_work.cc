@@ -102,7 +102,8 @@ bool GenerationWork::PostValidation(uint32_t index, const EpisodeResult& result)
 void GenerationWork::ChooseCandidates() {
   std::vector<uint32_t> chosen;
   if (plan_.validation_episodes > 0) chosen = plan_.candidates(means_.fitness);
-  std::erase_if(chosen, [this](uint32_t i) { return i < members_ && left_[i] > 0; });
+  const bool guess = plan_.guess || PopulationComplete();
+  std::erase_if(chosen, [&](uint32_t i) { return i < members_ && (left_[i] > 0 || !guess); });
   for (const uint32_t i : candidates_) is_candidate_[i] = false;
   for (const uint32_t i : chosen) is_candidate_[i] = true;
   for (const uint32_t i : candidates_)

@@ -38,6 +38,8 @@ struct GenerationPlan {
   size_t episodes = 1;             // of each member
   size_t validation_episodes = 0;  // of each candidate; 0 = no validation
   double elite_frames = 0;         // what an episode of the old elite takes; 0 = unknown
+  // Whether the best members so far are validated ahead of time; false: only the old elite.
+  bool guess = true;
   // Who is validated if this is the members' fitness; NaN where it is not known yet.
   std::function<std::vector<uint32_t>(std::span<const double> fitness)> candidates;
   std::function<Task(uint32_t individual, uint32_t episode)> validation;

@@ -42,6 +42,18 @@ std::vector<uint32_t> ClaimAll(GenerationWork& work) {
 
 using Indices = std::vector<uint32_t>;
 
+TEST(GenerationWorkTest, WithoutGuessesWhatIsClaimedDependsOnNoResult) {
+  GenerationPlan plan = Plan();
+  plan.guess = false;
+  GenerationWork work(std::move(plan), nullptr);
+  for (uint32_t i = 0; i < kMembers; ++i) EXPECT_EQ(work.Claim(), i);
+  EXPECT_EQ(work.Claim(), Validation(kElite, 0));
+  for (uint32_t i = 0; i + 1 < kMembers; ++i) work.Post(i, Fitness(i));
+  EXPECT_EQ(ClaimAll(work), (Indices{Validation(kElite, 1)}));
+  work.Post(kMembers - 1, Fitness(0));
+  EXPECT_EQ(ClaimAll(work), (Indices{Validation(4, 0), Validation(4, 1)}));
+}
+
 TEST(GenerationWorkTest, IdleSlotsValidateTheEliteAndTheBestSoFar) {
   GenerationWork work(Plan(), nullptr);
   for (uint32_t i = 0; i < kMembers; ++i) EXPECT_EQ(work.Claim(), i);

@@ -13,7 +13,7 @@ namespace samara {
 PolicyModel::PolicyModel(NetworkDescription network, InputRule input, ActionSpec action,
                          IsaLevel isa)
     : kernel_(std::move(network), isa), input_(input), action_(std::move(action)), isa_(isa) {
-  CHECK_EQ(kernel_.network().output_size(), static_cast<size_t>(action_.n));
+  CHECK_EQ(kernel_.network().output_size(), static_cast<size_t>(action_.outputs()));
 }
 
 std::string PolicyModel::Describe() const {
@@ -30,16 +30,21 @@ std::string PolicyModel::Describe() const {
                         {"at_reset", static_cast<int>(input_.stack.at_reset)},
                         {"dtype", static_cast<int>(input_.dtype)},
                         {"discrete", action_.discrete},
-                        {"actions", action_.n}}
+                        {"actions", action_.n},
+                        {"sizes", action_.sizes}}
       .dump();
 }
 
 Result<std::unique_ptr<PolicyModel>> PolicyModel::FromDescription(std::string_view description) {
   const auto json = nlohmann::json::parse(description, nullptr, /*allow_exceptions=*/false);
   try {
+    ActionSpec action;
+    action.discrete = json.at("discrete");
+    action.n = json.at("actions");
+    action.sizes = json.at("sizes").get<std::vector<int64_t>>();
     ASSIGN_OR_RETURN(NetworkDescription network,
                      MakeNetwork(json.at("network").get<std::string>(), json.at("height"),
-                                 json.at("width"), json.at("channels"), json.at("actions")));
+                                 json.at("width"), json.at("channels"), action.outputs()));
     ASSIGN_OR_RETURN(network.storage, ParseStorage(json.at("storage").get<std::string>()));
     const auto number = [&json](const char* key, int first, int last) {
       const int value = json.at(key).get<int>();
@@ -58,9 +63,6 @@ Result<std::unique_ptr<PolicyModel>> PolicyModel::FromDescription(std::string_vi
     if (std::find(there.begin(), there.end(), isa) == there.end())
       return Status(Code::kConfig, "description of a policy: packed for a CPU with " +
                                        std::string(Name(isa)) + ", which this one lacks");
-    ActionSpec action;
-    action.discrete = json.at("discrete");
-    action.n = json.at("actions");
     return std::make_unique<PolicyModel>(std::move(network), input, std::move(action), isa);
   } catch (const std::out_of_range& error) {
     return Status(Code::kConfig,
@@ -135,9 +137,19 @@ Action PolicyState::Decide(PolicyWorkspace& workspace, std::span<const std::byte
                             outputs_.data());
   }
   ++step_;
-  if (model_.action().discrete) {
+  const ActionSpec& action = model_.action();
+  if (action.discrete && action.sizes.empty()) {
     const auto best = std::max_element(outputs_.begin(), outputs_.end());
     return {.index = static_cast<int32_t>(best - outputs_.begin()), .values = {}};
+  }
+  if (action.discrete) {
+    int64_t index = 0;
+    auto part = outputs_.begin();
+    for (const int64_t size : action.sizes) {
+      index = index * size + (std::max_element(part, part + size) - part);
+      part += size;
+    }
+    return {.index = static_cast<int32_t>(index), .values = {}};
   }
   // a NaN output clips to -1: max returns its first argument when the comparison fails
   for (size_t i = 0; i < values_.size(); ++i) {

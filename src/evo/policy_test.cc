@@ -48,6 +48,24 @@ TEST(PolicyTest, FirstMaximumWins) {
   EXPECT_EQ(state.outputs()[1], 3.0F);
 }
 
+TEST(PolicyTest, EachPartOfAnActionHasItsMaximum) {
+  ActionSpec parts = Discrete(24);
+  parts.sizes = {3, 2, 4};
+  const auto described =
+      PolicyModel::FromDescription(PolicyModel(Network("linear", 1, 9), {}, parts).Describe());
+  const PolicyModel& model = **described;
+  PolicyWorkspace workspace(model);
+  PolicyState state(model);
+  std::vector<float> weights = {0, 0, 1, 5, 5, 0, 0, 0, 2};
+  weights.resize(18);  // no biases
+  state.Load(workspace, {0, 0}, GivenSource(weights));
+  state.StartEpisode(1);
+  // parts 2, 0 (the first maximum) and 3: (2 * 2 + 0) * 4 + 3
+  EXPECT_EQ(state.Decide(workspace, Bytes({1.0F})).index, 19);
+  state.Load(workspace, kRandomHandle, GivenSource({}));
+  for (int i = 0; i < 100; ++i) EXPECT_LT(state.Decide(workspace, Bytes({1.0F})).index, 24);
+}
+
 TEST(PolicyTest, BoxOutputsAreClippedAndNanIsTheLowerBound) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const PolicyModel model(Network("linear", 1, 5), {}, Box(5));
