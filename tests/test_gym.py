@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from samara_cli import TESTS
+
 from samara import gym
 from samara.environment import CONFIG, NO_INPUT, SetupError, make
 
@@ -139,7 +141,7 @@ def test_structured_observations_are_flattened(space):
         ({"id": "CartPole-v1", "kwargs": {"gravitas": 1}}, CONFIG, "gravitas"),
         ({"id": "CartPole-v1", "idd": 1}, CONFIG, "idd"),
         ({"id": 3}, CONFIG, "id"),
-        ({"id": "Probe-v0", "kwargs": {"action": spaces.MultiDiscrete([2, 2])}}, CONFIG, "MultiDiscrete"),
+        ({"id": "Probe-v0", "kwargs": {"action": spaces.Tuple([spaces.Discrete(2)])}}, CONFIG, "Tuple"),
         ({"id": "Probe-v0", "kwargs": {"observation": spaces.Text(3)}}, CONFIG, "Text"),
         ({"id": "Probe-v0", "kwargs": {"observation": spaces.Sequence(spaces.Discrete(2))}}, CONFIG, "Sequence"),
     ],
@@ -160,3 +162,27 @@ def test_pictures_have_the_size_that_was_announced():
     assert (environment.spec.render_height, environment.spec.render_width) == (4, 5)
     out = np.zeros((1, 4, 5, 3), np.uint8)
     assert environment.pictures(out) == 1 and (out == 7).all()
+
+
+@pytest.mark.parametrize("name", ["Parts", "Switches"])
+def test_actions_of_several_parts_are_told_by_one_index(name, monkeypatch):
+    monkeypatch.syspath_prepend(str(TESTS / "envs"))
+    environment = make({"kind": "gym", "id": f"parts:{name}-v0"})
+    spec, bare = environment.spec, gymnasium.make(f"{name}-v0").unwrapped
+    assert spec.action_discrete and spec.action_sizes == bare.sizes and spec.action_n == np.prod(bare.sizes)
+    out, seen = empty(spec), set()
+    environment.reset(1, 0, 0, out)
+    unwrapped = environment.env.unwrapped
+    for _ in range(200):
+        wanted = tuple(unwrapped.wanted)
+        seen.add(wanted)
+        step = environment.step(int(np.ravel_multi_index(wanted, bare.sizes)), out)
+        assert step.reward == len(bare.sizes)  # every part did what was wanted
+        if step.terminated:
+            environment.reset(len(seen), 0, 0, out)
+    assert len(seen) > 10
+
+
+def test_too_many_actions_are_refused():
+    with pytest.raises(SetupError, match="fewer than 2"):
+        gym.parts("Huge-v0", spaces.MultiDiscrete([2**16, 2**16]))

@@ -56,3 +56,22 @@ def test_frames_cap_episodes(tmp_path):
     last = [line for line in lines if "fitness_mean" in line][-1]
     # nobody reaches the flag in 60 steps: every episode is cut, 8 + 2 * 2 of them a generation
     assert last["frames"] == 2 * (8 + 2 * 2) * 60 and last["episodes"] == 24
+
+
+def test_every_part_of_an_action_is_evolved(tmp_path):
+    run = tmp_path / "run"
+    result = train(run, *CARTPOLE, "env.id=parts:Parts-v0", "network.name=linear", "ga.population=100", "ga.parents=10",
+                   "ga.mutation_power=0.5", "ga.generations=12", "fleet.actors=2", PYTHONPATH=str(TESTS / "envs"))
+    # by chance 10 * (1/3 + 1/2 + 1/4) = 10.8 of 30
+    assert result["elite_mean"] > 20 > 14 > result["random_mean"], result
+
+
+def test_every_part_of_an_action_is_learned(tmp_path):
+    words = ["classic/catch-vtrace", "env.id=parts:Parts-v0", "learn.frames=150000", "learn.test_episodes=20",
+             "run.random_episodes=20"]
+    result = train(tmp_path / "run", *words, PYTHONPATH=str(TESTS / "envs"))
+    assert result["test_mean"] > 27 > 14 > result["random_mean"], result
+    # the last action as an input, and the same bits twice
+    words += ["learn.frames=3000", "learn.mode=deterministic", "network.lstm=16", "network.action_input=true"]
+    hashes = {train(tmp_path / f"{i}", *words, PYTHONPATH=str(TESTS / "envs"))["parameter_hash"] for i in range(2)}
+    assert len(hashes) == 1

@@ -52,6 +52,7 @@ class Spec:
     action_n: int  # discrete: number of actions; box: dimensions
     action_low: tuple[float, ...] = ()  # box: the simulator's bounds
     action_high: tuple[float, ...] = ()
+    action_sizes: tuple[int, ...] = ()  # discrete, of several parts: the choices of each; their product is action_n
     action_names: tuple[str, ...] = ()  # discrete, when the simulator has names
     frames_per_step: int = 1  # emulated frames of one ordinary step
     steps_max: int = 0  # truncation limit of the environment itself; 0 = none

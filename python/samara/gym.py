@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Any Gymnasium environment with a Discrete or Box action space, unchanged.
+"""Any Gymnasium environment with a Discrete, MultiDiscrete, MultiBinary or Box action space, unchanged.
 
 ``{"kind": "gym", "id": "LunarLander-v3"}``; ``"module:Name-v0"`` imports the module first; ``"kwargs"``
 goes to ``gymnasium.make``. Observations: a uint8 Box stays as it is, every other Box becomes float32,
@@ -12,6 +12,7 @@ step counts as one frame.
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import sys
 from typing import Any
 
@@ -31,9 +32,14 @@ class GymEnvironment:
         self.env = env
         observation, self.flatten = observation_space(given, env.observation_space)
         action = env.action_space
-        self.discrete = isinstance(action, spaces.Discrete)
+        self.parts = parts(given, action)
+        self.discrete = isinstance(action, spaces.Discrete) or bool(self.parts)
         low = high = ()
-        if self.discrete:
+        if self.parts:
+            n = math.prod(self.parts)
+            self.shape, self.dtype = action.shape, action.dtype
+            self.start = np.reshape(getattr(action, "start", 0), (-1,))  # of each part, or of all
+        elif self.discrete:
             n, self.start = int(action.n), int(action.start)
         elif isinstance(action, spaces.Box) and np.issubdtype(action.dtype, np.floating):
             n = int(np.prod(action.shape))
@@ -41,7 +47,8 @@ class GymEnvironment:
             self.scale_actions(action)
         else:
             raise SetupError(
-                CONFIG, f"gym {given}: action space {action}, expected Discrete or a Box of floats"
+                CONFIG,
+                f"gym {given}: action space {action}, expected Discrete, MultiDiscrete, MultiBinary or a Box of floats",
             )
         self.image = draw(given, env) if render else np.zeros((0, 0, 3))
         self.spec = Spec(
@@ -51,6 +58,7 @@ class GymEnvironment:
             observation_shape=observation.shape or (1,),
             action_discrete=self.discrete,
             action_n=n,
+            action_sizes=self.parts,
             action_low=tuple(float(v) for v in low),
             action_high=tuple(float(v) for v in high),
             steps_max=(env.spec.max_episode_steps or 0) if env.spec else 0,
@@ -73,7 +81,10 @@ class GymEnvironment:
         self.observe(first, observation)
 
     def step(self, action: int | np.ndarray, observation: np.ndarray) -> Step:
-        if self.discrete:
+        if self.parts:
+            chosen = np.array(np.unravel_index(action, self.parts)) + self.start
+            given = chosen.reshape(self.shape).astype(self.dtype)
+        elif self.discrete:
             given = self.start + action
         else:
             values = self.middle + self.half * action.reshape(self.shape)
@@ -102,6 +113,19 @@ class GymEnvironment:
 
     def close(self) -> None:
         self.env.close()
+
+
+def parts(given: str, space: spaces.Space) -> tuple[int, ...]:
+    """How many choices each part of a MultiDiscrete or MultiBinary action has; none of any other space."""
+    if isinstance(space, spaces.MultiDiscrete):
+        sizes = tuple(int(n) for n in space.nvec.reshape(-1))
+    elif isinstance(space, spaces.MultiBinary):
+        sizes = (2,) * int(np.prod(space.shape))
+    else:
+        return ()
+    if math.prod(sizes) >= 2**31:
+        raise SetupError(CONFIG, f"gym {given}: {space} has {math.prod(sizes)} actions, expected fewer than 2^31")
+    return sizes
 
 
 def observation_space(given: str, space: spaces.Space) -> tuple[spaces.Box, spaces.Space | None]:

@@ -37,6 +37,16 @@ struct ActionSpec {
   bool discrete = true;
   int64_t n = 0;                 // discrete: number of actions; box: dimensions
   std::vector<float> low, high;  // box: the simulator's bounds; policies act in [-1, 1] (AT-21)
+  // Discrete with several parts that are chosen independently (MultiDiscrete): how many choices
+  // each has. Their product is n, and an action's index counts the last part fastest (C order).
+  std::vector<int64_t> sizes{};  // empty: one part
+  // What a policy says about an action: one number per choice of each part, or per dimension.
+  int64_t outputs() const {
+    if (sizes.empty()) return n;
+    int64_t sum = 0;
+    for (int64_t size : sizes) sum += size;
+    return sum;
+  }
 };
 
 struct EnvironmentSpec {

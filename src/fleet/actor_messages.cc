@@ -26,6 +26,7 @@ class Reader {
     if (value == nullptr) return {};
     return EscapeControl(value->get_ref<const std::string&>().substr(0, kTextMax));
   }
+  bool Has(const char* key) const { return object_.contains(key); }
   bool Flag(const char* key) {
     const Json* value = Find(key, &Json::is_boolean, "a boolean");
     return value != nullptr && value->get<bool>();
@@ -123,6 +124,13 @@ EnvironmentSpec ReadSpec(Reader& in) {
   spec.action.discrete = in.Flag("action_discrete");
   spec.action.n = in.Integer(
       "action_n", 1, spec.action.discrete ? kIntMax : static_cast<int64_t>(kActionValuesMax));
+  if (in.Has("action_sizes"))
+    spec.action.sizes = in.Integers("action_sizes", 1, kIntMax, kActionValuesMax);
+  int64_t product = 1;
+  for (const int64_t size : spec.action.sizes)
+    product = product > kIntMax / size ? kIntMax : product * size;
+  if (!spec.action.sizes.empty() && (!spec.action.discrete || product != spec.action.n))
+    in.Fail("action_sizes", "parts of a discrete action, whose product is action_n");
   spec.action.low = in.Numbers("action_low", -kInfinity, kActionValuesMax);
   spec.action.high = in.Numbers("action_high", kInfinity, kActionValuesMax);
   const size_t bounds = spec.action.discrete ? 0 : static_cast<size_t>(spec.action.n);
@@ -177,6 +185,7 @@ Json ToJson(const EnvironmentSpec& spec) {
           {"observation_shape", spec.observation.shape},
           {"action_discrete", spec.action.discrete},
           {"action_n", spec.action.n},
+          {"action_sizes", spec.action.sizes},
           {"action_low", bounds(spec.action.low)},
           {"action_high", bounds(spec.action.high)},
           {"action_names", spec.action_names},
@@ -240,6 +249,9 @@ std::string Difference(const EnvironmentSpec& given, const EnvironmentSpec& expe
   if (given.action.discrete != expected.action.discrete) return "another kind of action";
   if (given.action.n != expected.action.n)
     return instead("actions", number(given.action.n), number(expected.action.n));
+  if (given.action.sizes != expected.action.sizes)
+    return instead("parts of an action", ShowList(given.action.sizes),
+                   ShowList(expected.action.sizes));
   if (given.action.low != expected.action.low || given.action.high != expected.action.high)
     return "other action bounds";
   if (given.action_names != expected.action_names)

@@ -35,6 +35,20 @@ TEST(ActorMessagesTest, HelloHoldsTheSpec) {
   EXPECT_EQ(spec.render_width, 160);
 }
 
+TEST(ActorMessagesTest, PartsOfAnActionMakeItsNumber) {
+  Json hello = Hello();
+  hello["spec"]["action_sizes"] = {3, 2};
+  const auto message = Parse(hello);
+  ASSERT_TRUE(message.ok()) << message.status().message();
+  EXPECT_EQ(message->spec.action.sizes, (std::vector<int64_t>{3, 2}));
+  EXPECT_EQ(message->spec.action.outputs(), 5);
+  EXPECT_EQ(ParseSpec(ToJson(message->spec))->action.sizes, message->spec.action.sizes);
+  for (const Json& wrong : {Json{3, 3}, Json{6, 0}, Json{-2, -3}, Json{1 << 30, 1 << 30, 6}}) {
+    hello["spec"]["action_sizes"] = wrong;
+    EXPECT_EQ(Parse(hello).status().code(), Code::kConfig) << wrong;
+  }
+}
+
 TEST(ActorMessagesTest, OpenBoundsTravelAsNull) {
   Json hello = Hello();
   hello["spec"]["action_discrete"] = false;

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/arguments.h"
 #include "core/clock.h"
 #include "core/log.h"
 
@@ -71,13 +72,6 @@ std::vector<std::string> Variables(const std::string& python_path) {
   return result;
 }
 
-std::vector<char*> Pointers(std::vector<std::string>& strings) {
-  std::vector<char*> result;
-  for (std::string& s : strings) result.push_back(s.data());
-  result.push_back(nullptr);
-  return result;
-}
-
 // posix_spawn and not fork: a large engine is not copied, and no code runs between fork and exec.
 int SpawnProcess(const ActorCommand& command, int control, int output, pid_t* pid) {
   posix_spawn_file_actions_t actions;
@@ -103,7 +97,7 @@ int SpawnProcess(const ActorCommand& command, int control, int output, pid_t* pi
   std::vector<std::string> arguments = command.program;
   std::vector<std::string> variables = Variables(command.python_path);
   const int error = posix_spawn(pid, arguments.front().c_str(), &actions, &attributes,
-                                Pointers(arguments).data(), Pointers(variables).data());
+                                NullTerminated(arguments).data(), NullTerminated(variables).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   return error;

@@ -4,6 +4,16 @@
 
 namespace samara {
 
+FleetCounters operator+(const FleetCounters& a, const FleetCounters& b) {
+  return {.respawns = a.respawns + b.respawns,
+          .lost_episodes = a.lost_episodes + b.lost_episodes,
+          .stale_events = a.stale_events + b.stale_events,
+          .steps = a.steps + b.steps,
+          .frames = a.frames + b.frames,
+          .step_seconds = a.step_seconds + b.step_seconds,
+          .inference_seconds = a.inference_seconds + b.inference_seconds};
+}
+
 Status Fleet::InstallPolicies(const std::string&, size_t) {
   return {Code::kConfig,
           spec().id + ": its simulators run inside the engine, which plays them itself"};

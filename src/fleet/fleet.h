@@ -42,6 +42,7 @@ struct FleetCounters {
   double step_seconds = 0;       // simulator time summed over slots
   double inference_seconds = 0;  // of episodes that actors played whole
 };
+FleetCounters operator+(const FleetCounters& a, const FleetCounters& b);
 
 struct SlotAction {
   uint32_t slot = 0;

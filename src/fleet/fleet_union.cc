@@ -75,16 +75,7 @@ class FleetUnion : public Fleet {
   }
   FleetCounters counters() const override {
     FleetCounters sum;
-    for (const Member& m : members_) {
-      const FleetCounters c = m.fleet->counters();
-      sum.respawns += c.respawns;
-      sum.lost_episodes += c.lost_episodes;
-      sum.stale_events += c.stale_events;
-      sum.steps += c.steps;
-      sum.frames += c.frames;
-      sum.step_seconds += c.step_seconds;
-      sum.inference_seconds += c.inference_seconds;
-    }
+    for (const Member& m : members_) sum = sum + m.fleet->counters();
     return sum;
   }
   std::map<std::string, uint64_t> drops() const override {

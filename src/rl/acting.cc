@@ -73,8 +73,9 @@ void InputLayout::WriteInput(std::span<const std::byte* const> planes, std::byte
 }
 
 ActionDistribution MakeDistribution(const ActionSpec& action) {
-  return action.discrete ? ActionDistribution::Categorical(action.n)
-                         : ActionDistribution::TanhNormal(action.n);
+  if (!action.discrete) return ActionDistribution::TanhNormal(action.n);
+  return action.sizes.empty() ? ActionDistribution::Categorical(action.n)
+                              : ActionDistribution::Multi(action.sizes);
 }
 
 Acting::Acting(const AgentSetup& setup, const AgentNetworkConfig& network,
@@ -83,6 +84,7 @@ Acting::Acting(const AgentSetup& setup, const AgentNetworkConfig& network,
       network_config_(network),
       distribution_(MakeDistribution(setup.environment.action)),
       versions_kept_(setup.versions_kept),
+      share_(setup.share),
       frames_(setup.slots, -1) {
   const auto slots = static_cast<int64_t>(setup.slots), rows = static_cast<int64_t>(setup.rows_max);
   const auto depth = static_cast<int64_t>(layout.depth());
@@ -202,9 +204,9 @@ Status Acting::Infer(InferenceBatch& batch) {
     copy(chosen.contiguous(), batch.action_values, shape_.action_values);
     copy(squashed, batch.actions, shape_.actions);
   } else {
-    const Tensor indices = chosen.contiguous();
+    const Tensor indices = distribution_.Join(chosen).contiguous();
     for (size_t i = 0; i < n; ++i)
-      batch.index[i] = static_cast<int32_t>(indices.data_ptr<int64_t>()[i * components]);
+      batch.index[i] = static_cast<int32_t>(indices.data_ptr<int64_t>()[i]);
   }
   const Tensor leaving = out.state.contiguous();
   for (size_t i = 0; i < n; ++i) {
@@ -274,37 +276,45 @@ AgentNetwork Acting::network(uint64_t number) const {
 
 namespace {
 
-std::string_view BytesOf(const Tensor& tensor) {
-  if (!tensor.defined()) return {};
-  return {static_cast<const char*>(tensor.data_ptr()), tensor.nbytes()};
+// Row `i` of a tensor whose first dimension are slots; empty where there is no tensor.
+std::span<char> RowOf(const Tensor& tensor, size_t i) {
+  if (!tensor.defined() || tensor.numel() == 0) return {};
+  const size_t bytes = tensor.nbytes() / static_cast<size_t>(tensor.size(0));
+  return {static_cast<char*>(tensor.data_ptr()) + i * bytes, bytes};
 }
 
-bool FillFrom(std::string_view bytes, Tensor& tensor) {
-  if (bytes.size() != BytesOf(tensor).size()) return false;
-  if (!bytes.empty()) std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
+std::string_view AsText(std::span<char> bytes) { return {bytes.data(), bytes.size()}; }
+
+bool Fill(std::span<char> to, std::string_view from) {
+  if (to.size() != from.size()) return false;
+  std::copy(from.begin(), from.end(), to.begin());
   return true;
 }
 
 }  // namespace
 
 std::string Acting::SaveSlots() const {
-  ByteWriter out;
-  out.Put(uint64_t{frames_.size()});
-  for (const int64_t frame : frames_) out.Put(frame);
-  out.PutBytes(BytesOf(planes_)).PutBytes(BytesOf(states_));
-  return out.Take();
+  std::vector<std::string> records;
+  for (size_t i = 0; i < frames_.size(); ++i) {
+    ByteWriter out;
+    out.Put(frames_[i]).PutBytes(AsText(RowOf(planes_, i))).PutBytes(AsText(RowOf(states_, i)));
+    records.push_back(out.Take());
+  }
+  return WriteSlotRecords(records);
 }
 
 Status Acting::RestoreSlots(std::string_view saved) {
-  ByteReader in(saved);
-  bool good = in.Get<uint64_t>() == frames_.size();
-  for (size_t i = 0; good && i < frames_.size(); ++i) {
+  ASSIGN_OR_RETURN(const std::vector<std::string_view> records,
+                   ReadSlotRecords(saved, share_, static_cast<uint32_t>(frames_.size())));
+  for (size_t i = 0; i < frames_.size(); ++i) {
+    ByteReader in(records[i]);
     frames_[i] = in.Get<int64_t>();
-    good = frames_[i] >= -1;
+    const bool good = frames_[i] >= -1 && Fill(RowOf(planes_, i), in.GetBytes()) &&
+                      Fill(RowOf(states_, i), in.GetBytes());
+    if (!good || !in.AtEnd())
+      return {Code::kBadData, "the saved frame stacks have another shape than this run's"};
   }
-  good = good && FillFrom(in.GetBytes(), planes_) && FillFrom(in.GetBytes(), states_);
-  if (good && in.AtEnd()) return Status::Ok();
-  return {Code::kBadData, "the saved frame stacks have another shape than this run's"};
+  return Status::Ok();
 }
 
 }  // namespace samara

@@ -59,6 +59,7 @@ class Acting {
   const AgentNetworkConfig network_config_;
   const ActionDistribution distribution_;
   const uint32_t versions_kept_;
+  const SlotShare share_;
   ModelShape shape_;
   // by slot
   torch::Tensor

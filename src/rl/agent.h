@@ -12,17 +12,18 @@
 #include "nn/frame_stack.h"
 #include "rl/learning_config.h"
 #include "rl/model.h"
+#include "rl/slot_records.h"
 #include "rl/unroll_store.h"
 
 namespace samara {
 
-// Joins the gradients of several learners; the one there is alone needs none.
+// Adds up what the shards of a batch bring, over all learners that share it.
 class GradientCombiner {
  public:
   virtual ~GradientCombiner() = default;
-  // Replaces `gradients`, one parameter after the other in the order of their names, by the mean
-  // over all learners.
-  virtual Status Combine(std::span<float> gradients) = 0;
+  // `mine`: one row for each shard of this learner, in order. `sum`: over the shards of all
+  // learners, added in an order that does not depend on who has which; equal bits on all of them.
+  virtual Status Combine(std::span<const std::span<const float>> mine, std::span<float> sum) = 0;
 };
 
 struct UpdateReport {
@@ -30,6 +31,7 @@ struct UpdateReport {
   double loss = 0, policy_loss = 0, value_loss = 0, entropy = 0, kl = 0;
   double entropy_cost = 0, explained_variance = 0, gradient_norm = 0, learning_rate = 0;
   double rho = 0;  // mean importance weight, before clipping
+  // of this learner alone
   double seconds_batch = 0, seconds_forward = 0, seconds_backward = 0, seconds_step = 0;
 };
 
@@ -38,16 +40,21 @@ struct AgentSetup {
   EnvironmentSpec environment;
   FrameStackRule stack;  // where observations are images of one plane
   uint32_t slots = 1;
+  SlotShare share{};           // which of the run's slots these are
   uint32_t rows_max = 1;       // of one inference batch
   uint32_t versions_kept = 1;  // policies that may still be asked for, the newest included
   uint64_t seed = 1;
-  GradientCombiner* combiner = nullptr;  // borrowed; null: alone
+  // Learners that share each batch: config.learn.batch is over all of them. Each has ShardsEach
+  // shards, in the order of ranks.
+  uint32_t rank = 0, ranks = 1;
+  GradientCombiner* combiner = nullptr;  // borrowed; null: alone, shards are added in their order
 };
 
 // Thread safety: Infer and Has on one thread, Update and the rest on another.
 class Agent : public Model {
  public:
-  // 1 to learn from: all of the same length. Publishes the next version.
+  // 1 to learn from: this learner's unrolls of the batch in the order of its shards, all of the
+  // same length. `frames`: of all learners. Publishes the next version, the same on every learner.
   virtual Result<UpdateReport> Update(std::span<const UnrollStore::Loan> unrolls,
                                       double frames) = 0;
   virtual uint64_t version() const = 0;  // how often Update was called

@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <condition_variable>
 #include <cstring>
+#include <mutex>
 
 #include "core/rng.h"
+#include "core/thread.h"
 
 namespace samara {
 namespace {
@@ -265,38 +268,48 @@ TEST(AgentTest, WhatIsNotFiniteIsSkipped) {
 }
 
 // Defect D-7: the same update for 1, 2, 4 shards, over the mean and over the sum of a batch, but
-// for the rounding of the order.
+// for the rounding of the order; the entropy's cost is steered by a mean either way.
 TEST(AgentTest, ShardsAverageToTheWholeBatch) {
   for (const char* over : {"mean", "sum"}) {
-    std::vector<double> norms;
+    std::vector<UpdateReport> reports;
     for (const int64_t shards : {1, 2, 4}) {
       AgentSetup setup = MakeSetup(Vectors(6, true, 3), "mlp-16-tanh", 4);
       setup.config.loss.over = over;
       setup.config.learn.shards = shards;
+      setup.config.learn.entropy_target = "0.1";
+      setup.config.learn.entropy_cost = 10;
       Play play(setup, 5);
       for (int i = 0; i <= 5; ++i) play.Step(4);
-      norms.push_back(play.agent().Update(play.Take(4), 0).ValueOrThrow().gradient_norm);
+      reports.push_back(play.agent().Update(play.Take(4), 0).ValueOrThrow());
     }
-    EXPECT_GT(norms[0], 0);
-    EXPECT_NEAR(norms[1], norms[0], 1e-5 * norms[0]) << over;
-    EXPECT_NEAR(norms[2], norms[0], 1e-5 * norms[0]) << over;
+    const UpdateReport& whole = reports[0];
+    EXPECT_GT(whole.gradient_norm, 0);
+    for (const UpdateReport& parts : reports) {
+      EXPECT_NEAR(parts.gradient_norm, whole.gradient_norm, 1e-5 * whole.gradient_norm) << over;
+      EXPECT_NEAR(parts.policy_loss, whole.policy_loss, 1e-5 * std::abs(whole.policy_loss)) << over;
+      EXPECT_NEAR(parts.value_loss, whole.value_loss, 1e-5 * whole.value_loss) << over;
+      EXPECT_NEAR(parts.entropy, whole.entropy, 1e-5) << over;
+      EXPECT_NEAR(parts.rho, whole.rho, 1e-5) << over;
+    }
   }
 }
 
-// Gradients go through the object that was given, flat and in the order of names.
+// Gradients go through the object that was given, flat and in the order of names; the numbers of
+// the report that all learners share follow.
 class Doubling : public GradientCombiner {
  public:
-  Status Combine(std::span<float> gradients) override {
-    for (float& g : gradients) g *= 2;
-    count = gradients.size();
+  Status Combine(std::span<const std::span<const float>> mine, std::span<float> sum) override {
+    rows = mine.size();
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] = 2 * mine[0][i];
+    count = sum.size();
     return fails ? Status(Code::kUnavailable, "a rank is gone") : Status::Ok();
   }
-  size_t count = 0;
+  size_t count = 0, rows = 0;
   bool fails = false;
 };
 
 TEST(AgentTest, GradientsAreCombinedByTheObjectGiven) {
-  const auto norm = [](GradientCombiner* combiner) {
+  const auto update = [](GradientCombiner* combiner) {
     AgentSetup setup = MakeSetup(Vectors(6, true, 3), "mlp-16-tanh", 0);
     setup.combiner = combiner;
     Play play(setup, 5);
@@ -304,11 +317,182 @@ TEST(AgentTest, GradientsAreCombinedByTheObjectGiven) {
     return play.agent().Update(play.Take(4), 0);
   };
   Doubling doubling;
-  EXPECT_NEAR(norm(&doubling).ValueOrThrow().gradient_norm,
-              2 * norm(nullptr).ValueOrThrow().gradient_norm, 1e-6);
-  EXPECT_EQ(doubling.count, 16U * 6 + 16 + 3 * 16 + 3 + 16 + 1);
+  const UpdateReport once = update(nullptr).ValueOrThrow(),
+                     twice = update(&doubling).ValueOrThrow();
+  EXPECT_NEAR(twice.gradient_norm, 2 * once.gradient_norm, 1e-6);
+  EXPECT_NEAR(twice.entropy, 2 * once.entropy, 1e-6);
+  EXPECT_EQ(doubling.count, 16U * 6 + 16 + 3 * 16 + 3 + 16 + 1 + 7);
+  EXPECT_EQ(doubling.rows, 1U);
   doubling.fails = true;
-  EXPECT_EQ(norm(&doubling).status().code(), Code::kUnavailable);
+  EXPECT_EQ(update(&doubling).status().code(), Code::kUnavailable);
+}
+
+// Several learners of one process: the sum over all rows, in the order of learners and always as
+// the tree ((0 + 1) + (2 + 3)) of four.
+class Meeting {
+ public:
+  explicit Meeting(size_t learners) : learners_(learners), rows_(learners) {}
+  Status Join(size_t rank, std::span<const std::span<const float>> mine, std::span<float> sum) {
+    rows_[rank].assign(mine.begin(), mine.end());
+    Wait();
+    std::vector<std::span<const float>> all;
+    for (const auto& rows : rows_) all.insert(all.end(), rows.begin(), rows.end());
+    CHECK_EQ(all.size(), 4U);
+    for (size_t i = 0; i < sum.size(); ++i)
+      sum[i] = (all[0][i] + all[1][i]) + (all[2][i] + all[3][i]);
+    Wait();
+    return Status::Ok();
+  }
+
+ private:
+  void Wait() {
+    std::unique_lock lock(mu_);
+    const uint64_t turn = turn_;
+    if (++here_ == learners_) {
+      here_ = 0, ++turn_;
+      all_here_.notify_all();
+    }
+    all_here_.wait(lock, [&] { return turn_ != turn; });
+  }
+  const size_t learners_;
+  std::vector<std::vector<std::span<const float>>> rows_;
+  std::mutex mu_;
+  std::condition_variable all_here_;
+  size_t here_ = 0;
+  uint64_t turn_ = 0;
+};
+
+class OneOf : public GradientCombiner {
+ public:
+  OneOf(Meeting& meeting, size_t rank) : meeting_(meeting), rank_(rank) {}
+  Status Combine(std::span<const std::span<const float>> mine, std::span<float> sum) override {
+    return meeting_.Join(rank_, mine, sum);
+  }
+
+ private:
+  Meeting& meeting_;
+  const size_t rank_;
+};
+
+// Four shards on 1, 2 and 4 learners: the same bits and the same report, also of a batch in which
+// one shard is not finite.
+TEST(AgentTest, LearnersThatShareABatchHaveTheBitsOfOne) {
+  struct Outcome {
+    std::vector<std::string> hashes;
+    std::vector<double> numbers;
+    bool operator==(const Outcome&) const = default;
+  };
+  std::vector<AgentSetup> setups;
+  setups.push_back(MakeSetup(Images(5), "impala_shallow", 8, 1e-3));
+  setups.push_back(MakeSetup(Vectors(6, false, 2), "mlp-16-tanh", 8, 1e-3));
+  setups.back().config.loss.over = "sum";
+  setups.back().config.learn.entropy_target = "0.5";
+  for (AgentSetup setup : setups) {
+    setup.slots = setup.rows_max = 8;
+    setup.config.learn.shards = 4;
+    setup.config.learn.batch = 8;
+    setup.config.optimizer.clip_norm = 0.5;
+    const auto learn = [&](size_t learners) {
+      // the same unrolls for all
+      Play play(setup, 5);
+      for (int i = 0; i <= 20; ++i) play.Step(8);
+      Meeting meeting(learners);
+      std::vector<Outcome> outcomes(learners);
+      std::vector<std::unique_ptr<OneOf>> combiners;
+      std::vector<std::unique_ptr<Agent>> agents;  // made in turn: torch's generator is one
+      for (size_t r = 0; r < learners; ++r) {
+        AgentSetup mine = setup;
+        mine.rank = static_cast<uint32_t>(r), mine.ranks = static_cast<uint32_t>(learners);
+        combiners.push_back(std::make_unique<OneOf>(meeting, r));
+        mine.combiner = combiners.back().get();
+        agents.push_back(MakeVtraceAgent(mine).ValueOrThrow());
+      }
+      for (int update = 0; update < 4; ++update) {
+        auto unrolls = play.Take(8);
+        if (update == 2) unrolls[5]->headers[1].reward = std::numeric_limits<float>::infinity();
+        std::vector<std::unique_ptr<Thread>> threads;
+        for (size_t r = 0; r < learners; ++r) {
+          threads.push_back(std::make_unique<Thread>("learner", [&, r] {
+            const size_t count = 8 / learners;
+            const UpdateReport report =
+                agents[r]->Update(std::span(unrolls).subspan(r * count, count), 0).ValueOrThrow();
+            EXPECT_EQ(report.applied, update != 2);
+            outcomes[r].hashes.push_back(agents[r]->parameter_hash());
+            if (report.applied)
+              for (const double x : {report.loss, report.policy_loss, report.value_loss, report.kl,
+                                     report.entropy, report.rho, report.gradient_norm})
+                outcomes[r].numbers.push_back(x);
+          }));
+        }
+      }
+      for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome, outcomes[0]);
+      return outcomes[0];
+    };
+    const Outcome alone = learn(1);
+    EXPECT_EQ(alone.hashes[1], alone.hashes[2]);
+    EXPECT_NE(alone.hashes[2], alone.hashes[3]);
+    EXPECT_EQ(learn(2), alone);
+    EXPECT_EQ(learn(4), alone);
+  }
+}
+
+// Learners that do not divide a batch weigh their unrolls alike.
+TEST(AgentTest, UnevenSharesOfABatchAverageToTheWhole) {
+  const auto learn = [](size_t learners) {
+    AgentSetup setup = MakeSetup(Vectors(6, true, 3), "mlp-16-tanh", 0);
+    setup.slots = setup.rows_max = setup.config.learn.batch = 7;
+    Play play(setup, 5);
+    for (int i = 0; i <= 5; ++i) play.Step(7);
+    const auto unrolls = play.Take(7);
+    setup.ranks = static_cast<uint32_t>(learners);
+    Meeting meeting(learners);
+    std::vector<double> norms(learners);
+    std::vector<std::unique_ptr<OneOf>> combiners;
+    std::vector<std::unique_ptr<Agent>> agents;
+    std::vector<std::unique_ptr<Thread>> threads;
+    for (size_t r = 0; r < learners; ++r) {
+      setup.rank = static_cast<uint32_t>(r);
+      combiners.push_back(std::make_unique<OneOf>(meeting, r));
+      setup.combiner = learners > 1 ? combiners.back().get() : nullptr;
+      agents.push_back(MakeVtraceAgent(setup).ValueOrThrow());
+    }
+    for (size_t r = 0; r < learners; ++r) {
+      threads.push_back(std::make_unique<Thread>("learner", [&, r] {
+        const size_t begin = r * 7 / learners, end = (r + 1) * 7 / learners;
+        norms[r] = agents[r]
+                       ->Update(std::span(unrolls).subspan(begin, end - begin), 0)
+                       .ValueOrThrow()
+                       .gradient_norm;
+      }));
+    }
+    threads.clear();
+    for (const double norm : norms) EXPECT_EQ(norm, norms[0]);
+    return norms[0];
+  };
+  EXPECT_NEAR(learn(4), learn(1), 1e-5 * learn(1));
+}
+
+// What learners save of their slots is one file, which any number of them read.
+TEST(AgentTest, SlotsAreSavedOfAllAndReadByShare) {
+  AgentSetup setup = MakeSetup(Images(5), "impala_shallow", 8);
+  Play play(setup, 5);
+  for (int i = 0; i <= 6; ++i) play.Step(4);
+  auto files = play.agent().Save(/*slots=*/true);
+  const std::string whole = files["slots.bin"];
+  setup.slots = 2;
+  setup.share = {.first = 0, .all = 4};
+  std::vector<std::string> parts;
+  for (const uint32_t first : {0U, 2U}) {
+    setup.share.first = first;
+    const auto half = MakeVtraceAgent(setup).ValueOrThrow();
+    ASSERT_TRUE(half->Restore(files, Agent::Part::kSlots).ok());
+    parts.push_back(half->Save(/*slots=*/true)["slots.bin"]);
+  }
+  EXPECT_NE(parts[0], parts[1]);
+  EXPECT_EQ(JoinSlotRecords(parts).ValueOrThrow(), whole);
+  files["slots.bin"] = parts[0];
+  EXPECT_EQ(MakeVtraceAgent(setup).ValueOrThrow()->Restore(files, Agent::Part::kSlots).code(),
+            Code::kBadData);
 }
 
 }  // namespace

@@ -114,6 +114,24 @@ Tensor ActionDistribution::Mode(const Tensor& parameters) const {
   return torch::cat(indices, -1);
 }
 
+Tensor ActionDistribution::Join(const Tensor& parts) const {
+  CHECK_EQ(parts.size(-1), components());
+  Tensor index = parts.narrow(-1, 0, 1);
+  for (int64_t i = 1; i < components(); ++i)
+    index = index * sizes_[static_cast<size_t>(i)] + parts.narrow(-1, i, 1);
+  return index;
+}
+
+Tensor ActionDistribution::Split(const Tensor& index) const {
+  std::vector<Tensor> parts(sizes_.size());
+  Tensor rest = index;
+  for (size_t i = sizes_.size(); i-- > 0;) {
+    parts[i] = rest.remainder(sizes_[i]);
+    rest = rest.floor_divide(sizes_[i]);
+  }
+  return torch::cat(parts, -1);
+}
+
 Tensor ActionDistribution::Squash(const Tensor& actions) const {
   return continuous() ? actions.tanh() : actions;
 }

@@ -48,6 +48,10 @@ class ActionDistribution {
   torch::Tensor Sample(const torch::Tensor& parameters, const torch::Tensor& uniforms) const;
   // The most probable index of each part, the mean.
   torch::Tensor Mode(const torch::Tensor& parameters) const;
+  // The index of an action with all its parts, the last part counting fastest: [..., components()]
+  // to [..., 1] and back. Of discrete actions.
+  torch::Tensor Join(const torch::Tensor& parts) const;
+  torch::Tensor Split(const torch::Tensor& index) const;
   // What the environment gets: indices as they are, tanh of a sample.
   torch::Tensor Squash(const torch::Tensor& actions) const;
 

@@ -57,6 +57,18 @@ TEST(DistributionTest, PartsOfAnySizeAreIndependent) {
   EXPECT_EQ(mode[2][1].item<int64_t>(), a[2].slice(0, 2, 7).argmax().item<int64_t>());
 }
 
+TEST(DistributionTest, PartsAndTheirIndexAreEachOther) {
+  const auto d = ActionDistribution::Multi({2, 5, 3});
+  const Tensor index = torch::arange(30).unsqueeze(-1);
+  const Tensor parts = d.Split(index);
+  EXPECT_TRUE(torch::equal(d.Join(parts), index));
+  // C order: what numpy.unravel_index(17, (2, 5, 3)) gives
+  EXPECT_TRUE(torch::equal(parts[17], torch::tensor({1, 0, 2}, torch::kInt64)));
+  EXPECT_TRUE(torch::equal(std::get<0>(parts.max(0)) + 1, torch::tensor({2, 5, 3}, torch::kInt64)));
+  const auto one = ActionDistribution::Categorical(4);
+  EXPECT_TRUE(torch::equal(one.Split(torch::tensor({3})), torch::tensor({3})));
+}
+
 // In one dimension everything can be integrated over the squashed action.
 TEST(DistributionTest, TanhNormalIsADensityOverItsActions) {
   const auto d = ActionDistribution::TanhNormal(1);

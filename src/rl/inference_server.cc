@@ -36,6 +36,7 @@ struct InferenceServer::Slot {
   uint32_t stack_step = 0;  // since the frame stack began
   int32_t last_action = 0;
   uint32_t incarnation = 1;
+  uint32_t group = 0;
   uint64_t entries = 0;  // appended so far
   SteadyTime since;      // when it became ready
   // ordered: the running episode's actions, and how many of them were played again
@@ -61,8 +62,15 @@ InferenceServer::InferenceServer(Fleet& fleet, Model& model, UnrollStore* store,
   actions_.reserve(slots_.size());
   for (Slot& slot : slots_) slot.final_observation.resize(shape.observation_bytes);
   const auto n = static_cast<uint32_t>(slots_.size());
-  if (n > 1) groups_.push_back({.first = 0, .end = n / 2});
-  groups_.push_back({.first = n > 1 ? n / 2 : 0, .end = n});
+  CHECK_EQ(n % config_.shards, 0U);
+  const uint32_t each = n / config_.shards;
+  for (uint32_t first = 0; first < n; first += each) {
+    const uint32_t middle = first + each / 2;
+    if (each > 1) groups_.push_back({.first = first, .end = middle});
+    groups_.push_back({.first = middle, .end = first + each});
+  }
+  for (uint32_t g = 0; g < groups_.size(); ++g)
+    for (uint32_t i = groups_[g].first; i < groups_[g].end; ++i) slots_[i].group = g;
 }
 
 InferenceServer::~InferenceServer() = default;
@@ -81,17 +89,22 @@ Status InferenceServer::Failure() const {
 
 // ---- episodes
 
+// Of the draws of a slot's episode.
+uint64_t InferenceServer::KeyOf(uint32_t index, uint64_t episode) const {
+  return DeriveKey(config_.seed, Purpose::kPolicyAction, config_.share.first + index, episode);
+}
+
 void InferenceServer::Begin(uint32_t index) {
   Slot& slot = slots_[index];
   const auto spec = hooks_.next(index, slot.episodes);
   if (!spec) {
     slot.phase = Slot::Phase::kResting;
     ++resting_;
-    ++groups_[index < groups_.front().end ? 0 : groups_.size() - 1].resting;
+    ++groups_[slot.group].resting;
     return;
   }
   slot.spec = *spec;
-  slot.key = DeriveKey(config_.seed, Purpose::kPolicyAction, index, slot.episodes);
+  slot.key = KeyOf(index, slot.episodes);
   slot.indices.clear(), slot.values.clear();
   ++slot.episodes;
   Restart(index);
@@ -191,7 +204,7 @@ void InferenceServer::TakeEnd(uint32_t index, const SlotEvent& event) {
     LogWarning(
         fmt::format("slot {}: an episode that was played again ended after {} of {} steps: "
                     "from here on this run is not exact",
-                    index, slot.record.steps + 1, recorded));
+                    config_.share.first + index, slot.record.steps + 1, recorded));
   Sum(slot.record, step);
   local_.frames += step.frames;
   ++local_.steps, ++local_.episodes;
@@ -217,7 +230,7 @@ void InferenceServer::Ready(uint32_t index) {
   slot.phase = Slot::Phase::kReady;
   slot.since = now_;
   if (config_.ordered)
-    ++groups_[index < groups_.front().end ? 0 : groups_.size() - 1].ready;
+    ++groups_[slot.group].ready;
   else
     ready_.Push(index);
 }
@@ -315,12 +328,13 @@ uint64_t InferenceServer::VersionOf(uint64_t round) const {
   return (round - config_.lag) * slots_.size() / config_.unrolls_per_update;
 }
 
-void InferenceServer::Park() { park_ = true; }
+void InferenceServer::Park(uint64_t round) { park_round_ = round; }
 
-void InferenceServer::Resume() { park_ = parked_ = false; }
+void InferenceServer::Resume() { park_round_ = kNoRound; }
 
 void InferenceServer::ServeOrdered(std::span<SlotEvent> events) {
   const SteadyTime start = Now();
+  const uint64_t park_round = park_round_;
   bool all_parked = true, ran = false;
   for (uint32_t g = 0; g < groups_.size(); ++g) {
     const Group& group = groups_[g];
@@ -329,9 +343,9 @@ void InferenceServer::ServeOrdered(std::span<SlotEvent> events) {
       ran = true;
       all_parked = false;
     }
-    all_parked &= complete;
+    all_parked &= complete && RoundOf(g) >= park_round;
   }
-  if (park_ && all_parked) parked_ = true;
+  if (all_parked) parked_at_ = park_round;
   if (ran || stop_) return;
   bool waits_for_learner = false;  // and not for a simulator
   for (const Group& group : groups_)
@@ -346,19 +360,7 @@ void InferenceServer::ServeOrdered(std::span<SlotEvent> events) {
 bool InferenceServer::RunGroup(uint32_t g) {
   Group& group = groups_[g];
   const uint64_t round = RoundOf(g);
-  if (store_ != nullptr) {
-    if (park_ && !park_round_) {
-      uint64_t begun = 0;  // rounds that some group has begun
-      for (const Group& other : groups_) {
-        const uint64_t entries = slots_[other.first].entries;
-        if (entries > 0)
-          begun = std::max(begun, 1 + (entries < 2 ? 0 : (entries - 2) / config_.unroll_length));
-      }
-      park_round_ = begun;
-    }
-    if (!park_) park_round_.reset();
-    if (park_ && round >= *park_round_) return false;
-  }
+  if (store_ != nullptr && round >= park_round_) return false;
   const uint64_t version = store_ != nullptr ? VersionOf(round) : InferenceBatch::kNewest;
   if (version != InferenceBatch::kNewest && !model_.Has(version)) return false;
   if (store_ != nullptr) {
@@ -417,8 +419,8 @@ void InferenceServer::Answer(size_t row) {
   if (batch_.status[row] != InferenceBatch::RowStatus::kOk) {
     ++local_.not_finite;
     if (config_.ordered && failure_.ok())
-      failure_ = {Code::kInternal,
-                  fmt::format("slot {}: the network's output is not finite", index)};
+      failure_ = {Code::kInternal, fmt::format("slot {}: the network's output is not finite",
+                                               config_.share.first + index)};
     if (store_ != nullptr) store_->Drop(index);
     ++slot.incarnation;
     slot.next = {};
@@ -479,10 +481,10 @@ void InferenceServer::Act(uint32_t index, Action action) {
 // ---- what a checkpoint holds
 
 std::string InferenceServer::Save() const {
-  ByteWriter out;
-  out.Put(uint64_t{slots_.size()});
+  std::vector<std::string> records;
   for (uint32_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = slots_[i];
+    ByteWriter out;
     out.Put(slot.episodes).Put(slot.entries).Put(slot.incarnation);
     out.PutBytes({reinterpret_cast<const char*>(&slot.next), sizeof slot.next});
     out.Put(slot.has_final);
@@ -493,14 +495,21 @@ std::string InferenceServer::Save() const {
     out.PutBytes(
         {reinterpret_cast<const char*>(slot.values.data()), slot.values.size() * sizeof(float)});
     out.PutBytes(store_ != nullptr ? store_->Save(i) : std::string());
+    records.push_back(out.Take());
   }
-  return out.Take();
+  return WriteSlotRecords(records);
 }
 
 Status InferenceServer::Restore(std::string_view saved) {
+  ASSIGN_OR_RETURN(const std::vector<std::string_view> records,
+                   ReadSlotRecords(saved, config_.share, static_cast<uint32_t>(slots_.size())));
+  for (uint32_t i = 0; i < slots_.size(); ++i) RETURN_IF_ERROR(RestoreSlot(i, records[i]));
+  return Status::Ok();
+}
+
+Status InferenceServer::RestoreSlot(uint32_t index, std::string_view record) {
   const Status bad(Code::kBadData, "the saved slots have another shape than this run's");
-  ByteReader in(saved);
-  if (in.Get<uint64_t>() != slots_.size()) return bad;
+  ByteReader in(record);
   const auto get = [&](auto& values) {
     const std::string_view bytes = in.GetBytes();
     using T = typename std::decay_t<decltype(values)>::value_type;
@@ -509,31 +518,29 @@ Status InferenceServer::Restore(std::string_view saved) {
     if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
     return true;
   };
-  for (uint32_t i = 0; i < slots_.size(); ++i) {
-    Slot& slot = slots_[i];
-    slot.episodes = in.Get<uint64_t>(), slot.entries = in.Get<uint64_t>();
-    slot.incarnation = in.Get<uint32_t>();
-    const std::string_view next = in.GetBytes();
-    if (!in.ok() || next.size() != sizeof slot.next) return bad;
-    std::memcpy(&slot.next, next.data(), next.size());
-    slot.has_final = in.Get<bool>();
-    const size_t bytes = slot.final_observation.size();
-    if (!get(slot.final_observation) || slot.final_observation.size() != bytes) return bad;
-    if (!get(slot.indices) || !get(slot.values)) return bad;
-    const std::string_view stream = in.GetBytes();
-    if (store_ != nullptr) RETURN_IF_ERROR(store_->Restore(i, stream));
-    if (slot.episodes == 0) continue;
-    const auto spec = hooks_.next(i, slot.episodes - 1);
-    if (!spec) return bad;
-    slot.spec = *spec;
-    slot.key = DeriveKey(config_.seed, Purpose::kPolicyAction, i, slot.episodes - 1);
-    for (const int32_t index : slot.indices)
-      if (index < 0 || index >= action_.n) return bad;
-    if (action_.discrete ? !slot.values.empty()
-                         : slot.values.size() % static_cast<size_t>(action_.n) != 0)
-      return bad;
-  }
-  return in.AtEnd() ? Status::Ok() : bad;
+  Slot& slot = slots_[index];
+  slot.episodes = in.Get<uint64_t>(), slot.entries = in.Get<uint64_t>();
+  slot.incarnation = in.Get<uint32_t>();
+  const std::string_view next = in.GetBytes();
+  if (!in.ok() || next.size() != sizeof slot.next) return bad;
+  std::memcpy(&slot.next, next.data(), next.size());
+  slot.has_final = in.Get<bool>();
+  const size_t bytes = slot.final_observation.size();
+  if (!get(slot.final_observation) || slot.final_observation.size() != bytes) return bad;
+  if (!get(slot.indices) || !get(slot.values)) return bad;
+  const std::string_view stream = in.GetBytes();
+  if (!in.AtEnd()) return bad;
+  if (store_ != nullptr) RETURN_IF_ERROR(store_->Restore(index, stream));
+  if (slot.episodes == 0) return Status::Ok();
+  const auto spec = hooks_.next(index, slot.episodes - 1);
+  if (!spec) return bad;
+  slot.spec = *spec;
+  slot.key = KeyOf(index, slot.episodes - 1);
+  for (const int32_t action : slot.indices)
+    if (action < 0 || action >= action_.n) return bad;
+  const bool whole = action_.discrete ? slot.values.empty()
+                                      : slot.values.size() % static_cast<size_t>(action_.n) == 0;
+  return whole ? Status::Ok() : bad;
 }
 
 }  // namespace samara

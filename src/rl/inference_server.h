@@ -7,10 +7,11 @@
 //   free     a batch runs when it is full, when the low mark of live slots is ready, or when the
 //            oldest row has waited long enough (CI-19); whoever vanishes or is slow holds nobody up
 //            (CI-4)
-//   ordered  each half of the slots steps in lockstep, rows in slot order, and round k (every
+//   ordered  each half of a shard's slots steps in lockstep, rows in slot order, and round k (every
 //            slot's k-th unroll) plays a policy version that the configuration fixes: the same bits
-//            at any number of actors and threads, and after any kill and resume (CI-21). An episode
-//            that its actor lost is played again with the actions it had
+//            at any number of actors and threads, of servers that share a run's shards, and after
+//            any kill and resume (CI-21). An episode that its actor lost is played again with the
+//            actions it had
 // A slot whose unroll found no free buffer waits, its next action withheld: back-pressure never
 // blocks a batch (CI-3, CI-26). One sick row fails alone (CI-2).
 //
@@ -32,6 +33,7 @@
 #include "fleet/fleet.h"
 #include "rl/model.h"
 #include "rl/rewards.h"
+#include "rl/slot_records.h"
 #include "rl/unroll_store.h"
 
 namespace samara {
@@ -45,11 +47,13 @@ struct InferenceConfig {
   LifeLoss life_loss = LifeLoss::kIgnored;
   uint64_t seed = 0;    // of the draws of actions
   bool greedy = false;  // the most probable action instead of a draw
+  SlotShare share{};    // which of the run's slots these are: draws belong to a slot of the run
 
   bool ordered = false;
   uint64_t lag = 1;                 // ordered: rounds between acting and learning
   uint32_t unroll_length = 0;       // ordered: entries of a round
-  uint32_t unrolls_per_update = 0;  // ordered
+  uint32_t unrolls_per_update = 0;  // ordered: of these slots
+  uint32_t shards = 1;              // ordered: equal parts of these slots that share no batch
 };
 
 // One episode that came to its end.
@@ -85,10 +89,12 @@ class InferenceServer {
   // Ordered only. The version that plays round `round`: as many updates as the unrolls of all
   // rounds up to lag before it make.
   uint64_t VersionOf(uint64_t round) const;
-  // Rounds after the one that is being played wait from now on, until Resume.
-  void Park();
+  // `round` and those after it wait, until Resume. REQUIRES: none of them has begun, and each Park
+  // names a later round.
+  void Park(uint64_t round);
   void Resume();
-  bool parked() const { return parked_.load(); }
+  // Whether every slot waits for its first action of that round.
+  bool parked() const { return parked_at_ == park_round_; }
   // What continues with the same bits. REQUIRES: parked, or before Serve.
   std::string Save() const;
   Status Restore(std::string_view saved);  // kBadData
@@ -105,6 +111,7 @@ class InferenceServer {
 
  private:
   struct Slot;
+  uint64_t KeyOf(uint32_t slot, uint64_t episode) const;
   void Begin(uint32_t slot);
   void Restart(uint32_t slot);
   void Take(const SlotEvent& event);
@@ -125,6 +132,7 @@ class InferenceServer {
   void AppendEntry(size_t row);
   void Act(uint32_t index, Action action);
   Status Failure() const;
+  Status RestoreSlot(uint32_t slot, std::string_view record);
 
   Fleet& fleet_;
   Model& model_;
@@ -145,8 +153,9 @@ class InferenceServer {
   std::vector<Group> groups_;
   uint32_t resting_ = 0;
   Status failure_;
-  std::atomic<bool> stop_{false}, park_{false}, parked_{false};
-  std::optional<uint64_t> park_round_;  // rounds before it are still played
+  static constexpr uint64_t kNoRound = ~uint64_t{0};
+  std::atomic<bool> stop_{false};
+  std::atomic<uint64_t> park_round_{kNoRound}, parked_at_{0};
   mutable std::mutex mu_;
   Counters counters_;  // guarded by mu_; written once a batch
   Counters local_;     // of the serving thread

@@ -159,6 +159,7 @@ std::string Ordered(uint32_t threads, uint64_t lag, uint64_t lose_every, uint64_
       model.Publish(updates);
     }
     std::map<std::pair<uint64_t, uint32_t>, UnrollStore::Loan> waiting;
+    std::optional<uint64_t> park;
     Thread serving("serving", [&] { EXPECT_TRUE(server.Serve().ok()); });
     while (expected.first < rounds) {
       const bool parked = server.parked();
@@ -179,7 +180,7 @@ std::string Ordered(uint32_t threads, uint64_t lag, uint64_t lose_every, uint64_
         if (expected.second % kBatch == 0) model.Publish(++updates);
       }
       if (cut > 0 && expected.first >= cut) {
-        server.Park();
+        if (!park) server.Park(*(park = expected.first + lag + 1));
         if (parked && !learnt && waiting.empty() && store.counters().waiting == 0) {
           saved = server.Save();
           memory = model.state();
@@ -203,6 +204,66 @@ TEST(InferenceServerTest, OrderedRunsHaveTheSameBits) {
     EXPECT_EQ(Ordered(2, lag, 0, 40, 5), expected) << "interrupted, lag " << lag;
     EXPECT_NE(Ordered(1, lag, 0, 39), expected);
   }
+}
+
+// The first rounds of a share of six slots: each slot's unrolls, what is saved after them, and how
+// large batches were.
+struct Played {
+  std::map<uint32_t, std::string> unrolls;
+  std::string saved;
+  std::set<size_t> sizes;
+};
+Played PlayShare(uint32_t first, uint32_t slots, uint32_t shards) {
+  constexpr uint64_t kRounds = 20;
+  const auto fleet =
+      MakeThreadFleet(NativeEnvironment("CartPole-v1", false).ValueOrThrow(), slots, 2)
+          .ValueOrThrow();
+  TestModel model(fleet->spec());
+  UnrollStore store(ShapeOf(model.shape()),
+                    {.slots = slots, .length = kLength, .buffers = 4 * slots});
+  ServerHooks hooks;
+  hooks.next = [&](uint32_t slot, uint64_t number) { return Episode(first + slot, number); };
+  InferenceServer server(*fleet, model, &store,
+                         {.seed = 5,
+                          .share = {.first = first, .all = kSlots},
+                          .ordered = true,
+                          .unroll_length = kLength,
+                          .unrolls_per_update = slots,
+                          .shards = shards},
+                         hooks);
+  server.Park(kRounds);
+  Thread serving("serving", [&] { EXPECT_TRUE(server.Serve().ok()); });
+  std::map<uint32_t, Sha256> hashes;
+  for (uint64_t learnt = 0; learnt < kRounds * slots; model.Publish(learnt / slots)) {
+    store.WaitFor(1, std::chrono::milliseconds(5));
+    for (auto& unroll : store.Take(100)) {
+      unroll->slot += first;
+      Digest(hashes[unroll->slot], *unroll);
+      ++learnt;
+    }
+  }
+  while (!server.parked()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  Played played{.unrolls = {}, .saved = server.Save(), .sizes = {}};
+  server.Stop();
+  serving.Join();
+  for (auto& [slot, hash] : hashes) played.unrolls[slot] = Hex(hash.Finish());
+  played.sizes.insert(model.sizes.begin(), model.sizes.end());
+  return played;
+}
+
+// Servers that share a run's shards play what one plays, in batches of the same shapes.
+TEST(InferenceServerTest, ServersThatShareAShardedRunHaveTheBitsOfOne) {
+  const Played whole = PlayShare(0, kSlots, 2);
+  Played low = PlayShare(0, kSlots / 2, 1);
+  const Played high = PlayShare(kSlots / 2, kSlots / 2, 1);
+  EXPECT_EQ(whole.sizes, (std::set<size_t>{1, 2})) << "halves of three slots";
+  EXPECT_EQ(low.sizes, whole.sizes);
+  EXPECT_EQ(high.sizes, whole.sizes);
+  EXPECT_EQ(JoinSlotRecords(std::vector<std::string>{low.saved, high.saved}).ValueOrThrow(),
+            whole.saved);
+  low.unrolls.insert(high.unrolls.begin(), high.unrolls.end());
+  EXPECT_EQ(low.unrolls, whole.unrolls);
+  EXPECT_EQ(whole.unrolls.size(), kSlots);
 }
 
 struct FreeRun {

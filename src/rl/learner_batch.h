@@ -16,9 +16,9 @@ struct LearnerBatch {
   torch::Tensor previous_action;        // [F][B] int64
   torch::Tensor first;                  // [F][B] bool: stack and state begin here
   torch::Tensor terminated, truncated;  // [F][B] bool: how the step that led here ended
-  torch::Tensor action;                 // [F][B][components] int64, or float32 samples
-  torch::Tensor behaviour;              // [F][B][parameters]
-  torch::Tensor state;                  // [B][state]: entering entry 0
+  torch::Tensor action;     // [F][B][1] int64 index, or [F][B][components] float32 samples
+  torch::Tensor behaviour;  // [F][B][parameters]
+  torch::Tensor state;      // [B][state]: entering entry 0
   // the final observations, K in all
   torch::Tensor final_observation;          // [1][K][h][w][c]
   torch::Tensor final_entry, final_unroll;  // [K] int64: of the first entry after it

@@ -27,7 +27,8 @@ void Bind(ConfigTable& table, LearningConfig& c) {
   table.Add("learn.drop_oldest", &l.drop_oldest,
             "when the queue is full, drop unrolls instead of letting actors wait", change);
   table.Add("learn.shards", &l.shards, {1, 1024}, "",
-            "equal parts of a batch whose gradients are averaged in order");
+            "equal parts of a batch, averaged in a fixed tree; deterministic: of the environments "
+            "too, and any number of ranks that divides them has the same bits");
   table.Add("learn.threads", &l.threads, {0, 1024}, "threads", "for the shards; 0 = one each",
             change);
   table.Add("learn.entropy_cost", &l.entropy_cost, {0, 1000}, "", "of the policy's entropy");
@@ -85,6 +86,11 @@ Status Check(const LearningConfig& c) {
   if (c.learn.batch % c.learn.shards != 0)
     return {Code::kConfig, fmt::format("learn.shards={}: expected a divisor of learn.batch={}",
                                        c.learn.shards, c.learn.batch)};
+  if (c.learn.mode == "deterministic" && c.learn.environments % c.learn.batch != 0)
+    return {Code::kConfig,
+            fmt::format("learn.mode=deterministic: learn.environments={} is no multiple of "
+                        "learn.batch={}; a round has to make whole updates",
+                        c.learn.environments, c.learn.batch)};
   if (c.learn.entropy_target != "none") {
     char* end = nullptr;
     std::strtod(c.learn.entropy_target.c_str(), &end);
@@ -98,6 +104,10 @@ Status Check(const LearningConfig& c) {
   if (c.learn.frames == 0 && c.learn.updates == 0)
     return {Code::kConfig, "learn.frames=0, learn.updates=0: expected a budget in one of them"};
   return Status::Ok();
+}
+
+int64_t ShardsEach(const LearnConfig& learn, int64_t learners) {
+  return (learn.shards + learners - 1) / learners;
 }
 
 }  // namespace samara

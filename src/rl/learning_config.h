@@ -58,8 +58,10 @@ struct LearnConfig {
   int64_t lag_max = 0;          // free: unrolls with an older first entry are dropped; 0 = none
   int64_t queue = 0;            // complete unrolls that may wait; 0 = one update's worth
   bool drop_oldest = false;     // when the queue is full: drop, instead of waiting
-  int64_t shards = 1;           // parts of a batch whose gradients are averaged in order
-  int64_t threads = 0;          // for the shards; 0 = as many as there are, at most one a core
+  // parts of slots and batches that share no computation but the mean of their gradients, which is
+  // taken in a fixed tree: ranks have whole ones
+  int64_t shards = 1;
+  int64_t threads = 0;  // for the shards; 0 = as many as there are, at most one a core
   double entropy_cost = 0.00025;
   std::string entropy_target = "none";  // nats, or "none": the cost is fixed
   double entropy_speed = 10;
@@ -86,5 +88,8 @@ struct LearningConfig {
 void Bind(ConfigTable& table, LearningConfig& config);
 // What no single row can refuse. kConfig.
 Status Check(const LearningConfig& config);
+// Parts that each of `learners` cuts its share of a batch into: learn.shards over all of them, and
+// one each at least.
+int64_t ShardsEach(const LearnConfig& learn, int64_t learners);
 
 }  // namespace samara

@@ -21,7 +21,10 @@ namespace {
 using torch::Tensor;
 
 constexpr char kWeights[] = "weights.safetensors", kOptimizer[] = "optimizer.safetensors",
-               kSlots[] = "slots.bin", kVersions[] = "versions.safetensors";
+               kSlots[] = "slots.bin", kVersions[] = "versions.safetensors",
+               kEntropyCost[] = "entropy_cost";
+
+constexpr int64_t kActionInputMax = 4096;  // inputs that say which action was the last
 
 Result<AgentNetworkConfig> NetworkFor(const AgentSetup& setup, const InputLayout& layout) {
   const ActionDistribution distribution = MakeDistribution(setup.environment.action);
@@ -36,6 +39,11 @@ Result<AgentNetworkConfig> NetworkFor(const AgentSetup& setup, const InputLayout
     return Status(Code::kConfig,
                   "network.action_input=true: the environment's actions are "
                   "continuous; expected false");
+  if (keys.action_input && setup.environment.action.n > kActionInputMax)
+    return Status(Code::kConfig, "network.action_input=true: the environment has " +
+                                     std::to_string(setup.environment.action.n) +
+                                     " actions; expected at most " +
+                                     std::to_string(kActionInputMax));
   if (keys.action_input) network.action_input = setup.environment.action.n;
   return network;
 }
@@ -95,6 +103,10 @@ class VtraceAgent : public Agent {
               const InputLayout& layout)
       : config_(setup.config),
         combiner_(setup.combiner),
+        shards_(ShardsEach(config_.learn, setup.ranks)),
+        first_shard_(shards_ * setup.rank),
+        all_shards_(shards_ * setup.ranks),
+        loss_averages_(config_.loss.over == "mean"),
         seed_(setup.seed),
         network_config_(network_config),
         layout_(layout),
@@ -104,8 +116,7 @@ class VtraceAgent : public Agent {
         network_(std::make_shared<AgentNetworkImpl>(network_config)),
         parameters_(Named(*network_)),
         acting_(setup, network_config, layout) {
-    if (entropy_cost_.parameter().defined())
-      parameters_["entropy_cost"] = entropy_cost_.parameter();
+    if (entropy_cost_.parameter().defined()) parameters_[kEntropyCost] = entropy_cost_.parameter();
     acting_.Publish(0, *network_);
   }
   Status MakeOptimizer() {
@@ -133,14 +144,22 @@ class VtraceAgent : public Agent {
     return std::strtod(learn.entropy_target.c_str(), nullptr);
   }
   struct ShardResult {
-    std::vector<Tensor> gradients;  // in the order of parameters_
+    std::vector<float> row;  // gradients in the order of parameters_, then EachShared
     UpdateReport report;
   };
-  ShardResult Shard(const LearnerBatch& whole, int64_t index, int64_t shards) const;
+  ShardResult Shard(std::span<const UnrollStore::Loan> unrolls, int64_t index,
+                    Tensor& inputs) const;
+  // Whether shards bring a parameter's gradient as a mean over their entries; otherwise as a sum.
+  bool Averages(const std::string& parameter) const {
+    return loss_averages_ || parameter == kEntropyCost;
+  }
   Tensor FinalValues(const LearnerBatch& batch, const AgentNetworkImpl::Output& out) const;
 
   const LearningConfig config_;
   GradientCombiner* const combiner_;
+  const int64_t shards_, first_shard_;  // this learner's
+  const int64_t all_shards_;
+  const bool loss_averages_;
   const uint64_t seed_;
   const AgentNetworkConfig network_config_;
   const InputLayout layout_;
@@ -150,26 +169,18 @@ class VtraceAgent : public Agent {
   std::map<std::string, Tensor> parameters_;
   Acting acting_;
   std::optional<Optimizer> optimizer_;
-  Tensor inputs_;
+  std::vector<Tensor> inputs_;  // of each shard
   uint64_t version_ = 0;
 };
 
-// The unrolls [first, first + count) of a batch.
-LearnerBatch UnrollsOf(const LearnerBatch& all, int64_t first, int64_t count) {
-  LearnerBatch part;
-  const auto cut = [&](const Tensor& x) { return x.narrow(1, first, count); };
-  part.observation = cut(all.observation);
-  part.reward = cut(all.reward), part.raw_reward = cut(all.raw_reward);
-  part.previous_action = cut(all.previous_action), part.first = cut(all.first);
-  part.terminated = cut(all.terminated), part.truncated = cut(all.truncated);
-  part.action = cut(all.action), part.behaviour = cut(all.behaviour);
-  part.state = all.state.narrow(0, first, count);
-  const Tensor mine = (all.final_unroll >= first).logical_and(all.final_unroll < first + count);
-  const Tensor which = mine.nonzero().squeeze(1);
-  part.final_observation = all.final_observation.index_select(1, which);
-  part.final_entry = all.final_entry.index_select(0, which);
-  part.final_unroll = all.final_unroll.index_select(0, which) - first;
-  return part;
+// The numbers of a report that are over all shards: those of the loss, then means over entries.
+template <typename Report, typename F>
+void EachLoss(Report& r, const F& f) {
+  f(r.loss), f(r.policy_loss), f(r.value_loss), f(r.kl);
+}
+template <typename Report, typename F>
+void EachMean(Report& r, const F& f) {
+  f(r.entropy), f(r.rho), f(r.explained_variance);
 }
 
 // V of the final observations of truncated episodes, at their transitions: [T][B]. The network is
@@ -191,21 +202,28 @@ Tensor VtraceAgent::FinalValues(const LearnerBatch& batch,
   return values;
 }
 
-VtraceAgent::ShardResult VtraceAgent::Shard(const LearnerBatch& whole, int64_t index,
-                                            int64_t shards) const {
-  const int64_t count = whole.reward.size(1) / shards;
-  const LearnerBatch batch = shards == 1 ? whole : UnrollsOf(whole, index * count, count);
-  const int64_t steps = batch.reward.size(0) - 1;
-  const auto acted = [steps](const Tensor& x) { return x.slice(0, 0, steps); };  // t = 0 ... T-1
-  const auto followed = [](const Tensor& x) { return x.slice(0, 1); };           // t + 1
+VtraceAgent::ShardResult VtraceAgent::Shard(std::span<const UnrollStore::Loan> unrolls,
+                                            int64_t index, Tensor& inputs) const {
   ShardResult result;
   UpdateReport& report = result.report;
   SteadyTime clock = Now();
+  // of its own: the bits of a shard do not depend on what lies beside it
+  const LearnerBatch batch =
+      MakeLearnerBatch(unrolls, layout_, shape(), distribution_.continuous(), inputs);
+  report.seconds_batch = SecondsSince(clock);
+  clock = Now();
+  const int64_t steps = batch.reward.size(0) - 1;
+  const auto acted = [steps](const Tensor& x) { return x.slice(0, 0, steps); };  // t = 0 ... T-1
+  const auto followed = [](const Tensor& x) { return x.slice(0, 1); };           // t + 1
 
   // 1 what the current policy makes of the unrolls
   const auto out = network_->forward(
       {batch.observation, batch.reward, batch.previous_action, batch.first}, batch.state);
-  const Tensor policy = acted(out.policy), value = acted(out.value), action = acted(batch.action);
+  const auto parts = [this](const Tensor& x) {
+    return distribution_.continuous() ? x : distribution_.Split(x);
+  };
+  const Tensor policy = acted(out.policy), value = acted(out.value),
+               action = parts(acted(batch.action));
   const Tensor log_pi = distribution_.LogProb(policy, action);
   Tensor uniforms;
   if (distribution_.continuous()) {
@@ -236,86 +254,96 @@ VtraceAgent::ShardResult VtraceAgent::Shard(const LearnerBatch& whole, int64_t i
   clock = Now();
   std::vector<Tensor> parameters;
   for (const auto& [name, parameter] : parameters_) parameters.push_back(parameter);
-  result.gradients = torch::autograd::grad({loss.total}, parameters, {}, std::nullopt, false, true);
+  const std::vector<Tensor> gradients =
+      torch::autograd::grad({loss.total}, parameters, {}, std::nullopt, false, true);
   report.seconds_backward = SecondsSince(clock);
 
   const auto number = [](const Tensor& x) { return x.detach().item<double>(); };
   report.loss = number(loss.total), report.policy_loss = number(loss.policy);
   report.value_loss = number(loss.value), report.kl = number(loss.kl);
   report.entropy = number(loss.mean_entropy);
-  report.entropy_cost = number(entropy_cost_.coefficient());
   report.rho = number(log_rho.exp().mean());
   const double spread = number(targets.value.var());
   report.explained_variance = spread > 0 ? 1 - number((targets.value - value).var()) / spread : 0;
+
+  // what it brings to the batch; a mean counts as often as it has unrolls
+  const double share = static_cast<double>(unrolls.size()) * static_cast<double>(all_shards_) /
+                       static_cast<double>(config_.learn.batch);
+  size_t p = 0;
+  for (const auto& [name, parameter] : parameters_) {
+    const Tensor& gradient = gradients[p++];
+    const size_t at = result.row.size();
+    result.row.resize(at + static_cast<size_t>(parameter.numel()));
+    if (!gradient.defined()) continue;
+    const Tensor flat = (share == 1 || !Averages(name) ? gradient : gradient * share).contiguous();
+    std::copy_n(flat.data_ptr<float>(), flat.numel(), result.row.data() + at);
+  }
+  EachLoss(report, [&](double x) {
+    result.row.push_back(static_cast<float>(loss_averages_ ? x * share : x));
+  });
+  EachMean(report, [&](double x) { result.row.push_back(static_cast<float>(x * share)); });
   return result;
 }
 
 Result<UpdateReport> VtraceAgent::Update(std::span<const UnrollStore::Loan> unrolls,
                                          double frames) {
-  SteadyTime clock = Now();
-  const LearnerBatch batch =
-      MakeLearnerBatch(unrolls, layout_, shape(), distribution_.continuous(), inputs_);
-  const double seconds_batch = SecondsSince(clock);
-
-  // equal parts side by side, joined in their order: the number of threads leaves no trace
-  const int64_t shards = config_.learn.shards;
-  std::vector<ShardResult> parts(static_cast<size_t>(shards));
-  const int64_t threads =
-      config_.learn.threads > 0 ? std::min(config_.learn.threads, shards) : shards;
-  const auto work = [&](int64_t first) {
-    for (int64_t i = first; i < shards; i += threads)
-      parts[static_cast<size_t>(i)] = Shard(batch, i, shards);
+  // equal parts side by side: the number of threads leaves no trace
+  const auto shards = static_cast<size_t>(shards_);
+  CHECK(unrolls.size() >= shards);
+  std::vector<ShardResult> parts(shards);
+  inputs_.resize(shards);
+  const size_t threads = config_.learn.threads > 0
+                             ? std::min(static_cast<size_t>(config_.learn.threads), shards)
+                             : shards;
+  const auto work = [&](size_t first) {
+    for (size_t i = first; i < shards; i += threads) {
+      const size_t begin = i * unrolls.size() / shards, end = (i + 1) * unrolls.size() / shards;
+      parts[i] = Shard(unrolls.subspan(begin, end - begin), first_shard_ + static_cast<int64_t>(i),
+                       inputs_[i]);
+    }
   };
   {
     std::vector<std::unique_ptr<Thread>> others;
-    for (int64_t i = 1; i < threads; ++i)
+    for (size_t i = 1; i < threads; ++i)
       others.push_back(
           std::make_unique<Thread>("learner-" + std::to_string(i), [&, i] { work(i); }));
     work(0);
   }
   UpdateReport report;
-  const double weight = 1.0 / static_cast<double>(shards);
   for (const ShardResult& part : parts) {
-    const UpdateReport& r = part.report;
-    report.loss += weight * r.loss, report.policy_loss += weight * r.policy_loss;
-    report.value_loss += weight * r.value_loss, report.entropy += weight * r.entropy;
-    report.kl += weight * r.kl, report.rho += weight * r.rho;
-    report.explained_variance += weight * r.explained_variance;
-    report.seconds_forward = std::max(report.seconds_forward, r.seconds_forward);
-    report.seconds_backward = std::max(report.seconds_backward, r.seconds_backward);
+    report.seconds_batch = std::max(report.seconds_batch, part.report.seconds_batch);
+    report.seconds_forward = std::max(report.seconds_forward, part.report.seconds_forward);
+    report.seconds_backward = std::max(report.seconds_backward, part.report.seconds_backward);
   }
-  report.seconds_batch = seconds_batch;
-  report.entropy_cost = parts[0].report.entropy_cost;
-  clock = Now();
-  // over "sum" the parts' losses add up to the batch's, over "mean" they average
-  const double scale = config_.loss.over == "sum" ? 1 : weight;
-  size_t p = 0;
-  for (auto& [name, parameter] : parameters_) {
-    Tensor sum;
-    for (const ShardResult& part : parts) {
-      const Tensor& gradient = part.gradients[p];
-      if (!gradient.defined()) continue;
-      sum = sum.defined() ? sum + gradient : gradient;
-    }
-    if (sum.defined()) parameter.mutable_grad() = scale == 1 ? sum : sum * scale;
-    ++p;
-  }
+  SteadyTime clock = Now();
+
+  // joined by the combiner, over all learners; means average
+  Tensor sum = torch::empty({static_cast<int64_t>(parts[0].row.size())});
+  const std::span<float> all(sum.data_ptr<float>(), parts[0].row.size());
   if (combiner_ != nullptr) {
-    std::vector<Tensor> flat;
-    for (auto& [name, parameter] : parameters_)
-      flat.push_back(parameter.grad().defined() ? parameter.grad().flatten()
-                                                : torch::zeros({parameter.numel()}));
-    Tensor all = torch::cat(flat);
-    RETURN_IF_ERROR(combiner_->Combine({all.data_ptr<float>(), static_cast<size_t>(all.numel())}));
-    int64_t at = 0;
-    for (auto& [name, parameter] : parameters_) {
-      parameter.mutable_grad() = all.narrow(0, at, parameter.numel()).view_as(parameter);
-      at += parameter.numel();
-    }
+    std::vector<std::span<const float>> rows;
+    for (const ShardResult& part : parts) rows.emplace_back(part.row);
+    RETURN_IF_ERROR(combiner_->Combine(rows, all));
+  } else {
+    std::copy(parts[0].row.begin(), parts[0].row.end(), all.begin());
+    for (size_t i = 1; i < shards; ++i)
+      for (size_t k = 0; k < all.size(); ++k) all[k] += parts[i].row[k];
   }
+  const double weight = 1.0 / static_cast<double>(all_shards_);
+  int64_t at = 0;
+  for (auto& [name, parameter] : parameters_) {
+    Tensor gradient = sum.narrow(0, at, parameter.numel());
+    if (weight != 1 && Averages(name)) gradient.mul_(weight);
+    parameter.mutable_grad() = gradient.view_as(parameter);
+    at += parameter.numel();
+  }
+  const float* shared = all.data() + at;
+  EachLoss(report, [&](double& x) { x = *shared++ * (loss_averages_ ? weight : 1); });
+  EachMean(report, [&](double& x) { x = *shared++ * weight; });
 
   // 4 one step, and the new policy is there for whoever acts next
   report.learning_rate = LearningRateAt(config_.optimizer, frames);
+  report.entropy_cost = entropy_cost_.coefficient().item<double>();
   if (std::isfinite(report.loss)) {
     const Optimizer::StepResult step = optimizer_->Step(frames);
     report.applied = step.applied;

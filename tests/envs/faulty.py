@@ -77,7 +77,7 @@ class Texts(Fine):
 
 
 class Several(Fine):
-    action_space = spaces.MultiDiscrete([2, 2])
+    action_space = spaces.Tuple([spaces.Discrete(2), spaces.Discrete(2)])
 
 
 class Slow(Fine):
