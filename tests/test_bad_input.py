@@ -336,7 +336,7 @@ def test_classic_control_needs_no_venv(tmp_path):
         ("faulty:Nothing-v0", 78, ["Nothing"]),
         ("nowhere:Fine-v0", 66, ["nowhere"]),
         ("faulty:Texts-v0", 78, ["Texts-v0", "Text(", "expected a Box"]),
-        ("faulty:Several-v0", 78, ["Several-v0", "MultiDiscrete", "expected Discrete"]),
+        ("faulty:Several-v0", 78, ["Several-v0", "Tuple", "expected Discrete"]),
     ],
 )
 def test_environments_that_cannot_be_used(name, code, words, out):

@@ -46,8 +46,9 @@ Status NeedAgents(const Invocation& invocation) {
   const std::string there = ProgramWithAgents();
   std::fflush(nullptr);
   execv(there.c_str(), invocation.arguments);
-  return {Code::kConfig, there + ": " + std::strerror(errno) +
-                             ": learning agents need it; build with -DSAMARA_TORCH=ON"};
+  return {Code::kConfig,
+          there + ": " + std::strerror(errno) +
+              ": learning agents and runs on several ranks need it; build with -DSAMARA_TORCH=ON"};
 }
 
 void PrintJson(const nlohmann::json& object) {

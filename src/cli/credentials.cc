@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "core/arguments.h"
 #include "core/files.h"
 #include "fleet/remote/address.h"
 
@@ -27,9 +28,7 @@ Status RunToken(const std::string& file, bool json) {
 // Runs openssl in `folder` without a shell.
 Status OpenSsl(const Path& folder, std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "openssl");
-  std::vector<char*> argv;
-  for (std::string& a : arguments) argv.push_back(a.data());
-  argv.push_back(nullptr);
+  const std::vector<char*> argv = NullTerminated(arguments);
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());

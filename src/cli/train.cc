@@ -2,10 +2,16 @@
 #include "run/train.h"
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/thread.h"
+#include "replica/group.h"
 #include "run/presets.h"
 #include "run/report.h"
 #include "run/signals.h"
@@ -63,6 +69,13 @@ Status TrainSeeds(const TrainArguments& args, const ExperimentConfig& config,
   return Status::Ok();
 }
 
+Status TrainOne(const TrainArguments& args, const ExperimentConfig& config,
+                const TrainOptions& options) {
+  ASSIGN_OR_RETURN(const nlohmann::json result, Train(config, options));
+  if (args.json) PrintJson(result);
+  return Status::Ok();
+}
+
 // Where and on what terms actors on other machines may connect.
 Status TakeListening(const TrainArguments& args, RemoteFleetOptions& remote) {
   remote.address = args.listen;
@@ -78,8 +91,65 @@ Status TakeListening(const TrainArguments& args, RemoteFleetOptions& remote) {
   return Status::Ok();
 }
 
-Status RunTrain(const TrainArguments& args, const Invocation& invocation,
+// The ranks that a launcher has started. A rank may wait for another's longest episode: who is
+// frozen or gone is noticed by the side channel, long before this deadline.
+Result<std::unique_ptr<RankGroup>> JoinRanks(const World& world) {
+  const EnvironmentVariables variable = ProcessEnvironment();
+  LinkOptions links;
+  links.transport = variable("SAMARA_TRANSPORT").value_or("auto");
+  links.address = variable("SAMARA_ADDRESS").value_or("");
+  CommunicatorOptions options;
+  options.deadline = links.deadline = std::chrono::hours(1);
+  links.silence = std::chrono::seconds(5);  // machines that train are busy
+  options.first_deadline = links.start;
+  ASSIGN_OR_RETURN(RankLinks connected, Connect(world, links));
+  ASSIGN_OR_RETURN(auto group, RankGroup::Make(world, std::move(connected), options));
+  if (world.rank == 0) LogInfo(Describe(world) + ", " + group->communicator().transport().name());
+  return group;
+}
+
+// Ends a rank that cannot end by itself: what it asked of the store is never answered where the
+// process that has the store is frozen. For ranks that own nothing.
+class LastResort {
+ public:
+  explicit LastResort(RankGroup& ranks)
+      : thread_("last-resort", [this, &ranks] { Watch(ranks); }) {}
+  ~LastResort() { over_ = true; }
+
+ private:
+  void Watch(RankGroup& ranks) const {
+    SteadyTime failed;
+    while (!over_) {
+      if (!ranks.failed()) failed = Now();
+      if (SecondsSince(failed) > kSeconds) {
+        const Status why = ranks.communicator().failure();
+        std::fprintf(stderr, "samara: %s\n", why.message().c_str());
+        std::_Exit(static_cast<int>(why.code()));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  }
+  static constexpr double kSeconds = 3;
+  std::atomic<bool> over_{false};
+  Thread thread_;
+};
+
+// A rank other than 0: rank 0 reads the arguments and owns the run.
+Status Follow(const World& world, const TrainArguments& args, Invocation& invocation) {
+  if (args.dry_run) return Status::Ok();
+  RETURN_IF_ERROR(NeedAgents(invocation));
+  ASSIGN_OR_RETURN(const auto ranks, JoinRanks(world));
+  const LastResort last_resort(*ranks);
+  InstallSignalHandlers();  // only now: who waits for ranks that never come is ended at once
+  ASSIGN_OR_RETURN(const Code code, FollowRuns(*ranks));
+  invocation.exit_code = static_cast<int>(code);  // rank 0 says why
+  return Status::Ok();
+}
+
+Status RunTrain(const TrainArguments& args, Invocation& invocation,
                 const std::vector<std::string>& command) {
+  ASSIGN_OR_RETURN(const World world, DiscoverWorld(ProcessEnvironment()));
+  if (world.rank > 0) return Follow(world, args, invocation);
   std::string preset;
   TrainOptions options;
   options.command = command;
@@ -120,16 +190,22 @@ Status RunTrain(const TrainArguments& args, const Invocation& invocation,
   if (!args.listen.empty() && !config.Learns())
     return {Code::kUsage, "--listen: " + config.run.algorithm +
                               " plays on this machine; expected a learning run such as vtrace"};
-  if (config.Learns()) RETURN_IF_ERROR(NeedAgents(invocation));
+  if (config.Learns() || world.size > 1) RETURN_IF_ERROR(NeedAgents(invocation));
+  std::unique_ptr<RankGroup> ranks;
+  if (world.size > 1) {
+    ASSIGN_OR_RETURN(ranks, JoinRanks(world));
+    options.ranks = ranks.get();
+    config.fleet.engines = world.local_size;
+  }
   InstallSignalHandlers();
   if (!args.token_files.empty() || !args.certificate.empty()) {
     ReloadOnHangUp();
     options.remote.reload = TakeReloadRequest;
   }
-  if (!args.seeds.empty()) return TrainSeeds(args, config, options);
-  ASSIGN_OR_RETURN(const nlohmann::json result, Train(std::move(config), options));
-  if (args.json) PrintJson(result);
-  return Status::Ok();
+  const Status done =
+      args.seeds.empty() ? TrainOne(args, config, options) : TrainSeeds(args, config, options);
+  if (ranks) EndRuns(*ranks, done.code());
+  return done;
 }
 
 }  // namespace

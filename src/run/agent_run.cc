@@ -1,4 +1,5 @@
-// A learning run from configuration to result: actors, inference and learner side by side.
+// A learning run from configuration to result: actors, inference and learner side by side, on one
+// rank or on several that learn together (agent_ranks.h).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "rl/agent.h"
 #include "rl/batch_size.h"
 #include "rl/inference_server.h"
+#include "run/agent_ranks.h"
 #include "run/agent_state.h"
 #include "run/build_info.h"
 #include "run/busy.h"
@@ -43,7 +45,6 @@ constexpr double kMetricsSecondsMin = 0.5, kMetricsSecondsMax = 5;
 constexpr milliseconds kWait{20};           // until a stop is noticed
 constexpr uint64_t kSkippedMax = 5;         // updates in a row before the last good state is taken
 constexpr uint64_t kRollbacksMax = 3;       // then the run gives up
-constexpr uint64_t kLagBuckets = 16;        // of the histogram; the last one is open
 constexpr double kBatchSizeSeconds = 0.02;  // of each size that is tried
 constexpr double kWatchdogSeconds = 60;     // without a turn of learner or inference: not healthy
 
@@ -72,45 +73,91 @@ class AgentRun {
   AgentRun(ExperimentConfig config, const TrainOptions& options)
       : session_(std::move(config), options),
         config_(session_.config()),
-        learn_(config_.learning.learn) {}
+        learn_(config_.learning.learn),
+        ranks_(options.ranks),
+        slots_(ranks_.PartOf(learn_.environments)) {}
 
+  // A whole run. With several ranks, of rank 0.
   Result<json> Run() {
-    RETURN_IF_ERROR(Check(config_.learning));
-    RETURN_IF_ERROR(session_.Open());
-    RETURN_IF_ERROR(RecallResult());
-    if (finished_) return ShowResult(*finished_);
+    const Status open = Open();
+    if (!open.ok() || finished_) {
+      const Status told = ranks_.FromRank0(kStart, "").status();  // the others have nothing to do
+      RETURN_IF_ERROR(open);
+      RETURN_IF_ERROR(told);
+      return ShowResult(*finished_);
+    }
+    Result<json> result = RunOpened();
+    if (!result.ok() && result.status().code() != Code::kTryAgain) ranks_.Fail(result.status());
+    return result;
+  }
+  // Of the others, from where rank 0 is.
+  Status Follow(AgentStart start) {
+    beginning_ = std::move(start);
     RETURN_IF_ERROR(SetTheStage());
-    RETURN_IF_ERROR(Restore());
+    RETURN_IF_ERROR(Begin());
+    RETURN_IF_ERROR(PlayRandomPolicy());
+    RETURN_IF_ERROR(Learn());
+    RETURN_IF_ERROR(ranks_.Compare("parameters", agent_->parameter_hash()));
+    return Test().status();
+  }
+  static constexpr char kStart[] = "start";  // what AgentStart is called between ranks
+
+ private:
+  Status Open() {
+    RETURN_IF_ERROR(session_.Open());
+    slots_ = ranks_.PartOf(learn_.environments);  // of the configuration that was found
+    RETURN_IF_ERROR(Check(config_.learning));
+    RETURN_IF_ERROR(RecallResult());
+    if (finished_) return Status::Ok();
+    RETURN_IF_ERROR(ranks_.Check(learn_));
+    RETURN_IF_ERROR(SetTheStage());
+    return Restore();
+  }
+  Result<json> RunOpened() {
+    RETURN_IF_ERROR(ranks_.FromRank0(kStart, beginning_.Encode()).status());
+    RETURN_IF_ERROR(Begin());
     RETURN_IF_ERROR(PlayRandomPolicy());
     RETURN_IF_ERROR(Learn());
     return Finish();
   }
-
- private:
   // 1 folder and configuration
   Status RecallResult();
   // 2 environments, agent, store, server
   Status SetTheStage();
-  AgentSetup Setup() const;
+  Status OpenFolder();
+  SlotShare Share() const {
+    return {.first = slots_.first, .all = static_cast<uint32_t>(learn_.environments)};
+  }
+  uint32_t Shards() const {  // of this rank
+    return static_cast<uint32_t>(ShardsEach(learn_, ranks_.size()));
+  }
+  AgentSetup Setup();
   Status ChooseBatchSize();
   InferenceConfig ServerConfig() const;
-  // 3 the newest state that is whole
+  // 3 the newest state that is whole, on every rank
   Status Restore();
+  Status Begin();
+  void RecallRandomPolicy();
   // 4 what a policy that knows nothing gets
   Status PlayRandomPolicy();
   // 5 updates, while actors and inference go on
   Status Learn();
   Status LearnLoop();
+  Status Stopped(const std::string& done) const;
+  Status Trouble() const;
+  using UnrollKey = std::pair<uint64_t, uint32_t>;
+  std::vector<UnrollKey> NextUnrolls() const;
   std::vector<UnrollStore::Loan> NextBatch();
   void NoteTurn();
   bool Healthy() const;
   void TakeUnrolls(std::vector<UnrollStore::Loan> taken);
-  void Account(const Unroll& unroll);
+  Status ShareHarvest();
+  void Account(const Harvest& harvest);
   Status Update(std::vector<UnrollStore::Loan> batch);
-  void NoteLag(std::span<const UnrollStore::Loan> batch);
   Status Rollback();
   void MaybeWriteMetrics(bool last);
   json MetricsLine();
+  Status Save();
   Status SaveCheckpoint(bool exact);
   Status SaveExactCheckpoint();
   // 6 test, video, result
@@ -126,8 +173,19 @@ class AgentRun {
         learn_.updates > 0 && state_.updates >= static_cast<uint64_t>(learn_.updates);
     return frames || updates || TimeSpent();
   }
+  // With several ranks all decide by what they told each other last.
   bool TimeSpent() const {
-    return config_.run.minutes > 0 && Seconds() >= config_.run.minutes * 60;
+    const double seconds = ranks_.alone() ? Seconds() : agreed_.seconds;
+    return config_.run.minutes > 0 && seconds >= config_.run.minutes * 60;
+  }
+  bool Stops() const { return ranks_.alone() ? StopRequested() : agreed_.stop; }
+  bool WantsToSave() {  // asked once: a request is taken
+    return TakeCheckpointRequest() || (ranks_.owns_run() && schedule_->Due(Seconds()));
+  }
+  RankCounters OwnCounters() const;
+  RankCounters AllCounters() const {
+    RankCounters all = OwnCounters();
+    return all += others_;
   }
   json Drops() const;
   ProgressState Snapshot() const;
@@ -135,9 +193,12 @@ class AgentRun {
   Session session_;
   const ExperimentConfig& config_;
   const LearnConfig& learn_;
+  AgentRanks ranks_;
+  AgentRanks::Part slots_;
+  AgentStart beginning_;
   std::optional<json> finished_;  // the result of a run that was finished before
   // for the health check, which asks from other threads; they outlive the stage
-  std::atomic<bool> learning_{false};
+  std::atomic<bool> learning_{false}, serving_{false};
   std::atomic<SteadyTime> learner_turned_{SteadyTime()}, inference_turned_{SteadyTime()};
   double inference_seconds_ = 0;  // of the learner's thread: the counters' sum at the last turn
   Stage stage_;
@@ -152,11 +213,18 @@ class AgentRun {
   double seconds_before_ = 0;
   std::vector<double> random_returns_;
   // complete unrolls on their way to the learner; deterministic: by round and slot
-  std::map<std::pair<uint64_t, uint32_t>, UnrollStore::Loan> waiting_;
-  std::pair<uint64_t, uint32_t> next_unroll_;
+  std::map<UnrollKey, UnrollStore::Loan> waiting_;
   uint64_t arrivals_ = 0;
+  Harvest harvest_;  // of the next update, so far
+  struct {
+    bool stop = false, save = false;
+    double seconds = 0;
+  } agreed_;             // of all ranks, at the last update
+  RankCounters others_;  // the other ranks', then
   uint64_t skipped_in_a_row_ = 0;
-  InferenceServer::Counters server_before_;  // at the last line of metrics
+  // at the last line of metrics
+  InferenceServer::Counters server_before_;
+  uint64_t stalls_before_ = 0;
   double environment_before_ = 0;
   mutable std::mutex mu_;
   // guarded by mu_ against the live view
@@ -171,20 +239,24 @@ Status AgentRun::RecallResult() {
   if (!result) return Status::Ok();
   state_.frames = result->value("frames", uint64_t{0});
   state_.updates = result->value("updates", uint64_t{0});
-  seconds_before_ = result->value("seconds", 0.0);
+  seconds_before_ = agreed_.seconds = result->value("seconds", 0.0);
   start_ = Now();
   if (BudgetSpent()) finished_ = std::move(result);
   state_ = {};
-  seconds_before_ = 0;
+  seconds_before_ = agreed_.seconds = 0;
   return Status::Ok();
 }
 
-AgentSetup AgentRun::Setup() const {
+AgentSetup AgentRun::Setup() {
   AgentSetup setup;
   setup.config = config_.learning;
   setup.environment = stage_.environment;
   if (stage_.preset) setup.stack = stage_.preset->stack;
-  setup.slots = setup.rows_max = stage_.fleet->slots();
+  setup.slots = setup.rows_max = slots_.size();
+  setup.share = Share();
+  setup.rank = static_cast<uint32_t>(ranks_.rank());
+  setup.ranks = static_cast<uint32_t>(ranks_.size());
+  setup.combiner = &ranks_;
   const auto per_round = static_cast<uint32_t>(learn_.environments / learn_.batch);
   if (Deterministic())
     setup.versions_kept = (static_cast<uint32_t>(learn_.lag) + 1) * per_round + 2;
@@ -196,8 +268,7 @@ AgentSetup AgentRun::Setup() const {
 // fixed shape: nothing is measured there, and nothing of the measurement is in what they compute.
 Status AgentRun::ChooseBatchSize() {
   const int64_t wanted = config_.learning.inference.batch;
-  batch_.rows = static_cast<uint32_t>(wanted > 0 ? std::min(wanted, learn_.environments)
-                                                 : learn_.environments);
+  batch_.rows = wanted > 0 ? std::min(static_cast<uint32_t>(wanted), slots_.size()) : slots_.size();
   if (Deterministic() || wanted > 0) return Status::Ok();
   ASSIGN_OR_RETURN(batch_, MeasureBatches(*agent_, batch_.rows, kBatchSizeSeconds));
   return Status::Ok();
@@ -213,46 +284,39 @@ InferenceConfig AgentRun::ServerConfig() const {
   if (stage_.preset) server.life_loss = stage_.preset->life_loss;
   // what a free run draws must not repeat after a resume, which has forgotten how far it was
   server.seed = DeriveKey(static_cast<uint64_t>(config_.run.seed), Purpose::kPolicyAction,
-                          Deterministic() ? 0 : session_.folder().incarnation());
+                          Deterministic() ? 0 : beginning_.incarnation);
+  server.share = Share();
   server.ordered = Deterministic();
   server.lag = static_cast<uint64_t>(learn_.lag);
   server.unroll_length = static_cast<uint32_t>(learn_.unroll);
-  server.unrolls_per_update = static_cast<uint32_t>(learn_.batch);
+  server.unrolls_per_update = ranks_.PartOf(learn_.batch).size();
+  if (Deterministic()) server.shards = Shards();
   return server;
 }
 
 Status AgentRun::SetTheStage() {
-  const auto slots = static_cast<uint32_t>(learn_.environments);
-  if (Deterministic() && learn_.environments % learn_.batch != 0)
+  if (!ranks_.alone() && !session_.options().remote.address.empty())
     return {Code::kConfig,
-            fmt::format("learn.mode=deterministic: learn.environments={} is no multiple of "
-                        "learn.batch={}; a round has to make whole updates",
-                        learn_.environments, learn_.batch)};
+            "--listen with several ranks: expected one rank, to which all remote "
+            "actors connect"};
   RemoteFleetOptions remote = session_.options().remote;
   // a resumed run's leases follow its predecessor's
   remote.healthy = [this] { return Healthy(); };
   remote.incarnation = (session_.resumed() ? session_.folder().incarnation() : 1) << 32;
-  ASSIGN_OR_RETURN(stage_, MakeAgentStage(config_, slots, /*render=*/false, remote));
+  ASSIGN_OR_RETURN(stage_, MakeAgentStage(config_, slots_.size(), /*render=*/false, remote));
   ASSIGN_OR_RETURN(agent_, MakeVtraceAgent(Setup()));
-  const std::string network =
-      config_.learning.network.name + (config_.learning.network.lstm > 0
-                                           ? fmt::format("+lstm-{}", config_.learning.network.lstm)
-                                           : "");
   RETURN_IF_ERROR(ChooseBatchSize());
-  RETURN_IF_ERROR(session_.Create({{"name", network}, {"parameters", agent_->parameter_count()}},
-                                  stage_, {{"inference_batch", ToJson(batch_)}}));
-  RETURN_IF_ERROR(session_.CheckEnvironment(stage_));
-  session_.LogHeader(network, agent_->parameter_count(), stage_);
-  if (!batch_.curve.empty()) LogInfo("inference: batches of at most " + ToText(batch_));
-  if (!stage_.listens.empty())
-    LogInfo("listens at " + stage_.listens + ": samara actor --connect " + stage_.listens);
+  if (ranks_.owns_run())
+    RETURN_IF_ERROR(OpenFolder());
+  else
+    RETURN_IF_ERROR(beginning_.zero.Check(stage_, ranks_.rank()));
 
   const ModelShape& shape = agent_->shape();
   UnrollConfig unrolls;
-  unrolls.slots = slots;
+  const uint32_t slots = unrolls.slots = slots_.size();
   unrolls.length = static_cast<uint32_t>(learn_.unroll);
-  const auto batch = static_cast<uint32_t>(learn_.batch);
-  const uint32_t queue = learn_.queue > 0 ? static_cast<uint32_t>(learn_.queue) : batch;
+  const uint32_t batch = ranks_.PartOf(learn_.batch).size();
+  const uint32_t queue = learn_.queue > 0 ? ranks_.PartOf(learn_.queue).size() : batch;
   // being filled, waiting, and with the learner
   unrolls.buffers = Deterministic() ? slots * (static_cast<uint32_t>(learn_.lag) + 3)
                                     : slots + std::max(queue, batch) + batch;
@@ -266,16 +330,34 @@ Status AgentRun::SetTheStage() {
                                          unrolls);
   ServerHooks hooks;
   hooks.next = [this](uint32_t slot, uint64_t number) -> std::optional<EpisodeSpec> {
-    const uint64_t incarnation = Deterministic() ? 0 : session_.folder().incarnation();
-    return stage_.episodes.Make(DeriveKey(static_cast<uint64_t>(config_.run.seed),
-                                          Purpose::kEpisodeTrain, incarnation, slot, number),
-                                /*test=*/false);
+    const uint64_t incarnation = Deterministic() ? 0 : beginning_.incarnation;
+    return stage_.episodes.Make(
+        DeriveKey(static_cast<uint64_t>(config_.run.seed), Purpose::kEpisodeTrain, incarnation,
+                  slots_.first + slot, number),
+        /*test=*/false);
   };
   server_ = std::make_unique<InferenceServer>(*stage_.fleet, *agent_, store_.get(), ServerConfig(),
                                               std::move(hooks));
   return Status::Ok();
 }
 
+Status AgentRun::OpenFolder() {
+  const std::string network =
+      config_.learning.network.name + (config_.learning.network.lstm > 0
+                                           ? fmt::format("+lstm-{}", config_.learning.network.lstm)
+                                           : "");
+  RETURN_IF_ERROR(session_.Create({{"name", network}, {"parameters", agent_->parameter_count()}},
+                                  stage_, {{"inference_batch", ToJson(batch_)}}));
+  RETURN_IF_ERROR(session_.CheckEnvironment(stage_));
+  session_.LogHeader(network, agent_->parameter_count(), stage_);
+  if (!batch_.curve.empty()) LogInfo("inference: batches of at most " + ToText(batch_));
+  if (!stage_.listens.empty())
+    LogInfo("listens at " + stage_.listens + ": samara actor --connect " + stage_.listens);
+  beginning_.incarnation = session_.folder().incarnation();
+  return Status::Ok();
+}
+
+// What this run begins with, for all ranks.
 Status AgentRun::Restore() {
   RunFolder& folder = session_.folder();
   const bool some = !ListCheckpoints(folder.checkpoints()).empty();
@@ -286,54 +368,60 @@ Status AgentRun::Restore() {
     return {Code::kBadData, folder.path().string() +
                                 ": every checkpoint is damaged, they are kept as *.corrupt; the "
                                 "same command again begins from the start"};
+  beginning_.zero = MakeRankZero(session_.table(), stage_);
   if (checkpoint) {
-    const auto file = [&](const char* name) {
-      const auto found = checkpoint->files.find(name);
-      return found == checkpoint->files.end() ? std::string_view()
-                                              : std::string_view(found->second);
-    };
-    ASSIGN_OR_RETURN(state_, AgentState::Decode(file("state.bin")));
-    seconds_before_ = state_.seconds;
-    const bool exact = Deterministic() && checkpoint->files.contains("server.bin");
-    const Status restored =
-        agent_->Restore(checkpoint->files, exact ? Agent::Part::kSlots : Agent::Part::kRun);
-    if (!restored.ok()) return restored.Annotate(checkpoint->path.string());
-    if (exact) {
-      const Status slots = server_->Restore(file("server.bin"));
-      if (!slots.ok()) return slots.Annotate(checkpoint->path.string());
-      next_unroll_.first = state_.updates * static_cast<uint64_t>(learn_.batch) /
-                           static_cast<uint64_t>(learn_.environments);
-    } else if (Deterministic() && !BudgetSpent()) {
+    for (const auto& [name, bytes] : checkpoint->files) beginning_.checkpoint[name] = bytes;
+    beginning_.checkpoint_path = checkpoint->path.string();
+    ASSIGN_OR_RETURN(state_, AgentState::Decode(beginning_.checkpoint["state.bin"]));
+    beginning_.seconds = seconds_before_ = agreed_.seconds = state_.seconds;
+    const bool exact = beginning_.checkpoint.contains("server.bin");
+    if (Deterministic() && !exact && !BudgetSpent())
       return {Code::kConfig,
               fmt::format("{}: holds the end of a deterministic run without its environments; "
                           "start a new run with the larger budget",
                           checkpoint->path.string())};
-    }
-    LogInfo(fmt::format(
-        "resumed after update {}, {} frames; {}", state_.updates, state_.frames,
-        exact ? "episodes go on where they were, with the same bits" : "episodes begin anew"));
+    LogInfo(fmt::format("resumed after update {}, {} frames; {}", state_.updates, state_.frames,
+                        Deterministic() && exact
+                            ? "episodes go on where they were, with the same bits"
+                            : "episodes begin anew"));
   }
   metrics_ = std::make_unique<MetricsWriter>(folder.path(), folder.incarnation(), state_.updates);
   if (session_.resumed())
     metrics_->Write({{"event", "resumed"}, {"update", state_.updates}, {"time", WallTimeIso()}});
-  start_ = Now();
+  RecallRandomPolicy();
   schedule_.emplace(config_.run.checkpoint_seconds,
                     RetryLimits{.give_up_seconds = config_.run.disk_retry_seconds});
+  start_ = Now();
   schedule_->Saved(Seconds(), 0);
   return Status::Ok();
 }
 
+// From the same beginning on every rank.
+Status AgentRun::Begin() {
+  seconds_before_ = agreed_.seconds = beginning_.seconds;
+  start_ = Now();
+  const NamedFiles files = std::exchange(beginning_.checkpoint, {});
+  if (files.empty()) return Status::Ok();
+  ASSIGN_OR_RETURN(state_, AgentState::Decode(files.at("state.bin")));
+  const auto server = files.find("server.bin");
+  const bool exact = Deterministic() && server != files.end();
+  const Status restored = agent_->Restore(files, exact ? Agent::Part::kSlots : Agent::Part::kRun);
+  if (!restored.ok()) return restored.Annotate(beginning_.checkpoint_path);
+  if (!exact) return Status::Ok();
+  return server_->Restore(server->second).Annotate(beginning_.checkpoint_path);
+}
+
+// Of a resumed run, from its metrics.
+void AgentRun::RecallRandomPolicy() {
+  const auto episodes = static_cast<size_t>(config_.run.random_episodes);
+  if (session_.resumed()) random_returns_ = RandomReturns(session_.folder().metrics());
+  beginning_.random_policy = random_returns_.size() != episodes;
+  if (beginning_.random_policy) random_returns_.clear();
+}
+
 Status AgentRun::PlayRandomPolicy() {
   const auto episodes = static_cast<size_t>(config_.run.random_episodes);
-  if (episodes == 0) return Status::Ok();
-  if (session_.resumed()) {
-    const auto lines = ReadMetrics(session_.folder().metrics());
-    for (const json& line : lines.ok() ? *lines : std::vector<json>())
-      if (TextOr(line, "event", "") == "random_policy")
-        random_returns_ = NumbersOf(line, "returns");
-    if (random_returns_.size() == episodes) return Status::Ok();
-  }
-  random_returns_.clear();
+  if (!beginning_.random_policy) return Status::Ok();
   RandomModel random(stage_.environment);
   const auto seed = static_cast<uint64_t>(config_.run.seed);
   PlayOptions play;
@@ -342,20 +430,27 @@ Status AgentRun::PlayRandomPolicy() {
     return stage_.episodes.Make(DeriveKey(seed, Purpose::kRandomPolicy, 0, 0, e), /*test=*/true);
   };
   play.seed = DeriveKey(seed, Purpose::kRandomPolicy);
+  play.share = Share();
   play.stop = StopRequested;
-  auto results = PlayEpisodes(*stage_.fleet, random, play);
+  auto results = ranks_.Gather(PlayEpisodes(*stage_.fleet, random, play));
   if (results.status().code() == Code::kTryAgain)
-    return {Code::kTryAgain, "stopped while playing the random policy; " + session_.HowToGoOn()};
+    return Stopped("stopped while playing the random policy");
   RETURN_IF_ERROR(results.status());
   for (const EpisodeResult& r : *results) random_returns_.push_back(r.fitness);
-  metrics_->Write({{"event", "random_policy"},
-                   {"returns", random_returns_},
-                   {"mean", Mean(random_returns_)},
-                   {"median", Median(random_returns_)}});
+  if (ranks_.owns_run())
+    metrics_->Write({{"event", "random_policy"},
+                     {"returns", random_returns_},
+                     {"mean", Mean(random_returns_)},
+                     {"median", Median(random_returns_)}});
   return Status::Ok();
 }
 
 // ---- learning
+
+// What a stopped run says: `done` is over, and how to go on.
+Status AgentRun::Stopped(const std::string& done) const {
+  return {Code::kTryAgain, done + (ranks_.owns_run() ? "; " + session_.HowToGoOn() : "")};
+}
 
 Status AgentRun::Learn() {
   if (BudgetSpent()) return Status::Ok();
@@ -364,28 +459,31 @@ Status AgentRun::Learn() {
   Status served;
   Status status;
   learner_turned_ = inference_turned_ = Now();
-  learning_ = true;
+  learning_ = serving_ = true;
   {
-    Thread inference("inference", [&] { served = server_->Serve(); });
+    Thread inference("inference", [&] {
+      served = server_->Serve();
+      serving_ = false;
+    });
     status = LearnLoop();
     server_->Stop();
   }
   learning_ = false;
   if (status.ok() && !served.ok() && !BudgetSpent()) status = served;
-  if (!served.ok() && status.code() == Code::kUnavailable) status = served;
+  if (!served.ok() && status.code() == Code::kUnavailable && ranks_.failure().ok()) status = served;
   waiting_.clear();
   if (status.code() == Code::kTryAgain)
-    return {Code::kTryAgain, fmt::format("stopped after update {}, saved; {}", state_.updates,
-                                         session_.HowToGoOn())};
+    return Stopped(fmt::format("stopped after update {}, saved", state_.updates));
   return status;
 }
 
 Status AgentRun::LearnLoop() {
   while (!BudgetSpent()) {
-    if (StopRequested()) {
-      RETURN_IF_ERROR(Deterministic() ? SaveExactCheckpoint() : SaveCheckpoint(false));
+    if (Stops()) {
+      RETURN_IF_ERROR(Save());
       MaybeWriteMetrics(/*last=*/true);
-      return {Code::kTryAgain, "stopped"};
+      if (!BudgetSpent()) return {Code::kTryAgain, "stopped"};
+      break;
     }
     const SteadyTime asked = Now();
     std::vector<UnrollStore::Loan> batch = NextBatch();
@@ -394,53 +492,59 @@ Status AgentRun::LearnLoop() {
       now_.learner_wait += SecondsSince(asked);
     }
     if (batch.empty()) {
-      if (stage_.fleet->status().ok()) continue;
-      return stage_.fleet->status();
+      RETURN_IF_ERROR(Trouble());
+      continue;
     }
     RETURN_IF_ERROR(Update(std::move(batch)));
     MaybeWriteMetrics(/*last=*/false);
-    if (TakeCheckpointRequest() || schedule_->Due(Seconds()))
-      RETURN_IF_ERROR(Deterministic() ? SaveExactCheckpoint() : SaveCheckpoint(false));
+    if (ranks_.alone() ? WantsToSave() : agreed_.save) RETURN_IF_ERROR(Save());
   }
   MaybeWriteMetrics(/*last=*/true);
   return Status::Ok();
 }
 
-// Counts what an unroll brings, once: entry 0 was the end of the one before.
-void AgentRun::Account(const Unroll& unroll) {
+// Why no unrolls will come any more.
+Status AgentRun::Trouble() const {
+  RETURN_IF_ERROR(ranks_.failure());
+  RETURN_IF_ERROR(stage_.fleet->status());
+  return serving_ ? Status::Ok() : Status(Code::kUnavailable, "inference has ended");
+}
+
+// What the unrolls of all ranks bring, in the order of their slots.
+void AgentRun::Account(const Harvest& harvest) {
   const std::lock_guard lock(mu_);
-  for (uint32_t t = 1; t < unroll.entries; ++t) {
-    const EntryHeader& entry = unroll.headers[t];
-    state_.frames += entry.frames;
-    now_.frames += entry.frames;
-    ++state_.steps;
-    if (!entry.episode_ended) continue;
+  state_.frames += harvest.frames, state_.steps += harvest.steps;
+  state_.stale_unrolls += harvest.stale_unrolls;
+  now_.frames += harvest.frames, now_.unrolls += harvest.unrolls;
+  for (const Harvest::Episode& episode : harvest.episodes) {
     ++state_.episodes;
-    state_.return_sum += entry.episode_return;
-    state_.last_returns.push_back(entry.episode_return);
+    state_.return_sum += episode.score;
+    state_.last_returns.push_back(episode.score);
     if (state_.last_returns.size() > AgentState::kLastReturns) state_.last_returns.pop_front();
-    now_.returns.push_back(entry.episode_return);
-    now_.lengths.push_back(entry.episode_steps);
+    now_.returns.push_back(episode.score);
+    now_.lengths.push_back(episode.steps);
   }
-  ++now_.unrolls;
+  now_.lag_min = std::min(now_.lag_min, harvest.lag_min);
+  now_.lag_max = std::max(now_.lag_max, harvest.lag_max);
+  now_.lag_sum += harvest.lag_sum, now_.lag_count += harvest.lag_count;
+  for (size_t i = 0; i < kLagBuckets; ++i) now_.lags[i] += harvest.lags[i];
 }
 
 void AgentRun::TakeUnrolls(std::vector<UnrollStore::Loan> taken) {
   const auto lag_max = static_cast<uint64_t>(learn_.lag_max);
   for (UnrollStore::Loan& unroll : taken) {
     if (Deterministic()) {
-      const std::pair key(unroll->index, unroll->slot);
+      const UnrollKey key(unroll->index, unroll->slot);
       waiting_.emplace(key, std::move(unroll));
       continue;
     }
     const uint64_t lag = agent_->version() - unroll->headers[0].policy_version;
     if (lag_max > 0 && lag > lag_max) {
-      Account(*unroll);
-      const std::lock_guard lock(mu_);
-      ++state_.stale_unrolls;
+      harvest_.Add(*unroll);
+      ++harvest_.stale_unrolls;
       continue;
     }
-    waiting_.emplace(std::pair(arrivals_++, unroll->slot), std::move(unroll));
+    waiting_.emplace(UnrollKey(arrivals_++, unroll->slot), std::move(unroll));
   }
 }
 
@@ -458,21 +562,27 @@ bool AgentRun::Healthy() const {
                         SecondsSince(inference_turned_) < kWatchdogSeconds);
 }
 
+// Deterministic: of each shard its part of the batch, in the order of slots, round by round.
+std::vector<AgentRun::UnrollKey> AgentRun::NextUnrolls() const {
+  const auto per_round = static_cast<uint64_t>(learn_.environments / learn_.batch);
+  const uint64_t round = state_.updates / per_round, part = state_.updates % per_round;
+  const auto each = static_cast<uint32_t>(learn_.batch / learn_.shards);
+  std::vector<UnrollKey> keys;
+  for (uint32_t shard = 0; shard < Shards(); ++shard) {
+    const uint32_t first = shard * slots_.size() / Shards() + static_cast<uint32_t>(part) * each;
+    for (uint32_t i = 0; i < each; ++i) keys.emplace_back(round, first + i);
+  }
+  return keys;
+}
+
 // A whole batch, or nothing after a short wait.
 std::vector<UnrollStore::Loan> AgentRun::NextBatch() {
   NoteTurn();
-  const auto size = static_cast<size_t>(learn_.batch);
+  const size_t size = ranks_.PartOf(learn_.batch).size();
+  const std::vector<UnrollKey> wanted = Deterministic() ? NextUnrolls() : std::vector<UnrollKey>();
   const auto ready = [&] {
-    if (!Deterministic()) return waiting_.size() >= size;
-    if (waiting_.size() < size || waiting_.begin()->first != next_unroll_) return false;
-    // consecutive in the order of rounds and slots
-    auto expected = next_unroll_;
-    size_t n = 0;
-    for (auto it = waiting_.begin(); n < size && it != waiting_.end(); ++it, ++n) {
-      if (it->first != expected) return false;
-      if (++expected.second == learn_.environments) ++expected.first, expected.second = 0;
-    }
-    return n == size;
+    return waiting_.size() >= size &&
+           std::ranges::all_of(wanted, [&](const auto& key) { return waiting_.contains(key); });
   };
   if (!ready()) {
     store_->WaitFor(1, kWait);
@@ -481,32 +591,40 @@ std::vector<UnrollStore::Loan> AgentRun::NextBatch() {
   }
   std::vector<UnrollStore::Loan> batch;
   for (size_t n = 0; n < size; ++n) {
-    batch.push_back(std::move(waiting_.begin()->second));
-    waiting_.erase(waiting_.begin());
-    if (Deterministic() && ++next_unroll_.second == learn_.environments)
-      ++next_unroll_.first, next_unroll_.second = 0;
+    const auto next = Deterministic() ? waiting_.find(wanted[n]) : waiting_.begin();
+    batch.push_back(std::move(next->second));
+    waiting_.erase(next);
   }
   return batch;
 }
 
-void AgentRun::NoteLag(std::span<const UnrollStore::Loan> batch) {
-  const uint64_t version = agent_->version();
-  const std::lock_guard lock(mu_);
-  for (const auto& unroll : batch) {
-    for (uint32_t t = 0; t + 1 < unroll->entries; ++t) {
-      const uint64_t lag = version - unroll->headers[t].policy_version;
-      now_.lag_min = std::min(now_.lag_min, lag);
-      now_.lag_max = std::max(now_.lag_max, lag);
-      now_.lag_sum += static_cast<double>(lag);
-      ++now_.lag_count;
-      ++now_.lags[std::min(lag, kLagBuckets - 1)];
-    }
+// Tells the other ranks what this one brings and was asked for; all take the same from it.
+Status AgentRun::ShareHarvest() {
+  harvest_.counters = OwnCounters();
+  harvest_.seconds = Seconds();
+  if (!ranks_.alone()) harvest_.stop = StopRequested(), harvest_.save = WantsToSave();
+  const SteadyTime told = Now();
+  ASSIGN_OR_RETURN(const std::vector<Harvest> all, ranks_.Exchange(harvest_));
+  harvest_ = {};
+  agreed_ = {.stop = false, .save = false, .seconds = all[0].seconds};
+  RankCounters others;
+  for (size_t r = 0; r < all.size(); ++r) {
+    Account(all[r]);
+    agreed_.stop |= all[r].stop, agreed_.save |= all[r].save;
+    if (r != static_cast<size_t>(ranks_.rank())) others += all[r].counters;
   }
+  const std::lock_guard lock(mu_);
+  others_ = others;
+  now_.learner_wait += SecondsSince(told);  // for the slowest rank's unrolls
+  return Status::Ok();
 }
 
 Status AgentRun::Update(std::vector<UnrollStore::Loan> batch) {
-  NoteLag(batch);
-  for (const auto& unroll : batch) Account(*unroll);
+  for (const auto& unroll : batch) {
+    harvest_.Add(*unroll);
+    harvest_.AddLag(*unroll, agent_->version());
+  }
+  RETURN_IF_ERROR(ShareHarvest());
   ASSIGN_OR_RETURN(const UpdateReport report,
                    agent_->Update(batch, static_cast<double>(state_.frames)));
   batch.clear();
@@ -530,7 +648,7 @@ Status AgentRun::Update(std::vector<UnrollStore::Loan> batch) {
     }
   }
   skipped_in_a_row_ = report.applied ? 0 : skipped_in_a_row_ + 1;
-  if (!report.applied)
+  if (!report.applied && ranks_.owns_run())
     LogWarning(
         fmt::format("update {}: the loss or its gradient is not finite; skipped", state_.updates));
   return skipped_in_a_row_ >= kSkippedMax ? Rollback() : Status::Ok();
@@ -539,32 +657,55 @@ Status AgentRun::Update(std::vector<UnrollStore::Loan> batch) {
 // The last good state, after several updates in a row came to nothing.
 Status AgentRun::Rollback() {
   skipped_in_a_row_ = 0;
-  ASSIGN_OR_RETURN(const std::optional<Checkpoint> good,
-                   LatestGoodCheckpoint(session_.folder().checkpoints(), OnBadCheckpoint::kSkip));
-  if (!good || state_.rollbacks >= kRollbacksMax)
-    return {
-        Code::kInternal,
-        fmt::format("the loss stays not finite after {} updates and {} returns to a good state; "
-                    "lower optimizer.learning_rate or set optimizer.clip_norm",
-                    state_.updates, state_.rollbacks)};
-  RETURN_IF_ERROR(agent_->Restore(good->files, Agent::Part::kWeights));
+  NamedFiles files;
+  if (ranks_.owns_run()) {
+    ASSIGN_OR_RETURN(const std::optional<Checkpoint> good,
+                     LatestGoodCheckpoint(session_.folder().checkpoints(), OnBadCheckpoint::kSkip));
+    if (!good || state_.rollbacks >= kRollbacksMax)
+      return {
+          Code::kInternal,
+          fmt::format("the loss stays not finite after {} updates and {} returns to a good state; "
+                      "lower optimizer.learning_rate or set optimizer.clip_norm",
+                      state_.updates, state_.rollbacks)};
+    for (const auto& [name, bytes] : good->files) files[name] = bytes;
+    LogWarning(
+        fmt::format("{} updates in a row were not finite: parameters of update {} taken again",
+                    kSkippedMax, good->info.step));
+  }
+  if (!ranks_.alone()) {
+    ASSIGN_OR_RETURN(const std::string shared, ranks_.FromRank0("rollback", EncodeFiles(files)));
+    ASSIGN_OR_RETURN(files, DecodeFiles(shared));
+  }
+  RETURN_IF_ERROR(agent_->Restore(files, Agent::Part::kWeights));
   const std::lock_guard lock(mu_);
   ++state_.rollbacks;
-  LogWarning(fmt::format("{} updates in a row were not finite: parameters of update {} taken again",
-                         kSkippedMax, good->info.step));
   return Status::Ok();
 }
 
-json AgentRun::Drops() const {
+RankCounters AgentRun::OwnCounters() const {
   const InferenceServer::Counters server = server_->counters();
   const UnrollStore::Counters store = store_->counters();
   const FleetCounters fleet = stage_.fleet->counters();
+  return {.queue_unrolls = store.waiting + waiting_.size(),
+          .queue_free = store.free,
+          .stalls = server.stalls,
+          .live_slots = stage_.fleet->live(),
+          .respawns = fleet.respawns,
+          .dropped_unrolls = store.dropped,
+          .partial_unrolls = store.dropped_partial,
+          .lost_episodes = server.lost_episodes,
+          .not_finite_rows = server.not_finite,
+          .stale_events = fleet.stale_events};
+}
+
+json AgentRun::Drops() const {
+  const RankCounters now = AllCounters();
   json drops = {{"stale_unrolls", state_.stale_unrolls},
-                {"queue_full_unrolls", state_.dropped_unrolls + store.dropped},
-                {"partial_unrolls", state_.partial_unrolls + store.dropped_partial},
-                {"lost_episodes", state_.lost_episodes + server.lost_episodes},
-                {"not_finite_rows", state_.not_finite_rows + server.not_finite},
-                {"stale_events", fleet.stale_events},
+                {"queue_full_unrolls", state_.dropped_unrolls + now.dropped_unrolls},
+                {"partial_unrolls", state_.partial_unrolls + now.partial_unrolls},
+                {"lost_episodes", state_.lost_episodes + now.lost_episodes},
+                {"not_finite_rows", state_.not_finite_rows + now.not_finite_rows},
+                {"stale_events", now.stale_events},
                 {"skipped_updates", state_.skipped_updates}};
   for (const auto& [reason, count] : stage_.fleet->drops()) drops["remote_" + reason] = count;
   return drops;
@@ -572,7 +713,7 @@ json AgentRun::Drops() const {
 
 json AgentRun::MetricsLine() {
   const InferenceServer::Counters server = server_->counters(), &before = server_before_;
-  const UnrollStore::Counters store = store_->counters();
+  const RankCounters ranks = AllCounters();
   const double environment = stage_.fleet->counters().step_seconds;
   const double elapsed = SecondsSince(now_.begin);
   const double applied = std::max<double>(1, static_cast<double>(now_.applied));
@@ -607,11 +748,11 @@ json AgentRun::MetricsLine() {
        now_.lag_count > 0 ? json(now_.lag_sum / static_cast<double>(now_.lag_count)) : json()},
       {"lag_max", now_.lag_count > 0 ? json(now_.lag_max) : json()},
       {"lag_histogram", now_.lags},
-      {"queue_unrolls", store.waiting + waiting_.size()},
-      {"queue_free", store.free},
-      {"stalls", server.stalls - before.stalls},
+      {"queue_unrolls", ranks.queue_unrolls},
+      {"queue_free", ranks.queue_free},
+      {"stalls", ranks.stalls - stalls_before_},
       {"rows_per_batch", static_cast<double>(server.rows - before.rows) / batches},
-      {"live_slots", stage_.fleet->live()},
+      {"live_slots", ranks.live_slots},
       {"frames_per_second", static_cast<double>(now_.frames) / elapsed},
       {"updates_per_second", static_cast<double>(now_.updates) / elapsed},
       {"environment_workers", stage_.workers},
@@ -624,9 +765,10 @@ json AgentRun::MetricsLine() {
       {"seconds_learner_backward", sum.seconds_backward},
       {"seconds_learner_step", sum.seconds_step},
       {"seconds_learner_wait", now_.learner_wait},
-      {"respawns", stage_.fleet->counters().respawns},
+      {"respawns", ranks.respawns},
       {"drops", Drops()}};
   server_before_ = server;
+  stalls_before_ = ranks.stalls;
   environment_before_ = environment;
   return line;
 }
@@ -636,17 +778,37 @@ void AgentRun::MaybeWriteMetrics(bool last) {
   if (!last && SecondsSince(now_.begin) < due) return;
   if (now_.updates == 0) return;
   const std::lock_guard lock(mu_);
+  if (!ranks_.owns_run()) {
+    now_ = Interval();
+    return;
+  }
   json line = MetricsLine();
   metrics_->Write(line);
   shown_ = std::move(line);
   now_ = Interval();
 }
 
+// Now or, in a deterministic run, after the next rounds.
+Status AgentRun::Save() {
+  return Deterministic() ? SaveExactCheckpoint() : SaveCheckpoint(/*exact=*/false);
+}
+
 Status AgentRun::SaveCheckpoint(bool exact) {
   const SteadyTime begin = Now();
   if (!agent_->finite()) {
-    LogError("the parameters are not finite: not saved");
+    if (ranks_.owns_run()) LogError("the parameters are not finite: not saved");
     return Status::Ok();
+  }
+  if (!ranks_.owns_run() && !exact) return Status::Ok();
+  NamedFiles contents = agent_->Save(exact);
+  if (exact) {
+    // rank 0 writes what all remember of their slots
+    contents["server.bin"] = server_->Save();
+    for (const char* name : {"slots.bin", "server.bin"}) {
+      ASSIGN_OR_RETURN(const std::vector<std::string> parts, ranks_.Exchange(name, contents[name]));
+      ASSIGN_OR_RETURN(contents[name], JoinSlotRecords(parts));
+    }
+    if (!ranks_.owns_run()) return Status::Ok();
   }
   AgentState state = state_;
   state.seconds = Seconds();
@@ -654,9 +816,7 @@ Status AgentRun::SaveCheckpoint(bool exact) {
   state.dropped_unrolls = drops["queue_full_unrolls"],
   state.partial_unrolls = drops["partial_unrolls"];
   state.lost_episodes = drops["lost_episodes"], state.not_finite_rows = drops["not_finite_rows"];
-  std::map<std::string, std::string> contents = agent_->Save(exact);
   contents["state.bin"] = state.Encode();
-  if (exact) contents["server.bin"] = server_->Save();
   std::vector<CheckpointFile> files;
   for (const auto& [name, bytes] : contents) files.push_back({name, bytes});
   CheckpointInfo info;
@@ -673,19 +833,19 @@ Status AgentRun::SaveCheckpoint(bool exact) {
 }
 
 // Between two rounds: every slot waits for its first action of the next one, every unroll is
-// learnt.
+// learnt. No rank has begun a round after the one whose policy is being learnt by now, and `lag`
+// more. A budget that is spent on the way ends the run instead.
 Status AgentRun::SaveExactCheckpoint() {
-  server_->Park();
-  for (;;) {
-    const bool parked = server_->parked();  // before looking for what it left
-    if (std::vector<UnrollStore::Loan> batch = NextBatch(); !batch.empty()) {
+  const auto per_round = static_cast<uint64_t>(learn_.environments / learn_.batch);
+  const uint64_t round = state_.updates / per_round + static_cast<uint64_t>(learn_.lag) + 1;
+  server_->Park(round);
+  while (!BudgetSpent() && (state_.updates < round * per_round || !server_->parked())) {
+    if (std::vector<UnrollStore::Loan> batch = NextBatch(); !batch.empty())
       RETURN_IF_ERROR(Update(std::move(batch)));
-    } else if (parked && waiting_.empty() && store_->counters().waiting == 0) {
-      break;
-    }
-    RETURN_IF_ERROR(stage_.fleet->status());
+    else
+      RETURN_IF_ERROR(Trouble());
   }
-  const Status saved = SaveCheckpoint(/*exact=*/true);
+  const Status saved = BudgetSpent() ? Status::Ok() : SaveCheckpoint(/*exact=*/true);
   server_->Resume();
   return saved;
 }
@@ -721,7 +881,7 @@ ProgressState AgentRun::Snapshot() const {
   show("queue", "queue_unrolls", "{:.0f}");
   show("rows a batch", "rows_per_batch", fmt::format("{{:.1f}} of {}", batch_.rows).c_str());
   s.random = random_returns_.empty() ? ProgressState::kUnknown : Mean(random_returns_);
-  s.respawns = static_cast<int64_t>(stage_.fleet->counters().respawns);
+  s.respawns = static_cast<int64_t>(stage_.fleet->counters().respawns + others_.respawns);
   return s;
 }
 
@@ -735,15 +895,18 @@ Result<std::vector<double>> AgentRun::Test() {
   play.seed = DeriveKey(seed, Purpose::kEpisodeTest);
   play.greedy = learn_.test_greedy;
   if (stage_.preset) play.life_loss = stage_.preset->life_loss;
+  play.share = Share();
+  if (Deterministic()) play.shards = Shards();
   play.stop = StopRequested;
   std::vector<double> returns;
+  stage_.fleet->Goodbye();
+  server_.reset();  // it belongs to the fleet that is replaced now
   if (play.episodes == 0) return returns;
   // the fleet's slots are in the middle of training: others play the test
-  ASSIGN_OR_RETURN(stage_, MakeAgentStage(config_, static_cast<uint32_t>(learn_.environments)));
-  auto results = PlayEpisodes(*stage_.fleet, *agent_, play);
+  ASSIGN_OR_RETURN(stage_, MakeAgentStage(config_, slots_.size()));
+  auto results = ranks_.Gather(PlayEpisodes(*stage_.fleet, *agent_, play));
   if (results.status().code() == Code::kTryAgain)
-    return Status(Code::kTryAgain,
-                  "stopped in the final test, every update is saved; " + session_.HowToGoOn());
+    return Stopped("stopped in the final test, every update is saved");
   RETURN_IF_ERROR(results.status());
   for (const EpisodeResult& r : *results) returns.push_back(r.fitness);
   return returns;
@@ -759,9 +922,8 @@ Result<json> AgentRun::Finish() {
   const std::string hash = agent_->parameter_hash();
   const json drops = Drops();
   const double seconds = Seconds();
-  const uint64_t respawns = stage_.fleet->counters().respawns;
-  stage_.fleet->Goodbye();
-  server_.reset();  // it belongs to the fleet that is replaced now
+  const uint64_t respawns = AllCounters().respawns;
+  RETURN_IF_ERROR(ranks_.Compare("parameters", hash));
   ASSIGN_OR_RETURN(const std::vector<double> test, Test());
   const std::vector<double> last(state_.last_returns.begin(), state_.last_returns.end());
   const double cores = Cores();
@@ -783,6 +945,7 @@ Result<json> AgentRun::Finish() {
                  {"frames_per_second", frames / seconds},
                  {"seconds", seconds},
                  {"cores", cores},
+                 {"ranks", ranks_.size()},
                  {"inference_batch", batch_.rows},
                  {"respawns", respawns},
                  {"drops", drops}};
@@ -821,6 +984,23 @@ Result<json> AgentRun::Finish() {
 Result<json> TrainAgent(ExperimentConfig config, const TrainOptions& options) {
   AgentRun run(std::move(config), options);
   return run.Run();
+}
+
+Status FollowAgent(RankGroup& group) {
+  const auto follow = [&]() -> Status {
+    ASSIGN_OR_RETURN(const std::string said, AgentRanks(&group).FromRank0(AgentRun::kStart, ""));
+    if (said.empty()) return Status::Ok();
+    ASSIGN_OR_RETURN(AgentStart start, AgentStart::Decode(said));
+    ASSIGN_OR_RETURN(ExperimentConfig config, start.zero.Config(group.world()));
+    TrainOptions options;
+    options.quiet = true;
+    options.ranks = &group;
+    AgentRun run(std::move(config), options);
+    return run.Follow(std::move(start));
+  };
+  const Status ended = follow();
+  return ended.code() == Code::kTryAgain ? Status::Ok()
+                                         : ended;  // all were stopped: rank 0 says so
 }
 
 }  // namespace samara

@@ -18,6 +18,11 @@ uint32_t OrAuto(int64_t value, uint32_t automatic) {
   return value > 0 ? static_cast<uint32_t>(value) : automatic;
 }
 
+// This engine's share of the machine.
+uint32_t OwnCores(const FleetConfig& fleet) {
+  return std::max(1U, Cores() / static_cast<uint32_t>(fleet.engines));
+}
+
 bool IsNative(const std::string& id) {
   const auto ids = NativeEnvironmentIds();
   return std::find(ids.begin(), ids.end(), id) != ids.end();
@@ -36,7 +41,7 @@ Result<std::unique_ptr<Fleet>> MakeFleet(const ExperimentConfig& config, const A
   options.python = (venv / "bin" / "python").string();
   options.environment_json = ActorEnvironment(config.env, preset);
   options.render = render;
-  options.actors = OrAuto(config.fleet.actors, Cores());
+  options.actors = OrAuto(config.fleet.actors, OwnCores(config.fleet));
   options.slots = std::max(options.actors, OrAuto(config.fleet.slots, 2 * options.actors));
   options.step_timeout = config.fleet.step_timeout;
   return MakeActorFleet(options);
@@ -178,7 +183,7 @@ Result<Stage> MakeStage(const ExperimentConfig& config, bool render) {
   const Input input = MakeInput(stage.environment, atari);
   ASSIGN_OR_RETURN(NetworkDescription network,
                    MakeNetwork(config.network.name, input.height, input.width, input.channels,
-                               stage.environment.action.n));
+                               stage.environment.action.outputs()));
   ASSIGN_OR_RETURN(network.storage, ParseStorage(config.network.storage));
   stage.model =
       std::make_unique<PolicyModel>(std::move(network), input.rule, stage.environment.action);
@@ -192,8 +197,9 @@ namespace {
 
 // Threads or actor processes that step `slots` slots of this machine.
 uint32_t LocalWorkers(const ExperimentConfig& config, uint32_t slots) {
-  return IsNative(config.env.id) ? OrAuto(config.fleet.threads, Cores())
-                                 : std::min(slots, OrAuto(config.fleet.actors, Cores()));
+  return IsNative(config.env.id)
+             ? OrAuto(config.fleet.threads, OwnCores(config.fleet))
+             : std::min(slots, OrAuto(config.fleet.actors, OwnCores(config.fleet)));
 }
 
 // Slots that this machine steps.
@@ -249,7 +255,7 @@ Result<Stage> MakeAgentStage(const ExperimentConfig& config, uint32_t slots, boo
 }
 
 Result<std::unique_ptr<Evaluator>> MakeEvaluator(const ExperimentConfig& config, Stage& stage) {
-  const uint32_t threads = OrAuto(config.fleet.threads, Cores());
+  const uint32_t threads = OrAuto(config.fleet.threads, OwnCores(config.fleet));
   if (stage.factory && config.fleet.native == "direct") {
     return MakeDirectEvaluator(stage.factory, std::move(stage.model), threads);
   }

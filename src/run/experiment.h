@@ -43,6 +43,8 @@ struct FleetConfig {
   double step_timeout = 10;
   std::string inference = "actor";
   std::string native = "direct";
+  // Not a key: engines of this run on this machine, among which "one per core" is divided.
+  int engines = 1;
 };
 
 struct NetworkConfig {

@@ -4,7 +4,10 @@ namespace samara {
 
 Result<std::vector<EpisodeResult>> PlayEpisodes(Fleet& fleet, Model& model,
                                                 const PlayOptions& options) {
-  const size_t slots = fleet.slots();
+  const size_t slots = options.share.all > 0 ? options.share.all : fleet.slots();
+  const auto index = [&](uint32_t slot, uint64_t number) {
+    return number * slots + options.share.first + slot;
+  };
   std::vector<EpisodeResult> results(options.episodes);
   InferenceServer* running = nullptr;
   bool stopped = false;
@@ -14,16 +17,16 @@ Result<std::vector<EpisodeResult>> PlayEpisodes(Fleet& fleet, Model& model,
   };
   ServerHooks hooks;
   hooks.next = [&](uint32_t slot, uint64_t number) -> std::optional<EpisodeSpec> {
-    const size_t episode = number * slots + slot;
+    const size_t episode = index(slot, number);
     if (episode >= options.episodes) return std::nullopt;
     return options.spec(episode);
   };
   const auto note = [&](const EpisodeRecord& record, bool done) {
-    results[record.number * slots + record.slot] = {.fitness = record.score,
-                                                    .frames = record.frames,
-                                                    .steps = record.steps,
-                                                    .truncated = record.truncated,
-                                                    .done = done};
+    results[index(record.slot, record.number)] = {.fitness = record.score,
+                                                  .frames = record.frames,
+                                                  .steps = record.steps,
+                                                  .truncated = record.truncated,
+                                                  .done = done};
   };
   hooks.ended = [&](const EpisodeRecord& record) { note(record, true); };
   hooks.shown = [&](const EpisodeRecord& record) {
@@ -35,7 +38,9 @@ Result<std::vector<EpisodeResult>> PlayEpisodes(Fleet& fleet, Model& model,
                          {.life_loss = options.life_loss,
                           .seed = options.seed,
                           .greedy = options.greedy,
-                          .ordered = true},
+                          .share = options.share,
+                          .ordered = true,
+                          .shards = options.shards},
                          std::move(hooks));
   running = &server;
   RETURN_IF_ERROR(server.Serve());

@@ -17,7 +17,9 @@ struct PlayOptions {
   uint64_t seed = 0;    // of the draws of actions
   bool greedy = false;  // the most probable action instead of a draw
   LifeLoss life_loss = LifeLoss::kIgnored;
-  StopToken stop;  // may be empty
+  SlotShare share{};    // others play the rest of the episodes, whose results are not `done` here
+  uint32_t shards = 1;  // parts of the slots that share no batch
+  StopToken stop;       // may be empty
   // After every event of the slot; false ends early, and the results say how far it came. May be
   // empty.
   std::function<bool(uint32_t slot)> shown;

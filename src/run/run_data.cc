@@ -162,6 +162,14 @@ std::vector<double> NumbersOf(const json& object, const char* key) {
   return numbers;
 }
 
+std::vector<double> RandomReturns(const Path& metrics) {
+  std::vector<double> returns;
+  const auto lines = ReadMetrics(metrics);
+  for (const json& line : lines.ok() ? *lines : std::vector<json>())
+    if (TextOr(line, "event", "") == "random_policy") returns = NumbersOf(line, "returns");
+  return returns;
+}
+
 std::string RunData::Config(const std::string& key) const {
   const auto found = std::find_if(config.begin(), config.end(),
                                   [&](const auto& entry) { return entry.first == key; });

@@ -71,5 +71,7 @@ double NumberOr(const nlohmann::json& object, const char* key,
 std::string TextOr(const nlohmann::json& object, const char* key, const std::string& otherwise);
 // The numbers of an array member; empty when it is missing or something else.
 std::vector<double> NumbersOf(const nlohmann::json& object, const char* key);
+// What the random policy got, as a run's metrics have it; empty when it has not played.
+std::vector<double> RandomReturns(const Path& metrics);
 
 }  // namespace samara

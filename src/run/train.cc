@@ -12,6 +12,7 @@
 #include "run/build_info.h"
 #include "run/checkpoint.h"
 #include "run/evolution_journal.h"
+#include "run/evolution_ranks.h"
 #include "run/journal.h"
 #include "run/metrics.h"
 #include "run/playback.h"
@@ -35,9 +36,19 @@ using nlohmann::json;
 class EvolutionRun {
  public:
   EvolutionRun(ExperimentConfig config, const TrainOptions& options)
-      : session_(std::move(config), options), config_(session_.config()), options_(options) {}
+      : session_(std::move(config), options), config_(session_.config()), options_(options) {
+    if (options.ranks != nullptr) ranks_.emplace(*options.ranks);
+  }
 
   Result<json> Run() {
+    Result<json> result = RunAlone();
+    if (!ranks_) return result;
+    const Status ended = EndRanks();
+    return result.ok() && !ended.ok() ? ended : result;
+  }
+
+ private:
+  Result<json> RunAlone() {
     RETURN_IF_ERROR(session_.Open());
     if (session_.resumed()) folder_ = &session_.folder();
     RETURN_IF_ERROR(RecallResult());
@@ -48,8 +59,6 @@ class EvolutionRun {
     RETURN_IF_ERROR(Generations());
     return Finish();
   }
-
- private:
   // 1 folder and configuration: nothing is made before both are known to be good
   Status RecallResult();
   // 2 environments, network, algorithm
@@ -57,9 +66,8 @@ class EvolutionRun {
   // 3 the newest state that is whole
   Status Restore();
   void OpenMetrics(const JournalContents& journal);
-  void KeepFinishedEpisodes(const JournalContents& journal);
+  std::vector<FinishedEpisodes> KeepFinishedEpisodes(const JournalContents& journal);
   // 4 what a policy that knows nothing gets
-  std::vector<double> RandomReturnsOfMetrics() const;
   Status PlayRandomPolicy();
   // 5 the generations, each durable before it is reported
   Status Generations();
@@ -68,6 +76,11 @@ class EvolutionRun {
   json MetricsLine(const GenerationReport& report, const StageSeconds& spent) const;
   void NotePhases(const GenerationReport& report);
   Status SaveCheckpoint();
+  // With several ranks: the others do what this one is about to do.
+  Status Announce(Act act, std::string details = {}) {
+    return ranks_ ? ranks_->Announce(act, std::move(details)) : Status::Ok();
+  }
+  Status EndRanks();
   // 6 test, video, curve, result
   Result<json> Finish();
   Result<std::vector<double>> FinalTest();
@@ -86,6 +99,8 @@ class EvolutionRun {
   Session session_;
   const ExperimentConfig& config_;
   const TrainOptions& options_;
+  std::optional<EvolutionRanks> ranks_;
+  bool ranks_ended_ = false;
   std::optional<json> finished_;  // the result of a run that was finished before
   RunFolder* folder_ = nullptr;   // the session's
   Stage stage_;
@@ -132,10 +147,9 @@ Status EvolutionRun::SetTheStage() {
   folder_ = &session_.folder();
   RETURN_IF_ERROR(session_.CheckEnvironment(stage_));
   ASSIGN_OR_RETURN(evaluator_, MakeEvaluator(config_, stage_));
-  GaConfig ga = config_.ga;
-  if (config_.run.algorithm == "random-search") ga.parents = 0;
-  ga_ = std::make_unique<DeepGa>(ga, static_cast<uint64_t>(config_.run.seed), network_, *evaluator_,
-                                 stage_.episodes);
+  if (ranks_) evaluator_ = MakeSharedEvaluator(std::move(evaluator_), *ranks_);
+  ga_ = std::make_unique<DeepGa>(GaConfigOf(config_), static_cast<uint64_t>(config_.run.seed),
+                                 network_, *evaluator_, stage_.episodes);
   session_.LogHeader(network_.name, network_.parameter_count, stage_);
   return Status::Ok();
 }
@@ -154,7 +168,8 @@ void EvolutionRun::OpenMetrics(const JournalContents& journal) {
 }
 
 // The episodes of a generation that was cut short, and those of the ones to come.
-void EvolutionRun::KeepFinishedEpisodes(const JournalContents& journal) {
+std::vector<FinishedEpisodes> EvolutionRun::KeepFinishedEpisodes(const JournalContents& journal) {
+  std::vector<FinishedEpisodes> reused;
   for (const JournalRecord& record : journal.records) {
     if (record.type != kFinishedRecord) continue;
     const auto finished = FinishedEpisodes::Decode(record.payload);
@@ -166,6 +181,7 @@ void EvolutionRun::KeepFinishedEpisodes(const JournalContents& journal) {
     LogInfo(fmt::format("{} finished episodes of generation {} are reused",
                         finished->results.size(), finished->generation));
     ga_->Reuse(*finished);
+    reused.push_back(*finished);
   }
   // the thread that runs Step is waiting meanwhile: nobody else appends
   ga_->KeepFinished(config_.run.checkpoint_seconds, [this](const FinishedEpisodes& finished) {
@@ -173,6 +189,7 @@ void EvolutionRun::KeepFinishedEpisodes(const JournalContents& journal) {
     if (!kept.ok()) LogError("finished episodes are not saved yet: " + kept.message());
     return kept.ok();
   });
+  return reused;
 }
 
 Status EvolutionRun::Restore() {
@@ -206,11 +223,14 @@ Status EvolutionRun::Restore() {
     LogInfo(fmt::format("resumed after generation {}, {} frames", newest->state.generation,
                         newest->state.frames));
   }
-  KeepFinishedEpisodes(contents);
+  std::vector<FinishedEpisodes> finished = KeepFinishedEpisodes(contents);
   OpenMetrics(contents);
   if (session_.resumed())
     metrics_->Write(
         {{"event", "resumed"}, {"generation", ga_->state().generation}, {"time", WallTimeIso()}});
+  RETURN_IF_ERROR(Announce(Act::kStart, EvolutionStart{MakeRankZero(session_.table(), stage_),
+                                                       ga_->state(), std::move(finished)}
+                                            .Encode()));
   start_ = Now();
   schedule_.emplace(config_.run.checkpoint_seconds,
                     RetryLimits{.give_up_seconds = config_.run.disk_retry_seconds});
@@ -220,39 +240,22 @@ Status EvolutionRun::Restore() {
   return pin && pin->id != journal_->tip().id ? SaveCheckpoint() : Status::Ok();
 }
 
-// What an earlier start of this run has played; empty when it did not come so far.
-std::vector<double> EvolutionRun::RandomReturnsOfMetrics() const {
-  const auto lines = ReadMetrics(folder_->path() / "metrics.jsonl");
-  if (!lines.ok()) return {};
-  std::vector<double> returns;
-  for (const json& line : *lines) {
-    if (TextOr(line, "event", "") == "random_policy") returns = NumbersOf(line, "returns");
-  }
-  return returns;
-}
-
 Status EvolutionRun::PlayRandomPolicy() {
   const auto episodes = static_cast<size_t>(config_.run.random_episodes);
   if (episodes == 0) return Status::Ok();
-  if (session_.resumed()) random_returns_ = RandomReturnsOfMetrics();
+  if (session_.resumed()) random_returns_ = RandomReturns(folder_->metrics());
   if (random_returns_.size() == episodes) {
     random_mean_ = Mean(random_returns_);
     return Status::Ok();
   }
   random_returns_.clear();
-  std::vector<Task> tasks;
-  for (size_t e = 0; e < episodes; ++e) {
-    const uint64_t key =
-        DeriveKey(static_cast<uint64_t>(config_.run.seed), Purpose::kRandomPolicy, 0, 0, e);
-    tasks.push_back({kRandomHandle, Role::kEvaluate, stage_.episodes.Make(key, /*test=*/true)});
-  }
+  RETURN_IF_ERROR(Announce(Act::kRandomPolicy));
+  const std::vector<Task> tasks = RandomPolicyTasks(config_.run, stage_.episodes);
   LocalWork work(tasks, StopRequested);
   const FixedParameters none(std::span<const float>{});
   RETURN_IF_ERROR(evaluator_->Play(none, work));
   if (work.posted() < episodes)
-    return {Code::kTryAgain,
-            "stopped while playing the random policy; go on with 'samara train --resume " +
-                folder_->path().string() + "'"};
+    return {Code::kTryAgain, "stopped while playing the random policy; " + session_.HowToGoOn()};
   for (const auto& r : work.TakeResults()) random_returns_.push_back(r.fitness);
   random_mean_ = Mean(random_returns_);
   metrics_->Write({{"event", "random_policy"},
@@ -303,15 +306,21 @@ Status EvolutionRun::Generations() {
     if (const Status saved = SaveCheckpoint(); !saved.ok()) LogError(saved.message());
   }
   if (status.code() == Code::kTryAgain) {
-    return {Code::kTryAgain, fmt::format("stopped in generation {}, all before it is saved; go on "
-                                         "with 'samara train --resume {}'",
-                                         ga_->state().generation + 1, folder_->path().string())};
+    return {Code::kTryAgain, fmt::format("stopped in generation {}, all before it is saved; {}",
+                                         ga_->state().generation + 1, session_.HowToGoOn())};
   }
   return status;
 }
 
+// Once: a second time nothing is said.
+Status EvolutionRun::EndRanks() {
+  if (!ranks_ || std::exchange(ranks_ended_, true)) return Status::Ok();
+  return Announce(Act::kEnd);
+}
+
 Status EvolutionRun::OneGeneration() {
   const StageSeconds before = evaluator_->seconds();
+  RETURN_IF_ERROR(Announce(Act::kGeneration, Hex(ga_->state().population_hash)));
   ASSIGN_OR_RETURN(const GenerationReport report, ga_->Step(StopRequested));
   NotePhases(report);
   const StageSeconds after = evaluator_->seconds();
@@ -357,9 +366,8 @@ Status EvolutionRun::MakeDurable() {
   if (status.ok()) journalled_ = ga_->state().generation;
   if (status.code() != Code::kIoError) return status;
   return {Code::kIoError,
-          fmt::format("{}; generation {} is not saved, all before it are; free space, then go on "
-                      "with 'samara train --resume {}'",
-                      status.message(), ga_->state().generation, folder_->path().string())};
+          fmt::format("{}; generation {} is not saved, all before it are; free space, then {}",
+                      status.message(), ga_->state().generation, session_.HowToGoOn())};
 }
 
 json EvolutionRun::MetricsLine(const GenerationReport& r, const StageSeconds& spent) const {
@@ -431,10 +439,9 @@ Status EvolutionRun::SaveCheckpoint() {
 }
 
 Result<std::vector<double>> EvolutionRun::FinalTest() {
-  const int64_t episodes = config_.run.final_test_episodes > 0 ? config_.run.final_test_episodes
-                                                               : config_.ga.test_episodes;
+  RETURN_IF_ERROR(Announce(Act::kTest));
   ASSIGN_OR_RETURN(const auto results, ga_->Play(ga_->state().elite, Purpose::kEpisodeTest,
-                                                 static_cast<size_t>(episodes), StopRequested));
+                                                 FinalTestEpisodes(config_), StopRequested));
   std::vector<double> returns;
   for (const auto& r : results) returns.push_back(r.fitness);
   return returns;
@@ -471,11 +478,10 @@ Result<json> EvolutionRun::Finish() {
   auto test = FinalTest();
   if (!test.ok())
     return test.status().code() == Code::kTryAgain
-               ? Status(Code::kTryAgain,
-                        "stopped in the final test, every generation is saved; go on with 'samara "
-                        "train --resume " +
-                            folder_->path().string() + "'")
+               ? Status(Code::kTryAgain, "stopped in the final test, every generation is saved; " +
+                                             session_.HowToGoOn())
                : test.status();
+  RETURN_IF_ERROR(EndRanks());  // pictures need one rank only
   const GaState& s = ga_->state();
   const double cores = Cores();
   json result = {
@@ -490,6 +496,7 @@ Result<json> EvolutionRun::Finish() {
       {"random_mean", random_returns_.empty() ? json() : json(Mean(random_returns_))},
       {"seconds", Seconds()},
       {"cores", cores},
+      {"ranks", ranks_ ? ranks_->ranks() : 1},
       {"frames_per_core_second", static_cast<double>(s.frames) / (Seconds() * cores)},
       {"hours_per_billion_frames", 1e9 / (static_cast<double>(s.frames) / Seconds()) / 3600}};
   MakePictures(result);
@@ -519,9 +526,27 @@ void TakeAlgorithm(ExperimentConfig& config, const TrainOptions& options) {
 
 Result<json> Train(ExperimentConfig config, const TrainOptions& options) {
   TakeAlgorithm(config, options);
+  if (options.ranks != nullptr)
+    RETURN_IF_ERROR(
+        options.ranks->Exchange("run", config.Learns() ? "agent" : "evolution").status());
   if (config.Learns()) return TrainAgent(std::move(config), options);
   EvolutionRun run(std::move(config), options);
   return run.Run();
+}
+
+Result<Code> FollowRuns(RankGroup& ranks) {
+  for (;;) {
+    ASSIGN_OR_RETURN(const auto said, ranks.Exchange("run", ""));
+    if (said[0].size() == 1) return static_cast<Code>(said[0][0]);
+    const Status followed = said[0] == "agent" ? FollowAgent(ranks) : FollowEvolution(ranks);
+    if (followed.ok()) continue;
+    ranks.Fail(followed);
+    return followed;
+  }
+}
+
+void EndRuns(RankGroup& ranks, Code code) {
+  (void)ranks.Exchange("run", std::string(1, static_cast<char>(code)));
 }
 
 }  // namespace samara

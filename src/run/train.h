@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/files.h"
+#include "replica/group.h"
 #include "run/experiment.h"
 
 namespace samara {
@@ -20,6 +21,8 @@ struct TrainOptions {
   bool quiet = false;  // no live view
   // Of a learning run: where actors on other machines may connect; no address: nowhere.
   RemoteFleetOptions remote;
+  // Ranks that share the run, this one being 0; borrowed; null: alone.
+  RankGroup* ranks = nullptr;
 };
 
 // Runs until a budget is spent. The result object of `samara train --json`. kTryAgain after SIGTERM
@@ -27,6 +30,13 @@ struct TrainOptions {
 Result<nlohmann::json> Train(ExperimentConfig config, const TrainOptions& options);
 // The same, of a configuration that learns. REQUIRES: HasAgents().
 Result<nlohmann::json> TrainAgent(ExperimentConfig config, const TrainOptions& options);
+// Its run on a rank other than 0, which leaves nothing on disk. Ok also when all were stopped.
+Status FollowAgent(RankGroup& ranks);
+// With ranks: the whole command of a rank other than 0, which joins in every run that rank 0
+// trains. The code with which rank 0's command ends.
+Result<Code> FollowRuns(RankGroup& ranks);
+// Of rank 0: there is no other run.
+void EndRuns(RankGroup& ranks, Code code);
 // What the options make of `config` before the run: of a run that is resumed, its algorithm.
 void TakeAlgorithm(ExperimentConfig& config, const TrainOptions& options);
 

@@ -1,0 +1,134 @@
+"""V-trace over ranks: the parameters of one learner at any number of ranks, also after stops and kills; free runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from samara_cli import resume, train
+from test_launch import until
+from test_train_ranks import finish, ranks_of, result, start
+
+SMALL = ["run.random_episodes=6", "learn.test_episodes=6"]
+CARTPOLE = ["classic/cartpole-vtrace", "learn.mode=deterministic", "learn.shards=4", *SMALL]
+SHORT = [*CARTPOLE, "learn.updates=40"]
+# Long enough to be interrupted.
+LONG = [*CARTPOLE, "learn.updates=1200", "run.checkpoint_seconds=1"]
+SAME = ("parameter_hash", "frames", "updates", "episodes", "return_mean", "return_last100", "random_returns",
+        "test_returns")
+
+
+def numbers(outcome: dict) -> dict:
+    return {name: outcome[name] for name in SAME}
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory):
+    return train(tmp_path_factory.mktemp("alone") / "run", *SHORT)
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory):
+    return train(tmp_path_factory.mktemp("alone") / "run", *LONG)
+
+
+@pytest.mark.parametrize("launcher, ranks", [("samara", 1), ("samara", 2), ("samara", 4), ("torchrun", 2)])
+def test_ranks_learn_what_one_learns(launcher, ranks, short, tmp_path):
+    shared = result(launcher, ranks, *SHORT, "--out", tmp_path / "run")
+    assert shared["ranks"] == ranks
+    assert numbers(shared) == numbers(short)
+    assert list(tmp_path.iterdir()) == [tmp_path / "run"]  # one folder, rank 0's
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    last = [line for line in lines if "update" in line and "event" not in line][-1]
+    assert last["frames"] == shared["frames"] and last["live_slots"] == 32
+    # every entry of every update of the line was counted, whoever learnt it
+    assert sum(sum(line.get("lag_histogram", [])) for line in lines) == shared["frames"]
+
+
+def test_shards_decide_the_bits_and_not_ranks(short, tmp_path):
+    two = [*SHORT, "learn.shards=2"]
+    alone = train(tmp_path / "alone", *two)
+    assert numbers(result("samara", 2, *two, "--out", tmp_path / "run")) == numbers(alone)
+    assert alone["parameter_hash"] != short["parameter_hash"]
+
+
+@pytest.mark.parametrize("preset", ["memory/recall-vtrace", "classic/pendulum-vtrace"])
+def test_recurrent_states_and_continuous_actions(preset, tmp_path):
+    args = [preset, "learn.mode=deterministic", "learn.environments=16", "learn.batch=8", "learn.shards=2", *SMALL,
+            "learn.updates=12"]
+    alone = train(tmp_path / "alone", *args)
+    assert numbers(result("samara", 2, *args, "--out", tmp_path / "run")) == numbers(alone)
+
+
+def updates(run: Path) -> int:
+    metrics = run / "metrics.jsonl"
+    return metrics.read_text().count('"lag_mean"') if metrics.exists() else 0
+
+
+def checkpoints(run: Path) -> int:
+    return len(list(run.glob("checkpoints/*/manifest.json")))
+
+
+@pytest.mark.parametrize("whom", ["all", "rank 1"])
+def test_a_stop_saves_and_another_number_of_ranks_goes_on(whom, long, tmp_path):
+    run = tmp_path / "run"
+    process = start("samara", 4 if whom == "all" else 2, *LONG, "--out", run)
+    until(lambda: updates(run) >= 2)
+    if whom == "all":
+        process.send_signal(signal.SIGTERM)
+    else:
+        os.kill(ranks_of(process)[1], signal.SIGTERM)
+    code, _, err = finish(process)
+    assert code == 75 and err.count("go on with") == 1, err
+    done = result("samara", 2, "--resume", run) if whom == "all" else resume(run)
+    assert numbers(done) == numbers(long)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_rank_is_named_and_the_run_goes_on(victim, long, tmp_path):
+    run = tmp_path / "run"
+    process = start("samara", 2, *LONG, "--out", run)
+    until(lambda: checkpoints(run) >= 1)
+    os.kill(ranks_of(process)[victim], signal.SIGKILL)
+    killed = time.monotonic()
+    code, _, err = finish(process)
+    assert code not in (0, 75) and time.monotonic() - killed < 5
+    assert f"rank {victim} died" in err, err
+    refused, _, err = finish(start("samara", 3, "--resume", run))
+    assert refused == 78 and "learn.shards=4 on 3 ranks" in err, err
+    assert numbers(result("samara", 4, "--resume", run)) == numbers(long)
+
+
+def test_free_runs_learn_on_ranks_that_divide_nothing(tmp_path):
+    args = ["classic/cartpole-vtrace", "learn.frames=150000", "run.random_episodes=6", "learn.test_episodes=20"]
+    shared = result("samara", 3, *args, "--out", tmp_path / "run")
+    assert shared["frames"] == shared["updates"] * 16 * 20 >= 150000
+    assert shared["test_mean"] > 4 * shared["random_mean"]
+
+
+def test_time_ends_all_ranks_at_one_update(tmp_path):
+    args = ["classic/cartpole-vtrace", "learn.frames=1e12", "run.minutes=0.05", *SMALL]
+    shared = result("samara", 2, *args, "--out", tmp_path / "run")
+    assert 3 <= shared["seconds"] < 10 and shared["frames"] == shared["updates"] * 16 * 20
+    assert numbers(result("samara", 2, "--resume", tmp_path / "run")) == numbers(shared)  # recalled, not played again
+
+
+@pytest.mark.parametrize("ranks, words, code, says", [
+    (3, [], 78, "learn.shards=4 on 3 ranks"),
+    (2, ["learn.shards=1"], 78, "a multiple of 2"),
+    (2, ["learn.mode=free", "learn.environments=1"], 78, "learn.environments=1 on 2 ranks"),
+    (2, ["--listen", "127.0.0.1:0"], 78, "--listen with several ranks"),
+])
+def test_what_ranks_cannot_share_is_one_line(ranks, words, code, says, tmp_path):
+    ended, _, err = finish(start("samara", ranks, *SHORT, *words, "--out", tmp_path / "run"))
+    said = [line for line in err.splitlines() if "] samara:" in line]
+    assert ended == code and len(said) == 1 and says in said[0], err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_finished_run_is_recalled(short):
+    assert numbers(result("samara", 3, "--resume", short["run"])) == numbers(short)
