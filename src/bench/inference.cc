@@ -25,6 +25,7 @@
 #include "rl/agent.h"
 #include "rl/batch_size.h"
 #include "rl/inference_server.h"
+#include "run/statistics.h"
 
 namespace samara::bench {
 
@@ -258,11 +259,6 @@ Result<Bare> MeasureBare(const Setting& setting, const Place& place, double seco
   ASSIGN_OR_RETURN(const double rate,
                    BareRing(setting.payload, std::min(setting.streams, kBatch), seconds));
   return Bare{rate, 0};
-}
-
-double Median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
 }
 
 // `bare_cpu_us` of processors a row, for people: the contract of scripts has no place for it.

@@ -14,6 +14,7 @@
 #include <mutex>
 
 #include "bench/payload.h"
+#include "core/arguments.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/thread.h"
@@ -168,9 +169,7 @@ Result<std::unique_ptr<Child>> Child::Start(const std::vector<std::string>& argu
   ASSIGN_OR_RETURN(const std::string program, OwnProgram());
   std::vector<std::string> words = {program};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
+  const std::vector<char*> pointers = NullTerminated(words);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   // our standard output belongs to scripts

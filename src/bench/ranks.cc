@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "bench/collective_sizes.h"
 #include "core/log.h"
 #include "replica/arena.h"
 #include "replica/communicator.h"
@@ -31,8 +32,6 @@ double Median(std::vector<double> values) {
 
 // --- collectives
 
-constexpr size_t kSizes[] = {4, 1 << 10, 16 << 10, 256 << 10, 4 << 20, 16 << 20};
-
 // What nccl-tests calls bus bandwidth: bytes that cross each rank's link, whatever the algorithm.
 double BusBytes(const std::string& operation, double bytes, double ranks) {
   if (operation == "all_reduce") return 2 * (ranks - 1) / ranks * bytes;
@@ -48,8 +47,7 @@ struct Timer {
     for (int i = 0; i < 3; ++i) call();
     const SteadyTime warm = Now();
     for (int i = 0; i < 3; ++i) call();
-    std::vector<uint64_t> repeats{static_cast<uint64_t>(
-        std::clamp(seconds / std::max(1e-7, SecondsSince(warm) / 3), 5.0, 1e5))};
+    std::vector<uint64_t> repeats{bench::Repetitions(seconds, SecondsSince(warm) / 3)};
     ThrowReplication(
         agree.Broadcast({"repetitions", ""}, 0, std::as_writable_bytes(std::span(repeats))));
     const SteadyTime start = Now();
@@ -73,8 +71,8 @@ json Collectives(const World& world, double seconds) {
   const Timer time{*groups["shared"], seconds};
   json rows = json::array();
   const auto ranks = static_cast<size_t>(world.size);
-  for (const char* operation : {"all_reduce", "all_gather", "broadcast"}) {
-    for (const size_t bytes : kSizes) {
+  for (const char* operation : bench::kCollectives) {
+    for (const size_t bytes : bench::kCollectiveBytes) {
       torch::Tensor data = torch::ones({static_cast<int64_t>(bytes / 4)});
       torch::Tensor all = torch::zeros({static_cast<int64_t>(bytes / 4 * ranks)});
       const std::string_view what = operation;

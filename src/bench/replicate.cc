@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "bench/bench.h"
+#include "bench/peer.h"
 #include "core/venv.h"
+#include "run/statistics.h"
 
 namespace samara::bench {
 
@@ -18,9 +21,9 @@ constexpr int kRanks = 2, kPairs = 5, kSteps = 40;
 constexpr int64_t kRows = 64;  // of one rank's batch
 
 Result<Path> Beside(const char* name) {
-  std::error_code failed;
-  const Path program = std::filesystem::read_symlink("/proc/self/exe", failed);
+  ASSIGN_OR_RETURN(const Path program, OwnProgram());
   const Path file = program.parent_path() / name;
+  std::error_code failed;
   if (std::filesystem::exists(file, failed)) return file;
   return Status(Code::kUnavailable,
                 fmt::format("no {} beside this program: build with torch", name));
@@ -45,26 +48,40 @@ Result<double> RivalStepMs(int ranks, int64_t rows) {
   return result.value("step_ms", 0.0);
 }
 
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 Result<json> Steps(int ranks, const char* mode, int64_t rows) {
   return OnRanks(ranks, {"replicate", mode, std::to_string(kSteps), std::to_string(rows)});
+}
+
+// Microseconds of this machine's MPI by operation and size; empty where it is not installed.
+std::map<std::pair<std::string, size_t>, double> MpiLatencies(double seconds) {
+  std::map<std::pair<std::string, size_t>, double> latencies;
+  const auto program = Beside("samara-mpi-ranks");
+  if (!program.ok()) return latencies;
+  // both are for root and for machines with fewer cores than ranks
+  const auto result =
+      RunForJson({"/usr/bin/env", "mpirun", "--allow-run-as-root", "--oversubscribe", "-n",
+                  std::to_string(kRanks), program->string(), std::to_string(seconds)});
+  if (!result.ok()) return latencies;
+  for (const json& row : (*result)["rows"])
+    latencies[{row["operation"], row["bytes"]}] = row["latency_us"];
+  return latencies;
 }
 
 }  // namespace
 
 Result<json> Collectives(const Options& options) {
-  ASSIGN_OR_RETURN(json result,
-                   OnRanks(kRanks, {"collectives", std::to_string(options.seconds / 10)}));
-  for (const json& row : result["rows"]) {
+  const double seconds = options.seconds / 10;
+  ASSIGN_OR_RETURN(json result, OnRanks(kRanks, {"collectives", std::to_string(seconds)}));
+  const auto mpi = MpiLatencies(seconds);
+  for (json& row : result["rows"]) {
+    const auto found = mpi.find({row["operation"], row["bytes"]});
+    row["mpi_latency_us"] = found == mpi.end() ? json() : json(found->second);
     options.say(fmt::format(
-        "{:<6} {:<10} {:>9} bytes: {:>9.1f} us, {:>6.2f} GB/s; bare c10d {:>9.1f} us",
+        "{:<6} {:<10} {:>9} bytes: {:>9.1f} us, {:>6.2f} GB/s; bare c10d {:>9.1f} us{}",
         row["transport"].get<std::string>(), row["operation"].get<std::string>(),
         row["bytes"].get<uint64_t>(), row["latency_us"].get<double>(),
-        row["bus_gb_per_second"].get<double>(), row["bare_c10d_latency_us"].get<double>()));
+        row["bus_gb_per_second"].get<double>(), row["bare_c10d_latency_us"].get<double>(),
+        found == mpi.end() ? "" : fmt::format(", MPI {:>9.1f} us", found->second)));
   }
   return result;
 }

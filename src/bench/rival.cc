@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "bench/bench.h"
+#include "core/arguments.h"
 #include "core/venv.h"
 
 extern char** environ;
@@ -22,9 +23,7 @@ namespace {
 
 // Starts `command`, its standard output on `output`; what it says on standard error is the user's.
 Result<pid_t> Spawn(std::vector<std::string> command, int output) {
-  std::vector<char*> arguments;
-  for (std::string& word : command) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
+  const std::vector<char*> arguments = NullTerminated(command);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
