@@ -118,6 +118,40 @@ def test_gradients_are_those_of_one_graph(name, call, alone):
     in_step(2, step)
 
 
+def test_batch_norm_is_one_devices_on_the_whole_batch(ranks):
+    """Outputs, gradients and running statistics; 10 rows on 4 replicas: uneven batches."""
+    def model():
+        torch.manual_seed(5)
+        return torch.nn.Sequential(torch.nn.Conv1d(2, 3, 2), torch.nn.BatchNorm1d(3), torch.nn.Flatten(),
+                                   torch.nn.Linear(9, 1))
+    x = torch.randn(10, 2, 4, generator=torch.Generator().manual_seed(1)) * 3 + 100
+    plain = model()
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.01)
+    for _ in range(3):
+        optimizer.zero_grad()
+        (plain(x) ** 2).mean().backward()
+        optimizer.step()
+
+    def program(replicator):
+        mine = replica.CrossReplicaBatchNorm.convert(model())
+        wrapped = replicator.wrap(torch.optim.SGD(mine.parameters(), lr=0.01), mine)
+
+        def step(x):
+            wrapped.zero_grad()
+            (mine(x) ** 2).mean().backward()
+            wrapped.step()
+        for _ in range(3):
+            replicator.run(step, x)
+        for (name, a), b in zip(mine.state_dict().items(), [v for k, v in plain.state_dict().items()
+                                                          if "num_batches" not in k]):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4, msg=lambda m, name=name: f"{name}: {m}")
+        torch.testing.assert_close(mine.eval()(x), plain.eval()(x), rtol=1e-4, atol=1e-4)
+        plain.train()
+    succeed(ranks, program)
+    with pytest.raises(replica.ReplicationError, match="affine=True"):
+        replica.CrossReplicaBatchNorm.convert(torch.nn.BatchNorm1d(3, affine=False))
+
+
 def model_and_data(seed=3):
     generator = torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)

@@ -1,27 +1,54 @@
-// The command line of small replicated programs.
+// The command line and the output of small replicated programs.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
+#include <variant>
+#include <vector>
 
+#include "samara/checkpoint.h"
 #include "samara/replicator.h"
 
 namespace samara {
 
 struct ProgramOptions {
   int64_t steps = 100;
-  std::string out;           // folder for checkpoints; empty: none
-  std::string data;          // folder of a real data set; empty: generated data
+  int64_t batch = 128;       // of all replicas together
+  std::string out = {};      // folder for checkpoints; empty: none
+  bool json = false;         // nothing on standard output but the result
   int threads_as_ranks = 0;  // 0: the launcher's ranks
-  ReplicatorOptions replication;
+  ReplicatorOptions replication = {};
 };
 
-// --steps N, --mode exact|fast, --threads-as-ranks N, --out FOLDER, --data FOLDER, --help.
-// Negative: go on; else the exit code (0 after --help, 64 for an option that it does not know, 78
-// for a value).
-int ParseProgram(int argc, char** argv, ProgramOptions& options);
-// Replicate, or ReplicateThreads where threads are asked for.
-int RunProgram(const ProgramOptions& options, const std::function<void(Replicator&)>& program);
+// One more option: `--name VALUE`. `value` has the default; a number is at least 1. `kind` is what
+// --help calls the value; with a bar in it, "exact|fast", it is the list of the words allowed.
+struct ProgramOption {
+  std::string name, kind, help;
+  std::variant<std::string*, int64_t*> value;
+};
+
+// Runs `program` once a rank after reading --steps N, --batch N, --mode exact|fast,
+// --threads-as-ranks N, --out FOLDER, --json, --help and the program's own options into `options`.
+// Gives the exit code: 0 after --help, 64 for an option that it does not know, 78 for a value.
+int RunProgram(int argc, char** argv, ProgramOptions& options,
+               const std::vector<ProgramOption>& more,
+               const std::function<void(Replicator&)>& program);
+
+// With --out: goes on from the checkpoint there, if there is one, or writes it; else nothing.
+void Load(Replicator& replicator, const ProgramOptions& options, Checkpoint& checkpoint);
+void Save(Replicator& replicator, const ProgramOptions& options, const Checkpoint& checkpoint);
+
+void SetLearningRate(WrappedOptimizer& optimizer, double rate);  // of all its parameters
+
+// Rank 0 prints a line after step 1, every 100 steps and the last one, unless --json forbids it.
+void PrintProgress(const Replicator& replicator, const ProgramOptions& options, int64_t step,
+                   const torch::Tensor& loss);
+// Rank 0 prints one JSON object as its last line: world_size, steps, loss, what is in `more`, and
+// parameter_hash, that of the optimizer's parameters or, of several, SHA-256 over theirs.
+void PrintResult(const Replicator& replicator, const ProgramOptions& options,
+                 const torch::Tensor& loss, const std::vector<const WrappedOptimizer*>& optimizers,
+                 const std::vector<std::pair<std::string, double>>& more = {});
 
 }  // namespace samara

@@ -13,6 +13,7 @@
 #include "replica/torch/checkpoint_file.h"
 #include "replica/torch/reducer.h"
 #include "replica/torch/state.h"
+#include "samara/batch_norm.h"
 #include "samara/replicator.h"
 
 namespace py = pybind11;
@@ -353,6 +354,20 @@ void BindContext(py::module_& m) {
            });
 }
 
+void BindBatchNorm(py::module_& m) {
+  // `context`: None outside steps
+  m.def("batch_norm",
+        [](const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias,
+           const torch::Tensor& running_mean, const torch::Tensor& running_var, bool training,
+           double eps, double momentum, const ReplicaContext* context) {
+          const Site site = CallSite();
+          return Unlocked([&] {
+            return CrossReplicaNormalise(x, {weight, bias, running_mean, running_var}, training,
+                                         {eps, momentum}, context, site);
+          });
+        });
+}
+
 void BindReplicator(py::module_& m) {
   py::class_<PyReplicator, std::shared_ptr<PyReplicator>>(m, "Replicator")
       .def_static("from_environment",
@@ -511,6 +526,7 @@ PYBIND11_MODULE(_replica, m) {
   });
   BindInput(m);
   BindContext(m);
+  BindBatchNorm(m);
   BindReplicator(m);
   BindReducer(m);
   m.def("threads", &Threads);

@@ -32,6 +32,8 @@ enum class Purpose : uint32_t {
   kEntropySample = 16,
   kReplicaStep = 17,
   kSampleOrder = 18,
+  kAugmentation = 19,
+  kDrawnSample = 20,
 };
 
 // Philox4x32-10: one block of four uniform 32-bit words.

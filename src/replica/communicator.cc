@@ -8,22 +8,14 @@
 #include "core/checksum.h"
 #include "core/files.h"
 #include "core/log.h"
+#include "replica/group_judge.h"
 
 namespace samara {
 namespace {
 
 constexpr size_t kSmallBytes = 32 << 10;  // up to here every rank reads all of it
 
-std::string FileName(const char* path) { return std::filesystem::path(path).filename().string(); }
-
-std::string Ranks(const std::vector<int>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    if (i == 8) return text + ", ... (" + std::to_string(ranks.size()) + " in all)";
-    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-  }
-  return text;
-}
+std::string_view FileName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 void Copy(std::span<std::byte> to, std::span<const std::byte> from) {
   if (!from.empty()) std::memcpy(to.data(), from.data(), from.size());
@@ -32,13 +24,13 @@ void Copy(std::span<std::byte> to, std::span<const std::byte> from) {
 }  // namespace
 
 std::string Collective::text() const {
-  return operation + (operand.empty() ? "" : " of " + operand) + " at " + FileName(site.file) +
-         ":" + std::to_string(site.line);
+  return operation + (operand.empty() ? "" : " of " + operand) + " at " +
+         std::string(FileName(site.file)) + ":" + std::to_string(site.line);
 }
 
 uint64_t Collective::fingerprint() const {
-  const std::string whole = operation + '\n' + operand + '\n' + FileName(site.file) + '\n' +
-                            std::to_string(site.line) + ':' + std::to_string(site.column);
+  const std::string whole = operation + '\n' + operand + '\n' + std::string(FileName(site.file)) +
+                            '\n' + std::to_string(site.line) + ':' + std::to_string(site.column);
   return Checksum(std::as_bytes(std::span(whole)), 1);
 }
 
@@ -60,7 +52,7 @@ Status Communicator::Check(std::span<const CollectiveHeader> all) const {
   std::string text = "ranks call different collectives, nothing was mixed: ";
   bool first = true;
   for (const auto& [what, ranks] : groups) {
-    text += (first ? "" : "; ") + Ranks(ranks) + ": " + what.second + " (number " +
+    text += (first ? "" : "; ") + NameRanks(ranks) + ": " + what.second + " (number " +
             std::to_string(what.first) + ")";
     first = false;
   }
@@ -69,7 +61,7 @@ Status Communicator::Check(std::span<const CollectiveHeader> all) const {
 
 Status Communicator::Late() const {
   const std::vector<int> missing = transport_->missing();
-  std::string text = (missing.empty() ? std::string("a rank") : Ranks(missing)) +
+  std::string text = (missing.empty() ? std::string("a rank") : NameRanks(missing)) +
                      " did not come to " + header_.text + " (number " +
                      std::to_string(header_.sequence) + ") before its deadline";
   if (monitor_ != nullptr) text += "; " + monitor_->Describe();
@@ -109,9 +101,7 @@ Status Communicator::Run(const Collective& what, uint64_t bytes,
   header_ = {.sequence = sequence_++, .fingerprint = what.fingerprint()};
   std::memcpy(header_.text, text.data(), std::min(text.size(), sizeof header_.text - 1));
   if (monitor_ != nullptr) {
-    RankActivity activity{.sequence = header_.sequence, .waiting = true};
-    std::memcpy(activity.what, text.data(), std::min(text.size(), sizeof activity.what - 1));
-    monitor_->Report(activity);
+    monitor_->Report(MakeActivity(header_.sequence, /*waiting=*/true, text));
   }
   flight_.Begin(header_.sequence, text, transport_->name(), bytes);
   Transport::Round first{

@@ -257,7 +257,7 @@ TEST(CommunicatorTest, ADeadRankIsNamedAtOnce) {
 // A random rank does a random wrong thing at a random step, among many: all agree, or all fail
 // together, with the same words.
 TEST(CommunicatorTest, ManyRanksAgreeOrFailTogether) {
-  for (const int size : {64, 128}) {
+  for (const int size : {64, 128, 256}) {
     for (const uint32_t seed : {1U, 2U, 3U, 4U}) {
       std::mt19937 random(seed);
       const int culprit = static_cast<int>(random() % static_cast<unsigned>(size));

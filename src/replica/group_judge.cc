@@ -25,6 +25,12 @@ std::string Doing(const RankActivity& activity, bool left) {
 
 }  // namespace
 
+RankActivity MakeActivity(uint64_t sequence, bool waiting, std::string_view what) {
+  RankActivity activity{.sequence = sequence, .waiting = waiting};
+  what.copy(activity.what, sizeof activity.what - 1);
+  return activity;
+}
+
 std::string NameRanks(const std::vector<int>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   for (size_t first = 0; first < ranks.size();) {

@@ -9,12 +9,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-RankActivity Activity(uint64_t sequence, bool waiting, std::string_view what) {
-  RankActivity activity{.sequence = sequence, .waiting = waiting};
-  what.copy(activity.what, sizeof activity.what - 1);
-  return activity;
-}
-
 // All of `size` have come at time 0.
 GroupJudge Group(int size) {
   GroupJudge judge(size, 1500ms);
@@ -38,8 +32,9 @@ TEST(GroupJudgeTest, NamesRanksByRuns) {
 
 TEST(GroupJudgeTest, ADeathIsNamedWithWhatEverybodyDid) {
   GroupJudge judge = Group(4);
-  for (const int rank : {0, 1, 3}) judge.Do(rank, Activity(7, true, "all_reduce at train.cc:41"));
-  judge.Do(2, Activity(6, false, "broadcast at train.cc:12"));
+  for (const int rank : {0, 1, 3})
+    judge.Do(rank, MakeActivity(7, true, "all_reduce at train.cc:41"));
+  judge.Do(2, MakeActivity(6, false, "broadcast at train.cc:12"));
   judge.Close(2);
   EXPECT_EQ(judge.failure().code(), Code::kUnavailable);
   EXPECT_EQ(judge.failure().message(),
@@ -94,7 +89,7 @@ TEST(GroupJudgeTest, SaysWhoHasNotCome) {
 TEST(GroupJudgeTest, ManyDifferentActivitiesStayShort) {
   GroupJudge judge = Group(256);
   for (int rank = 0; rank < 256; ++rank)
-    judge.Do(rank, Activity(static_cast<uint64_t>(rank), true, std::string(103, 'x')));
+    judge.Do(rank, MakeActivity(static_cast<uint64_t>(rank), true, std::string(103, 'x')));
   EXPECT_LT(judge.Describe(0ms).size(), size_t{976});
 }
 

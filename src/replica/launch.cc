@@ -19,6 +19,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/arguments.h"
 #include "core/clock.h"
 #include "core/cpu.h"
 #include "core/files.h"
@@ -31,6 +32,7 @@ namespace samara {
 namespace {
 
 constexpr size_t kLineBytesMax = size_t{1} << 16;  // longer ones are broken
+constexpr std::chrono::seconds kOneRequest{1};     // signals to stop within it are one
 constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGHUP};
 constexpr int kOtherSignals[] = {SIGUSR1, SIGUSR2};
 
@@ -62,13 +64,6 @@ std::vector<std::string> Variables(const LaunchOptions& options, int rank, uint1
         name.starts_with("TORCHELASTIC_");
     if (!replaced) result.emplace_back(entry);
   }
-  return result;
-}
-
-std::vector<char*> Pointers(std::vector<std::string>& strings) {
-  std::vector<char*> result;
-  for (std::string& s : strings) result.push_back(s.data());
-  result.push_back(nullptr);
   return result;
 }
 
@@ -250,6 +245,7 @@ class Attempt {
   std::deque<Rank> ranks_;  // they stay where they are
   std::optional<Failure> failure_;
   std::optional<SteadyTime> terminate_at_, kill_at_;
+  SteadyTime kill_from_;
 };
 
 Result<Outputs> Attempt::OpenOutputs(int rank, OwnedFd& read_end) const {
@@ -283,7 +279,7 @@ Status Attempt::Start(int rank, uint16_t port, int restart) {
   OwnedFd report_read(report[0]), report_write(report[1]);
   std::vector<std::string> arguments = options_.program;
   std::vector<std::string> variables = Variables(options_, rank, port, restart);
-  const std::vector<char*> argv = Pointers(arguments), envp = Pointers(variables);
+  const std::vector<char*> argv = NullTerminated(arguments), envp = NullTerminated(variables);
   const pid_t launcher = ::getpid(), pid = ::fork();
   if (pid == 0)
     BecomeRank(launcher, outputs, input.get(), report_write.get(), options_.umask, argv.data(),
@@ -335,11 +331,16 @@ void Attempt::Forward() {
     if (number == SIGCHLD) continue;
     const bool stop = std::find(std::begin(kStopSignals), std::end(kStopSignals), number) !=
                       std::end(kStopSignals);
+    // a second request kills; two at once are one, as from timeout, which tells its child and its
+    // child's group
+    const SteadyTime now = Now();
+    if (stop && stopped_ && now < kill_from_) continue;
     SignalAll(stop && stopped_ ? SIGKILL : number);
     if (!stop) continue;
+    if (!stopped_) kill_from_ = now + kOneRequest;
     stopped_ = true;
     terminate_at_.reset();
-    kill_at_ = Now() + options_.grace;
+    kill_at_ = now + options_.grace;
   }
 }
 

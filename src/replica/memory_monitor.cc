@@ -1,77 +1,60 @@
-#include <map>
 #include <mutex>
 #include <vector>
 
-#include "core/clock.h"
-#include "replica/monitor.h"
+#include "replica/group_judge.h"
 
 namespace samara {
 
+// The judge, for threads: who leaves without a word has died. Nobody is judged by its silence.
 class MonitorHub {
  public:
-  explicit MonitorHub(int size) : ranks_(static_cast<size_t>(size)) {}
+  explicit MonitorHub(int size)
+      : judge_(size, std::chrono::hours(1)), on_failure_(static_cast<size_t>(size)) {}
 
   void Join(int rank, Monitor::OnFailure on_failure) {
     std::lock_guard lock(mu_);
-    Rank& r = ranks_[static_cast<size_t>(rank)];
-    r.on_failure = std::move(on_failure);
-    r.heard = Now();
-    if (!failure_.ok() && r.on_failure) r.on_failure(failure_);
+    judge_.Come(rank, {});
+    CallbackOf(rank) = std::move(on_failure);
+    if (!judge_.failure().ok()) CallbackOf(rank)(judge_.failure());
   }
   void Report(int rank, const RankActivity& activity) {
     std::lock_guard lock(mu_);
-    ranks_[static_cast<size_t>(rank)].activity = activity;
-    ranks_[static_cast<size_t>(rank)].heard = Now();
+    judge_.Do(rank, activity);
   }
-  void Fail(const Status& why) {
+  void Fail(int rank, const Status& why) {
     std::lock_guard lock(mu_);
-    FailLocked(why);
+    judge_.GiveUp(rank, why);
+    Tell();
   }
-  // `orderly`: with Leave.
+  // Twice: the second time nothing happens.
   void Leave(int rank, bool orderly) {
     std::lock_guard lock(mu_);
-    Rank& r = ranks_[static_cast<size_t>(rank)];
-    if (!r.on_failure) return;
-    r.on_failure = nullptr;
-    if (!orderly) {
-      FailLocked(Status(Code::kUnavailable, "rank " + std::to_string(rank) + " died; " + Lines()));
-    }
+    if (!std::exchange(CallbackOf(rank), nullptr)) return;
+    if (orderly)
+      judge_.Leave(rank);
+    else
+      judge_.Close(rank);
+    Tell();
   }
   std::string Describe() const {
     std::lock_guard lock(mu_);
-    return Lines();
+    return judge_.Describe({});
   }
 
  private:
-  struct Rank {
-    Monitor::OnFailure on_failure;  // null: not there
-    RankActivity activity;
-    SteadyTime heard;
-  };
-  // The callbacks may not call the hub.
-  void FailLocked(const Status& why) {
-    if (!failure_.ok()) return;
-    failure_ = why;
-    for (Rank& r : ranks_)
-      if (r.on_failure) r.on_failure(why);
-  }
-  std::string Lines() const {
-    std::string text;
-    for (size_t i = 0; i < ranks_.size() && i < 16; ++i) {
-      const Rank& r = ranks_[i];
-      const char* what = r.activity.what[0] == 0 ? "its own work" : r.activity.what;
-      text += (i == 0 ? "rank " : ", rank ") + std::to_string(i) + " " +
-              (!r.on_failure        ? "is gone"
-               : r.activity.waiting ? std::string("waits in ") + what
-                                    : std::string("is at ") + what) +
-              " (number " + std::to_string(r.activity.sequence) + ")";
-    }
-    return ranks_.size() > 16 ? text + ", ..." : text;
+  Monitor::OnFailure& CallbackOf(int rank) { return on_failure_[static_cast<size_t>(rank)]; }
+  // The first failure, once. The callbacks may not call the hub.
+  void Tell() {
+    if (judge_.failure().ok() || std::exchange(told_, true)) return;
+    for (const Monitor::OnFailure& on_failure : on_failure_)
+      if (on_failure) on_failure(judge_.failure());
   }
 
   mutable std::mutex mu_;
-  std::vector<Rank> ranks_;  // guarded by mu_, as is failure_
-  Status failure_;
+  // guarded by mu_
+  GroupJudge judge_;
+  std::vector<Monitor::OnFailure> on_failure_;  // by rank; null: not there
+  bool told_ = false;
 };
 
 namespace {
@@ -79,13 +62,11 @@ namespace {
 class MemoryMonitor : public Monitor {
  public:
   MemoryMonitor(int rank, std::shared_ptr<MonitorHub> hub) : rank_(rank), hub_(std::move(hub)) {}
-  ~MemoryMonitor() override { hub_->Leave(rank_, false); }
+  ~MemoryMonitor() override { hub_->Leave(rank_, /*orderly=*/false); }
   void Report(const RankActivity& activity) override { hub_->Report(rank_, activity); }
-  void Fail(const Status& why) override {
-    hub_->Fail(why.Annotate("rank " + std::to_string(rank_) + " gave up"));
-  }
+  void Fail(const Status& why) override { hub_->Fail(rank_, why); }
   std::string Describe() const override { return hub_->Describe(); }
-  void Leave() override { hub_->Leave(rank_, true); }
+  void Leave() override { hub_->Leave(rank_, /*orderly=*/true); }
 
  private:
   const int rank_;

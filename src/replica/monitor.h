@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "core/status.h"
 #include "replica/store.h"
@@ -18,6 +19,7 @@ struct RankActivity {
   bool waiting = false;   // inside it
   char what[104] = {};    // "all_reduce sum of 3 tensors at train.cc:41", cut to fit
 };
+RankActivity MakeActivity(uint64_t sequence, bool waiting, std::string_view what);
 
 // Thread safety: every method may be called from any thread.
 class Monitor {

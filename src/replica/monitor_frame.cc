@@ -52,9 +52,7 @@ MonitorFrame BeatFrame(int rank, const RankActivity& activity) {
 }
 
 RankActivity FrameActivity(const MonitorFrame& frame) {
-  RankActivity activity{.sequence = frame.number, .waiting = frame.waiting != 0};
-  FrameText(frame).copy(activity.what, sizeof activity.what - 1);
-  return activity;
+  return MakeActivity(frame.number, frame.waiting != 0, FrameText(frame));
 }
 
 }  // namespace samara

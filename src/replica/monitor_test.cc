@@ -31,12 +31,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-RankActivity Activity(uint64_t sequence, bool waiting, std::string_view what) {
-  RankActivity activity{.sequence = sequence, .waiting = waiting};
-  what.copy(activity.what, sizeof activity.what - 1);
-  return activity;
-}
-
 // What one rank was told, and how often.
 class Told {
  public:
@@ -142,9 +136,9 @@ TEST(MonitorTest, AMonitorThatGoesWithoutLeaveIsADeath) {
 
 TEST(MonitorTest, EveryRankCanSayWhatTheOthersDo) {
   Group group(3);
-  group.monitors[0]->Report(Activity(7, true, "all_reduce at train.cc:41"));
-  group.monitors[2]->Report(Activity(7, true, "all_reduce at train.cc:41"));
-  group.monitors[1]->Report(Activity(6, false, ""));
+  group.monitors[0]->Report(MakeActivity(7, true, "all_reduce at train.cc:41"));
+  group.monitors[2]->Report(MakeActivity(7, true, "all_reduce at train.cc:41"));
+  group.monitors[1]->Report(MakeActivity(6, false, ""));
   const std::string expected =
       "rank 1 after collective 6, ranks 0, 2 in collective 7 (all_reduce at train.cc:41)";
   // the others' words arrive with their next beats

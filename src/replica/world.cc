@@ -24,7 +24,7 @@ Status Bad(std::string text) { return {Code::kConfig, std::move(text)}; }
 // The variables of one launcher; a variable that is empty counts as not set.
 class Variables {
  public:
-  explicit Variables(const Environment& environment) : environment_(environment) {}
+  explicit Variables(const EnvironmentVariables& environment) : environment_(environment) {}
 
   std::optional<std::string> Text(const std::string& name) const {
     auto value = environment_(name);
@@ -55,7 +55,7 @@ class Variables {
   }
 
  private:
-  const Environment& environment_;
+  const EnvironmentVariables& environment_;
 };
 
 bool IsLoopback(const std::string& host) {
@@ -351,7 +351,7 @@ Result<std::optional<World>> FromOthers(const Variables& env) {
 
 }  // namespace
 
-Environment ProcessEnvironment() {
+EnvironmentVariables ProcessEnvironment() {
   return [](const std::string& name) -> std::optional<std::string> {
     const char* value = std::getenv(name.c_str());
     if (value == nullptr) return std::nullopt;
@@ -359,7 +359,7 @@ Environment ProcessEnvironment() {
   };
 }
 
-Result<World> DiscoverWorld(const Environment& environment, const WorldFlags& flags) {
+Result<World> DiscoverWorld(const EnvironmentVariables& environment, const WorldFlags& flags) {
   const Variables env(environment);
   if (flags.rank.has_value() || flags.size.has_value() || !flags.address.empty() || flags.port != 0)
     return FromFlags(flags);

@@ -30,12 +30,12 @@ struct WorldFlags {
   uint16_t port = 0;
 };
 
-using Environment = std::function<std::optional<std::string>(const std::string& name)>;
-Environment ProcessEnvironment();
+using EnvironmentVariables = std::function<std::optional<std::string>(const std::string& name)>;
+EnvironmentVariables ProcessEnvironment();
 
 // The first launcher of the specification's order whose variables are there. kConfig for an
 // incomplete or contradictory set, naming the variable; Slurm counts inside an srun step only.
-Result<World> DiscoverWorld(const Environment& environment, const WorldFlags& flags = {});
+Result<World> DiscoverWorld(const EnvironmentVariables& environment, const WorldFlags& flags = {});
 // "rank 1 of 4 (torchrun, 10.0.0.1:29500)": logged once.
 std::string Describe(const World& world);
 

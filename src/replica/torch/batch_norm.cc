@@ -61,7 +61,8 @@ Moments MomentsOf(const torch::Tensor& x) {
 }
 
 // Of all replicas, in the order of their ids: one message of [count, samples, means, squares].
-Moments MomentsOfAll(const Moments& mine, int64_t channels, ReplicaContext& replica, Site site) {
+Moments MomentsOfAll(const Moments& mine, int64_t channels, const ReplicaContext& replica,
+                     Site site) {
   const auto samples = static_cast<double>(replica.samples());
   const torch::Tensor head = torch::tensor({mine.count, samples}, torch::kDouble);
   torch::Tensor message = torch::cat({head, mine.mean.cpu(), mine.m2.cpu()});
@@ -91,23 +92,26 @@ CrossReplicaBatchNormImpl::CrossReplicaBatchNormImpl(int64_t channels, const Opt
 }
 
 torch::Tensor CrossReplicaBatchNormImpl::forward(const torch::Tensor& x) {
-  return Normalise(x, nullptr, std::source_location::current());
+  return CrossReplicaNormalise(x, {weight, bias, running_mean, running_var}, is_training(), options,
+                               nullptr);
 }
 torch::Tensor CrossReplicaBatchNormImpl::forward(const torch::Tensor& x, ReplicaContext& replica,
                                                  Site site) {
-  return Normalise(x, &replica, site);
+  return CrossReplicaNormalise(x, {weight, bias, running_mean, running_var}, is_training(), options,
+                               &replica, site);
 }
 
-torch::Tensor CrossReplicaBatchNormImpl::Normalise(const torch::Tensor& x, ReplicaContext* replica,
-                                                   Site site) {
-  const int64_t channels = weight.numel();
+torch::Tensor CrossReplicaNormalise(const torch::Tensor& x, const BatchNormTensors& t,
+                                    bool training, const CrossReplicaBatchNormOptions& options,
+                                    const ReplicaContext* replica, Site site) {
+  const int64_t channels = t.weight.numel();
   if (x.dim() < 2 || x.size(1) != channels) {
     throw ReplicationError(78, "batch norm of " + DescribeTensor(x) + ": expected " +
                                    std::to_string(channels) + " channels in dimension 1");
   }
-  if (!is_training()) {
-    const torch::Tensor scale = weight * torch::rsqrt(running_var + options.eps);
-    return x * AsChannels(scale, x) + AsChannels(bias - running_mean * scale, x);
+  if (!training) {
+    const torch::Tensor scale = t.weight * torch::rsqrt(t.running_var + options.eps);
+    return x * AsChannels(scale, x) + AsChannels(t.bias - t.running_mean * scale, x);
   }
   Moments m = MomentsOf(x);
   if (replica != nullptr) m = MomentsOfAll(m, channels, *replica, site);
@@ -117,13 +121,14 @@ torch::Tensor CrossReplicaBatchNormImpl::Normalise(const torch::Tensor& x, Repli
   if (replica == nullptr || replica->local() == 0) {
     const torch::NoGradGuard none;
     const torch::Tensor unbiased = m.m2 / std::max(1.0, m.count - 1);
-    running_mean.mul_(1 - options.momentum)
-        .add_(m.mean.to(running_mean.options()), options.momentum);
-    running_var.mul_(1 - options.momentum)
-        .add_(unbiased.to(running_var.options()), options.momentum);
+    t.running_mean.mul_(1 - options.momentum)
+        .add_(m.mean.to(t.running_mean.options()), options.momentum);
+    t.running_var.mul_(1 - options.momentum)
+        .add_(unbiased.to(t.running_var.options()), options.momentum);
   }
-  const torch::Tensor scale = weight * torch::rsqrt(variance + options.eps).to(weight.options());
-  return (x - AsChannels(m.mean.to(x.device()), x)) * AsChannels(scale, x) + AsChannels(bias, x);
+  const torch::Tensor scale =
+      t.weight * torch::rsqrt(variance + options.eps).to(t.weight.options());
+  return (x - AsChannels(m.mean.to(x.device()), x)) * AsChannels(scale, x) + AsChannels(t.bias, x);
 }
 
 }  // namespace samara

@@ -1,76 +1,165 @@
 #include "samara/program.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <string_view>
+
+#include "core/files.h"
+#include "core/sha256.h"
 
 namespace samara {
 namespace {
 
-constexpr const char* kHelp =
-    "options:\n"
-    "  --steps N               steps to run in all\n"
-    "  --mode exact|fast       exact: the same bits at any number of ranks; fast: one replica a "
-    "rank\n"
-    "  --threads-as-ranks N    N ranks as threads of this process\n"
-    "  --out FOLDER            save here, and go on from what is here\n"
-    "  --data FOLDER           a real data set instead of generated data\n"
-    "Ranks come from torchrun, mpirun, srun or 'samara launch'; alone without one.\n";
+constexpr int64_t kEverySteps = 100;  // a line of progress
+constexpr const char* kCheckpoint = "/checkpoint.safetensors";
 
-}  // namespace
+// "a|b|c" as "a, b or c"; empty when `word` is one of them.
+std::string NotOneOf(std::string_view words, std::string_view word) {
+  std::string list;
+  while (!words.empty()) {
+    const size_t bar = std::min(words.find('|'), words.size());
+    const std::string_view next = words.substr(0, bar);
+    if (next == word) return {};
+    words.remove_prefix(std::min(bar + 1, words.size()));
+    list += (list.empty() ? "" : words.empty() ? " or " : ", ") + std::string(next);
+  }
+  return list;
+}
 
-int ParseProgram(int argc, char** argv, ProgramOptions& options) {
+// What is wrong with a value; empty when it was taken.
+std::string Take(const ProgramOption& option, std::string_view text) {
+  if (const auto* number = std::get_if<int64_t*>(&option.value)) {
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || value < 1 ||
+        value > int64_t{1} << 40) {
+      return "a number of at least 1";
+    }
+    **number = value;
+    return {};
+  }
+  if (text.empty()) return "a " + option.kind;
+  if (option.kind.find('|') != std::string::npos)
+    if (std::string list = NotOneOf(option.kind, text); !list.empty()) return list;
+  *std::get<std::string*>(option.value) = text;
+  return {};
+}
+
+// Negative: go on; else the exit code.
+int Parse(int argc, char** argv, ProgramOptions& options, const std::vector<ProgramOption>& more) {
+  std::string mode;
+  int64_t threads = 0;
+  std::vector<ProgramOption> table{
+      {"--steps", "N", "steps to run in all", &options.steps},
+      {"--batch", "N", "samples of a step, over all replicas", &options.batch},
+      {"--mode", "exact|fast",
+       "exact: the same bits at any number of ranks; fast: one replica a rank", &mode},
+      {"--threads-as-ranks", "N", "N ranks as threads of this process", &threads},
+      {"--out", "FOLDER", "save here, and go on from what is here", &options.out}};
+  table.insert(table.end(), more.begin(), more.end());
   const auto fail = [&](int code, const std::string& what) {
     std::fprintf(stderr, "%s: %s; see --help\n", argv[0], what.c_str());
     return code;
   };
-  const auto number = [](std::string_view text, int64_t low, int64_t high, auto& out) {
-    int64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || value < low || value > high)
-      return false;
-    out = static_cast<std::decay_t<decltype(out)>>(value);
-    return true;
-  };
   for (int i = 1; i < argc; ++i) {
-    const std::string_view option = argv[i];
-    if (option == "--help" || option == "-h") {
-      std::printf("%s [options]\n%s", argv[0], kHelp);
+    const std::string name = argv[i];
+    if (name == "--help" || name == "-h") {
+      std::printf("%s [options]\n", argv[0]);
+      for (const ProgramOption& o : table)
+        std::printf("  %-24s %s\n", (o.name + " " + o.kind).c_str(), o.help.c_str());
+      std::printf(
+          "  %-24s nothing on standard output but the result\n"
+          "Ranks come from torchrun, mpirun, srun or 'samara launch'; alone without one.\n",
+          "--json");
       return 0;
     }
-    const bool known = option == "--steps" || option == "--mode" ||
-                       option == "--threads-as-ranks" || option == "--out" || option == "--data";
-    if (!known) return fail(64, std::string(option) + ": no such option");
-    if (i + 1 == argc) return fail(64, std::string(option) + ": expected a value");
-    const std::string_view value = argv[++i];
-    if (option == "--steps") {
-      if (!number(value, 1, int64_t{1} << 40, options.steps))
-        return fail(78, "--steps " + std::string(value) + ": expected a number of at least 1");
-    } else if (option == "--threads-as-ranks") {
-      if (!number(value, 1, 1024, options.threads_as_ranks))
-        return fail(
-            78, "--threads-as-ranks " + std::string(value) + ": expected a number from 1 to 1024");
-    } else if (option == "--mode") {
-      if (value != "exact" && value != "fast")
-        return fail(78, "--mode " + std::string(value) + ": expected exact or fast");
-      options.replication.mode =
-          value == "exact" ? ReplicationMode::kExact : ReplicationMode::kFast;
-    } else if (value.empty()) {
-      return fail(78, std::string(option) + ": expected a folder");
-    } else if (option == "--out") {
-      options.out = value;
-    } else {
-      options.data = value;
+    if (name == "--json") {
+      options.json = true;
+      continue;
     }
+    const auto option = std::find_if(table.begin(), table.end(),
+                                     [&](const ProgramOption& o) { return o.name == name; });
+    if (option == table.end()) return fail(64, name + ": no such option");
+    if (i + 1 == argc) return fail(64, name + ": expected a value");
+    const std::string text = argv[++i];
+    if (const std::string wanted = Take(*option, text); !wanted.empty())
+      return fail(78, name + " " + text + ": expected " + wanted);
   }
+  if (!mode.empty()) {
+    options.replication.mode = mode == "exact" ? ReplicationMode::kExact : ReplicationMode::kFast;
+  }
+  // more than an int holds is more than ReplicateThreads takes
+  options.threads_as_ranks = static_cast<int>(std::min<int64_t>(threads, 1 << 30));
   return -1;
 }
 
-int RunProgram(const ProgramOptions& options, const std::function<void(Replicator&)>& program) {
+}  // namespace
+
+int RunProgram(int argc, char** argv, ProgramOptions& options,
+               const std::vector<ProgramOption>& more,
+               const std::function<void(Replicator&)>& program) {
+  if (const int code = Parse(argc, argv, options, more); code >= 0) return code;
   if (options.threads_as_ranks > 0)
     return ReplicateThreads(options.threads_as_ranks, program, options.replication);
   return Replicate(program, options.replication);
+}
+
+void Load(Replicator& replicator, const ProgramOptions& options, Checkpoint& checkpoint) {
+  if (options.out.empty()) return;
+  if (replicator.IsMain()) {  // before hours of work, not after them
+    Status room = CreateFolders(options.out);
+    if (room.ok() && ::access(options.out.c_str(), W_OK) != 0)
+      room = {Code::kCannotCreate, options.out + ": " + std::strerror(errno)};
+    if (!room.ok())
+      throw ReplicationError(static_cast<int>(room.code()), "--out " + room.message());
+  }
+  Load(replicator, options.out + kCheckpoint, checkpoint);
+}
+void Save(Replicator& replicator, const ProgramOptions& options, const Checkpoint& checkpoint) {
+  if (!options.out.empty()) Save(replicator, options.out + kCheckpoint, checkpoint);
+}
+
+void SetLearningRate(WrappedOptimizer& optimizer, double rate) {
+  for (auto& group : optimizer.base().param_groups()) group.options().set_lr(rate);
+}
+
+void PrintProgress(const Replicator& replicator, const ProgramOptions& options, int64_t step,
+                   const torch::Tensor& loss) {
+  if (options.json || !replicator.IsMain()) return;
+  if (step != 1 && step % kEverySteps != 0 && step != options.steps) return;
+  std::printf("step %lld of %lld: loss %.4f\n", static_cast<long long>(step),
+              static_cast<long long>(options.steps), loss.item<double>());
+  std::fflush(stdout);
+}
+
+void PrintResult(const Replicator& replicator, const ProgramOptions& options,
+                 const torch::Tensor& loss, const std::vector<const WrappedOptimizer*>& optimizers,
+                 const std::vector<std::pair<std::string, double>>& more) {
+  if (!replicator.IsMain()) return;
+  std::string hash = optimizers.at(0)->parameter_hash();
+  if (optimizers.size() > 1) {
+    Sha256 all;
+    for (const WrappedOptimizer* optimizer : optimizers) all.Update(optimizer->parameter_hash());
+    hash = Hex(all.Finish());
+  }
+  std::string numbers;
+  const auto add = [&](const std::string& name, double value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.9g", value);
+    numbers += "\"" + name + "\": " + (std::isfinite(value) ? text : "null") + ", ";
+  };
+  add("loss", loss.item<double>());
+  for (const auto& [name, value] : more) add(name, value);
+  std::printf("{\"world_size\": %d, \"steps\": %lld, %s\"parameter_hash\": \"%s\"}\n",
+              replicator.world_size(), static_cast<long long>(options.steps), numbers.c_str(),
+              hash.c_str());
 }
 
 // declared in samara/main.h, which nothing but a program includes

@@ -48,6 +48,7 @@ GradientReducer::GradientReducer(ReplicatorState& state, std::vector<torch::Tens
     const Leaves theirs = state_.Broadcast({*list}, 0, call);
     for (size_t i = 0; i < list->size(); ++i) (*list)[i].detach().copy_(theirs[i]);
   }
+  StartAside();
   // ZeRO-1: parameters in order, as even as whole parameters allow
   int64_t total = 0, before = 0;
   for (const torch::Tensor& p : parameters_) total += p.numel();
@@ -119,12 +120,23 @@ void GradientReducer::Change(int from, int to) {
     gradient = std::move(now.gradients[i]);
     now.gradients[i] = torch::Tensor();
   }
-  old.buffers.resize(buffers_.size());
-  now.buffers.resize(buffers_.size());
+  // other memory, not other values in the same: a collective may still hold the old replica's
   for (size_t i = 0; i < buffers_.size(); ++i) {
-    old.buffers[i] = buffers_[i].detach().clone();
-    if (now.buffers[i].defined()) buffers_[i].detach().copy_(now.buffers[i]);
+    old.buffers[i] = buffers_[i].detach();
+    buffers_[i].set_data(now.buffers[i]);
   }
+}
+
+void GradientReducer::StartAside() {
+  for (Aside& aside : aside_) {
+    aside = {};
+    for (const torch::Tensor& b : buffers_) aside.buffers.push_back(b.detach().clone());
+  }
+}
+
+void GradientReducer::Restored(int64_t updates) {
+  updates_ = updates;
+  StartAside();
 }
 
 void GradientReducer::ZeroGrad() {

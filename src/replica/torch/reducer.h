@@ -47,10 +47,7 @@ class GradientReducer : public PerTurn, public std::enable_shared_from_this<Grad
   int64_t skipped() const { return skipped_; }
   int64_t updates() const { return updates_; }
   // Parameters, buffers and optimizer were replaced by a checkpoint's.
-  void Restored(int64_t updates) {
-    updates_ = updates;
-    for (Aside& aside : aside_) aside = {};
-  }
+  void Restored(int64_t updates);
   // What the steps cost so far, in seconds: waiting for reductions that were not hidden, and all.
   double exposed_seconds() const { return exposed_seconds_; }
   // SHA-256 over the parameters in order.
@@ -71,6 +68,7 @@ class GradientReducer : public PerTurn, public std::enable_shared_from_this<Grad
     std::vector<torch::Tensor> gradients, buffers;
   };
 
+  void StartAside();  // no gradients, and buffers as they are in the module
   void MakeBuckets(const std::vector<size_t>& order);
   // Local replica's gradients, weighted, and the tail, into `flat`.
   void Fill(const Bucket& bucket, torch::Tensor flat, int64_t samples) const;

@@ -1,18 +1,14 @@
 #include "samara/replicator.h"
 
-#include <sys/utsname.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 
 #include "core/cpu.h"
 #include "core/files.h"
 #include "core/log.h"
 #include "replica/alone.h"
 #include "replica/arena.h"
-#include "replica/torch/c10d.h"
+#include "replica/group.h"
 #include "replica/torch/reducer.h"
 #include "replica/torch/state.h"
 
@@ -149,33 +145,6 @@ ReplicatorOptions Resolve(ReplicatorOptions options, const World& world) {
   return options;
 }
 
-// A name that ranks of one machine, and of no other, share.
-std::string HostName() {
-  utsname info{};
-  uname(&info);
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return std::string(info.nodename) + "/" + boot + "/" + std::to_string(geteuid());
-}
-
-// Rank 0 looks at all names and says what holds.
-Result<bool> OneHost(const World& world, Store& store, std::chrono::milliseconds timeout) {
-  const std::string mine = HostName();
-  RETURN_IF_ERROR(store.Set("host/" + std::to_string(world.rank), mine));
-  if (world.rank == 0) {
-    bool same = true;
-    for (int r = 1; r < world.size; ++r) {
-      const auto name = store.Get("host/" + std::to_string(r), timeout);
-      if (!name.ok())
-        return Status(Code::kUnavailable, "rank " + std::to_string(r) + " has not come");
-      same = same && *name == mine;
-    }
-    RETURN_IF_ERROR(store.Set("one_host", same ? "yes" : "no"));
-  }
-  ASSIGN_OR_RETURN(const std::string verdict, store.Get("one_host", timeout));
-  return verdict == "yes";
-}
-
 std::shared_ptr<ReplicatorState> MakeState(const World& world, const ReplicatorOptions& given) {
   ReplicatorState::Setup setup;
   setup.world = world;
@@ -190,50 +159,27 @@ std::shared_ptr<ReplicatorState> MakeState(const World& world, const ReplicatorO
   const auto first = setup.communicator.first_deadline;
   torch::set_num_threads(setup.options.threads);
   if (world.size == 1) {
-    setup.transport = MakeAloneTransport();
+    setup.links.transport = MakeAloneTransport();
   } else if (thread_rank != nullptr) {
-    setup.store = thread_rank->store;
-    setup.transport = ValueOrReplication(MakeArenaTransport(
-        world.rank, world.size, *WithPrefix(setup.store, "arena/"), {.start = first}));
+    setup.links.store = thread_rank->store;
+    setup.links.transport = ValueOrReplication(MakeArenaTransport(
+        world.rank, world.size, *WithPrefix(thread_rank->store, "arena/"), {.start = first}));
     const auto gate = thread_rank->gate;
     gate->Enter(world.rank);
     setup.communicator.away = [gate, rank = world.rank] { gate->Away(rank); };
     setup.communicator.back = [gate, rank = world.rank](const Status& failure) {
       gate->Back(rank, failure.ok());
     };
-    setup.monitor = [hub = thread_rank->hub, rank = world.rank](Monitor::OnFailure on_failure) {
+    setup.links.monitor = [hub = thread_rank->hub,
+                           rank = world.rank](Monitor::OnFailure on_failure) {
       return MakeMemoryMonitor(rank, hub, std::move(on_failure));
     };
   } else {
-    // a restart is another group: what the last one left in the store is not ours
-    setup.store = WithPrefix(ValueOrReplication(ConnectTcpStore(world, first)),
-                             "samara/" + std::to_string(world.restarts) + "/");
-    const bool one_host = ValueOrReplication(OneHost(world, *setup.store, first));
-    if (*setup.options.transport != "gloo" && one_host) {
-      auto shared = MakeArenaTransport(world.rank, world.size, *WithPrefix(setup.store, "arena/"),
-                                       {.start = first});
-      if (shared.ok())
-        setup.transport = std::move(*shared);
-      else if (*setup.options.transport == "shared")
-        ThrowReplication(shared.status());
-      else
-        LogWarning("ranks use Gloo: " + shared.status().message());
-    } else if (*setup.options.transport == "shared") {
-      throw ReplicationError(78, "SAMARA_TRANSPORT=shared: the ranks are on several hosts");
-    }
-    if (!setup.transport) {
-      // the address by which the others reach this host
-      setup.transport = ValueOrReplication(MakeGlooTransport(
-          world.rank, world.size, WithPrefix(setup.store, "gloo/"),
-          FromEnv("SAMARA_ADDRESS").value_or(one_host ? "127.0.0.1" : ""), deadline));
-    }
-    Monitor::Options options;
-    options.start = first;
-    options.address = one_host ? "" : world.address;
-    setup.monitor = [world, options, store = setup.store](Monitor::OnFailure on_failure) {
-      return ValueOrReplication(MakeSocketMonitor(
-          world.rank, world.size, WithPrefix(store, "monitor/"), options, std::move(on_failure)));
-    };
+    setup.links =
+        ValueOrReplication(Connect(world, {.transport = *setup.options.transport,
+                                           .address = FromEnv("SAMARA_ADDRESS").value_or(""),
+                                           .start = first,
+                                           .deadline = deadline}));
   }
   auto state = std::make_shared<ReplicatorState>(std::move(setup));
   // before anything else: all ranks want the same thing

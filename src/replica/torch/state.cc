@@ -72,11 +72,8 @@ Leaves Differentiable(const Leaves& in, const std::function<Leaves(const Leaves&
 }
 
 ReplicatorState::ReplicatorState(Setup setup) : setup_(std::move(setup)) {
-  communicator_ = std::make_unique<Communicator>(std::move(setup_.transport), setup_.communicator);
-  if (setup_.monitor) {
-    monitor_ = setup_.monitor([this](const Status& why) { communicator_->Abort(why); });
-    communicator_->SetMonitor(monitor_.get());
-  }
+  group_ = ValueOrReplication(
+      RankGroup::Make(setup_.world, std::move(setup_.links), setup_.communicator));
   const int locals = setup_.replicas / setup_.world.size;
   turns_ = std::make_unique<Turns>(locals, [this](int from, int to) { Change(from, to); });
   samples.assign(static_cast<size_t>(locals), 1);
@@ -84,9 +81,9 @@ ReplicatorState::ReplicatorState(Setup setup) : setup_(std::move(setup)) {
 }
 
 ReplicatorState::~ReplicatorState() {
+  group_->Leave();
   // whoever still waits in the background ends now
-  if (monitor_) monitor_->Leave();
-  communicator_->Abort(Status(Code::kUnavailable, "this rank has left"));
+  group_->communicator().Abort(Status(Code::kUnavailable, "this rank has left"));
 }
 
 void ReplicatorState::Change(int from, int to) {
@@ -101,7 +98,7 @@ void ReplicatorState::Change(int from, int to) {
 
 void ReplicatorState::Run(const std::vector<int64_t>& rows, const std::function<void(int)>& body) {
   CHECK(rows.size() == samples.size());
-  ThrowReplication(communicator_->failure());
+  ThrowReplication(group_->communicator().failure());
   samples = rows;
   meeting_ = nullptr;
   // what steps draw is a function of (seed, step, replica), and the caller's numbers are his own
@@ -133,15 +130,9 @@ void ReplicatorState::Run(const std::vector<int64_t>& rows, const std::function<
   ++step;
 }
 
-void ReplicatorState::Abort(const Status& why) {
-  if (!communicator_->failure().ok()) return;
-  if (monitor_) monitor_->Fail(why);
-  communicator_->Abort(why);
-}
+void ReplicatorState::Abort(const Status& why) { group_->Fail(why); }
 
-void ReplicatorState::Leave() {
-  if (monitor_) monitor_->Leave();
-}
+void ReplicatorState::Leave() { group_->Leave(); }
 
 int ReplicatorState::current() const {
   if (!turns_->running())
@@ -152,7 +143,7 @@ int ReplicatorState::current() const {
 
 Communicator& ReplicatorState::communicator() {
   background_.Drain();
-  return *communicator_;
+  return group_->communicator();
 }
 
 Leaves ReplicatorState::Meet(int local, const Call& call, const Leaves& in, const Action& action) {
@@ -164,7 +155,9 @@ Leaves ReplicatorState::Meet(int local, const Call& call, const Leaves& in, cons
   // shared between the local replicas, kept by whoever comes first
   if (!meeting_) meeting_ = std::make_shared<Meeting>(static_cast<size_t>(locals()));
   const std::shared_ptr<Meeting> meeting = meeting_;
-  meeting->in[static_cast<size_t>(local)] = in;
+  // the module's buffers have other memory in the others' turns
+  for (const torch::Tensor& leaf : in)
+    meeting->in[static_cast<size_t>(local)].push_back(leaf.detach());
   turns_->Meet(local, Named(call).text(), [&] {
     meeting_ = nullptr;
     meeting->out = action(meeting->in);
@@ -304,7 +297,7 @@ void ReplicatorState::Send(int local, int to, const Leaves& leaves) {
   if (to / locals() == rank()) {
     mail_[{from, to}].push_back(Pack(leaves));
   } else {
-    ThrowReplication(setup_.store->Set(key, Pack(leaves)));
+    ThrowReplication(group_->store().Set(key, Pack(leaves)));
   }
 }
 
@@ -326,11 +319,11 @@ Leaves ReplicatorState::Receive(int local, int from) {
         return ValueOrReplication(Unpack(box[static_cast<size_t>(number)]));
     } else {
       if (setup_.communicator.away) setup_.communicator.away();
-      const auto message = setup_.store->Get(key, kPoll);
-      if (setup_.communicator.back) setup_.communicator.back(communicator_->failure());
+      const auto message = group_->store().Get(key, kPoll);
+      if (setup_.communicator.back) setup_.communicator.back(group_->communicator().failure());
       if (message.ok()) return ValueOrReplication(Unpack(*message));
     }
-    ThrowReplication(communicator_->failure());
+    ThrowReplication(group_->communicator().failure());
     if (Now() > deadline) {
       const Status late(Code::kUnavailable, "replica " + std::to_string(to) +
                                                 " had no message from replica " +

@@ -10,13 +10,10 @@
 #include <vector>
 
 #include "nn/torch/torch.h"
-#include "replica/communicator.h"
-#include "replica/monitor.h"
-#include "replica/store.h"
+#include "replica/group.h"
 #include "replica/torch/leaves.h"
 #include "replica/torch/task_thread.h"
 #include "replica/torch/turns.h"
-#include "replica/world.h"
 #include "samara/replicator.h"
 
 namespace samara {
@@ -40,14 +37,11 @@ class ReplicatorState {
  public:
   struct Setup {
     World world;
-    std::unique_ptr<Transport> transport;
-    std::shared_ptr<Store> store;  // null when alone
+    RankLinks links;
     ReplicationMode mode = ReplicationMode::kExact;
     int replicas = 1;
     ReplicatorOptions options;
     CommunicatorOptions communicator;
-    // Makes the side channel; null: none.
-    std::function<std::unique_ptr<Monitor>(Monitor::OnFailure)> monitor;
   };
   explicit ReplicatorState(Setup setup);
   ~ReplicatorState();
@@ -84,7 +78,7 @@ class ReplicatorState {
   // The group of ranks, once what runs in the background is done.
   Communicator& communicator();
   TaskThread& background() { return background_; }
-  Communicator& background_communicator() { return *communicator_; }  // on background()
+  Communicator& background_communicator() { return group_->communicator(); }  // on background()
 
   // --- messages between two replicas
   void Send(int local, int to, const Leaves& leaves);
@@ -105,8 +99,7 @@ class ReplicatorState {
 
   Setup setup_;
   std::shared_ptr<Meeting> meeting_;  // that local replicas are coming to
-  std::unique_ptr<Communicator> communicator_;
-  std::unique_ptr<Monitor> monitor_;
+  std::unique_ptr<RankGroup> group_;
   std::unique_ptr<Turns> turns_;
   std::vector<std::weak_ptr<PerTurn>> per_turn_;
   std::vector<torch::Tensor> generators_;  // states put aside, of the local replicas
