@@ -51,6 +51,8 @@ void Bind(ConfigTable& table, LearningConfig& c) {
   table.Add("network.lstm", &c.network.lstm, {0, 65'536}, "units", "0 = none");
   table.Add("network.reward_input", &c.network.reward_input, "the last reward is an input");
   table.Add("network.action_input", &c.network.action_input, "the last action is an input");
+  table.Add("network.initializer", &c.network.initializer, {"glorot", "orthogonal"},
+            "kernels at first: Glorot uniform, or orthogonal with PPO's gains");
   table.Add("vtrace.form", &c.vtrace.form, {"impala", "seed"},
             "the paper's, or generalised advantages with importance weights");
   table.Add("vtrace.gamma", &c.vtrace.gamma, {0, 1}, "", "discount per agent step");

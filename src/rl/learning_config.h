@@ -14,6 +14,7 @@ struct AgentNetworkKeys {
   std::string name = "mlp-64-64-tanh";
   int64_t lstm = 0;
   bool reward_input = false, action_input = false;
+  std::string initializer = "glorot";  // or "orthogonal"
 };
 
 struct VtraceConfig {

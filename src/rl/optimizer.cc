@@ -2,10 +2,39 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <span>
 
 namespace samara {
 
 using torch::Tensor;
+
+namespace {
+
+std::span<float> Floats(const Tensor& tensor) {
+  return {tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())};
+}
+
+// `tensor` so that equal places in memory are equal elements.
+Tensor LaidOutAs(const Tensor& parameter, const Tensor& tensor) {
+  return tensor.strides() == parameter.strides() ? tensor
+                                                 : torch::empty_like(parameter).copy_(tensor);
+}
+
+double SumOfSquares(std::span<const float> values) {
+  constexpr size_t kLanes = 8;
+  double lanes[kLanes] = {};
+  size_t i = 0;
+  for (; i + kLanes <= values.size(); i += kLanes)
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const double value = values[i + lane];
+      lanes[lane] += value * value;
+    }
+  for (; i < values.size(); ++i) lanes[0] += static_cast<double>(values[i]) * values[i];
+  return std::accumulate(std::begin(lanes), std::end(lanes), 0.0);
+}
+
+}  // namespace
 
 double LearningRateAt(const OptimizerConfig& config, double frames) {
   if (config.schedule == "constant") return config.learning_rate;
@@ -32,51 +61,64 @@ Result<Optimizer> Optimizer::Make(const OptimizerConfig& config,
   return Optimizer(config, std::move(slots));
 }
 
-double Optimizer::GradientNorm() const {
-  // in float64 and in the order of names: the same sum on every run
-  double sum = 0;
-  for (const auto& [name, slot] : slots_) {
-    const Tensor& gradient = slot.parameter.grad();
-    if (gradient.defined()) sum += gradient.to(torch::kFloat64).square().sum().item<double>();
-  }
-  return std::sqrt(sum);
-}
-
 Optimizer::StepResult Optimizer::Step(double frames) {
   const torch::NoGradGuard no_gradient;
-  StepResult result{.gradient_norm = GradientNorm()};
+  // in the order of names: the same sum on every run
+  double squares = 0;
+  for (auto& [name, slot] : slots_) {
+    Tensor& gradient = slot.parameter.mutable_grad();
+    if (!gradient.defined()) continue;
+    gradient = LaidOutAs(slot.parameter, gradient);
+    squares += SumOfSquares(Floats(gradient));
+  }
+  StepResult result{.gradient_norm = std::sqrt(squares)};
   result.applied = std::isfinite(result.gradient_norm);
   steps_ += result.applied ? 1 : 0;
   const bool clip = config_.clip_norm > 0 && result.gradient_norm > config_.clip_norm;
+  const double scale = clip ? config_.clip_norm / result.gradient_norm : 1;
   for (auto& [name, slot] : slots_) {
     Tensor& gradient = slot.parameter.mutable_grad();
-    if (gradient.defined() && result.applied) {
-      if (clip) gradient.mul_(config_.clip_norm / result.gradient_norm);
-      Apply(slot, gradient, LearningRateAt(config_, frames));
-    }
+    if (gradient.defined() && result.applied)
+      Apply(slot, gradient, scale, LearningRateAt(config_, frames));
     gradient = Tensor();
   }
   return result;
 }
 
-void Optimizer::Apply(Slot& slot, const Tensor& gradient, double learning_rate) const {
-  const double eps = config_.epsilon;
+void Optimizer::Apply(Slot& slot, const Tensor& gradient, double scale, double rate) const {
+  const size_t n = Floats(gradient).size();
+  // four arrays that do not overlap, so that the loops become vector instructions
+  float* __restrict const theta = slot.parameter.data_ptr<float>();
+  float* __restrict const mean = slot.mean.data_ptr<float>();
+  float* __restrict const square = slot.square.data_ptr<float>();
+  const float* __restrict const g = gradient.data_ptr<float>();
+  const auto clip = static_cast<float>(scale), eps = static_cast<float>(config_.epsilon);
   if (config_.kind == "rmsprop" || config_.kind == "rmsprop_torch") {
-    slot.square.mul_(config_.decay).add_(gradient.square(), 1 - config_.decay);
-    const Tensor scale =
-        config_.kind == "rmsprop" ? (slot.square + eps).sqrt() : slot.square.sqrt() + eps;
-    slot.parameter.sub_(learning_rate * gradient / scale);
+    const auto lr = static_cast<float>(rate), d = static_cast<float>(config_.decay),
+               d1 = static_cast<float>(1 - config_.decay);
+    const float inside = config_.kind == "rmsprop" ? eps : 0, outside = eps - inside;
+    for (size_t i = 0; i < n; ++i) {
+      const float gi = g[i] * clip;
+      const float s = d * square[i] + d1 * gi * gi;
+      square[i] = s;
+      theta[i] -= lr * gi / (std::sqrt(s + inside) + outside);
+    }
     return;
   }
-  slot.mean.mul_(config_.beta1).add_(gradient, 1 - config_.beta1);
-  slot.square.mul_(config_.beta2).add_(gradient.square(), 1 - config_.beta2);
   const auto t = static_cast<double>(steps_);
   const double bias1 = 1 - std::pow(config_.beta1, t);
   const double root2 = std::sqrt(1 - std::pow(config_.beta2, t));
-  const Tensor scale =
-      config_.kind == "adam" ? slot.square.sqrt() + eps : slot.square.sqrt() / root2 + eps;
-  const double rate = learning_rate * (config_.kind == "adam" ? root2 : 1) / bias1;
-  slot.parameter.sub_(rate * slot.mean / scale);
+  const bool torchs = config_.kind == "adam_torch";
+  const auto b1 = static_cast<float>(config_.beta1), c1 = static_cast<float>(1 - config_.beta1),
+             b2 = static_cast<float>(config_.beta2), c2 = static_cast<float>(1 - config_.beta2),
+             lr = static_cast<float>(rate * (torchs ? 1 : root2) / bias1),
+             spread = static_cast<float>(torchs ? 1 / root2 : 1);
+  for (size_t i = 0; i < n; ++i) {
+    const float gi = g[i] * clip;
+    const float m = b1 * mean[i] + c1 * gi, v = b2 * square[i] + c2 * gi * gi;
+    mean[i] = m, square[i] = v;
+    theta[i] -= lr * m / (std::sqrt(v) * spread + eps);
+  }
 }
 
 std::map<std::string, Tensor> Optimizer::State() const {
@@ -103,7 +145,8 @@ Status Optimizer::Restore(const std::map<std::string, Tensor>& state) {
   for (auto& [name, slot] : slots) {
     ASSIGN_OR_RETURN(const Tensor mean, find(name + "/mean", slot.mean));
     ASSIGN_OR_RETURN(const Tensor square, find(name + "/square", slot.square));
-    slot.mean = mean.clone(), slot.square = square.clone();
+    slot.mean = torch::empty_like(slot.parameter).copy_(mean);
+    slot.square = torch::empty_like(slot.parameter).copy_(square);
   }
   slots_ = std::move(slots);
   steps_ = static_cast<uint64_t>(steps.item<int64_t>());

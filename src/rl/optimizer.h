@@ -1,11 +1,12 @@
 // Gradient descent as the reinforcement-learning literature defines it, which is TensorFlow's way
 // where TensorFlow and PyTorch differ; both are here under their names.
 //
-//   rmsprop        TensorFlow 1 (IMPALA): s <- d s + (1 - d) g^2 from s = 1; theta -= lr g / sqrt(s
-//   + eps) rmsprop_torch  PyTorch (TorchBeast):  the same from s = 0;               theta -= lr g /
-//   (sqrt(s) + eps) adam           TensorFlow (SEED RL): lr_t = lr sqrt(1 - b2^t) / (1 - b1^t);
-//                                         theta -= lr_t m / (sqrt(v) + eps)
-//   adam_torch     PyTorch: theta -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
+// rmsprop:       TensorFlow 1 (IMPALA): s <- d s + (1 - d) g^2 from s = 1;
+//                theta -= lr g / sqrt(s + eps)
+// rmsprop_torch: PyTorch (TorchBeast): the same from s = 0; theta -= lr g / (sqrt(s) + eps)
+// adam:          TensorFlow (SEED RL): lr_t = lr sqrt(1 - b2^t) / (1 - b1^t);
+//                theta -= lr_t m / (sqrt(v) + eps)
+// adam_torch:    PyTorch: theta -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
 //
 // adam with eps equals adam_torch with eps / sqrt(1 - b2^t). One thread at a time.
 #pragma once
@@ -25,7 +26,8 @@ double LearningRateAt(const OptimizerConfig& config, double frames);
 
 class Optimizer {
  public:
-  // Parameters by name; they live as long as this object. kConfig: an unknown kind or schedule.
+  // Parameters by name, float32 on the CPU, dense in memory; they live as long as this object.
+  // kConfig: an unknown kind or schedule.
   static Result<Optimizer> Make(const OptimizerConfig& config,
                                 std::map<std::string, torch::Tensor> parameters);
 
@@ -49,8 +51,8 @@ class Optimizer {
   };
   Optimizer(OptimizerConfig config, std::map<std::string, Slot> slots)
       : config_(std::move(config)), slots_(std::move(slots)) {}
-  double GradientNorm() const;
-  void Apply(Slot& slot, const torch::Tensor& gradient, double learning_rate) const;
+  // One pass over the slot; gradients are multiplied by `scale` first.
+  void Apply(Slot& slot, const torch::Tensor& gradient, double scale, double learning_rate) const;
 
   OptimizerConfig config_;
   std::map<std::string, Slot> slots_;  // in the order of names, whatever order they came in

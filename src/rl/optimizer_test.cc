@@ -130,6 +130,30 @@ TEST(OptimizerTest, RestoredStateGoesOnWithTheSameBits) {
   EXPECT_EQ(optimizer.Restore(state).code(), Code::kBadData);
 }
 
+// Convolutions' kernels lie channels last, their gradients as autograd leaves them, and a
+// checkpoint has neither: elements belong together, not places.
+TEST(OptimizerTest, LayoutsInMemoryDoNotMatter) {
+  for (const char* kind : {"adam_torch", "rmsprop"}) {
+    torch::manual_seed(5);
+    const Tensor start = torch::randn({6, 3, 2, 2}), target = torch::randn({6, 3, 2, 2});
+    const OptimizerConfig config{.kind = kind, .learning_rate = 0.1, .clip_norm = 0.5};
+    const Tensor plain = start.clone().set_requires_grad(true);
+    const Tensor last = start.clone(torch::MemoryFormat::ChannelsLast)
+                            .contiguous(torch::MemoryFormat::ChannelsLast);
+    last.set_requires_grad(true);
+    ASSERT_NE(last.strides(), plain.strides());
+    Optimizer a = MakeOne(config, plain), b = MakeOne(config, last);
+    for (int step = 0; step < 6; ++step) {
+      for (const Tensor& w : {plain, last}) ((w - target) * (1 + step)).pow(2).sum().backward();
+      EXPECT_NEAR(a.Step(0).gradient_norm, b.Step(0).gradient_norm, 1e-5);
+      EXPECT_TRUE(torch::allclose(plain, last, 1e-5, 1e-6)) << kind << ' ' << step;
+      auto state = b.State();
+      for (auto& [name, tensor] : state) tensor = tensor.contiguous();
+      ASSERT_TRUE(b.Restore(state).ok());
+    }
+  }
+}
+
 TEST(OptimizerTest, SchedulesAndNames) {
   const OptimizerConfig linear{.learning_rate = 2, .schedule = "linear", .schedule_frames = 100};
   EXPECT_EQ(LearningRateAt(linear, 0), 2);

@@ -35,6 +35,7 @@ Result<AgentNetworkConfig> NetworkFor(const AgentSetup& setup, const InputLayout
   network.outputs = distribution.parameters();
   network.lstm = keys.lstm;
   network.reward_input = keys.reward_input;
+  network.initializer = keys.initializer;
   if (keys.action_input && distribution.continuous())
     return Status(Code::kConfig,
                   "network.action_input=true: the environment's actions are "

@@ -79,16 +79,23 @@ AgentNetworkImpl::AgentNetworkImpl(const AgentNetworkConfig& config)
   channels_ += (config.reward_input ? 1 : 0) + config.action_input;
   if (config.lstm > 0) AddLstm();
   const int64_t features = channels_;
-  policy_ = AddDense("policy", config.outputs);
+  policy_ = AddDense("policy", config.outputs, 0.01);
   channels_ = features;
-  value_ = AddDense("value", 1);
+  value_ = AddDense("value", 1, 1);
+}
+
+void AgentNetworkImpl::Initialize(Tensor kernel, double gain) const {
+  if (config_.initializer == "orthogonal")
+    torch::nn::init::orthogonal_(kernel, gain);
+  else
+    torch::nn::init::xavier_uniform_(kernel);
 }
 
 AgentNetworkImpl::Convolution AgentNetworkImpl::AddConvolution(const std::string& name, int64_t out,
                                                                int64_t kernel, int64_t stride,
                                                                bool same) {
   Tensor weight = torch::empty({out, channels_, kernel, kernel});
-  torch::nn::init::xavier_uniform_(weight);
+  Initialize(weight, std::numbers::sqrt2);
   weight = weight.contiguous(torch::MemoryFormat::ChannelsLast);
   const auto size = [&](int64_t n) {
     return same ? (n + stride - 1) / stride : (n - kernel) / stride + 1;
@@ -98,9 +105,10 @@ AgentNetworkImpl::Convolution AgentNetworkImpl::AddConvolution(const std::string
           register_parameter(name + "_bias", torch::zeros({out})), stride, same};
 }
 
-AgentNetworkImpl::Dense AgentNetworkImpl::AddDense(const std::string& name, int64_t out) {
+AgentNetworkImpl::Dense AgentNetworkImpl::AddDense(const std::string& name, int64_t out,
+                                                   double gain) {
   Tensor weight = torch::empty({out, height_ * width_ * channels_});
-  torch::nn::init::xavier_uniform_(weight);
+  Initialize(weight, gain);
   height_ = width_ = 1, channels_ = out;
   return {register_parameter(name + "_weight", weight),
           register_parameter(name + "_bias", torch::zeros({out}))};
@@ -123,7 +131,7 @@ void AgentNetworkImpl::AddResidualStacks(std::initializer_list<int64_t> channels
 void AgentNetworkImpl::AddLstm() {
   const int64_t units = config_.lstm;
   Tensor input = torch::empty({4 * units, channels_});
-  torch::nn::init::xavier_uniform_(input);
+  Initialize(input, 1);
   Tensor recurrent = torch::empty({4 * units, units});
   torch::nn::init::orthogonal_(recurrent);
   Tensor bias = torch::zeros({4 * units});

@@ -4,11 +4,12 @@
 // football and continuous networks, DQN's Nature torso; layouts and parameter counts as
 // central_inference.md 5 has them, and the tests count. Convolutions and pooling pad as
 // TensorFlow's SAME does, the smaller half before; an LSTM has one bias vector, 1 for the forget
-// gate at first, and its gates in the order i, f, g, o; kernels are Glorot uniform, recurrent ones
+// gate at first, and its gates in the order i, f, g, o; biases start at 0, recurrent kernels
 // orthogonal. Thread safety: that of torch::nn::Module.
 #pragma once
 
 #include <cstdint>
+#include <numbers>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ struct AgentNetworkConfig {
   int64_t lstm = 0;                               // units; 0 = no core
   bool reward_input = false;                      // the last reward, clipped to [-1, 1]
   int64_t action_input = 0;                       // one-hot of the last action: how many; 0 = none
+  // kernels at first. "glorot": uniform (Glorot and Bengio 2010, 16), SEED RL's; "orthogonal": with
+  // gain sqrt 2, 0.01 of the policy's and 1 of the value's head (central_inference.md 4.4, PPO's)
+  std::string initializer = "glorot";
 };
 
 class AgentNetworkImpl : public torch::nn::Module {
@@ -62,9 +66,10 @@ class AgentNetworkImpl : public torch::nn::Module {
   };
   Convolution AddConvolution(const std::string& name, int64_t out, int64_t kernel, int64_t stride,
                              bool same);
-  Dense AddDense(const std::string& name, int64_t out);
+  Dense AddDense(const std::string& name, int64_t out, double gain = std::numbers::sqrt2);
   void AddResidualStacks(std::initializer_list<int64_t> channels);
   void AddLstm();
+  void Initialize(torch::Tensor kernel, double gain) const;
   static torch::Tensor Apply(const Convolution& convolution, torch::Tensor x);
   torch::Tensor Torso(torch::Tensor x) const;  // [N][h][w][c] -> [N][features]
   // One step: x [B][features], state -> state.

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <map>
+
 namespace samara {
 namespace {
 
@@ -62,6 +65,32 @@ TEST(AgentNetworkTest, AnUnrollIsItsStepsOneByOne) {
 }
 
 // Nothing of the last episode passes through its end.
+TEST(AgentNetworkTest, KernelsStartAsTheirInitializerSays) {
+  torch::manual_seed(6);
+  AgentNetworkConfig config{
+      .torso = "nature", .height = 84, .width = 84, .channels = 4, .outputs = 6};
+  const auto rows = [](const auto& network, const std::string& name) {
+    return network->named_parameters()[name].detach().flatten(1);
+  };
+  const auto glorot = AgentNetworkImpl::Make(config).ValueOrThrow();
+  // uniform within sqrt(6 / (fan in + fan out)), which 8,192 draws come close to
+  const double bound = std::sqrt(6.0 / (4 * 64 + 32 * 64));
+  EXPECT_LE(rows(glorot, "conv1_weight").abs().max().item<double>(), bound);
+  EXPECT_GT(rows(glorot, "conv1_weight").abs().max().item<double>(), 0.99 * bound);
+  config.initializer = "orthogonal";
+  const auto orthogonal = AgentNetworkImpl::Make(config).ValueOrThrow();
+  for (const auto& [name, gain] : std::map<std::string, double>{{"conv1_weight", std::sqrt(2.0)},
+                                                                {"conv3_weight", std::sqrt(2.0)},
+                                                                {"fc_weight", std::sqrt(2.0)},
+                                                                {"policy_weight", 0.01},
+                                                                {"value_weight", 1.0}}) {
+    const Tensor w = rows(orthogonal, name);
+    EXPECT_TRUE(torch::allclose(w.matmul(w.t()), gain * gain * torch::eye(w.size(0)), 1e-4,
+                                1e-5 * gain * gain))
+        << name;
+  }
+}
+
 TEST(AgentNetworkTest, TheStateIsZeroedWhereAnEpisodeBegins) {
   torch::manual_seed(5);
   const AgentNetworkConfig config{"mlp-32-tanh", 1, 1, 5, 4, 16, false, 0};
