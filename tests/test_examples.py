@@ -92,6 +92,15 @@ def test_a_finished_run_continued_does_nothing(alone, name, tmp_path):
         assert got["parameter_hash"] == alone(name)["parameter_hash"] and got["steps"] == alone(name)["steps"]
 
 
+def test_fast_mode_over_gloo_leaves_large_sums_to_it():
+    options = ["--steps", 3, "--batch", 16, "--side", 16, "--mode", "fast", "--json"]
+    runs = {transport: run("samara", 2, *options, program=EXAMPLES / "resnet", SAMARA_TRANSPORT=transport)
+            for transport in ("shared", "gloo")}
+    assert "gradients are summed by gloo" in runs["gloo"].stderr and "summed by" not in runs["shared"].stderr
+    shared, gloo = (result(runs[transport]) for transport in ("shared", "gloo"))
+    assert gloo["loss"] == pytest.approx(shared["loss"], rel=1e-4) and gloo["steps"] == shared["steps"]
+
+
 @pytest.mark.slow
 def test_resnet_50_has_the_same_bits():
     options = ["--model", "resnet50", "--side", 16, "--batch", 64, "--steps", 1, "--json"]

@@ -314,9 +314,15 @@ Status Communicator::AllToAll(const Collective& what, std::span<const std::byte>
 }
 
 Status Communicator::Barrier(const Collective& what) {
-  return Run(what, 0, [&](Transport::Round& round) {
-    return transport_->Gather(
-        round, [](auto) {}, [](auto) {});
+  return Delegate(what, 0, [](SteadyTime) { return Status(); });
+}
+
+Status Communicator::Delegate(const Collective& what, uint64_t bytes,
+                              const std::function<Status(SteadyTime deadline)>& run) {
+  return Run(what, bytes, [&](Transport::Round& round) -> Status {
+    RETURN_IF_ERROR(transport_->Gather(
+        round, [](auto) {}, [](auto) {}));
+    return run(round.deadline);
   });
 }
 

@@ -66,6 +66,10 @@ class Communicator {
   Status AllToAll(const Collective& what, std::span<const std::byte> mine,
                   std::span<std::byte> out);
   Status Barrier(const Collective& what);
+  // The ranks agree on `what`; then `run` moves its `bytes` by other means than the transport's. It
+  // ends by the deadline with kDeadlinePassed, and soon after failure() is no longer OK.
+  Status Delegate(const Collective& what, uint64_t bytes,
+                  const std::function<Status(SteadyTime deadline)>& run);
 
   // Tells this rank's waiting call, and later ones, to end with `why`; the first reason stays.
   void Abort(const Status& why);

@@ -22,6 +22,7 @@ namespace samara {
 struct RankLinks {
   std::unique_ptr<Transport> transport;
   std::shared_ptr<Store> store;  // null when alone
+  std::string address;           // of this host, as the others reach it; empty: its name's
   // Makes the side channel; null: none.
   std::function<Result<std::unique_ptr<Monitor>>(Monitor::OnFailure)> monitor;
 };

@@ -1,5 +1,4 @@
-// torch's own rendezvous store and its Gloo and, where torch has CUDA, what else it brings: ranks
-// of several hosts.
+// torch's own rendezvous store and its Gloo: ranks of several hosts.
 #pragma once
 
 #include <memory>

@@ -67,13 +67,11 @@ Result<RankLinks> Connect(const World& world, const LinkOptions& options) {
     else
       LogWarning("ranks use Gloo: " + shared.status().message());
   }
+  links.address = options.address.empty() && one_host ? "127.0.0.1" : options.address;
   if (!links.transport) {
-    const std::string address = !options.address.empty() ? options.address
-                                : one_host               ? "127.0.0.1"
-                                                         : "";
     ASSIGN_OR_RETURN(links.transport,
                      MakeGlooTransport(world.rank, world.size, WithPrefix(links.store, "gloo/"),
-                                       address, options.deadline));
+                                       links.address, options.deadline));
   }
   Monitor::Options monitor;
   monitor.start = options.start;

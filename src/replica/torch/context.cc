@@ -282,11 +282,10 @@ Leaves ReplicaContext::Merge(const Leaves& in, const MergeFn& merge, const std::
 torch::Device ReplicaContext::logical_device(int i) const {
   const auto devices = static_cast<int>(torch::cuda::device_count());
   if (devices == 0) return torch::kCPU;
-  // replica-local: each has as many devices as there are for it
-  const int each = std::max(1, devices / std::max(1, state_.locals()));
-  if (i < 0 || i >= each)
-    Refuse("logical device " + std::to_string(i) + ": there are " + std::to_string(each));
-  return {torch::kCUDA, static_cast<c10::DeviceIndex>((local_ * each + i) % devices)};
+  const DeviceShare mine = ShareOfDevices(devices, state_.world(), state_.locals(), local_);
+  if (i < 0 || i >= mine.count)
+    Refuse("logical device " + std::to_string(i) + ": there are " + std::to_string(mine.count));
+  return {torch::kCUDA, static_cast<c10::DeviceIndex>(mine.first + i)};
 }
 
 Leaves ReplicaContext::FoldLeaves(const Leaves& a, const Leaves& b, ReduceOp op) {

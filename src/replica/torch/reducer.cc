@@ -1,5 +1,6 @@
 #include "replica/torch/reducer.h"
 
+#include <c10/core/StreamGuard.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 
 #include <algorithm>
@@ -13,6 +14,12 @@ namespace samara {
 namespace {
 
 constexpr double kSamplesMax = 1 << 24;  // of one step: exact as a float32
+
+// What this thread has asked a GPU to do with the tensor is on this stream; none on the CPU.
+std::optional<c10::Stream> StreamOf(const torch::Tensor& tensor) {
+  if (tensor.device().is_cpu()) return std::nullopt;
+  return c10::impl::VirtualGuardImpl(tensor.device().type()).getStream(tensor.device());
+}
 
 }  // namespace
 
@@ -72,6 +79,7 @@ GradientReducer::~GradientReducer() = default;
 void GradientReducer::Start() {
   state_.Add(weak_from_this());
   if (state_.mode() != ReplicationMode::kFast) return;
+  sum_ = state_.SumFor(parameters_[0].device(), wrapped_at_);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     auto accumulator = torch::autograd::impl::grad_accumulator(parameters_[i]);
     accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
@@ -175,24 +183,30 @@ void GradientReducer::Reduce(Bucket& bucket, std::span<const Partial> partials,
     return ThrowReplication(
         group.AllReduce(what, ReduceOp::kSum, type, leaves, partials, BytesOf(bucket.flat)));
   }
-  const auto r = static_cast<uint32_t>(state_.rank());
-  const torch::Tensor host = OnHost(bucket.flat);  // itself on the CPU
-  if (options_.bf16 && type == ElementType::kF32 && state_.world_size() > 1) {
-    // the tail's counts stay exact
-    const torch::Tensor tail = host.narrow(0, bucket.elements, host.numel() - bucket.elements);
-    torch::Tensor narrow = host.narrow(0, 0, bucket.elements).to(torch::kBFloat16);
-    const Partial mine{{r, r + 1}, BytesOf(narrow)}, counts{{r, r + 1}, BytesOf(tail)};
-    ThrowReplication(group.AllReduce(what, ReduceOp::kSum, ElementType::kBf16, leaves, {&mine, 1},
-                                     BytesOf(narrow)));
-    ThrowReplication(
-        group.AllReduce(what, ReduceOp::kSum, type, leaves, {&counts, 1}, BytesOf(tail)));
-    host.narrow(0, 0, bucket.elements).copy_(narrow);
-  } else {
-    const Partial mine{{r, r + 1}, BytesOf(host)};
-    ThrowReplication(
-        group.AllReduce(what, ReduceOp::kSum, type, leaves, {&mine, 1}, BytesOf(host)));
+  if (!options_.bf16 || type != ElementType::kF32 || state_.world_size() == 1)
+    return Sum(what, bucket.flat, group);
+  // the tail's counts stay exact
+  const torch::Tensor values = bucket.flat.narrow(0, 0, bucket.elements);
+  const torch::Tensor narrow = values.to(torch::kBFloat16);
+  Sum(what, narrow, group);
+  Sum(what, bucket.flat.narrow(0, bucket.elements, bucket.flat.numel() - bucket.elements), group);
+  values.copy_(narrow);
+}
+
+void GradientReducer::Sum(const Collective& what, const torch::Tensor& data, Communicator& group) {
+  if (sum_ != nullptr && sum_->Takes(data)) {
+    const auto run = [&](SteadyTime deadline) {
+      return sum_->Sum(data, deadline, [&] { return group.failure(); });
+    };
+    return ThrowReplication(group.Delegate(what, data.nbytes(), run));
   }
-  if (!host.is_same(bucket.flat)) bucket.flat.copy_(host);
+  const auto r = static_cast<uint32_t>(state_.rank());
+  const torch::Tensor host = OnHost(data);  // itself on the CPU
+  const Partial mine{{r, r + 1}, BytesOf(host)};
+  ThrowReplication(
+      group.AllReduce(what, ReduceOp::kSum, ValueOrReplication(ElementTypeOf(data.scalar_type())),
+                      static_cast<uint32_t>(state_.replicas()), {&mine, 1}, BytesOf(host)));
+  if (host.data_ptr() != data.data_ptr()) data.copy_(host);
 }
 
 void GradientReducer::Average(Bucket& bucket, std::vector<size_t>& used) {
@@ -437,8 +451,9 @@ void GradientReducer::Launch(bool all) {
     for (size_t j = 0; j < bucket.parameters.size(); ++j)
       bucket.flat[bucket.elements + 1 + static_cast<int64_t>(j)] =
           samples > 0 && has_gradient_[bucket.parameters[j]] ? 1 : 0;
-    bucket.ticket = state_.background().Post([this, &bucket] {
+    bucket.ticket = state_.background().Post([this, &bucket, stream = StreamOf(bucket.flat)] {
       const torch::NoGradGuard off;
+      const c10::OptionalStreamGuard after(stream);  // what filled the bucket
       Reduce(bucket, {}, state_.background_communicator());
     });
   }

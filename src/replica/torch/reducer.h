@@ -73,6 +73,7 @@ class GradientReducer : public PerTurn, public std::enable_shared_from_this<Grad
   // Local replica's gradients, weighted, and the tail, into `flat`.
   void Fill(const Bucket& bucket, torch::Tensor flat, int64_t samples) const;
   void Reduce(Bucket& bucket, std::span<const Partial> partials, Communicator& group);
+  void Sum(const Collective& what, const torch::Tensor& data, Communicator& group);
   // Averages a reduced bucket in place; the parameters that have a gradient, appended.
   void Average(Bucket& bucket, std::vector<size_t>& used);
   double Norm(const std::vector<size_t>& used) const;  // of the averaged gradients
@@ -103,6 +104,7 @@ class GradientReducer : public PerTurn, public std::enable_shared_from_this<Grad
   std::vector<Accumulator> accumulators_;  // kept alive: they have our hooks
   std::vector<bool> has_gradient_;
   std::vector<size_t> observed_;  // order of the first backward pass
+  C10dSum* sum_ = nullptr;        // borrowed; null: the tree's
   bool rebuilt_ = false;
   int no_sync_ = 0;
   size_t next_launch_ = 0;

@@ -71,7 +71,8 @@ Leaves Differentiable(const Leaves& in, const std::function<Leaves(const Leaves&
   return out;
 }
 
-ReplicatorState::ReplicatorState(Setup setup) : setup_(std::move(setup)) {
+ReplicatorState::ReplicatorState(Setup setup)
+    : setup_(std::move(setup)), store_(setup_.links.store), address_(setup_.links.address) {
   group_ = ValueOrReplication(
       RankGroup::Make(setup_.world, std::move(setup_.links), setup_.communicator));
   const int locals = setup_.replicas / setup_.world.size;
@@ -144,6 +145,35 @@ int ReplicatorState::current() const {
 Communicator& ReplicatorState::communicator() {
   background_.Drain();
   return group_->communicator();
+}
+
+C10dSum* ReplicatorState::SumFor(torch::Device device, Site site) {
+  // ranks that are threads take turns, which c10d's own waiting knows nothing of
+  if (mode() != ReplicationMode::kFast || world_size() == 1 || setup_.communicator.away)
+    return nullptr;
+  const auto [it, first] = sums_.try_emplace(device.type());
+  if (!first) return it->second.get();
+  // all ranks or none; a GPU that two ranks share is nothing for NCCL
+  std::string mine = device.is_cpu() && communicator().transport().name() == std::string("gloo")
+                         ? "rank " + std::to_string(rank())
+                         : GpuId(device);
+  std::vector<std::vector<std::byte>> all;
+  ThrowReplication(communicator().AllGatherRagged({"what sums gradients", "", site},
+                                                  std::as_bytes(std::span(mine)), all));
+  std::sort(all.begin(), all.end());
+  if (all[0].empty() || std::adjacent_find(all.begin(), all.end()) != all.end()) return nullptr;
+  const auto store = WithPrefix(store_, std::string("sum/") + (device.is_cpu() ? "cpu/" : "gpu/"));
+  const auto deadline = setup_.communicator.deadline;
+  it->second = ValueOrReplication(device.is_cpu()
+                                      ? MakeGlooSum(rank(), world_size(), store, address_, deadline)
+                                      : MakeNcclSum(rank(), world_size(), store, deadline));
+  if (rank() == 0) LogInfo("gradients are summed by " + it->second->name());
+  return it->second.get();
+}
+
+DeviceShare ShareOfDevices(int devices, const World& world, int locals, int local) {
+  const int each = std::max(1, devices / std::max(1, world.local_size * locals));
+  return {(world.local_rank * locals + local) * each % std::max(1, devices), each};
 }
 
 Leaves ReplicatorState::Meet(int local, const Call& call, const Leaves& in, const Action& action) {

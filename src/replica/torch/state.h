@@ -11,6 +11,7 @@
 
 #include "nn/torch/torch.h"
 #include "replica/group.h"
+#include "replica/torch/c10d_sum.h"
 #include "replica/torch/leaves.h"
 #include "replica/torch/task_thread.h"
 #include "replica/torch/turns.h"
@@ -46,6 +47,7 @@ class ReplicatorState {
   explicit ReplicatorState(Setup setup);
   ~ReplicatorState();
 
+  const World& world() const { return setup_.world; }
   int rank() const { return setup_.world.rank; }
   int world_size() const { return setup_.world.size; }
   int replicas() const { return setup_.replicas; }
@@ -79,6 +81,9 @@ class ReplicatorState {
   Communicator& communicator();
   TaskThread& background() { return background_; }
   Communicator& background_communicator() { return group_->communicator(); }  // on background()
+  // Fast mode: what sums tensors on such a device over the ranks quicker than the tree; null: none.
+  // A collective when first asked for a type of device.
+  C10dSum* SumFor(torch::Device device, Site site);
 
   // --- messages between two replicas
   void Send(int local, int to, const Leaves& leaves);
@@ -98,8 +103,11 @@ class ReplicatorState {
   };
 
   Setup setup_;
-  std::shared_ptr<Meeting> meeting_;  // that local replicas are coming to
+  std::shared_ptr<Meeting> meeting_;    // that local replicas are coming to
+  const std::shared_ptr<Store> store_;  // null when alone
+  const std::string address_;           // of this host; empty: its name's
   std::unique_ptr<RankGroup> group_;
+  std::map<torch::DeviceType, std::unique_ptr<C10dSum>> sums_;
   std::unique_ptr<Turns> turns_;
   std::vector<std::weak_ptr<PerTurn>> per_turn_;
   std::vector<torch::Tensor> generators_;  // states put aside, of the local replicas
@@ -107,6 +115,13 @@ class ReplicatorState {
   std::map<std::pair<int, int>, int64_t> sent_, received_;        // messages by (from, to)
   TaskThread background_;                                         // joined before what it uses goes
 };
+
+// The `count` devices from `first` on that are local replica `local`'s, of those a rank sees; ranks
+// of one host that see the same ones share them out.
+struct DeviceShare {
+  int first = 0, count = 1;
+};
+DeviceShare ShareOfDevices(int devices, const World& world, int locals, int local);
 
 // A result that autograd can follow: `backward` gives the gradients of `in` from those of the
 // result, itself a collective. Plain when no gradient is asked for.

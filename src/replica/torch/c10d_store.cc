@@ -1,0 +1,71 @@
+// torch's own rendezvous store.
+#include "nn/torch/torch.h"
+// after the door to torch
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "replica/torch/c10d.h"
+
+namespace samara {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// c10d's store behind ours.
+class C10dStore : public Store {
+ public:
+  explicit C10dStore(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
+  Status Set(const std::string& key, std::string_view value) override {
+    return Try([&] { store_->set(key, std::vector<uint8_t>(value.begin(), value.end())); });
+  }
+  Result<std::string> Get(const std::string& key, std::chrono::milliseconds timeout) override {
+    std::string value;
+    const Status status = Try([&] {
+      store_->wait({key}, std::max(timeout, 1ms));
+      const std::vector<uint8_t> bytes = store_->get(key);
+      value.assign(bytes.begin(), bytes.end());
+    });
+    if (!status.ok()) return status;
+    return value;
+  }
+  Result<int64_t> Add(const std::string& key, int64_t amount) override {
+    int64_t sum = 0;
+    const Status status = Try([&] { sum = store_->add(key, amount); });
+    if (!status.ok()) return status;
+    return sum;
+  }
+
+ private:
+  template <typename Fn>
+  Status Try(Fn&& fn) {
+    try {
+      fn();
+      return {};
+    } catch (const std::exception& e) {
+      return Status(Code::kUnavailable, "the store of the ranks: " + FirstLine(e.what()));
+    }
+  }
+  const c10::intrusive_ptr<c10d::Store> store_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<Store>> ConnectTcpStore(const World& world,
+                                               std::chrono::milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = world.port;
+  // under torchrun the agent has the store (replicator.md 12.1)
+  options.isServer = !world.agent_store && world.rank == 0;
+  options.timeout = timeout;
+  options.waitWorkers = false;
+  try {
+    return std::shared_ptr<Store>(
+        std::make_shared<C10dStore>(c10::make_intrusive<c10d::TCPStore>(world.address, options)));
+  } catch (const std::exception& e) {
+    return Status(Code::kUnavailable, "no store at " + world.address + ":" +
+                                          std::to_string(world.port) + ": " + FirstLine(e.what()));
+  }
+}
+
+}  // namespace samara

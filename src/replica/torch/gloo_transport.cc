@@ -1,0 +1,180 @@
+// Rounds over c10d's Gloo.
+#include <atomic>
+#include <cstring>
+#include <mutex>
+
+#include "nn/torch/torch.h"
+#include "replica/torch/c10d.h"
+#include "replica/torch/c10d_group.h"
+
+namespace samara {
+namespace {
+
+constexpr size_t kInlineBytes = 768;  // go with the header
+constexpr size_t kAreaBytes = size_t{4} << 20;
+
+struct Envelope {
+  CollectiveHeader header;
+  uint64_t bytes = 0;
+  std::byte small[kInlineBytes] = {};
+};
+
+class GlooTransport : public Transport {
+ public:
+  GlooTransport(int rank, int size, C10dGroup group)
+      : rank_(rank), size_(size), group_(std::move(group)), envelopes_(static_cast<size_t>(size)) {
+    headers_.resize(envelopes_.size());
+    shown_.resize(envelopes_.size());
+  }
+  // Never joins threads that wait for a rank that is gone.
+  ~GlooTransport() override {
+    if (stop_) group_.release();
+  }
+  const char* name() const override { return "gloo"; }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  size_t bytes_max() const override { return kAreaBytes; }
+  std::vector<int> missing() const override { return {}; }  // the monitor knows
+
+  Status Gather(const Round& round, const Write& write, const Read& read) override {
+    RETURN_IF_ERROR(Begin(round, write));
+    if (round.header != nullptr && round.bytes <= kInlineBytes) {
+      for (size_t r = 0; r < shown_.size(); ++r) shown_[r] = {envelopes_[r].small, round.bytes};
+    } else if (round.only >= 0) {
+      if (rank_ == round.only) std::memcpy(all_.data(), mine_.data(), round.bytes);
+      at::Tensor data = Wrap(all_.data(), round.bytes);
+      RETURN_IF_ERROR(Wait(round.deadline, [&] {
+        std::vector<at::Tensor> tensors{data};
+        c10d::BroadcastOptions options;
+        options.rootRank = round.only;
+        return group_->broadcast(tensors, options);
+      }));
+      for (auto& shown : shown_) shown = {};
+      shown_[static_cast<size_t>(round.only)] = {all_.data(), round.bytes};
+    } else {
+      at::Tensor in = Wrap(mine_.data(), round.bytes),
+                 out = Wrap(all_.data(), round.bytes * shown_.size());
+      RETURN_IF_ERROR(Wait(round.deadline, [&] { return group_->_allgather_base(out, in); }));
+      for (size_t r = 0; r < shown_.size(); ++r)
+        shown_[r] = {all_.data() + r * round.bytes, round.bytes};
+    }
+    read(shown_);
+    return {};
+  }
+
+  Status Scatter(const Round& round, const Write& write, const Read& read) override {
+    RETURN_IF_ERROR(Begin(round, write));
+    const size_t piece = round.bytes / shown_.size();
+    if (round.header != nullptr && round.bytes <= kInlineBytes) {
+      for (size_t r = 0; r < shown_.size(); ++r)
+        shown_[r] = {envelopes_[r].small + static_cast<size_t>(rank_) * piece, piece};
+    } else {
+      at::Tensor in = Wrap(mine_.data(), round.bytes), out = Wrap(all_.data(), round.bytes);
+      std::vector<int64_t> even;
+      RETURN_IF_ERROR(
+          Wait(round.deadline, [&] { return group_->alltoall_base(out, in, even, even); }));
+      for (size_t r = 0; r < shown_.size(); ++r) shown_[r] = {all_.data() + r * piece, piece};
+    }
+    read(shown_);
+    return {};
+  }
+
+  void Abort(const Status& why) override {
+    std::lock_guard lock(mu_);
+    if (aborted_.ok()) aborted_ = why;
+    stop_ = true;
+  }
+
+ private:
+  static at::Tensor Wrap(std::byte* data, size_t bytes) {
+    return torch::from_blob(data, {static_cast<int64_t>(bytes)}, torch::kUInt8);
+  }
+
+  // Writes this rank's part; with a header: sends it, and what is small, and compares.
+  Status Begin(const Round& round, const Write& write) {
+    if (round.bytes > kAreaBytes) return Status(Code::kInternal, "a round that is too large");
+    mine_.resize(round.bytes);
+    all_.resize(round.bytes * shown_.size());
+    if (round.bytes > 0) write(mine_);
+    if (round.header == nullptr) return Stopped();
+    Envelope envelope{.header = *round.header, .bytes = round.bytes};
+    if (round.bytes > 0 && round.bytes <= kInlineBytes)
+      std::memcpy(envelope.small, mine_.data(), round.bytes);
+    at::Tensor in = Wrap(reinterpret_cast<std::byte*>(&envelope), sizeof envelope);
+    at::Tensor out =
+        Wrap(reinterpret_cast<std::byte*>(envelopes_.data()), sizeof(Envelope) * envelopes_.size());
+    RETURN_IF_ERROR(Wait(round.deadline, [&] { return group_->_allgather_base(out, in); }));
+    for (size_t r = 0; r < envelopes_.size(); ++r) {
+      headers_[r] = envelopes_[r].header;
+      headers_[r].text[sizeof headers_[r].text - 1] = 0;
+    }
+    if (round.check != nullptr) RETURN_IF_ERROR((*round.check)(headers_));
+    for (const Envelope& e : envelopes_) {
+      if (e.bytes != round.bytes)
+        return Status(Code::kInternal, "ranks agree on what they do but not on its size");
+    }
+    return {};
+  }
+
+  Status Stopped() {
+    if (!stop_) return {};
+    std::lock_guard lock(mu_);
+    return aborted_;
+  }
+
+  template <typename Start>
+  Status Wait(SteadyTime deadline, const Start& start) {
+    const Status status = WaitFor(start, deadline, [this] { return Stopped(); });
+    if (!status.ok()) Abort(status);
+    return status;
+  }
+
+  const int rank_, size_;
+  C10dGroup group_;
+  std::vector<Envelope> envelopes_;
+  std::vector<CollectiveHeader> headers_;
+  std::vector<std::span<const std::byte>> shown_;
+  std::vector<std::byte> mine_, all_;
+  std::atomic<bool> stop_{false};
+  std::mutex mu_;
+  Status aborted_;  // guarded by mu_
+};
+
+class BareGlooGroup : public BareGloo {
+ public:
+  explicit BareGlooGroup(C10dGroup group) : group_(std::move(group)) {}
+  void AllReduce(at::Tensor data) override {
+    std::vector<at::Tensor> tensors{data};
+    group_->allreduce(tensors)->wait();
+  }
+  void AllGather(at::Tensor mine, at::Tensor all) override {
+    group_->_allgather_base(all, mine)->wait();
+  }
+  void Broadcast(at::Tensor data) override {
+    std::vector<at::Tensor> tensors{data};
+    group_->broadcast(tensors)->wait();
+  }
+
+ private:
+  const C10dGroup group_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> MakeGlooTransport(int rank, int size,
+                                                     const std::shared_ptr<Store>& store,
+                                                     const std::string& address,
+                                                     std::chrono::milliseconds deadline) {
+  ASSIGN_OR_RETURN(C10dGroup group, MakeGlooGroup(rank, size, store, address, deadline));
+  return std::unique_ptr<Transport>(std::make_unique<GlooTransport>(rank, size, std::move(group)));
+}
+
+Result<std::unique_ptr<BareGloo>> MakeBareGloo(int rank, int size,
+                                               const std::shared_ptr<Store>& store,
+                                               const std::string& address,
+                                               std::chrono::milliseconds deadline) {
+  ASSIGN_OR_RETURN(C10dGroup group, MakeGlooGroup(rank, size, store, address, deadline));
+  return std::unique_ptr<BareGloo>(std::make_unique<BareGlooGroup>(std::move(group)));
+}
+
+}  // namespace samara
