@@ -19,8 +19,7 @@ Status Unreadable(const char* what) {
 template <typename Harvest, typename F>
 void EachNumber(Harvest& h, const F& f) {
   f(h.unrolls), f(h.stale_unrolls), f(h.frames), f(h.steps);
-  f(h.lag_min), f(h.lag_max), f(h.lag_count), f(h.lag_sum);
-  f(h.counters), f(h.stop), f(h.save), f(h.seconds);
+  f(h.lags), f(h.counters), f(h.stop), f(h.save), f(h.seconds);
 }
 
 }  // namespace
@@ -77,6 +76,19 @@ RankCounters& RankCounters::operator+=(const RankCounters& other) {
   return *this;
 }
 
+void Lags::Add(uint64_t lag) {
+  min = std::min(min, lag), max = std::max(max, lag);
+  ++count, sum += lag;
+  ++buckets[std::min<uint64_t>(lag, kBuckets - 1)];
+}
+
+Lags& Lags::operator+=(const Lags& other) {
+  min = std::min(min, other.min), max = std::max(max, other.max);
+  count += other.count, sum += other.sum;
+  for (size_t i = 0; i < kBuckets; ++i) buckets[i] += other.buckets[i];
+  return *this;
+}
+
 void Harvest::Add(const Unroll& unroll) {
   for (uint32_t t = 1; t < unroll.entries; ++t) {
     const EntryHeader& entry = unroll.headers[t];
@@ -89,18 +101,13 @@ void Harvest::Add(const Unroll& unroll) {
 
 void Harvest::AddLag(const Unroll& unroll, uint64_t version) {
   for (uint32_t t = 0; t + 1 < unroll.entries; ++t) {
-    const uint64_t lag = version - unroll.headers[t].policy_version;
-    lag_min = std::min(lag_min, lag), lag_max = std::max(lag_max, lag);
-    lag_sum += static_cast<double>(lag);
-    ++lag_count;
-    ++lags[std::min(lag, kLagBuckets - 1)];
+    lags.Add(version - unroll.headers[t].policy_version);
   }
 }
 
 std::string Harvest::Encode() const {
   ByteWriter out;
   EachNumber(*this, [&](const auto& x) { out.Put(x); });
-  for (const uint64_t count : lags) out.Put(count);
   out.Put(uint64_t{episodes.size()});
   for (const Episode& episode : episodes) out.Put(episode.score).Put(episode.steps);
   return out.Take();
@@ -110,7 +117,6 @@ Result<Harvest> Harvest::Decode(std::string_view bytes) {
   ByteReader in(bytes);
   Harvest harvest;
   EachNumber(harvest, [&](auto& x) { x = in.Get<std::decay_t<decltype(x)>>(); });
-  for (uint64_t& count : harvest.lags) count = in.Get<uint64_t>();
   const auto episodes = in.Get<uint64_t>();
   for (uint64_t i = 0; i < episodes && in.ok(); ++i) {
     const auto score = in.Get<double>();

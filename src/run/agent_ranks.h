@@ -4,6 +4,7 @@
 // they bring and what they were asked for, and all decide alike.
 #pragma once
 
+#include <array>
 #include <map>
 #include <string>
 #include <string_view>
@@ -39,7 +40,16 @@ struct RankCounters {
   RankCounters& operator+=(const RankCounters& other);
 };
 
-constexpr uint64_t kLagBuckets = 16;  // of the histogram; the last one is open
+// Versions between acting and learning, of entries.
+struct Lags {
+  static constexpr size_t kBuckets = 16;  // of the histogram; the last one is open
+  uint64_t min = ~uint64_t{0}, max = 0, count = 0, sum = 0;
+  std::array<uint64_t, kBuckets> buckets = {};
+
+  void Add(uint64_t lag);
+  Lags& operator+=(const Lags& other);
+  double mean() const { return static_cast<double>(sum) / static_cast<double>(count); }
+};
 
 // What one rank's unrolls bring to an update besides gradients, and what it was asked for.
 struct Harvest {
@@ -49,10 +59,7 @@ struct Harvest {
   };
   uint64_t unrolls = 0, stale_unrolls = 0, frames = 0, steps = 0;
   std::vector<Episode> episodes;
-  // versions between acting and learning, of every entry
-  uint64_t lag_min = ~uint64_t{0}, lag_max = 0, lag_count = 0;
-  double lag_sum = 0;
-  std::vector<uint64_t> lags = std::vector<uint64_t>(kLagBuckets);
+  Lags lags;
   RankCounters counters;
   bool stop = false, save = false;
   double seconds = 0;  // running time, as this rank knows it

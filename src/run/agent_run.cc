@@ -15,6 +15,7 @@
 #include "rl/agent.h"
 #include "rl/batch_size.h"
 #include "rl/inference_server.h"
+#include "run/agent_interval.h"
 #include "run/agent_ranks.h"
 #include "run/agent_state.h"
 #include "run/build_info.h"
@@ -22,15 +23,12 @@
 #include "run/checkpoint.h"
 #include "run/metrics.h"
 #include "run/play_episodes.h"
-#include "run/playback.h"
 #include "run/progress.h"
-#include "run/report.h"
 #include "run/retry.h"
 #include "run/run_data.h"
 #include "run/session.h"
 #include "run/signals.h"
 #include "run/statistics.h"
-#include "run/summary.h"
 #include "run/text.h"
 #include "run/train.h"
 
@@ -47,19 +45,6 @@ constexpr uint64_t kSkippedMax = 5;         // updates in a row before the last 
 constexpr uint64_t kRollbacksMax = 3;       // then the run gives up
 constexpr double kBatchSizeSeconds = 0.02;  // of each size that is tried
 constexpr double kWatchdogSeconds = 60;     // without a turn of learner or inference: not healthy
-
-// What happened since the last line of metrics.
-struct Interval {
-  SteadyTime begin = Now();
-  uint64_t updates = 0, frames = 0, unrolls = 0;
-  std::vector<double> returns, lengths;
-  UpdateReport sum;  // over the updates that were applied
-  uint64_t applied = 0;
-  uint64_t lag_min = ~uint64_t{0}, lag_max = 0, lag_count = 0;
-  double lag_sum = 0;
-  std::vector<uint64_t> lags = std::vector<uint64_t>(kLagBuckets);
-  double learner_wait = 0;
-};
 
 json ToJson(const BatchChoice& choice) {
   json curve = json::array();
@@ -84,7 +69,8 @@ class AgentRun {
       const Status told = ranks_.FromRank0(kStart, "").status();  // the others have nothing to do
       RETURN_IF_ERROR(open);
       RETURN_IF_ERROR(told);
-      return ShowResult(*finished_);
+      Session::Show(*finished_);
+      return *finished_;
     }
     Result<json> result = RunOpened();
     if (!result.ok() && result.status().code() != Code::kTryAgain) ranks_.Fail(result.status());
@@ -162,7 +148,6 @@ class AgentRun {
   Status SaveExactCheckpoint();
   // 6 test, video, result
   Result<json> Finish();
-  Result<json> ShowResult(const json& result) const;
   Result<std::vector<double>> Test();
 
   bool Deterministic() const { return learn_.mode == "deterministic"; }
@@ -229,7 +214,7 @@ class AgentRun {
   mutable std::mutex mu_;
   // guarded by mu_ against the live view
   AgentState state_;
-  Interval now_;
+  AgentInterval now_;            // since the last line of metrics
   json shown_ = json::object();  // the last line of metrics
 };
 
@@ -489,7 +474,7 @@ Status AgentRun::LearnLoop() {
     std::vector<UnrollStore::Loan> batch = NextBatch();
     {
       const std::lock_guard lock(mu_);
-      now_.learner_wait += SecondsSince(asked);
+      now_.Waited(SecondsSince(asked));
     }
     if (batch.empty()) {
       RETURN_IF_ERROR(Trouble());
@@ -515,19 +500,13 @@ void AgentRun::Account(const Harvest& harvest) {
   const std::lock_guard lock(mu_);
   state_.frames += harvest.frames, state_.steps += harvest.steps;
   state_.stale_unrolls += harvest.stale_unrolls;
-  now_.frames += harvest.frames, now_.unrolls += harvest.unrolls;
+  state_.episodes += harvest.episodes.size();
   for (const Harvest::Episode& episode : harvest.episodes) {
-    ++state_.episodes;
     state_.return_sum += episode.score;
     state_.last_returns.push_back(episode.score);
     if (state_.last_returns.size() > AgentState::kLastReturns) state_.last_returns.pop_front();
-    now_.returns.push_back(episode.score);
-    now_.lengths.push_back(episode.steps);
   }
-  now_.lag_min = std::min(now_.lag_min, harvest.lag_min);
-  now_.lag_max = std::max(now_.lag_max, harvest.lag_max);
-  now_.lag_sum += harvest.lag_sum, now_.lag_count += harvest.lag_count;
-  for (size_t i = 0; i < kLagBuckets; ++i) now_.lags[i] += harvest.lags[i];
+  now_.Add(harvest);
 }
 
 void AgentRun::TakeUnrolls(std::vector<UnrollStore::Loan> taken) {
@@ -615,7 +594,7 @@ Status AgentRun::ShareHarvest() {
   }
   const std::lock_guard lock(mu_);
   others_ = others;
-  now_.learner_wait += SecondsSince(told);  // for the slowest rank's unrolls
+  now_.Waited(SecondsSince(told));  // for the slowest rank's unrolls
   return Status::Ok();
 }
 
@@ -631,21 +610,8 @@ Status AgentRun::Update(std::vector<UnrollStore::Loan> batch) {
   {
     const std::lock_guard lock(mu_);
     ++state_.updates;
-    ++now_.updates;
-    UpdateReport& sum = now_.sum;
-    sum.seconds_batch += report.seconds_batch, sum.seconds_forward += report.seconds_forward;
-    sum.seconds_backward += report.seconds_backward, sum.seconds_step += report.seconds_step;
-    sum.learning_rate = report.learning_rate, sum.entropy_cost = report.entropy_cost;
-    if (report.applied) {
-      ++now_.applied;
-      sum.loss += report.loss, sum.policy_loss += report.policy_loss;
-      sum.value_loss += report.value_loss, sum.entropy += report.entropy;
-      sum.kl += report.kl, sum.rho += report.rho;
-      sum.explained_variance += report.explained_variance;
-      sum.gradient_norm += report.gradient_norm;
-    } else {
-      ++state_.skipped_updates;
-    }
+    state_.skipped_updates += report.applied ? 0 : 1;
+    now_.Add(report);
   }
   skipped_in_a_row_ = report.applied ? 0 : skipped_in_a_row_ + 1;
   if (!report.applied && ranks_.owns_run())
@@ -715,58 +681,29 @@ json AgentRun::MetricsLine() {
   const InferenceServer::Counters server = server_->counters(), &before = server_before_;
   const RankCounters ranks = AllCounters();
   const double environment = stage_.fleet->counters().step_seconds;
-  const double elapsed = SecondsSince(now_.begin);
-  const double applied = std::max<double>(1, static_cast<double>(now_.applied));
   const double batches =
       static_cast<double>(std::max<uint64_t>(1, server.batches - before.batches));
-  const UpdateReport& sum = now_.sum;
-  const auto mean = [&](double x) { return now_.applied > 0 ? json(x / applied) : json(); };
   const std::vector<double> last(state_.last_returns.begin(), state_.last_returns.end());
-  json line = {
-      {"time", WallTimeIso()},
-      {"seconds", Seconds()},
-      {"update", state_.updates},
-      {"frames", state_.frames},
-      {"steps", state_.steps},
-      {"episodes", state_.episodes},
-      {"return_mean", now_.returns.empty() ? json() : json(Mean(now_.returns))},
-      {"return_max", now_.returns.empty() ? json() : json(*std::ranges::max_element(now_.returns))},
-      {"return_last100", last.empty() ? json() : json(Mean(last))},
-      {"length_mean", now_.lengths.empty() ? json() : json(Mean(now_.lengths))},
-      {"loss", mean(sum.loss)},
-      {"policy_loss", mean(sum.policy_loss)},
-      {"value_loss", mean(sum.value_loss)},
-      {"entropy", mean(sum.entropy)},
-      {"entropy_cost", sum.entropy_cost},
-      {"kl", mean(sum.kl)},
-      {"importance_weight", mean(sum.rho)},
-      {"explained_variance", mean(sum.explained_variance)},
-      {"gradient_norm", mean(sum.gradient_norm)},
-      {"learning_rate", sum.learning_rate},
-      {"lag_min", now_.lag_count > 0 ? json(now_.lag_min) : json()},
-      {"lag_mean",
-       now_.lag_count > 0 ? json(now_.lag_sum / static_cast<double>(now_.lag_count)) : json()},
-      {"lag_max", now_.lag_count > 0 ? json(now_.lag_max) : json()},
-      {"lag_histogram", now_.lags},
-      {"queue_unrolls", ranks.queue_unrolls},
-      {"queue_free", ranks.queue_free},
-      {"stalls", ranks.stalls - stalls_before_},
-      {"rows_per_batch", static_cast<double>(server.rows - before.rows) / batches},
-      {"live_slots", ranks.live_slots},
-      {"frames_per_second", static_cast<double>(now_.frames) / elapsed},
-      {"updates_per_second", static_cast<double>(now_.updates) / elapsed},
-      {"environment_workers", stage_.workers},
-      {"seconds_environment", environment - environment_before_},
-      {"seconds_inference", server.infer_seconds - before.infer_seconds},
-      {"seconds_server", server.rest_seconds - before.rest_seconds},
-      {"seconds_server_wait", server.wait_seconds - before.wait_seconds},
-      {"seconds_learner_batch", sum.seconds_batch},
-      {"seconds_learner_forward", sum.seconds_forward},
-      {"seconds_learner_backward", sum.seconds_backward},
-      {"seconds_learner_step", sum.seconds_step},
-      {"seconds_learner_wait", now_.learner_wait},
-      {"respawns", ranks.respawns},
-      {"drops", Drops()}};
+  json line = {{"time", WallTimeIso()},
+               {"seconds", Seconds()},
+               {"update", state_.updates},
+               {"frames", state_.frames},
+               {"steps", state_.steps},
+               {"episodes", state_.episodes},
+               {"return_last100", last.empty() ? json() : json(Mean(last))},
+               {"queue_unrolls", ranks.queue_unrolls},
+               {"queue_free", ranks.queue_free},
+               {"stalls", ranks.stalls - stalls_before_},
+               {"rows_per_batch", static_cast<double>(server.rows - before.rows) / batches},
+               {"live_slots", ranks.live_slots},
+               {"environment_workers", stage_.workers},
+               {"seconds_environment", environment - environment_before_},
+               {"seconds_inference", server.infer_seconds - before.infer_seconds},
+               {"seconds_server", server.rest_seconds - before.rest_seconds},
+               {"seconds_server_wait", server.wait_seconds - before.wait_seconds},
+               {"respawns", ranks.respawns},
+               {"drops", Drops()}};
+  line.update(now_.Line());
   server_before_ = server;
   stalls_before_ = ranks.stalls;
   environment_before_ = environment;
@@ -775,17 +712,17 @@ json AgentRun::MetricsLine() {
 
 void AgentRun::MaybeWriteMetrics(bool last) {
   const double due = std::clamp(Seconds() / 50, kMetricsSecondsMin, kMetricsSecondsMax);
-  if (!last && SecondsSince(now_.begin) < due) return;
-  if (now_.updates == 0) return;
+  if (!last && now_.seconds() < due) return;
+  if (now_.updates() == 0) return;
   const std::lock_guard lock(mu_);
   if (!ranks_.owns_run()) {
-    now_ = Interval();
+    now_ = AgentInterval();
     return;
   }
   json line = MetricsLine();
   metrics_->Write(line);
   shown_ = std::move(line);
-  now_ = Interval();
+  now_ = AgentInterval();
 }
 
 // Now or, in a deterministic run, after the next rounds.
@@ -912,11 +849,6 @@ Result<std::vector<double>> AgentRun::Test() {
   return returns;
 }
 
-Result<json> AgentRun::ShowResult(const json& result) const {
-  std::fprintf(stderr, "%s\n", FinalSummary(result).c_str());
-  return result;
-}
-
 Result<json> AgentRun::Finish() {
   RETURN_IF_ERROR(SaveCheckpoint(/*exact=*/false));
   const std::string hash = agent_->parameter_hash();
@@ -949,34 +881,8 @@ Result<json> AgentRun::Finish() {
                  {"inference_batch", batch_.rows},
                  {"respawns", respawns},
                  {"drops", drops}};
-  if (config_.run.video) {
-    const Path file = session_.folder().videos() / "agent.mp4";
-    const uint64_t episode =
-        DeriveKey(static_cast<uint64_t>(config_.run.seed), Purpose::kEpisodeEval);
-    const auto policy = LoadPolicy(session_.folder().path());
-    const auto watched =
-        policy.ok() ? RecordVideo(*policy, episode, file) : Result<EpisodeResult>(policy.status());
-    if (watched.ok())
-      result["video"] = file.string();
-    else
-      LogWarning("no video: " + watched.status().message());
-  }
-  const Path curve = session_.folder().path() / "learning_curve.svg";
-  if (const Status drawn = WriteLearningCurve(session_.folder().path(), curve); drawn.ok())
-    result["learning_curve"] = curve.string();
-  else
-    LogWarning("no learning curve: " + drawn.message());
-  json line = result;
-  line["event"] = "finished";
-  metrics_->Write(line);
-  const std::vector<Path> runs = {session_.folder().path()};
-  const Path report = session_.folder().path() / "report.html";
-  if (const Status written = WriteReport(runs, report); written.ok())
-    result["report"] = report.string();
-  else
-    LogWarning("no report: " + written.message());
-  RETURN_IF_ERROR(session_.folder().SaveResult(result));
-  return ShowResult(result);
+  return session_.Finish(std::move(result), *metrics_, LoadPolicy(session_.folder().path()),
+                         "agent.mp4");
 }
 
 }  // namespace

@@ -4,8 +4,12 @@
 
 #include "core/cpu.h"
 #include "core/log.h"
+#include "core/rng.h"
 #include "run/build_info.h"
+#include "run/playback.h"
+#include "run/report.h"
 #include "run/set_aside.h"
+#include "run/summary.h"
 
 namespace samara {
 
@@ -139,6 +143,38 @@ void Session::LogHeader(const std::string& network_name, int64_t parameters,
     LogInfo(stage.header.substr(at, end - at));
     at = end + 1;
   }
+}
+
+void Session::Show(const json& result) {
+  std::fprintf(stderr, "%s\n", FinalSummary(result).c_str());
+}
+
+Result<json> Session::Finish(json result, MetricsWriter& metrics, const Result<Policy>& policy,
+                             const std::string& video) const {
+  const auto add = [&](const char* name, const char* what, const Path& file, const Status& made) {
+    if (made.ok())
+      result[name] = file.string();
+    else
+      LogWarning(fmt::format("no {}: {}", what, made.message()));
+  };
+  if (config_.run.video) {
+    const Path file = folder_->videos() / video;
+    const uint64_t episode =
+        DeriveKey(static_cast<uint64_t>(config_.run.seed), Purpose::kEpisodeEval);
+    add("video", "video", file,
+        policy.ok() ? RecordVideo(*policy, episode, file).status() : policy.status());
+  }
+  const std::vector<Path> runs = {folder_->path()};
+  const Path curve = folder_->path() / "learning_curve.svg";
+  add("learning_curve", "learning curve", curve, WriteLearningCurve(folder_->path(), curve));
+  json line = result;
+  line["event"] = "finished";
+  metrics.Write(line);
+  const Path report = folder_->path() / "report.html";
+  add("report", "report", report, WriteReport(runs, report));  // of the line too
+  RETURN_IF_ERROR(folder_->SaveResult(result));
+  Show(result);
+  return result;
 }
 
 std::string Session::HowToGoOn() const {

@@ -7,6 +7,8 @@
 #include <string>
 
 #include "run/experiment.h"
+#include "run/metrics.h"
+#include "run/policy.h"
 #include "run/run_folder.h"
 #include "run/train.h"
 
@@ -42,6 +44,13 @@ class Session {
   const TrainOptions& options() const { return options_; }
   RunFolder& folder() const { return *folder_; }
   bool resumed() const { return resumed_; }
+  // The end of a run: adds to `result` one filmed episode of `policy` (in videos/VIDEO, when the
+  // configuration wants it), the learning curve and the report, writes the last line of metrics,
+  // saves the result and shows it. What of the pictures fails is a warning.
+  Result<nlohmann::json> Finish(nlohmann::json result, MetricsWriter& metrics,
+                                const Result<Policy>& policy, const std::string& video) const;
+  static void Show(const nlohmann::json& result);
+
   // "go on with 'samara train --resume FOLDER'"
   std::string HowToGoOn() const;
 

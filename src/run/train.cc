@@ -15,17 +15,14 @@
 #include "run/evolution_ranks.h"
 #include "run/journal.h"
 #include "run/metrics.h"
-#include "run/playback.h"
 #include "run/policy.h"
 #include "run/progress.h"
-#include "run/report.h"
 #include "run/retry.h"
 #include "run/run_data.h"
 #include "run/run_folder.h"
 #include "run/session.h"
 #include "run/signals.h"
 #include "run/statistics.h"
-#include "run/summary.h"
 
 namespace samara {
 namespace {
@@ -84,7 +81,6 @@ class EvolutionRun {
   // 6 test, video, curve, result
   Result<json> Finish();
   Result<std::vector<double>> FinalTest();
-  void MakePictures(json& result);
 
   double Seconds() const { return seconds_before_ + SecondsSince(start_); }
   bool TimeSpent() const {
@@ -447,27 +443,9 @@ Result<std::vector<double>> EvolutionRun::FinalTest() {
   return returns;
 }
 
-void EvolutionRun::MakePictures(json& result) {
-  if (config_.run.video) {
-    const Path file = folder_->videos() / "elite.mp4";
-    const auto watched = RecordVideo(
-        ElitePolicy(), DeriveKey(static_cast<uint64_t>(config_.run.seed), Purpose::kEpisodeEval),
-        file);
-    if (watched.ok())
-      result["video"] = file.string();
-    else
-      LogWarning("no video: " + watched.status().message());
-  }
-  const Path curve = folder_->path() / "learning_curve.svg";
-  if (const Status drawn = WriteLearningCurve(folder_->path(), curve); drawn.ok())
-    result["learning_curve"] = curve.string();
-  else
-    LogWarning("no learning curve: " + drawn.message());
-}
-
 Result<json> EvolutionRun::Finish() {
   if (finished_) {
-    std::fprintf(stderr, "%s\n", FinalSummary(*finished_).c_str());
+    Session::Show(*finished_);
     return *finished_;
   }
   if (ga_->state().generation == 0)
@@ -499,20 +477,7 @@ Result<json> EvolutionRun::Finish() {
       {"ranks", ranks_ ? ranks_->ranks() : 1},
       {"frames_per_core_second", static_cast<double>(s.frames) / (Seconds() * cores)},
       {"hours_per_billion_frames", 1e9 / (static_cast<double>(s.frames) / Seconds()) / 3600}};
-  MakePictures(result);
-  json line = result;
-  line["event"] = "finished";
-  metrics_->Write(line);
-  const std::vector<Path> runs = {folder_->path()};
-  const Path report = folder_->path() / "report.html";
-  if (const Status written = WriteReport(runs, report); written.ok()) {
-    result["report"] = report.string();
-  } else {
-    LogWarning("no report: " + written.message());
-  }
-  RETURN_IF_ERROR(folder_->SaveResult(result));
-  std::fprintf(stderr, "%s\n", FinalSummary(result).c_str());
-  return result;
+  return session_.Finish(std::move(result), *metrics_, ElitePolicy(), "elite.mp4");
 }
 
 }  // namespace
