@@ -43,7 +43,7 @@ int main(int argc, char** argv) {
       optimizer.step();
       return loss.detach();
     };
-    torch::Tensor loss = torch::zeros({});
+    torch::Tensor loss = torch::full({}, NAN);
     while (const auto losses = replicator.Run(step, input)) {
       loss = replicator.Mean(*losses);
       samara::PrintProgress(replicator, options, replicator.step(), loss);

@@ -42,7 +42,7 @@ struct Generator : nn::Module {
     }
   }
   Tensor forward(const Latents& z, ReplicaContext& replica) {
-    Tensor x = first->forward(z.noise).view({z.noise.size(0), -1, 4, 4});
+    Tensor x = first->forward(z.noise).view({-1, 8 * last->options.in_channels(), 4, 4});
     for (size_t i = 0; i < layers->size(); i += 3) {
       x = layers->at<nn::ConvTranspose2dImpl>(i).forward(x);
       x = layers->at<samara::CrossReplicaBatchNormImpl>(i + 1).forward(x, replica);
@@ -127,7 +127,7 @@ int main(int argc, char** argv) {
       adam_g.step();
       return loss.detach();
     };
-    Tensor d_loss = torch::zeros({}), g_loss = torch::zeros({});
+    Tensor d_loss = torch::full({}, NAN), g_loss = d_loss;
     for (; done < options.steps; ++done) {
       const double left = 1.0 * (options.steps - done) / options.steps;
       for (auto* adam : {&adam_g, &adam_d}) samara::SetLearningRate(*adam, 2e-4 * left);

@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
       optimizer.step();
       return loss.detach();
     };
-    torch::Tensor loss = torch::zeros({});
+    torch::Tensor loss = torch::full({}, NAN);
     while (replicator.step() < options.steps) {
       loss = replicator.Mean(*replicator.Run(step, input));
       if (replicator.step() % 10 == 0 || replicator.step() == options.steps)

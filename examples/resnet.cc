@@ -133,7 +133,7 @@ int main(int argc, char** argv) {
       optimizer.step();
       return loss.detach();
     };
-    Tensor loss = torch::zeros({});
+    Tensor loss = torch::full({}, NAN);
     while (replicator.step() < options.steps) {
       const double epoch = 90.0 * replicator.step() / options.steps;
       samara::SetLearningRate(optimizer, LearningRate(epoch, options.batch));

@@ -92,6 +92,13 @@ def test_a_finished_run_continued_does_nothing(alone, name, tmp_path):
         assert got["parameter_hash"] == alone(name)["parameter_hash"] and got["steps"] == alone(name)["steps"]
 
 
+def test_batches_smaller_than_the_replicas(tmp_path):
+    for name in ("classifier", "gan"):
+        small = ["--batch", "4", "--steps", "2", "--json", *(["--channels", "4"] if name == "gan" else [])]
+        got = [result(run("threads", ranks, *small, program=EXAMPLES / name)) for ranks in (1, 2)]
+        assert got[0]["loss"] is not None and got[1] == {**got[0], "world_size": 2}
+
+
 def test_fast_mode_over_gloo_leaves_large_sums_to_it():
     options = ["--steps", 3, "--batch", 16, "--side", 16, "--mode", "fast", "--json"]
     runs = {transport: run("samara", 2, *options, program=EXAMPLES / "resnet", SAMARA_TRANSPORT=transport)
