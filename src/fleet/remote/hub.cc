@@ -12,6 +12,7 @@ namespace samara {
 namespace {
 
 constexpr size_t kAlignment = 64;
+constexpr size_t kArrivalsForgotten = 100;  // of an address, each heartbeat
 
 SteadyTime::duration Seconds(double seconds) {
   return std::chrono::duration_cast<SteadyTime::duration>(std::chrono::duration<double>(seconds));
@@ -35,6 +36,8 @@ const char* Name(RemoteDrop drop) {
       return "not_finite";
     case RemoteDrop::kHello:
       return "hello";
+    case RemoteDrop::kCrowded:
+      return "crowded";
     case RemoteDrop::kUnauthenticated:
       return "unauthenticated";
     case RemoteDrop::kQuarantined:
@@ -177,6 +180,8 @@ void RemoteHub::Supervise() {
 void RemoteHub::Tick(SteadyTime now) {
   Posts posts(*this);
   lines_ = 0;
+  for (auto& [address, opened] : arrivals_) opened -= std::min(opened, kArrivalsForgotten);
+  std::erase_if(arrivals_, [](const auto& arrival) { return arrival.second == 0; });
   // 1. time in which the engine itself did not run is nobody's silence
   const auto gap = now - ticked_ - Seconds(options_.heartbeat);
   const bool paused = gap > Seconds(options_.heartbeat / 2);

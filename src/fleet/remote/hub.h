@@ -38,6 +38,7 @@ enum class RemoteDrop {
   kOversized,  // a message beyond the limit
   kNotFinite,  // reward or observation
   kHello,      // refused: spec, protocol, no free slot
+  kCrowded,    // too many streams from one address in a short time
   kUnauthenticated,
   kQuarantined,
   kExpired,  // silent for longer than the lease, or no Hello in time
@@ -120,6 +121,8 @@ class RemoteHub : public Fleet {
   class Posts;  // holds mu_; calls the streams once it has let go of it
 
   // hub_sessions.cc
+  // Counts a stream that `peer`'s address opens; false when it opens them too fast.
+  bool Arrive(const std::string& peer);
   bool ReceiveHello(Session& session, const MessageHeader& header, PieceReader& in);
   bool Admit(Session& session, const HelloMessage& hello, Posts& posts);
   void Lease(Session& session, uint32_t slots, Posts& posts);
@@ -169,6 +172,7 @@ class RemoteHub : public Fleet {
   uint32_t live_ = 0;
   uint64_t incarnation_;
   FleetCounters counters_;
+  std::map<std::string, size_t> arrivals_;  // streams opened lately, by address
   uint64_t drops_[static_cast<size_t>(RemoteDrop::kCount)] = {};
   std::optional<RemoteEnd> ending_;  // for whoever comes
   bool goodbye_ = false, quit_ = false;

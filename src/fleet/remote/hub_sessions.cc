@@ -16,6 +16,7 @@ namespace {
 constexpr uint32_t kLinesMax = 20;          // logged in one heartbeat
 constexpr uint32_t kFramesMax = 1'000'000;  // of one step
 constexpr size_t kQuarantinedMax = 10'000;  // actors remembered
+constexpr size_t kArrivalsMax = 10'000;     // addresses told apart
 constexpr std::string_view kScheme = "Bearer ";
 
 // Takes as long for a wrong token as for a right one.
@@ -67,7 +68,10 @@ std::shared_ptr<RemoteHub::Session> RemoteHub::Open(std::shared_ptr<RemoteStream
   Posts posts(*this);
   sessions_.emplace(session.get(), session);
   // twice the slots: while actors that died are still to be noticed, their successors come
-  if (!known) {
+  if (!Arrive(peer)) {
+    Refuse(*session, RemoteDrop::kCrowded,
+           {RemoteCode::kResourceExhausted, "too many connections at once: try later"}, posts);
+  } else if (!known) {
     Refuse(*session, RemoteDrop::kUnauthenticated,
            {RemoteCode::kUnauthenticated, "not accepted: see --token-file"}, posts);
   } else if (ending_ && !goodbye_) {
@@ -77,6 +81,13 @@ std::shared_ptr<RemoteHub::Session> RemoteHub::Open(std::shared_ptr<RemoteStream
            {RemoteCode::kResourceExhausted, "too many connections: try later"}, posts);
   }
   return session;
+}
+
+bool RemoteHub::Arrive(const std::string& peer) {
+  std::string address = peer.substr(0, peer.rfind(':'));  // without the port
+  if (arrivals_.size() >= kArrivalsMax && !arrivals_.contains(address)) address.clear();
+  // a whole farm may come back at once, and once more
+  return ++arrivals_[address] <= size_t{2} * slots_.size() + 64;
 }
 
 void RemoteHub::SetTokens(std::vector<std::string> tokens) {

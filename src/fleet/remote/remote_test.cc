@@ -388,6 +388,23 @@ TEST_F(SessionTest, RepeatedOffencesEndTheStreamAndKeepTheActorOut) {
   Join(1, "good");
 }
 
+// What one address may open at once; others do not notice.
+TEST_F(SessionTest, StreamsThatComeTooFastAreRefused) {
+  const auto refused = [&](const std::string& address) {
+    const auto stream = std::make_shared<Puppet>();
+    hub_->Close(*hub_->Open(stream, address, ""));
+    return stream->end.has_value() && stream->end->code == RemoteCode::kResourceExhausted;
+  };
+  const int burst = 2 * kSlots + 64;
+  for (int i = 0; i < burst; ++i)
+    ASSERT_FALSE(refused("ipv4:10.0.0.1:" + std::to_string(40'000 + i))) << i;
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(refused("ipv4:10.0.0.1:50000"));
+  EXPECT_FALSE(refused("ipv4:10.0.0.2:50000"));
+  EXPECT_EQ(Dropped("crowded"), 5U);
+  hub_->TEST_Tick(Now());  // time passes: a hundred more
+  EXPECT_FALSE(refused("ipv4:10.0.0.1:50001"));
+}
+
 TEST_F(SessionTest, MessagesOfAnotherLengthEndTheStream) {
   struct Case {
     std::string reason;
