@@ -123,7 +123,7 @@ void GradientReducer::Change(int from, int to) {
   old.gradients.resize(parameters_.size());
   now.gradients.resize(parameters_.size());
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    torch::Tensor& gradient = const_cast<torch::Tensor&>(parameters_[i]).mutable_grad();
+    torch::Tensor& gradient = parameters_[i].mutable_grad();
     old.gradients[i] = std::move(gradient);
     gradient = std::move(now.gradients[i]);
     now.gradients[i] = torch::Tensor();
@@ -149,7 +149,7 @@ void GradientReducer::Restored(int64_t updates) {
 
 void GradientReducer::ZeroGrad() {
   if (hooked()) return;  // Step has left zeros, and NoSync adds to what is there
-  for (const torch::Tensor& p : parameters_) const_cast<torch::Tensor&>(p).mutable_grad().reset();
+  for (const torch::Tensor& p : parameters_) p.mutable_grad().reset();
 }
 
 std::shared_ptr<void> GradientReducer::NoSync() {
@@ -162,10 +162,10 @@ void GradientReducer::Fill(const Bucket& bucket, torch::Tensor flat, int64_t sam
   for (size_t j = 0; j < bucket.parameters.size() && samples > 0; ++j) {
     const torch::Tensor& gradient = parameters_[bucket.parameters[j]].grad();
     if (!gradient.defined()) continue;
-    const auto place = flat.narrow(0, bucket.offsets[j], gradient.numel());
     if (gradient.is_sparse()) throw ReplicationError(78, "sparse gradients: expected dense ones");
-    torch::mul_out(const_cast<torch::Tensor&>(static_cast<const torch::Tensor&>(place)),
-                   gradient.detach().reshape({-1}), torch::scalar_tensor(samples, flat.options()));
+    torch::Tensor place = flat.narrow(0, bucket.offsets[j], gradient.numel());
+    torch::mul_out(place, gradient.detach().reshape({-1}),
+                   torch::scalar_tensor(samples, flat.options()));
     flat[bucket.elements + 1 + static_cast<int64_t>(j)] = 1;
   }
   flat[bucket.elements] = samples;
@@ -221,7 +221,7 @@ void GradientReducer::Average(Bucket& bucket, std::vector<size_t>& used) {
   if (samples > 0) values.div_(samples);
   for (size_t j = 0; j < bucket.parameters.size(); ++j) {
     const size_t i = bucket.parameters[j];
-    torch::Tensor& p = const_cast<torch::Tensor&>(parameters_[i]);
+    const torch::Tensor& p = parameters_[i];
     if (samples > 0 && counts[j + 1] > 0) {
       p.mutable_grad() = values.narrow(0, bucket.offsets[j], p.numel()).view(p.sizes());
       used.push_back(i);
@@ -401,7 +401,7 @@ void GradientReducer::Reset() {
     bucket.flat.zero_();
     bucket.pending = bucket.parameters.size();
     for (size_t j = 0; j < bucket.parameters.size(); ++j) {
-      torch::Tensor& p = const_cast<torch::Tensor&>(parameters_[bucket.parameters[j]]);
+      const torch::Tensor& p = parameters_[bucket.parameters[j]];
       p.mutable_grad() = bucket.flat.narrow(0, bucket.offsets[j], p.numel()).view(p.sizes());
     }
   }
@@ -411,7 +411,7 @@ void GradientReducer::Ready(size_t i) {
   Bucket& bucket = buckets_[bucket_of_[i]];
   const auto j = static_cast<size_t>(
       std::find(bucket.parameters.begin(), bucket.parameters.end(), i) - bucket.parameters.begin());
-  torch::Tensor& p = const_cast<torch::Tensor&>(parameters_[i]);
+  const torch::Tensor& p = parameters_[i];
   const torch::Tensor place = bucket.flat.narrow(0, bucket.offsets[j], p.numel()).view(p.sizes());
   if (p.grad().data_ptr() != place.data_ptr()) {
     // somebody has reset the gradient: torch made a new one
@@ -419,18 +419,11 @@ void GradientReducer::Ready(size_t i) {
     place.copy_(p.grad().detach());
     p.mutable_grad() = place;
   }
-  if (bucket_of_[i] < next_launch_) {
+  if (bucket_of_[i] < next_launch_ || (no_sync_ == 0 && has_gradient_[i]))
     throw ReplicationError(78,
                            "a second backward pass before the optimizer's step: hold NoSync() "
                            "during all but the last one");
-  }
-  if (no_sync_ > 0 || has_gradient_[i]) {
-    if (no_sync_ == 0 && has_gradient_[i])
-      throw ReplicationError(78,
-                             "a second backward pass before the optimizer's step: hold NoSync() "
-                             "during all but the last one");
-    return;
-  }
+  if (no_sync_ > 0) return;
   has_gradient_[i] = true;
   if (!rebuilt_) observed_.push_back(i);
   --bucket.pending;
