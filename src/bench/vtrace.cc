@@ -36,6 +36,8 @@ Result<ExperimentConfig> Config(const Options& options) {
   config.env.game = options.game;
   config.run.random_episodes = config.learning.learn.test_episodes = 0;
   config.run.video = false;
+  // a fixed workload, whatever the preset learns best with
+  config.learning.learn.environments = 32, config.learning.learn.batch = 16;
   return config;
 }
 
