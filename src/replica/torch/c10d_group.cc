@@ -15,8 +15,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 // Gives c10d a store of ours.
 class StoreAdapter : public c10d::Store {
  public:

@@ -15,6 +15,9 @@
 
 namespace samara {
 
+// Of what c10d throws: the rest is a stack trace.
+inline std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+
 using C10dGroup = c10::intrusive_ptr<c10d::Backend>;
 
 // `address`: of this host, as the others reach it; empty: by its name. kConfig in a build without

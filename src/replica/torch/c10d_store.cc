@@ -4,13 +4,12 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "replica/torch/c10d.h"
+#include "replica/torch/c10d_group.h"
 
 namespace samara {
 namespace {
 
 using namespace std::chrono_literals;
-
-std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 // c10d's store behind ours.
 class C10dStore : public Store {

@@ -4,8 +4,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
-#include <string>
 
 #include "nn/torch/torch.h"
 #include "replica/torch/c10d_group.h"
@@ -14,23 +12,23 @@ namespace samara {
 
 class C10dSum {
  public:
-  virtual ~C10dSum() = default;
-  virtual const std::string& name() const = 0;  // "gloo" or "nccl"
+  // For tensors on such a device. `group`: Gloo's for the CPU, NCCL's for GPUs.
+  C10dSum(C10dGroup group, torch::DeviceType device) : group_(std::move(group)), device_(device) {}
+  ~C10dSum();
+  C10dSum(const C10dSum&) = delete;
+  C10dSum& operator=(const C10dSum&) = delete;
+
   // Whether this is a tensor for it, by device, type and size: alike on all ranks for alike
   // tensors.
-  virtual bool Takes(const torch::Tensor& data) const = 0;
+  bool Takes(const torch::Tensor& data) const;
   // In place. All ranks have agreed on what they sum (Communicator::Delegate): sizes are not
   // compared here. `stopped` ends it early. Codes of WaitFor, after which no other sum is possible.
-  virtual Status Sum(torch::Tensor data, SteadyTime deadline,
-                     const std::function<Status()>& stopped) = 0;
-};
+  Status Sum(torch::Tensor data, SteadyTime deadline, const std::function<Status()>& stopped);
 
-Result<std::unique_ptr<C10dSum>> MakeGlooSum(int rank, int size,
-                                             const std::shared_ptr<Store>& store,
-                                             const std::string& address,
-                                             std::chrono::milliseconds deadline);
-Result<std::unique_ptr<C10dSum>> MakeNcclSum(int rank, int size,
-                                             const std::shared_ptr<Store>& store,
-                                             std::chrono::milliseconds deadline);
+ private:
+  C10dGroup group_;
+  const torch::DeviceType device_;
+  bool failed_ = false;
+};
 
 }  // namespace samara

@@ -17,9 +17,11 @@ void OnGloo(int ranks, const std::function<void(int rank, C10dSum& sum)>& body) 
   std::vector<std::jthread> threads;
   for (int r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
-      const auto sum = MakeGlooSum(r, ranks, store, "127.0.0.1", 20'000ms);
-      ASSERT_TRUE(sum.ok()) << sum.status().message();
-      body(r, **sum);
+      const auto group = MakeGlooGroup(r, ranks, store, "127.0.0.1", 20'000ms);
+      ASSERT_TRUE(group.ok()) << group.status().message();
+      EXPECT_EQ((*group)->getBackendName(), "gloo");
+      C10dSum sum(*group, torch::kCPU);
+      body(r, sum);
     });
   }
 }
@@ -47,7 +49,6 @@ TEST(C10dSumTest, IsTheSumWithTheSameBitsOnAllRanks) {
 
 TEST(C10dSumTest, TakesLargeTensorsOfTheTypesThatItSumsExactly) {
   OnGloo(2, [](int, C10dSum& sum) {
-    EXPECT_EQ(sum.name(), "gloo");
     EXPECT_TRUE(sum.Takes(torch::zeros({1 << 18})));
     EXPECT_FALSE(sum.Takes(torch::zeros({1 << 10})));
     EXPECT_FALSE(sum.Takes(torch::zeros({1 << 18}, torch::kBFloat16)));
@@ -75,8 +76,8 @@ TEST(C10dSumTest, ARankThatDoesNotComeEndsItInTime) {
 TEST(C10dSumTest, WithoutNcclSaysSo) {
   if (torch::cuda::is_available()) GTEST_SKIP() << "there is a GPU";
   EXPECT_EQ(GpuId(torch::kCPU), "");
-  const auto sum = MakeNcclSum(0, 1, MakeMemoryStore(), 1000ms);
-  EXPECT_FALSE(sum.ok());
+  const auto group = MakeNcclGroup(0, 1, MakeMemoryStore(), 1000ms);
+  EXPECT_FALSE(group.ok());
 }
 
 TEST(DeviceShareTest, RanksOfAHostShareWhatTheySeeOut) {

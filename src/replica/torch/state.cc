@@ -164,10 +164,13 @@ C10dSum* ReplicatorState::SumFor(torch::Device device, Site site) {
   if (all[0].empty() || std::adjacent_find(all.begin(), all.end()) != all.end()) return nullptr;
   const auto store = WithPrefix(store_, std::string("sum/") + (device.is_cpu() ? "cpu/" : "gpu/"));
   const auto deadline = setup_.communicator.deadline;
-  it->second = ValueOrReplication(device.is_cpu()
-                                      ? MakeGlooSum(rank(), world_size(), store, address_, deadline)
-                                      : MakeNcclSum(rank(), world_size(), store, deadline));
-  if (rank() == 0) LogInfo("gradients are summed by " + it->second->name());
+  it->second = std::make_unique<C10dSum>(
+      ValueOrReplication(device.is_cpu()
+                             ? MakeGlooGroup(rank(), world_size(), store, address_, deadline)
+                             : MakeNcclGroup(rank(), world_size(), store, deadline)),
+      device.type());
+  if (rank() == 0)
+    LogInfo(std::string("gradients are summed by ") + (device.is_cpu() ? "gloo" : "nccl"));
   return it->second.get();
 }
 
