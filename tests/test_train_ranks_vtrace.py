@@ -56,6 +56,14 @@ def test_shards_decide_the_bits_and_not_ranks(short, tmp_path):
     assert alone["parameter_hash"] != short["parameter_hash"]
 
 
+def test_small_shards_have_the_same_bits_on_any_thread(tmp_path):
+    """Of two rows torch's products depend on how many threads a thread believes to have."""
+    small = [*CARTPOLE, "learn.environments=8", "learn.batch=4", "learn.unroll=5", "learn.shards=2", "learn.updates=20"]
+    alone = train(tmp_path / "1", *small, "learn.threads=1")
+    assert numbers(train(tmp_path / "2", *small, "learn.threads=2")) == numbers(alone)
+    assert numbers(result("samara", 2, *small, "--out", tmp_path / "ranks")) == numbers(alone)
+
+
 @pytest.mark.parametrize("preset", ["memory/recall-vtrace", "classic/pendulum-vtrace"])
 def test_recurrent_states_and_continuous_actions(preset, tmp_path):
     args = [preset, "learn.mode=deterministic", "learn.environments=16", "learn.batch=8", "learn.shards=2", *SMALL,

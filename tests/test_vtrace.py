@@ -96,6 +96,8 @@ def test_kill_and_resume_give_the_same_bits(tmp_path, how):
     (["network.name=resnet"], "resnet"),
     (["network.action_input=true", "env.id=Pendulum-v1"], "continuous"),
     (["learn.entropy_target=high"], "number of nats"),
+    (["learn.entropy_target=nan"], "number of nats"),
+    (["network.lstm=65536"], "no memory"),
     (["learn.shards=3"], "divisor"),
     (["vtrace.c_clip=2"], "rho_clip"),
     (["learn.frames=0"], "budget"),

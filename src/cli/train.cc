@@ -181,6 +181,7 @@ Status RunTrain(const TrainArguments& args, Invocation& invocation,
   }
   if (args.dry_run) {
     if (options.resume) return {Code::kUsage, "--dry-run goes with a preset"};
+    if (config.Learns()) RETURN_IF_ERROR(Check(config.learning));
     std::printf("%s", table.ToToml().c_str());
     if (args.json) PrintJson({{"config_hash", table.Hash()}});
     return Status::Ok();

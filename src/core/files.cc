@@ -243,9 +243,9 @@ Result<std::unique_ptr<FileLock>> FileLock::Acquire(const Path& path) {
     char pid[32] = {};
     const ssize_t n = ::pread(fd.get(), pid, sizeof pid - 1, 0);
     return Status(Code::kCannotCreate,
-                  path.parent_path().string() + ": held by another run (process " +
+                  path.parent_path().string() + ": held by another process (" +
                       (n > 0 ? std::string(pid, static_cast<size_t>(n)) : "unknown") +
-                      "): wait for it, stop it, or choose another --out");
+                      "): wait for it, stop it, or choose another place");
   }
   const std::string pid = std::to_string(::getpid());
   if (::ftruncate(fd.get(), 0) != 0 || ::pwrite(fd.get(), pid.data(), pid.size(), 0) < 0) {

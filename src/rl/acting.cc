@@ -7,6 +7,7 @@
 #include "core/bytes.h"
 #include "core/check.h"
 #include "core/rng.h"
+#include "nn/torch/first_line.h"
 #include "rl/stacked_frames.h"
 
 namespace samara {
@@ -84,6 +85,7 @@ Acting::Acting(const AgentSetup& setup, const AgentNetworkConfig& network,
       network_config_(network),
       distribution_(MakeDistribution(setup.environment.action)),
       versions_kept_(setup.versions_kept),
+      versions_every_(setup.versions_every),
       share_(setup.share),
       frames_(setup.slots, -1) {
   const auto slots = static_cast<int64_t>(setup.slots), rows = static_cast<int64_t>(setup.rows_max);
@@ -138,6 +140,16 @@ void Acting::TakeFrame(const InferenceRow& row, std::byte* input, std::byte* his
 }
 
 Status Acting::Infer(InferenceBatch& batch) {
+  try {
+    return Forward(batch);
+  } catch (const std::exception& e) {  // torch's: no memory, above all
+    return {Code::kInternal, "inference: " + FirstLine(e.what())};
+  }
+}
+
+Status Acting::Forward(InferenceBatch& batch) {
+  // one, as MakeVtraceAgent says: without it a new thread has as many as there are cores
+  [[maybe_unused]] thread_local const bool one = (at::init_num_threads(), true);
   const torch::InferenceMode inference;
   const size_t n = batch.rows.size();
   const auto padded = static_cast<int64_t>(std::max(batch.padded, n));
@@ -253,6 +265,13 @@ void Acting::Publish(uint64_t version, const AgentNetworkImpl& network) {
   auto to = copy->parameters();
   for (size_t i = 0; i < from.size(); ++i) to[i].copy_(from[i]);
   const std::lock_guard lock(mu_);
+  // the last one is in the way when nobody asks for it later, or when this is another one by its
+  // number: parameters of a checkpoint that were taken again
+  if (!versions_.empty() &&
+      (versions_.back().number == version || versions_.back().number % versions_every_ != 0)) {
+    spare_.push_back(std::move(versions_.back().network));
+    versions_.pop_back();
+  }
   versions_.push_back({version, std::move(copy)});
   while (versions_.size() > versions_kept_) {
     spare_.push_back(std::move(versions_.front().network));

@@ -52,13 +52,14 @@ class Acting {
   AgentNetwork network(uint64_t version) const;
 
  private:
+  Status Forward(InferenceBatch& batch);
   void TakeFrame(const InferenceRow& row, std::byte* input, std::byte* history);
   std::byte* Plane(uint32_t slot, int64_t frame);
 
   const InputLayout layout_;
   const AgentNetworkConfig network_config_;
   const ActionDistribution distribution_;
-  const uint32_t versions_kept_;
+  const uint32_t versions_kept_, versions_every_;
   const SlotShare share_;
   ModelShape shape_;
   // by slot

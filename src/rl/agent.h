@@ -40,9 +40,10 @@ struct AgentSetup {
   EnvironmentSpec environment;
   FrameStackRule stack;  // where observations are images of one plane
   uint32_t slots = 1;
-  SlotShare share{};           // which of the run's slots these are
-  uint32_t rows_max = 1;       // of one inference batch
-  uint32_t versions_kept = 1;  // policies that may still be asked for, the newest included
+  SlotShare share{};      // which of the run's slots these are
+  uint32_t rows_max = 1;  // of one inference batch
+  // policies that may still be asked for, the newest included: of those before it every so many
+  uint32_t versions_kept = 1, versions_every = 1;
   uint64_t seed = 1;
   // Learners that share each batch: config.learn.batch is over all of them. Each has ShardsEach
   // shards, in the order of ranks.
@@ -70,7 +71,8 @@ class Agent : public Model {
     kRun,      // that count too
     kSlots,    // and what slots remember, and the versions that may still be asked for
   };
-  // kBadData: a file is missing or has another network's shapes; nothing has changed then.
+  // kBadData: a file is missing or has another network's shapes; the parameters have not changed
+  // then, the rest may have.
   virtual Status Restore(const std::map<std::string, std::string>& files, Part part) = 0;
 };
 

@@ -162,6 +162,12 @@ void Sum(EpisodeRecord& record, const StepResult& step) {
 
 }  // namespace
 
+// Steps of the running episode whose actions are known.
+size_t InferenceServer::Recorded(const Slot& slot) const {
+  return action_.discrete ? slot.indices.size()
+                          : slot.values.size() / static_cast<size_t>(action_.n);
+}
+
 void InferenceServer::TakeObservation(uint32_t index, const SlotEvent& event) {
   Slot& slot = slots_[index];
   const StepResult& step = event.result;
@@ -179,8 +185,7 @@ void InferenceServer::TakeObservation(uint32_t index, const SlotEvent& event) {
     }
   }
   slot.next.episode_step = slot.stack_step;
-  const size_t recorded =
-      action_.discrete ? slot.indices.size() : slot.values.size() / static_cast<size_t>(action_.n);
+  const size_t recorded = Recorded(slot);
   if (slot.replayed < recorded) {
     const size_t at = slot.replayed++;
     if (action_.discrete) {
@@ -199,8 +204,8 @@ void InferenceServer::TakeObservation(uint32_t index, const SlotEvent& event) {
 void InferenceServer::TakeEnd(uint32_t index, const SlotEvent& event) {
   Slot& slot = slots_[index];
   const StepResult& step = event.result;
-  const size_t recorded = slot.indices.size() + slot.values.size();
-  if (recorded > 0 && slot.record.steps + 1 < recorded && slot.values.empty())
+  const size_t recorded = Recorded(slot);
+  if (slot.record.steps + 1 < recorded)
     LogWarning(
         fmt::format("slot {}: an episode that was played again ended after {} of {} steps: "
                     "from here on this run is not exact",

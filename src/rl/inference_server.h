@@ -117,6 +117,7 @@ class InferenceServer {
   void Take(const SlotEvent& event);
   void TakeObservation(uint32_t index, const SlotEvent& event);
   void TakeEnd(uint32_t index, const SlotEvent& event);
+  size_t Recorded(const Slot& slot) const;
   void Ready(uint32_t index);
   void ServeFree(std::span<SlotEvent> events);
   void ServeOrdered(std::span<SlotEvent> events);

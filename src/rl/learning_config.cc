@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <cstdlib>
+
 #include "rl/rewards.h"
 
 namespace samara {
@@ -95,8 +98,8 @@ Status Check(const LearningConfig& c) {
                         c.learn.environments, c.learn.batch)};
   if (c.learn.entropy_target != "none") {
     char* end = nullptr;
-    std::strtod(c.learn.entropy_target.c_str(), &end);
-    if (c.learn.entropy_target.empty() || *end != '\0')
+    const double target = std::strtod(c.learn.entropy_target.c_str(), &end);
+    if (c.learn.entropy_target.empty() || *end != '\0' || !std::isfinite(target))
       return {Code::kConfig, "learn.entropy_target=" + c.learn.entropy_target +
                                  ": expected a number of nats, or none"};
     if (c.learn.entropy_cost <= 0)

@@ -3,8 +3,7 @@
 //
 // A model keeps what belongs to a slot (the frame stack, the recurrent state) on the device that
 // computes, keyed by slot (central_inference.md CI-25): a row brings its newest frame only. Rows of
-// one batch have distinct slots. Thread safety: batches of distinct slots may run at once, beside
-// Publish.
+// one batch have distinct slots. Thread safety: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -65,7 +64,8 @@ class Model {
  public:
   virtual ~Model() = default;
   virtual const ModelShape& shape() const = 0;
-  // Fills the outputs and moves the rows' slots on; not ok: nothing has changed (CI-28).
+  // Fills the outputs and moves the rows' slots on. Not ok: what slots remember is of no use any
+  // more, the run ends.
   // REQUIRES: the wanted version is there.
   virtual Status Infer(InferenceBatch& batch) = 0;
   virtual bool Has(uint64_t version) const = 0;

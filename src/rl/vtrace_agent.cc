@@ -5,10 +5,12 @@
 #include <limits>
 
 #include "core/clock.h"
+#include "core/cpu.h"
 #include "core/rng.h"
 #include "core/sha256.h"
 #include "core/thread.h"
 #include "nn/safetensors.h"
+#include "nn/torch/first_line.h"
 #include "rl/acting.h"
 #include "rl/agent.h"
 #include "rl/learner_batch.h"
@@ -217,14 +219,22 @@ VtraceAgent::ShardResult VtraceAgent::Shard(std::span<const UnrollStore::Loan> u
   const auto acted = [steps](const Tensor& x) { return x.slice(0, 0, steps); };  // t = 0 ... T-1
   const auto followed = [](const Tensor& x) { return x.slice(0, 1); };           // t + 1
 
-  // 1 what the current policy makes of the unrolls
-  const auto out = network_->forward(
-      {batch.observation, batch.reward, batch.previous_action, batch.first}, batch.state);
+  // 1 what the current policy makes of the unrolls; their last entry has a value and no loss
+  const auto entries = [&](int64_t from, int64_t to) {
+    const auto part = [from, to](const Tensor& x) { return x.slice(0, from, to); };
+    return AgentNetworkImpl::Input{part(batch.observation), part(batch.reward),
+                                   part(batch.previous_action), part(batch.first)};
+  };
+  const auto out = network_->forward(entries(0, steps), batch.state);
+  const Tensor bootstrap = [&] {
+    const torch::NoGradGuard no_gradient;
+    return network_->forward(entries(steps, steps + 1), out.state).value[0];
+  }();
   const auto parts = [this](const Tensor& x) {
     return distribution_.continuous() ? x : distribution_.Split(x);
   };
-  const Tensor policy = acted(out.policy), value = acted(out.value),
-               action = parts(acted(batch.action));
+  const Tensor &policy = out.policy, &value = out.value;
+  const Tensor action = parts(acted(batch.action));
   const Tensor log_pi = distribution_.LogProb(policy, action);
   Tensor uniforms;
   if (distribution_.continuous()) {
@@ -246,7 +256,7 @@ VtraceAgent::ShardResult VtraceAgent::Shard(std::span<const UnrollStore::Loan> u
                                                         .truncated = followed(batch.truncated),
                                                         .value = value.detach(),
                                                         .final_value = FinalValues(batch, out),
-                                                        .bootstrap = out.value[steps].detach()});
+                                                        .bootstrap = bootstrap});
 
   // 3 the loss (section 4.2) and its gradient
   const VtraceLoss loss =
@@ -292,15 +302,20 @@ Result<UpdateReport> VtraceAgent::Update(std::span<const UnrollStore::Loan> unro
   const auto shards = static_cast<size_t>(shards_);
   CHECK(unrolls.size() >= shards);
   std::vector<ShardResult> parts(shards);
+  std::vector<Status> failed(shards);
   inputs_.resize(shards);
-  const size_t threads = config_.learn.threads > 0
-                             ? std::min(static_cast<size_t>(config_.learn.threads), shards)
-                             : shards;
+  const size_t threads = std::min<size_t>(
+      shards, config_.learn.threads > 0 ? static_cast<size_t>(config_.learn.threads) : Cores());
   const auto work = [&](size_t first) {
+    at::init_num_threads();  // one: without it a new thread has as many as there are cores
     for (size_t i = first; i < shards; i += threads) {
       const size_t begin = i * unrolls.size() / shards, end = (i + 1) * unrolls.size() / shards;
-      parts[i] = Shard(unrolls.subspan(begin, end - begin), first_shard_ + static_cast<int64_t>(i),
-                       inputs_[i]);
+      try {
+        parts[i] = Shard(unrolls.subspan(begin, end - begin),
+                         first_shard_ + static_cast<int64_t>(i), inputs_[i]);
+      } catch (const std::exception& e) {  // torch's: no memory, above all
+        failed[i] = {Code::kInternal, "learning: " + FirstLine(e.what())};
+      }
     }
   };
   {
@@ -310,6 +325,7 @@ Result<UpdateReport> VtraceAgent::Update(std::span<const UnrollStore::Loan> unro
           std::make_unique<Thread>("learner-" + std::to_string(i), [&, i] { work(i); }));
     work(0);
   }
+  for (const Status& status : failed) RETURN_IF_ERROR(status);
   UpdateReport report;
   for (const ShardResult& part : parts) {
     report.seconds_batch = std::max(report.seconds_batch, part.report.seconds_batch);
@@ -442,9 +458,7 @@ void KeepMemory() {
   mallopt(M_TOP_PAD, 64 << 20);
 }
 
-}  // namespace
-
-Result<std::unique_ptr<Agent>> MakeVtraceAgent(const AgentSetup& setup) {
+Result<std::unique_ptr<Agent>> Make(const AgentSetup& setup) {
   RETURN_IF_ERROR(Check(setup.config));
   at::set_num_threads(1);  // threads are ours to place: one an inference or a shard
   KeepMemory();
@@ -458,6 +472,18 @@ Result<std::unique_ptr<Agent>> MakeVtraceAgent(const AgentSetup& setup) {
   auto agent = std::make_unique<VtraceAgent>(setup, network, layout);
   RETURN_IF_ERROR(agent->MakeOptimizer());
   return std::unique_ptr<Agent>(std::move(agent));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Agent>> MakeVtraceAgent(const AgentSetup& setup) {
+  try {
+    return Make(setup);
+  } catch (const std::exception&) {  // torch's: the only thing that can be missing is memory
+    return Status(Code::kConfig, "network " + setup.config.network.name +
+                                     ": this machine has no memory for its parameters; lower "
+                                     "network.lstm or the size of images");
+  }
 }
 
 bool HasAgents() { return true; }

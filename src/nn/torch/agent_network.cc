@@ -26,6 +26,16 @@ Tensor PoolSame(const Tensor& x) {
   return torch::max_pool2d(PadSame(x, 3, 2, -std::numeric_limits<double>::infinity()), 3, 2);
 }
 
+// x / 255 as float32, in one pass where torch makes two.
+Tensor Unit(const Tensor& x) {
+  const Tensor bytes = x.contiguous();
+  Tensor unit = torch::empty(bytes.sizes());
+  const uint8_t* from = bytes.data_ptr<uint8_t>();
+  float* to = unit.data_ptr<float>();
+  for (int64_t i = 0; i < bytes.numel(); ++i) to[i] = static_cast<float>(from[i]) / 255;
+  return unit;
+}
+
 }  // namespace
 
 Result<AgentNetwork> AgentNetworkImpl::Make(const AgentNetworkConfig& config) {
@@ -158,13 +168,13 @@ Tensor AgentNetworkImpl::Torso(Tensor x) const {
       }
     }
     if (!stacks_.empty()) x = x.relu();
-    for (const Convolution& convolution : convolutions_) x = Apply(convolution, x).relu();
+    for (const Convolution& convolution : convolutions_) x = Apply(convolution, x).relu_();
     x = x.permute({0, 2, 3, 1});  // flattened rows, columns, channels
   }
   x = x.flatten(1);
   for (const Dense& dense : dense_) {
     x = torch::linear(x, dense.weight, dense.bias);
-    x = tanh_ ? x.tanh() : x.relu();
+    x = tanh_ ? x.tanh_() : x.relu_();
   }
   return x;
 }
@@ -181,7 +191,7 @@ Tensor AgentNetworkImpl::Step(const Tensor& x, const Tensor& state) const {
 AgentNetworkImpl::Output AgentNetworkImpl::forward(const Input& input, const Tensor& state) {
   const int64_t time = input.observation.size(0), batch = input.observation.size(1);
   Tensor x = input.observation.flatten(0, 1);
-  x = x.scalar_type() == torch::kUInt8 ? x.to(torch::kFloat32).div_(255) : x.to(torch::kFloat32);
+  x = x.scalar_type() == torch::kUInt8 ? Unit(x) : x.to(torch::kFloat32);
   std::vector<Tensor> features = {Torso(x)};
   if (config_.reward_input) features.push_back(input.reward.flatten().clamp(-1, 1).unsqueeze(1));
   if (config_.action_input > 0)

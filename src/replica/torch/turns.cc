@@ -1,5 +1,7 @@
 #include "replica/torch/turns.h"
 
+#include <ATen/Parallel.h>
+
 #include "core/check.h"
 #include "core/status.h"
 #include "samara/error.h"
@@ -19,7 +21,10 @@ Turns::Turns(int replicas, std::function<void(int, int)> changed)
   if (replicas == 1) return;
   for (int i = 0; i < replicas; ++i) {
     list_[static_cast<size_t>(i)]->thread =
-        std::make_unique<Thread>("replica" + std::to_string(i), [this, i] { Work(i); });
+        std::make_unique<Thread>("replica" + std::to_string(i), [this, i] {
+          at::init_num_threads();  // those of the rank: a new thread has as many as there are cores
+          Work(i);
+        });
   }
 }
 
