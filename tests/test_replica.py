@@ -11,9 +11,11 @@ import signal
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from replica_util import MLP, available, command, environment, result, run
+from test_launch import gone, until
 
 STEPS = 30
 
@@ -147,6 +149,18 @@ def test_a_frozen_rank_is_named(tmp_path):
             assert code == 69 and re.search(r"rank 1 .*silent", said), said
 
 
+def test_nobody_outlives_an_agent_that_is_killed(tmp_path):
+    agent = subprocess.Popen([*command("torchrun", 2), "--steps", "1000000", "--out", str(tmp_path / "run")],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
+    wait_for(tmp_path / "run" / "checkpoint.safetensors")
+    ranks = [int(pid) for pid in Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()]
+    ranks = [pid for pid in ranks if Path(f"/proc/{pid}/comm").read_text().strip() == MLP.name]
+    assert len(ranks) == 2
+    agent.kill()
+    agent.wait()
+    until(lambda: all(map(gone, ranks)), 5)
+
+
 def test_ranks_that_want_different_things_are_refused_at_the_start(tmp_path):
     port = free_port()
     processes = []
@@ -213,3 +227,20 @@ def test_the_launcher_starts_all_again(tmp_path):
     assert process.returncode == 0, said
     got = json.loads(printed.splitlines()[-1])
     assert got["parameter_hash"] == result(run("threads", 1, "--steps", 2000))["parameter_hash"]
+
+
+def test_a_number_that_a_disk_changed_is_found(tmp_path):
+    out = tmp_path / "run"
+    result(run("threads", 1, "--steps", 10, "--out", out))
+    file = out / "checkpoint.safetensors"
+    whole = bytearray(file.read_bytes())
+    whole[-100] ^= 1
+    file.write_bytes(whole)
+    done = run("threads", 1, "--steps", 20, "--out", out)
+    assert done.returncode == 65 and "checksum" in done.stderr, done.stderr
+
+
+def test_a_checkpoint_beyond_the_steps_says_how_many_it_has(tmp_path):
+    first = result(run("threads", 1, "--steps", 10, "--out", tmp_path / "run"))
+    again = result(run("threads", 2, "--steps", 5, "--out", tmp_path / "run"))
+    assert again["steps"] == 10 and again["parameter_hash"] == first["parameter_hash"]

@@ -15,9 +15,9 @@ from samara_cli import ATARI, BINARY, CARTPOLE, environment, ok, resume, train
 from test_launch import until
 
 
-def start(launcher: str, ranks: int, *args: object) -> subprocess.Popen:
+def start(launcher: str, ranks: int, *args: object, **variables: str) -> subprocess.Popen:
     return subprocess.Popen([*command(launcher, ranks, BINARY), "train", *map(str, args), "--quiet", "--json"],
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(**variables))
 
 
 def finish(process: subprocess.Popen, timeout: float = 120) -> tuple[int, str, str]:

@@ -58,9 +58,9 @@ struct ReplicatorOptions {
   int check_every = 100;  // optimizer steps between comparisons of the parameters' hash; 0: never
 };
 
-// What one replica sees inside a step. Nests: nest.h. Every call is a collective but for Send.
-// Differentiable: AllReduce and its names, AllGather, Broadcast, ReduceScatter, AllToAll, under the
-// convention that the loss is the sum of the replicas' losses.
+// What one replica sees inside a step. Nests: nest.h. Every call is a collective but for Send
+// and Receive. Differentiable: AllReduce and its names, AllGather, Broadcast, ReduceScatter,
+// AllToAll, under the convention that the loss is the sum of the replicas' losses.
 class ReplicaContext {
  public:
   ReplicaContext(ReplicatorState& state, int local) : state_(state), local_(local) {}
@@ -72,7 +72,8 @@ class ReplicaContext {
   int64_t step() const;  // counts calls of Run
   // Rows of this replica's batch; 0 when its input has run out. Gradients are weighted by it.
   int64_t samples() const;
-  void SetSamples(int64_t samples);  // where the batch's first tensor does not tell
+  // Where the batch's first tensor does not tell. Before backward, which may send gradients.
+  void SetSamples(int64_t samples);
 
   // Element by element over the replicas, in the fixed tree; the same bits on every replica.
   template <typename T>

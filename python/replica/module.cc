@@ -1,5 +1,5 @@
 // The extension samara._replica: the replicator for torch users, on lists of tensors. Nests, and
-// everything else that reads better in Python, are in samara/replica.py.
+// everything else that reads better in Python, are in samara/replica/.
 //
 // The interpreter's lock is released wherever a call may wait for other replicas or ranks, and
 // taken where one of them runs Python: a step on its own thread, an update, a merge.
@@ -116,6 +116,16 @@ auto Unlocked(Fn&& fn) {
   return fn();
 }
 
+// The same of C++ that runs Python: what that raised is raised again, of its type.
+template <typename Fn>
+auto Raising(Fn&& fn) {
+  try {
+    return Unlocked(fn);
+  } catch (const PythonThrew& threw) {
+    throw py::error_already_set(threw.error());
+  }
+}
+
 // --- the objects
 
 struct PyReplicator {
@@ -204,19 +214,15 @@ InputMode ModeOf(const std::string& name) {
 
 // The step of every local replica; what a step raised comes out as it was raised.
 void RunBodies(PyReplicator& self, const std::vector<int64_t>& samples, const py::function& body) {
-  try {
-    Unlocked([&] {
-      self.get().RunBodies(samples, [&](int local) {
-        CallPython([&] {
-          ReplicaContext context(self.get().state(), local);
-          const py::object shown = py::cast(&context, py::return_value_policy::reference);
-          body(local, shown);
-        });
+  Raising([&] {
+    self.get().RunBodies(samples, [&](int local) {
+      CallPython([&] {
+        ReplicaContext context(self.get().state(), local);
+        const py::object shown = py::cast(&context, py::return_value_policy::reference);
+        body(local, shown);
       });
     });
-  } catch (const PythonThrew& threw) {
-    throw py::error_already_set(threw.error());
-  }
+  });
 }
 
 std::shared_ptr<PyReducer> MakeReducer(PyReplicator& self, std::vector<torch::Tensor> parameters,
@@ -324,7 +330,7 @@ void BindContext(py::module_& m) {
              const auto merge = [&](const std::vector<Leaves>& all) {
                return CallPython([&] { return fn(all).cast<Leaves>(); });
              };
-             return Unlocked([&] { return c.Merge(in, merge, structure, site); });
+             return Raising([&] { return c.Merge(in, merge, structure, site); });
            })
       .def(
           "within",
@@ -470,11 +476,7 @@ void BindReducer(py::module_& m) {
       .def("step",
            [](PyReducer& r) {
              const Site site = CallSite();
-             try {
-               Unlocked([&] { r.reducer->Step(r.reducer->state().current(), site); });
-             } catch (const PythonThrew& threw) {
-               throw py::error_already_set(threw.error());
-             }
+             Raising([&] { r.reducer->Step(r.reducer->state().current(), site); });
            })
       .def("no_sync", [](PyReducer& r) { return NoSync{r.reducer->NoSync()}; })
       .def("owner", [](PyReducer& r, size_t i) { return r.reducer->owner(i); })

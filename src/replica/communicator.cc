@@ -68,12 +68,15 @@ Status Communicator::Late() const {
   return Status(Code::kUnavailable, text);
 }
 
+bool Communicator::Latch(const Status& why) {
+  std::lock_guard lock(mu_);
+  if (!failure_.ok()) return false;
+  failure_ = why;
+  return true;
+}
+
 void Communicator::Fail(const Status& why) {
-  {
-    std::lock_guard lock(mu_);
-    if (!failure_.ok()) return;
-    failure_ = why;
-  }
+  if (!Latch(why)) return;
   if (!options_.flight_folder.empty()) {
     const Path file = Path(options_.flight_folder) / ("flight-" + std::to_string(rank()) + ".json");
     Status written = CreateFolders(options_.flight_folder);
@@ -86,6 +89,11 @@ void Communicator::Fail(const Status& why) {
 
 void Communicator::Abort(const Status& why) {
   Fail(why);
+  transport_->Abort(failure());
+}
+
+void Communicator::Leave() {
+  Latch(Status(Code::kUnavailable, "this rank has left"));
   transport_->Abort(failure());
 }
 

@@ -36,7 +36,7 @@ struct CommunicatorOptions {
 };
 
 // One rank's end of a group. Collectives are called by one thread at a time, in the same order on
-// every rank; Abort and failure() from any thread.
+// every rank; Abort, Leave and failure() from any thread.
 // After a failure every call returns it: a group that has lost step is not repaired but made anew.
 // Codes: kInternal for a mismatch, kUnavailable for a rank that died, froze or did not come.
 class Communicator {
@@ -73,6 +73,8 @@ class Communicator {
 
   // Tells this rank's waiting call, and later ones, to end with `why`; the first reason stays.
   void Abort(const Status& why);
+  // The same at an orderly end, of which no record of the last collectives is kept.
+  void Leave();
   Status failure() const;
   uint64_t sequence() const { return sequence_; }
   const FlightRecorder& flight() const { return flight_; }
@@ -83,6 +85,7 @@ class Communicator {
              const std::function<Status(Transport::Round& first)>& rounds);
   Status Check(std::span<const CollectiveHeader> all) const;
   Status Late() const;
+  bool Latch(const Status& why);  // false: there was a failure before
   void Fail(const Status& why);
 
   // constant after construction

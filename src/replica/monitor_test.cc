@@ -369,6 +369,10 @@ class FolderStore : public Store {
   Result<int64_t> Add(const std::string&, int64_t) override {
     return Status(Code::kInternal, "not needed here");
   }
+  Status Delete(const std::string& key) override {
+    std::filesystem::remove(folder_ / key);
+    return Status::Ok();
+  }
 
  private:
   const std::filesystem::path folder_;

@@ -44,6 +44,12 @@ class MemoryStore : public Store {
     return sum;
   }
 
+  Status Delete(const std::string& key) override {
+    const std::lock_guard lock(mu_);
+    values_.erase(key);
+    return Status::Ok();
+  }
+
  private:
   static Status NoCounter(const std::string& key, const std::string& value) {
     return {Code::kConfig, "store: " + EscapeControl(key) + " holds '" +
@@ -71,6 +77,7 @@ class PrefixedStore : public Store {
   Result<int64_t> Add(const std::string& key, int64_t amount) override {
     return store_->Add(prefix_ + key, amount);
   }
+  Status Delete(const std::string& key) override { return store_->Delete(prefix_ + key); }
 
  private:
   const std::shared_ptr<Store> store_;

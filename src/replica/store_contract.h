@@ -66,6 +66,17 @@ TEST_P(StoreContractTest, GetWaitsForACounterToo) {
   EXPECT_EQ(*store_->Get("counter", soon_), "41");
 }
 
+TEST_P(StoreContractTest, WhatWasDeletedIsNotThere) {
+  EXPECT_TRUE(store_->Delete("message").ok());
+  ASSERT_TRUE(store_->Set("message", "first").ok());
+  ASSERT_TRUE(store_->Set("other", "stays").ok());
+  ASSERT_TRUE(store_->Delete("message").ok());
+  EXPECT_FALSE(store_->Get("message", soon_).ok());
+  EXPECT_EQ(*store_->Get("other", soon_), "stays");
+  ASSERT_TRUE(store_->Set("message", "second").ok());
+  EXPECT_EQ(*store_->Get("message", soon_), "second");
+}
+
 TEST_P(StoreContractTest, EveryAddIsCountedOnce) {
   constexpr int kThreads = 8, kAdds = 200;
   std::vector<std::vector<int64_t>> sums(kThreads);

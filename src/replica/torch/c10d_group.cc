@@ -41,7 +41,10 @@ class StoreAdapter : public c10d::Store {
     Throw(sum.status());
     return *sum;
   }
-  bool deleteKey(const std::string&) override { return false; }
+  bool deleteKey(const std::string& key) override {
+    Throw(store_->Delete(key));
+    return true;
+  }
   bool check(const std::vector<std::string>& keys) override {
     for (const std::string& key : keys)
       if (!store_->Get(key, 1ms).ok()) return false;

@@ -10,13 +10,11 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "core/clock.h"
+#include "nn/torch/first_line.h"
 #include "replica/store.h"
 #include "replica/transport.h"
 
 namespace samara {
-
-// Of what c10d throws: the rest is a stack trace.
-inline std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 using C10dGroup = c10::intrusive_ptr<c10d::Backend>;
 

@@ -34,6 +34,9 @@ class C10dStore : public Store {
     if (!status.ok()) return status;
     return sum;
   }
+  Status Delete(const std::string& key) override {
+    return Try([&] { store_->deleteKey(key); });
+  }
 
  private:
   template <typename Fn>

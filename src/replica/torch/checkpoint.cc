@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/crc32c.h"
 #include "core/files.h"
 #include "nn/safetensors.h"
 #include "replica/torch/checkpoint_file.h"
@@ -15,6 +16,17 @@ namespace {
 using Field = std::function<void(const char* name, torch::Tensor& value)>;
 constexpr double kValuesMax = int64_t{1} << 48;  // of one tensor
 constexpr const char* kFormat = "samara replicated program 1";
+constexpr const char* kSum = "crc32c";
+
+// Over all that a file holds but itself: numbers that a disk has changed still look like numbers.
+std::string SumOf(const Safetensors& file) {
+  std::string sums;
+  for (const auto& [key, value] : file.metadata)
+    if (key != kSum) sums += key + "=" + value + "\n";
+  for (const auto& [name, tensor] : file.tensors)
+    sums += name + " " + std::to_string(Crc32c(tensor.bytes)) + "\n";
+  return std::to_string(Crc32c(sums));
+}
 
 // The numbers that an optimizer keeps for one parameter, as tensors that `field` may replace.
 template <typename State>
@@ -215,6 +227,7 @@ void WriteCheckpoint(Replicator& replicator, const std::string& path, const Entr
     }
     file.metadata["format"] = kFormat;
     file.metadata["step"] = std::to_string(replicator.step());
+    file.metadata[kSum] = SumOf(file);
     const auto bytes = FormatSafetensors(file);
     Status written = bytes.status();
     if (written.ok() && !Path(path).parent_path().empty())
@@ -255,6 +268,12 @@ std::optional<CheckpointFile> ReadCheckpoint(Replicator& replicator, const std::
   file.words = parsed->metadata;
   if (const auto it = file.words.find("format"); it == file.words.end() || it->second != kFormat)
     throw ReplicationError(65, path + ": not a checkpoint of a replicated program");
+  // files of earlier builds have no sum
+  if (const auto it = file.words.find(kSum); it != file.words.end()) {
+    if (it->second != SumOf(*parsed))
+      throw ReplicationError(65, path + ": damaged: its checksum does not match what it holds");
+    file.words.erase(it);
+  }
   for (const auto& [name, tensor] : parsed->tensors) {
     auto value = FromFile(*parsed, name, tensor);
     if (!value.ok()) throw ReplicationError(65, path + ": " + value.status().message());

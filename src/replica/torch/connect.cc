@@ -1,9 +1,11 @@
 // Ranks of a launcher, connected: torch's store, then shared memory on one host or Gloo.
 #include "nn/torch/torch.h"
 // after the door to torch
+#include <sys/prctl.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 
@@ -48,6 +50,8 @@ Result<RankLinks> Connect(const World& world, const LinkOptions& options) {
   if (options.transport != "auto" && options.transport != "shared" && options.transport != "gloo")
     return Status(Code::kConfig,
                   "SAMARA_TRANSPORT=" + options.transport + ": expected auto, shared or gloo");
+  // an agent that is killed cannot stop its ranks: they are asked to stop as it would have asked
+  if (world.launcher == "torchrun") ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   RankLinks links;
   // a restart is another group: what the last one left in the store is not ours
   ASSIGN_OR_RETURN(const std::shared_ptr<Store> store, ConnectTcpStore(world, options.start));

@@ -83,7 +83,7 @@ int64_t ReplicaContext::step() const { return state_.step; }
 int64_t ReplicaContext::samples() const { return state_.samples[static_cast<size_t>(local_)]; }
 void ReplicaContext::SetSamples(int64_t samples) {
   if (samples < 0) Refuse(std::to_string(samples) + " samples: expected 0 or more");
-  state_.samples[static_cast<size_t>(local_)] = samples;
+  state_.SetSamples(local_, samples);
 }
 
 Leaves ReplicaContext::Reduce(const Leaves& in, ReduceOp op, const std::string& structure,

@@ -22,13 +22,19 @@ struct Envelope {
 class GlooTransport : public Transport {
  public:
   GlooTransport(int rank, int size, C10dGroup group)
-      : rank_(rank), size_(size), group_(std::move(group)), envelopes_(static_cast<size_t>(size)) {
-    headers_.resize(envelopes_.size());
-    shown_.resize(envelopes_.size());
+      : rank_(rank),
+        size_(size),
+        group_(std::move(group)),
+        headers_(static_cast<size_t>(size)),
+        shown_(static_cast<size_t>(size)) {
+    memory_->envelopes.resize(static_cast<size_t>(size));
   }
-  // Never joins threads that wait for a rank that is gone.
+  // Never joins threads that wait for a rank that is gone; they keep what they may still read and
+  // write when it comes after all.
   ~GlooTransport() override {
-    if (stop_) group_.release();
+    if (!stop_) return;
+    group_.release();
+    (void)memory_.release();
   }
   const char* name() const override { return "gloo"; }
   int rank() const override { return rank_; }
@@ -38,11 +44,12 @@ class GlooTransport : public Transport {
 
   Status Gather(const Round& round, const Write& write, const Read& read) override {
     RETURN_IF_ERROR(Begin(round, write));
+    auto& [envelope, envelopes, mine, all] = *memory_;
     if (round.header != nullptr && round.bytes <= kInlineBytes) {
-      for (size_t r = 0; r < shown_.size(); ++r) shown_[r] = {envelopes_[r].small, round.bytes};
+      for (size_t r = 0; r < shown_.size(); ++r) shown_[r] = {envelopes[r].small, round.bytes};
     } else if (round.only >= 0) {
-      if (rank_ == round.only) std::memcpy(all_.data(), mine_.data(), round.bytes);
-      at::Tensor data = Wrap(all_.data(), round.bytes);
+      if (rank_ == round.only) std::memcpy(all.data(), mine.data(), round.bytes);
+      at::Tensor data = Wrap(all.data(), round.bytes);
       RETURN_IF_ERROR(Wait(round.deadline, [&] {
         std::vector<at::Tensor> tensors{data};
         c10d::BroadcastOptions options;
@@ -50,13 +57,13 @@ class GlooTransport : public Transport {
         return group_->broadcast(tensors, options);
       }));
       for (auto& shown : shown_) shown = {};
-      shown_[static_cast<size_t>(round.only)] = {all_.data(), round.bytes};
+      shown_[static_cast<size_t>(round.only)] = {all.data(), round.bytes};
     } else {
-      at::Tensor in = Wrap(mine_.data(), round.bytes),
-                 out = Wrap(all_.data(), round.bytes * shown_.size());
+      at::Tensor in = Wrap(mine.data(), round.bytes),
+                 out = Wrap(all.data(), round.bytes * shown_.size());
       RETURN_IF_ERROR(Wait(round.deadline, [&] { return group_->_allgather_base(out, in); }));
       for (size_t r = 0; r < shown_.size(); ++r)
-        shown_[r] = {all_.data() + r * round.bytes, round.bytes};
+        shown_[r] = {all.data() + r * round.bytes, round.bytes};
     }
     read(shown_);
     return {};
@@ -64,16 +71,17 @@ class GlooTransport : public Transport {
 
   Status Scatter(const Round& round, const Write& write, const Read& read) override {
     RETURN_IF_ERROR(Begin(round, write));
+    auto& [envelope, envelopes, mine, all] = *memory_;
     const size_t piece = round.bytes / shown_.size();
     if (round.header != nullptr && round.bytes <= kInlineBytes) {
       for (size_t r = 0; r < shown_.size(); ++r)
-        shown_[r] = {envelopes_[r].small + static_cast<size_t>(rank_) * piece, piece};
+        shown_[r] = {envelopes[r].small + static_cast<size_t>(rank_) * piece, piece};
     } else {
-      at::Tensor in = Wrap(mine_.data(), round.bytes), out = Wrap(all_.data(), round.bytes);
+      at::Tensor in = Wrap(mine.data(), round.bytes), out = Wrap(all.data(), round.bytes);
       std::vector<int64_t> even;
       RETURN_IF_ERROR(
           Wait(round.deadline, [&] { return group_->alltoall_base(out, in, even, even); }));
-      for (size_t r = 0; r < shown_.size(); ++r) shown_[r] = {all_.data() + r * piece, piece};
+      for (size_t r = 0; r < shown_.size(); ++r) shown_[r] = {all.data() + r * piece, piece};
     }
     read(shown_);
     return {};
@@ -93,23 +101,25 @@ class GlooTransport : public Transport {
   // Writes this rank's part; with a header: sends it, and what is small, and compares.
   Status Begin(const Round& round, const Write& write) {
     if (round.bytes > kAreaBytes) return Status(Code::kInternal, "a round that is too large");
-    mine_.resize(round.bytes);
-    all_.resize(round.bytes * shown_.size());
-    if (round.bytes > 0) write(mine_);
-    if (round.header == nullptr) return Stopped();
-    Envelope envelope{.header = *round.header, .bytes = round.bytes};
+    RETURN_IF_ERROR(Stopped());  // else a round that was given up may still use the memory
+    auto& [envelope, envelopes, mine, all] = *memory_;
+    mine.resize(round.bytes);
+    all.resize(round.bytes * shown_.size());
+    if (round.bytes > 0) write(mine);
+    if (round.header == nullptr) return {};
+    envelope = {.header = *round.header, .bytes = round.bytes};
     if (round.bytes > 0 && round.bytes <= kInlineBytes)
-      std::memcpy(envelope.small, mine_.data(), round.bytes);
+      std::memcpy(envelope.small, mine.data(), round.bytes);
     at::Tensor in = Wrap(reinterpret_cast<std::byte*>(&envelope), sizeof envelope);
     at::Tensor out =
-        Wrap(reinterpret_cast<std::byte*>(envelopes_.data()), sizeof(Envelope) * envelopes_.size());
+        Wrap(reinterpret_cast<std::byte*>(envelopes.data()), sizeof(Envelope) * envelopes.size());
     RETURN_IF_ERROR(Wait(round.deadline, [&] { return group_->_allgather_base(out, in); }));
-    for (size_t r = 0; r < envelopes_.size(); ++r) {
-      headers_[r] = envelopes_[r].header;
+    for (size_t r = 0; r < envelopes.size(); ++r) {
+      headers_[r] = envelopes[r].header;
       headers_[r].text[sizeof headers_[r].text - 1] = 0;
     }
     if (round.check != nullptr) RETURN_IF_ERROR((*round.check)(headers_));
-    for (const Envelope& e : envelopes_) {
+    for (const Envelope& e : envelopes) {
       if (e.bytes != round.bytes)
         return Status(Code::kInternal, "ranks agree on what they do but not on its size");
     }
@@ -129,12 +139,18 @@ class GlooTransport : public Transport {
     return status;
   }
 
+  // What rounds read and write.
+  struct Memory {
+    Envelope envelope;                // this rank's
+    std::vector<Envelope> envelopes;  // of all
+    std::vector<std::byte> mine, all;
+  };
+
   const int rank_, size_;
   C10dGroup group_;
-  std::vector<Envelope> envelopes_;
+  std::unique_ptr<Memory> memory_ = std::make_unique<Memory>();
   std::vector<CollectiveHeader> headers_;
   std::vector<std::span<const std::byte>> shown_;
-  std::vector<std::byte> mine_, all_;
   std::atomic<bool> stop_{false};
   std::mutex mu_;
   Status aborted_;  // guarded by mu_

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "core/files.h"
@@ -66,6 +67,8 @@ int Parse(int argc, char** argv, ProgramOptions& options, const std::vector<Prog
   table.insert(table.end(), more.begin(), more.end());
   const auto fail = [&](int code, const std::string& what) {
     std::fprintf(stderr, "%s: %s; see --help\n", argv[0], what.c_str());
+    if (std::any_of(argv, argv + argc, [](std::string_view a) { return a == "--json"; }))
+      std::printf("%s\n", nlohmann::json{{"error", what}, {"exit", code}}.dump().c_str());
     return code;
   };
   for (int i = 1; i < argc; ++i) {
@@ -157,8 +160,11 @@ void PrintResult(const Replicator& replicator, const ProgramOptions& options,
   };
   add("loss", loss.item<double>());
   for (const auto& [name, value] : more) add(name, value);
+  // a checkpoint may have had more; several optimizers take several calls of Run a step
+  const int64_t steps =
+      optimizers.size() > 1 ? options.steps : std::max(options.steps, replicator.step());
   std::printf("{\"world_size\": %d, \"steps\": %lld, %s\"parameter_hash\": \"%s\"}\n",
-              replicator.world_size(), static_cast<long long>(options.steps), numbers.c_str(),
+              replicator.world_size(), static_cast<long long>(steps), numbers.c_str(),
               hash.c_str());
 }
 

@@ -27,6 +27,7 @@ GradientReducer::GradientReducer(ReplicatorState& state, std::vector<torch::Tens
                                  std::vector<torch::Tensor> buffers, const WrapOptions& options,
                                  Update update, Site site)
     : state_(state),
+      still_there_(state.weak_from_this()),
       parameters_(std::move(parameters)),
       buffers_(std::move(buffers)),
       options_(options),
@@ -34,7 +35,8 @@ GradientReducer::GradientReducer(ReplicatorState& state, std::vector<torch::Tens
       wrapped_at_(site),
       bucket_of_(parameters_.size()),
       aside_(static_cast<size_t>(state.locals())),
-      has_gradient_(parameters_.size()) {
+      has_gradient_(parameters_.size()),
+      ready_(parameters_.size()) {
   if (state.mode() == ReplicationMode::kExact && (options_.bf16 || options_.step_by_bucket))
     throw ReplicationError(78, "bf16 and step_by_bucket change bits: they need fast mode");
   if (options_.step_by_bucket && options_.clip_norm > 0)
@@ -45,6 +47,11 @@ GradientReducer::GradientReducer(ReplicatorState& state, std::vector<torch::Tens
     if (!p.is_leaf() || !p.is_floating_point())
       throw ReplicationError(
           78, DescribeTensor(p) + ": expected parameters that are floating-point leaves");
+    // gradients are multiplied by samples, and travel with their count, in the parameters' type
+    if (p.scalar_type() != torch::kFloat32 && p.scalar_type() != torch::kFloat64)
+      throw ReplicationError(
+          78, "parameters of " + DescribeTensor(p) +
+                  ": expected float32 or float64; compute in half precision with autocast");
   }
   // equal at the start: replica 0's
   const torch::NoGradGuard none;
@@ -74,7 +81,15 @@ GradientReducer::GradientReducer(ReplicatorState& state, std::vector<torch::Tens
   MakeBuckets(order);
 }
 
-GradientReducer::~GradientReducer() = default;
+GradientReducer::~GradientReducer() {
+  const auto state = still_there_.lock();  // its end has dropped what was queued
+  if (next_launch_ == 0 || !state) return;
+  try {
+    state->background().Drain();  // reductions use what goes now
+  } catch (...) {
+    // whoever asks the group next is told
+  }
+}
 
 void GradientReducer::Start() {
   state_.Add(weak_from_this());
@@ -148,9 +163,22 @@ void GradientReducer::Restored(int64_t updates) {
 }
 
 void GradientReducer::ZeroGrad() {
-  if (hooked()) return;  // Step has left zeros, and NoSync adds to what is there
-  for (const torch::Tensor& p : parameters_) p.mutable_grad().reset();
+  if (!hooked()) {
+    for (const torch::Tensor& p : parameters_) p.mutable_grad().reset();
+    return;
+  }
+  if (next_launch_ > 0)
+    throw ReplicationError(78,
+                           "zero_grad between the backward pass, whose gradients are sent, and the "
+                           "optimizer's step: hold NoSync() during a pass whose gradients are to "
+                           "be dropped");
+  if (std::find(has_gradient_.begin(), has_gradient_.end(), true) == has_gradient_.end())
+    return;  // Step has left zeros
+  observed_.clear();
+  Reset();
 }
+
+bool GradientReducer::sends() const { return next_launch_ > 0; }
 
 std::shared_ptr<void> GradientReducer::NoSync() {
   ++no_sync_;
@@ -290,6 +318,21 @@ void GradientReducer::ApplyByBucket() {
   ++updates_;
 }
 
+void GradientReducer::FoldInOrder(int local) {
+  // a replica that waits for a message lets later ones reach their step before it
+  if (local != folded_) {
+    for (const Bucket& bucket : buckets_) early_[local].push_back(OnHost(bucket.flat).clone());
+    return;
+  }
+  for (size_t b = 0; b < buckets_.size(); ++b) folders_[b].Add(BytesOf(OnHost(buckets_[b].flat)));
+  ++folded_;
+  for (; !early_.empty() && early_.begin()->first == folded_; ++folded_) {
+    for (size_t b = 0; b < buckets_.size(); ++b)
+      folders_[b].Add(BytesOf(early_.begin()->second[b]));
+    early_.erase(early_.begin());
+  }
+}
+
 void GradientReducer::Step(int local, Site site) {
   const torch::NoGradGuard none;
   const int64_t samples = state_.samples[static_cast<size_t>(local)];
@@ -323,8 +366,8 @@ void GradientReducer::Step(int local, Site site) {
   }
   for (size_t b = 0; b < buckets_.size(); ++b) {
     Fill(buckets_[b], buckets_[b].flat, samples);
-    if (!alone) folders_[b].Add(BytesOf(OnHost(buckets_[b].flat)));
   }
+  if (!alone) FoldInOrder(local);
   ZeroGrad();
   state_.Meet(local, call, {}, [&](const std::vector<Leaves>&) {
     for (size_t b = 0; b < buckets_.size(); ++b) {
@@ -332,6 +375,7 @@ void GradientReducer::Step(int local, Site site) {
       Reduce(buckets_[b], partials, state_.communicator());
     }
     folders_.clear();
+    folded_ = 0;
     Apply();
     ShareUpdated(site);
     CheckSync(site);
@@ -397,6 +441,7 @@ void GradientReducer::CheckSync(Site site) {
 void GradientReducer::Reset() {
   next_launch_ = 0;
   std::fill(has_gradient_.begin(), has_gradient_.end(), false);
+  std::fill(ready_.begin(), ready_.end(), false);
   for (Bucket& bucket : buckets_) {
     bucket.flat.zero_();
     bucket.pending = bucket.parameters.size();
@@ -419,12 +464,13 @@ void GradientReducer::Ready(size_t i) {
     place.copy_(p.grad().detach());
     p.mutable_grad() = place;
   }
-  if (bucket_of_[i] < next_launch_ || (no_sync_ == 0 && has_gradient_[i]))
+  if (bucket_of_[i] < next_launch_ || (no_sync_ == 0 && ready_[i]))
     throw ReplicationError(78,
                            "a second backward pass before the optimizer's step: hold NoSync() "
                            "during all but the last one");
-  if (no_sync_ > 0) return;
   has_gradient_[i] = true;
+  if (no_sync_ > 0) return;
+  ready_[i] = true;
   if (!rebuilt_) observed_.push_back(i);
   --bucket.pending;
   if (options_.overlap) Launch(false);

@@ -10,6 +10,7 @@
 // after the door to torch
 #include <torch/csrc/autograd/variable.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,6 +38,7 @@ class GradientReducer : public PerTurn, public std::enable_shared_from_this<Grad
   void Step(int local, Site site);
   std::shared_ptr<void> NoSync();
   void Change(int from, int to) override;
+  bool sends() const override;
 
   // ZeRO-1: which rank updates parameter i.
   int owner(size_t i) const { return owner_[i]; }
@@ -72,6 +74,8 @@ class GradientReducer : public PerTurn, public std::enable_shared_from_this<Grad
   void MakeBuckets(const std::vector<size_t>& order);
   // Local replica's gradients, weighted, and the tail, into `flat`.
   void Fill(const Bucket& bucket, torch::Tensor flat, int64_t samples) const;
+  // Adds local replica's buckets to the folders, or keeps them until it is their turn.
+  void FoldInOrder(int local);
   void Reduce(Bucket& bucket, std::span<const Partial> partials, Communicator& group);
   void Sum(const Collective& what, const torch::Tensor& data, Communicator& group);
   // Averages a reduced bucket in place; the parameters that have a gradient, appended.
@@ -89,6 +93,7 @@ class GradientReducer : public PerTurn, public std::enable_shared_from_this<Grad
   void Rebuild();
 
   ReplicatorState& state_;
+  const std::weak_ptr<ReplicatorState> still_there_;
   const std::vector<torch::Tensor> parameters_, buffers_;
   const WrapOptions options_;
   const Update update_;
@@ -97,14 +102,18 @@ class GradientReducer : public PerTurn, public std::enable_shared_from_this<Grad
   std::vector<Bucket> buckets_;
   std::vector<size_t> bucket_of_;
   std::vector<Aside> aside_;
-  // exact mode with several local replicas: folded as they come
-  std::vector<TreeFolder> folders_;
+  // exact mode with several local replicas: folded in the order of their ids, at once if they come
+  // in it
+  std::vector<TreeFolder> folders_;                  // of the buckets
+  int folded_ = 0;                                   // local replicas whose gradients they have
+  std::map<int, std::vector<torch::Tensor>> early_;  // flat buckets of those that came before
   // fast mode
   using Accumulator = decltype(torch::autograd::impl::grad_accumulator(torch::Tensor()));
   std::vector<Accumulator> accumulators_;  // kept alive: they have our hooks
-  std::vector<bool> has_gradient_;
-  std::vector<size_t> observed_;  // order of the first backward pass
-  C10dSum* sum_ = nullptr;        // borrowed; null: the tree's
+  std::vector<bool> has_gradient_;         // from any pass since the last update
+  std::vector<bool> ready_;                // from the pass that is sent
+  std::vector<size_t> observed_;           // order of the first backward pass
+  C10dSum* sum_ = nullptr;                 // borrowed; null: the tree's
   bool rebuilt_ = false;
   int no_sync_ = 0;
   size_t next_launch_ = 0;

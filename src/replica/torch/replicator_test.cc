@@ -4,7 +4,9 @@
 // after the door to torch
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <set>
@@ -717,6 +719,203 @@ TEST(ReplicatorTest, CompressedAndByBucketComeClose) {
     EXPECT_TRUE(bucket[i].equal(plain[i]));
     EXPECT_TRUE(late[i].equal(plain[i]));
   }
+}
+
+// Replicas of one rank that wait for messages come to the optimizer's step in another order than
+// that of their ids.
+TEST(ReplicatorTest, TheSameBitsWhenMessagesChangeTheOrderOfTurns) {
+  const auto train = [](Replicator& replicator) {
+    auto net = PlainMlp();
+    auto optimizer = replicator.Wrap(torch::optim::SGD(net->parameters(), 0.1));
+    for (int s = 0; s < 3; ++s) {
+      replicator.Run(
+          [&](ReplicaContext& replica, Batch& b) {
+            optimizer.zero_grad();
+            const int id = replica.replica_id(), n = replica.num_replicas();
+            replica.Send(b.x.mean(), (id + 1) % n);
+            const torch::Tensor shift = replica.Receive(torch::zeros({}), (id + n - 1) % n);
+            torch::nn::functional::cross_entropy(net->forward(b.x + shift), b.y).backward();
+            optimizer.step();
+          },
+          Rows(s * 24, s * 24 + 24));
+    }
+    return optimizer.parameter_hash();
+  };
+  const std::string one = OnRanks<std::string>(1, Exact(8), train)[0];
+  for (const int ranks : {2, 8}) EXPECT_EQ(OnRanks<std::string>(ranks, Exact(8), train)[0], one);
+}
+
+TEST(ReplicatorTest, ZeroGradDropsWhatWasAccumulated) {
+  for (const bool fast : {false, true}) {
+    OnRanks<int>(2, fast ? Fast() : Exact(2), [&](Replicator& replicator) {
+      torch::manual_seed(3);
+      torch::nn::Linear net(4, 2);
+      const torch::Tensor before = net->weight.detach().clone();
+      auto optimizer = replicator.Wrap(torch::optim::SGD(net->parameters(), 1.0));
+      replicator.Run([&](ReplicaContext&) {
+        {
+          const auto hold = optimizer.NoSync();
+          net->forward(torch::full({1, 4}, 100.0)).sum().backward();
+        }
+        optimizer.zero_grad();
+        net->forward(torch::ones({1, 4})).sum().backward();
+        optimizer.step();
+      });
+      EXPECT_TRUE(torch::allclose(net->weight, before - 1)) << "fast " << fast;
+      return 0;
+    });
+  }
+}
+
+TEST(ReplicatorTest, AccumulationMayUseOtherParametersInEachPass) {
+  for (const bool fast : {false, true}) {
+    OnRanks<int>(2, fast ? Fast() : Exact(2), [&](Replicator& replicator) {
+      torch::manual_seed(3);
+      torch::nn::Linear first(4, 2), second(4, 2);
+      const torch::Tensor a = first->weight.detach().clone(), b = second->weight.detach().clone();
+      std::vector<torch::Tensor> parameters = first->parameters();
+      for (const auto& p : second->parameters()) parameters.push_back(p);
+      auto optimizer = replicator.Wrap(torch::optim::SGD(parameters, 1.0), {.bucket_bytes = 32});
+      replicator.Run([&](ReplicaContext&) {
+        optimizer.zero_grad();
+        {
+          const auto hold = optimizer.NoSync();
+          first->forward(torch::ones({1, 4})).sum().backward();
+        }
+        second->forward(torch::ones({1, 4})).sum().backward();
+        optimizer.step();
+      });
+      EXPECT_TRUE(torch::allclose(first->weight, a - 1)) << "fast " << fast;
+      EXPECT_TRUE(torch::allclose(second->weight, b - 1)) << "fast " << fast;
+      return 0;
+    });
+  }
+}
+
+TEST(ReplicatorTest, ZeroGradCannotTakeBackWhatIsSent) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(ReplicateThreads(
+                1,
+                [](Replicator& replicator) {
+                  auto net = PlainMlp();
+                  auto optimizer = replicator.Wrap(torch::optim::SGD(net->parameters(), 0.1));
+                  replicator.Run([&] {
+                    net->forward(Rows(0, 4).x).sum().backward();
+                    optimizer.zero_grad();
+                    optimizer.step();
+                  });
+                },
+                Fast()),
+            78);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("zero_grad"), std::string::npos);
+}
+
+TEST(ReplicatorTest, SamplesAreSetBeforeTheyAreSent) {
+  torch::nn::Sequential net = PlainMlp();
+  const auto run = [&](bool before) {
+    return ReplicateThreads(
+        1,
+        [&](Replicator& replicator) {
+          auto optimizer = replicator.Wrap(torch::optim::SGD(net->parameters(), 0.1));
+          for (int s = 0; s < 2; ++s) {
+            replicator.Run([&](ReplicaContext& replica) {
+              if (before) replica.SetSamples(4);
+              net->forward(Rows(0, 4).x).sum().backward();
+              if (!before) replica.SetSamples(4);
+              optimizer.step();
+            });
+          }
+        },
+        Fast());
+  };
+  EXPECT_EQ(run(true), 0);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run(false), 78);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("before the backward pass"),
+            std::string::npos);
+}
+
+TEST(ReplicatorTest, ParametersOfHalfPrecisionAreRefused) {
+  for (const auto type : {torch::kHalf, torch::kBFloat16}) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(ReplicateThreads(
+                  1,
+                  [&](Replicator& replicator) {
+                    auto net = PlainMlp();
+                    net->to(type);
+                    replicator.Wrap(torch::optim::SGD(net->parameters(), 0.1));
+                  },
+                  Exact(2)),
+              78);
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("expected float32 or float64"),
+              std::string::npos);
+  }
+}
+
+TEST(ReplicatorTest, OnlyAFailureLeavesAFlightRecord) {
+  const auto record = [](bool fail) {
+    std::string folder = testing::TempDir() + "/flight-XXXXXX";
+    EXPECT_NE(mkdtemp(folder.data()), nullptr);
+    ReplicatorOptions options = Exact(4);
+    options.trace = folder;
+    testing::internal::CaptureStderr();
+    const int code = ReplicateThreads(
+        2,
+        [&](Replicator& replicator) {
+          replicator.Run([&](ReplicaContext& replica) {
+            replica.AllSum(torch::ones({4}));
+            if (fail) throw std::runtime_error("no luck today");
+          });
+        },
+        options);
+    testing::internal::GetCapturedStderr();
+    EXPECT_EQ(code, fail ? 70 : 0);
+    return std::filesystem::exists(folder + "/flight-0.json");
+  };
+  EXPECT_FALSE(record(false));
+  EXPECT_TRUE(record(true));
+}
+
+TEST(ReplicatorTest, AnOptimizerWaitsForItsReductionsBeforeItGoes) {
+  for (const bool fails : {false, true}) {
+    std::atomic<bool> reached{false}, waited{false};
+    const int code = ReplicateThreads(
+        1,
+        [&](Replicator& replicator) {
+          {
+            auto net = PlainMlp();
+            auto optimizer = replicator.Wrap(torch::optim::SGD(net->parameters(), 0.1));
+            replicator.Run([&] {
+              replicator.state().background().Post([&] {
+                std::this_thread::sleep_for(std::chrono::milliseconds(100));
+                reached = true;
+                if (fails) throw std::runtime_error("no luck today");
+              });
+              net->forward(Rows(0, 4).x).sum().backward();
+            });
+          }
+          waited = reached.load();
+        },
+        Fast());
+    EXPECT_TRUE(waited);
+    EXPECT_EQ(code, fails ? 70 : 0) << "the next collective tells what the background has met";
+  }
+}
+
+TEST(ReplicatorTest, AMessageThatCameIsNotKept) {
+  OnRanks<int>(2, Exact(2), [](Replicator& replicator) {
+    replicator.Run([&](ReplicaContext& replica) {
+      for (int i = 0; i < 3; ++i) {
+        if (replica.replica_id() == 0) replica.Send(torch::full({2}, i), 1);
+        if (replica.replica_id() == 1) {
+          EXPECT_TRUE(replica.Receive(torch::zeros({2}), 0).equal(torch::full({2}, i)));
+          const std::string key = "mail/0/1/" + std::to_string(i);
+          EXPECT_FALSE(replicator.state().TEST_store().Get(key, std::chrono::milliseconds(1)).ok());
+        }
+      }
+    });
+    return 0;
+  });
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ ReplicatorState::ReplicatorState(Setup setup)
 ReplicatorState::~ReplicatorState() {
   group_->Leave();
   // whoever still waits in the background ends now
-  group_->communicator().Abort(Status(Code::kUnavailable, "this rank has left"));
+  group_->communicator().Leave();
 }
 
 void ReplicatorState::Change(int from, int to) {
@@ -95,6 +95,17 @@ void ReplicatorState::Change(int from, int to) {
   std::erase_if(per_turn_, [](const auto& weak) { return weak.expired(); });
   for (const auto& weak : per_turn_)
     if (const auto it = weak.lock()) it->Change(from, to);
+}
+
+void ReplicatorState::SetSamples(int local, int64_t count) {
+  for (const auto& weak : per_turn_) {
+    const auto it = weak.lock();
+    if (it && it->sends())
+      throw ReplicationError(static_cast<int>(Code::kConfig),
+                             "the samples of a step are set after gradients weighted by them were "
+                             "sent: set them before the backward pass");
+  }
+  samples[static_cast<size_t>(local)] = count;
 }
 
 void ReplicatorState::Run(const std::vector<int64_t>& rows, const std::function<void(int)>& body) {
@@ -347,14 +358,20 @@ Leaves ReplicatorState::Receive(int local, int from) {
       "mail/" + std::to_string(from) + "/" + std::to_string(to) + "/" + std::to_string(number);
   for (;;) {
     if (from / locals() == rank()) {
-      const auto& box = mail_[{from, to}];
-      if (box.size() > static_cast<size_t>(number))
-        return ValueOrReplication(Unpack(box[static_cast<size_t>(number)]));
+      auto& box = mail_[{from, to}];
+      if (!box.empty()) {
+        const std::string message = std::move(box.front());
+        box.pop_front();
+        return ValueOrReplication(Unpack(message));
+      }
     } else {
       if (setup_.communicator.away) setup_.communicator.away();
       const auto message = group_->store().Get(key, kPoll);
       if (setup_.communicator.back) setup_.communicator.back(group_->communicator().failure());
-      if (message.ok()) return ValueOrReplication(Unpack(*message));
+      if (message.ok()) {
+        ThrowReplication(group_->store().Delete(key));
+        return ValueOrReplication(Unpack(*message));
+      }
     }
     ThrowReplication(group_->communicator().failure());
     if (Now() > deadline) {

@@ -2,6 +2,7 @@
 // ReplicaContext on leaves. The layer between nests and bytes.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -32,9 +33,11 @@ class PerTurn {
  public:
   virtual ~PerTurn() = default;
   virtual void Change(int from, int to) = 0;
+  // Whether something weighted by this step's samples is on its way.
+  virtual bool sends() const = 0;
 };
 
-class ReplicatorState {
+class ReplicatorState : public std::enable_shared_from_this<ReplicatorState> {
  public:
   struct Setup {
     World world;
@@ -58,6 +61,8 @@ class ReplicatorState {
   int64_t step = 0;
   std::vector<int64_t> samples;  // of the local replicas, in this step
 
+  // Of local replica `local`, in this step, before what is weighted by them is sent.
+  void SetSamples(int local, int64_t count);
   void Run(const std::vector<int64_t>& rows, const std::function<void(int)>& body);
   void Add(std::weak_ptr<PerTurn> state) { per_turn_.push_back(std::move(state)); }
 
@@ -88,6 +93,7 @@ class ReplicatorState {
   // --- messages between two replicas
   void Send(int local, int to, const Leaves& leaves);
   Leaves Receive(int local, int from);
+  Store& TEST_store() { return group_->store(); }
 
   void Abort(const Status& why);
   void Leave();
@@ -111,9 +117,9 @@ class ReplicatorState {
   std::unique_ptr<Turns> turns_;
   std::vector<std::weak_ptr<PerTurn>> per_turn_;
   std::vector<torch::Tensor> generators_;  // states put aside, of the local replicas
-  std::map<std::pair<int, int>, std::vector<std::string>> mail_;  // between local replicas
-  std::map<std::pair<int, int>, int64_t> sent_, received_;        // messages by (from, to)
-  TaskThread background_;                                         // joined before what it uses goes
+  std::map<std::pair<int, int>, std::deque<std::string>> mail_;  // between local replicas
+  std::map<std::pair<int, int>, int64_t> sent_, received_;       // messages by (from, to)
+  TaskThread background_;                                        // joined before what it uses goes
 };
 
 // The `count` devices from `first` on that are local replica `local`'s, of those a rank sees; ranks
