@@ -52,8 +52,8 @@ def test_pip_installs_the_package(tmp_path):
     run(sys.executable, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "--no-index", "--target", site, ROOT,
         cwd=tmp_path)
     shutil.copy(ROOT / "tests/replica/train_replicated.py", tmp_path)
-    where = run(sys.executable, "-c", "import samara._native, samara.replica as r; print(samara._native.__file__, "
-                "r._replica.__file__)", cwd=tmp_path, PYTHONPATH=str(site))
+    where = run(sys.executable, "-c", "import samara._native, samara.replica, samara._replica as r; print(samara._native.__file__, "
+                "r.__file__)", cwd=tmp_path, PYTHONPATH=str(site))
     assert all(path.startswith(str(site)) for path in where.split())
     [alone] = run(sys.executable, "train_replicated.py", cwd=tmp_path, PYTHONPATH=str(site)).splitlines()
     threads = run(sys.executable, "train_replicated.py", cwd=tmp_path, PYTHONPATH=str(site), SAMARA_THREADS="2")

@@ -274,7 +274,7 @@ def test_ordered_batches_bring_each_sample_once():
     assert sorted(seen) == sorted(2 * list(range(22)))
 
 
-def test_an_input_that_raises_and_a_step_that_raises():
+def test_an_input_a_step_and_a_merge_that_raise():
     def broken(context):
         yield torch.zeros(1)
         raise OSError("the disk is gone")
@@ -285,6 +285,7 @@ def test_an_input_that_raises_and_a_step_that_raises():
         with pytest.raises(OSError, match="the disk is gone"):
             replicator.run(lambda batch: None, source)
     succeed(1, program)
+    done = []  # a failed assertion ends with a code too
 
     def failing(replicator):
         with pytest.raises(ZeroDivisionError) as raised:
@@ -293,7 +294,19 @@ def test_an_input_that_raises_and_a_step_that_raises():
         with pytest.raises(replica.ReplicationError, match="ZeroDivisionError") as after:
             replicator.run(lambda: None)
         assert after.value.exit_code == 70
+        done.append("step")
     assert replica.replicate_threads(1, failing, replicas=N) != 0  # its group is gone, the end says so
+
+    def merging(replicator):
+        def merge(values):
+            raise ValueError(f"{len(values)} is no number of values")
+
+        with pytest.raises(ValueError, match="4 is no number of values") as raised:
+            replicator.run(lambda context: context.merge_call(merge, torch.zeros(1)))
+        assert raised.traceback[-1].frame.code.name == "merge"
+        done.append("merge")
+    assert replica.replicate_threads(1, merging, replicas=N) != 0
+    assert done == ["step", "merge"]
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Pipelines of batches, read ahead."""
+
+import threading
+import weakref
+
+from samara.replica.nest import Nest
+
+
+class _ReadAhead:
+    """A pipeline and the thread that reads it ahead. The thread knows only this, so that its owner may go."""
+
+    def __init__(self, source, depth):
+        if callable(source) and not hasattr(source, "__iter__"):
+            source = iter(source, None)
+        self._source, self._depth = iter(source), depth
+        self._changed = threading.Condition()
+        self._ready, self._ended, self._quit, self._error = [], False, False, None
+        if depth > 0:
+            threading.Thread(target=self._read, name="input", daemon=True).start()
+
+    def _read(self):
+        try:
+            for batch in self._source:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._quit or len(self._ready) < self._depth)
+                    if self._quit:
+                        return
+                    self._ready.append(batch)
+                    self._changed.notify_all()
+        except Exception as error:  # for whoever asks next
+            self._error = error
+        finally:
+            with self._changed:
+                self._ended = True
+                self._changed.notify_all()
+
+    def next(self):
+        """None at the end."""
+        if self._depth == 0:
+            return next(self._source, None)
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready or self._ended)
+            if self._ready:
+                self._changed.notify_all()
+                return self._ready.pop(0)
+        if self._error is not None:
+            raise self._error
+        return None
+
+    def close(self):
+        with self._changed:
+            self._quit = True
+            self._changed.notify_all()
+
+
+class Input:
+    """This rank's pipelines; made by Replicator.make_input."""
+
+    def __init__(self, mode, sources, batches, prefetch):
+        self.mode, self._batches, self._last, self._like = mode, batches, None, None
+        self._readers = [_ReadAhead(source, prefetch * batches) for source in sources]
+        weakref.finalize(self, lambda readers: [reader.close() for reader in readers], self._readers)
+
+    def _next(self, core):
+        """A batch for each local replica; None when all replicas have run out."""
+        read = [reader.next() for reader in self._readers for _ in range(self._batches)]
+        nests = [None if batch is None else Nest(batch) for batch in read]
+        # other ranks than rank 0 learn the structure from the batch itself
+        packed = self.mode == "single" and core.world_size > 1
+        shared = core.share_batches(self.mode, [n and (n.packed() if packed else n.leaves) for n in nests], self._last)
+        if shared is None:
+            return None
+        batches, self._last = shared
+        if packed:
+            self._spec = next((leaves[-1] for leaves in batches if len(leaves[-1])), getattr(self, "_spec", None))
+            return [Nest.unpacked([*leaves[:-1], self._spec]) for leaves in batches]
+        self._like = next((nest for nest in nests if nest is not None), self._like)
+        return [self._like.fill(leaves) for leaves in batches]
