@@ -86,5 +86,20 @@ class Slow(Fine):
         return super().step(action)
 
 
-for kind in (Fine, FailsToBuild, RaisesInReset, RaisesInStep, Dies, SpeaksNaN, WrongShape, Mapping, Texts, Several, Slow):
+class Bursts(Fine):
+    """From its FIRST step on, LENGTH steps pay what is finite itself and has no finite sum."""
+
+    first, length = (int(n) for n in os.environ.get("FAULTY_BURST", "100,20").split(","))
+
+    def __init__(self):
+        self.lived = 0
+
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        self.lived += 1
+        burst = self.first < self.lived <= self.first + self.length
+        return observation, 3e38 if burst else reward, *rest
+
+
+for kind in (Fine, FailsToBuild, RaisesInReset, RaisesInStep, Dies, SpeaksNaN, WrongShape, Mapping, Texts, Several, Slow, Bursts):
     gymnasium.register(f"{kind.__name__}-v0", kind)

@@ -1,0 +1,55 @@
+"""Losses that are not finite: skipped and counted; after five in a row the last good checkpoint is taken, on every rank,
+but in deterministic runs, which go on with what they have."""
+
+import json
+import math
+import struct
+from pathlib import Path
+
+import pytest
+from samara_cli import TESTS, ok
+from test_train_ranks import finish, start
+
+BURSTS = ["classic/cartpole-vtrace", "env.id=faulty:Bursts-v0", "learn.rewards=raw",
+          "learn.environments=8", "learn.batch=4", "learn.unroll=5", "learn.shards=2", "learn.updates=200",
+          "run.random_episodes=2", "learn.test_episodes=2", "fleet.actors=2"]
+
+
+def train(out: Path, ranks: int, burst: str, mode: str = "free") -> tuple[int, str, str]:
+    process = start("samara", ranks, *BURSTS, f"learn.mode={mode}", "--out", out, PYTHONPATH=str(TESTS / "envs"), FAULTY_BURST=burst)
+    return finish(process)
+
+
+def weights(run: Path) -> list[float]:
+    data = (max((run / "checkpoints").glob("ckpt-*")) / "weights.safetensors").read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    return [x for (x,) in struct.iter_unpack("<f", data[8 + size:])]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_short_burst_is_survived(ranks, tmp_path):
+    code, out, err = train(tmp_path / "run", ranks, "100,20")
+    assert code == 0, err
+    result = json.loads(out.splitlines()[-1])
+    assert result["updates"] == 200 and result["drops"]["skipped_updates"] >= 5 and result["rollbacks"] >= 1
+    assert "5 updates in a row were not finite: parameters of update " in err
+    assert all(map(math.isfinite, weights(tmp_path / "run")))
+    ok("fsck", tmp_path / "run")
+
+
+def test_deterministic_runs_keep_their_bits(tmp_path):
+    hashes = set()
+    for ranks in (1, 2):
+        code, out, err = train(tmp_path / str(ranks), ranks, "100,20", "deterministic")
+        assert code == 0, err
+        result = json.loads(out.splitlines()[-1])
+        assert result["drops"]["skipped_updates"] >= 5 and result["rollbacks"] == 0
+        hashes.add(result["parameter_hash"])
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("mode", ["free", "deterministic"])
+def test_a_burst_without_end_ends_the_run(ranks, mode, tmp_path):
+    code, out, err = train(tmp_path / "run", ranks, "100,1000000", mode)
+    assert code == 70 and "the loss stays not finite after" in err and "lower optimizer.learning_rate" in err, err
