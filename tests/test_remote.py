@@ -1,12 +1,15 @@
 """Remote actors end to end: an engine program, samara actor, and peers that misbehave."""
 
+import json
 import shutil
 import signal
 import stat
+import subprocess
 
 import pytest
 from remote_util import Actor, Engine, socket_folder
-from samara_cli import ok, samara
+from samara_cli import BINARY, environment, ok, samara
+from test_launch import until
 
 pytestmark = pytest.mark.skipif(
     "without gRPC" in samara("actor", "--connect", "unix:/nonexistent/s", "--env", "CartPole-v1",
@@ -315,3 +318,16 @@ def test_certificates_refuse_what_is_no_name(folder):
     assert outcome.code == 78 and not (folder / "pki").exists()
 
 
+
+
+@pytest.mark.parametrize("mode", ["free", "deterministic"])
+def test_an_engine_without_actors_stops_when_asked(mode, tmp_path):
+    """It has played its random policy by itself by then."""
+    run = tmp_path / "run"
+    engine = subprocess.Popen([str(BINARY), "train", "classic/cartpole-vtrace", f"learn.mode={mode}", "--out", str(run),
+                               "--listen", f"unix:{tmp_path}/own/engine", "run.random_episodes=2", "--quiet", "--json"],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
+    until(lambda: '"random_policy"' in (run / "metrics.jsonl").read_text() if (run / "metrics.jsonl").exists() else False)
+    engine.terminate()
+    out, err = engine.communicate(timeout=30)
+    assert engine.returncode == 75 and json.loads(out.splitlines()[-1])["exit"] == 75, err

@@ -20,13 +20,13 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from samara import wire
 from samara.actor import one_line, spec_fields
-from samara.environment import CONFIG, NO_INPUT, Environment, SetupError, make
+from samara.environment import CONFIG, NO_INPUT, USAGE, Environment, SetupError, make
 
 UNAVAILABLE, NOT_PERMITTED = 69, 77
 BACKOFF_FIRST, BACKOFF_LAST = 0.1, 10.0
@@ -39,8 +39,13 @@ class Ended(SetupError):
     """This actor is done: the exit code, and one line that says why."""
 
 
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise Ended(USAGE, f"{message}; see --help")
+
+
 def parse_arguments(given: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m samara.actor", description=__doc__.split("\n")[0])
+    parser = Parser(prog="python -m samara.actor", description=__doc__.split("\n")[0])
     parser.add_argument("--connect", required=True, help="unix:/folder/socket or HOST:PORT")
     parser.add_argument("--env", required=True, help="dummy, an id of Gymnasium, envpool:TASK, dmlab:LEVEL, or an"
                         " adapter's configuration as a JSON object")
@@ -284,12 +289,12 @@ def main(given: list[str]) -> int:
             raise Ended(NOT_PERMITTED, f"{arguments.connect}: a token must not cross a network in the clear: give --ca")
         slots = Slots(environment_config(arguments.env), arguments.slots)
         connections = play(arguments, slots, token)
-    except SetupError as error:
+    except (SetupError, OSError, wire.Malformed) as error:
         print(f"actor: {one_line(error)}", file=sys.stderr)
-        return error.code
-    except (OSError, wire.Malformed) as error:
-        print(f"actor: {one_line(error)}", file=sys.stderr)
-        return CONFIG
+        code = error.code if isinstance(error, SetupError) else CONFIG
+        if "--json" in given:
+            print(json.dumps({"error": one_line(error), "exit": code}))
+        return code
     except KeyboardInterrupt:
         return 75
     if arguments.json:

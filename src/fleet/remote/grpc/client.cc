@@ -210,7 +210,8 @@ Result<RemoteActorResult> RunRemoteActor(Fleet& fleet, const RemoteActorOptions&
       ++result.connections;
       backoff.Reset();
       since = Now();
-      LogWarning("the engine is gone (" + outcome.end.message + "): looking for it again");
+      if (!Stopped(options))
+        LogWarning("the engine is gone (" + outcome.end.message + "): looking for it again");
     }
     last = outcome.end.message.empty() ? last : outcome.end.message;
     const double timeout =
