@@ -77,7 +77,7 @@ Result<json> Collectives(const Options& options) {
     const auto found = mpi.find({row["operation"], row["bytes"]});
     row["mpi_latency_us"] = found == mpi.end() ? json() : json(found->second);
     options.say(fmt::format(
-        "{:<6} {:<10} {:>9} bytes: {:>9.1f} us, {:>6.2f} GB/s; bare c10d {:>9.1f} us{}",
+        "{:<9} {:<10} {:>9} bytes: {:>9.1f} us, {:>6.2f} GB/s; bare c10d {:>9.1f} us{}",
         row["transport"].get<std::string>(), row["operation"].get<std::string>(),
         row["bytes"].get<uint64_t>(), row["latency_us"].get<double>(),
         row["bus_gb_per_second"].get<double>(), row["bare_c10d_latency_us"].get<double>(),

@@ -8,6 +8,8 @@
 // run from its preset, without its first seconds.
 #include <fmt/format.h>
 
+#include <bit>
+
 #include "bench/bench.h"
 #include "core/cpu.h"
 #include "core/log.h"
@@ -38,6 +40,7 @@ Result<ExperimentConfig> Config(const Options& options) {
   config.run.video = false;
   // a fixed workload, whatever the preset learns best with
   config.learning.learn.environments = 32, config.learning.learn.batch = 16;
+  config.learning.learn.shards = std::min<int64_t>(16, std::bit_floor(Cores()));
   return config;
 }
 
