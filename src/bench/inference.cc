@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <sstream>
 
@@ -69,11 +70,13 @@ double CpuSeconds() {
     sum += static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
   std::error_code failed;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", failed)) {
-    const auto stat = ReadFile(entry.path() / "stat", 1 << 12);
-    if (!stat.ok()) continue;
+    if (entry.path().filename().string().find_first_not_of("0123456789") != std::string::npos)
+      continue;
+    std::ifstream file(entry.path() / "stat");
+    const std::string stat(std::istreambuf_iterator<char>(file), {});
     // after the name, which may hold anything: state, parent, ..., user and system time (14th,
     // 15th)
-    std::istringstream in(stat->substr(std::min(stat->rfind(')') + 1, stat->size())));
+    std::istringstream in(stat.substr(std::min(stat.rfind(')') + 1, stat.size())));
     std::vector<std::string> fields{std::istream_iterator<std::string>(in), {}};
     if (fields.size() < 13 || fields[1] != std::to_string(getpid())) continue;
     sum += (std::stod(fields[11]) + std::stod(fields[12])) / static_cast<double>(ticks);

@@ -236,6 +236,7 @@ std::byte* RemoteHub::Append(Slot& slot, const CommandRow& row, SteadyTime now, 
   const size_t at = std::max(out.size(), sizeof(MessageHeader));
   out.resize(at + layout_->command_bytes());
   ++session.out_rows;
+  ++session.owed;
   std::memcpy(out.data() + at, &row, sizeof row);
   slot.posted = true;
   slot.posted_at = now;

@@ -64,6 +64,9 @@ class RemoteHub : public Fleet {
                                 std::string_view authorization);
   // One message. False when nothing more is to be read.
   bool Receive(Session& session, Pieces message);
+  // After Receive: whether the actor's next message is awaited. If not, it can wait for the next
+  // Send, which comes within a heartbeat.
+  bool Expects(const Session& session) const;
   void Sent(Session& session);        // the last Send is done
   void Close(Session& session);       // the last call for this session
   void EndAll(const RemoteEnd& end);  // every session, and whoever comes from now on

@@ -16,6 +16,7 @@ class RemoteHub::Session {
 
   // guarded by the hub's mu_
   State state = State::kGreeting;
+  uint32_t owed = 0;  // commands without an answer
   std::string actor;
   uint64_t incarnation = 0;
   std::vector<uint32_t> slots;    // of the engine, by the actor's index
@@ -31,6 +32,7 @@ class RemoteHub::Session {
   // touched by Receive only
   std::vector<EventRow> rows;
   std::vector<std::byte*> to;  // where a row's observation goes; null: nowhere
+  bool expects = true;         // its next message is awaited
 
   // The next message, if one may go now. REQUIRES: mu_ held; the caller sends it.
   Message Take(const RemoteLayout* layout);

@@ -128,6 +128,8 @@ void RemoteHub::SayGoodbye(Session& session, Posts& posts) {
   posts.Touch(session);
 }
 
+bool RemoteHub::Expects(const Session& session) const { return session.expects; }
+
 void RemoteHub::Sent(Session& session) {
   Posts posts(*this);
   session.writing = false;
@@ -151,6 +153,7 @@ bool RemoteHub::Receive(Session& session, Pieces message) {
   PieceReader in(message);
   MessageHeader header;
   const bool whole = in.Read(header);
+  session.expects = true;
   std::optional<Posts> posts(std::in_place, *this);
   // what comes after a goodbye does not matter any more
   if (session.state == Session::State::kEnding || session.state == Session::State::kClosed)
@@ -345,12 +348,14 @@ bool RemoteHub::ReceiveEvents(Session& session, const MessageHeader& header, Pie
   posts.emplace(*this);
   for (uint32_t i = 0; i < header.rows; ++i)
     if (session.to[i] != nullptr) Publish(session, session.rows[i], *posts);
+  session.expects = session.owed > 0;
   return session.state == Session::State::kPlaying;
 }
 
 void RemoteHub::Publish(Session& session, const EventRow& row, Posts& posts) {
   using Kind = SlotEvent::Kind;
   const uint32_t index = session.slots[row.slot];
+  --session.owed;
   if ((row.flags & kRemoteLost) != 0) return Push(Kind::kLost, index);
   if (!std::isfinite(row.reward)) {
     Push(Kind::kLost, index);

@@ -14,6 +14,7 @@
 #include "fleet/remote/address.h"
 #include "fleet/remote/grpc/certificates.h"
 #include "fleet/remote/grpc/health.h"
+#include "fleet/remote/grpc/reactor.h"
 #include "fleet/remote/grpc/settings.h"
 #include "fleet/remote/hub.h"
 #include "fleet/remote/remote.h"
@@ -22,107 +23,6 @@ namespace samara {
 namespace {
 
 constexpr std::chrono::milliseconds kReloadAsked{250};
-
-class Reactor;
-
-// What the hub holds of a reactor; outlives it. The reactor's life ends with OnDone, and until then
-// gRPC wants exactly one Finish and at most one write at a time.
-class ServerStream : public RemoteStream {
- public:
-  explicit ServerStream(Reactor* reactor) : reactor_(reactor) {}
-  void Send(Message head, Message body) override;
-  void End(const RemoteEnd& end, bool now) override;
-  bool Written(bool ok);                    // the write is done; true when the hub may be told
-  void Finish(const grpc::Status& status);  // now, or after the write
-  void Forget();                            // OnDone
-
- private:
-  std::mutex mu_;
-  // guarded by mu_
-  Reactor* reactor_;
-  grpc::ByteBuffer buffer_;
-  bool writing_ = false, finished_ = false, finish_wanted_ = false;
-  grpc::Status status_;
-};
-
-class Reactor : public grpc::ServerGenericBidiReactor {
- public:
-  Reactor(RemoteHub& hub, grpc::GenericCallbackServerContext* context)
-      : hub_(hub), context_(context), stream_(std::make_shared<ServerStream>(this)) {
-    std::string authorization;
-    const auto& metadata = context->client_metadata();
-    if (const auto found = metadata.find("authorization"); found != metadata.end())
-      authorization.assign(found->second.data(), found->second.size());
-    session_ = hub_.Open(stream_, context->peer(), authorization);
-    StartRead(&buffer_);
-  }
-  void OnReadDone(bool ok) override {
-    if (ok && hub_.Receive(*session_, pieces_.Read(buffer_))) return StartRead(&buffer_);
-    // the actor is gone, or was refused (then this Finish is not the first)
-    stream_->Finish(grpc::Status::OK);
-  }
-  void OnWriteDone(bool ok) override {
-    if (stream_->Written(ok)) hub_.Sent(*session_);
-  }
-  void OnCancel() override { stream_->Finish(grpc::Status::CANCELLED); }
-  void OnDone() override {
-    stream_->Forget();
-    hub_.Close(*session_);
-    delete this;
-  }
-  void Cancel() { context_->TryCancel(); }
-
- private:
-  RemoteHub& hub_;
-  grpc::GenericCallbackServerContext* const context_;
-  const std::shared_ptr<ServerStream> stream_;
-  std::shared_ptr<RemoteHub::Session> session_;
-  grpc::ByteBuffer buffer_;
-  ReceivedPieces pieces_;
-};
-
-void ServerStream::Send(Message head, Message body) {
-  std::lock_guard lock(mu_);
-  if (reactor_ == nullptr || finished_ || finish_wanted_) return;
-  writing_ = true;
-  buffer_ = ToBuffer(std::move(head), std::move(body));
-  // callbacks never run inside: gRPC hands them to its own threads
-  reactor_->StartWrite(&buffer_);
-}
-
-bool ServerStream::Written(bool ok) {
-  std::lock_guard lock(mu_);
-  writing_ = false;
-  if (finish_wanted_ && !finished_ && reactor_ != nullptr) {
-    finished_ = true;
-    reactor_->Finish(status_);
-  }
-  return ok && !finished_;
-}
-
-void ServerStream::Finish(const grpc::Status& status) {
-  std::lock_guard lock(mu_);
-  if (reactor_ == nullptr || finished_ || finish_wanted_) return;
-  status_ = status;
-  if (writing_) {
-    finish_wanted_ = true;
-  } else {
-    finished_ = true;
-    reactor_->Finish(status_);
-  }
-}
-
-void ServerStream::End(const RemoteEnd& end, bool now) {
-  Finish(ToGrpc(end));
-  std::lock_guard lock(mu_);
-  // a peer that does not read would hold up the write for ever
-  if (now && reactor_ != nullptr) reactor_->Cancel();
-}
-
-void ServerStream::Forget() {
-  std::lock_guard lock(mu_);
-  reactor_ = nullptr;
-}
 
 // Refuses other methods with UNIMPLEMENTED: another major version, or a stranger.
 class Refusal : public grpc::ServerGenericBidiReactor {
@@ -141,11 +41,12 @@ class Service : public grpc::CallbackGenericService {
       grpc::GenericCallbackServerContext* context) override {
     if (context->method() == kHealthMethod) return MakeHealthReactor(healthy_);
     if (context->method() != kRemoteMethod) return new Refusal;
-    return new Reactor(hub_, context);
+    return MakeReactor(hub_, outbox_, context);
   }
 
  private:
   RemoteHub& hub_;
+  Outbox outbox_;
   const std::function<bool()> healthy_;
 };
 

@@ -1,0 +1,204 @@
+#include "fleet/remote/grpc/reactor.h"
+
+#include <atomic>
+#include <string>
+#include <utility>
+
+#include "fleet/remote/grpc/settings.h"
+
+namespace samara {
+namespace {
+
+class Reactor;
+thread_local int callbacks = 0;  // that this thread is in
+
+}  // namespace
+
+// What the hub holds of a reactor; outlives it. The reactor's life ends with OnDone, and until then
+// gRPC wants exactly one Finish and at most one write at a time.
+class ServerStream : public RemoteStream, public std::enable_shared_from_this<ServerStream> {
+ public:
+  ServerStream(Reactor* reactor, Outbox& outbox) : outbox_(outbox), reactor_(reactor) {}
+  void Send(Message head, Message body) override;
+  void End(const RemoteEnd& end, bool now) override;
+
+  void Write();                             // what Send has left
+  bool Written(bool ok);                    // the write is done; true when the hub may be told
+  void Finish(const grpc::Status& status);  // now, or after the write
+  void Forget();                            // OnDone
+  // Reads once the next write is done: with the write goes the flow control's update for what was
+  // read before, which gRPC sends by itself for a read that comes first. At once if that write was
+  // done since `sends` messages had been sent.
+  void ReadAfterWrite(uint64_t sends);
+  uint64_t sends() const { return sends_; }
+
+ private:
+  Outbox& outbox_;
+  std::atomic<uint64_t> sends_{0};
+  std::mutex mu_;
+  // guarded by mu_
+  Reactor* reactor_;
+  grpc::ByteBuffer buffer_;
+  bool writing_ = false, finished_ = false, finish_wanted_ = false, read_wanted_ = false;
+  grpc::Status status_;
+};
+
+namespace {
+
+class Reactor : public grpc::ServerGenericBidiReactor {
+ public:
+  Reactor(RemoteHub& hub, Outbox& outbox, grpc::GenericCallbackServerContext* context)
+      : hub_(hub),
+        outbox_(outbox),
+        context_(context),
+        stream_(std::make_shared<ServerStream>(this, outbox)) {
+    std::string authorization;
+    const auto& metadata = context->client_metadata();
+    if (const auto found = metadata.find("authorization"); found != metadata.end())
+      authorization.assign(found->second.data(), found->second.size());
+    session_ = hub_.Open(stream_, context->peer(), authorization);
+    Read();
+  }
+  void OnReadDone(bool ok) override {
+    const Outbox::Callback callback(outbox_);
+    const uint64_t sends = stream_->sends();
+    // the actor is gone, or was refused (then this Finish is not the first)
+    if (!ok || !hub_.Receive(*session_, pieces_.Read(buffer_)))
+      stream_->Finish(grpc::Status::OK);
+    else if (hub_.Expects(*session_))
+      Read();
+    else
+      stream_->ReadAfterWrite(sends);
+  }
+  void OnWriteDone(bool ok) override {
+    const Outbox::Callback callback(outbox_);
+    if (stream_->Written(ok)) hub_.Sent(*session_);
+  }
+  void OnCancel() override { stream_->Finish(grpc::Status::CANCELLED); }
+  void OnDone() override {
+    stream_->Forget();
+    hub_.Close(*session_);
+    delete this;
+  }
+  void Read() { StartRead(&buffer_); }
+  void Cancel() { context_->TryCancel(); }
+
+ private:
+  RemoteHub& hub_;
+  Outbox& outbox_;
+  grpc::GenericCallbackServerContext* const context_;
+  const std::shared_ptr<ServerStream> stream_;
+  std::shared_ptr<RemoteHub::Session> session_;
+  grpc::ByteBuffer buffer_;
+  ReceivedPieces pieces_;
+};
+
+}  // namespace
+
+void ServerStream::Send(Message head, Message body) {
+  {
+    std::lock_guard lock(mu_);
+    if (reactor_ == nullptr || finished_ || finish_wanted_) return;
+    writing_ = true;
+    ++sends_;
+    buffer_ = ToBuffer(std::move(head), std::move(body));
+  }
+  if (callbacks > 0)
+    Write();
+  else
+    outbox_.Post(shared_from_this());
+}
+
+void ServerStream::Write() {
+  std::lock_guard lock(mu_);
+  // callbacks never run inside: gRPC hands them to its own threads
+  if (reactor_ != nullptr) reactor_->StartWrite(&buffer_);
+}
+
+bool ServerStream::Written(bool ok) {
+  std::lock_guard lock(mu_);
+  writing_ = false;
+  if (reactor_ == nullptr) return false;
+  if (std::exchange(read_wanted_, false)) reactor_->Read();
+  if (finish_wanted_ && !finished_) {
+    finished_ = true;
+    reactor_->Finish(status_);
+  }
+  return ok && !finished_;
+}
+
+void ServerStream::ReadAfterWrite(uint64_t sends) {
+  std::lock_guard lock(mu_);
+  read_wanted_ = writing_ || sends_ == sends;
+  if (!read_wanted_ && reactor_ != nullptr) reactor_->Read();
+}
+
+void ServerStream::Finish(const grpc::Status& status) {
+  std::lock_guard lock(mu_);
+  if (reactor_ == nullptr || finished_ || finish_wanted_) return;
+  status_ = status;
+  if (writing_) {
+    finish_wanted_ = true;
+  } else {
+    finished_ = true;
+    reactor_->Finish(status_);
+  }
+}
+
+void ServerStream::End(const RemoteEnd& end, bool now) {
+  Finish(ToGrpc(end));
+  std::lock_guard lock(mu_);
+  // a peer that does not read would hold up the write for ever
+  if (now && reactor_ != nullptr) reactor_->Cancel();
+}
+
+void ServerStream::Forget() {
+  std::lock_guard lock(mu_);
+  reactor_ = nullptr;
+}
+
+// --- the outbox
+
+std::shared_ptr<ServerStream> Outbox::Take() {
+  if (first_ == streams_.size()) {
+    streams_.clear();
+    first_ = 0;
+    return nullptr;
+  }
+  return std::move(streams_[first_++]);
+}
+
+Outbox::Callback::Callback(Outbox& outbox) : outbox_(outbox) {
+  ++callbacks;
+  const std::lock_guard lock(outbox_.mu_);
+  ++outbox_.callbacks_;
+}
+
+Outbox::Callback::~Callback() {
+  std::unique_lock lock(outbox_.mu_);
+  while (const std::shared_ptr<ServerStream> stream = outbox_.Take()) {
+    lock.unlock();
+    stream->Write();
+    lock.lock();
+  }
+  --outbox_.callbacks_;
+  --callbacks;
+}
+
+void Outbox::Post(std::shared_ptr<ServerStream> stream) {
+  {
+    const std::lock_guard lock(mu_);
+    if (callbacks_ > 0) {
+      streams_.push_back(std::move(stream));
+      return;
+    }
+  }
+  stream->Write();
+}
+
+grpc::ServerGenericBidiReactor* MakeReactor(RemoteHub& hub, Outbox& outbox,
+                                            grpc::GenericCallbackServerContext* context) {
+  return new Reactor(hub, outbox, context);
+}
+
+}  // namespace samara

@@ -1,0 +1,49 @@
+// One stream of the server: what gRPC calls of it, and what the hub holds of it.
+#pragma once
+
+#include <grpcpp/generic/async_generic_service.h>
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "fleet/remote/hub.h"
+
+namespace samara {
+
+class ServerStream;
+
+// Messages that wait for a thread of gRPC that is at work anyway. The end of a write goes to the
+// thread that began it if that is one of gRPC's, and else wakes one, which costs more than the
+// write. While none is at work, whoever posts a message writes it. Thread safe.
+class Outbox {
+ public:
+  // Held by a thread of gRPC during a callback; at its end it writes what is there.
+  class Callback {
+   public:
+    explicit Callback(Outbox& outbox);
+    ~Callback();
+    Callback(const Callback&) = delete;
+    Callback& operator=(const Callback&) = delete;
+
+   private:
+    Outbox& outbox_;
+  };
+  // The stream's message is to be written.
+  void Post(std::shared_ptr<ServerStream> stream);
+
+ private:
+  std::shared_ptr<ServerStream> Take();  // null: none. REQUIRES: mu_ held
+
+  std::mutex mu_;
+  // guarded by mu_
+  std::vector<std::shared_ptr<ServerStream>> streams_;
+  size_t first_ = 0;   // of streams_ that is not written yet
+  int callbacks_ = 0;  // at work
+};
+
+// A stream of an actor, over `hub`. It deletes itself. Hub and outbox outlive it.
+grpc::ServerGenericBidiReactor* MakeReactor(RemoteHub& hub, Outbox& outbox,
+                                            grpc::GenericCallbackServerContext* context);
+
+}  // namespace samara
