@@ -264,6 +264,25 @@ def test_certificates_that_cannot_work_are_refused_at_the_start(folder, started)
         assert says in "".join(engine.errors) and len(engine.errors) == 2, engine.errors  # and the warning about the token
 
 
+def test_certificates_of_an_actor_that_cannot_work_are_refused_before_it_connects(folder, started):
+    ok("certificates", folder / "pki", "--host", "127.0.0.1")
+    ok("certificates", folder / "other", "--host", "127.0.0.1")
+    pki = folder / "pki"
+    (folder / "text").write_text("no certificate\n")
+    mine = ("--ca", pki / "ca.pem", "--certificate", pki / "actor.pem", "--key")
+    for given, code, says in (
+        (("--ca", folder / "text"), 65, "text: no certificate in it; expected PEM"),
+        (("--ca", folder / "none"), 66, "none"),
+        ((*mine, folder / "other/actor.key"), 65, "actor.key"),
+        ((*mine[:4],), 78, "expected both or neither"),
+        ((*mine[2:], pki / "actor.key"), 78, "--certificate: needs --ca"),
+    ):
+        for python in (False, True):
+            got, _, errors = started(Actor("127.0.0.1:1", *given, env="dummy" if python else "CartPole-v1",
+                                           python=python)).end()
+            assert got == code and says in errors, (given, python, got, errors)
+
+
 def test_tls_against_an_engine_without(folder, started):
     ok("certificates", folder / "pki", "--host", "127.0.0.1")
     engine = started(Engine("127.0.0.1:0", slots=1, env="CartPole-v1"))

@@ -14,6 +14,7 @@ import os
 import queue
 import random
 import socket
+import ssl
 import stat
 import sys
 import threading
@@ -28,7 +29,7 @@ from samara import wire
 from samara.actor import one_line, spec_fields
 from samara.environment import CONFIG, NO_INPUT, USAGE, Environment, SetupError, make
 
-UNAVAILABLE, NOT_PERMITTED = 69, 77
+BAD_DATA, UNAVAILABLE, NOT_PERMITTED = 65, 69, 77
 BACKOFF_FIRST, BACKOFF_LAST = 0.1, 10.0
 FLUSH_SECONDS = 0.002  # rows wait so long for others of their message
 WELCOME_SECONDS = 60.0  # until the engine answers Hello; that it is gone is noticed by keepalive
@@ -82,6 +83,28 @@ def read_token(file: Path) -> str:
     if stat.S_IMODE(mode) & 0o077:
         raise Ended(NOT_PERMITTED, f"{file}: others may read this token: chmod 600 {file}")
     return token
+
+
+def check_certificates(arguments: argparse.Namespace) -> None:
+    """What is wrong with the files, before gRPC only fails to connect."""
+    files = ca, certificate, key = arguments.ca, arguments.certificate, arguments.key
+    if (certificate is None) != (key is None):
+        raise Ended(CONFIG, "--certificate and --key: expected both or neither")
+    if ca is None and certificate is not None:
+        raise Ended(CONFIG, "--certificate: needs --ca")
+    for file in files:
+        if file is not None and not os.access(file, os.R_OK):
+            raise Ended(NO_INPUT, f"{file}: cannot be read")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        wrong = f"{ca}: no certificate in it; expected PEM"
+        if ca is not None:
+            context.load_verify_locations(ca)
+        wrong = f"{certificate} and {key}: expected a certificate and its key, without a password, in PEM"
+        if certificate is not None:
+            context.load_cert_chain(certificate, key, password="")
+    except ssl.SSLError as error:
+        raise Ended(BAD_DATA, wrong) from error
 
 
 def is_local(address: str) -> bool:
@@ -287,6 +310,7 @@ def main(given: list[str]) -> int:
         token = read_token(arguments.token_file) if arguments.token_file else ""
         if token and arguments.ca is None and not is_local(arguments.connect):
             raise Ended(NOT_PERMITTED, f"{arguments.connect}: a token must not cross a network in the clear: give --ca")
+        check_certificates(arguments)
         slots = Slots(environment_config(arguments.env), arguments.slots)
         connections = play(arguments, slots, token)
     except (SetupError, OSError, wire.Malformed) as error:

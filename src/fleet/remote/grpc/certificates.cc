@@ -91,20 +91,31 @@ class ReloadingCredentials : public grpc::ServerCredentials {
 
 }  // namespace
 
-Result<Certificates::Pem> Certificates::ReadFiles() const {
-  const auto& [certificate, key, client_ca] = files_;
-  Pem pem;
-  ASSIGN_OR_RETURN(pem.certificate, ReadFile(certificate, kPemMax));
-  ASSIGN_OR_RETURN(pem.key, ReadFile(key, kPemMax));
+Result<std::string> ReadAuthority(const Path& file) {
+  ASSIGN_OR_RETURN(std::string pem, ReadFile(file, kPemMax));
+  if (ParseCertificate(pem) == nullptr)
+    return Status(Code::kBadData, file.string() + ": no certificate in it; expected PEM");
+  return pem;
+}
+
+Result<KeyPair> ReadKeyPair(const Path& certificate, const Path& key) {
+  KeyPair pair;
+  ASSIGN_OR_RETURN(pair.certificate, ReadFile(certificate, kPemMax));
+  ASSIGN_OR_RETURN(pair.key, ReadFile(key, kPemMax));
   struct stat info {};
   if (::stat(key.c_str(), &info) == 0 && (info.st_mode & 077) != 0)
     return Status(Code::kNotPermitted,
                   key.string() + ": others may read this key: chmod 600 " + key.string());
-  RETURN_IF_ERROR(CheckPair(certificate, pem.certificate, key, pem.key));
+  RETURN_IF_ERROR(CheckPair(certificate, pair.certificate, key, pair.key));
+  return pair;
+}
+
+Result<Certificates::Pem> Certificates::ReadFiles() const {
+  const auto& [certificate, key, client_ca] = files_;
+  Pem pem;
+  ASSIGN_OR_RETURN(pem.pair, ReadKeyPair(certificate, key));
   if (!client_ca.empty()) {
-    ASSIGN_OR_RETURN(pem.client_ca, ReadFile(client_ca, kPemMax));
-    if (ParseCertificate(pem.client_ca) == nullptr)
-      return Status(Code::kBadData, client_ca.string() + ": no certificate in it; expected PEM");
+    ASSIGN_OR_RETURN(pem.client_ca, ReadAuthority(client_ca));
   }
   return pem;
 }
@@ -128,9 +139,9 @@ grpc_ssl_certificate_config_reload_status Certificates::Fetch(
     grpc_ssl_server_certificate_config** config) {
   std::lock_guard lock(mu_);
   if (fetched_) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
-  const grpc_ssl_pem_key_cert_pair pair{pem_.key.c_str(), pem_.certificate.c_str()};
+  const grpc_ssl_pem_key_cert_pair pair{pem_.pair.key.c_str(), pem_.pair.certificate.c_str()};
   // gRPC 1.51 aborts without an authority here, though nobody is asked for a certificate then
-  const std::string& authority = pem_.client_ca.empty() ? pem_.certificate : pem_.client_ca;
+  const std::string& authority = pem_.client_ca.empty() ? pem_.pair.certificate : pem_.client_ca;
   *config = grpc_ssl_server_certificate_config_create(authority.c_str(), &pair, 1);
   fetched_ = true;
   return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;

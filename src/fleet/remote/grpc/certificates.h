@@ -13,11 +13,20 @@
 
 namespace samara {
 
+// Texts in PEM, from files that kNoInput says are missing.
+// kBadData: there is no certificate in it.
+Result<std::string> ReadAuthority(const Path& file);
+struct KeyPair {
+  std::string certificate, key;
+};
+// kNotPermitted: others may read the key; kBadData: no certificate, no key, the key of another
+// certificate, or one that is not valid today.
+Result<KeyPair> ReadKeyPair(const Path& certificate, const Path& key);
+
 // What lies in three files, as they were when they last made sense. Thread safe.
 class Certificates {
  public:
-  // kNoInput, kNotPermitted for a key that others may read, kBadData for what is no certificate or
-  // key, for a key of another certificate, and for one that is not valid today.
+  // Fails as the functions above do.
   static Result<std::shared_ptr<Certificates>> Read(const Path& certificate, const Path& key,
                                                     const Path& client_ca);
   // Reads the files again; what they held before stays in use unless all of them are good.
@@ -29,7 +38,8 @@ class Certificates {
 
  private:
   struct Pem {
-    std::string certificate, key, client_ca;
+    KeyPair pair;
+    std::string client_ca;
   };
   explicit Certificates(Path certificate, Path key, Path client_ca)
       : files_{std::move(certificate), std::move(key), std::move(client_ca)} {}

@@ -12,6 +12,7 @@
 #include "core/log.h"
 #include "fleet/remote/actor.h"
 #include "fleet/remote/address.h"
+#include "fleet/remote/grpc/certificates.h"
 #include "fleet/remote/grpc/settings.h"
 #include "fleet/remote/remote.h"
 
@@ -101,12 +102,12 @@ Result<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(const RemoteAc
     }
     return grpc::InsecureChannelCredentials();
   }
-  constexpr size_t kPemMax = 1 << 20;
   grpc::SslCredentialsOptions ssl;
-  ASSIGN_OR_RETURN(ssl.pem_root_certs, ReadFile(options.ca, kPemMax));
+  ASSIGN_OR_RETURN(ssl.pem_root_certs, ReadAuthority(options.ca));
   if (!options.certificate.empty()) {
-    ASSIGN_OR_RETURN(ssl.pem_cert_chain, ReadFile(options.certificate, kPemMax));
-    ASSIGN_OR_RETURN(ssl.pem_private_key, ReadFile(options.key, kPemMax));
+    ASSIGN_OR_RETURN(const KeyPair mine, ReadKeyPair(options.certificate, options.key));
+    ssl.pem_cert_chain = mine.certificate;
+    ssl.pem_private_key = mine.key;
   }
   return grpc::SslCredentials(ssl);
 }
