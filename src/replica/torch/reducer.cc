@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "core/check.h"
+#include "core/log.h"
 #include "core/sha256.h"
 
 namespace samara {
@@ -199,12 +200,15 @@ void GradientReducer::Fill(const Bucket& bucket, torch::Tensor flat, int64_t sam
   flat[bucket.elements] = samples;
 }
 
-void GradientReducer::Reduce(Bucket& bucket, std::span<const Partial> partials,
+void GradientReducer::Reduce(Bucket& bucket, int64_t whole_batch, std::span<const Partial> partials,
                              Communicator& group) {
   const auto number = static_cast<size_t>(&bucket - buckets_.data());
+  // ranks whose whole batches differ are told so here, at no cost of their own
+  const std::string rows =
+      whole_batch < 0 ? "" : ", of a whole batch of " + std::to_string(whole_batch);
   const Collective what{
       "gradients, bucket " + std::to_string(number + 1) + " of " + std::to_string(buckets_.size()),
-      DescribeTensor(bucket.flat), wrapped_at_};
+      DescribeTensor(bucket.flat) + rows, wrapped_at_};
   const auto type = ValueOrReplication(ElementTypeOf(bucket.flat.scalar_type()));
   const auto leaves = static_cast<uint32_t>(state_.replicas());
   if (!partials.empty()) {
@@ -277,8 +281,13 @@ void GradientReducer::Apply() {
   std::vector<size_t> used;
   for (Bucket& bucket : buckets_) Average(bucket, used);
   last_norm_ = Norm(used);
+  WarnWithoutGradient(used);
   if (!std::isfinite(last_norm_)) {
     // every rank has the same bits, so every rank decides alike
+    if (skipped_in_a_row_ == 0) {
+      Warn("a gradient that is not finite: this update is skipped; " +
+           std::to_string(options_.nonfinite_max) + " in a row end the program");
+    }
     ++skipped_;
     if (++skipped_in_a_row_ >= options_.nonfinite_max) {
       throw ReplicationError(70,
@@ -297,9 +306,24 @@ void GradientReducer::Apply() {
   ++updates_;
 }
 
+void GradientReducer::Warn(const std::string& what) const {
+  if (state_.rank() != 0) return;
+  LogWarning(Collective{"optimizer wrapped", "", wrapped_at_}.text() + ", update " +
+             std::to_string(updates_ + 1) + ": " + what);
+}
+
+// Once: a backward pass that was forgotten, or parameters that the loss does not use.
+void GradientReducer::WarnWithoutGradient(const std::vector<size_t>& used) {
+  if (used.empty() && !warned_ && !state_.samples.empty() && state_.samples[0] > 0) {
+    warned_ = true;
+    Warn("no parameter has a gradient: expected backward() before step()");
+  }
+}
+
 void GradientReducer::ApplyByBucket() {
   // updates a bucket while the next ones are still on their way
   double squares = 0;
+  std::vector<size_t> all_used;
   for (Bucket& bucket : buckets_) {
     const SteadyTime start = Now();
     state_.background().DrainTo(bucket.ticket);
@@ -313,8 +337,10 @@ void GradientReducer::ApplyByBucket() {
           70, "a gradient that is not finite, and other buckets are updated already");
     squares += norm * norm;
     update_(used);
+    all_used.insert(all_used.end(), used.begin(), used.end());
   }
   last_norm_ = std::sqrt(squares);
+  WarnWithoutGradient(all_used);
   ++updates_;
 }
 
@@ -372,7 +398,7 @@ void GradientReducer::Step(int local, Site site) {
   state_.Meet(local, call, {}, [&](const std::vector<Leaves>&) {
     for (size_t b = 0; b < buckets_.size(); ++b) {
       const auto partials = alone ? std::vector<Partial>{} : folders_[b].partials();
-      Reduce(buckets_[b], partials, state_.communicator());
+      Reduce(buckets_[b], state_.whole_batch, partials, state_.communicator());
     }
     folders_.clear();
     folded_ = 0;
@@ -490,11 +516,12 @@ void GradientReducer::Launch(bool all) {
     for (size_t j = 0; j < bucket.parameters.size(); ++j)
       bucket.flat[bucket.elements + 1 + static_cast<int64_t>(j)] =
           samples > 0 && has_gradient_[bucket.parameters[j]] ? 1 : 0;
-    bucket.ticket = state_.background().Post([this, &bucket, stream = StreamOf(bucket.flat)] {
-      const torch::NoGradGuard off;
-      const c10::OptionalStreamGuard after(stream);  // what filled the bucket
-      Reduce(bucket, {}, state_.background_communicator());
-    });
+    bucket.ticket = state_.background().Post(
+        [this, &bucket, stream = StreamOf(bucket.flat), whole_batch = state_.whole_batch] {
+          const torch::NoGradGuard off;
+          const c10::OptionalStreamGuard after(stream);  // what filled the bucket
+          Reduce(bucket, whole_batch, {}, state_.background_communicator());
+        });
   }
 }
 

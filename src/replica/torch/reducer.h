@@ -76,13 +76,16 @@ class GradientReducer : public PerTurn, public std::enable_shared_from_this<Grad
   void Fill(const Bucket& bucket, torch::Tensor flat, int64_t samples) const;
   // Adds local replica's buckets to the folders, or keeps them until it is their turn.
   void FoldInOrder(int local);
-  void Reduce(Bucket& bucket, std::span<const Partial> partials, Communicator& group);
+  void Reduce(Bucket& bucket, int64_t whole_batch, std::span<const Partial> partials,
+              Communicator& group);
   void Sum(const Collective& what, const torch::Tensor& data, Communicator& group);
   // Averages a reduced bucket in place; the parameters that have a gradient, appended.
   void Average(Bucket& bucket, std::vector<size_t>& used);
   double Norm(const std::vector<size_t>& used) const;  // of the averaged gradients
-  void Apply();                                        // all buckets are reduced
-  void ApplyByBucket();                                // as they come
+  void Warn(const std::string& what) const;            // rank 0 says it
+  void WarnWithoutGradient(const std::vector<size_t>& used);
+  void Apply();          // all buckets are reduced
+  void ApplyByBucket();  // as they come
   void CheckSync(Site site);
   void ShareUpdated(Site site);
   // fast mode
@@ -115,6 +118,7 @@ class GradientReducer : public PerTurn, public std::enable_shared_from_this<Grad
   std::vector<size_t> observed_;           // order of the first backward pass
   C10dSum* sum_ = nullptr;                 // borrowed; null: the tree's
   bool rebuilt_ = false;
+  bool warned_ = false;
   int no_sync_ = 0;
   size_t next_launch_ = 0;
   // results

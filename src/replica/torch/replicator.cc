@@ -255,6 +255,7 @@ int64_t Replicator::Rows(const Leaves& leaves) {
 
 Leaves Replicator::ShareOf(const Leaves& whole, int replica) const {
   Leaves share;
+  state_->whole_batch = Rows(whole);
   for (const torch::Tensor& leaf : whole) {
     if (leaf.dim() == 0 || leaf.size(0) != whole[0].size(0)) {
       throw ReplicationError(
@@ -269,6 +270,7 @@ Leaves Replicator::ShareOf(const Leaves& whole, int replica) const {
 
 void Replicator::RunBodies(const std::vector<int64_t>& samples,
                            const std::function<void(int)>& body) {
+  const std::shared_ptr<void> after(nullptr, [this](void*) { state_->whole_batch = -1; });
   state_->Run(samples, body);
 }
 
@@ -414,7 +416,7 @@ void Replicator::Barrier(Site site) {
 void Replicator::Abort(const std::string& why) { state_->Abort(Status(Code::kUnavailable, why)); }
 
 void Replicator::Shutdown(Site site) {
-  Barrier(site);
+  ThrowReplication(state_->communicator().Barrier({"end of the program", "", site}));
   const std::string& folder = *state_->options().trace;
   if (!folder.empty()) {
     ThrowReplication(CreateFolders(folder));

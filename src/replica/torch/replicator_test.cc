@@ -1,5 +1,5 @@
 // The replicator on ranks that are threads: the same bits at any number of ranks, collectives and
-// their gradients, wrapped optimizers, batch norm, inputs.
+// their gradients, batch norm, inputs.
 #include "nn/torch/torch.h"
 // after the door to torch
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@
 
 #include "core/log.h"
 #include "replica/torch/reducer.h"
+#include "replica/torch/replicator_test_util.h"
 #include "samara/batch_norm.h"
 #include "samara/replicator.h"
 
@@ -25,56 +26,12 @@ struct Quiet : testing::Environment {
 };
 const auto* const kQuiet = testing::AddGlobalTestEnvironment(new Quiet);
 
-ReplicatorOptions Exact(int replicas) {
-  ReplicatorOptions options;
-  options.mode = ReplicationMode::kExact;
-  options.replicas = replicas;
-  options.deadline_s = 20;
-  return options;
-}
-ReplicatorOptions Fast() {
-  ReplicatorOptions options;
-  options.mode = ReplicationMode::kFast;
-  options.deadline_s = 20;
-  return options;
-}
-
-// Runs on every rank; what they give, by rank. A failure of one fails the test.
-template <typename T>
-std::vector<T> OnRanks(int ranks, const ReplicatorOptions& options,
-                       const std::function<T(Replicator&)>& program) {
-  std::vector<T> results(static_cast<size_t>(ranks));
-  EXPECT_EQ(ReplicateThreads(
-                ranks,
-                [&](Replicator& replicator) {
-                  results[static_cast<size_t>(replicator.rank())] = program(replicator);
-                },
-                options),
-            0);
-  return results;
-}
-
 // A step of every replica; the results of all, in the order of their ids.
 torch::Tensor AllResults(Replicator& replicator,
                          const std::function<torch::Tensor(ReplicaContext&)>& step) {
   const auto local =
       replicator.Run([&](ReplicaContext& replica) { return replica.AllGather(step(replica)); });
   return local.values.at(0);
-}
-
-struct Batch {
-  torch::Tensor x, y;
-};
-
-// Rows that depend on nothing but their number.
-Batch Rows(int64_t begin, int64_t end) {
-  torch::Tensor x = torch::empty({end - begin, 6}), y = torch::empty({end - begin}, torch::kInt64);
-  for (int64_t i = begin; i < end; ++i) {
-    for (int64_t j = 0; j < 6; ++j)
-      x[i - begin][j] = std::sin(static_cast<double>(i * 7 + j * 13)) * 3;
-    y[i - begin] = i % 3;
-  }
-  return {x, y};
 }
 
 torch::nn::Sequential Mlp() {
@@ -129,11 +86,6 @@ std::vector<torch::Tensor> TrainPlain(
     step(net, batch);
   }
   return net->parameters();
-}
-torch::nn::Sequential PlainMlp() {
-  torch::manual_seed(3);
-  return torch::nn::Sequential(torch::nn::Linear(6, 16), torch::nn::Tanh(),
-                               torch::nn::Linear(16, 3));
 }
 
 TEST(ReplicatorTest, ReplicasOfPartsEqualOneOfTheWhole) {
@@ -506,58 +458,6 @@ TEST(ReplicatorTest, ShuffledOrderIsAPermutationOfItsOwn) {
   EXPECT_EQ(joined, order.Indices(2, 0, 1));
 }
 
-TEST(ReplicatorTest, AGradientThatIsNotFiniteIsSkippedOnAllRanks) {
-  for (const bool fast : {false, true}) {
-    OnRanks<int>(2, fast ? Fast() : Exact(4), [](Replicator& replicator) {
-      auto net = PlainMlp();
-      auto optimizer =
-          replicator.Wrap(torch::optim::SGD(net->parameters(), 0.1), {.clip_norm = 1.0});
-      const auto step = [&](bool poison) {
-        replicator.Run(
-            [&](ReplicaContext& replica, Batch& b) {
-              optimizer.zero_grad();
-              torch::Tensor loss = torch::nn::functional::cross_entropy(net->forward(b.x), b.y);
-              if (poison && replica.replica_id() == 1)
-                loss = loss * std::numeric_limits<float>::infinity();
-              loss.backward();
-              optimizer.step();
-            },
-            Rows(0, 16));
-      };
-      step(false);
-      const std::string before = optimizer.reducer().ParameterHash();
-      step(true);
-      EXPECT_EQ(optimizer.reducer().ParameterHash(), before);
-      EXPECT_EQ(optimizer.skipped(), 1);
-      step(false);
-      EXPECT_NE(optimizer.reducer().ParameterHash(), before);
-      EXPECT_EQ(optimizer.updates(), 2);
-      return 0;
-    });
-  }
-}
-
-TEST(ReplicatorTest, FiveGradientsInARowThatAreNotFiniteEndTheRun) {
-  testing::internal::CaptureStderr();
-  const int code = ReplicateThreads(
-      2,
-      [](Replicator& replicator) {
-        auto net = PlainMlp();
-        auto optimizer = replicator.Wrap(torch::optim::SGD(net->parameters(), 0.1));
-        for (int s = 0; s < 100; ++s) {
-          replicator.Run(
-              [&](Batch& b) {
-                (net->forward(b.x).sum() * std::numeric_limits<float>::infinity()).backward();
-                optimizer.step();
-              },
-              Rows(0, 16));
-        }
-      },
-      Exact(4));
-  EXPECT_EQ(code, 70);
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("5 updates in a row"), std::string::npos);
-}
-
 // What goes wrong is named on every rank, and ends all of them.
 std::string Failure(int ranks, const ReplicatorOptions& options, int expected_code,
                     const std::function<void(ReplicaContext&)>& step) {
@@ -625,233 +525,6 @@ TEST(ReplicatorTest, WrongCallsAreNamed) {
             std::string::npos);
 }
 
-TEST(ReplicatorTest, FastModeCountsOnNothing) {
-  OnRanks<int>(2, Fast(), [](Replicator& replicator) {
-    torch::manual_seed(3);
-    torch::nn::Linear used(4, 2), sometimes(4, 2), never(4, 2);
-    std::vector<torch::Tensor> parameters;
-    for (const auto* l : {&used, &sometimes, &never})
-      for (const auto& p : (*l)->parameters()) parameters.push_back(p);
-    auto optimizer = replicator.Wrap(
-        torch::optim::SGD(parameters, torch::optim::SGDOptions(0.5).weight_decay(0.1)),
-        {.bucket_bytes = 32});
-    const torch::Tensor at_start = never->weight.detach().clone(),
-                        other = sometimes->weight.detach().clone();
-    const torch::Tensor x = torch::ones({4, 4});
-    for (int s = 0; s < 3; ++s) {
-      replicator.Run(
-          [&](ReplicaContext& replica, torch::Tensor& part) {
-            optimizer.zero_grad();
-            torch::Tensor y = used->forward(part).sum();
-            // F8: a parameter that has a gradient on one rank only, and on some steps only
-            if (replica.replica_id() == 1 && s == 1) y = y + sometimes->forward(part).sum();
-            y.backward();
-            optimizer.step();
-          },
-          x);
-      EXPECT_EQ(sometimes->weight.detach().equal(other), s == 0) << "no gradient, no weight decay";
-    }
-    EXPECT_TRUE(never->weight.detach().equal(at_start));
-    // replica 1's gradient of the sum over its two rows, weighted by half the samples, and decay
-    const torch::Tensor expected = other - 0.5 * (torch::ones({2, 4}) * 2 * 2 / 4 + 0.1 * other);
-    EXPECT_TRUE(torch::allclose(sometimes->weight, expected));
-    return 0;
-  });
-}
-
-TEST(ReplicatorTest, AccumulationSendsOnce) {
-  for (const bool fast : {false, true}) {
-    OnRanks<int>(2, fast ? Fast() : Exact(2), [](Replicator& replicator) {
-      torch::manual_seed(3);
-      torch::nn::Linear net(4, 2);
-      const torch::Tensor before = net->weight.detach().clone();
-      auto optimizer = replicator.Wrap(torch::optim::SGD(net->parameters(), 1.0));
-      for (int s = 1; s <= 2; ++s) {
-        const uint64_t sequence = replicator.state().communicator().sequence();
-        replicator.Run([&](ReplicaContext& replica) {
-          optimizer.zero_grad();
-          const torch::Tensor x = torch::full({1, 4}, replica.replica_id() + 1.0);
-          {
-            const auto hold = optimizer.NoSync();
-            net->forward(x).sum().backward();
-          }
-          net->forward(x).sum().backward();
-          optimizer.step();
-        });
-        if (s == 2) {
-          EXPECT_EQ(replicator.state().communicator().sequence(), sequence + 1);
-        }
-        EXPECT_TRUE(torch::allclose(net->weight, before - s * 2 * 1.5));
-      }
-      return 0;
-    });
-  }
-}
-
-TEST(ReplicatorTest, CompressedAndByBucketComeClose) {
-  const auto train = [](const WrapOptions& options) {
-    std::vector<torch::Tensor> out;
-    OnRanks<int>(2, Fast(), [&](Replicator& replicator) {
-      auto net = PlainMlp();
-      auto optimizer = replicator.Wrap(torch::optim::SGD(net->parameters(), 0.1), options);
-      for (int s = 0; s < 5; ++s) {
-        replicator.Run(
-            [&](Batch& b) {
-              optimizer.zero_grad();
-              torch::nn::functional::cross_entropy(net->forward(b.x), b.y).backward();
-              optimizer.step();
-            },
-            Rows(s * 16, s * 16 + 16));
-      }
-      if (replicator.rank() == 0)
-        for (const auto& p : net->parameters()) out.push_back(p.detach().clone());
-      return 0;
-    });
-    return out;
-  };
-  const auto plain = train({});
-  const auto bf16 = train({.bf16 = true}),
-             bucket = train({.bucket_bytes = 128, .step_by_bucket = true}),
-             late = train({.overlap = false});
-  for (size_t i = 0; i < plain.size(); ++i) {
-    EXPECT_TRUE(torch::allclose(bf16[i], plain[i], 1e-2, 1e-2));
-    EXPECT_FALSE(bf16[i].equal(plain[i]));
-    EXPECT_TRUE(bucket[i].equal(plain[i]));
-    EXPECT_TRUE(late[i].equal(plain[i]));
-  }
-}
-
-// Replicas of one rank that wait for messages come to the optimizer's step in another order than
-// that of their ids.
-TEST(ReplicatorTest, TheSameBitsWhenMessagesChangeTheOrderOfTurns) {
-  const auto train = [](Replicator& replicator) {
-    auto net = PlainMlp();
-    auto optimizer = replicator.Wrap(torch::optim::SGD(net->parameters(), 0.1));
-    for (int s = 0; s < 3; ++s) {
-      replicator.Run(
-          [&](ReplicaContext& replica, Batch& b) {
-            optimizer.zero_grad();
-            const int id = replica.replica_id(), n = replica.num_replicas();
-            replica.Send(b.x.mean(), (id + 1) % n);
-            const torch::Tensor shift = replica.Receive(torch::zeros({}), (id + n - 1) % n);
-            torch::nn::functional::cross_entropy(net->forward(b.x + shift), b.y).backward();
-            optimizer.step();
-          },
-          Rows(s * 24, s * 24 + 24));
-    }
-    return optimizer.parameter_hash();
-  };
-  const std::string one = OnRanks<std::string>(1, Exact(8), train)[0];
-  for (const int ranks : {2, 8}) EXPECT_EQ(OnRanks<std::string>(ranks, Exact(8), train)[0], one);
-}
-
-TEST(ReplicatorTest, ZeroGradDropsWhatWasAccumulated) {
-  for (const bool fast : {false, true}) {
-    OnRanks<int>(2, fast ? Fast() : Exact(2), [&](Replicator& replicator) {
-      torch::manual_seed(3);
-      torch::nn::Linear net(4, 2);
-      const torch::Tensor before = net->weight.detach().clone();
-      auto optimizer = replicator.Wrap(torch::optim::SGD(net->parameters(), 1.0));
-      replicator.Run([&](ReplicaContext&) {
-        {
-          const auto hold = optimizer.NoSync();
-          net->forward(torch::full({1, 4}, 100.0)).sum().backward();
-        }
-        optimizer.zero_grad();
-        net->forward(torch::ones({1, 4})).sum().backward();
-        optimizer.step();
-      });
-      EXPECT_TRUE(torch::allclose(net->weight, before - 1)) << "fast " << fast;
-      return 0;
-    });
-  }
-}
-
-TEST(ReplicatorTest, AccumulationMayUseOtherParametersInEachPass) {
-  for (const bool fast : {false, true}) {
-    OnRanks<int>(2, fast ? Fast() : Exact(2), [&](Replicator& replicator) {
-      torch::manual_seed(3);
-      torch::nn::Linear first(4, 2), second(4, 2);
-      const torch::Tensor a = first->weight.detach().clone(), b = second->weight.detach().clone();
-      std::vector<torch::Tensor> parameters = first->parameters();
-      for (const auto& p : second->parameters()) parameters.push_back(p);
-      auto optimizer = replicator.Wrap(torch::optim::SGD(parameters, 1.0), {.bucket_bytes = 32});
-      replicator.Run([&](ReplicaContext&) {
-        optimizer.zero_grad();
-        {
-          const auto hold = optimizer.NoSync();
-          first->forward(torch::ones({1, 4})).sum().backward();
-        }
-        second->forward(torch::ones({1, 4})).sum().backward();
-        optimizer.step();
-      });
-      EXPECT_TRUE(torch::allclose(first->weight, a - 1)) << "fast " << fast;
-      EXPECT_TRUE(torch::allclose(second->weight, b - 1)) << "fast " << fast;
-      return 0;
-    });
-  }
-}
-
-TEST(ReplicatorTest, ZeroGradCannotTakeBackWhatIsSent) {
-  testing::internal::CaptureStderr();
-  EXPECT_EQ(ReplicateThreads(
-                1,
-                [](Replicator& replicator) {
-                  auto net = PlainMlp();
-                  auto optimizer = replicator.Wrap(torch::optim::SGD(net->parameters(), 0.1));
-                  replicator.Run([&] {
-                    net->forward(Rows(0, 4).x).sum().backward();
-                    optimizer.zero_grad();
-                    optimizer.step();
-                  });
-                },
-                Fast()),
-            78);
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("zero_grad"), std::string::npos);
-}
-
-TEST(ReplicatorTest, SamplesAreSetBeforeTheyAreSent) {
-  torch::nn::Sequential net = PlainMlp();
-  const auto run = [&](bool before) {
-    return ReplicateThreads(
-        1,
-        [&](Replicator& replicator) {
-          auto optimizer = replicator.Wrap(torch::optim::SGD(net->parameters(), 0.1));
-          for (int s = 0; s < 2; ++s) {
-            replicator.Run([&](ReplicaContext& replica) {
-              if (before) replica.SetSamples(4);
-              net->forward(Rows(0, 4).x).sum().backward();
-              if (!before) replica.SetSamples(4);
-              optimizer.step();
-            });
-          }
-        },
-        Fast());
-  };
-  EXPECT_EQ(run(true), 0);
-  testing::internal::CaptureStderr();
-  EXPECT_EQ(run(false), 78);
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("before the backward pass"),
-            std::string::npos);
-}
-
-TEST(ReplicatorTest, ParametersOfHalfPrecisionAreRefused) {
-  for (const auto type : {torch::kHalf, torch::kBFloat16}) {
-    testing::internal::CaptureStderr();
-    EXPECT_EQ(ReplicateThreads(
-                  1,
-                  [&](Replicator& replicator) {
-                    auto net = PlainMlp();
-                    net->to(type);
-                    replicator.Wrap(torch::optim::SGD(net->parameters(), 0.1));
-                  },
-                  Exact(2)),
-              78);
-    EXPECT_NE(testing::internal::GetCapturedStderr().find("expected float32 or float64"),
-              std::string::npos);
-  }
-}
-
 TEST(ReplicatorTest, OnlyAFailureLeavesAFlightRecord) {
   const auto record = [](bool fail) {
     std::string folder = testing::TempDir() + "/flight-XXXXXX";
@@ -874,32 +547,6 @@ TEST(ReplicatorTest, OnlyAFailureLeavesAFlightRecord) {
   };
   EXPECT_FALSE(record(false));
   EXPECT_TRUE(record(true));
-}
-
-TEST(ReplicatorTest, AnOptimizerWaitsForItsReductionsBeforeItGoes) {
-  for (const bool fails : {false, true}) {
-    std::atomic<bool> reached{false}, waited{false};
-    const int code = ReplicateThreads(
-        1,
-        [&](Replicator& replicator) {
-          {
-            auto net = PlainMlp();
-            auto optimizer = replicator.Wrap(torch::optim::SGD(net->parameters(), 0.1));
-            replicator.Run([&] {
-              replicator.state().background().Post([&] {
-                std::this_thread::sleep_for(std::chrono::milliseconds(100));
-                reached = true;
-                if (fails) throw std::runtime_error("no luck today");
-              });
-              net->forward(Rows(0, 4).x).sum().backward();
-            });
-          }
-          waited = reached.load();
-        },
-        Fast());
-    EXPECT_TRUE(waited);
-    EXPECT_EQ(code, fails ? 70 : 0) << "the next collective tells what the background has met";
-  }
 }
 
 TEST(ReplicatorTest, AMessageThatCameIsNotKept) {
