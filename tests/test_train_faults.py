@@ -38,7 +38,7 @@ def test_actors_killed_every_100_ms(folder):
 
 
 def test_killed_actors_change_no_bits(folder):
-    shown(faults.local_actors_killed_bits(folder, *CARTPOLE, SIMULATORS, "learn.frames=15000"))
+    shown(faults.local_actors_killed_bits(folder, *CARTPOLE, SIMULATORS, "learn.frames=150000", period=0.4))
 
 
 @pytest.mark.slow
@@ -52,7 +52,7 @@ def test_killed_remote_actors_change_no_bits(folder):
 
 @pytest.mark.slow
 def test_frozen_actors_change_no_bits(folder):
-    shown(faults.local_actors_frozen(folder, *CARTPOLE, SIMULATORS, "learn.frames=30000"))
+    shown(faults.local_actors_frozen(folder, *CARTPOLE, SIMULATORS, "learn.frames=300000"))
 
 
 @pytest.mark.slow

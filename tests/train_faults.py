@@ -231,7 +231,7 @@ def local_actors_killed_bits(folder: Path, *arguments: object, period: float = 1
     finally:
         training.kill()
     result = training.result()
-    assert hunter.kills > 0 and result["respawns"] >= 1 and result["drops"]["lost_episodes"] >= 1
+    assert hunter.kills > 0 and result["respawns"] >= 1 and result["drops"]["lost_episodes"] >= 1, (hunter.kills, result)
     assert result["parameter_hash"] == want["parameter_hash"]
     assert (result["frames"], result["episodes"]) == (want["frames"], want["episodes"])
     return {"seconds": round(time.monotonic() - start), "kills": hunter.kills, "respawns": result["respawns"],
