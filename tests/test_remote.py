@@ -181,11 +181,18 @@ def test_tokens_over_tls(folder, started):
         assert "Bearer" not in errors and (folder / "one").read_text().strip() not in errors
         return code
 
+    def advised(words, *arguments):
+        for python in (False, True):
+            code, _, errors = started(Actor(address, "--connect-timeout", 1, *arguments, python=python,
+                                            env="dummy" if python else "CartPole-v1")).end()
+            assert code == 69 and words in errors, (python, errors)
+            assert len(errors.strip().splitlines()) == 1, errors
+
     right = ("--ca", pki / "ca.pem", "--token-file", folder / "one")
     assert ends("--ca", pki / "ca.pem") == 77  # no token
     assert ends("--ca", pki / "ca.pem", "--token-file", folder / "wrong") == 77
-    assert ends("--token-file", folder / "one") == 69  # plaintext against TLS
-    assert ends("--ca", folder / "other/ca.pem", "--token-file", folder / "one") == 69  # a stranger's authority
+    advised("if with it: --ca", "--token-file", folder / "one")  # plaintext against TLS
+    advised("not signed by --ca", "--ca", folder / "other/ca.pem", "--token-file", folder / "one")
     seen = engine.wait_for_line(lambda line: True)
     assert seen["events"] == 0 and seen["drops"]["unauthenticated"] == 2
     crew = [started(Actor(address, *right, slots=1)),
@@ -290,7 +297,7 @@ def test_tls_against_an_engine_without(folder, started):
         env = "dummy" if python else "CartPole-v1"
         code, _, errors = started(Actor(engine.address, "--ca", folder / "pki/ca.pem", "--connect-timeout", 1, env=env,
                                         python=python)).end()
-        assert code == 69 and "no engine within 1 s" in errors
+        assert code == 69 and "no engine within 1 s" in errors and "leave out --ca" in errors
 
 
 def test_health_checks(folder, started):

@@ -275,8 +275,23 @@ def verdict(grpc: Any, error: Any) -> None:
         raise Ended(CONFIG, line)
 
 
+def advice(said: str, tls: bool) -> str:
+    """What to do when no stream came to life, by what gRPC or the engine has said last."""
+    for words, what in (
+        ("WRONG_VERSION_NUMBER", "it speaks without TLS: leave out --ca"),
+        ("CERTIFICATE_VERIFY_FAILED", "its certificate is not valid today, or not signed by --ca"),
+        ("Hostname Verification", "its certificate is for other names: `samara certificates --host NAME` makes one"),
+        ("try later", "give it more slots or start fewer actors"),
+    ):
+        if words in said:
+            return what
+    running = "is `samara train --listen` running there"
+    return running + (", without TLS? if with it: --ca" if "Socket closed" in said and not tls else "?")
+
+
 def play(arguments: argparse.Namespace, slots: Slots, token: str) -> int:
     """Connects again and again until training has finished; returns the number of connections."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what it would say is said below
     try:
         import grpc
     except ModuleNotFoundError as error:
@@ -298,7 +313,8 @@ def play(arguments: argparse.Namespace, slots: Slots, token: str) -> int:
             return connections
         timeout = arguments.reconnect_timeout if connections else arguments.connect_timeout
         if time.monotonic() - since > timeout:
-            raise Ended(UNAVAILABLE, f"{arguments.connect}: no engine within {timeout:.0f} s ({last})")
+            raise Ended(UNAVAILABLE, f"{arguments.connect}: no engine within {timeout:.0f} s ({last}): "
+                                     f"{advice(last, arguments.ca is not None)}")
         time.sleep(wait * random.uniform(0.5, 1.5))
         wait = min(2.0 * wait, BACKOFF_LAST)
 

@@ -1,4 +1,5 @@
 // The actor's end: one stream after another to the engine, over RemoteActor.
+#include <fmt/format.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -150,6 +151,19 @@ Status Verdict(const RemoteActor::Outcome& outcome) {
   }
 }
 
+// What to do when no stream came to life, by what gRPC or the engine has said last.
+std::string Advice(const std::string& said, bool tls) {
+  const auto has = [&](std::string_view words) { return said.find(words) != said.npos; };
+  if (has("wrong version number")) return "it speaks without TLS: leave out --ca";
+  if (has("certificate verify failed"))
+    return "its certificate is not valid today, or not signed by --ca";
+  if (has("not in peer certificate"))
+    return "its certificate is for other names: `samara certificates --host NAME` makes one";
+  if (has("try later")) return "give it more slots or start fewer actors";
+  const std::string running = "is `samara train --listen` running there";
+  return running + (has("Socket closed") && !tls ? ", without TLS? if with it: --ca" : "?");
+}
+
 bool Stopped(const RemoteActorOptions& options) { return options.stop && options.stop(); }
 
 // Waits between attempts: 0.1 s, doubled up to 10 s, each 50 % more or less; shorter steps so that
@@ -218,9 +232,9 @@ Result<RemoteActorResult> RunRemoteActor(Fleet& fleet, const RemoteActorOptions&
     const double timeout =
         result.connections > 0 ? options.reconnect_timeout : options.connect_timeout;
     if (SecondsSince(since) > timeout) {
-      return Status(Code::kUnavailable, address.text() + ": no engine within " +
-                                            std::to_string(static_cast<int>(timeout)) + " s (" +
-                                            last + "): is `samara train --listen` running there?");
+      return Status(Code::kUnavailable,
+                    fmt::format("{}: no engine within {:.0f} s ({}): {}", address.text(), timeout,
+                                last, Advice(last, !options.ca.empty())));
     }
     backoff.Sleep(options);
   }
