@@ -6,6 +6,7 @@ import math
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from samara_cli import BINARY, ROOT, environment, ok, samara, train
@@ -107,6 +108,18 @@ def test_what_cannot_work_is_refused_before_anything_is_made(tmp_path, words, sa
     assert refused.code == 78 and says in refused.err, refused
     assert len(refused.err.strip().splitlines()) == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_bfloat16_where_the_processor_has_it(tmp_path):
+    bf16 = "network.precision=bfloat16"
+    refused = samara("train", *CARTPOLE, bf16, "--out", tmp_path / "run", SAMARA_ISA="avx2")
+    assert refused.code == 78 and "AVX512_BF16" in refused.err and not (tmp_path / "run").exists()
+    if "avx512_bf16" not in Path("/proc/cpuinfo").read_text():
+        pytest.skip("SKIPPED LOUDLY: this processor has no AVX512_BF16")
+    short = "learn.frames=20000"
+    plain = train(tmp_path / "plain", *DETERMINISTIC, short)["parameter_hash"]
+    hashes = {train(tmp_path / name, *DETERMINISTIC, short, bf16)["parameter_hash"] for name in ("one", "two")}
+    assert len(hashes) == 1 and plain not in hashes
 
 
 def test_shards_and_threads_leave_no_trace(tmp_path):

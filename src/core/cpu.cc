@@ -51,6 +51,14 @@ std::vector<IsaLevel> AvailableIsaLevels() {
   return levels;
 }
 
+bool HasBf16Products() {
+#if defined(__x86_64__)
+  return ActiveIsa() == IsaLevel::kAvx512 && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
 std::string_view Name(IsaLevel level) {
   switch (level) {
     case IsaLevel::kPortable:

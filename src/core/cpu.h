@@ -21,6 +21,8 @@ IsaLevel ActiveIsa();
 // Every level that this CPU can run, lowest first: tests compare them all.
 std::vector<IsaLevel> AvailableIsaLevels();
 std::string_view Name(IsaLevel level);
+// Whether products of bfloat16 are quicker here than those of float32: AVX512_BF16.
+bool HasBf16Products();
 // The CPU's own name, for results and reports.
 std::string_view CpuName();
 uint32_t Cores();  // that this process may use; at least 1

@@ -264,6 +264,7 @@ void Acting::Publish(uint64_t version, const AgentNetworkImpl& network) {
   const auto from = network.parameters();
   auto to = copy->parameters();
   for (size_t i = 0; i < from.size(); ++i) to[i].copy_(from[i]);
+  copy->Freeze();
   const std::lock_guard lock(mu_);
   // the last one is in the way when nobody asks for it later, or when this is another one by its
   // number: parameters of a checkpoint that were taken again

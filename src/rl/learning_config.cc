@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "core/cpu.h"
 #include "rl/rewards.h"
 
 namespace samara {
@@ -56,6 +57,8 @@ void Bind(ConfigTable& table, LearningConfig& c) {
   table.Add("network.action_input", &c.network.action_input, "the last action is an input");
   table.Add("network.initializer", &c.network.initializer, {"glorot", "orthogonal"},
             "kernels at first: Glorot uniform, or orthogonal with PPO's gains");
+  table.Add("network.precision", &c.network.precision, {"float32", "bfloat16"},
+            "of the torso's products; bfloat16 needs a processor with AVX512_BF16");
   table.Add("vtrace.form", &c.vtrace.form, {"impala", "seed"},
             "the paper's, or generalised advantages with importance weights");
   table.Add("vtrace.gamma", &c.vtrace.gamma, {0, 1}, "", "discount per agent step");
@@ -96,6 +99,10 @@ Status Check(const LearningConfig& c) {
             fmt::format("learn.mode=deterministic: learn.environments={} is no multiple of "
                         "learn.batch={}; a round has to make whole updates",
                         c.learn.environments, c.learn.batch)};
+  if (c.network.precision == "bfloat16" && !HasBf16Products())
+    return {Code::kConfig,
+            "network.precision=bfloat16: this processor has no products of bfloat16 "
+            "(AVX512_BF16); expected float32"};
   if (c.learn.entropy_target != "none") {
     char* end = nullptr;
     const double target = std::strtod(c.learn.entropy_target.c_str(), &end);

@@ -15,6 +15,7 @@ struct AgentNetworkKeys {
   int64_t lstm = 0;
   bool reward_input = false, action_input = false;
   std::string initializer = "glorot";  // or "orthogonal"
+  std::string precision = "float32";   // or "bfloat16"
 };
 
 struct VtraceConfig {

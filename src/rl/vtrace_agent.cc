@@ -38,6 +38,7 @@ Result<AgentNetworkConfig> NetworkFor(const AgentSetup& setup, const InputLayout
   network.lstm = keys.lstm;
   network.reward_input = keys.reward_input;
   network.initializer = keys.initializer;
+  network.precision = keys.precision;
   if (keys.action_input && distribution.continuous())
     return Status(Code::kConfig,
                   "network.action_input=true: the environment's actions are "

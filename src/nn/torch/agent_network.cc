@@ -61,7 +61,11 @@ Result<AgentNetwork> AgentNetworkImpl::Make(const AgentNetworkConfig& config) {
 }
 
 AgentNetworkImpl::AgentNetworkImpl(const AgentNetworkConfig& config)
-    : config_(config), height_(config.height), width_(config.width), channels_(config.channels) {
+    : config_(config),
+      bfloat16_(config.precision == "bfloat16"),
+      height_(config.height),
+      width_(config.width),
+      channels_(config.channels) {
   if (config.torso == "impala_deep" || config.torso == "football") {
     if (config.torso == "football")
       AddResidualStacks({16, 32, 32, 32});
@@ -111,8 +115,10 @@ AgentNetworkImpl::Convolution AgentNetworkImpl::AddConvolution(const std::string
     return same ? (n + stride - 1) / stride : (n - kernel) / stride + 1;
   };
   height_ = size(height_), width_ = size(width_), channels_ = out;
-  return {register_parameter(name + "_weight", weight),
-          register_parameter(name + "_bias", torch::zeros({out})), stride, same};
+  return {{register_parameter(name + "_weight", weight), {}},
+          {register_parameter(name + "_bias", torch::zeros({out})), {}},
+          stride,
+          same};
 }
 
 AgentNetworkImpl::Dense AgentNetworkImpl::AddDense(const std::string& name, int64_t out,
@@ -120,8 +126,8 @@ AgentNetworkImpl::Dense AgentNetworkImpl::AddDense(const std::string& name, int6
   Tensor weight = torch::empty({out, height_ * width_ * channels_});
   Initialize(weight, gain);
   height_ = width_ = 1, channels_ = out;
-  return {register_parameter(name + "_weight", weight),
-          register_parameter(name + "_bias", torch::zeros({out}))};
+  return {{register_parameter(name + "_weight", weight), {}},
+          {register_parameter(name + "_bias", torch::zeros({out})), {}}};
 }
 
 // Each: a convolution, 3 x 3 max pooling at stride 2, two residual blocks.
@@ -152,12 +158,41 @@ void AgentNetworkImpl::AddLstm() {
   channels_ = units;
 }
 
-Tensor AgentNetworkImpl::Apply(const Convolution& c, Tensor x) {
-  if (c.same) x = PadSame(x, c.weight.size(-1), c.stride, 0);
-  return torch::conv2d(x, c.weight, c.bias, c.stride);
+template <typename F>
+void AgentNetworkImpl::EachOfTorso(const F& f) {
+  for (Stack& stack : stacks_) {
+    f(stack.first);
+    for (Convolution& convolution : stack.residual) f(convolution);
+  }
+  for (Convolution& convolution : convolutions_) f(convolution);
+  for (Dense& dense : dense_) f(dense);
+}
+
+void AgentNetworkImpl::Freeze() {
+  if (!bfloat16_) return;
+  const torch::NoGradGuard none;
+  EachOfTorso([](auto& layer) {
+    for (Parameter* p : {&layer.weight, &layer.bias}) {
+      if (p->frozen.defined())
+        p->frozen.copy_(p->value);
+      else
+        p->frozen = p->value.to(torch::kBFloat16);
+    }
+  });
+}
+
+Tensor AgentNetworkImpl::Of(const Parameter& p) const {
+  if (!bfloat16_) return p.value;
+  return p.frozen.defined() ? p.frozen : p.value.to(torch::kBFloat16);
+}
+
+Tensor AgentNetworkImpl::Apply(const Convolution& c, Tensor x) const {
+  if (c.same) x = PadSame(x, c.weight.value.size(-1), c.stride, 0);
+  return torch::conv2d(x, Of(c.weight), Of(c.bias), c.stride);
 }
 
 Tensor AgentNetworkImpl::Torso(Tensor x) const {
+  if (bfloat16_) x = x.to(torch::kBFloat16);
   if (!stacks_.empty() || !convolutions_.empty()) {
     x = x.permute({0, 3, 1, 2});  // in memory it stays as it is, which suits convolutions best
     for (const Stack& stack : stacks_) {
@@ -173,10 +208,10 @@ Tensor AgentNetworkImpl::Torso(Tensor x) const {
   }
   x = x.flatten(1);
   for (const Dense& dense : dense_) {
-    x = torch::linear(x, dense.weight, dense.bias);
+    x = torch::linear(x, Of(dense.weight), Of(dense.bias));
     x = tanh_ ? x.tanh_() : x.relu_();
   }
-  return x;
+  return x.to(torch::kFloat32);
 }
 
 Tensor AgentNetworkImpl::Step(const Tensor& x, const Tensor& state) const {
@@ -211,8 +246,9 @@ AgentNetworkImpl::Output AgentNetworkImpl::forward(const Input& input, const Ten
     output.states = torch::stack(states);
     x = output.states.slice(2, 0, config_.lstm).flatten(0, 1);
   }
-  output.policy = torch::linear(x, policy_.weight, policy_.bias).view({time, batch, -1});
-  output.value = torch::linear(x, value_.weight, value_.bias).view({time, batch});
+  output.policy =
+      torch::linear(x, policy_.weight.value, policy_.bias.value).view({time, batch, -1});
+  output.value = torch::linear(x, value_.weight.value, value_.bias.value).view({time, batch});
   return output;
 }
 

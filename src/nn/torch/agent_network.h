@@ -29,6 +29,9 @@ struct AgentNetworkConfig {
   // kernels at first. "glorot": uniform (Glorot and Bengio 2010, 16), SEED RL's; "orthogonal": with
   // gain sqrt 2, 0.01 of the policy's and 1 of the value's head (central_inference.md 4.4, PPO's)
   std::string initializer = "glorot";
+  // of the torso's products; its parameters and their gradients, the core and the heads stay
+  // float32. "float32", or "bfloat16": mixed precision (Micikevicius et al. 2018, 3.1)
+  std::string precision = "float32";
 };
 
 class AgentNetworkImpl : public torch::nn::Module {
@@ -52,17 +55,24 @@ class AgentNetworkImpl : public torch::nn::Module {
   // Entries t = 0 ... T-1 in order, from `state` [B][state_size()], which entered entry 0.
   Output forward(const Input& input, const torch::Tensor& state);
 
+  // The parameters are not trained and have new values: what forward makes of them is made once.
+  void Freeze();
+
   int64_t state_size() const { return 2 * config_.lstm; }  // h, then c
   int64_t parameter_count() const;
 
  private:
+  // A parameter, and what Freeze has made of it for products.
+  struct Parameter {
+    torch::Tensor value, frozen;
+  };
   struct Convolution {
-    torch::Tensor weight, bias;  // [out][in][k][k]
+    Parameter weight, bias;  // [out][in][k][k]
     int64_t stride;
     bool same;
   };
   struct Dense {
-    torch::Tensor weight, bias;  // [out][in]
+    Parameter weight, bias;  // [out][in]
   };
   Convolution AddConvolution(const std::string& name, int64_t out, int64_t kernel, int64_t stride,
                              bool same);
@@ -70,12 +80,16 @@ class AgentNetworkImpl : public torch::nn::Module {
   void AddResidualStacks(std::initializer_list<int64_t> channels);
   void AddLstm();
   void Initialize(torch::Tensor kernel, double gain) const;
-  static torch::Tensor Apply(const Convolution& convolution, torch::Tensor x);
+  template <typename F>
+  void EachOfTorso(const F& f);                // f(layer), of its convolutions and dense layers
+  torch::Tensor Of(const Parameter& p) const;  // for products of the torso
+  torch::Tensor Apply(const Convolution& convolution, torch::Tensor x) const;
   torch::Tensor Torso(torch::Tensor x) const;  // [N][h][w][c] -> [N][features]
   // One step: x [B][features], state -> state.
   torch::Tensor Step(const torch::Tensor& x, const torch::Tensor& state) const;
 
   AgentNetworkConfig config_;
+  const bool bfloat16_;
   // what the layers so far give: the next one's input
   int64_t height_, width_, channels_;
   struct Stack {

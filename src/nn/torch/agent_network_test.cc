@@ -64,7 +64,6 @@ TEST(AgentNetworkTest, AnUnrollIsItsStepsOneByOne) {
   EXPECT_TRUE(torch::allclose(state, whole.state, 1e-5, 1e-6));
 }
 
-// Nothing of the last episode passes through its end.
 TEST(AgentNetworkTest, KernelsStartAsTheirInitializerSays) {
   torch::manual_seed(6);
   AgentNetworkConfig config{
@@ -91,6 +90,46 @@ TEST(AgentNetworkTest, KernelsStartAsTheirInitializerSays) {
   }
 }
 
+// Mixed precision comes as close as eight bits of mantissa allow (what differs most are gradients
+// of kernels behind rectifiers that open and close), with the same parameters;
+// gradients are float32, and frozen networks have the bits of others.
+TEST(AgentNetworkTest, ProductsOfBfloat16ComeClose) {
+  for (const char* torso : {"nature", "impala_deep", "mlp-64-64-tanh"}) {
+    AgentNetworkConfig config{
+        .torso = torso, .height = 84, .width = 84, .channels = 4, .outputs = 6, .lstm = 8};
+    const auto made = [&](const char* precision) {
+      torch::manual_seed(6);
+      config.precision = precision;
+      return AgentNetworkImpl::Make(config).ValueOrThrow();
+    };
+    const auto exact = made("float32"), mixed = made("bfloat16");
+    const auto input = RandomInput(config, 2, 3);
+    const Tensor state = torch::randn({3, 16});
+    const auto gradients = [&](const AgentNetwork& network) {
+      const auto out = network->forward(input, state);
+      (out.policy.square().sum() + out.value.sum()).backward();
+      std::vector<Tensor> all = {out.policy.detach(), out.value.detach(), out.state.detach()};
+      for (const Tensor& p : network->parameters()) all.push_back(p.grad());
+      return all;
+    };
+    const auto want = gradients(exact), got = gradients(mixed);
+    for (size_t i = 0; i < want.size(); ++i) {
+      EXPECT_EQ(got[i].scalar_type(), torch::kFloat32);
+      const double off = (got[i] - want[i]).norm().item<double>();
+      EXPECT_LT(off, 0.2 * want[i].norm().item<double>() + 1e-6) << torso << " " << i;
+    }
+    EXPECT_FALSE(got[0].equal(want[0]));
+    const torch::NoGradGuard none;
+    mixed->Freeze();
+    EXPECT_TRUE(mixed->forward(input, state).policy.equal(got[0]));
+    mixed->parameters()[0].mul_(2);
+    EXPECT_TRUE(mixed->forward(input, state).policy.equal(got[0]));
+    mixed->Freeze();
+    EXPECT_FALSE(mixed->forward(input, state).policy.equal(got[0]));
+  }
+}
+
+// Nothing of the last episode passes through its end.
 TEST(AgentNetworkTest, TheStateIsZeroedWhereAnEpisodeBegins) {
   torch::manual_seed(5);
   const AgentNetworkConfig config{"mlp-32-tanh", 1, 1, 5, 4, 16, false, 0};
