@@ -20,6 +20,7 @@ namespace samara::bench {
 struct Options {
   double seconds = 2;              // of each measurement
   std::string game = "frostbite";  // of workloads on Atari
+  std::string precision;           // vtrace: network.precision; empty: the quickest of this CPU
   bool rivals = true;
   // inference: empty is all
   std::vector<std::string> transports;

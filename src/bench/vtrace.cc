@@ -41,6 +41,10 @@ Result<ExperimentConfig> Config(const Options& options) {
   // a fixed workload, whatever the preset learns best with
   config.learning.learn.environments = 32, config.learning.learn.batch = 16;
   config.learning.learn.shards = std::min<int64_t>(16, std::bit_floor(Cores()));
+  config.learning.network.precision = !options.precision.empty() ? options.precision
+                                      : HasBf16Products()        ? "bfloat16"
+                                                                 : "float32";
+  RETURN_IF_ERROR(Check(config.learning));
   return config;
 }
 
@@ -208,6 +212,7 @@ Result<json> Vtrace(const Options& options) {
   json result = {
       {"game", options.game},
       {"network", config.learning.network.name},
+      {"precision", config.learning.network.precision},
       {"environment_frames_per_second", environments},
       {"inference_rows_per_second", inference},
       {"learner_frames_per_second", learning},

@@ -17,6 +17,7 @@ namespace {
 struct BenchCommand {
   std::string what;
   bench::Options options;
+  std::string game;     // empty: the workload's own
   std::string as_peer;  // set by `inference` for its own children
   bool signature = false, no_rivals = false, json = false;
 };
@@ -61,6 +62,10 @@ Status RunBench(BenchCommand command, Invocation& invocation) {
   if (network || workload->name == std::string_view("vtrace"))
     RETURN_IF_ERROR(NeedAgents(invocation));
   command.options.rivals = !command.no_rivals;
+  if (!command.game.empty())
+    command.options.game = command.game;
+  else if (workload->name == std::string_view("vtrace"))
+    command.options.game = "pong";
   command.options.say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
   const bench::OthersShare others;
   ASSIGN_OR_RETURN(nlohmann::json result, workload->run(command.options));
@@ -84,7 +89,11 @@ void AddBench(CLI::App& app, Invocation& invocation) {
   sub->add_option("what", command->what, "a workload");
   sub->add_option("--seconds", command->options.seconds, "of each measurement")
       ->check(CLI::Range(0.05, 600.0));
-  sub->add_option("--game", command->options.game, "Atari game of the workloads that play one");
+  sub->add_option("--game", command->game,
+                  "Atari game of the workloads that play one (default frostbite; vtrace: pong)");
+  sub->add_option("--precision", command->options.precision,
+                  "vtrace: of the network's products (default: the quickest of this CPU)")
+      ->check(CLI::IsMember({"float32", "bfloat16"}));
   sub->add_option("--transport", command->options.transports,
                   "inference: shared, unix, tcp or tls; may be repeated");
   sub->add_option("--payload", command->options.payloads, "inference: bytes of an observation")
