@@ -276,11 +276,14 @@ def test_certificates_of_an_actor_that_cannot_work_are_refused_before_it_connect
     ok("certificates", folder / "other", "--host", "127.0.0.1")
     pki = folder / "pki"
     (folder / "text").write_text("no certificate\n")
+    shutil.copy(pki / "actor.key", folder / "open.key")
+    (folder / "open.key").chmod(0o644)
     mine = ("--ca", pki / "ca.pem", "--certificate", pki / "actor.pem", "--key")
     for given, code, says in (
         (("--ca", folder / "text"), 65, "text: no certificate in it; expected PEM"),
         (("--ca", folder / "none"), 66, "none"),
         ((*mine, folder / "other/actor.key"), 65, "actor.key"),
+        ((*mine, folder / "open.key"), 77, "chmod 600"),
         ((*mine[:4],), 78, "expected both or neither"),
         ((*mine[2:], pki / "actor.key"), 78, "--certificate: needs --ca"),
     ):

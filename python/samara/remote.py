@@ -95,6 +95,8 @@ def check_certificates(arguments: argparse.Namespace) -> None:
     for file in files:
         if file is not None and not os.access(file, os.R_OK):
             raise Ended(NO_INPUT, f"{file}: cannot be read")
+    if key is not None and stat.S_IMODE(key.stat().st_mode) & 0o077:
+        raise Ended(NOT_PERMITTED, f"{key}: others may read this key: chmod 600 {key}")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         wrong = f"{ca}: no certificate in it; expected PEM"

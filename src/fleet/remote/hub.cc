@@ -91,8 +91,10 @@ void RemoteHub::Posts::End(Session& session, RemoteEnd end, bool now) {
 }
 
 RemoteHub::Posts::~Posts() {
-  // kept between calls: nothing is allocated for it in the long run
-  thread_local std::vector<std::pair<std::shared_ptr<RemoteStream>, Message>> messages;
+  // kept between calls: nothing is allocated for it in the long run; taken, since gRPC may run
+  // another stream's beginning inside a Send
+  thread_local std::vector<std::pair<std::shared_ptr<RemoteStream>, Message>> kept;
+  auto messages = std::move(kept);
   for (Session* session : hub_.dirty_) {
     session->dirty = false;
     if (Message message = session->Take(hub_.layout_ ? &*hub_.layout_ : nullptr))
@@ -104,6 +106,7 @@ RemoteHub::Posts::~Posts() {
   if (wake) hub_.events_.Wake();
   for (auto& [stream, message] : messages) stream->Send(std::move(message), nullptr);
   messages.clear();
+  kept = std::move(messages);
   for (Ending& e : endings_) e.stream->End(e.end, e.now);
 }
 

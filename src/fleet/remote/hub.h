@@ -62,11 +62,13 @@ class RemoteHub : public Fleet {
   // stream; it is to be closed like any other.
   std::shared_ptr<Session> Open(std::shared_ptr<RemoteStream> stream, std::string peer,
                                 std::string_view authorization);
-  // One message. False when nothing more is to be read.
-  bool Receive(Session& session, Pieces message);
-  // After Receive: whether the actor's next message is awaited. If not, it can wait for the next
-  // Send, which comes within a heartbeat.
-  bool Expects(const Session& session) const;
+  enum class Next : uint8_t {
+    kNothing,       // the stream ends
+    kRead,          // the actor's next message
+    kReadAfterSend  // the same, which is not awaited before the next Send (within two heartbeats)
+  };
+  // One message.
+  Next Receive(Session& session, Pieces message);
   void Sent(Session& session);        // the last Send is done
   void Close(Session& session);       // the last call for this session
   void EndAll(const RemoteEnd& end);  // every session, and whoever comes from now on
@@ -126,6 +128,8 @@ class RemoteHub : public Fleet {
   // hub_sessions.cc
   // Counts a stream that `peer`'s address opens; false when it opens them too fast.
   bool Arrive(const std::string& peer);
+  // These say whether more is to be read.
+  bool Take(Session& session, Pieces message);
   bool ReceiveHello(Session& session, const MessageHeader& header, PieceReader& in);
   bool Admit(Session& session, const HelloMessage& hello, Posts& posts);
   void Lease(Session& session, uint32_t slots, Posts& posts);

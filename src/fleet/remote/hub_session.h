@@ -32,7 +32,7 @@ class RemoteHub::Session {
   // touched by Receive only
   std::vector<EventRow> rows;
   std::vector<std::byte*> to;  // where a row's observation goes; null: nowhere
-  bool expects = true;         // its next message is awaited
+  bool awaited = true;         // its next message
 
   // The next message, if one may go now. REQUIRES: mu_ held; the caller sends it.
   Message Take(const RemoteLayout* layout);

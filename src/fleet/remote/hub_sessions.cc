@@ -128,8 +128,6 @@ void RemoteHub::SayGoodbye(Session& session, Posts& posts) {
   posts.Touch(session);
 }
 
-bool RemoteHub::Expects(const Session& session) const { return session.expects; }
-
 void RemoteHub::Sent(Session& session) {
   Posts posts(*this);
   session.writing = false;
@@ -149,11 +147,16 @@ bool RemoteHub::WaitUntilClosed(std::chrono::milliseconds timeout) {
   return changed_.wait_for(lock, timeout, [this] { return sessions_.empty(); });
 }
 
-bool RemoteHub::Receive(Session& session, Pieces message) {
+RemoteHub::Next RemoteHub::Receive(Session& session, Pieces message) {
+  session.awaited = true;
+  if (!Take(session, message)) return Next::kNothing;
+  return session.awaited ? Next::kRead : Next::kReadAfterSend;
+}
+
+bool RemoteHub::Take(Session& session, Pieces message) {
   PieceReader in(message);
   MessageHeader header;
   const bool whole = in.Read(header);
-  session.expects = true;
   std::optional<Posts> posts(std::in_place, *this);
   // what comes after a goodbye does not matter any more
   if (session.state == Session::State::kEnding || session.state == Session::State::kClosed)
@@ -348,7 +351,7 @@ bool RemoteHub::ReceiveEvents(Session& session, const MessageHeader& header, Pie
   posts.emplace(*this);
   for (uint32_t i = 0; i < header.rows; ++i)
     if (session.to[i] != nullptr) Publish(session, session.rows[i], *posts);
-  session.expects = session.owed > 0;
+  session.awaited = session.owed > 0;
   return session.state == Session::State::kPlaying;
 }
 

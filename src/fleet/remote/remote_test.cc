@@ -190,9 +190,9 @@ class SessionTest : public QuietTest {
     return peer;
   }
   bool Say(Peer& peer, const std::string& message) {
-    const bool more = hub_->Receive(*peer.session, Cut(message, 50));
+    next_ = hub_->Receive(*peer.session, Cut(message, 50));
     Acknowledge(peer);
-    return more;
+    return next_ != RemoteHub::Next::kNothing;
   }
   void Acknowledge(Peer& peer) {
     for (; peer.stream->unacknowledged > 0; --peer.stream->unacknowledged)
@@ -254,8 +254,38 @@ class SessionTest : public QuietTest {
 
   const EnvironmentSpec spec_;
   std::unique_ptr<RemoteHub> hub_;
+  RemoteHub::Next next_ = RemoteHub::Next::kNothing;  // after the last message
   std::deque<Peer> peers_;
 };
+
+// A read that is posted while nothing is awaited costs a message of flow control by itself.
+TEST_F(SessionTest, ReadsWaitForTheNextSendOnlyWhileNothingIsAwaited) {
+  using Next = RemoteHub::Next;
+  hub_->Begin(0, 1, {});
+  Peer& peer = Join(2);
+  EXPECT_EQ(next_, Next::kRead) << "the reset that waited for it";
+  hub_->Begin(1, 2, {});
+  const EventRow first = Answer(Command(peer, 0)), second = Answer(Command(peer, 1));
+  Say(peer, Events(peer, {first}));
+  EXPECT_EQ(next_, Next::kRead) << "the other slot owes a row";
+  Say(peer, Events(peer, {first}));
+  EXPECT_EQ(next_, Next::kRead) << "a duplicate pays nothing";
+  Say(peer, Events(peer, {second}));
+  EXPECT_EQ(next_, Next::kReadAfterSend);
+  Say(peer, Events(peer, {second}));
+  EXPECT_EQ(next_, Next::kReadAfterSend);
+  SlotEvent events[4];
+  ASSERT_EQ(hub_->Wait(events, 0ms), 2U);
+  hub_->Act(0, {});
+  hub_->Act(1, {});
+  EventRow lost = Answer(Command(peer, 0)), broken = Answer(Command(peer, 1));
+  lost.reward = 0, lost.frames = 0, lost.flags = kRemoteLost;
+  Say(peer, Events(peer, {lost}));
+  EXPECT_EQ(next_, Next::kRead);
+  broken.reward = std::numeric_limits<double>::infinity();
+  Say(peer, Events(peer, {broken}));
+  EXPECT_EQ(next_, Next::kReadAfterSend) << "what is lost is no longer awaited";
+}
 
 TEST_F(SessionTest, BeginWaitsForAnActor) {
   hub_->Begin(0, 7, {.seed = 5, .noops = 3, .frames_max = 11});

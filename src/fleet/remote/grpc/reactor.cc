@@ -1,6 +1,5 @@
 #include "fleet/remote/grpc/reactor.h"
 
-#include <atomic>
 #include <string>
 #include <utility>
 
@@ -10,12 +9,13 @@ namespace samara {
 namespace {
 
 class Reactor;
-thread_local int callbacks = 0;  // that this thread is in
+thread_local bool at_work = false;  // this thread, in a callback
 
 }  // namespace
 
 // What the hub holds of a reactor; outlives it. The reactor's life ends with OnDone, and until then
-// gRPC wants exactly one Finish and at most one write at a time.
+// gRPC wants exactly one Finish and at most one write at a time. Invariant: from Send to Written
+// the reactor lives, since Finish waits for the write.
 class ServerStream : public RemoteStream, public std::enable_shared_from_this<ServerStream> {
  public:
   ServerStream(Reactor* reactor, Outbox& outbox) : outbox_(outbox), reactor_(reactor) {}
@@ -30,15 +30,15 @@ class ServerStream : public RemoteStream, public std::enable_shared_from_this<Se
   // read before, which gRPC sends by itself for a read that comes first. At once if that write was
   // done since `sends` messages had been sent.
   void ReadAfterWrite(uint64_t sends);
-  uint64_t sends() const { return sends_; }
+  uint64_t sends();
 
  private:
   Outbox& outbox_;
-  std::atomic<uint64_t> sends_{0};
   std::mutex mu_;
   // guarded by mu_
   Reactor* reactor_;
-  grpc::ByteBuffer buffer_;
+  uint64_t sends_ = 0;
+  grpc::ByteBuffer message_;  // being written
   bool writing_ = false, finished_ = false, finish_wanted_ = false, read_wanted_ = false;
   grpc::Status status_;
 };
@@ -60,18 +60,21 @@ class Reactor : public grpc::ServerGenericBidiReactor {
     Read();
   }
   void OnReadDone(bool ok) override {
-    const Outbox::Callback callback(outbox_);
+    using Next = RemoteHub::Next;
+    const Outbox::AtWork now(outbox_);
     const uint64_t sends = stream_->sends();
-    // the actor is gone, or was refused (then this Finish is not the first)
-    if (!ok || !hub_.Receive(*session_, pieces_.Read(buffer_)))
-      stream_->Finish(grpc::Status::OK);
-    else if (hub_.Expects(*session_))
-      Read();
-    else
-      stream_->ReadAfterWrite(sends);
+    switch (ok ? hub_.Receive(*session_, pieces_.Read(received_)) : Next::kNothing) {
+      case Next::kNothing:
+        // the actor is gone, or was refused (then this Finish is not the first)
+        return stream_->Finish(grpc::Status::OK);
+      case Next::kRead:
+        return Read();
+      case Next::kReadAfterSend:
+        return stream_->ReadAfterWrite(sends);
+    }
   }
   void OnWriteDone(bool ok) override {
-    const Outbox::Callback callback(outbox_);
+    const Outbox::AtWork now(outbox_);
     if (stream_->Written(ok)) hub_.Sent(*session_);
   }
   void OnCancel() override { stream_->Finish(grpc::Status::CANCELLED); }
@@ -80,7 +83,7 @@ class Reactor : public grpc::ServerGenericBidiReactor {
     hub_.Close(*session_);
     delete this;
   }
-  void Read() { StartRead(&buffer_); }
+  void Read() { StartRead(&received_); }
   void Cancel() { context_->TryCancel(); }
 
  private:
@@ -89,7 +92,7 @@ class Reactor : public grpc::ServerGenericBidiReactor {
   grpc::GenericCallbackServerContext* const context_;
   const std::shared_ptr<ServerStream> stream_;
   std::shared_ptr<RemoteHub::Session> session_;
-  grpc::ByteBuffer buffer_;
+  grpc::ByteBuffer received_;
   ReceivedPieces pieces_;
 };
 
@@ -101,9 +104,9 @@ void ServerStream::Send(Message head, Message body) {
     if (reactor_ == nullptr || finished_ || finish_wanted_) return;
     writing_ = true;
     ++sends_;
-    buffer_ = ToBuffer(std::move(head), std::move(body));
+    message_ = ToBuffer(std::move(head), std::move(body));
   }
-  if (callbacks > 0)
+  if (at_work)
     Write();
   else
     outbox_.Post(shared_from_this());
@@ -111,8 +114,8 @@ void ServerStream::Send(Message head, Message body) {
 
 void ServerStream::Write() {
   std::lock_guard lock(mu_);
-  // callbacks never run inside: gRPC hands them to its own threads
-  if (reactor_ != nullptr) reactor_->StartWrite(&buffer_);
+  // no callback of a stream runs inside: gRPC hands them to its own threads
+  if (reactor_ != nullptr) reactor_->StartWrite(&message_);
 }
 
 bool ServerStream::Written(bool ok) {
@@ -125,6 +128,11 @@ bool ServerStream::Written(bool ok) {
     reactor_->Finish(status_);
   }
   return ok && !finished_;
+}
+
+uint64_t ServerStream::sends() {
+  std::lock_guard lock(mu_);
+  return sends_;
 }
 
 void ServerStream::ReadAfterWrite(uint64_t sends) {
@@ -168,27 +176,31 @@ std::shared_ptr<ServerStream> Outbox::Take() {
   return std::move(streams_[first_++]);
 }
 
-Outbox::Callback::Callback(Outbox& outbox) : outbox_(outbox) {
-  ++callbacks;
+Outbox::AtWork::AtWork(Outbox& outbox) : outbox_(outbox) {
+  at_work = true;
   const std::lock_guard lock(outbox_.mu_);
-  ++outbox_.callbacks_;
+  ++outbox_.at_work_;
 }
 
-Outbox::Callback::~Callback() {
+Outbox::AtWork::~AtWork() {
   std::unique_lock lock(outbox_.mu_);
   while (const std::shared_ptr<ServerStream> stream = outbox_.Take()) {
     lock.unlock();
     stream->Write();
     lock.lock();
   }
-  --outbox_.callbacks_;
-  --callbacks;
+  --outbox_.at_work_;
+  at_work = false;
 }
 
 void Outbox::Post(std::shared_ptr<ServerStream> stream) {
   {
     const std::lock_guard lock(mu_);
-    if (callbacks_ > 0) {
+    if (at_work_ > 0) {
+      if (streams_.size() == streams_.capacity()) {
+        streams_.erase(streams_.begin(), streams_.begin() + static_cast<ptrdiff_t>(first_));
+        first_ = 0;
+      }
       streams_.push_back(std::move(stream));
       return;
     }

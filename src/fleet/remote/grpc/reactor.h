@@ -19,12 +19,12 @@ class ServerStream;
 class Outbox {
  public:
   // Held by a thread of gRPC during a callback; at its end it writes what is there.
-  class Callback {
+  class AtWork {
    public:
-    explicit Callback(Outbox& outbox);
-    ~Callback();
-    Callback(const Callback&) = delete;
-    Callback& operator=(const Callback&) = delete;
+    explicit AtWork(Outbox& outbox);
+    ~AtWork();
+    AtWork(const AtWork&) = delete;
+    AtWork& operator=(const AtWork&) = delete;
 
    private:
     Outbox& outbox_;
@@ -38,8 +38,8 @@ class Outbox {
   std::mutex mu_;
   // guarded by mu_
   std::vector<std::shared_ptr<ServerStream>> streams_;
-  size_t first_ = 0;   // of streams_ that is not written yet
-  int callbacks_ = 0;  // at work
+  size_t first_ = 0;  // of streams_ that is not written yet
+  int at_work_ = 0;   // threads
 };
 
 // A stream of an actor, over `hub`. It deletes itself. Hub and outbox outlive it.
