@@ -334,10 +334,11 @@ class Replicator {
   // Every rank has the whole batch; each replica gets its contiguous share of dimension 0.
   template <typename Step, typename Batch>
   auto Run(Step&& step, const Batch& whole) {
+    const Leaves leaves = Flatten(whole);
     std::vector<Batch> batches;
     for (int i = 0; i < local_replicas(); ++i)
-      batches.push_back(Unflatten(whole, ShareOf(Flatten(whole), first_replica() + i)));
-    return RunEach(step, batches);
+      batches.push_back(Unflatten(whole, ShareOf(leaves, first_replica() + i)));
+    return RunEach(step, batches, Rows(leaves));
   }
   template <typename Step>
   auto Run(Step&& step) {
@@ -391,12 +392,13 @@ class Replicator {
   ReplicatorState& state() const { return *state_; }
 
   // The same with leaves, for bindings. Rows: of a batch, by its first tensor. RunBodies: body(i)
-  // is the step of local replica i. ShareBatches: batches of this rank's pipelines in, those of its
-  // replicas out; false when nobody has one.
+  // is the step of local replica i; whole_batch: the rows that they are shares of. ShareBatches:
+  // batches of this rank's pipelines in, those of its replicas out; false when nobody has one.
   static int64_t Rows(const Leaves& leaves);
   Leaves ShareOf(const Leaves& whole, int replica) const;
   InputShape Shape(InputMode mode) const;
-  void RunBodies(const std::vector<int64_t>& samples, const std::function<void(int)>& body);
+  void RunBodies(const std::vector<int64_t>& samples, const std::function<void(int)>& body,
+                 std::optional<int64_t> whole_batch = std::nullopt);
   bool ShareBatches(InputMode mode, std::vector<std::optional<Leaves>>& batches,
                     std::optional<Leaves>& last, Site site);
   Leaves ReduceLocals(const std::vector<Leaves>& locals, ReduceOp op, const std::string& structure,
@@ -429,16 +431,20 @@ class Replicator {
                                   std::declval<ReplicaContext&>(), std::declval<Batch&>()));
 
   template <typename Step, typename Batch>
-  auto RunEach(Step& step, const std::vector<Batch>& batches) {
+  auto RunEach(Step& step, const std::vector<Batch>& batches,
+               std::optional<int64_t> whole_batch = std::nullopt) {
     using R = StepValue<Step, Batch>;
     std::vector<std::optional<R>> values(batches.size());
     std::vector<int64_t> samples;
     for (const Batch& batch : batches) samples.push_back(Rows(Flatten(batch)));
-    RunBodies(samples, [&](int local) {
-      ReplicaContext context(*state_, local);
-      Batch batch = batches[static_cast<size_t>(local)];
-      values[static_cast<size_t>(local)].emplace(Call(step, context, batch));
-    });
+    RunBodies(
+        samples,
+        [&](int local) {
+          ReplicaContext context(*state_, local);
+          Batch batch = batches[static_cast<size_t>(local)];
+          values[static_cast<size_t>(local)].emplace(Call(step, context, batch));
+        },
+        whole_batch);
     PerReplica<R> results{first_replica(), {}};
     for (auto& value : values) results.values.push_back(std::move(*value));
     return results;

@@ -213,15 +213,19 @@ InputMode ModeOf(const std::string& name) {
 }
 
 // The step of every local replica; what a step raised comes out as it was raised.
-void RunBodies(PyReplicator& self, const std::vector<int64_t>& samples, const py::function& body) {
+void RunBodies(PyReplicator& self, const std::vector<int64_t>& samples, const py::function& body,
+               std::optional<int64_t> whole_batch) {
   Raising([&] {
-    self.get().RunBodies(samples, [&](int local) {
-      CallPython([&] {
-        ReplicaContext context(self.get().state(), local);
-        const py::object shown = py::cast(&context, py::return_value_policy::reference);
-        body(local, shown);
-      });
-    });
+    self.get().RunBodies(
+        samples,
+        [&](int local) {
+          CallPython([&] {
+            ReplicaContext context(self.get().state(), local);
+            const py::object shown = py::cast(&context, py::return_value_policy::reference);
+            body(local, shown);
+          });
+        },
+        whole_batch);
   });
 }
 

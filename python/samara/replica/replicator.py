@@ -86,7 +86,7 @@ class Replicator:
         reduce="mean" the mean over all replicas weighted by their samples, with "sum", "min", "max" or "product" that.
         An input that has run out for some replicas gives them a batch without rows, whose gradient counts nothing.
         """
-        core, count = self._core, self.local_replicas
+        core, count, whole_rows = self._core, self.local_replicas, None
         if len(batch) == 1 and isinstance(batch[0], Input):
             batches = batch[0]._next(core)
             if batches is None:
@@ -94,6 +94,7 @@ class Replicator:
             arguments = [(one,) for one in batches]
         elif batch:
             nest = Nest(batch)
+            whole_rows = rows(batch)
             arguments = [nest.fill(core.share_of(nest.leaves, core.first_replica + i)) for i in range(count)]
         else:
             arguments = [()] * count
@@ -109,7 +110,7 @@ class Replicator:
             finally:
                 this_thread.context._inside = None
                 this_thread.context, this_thread.replicator = before
-        core.run_bodies([rows(one) for one in arguments], body)
+        core.run_bodies([rows(one) for one in arguments], body, whole_rows)
         if reduce is None:
             return results
         return self.mean(results) if reduce == "mean" else self.reduce(results, reduce)

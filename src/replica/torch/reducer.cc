@@ -200,12 +200,12 @@ void GradientReducer::Fill(const Bucket& bucket, torch::Tensor flat, int64_t sam
   flat[bucket.elements] = samples;
 }
 
-void GradientReducer::Reduce(Bucket& bucket, int64_t whole_batch, std::span<const Partial> partials,
-                             Communicator& group) {
+void GradientReducer::Reduce(Bucket& bucket, std::optional<int64_t> whole_batch,
+                             std::span<const Partial> partials, Communicator& group) {
   const auto number = static_cast<size_t>(&bucket - buckets_.data());
   // ranks whose whole batches differ are told so here, at no cost of their own
   const std::string rows =
-      whole_batch < 0 ? "" : ", of a whole batch of " + std::to_string(whole_batch);
+      whole_batch ? ", of a whole batch of " + std::to_string(*whole_batch) : "";
   const Collective what{
       "gradients, bucket " + std::to_string(number + 1) + " of " + std::to_string(buckets_.size()),
       DescribeTensor(bucket.flat) + rows, wrapped_at_};
@@ -312,7 +312,7 @@ void GradientReducer::Warn(const std::string& what) const {
              std::to_string(updates_ + 1) + ": " + what);
 }
 
-// Once: a backward pass that was forgotten, or parameters that the loss does not use.
+// Once: the program has forgotten its backward pass.
 void GradientReducer::WarnWithoutGradient(const std::vector<size_t>& used) {
   if (used.empty() && !warned_ && !state_.samples.empty() && state_.samples[0] > 0) {
     warned_ = true;

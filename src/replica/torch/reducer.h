@@ -76,7 +76,7 @@ class GradientReducer : public PerTurn, public std::enable_shared_from_this<Grad
   void Fill(const Bucket& bucket, torch::Tensor flat, int64_t samples) const;
   // Adds local replica's buckets to the folders, or keeps them until it is their turn.
   void FoldInOrder(int local);
-  void Reduce(Bucket& bucket, int64_t whole_batch, std::span<const Partial> partials,
+  void Reduce(Bucket& bucket, std::optional<int64_t> whole_batch, std::span<const Partial> partials,
               Communicator& group);
   void Sum(const Collective& what, const torch::Tensor& data, Communicator& group);
   // Averages a reduced bucket in place; the parameters that have a gradient, appended.

@@ -255,7 +255,6 @@ int64_t Replicator::Rows(const Leaves& leaves) {
 
 Leaves Replicator::ShareOf(const Leaves& whole, int replica) const {
   Leaves share;
-  state_->whole_batch = Rows(whole);
   for (const torch::Tensor& leaf : whole) {
     if (leaf.dim() == 0 || leaf.size(0) != whole[0].size(0)) {
       throw ReplicationError(
@@ -269,8 +268,9 @@ Leaves Replicator::ShareOf(const Leaves& whole, int replica) const {
 }
 
 void Replicator::RunBodies(const std::vector<int64_t>& samples,
-                           const std::function<void(int)>& body) {
-  const std::shared_ptr<void> after(nullptr, [this](void*) { state_->whole_batch = -1; });
+                           const std::function<void(int)>& body,
+                           std::optional<int64_t> whole_batch) {
+  state_->whole_batch = whole_batch;
   state_->Run(samples, body);
 }
 

@@ -60,9 +60,8 @@ class ReplicatorState : public std::enable_shared_from_this<ReplicatorState> {
   const ReplicatorOptions& options() const { return setup_.options; }
   int64_t step = 0;
   std::vector<int64_t> samples;  // of the local replicas, in this step
-  // Rows of the whole batch that every rank has given this step; -1: each replica has a batch of
-  // its own.
-  int64_t whole_batch = -1;
+  // Rows of the whole batch that every rank gave to this step; none: each replica has its own.
+  std::optional<int64_t> whole_batch;
 
   // Of local replica `local`, in this step, before what is weighted by them is sent.
   void SetSamples(int local, int64_t count);
