@@ -117,6 +117,10 @@ def test_bfloat16_where_the_processor_has_it(tmp_path):
     if "avx512_bf16" not in Path("/proc/cpuinfo").read_text():
         pytest.skip("SKIPPED LOUDLY: this processor has no AVX512_BF16")
     short = "learn.frames=20000"
+    train(tmp_path / "kept", *DETERMINISTIC, short, bf16)
+    # what was learnt so is played anywhere, and a finished run tells its result anywhere
+    for words in (("eval", tmp_path / "kept", "--episodes", 2), ("train", "--resume", tmp_path / "kept", "--quiet")):
+        ok(*words, "--json", SAMARA_ISA="avx2")
     plain = train(tmp_path / "plain", *DETERMINISTIC, short)["parameter_hash"]
     hashes = {train(tmp_path / name, *DETERMINISTIC, short, bf16)["parameter_hash"] for name in ("one", "two")}
     assert len(hashes) == 1 and plain not in hashes

@@ -70,9 +70,9 @@ class AgentRun {
   Status Open() {
     RETURN_IF_ERROR(session_.Open());
     slots_ = ranks_.PartOf(learn_.environments);  // of the configuration that was found
-    RETURN_IF_ERROR(Check(config_.learning));
     RETURN_IF_ERROR(RecallResult());
     if (finished_) return Status::Ok();
+    RETURN_IF_ERROR(Check(config_.learning));
     RETURN_IF_ERROR(ranks_.Check(learn_));
     RETURN_IF_ERROR(SetTheStage());
     return Restore();

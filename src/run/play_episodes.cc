@@ -1,5 +1,7 @@
 #include "run/play_episodes.h"
 
+#include "core/cpu.h"
+
 namespace samara {
 
 Result<std::vector<EpisodeResult>> PlayEpisodes(Fleet& fleet, Model& model,
@@ -51,6 +53,8 @@ Result<std::vector<EpisodeResult>> PlayEpisodes(Fleet& fleet, Model& model,
 Result<std::unique_ptr<Agent>> MakePolicyAgent(const Policy& policy, const Stage& stage) {
   AgentSetup setup;
   setup.config = policy.config.learning;
+  // the parameters are float32 whatever they were learnt with
+  if (!HasBf16Products()) setup.config.network.precision = "float32";
   setup.environment = stage.environment;
   if (stage.preset) setup.stack = stage.preset->stack;
   setup.slots = setup.rows_max = stage.fleet->slots();

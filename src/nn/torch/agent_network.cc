@@ -173,6 +173,7 @@ void AgentNetworkImpl::Freeze() {
   const torch::NoGradGuard none;
   EachOfTorso([](auto& layer) {
     for (Parameter* p : {&layer.weight, &layer.bias}) {
+      CHECK(!p->value.requires_grad()) << "a network that learns is not frozen";
       if (p->frozen.defined())
         p->frozen.copy_(p->value);
       else

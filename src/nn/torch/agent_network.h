@@ -55,7 +55,8 @@ class AgentNetworkImpl : public torch::nn::Module {
   // Entries t = 0 ... T-1 in order, from `state` [B][state_size()], which entered entry 0.
   Output forward(const Input& input, const torch::Tensor& state);
 
-  // The parameters are not trained and have new values: what forward makes of them is made once.
+  // From now on forward uses the torso's parameters as they are now, made ready for products once,
+  // until the next Freeze. REQUIRES: no gradient is asked for.
   void Freeze();
 
   int64_t state_size() const { return 2 * config_.lstm; }  // h, then c

@@ -120,6 +120,7 @@ TEST(AgentNetworkTest, ProductsOfBfloat16ComeClose) {
     }
     EXPECT_FALSE(got[0].equal(want[0]));
     const torch::NoGradGuard none;
+    for (Tensor& p : mixed->parameters()) p.set_requires_grad(false);
     mixed->Freeze();
     EXPECT_TRUE(mixed->forward(input, state).policy.equal(got[0]));
     mixed->parameters()[0].mul_(2);
