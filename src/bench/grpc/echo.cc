@@ -13,6 +13,7 @@
 
 #include "bench/peer.h"
 #include "fleet/remote/address.h"
+#include "fleet/remote/grpc/certificates.h"
 #include "fleet/remote/grpc/settings.h"
 #include "fleet/remote/wire.h"
 
@@ -160,8 +161,6 @@ class Question : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuff
   bool done_ = false;  // guarded by mu_
 };
 
-constexpr size_t kPemMax = 1 << 20;
-
 }  // namespace
 
 Result<std::unique_ptr<EchoServer>> EchoServer::Listen(const std::string& address,
@@ -170,11 +169,9 @@ Result<std::unique_ptr<EchoServer>> EchoServer::Listen(const std::string& addres
   QuietGrpc();
   auto credentials = grpc::InsecureServerCredentials();
   if (!certificate.empty()) {
-    grpc::SslServerCredentialsOptions::PemKeyCertPair pair;
-    ASSIGN_OR_RETURN(pair.private_key, ReadFile(key, kPemMax));
-    ASSIGN_OR_RETURN(pair.cert_chain, ReadFile(certificate, kPemMax));
+    ASSIGN_OR_RETURN(const KeyPair pair, ReadKeyPair(certificate, key));
     grpc::SslServerCredentialsOptions ssl;
-    ssl.pem_key_cert_pairs.push_back(std::move(pair));
+    ssl.pem_key_cert_pairs.push_back({pair.key, pair.certificate});
     credentials = grpc::SslServerCredentials(ssl);
   }
   auto server = std::make_unique<Server>(row_bytes, reply_bytes);
@@ -187,7 +184,7 @@ Status RunEchoes(const PeerTask& task) {
   auto credentials = grpc::InsecureChannelCredentials();
   if (!task.ca.empty()) {
     grpc::SslCredentialsOptions ssl;
-    ASSIGN_OR_RETURN(ssl.pem_root_certs, ReadFile(task.ca, kPemMax));
+    ASSIGN_OR_RETURN(ssl.pem_root_certs, ReadAuthority(task.ca));
     credentials = grpc::SslCredentials(ssl);
   }
   grpc::ChannelArguments arguments;

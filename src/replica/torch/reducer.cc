@@ -314,7 +314,7 @@ void GradientReducer::Warn(const std::string& what) const {
 
 // Once: the program has forgotten its backward pass.
 void GradientReducer::WarnWithoutGradient(const std::vector<size_t>& used) {
-  if (used.empty() && !warned_ && !state_.samples.empty() && state_.samples[0] > 0) {
+  if (used.empty() && !warned_ && state_.samples[0] > 0) {
     warned_ = true;
     Warn("no parameter has a gradient: expected backward() before step()");
   }

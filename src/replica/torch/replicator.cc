@@ -6,6 +6,7 @@
 #include "core/cpu.h"
 #include "core/files.h"
 #include "core/log.h"
+#include "nn/torch/first_line.h"
 #include "replica/alone.h"
 #include "replica/arena.h"
 #include "replica/group.h"
@@ -464,8 +465,7 @@ int RunOne(const std::function<void(Replicator&)>& program, const ReplicatorOpti
     if (replicator) replicator->Abort(error.what());
     return say(error.exit_code(), error.what());
   } catch (const std::exception& error) {
-    const std::string line =
-        std::string(error.what()).substr(0, std::string(error.what()).find('\n'));
+    const std::string line = FirstLine(error.what());
     if (replicator) replicator->Abort("its program threw: " + line);
     return say(70, line);
   }

@@ -61,7 +61,7 @@ class Reactor : public grpc::ServerGenericBidiReactor {
   }
   void OnReadDone(bool ok) override {
     using Next = RemoteHub::Next;
-    const Outbox::AtWork now(outbox_);
+    const Outbox::AtWork guard(outbox_);
     const uint64_t sends = stream_->sends();
     switch (ok ? hub_.Receive(*session_, pieces_.Read(received_)) : Next::kNothing) {
       case Next::kNothing:
@@ -74,7 +74,7 @@ class Reactor : public grpc::ServerGenericBidiReactor {
     }
   }
   void OnWriteDone(bool ok) override {
-    const Outbox::AtWork now(outbox_);
+    const Outbox::AtWork guard(outbox_);
     if (stream_->Written(ok)) hub_.Sent(*session_);
   }
   void OnCancel() override { stream_->Finish(grpc::Status::CANCELLED); }
