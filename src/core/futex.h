@@ -16,19 +16,23 @@
 
 namespace samara {
 
+// One word, so that a ring takes away the sleepers' mark in the same moment in which it counts. Were
+// they two, a ringer that is held up between them would take the mark of somebody who has seen its
+// ring and already sleeps for the next one, which then wakes nobody.
 struct alignas(64) Doorbell {
-  std::atomic<uint32_t> count;     // changes with every ring
-  std::atomic<uint32_t> sleeping;  // 1 while somebody may be asleep on count
+  std::atomic<uint32_t> word;  // 2 * rings + 1 while somebody may be asleep on it
+  uint32_t rings() const { return word.load(std::memory_order_acquire) >> 1; }
 };
 static_assert(sizeof(Doorbell) == 64 && std::atomic<uint32_t>::is_always_lock_free);
 
 // Rings after the caller's writes; whoever sees the new count (acquire) sees them too.
 inline void Ring(Doorbell& bell) {
-  // sequentially consistent, like the pair in WaitForRing: either we see the sleeper's flag or the
-  // sleeper sees our count
-  bell.count.fetch_add(1, std::memory_order_seq_cst);
-  if (bell.sleeping.exchange(0, std::memory_order_seq_cst) != 0)
-    syscall(SYS_futex, &bell.count, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  uint32_t word = bell.word.load(std::memory_order_relaxed);
+  // release: pairs with the acquires of the waiting side
+  while (!bell.word.compare_exchange_weak(word, (word | 1) + 1, std::memory_order_release,
+                                          std::memory_order_relaxed)) {
+  }
+  if ((word & 1) != 0) syscall(SYS_futex, &bell.word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 inline void CpuRelax() {
@@ -37,32 +41,34 @@ inline void CpuRelax() {
 #endif
 }
 
-// Returns once the count differs from `seen` (read it before looking for work), or after `timeout`:
-// true when it differs. Polls for `spin` before it sleeps: waking an idle core costs some 85 us.
+// Returns once the rings differ from `seen` (read them before looking for work), or after `timeout`:
+// true when they differ. Polls for `spin` before it sleeps: waking an idle core costs some 85 us.
 inline bool WaitForRing(Doorbell& bell, uint32_t seen, std::chrono::nanoseconds spin,
                         std::chrono::nanoseconds timeout) {
   using Clock = std::chrono::steady_clock;
-  // acquire: pairs with the fetch_add in Ring
-  const auto rung = [&] { return bell.count.load(std::memory_order_acquire) != seen; };
-  if (rung()) return true;
+  if (bell.rings() != seen) return true;
   const Clock::time_point start = Clock::now();
   while (Clock::now() - start < spin) {
     for (int i = 0; i < 32; ++i) {
       CpuRelax();
-      if (rung()) return true;
+      if (bell.rings() != seen) return true;
     }
   }
   const Clock::time_point deadline = start + timeout;
   for (;;) {
-    bell.sleeping.store(1, std::memory_order_seq_cst);
-    if (bell.count.load(std::memory_order_seq_cst) != seen) return true;
+    uint32_t word = seen << 1;
+    const uint32_t marked = word | 1;
+    // acquire: pairs with the release in Ring
+    if (!bell.word.compare_exchange_strong(word, marked, std::memory_order_acquire) &&
+        word != marked)
+      return true;
     const auto left = std::chrono::nanoseconds(deadline - Clock::now()).count();
     if (left <= 0) return false;
     const timespec wait{static_cast<time_t>(left / 1'000'000'000),
                         static_cast<long>(left % 1'000'000'000)};
     // spurious wake-ups and signals go round the loop
-    syscall(SYS_futex, &bell.count, FUTEX_WAIT, seen, &wait, nullptr, 0);
-    if (rung()) return true;
+    syscall(SYS_futex, &bell.word, FUTEX_WAIT, marked, &wait, nullptr, 0);
+    if (bell.rings() != seen) return true;
   }
 }
 

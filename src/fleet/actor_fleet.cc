@@ -127,7 +127,7 @@ class ActorFleet : public Fleet {
     const SteadyTime deadline = Now() + timeout;
     for (;;) {
       // read before looking, so that an event that comes meanwhile is not slept over
-      const uint32_t seen = bell_.count.load(std::memory_order_acquire);
+      const uint32_t seen = bell_.rings();
       if (stopped_.load()) return 0;
       if (const size_t n = table_.Take(out); n > 0) return n;
       const std::chrono::nanoseconds left = deadline - Now();

@@ -50,7 +50,7 @@ class SlotServer {
   // The next command, if there is one. `command()` and `slot()` are its.
   bool Next() {
     // read before looking, so that a command posted meanwhile is not slept over
-    if (next_ == 0) seen_ = header_.commands.count.load(std::memory_order_acquire);
+    if (next_ == 0) seen_ = header_.commands.rings();
     while (next_ < layout_.slots) {
       slot_ = next_++;
       // acquire: pairs with the release in SlotTable::Post
@@ -129,7 +129,7 @@ class SlotServer {
   uint32_t slot_ = 0;
 
   uint32_t unrung_ = 0;         // replies since the last ring
-  uint32_t seen_ = 0;           // count of commands.bell before the last look
+  uint32_t seen_ = 0;           // rings of the commands before the last look
   uint32_t next_ = 0;           // slot to look at
   std::vector<uint64_t> done_;  // per slot: sequence of the last command served
 };

@@ -88,7 +88,7 @@ TEST_F(SlotTableTest, CommandsCarryTheEpisode) {
   EXPECT_EQ(command.incarnation, 5U);
   EXPECT_EQ(command.step, 0U);
   EXPECT_EQ(view(0).command().sequence, 0U);
-  EXPECT_EQ(reinterpret_cast<SegmentHeader*>(segment())->commands.count, 1U);
+  EXPECT_EQ(reinterpret_cast<SegmentHeader*>(segment())->commands.rings(), 1U);
 }
 
 TEST_F(SlotTableTest, RepliesBecomeEvents) {

@@ -186,7 +186,7 @@ class ArenaTransport : public Transport {
     waits_for_.store(round_, std::memory_order_release);
     Status status;
     for (;;) {
-      const uint32_t seen = head_.complete.count.load(std::memory_order_acquire);
+      const uint32_t seen = head_.complete.rings();
       if (head_.rounds.load(std::memory_order_acquire) == round_) break;
       if (stop_.load(std::memory_order_acquire)) {
         status = Stopped();
