@@ -66,6 +66,8 @@ def wrong_messages(peer, commands, chosen):
         ("flags", set_field("flags", 16 << chosen.randrange(20)), False),
         ("reward", set_field("reward", chosen.choice(nan)), False),
         ("observation", answer(commands, peer, observation=(0, chosen.choice(nan), 0, 0)), False),
+        ("large reward", set_field("reward", chosen.choice([1e30, -1e300, 1.1e6])), False),
+        ("large observation", answer(commands, peer, observation=(0, chosen.choice([3e38, -1e7]), 0, 0)), False),
     ]
 
 
@@ -116,6 +118,6 @@ def check_ends(ends, last, trials):
         assert codes == expected.get(name, {Code.INVALID_ARGUMENT}), name
     drops = last["drops"]
     # what does not end the stream is counted, and so is the message that then ended it
-    wrong = sum(drops[k] for k in ("duplicate", "stale", "foreign", "malformed", "oversized", "not_finite"))
+    wrong = sum(drops[k] for k in ("duplicate", "stale", "foreign", "malformed", "oversized", "not_finite", "out_of_range"))
     assert wrong >= trials and last["out_of_order"] == 0
-    assert all(drops[k] > 0 for k in ("stale", "foreign", "malformed", "oversized", "not_finite"))
+    assert all(drops[k] > 0 for k in ("stale", "foreign", "malformed", "oversized", "not_finite", "out_of_range"))

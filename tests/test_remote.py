@@ -5,6 +5,8 @@ import shutil
 import signal
 import stat
 import subprocess
+import time
+from pathlib import Path
 
 import pytest
 from remote_util import Actor, Engine, socket_folder
@@ -74,10 +76,12 @@ def test_python_simulators_play_the_same_bits_in_their_own_actor_and_behind_the_
     assert len(set(hashes)) == 1
 
 
-@pytest.mark.parametrize("environment", ['{"kind": "dummy", "action": "box"}', "Acrobot-v1"])
-def test_python_actors_play_boxes_and_gymnasium(folder, started, environment):
-    engine = started(Engine(f"unix:{folder}/s", slots=2, episodes=4, print=100))
-    actor = started(Actor(f"unix:{folder}/s", env=environment, slots=2, python=True))
+@pytest.mark.parametrize("environment,more", [
+    ('{"kind": "dummy", "action": "box"}', []), ("Acrobot-v1", []), ("atari/pong", ["--preset", "ale-vector"]),
+    ('{"kind": "atari", "game": "pong", "preset": "ale-vector"}', [])])
+def test_python_actors_play_boxes_gymnasium_and_atari(folder, started, environment, more):
+    engine = started(Engine(f"unix:{folder}/s", slots=2, episodes=2 if more else 4, print=100))
+    actor = started(Actor(f"unix:{folder}/s", *more, env=environment, slots=2, python=True))
     assert engine.end(60)["done"]
     code, result, errors = actor.end()
     assert code == 0 and result["steps"] > 40, errors
@@ -98,6 +102,26 @@ def test_python_actors_exit_like_the_others(folder, started):
 
     assert ends(f"unix:{folder}/none", "--connect-timeout", 0.5, env="dummy")[0] == 69
     assert ends(f"unix:{folder}/none", env="no/such-v0")[0] == 78
+    for env, more, wrong, words in (
+        ("ALE/Pong-v5", [], 78, "Atari games are atari/GAME here"),
+        ("atari/pong", ["--preset", "ale-vectr"], 78, "nearest is ale-vector"),
+        ('{"kind": "atari"}', [], 78, "expected the keys game and preset"),
+        ("dummy", ["--connect-timeout", "nan"], 64, "--connect-timeout nan: expected 0 to 1e7"),
+        ("dummy", ["--token-file", folder / "empty"], 65, "expected one token"),
+        ("dummy", ["--token-file", folder / "bytes"], 65, "expected one token"),
+    ):
+        for name, content in (("empty", b""), ("bytes", bytes(range(128, 192)))):
+            (folder / name).write_bytes(content)
+            (folder / name).chmod(0o600)
+        code, result, errors = ends(f"unix:{folder}/none", *more, env=env)
+        assert code == wrong == result["exit"] and words in errors and len(errors.splitlines()) == 1, errors
+    assert ends("foo", env="dummy")[0] == 78
+    waits = started(Actor(f"unix:{folder}/none", env="dummy", python=True))
+    until(lambda: b"samara.actor" in Path(f"/proc/{waits.process.pid}/cmdline").read_bytes())
+    time.sleep(1)
+    waits.process.terminate()
+    code, result, errors = waits.end()
+    assert code == 75 and result == {"error": "stopped", "exit": 75} and errors == "actor: stopped\n"
     ok("token", folder / "token")
     engine = started(Engine(f"unix:{folder}/s", slots=2, env="CartPole-v1", token=folder / "token"))
     assert ends(engine.address, env="dummy")[0] == 77
@@ -345,6 +369,10 @@ def test_engines_may_ask_actors_for_certificates(folder, started):
 def test_certificates_refuse_what_is_no_name(folder):
     outcome = samara("certificates", folder / "pki", "--host", "a,IP:1.2.3.4")
     assert outcome.code == 78 and not (folder / "pki").exists()
+    outcome = samara("certificates", folder / "pki", "--host", "a..b")
+    assert outcome.code == 78 and not (folder / "pki").exists()
+    outcome = samara("certificates", folder, "--host", "localhost")
+    assert outcome.code == 73 and "exists already" in outcome.err
 
 
 

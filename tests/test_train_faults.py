@@ -74,8 +74,8 @@ def test_links_that_are_cut_and_heal(folder, deterministic):
 
 @pytest.mark.parametrize("deterministic", [False, True], ids=["free", "deterministic"])
 def test_wrong_messages_reach_no_update(folder, deterministic):
-    counts = shown(faults.attacked(folder, 170, deterministic))
-    assert counts["kinds"] == 17
+    counts = shown(faults.attacked(folder, 190, deterministic))
+    assert counts["kinds"] == 19
 
 
 @pytest.mark.parametrize("link", ["unix", "tcp"])

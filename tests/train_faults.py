@@ -263,7 +263,7 @@ def remote_actors_killed_bits(folder: Path, frames: int, period: float = 0.1, se
     assert kills > 5 and result["drops"]["lost_episodes"] > 0
     assert result["parameter_hash"] == want["parameter_hash"]
     assert (result["frames"], result["episodes"]) == (want["frames"], want["episodes"])
-    wrong = {"remote_" + r for r in ("duplicate", "stale", "foreign", "malformed", "oversized", "not_finite", "expired")}
+    wrong = {"remote_" + r for r in ("duplicate", "stale", "foreign", "malformed", "oversized", "not_finite", "out_of_range", "expired")}
     assert not wrong & set(counted(result["drops"]))
     return {"seconds": round(time.monotonic() - start), "kills": kills, "respawns": result["respawns"],
             "drops": counted(result["drops"]), "updates": result["updates"], "same_hash": True}

@@ -8,7 +8,7 @@
 void BindRandom(nanobind::module_& m);  // random.cc: the episode's random stream
 void BindNoise(nanobind::module_& m);   // noise.cc: the noise of genomes
 void BindSlots(nanobind::module_& m);   // slots.cc: waiting for commands, publishing frames
-void BindPixels(nanobind::module_& m);  // pixels.cc: Atari preprocessing
+void BindPixels(nanobind::module_& m);  // pixels.cc: Atari preprocessing and its presets
 
 NB_MODULE(_native, m) {
   m.doc() = "The hot loop of samara's actors.";

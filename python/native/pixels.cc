@@ -10,6 +10,8 @@
 #include <memory>
 #include <stdexcept>
 
+#include "env/atari_preset.h"
+
 namespace nb = nanobind;
 
 namespace {
@@ -69,6 +71,14 @@ void BindPixels(nb::module_& m) {
            nb::arg("grays"), nb::arg("isa") = "")
       .def("run", &Kernel::Run, nb::arg("a"), nb::arg("b"), nb::arg("out").noconvert(),
            "Pools, turns gray and resizes frames a and b into `out`.");
+  m.def(
+      "atari_preset",
+      [](const std::string& name) {
+        const auto preset = samara::FindAtariPreset(name);
+        if (!preset.ok()) throw std::invalid_argument(preset.status().message());
+        return preset->ToJson();
+      },
+      nb::arg("name"), "The preset as JSON; ValueError with the nearest name when unknown.");
   m.def(
       "isa_levels",
       [] {

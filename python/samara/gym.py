@@ -181,7 +181,8 @@ def make(config: dict[str, Any], render: bool = False) -> GymEnvironment:
     except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
         raise SetupError(NO_INPUT, f"gym {given!r} needs a Python package: {error}") from error
     except gymnasium.error.Error as error:
-        raise SetupError(CONFIG, f"gym {given!r}: {error}") from error
+        hint = ": Atari games are atari/GAME here" if given.startswith("ALE/") else ""
+        raise SetupError(CONFIG, f"gym {given!r}: {error}{hint}") from error
     except TypeError as error:  # a keyword that the environment does not take
         raise SetupError(CONFIG, f"gym {given!r} with {kwargs}: {error}") from error
     except Exception as error:  # the environment's own

@@ -3,7 +3,7 @@
 
 It steps environments of this process, one after the other, for an engine elsewhere; start one process per core. For
 Atari games ``samara actor`` is the better choice: there the emulators are processes of their own. Exit codes are those
-of the engine: 0 training has finished, 69 no engine, 77 and 78 refused by it.
+of the engine: 0 training has finished, 69 no engine, 75 asked to stop, 77 and 78 refused by it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import json
 import os
 import queue
 import random
+import re
+import signal
 import socket
 import ssl
 import stat
@@ -25,14 +27,17 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from samara import wire
+from samara import _native, wire
 from samara.actor import one_line, spec_fields
 from samara.environment import CONFIG, NO_INPUT, USAGE, Environment, SetupError, make
 
-BAD_DATA, UNAVAILABLE, NOT_PERMITTED = 65, 69, 77
+BAD_DATA, UNAVAILABLE, STOPPED, NOT_PERMITTED = 65, 69, 75, 77
 BACKOFF_FIRST, BACKOFF_LAST = 0.1, 10.0
 FLUSH_SECONDS = 0.002  # rows wait so long for others of their message
 WELCOME_SECONDS = 60.0  # until the engine answers Hello; that it is gone is noticed by keepalive
+# what the engine's own actors take too (src/fleet/remote/address.cc)
+ADDRESS = re.compile(r"unix:(?:.*[^/])|(?:[^\s/:]+|\[[0-9a-fA-F:.]+\]):\d{1,5}")
+TOKEN = re.compile(rb"[!-~]{32,1024}")
 FAILURES_MAX = 5  # of one environment without an episode that ended
 
 
@@ -48,8 +53,9 @@ class Parser(argparse.ArgumentParser):
 def parse_arguments(given: list[str]) -> argparse.Namespace:
     parser = Parser(prog="python -m samara.actor", description=__doc__.split("\n")[0])
     parser.add_argument("--connect", required=True, help="unix:/folder/socket or HOST:PORT")
-    parser.add_argument("--env", required=True, help="dummy, an id of Gymnasium, envpool:TASK, dmlab:LEVEL, or an"
-                        " adapter's configuration as a JSON object")
+    parser.add_argument("--env", required=True, help="atari/GAME, dummy, an id of Gymnasium, envpool:TASK, dmlab:LEVEL,"
+                        " or an adapter's configuration as a JSON object")
+    parser.add_argument("--preset", default="ale-v5", help="of Atari games: `samara list envs` (default ale-v5)")
     parser.add_argument("--slots", type=int, default=1, help="environments")
     parser.add_argument("--token-file", type=Path)
     parser.add_argument("--ca", type=Path, help="TLS: who signed the engine's certificate (PEM)")
@@ -62,27 +68,43 @@ def parse_arguments(given: list[str]) -> argparse.Namespace:
     arguments = parser.parse_args(given)
     if not 1 <= arguments.slots <= 65536:
         raise Ended(CONFIG, f"--slots {arguments.slots}: expected 1 to 65536")
+    for name in ("connect_timeout", "reconnect_timeout"):
+        if not 0.0 <= getattr(arguments, name) <= 1e7:
+            raise Ended(USAGE, f"--{name.replace('_', '-')} {getattr(arguments, name)}: expected 0 to 1e7")
+    if not ADDRESS.fullmatch(arguments.connect):
+        raise Ended(CONFIG, f"address {arguments.connect!r}: expected unix:/folder/socket, HOST:PORT or [IPV6]:PORT,"
+                            " such as 127.0.0.1:7777")
     return arguments
 
 
-def environment_config(given: str) -> dict[str, Any]:
-    if given.startswith("{"):
+def environment_config(given: str, preset: str) -> dict[str, Any]:
+    config: Any = {"kind": "dummy"} if given == "dummy" else {"kind": "gym", "id": given}
+    if given.startswith("atari/"):
+        config = {"kind": "atari", "game": given.removeprefix("atari/"), "preset": preset}
+    elif given.startswith("{"):
         try:
-            return json.loads(given)
+            config = json.loads(given)
         except json.JSONDecodeError as error:
             raise SetupError(CONFIG, f"--env: expected a JSON object: {error}") from error
-    return {"kind": "dummy"} if given == "dummy" else {"kind": "gym", "id": given}
+    if config.get("kind") == "atari" and isinstance(config.setdefault("preset", preset), str):
+        try:
+            config["preset"] = json.loads(_native.atari_preset(config["preset"]))
+        except ValueError as error:
+            raise SetupError(CONFIG, str(error)) from error
+    return config
 
 
 def read_token(file: Path) -> str:
     try:
         mode = file.stat().st_mode
-        token = file.read_text().strip()
+        token = file.read_bytes().rstrip(b"\r\n")
     except OSError as error:
         raise Ended(NO_INPUT, f"{file}: {error.strerror}: `samara token FILE` makes one") from error
     if stat.S_IMODE(mode) & 0o077:
         raise Ended(NOT_PERMITTED, f"{file}: others may read this token: chmod 600 {file}")
-    return token
+    if not TOKEN.fullmatch(token):
+        raise Ended(BAD_DATA, f"{file}: expected one token of 32 to 1024 printable characters: `samara token FILE` makes one")
+    return token.decode()
 
 
 def check_certificates(arguments: argparse.Namespace) -> None:
@@ -119,7 +141,12 @@ class Slots:
 
     def __init__(self, config: dict[str, Any], count: int) -> None:
         self.config = config | {"actor": 0, "incarnation": 0}
-        self.environments: list[Environment] = [make(self.config) for _ in range(count)]
+        try:
+            self.environments: list[Environment] = [make(self.config) for _ in range(count)]
+        except (SetupError, MemoryError):
+            raise
+        except Exception as error:  # the simulator's own
+            raise SetupError(CONFIG, f"--env: {one_line(error)}") from error
         self.spec = self.environments[0].spec
         values = 0 if self.spec.action_discrete else self.spec.action_n
         self.command = wire.command_type(values)
@@ -321,24 +348,30 @@ def play(arguments: argparse.Namespace, slots: Slots, token: str) -> int:
         wait = min(2.0 * wait, BACKOFF_LAST)
 
 
+def stop(number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt  # no Exception: a simulator's own are caught
+
+
 def main(given: list[str]) -> int:
     start = time.monotonic()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
     try:
         arguments = parse_arguments(given)
         token = read_token(arguments.token_file) if arguments.token_file else ""
         if token and arguments.ca is None and not is_local(arguments.connect):
             raise Ended(NOT_PERMITTED, f"{arguments.connect}: a token must not cross a network in the clear: give --ca")
         check_certificates(arguments)
-        slots = Slots(environment_config(arguments.env), arguments.slots)
+        slots = Slots(environment_config(arguments.env, arguments.preset), arguments.slots)
         connections = play(arguments, slots, token)
-    except (SetupError, OSError, wire.Malformed) as error:
-        print(f"actor: {one_line(error)}", file=sys.stderr)
-        code = error.code if isinstance(error, SetupError) else CONFIG
+    except (SetupError, OSError, wire.Malformed, KeyboardInterrupt) as error:
+        stopped = isinstance(error, KeyboardInterrupt)
+        line = "stopped" if stopped else one_line(error)
+        print(f"actor: {line}", file=sys.stderr)
+        code = STOPPED if stopped else error.code if isinstance(error, SetupError) else CONFIG
         if "--json" in given:
-            print(json.dumps({"error": one_line(error), "exit": code}))
+            print(json.dumps({"error": line, "exit": code}))
         return code
-    except KeyboardInterrupt:
-        return 75
     if arguments.json:
         print(json.dumps({"environment": slots.spec.id, "slots": len(slots.environments), "steps": slots.steps,
                           "connections": connections, "seconds": time.monotonic() - start}))

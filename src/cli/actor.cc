@@ -105,12 +105,12 @@ void AddActor(CLI::App& app, Invocation& invocation) {
       ->add_option("--connect-timeout", args->remote.connect_timeout,
                    "seconds until the first connection; then exit 69")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1e7));
+      ->check(InRange(0.0, 1e7));
   command
       ->add_option("--reconnect-timeout", args->remote.reconnect_timeout,
                    "seconds without an engine that was there before; then exit 69")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1e7));
+      ->check(InRange(0.0, 1e7));
   command->add_flag("--json", args->json, "last line: one JSON object");
   command->callback([=, &invocation] { invocation.run = [=] { return RunActor(*args); }; });
 }

@@ -1,4 +1,5 @@
 // samara token, samara certificates: what an engine and its remote actors know each other by.
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -6,7 +7,9 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "cli/command.h"
 #include "core/arguments.h"
@@ -47,17 +50,28 @@ Status OpenSsl(const Path& folder, std::vector<std::string> arguments) {
 }
 
 bool IsNumeric(const std::string& host) {
-  return host.find(':') != std::string::npos ||
-         host.find_first_not_of("0123456789.") == std::string::npos;
+  in6_addr address{};
+  return ::inet_pton(AF_INET, host.c_str(), &address) == 1 ||
+         ::inet_pton(AF_INET6, host.c_str(), &address) == 1;
+}
+
+// Of a host: labels of letters, digits, - and _, joined by dots; the first may be a star.
+bool IsName(const std::string& host) {
+  static const std::regex name(
+      R"((\*\.)?[[:alnum:]_]([\w-]*[[:alnum:]])?(\.[[:alnum:]_]([\w-]*[[:alnum:]])?)*)");
+  // figures and dots only are an address, or the attempt at one
+  return host.size() <= 253 && host.find_first_not_of("0123456789.") != std::string::npos &&
+         std::regex_match(host, name);
 }
 
 Status MakeCertificates(const Path& folder, const std::vector<std::string>& hosts, int days) {
   std::string names;
   for (const std::string& host : hosts) {
-    if (host.find_first_of(",= \t\n/") != std::string::npos)
-      return {Code::kConfig, "--host " + host + ": expected a host name or an address"};
+    if (!IsName(host) && !IsNumeric(host))
+      return {Code::kConfig, "--host '" + host + "': expected a host name or an address"};
     names += (names.empty() ? "" : ",") + std::string(IsNumeric(host) ? "IP:" : "DNS:") + host;
   }
+  RETURN_IF_ERROR(MustBeNew(folder));
   RETURN_IF_ERROR(MakeFolder(folder));
   const auto request = [&](const std::string& name, std::vector<std::string> more) {
     std::vector<std::string> arguments = {"req",

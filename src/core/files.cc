@@ -175,6 +175,13 @@ Status MakeFolder(const Path& folder) {
   return IoError("create folder", folder);
 }
 
+Status MustBeNew(const Path& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(path, error))) return Status::Ok();
+  return {Code::kCannotCreate,
+          path.string() + ": exists already: remove it first, or choose another name"};
+}
+
 Status RemoveTree(const Path& path) {
   std::error_code error;
   if (!InjectFailure())

@@ -39,7 +39,8 @@ Status CreateFolders(const Path& folder);  // kCannotCreate
 Status MakeFolder(const Path& folder);                          // mode 0700; must not exist
 Status WriteNewFile(const Path& path, std::string_view bytes);  // must not exist; fsynced
 Status RenamePath(const Path& from, const Path& to);            // within one file system
-Status RemoveTree(const Path& path);                            // links are not followed
+Status MustBeNew(const Path& path);    // kCannotCreate when there is something, with what to do
+Status RemoveTree(const Path& path);   // links are not followed
 Path TemporaryName(const Path& path);  // random name beside `path`: ".<name>.<digits>.tmp"
 bool IsTemporaryName(const Path& path);
 

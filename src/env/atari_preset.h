@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // Atari presets: the conventions under which published agents saw the same games, every row fixed.
 //
 // One preset answers each row of specification atari.md section 3; name, version and hash stand in

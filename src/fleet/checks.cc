@@ -1,5 +1,6 @@
 #include "fleet/checks.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "fleet/slot.h"
@@ -31,6 +32,15 @@ std::string NotFinite(double reward, const ObservationSpec& spec,
   const size_t i = FirstNonFinite(values);
   if (i == values.size()) return {};
   return "observation[" + std::to_string(i) + "] is not a finite number";
+}
+
+bool WithinRange(double reward, const ObservationSpec& spec,
+                 std::span<const std::byte> observation) {
+  const auto within = [](double value) { return std::abs(value) <= kMagnitudeMax; };
+  if (!within(reward)) return false;
+  if (spec.dtype != DType::kFloat32) return true;
+  const std::span values{reinterpret_cast<const float*>(observation.data()), spec.elements()};
+  return std::all_of(values.begin(), values.end(), within);
 }
 
 }  // namespace samara

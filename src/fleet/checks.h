@@ -21,4 +21,10 @@ void ClampAction(std::span<const float> values, float* out);
 std::string NotFinite(double reward, const ObservationSpec& spec,
                       std::span<const std::byte> observation);
 
+// The largest magnitude that a peer may send as reward or observation: what a network makes of it
+// can still be squared and summed in float32. No simulator in use comes near it.
+inline constexpr double kMagnitudeMax = 1e6;
+bool WithinRange(double reward, const ObservationSpec& spec,
+                 std::span<const std::byte> observation);
+
 }  // namespace samara

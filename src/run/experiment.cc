@@ -216,6 +216,21 @@ Result<std::unique_ptr<Fleet>> MakeLocalFleet(const ExperimentConfig& config,
   return MakeFleet(with_slots, atari, render);
 }
 
+// What to type where actors are to run; files as they are called there.
+std::string ActorCommand(const ExperimentConfig& config, const std::string& address,
+                         const RemoteFleetOptions& remote) {
+  const EnvironmentConfig& env = config.env;
+  const bool plain = env.id.find_first_of("?&*") == std::string::npos;
+  std::string command = "samara actor --connect " + address + " --env ";
+  command += env.id.empty() ? "atari/" + env.game + " --preset " + env.preset
+             : plain        ? env.id
+                            : "'" + env.id + "'";
+  if (!remote.token_files.empty()) command += " --token-file TOKEN";
+  if (!remote.certificate.empty()) command += " --ca ca.pem";
+  if (!remote.client_ca.empty()) command += " --certificate actor.pem --key actor.key";
+  return command;
+}
+
 }  // namespace
 
 Result<Stage> MakeAgentStage(const ExperimentConfig& config, uint32_t slots, bool render,
@@ -241,6 +256,7 @@ Result<Stage> MakeAgentStage(const ExperimentConfig& config, uint32_t slots, boo
     options.step_timeout = std::max(options.step_timeout, config.fleet.step_timeout);
     ASSIGN_OR_RETURN(RemoteFleet there, MakeRemoteFleet(options));
     stage.listens = there.address;
+    stage.actor_command = ActorCommand(config, there.address, remote);
     if (elsewhere == slots) {
       stage.fleet = std::move(there.fleet);
     } else {

@@ -82,7 +82,8 @@ struct Stage {
   EpisodeRule episodes;
   std::string header;  // every row of the Atari preset, for the run header
   std::optional<AtariPreset> preset;
-  std::string listens;  // at this address, as actors give it to --connect; empty: not at all
+  std::string listens;        // at this address, as actors give it to --connect; empty: not at all
+  std::string actor_command;  // that comes to it
   const NetworkDescription& network() const { return model->kernel().network(); }
 };
 

@@ -97,11 +97,7 @@ Status WriteToken(const Path& file) {
     text += "0123456789abcdef"[b >> 4];
     text += "0123456789abcdef"[b & 15];
   }
-  std::error_code error;
-  if (std::filesystem::exists(std::filesystem::symlink_status(file, error))) {
-    return {Code::kCannotCreate,
-            file.string() + ": exists already: remove it first, or choose another name"};
-  }
+  RETURN_IF_ERROR(MustBeNew(file));
   return WriteNewFile(file, text + "\n");
 }
 

@@ -34,6 +34,8 @@ const char* Name(RemoteDrop drop) {
       return "oversized";
     case RemoteDrop::kNotFinite:
       return "not_finite";
+    case RemoteDrop::kOutOfRange:
+      return "out_of_range";
     case RemoteDrop::kHello:
       return "hello";
     case RemoteDrop::kCrowded:

@@ -31,14 +31,15 @@ namespace samara {
 
 // Why rows and streams were refused; printed as "drops".
 enum class RemoteDrop {
-  kDuplicate,  // a row for a slot that owes nothing, or owes a later command's event
-  kStale,      // a message of another incarnation, a row of another episode or step
-  kForeign,    // a row for a slot that the actor does not hold
-  kMalformed,  // lengths, kinds or flags that mean nothing
-  kOversized,  // a message beyond the limit
-  kNotFinite,  // reward or observation
-  kHello,      // refused: spec, protocol, no free slot
-  kCrowded,    // too many streams from one address in a short time
+  kDuplicate,   // a row for a slot that owes nothing, or owes a later command's event
+  kStale,       // a message of another incarnation, a row of another episode or step
+  kForeign,     // a row for a slot that the actor does not hold
+  kMalformed,   // lengths, kinds or flags that mean nothing
+  kOversized,   // a message beyond the limit
+  kNotFinite,   // reward or observation
+  kOutOfRange,  // the same, beyond kMagnitudeMax
+  kHello,       // refused: spec, protocol, no free slot
+  kCrowded,     // too many streams from one address in a short time
   kUnauthenticated,
   kQuarantined,
   kExpired,  // silent for longer than the lease, or no Hello in time
@@ -137,7 +138,8 @@ class RemoteHub : public Fleet {
                      std::optional<Posts>& posts);
   // Why the row does not answer what its slot owes; kCount when it does.
   RemoteDrop Judge(const Session& session, const EventRow& row) const;
-  // `row.reward` is NaN when anything of the row is not finite.
+  // `row.reward` is NaN when anything of the row is not finite, and infinite when it is out of
+  // range.
   void Publish(Session& session, const EventRow& row, Posts& posts);
   void Offend(Session& session, RemoteDrop drop, Posts& posts);
   // Counts, ends the stream, logs. Returns false.

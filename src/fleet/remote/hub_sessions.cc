@@ -344,8 +344,11 @@ bool RemoteHub::ReceiveEvents(Session& session, const MessageHeader& header, Pie
     in.Read(to, layout_->observation_bytes);
     EventRow& row = session.rows[i];
     if (to == nullptr || (row.flags & kRemoteLost) != 0) continue;
-    if (!NotFinite(row.reward, spec_->observation, {to, layout_->observation_bytes}).empty())
-      row.reward = std::numeric_limits<double>::quiet_NaN();
+    const std::span<const std::byte> observation{to, layout_->observation_bytes};
+    using Double = std::numeric_limits<double>;
+    if (WithinRange(row.reward, spec_->observation, observation)) continue;
+    const bool finite = NotFinite(row.reward, spec_->observation, observation).empty();
+    row.reward = finite ? Double::infinity() : Double::quiet_NaN();
   }
   // 3. to whoever waits
   posts.emplace(*this);
@@ -362,7 +365,8 @@ void RemoteHub::Publish(Session& session, const EventRow& row, Posts& posts) {
   if ((row.flags & kRemoteLost) != 0) return Push(Kind::kLost, index);
   if (!std::isfinite(row.reward)) {
     Push(Kind::kLost, index);
-    return Offend(session, RemoteDrop::kNotFinite, posts);
+    return Offend(session,
+                  std::isnan(row.reward) ? RemoteDrop::kNotFinite : RemoteDrop::kOutOfRange, posts);
   }
   const StepResult result{.reward = row.reward,
                           .terminated = (row.flags & kRemoteTerminated) != 0,

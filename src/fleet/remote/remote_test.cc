@@ -326,6 +326,31 @@ TEST_F(SessionTest, RowsThatAreReadyTogetherTravelTogether) {
   EXPECT_EQ(Command(peer, 2).step, 1U);
 }
 
+// D-14: actors of one row and of many in one batch; each row is what its own actor sent.
+TEST_F(SessionTest, MessagesOfOneRowAndOfManyMix) {
+  Peer *one = &Join(1), *many = &Join(3);
+  for (uint32_t s = 0; s < 4; ++s) hub_->Begin(s, s, {});
+  for (int step = 0; step < 3; ++step) {
+    const auto sent = [step](float who) {
+      return std::vector<float>{who, static_cast<float>(step), 0, 0};
+    };
+    std::vector<EventRow> rows;
+    for (uint32_t s = 0; s < 3; ++s) rows.push_back(Answer(Command(*many, s)));
+    const std::string alone = Events(*one, {Answer(Command(*one, 0))}, sent(1));
+    // whoever comes last decides nothing for the others
+    const std::string together = Events(*many, rows, sent(3));
+    const bool first = step % 2 == 0;
+    EXPECT_TRUE(Say(first ? *one : *many, first ? alone : together));
+    EXPECT_TRUE(Say(first ? *many : *one, first ? together : alone));
+    SlotEvent events[8];
+    ASSERT_EQ(hub_->Wait(events, 0ms), 4U);
+    for (uint32_t s = 0; s < 4; ++s) {
+      EXPECT_EQ(ReadFloats(hub_->observation(s)), sent(s == 0 ? 1 : 3)) << s;
+      hub_->Act(s, {0, {}});
+    }
+  }
+}
+
 TEST_F(SessionTest, EachCommandIsAnsweredOnce) {
   Peer& peer = Join(1);
   hub_->Begin(0, 1, {});
@@ -361,6 +386,8 @@ TEST_F(SessionTest, RowsThatMeanNothingAreRefusedAlone) {
       {"malformed", [](EventRow& r) { r.frames = 0xFFFFFFFF; }},
       {"not_finite", [nan](EventRow& r) { r.reward = nan; }},
       {"not_finite", [](EventRow& r) { r.reward = -std::numeric_limits<double>::infinity(); }},
+      {"out_of_range", [](EventRow& r) { r.reward = 1e30; }},
+      {"out_of_range", [](EventRow& r) { r.reward = -1.1e6; }},
   };
   for (const Case& c : cases) {
     Make({});
@@ -380,20 +407,24 @@ TEST_F(SessionTest, RowsThatMeanNothingAreRefusedAlone) {
   }
 }
 
-TEST_F(SessionTest, ObservationsThatAreNotFiniteLoseTheirEpisodeOnly) {
+TEST_F(SessionTest, ObservationsThatNoNetworkBearsLoseTheirEpisodeOnly) {
   Peer& peer = Join(2);
+  const std::pair<float, const char*> cases[] = {
+      {std::numeric_limits<float>::infinity(), "not_finite"}, {-3e38F, "out_of_range"}};
   hub_->Begin(0, 1, {});
-  hub_->Begin(1, 2, {});
-  std::string message =
-      Events(peer, {Answer(Command(peer, 0)), Answer(Command(peer, 1))}, {1, 2, 3, 4});
-  const float inf = std::numeric_limits<float>::infinity();
-  std::memcpy(message.data() + message.size() - 4, &inf, 4);  // of the second
-  EXPECT_TRUE(Say(peer, message));
-  SlotEvent events[2];
-  ASSERT_EQ(hub_->Wait(events, 0ms), 2U);
-  EXPECT_EQ(events[0].kind, Kind::kObservation);
-  EXPECT_EQ(events[1].kind, Kind::kLost);
-  EXPECT_EQ(Dropped("not_finite"), 1U);
+  for (const auto& [value, reason] : cases) {
+    hub_->Begin(1, 2, {});
+    std::string message =
+        Events(peer, {Answer(Command(peer, 0)), Answer(Command(peer, 1))}, {1, 2, 3, 4});
+    std::memcpy(message.data() + message.size() - 4, &value, 4);  // of the second
+    EXPECT_TRUE(Say(peer, message));
+    SlotEvent events[2];
+    ASSERT_EQ(hub_->Wait(events, 0ms), 2U);
+    EXPECT_EQ(events[0].kind, Kind::kObservation);
+    EXPECT_EQ(events[1].kind, Kind::kLost);
+    EXPECT_EQ(Dropped(reason), 1U);
+    hub_->Act(0, {0, {}});
+  }
   hub_->Begin(1, 2, {});
   EXPECT_EQ(Command(peer, 1).kind, RemoteCommand::kReset);
 }
