@@ -242,6 +242,10 @@ std::vector<std::string> NetworkNames() {
           "mlp-16-16-relu", "mlp-64-64-tanh", "mlp-256-256-tanh"};
 }
 
+std::vector<std::string> AgentImageNetworkNames() {
+  return {"nature", "impala_shallow", "impala_deep", "football"};
+}
+
 std::string_view Name(Storage storage) {
   return storage == Storage::kFloat32 ? "float32" : storage == Storage::kBf16 ? "bf16" : "int8";
 }

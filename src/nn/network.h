@@ -108,5 +108,7 @@ Result<NetworkDescription> MakeNetwork(std::string_view name, int64_t height, in
                                        int64_t channels, int64_t outputs);
 // For lists and messages; the mlp forms by one example each.
 std::vector<std::string> NetworkNames();
+// Networks of learning runs besides "mlp-...": of images, in nn/torch/agent_network.h.
+std::vector<std::string> AgentImageNetworkNames();
 
 }  // namespace samara

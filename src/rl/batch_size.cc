@@ -42,7 +42,6 @@ Result<BatchChoice> MeasureBatches(Model& model, uint32_t rows_max, double secon
       row.first = true;
       row.observation = observation;
     }
-    batch.padded = rows;
     double least = std::numeric_limits<double>::max();
     const SteadyTime start = Now();
     for (int call = 0; call <= kCallsMin || SecondsSince(start) < seconds; ++call) {

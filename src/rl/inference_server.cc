@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "core/bytes.h"
@@ -279,7 +278,7 @@ bool InferenceServer::MayRun() const {
 microseconds InferenceServer::FreeTimeout() const {
   if (ready_.empty()) return stalled_.empty() ? kIdleWait : kStallWait;
   const double left = config_.wait - SecondsSince(slots_[ready_[0]].since);
-  return microseconds(std::max<int64_t>(1, static_cast<int64_t>(left * 1e6)));
+  return std::clamp(microseconds(static_cast<int64_t>(left * 1e6)), microseconds(1), kIdleWait);
 }
 
 // Slots whose unrolls have room again.
@@ -318,7 +317,6 @@ void InferenceServer::ServeFree(std::span<SlotEvent> events) {
     AddRow(index);
   }
   if (batch_.rows.empty()) return;
-  batch_.padded = std::min<size_t>(config_.batch_max, std::bit_ceil(batch_.rows.size()));
   batch_.version = InferenceBatch::kNewest;
   if (Status status = RunBatch(); !status.ok()) failure_ = status, stop_ = true;
 }

@@ -48,7 +48,7 @@ struct InferenceBatch {
   InferenceBatch(const ModelShape& shape, size_t rows_max);
 
   std::vector<InferenceRow> rows;
-  size_t padded = 0;           // compute as if there were so many rows; rows.size() or more
+  size_t padded = 0;           // compute as if there were so many rows at least
   uint64_t version = kNewest;  // in: which policy; out: the one that was used
   // out
   std::vector<RowStatus> status;

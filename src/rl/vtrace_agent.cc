@@ -387,9 +387,13 @@ std::string VtraceAgent::parameter_hash() const {
 }
 
 bool VtraceAgent::finite() const {
-  for (const auto& [name, parameter] : parameters_)
-    if (!parameter.detach().isfinite().all().item<bool>()) return false;
-  return true;
+  const auto all_finite = [](const auto& tensors) {
+    return std::all_of(tensors.begin(), tensors.end(), [](const auto& named) {
+      return named.second.detach().isfinite().all().template item<bool>();
+    });
+  };
+  // what the optimizer remembers of gradients can overflow before the parameters do
+  return all_finite(parameters_) && all_finite(optimizer_->State());
 }
 
 std::map<std::string, std::string> VtraceAgent::Save(bool slots) const {

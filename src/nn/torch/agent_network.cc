@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/config.h"
 #include "nn/network.h"
 
 namespace samara {
@@ -39,23 +40,23 @@ Tensor Unit(const Tensor& x) {
 }  // namespace
 
 Result<AgentNetwork> AgentNetworkImpl::Make(const AgentNetworkConfig& config) {
-  const std::vector<std::string> torsos = {"impala_deep", "impala_shallow", "football", "nature"};
+  const std::vector<std::string> torsos = AgentImageNetworkNames();
   const bool image = std::find(torsos.begin(), torsos.end(), config.torso) != torsos.end();
   if (image && (config.height < 36 || config.width < 36))
     return Status(Code::kConfig, "network " + config.torso + ": an image of " +
                                      std::to_string(config.height) + " x " +
                                      std::to_string(config.width) +
                                      ", expected at least 36 x 36; 'mlp-64-64-tanh' takes vectors");
+  if (!image && !config.torso.starts_with("mlp-"))
+    return Status(Code::kConfig, "no network '" + config.torso + "' that learns, nearest is '" +
+                                     Nearest(config.torso, torsos) +
+                                     "'; expected nature, impala_shallow, impala_deep, football or "
+                                     "mlp-<units>-..-<relu|tanh>");
   if (!image) {
-    // the other kinds are those of network.h, whose messages name the nearest
+    // of network.h, whose messages name the nearest
     const auto mlp =
         MakeNetwork(config.torso, config.height, config.width, config.channels, config.outputs);
     if (!mlp.ok()) return mlp.status();
-    if (!config.torso.starts_with("mlp-"))
-      return Status(Code::kConfig,
-                    "network " + config.torso +
-                        ": has no learning form; expected impala_deep, impala_shallow, football, "
-                        "nature or mlp-H1-..-ACTIVATION");
   }
   return std::make_shared<AgentNetworkImpl>(config);
 }
