@@ -43,12 +43,12 @@ int main(int argc, char** argv) {
       optimizer.step();
       return loss.detach();
     };
-    torch::Tensor loss = torch::full({}, NAN);
-    while (const auto losses = replicator.Run(step, input)) {
-      loss = replicator.Mean(*losses);
+    torch::Tensor loss = samara::Saved(checkpoint, "loss");
+    while (samara::Going(replicator, options, replicator.step() < options.steps)) {
+      loss = replicator.Mean(*replicator.Run(step, input));
       samara::PrintProgress(replicator, options, replicator.step(), loss);
     }
-    samara::Save(replicator, options, checkpoint);
+    samara::Save(replicator, options, checkpoint, {{"loss", loss}});
     const double accuracy =
         samara::Accuracy(replicator, data.test, options.batch,
                          [&](const torch::Tensor& images) { return net->forward(images); });

@@ -127,8 +127,8 @@ int main(int argc, char** argv) {
       adam_g.step();
       return loss.detach();
     };
-    Tensor d_loss = torch::full({}, NAN), g_loss = d_loss;
-    for (; done < options.steps; ++done) {
+    Tensor d_loss = samara::Saved(checkpoint, "loss"), g_loss = samara::Saved(checkpoint, "g_loss");
+    for (; samara::Going(replicator, options, done < options.steps); ++done) {
       const double left = 1.0 * (options.steps - done) / options.steps;
       for (auto* adam : {&adam_g, &adam_d}) samara::SetLearningRate(*adam, 2e-4 * left);
       for (int64_t i = 0; i < kRatio; ++i) {
@@ -142,7 +142,7 @@ int main(int argc, char** argv) {
       for (Tensor& p : d.parameters()) p.requires_grad_(true);
       samara::PrintProgress(replicator, options, done + 1, d_loss);
     }
-    samara::Save(replicator, options, checkpoint);
+    samara::Save(replicator, options, checkpoint, {{"loss", d_loss}, {"g_loss", g_loss}});
     samara::PrintResult(replicator, options, d_loss, {&adam_g, &adam_d},
                         {{"generator_loss", g_loss.item<double>()}});
   });

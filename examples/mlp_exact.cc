@@ -67,12 +67,13 @@ int main(int argc, char** argv) {
       optimizer.step();
       return loss.detach();
     };
-    torch::Tensor loss = torch::full({}, NAN);
-    while (replicator.step() < options.steps) {
+    torch::Tensor loss = samara::Saved(checkpoint, "loss");
+    while (samara::Going(replicator, options, replicator.step() < options.steps)) {
       loss = replicator.Mean(*replicator.Run(step, input));
-      if (replicator.step() % 10 == 0 || replicator.step() == options.steps)
-        samara::Save(replicator, options, checkpoint);
+      if (replicator.step() % 10 == 0 && replicator.step() < options.steps)
+        samara::Save(replicator, options, checkpoint, {{"loss", loss}});
     }
+    samara::Save(replicator, options, checkpoint, {{"loss", loss}});
     samara::PrintResult(replicator, options, loss, {&optimizer});
   });
 }

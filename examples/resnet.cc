@@ -133,14 +133,14 @@ int main(int argc, char** argv) {
       optimizer.step();
       return loss.detach();
     };
-    Tensor loss = torch::full({}, NAN);
-    while (replicator.step() < options.steps) {
+    Tensor loss = samara::Saved(checkpoint, "loss");
+    while (samara::Going(replicator, options, replicator.step() < options.steps)) {
       const double epoch = 90.0 * replicator.step() / options.steps;
       samara::SetLearningRate(optimizer, LearningRate(epoch, options.batch));
       loss = replicator.Mean(*replicator.Run(step, input));
       samara::PrintProgress(replicator, options, replicator.step(), loss);
     }
-    samara::Save(replicator, options, checkpoint);
+    samara::Save(replicator, options, checkpoint, {{"loss", loss}});
     net.eval();
     const auto scores = [&](const Tensor& x) { return net.forward(x, nullptr); };
     const double accuracy = samara::Accuracy(replicator, data.test, options.batch, scores);

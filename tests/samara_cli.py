@@ -48,7 +48,8 @@ ATARI = [
 
 
 def environment(**variables: str) -> dict[str, str]:
-    return os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | variables
+    # ranks that are made to fail leave no records among the temporary files
+    return os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "SAMARA_TRACE": ""} | variables
 
 
 class Outcome:

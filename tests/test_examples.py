@@ -4,6 +4,8 @@ errors one line. The loaders are in test_datasets.py."""
 from __future__ import annotations
 
 import json
+import signal
+import socket
 import struct
 import subprocess
 
@@ -28,6 +30,12 @@ def example(name, launcher="threads", ranks=1, *more, **variables):
     done = run(launcher, ranks, *options, "--json", *more, program=EXAMPLES / name, **variables)
     assert done.returncode != 0 or len(done.stdout.splitlines()) == 1, done.stdout
     return result(done)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +93,58 @@ def test_stopped_and_continued_at_another_size(alone, tmp_path):
     assert example("classifier", "threads", 4, "--out", tmp_path) == {**alone("classifier"), "world_size": 4}
 
 
-@pytest.mark.parametrize("name", ["resnet", "gan"])
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_a_finished_run_continued_does_nothing(alone, name, tmp_path):
     for ranks in (2, 1):
-        got = example(name, "threads", ranks, "--out", tmp_path)
-        assert got["parameter_hash"] == alone(name)["parameter_hash"] and got["steps"] == alone(name)["steps"]
+        assert example(name, "threads", ranks, "--out", tmp_path) == {**alone(name), "world_size": ranks}
+
+
+def test_exact_mode_goes_on_as_it_began(tmp_path):
+    first = example("classifier", "threads", 2, "--out", tmp_path)
+    program = {"program": EXAMPLES / "classifier"}
+    for args, variables, words in (
+            (["--batch", 16], {}, "saved with batch 32, and this run has 16"),
+            (["--batch", 32], {"SAMARA_REPLICAS": "4"}, "saved with replicas 8, and this run has 4")):
+        done = run("threads", 2, "--steps", 8, *args, "--out", tmp_path, **program, **variables)
+        assert done.returncode == 78 and words in done.stderr, done.stderr
+    changed = run("threads", 2, "--steps", 8, "--batch", 16, "--mode", "fast", "--out", tmp_path, "--json", **program)
+    assert result(changed)["steps"] == 8
+    done = run("threads", 2, "--steps", 8, "--batch", 16, "--out", tmp_path, **program)
+    assert done.returncode == 78 and "saved with mode fast, and this run has exact" in done.stderr
+    assert first["loss"] is not None
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_asked_to_stop_it_saves_and_goes_on(alone, name, number, tmp_path):
+    """One rank of two is asked; the parameters are those of a run that nobody stopped."""
+    options = [*map(str, PROGRAMS[name]), "--json", "--out", str(tmp_path)]
+    ranks = [subprocess.Popen([str(EXAMPLES / name), *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              env=environment(RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE="2",
+                                              MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)))
+             for port in [free_port()] for rank in range(2)]
+    told = ranks[0].stderr.readline()  # all have come; the handler is there from the start
+    assert "rank 0 of 2" in told
+    ranks[1].send_signal(number)
+    said = [rank.communicate(timeout=120) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [75, 75], said
+    got = json.loads(said[0][0])
+    assert got["exit"] == 75 and "asked to stop after step" in got["error"] and said[1][0] == ""
+    assert "flight" not in said[0][1] + said[1][1]
+    assert example(name, "threads", 1, "--out", tmp_path) == alone(name)
+
+
+@pytest.mark.parametrize("launcher", ["threads", "samara"])
+@pytest.mark.parametrize("args, code, words", [
+    (["--idx", "/nowhere"], 66, "/nowhere/train-images-idx3-ubyte"),
+    (["--batch", "9999"], 78, "a batch of 9999"),
+    (["--batch", "none"], 78, "--batch none: expected a number"),
+    (["--bogus", "1"], 64, "--bogus: no such option")])
+def test_json_tells_failures_too(launcher, args, code, words):
+    done = run(launcher, 2, "--json", *args, program=EXAMPLES / "classifier")
+    assert done.returncode == code, done.stderr
+    objects = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(objects) == 1 and objects[0]["exit"] == code and words in objects[0]["error"], done.stdout
 
 
 def test_batches_smaller_than_the_replicas(tmp_path):

@@ -82,9 +82,9 @@ def test_bad_input_gets_one_line(args, code, words):
 class Ranks:
     """Ranks started by hand, so that what each of them says and does is seen."""
 
-    def __init__(self, n: int, port: int, out, steps: int = 1_000_000, **variables: str):
+    def __init__(self, n: int, port: int, out, steps: int = 1_000_000, started: range | None = None, **variables: str):
         self.processes = []
-        for rank in range(n):
+        for rank in started if started is not None else range(n):
             env = environment(RANK=str(rank), WORLD_SIZE=str(n), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(n),
                               MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), **variables)
             arguments = [str(MLP), "--steps", str(steps)] + (["--out", str(out)] if out else [])
@@ -133,6 +133,24 @@ def test_a_killed_rank_is_named_by_all_survivors(tmp_path, victim, transport):
             assert seconds < 10
 
 
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_rank_that_dies_while_another_is_awaited_is_named(victim):
+    ranks = Ranks(4, free_port(), None, started=range(3))
+    said = ranks.processes[0].stderr.readline()
+    assert "waiting for rank 3 of 4, 600 s at most" in said, said
+    ranks.processes[victim].kill()
+    code, said, seconds = ranks.say(30)[1 - victim]
+    assert code == 69 and f"rank {victim} died" in said and seconds < 10, said
+
+
+def test_a_rank_without_rank_0_says_what_it_waits_for():
+    ranks = Ranks(2, free_port(), None, started=range(1, 2))
+    said = ranks.processes[0].stderr.readline()
+    ranks.processes[0].kill()
+    ranks.say(10)
+    assert "rank 1 waits for rank 0, 600 s at most" in said, said
+
+
 def test_a_frozen_rank_is_named(tmp_path):
     ranks = Ranks(4, free_port(), tmp_path / "run")
     wait_for(tmp_path / "run" / "checkpoint.safetensors")
@@ -174,44 +192,48 @@ def test_ranks_that_want_different_things_are_refused_at_the_start(tmp_path):
         assert process.returncode == 70 and "exact mode, 8 replicas" in said and "fast mode, 2 replicas" in said, said
 
 
-def written(out) -> int:
-    """When the checkpoint was last put in place."""
+def committed(out: Path) -> int:
+    """The step of the checkpoint that is in place; 0 without one."""
     file = out / "checkpoint.safetensors"
-    return file.stat().st_mtime_ns if file.exists() else 0
+    if not file.exists():
+        return 0
+    with file.open("rb") as checkpoint:
+        header = json.loads(checkpoint.read(int.from_bytes(checkpoint.read(8), "little")))
+    return int(header["__metadata__"]["step"])
 
 
 @pytest.mark.slow
-def test_a_random_rank_killed_again_and_again_changes_nothing(tmp_path):
-    """The launcher starts all ranks again; what comes out is what an undisturbed run gives."""
+@pytest.mark.parametrize("transport,steps_per_kill", [("shared", 400), ("gloo", 150)])
+def test_a_random_rank_killed_again_and_again_changes_nothing(tmp_path, transport, steps_per_kill):
+    """At 2 or 4 ranks; all start again from the last committed step, and what comes out is what an undisturbed run gives."""
     kills = int(os.environ.get("SAMARA_KILLS", "5"))
-    steps = 400 * kills
+    steps = steps_per_kill * kills  # more than are run between two kills
     expected = result(run("threads", 1, "--steps", steps, timeout=900))
-    rng = random.Random(1)
-    out, done, killed, unnamed, seconds = tmp_path / "run", None, 0, 0, [0.0]
-    while done is None:
-        before = written(out)
-        ranks = Ranks(rng.choice((1, 2, 4)), free_port(), out, steps)
-        victim = None
-        if killed < kills:
-            while written(out) == before and any(process.poll() is None for process in ranks.processes):
-                time.sleep(0.01)  # they train once they have saved something
-            time.sleep(rng.uniform(0, 1))
-            victim = rng.randrange(len(ranks.processes))
-            ranks.processes[victim].send_signal(signal.SIGKILL)
-            died = time.monotonic()
-        told = ranks.say(900)
-        if victim is not None and told[victim][0] == -signal.SIGKILL:
-            killed += 1
-            seconds.append(time.monotonic() - died)  # until the last survivor was gone
-        if all(code == 0 for code, _, _ in told):
-            done = result(run("threads", 1, "--steps", steps, "--out", out))
-            break
+    rng, out, resumed, seconds = random.Random(1), tmp_path / "run", [], []
+    while len(resumed) < kills:
+        before = committed(out)
+        ranks = Ranks(rng.choice((2, 4)), free_port(), out, steps, SAMARA_TRANSPORT=transport, SAMARA_TRACE="")
+        resumed.append(before)
+        until_step, seen = before + 10 + rng.randrange(steps_per_kill // 2), before
+        while seen < until_step:
+            now = committed(out)
+            assert now >= seen, f"began again at {now}, behind the committed step {seen}"
+            assert all(process.poll() is None for process in ranks.processes), ranks.say(1)
+            seen = now
+            time.sleep(0.001)
+        time.sleep(rng.uniform(0, 0.02))  # between two collectives, or within one
+        victim = rng.randrange(len(ranks.processes))
+        ranks.processes[victim].send_signal(signal.SIGKILL)
+        died = time.monotonic()
+        told = ranks.say(60)
+        seconds.append(time.monotonic() - died)  # until the last survivor was gone
         for rank, (code, said, _) in enumerate(told):
-            assert code in (0, 69, -signal.SIGKILL), said
-            if code == 69 and f"rank {victim} died" not in said and rank != victim:
-                unnamed += 1
-    print(f"{killed} kills, {unnamed} survivors that did not name the dead rank, gone after {max(seconds):.2f} s at most")
-    assert unnamed == 0 and max(seconds) < 10
+            assert code == (-signal.SIGKILL if rank == victim else 69), said
+            assert rank == victim or f"rank {victim} died" in said, said
+        assert committed(out) >= seen
+    done = result(run("samara", 2, "--steps", steps, "--out", out, timeout=900, SAMARA_TRANSPORT=transport))
+    print(f"{transport}: {kills} kills at steps {resumed[1:]}, the last survivor gone after {max(seconds):.2f} s at most")
+    assert max(seconds) < 10 and resumed == sorted(resumed) and 0 not in resumed[1:]
     assert done["parameter_hash"] == expected["parameter_hash"]
 
 

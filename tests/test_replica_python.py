@@ -1,10 +1,13 @@
 """samara.replica: every primitive against its definition, optimizers against torch alone, failures as users see them."""
 
 import inspect
+import json
 import os
+import socket
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from samara_cli import ROOT
@@ -103,7 +106,15 @@ def test_maps_merges_and_groups(ranks):
     ("along", lambda c, x: c.all_gather(x, dim=0), lambda all, i: torch.cat(all)),
     ("broadcast", lambda c, x: c.broadcast(x, 1), lambda all, i: all[1]),
     ("scatter", lambda c, x: c.reduce_scatter(x), lambda all, i: sum(all)[i:i + 1]),
-    ("exchange", lambda c, x: c.all_to_all(x), lambda all, i: torch.stack([x[i] for x in all]))])
+    ("exchange", lambda c, x: c.all_to_all(x), lambda all, i: torch.stack([x[i] for x in all])),
+    ("within", lambda c, x: c.within([[0, 3], [1, 2]]).all_reduce(x, "sum") + x,
+     lambda all, i: all[i] + all[3 - i] + all[i]),
+    ("mean within", lambda c, x: c.within([[0], [1, 2, 3]]).all_reduce(x, "mean"),
+     lambda all, i: all[0] if i == 0 else (all[1] + all[2] + all[3]) / 3),
+    ("gather within", lambda c, x: c.within([[0, 3], [2, 1]]).all_gather(x),
+     lambda all, i: torch.stack([all[j] for j in ([0, 3] if i in (0, 3) else [2, 1])])),
+    ("broadcast within", lambda c, x: c.within([[0, 3], [2, 1]]).broadcast(x, 1),
+     lambda all, i: all[3] if i in (0, 3) else all[1])])
 def test_gradients_are_those_of_one_graph(name, call, alone):
     """The loss is the sum of the replicas' losses: the same written as one graph, differentiated by torch."""
     leaves = [(torch.randn(N, generator=torch.Generator().manual_seed(i)) + 2).requires_grad_() for i in range(N)]
@@ -328,10 +339,137 @@ def test_backward_passes_fail_with_the_group():
             y = context.all_sum(x)
             if context.replica_id != 3:
                 y.sum().backward()
-        with pytest.raises(Exception):
+        with pytest.raises(replica.ReplicationError, match="replica 3: ended its step") as error:
             replicator.run(step)
-        raise replica.ReplicationError(70, "as expected")
-    assert replica.replicate_threads(2, program, replicas=N) == 70
+        assert error.value.exit_code == 70
+        raise replica.ReplicationError(65, "as expected")
+    assert replica.replicate_threads(2, program, replicas=N) == 65
+
+
+def test_errors_within_autograd_keep_their_kind_and_code():
+    """backward() itself raises them; torch would make each a RuntimeError."""
+    seen = []
+
+    def program(replicator):
+        weight = torch.nn.Parameter(torch.ones(2))
+        optimizer = replicator.wrap(torch.optim.SGD([weight], lr=0.1))
+
+        def step():
+            weight.sum().backward()
+            with pytest.raises(replica.ReplicationError, match="a second backward pass") as error:
+                weight.sum().backward()
+            seen.append(error.value.exit_code)
+            optimizer.step()
+        replicator.run(step)
+    succeed(2, program, mode="fast", replicas=None)
+    assert seen == [78, 78]
+
+
+DIES_IN_BACKWARD = """
+    import os, signal
+    import torch
+    import samara.replica
+    x = torch.ones(2, requires_grad=True)
+    def step(context):
+        y = context.all_sum(x)
+        if context.rank == 1:
+            END
+        y.sum().backward()
+    samara.replica.run(step)
+"""
+
+
+@pytest.mark.parametrize("end, codes, words", [
+    ("os.kill(os.getpid(), signal.SIGKILL)", [69, -9], "rank 1 died"),
+    ("raise samara.replica.ReplicationError(78, 'out of luck')", [78, 78], "out of luck")])
+def test_a_backward_pass_that_waits_for_a_rank_that_ends(tmp_path, end, codes, words):
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = str(s.getsockname()[1])
+    with ThreadPoolExecutor() as threads:
+        ranks = [threads.submit(script, tmp_path, DIES_IN_BACKWARD.replace("END", end), RANK=str(r), WORLD_SIZE="2",
+                                LOCAL_RANK=str(r), LOCAL_WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+                 for r in range(2)]
+        done = [rank.result() for rank in ranks]
+    assert [rank.returncode for rank in done] == codes, done[0].stderr
+    assert f"samara: rank 1 gave up: {words}" in done[0].stderr or f"samara: {words}" in done[0].stderr
+    assert "Traceback" not in done[0].stderr
+
+
+@pytest.mark.parametrize("mode", ["exact", "fast"])
+@pytest.mark.parametrize("clip", [
+    lambda model: torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01),
+    lambda model: [p.grad.data.clamp_(-1e-3, 1e-3) for p in model.parameters()],
+    lambda model: [setattr(p, "grad", p.grad / 2) for p in model.parameters()]], ids=["norm", "data", "another"])
+def test_gradients_are_not_written_before_they_are_averaged(mode, clip, capfd):
+    def program(replicator):
+        model, x, y = model_and_data()
+        optimizer = replicator.wrap(sgd(model.parameters()))
+
+        def step(x, y):
+            torch.nn.functional.mse_loss(model(x), y).backward()
+            clip(model)
+            optimizer.step()
+        replicator.run(step, x, y)
+        moved.append(optimizer.last_norm)
+    moved = []
+    assert replica.replicate_threads(2, program, mode=mode, replicas=N if mode == "exact" else None) == 78
+    error = capfd.readouterr().err
+    assert "wrap(optimizer, clip_norm=1.0)" in error and "test_replica_python.py:" in error and not moved
+    succeed(1, program, mode=mode, replicas=1)  # alone they are its own
+    assert moved
+
+
+def test_messages_are_like_what_is_expected():
+    def step(context):
+        peer = (context.replica_id + 2) % N
+        with pytest.raises(replica.ReplicationError, match="requires a gradient") as error:
+            context.send(torch.ones(2, requires_grad=True), peer)
+        assert error.value.exit_code == 78
+        context.send({"x": torch.ones(3, dtype=torch.int64)}, peer)
+        with pytest.raises(replica.ReplicationError, match=r"int64\[3\].*float32\[2\]") as error:
+            context.receive({"x": torch.ones(2)}, peer)
+        assert error.value.exit_code == 78
+    for ranks in (1, 2):
+        in_step(ranks, step)
+
+
+def test_a_message_is_awaited_in_silence(tmp_path):
+    text = """
+        import time
+        import torch
+        import samara.replica
+        def step(context):
+            if context.rank == 1:
+                time.sleep(0.5)
+                context.send(torch.full((2,), 3.0), 0)
+                context.send(torch.full((2,), 4.0), 0)
+            else:
+                print([context.receive(torch.zeros(2), 1).tolist() for _ in range(2)])
+        samara.replica.run(step)
+    """
+    done = script(tmp_path, text, command=["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
+                  SAMARA_MODE="fast", OMP_NUM_THREADS="1")
+    assert done.returncode == 0 and done.stdout.strip() == "[[3.0, 3.0], [4.0, 4.0]]", done.stderr
+    assert "c10d" not in done.stderr
+
+
+@pytest.mark.parametrize("mode", ["per_replica", "per_worker", "single"])
+def test_an_input_without_a_first_batch_gets_ones_without_rows(ranks, mode):
+    seen = []
+
+    def input_fn(context):
+        for k in range(3 if context.input_pipeline_id == context.num_input_pipelines - 1 else 0):
+            yield {"x": torch.full((2, 3), float(k)), "none": None}
+
+    def program(replicator):
+        source = replicator.make_input(mode, input_fn)
+        while (results := replicator.run(lambda batch: batch, source)) is not None:
+            for batch in results:
+                assert batch["x"].shape[1] == 3 and batch["none"] is None
+                seen.extend(batch["x"][:, 0].tolist())
+    succeed(ranks, program)
+    assert sorted(seen) == [0, 0, 1, 1, 2, 2]
 
 
 def test_checkpoints_go_on_at_another_size(tmp_path):
@@ -379,6 +517,35 @@ def test_checkpoints_go_on_at_another_size(tmp_path):
     succeed(2, another)
 
 
+def test_a_checkpoint_knows_what_decides_the_bits(tmp_path):
+    file = tmp_path / "checkpoint.safetensors"
+
+    def program(replicator, save=False):
+        model, x, y = model_and_data()
+        state = {"modules": {"net": model}, "optimizers": {"sgd": replicator.wrap(sgd(model.parameters()))}}
+        if save:
+            replica.save(replicator, file, **state)
+        assert replica.load(replicator, file, **state) == {}
+    succeed(2, lambda replicator: program(replicator, save=True))
+    for options, words in (({"replicas": 2}, "replicas 4, and this run has 2"), ({"seed": 5}, "seed 1, and this run has 5")):
+        def refused(replicator, words=words):
+            with pytest.raises(replica.ReplicationError, match=words) as error:
+                program(replicator)
+            assert error.value.exit_code == 78
+        succeed(2, refused, **options)
+    succeed(2, program, mode="fast", replicas=None)
+    # a file of an earlier build says nothing of them
+    whole = file.read_bytes()
+    size = int.from_bytes(whole[:8], "little")
+    header = json.loads(whole[8:8 + size])
+    for name in ("mode", "replicas", "seed", "crc32c"):
+        del header["__metadata__"][name]
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    file.write_bytes(len(text).to_bytes(8, "little") + text + whole[8 + size:])
+    succeed(2, program, replicas=2)
+
+
 def test_tensors_are_shared_not_copied():
     def program(replicator):
         whole = torch.arange(8.0)
@@ -398,6 +565,10 @@ def test_tensors_are_shared_not_copied():
     (lambda r: r.run(lambda context: context.all_reduce(torch.ones(1), "median")), "median: expected sum"),
     (lambda r: r.make_input("everywhere", iter), "everywhere: expected per_replica"),
     (lambda r: r.run(lambda x: x, torch.ones(3), torch.ones(4)), "first dimensions are equal"),
+    (lambda r: r.run(lambda context: context.logical_device(99)), "logical device 99: this replica has 1"),
+    (lambda r: r.run(lambda context: context.logical_device(-1)), "logical device -1: this replica has 1"),
+    (lambda r: r.run(lambda context: context.within([list(range(N))]).all_reduce(
+        torch.ones(2, requires_grad=True), "max")), "which requires a gradient: expected sum, mean"),
     (lambda r: replica.context(), "outside steps")])
 def test_what_cannot_work_is_said_in_one_line(call, words):
     def program(replicator):

@@ -25,7 +25,8 @@ void Save(Replicator& replicator, const std::string& path, const Checkpoint& che
           Site site = std::source_location::current());
 // False when there is no file. Fills modules, optimizers, notes and the replicator's step, on every
 // rank; only rank 0 reads the file. ReplicationError 65 for a damaged file, or one of another
-// program; nothing has changed then.
+// program, and 78 in exact mode for one saved in another mode, with another number of replicas or
+// another seed; nothing has changed then.
 bool Load(Replicator& replicator, const std::string& path, Checkpoint& checkpoint,
           Site site = std::source_location::current());
 

@@ -5,6 +5,8 @@
 //
 //   struct Batch { torch::Tensor image, label; };   // a nest as it is: no macro, no registration
 //
+// For whoever has no nest like it, Packed gives a nest as leaves that tell its structure too.
+//
 // A plain struct is an aggregate of at most 12 members, all of them nests.
 #pragma once
 
@@ -22,7 +24,8 @@
 namespace samara {
 
 // Flatten appends the leaves in order; Describe appends the structure, leaves as '*'; Unflatten
-// makes a nest of the structure of `like` from the leaves, taking them from `next`.
+// makes a nest of the structure of `like` from the leaves, taking them from `next`. Pack appends
+// sizes and keys too, as tensors, and Unpack makes the nest from these alone.
 template <typename T>
 struct Nest;
 
@@ -45,8 +48,24 @@ std::string Structure(const T& nest) {
   Nest<T>::Describe(nest, text);
   return text;
 }
+template <typename T>
+Leaves Packed(const T& nest) {
+  Leaves leaves;
+  Nest<T>::Pack(nest, leaves);
+  return leaves;
+}
+template <typename T>
+T Unpacked(const Leaves& leaves) {
+  auto next = leaves.begin();
+  return Nest<T>::Unpack(next);
+}
 
 namespace nest_internal {
+
+inline torch::Tensor PackedSize(size_t size) { return torch::tensor(static_cast<int64_t>(size)); }
+inline size_t UnpackedSize(Leaves::const_iterator& next) {
+  return static_cast<size_t>((next++)->item<int64_t>());
+}
 
 struct Any {
   template <typename T>
@@ -117,6 +136,15 @@ void DescribeAll(std::string& out, const T&... members) {
   ((Nest<T>::Describe(members, out), out += ' '), ...);
   out.back() = ')';
 }
+template <typename... T>
+void PackAll(Leaves& out, const T&... members) {
+  (Nest<T>::Pack(members, out), ...);
+}
+// A struct from its members' types, those of a tuple of references.
+template <typename T, typename... M>
+T UnpackAll(Leaves::const_iterator& next, const std::tuple<M&...>*) {
+  return T{Nest<std::remove_cv_t<M>>::Unpack(next)...};
+}
 
 }  // namespace nest_internal
 
@@ -127,6 +155,8 @@ struct Nest<torch::Tensor> {
   static torch::Tensor Unflatten(const torch::Tensor&, Leaves::const_iterator& next) {
     return *next++;
   }
+  static void Pack(const torch::Tensor& t, Leaves& out) { out.push_back(t); }
+  static torch::Tensor Unpack(Leaves::const_iterator& next) { return *next++; }
 };
 
 template <typename T>
@@ -143,6 +173,16 @@ struct Nest<std::vector<T>> {
     std::vector<T> v;
     v.reserve(like.size());
     for (const T& x : like) v.push_back(Nest<T>::Unflatten(x, next));
+    return v;
+  }
+  static void Pack(const std::vector<T>& v, Leaves& out) {
+    out.push_back(nest_internal::PackedSize(v.size()));
+    for (const T& x : v) Nest<T>::Pack(x, out);
+  }
+  static std::vector<T> Unpack(Leaves::const_iterator& next) {
+    std::vector<T> v;
+    for (size_t n = nest_internal::UnpackedSize(next); n > 0; --n)
+      v.push_back(Nest<T>::Unpack(next));
     return v;
   }
 };
@@ -162,6 +202,14 @@ struct Nest<std::array<T, n>> {
     for (size_t i = 0; i < n; ++i) v[i] = Nest<T>::Unflatten(like[i], next);
     return v;
   }
+  static void Pack(const std::array<T, n>& v, Leaves& out) {
+    for (const T& x : v) Nest<T>::Pack(x, out);
+  }
+  static std::array<T, n> Unpack(Leaves::const_iterator& next) {
+    std::array<T, n> v;
+    for (T& x : v) x = Nest<T>::Unpack(next);
+    return v;
+  }
 };
 
 template <typename T>
@@ -176,6 +224,14 @@ struct Nest<std::optional<T>> {
   static std::optional<T> Unflatten(const std::optional<T>& like, Leaves::const_iterator& next) {
     if (!like) return std::nullopt;
     return Nest<T>::Unflatten(*like, next);
+  }
+  static void Pack(const std::optional<T>& v, Leaves& out) {
+    out.push_back(nest_internal::PackedSize(v ? 1 : 0));
+    if (v) Nest<T>::Pack(*v, out);
+  }
+  static std::optional<T> Unpack(Leaves::const_iterator& next) {
+    if (nest_internal::UnpackedSize(next) == 0) return std::nullopt;
+    return Nest<T>::Unpack(next);
   }
 };
 
@@ -198,6 +254,22 @@ struct Nest<std::map<std::string, T>> {
     for (const auto& [key, x] : like) v.emplace(key, Nest<T>::Unflatten(x, next));
     return v;
   }
+  static void Pack(const std::map<std::string, T>& v, Leaves& out) {
+    out.push_back(nest_internal::PackedSize(v.size()));
+    for (const auto& [key, x] : v) {
+      out.push_back(torch::tensor(std::vector<uint8_t>(key.begin(), key.end()), torch::kUInt8));
+      Nest<T>::Pack(x, out);
+    }
+  }
+  static std::map<std::string, T> Unpack(Leaves::const_iterator& next) {
+    std::map<std::string, T> v;
+    for (size_t n = nest_internal::UnpackedSize(next); n > 0; --n) {
+      const torch::Tensor key = *next++;
+      const auto* text = static_cast<const char*>(key.const_data_ptr());
+      v.emplace(std::string(text, text + key.numel()), Nest<T>::Unpack(next));
+    }
+    return v;
+  }
 };
 
 template <typename... T>
@@ -213,6 +285,12 @@ struct Nest<std::tuple<T...>> {
     return std::apply(
         [&](const T&... x) { return std::tuple<T...>{Nest<T>::Unflatten(x, next)...}; }, like);
   }
+  static void Pack(const std::tuple<T...>& v, Leaves& out) {
+    std::apply([&](const T&... x) { nest_internal::PackAll(out, x...); }, v);
+  }
+  static std::tuple<T...> Unpack(Leaves::const_iterator& next) {
+    return std::tuple<T...>{Nest<T>::Unpack(next)...};
+  }
 };
 
 template <typename A, typename B>
@@ -226,6 +304,13 @@ struct Nest<std::pair<A, B>> {
   static std::pair<A, B> Unflatten(const std::pair<A, B>& like, Leaves::const_iterator& next) {
     A a = Nest<A>::Unflatten(like.first, next);
     return {std::move(a), Nest<B>::Unflatten(like.second, next)};
+  }
+  static void Pack(const std::pair<A, B>& v, Leaves& out) {
+    nest_internal::PackAll(out, v.first, v.second);
+  }
+  static std::pair<A, B> Unpack(Leaves::const_iterator& next) {
+    A a = Nest<A>::Unpack(next);
+    return {std::move(a), Nest<B>::Unpack(next)};
   }
 };
 
@@ -247,6 +332,14 @@ struct Nest<T> {
           return T{Nest<std::remove_cvref_t<decltype(x)>>::Unflatten(x, next)...};
         },
         nest_internal::Members(like));
+  }
+  static void Pack(const T& s, Leaves& out) {
+    std::apply([&](const auto&... x) { nest_internal::PackAll(out, x...); },
+               nest_internal::Members(s));
+  }
+  static T Unpack(Leaves::const_iterator& next) {
+    using Members = decltype(nest_internal::Members(std::declval<T&>()));
+    return nest_internal::UnpackAll<T>(next, static_cast<const Members*>(nullptr));
   }
 };
 

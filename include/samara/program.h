@@ -31,14 +31,25 @@ struct ProgramOption {
 
 // Runs `program` once a rank after reading --steps N, --batch N, --mode exact|fast,
 // --threads-as-ranks N, --out FOLDER, --json, --help and the program's own options into `options`.
-// Gives the exit code: 0 after --help, 64 for an option that it does not know, 78 for a value.
+// Gives the exit code: 0 after --help, 64 for an option that it does not know, 78 for a value. With
+// --json rank 0 tells a failure too as one JSON object: error and exit.
 int RunProgram(int argc, char** argv, ProgramOptions& options,
                const std::vector<ProgramOption>& more,
                const std::function<void(Replicator&)>& program);
 
-// With --out: goes on from the checkpoint there, if there is one, or writes it; else nothing.
+// With --out: goes on from the checkpoint there, if there is one, or writes it; else nothing. In
+// exact mode 78 for one with another --batch. `numbers`: of the last step, by name.
+using Numbers = std::vector<std::pair<std::string, torch::Tensor>>;
 void Load(Replicator& replicator, const ProgramOptions& options, Checkpoint& checkpoint);
-void Save(Replicator& replicator, const ProgramOptions& options, const Checkpoint& checkpoint);
+void Save(Replicator& replicator, const ProgramOptions& options, const Checkpoint& checkpoint,
+          const Numbers& numbers);
+// Whether to do another step: `more`, and nobody has asked to stop. A collective. With --out
+// SIGTERM or SIGINT, on any rank, ends the loop on all after the same step, and Save then ends the
+// program with 75: saved, start it again. A second signal ends the process at once.
+bool Going(Replicator& replicator, const ProgramOptions& options, bool more,
+           Site site = std::source_location::current());
+// The number of that name that was saved with what was loaded, or NaN.
+torch::Tensor Saved(const Checkpoint& checkpoint, const std::string& name);
 
 void SetLearningRate(WrappedOptimizer& optimizer, double rate);  // of all its parameters
 

@@ -58,6 +58,13 @@ struct ReplicatorOptions {
   int check_every = 100;  // optimizer steps between comparisons of the parameters' hash; 0: never
 };
 
+// Values of this rank's replicas, in the order of their ids.
+template <typename T>
+struct PerReplica {
+  int first = 0;  // id of values[0]
+  std::vector<T> values;
+};
+
 // What one replica sees inside a step. Nests: nest.h. Every call is a collective but for Send
 // and Receive. Differentiable: AllReduce and its names, AllGather, Broadcast, ReduceScatter,
 // AllToAll, under the convention that the loss is the sum of the replicas' losses.
@@ -109,6 +116,10 @@ class ReplicaContext {
   // Concatenates along `dim`; sizes may differ along it.
   torch::Tensor AllGatherAlong(const torch::Tensor& tensor, int64_t dim,
                                Site site = std::source_location::current()) const;
+  template <typename T>
+  T AllGatherAlong(const T& nest, int64_t dim, Site site = std::source_location::current()) const {
+    return ForEachLeaf(nest, [&](const torch::Tensor& x) { return AllGatherAlong(x, dim, site); });
+  }
   // All get the nest of replica `source`.
   template <typename T>
   T Broadcast(const T& nest, int source, Site site = std::source_location::current()) const {
@@ -117,20 +128,28 @@ class ReplicaContext {
   // Reduces, and gives this replica its part of dimension 0, which N divides.
   torch::Tensor ReduceScatter(const torch::Tensor& tensor, ReduceOp op,
                               Site site = std::source_location::current()) const;
+  template <typename T>
+  T ReduceScatter(const T& nest, ReduceOp op, Site site = std::source_location::current()) const {
+    return ForEachLeaf(nest, [&](const torch::Tensor& x) { return ReduceScatter(x, op, site); });
+  }
   // Part j of dimension 0 goes to replica j; theirs come back in the order of their ids.
   torch::Tensor AllToAll(const torch::Tensor& tensor,
                          Site site = std::source_location::current()) const;
+  template <typename T>
+  T AllToAll(const T& nest, Site site = std::source_location::current()) const {
+    return ForEachLeaf(nest, [&](const torch::Tensor& x) { return AllToAll(x, site); });
+  }
 
   // To one replica, without waiting for it; small tensors (it goes through the store between
-  // ranks).
+  // ranks), and without a gradient: 78 for those that require one.
   template <typename T>
   void Send(const T& nest, int to) const {
     SendLeaves(Flatten(nest), to);
   }
-  // What `from` sent, in its order; `like` gives the structure.
+  // What `from` sent, in its order; `like` gives the structure, shapes and types: 78 for others.
   template <typename T>
   T Receive(const T& like, int from) const {
-    return Unflatten(like, ReceiveLeaves(from, Flatten(like).size()));
+    return Unflatten(like, ReceiveLeaves(from, Flatten(like)));
   }
 
   // fn(item) runs on one replica an item (item i on replica i mod N); all get all results, in the
@@ -142,10 +161,10 @@ class ReplicaContext {
     std::vector<Leaves> mine;
     for (size_t i = static_cast<size_t>(replica_id()); i < items.size();
          i += static_cast<size_t>(num_replicas()))
-      mine.push_back(Flatten<R>(fn(items[i])));
+      mine.push_back(Packed<R>(fn(items[i])));
     std::vector<R> results;
-    for (Leaves& leaves : ExchangeItems(std::move(mine), items.size(), site))
-      results.push_back(FromLeaves<R>(std::move(leaves)));
+    for (const Leaves& leaves : ExchangeItems(std::move(mine), items.size(), site))
+      results.push_back(Unpacked<R>(leaves));
     return results;
   }
   // The same, folded: results[0] op results[1] op ..., from left to right.
@@ -161,19 +180,31 @@ class ReplicaContext {
                         op == ReduceOp::kMean ? DivideLeaves(total, results.size()) : total);
   }
   // Leaves the replicas for a moment: fn(values of all replicas) runs once, and each replica gets
-  // its own of the returned vector, or the one value. Not differentiable.
+  // its own of a PerReplica that it returns, or the one value. Not differentiable.
   template <typename T, typename Fn>
   auto MergeCall(Fn&& fn, const T& nest, Site site = std::source_location::current()) const {
     using R = std::decay_t<std::invoke_result_t<Fn&, const std::vector<T>&>>;
     const auto merge = [&](const std::vector<Leaves>& all) {
       std::vector<T> values;
       for (const Leaves& leaves : all) values.push_back(Unflatten(nest, leaves));
-      return Flatten<R>(fn(values));
+      const R result = fn(values);
+      if constexpr (IsPerReplica<R>::value) {
+        CheckOnePerReplica(result.values.size());
+        return Packed(result.values);
+      } else {
+        return Packed(result);
+      }
     };
-    return FromLeaves<R>(Merge(Flatten(nest), merge, Structure(nest), site));
+    const Leaves leaves = Merge(Flatten(nest), merge, Structure(nest), site);
+    if constexpr (IsPerReplica<R>::value) {
+      return Unpacked<decltype(R::values)>(leaves).at(static_cast<size_t>(replica_id()));
+    } else {
+      return Unpacked<R>(leaves);
+    }
   }
 
   // Collectives within the groups of a partition of all replicas; every replica calls them.
+  // Differentiable: AllReduce by sum or mean, AllGather, Broadcast.
   class SubGroups {
    public:
     SubGroups(const ReplicaContext& context, std::vector<std::vector<int>> groups);
@@ -203,6 +234,11 @@ class ReplicaContext {
    private:
     std::vector<Leaves> Within(const Leaves& in, const std::string& what,
                                const std::string& structure, Site site) const;
+    Leaves Fold(const Leaves& in, ReduceOp op, const std::string& what,
+                const std::string& structure, Site site) const;
+    // What adds the gradients of `what` over the group, when the backward pass comes to it.
+    std::function<Leaves(const Leaves& gradients)> SumLater(const std::string& what, ReduceOp op,
+                                                            Site site) const;
     const ReplicaContext& context_;
     std::vector<std::vector<int>> groups_;
     std::vector<int> mine_;
@@ -212,7 +248,7 @@ class ReplicaContext {
     return {*this, std::move(groups)};
   }
 
-  // Device i of this replica, for models that span several.
+  // Device i of this replica, for models that span several; without a GPU it has one, the CPU.
   torch::Device logical_device(int i) const;
 
   // The same with leaves, for bindings.
@@ -221,7 +257,7 @@ class ReplicaContext {
   Leaves BroadcastLeaves(const Leaves& in, int source, const std::string& structure,
                          Site site) const;
   void SendLeaves(const Leaves& in, int to) const;
-  Leaves ReceiveLeaves(int from, size_t count) const;
+  Leaves ReceiveLeaves(int from, const Leaves& like) const;
   std::vector<Leaves> ExchangeItems(std::vector<Leaves> mine, size_t items, Site site) const;
   std::vector<Leaves> GatherLeaves(const Leaves& in, const std::string& operation,
                                    const std::string& operand, Site site) const;
@@ -232,18 +268,19 @@ class ReplicaContext {
   int local() const { return local_; }
 
  private:
+  template <typename T, typename Fn>
+  static T ForEachLeaf(const T& nest, Fn&& fn) {
+    Leaves leaves = Flatten(nest);
+    for (torch::Tensor& leaf : leaves) leaf = fn(leaf);
+    return Unflatten(nest, leaves);
+  }
   static Leaves FoldLeaves(const Leaves& a, const Leaves& b, ReduceOp op);
   static Leaves DivideLeaves(const Leaves& a, size_t n);
-  // A value whose structure is known only from its leaves: tensors, vectors of tensors and structs
-  // of fixed size.
   template <typename R>
-  static R FromLeaves(Leaves leaves) {
-    if constexpr (std::is_same_v<R, Leaves>) {
-      return leaves;
-    } else {
-      return Unflatten(R{}, leaves);
-    }
-  }
+  struct IsPerReplica : std::false_type {};
+  template <typename T>
+  struct IsPerReplica<PerReplica<T>> : std::true_type {};
+  void CheckOnePerReplica(size_t values) const;
 
   ReplicatorState& state_;
   const int local_;
@@ -285,18 +322,13 @@ class WrappedOptimizer {
   std::shared_ptr<torch::optim::Optimizer> optimizer_;
 };
 
-// Values of this rank's replicas, in the order of their ids.
-template <typename T>
-struct PerReplica {
-  int first = 0;  // id of values[0]
-  std::vector<T> values;
-};
 struct Nothing {};  // what a step gives that returns void
 
 class Replicator {
  public:
   // The ranks that the launcher started: torchrun, mpirun, srun, `samara launch`, a Kubernetes job;
-  // alone without one. Blocks until all have come. Says once where it found them.
+  // alone without one. Blocks until all have come. Says once where it found them. From then on an
+  // exception that leaves `main` is one line, and ends the process and the others with its code.
   static Replicator FromEnvironment(const ReplicatorOptions& options = {});
   explicit Replicator(std::shared_ptr<ReplicatorState> state) : state_(std::move(state)) {}
   // That of the program which this thread runs for Replicate, outside steps; 78 when there is none.
@@ -383,8 +415,8 @@ class Replicator {
     return Unflatten(nest, BroadcastMain(Flatten(nest), Structure(nest), site));
   }
   void Barrier(Site site = std::source_location::current());
-  // This rank gives up: the others end with `why` instead of waiting for it.
-  void Abort(const std::string& why);
+  // This rank gives up: the others end with `why`, and that code, instead of waiting for it.
+  void Abort(const std::string& why, int exit_code = 69);
   // An orderly end, which waits for the others; the destructor does not wait.
   void Shutdown(Site site = std::source_location::current());
   // The last collectives of this rank in Chrome's trace format.
@@ -460,7 +492,7 @@ class Replicator {
     for (const auto& l : leaves) {
       if (l->size() != Flatten(input.like()).size())
         throw ReplicationError(
-            78, "a single input needs batches of fixed structure: a struct, tuple or tensor");
+            78, "a batch from another rank needs a fixed structure: a struct, tuple or tensor");
       batches.push_back(Unflatten(input.like(), *l));
     }
     return batches;

@@ -6,6 +6,7 @@
 #include "torch_python.h"
 // after the door
 #include <frameobject.h>
+#include <torch/csrc/Exceptions.h>
 
 #include <unordered_map>
 #include <unordered_set>
@@ -74,6 +75,15 @@ void Raise(const ReplicationError& error) {
   const py::object type = py::reinterpret_borrow<py::object>(replication_error);
   const py::object value = type(error.exit_code(), error.what());
   PyErr_SetObject(replication_error, value.ptr());
+}
+
+// Torch's own way for Python's exceptions through C++.
+void RaiseInAutograd(const ReplicationError& error) {
+  const py::gil_scoped_acquire lock;
+  Raise(error);
+  python_error raised;
+  raised.persist();
+  throw raised;
 }
 
 std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -319,8 +329,8 @@ void BindContext(py::module_& m) {
       .def("send", [](const ReplicaContext& c, const Leaves& in,
                       int to) { Unlocked([&] { c.SendLeaves(in, to); }); })
       .def("receive",
-           [](const ReplicaContext& c, int from, size_t count) {
-             return Unlocked([&] { return c.ReceiveLeaves(from, count); });
+           [](const ReplicaContext& c, int from, const Leaves& like) {
+             return Unlocked([&] { return c.ReceiveLeaves(from, like); });
            })
       .def("exchange_items",
            [](const ReplicaContext& c, std::vector<Leaves> mine, size_t items) {
@@ -444,8 +454,8 @@ void BindReplicator(py::module_& m) {
              const Site site = CallSite();
              Unlocked([&] { r.get().Barrier(site); });
            })
-      .def("abort",
-           [](PyReplicator& r, const std::string& why) { Unlocked([&] { r.get().Abort(why); }); })
+      .def("abort", [](PyReplicator& r, const std::string& why,
+                       int exit_code) { Unlocked([&] { r.get().Abort(why, exit_code); }); })
       .def("shutdown",
            [](PyReplicator& r) {
              const Site site = CallSite();
@@ -522,6 +532,7 @@ PYBIND11_MODULE(_replica, m) {
   m.def("set_up", [](const py::object& error_type, std::vector<std::string> folders) {
     replication_error = error_type.inc_ref().ptr();
     skipped_folders = std::move(folders);
+    SetAutogradThrow(RaiseInAutograd);
   });
   py::register_local_exception_translator([](std::exception_ptr thrown) {
     try {

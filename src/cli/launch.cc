@@ -64,7 +64,7 @@ void AddLaunch(CLI::App& app, Invocation& invocation) {
       ->add_option("--grace", args->grace,
                    "seconds that the others have to end after a failure, until they are killed")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1e6));
+      ->check(InRange(0.0, 1e6));
   command->add_flag("--json", args->json,
                     "before PROGRAM: one JSON object after all that the program prints");
   command->footer(

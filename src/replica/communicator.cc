@@ -6,7 +6,6 @@
 
 #include "core/check.h"
 #include "core/checksum.h"
-#include "core/files.h"
 #include "core/log.h"
 #include "replica/group_judge.h"
 
@@ -35,7 +34,9 @@ uint64_t Collective::fingerprint() const {
 }
 
 Communicator::Communicator(std::unique_ptr<Transport> transport, const CommunicatorOptions& options)
-    : transport_(std::move(transport)), options_(options) {
+    : transport_(std::move(transport)),
+      options_(options),
+      flight_file_(FlightFile(options.flight_folder, transport_->rank(), ProcessEnvironment())) {
   check_ = [this](std::span<const CollectiveHeader> all) { return Check(all); };
 }
 
@@ -68,23 +69,18 @@ Status Communicator::Late() const {
   return Status(Code::kUnavailable, text);
 }
 
-bool Communicator::Latch(const Status& why) {
+void Communicator::Fail(const Status& why, bool record) {
   std::lock_guard lock(mu_);
-  if (!failure_.ok()) return false;
-  failure_ = why;
-  return true;
-}
-
-void Communicator::Fail(const Status& why) {
-  if (!Latch(why)) return;
-  if (!options_.flight_folder.empty()) {
-    const Path file = Path(options_.flight_folder) / ("flight-" + std::to_string(rank()) + ".json");
-    Status written = CreateFolders(options_.flight_folder);
-    if (written.ok()) written = WriteFileAtomic(file, flight_.Json(rank(), size(), why.message()));
-    LogInfo(written.ok()
-                ? "the last collectives of rank " + std::to_string(rank()) + ": " + file.string()
-                : "no flight record: " + written.message());
-  }
+  if (!failure_.ok()) return;
+  failure_ = told_ = why;
+  // one that is alone knows its last collectives, unless somebody asked for them
+  const bool asked = !options_.flight_folder.empty();
+  if (!record || flight_file_.empty() || (!asked && (size() == 1 || flight_.empty()))) return;
+  const Status written = flight_.Write(flight_file_, rank(), size(), why.message());
+  if (written.ok())
+    failure_ = {why.code(), why.message() + "; its last collectives: " + flight_file_.string()};
+  else
+    LogInfo("no flight record: " + written.message());
 }
 
 void Communicator::Abort(const Status& why) {
@@ -93,8 +89,13 @@ void Communicator::Abort(const Status& why) {
 }
 
 void Communicator::Leave() {
-  Latch(Status(Code::kUnavailable, "this rank has left"));
+  Fail(Status(Code::kUnavailable, "this rank has left"), /*record=*/false);
   transport_->Abort(failure());
+}
+
+Status Communicator::told() const {
+  std::lock_guard lock(mu_);
+  return told_;
 }
 
 Status Communicator::failure() const {
@@ -128,7 +129,7 @@ Status Communicator::Run(const Collective& what, uint64_t bytes,
   if (status.code() == kDeadlinePassed) status = Late();
   Fail(status);
   transport_->Abort(failure());
-  if (monitor_ != nullptr) monitor_->Fail(failure());
+  if (monitor_ != nullptr) monitor_->Fail(told());
   return failure();
 }
 

@@ -32,7 +32,7 @@ struct CommunicatorOptions {
   // may find somebody else there and must not wait.
   std::function<void()> away{};
   std::function<void(const Status& failure)> back{};
-  std::string flight_folder{};  // flight-<rank>.json lands there on failure; empty: nowhere
+  std::string flight_folder{};  // of the record that a failure leaves; empty: as FlightFile says
 };
 
 // One rank's end of a group. Collectives are called by one thread at a time, in the same order on
@@ -75,9 +75,10 @@ class Communicator {
   void Abort(const Status& why);
   // The same at an orderly end, of which no record of the last collectives is kept.
   void Leave();
-  Status failure() const;
+  Status failure() const;  // names the record that this rank has left
   uint64_t sequence() const { return sequence_; }
   const FlightRecorder& flight() const { return flight_; }
+  FlightRecorder& flight() { return flight_; }
 
  private:
   // Runs `rounds` under the name of one collective.
@@ -85,12 +86,13 @@ class Communicator {
              const std::function<Status(Transport::Round& first)>& rounds);
   Status Check(std::span<const CollectiveHeader> all) const;
   Status Late() const;
-  bool Latch(const Status& why);  // false: there was a failure before
-  void Fail(const Status& why);
+  void Fail(const Status& why, bool record = true);  // the first one stays
+  Status told() const;
 
   // constant after construction
   const std::unique_ptr<Transport> transport_;
   const CommunicatorOptions options_;
+  const Path flight_file_;  // empty: none
   Monitor* monitor_ = nullptr;
   // touched by the calling thread
   uint64_t sequence_ = 0;
@@ -99,7 +101,9 @@ class Communicator {
   std::vector<std::byte> scratch_;
   FlightRecorder flight_;
   mutable std::mutex mu_;
-  Status failure_;  // guarded by mu_
+  // guarded by mu_
+  Status failure_;
+  Status told_;  // the same in the words for other ranks, who have records of their own
 };
 
 }  // namespace samara

@@ -4,10 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
+#include <regex>
 
 #include "core/thread.h"
 #include "replica/arena.h"
@@ -26,11 +30,13 @@ struct Rank {
 struct GroupOptions {
   ArenaOptions arena{};
   CommunicatorOptions comm{.deadline = 20s, .first_deadline = 20s};
+  bool records = false;  // failing ranks leave some
 };
 
 // Runs `body` on `size` threads of one group. A body that returns false dies: its rank goes without
 // a word.
 void RunGroup(int size, const std::function<bool(Rank&)>& body, GroupOptions options = {}) {
+  options.records ? ::unsetenv("SAMARA_TRACE") : ::setenv("SAMARA_TRACE", "", 1);
   const auto store = MakeMemoryStore();
   const auto hub = MakeMonitorHub(size);
   std::vector<std::unique_ptr<Thread>> threads;
@@ -254,54 +260,82 @@ TEST(CommunicatorTest, ADeadRankIsNamedAtOnce) {
   EXPECT_LT(SecondsSince(start), 5);
 }
 
-// A random rank does a random wrong thing at a random step, among many: all agree, or all fail
-// together, with the same words.
+enum class Fault { kDies, kCallsAnother, kFreezes, kNone };
+constexpr std::chrono::milliseconds kDeadline = 3s;
+
+struct Told {
+  int steps = 0;
+  Status status;
+  double seconds = 0;  // in the call that failed
+};
+
+// 20 steps, after short pauses of each rank's own; the culprit does its fault at step `at`.
+std::vector<Told> Steps(int size, Fault fault, int culprit, int at, uint32_t seed) {
+  std::vector<Told> told(static_cast<size_t>(size));
+  RunGroup(size,
+           [&](Rank& rank) {
+             std::mt19937 delays(seed * 1000 + static_cast<uint32_t>(rank.rank));
+             auto& [step, status, seconds] = told[static_cast<size_t>(rank.rank)];
+             for (; step < 20 && status.ok(); ++step) {
+               if (delays() % 8 == 0)
+                 std::this_thread::sleep_for(std::chrono::microseconds(delays() % 500));
+               std::vector<float> values{1, 2};
+               const Fault mine = rank.rank == culprit && step == at ? fault : Fault::kNone;
+               if (mine == Fault::kDies) return false;
+               const SteadyTime start = Now();
+               if (mine == Fault::kFreezes) {
+                 while (rank.comm.failure().ok()) std::this_thread::sleep_for(1ms);
+                 status = rank.comm.failure();
+               } else {
+                 status = mine == Fault::kCallsAnother ? Sum(rank, values, "something else")
+                                                       : Sum(rank, values);
+               }
+               seconds = SecondsSince(start);
+               if (status.ok()) {
+                 EXPECT_EQ(values[1], 2.0F * static_cast<float>(size));
+               }
+             }
+             return true;
+           },
+           {.comm = {.deadline = kDeadline, .first_deadline = 60s}});
+  return told;
+}
+
+// What a rank said, whoever of those that noticed it told the others first.
+std::string Words(const Status& status) {
+  static const std::regex kTeller("^rank [0-9]+ gave up: ");
+  return std::regex_replace(status.message(), kTeller, "");
+}
+
+// A random rank does a wrong thing at a random step, among many: all go on, or all fail together,
+// with the same words about this very rank, and in time.
 TEST(CommunicatorTest, ManyRanksAgreeOrFailTogether) {
+  const std::map<Fault, std::string> expected{{Fault::kDies, "^rank {} died; "},
+                                              {Fault::kCallsAnother, "rank {}: something else of "},
+                                              {Fault::kFreezes, "^rank {} did not come to "}};
   for (const int size : {64, 128, 256}) {
-    for (const uint32_t seed : {1U, 2U, 3U, 4U}) {
-      std::mt19937 random(seed);
+    uint32_t seed = 0;
+    for (const Fault fault : {Fault::kCallsAnother, Fault::kFreezes, Fault::kNone, Fault::kDies}) {
+      std::mt19937 random(++seed);
       const int culprit = static_cast<int>(random() % static_cast<unsigned>(size));
-      const int at = static_cast<int>(random() % 20);
-      const uint32_t what = seed % 4;  // dies, calls another thing, freezes, nothing
-      std::vector<int> steps(static_cast<size_t>(size));
-      std::vector<Status> heard(static_cast<size_t>(size));
-      RunGroup(size,
-               [&](Rank& rank) {
-                 std::mt19937 delays(seed * 1000 + static_cast<uint32_t>(rank.rank));
-                 auto& status = heard[static_cast<size_t>(rank.rank)];
-                 int step = 0;
-                 for (; step < 20 && status.ok(); ++step) {
-                   if (delays() % 8 == 0)
-                     std::this_thread::sleep_for(std::chrono::microseconds(delays() % 500));
-                   std::vector<float> values{1, 2};
-                   if (rank.rank == culprit && step == at && what == 0) return false;
-                   if (rank.rank == culprit && step == at && what == 2) {
-                     while (rank.comm.failure().ok()) std::this_thread::sleep_for(1ms);
-                     status = rank.comm.failure();
-                     break;
-                   }
-                   status = rank.rank == culprit && step == at && what == 1
-                                ? Sum(rank, values, "something else")
-                                : Sum(rank, values);
-                   if (status.ok()) {
-                     EXPECT_EQ(values[1], 2.0F * static_cast<float>(size));
-                   }
-                 }
-                 steps[static_cast<size_t>(rank.rank)] = step;
-                 return true;
-               },
-               {.comm = {.deadline = 3s, .first_deadline = 60s}});
+      const auto told = Steps(size, fault, culprit, 1 + static_cast<int>(random() % 19), seed);
+      if (fault == Fault::kNone) {
+        for (const Told& one : told) EXPECT_TRUE(one.status.ok() && one.steps == 20);
+        continue;
+      }
+      const bool dies = fault == Fault::kDies;
+      const std::string first = Words(told[dies && culprit == 0 ? 1 : 0].status);
+      const std::regex named(
+          std::regex_replace(expected.at(fault), std::regex("\\{\\}"), std::to_string(culprit)));
+      EXPECT_TRUE(std::regex_search(first, named)) << culprit << ": " << first;
+      // the deadline is for ranks that do not come; others are noticed before it
+      const double limit = fault == Fault::kFreezes ? 2 : 1;
       for (int r = 0; r < size; ++r) {
-        if (r == culprit && what == 0) continue;
-        const Status& status = heard[static_cast<size_t>(r)];
-        if (what == 3) {
-          EXPECT_TRUE(status.ok());
-          EXPECT_EQ(steps[static_cast<size_t>(r)], 20);
-        } else {
-          EXPECT_FALSE(status.ok());
-          EXPECT_NE(status.message().find(std::to_string(culprit)), std::string::npos)
-              << status.message();
-        }
+        if (r == culprit && dies) continue;
+        const Told& one = told[static_cast<size_t>(r)];
+        EXPECT_FALSE(one.status.ok()) << r;
+        EXPECT_EQ(Words(one.status), first) << r;
+        EXPECT_LT(one.seconds, limit * std::chrono::duration<double>(kDeadline).count()) << r;
       }
     }
   }
@@ -318,8 +352,68 @@ TEST(CommunicatorTest, TheFlightRecorderKnowsWhatWasCalled) {
     EXPECT_NE(records.back().text.find("all_reduce sum of float32[1] at communicator_test.cc:"),
               std::string::npos);
     EXPECT_NE(rank.comm.flight().ChromeTrace(0).find("\"ph\":\"X\""), std::string::npos);
+    EXPECT_EQ(rank.comm.flight().ChromeTrace(0).find("replica"), std::string::npos);
+    rank.comm.flight().Span("replica 3", "step 12", Now());
+    EXPECT_NE(rank.comm.flight().ChromeTrace(0).find("\"tid\":\"replica 3\""), std::string::npos);
     return true;
   });
+}
+
+TEST(CommunicatorTest, TheRecordOfAFailureLiesWhereItIsAskedFor) {
+  const auto file = [](const std::string& folder, std::optional<std::string> traces) {
+    const Path found = FlightFile(folder, 3, [&](const std::string& name) {
+      return name == "SAMARA_TRACE" ? traces : std::nullopt;
+    });
+    return found.string();
+  };
+  EXPECT_EQ(file("here", std::nullopt), "here/flight-3.json");
+  EXPECT_EQ(file("here", ""), "here/flight-3.json");
+  EXPECT_EQ(file("", "there"), "there/flight-3.json");
+  EXPECT_EQ(file("", ""), "");
+  EXPECT_EQ(file("", std::nullopt), std::filesystem::temp_directory_path() /
+                                        ("samara-flight-3-" + std::to_string(getpid()) + ".json"));
+}
+
+// Unasked: each rank of a group that failed names a file of its own, once.
+TEST(CommunicatorTest, AFailureNamesItsRecord) {
+  const auto heard =
+      Heard(3,
+            [](Rank& rank) {
+              std::vector<float> values{1};
+              EXPECT_TRUE(Sum(rank, values).ok());
+              return Sum(rank, values, rank.rank == 1 ? "another" : "all_reduce sum");
+            },
+            {.records = true});
+  for (int r = 0; r < 3; ++r) {
+    const Path file = FlightFile("", r, ProcessEnvironment());
+    const std::string& said = heard[static_cast<size_t>(r)].message();
+    EXPECT_TRUE(said.ends_with("; its last collectives: " + file.string())) << said;
+    EXPECT_EQ(said.find("last collectives"), said.rfind("last collectives")) << said;
+    const auto text = ReadFile(file);
+    ASSERT_TRUE(text.ok()) << text.status().message();
+    const auto record = nlohmann::json::parse(*text);
+    EXPECT_EQ(record["rank"], r);
+    EXPECT_EQ(record["world_size"], 3);
+    EXPECT_EQ(record["records"].size(), 2U);
+    EXPECT_NE(record["records"][1]["state"], "done");  // another rank may have told this one
+    EXPECT_NE(record["error"].get<std::string>().find("ranks call different"), std::string::npos);
+    std::filesystem::remove(file);
+  }
+}
+
+// Nor does one that cannot be written hide why the group failed.
+TEST(CommunicatorTest, ARecordThatCannotBeWrittenChangesNothing) {
+  const auto heard =
+      Heard(2,
+            [](Rank& rank) {
+              std::vector<float> values{1};
+              return Sum(rank, values, rank.rank == 1 ? "another" : "all_reduce sum");
+            },
+            {.comm = {.deadline = 20s, .flight_folder = "/dev/null/none"}});
+  for (const Status& status : heard) {
+    EXPECT_NE(status.message().find("ranks call different"), std::string::npos);
+    EXPECT_EQ(status.message().find("last collectives"), std::string::npos) << status.message();
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,13 +19,19 @@
 
 namespace samara {
 
-// How the ranks of a group reach each other.
-struct RankLinks {
+// The way of the collectives.
+struct RankRoute {
   std::unique_ptr<Transport> transport;
+  std::string address;  // of this host, as the others reach it; empty: its name's
+};
+
+// How the ranks of a group reach each other, in the order in which it is done.
+struct RankLinks {
   std::shared_ptr<Store> store;  // null when alone
-  std::string address;           // of this host, as the others reach it; empty: its name's
-  // Makes the side channel; null: none.
+  // Makes the side channel, once all ranks have come; null: none.
   std::function<Result<std::unique_ptr<Monitor>>(Monitor::OnFailure)> monitor;
+  // Makes the rest, over `store`, whose Get a failure of the group ends.
+  std::function<Result<RankRoute>(const std::shared_ptr<Store>& store)> route;
 };
 
 struct LinkOptions {
@@ -35,13 +42,15 @@ struct LinkOptions {
   std::chrono::milliseconds silence{1'500};    // without a sign of life: frozen
 };
 
-// Finds the others through the launcher's store, which is torch's: only programs with torch can.
-// kConfig for a transport that cannot be; kUnavailable names who has not come.
+// Links over the launcher's store, which is torch's: only programs with torch can. kConfig for a
+// transport that cannot be, kUnavailable without the store.
 Result<RankLinks> Connect(const World& world, const LinkOptions& options);
 
 // Thread safety: Fail, failed and store from any thread, the communicator as it says.
 class RankGroup {
  public:
+  // Blocks until all ranks have come and reach each other; kUnavailable names who has not come, or
+  // has died meanwhile, on every rank that has.
   static Result<std::unique_ptr<RankGroup>> Make(const World& world, RankLinks links,
                                                  const CommunicatorOptions& options);
   ~RankGroup();  // leaves
@@ -53,6 +62,8 @@ class RankGroup {
   int size() const { return world_.size; }
   Communicator& communicator() { return *communicator_; }
   Store& store() { return *store_; }  // REQUIRES: not alone
+  // Of this host, as the others reach it; empty: its name's.
+  const std::string& address() const { return address_; }
 
   // What every rank gives, in rank order, once all have come. A collective: equal `what`
   // everywhere.
@@ -66,12 +77,21 @@ class RankGroup {
   void Leave();
 
  private:
-  RankGroup(const World& world, RankLinks& links, const CommunicatorOptions& options);
+  class WatchedStore;
+  RankGroup(const World& world, std::shared_ptr<Store> store)
+      : world_(world), store_(std::move(store)) {}
+  Status Join(const RankLinks& links, const CommunicatorOptions& options);
+  void Hear(const Status& failure);  // of another rank
+  Status heard() const;
 
   const World world_;
   const std::shared_ptr<Store> store_;
   std::atomic<bool> failed_{false};
-  const std::unique_ptr<Communicator> communicator_;
+  mutable std::mutex mu_;
+  Status heard_;  // guarded by mu_
+  // constant after Join; until then guarded by mu_
+  std::unique_ptr<Communicator> communicator_;
+  std::string address_;
   std::unique_ptr<Monitor> monitor_;
 };
 

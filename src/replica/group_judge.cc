@@ -89,13 +89,15 @@ void GroupJudge::JudgeSilence(Time now) {
 }
 
 void GroupJudge::StartTimedOut(std::chrono::milliseconds timeout) {
-  std::vector<int> missing;
+  Decide({Code::kUnavailable, fmt::format("{} did not come within {} s: were all of them started?",
+                                          Awaited(), static_cast<double>(timeout.count()) / 1000)});
+}
+
+std::string GroupJudge::Awaited() const {
+  std::vector<int> awaited;
   for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank)
-    if (!HasCome(rank)) missing.push_back(rank);
-  Decide({Code::kUnavailable,
-          fmt::format("{} of {} did not come within {} s: were all of them started?",
-                      NameRanks(missing), ranks_.size(),
-                      static_cast<double>(timeout.count()) / 1000)});
+    if (!HasCome(rank)) awaited.push_back(rank);
+  return fmt::format("{} of {}", NameRanks(awaited), ranks_.size());
 }
 
 bool GroupJudge::Complete() const {

@@ -52,6 +52,7 @@ class GroupJudge {
   void BreakProtocol(int rank);
   void JudgeSilence(Time now);
   void StartTimedOut(std::chrono::milliseconds timeout);
+  std::string Awaited() const;  // who has not come: "ranks 2-3, 5 of 6"
 
   bool Is(int rank) const { return at(rank).state == State::kHere; }
   bool HasCome(int rank) const { return at(rank).state != State::kAwaited; }

@@ -14,6 +14,7 @@ namespace {
 
 constexpr size_t kStrangersMax = 256;           // connections that have not said Hello
 constexpr std::chrono::seconds kHelloTime{10};  // after which they are closed
+constexpr std::chrono::seconds kPatience{10};   // until it is said who is waited for
 constexpr int kAcceptsPerTurn = 64, kFramesPerTurn = 16;
 constexpr std::chrono::milliseconds kNoRoomPause{100};  // without descriptors to accept with
 constexpr std::chrono::milliseconds kLastFrames{200};   // to flush a failure before the end
@@ -23,7 +24,7 @@ class Hub final : public PolledMonitor {
   Hub(int size, const Options& options, OnFailure on_failure)
       : PolledMonitor(0, options, std::move(on_failure)),
         size_(size),
-        start_deadline_(Now() + options.start),
+        made_(Now()),
         ranks_(static_cast<size_t>(size)),
         judge_(size, options.silence) {}
   ~Hub() override { StopThread(); }
@@ -56,14 +57,14 @@ class Hub final : public PolledMonitor {
 
   // constant after Open
   const int size_;
-  const SteadyTime start_deadline_;
+  const SteadyTime made_;
   MonitorToken token_{};
   // touched by the thread only
   Listener listener_;
   SteadyTime accept_again_{};
   std::list<Stranger> strangers_;                    // oldest first
   std::vector<std::unique_ptr<FrameSocket>> ranks_;  // null: not come, or closed
-  bool started_ = false, told_failure_ = false, warned_ = false;
+  bool started_ = false, told_failure_ = false, warned_ = false, said_awaited_ = false;
   std::optional<SteadyTime> stopping_since_;
   // written by the thread during its turns, with judge_mu_ held; read by any
   mutable std::mutex judge_mu_;
@@ -91,7 +92,7 @@ PolledMonitor::Time Hub::Prepare(std::vector<pollfd>& polls) {
     if (socket != nullptr) polls.push_back({socket->fd(), socket->poll_events(), 0});
   if (!failed() && judge_.Deadline() != Time::max())
     sleep = std::min(sleep, judge_.Deadline() - now_);
-  if (!started_ && !failed()) sleep = std::min<Time>(sleep, start_deadline_ - Now());
+  if (!started_ && !failed()) sleep = std::min<Time>(sleep, made_ + options_.start - Now());
   return sleep;
 }
 
@@ -225,7 +226,10 @@ void Hub::Decide(SteadyTime now, const Requests& requests) {
     PutAll({.kind = MonitorKind::kStart});
     Started();
   }
-  if (!started_ && now >= start_deadline_) judge_.StartTimedOut(options_.start);
+  if (!started_ && now >= made_ + options_.start) judge_.StartTimedOut(options_.start);
+  if (!started_ && now >= made_ + kPatience && !failed() && !std::exchange(said_awaited_, true))
+    LogInfo(fmt::format("waiting for {}, {} s at most", judge_.Awaited(),
+                        static_cast<double>(options_.start.count()) / 1000));
   if (judge_.failure().ok() || std::exchange(told_failure_, true)) return;
   PutAll(FailFrame(0, judge_.failure()));
   Failed(judge_.failure());

@@ -7,20 +7,32 @@ struct Batch {
   torch::Tensor x, y;
 };
 
+struct Net : torch::nn::Module {
+  Net() {
+    register_module("in", in);
+    register_module("dropout", dropout);
+    register_module("out", out);
+    scale = register_parameter("scale", torch::ones({32}));
+  }
+  torch::Tensor forward(const torch::Tensor& x) { return out(dropout(torch::relu(in(x)) * scale)); }
+  torch::nn::Linear in{12, 32}, out{32, 4};
+  torch::nn::Dropout dropout{0.1};
+  torch::Tensor scale;
+};
+
 int main() {
   torch::manual_seed(7);
   const torch::Tensor centres = 2 * torch::randn({4, 12});
   const torch::Tensor labels = torch::randint(4, {480}, torch::kInt64);
   const torch::Tensor points = centres.index({labels}) + torch::randn({480, 12});
 
-  torch::nn::Sequential model(torch::nn::Linear(12, 32), torch::nn::ReLU(), torch::nn::Dropout(0.1),
-                              torch::nn::Linear(32, 4));
-  auto optimizer = torch::optim::AdamW(model->parameters(), 0.01);
+  Net model;
+  auto optimizer = torch::optim::AdamW(model.parameters(), 0.01);
 
   const auto step = [&](const Batch& batch) {
     optimizer.zero_grad();
     const torch::Tensor loss =
-        torch::nn::functional::cross_entropy(model->forward(batch.x), batch.y);
+        torch::nn::functional::cross_entropy(model.forward(batch.x), batch.y);
     loss.backward();
     optimizer.step();
     return loss.detach();
@@ -33,11 +45,11 @@ int main() {
     loss = step(batch);
   }
 
-  model->eval();
+  model.eval();
   const torch::NoGradGuard none;
-  const torch::Tensor right = model->forward(points).argmax(1).eq(labels);
+  const torch::Tensor right = model.forward(points).argmax(1).eq(labels);
   std::vector<torch::Tensor> weights;
-  for (const torch::Tensor& p : model->parameters()) weights.push_back(p.reshape({-1}));
+  for (const torch::Tensor& p : model.parameters()) weights.push_back(p.reshape({-1}));
   const torch::Tensor flat = torch::cat(weights);
   std::ostringstream line;  // one write, so that lines of several ranks stay whole
   line << std::hexfloat << loss.item<float>() << ' ' << right.sum().item<int64_t>();

@@ -6,13 +6,24 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.input, self.dropout, self.output = nn.Linear(12, 32), nn.Dropout(0.1), nn.Linear(32, 4)
+        self.scale = nn.Parameter(torch.ones(32))
+
+    def forward(self, x):
+        return self.output(self.dropout(functional.relu(self.input(x)) * self.scale))
+
+
 torch.manual_seed(7)
 data = torch.Generator().manual_seed(8)
 centres = 2 * torch.randn(4, 12, generator=data)
 labels = torch.randint(4, (480,), generator=data)
 points = centres[labels] + torch.randn(480, 12, generator=data)
 
-model = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 4))
+model = Net()
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=20, gamma=0.5)
 

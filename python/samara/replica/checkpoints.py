@@ -42,7 +42,8 @@ def save(replicator, path, modules=None, optimizers=None, notes=None):
 
 def load(replicator, path, modules=None, optimizers=None):
     """Collective, outside steps. The notes, or None without a file. Fills modules, optimizers and the replicator's
-    step on every rank; a ReplicationError (65) for a damaged file, or one of another program, has changed nothing."""
+    step on every rank; a ReplicationError (65) for a damaged file, or one of another program, has changed nothing, and
+    neither has one (78) in exact mode for a file of another mode, seed or number of replicas."""
     path = os.fspath(path)
     read = replicator._core.read_checkpoint(path)
     if read is None:

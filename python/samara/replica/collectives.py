@@ -89,13 +89,13 @@ class ReplicaContext:
         return nest.fill([self._core.all_to_all(leaf) for leaf in nest.leaves])
 
     def send(self, nest, to):
-        """To one replica, without waiting for it."""
+        """To one replica, without waiting for it; no tensor that requires a gradient."""
         self._core.send(Nest(nest).leaves, to)
 
     def receive(self, like, source):
-        """What `source` sent, in its order; `like` gives the structure."""
+        """What `source` sent, in its order; `like` gives the structure, shapes and types."""
         nest = Nest(like)
-        return nest.fill(self._core.receive(source, len(nest.leaves)))
+        return nest.fill(self._core.receive(source, nest.leaves))
 
     def map_gather(self, items, fn):
         """fn(item) runs on replica i mod N; all get all results, in the order of the items. Not differentiable."""
@@ -135,7 +135,8 @@ class ReplicaContext:
 
 
 class SubGroups:
-    """size, and index of this replica in its group; sources are indices in the group."""
+    """size, and index of this replica in its group; sources are indices in the group. Differentiable: all_reduce by
+    sum or mean, all_gather, broadcast."""
 
     def __init__(self, context, core):
         self._context, self._inside = context, core

@@ -58,7 +58,7 @@ class Input:
     """This rank's pipelines; made by Replicator.make_input."""
 
     def __init__(self, mode, sources, batches, prefetch):
-        self.mode, self._batches, self._last, self._like = mode, batches, None, None
+        self.mode, self._batches, self._last, self._like, self._spec = mode, batches, None, None, None
         self._readers = [_ReadAhead(source, prefetch * batches) for source in sources]
         weakref.finalize(self, lambda readers: [reader.close() for reader in readers], self._readers)
 
@@ -66,14 +66,17 @@ class Input:
         """A batch for each local replica; None when all replicas have run out."""
         read = [reader.next() for reader in self._readers for _ in range(self._batches)]
         nests = [None if batch is None else Nest(batch) for batch in read]
-        # other ranks than rank 0 learn the structure from the batch itself
-        packed = self.mode == "single" and core.world_size > 1
+        # ranks that have no batch of their own, of a single input or of their first, learn the structure from others'
+        packed = core.world_size > 1 and (self.mode == "single" or self._last is None)
         shared = core.share_batches(self.mode, [n and (n.packed() if packed else n.leaves) for n in nests], self._last)
         if shared is None:
             return None
         batches, self._last = shared
         if packed:
-            self._spec = next((leaves[-1] for leaves in batches if len(leaves[-1])), getattr(self, "_spec", None))
-            return [Nest.unpacked([*leaves[:-1], self._spec]) for leaves in batches]
+            self._spec = next((leaves[-1] for leaves in [*batches, self._last] if len(leaves[-1])), self._spec)
+            batches = [Nest.unpacked([*leaves[:-1], self._spec]) for leaves in batches]
+            if self.mode != "single":
+                self._last, self._like = self._last[:-1], Nest(batches[0])
+            return batches
         self._like = next((nest for nest in nests if nest is not None), self._like)
         return [self._like.fill(leaves) for leaves in batches]

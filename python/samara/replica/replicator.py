@@ -144,10 +144,10 @@ class Replicator:
     def barrier(self):
         self._core.barrier()
 
-    def abort(self, why):
-        """This rank gives up: the others end with `why` instead of waiting for it."""
+    def abort(self, why, exit_code=69):
+        """This rank gives up: the others end with `why`, and that code, instead of waiting for it."""
         open_replicators.discard(self)
-        self._core.abort(why)
+        self._core.abort(why, exit_code)
 
     def shutdown(self):
         """An orderly end, which waits for the others."""
@@ -239,15 +239,15 @@ def replicate(program, **options):
 
 def _report(error, replicators):
     """Tells the user and the other ranks; the exit code."""
-    line = f"{type(error).__name__}: {error}".split("\n")[0]
     if isinstance(error, ReplicationError):
         print(f"samara: {error}", file=sys.stderr)
-        line = str(error)
+        why, code = str(error), error.exit_code
     else:
         traceback.print_exception(error)
+        why, code = "its program threw: " + f"{type(error).__name__}: {error}".split("\n")[0], 70
     for replicator in replicators:
-        replicator.abort(line if isinstance(error, ReplicationError) else f"its program threw: {line}")
-    return error.exit_code if isinstance(error, ReplicationError) else 70
+        replicator.abort(why, code)
+    return code
 
 
 def _watch_the_end():

@@ -1,8 +1,11 @@
 // torch's own rendezvous store.
 #include "nn/torch/torch.h"
 // after the door to torch
+#include <future>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "core/log.h"
+#include "core/thread.h"
 #include "replica/torch/c10d.h"
 #include "replica/torch/c10d_group.h"
 
@@ -10,6 +13,8 @@ namespace samara {
 namespace {
 
 using namespace std::chrono_literals;
+
+constexpr std::chrono::milliseconds kPatience = 10s;  // until it is said who is waited for
 
 // c10d's store behind ours.
 class C10dStore : public Store {
@@ -59,15 +64,27 @@ Result<std::shared_ptr<Store>> ConnectTcpStore(const World& world,
   options.port = world.port;
   // under torchrun the agent has the store (replicator.md 12.1)
   options.isServer = !world.agent_store && world.rank == 0;
-  options.timeout = timeout;
   options.waitWorkers = false;
-  try {
-    return std::shared_ptr<Store>(
-        std::make_shared<C10dStore>(c10::make_intrusive<c10d::TCPStore>(world.address, options)));
-  } catch (const std::exception& e) {
-    return Status(Code::kUnavailable, "no store at " + world.address + ":" +
-                                          std::to_string(world.port) + ": " + FirstLine(e.what()));
-  }
+  options.timeout = timeout;
+  const std::string where = "no store at " + world.address + ":" + std::to_string(world.port);
+  std::promise<void> done;
+  const std::future<void> connected = done.get_future();
+  const Thread patience("patience", [&] {
+    if (connected.wait_for(kPatience) == std::future_status::timeout)
+      LogInfo(where + " yet: rank " + std::to_string(world.rank) + " waits for rank 0, " +
+              std::to_string(timeout.count() / 1000) + " s at most");
+  });
+  const auto connect = [&]() -> Result<std::shared_ptr<Store>> {
+    try {
+      return std::shared_ptr<Store>(
+          std::make_shared<C10dStore>(c10::make_intrusive<c10d::TCPStore>(world.address, options)));
+    } catch (const std::exception& e) {
+      return Status(Code::kUnavailable, where + ": " + FirstLine(e.what()));
+    }
+  };
+  auto store = connect();
+  done.set_value();
+  return store;
 }
 
 }  // namespace samara

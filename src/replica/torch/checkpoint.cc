@@ -180,7 +180,24 @@ Status Take(const CheckpointFile& file, const std::string& name, torch::Tensor& 
   return {};
 }
 
+// Of a run in exact mode: with another value its bits are others.
+Words WhatDecidesBits(const Replicator& replicator) {
+  return {{"mode", replicator.mode() == ReplicationMode::kExact ? "exact" : "fast"},
+          {"replicas", std::to_string(replicator.num_replicas())},
+          {"seed", std::to_string(replicator.state().options().seed)}};
+}
+
 }  // namespace
+
+void RefuseOther(const std::string& path, const Words& words, const std::string& name,
+                 const std::string& value) {
+  const auto it = words.find(name);
+  if (it == words.end() || it->second == value) return;  // files of earlier builds have none
+  throw ReplicationError(78, path + ": saved with " + name + " " + it->second +
+                                 ", and this run has " + value +
+                                 ": exact mode goes on as it began; give the same, or choose fast "
+                                 "mode");
+}
 
 Entries GatherEntries(Replicator& replicator, const std::string& name, const Entries& mine,
                       Site site) {
@@ -227,6 +244,7 @@ void WriteCheckpoint(Replicator& replicator, const std::string& path, const Entr
     }
     file.metadata["format"] = kFormat;
     file.metadata["step"] = std::to_string(replicator.step());
+    file.metadata.merge(WhatDecidesBits(replicator));
     file.metadata[kSum] = SumOf(file);
     const auto bytes = FormatSafetensors(file);
     Status written = bytes.status();
@@ -284,6 +302,9 @@ std::optional<CheckpointFile> ReadCheckpoint(Replicator& replicator, const std::
       step->second.find_first_not_of("0123456789") != std::string::npos || step->second.size() > 18)
     throw ReplicationError(65, path + ": a checkpoint without its step");
   file.step = std::stoll(step->second);
+  if (replicator.mode() == ReplicationMode::kExact)
+    for (const auto& [name, value] : WhatDecidesBits(replicator))
+      RefuseOther(path, file.words, name, value);
   return file;
 }
 

@@ -26,7 +26,11 @@ Entries GatherEntries(Replicator& replicator, const std::string& name, const Ent
 // Collective. Rank 0 writes its entries and words, and the replicator's step. ReplicationError 74.
 void WriteCheckpoint(Replicator& replicator, const std::string& path, const Entries& entries,
                      const Words& words, Site site);
-// Collective. Nullopt without a file. ReplicationError 65 for a damaged one.
+// ReplicationError 78, naming both, when the words have another value by that name.
+void RefuseOther(const std::string& path, const Words& words, const std::string& name,
+                 const std::string& value);
+// Collective. Nullopt without a file. ReplicationError 65 for a damaged one; in exact mode 78 for
+// one of another mode, seed, or number of replicas.
 std::optional<CheckpointFile> ReadCheckpoint(Replicator& replicator, const std::string& path,
                                              Site site);
 

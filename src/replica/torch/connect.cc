@@ -17,6 +17,8 @@
 namespace samara {
 namespace {
 
+constexpr std::chrono::milliseconds kMeetTime{60'000};  // once all ranks have come
+
 // A name that ranks of one machine, and of no other, share.
 std::string HostName() {
   utsname info{};
@@ -27,21 +29,44 @@ std::string HostName() {
 }
 
 // Rank 0 looks at all names and says what holds.
-Result<bool> OneHost(const World& world, Store& store, std::chrono::milliseconds timeout) {
+Result<bool> OneHost(const World& world, Store& store) {
   const std::string mine = HostName();
   RETURN_IF_ERROR(store.Set("host/" + std::to_string(world.rank), mine));
   if (world.rank == 0) {
     bool same = true;
     for (int r = 1; r < world.size; ++r) {
-      const auto name = store.Get("host/" + std::to_string(r), timeout);
+      const auto name = store.Get("host/" + std::to_string(r), kMeetTime);
       if (!name.ok())
         return Status(Code::kUnavailable, "rank " + std::to_string(r) + " has not come");
       same = same && *name == mine;
     }
     RETURN_IF_ERROR(store.Set("one_host", same ? "yes" : "no"));
   }
-  ASSIGN_OR_RETURN(const std::string verdict, store.Get("one_host", timeout));
+  ASSIGN_OR_RETURN(const std::string verdict, store.Get("one_host", kMeetTime));
   return verdict == "yes";
+}
+
+Result<RankRoute> Route(const World& world, const LinkOptions& options,
+                        const std::shared_ptr<Store>& store) {
+  RankRoute route;
+  ASSIGN_OR_RETURN(const bool one_host, OneHost(world, *store));
+  route.address = options.address.empty() && one_host ? "127.0.0.1" : options.address;
+  if (options.transport == "shared" && !one_host)
+    return Status(Code::kConfig, "SAMARA_TRANSPORT=shared: the ranks are on several hosts");
+  if (options.transport != "gloo" && one_host) {
+    auto shared = MakeArenaTransport(world.rank, world.size, *WithPrefix(store, "arena/"),
+                                     {.start = kMeetTime});
+    if (!shared.ok() && options.transport == "shared") return shared.status();
+    if (shared.ok()) {
+      route.transport = std::move(*shared);
+      return route;
+    }
+    LogWarning("ranks use Gloo: " + shared.status().message());
+  }
+  ASSIGN_OR_RETURN(route.transport,
+                   MakeGlooTransport(world.rank, world.size, WithPrefix(store, "gloo/"),
+                                     route.address, options.deadline));
+  return route;
 }
 
 }  // namespace
@@ -52,38 +77,21 @@ Result<RankLinks> Connect(const World& world, const LinkOptions& options) {
                   "SAMARA_TRANSPORT=" + options.transport + ": expected auto, shared or gloo");
   // an agent that is killed cannot stop its ranks: they are asked to stop as it would have asked
   if (world.launcher == "torchrun") ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  RankLinks links;
   // a restart is another group: what the last one left in the store is not ours
   ASSIGN_OR_RETURN(const std::shared_ptr<Store> store, ConnectTcpStore(world, options.start));
   // and so is another job that was told the same port
   const char* const run = std::getenv("TORCHELASTIC_RUN_ID");
+  RankLinks links;
   links.store = WithPrefix(store, std::string("samara/") + (run != nullptr ? run : "") + "/" +
                                       std::to_string(world.restarts) + "/");
-  ASSIGN_OR_RETURN(const bool one_host, OneHost(world, *links.store, options.start));
-  if (options.transport == "shared" && !one_host)
-    return Status(Code::kConfig, "SAMARA_TRANSPORT=shared: the ranks are on several hosts");
-  if (options.transport != "gloo" && one_host) {
-    auto shared = MakeArenaTransport(world.rank, world.size, *WithPrefix(links.store, "arena/"),
-                                     {.start = options.start});
-    if (!shared.ok() && options.transport == "shared") return shared.status();
-    if (shared.ok())
-      links.transport = std::move(*shared);
-    else
-      LogWarning("ranks use Gloo: " + shared.status().message());
-  }
-  links.address = options.address.empty() && one_host ? "127.0.0.1" : options.address;
-  if (!links.transport) {
-    ASSIGN_OR_RETURN(links.transport,
-                     MakeGlooTransport(world.rank, world.size, WithPrefix(links.store, "gloo/"),
-                                       links.address, options.deadline));
-  }
-  Monitor::Options monitor;
-  monitor.start = options.start;
-  monitor.silence = options.silence;
-  monitor.address = one_host ? "" : world.address;
+  const Monitor::Options monitor{
+      .silence = options.silence, .start = options.start, .address = world.address};
   links.monitor = [world, monitor, store = links.store](Monitor::OnFailure on_failure) {
     return MakeSocketMonitor(world.rank, world.size, WithPrefix(store, "monitor/"), monitor,
                              std::move(on_failure));
+  };
+  links.route = [world, options](const std::shared_ptr<Store>& watched) {
+    return Route(world, options, watched);
   };
   return links;
 }

@@ -37,6 +37,14 @@ Leaves SumOver(ReplicatorState& state, int local, const Leaves& in, ReduceOp op,
 
 [[noreturn]] void Refuse(const std::string& message) { throw ReplicationError(78, message); }
 
+// What has no gradient would cut it in silence.
+void RefuseGradients(const Leaves& in, const std::string& operation, const std::string& instead) {
+  if (!torch::GradMode::is_enabled()) return;
+  for (const torch::Tensor& leaf : in)
+    if (leaf.requires_grad())
+      Refuse(operation + " of " + DescribeTensor(leaf) + ", which requires a gradient: " + instead);
+}
+
 torch::Tensor Fold(const torch::Tensor& a, const torch::Tensor& b, ReduceOp op) {
   switch (op) {
     case ReduceOp::kSum:
@@ -230,14 +238,18 @@ torch::Tensor ReplicaContext::AllToAll(const torch::Tensor& tensor, Site site) c
       [exchange, call](const Leaves& g) { return exchange(g, BackwardOf(call, g)); })[0];
 }
 
-void ReplicaContext::SendLeaves(const Leaves& in, int to) const { state_.Send(local_, to, in); }
+void ReplicaContext::SendLeaves(const Leaves& in, int to) const {
+  RefuseGradients(in, "send", "expected values without one: send(x.detach())");
+  state_.Send(local_, to, in);
+}
 
-Leaves ReplicaContext::ReceiveLeaves(int from, size_t count) const {
+Leaves ReplicaContext::ReceiveLeaves(int from, const Leaves& like) const {
   Leaves leaves = state_.Receive(local_, from);
-  if (leaves.size() != count) {
-    Refuse("a message of " + std::to_string(leaves.size()) + " tensors from replica " +
-           std::to_string(from) + ": expected " + std::to_string(count));
-  }
+  const std::string got = DescribeLeaves(leaves, ""), wanted = DescribeLeaves(like, "");
+  if (got != wanted)
+    Refuse("a message of " + got + " from replica " + std::to_string(from) + ": expected " +
+           wanted);
+  for (size_t i = 0; i < like.size(); ++i) leaves[i] = leaves[i].to(like[i].device());
   return leaves;
 }
 
@@ -281,10 +293,11 @@ Leaves ReplicaContext::Merge(const Leaves& in, const MergeFn& merge, const std::
 
 torch::Device ReplicaContext::logical_device(int i) const {
   const auto devices = static_cast<int>(torch::cuda::device_count());
-  if (devices == 0) return torch::kCPU;
   const DeviceShare mine = ShareOfDevices(devices, state_.world(), state_.locals(), local_);
   if (i < 0 || i >= mine.count)
-    Refuse("logical device " + std::to_string(i) + ": there are " + std::to_string(mine.count));
+    Refuse("logical device " + std::to_string(i) + ": this replica has " +
+           std::to_string(mine.count) + ", from 0 on");
+  if (devices == 0) return torch::kCPU;
   return {torch::kCUDA, static_cast<c10::DeviceIndex>(mine.first + i)};
 }
 
@@ -293,6 +306,12 @@ Leaves ReplicaContext::FoldLeaves(const Leaves& a, const Leaves& b, ReduceOp op)
   Leaves out;
   for (size_t i = 0; i < a.size(); ++i) out.push_back(Fold(a[i], b[i], op));
   return out;
+}
+
+void ReplicaContext::CheckOnePerReplica(size_t values) const {
+  if (values != static_cast<size_t>(num_replicas()))
+    Refuse("merge_call gave values for " + std::to_string(values) +
+           " replicas: expected one for each of " + std::to_string(num_replicas()));
 }
 
 Leaves ReplicaContext::DivideLeaves(const Leaves& a, size_t n) {
@@ -335,9 +354,9 @@ std::vector<Leaves> ReplicaContext::SubGroups::Within(const Leaves& in, const st
   return members;
 }
 
-Leaves ReplicaContext::SubGroups::ReduceWithin(const Leaves& in, ReduceOp op,
-                                               const std::string& structure, Site site) const {
-  const auto members = Within(in, std::string("all_reduce ") + Name(op), structure, site);
+Leaves ReplicaContext::SubGroups::Fold(const Leaves& in, ReduceOp op, const std::string& what,
+                                       const std::string& structure, Site site) const {
+  const auto members = Within(in, what, structure, site);
   const auto n = static_cast<uint32_t>(members.size());
   Leaves out;
   for (size_t i = 0; i < in.size(); ++i) {
@@ -347,21 +366,48 @@ Leaves ReplicaContext::SubGroups::ReduceWithin(const Leaves& in, ReduceOp op,
     FoldTree(op, ValueOrReplication(ElementTypeOf(result.scalar_type())), n, partials,
              BytesOf(result));
     if (op == ReduceOp::kMean) result.div_(static_cast<double>(n));
-    out.push_back(result);
+    out.push_back(result.to(in[i].device()));
   }
   return out;
 }
 
+Backward ReplicaContext::SubGroups::SumLater(const std::string& what, ReduceOp op,
+                                             Site site) const {
+  return [&state = context_.state(), local = context_.local(), groups = groups_, what, op,
+          site](const Leaves& g) {
+    const ReplicaContext context(state, local);
+    return SubGroups(context, groups).Fold(g, op, "the gradient of " + what, "", site);
+  };
+}
+
+Leaves ReplicaContext::SubGroups::ReduceWithin(const Leaves& in, ReduceOp op,
+                                               const std::string& structure, Site site) const {
+  const std::string what = std::string("all_reduce ") + Name(op);
+  if (op != ReduceOp::kSum && op != ReduceOp::kMean)
+    RefuseGradients(in, what + " within sub-groups", "expected sum, mean, or x.detach()");
+  const auto forward = [&](const Leaves& x) { return Fold(x, op, what, structure, site); };
+  return Differentiable(in, forward, SumLater(what, op, site));
+}
+
 Leaves ReplicaContext::SubGroups::StackWithin(const Leaves& in, const std::string& structure,
                                               Site site) const {
-  const auto members = Within(in, "all_gather", structure, site);
-  Leaves out;
-  for (size_t i = 0; i < in.size(); ++i) {
-    std::vector<torch::Tensor> column;
-    for (const Leaves& member : members) column.push_back(member[i]);
-    out.push_back(torch::stack(column));
-  }
-  return out;
+  const auto forward = [&](const Leaves& x) {
+    const auto members = Within(x, "all_gather", structure, site);
+    Leaves out;
+    for (size_t i = 0; i < x.size(); ++i) {
+      std::vector<torch::Tensor> column;
+      for (const Leaves& member : members) column.push_back(member[i]);
+      out.push_back(torch::stack(column).to(x[i].device()));
+    }
+    return out;
+  };
+  return Differentiable(
+      in, forward,
+      [sum = SumLater("all_gather", ReduceOp::kSum, site), index = index_](const Leaves& g) {
+        Leaves mine;
+        for (const torch::Tensor& total : sum(g)) mine.push_back(total[index].clone());
+        return mine;
+      });
 }
 
 Leaves ReplicaContext::SubGroups::BroadcastWithin(const Leaves& in, int source,
@@ -369,8 +415,20 @@ Leaves ReplicaContext::SubGroups::BroadcastWithin(const Leaves& in, int source,
   if (source < 0 || source >= size())
     Refuse("broadcast from member " + std::to_string(source) + ": the sub-group has " +
            std::to_string(size()));
-  return Within(in, "broadcast from " + std::to_string(source), structure,
-                site)[static_cast<size_t>(source)];
+  const std::string what = "broadcast from " + std::to_string(source);
+  const auto forward = [&](const Leaves& x) {
+    Leaves out = Within(x, what, structure, site)[static_cast<size_t>(source)];
+    for (size_t i = 0; i < x.size(); ++i) out[i] = out[i].to(x[i].device());
+    return out;
+  };
+  return Differentiable(
+      in, forward,
+      [sum = SumLater(what, ReduceOp::kSum, site), mine = index_ == source](const Leaves& g) {
+        Leaves total = sum(g);
+        if (!mine)
+          for (torch::Tensor& leaf : total) leaf.zero_();
+        return total;
+      });
 }
 
 }  // namespace samara

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -14,12 +15,27 @@
 
 #include "core/files.h"
 #include "core/sha256.h"
+#include "replica/torch/checkpoint_file.h"
+#include "replica/torch/programs.h"
+#include "replica/world.h"
 
 namespace samara {
 namespace {
 
 constexpr int64_t kEverySteps = 100;  // a line of progress
 constexpr const char* kCheckpoint = "/checkpoint.safetensors";
+
+std::atomic<bool> stop_asked = false;  // this process was
+std::atomic<bool> stopping = false;    // some rank was, and all know it
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+// The second signal does what it always does.
+void CatchStops() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { stop_asked = true; };
+  action.sa_flags = SA_RESETHAND | SA_RESTART;
+  for (const int number : {SIGTERM, SIGINT}) ::sigaction(number, &action, nullptr);
+}
 
 // "a|b|c" as "a, b or c"; empty when `word` is one of them.
 std::string NotOneOf(std::string_view words, std::string_view word) {
@@ -53,6 +69,10 @@ std::string Take(const ProgramOption& option, std::string_view text) {
   return {};
 }
 
+void PrintFailure(int code, const std::string& what) {
+  std::printf("%s\n", nlohmann::json{{"error", what}, {"exit", code}}.dump().c_str());
+}
+
 // Negative: go on; else the exit code.
 int Parse(int argc, char** argv, ProgramOptions& options, const std::vector<ProgramOption>& more) {
   std::string mode;
@@ -67,8 +87,10 @@ int Parse(int argc, char** argv, ProgramOptions& options, const std::vector<Prog
   table.insert(table.end(), more.begin(), more.end());
   const auto fail = [&](int code, const std::string& what) {
     std::fprintf(stderr, "%s: %s; see --help\n", argv[0], what.c_str());
-    if (std::any_of(argv, argv + argc, [](std::string_view a) { return a == "--json"; }))
-      std::printf("%s\n", nlohmann::json{{"error", what}, {"exit", code}}.dump().c_str());
+    const auto world = DiscoverWorld(ProcessEnvironment());
+    if ((!world.ok() || world->rank == 0) &&
+        std::any_of(argv, argv + argc, [](std::string_view a) { return a == "--json"; }))
+      PrintFailure(code, what);
     return code;
   };
   for (int i = 1; i < argc; ++i) {
@@ -109,9 +131,12 @@ int RunProgram(int argc, char** argv, ProgramOptions& options,
                const std::vector<ProgramOption>& more,
                const std::function<void(Replicator&)>& program) {
   if (const int code = Parse(argc, argv, options, more); code >= 0) return code;
+  if (!options.out.empty()) CatchStops();
+  Failed failed = nullptr;
+  if (options.json) failed = PrintFailure;
   if (options.threads_as_ranks > 0)
-    return ReplicateThreads(options.threads_as_ranks, program, options.replication);
-  return Replicate(program, options.replication);
+    return ReplicateThreads(options.threads_as_ranks, program, options.replication, failed);
+  return Replicate(program, options.replication, failed);
 }
 
 void Load(Replicator& replicator, const ProgramOptions& options, Checkpoint& checkpoint) {
@@ -123,10 +148,43 @@ void Load(Replicator& replicator, const ProgramOptions& options, Checkpoint& che
     if (!room.ok())
       throw ReplicationError(static_cast<int>(room.code()), "--out " + room.message());
   }
-  Load(replicator, options.out + kCheckpoint, checkpoint);
+  const std::string path = options.out + kCheckpoint;
+  if (!Load(replicator, path, checkpoint)) return;
+  if (replicator.mode() == ReplicationMode::kExact)
+    RefuseOther(path, checkpoint.notes, "batch", std::to_string(options.batch));
 }
-void Save(Replicator& replicator, const ProgramOptions& options, const Checkpoint& checkpoint) {
-  if (!options.out.empty()) Save(replicator, options.out + kCheckpoint, checkpoint);
+
+void Save(Replicator& replicator, const ProgramOptions& options, const Checkpoint& checkpoint,
+          const Numbers& numbers) {
+  if (options.out.empty()) return;
+  Checkpoint noted = checkpoint;
+  noted.notes["batch"] = std::to_string(options.batch);
+  for (const auto& [name, value] : numbers) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.17g", value.item<double>());
+    noted.notes[name] = text;
+  }
+  Save(replicator, options.out + kCheckpoint, noted);
+  if (stopping)
+    throw Stopped("asked to stop after step " + std::to_string(replicator.step()) + ", saved in " +
+                  options.out + ": the same command goes on");
+}
+
+torch::Tensor Saved(const Checkpoint& checkpoint, const std::string& name) {
+  const auto it = checkpoint.notes.find(name);
+  return torch::tensor(
+      it == checkpoint.notes.end() ? NAN : std::strtod(it->second.c_str(), nullptr),
+      torch::kDouble);
+}
+
+bool Going(Replicator& replicator, const ProgramOptions& options, bool more, Site site) {
+  if (!more || options.out.empty()) return more;
+  const std::byte mine{stop_asked ? uint8_t{1} : uint8_t{0}};
+  std::vector<std::byte> all(static_cast<size_t>(replicator.world_size()));
+  ThrowReplication(
+      replicator.state().communicator().AllGather({"go on", "", site}, {&mine, 1}, all));
+  stopping = std::find(all.begin(), all.end(), std::byte{1}) != all.end();
+  return !stopping;
 }
 
 void SetLearningRate(WrappedOptimizer& optimizer, double rate) {

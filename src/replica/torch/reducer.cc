@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "core/check.h"
 #include "core/log.h"
@@ -22,7 +24,28 @@ std::optional<c10::Stream> StreamOf(const torch::Tensor& tensor) {
   return c10::impl::VirtualGuardImpl(tensor.device().type()).getStream(tensor.device());
 }
 
+// Of a few values spread over the tensor; 0 where they are not at hand.
+uint64_t Glance(const torch::Tensor& tensor) {
+  constexpr int64_t kValues = 8;
+  if (!tensor.device().is_cpu() || tensor.layout() != torch::kStrided ||
+      !tensor.is_non_overlapping_and_dense())
+    return 0;
+  const auto* bytes = static_cast<const char*>(tensor.const_data_ptr());
+  const int64_t size = tensor.element_size(), count = std::min(kValues, tensor.numel());
+  uint64_t sum = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, bytes + tensor.numel() * i / count * size,
+                std::min(static_cast<size_t>(size), sizeof bits));
+    sum = (sum ^ bits) * 0x9E3779B97F4A7C15;
+  }
+  return sum;
+}
+
 }  // namespace
+
+GradientReducer::Mark::Mark(const torch::Tensor& gradient)
+    : tensor(gradient.getIntrusivePtr()), version(gradient._version()), values(Glance(gradient)) {}
 
 GradientReducer::GradientReducer(ReplicatorState& state, std::vector<torch::Tensor> parameters,
                                  std::vector<torch::Tensor> buffers, const WrapOptions& options,
@@ -36,6 +59,8 @@ GradientReducer::GradientReducer(ReplicatorState& state, std::vector<torch::Tens
       wrapped_at_(site),
       bucket_of_(parameters_.size()),
       aside_(static_cast<size_t>(state.locals())),
+      marks_(static_cast<size_t>(state.locals()), std::vector<Mark>(parameters_.size())),
+      backward_(static_cast<size_t>(state.locals())),
       has_gradient_(parameters_.size()),
       ready_(parameters_.size()) {
   if (state.mode() == ReplicationMode::kExact && (options_.bf16 || options_.step_by_bucket))
@@ -94,19 +119,19 @@ GradientReducer::~GradientReducer() {
 
 void GradientReducer::Start() {
   state_.Add(weak_from_this());
-  if (state_.mode() != ReplicationMode::kFast) return;
-  sum_ = state_.SumFor(parameters_[0].device(), wrapped_at_);
+  if (!fast() && alone()) return;
+  if (fast()) sum_ = state_.SumFor(parameters_[0].device(), wrapped_at_);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     auto accumulator = torch::autograd::impl::grad_accumulator(parameters_[i]);
     accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
         [weak = weak_from_this(), i](const torch::autograd::variable_list& out,
                                      const torch::autograd::variable_list&) {
-          if (const auto reducer = weak.lock()) reducer->Ready(i);
+          if (const auto reducer = weak.lock()) InAutograd([&] { reducer->Ready(i); });
           return out;
         }));
     accumulators_.push_back(std::move(accumulator));
   }
-  Reset();
+  if (fast()) Reset();
 }
 
 void GradientReducer::MakeBuckets(const std::vector<size_t>& order) {
@@ -126,10 +151,25 @@ void GradientReducer::MakeBuckets(const std::vector<size_t>& order) {
     bucket_of_[i] = buckets_.size() - 1;
   }
   for (Bucket& bucket : buckets_) {
-    bucket.flat =
-        torch::zeros({bucket.elements + 1 + static_cast<int64_t>(bucket.parameters.size())},
-                     parameters_[bucket.parameters[0]].options().requires_grad(false));
+    const auto options = parameters_[bucket.parameters[0]].options().requires_grad(false);
+    bucket.flat = torch::zeros(
+        {bucket.elements + 1 + static_cast<int64_t>(bucket.parameters.size())}, options);
+    if (!fast() || alone()) continue;
+    bucket.own = torch::zeros({bucket.elements}, options);
+    for (size_t j = 0; j < bucket.parameters.size(); ++j) {
+      const torch::Tensor& p = parameters_[bucket.parameters[j]];
+      // variable_data: each counts its own versions
+      bucket.gradients.push_back(
+          bucket.own.narrow(0, bucket.offsets[j], p.numel()).view(p.sizes()).variable_data());
+    }
   }
+}
+
+torch::Tensor& GradientReducer::PlaceOf(size_t i) {
+  Bucket& bucket = buckets_[bucket_of_[i]];
+  const auto j =
+      std::find(bucket.parameters.begin(), bucket.parameters.end(), i) - bucket.parameters.begin();
+  return bucket.gradients[static_cast<size_t>(j)];
 }
 
 void GradientReducer::Change(int from, int to) {
@@ -164,7 +204,7 @@ void GradientReducer::Restored(int64_t updates) {
 }
 
 void GradientReducer::ZeroGrad() {
-  if (!hooked()) {
+  if (!fast()) {
     for (const torch::Tensor& p : parameters_) p.mutable_grad().reset();
     return;
   }
@@ -302,7 +342,9 @@ void GradientReducer::Apply() {
     for (const size_t i : used)
       parameters_[i].grad().detach().mul_(options_.clip_norm / last_norm_);
   }
+  const SteadyTime start = Now();
   update_(used);
+  state_.Span(state_.turn(), "update", start);
   ++updates_;
 }
 
@@ -359,19 +401,55 @@ void GradientReducer::FoldInOrder(int local) {
   }
 }
 
+void GradientReducer::Written(size_t i) const {
+  throw ReplicationError(
+      78, "the gradient of parameter " + std::to_string(i) + ", " + DescribeTensor(parameters_[i]) +
+              ", of the " + Collective{"optimizer wrapped", "", wrapped_at_}.text() +
+              ", was written between the backward pass and step(), before it is averaged over the "
+              "replicas: to clip by the global norm, Wrap(optimizer, {.clip_norm = 1.0}), in "
+              "Python wrap(optimizer, clip_norm=1.0); to scale gradients, scale the loss");
+}
+
+void GradientReducer::RefuseWritten(int local) {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const torch::Tensor& gradient = parameters_[i].grad();
+    const Mark& mark = marks_[static_cast<size_t>(local)][i];
+    if (mark == Mark() || (gradient.defined() && mark == Mark(gradient))) continue;
+    if (fast() && bucket_of_[i] < next_launch_) Written(i);  // dropping it is too late too
+    const bool dropped = !gradient.defined() || gradient.count_nonzero().item<int64_t>() == 0;
+    if (!dropped && (!fast() || has_gradient_[i])) Written(i);
+    if (!fast()) continue;
+    // zeros are what a module's zero_grad leaves; anything else was made by hand
+    torch::Tensor& place = PlaceOf(i);
+    if (dropped) {
+      place.zero_();
+      has_gradient_[i] = has_gradient_[i] && gradient.defined();
+    } else {
+      if (gradient.data_ptr() != place.data_ptr()) place.copy_(gradient);
+      has_gradient_[i] = true;
+    }
+  }
+}
+
 void GradientReducer::Step(int local, Site site) {
   const torch::NoGradGuard none;
+  if (!alone()) RefuseWritten(local);
+  if (auto& begin = backward_[static_cast<size_t>(local)]; begin != SteadyTime())
+    state_.Span(local, "backward pass", std::exchange(begin, {}));
   const int64_t samples = state_.samples[static_cast<size_t>(local)];
   const ReplicatorState::Call call{"optimizer step",
                                    std::to_string(parameters_.size()) + " parameters", site};
-  if (hooked()) {
+  if (fast()) {
     const SteadyTime start = Now();
     Launch(true);
+    if (alone())
+      for (Bucket& bucket : buckets_) Fill(bucket, bucket.flat, samples);
     if (options_.step_by_bucket) {
       ApplyByBucket();
     } else {
       state_.background().Drain();
       exposed_seconds_ += SecondsSince(start);
+      state_.Span(local, "gradients awaited", start);
       Apply();
     }
     ShareUpdated(site);
@@ -380,8 +458,8 @@ void GradientReducer::Step(int local, Site site) {
     CheckSync(site);
     return;
   }
-  const bool alone = state_.locals() == 1;
-  if (!alone && folders_.empty()) {
+  const bool one = state_.locals() == 1;
+  if (!one && folders_.empty()) {
     const auto begin = static_cast<uint32_t>(state_.first());
     for (const Bucket& bucket : buckets_) {
       folders_.emplace_back(ReduceOp::kSum,
@@ -393,11 +471,12 @@ void GradientReducer::Step(int local, Site site) {
   for (size_t b = 0; b < buckets_.size(); ++b) {
     Fill(buckets_[b], buckets_[b].flat, samples);
   }
-  if (!alone) FoldInOrder(local);
+  if (!one) FoldInOrder(local);
   ZeroGrad();
+  marks_[static_cast<size_t>(local)].assign(parameters_.size(), {});
   state_.Meet(local, call, {}, [&](const std::vector<Leaves>&) {
     for (size_t b = 0; b < buckets_.size(); ++b) {
-      const auto partials = alone ? std::vector<Partial>{} : folders_[b].partials();
+      const auto partials = one ? std::vector<Partial>{} : folders_[b].partials();
       Reduce(buckets_[b], state_.whole_batch, partials, state_.communicator());
     }
     folders_.clear();
@@ -469,26 +548,36 @@ void GradientReducer::Reset() {
   std::fill(has_gradient_.begin(), has_gradient_.end(), false);
   std::fill(ready_.begin(), ready_.end(), false);
   for (Bucket& bucket : buckets_) {
-    bucket.flat.zero_();
     bucket.pending = bucket.parameters.size();
+    if (!alone()) bucket.own.zero_();
     for (size_t j = 0; j < bucket.parameters.size(); ++j) {
-      const torch::Tensor& p = parameters_[bucket.parameters[j]];
-      p.mutable_grad() = bucket.flat.narrow(0, bucket.offsets[j], p.numel()).view(p.sizes());
+      const size_t i = bucket.parameters[j];
+      torch::Tensor& gradient = parameters_[i].mutable_grad();
+      gradient = alone() ? torch::Tensor() : bucket.gradients[j];
+      if (!alone()) marks_[0][i] = Mark(gradient);
     }
   }
 }
 
 void GradientReducer::Ready(size_t i) {
-  Bucket& bucket = buckets_[bucket_of_[i]];
-  const auto j = static_cast<size_t>(
-      std::find(bucket.parameters.begin(), bucket.parameters.end(), i) - bucket.parameters.begin());
   const torch::Tensor& p = parameters_[i];
-  const torch::Tensor place = bucket.flat.narrow(0, bucket.offsets[j], p.numel()).view(p.sizes());
-  if (p.grad().data_ptr() != place.data_ptr()) {
-    // somebody has reset the gradient: torch made a new one
-    const torch::NoGradGuard none;
-    place.copy_(p.grad().detach());
-    p.mutable_grad() = place;
+  const auto local = static_cast<size_t>(state_.turn());
+  if (backward_[local] == SteadyTime()) backward_[local] = Now();
+  Mark& mark = marks_[local][i];
+  if (!fast()) {
+    if (p.grad().defined()) mark = Mark(p.grad());
+    return;
+  }
+  Bucket& bucket = buckets_[bucket_of_[i]];
+  if (!alone()) {
+    torch::Tensor& place = PlaceOf(i);
+    if (p.grad().data_ptr() != place.data_ptr()) {
+      // somebody has reset the gradient: torch made a new one
+      const torch::NoGradGuard none;
+      place.copy_(p.grad().detach());
+      p.mutable_grad() = place;
+    }
+    mark = Mark(place);
   }
   if (bucket_of_[i] < next_launch_ || (no_sync_ == 0 && ready_[i]))
     throw ReplicationError(78,
@@ -507,11 +596,13 @@ void GradientReducer::Launch(bool all) {
   // strictly in the order of the buckets, which is the same on all ranks (F11)
   while (next_launch_ < buckets_.size() && (all || buckets_[next_launch_].pending == 0)) {
     Bucket& bucket = buckets_[next_launch_++];
+    if (alone()) continue;  // nothing is sent: Step takes what is there then
     const int64_t samples = state_.samples[0];
+    torch::Tensor values = bucket.flat.narrow(0, 0, bucket.elements);
     if (samples == 0)
-      bucket.flat.zero_();
+      values.zero_();
     else
-      bucket.flat.mul_(samples);
+      torch::mul_out(values, bucket.own, torch::scalar_tensor(samples, values.options()));
     bucket.flat[bucket.elements] = samples;
     for (size_t j = 0; j < bucket.parameters.size(); ++j)
       bucket.flat[bucket.elements + 1 + static_cast<int64_t>(j)] =

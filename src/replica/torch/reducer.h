@@ -61,9 +61,24 @@ class GradientReducer : public PerTurn, public std::enable_shared_from_this<Grad
     std::vector<int64_t> offsets;    // of their gradients in `flat`
     int64_t elements = 0;            // without the tail
     torch::Tensor flat;              // elements, samples, one a parameter
-    // fast mode
+    // fast mode, of several ranks: where the backward pass adds, a tensor for each parameter. Not
+    // what is sent: the caller may look at it
+    torch::Tensor own;
+    std::vector<torch::Tensor> gradients;
     size_t pending = 0;
     uint64_t ticket = 0;  // of its reduction in the background
+  };
+  // What a gradient was when the backward pass left it: a write since is seen. Writes through
+  // .data() pass by the version, so a few values on the CPU belong to it.
+  struct Mark {
+    Mark() = default;
+    explicit Mark(const torch::Tensor& gradient);
+    bool operator==(const Mark&) const = default;
+
+    using Impl = c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+    c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> tensor{Impl()};
+    uint32_t version = 0;
+    uint64_t values = 0;
   };
   // What a replica has put aside while another one runs.
   struct Aside {
@@ -72,6 +87,9 @@ class GradientReducer : public PerTurn, public std::enable_shared_from_this<Grad
 
   void StartAside();  // no gradients, and buffers as they are in the module
   void MakeBuckets(const std::vector<size_t>& order);
+  // Throws when a gradient that the backward pass left, or sent, is no longer what it was.
+  void RefuseWritten(int local);
+  [[noreturn]] void Written(size_t parameter) const;
   // Local replica's gradients, weighted, and the tail, into `flat`.
   void Fill(const Bucket& bucket, torch::Tensor flat, int64_t samples) const;
   // Adds local replica's buckets to the folders, or keeps them until it is their turn.
@@ -89,7 +107,9 @@ class GradientReducer : public PerTurn, public std::enable_shared_from_this<Grad
   void CheckSync(Site site);
   void ShareUpdated(Site site);
   // fast mode
-  bool hooked() const { return !accumulators_.empty(); }
+  bool fast() const { return state_.mode() == ReplicationMode::kFast; }
+  bool alone() const { return state_.replicas() == 1; }
+  torch::Tensor& PlaceOf(size_t parameter);
   void Ready(size_t parameter);
   void Launch(bool all);
   void Reset();
@@ -105,18 +125,20 @@ class GradientReducer : public PerTurn, public std::enable_shared_from_this<Grad
   std::vector<Bucket> buckets_;
   std::vector<size_t> bucket_of_;
   std::vector<Aside> aside_;
+  std::vector<std::vector<Mark>> marks_;  // by local replica and parameter
+  std::vector<SteadyTime> backward_;      // since the first gradient of this step, by local replica
   // exact mode with several local replicas: folded in the order of their ids, at once if they come
   // in it
   std::vector<TreeFolder> folders_;                  // of the buckets
   int folded_ = 0;                                   // local replicas whose gradients they have
   std::map<int, std::vector<torch::Tensor>> early_;  // flat buckets of those that came before
-  // fast mode
   using Accumulator = decltype(torch::autograd::impl::grad_accumulator(torch::Tensor()));
   std::vector<Accumulator> accumulators_;  // kept alive: they have our hooks
-  std::vector<bool> has_gradient_;         // from any pass since the last update
-  std::vector<bool> ready_;                // from the pass that is sent
-  std::vector<size_t> observed_;           // order of the first backward pass
-  C10dSum* sum_ = nullptr;                 // borrowed; null: the tree's
+  // fast mode
+  std::vector<bool> has_gradient_;  // from any pass since the last update
+  std::vector<bool> ready_;         // from the pass that is sent
+  std::vector<size_t> observed_;    // order of the first backward pass
+  C10dSum* sum_ = nullptr;          // borrowed; null: the tree's
   bool rebuilt_ = false;
   bool warned_ = false;
   int no_sync_ = 0;

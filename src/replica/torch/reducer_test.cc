@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <limits>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -322,6 +323,112 @@ TEST(ReducerTest, SamplesAreSetBeforeTheyAreSent) {
   EXPECT_EQ(run(false), 78);
   EXPECT_NE(testing::internal::GetCapturedStderr().find("before the backward pass"),
             std::string::npos);
+}
+
+// What users of one device do between backward() and step().
+const std::map<std::string, std::function<void(torch::nn::Sequential&)>> kWrites{
+    {"clip_grad_norm_",
+     [](auto& net) { torch::nn::utils::clip_grad_norm_(net->parameters(), 0.01); }},
+    {"mul_", [](auto& net) { net->parameters()[1].mutable_grad().mul_(0.5); }},
+    {"another", [](auto& net) {
+       torch::Tensor p = net->parameters()[0];
+       p.mutable_grad() = p.grad() * 0.5;
+     }}};
+
+TEST(ReducerTest, AGradientWrittenBeforeItIsAveragedIsRefused) {
+  for (const auto& [name, write] : kWrites) {
+    for (const bool fast : {false, true}) {
+      for (const bool overlap : {false, true}) {
+        testing::internal::CaptureStderr();
+        const int code = ReplicateThreads(
+            2,
+            [&, &write = write](Replicator& replicator) {
+              auto net = PlainMlp();
+              auto optimizer = replicator.Wrap(torch::optim::SGD(net->parameters(), 0.1),
+                                               {.bucket_bytes = 256, .overlap = overlap});
+              replicator.Run(
+                  [&](Batch& b) {
+                    optimizer.zero_grad();
+                    net->forward(b.x).square().sum().backward();
+                    write(net);
+                    optimizer.step();
+                  },
+                  Rows(0, 16));
+            },
+            fast ? Fast() : Exact(4));
+        const std::string said = testing::internal::GetCapturedStderr();
+        EXPECT_EQ(code, 78) << name << " fast " << fast;
+        EXPECT_NE(said.find("of the optimizer wrapped at reducer_test.cc:"), std::string::npos)
+            << said;
+        EXPECT_NE(said.find("{.clip_norm = 1.0}"), std::string::npos) << said;
+      }
+    }
+  }
+}
+
+TEST(ReducerTest, OneReplicaAloneMayWriteItsGradients) {
+  for (const auto& [name, write] : kWrites) {
+    auto plain = PlainMlp();
+    torch::optim::SGD sgd(plain->parameters(), 0.1);
+    const auto step = [&write = write](torch::nn::Sequential& net, auto& optimizer, Batch& b) {
+      optimizer.zero_grad();
+      net->forward(b.x).square().sum().backward();
+      write(net);
+      optimizer.step();
+    };
+    Batch batch = Rows(0, 16);
+    for (int s = 0; s < 3; ++s) step(plain, sgd, batch);
+    for (const bool fast : {false, true}) {
+      OnRanks<int>(1, fast ? Fast() : Exact(1), [&, &name = name](Replicator& replicator) {
+        auto net = PlainMlp();
+        auto optimizer = replicator.Wrap(torch::optim::SGD(net->parameters(), 0.1));
+        for (int s = 0; s < 3; ++s)
+          replicator.Run([&](Batch& b) { step(net, optimizer, b); }, batch);
+        for (size_t i = 0; i < net->parameters().size(); ++i)
+          EXPECT_TRUE(torch::allclose(net->parameters()[i], plain->parameters()[i]))
+              << name << " fast " << fast;
+        return 0;
+      });
+    }
+  }
+}
+
+TEST(ReducerTest, GradientsMayBeWrittenBeforeTheLastPassAndByHand) {
+  for (const bool fast : {false, true}) {
+    for (const bool to_none : {false, true}) {
+      OnRanks<int>(2, fast ? Fast() : Exact(2), [&](Replicator& replicator) {
+        torch::manual_seed(3);
+        torch::nn::Linear net(4, 2), other(4, 2), by_hand(4, 2);
+        const torch::Tensor before = net->weight.detach().clone(),
+                            hand = by_hand->weight.detach().clone();
+        std::vector<torch::Tensor> parameters{net->weight, other->weight, by_hand->weight};
+        auto optimizer = replicator.Wrap(torch::optim::SGD(parameters, 1.0));
+        replicator.Run([&](ReplicaContext& replica) {
+          const double id = replica.replica_id();
+          {
+            const auto hold = optimizer.NoSync();
+            (net->forward(torch::full({1, 4}, 2.0)).sum() +
+             other->forward(torch::ones({1, 4})).sum())
+                .backward();
+          }
+          net->weight.mutable_grad().mul_(0.5);
+          other->zero_grad(to_none);
+          net->forward(torch::full({1, 4}, id)).sum().backward();
+          const torch::Tensor made = torch::full({2, 4}, id * 2);
+          if (by_hand->weight.grad().defined())
+            by_hand->weight.mutable_grad().copy_(made);
+          else
+            by_hand->weight.mutable_grad() = made;
+          EXPECT_TRUE(net->weight.grad().equal(torch::full({2, 4}, 1 + id)))
+              << "what the backward passes left is there to be read";
+          optimizer.step();
+        });
+        EXPECT_TRUE(torch::allclose(net->weight, before - 1.5)) << "fast " << fast;
+        EXPECT_TRUE(torch::allclose(by_hand->weight, hand - 1)) << "fast " << fast;
+        return 0;
+      });
+    }
+  }
 }
 
 TEST(ReducerTest, ParametersOfHalfPrecisionAreRefused) {

@@ -1,7 +1,9 @@
 #include "samara/replicator.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 
 #include "core/cpu.h"
 #include "core/files.h"
@@ -10,6 +12,7 @@
 #include "replica/alone.h"
 #include "replica/arena.h"
 #include "replica/group.h"
+#include "replica/torch/programs.h"
 #include "replica/torch/reducer.h"
 #include "replica/torch/state.h"
 
@@ -146,6 +149,52 @@ ReplicatorOptions Resolve(ReplicatorOptions options, const World& world) {
   return options;
 }
 
+// The replicator of a process whose `main` has one, for its last words; never destroyed.
+struct OfProcess {
+  std::mutex mu;
+  std::weak_ptr<ReplicatorState> state;  // guarded by mu
+  std::terminate_handler former = nullptr;
+};
+OfProcess& Mine() {
+  static auto* mine = new OfProcess();
+  return *mine;
+}
+
+// An exception has left `main`: what Replicate does with one.
+[[noreturn]] void EndUncaught() {
+  std::shared_ptr<ReplicatorState> state;
+  {
+    std::lock_guard lock(Mine().mu);
+    state = Mine().state.lock();
+  }
+  std::string line;
+  int code = 0;
+  try {
+    if (std::current_exception()) throw;
+  } catch (const ReplicationError& error) {
+    line = error.what();
+    code = error.exit_code();
+  } catch (const std::exception& error) {
+    line = FirstLine(error.what());
+    code = state ? 70 : 0;
+  } catch (...) {
+  }
+  if (code != 0) {
+    std::fprintf(stderr, "samara: %s\n", line.c_str());
+    if (state) state->Abort(Status(static_cast<Code>(code), line));
+    std::fflush(nullptr);
+    std::_Exit(code);
+  }
+  if (Mine().former != nullptr) Mine().former();
+  std::abort();
+}
+
+void WatchTheEnd(const std::shared_ptr<ReplicatorState>& state) {
+  std::lock_guard lock(Mine().mu);
+  if (state) Mine().state = state;
+  if (Mine().former == nullptr) Mine().former = std::set_terminate(EndUncaught);
+}
+
 std::shared_ptr<ReplicatorState> MakeState(const World& world, const ReplicatorOptions& given) {
   ReplicatorState::Setup setup;
   setup.world = world;
@@ -160,13 +209,21 @@ std::shared_ptr<ReplicatorState> MakeState(const World& world, const ReplicatorO
   const auto first = setup.communicator.first_deadline;
   torch::set_num_threads(setup.options.threads);
   if (world.size == 1) {
-    setup.links.transport = MakeAloneTransport();
+    setup.links.route = [](const auto&) -> Result<RankRoute> {
+      return RankRoute{.transport = MakeAloneTransport(), .address = ""};
+    };
   } else if (thread_rank != nullptr) {
     setup.links.store = thread_rank->store;
-    setup.links.transport = ValueOrReplication(MakeArenaTransport(
-        world.rank, world.size, *WithPrefix(thread_rank->store, "arena/"), {.start = first}));
     const auto gate = thread_rank->gate;
-    gate->Enter(world.rank);
+    setup.links.route = [world, first,
+                         gate](const std::shared_ptr<Store>& store) -> Result<RankRoute> {
+      RankRoute route;
+      ASSIGN_OR_RETURN(route.transport,
+                       MakeArenaTransport(world.rank, world.size, *WithPrefix(store, "arena/"),
+                                          {.start = first}));
+      gate->Enter(world.rank);  // once all have come
+      return route;
+    };
     setup.communicator.away = [gate, rank = world.rank] { gate->Away(rank); };
     setup.communicator.back = [gate, rank = world.rank](const Status& failure) {
       gate->Back(rank, failure.ok());
@@ -200,13 +257,16 @@ std::shared_ptr<ReplicatorState> MakeState(const World& world, const ReplicatorO
 
 Replicator Replicator::FromEnvironment(const ReplicatorOptions& options) {
   if (thread_rank != nullptr) return Replicator(MakeState(thread_rank->world, options));
+  WatchTheEnd(nullptr);
   const auto threads = FromEnv("SAMARA_THREADS");
   if (threads && *threads != "1") {
     throw ReplicationError(78,
                            "SAMARA_THREADS=" + *threads +
                                ": ranks as threads need a program that calls samara::Replicate");
   }
-  return Replicator(MakeState(ValueOrReplication(DiscoverWorld(ProcessEnvironment())), options));
+  auto state = MakeState(ValueOrReplication(DiscoverWorld(ProcessEnvironment())), options);
+  WatchTheEnd(state);
+  return Replicator(std::move(state));
 }
 
 Replicator& Replicator::Current() {
@@ -307,24 +367,31 @@ bool Replicator::ShareBatches(InputMode mode, std::vector<std::optional<Leaves>>
     batches.assign(every.begin() + first_replica(),
                    every.begin() + first_replica() + local_replicas());
   }
-  bool any = false;
-  for (const auto& batch : batches) any = any || batch.has_value();
-  // all stop together, when nobody has a batch left
-  std::vector<std::byte> mine(1, any ? std::byte{1} : std::byte{0}),
-      all(static_cast<size_t>(world_size()));
-  ThrowReplication(state_->communicator().AllGather({"is there input", "", site}, mine, all));
-  any = std::any_of(all.begin(), all.end(), [](std::byte b) { return b != std::byte{0}; });
-  if (!any) return false;
   for (const auto& batch : batches)
     if (batch) last = batch;
+  // all stop together, when nobody has a batch left
+  constexpr std::byte kNone{0}, kSome{1}, kNever{2};  // not now; now; not now nor before
+  const bool some = std::any_of(batches.begin(), batches.end(), [](const auto& b) { return b; });
+  const std::vector<std::byte> mine{some ? kSome : last ? kNone : kNever};
+  std::vector<std::byte> all(static_cast<size_t>(world_size()));
+  ThrowReplication(state_->communicator().AllGather({"is there input", "", site}, mine, all));
+  const auto first = std::find(all.begin(), all.end(), kSome);
+  if (first == all.end()) return false;
+  if (std::find(all.begin(), all.end(), kNever) != all.end()) {
+    // batches without rows are made like those of another rank
+    const auto source = static_cast<size_t>(first - all.begin());
+    const std::string bytes = source == static_cast<size_t>(rank()) ? Pack(*last) : "";
+    std::vector<std::vector<std::byte>> theirs;
+    ThrowReplication(state_->communicator().AllGatherRagged(
+        {"a first batch", "", site}, std::as_bytes(std::span(bytes)), theirs));
+    const auto& packed = theirs[source];
+    if (!last)
+      last =
+          ValueOrReplication(Unpack({reinterpret_cast<const char*>(packed.data()), packed.size()}));
+  }
   batches.resize(locals);
   for (auto& batch : batches) {
     if (batch) continue;
-    if (!last) {
-      throw ReplicationError(78, "an input without a first batch on rank " +
-                                     std::to_string(rank()) +
-                                     ": expected batches without rows where there are no samples");
-    }
     batch.emplace();
     for (const torch::Tensor& leaf : *last)
       batch->push_back(leaf.dim() == 0 ? leaf : leaf.narrow(0, 0, 0));
@@ -414,7 +481,9 @@ void Replicator::Barrier(Site site) {
   ThrowReplication(state_->communicator().Barrier({"barrier", "", site}));
 }
 
-void Replicator::Abort(const std::string& why) { state_->Abort(Status(Code::kUnavailable, why)); }
+void Replicator::Abort(const std::string& why, int exit_code) {
+  state_->Abort(Status(static_cast<Code>(exit_code), why));
+}
 
 void Replicator::Shutdown(Site site) {
   ThrowReplication(state_->communicator().Barrier({"end of the program", "", site}));
@@ -448,25 +517,42 @@ std::string WrappedOptimizer::parameter_hash() const { return reducer_->Paramete
 
 namespace {
 
-int RunOne(const std::function<void(Replicator&)>& program, const ReplicatorOptions& options) {
-  const auto say = [](int code, const std::string& what) {
-    std::fprintf(stderr, "samara: %s\n", what.c_str());
-    return code;
+// Prints it, as this process's failure; its code.
+int Say(int code, const std::string& what, const Failed& failed) {
+  std::fprintf(stderr, "samara: %s\n", what.c_str());
+  if (failed) failed(code, what);
+  return code;
+}
+
+int RunOne(const std::function<void(Replicator&)>& program, const ReplicatorOptions& options,
+           const Failed& failed) {
+  const auto say = [&](int code, const std::string& what) {
+    int rank = 0;
+    if (thread_rank != nullptr)
+      rank = thread_rank->world.rank;
+    else if (const auto world = DiscoverWorld(ProcessEnvironment()); world.ok())
+      rank = world->rank;
+    return Say(code, what, rank == 0 ? failed : nullptr);
   };
   std::optional<Replicator> replicator;
   try {
     replicator.emplace(Replicator::FromEnvironment(options));
     current = &*replicator;
     const std::shared_ptr<void> reset(nullptr, [](void*) { current = nullptr; });
-    program(*replicator);
+    std::optional<Stopped> stopped;
+    try {
+      program(*replicator);
+    } catch (const Stopped& why) {
+      stopped = why;
+    }
     replicator->Shutdown();
-    return 0;
+    return stopped ? say(stopped->exit_code(), stopped->what()) : 0;
   } catch (const ReplicationError& error) {
-    if (replicator) replicator->Abort(error.what());
+    if (replicator) replicator->Abort(error.what(), error.exit_code());
     return say(error.exit_code(), error.what());
   } catch (const std::exception& error) {
     const std::string line = FirstLine(error.what());
-    if (replicator) replicator->Abort("its program threw: " + line);
+    if (replicator) replicator->Abort("its program threw: " + line, 70);
     return say(70, line);
   }
 }
@@ -474,11 +560,9 @@ int RunOne(const std::function<void(Replicator&)>& program, const ReplicatorOpti
 }  // namespace
 
 int ReplicateThreads(int ranks, const std::function<void(Replicator&)>& program,
-                     const ReplicatorOptions& options) {
-  if (ranks < 1 || ranks > 1024) {
-    std::fprintf(stderr, "samara: %d ranks as threads: expected 1 to 1024\n", ranks);
-    return 78;
-  }
+                     const ReplicatorOptions& options, const Failed& failed) {
+  if (ranks < 1 || ranks > 1024)
+    return Say(78, std::to_string(ranks) + " ranks as threads: expected 1 to 1024", failed);
   const auto store = MakeMemoryStore();
   const auto hub = MakeMonitorHub(ranks);
   const auto gate = std::make_shared<RankGate>(ranks);
@@ -492,7 +576,7 @@ int ReplicateThreads(int ranks, const std::function<void(Replicator&)>& program,
         mine.world.size = mine.world.local_size = ranks;
         mine.world.launcher = "threads";
         thread_rank = &mine;
-        codes[static_cast<size_t>(r)] = RunOne(program, options);
+        codes[static_cast<size_t>(r)] = RunOne(program, options, failed);
         gate->Leave(r);
         thread_rank = nullptr;
       }));
@@ -503,17 +587,26 @@ int ReplicateThreads(int ranks, const std::function<void(Replicator&)>& program,
   return 0;
 }
 
-int Replicate(const std::function<void(Replicator&)>& program, const ReplicatorOptions& options) {
+int ReplicateThreads(int ranks, const std::function<void(Replicator&)>& program,
+                     const ReplicatorOptions& options) {
+  return ReplicateThreads(ranks, program, options, nullptr);
+}
+
+int Replicate(const std::function<void(Replicator&)>& program, const ReplicatorOptions& options,
+              const Failed& failed) {
   const auto threads = FromEnv("SAMARA_THREADS");
-  if (threads) {
-    try {
-      return ReplicateThreads(Number<int>("SAMARA_THREADS", *threads, 1, 1024), program, options);
-    } catch (const ReplicationError& error) {
-      std::fprintf(stderr, "samara: %s\n", error.what());
-      return error.exit_code();
-    }
+  if (!threads) return RunOne(program, options, failed);
+  int ranks = 0;
+  try {
+    ranks = Number<int>("SAMARA_THREADS", *threads, 1, 1024);
+  } catch (const ReplicationError& error) {
+    return Say(error.exit_code(), error.what(), failed);
   }
-  return RunOne(program, options);
+  return ReplicateThreads(ranks, program, options, failed);
+}
+
+int Replicate(const std::function<void(Replicator&)>& program, const ReplicatorOptions& options) {
+  return Replicate(program, options, nullptr);
 }
 
 }  // namespace samara

@@ -171,6 +171,12 @@ TEST(ReplicatorTest, CollectivesMeanWhatTheySay) {
         EXPECT_TRUE(part.equal(torch::tensor({2 * id, 2 * id + 1}) * 10));
         const torch::Tensor exchanged = replica.AllToAll(torch::arange(4) + 10 * id);
         EXPECT_TRUE(exchanged.equal(torch::arange(4) * 10 + id));
+        // the same of nests
+        const auto both = std::pair(torch::arange(4) + id, torch::ones({4, 2}));
+        EXPECT_TRUE(replica.AllToAll(both).first.equal(torch::arange(4) + id));
+        EXPECT_TRUE(
+            replica.ReduceScatter(both, ReduceOp::kSum).second.equal(4 * torch::ones({1, 2})));
+        EXPECT_EQ(replica.AllGatherAlong(both, 0).second.size(0), 16);
         // a ring of messages
         for (int round = 0; round < 3; ++round) {
           replica.Send(own(100 * round + id), (id + 1) % 4);
@@ -233,7 +239,22 @@ TEST(ReplicatorTest, GradientsOfCollectivesAreRight) {
        [](auto& r, auto& x) { return r.AllGatherAlong(x.narrow(0, 0, 1 + r.replica_id()), 0); }},
       {"broadcast", [](auto& r, auto& x) { return r.Broadcast(x, 1); }},
       {"scatter", [](auto& r, auto& x) { return r.ReduceScatter(x, ReduceOp::kSum); }},
-      {"exchange", [](auto& r, auto& x) { return r.AllToAll(x); }}};
+      {"exchange", [](auto& r, auto& x) { return r.AllToAll(x); }},
+      {"sum within",
+       [](auto& r, auto& x) {
+         return r.Within({{0, 3}, {2, 1}}).AllReduce(x, ReduceOp::kSum);
+       }},
+      {"mean within",
+       [](auto& r, auto& x) {
+         return r.Within({{1}, {2, 3, 0}}).AllReduce(x, ReduceOp::kMean);
+       }},
+      {"gather within",
+       [](auto& r, auto& x) {
+         return r.Within({{0, 3}, {2, 1}}).AllGather(x);
+       }},
+      {"broadcast within", [](auto& r, auto& x) {
+         return r.Within({{0, 3}, {2, 1}}).Broadcast(x, 1);
+       }}};
   constexpr int kReplicas = 4;
   constexpr int64_t kElements = 4;
   const auto input = [](int replica) {
@@ -278,6 +299,52 @@ TEST(ReplicatorTest, GradientsOfCollectivesAreRight) {
         return 0;
       });
     }
+  }
+}
+
+TEST(ReplicatorTest, ResultsKeepTheirStructure) {
+  for (const int ranks : {1, 2}) {
+    OnRanks<int>(ranks, Exact(4), [](Replicator& replicator) {
+      replicator.Run([](ReplicaContext& replica) {
+        const std::vector<int> items{0, 1, 2, 3, 4};
+        struct Result {
+          std::map<std::string, torch::Tensor> named;
+          std::optional<torch::Tensor> odd;
+          std::vector<std::pair<torch::Tensor, std::array<torch::Tensor, 1>>> pairs;
+          std::tuple<torch::Tensor> last;
+        };
+        const auto results = replica.MapGather(items, [](int i) {
+          const torch::Tensor value = torch::tensor({i});
+          Result result{{{"x:" + std::to_string(i), value}, {"", value}}, {}, {}, {value}};
+          if (i % 2 == 1) result.odd = value;
+          for (int k = 0; k < i; ++k) result.pairs.push_back({value, {torch::tensor({k})}});
+          return result;
+        });
+        for (int i = 0; i < 5; ++i) {
+          const Result& result = results.at(static_cast<size_t>(i));
+          EXPECT_EQ(result.named.size(), 2U);
+          EXPECT_EQ(result.named.at("x:" + std::to_string(i)).item<int>(), i);
+          EXPECT_EQ(result.odd.has_value(), i % 2 == 1);
+          ASSERT_EQ(result.pairs.size(), static_cast<size_t>(i));
+          if (i > 0) {
+            EXPECT_EQ(result.pairs.back().second[0].item<int>(), i - 1);
+          }
+          EXPECT_EQ(std::get<0>(result.last).item<int>(), i);
+        }
+        using Named = std::map<std::string, torch::Tensor>;
+        const auto twice = [](const std::vector<torch::Tensor>& all) {
+          PerReplica<Named> each;
+          for (const torch::Tensor& x : all) each.values.push_back({{"twice", x * 2}});
+          return each;
+        };
+        const torch::Tensor mine = torch::tensor({replica.replica_id()});
+        const Named own = replica.MergeCall(twice, mine);
+        EXPECT_EQ(own.at("twice").item<int>(), 2 * replica.replica_id());
+        const auto one = [](const std::vector<torch::Tensor>& all) { return all; };
+        EXPECT_EQ(replica.MergeCall(one, mine).at(3).item<int>(), 3);
+      });
+      return 0;
+    });
   }
 }
 
@@ -438,6 +505,36 @@ TEST(ReplicatorTest, PipelinesThatEndAtDifferentTimesEndTogether) {
   });
 }
 
+TEST(ReplicatorTest, AnInputWithoutAFirstBatchGetsOnesWithoutRows) {
+  for (const InputMode mode : {InputMode::kPerReplica, InputMode::kPerWorker, InputMode::kSingle}) {
+    OnRanks<int>(4, Exact(4), [&](Replicator& replicator) {
+      auto input = replicator.MakeInput(mode, [](const InputContext& context) {
+        // the last pipeline alone has batches: three
+        const bool has = context.input_pipeline_id == context.num_input_pipelines - 1;
+        return Pipeline<Batch>([left = has ? 3 : 0]() mutable -> std::optional<Batch> {
+          if (left-- <= 0) return std::nullopt;
+          return Rows(0, 5);
+        });
+      });
+      int steps = 0;
+      int64_t rows = 0;
+      while (const auto sizes = replicator.Run(
+                 [](Batch& b) {
+                   EXPECT_EQ(b.x.size(1), 6);
+                   EXPECT_EQ(b.y.scalar_type(), torch::kInt64);
+                   return torch::tensor(b.x.size(0));
+                 },
+                 input)) {
+        rows += replicator.Reduce(*sizes, ReduceOp::kSum).item<int64_t>();
+        ++steps;
+      }
+      EXPECT_EQ(rows, 15);
+      EXPECT_EQ(steps, mode == InputMode::kSingle ? 1 : 3);
+      return 0;
+    });
+  }
+}
+
 TEST(ReplicatorTest, ShuffledOrderIsAPermutationOfItsOwn) {
   const SampleOrder order{.samples = 1000, .global_batch = 128};
   std::set<int64_t> first, second;
@@ -525,6 +622,130 @@ TEST(ReplicatorTest, WrongCallsAreNamed) {
             std::string::npos);
 }
 
+TEST(ReplicatorTest, WrongCallsOfOneRankNameTheReplicas) {
+  const auto step = [](ReplicaContext& replica) {
+    if (replica.replica_id() == 6)
+      replica.AllMax(torch::ones({3}));
+    else if (replica.replica_id() != 7)
+      replica.AllSum(torch::ones({3}));
+  };
+  const std::string one = Failure(1, Exact(8), 70, step);
+  EXPECT_NE(one.find("replicas 0, 1, 2, 3, 4, 5: all_reduce sum"), std::string::npos) << one;
+  const std::string two = Failure(2, Exact(8), 70, step);
+  EXPECT_NE(two.find("replicas 4, 5: all_reduce sum"), std::string::npos) << two;
+  EXPECT_NE(two.find("replica 6: all_reduce max"), std::string::npos) << two;
+  EXPECT_NE(two.find("replica 7: ended its step"), std::string::npos) << two;
+}
+
+TEST(ReplicatorTest, WhatWouldBeSilentlyWrongIsRefused) {
+  const auto refused = [](const std::function<void(ReplicaContext&)>& step,
+                          const std::string& words) {
+    const std::string said = Failure(2, Exact(2), 78, step);
+    EXPECT_NE(said.find(words), std::string::npos) << said;
+  };
+  const auto x = [] { return torch::ones({2}).requires_grad_(true); };
+  refused(
+      [&](ReplicaContext& r) {
+        r.Within({{0, 1}}).AllReduce(x(), ReduceOp::kMin);
+      },
+      "all_reduce min within sub-groups of float32[2], which requires a gradient");
+  refused([&](ReplicaContext& r) { r.Send(x(), 1 - r.replica_id()); },
+          "send of float32[2], which requires a gradient");
+  refused(
+      [&](ReplicaContext& r) {
+        const torch::NoGradGuard none;
+        r.Send(x(), 1 - r.replica_id());
+        r.Receive(torch::ones({3}, torch::kInt64), 1 - r.replica_id());
+      },
+      "expected int64[3]");
+  const auto too_few = [](const std::vector<torch::Tensor>& all) {
+    return PerReplica<torch::Tensor>{0, {all[0]}};
+  };
+  refused([&](ReplicaContext& r) { r.MergeCall(too_few, torch::ones({1})); },
+          "values for 1 replicas: expected one for each of 2");
+  for (const int device : {-1, 99})
+    refused([&](ReplicaContext& r) { r.logical_device(device); },
+            "logical device " + std::to_string(device) + ": this replica has 1");
+  refused(
+      [&](ReplicaContext& r) {
+        // within autograd
+        torch::Tensor z = r.AllSum(x());
+        z.register_hook([](const torch::Tensor&) -> torch::Tensor {
+          throw ReplicationError(78, "from a backward pass");
+        });
+        z.sum().backward();
+      },
+      "from a backward pass");
+}
+
+TEST(ReplicatorTest, ARankThatGivesUpTellsItsCode) {
+  for (const int code : {65, 70, 78}) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(ReplicateThreads(
+                  2,
+                  [&](Replicator& replicator) {
+                    if (replicator.rank() == 1 && code == 70) throw std::runtime_error("no luck");
+                    if (replicator.rank() == 1) throw ReplicationError(code, "no luck");
+                    replicator.Barrier();
+                  },
+                  Exact(2)),
+              code);
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("rank 1 gave up"), std::string::npos);
+  }
+}
+
+TEST(ReplicatorTest, AnExceptionThatLeavesMainIsOneLineAndItsCode) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto end = [](const std::function<void(Replicator&)>& program) {
+    // its own thread: gtest catches what leaves the statement
+    std::thread([&] {
+      auto replicator = Replicator::FromEnvironment(Exact(4));
+      program(replicator);
+    }).join();
+  };
+  EXPECT_EXIT(
+      end([](Replicator& replicator) {
+        replicator.Run([](ReplicaContext& r) { r.AllMean(torch::ones({1}, torch::kInt64)); });
+      }),
+      testing::ExitedWithCode(78), "samara: the mean of int64");
+  EXPECT_EXIT(end([](Replicator&) { throw std::runtime_error("no luck\ntoday"); }),
+              testing::ExitedWithCode(70), "samara: no luck\n$");
+  EXPECT_EXIT(std::thread([] { Replicator::FromEnvironment(Exact(0)); }).join(),
+              testing::ExitedWithCode(78), "samara: 0 replicas on 1 ranks");
+}
+
+TEST(ReplicatorTest, ParametersThatDivergeAreFoundAtTheNextCheck) {
+  for (const int step : {1, 2, 3}) {
+    ReplicatorOptions options = Fast();
+    options.check_every = 2;
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(ReplicateThreads(
+                  3,
+                  [&](Replicator& replicator) {
+                    auto net = PlainMlp();
+                    auto optimizer = replicator.Wrap(torch::optim::SGD(net->parameters(), 0.1));
+                    for (int s = 1; s <= 5; ++s) {
+                      if (s == step && replicator.rank() == 1) {
+                        const torch::NoGradGuard none;
+                        net->parameters()[0][0] += 1e-3;
+                      }
+                      replicator.Run(
+                          [&](Batch& b) {
+                            net->forward(b.x).square().sum().backward();
+                            optimizer.step();
+                          },
+                          Rows(0, 12));
+                    }
+                  },
+                  options),
+              70);
+    const std::string said = testing::internal::GetCapturedStderr(),
+                      words = "after update " + std::to_string(step == 3 ? 4 : 2) +
+                              " the parameters of ranks 1 differ from rank 0's";
+    EXPECT_NE(said.find(words), std::string::npos) << said;
+  }
+}
+
 TEST(ReplicatorTest, OnlyAFailureLeavesAFlightRecord) {
   const auto record = [](bool fail) {
     std::string folder = testing::TempDir() + "/flight-XXXXXX";
@@ -553,9 +774,9 @@ TEST(ReplicatorTest, AMessageThatCameIsNotKept) {
   OnRanks<int>(2, Exact(2), [](Replicator& replicator) {
     replicator.Run([&](ReplicaContext& replica) {
       for (int i = 0; i < 3; ++i) {
-        if (replica.replica_id() == 0) replica.Send(torch::full({2}, i), 1);
+        if (replica.replica_id() == 0) replica.Send(torch::full({2}, 1.0 * i), 1);
         if (replica.replica_id() == 1) {
-          EXPECT_TRUE(replica.Receive(torch::zeros({2}), 0).equal(torch::full({2}, i)));
+          EXPECT_TRUE(replica.Receive(torch::zeros({2}), 0).equal(torch::full({2}, 1.0 * i)));
           const std::string key = "mail/0/1/" + std::to_string(i);
           EXPECT_FALSE(replicator.state().TEST_store().Get(key, std::chrono::milliseconds(1)).ok());
         }

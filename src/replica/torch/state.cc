@@ -12,7 +12,15 @@
 namespace samara {
 namespace {
 
-constexpr std::chrono::milliseconds kPoll{2};
+// Between two looks for a message: more and more, and little while other replicas wait to run.
+constexpr std::chrono::milliseconds kPauseMax{16}, kPauseInTurns{2};
+
+AutogradThrow autograd_throw = nullptr;  // set before there are replicators
+
+// Of the messages between two replicas in the store: each by its number, and how many were "sent".
+std::string MailBox(int from, int to) {
+  return "mail/" + std::to_string(from) + "/" + std::to_string(to) + "/";
+}
 
 Collective Named(const ReplicatorState::Call& call) {
   return {call.operation, call.operand, call.site};
@@ -25,7 +33,8 @@ class CollectiveBackward : public torch::autograd::Node {
     for (size_t i = 0; i < gradients.size(); ++i)
       if (!gradients[i].defined()) gradients[i] = torch::zeros(shapes[i], options[i]);
     const torch::NoGradGuard none;
-    Leaves in = backward(gradients);
+    Leaves in;
+    InAutograd([&] { in = backward(gradients); });
     torch::autograd::variable_list out(needed.size());
     for (size_t i = 0; i < needed.size(); ++i)
       if (needed[i]) out[i] = std::move(in[i]);
@@ -43,6 +52,17 @@ class CollectiveBackward : public torch::autograd::Node {
 
 void ThrowReplication(const Status& status) {
   if (!status.ok()) throw ReplicationError(static_cast<int>(status.code()), status.message());
+}
+
+void SetAutogradThrow(AutogradThrow rethrow) { autograd_throw = rethrow; }
+
+void InAutograd(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const ReplicationError& error) {
+    if (autograd_throw != nullptr) autograd_throw(error);
+    throw;
+  }
 }
 
 Leaves Differentiable(const Leaves& in, const std::function<Leaves(const Leaves&)>& forward,
@@ -72,11 +92,13 @@ Leaves Differentiable(const Leaves& in, const std::function<Leaves(const Leaves&
 }
 
 ReplicatorState::ReplicatorState(Setup setup)
-    : setup_(std::move(setup)), store_(setup_.links.store), address_(setup_.links.address) {
+    : setup_(std::move(setup)), store_(setup_.links.store) {
   group_ = ValueOrReplication(
       RankGroup::Make(setup_.world, std::move(setup_.links), setup_.communicator));
   const int locals = setup_.replicas / setup_.world.size;
-  turns_ = std::make_unique<Turns>(locals, [this](int from, int to) { Change(from, to); });
+  const int first_replica = setup_.world.rank * locals;
+  turns_ = std::make_unique<Turns>(locals, first_replica,
+                                   [this](int from, int to) { Change(from, to); });
   samples.assign(static_cast<size_t>(locals), 1);
   generators_.resize(static_cast<size_t>(locals));
 }
@@ -85,6 +107,12 @@ ReplicatorState::~ReplicatorState() {
   group_->Leave();
   // whoever still waits in the background ends now
   group_->communicator().Leave();
+}
+
+void ReplicatorState::Span(int local, std::string name, SteadyTime begin) {
+  // not communicator(), which waits for the background
+  group_->communicator().flight().Span("replica " + std::to_string(first() + local),
+                                       std::move(name), begin);
 }
 
 void ReplicatorState::Change(int from, int to) {
@@ -123,7 +151,9 @@ void ReplicatorState::Run(const std::vector<int64_t>& rows, const std::function<
     draws.set_current_seed(DeriveKey(setup_.options.seed, Purpose::kReplicaStep,
                                      static_cast<uint64_t>(step),
                                      static_cast<uint64_t>(first() + local)));
+    const SteadyTime begin = Now();
     body(local);
+    Span(local, "step " + std::to_string(step), begin);
   };
   const CommunicatorOptions& gate = setup_.communicator;
   const bool leave = mode() == ReplicationMode::kFast && gate.away;
@@ -176,9 +206,9 @@ C10dSum* ReplicatorState::SumFor(torch::Device device, Site site) {
   const auto store = WithPrefix(store_, std::string("sum/") + (device.is_cpu() ? "cpu/" : "gpu/"));
   const auto deadline = setup_.communicator.deadline;
   it->second = std::make_unique<C10dSum>(
-      ValueOrReplication(device.is_cpu()
-                             ? MakeGlooGroup(rank(), world_size(), store, address_, deadline)
-                             : MakeNcclGroup(rank(), world_size(), store, deadline)),
+      ValueOrReplication(
+          device.is_cpu() ? MakeGlooGroup(rank(), world_size(), store, group_->address(), deadline)
+                          : MakeNcclGroup(rank(), world_size(), store, deadline)),
       device.type());
   if (rank() == 0)
     LogInfo(std::string("gradients are summed by ") + (device.is_cpu() ? "gloo" : "nccl"));
@@ -336,13 +366,14 @@ void ReplicatorState::Send(int local, int to, const Leaves& leaves) {
         static_cast<int>(Code::kConfig),
         "replica " + std::to_string(to) + ": there are " + std::to_string(replicas()));
   }
-  const std::string key = "mail/" + std::to_string(from) + "/" + std::to_string(to) + "/" +
-                          std::to_string(sent_[{from, to}]++);
   if (to / locals() == rank()) {
     mail_[{from, to}].push_back(Pack(leaves));
-  } else {
-    ThrowReplication(group_->store().Set(key, Pack(leaves)));
+    return;
   }
+  const std::string box = MailBox(from, to);
+  const std::string number = std::to_string(sent_[{from, to}]++);
+  ThrowReplication(group_->store().Set(box + number, Pack(leaves)));
+  ThrowReplication(group_->store().Add(box + "sent", 1).status());
 }
 
 Leaves ReplicatorState::Receive(int local, int from) {
@@ -354,24 +385,34 @@ Leaves ReplicatorState::Receive(int local, int from) {
   }
   const int64_t number = received_[{from, to}]++;
   const SteadyTime deadline = Now() + setup_.communicator.deadline;
-  const std::string key =
-      "mail/" + std::to_string(from) + "/" + std::to_string(to) + "/" + std::to_string(number);
+  const std::string box = MailBox(from, to);
+  int64_t& arrived = arrived_[{from, to}];
+  std::chrono::milliseconds pause{1};
   for (;;) {
     if (from / locals() == rank()) {
-      auto& box = mail_[{from, to}];
-      if (!box.empty()) {
-        const std::string message = std::move(box.front());
-        box.pop_front();
+      auto& mail = mail_[{from, to}];
+      if (!mail.empty()) {
+        const std::string message = std::move(mail.front());
+        mail.pop_front();
         return ValueOrReplication(Unpack(message));
       }
     } else {
-      if (setup_.communicator.away) setup_.communicator.away();
-      const auto message = group_->store().Get(key, kPoll);
-      if (setup_.communicator.back) setup_.communicator.back(group_->communicator().failure());
-      if (message.ok()) {
-        ThrowReplication(group_->store().Delete(key));
-        return ValueOrReplication(Unpack(*message));
+      // counted, not waited for: c10d's store complains of each wait that ends in vain
+      if (arrived <= number) {
+        const auto sent = group_->store().Add(box + "sent", 0);
+        if (sent.ok()) arrived = *sent;  // else the group's failure tells more
       }
+      if (arrived > number) {
+        const std::string key = box + std::to_string(number);
+        const auto message =
+            ValueOrReplication(group_->store().Get(key, setup_.communicator.deadline));
+        ThrowReplication(group_->store().Delete(key));
+        return ValueOrReplication(Unpack(message));
+      }
+      if (setup_.communicator.away) setup_.communicator.away();
+      std::this_thread::sleep_for(pause);
+      if (setup_.communicator.back) setup_.communicator.back(group_->communicator().failure());
+      pause = std::min(2 * pause, locals() == 1 ? kPauseMax : kPauseInTurns);
     }
     ThrowReplication(group_->communicator().failure());
     if (Now() > deadline) {

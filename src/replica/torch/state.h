@@ -28,6 +28,12 @@ T ValueOrReplication(Result<T> result) {
   return std::move(*result);
 }
 
+// Runs what autograd has called. Python's autograd makes a RuntimeError of any exception that it
+// does not know: a binding sets what throws one that it does.
+using AutogradThrow = void (*)(const ReplicationError& error);
+void SetAutogradThrow(AutogradThrow rethrow);
+void InAutograd(const std::function<void()>& body);
+
 // Put aside at each change of turns: what a replica leaves in a shared model.
 class PerTurn {
  public:
@@ -101,6 +107,9 @@ class ReplicatorState : public std::enable_shared_from_this<ReplicatorState> {
   void Leave();
   // The local replica whose turn it is; throws outside a step.
   int current() const;
+  int turn() const { return turns_->active(); }  // the same; outside a step 0
+  // For the trace: what local replica `local` has done since `begin`.
+  void Span(int local, std::string name, SteadyTime begin);
 
  private:
   void Change(int from, int to);
@@ -113,15 +122,14 @@ class ReplicatorState : public std::enable_shared_from_this<ReplicatorState> {
   Setup setup_;
   std::shared_ptr<Meeting> meeting_;    // that local replicas are coming to
   const std::shared_ptr<Store> store_;  // null when alone
-  const std::string address_;           // of this host; empty: its name's
   std::unique_ptr<RankGroup> group_;
   std::map<torch::DeviceType, std::unique_ptr<C10dSum>> sums_;
   std::unique_ptr<Turns> turns_;
   std::vector<std::weak_ptr<PerTurn>> per_turn_;
   std::vector<torch::Tensor> generators_;  // states put aside, of the local replicas
-  std::map<std::pair<int, int>, std::deque<std::string>> mail_;  // between local replicas
-  std::map<std::pair<int, int>, int64_t> sent_, received_;       // messages by (from, to)
-  TaskThread background_;                                        // joined before what it uses goes
+  std::map<std::pair<int, int>, std::deque<std::string>> mail_;       // between local replicas
+  std::map<std::pair<int, int>, int64_t> sent_, received_, arrived_;  // messages by (from, to)
+  TaskThread background_;  // joined before what it uses goes
 };
 
 // The `count` devices from `first` on that are local replica `local`'s, of those a rank sees; ranks

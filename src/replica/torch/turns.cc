@@ -2,6 +2,8 @@
 
 #include <ATen/Parallel.h>
 
+#include <map>
+
 #include "core/check.h"
 #include "core/status.h"
 #include "samara/error.h"
@@ -14,8 +16,8 @@ struct OtherFailed : std::exception {
 };
 }  // namespace
 
-Turns::Turns(int replicas, std::function<void(int, int)> changed)
-    : replicas_(replicas), changed_(std::move(changed)) {
+Turns::Turns(int replicas, int first, std::function<void(int, int)> changed)
+    : replicas_(replicas), first_(first), changed_(std::move(changed)) {
   CHECK(replicas > 0);
   for (int i = 0; i < replicas; ++i) list_.push_back(std::make_unique<Replica>());
   if (replicas == 1) return;
@@ -85,12 +87,9 @@ void Turns::Work(int replica) {
     me.state = State::kEnded;
     ++ended_;
     if (!error_ && ended_ < replicas_ && !OthersRun(replica)) {
-      std::string what;
-      for (const auto& other : list_)
-        if (other->state == State::kMeeting) what = other->what;
       FailLocked(std::make_exception_ptr(ReplicationError(
           static_cast<int>(Code::kInternal),
-          "a replica of this rank ended its step where another one waits in " + what)));
+          "a replica ended its step where others of its rank wait: " + Differences())));
     }
     if (ended_ == replicas_) {
       done_.notify_one();
@@ -121,6 +120,25 @@ bool Turns::OthersRun(int replica) const {
   return false;
 }
 
+std::string Turns::Differences() const {
+  std::map<std::string, std::vector<int>> groups;
+  for (int i = 0; i < replicas_; ++i) {
+    const Replica& replica = *list_[static_cast<size_t>(i)];
+    groups[replica.state == State::kEnded ? "ended its step" : replica.what].push_back(first_ + i);
+  }
+  std::string text;
+  for (const auto& [what, ids] : groups) {
+    text += text.empty() ? "" : "; ";
+    for (const int id : ids)
+      text += (id != ids[0]     ? ", "
+               : ids.size() > 1 ? "replicas "
+                                : "replica ") +
+              std::to_string(id);
+    text += ": " + what;
+  }
+  return text;
+}
+
 void Turns::Activate(int replica) {
   if (active_ != replica) changed_(active_, replica);
   active_ = replica;
@@ -142,12 +160,9 @@ void Turns::Meet(int replica, const std::string& what, const std::function<void(
   if (!OthersRun(replica)) {
     for (const auto& other : list_) {
       if (other->state == State::kMeeting && other->what == what) continue;
-      const ReplicationError error(
+      FailLocked(std::make_exception_ptr(ReplicationError(
           static_cast<int>(Code::kInternal),
-          "replicas of one rank call different things, nothing was mixed: " + what +
-              (other->state == State::kEnded ? "; another one has ended its step"
-                                             : "; another one: " + other->what));
-      FailLocked(std::make_exception_ptr(error));
+          "replicas of one rank call different things, nothing was mixed: " + Differences())));
       throw OtherFailed{};
     }
     for (const auto& other : list_) other->state = State::kRunning;

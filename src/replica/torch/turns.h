@@ -19,7 +19,8 @@ namespace samara {
 class Turns {
  public:
   // `changed(from, to)`: on the thread of `from`, when the turn passes between two replicas.
-  Turns(int replicas, std::function<void(int from, int to)> changed);
+  // `first`: what the first of them is called, for words.
+  Turns(int replicas, int first, std::function<void(int from, int to)> changed);
   ~Turns();
 
   // Runs body(0), ..., body(replicas - 1) and returns when all have ended. Throws what the first of
@@ -48,10 +49,12 @@ class Turns {
   void PassAndWait(int replica, std::unique_lock<std::mutex>& lock);
   void Pass(int replica);
   bool OthersRun(int replica) const;  // have neither met nor ended
+  // "replicas 0, 2: all_reduce of ...; replica 1: ...": who meets at what, and who has ended.
+  std::string Differences() const;
   void Activate(int replica);
   void FailLocked(std::exception_ptr error);
 
-  const int replicas_;
+  const int replicas_, first_;
   const std::function<void(int, int)> changed_;
   bool running_ = false;
   std::mutex mu_;
