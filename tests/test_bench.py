@@ -34,6 +34,27 @@ def test_an_unknown_workload_names_the_nearest():
     assert "did you mean population?" in failed.err
 
 
+def test_help_of_a_workload_has_its_own_options():
+    for what, own, others in (("replicate", ("--ranks", "--mode", "--no-rivals", "strong_scaling"), ("--game", "--seconds")),
+                              ("collectives", ("--ranks", "--seconds", "gloo_fast"), ("--mode", "--no-rivals")),
+                              ("noise", ("--seconds", "normal numbers"), ("--ranks", "--game", "--signature"))):
+        text = ok("bench", what, "--help").out
+        assert f"samara bench {what} [OPTIONS]" in text and "--json" in text
+        assert all(word in text for word in own) and not any(word in text for word in others), text
+    general = ok("bench", "--help").out
+    assert all(word in general for word in ("--ranks", "--game", "--signature", "--transport"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["exact", "fast"])
+def test_a_replicated_step(mode):
+    pytest.importorskip("torch")
+    result = ok("bench", "replicate", "--mode", mode, "--no-rivals", "--json").json
+    assert result["ranks"] == 2 and result["mode"] == mode and result["threads_per_rank"] >= 1
+    assert all(result[key] > 0 for key in ("step_ms", "compute_ms", "strong_scaling", "weak_scaling"))
+    assert ("exact_step_ms" in result) == (mode == "fast")
+
+
 def test_bad_options_are_refused_before_anything_is_measured(tmp_path):
     cases = [
         (64, ["noise", "--seconds", "nan"], {}, "--seconds nan"),

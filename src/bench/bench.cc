@@ -43,9 +43,25 @@ constexpr Workload kWorkloads[] = {
     {"inference",
      "transports of central inference with a model that does nothing, beside bare ones", Inference},
     {"collectives", "what ranks tell each other, by size and transport, beside bare c10d",
-     Collectives},
-    {"replicate", "a training step on two ranks, beside torch's DistributedDataParallel",
-     Replicate},
+     Collectives,
+     "All-reduce, all-gather and broadcast of 4 bytes to 16 MiB between processes of this machine, "
+     "one\n"
+     "thread each: microseconds a call and bus bandwidth over shared memory (shared), over Gloo in "
+     "the\n"
+     "fixed order (gloo) and as fast mode sums large buckets (gloo_fast), beside bare c10d and "
+     "the\n"
+     "machine's MPI where it is installed. A row takes a tenth of --seconds."},
+    {"replicate", "a training step on several ranks, beside torch's DistributedDataParallel",
+     Replicate,
+     "A perceptron 784-1024-1024-10, SGD with momentum, 64 rows a rank; medians over 40 steps, and "
+     "over\n"
+     "five pairs of runs with the rival's. In fast mode and in the rival torch has cores / RANKS "
+     "threads\n"
+     "a rank, at least one, in the runs of one rank too; in exact mode one, and eight replicas.\n"
+     "  strong_scaling, weak_scaling  one rank with the whole batch, with one rank's: over the "
+     "step\n"
+     "  exposed_communication_ms      of the step, waiting for a reduction\n"
+     "  ratio                         the rival's step over ours"},
     {"schedule", "one network at a time, batched, pipelined: rates, shares and a timeline (--out)",
      Schedules},
     {"rollout", "whole episodes of native environments with small policies", NativeRollouts},

@@ -26,7 +26,10 @@ struct Options {
   std::vector<std::string> transports;
   std::vector<uint32_t> payloads, streams, rows_per_message;
   std::string model = "null";  // inference: or a network of agents
-  std::string out;  // where a picture goes; empty: the workload's own name in this folder
+  // collectives, replicate
+  int ranks = 2;
+  std::string mode = "fast";  // replicate: or exact
+  std::string out;            // where a picture goes; empty: the workload's own name in this folder
   std::function<void(const std::string&)> say = [](const std::string&) {};  // a line of progress
 };
 
@@ -35,6 +38,7 @@ struct Workload {
   const char* about;
   // One flat object of results, with an array "all" where a workload has many combinations.
   Result<nlohmann::json> (*run)(const Options& options);
+  const char* details = "";  // for its --help
 };
 
 std::span<const Workload> Workloads();

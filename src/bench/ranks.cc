@@ -2,7 +2,9 @@
 // `samara launch`, measured together, told by rank 0 in one JSON object.
 //
 //   samara-ranks collectives SECONDS
-//   samara-ranks replicate MODE STEPS ROWS     (ROWS: of one rank's batch)
+//   samara-ranks replicate MODE STEPS ROWS THREADS     (ROWS: of one rank's batch; THREADS: of
+//   torch
+//                                                       in a rank, one in exact mode)
 #include "nn/torch/torch.h"
 // after the door to torch
 #include <algorithm>
@@ -151,9 +153,13 @@ double StepMs(int steps, const std::function<void()>& step) {
   return Median(times);
 }
 
-json Replicate(ReplicationMode mode, int steps, int64_t rows) {
+json Replicate(ReplicationMode mode, int steps, int64_t rows, int threads, int ranks) {
   ReplicatorOptions options;
   options.mode = mode;
+  if (mode == ReplicationMode::kFast)
+    options.threads = threads;
+  else
+    options.replicas = (8 + ranks - 1) / ranks * ranks;  // eight, or a few more
   options.check_every = 0;
   Replicator replicator = Replicator::FromEnvironment(options);
   const int64_t per_replica = rows * replicator.world_size() / replicator.num_replicas();
@@ -212,11 +218,12 @@ int Main(int argc, char** argv) {
       rank = world.rank;
       torch::set_num_threads(1);
       out = Collectives(world, std::atof(argv[2]));
-    } else if (what == "replicate" && argc == 5) {
-      rank = ValueOrReplication(DiscoverWorld(ProcessEnvironment())).rank;
+    } else if (what == "replicate" && argc == 6) {
+      const World world = ValueOrReplication(DiscoverWorld(ProcessEnvironment()));
+      rank = world.rank;
       out = Replicate(
           std::string_view(argv[2]) == "fast" ? ReplicationMode::kFast : ReplicationMode::kExact,
-          std::atoi(argv[3]), std::atol(argv[4]));
+          std::atoi(argv[3]), std::atol(argv[4]), std::atoi(argv[5]), world.size);
     } else {
       std::fprintf(stderr, "samara-ranks: started by 'samara bench collectives' and 'replicate'\n");
       return 64;

@@ -8,6 +8,7 @@
 
 #include "bench/bench.h"
 #include "bench/peer.h"
+#include "core/cpu.h"
 #include "core/venv.h"
 #include "run/statistics.h"
 
@@ -17,7 +18,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr int kRanks = 2, kPairs = 5, kSteps = 40;
+constexpr int kPairs = 5, kSteps = 40;
 constexpr int64_t kRows = 64;  // of one rank's batch
 
 Result<Path> Beside(const char* name) {
@@ -38,29 +39,36 @@ Result<json> OnRanks(int ranks, std::vector<std::string> arguments) {
   return RunForJson(std::move(command));
 }
 
-Result<double> RivalStepMs(int ranks, int64_t rows) {
+// Of torch in each rank, ours and the rival's, in runs of one rank too: its share of the cores.
+int ThreadsOfRank(const Options& options) {
+  return std::max(1, static_cast<int>(Cores()) / options.ranks);
+}
+
+Result<double> RivalStepMs(const Options& options, int64_t rows) {
   ASSIGN_OR_RETURN(const Path venv, FindVenv());
   ASSIGN_OR_RETURN(const Path script, FindScript(venv, "replicate_rivals.py"));
   ASSIGN_OR_RETURN(const json result,
                    RunForJson({(venv / "bin" / "python").string(), "-m", "torch.distributed.run",
-                               "--standalone", "--nproc-per-node", std::to_string(ranks),
-                               script.string(), std::to_string(kSteps), std::to_string(rows)}));
+                               "--standalone", "--nproc-per-node", std::to_string(options.ranks),
+                               script.string(), std::to_string(kSteps), std::to_string(rows),
+                               std::to_string(ThreadsOfRank(options))}));
   return result.value("step_ms", 0.0);
 }
 
-Result<json> Steps(int ranks, const char* mode, int64_t rows) {
-  return OnRanks(ranks, {"replicate", mode, std::to_string(kSteps), std::to_string(rows)});
+Result<json> Steps(const Options& options, int ranks, const std::string& mode, int64_t rows) {
+  return OnRanks(ranks, {"replicate", mode, std::to_string(kSteps), std::to_string(rows),
+                         std::to_string(ThreadsOfRank(options))});
 }
 
 // Microseconds of this machine's MPI by operation and size; empty where it is not installed.
-std::map<std::pair<std::string, size_t>, double> MpiLatencies(double seconds) {
+std::map<std::pair<std::string, size_t>, double> MpiLatencies(int ranks, double seconds) {
   std::map<std::pair<std::string, size_t>, double> latencies;
   const auto program = Beside("samara-mpi-ranks");
   if (!program.ok()) return latencies;
   // both are for root and for machines with fewer cores than ranks
   const auto result =
       RunForJson({"/usr/bin/env", "mpirun", "--allow-run-as-root", "--oversubscribe", "-n",
-                  std::to_string(kRanks), program->string(), std::to_string(seconds)});
+                  std::to_string(ranks), program->string(), std::to_string(seconds)});
   if (!result.ok()) return latencies;
   for (const json& row : (*result)["rows"])
     latencies[{row["operation"], row["bytes"]}] = row["latency_us"];
@@ -71,8 +79,8 @@ std::map<std::pair<std::string, size_t>, double> MpiLatencies(double seconds) {
 
 Result<json> Collectives(const Options& options) {
   const double seconds = options.seconds / 10;
-  ASSIGN_OR_RETURN(json result, OnRanks(kRanks, {"collectives", std::to_string(seconds)}));
-  const auto mpi = MpiLatencies(seconds);
+  ASSIGN_OR_RETURN(json result, OnRanks(options.ranks, {"collectives", std::to_string(seconds)}));
+  const auto mpi = MpiLatencies(options.ranks, seconds);
   for (json& row : result["rows"]) {
     const auto found = mpi.find({row["operation"], row["bytes"]});
     row["mpi_latency_us"] = found == mpi.end() ? json() : json(found->second);
@@ -90,12 +98,12 @@ Result<json> Replicate(const Options& options) {
   std::vector<double> ours, rivals, ratios;
   std::vector<json> all;
   for (int pair = 0; pair < kPairs; ++pair) {
-    ASSIGN_OR_RETURN(const json mine, Steps(kRanks, "fast", kRows));
+    ASSIGN_OR_RETURN(const json mine, Steps(options, options.ranks, options.mode, kRows));
     all.push_back(mine);
     ours.push_back(mine.value("step_ms", 0.0));
     std::string said = fmt::format("pair {}: {:.2f} ms", pair + 1, ours.back());
     if (options.rivals) {
-      ASSIGN_OR_RETURN(const double theirs, RivalStepMs(kRanks, kRows));
+      ASSIGN_OR_RETURN(const double theirs, RivalStepMs(options, kRows));
       rivals.push_back(theirs);
       ratios.push_back(theirs / ours.back());
       said +=
@@ -108,27 +116,33 @@ Result<json> Replicate(const Options& options) {
     for (const json& one : all) values.push_back(one.value(key, 0.0));
     return Median(values);
   };
-  ASSIGN_OR_RETURN(const json exact, Steps(kRanks, "exact", kRows));
-  ASSIGN_OR_RETURN(const json strong, Steps(1, "fast", kRows * kRanks));
-  ASSIGN_OR_RETURN(const json weak, Steps(1, "fast", kRows));
-  const double step = median("step_ms");
-  return json{{"model", "mlp 784-1024-1024-10"},
-              {"mode", "fast"},
-              {"ranks", kRanks},
-              {"step_ms", step},
+  json result{{"model", "mlp 784-1024-1024-10"},
+              {"mode", options.mode},
+              {"ranks", options.ranks},
+              {"threads_per_rank", ThreadsOfRank(options)},
+              {"step_ms", median("step_ms")},
               {"compute_ms", median("compute_ms")},
               {"exposed_communication_ms", median("exposed_communication_ms")},
               {"ddp_step_ms", rivals.empty() ? json() : json(Median(rivals))},
               {"ratio", ratios.empty() ? json() : json(Median(ratios))},
-              {"exact_step_ms", exact.value("step_ms", 0.0)},
-              {"reduce_after_backward_step_ms", median("late_step_ms")},
-              {"by_parameter_step_ms", median("by_parameter_step_ms")},
-              {"step_by_bucket_step_ms", median("by_bucket_step_ms")},
-              {"bf16_step_ms", median("bf16_step_ms")},
-              // the same batch on one rank, and the same batch a rank on one rank
-              {"strong_scaling", strong.value("step_ms", 0.0) / step},
-              {"weak_scaling", weak.value("step_ms", 0.0) / step},
               {"transport", all[0].value("transport", "")}};
+  // the same batch on one rank, and one rank's batch on one rank
+  const double step = result["step_ms"];
+  const auto alone = [&](const char* name, int64_t rows) -> Status {
+    ASSIGN_OR_RETURN(const json one, Steps(options, 1, options.mode, rows));
+    result[name] = one.value("step_ms", 0.0) / step;
+    return {};
+  };
+  RETURN_IF_ERROR(alone("strong_scaling", kRows * options.ranks));
+  RETURN_IF_ERROR(alone("weak_scaling", kRows));
+  if (options.mode == "exact") return result;
+  ASSIGN_OR_RETURN(const json exact, Steps(options, options.ranks, "exact", kRows));
+  result["exact_step_ms"] = exact.value("step_ms", 0.0);
+  result["reduce_after_backward_step_ms"] = median("late_step_ms");
+  result["by_parameter_step_ms"] = median("by_parameter_step_ms");
+  result["step_by_bucket_step_ms"] = median("by_bucket_step_ms");
+  result["bf16_step_ms"] = median("bf16_step_ms");
+  return result;
 }
 
 }  // namespace samara::bench

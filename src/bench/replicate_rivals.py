@@ -1,8 +1,8 @@
 """One step of torch's DistributedDataParallel: the rival of `samara bench replicate`.
 
-    torchrun --nproc-per-node RANKS replicate_rivals.py STEPS ROWS
+    torchrun --nproc-per-node RANKS replicate_rivals.py STEPS ROWS THREADS
 
-The three-layer perceptron of 1.9 million weights, SGD with momentum, ROWS samples a rank, one thread a rank, Gloo.
+The three-layer perceptron of 1.9 million weights, SGD with momentum, ROWS samples and THREADS threads a rank, Gloo.
 Rank 0 prints {"step_ms"}: the median over the steps, the first five left out.
 """
 
@@ -17,8 +17,8 @@ from torch import nn
 
 
 def main():
-    steps, rows = int(sys.argv[1]), int(sys.argv[2])
-    torch.set_num_threads(1)
+    steps, rows, threads = map(int, sys.argv[1:])
+    torch.set_num_threads(threads)
     dist.init_process_group("gloo")
     torch.manual_seed(1)
     net = nn.Sequential(nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))

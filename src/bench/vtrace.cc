@@ -96,7 +96,6 @@ class Worker {
       row.slot = i;
       row.observation = frame_;
     }
-    batch_.padded = rows;
     for (InferenceRow& row : batch_.rows) row.first = true;
     Infer();
     for (InferenceRow& row : batch_.rows) row.first = false;

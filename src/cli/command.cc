@@ -1,5 +1,6 @@
 #include "cli/command.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -75,6 +76,17 @@ Result<std::vector<int64_t>> ParseRange(const std::string& option, const std::st
   std::vector<int64_t> numbers;
   for (int64_t n = first; n <= last; ++n) numbers.push_back(n);
   return numbers;
+}
+
+CLI::Validator InRange(double low, double high) {
+  return CLI::Validator(
+      [low, high](const std::string& text) {
+        double value = 0;
+        const bool number = CLI::detail::lexical_cast(text, value);
+        if (number && value >= low && value <= high) return std::string();
+        return fmt::format("Value {} not in range [{} - {}]", text, low, high);
+      },
+      fmt::format("FLOAT in [{} - {}]", low, high), "InRange");
 }
 
 std::string VersionText() {

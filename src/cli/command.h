@@ -14,7 +14,8 @@
 
 namespace CLI {
 class App;
-}
+class Validator;
+}  // namespace CLI
 
 namespace samara {
 
@@ -56,6 +57,8 @@ void PrintJson(const nlohmann::json& object);
 // "3" or "1..30", each number from 0 to `max`; kConfig naming the option.
 Result<std::vector<int64_t>> ParseRange(const std::string& option, const std::string& text,
                                         int64_t max);
+// A number of an option, which CLI::Range lets be nan.
+CLI::Validator InRange(double low, double high);
 std::string VersionText();
 // CLI11's message, with the nearest command when an unknown one was given.
 std::string UsageMessage(const CLI::App& app, const std::string& what, int argc, char** argv);

@@ -86,7 +86,7 @@ void AddPlay(CLI::App& app, Invocation& invocation) {
       ->capture_default_str();
   command->add_option("--speed", args->speed, "1 = real time")
       ->capture_default_str()
-      ->check(CLI::Range(0.01, 1000.0));
+      ->check(InRange(0.01, 1000.0));
   command->add_flag("--json", args->json, "last line: one JSON object");
   command->callback([=, &invocation] {
     invocation.run = [=, &invocation] { return RunPlay(invocation, *args); };
