@@ -64,15 +64,21 @@ Status RunFsck(const std::string& run, bool json) {
   return Status::Ok();
 }
 
-Status RunReport(const std::vector<std::string>& runs, std::string out, bool json) {
+Status RunReport(const std::vector<std::string>& runs, std::string out, const std::string& curve,
+                 bool json) {
   if (out.empty())
     out = runs.size() == 1 ? (Path(runs[0]) / "report.html").string() : "report.html";
   const std::vector<Path> paths(runs.begin(), runs.end());
   RETURN_IF_ERROR(WriteReport(paths, out));
-  if (json)
-    PrintJson({{"file", out}});
-  else
-    std::printf("report: %s\n", out.c_str());
+  if (!curve.empty()) RETURN_IF_ERROR(WriteLearningCurve(paths, curve));
+  if (json) {
+    nlohmann::json object = {{"file", out}};
+    if (!curve.empty()) object["curve"] = curve;
+    PrintJson(object);
+    return Status::Ok();
+  }
+  std::printf("report: %s\n", out.c_str());
+  if (!curve.empty()) std::printf("curve: %s\n", curve.c_str());
   return Status::Ok();
 }
 
@@ -115,15 +121,17 @@ void AddReport(CLI::App& app, Invocation& invocation) {
       "report", "write one self-contained HTML page about runs: curves, tables, intervals");
   struct Arguments {
     std::vector<std::string> runs;
-    std::string out;
+    std::string out, curve;
     bool json = false;
   };
   auto args = std::make_shared<Arguments>();
   command->add_option("runs", args->runs, "run folders")->required();
   command->add_option("--out", args->out, "HTML file; RUN/report.html for one run");
+  command->add_option("--curve", args->curve,
+                      "also the learning curve alone, as an SVG picture; of several runs the mean");
   command->add_flag("--json", args->json, "last line: one JSON object");
   command->callback([=, &invocation] {
-    invocation.run = [=] { return RunReport(args->runs, args->out, args->json); };
+    invocation.run = [=] { return RunReport(args->runs, args->out, args->curve, args->json); };
   });
 }
 

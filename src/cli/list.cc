@@ -49,7 +49,13 @@ Rows AlgorithmRows() {
 
 Rows NetworkRows() {
   Rows rows;
-  for (const auto& name : NetworkNames()) rows.emplace_back(name, "");
+  for (const auto& name : NetworkNames()) {
+    const bool both = name.starts_with("mlp-");
+    rows.emplace_back(
+        name, both ? "evolution and learning; any mlp-<units>-..-<relu|tanh>" : "evolution");
+  }
+  for (const auto& name : AgentImageNetworkNames())
+    rows.emplace_back(name, "learning from images; with network.lstm=UNITS an LSTM behind it");
   return rows;
 }
 

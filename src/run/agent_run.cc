@@ -148,7 +148,7 @@ Status AgentRun::OpenFolder() {
   session_.LogHeader(network, agent_->parameter_count(), stage_);
   if (!batch_.curve.empty()) LogInfo("inference: batches of at most " + ToText(batch_));
   if (!stage_.listens.empty())
-    LogInfo("listens at " + stage_.listens + ": samara actor --connect " + stage_.listens);
+    LogInfo("listens at " + stage_.listens + ": " + stage_.actor_command);
   beginning_.incarnation = session_.folder().incarnation();
   return Status::Ok();
 }

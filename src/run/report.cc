@@ -54,10 +54,9 @@ std::string Page(const std::vector<RunData>& runs, const Path& page_folder) {
   return html + "</body></html>\n";
 }
 
-}  // namespace
-
-Status WriteReport(std::span<const Path> folders, const Path& html) {
-  if (folders.empty()) return {Code::kUsage, "no run given: expected at least one run folder"};
+Result<std::vector<RunData>> LoadRuns(std::span<const Path> folders) {
+  if (folders.empty())
+    return Status(Code::kUsage, "no run given: expected at least one run folder");
   std::vector<RunData> runs;
   std::set<Path> seen;
   for (const Path& folder : folders) {
@@ -67,14 +66,29 @@ Status WriteReport(std::span<const Path> folders, const Path& html) {
     ASSIGN_OR_RETURN(RunData run, LoadRun(folder));
     runs.push_back(std::move(run));
   }
+  return runs;
+}
+
+}  // namespace
+
+Status WriteReport(std::span<const Path> folders, const Path& html) {
+  ASSIGN_OR_RETURN(const std::vector<RunData> runs, LoadRuns(folders));
   const Path page_folder = html.parent_path();
   return WriteFileAtomic(html, Page(runs, page_folder.empty() ? Path(".") : page_folder));
 }
 
-Status WriteLearningCurve(const Path& folder, const Path& svg) {
-  ASSIGN_OR_RETURN(const RunData run, LoadRun(folder));
-  LineChart chart = LearningCurve(run, CurveAxis::kFrames);
-  chart.title = Title(run);
+Status WriteLearningCurve(std::span<const Path> folders, const Path& svg) {
+  ASSIGN_OR_RETURN(const std::vector<RunData> runs, LoadRuns(folders));
+  LineChart chart;
+  if (runs.size() == 1) {
+    chart = LearningCurve(runs[0], CurveAxis::kFrames);
+    chart.title = Title(runs[0]);
+  } else {
+    const std::vector<LineChart> charts = GroupLearningCurves(runs);
+    if (charts.size() > 1)
+      return {Code::kConfig, "one curve for runs of several games: expected runs of one"};
+    chart = charts[0];
+  }
   chart.width = 760;
   chart.height = 420;
   return WriteFileAtomic(svg, Svg(chart, SvgUse::kFile));

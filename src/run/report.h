@@ -15,7 +15,8 @@ namespace samara {
 // the same bytes. kNoInput, kBadData: a run that is missing or damaged, named. kUsage: no runs.
 Status WriteReport(std::span<const Path> runs, const Path& html);
 
-// The learning curve of one run (returns against frames) as an SVG picture.
-Status WriteLearningCurve(const Path& run, const Path& svg);
+// The learning curve (returns against frames) as an SVG picture: of one run, or of several, means
+// over each group. kConfig when they played several games.
+Status WriteLearningCurve(std::span<const Path> runs, const Path& svg);
 
 }  // namespace samara

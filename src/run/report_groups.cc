@@ -174,7 +174,7 @@ Series GroupCurve(const Group& group, int colour) {
 }
 
 // One chart per game and kind: returns of different games share no scale.
-std::string GroupCurves(const std::vector<Group>& groups) {
+std::vector<LineChart> CurvesOf(const std::vector<Group>& groups) {
   std::map<std::pair<std::string, std::string>, LineChart> charts;
   for (const Group& group : groups) {
     const std::string& game = group.runs[0]->game;
@@ -190,8 +190,14 @@ std::string GroupCurves(const std::vector<Group>& groups) {
     if (chart.references.empty() && !std::isnan(random))
       chart.references.emplace_back("random policy", random);
   }
+  std::vector<LineChart> in_order;
+  for (auto& [of, chart] : charts) in_order.push_back(std::move(chart));
+  return in_order;
+}
+
+std::string GroupCurves(const std::vector<Group>& groups) {
   std::string html = "<div class=\"charts\">";
-  for (const auto& [of, chart] : charts) html += "<figure>" + Svg(chart) + "</figure>";
+  for (const LineChart& chart : CurvesOf(groups)) html += "<figure>" + Svg(chart) + "</figure>";
   return html +
          "</div><p class=\"note\">Lines are means over the runs of a group, bands their 95 % "
          "bootstrap intervals, both as far as every run of the group has come.</p>";
@@ -277,6 +283,10 @@ std::string EveryRun(std::span<const RunData> runs, std::span<const std::string>
 }
 
 }  // namespace
+
+std::vector<LineChart> GroupLearningCurves(std::span<const RunData> runs) {
+  return CurvesOf(MakeGroups(runs));
+}
 
 std::string ComparisonSection(std::span<const RunData> runs, std::span<const std::string> ids) {
   const std::vector<Group> groups = MakeGroups(runs);

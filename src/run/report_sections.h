@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "run/plot.h"
 #include "run/run_data.h"
@@ -15,6 +16,9 @@ std::string RunSection(const RunData& run, const std::string& id, const Path& pa
                        bool open);
 // Groups of runs side by side, and every run in a line. REQUIRES: ids has the size of runs.
 std::string ComparisonSection(std::span<const RunData> runs, std::span<const std::string> ids);
+
+// Means over the runs of each group with their intervals, one chart per game and kind of run.
+std::vector<LineChart> GroupLearningCurves(std::span<const RunData> runs);
 
 // Returns against frames (or seconds).
 enum class CurveAxis { kFrames, kTime };

@@ -275,14 +275,22 @@ TEST_F(ReportTest, SmallVideosAreEmbedded) {
 
 TEST_F(ReportTest, LearningCurveIsAPicture) {
   const Path folder = Run("a", kTwoGenerations);
-  ASSERT_TRUE(WriteLearningCurve(folder, folder / "learning_curve.svg").ok());
+  const auto draw = [](const std::vector<Path>& runs, const Path& svg) {
+    return WriteLearningCurve(runs, svg);
+  };
+  ASSERT_TRUE(draw({folder}, folder / "learning_curve.svg").ok());
   const std::string svg = ReadFile(folder / "learning_curve.svg").ValueOrThrow();
   EXPECT_TRUE(svg.starts_with("<svg xmlns="));
   EXPECT_NE(svg.find("elite, validation"), std::string::npos);
   const Path learning = Run("b", kTwoUpdates, LearningConfig(1));
-  ASSERT_TRUE(WriteLearningCurve(learning, learning / "learning_curve.svg").ok());
+  ASSERT_TRUE(draw({learning}, learning / "learning_curve.svg").ok());
   EXPECT_NE(ReadFile(learning / "learning_curve.svg")->find("last 100 episodes, mean"),
             std::string::npos);
+  const Path again = Run("c", kTwoUpdates, LearningConfig(2));
+  ASSERT_TRUE(draw({learning, again}, again / "both.svg").ok());
+  const std::string both = ReadFile(again / "both.svg").ValueOrThrow();
+  EXPECT_NE(both.find("mean of the last 100 episodes, CartPole-v1"), std::string::npos);
+  EXPECT_EQ(draw({learning, folder}, again / "mixed.svg").code(), Code::kConfig);
 }
 
 // Agent57's paper and Such et al. 2017

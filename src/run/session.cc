@@ -166,7 +166,7 @@ Result<json> Session::Finish(json result, MetricsWriter& metrics, const Result<P
   }
   const std::vector<Path> runs = {folder_->path()};
   const Path curve = folder_->path() / "learning_curve.svg";
-  add("learning_curve", "learning curve", curve, WriteLearningCurve(folder_->path(), curve));
+  add("learning_curve", "learning curve", curve, WriteLearningCurve(runs, curve));
   json line = result;
   line["event"] = "finished";
   metrics.Write(line);
