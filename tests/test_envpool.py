@@ -10,10 +10,14 @@ import numpy as np
 import pytest
 from samara_cli import CARTPOLE, ROOT, ok, train
 
-from samara.environment import CONFIG, NO_INPUT, SetupError, make
+from samara import wire
+from samara.environment import CONFIG, NO_INPUT, SetupError, make, make_batch
+from samara.remote import FAILURES_MAX, Ended, Slots
 
 INSTALLED = importlib.util.find_spec("envpool") is not None
 needs_envpool = pytest.mark.skipif(not INSTALLED, reason="EnvPool is not installed: `make envpool` (0.9 GB)")
+if INSTALLED:
+    import envpool
 # a task of each family, its observation and actions as the adapter announces them
 FAMILIES = {
     "CartPole-v1": ("float32", (4,), True, 2),
@@ -244,3 +248,87 @@ def test_a_task_trains_in_actors_with_one_hash_however_many(tmp_path):
         hashes.add(result["population_hash"])
         ok("fsck", run)
     assert len(hashes) == 1 and result["frames"] > 0
+
+
+def commands_of(spec, kinds, keys, actions):
+    rows = np.zeros(len(kinds), wire.command_type(0 if spec.action_discrete else spec.action_n))
+    rows["slot"], rows["kind"], rows["seed"] = range(len(kinds)), kinds, keys
+    rows["argument" if spec.action_discrete else "values"] = actions
+    return rows
+
+
+@needs_envpool
+@pytest.mark.parametrize("task, steps", [("CartPole-v1", 200), ("Pendulum-v1", 450), ("CheetahRun-v1", 30)])
+def test_a_batch_plays_like_one_pool_of_envpool(task, steps):
+    """Several episodes of three slots against EnvPool in its synchronous mode."""
+    batch = make_batch({"kind": "envpool", "id": task, "fresh": False}, 3, 2)
+    bare = envpool.make_gymnasium(task, num_envs=3, num_threads=1, seed=7)
+    alone, spec = make({"kind": "envpool", "id": task}), batch.spec
+    assert spec.version.endswith("kept") and spec.action_n == alone.spec.action_n
+    rng = np.random.default_rng(0)
+    out, want, ends = np.zeros(spec.observation_shape, np.float32), np.zeros(spec.observation_shape, np.float32), 0
+    ended = np.ones(3, bool)  # EnvPool answers the step after the last one with the next beginning
+    for step in range(steps):
+        actions = rng.integers(2, size=3) if spec.action_discrete else rng.uniform(-1, 1, (3, spec.action_n)).astype(np.float32)
+        batch.start(commands_of(spec, np.where(ended, wire.RESET, wire.ACT), [7, 8, 9], actions))
+        results = bare.step(alone.given(actions)) if step else (bare.reset()[0], *np.zeros((3, 3)), {})
+        found = set()
+        for _ in range(3):
+            slot, answer = batch.finish(out)
+            found.add(slot)
+            alone.observe({k: v[slot : slot + 1] for k, v in results[0].items()} if isinstance(results[0], dict)
+                          else results[0][slot : slot + 1], want)
+            np.testing.assert_array_equal(out, want)
+            _, reward, terminated, truncated, _ = results
+            assert answer == (reward[slot], terminated[slot], truncated[slot], False, 0 if ended[slot] else 1), (slot, step)
+        assert found == {0, 1, 2}
+        ended = np.array(results[2], bool) | np.array(results[3], bool)
+        ends += ended.sum()
+    assert ends >= (0 if task == "CheetahRun-v1" else 6)
+
+
+@needs_envpool
+def test_a_batch_that_breaks_costs_the_episodes_in_it():
+    slots = Slots({"kind": "envpool", "id": "CartPole-v1", "fresh": False}, 3, 1)
+
+    def served(*kinds):
+        """Flags of each slot's answer."""
+        rows = commands_of(slots.spec, kinds, [1, 2, 3], [1, 1, 1])
+        assert len(list(slots.serve(rows))) == len(rows) == slots.waiting
+        slots.waiting = 0
+        return slots.rows["flags"][np.argsort(slots.rows["slot"])].tolist()
+
+    assert served(wire.RESET, wire.RESET, wire.RESET) == [0, 0, 0] and served(wire.ACT, wire.ACT, wire.ACT) == [0, 0, 0]
+    working = slots.batch.task.pool.recv
+    slots.batch.task.pool.recv = lambda: working() if slots.batch.running else 1 / 0  # the last of three fails
+    assert sorted(served(wire.ACT, wire.ACT, wire.ACT)) == [0, 0, wire.LOST] and slots.steps == 5
+    # no episode of the broken pool goes on in the new one
+    assert served(wire.ACT, wire.RESET, wire.ACT) == [wire.LOST, 0, wire.LOST]
+    assert served(wire.RESET, wire.ACT, wire.RESET) == [0, 0, 0] and slots.steps == 6
+
+
+@needs_envpool
+def test_a_batch_that_breaks_again_and_again_ends_the_actor():
+    slots = Slots({"kind": "envpool", "id": "CartPole-v1", "fresh": False}, 1, 1)
+    with pytest.raises(Ended, match="in a row") as end:
+        for failures in range(2 * FAILURES_MAX):
+            list(slots.serve(commands_of(slots.spec, [wire.RESET], [1], [0])))
+            slots.waiting = 0
+            slots.batch.task.pool.recv = lambda: 1 / 0
+            list(slots.serve(commands_of(slots.spec, [wire.ACT], [1], [0])))
+            slots.waiting = 0
+    assert failures == FAILURES_MAX - 1 and end.value.code == 69
+
+
+@needs_envpool
+def test_rows_that_a_broken_connection_left_are_dropped():
+    slots = Slots({"kind": "envpool", "id": "CartPole-v1", "fresh": False}, 3, 1)
+    begin = commands_of(slots.spec, [wire.RESET] * 3, [1, 2, 3], [0, 0, 0])
+    broken = slots.serve(begin)
+    next(broken)
+    broken.close()
+    slots.waiting = 0
+    begin["episode"] = 5
+    assert len(list(slots.serve(begin))) == 3 and slots.rows["episode"].tolist() == [5, 5, 5]
+    with pytest.raises(wire.Malformed):
+        list(slots.serve(begin[[0, 0]]))

@@ -1,5 +1,6 @@
 """Remote actors end to end: an engine program, samara actor, and peers that misbehave."""
 
+import importlib.util
 import json
 import shutil
 import signal
@@ -85,6 +86,17 @@ def test_python_actors_play_boxes_gymnasium_and_atari(folder, started, environme
     assert engine.end(60)["done"]
     code, result, errors = actor.end()
     assert code == 0 and result["steps"] > 40, errors
+
+
+@pytest.mark.skipif(importlib.util.find_spec("envpool") is None, reason="EnvPool is not installed: `make envpool` (0.9 GB)")
+@pytest.mark.parametrize("task", ["CartPole-v1?fresh=false", "Pendulum-v1?fresh=false&max_episode_steps=50", "FrozenLake-v1"])
+def test_python_actors_play_envpool_in_one_pool_or_in_many(folder, started, task):
+    engine = started(Engine(f"unix:{folder}/s", slots=8, episodes=40))
+    actor = started(Actor(f"unix:{folder}/s", "--threads", 2, env=f"envpool:{task}", slots=8, python=True))
+    last = engine.end(60)
+    assert last["done"] and last["lost"] == 0 and not any(last["drops"].values())
+    code, result, errors = actor.end()
+    assert code == 0 and result["steps"] > 200 and result["slots"] == 8, errors
 
 
 def test_python_simulators_that_break_cost_their_episode(folder, started):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import json
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -100,6 +101,20 @@ class Environment(Protocol):
     def close(self) -> None: ...
 
 
+class Batch(Protocol):
+    """Environments that one simulator steps together, on threads of its own; `python -m samara.actor` uses it where an
+    adapter has it. Called by one thread."""
+
+    spec: Spec
+
+    def start(self, commands: np.ndarray) -> None:
+        """Begins what these rows ask for (samara.wire.command_type), at most one a slot: resets and steps as Environment's.
+        What an earlier start began and nobody fetched is dropped."""
+
+    def finish(self, observation: np.ndarray) -> tuple[int, Step]:
+        """Waits for the next of them that is done, in any order: its slot, and its step (of a reset 0 frames)."""
+
+
 def spell_out(config: dict[str, Any]) -> dict[str, Any]:
     """The engine knows only `env.id` and calls it Gymnasium's: ``envpool:Basic-v1?frame_skip=2`` names the adapter
     before the colon and keyword arguments after the question mark, in JSON or else as texts."""
@@ -137,13 +152,23 @@ def make(config: dict[str, Any], render: bool = False) -> Environment:
         rest = {key: value for key, value in config.items() if key != "trace"}
         return traced(make(rest, render), config["trace"], config["actor"])
     config = spell_out(config)
+    return find_adapter(config).make(config, render)
+
+
+def make_batch(config: dict[str, Any], count: int, threads: int) -> Batch | None:
+    """`count` environments in one simulator with `threads` threads; None where the adapter has none for them."""
+    config = spell_out(config)
+    adapter = find_adapter(config)
+    return adapter.make_batch(config, count, threads) if hasattr(adapter, "make_batch") else None
+
+
+def find_adapter(config: dict[str, Any]) -> ModuleType:
     kind = config.get("kind")
     if kind not in KINDS:
         raise SetupError(CONFIG, f"environment kind {kind!r}: expected one of {', '.join(sorted(KINDS))}")
     try:
-        adapter = importlib.import_module(KINDS[kind])
+        return importlib.import_module(KINDS[kind])
     except ModuleNotFoundError as error:
         raise SetupError(
             NO_INPUT, f"environment kind {kind!r} needs the Python package {error.name!r}: run `make setup`"
         ) from error
-    return adapter.make(config, render)

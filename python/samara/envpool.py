@@ -8,7 +8,8 @@ EnvPool fixes its seeds when a pool is made, steps on threads of its own, and an
 episode with the next episode's first observation, whatever the action was. Here each slot has a pool of one environment on
 one thread, and each episode a pool of its own, made with the episode's key as seed: so no step is ever sent to a finished
 episode, and an episode does not depend on those before it. Where that costs too much (KEPT), or with ``"fresh": false``, the
-pool of the first episode stays and is reset, episodes follow from each other, and `version` says "kept".
+pool of the first episode stays and is reset, episodes follow from each other, and `version` says "kept". `python -m
+samara.actor` then steps all its slots in one pool with EnvPool's threads (EnvPoolBatch).
 
 Observations: a uint8 image stays bytes, with the channels last, and without them when there is one; every other Box
 becomes float32, and Dict, Discrete and MultiBinary spaces one float32 vector as in samara/gym.py. Actions: Discrete or a Box
@@ -26,6 +27,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from samara import wire
 from samara.environment import CONFIG, NO_INPUT, SetupError, Spec, Step
 from samara.gym import observation_space
 
@@ -75,12 +77,12 @@ class EnvPoolEnvironment:
             render_frames=1 if render else 0,
         )
 
-    def make_pool(self, seed: int) -> Any:
-        options = self.kwargs | ({"render_mode": "rgb_array"} if self.render else {})
+    def make_pool(self, seed: int, num_envs: int = 1, num_threads: int = 1, **more: int) -> Any:
+        options = self.kwargs | ({"render_mode": "rgb_array"} if self.render else {}) | more
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of Gymnasium about the precision of EnvPool's bounds
-                pool = envpool.make_gymnasium(self.task, num_envs=1, num_threads=1, seed=seed, **options)
+                pool = envpool.make_gymnasium(self.task, num_envs=num_envs, num_threads=num_threads, seed=seed, **options)
                 pool.observation_space  # built here, where its warnings are expected
         except ImportError as error:  # Procgen without its system packages
             line = " ".join(str(error).split())
@@ -115,18 +117,21 @@ class EnvPoolEnvironment:
         self.observe(first, observation)
 
     def step(self, action: int | np.ndarray, observation: np.ndarray) -> Step:
-        if self.discrete:
-            given = np.array([self.start + action])
-        else:
-            values = self.middle + self.half * action.reshape(self.action_shape)
-            low, high = self.low.reshape(self.action_shape), self.high.reshape(self.action_shape)
-            given = np.clip(values, low, high).astype(self.dtype)[np.newaxis]
-        result, reward, terminated, truncated, _ = self.pool.step(given)
+        actions = np.asarray(action)[np.newaxis]
+        result, reward, terminated, truncated, _ = self.pool.step(self.given(actions))
         self.observe(result, observation)
         self.frames += self.frames_per_step
         ended = bool(terminated[0])
         cut = bool(truncated[0]) or 0 < self.frames_max <= self.frames
         return Step(float(reward[0]), ended, cut and not ended, False, self.frames_per_step)
+
+    def given(self, actions: np.ndarray) -> np.ndarray:
+        """EnvPool's actions from samara's, a row each."""
+        if self.discrete:
+            return self.start + actions
+        values = self.middle + self.half * actions.reshape(-1, *self.action_shape)
+        low, high = self.low.reshape(self.action_shape), self.high.reshape(self.action_shape)
+        return np.clip(values, low, high).astype(self.dtype)
 
     def observe(self, result: Any, out: np.ndarray) -> None:
         value = alone(result)
@@ -161,6 +166,57 @@ class EnvPoolEnvironment:
         self.pool.close()
 
 
+class EnvPoolBatch:
+    """Environments of one task in one pool, which steps them on threads of its own (samara.environment.Batch). The pool's
+    seed is that of the first episode."""
+
+    def __init__(self, task: EnvPoolEnvironment, count: int, threads: int) -> None:
+        self.task, self.spec = task, task.spec
+        self.size = {"num_envs": count, "num_threads": min(count, threads), "batch_size": 1}
+        task.close()
+        task.pool = None
+        self.frames = np.zeros(count, np.int64)  # of each slot's episode
+        self.frames_max = np.zeros(count, np.int64)
+        self.running = 0  # rows that the pool owes
+        self.first: list[Any] = []
+
+    def start(self, commands: np.ndarray) -> None:
+        task = self.task
+        if len(commands) == 0:
+            return
+        if task.pool is None:
+            task.pool = task.make_pool(int(commands["seed"][0]) % 2**31, **self.size)
+        while self.running:  # of a connection that broke
+            self.receive()
+        self.running = len(commands)
+        resets = commands[commands["kind"] == wire.RESET]
+        if len(resets):
+            slots = resets["slot"].astype(np.int32)
+            self.frames[slots], self.frames_max[slots] = 0, resets["frames_max"]
+            observation, info = task.pool.reset(slots)  # sends them all, waits for one
+            self.first.append((observation, [0.0], [False], [False], info))
+        steps = commands[commands["kind"] == wire.ACT]
+        if len(steps):
+            slots = steps["slot"].astype(np.int32)
+            self.frames[slots] += task.frames_per_step
+            task.pool.send(task.given(steps["argument"] if task.discrete else steps["values"]), slots)
+
+    def receive(self) -> Any:
+        self.running -= 1
+        return self.first.pop() if self.first else self.task.pool.recv()
+
+    def finish(self, observation: np.ndarray) -> tuple[int, Step]:
+        result, reward, terminated, truncated, info = self.receive()
+        slot = int(info["env_id"][0])
+        self.task.observe(result, observation)
+        frames = self.frames[slot]
+        if frames == 0:
+            return slot, Step(0.0, False, False, False, 0)
+        ended = bool(terminated[0])
+        cut = bool(truncated[0]) or 0 < self.frames_max[slot] <= frames
+        return slot, Step(float(reward[0]), ended, cut and not ended, False, self.task.frames_per_step)
+
+
 def alone(batch: Any) -> Any:
     """The only row of a batch of one."""
     if isinstance(batch, dict):
@@ -180,6 +236,12 @@ def version(kwargs: dict[str, Any], fresh: bool) -> str:
     parts = [f"envpool {importlib.metadata.version('envpool')}"]
     parts += [f"{key}={kwargs[key]!r}" for key in sorted(kwargs)]
     return ", ".join(parts if fresh else [*parts, "kept"])
+
+
+def make_batch(config: dict[str, Any], count: int, threads: int) -> EnvPoolBatch | None:
+    """None where each episode has a pool of its own."""
+    task = make(config)
+    return None if task.fresh else EnvPoolBatch(task, count, threads)
 
 
 def make(config: dict[str, Any], render: bool = False) -> EnvPoolEnvironment:

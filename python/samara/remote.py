@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """A remote actor in Python: ``python -m samara.actor --connect ADDR --env ID --slots N``.
 
-It steps environments of this process, one after the other, for an engine elsewhere; start one process per core. For
-Atari games ``samara actor`` is the better choice: there the emulators are processes of their own. Exit codes are those
+It steps environments of this process, one after the other, for an engine elsewhere; start one process per core. EnvPool's
+that are kept (``fresh=false``; Football) are one pool with threads of its own: one process does for a machine. For Atari games ``samara actor`` is the better choice: there the emulators are processes of their own. Exit codes are those
 of the engine: 0 training has finished, 69 no engine, 75 asked to stop, 77 and 78 refused by it.
 """
 
@@ -29,7 +29,7 @@ import numpy as np
 
 from samara import _native, wire
 from samara.actor import one_line, spec_fields
-from samara.environment import CONFIG, NO_INPUT, USAGE, Environment, SetupError, make
+from samara.environment import CONFIG, NO_INPUT, USAGE, Batch, Environment, SetupError, Step, make, make_batch
 
 BAD_DATA, UNAVAILABLE, STOPPED, NOT_PERMITTED = 65, 69, 75, 77
 BACKOFF_FIRST, BACKOFF_LAST = 0.1, 10.0
@@ -57,6 +57,7 @@ def parse_arguments(given: list[str]) -> argparse.Namespace:
                         " or an adapter's configuration as a JSON object")
     parser.add_argument("--preset", default="ale-v5", help="of Atari games: `samara list envs` (default ale-v5)")
     parser.add_argument("--slots", type=int, default=1, help="environments")
+    parser.add_argument("--threads", type=int, default=0, help="of a batched simulator (EnvPool); 0: as many as cores")
     parser.add_argument("--token-file", type=Path)
     parser.add_argument("--ca", type=Path, help="TLS: who signed the engine's certificate (PEM)")
     parser.add_argument("--certificate", type=Path, help="shown to an engine that asks for one (PEM)")
@@ -68,6 +69,8 @@ def parse_arguments(given: list[str]) -> argparse.Namespace:
     arguments = parser.parse_args(given)
     if not 1 <= arguments.slots <= 65536:
         raise Ended(CONFIG, f"--slots {arguments.slots}: expected 1 to 65536")
+    if not 0 <= arguments.threads <= 4096:
+        raise Ended(CONFIG, f"--threads {arguments.threads}: expected 0 to 4096")
     for name in ("connect_timeout", "reconnect_timeout"):
         if not 0.0 <= getattr(arguments, name) <= 1e7:
             raise Ended(USAGE, f"--{name.replace('_', '-')} {getattr(arguments, name)}: expected 0 to 1e7")
@@ -137,17 +140,22 @@ def is_local(address: str) -> bool:
 
 
 class Slots:
-    """The environments, and what they are asked to do. One thread steps them."""
+    """The environments, and what they are asked to do. One thread serves them."""
 
-    def __init__(self, config: dict[str, Any], count: int) -> None:
+    def __init__(self, config: dict[str, Any], count: int, threads: int) -> None:
         self.config = config | {"actor": 0, "incarnation": 0}
+        self.count = count
+        self.threads = threads or len(os.sched_getaffinity(0))
+        self.environments: list[Environment] = []
         try:
-            self.environments: list[Environment] = [make(self.config) for _ in range(count)]
+            self.batch: Batch | None = self.make_batch()
+            if self.batch is None:
+                self.environments = [make(self.config) for _ in range(count)]
         except (SetupError, MemoryError):
             raise
         except Exception as error:  # the simulator's own
             raise SetupError(CONFIG, f"--env: {one_line(error)}") from error
-        self.spec = self.environments[0].spec
+        self.spec = (self.batch or self.environments[0]).spec
         values = 0 if self.spec.action_discrete else self.spec.action_n
         self.command = wire.command_type(values)
         dtype = np.uint8 if self.spec.observation_dtype == "uint8" else np.float32
@@ -156,40 +164,81 @@ class Slots:
         self.observations = np.zeros((count, *self.spec.observation_shape), dtype)
         self.waiting = 0
         self.failures = [0] * count
+        self.begun: set[int] = set()  # slots with an episode in the batch
         self.steps = 0
+
+    def make_batch(self) -> Batch | None:
+        return make_batch(self.config, self.count, self.threads)
 
     def event_bytes(self) -> int:
         return wire.EVENT.itemsize + self.observations[0].nbytes
 
-    def serve(self, command: np.void) -> None:
-        slot, step = int(command["slot"]), int(command["step"])
-        observation = self.observations[self.waiting]
-        reward, frames, flags = 0.0, 0, 0
+    def serve(self, commands: np.ndarray) -> Iterator[None]:
+        """Goes on when one more of their rows waits to be sent."""
+        if self.batch is None:
+            for command in commands:
+                self.serve_alone(command)
+                yield
+            return
+        # a step of an episode that went down with an earlier simulator
+        self.begun.update(commands["slot"][commands["kind"] == wire.RESET].tolist())
+        alive = np.array([slot in self.begun for slot in commands["slot"].tolist()], bool)
+        for command in commands[~alive]:
+            self.add(command, None)
+            yield
+        asked = {int(command["slot"]): command for command in commands[alive]}
+        if len(asked) < alive.sum():
+            raise wire.Malformed("two commands for one slot")
+        try:
+            self.batch.start(commands[alive])
+            while asked:
+                slot, step = self.batch.finish(self.observations[self.waiting])
+                self.add(asked.pop(slot), step)
+                yield
+        except Exception as error:  # the simulator's own: all that it had begun is lost
+            self.count_failure(min(asked), error)
+            self.batch = self.make_batch()
+            self.begun.clear()
+            for command in asked.values():
+                self.add(command, None)
+                yield
+
+    def serve_alone(self, command: np.void) -> None:
+        slot, observation = int(command["slot"]), self.observations[self.waiting]
         try:
             environment = self.environments[slot]
             if command["kind"] == wire.RESET:
                 environment.reset(int(command["seed"]), int(command["argument"]), int(command["frames_max"]), observation)
+                step = Step(0.0, False, False, False, 0)
             else:
                 action = int(command["argument"]) if self.spec.action_discrete else command["values"]
-                reward, terminated, truncated, life_lost, frames = environment.step(action, observation)
-                flags = (bool(terminated) * wire.TERMINATED | bool(truncated) * wire.TRUNCATED
-                         | bool(life_lost) * wire.LIFE_LOST)
-                self.steps += 1
-                if terminated or truncated:
-                    self.failures[slot] = 0
+                step = Step(*environment.step(action, observation))
         except Exception as error:  # the simulator's own: its episode is lost, the actor goes on
-            reward, frames, flags = 0.0, 0, wire.LOST
-            self.replace(slot, error)
-        self.rows[self.waiting] = (command["sequence"], command["episode"], reward, slot, step, frames, flags)
+            self.count_failure(slot, error)
+            self.environments[slot] = make(self.config)
+            step = None
+        self.add(command, step)
+
+    def add(self, command: np.void, step: Step | None) -> None:
+        """A row that answers the command; its observation is written. None: the episode is lost."""
+        slot = int(command["slot"])
+        reward, frames, flags = 0.0, 0, wire.LOST
+        if step is not None:
+            reward, terminated, truncated, life_lost, frames = step
+            flags = (bool(terminated) * wire.TERMINATED | bool(truncated) * wire.TRUNCATED
+                     | bool(life_lost) * wire.LIFE_LOST)
+            self.steps += int(command["kind"] == wire.ACT)
+            if terminated or truncated:
+                self.failures[slot] = 0
+        self.rows[self.waiting] = (command["sequence"], command["episode"], reward, slot, command["step"], frames, flags)
         self.waiting += 1
 
-    def replace(self, slot: int, error: Exception) -> None:
+    def count_failure(self, slot: int, error: Exception) -> None:
         self.failures[slot] += 1
         line = f"{self.spec.id}, slot {slot}: {one_line(error)}"
         if self.failures[slot] >= FAILURES_MAX:
             raise Ended(UNAVAILABLE, f"{line} ({FAILURES_MAX} times in a row without finishing an episode)") from error
         print(f"actor: {line}: built anew", file=sys.stderr)
-        self.environments[slot] = make(self.config)
 
     def take(self, incarnation: int) -> bytes:
         n, self.waiting = self.waiting, 0
@@ -202,7 +251,7 @@ class Stream:
     def __init__(self, channel: Any, slots: Slots, name: str, token: str) -> None:
         self.slots = slots
         self.outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self.outgoing.put(wire.hello(name, len(slots.environments), spec_fields(slots.spec)))
+        self.outgoing.put(wire.hello(name, slots.count, spec_fields(slots.spec)))
         method = channel.stream_stream(wire.METHOD, request_serializer=None, response_deserializer=None)
         metadata = [("authorization", f"Bearer {token}")] if token else None
         self.call = method(self.requests(), metadata=metadata)
@@ -261,11 +310,10 @@ class Stream:
 
     def serve(self, commands: np.ndarray) -> None:
         slots, most = self.slots, self.welcome["events_max"]
+        if len(commands) and commands["slot"].max() >= self.welcome["slots"]:
+            raise wire.Malformed(f"a command for slot {commands['slot'].max()}")
         start = time.monotonic()
-        for command in commands:
-            if command["slot"] >= self.welcome["slots"]:
-                raise wire.Malformed(f"a command for slot {command['slot']}")
-            slots.serve(command)
+        for _ in slots.serve(commands):
             now = time.monotonic()
             if slots.waiting >= most or now - start > FLUSH_SECONDS:
                 self.send(slots.take(self.welcome["incarnation"]))
@@ -275,7 +323,7 @@ class Stream:
 
 
 def make_channel(grpc: Any, arguments: argparse.Namespace, slots: Slots) -> Any:
-    limit = max(1 << 20, slots.event_bytes(), slots.command.itemsize * len(slots.environments)) + (64 << 10)
+    limit = max(1 << 20, slots.event_bytes(), slots.command.itemsize * slots.count) + (64 << 10)
     options = [
         ("grpc.max_receive_message_length", limit),
         ("grpc.max_send_message_length", -1),
@@ -362,7 +410,7 @@ def main(given: list[str]) -> int:
         if token and arguments.ca is None and not is_local(arguments.connect):
             raise Ended(NOT_PERMITTED, f"{arguments.connect}: a token must not cross a network in the clear: give --ca")
         check_certificates(arguments)
-        slots = Slots(environment_config(arguments.env, arguments.preset), arguments.slots)
+        slots = Slots(environment_config(arguments.env, arguments.preset), arguments.slots, arguments.threads)
         connections = play(arguments, slots, token)
     except (SetupError, OSError, wire.Malformed, KeyboardInterrupt) as error:
         stopped = isinstance(error, KeyboardInterrupt)
@@ -373,6 +421,6 @@ def main(given: list[str]) -> int:
             print(json.dumps({"error": line, "exit": code}))
         return code
     if arguments.json:
-        print(json.dumps({"environment": slots.spec.id, "slots": len(slots.environments), "steps": slots.steps,
+        print(json.dumps({"environment": slots.spec.id, "slots": slots.count, "steps": slots.steps,
                           "connections": connections, "seconds": time.monotonic() - start}))
     return 0
