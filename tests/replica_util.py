@@ -19,6 +19,8 @@ def command(launcher: str, ranks: int, program: Path | str = MLP) -> list[str]:
                 str(ranks), str(program)]
     if launcher == "mpirun":
         return ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), str(program)]
+    if launcher == "srun":
+        return ["srun", "-n", str(ranks), str(program)]
     if launcher == "samara":
         return [str(BINARY), "launch", "-n", str(ranks), str(program)]
     assert launcher == "threads"
@@ -26,6 +28,8 @@ def command(launcher: str, ranks: int, program: Path | str = MLP) -> list[str]:
 
 
 def available(launcher: str) -> bool:
+    if launcher == "srun":  # a cluster that answers, not the program alone
+        return shutil.which("sinfo") is not None and bool(subprocess.run(["sinfo", "-h"], capture_output=True, timeout=30).stdout)
     return launcher != "mpirun" or shutil.which("mpirun") is not None
 
 

@@ -27,7 +27,7 @@ def alone():
 
 
 @pytest.mark.parametrize("launcher,ranks", [("threads", 2), ("threads", 8), ("samara", 2), ("samara", 4), ("torchrun", 2),
-                                            ("mpirun", 2)])
+                                            ("mpirun", 2), ("srun", 4)])
 def test_the_same_bits_under_every_launcher(alone, launcher, ranks):
     if not available(launcher):
         pytest.skip(f"no {launcher} here")

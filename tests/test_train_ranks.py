@@ -47,7 +47,7 @@ def long(tmp_path_factory):
     return train(tmp_path_factory.mktemp("alone") / "run", *LONG)
 
 
-@pytest.mark.parametrize("launcher, ranks", [("samara", 2), ("samara", 5), ("torchrun", 2), ("mpirun", 3)])
+@pytest.mark.parametrize("launcher, ranks", [("samara", 2), ("samara", 5), ("torchrun", 2), ("mpirun", 3), ("srun", 2)])
 def test_ranks_evolve_what_one_evolves(launcher, ranks, cartpole, tmp_path):
     if not available(launcher):
         pytest.skip(f"NOT TESTED: no {launcher}")
