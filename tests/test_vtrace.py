@@ -1,5 +1,6 @@
 """Central inference with V-trace, end to end: the contract for scripts, determinism, resume, refusals."""
 
+import hashlib
 import importlib.util
 import json
 import math
@@ -9,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from samara_cli import BINARY, ROOT, environment, ok, samara, train
+from samara_cli import BINARY, ROOT, TESTS, environment, ok, resume, samara, train
 
 CARTPOLE = ["classic/cartpole-vtrace", "learn.frames=40000", "run.random_episodes=4", "learn.test_episodes=4"]
 DETERMINISTIC = [*CARTPOLE, "learn.mode=deterministic"]
@@ -102,6 +103,9 @@ def test_kill_and_resume_give_the_same_bits(tmp_path, how):
     (["learn.shards=3"], "divisor"),
     (["vtrace.c_clip=2"], "rho_clip"),
     (["learn.frames=0"], "budget"),
+    (["env.stack=2"], "env.stack=2: the environment's observations are vectors"),
+    (["env.stack=65"], "0 to 64"),
+    (["env.id=", "env.preset=deepga-gpu", "env.stack=3"], "env.preset=deepga-gpu stacks 4"),
 ])
 def test_what_cannot_work_is_refused_before_anything_is_made(tmp_path, words, says):
     refused = samara("train", *CARTPOLE, *words, "--out", tmp_path / "run", "--json")
@@ -227,6 +231,59 @@ def test_unsafe_or_senseless_listening_is_refused(tmp_path, words, code, says):
     assert not (tmp_path / "run").exists()
 
 
+def test_evolution_has_no_stack_of_its_own(tmp_path):
+    refused = samara("train", "classic/cartpole-ga", "env.stack=2", "--out", tmp_path / "run")
+    assert refused.code == 78 and "env.stack: unknown key" in refused.err and not (tmp_path / "run").exists()
+
+
+COLOURS = ["classic/catch-vtrace", "env.id=colours:Colours-v0", "network.name=mlp-32-relu", "run.random_episodes=0",
+           "learn.test_episodes=20", "learn.entropy_cost=0.001", "optimizer.learning_rate=0.01", "learn.frames=40000"]
+ENVS = {"PYTHONPATH": str(TESTS / "envs")}
+
+
+def test_colour_images_are_stacked(tmp_path):
+    """Each action pays by the image before the last one: 10 for who sees two, 1/3 of 9 and the first for who sees one."""
+    two, one = (train(tmp_path / name, *COLOURS, *words, **ENVS) for name, words in (("two", ["env.stack=2"]), ("one", [])))
+    assert min(two["test_returns"]) >= 9, two
+    assert one["return_last100"] < 6, one
+    # by hand: an input of 2 x 2 pixels with three channels an image; policy and value
+    assert [json.loads((tmp_path / name / "run.json").read_text())["network"]["parameters"] for name in ("two", "one")] == [
+        (2 * 2 * 6 + 1) * 32 + 33 * 4, (2 * 2 * 3 + 1) * 32 + 33 * 4]
+    ok("export", tmp_path / "two", tmp_path / "agent.safetensors")
+    for policy in (tmp_path / "two", tmp_path / "agent.safetensors"):
+        assert ok("eval", policy, "--episodes", 10, "--json", **ENVS).json["mean"] >= 9
+
+
+def test_a_stopped_run_goes_on_with_its_stacks(tmp_path):
+    words = [*COLOURS, "env.stack=3", "learn.mode=deterministic", "learn.frames=120000", "learn.test_episodes=0",
+             "run.checkpoint_seconds=1"]
+    whole = train(tmp_path / "whole", *words, **ENVS)
+    run = tmp_path / "cut"
+    process = subprocess.Popen([BINARY, "train", *words, "--out", run, "--quiet"], env=environment(**ENVS),
+                               stderr=subprocess.DEVNULL)
+    while not list(run.glob("checkpoints/*/manifest.json")) and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == 75
+    changed = samara("train", "--resume", run, "env.stack=2", **ENVS)
+    assert changed.code == 78 and "a resumed run cannot change" in changed.err
+    assert resume(run, **ENVS)["parameter_hash"] == whole["parameter_hash"]
+
+
+def test_a_run_from_before_there_was_the_key_is_resumed_and_played(tmp_path):
+    run = tmp_path / "run"
+    train(run, *COLOURS, "env.id=colours:Gray-v0", "learn.frames=3200", **ENVS)
+    head, _, config = (run / "config.toml").read_text().partition("\n")
+    assert config.count("stack = 0\n") == 1
+    config = config.replace("stack = 0\n", "")
+    digest = hashlib.sha256(config.encode()).hexdigest()
+    (run / "config.toml").write_text(f"{head.rpartition(' ')[0]} {digest}\n{config}")
+    assert resume(run, "learn.frames=6400", **ENVS)["frames"] == 6400
+    assert ok("eval", run, "--episodes", 2, "--json", **ENVS).json["episodes"] == 2
+    # by hand: four gray images of 2 x 2
+    assert json.loads((run / "run.json").read_text())["network"]["parameters"] == (2 * 2 * 4 + 1) * 32 + 33 * 4
+
+
 PRESETS = sorted(p.relative_to(ROOT / "presets").with_suffix("").as_posix() for p in (ROOT / "presets").rglob("*vtrace*.toml"))
 
 
@@ -240,3 +297,11 @@ def test_every_preset_makes_updates(tmp_path, preset):
     result = train(tmp_path / "run", preset, *small)
     assert result["updates"] == 4 and result["drops"]["skipped_updates"] == 0
     assert result["frames"] >= 4 * 2 * 13
+    if preset.startswith("football/"):
+        # by hand: sixteen planes of 72 x 96 through four residual stacks of 16, 32, 32, 32 to 5 x 6, 19 actions
+        def stack(before, out):
+            return (9 * before + 1) * out + 4 * (9 * out + 1) * out
+
+        convolutions = stack(16, 16) + stack(16, 32) + stack(32, 32) + stack(32, 32)
+        parameters = json.loads((tmp_path / "run" / "run.json").read_text())["network"]["parameters"]
+        assert parameters == convolutions + (5 * 6 * 32 + 1) * 256 + 257 * 20 == 396868

@@ -52,7 +52,7 @@ AgentSetup Setup(const ExperimentConfig& config, const Stage& stage) {
   AgentSetup setup;
   setup.config = config.learning;
   setup.environment = stage.environment;
-  setup.stack = stage.preset->stack;
+  setup.stack = stage.stack;
   setup.slots = setup.rows_max = static_cast<uint32_t>(config.learning.learn.environments);
   return setup;
 }

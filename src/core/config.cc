@@ -265,7 +265,9 @@ std::string ConfigTable::ToToml() const {
 std::string ConfigTable::Hash() const {
   Sha256 hash;
   for (const auto& field : fields_) {
-    if (field.on_resume == OnResume::kMustMatch) hash.Update(field.key + "=" + field.get() + "\n");
+    const bool added = field.on_resume == OnResume::kMustMatchAdded;
+    if (field.on_resume == OnResume::kMustMatch || (added && field.get() != field.default_value))
+      hash.Update(field.key + "=" + field.get() + "\n");
   }
   return Hex(hash.Finish());
 }

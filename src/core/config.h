@@ -30,8 +30,9 @@ struct Range {
   double max = std::numeric_limits<double>::infinity();
 };
 
-// How a changed value on --resume is treated.
-enum class OnResume { kMustMatch, kMayChange, kMayGrow };
+// How a changed value on --resume is treated. kMustMatchAdded: as kMustMatch, but the default is no
+// part of the hash, so that runs from before there was the key keep theirs.
+enum class OnResume { kMustMatch, kMustMatchAdded, kMayChange, kMayGrow };
 
 struct ConfigField {
   std::string key;    // "table.name"

@@ -54,6 +54,16 @@ TEST(ConfigTest, RowsDescribeThemselves) {
   EXPECT_EQ(s.table.Find("run.quiet")->on_resume, OnResume::kMayChange);
 }
 
+// A run from before there was the key has the hash that it had.
+TEST(ConfigTest, TheDefaultOfAnAddedKeyIsNoPartOfTheHash) {
+  Settings before, after;
+  int64_t stack = 0;
+  after.table.Add("env.stack", &stack, {0, 64}, "", "", OnResume::kMustMatchAdded);
+  EXPECT_EQ(after.table.Hash(), before.table.Hash());
+  stack = 4;
+  EXPECT_NE(after.table.Hash(), before.table.Hash());
+}
+
 TEST(ConfigTest, TomlSetsWhatItNamesAndNothingElse) {
   Settings s;
   const Status status = s.table.ParseToml(

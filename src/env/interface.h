@@ -31,6 +31,8 @@ struct ObservationSpec {
     return n;
   }
   size_t bytes() const { return elements() * SizeOf(dtype); }
+  // [rows][columns], gray, or [rows][columns][channels]; else a vector.
+  bool image() const { return shape.size() == 2 || shape.size() == 3; }
 };
 
 struct ActionSpec {

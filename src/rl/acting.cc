@@ -14,19 +14,24 @@ namespace samara {
 
 using torch::Tensor;
 
-InputLayout InputLayout::Make(const ObservationSpec& spec, const FrameStackRule& stack) {
+InputLayout InputLayout::Make(const ObservationSpec& spec,
+                              const std::optional<FrameStackRule>& stack) {
   InputLayout layout;
   layout.bytes = spec.dtype == DType::kUint8;
-  layout.plane_bytes = spec.bytes();
-  if (spec.shape.size() == 2) {
-    layout.stacked = true;
-    layout.stack = stack;
-    layout.height = spec.shape[0], layout.width = spec.shape[1], layout.channels = stack.depth;
-  } else if (spec.shape.size() == 3) {
-    layout.height = spec.shape[0], layout.width = spec.shape[1], layout.channels = spec.shape[2];
-  } else {
-    layout.channels = static_cast<int64_t>(spec.elements());
+  layout.plane_bytes = layout.pixel_bytes = spec.bytes();
+  layout.channels = static_cast<int64_t>(spec.elements());
+  if (!spec.image()) {
+    CHECK(!stack) << "vectors are not stacked";
+    return layout;
   }
+  const bool gray = spec.shape.size() == 2;
+  layout.height = spec.shape[0], layout.width = spec.shape[1];
+  layout.channels = gray ? 1 : spec.shape[2];
+  layout.pixel_bytes = static_cast<size_t>(layout.channels) * SizeOf(spec.dtype);
+  layout.stack = stack.value_or(FrameStackRule{.depth = gray ? 4 : 1});
+  // gray images of depth 1 too: checkpoints hold what their slots remember
+  layout.stacked = gray || layout.stack.depth > 1;
+  layout.channels *= layout.stack.depth;
   return layout;
 }
 
@@ -36,20 +41,28 @@ Tensor InputLayout::MakeInputs(int64_t rows) const {
 
 namespace {
 
-// out[i][plane] = planes[plane][i]; a null plane is zeros.
-template <typename T>
-void Interleave(std::span<const std::byte* const> planes, size_t n, T* out) {
-  const size_t depth = planes.size();
-  for (size_t p = 0; p < depth; ++p) {
-    const T* plane = reinterpret_cast<const T*>(planes[p]);
-    for (size_t i = 0; i < n; ++i) out[i * depth + p] = plane == nullptr ? T(0) : plane[i];
+// out[i][plane] = planes[plane][i] for `n` pixels of `bytes`; a null plane is zeros. `kBytes`: the
+// same where the compiler may know it, else 0.
+template <size_t kBytes>
+void Interleave(std::span<const std::byte* const> planes, size_t n, size_t bytes, std::byte* out) {
+  const size_t pixel = kBytes > 0 ? kBytes : bytes, stride = planes.size() * pixel;
+  for (const std::byte* plane : planes) {
+    std::byte* to = out;
+    out += pixel;
+    for (size_t i = 0; i < n; ++i, to += stride) {
+      if (plane == nullptr)
+        std::memset(to, 0, pixel);
+      else
+        std::memcpy(to, plane + i * pixel, pixel);
+    }
   }
 }
 
-// The usual depth, four bytes at a time.
+constexpr size_t kInterleave4Max = 1 << 20;
+
+// The usual depth of gray bytes, four at a time. REQUIRES: n <= kInterleave4Max.
 void Interleave4(std::span<const std::byte* const> planes, size_t n, uint8_t* out) {
-  static const std::vector<std::byte> zeros(1 << 20);
-  CHECK_LE(n, zeros.size());
+  static const std::vector<std::byte> zeros(kInterleave4Max);
   const uint8_t* p[4];
   for (size_t i = 0; i < 4; ++i)
     p[i] = reinterpret_cast<const uint8_t*>(planes[i] != nullptr ? planes[i] : zeros.data());
@@ -63,14 +76,19 @@ void Interleave4(std::span<const std::byte* const> planes, size_t n, uint8_t* ou
 }  // namespace
 
 void InputLayout::WriteInput(std::span<const std::byte* const> planes, std::byte* input) const {
+  const size_t pixels = plane_bytes / pixel_bytes;
   if (planes.size() == 1)
     std::memcpy(input, planes[0], plane_bytes);
-  else if (!bytes)
-    Interleave(planes, plane_bytes / sizeof(float), reinterpret_cast<float*>(input));
-  else if (planes.size() == 4)
-    Interleave4(planes, plane_bytes, reinterpret_cast<uint8_t*>(input));
+  else if (pixel_bytes == 1 && planes.size() == 4 && pixels <= kInterleave4Max)
+    Interleave4(planes, pixels, reinterpret_cast<uint8_t*>(input));
+  else if (pixel_bytes == 1)
+    Interleave<1>(planes, pixels, pixel_bytes, input);
+  else if (pixel_bytes == 3)
+    Interleave<3>(planes, pixels, pixel_bytes, input);
+  else if (pixel_bytes == 4)
+    Interleave<4>(planes, pixels, pixel_bytes, input);
   else
-    Interleave(planes, plane_bytes, reinterpret_cast<uint8_t*>(input));
+    Interleave<0>(planes, pixels, pixel_bytes, input);
 }
 
 ActionDistribution MakeDistribution(const ActionSpec& action) {

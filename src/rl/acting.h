@@ -16,18 +16,20 @@ inline constexpr int64_t kDepthMax = 64;  // of a frame stack
 
 // How the environment's observations become a network's input.
 struct InputLayout {
-  bool stacked = false;                         // one plane, `stack.depth` of them make an input
-  FrameStackRule stack;                         // depth 1 otherwise
+  bool stacked = false;                         // `stack.depth` observations make an input
+  FrameStackRule stack;                         // where they do
   int64_t height = 1, width = 1, channels = 1;  // of the input
   bool bytes = false;                           // uint8, else float32
   size_t plane_bytes = 0;                       // of one observation
+  size_t pixel_bytes = 0;                       // of one of its pixels
 
-  static InputLayout Make(const ObservationSpec& spec, const FrameStackRule& stack);
+  // `stack` as in AgentSetup. REQUIRES: none but for images.
+  static InputLayout Make(const ObservationSpec& spec, const std::optional<FrameStackRule>& stack);
   size_t depth() const { return stacked ? static_cast<size_t>(stack.depth) : 1; }
   // Memory of whole inputs, [rows][h][w][c].
   torch::Tensor MakeInputs(int64_t rows) const;
   size_t input_bytes() const { return depth() * plane_bytes; }
-  // One input from its planes, `depth` of them (null: zeros), or from the one observation.
+  // One input from its planes, `depth` observations (null: zeros): all of a pixel stand together.
   void WriteInput(std::span<const std::byte* const> planes, std::byte* input) const;
 };
 

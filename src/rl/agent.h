@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,7 +39,8 @@ struct UpdateReport {
 struct AgentSetup {
   LearningConfig config;
   EnvironmentSpec environment;
-  FrameStackRule stack;  // where observations are images of one plane
+  // Of images, along their channels; none: four gray images, or one with channels.
+  std::optional<FrameStackRule> stack;
   uint32_t slots = 1;
   SlotShare share{};      // which of the run's slots these are
   uint32_t rows_max = 1;  // of one inference batch

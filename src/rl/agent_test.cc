@@ -15,9 +15,10 @@ namespace {
 
 constexpr int64_t kSide = 36;
 
-EnvironmentSpec Images(int64_t actions) {
+EnvironmentSpec Images(int64_t actions, int64_t channels = 0) {
   EnvironmentSpec spec;
   spec.observation = {DType::kUint8, {kSide, kSide}};
+  if (channels > 0) spec.observation.shape.push_back(channels);
   spec.action.n = actions;
   return spec;
 }
@@ -179,8 +180,13 @@ TEST(AgentTest, TheLearnerSeesWhatActingSaw) {
   for (const StackOrder order : {StackOrder::kOldestFirst, StackOrder::kNewestFirst}) {
     for (const StackReset reset : {StackReset::kRepeat, StackReset::kZeros}) {
       setups.push_back(MakeSetup(Images(5), "impala_shallow", 8));
-      setups.back().stack = {.depth = 4, .order = order, .at_reset = reset};
+      setups.back().stack = FrameStackRule{.depth = 4, .order = order, .at_reset = reset};
     }
+  }
+  setups.push_back(MakeSetup(Images(5, 3), "impala_shallow", 0));  // not stacked
+  for (const auto& [channels, depth] : {std::pair{3, 2}, {4, 4}, {5, 3}}) {
+    setups.push_back(MakeSetup(Images(5, channels), "impala_shallow", 8));
+    setups.back().stack = FrameStackRule{.depth = depth};
   }
   setups.push_back(MakeSetup(Images(5), "impala_deep", 0));
   setups.push_back(MakeSetup(Vectors(6, true, 3), "mlp-16-tanh", 8));
@@ -198,6 +204,27 @@ TEST(AgentTest, TheLearnerSeesWhatActingSaw) {
       }
     }
   }
+}
+
+TEST(AgentTest, TheStackDecidesTheNetworksInput) {
+  const auto parameters = [](const EnvironmentSpec& environment, std::optional<int64_t> depth) {
+    AgentSetup setup = MakeSetup(environment, "impala_shallow", 0);
+    if (depth) setup.stack = FrameStackRule{.depth = *depth};
+    auto agent = MakeVtraceAgent(setup);
+    return agent.ok() ? std::move(agent).ValueOrThrow()->parameter_count() : 0;
+  };
+  // the first convolution, 16 of 8 x 8, is all that depends on it
+  const int64_t plane = 16 * 8 * 8, one = parameters(Images(5), 1);
+  EXPECT_EQ(parameters(Images(5), std::nullopt), one + 3 * plane);
+  EXPECT_EQ(parameters(Images(5, 3), std::nullopt), one + 2 * plane);
+  EXPECT_EQ(parameters(Images(5, 4), 4), one + 15 * plane);
+  EXPECT_EQ(parameters(Images(5, 3), 64), one + 191 * plane);
+  EXPECT_EQ(parameters(Images(5, 3), 65), 0) << "refused";
+  AgentSetup vectors = MakeSetup(Vectors(6, true, 3), "mlp-16-tanh", 0);
+  vectors.stack = FrameStackRule{.depth = 1};
+  const Status refused = MakeVtraceAgent(vectors).status();
+  EXPECT_EQ(refused.code(), Code::kConfig);
+  EXPECT_NE(refused.message().find("env.stack=1"), std::string::npos) << refused.message();
 }
 
 // Defect D-10: an endless task that pays 1 a step is worth 1 / (1 - gamma), wherever a clock cuts

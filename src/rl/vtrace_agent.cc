@@ -467,9 +467,13 @@ Result<std::unique_ptr<Agent>> Make(const AgentSetup& setup) {
   RETURN_IF_ERROR(Check(setup.config));
   at::set_num_threads(1);  // threads are ours to place: one an inference or a shard
   KeepMemory();
-  if (setup.stack.depth > kDepthMax)
-    return Status(Code::kConfig, "a stack of " + std::to_string(setup.stack.depth) +
+  if (setup.stack && setup.stack->depth > kDepthMax)
+    return Status(Code::kConfig, "a stack of " + std::to_string(setup.stack->depth) +
                                      " frames: expected at most " + std::to_string(kDepthMax));
+  if (setup.stack && !setup.environment.observation.image())
+    return Status(Code::kConfig, "env.stack=" + std::to_string(setup.stack->depth) +
+                                     ": the environment's observations are vectors, which are not "
+                                     "stacked; expected 0");
   const InputLayout layout = InputLayout::Make(setup.environment.observation, setup.stack);
   ASSIGN_OR_RETURN(const AgentNetworkConfig network, NetworkFor(setup, layout));
   if (const auto made = AgentNetworkImpl::Make(network); !made.ok()) return made.status();
@@ -487,7 +491,7 @@ Result<std::unique_ptr<Agent>> MakeVtraceAgent(const AgentSetup& setup) {
   } catch (const std::exception&) {  // torch's: the only thing that can be missing is memory
     return Status(Code::kConfig, "network " + setup.config.network.name +
                                      ": this machine has no memory for its parameters; lower "
-                                     "network.lstm or the size of images");
+                                     "network.lstm, env.stack or the size of images");
   }
 }
 

@@ -46,7 +46,7 @@ AgentSetup AgentRun::Setup() {
   AgentSetup setup;
   setup.config = config_.learning;
   setup.environment = stage_.environment;
-  if (stage_.preset) setup.stack = stage_.preset->stack;
+  setup.stack = stage_.stack;
   setup.slots = setup.rows_max = slots_.size();
   setup.share = Share();
   setup.rank = static_cast<uint32_t>(ranks_.rank());

@@ -89,6 +89,20 @@ Status FindPreset(const ExperimentConfig& config, Stage& stage) {
   return Status::Ok();
 }
 
+Status ChooseStack(const ExperimentConfig& config, Stage& stage) {
+  const int64_t wanted = config.env.stack;
+  if (stage.preset) {
+    stage.stack = stage.preset->stack;
+    if (wanted != 0 && wanted != stage.stack->depth)
+      return {Code::kConfig, fmt::format("env.stack={}: env.preset={} stacks {}; expected that, or "
+                                         "0",
+                                         wanted, config.env.preset, stage.stack->depth)};
+  } else if (wanted != 0) {
+    stage.stack = FrameStackRule{.depth = wanted};
+  }
+  return Status::Ok();
+}
+
 bool HasFire(const EnvironmentSpec& spec) {
   return std::find(spec.action_names.begin(), spec.action_names.end(), "FIRE") !=
          spec.action_names.end();
@@ -141,6 +155,11 @@ ConfigTable ExperimentConfig::Table() {
   table.Add("fleet.step_timeout", &fleet.step_timeout, {0.1, 86400}, "s",
             "until a silent actor counts as hung", change);
   if (Learns()) {
+    table.Add(
+        "env.stack", &env.stack, {0, 64}, "observations",
+        "images that the network sees together, along their channels; 0 = the Atari preset's, "
+        "4 of gray images, 1 of images with channels",
+        OnResume::kMustMatchAdded);
     table.Add("fleet.remote_slots", &fleet.remote_slots, {0, 65'536}, "slots",
               "of a run that listens: for actors on other machines; 0 = all", change);
     Bind(table, learning);
@@ -237,6 +256,7 @@ Result<Stage> MakeAgentStage(const ExperimentConfig& config, uint32_t slots, boo
                              const RemoteFleetOptions& remote) {
   Stage stage;
   RETURN_IF_ERROR(FindPreset(config, stage));
+  RETURN_IF_ERROR(ChooseStack(config, stage));
   const AtariPreset* atari = stage.preset ? &*stage.preset : nullptr;
   const bool listens = !remote.address.empty();
   const uint32_t elsewhere = listens ? OrAuto(config.fleet.remote_slots, slots) : 0;

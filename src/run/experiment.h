@@ -33,6 +33,7 @@ struct EnvironmentConfig {
   std::string preset = "deepga-gpu";  // of Atari
   int64_t frames_max = 0;             // population and validation; 0 = the preset's limit
   int64_t test_frames_max = 0;
+  int64_t stack = 0;  // images that a learning agent sees together; 0 = see Stage::stack
 };
 
 struct FleetConfig {
@@ -82,6 +83,7 @@ struct Stage {
   EpisodeRule episodes;
   std::string header;  // every row of the Atari preset, for the run header
   std::optional<AtariPreset> preset;
+  std::optional<FrameStackRule> stack;  // of an agent, as the preset or env.stack says; rl/agent.h
   std::string listens;        // at this address, as actors give it to --connect; empty: not at all
   std::string actor_command;  // that comes to it
   const NetworkDescription& network() const { return model->kernel().network(); }

@@ -56,7 +56,7 @@ Result<std::unique_ptr<Agent>> MakePolicyAgent(const Policy& policy, const Stage
   // the parameters are float32 whatever they were learnt with
   if (!HasBf16Products()) setup.config.network.precision = "float32";
   setup.environment = stage.environment;
-  if (stage.preset) setup.stack = stage.preset->stack;
+  setup.stack = stage.stack;
   setup.slots = setup.rows_max = stage.fleet->slots();
   ASSIGN_OR_RETURN(auto agent, MakeVtraceAgent(setup));
   const Status restored = agent->Restore(policy.agent_files, Agent::Part::kWeights);

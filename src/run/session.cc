@@ -76,7 +76,7 @@ Status Session::ApplyOverridesOnResume() {
                                          "leave it out or raise it",
                                          field.key, field.get(), field.key, before[i])};
     }
-    if (field.on_resume == OnResume::kMustMatch) {
+    if (field.on_resume == OnResume::kMustMatch || field.on_resume == OnResume::kMustMatchAdded) {
       return {Code::kConfig,
               fmt::format("{}={}: the run has {}={}, which a resumed run cannot change; start a "
                           "new run",
