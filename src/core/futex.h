@@ -16,9 +16,9 @@
 
 namespace samara {
 
-// One word, so that a ring takes away the sleepers' mark in the same moment in which it counts. Were
-// they two, a ringer that is held up between them would take the mark of somebody who has seen its
-// ring and already sleeps for the next one, which then wakes nobody.
+// One word, so that a ring takes away the sleepers' mark in the same moment in which it counts.
+// Were they two, a ringer that is held up between them would take the mark of somebody who has seen
+// its ring and already sleeps for the next one, which then wakes nobody.
 struct alignas(64) Doorbell {
   std::atomic<uint32_t> word;  // 2 * rings + 1 while somebody may be asleep on it
   uint32_t rings() const { return word.load(std::memory_order_acquire) >> 1; }
@@ -41,8 +41,9 @@ inline void CpuRelax() {
 #endif
 }
 
-// Returns once the rings differ from `seen` (read them before looking for work), or after `timeout`:
-// true when they differ. Polls for `spin` before it sleeps: waking an idle core costs some 85 us.
+// Returns once the rings differ from `seen` (read them before looking for work), or after
+// `timeout`: true when they differ. Polls for `spin` before it sleeps: waking an idle core costs
+// some 85 us.
 inline bool WaitForRing(Doorbell& bell, uint32_t seen, std::chrono::nanoseconds spin,
                         std::chrono::nanoseconds timeout) {
   using Clock = std::chrono::steady_clock;
