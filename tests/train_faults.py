@@ -12,7 +12,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from remote_link import Link
@@ -156,6 +156,15 @@ def undisturbed(folder: Path, *arguments: object) -> dict:
     return train(folder / "undisturbed", *arguments, PYTHONPATH=VARIABLES["PYTHONPATH"], timeout=3600)
 
 
+def every(period: float) -> Iterator[None]:
+    """Goes on each `period` seconds, however long what is done meanwhile takes."""
+    due = time.monotonic()
+    while True:
+        due = max(due + period, time.monotonic())
+        time.sleep(max(0.0, due - time.monotonic()))
+        yield
+
+
 class Hunter:
     """Signals processes at random; one that was killed may take a while to go and is not counted twice."""
 
@@ -248,13 +257,13 @@ def remote_actors_killed_bits(folder: Path, frames: int, period: float = 0.1, se
     crew = [Actor(folder, address, 8) for _ in range(8)]
     try:
         start = time.monotonic()
-        while training.running():
-            time.sleep(period)
+        for _ in every(period):
+            if not training.running():
+                break
             i = chosen.randrange(len(crew))
-            if training.running():
-                kills += crew[i].running()
-                crew[i].kill()
-                crew[i] = Actor(folder, address, 8)
+            kills += crew[i].running()
+            crew[i].kill()
+            crew[i] = Actor(folder, address, 8)
         assert training.wait() == 0, training.text()[-2000:]
     finally:
         for process in (training, *crew):
