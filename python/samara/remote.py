@@ -175,6 +175,8 @@ class Slots:
 
     def serve(self, commands: np.ndarray) -> Iterator[None]:
         """Goes on when one more of their rows waits to be sent."""
+        if len(np.unique(commands["slot"])) < len(commands):
+            raise wire.Malformed("two commands for one slot")
         if self.batch is None:
             for command in commands:
                 self.serve_alone(command)
@@ -187,8 +189,6 @@ class Slots:
             self.add(command, None)
             yield
         asked = {int(command["slot"]): command for command in commands[alive]}
-        if len(asked) < alive.sum():
-            raise wire.Malformed("two commands for one slot")
         try:
             self.batch.start(commands[alive])
             while asked:
