@@ -29,7 +29,8 @@ def command(launcher: str, ranks: int, program: Path | str = MLP) -> list[str]:
 
 def available(launcher: str) -> bool:
     if launcher == "srun":  # a cluster that answers, not the program alone
-        return shutil.which("sinfo") is not None and bool(subprocess.run(["sinfo", "-h"], capture_output=True, timeout=30).stdout)
+        command = ["timeout", "10", "sinfo", "--noheader"]
+        return shutil.which("sinfo") is not None and bool(subprocess.run(command, capture_output=True).stdout)
     return launcher != "mpirun" or shutil.which("mpirun") is not None
 
 

@@ -11,7 +11,7 @@ import pytest
 from samara_cli import CARTPOLE, ROOT, ok, train
 
 from samara import wire
-from samara.environment import CONFIG, NO_INPUT, SetupError, make, make_batch
+from samara.environment import CONFIG, NO_INPUT, SetupError, Step, make, make_batch
 from samara.remote import FAILURES_MAX, Ended, Slots
 
 INSTALLED = importlib.util.find_spec("envpool") is not None
@@ -299,8 +299,8 @@ def test_a_batch_that_breaks_costs_the_episodes_in_it():
         return slots.rows["flags"][np.argsort(slots.rows["slot"])].tolist()
 
     assert served(wire.RESET, wire.RESET, wire.RESET) == [0, 0, 0] and served(wire.ACT, wire.ACT, wire.ACT) == [0, 0, 0]
-    working = slots.batch.task.pool.recv
-    slots.batch.task.pool.recv = lambda: working() if slots.batch.running else 1 / 0  # the last of three fails
+    working, answers = slots.batch.task.pool.recv, iter(range(2))
+    slots.batch.task.pool.recv = lambda: working() if next(answers, None) is not None else 1 / 0  # the last of three fails
     assert sorted(served(wire.ACT, wire.ACT, wire.ACT)) == [0, 0, wire.LOST] and slots.steps == 5
     # no episode of the broken pool goes on in the new one
     assert served(wire.ACT, wire.RESET, wire.ACT) == [wire.LOST, 0, wire.LOST]
@@ -321,14 +321,35 @@ def test_a_batch_that_breaks_again_and_again_ends_the_actor():
 
 
 @needs_envpool
-def test_rows_that_a_broken_connection_left_are_dropped():
+def test_what_no_engine_sends_is_refused():
     slots = Slots({"kind": "envpool", "id": "CartPole-v1", "fresh": False}, 3, 1)
     begin = commands_of(slots.spec, [wire.RESET] * 3, [1, 2, 3], [0, 0, 0])
-    broken = slots.serve(begin)
-    next(broken)
-    broken.close()
-    slots.waiting = 0
-    begin["episode"] = 5
-    assert len(list(slots.serve(begin))) == 3 and slots.rows["episode"].tolist() == [5, 5, 5]
-    with pytest.raises(wire.Malformed):
+    with pytest.raises(wire.Malformed, match="two commands"):
         list(slots.serve(begin[[0, 0]]))
+    assert list(slots.serve(begin[:0])) == [] and slots.waiting == 0
+
+
+@needs_envpool
+def test_one_simulator_has_one_count_of_failures():
+    """Whichever slot's answer is missing; an episode that ends anywhere sets it back."""
+    slots = Slots({"kind": "envpool", "id": "CartPole-v1", "fresh": False}, 3, 1)
+    with pytest.raises(Ended, match="in a row"):
+        for failures in range(2 * FAILURES_MAX):
+            list(slots.serve(commands_of(slots.spec, [wire.RESET] * 3, [1, 2, 3], [0, 0, 0])))
+            slots.waiting = 0
+            working, answers = slots.batch.task.pool.recv, iter(range(failures % 3))
+            slots.batch.task.pool.recv = lambda: working() if next(answers, None) is not None else 1 / 0  # noqa: B023
+            list(slots.serve(commands_of(slots.spec, [wire.ACT] * 3, [0, 0, 0], [1, 1, 1])))
+            slots.waiting = 0
+    assert failures == FAILURES_MAX - 1
+    slots.add(commands_of(slots.spec, [wire.ACT] * 3, [0, 0, 0], [1, 1, 1])[2], Step(1.0, True, False, False, 1))
+    assert slots.failures[0] == 0
+
+
+@needs_envpool
+def test_a_task_with_a_pool_per_episode_makes_none_for_the_batch(monkeypatch):
+    made = []
+    build = envpool.make_gymnasium
+    monkeypatch.setattr(envpool, "make_gymnasium", lambda *a, **k: made.append(1) or build(*a, **k))
+    assert make_batch({"kind": "envpool", "id": "CartPole-v1"}, 2, 1) is None and not made
+    assert make_batch({"kind": "envpool", "id": "CartPole-v1", "fresh": False, "trace": {}}, 2, 1) is None and not made

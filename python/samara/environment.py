@@ -109,10 +109,13 @@ class Batch(Protocol):
 
     def start(self, commands: np.ndarray) -> None:
         """Begins what these rows ask for (samara.wire.command_type), at most one a slot: resets and steps as Environment's.
-        What an earlier start began and nobody fetched is dropped."""
+        All of them are finished before the next start."""
 
     def finish(self, observation: np.ndarray) -> tuple[int, Step]:
         """Waits for the next of them that is done, in any order: its slot, and its step (of a reset 0 frames)."""
+
+    def restart(self) -> None:
+        """After a failure: no episode goes on."""
 
 
 def spell_out(config: dict[str, Any]) -> dict[str, Any]:
@@ -157,6 +160,8 @@ def make(config: dict[str, Any], render: bool = False) -> Environment:
 
 def make_batch(config: dict[str, Any], count: int, threads: int) -> Batch | None:
     """`count` environments in one simulator with `threads` threads; None where the adapter has none for them."""
+    if "trace" in config:  # one by one
+        return None
     config = spell_out(config)
     adapter = find_adapter(config)
     return adapter.make_batch(config, count, threads) if hasattr(adapter, "make_batch") else None

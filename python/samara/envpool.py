@@ -121,9 +121,12 @@ class EnvPoolEnvironment:
         result, reward, terminated, truncated, _ = self.pool.step(self.given(actions))
         self.observe(result, observation)
         self.frames += self.frames_per_step
+        return self.answer(reward, terminated, truncated, 0 < self.frames_max <= self.frames)
+
+    def answer(self, reward: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, capped: bool) -> Step:
+        """Of one row of EnvPool's; `capped`: by the engine's own limit of frames."""
         ended = bool(terminated[0])
-        cut = bool(truncated[0]) or 0 < self.frames_max <= self.frames
-        return Step(float(reward[0]), ended, cut and not ended, False, self.frames_per_step)
+        return Step(float(reward[0]), ended, (bool(truncated[0]) or capped) and not ended, False, self.frames_per_step)
 
     def given(self, actions: np.ndarray) -> np.ndarray:
         """EnvPool's actions from samara's, a row each."""
@@ -173,48 +176,42 @@ class EnvPoolBatch:
     def __init__(self, task: EnvPoolEnvironment, count: int, threads: int) -> None:
         self.task, self.spec = task, task.spec
         self.size = {"num_envs": count, "num_threads": min(count, threads), "batch_size": 1}
-        task.close()
-        task.pool = None
         self.frames = np.zeros(count, np.int64)  # of each slot's episode
         self.frames_max = np.zeros(count, np.int64)
-        self.running = 0  # rows that the pool owes
-        self.first: list[Any] = []
+        self.restart()
+
+    def restart(self) -> None:
+        if self.task.pool is not None:
+            self.task.close()
+        self.task.pool = None  # the old one goes before the new one comes
+        self.first: tuple[Any, dict[str, Any]] | None = None  # observation and info of a reset, received already
 
     def start(self, commands: np.ndarray) -> None:
         task = self.task
-        if len(commands) == 0:
-            return
-        if task.pool is None:
+        if len(commands) > 0 and task.pool is None:
             task.pool = task.make_pool(int(commands["seed"][0]) % 2**31, **self.size)
-        while self.running:  # of a connection that broke
-            self.receive()
-        self.running = len(commands)
-        resets = commands[commands["kind"] == wire.RESET]
+        begins = commands["kind"] == wire.RESET
+        resets, steps = commands[begins], commands[~begins]
         if len(resets):
             slots = resets["slot"].astype(np.int32)
             self.frames[slots], self.frames_max[slots] = 0, resets["frames_max"]
-            observation, info = task.pool.reset(slots)  # sends them all, waits for one
-            self.first.append((observation, [0.0], [False], [False], info))
-        steps = commands[commands["kind"] == wire.ACT]
+            self.first = task.pool.reset(slots)  # sends them all, waits for one
         if len(steps):
             slots = steps["slot"].astype(np.int32)
             self.frames[slots] += task.frames_per_step
             task.pool.send(task.given(steps["argument"] if task.discrete else steps["values"]), slots)
 
-    def receive(self) -> Any:
-        self.running -= 1
-        return self.first.pop() if self.first else self.task.pool.recv()
-
     def finish(self, observation: np.ndarray) -> tuple[int, Step]:
-        result, reward, terminated, truncated, info = self.receive()
+        if self.first is not None:
+            (result, info), self.first = self.first, None
+        else:
+            result, reward, terminated, truncated, info = self.task.pool.recv()
         slot = int(info["env_id"][0])
         self.task.observe(result, observation)
-        frames = self.frames[slot]
-        if frames == 0:
+        if self.frames[slot] == 0:
             return slot, Step(0.0, False, False, False, 0)
-        ended = bool(terminated[0])
-        cut = bool(truncated[0]) or 0 < self.frames_max[slot] <= frames
-        return slot, Step(float(reward[0]), ended, cut and not ended, False, self.task.frames_per_step)
+        capped = 0 < self.frames_max[slot] <= self.frames[slot]
+        return slot, self.task.answer(reward, terminated, truncated, capped)
 
 
 def alone(batch: Any) -> Any:
@@ -238,13 +235,18 @@ def version(kwargs: dict[str, Any], fresh: bool) -> str:
     return ", ".join(parts if fresh else [*parts, "kept"])
 
 
+def make(config: dict[str, Any], render: bool = False) -> EnvPoolEnvironment:
+    return EnvPoolEnvironment(*parse(config), render)
+
+
 def make_batch(config: dict[str, Any], count: int, threads: int) -> EnvPoolBatch | None:
     """None where each episode has a pool of its own."""
-    task = make(config)
-    return None if task.fresh else EnvPoolBatch(task, count, threads)
+    task, kwargs, fresh = parse(config)
+    return None if fresh else EnvPoolBatch(EnvPoolEnvironment(task, kwargs, fresh, render=False), count, threads)
 
 
-def make(config: dict[str, Any], render: bool = False) -> EnvPoolEnvironment:
+def parse(config: dict[str, Any]) -> tuple[str, dict[str, Any], bool]:
+    """Task, its options, and whether each episode gets a pool of its own."""
     unknown = config.keys() - {"kind", "id", "kwargs", "fresh", "actor", "incarnation"}
     if unknown:
         raise SetupError(CONFIG, f"envpool: unknown key {min(unknown)!r}, expected id, kwargs, fresh")
@@ -262,7 +264,7 @@ def make(config: dict[str, Any], render: bool = False) -> EnvPoolEnvironment:
         raise SetupError(CONFIG, f"envpool {task}: {own[0]!r} is samara's to set, leave it out")
     if "use_combined_action" in vars_of(task):
         kwargs.setdefault("use_combined_action", True)
-    return EnvPoolEnvironment(task, kwargs, fresh, render)
+    return task, kwargs, fresh
 
 
 def vars_of(task: str) -> tuple[str, ...]:

@@ -2,8 +2,9 @@
 """A remote actor in Python: ``python -m samara.actor --connect ADDR --env ID --slots N``.
 
 It steps environments of this process, one after the other, for an engine elsewhere; start one process per core. EnvPool's
-that are kept (``fresh=false``; Football) are one pool with threads of its own: one process does for a machine. For Atari games ``samara actor`` is the better choice: there the emulators are processes of their own. Exit codes are those
-of the engine: 0 training has finished, 69 no engine, 75 asked to stop, 77 and 78 refused by it.
+whose pools are kept (``fresh=false``; Football) are one pool with threads of its own: doc/remote_actors.md says where that
+pays. For Atari games ``samara actor`` is the better choice: there the emulators are processes of their own. Exit codes are
+those of the engine: 0 training has finished, 69 no engine, 75 asked to stop, 77 and 78 refused by it.
 """
 
 from __future__ import annotations
@@ -145,10 +146,9 @@ class Slots:
     def __init__(self, config: dict[str, Any], count: int, threads: int) -> None:
         self.config = config | {"actor": 0, "incarnation": 0}
         self.count = count
-        self.threads = threads or len(os.sched_getaffinity(0))
         self.environments: list[Environment] = []
         try:
-            self.batch: Batch | None = self.make_batch()
+            self.batch: Batch | None = make_batch(self.config, count, threads or len(os.sched_getaffinity(0)))
             if self.batch is None:
                 self.environments = [make(self.config) for _ in range(count)]
         except (SetupError, MemoryError):
@@ -163,12 +163,9 @@ class Slots:
         self.rows = np.zeros(count, wire.EVENT)
         self.observations = np.zeros((count, *self.spec.observation_shape), dtype)
         self.waiting = 0
-        self.failures = [0] * count
+        self.failures = [0] * count  # of each simulator since one of its episodes ended
         self.begun: set[int] = set()  # slots with an episode in the batch
         self.steps = 0
-
-    def make_batch(self) -> Batch | None:
-        return make_batch(self.config, self.count, self.threads)
 
     def event_bytes(self) -> int:
         return wire.EVENT.itemsize + self.observations[0].nbytes
@@ -196,8 +193,8 @@ class Slots:
                 self.add(asked.pop(slot), step)
                 yield
         except Exception as error:  # the simulator's own: all that it had begun is lost
-            self.count_failure(min(asked), error)
-            self.batch = self.make_batch()
+            self.count_failure(0, self.spec.id, error)
+            self.batch.restart()
             self.begun.clear()
             for command in asked.values():
                 self.add(command, None)
@@ -214,7 +211,7 @@ class Slots:
                 action = int(command["argument"]) if self.spec.action_discrete else command["values"]
                 step = Step(*environment.step(action, observation))
         except Exception as error:  # the simulator's own: its episode is lost, the actor goes on
-            self.count_failure(slot, error)
+            self.count_failure(slot, f"{self.spec.id}, slot {slot}", error)
             self.environments[slot] = make(self.config)
             step = None
         self.add(command, step)
@@ -229,14 +226,14 @@ class Slots:
                      | bool(life_lost) * wire.LIFE_LOST)
             self.steps += int(command["kind"] == wire.ACT)
             if terminated or truncated:
-                self.failures[slot] = 0
+                self.failures[slot if self.batch is None else 0] = 0
         self.rows[self.waiting] = (command["sequence"], command["episode"], reward, slot, command["step"], frames, flags)
         self.waiting += 1
 
-    def count_failure(self, slot: int, error: Exception) -> None:
-        self.failures[slot] += 1
-        line = f"{self.spec.id}, slot {slot}: {one_line(error)}"
-        if self.failures[slot] >= FAILURES_MAX:
+    def count_failure(self, simulator: int, name: str, error: Exception) -> None:
+        self.failures[simulator] += 1
+        line = f"{name}: {one_line(error)}"
+        if self.failures[simulator] >= FAILURES_MAX:
             raise Ended(UNAVAILABLE, f"{line} ({FAILURES_MAX} times in a row without finishing an episode)") from error
         print(f"actor: {line}: built anew", file=sys.stderr)
 
@@ -310,7 +307,7 @@ class Stream:
 
     def serve(self, commands: np.ndarray) -> None:
         slots, most = self.slots, self.welcome["events_max"]
-        if len(commands) and commands["slot"].max() >= self.welcome["slots"]:
+        if len(commands) and commands["slot"].max() >= min(self.welcome["slots"], slots.count):
             raise wire.Malformed(f"a command for slot {commands['slot'].max()}")
         start = time.monotonic()
         for _ in slots.serve(commands):

@@ -15,7 +15,7 @@
 //      the copy is checked and used; all sizes come from the reader's own SegmentLayout.
 //  (4) A segment serves all incarnations of its actor: the engine clears the slots between them.
 // A kPlay command asks for a whole episode: the actor chooses the actions itself, with the policy
-// that lies in its policy segment (policy_segment.h), and replies once, at the end. Version 3.
+// that lies in its policy segment (policy_segment.h), and replies once, at the end. Version 4.
 // Incompatible changes raise kSlotProtocol; values are never reused.
 #pragma once
 
@@ -31,7 +31,7 @@
 
 namespace samara {
 
-inline constexpr uint32_t kSlotProtocol = 3;
+inline constexpr uint32_t kSlotProtocol = 4;
 inline constexpr uint64_t kSegmentMagic = 0x31544f4c534d4153;  // "SAMSLOT1"
 inline constexpr size_t kActionValuesMax = 64;
 // Limits that a Hello must keep: nothing an actor says makes the engine allocate without bound.

@@ -52,8 +52,8 @@ struct Input {
   InputRule rule;
 };
 
-// Gray images are stacked (the Atari preset says how, others repeat the first frame), colour images
-// and vectors go in as they are.
+// Of evolution: gray images are stacked (the Atari preset says how, others repeat the first frame),
+// colour images and vectors go in as they are. Agents have rl/acting.h's InputLayout.
 Input MakeInput(const EnvironmentSpec& spec, const AtariPreset* preset) {
   Input input;
   input.rule.dtype = spec.observation.dtype;
