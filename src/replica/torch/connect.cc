@@ -69,12 +69,21 @@ Result<RankRoute> Route(const World& world, const LinkOptions& options,
   return route;
 }
 
+// Gloo writes to its sockets as if nobody ever died: without this, who is killed takes with it a
+// rank that is just sending to it (SIGPIPE) and had better name it.
+void LetWritesFail() {
+  struct sigaction now {};
+  ::sigaction(SIGPIPE, nullptr, &now);
+  if (now.sa_handler == SIG_DFL) ::signal(SIGPIPE, SIG_IGN);
+}
+
 }  // namespace
 
 Result<RankLinks> Connect(const World& world, const LinkOptions& options) {
   if (options.transport != "auto" && options.transport != "shared" && options.transport != "gloo")
     return Status(Code::kConfig,
                   "SAMARA_TRANSPORT=" + options.transport + ": expected auto, shared or gloo");
+  LetWritesFail();
   // an agent that is killed cannot stop its ranks: they are asked to stop as it would have asked
   if (world.launcher == "torchrun") ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   // a restart is another group: what the last one left in the store is not ours
