@@ -1,6 +1,5 @@
 """Remote actors end to end: an engine program, samara actor, and peers that misbehave."""
 
-import importlib.util
 import json
 import shutil
 import signal
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 from remote_util import Actor, Engine, socket_folder
 from samara_cli import BINARY, environment, ok, samara
+from test_envpool import needs_envpool
 from test_launch import until
 
 pytestmark = pytest.mark.skipif(
@@ -88,7 +88,7 @@ def test_python_actors_play_boxes_gymnasium_and_atari(folder, started, environme
     assert code == 0 and result["steps"] > 40, errors
 
 
-@pytest.mark.skipif(importlib.util.find_spec("envpool") is None, reason="EnvPool is not installed: `make envpool` (0.9 GB)")
+@needs_envpool
 @pytest.mark.parametrize("task", ["CartPole-v1?fresh=false", "Pendulum-v1?fresh=false&max_episode_steps=50", "FrozenLake-v1"])
 def test_python_actors_play_envpool_in_one_pool_or_in_many(folder, started, task):
     engine = started(Engine(f"unix:{folder}/s", slots=8, episodes=40))
