@@ -6,9 +6,12 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 
+# ccache stores what uses precompiled headers only when it may ignore the macros and times of their build, and
+# with paths relative to the checkout, so that a second clone finds what the first one compiled
 find_program(CCACHE ccache)
 if(CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+    CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
 endif()
 
 # the Python of .venv, where torch, mujoco and nanobind live
@@ -26,7 +29,9 @@ target_compile_options(samara_options INTERFACE
   # gcc 12 reports its own std::string (bug 105651): these warnings are off there
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict -Wno-stringop-overflow -Wno-array-bounds>
   -Wall -Wextra -Wpedantic -Wshadow -Wformat=2 -Werror -ffp-contract=off
-  -fstack-protector-strong $<$<CXX_COMPILER_ID:GNU>:-ftrivial-auto-var-init=zero>)
+  -fstack-protector-strong $<$<CXX_COMPILER_ID:GNU>:-ftrivial-auto-var-init=zero>
+  # programs too, so that they share precompiled headers with libraries; -fpch-preprocess is for ccache
+  -fPIC $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
 # one mode of toml++ in the whole program: two would share inline functions of different meaning
 target_compile_definitions(samara_options INTERFACE _GLIBCXX_ASSERTIONS TOML_EXCEPTIONS=0
   $<$<CONFIG:Release>:_FORTIFY_SOURCE=2>)
@@ -39,16 +44,35 @@ if(SAMARA_SANITIZE)
   target_link_options(samara_options INTERFACE -fsanitize=${SAMARA_SANITIZE})
 endif()
 
-# samara_library(name DEPS ...): a static library of every *.cc of this folder but tests; `name` = samara_<folder>.
+# Headers precompiled once for all targets: the standard library's, and (src/nn/torch) torch's.
+function(samara_precompiled name header)
+  set(empty ${CMAKE_CURRENT_BINARY_DIR}/${name}.cc)
+  file(CONFIGURE OUTPUT ${empty} CONTENT "")
+  add_library(${name} OBJECT ${empty})
+  target_link_libraries(${name} PRIVATE samara_options ${ARGN})
+  target_precompile_headers(${name} PRIVATE ${header})
+endfunction()
+samara_precompiled(samara_pch ${CMAKE_SOURCE_DIR}/cmake/pch.h)
+
+# samara_use_precompiled(target [samara_torch_pch])
+function(samara_use_precompiled name)
+  set(from samara_pch)
+  if(ARGN)
+    set(from ${ARGN})
+  endif()
+  target_precompile_headers(${name} REUSE_FROM ${from})
+endfunction()
+
+# samara_library(name DEPS ... [PCH samara_torch_pch]): a static library of every *.cc of this folder but tests; `name` = samara_<folder>.
 function(samara_library name)
-  cmake_parse_arguments(ARG "" "" "DEPS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "PCH" "DEPS;SOURCES" ${ARGN})
   if(NOT ARG_SOURCES)
     file(GLOB ARG_SOURCES CONFIGURE_DEPENDS *.cc)
     list(FILTER ARG_SOURCES EXCLUDE REGEX "_test\\.cc$")
   endif()
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC $<BUILD_INTERFACE:samara_options> ${ARG_DEPS})
-  target_precompile_headers(${name} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
+  samara_use_precompiled(${name} ${ARG_PCH})
 endfunction()
 
 # samara_tests(name DEPS ... SUBFOLDERS ... | SOURCES ...): one GoogleTest program of every *_test.cc of this folder (and those), or of the sources named.
@@ -56,7 +80,7 @@ function(samara_tests name)
   if(NOT SAMARA_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "" "DEPS;SUBFOLDERS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "PCH" "DEPS;SUBFOLDERS;SOURCES" ${ARGN})
   if(ARG_SOURCES)
     set(sources ${ARG_SOURCES})
   else()
@@ -72,7 +96,10 @@ function(samara_tests name)
   add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE SAMARA_SOURCE_DIR="${CMAKE_SOURCE_DIR}" SAMARA_PYTHON="${SAMARA_VENV_PYTHON}")
-  target_precompile_headers(${name} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
+  samara_use_precompiled(${name} ${ARG_PCH})
+  if(ARG_PCH)  # templates of torch's headers cost more than the tests: a few files at a time
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   add_dependencies(all_tests ${name})
 endfunction()
