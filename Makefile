@@ -3,24 +3,24 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PRESET ?= atari/deep-ga-desktop
 
-.PHONY: help setup envpool rivals build train test test-quick test-long format tidy clean
+.PHONY: help setup envpool rivals lint-tools build train test test-quick test-long format tidy clean
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
 ## make train       set up, build, and evolve players of a real Atari game (about ten minutes on two cores)
-train: build
-	build/samara train $(PRESET) $(ARGS)
+train: setup
+	scripts/train $(PRESET) $(ARGS)
 
 ## make test        set up, build, and run every test but the slowest
-test: build
+test: lint-tools build
 	scripts/test
 
 ## make test-quick  the tests that take a few minutes
-test-quick: build
+test-quick: lint-tools build
 	scripts/test --quick
 
 ## make test-long   every test, the slow ones too: every ROM, many kills (an hour and more)
-test-long: build
+test-long: lint-tools build
 	scripts/test --long
 
 ## make build       set up and build; leaves build/samara
@@ -31,6 +31,10 @@ build: setup
 setup:
 	scripts/setup
 
+# clang-format and clang-tidy, which only checks need
+lint-tools:
+	scripts/setup --lint
+
 ## make envpool     add EnvPool to .venv (0.9 GB): Football, Procgen, dm_control, ViZDoom and more as env.id=envpool:NAME
 envpool:
 	scripts/setup --envpool
@@ -40,11 +44,11 @@ rivals:
 	scripts/rivals
 
 ## make format      clang-format over the tree
-format:
+format: lint-tools
 	git ls-files '*.cc' '*.h' | xargs clang-format-14 -i
 
 ## make tidy        clang-tidy over the torch-free sources
-tidy: setup
+tidy: lint-tools
 	scripts/tidy
 
 clean:
