@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <random>
 
@@ -267,6 +268,52 @@ Result<uint64_t> FreeSpace(const Path& path) {
   struct statvfs info {};
   if (::statvfs(path.c_str(), &info) != 0) return IoError("statvfs", path);
   return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
+}
+
+namespace {
+
+bool OwnOrRoot(const struct stat& info) { return info.st_uid == 0 || info.st_uid == ::geteuid(); }
+
+bool WritableByOthers(const struct stat& info) {
+  const bool private_group = info.st_gid == ::getegid() && info.st_gid == ::geteuid();
+  return (info.st_mode & (private_group ? S_IWOTH : S_IWOTH | S_IWGRP)) != 0;
+}
+
+// Whether others can rename or remove what is in the folder.
+bool ReplaceableByOthers(const struct stat& info) {
+  const bool sticky = (info.st_mode & S_ISVTX) != 0;
+  return WritableByOthers(info) && !(sticky && OwnOrRoot(info));
+}
+
+std::string Mode(const struct stat& info) {
+  char text[8];
+  std::snprintf(text, sizeof text, "%04o", static_cast<unsigned>(info.st_mode) & 07777U);
+  return text;
+}
+
+}  // namespace
+
+Result<FolderTrust> InspectTrust(const Path& folder) {
+  std::error_code error;
+  const Path place = std::filesystem::canonical(folder, error);
+  struct stat info {};
+  if (error || ::stat(place.c_str(), &info) != 0)
+    return Status(Code::kNoInput, folder.string() + ": no such folder");
+  FolderTrust trust;
+  trust.foreign = !OwnOrRoot(info);
+  trust.writable = WritableByOthers(info);
+  if (trust.foreign)
+    trust.why = folder.string() + ": belongs to another user (" + std::to_string(info.st_uid) + ")";
+  else if (trust.writable)
+    trust.why = folder.string() + ": other users may write to it (mode " + Mode(info) + ")";
+  for (Path above = place; above != above.parent_path() && trust.parent.empty();) {
+    above = above.parent_path();
+    if (::stat(above.c_str(), &info) == 0 && ReplaceableByOthers(info)) trust.parent = above;
+  }
+  if (trust.trusted() && !trust.parent.empty())
+    trust.why = folder.string() + ": other users may replace it, since they may write to " +
+                trust.parent.string() + " (mode " + Mode(info) + ")";
+  return trust;
 }
 
 void TEST_FailNthCall(int n, int error_number) {

@@ -90,6 +90,21 @@ class FileLock {
   int fd_;
 };
 
+// Which users besides this process's own and root can change what is in a folder. The group of the
+// folder counts as others unless it is the user's private group (whose number is the user's).
+struct FolderTrust {
+  bool foreign = false;   // the folder belongs to another user
+  bool writable = false;  // others have write permission in the folder itself
+  Path parent;            // nearest folder above it where others can replace it; empty: none
+  std::string why;        // the first of these in words, "FOLDER: ..."; empty when trusted
+
+  bool trusted() const { return why.empty(); }
+};
+// Inspects `folder`, which may be a link, and every folder above the place it leads to. A sticky
+// folder of root's or the user's (/tmp) lets nobody replace what belongs to others. kNoInput when
+// missing.
+Result<FolderTrust> InspectTrust(const Path& folder);
+
 // Free bytes on the file system of `path`.
 Result<uint64_t> FreeSpace(const Path& path);
 
