@@ -13,8 +13,9 @@ namespace {
 
 int Fail(const Status& status, bool json) {
   const int exit_code = static_cast<int>(status.code());
-  std::fprintf(stderr, "samara: %s\n", EscapeControl(status.message()).c_str());
-  if (json) PrintJson({{"error", status.message()}, {"exit", exit_code}});
+  const std::string line = Shorten(status.message(), kMessageBytesMax);
+  std::fprintf(stderr, "samara: %s\n", EscapeControl(line).c_str());
+  if (json) PrintJson({{"error", line}, {"exit", exit_code}});
   return exit_code;
 }
 

@@ -8,15 +8,17 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <optional>
 #include <sstream>
 
+#include "core/log.h"
 #include "core/sha256.h"
 
 namespace samara {
 namespace {
 
 Status Bad(std::string_view key, std::string_view given, const std::string& expected) {
-  return {Code::kConfig, fmt::format("{}={}: expected {}", key, given, expected)};
+  return {Code::kConfig, fmt::format("{}={}: expected {}", key, Shown(given), expected)};
 }
 
 std::string RangeText(Range range, bool integer) {
@@ -30,30 +32,50 @@ std::string RangeText(Range range, bool integer) {
   return {};
 }
 
+bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+
 std::string Quote(const std::string& text) {
   std::string out = "\"";
   for (char c : text) {
+    if (IsControl(c)) {
+      out += fmt::format("\\u{:04x}", static_cast<int>(c));
+      continue;
+    }
     if (c == '"' || c == '\\') out += '\\';
     out += c;
   }
   return out + '"';
 }
 
-// A TOML string's content, or the text itself when it is not quoted.
-std::string Unquote(std::string_view text) {
-  if (text.size() < 2 || text.front() != '"' || text.back() != '"') return std::string(text);
-  std::string out;
-  for (size_t i = 1; i + 1 < text.size(); ++i) {
-    const bool escaped = text[i] == '\\' && i + 2 < text.size();
-    if (escaped && (text[i + 1] == '"' || text[i + 1] == '\\')) ++i;
-    out += text[i];
-  }
-  return out;
+// The content of a TOML string, or a bare word itself. Nothing for what begins or ends with a
+// quotation mark and is no TOML string: the mark may be meant as one, or as part of the text.
+std::optional<std::string> Unquote(std::string_view text) {
+  const auto mark = [](char c) { return c == '"' || c == '\''; };
+  if (text.empty() || (!mark(text.front()) && !mark(text.back()))) return std::string(text);
+  constexpr std::string_view kKey = "text = ";
+  const toml::parse_result parsed = toml::parse(std::string(kKey) + std::string(text));
+  if (!parsed || parsed.table().size() != 1) return std::nullopt;
+  const auto value = parsed.table()["text"];
+  const toml::source_position end = value.node()->source().end;  // before a comment
+  const auto characters = std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; });
+  if (end.line != 1 || end.column != kKey.size() + 1 + static_cast<size_t>(characters))
+    return std::nullopt;
+  return value.value<std::string>();
 }
 
-std::string NoUnderscores(std::string_view text) {
-  std::string out(text);
-  std::erase(out, '_');
+// A number as std::from_chars reads it, of one as TOML has it: with a sign, and with underscores
+// between digits. Empty for what has them elsewhere.
+std::string PlainNumber(std::string_view text) {
+  std::string out;
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
+  const auto digit = [&](size_t i) { return i < text.size() && text[i] >= '0' && text[i] <= '9'; };
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '_')
+      out += text[i];
+    else if (i == 0 || !digit(i - 1) || !digit(i + 1))
+      return {};
+  }
   return out;
 }
 
@@ -87,6 +109,7 @@ size_t EditDistance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string Nearest(std::string_view word, const std::vector<std::string>& candidates) {
+  word = word.substr(0, 100);  // longer than any name
   std::string best;
   std::pair<bool, size_t> best_distance{true, SIZE_MAX};
   for (const auto& candidate : candidates) {
@@ -103,7 +126,7 @@ void ConfigTable::Add(std::string key, int64_t* value, Range range, std::string 
                       std::string help, OnResume on_resume) {
   const std::string expected = "an integer " + RangeText(range, true);
   auto set = [=](std::string_view given) -> Status {
-    const std::string text = NoUnderscores(given);
+    const std::string text = PlainNumber(given);
     int64_t parsed = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
     const auto real = static_cast<double>(parsed);
@@ -123,14 +146,15 @@ void ConfigTable::Add(std::string key, double* value, Range range, std::string u
                       std::string help, OnResume on_resume) {
   const std::string expected = "a number " + RangeText(range, false);
   auto set = [=](std::string_view given) -> Status {
-    const std::string text = NoUnderscores(given);
+    const std::string text = PlainNumber(given);
     double parsed = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
+    // -0.0 is below 0 too; where negative numbers are allowed it is 0, so that it hashes like it
     if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(parsed) ||
-        parsed < range.min || parsed > range.max) {
+        parsed < range.min || parsed > range.max || (std::signbit(parsed) && range.min >= 0)) {
       return Bad(key, given, expected);
     }
-    *value = parsed;
+    *value = parsed == 0 ? 0 : parsed;
     return Status::Ok();
   };
   // shortest text that reads back to the same bits; a point keeps it a TOML float
@@ -156,16 +180,17 @@ void ConfigTable::Add(std::string key, bool* value, std::string help, OnResume o
 void ConfigTable::Add(std::string key, std::string* value, std::vector<std::string> choices,
                       std::string help, OnResume on_resume) {
   auto set = [=](std::string_view given) -> Status {
-    std::string text = Unquote(given);
+    std::optional<std::string> unquoted = Unquote(given);
+    if (!unquoted)
+      return Bad(key, given, "a bare word, or text between two quotation marks as TOML has it");
+    std::string text = std::move(*unquoted);
     if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end()) {
       return Bad(
           key, given,
           fmt::format("one of {} (nearest: {})", Join(choices, ", "), Nearest(text, choices)));
     }
-    for (char c : text) {
-      if (static_cast<unsigned char>(c) < 0x20)
-        return Bad(key, "(text)", "text without control characters");
-    }
+    if (std::any_of(text.begin(), text.end(), IsControl))
+      return Bad(key, "(text)", "text without control characters");
     // what config.toml could not give back, such as bytes that are no UTF-8
     if (!toml::parse("text = " + Quote(text)))
       return Bad(key, "(text)", "text in UTF-8 without control characters");
@@ -190,45 +215,93 @@ Status ConfigTable::Set(std::string_view key, std::string_view value) {
   for (const auto& field : fields_) keys.push_back(field.key);
   return {Code::kConfig, fmt::format("{}: unknown key; the nearest known one is {} ('samara list "
                                      "keys' shows all)",
-                                     key, Nearest(key, keys))};
+                                     Shown(key), Nearest(key, keys))};
 }
 
 Status ConfigTable::Override(std::string_view assignment) {
   const size_t equals = assignment.find('=');
   if (equals == std::string_view::npos || equals == 0) {
-    return {Code::kConfig, fmt::format("{}: expected table.key=value", assignment)};
+    return {Code::kConfig, fmt::format("{}: expected table.key=value", Shown(assignment))};
   }
   return Set(assignment.substr(0, equals), assignment.substr(equals + 1));
 }
+
+namespace {
+
+std::string_view Line(std::string_view text, size_t number) {
+  for (; number > 1 && !text.empty(); --number)
+    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  return text.substr(0, text.find_first_of("\r\n"));
+}
+
+// A value as it is written: a number that a double would round, such as 1e-400, is the same here
+// as in an override. Positions count characters from 1.
+std::string_view Written(std::string_view text, const toml::source_region& where) {
+  const std::string_view line = Line(text, where.begin.line);
+  size_t column = 0, begin = line.size(), end = line.size();
+  for (size_t i = 0; i < line.size(); ++i) {
+    if ((static_cast<uint8_t>(line[i]) & 0xc0) == 0x80) continue;  // within a character
+    ++column;
+    if (column == where.begin.column) begin = i;
+    if (column == where.end.column) end = i;
+  }
+  return line.substr(begin, end - begin);
+}
+
+// What is wrong in a file that is no TOML.
+std::string Problem(std::string_view text, const toml::parse_error& error) {
+  const std::string_view line = Line(text, error.source().begin.line);
+  const size_t equals = line.find('=');
+  const size_t word = equals == line.npos ? line.npos : line.find_first_not_of(" \t", equals + 1);
+  const std::string_view value = word == line.npos ? "" : line.substr(word);
+  const bool bare = !value.empty() && std::isalpha(static_cast<unsigned char>(value[0])) &&
+                    !value.starts_with("true") && !value.starts_with("false");
+  // the one mistake that the parser does not name
+  if (bare) return Shown(line) + ": expected a number, true, false, or text in quotation marks";
+  return Shown(error.description());
+}
+
+bool HoldsText(const ConfigField& field) {
+  return field.type == "text" || field.type.starts_with("one of");
+}
+
+}  // namespace
 
 Status ConfigTable::ParseToml(std::string_view text, const std::string& source) {
   if (text.size() > (1 << 20)) return {Code::kConfig, source + ": larger than 1 MiB"};
   const toml::parse_result root = toml::parse(text);
   if (!root) {
-    const toml::parse_error& error = root.error();
-    return {Code::kConfig,
-            fmt::format("{}:{}: {}", source, error.source().begin.line, error.description())};
+    return {Code::kConfig, fmt::format("{}:{}: {}", source, root.error().source().begin.line,
+                                       Problem(text, root.error()))};
   }
+  if (root.table().empty())
+    return {Code::kConfig, source +
+                               ": empty; expected tables such as [run] with keys in them "
+                               "('samara list keys' shows all)"};
   for (const auto& [name, node] : root.table()) {
     const toml::table* table = node.as_table();
     if (table == nullptr) {
       return {Code::kConfig, fmt::format("{}: {}: expected a table such as [run] around the keys",
-                                         source, name.str())};
+                                         source, Shown(name.str()))};
     }
     for (const auto& [key, value] : *table) {
+      const std::string full = fmt::format("{}.{}", name.str(), key.str());
       std::string scalar;
       if (const auto* s = value.as_string())
         scalar = Quote(s->get());
       else if (const auto* i = value.as_integer())
         scalar = std::to_string(i->get());
-      else if (const auto* f = value.as_floating_point())
-        scalar = fmt::format("{}", f->get());
+      else if (value.is_floating_point())
+        scalar = Written(text, value.source());
       else if (const auto* b = value.as_boolean())
         scalar = b->get() ? "true" : "false";
       else
-        return {Code::kConfig, fmt::format("{}: {}.{}: expected one text, number or boolean",
-                                           source, name.str(), key.str())};
-      RETURN_IF_ERROR(Set(fmt::format("{}.{}", name.str(), key.str()), scalar).Annotate(source));
+        return {Code::kConfig,
+                fmt::format("{}: {}: expected one text, number or boolean", source, Shown(full))};
+      if (const ConfigField* field = Find(full);
+          field != nullptr && HoldsText(*field) && !value.is_string())
+        return Bad(full, scalar, "text in quotation marks").Annotate(source);
+      RETURN_IF_ERROR(Set(full, scalar).Annotate(source));
     }
   }
   return Status::Ok();

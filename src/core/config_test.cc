@@ -92,8 +92,8 @@ TEST(ConfigTest, AssignmentsAreReadAndShownCanonically) {
       {"env.game", "\"venture\"", "\"venture\""},
       {"run.note", "", "\"\""},
       {"run.note", "a = b", "\"a = b\""},
-      {"run.note", "\"", "\"\\\"\""},
-      {"run.note", R"("a\"b\\c\n")", R"("a\"b\\c\\n")"},
+      {"run.note", "a\"b", "\"a\\\"b\""},
+      {"run.note", R"("a\"b\\c")", R"("a\"b\\c")"},
   };
   for (const auto& [key, given, shown] : cases) {
     Settings s;
@@ -161,6 +161,93 @@ TEST(ConfigTest, WrongTomlIsNamed) {
     const Status status = s.table.ParseToml(text, "a.toml");
     EXPECT_EQ(status.code(), Code::kConfig) << message;
     EXPECT_NE(status.message().find(message), std::string::npos) << status.message();
+  }
+}
+
+// One value, given in a file and by an override.
+TEST(ConfigTest, ANumberIsTheSameInAFileAndInAnOverride) {
+  const std::pair<const char*, int64_t> integers[] = {
+      {"5", 5}, {"+5", 5}, {"1_000", 1000}, {"-0", 0}};
+  for (const auto& [text, value] : integers) {
+    Settings file, line;
+    EXPECT_TRUE(file.table.ParseToml(fmt::format("[ga]\ngenerations = {}", text), "a").ok())
+        << text;
+    EXPECT_TRUE(line.table.Override(fmt::format("ga.generations={}", text)).ok()) << text;
+    EXPECT_EQ(file.generations, value) << text;
+    EXPECT_EQ(line.generations, value) << text;
+  }
+  const std::pair<const char*, const char*> refused[] = {
+      {"ga.generations", "-0.0"},   {"ga.generations", "5.0"}, {"ga.generations", "1e3"},
+      {"ga.generations", "1e-400"}, {"ga.population", "-0.0"}, {"ga.mutation", "-0.0"},
+      {"ga.mutation", "1e-400"},    {"ga.mutation", "1e400"},  {"ga.mutation", "inf"},
+      {"ga.generations", "1__0"},   {"ga.generations", "_1"},  {"ga.mutation", "1_.5"}};
+  for (const auto& [key, text] : refused) {
+    Settings file, line;
+    const std::string name = std::string(key).substr(3);
+    // behind a character of two bytes, since the number is taken from the text
+    const std::string toml = fmt::format("ga = {{ {} = {} }} # ä", name, text);
+    EXPECT_EQ(file.table.ParseToml(toml, "a").code(), Code::kConfig) << key << "=" << text;
+    EXPECT_EQ(line.table.Override(fmt::format("{}={}", key, text)).code(), Code::kConfig) << text;
+    EXPECT_EQ(file.table.Hash(), Settings().table.Hash()) << key << "=" << text;
+    EXPECT_EQ(line.table.Hash(), Settings().table.Hash()) << key << "=" << text;
+  }
+}
+
+TEST(ConfigTest, TextIsQuotedInAFileAndMayBeBareInAnOverride) {
+  const std::pair<const char*, const char*> read[] = {{"bare", "bare"},
+                                                      {"two words", "two words"},
+                                                      {"5", "5"},
+                                                      {"true", "true"},
+                                                      {"a\"b", "a\"b"},
+                                                      {"\"quoted\"", "quoted"},
+                                                      {"'quoted'", "quoted"},
+                                                      {"\"a \\\"b\\\"\"", "a \"b\""},
+                                                      {"", ""}};
+  for (const auto& [given, text] : read) {
+    Settings s;
+    const Status status = s.table.Set("run.note", given);
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(s.note, text);
+  }
+  for (const char* given : {"\"half", "half\"", "'half", "\"a\" \"b\"", "\"a'", "\"", "\"a\"#\""}) {
+    Settings s;
+    const Status status = s.table.Set("run.note", given);
+    EXPECT_EQ(status.code(), Code::kConfig) << given;
+    EXPECT_NE(status.message().find("quotation marks"), std::string::npos) << status.message();
+  }
+  for (const char* toml : {"note = word", "note = 5", "note = true", "note = 1e3", "note = fo"}) {
+    Settings s;
+    const Status status = s.table.ParseToml(fmt::format("[run]\n{}\n", toml), "a.toml");
+    EXPECT_EQ(status.code(), Code::kConfig) << toml;
+    EXPECT_NE(status.message().find("in quotation marks"), std::string::npos) << status.message();
+  }
+}
+
+TEST(ConfigTest, AnEmptyFileIsNoConfiguration) {
+  for (const char* text : {"", "\n", "# only a comment\n"}) {
+    Settings s;
+    const Status status = s.table.ParseToml(text, "a.toml");
+    EXPECT_EQ(status.code(), Code::kConfig);
+    EXPECT_NE(status.message().find("a.toml: empty"), std::string::npos) << status.message();
+  }
+}
+
+TEST(ConfigTest, MessagesQuoteNoMoreThanAHundredBytes) {
+  const std::string big(100'000, 'x');
+  Settings s;
+  const Status refused[] = {s.table.Override("ga.population=" + big),
+                            s.table.Override("env.game=" + big),
+                            s.table.Override("ga." + big + "=1"),
+                            s.table.Override(big),
+                            s.table.Override("run.note=\"" + big),
+                            s.table.ParseToml("[ga]\npopulation = " + big, "a"),
+                            s.table.ParseToml("[ga]\n" + big + " = 1", "a"),
+                            s.table.ParseToml(big + " = 1", "a"),
+                            s.table.ParseToml("[ga]\npopulation = \"" + big + "\"", "a"),
+                            s.table.ParseToml("[" + big + "]\npopulation = [1]", "a")};
+  for (const Status& status : refused) {
+    EXPECT_EQ(status.code(), Code::kConfig);
+    EXPECT_LT(status.message().size(), 500u) << status.message().substr(0, 500);
   }
 }
 

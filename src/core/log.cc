@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <mutex>
 #include <string>
@@ -36,7 +37,7 @@ const char* Tag(LogLevel level) {
 }  // namespace
 
 void Log(LogLevel level, std::string_view line) {
-  const std::string safe = EscapeControl(line);
+  const std::string safe = EscapeControl(Shorten(line, kMessageBytesMax));
   const std::lock_guard lock(mu);
   if (level >= level_min) {
     const std::string shown =
@@ -81,5 +82,17 @@ std::string EscapeControl(std::string_view text) {
   }
   return out;
 }
+
+std::string Shorten(std::string_view text, size_t bytes_max) {
+  if (text.size() <= bytes_max) return std::string(text);
+  const auto continues = [&](size_t i) { return (static_cast<uint8_t>(text[i]) & 0xc0) == 0x80; };
+  size_t begin = bytes_max / 3 * 2, end = text.size() - bytes_max / 3;
+  while (begin > 0 && continues(begin)) --begin;
+  while (end < text.size() && continues(end)) ++end;
+  return std::string(text.substr(0, begin)) + "...(" + std::to_string(end - begin) +
+         " bytes more)..." + std::string(text.substr(end));
+}
+
+std::string Shown(std::string_view given) { return EscapeControl(Shorten(given, 99)); }
 
 }  // namespace samara

@@ -3,8 +3,10 @@
 // Thread safe. Never logs what a peer sent without escaping control characters.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <string>
 #include <string_view>
 
 namespace samara {
@@ -24,5 +26,13 @@ void AttachLogFile(const std::filesystem::path& file);
 void SetLogSink(std::function<void(std::string_view)> sink);
 // Replaces control characters by \xNN so that foreign text stays on its line.
 std::string EscapeControl(std::string_view text);
+// The beginning and the end of `text` with the number of bytes left out between them, when it is
+// longer than `bytes_max`; otherwise `text`. Cuts no UTF-8 character.
+std::string Shorten(std::string_view text, size_t bytes_max);
+// A value that a user, a file or a peer gave, as every message quotes it: escaped, at most some 100
+// bytes.
+std::string Shown(std::string_view given);
+// At most so much of a message is printed, whatever it quotes.
+inline constexpr size_t kMessageBytesMax = 2000;
 
 }  // namespace samara

@@ -36,6 +36,39 @@ TEST(EscapeControlTest, ForeignTextStaysOnItsLine) {
   for (const auto& [text, escaped] : cases) EXPECT_EQ(EscapeControl(text), escaped);
 }
 
+TEST(ShortenTest, KeepsBothEndsAndSaysHowMuchIsLeftOut) {
+  EXPECT_EQ(Shorten("short", 99), "short");
+  EXPECT_EQ(Shorten(std::string(99, 'x'), 99), std::string(99, 'x'));
+  const std::string path = "/begin" + std::string(100'000, 'x') + "/end";
+  const std::string shown = Shorten(path, 99);
+  EXPECT_LT(shown.size(), 130u);
+  EXPECT_TRUE(shown.starts_with("/begin") && shown.ends_with("/end")) << shown;
+  EXPECT_NE(shown.find("(99911 bytes more)"), std::string::npos) << shown;
+}
+
+TEST(ShortenTest, CutsNoCharacter) {
+  for (size_t shift = 0; shift < 3; ++shift) {
+    std::string text(shift, 'x');
+    for (int i = 0; i < 100; ++i) text += "東";
+    const std::string shown = Shorten(text, 99);
+    const size_t left = shown.find("...("), right = shown.rfind(")...");
+    ASSERT_TRUE(left != shown.npos && right != shown.npos) << shown;
+    EXPECT_EQ((left - shift) % 3, 0u) << shown;
+    EXPECT_EQ((shown.size() - right - 4) % 3, 0u) << shown;
+  }
+}
+
+TEST(ShownTest, EscapesToo) {
+  EXPECT_EQ(Shown("a\nb"), R"(a\x0ab)");
+  EXPECT_LT(Shown(std::string(100'000, '\n')).size(), 500u);
+}
+
+TEST_F(LogTest, ALineIsBounded) {
+  LogWarning(std::string(100'000, 'x'));
+  ASSERT_EQ(lines_.size(), 1u);
+  EXPECT_LT(lines_[0].size(), kMessageBytesMax + 100);
+}
+
 TEST_F(LogTest, TheSinkTakesWholeLinesFromItsLevelOn) {
   Log(LogLevel::kDebug, "hidden");
   LogInfo("plain");

@@ -2,6 +2,7 @@
 
 #include "core/config.h"
 #include "core/files.h"
+#include "core/log.h"
 
 namespace samara {
 
@@ -34,7 +35,8 @@ Result<std::string> PresetText(const std::string& preset_or_file) {
                                      preset_or_file + "'");
   std::vector<std::string> names;
   for (const Preset& preset : Presets()) names.push_back(preset.name);
-  return Status(Code::kConfig, preset_or_file + ": unknown preset; the nearest known one is " +
+  return Status(Code::kConfig, Shown(preset_or_file) +
+                                   ": unknown preset; the nearest known one is " +
                                    Nearest(preset_or_file, names) +
                                    " ('samara list presets' shows all; a file ends in .toml)");
 }

@@ -18,11 +18,11 @@ using Rgb = std::array<uint8_t, 3>;
 
 // Size in shown pixels (one column wide, half a row high: about square) that keeps the proportions
 // and fits; the height is even.
-struct Shown {
+struct PictureSize {
   int width, height;
 };
 
-Shown Fit(const FrameSize& size, int columns, int rows) {
+PictureSize Fit(const FrameSize& size, int columns, int rows) {
   const double wide = size.width * size.pixel_aspect, high = size.height;
   const double scale = std::min(columns / wide, 2.0 * rows / high);
   const int width = static_cast<int>(wide * scale), height = static_cast<int>(high * scale);
@@ -30,7 +30,7 @@ Shown Fit(const FrameSize& size, int columns, int rows) {
 }
 
 // Mean colour of the frame's pixels whose rows and columns fall into cell (x, y); at least one.
-Rgb MeanOfCell(std::span<const uint8_t> rgb, const FrameSize& size, const Shown& shown, int x,
+Rgb MeanOfCell(std::span<const uint8_t> rgb, const FrameSize& size, const PictureSize& shown, int x,
                int y) {
   const auto from = [](int i, int cells, int n) {
     return static_cast<int>(int64_t{i} * n / cells);
@@ -54,7 +54,7 @@ Rgb MeanOfCell(std::span<const uint8_t> rgb, const FrameSize& size, const Shown&
 std::string HalfBlocks(std::span<const uint8_t> rgb, const FrameSize& size, int columns, int rows) {
   CHECK(size.width > 0 && size.height > 0 && columns > 0 && rows > 0);
   CHECK_EQ(rgb.size(), size_t{3} * size.width * size.height);
-  const Shown shown = Fit(size, columns, rows);
+  const PictureSize shown = Fit(size, columns, rows);
   std::string text;
   auto out = std::back_inserter(text);
   for (int y = 0; y < shown.height; y += 2) {
