@@ -24,6 +24,7 @@
 #include "core/cpu.h"
 #include "core/files.h"
 #include "core/log.h"
+#include "core/signal_disposition.h"
 #include "replica/frame_socket.h"
 
 extern char** environ;
@@ -177,7 +178,9 @@ class Signals {
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
-    for (const int number : kStopSignals) sigaddset(&set, number);
+    // blocked, an ignored signal would be read all the same
+    for (const int number : kStopSignals)
+      if (number == SIGTERM || !IsIgnored(number)) sigaddset(&set, number);
     for (const int number : kOtherSignals) sigaddset(&set, number);
     ::sigprocmask(SIG_BLOCK, &set, &before_);
     pipe_before_ = ::signal(SIGPIPE, SIG_IGN);

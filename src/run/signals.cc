@@ -12,6 +12,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "core/signal_disposition.h"
 #include "core/status.h"
 
 namespace samara {
@@ -67,11 +68,8 @@ int StopDescriptor() {
 void InstallSignalHandlers() {
   StopDescriptor();
   Handle(SIGTERM, OnStop);
-  Handle(SIGINT, OnStop);
-  struct sigaction hang_up {};
-  const bool ignored =  // by nohup
-      ::sigaction(SIGHUP, nullptr, &hang_up) == 0 && hang_up.sa_handler == SIG_IGN;
-  if (!ignored) Handle(SIGHUP, OnHangUp);
+  if (!IsIgnored(SIGINT)) Handle(SIGINT, OnStop);
+  if (!IsIgnored(SIGHUP)) Handle(SIGHUP, OnHangUp);
   Handle(SIGUSR1, OnCheckpoint);
   Handle(SIGUSR2, OnCheckpoint);
   Handle(SIGPIPE, SIG_IGN);

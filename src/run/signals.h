@@ -2,7 +2,8 @@
 //
 //   SIGTERM, SIGINT, SIGHUP
 //                     stop: finish the step, save, exit 75; a second one exits with 75 at once
-//                     (SIGHUP after ReloadOnHangUp: read tokens and certificates again instead)
+//                     (SIGHUP after ReloadOnHangUp: read tokens and certificates again instead);
+//                     SIGINT and SIGHUP that were ignored at the start stay ignored
 //   SIGUSR1, SIGUSR2  save a checkpoint now
 //   SIGPIPE, SIGXFSZ  ignored: the write fails instead and is reported
 //

@@ -37,6 +37,25 @@ TEST(SignalsTest, TermAndIntAskToStopOnce) {
   }
 }
 
+// As nohup and a shell's background start a program.
+TEST(SignalsTest, WhatWasIgnoredAtTheStartStaysIgnored) {
+  for (int signal : {SIGINT, SIGHUP}) {
+    int state = 0;
+    const pid_t child = ::fork();
+    if (child == 0) {
+      std::signal(signal, SIG_IGN);
+      InstallSignalHandlers();
+      ::raise(signal);
+      ::raise(signal);
+      const bool before = StopRequested();
+      ::raise(SIGTERM);
+      ::_exit(!before && StopRequested() ? 42 : 1);
+    }
+    ::waitpid(child, &state, 0);
+    EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 42) << signal;
+  }
+}
+
 TEST(SignalsTest, ASecondOneLeavesAtOnceWith75) {
   const int state = StatusOfChild([] {
     ::close(STDERR_FILENO);

@@ -15,6 +15,7 @@
 
 #include "core/files.h"
 #include "core/sha256.h"
+#include "core/signal_disposition.h"
 #include "replica/torch/checkpoint_file.h"
 #include "replica/torch/programs.h"
 #include "replica/world.h"
@@ -34,7 +35,8 @@ void CatchStops() {
   struct sigaction action {};
   action.sa_handler = [](int) { stop_asked = true; };
   action.sa_flags = SA_RESETHAND | SA_RESTART;
-  for (const int number : {SIGTERM, SIGINT}) ::sigaction(number, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+  if (!IsIgnored(SIGINT)) ::sigaction(SIGINT, &action, nullptr);
 }
 
 // "a|b|c" as "a, b or c"; empty when `word` is one of them.
