@@ -29,10 +29,11 @@ void Bind(ConfigTable& table, GaConfig& c) {
             "between tests; 0 = at the end only");
   table.Add("ga.elite_mode", &c.elite_mode, {"parent_slot", "member"},
             "the elite is a parent only, or also a member");
-  table.Add("ga.mutation_power", &c.mutation_power, {0, 1000}, "", "sigma of a mutation");
+  table.Add("ga.mutation_power", &c.mutation_power, {0, kMutationPowerMax}, "",
+            "sigma of a mutation");
   table.Add("ga.mutation_schedule", &c.mutation_schedule, {"constant", "linear", "exponential"},
             "of the power over frames");
-  table.Add("ga.mutation_power_end", &c.mutation_power_end, {0, 1000}, "",
+  table.Add("ga.mutation_power_end", &c.mutation_power_end, {0, kMutationPowerMax}, "",
             "power at the schedule's end");
   table.Add("ga.mutation_schedule_frames", &c.mutation_schedule_frames, {1, 1e15}, "frames",
             "length of the schedule");

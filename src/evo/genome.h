@@ -26,6 +26,9 @@ enum class InitKind : uint8_t {
   kUnitNorm = 2
 };  // GPU form and distributed form of 1.3; on disk
 
+// What a configuration and a published genome may ask for; published runs have 0.002 to 0.5.
+constexpr double kMutationPowerMax = 10;
+
 struct Mutation {
   uint64_t key = 0;  // counter noise: key of the stream; table: start index of the slice
   float power = 0;   // sigma, finite

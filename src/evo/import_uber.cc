@@ -1,8 +1,10 @@
 #include "evo/import_uber.h"
 
-#include <cmath>
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
+#include "core/log.h"
 #include "evo/noise.h"
 
 namespace samara {
@@ -11,9 +13,9 @@ namespace {
 using Json = nlohmann::json;
 
 Status Bad(const std::string& member, const Json& value, const std::string& expected) {
-  std::string shown = value.dump(-1, ' ', true, Json::error_handler_t::replace);
-  if (shown.size() > 60) shown = shown.substr(0, 57) + "...";
-  return {Code::kBadData, "genome file: " + member + " is " + shown + ", expected " + expected};
+  const std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  return {Code::kBadData,
+          "genome file: " + member + " is " + Shown(text) + ", expected " + expected};
 }
 
 // `object` has the members `names`, no others.
@@ -28,7 +30,7 @@ Status CheckMembers(const Json& object, const std::string& what,
   for (const auto& [name, value] : object.items()) {
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       return {Code::kBadData,
-              "genome file: " + what + " has an unknown member " + Json(name).dump()};
+              "genome file: " + what + " has an unknown member \"" + Shown(name) + "\""};
     }
   }
   return Status::Ok();
@@ -52,11 +54,12 @@ Result<uint64_t> ReadIndex(const Json& value, const std::string& what, size_t pa
 
 Result<float> ReadPower(const Json& object) {
   const Json& value = object["mutation_power"];
-  if (value.is_number()) {
+  if (value.is_number() && value.get<double>() <= kMutationPowerMax) {
     const auto power = static_cast<float>(value.get<double>());
-    if (std::isfinite(power) && power > 0) return power;
+    if (power > 0) return power;
   }
-  return Bad("mutation_power", value, "a number above 0");
+  return Bad("mutation_power", value,
+             fmt::format("a number above 0, at most {}", kMutationPowerMax));
 }
 
 Status CheckTable(const Json& table) {

@@ -22,7 +22,7 @@ struct UberElite {
 //   noise_table           {"generator": "NumPy RandomState(123).randn", "count": 250000000,
 //                          "dtype": "float32"}: the only table there is
 //   initial_index, mutation_indices (array)   whole numbers in [0, 250000000 - parameter_count]
-//   mutation_power        a finite number above 0, narrowed to float32
+//   mutation_power        a number above 0, at most kMutationPowerMax, narrowed to float32
 // parameter_count: of the network that will play. A caller that learns the network from this file
 // passes 0 first and calls CheckKeys afterwards. kBadData names the member, what it is and what was
 // expected.

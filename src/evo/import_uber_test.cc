@@ -82,6 +82,8 @@ TEST(ImportUberTest, RefusesWrongMembers) {
   ExpectBad(With("/noise_table/generator", "PCG"), "noise_table.generator is \"PCG\"");
   ExpectBad(With("/mutation_power", 0), "mutation_power is 0");
   ExpectBad(With("/mutation_power", 1e300), "mutation_power is 1e+300");
+  ExpectBad(With("/mutation_power", 11),
+            "mutation_power is 11, expected a number above 0, at most");
   ExpectBad(With("/mutation_power", "x"), "mutation_power is \"x\"");
   ExpectBad(With("/mutation_indices", Json::object()), "mutation_indices is {}");
   for (const Json& bad :

@@ -4,9 +4,13 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <deque>
 
 #include "core/check.h"
+#include "core/cpu.h"
+#include "core/thread.h"
 #include "evo/noise.h"
+#include "evo/noise_table.h"
 
 namespace samara {
 namespace {
@@ -14,6 +18,7 @@ namespace {
 // Parameters that take all their mutations while they stay in the second-level cache (64 kB); a
 // multiple of every noise group.
 constexpr size_t kChunk = 16384;
+constexpr size_t kPartMin = size_t{1} << 18;  // parameters worth a thread
 
 double LayerScale(const TensorSlice& tensor) { return tensor.output_layer ? 0.1 : 1.0; }
 
@@ -41,19 +46,36 @@ void ScaleToUnitNorm(const TensorSlice& tensor, std::span<float> weights) {
   }
 }
 
-// out = base + the mutations, left to right; `base` may be `out`.
-void ApplyMutations(NoiseKind kind, std::span<const Mutation> mutations,
-                    std::span<const float> base, std::span<float> out) {
-  const Noise& noise = GetNoise(kind);
-  for (size_t at = 0; at < out.size(); at += kChunk) {
-    const auto chunk = out.subspan(at, std::min(kChunk, out.size() - at));
+// out = base + the mutations, left to right, `size` parameters at a time; `base` may be `out`.
+void ApplyInChunks(const Noise& noise, std::span<const Mutation> mutations,
+                   std::span<const float> base, size_t first, size_t size, std::span<float> out) {
+  for (size_t at = 0; at < out.size(); at += size) {
+    const auto chunk = out.subspan(at, std::min(size, out.size() - at));
     std::span<const float> from = base.subspan(at, chunk.size());
     for (const Mutation& mutation : mutations) {
-      noise.Add(mutation.key, mutation.power, at, from, chunk);
+      noise.Add(mutation.key, mutation.power, first + at, from, chunk);
       from = chunk;
     }
     if (from.data() != chunk.data()) std::copy(from.begin(), from.end(), chunk.begin());
   }
+}
+
+// The same of all parameters. Slices that are drawn anew are drawn on all cores, a part of the
+// parameters each.
+void ApplyMutations(NoiseKind kind, std::span<const Mutation> mutations,
+                    std::span<const float> base, std::span<float> out) {
+  const Noise& noise = GetNoise(kind);
+  if (!noise.prefers_long_slices()) return ApplyInChunks(noise, mutations, base, 0, kChunk, out);
+  const size_t part = std::max(kPartMin, (out.size() + Cores() - 1) / Cores());
+  std::deque<Thread> threads;  // joined at the end
+  for (size_t at = part; at < out.size(); at += part) {
+    threads.emplace_back("decode", [=, &noise] {
+      const size_t n = std::min(part, out.size() - at);
+      ApplyInChunks(noise, mutations, base.subspan(at, n), at, n, out.subspan(at, n));
+    });
+  }
+  const size_t n = std::min(part, out.size());
+  ApplyInChunks(noise, mutations, base.first(n), 0, part, out.first(n));
 }
 
 // murmur3's finaliser: every bit of the argument reaches every bit of the result
@@ -171,6 +193,7 @@ AncestorCache::Found AncestorCache::FindAndCount(const Genome& genome,
 }
 
 void AncestorCache::Build(const Genome& genome, const Found& start, std::span<float> out) const {
+  if (genome.noise == NoiseKind::kTable) HoldNoiseTable();  // whoever caches builds many
   if (!start.parameters) return samara::Materialise(genome, network_, out);
   ApplyMutations(genome.noise, std::span(genome.mutations).subspan(start.mutations),
                  *start.parameters, out);

@@ -9,6 +9,7 @@
 
 #include "core/rng.h"
 #include "evo/noise.h"
+#include "evo/noise_table.h"
 
 namespace samara {
 namespace {
@@ -112,6 +113,26 @@ TEST(MaterialiseTest, MutationsAreAddedLeftToRightUnscaled) {
     }
     EXPECT_EQ(Bits(Built(genome, network)), Bits(expected));
   }
+}
+
+// On several threads, without the table in memory.
+TEST(MaterialiseTest, TableNoiseIsAddedLikeTheOthers) {
+  const auto network = MakeNetwork("mlp-800-800-tanh", 1, 1, 8, 4).ValueOrThrow();
+  const Genome genome{.noise = NoiseKind::kTable,
+                      .init = InitKind::kFanIn,
+                      .initial = 3,
+                      .mutations = {{100'001, 0.5f}, {0, 0.002f}, {262'143, 1.0f}}};
+  std::vector<float> expected(network.parameter_count), e(network.parameter_count);
+  InitialParameters(genome, network, expected);
+  for (const Mutation& mutation : genome.mutations) {
+    GetNoise(NoiseKind::kTable).Fill(mutation.key, 0, e);
+    for (size_t i = 0; i < e.size(); ++i) {
+      volatile float product = mutation.power * e[i];
+      expected[i] += product;
+    }
+  }
+  EXPECT_EQ(Bits(Built(genome, network)), Bits(expected));
+  EXPECT_FALSE(NoiseTableIsHeld());
 }
 
 constexpr size_t kRoomForAll = size_t{1} << 30;

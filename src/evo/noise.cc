@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "core/check.h"
 #include "evo/noise_kernel.h"
@@ -91,21 +92,28 @@ class CounterNoise : public Noise {
 class TableNoise : public Noise {
  public:
   void Fill(uint64_t key, size_t first, std::span<float> out) const override {
-    const auto slice = Slice(key, first, out.size());
-    std::copy(slice.begin(), slice.end(), out.begin());
+    ReadNoiseTable(First(key, first, out.size()), out);
   }
 
   void Add(uint64_t key, float power, size_t first, std::span<const float> base,
            std::span<float> out) const override {
-    AddScaled(Slice(key, first, out.size()), power, base, out);
+    const uint64_t begin = First(key, first, out.size());
+    if (NoiseTableIsHeld())
+      return AddScaled(HeldNoiseTable().subspan(begin, out.size()), power, base, out);
+    std::vector<float> values(out.size());
+    ReadNoiseTable(begin, values);
+    AddScaled(values, power, base, out);
   }
 
+  bool prefers_long_slices() const override { return !NoiseTableIsHeld(); }
+
  private:
-  static std::span<const float> Slice(uint64_t key, size_t first, size_t n) {
+  // The index of the slice's first value.
+  static uint64_t First(uint64_t key, size_t first, size_t n) {
     CHECK(key <= kNoiseTableSize && first <= kNoiseTableSize - key &&
           n <= kNoiseTableSize - key - first)
         << "slice of " << n << " values at " << key << " + " << first << " leaves the noise table";
-    return NoiseTable().subspan(key + first, n);
+    return key + first;
   }
 };
 

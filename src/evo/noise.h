@@ -48,11 +48,13 @@ class Noise {
   // long as `out`, and may be `out`.
   virtual void Add(uint64_t key, float power, size_t first, std::span<const float> base,
                    std::span<float> out) const = 0;
+  // Whether a slice has a high cost whatever its length, so that it is read at once.
+  virtual bool prefers_long_slices() const { return false; }
 };
 
-// Shared and constant. The table kind draws its 1 GB at the first Fill or Add (several seconds,
-// once per process; threads that come meanwhile wait). REQUIRES for it: key + first + size <=
-// kNoiseTableSize; CheckKeys (evo/genome.h) is how callers know.
+// Shared and constant. The table kind draws each slice anew unless the table is held in memory
+// (evo/noise_table.h). REQUIRES for it: key + first + size <= kNoiseTableSize; CheckKeys
+// (evo/genome.h) is how callers know.
 const Noise& GetNoise(NoiseKind kind);
 
 // One counter kind at a given level, for tests and benchmarks. REQUIRES: kind is not kTable and the

@@ -13,15 +13,27 @@
 
 namespace samara {
 
-// The whole table, drawn at the first call (1 GB, several seconds); any thread may call.
-std::span<const float> NoiseTable();
+// The generator has no shortcut to its n-th value. Whoever reads slices by the thousand, as
+// training does, holds the table in memory; whoever decodes a genome or two draws what it needs
+// again from the nearest of some hundred remembered states (5 MB; 2 seconds once to find them, and
+// about 20 ns a value). Both have the same bits. Any thread may call any of this.
+
+// Holds the whole table in memory until the process ends: 1 GB, drawn at the first call, which
+// takes several seconds.
+void HoldNoiseTable();
+bool NoiseTableIsHeld();
+// out[i] = table[first + i]. REQUIRES: first + out.size() <= kNoiseTableSize.
+void ReadNoiseTable(uint64_t first, std::span<float> out);
+// The same without a copy. REQUIRES: the table is held.
+std::span<const float> HeldNoiseTable();
 
 // Draws the table's values in order.
 class LegacyNormals {
  public:
   explicit LegacyNormals(uint32_t seed) : words_(seed) {}
-  // REQUIRES: an even size, as values come in pairs.
+  // REQUIRES of both: an even size, as values come in pairs.
   void Draw(std::span<float> out);
+  void Skip(uint64_t values);
 
  private:
   std::mt19937 words_;

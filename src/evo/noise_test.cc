@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "evo/noise_quantiles.h"
+#include "evo/noise_table.h"
 
 namespace samara {
 namespace {
@@ -87,7 +88,7 @@ TEST(NoiseTest, QuantileTableIsTheInverseOfTheNormalDistribution) {
   }
 }
 
-TEST(NoiseTest, TableIsDrawnOnceWhateverThreadComesFirst) {
+TEST(NoiseTest, TheTableIsNumpysWhateverThreadComesFirst) {
   // NumPy: RandomState(123).randn(4).astype(float32)
   const std::vector<float> expected = {-1.0856306f, 0.99734545f, 0.2829785f, -1.5062947f};
   std::vector<std::vector<float>> seen(3);
@@ -101,6 +102,21 @@ TEST(NoiseTest, TableIsDrawnOnceWhateverThreadComesFirst) {
   GetNoise(NoiseKind::kTable).Add(1, 0.5f, 1, theta, theta);
   EXPECT_EQ(theta[0], 1.0f + 0.5f * expected[2]);
   EXPECT_EQ(theta[1], 1.0f + 0.5f * expected[3]);
+}
+
+TEST(NoiseTest, SlicesOfTheTableAreDrawnWithoutTheTable) {
+  std::vector<float> begin(1 << 20);
+  LegacyNormals(123).Draw(begin);
+  // across the places where the generator's state is remembered (each 2^18 values), odd and even
+  const std::pair<size_t, size_t> slices[] = {{0, 1},       {1, 1},         {262'143, 2},
+                                              {262'144, 3}, {5, 600'001},   {900'001, 100'000},
+                                              {262'145, 1}, {1'048'575, 1}, {7, 0}};
+  for (const auto& [first, n] : slices) {
+    const auto expected = std::span(begin).subspan(first, n);
+    EXPECT_EQ(Bits(Filled(GetNoise(NoiseKind::kTable), 0, first, n)), Bits(expected)) << first;
+    EXPECT_EQ(Bits(Filled(GetNoise(NoiseKind::kTable), first, 0, n)), Bits(expected)) << first;
+  }
+  EXPECT_FALSE(NoiseTableIsHeld());
 }
 
 TEST(NoiseDeathTest, SliceBeyondTheTableIsABug) {
