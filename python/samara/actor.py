@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""An actor process: ``python -m samara.actor``, spawned and supervised by the engine.
+"""An actor process: ``python -P -m samara.actor``, spawned and supervised by the engine.
 
 It builds one environment per slot, says Hello with their spec, and serves commands through shared
 memory (src/fleet/slot.h) until the engine says leave or is gone. Four descriptors are inherited: the
@@ -11,10 +11,14 @@ samara/remote.py.
 
 from __future__ import annotations
 
+import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    del sys.path[0]  # without -P, -m puts the current folder there: its modules would hide Python's own
+
 import json
 import math
 import os
-import sys
 
 from samara import _native
 from samara.environment import CONFIG, Environment, SetupError, Spec, make
@@ -22,6 +26,7 @@ from samara.environment import CONFIG, Environment, SetupError, Spec, make
 CONTROL, SEGMENT, BELL, POLICIES = 3, 4, 5, 6  # ActorDescriptors in src/fleet/actor_process.h
 PACKET_BYTES_MAX = 1 << 17
 INTERNAL = 70
+LINE_MAX = 800  # of a message, whatever it quotes
 
 
 def send(message: dict) -> None:
@@ -39,6 +44,7 @@ def receive() -> dict:
 def one_line(error: BaseException) -> str:
     """Type and message on one line, as the engine will quote it."""
     text = " ".join(str(error).split())
+    text = text if len(text) <= LINE_MAX else f"{text[:LINE_MAX]}... ({len(text)} characters)"
     if isinstance(error, SetupError):
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Any Gymnasium environment with a Discrete, MultiDiscrete, MultiBinary or Box action space, unchanged.
 
-``{"kind": "gym", "id": "LunarLander-v3"}``; ``"module:Name-v0"`` imports the module first; ``"kwargs"``
-goes to ``gymnasium.make``. Observations: a uint8 Box stays as it is, every other Box becomes float32,
+``{"kind": "gym", "id": "LunarLander-v3"}``; ``"module:Name-v0"`` imports the module first, from ``"path"`` when no other
+place has it; ``"kwargs"`` goes to ``gymnasium.make``. Observations: a uint8 Box stays as it is, every other Box becomes float32,
 and Dict, Tuple, Discrete, MultiDiscrete and MultiBinary spaces are flattened to one float32 vector by
 ``gymnasium.spaces.flatten``. Actions in [-1, 1] are rescaled to the Box's bounds (AT-21); a dimension
 with an infinite bound is passed through as it is. Each episode calls ``reset(seed=key mod 2^31)``; a
@@ -168,11 +168,14 @@ def versions(env: gymnasium.Env) -> str:
 def make(config: dict[str, Any], render: bool = False) -> GymEnvironment:
     given = config.get("id")
     kwargs = config.get("kwargs", {})
-    unknown = config.keys() - {"kind", "id", "kwargs", "actor", "incarnation"}
+    unknown = config.keys() - {"kind", "id", "path", "kwargs", "actor", "incarnation"}
     if unknown:
-        raise SetupError(CONFIG, f"gym: unknown key {min(unknown)!r}, expected id, kwargs")
-    if not isinstance(given, str) or not isinstance(kwargs, dict):
-        raise SetupError(CONFIG, "gym: expected id to be a text and kwargs a table")
+        raise SetupError(CONFIG, f"gym: unknown key {min(unknown)!r}, expected id, path, kwargs")
+    path = config.get("path", "")
+    if not isinstance(given, str) or not isinstance(kwargs, dict) or not isinstance(path, str):
+        raise SetupError(CONFIG, "gym: expected id and path to be texts and kwargs a table")
+    if path and path not in sys.path:
+        sys.path.append(path)  # last: it hides nothing
     if render:
         kwargs = kwargs | {"render_mode": "rgb_array"}
     try:

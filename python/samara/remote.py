@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A remote actor in Python: ``python -m samara.actor --connect ADDR --env ID --slots N``.
+"""A remote actor in Python: ``python -P -m samara.actor --connect ADDR --env ID --slots N``.
 
 It steps environments of this process, one after the other, for an engine elsewhere; start one process per core. EnvPool's
 whose pools are kept (``fresh=false``; Football) are one pool with threads of its own: doc/remote_actors.md says where that
@@ -30,7 +30,7 @@ import numpy as np
 
 from samara import _native, wire
 from samara.actor import one_line, spec_fields
-from samara.environment import CONFIG, NO_INPUT, USAGE, Batch, Environment, SetupError, Step, make, make_batch
+from samara.environment import CONFIG, NO_INPUT, PREFIXES, USAGE, Batch, Environment, SetupError, Step, make, make_batch
 
 BAD_DATA, UNAVAILABLE, STOPPED, NOT_PERMITTED = 65, 69, 75, 77
 BACKOFF_FIRST, BACKOFF_LAST = 0.1, 10.0
@@ -95,7 +95,14 @@ def environment_config(given: str, preset: str) -> dict[str, Any]:
             config["preset"] = json.loads(_native.atari_preset(config["preset"]))
         except ValueError as error:
             raise SetupError(CONFIG, str(error)) from error
+    if config.get("kind") == "gym" and names_module(config.get("id")):
+        config["path"] = os.getcwd()
     return config
+
+
+def names_module(given: Any) -> bool:
+    """Whether an id is ``module:Name-v0`` and not one of our prefixes."""
+    return isinstance(given, str) and ":" in given and given.partition(":")[0] not in PREFIXES
 
 
 def read_token(file: Path) -> str:
@@ -400,7 +407,9 @@ def stop(number: int, frame: object) -> NoReturn:
 def main(given: list[str]) -> int:
     start = time.monotonic()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
+        # a SIGINT that was ignored at the start, as in the background of a script, stays ignored
+        if number != signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, stop)
     try:
         arguments = parse_arguments(given)
         token = read_token(arguments.token_file) if arguments.token_file else ""

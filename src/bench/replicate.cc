@@ -47,11 +47,12 @@ int ThreadsOfRank(const Options& options) {
 Result<double> RivalStepMs(const Options& options, int64_t rows) {
   ASSIGN_OR_RETURN(const Path venv, FindVenv());
   ASSIGN_OR_RETURN(const Path script, FindScript(venv, "replicate_rivals.py"));
-  ASSIGN_OR_RETURN(const json result,
-                   RunForJson({(venv / "bin" / "python").string(), "-m", "torch.distributed.run",
-                               "--standalone", "--nproc-per-node", std::to_string(options.ranks),
-                               script.string(), std::to_string(kSteps), std::to_string(rows),
-                               std::to_string(ThreadsOfRank(options))}));
+  ASSIGN_OR_RETURN(
+      const json result,
+      RunForJson({(venv / "bin" / "python").string(), "-P", "-m", "torch.distributed.run",
+                  "--standalone", "--nproc-per-node", std::to_string(options.ranks),
+                  script.string(), std::to_string(kSteps), std::to_string(rows),
+                  std::to_string(ThreadsOfRank(options))}));
   return result.value("step_ms", 0.0);
 }
 

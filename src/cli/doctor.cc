@@ -43,7 +43,7 @@ std::string Quoted(const Path& path) {
 
 Finding Package(const Path& python, const std::string& module, const std::string& use) {
   const std::string version =
-      Ask(Quoted(python) + " -c 'import importlib.metadata as m; print(m.version(\"" + module +
+      Ask(Quoted(python) + " -P -c 'import importlib.metadata as m; print(m.version(\"" + module +
           "\"))'");
   return {module + " (" + use + ")", version.empty() ? "missing" : version, !version.empty(),
           "run `make setup`"};
@@ -96,7 +96,7 @@ std::vector<Finding> Examine() {
     findings.push_back(Package(python, module, use));
   }
   const std::string roms =
-      Ask(Quoted(python) + " -c 'import ale_py.roms as r; print(len(r.get_all_rom_ids()))'");
+      Ask(Quoted(python) + " -P -c 'import ale_py.roms as r; print(len(r.get_all_rom_ids()))'");
   findings.push_back(
       {"Atari ROMs", roms.empty() ? "none" : roms, !roms.empty(), "run `make setup`"});
   return findings;

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <vector>
 
 namespace samara {
 namespace {
@@ -26,12 +25,13 @@ Result<Path> FindVenv() {
   }
   std::error_code failed;
   const Path program = std::filesystem::read_symlink("/proc/self/exe", failed);
-  const std::vector<Path> places = {(program.parent_path().parent_path() / ".venv"), ".venv"};
-  for (const Path& place : places)
-    if (IsVenv(place)) return place;
-  return Status(Code::kNoInput, fmt::format("no .venv at {} or ./.venv: run `make setup`, or set "
-                                            "SAMARA_VENV to the environment it made",
-                                            places[0].string()));
+  const Path place = program.parent_path().parent_path() / ".venv";
+  if (IsVenv(place)) return place;
+  if (const char* active = std::getenv("VIRTUAL_ENV"); active != nullptr && IsVenv(active))
+    return Path(active);
+  return Status(Code::kNoInput, fmt::format("no {}, and no environment is activated: run `make "
+                                            "setup`, or set SAMARA_VENV to the environment it made",
+                                            place.string()));
 }
 
 Result<Path> FindVenvPackage(std::string_view package) {

@@ -9,7 +9,8 @@
 namespace samara {
 
 // The folder `.venv` that `make setup` made: the environment variable SAMARA_VENV; else `../.venv`
-// seen from the running program (build/samara); else `./.venv`. It holds bin/python. kNoInput names
+// seen from the running program (build/samara); else the one that is activated (VIRTUAL_ENV). Never
+// one for lying in the current folder: its programs are run. It holds bin/python. kNoInput names
 // what was looked at.
 Result<Path> FindVenv();
 

@@ -422,8 +422,8 @@ Status CheckOptions(const ActorFleetOptions& options) {
     return {Code::kConfig,
             fmt::format("fleet.step_timeout={}: expected more than 0 s", options.step_timeout)};
   if (!nlohmann::json::parse(options.environment_json, nullptr, false).is_object())
-    return {Code::kConfig, "environment '" + EscapeControl(options.environment_json) +
-                               "': expected a JSON object"};
+    return {Code::kConfig,
+            "environment '" + Shown(options.environment_json) + "': expected a JSON object"};
   return Status::Ok();
 }
 
@@ -440,7 +440,8 @@ Status ChoosePython(ActorFleetOptions& options) {
   if (!std::filesystem::exists(options.python_path + "/samara/actor.py"))
     return {Code::kNoInput, "no package 'samara' in '" + options.python_path +
                                 "': expected it beside the binary, run 'make build'"};
-  options.program = {options.python, "-m", "samara.actor"};
+  // -P: not the current folder's modules
+  options.program = {options.python, "-P", "-m", "samara.actor"};
   return Status::Ok();
 }
 

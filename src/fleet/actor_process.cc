@@ -55,10 +55,15 @@ Status Failed(const char* what) {
 
 // The engine's environment variables with ours in place of their namesakes.
 std::vector<std::string> Variables(const std::string& python_path) {
-  std::vector<std::string> result;
-  const char* inherited = getenv("PYTHONPATH");
-  result.push_back("PYTHONPATH=" + python_path +
-                   (inherited != nullptr ? std::string(":") + inherited : ""));
+  std::vector<std::string> result = {"PYTHONPATH=" + python_path};
+  const char* given = getenv("PYTHONPATH");
+  std::string_view inherited = given != nullptr ? given : "";
+  while (!inherited.empty()) {
+    const size_t end = std::min(inherited.find(':'), inherited.size());
+    // an empty entry would be the current folder, and is there by accident
+    if (end > 0) result[0].append(":").append(inherited.substr(0, end));
+    inherited.remove_prefix(std::min(end + 1, inherited.size()));
+  }
   for (const char* name : kOneThread) result.push_back(std::string(name) + "=1");
   const size_t ours = result.size();
   for (char** variable = environ; *variable != nullptr; ++variable) {

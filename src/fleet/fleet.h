@@ -121,10 +121,11 @@ struct ActorFleetOptions {
   uint32_t failures_max = 5;
   double killed_timeout = 60;  // s
 };
-// Slots over Python actor processes (python -m samara.actor), spawned and supervised here. Returns
-// once every actor said Hello with the same spec. Errors: kNoInput without the interpreter or the
-// package; what the actor itself said when the environment cannot be built (kConfig, kNoInput);
-// kUnavailable when it just ends. With fewer slots than actors there are as many actors as slots.
+// Slots over Python actor processes (python -P -m samara.actor), spawned and supervised here.
+// Returns once every actor said Hello with the same spec. Errors: kNoInput without the interpreter
+// or the package; what the actor itself said when the environment cannot be built (kConfig,
+// kNoInput); kUnavailable when it just ends. With fewer slots than actors there are as many actors
+// as slots.
 Result<std::unique_ptr<Fleet>> MakeActorFleet(const ActorFleetOptions& options);
 
 // Several fleets of one spec as one: the slots of the first, then those of the second, ... kConfig
