@@ -11,6 +11,7 @@
 #include "env/atari_preset.h"
 #include "env/registry.h"
 #include "fleet/remote/remote.h"
+#include "run/experiment.h"
 #include "run/signals.h"
 
 namespace samara {
@@ -44,10 +45,7 @@ Result<std::unique_ptr<Fleet>> MakeLocalFleet(const ActorArguments& args) {
     ASSIGN_OR_RETURN(const AtariPreset preset, FindAtariPreset(args.preset));
     options.environment_json = AtariEnvironmentJson(preset, args.environment.substr(kAtari.size()));
   } else {
-    const bool dummy = args.environment == "dummy";
-    options.environment_json =
-        nlohmann::json{{"kind", dummy ? "dummy" : "gym"}, {"id", args.environment}}.dump();
-    if (dummy) options.environment_json = R"({"kind": "dummy"})";
+    options.environment_json = PythonEnvironmentJson(args.environment);
   }
   return MakeActorFleet(options);
 }

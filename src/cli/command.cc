@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/config.h"
+#include "core/log.h"
 #include "rl/agent.h"
 #include "run/build_info.h"
 
@@ -52,6 +53,13 @@ Status NeedAgents(const Invocation& invocation) {
               ": learning agents and runs on several ranks need it; build with -DSAMARA_TORCH=ON"};
 }
 
+void AddLoading(CLI::App& command, LoadOptions& options) {
+  command.add_flag("--trust", options.trust,
+                   "play also what chooses code of its own (a policy file with env.id=module:Name) "
+                   "and a run that another user owns or may write to");
+  command.add_flag("--allow-nonfinite", options.allow_nonfinite, kAllowNonfinite);
+}
+
 void PrintJson(const nlohmann::json& object) {
   // replace: text from a file may hold bytes that are no UTF-8
   std::printf("%s\n",
@@ -69,7 +77,7 @@ Result<std::vector<int64_t>> ParseRange(const std::string& option, const std::st
       parsed.ec == std::errc() && std::string_view(parsed.ptr, end).starts_with("..");
   if (range) parsed = std::from_chars(parsed.ptr + 2, end, last);
   if (parsed.ec != std::errc() || parsed.ptr != end || first < 0 || last < first || last > max) {
-    return Status(Code::kConfig, option + " " + text +
+    return Status(Code::kConfig, option + " " + Shown(text) +
                                      ": expected a number or a range such as 1..30, at most " +
                                      std::to_string(max));
   }
@@ -84,7 +92,7 @@ CLI::Validator InRange(double low, double high) {
         double value = 0;
         const bool number = CLI::detail::lexical_cast(text, value);
         if (number && value >= low && value <= high) return std::string();
-        return fmt::format("Value {} not in range [{} - {}]", text, low, high);
+        return fmt::format("Value {} not in range [{} - {}]", Shown(text), low, high);
       },
       fmt::format("FLOAT in [{} - {}]", low, high), "InRange");
 }
@@ -127,11 +135,11 @@ std::string UsageMessage(const CLI::App& app, const std::string& what, int argc,
     const std::string help = " ('samara " + given + " --help' shows its options)";
     const std::string option = UnknownOption(*app.get_subcommand(given), argc, argv);
     if (option.empty()) return what + help;
-    return option + ": unknown option; the nearest known one is " +
+    return Shown(option) + ": unknown option; the nearest known one is " +
            Nearest(option, OptionNames(*app.get_subcommand(given))) + help;
   }
   if (given.empty() || given[0] == '-') return what + " ('samara --help' lists the commands)";
-  return given + ": unknown command; the nearest known one is " + Nearest(given, names) +
+  return Shown(given) + ": unknown command; the nearest known one is " + Nearest(given, names) +
          " ('samara --help' lists them)";
 }
 

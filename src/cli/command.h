@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "run/policy.h"
 
 namespace CLI {
 class App;
@@ -52,6 +53,9 @@ void AddAllCommands(CLI::App& app, Invocation& invocation);
 
 inline constexpr int64_t kSeedMax = 9'000'000'000'000'000'000;  // as of run.seed
 
+inline constexpr char kAllowNonfinite[] = "accept weights that are not finite numbers";
+// --trust and --allow-nonfinite of a command that plays a policy.
+void AddLoading(CLI::App& command, LoadOptions& options);
 // One line on standard output; the last line of a command called with --json.
 void PrintJson(const nlohmann::json& object);
 // "3" or "1..30", each number from 0 to `max`; kConfig naming the option.

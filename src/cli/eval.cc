@@ -19,7 +19,7 @@ struct EvalArguments {
   int64_t episodes = 200;
   uint64_t seed = 0;
   bool random = false, json = false;
-  std::vector<std::string> overrides;
+  LoadOptions load;
 };
 
 void PrintHuman(const Policy& policy, std::span<const double> returns) {
@@ -33,10 +33,8 @@ void PrintHuman(const Policy& policy, std::span<const double> returns) {
 
 Status RunEval(const Invocation& invocation, const EvalArguments& args) {
   InstallSignalHandlers();
-  ASSIGN_OR_RETURN(Policy policy, LoadPolicy(args.target, args.individual));
+  ASSIGN_OR_RETURN(const Policy policy, LoadPolicy(args.target, args.load));
   if (policy.config.Learns()) RETURN_IF_ERROR(NeedAgents(invocation));
-  ConfigTable table = policy.config.Table();
-  for (const auto& assignment : args.overrides) RETURN_IF_ERROR(table.Override(assignment));
   EvaluationOptions options{
       .episodes = args.episodes, .noops = {}, .seed = args.seed, .random = args.random};
   if (!args.noops.empty()) {
@@ -78,7 +76,8 @@ void AddEval(CLI::App& app, Invocation& invocation) {
       app.add_subcommand("eval", "play fresh episodes of a run's elite or of a policy file");
   auto args = std::make_shared<EvalArguments>();
   command->add_option("target", args->target, "run folder or policy file")->required();
-  command->add_option("overrides", args->overrides, "table.key=value, such as fleet.actors=1");
+  command->add_option("overrides", args->load.overrides, "table.key=value, such as fleet.actors=1");
+  AddLoading(*command, args->load);
   command->add_option("--episodes", args->episodes, "fresh episodes")
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));

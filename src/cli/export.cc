@@ -20,9 +20,9 @@ void Announce(bool json, const std::string& file, const Policy& policy) {
                 ParameterCount(policy));
 }
 
-Status RunExport(const std::string& run, const std::string& individual, const std::string& file,
+Status RunExport(const std::string& run, const LoadOptions& load, const std::string& file,
                  bool json) {
-  ASSIGN_OR_RETURN(const Policy policy, LoadPolicy(run, individual));
+  ASSIGN_OR_RETURN(const Policy policy, LoadPolicy(run, load));
   RETURN_IF_ERROR(SavePolicy(policy, file));
   Announce(json, file, policy);
   return Status::Ok();
@@ -57,6 +57,7 @@ void AddExport(CLI::App& app, Invocation& invocation) {
       "write a run's policy as a safetensors file with the torch module's names and shapes");
   struct Arguments {
     std::string run, individual = "elite", file;
+    LoadOptions load;
     bool json = false;
   };
   auto args = std::make_shared<Arguments>();
@@ -65,9 +66,10 @@ void AddExport(CLI::App& app, Invocation& invocation) {
   command->add_option("--individual", args->individual, "which policy of the run")
       ->capture_default_str()
       ->check(CLI::IsMember({"elite"}));
+  command->add_flag("--allow-nonfinite", args->load.allow_nonfinite, kAllowNonfinite);
   command->add_flag("--json", args->json, "last line: one JSON object");
   command->callback([=, &invocation] {
-    invocation.run = [=] { return RunExport(args->run, args->individual, args->file, args->json); };
+    invocation.run = [=] { return RunExport(args->run, args->load, args->file, args->json); };
   });
 }
 

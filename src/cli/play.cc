@@ -19,6 +19,7 @@ struct PlayArguments {
   uint64_t seed = 0;
   double speed = 1;
   bool json = false;
+  LoadOptions load;
 };
 
 constexpr double kTerminalPicturesPerSecond = 15;  // what a terminal draws without tearing
@@ -54,7 +55,7 @@ Result<EpisodeResult> WatchInTerminal(const Policy& policy, const PlayArguments&
 
 Status RunPlay(const Invocation& invocation, const PlayArguments& args) {
   InstallSignalHandlers();
-  ASSIGN_OR_RETURN(const Policy policy, LoadPolicy(args.target));
+  ASSIGN_OR_RETURN(const Policy policy, LoadPolicy(args.target, args.load));
   if (policy.config.Learns()) RETURN_IF_ERROR(NeedAgents(invocation));
   auto result = args.video.empty()
                     ? WatchInTerminal(policy, args)
@@ -80,6 +81,7 @@ void AddPlay(CLI::App& app, Invocation& invocation) {
       app.add_subcommand("play", "watch one episode of a run's elite or of a policy file");
   auto args = std::make_shared<PlayArguments>();
   command->add_option("target", args->target, "run folder or policy file")->required();
+  AddLoading(*command, args->load);
   command->add_option("--video", args->video, "write FILE.mp4 instead of drawing in the terminal");
   command->add_option("--seed", args->seed, "which episode")
       ->check(CLI::Range(int64_t{0}, kSeedMax))

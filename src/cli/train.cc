@@ -12,6 +12,7 @@
 #include "core/log.h"
 #include "core/thread.h"
 #include "replica/group.h"
+#include "run/policy.h"
 #include "run/presets.h"
 #include "run/report.h"
 #include "run/signals.h"
@@ -24,7 +25,7 @@ struct TrainArguments {
   std::string out, resume, seeds;
   std::string listen, certificate, key, client_ca;
   std::vector<std::string> token_files;
-  bool insecure = false;
+  bool insecure = false, trust = false;
   bool dry_run = false, json = false, quiet = false;
 };
 
@@ -154,6 +155,7 @@ Status RunTrain(const TrainArguments& args, Invocation& invocation,
   TrainOptions options;
   options.command = command;
   options.quiet = args.quiet;
+  options.trust = args.trust;
   RETURN_IF_ERROR(Split(args, preset, options.overrides));
   ExperimentConfig config;
   ConfigTable table;
@@ -175,6 +177,9 @@ Status RunTrain(const TrainArguments& args, Invocation& invocation,
     config.ChooseAlgorithm(toml, options.overrides);
     table = config.Table();
     RETURN_IF_ERROR(table.ParseToml(toml, preset));
+    if (preset.ends_with(".toml") && ChoosesCode(config.env.id) && !args.trust &&
+        !ChoosesEnvironment(options.overrides))
+      RETURN_IF_ERROR(CheckOwn(preset));
     for (const auto& assignment : options.overrides) RETURN_IF_ERROR(table.Override(assignment));
     if (!args.out.empty()) options.out = args.out;
     options.resume_auto = automatic;
@@ -235,6 +240,10 @@ void AddTrain(CLI::App& app, Invocation& invocation) {
                       "with --certificate: actors must show one that this one signed");
   command->add_flag("--insecure-i-know", args->insecure,
                     "with --listen: any address without TLS or token");
+  command->add_flag(
+      "--trust", args->trust,
+      "also go on with a run, or start a .toml file that chooses code, that another user "
+      "owns or may write to");
   command->add_flag("--dry-run", args->dry_run,
                     "check and print the effective configuration, touch nothing");
   command->add_flag("--quiet", args->quiet, "no live view");

@@ -252,8 +252,8 @@ Result<json> AgentRun::Finish() {
                  {"respawns", respawns},
                  {"rollbacks", state_.rollbacks},
                  {"drops", drops}};
-  return session_.Finish(std::move(result), *metrics_, LoadPolicy(session_.folder().path()),
-                         "agent.mp4");
+  return session_.Finish(std::move(result), *metrics_,
+                         LoadPolicy(session_.folder().path(), {.trust = true}), "agent.mp4");
 }
 
 Result<json> TrainAgent(ExperimentConfig config, const TrainOptions& options) {

@@ -28,10 +28,35 @@ bool IsNative(const std::string& id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
+// The prefixes that are adapters of our own and no module: PREFIXES in
+// python/samara/environment.py.
+constexpr std::string_view kDmLab = "dmlab:", kAdapters[] = {"envpool:", kDmLab};
+
+bool HasAdapter(std::string_view id) {
+  return std::any_of(std::begin(kAdapters), std::end(kAdapters),
+                     [id](std::string_view prefix) { return id.starts_with(prefix); });
+}
+
+bool NamesModule(std::string_view id) { return id.find(':') != id.npos && !HasAdapter(id); }
+
+// A number or a boolean: nothing that could be a path.
+bool IsPlainOption(std::string_view option) {
+  const size_t equals = option.find('=');
+  if (equals == option.npos) return false;
+  const auto value = nlohmann::json::parse(option.substr(equals + 1), nullptr, false);
+  return value.is_number() || value.is_boolean();
+}
+
+Status CheckTrusted(const EnvironmentConfig& env) {
+  if (env.untrusted.empty()) return Status::Ok();
+  return {Code::kNotPermitted,
+          env.untrusted + ": expected --trust if you trust who made it, or an env.id=... of yours"};
+}
+
 // What an actor process is asked to build.
 std::string ActorEnvironment(const EnvironmentConfig& env, const AtariPreset* preset) {
-  if (preset != nullptr) return AtariEnvironmentJson(*preset, env.game);
-  return nlohmann::json{{"kind", env.id == "dummy" ? "dummy" : "gym"}, {"id", env.id}}.dump();
+  return preset != nullptr ? AtariEnvironmentJson(*preset, env.game)
+                           : PythonEnvironmentJson(env.id);
 }
 
 Result<std::unique_ptr<Fleet>> MakeFleet(const ExperimentConfig& config, const AtariPreset* preset,
@@ -110,6 +135,30 @@ bool HasFire(const EnvironmentSpec& spec) {
 
 }  // namespace
 
+bool ChoosesCode(std::string_view id) {
+  if (NamesModule(id)) return true;
+  if (!HasAdapter(id)) return false;
+  const size_t question = std::min(id.find('?'), id.size());
+  // a level of DeepMind Lab may be the path of a program in Lua
+  if (id.starts_with(kDmLab) && id.substr(0, question).find_first_of("/\\.") != id.npos)
+    return true;
+  std::string_view options = id.substr(std::min(question + 1, id.size()));
+  while (!options.empty()) {
+    const size_t end = std::min(options.find('&'), options.size());
+    if (!IsPlainOption(options.substr(0, end))) return true;
+    options.remove_prefix(std::min(end + 1, options.size()));
+  }
+  return false;
+}
+
+std::string PythonEnvironmentJson(const std::string& id) {
+  if (id == "dummy") return R"({"kind": "dummy"})";
+  nlohmann::json environment = {{"kind", "gym"}, {"id", id}};
+  std::error_code gone;
+  if (NamesModule(id)) environment["path"] = std::filesystem::current_path(gone).string();
+  return environment.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 bool ExperimentConfig::Learns() const { return run.algorithm == "vtrace"; }
 
 void ExperimentConfig::ChooseAlgorithm(std::string_view toml,
@@ -185,6 +234,7 @@ ConfigTable ExperimentConfig::Table() {
 
 Result<Stage> MakeStage(const ExperimentConfig& config, bool render) {
   Stage stage;
+  RETURN_IF_ERROR(CheckTrusted(config.env));
   RETURN_IF_ERROR(FindPreset(config, stage));
   const AtariPreset* atari = stage.preset ? &*stage.preset : nullptr;
 
@@ -255,6 +305,7 @@ std::string ActorCommand(const ExperimentConfig& config, const std::string& addr
 Result<Stage> MakeAgentStage(const ExperimentConfig& config, uint32_t slots, bool render,
                              const RemoteFleetOptions& remote) {
   Stage stage;
+  RETURN_IF_ERROR(CheckTrusted(config.env));
   RETURN_IF_ERROR(FindPreset(config, stage));
   RETURN_IF_ERROR(ChooseStack(config, stage));
   const AtariPreset* atari = stage.preset ? &*stage.preset : nullptr;

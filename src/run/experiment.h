@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/config.h"
@@ -34,7 +35,18 @@ struct EnvironmentConfig {
   int64_t frames_max = 0;             // population and validation; 0 = the preset's limit
   int64_t test_frames_max = 0;
   int64_t stack = 0;  // images that a learning agent sees together; 0 = see Stage::stack
+  // Not a key: why what named this environment is not trusted to; nothing is started for it then.
+  // Empty: it is trusted.
+  std::string untrusted;
 };
+
+// Whether starting the environment `id` runs code, or opens files, that the id itself chooses:
+// "module:Name-v0", or options of our own prefixes ("envpool:", "dmlab:") that may be paths.
+bool ChoosesCode(std::string_view id);
+// What a Python actor builds for an id that is no Atari game, as JSON: "dummy", or an id of
+// Gymnasium or of our prefixes. A module is looked for where Python finds all others, and last in
+// the current folder.
+std::string PythonEnvironmentJson(const std::string& id);
 
 struct FleetConfig {
   int64_t actors = 0;        // processes; 0 = one per core
@@ -90,8 +102,8 @@ struct Stage {
 };
 
 // Starts actor processes where the environment needs them; touches no run folder. kConfig for what
-// the configuration gets wrong, kNoInput for a missing .venv or ROM. With `render` the fleet sends
-// pictures.
+// the configuration gets wrong, kNotPermitted for env.untrusted, kNoInput for a missing .venv or
+// ROM. With `render` the fleet sends pictures.
 Result<Stage> MakeStage(const ExperimentConfig& config, bool render = false);
 
 // The same for a learning agent: no model, and always a fleet, of `slots` slots. Where `remote`

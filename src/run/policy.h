@@ -28,8 +28,22 @@ struct Policy {
   std::string source;  // "runs/x, elite of generation 7"
 };
 
-// `target`: run folder or policy file. kNoInput when missing, kBadData when damaged.
-Result<Policy> LoadPolicy(const Path& target, const std::string& individual = "elite");
+// What a user says about a policy that is read.
+struct LoadOptions {
+  std::vector<std::string> overrides = {};  // table.key=value, on top of what the policy holds
+  bool trust = false;                       // its environment is started whoever made it
+  bool allow_nonfinite = false;             // weights that are no numbers are accepted
+};
+
+// `target`: run folder or policy file. kNoInput when missing, kBadData when damaged or when a
+// weight is not finite. A policy file whose environment chooses code (ChoosesCode), and a run
+// folder that another user owns or may write to, say so in config.env.untrusted, unless the options
+// trust them or choose another environment.
+Result<Policy> LoadPolicy(const Path& target, const LoadOptions& options = {});
+// kNotPermitted when another user owns the run folder, or the file, or may write to it.
+Status CheckOwn(const Path& path);
+// Whether one of the overrides chooses the environment.
+bool ChoosesEnvironment(const std::vector<std::string>& overrides);
 // Name, input and output sizes, parameter count: enough to make the same network again.
 nlohmann::json ToJson(const NetworkDescription& network);
 size_t ParameterCount(const Policy& policy);

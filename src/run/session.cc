@@ -34,6 +34,10 @@ Status Session::Open() {
 Status Session::OpenExisting(const Path& path) {
   resumed_ = true;
   const std::string wanted = table_.Hash();
+  std::error_code ignored;
+  const bool exists = std::filesystem::exists(path / "run.json", ignored);
+  if (exists && !options_.trust && !ChoosesEnvironment(options_.overrides))
+    RETURN_IF_ERROR(CheckOwn(path));  // before anything is changed in it
   ASSIGN_OR_RETURN(folder_, RunFolder::Open(path, RunFolder::Mode::kWrite));
   AttachLogFile(folder_->log());
   RETURN_IF_ERROR(table_.ParseToml(folder_->config_toml(), (path / "config.toml").string()));

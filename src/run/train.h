@@ -19,6 +19,7 @@ struct TrainOptions {
   std::vector<std::string> command;  // for the record
   std::vector<std::string> overrides;
   bool quiet = false;  // no live view
+  bool trust = false;  // a run that is resumed is trusted, whoever can change it
   // Of a learning run: where actors on other machines may connect; no address: nowhere.
   RemoteFleetOptions remote;
   // Ranks that share the run, this one being 0; borrowed; null: alone.
