@@ -32,12 +32,9 @@ std::vector<pid_t> ActorsOf(pid_t parent) {
     std::string pid, command, state, ppid;
     stat >> pid >> command >> state >> ppid;
     std::ifstream arguments(entry.path() / "cmdline");
-    std::string line;
-    std::getline(arguments, line, '\0');
-    std::getline(arguments, line, '\0');
-    std::getline(arguments, line, '\0');
-    if (ppid == std::to_string(parent) && state != "Z" && line == "samara.actor")
-      result.push_back(std::stoi(pid));
+    bool actor = false;
+    for (std::string word; std::getline(arguments, word, '\0');) actor |= word == "samara.actor";
+    if (ppid == std::to_string(parent) && state != "Z" && actor) result.push_back(std::stoi(pid));
   }
   return result;
 }
