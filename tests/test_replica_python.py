@@ -525,7 +525,9 @@ def test_a_checkpoint_knows_what_decides_the_bits(tmp_path):
         state = {"modules": {"net": model}, "optimizers": {"sgd": replicator.wrap(sgd(model.parameters()))}}
         if save:
             replica.save(replicator, file, **state)
-        assert replica.load(replicator, file, **state) == {}
+        loaded = replica.load(replicator, file, **state)
+        assert loaded == {} and bool(loaded), "a checkpoint without notes was loaded"
+        assert not replica.load(replicator, tmp_path / "none", **state), "there is none"
     succeed(2, lambda replicator: program(replicator, save=True))
     for options, words in (({"replicas": 2}, "replicas 4, and this run has 2"), ({"seed": 5}, "seed 1, and this run has 5")):
         def refused(replicator, words=words):

@@ -40,10 +40,18 @@ def save(replicator, path, modules=None, optimizers=None, notes=None):
     replicator._core.write_checkpoint(os.fspath(path), entries, words)
 
 
+class Notes(dict):
+    """The notes of a checkpoint that was loaded, texts by name: true also when there are none."""
+
+    def __bool__(self):
+        return True
+
+
 def load(replicator, path, modules=None, optimizers=None):
-    """Collective, outside steps. The notes, or None without a file. Fills modules, optimizers and the replicator's
-    step on every rank; a ReplicationError (65) for a damaged file, or one of another program, has changed nothing, and
-    neither has one (78) in exact mode for a file of another mode, seed or number of replicas."""
+    """Collective, outside steps. None without a file, which is false; otherwise the checkpoint's Notes, which are true.
+    Fills modules, optimizers and the replicator's step on every rank; a ReplicationError (65) for a damaged file, or one
+    of another program, has changed nothing, and neither has one (78) in exact mode for a file of another mode, seed or
+    number of replicas."""
     path = os.fspath(path)
     read = replicator._core.read_checkpoint(path)
     if read is None:
@@ -94,4 +102,4 @@ def load(replicator, path, modules=None, optimizers=None):
                     group[key] = value
         optimizer._reducer.restored(updates)
     replicator.step = step
-    return {key.removeprefix("note."): text for key, text in words.items() if key.startswith("note.")}
+    return Notes({key.removeprefix("note."): text for key, text in words.items() if key.startswith("note.")})
