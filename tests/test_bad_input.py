@@ -86,8 +86,30 @@ def test_unknown_names_are_refused_with_the_nearest(given, words, out):
     refused(78, "train", *given, "--out", out, words=words)
 
 
+@pytest.mark.parametrize("given, meant", [
+    ("cartpole-ga", "classic/cartpole-ga"),
+    ("CartPole-v1", "classic/cartpole-ga"),
+    ("Humanoid", "mujoco/humanoid-ga"),
+    ("TMaze-v0", "memory/t-maze-vtrace"),
+    ("catch", "classic/catch-vtrace"),
+])
+def test_what_a_preset_is_called_for_short_is_understood(given, meant, out):
+    refused(78, "train", given, "--out", out, words=[f"the nearest known one is {meant} "])
+
+
+def test_help_and_version_are_commands_too():
+    for words, options in ((["help"], ["--help"]), (["version"], ["--version"]), (["help", "eval"], ["eval", "--help"])):
+        assert samara(*words).out == samara(*options).out != ""
+        assert samara(*words).code == 0
+
+
 def test_unknown_commands_and_options_are_usage(tmp_path):
     refused(64, "trian", words=["trian: unknown command", "train"])
+    refused(64, "resume", words=["the nearest known one is train"])
+    refused(64, "watch", words=["the nearest known one is play"])
+    refused(64, "--foo", words=["--foo: unknown option"])
+    refused(64, "train", "classic/cartpole-ga", "--ga.population", 5, words=["has no dashes: ga.population=5"])
+    refused(64, "train", "classic/cartpole-ga", "--ga.frames=7", words=["has no dashes: ga.frames=7"])
     refused(64, "train", "classic/cartpole-ga", "--oot", "x", words=["--oot", "--out"])
     refused(64, "eval", "x", "--episods", 3, words=["--episods", "--episodes"])
     refused(64, "eval", words=["target is required"])

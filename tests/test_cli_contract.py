@@ -126,12 +126,77 @@ def test_keys_that_scripts_set_are_accepted():
     assert set(KEYS) <= known == {f"{t}.{k}" for c in (config, learning) for t in c for k in c[t]}
 
 
-@pytest.mark.parametrize("key, preset", [("ga.population=10", "classic/cartpole-vtrace"),
-                                         ("vtrace.gamma=0.9", "classic/cartpole-ga")])
-def test_a_key_of_another_algorithm_is_unknown(key, preset):
-    """What a run would not read is refused (defect D-18 of the reference)."""
-    refused = samara("train", preset, key, "--dry-run")
-    assert refused.code == 78 and "unknown key" in refused.err
+EVOLUTION = "deep-ga or random-search"
+
+
+@pytest.mark.parametrize("words, says", [
+    (["classic/cartpole-vtrace", "ga.population=10"], f"ga.population belongs to run.algorithm={EVOLUTION}; this run is vtrace"),
+    (["classic/cartpole-ga", "vtrace.gamma=0.9"], "vtrace.gamma belongs to run.algorithm=vtrace; this run is deep-ga"),
+    (["classic/cartpole-ga", "network.lstm=16"], "network.lstm belongs to run.algorithm=vtrace; this run is deep-ga"),
+    (["classic/cartpole-ga", "run.algorithm=random-search", "learn.frames=5"], "this run is random-search"),
+    (["classic/cartpole-vtrace", "run.algorithm=deep-ga"], "learn.batch belongs to run.algorithm=vtrace; this run is deep-ga"),
+])
+def test_a_key_of_another_algorithm_is_refused(words, says):
+    """What a run would not read is refused, and said to be another algorithm's."""
+    refused = samara("train", *words, "--dry-run")
+    assert refused.code == 78 and says in refused.err and "unknown key" not in refused.err
+
+
+def test_keys_are_listed_with_their_algorithm():
+    about = {row["name"].split(" = ")[0]: row["about"] for row in ok("list", "keys", "--json").json["keys"]}
+    assert about["ga.population"].endswith(f"[{EVOLUTION}]") and about["network.lstm"].endswith("[vtrace]")
+    assert "[" not in about["run.seed"] and "[" not in about["network.name"]
+
+
+def test_what_there_is_to_choose_from_is_said_in_full():
+    listed = ok("list", "--json").json
+    games = {row["name"] for row in listed["games"]}
+    assert len(games) == 104 and "env.game=frostbite" in games and "env.game=combat" not in games
+    envs = {row["name"]: row["about"] for row in listed["envs"]}
+    assert len(set(envs.values())) > 12 and "MultiBinary" in envs["env.id=NAME or MODULE:NAME"]
+    networks = {row["name"]: row["about"] for row in listed["networks"]}
+    assert "1693362 parameters" in networks["Nature"] and "the layers of Nature" in networks["nature"]
+    assert all(re.search(r"\d+ (units|parameters)|layers of Nature", about) for about in networks.values())
+
+
+@pytest.mark.parametrize("words, says", [
+    (["atari/deep-ga-desktop", "env.game=frostbyte"], "no such game; nearest is frostbite"),
+    (["atari/deep-ga-desktop", "env.preset=ale"], "no such Atari preset"),
+    (["classic/cartpole-ga", "env.id=nonsense"], "nonsense"),
+    (["classic/cartpole-ga", "network.name=resnet"], "no network 'resnet'"),
+    (["classic/cartpole-ga", "ga.episodes=1000", "ga.population=10000000"], "at most 4e9"),
+    (["classic/cartpole-vtrace", "network.name=resnet"], "no network 'resnet'"),
+    (["classic/cartpole-vtrace", "learn.shards=3"], "a divisor of learn.batch"),
+    (["classic/cartpole-vtrace", "env.stack=2"], "are not stacked"),
+])
+def test_a_dry_run_refuses_what_the_run_refuses(words, says, tmp_path):
+    dry = samara("train", *words, "--out", tmp_path / "run", "--dry-run")
+    real = samara("train", *words, "--out", tmp_path / "run")
+    assert dry.code == real.code == 78 and dry.err == real.err and says in dry.err
+    assert dry.out == "" and list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_refuses_places_and_options_too(run, tmp_path):
+    taken = samara("train", *CARTPOLE, "--out", run[0], "--dry-run")
+    assert taken.code == 73 and "choose another --out" in taken.err
+    assert samara("train", *CARTPOLE, "--seeds", "0..1", "--dry-run").code == 64
+    assert samara("train", *CARTPOLE, "--listen", "127.0.0.1:0", "--dry-run").code == 64
+    ok("train", *CARTPOLE, "--seeds", "0..1", "--out", run[0], "--dry-run")
+
+
+def test_a_dry_run_warns_as_the_run_does(tmp_path):
+    words = [*CARTPOLE, "ga.parents=100"]
+    dry = ok("train", *words, "--dry-run")
+    ok("train", *words, "--out", tmp_path / "run", "--quiet")
+    warning = "warning: ga.parents=100 and ga.validation_candidates=2 are clamped to ga.population=12"
+    assert warning in dry.err and warning in (tmp_path / "run" / "log.txt").read_text().replace("  ", " ")
+    assert "parents = 12\n" in dry.out and "parents = 12\n" in (tmp_path / "run" / "config.toml").read_text()
+    # the command that made the run goes on with it
+    ok("train", *words, "--out", tmp_path / "run", "--resume", "auto", "--quiet")
+    beyond = ok("train", "classic/cartpole-vtrace", "learn.frames=2e6", "--dry-run")
+    assert "learn.frames=2000000 goes beyond optimizer.schedule_frames=1000000" in beyond.err
+    assert ok("train", "classic/cartpole-vtrace", "--dry-run").err == ""
+    assert "no budget" in ok("train", "classic/cartpole-ga", "ga.generations=0", "--dry-run").err
 
 
 def test_dry_run_touches_nothing(tmp_path):

@@ -222,7 +222,8 @@ def test_actors_are_told_when_training_ends_and_survive_an_engine_that_is_killed
 @pytest.mark.parametrize("words, code, says", [
     (["--listen", "0.0.0.0:0"], 77, "--certificate"),
     (["--token-file", "x"], 64, "--listen"),
-    (["--listen", "unix:/tmp", "ga.population=4"], 78, "unknown key"),
+    (["--listen", "unix:/tmp", "ga.population=4"], 78,
+     "ga.population belongs to run.algorithm=deep-ga or random-search; this run is vtrace"),
     (["--listen", "127.0.0.1:0", "fleet.remote_slots=33"], 78, "learn.environments"),
 ])
 def test_unsafe_or_senseless_listening_is_refused(tmp_path, words, code, says):
@@ -233,7 +234,7 @@ def test_unsafe_or_senseless_listening_is_refused(tmp_path, words, code, says):
 
 def test_evolution_has_no_stack_of_its_own(tmp_path):
     refused = samara("train", "classic/cartpole-ga", "env.stack=2", "--out", tmp_path / "run")
-    assert refused.code == 78 and "env.stack: unknown key" in refused.err and not (tmp_path / "run").exists()
+    assert refused.code == 78 and "env.stack belongs to run.algorithm=vtrace" in refused.err and not (tmp_path / "run").exists()
 
 
 COLOURS = ["classic/catch-vtrace", "env.id=colours:Colours-v0", "network.name=mlp-32-relu", "run.random_episodes=0",

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/config.h"
@@ -125,7 +126,38 @@ std::string UnknownOption(const CLI::App& command, int argc, char** argv) {
   return {};
 }
 
+// What the word after `option`, or behind its '=', gives it; "..." when nothing does.
+std::string ValueAfter(const std::string& option, int argc, char** argv) {
+  for (int i = 2; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word.starts_with(option + "=")) return std::string(word.substr(option.size() + 1));
+    if (word == option && i + 1 < argc && argv[i + 1][0] != '-') return argv[i + 1];
+  }
+  return "...";
+}
+
+// Also by what other programs call it.
+std::string NearestCommand(const std::string& word, std::vector<std::string> names) {
+  static const std::map<std::string, std::string> kAliases = {
+      {"run", "train"},   {"resume", "train"}, {"learn", "train"},  {"start", "train"},
+      {"test", "eval"},   {"score", "eval"},   {"watch", "play"},   {"show", "play"},
+      {"render", "play"}, {"verify", "fsck"},  {"check", "doctor"}, {"presets", "list"},
+      {"envs", "list"},   {"keys", "list"},    {"games", "list"},   {"plot", "report"}};
+  for (const auto& [alias, name] : kAliases) names.push_back(alias);
+  const std::string nearest = Nearest(word, names);
+  const auto alias = kAliases.find(nearest);
+  return alias == kAliases.end() ? nearest : alias->second;
+}
+
 }  // namespace
+
+void TranslateWords(std::vector<std::string>& arguments) {
+  if (arguments.size() == 2 && arguments[1] == "version") arguments[1] = "--version";
+  if (arguments.size() < 2 || arguments[1] != "help") return;
+  arguments.erase(arguments.begin() + 1);
+  arguments.resize(std::min<size_t>(arguments.size(), 2));  // of one command
+  arguments.emplace_back("--help");
+}
 
 std::string UsageMessage(const CLI::App& app, const std::string& what, int argc, char** argv) {
   std::vector<std::string> names;
@@ -135,12 +167,18 @@ std::string UsageMessage(const CLI::App& app, const std::string& what, int argc,
     const std::string help = " ('samara " + given + " --help' shows its options)";
     const std::string option = UnknownOption(*app.get_subcommand(given), argc, argv);
     if (option.empty()) return what + help;
+    if (const std::string key = option.substr(2); key.find('.') != std::string::npos)
+      return Shown(option) + ": unknown option; a configuration key has no dashes: " + Shown(key) +
+             "=" + Shown(ValueAfter(option, argc, argv)) + " ('samara list keys' shows all)";
     return Shown(option) + ": unknown option; the nearest known one is " +
            Nearest(option, OptionNames(*app.get_subcommand(given))) + help;
   }
-  if (given.empty() || given[0] == '-') return what + " ('samara --help' lists the commands)";
-  return Shown(given) + ": unknown command; the nearest known one is " + Nearest(given, names) +
-         " ('samara --help' lists them)";
+  const std::string list = " ('samara --help' lists the commands)";
+  if (given.starts_with('-') && given != "--help" && given != "-h" && given != "--version")
+    return Shown(given) + ": unknown option; expected a command before it" + list;
+  if (given.empty() || given[0] == '-') return what + list;
+  return Shown(given) + ": unknown command; the nearest known one is " +
+         NearestCommand(given, names) + list;
 }
 
 }  // namespace samara

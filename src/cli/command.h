@@ -64,7 +64,10 @@ Result<std::vector<int64_t>> ParseRange(const std::string& option, const std::st
 // A number of an option, which CLI::Range lets be nan.
 CLI::Validator InRange(double low, double high);
 std::string VersionText();
-// CLI11's message, with the nearest command when an unknown one was given.
+// "samara help [COMMAND]" and "samara version" as the options they stand for; other arguments as
+// they are. Changes `arguments`, which backs the pointers.
+void TranslateWords(std::vector<std::string>& arguments);
+// CLI11's message, with the nearest command when an unknown one was given, or the option.
 std::string UsageMessage(const CLI::App& app, const std::string& what, int argc, char** argv);
 
 }  // namespace samara

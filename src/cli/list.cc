@@ -62,7 +62,9 @@ Rows NetworkRows() {
 Rows KeyRows() {
   Rows rows;
   ExperimentConfig config;
-  std::vector<ConfigField> fields = config.Table().fields();
+  const ConfigTable evolution = config.Table();
+  std::vector<ConfigField> fields = evolution.fields();
+  const std::string evolutions = config.AlgorithmsOfKind();
   config.run.algorithm = "vtrace";
   const ConfigTable learning = config.Table();
   for (const ConfigField& f : learning.fields()) {
@@ -73,6 +75,8 @@ Rows KeyRows() {
   for (const ConfigField& f : fields) {
     std::string about = f.help + " (" + f.type + (f.range.empty() ? "" : ", " + f.range) +
                         (f.unit.empty() ? "" : ", " + f.unit) + ")";
+    if (learning.Find(f.key) == nullptr) about += " [" + evolutions + "]";
+    if (evolution.Find(f.key) == nullptr) about += " [" + config.AlgorithmsOfKind() + "]";
     rows.emplace_back(f.key + " = " + f.default_value, std::move(about));
   }
   return rows;

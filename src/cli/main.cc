@@ -31,6 +31,11 @@ int Main(int argc, char** argv) {
   AddAllCommands(app, invocation);
   bool json = false;
   for (int i = 1; i < argc; ++i) json |= std::string_view(argv[i]) == "--json";
+  std::vector<std::string> words(argv, argv + argc);
+  TranslateWords(words);
+  std::vector<char*> translated;
+  for (std::string& word : words) translated.push_back(word.data());
+  argc = static_cast<int>(translated.size()), argv = translated.data();
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {

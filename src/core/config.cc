@@ -106,6 +106,27 @@ size_t EditDistance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+// "ga.population" -> "population"
+std::string_view LastPart(std::string_view name) {
+  return name.substr(name.find_last_of("/.") + 1);
+}
+
+// {whether neither begins the other, edit distance}: a name that was cut short, or carries too
+// much, is nearer than any misspelt one. Without the first parts of a name, its last part stands
+// for it.
+std::pair<bool, size_t> DistanceOf(std::string_view word, std::string_view candidate) {
+  constexpr size_t kWordMin = 3, kOtherTable = 2;
+  const auto distance = [](std::string_view a, std::string_view b) {
+    const bool begins =
+        !a.empty() && (b.starts_with(a) || (b.size() >= kWordMin && a.starts_with(b)));
+    return std::pair{!begins, EditDistance(a, b)};
+  };
+  auto last = distance(LastPart(word), LastPart(candidate));
+  // a known name of another table is far enough for a slip in the table's name to be nearer
+  if (LastPart(word) != word) last = {true, last.second + kOtherTable};
+  return std::min(distance(word, candidate), last);
+}
+
 }  // namespace
 
 std::string Nearest(std::string_view word, const std::vector<std::string>& candidates) {
@@ -113,10 +134,7 @@ std::string Nearest(std::string_view word, const std::vector<std::string>& candi
   std::string best;
   std::pair<bool, size_t> best_distance{true, SIZE_MAX};
   for (const auto& candidate : candidates) {
-    const std::string a = Lower(word), b = Lower(candidate);
-    // a name that was cut short is nearer than any misspelt one
-    const bool other = a.empty() || !b.starts_with(a);
-    const std::pair distance{other, EditDistance(a, b)};
+    const auto distance = DistanceOf(Lower(word), Lower(candidate));
     if (distance < best_distance) best = candidate, best_distance = distance;
   }
   return best;
@@ -203,6 +221,10 @@ void ConfigTable::Add(std::string key, std::string* value, std::vector<std::stri
       {key, type, "", "", get(), std::move(help), on_resume, std::move(set), std::move(get)});
 }
 
+void ConfigTable::AddElsewhere(std::string key, std::string whose) {
+  elsewhere_.emplace(std::move(key), std::move(whose));
+}
+
 const ConfigField* ConfigTable::Find(std::string_view key) const {
   const auto it =
       std::find_if(fields_.begin(), fields_.end(), [&](const auto& f) { return f.key == key; });
@@ -211,6 +233,8 @@ const ConfigField* ConfigTable::Find(std::string_view key) const {
 
 Status ConfigTable::Set(std::string_view key, std::string_view value) {
   if (const ConfigField* field = Find(key)) return field->set(value);
+  if (const auto other = elsewhere_.find(key); other != elsewhere_.end())
+    return {Code::kConfig, fmt::format("{} belongs to {}", key, other->second)};
   std::vector<std::string> keys;
   for (const auto& field : fields_) keys.push_back(field.key);
   return {Code::kConfig, fmt::format("{}: unknown key; the nearest known one is {} ('samara list "

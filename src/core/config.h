@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,6 +61,10 @@ class ConfigTable {
   void Add(std::string key, std::string* value, std::vector<std::string> choices, std::string help,
            OnResume on_resume = OnResume::kMustMatch);
 
+  // Names a key that another configuration has and this one has not: Set refuses it and says whose
+  // it is. `whose`: "run.algorithm=vtrace; this run is deep-ga".
+  void AddElsewhere(std::string key, std::string whose);
+
   // Every key of TOML text; tables nest one level. `source` names it in messages.
   Status ParseToml(std::string_view text, const std::string& source);
   // "ga.population=100".
@@ -74,12 +79,14 @@ class ConfigTable {
 
  private:
   std::vector<ConfigField> fields_;
+  std::map<std::string, std::string, std::less<>> elsewhere_;  // key -> whose
 };
 
 // The text that `key` ("table.name") has in TOML text; empty when it is not there or no text.
 std::string TextIn(std::string_view toml, std::string_view key);
 
-// The candidate that `word` begins, else the one with the least edit distance; case does not count.
+// The candidate that `word` begins, or its last part (behind '/' or '.'), or that begins `word`;
+// else the one with the least edit distance of the whole or of the last part. Case does not count.
 // Empty when `candidates` is.
 std::string Nearest(std::string_view word, const std::vector<std::string>& candidates);
 

@@ -298,12 +298,47 @@ TEST(ConfigTest, TheOrderOfAssignmentsDoesNotMatter) {
 TEST(NearestTest, CompletesBeforeItCorrects) {
   const std::vector<std::string> names = {"train", "trial", "eval", "play", "report", "rep"};
   const std::pair<const char*, const char*> cases[] = {
-      {"train", "train"}, {"tarin", "train"},  {"evla", "eval"},
-      {"pay", "play"},    {"repor", "report"}, {"tria", "trial"},
-      {"re", "rep"},      {"EVAL", "eval"},    {"plays", "play"},
+      {"train", "train"},  {"tarin", "train"},   {"evla", "eval"}, {"pay", "play"},
+      {"repor", "report"}, {"tria", "trial"},    {"re", "rep"},    {"EVAL", "eval"},
+      {"plays", "play"},   {"evaluate", "eval"},
   };
   for (const auto& [word, name] : cases) EXPECT_EQ(Nearest(word, names), name) << word;
   EXPECT_EQ(Nearest("word", {}), "");
+}
+
+// what a person types is most often the end of a name that has several parts
+TEST(NearestTest, KnowsANameByItsLastPart) {
+  const std::vector<std::string> presets = {"atari/deep-ga", "atari/vtrace", "classic/cartpole-ga",
+                                            "classic/cartpole-vtrace", "mujoco/humanoid-ga"};
+  const std::vector<std::string> keys = {
+      "env.id",           "run.seed", "ga.population", "ga.frames", "optimizer.learning_rate",
+      "vtrace.truncation"};
+  const std::tuple<const char*, const char*, const std::vector<std::string>&> cases[] = {
+      {"cartpole-ga", "classic/cartpole-ga", presets},
+      {"CartPole-v1", "classic/cartpole-ga", presets},
+      {"cartpole-vtr", "classic/cartpole-vtrace", presets},
+      {"classic/cartpole-gaa", "classic/cartpole-ga", presets},
+      {"atari/cartpole-ga", "classic/cartpole-ga", presets},
+      {"humanoid", "mujoco/humanoid-ga", presets},
+      {"population", "ga.population", keys},
+      {"poplation", "ga.population", keys},
+      {"gaa.population", "ga.population", keys},
+      {"learn.learning_rate", "optimizer.learning_rate", keys},
+      {"ga.frame", "ga.frames", keys},
+  };
+  for (const auto& [word, name, names] : cases) EXPECT_EQ(Nearest(word, names), name) << word;
+}
+
+TEST(ConfigTest, SaysWhoseAKeyIs) {
+  int64_t frames = 0;
+  ConfigTable table;
+  table.Add("ga.frames", &frames, {0, 10}, "", "budget");
+  table.AddElsewhere("learn.frames", "run.algorithm=vtrace; this run is deep-ga");
+  const Status refused = table.Override("learn.frames=5");
+  EXPECT_EQ(refused.code(), Code::kConfig);
+  EXPECT_EQ(refused.message(), "learn.frames belongs to run.algorithm=vtrace; this run is deep-ga");
+  EXPECT_EQ(table.Find("learn.frames"), nullptr);
+  EXPECT_NE(table.Override("learn.frame=5").message().find("unknown key"), std::string::npos);
 }
 
 }  // namespace

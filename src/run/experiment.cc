@@ -173,7 +173,24 @@ void ExperimentConfig::ChooseAlgorithm(std::string_view toml,
   }
 }
 
+std::string ExperimentConfig::AlgorithmsOfKind() const {
+  return Learns() ? "vtrace" : "deep-ga or random-search";
+}
+
 ConfigTable ExperimentConfig::Table() {
+  ConfigTable table = OwnTable();
+  ExperimentConfig other;
+  other.run.algorithm = Learns() ? "deep-ga" : "vtrace";
+  const ConfigTable others = other.OwnTable();
+  for (const ConfigField& field : others.fields()) {
+    if (table.Find(field.key) == nullptr)
+      table.AddElsewhere(field.key, fmt::format("run.algorithm={}; this run is {}",
+                                                other.AlgorithmsOfKind(), run.algorithm));
+  }
+  return table;
+}
+
+ConfigTable ExperimentConfig::OwnTable() {
   ConfigTable table;
   const auto change = OnResume::kMayChange;
   table.Add("run.name", &run.name, {}, "name of the run folder", change);

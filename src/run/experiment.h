@@ -80,8 +80,14 @@ struct ExperimentConfig {
   // Takes run.algorithm alone from where a configuration comes from: it decides which keys there
   // are. To be called before Table.
   void ChooseAlgorithm(std::string_view toml, const std::vector<std::string>& overrides = {});
-  // All keys of run.algorithm's kind, bound to this object: it must outlive the table.
+  // All keys of run.algorithm's kind, bound to this object: it must outlive the table. It
+  // refuses a key of the other kind by naming the algorithms that have it.
   ConfigTable Table();
+  // run.algorithm as it may be for configurations that have the same keys: "vtrace".
+  std::string AlgorithmsOfKind() const;
+
+ private:
+  ConfigTable OwnTable();
 };
 
 // What an experiment stands on: who steps the environments (exactly one of `fleet` and `factory`),

@@ -1,5 +1,7 @@
 #include "run/presets.h"
 
+#include <map>
+
 #include "core/config.h"
 #include "core/files.h"
 #include "core/log.h"
@@ -33,11 +35,16 @@ Result<std::string> PresetText(const std::string& preset_or_file) {
     return Status(Code::kConfig, preset_or_file +
                                      ": a run folder; go on with it by 'samara train --resume " +
                                      preset_or_file + "'");
+  // an environment's name stands for the first preset that plays it
+  std::map<std::string, std::string> presets;
   std::vector<std::string> names;
-  for (const Preset& preset : Presets()) names.push_back(preset.name);
+  for (const Preset& preset : Presets()) {
+    for (const std::string& name : {preset.name, TextIn(preset.toml, "env.id")})
+      if (!name.empty() && presets.emplace(name, preset.name).second) names.push_back(name);
+  }
   return Status(Code::kConfig, Shown(preset_or_file) +
                                    ": unknown preset; the nearest known one is " +
-                                   Nearest(preset_or_file, names) +
+                                   presets[Nearest(preset_or_file, names)] +
                                    " ('samara list presets' shows all; a file ends in .toml)");
 }
 
