@@ -1,13 +1,17 @@
 """An exported policy plays the same game in a few lines of PyTorch, episode by episode."""
 
+import re
+import subprocess
+import sys
+
 import gymnasium
 import numpy as np
 import pytest
 import torch
 from published_replay import Game, Network
-from samara_cli import ATARI, CARTPOLE, ok, train
+from samara_cli import ATARI, CARTPOLE, ROOT, ok, train
 from safetensors import safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 
 @pytest.mark.parametrize(("network", "storage"), [("Model", "float32"), ("Model", "bf16"), ("LargeModel", "int8")])
@@ -72,3 +76,39 @@ def test_exporting_again_gives_the_same_bytes(tmp_path):
     ok("export", run, a)
     ok("export", run, b)
     assert a.read_bytes() == b.read_bytes()
+
+
+def test_the_pages_examples_play_both_kinds(tmp_path):
+    """doc/policy_file_format.md, as somebody pastes it: modules load the tensors strictly, and play what samara plays."""
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "doc/policy_file_format.md").read_text(), re.M | re.S)
+    learning = ["classic/cartpole-vtrace", "learn.frames=100000", "learn.test_episodes=1", "run.random_episodes=0"]
+    evolving = ["classic/cartpole-ga", "ga.generations=6"]
+    for words, name in ((evolving, "elite"), (learning, "agent")):
+        train(tmp_path / name, *words)
+        ok("export", tmp_path / name, tmp_path / f"{name}.safetensors")
+        [block] = [block for block in blocks if f"{name}.safetensors" in block]
+        done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        played = ok("eval", tmp_path / f"{name}.safetensors", "--episodes", 100, "--json").json
+        # means of 10 and 100 episodes of one distribution
+        assert abs(float(done.stdout) - played["mean"]) < 5 * played["std"] / 10**0.5 + 1e-9, (done.stdout, played)
+        assert played["mean"] > 60  # random: about 22
+
+
+def test_agents_of_the_first_format_are_still_read(tmp_path):
+    """What samara exported before: the learner's own names, and an LSTM with one bias."""
+    run, file, older = tmp_path / "run", tmp_path / "agent.safetensors", tmp_path / "older.safetensors"
+    train(run, "classic/catch-vtrace", "learn.frames=2000", "learn.test_episodes=1", "run.random_episodes=0",
+          "network.lstm=8")  # fmt: skip
+    ok("export", run, file)
+    with safe_open(file, "numpy") as opened:
+        metadata = opened.metadata()
+    tensors = load_file(file)
+    assert metadata["format"] == "samara-agent-2"
+    torch.nn.LSTMCell(64, 8).load_state_dict({k[5:]: v for k, v in tensors.items() if k.startswith("lstm.")})
+    assert not tensors.pop("lstm.bias_hh").any()
+    names = {"lstm.weight_ih": "lstm_input", "lstm.weight_hh": "lstm_recurrent", "lstm.bias_ih": "lstm_bias"}
+    save_file({names.get(name, name.replace(".", "_")): tensor for name, tensor in tensors.items()}, older,
+              metadata | {"format": "samara-agent-1"})  # fmt: skip
+    played = [ok("eval", policy, "--episodes", 5, "--json").json["returns"] for policy in (run, file, older)]
+    assert played[0] == played[1] == played[2]

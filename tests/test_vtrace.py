@@ -157,7 +157,7 @@ def test_a_damaged_agent_is_refused(tmp_path):
     train(run, *CARTPOLE, "learn.frames=2000")
     ok("export", run, file)
     whole = file.read_bytes()
-    for damaged in (whole[:-4], whole[: len(whole) // 2], whole.replace(b"samara-agent-1", b"samara-agent-9"), b""):
+    for damaged in (whole[:-4], whole[: len(whole) // 2], whole.replace(b"samara-agent-2", b"samara-agent-9"), b""):
         file.write_bytes(damaged)
         refused = samara("eval", file, "--episodes", 2)
         assert refused.code == 65 and len(refused.err.strip().splitlines()) == 1, refused

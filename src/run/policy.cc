@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "core/log.h"
 #include "evo/materialise.h"
+#include "nn/agent_layout.h"
 #include "nn/safetensors.h"
 #include "nn/torch_layout.h"
 #include "run/agent_state.h"
@@ -18,8 +20,9 @@
 namespace samara {
 namespace {
 
-constexpr char kFormat[] = "samara-policy-1", kAgentFormat[] = "samara-agent-1";
-constexpr char kWeights[] = "weights.safetensors";
+constexpr char kFormat[] = "samara-policy-1", kAgentFormat[] = "samara-agent-2",
+               kFirstAgentFormat[] = "samara-agent-1";  // the learner's own names and layout
+constexpr char kWeights[] = "weights.safetensors", kEntropyCost[] = "entropy_cost";
 constexpr char kDigits[] = "0123456789abcdef";
 
 std::string ToHex(std::string_view bytes) {
@@ -93,6 +96,27 @@ Result<std::string> WhoElse(const Path& path) {
   return std::string();
 }
 
+// A learner's weights as PyTorch's modules have them. The cost of the entropy, which is learned
+// too, is no part of the network: it becomes metadata.
+Result<Safetensors> ExportedAgent(const std::string& weights) {
+  ASSIGN_OR_RETURN(Safetensors agent, ParseSafetensors(weights));
+  if (const auto cost = agent.tensors.extract(kEntropyCost); !cost.empty())
+    agent.metadata[kEntropyCost] = fmt::format("{}", cost.mapped().Floats().at(0));
+  ASSIGN_OR_RETURN(agent.tensors, AgentToTorch(agent.tensors));
+  return agent;
+}
+
+// And back, as an agent restores itself from them.
+Result<std::string> ImportedAgent(Safetensors agent) {
+  ASSIGN_OR_RETURN(agent.tensors, AgentFromTorch(agent.tensors));
+  if (const auto cost = agent.metadata.extract(kEntropyCost); !cost.empty()) {
+    const float value = std::strtof(cost.mapped().c_str(), nullptr);
+    agent.tensors[kEntropyCost] = Tensor::OfFloats({}, {&value, 1});
+  }
+  agent.metadata.emplace("version", "0");
+  return FormatSafetensors(agent);
+}
+
 Result<Policy> FromRun(const Path& run) {
   ASSIGN_OR_RETURN(const auto folder, RunFolder::Open(run, RunFolder::Mode::kRead));
   Policy policy;
@@ -140,15 +164,18 @@ Result<Policy> FromFile(const Path& file) {
   };
   Policy policy;
   policy.source = file.string();
-  if (get("format") == kAgentFormat) {
+  if (get("format") == kAgentFormat || get("format") == kFirstAgentFormat) {
     RETURN_IF_ERROR(TakeConfig(get("config"), file, policy.config));
     if (!policy.config.Learns()) return Status(Code::kBadData, "the metadata name no agent");
     policy.agent_files[kWeights] = bytes;
+    if (get("format") == kAgentFormat) {
+      ASSIGN_OR_RETURN(policy.agent_files[kWeights], ImportedAgent(tensors));
+    }
     return policy;
   }
   if (get("format") != kFormat) {
     return Status(Code::kBadData, "not a policy file (metadata format '" + Shown(get("format")) +
-                                      "', expected '" + kFormat +
+                                      "', expected '" + kFormat + "' or '" + kAgentFormat +
                                       "'): make one with 'samara export' or 'samara import'");
   }
   RETURN_IF_ERROR(TakeConfig(get("config"), file, policy.config));
@@ -227,7 +254,7 @@ Status SavePolicy(const Policy& policy, const Path& file) {
   Safetensors tensors;
   if (policy.config.Learns()) {
     Policy copy = policy;
-    ASSIGN_OR_RETURN(tensors, ParseSafetensors(copy.agent_files[kWeights]));
+    ASSIGN_OR_RETURN(tensors, ExportedAgent(copy.agent_files[kWeights]));
     tensors.metadata["format"] = kAgentFormat;
     tensors.metadata["config"] = copy.config.Table().ToToml();
     tensors.metadata["source"] = policy.source;

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <map>
 
+#include "nn/agent_layout.h"
+
 namespace samara {
 namespace {
 
@@ -172,6 +174,37 @@ TEST(AgentNetworkTest, TheLstmIsTheUsualOne) {
       cell->forward(features, std::tuple(kept.slice(1, 0, 7), kept.slice(1, 7, 14)));
   EXPECT_TRUE(
       torch::allclose(network->forward(input, state).state, torch::cat({h, c}, 1), 1e-5, 1e-6));
+}
+
+// An exported network is PyTorch's: channels first, flattened as nn.Flatten does it.
+TEST(AgentNetworkTest, ExportedTensorsComputeTheSameInTorchsLayout) {
+  torch::manual_seed(7);
+  for (const std::string torso : {"nature", "impala_shallow"}) {
+    const AgentNetworkConfig config{torso, 52, 44, 3, 6, 0, false, 0};
+    const auto network = AgentNetworkImpl::Make(config).ValueOrThrow();
+    NamedTensors own;
+    for (const auto& p : network->named_parameters()) {
+      const Tensor flat = p.value().detach().contiguous();
+      own[p.key()] = samara::Tensor::OfFloats(
+          flat.sizes().vec(), {flat.data_ptr<float>(), static_cast<size_t>(flat.numel())});
+    }
+    const NamedTensors exported = AgentToTorch(own).ValueOrThrow();
+    const auto get = [&](const std::string& name) {
+      return torch::tensor(exported.at(name).Floats()).reshape(exported.at(name).shape);
+    };
+    const auto input = RandomInput(config, 1, 2);
+    Tensor x = input.observation[0].to(torch::kFloat32).permute({0, 3, 1, 2}) / 255;
+    for (const auto& [name, stride] :
+         std::map<std::string, int>{{"conv1", 4}, {"conv2", 2}, {"conv3", 1}})
+      if (exported.contains(name + ".weight"))
+        x = torch::conv2d(x, get(name + ".weight"), get(name + ".bias"), stride).relu();
+    x = torch::linear(x.flatten(1), get("fc.weight"), get("fc.bias")).relu();
+    const auto out = network->forward(input, torch::zeros({2, 0}));
+    EXPECT_TRUE(torch::allclose(torch::linear(x, get("policy.weight"), get("policy.bias")),
+                                out.policy[0], 1e-4, 1e-5));
+    EXPECT_TRUE(torch::allclose(torch::linear(x, get("value.weight"), get("value.bias")).squeeze(1),
+                                out.value[0], 1e-4, 1e-5));
+  }
 }
 
 TEST(AgentNetworkTest, BadInputIsNamed) {

@@ -1,0 +1,97 @@
+#include "nn/agent_layout.h"
+
+#include <utility>
+
+namespace samara {
+namespace {
+
+// suffixes of names; the first that fits counts
+constexpr std::pair<std::string_view, std::string_view> kSuffixes[] = {
+    {"lstm_input", "lstm.weight_ih"},
+    {"lstm_recurrent", "lstm.weight_hh"},
+    {"lstm_bias", "lstm.bias_ih"},
+    {"_weight", ".weight"},
+    {"_bias", ".bias"},
+};
+constexpr char kSecondBias[] = "lstm.bias_hh";
+
+std::string Renamed(std::string_view name, bool to_torch) {
+  for (auto [from, to] : kSuffixes) {
+    if (!to_torch) std::swap(from, to);
+    if (name.ends_with(from))
+      return std::string(name.substr(0, name.size() - from.size())) + std::string(to);
+  }
+  return std::string(name);
+}
+
+// Channels of the map that the torso's dense layer reads; 0 = it reads a vector.
+int64_t MapChannels(const NamedTensors& tensors) {
+  int64_t channels = 0;
+  // names are numbered in the order of the layers
+  for (const auto& [name, tensor] : tensors)
+    if (tensor.shape.size() == 4) channels = tensor.shape[0];
+  return channels;
+}
+
+// Columns [place][channel] as [channel][place], or back.
+Result<Tensor> Permuted(const std::string& name, const Tensor& weight, int64_t channels,
+                        bool to_torch) {
+  if (weight.shape.size() != 2 || weight.shape[1] % channels != 0)
+    return Status(Code::kBadData, name + ": expected columns for maps of " +
+                                      std::to_string(channels) + " channels");
+  const std::vector<float> values = weight.Floats();
+  std::vector<float> permuted(values.size());
+  const auto columns = static_cast<size_t>(weight.shape[1]);
+  const auto depth = static_cast<size_t>(channels), places = columns / depth;
+  for (size_t row = 0; row < static_cast<size_t>(weight.shape[0]); ++row) {
+    for (size_t p = 0; p < places; ++p) {
+      for (size_t c = 0; c < depth; ++c) {
+        const size_t here = row * columns + p * depth + c, there = row * columns + c * places + p;
+        permuted[to_torch ? there : here] = values[to_torch ? here : there];
+      }
+    }
+  }
+  return Tensor::OfFloats(weight.shape, permuted);
+}
+
+Result<NamedTensors> Converted(const NamedTensors& tensors, bool to_torch) {
+  NamedTensors converted;
+  const int64_t channels = MapChannels(tensors);
+  const std::string dense = to_torch ? "fc_weight" : "fc.weight";
+  for (const auto& [name, tensor] : tensors) {
+    if (tensor.type != Tensor::Type::kFloat32)
+      return Status(Code::kBadData, name + ": expected float32");
+    Tensor& to = converted[Renamed(name, to_torch)] = tensor;
+    if (name != dense || channels == 0) continue;
+    ASSIGN_OR_RETURN(to, Permuted(name, tensor, channels, to_torch));
+  }
+  return converted;
+}
+
+}  // namespace
+
+Result<NamedTensors> AgentToTorch(const NamedTensors& learner) {
+  ASSIGN_OR_RETURN(NamedTensors exported, Converted(learner, /*to_torch=*/true));
+  if (const auto bias = exported.find("lstm.bias_ih"); bias != exported.end())
+    exported[kSecondBias] =
+        Tensor::OfFloats(bias->second.shape, std::vector<float>(bias->second.bytes.size() / 4));
+  return exported;
+}
+
+Result<NamedTensors> AgentFromTorch(const NamedTensors& exported) {
+  NamedTensors one_bias = exported;
+  const auto first = one_bias.find("lstm.bias_ih"), second = one_bias.find(kSecondBias);
+  if (first != one_bias.end() && second != one_bias.end()) {
+    const Tensor &a = first->second, &b = second->second;
+    if (a.shape != b.shape || a.type != Tensor::Type::kFloat32 || b.type != a.type)
+      return Status(Code::kBadData, "lstm.bias_hh: expected the shape and type of lstm.bias_ih");
+    std::vector<float> sum = a.Floats();
+    const std::vector<float> more = b.Floats();
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += more[i];
+    first->second = Tensor::OfFloats(a.shape, sum);
+    one_bias.erase(second);
+  }
+  return Converted(one_bias, /*to_torch=*/false);
+}
+
+}  // namespace samara

@@ -1,0 +1,74 @@
+#include "nn/agent_layout.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace samara {
+namespace {
+
+Tensor Counted(std::vector<int64_t> shape, float first) {
+  int64_t count = 1;
+  for (const int64_t n : shape) count *= n;
+  std::vector<float> values(static_cast<size_t>(count));
+  std::iota(values.begin(), values.end(), first);
+  return Tensor::OfFloats(std::move(shape), values);
+}
+
+bool Equal(const NamedTensors& a, const NamedTensors& b) {
+  return std::ranges::equal(a, b, [](const auto& x, const auto& y) {
+    return x.first == y.first && x.second.shape == y.second.shape &&
+           x.second.bytes == y.second.bytes;
+  });
+}
+
+NamedTensors Learner() {
+  return {{"conv1_weight", Counted({2, 1, 3, 3}, 0)},
+          {"conv1_bias", Counted({2}, 20)},
+          {"conv2_weight", Counted({3, 2, 2, 2}, 30)},
+          {"conv2_bias", Counted({3}, 60)},
+          {"fc_weight", Counted({1, 6}, 100)},
+          {"fc_bias", Counted({1}, 70)},
+          {"lstm_input", Counted({8, 1}, 200)},
+          {"lstm_recurrent", Counted({8, 2}, 300)},
+          {"lstm_bias", Counted({8}, 400)},
+          {"policy_weight", Counted({4, 2}, 500)},
+          {"policy_bias", Counted({4}, 600)},
+          {"value_weight", Counted({1, 2}, 700)},
+          {"value_bias", Counted({1}, 800)}};
+}
+
+TEST(AgentLayoutTest, NamesAndColumnsAreThoseOfTorch) {
+  const NamedTensors exported = AgentToTorch(Learner()).ValueOrThrow();
+  std::string names;
+  for (const auto& [name, tensor] : exported) names += name + ' ';
+  EXPECT_EQ(names,
+            "conv1.bias conv1.weight conv2.bias conv2.weight fc.bias fc.weight lstm.bias_hh "
+            "lstm.bias_ih lstm.weight_hh lstm.weight_ih policy.bias policy.weight value.bias "
+            "value.weight ");
+  // two places of three channels: the channels come first
+  EXPECT_EQ(exported.at("fc.weight").Floats(), (std::vector<float>{100, 103, 101, 104, 102, 105}));
+  EXPECT_EQ(exported.at("lstm.bias_hh").Floats(), std::vector<float>(8));
+  EXPECT_EQ(exported.at("lstm.weight_ih").shape, (std::vector<int64_t>{8, 1}));
+  EXPECT_TRUE(Equal(AgentFromTorch(exported).ValueOrThrow(), Learner()));
+}
+
+TEST(AgentLayoutTest, BothBiasesOfAnLstmCount) {
+  NamedTensors exported = AgentToTorch(Learner()).ValueOrThrow();
+  exported["lstm.bias_hh"] = Counted({8}, 1);
+  EXPECT_EQ(AgentFromTorch(exported).ValueOrThrow().at("lstm_bias").Floats()[7], 407 + 8);
+}
+
+TEST(AgentLayoutTest, WhatDoesNotFitIsRefused) {
+  NamedTensors columns = Learner(), bytes = Learner();
+  columns["fc_weight"] = Counted({1, 7}, 0);
+  bytes["conv1_bias"].type = Tensor::Type::kUint8;
+  for (const NamedTensors& bad : {columns, bytes})
+    EXPECT_EQ(AgentToTorch(bad).status().code(), Code::kBadData);
+  NamedTensors biases = AgentToTorch(Learner()).ValueOrThrow();
+  biases["lstm.bias_hh"] = Counted({4}, 0);
+  EXPECT_EQ(AgentFromTorch(biases).status().code(), Code::kBadData);
+}
+
+}  // namespace
+}  // namespace samara
