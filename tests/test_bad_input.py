@@ -213,6 +213,8 @@ def test_a_place_that_is_taken(run, tmp_path):
     refused(73, "train", *CARTPOLE, "--out", tmp_path / "file", words=[str(tmp_path / "file")])
     refused(73, "train", *CARTPOLE, "--out", tmp_path / "file" / "run", words=[str(tmp_path / "file")])
     refused(73, "train", *CARTPOLE, "--out", tmp_path / ("x" * 300), words=["File name too long", "--out"])
+    # no place for files, and not for want of space
+    refused(73, "train", *CARTPOLE, "--out", "/proc/samara-run", words=["/proc/samara-run", "choose another --out"])
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thing").write_text("precious")
     refused(73, "train", *CARTPOLE, "--out", tmp_path / "full", words=[str(tmp_path / "full")])

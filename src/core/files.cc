@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <random>
 
 namespace samara {
@@ -173,7 +174,11 @@ bool IsTemporaryName(const Path& path) {
 
 Status MakeFolder(const Path& folder) {
   if (!InjectFailure() && ::mkdir(folder.c_str(), 0700) == 0) return Status::Ok();
-  return IoError("create folder", folder);
+  const bool disk = errno == EIO || errno == ENOSPC || errno == EDQUOT;
+  const Status why = IoError("create folder", folder);
+  // all else means that the place takes no folder
+  return disk || why.code() == Code::kNotPermitted ? why
+                                                   : Status(Code::kCannotCreate, why.message());
 }
 
 Status MustBeNew(const Path& path) {
@@ -267,6 +272,7 @@ FileLock::~FileLock() { ::close(fd_); }
 Result<uint64_t> FreeSpace(const Path& path) {
   struct statvfs info {};
   if (::statvfs(path.c_str(), &info) != 0) return IoError("statvfs", path);
+  if (info.f_blocks == 0) return std::numeric_limits<uint64_t>::max();  // it does not count space
   return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
 }
 

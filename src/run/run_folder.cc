@@ -112,9 +112,12 @@ Path DefaultPlace(const std::string& name) {
   }
 }
 
-Status CannotCreate(const Status& why) {
+Status CannotCreate(const Path& target, const Status& why) {
   // a full disk is its own category; all else means that the folder cannot be made here
-  return why.code() == Code::kIoError ? why : Status(Code::kCannotCreate, why.message());
+  if (why.code() == Code::kIoError) return why;
+  const std::string reason = why.message().substr(why.message().rfind(": ") + 2);
+  return {Code::kCannotCreate,
+          target.string() + ": cannot be created: " + reason + ": choose another --out"};
 }
 
 }  // namespace
@@ -147,7 +150,7 @@ Result<std::unique_ptr<RunFolder>> RunFolder::Create(const Path& out, const std:
     if (!IsFree(target))
       return out.empty() ? Create(out, name, config_toml, identity, bytes_needed)
                          : Occupied(target);
-    return CannotCreate(status);
+    return CannotCreate(target, status);
   }
   RETURN_IF_ERROR(SyncFolder(parent));
   run->path_ = target;
