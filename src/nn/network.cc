@@ -214,6 +214,7 @@ std::vector<TensorSlice> Tensors(const NetworkDescription& network) {
 
 Result<NetworkDescription> MakeNetwork(std::string_view name, int64_t height, int64_t width,
                                        int64_t channels, int64_t outputs) {
+  if (name == "nature") name = "Nature";  // as learning runs spell it
   NetworkDescription network;
   network.name = name;
   network.height = height;

@@ -32,7 +32,7 @@ Result<AgentNetworkConfig> NetworkFor(const AgentSetup& setup, const InputLayout
   const ActionDistribution distribution = MakeDistribution(setup.environment.action);
   const AgentNetworkKeys& keys = setup.config.network;
   AgentNetworkConfig network;
-  network.torso = keys.name;
+  network.torso = keys.name == "Nature" ? "nature" : keys.name;  // as evolution spells it
   network.height = layout.height, network.width = layout.width, network.channels = layout.channels;
   network.outputs = distribution.parameters();
   network.lstm = keys.lstm;
