@@ -48,7 +48,9 @@ def test_frames_are_population_and_validation_and_nothing_else(run):
 def test_eval_prints_the_contract(run):
     folder, _ = run
     result = ok("eval", folder, "--episodes", 5, "--json").json
-    assert set(result) == {"episodes", "mean", "median", "std", "returns", "frames"}
+    assert set(result) == {"policy", "source", "seed", "episodes", "mean", "median", "std", "returns", "frames"}
+    assert (result["policy"], result["seed"]) == ("elite", 0)
+    assert result["source"] == f"{folder}, elite of generation 4"
     assert result["episodes"] == 5 == len(result["returns"]) == len(result["frames"])
     assert result["mean"] == pytest.approx(sum(result["returns"]) / 5)
     assert sorted(result["returns"])[2] == result["median"]
@@ -238,6 +240,15 @@ def test_human_output_names_score_and_folder(tmp_path):
 
 def test_random_policy_on_the_same_episodes(run):
     elite = ok("eval", run[0], "--episodes", 20, "--json").json
+    assert (elite["policy"], random["policy"]) == ("elite", "random")
+    text = ok("eval", run[0], "--episodes", 3, "--random").out
+    assert text.startswith("random policy, in the environment of ")
+    assert ok("eval", run[0], "--episodes", 3).out.startswith(f"{run[0]}, elite of generation 4\n")
+
+
+def test_no_ops_are_refused_where_there_are_none(run):
+    refused = samara("eval", run[0], "--noops", "1..3", "--json")
+    assert refused.code == 64 and "CartPole-v1 begins without no-ops" in refused.err
     random = ok("eval", run[0], "--episodes", 20, "--random", "--json").json
     assert 10 < random["mean"] < 40 < elite["mean"]  # CartPole: about 22 at random
 

@@ -27,7 +27,8 @@ def test_an_atari_elite_plays_the_same_with_ale_py_alone(network, storage, tmp_p
         result = ok("eval", file, "--noops", noops, "--json").json
         total, frames, lead = game.play(net, noops)
         assert (result["returns"], result["frames"]) == ([total], [frames]), f"smallest lead {lead}"
-        assert ok("eval", run, "--noops", noops, "--json").json == result
+        again = ok("eval", run, "--noops", noops, "--json").json
+        assert again | {"source": result["source"]} == result
 
 
 def test_a_cartpole_policy_plays_the_same_in_gymnasium(tmp_path):

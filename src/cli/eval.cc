@@ -22,13 +22,23 @@ struct EvalArguments {
   LoadOptions load;
 };
 
-void PrintHuman(const Policy& policy, std::span<const double> returns) {
+// What was played, as --json has it and as people read it.
+const char* PolicyName(const Policy& policy, const EvalArguments& args) {
+  if (args.random) return "random";
+  return policy.config.Learns() ? "agent" : "elite";
+}
+
+std::string Title(const Policy& policy, const EvalArguments& args) {
+  return args.random ? "random policy, in the environment of " + policy.source : policy.source;
+}
+
+void PrintHuman(const std::string& title, std::span<const double> returns) {
   const Interval interval = BootstrapInterval(returns, Mean);
   std::printf(
       "%s\n%zu episodes: mean %.1f (95 %% interval %.1f to %.1f), median %.1f, standard deviation "
       "%.1f\n",
-      policy.source.c_str(), returns.size(), Mean(returns), interval.low, interval.high,
-      Median(returns), Std(returns));
+      title.c_str(), returns.size(), Mean(returns), interval.low, interval.high, Median(returns),
+      Std(returns));
 }
 
 Status RunEval(const Invocation& invocation, const EvalArguments& args) {
@@ -38,6 +48,9 @@ Status RunEval(const Invocation& invocation, const EvalArguments& args) {
   EvaluationOptions options{
       .episodes = args.episodes, .noops = {}, .seed = args.seed, .random = args.random};
   if (!args.noops.empty()) {
+    if (const std::string& id = policy.config.env.id; !id.empty())
+      return {Code::kUsage, "eval --noops: " + id +
+                                " begins without no-ops, only Atari games have them; leave it out"};
     ASSIGN_OR_RETURN(const auto counts, ParseRange("--noops", args.noops, 10'000));
     options.noops.assign(counts.begin(), counts.end());
   }
@@ -58,12 +71,18 @@ Status RunEval(const Invocation& invocation, const EvalArguments& args) {
   std::vector<uint64_t> frames;
   for (const auto& r : results) returns.push_back(r.fitness), frames.push_back(r.frames);
   if (!args.json) {
-    PrintHuman(policy, returns);
+    PrintHuman(Title(policy, args), returns);
     return Status::Ok();
   }
-  nlohmann::json object = {{"episodes", returns.size()}, {"mean", Mean(returns)},
-                           {"median", Median(returns)},  {"std", Std(returns)},
-                           {"returns", returns},         {"frames", frames}};
+  nlohmann::json object = {{"policy", PolicyName(policy, args)},
+                           {"source", policy.source},
+                           {"seed", args.seed},
+                           {"episodes", returns.size()},
+                           {"mean", Mean(returns)},
+                           {"median", Median(returns)},
+                           {"std", Std(returns)},
+                           {"returns", returns},
+                           {"frames", frames}};
   if (!video.is_null()) object["video"] = video;
   PrintJson(object);
   return Status::Ok();
