@@ -89,11 +89,20 @@ class DeepGa::Playing {
   }
   GaProgress Progress() const {
     const GenerationWork::Counts c = work_.counts();
-    return {c.validating ? "validation" : "population", c.done, c.total, 0, c.frames};
+    const size_t before = c.validating ? work_.population().size() : 0;
+    return {c.validating ? "validation" : "population",
+            c.done,
+            c.total,
+            0,
+            c.frames,
+            c.best,
+            before + c.done,
+            episodes_};
   }
 
   DeepGa& ga_;
   GenerationWork work_;
+  const size_t episodes_ = ga_.EpisodesOfNext();
   const Parameters parameters_;
   Status played_;  // what the evaluator said, once the thread has ended
   std::unique_ptr<Thread> thread_;
@@ -197,8 +206,8 @@ Result<GenerationReport> DeepGa::Step(const StopToken& stop) {
 
   // 5 test of the elite on fresh episodes, not counted in frames
   const SteadyTime test = Now();
-  if (config_.test_every > 0 && next.generation % static_cast<uint64_t>(config_.test_every) == 0) {
-    const auto tasks = TestTasks(Purpose::kEpisodeTest, static_cast<size_t>(config_.test_episodes));
+  if (const size_t episodes = TestEpisodes(); episodes > 0) {
+    const auto tasks = TestTasks(Purpose::kEpisodeTest, episodes);
     ASSIGN_OR_RETURN(const Results results, PlayTest(tasks, next.elite, stop, /*keep=*/true));
     for (const auto& r : results)
       report.test_returns.push_back(r.fitness), report.frames_test += r.frames;
@@ -283,6 +292,26 @@ GenerationPlan DeepGa::Plan() const {
 bool DeepGa::Validates() const {
   return config_.loop != "uber_dist" && config_.validation_candidates > 0 &&
          config_.validation_episodes > 0;
+}
+
+size_t DeepGa::ValidationEpisodes() const {
+  if (!Validates()) return 0;
+  // as Candidates chooses them
+  const int64_t candidates =
+      std::max<int64_t>(config_.validation_candidates, state_.has_elite ? 2 : 1);
+  return static_cast<size_t>(candidates * config_.validation_episodes);
+}
+
+// Of the generation after state_.
+size_t DeepGa::TestEpisodes() const {
+  const auto every = static_cast<uint64_t>(config_.test_every);
+  const bool due = every > 0 && (state_.generation + 1) % every == 0;
+  return due ? static_cast<size_t>(config_.test_episodes) : 0;
+}
+
+size_t DeepGa::EpisodesOfNext() const {
+  return static_cast<size_t>(config_.population * config_.episodes) + ValidationEpisodes() +
+         TestEpisodes();
 }
 
 Task DeepGa::PopulationTask(uint32_t i, uint64_t episode) const {
@@ -407,7 +436,15 @@ Result<std::vector<EpisodeResult>> DeepGa::PlayTest(std::span<const Task> tasks,
   LocalWork work(tasks, stop, keep ? finished_[Phase::kTest] : ResultsByIndex());
   if (keep) work.OnPost([this](uint32_t i, const EpisodeResult& r) { Note(Phase::kTest, i, r); });
   const uint64_t frames = progress().frames;
-  Show([&] { return GaProgress{"test", work.posted(), tasks.size(), 0, 0}; }, frames);
+  // `keep`: the last phase of a generation
+  const size_t all = keep ? EpisodesOfNext() : 0, before = keep ? all - tasks.size() : 0;
+  Show(
+      [&, all, before] {
+        GaProgress progress{"test", work.posted(), tasks.size()};
+        progress.episodes_done = before + (keep ? work.posted() : 0), progress.episodes_total = all;
+        return progress;
+      },
+      frames);
   const Parameters parameters([&](uint32_t) { return genome; }, cache_);
   const Status status = evaluator_.Play(parameters, work);
   Show(nullptr, frames);

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <string>
@@ -103,7 +104,10 @@ struct EpisodeRule {
 struct GaProgress {
   std::string phase;  // empty: between phases
   size_t done = 0, total = 0;
-  uint64_t generation = 0, frames = 0;  // frames of the whole run so far
+  uint64_t generation = 0, frames = 0;                     // frames of the whole run so far
+  double best = std::numeric_limits<double>::quiet_NaN();  // fitness in this generation so far
+  // of all phases of the generation that is played; 0 between phases
+  size_t episodes_done = 0, episodes_total = 0;
 };
 
 // Whether ga.generations or ga.frames is reached.
@@ -128,6 +132,9 @@ class DeepGa {
   void Reuse(const FinishedEpisodes& finished);
   bool BudgetSpent() const { return samara::BudgetSpent(config_, state_); }
 
+  // Episodes of the generation that Step plays next, of all its phases.
+  size_t EpisodesOfNext() const;
+
   const GaState& state() const { return state_; }
   void Restore(GaState state);
   GaProgress progress() const;  // any thread
@@ -150,6 +157,8 @@ class DeepGa {
   double FramesExpected(uint64_t i) const;
   GenerationPlan Plan() const;
   bool Validates() const;
+  size_t ValidationEpisodes() const;
+  size_t TestEpisodes() const;
   Task PopulationTask(uint32_t i, uint64_t episode) const;
   Task ValidationTask(uint32_t individual, uint64_t episode) const;
   Genome Individual(uint32_t i) const;  // a member, or the old elite

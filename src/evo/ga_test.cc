@@ -644,7 +644,8 @@ TEST(GaTest, ProgressGoesFromPhaseToPhaseAndNeverBack) {
   std::thread watcher([&] {
     const std::map<std::string, int> order = {{"population", 0}, {"validation", 1}, {"test", 2}};
     std::tuple<uint64_t, int, size_t> before;
-    uint64_t frames = 0;
+    uint64_t frames = 0, whole_of = 0;
+    size_t whole_done = 0;
     while (!over) {
       const GaProgress p = ga.progress();
       EXPECT_GE(p.frames, frames);
@@ -655,6 +656,15 @@ TEST(GaTest, ProgressGoesFromPhaseToPhaseAndNeverBack) {
       EXPECT_GE(now, before);
       EXPECT_LE(p.done, p.total);
       before = now;
+      // over the whole generation; a member that has finished has a fitness
+      EXPECT_GT(p.episodes_total, 0U);
+      EXPECT_LE(p.episodes_done, p.episodes_total);
+      if (p.episodes_done < whole_done && p.generation == whole_of)
+        ADD_FAILURE() << p.phase << ": " << p.episodes_done << " after " << whole_done;
+      whole_done = p.episodes_done, whole_of = p.generation;
+      if (p.phase == "validation") {
+        EXPECT_FALSE(std::isnan(p.best));
+      }
     }
   });
   for (int g = 0; g < 4; ++g) EXPECT_TRUE(ga.Step(nullptr).ok());

@@ -1,6 +1,7 @@
 #include "evo/generation_work.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "core/check.h"
@@ -82,6 +83,7 @@ bool GenerationWork::PostPopulation(uint32_t index, const EpisodeResult& result)
     EpisodeMeans mean;
     mean.Add(std::span(population_).subspan(member * plan_.episodes, plan_.episodes));
     means_.fitness[member] = mean.fitness[0], means_.frames[member] = mean.frames[0];
+    best_ = std::fmax(best_, mean.fitness[0]);
   }
   tail_ = tail_ || PopulationComplete();
   if (tail_) ChooseCandidates();
@@ -170,9 +172,9 @@ void GenerationWork::EvaluatorIsDone() {
 GenerationWork::Counts GenerationWork::counts() const {
   const std::lock_guard lock(mu_);
   if (!PopulationComplete())
-    return {false, population_done_, population_.size(), population_frames_};
+    return {false, population_done_, population_.size(), population_frames_, best_};
   return {true, validation_done_, candidates_.size() * plan_.validation_episodes,
-          population_frames_ + validation_frames_};
+          population_frames_ + validation_frames_, best_};
 }
 
 std::vector<EpisodeResult> GenerationWork::ValidationOf(uint32_t individual) const {

@@ -15,6 +15,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <span>
@@ -68,9 +69,10 @@ class GenerationWork : public WorkSource {
   void EvaluatorIsDone();  // no result comes any more
 
   struct Counts {
-    bool validating = false;     // the population is complete
-    size_t done = 0, total = 0;  // episodes of the phase
-    uint64_t frames = 0;         // of episodes that count for certain
+    bool validating = false;                                 // the population is complete
+    size_t done = 0, total = 0;                              // episodes of the phase
+    uint64_t frames = 0;                                     // of episodes that count for certain
+    double best = std::numeric_limits<double>::quiet_NaN();  // fitness of the members that have one
   };
   Counts counts() const;
   // Of the population. REQUIRES: WaitForPopulation was true.
@@ -110,6 +112,7 @@ class GenerationWork : public WorkSource {
   uint64_t population_frames_ = 0;
   std::vector<size_t> left_;  // episodes without result, by member
   EpisodeMeans means_;        // of members that have finished; NaN and 0
+  double best_ = std::numeric_limits<double>::quiet_NaN();  // of their fitness
   // of validation, as the tail has it now
   std::vector<uint32_t> candidates_;
   std::vector<bool> is_candidate_;  // by individual

@@ -125,8 +125,10 @@ std::string Generation(const ProgressState& s) {
 
 std::string Frames(const ProgressState& s) {
   const auto short_of = [](int64_t n) { return ShortNumber(static_cast<double>(n)); };
+  const bool last = s.pace && s.pace->episodes_total > 0 && s.frames >= s.frames_budget;
   if (s.frames_budget > 0)
-    return fmt::format("{} of {} frames", short_of(s.frames), short_of(s.frames_budget));
+    return fmt::format("{} of {} frames{}", short_of(s.frames), short_of(s.frames_budget),
+                       last ? ", this generation is the last" : "");
   return short_of(s.frames) + " frames";
 }
 
@@ -198,21 +200,38 @@ std::string PhaseLine(const ProgressState& s, int columns, bool colour) {
 
 }  // namespace
 
+namespace {
+
+// Whole generations, the one that is played included, until the first budget is reached.
+double SecondsOfGenerations(const ProgressState& s, const GenerationPace& pace) {
+  const auto& [before, now, total] = pace;
+  const double each = total > 0 ? total : before.episodes;  // episodes of a generation
+  const double measured = before.episodes + now.episodes;
+  // less than a tenth of a generation says nothing about the rest
+  if (measured <= 0.1 * each) return ProgressState::kUnknown;
+  const double seconds = (before.seconds + now.seconds) / measured * each;
+  const double frames = (before.frames + now.frames) / measured * each;
+  const double rest = total > 0 ? std::max(1 - now.episodes / total, 0.0) : 0;
+  double more = std::numeric_limits<double>::infinity();  // generations after this one
+  const auto spend = [&](double missing, double by_each) {
+    more = std::min(more, std::ceil(std::max(missing / by_each - rest, 0.0)));
+  };
+  if (s.frames_budget > 0 && frames > 0)
+    spend(static_cast<double>(s.frames_budget - s.frames), frames);
+  if (s.generations > 0)
+    more = std::min(more, static_cast<double>(std::max<int64_t>(s.generations - s.generation, 0)));
+  if (s.seconds_budget > 0 && seconds > 0) spend(s.seconds_budget - s.seconds, seconds);
+  return std::isinf(more) ? ProgressState::kUnknown : (rest + more) * seconds;
+}
+
+}  // namespace
+
 double SecondsLeft(const ProgressState& s, double frames_per_second) {
+  if (s.pace) return SecondsOfGenerations(s, *s.pace);
   double left = std::numeric_limits<double>::infinity();
   if (s.frames_budget > 0 && frames_per_second > 0)
     left =
         static_cast<double>(std::max<int64_t>(s.frames_budget - s.frames, 0)) / frames_per_second;
-  if (s.generations > 0) {
-    const bool between = s.phase_total == 0;  // no phase runs: the generation named is whole
-    const double done = between ? static_cast<double>(s.generation)
-                                : std::max<double>(static_cast<double>(s.generation) - 1, 0) +
-                                      (s.generation > 0 ? PhaseFraction(s) : 0);
-    // less than a tenth of a generation says nothing about the rest
-    if (done > 0.1)
-      left = std::min(left,
-                      s.seconds / done * std::max(static_cast<double>(s.generations) - done, 0.0));
-  }
   if (s.seconds_budget > 0) left = std::min(left, std::max(s.seconds_budget - s.seconds, 0.0));
   return std::isinf(left) ? ProgressState::kUnknown : left;
 }

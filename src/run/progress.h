@@ -17,6 +17,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,6 +29,15 @@
 
 namespace samara {
 
+// Evolution goes on by whole generations: what has been measured of them.
+struct GenerationPace {
+  struct Spent {
+    double seconds = 0, frames = 0, episodes = 0;
+  };
+  Spent before, now;          // the last generation; the one that is played, so far
+  double episodes_total = 0;  // of the latter, over all phases; 0 = none is played
+};
+
 // What the display shows; the run fills one whenever asked. Unknown numbers stay as they are here.
 struct ProgressState {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
@@ -37,6 +47,7 @@ struct ProgressState {
   int64_t generation = 0, generations = 0;  // current (from 1) and last; 0 = no limit
   int64_t frames = 0, frames_budget = 0;    // emulated frames so far; 0 = no limit
   double seconds = 0, seconds_budget = 0;   // running time over resumes; 0 = no limit
+  std::optional<GenerationPace> pace;       // where a started generation is always finished
   std::string phase;                        // "population", "validation", "test"
   int64_t phase_done = 0, phase_total = 0;  // episodes of the current phase
   std::vector<std::pair<std::string, double>> last_seconds;  // of the last generation, by phase
@@ -47,13 +58,14 @@ struct ProgressState {
     bool plain = false;  // also in the plain line
   };
   std::vector<Number> numbers;  // more to show
-  double best = kUnknown;       // best return in the population so far
+  double best = kUnknown;       // best return in the last population, in the first so far
   double elite = kUnknown;      // the elite's validation mean
   double random = kUnknown;     // a random policy's mean
   int64_t respawns = 0;
 };
 
-// Seconds until the first budget is reached at this rate (frames/s); NaN when nothing can be said.
+// Seconds until the first budget is reached: at this rate (frames/s), or with a pace at the end of
+// the generation that reaches it. NaN when nothing can be said.
 double SecondsLeft(const ProgressState& state, double frames_per_second);
 // The display, each line at most `columns` wide; escape sequences for colour take no width.
 std::vector<std::string> ProgressLines(const ProgressState& state, double frames_per_second,

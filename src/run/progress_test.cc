@@ -24,6 +24,9 @@ ProgressState Example() {
   s.elite = 840.5;
   s.respawns = 2;
   s.last_seconds = {{"population", 18.24}, {"validation", 125}, {"between", 0.0421}};
+  s.pace = GenerationPace{.before = {.seconds = 143, .frames = 280'000, .episodes = 160},
+                          .now = {.seconds = 9, .frames = 140'000, .episodes = 50},
+                          .episodes_total = 160};
   return s;
 }
 
@@ -129,16 +132,42 @@ TEST(ProgressTest, TimeLeftIsThatOfTheFirstBudget) {
   s.frames = 400;
   s.frames_budget = 1000;
   EXPECT_DOUBLE_EQ(SecondsLeft(s, 100), 6);
-  // 2.5 of 5 generations in 10 s: 10 s more, so frames still end it first
-  s.generation = 3;
-  s.generations = 5;
-  s.phase_done = 1;
-  s.phase_total = 2;
   s.seconds = 10;
-  EXPECT_DOUBLE_EQ(SecondsLeft(s, 100), 6);
-  EXPECT_DOUBLE_EQ(SecondsLeft(s, 10), 10);
   s.seconds_budget = 13;
-  EXPECT_DOUBLE_EQ(SecondsLeft(s, 10), 3);
+  EXPECT_DOUBLE_EQ(SecondsLeft(s, 100), 3);
+}
+
+// a generation is never cut: a budget that is reached in its middle is spent at its end
+TEST(ProgressTest, TimeLeftIsThatOfWholeGenerations) {
+  ProgressState s;
+  s.generation = 1;
+  s.frames_budget = 200'000;
+  s.pace.emplace();
+  EXPECT_TRUE(std::isnan(SecondsLeft(s, 4000))) << "nothing is measured";
+  s.pace->episodes_total = 60;
+  s.pace->now = {.seconds = 2, .frames = 10'000, .episodes = 2};
+  EXPECT_TRUE(std::isnan(SecondsLeft(s, 4000))) << "too little is measured";
+  // beyond the budget in the first generation: a third of its episodes is left
+  s.frames = 320'000;
+  s.pace->now = {.seconds = 80, .frames = 320'000, .episodes = 40};
+  EXPECT_DOUBLE_EQ(SecondsLeft(s, 4000), 40);
+  EXPECT_NE(ProgressPlainLine(s, 4000).find("320k of 200k frames, this generation is the last"),
+            std::string::npos);
+  // a generation takes 480k frames and 120 s: two more after this one
+  s.frames_budget = 1'000'000;
+  EXPECT_DOUBLE_EQ(SecondsLeft(s, 4000), 40 + 2 * 120);
+  EXPECT_EQ(ProgressPlainLine(s, 4000).find("the last"), std::string::npos);
+  s.generations = 2;
+  EXPECT_DOUBLE_EQ(SecondsLeft(s, 4000), 40 + 120);
+  s.seconds = 80, s.seconds_budget = 100;
+  EXPECT_DOUBLE_EQ(SecondsLeft(s, 4000), 40);
+  // what the generation before took counts too: 100 episodes in 240 s
+  s.seconds_budget = 0, s.generations = 5, s.frames_budget = 0;
+  s.pace->before = {.seconds = 160, .frames = 0, .episodes = 60};
+  EXPECT_DOUBLE_EQ(SecondsLeft(s, 4000), (1.0 / 3 + 4) * 144);
+  // between two generations nothing is half done
+  s.pace->now = {}, s.pace->episodes_total = 0, s.generation = 4;
+  EXPECT_DOUBLE_EQ(SecondsLeft(s, 4000), 160);
 }
 
 TEST(ProgressTest, PlainLinesElsewhere) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 
 #include "core/clock.h"
@@ -71,7 +72,7 @@ class EvolutionRun {
   Status OneGeneration();
   Status MakeDurable();
   json MetricsLine(const GenerationReport& report, const StageSeconds& spent) const;
-  void NotePhases(const GenerationReport& report);
+  void NotePhases(const GenerationReport& report, double episodes);
   Status SaveCheckpoint();
   // With several ranks: the others do what this one is about to do.
   Status Announce(Act act, std::string details = {}) {
@@ -113,9 +114,11 @@ class EvolutionRun {
   json metrics_line_ = json::object();  // of the last generation
   std::vector<double> fitness_;         // of the last generation
   std::vector<double> random_returns_;
-  SteadyTime generation_ended_ = Now();
   mutable std::mutex mu_;
   // guarded by mu_ against the live view
+  SteadyTime generation_began_ = Now();
+  double frames_before_ = 0;                                  // counted frames then
+  GenerationPace::Spent last_generation_;                     // since the start or the resume
   std::vector<std::pair<std::string, double>> last_seconds_;  // of the last generation's phases
   std::atomic<double> best_{ProgressState::kUnknown}, random_mean_{ProgressState::kUnknown},
       elite_{ProgressState::kUnknown};
@@ -273,6 +276,9 @@ ProgressState EvolutionRun::Snapshot() const {
   s.frames_budget = config_.ga.frames;
   s.seconds = Seconds();
   s.seconds_budget = config_.run.minutes * 60;
+  s.pace.emplace();
+  s.pace->now.episodes = static_cast<double>(p.episodes_done);
+  s.pace->episodes_total = static_cast<double>(p.episodes_total);
   s.phase = p.phase;
   s.phase_done = static_cast<int64_t>(p.done);
   s.phase_total = static_cast<int64_t>(p.total);
@@ -282,8 +288,11 @@ ProgressState EvolutionRun::Snapshot() const {
   {
     const std::lock_guard lock(mu_);
     s.last_seconds = last_seconds_;
+    s.pace->before = last_generation_;
+    s.pace->now.seconds = SecondsSince(generation_began_);
+    s.pace->now.frames = std::max(static_cast<double>(p.frames) - frames_before_, 0.0);
   }
-  s.best = best_;
+  s.best = std::isnan(best_) ? p.best : best_.load();
   s.elite = elite_;
   s.random = random_mean_;
   s.respawns = static_cast<int64_t>(evaluator_->counters().respawns);
@@ -291,10 +300,11 @@ ProgressState EvolutionRun::Snapshot() const {
 }
 
 Status EvolutionRun::Generations() {
+  generation_began_ = Now();
+  frames_before_ = static_cast<double>(ga_->state().frames);
   std::optional<Progress> progress;
   if (!options_.quiet) progress.emplace([this] { return Snapshot(); }, stderr);
   Status status;
-  generation_ended_ = Now();
   while (status.ok() && !ga_->BudgetSpent() && !TimeSpent()) status = OneGeneration();
   // stopped or failed: what is reported is in the journal; the checkpoint saves the next start some
   // work, unless the journal could not take this generation
@@ -316,9 +326,10 @@ Status EvolutionRun::EndRanks() {
 
 Status EvolutionRun::OneGeneration() {
   const StageSeconds before = evaluator_->seconds();
+  const auto episodes = static_cast<double>(ga_->EpisodesOfNext());
   RETURN_IF_ERROR(Announce(Act::kGeneration, Hex(ga_->state().population_hash)));
   ASSIGN_OR_RETURN(const GenerationReport report, ga_->Step(StopRequested));
-  NotePhases(report);
+  NotePhases(report, episodes);
   const StageSeconds after = evaluator_->seconds();
   fitness_ = report.fitness;
   best_ = *std::max_element(fitness_.begin(), fitness_.end());
@@ -342,11 +353,13 @@ Status EvolutionRun::OneGeneration() {
 
 // How long each phase of the generation took. What no phase has is between them: breeding,
 // selection, and what followed the generation before.
-void EvolutionRun::NotePhases(const GenerationReport& r) {
-  const double between = SecondsSince(generation_ended_) - r.seconds_population -
-                         r.seconds_validation - r.seconds_test;
-  generation_ended_ = Now();
+void EvolutionRun::NotePhases(const GenerationReport& r, double episodes) {
   const std::lock_guard lock(mu_);
+  last_generation_ = {SecondsSince(generation_began_), static_cast<double>(r.frames), episodes};
+  const double between =
+      last_generation_.seconds - r.seconds_population - r.seconds_validation - r.seconds_test;
+  generation_began_ = Now();
+  frames_before_ = static_cast<double>(ga_->state().frames);
   last_seconds_ = {{"population", r.seconds_population}};
   if (r.seconds_validation > 0) last_seconds_.emplace_back("validation", r.seconds_validation);
   if (!r.test_returns.empty()) last_seconds_.emplace_back("test", r.seconds_test);
