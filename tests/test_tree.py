@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import tomllib
+from importlib.util import find_spec
 
 import pytest
 
@@ -65,6 +66,9 @@ def test_presets_use_known_keys_and_are_accepted(keys):
         used = {f"{table}.{name}" for table, rows in tables.items() for name in rows}
         assert used <= set(keys), preset
         name = str(preset.relative_to("presets").with_suffix(""))
+        # a dry run starts what the run would: without its package the task is refused
+        if used & {"env.id"} and tables["env"]["id"].startswith("envpool:") and find_spec("envpool") is None:
+            continue
         effective = tomllib.loads(samara("train", name, "--dry-run"))
         assert {k: v for t, rows in effective.items() for k, v in ((f"{t}.{n}", x) for n, x in rows.items())
                 if k in used} == {f"{t}.{n}": x for t, rows in tables.items() for n, x in rows.items()}

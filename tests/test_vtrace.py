@@ -40,6 +40,25 @@ def test_train_prints_the_contract(tmp_path):
     assert again["parameter_hash"] == result["parameter_hash"]
 
 
+def test_a_run_that_is_extended_goes_on_learning(tmp_path):
+    """The schedule of the learning rate ends at the first budget: a larger one says so, and the schedule may grow too."""
+    run = tmp_path / "run"
+    words = [*CARTPOLE, "learn.frames=6400", "optimizer.schedule_frames=6400", "learn.test_episodes=0"]
+
+    def rates(first):
+        return [line["learning_rate"] for line in lines_of(run) if line.get("update", 0) > first and "event" not in line]
+
+    assert "goes beyond" not in ok("train", *words, "--out", run, "--quiet").err
+    silent = ok("train", "--resume", run, "learn.frames=9600", "--quiet")
+    assert "learn.frames=9600 goes beyond optimizer.schedule_frames=6400: the learning rate is 0" in silent.err
+    assert "update 21: the learning rate is 0 from here on" in silent.err
+    assert set(rates(20)) == {0}
+    grown = ok("train", "--resume", run, "learn.frames=12800", "optimizer.schedule_frames=25600", "--quiet")
+    assert "learning rate" not in grown.err and 0 < max(rates(30)) < 0.003
+    shrunk = samara("train", "--resume", run, "optimizer.schedule_frames=20000")
+    assert shrunk.code == 78 and "can only grow" in shrunk.err
+
+
 def test_the_largest_batch_of_inference_is_measured_unless_it_is_given(tmp_path):
     def batch(name, *words):
         run = tmp_path / name

@@ -42,13 +42,30 @@ Status Split(const TrainArguments& args, std::string& preset, std::vector<std::s
   return Status::Ok();
 }
 
+Result<std::vector<int64_t>> Seeds(const TrainArguments& args) {
+  return ParseRange("--seeds", args.seeds, 1'000'000);
+}
+
+Status CheckSeeds(const TrainArguments& args, const TrainOptions& options) {
+  if (args.seeds.empty()) return Status::Ok();
+  if (args.out.empty() || options.resume)
+    return {Code::kUsage, "--seeds needs --out DIR and no --resume"};
+  return Seeds(args).status();
+}
+
+Status DryRun(const TrainArguments& args, const ExperimentConfig& config, TrainOptions options) {
+  if (!args.seeds.empty()) options.out.reset(), options.resume_auto = false;  // there may be runs
+  ASSIGN_OR_RETURN(const EffectiveConfig effective, CheckTrain(config, options));
+  std::printf("%s", effective.toml.c_str());
+  if (args.json) PrintJson({{"config_hash", effective.hash}});
+  return Status::Ok();
+}
+
 // One run per seed in OUT/seed-N, then one report over all; what was finished before is not run
 // again.
 Status TrainSeeds(const TrainArguments& args, const ExperimentConfig& config,
                   TrainOptions options) {
-  if (args.out.empty() || options.resume)
-    return {Code::kUsage, "--seeds needs --out DIR and no --resume"};
-  ASSIGN_OR_RETURN(const auto seeds, ParseRange("--seeds", args.seeds, 1'000'000));
+  ASSIGN_OR_RETURN(const auto seeds, Seeds(args));
   RETURN_IF_ERROR(CreateFolders(args.out));
   std::vector<Path> runs;
   nlohmann::json results = nlohmann::json::array();
@@ -158,7 +175,6 @@ Status RunTrain(const TrainArguments& args, Invocation& invocation,
   options.trust = args.trust;
   RETURN_IF_ERROR(Split(args, preset, options.overrides));
   ExperimentConfig config;
-  ConfigTable table;
   const bool automatic = args.resume == "auto";
   if (!args.resume.empty() && !automatic) {
     if (!preset.empty() || !args.out.empty()) {
@@ -175,7 +191,7 @@ Status RunTrain(const TrainArguments& args, Invocation& invocation,
     if (automatic && args.out.empty()) return {Code::kUsage, "--resume auto needs --out DIR"};
     ASSIGN_OR_RETURN(const std::string toml, PresetText(preset));
     config.ChooseAlgorithm(toml, options.overrides);
-    table = config.Table();
+    ConfigTable table = config.Table();
     RETURN_IF_ERROR(table.ParseToml(toml, preset));
     if (preset.ends_with(".toml") && ChoosesCode(config.env.id) && !args.trust &&
         !ChoosesEnvironment(options.overrides))
@@ -184,19 +200,15 @@ Status RunTrain(const TrainArguments& args, Invocation& invocation,
     if (!args.out.empty()) options.out = args.out;
     options.resume_auto = automatic;
   }
-  if (args.dry_run) {
-    if (options.resume) return {Code::kUsage, "--dry-run goes with a preset"};
-    if (config.Learns()) RETURN_IF_ERROR(Check(config.learning));
-    std::printf("%s", table.ToToml().c_str());
-    if (args.json) PrintJson({{"config_hash", table.Hash()}});
-    return Status::Ok();
-  }
+  if (args.dry_run && options.resume) return {Code::kUsage, "--dry-run goes with a preset"};
+  RETURN_IF_ERROR(CheckSeeds(args, options));
   RETURN_IF_ERROR(TakeListening(args, options.remote));
   TakeAlgorithm(config, options);
   if (!args.listen.empty() && !config.Learns())
     return {Code::kUsage, "--listen: " + config.run.algorithm +
                               " plays on this machine; expected a learning run such as vtrace"};
   if (config.Learns() || world.size > 1) RETURN_IF_ERROR(NeedAgents(invocation));
+  if (args.dry_run) return DryRun(args, config, options);
   std::unique_ptr<RankGroup> ranks;
   if (world.size > 1) {
     ASSIGN_OR_RETURN(ranks, JoinRanks(world));
@@ -245,7 +257,8 @@ void AddTrain(CLI::App& app, Invocation& invocation) {
       "also go on with a run, or start a .toml file that chooses code, that another user "
       "owns or may write to");
   command->add_flag("--dry-run", args->dry_run,
-                    "check and print the effective configuration, touch nothing");
+                    "refuse what the run would refuse (environment, network, --out), show its "
+                    "warnings, print the effective configuration; writes nothing");
   command->add_flag("--quiet", args->quiet, "no live view");
   command->add_flag("--json", args->json, "last line: one JSON object");
   command->callback([=, &app, &invocation] {

@@ -1,14 +1,11 @@
 #include "evo/ga.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <set>
 
 #include "core/clock.h"
-#include "core/log.h"
 #include "core/rng.h"
 #include "core/thread.h"
 #include "evo/noise.h"
@@ -120,14 +117,7 @@ DeepGa::DeepGa(GaConfig config, uint64_t seed, const NetworkDescription& network
                                             : NoiseKind::kTable),
       init_(config_.init == "fan_in" ? InitKind::kFanIn : InitKind::kUnitNorm),
       cache_(network, static_cast<size_t>(config_.cache_megabytes) << 20) {
-  const int64_t n = config_.population;
-  if (config_.parents > n || config_.validation_candidates > n) {
-    LogWarning(
-        fmt::format("ga.parents={} and ga.validation_candidates={} are clamped to ga.population={}",
-                    config_.parents, config_.validation_candidates, n));
-    config_.parents = std::min(config_.parents, n);
-    config_.validation_candidates = std::min(config_.validation_candidates, n);
-  }
+  Clamp(config_);
 }
 
 void DeepGa::Restore(GaState state) {

@@ -53,6 +53,9 @@ void Bind(ConfigTable& table, GaConfig& config);
 // parameters than ga.noise has values.
 Status CheckSize(const GaConfig& config, const NetworkDescription& network);
 
+// Lowers ga.parents and ga.validation_candidates to ga.population. Whether one was larger.
+bool Clamp(GaConfig& config);
+
 // sigma after `frames` counted frames (neuroevolution.md 1.1, schedules); the end value from
 // ga.mutation_schedule_frames on. Equal bits everywhere. An exponential schedule from or to 0 is 0
 // after its beginning.
@@ -115,8 +118,7 @@ bool BudgetSpent(const GaConfig& config, const GaState& state);
 
 class DeepGa {
  public:
-  // `network` and `evaluator` outlive this object. Clamps counts to a small population, with one
-  // warning.
+  // `network` and `evaluator` outlive this object. Uses the configuration after Clamp.
   DeepGa(GaConfig config, uint64_t seed, const NetworkDescription& network, Evaluator& evaluator,
          EpisodeRule episodes);
 

@@ -36,7 +36,7 @@ void Bind(ConfigTable& table, GaConfig& c) {
   table.Add("ga.mutation_power_end", &c.mutation_power_end, {0, kMutationPowerMax}, "",
             "power at the schedule's end");
   table.Add("ga.mutation_schedule_frames", &c.mutation_schedule_frames, {1, 1e15}, "frames",
-            "length of the schedule");
+            "length of the schedule; a resumed run may raise it", grow);
   table.Add("ga.noise", &c.noise, {"normal", "quantile8", "table"},
             "kind of noise; part of a genome's identity");
   table.Add("ga.init", &c.init, {"fan_in", "unit_norm"},
@@ -63,6 +63,14 @@ Status CheckSize(const GaConfig& c, const NetworkDescription& network) {
       fmt::format("ga.population={}, ga.episodes={}, ga.validation_episodes={}: {:.3g} episodes "
                   "that a generation may play, at most 4e9; lower one of them",
                   c.population, c.episodes, c.validation_episodes, episodes)};
+}
+
+bool Clamp(GaConfig& c) {
+  const int64_t parents = std::min(c.parents, c.population);
+  const int64_t candidates = std::min(c.validation_candidates, c.population);
+  const bool changed = parents != c.parents || candidates != c.validation_candidates;
+  c.parents = parents, c.validation_candidates = candidates;
+  return changed;
 }
 
 float MutationPowerAt(const GaConfig& config, uint64_t frames) {

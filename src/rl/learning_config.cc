@@ -82,7 +82,8 @@ void Bind(ConfigTable& table, LearningConfig& c) {
   table.Add("optimizer.beta2", &c.optimizer.beta2, {0, 1}, "", "adam");
   table.Add("optimizer.schedule", &c.optimizer.schedule, {"constant", "linear"},
             "of the learning rate: linear reaches zero at schedule_frames");
-  table.Add("optimizer.schedule_frames", &c.optimizer.schedule_frames, {1, 1e15}, "frames", "");
+  table.Add("optimizer.schedule_frames", &c.optimizer.schedule_frames, {1, 1e15}, "frames",
+            "where the linear schedule ends; a resumed run may raise it with its budget", grow);
   table.Add("optimizer.clip_norm", &c.optimizer.clip_norm, {0, 1e9}, "",
             "of all gradients together; 0 = none");
 }

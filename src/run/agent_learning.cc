@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/log.h"
 #include "core/thread.h"
@@ -206,6 +207,13 @@ Status AgentRun::Update(std::vector<UnrollStore::Loan> batch) {
   if (!report.applied && ranks_.owns_run())
     LogWarning(
         fmt::format("update {}: the loss or its gradient is not finite; skipped", state_.updates));
+  const OptimizerConfig& optimizer = config_.learning.optimizer;
+  const bool over = report.learning_rate == 0 && optimizer.learning_rate > 0 && !BudgetSpent();
+  if (over && !std::exchange(rate_is_over_, true) && ranks_.owns_run())
+    LogWarning(
+        fmt::format("update {}: the learning rate is 0 from here on: {} frames are beyond "
+                    "optimizer.schedule_frames={:.15g}; stop the run and go on with a larger one",
+                    state_.updates, state_.frames, optimizer.schedule_frames));
   return skipped_in_a_row_ >= kSkippedMax ? Rollback() : Status::Ok();
 }
 

@@ -90,6 +90,12 @@ InferenceConfig AgentRun::ServerConfig() const {
   return server;
 }
 
+Status AgentRun::CheckOnly() {
+  RETURN_IF_ERROR(CheckConfig());
+  ASSIGN_OR_RETURN(stage_, MakeAgentStage(config_, /*slots=*/1));
+  return MakeVtraceAgent(Setup()).status();
+}
+
 Status AgentRun::SetTheStage() {
   if (!ranks_.alone() && !session_.options().remote.address.empty())
     return {Code::kConfig,
@@ -254,6 +260,11 @@ Result<json> AgentRun::Finish() {
                  {"drops", drops}};
   return session_.Finish(std::move(result), *metrics_,
                          LoadPolicy(session_.folder().path(), {.trust = true}), "agent.mp4");
+}
+
+Status CheckAgent(const ExperimentConfig& config, const TrainOptions& options) {
+  AgentRun run(config, options);
+  return run.CheckOnly();
 }
 
 Result<json> TrainAgent(ExperimentConfig config, const TrainOptions& options) {

@@ -52,6 +52,8 @@ class AgentRun {
     if (!result.ok() && result.status().code() != Code::kTryAgain) ranks_.Fail(result.status());
     return result;
   }
+  // What Run refuses of a new run before it makes anything; one slot steps.
+  Status CheckOnly();
   // Of the others, from where rank 0 is.
   Status Follow(AgentStart start) {
     beginning_ = std::move(start);
@@ -72,10 +74,13 @@ class AgentRun {
     slots_ = ranks_.PartOf(learn_.environments);  // of the configuration that was found
     RETURN_IF_ERROR(RecallResult());
     if (finished_) return Status::Ok();
-    RETURN_IF_ERROR(Check(config_.learning));
-    RETURN_IF_ERROR(ranks_.Check(learn_));
+    RETURN_IF_ERROR(CheckConfig());
     RETURN_IF_ERROR(SetTheStage());
     return Restore();
+  }
+  Status CheckConfig() const {
+    RETURN_IF_ERROR(Check(config_.learning));
+    return ranks_.Check(learn_);
   }
   Result<nlohmann::json> RunOpened() {
     RETURN_IF_ERROR(ranks_.FromRank0(kStart, beginning_.Encode()).status());
@@ -188,7 +193,8 @@ class AgentRun {
   RankCounters others_;  // the other ranks', then
   // of losses that are not finite
   uint64_t skipped_in_a_row_ = 0, rollbacks_in_a_row_ = 0, applied_in_a_row_ = 0;
-  NamedFiles begun_with_;  // what to go back to as long as there is no checkpoint; rank 0's
+  bool rate_is_over_ = false;  // said that the learning rate has come to 0
+  NamedFiles begun_with_;      // what to go back to as long as there is no checkpoint; rank 0's
   // at the last line of metrics
   InferenceServer::Counters server_before_;
   uint64_t stalls_before_ = 0;

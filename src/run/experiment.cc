@@ -249,6 +249,36 @@ ConfigTable ExperimentConfig::OwnTable() {
   return table;
 }
 
+std::vector<std::string> Settle(ExperimentConfig& config) {
+  std::vector<std::string> warnings;
+  const OptimizerConfig& optimizer = config.learning.optimizer;
+  const double frames = config.learning.learn.frames;
+  if (config.Learns()) {
+    if (optimizer.schedule == "linear" && frames > optimizer.schedule_frames)
+      warnings.push_back(
+          fmt::format("learn.frames={:.15g} goes beyond optimizer.schedule_frames={:.15g}: the "
+                      "learning rate is 0 from there on; raise optimizer.schedule_frames too",
+                      frames, optimizer.schedule_frames));
+    return warnings;
+  }
+  GaConfig& ga = config.ga;
+  const std::string given = fmt::format("ga.parents={} and ga.validation_candidates={}", ga.parents,
+                                        ga.validation_candidates);
+  if (Clamp(ga))
+    warnings.push_back(fmt::format("{} are clamped to ga.population={}", given, ga.population));
+  if (ga.mutation_schedule != "constant" && ga.mutation_power_end == 0 &&
+      ga.frames > ga.mutation_schedule_frames)
+    warnings.push_back(fmt::format(
+        "ga.frames={} goes beyond ga.mutation_schedule_frames={}: the mutation power is 0 "
+        "from there on; raise ga.mutation_schedule_frames too, or ga.mutation_power_end",
+        ga.frames, ga.mutation_schedule_frames));
+  if (ga.generations == 0 && ga.frames == 0 && config.run.minutes == 0)
+    warnings.emplace_back(
+        "no budget: the run goes on until it is stopped; set ga.generations, ga.frames or "
+        "run.minutes");
+  return warnings;
+}
+
 Result<Stage> MakeStage(const ExperimentConfig& config, bool render) {
   Stage stage;
   RETURN_IF_ERROR(CheckTrusted(config.env));

@@ -90,6 +90,11 @@ struct ExperimentConfig {
   ConfigTable OwnTable();
 };
 
+// Makes `config` what the run will use: counts of evolution are at most the population. The
+// warnings about it, one line each: what was lowered, a schedule that is over before the budget is,
+// no budget.
+std::vector<std::string> Settle(ExperimentConfig& config);
+
 // What an experiment stands on: who steps the environments (exactly one of `fleet` and `factory`),
 // the network that fits them, how episodes are made.
 struct Stage {

@@ -15,12 +15,34 @@ namespace samara {
 
 using nlohmann::json;
 
+namespace {
+
+void LogAll(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) LogWarning(warning);
+}
+
+}  // namespace
+
+// Whether --resume auto finds a run.
+bool Session::GoesOn() const {
+  std::error_code ignored;
+  return options_.resume_auto && std::filesystem::exists(*options_.out / "config.toml", ignored);
+}
+
+Status Session::CheckNew() {
+  LogAll(Settle(config_));
+  return GoesOn() ? Status::Ok() : CheckRoom();
+}
+
 Status Session::Open() {
   if (options_.resume) return OpenExisting(*options_.resume);
+  if (GoesOn()) return OpenExisting(*options_.out);
+  warnings_ = Settle(config_);
+  return CheckRoom();
+}
+
+Status Session::CheckRoom() const {
   std::error_code ignored;
-  if (options_.resume_auto && std::filesystem::exists(*options_.out / "config.toml", ignored)) {
-    return OpenExisting(*options_.out);
-  }
   if (options_.out && std::filesystem::exists(*options_.out, ignored) &&
       !std::filesystem::is_empty(*options_.out, ignored)) {
     return {Code::kCannotCreate,
@@ -33,6 +55,7 @@ Status Session::Open() {
 
 Status Session::OpenExisting(const Path& path) {
   resumed_ = true;
+  Settle(config_);
   const std::string wanted = table_.Hash();
   std::error_code ignored;
   const bool exists = std::filesystem::exists(path / "run.json", ignored);
@@ -41,6 +64,7 @@ Status Session::OpenExisting(const Path& path) {
   ASSIGN_OR_RETURN(folder_, RunFolder::Open(path, RunFolder::Mode::kWrite));
   AttachLogFile(folder_->log());
   RETURN_IF_ERROR(table_.ParseToml(folder_->config_toml(), (path / "config.toml").string()));
+  Settle(config_);
   if (options_.resume_auto && table_.Hash() != wanted) {
     return {Code::kConfig, path.string() +
                                ": holds another configuration; choose another --out, or go on with "
@@ -67,6 +91,7 @@ Status Session::ApplyOverridesOnResume() {
   for (const ConfigField& field : table_.fields()) before.push_back(field.get());
   for (const std::string& assignment : options_.overrides)
     RETURN_IF_ERROR(table_.Override(assignment));
+  const std::vector<std::string> warnings = Settle(config_);
   bool changed = false;
   for (size_t i = 0; i < before.size(); ++i) {
     const ConfigField& field = table_.fields()[i];
@@ -87,6 +112,7 @@ Status Session::ApplyOverridesOnResume() {
                           field.key, field.get(), field.key, before[i])};
     }
   }
+  LogAll(warnings);
   return changed ? folder_->UpdateConfig(table_.ToToml()) : Status::Ok();
 }
 
@@ -122,6 +148,7 @@ Status Session::Create(const json& network, const Stage& stage, const json& more
   ASSIGN_OR_RETURN(folder_, RunFolder::Create(options_.out.value_or(Path()), config_.run.name,
                                               table_.ToToml(), identity));
   AttachLogFile(folder_->log());
+  LogAll(warnings_);
   return Status::Ok();
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "run/experiment.h"
 #include "run/metrics.h"
@@ -24,8 +25,11 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   // Opens an existing run where the options name one (its configuration replaces the given one, the
-  // overrides apply to it); otherwise only looks whether a new one has room.
+  // overrides apply to it); otherwise only looks whether a new one has room. Settles the
+  // configuration; its warnings are logged once there is a folder.
   Status Open();
+  // What Open refuses of a new run, and its warnings; an existing one is left alone.
+  Status CheckNew();
   // A new run's folder; nothing when there is one. `network`: what of it belongs to the run's
   // identity; `more`: other members of it.
   Status Create(const nlohmann::json& network, const Stage& stage,
@@ -56,11 +60,14 @@ class Session {
 
  private:
   Status OpenExisting(const Path& path);
+  Status CheckRoom() const;
+  bool GoesOn() const;
   Status ApplyOverridesOnResume();
 
   ExperimentConfig config_;
   const TrainOptions& options_;
   ConfigTable table_;
+  std::vector<std::string> warnings_;  // about a new run
   bool resumed_ = false;
   std::unique_ptr<RunFolder> folder_;
 };

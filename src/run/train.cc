@@ -138,10 +138,16 @@ Status EvolutionRun::RecallResult() {
   return Status::Ok();
 }
 
+// What is known to be good before anything is made on disk.
+Result<Stage> EvolutionStage(const ExperimentConfig& config) {
+  ASSIGN_OR_RETURN(Stage stage, MakeStage(config));
+  RETURN_IF_ERROR(CheckSize(config.ga, stage.network()));
+  return stage;
+}
+
 Status EvolutionRun::SetTheStage() {
-  ASSIGN_OR_RETURN(stage_, MakeStage(config_));
+  ASSIGN_OR_RETURN(stage_, EvolutionStage(config_));
   network_ = stage_.network();
-  RETURN_IF_ERROR(CheckSize(config_.ga, network_));
   RETURN_IF_ERROR(session_.Create(ToJson(network_), stage_));
   folder_ = &session_.folder();
   RETURN_IF_ERROR(session_.CheckEnvironment(stage_));
@@ -500,6 +506,15 @@ void TakeAlgorithm(ExperimentConfig& config, const TrainOptions& options) {
   // what is wrong with the folder is found by whoever opens it
   if (const auto toml = ReadFile(*options.resume / "config.toml"); toml.ok())
     config.ChooseAlgorithm(*toml);
+}
+
+Result<EffectiveConfig> CheckTrain(ExperimentConfig config, const TrainOptions& options) {
+  Session session(std::move(config), options);
+  RETURN_IF_ERROR(session.CheckNew());
+  ExperimentConfig one = session.config();
+  one.fleet.actors = one.fleet.slots = one.fleet.threads = 1;
+  RETURN_IF_ERROR(one.Learns() ? CheckAgent(one, options) : EvolutionStage(one).status());
+  return EffectiveConfig{session.table().ToToml(), session.table().Hash()};
 }
 
 Result<json> Train(ExperimentConfig config, const TrainOptions& options) {

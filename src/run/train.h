@@ -26,6 +26,17 @@ struct TrainOptions {
   RankGroup* ranks = nullptr;
 };
 
+// What Train would use: the effective configuration as TOML, and its hash.
+struct EffectiveConfig {
+  std::string toml, hash;
+};
+// Fails where Train would fail before it makes anything: environment, network and algorithm are
+// built as for the run, with one slot, and dropped again. Logs Train's warnings. REQUIRES of a
+// configuration that learns: HasAgents().
+Result<EffectiveConfig> CheckTrain(ExperimentConfig config, const TrainOptions& options);
+// The part of it that is a learning run's.
+Status CheckAgent(const ExperimentConfig& config, const TrainOptions& options);
+
 // Runs until a budget is spent. The result object of `samara train --json`. kTryAgain after SIGTERM
 // or SIGINT with everything saved. With `resume`, `config` is ignored but for `overrides`.
 Result<nlohmann::json> Train(ExperimentConfig config, const TrainOptions& options);
