@@ -140,3 +140,51 @@ def test_what_ranks_cannot_share_is_one_line(ranks, words, code, says, tmp_path)
 
 def test_a_finished_run_is_recalled(short):
     assert numbers(result("samara", 3, "--resume", short["run"])) == numbers(short)
+
+
+def flip_everywhere(pid: int, pattern: bytes) -> int:
+    """Changes a bit of the pattern's first number wherever that process has it in memory; how often."""
+    places = 0
+    with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            area, rights, *_ = line.split()
+            first, end = (int(edge, 16) for edge in area.split("-"))
+            if not rights.startswith("rw-p") or end - first > 1 << 30:
+                continue
+            try:
+                memory.seek(first)
+                held = memory.read(end - first)
+            except OSError:
+                continue
+            at = held.find(pattern)
+            while at >= 0:
+                memory.seek(first + at)
+                memory.write(bytes([pattern[0] ^ 1]))
+                places += 1
+                at = held.find(pattern, at + 1)
+    return places
+
+
+def newest(run: Path) -> Path:
+    return sorted(run.glob("checkpoints/*/manifest.json"))[-1].parent
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: writing to another process's memory needs root")
+def test_memory_that_changes_a_bit_is_found_before_it_is_saved(tmp_path):
+    # without a rate no parameter changes: what a checkpoint holds is found in memory; the optimizer's state goes on
+    args = [*CARTPOLE, "learn.updates=800", "run.checkpoint_seconds=1", "optimizer.learning_rate=0"]
+    whole = train(tmp_path / "whole", *args)
+    run = tmp_path / "run"
+    process = start("samara", 2, *args, "--out", run)
+    until(lambda: checkpoints(run) >= 1)
+    weights = (newest(run) / "weights.safetensors").read_bytes()
+    rank = ranks_of(process)[0]
+    os.kill(rank, signal.SIGSTOP)
+    assert flip_everywhere(rank, weights[-64:]) >= 1
+    os.kill(rank, signal.SIGCONT)
+    code, _, err = finish(process)
+    assert code == 70, err
+    assert "the last checkpoint stays: " in err and "rank 0 | rank 1 differ, and without a majority" in err, err
+    assert numbers(result("samara", 2, "--resume", run)) == numbers(whole)
+    for name in ("weights.safetensors", "optimizer.safetensors"):
+        assert (newest(run) / name).read_bytes() == (newest(tmp_path / "whole") / name).read_bytes()

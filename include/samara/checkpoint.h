@@ -19,8 +19,12 @@ struct Checkpoint {
   std::map<std::string, std::string> notes;  // the program's own, by name
 };
 
-// Collective, outside steps. `path`: a safetensors file. ReplicationError 74 when it cannot be
-// written; what was there before is then still there.
+// Collective, outside steps. `path`: a safetensors file. Before it is written the ranks compare
+// what they would save: parameters, optimizer state, learning rates, counts, the step, and the
+// buffers of CrossReplicaBatchNorm and SpectralNorm (other buffers and the notes are replica 0's
+// own; of a sharded optimizer's state there is one copy). ReplicationError 70, which names the
+// ranks that differ from the majority, or 74 when it cannot be written; what was there before is
+// then still there.
 void Save(Replicator& replicator, const std::string& path, const Checkpoint& checkpoint,
           Site site = std::source_location::current());
 // False when there is no file. Fills modules, optimizers, notes and the replicator's step, on every

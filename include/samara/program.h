@@ -56,10 +56,12 @@ void SetLearningRate(WrappedOptimizer& optimizer, double rate);  // of all its p
 // Rank 0 prints a line after step 1, every 100 steps and the last one, unless --json forbids it.
 void PrintProgress(const Replicator& replicator, const ProgramOptions& options, int64_t step,
                    const torch::Tensor& loss);
-// Rank 0 prints one JSON object as its last line: world_size, steps, loss, what is in `more`, and
-// parameter_hash, that of the optimizer's parameters or, of several, SHA-256 over theirs.
+// Collective: ReplicationError 70 unless all ranks hold the same parameters. Rank 0 prints one JSON
+// object as its last line: world_size, steps, loss, what is in `more`, and parameter_hash, that of
+// the optimizer's parameters or, of several, SHA-256 over theirs.
 void PrintResult(const Replicator& replicator, const ProgramOptions& options,
                  const torch::Tensor& loss, const std::vector<const WrappedOptimizer*>& optimizers,
-                 const std::vector<std::pair<std::string, double>>& more = {});
+                 const std::vector<std::pair<std::string, double>>& more = {},
+                 Site site = std::source_location::current());
 
 }  // namespace samara

@@ -463,17 +463,12 @@ void BindReplicator(py::module_& m) {
            })
       .def("chrome_trace",
            [](PyReplicator& r) { return Unlocked([&] { return r.get().ChromeTrace(); }); })
-      .def("gather_entries",
-           [](PyReplicator& r, const std::string& name, const Entries& mine) {
+      .def("write_checkpoint",
+           [](PyReplicator& r, const std::string& path, const Entries& shared, const Entries& own,
+              const Words& words) {
              const Site site = CallSite();
-             return Unlocked([&] { return GatherEntries(r.get(), name, mine, site); });
+             Unlocked([&] { WriteCheckpoint(r.get(), path, {shared, own}, words, site); });
            })
-      .def(
-          "write_checkpoint",
-          [](PyReplicator& r, const std::string& path, const Entries& entries, const Words& words) {
-            const Site site = CallSite();
-            Unlocked([&] { WriteCheckpoint(r.get(), path, entries, words, site); });
-          })
       .def("read_checkpoint", [](PyReplicator& r, const std::string& path) -> py::object {
         const Site site = CallSite();
         const auto file = Unlocked([&] { return ReadCheckpoint(r.get(), path, site); });

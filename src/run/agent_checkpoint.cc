@@ -109,14 +109,26 @@ Status AgentRun::Save() {
   return Deterministic() ? SaveExactCheckpoint() : SaveCheckpoint(/*exact=*/false);
 }
 
+// Of what is saved the ranks compare what all hold: everything but what they remember of their own
+// slots, and the clock.
+Status AgentRun::Agree(NamedFiles contents) {
+  contents.erase("slots.bin");
+  AgentState state = state_;
+  state.seconds = 0;
+  contents["state.bin"] = state.Encode();
+  return ranks_.Agree(fmt::format("after update {}", state_.updates), contents);
+}
+
+// Collective.
 Status AgentRun::SaveCheckpoint(bool exact) {
   const SteadyTime begin = Now();
+  NamedFiles contents = agent_->Save(exact);
+  if (!ranks_.alone()) RETURN_IF_ERROR(Agree(contents));
   if (!agent_->finite()) {
     if (ranks_.owns_run()) LogError("the parameters are not finite: not saved");
     return Status::Ok();
   }
   if (!ranks_.owns_run() && !exact) return Status::Ok();
-  NamedFiles contents = agent_->Save(exact);
   if (exact) {
     // rank 0 writes what all remember of their slots
     contents["server.bin"] = server_->Save();

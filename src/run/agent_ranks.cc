@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "core/bytes.h"
+#include "core/sha256.h"
+#include "replica/agreement.h"
 #include "replica/reduce.h"
 
 namespace samara {
@@ -202,13 +204,12 @@ Result<std::string> AgentRanks::FromRank0(const std::string& what, std::string_v
   return std::move(all[0]);
 }
 
-Status AgentRanks::Compare(const std::string& what, const std::string& mine) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> all, Exchange(what, mine));
-  for (size_t r = 1; r < all.size(); ++r)
-    if (all[r] != all[0])
-      return {Code::kInternal, fmt::format("{}: {} on rank {}, {} on rank 0: the machines or "
-                                           "builds differ",
-                                           what, all[r], r, all[0])};
+Status AgentRanks::Agree(const std::string& when, const NamedFiles& files) {
+  if (alone()) return Status::Ok();
+  for (const auto& [name, bytes] : files) {
+    ASSIGN_OR_RETURN(const std::vector<std::string> all, Exchange(name, Sha256Hex(bytes)));
+    RETURN_IF_ERROR(CheckAgreement(when + ": not saved, the last checkpoint stays: " + name, all));
+  }
   return Status::Ok();
 }
 

@@ -102,8 +102,8 @@ class AgentRanks : public GradientCombiner {
   Result<std::vector<Harvest>> Exchange(const Harvest& mine);
   // What rank 0 gives.
   Result<std::string> FromRank0(const std::string& what, std::string_view mine);
-  // kInternal unless it is the same on every rank.
-  Status Compare(const std::string& what, const std::string& mine);
+  // kInternal unless the files, of the same names everywhere, are the same on every rank.
+  Status Agree(const std::string& when, const NamedFiles& files);
   // The episodes of all ranks, each of which has played some; kTryAgain when one was stopped.
   Result<std::vector<EpisodeResult>> Gather(Result<std::vector<EpisodeResult>> mine);
 

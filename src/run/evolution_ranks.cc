@@ -4,7 +4,8 @@
 
 #include "core/bytes.h"
 #include "core/rng.h"
-#include "evo/population_hash.h"
+#include "core/sha256.h"
+#include "replica/agreement.h"
 #include "run/policy.h"
 #include "run/signals.h"
 
@@ -30,6 +31,12 @@ Result<EvolutionRanks::Order> EvolutionRanks::Next() {
   ASSIGN_OR_RETURN(const auto all, Exchange("order", {}));
   if (all[0].empty()) return Status(Code::kInternal, "rank 0 said nothing: is it another build?");
   return Order{static_cast<Act>(all[0][0]), all[0].substr(1)};
+}
+
+Status EvolutionRanks::Agree(const GaState& state) {
+  ASSIGN_OR_RETURN(const auto all, Exchange("state", Sha256Hex(state.Encode())));
+  return CheckAgreement(
+      fmt::format("generation {}: not saved, all before it are: the state", state.generation), all);
 }
 
 std::string EvolutionStart::Encode() const {
@@ -101,7 +108,7 @@ class Follower {
       case Act::kRandomPolicy:
         return PlayRandomPolicy();
       case Act::kGeneration:
-        return Generation(order.details);
+        return Generation();
       case Act::kTest:
         return Together(ga_->Play(ga_->state().elite, Purpose::kEpisodeTest,
                                   FinalTestEpisodes(config_), StopRequested)
@@ -133,14 +140,9 @@ class Follower {
     return Together(evaluator_->Play(FixedParameters(std::span<const float>{}), work));
   }
 
-  Status Generation(const std::string& rank_0) {
-    const std::string here = Hex(ga_->state().population_hash);
-    if (here != rank_0)
-      return {Code::kInternal,
-              fmt::format("generation {}: this rank's population hash is {}, rank 0's {}: the "
-                          "machines or builds differ",
-                          ga_->state().generation, here, rank_0)};
-    return Together(ga_->Step(StopRequested).status());
+  Status Generation() {
+    const Status played = ga_->Step(StopRequested).status();
+    return played.ok() ? ranks_.Agree(ga_->state()) : Together(played);
   }
 
   // What all ranks played together ended alike on all of them: rank 0 says what follows.

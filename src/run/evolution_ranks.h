@@ -33,12 +33,15 @@ class EvolutionRanks : public Peers {
 
   struct Order {
     Act act = Act::kEnd;
-    std::string details;  // kStart: EvolutionStart; kGeneration: rank 0's population hash
+    std::string details;  // kStart: EvolutionStart
   };
   // Of rank 0: tells the others.
   Status Announce(Act act, std::string details = {});
   // Of the others: waits for it.
   Result<Order> Next();
+  // Collective, after a generation and before it is saved: kInternal unless all hold the same
+  // state.
+  Status Agree(const GaState& state);
 
  private:
   RankGroup& group_;

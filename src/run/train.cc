@@ -333,8 +333,9 @@ Status EvolutionRun::EndRanks() {
 Status EvolutionRun::OneGeneration() {
   const StageSeconds before = evaluator_->seconds();
   const auto episodes = static_cast<double>(ga_->EpisodesOfNext());
-  RETURN_IF_ERROR(Announce(Act::kGeneration, Hex(ga_->state().population_hash)));
+  RETURN_IF_ERROR(Announce(Act::kGeneration));
   ASSIGN_OR_RETURN(const GenerationReport report, ga_->Step(StopRequested));
+  if (ranks_) RETURN_IF_ERROR(ranks_->Agree(ga_->state()));
   NotePhases(report, episodes);
   const StageSeconds after = evaluator_->seconds();
   fitness_ = report.fitness;

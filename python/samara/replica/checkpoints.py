@@ -6,6 +6,7 @@ import os
 
 import torch
 
+from samara.replica.batch_norm import CrossReplicaBatchNorm
 from samara.replica.binding import ReplicationError
 from samara.replica.nest import Nest
 
@@ -15,29 +16,40 @@ def _module_entries(modules):
             for key, value in [*module.named_parameters(), *module.named_buffers()]}
 
 
+def _held_by_modules(modules):
+    """What is the same on every rank, and what is each rank's own."""
+    shared, own = {}, {}
+    for name, module in modules.items():
+        shared.update({f"module.{name}.{key}": value.detach() for key, value in module.named_parameters()})
+        for prefix, part in module.named_modules(prefix=f"module.{name}"):
+            entries = shared if isinstance(part, CrossReplicaBatchNorm) else own
+            entries.update({f"{prefix}.{key}": value.detach()
+                            for key, value in part.named_buffers(recurse=False)})
+    return shared, own
+
+
 def save(replicator, path, modules=None, optimizers=None, notes=None):
     """Collective, outside steps: one file, written by rank 0 and put in place by a rename, read at any number of ranks.
-    modules, optimizers (wrapped ones): by name. notes: texts by name."""
-    entries = {key: value.detach() for key, value in _module_entries(modules or {}).items()}
+    modules, optimizers (wrapped ones): by name. notes: texts by name. Before it is written the ranks compare what they
+    would save: a ReplicationError (70) names those that differ, and the file that was there before stays. Buffers other
+    than those of CrossReplicaBatchNorm, and notes, are rank 0's own."""
+    shared, own = _held_by_modules(modules or {})
     words = {f"note.{key}": str(text) for key, text in (notes or {}).items()}
     for name, optimizer in (optimizers or {}).items():
-        mine = {}
         for i, (_, parameter) in enumerate(optimizer._all):
             for key, value in optimizer.state.get(parameter, {}).items():
                 if isinstance(value, torch.Tensor):
-                    mine[f"optimizer.{name}.{i}.{key}"] = value.detach()
+                    shared[f"optimizer.{name}.{i}.{key}"] = value.detach()
                 elif isinstance(value, (bool, int, float)):
-                    mine[f"optimizer.{name}.{i}.{key}#"] = Nest(value).leaves[0]
+                    shared[f"optimizer.{name}.{i}.{key}#"] = Nest(value).leaves[0]
                 elif value is not None:
                     raise ReplicationError(78, f"a checkpoint of {key}, a {type(value).__name__}: expected tensors and "
                                                "numbers as an optimizer's state")
-        # state that is spread over the ranks comes together
-        entries.update(replicator._core.gather_entries(name, mine))
-        entries[f"optimizer.{name}.updates"] = torch.tensor(optimizer.updates)
+        shared[f"optimizer.{name}.updates"] = torch.tensor(optimizer.updates)
         words[f"optimizer.{name}.groups"] = json.dumps(
             [{key: value.item() if isinstance(value, torch.Tensor) else value for key, value in group.items()
               if key != "params"} for group in optimizer.param_groups])
-    replicator._core.write_checkpoint(os.fspath(path), entries, words)
+    replicator._core.write_checkpoint(os.fspath(path), shared, own, words)
 
 
 class Notes(dict):

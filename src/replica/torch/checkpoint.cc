@@ -4,11 +4,16 @@
 
 #include <algorithm>
 
+#include "core/bytes.h"
+#include "core/checksum.h"
 #include "core/crc32c.h"
 #include "core/files.h"
 #include "nn/safetensors.h"
+#include "replica/agreement.h"
 #include "replica/torch/checkpoint_file.h"
 #include "replica/torch/reducer.h"
+#include "samara/batch_norm.h"
+#include "samara/spectral_norm.h"
 
 namespace samara {
 namespace {
@@ -82,6 +87,26 @@ Entries OfModules(const Checkpoint& checkpoint) {
       entries["module." + name + "." + p.key()] = p.value();
     for (const auto& b : module->named_buffers())
       entries["module." + name + "." + b.key()] = b.value();
+  }
+  return entries;
+}
+
+// Parameters, and the buffers that are the same on every replica by construction, are shared; other
+// buffers are each replica's own, and the checkpoint has replica 0's.
+HeldEntries HeldByModules(const Checkpoint& checkpoint) {
+  HeldEntries entries;
+  for (const auto& [name, module] : checkpoint.modules) {
+    for (const auto& p : module->named_parameters())
+      entries.shared["module." + name + "." + p.key()] = p.value();
+    const auto hold = [&](const std::string& prefix, torch::nn::Module* part) {
+      const bool same = dynamic_cast<CrossReplicaBatchNormImpl*>(part) != nullptr ||
+                        dynamic_cast<SpectralNormImpl*>(part) != nullptr;
+      for (const auto& b : part->named_buffers(/*recurse=*/false))
+        (same ? entries.shared : entries.own)[prefix + "." + b.key()] = b.value();
+    };
+    hold("module." + name, module);
+    for (const auto& part : module->named_modules("module." + name, /*include_self=*/false))
+      hold(part.key(), part.value().get());
   }
   return entries;
 }
@@ -187,6 +212,98 @@ Words WhatDecidesBits(const Replicator& replicator) {
           {"seed", std::to_string(replicator.state().options().seed)}};
 }
 
+void AddToFile(const std::string& name, const torch::Tensor& value, Safetensors& file) {
+  std::string type;
+  file.tensors[name] = ToFile(value, type);
+  if (!type.empty()) file.metadata["type." + name] = type;
+}
+
+// A note is rank 0's own text.
+bool IsNote(const std::string& word) { return word.starts_with("note."); }
+
+// What one rank would save: a checksum by name.
+using Sums = std::map<std::string, std::string>;
+Sums SumsOf(const Replicator& replicator, const Entries& shared, const Words& words,
+            const Safetensors& file) {
+  Sums sums;
+  for (const auto& [name, value] : shared) {
+    const auto written = file.tensors.find(name);  // rank 0's
+    const bool here = written == file.tensors.end();
+    const torch::Tensor host = here ? OnHost(value) : torch::Tensor();
+    const auto bytes = here ? std::span<const std::byte>(BytesOf(host))
+                            : std::as_bytes(std::span(written->second.bytes));
+    sums[name] = DescribeTensor(value) + " " + std::to_string(Checksum(bytes, 0));
+  }
+  for (const auto& [name, text] : words)
+    if (!IsNote(name)) sums[name] = text;
+  sums["step"] = std::to_string(replicator.step());
+  return sums;
+}
+
+std::vector<Sums> Exchange(const Replicator& replicator, const Sums& mine, Site site) {
+  ByteWriter out;
+  for (const auto& [name, sum] : mine) out.PutBytes(name).PutBytes(sum);
+  const std::string message = out.Take();
+  std::vector<std::vector<std::byte>> parts;
+  ThrowReplication(replicator.state().communicator().AllGatherRagged(
+      {"checksums of a checkpoint", "", site}, std::as_bytes(std::span(message)), parts));
+  std::vector<Sums> all;
+  for (const auto& part : parts) {
+    ByteReader in({reinterpret_cast<const char*>(part.data()), part.size()});
+    Sums& sums = all.emplace_back();
+    while (in.ok() && !in.AtEnd()) {
+      const std::string name(in.GetBytes());
+      sums[name] = in.GetBytes();
+    }
+    if (!in.ok())
+      throw ReplicationError(70, "checksums between ranks that are none: is it another build?");
+  }
+  return all;
+}
+
+// Collective. Throws unless the ranks that hold an entry hold the same; returns, on rank 0, those
+// that only other ranks hold.
+Entries Agree(Replicator& replicator, const std::string& path, const Entries& shared,
+              const Words& words, const Safetensors& file, Site site) {
+  if (replicator.world_size() == 1) return {};
+  const std::vector<Sums> all = Exchange(replicator, SumsOf(replicator, shared, words, file), site);
+  std::map<std::string, std::map<int, std::string>> by_name;
+  for (size_t r = 0; r < all.size(); ++r)
+    for (const auto& [name, sum] : all[r]) by_name[name][static_cast<int>(r)] = sum;
+  std::vector<std::string> mine;  // what rank 0 lacks, and this rank is the first to have
+  bool lacks = false;
+  for (const auto& [name, sums] : by_name) {
+    if (replicator.state().compares())
+      ThrowReplication(CheckAgreement(path + ": not saved at step " +
+                                          std::to_string(replicator.step()) +
+                                          ", what was there before stays: " + name,
+                                      sums));
+    lacks = lacks || sums.begin()->first != 0;
+    if (sums.begin()->first != 0 && sums.begin()->first == replicator.rank()) mine.push_back(name);
+  }
+  if (!lacks) return {};
+  // the state of a sharded optimizer
+  Leaves leaves;
+  for (const std::string& name : mine) leaves.push_back(shared.at(name));
+  const std::string message = Pack(leaves);
+  std::vector<std::vector<std::byte>> parts;
+  ThrowReplication(replicator.state().communicator().AllGatherRagged(
+      {"what only some ranks have of a checkpoint", "", site}, std::as_bytes(std::span(message)),
+      parts));
+  if (!replicator.IsMain()) return {};
+  std::vector<Leaves> theirs;
+  for (const auto& part : parts)
+    theirs.push_back(
+        ValueOrReplication(Unpack({reinterpret_cast<const char*>(part.data()), part.size()})));
+  Entries missing;
+  std::vector<size_t> at(parts.size());
+  for (const auto& [name, sums] : by_name) {
+    const auto holder = static_cast<size_t>(sums.begin()->first);
+    if (holder != 0) missing[name] = theirs[holder].at(at[holder]++);
+  }
+  return missing;
+}
+
 }  // namespace
 
 void RefuseOther(const std::string& path, const Words& words, const std::string& name,
@@ -199,49 +316,20 @@ void RefuseOther(const std::string& path, const Words& words, const std::string&
                                  "mode");
 }
 
-Entries GatherEntries(Replicator& replicator, const std::string& name, const Entries& mine,
-                      Site site) {
-  const torch::NoGradGuard none;
-  Leaves leaves;
-  std::string keys;
-  for (const auto& [key, value] : mine) {
-    keys += key + '\n';
-    leaves.push_back(value);
-  }
-  const uint64_t length = keys.size();
-  std::string message(reinterpret_cast<const char*>(&length), sizeof length);
-  message += keys + Pack(leaves);
-  std::vector<std::vector<std::byte>> all;
-  ThrowReplication(replicator.state().communicator().AllGatherRagged(
-      {"checkpoint of " + name, "", site}, std::as_bytes(std::span(message)), all));
-  Entries entries;
-  for (const auto& record : all) {
-    std::string_view bytes(reinterpret_cast<const char*>(record.data()), record.size());
-    uint64_t n = 0;
-    std::memcpy(&n, bytes.data(), sizeof n);
-    std::string_view names = bytes.substr(sizeof n, n);
-    for (torch::Tensor& value : ValueOrReplication(Unpack(bytes.substr(sizeof n + n)))) {
-      const size_t end = names.find('\n');
-      entries.emplace(names.substr(0, end), value);
-      names.remove_prefix(end + 1);
-    }
-  }
-  return entries;
-}
-
-void WriteCheckpoint(Replicator& replicator, const std::string& path, const Entries& entries,
+void WriteCheckpoint(Replicator& replicator, const std::string& path, const HeldEntries& mine,
                      const Words& words, Site site) {
   const torch::NoGradGuard none;
+  // the bytes that are compared are those that are written
+  Safetensors file;
+  if (replicator.IsMain())
+    for (const auto* entries : {&mine.shared, &mine.own})
+      for (const auto& [name, value] : *entries) AddToFile(name, value, file);
+  Entries missing = Agree(replicator, path, mine.shared, words, file, site);
   // rank 0 writes, and says to all how it went
   std::string failure;
   if (replicator.IsMain()) {
-    Safetensors file;
-    file.metadata = words;
-    for (const auto& [name, value] : entries) {
-      std::string type;
-      file.tensors[name] = ToFile(value, type);
-      if (!type.empty()) file.metadata["type." + name] = type;
-    }
+    for (const auto& [name, value] : missing) AddToFile(name, value, file);
+    file.metadata.insert(words.begin(), words.end());
     file.metadata["format"] = kFormat;
     file.metadata["step"] = std::to_string(replicator.step());
     file.metadata.merge(WhatDecidesBits(replicator));
@@ -311,17 +399,16 @@ std::optional<CheckpointFile> ReadCheckpoint(Replicator& replicator, const std::
 void Save(Replicator& replicator, const std::string& path, const Checkpoint& checkpoint,
           Site site) {
   const torch::NoGradGuard none;
-  Entries entries = OfModules(checkpoint);
+  HeldEntries entries = HeldByModules(checkpoint);
   Words words;
   for (const auto& [name, optimizer] : checkpoint.optimizers) {
-    // state that is spread over the ranks comes together
-    entries.merge(GatherEntries(replicator, name, OfOptimizer(name, *optimizer), site));
+    entries.shared.merge(OfOptimizer(name, *optimizer));
     for (size_t g = 0; g < optimizer->base().param_groups().size(); ++g) {
       const torch::Tensor rate =
           torch::tensor(optimizer->base().param_groups()[g].options().get_lr(), torch::kDouble);
-      entries.emplace("optimizer." + name + ".lr." + std::to_string(g), rate);
+      entries.shared.emplace("optimizer." + name + ".lr." + std::to_string(g), rate);
     }
-    entries.emplace("optimizer." + name + ".updates", torch::tensor(optimizer->updates()));
+    entries.shared.emplace("optimizer." + name + ".updates", torch::tensor(optimizer->updates()));
   }
   for (const auto& [name, text] : checkpoint.notes) words["note." + name] = text;
   WriteCheckpoint(replicator, path, entries, words, site);

@@ -20,11 +20,16 @@ struct CheckpointFile {
   int64_t step = 0;
 };
 
-// Collective: what all ranks have, on every rank; of equal names the lowest rank's.
-Entries GatherEntries(Replicator& replicator, const std::string& name, const Entries& mine,
-                      Site site);
-// Collective. Rank 0 writes its entries and words, and the replicator's step. ReplicationError 74.
-void WriteCheckpoint(Replicator& replicator, const std::string& path, const Entries& entries,
+// What one rank holds of a checkpoint.
+struct HeldEntries {
+  Entries shared;  // the same on every rank that has it; a part of a sharded optimizer's is on one
+  Entries own;     // each rank's own: rank 0's are saved
+};
+// Collective. Compares the shared entries, the step and the words that are no notes over the ranks,
+// collects on rank 0 what it does not hold, and writes. ReplicationError 70, naming the ranks that
+// differ, and 74; on both the file that was there before stays. In fast mode without `check_every`
+// nothing is compared.
+void WriteCheckpoint(Replicator& replicator, const std::string& path, const HeldEntries& mine,
                      const Words& words, Site site);
 // ReplicationError 78, naming both, when the words have another value by that name.
 void RefuseOther(const std::string& path, const Words& words, const std::string& name,

@@ -204,14 +204,17 @@ void PrintProgress(const Replicator& replicator, const ProgramOptions& options, 
 
 void PrintResult(const Replicator& replicator, const ProgramOptions& options,
                  const torch::Tensor& loss, const std::vector<const WrappedOptimizer*>& optimizers,
-                 const std::vector<std::pair<std::string, double>>& more) {
-  if (!replicator.IsMain()) return;
+                 const std::vector<std::pair<std::string, double>>& more, Site site) {
   std::string hash = optimizers.at(0)->parameter_hash();
   if (optimizers.size() > 1) {
     Sha256 all;
     for (const WrappedOptimizer* optimizer : optimizers) all.Update(optimizer->parameter_hash());
     hash = Hex(all.Finish());
   }
+  if (replicator.state().compares())
+    replicator.state().RequireAgreement("the hash of the parameters at the end", hash,
+                                        {"hash of the parameters", "", site});
+  if (!replicator.IsMain()) return;
   std::string numbers;
   const auto add = [&](const std::string& name, double value) {
     char text[32];

@@ -523,22 +523,8 @@ std::string GradientReducer::ParameterHash() const {
 void GradientReducer::CheckSync(Site site) {
   const int every = state_.options().check_every;
   if (every <= 0 || updates_ % every != 0 || state_.world_size() == 1) return;
-  const std::string mine = ParameterHash();
-  std::string all(mine.size() * static_cast<size_t>(state_.world_size()), 0);
-  ThrowReplication(state_.communicator().AllGather({"hash of the parameters", "", site},
-                                                   std::as_bytes(std::span(mine)),
-                                                   std::as_writable_bytes(std::span(all))));
-  std::string different;
-  for (int r = 1; r < state_.world_size(); ++r) {
-    if (all.compare(static_cast<size_t>(r) * mine.size(), mine.size(), all, 0, mine.size()) != 0)
-      different += (different.empty() ? "" : ", ") + std::to_string(r);
-  }
-  if (!different.empty()) {
-    throw ReplicationError(
-        70, "after update " + std::to_string(updates_) + " the parameters of ranks " + different +
-                " differ from rank 0's: unequal machines, or a step that changes "
-                "parameters by itself");
-  }
+  state_.RequireAgreement("the hash of the parameters after update " + std::to_string(updates_),
+                          ParameterHash(), {"hash of the parameters", "", site});
 }
 
 // --- fast mode

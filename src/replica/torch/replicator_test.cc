@@ -15,7 +15,9 @@
 #include "replica/torch/reducer.h"
 #include "replica/torch/replicator_test_util.h"
 #include "samara/batch_norm.h"
+#include "samara/program.h"
 #include "samara/replicator.h"
+#include "samara/spectral_norm.h"
 
 namespace samara {
 namespace {
@@ -741,9 +743,63 @@ TEST(ReplicatorTest, ParametersThatDivergeAreFoundAtTheNextCheck) {
               70);
     const std::string said = testing::internal::GetCapturedStderr(),
                       words = "after update " + std::to_string(step == 3 ? 4 : 2) +
-                              " the parameters of ranks 1 differ from rank 0's";
+                              " is not the same on all ranks: rank 1 differs from the other 2";
     EXPECT_NE(said.find(words), std::string::npos) << said;
   }
+}
+
+// What of one rank's a bit changes in, and what is then said to differ.
+struct Flip {
+  std::string what, named;
+};
+
+TEST(ReplicatorTest, WhatTheRanksDoNotAgreeOnIsNeitherSavedNorTheResult) {
+  std::string folder = testing::TempDir() + "/agreed-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const Flip flips[] = {{"parameter", "module.net.0.weight"},
+                        {"momentum", "optimizer.sgd.0.momentum_buffer"},
+                        {"spectral norm", "module.net.3.u"},
+                        {"result", "hash of the parameters at the end"}};
+  for (const auto& [what, named] : flips) {
+    for (const int culprit : {0, 2}) {
+      const std::string file = folder + "/" + what + std::to_string(culprit);
+      const auto train = [&, &what = what](Replicator& replicator) {
+        auto net = PlainMlp();
+        net->push_back(SpectralNorm(3));
+        auto optimizer = replicator.Wrap(
+            torch::optim::SGD(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9)),
+            *net);
+        const Checkpoint checkpoint{{{"net", net.get()}}, {{"sgd", &optimizer}}, {}};
+        const auto flip = [&](const std::string& mine, const torch::Tensor& tensor) {
+          if (what != mine || replicator.rank() != culprit) return;
+          auto* const bits = static_cast<uint32_t*>(tensor.data_ptr());
+          *bits ^= 1;
+        };
+        replicator.Run(
+            [&](Batch& b) {
+              net[0]->as<torch::nn::Linear>()->forward(b.x).square().sum().backward();
+              optimizer.step();
+            },
+            Rows(0, 12));
+        const auto& weight = net[0]->as<torch::nn::Linear>()->weight;
+        flip("parameter", weight);
+        flip("spectral norm", net[3]->as<SpectralNorm>()->u);
+        auto& state = *optimizer.base().state().at(weight.unsafeGetTensorImpl());
+        flip("momentum", static_cast<torch::optim::SGDParamState&>(state).momentum_buffer());
+        Save(replicator, file, checkpoint);
+        flip("result", weight);
+        PrintResult(replicator, {}, torch::zeros({}), {&optimizer});
+      };
+      testing::internal::CaptureStderr();
+      EXPECT_EQ(ReplicateThreads(3, train, Exact(3)), 70);
+      const std::string said = testing::internal::GetCapturedStderr(),
+                        words = named + " is not the same on all ranks: rank " +
+                                std::to_string(culprit) + " differs from the other 2";
+      EXPECT_NE(said.find(words), std::string::npos) << said;
+      EXPECT_EQ(std::filesystem::exists(file), what == "result");
+    }
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST(ReplicatorTest, OnlyAFailureLeavesAFlightRecord) {

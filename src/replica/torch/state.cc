@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "core/rng.h"
+#include "replica/agreement.h"
 
 namespace samara {
 namespace {
@@ -332,6 +333,17 @@ Leaves ReplicatorState::Broadcast(const std::vector<Leaves>& locals, int source,
   }
   for (size_t i = 0; i < out.size(); ++i) out[i] = out[i].to(locals[0][i].device());
   return out;
+}
+
+void ReplicatorState::RequireAgreement(const std::string& subject, const std::string& mine,
+                                       const Call& call) {
+  std::vector<std::vector<std::byte>> parts;
+  ThrowReplication(
+      communicator().AllGatherRagged(Named(call), std::as_bytes(std::span(mine)), parts));
+  std::vector<std::string> all;
+  for (const auto& part : parts)
+    all.emplace_back(reinterpret_cast<const char*>(part.data()), part.size());
+  ThrowReplication(CheckAgreement(subject, all));
 }
 
 std::vector<Leaves> ReplicatorState::Exchange(const std::vector<Leaves>& locals, const Call& call) {

@@ -64,6 +64,11 @@ class ReplicatorState : public std::enable_shared_from_this<ReplicatorState> {
   int first() const { return rank() * locals(); }
   ReplicationMode mode() const { return setup_.mode; }
   const ReplicatorOptions& options() const { return setup_.options; }
+  // Whether ranks compare what all should hold. Exact mode promises equal bits; fast mode without
+  // `check_every` does not.
+  bool compares() const {
+    return world_size() > 1 && (mode() == ReplicationMode::kExact || options().check_every > 0);
+  }
   int64_t step = 0;
   std::vector<int64_t> samples;  // of the local replicas, in this step
   // Rows of the whole batch that every rank gave to this step; none: each replica has its own.
@@ -94,6 +99,9 @@ class ReplicatorState : public std::enable_shared_from_this<ReplicatorState> {
   Communicator& communicator();
   TaskThread& background() { return background_; }
   Communicator& background_communicator() { return group_->communicator(); }  // on background()
+  // Collective, outside the background. ReplicationError 70 on every rank unless `mine` is the same
+  // on all; `subject` says what: "the hash of the parameters after update 4".
+  void RequireAgreement(const std::string& subject, const std::string& mine, const Call& call);
   // Fast mode: what sums tensors on such a device over the ranks quicker than the tree; null: none.
   // A collective when first asked for a type of device.
   C10dSum* SumFor(torch::Device device, Site site);
