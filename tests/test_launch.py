@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from samara_cli import BINARY, environment
 SHOW = """
 import json, os
 names = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
-         "SAMARA_LAUNCH", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_RUN_ID", "OMP_NUM_THREADS"]
+         "SAMARA_LAUNCH", "SAMARA_LAUNCH_SECRET", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_RUN_ID", "OMP_NUM_THREADS"]
 print(json.dumps({name: os.environ.get(name) for name in names}))
 """
 RANK = "import os, sys, time, signal; rank = int(os.environ['RANK'])\n"
@@ -51,7 +52,8 @@ def gone(pid: int) -> bool:
 
 
 def test_ranks_are_told_what_torchrun_tells_them():
-    done = launch("-n", 3, *python(SHOW), TORCHELASTIC_RUN_ID="outer", RANK="7", OMP_NUM_THREADS="3")
+    done = launch("-n", 3, *python(SHOW), TORCHELASTIC_RUN_ID="outer", RANK="7", OMP_NUM_THREADS="3",
+                  SAMARA_LAUNCH_SECRET="outer")
     assert done.returncode == 0, done
     ranks = [json.loads(done.stdout)]
     ranks += [json.loads(line.split("] ", 1)[1]) for line in sorted(done.stderr.splitlines())]
@@ -63,6 +65,9 @@ def test_ranks_are_told_what_torchrun_tells_them():
         assert r["SAMARA_LAUNCH"] == "1" and r["TORCHELASTIC_RESTART_COUNT"] == "0"
         assert r["TORCHELASTIC_RUN_ID"] is None  # another launcher's
         assert r["OMP_NUM_THREADS"] == "3"
+        assert re.fullmatch("[0-9a-f]{64}", r["SAMARA_LAUNCH_SECRET"])
+        assert r["SAMARA_LAUNCH_SECRET"] == ranks[0]["SAMARA_LAUNCH_SECRET"]
+    assert json.loads(launch("-n", 1, *python(SHOW)).stdout)["SAMARA_LAUNCH_SECRET"] != ranks[0]["SAMARA_LAUNCH_SECRET"]
 
 
 def test_cores_are_shared_out_and_flags_are_passed_on():

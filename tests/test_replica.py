@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from replica_util import MLP, available, command, environment, result, run
+from samara_cli import BINARY
 from test_launch import gone, until
 
 STEPS = 30
@@ -177,6 +178,53 @@ def test_nobody_outlives_an_agent_that_is_killed(tmp_path):
     agent.kill()
     agent.wait()
     until(lambda: all(map(gone, ranks)), 5)
+
+
+def launched(port: int, *args: object) -> subprocess.Popen:
+    command = [str(BINARY), "launch", "-n", "2", "--port", str(port), str(MLP), *map(str, args)]
+    return subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_second_launch_on_a_port_is_told_so_and_the_first_goes_on(tmp_path):
+    port = free_port()
+    first = launched(port, "--steps", 1_000_000, "--out", tmp_path / "run")
+    wait_for(tmp_path / "run" / "checkpoint.safetensors")
+    second = launched(port, "--steps", 1)
+    _, said = second.communicate(timeout=60)
+    assert second.returncode == 73, said
+    assert "another launch has this port" in said and "another launch or another program has it" in said, said
+    before = committed(tmp_path / "run")
+    until(lambda: committed(tmp_path / "run") > before)
+    first.terminate()
+    _, said = first.communicate(timeout=60)
+    assert first.returncode == 75 and "warning: store: refused" in said, said
+
+
+def test_a_rank_of_another_launch_takes_no_place_while_ranks_are_awaited():
+    port = free_port()
+    ranks = Ranks(2, port, None, 1, started=range(1), SAMARA_LAUNCH_SECRET="of the first")
+    [(code, said, _)] = Ranks(2, port, None, 1, started=range(1, 2), SAMARA_LAUNCH_SECRET="of another").say(60)
+    assert code == 73 and "another launch has this port" in said, said
+    ranks.processes += Ranks(2, port, None, 1, started=range(1, 2), SAMARA_LAUNCH_SECRET="of the first").processes
+    assert [code for code, _, _ in ranks.say(60)] == [0, 0]
+
+
+def test_idle_connections_delay_no_start():
+    """A hundred to the ranks' port, made as soon as it listens."""
+    def seconds(idle: int) -> float:
+        port, held, start = free_port(), [], time.monotonic()
+        ranks = launched(port, "--steps", 1)
+        while len(held) < idle:
+            assert time.monotonic() < start + 30 and ranks.poll() is None
+            try:
+                held.append(socket.create_connection(("127.0.0.1", port), 1))
+            except OSError:
+                time.sleep(0.001)
+        _, said = ranks.communicate(timeout=60)
+        assert ranks.returncode == 0, said
+        return time.monotonic() - start
+    alone = seconds(0)
+    assert seconds(100) < alone + 3  # 1 but for what else the machine does; it was 10
 
 
 def test_ranks_that_want_different_things_are_refused_at_the_start(tmp_path):

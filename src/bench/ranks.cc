@@ -60,7 +60,7 @@ struct Timer {
 };
 
 json Collectives(const World& world, double seconds) {
-  const auto store = ValueOrReplication(ConnectTcpStore(world, 60s));
+  const auto store = ValueOrReplication(ConnectStore(world, 60s));
   const auto group = [&](std::unique_ptr<Transport> transport) {
     return std::make_unique<Communicator>(std::move(transport), CommunicatorOptions{});
   };

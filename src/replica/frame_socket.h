@@ -59,13 +59,18 @@ struct Endpoint {
   uint16_t port = 0;
 };
 
-// Listens at a free port of `address` (name or number; empty: the loopback). kConfig for an address
-// that is not this host's or that means all of its interfaces.
 struct Listener {
   OwnedFd fd;
   Endpoint endpoint;
 };
-Result<Listener> ListenAt(const std::string& address);
+// Listens at a port of `address` (name or number; empty: the loopback), 0: at a free one. kConfig
+// for an address that is not this host's or that means all of its interfaces; kCannotCreate for a
+// port that is taken.
+Result<Listener> ListenAt(const std::string& address, uint16_t port = 0);
+// The same on all interfaces; the endpoint is the loopback's.
+Result<Listener> ListenEverywhere(uint16_t port);
+// Whether it is an address in numbers, and not a name.
+bool IsNumericAddress(const std::string& address);
 // The next connection that waits; kUnavailable: none, kIoError: this process has no room for it.
 Result<OwnedFd> AcceptFrom(const Listener& listener);
 // kUnavailable when nobody answers within `timeout`.

@@ -26,6 +26,7 @@
 #include "core/log.h"
 #include "core/signal_disposition.h"
 #include "replica/frame_socket.h"
+#include "replica/secret.h"
 
 extern char** environ;
 
@@ -39,12 +40,13 @@ constexpr int kOtherSignals[] = {SIGUSR1, SIGUSR2};
 
 // What somebody set for another launcher's ranks, and what ours are told anew.
 constexpr const char* kReplaced[] = {
-    "RANK",       "WORLD_SIZE",  "LOCAL_RANK",       "LOCAL_WORLD_SIZE",
-    "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",      "SAMARA_LAUNCH",
-    "ROLE_RANK",  "ROLE_NAME",   "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"};
+    "RANK",         "WORLD_SIZE",  "LOCAL_RANK",       "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",   "MASTER_ADDR", "MASTER_PORT",      "SAMARA_LAUNCH",
+    "ROLE_RANK",    "ROLE_NAME",   "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE",
+    kSecretVariable};
 
 std::vector<std::string> Variables(const LaunchOptions& options, int rank, uint16_t port,
-                                   int restart) {
+                                   int restart, const std::string& secret) {
   std::vector<std::string> result = {fmt::format("RANK={}", rank),
                                      fmt::format("WORLD_SIZE={}", options.ranks),
                                      fmt::format("LOCAL_RANK={}", rank),
@@ -53,6 +55,7 @@ std::vector<std::string> Variables(const LaunchOptions& options, int rank, uint1
                                      "MASTER_ADDR=" + options.address,
                                      fmt::format("MASTER_PORT={}", port),
                                      "SAMARA_LAUNCH=1",
+                                     std::string(kSecretVariable) + "=" + secret,
                                      fmt::format("TORCHELASTIC_RESTART_COUNT={}", restart),
                                      fmt::format("TORCHELASTIC_MAX_RESTARTS={}", options.restarts)};
   if (::getenv("OMP_NUM_THREADS") == nullptr)
@@ -223,8 +226,9 @@ std::string Says(const Failure& failure) {
 // One try: from the start of all ranks to the end of the last.
 class Attempt {
  public:
-  Attempt(const LaunchOptions& options, const Signals& signals, bool& stopped)
-      : options_(options), signals_(signals), stopped_(stopped) {}
+  Attempt(const LaunchOptions& options, const std::string& secret, const Signals& signals,
+          bool& stopped)
+      : options_(options), secret_(secret), signals_(signals), stopped_(stopped) {}
   // The first failure, none when all returned 0.
   Result<std::optional<Failure>> Run(uint16_t port, int restart);
 
@@ -243,6 +247,7 @@ class Attempt {
   void Hurry();
 
   const LaunchOptions& options_;
+  const std::string& secret_;
   const Signals& signals_;
   bool& stopped_;
   std::deque<Rank> ranks_;  // they stay where they are
@@ -281,7 +286,7 @@ Status Attempt::Start(int rank, uint16_t port, int restart) {
     return {Code::kIoError, std::string("pipe: ") + std::strerror(errno)};
   OwnedFd report_read(report[0]), report_write(report[1]);
   std::vector<std::string> arguments = options_.program;
-  std::vector<std::string> variables = Variables(options_, rank, port, restart);
+  std::vector<std::string> variables = Variables(options_, rank, port, restart, secret_);
   const std::vector<char*> argv = NullTerminated(arguments), envp = NullTerminated(variables);
   const pid_t launcher = ::getpid(), pid = ::fork();
   if (pid == 0)
@@ -403,6 +408,7 @@ Result<LaunchResult> Launch(const LaunchOptions& given) {
   LaunchOptions options = given;
   if (options.address.empty()) options.address = "127.0.0.1";
   if (!options.logs.empty()) RETURN_IF_ERROR(CreateFolders(options.logs));
+  ASSIGN_OR_RETURN(const std::string secret, MakeSecret());
   const Signals signals;
   bool stopped = false;
   LaunchResult result;
@@ -412,7 +418,7 @@ Result<LaunchResult> Launch(const LaunchOptions& given) {
       ASSIGN_OR_RETURN(const Listener free, ListenAt(options.address));
       port = free.endpoint.port;
     }
-    Attempt attempt(options, signals, stopped);
+    Attempt attempt(options, secret, signals, stopped);
     ASSIGN_OR_RETURN(const auto failure, attempt.Run(port, result.restarts));
     if (!failure.has_value()) return LaunchResult{.restarts = result.restarts};
     result.exit_code = LaunchExitCode(failure->wait_status, stopped);

@@ -29,6 +29,7 @@ class Monitor {
     std::chrono::milliseconds silence{1500};   // without a heartbeat: frozen
     std::chrono::milliseconds start{600'000};  // for all ranks to come
     std::string address;                       // rank 0 listens there; empty: the loopback
+    std::string secret;                        // of the launch: a connection proves to know it
   };
   // Called once at most, on the monitor's thread: the first failure in the group, which every rank
   // learns in the same words ("rank 2 died", "rank 1 has been silent for 1.5 s", "rank 3 gave up:

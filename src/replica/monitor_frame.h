@@ -13,10 +13,10 @@
 
 namespace samara {
 
-using MonitorToken = std::array<uint8_t, 16>;  // known through the store only
+using MonitorToken = std::array<uint8_t, 16>;  // of one monitor, known through the store only
 
 enum class MonitorKind : uint16_t {
-  kHello = 1,     // to rank 0, first: token, rank, number = size of the world
+  kHello = 1,     // to rank 0, first: proof of the token, rank, number = size of the world
   kAccepted = 2,  // rank 0's answer
   kStart = 3,     // from rank 0: all ranks have come
   kBeat = 4,      // both ways; to rank 0 with what the rank does: number, waiting, text

@@ -1,6 +1,5 @@
 // Rank 0's monitor: everybody's connection, and the judge.
 #include <fmt/format.h>
-#include <sys/random.h>
 
 #include <algorithm>
 #include <list>
@@ -8,6 +7,7 @@
 
 #include "core/log.h"
 #include "replica/polled_monitor.h"
+#include "replica/secret.h"
 
 namespace samara {
 namespace {
@@ -58,7 +58,7 @@ class Hub final : public PolledMonitor {
   // constant after Open
   const int size_;
   const SteadyTime made_;
-  MonitorToken token_{};
+  MonitorToken proof_{};
   // touched by the thread only
   Listener listener_;
   SteadyTime accept_again_{};
@@ -74,10 +74,12 @@ class Hub final : public PolledMonitor {
 
 Status Hub::Open(Store& store) {
   if (size_ > 1) {
-    if (::getrandom(token_.data(), token_.size(), 0) != static_cast<ssize_t>(token_.size()))
-      return {Code::kIoError, "no random bytes for the monitor's token"};
+    MonitorToken token;
+    ASSIGN_OR_RETURN(const std::string random, RandomBytes(token.size()));
+    random.copy(reinterpret_cast<char*>(token.data()), token.size());
+    proof_ = MonitorProof(options_.secret, token);
     ASSIGN_OR_RETURN(listener_, ListenAt(options_.address));
-    RETURN_IF_ERROR(store.Set(kMonitorKey, WriteMonitorAddress(listener_.endpoint, token_)));
+    RETURN_IF_ERROR(store.Set(kMonitorKey, WriteMonitorAddress(listener_.endpoint, token)));
   }
   StartThread();
   return WaitForStart();
@@ -139,13 +141,6 @@ void Hub::HearStrangers(SteadyTime now) {
   }
 }
 
-// Compares every byte, whatever differs: the time tells nothing.
-bool SameToken(const MonitorToken& a, const MonitorToken& b) {
-  uint8_t difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
-  return difference == 0;
-}
-
 std::optional<Status> Hub::Refusal(const MonitorFrame& hello) const {
   const auto refuse = [](std::string text) { return Status(Code::kConfig, std::move(text)); };
   if (hello.number != static_cast<uint64_t>(size_))
@@ -160,7 +155,10 @@ std::optional<Status> Hub::Refusal(const MonitorFrame& hello) const {
 }
 
 void Hub::Admit(FrameSocket&& socket, const MonitorFrame& hello) {
-  if (hello.kind != MonitorKind::kHello || !SameToken(hello.token, token_)) {
+  const auto text = [](const MonitorToken& token) {
+    return std::string_view(reinterpret_cast<const char*>(token.data()), token.size());
+  };
+  if (hello.kind != MonitorKind::kHello || !SameBytes(text(hello.token), text(proof_))) {
     if (!std::exchange(warned_, true))  // once: nobody fills the log
       LogWarning("monitor: closed a connection that is no rank's");
     return;

@@ -131,12 +131,13 @@ Result<MonitorFrame> ReceiveWithin(FrameSocket& socket, std::chrono::millisecond
 }
 
 // kTryAgain: the connection was closed before it was accepted.
-Result<FrameSocket> Introduce(int rank, int size, const MonitorAddress& address) {
+Result<FrameSocket> Introduce(int rank, int size, const MonitorAddress& address,
+                              const std::string& secret) {
   ASSIGN_OR_RETURN(OwnedFd fd, ConnectTo(address.endpoint, kHelloTime));
   FrameSocket socket(std::move(fd));
   MonitorFrame hello{.kind = MonitorKind::kHello, .rank = rank};
   hello.number = static_cast<uint64_t>(size);
-  hello.token = address.token;
+  hello.token = MonitorProof(secret, address.token);
   socket.Put(hello);
   socket.Flush();
   ASSIGN_OR_RETURN(const MonitorFrame answer, ReceiveWithin(socket, kHelloTime));
@@ -155,9 +156,9 @@ Result<std::unique_ptr<Monitor>> MakeSpokeMonitor(int rank, int size,
   const Result<std::string> text = store->Get(kMonitorKey, options.start);
   if (!text.ok()) return text.status().Annotate("rank 0 did not come");
   ASSIGN_OR_RETURN(const MonitorAddress address, ParseMonitorAddress(*text));
-  Result<FrameSocket> socket = Introduce(rank, size, address);
+  Result<FrameSocket> socket = Introduce(rank, size, address, options.secret);
   for (int i = 1; i < kTries && !socket.ok() && socket.status().code() == Code::kTryAgain; ++i)
-    socket = Introduce(rank, size, address);
+    socket = Introduce(rank, size, address, options.secret);
   if (!socket.ok()) {
     const Status& why = socket.status();
     const Code code = why.code() == Code::kTryAgain ? Code::kUnavailable : why.code();

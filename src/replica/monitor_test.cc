@@ -287,7 +287,7 @@ TEST(MonitorTest, ARankThatSendsGarbageIsNamed) {
   FrameSocket socket(std::move(*ConnectTo(address.endpoint, 5000ms)));
   MonitorFrame hello{.kind = MonitorKind::kHello, .rank = 1};
   hello.number = 2;
-  hello.token = address.token;
+  hello.token = MonitorProof("", address.token);
   socket.Put(hello);
   socket.Flush();
   rank0.Join();
@@ -311,7 +311,7 @@ TEST(MonitorTest, NoFrameOfARankEndsRankZero) {
     FrameSocket socket(std::move(*ConnectTo(address.endpoint, 5000ms)));
     MonitorFrame frame{.kind = MonitorKind::kHello, .rank = 1};
     frame.number = 2;
-    frame.token = address.token;
+    frame.token = MonitorProof("", address.token);
     socket.Put(frame);
     socket.Flush();
     rank0.Join();

@@ -104,6 +104,8 @@ Result<std::unique_ptr<Monitor>> MakeSpokeMonitor(int rank, int size,
 // What rank 0 leaves in the store under this key: port, token in hexadecimal, host.
 inline constexpr const char* kMonitorKey = "monitor";
 std::string WriteMonitorAddress(const Endpoint& endpoint, const MonitorToken& token);
+// What a rank says to be let in: who knows the secret, and has read the token, knows it.
+MonitorToken MonitorProof(const std::string& secret, const MonitorToken& token);
 struct MonitorAddress {
   Endpoint endpoint;
   MonitorToken token{};

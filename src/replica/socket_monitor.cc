@@ -1,9 +1,9 @@
-#include <sys/random.h>
-
+#include <algorithm>
 #include <charconv>
 #include <sstream>
 
 #include "replica/polled_monitor.h"
+#include "replica/secret.h"
 
 namespace samara {
 
@@ -14,6 +14,14 @@ std::string WriteMonitorAddress(const Endpoint& endpoint, const MonitorToken& to
     text += {kDigits[byte >> 4], kDigits[byte & 15]};
   }
   return text + " " + endpoint.host;
+}
+
+MonitorToken MonitorProof(const std::string& secret, const MonitorToken& token) {
+  const Digest digest =
+      Proof(secret, "monitor", {reinterpret_cast<const char*>(token.data()), token.size()});
+  MonitorToken proof;
+  std::copy_n(digest.begin(), proof.size(), proof.begin());
+  return proof;
 }
 
 Result<MonitorAddress> ParseMonitorAddress(const std::string& text) {

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "replica/socket_store.h"
 #include "replica/store_contract.h"
 
 namespace samara {
@@ -13,6 +14,12 @@ INSTANTIATE_TEST_SUITE_P(
     Stores, StoreContractTest,
     ::testing::Values(StoreKind{"Memory", MakeMemoryStore},
                       StoreKind{"Prefixed", [] { return WithPrefix(MakeMemoryStore(), "gen1/"); }},
+                      StoreKind{"Socket",
+                                [] {
+                                  return MakeSocketStore({"127.0.0.1", 0}, /*serve=*/true, "secret",
+                                                         std::chrono::seconds(20))
+                                      .ValueOrThrow();
+                                }},
                       StoreKind{
                           "PrefixedTwice",
                           [] { return WithPrefix(WithPrefix(MakeMemoryStore(), "a/"), "b/"); }}),

@@ -8,6 +8,7 @@
 
 #include "core/crc32c.h"
 #include "core/log.h"
+#include "replica/secret.h"
 
 namespace samara {
 namespace {
@@ -148,6 +149,7 @@ Result<World> FromRank(const Variables& env) {
   ASSIGN_OR_RETURN(const auto restarts,
                    env.Number("TORCHELASTIC_RESTART_COUNT", 0, std::numeric_limits<int>::max()));
   world.restarts = static_cast<uint32_t>(restarts.value_or(0));
+  world.secret = env.TextOr("TORCHELASTIC_RUN_ID", "");
   // "True" with torch 2.13, "1" by hand
   const std::string agent = env.TextOr("TORCHELASTIC_USE_AGENT_STORE", "");
   world.agent_store = torchrun && (agent == "True" || agent == "true" || agent == "1");
@@ -164,6 +166,7 @@ Result<World> FromRank(const Variables& env) {
 struct MpiNames {
   const char *launcher, *rank, *size, *local_rank, *local_size;
   std::vector<std::string> job;
+  bool job_everywhere;  // has the same name on every host
   const char* remedy;
 };
 
@@ -175,6 +178,7 @@ const MpiNames& OpenMpi() {
       "OMPI_COMM_WORLD_LOCAL_RANK",
       "OMPI_COMM_WORLD_LOCAL_SIZE",
       {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri"},
+      true,
       "mpirun -x MASTER_ADDR=HOST -x MASTER_PORT=29500 with the host of "
       "rank 0"};
   return names;
@@ -187,6 +191,7 @@ const MpiNames& Mpich() {
                               "MPI_LOCALRANKID",
                               "MPI_LOCALNRANKS",
                               {"PMI_PORT"},  // where the launcher listens: one job's alone
+                              false,
                               "mpiexec -genv MASTER_ADDR HOST -genv MASTER_PORT 29500 with the "
                               "host of rank 0 (127.0.0.1 when there is only one)"};
   return names;
@@ -206,8 +211,11 @@ Result<World> FromMpi(const Variables& env, const MpiNames& names) {
     return Bad(fmt::format("{} ranks of {} on several hosts, but MASTER_ADDR is not set: {}",
                            world.size, names.launcher, names.remedy));
   uint16_t derived = 0;
+  std::string job;
   for (const std::string& name : names.job)
-    if (derived == 0 && env.Has(name)) derived = DerivedPort(env.TextOr(name, ""));
+    if (job.empty()) job = env.TextOr(name, "");
+  if (!job.empty()) derived = DerivedPort(job);
+  if (names.job_everywhere || one_host) world.secret = job;
   RETURN_IF_ERROR(ReadPort(env, derived,
                            fmt::format("{} does not tell which job this is, and MASTER_PORT is not "
                                        "set: {}",
@@ -287,9 +295,9 @@ Result<World> FromSlurm(const Variables& env) {
                              : fmt::format("{}={}: no list of hosts; set MASTER_ADDR", list,
                                            EscapeControl(nodes.substr(0, 100))));
   const std::string job = env.TextOr("SLURM_JOB_ID", env.TextOr("SLURM_JOBID", ""));
-  RETURN_IF_ERROR(
-      ReadPort(env, job.empty() ? 0 : DerivedPort(job + "." + env.TextOr("SLURM_STEP_ID", "")),
-               "SLURM_PROCID is set but SLURM_JOB_ID is not: set MASTER_PORT", world));
+  if (!job.empty()) world.secret = job + "." + env.TextOr("SLURM_STEP_ID", "");
+  RETURN_IF_ERROR(ReadPort(env, job.empty() ? 0 : DerivedPort(world.secret),
+                           "SLURM_PROCID is set but SLURM_JOB_ID is not: set MASTER_PORT", world));
   ASSIGN_OR_RETURN(const int64_t local, env.Needed("SLURM_LOCALID", 0, kRanksMax, "SLURM_PROCID",
                                                    "srun sets both: was one unset?"));
   ASSIGN_OR_RETURN(const auto node, env.Number("SLURM_NODEID", 0, kRanksMax));
@@ -359,8 +367,9 @@ EnvironmentVariables ProcessEnvironment() {
   };
 }
 
-Result<World> DiscoverWorld(const EnvironmentVariables& environment, const WorldFlags& flags) {
-  const Variables env(environment);
+namespace {
+
+Result<World> Discover(const Variables& env, const WorldFlags& flags) {
   if (flags.rank.has_value() || flags.size.has_value() || !flags.address.empty() || flags.port != 0)
     return FromFlags(flags);
   if (env.Has("RANK")) return FromRank(env);
@@ -372,6 +381,15 @@ Result<World> DiscoverWorld(const EnvironmentVariables& environment, const World
     return Bad(fmt::format("WORLD_SIZE={}, but {} started {} ranks: unset WORLD_SIZE", *size,
                            world->launcher, world->size));
   return *world;
+}
+
+}  // namespace
+
+Result<World> DiscoverWorld(const EnvironmentVariables& environment, const WorldFlags& flags) {
+  const Variables env(environment);
+  Result<World> world = Discover(env, flags);
+  if (world.ok()) world->secret = env.TextOr(kSecretVariable, world->secret);
+  return world;
 }
 
 std::string Describe(const World& world) {

@@ -264,5 +264,18 @@ TEST(WorldTest, FlagsWinAndAreCompleteOrNone) {
   EXPECT_EQ(Discover(kTorchrun, alone)->size, 1);
 }
 
+TEST(WorldTest, TheSecretIsTheUsersElseTheJobsName) {
+  const auto secret = [](const Set& variables) { return Discover(variables)->secret; };
+  const Set given = {{"SAMARA_LAUNCH_SECRET", "told to nobody"}};
+  EXPECT_EQ(secret(kTorchrun), "none");
+  EXPECT_EQ(secret(kOpenMpi), "2121531393");
+  EXPECT_EQ(secret(kOpenMpi + given), "told to nobody");
+  EXPECT_NE(secret(kSlurm), secret(kSlurm + Set{{"SLURM_STEP_ID", "7"}}));
+  EXPECT_EQ(secret({}), "");
+  EXPECT_EQ(Discover(given, {.rank = 0, .size = 2, .address = "a", .port = 1})->secret,
+            "told to nobody");
+  EXPECT_EQ(Describe(*Discover(kSlurm + given)).find("nobody"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace samara

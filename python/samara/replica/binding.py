@@ -16,7 +16,7 @@ except ImportError as error:
 
 class ReplicationError(RuntimeError):
     """The group has failed. exit_code: 69 a rank died, froze or did not come; 70 ranks called different things, or
-    diverged; 78 a configuration that cannot work; 65, 66, 74 files."""
+    diverged; 73 the ranks' port is another launch's; 78 a configuration that cannot work; 65, 66, 74 files."""
 
     __module__ = "samara.replica"  # as tracebacks name it
 

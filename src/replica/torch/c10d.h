@@ -1,4 +1,5 @@
-// torch's own rendezvous store and its Gloo: ranks of several hosts.
+// The ranks' store, torch's own where the launcher has one, and c10d's Gloo: ranks of several
+// hosts.
 #pragma once
 
 #include <memory>
@@ -12,9 +13,9 @@
 
 namespace samara {
 
-// The launcher's store, or one that rank 0 opens. kUnavailable when it is not reached in time.
-Result<std::shared_ptr<Store>> ConnectTcpStore(const World& world,
-                                               std::chrono::milliseconds timeout);
+// The launcher's store, which is c10d's, or the one that rank 0 serves (socket_store.h).
+// kUnavailable when it is not reached in time, kCannotCreate when its port is taken.
+Result<std::shared_ptr<Store>> ConnectStore(const World& world, std::chrono::milliseconds timeout);
 
 // Rounds over c10d's Gloo: headers and small parts in one all-gather, then what is larger, so that
 // Gloo never sees sizes that differ (replicator.md 12.3, F1 to F4). `address`: of this host, as the

@@ -1,4 +1,4 @@
-// torch's own rendezvous store.
+// The ranks' store: torch's own, which a launcher has, or ours.
 #include "nn/torch/torch.h"
 // after the door to torch
 #include <future>
@@ -6,6 +6,7 @@
 
 #include "core/log.h"
 #include "core/thread.h"
+#include "replica/socket_store.h"
 #include "replica/torch/c10d.h"
 #include "replica/torch/c10d_group.h"
 
@@ -56,33 +57,37 @@ class C10dStore : public Store {
   const c10::intrusive_ptr<c10d::Store> store_;
 };
 
-}  // namespace
-
-Result<std::shared_ptr<Store>> ConnectTcpStore(const World& world,
-                                               std::chrono::milliseconds timeout) {
+// torchrun's agent has the store: no rank opens one.
+Result<std::shared_ptr<Store>> ConnectAgentStore(const World& world,
+                                                 std::chrono::milliseconds timeout) {
   c10d::TCPStoreOptions options;
   options.port = world.port;
-  // under torchrun the agent has the store (replicator.md 12.1)
-  options.isServer = !world.agent_store && world.rank == 0;
+  options.isServer = false;
   options.waitWorkers = false;
   options.timeout = timeout;
-  const std::string where = "no store at " + world.address + ":" + std::to_string(world.port);
+  try {
+    return std::shared_ptr<Store>(
+        std::make_shared<C10dStore>(c10::make_intrusive<c10d::TCPStore>(world.address, options)));
+  } catch (const std::exception& e) {
+    return Status(Code::kUnavailable, "no store at " + world.address + ":" +
+                                          std::to_string(world.port) + ": " + FirstLine(e.what()));
+  }
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Store>> ConnectStore(const World& world, std::chrono::milliseconds timeout) {
   std::promise<void> done;
   const std::future<void> connected = done.get_future();
   const Thread patience("patience", [&] {
     if (connected.wait_for(kPatience) == std::future_status::timeout)
-      LogInfo(where + " yet: rank " + std::to_string(world.rank) + " waits for rank 0, " +
+      LogInfo("no store at " + world.address + ":" + std::to_string(world.port) + " yet: rank " +
+              std::to_string(world.rank) + " waits for rank 0, " +
               std::to_string(timeout.count() / 1000) + " s at most");
   });
-  const auto connect = [&]() -> Result<std::shared_ptr<Store>> {
-    try {
-      return std::shared_ptr<Store>(
-          std::make_shared<C10dStore>(c10::make_intrusive<c10d::TCPStore>(world.address, options)));
-    } catch (const std::exception& e) {
-      return Status(Code::kUnavailable, where + ": " + FirstLine(e.what()));
-    }
-  };
-  auto store = connect();
+  auto store = world.agent_store ? ConnectAgentStore(world, timeout)
+                                 : MakeSocketStore({world.address, world.port}, world.rank == 0,
+                                                   world.secret, timeout);
   done.set_value();
   return store;
 }

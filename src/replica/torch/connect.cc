@@ -1,4 +1,4 @@
-// Ranks of a launcher, connected: torch's store, then shared memory on one host or Gloo.
+// Ranks of a launcher, connected: the launch's store, then shared memory on one host or Gloo.
 #include "nn/torch/torch.h"
 // after the door to torch
 #include <sys/prctl.h>
@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <fstream>
 
 #include "core/log.h"
 #include "replica/arena.h"
 #include "replica/group.h"
+#include "replica/secret.h"
 #include "replica/torch/c10d.h"
 
 namespace samara {
@@ -87,14 +87,15 @@ Result<RankLinks> Connect(const World& world, const LinkOptions& options) {
   // an agent that is killed cannot stop its ranks: they are asked to stop as it would have asked
   if (world.launcher == "torchrun") ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   // a restart is another group: what the last one left in the store is not ours
-  ASSIGN_OR_RETURN(const std::shared_ptr<Store> store, ConnectTcpStore(world, options.start));
-  // and so is another job that was told the same port
-  const char* const run = std::getenv("TORCHELASTIC_RUN_ID");
+  ASSIGN_OR_RETURN(const std::shared_ptr<Store> store, ConnectStore(world, options.start));
+  // and so is another job that an agent's store is shared with
+  const std::string job = Hex(Proof(world.secret, "name of the job", ""));
   RankLinks links;
-  links.store = WithPrefix(store, std::string("samara/") + (run != nullptr ? run : "") + "/" +
-                                      std::to_string(world.restarts) + "/");
-  const Monitor::Options monitor{
-      .silence = options.silence, .start = options.start, .address = world.address};
+  links.store = WithPrefix(store, "samara/" + job + "/" + std::to_string(world.restarts) + "/");
+  const Monitor::Options monitor{.silence = options.silence,
+                                 .start = options.start,
+                                 .address = world.address,
+                                 .secret = world.secret};
   links.monitor = [world, monitor, store = links.store](Monitor::OnFailure on_failure) {
     return MakeSocketMonitor(world.rank, world.size, WithPrefix(store, "monitor/"), monitor,
                              std::move(on_failure));
