@@ -137,6 +137,7 @@ Status Run(RemoteFleetOptions options, std::map<std::string, std::string> keys) 
   options.quarantine = number("quarantine", 60);
   options.offences_max = static_cast<uint32_t>(number("offences_max", 10));
   options.insecure_i_know = number("insecure", 0) > 0;
+  options.token_only = number("token_only", 0) > 0;
   if (keys.contains("token")) options.token_files.emplace_back(keys["token"]);
   if (keys.contains("token2")) options.token_files.emplace_back(keys["token2"]);
   options.certificate = keys["certificate"];

@@ -170,7 +170,7 @@ def test_exits_tell_never_connected_from_rejected(folder, started):
     assert code == 78 and "id native/Acrobot-v1 instead of native/CartPole-v1" in errors
 
 
-def test_other_machines_need_tls_and_a_token(folder):
+def test_other_machines_need_certificates_and_a_token(folder, started):
     def refused(**keys):
         engine = Engine("0.0.0.0:0", slots=1, env="CartPole-v1", **keys)
         code = engine.process.wait(10)
@@ -182,8 +182,23 @@ def test_other_machines_need_tls_and_a_token(folder):
     for keys in ({}, {"token": token}):
         code, errors = refused(**keys)
         assert code == 77
-        for flag in ("--certificate", "--key", "--token-file", "--insecure-i-know"):
+        for flag in ("--certificate", "--key", "--client-ca", "--token-file", "--token-only", "--insecure-i-know"):
             assert flag in errors
+        assert len(errors.splitlines()) == 1
+    ok("certificates", folder / "pki", "--host", "127.0.0.1")
+    pki = folder / "pki"
+    tls = {"certificate": pki / "engine.pem", "key": pki / "engine.key"}
+    # what sufficed before: one line says what to add
+    code, errors = refused(token=token, **tls)
+    assert code == 77 and "missing: --client-ca." in errors and "actors then show --certificate" in errors
+    code, errors = refused(client_ca=pki / "ca.pem", **tls)
+    assert code == 77 and "missing: --token-file." in errors
+    assert refused(token=token, client_ca=pki / "ca.pem", token_only=1, **tls)[0] == 78
+    # the explicit way without certificates of actors
+    engine = started(Engine("0.0.0.0:0", slots=1, env="CartPole-v1", token=token, token_only=1, episodes=5, **tls))
+    actor = started(Actor(engine.address.replace("0.0.0.0", "127.0.0.1"), "--ca", pki / "ca.pem", "--token-file", token))
+    assert engine.end()["done"] and actor.end()[0] == 0
+    assert any("without certificates of actors" in line for line in engine.errors)
     token.chmod(0o640)
     assert refused(token=token, insecure=1)[0] == 77
     token.chmod(0o600)
@@ -304,7 +319,7 @@ def test_certificates_that_cannot_work_are_refused_at_the_start(folder, started)
         engine = started(Engine("127.0.0.1:0", slots=1, env="CartPole-v1", certificate=certificate, key=key))
         assert engine.process.wait(10) == code
         engine.readers[1].join(5)
-        assert says in "".join(engine.errors) and len(engine.errors) == 2, engine.errors  # and the warning about the token
+        assert says in "".join(engine.errors) and len(engine.errors) == 1, engine.errors
 
 
 def test_certificates_of_an_actor_that_cannot_work_are_refused_before_it_connects(folder, started):
@@ -365,16 +380,66 @@ def test_health_checks(folder, started):
     assert not any(engine.stop()["drops"].values())
 
 
-def test_engines_may_ask_actors_for_certificates(folder, started):
-    ok("certificates", folder / "pki", "--host", "127.0.0.1")
+def expired(pki: Path) -> tuple[Path, Path]:
+    """An actor's certificate that was valid in 2020, and its key."""
+    for name, text in (("index", ""), ("serial", "01\n"), ("openssl.cnf", CA_CONFIG)):
+        (pki / name).write_text(text)
+    for command in (
+        "openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -subj /CN=old -keyout old.key -out old.csr",
+        "openssl ca -batch -config openssl.cnf -in old.csr -out old.pem -startdate 20200101000000Z -enddate 20200201000000Z",
+    ):
+        subprocess.run(command.split(), cwd=pki, check=True, capture_output=True)
+    return pki / "old.pem", pki / "old.key"
+
+
+CA_CONFIG = """[ca]
+default_ca = samara
+[samara]
+dir = .
+database = index
+serial = serial
+new_certs_dir = .
+certificate = ca.pem
+private_key = ca.key
+default_md = sha256
+policy = any
+x509_extensions = actor
+[any]
+commonName = supplied
+[actor]
+basicConstraints = critical,CA:FALSE
+extendedKeyUsage = clientAuth
+"""
+
+
+def test_actors_show_certificates_before_anything_else(folder, started):
+    """As off this machine by default: 0.0.0.0. What is wrong with an actor's is said in one line."""
+    for which in ("pki", "other"):
+        ok("certificates", folder / which, "--host", "127.0.0.1")
+    ok("token", folder / "token")
     pki = folder / "pki"
-    engine = started(Engine("127.0.0.1:0", slots=2, env="CartPole-v1", episodes=50, client_ca=pki / "ca.pem",
-                            certificate=pki / "engine.pem", key=pki / "engine.key"))
-    address = engine.address
-    assert started(Actor(address, "--ca", pki / "ca.pem", "--connect-timeout", 1)).end()[0] == 69
-    known = started(Actor(address, "--ca", pki / "ca.pem", "--certificate", pki / "actor.pem", "--key",
-                          pki / "actor.key"))
-    assert engine.end()["done"]
+    engine = started(Engine("0.0.0.0:0", slots=2, env="CartPole-v1", client_ca=pki / "ca.pem", token=folder / "token",
+                            certificate=pki / "engine.pem", key=pki / "engine.key", print=0.1))
+    address = engine.address.replace("0.0.0.0", "127.0.0.1")
+    right = ("--ca", pki / "ca.pem", "--token-file", folder / "token")
+    for pair, code, says in (
+        (None, 69, "it asks actors for a certificate: give --certificate actor.pem and --key actor.key"),
+        ((folder / "other/actor.pem", folder / "other/actor.key"), 69, "it refuses this certificate"),
+        ((pki / "engine.pem", pki / "engine.key"), 69, "it refuses this certificate"),  # not for actors
+        (expired(pki), 65, "old.pem: no longer valid: make another one"),
+    ):
+        shown = ("--certificate", pair[0], "--key", pair[1]) if pair else ()
+        for python in (False, True):
+            got, _, errors = started(Actor(address, *right, *shown, "--connect-timeout", 0.5, python=python,
+                                           env="dummy" if python else "CartPole-v1")).end()
+            assert got == code and says in errors and len(errors.strip().splitlines()) == 1, (python, got, errors)
+    shown = ("--certificate", pki / "actor.pem", "--key", pki / "actor.key")
+    assert started(Actor(address, "--ca", pki / "ca.pem", *shown)).end()[0] == 77, "the token is asked for too"
+    seen = engine.wait_for_line(lambda line: True)
+    assert seen["drops"]["unauthenticated"] == 1 and seen["events"] == 0
+    known = started(Actor(address, *right, *shown))
+    engine.wait_for_line(lambda line: line["episodes"] > 20)
+    engine.stop()
     assert known.end()[0] == 0
 
 

@@ -8,8 +8,10 @@ import signal
 import struct
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
+from remote_flood import flood_by
 from remote_link import Link
 from remote_util import Actor, Engine, socket_folder
 from samara_cli import ROOT, ok, samara
@@ -250,6 +252,52 @@ def test_strangers_are_refused(folder, started):
     engine.stop()
 
 
+# --- floods
+
+def peak_kb(engine) -> int:
+    text = Path(f"/proc/{engine.process.pid}/status").read_text()
+    return int(text.split("VmHWM:")[1].split()[0])
+
+
+@pytest.mark.parametrize("kind, megabytes", [("resets", 8), ("continuations", 1000)])
+@pytest.mark.parametrize("stranger", ["of this user", "of another user", "without a certificate", "token only"])
+def test_floods_of_strangers_cost_little_memory(folder, started, stranger, kind, megabytes):
+    """Streams reset by the ten thousand, one header that never ends: 8 connections, without the token."""
+    if stranger == "of another user" and os.geteuid() != 0:
+        pytest.skip("SKIPPED LOUDLY: only root can be another user")
+    ok("token", folder / "token")
+    keys, secrets, tls = {}, ["--token-file", folder / "token"], []
+    off_loopback = stranger in ("without a certificate", "token only")
+    if off_loopback:
+        ok("certificates", folder / "pki", "--host", "127.0.0.1")
+        pki = folder / "pki"
+        keys = {"certificate": pki / "engine.pem", "key": pki / "engine.key"}
+        keys |= {"token_only": 1} if stranger == "token only" else {"client_ca": pki / "ca.pem"}
+        secrets += ["--ca", pki / "ca.pem", "--certificate", pki / "actor.pem", "--key", pki / "actor.key"]
+        tls = [pki / "ca.pem"]
+    engine = started(Engine("0.0.0.0:0" if off_loopback else "127.0.0.1:0", slots=2, env="CartPole-v1", print=0.1,
+                            token=folder / "token", **keys))
+    address = engine.address.replace("0.0.0.0", "127.0.0.1")
+    actor = started(Actor(address, *secrets, slots=2))
+    before = engine.wait_for_line(lambda line: line["episodes"] > 20)
+    memory = peak_kb(engine)
+    sent = flood_by(65534 if stranger == "of another user" else None, folder, address, kind, megabytes, 8, *tls)
+    engine.wait_for_line(lambda line: line["episodes"] > before["episodes"] + 50)
+    grown = peak_kb(engine) - memory
+    last = engine.stop()
+    print(f"{stranger}, {kind}: {sent}, grown by {grown} kB, drops {last['drops']}")
+    assert grown < 64_000 and last["out_of_order"] == 0 and last["lost"] == 0
+    refused = last["drops"]
+    if stranger == "of another user":
+        assert refused["stranger"] == 8 and refused["unauthenticated"] == 0
+    elif stranger == "without a certificate":
+        assert refused["unauthenticated"] == 0 and refused["crowded"] == 0, "no stream ever began"
+    else:
+        assert refused["flood"] >= 1
+    code, result, errors = actor.end()
+    assert code == 0 and result["connections"] == 1, errors
+
+
 # --- links
 
 @pytest.fixture
@@ -265,8 +313,10 @@ def test_links_that_are_cut_and_heal(folder, started, link, cut, heal):
     ok("token", folder / "token")
     pki = folder / "pki"
     engine = started(Engine(f"{address}:0", slots=3, env="CartPole-v1", lease=3, heartbeat=0.5, print=0.2,
-                            certificate=pki / "engine.pem", key=pki / "engine.key", token=folder / "token"))
-    secrets = ("--ca", pki / "ca.pem", "--token-file", folder / "token")
+                            certificate=pki / "engine.pem", key=pki / "engine.key", client_ca=pki / "ca.pem",
+                            token=folder / "token"))
+    secrets = ("--ca", pki / "ca.pem", "--token-file", folder / "token", "--certificate", pki / "actor.pem",
+               "--key", pki / "actor.key")
     near = started(Actor(engine.address, *secrets, slots=1))
     far = started(Actor(engine.address, *secrets, slots=2, prefix=link.prefix))
     engine.wait_for_line(lambda line: line["live"] == 3)

@@ -430,8 +430,10 @@ def links_cut(folder: Path, link: Link, seconds: float, deterministic: bool = Fa
     ok("certificates", folder / "pki", "--host", link.address)
     ok("token", folder / "token")
     pki, chosen = folder / "pki", random.Random(seed)
-    terms = ("--certificate", pki / "engine.pem", "--key", pki / "engine.key", "--token-file", folder / "token")
-    secrets = ("--ca", pki / "ca.pem", "--token-file", folder / "token")
+    terms = ("--certificate", pki / "engine.pem", "--key", pki / "engine.key", "--client-ca", pki / "ca.pem",
+             "--token-file", folder / "token")
+    secrets = ("--ca", pki / "ca.pem", "--certificate", pki / "actor.pem", "--key", pki / "actor.key",
+               "--token-file", folder / "token")
     training = Training(folder / "run", *CARTPOLE, FOREVER, *([DETERMINISTIC] if deterministic else []),
                         listen=f"{link.address}:0", terms=terms)
     crew: list[Background] = []

@@ -61,7 +61,7 @@ def parse_arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=0, help="of a batched simulator (EnvPool); 0: as many as cores")
     parser.add_argument("--token-file", type=Path)
     parser.add_argument("--ca", type=Path, help="TLS: who signed the engine's certificate (PEM)")
-    parser.add_argument("--certificate", type=Path, help="shown to an engine that asks for one (PEM)")
+    parser.add_argument("--certificate", type=Path, help="this actor's, which engines on other machines ask for (PEM)")
     parser.add_argument("--key", type=Path, help="of the certificate (PEM)")
     parser.add_argument("--connect-timeout", type=float, default=60.0, help="seconds until the first connection")
     parser.add_argument("--reconnect-timeout", type=float, default=3600.0,
@@ -138,8 +138,20 @@ def check_certificates(arguments: argparse.Namespace) -> None:
         wrong = f"{certificate} and {key}: expected a certificate and its key, without a password, in PEM"
         if certificate is not None:
             context.load_cert_chain(certificate, key, password="")
+            check_dates(certificate)
     except ssl.SSLError as error:
         raise Ended(BAD_DATA, wrong) from error
+
+
+def check_dates(certificate: Path) -> None:
+    # the one parser of certificates in Python's library
+    dates = ssl._ssl._test_decode_cert(str(certificate))  # type: ignore[attr-defined]
+    begin, end = (ssl.cert_time_to_seconds(dates[name]) for name in ("notBefore", "notAfter"))
+    if time.time() < begin:
+        raise Ended(BAD_DATA, f"{certificate}: not yet valid; is this machine's clock right?")
+    if time.time() > end:
+        raise Ended(BAD_DATA, f"{certificate}: no longer valid: make another one (`samara certificates`);"
+                              " is this machine's clock right?")
 
 
 def is_local(address: str) -> bool:
@@ -356,7 +368,7 @@ def verdict(grpc: Any, error: Any) -> None:
         raise Ended(CONFIG, line)
 
 
-def advice(said: str, tls: bool) -> str:
+def advice(said: str, arguments: argparse.Namespace) -> str:
     """What to do when no stream came to life, by what gRPC or the engine has said last."""
     for words, what in (
         ("WRONG_VERSION_NUMBER", "it speaks without TLS: leave out --ca"),
@@ -367,7 +379,16 @@ def advice(said: str, tls: bool) -> str:
         if words in said:
             return what
     running = "is `samara train --listen` running there"
-    return running + (", without TLS? if with it: --ca" if "Socket closed" in said and not tls else "?")
+    if "Socket closed" not in said:
+        return running + "?"
+    # this end's half of a handshake is done before the other end has looked at its certificate
+    if arguments.certificate is not None:
+        return ("it refuses this certificate: expected one for actors that its --client-ca has signed"
+                " (`samara certificates`), valid today by its clock")
+    if arguments.ca is not None:
+        return ("it asks actors for a certificate: give --certificate actor.pem and --key actor.key"
+                " (`samara certificates`)")
+    return f"{running}, without TLS{' and by this user' if is_local(arguments.connect) else ''}? if with it: --ca"
 
 
 def play(arguments: argparse.Namespace, slots: Slots, token: str) -> int:
@@ -395,7 +416,7 @@ def play(arguments: argparse.Namespace, slots: Slots, token: str) -> int:
         timeout = arguments.reconnect_timeout if connections else arguments.connect_timeout
         if time.monotonic() - since > timeout:
             raise Ended(UNAVAILABLE, f"{arguments.connect}: no engine within {timeout:.0f} s ({last}): "
-                                     f"{advice(last, arguments.ca is not None)}")
+                                     f"{advice(last, arguments)}")
         time.sleep(wait * random.uniform(0.5, 1.5))
         wait = min(2.0 * wait, BACKOFF_LAST)
 
@@ -414,7 +435,8 @@ def main(given: list[str]) -> int:
         arguments = parse_arguments(given)
         token = read_token(arguments.token_file) if arguments.token_file else ""
         if token and arguments.ca is None and not is_local(arguments.connect):
-            raise Ended(NOT_PERMITTED, f"{arguments.connect}: a token must not cross a network in the clear: give --ca")
+            raise Ended(NOT_PERMITTED, f"{arguments.connect}: a token must not cross a network in the clear: give --ca,"
+                                       " and --certificate and --key (`samara certificates`)")
         check_certificates(arguments)
         slots = Slots(environment_config(arguments.env, arguments.preset), arguments.slots, arguments.threads)
         connections = play(arguments, slots, token)

@@ -97,7 +97,7 @@ void AddActor(CLI::App& app, Invocation& invocation) {
   command->add_option("--token-file", args->remote.token_file, "as given to the engine");
   command->add_option("--ca", args->remote.ca, "TLS: who signed the engine's certificate (PEM)");
   command->add_option("--certificate", args->remote.certificate,
-                      "shown to an engine that asks for one (PEM)");
+                      "this actor's, which engines on other machines ask for (PEM)");
   command->add_option("--key", args->remote.key, "of the certificate (PEM)");
   command
       ->add_option("--connect-timeout", args->remote.connect_timeout,

@@ -116,8 +116,8 @@ Status RunCertificates(const std::string& folder, const std::vector<std::string>
     return Status::Ok();
   }
   std::printf(
-      "%s: engine.pem, engine.key for the engine; ca.pem for actors; actor.pem, actor.key for "
-      "actors of an engine with --client-ca ca.pem. Keep ca.key off both.\n",
+      "%s: the engine takes --certificate engine.pem --key engine.key --client-ca ca.pem, an actor "
+      "--certificate actor.pem --key actor.key --ca ca.pem. Keep ca.key off both.\n",
       folder.c_str());
   return Status::Ok();
 }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include "core/cpu.h"
 #include "core/files.h"
 #include "core/venv.h"
+#include "fleet/remote/remote.h"
 #include "run/build_info.h"
 
 namespace samara {
@@ -64,6 +66,24 @@ Finding LearningAgents() {
   return {what, "yes: " + there, true, ""};
 }
 
+// Remote actors: which gRPC, and what to know of an old one.
+Finding RemoteActors() {
+  constexpr int kCured[] = {1, 60};  // bounds what streams that are reset at once cost
+  const std::string what = "remote actors", version = GrpcVersion();
+  if (version.empty())
+    return {what, "none: install libgrpc++-dev, remove build/ and build again", true, ""};
+  int release[2] = {};
+  std::sscanf(version.c_str(), "%d.%d", &release[0], &release[1]);
+  const bool old = std::lexicographical_compare(std::begin(release), std::end(release),
+                                                std::begin(kCured), std::end(kCured));
+  return {what,
+          "gRPC " + version +
+              (old ? ", which floods of HTTP/2 frames exhaust: let no stranger reach it "
+                     "(doc/remote_actors.md)"
+                   : ""),
+          true, ""};
+}
+
 std::vector<Finding> Examine() {
   std::vector<Finding> findings;
   const BuildInfo& build = ThisBuild();
@@ -73,6 +93,7 @@ std::vector<Finding> Examine() {
       {"CPU", fmt::format("{}, {} cores, kernels {}", CpuName(), Cores(), Name(ActiveIsa())), true,
        ""});
   findings.push_back(LearningAgents());
+  findings.push_back(RemoteActors());
   const auto free = FreeSpace(".");
   if (free.ok()) {
     findings.push_back({"disk here",

@@ -25,7 +25,7 @@ struct TrainArguments {
   std::string out, resume, seeds;
   std::string listen, certificate, key, client_ca;
   std::vector<std::string> token_files;
-  bool insecure = false, trust = false;
+  bool token_only = false, insecure = false, trust = false;
   bool dry_run = false, json = false, quiet = false;
 };
 
@@ -99,12 +99,12 @@ Status TakeListening(const TrainArguments& args, RemoteFleetOptions& remote) {
   remote.address = args.listen;
   remote.certificate = args.certificate, remote.key = args.key, remote.client_ca = args.client_ca;
   remote.token_files.assign(args.token_files.begin(), args.token_files.end());
-  remote.insecure_i_know = args.insecure;
+  remote.token_only = args.token_only, remote.insecure_i_know = args.insecure;
   const bool terms = !args.token_files.empty() || !args.certificate.empty() || !args.key.empty() ||
-                     !args.client_ca.empty() || args.insecure;
+                     !args.client_ca.empty() || args.token_only || args.insecure;
   if (args.listen.empty() && terms)
     return {Code::kUsage,
-            "--token-file, --certificate, --key, --client-ca and --insecure-i-know "
+            "--token-file, --certificate, --key, --client-ca, --token-only and --insecure-i-know "
             "go with --listen ADDR"};
   return Status::Ok();
 }
@@ -242,16 +242,20 @@ void AddTrain(CLI::App& app, Invocation& invocation) {
       "run every seed of a range such as 0..4 in OUT/seed-N and report them together");
   command->add_option("--listen", args->listen,
                       "let actors on other machines in: unix:/folder/socket, 127.0.0.1:PORT, or "
-                      "HOST:PORT with TLS and a token (doc/remote_actors.md)");
+                      "HOST:PORT with TLS, actors' certificates and a token "
+                      "(doc/remote_actors.md)");
   command->add_option("--token-file", args->token_files,
                       "with --listen: what actors must know; two files while one is replaced; "
                       "SIGHUP reads them and certificates again");
   command->add_option("--certificate", args->certificate, "with --listen: PEM, turns TLS on");
   command->add_option("--key", args->key, "with --certificate: its key");
   command->add_option("--client-ca", args->client_ca,
-                      "with --certificate: actors must show one that this one signed");
+                      "with --certificate: actors must show one that this one signed; needed where "
+                      "other machines reach the address");
+  command->add_flag("--token-only", args->token_only,
+                    "with --listen and --certificate: actors show a token and no certificate");
   command->add_flag("--insecure-i-know", args->insecure,
-                    "with --listen: any address without TLS or token");
+                    "with --listen: any address without TLS or token, any user's actors");
   command->add_flag(
       "--trust", args->trust,
       "also go on with a run, or start a .toml file that chooses code, that another user "

@@ -19,8 +19,8 @@ namespace samara {
 
 struct RemoteFleetOptions {
   // "unix:/folder/socket" (the folder has mode 0700, or is made so), "127.0.0.1:PORT",
-  // "localhost:PORT", "[::1]:PORT"; any other HOST:PORT needs TLS and a token. Port 0 takes a free
-  // one.
+  // "localhost:PORT", "[::1]:PORT": actors of this user and of root may connect. Any other
+  // HOST:PORT needs TLS, certificates of actors and a token. Port 0 takes a free one.
   std::string address = {};
   // What actors must play. Without it the first actor decides, and MakeRemoteFleet waits for it for
   // `spec_timeout` (kUnavailable after that), unless its id is not `environment`.
@@ -37,8 +37,10 @@ struct RemoteFleetOptions {
   double quarantine = 60;      // s that it is kept out
   std::vector<Path> token_files = {};  // at most two: either is accepted (rotation)
   Path certificate = {}, key = {};     // PEM: TLS
-  Path client_ca = {};                 // PEM: actors must show a certificate signed by it
-  bool insecure_i_know = false;        // any address without TLS or token
+  // PEM: actors must show a certificate signed by it, before gRPC reads anything else of theirs.
+  Path client_ca = {};
+  bool token_only = false;       // any address without certificates of actors
+  bool insecure_i_know = false;  // any address without TLS or token, and any user's actors
   // Asked four times a second: whether tokens and certificates are to be read again. Streams that
   // are there stay; files that make no sense change nothing.
   std::function<bool()> reload = {};
@@ -58,7 +60,7 @@ struct RemoteActorOptions {
   std::string address = {};         // as bound by the engine
   Path token_file = {};             // optional
   Path ca = {};                     // PEM: TLS, and who may have signed the engine's certificate
-  Path certificate = {}, key = {};  // PEM: shown to an engine that asks for one
+  Path certificate = {}, key = {};  // PEM: shown to an engine that asks for one, as all off this machine do
   double connect_timeout = 60;      // s until the first connection
   double reconnect_timeout = 3600;  // s without the engine until the actor gives up
   std::function<bool()> stop = {};  // asked four times a second: kTryAgain once it says so

@@ -61,21 +61,42 @@ Status CheckPair(const Path& certificate_file, const std::string& certificate_pe
 }
 
 // gRPC's own credentials read their certificates once; its core can ask again.
-class ReloadingCredentials : public grpc::ServerCredentials {
+grpc_server_credentials* CoreCredentials(Certificates& certificates) {
+  const auto fetch = [](void* from, grpc_ssl_server_certificate_config** config) {
+    return static_cast<Certificates*>(from)->Fetch(config);
+  };
+  const auto ask = certificates.asks_actors()
+                       ? GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY
+                       : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE;
+  grpc_server_credentials* core = grpc_ssl_server_credentials_create_with_options(
+      grpc_ssl_server_credentials_create_options_using_config_fetcher(ask, fetch, &certificates));
+  CHECK(core != nullptr);
+  return core;
+}
+
+// Whether gRPC's own class holds the core's credentials, as in newer releases.
+struct Probe : grpc::ServerCredentials {
+  template <typename P>
+  static constexpr bool kHoldsCore = requires(P& probe) {
+    probe.c_creds();
+  };
+};
+
+template <typename Base, bool kHoldsCore>
+class ReloadingCredentials : public Base {
  public:
   explicit ReloadingCredentials(std::shared_ptr<Certificates> certificates)
-      : certificates_(std::move(certificates)) {
-    const auto fetch = [](void* from, grpc_ssl_server_certificate_config** config) {
-      return static_cast<Certificates*>(from)->Fetch(config);
-    };
-    const auto ask = certificates_->asks_actors()
-                         ? GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY
-                         : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE;
-    core_ = grpc_ssl_server_credentials_create_with_options(
-        grpc_ssl_server_credentials_create_options_using_config_fetcher(ask, fetch,
-                                                                        certificates_.get()));
-    CHECK(core_ != nullptr);
-  }
+      : Base(CoreCredentials(*certificates)), certificates_(std::move(certificates)) {}
+
+ private:
+  const std::shared_ptr<Certificates> certificates_;
+};
+
+template <typename Base>
+class ReloadingCredentials<Base, false> : public Base {
+ public:
+  explicit ReloadingCredentials(std::shared_ptr<Certificates> certificates)
+      : certificates_(std::move(certificates)), core_(CoreCredentials(*certificates_)) {}
   ~ReloadingCredentials() override { grpc_server_credentials_release(core_); }
   void SetAuthMetadataProcessor(const std::shared_ptr<grpc::AuthMetadataProcessor>&) override {
   }  // tokens: RemoteHub
@@ -86,7 +107,7 @@ class ReloadingCredentials : public grpc::ServerCredentials {
   }
 
   const std::shared_ptr<Certificates> certificates_;
-  grpc_server_credentials* core_ = nullptr;
+  grpc_server_credentials* const core_;
 };
 
 }  // namespace
@@ -149,7 +170,8 @@ grpc_ssl_certificate_config_reload_status Certificates::Fetch(
 
 std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(
     std::shared_ptr<Certificates> certificates) {
-  return std::make_shared<ReloadingCredentials>(std::move(certificates));
+  using Credentials = ReloadingCredentials<grpc::ServerCredentials, Probe::kHoldsCore<Probe>>;
+  return std::make_shared<Credentials>(std::move(certificates));
 }
 
 }  // namespace samara

@@ -99,7 +99,9 @@ Result<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(const RemoteAc
     if (!options.certificate.empty()) return Status(Code::kConfig, "--certificate: needs --ca");
     if (!options.token_file.empty() && address.kind == RemoteAddress::Kind::kRoutable) {
       return Status(Code::kNotPermitted,
-                    address.text() + ": a token must not cross a network in the clear: give --ca");
+                    address.text() +
+                        ": a token must not cross a network in the clear: give --ca, and "
+                        "--certificate and --key (`samara certificates`)");
     }
     return grpc::InsecureChannelCredentials();
   }
@@ -152,7 +154,8 @@ Status Verdict(const RemoteActor::Outcome& outcome) {
 }
 
 // What to do when no stream came to life, by what gRPC or the engine has said last.
-std::string Advice(const std::string& said, bool tls) {
+std::string Advice(const std::string& said, const RemoteActorOptions& options,
+                   const RemoteAddress& address) {
   const auto has = [&](std::string_view words) { return said.find(words) != said.npos; };
   if (has("wrong version number")) return "it speaks without TLS: leave out --ca";
   if (has("certificate verify failed"))
@@ -161,7 +164,16 @@ std::string Advice(const std::string& said, bool tls) {
     return "its certificate is for other names: `samara certificates --host NAME` makes one";
   if (has("try later")) return "give it more slots or start fewer actors";
   const std::string running = "is `samara train --listen` running there";
-  return running + (has("Socket closed") && !tls ? ", without TLS? if with it: --ca" : "?");
+  if (!has("Socket closed")) return running + "?";
+  // this end's half of a handshake is done before the other end has looked at its certificate
+  if (!options.certificate.empty())
+    return "it refuses this certificate: expected one for actors that its --client-ca has signed "
+           "(`samara certificates`), valid today by its clock";
+  if (!options.ca.empty())
+    return "it asks actors for a certificate: give --certificate actor.pem and --key actor.key "
+           "(`samara certificates`)";
+  const bool local = address.kind == RemoteAddress::Kind::kLoopback;
+  return running + ", without TLS" + (local ? " and by this user" : "") + "? if with it: --ca";
 }
 
 bool Stopped(const RemoteActorOptions& options) { return options.stop && options.stop(); }
@@ -234,7 +246,7 @@ Result<RemoteActorResult> RunRemoteActor(Fleet& fleet, const RemoteActorOptions&
     if (SecondsSince(since) > timeout) {
       return Status(Code::kUnavailable,
                     fmt::format("{}: no engine within {:.0f} s ({}): {}", address.text(), timeout,
-                                last, Advice(last, !options.ca.empty())));
+                                last, Advice(last, options, address)));
     }
     backoff.Sleep(options);
   }

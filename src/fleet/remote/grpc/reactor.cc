@@ -47,8 +47,9 @@ namespace {
 
 class Reactor : public grpc::ServerGenericBidiReactor {
  public:
-  Reactor(RemoteHub& hub, Outbox& outbox, grpc::GenericCallbackServerContext* context)
+  Reactor(RemoteHub& hub, Gate& gate, Outbox& outbox, grpc::GenericCallbackServerContext* context)
       : hub_(hub),
+        gate_(gate),
         outbox_(outbox),
         context_(context),
         stream_(std::make_shared<ServerStream>(this, outbox)) {
@@ -63,7 +64,10 @@ class Reactor : public grpc::ServerGenericBidiReactor {
     using Next = RemoteHub::Next;
     const Outbox::AtWork guard(outbox_);
     const uint64_t sends = stream_->sends();
-    switch (ok ? hub_.Receive(*session_, pieces_.Read(received_)) : Next::kNothing) {
+    const Next next = ok ? hub_.Receive(*session_, pieces_.Read(received_)) : Next::kNothing;
+    // the first message is the Hello
+    if (!std::exchange(greeted_, true) && next != Next::kNothing) gate_.Admit(context_->peer());
+    switch (next) {
       case Next::kNothing:
         // the actor is gone, or was refused (then this Finish is not the first)
         return stream_->Finish(grpc::Status::OK);
@@ -88,8 +92,10 @@ class Reactor : public grpc::ServerGenericBidiReactor {
 
  private:
   RemoteHub& hub_;
+  Gate& gate_;
   Outbox& outbox_;
   grpc::GenericCallbackServerContext* const context_;
+  bool greeted_ = false;
   const std::shared_ptr<ServerStream> stream_;
   std::shared_ptr<RemoteHub::Session> session_;
   grpc::ByteBuffer received_;
@@ -208,9 +214,9 @@ void Outbox::Post(std::shared_ptr<ServerStream> stream) {
   stream->Write();
 }
 
-grpc::ServerGenericBidiReactor* MakeReactor(RemoteHub& hub, Outbox& outbox,
+grpc::ServerGenericBidiReactor* MakeReactor(RemoteHub& hub, Gate& gate, Outbox& outbox,
                                             grpc::GenericCallbackServerContext* context) {
-  return new Reactor(hub, outbox, context);
+  return new Reactor(hub, gate, outbox, context);
 }
 
 }  // namespace samara

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "fleet/remote/gate.h"
 #include "fleet/remote/hub.h"
 
 namespace samara {
@@ -42,8 +43,9 @@ class Outbox {
   int at_work_ = 0;   // threads
 };
 
-// A stream of an actor, over `hub`. It deletes itself. Hub and outbox outlive it.
-grpc::ServerGenericBidiReactor* MakeReactor(RemoteHub& hub, Outbox& outbox,
+// A stream of an actor, over `hub`. It deletes itself. Hub, gate and outbox outlive it. The gate is
+// told once the stream's Hello was accepted.
+grpc::ServerGenericBidiReactor* MakeReactor(RemoteHub& hub, Gate& gate, Outbox& outbox,
                                             grpc::GenericCallbackServerContext* context);
 
 }  // namespace samara

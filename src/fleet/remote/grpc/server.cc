@@ -3,7 +3,6 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -35,17 +34,19 @@ class Refusal : public grpc::ServerGenericBidiReactor {
 
 class Service : public grpc::CallbackGenericService {
  public:
-  Service(RemoteHub& hub, std::function<bool()> healthy)
-      : hub_(hub), healthy_(std::move(healthy)) {}
+  Service(RemoteHub& hub, Gate& gate, std::function<bool()> healthy)
+      : hub_(hub), gate_(gate), healthy_(std::move(healthy)) {}
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override {
+    gate_.BeginCall(context->peer());
     if (context->method() == kHealthMethod) return MakeHealthReactor(healthy_);
     if (context->method() != kRemoteMethod) return new Refusal;
-    return MakeReactor(hub_, outbox_, context);
+    return MakeReactor(hub_, gate_, outbox_, context);
   }
 
  private:
   RemoteHub& hub_;
+  Gate& gate_;
   Outbox outbox_;
   const std::function<bool()> healthy_;
 };
@@ -59,14 +60,17 @@ Result<std::vector<std::string>> ReadTokens(const RemoteFleetOptions& options) {
   return tokens;
 }
 
-// The hub as a fleet, with the server in front of it.
+// The hub as a fleet, with gate and server in front of it.
 class GrpcFleet : public Fleet {
  public:
   GrpcFleet(const RemoteFleetOptions& options, std::vector<std::string> tokens,
-            std::shared_ptr<Certificates> certificates, std::unique_ptr<FileLock> lock)
+            std::shared_ptr<Certificates> certificates, std::unique_ptr<FileLock> lock,
+            std::unique_ptr<Gate> gate)
       : options_(options),
         hub_(std::make_unique<RemoteHub>(options, std::move(tokens))),
-        service_(*hub_, [this] { return !leaving_ && (!options_.healthy || options_.healthy()); }),
+        gate_(std::move(gate)),
+        service_(*hub_, *gate_,
+                 [this] { return !leaving_ && (!options_.healthy || options_.healthy()); }),
         certificates_(std::move(certificates)),
         lock_(std::move(lock)) {
     if (options_.reload) reader_ = std::make_unique<Thread>("remote secrets", [this] { Reread(); });
@@ -83,20 +87,20 @@ class GrpcFleet : public Fleet {
     // goodbyes that are on their way arrive; whoever is left is cut off
     hub_->EndAll({RemoteCode::kUnavailable, "the engine is going"});
     hub_->WaitUntilClosed(std::chrono::seconds(goodbye_ ? 10 : 2));
+    gate_->Stop();
     server_->Shutdown(std::chrono::system_clock::now());
     hub_->WaitUntilClosed(std::chrono::hours(1));
     server_.reset();
   }
 
-  Status Listen(const RemoteAddress& address,
-                const std::shared_ptr<grpc::ServerCredentials>& credentials) {
+  Status Start(const std::shared_ptr<grpc::ServerCredentials>& credentials) {
     grpc::ServerBuilder builder;
-    builder.AddListeningPort(address.text(), credentials, &port_);
+    using Kind = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(Kind::FROM_FD, credentials);
     builder.RegisterCallbackGenericService(&service_);
     const int message_max = static_cast<int>(hub_->message_bytes_max() + kMessageSlackBytes);
     builder.SetMaxReceiveMessageSize(message_max);
     builder.SetMaxSendMessageSize(-1);
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -114,18 +118,16 @@ class GrpcFleet : public Fleet {
     quota.Resize(kQuotaBytes + hub_->slots() * (kQuotaSlotBytes + 2 * hub_->row_bytes()));
     builder.SetResourceQuota(quota);
     builder.SetDefaultCompressionAlgorithm(GRPC_COMPRESS_NONE);
-    // the socket is the user's alone from its first moment
-    const mode_t before = ::umask(077);
     server_ = builder.BuildAndStart();
-    ::umask(before);
-    if (server_ == nullptr || (port_ <= 0 && address.kind != RemoteAddress::Kind::kUnix)) {
-      return {Code::kCannotCreate, address.text() +
-                                       ": cannot listen here: another program holds the address, "
-                                       "or it is not this machine's"};
-    }
+    if (server_ == nullptr) return {Code::kCannotCreate, "gRPC does not start"};
+    gate_->Start([this](int fd, int listener) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+      connection.listener_fd = listener, connection.fd = fd;
+      acceptor_->HandleNewConnection(&connection);
+    });
     return {};
   }
-  int port() const { return port_; }
+  int port() const { return gate_->port(); }
   RemoteHub& hub() { return *hub_; }
 
   const EnvironmentSpec& spec() const override { return hub_->spec(); }
@@ -148,7 +150,11 @@ class GrpcFleet : public Fleet {
   }
   std::span<const std::byte> pictures(uint32_t slot) const override { return hub_->pictures(slot); }
   FleetCounters counters() const override { return hub_->counters(); }
-  std::map<std::string, uint64_t> drops() const override { return hub_->drops(); }
+  std::map<std::string, uint64_t> drops() const override {
+    std::map<std::string, uint64_t> drops = hub_->drops();
+    for (const auto& [reason, count] : gate_->drops()) drops[reason] += count;
+    return drops;
+  }
   Status status() const override { return hub_->status(); }
   void Stop() override { hub_->Stop(); }
   void Goodbye() override {
@@ -179,11 +185,12 @@ class GrpcFleet : public Fleet {
 
   const RemoteFleetOptions options_;
   std::unique_ptr<RemoteHub> hub_;
+  const std::unique_ptr<Gate> gate_;
   Service service_;
   const std::shared_ptr<Certificates> certificates_;  // null without TLS
-  std::unique_ptr<FileLock> lock_;  // of a Unix socket: gRPC would take it from another engine
+  std::unique_ptr<FileLock> lock_;  // of a Unix socket, which another engine would replace
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
-  int port_ = 0;
   std::atomic<bool> goodbye_{false};  // a thousand goodbyes take a while
   std::mutex mu_;
   std::condition_variable changed_;  // signalled when leaving_ is set
@@ -202,6 +209,34 @@ void RaiseDescriptorLimit(uint32_t slots) {
                std::to_string(slots) + " slots: raise the hard limit (ulimit -Hn)");
 }
 
+// What other machines may only reach with: TLS, certificates of actors and a token.
+Status CheckRoutable(const RemoteFleetOptions& options, const RemoteAddress& address) {
+  std::string missing;
+  for (const auto& [there, name] :
+       {std::pair(!options.certificate.empty(), "--certificate, --key"),
+        {!options.client_ca.empty() || options.token_only, "--client-ca"},
+        {!options.token_files.empty(), "--token-file"}}) {
+    if (!there) missing += (missing.empty() ? "" : ", ") + std::string(name);
+  }
+  if (!missing.empty() && !options.insecure_i_know) {
+    return {Code::kNotPermitted,
+            address.text() +
+                ": other machines can reach this address: it needs --certificate, --key, "
+                "--client-ca (`samara certificates`; actors then show --certificate actor.pem and "
+                "--key actor.key) and --token-file (`samara token`); missing: " +
+                missing +
+                ". --token-only lets actors in without certificates, --insecure-i-know anybody"};
+  }
+  if (!missing.empty())
+    LogWarning("listening on " + address.text() + " without " + missing +
+               ": whoever reaches it can spoil this training, and read it where there is no TLS");
+  else if (options.token_only)
+    LogWarning("listening on " + address.text() +
+               " without certificates of actors: whoever reaches it can make gRPC work and keep "
+               "memory before the token is checked");
+  return {};
+}
+
 Status CheckSafe(const RemoteFleetOptions& options, const RemoteAddress& address) {
   if (options.token_files.size() > 2)
     return {Code::kConfig, "--token-file: at most two tokens are valid at once"};
@@ -209,24 +244,36 @@ Status CheckSafe(const RemoteFleetOptions& options, const RemoteAddress& address
     return {Code::kConfig, "--certificate and --key: expected both or neither"};
   if (!options.client_ca.empty() && options.certificate.empty())
     return {Code::kConfig, "--client-ca: needs --certificate and --key"};
+  if (!options.client_ca.empty() && options.token_only)
+    return {Code::kConfig, "--client-ca and --token-only: expected one of them"};
   if (address.kind == RemoteAddress::Kind::kUnix) return PrepareSocketFolder(address);
-  if (address.kind == RemoteAddress::Kind::kLoopback) {
-    if (options.token_files.empty())
-      LogWarning("listening on " + address.host +
-                 " without --token-file: every user of this machine may connect");
-    return {};
-  }
-  const bool known = !options.token_files.empty() || !options.client_ca.empty();
-  if (!options.certificate.empty() && known) return {};
-  if (options.insecure_i_know) {
+  if (address.kind == RemoteAddress::Kind::kRoutable) return CheckRoutable(options, address);
+  if (options.insecure_i_know && options.token_files.empty() && options.client_ca.empty())
     LogWarning("listening on " + address.text() +
-               " without TLS and a token: whoever reaches it can read and spoil this training");
-    return {};
-  }
-  return {Code::kNotPermitted,
-          address.text() +
-              ": other machines can reach this address: give --certificate, --key (`samara "
-              "certificates`) and --token-file (`samara token`), or --insecure-i-know"};
+               " without --token-file: every user of this machine may connect");
+  return {};
+}
+
+// What an actor sends until its Hello is accepted, generously: TLS, HTTP/2 and the Hello itself.
+size_t GreetingBytes(const RemoteFleetOptions& options) {
+  // with certificates of actors HTTP/2 begins only after theirs, whose chains may be long
+  const size_t transport = size_t{options.client_ca.empty() ? 8U : 64U} << 10;
+  if (!options.spec) return transport + (size_t{64} << 10);
+  HelloMessage hello;
+  hello.spec = *options.spec;
+  return transport + WriteHello(hello).size();
+}
+
+GateOptions GateFor(const RemoteFleetOptions& options, const RemoteAddress& address) {
+  GateOptions gate;
+  gate.bytes = GreetingBytes(options);
+  // certificates tell whose actor it is, whichever user runs it
+  gate.same_user = address.kind == RemoteAddress::Kind::kUnix ||
+                   (address.kind == RemoteAddress::Kind::kLoopback && options.client_ca.empty() &&
+                    !options.insecure_i_know);
+  // a whole farm may come back at once, while the actors that died are still to be noticed
+  gate.crowd = size_t{2} * options.slots + 64;
+  return gate;
 }
 
 }  // namespace
@@ -254,9 +301,10 @@ Result<RemoteFleet> MakeRemoteFleet(const RemoteFleetOptions& options) {
     lock = std::move(*acquired);
   }
   // 3. listen
-  auto fleet =
-      std::make_unique<GrpcFleet>(options, std::move(tokens), certificates, std::move(lock));
-  RETURN_IF_ERROR(fleet->Listen(address, credentials));
+  ASSIGN_OR_RETURN(auto gate, Gate::Listen(address, GateFor(options, address)));
+  auto fleet = std::make_unique<GrpcFleet>(options, std::move(tokens), certificates,
+                                           std::move(lock), std::move(gate));
+  RETURN_IF_ERROR(fleet->Start(credentials));
   if (address.kind != RemoteAddress::Kind::kUnix) address.port = fleet->port();
   LogInfo("listening for remote actors on " + address.text() + ", " +
           std::to_string(options.slots) + " slots");
