@@ -62,7 +62,7 @@ def flood(address: str, kind: str, megabytes: float, tls: tuple[str, str, str] |
     host, _, port = address.rpartition(":")
     sent, ended, start = 0, "", time.monotonic()
     try:
-        link = socket.create_connection((host.strip("[]"), int(port)), timeout=5)
+        link = socket.create_connection((host.strip("[]"), int(port)), timeout=2)
         if tls is not None:
             context = ssl.create_default_context(cafile=tls[0])
             context.set_alpn_protocols(["h2"])

@@ -430,7 +430,7 @@ def test_actors_show_certificates_before_anything_else(folder, started):
     ):
         shown = ("--certificate", pair[0], "--key", pair[1]) if pair else ()
         for python in (False, True):
-            got, _, errors = started(Actor(address, *right, *shown, "--connect-timeout", 0.5, python=python,
+            got, _, errors = started(Actor(address, *right, *shown, "--connect-timeout", 0.2, python=python,
                                            env="dummy" if python else "CartPole-v1")).end()
             assert got == code and says in errors and len(errors.strip().splitlines()) == 1, (python, got, errors)
     shown = ("--certificate", pki / "actor.pem", "--key", pki / "actor.key")

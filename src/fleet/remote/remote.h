@@ -57,10 +57,11 @@ struct RemoteFleet {
 Result<RemoteFleet> MakeRemoteFleet(const RemoteFleetOptions& options);
 
 struct RemoteActorOptions {
-  std::string address = {};         // as bound by the engine
-  Path token_file = {};             // optional
-  Path ca = {};                     // PEM: TLS, and who may have signed the engine's certificate
-  Path certificate = {}, key = {};  // PEM: shown to an engine that asks for one, as all off this machine do
+  std::string address = {};  // as bound by the engine
+  Path token_file = {};      // optional
+  Path ca = {};              // PEM: TLS, and who may have signed the engine's certificate
+  Path certificate = {},
+       key = {};  // PEM: shown to an engine that asks for one, as all off this machine do
   double connect_timeout = 60;      // s until the first connection
   double reconnect_timeout = 3600;  // s without the engine until the actor gives up
   std::function<bool()> stop = {};  // asked four times a second: kTryAgain once it says so
