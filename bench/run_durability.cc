@@ -57,7 +57,7 @@ void BenchCheckpoint(const Path& folder) {
 }
 
 int Main(const Path& place) {
-  const Path folder = TemporaryName(place / "bench_run_durability");
+  const Path folder = TemporaryName(place / "bench_run_durability").path();
   ThrowIfError(MakeFolder(folder));
   BenchJournal(folder);
   BenchCheckpoint(folder);

@@ -20,10 +20,11 @@ int main(int argc, char** argv) {
                     {"population_hash", "c0ffee"}});
     }
   };
-  samara::MetricsWriter first(argv[1], 1, 0);
+  const samara::Path folder = argv[1];
+  samara::MetricsWriter first(folder, 1, 0);
   first.Write({{"event", "random_policy"}, {"mean", 1.5}});
   write(first, 1, 5);
-  samara::MetricsWriter second(argv[1], 2, 3);
+  samara::MetricsWriter second(folder, 2, 3);
   second.Write({{"event", "resumed"}, {"generation", 3}});
   write(second, 4, 6);
 }

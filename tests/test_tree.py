@@ -82,3 +82,28 @@ def test_pages_name_known_keys(keys):
     unknown = [f"{page}: {key}" for page in tracked("*.md") for key in named.findall((ROOT / page).read_text())
                if key not in keys and key.split(".")[1] not in files]
     assert not unknown
+
+
+# What opens, lists, makes or removes files without src/core/files.cc, and where that is no run folder's
+OPENS = re.compile(r"\b(?:fopen|freopen|[io]?fstream|opendir|mkfifo|avio_open)\b|directory_iterator"
+                   r"|::(?:open|openat|unlink|unlinkat|rename|renameat|mkdir|mkdirat|rmdir|truncate|symlink|link)\("
+                   r"|filesystem::(?:rename|remove|remove_all|copy|copy_file|create_\w+|resize_file)\(")
+OPENERS = {
+    "src/core/files.cc": "the one place that opens what is below a run folder",
+    "src/core/cpu.cc": "/proc/cpuinfo", "src/core/venv.cc": "where Python is installed",
+    "src/env/mujoco/library.cc": "the wheel's library", "src/data/image_folder.cc": "the user's images",
+    "src/replica/torch/connect.cc": "/proc/sys/kernel/random/boot_id",
+    "src/fleet/remote/address.cc": "the folder of a socket",
+    "src/replica/launch.cc": "/dev/null and the logs of ranks", "src/cli/credentials.cc": "openssl's own log",
+    "src/bench/": "its own temporary folder, and /proc",
+}
+
+
+def test_one_file_opens_what_is_below_a_run_folder():
+    """RootedPath (src/core/files.h) refuses links and pipes there; other ways to open a file do not."""
+    users = {str(path) for path in tracked("src/*.cc", "src/*.h")
+             if not path.stem.endswith("_test") and not path.stem.endswith("_test_util")
+             and OPENS.search(re.sub(r"//.*", "", (ROOT / path).read_text()))}
+    assert "src/core/files.cc" in users, "the pattern finds nothing"
+    assert not {path for path in users if not path.startswith(tuple(OPENERS))}
+    assert not [name for name in OPENERS if not any(path.startswith(name) for path in users)], "no longer needed"

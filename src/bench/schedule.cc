@@ -368,7 +368,7 @@ Result<json> Schedules(const Options& options) {
   const std::string title =
       fmt::format("{}, {} different LargeModels, {} cores of {}", options.game, kPopulation,
                   play->cores, Machine()["cpu"].get<std::string>());
-  RETURN_IF_ERROR(WriteFileAtomic(out, Picture(schedules, frames_per_step, kDrawnMs, title)));
+  RETURN_IF_ERROR(WriteFileAtomic(Path(out), Picture(schedules, frames_per_step, kDrawnMs, title)));
   options.say("timeline: " + out);
 
   json headline = rows.back();  // samara, pipelined

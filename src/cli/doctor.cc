@@ -94,7 +94,7 @@ std::vector<Finding> Examine() {
        ""});
   findings.push_back(LearningAgents());
   findings.push_back(RemoteActors());
-  const auto free = FreeSpace(".");
+  const auto free = FreeSpace(Path("."));
   if (free.ok()) {
     findings.push_back({"disk here",
                         fmt::format("{:.1f} GB free", static_cast<double>(*free) / 1e9),

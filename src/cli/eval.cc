@@ -61,7 +61,7 @@ Status RunEval(const Invocation& invocation, const EvalArguments& args) {
               "eval --video shows the first of the policy's drawn episodes: expected neither "
               "--random nor --noops with it"};
     const uint64_t first = DeriveKey(args.seed, Purpose::kEpisodeEval);
-    ASSIGN_OR_RETURN(const EpisodeResult watched, RecordVideo(policy, first, args.video));
+    ASSIGN_OR_RETURN(const EpisodeResult watched, RecordVideo(policy, first, Path(args.video)));
     video = {{"file", args.video}, {"return", watched.fitness}, {"frames", watched.frames}};
     if (!args.json)
       std::printf("video of one episode (return %.1f): %s\n", watched.fitness, args.video.c_str());

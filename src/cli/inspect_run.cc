@@ -69,8 +69,8 @@ Status RunReport(const std::vector<std::string>& runs, std::string out, const st
   if (out.empty())
     out = runs.size() == 1 ? (Path(runs[0]) / "report.html").string() : "report.html";
   const std::vector<Path> paths(runs.begin(), runs.end());
-  RETURN_IF_ERROR(WriteReport(paths, out));
-  if (!curve.empty()) RETURN_IF_ERROR(WriteLearningCurve(paths, curve));
+  RETURN_IF_ERROR(WriteReport(paths, Path(out)));
+  if (!curve.empty()) RETURN_IF_ERROR(WriteLearningCurve(paths, Path(curve)));
   if (json) {
     nlohmann::json object = {{"file", out}};
     if (!curve.empty()) object["curve"] = curve;

@@ -57,9 +57,10 @@ Status RunPlay(const Invocation& invocation, const PlayArguments& args) {
   InstallSignalHandlers();
   ASSIGN_OR_RETURN(const Policy policy, LoadPolicy(args.target, args.load));
   if (policy.config.Learns()) RETURN_IF_ERROR(NeedAgents(invocation));
-  auto result = args.video.empty()
-                    ? WatchInTerminal(policy, args)
-                    : RecordVideo(policy, DeriveKey(args.seed, Purpose::kEpisodeEval), args.video);
+  auto result =
+      args.video.empty()
+          ? WatchInTerminal(policy, args)
+          : RecordVideo(policy, DeriveKey(args.seed, Purpose::kEpisodeEval), Path(args.video));
   if (!result.ok()) return result.status();
   if (args.json) {
     PrintJson({{"return", result->fitness},

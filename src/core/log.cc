@@ -16,7 +16,7 @@ namespace {
 
 std::mutex mu;
 // guarded by mu
-std::FILE* file = nullptr;
+AppendFile* file = nullptr;  // never destroyed: threads may log until the process ends
 LogLevel level_min = LogLevel::kInfo;
 std::function<void(std::string_view)> sink;
 
@@ -48,8 +48,7 @@ void Log(LogLevel level, std::string_view line) {
       std::fprintf(stderr, "%s\n", shown.c_str());
   }
   if (file != nullptr) {
-    std::fprintf(file, "%s %s %s\n", WallTimeIso().c_str(), Tag(level), safe.c_str());
-    std::fflush(file);
+    (void)file->Append(WallTimeIso() + " " + Tag(level) + " " + safe + "\n");
   }
 }
 
@@ -63,10 +62,11 @@ void SetLogSink(std::function<void(std::string_view)> new_sink) {
   sink = std::move(new_sink);
 }
 
-void AttachLogFile(const std::filesystem::path& path) {
+Status AttachLogFile(const RootedPath& path) {
+  auto opened = AppendFile::Open(path, -1, AppendFile::Durability::kBuffered);
   const std::lock_guard lock(mu);
-  if (file != nullptr) std::fclose(file);
-  file = std::fopen(path.c_str(), "ae");
+  delete std::exchange(file, opened.ok() ? opened->release() : nullptr);
+  return opened.status();
 }
 
 std::string EscapeControl(std::string_view text) {

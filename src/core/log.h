@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstddef>
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
+
+#include "core/files.h"
+#include "core/status.h"
 
 namespace samara {
 
@@ -18,8 +20,9 @@ inline void LogWarning(std::string_view line) { Log(LogLevel::kWarning, line); }
 inline void LogError(std::string_view line) { Log(LogLevel::kError, line); }
 // Lowest level that reaches standard error (the file takes everything).
 void SetLogLevel(LogLevel level);
-// Also append every line to `file` until the process ends; ignored when it cannot be opened.
-void AttachLogFile(const std::filesystem::path& file);
+// Also appends every line to `file` until the process ends. Fails as AppendFile::Open does, and
+// then no file has them; a line that cannot be written later is dropped.
+Status AttachLogFile(const RootedPath& file);
 // Lines meant for standard error go to `sink` instead, one complete line a call and never two at a
 // time (a live display prints them above itself); empty: back to standard error. The sink must not
 // log. When this returns, the previous sink is no longer in use.

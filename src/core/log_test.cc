@@ -105,11 +105,12 @@ TEST_F(LogTest, ManyThreadsLoseNoLine) {
 }
 
 TEST_F(LogTest, TheFileTakesEverythingWithTimeAndLevel) {
-  const Path path = TemporaryName(Path(testing::TempDir()) / "log_test");
-  AttachLogFile(path);
+  const Path path = TemporaryName(Path(testing::TempDir()) / "log_test").path();
+  ASSERT_TRUE(AttachLogFile(path).ok());
   Log(LogLevel::kDebug, "small");
   LogWarning("two\nlines");
-  AttachLogFile("/nonexistent/log.txt");  // ignored: nothing is logged to a file from here on
+  // nothing is logged to a file from here on
+  EXPECT_EQ(AttachLogFile(Path("/nonexistent/log.txt")).code(), Code::kIoError);
   LogInfo("not in the file");
   std::istringstream text(*ReadFile(path));
   const std::string time = R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ )";

@@ -80,14 +80,14 @@ std::string FlightRecorder::Json(int rank, int size, const std::string& error) c
 
 Status FlightRecorder::Write(const Path& file, int rank, int size, const std::string& error) const {
   RETURN_IF_ERROR(CreateFolders(file.parent_path()));
-  const Path temporary = TemporaryName(file);
+  const RootedPath temporary = TemporaryName(file);
   Status written = [&]() -> Status {
     ASSIGN_OR_RETURN(const auto out,
                      AppendFile::Open(temporary, 0, AppendFile::Durability::kBuffered));
     RETURN_IF_ERROR(out->Append(Json(rank, size, error)));
     return RenamePath(temporary, file);
   }();
-  if (!written.ok()) ::unlink(temporary.c_str());
+  if (!written.ok()) (void)RemoveTree(temporary);
   return written;
 }
 

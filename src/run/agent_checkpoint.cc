@@ -155,7 +155,7 @@ Status AgentRun::SaveCheckpoint(bool exact) {
   info.config_hash = session_.table().Hash();
   info.note = {{"parameter_hash", agent_->parameter_hash()}, {"exact", exact}};
   const auto saved = checkpoints_->Save(info, files);
-  if (!saved.ok()) return schedule_->Failed(Seconds(), saved.status(), checkpoints_->last());
+  if (!saved.ok()) return schedule_->Failed(Seconds(), saved.status(), checkpoints_->last().path());
   schedule_->Saved(Seconds(), SecondsSince(begin));
   begun_with_.clear();
   return Status::Ok();

@@ -258,7 +258,7 @@ Result<json> AgentRun::Finish() {
                  {"rollbacks", state_.rollbacks},
                  {"drops", drops}};
   return session_.Finish(std::move(result), *metrics_,
-                         LoadPolicy(session_.folder().path(), {.trust = true}), "agent.mp4");
+                         LoadPolicy(session_.folder().path().path(), {.trust = true}), "agent.mp4");
 }
 
 Status CheckAgent(const ExperimentConfig& config, const TrainOptions& options) {

@@ -56,7 +56,7 @@ Result<Checkpoint> LatestAgent(const RunFolder& folder, OnBadCheckpoint on_bad) 
   return Status(Code::kNoInput, run + ": holds no checkpoint yet: go on with it by " + resume);
 }
 
-Result<std::string> ParameterHash(const CheckpointInfo& info, const Path& checkpoint) {
+Result<std::string> ParameterHash(const CheckpointInfo& info, const RootedPath& checkpoint) {
   return TextMember(info.note, "parameter_hash", (checkpoint / "manifest.json").string());
 }
 

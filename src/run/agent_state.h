@@ -31,6 +31,6 @@ struct AgentState {
 // latest is damaged (kRefuse), or all are (kSkip).
 Result<Checkpoint> LatestAgent(const RunFolder& folder, OnBadCheckpoint on_bad);
 // The SHA-256 over its parameters, which whoever saved it wrote down. kBadData: it did not.
-Result<std::string> ParameterHash(const CheckpointInfo& info, const Path& checkpoint);
+Result<std::string> ParameterHash(const CheckpointInfo& info, const RootedPath& checkpoint);
 
 }  // namespace samara

@@ -114,8 +114,8 @@ Status AsDamage(const Status& status) {
   return status.code() == Code::kNoInput ? Status(Code::kBadData, status.message()) : status;
 }
 
-Result<std::string> ReadVerified(const Path& path, const CheckpointManifest::File& file) {
-  auto bytes = ReadFile(path, file.bytes, Links::kRefuse);
+Result<std::string> ReadVerified(const RootedPath& path, const CheckpointManifest::File& file) {
+  auto bytes = ReadFile(path, file.bytes);
   if (!bytes.ok()) return AsDamage(bytes.status());
   if (bytes->size() != file.bytes) {
     return Status(Code::kBadData, path.string() + ": damaged: " + std::to_string(bytes->size()) +
@@ -128,28 +128,21 @@ Result<std::string> ReadVerified(const Path& path, const CheckpointManifest::Fil
   return bytes;
 }
 
-bool Exists(const Path& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
-}
-
 }  // namespace
 
-std::vector<Path> ListCheckpoints(const Path& checkpoints) {
-  std::vector<std::pair<Order, Path>> found;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(checkpoints, error)) {
-    const auto order = ParseName(entry.path().filename().string());
-    if (order) found.emplace_back(*order, entry.path());
-  }
+std::vector<RootedPath> ListCheckpoints(const RootedPath& checkpoints) {
+  std::vector<std::pair<Order, RootedPath>> found;
+  const auto names = ListFolder(checkpoints);
+  for (const std::string& name : names.ok() ? *names : std::vector<std::string>())
+    if (const auto order = ParseName(name)) found.emplace_back(*order, checkpoints / name);
   std::sort(found.begin(), found.end(), std::greater<>());
-  std::vector<Path> paths;
+  std::vector<RootedPath> paths;
   for (auto& [order, path] : found) paths.push_back(std::move(path));
   return paths;
 }
 
-Result<CheckpointManifest> ReadManifest(const Path& checkpoint) {
-  const Path path = checkpoint / kManifest;
+Result<CheckpointManifest> ReadManifest(const RootedPath& checkpoint) {
+  const RootedPath path = checkpoint / kManifest;
   auto json = ReadSealedJson(path);
   if (!json.ok()) return AsDamage(json.status());
   ASSIGN_OR_RETURN(const uint64_t format, CountMember(*json, "format", path.string()));
@@ -160,13 +153,13 @@ Result<CheckpointManifest> ReadManifest(const Path& checkpoint) {
   }
   ASSIGN_OR_RETURN(CheckpointManifest manifest, ParseManifest(*json, path.string()));
   const std::string name = NameOf(manifest.info.step, manifest.info.incarnation);
-  if (checkpoint.filename() != name) {
+  if (checkpoint.name() != name) {
     return Status(Code::kBadData, checkpoint.string() + ": renamed: its manifest says " + name);
   }
   return manifest;
 }
 
-Result<Checkpoint> ReadCheckpoint(const Path& path) {
+Result<Checkpoint> ReadCheckpoint(const RootedPath& path) {
   ASSIGN_OR_RETURN(CheckpointManifest manifest, ReadManifest(path));
   Checkpoint checkpoint{.path = path, .info = std::move(manifest.info), .files = {}};
   for (const CheckpointManifest::File& file : manifest.files) {
@@ -175,12 +168,12 @@ Result<Checkpoint> ReadCheckpoint(const Path& path) {
   return checkpoint;
 }
 
-Result<std::optional<Checkpoint>> LatestGoodCheckpoint(const Path& checkpoints,
+Result<std::optional<Checkpoint>> LatestGoodCheckpoint(const RootedPath& checkpoints,
                                                        OnBadCheckpoint on_bad) {
-  std::set<Path> warned;
+  std::set<RootedPath> warned;
   for (int listing = 0; listing < kListingsMax; ++listing) {
     bool vanished = false;
-    for (const Path& path : ListCheckpoints(checkpoints)) {
+    for (const RootedPath& path : ListCheckpoints(checkpoints)) {
       auto checkpoint = ReadCheckpoint(path);
       if (checkpoint.ok()) return std::optional(std::move(*checkpoint));
       // the writer pruned it under a reader: newer ones exist, look again
@@ -200,9 +193,9 @@ Result<std::optional<Checkpoint>> LatestGoodCheckpoint(const Path& checkpoints,
   return Status(Code::kIoError, checkpoints.string() + ": checkpoints vanish while they are read");
 }
 
-Result<Path> CheckpointWriter::Save(const CheckpointInfo& info,
-                                    std::span<const CheckpointFile> files) {
-  const Path target = checkpoints_ / NameOf(info.step, info.incarnation);
+Result<RootedPath> CheckpointWriter::Save(const CheckpointInfo& info,
+                                          std::span<const CheckpointFile> files) {
+  const RootedPath target = checkpoints_ / NameOf(info.step, info.incarnation);
   bool present = Exists(target);
   if (present) {
     // one process has one state per step: a good one is this one
@@ -220,7 +213,7 @@ Result<Path> CheckpointWriter::Save(const CheckpointInfo& info,
   return target;
 }
 
-Status CheckpointWriter::Write(const Path& target, const CheckpointInfo& info,
+Status CheckpointWriter::Write(const RootedPath& target, const CheckpointInfo& info,
                                std::span<const CheckpointFile> files) const {
   CHECK_LE(files.size(), kFilesMax);
   uint64_t bytes = 0;
@@ -236,7 +229,7 @@ Status CheckpointWriter::Write(const Path& target, const CheckpointInfo& info,
                                 " bytes: disk full, " + std::to_string(bytes_free) +
                                 " bytes free: free space on the disk"};
   }
-  const Path temporary = TemporaryName(target);
+  const RootedPath temporary = TemporaryName(target);
   bool renamed = false;
   const auto write = [&]() -> Status {
     // 2. the files, each on disk
@@ -255,19 +248,18 @@ Status CheckpointWriter::Write(const Path& target, const CheckpointInfo& info,
   Status status = write();
   if (!status.ok()) {
     // a rename that may not last is taken back, so that a repeat writes everything anew
-    std::error_code ignored;
-    if (renamed) std::filesystem::rename(target, temporary, ignored);
-    std::filesystem::remove_all(temporary, ignored);
+    if (renamed) (void)RenamePath(target, temporary);
+    (void)RemoveTree(temporary);
   }
   return status;
 }
 
 void CheckpointWriter::Prune(const std::string& config_hash) const {
-  std::vector<Path> candidates;  // in excess of the last few, latest first
-  std::map<uint64_t, Path> oldest_of_hour;
+  std::vector<RootedPath> candidates;  // in excess of the last few, latest first
+  std::map<uint64_t, RootedPath> oldest_of_hour;
   bool best_seen = false;
   size_t rank = 0;
-  for (const Path& path : ListCheckpoints(checkpoints_)) {
+  for (const RootedPath& path : ListCheckpoints(checkpoints_)) {
     const auto manifest = ReadManifest(path);
     // what is not ours or cannot be read is none of our business: LatestGood and fsck see to it
     if (!manifest.ok() || manifest->info.config_hash != config_hash) continue;
@@ -277,11 +269,11 @@ void CheckpointWriter::Prune(const std::string& config_hash) const {
     if (options_.keep_hourly) oldest_of_hour[manifest->info.run_seconds / 3600] = path;
     if (rank++ >= options_.keep_last && !best) candidates.push_back(path);
   }
-  for (const Path& path : candidates) {
+  for (const RootedPath& path : candidates) {
     const bool kept = std::any_of(oldest_of_hour.begin(), oldest_of_hour.end(),
                                   [&](const auto& hour) { return hour.second == path; });
     if (kept || !ReadCheckpoint(path).ok()) continue;
-    const Path temporary = TemporaryName(path);
+    const RootedPath temporary = TemporaryName(path);
     Status status = RenamePath(path, temporary);
     if (status.ok()) status = RemoveTree(temporary);
     if (!status.ok()) LogWarning("an old checkpoint stays: " + status.message());

@@ -43,7 +43,7 @@ struct CheckpointFile {
 };
 
 struct Checkpoint {
-  Path path;
+  RootedPath path;
   CheckpointInfo info;
   std::map<std::string, std::string> files;  // name -> bytes, all verified
 };
@@ -61,11 +61,11 @@ struct CheckpointManifest {
 
 // Folders in `checkpoints` whose name is that of a checkpoint, latest first. Empty when there is no
 // such folder.
-std::vector<Path> ListCheckpoints(const Path& checkpoints);
+std::vector<RootedPath> ListCheckpoints(const RootedPath& checkpoints);
 // kBadData: damaged, or the folder's name is not that of the manifest; kConfig: a later format.
-Result<CheckpointManifest> ReadManifest(const Path& checkpoint);
+Result<CheckpointManifest> ReadManifest(const RootedPath& checkpoint);
 // Reads and verifies everything.
-Result<Checkpoint> ReadCheckpoint(const Path& checkpoint);
+Result<Checkpoint> ReadCheckpoint(const RootedPath& checkpoint);
 
 enum class OnBadCheckpoint {
   kSkip,      // fall back to the next older one with a warning, change nothing (readers)
@@ -73,7 +73,7 @@ enum class OnBadCheckpoint {
   kRefuse,    // kBadData (--strict)
 };
 // The latest checkpoint that verifies; nothing when there is none.
-Result<std::optional<Checkpoint>> LatestGoodCheckpoint(const Path& checkpoints,
+Result<std::optional<Checkpoint>> LatestGoodCheckpoint(const RootedPath& checkpoints,
                                                        OnBadCheckpoint on_bad);
 
 class CheckpointWriter {
@@ -83,28 +83,28 @@ class CheckpointWriter {
     bool keep_hourly = true;  // the oldest of each hour of running time
   };
 
-  CheckpointWriter(Path checkpoints, Options options)
+  CheckpointWriter(RootedPath checkpoints, Options options)
       : checkpoints_(std::move(checkpoints)), options_(options) {}
-  explicit CheckpointWriter(Path checkpoints)
+  explicit CheckpointWriter(RootedPath checkpoints)
       : CheckpointWriter(std::move(checkpoints), Options{}) {}
 
   // Returns the new checkpoint once it is durable, then prunes. A second save of the same step and
   // incarnation finds the first and does nothing. On failure no temporary is left, earlier
   // checkpoints are as before and the call may be repeated; kIoError also when less than 1.1 times
   // the size is free.
-  Result<Path> Save(const CheckpointInfo& info, std::span<const CheckpointFile> files);
+  Result<RootedPath> Save(const CheckpointInfo& info, std::span<const CheckpointFile> files);
 
   // Path of the last checkpoint that Save returned; empty before.
-  const Path& last() const { return last_; }
+  const RootedPath& last() const { return last_; }
 
  private:
-  Status Write(const Path& target, const CheckpointInfo& info,
+  Status Write(const RootedPath& target, const CheckpointInfo& info,
                std::span<const CheckpointFile> files) const;
   void Prune(const std::string& config_hash) const;
 
-  const Path checkpoints_;
+  const RootedPath checkpoints_;
   const Options options_;
-  Path last_;
+  RootedPath last_;
 };
 
 }  // namespace samara

@@ -31,7 +31,8 @@ class CheckpointTest : public testing::Test {
   static Result<Path> Save(CheckpointWriter& writer, const CheckpointInfo& info) {
     const std::string state = "state " + std::to_string(info.step);
     const std::vector<CheckpointFile> files = {{"population.bin", state}, {"empty", ""}};
-    return writer.Save(info, files);
+    ASSIGN_OR_RETURN(const RootedPath path, writer.Save(info, files));
+    return path.path();
   }
   uint64_t LatestStep(OnBad on_bad = OnBad::kSkip) const {
     auto latest = LatestGoodCheckpoint(folder_.path(), on_bad);
@@ -43,7 +44,7 @@ class CheckpointTest : public testing::Test {
   }
   std::vector<uint64_t> Steps() const {
     std::vector<uint64_t> steps;
-    for (const Path& path : ListCheckpoints(folder_.path())) {
+    for (const RootedPath& path : ListCheckpoints(folder_.path())) {
       steps.push_back(ReadManifest(path)->info.step);
     }
     return steps;
@@ -84,7 +85,7 @@ TEST_F(CheckpointTest, LatestIsByStepThenIncarnationWhateverTheClockSays) {
   const auto now = std::filesystem::file_time_type::clock::now();
   std::filesystem::last_write_time(folder_ / "ckpt-100000000-0002", now - std::chrono::hours(24));
   const auto latest = LatestGoodCheckpoint(folder_.path(), OnBad::kSkip);
-  EXPECT_EQ((*latest)->path.filename(), "ckpt-100000000-0002");
+  EXPECT_EQ((*latest)->path.name(), "ckpt-100000000-0002");
 }
 
 TEST_F(CheckpointTest, SavingAStepAgainFindsTheFirstOrReplacesABadOne) {

@@ -14,38 +14,23 @@ namespace {
 
 constexpr const char* kJournal = "journal.bin";
 
-// In order of name, so that reports compare.
-std::vector<Path> List(const Path& folder) {
-  std::vector<Path> paths;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    paths.push_back(entry.path());
-  }
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
-
-bool IsGone(const Path& path) {
-  std::error_code ignored;
-  return !std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
-}
-
 // One pass over checkpoints/.
 class Checker {
  public:
-  explicit Checker(const Path& checkpoints) : checkpoints_(checkpoints) {}
+  explicit Checker(const RootedPath& checkpoints) : checkpoints_(checkpoints) {}
 
   FsckReport Run() {
-    const std::vector<Path> known = ListCheckpoints(checkpoints_);
-    const std::set<Path> names(known.begin(), known.end());
-    for (const Path& path : List(checkpoints_)) {
-      if (IsTemporaryName(path))
+    const std::vector<RootedPath> known = ListCheckpoints(checkpoints_);
+    const std::set<RootedPath> checkpoints(known.begin(), known.end());
+    for (const std::string& name : List(checkpoints_)) {
+      const RootedPath path = checkpoints_ / name;
+      if (IsTemporaryName(name))
         report_.notes.push_back(path.string() + ": left by an interrupted save");
-      else if (IsCorruptName(path))
+      else if (IsCorruptName(name))
         report_.set_aside.push_back(path.string());
-      else if (names.contains(path))
+      else if (checkpoints.contains(path))
         CheckCheckpoint(path);
-      else if (path.filename() != kJournal)
+      else if (name != kJournal)
         report_.problems.push_back(path.string() + ": unknown: samara did not write it");
     }
     CheckJournal(checkpoints_ / kJournal);
@@ -53,24 +38,29 @@ class Checker {
   }
 
  private:
-  void CheckCheckpoint(const Path& path) {
+  std::vector<std::string> List(const RootedPath& folder) {
+    auto names = ListFolder(folder);
+    if (names.ok()) return *std::move(names);
+    report_.problems.push_back(names.status().message());
+    return {};
+  }
+
+  void CheckCheckpoint(const RootedPath& path) {
     const auto checkpoint = ReadCheckpoint(path);
     if (!checkpoint.ok()) {
       // a writer may prune while we look
-      if (!IsGone(path)) report_.problems.push_back(checkpoint.status().message());
+      if (Exists(path)) report_.problems.push_back(checkpoint.status().message());
       return;
     }
     report_.files_verified += static_cast<int>(checkpoint->files.size()) + 1;
     if (checkpoint->info.journal) pins_.emplace_back(path, *checkpoint->info.journal);
-    for (const Path& file : List(path)) {
-      const std::string name = file.filename().string();
+    for (const std::string& name : List(path))
       if (name != "manifest.json" && !checkpoint->files.contains(name))
-        report_.problems.push_back(file.string() + ": unknown: not in the manifest");
-    }
+        report_.problems.push_back((path / name).string() + ": unknown: not in the manifest");
   }
 
   // After the checkpoints: what they pin is at most what the journal holds now.
-  void CheckJournal(const Path& path) {
+  void CheckJournal(const RootedPath& path) {
     const auto journal = ReadJournal(path);
     if (!journal.ok()) {
       const bool missing = journal.status().code() == Code::kNoInput;
@@ -94,14 +84,15 @@ class Checker {
   }
 
   bool JournalWasSetAside() const {
-    return std::any_of(report_.set_aside.begin(), report_.set_aside.end(), [](const Path& path) {
-      return path.filename().string().starts_with(kJournal);
-    });
+    return std::any_of(report_.set_aside.begin(), report_.set_aside.end(),
+                       [](const std::string& path) {
+                         return Path(path).filename().string().starts_with(kJournal);
+                       });
   }
 
   // Whether a checkpoint later than `checkpoint` pins the journal `id`.
-  bool PinnedAfter(const Path& checkpoint, const std::string& id) const {
-    for (const Path& later : ListCheckpoints(checkpoints_)) {
+  bool PinnedAfter(const RootedPath& checkpoint, const std::string& id) const {
+    for (const RootedPath& later : ListCheckpoints(checkpoints_)) {
       if (later == checkpoint) return false;
       for (const auto& [path, pin] : pins_)
         if (path == later && pin.id == id) return true;
@@ -109,16 +100,16 @@ class Checker {
     return false;
   }
 
-  const Path checkpoints_;
+  const RootedPath checkpoints_;
   FsckReport report_;
-  std::vector<std::pair<Path, JournalPin>> pins_;  // of the good checkpoints
+  std::vector<std::pair<RootedPath, JournalPin>> pins_;  // of the good checkpoints
 };
 
 // A learning run has no journal to notice that its last checkpoint is gone; its result does.
 void CheckAgentOfResult(const RunFolder& run, const nlohmann::json& result, FsckReport& report) {
   const auto updates = result.find("updates"), hash = result.find("parameter_hash");
   if (updates == result.end() || !updates->is_number_unsigned() || hash == result.end()) return;
-  const std::vector<Path> known = ListCheckpoints(run.checkpoints());
+  const std::vector<RootedPath> known = ListCheckpoints(run.checkpoints());
   if (known.empty()) return;  // said already, as is a manifest that is damaged
   const auto manifest = ReadManifest(known[0]);
   if (!manifest.ok()) return;
@@ -143,7 +134,7 @@ Status FsckReport::status() const {
 Result<FsckReport> Fsck(const Path& path) {
   const auto run = RunFolder::Open(path, RunFolder::Mode::kRead);
   if (!run.ok() && run.status().code() == Code::kNoInput) return run.status();
-  FsckReport report = Checker(path / "checkpoints").Run();
+  FsckReport report = Checker(RootedPath::Root(path) / "checkpoints").Run();
   if (!run.ok()) {
     report.problems.insert(report.problems.begin(), run.status().message());
   } else {
@@ -152,7 +143,7 @@ Result<FsckReport> Fsck(const Path& path) {
     if (!result.ok()) report.problems.push_back(result.status().message());
     if (result.ok() && result->has_value()) {
       ++report.files_verified;
-      if (IsGone((*run)->journal()) && ListCheckpoints((*run)->checkpoints()).empty())
+      if (!Exists((*run)->journal()) && ListCheckpoints((*run)->checkpoints()).empty())
         report.problems.push_back((*run)->checkpoints().string() +
                                   ": holds neither journal nor checkpoint, yet there is a result");
       CheckAgentOfResult(**run, **result, report);

@@ -107,11 +107,11 @@ TEST_F(FsckTest, FindsThatTheAgentOfAResultIsGoneOrAnother) {
     return *saved;
   };
   save(5, 1, "ab");
-  const Path last = save(7, 1, "cd");
+  const Path last = save(7, 1, "cd").path();
   EXPECT_TRUE(run->SaveResult({{"updates", 7}, {"parameter_hash", "cd"}}).ok());
   EXPECT_TRUE(Fsck(learning)->status().ok()) << Fsck(learning)->status().message();
 
-  const Path other = save(7, 2, "ef");
+  const Path other = save(7, 2, "ef").path();
   EXPECT_NE(Fsck(learning)->status().message().find("other parameters"), std::string::npos);
   std::filesystem::remove_all(other);
   std::filesystem::remove_all(last);
@@ -128,7 +128,7 @@ TEST_F(FsckTest, UnknownFilesAreProblems) {
 }
 
 TEST_F(FsckTest, TracesOfAnInterruptedProcessAreNotes) {
-  std::filesystem::create_directory(TemporaryName(checkpoints_ / "ckpt-00000004-0001"));
+  std::filesystem::create_directory(TemporaryName(checkpoints_ / "ckpt-00000004-0001").path());
   const std::string journal = *ReadFile(checkpoints_ / "journal.bin");
   Overwrite(checkpoints_ / "journal.bin", journal + "torn");
   const FsckReport report = Check();

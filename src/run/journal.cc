@@ -134,8 +134,8 @@ JournalPin JournalContents::tip() const {
           .digest = Hex(empty ? header_digest : records.back().digest)};
 }
 
-Result<JournalContents> ReadJournal(const Path& path) {
-  ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, size_t{1} << 32, Links::kRefuse));
+Result<JournalContents> ReadJournal(const RootedPath& path) {
+  ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
   JournalContents contents;
   Status header = ParseHeader(bytes, contents);
   if (header.code() == Code::kConfig) return header.Annotate(path.string());
@@ -163,7 +163,7 @@ Status CheckPin(const JournalContents& journal, const JournalPin& pin) {
                               " bytes are not those of " + pin.digest};
 }
 
-Result<std::unique_ptr<Journal>> Journal::Open(const Path& path, OnDamage on_damage,
+Result<std::unique_ptr<Journal>> Journal::Open(const RootedPath& path, OnDamage on_damage,
                                                JournalContents* contents,
                                                const std::optional<JournalPin>& pin) {
   auto read = ReadJournal(path);
@@ -179,11 +179,11 @@ Result<std::unique_ptr<Journal>> Journal::Open(const Path& path, OnDamage on_dam
   if (!read->damage.ok()) {
     if (on_damage == OnDamage::kRefuse) return read->damage;
     // copied, not renamed: at no instant is there no journal
-    const Path aside = CorruptName(path);
-    ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, size_t{1} << 32, Links::kRefuse));
+    const RootedPath aside = CorruptName(path);
+    ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
     RETURN_IF_ERROR(WriteFileAtomic(aside, bytes));
     RETURN_IF_ERROR(WriteFileAtomic(path, Reencode(*read)));
-    LogWarning(read->damage.message() + "; kept as " + aside.filename().string() +
+    LogWarning(read->damage.message() + "; kept as " + aside.name() +
                ", going on with the good records");
     read = ReadJournal(path);
     if (!read.ok()) return read.status();
@@ -216,7 +216,7 @@ Status Journal::Append(uint32_t type, std::string_view payload) {
 
 Status Journal::AppendToNewFile(const std::string& record) {
   file_ = nullptr;
-  ASSIGN_OR_RETURN(std::string bytes, ReadFile(path_, size_t{1} << 32, Links::kRefuse));
+  ASSIGN_OR_RETURN(std::string bytes, ReadFile(path_));
   ASSIGN_OR_RETURN(const JournalContents contents, ReadJournal(path_));
   RETURN_IF_ERROR(CheckPin(contents, tip_));
   if (contents.id != tip_.id || bytes.size() < tip_.bytes) {

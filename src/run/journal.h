@@ -58,7 +58,7 @@ struct JournalContents {
 };
 
 // kNoInput when missing. A damaged header gives no records and `damage`.
-Result<JournalContents> ReadJournal(const Path& path);
+Result<JournalContents> ReadJournal(const RootedPath& path);
 // Whether the journal holds what `pin` says; kBadData when it lost or changed it. A pin of another
 // journal is no business of this one: ok.
 Status CheckPin(const JournalContents& journal, const JournalPin& pin);
@@ -75,7 +75,7 @@ class Journal {
   // is in it. A torn tail is cut off with a warning.
   // A journal that lost what `pin` says (of the checkpoint to resume from) is damaged; one that is
   // missing although there is a pin too, and a new one takes over.
-  static Result<std::unique_ptr<Journal>> Open(const Path& path, OnDamage on_damage,
+  static Result<std::unique_ptr<Journal>> Open(const RootedPath& path, OnDamage on_damage,
                                                JournalContents* contents,
                                                const std::optional<JournalPin>& pin = {});
 
@@ -87,11 +87,11 @@ class Journal {
   const JournalPin& tip() const { return tip_; }
 
  private:
-  Journal(Path path, JournalPin tip, Digest digest)
+  Journal(RootedPath path, JournalPin tip, Digest digest)
       : path_(std::move(path)), tip_(std::move(tip)), digest_(digest) {}
   Status AppendToNewFile(const std::string& record);
 
-  const Path path_;
+  const RootedPath path_;
   JournalPin tip_;
   Digest digest_;                     // the chain's, binary
   std::unique_ptr<AppendFile> file_;  // null after a failed rewrite

@@ -35,19 +35,22 @@ void ForEachLine(std::string_view text, Take take) {
 }
 
 // Event files of earlier incarnations; the new one holds all they held.
-void RemoveEventFiles(const Path& folder, const Path& except) {
-  std::error_code error;
-  std::vector<Path> old;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(kEventsPrefix) && entry.path() != except) old.push_back(entry.path());
-  }
-  for (const Path& path : old) {
-    if (Status status = RemoveTree(path); !status.ok()) LogWarning(status.message());
+void RemoveEventFiles(const RootedPath& folder, const RootedPath& except) {
+  const auto names = ListFolder(folder);
+  for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
+    if (!name.starts_with(kEventsPrefix) || name == except.name()) continue;
+    if (Status status = RemoveTree(folder / name); !status.ok()) LogWarning(status.message());
   }
 }
 
 }  // namespace
+
+PatientFile::~PatientFile() {
+  const Status status = waiting_.empty() ? Status::Ok() : Flush();
+  if (!status.ok() || lost_ > 0)
+    LogWarning(path_.string() + ": incomplete, some of its lines could not be written" +
+               (status.ok() ? "" : " (" + status.message() + ")"));
+}
 
 void PatientFile::Write(std::string bytes) {
   if (waiting_.size() + bytes.size() > kWaitingBytesMax)
@@ -69,8 +72,8 @@ Status PatientFile::Flush() {
   return Status::Ok();
 }
 
-MetricsWriter::MetricsWriter(const Path& run_folder, uint64_t incarnation, uint64_t generation,
-                             const std::vector<nlohmann::json>& saved)
+MetricsWriter::MetricsWriter(const RootedPath& run_folder, uint64_t incarnation,
+                             uint64_t generation, const std::vector<nlohmann::json>& saved)
     : folder_(run_folder),
       events_path_(run_folder / EventsName(incarnation)),
       generation_(generation),
@@ -82,8 +85,8 @@ MetricsWriter::MetricsWriter(const Path& run_folder, uint64_t incarnation, uint6
 }
 
 Status MetricsWriter::Prepare() {
-  const Path path = folder_ / "metrics.jsonl";
-  auto text = ReadFile(path, size_t{1} << 32, Links::kRefuse);
+  const RootedPath path = folder_ / "metrics.jsonl";
+  auto text = ReadFile(path);
   if (!text.ok() && text.status().code() == Code::kNoInput) text = std::string();
   RETURN_IF_ERROR(text.status());
   std::string kept;
@@ -115,10 +118,9 @@ Status MetricsWriter::Prepare() {
   });
   keep_saved_up_to(generation_);
   if (damaged) {
-    const Path aside = CorruptName(path);
+    const RootedPath aside = CorruptName(path);
     RETURN_IF_ERROR(WriteFileAtomic(aside, *text));
-    LogWarning(path.string() + ": damaged: a line is not a JSON object; kept as " +
-               aside.filename().string());
+    LogWarning(path.string() + ": damaged: a line is not a JSON object; kept as " + aside.name());
   }
   // the journal has a generation before metrics.jsonl: somebody took it away
   if (dropped > 0) {
@@ -155,7 +157,7 @@ std::optional<uint64_t> StepOf(const nlohmann::json& line) {
   return std::nullopt;
 }
 
-Result<std::vector<nlohmann::json>> ReadMetrics(const Path& path) {
+Result<std::vector<nlohmann::json>> ReadMetrics(const RootedPath& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   std::vector<nlohmann::json> lines;
   Status failure;

@@ -18,12 +18,16 @@
 namespace samara {
 
 // Appends to one file and never fails: what a full disk refuses waits in memory, at most
-// `kWaitingBytesMax` of it, and follows when there is room again.
+// `kWaitingBytesMax` of it, and follows when there is room again. Destruction tries once more, and
+// warns of what is lost.
 class PatientFile {
  public:
   static constexpr size_t kWaitingBytesMax = size_t{4} << 20;
 
-  explicit PatientFile(Path path) : path_(std::move(path)) {}
+  explicit PatientFile(RootedPath path) : path_(std::move(path)) {}
+  ~PatientFile();
+  PatientFile(const PatientFile&) = delete;
+  PatientFile& operator=(const PatientFile&) = delete;
   void Write(std::string bytes);
   size_t waiting() const { return waiting_.size(); }
   uint64_t lost() const { return lost_; }  // writes dropped because too much waited
@@ -31,7 +35,7 @@ class PatientFile {
  private:
   Status Flush();
 
-  const Path path_;
+  const RootedPath path_;
   std::unique_ptr<AppendFile> file_;
   std::string waiting_;
   uint64_t lost_ = 0;
@@ -45,7 +49,7 @@ class MetricsWriter {
   // are dropped from metrics.jsonl, a torn last line too, and the event file is made anew. `saved`,
   // lines of generations that the journal holds, take the place of those in metrics.jsonl, where a
   // crash may have lost some. A file with a line that cannot be read is kept as *.corrupt.
-  MetricsWriter(const Path& run_folder, uint64_t incarnation, uint64_t generation,
+  MetricsWriter(const RootedPath& run_folder, uint64_t incarnation, uint64_t generation,
                 const std::vector<nlohmann::json>& saved = {});
 
   // One line; adds "time" when absent. Numbers that are not finite become null. A line without
@@ -58,8 +62,8 @@ class MetricsWriter {
  private:
   Status Prepare();
 
-  const Path folder_;
-  const Path events_path_;
+  const RootedPath folder_;
+  const RootedPath events_path_;
   const uint64_t generation_;
   std::map<uint64_t, nlohmann::json> saved_;  // by generation
   bool prepared_ = false;                     // the files hold nothing later than generation_
@@ -69,7 +73,7 @@ class MetricsWriter {
 
 // All lines of metrics.jsonl; a torn last one is left out. kNoInput: missing; kBadData: a line that
 // is no JSON object, with its number.
-Result<std::vector<nlohmann::json>> ReadMetrics(const Path& path);
+Result<std::vector<nlohmann::json>> ReadMetrics(const RootedPath& path);
 
 // What numbers the lines of a run: the generations of an evolution, the updates of a learner.
 inline constexpr const char* kStepNames[] = {"generation", "update"};

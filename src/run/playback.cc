@@ -125,7 +125,7 @@ Result<EpisodeResult> Watch(const Policy& policy, uint64_t seed, const PictureSi
   return WatchNative(*environment, workspace, state, episode, picture_bytes, sink);
 }
 
-Result<EpisodeResult> RecordVideo(const Policy& policy, uint64_t seed, const Path& file,
+Result<EpisodeResult> RecordVideo(const Policy& policy, uint64_t seed, const RootedPath& file,
                                   double seconds_max) {
   std::unique_ptr<VideoWriter> video;
   Status failure;

@@ -24,7 +24,7 @@ struct PictureSink {
 Result<EpisodeResult> Watch(const Policy& policy, uint64_t seed, const PictureSink& sink);
 
 // Records it as an mp4; at most `seconds_max` of simulated time.
-Result<EpisodeResult> RecordVideo(const Policy& policy, uint64_t seed, const Path& file,
+Result<EpisodeResult> RecordVideo(const Policy& policy, uint64_t seed, const RootedPath& file,
                                   double seconds_max = 300);
 
 }  // namespace samara

@@ -71,13 +71,13 @@ Result<std::vector<RunData>> LoadRuns(std::span<const Path> folders) {
 
 }  // namespace
 
-Status WriteReport(std::span<const Path> folders, const Path& html) {
+Status WriteReport(std::span<const Path> folders, const RootedPath& html) {
   ASSIGN_OR_RETURN(const std::vector<RunData> runs, LoadRuns(folders));
-  const Path page_folder = html.parent_path();
+  const Path page_folder = html.path().parent_path();
   return WriteFileAtomic(html, Page(runs, page_folder.empty() ? Path(".") : page_folder));
 }
 
-Status WriteLearningCurve(std::span<const Path> folders, const Path& svg) {
+Status WriteLearningCurve(std::span<const Path> folders, const RootedPath& svg) {
   ASSIGN_OR_RETURN(const std::vector<RunData> runs, LoadRuns(folders));
   LineChart chart;
   if (runs.size() == 1) {

@@ -13,10 +13,10 @@ namespace samara {
 // its kind has to show (lineages; losses, lag and queues) and configuration. Nothing is loaded from
 // elsewhere; a run's last video is embedded while small and linked otherwise. The same runs give
 // the same bytes. kNoInput, kBadData: a run that is missing or damaged, named. kUsage: no runs.
-Status WriteReport(std::span<const Path> runs, const Path& html);
+Status WriteReport(std::span<const Path> runs, const RootedPath& html);
 
 // The learning curve (returns against frames) as an SVG picture: of one run, or of several, means
 // over each group. kConfig when they played several games.
-Status WriteLearningCurve(std::span<const Path> runs, const Path& svg);
+Status WriteLearningCurve(std::span<const Path> runs, const RootedPath& svg);
 
 }  // namespace samara

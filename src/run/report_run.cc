@@ -106,15 +106,15 @@ std::string Base64(std::string_view bytes) {
 
 std::string Video(const RunData& run, const Path& page_folder) {
   if (run.videos.empty()) return "";
-  const Path& path = run.videos.back();
-  const std::string name = EscapeHtml(path.filename().string());
+  const RootedPath& path = run.videos.back();
+  const std::string name = EscapeHtml(path.name());
   if (const auto bytes = ReadFile(path, kVideoEmbeddedBytesMax); bytes.ok())
     return fmt::format(
         "<figure class=\"video\"><video controls loop muted playsinline "
         "src=\"data:video/mp4;base64,{}\"></video><figcaption>{}</figcaption></figure>",
         Base64(*bytes), name);
   std::error_code error;
-  const Path relative = std::filesystem::relative(path, page_folder, error);
+  const Path relative = std::filesystem::relative(path.path(), page_folder, error);
   return fmt::format("<p>Video: <a href=\"{}\">{}</a></p>",
                      EscapeHtml(error || relative.empty() ? path.string() : relative.string()),
                      name);

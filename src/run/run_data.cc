@@ -8,6 +8,7 @@
 #include <map>
 
 #include "run/metrics.h"
+#include "run/run_folder.h"
 #include "run/sealed_json.h"
 #include "run/statistics.h"
 
@@ -43,7 +44,7 @@ void Flatten(const toml::table& table, const std::string& prefix,
   }
 }
 
-Status ReadConfig(const Path& path, RunData& run) {
+Status ReadConfig(const RootedPath& path, RunData& run) {
   Result<std::string> text = ReadFile(path);
   if (text.status().code() == Code::kNoInput) return Status::Ok();
   RETURN_IF_ERROR(text.status());
@@ -56,7 +57,7 @@ Status ReadConfig(const Path& path, RunData& run) {
   return Status::Ok();
 }
 
-Status ReadIdentity(const Path& path, RunData& run) {
+Status ReadIdentity(const RootedPath& path, RunData& run) {
   Result<std::string> text = ReadFile(path);
   if (text.status().code() == Code::kNoInput) return Status::Ok();
   RETURN_IF_ERROR(text.status());
@@ -80,7 +81,7 @@ void TakeLine(json line, RunData& run, std::map<int64_t, json>& steps) {
   }
 }
 
-Status TakeMetrics(const Path& path, RunData& run) {
+Status TakeMetrics(const RootedPath& path, RunData& run) {
   auto lines = ReadMetrics(path);
   if (lines.status().code() == Code::kNoInput) return Status::Ok();
   RETURN_IF_ERROR(lines.status());
@@ -162,7 +163,7 @@ std::vector<double> NumbersOf(const json& object, const char* key) {
   return numbers;
 }
 
-std::vector<double> RandomReturns(const Path& metrics) {
+std::vector<double> RandomReturns(const RootedPath& metrics) {
   std::vector<double> returns;
   const auto lines = ReadMetrics(metrics);
   for (const json& line : lines.ok() ? *lines : std::vector<json>())
@@ -224,27 +225,31 @@ double RunData::RandomMean() const {
 }
 
 Result<RunData> LoadRun(const Path& folder) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(folder, error))
+  RunData run;
+  run.folder = RootedPath::Root(folder);
+  if (KindOf(run.folder) != FileKind::kFolder)
     return Status(Code::kNoInput,
                   fmt::format("no run folder {}: expected the folder that samara train wrote",
                               folder.string()));
-  if (!std::filesystem::exists(folder / "config.toml", error) &&
-      !std::filesystem::exists(folder / "metrics.jsonl", error))
+  if (!Exists(run.folder / "config.toml") && !Exists(run.folder / "metrics.jsonl"))
     return Status(Code::kNoInput,
                   fmt::format("{} holds no run: expected config.toml or metrics.jsonl in it",
                               folder.string()));
-  RunData run;
-  run.folder = folder;
+  RETURN_IF_ERROR(CheckKinds(run.folder));
   const Path clean = folder.lexically_normal();
   run.name = (clean.has_filename() ? clean : clean.parent_path()).filename().string();
-  RETURN_IF_ERROR(ReadConfig(folder / "config.toml", run));
-  RETURN_IF_ERROR(ReadIdentity(folder / "run.json", run));
-  RETURN_IF_ERROR(TakeMetrics(folder / "metrics.jsonl", run));
-  for (std::filesystem::directory_iterator it(folder / "videos", error), end; !error && it != end;
-       it.increment(error))
-    if (it->path().extension() == ".mp4") run.videos.push_back(it->path());
-  std::sort(run.videos.begin(), run.videos.end());
+  RETURN_IF_ERROR(ReadConfig(run.folder / "config.toml", run));
+  RETURN_IF_ERROR(ReadIdentity(run.folder / "run.json", run));
+  RETURN_IF_ERROR(TakeMetrics(run.folder / "metrics.jsonl", run));
+  const RootedPath videos = run.folder / "videos";
+  const auto names = ListFolder(videos);
+  for (const std::string& name : names.ok() ? *names : std::vector<std::string>())
+    if (name.ends_with(".mp4")) run.videos.push_back(videos / name);
+  // the line may be missing where the disk refused it; the result is durable
+  if (run.finished.empty()) {
+    const auto result = ReadSealedJson(run.folder / "result.json");
+    if (result.ok() && result->contains("result")) run.finished = (*result)["result"];
+  }
   Describe(run);
   return run;
 }

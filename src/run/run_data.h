@@ -28,7 +28,7 @@ extern const RunKind kEvolutionKind, kLearningKind;
 
 struct RunData {
   const RunKind* kind = &kEvolutionKind;
-  Path folder;
+  RootedPath folder;
   std::string name;    // of the folder
   std::string preset;  // "atari/deep-ga-desktop"; empty when nothing says it
   std::string game;    // "frostbite", "CartPole-v1", ...; empty when nothing says it
@@ -39,7 +39,7 @@ struct RunData {
   nlohmann::json random_policy = nlohmann::json::object();  // the event, or empty
   nlohmann::json finished = nlohmann::json::object();       // the last such event, or empty
   int resumes = 0;
-  std::vector<Path> videos;  // videos/*.mp4, by name
+  std::vector<RootedPath> videos;  // videos/*.mp4, by name
 
   std::string Config(const std::string& key) const;  // empty when absent
   // One value per line; NaN where it is missing or not a number.
@@ -62,7 +62,7 @@ struct RunData {
 };
 
 // kNoInput: no such folder, or a folder that holds no run. kBadData: a file that cannot be
-// understood, with the line.
+// understood, with the line, or a link in the place of one.
 Result<RunData> LoadRun(const Path& folder);
 
 // A member as a number; NaN when it is missing or something else.
@@ -72,6 +72,6 @@ std::string TextOr(const nlohmann::json& object, const char* key, const std::str
 // The numbers of an array member; empty when it is missing or something else.
 std::vector<double> NumbersOf(const nlohmann::json& object, const char* key);
 // What the random policy got, as a run's metrics have it; empty when it has not played.
-std::vector<double> RandomReturns(const Path& metrics);
+std::vector<double> RandomReturns(const RootedPath& metrics);
 
 }  // namespace samara

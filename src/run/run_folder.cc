@@ -4,7 +4,9 @@
 
 #include <cctype>
 #include <cerrno>
+#include <set>
 
+#include "core/log.h"
 #include "core/sha256.h"
 #include "run/sealed_json.h"
 #include "run/set_aside.h"
@@ -20,8 +22,8 @@ std::string SealConfig(const std::string& toml) {
   return std::string(kConfigHeader) + Sha256Hex(toml) + "\n" + toml;
 }
 
-Result<std::string> ReadConfig(const Path& path) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kConfigBytesMax, Links::kRefuse));
+Result<std::string> ReadConfig(const RootedPath& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kConfigBytesMax));
   const size_t line_end = text.find('\n');
   if (line_end == std::string::npos || !text.starts_with(kConfigHeader)) {
     return Status(Code::kBadData, path.string() + ": damaged: expected a first line '" +
@@ -37,7 +39,7 @@ Result<std::string> ReadConfig(const Path& path) {
   return toml;
 }
 
-Status CheckSpace(const Path& folder, uint64_t bytes_needed) {
+Status CheckSpace(const RootedPath& folder, uint64_t bytes_needed) {
   ASSIGN_OR_RETURN(const uint64_t bytes_free, FreeSpace(folder));
   if (bytes_free >= bytes_needed) return Status::Ok();
   return {Code::kIoError, folder.string() + ": disk full: " + std::to_string(bytes_free >> 20) +
@@ -50,13 +52,13 @@ std::string IncarnationText(uint64_t incarnation) {
 }
 
 // A file that must be there once the folder is a run folder: its absence is damage.
-Result<nlohmann::json> ReadPart(const Path& path) {
+Result<nlohmann::json> ReadPart(const RootedPath& path) {
   auto json = ReadSealedJson(path);
   if (json.ok() || json.status().code() != Code::kNoInput) return json;
   return Status(Code::kBadData, json.status().message());
 }
 
-Status WriteContents(const Path& folder, const std::string& config_toml,
+Status WriteContents(const RootedPath& folder, const std::string& config_toml,
                      const nlohmann::json& identity) {
   nlohmann::json run = identity;
   run["format"] = 1;
@@ -71,17 +73,18 @@ Status WriteContents(const Path& folder, const std::string& config_toml,
 
 // Why `path` cannot become a new run.
 Status Occupied(const Path& path) {
-  std::error_code error, ignored;
+  std::error_code error;
   if (!std::filesystem::exists(std::filesystem::symlink_status(path, error))) {
     return {Code::kCannotCreate,
             path.string() + ": cannot be created: " + error.message() + ": choose another --out"};
   }
-  if (!std::filesystem::exists(path / "run.json", ignored)) {
+  const RootedPath run = RootedPath::Root(path);
+  if (!Exists(run / "run.json")) {
     return {Code::kCannotCreate, path.string() +
                                      ": exists and is not an empty folder: choose another --out or "
                                      "remove it"};
   }
-  if (auto lock = FileLock::Acquire(path / "lock"); !lock.ok()) return lock.status();
+  if (auto lock = FileLock::Acquire(run / "lock"); !lock.ok()) return lock.status();
   return {Code::kCannotCreate, path.string() + ": already holds a run: continue it with --resume " +
                                    path.string() + ", or choose another --out"};
 }
@@ -90,8 +93,8 @@ Status Occupied(const Path& path) {
 bool IsFree(const Path& path) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) return errno == ENOENT;
-  std::error_code error;
-  return S_ISDIR(info.st_mode) && std::filesystem::is_empty(path, error) && !error;
+  const auto names = ListFolder(path);
+  return names.ok() && names->empty();
 }
 
 // "dir/" and "dir" are the same place; rename wants the latter.
@@ -104,11 +107,10 @@ Path WithoutTrailingSlash(const Path& path) {
 Path DefaultPlace(const std::string& name) {
   std::string flat = name;
   for (char& c : flat) c = std::isalnum(static_cast<unsigned char>(c)) || c == '.' ? c : '-';
-  std::error_code ignored;
   for (int number = 1;; ++number) {
     const std::string digits = (number < 10 ? "0" : "") + std::to_string(number);
     Path path = Path("runs") / (flat + "-" + digits);
-    if (!std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) return path;
+    if (!Exists(path)) return path;
   }
 }
 
@@ -120,7 +122,38 @@ Status CannotCreate(const Path& target, const Status& why) {
           target.string() + ": cannot be created: " + reason + ": choose another --out"};
 }
 
+// One line when other users may change the run.
+void WarnOfOthers(const RootedPath& run) {
+  if (const auto trust = InspectTrust(run.path()); trust.ok() && !trust->trusted())
+    LogWarning(trust->why + "; what they put there is resumed and played like the run's own");
+}
+
+bool IsEventFile(const std::string& name) { return name.starts_with("events.out.tfevents."); }
+
 }  // namespace
+
+Status CheckKinds(const RootedPath& run) {
+  static const std::set<std::string> kFolders = {"checkpoints", "videos"};
+  static const std::set<std::string> kFiles = {
+      "config.toml", "run.json", "incarnation.json",   "result.json", "metrics.jsonl",
+      "log.txt",     "lock",     "learning_curve.svg", "report.html"};
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(run));
+  for (const std::string& name : names) {
+    const bool folder = kFolders.contains(name);
+    if (!folder && !kFiles.contains(name) && !IsEventFile(name)) continue;  // the user's own
+    const FileKind kind = KindOf(run / name);
+    if (kind == FileKind::kMissing || kind == (folder ? FileKind::kFolder : FileKind::kFile))
+      continue;
+    const char* const found = kind == FileKind::kLink     ? "a symbolic link"
+                              : kind == FileKind::kFolder ? "a folder"
+                              : kind == FileKind::kFile   ? "a file"
+                                                          : "a pipe, socket or device";
+    return {Code::kBadData, (run / name).string() + ": " + found + ", expected the " +
+                                (folder ? "folder" : "file") +
+                                " that samara wrote: put it back there, or remove this"};
+  }
+  return Status::Ok();
+}
 
 Result<std::unique_ptr<RunFolder>> RunFolder::Create(const Path& out, const std::string& name,
                                                      const std::string& config_toml,
@@ -128,12 +161,12 @@ Result<std::unique_ptr<RunFolder>> RunFolder::Create(const Path& out, const std:
                                                      uint64_t bytes_needed) {
   const Path target = WithoutTrailingSlash(out.empty() ? DefaultPlace(name) : out);
   if (!IsFree(target)) return Occupied(target);
-  const Path parent = target.has_parent_path() ? target.parent_path() : Path(".");
-  RETURN_IF_ERROR(CreateFolders(parent));
+  const RootedPath parent = RootedPath::Root(target.parent_path());
+  if (!parent.empty()) RETURN_IF_ERROR(CreateFolders(parent.path()));
   RETURN_IF_ERROR(CheckSpace(parent, bytes_needed));
 
   std::unique_ptr<RunFolder> run(new RunFolder);
-  const Path temporary = TemporaryName(target);
+  const RootedPath temporary = TemporaryName(target);
   const auto fill = [&]() -> Status {
     RETURN_IF_ERROR(MakeFolder(temporary));
     RETURN_IF_ERROR(WriteContents(temporary, config_toml, identity));
@@ -144,8 +177,7 @@ Result<std::unique_ptr<RunFolder>> RunFolder::Create(const Path& out, const std:
   Status status = fill();
   if (status.ok()) status = RenamePath(temporary, target);
   if (!status.ok()) {
-    std::error_code ignored;
-    std::filesystem::remove_all(temporary, ignored);
+    (void)RemoveTree(temporary);
     // another process may have taken the same name meanwhile
     if (!IsFree(target))
       return out.empty() ? Create(out, name, config_toml, identity, bytes_needed)
@@ -153,24 +185,26 @@ Result<std::unique_ptr<RunFolder>> RunFolder::Create(const Path& out, const std:
     return CannotCreate(target, status);
   }
   RETURN_IF_ERROR(SyncFolder(parent));
-  run->path_ = target;
+  run->path_ = RootedPath::Root(target);
   RETURN_IF_ERROR(run->Load());
+  WarnOfOthers(run->path_);
   return run;
 }
 
 Result<std::unique_ptr<RunFolder>> RunFolder::Open(const Path& path, Mode mode,
                                                    uint64_t bytes_needed) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path / "run.json", ignored)) {
-    const bool exists = std::filesystem::exists(path, ignored);
+  std::unique_ptr<RunFolder> run(new RunFolder);
+  run->path_ = RootedPath::Root(WithoutTrailingSlash(path));
+  if (!Exists(run->path_ / "run.json")) {
+    const bool exists = Exists(run->path_);
     return Status(Code::kNoInput,
                   path.string() +
                       (exists ? ": not a run folder (no run.json in it)" : ": no such run folder") +
                       ": give the path that samara train printed; 'ls runs' shows those here");
   }
-  std::unique_ptr<RunFolder> run(new RunFolder);
-  run->path_ = WithoutTrailingSlash(path);
+  RETURN_IF_ERROR(CheckKinds(run->path_));
   if (mode == Mode::kWrite) {
+    WarnOfOthers(run->path_);
     ASSIGN_OR_RETURN(run->lock_, FileLock::Acquire(run->path_ / "lock"));
     RETURN_IF_ERROR(CheckSpace(run->path_, bytes_needed));
   }
@@ -195,13 +229,12 @@ Status RunFolder::Load() {
   if (!config.ok()) return {Code::kBadData, config.status().message()};
   config_toml_ = *config;
 
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(checkpoints(), ignored)) {
+  if (KindOf(checkpoints()) != FileKind::kFolder) {
     return {Code::kBadData, checkpoints().string() +
                                 ": missing, and with it all that the run had saved: restore it, or "
                                 "start a new run with another --out"};
   }
-  const Path counter = path_ / "incarnation.json";
+  const RootedPath counter = path_ / "incarnation.json";
   ASSIGN_OR_RETURN(const nlohmann::json incarnation, ReadPart(counter));
   ASSIGN_OR_RETURN(incarnation_, CountMember(incarnation, "incarnation", counter.string()));
   return Status::Ok();
@@ -221,11 +254,22 @@ Status RunFolder::UpdateConfig(const std::string& config_toml) {
 
 Status RunFolder::SaveResult(const nlohmann::json& result) {
   CHECK(lock_ != nullptr) << "the run folder is open for reading";
-  return WriteFileAtomic(path_ / "result.json", SealJson({{"format", 1}, {"result", result}}));
+  const RootedPath path = path_ / "result.json";
+  const Status saved = WriteFileAtomic(path, SealJson({{"format", 1}, {"result", result}}));
+  // one that may not last is none
+  if (!saved.ok()) (void)RemoveTree(path);
+  return saved;
+}
+
+Status RunFolder::RemoveResult() {
+  CHECK(lock_ != nullptr) << "the run folder is open for reading";
+  if (!Exists(path_ / "result.json")) return Status::Ok();
+  RETURN_IF_ERROR(RemoveTree(path_ / "result.json"));
+  return SyncFolder(path_);
 }
 
 Result<std::optional<nlohmann::json>> RunFolder::ReadResult() const {
-  const Path path = path_ / "result.json";
+  const RootedPath path = path_ / "result.json";
   auto sealed = ReadSealedJson(path);
   if (!sealed.ok() && sealed.status().code() == Code::kNoInput)
     return std::optional<nlohmann::json>();

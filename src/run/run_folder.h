@@ -4,7 +4,8 @@
 // Thread safety: none; one owner. Invariants: (1) a folder is seen only complete: it appears by one
 // rename with its configuration inside; (2) at most one process has it open for writing; (3) the
 // incarnation on disk is at least that of every process that ever wrote; (4) no absolute path
-// inside, so it can be moved and copied while nobody writes.
+// inside, so it can be moved and copied while nobody writes; (5) there are no symbolic links, pipes
+// or devices under the names that samara uses: a folder with such is refused.
 #pragma once
 
 #include <memory>
@@ -18,6 +19,10 @@
 namespace samara {
 
 constexpr uint64_t kRunBytesNeeded = uint64_t{64} << 20;  // least free space to start a run with
+
+// kBadData when what has the name of a file or folder of a run in `run` is something else: a link,
+// a pipe. For readers that take no RunFolder.
+Status CheckKinds(const RootedPath& run);
 
 class RunFolder {
  public:
@@ -35,16 +40,18 @@ class RunFolder {
                                                    const nlohmann::json& identity,
                                                    uint64_t bytes_needed = kRunBytesNeeded);
   // An existing run. kNoInput: not a run folder; kBadData: damaged; kCannotCreate: held by another
-  // process (kWrite); kIoError: less than `bytes_needed` free (kWrite).
+  // process (kWrite); kIoError: less than `bytes_needed` free (kWrite). Create and kWrite warn of a
+  // folder that other users may change (InspectTrust).
   static Result<std::unique_ptr<RunFolder>> Open(const Path& path, Mode mode,
                                                  uint64_t bytes_needed = kRunBytesNeeded);
 
-  const Path& path() const { return path_; }
-  Path checkpoints() const { return path_ / "checkpoints"; }
-  Path journal() const { return checkpoints() / "journal.bin"; }
-  Path videos() const { return path_ / "videos"; }
-  Path log() const { return path_ / "log.txt"; }
-  Path metrics() const { return path_ / "metrics.jsonl"; }
+  // The root of all that is below: it may be a link.
+  const RootedPath& path() const { return path_; }
+  RootedPath checkpoints() const { return path_ / "checkpoints"; }
+  RootedPath journal() const { return checkpoints() / "journal.bin"; }
+  RootedPath videos() const { return path_ / "videos"; }
+  RootedPath log() const { return path_ / "log.txt"; }
+  RootedPath metrics() const { return path_ / "metrics.jsonl"; }
 
   const std::string& config_toml() const { return config_toml_; }
   const nlohmann::json& identity() const { return identity_; }
@@ -53,8 +60,10 @@ class RunFolder {
 
   // Replaces the stored configuration (larger budgets on resume). REQUIRES: kWrite.
   Status UpdateConfig(const std::string& config_toml);
-  // The result of a finished run. REQUIRES of SaveResult: kWrite.
+  // The result of a finished run; written after all that it speaks of. REQUIRES of the first two:
+  // kWrite.
   Status SaveResult(const nlohmann::json& result);
+  Status RemoveResult();  // of a run that goes on; ok when there is none
   Result<std::optional<nlohmann::json>> ReadResult() const;  // nothing: not finished yet
 
  private:
@@ -62,7 +71,7 @@ class RunFolder {
   Status Load();
   Status StartIncarnation();
 
-  Path path_;
+  RootedPath path_;
   std::string config_toml_;
   nlohmann::json identity_;
   uint64_t incarnation_ = 0;

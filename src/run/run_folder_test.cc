@@ -1,5 +1,6 @@
 #include "run/run_folder.h"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,15 +34,15 @@ TEST_F(RunFolderTest, HoldsWhatWasGiven) {
   EXPECT_EQ(run->config_toml(), kToml);
   EXPECT_EQ(run->identity()["config_hash"], "c0ffee");
   EXPECT_EQ(run->incarnation(), 1U);
-  EXPECT_TRUE(std::filesystem::is_directory(run->checkpoints()));
-  EXPECT_TRUE(std::filesystem::is_directory(run->videos()));
+  EXPECT_TRUE(std::filesystem::is_directory(run->checkpoints().path()));
+  EXPECT_TRUE(std::filesystem::is_directory(run->videos().path()));
   EXPECT_EQ(CountTemporaries(folder_.path()), 0);
 }
 
 TEST_F(RunFolderTest, FillsAnEmptyFolderAndDropsATrailingSlash) {
   std::filesystem::create_directory(folder_ / "a");
   const auto run = Create(folder_ / "a/").ValueOrThrow();
-  EXPECT_EQ(run->path(), folder_ / "a");
+  EXPECT_EQ(run->path().path(), folder_ / "a");
 }
 
 TEST_F(RunFolderTest, RefusesEveryPlaceThatIsTaken) {
@@ -65,11 +66,11 @@ TEST_F(RunFolderTest, RefusesEveryPlaceThatIsTaken) {
 TEST_F(RunFolderTest, ASecondWriterIsRefusedAndToldThePid) {
   const auto run = Create(folder_ / "a").ValueOrThrow();
   for (const Status& status :
-       {RunFolder::Open(run->path(), Mode::kWrite).status(), Create(run->path()).status()}) {
+       {RunFolder::Open(folder_ / "a", Mode::kWrite).status(), Create(folder_ / "a").status()}) {
     EXPECT_EQ(status.code(), Code::kCannotCreate);
     EXPECT_NE(status.message().find(std::to_string(::getpid())), std::string::npos);
   }
-  EXPECT_EQ(OpenCode(run->path()), Code::kOk) << "readers are welcome meanwhile";
+  EXPECT_EQ(OpenCode(folder_ / "a"), Code::kOk) << "readers are welcome meanwhile";
 }
 
 TEST_F(RunFolderTest, IncarnationGrowsWithEveryWriterAndOnlyThen) {
@@ -85,7 +86,7 @@ TEST_F(RunFolderTest, CanBeMoved) {
   std::filesystem::create_directory(folder_ / "deep");
   std::filesystem::rename(folder_ / "a", folder_ / "deep/b");
   const auto run = RunFolder::Open(folder_ / "deep/b", Mode::kWrite).ValueOrThrow();
-  EXPECT_EQ(run->journal(), folder_ / "deep/b/checkpoints/journal.bin");
+  EXPECT_EQ(run->journal().path(), folder_ / "deep/b/checkpoints/journal.bin");
   EXPECT_EQ(run->config_toml(), kToml);
 }
 
@@ -99,6 +100,73 @@ TEST_F(RunFolderTest, ConfigurationAndResultAreReplacedAtomically) {
   const auto run = RunFolder::Open(folder_ / "a", Mode::kRead).ValueOrThrow();
   EXPECT_EQ(run->config_toml(), "[run]\nseed = 4\n");
   EXPECT_EQ((**run->ReadResult())["frames"], 12);
+}
+
+TEST_F(RunFolderTest, ALinkOrAPipeUnderAFilesNameIsRefused) {
+  (void)Create(folder_ / "a").ValueOrThrow();
+  ASSERT_TRUE(WriteNewFile(folder_ / "outside", "mine").ok());
+  const Path run = folder_ / "a";
+  for (const char* name : {"config.toml", "run.json", "incarnation.json", "result.json", "log.txt",
+                           "metrics.jsonl", "lock", "learning_curve.svg", "report.html",
+                           "checkpoints", "videos", "events.out.tfevents.0000000001.samara"}) {
+    const Path path = run / name, kept = folder_ / "kept";
+    if (std::filesystem::exists(path)) std::filesystem::rename(path, kept);
+    const auto refused = [&](const std::string& what) {
+      for (const Mode mode : {Mode::kRead, Mode::kWrite}) {
+        const Status status = RunFolder::Open(run, mode).status();
+        EXPECT_EQ(status.code(), Code::kBadData) << name << ": " << what;
+        EXPECT_NE(status.message().find(path.string() + ": " + what), std::string::npos)
+            << status.message();
+      }
+    };
+    std::filesystem::create_symlink(std::filesystem::exists(kept) ? kept : folder_ / "outside",
+                                    path);
+    refused("a symbolic link, expected the f");
+    std::filesystem::remove(path);
+    ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+    refused("a pipe, socket or device, expected the f");
+    std::filesystem::remove(path);
+    if (std::filesystem::exists(kept)) std::filesystem::rename(kept, path);
+  }
+  // the user's own files and links are none of samara's business, nor is a link to the folder
+  std::filesystem::create_symlink(folder_ / "outside", run / "notes");
+  std::filesystem::create_directory_symlink(run, folder_ / "latest");
+  EXPECT_EQ(OpenCode(folder_ / "latest", Mode::kWrite), Code::kOk);
+  EXPECT_EQ(*ReadFile(folder_ / "outside"), "mine");
+}
+
+TEST_F(RunFolderTest, AResultThatMayNotLastIsNone) {
+  const auto run = Create(folder_ / "a").ValueOrThrow();
+  for (int n = 1;; ++n) {
+    TEST_FailNthCall(n, EIO);
+    const Status saved = run->SaveResult({{"frames", 12}});
+    if (TEST_FailurePending()) break;
+    EXPECT_EQ(saved.code(), Code::kIoError) << n;
+    EXPECT_FALSE(run->ReadResult()->has_value()) << n;
+  }
+  TEST_FailNthCall(0, 0);
+  EXPECT_TRUE(run->ReadResult()->has_value());
+  EXPECT_TRUE(run->RemoveResult().ok());
+  EXPECT_FALSE(run->ReadResult()->has_value());
+  EXPECT_TRUE(run->RemoveResult().ok());
+}
+
+TEST_F(RunFolderTest, AFolderThatOthersMayWriteToIsNamedOnce) {
+  (void)Create(folder_ / "a").ValueOrThrow();
+  std::vector<std::string> lines;
+  SetLogLevel(LogLevel::kWarning);
+  SetLogSink([&](std::string_view line) { lines.emplace_back(line); });
+  (void)RunFolder::Open(folder_ / "a", Mode::kWrite).ValueOrThrow();
+  EXPECT_TRUE(lines.empty()) << lines[0];
+  std::filesystem::permissions(folder_ / "a", std::filesystem::perms(0777));
+  (void)RunFolder::Open(folder_ / "a", Mode::kWrite).ValueOrThrow();
+  std::filesystem::permissions(folder_ / "a", std::filesystem::perms(0700));
+  std::filesystem::permissions(folder_.path(), std::filesystem::perms(0777));
+  (void)Create(folder_ / "b").ValueOrThrow();
+  SetLogSink({});
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_NE(lines[0].find("a: other users may write to it (mode 0777)"), std::string::npos);
+  EXPECT_NE(lines[1].find("b: other users may replace it"), std::string::npos) << lines[1];
 }
 
 TEST_F(RunFolderTest, MissingIsNoInput) {
@@ -173,8 +241,8 @@ TEST_F(RunFolderTest, EachCallKillingLeavesAWholeFolderOrNone) {
 TEST_F(RunFolderTest, DefaultNamesCountUp) {
   const Path before = std::filesystem::current_path();
   std::filesystem::current_path(folder_.path());
-  EXPECT_EQ(Create("").ValueOrThrow()->path(), "runs/classic-x-01");
-  EXPECT_EQ(Create("").ValueOrThrow()->path(), "runs/classic-x-02");
+  EXPECT_EQ(Create("").ValueOrThrow()->path().string(), "runs/classic-x-01");
+  EXPECT_EQ(Create("").ValueOrThrow()->path().string(), "runs/classic-x-02");
   std::filesystem::current_path(before);
 }
 

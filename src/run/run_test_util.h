@@ -14,7 +14,7 @@ namespace samara {
 // does not need a disk.
 class TempFolder {
  public:
-  TempFolder() : path_(TemporaryName(Root() / "samara_test")) {
+  TempFolder() : path_(TemporaryName(Root() / "samara_test").path()) {
     SetLogLevel(LogLevel::kError);  // thousands of expected warnings
     std::filesystem::create_directory(path_);
   }

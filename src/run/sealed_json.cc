@@ -48,8 +48,8 @@ Result<nlohmann::json> OpenSealedJson(std::string_view text, const std::string& 
   return object;
 }
 
-Result<nlohmann::json> ReadSealedJson(const Path& path) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kSealedJsonBytesMax, Links::kRefuse));
+Result<nlohmann::json> ReadSealedJson(const RootedPath& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kSealedJsonBytesMax));
   return OpenSealedJson(text, path.string());
 }
 

@@ -21,7 +21,7 @@ std::string SealJson(nlohmann::json object);
 // The object without "digest". kBadData when anything is wrong; `source` names it in the message.
 Result<nlohmann::json> OpenSealedJson(std::string_view text, const std::string& source);
 // kNoInput when missing.
-Result<nlohmann::json> ReadSealedJson(const Path& path);
+Result<nlohmann::json> ReadSealedJson(const RootedPath& path);
 
 // JSON from outside: never throws, at most 32 levels deep. kBadData, with `source`.
 Result<nlohmann::json> ParseJson(std::string_view text, const std::string& source);

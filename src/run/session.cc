@@ -25,8 +25,8 @@ void LogAll(const std::vector<std::string>& warnings) {
 
 // Whether --resume auto finds a run.
 bool Session::GoesOn() const {
-  std::error_code ignored;
-  return options_.resume_auto && std::filesystem::exists(*options_.out / "config.toml", ignored);
+  return options_.out && options_.resume_auto &&
+         Exists(RootedPath::Root(*options_.out) / "config.toml");
 }
 
 Status Session::CheckNew() {
@@ -42,13 +42,14 @@ Status Session::Open() {
 }
 
 Status Session::CheckRoom() const {
-  std::error_code ignored;
-  if (options_.out && std::filesystem::exists(*options_.out, ignored) &&
-      !std::filesystem::is_empty(*options_.out, ignored)) {
+  if (!options_.out) return Status::Ok();
+  const RootedPath out = RootedPath::Root(*options_.out);
+  const auto names = ListFolder(out);
+  const bool is_free = names.ok() ? names->empty() : names.status().code() == Code::kNoInput;
+  if (!is_free) {
     return {Code::kCannotCreate,
-            options_.out->string() +
-                ": exists; choose another --out, or go on with it by --resume " +
-                options_.out->string()};
+            out.string() + ": exists; choose another --out, or go on with it by --resume " +
+                out.string()};
   }
   return Status::Ok();
 }
@@ -62,7 +63,7 @@ Status Session::OpenExisting(const Path& path) {
   if (exists && !options_.trust && !ChoosesEnvironment(options_.overrides))
     RETURN_IF_ERROR(CheckOwn(path));  // before anything is changed in it
   ASSIGN_OR_RETURN(folder_, RunFolder::Open(path, RunFolder::Mode::kWrite));
-  AttachLogFile(folder_->log());
+  RETURN_IF_ERROR(AttachLog());
   RETURN_IF_ERROR(table_.ParseToml(folder_->config_toml(), (path / "config.toml").string()));
   Settle(config_);
   if (options_.resume_auto && table_.Hash() != wanted) {
@@ -147,8 +148,15 @@ Status Session::Create(const json& network, const Stage& stage, const json& more
                              {"actions", stage.environment.action_names}};
   ASSIGN_OR_RETURN(folder_, RunFolder::Create(options_.out.value_or(Path()), config_.run.name,
                                               table_.ToToml(), identity));
-  AttachLogFile(folder_->log());
   LogAll(warnings_);
+  return AttachLog();
+}
+
+// A full disk leaves the run without log lines; a log that is no file is not the run's own.
+Status Session::AttachLog() const {
+  const Status attached = AttachLogFile(folder_->log());
+  if (attached.code() == Code::kBadData) return attached;
+  if (!attached.ok()) LogWarning(attached.message() + "; going on without a log");
   return Status::Ok();
 }
 
@@ -182,26 +190,27 @@ void Session::Show(const json& result) {
 
 Result<json> Session::Finish(json result, MetricsWriter& metrics, const Result<Policy>& policy,
                              const std::string& video) const {
-  const auto add = [&](const char* name, const char* what, const Path& file, const Status& made) {
+  const auto add = [&](const char* name, const char* what, const RootedPath& file,
+                       const Status& made) {
     if (made.ok())
       result[name] = file.string();
     else
       LogWarning(fmt::format("no {}: {}", what, made.message()));
   };
   if (config_.run.video) {
-    const Path file = folder_->videos() / video;
+    const RootedPath file = folder_->videos() / video;
     const uint64_t episode =
         DeriveKey(static_cast<uint64_t>(config_.run.seed), Purpose::kEpisodeEval);
     add("video", "video", file,
         policy.ok() ? RecordVideo(*policy, episode, file).status() : policy.status());
   }
-  const std::vector<Path> runs = {folder_->path()};
-  const Path curve = folder_->path() / "learning_curve.svg";
+  const std::vector<Path> runs = {folder_->path().path()};
+  const RootedPath curve = folder_->path() / "learning_curve.svg";
   add("learning_curve", "learning curve", curve, WriteLearningCurve(runs, curve));
   json line = result;
   line["event"] = "finished";
   metrics.Write(line);
-  const Path report = folder_->path() / "report.html";
+  const RootedPath report = folder_->path() / "report.html";
   add("report", "report", report, WriteReport(runs, report));  // of the line too
   RETURN_IF_ERROR(folder_->SaveResult(result));
   Show(result);

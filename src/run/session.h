@@ -62,6 +62,7 @@ class Session {
   Status OpenExisting(const Path& path);
   Status CheckRoom() const;
   bool GoesOn() const;
+  Status AttachLog() const;
   Status ApplyOverridesOnResume();
 
   ExperimentConfig config_;

@@ -6,12 +6,10 @@
 
 namespace samara {
 
-Path CorruptName(const Path& path) {
-  std::error_code ignored;
-  Path name = path.string() + ".corrupt";
-  for (int n = 2; std::filesystem::exists(std::filesystem::symlink_status(name, ignored)); ++n) {
-    name = path.string() + ".corrupt-" + std::to_string(n);
-  }
+RootedPath CorruptName(const RootedPath& path) {
+  const std::string base = path.name() + ".corrupt";
+  RootedPath name = path.WithName(base);
+  for (int n = 2; Exists(name); ++n) name = path.WithName(base + "-" + std::to_string(n));
   return name;
 }
 
@@ -25,22 +23,20 @@ bool IsCorruptName(const Path& path) {
          rest.find_first_not_of("0123456789", 1) == std::string::npos;
 }
 
-Status SetAside(const Path& path, const Status& why) {
-  const Path name = CorruptName(path);
+Status SetAside(const RootedPath& path, const Status& why) {
+  const RootedPath name = CorruptName(path);
   RETURN_IF_ERROR(RenamePath(path, name));
-  RETURN_IF_ERROR(SyncFolder(path.parent_path()));
-  LogWarning(why.message() + "; kept as " + name.filename().string());
+  RETURN_IF_ERROR(SyncFolder(path.parent()));
+  LogWarning(why.message() + "; kept as " + name.name());
   return Status::Ok();
 }
 
-void RemoveTemporaries(const Path& folder) {
-  std::error_code error;
-  std::vector<Path> found;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (IsTemporaryName(entry.path())) found.push_back(entry.path());
-  }
-  for (const Path& path : found) {
-    if (Status status = RemoveTree(path); !status.ok()) LogWarning(status.message());
+void RemoveTemporaries(const RootedPath& folder) {
+  const auto names = ListFolder(folder);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    if (!IsTemporaryName(name)) continue;
+    if (Status status = RemoveTree(folder / name); !status.ok()) LogWarning(status.message());
   }
 }
 

@@ -7,12 +7,12 @@
 namespace samara {
 
 // "<path>.corrupt", or "<path>.corrupt-2", ... : the first that is free.
-Path CorruptName(const Path& path);
+RootedPath CorruptName(const RootedPath& path);
 bool IsCorruptName(const Path& path);
 // Renames `path` to its CorruptName and says so in one warning that gives the reason.
-Status SetAside(const Path& path, const Status& why);
+Status SetAside(const RootedPath& path, const Status& why);
 
 // Deletes what an interrupted process left under a temporary name directly in `folder`.
-void RemoveTemporaries(const Path& folder);
+void RemoveTemporaries(const RootedPath& folder);
 
 }  // namespace samara

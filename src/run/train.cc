@@ -129,7 +129,7 @@ Status EvolutionRun::RecallResult() {
   if (!session_.resumed()) return Status::Ok();
   ASSIGN_OR_RETURN(std::optional<json> result, session_.ReadResult());
   if (!result) return Status::Ok();
-  const auto newest = FindGeneration(folder_->path());
+  const auto newest = FindGeneration(folder_->path().path());
   if (!newest.ok()) return Status::Ok();  // Restore looks further
   const bool spent = BudgetSpent(config_.ga, newest->state) ||
                      (config_.run.minutes > 0 && newest->seconds >= config_.run.minutes * 60);
@@ -449,7 +449,7 @@ Status EvolutionRun::SaveCheckpoint() {
   info.journal = journal_->tip();
   const auto saved = checkpoints_->Save(info, files);
   // a full disk does not stop the run at once: the journal has every generation
-  if (!saved.ok()) return schedule_->Failed(Seconds(), saved.status(), checkpoints_->last());
+  if (!saved.ok()) return schedule_->Failed(Seconds(), saved.status(), checkpoints_->last().path());
   schedule_->Saved(Seconds(), SecondsSince(begin));
   return Status::Ok();
 }
@@ -505,7 +505,7 @@ Result<json> EvolutionRun::Finish() {
 void TakeAlgorithm(ExperimentConfig& config, const TrainOptions& options) {
   if (!options.resume) return;
   // what is wrong with the folder is found by whoever opens it
-  if (const auto toml = ReadFile(*options.resume / "config.toml"); toml.ok())
+  if (const auto toml = ReadFile(RootedPath::Root(*options.resume) / "config.toml"); toml.ok())
     config.ChooseAlgorithm(*toml);
 }
 

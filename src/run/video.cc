@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 
 #include "core/check.h"
@@ -11,7 +12,8 @@
 
 namespace samara {
 
-Result<std::unique_ptr<VideoWriter>> VideoWriter::Open(const Path& path, const VideoOptions&) {
+Result<std::unique_ptr<VideoWriter>> VideoWriter::Open(const RootedPath& path,
+                                                       const VideoOptions&) {
   return Status(
       Code::kConfig,
       fmt::format("cannot write video {}: this build has no libav; install libavcodec-dev "
@@ -22,9 +24,6 @@ Result<std::unique_ptr<VideoWriter>> VideoWriter::Open(const Path& path, const V
 }  // namespace samara
 
 #else
-
-#include <fcntl.h>
-#include <unistd.h>
 
 extern "C" {
 #include <libavcodec/avcodec.h>
@@ -58,6 +57,28 @@ std::string AvError(int error) {
   return text;
 }
 
+// libav's buffer before the file, which may have replaced the one it was made with.
+struct FreeOutput {
+  void operator()(AVIOContext* output) const {
+    av_freep(&output->buffer);
+    avio_context_free(&output);
+  }
+};
+using Output = std::unique_ptr<AVIOContext, FreeOutput>;
+
+// The file as libav sees it: `file` is a NewFile.
+int WriteTo(void* file, uint8_t* bytes, int count) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes), static_cast<size_t>(count));
+  return static_cast<NewFile*>(file)->Write(text).ok() ? count : AVERROR(errno);
+}
+int64_t SeekIn(void* file, int64_t offset, int whence) {
+  auto* const target = static_cast<NewFile*>(file);
+  if (whence == AVSEEK_SIZE) return target->size();
+  const int64_t at = target->Seek(offset, whence & ~AVSEEK_FORCE);
+  return at < 0 ? AVERROR(errno) : at;
+}
+
+constexpr int kBufferBytes = 1 << 16;
 constexpr int kHeightWanted = 420;
 
 int ScaleOf(const VideoOptions& o) {
@@ -69,14 +90,8 @@ int Even(int n) { return n + (n & 1); }
 
 class LibavWriter : public VideoWriter {
  public:
-  LibavWriter(Path path, const VideoOptions& options)
-      : path_(std::move(path)), options_(options), temporary_(path_) {
-    temporary_ += fmt::format(".{}.tmp", ::getpid());
-  }
-  ~LibavWriter() override {
-    if (format_ && format_->pb) avio_closep(&format_->pb);
-    if (!closed_) ::unlink(temporary_.c_str());
-  }
+  LibavWriter(RootedPath path, const VideoOptions& options)
+      : path_(std::move(path)), options_(options) {}
 
   Status Start();
   Status AddFrame(std::span<const uint8_t> rgb) override;
@@ -91,10 +106,11 @@ class LibavWriter : public VideoWriter {
     return {code, fmt::format("video {}: {} failed: {}", path_.string(), doing, AvError(error))};
   }
 
-  const Path path_;
+  const RootedPath path_;
   const VideoOptions options_;
-  Path temporary_;
   // set by Start, in this order; destroyed in the opposite one
+  std::unique_ptr<NewFile> file_;
+  Output output_;
   Format format_;
   Codec codec_;
   Picture picture_;
@@ -111,7 +127,7 @@ Status LibavWriter::Start() {
 
   // 1. container
   AVFormatContext* raw = nullptr;
-  if (int e = avformat_alloc_output_context2(&raw, nullptr, "mp4", temporary_.c_str()); e < 0)
+  if (int e = avformat_alloc_output_context2(&raw, nullptr, "mp4", nullptr); e < 0)
     return Failed("choosing the mp4 container", e);
   format_.reset(raw);
 
@@ -147,9 +163,14 @@ Status LibavWriter::Start() {
   if (!scaler_) return {Code::kInternal, "video: no conversion from RGB to yuv420p"};
 
   // 4. file
-  if (int e = avio_open(&format_->pb, temporary_.c_str(), AVIO_FLAG_WRITE); e < 0)
-    return {Code::kCannotCreate,
-            fmt::format("cannot create video {}: {}", path_.string(), AvError(e))};
+  auto file = NewFile::Create(path_);
+  if (!file.ok()) return {Code::kCannotCreate, "video " + file.status().message()};
+  file_ = std::move(*file);
+  output_.reset(avio_alloc_context(static_cast<unsigned char*>(av_malloc(kBufferBytes)),
+                                   kBufferBytes, /*write_flag=*/1, file_.get(), nullptr, WriteTo,
+                                   SeekIn));
+  if (!output_) return Failed("allocating", AVERROR(ENOMEM));
+  format_->pb = output_.get();
   if (int e = avformat_write_header(format_.get(), nullptr); e < 0)
     return Failed("writing the header", e);
   return Status::Ok();
@@ -203,22 +224,16 @@ Status LibavWriter::Close() {
   if (int e = avcodec_send_frame(codec_.get(), nullptr); e < 0) return Failed("encoding", e);
   RETURN_IF_ERROR(Drain());
   if (int e = av_write_trailer(format_.get()); e < 0) return Failed("writing the index", e);
-  if (int e = avio_closep(&format_->pb); e < 0) return Failed("writing", e);
+  avio_flush(format_->pb);
+  if (format_->pb->error < 0) return Failed("writing", format_->pb->error);
   // 2. on disk before it gets its name
-  const int fd = ::open(temporary_.c_str(), O_RDONLY | O_CLOEXEC);
-  const bool synced = fd >= 0 && ::fsync(fd) == 0;
-  const int error = errno;
-  if (fd >= 0) ::close(fd);
-  if (!synced) return Failed("saving", AVERROR(error));
-  RETURN_IF_ERROR(RenamePath(temporary_, path_));
   closed_ = true;
-  const Path folder = path_.parent_path();
-  return SyncFolder(folder.empty() ? Path(".") : folder);
+  return file_->Commit();
 }
 
 }  // namespace
 
-Result<std::unique_ptr<VideoWriter>> VideoWriter::Open(const Path& path,
+Result<std::unique_ptr<VideoWriter>> VideoWriter::Open(const RootedPath& path,
                                                        const VideoOptions& options) {
   const auto sane = [](int n) { return n >= 1 && n <= 8192; };
   if (!sane(options.width) || !sane(options.height) || options.scale < 0 || options.scale > 16 ||

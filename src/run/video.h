@@ -23,11 +23,12 @@ struct VideoOptions {
   int quality = 20;  // constant rate factor of x264: lower is better, 18 is visually lossless
 };
 
-// Writes beside `path` under a temporary name; the video appears at `path`, complete and on disk,
+// Writes next to `path` under a temporary name; the video appears at `path`, complete and on disk,
 // when Close succeeds. Destruction without Close removes the temporary.
 class VideoWriter {
  public:
-  static Result<std::unique_ptr<VideoWriter>> Open(const Path& path, const VideoOptions& options);
+  static Result<std::unique_ptr<VideoWriter>> Open(const RootedPath& path,
+                                                   const VideoOptions& options);
   virtual ~VideoWriter() = default;
   VideoWriter(const VideoWriter&) = delete;
   VideoWriter& operator=(const VideoWriter&) = delete;

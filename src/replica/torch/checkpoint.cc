@@ -338,7 +338,7 @@ void WriteCheckpoint(Replicator& replicator, const std::string& path, const Held
     Status written = bytes.status();
     if (written.ok() && !Path(path).parent_path().empty())
       written = CreateFolders(Path(path).parent_path());
-    if (written.ok()) written = WriteFileAtomic(path, *bytes);
+    if (written.ok()) written = WriteFileAtomic(Path(path), *bytes);
     if (!written.ok()) failure = path + ": " + written.message();
   }
   Leaves said{torch::tensor(static_cast<int64_t>(failure.empty() ? 0 : 1))};

@@ -296,7 +296,7 @@ Result<RemoteFleet> MakeRemoteFleet(const RemoteFleetOptions& options) {
   // 2. a socket that is held is not to be taken away
   std::unique_ptr<FileLock> lock;
   if (address.kind == RemoteAddress::Kind::kUnix) {
-    auto acquired = FileLock::Acquire(address.host + ".lock");
+    auto acquired = FileLock::Acquire(Path(address.host + ".lock"));
     if (!acquired.ok()) return acquired.status().Annotate(address.text());
     lock = std::move(*acquired);
   }
