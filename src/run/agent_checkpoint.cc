@@ -105,8 +105,9 @@ Status AgentRun::Rollback() {
 }
 
 // Now or, in a deterministic run, after the next rounds.
-Status AgentRun::Save() {
-  return Deterministic() ? SaveExactCheckpoint() : SaveCheckpoint(/*exact=*/false);
+Status AgentRun::Save(OnRefusal on_refusal) {
+  return Deterministic() ? SaveExactCheckpoint(on_refusal)
+                         : SaveCheckpoint(/*exact=*/false, on_refusal);
 }
 
 // Of what is saved the ranks compare what all hold: everything but what they remember of their own
@@ -120,12 +121,16 @@ Status AgentRun::Agree(NamedFiles contents) {
 }
 
 // Collective.
-Status AgentRun::SaveCheckpoint(bool exact) {
+Status AgentRun::SaveCheckpoint(bool exact, OnRefusal on_refusal) {
   const SteadyTime begin = Now();
   NamedFiles contents = agent_->Save(exact);
   if (!ranks_.alone()) RETURN_IF_ERROR(Agree(contents));
   if (!agent_->finite()) {
-    if (ranks_.owns_run()) LogError("the parameters are not finite: not saved");
+    const std::string why =
+        fmt::format("the parameters are not finite after update {}: not saved", state_.updates);
+    if (on_refusal == OnRefusal::kFail)
+      return {Code::kInternal, why + "; lower optimizer.learning_rate or set optimizer.clip_norm"};
+    if (ranks_.owns_run()) LogError(why);
     return Status::Ok();
   }
   if (!ranks_.owns_run() && !exact) return Status::Ok();
@@ -154,8 +159,13 @@ Status AgentRun::SaveCheckpoint(bool exact) {
   info.build_id = ThisBuild().build_id;
   info.config_hash = session_.table().Hash();
   info.note = {{"parameter_hash", agent_->parameter_hash()}, {"exact", exact}};
-  const auto saved = checkpoints_->Save(info, files);
-  if (!saved.ok()) return schedule_->Failed(Seconds(), saved.status(), checkpoints_->last().path());
+  const auto save = [&] { return checkpoints_->Save(info, files).status(); };
+  if (on_refusal == OnRefusal::kFail) {
+    RETURN_IF_ERROR(session_.MakeDurable(
+        fmt::format("the agent of update {} is not saved", state.updates), save));
+  } else if (const Status saved = save(); !saved.ok()) {
+    return schedule_->Failed(Seconds(), saved, checkpoints_->last().path());
+  }
   schedule_->Saved(Seconds(), SecondsSince(begin));
   begun_with_.clear();
   return Status::Ok();
@@ -164,7 +174,7 @@ Status AgentRun::SaveCheckpoint(bool exact) {
 // Between two rounds: every slot waits for its first action of the next one, every unroll is
 // learnt. No rank has begun a round after the one whose policy is being learnt by now, and `lag`
 // more. A budget that is spent on the way ends the run instead.
-Status AgentRun::SaveExactCheckpoint() {
+Status AgentRun::SaveExactCheckpoint(OnRefusal on_refusal) {
   const uint64_t round = state_.updates / PerRound() + static_cast<uint64_t>(learn_.lag) + 1;
   const SteadyTime begun = Now();
   server_->Park(round);
@@ -179,7 +189,7 @@ Status AgentRun::SaveExactCheckpoint() {
                           "last checkpoint holds is kept",
                           state_.updates)};
   }
-  const Status saved = BudgetSpent() ? Status::Ok() : SaveCheckpoint(/*exact=*/true);
+  const Status saved = BudgetSpent() ? Status::Ok() : SaveCheckpoint(/*exact=*/true, on_refusal);
   server_->Resume();
   return saved;
 }

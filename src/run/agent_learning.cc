@@ -53,7 +53,7 @@ Status AgentRun::Learn() {
 Status AgentRun::LearnLoop() {
   while (!BudgetSpent()) {
     if (Stops()) {
-      RETURN_IF_ERROR(Save());
+      RETURN_IF_ERROR(Save(OnRefusal::kFail));
       MaybeWriteMetrics(/*last=*/true);
       if (!BudgetSpent())
         return {Code::kTryAgain, fmt::format("stopped after update {}, saved", state_.updates)};
@@ -71,7 +71,7 @@ Status AgentRun::LearnLoop() {
     }
     RETURN_IF_ERROR(Update(std::move(batch)));
     MaybeWriteMetrics(/*last=*/false);
-    if (ranks_.alone() ? WantsToSave() : agreed_.save) RETURN_IF_ERROR(Save());
+    if (ranks_.alone() ? WantsToSave() : agreed_.save) RETURN_IF_ERROR(Save(OnRefusal::kTryLater));
   }
   MaybeWriteMetrics(/*last=*/true);
   return Status::Ok();

@@ -9,6 +9,7 @@
 #include "core/rng.h"
 #include "run/build_info.h"
 #include "run/run_data.h"
+#include "run/set_aside.h"
 #include "run/statistics.h"
 
 namespace samara {
@@ -32,6 +33,8 @@ Status AgentRun::RecallResult() {
   if (!session_.resumed()) return Status::Ok();
   ASSIGN_OR_RETURN(std::optional<json> result, session_.ReadResult());
   if (!result) return Status::Ok();
+  if (const Status lost = CheckAgentOf(*result); !lost.ok())
+    return SetAside(session_.folder().path() / "result.json", lost);
   state_.frames = result->value("frames", uint64_t{0});
   state_.updates = result->value("updates", uint64_t{0});
   seconds_before_ = agreed_.seconds = result->value("seconds", 0.0);
@@ -40,6 +43,26 @@ Status AgentRun::RecallResult() {
   state_ = {};
   seconds_before_ = agreed_.seconds = 0;
   return Status::Ok();
+}
+
+// kBadData when the agent that a result names is not there: its checkpoint is damaged, or an
+// earlier version wrote the result although the disk had refused the checkpoint.
+Status AgentRun::CheckAgentOf(const json& result) const {
+  const RunFolder& folder = session_.folder();
+  ASSIGN_OR_RETURN(const auto checkpoint,
+                   LatestGoodCheckpoint(folder.checkpoints(), OnBadCheckpoint::kSkip));
+  const auto updates = result.value("updates", uint64_t{0});
+  const uint64_t saved = checkpoint ? checkpoint->info.step : 0;
+  if (saved > updates) return Status::Ok();  // the run went on
+  const bool same = checkpoint && saved == updates &&
+                    ParameterHash(checkpoint->info, checkpoint->path).ok() &&
+                    *ParameterHash(checkpoint->info, checkpoint->path) ==
+                        result.value("parameter_hash", std::string());
+  if (same) return Status::Ok();
+  return {
+      Code::kBadData,
+      fmt::format("{}: names the agent of update {}, which is not saved; going on from update {}",
+                  (folder.path() / "result.json").string(), updates, saved)};
 }
 
 AgentSetup AgentRun::Setup() {
@@ -226,7 +249,7 @@ Result<std::vector<double>> AgentRun::Test() {
 }
 
 Result<json> AgentRun::Finish() {
-  RETURN_IF_ERROR(SaveCheckpoint(/*exact=*/false));
+  RETURN_IF_ERROR(SaveCheckpoint(/*exact=*/false, OnRefusal::kFail));
   const std::string hash = agent_->parameter_hash();
   const json drops = Drops();
   const double seconds = Seconds();

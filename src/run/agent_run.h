@@ -76,7 +76,8 @@ class AgentRun {
     if (finished_) return Status::Ok();
     RETURN_IF_ERROR(CheckConfig());
     RETURN_IF_ERROR(SetTheStage());
-    return Restore();
+    RETURN_IF_ERROR(Restore());
+    return session_.folder().RemoveResult();  // of a smaller budget: the run goes on
   }
   Status CheckConfig() const {
     RETURN_IF_ERROR(Check(config_.learning));
@@ -91,6 +92,7 @@ class AgentRun {
   }
   // 1 folder and configuration
   Status RecallResult();
+  Status CheckAgentOf(const nlohmann::json& result) const;
   // 2 environments, agent, store, server
   Status SetTheStage();
   Status OpenFolder();
@@ -126,10 +128,15 @@ class AgentRun {
   Status Rollback();
   void MaybeWriteMetrics(bool last);
   nlohmann::json MetricsLine();
-  Status Save();
-  Status SaveCheckpoint(bool exact);
+  // What follows when the disk refuses a checkpoint.
+  enum class OnRefusal {
+    kTryLater,  // the run goes on, and tries again when the schedule says so
+    kFail,  // tries again at once, for run.disk_retry_seconds, and then fails: nothing comes after
+  };
+  Status Save(OnRefusal on_refusal);
+  Status SaveCheckpoint(bool exact, OnRefusal on_refusal);
   Status Agree(NamedFiles contents);
-  Status SaveExactCheckpoint();
+  Status SaveExactCheckpoint(OnRefusal on_refusal);
   // 6 test, video, result
   Result<nlohmann::json> Finish();
   Result<std::vector<double>> Test();

@@ -8,7 +8,9 @@
 #include "run/build_info.h"
 #include "run/playback.h"
 #include "run/report.h"
+#include "run/retry.h"
 #include "run/set_aside.h"
+#include "run/signals.h"
 #include "run/summary.h"
 
 namespace samara {
@@ -58,8 +60,7 @@ Status Session::OpenExisting(const Path& path) {
   resumed_ = true;
   Settle(config_);
   const std::string wanted = table_.Hash();
-  std::error_code ignored;
-  const bool exists = std::filesystem::exists(path / "run.json", ignored);
+  const bool exists = Exists(RootedPath::Root(path) / "run.json");
   if (exists && !options_.trust && !ChoosesEnvironment(options_.overrides))
     RETURN_IF_ERROR(CheckOwn(path));  // before anything is changed in it
   ASSIGN_OR_RETURN(folder_, RunFolder::Open(path, RunFolder::Mode::kWrite));
@@ -188,6 +189,14 @@ void Session::Show(const json& result) {
   std::fprintf(stderr, "%s\n", FinalSummary(result).c_str());
 }
 
+Status Session::MakeDurable(const std::string& missing,
+                            const std::function<Status()>& write) const {
+  const Status status =
+      RetryIo(write, WaitForStop, {.give_up_seconds = config_.run.disk_retry_seconds});
+  if (status.ok()) return status;
+  return {status.code(), fmt::format("{}; {}; {}", status.message(), missing, HowToGoOn())};
+}
+
 Result<json> Session::Finish(json result, MetricsWriter& metrics, const Result<Policy>& policy,
                              const std::string& video) const {
   const auto add = [&](const char* name, const char* what, const RootedPath& file,
@@ -212,7 +221,8 @@ Result<json> Session::Finish(json result, MetricsWriter& metrics, const Result<P
   metrics.Write(line);
   const RootedPath report = folder_->path() / "report.html";
   add("report", "report", report, WriteReport(runs, report));  // of the line too
-  RETURN_IF_ERROR(folder_->SaveResult(result));
+  RETURN_IF_ERROR(MakeDurable("the result is not saved, all that it speaks of is",
+                              [&] { return folder_->SaveResult(result); }));
   Show(result);
   return result;
 }

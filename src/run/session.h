@@ -1,6 +1,7 @@
 // What every run does before it runs: its configuration, its folder, what a resume may change.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -48,9 +49,14 @@ class Session {
   const TrainOptions& options() const { return options_; }
   RunFolder& folder() const { return *folder_; }
   bool resumed() const { return resumed_; }
+  // Calls `write` until what the run's end relies on is on disk: while that fails with kIoError,
+  // for run.disk_retry_seconds or until a stop is requested. The failure says what is `missing`
+  // ("the result is not saved") and how to go on.
+  Status MakeDurable(const std::string& missing, const std::function<Status()>& write) const;
   // The end of a run: adds to `result` one filmed episode of `policy` (in videos/VIDEO, when the
   // configuration wants it), the learning curve and the report, writes the last line of metrics,
-  // saves the result and shows it. What of the pictures fails is a warning.
+  // makes the result durable and shows it. REQUIRES: the state that the result speaks of is
+  // durable. Pictures, report and metrics are for people: what fails of them is a warning.
   Result<nlohmann::json> Finish(nlohmann::json result, MetricsWriter& metrics,
                                 const Result<Policy>& policy, const std::string& video) const;
   static void Show(const nlohmann::json& result);

@@ -53,6 +53,7 @@ class EvolutionRun {
     if (finished_) return Finish();
     RETURN_IF_ERROR(SetTheStage());
     RETURN_IF_ERROR(Restore());
+    RETURN_IF_ERROR(folder_->RemoveResult());  // of a smaller budget: the run goes on
     RETURN_IF_ERROR(PlayRandomPolicy());
     RETURN_IF_ERROR(Generations());
     return Finish();
@@ -73,6 +74,7 @@ class EvolutionRun {
   Status MakeDurable();
   json MetricsLine(const GenerationReport& report, const StageSeconds& spent) const;
   void NotePhases(const GenerationReport& report, double episodes);
+  Status WriteCheckpoint();
   Status SaveCheckpoint();
   // With several ranks: the others do what this one is about to do.
   Status Announce(Act act, std::string details = {}) {
@@ -315,7 +317,8 @@ Status EvolutionRun::Generations() {
   // stopped or failed: what is reported is in the journal; the checkpoint saves the next start some
   // work, unless the journal could not take this generation
   if (!status.ok() && ga_->state().generation > 0 && ga_->state().generation == journalled_) {
-    if (const Status saved = SaveCheckpoint(); !saved.ok()) LogError(saved.message());
+    if (const Status saved = WriteCheckpoint(); !saved.ok())
+      LogWarning(saved.message() + "; the journal has every generation");
   }
   if (status.code() == Code::kTryAgain) {
     return {Code::kTryAgain, fmt::format("stopped in generation {}, all before it is saved; {}",
@@ -377,13 +380,11 @@ void EvolutionRun::NotePhases(const GenerationReport& r, double episodes) {
 // is not thrown away for it.
 Status EvolutionRun::MakeDurable() {
   const std::string record = Record().Encode();
-  const Status status = RetryIo([&] { return journal_->Append(kGenerationRecord, record); },
-                                WaitForStop, {.give_up_seconds = config_.run.disk_retry_seconds});
-  if (status.ok()) journalled_ = ga_->state().generation;
-  if (status.code() != Code::kIoError) return status;
-  return {Code::kIoError,
-          fmt::format("{}; generation {} is not saved, all before it are; free space, then {}",
-                      status.message(), ga_->state().generation, session_.HowToGoOn())};
+  RETURN_IF_ERROR(session_.MakeDurable(
+      fmt::format("generation {} is not saved, all before it are", ga_->state().generation),
+      [&] { return journal_->Append(kGenerationRecord, record); }));
+  journalled_ = ga_->state().generation;
+  return Status::Ok();
 }
 
 json EvolutionRun::MetricsLine(const GenerationReport& r, const StageSeconds& spent) const {
@@ -436,8 +437,7 @@ Policy EvolutionRun::ElitePolicy() const {
   return policy;
 }
 
-Status EvolutionRun::SaveCheckpoint() {
-  const SteadyTime begin = Now();
+Status EvolutionRun::WriteCheckpoint() {
   const std::string state = Record().Encode();
   const std::vector<CheckpointFile> files = {{"state.bin", state}};
   CheckpointInfo info;
@@ -447,9 +447,14 @@ Status EvolutionRun::SaveCheckpoint() {
   info.build_id = ThisBuild().build_id;
   info.config_hash = session_.table().Hash();
   info.journal = journal_->tip();
-  const auto saved = checkpoints_->Save(info, files);
-  // a full disk does not stop the run at once: the journal has every generation
-  if (!saved.ok()) return schedule_->Failed(Seconds(), saved.status(), checkpoints_->last().path());
+  return checkpoints_->Save(info, files).status();
+}
+
+// While the run goes on a full disk does not stop it at once: the journal has every generation.
+Status EvolutionRun::SaveCheckpoint() {
+  const SteadyTime begin = Now();
+  if (const Status saved = WriteCheckpoint(); !saved.ok())
+    return schedule_->Failed(Seconds(), saved, checkpoints_->last().path());
   schedule_->Saved(Seconds(), SecondsSince(begin));
   return Status::Ok();
 }
@@ -472,7 +477,8 @@ Result<json> EvolutionRun::Finish() {
     return Status(
         Code::kConfig,
         "the budgets allow no generation: raise ga.generations, ga.frames or run.minutes");
-  RETURN_IF_ERROR(SaveCheckpoint());
+  RETURN_IF_ERROR(session_.MakeDurable("the last checkpoint is not saved, every generation is",
+                                       [&] { return WriteCheckpoint(); }));
   auto test = FinalTest();
   if (!test.ok())
     return test.status().code() == Code::kTryAgain

@@ -37,7 +37,8 @@ Result<EffectiveConfig> CheckTrain(ExperimentConfig config, const TrainOptions& 
 // The part of it that is a learning run's.
 Status CheckAgent(const ExperimentConfig& config, const TrainOptions& options);
 
-// Runs until a budget is spent. The result object of `samara train --json`. kTryAgain after SIGTERM
+// Runs until a budget is spent. The result object of `samara train --json`, once all that it speaks
+// of is on disk; kIoError when the disk refuses that. kTryAgain after SIGTERM
 // or SIGINT with everything saved. With `resume`, `config` is ignored but for `overrides`.
 Result<nlohmann::json> Train(ExperimentConfig config, const TrainOptions& options);
 // The same, of a configuration that learns. REQUIRES: HasAgents().
