@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/leave.h"
 #include "core/status.h"
 
 namespace samara {
@@ -101,6 +102,7 @@ class NewFile {
       : fd_(fd), path_(std::move(path)), temporary_(std::move(temporary)) {}
   const int fd_;
   const RootedPath path_, temporary_;
+  const RemovedOnLeave half_made_{temporary_.path()};
   bool renamed_ = false;
 };
 

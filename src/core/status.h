@@ -25,6 +25,7 @@ enum class Code : int {
   kNoInput = 66,       // ROM, model, configuration or .venv missing
   kUnavailable = 69,   // a peer or an actor kept failing
   kInternal = 70,      // an invariant broke
+  kNoResources = 71,   // no room for another thread, process or for more memory
   kCannotCreate = 73,  // folder or port held by another run
   kIoError = 74,       // disk full and other I/O
   kTryAgain = 75,      // preempted, state saved: requeue

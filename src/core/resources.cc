@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+#include "core/resources.h"
+
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <string_view>
+#include <system_error>
+
+namespace samara {
+namespace {
+
+Status Exhausted(const std::string& what) {
+  return {Code::kNoResources,
+          what +
+              "; use fewer threads, actors or environments at a time (fleet.threads, "
+              "fleet.actors, fleet.slots, learn.environments, learn.threads), or raise the "
+              "limits on processes and memory (ulimit -u, ulimit -v, those of the container)"};
+}
+
+}  // namespace
+
+bool NoResources(int error_number) { return error_number == EAGAIN || error_number == ENOMEM; }
+
+Status SystemError(const std::string& what, int error_number, Code otherwise) {
+  const std::string message = what + ": " + std::strerror(error_number);
+  return NoResources(error_number) ? Exhausted(message) : Status(otherwise, message);
+}
+
+Status StatusOf(const std::exception& error) {
+  if (const auto* ours = dynamic_cast<const Error*>(&error)) return ours->status();
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return Exhausted("out of memory");
+  const std::string_view what = error.what();
+  const auto* system = dynamic_cast<const std::system_error*>(&error);
+  if (system != nullptr && NoResources(system->code().value())) return Exhausted(std::string(what));
+  // torch's own type of exception is not known here
+  if (what.find("can't allocate memory") != std::string_view::npos)
+    return Exhausted("out of memory: " + std::string(what.substr(0, what.find('\n'))));
+  return {Code::kInternal, "internal error: " + std::string(what)};
+}
+
+}  // namespace samara

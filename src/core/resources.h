@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Failures for want of memory, threads or processes, all of them kNoResources.
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include "core/status.h"
+
+namespace samara {
+
+// Whether a system call fails with `error_number` because a limit is reached or memory is short.
+bool NoResources(int error_number);
+// "WHAT: the system's reason", and what to lower. `otherwise`: the code of other reasons, which get
+// no advice.
+Status SystemError(const std::string& what, int error_number, Code otherwise);
+// What an exception says: Error its status; kNoResources where memory (torch's too) or a thread was
+// refused; kInternal otherwise.
+Status StatusOf(const std::exception& error);
+
+}  // namespace samara
