@@ -8,10 +8,12 @@
 #include <cerrno>
 #include <cmath>
 #include <csignal>
-#include <string_view>
+#include <deque>
+#include <string>
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "core/leave.h"
 #include "core/signal_disposition.h"
 #include "core/status.h"
 
@@ -20,19 +22,25 @@ namespace {
 
 std::atomic<bool> stop_requested{false};
 std::atomic<bool> checkpoint_requested{false}, reload_requested{false};
-std::atomic<int> stop_fd{-1};
+std::atomic<int> stop_fd{-1}, graceful{0};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free,
               "the handlers may use lock-free atomics only");
 
-// async-signal-safe: atomics, write, _exit
+// What is said when the process leaves, made before it is needed: a handler makes no strings.
+struct Farewell {
+  std::string stopped = "stopped", unsaved = "second signal: left without a last save";
+};
+// kept until the process ends: a handler may read any of them
+std::deque<Farewell>& farewells = *new std::deque<Farewell>(1);
+std::atomic<const Farewell*> farewell{&farewells.front()};
+
+// async-signal-safe: atomics, write, Leave
 void OnStop(int) {
   const int saved_errno = errno;
-  if (stop_requested.exchange(true)) {
-    static constexpr std::string_view kLine =
-        "samara: second signal: leaving without a last save\n";
-    (void)!::write(STDERR_FILENO, kLine.data(), kLine.size());
-    ::_exit(static_cast<int>(Code::kTryAgain));
-  }
+  const bool again = stop_requested.exchange(true);
+  const Farewell& words = *farewell;
+  if (graceful == 0) Leave(Code::kTryAgain, words.stopped);
+  if (again) Leave(Code::kTryAgain, words.unsaved);
   const uint64_t one = 1;
   if (stop_fd >= 0) (void)!::write(stop_fd, &one, sizeof one);
   errno = saved_errno;
@@ -46,10 +54,18 @@ void OnHangUp(int signal) {
 void OnCheckpoint(int) { checkpoint_requested = true; }
 void OnReload(int) { reload_requested = true; }
 
+sigset_t StopSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
+  return set;
+}
+
 void Handle(int signal, void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
+  action.sa_mask = StopSignals();  // one handler of a stop ends before the next begins
   CHECK(::sigaction(signal, &action, nullptr) == 0) << signal;
 }
 
@@ -65,11 +81,30 @@ int StopDescriptor() {
   return fd;
 }
 
-void InstallSignalHandlers() {
+GracefulStop::GracefulStop() { ++graceful; }
+GracefulStop::~GracefulStop() { --graceful; }
+
+void SetStopAdvice(const std::string& advice) {
+  Farewell& made = farewells.emplace_back();
+  for (std::string* line : {&made.stopped, &made.unsaved})
+    if (!advice.empty()) *line += "; " + advice;
+  farewell = &made;
+}
+
+void HoldStopSignals(bool hold) {
+  const sigset_t set = StopSignals();
+  CHECK(::pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, nullptr) == 0);
+}
+
+void InstallStopHandlers() {
   StopDescriptor();
   Handle(SIGTERM, OnStop);
   if (!IsIgnored(SIGINT)) Handle(SIGINT, OnStop);
   if (!IsIgnored(SIGHUP)) Handle(SIGHUP, OnHangUp);
+  HoldStopSignals(false);
+}
+
+void InstallSignalHandlers() {
   Handle(SIGUSR1, OnCheckpoint);
   Handle(SIGUSR2, OnCheckpoint);
   Handle(SIGPIPE, SIG_IGN);

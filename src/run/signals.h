@@ -1,19 +1,44 @@
 // Asking a running process to stop or to save.
 //
 //   SIGTERM, SIGINT, SIGHUP
-//                     stop: finish the step, save, exit 75; a second one exits with 75 at once
+//                     stop. While a GracefulStop lives it is a request: finish the step, save, exit
+//                     75; a second one exits with 75 at once. Elsewhere (at the start, at the end,
+//                     in what waits or has nothing to save) the process leaves at once with 75
+//                     (core/leave.h), so that no such phase has to look at the request.
 //                     (SIGHUP after ReloadOnHangUp: read tokens and certificates again instead);
 //                     SIGINT and SIGHUP that were ignored at the start stay ignored
 //   SIGUSR1, SIGUSR2  save a checkpoint now
 //   SIGPIPE, SIGXFSZ  ignored: the write fails instead and is reported
 //
-// The handlers only set flags and write to an eventfd. Thread safe.
+// The handlers only set flags, write to an eventfd, and leave. Thread safe.
 #pragma once
+
+#include <string>
 
 namespace samara {
 
-// For the whole process; call once, before threads start (they inherit the dispositions anyway).
+// Those of a stop, for the whole process, and lets the signals through that the program before this
+// one held back (HoldStopSignals). The first thing in main.
+void InstallStopHandlers();
+// Before exec: signals to stop wait until the next program has its handlers. false: lets them
+// through again.
+void HoldStopSignals(bool hold = true);
+// The others.
 void InstallSignalHandlers();
+
+// While one lives a stop is a request, which the code around it looks at soon (StopRequested,
+// StopDescriptor). May be nested; any thread.
+class GracefulStop {
+ public:
+  GracefulStop();
+  ~GracefulStop();
+  GracefulStop(const GracefulStop&) = delete;
+  GracefulStop& operator=(const GracefulStop&) = delete;
+};
+
+// What is said after "stopped; " when the process leaves at once, such as how to go on; empty:
+// nothing. One thread at a time.
+void SetStopAdvice(const std::string& advice);
 
 bool StopRequested();
 // As if SIGTERM had come: for tests and for limits such as run.minutes.

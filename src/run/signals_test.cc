@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "core/clock.h"
+#include "core/leave.h"
 #include "gtest/gtest.h"
 
 namespace samara {
@@ -17,6 +18,7 @@ namespace {
 int StatusOfChild(const std::function<int()>& body) {
   const pid_t child = ::fork();
   if (child == 0) {
+    InstallStopHandlers();
     InstallSignalHandlers();
     ::_exit(body());
   }
@@ -28,6 +30,7 @@ int StatusOfChild(const std::function<int()>& body) {
 TEST(SignalsTest, TermAndIntAskToStopOnce) {
   for (int signal : {SIGTERM, SIGINT}) {
     const int state = StatusOfChild([signal] {
+      const GracefulStop looked_at;
       const bool before = StopRequested();
       ::raise(signal);
       pollfd entry{.fd = StopDescriptor(), .events = POLLIN, .revents = 0};
@@ -44,7 +47,8 @@ TEST(SignalsTest, WhatWasIgnoredAtTheStartStaysIgnored) {
     const pid_t child = ::fork();
     if (child == 0) {
       std::signal(signal, SIG_IGN);
-      InstallSignalHandlers();
+      InstallStopHandlers();
+      const GracefulStop looked_at;
       ::raise(signal);
       ::raise(signal);
       const bool before = StopRequested();
@@ -56,14 +60,72 @@ TEST(SignalsTest, WhatWasIgnoredAtTheStartStaysIgnored) {
   }
 }
 
-TEST(SignalsTest, ASecondOneLeavesAtOnceWith75) {
-  const int state = StatusOfChild([] {
-    ::close(STDERR_FILENO);
-    ::raise(SIGTERM);
-    ::raise(SIGINT);
+// What a child that runs `body` prints on both outputs before it leaves with 75.
+std::string SaysWhenItLeaves(const std::function<void()>& body) {
+  int ends[2];
+  EXPECT_EQ(::pipe(ends), 0);
+  const int state = StatusOfChild([&] {
+    ::dup2(ends[1], STDOUT_FILENO);
+    ::dup2(ends[1], STDERR_FILENO);
+    body();
     return 1;
   });
-  EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 75);
+  EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 75) << state;
+  ::close(ends[1]);
+  char text[4096];
+  const ssize_t n = ::read(ends[0], text, sizeof text);
+  ::close(ends[0]);
+  return {text, static_cast<size_t>(std::max<ssize_t>(n, 0))};
+}
+
+TEST(SignalsTest, LeavesAtOnceWhereNothingIsToBeSaved) {
+  EXPECT_EQ(SaysWhenItLeaves([] { ::raise(SIGTERM); }), "samara: stopped\n");
+  EXPECT_EQ(SaysWhenItLeaves([] {
+              { const GracefulStop over; }
+              SetStopAdvice("go on");
+              LeaveWithJson();
+              ::raise(SIGINT);
+            }),
+            "samara: stopped; go on\n{\"error\":\"stopped; go on\",\"exit\":75}\n");
+}
+
+TEST(SignalsTest, ASecondOneLeavesWithoutALastSave) {
+  EXPECT_EQ(SaysWhenItLeaves([] {
+              const GracefulStop looked_at;
+              SetStopAdvice("go on");
+              LeaveWithJson();
+              ::raise(SIGTERM);
+              ::raise(SIGINT);
+            }),
+            "samara: second signal: left without a last save; go on\n"
+            "{\"error\":\"second signal: left without a last save; go on\",\"exit\":75}\n");
+}
+
+TEST(SignalsTest, ASecondOneAfterTheSaveDoesNotDenyIt) {
+  EXPECT_EQ(SaysWhenItLeaves([] {
+              {
+                const GracefulStop saves;
+                ::raise(SIGINT);
+              }
+              SetStopAdvice("go on");
+              ::raise(SIGINT);
+            }),
+            "samara: stopped; go on\n");
+  EXPECT_EQ(SaysWhenItLeaves([] {
+              LeaveSilently();  // the outcome is being printed
+              ::raise(SIGINT);
+            }),
+            "");
+}
+
+TEST(SignalsTest, OneThatIsHeldArrivesWithTheHandlers) {
+  EXPECT_EQ(SaysWhenItLeaves([] {
+              HoldStopSignals();
+              ::raise(SIGTERM);
+              SetStopAdvice("held");
+              InstallStopHandlers();
+            }),
+            "samara: stopped; held\n");
 }
 
 TEST(SignalsTest, UsrAsksForACheckpointOncePerSignal) {
@@ -103,6 +165,7 @@ TEST(SignalsTest, WaitingEndsWithTheRequest) {
 
 TEST(SignalsTest, ASignalWakesAWaiter) {
   const int state = StatusOfChild([] {
+    const GracefulStop looked_at;
     const pid_t parent = ::getpid();
     const pid_t sender = ::fork();
     if (sender == 0) {
