@@ -185,8 +185,10 @@ Status Run(RemoteFleetOptions options, std::map<std::string, std::string> keys) 
 
 int main(int argc, char** argv) {
   using namespace samara;
+  InstallStopHandlers();
   InstallSignalHandlers();
   ReloadOnHangUp();
+  const GracefulStop looked_at;
   RemoteFleetOptions options;
   options.address = argc > 1 ? argv[1] : "";
   std::map<std::string, std::string> keys;

@@ -13,8 +13,8 @@ class ReplicationError : public std::runtime_error {
   ReplicationError(int exit_code, const std::string& message)
       : std::runtime_error(message), exit_code_(exit_code) {}
   // 69: a rank died, froze or did not come; 70: ranks called different things, or diverged;
-  // 73: the ranks' port is another launch's; 78: a configuration that cannot work;
-  // 65, 66, 74: files.
+  // 71: no room for a thread or for memory; 73: the ranks' port is another launch's;
+  // 78: a configuration that cannot work; 65, 66, 74: files.
   int exit_code() const { return exit_code_; }
 
  private:

@@ -9,9 +9,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
+#include "samara/error.h"
 #include "samara/nest.h"
 
 namespace samara {
@@ -53,7 +56,15 @@ class Prefetcher {
  public:
   Prefetcher(Pipeline<Batch> pipeline, size_t depth)
       : pipeline_(std::move(pipeline)), depth_(depth) {
-    if (depth_ > 0) thread_ = std::thread([this] { Read(); });
+    if (depth_ == 0) return;
+    try {
+      thread_ = std::thread([this] { Read(); });
+    } catch (const std::system_error& error) {
+      throw ReplicationError(71, std::string("cannot start a thread that reads batches ahead: ") +
+                                     error.what() +
+                                     "; read ahead with fewer pipelines (InputOptions::prefetch), "
+                                     "or raise the limits (ulimit -u, ulimit -v)");
+    }
   }
   ~Prefetcher() {
     {

@@ -88,20 +88,18 @@ double RatePerSecond(uint32_t threads, double seconds,
   std::atomic<bool> stop{false};
   std::vector<double> rates(threads);
   {
-    std::vector<std::unique_ptr<Thread>> workers;
-    for (uint32_t t = 0; t < threads; ++t) {
-      workers.push_back(std::make_unique<Thread>("bench-" + std::to_string(t), [&, t] {
-        (void)work(t);  // warm
-        const SteadyTime start = Now();
-        double done = 0;
-        do {
-          done += work(t);
-        } while (!stop.load(std::memory_order_relaxed));
-        rates[t] = done / SecondsSince(start);
-      }));
-    }
+    ThreadGroup workers([&] { stop = true; });
+    ThrowIfError(workers.Start("bench-", threads, [&](size_t t) {
+      const auto worker = static_cast<uint32_t>(t);
+      (void)work(worker);  // warm
+      const SteadyTime start = Now();
+      double done = 0;
+      do {
+        done += work(worker);
+      } while (!stop.load(std::memory_order_relaxed));
+      rates[t] = done / SecondsSince(start);
+    }));
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-    stop = true;
   }
   double sum = 0;
   for (const double rate : rates) sum += rate;

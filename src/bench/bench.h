@@ -3,6 +3,8 @@
 // (bench.cc).
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -11,6 +13,7 @@
 
 #include "core/clock.h"
 #include "core/files.h"
+#include "core/leave.h"
 #include "core/status.h"
 #include "evo/genome.h"
 #include "run/experiment.h"
@@ -70,9 +73,13 @@ class Scratch {
   const Path& path() const { return path_; }
 
  private:
-  explicit Scratch(Path path) : path_(std::move(path)) {}
+  explicit Scratch(Path path) : path_(std::move(path)), removed_(path_) {}
   const Path path_;
+  const RemovedOnLeave removed_;
 };
+// Starts `command`, its standard output on `output`. It is killed with this process, however that
+// ends, as long as the calling thread lives. 127: its program cannot be executed.
+Result<pid_t> StartChild(std::vector<std::string> command, int output);
 // Preset atari/deep-ga-desktop on another game.
 Result<ExperimentConfig> DesktopConfig(const std::string& game);
 // What other processes took of all cores' time since this object was made, 0 to 1: figures of a

@@ -201,7 +201,8 @@ Result<Measured> Serve(const Setting& setting, const Place& place, Model& networ
                             .shown = nullptr});
     Status status;
     {
-      Thread serving("serve", [&] { status = server.Serve(); });
+      ThreadGroup serving([&] { server.Stop(); });
+      RETURN_IF_ERROR(serving.Start("serve", 1, [&](size_t) { status = server.Serve(); }));
       for (const SteadyTime began = Now();
            server.counters().rows == 0 && SecondsSince(began) < kConnectMax;)
         Sleep(0.001);
@@ -213,7 +214,6 @@ Result<Measured> Serve(const Setting& setting, const Place& place, Model& networ
       const auto done = static_cast<double>(server.counters().rows - before);
       result.rows_per_second = done / SecondsSince(start);
       result.cpu_us_per_row = 1e6 * (CpuSeconds() - cpu) / std::max(1.0, done);
-      server.Stop();
     }
     RETURN_IF_ERROR(status);
     engine.fleet->Goodbye();

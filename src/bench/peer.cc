@@ -2,26 +2,23 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
 
+#include "bench/bench.h"
 #include "bench/payload.h"
-#include "core/arguments.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/thread.h"
 #include "fleet/fleet.h"
 #include "fleet/remote/remote.h"
-
-extern char** environ;
 
 namespace samara::bench {
 
@@ -121,19 +118,18 @@ class PayloadFleet : public Fleet {
 // One remote actor a stream.
 Status RunRemotes(const PeerTask& task) {
   std::vector<Status> results(task.streams);
-  {
-    std::vector<std::unique_ptr<Thread>> threads;
-    for (uint32_t s = 0; s < task.streams; ++s) {
-      threads.push_back(std::make_unique<Thread>("actor", [&, s] {
-        PayloadFleet fleet(task.payload, task.rows);
-        RemoteActorOptions options;
-        options.address = task.address;
-        options.ca = task.ca;
-        options.reconnect_timeout = 1;
-        results[s] = RunRemoteActor(fleet, options).status();
-      }));
-    }
-  }
+  std::atomic<bool> stopped{false};
+  ThreadGroup threads([&] { stopped = true; });
+  RETURN_IF_ERROR(threads.Start("actor", task.streams, [&](size_t s) {
+    PayloadFleet fleet(task.payload, task.rows);
+    RemoteActorOptions options;
+    options.address = task.address;
+    options.ca = task.ca;
+    options.reconnect_timeout = 1;
+    options.stop = [&] { return stopped.load(); };
+    results[s] = RunRemoteActor(fleet, options).status();
+  }));
+  threads.Join();
   for (const Status& status : results) RETURN_IF_ERROR(status);
   return Status::Ok();
 }
@@ -150,8 +146,6 @@ Status ServeAsPeer(const std::string& task_json) {
                       .streams = fields.value("streams", 0U),
                       .rows = fields.value("rows", 0U)};
   if (task.kind == "slots") return ServePayloads();
-  // no orphan burns a core
-  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return {Code::kInternal, "prctl failed"};
   SetLogLevel(LogLevel::kError);
   if (task.kind == "remote") return RunRemotes(task);
   if (task.kind == "echo") return RunEchoes(task);
@@ -169,16 +163,12 @@ Result<std::unique_ptr<Child>> Child::Start(const std::vector<std::string>& argu
   ASSIGN_OR_RETURN(const std::string program, OwnProgram());
   std::vector<std::string> words = {program};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  const std::vector<char*> pointers = NullTerminated(words);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
   // our standard output belongs to scripts
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  pid_t pid = -1;
-  const int error = posix_spawn(&pid, program.c_str(), &actions, nullptr, pointers.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) return Status(Code::kIoError, program + ": " + std::strerror(error));
-  return std::unique_ptr<Child>(new Child(pid));
+  const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  const Result<pid_t> pid = StartChild(std::move(words), nowhere);
+  ::close(nowhere);
+  if (!pid.ok()) return pid.status();
+  return std::unique_ptr<Child>(new Child(*pid));
 }
 
 Child::~Child() {

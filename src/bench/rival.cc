@@ -1,7 +1,6 @@
 // Rivals: scripts of this folder, run by .venv's Python.
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,30 +9,13 @@
 #include <filesystem>
 
 #include "bench/bench.h"
-#include "core/arguments.h"
 #include "core/venv.h"
-
-extern char** environ;
 
 namespace samara::bench {
 
 using nlohmann::json;
 
 namespace {
-
-// Starts `command`, its standard output on `output`; what it says on standard error is the user's.
-Result<pid_t> Spawn(std::vector<std::string> command, int output) {
-  const std::vector<char*> arguments = NullTerminated(command);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-  pid_t pid = -1;
-  const int error = posix_spawn(&pid, arguments[0], &actions, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error == 0) return pid;
-  return Status(Code::kUnavailable, fmt::format("{}: {}", command[0], std::strerror(error)));
-}
 
 std::string ReadAll(int fd) {
   std::string text;
@@ -71,7 +53,7 @@ Result<json> RunForJson(std::vector<std::string> command) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     return Status(Code::kIoError, std::string("pipe: ") + std::strerror(errno));
-  const Result<pid_t> pid = Spawn(std::move(command), ends[1]);
+  const Result<pid_t> pid = StartChild(std::move(command), ends[1]);
   close(ends[1]);
   std::string text = ReadAll(ends[0]);
   close(ends[0]);

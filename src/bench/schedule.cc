@@ -17,6 +17,7 @@
 #include <barrier>
 #include <cstring>
 #include <filesystem>
+#include <future>
 #include <mutex>
 
 #include "bench/bench.h"
@@ -152,12 +153,11 @@ Status OneAtATime(Play& play) {
   }
   play.OpenWindow();
   std::vector<Status> results(play.cores);
-  std::vector<std::unique_ptr<Thread>> threads;
-  for (uint32_t core = 0; core < play.cores; ++core)
-    threads.push_back(std::make_unique<Thread>("alone-" + std::to_string(core), [&, core] {
-      results[core] = PlayAlone(play, *fleets[core], core);
-    }));
-  threads.clear();  // joins
+  ThreadGroup threads(nullptr);  // they return when the window ends
+  RETURN_IF_ERROR(threads.Start("alone-", play.cores, [&](size_t core) {
+    results[core] = PlayAlone(play, *fleets[core], static_cast<uint32_t>(core));
+  }));
+  threads.Join();
   for (const Status& result : results) RETURN_IF_ERROR(result);
   return Status::Ok();
 }
@@ -174,11 +174,16 @@ class Batched {
 
   Status Run() {
     for (uint32_t slot = 0; slot < kPopulation; ++slot) Begin(slot);
-    std::vector<std::unique_ptr<Thread>> threads;
-    for (uint32_t core = 0; core < play_.cores; ++core)
-      threads.push_back(std::make_unique<Thread>("batched-" + std::to_string(core),
-                                                 [this, core] { Rounds(core); }));
-    threads.clear();  // joins
+    // the barrier needs all of them: none begins before all are there
+    std::promise<bool> all_there;
+    const std::shared_future<bool> begin = all_there.get_future().share();
+    ThreadGroup threads([&] { all_there.set_value(false); });
+    const Status started = threads.Start("batched-", play_.cores, [&](size_t core) {
+      if (begin.get()) Rounds(static_cast<uint32_t>(core));
+    });
+    if (!started.ok()) return started;
+    all_there.set_value(true);
+    threads.Join();
     return status_;
   }
 

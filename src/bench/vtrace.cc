@@ -69,13 +69,13 @@ Result<double> EnvironmentsAlone(const Stage& stage, double seconds) {
   Status served;
   double rate = 0;
   {
-    Thread serving("serving", [&] { served = server.Serve(); });
+    ThreadGroup serving([&] { server.Stop(); });
+    RETURN_IF_ERROR(serving.Start("serving", 1, [&](size_t) { served = server.Serve(); }));
     std::this_thread::sleep_for(std::chrono::duration<double>(0.2 * seconds));  // first resets
     const SteadyTime start = Now();
     const uint64_t before = server.counters().frames;
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
     rate = static_cast<double>(server.counters().frames - before) / SecondsSince(start);
-    server.Stop();
   }
   RETURN_IF_ERROR(served);
   return rate;

@@ -55,6 +55,7 @@ Status RunActor(ActorArguments args) {
   const SteadyTime start = Now();
   ASSIGN_OR_RETURN(const auto fleet, MakeLocalFleet(args));
   args.remote.stop = StopRequested;
+  const GracefulStop looked_at;
   ASSIGN_OR_RETURN(const RemoteActorResult result, RunRemoteActor(*fleet, args.remote));
   if (args.json) {
     PrintJson({{"environment", fleet->spec().id},

@@ -17,6 +17,7 @@
 #include "core/log.h"
 #include "rl/agent.h"
 #include "run/build_info.h"
+#include "run/signals.h"
 
 namespace samara {
 
@@ -48,9 +49,12 @@ Status NeedAgents(const Invocation& invocation) {
   if (HasAgents()) return Status::Ok();
   const std::string there = ProgramWithAgents();
   std::fflush(nullptr);
+  HoldStopSignals();  // until that one has its handlers, which takes it a third of a second
   execv(there.c_str(), invocation.arguments);
+  const int error = errno;
+  HoldStopSignals(false);
   return {Code::kConfig,
-          there + ": " + std::strerror(errno) +
+          there + ": " + std::strerror(error) +
               ": learning agents and runs on several ranks need it; build with -DSAMARA_TORCH=ON"};
 }
 

@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "core/arguments.h"
 #include "core/files.h"
+#include "core/leave.h"
 #include "fleet/remote/address.h"
 
 namespace samara {
@@ -73,6 +74,7 @@ Status MakeCertificates(const Path& folder, const std::vector<std::string>& host
   }
   RETURN_IF_ERROR(MustBeNew(folder));
   RETURN_IF_ERROR(MakeFolder(folder));
+  const RemovedOnLeave half_made(folder);
   const auto request = [&](const std::string& name, std::vector<std::string> more) {
     std::vector<std::string> arguments = {"req",
                                           "-x509",

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 
 #include "cli/command.h"
@@ -26,6 +27,7 @@ constexpr double kTerminalPicturesPerSecond = 15;  // what a terminal draws with
 
 Result<EpisodeResult> WatchInTerminal(const Policy& policy, const PlayArguments& args) {
   PictureFormat format;
+  std::optional<GracefulStop> looked_at;  // as long as the terminal must be put in order again
   std::unique_ptr<TerminalView> view;
   int64_t shown = 0, skip = 1;
   auto next = std::chrono::steady_clock::now();
@@ -38,6 +40,7 @@ Result<EpisodeResult> WatchInTerminal(const Policy& policy, const PlayArguments&
   sink.start = [&](const PictureFormat& f) {
     format = f;
     skip = std::max<int64_t>(1, static_cast<int64_t>(f.per_second / kTerminalPicturesPerSecond));
+    looked_at.emplace();
     view = std::make_unique<TerminalView>(stdout);
     return Status::Ok();
   };

@@ -158,7 +158,7 @@ Status Follow(const World& world, const TrainArguments& args, Invocation& invoca
   RETURN_IF_ERROR(NeedAgents(invocation));
   ASSIGN_OR_RETURN(const auto ranks, JoinRanks(world));
   const LastResort last_resort(*ranks);
-  InstallSignalHandlers();  // only now: who waits for ranks that never come is ended at once
+  InstallSignalHandlers();
   ASSIGN_OR_RETURN(const Code code, FollowRuns(*ranks));
   invocation.exit_code = static_cast<int>(code);  // rank 0 says why
   return Status::Ok();

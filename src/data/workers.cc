@@ -10,24 +10,20 @@ struct Workers::Job {
   size_t left;  // guarded by mu
 };
 
-Workers::Workers(int threads) : tasks_(256) {
-  for (int i = 0; i < threads; ++i) {
-    threads_.push_back(std::make_unique<Thread>("read" + std::to_string(i), [this] {
-      Task task;
-      while (tasks_.PopUpTo({&task, 1}) == 1) {
-        task.job->fn(task.index);
-        // the job may be gone once the lock is
-        std::lock_guard lock(task.job->mu);
-        if (--task.job->left == 0) task.job->done.notify_one();
-      }
-    }));
-  }
+Workers::Workers(int threads) : count_(threads), tasks_(256) {
+  ThrowIfError(threads_.Start("read", static_cast<size_t>(threads), [this](size_t) {
+    Task task;
+    while (tasks_.PopUpTo({&task, 1}) == 1) {
+      task.job->fn(task.index);
+      // the job may be gone once the lock is
+      std::lock_guard lock(task.job->mu);
+      if (--task.job->left == 0) task.job->done.notify_one();
+    }
+  }));
 }
 
-Workers::~Workers() { tasks_.Close(); }
-
 void Workers::Run(size_t n, const std::function<void(size_t)>& fn) {
-  if (threads_.empty()) {
+  if (count_ == 0) {
     for (size_t i = 0; i < n; ++i) fn(i);
     return;
   }

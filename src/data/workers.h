@@ -3,8 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
-#include <vector>
 
 #include "core/queue.h"
 #include "core/thread.h"
@@ -13,8 +11,8 @@ namespace samara {
 
 class Workers {
  public:
-  explicit Workers(int threads);  // 0: everything runs on the caller's thread
-  ~Workers();
+  // 0: everything runs on the caller's thread. Throws Error (kNoResources).
+  explicit Workers(int threads);
   Workers(const Workers&) = delete;  // threads hold its address
   Workers& operator=(const Workers&) = delete;
   // Calls fn(0), ..., fn(n - 1), in any order, and returns once all have returned. fn does not
@@ -27,8 +25,9 @@ class Workers {
     Job* job = nullptr;
     size_t index = 0;
   };
+  const int count_;
   Queue<Task> tasks_;
-  std::vector<std::unique_ptr<Thread>> threads_;
+  ThreadGroup threads_{[this] { tasks_.Close(); }};
 };
 
 }  // namespace samara

@@ -52,23 +52,24 @@ class DeepGa::Playing {
  public:
   Playing(DeepGa& ga, const StopToken& stop)
       : ga_(ga),
-        work_(ga.Plan(), stop, ga.finished_[Phase::kPopulation], ga.finished_[Phase::kValidation]),
+        work_(
+            ga.Plan(), [this, &stop] { return stopped_ || stop(); },
+            ga.finished_[Phase::kPopulation], ga.finished_[Phase::kValidation]),
         parameters_([&ga](uint32_t i) { return ga.Individual(i); }, ga.cache_) {
     work_.OnPost(
         [this](Phase phase, uint32_t i, const EpisodeResult& r) { ga_.Note(phase, i, r); });
     ga_.Show([this] { return Progress(); }, ga_.state_.frames);
-    thread_ = std::make_unique<Thread>("episodes", [this] {
+  }
+  ~Playing() { ga_.Show(nullptr, ga_.frames_before_); }
+  Playing(const Playing&) = delete;
+  Playing& operator=(const Playing&) = delete;
+
+  Status Start() {
+    return thread_.Start("episodes", 1, [this](size_t) {
       played_ = ga_.evaluator_.Play(parameters_, work_);
       work_.EvaluatorIsDone();
     });
   }
-  ~Playing() {
-    thread_.reset();  // joins
-    ga_.Show(nullptr, ga_.frames_before_);
-  }
-  Playing(const Playing&) = delete;
-  Playing& operator=(const Playing&) = delete;
-
   // Waits until every member has played.
   Status Population() { return work_.WaitForPopulation() ? Status::Ok() : Ended("population"); }
   // Waits until every candidate has.
@@ -77,7 +78,7 @@ class DeepGa::Playing {
 
  private:
   Status Ended(const char* phase) {
-    thread_->Join();
+    thread_.Join();
     ga_.Show(nullptr, ga_.state_.frames + work_.counts().frames);
     if (work_.Complete() && played_.ok()) return played_;
     ga_.KeepNow();
@@ -98,11 +99,12 @@ class DeepGa::Playing {
   }
 
   DeepGa& ga_;
+  std::atomic<bool> stopped_{false};
   GenerationWork work_;
   const size_t episodes_ = ga_.EpisodesOfNext();
   const Parameters parameters_;
   Status played_;  // what the evaluator said, once the thread has ended
-  std::unique_ptr<Thread> thread_;
+  ThreadGroup thread_{[this] { stopped_ = true; }};  // last: it uses everything above
 };
 
 DeepGa::DeepGa(GaConfig config, uint64_t seed, const NetworkDescription& network,
@@ -173,6 +175,7 @@ Result<GenerationReport> DeepGa::Step(const StopToken& stop) {
   //   leave idle validate ahead of time
   const SteadyTime start = Now();
   Playing playing(*this, stop);
+  RETURN_IF_ERROR(playing.Start());
   RETURN_IF_ERROR(playing.Population());
   const EpisodeMeans& played = playing.work().means();
   const std::vector<uint32_t> order = RankDescending(played.fitness);

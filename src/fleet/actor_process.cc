@@ -10,7 +10,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <utility>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "core/arguments.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/resources.h"
 
 extern char** environ;
 
@@ -50,7 +50,7 @@ struct Descriptor {
 };
 
 Status Failed(const char* what) {
-  return {Code::kIoError, std::string("starting an actor: ") + what + ": " + std::strerror(errno)};
+  return SystemError(std::string("starting an actor: ") + what, errno, Code::kIoError);
 }
 
 // The engine's environment variables with ours in place of their namesakes.

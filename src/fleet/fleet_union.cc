@@ -21,15 +21,10 @@ struct Member {
 class FleetUnion : public Fleet {
  public:
   FleetUnion(std::vector<Member> members, uint32_t slots)
-      : members_(std::move(members)), slots_(slots), events_(slots) {
-    for (size_t i = 0; i < members_.size(); ++i) {
-      threads_.push_back(std::make_unique<Thread>("fleet " + std::to_string(i),
-                                                  [this, i] { Forward(members_[i]); }));
-    }
-  }
-  ~FleetUnion() override {
-    Stop();
-    threads_.clear();
+      : members_(std::move(members)), slots_(slots), events_(slots) {}
+
+  Status Start() {
+    return threads_.Start("fleet ", members_.size(), [this](size_t i) { Forward(members_[i]); });
   }
 
   const EnvironmentSpec& spec() const override { return members_[0].fleet->spec(); }
@@ -127,7 +122,7 @@ class FleetUnion : public Fleet {
   std::mutex mu_;
   // guarded by mu_
   EventQueue events_;
-  std::vector<std::unique_ptr<Thread>> threads_;
+  ThreadGroup threads_{[this] { Stop(); }};  // last: they use everything above
 };
 
 }  // namespace
@@ -146,7 +141,9 @@ Result<std::unique_ptr<Fleet>> MakeFleetUnion(std::vector<std::unique_ptr<Fleet>
     members.push_back({std::move(fleet), slots});
     slots += n;
   }
-  return std::unique_ptr<Fleet>(std::make_unique<FleetUnion>(std::move(members), slots));
+  auto fleet = std::make_unique<FleetUnion>(std::move(members), slots);
+  RETURN_IF_ERROR(fleet->Start());
+  return std::unique_ptr<Fleet>(std::move(fleet));
 }
 
 }  // namespace samara

@@ -36,19 +36,15 @@ struct Slot {
 
 class ThreadFleet : public Fleet {
  public:
-  ThreadFleet(std::vector<Slot> slots, uint32_t threads)
+  ThreadFleet(std::vector<Slot> slots, bool at_once)
       : spec_(slots[0].environment->spec()),
-        at_once_(threads == 0),
+        at_once_(at_once),
         slots_(std::move(slots)),
         commands_(slots_.size()),
-        events_(static_cast<uint32_t>(slots_.size())) {
-    for (uint32_t i = 0; i < threads; ++i)
-      threads_.push_back(std::make_unique<Thread>("env " + std::to_string(i), [this] { Work(); }));
-  }
+        events_(static_cast<uint32_t>(slots_.size())) {}
 
-  ~ThreadFleet() override {
-    Stop();
-    threads_.clear();
+  Status Start(uint32_t threads) {
+    return threads_.Start("env ", threads, [this](size_t) { Work(); });
   }
 
   const EnvironmentSpec& spec() const override { return spec_; }
@@ -193,7 +189,7 @@ class ThreadFleet : public Fleet {
   EventQueue events_;
   FleetCounters counters_;
   Status status_;
-  std::vector<std::unique_ptr<Thread>> threads_;
+  ThreadGroup threads_{[this] { Stop(); }};  // last: they use everything above
 };
 
 }  // namespace
@@ -210,8 +206,9 @@ Result<std::unique_ptr<Fleet>> MakeThreadFleet(const EnvironmentFactory& factory
     // a native environment draws at most one picture a step
     slot.picture.resize(static_cast<size_t>(spec.render_height * spec.render_width * 3));
   }
-  return std::unique_ptr<Fleet>(
-      std::make_unique<ThreadFleet>(std::move(made), std::min(threads, slots)));
+  auto fleet = std::make_unique<ThreadFleet>(std::move(made), threads == 0);
+  RETURN_IF_ERROR(fleet->Start(std::min(threads, slots)));
+  return std::unique_ptr<Fleet>(std::move(fleet));
 }
 
 }  // namespace samara

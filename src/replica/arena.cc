@@ -13,6 +13,7 @@
 
 #include "core/cpu.h"
 #include "core/futex.h"
+#include "replica/frame_socket.h"
 
 namespace samara {
 namespace {
@@ -62,8 +63,23 @@ class Mapping {
 
 std::string Why(const char* what) { return std::string(what) + ": " + std::strerror(errno); }
 
-Result<std::unique_ptr<Mapping>> Map(const std::string& name, size_t bytes, bool create) {
-  const int fd = shm_open(name.c_str(), create ? O_RDWR | O_CREAT | O_EXCL : O_RDWR, 0600);
+// The memory has no name of its own: it is gone with the last rank that has it, however the ranks
+// end. The others open it as rank 0's descriptor.
+struct Shared {
+  OwnedFd fd;
+  std::unique_ptr<Mapping> mapping;
+  std::string Name() const {
+    return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd.get());
+  }
+};
+
+// A new one where `name` is empty.
+Result<Shared> Map(const std::string& name, size_t bytes) {
+  const bool create = name.empty();
+  Shared shared;
+  shared.fd = OwnedFd(create ? memfd_create("samara-ranks", MFD_CLOEXEC)
+                             : open(name.c_str(), O_RDWR | O_CLOEXEC));
+  const int fd = shared.fd.get();
   if (fd < 0) return Status(Code::kUnavailable, Why("shared memory between ranks"));
   int failed = create ? posix_fallocate(fd, 0, static_cast<off_t>(bytes)) : 0;
   struct stat info {};
@@ -75,12 +91,12 @@ Result<std::unique_ptr<Mapping>> Map(const std::string& name, size_t bytes, bool
     memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED) failed = errno;
   }
-  close(fd);
-  if (memory != MAP_FAILED) return std::make_unique<Mapping>(memory, bytes);
-  if (create) shm_unlink(name.c_str());
-  return Status(Code::kUnavailable, std::to_string(bytes >> 20) +
-                                        " MiB of shared memory between ranks: " +
-                                        std::strerror(failed) + " (is /dev/shm large enough?)");
+  if (memory == MAP_FAILED)
+    return Status(Code::kUnavailable,
+                  std::to_string(bytes >> 20) +
+                      " MiB of shared memory between ranks: " + std::strerror(failed));
+  shared.mapping = std::make_unique<Mapping>(memory, bytes);
+  return shared;
 }
 
 class ArenaTransport : public Transport {
@@ -245,40 +261,36 @@ Result<std::unique_ptr<Transport>> MakeArenaTransport(int rank, int size, Store&
   const size_t area_bytes = AreaBytes(size, options);
   const size_t bytes = TotalBytes(size, area_bytes);
   const SteadyTime start = Now();
-  Result<std::unique_ptr<Mapping>> mapping = Status(Code::kUnavailable, "no shared memory yet");
-  std::string name;
+  Result<Shared> shared = Status(Code::kUnavailable, "no shared memory yet");
   if (rank == 0) {
-    name = "/samara-" + std::to_string(getpid()) + "-" +
-           std::to_string(std::chrono::steady_clock::now().time_since_epoch().count());
-    mapping = Map(name, bytes, true);
-    if (mapping.ok()) {
-      auto* head = new ((*mapping)->memory()) ArenaHead{};
+    shared = Map("", bytes);
+    if (shared.ok()) {
+      auto* head = new (shared->mapping->memory()) ArenaHead{};
       head->magic = kMagic;
       head->area_bytes = area_bytes;
       head->ranks = static_cast<uint32_t>(size);
     }
-    RETURN_IF_ERROR(store.Set("name", mapping.ok() ? name : ""));
+    RETURN_IF_ERROR(store.Set("name", shared.ok() ? shared->Name() : ""));
   } else {
-    ASSIGN_OR_RETURN(name, store.Get("name", options.start));
-    if (!name.empty()) mapping = Map(name, bytes, false);
-    if (mapping.ok()) {
-      const auto& head = *reinterpret_cast<const ArenaHead*>((*mapping)->memory());
+    ASSIGN_OR_RETURN(const std::string name, store.Get("name", options.start));
+    if (!name.empty()) shared = Map(name, bytes);
+    if (shared.ok()) {
+      const auto& head = *reinterpret_cast<const ArenaHead*>(shared->mapping->memory());
       if (head.magic != kMagic || head.area_bytes != area_bytes ||
           head.ranks != static_cast<uint32_t>(size)) {
-        mapping = Status(Code::kUnavailable, "the shared memory was made by another program");
+        shared = Status(Code::kUnavailable, "the shared memory was made by another program");
       }
     }
   }
   const Status agreed = Agree(
-      size, store, mapping.status(),
+      size, store, shared.status(),
       std::max(1000ms, options.start -
                            std::chrono::duration_cast<std::chrono::milliseconds>(Now() - start)));
-  if (rank == 0 && mapping.ok()) shm_unlink(name.c_str());
   RETURN_IF_ERROR(agreed);
   int spin_us = options.spin_us;
   if (spin_us < 0) spin_us = size > static_cast<int>(Cores()) ? 0 : 50;
   return std::unique_ptr<Transport>(std::make_unique<ArenaTransport>(
-      rank, size, area_bytes, std::move(*mapping), std::chrono::microseconds(spin_us)));
+      rank, size, area_bytes, std::move(shared->mapping), std::chrono::microseconds(spin_us)));
 }
 
 }  // namespace samara

@@ -22,9 +22,10 @@ struct ArenaOptions {
 };
 
 // One memory for ranks that are threads; call it with the same store in every thread.
-// For ranks that are processes: rank 0 makes it, its name travels through the store and is removed
-// once all ranks have it. kUnavailable: somebody did not come, or cannot see it (another host,
-// another /dev/shm), on all ranks alike.
+// For ranks that are processes: rank 0 makes it, without a name in /dev/shm, and tells the others
+// through the store which of its descriptors it is: nothing is left when ranks are killed.
+// kUnavailable: a rank did not come, or cannot see it (another host, other processes' numbers), on
+// all ranks alike.
 Result<std::unique_ptr<Transport>> MakeArenaTransport(int rank, int size, Store& store,
                                                       const ArenaOptions& options = {});
 

@@ -24,6 +24,7 @@
 #include "core/cpu.h"
 #include "core/files.h"
 #include "core/log.h"
+#include "core/resources.h"
 #include "core/signal_disposition.h"
 #include "replica/frame_socket.h"
 #include "replica/secret.h"
@@ -292,7 +293,8 @@ Status Attempt::Start(int rank, uint16_t port, int restart) {
   if (pid == 0)
     BecomeRank(launcher, outputs, input.get(), report_write.get(), options_.umask, argv.data(),
                envp.data());
-  if (pid < 0) return {Code::kIoError, std::string("fork: ") + std::strerror(errno)};
+  if (pid < 0)
+    return SystemError(fmt::format("launch: fork of rank {}", rank), errno, Code::kIoError);
   ::setpgid(pid, pid);  // here too: a signal may be sent before the child has run
   ranks_.emplace_back(rank, pid, std::move(read_end));
   // closed by exec, or the reason why there is none

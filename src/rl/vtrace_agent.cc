@@ -6,6 +6,7 @@
 
 #include "core/clock.h"
 #include "core/cpu.h"
+#include "core/resources.h"
 #include "core/rng.h"
 #include "core/sha256.h"
 #include "core/thread.h"
@@ -315,15 +316,14 @@ Result<UpdateReport> VtraceAgent::Update(std::span<const UnrollStore::Loan> unro
         parts[i] = Shard(unrolls.subspan(begin, end - begin),
                          first_shard_ + static_cast<int64_t>(i), inputs_[i]);
       } catch (const std::exception& e) {  // torch's: no memory, above all
-        failed[i] = {Code::kInternal, "learning: " + FirstLine(e.what())};
+        const Status why = StatusOf(e);
+        failed[i] = {why.code(), "learning: " + FirstLine(why.message())};
       }
     }
   };
   {
-    std::vector<std::unique_ptr<Thread>> others;
-    for (size_t i = 1; i < threads; ++i)
-      others.push_back(
-          std::make_unique<Thread>("learner-" + std::to_string(i), [&, i] { work(i); }));
+    ThreadGroup others(nullptr);  // they return by themselves
+    RETURN_IF_ERROR(others.Start("learner-", threads - 1, [&](size_t i) { work(i + 1); }));
     work(0);
   }
   for (const Status& status : failed) RETURN_IF_ERROR(status);

@@ -35,12 +35,13 @@ Status AgentRun::Learn() {
   learner_turned_ = inference_turned_ = Now();
   learning_ = serving_ = true;
   {
-    Thread inference("inference", [&] {
+    ThreadGroup inference([this] { server_->Stop(); });
+    RETURN_IF_ERROR(inference.Start("inference", 1, [&](size_t) {
       served = server_->Serve();
       serving_ = false;
-    });
+    }));
     status = LearnLoop();
-    server_->Stop();
+    if (!status.ok()) stop_.reset();  // what could be saved is
   }
   learning_ = false;
   if (status.ok() && !served.ok() && !BudgetSpent()) status = served;

@@ -206,7 +206,9 @@ Status AgentRun::PlayRandomPolicy() {
   // remote actors come when they like, and these episodes are few: this host plays them
   std::optional<Stage> here;
   if (!stage_.listens.empty()) {
+    stop_.reset();  // actors may take long to start
     ASSIGN_OR_RETURN(here, MakeAgentStage(config_, slots_.size()));
+    stop_.emplace();
   }
   auto results = ranks_.Gather(PlayEpisodes(here ? *here->fleet : *stage_.fleet, random, play));
   if (results.status().code() == Code::kTryAgain)
@@ -239,10 +241,13 @@ Result<std::vector<double>> AgentRun::Test() {
   server_.reset();  // it belongs to the fleet that is replaced now
   if (play.episodes == 0) return returns;
   // the fleet's slots are in the middle of training: others play the test
+  stop_.reset();  // they may take long to start, and every update is saved
   ASSIGN_OR_RETURN(stage_, MakeAgentStage(config_, slots_.size()));
+  stop_.emplace();
   auto results = ranks_.Gather(PlayEpisodes(*stage_.fleet, *agent_, play));
   if (results.status().code() == Code::kTryAgain)
     return Stopped("stopped in the final test, every update is saved");
+  stop_.reset();
   RETURN_IF_ERROR(results.status());
   for (const EpisodeResult& r : *results) returns.push_back(r.fitness);
   return returns;

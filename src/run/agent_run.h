@@ -59,6 +59,7 @@ class AgentRun {
     beginning_ = std::move(start);
     RETURN_IF_ERROR(SetTheStage());
     RETURN_IF_ERROR(Begin());
+    stop_.emplace();
     RETURN_IF_ERROR(PlayRandomPolicy());
     RETURN_IF_ERROR(Learn());
     RETURN_IF_ERROR(SaveCheckpoint(/*exact=*/false));
@@ -86,6 +87,7 @@ class AgentRun {
   Result<nlohmann::json> RunOpened() {
     RETURN_IF_ERROR(ranks_.FromRank0(kStart, beginning_.Encode()).status());
     RETURN_IF_ERROR(Begin());
+    stop_.emplace();
     RETURN_IF_ERROR(PlayRandomPolicy());
     RETURN_IF_ERROR(Learn());
     return Finish();
@@ -172,6 +174,7 @@ class AgentRun {
   const ExperimentConfig& config_;
   const LearnConfig& learn_;
   AgentRanks ranks_;
+  std::optional<GracefulStop> stop_;  // while episodes are played, which look at it
   AgentRanks::Part slots_;
   AgentStart beginning_;
   std::optional<nlohmann::json> finished_;  // the result of a run that was finished before

@@ -4,6 +4,7 @@
 
 #include "core/rng.h"
 #include "run/play_episodes.h"
+#include "run/signals.h"
 
 namespace samara {
 namespace {
@@ -33,8 +34,12 @@ Result<std::vector<EpisodeResult>> EvaluateAgent(const Policy& policy,
   if (stage.preset) play.life_loss = stage.preset->life_loss;
   play.stop = stop;
   RandomModel random(stage.environment);
-  if (options.random) return PlayEpisodes(*stage.fleet, random, play);
+  if (options.random) {
+    const GracefulStop looked_at;
+    return PlayEpisodes(*stage.fleet, random, play);
+  }
   ASSIGN_OR_RETURN(const auto agent, MakePolicyAgent(policy, stage));
+  const GracefulStop looked_at;
   return PlayEpisodes(*stage.fleet, *agent, play);
 }
 
@@ -60,6 +65,7 @@ Result<std::vector<EpisodeResult>> EvaluatePolicy(const Policy& policy,
         {options.random ? kRandomHandle : PolicyHandle{0, 0}, Role::kEvaluate, episode});
   }
   LocalWork work(tasks, stop);
+  const GracefulStop looked_at;
   RETURN_IF_ERROR(evaluator->Play(FixedParameters(policy.parameters), work));
   if (work.posted() < count)
     return Status(Code::kTryAgain, "stopped after " + std::to_string(work.posted()) + " episodes");

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "core/bytes.h"
 #include "core/rng.h"
 #include "core/sha256.h"
@@ -131,6 +133,7 @@ class Follower {
                                    network_, *evaluator_, stage_.episodes);
     ga_->Restore(start.state);
     for (const FinishedEpisodes& episodes : start.finished) ga_->Reuse(episodes);
+    stop_.emplace();  // a stop ends the episodes on all ranks
     return Status::Ok();
   }
 
@@ -155,6 +158,7 @@ class Follower {
   NetworkDescription network_;
   std::unique_ptr<Evaluator> evaluator_;
   std::unique_ptr<DeepGa> ga_;
+  std::optional<GracefulStop> stop_;
 };
 
 }  // namespace

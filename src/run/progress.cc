@@ -285,8 +285,8 @@ Progress::Progress(std::function<ProgressState()> snapshot, std::FILE* out, Prog
       terminal_(options.mode == ProgressOptions::Mode::kTerminal ||
                 (options.mode == ProgressOptions::Mode::kDetect && IsTerminal(out))),
       colour_(terminal_ && !IsSet("NO_COLOR")) {
-  if (terminal_) SetLogSink([this](std::string_view line) { Print(line); });
   worker_ = std::make_unique<Thread>("progress", [this] { Loop(); });
+  if (terminal_) SetLogSink([this](std::string_view line) { Print(line); });
 }
 
 Progress::~Progress() {

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <set>
 
+#include "core/leave.h"
 #include "core/log.h"
 #include "core/sha256.h"
 #include "run/sealed_json.h"
@@ -167,6 +168,7 @@ Result<std::unique_ptr<RunFolder>> RunFolder::Create(const Path& out, const std:
 
   std::unique_ptr<RunFolder> run(new RunFolder);
   const RootedPath temporary = TemporaryName(target);
+  const RemovedOnLeave half_made(temporary.path());
   const auto fill = [&]() -> Status {
     RETURN_IF_ERROR(MakeFolder(temporary));
     RETURN_IF_ERROR(WriteContents(temporary, config_toml, identity));

@@ -65,6 +65,7 @@ Status Session::OpenExisting(const Path& path) {
     RETURN_IF_ERROR(CheckOwn(path));  // before anything is changed in it
   ASSIGN_OR_RETURN(folder_, RunFolder::Open(path, RunFolder::Mode::kWrite));
   RETURN_IF_ERROR(AttachLog());
+  SetStopAdvice(HowToGoOn());
   RETURN_IF_ERROR(table_.ParseToml(folder_->config_toml(), (path / "config.toml").string()));
   Settle(config_);
   if (options_.resume_auto && table_.Hash() != wanted) {
@@ -150,6 +151,7 @@ Status Session::Create(const json& network, const Stage& stage, const json& more
   ASSIGN_OR_RETURN(folder_, RunFolder::Create(options_.out.value_or(Path()), config_.run.name,
                                               table_.ToToml(), identity));
   LogAll(warnings_);
+  SetStopAdvice(HowToGoOn());
   return AttachLog();
 }
 
@@ -226,6 +228,8 @@ Result<json> Session::Finish(json result, MetricsWriter& metrics, const Result<P
   Show(result);
   return result;
 }
+
+Session::~Session() { SetStopAdvice(""); }
 
 std::string Session::HowToGoOn() const {
   return "go on with 'samara train --resume " + folder_->path().string() + "'";

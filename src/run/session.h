@@ -22,6 +22,7 @@ class Session {
  public:
   Session(ExperimentConfig config, const TrainOptions& options)
       : config_(std::move(config)), options_(options), table_(config_.Table()) {}
+  ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 

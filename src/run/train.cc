@@ -40,6 +40,7 @@ class EvolutionRun {
 
   Result<json> Run() {
     Result<json> result = RunAlone();
+    stop_.reset();
     if (!ranks_) return result;
     const Status ended = EndRanks();
     return result.ok() && !ended.ok() ? ended : result;
@@ -53,6 +54,7 @@ class EvolutionRun {
     if (finished_) return Finish();
     RETURN_IF_ERROR(SetTheStage());
     RETURN_IF_ERROR(Restore());
+    stop_.emplace();
     RETURN_IF_ERROR(folder_->RemoveResult());  // of a smaller budget: the run goes on
     RETURN_IF_ERROR(PlayRandomPolicy());
     RETURN_IF_ERROR(Generations());
@@ -100,8 +102,9 @@ class EvolutionRun {
   const TrainOptions& options_;
   std::optional<EvolutionRanks> ranks_;
   bool ranks_ended_ = false;
-  std::optional<json> finished_;  // the result of a run that was finished before
-  RunFolder* folder_ = nullptr;   // the session's
+  std::optional<GracefulStop> stop_;  // while episodes are played, which look at it
+  std::optional<json> finished_;      // the result of a run that was finished before
+  RunFolder* folder_ = nullptr;       // the session's
   Stage stage_;
   NetworkDescription network_;
   std::unique_ptr<Evaluator> evaluator_;
@@ -320,6 +323,7 @@ Status EvolutionRun::Generations() {
     if (const Status saved = WriteCheckpoint(); !saved.ok())
       LogWarning(saved.message() + "; the journal has every generation");
   }
+  if (!status.ok()) stop_.reset();  // what could be saved is
   if (status.code() == Code::kTryAgain) {
     return {Code::kTryAgain, fmt::format("stopped in generation {}, all before it is saved; {}",
                                          ga_->state().generation + 1, session_.HowToGoOn())};
@@ -485,6 +489,7 @@ Result<json> EvolutionRun::Finish() {
                ? Status(Code::kTryAgain, "stopped in the final test, every generation is saved; " +
                                              session_.HowToGoOn())
                : test.status();
+  stop_.reset();                // pictures are made again by a resume
   RETURN_IF_ERROR(EndRanks());  // pictures need one rank only
   const GaState& s = ga_->state();
   const double cores = Cores();

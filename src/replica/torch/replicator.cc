@@ -8,6 +8,8 @@
 #include "core/cpu.h"
 #include "core/files.h"
 #include "core/log.h"
+#include "core/resources.h"
+#include "core/thread.h"
 #include "nn/torch/first_line.h"
 #include "replica/alone.h"
 #include "replica/arena.h"
@@ -551,9 +553,12 @@ int RunOne(const std::function<void(Replicator&)>& program, const ReplicatorOpti
     if (replicator) replicator->Abort(error.what(), error.exit_code());
     return say(error.exit_code(), error.what());
   } catch (const std::exception& error) {
-    const std::string line = FirstLine(error.what());
-    if (replicator) replicator->Abort("its program threw: " + line, 70);
-    return say(70, line);
+    const Status why = StatusOf(error);
+    const int code = static_cast<int>(why.code());
+    const std::string line =
+        FirstLine(why.code() == Code::kInternal ? error.what() : why.message());
+    if (replicator) replicator->Abort("its program threw: " + line, code);
+    return say(code, line);
   }
 }
 
@@ -567,21 +572,24 @@ int ReplicateThreads(int ranks, const std::function<void(Replicator&)>& program,
   const auto hub = MakeMonitorHub(ranks);
   const auto gate = std::make_shared<RankGate>(ranks);
   std::vector<int> codes(static_cast<size_t>(ranks));
-  {
-    std::vector<std::unique_ptr<Thread>> threads;
-    for (int r = 0; r < ranks; ++r) {
-      threads.push_back(std::make_unique<Thread>("rank" + std::to_string(r), [&, r] {
-        ThreadRank mine{{}, store, hub, gate};
-        mine.world.rank = mine.world.local_rank = r;
-        mine.world.size = mine.world.local_size = ranks;
-        mine.world.launcher = "threads";
-        thread_rank = &mine;
-        codes[static_cast<size_t>(r)] = RunOne(program, options, failed);
-        gate->Leave(r);
-        thread_rank = nullptr;
-      }));
-    }
-  }
+  // the last rank was not started when this is called: the others hear that it gives up
+  ThreadGroup threads([&] {
+    MakeMemoryMonitor(ranks - 1, hub, nullptr)
+        ->Fail({Code::kNoResources, "its thread could not be started"});
+  });
+  const Status started = threads.Start("rank", static_cast<size_t>(ranks), [&](size_t index) {
+    const int r = static_cast<int>(index);
+    ThreadRank mine{{}, store, hub, gate};
+    mine.world.rank = mine.world.local_rank = r;
+    mine.world.size = mine.world.local_size = ranks;
+    mine.world.launcher = "threads";
+    thread_rank = &mine;
+    codes[index] = RunOne(program, options, failed);
+    gate->Leave(r);
+    thread_rank = nullptr;
+  });
+  if (!started.ok()) return Say(static_cast<int>(started.code()), started.message(), failed);
+  threads.Join();
   for (const int code : codes)
     if (code != 0) return code;
   return 0;

@@ -21,22 +21,16 @@ Turns::Turns(int replicas, int first, std::function<void(int, int)> changed)
   CHECK(replicas > 0);
   for (int i = 0; i < replicas; ++i) list_.push_back(std::make_unique<Replica>());
   if (replicas == 1) return;
-  for (int i = 0; i < replicas; ++i) {
-    list_[static_cast<size_t>(i)]->thread =
-        std::make_unique<Thread>("replica" + std::to_string(i), [this, i] {
-          at::init_num_threads();  // those of the rank: a new thread has as many as there are cores
-          Work(i);
-        });
-  }
+  ThrowIfError(threads_.Start("replica", static_cast<size_t>(replicas), [this](size_t i) {
+    at::init_num_threads();  // those of the rank: a new thread has as many as there are cores
+    Work(static_cast<int>(i));
+  }));
 }
 
-Turns::~Turns() {
-  {
-    std::lock_guard lock(mu_);
-    quit_ = true;
-    for (auto& replica : list_) replica->wake.notify_all();
-  }
-  for (auto& replica : list_) replica->thread.reset();
+void Turns::Quit() {
+  std::lock_guard lock(mu_);
+  quit_ = true;
+  for (auto& replica : list_) replica->wake.notify_all();
 }
 
 void Turns::Run(const std::function<void(int)>& body) {

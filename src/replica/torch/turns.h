@@ -19,9 +19,8 @@ namespace samara {
 class Turns {
  public:
   // `changed(from, to)`: on the thread of `from`, when the turn passes between two replicas.
-  // `first`: what the first of them is called, for words.
+  // `first`: what the first of them is called, for words. Throws Error (kNoResources).
   Turns(int replicas, int first, std::function<void(int from, int to)> changed);
-  ~Turns();
 
   // Runs body(0), ..., body(replicas - 1) and returns when all have ended. Throws what the first of
   // them threw; the others' Meet throws then too. One replica runs on the caller's thread.
@@ -42,9 +41,9 @@ class Turns {
     State state = State::kIdle;
     std::string what;
     std::condition_variable wake;
-    std::unique_ptr<Thread> thread;
   };
   void Work(int replica);
+  void Quit();
   // Passes the turn on, and waits for the next one. Throws when another replica has failed.
   void PassAndWait(int replica, std::unique_lock<std::mutex>& lock);
   void Pass(int replica);
@@ -68,6 +67,7 @@ class Turns {
   int ended_ = 0;
   std::exception_ptr error_;
   bool quit_ = false;
+  ThreadGroup threads_{[this] { Quit(); }};  // last: they use everything above
 };
 
 }  // namespace samara

@@ -1,0 +1,67 @@
+// Parses, runs one subcommand, turns its status into a line and an exit code.
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "core/leave.h"
+#include "core/log.h"
+#include "core/resources.h"
+#include "run/signals.h"
+
+namespace samara {
+namespace {
+
+int Fail(const Status& status, bool json) {
+  LeaveSilently();  // a stop from now on only cuts short what is printed here
+  const int exit_code = static_cast<int>(status.code());
+  const std::string line = Shorten(status.message(), kMessageBytesMax);
+  std::fprintf(stderr, "samara: %s\n", EscapeControl(line).c_str());
+  if (json) PrintJson({{"error", line}, {"exit", exit_code}});
+  return exit_code;
+}
+
+}  // namespace
+
+int RunCommandLine(int argc, char** argv) {
+  InstallStopHandlers();
+  bool json = false;
+  for (int i = 1; i < argc; ++i) json |= std::string_view(argv[i]) == "--json";
+  if (json) LeaveWithJson();
+  const mode_t umask =
+      ::umask(077);  // runs are their owner's alone, also what libraries and actors write there
+  CLI::App app("samara trains many agents cheaply and reproducibly.", "samara");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", VersionText());
+  Invocation invocation;
+  invocation.arguments = argv;
+  invocation.umask = umask;
+  AddAllCommands(app, invocation);
+  std::vector<std::string> words(argv, argv + argc);
+  TranslateWords(words);
+  std::vector<char*> translated;
+  for (std::string& word : words) translated.push_back(word.data());
+  argc = static_cast<int>(translated.size()), argv = translated.data();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::CallForVersion& version) {
+    return app.exit(version);
+  } catch (const CLI::ParseError& error) {
+    return Fail({Code::kUsage, UsageMessage(app, error.what(), argc, argv)}, json);
+  }
+  try {
+    Status status = invocation.run();
+    // what scripts read may not have arrived
+    if (status.ok() && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0))
+      status = {Code::kIoError, "standard output cannot be written: is its disk full?"};
+    return status.ok() ? invocation.exit_code : Fail(status, json);
+  } catch (const std::exception& error) {
+    return Fail(StatusOf(error), json);
+  }
+}
+
+}  // namespace samara
