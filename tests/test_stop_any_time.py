@@ -1,5 +1,6 @@
 """A stop at any moment of a command's start, work and end: it ends soon, with 75, and leaves nothing half made."""
 
+import json
 import os
 import random
 import shutil
@@ -151,3 +152,24 @@ def test_a_pipe_that_nobody_writes_to_does_not_hold_a_stop_up(evolved, tmp_path)
     process.terminate()
     _, err = process.communicate(timeout=GRACE)
     assert process.returncode in (65, 66, 75), err
+
+
+def test_a_second_signal_still_prints_the_object(tmp_path):
+    """Whichever comes first, the save or the second signal: one line, one object, and they do not contradict each other."""
+    command = [BINARY, "train", *CARTPOLE, "ga.generations=100000", "--out", tmp_path / "run", "--quiet", "--json"]
+    for pause in (0, 0.002, 0.02):
+        process = subprocess.Popen(list(map(str, [*command, "--resume", "auto"])), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, env=environment())  # fmt: skip
+        end = time.monotonic() + GRACE
+        while not (tmp_path / "run" / "metrics.jsonl").exists() and time.monotonic() < end:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        time.sleep(pause)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=GRACE)
+        last = json.loads(out.strip().splitlines()[-1])
+        lines = [line for line in err.splitlines() if line.startswith("samara: ")]
+        assert process.returncode == last["exit"] == 75 and len(lines) == 1, err
+        assert lines[0] == f"samara: {last['error']}" and "--resume" in lines[0]
+        assert ("without a last save" in lines[0]) + ("saved" in lines[0].replace("a last save", "")) <= 1, lines

@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
@@ -118,15 +117,13 @@ class PayloadFleet : public Fleet {
 // One remote actor a stream.
 Status RunRemotes(const PeerTask& task) {
   std::vector<Status> results(task.streams);
-  std::atomic<bool> stopped{false};
-  ThreadGroup threads([&] { stopped = true; });
+  ThreadGroup threads(nullptr);  // they return when the engine has gone
   RETURN_IF_ERROR(threads.Start("actor", task.streams, [&](size_t s) {
     PayloadFleet fleet(task.payload, task.rows);
     RemoteActorOptions options;
     options.address = task.address;
     options.ca = task.ca;
     options.reconnect_timeout = 1;
-    options.stop = [&] { return stopped.load(); };
     results[s] = RunRemoteActor(fleet, options).status();
   }));
   threads.Join();

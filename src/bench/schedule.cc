@@ -17,7 +17,6 @@
 #include <barrier>
 #include <cstring>
 #include <filesystem>
-#include <future>
 #include <mutex>
 
 #include "bench/bench.h"
@@ -174,15 +173,10 @@ class Batched {
 
   Status Run() {
     for (uint32_t slot = 0; slot < kPopulation; ++slot) Begin(slot);
-    // the barrier needs all of them: none begins before all are there
-    std::promise<bool> all_there;
-    const std::shared_future<bool> begin = all_there.get_future().share();
-    ThreadGroup threads([&] { all_there.set_value(false); });
-    const Status started = threads.Start("batched-", play_.cores, [&](size_t core) {
-      if (begin.get()) Rounds(static_cast<uint32_t>(core));
-    });
+    ThreadGroup threads(nullptr);  // they return when the window ends
+    const Status started = threads.Start(
+        "batched-", play_.cores, [this](size_t core) { Rounds(static_cast<uint32_t>(core)); });
     if (!started.ok()) return started;
-    all_there.set_value(true);
     threads.Join();
     return status_;
   }

@@ -3,10 +3,12 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <exception>
-#include <new>
+#include <future>
+#include <iterator>
 #include <system_error>
 
 #include "core/check.h"
@@ -63,19 +65,23 @@ ThreadGroup::~ThreadGroup() {
 
 Status ThreadGroup::Start(const std::string& name, size_t count,
                           const std::function<void(size_t)>& body) {
-  threads_.reserve(threads_.size() + count);
+  std::promise<bool> all_there;
+  const std::shared_future<bool> go = all_there.get_future().share();
+  std::vector<std::unique_ptr<Thread>> started;
   for (size_t i = 0; i < count; ++i) {
-    auto thread = Thread::Start(name + std::to_string(i), [body, i] { body(i); });
-    if (thread.ok()) {
-      threads_.push_back(std::move(*thread));
-      continue;
+    auto thread = Thread::Start(name + std::to_string(i), [body, i, go] {
+      if (go.get()) body(i);
+    });
+    if (!thread.ok()) {
+      all_there.set_value(false);
+      return count == 1 ? thread.status()
+                        : thread.status().Annotate(std::to_string(i) + " of " +
+                                                   std::to_string(count) + " threads started");
     }
-    if (stop_ && !threads_.empty()) stop_();
-    threads_.clear();  // joins
-    return count == 1 ? thread.status()
-                      : thread.status().Annotate(std::to_string(i) + " of " +
-                                                 std::to_string(count) + " threads started");
+    started.push_back(std::move(*thread));
   }
+  std::ranges::move(started, std::back_inserter(threads_));
+  all_there.set_value(true);
   return Status::Ok();
 }
 

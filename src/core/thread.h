@@ -32,20 +32,21 @@ class Thread {
   std::thread thread_;
 };
 
-// The threads of one owner, who says first how their bodies are made to return. Declared after all
-// that the bodies and `stop` use. Thread safety: none.
+// The threads of one owner, all of them or none, which says first how their bodies are made to
+// return. Declared after all that the bodies and `stop` use. Thread safety: none.
 class ThreadGroup {
  public:
-  // `stop` makes every body return, those too that have not begun; called before threads are joined
-  // that were not asked to end otherwise. Null: the bodies return by themselves.
+  // `stop` makes every body return; the destructor calls it when threads are left, on every path.
+  // Null: the bodies return by themselves.
   explicit ThreadGroup(std::function<void()> stop) : stop_(std::move(stop)) {}
   // Stops, then joins.
   ~ThreadGroup();
   ThreadGroup(const ThreadGroup&) = delete;
   ThreadGroup& operator=(const ThreadGroup&) = delete;
 
-  // Runs body(0), ..., body(count - 1), each on a thread called `name` and its number. All of them
-  // or none: when one cannot be started (kNoResources), those before it are stopped and joined.
+  // Runs body(0), ..., body(count - 1), each on a thread called `name` and its number. None begins
+  // before every thread is there: bodies may wait for each other. When a thread cannot be started
+  // (kNoResources) none has run.
   Status Start(const std::string& name, size_t count, const std::function<void(size_t)>& body);
   // Waits until all bodies have returned, without stopping them.
   void Join() { threads_.clear(); }

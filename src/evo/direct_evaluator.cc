@@ -1,4 +1,3 @@
-#include <atomic>
 #include <condition_variable>
 #include <mutex>
 
@@ -22,8 +21,7 @@ class DirectEvaluator : public Evaluator {
   const EnvironmentSpec& spec() const override { return spec_; }
 
   Status Play(const ParameterSource& source, WorkSource& work) override {
-    stopped_ = false;
-    ThreadGroup threads([this] { stopped_ = true; });
+    ThreadGroup threads(nullptr);  // they return when the work is finished
     RETURN_IF_ERROR(threads.Start("rollout-", environments_.size(),
                                   [&](size_t i) { Rollouts(*environments_[i], source, work); }));
     threads.Join();
@@ -49,9 +47,8 @@ class DirectEvaluator : public Evaluator {
       const SteadyTime start = Now();
       policy.Load(workspace, task.policy, source);
       const double materialised = SecondsSince(start);
-      const EpisodeResult result =
-          Rollout(environment, task.episode, policy, workspace, observation,
-                  [&] { return !stopped_ && work.Wanted(*index); });
+      const EpisodeResult result = Rollout(environment, task.episode, policy, workspace,
+                                           observation, [&] { return work.Wanted(*index); });
       const double played = SecondsSince(start) - materialised;
       if (result.done) work.Post(*index, result);
       const std::lock_guard lock(mu_);
@@ -66,7 +63,7 @@ class DirectEvaluator : public Evaluator {
   // Empty once the work is finished. What there is to claim changes with the results.
   std::optional<uint32_t> ClaimOrWait(WorkSource& work) {
     std::unique_lock lock(mu_);  // no rollout ends between a claim in vain and the wait
-    while (!stopped_ && !work.Finished()) {
+    while (!work.Finished()) {
       if (const auto index = work.Claim()) return index;
       rollout_ended_.wait_for(lock, kWait);
     }
@@ -98,7 +95,6 @@ class DirectEvaluator : public Evaluator {
   const EnvironmentSpec spec_;
   std::vector<std::unique_ptr<Environment>> environments_;  // one per thread
   std::unique_ptr<PolicyModel> model_;
-  std::atomic<bool> stopped_{false};  // this call of Play: not every thread could be started
   mutable std::mutex mu_;
   std::condition_variable rollout_ended_;
   // guarded by mu_

@@ -60,7 +60,7 @@ class SlotEvaluator : public Evaluator {
     for (SlotState& slot : slots_) slot.policy.LoadRandom();
     failed_ = false;
     const Call call{source, work};
-    ThreadGroup threads([this] { failed_ = true; });
+    ThreadGroup threads(nullptr);  // they return when the work is finished or the fleet has failed
     RETURN_IF_ERROR(
         threads.Start("inference-", workers_.size(), [&](size_t i) { Serve(call, workers_[i]); }));
     threads.Join();
@@ -188,7 +188,7 @@ class SlotEvaluator : public Evaluator {
   std::unique_ptr<PolicyModel> model_;
   std::deque<SlotState> slots_;
   std::deque<Worker> workers_;       // one per thread
-  std::atomic<bool> failed_{false};  // the fleet or the start of a thread, in this call
+  std::atomic<bool> failed_{false};  // the fleet, in this call
   std::atomic<size_t> busy_{0};      // slots that are not in idle_; written under mu_
   std::mutex mu_;
   // guarded by mu_

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "core/log.h"
+#include "core/thread.h"
 #include "replica/torch/reducer.h"
 #include "replica/torch/replicator_test_util.h"
 #include "samara/batch_norm.h"
@@ -565,6 +566,21 @@ std::string Failure(int ranks, const ReplicatorOptions& options, int expected_co
                 ranks, [&](Replicator& r) { r.Run(step); }, options),
             expected_code);
   return testing::internal::GetCapturedStderr();
+}
+
+TEST(ReplicatorTest, ARankOrAReplicaWhoseThreadCannotStartEndsAll) {
+  // ranks first; then the replicas of the two ranks
+  for (int n = 1; n <= 6; ++n) {
+    TEST_FailNthThread(n);
+    testing::internal::CaptureStderr();
+    const int code = ReplicateThreads(
+        2, [](Replicator& r) { r.Run([](ReplicaContext&) {}); }, Exact(4));
+    const std::string says = testing::internal::GetCapturedStderr();
+    EXPECT_FALSE(TEST_ThreadFailurePending());
+    // rank 0 says 69 when rank 1 is the one that fails
+    EXPECT_TRUE(code == 71 || (n > 2 && code == 69)) << n << ": " << code;
+    EXPECT_NE(says.find("cannot start thread"), std::string::npos) << n << says;
+  }
 }
 
 TEST(ReplicatorTest, WrongCallsAreNamed) {
