@@ -48,10 +48,10 @@ Status RunEval(const Invocation& invocation, const EvalArguments& args) {
   EvaluationOptions options{
       .episodes = args.episodes, .noops = {}, .seed = args.seed, .random = args.random};
   if (!args.noops.empty()) {
+    ASSIGN_OR_RETURN(const auto counts, ParseRange("--noops", args.noops, 10'000));
     if (const std::string& id = policy.config.env.id; !id.empty())
       return {Code::kUsage, "eval --noops: " + id +
                                 " begins without no-ops, only Atari games have them; leave it out"};
-    ASSIGN_OR_RETURN(const auto counts, ParseRange("--noops", args.noops, 10'000));
     options.noops.assign(counts.begin(), counts.end());
   }
   nlohmann::json video;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // The parameters of learners' networks in the layout of PyTorch's modules, and back. Torch-free.
 //
 //   learner (nn/torch/agent_network.h)   exported

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 #include "nn/agent_layout.h"
 
 #include <gtest/gtest.h>
