@@ -23,7 +23,7 @@ else()
 endif()
 set(Python_EXECUTABLE ${SAMARA_VENV_PYTHON})
 
-# Numbers must not depend on the compiler's mood (DESIGN 9.4), nothing is built with -march=native.
+# Numbers must not depend on the compiler's options: no contraction, nothing is built with -march=native.
 add_library(samara_options INTERFACE)
 target_compile_options(samara_options INTERFACE
   # gcc 12 reports its own std::string (bug 105651): these warnings are off there

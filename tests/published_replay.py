@@ -1,7 +1,7 @@
 """Plays policies with NumPy, PyTorch and ale-py alone: nothing of samara is imported here.
 
-The protocol is that of the program Uber released (deep-neuroevolution, gpu_implementation), as the
-specification tells it (neuroevolution.md 1.1, 1.3, 2, 3.1): gray float32 that is not rounded, the maximum of
+The protocol is that of the program Uber released (deep-neuroevolution, gpu_implementation):
+gray float32 that is not rounded, the maximum of
 two frames, TensorFlow's bilinear resize with aligned corners, four frames of which the first three are zeros
 at the start, n no-ops, then FIRE and action 2 through the repeat of four frames, the largest output wins.
 """

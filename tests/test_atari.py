@@ -1,4 +1,4 @@
-"""The Atari adapter: contract, history independence, save and restore, every ROM (specification AT-*)."""
+"""The Atari adapter: contract, history independence, save and restore, every ROM."""
 
 import hashlib
 
@@ -11,7 +11,7 @@ from samara import atari, environment
 from samara.palette import palettes
 
 DEFAULT = ["tetris", "pong", "breakout", "frostbite"]
-# reset_game() alone keeps traces of the last episode in these, among others (AT-23)
+# reset_game() alone keeps traces of the last episode in these, among others
 WITH_HISTORY = ["frostbite", "freeway", "assault", "beam_rider", "demon_attack", "time_pilot"]
 
 
@@ -54,7 +54,7 @@ def test_same_episode_same_bits_whatever_came_before(name):
 
 @pytest.mark.parametrize("game", [*WITH_HISTORY, "tetris", "qbert"])
 def test_history_leaves_no_trace(game):
-    """AT-23: after an earlier episode the same actions give the bits of a fresh load."""
+    """After an earlier episode the same actions give the bits of a fresh load."""
     env = make(game, "deepga-gpu")
     play(env, random_actions(env, 150, seed=3), seed=3, noops=30)
     again = make(game, "deepga-gpu")
@@ -64,7 +64,7 @@ def test_history_leaves_no_trace(game):
 
 @pytest.mark.parametrize("name", presets())
 def test_every_frame_repeat_advances(name):
-    """AT-9: frames count up by the repeat and the picture moves."""
+    """Frames count up by the repeat and the picture moves."""
     env = make("breakout", name)
     out = observation(env)
     for repeat in (1, 2, 3, 4):
@@ -186,12 +186,12 @@ def restored_like_the_original(game, name, steps, before=50):
     [*((game, "deepga-gpu") for game in DEFAULT), ("pong", "ale-sticky"), ("breakout", "ale-sticky")],
 )
 def test_restored_state_continues_with_the_same_bits(game, name):
-    """AT-17 and AT-16: frames, RAM and rewards, with sticky actions too."""
+    """Frames, RAM and rewards, with sticky actions too."""
     assert restored_like_the_original(game, name, 1000)
 
 
 def test_sticky_rollouts_continue_alike_many_times():
-    """AT-16: with ALE's own generator 13 of 60 restored rollouts of Pong diverged."""
+    """With ALE's own generator 13 of 60 restored rollouts of Pong diverged."""
     env = make("pong", "ale-sticky")
     out = observation(env)
     env.reset(2, 0, 0, out)
@@ -240,7 +240,7 @@ def test_games_that_cannot_be_played_are_refused_by_name():
 @pytest.mark.slow
 @pytest.mark.parametrize("game", atari.games())
 def test_every_rom_loads_and_restores(game):
-    """Every game of the wheel plays, draws from the palette, forgets history and restores (AT-3, 17, 23)."""
+    """Every game of the wheel plays, draws from the palette, forgets history and restores."""
     env = make(game, "deepga-gpu")
     rgb, _ = palettes(env.emulator.shape[0])
     actions = random_actions(env, 150, seed=1)

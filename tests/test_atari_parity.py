@@ -1,6 +1,6 @@
 """Atari presets against the implementations whose behaviour they are, bit for bit.
 
-Each rival plays its first episode after a load (AT-23), without sticky actions (every implementation
+Each rival plays its first episode after a load, without sticky actions (every implementation
 draws them from a generator of its own) and with raw rewards. Compared are the reset observation, every
 later one including the last, rewards, ends and lives; where the rival stacks frames, the whole stack.
 """

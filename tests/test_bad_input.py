@@ -1,6 +1,6 @@
 """What is wrong with the input is said in one line, with the documented exit code, soon, and nothing is lost.
 
-Exit codes are those of the reliability specification: 64 usage, 65 bad data, 66 input missing,
+Exit codes are those of README.md: 64 usage, 65 bad data, 66 input missing,
 69 unavailable, 73 cannot create, 74 input or output, 78 configuration.
 """
 

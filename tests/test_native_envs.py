@@ -139,7 +139,7 @@ def test_classic_control_plays_whole_episodes_like_gymnasium(name, tolerance, tm
 
 @pytest.mark.parametrize("name", MUJOCO)
 def test_mujoco_plays_like_gymnasium(name, tmp_path):
-    """AT-22: 1,000 steps with resets, tolerance 1e-9 in float64 on state and reward."""
+    """1,000 steps with resets, tolerance 1e-9 in float64 on state and reward."""
     seen = compare(name, tmp_path, tolerance=1e-9)
     assert seen["terminated"].any() or seen["truncated"].any()
 

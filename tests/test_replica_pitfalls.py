@@ -1,5 +1,4 @@
-"""What goes wrong between ranks is named by every one of them, or does no harm, over shared memory and over Gloo; the numbers
-are those of the specification (replicator.md 12.3)."""
+"""What goes wrong between ranks is named by every one of them, or does no harm, over shared memory and over Gloo."""
 
 from __future__ import annotations
 
@@ -39,10 +38,10 @@ def launch(pitfall: str, transport: str, **variables: str) -> tuple[int, dict[in
 
 @pytest.mark.parametrize("pitfall, words", [
     ("swapped_order", [r"ranks 0, 2: all_reduce sum of float32\[4\] at pitfalls.py:20 ",
-                       r"rank 1: all_reduce sum of float32\[4\] at pitfalls.py:19 "]),  # F1
-    ("other_type", [r"ranks 0, 2: all_reduce sum of float32\[4\] at ", r"rank 1: all_reduce sum of int32\[4\] at "]),  # F2
-    ("other_count", [r"ranks 0, 2: all_reduce sum of float32\[4\] at ", r"rank 1: all_reduce sum of float32\[5\] at "]),  # F3
-    ("other_operation", [r"ranks 0, 2: all_reduce sum of ", r"rank 1: broadcast "]),  # F4
+                       r"rank 1: all_reduce sum of float32\[4\] at pitfalls.py:19 "]),
+    ("other_type", [r"ranks 0, 2: all_reduce sum of float32\[4\] at ", r"rank 1: all_reduce sum of int32\[4\] at "]),
+    ("other_count", [r"ranks 0, 2: all_reduce sum of float32\[4\] at ", r"rank 1: all_reduce sum of float32\[5\] at "]),
+    ("other_operation", [r"ranks 0, 2: all_reduce sum of ", r"rank 1: broadcast "]),
 ])
 def test_different_calls_are_named_on_every_rank(pitfall, words, transport):
     code, said, _ = launch(pitfall, transport)
@@ -61,7 +60,7 @@ def test_a_rank_that_does_not_come_is_named(transport):
         assert re.search(words, said[rank]), said[rank]
 
 
-def test_a_frozen_rank_is_named(transport):  # F6
+def test_a_frozen_rank_is_named(transport):
     code, said, seconds = launch("frozen", transport)
     assert code == 69 and seconds < 30, said
     for rank in (0, 2):
@@ -77,12 +76,12 @@ def test_parameters_that_differ_are_named(transport):
 
 
 @pytest.mark.parametrize("mode", ["exact", "fast"])
-def test_parameters_without_gradients_wait_for_nobody(mode, transport):  # F7, F8, F11
+def test_parameters_without_gradients_wait_for_nobody(mode, transport):
     code, said, _ = launch("uneven_gradients", transport, SAMARA_MODE=mode)
     assert code == 0, said
 
 
-def test_threads_of_the_environment_change_no_bit():  # F9
+def test_threads_of_the_environment_change_no_bit():
     runs = [result(run("samara", 2, "--steps", 20, OMP_NUM_THREADS=threads, MKL_NUM_THREADS=threads))
             for threads in ("1", "3")]
     assert runs[0] == runs[1]

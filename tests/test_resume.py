@@ -13,7 +13,7 @@ from samara_cli import ATARI, CARTPOLE, Running, ok, reported, resume, samara, t
 LONG = [*CARTPOLE, "ga.population=320", "ga.generations=40", "run.checkpoint_seconds=1", "fleet.threads=1"]
 # some seconds, so that a kill may fall anywhere
 KILLED = [*LONG, "ga.population=48", "ga.generations=400"]
-GRACE = 25  # s, from SIGTERM to the end (reliability specification, fault 18)
+GRACE = 25  # s, from SIGTERM to the end
 
 
 @pytest.fixture(scope="module")

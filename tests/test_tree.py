@@ -99,6 +99,9 @@ OPENS = re.compile(r"\b(?:fopen|freopen|[io]?fstream|opendir|mkfifo|avio_open)\b
                    r"|filesystem::(?:rename|remove|remove_all|copy|copy_file|create_\w+|resize_file)\(")
 OPENERS = {
     "src/core/files.cc": "the one place that opens what is below a run folder",
+    "src/core/leave.cc": "removes half-made files where nothing but system calls may be used",
+    "src/cli/list.cc": "the games of the installed ale-py", "src/fleet/remote/peer_owner.cc": "/proc/net/tcp",
+    "src/fleet/remote/gate.cc": "the sockets' folder",
     "src/core/cpu.cc": "/proc/cpuinfo", "src/core/venv.cc": "where Python is installed",
     "src/env/mujoco/library.cc": "the wheel's library", "src/data/image_folder.cc": "the user's images",
     "src/replica/torch/connect.cc": "/proc/sys/kernel/random/boot_id",
@@ -116,3 +119,20 @@ def test_one_file_opens_what_is_below_a_run_folder():
     assert "src/core/files.cc" in users, "the pattern finds nothing"
     assert not {path for path in users if not path.startswith(tuple(OPENERS))}
     assert not [name for name in OPENERS if not any(path.startswith(name) for path in users)], "no longer needed"
+
+
+# Documents that were never in the repository, by the forms in which comments cited them. A fact is stated, or a paper cited.
+CITATIONS = re.compile(
+    r"\b(?:AT|CI)-(?:\d+|\*)|\bD-\d+\b|\(D\d+\)|// ?[DF]\d+[:,]|  # F\d+\b|\(F(?:[1-9]|1[0-5])(?:,| to|\))|\bDESIGN(?:\.md)? (?:section )?\d"
+    r"|\b(?:neuroevolution|central_inference|reliability)\.md\b"
+    r"|\b(?:replicator|atari|DESIGN)\.md,? (?:sections? )?\d"
+    r"|\bspecification (?:\w+\.md|AT)|reliability specification|[Dd]efects? (?:D-)?\d+ of the reference"
+)
+
+
+def test_what_is_cited_is_in_the_repository():
+    """A page that is cited with a section lies in doc/, a rule that is cited is in a page or a paper."""
+    texts = tracked("*.h", "*.cc", "*.py", "*.md", "*.toml", "*.cmake", "*CMakeLists.txt", "scripts/*")
+    found = [f"{path}:{number}: {line.strip()}" for path in texts if path.name != "test_tree.py"
+             for number, line in enumerate((ROOT / path).read_text().split("\n"), 1) if CITATIONS.search(line)]
+    assert not found, "\n".join(found)

@@ -235,7 +235,7 @@ def test_actors_are_told_when_training_ends_and_survive_an_engine_that_is_killed
     assert resumed["frames"] >= 300000
     start = time.monotonic()
     assert worker.wait(timeout=20) == 0, "told that training has finished"
-    assert time.monotonic() - start < 5  # defect D-9 of the reference
+    assert time.monotonic() - start < 5
 
 
 @pytest.mark.parametrize("words, code, says", [
@@ -309,7 +309,7 @@ PRESETS = sorted(p.relative_to(ROOT / "presets").with_suffix("").as_posix() for 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_makes_updates(tmp_path, preset):
-    """Defect D-4 of the reference: recipes that die at the start."""
+    """No recipe dies at its start."""
     if preset.startswith("football/") and importlib.util.find_spec("envpool") is None:
         pytest.skip("SKIPPED LOUDLY: no EnvPool in .venv; `make envpool` installs it")
     small = ["learn.environments=4", "learn.batch=2", "learn.unroll=13", "learn.updates=4", "run.random_episodes=0",

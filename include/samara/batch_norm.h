@@ -12,8 +12,8 @@ namespace samara {
 // merged in a fixed order, in one message forward and one backward. Outside a step, and in eval(),
 // it is an ordinary batch norm. The running statistics are kept once a rank, by its first replica:
 // evaluate outside steps, or do not give the module to Wrap. Equal to one on the concatenated batch
-// to rounding, forward and backward. Source: specification replicator.md 6; Chan, Golub and LeVeque
-// (1979) for the merge.
+// to rounding, forward and backward. The merge is that of Chan, Golub and
+// LeVeque (1979).
 struct CrossReplicaBatchNormOptions {
   double eps = 1e-5;
   double momentum = 0.1;  // of the running statistics, which hold the unbiased variance

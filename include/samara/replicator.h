@@ -15,7 +15,7 @@
 // generator's state are each replica's own. Fast mode has one replica a rank and overlaps the
 // reduction of gradients with the backward pass.
 //
-// Errors are ReplicationError (error.h). Source: specification replicator.md, sections 1 to 5, 15.
+// Errors are ReplicationError (error.h).
 #pragma once
 
 #include <torch/torch.h>
@@ -286,7 +286,7 @@ class ReplicaContext {
   const int local_;
 };
 
-// How gradients of one optimizer are combined and applied. [replicator.md 5]
+// How gradients of one optimizer are combined and applied.
 struct WrapOptions {
   double clip_norm = 0;  // largest global norm of the averaged gradient; 0: not clipped
   bool shard_state =

@@ -5,7 +5,7 @@ ALE is GPL-2.0-only: this module talks to it through the ale-py package, in the 
 nowhere else. The emulator gives raw frames of palette indices; pixels are done by samara's own kernels
 (src/nn/pixels.h), sticky actions and limits here, frame stacks at the engine.
 
-Every episode starts from the state after loadROM and reset_game (AT-23): a plain reset keeps traces of
+Every episode starts from the state after loadROM and reset_game: a plain reset keeps traces of
 the last episode in a quarter of the games.
 """
 
@@ -25,7 +25,7 @@ from samara.environment import CONFIG, NO_INPUT, SetupError, Spec, Step
 from samara.palette import palettes
 
 NOOP, FIRE = 0, 1  # the emulator's action codes
-ACTIONS = 18  # heads of "full" presets have this many outputs in every game (AT-4)
+ACTIONS = 18  # heads of "full" presets have this many outputs in every game
 # They have no single-player mode: loading one ends the process.
 NOT_PLAYABLE = ("combat", "joust", "maze_craze", "warlords")
 # Their saved start state does not play like a fresh load: load the ROM again, restore by replaying.
@@ -67,7 +67,7 @@ class Emulator:
         self.path = rom_path(game)
         self.reload = game in RELOAD
         self.ale = ale_py.ALEInterface()
-        self.ale.setFloat("repeat_action_probability", 0.0)  # stickiness is ours (AT-16)
+        self.ale.setFloat("repeat_action_probability", 0.0)  # stickiness is ours
         self.ale.setInt("random_seed", 1)
         self._load()
         self.shape: tuple[int, int] = self.ale.getScreenDims()
@@ -370,7 +370,7 @@ class Atari:
         np.take(self.colours, self.shots[: self.shot_count], axis=0, out=out[: self.shot_count])
         return self.shot_count
 
-    # ---- save and restore (AT-17)
+    # ---- save and restore
 
     def save(self) -> bytes:
         header = {

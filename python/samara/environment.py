@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-# exit codes of the reliability specification that an adapter may name
+# exit codes (README.md) that an adapter may name
 USAGE = 64  # arguments that mean nothing
 NO_INPUT = 66  # a file or package is missing
 CONFIG = 78  # the configuration can never work

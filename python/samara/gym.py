@@ -4,7 +4,7 @@
 ``{"kind": "gym", "id": "LunarLander-v3"}``; ``"module:Name-v0"`` imports the module first, from ``"path"`` when no other
 place has it; ``"kwargs"`` goes to ``gymnasium.make``. Observations: a uint8 Box stays as it is, every other Box becomes float32,
 and Dict, Tuple, Discrete, MultiDiscrete and MultiBinary spaces are flattened to one float32 vector by
-``gymnasium.spaces.flatten``. Actions in [-1, 1] are rescaled to the Box's bounds (AT-21); a dimension
+``gymnasium.spaces.flatten``. Actions in [-1, 1] are rescaled to the Box's bounds; a dimension
 with an infinite bound is passed through as it is. Each episode calls ``reset(seed=key mod 2^31)``; a
 step counts as one frame.
 """
@@ -23,7 +23,7 @@ from gymnasium import spaces
 from samara.environment import CONFIG, NO_INPUT, SetupError, Spec, Step
 
 FLATTENED = (spaces.Dict, spaces.Tuple, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
-# packages that decide an episode's bits: their versions are part of the run's identity (AT-20)
+# packages that decide an episode's bits: their versions are part of the run's identity
 ENGINES = {"mujoco": "mujoco", "Box2D": "box2d", "ale_py": "ale-py", "pygame": "", "gymnasium": ""}
 
 

@@ -48,7 +48,7 @@ std::span<const Workload> Workloads();
 // kUsage names the nearest workload.
 Result<const Workload*> FindWorkload(const std::string& name);
 
-// Hashes of a fixed small workload (DESIGN section 4, rule 6): equal on every machine.
+// Hashes of a fixed small workload: equal on every machine.
 // {"noise", "kernels", "evolution", "signature"}; "signature" hashes the others.
 nlohmann::json Signature();
 

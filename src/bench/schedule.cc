@@ -1,5 +1,5 @@
 // Three ways to put emulation and inference on the cores, each with torch's stock operations and
-// with samara's kernels: those of the 2018 neuroevolution program (neuroevolution.md section 4).
+// with samara's kernels: those of the 2018 neuroevolution program.
 //
 //   one-at-a-time  each core plays one individual: step, evaluate, step. Nothing overlaps.
 //   batched        all environments step, barrier, all individuals are evaluated, barrier.

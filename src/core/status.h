@@ -4,8 +4,8 @@
 //
 // A file, a peer or a user's data that is wrong returns a Status; a bug meets CHECK (check.h).
 // Error is thrown only while setting up and caught in main, in the Python binding and at the top of
-// a thread. The enumerators of Code are the process exit codes of the reliability specification,
-// section 2: schedulers act on them, so their values never change.
+// a thread. The enumerators of Code are the process's exit codes, those of
+// sysexits.h: schedulers act on them, so their values never change.
 #pragma once
 
 #include <optional>

@@ -10,7 +10,7 @@ namespace {
 
 const Status kFull(Code::kIoError, "disk full");
 
-// sysexits.h, which the reliability specification follows; 75 is EX_TEMPFAIL
+// those of sysexits.h; 75 is EX_TEMPFAIL
 TEST(StatusTest, CodesAreTheExitCodesOfSysexits) {
   const std::pair<Code, int> codes[] = {
       {Code::kOk, 0},

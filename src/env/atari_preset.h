@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // Atari presets: the conventions under which published agents saw the same games, every row fixed.
 //
-// One preset answers each row of specification atari.md section 3; name, version and hash stand in
-// the run header and in checkpoints (AT-6). The actor receives the rows as its whole configuration
+// One preset answers each row of doc/atari.md; name, version and hash stand in
+// the run header and in checkpoints. The actor receives the rows as its whole configuration
 // besides the game, the engine uses those of the frame stack, the no-ops and the learner.
 // doc/atari.md explains every row. Rows that only the actor reads are words; python/samara/atari.py
 // lists them.
@@ -54,7 +54,7 @@ struct AtariPreset {
   FrameStackRule stack;
   RewardRule reward = RewardRule::kRaw;
 
-  // how the original resets, for the reader: samara always follows AT-12
+  // how the original resets, for the reader: samara resets by an explicit command
   std::string_view autoreset;
   std::string_view seeding;
 

@@ -2,7 +2,7 @@
 // What an environment is, whoever steps it: a native C++ class on a thread of the engine, or a
 // Python simulator in an actor process (which fills the same structures through the slot protocol).
 //
-// Contract (specification atari.md, section 4): one step answers one action; no action is discarded
+// Contract: one step answers one action; no action is discarded
 // and no fake transition is emitted; an episode ends as terminated or truncated (never both), and
 // the observation written by that step is the final one of the episode.
 #pragma once
@@ -38,7 +38,7 @@ struct ObservationSpec {
 struct ActionSpec {
   bool discrete = true;
   int64_t n = 0;                 // discrete: number of actions; box: dimensions
-  std::vector<float> low, high;  // box: the simulator's bounds; policies act in [-1, 1] (AT-21)
+  std::vector<float> low, high;  // box: the simulator's bounds; policies act in [-1, 1]
   // Discrete with several parts that are chosen independently (MultiDiscrete): how many choices
   // each has. Their product is n, and an action's index counts the last part fastest (C order).
   std::vector<int64_t> sizes{};  // empty: one part
@@ -81,8 +81,8 @@ struct Action {
 struct StepResult {
   double reward = 0;
   bool terminated = false;
-  bool truncated = false;  // only when not terminated (AT-14)
-  bool life_lost = false;  // AT-15
+  bool truncated = false;  // only when not terminated
+  bool life_lost = false;  // the episode may go on
   uint32_t frames = 0;     // emulated frames of this step (1 where frames mean nothing)
 };
 

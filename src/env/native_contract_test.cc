@@ -1,5 +1,4 @@
-// What every native environment promises, whatever it simulates (specification atari.md, section
-// 4).
+// What every native environment promises, whatever it simulates.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -61,7 +61,7 @@ class SimulatedEnvironment : public Environment {
   int64_t limit_ = 0;  // truncation after so many steps; 0 = none
 };
 
-// An action value of [-1, 1] on the simulator's scale (AT-21). Values outside are clamped; one that
+// An action value of [-1, 1] on the simulator's scale. Values outside are clamped; one that
 // is not a number counts as the middle.
 double Rescale(float value, double low, double high);
 

@@ -30,8 +30,7 @@ struct Task {
   double frames_expected = 0;  // of its episode; 0 = unknown. Decides when it is played, no more
 };
 
-// One episode (neuroevolution.md 1.1, result record; behaviour and observation statistics come with
-// the algorithms that need them).
+// What one episode brought.
 struct EpisodeResult {
   double fitness = 0;  // undiscounted, unclipped return; summed in step order
   uint64_t frames = 0;

@@ -1,5 +1,5 @@
 // Episodes of a generation that is not finished yet, as they are kept on disk, so that a generation
-// of hours survives a stop or a crash in its middle (DESIGN 9.5 says the rest).
+// of hours survives a stop or a crash in its middle.
 #pragma once
 
 #include <cstdint>

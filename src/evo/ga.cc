@@ -161,7 +161,7 @@ void DeepGa::KeepNow() {
   });
 }
 
-// One generation, as neuroevolution.md 1.3 has it; the numbers are those of doc/deep-ga.md.
+// One generation; the numbers are those of doc/deep-ga.md.
 Result<GenerationReport> DeepGa::Step(const StopToken& stop) {
   GaState next = state_;
   next.generation = state_.generation + 1;
@@ -358,7 +358,7 @@ Status DeepGa::Validate(Playing& playing, const EpisodeMeans& played,
     Account(results, next);
     validated.Add(results);
   }
-  // the elite is judged on its own validation mean (defect 7 of the reference)
+  // the elite is judged on its own validation mean
   const uint32_t best = RankDescending(validated.fitness)[0];
   next.elite = Individual(candidates[best]), next.has_elite = true;
   next.elite_mean = validated.fitness[best], next.elite_frames = validated.frames[best];

@@ -2,7 +2,7 @@
 // parents.
 //
 // Truncation selection and Gaussian mutation, no crossover; genomes are seed lists (genome.h). Two
-// loops: `uber_gpu`, the released accelerated program (neuroevolution.md 1.3), and `uber_dist`, the
+// loops: `uber_gpu`, the released accelerated program, and `uber_dist`, the
 // distributed one, without validation. Everything random is keyed by (seed, purpose, generation,
 // individual, episode), so a state and a configuration decide the next generation bit for bit,
 // whatever plays the episodes.
@@ -56,7 +56,7 @@ Status CheckSize(const GaConfig& config, const NetworkDescription& network);
 // Lowers ga.parents and ga.validation_candidates to ga.population. Whether one was larger.
 bool Clamp(GaConfig& config);
 
-// sigma after `frames` counted frames (neuroevolution.md 1.1, schedules); the end value from
+// sigma after `frames` counted frames; the end value from
 // ga.mutation_schedule_frames on. Equal bits everywhere. An exponential schedule from or to 0 is 0
 // after its beginning.
 float MutationPowerAt(const GaConfig& config, uint64_t frames);

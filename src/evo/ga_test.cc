@@ -1,4 +1,4 @@
-// The GA against a plain reading of the pseudo-code in neuroevolution.md 1.3, and what it promises.
+// The GA against a plain reading of the published pseudo-code, and what it promises.
 #include "evo/ga.h"
 
 #include <cmath>
@@ -72,7 +72,7 @@ class Reference {
       Distributed(tasks, fitness, order);
     else
       Truncate(tasks, fitness, order);
-    // DESIGN 9.2
+    // members, fitness and elite, in this order
     Sha256 hash;
     for (const Genome& genome : tasks) hash.Update(genome.Encode());
     for (double f : fitness) hash.UpdateU64(std::bit_cast<uint64_t>(f));
@@ -264,7 +264,7 @@ TEST(GaTest, TheEliteIsTheBestInValidationAndTakesTheLastPlaceOfTheParents) {
   EXPECT_EQ(e.ga.state().parent_fitness, (std::vector<double>{5, 9}));
 }
 
-// Defect 7 of the reference: it compared the mean over all candidates.
+// The released program compared the mean over all candidates.
 TEST(GaTest, TheEliteIsJudgedOnItsOwnMean) {
   GaConfig c = SmallConfig();
   c.validation_candidates = 2, c.validation_episodes = 1, c.test_every = 0;
@@ -311,7 +311,7 @@ TEST(GaTest, ANumberReplacesAnEliteThatWasNotOne) {
   EXPECT_EQ(e.Step().elite_mean, -4);
 }
 
-// D8: no long episode is left for the end of a phase.
+// No long episode is left for the end of a phase.
 TEST(GaTest, LongestExpectedEpisodesArePlayedFirst) {
   GaConfig c = SmallConfig();
   std::vector<Task> played;
@@ -404,7 +404,6 @@ TEST(GaTest, CountsAreClampedToASmallPopulation) {
   EXPECT_EQ(c.validation_candidates, 3);
 }
 
-// Defect 5 of the reference.
 TEST(GaTest, SchedulesAtTheirBeginningMiddleEndAndBeyond) {
   GaConfig c;
   c.mutation_power = 0.08, c.mutation_power_end = 0.02, c.mutation_schedule_frames = 1000;
@@ -755,7 +754,7 @@ TEST(GaTest, AFailedFleetIsReportedAndLeavesTheState) {
   EXPECT_EQ(e.ga.state().Encode(), before);
 }
 
-// Defect 6 of the reference: nothing of the size of population times parameters or mutations.
+// Nothing of the size of population times parameters or mutations.
 TEST(GaTest, MemoryIsFlatInThePopulation) {
   GaConfig c = SmallConfig();
   c.population = 4000, c.test_every = 0, c.cache_megabytes = 1;

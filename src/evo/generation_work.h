@@ -1,6 +1,5 @@
 // The population's episodes and the validation of its best members as one piece of work, so that
-// what the last episodes of the population leave idle validates already (neuroevolution.md 4.3,
-// D8).
+// what the last episodes of the population leave idle validates already.
 //
 // Before the population is complete nobody knows the candidates. Once all its episodes are claimed
 // the old elite, which is certain, and the best members so far are validated ahead of time. A

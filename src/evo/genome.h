@@ -5,7 +5,7 @@
 //   theta_0 = s_layer * e(initial),  biases 0
 //   theta_k = theta_{k-1} + power_k * e(key_k)          (weights and biases, not layer-scaled)
 //
-// left to right, float32, product rounded, then sum rounded, no FMA (neuroevolution.md 1.3).
+// left to right, float32, product rounded, then sum rounded, no FMA.
 #pragma once
 
 #include <cstddef>

@@ -34,7 +34,7 @@ TEST(ImportUberTest, ReadsThePublishedElite) {
 
 TEST(ImportUberTest, EliteHasNumPysParameters) {
   // SHA-256 of theta_0 and of theta, little-endian float32, from RandomState(123).randn and NumPy's
-  // float32 products and sums (neuroevolution.md 1.3 and 11 (c))
+  // float32 products and sums
   const Genome elite = ImportUber(FrostbiteFile()).ValueOrThrow().genome;
   const NetworkDescription network = MakeNetwork("LargeModel", 84, 84, 4, 18).ValueOrThrow();
   std::vector<float> theta(network.parameter_count);

@@ -2,7 +2,7 @@
 // From a genome to its parameters, and a cache of ancestors so that a child costs one mutation.
 //
 // Initial parameters, in canonical order; the noise covers every parameter, biases included, which
-// are then set to 0 (neuroevolution.md 1.3 and 11 (c)):
+// are then set to 0:
 //   kFanIn     w = e * float32(c / sqrt(fan_in)), in float32, as the released GPU program computes;
 //   kUnitNorm  the weights that lead to one output unit are scaled to L2 norm c: sum of squares in
 //              float64 in canonical order (rows upwards), w = float32(e * (c / sqrt(sum))); a

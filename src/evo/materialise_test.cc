@@ -53,7 +53,7 @@ TEST(MaterialiseTest, FanInScalesEachLayerAndClearsBiases) {
   std::vector<float> e(network.parameter_count);
   GetNoise(NoiseKind::kNormal).Fill(3, 0, e);
   const std::vector<float> theta = Built(genome, network);
-  // fan-ins of Model (neuroevolution.md 2.2): 8*8*4, 4*4*16, 11*11*32, 256
+  // fan-ins of Model: 8*8*4, 4*4*16, 11*11*32, 256
   struct {
     size_t weights, biases;
     double fan_in, c;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Noise as a pure function of (kind, key, element): the three kinds of neuroevolution.md 1.1, 5.2.
+// Noise as a pure function of (kind, key, element): three kinds.
 //
 //   normal     Philox4x32-10 and Box-Muller with own polynomials (no libm), float32
 //   quantile8  bytes of the same generator through a 256-entry Gaussian quantile table

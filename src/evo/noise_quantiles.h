@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// The Gaussian quantiles of the quantile8 noise (neuroevolution.md 5.2):
+// The Gaussian quantiles of the quantile8 noise:
 //   q[b] = round(32 PhiInv((b + 0.5) / 256)),   value q / 31.983f (unit variance, kurtosis 2.916).
 // q[255 - b] = -q[b], so only the upper half is stored: kQuantileHalf[i] = q[128 + i].
 // No quantile is nearer than 0.006 to a rounding boundary; tests recompute the table.

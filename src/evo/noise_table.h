@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// The noise table of the released GPU program (neuroevolution.md 1.1): 250,000,000 values of
+// The noise table of the released GPU program: 250,000,000 values of
 // NumPy's legacy RandomState(123).randn, narrowed to float32. The generator is MT19937 seeded with
 // 123; each uniform takes two of its words, u = ((a >> 5) 2^26 + (b >> 6)) / 2^53; the polar method
 //   x1 = 2 u1 - 1, x2 = 2 u2 - 1, s = x1^2 + x2^2, again unless 0 < s < 1, f = sqrt(-2 ln(s) / s)

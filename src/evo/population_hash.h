@@ -11,7 +11,7 @@
 namespace samara {
 
 // SHA-256 over the ordered genomes' encodings, the fitness values' bits (little-endian float64, in
-// the same order) and the elite's encoding, nothing else (DESIGN 9.2).
+// the same order) and the elite's encoding, nothing else.
 // REQUIRES: one fitness per genome.
 Digest PopulationHash(std::span<const Genome> genomes, std::span<const double> fitness,
                       const Genome& elite);

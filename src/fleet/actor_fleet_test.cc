@@ -1,5 +1,4 @@
-// Faults of actor processes: they die, hang, raise and lie, at the start and while running. Rows 1,
-// 9, 25 and 26 of the reliability specification.
+// Faults of actor processes: they die, hang, raise and lie, at the start and while running.
 #include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>

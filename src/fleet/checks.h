@@ -16,7 +16,7 @@ void CheckAction(const ActionSpec& spec, const Action& action);
 // bad policy, not a broken fleet. REQUIRES: out holds values.size().
 void ClampAction(std::span<const float> values, float* out);
 
-// Why a step is refused (fault 9 of the reliability specification): "the reward is not a finite
+// Why a step is refused: "the reward is not a finite
 // number", "observation[3] is not a finite number"; empty when all is well.
 std::string NotFinite(double reward, const ObservationSpec& spec,
                       std::span<const std::byte> observation);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Frame stack at the engine (specification atari.md, AT-8): a simulator sends its newest frame, the
+// Frame stack at the engine: a simulator sends its newest frame, the
 // stack turns the last `depth` of them into a network's input.
 //
 // Input layout: float32 [row][column][depth]. Bytes become value / 255 in float32 (correctly
@@ -47,7 +47,7 @@ class FrameStack {
   // The stack as the network's input; valid until the next call.
   std::span<const float> input() const { return input_; }
   const FrameStackRule& rule() const { return rule_; }
-  // The planes held, oldest first (AT-17); Restore refuses a state of another size with kBadData.
+  // The planes held, oldest first; Restore refuses a state of another size with kBadData.
   std::string Save() const;
   Status Restore(std::string_view state);
 

@@ -2,7 +2,7 @@
 // Population kernel: evaluates many *different* parameter vectors, on one observation each or on
 // several.
 //
-// Bits (DESIGN 4 rule 2): every output is one chain of fused multiply-adds that starts at the bias
+// Bits: every output is one chain of fused multiply-adds that starts at the bias
 // and runs over the inputs in canonical order (convolution: ky, kx, in; dense: in), vectorised
 // across outputs only. A zero activation (and padding) is skipped by definition. So the result of a
 // row depends neither on the batch, the thread, nor the instruction set. Thread safety: const after

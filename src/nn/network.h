@@ -2,7 +2,7 @@
 // One description of a network serves every executor: population kernels (kernel.h), the torch
 // module (nn/torch/), noise, export and checkpoint all agree on its canonical parameter order.
 //
-// Canonical order (settled in neuroevolution.md 11 (c)): per layer in order, weights then biases;
+// Canonical order (that of the released GPU program): per layer in order, weights then biases;
 // convolution weights [ky][kx][in][out], dense weights [in][out], row-major; a convolution's output
 // is flattened rows, columns, channels. Images are [row][column][channel], frame stack oldest
 // first.
@@ -97,7 +97,7 @@ void RoundToStorage(const NetworkDescription& network, std::span<float> canonica
 // parameter_count. kConfig on sizes out of range or a window larger than its map.
 Status Finish(NetworkDescription& network);
 
-// Networks by name (neuroevolution.md 2.1-2.3):
+// Networks by name:
 //   LargeModel, Model, Nature  image in (84 x 84 x stack in the papers), ReLU
 //   linear                     one dense layer
 //   mlp-H1-H2-..-ACTIVATION    dense layers of H1, H2, .. units with relu or tanh, then a plain

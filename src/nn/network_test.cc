@@ -16,7 +16,7 @@ NetworkDescription Vector(std::string_view name, int64_t in, int64_t out) {
   return MakeNetwork(name, 1, 1, in, out).ValueOrThrow();
 }
 
-// neuroevolution.md 2.1 and 2.2: counts that agree with the public run logs.
+// Counts that agree with the public run logs.
 TEST(NetworkTest, PublishedParameterCountsOfImageNetworks) {
   EXPECT_EQ(Atari("LargeModel", 18).parameter_count, 4'052'658u);
   EXPECT_EQ(Atari("LargeModel", 6).parameter_count, 4'046'502u);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Atari pixels: from two raw frames of palette indices to one observation (specification AT-7).
+// Atari pixels: from two raw frames of palette indices to one observation.
 //
 // A rule says how the two frames are pooled, turned gray and resized; each follows one published
 // implementation to the bit (doc/atari.md lists them with their formulas). Palettes come from the

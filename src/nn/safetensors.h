@@ -3,7 +3,7 @@
 //
 // A file is the header's length (8 bytes, little-endian), the header (JSON: name -> dtype, shape,
 // data_offsets; "__metadata__" -> texts) and the tensors' bytes without gaps. The reader trusts
-// nothing (reliability.md 7 rule 5): sizes are checked before anything is allocated, and only exact
+// nothing: sizes are checked before anything is allocated, and only exact
 // files pass.
 #pragma once
 

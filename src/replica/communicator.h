@@ -1,6 +1,5 @@
 // Collectives between ranks: correct, or refused on every rank. Each carries a fingerprint that all
-// ranks compare before any number is read, a deadline, and an entry in the flight recorder
-// (specification replicator.md 15.2, 15.3).
+// ranks compare before any number is read, a deadline, and an entry in the flight recorder.
 #pragma once
 
 #include <functional>
@@ -26,7 +25,7 @@ struct Collective {
 };
 
 struct CommunicatorOptions {
-  std::chrono::milliseconds deadline{30'000};  // of a collective (reliability.md, fault 20)
+  std::chrono::milliseconds deadline{30'000};  // of a collective
   std::chrono::milliseconds first_deadline{600'000};
   // Called before and after the part of a collective that waits for others; after a failure `back`
   // may find somebody else there and must not wait.

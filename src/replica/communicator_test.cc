@@ -1,5 +1,5 @@
 // Groups of ranks as threads over shared memory: what collectives give, and what happens when a
-// rank calls something else, does not come, freezes or dies (specification replicator.md 12.3, 15).
+// rank calls something else, does not come, freezes or dies.
 #include "replica/communicator.h"
 
 #include <gtest/gtest.h>
@@ -165,7 +165,7 @@ std::vector<Status> Heard(int size, const std::function<Status(Rank&)>& body,
   return heard;
 }
 
-// F1: the same shapes in swapped order.
+// The same shapes in swapped order.
 TEST(CommunicatorTest, SwappedOrderIsNamedOnEveryRankAndNothingIsMixed) {
   const auto heard = Heard(3, [](Rank& rank) {
     std::vector<float> a{1}, b{100};
@@ -191,7 +191,7 @@ TEST(CommunicatorTest, SwappedOrderIsNamedOnEveryRankAndNothingIsMixed) {
   }
 }
 
-// F2, F3: other types and counts; the shapes are part of the fingerprint.
+// Other types and counts; the shapes are part of the fingerprint.
 TEST(CommunicatorTest, OtherTypesOrCountsAreRefused) {
   for (const bool count : {false, true}) {
     const auto heard = Heard(2, [&](Rank& rank) {
@@ -211,7 +211,7 @@ TEST(CommunicatorTest, OtherTypesOrCountsAreRefused) {
   }
 }
 
-// F4: another operation altogether.
+// Another operation altogether.
 TEST(CommunicatorTest, AnotherOperationIsRefusedAtOnce) {
   const auto start = Now();
   const auto heard = Heard(2, [](Rank& rank) {
@@ -223,7 +223,7 @@ TEST(CommunicatorTest, AnotherOperationIsRefusedAtOnce) {
   EXPECT_LT(SecondsSince(start), 5);
 }
 
-// F6: a rank that does not come is named when the deadline has passed, by all that wait.
+// A rank that does not come is named when the deadline has passed, by all that wait.
 TEST(CommunicatorTest, AMissingRankIsNamedAtTheDeadline) {
   const auto heard = Heard(4,
                            [](Rank& rank) {
@@ -242,7 +242,7 @@ TEST(CommunicatorTest, AMissingRankIsNamedAtTheDeadline) {
   }
 }
 
-// F5: a rank that dies wakes the others at once.
+// A rank that dies wakes the others at once.
 TEST(CommunicatorTest, ADeadRankIsNamedAtOnce) {
   const auto start = Now();
   std::vector<Status> heard(3);

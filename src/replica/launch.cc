@@ -387,7 +387,7 @@ void Attempt::Hurry() {
   }
 }
 
-// Bad usage, data or configuration stay as they are: reliability.md 2.
+// Bad usage, data or configuration stay as they are.
 bool AnotherTryMayHelp(int exit_code) {
   static constexpr Code kNever[] = {Code::kUsage, Code::kBadData, Code::kNoInput,
                                     Code::kNotPermitted, Code::kConfig};

@@ -53,9 +53,8 @@ class Monitor {
 
 // For ranks that are processes: everybody connects to rank 0, whose address is found through the
 // store. A connection that closes without Leave is a death, noticed at once; a rank that is silent
-// for `silence` is frozen, unless the judge itself was not scheduled meanwhile (reliability.md,
-// fault 25). When rank 0 dies, everybody else notices. Blocks until all have come; kUnavailable
-// names who has not.
+// for `silence` is frozen, unless the judge itself was not scheduled meanwhile. When rank 0 dies,
+// everybody else notices. Blocks until all have come; kUnavailable names who has not.
 Result<std::unique_ptr<Monitor>> MakeSocketMonitor(int rank, int size, std::shared_ptr<Store> store,
                                                    const Monitor::Options& options,
                                                    Monitor::OnFailure on_failure);

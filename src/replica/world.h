@@ -1,5 +1,4 @@
-// Which ranks there are and which one this is, as the launcher says it (specification replicator.md
-// 13, reliability.md 6).
+// Which ranks there are and which one this is, as the launcher says it.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +35,7 @@ struct WorldFlags {
 using EnvironmentVariables = std::function<std::optional<std::string>(const std::string& name)>;
 EnvironmentVariables ProcessEnvironment();
 
-// The first launcher of the specification's order whose variables are there. kConfig for an
+// The first launcher in the order of doc/launching.md whose variables are there. kConfig for an
 // incomplete or contradictory set, naming the variable; Slurm counts inside an srun step only.
 Result<World> DiscoverWorld(const EnvironmentVariables& environment, const WorldFlags& flags = {});
 // "rank 1 of 4 (torchrun, 10.0.0.1:29500)": logged once.

@@ -174,7 +174,7 @@ AgentSetup MakeSetup(EnvironmentSpec environment, const std::string& network, in
 }
 
 // The learner rebuilds frame stacks and recurrent states from unrolls: with the parameters that
-// acted, every importance weight is 1 (defects D-2 and D-3 of the reference).
+// acted, every importance weight is 1.
 TEST(AgentTest, TheLearnerSeesWhatActingSaw) {
   std::vector<AgentSetup> setups;
   for (const StackOrder order : {StackOrder::kOldestFirst, StackOrder::kNewestFirst}) {
@@ -227,7 +227,7 @@ TEST(AgentTest, TheStackDecidesTheNetworksInput) {
   EXPECT_NE(refused.message().find("env.stack=1"), std::string::npos) << refused.message();
 }
 
-// Defect D-10: an endless task that pays 1 a step is worth 1 / (1 - gamma), wherever a clock cuts
+// An endless task that pays 1 a step is worth 1 / (1 - gamma), wherever a clock cuts
 // it; as an end it would be worth far less.
 TEST(AgentTest, TruncationIsNotTermination) {
   for (const char* form : {"impala", "seed"}) {
@@ -294,7 +294,7 @@ TEST(AgentTest, WhatIsNotFiniteIsSkipped) {
   EXPECT_NE(play.agent().parameter_hash(), before);
 }
 
-// Defect D-7: the same update for 1, 2, 4 shards, over the mean and over the sum of a batch, but
+// The same update for 1, 2, 4 shards, over the mean and over the sum of a batch, but
 // for the rounding of the order; the entropy's cost is steered by a mean either way.
 TEST(AgentTest, ShardsAverageToTheWholeBatch) {
   for (const char* over : {"mean", "sum"}) {

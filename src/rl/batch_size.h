@@ -1,6 +1,6 @@
 // How many rows a batch of inference should hold at most: measured at the start of a run.
 //
-// The rule is moolib's batch-size finder (central_inference.md CI-20): the size that minimises
+// The rule is moolib's batch-size finder: the size that minimises
 // latency / 400 - ln(rows / latency), latency in milliseconds. Rows per second count by their
 // logarithm, and each 4 ms that actors wait cost as much as one per cent of them.
 #pragma once

@@ -1,10 +1,10 @@
-// What a policy's outputs mean: distributions over actions (central_inference.md 5).
+// What a policy's outputs mean: distributions over actions.
 //
 //   categorical   K logits: one of K actions
 //   multi         K1 + K2 + .. logits: one of K1, one of K2, ..., independent
 //   tanh_normal   D means and D deviations (softplus(p) + 1e-3) of a normal whose samples tanh
-//                 squashes into (-1, 1). What is stored and scored is the sample u before squashing
-//                 (CI-61): log p(a) = log N(u) - sum log(1 - tanh(u)^2), exact however far out.
+//                 squashes into (-1, 1). What is stored and scored is the sample u before
+//                 squashing: log p(a) = log N(u) - sum log(1 - tanh(u)^2), exact however far out.
 //
 // Tensors are [..., n] float32; a row's result depends on that row only. Sampling takes the random
 // numbers from its caller, who keys them by slot, episode and step: no generator lives here.

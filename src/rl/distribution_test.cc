@@ -94,7 +94,7 @@ TEST(DistributionTest, TanhNormalIsADensityOverItsActions) {
   }
 }
 
-// CI-61: exact where tanh has long rounded to 1.
+// Exact where tanh has long rounded to 1.
 TEST(DistributionTest, TanhNormalIsExactFarOut) {
   const auto d = ActionDistribution::TanhNormal(1);
   const Tensor parameters = torch::tensor({0.0f, 20.0f}).requires_grad_(true);

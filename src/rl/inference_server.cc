@@ -262,7 +262,7 @@ Status InferenceServer::Serve() {
   return Failure();
 }
 
-// Rows that are enough for a batch (CI-19).
+// Rows that are enough for a batch.
 size_t InferenceServer::LowMark() const {
   auto mark = static_cast<size_t>(config_.low_mark * fleet_.live());
   if (config_.rows_wanted > 0) mark = std::min<size_t>(mark, config_.rows_wanted);

@@ -1,19 +1,17 @@
 // Central inference: actors only step simulators; this server batches whatever observations are
 // ready, asks the model once for all of them, answers with actions and writes what happened into
-// the unroll store. Espeholt et al. 2020 (SEED RL, arXiv 1910.06591), section 3; specification
-// central_inference.md 2.2 and 2.3.
+// the unroll store. Espeholt et al. 2020 (SEED RL, arXiv 1910.06591), section 3.
 //
 // Two ways to form batches:
 //   free     a batch runs when it is full, when the low mark of live slots is ready, or when the
-//            oldest row has waited long enough (CI-19); whoever vanishes or is slow holds nobody up
-//            (CI-4)
+//            oldest row has waited long enough; whoever vanishes or is slow delays nobody else
 //   ordered  each half of a shard's slots steps in lockstep, rows in slot order, and round k (every
 //            slot's k-th unroll) plays a policy version that the configuration fixes: the same bits
 //            at any number of actors and threads, of servers that share a run's shards, and after
-//            any kill and resume (CI-21). An episode that its actor lost is played again with the
+//            any kill and resume. An episode that its actor lost is played again with the
 //            actions it had
 // A slot whose unroll found no free buffer waits, its next action withheld: back-pressure never
-// blocks a batch (CI-3, CI-26). One sick row fails alone (CI-2).
+// blocks a batch. One sick row fails alone.
 //
 // Thread safety: Serve runs on one thread; the rest may be called from any.
 #pragma once

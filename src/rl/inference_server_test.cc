@@ -195,7 +195,7 @@ std::string Ordered(uint32_t threads, uint64_t lag, uint64_t lose_every, uint64_
   return Hex(hash.Finish());
 }
 
-// CI-7, CI-21: at any number of threads, with lost episodes, over an interruption.
+// At any number of threads, with lost episodes, over an interruption.
 TEST(InferenceServerTest, OrderedRunsHaveTheSameBits) {
   for (const uint64_t lag : {0, 1, 2}) {
     const std::string expected = Ordered(1, lag, 0, 40);
@@ -340,7 +340,7 @@ TEST(InferenceServerTest, FreeRunsSpliceNothingWhateverIsLost) {
   }
 }
 
-// Defect D-8 of the reference, CI-4: with two thirds of the slots silent the rest go on.
+// With two thirds of the slots silent the rest go on.
 TEST(InferenceServerTest, SilentSlotsHoldNobodyUp) {
   FreeRun run(0, 2, {.batch_max = kSlots, .wait = 0.001, .low_mark = 1});
   Thread serving("serving", [&] { EXPECT_TRUE(run.server.Serve().ok()); });
@@ -356,7 +356,7 @@ TEST(InferenceServerTest, SilentSlotsHoldNobodyUp) {
   run.server.Stop();
 }
 
-// CI-3, CI-26: without a free buffer slots wait, nothing blocks, nothing is lost.
+// Without a free buffer slots wait, nothing blocks, nothing is lost.
 TEST(InferenceServerTest, BackPressureWithholdsActions) {
   FreeRun run(0, kSlots, {.batch_max = 3, .wait = 0.0005}, kSlots + 2);
   Thread serving("serving", [&] { EXPECT_TRUE(run.server.Serve().ok()); });
@@ -379,7 +379,7 @@ TEST(InferenceServerTest, BackPressureWithholdsActions) {
   run.server.Stop();
 }
 
-// CI-2: one sick row fails alone.
+// One sick row fails alone.
 TEST(InferenceServerTest, ARowThatIsNotFiniteFailsAlone) {
   FreeRun run(0, kSlots, {.batch_max = kSlots, .wait = 0.0005});
   run.model.sick = 4;

@@ -2,7 +2,7 @@
 // all.
 //
 // A model keeps what belongs to a slot (the frame stack, the recurrent state) on the device that
-// computes, keyed by slot (central_inference.md CI-25): a row brings its newest frame only. Rows of
+// computes, keyed by slot: a row brings its newest frame only. Rows of
 // one batch have distinct slots. Thread safety: one thread at a time.
 #pragma once
 

@@ -147,7 +147,7 @@ class QuietLink {
   Thread network_{"network", [this] { Carry(); }};
 };
 
-// D-15: nothing is kept of a call.
+// Nothing is kept of a call.
 TEST(NoAllocationTest, OverRemoteActors) {
   SetLogLevel(LogLevel::kWarning);
   for (const uint32_t threads : {0, 2}) {

@@ -1,4 +1,4 @@
-// Rewards as learners see them; scores are always raw (AT-10).
+// Rewards as learners see them; scores are always raw.
 #pragma once
 
 #include <cmath>

@@ -1,18 +1,18 @@
 // Unrolls: what inference saw, decided and valued, slot by slot, for a learner.
 //
-// Specification: central_inference.md 2.4 and 3. Entry t holds what arrived with observation x_t
+// Entry t holds what arrived with observation x_t
 // (the reward and the end that action a_{t-1} caused) and what inference made of it (a_t, how
 // probable it was, its value). An unroll has F = overlap + length + 1 entries: `overlap` in front
 // to warm a recurrent network up, `length` to learn from, and one that only bootstraps. Consecutive
 // unrolls of a slot share overlap + 1 entries, so every transition is learnt from once.
 //
 // The recurrent state of an unroll is the one that *entered* its entry 0, so that replaying it
-// gives the values of acting (defect D-2 of the reference). Where a stream begins there is nothing
-// to warm up on: those entries are absent, and the first real one sees the initial state (D-3).
+// gives the values of acting. Where a stream begins there is nothing
+// to warm up on: those entries are absent, and the first real one sees the initial state.
 //
 // A fixed number of buffers circulates: being filled, complete, or on loan to the learner. When
-// none is free a slot that completed its unroll cannot go on: the caller withholds its credit
-// (CI-3, CI-26). Thread safety: one thread appends to a slot at a time; everything else from any
+// none is free a slot that completed its unroll cannot go on: the caller withholds its credit.
+// Thread safety: one thread appends to a slot at a time; everything else from any
 // thread.
 #pragma once
 

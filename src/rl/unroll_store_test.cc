@@ -90,7 +90,6 @@ void ExpectReplayGivesActingsValues(const Unroll& unroll) {
   }
 }
 
-// Defects D-2 and D-3 of the reference.
 TEST(UnrollStoreTest, ReplayFromTheStoredStateGivesTheValuesOfActing) {
   for (const uint32_t overlap : {0U, 1U, 2U, 5U, 40U}) {
     for (const bool cross : {true, false}) {

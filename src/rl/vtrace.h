@@ -1,5 +1,5 @@
 // V-trace, off-policy actor-critic targets: Espeholt et al. 2018, arXiv 1802.01561, section 4.1;
-// its losses, section 4.2. Specification: central_inference.md 4.1, with its time index: entry t is
+// its losses, section 4.2. Entry t is
 // the transition from x_t under a_t, which pays reward t and ends the episode or does not.
 //
 // Tensors are time-major, [T][B] float32 unless said otherwise, on any device. Nothing here keeps

@@ -128,7 +128,7 @@ TEST(VtraceTest, OnPolicySeedFormIsGae) {
   }
 }
 
-// Defect D-10 of the reference: a time limit is not an end. A reward of one for ever is worth
+// A time limit is not an end. A reward of one for ever is worth
 // 1 / (1 - gamma), however often the clock stops the episode.
 TEST(VtraceTest, ATimeLimitDoesNotLowerTheValueOfAnEndlessReward) {
   constexpr double kGamma = 0.9;
@@ -189,7 +189,7 @@ TEST(VtraceLossTest, GradientsAreThoseOfTheFormula) {
   }
 }
 
-// Defect D-13 of the reference: a target of exactly zero was taken for none.
+// A target of exactly zero is a target.
 TEST(EntropyCostTest, ATargetOfZeroMovesTheCoefficient) {
   const auto entropy = torch::full({}, 0.5);
   for (const double target : {0.0, 1.0}) {

@@ -13,7 +13,7 @@
 namespace samara {
 namespace {
 
-constexpr size_t kSeedsWanted = 5;  // AT-19
+constexpr size_t kSeedsWanted = 5;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // Runs that differ in nothing but seed, name and fleet.
@@ -203,7 +203,7 @@ std::string GroupCurves(const std::vector<Group>& groups) {
          "bootstrap intervals, both as far as every run of the group has come.</p>";
 }
 
-// AT-19: human-normalised scores over several Atari games, one row per preset.
+// Human-normalised scores over several Atari games, one row per preset.
 std::string AtariAggregate(std::span<const RunData> runs) {
   std::map<std::string, std::map<std::string, std::vector<double>>> by_preset;
   for (const RunData& run : runs)

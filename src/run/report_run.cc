@@ -11,7 +11,7 @@ namespace samara {
 namespace {
 
 constexpr size_t kVideoEmbeddedBytesMax = 3 << 20;
-constexpr int kEpisodesWanted = 100;  // AT-19
+constexpr int kEpisodesWanted = 100;
 
 const KindPage& PageOf(const RunData& run) {
   return run.kind == &kLearningKind ? kLearningPage : kEvolutionPage;
@@ -24,7 +24,7 @@ nlohmann::json EnvironmentOf(const RunData& run) {
   return there ? *found : nlohmann::json::object();
 }
 
-// What AT-19 wants said beside a score: frames, exploration, episodes and their cap, seeds.
+// What belongs to a score: frames, exploration, episodes and their cap, seeds.
 std::string EvaluationRule(const RunData& run) {
   const std::string how = PageOf(run).evaluation(run);
   if (how.empty()) return "";

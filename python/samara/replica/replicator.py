@@ -251,7 +251,7 @@ def _report(error, replicators):
 
 
 def _watch_the_end():
-    """A process that has a replicator ends as the specification of exit codes says."""
+    """A process that has a replicator ends with the documented exit codes."""
     former = sys.excepthook
 
     def failed(kind, error, trace):

@@ -43,7 +43,7 @@ struct MujocoModel {
 
 // The task description `xml` of the installed Gymnasium, compiled. kNoInput without .venv, package
 // or library, or with another version of MuJoCo than the one built for; kBadData when the file's
-// SHA-256 differs from `sha256`, since scores from another model are not comparable (AT-20).
+// SHA-256 differs from `sha256`, since scores from another model are not comparable.
 Result<std::shared_ptr<const MujocoModel>> LoadMujocoModel(std::string_view xml,
                                                            std::string_view sha256);
 

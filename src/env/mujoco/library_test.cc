@@ -1,4 +1,4 @@
-// Tasks are taken from the installed packages only when they are the pinned ones (AT-20).
+// Tasks are taken from the installed packages only when they are the pinned ones.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

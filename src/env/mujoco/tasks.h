@@ -1,5 +1,5 @@
 // Gymnasium's MuJoCo tasks, version 5, as data: one row per task, its observation and its reward as
-// functions of the simulator's state (specification atari.md, section 7).
+// functions of the simulator's state.
 #pragma once
 
 #include <mujoco/mujoco.h>
@@ -40,7 +40,7 @@ struct Judgement {
 struct MujocoTask {
   std::string_view id;      // "Hopper-v5"
   std::string_view xml;     // file among Gymnasium's assets
-  std::string_view sha256;  // of that file (AT-20)
+  std::string_view sha256;  // of that file
   int64_t observations;     // numbers in an observation
   int64_t frame_skip;       // physics steps per action
   int64_t steps_max;

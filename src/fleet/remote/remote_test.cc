@@ -326,7 +326,7 @@ TEST_F(SessionTest, RowsThatAreReadyTogetherTravelTogether) {
   EXPECT_EQ(Command(peer, 2).step, 1U);
 }
 
-// D-14: actors of one row and of many in one batch; each row is what its own actor sent.
+// Actors of one row and of many in one batch; each row is what its own actor sent.
 TEST_F(SessionTest, MessagesOfOneRowAndOfManyMix) {
   Peer *one = &Join(1), *many = &Join(3);
   for (uint32_t s = 0; s < 4; ++s) hub_->Begin(s, s, {});

@@ -1,8 +1,8 @@
 // Networks of learning agents: a torso, an optional LSTM, heads for the policy and the value.
 //
 // Sources: IMPALA (Espeholt et al. 2018, arXiv 1802.01561, figure 3: shallow and deep), SEED RL's
-// football and continuous networks, DQN's Nature torso; layouts and parameter counts as
-// central_inference.md 5 has them, and the tests count. Convolutions and pooling pad as
+// football and continuous networks, DQN's Nature torso; the tests
+// count the published parameters. Convolutions and pooling pad as
 // TensorFlow's SAME does, the smaller half before; an LSTM has one bias vector, 1 for the forget
 // gate at first, and its gates in the order i, f, g, o; biases start at 0, recurrent kernels
 // orthogonal. Thread safety: that of torch::nn::Module.
@@ -27,7 +27,7 @@ struct AgentNetworkConfig {
   bool reward_input = false;                      // the last reward, clipped to [-1, 1]
   int64_t action_input = 0;                       // one-hot of the last action: how many; 0 = none
   // kernels at first. "glorot": uniform (Glorot and Bengio 2010, 16), SEED RL's; "orthogonal": with
-  // gain sqrt 2, 0.01 of the policy's and 1 of the value's head (central_inference.md 4.4, PPO's)
+  // gain sqrt 2, 0.01 of the policy's and 1 of the value's head (PPO's)
   std::string initializer = "glorot";
   // of the torso's products; its parameters and their gradients, the core and the heads stay
   // float32. "float32", or "bfloat16": mixed precision (Micikevicius et al. 2018, 3.1)

@@ -21,7 +21,7 @@ AgentNetworkImpl::Input RandomInput(const AgentNetworkConfig& c, int64_t time, i
           torch::rand({time, batch}) < 0.2};
 }
 
-// Published counts: central_inference.md, section 5.
+// Published counts: IMPALA, SEED RL, DQN.
 TEST(AgentNetworkTest, HasThePublishedParameterCounts) {
   const std::pair<AgentNetworkConfig, int64_t> cases[] = {
       {{"impala_deep", 72, 96, 3, 9, 256, true, 9}, 1'520'714},

@@ -18,7 +18,7 @@ namespace samara {
 Result<std::shared_ptr<Store>> ConnectStore(const World& world, std::chrono::milliseconds timeout);
 
 // Rounds over c10d's Gloo: headers and small parts in one all-gather, then what is larger, so that
-// Gloo never sees sizes that differ (replicator.md 12.3, F1 to F4). `address`: of this host, as the
+// Gloo never sees sizes that differ. `address`: of this host, as the
 // others reach it; empty: by its name. kConfig in a build without Gloo's headers.
 Result<std::unique_ptr<Transport>> MakeGlooTransport(int rank, int size,
                                                      const std::shared_ptr<Store>& store,

@@ -1,5 +1,4 @@
-// ReplicaContext: each collective as its meaning on leaves, with its gradient (specification
-// replicator.md 3.1 and 3.3).
+// ReplicaContext: each collective as its meaning on leaves, with its gradient.
 #include <algorithm>
 
 #include "replica/torch/state.h"

@@ -579,7 +579,7 @@ void GradientReducer::Ready(size_t i) {
 
 void GradientReducer::Launch(bool all) {
   const torch::NoGradGuard none;
-  // strictly in the order of the buckets, which is the same on all ranks (F11)
+  // strictly in the order of the buckets, which is the same on all ranks
   while (next_launch_ < buckets_.size() && (all || buckets_[next_launch_].pending == 0)) {
     Bucket& bucket = buckets_[next_launch_++];
     if (alone()) continue;  // nothing is sent: Step takes what is there then

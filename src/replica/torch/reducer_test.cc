@@ -133,7 +133,7 @@ TEST(ReducerTest, FastModeCountsOnNothing) {
           [&](ReplicaContext& replica, torch::Tensor& part) {
             optimizer.zero_grad();
             torch::Tensor y = used->forward(part).sum();
-            // F8: a parameter that has a gradient on one rank only, and on some steps only
+            // a parameter that has a gradient on one rank only, and on some steps only
             if (replica.replica_id() == 1 && s == 1) y = y + sometimes->forward(part).sum();
             y.backward();
             optimizer.step();

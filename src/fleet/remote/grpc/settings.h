@@ -1,4 +1,4 @@
-// How both ends of the gRPC transport are set up (specification reliability.md, section 5).
+// How both ends of the gRPC transport are set up.
 #pragma once
 
 #include <grpcpp/support/byte_buffer.h>
