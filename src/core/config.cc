@@ -298,10 +298,7 @@ Status ConfigTable::ParseToml(std::string_view text, const std::string& source) 
     return {Code::kConfig, fmt::format("{}:{}: {}", source, root.error().source().begin.line,
                                        Problem(text, root.error()))};
   }
-  if (root.table().empty())
-    return {Code::kConfig, source +
-                               ": empty; expected tables such as [run] with keys in them "
-                               "('samara list keys' shows all)"};
+  bool empty = true;
   for (const auto& [name, node] : root.table()) {
     const toml::table* table = node.as_table();
     if (table == nullptr) {
@@ -326,9 +323,13 @@ Status ConfigTable::ParseToml(std::string_view text, const std::string& source) 
           field != nullptr && HoldsText(*field) && !value.is_string())
         return Bad(full, scalar, "text in quotation marks").Annotate(source);
       RETURN_IF_ERROR(Set(full, scalar).Annotate(source));
+      empty = false;
     }
   }
-  return Status::Ok();
+  if (!empty) return Status::Ok();
+  return {Code::kConfig, source +
+                             ": empty; expected tables such as [run] with keys in them "
+                             "('samara list keys' shows all)"};
 }
 
 std::string TextIn(std::string_view text, std::string_view key) {

@@ -224,7 +224,7 @@ TEST(ConfigTest, TextIsQuotedInAFileAndMayBeBareInAnOverride) {
 }
 
 TEST(ConfigTest, AnEmptyFileIsNoConfiguration) {
-  for (const char* text : {"", "\n", "# only a comment\n"}) {
+  for (const char* text : {"", "\n", "# only a comment\n", "[ga]\n", "[unknown]\n"}) {
     Settings s;
     const Status status = s.table.ParseToml(text, "a.toml");
     EXPECT_EQ(status.code(), Code::kConfig);
