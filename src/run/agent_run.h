@@ -62,7 +62,7 @@ class AgentRun {
     stop_.emplace();
     RETURN_IF_ERROR(PlayRandomPolicy());
     RETURN_IF_ERROR(Learn());
-    RETURN_IF_ERROR(SaveCheckpoint(/*exact=*/false));
+    RETURN_IF_ERROR(SaveCheckpoint(/*exact=*/false, OnRefusal::kFail));
     return Test().status();
   }
   static constexpr char kStart[] = "start";  // what AgentStart is called between ranks
