@@ -60,7 +60,7 @@ TEST_F(CheckpointTest, GivesBackWhatWasSaved) {
   const auto latest = LatestGoodCheckpoint(folder_.path(), OnBad::kRefuse);
   ASSERT_TRUE(latest.ok() && latest->has_value());
   const Checkpoint& checkpoint = **latest;
-  EXPECT_EQ(checkpoint.path, path);
+  EXPECT_EQ(checkpoint.path.path(), path);
   EXPECT_EQ(checkpoint.files,
             (std::map<std::string, std::string>{{"empty", ""}, {"population.bin", "state 12"}}));
   EXPECT_EQ(checkpoint.info.build_id, "b1d");

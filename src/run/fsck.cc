@@ -41,7 +41,9 @@ class Checker {
   std::vector<std::string> List(const RootedPath& folder) {
     auto names = ListFolder(folder);
     if (names.ok()) return *std::move(names);
-    report_.problems.push_back(names.status().message());
+    // one that is missing was found missing before
+    if (names.status().code() != Code::kNoInput)
+      report_.problems.push_back(names.status().message());
     return {};
   }
 

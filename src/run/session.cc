@@ -47,8 +47,7 @@ Status Session::CheckRoom() const {
   if (!options_.out) return Status::Ok();
   const RootedPath out = RootedPath::Root(*options_.out);
   const auto names = ListFolder(out);
-  const bool is_free = names.ok() ? names->empty() : names.status().code() == Code::kNoInput;
-  if (!is_free) {
+  if (names.ok() ? !names->empty() : Exists(out)) {
     return {Code::kCannotCreate,
             out.string() + ": exists; choose another --out, or go on with it by --resume " +
                 out.string()};

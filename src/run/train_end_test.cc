@@ -1,6 +1,6 @@
 // Whole runs in this process, in which every system call that changes a file fails once: a run ends
 // well with all that it hands over on disk, or it fails, has no result, and a resume completes it.
-// Built twice: without torch for evolutions, with it for learning runs too.
+// Built twice: without torch for evolutions, with it for learning runs.
 #include <cerrno>
 
 #include "gtest/gtest.h"
@@ -38,8 +38,7 @@ std::vector<Kind> Kinds() {
   Kind exact = {"deterministic", "classic/cartpole-vtrace", "parameter_hash", learning};
   Kind free = {"free", "classic/cartpole-vtrace", "parameter_hash", learning, false};
   exact.keys.push_back("learn.mode=deterministic");
-  if (!HasAgents()) return {evolution};
-  return {evolution, exact, free};
+  return HasAgents() ? std::vector<Kind>{exact, free} : std::vector<Kind>{evolution};
 }
 
 class TrainEndTest : public testing::TestWithParam<Kind> {

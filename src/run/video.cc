@@ -66,8 +66,14 @@ struct FreeOutput {
 };
 using Output = std::unique_ptr<AVIOContext, FreeOutput>;
 
+#if LIBAVFORMAT_VERSION_MAJOR >= 61
+using BytesToWrite = const uint8_t;
+#else
+using BytesToWrite = uint8_t;
+#endif
+
 // The file as libav sees it: `file` is a NewFile.
-int WriteTo(void* file, uint8_t* bytes, int count) {
+int WriteTo(void* file, BytesToWrite* bytes, int count) {
   const std::string_view text(reinterpret_cast<const char*>(bytes), static_cast<size_t>(count));
   return static_cast<NewFile*>(file)->Write(text).ok() ? count : AVERROR(errno);
 }
