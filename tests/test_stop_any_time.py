@@ -11,10 +11,9 @@ import uuid
 from pathlib import Path
 
 import pytest
-from samara_cli import BINARY, CARTPOLE, environment, ok, samara, train
+from samara_cli import ATARI, BINARY, CARTPOLE, environment, ok, samara, train
 
 GRACE = 20  # s, on a busy machine; alone they take less than one
-DUMMY = [*CARTPOLE, "env.id=dummy", "network.name=mlp-32x32", "fleet.actors=2", "ga.generations=2"]
 LEARNING = ["classic/cartpole-vtrace", "run.seed=1", "learn.frames=30000", "run.random_episodes=4", "learn.test_episodes=10",
             "run.checkpoint_seconds=1"]  # fmt: skip
 EXACT = [*LEARNING, "learn.mode=deterministic", "learn.environments=32"]
@@ -93,7 +92,7 @@ def train_until_done(place: Place, words: list, span: float, trials: int) -> Non
 
 TRAINING = {
     "evolution": (CARTPOLE, 0.4, 4),
-    "evolution with actor processes": (DUMMY, 2.5, 2),
+    "evolution with actor processes": (ATARI, 4.0, 2),
     "learning": (LEARNING, 3.0, 3),
     "exact learning": (EXACT, 3.0, 1),
 }

@@ -5,11 +5,11 @@ import subprocess
 import time
 
 import pytest
-from samara_cli import BINARY, CARTPOLE, ROOT, environment, ok, resume, samara, train
+from samara_cli import BINARY, CARTPOLE, ROOT, environment, resume, samara, train
 
 FAILING = ROOT / "build" / "samara-fail-thread"
 SECONDS = 20  # until a command counts as hung, on a busy machine
-EVOLUTION = [*CARTPOLE, "ga.generations=1", "fleet.threads=3"]
+EVOLUTION = [*CARTPOLE, "ga.generations=1", "fleet.threads=2"]
 LEARNING = ["classic/cartpole-vtrace", "run.seed=1", "learn.updates=2", "learn.environments=8", "learn.batch=4", "learn.unroll=5",
             "learn.shards=2", "learn.threads=2", "learn.mode=deterministic", "fleet.threads=2", "run.random_episodes=4",
             "learn.test_episodes=4"]  # fmt: skip
@@ -23,11 +23,9 @@ def refused(code: int, err: str, seconds: float) -> None:
     assert seconds < SECONDS, err
 
 
-def fail_each_thread(command: list, folder) -> int:
-    """Runs it with the first thread failing, then the second, ... Returns how many threads it starts."""
-    n = 0
-    while True:
-        n += 1
+def fail_each_thread(command: list, folder, at_most: int = 100) -> int:
+    """Runs it with the first thread failing, then the second, ... Returns how many threads failed."""
+    for n in range(1, at_most + 1):
         words = [FAILING, n, *command, *(["--out", folder / str(n)] if command[0] == "train" else [])]
         start = time.monotonic()
         done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=120, cwd=folder, env=environment())
@@ -35,6 +33,7 @@ def fail_each_thread(command: list, folder) -> int:
             assert done.returncode == 0, done.stderr
             return n - 1
         refused(done.returncode, done.stderr, time.monotonic() - start)
+    return at_most
 
 
 @pytest.fixture(scope="module")
@@ -45,16 +44,16 @@ def run(tmp_path_factory):
 
 
 def test_evolution(tmp_path):
-    assert fail_each_thread(["train", *EVOLUTION], tmp_path) >= 8
+    assert fail_each_thread(["train", *EVOLUTION], tmp_path) >= 7
     # what was begun goes on
     started = [folder for folder in tmp_path.iterdir() if (folder / "run.json").exists()]
-    assert len(started) >= 8
-    hashes = {resume(folder)["population_hash"] for folder in started[-2:]}
-    assert hashes == {ok("hash", started[0], "--json").json["population_hash"]} or len(hashes) == 1
+    assert len(started) >= 7
+    want = train(tmp_path / "whole", *EVOLUTION)["population_hash"]
+    assert {resume(folder)["population_hash"] for folder in started[::4]} == {want}
 
 
 def test_evolution_over_slots(tmp_path):
-    assert fail_each_thread(["train", *EVOLUTION, "--quiet", "fleet.native=slots", "run.random_episodes=0"], tmp_path) >= 6
+    assert fail_each_thread(["train", *EVOLUTION, "--quiet", "fleet.native=slots", "run.random_episodes=0"], tmp_path) >= 5
 
 
 def test_learning(tmp_path):
@@ -62,11 +61,11 @@ def test_learning(tmp_path):
 
 
 def test_eval(run, tmp_path):
-    assert fail_each_thread(["eval", run, "--episodes", 5], tmp_path) >= 3
+    assert fail_each_thread(["eval", run, "--episodes", 5], tmp_path) == 2
 
 
 def test_bench(tmp_path):
-    assert fail_each_thread(["bench", "noise", "--seconds", 0.05], tmp_path) >= 1
+    assert fail_each_thread(["bench", "noise", "--seconds", 0.05], tmp_path, at_most=2) == 2
 
 
 def test_a_limit_on_memory(tmp_path):

@@ -1,8 +1,10 @@
 #include "core/leave.h"
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <functional>
 
@@ -17,8 +19,9 @@ using std::filesystem::path;
 int ExitOfChild(const path& out, const std::function<void()>& body) {
   const pid_t child = ::fork();
   if (child == 0) {
-    if (std::freopen(out.c_str(), "w", stdout) == nullptr) ::_exit(1);
-    ::dup2(STDOUT_FILENO, STDERR_FILENO);
+    const int fd = ::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    ::dup2(fd, STDOUT_FILENO);
+    ::dup2(fd, STDERR_FILENO);
     body();
     ::_exit(2);
   }

@@ -53,7 +53,7 @@ class DeepGa::Playing {
   Playing(DeepGa& ga, const StopToken& stop)
       : ga_(ga),
         work_(
-            ga.Plan(), [this, &stop] { return stopped_ || stop(); },
+            ga.Plan(), [this, &stop] { return stopped_ || (stop && stop()); },
             ga.finished_[Phase::kPopulation], ga.finished_[Phase::kValidation]),
         parameters_([&ga](uint32_t i) { return ga.Individual(i); }, ga.cache_) {
     work_.OnPost(
