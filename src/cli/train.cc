@@ -155,6 +155,7 @@ class LastResort {
 // A rank other than 0: rank 0 reads the arguments and owns the run.
 Status Follow(const World& world, const TrainArguments& args, Invocation& invocation) {
   if (args.dry_run) return Status::Ok();
+  StopSilently();
   RETURN_IF_ERROR(NeedAgents(invocation));
   ASSIGN_OR_RETURN(const auto ranks, JoinRanks(world));
   const LastResort last_resort(*ranks);

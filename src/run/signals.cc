@@ -21,7 +21,7 @@ namespace samara {
 namespace {
 
 std::atomic<bool> stop_requested{false};
-std::atomic<bool> checkpoint_requested{false}, reload_requested{false};
+std::atomic<bool> checkpoint_requested{false}, reload_requested{false}, silent{false};
 std::atomic<int> stop_fd{-1}, graceful{0};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free,
               "the handlers may use lock-free atomics only");
@@ -39,8 +39,10 @@ void OnStop(int) {
   const int saved_errno = errno;
   const bool again = stop_requested.exchange(true);
   const Farewell& words = *farewell;
-  if (graceful == 0) Leave(Code::kTryAgain, words.stopped);
-  if (again) Leave(Code::kTryAgain, words.unsaved);
+  if (graceful == 0 || again) {
+    if (silent) LeaveSilently();
+    Leave(Code::kTryAgain, graceful == 0 ? words.stopped : words.unsaved);
+  }
   const uint64_t one = 1;
   if (stop_fd >= 0) (void)!::write(stop_fd, &one, sizeof one);
   errno = saved_errno;
@@ -83,6 +85,8 @@ int StopDescriptor() {
 
 GracefulStop::GracefulStop() { ++graceful; }
 GracefulStop::~GracefulStop() { --graceful; }
+
+void StopSilently() { silent = true; }
 
 void SetStopAdvice(const std::string& advice) {
   Farewell& made = farewells.emplace_back();

@@ -39,6 +39,8 @@ class GracefulStop {
 // What is said after "stopped; " when the process leaves at once, such as how to go on; empty:
 // nothing. One thread at a time.
 void SetStopAdvice(const std::string& advice);
+// From now on a stop leaves without a line: another rank speaks for this one.
+void StopSilently();
 
 bool StopRequested();
 // As if SIGTERM had come: for tests and for limits such as run.minutes.

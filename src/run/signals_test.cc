@@ -112,6 +112,11 @@ TEST(SignalsTest, ASecondOneAfterTheSaveDoesNotDenyIt) {
             }),
             "samara: stopped; go on\n");
   EXPECT_EQ(SaysWhenItLeaves([] {
+              StopSilently();
+              ::raise(SIGTERM);
+            }),
+            "");
+  EXPECT_EQ(SaysWhenItLeaves([] {
               LeaveSilently();  // the outcome is being printed
               ::raise(SIGINT);
             }),
