@@ -136,3 +136,22 @@ def test_what_is_cited_is_in_the_repository():
     found = [f"{path}:{number}: {line.strip()}" for path in texts if path.name != "test_tree.py"
              for number, line in enumerate((ROOT / path).read_text().split("\n"), 1) if CITATIONS.search(line)]
     assert not found, "\n".join(found)
+
+
+def test_every_promise_names_tests_that_exist():
+    """doc/faults.md: a row of its first table without a test, or with one that is gone, is a promise that nothing holds."""
+    table = (ROOT / "doc/faults.md").read_text().split("## Promises", 1)[1].split("\n## ", 1)[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ") and not line.startswith(("| **", "| promise"))]
+    python = "\n".join((ROOT / path).read_text() for path in tracked("tests/*.py"))
+    cpp = "\n".join((ROOT / path).read_text() for path in tracked("src/*_test.cc"))
+    missing = []
+    for row in rows:
+        names = re.findall(r"`([^`]+)`", row.split("|")[2])
+        assert names, row
+        for name in names:
+            suite, _, case = name.partition(".")
+            found = (ROOT / name).exists() if "/" in name else f"def {name}(" in python if name.startswith("test_") else \
+                re.search(rf"TEST(?:_F|_P)?\({suite}, {case.replace('*', '')}", cpp)
+            if not found:
+                missing.append(name)
+    assert len(rows) > 40 and not missing
