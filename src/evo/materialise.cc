@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <deque>
 
 #include "core/check.h"
 #include "core/cpu.h"
@@ -67,15 +66,16 @@ void ApplyMutations(NoiseKind kind, std::span<const Mutation> mutations,
   const Noise& noise = GetNoise(kind);
   if (!noise.prefers_long_slices()) return ApplyInChunks(noise, mutations, base, 0, kChunk, out);
   const size_t part = std::max(kPartMin, (out.size() + Cores() - 1) / Cores());
-  std::deque<Thread> threads;  // joined at the end
-  for (size_t at = part; at < out.size(); at += part) {
-    threads.emplace_back("decode", [=, &noise] {
-      const size_t n = std::min(part, out.size() - at);
-      ApplyInChunks(noise, mutations, base.subspan(at, n), at, n, out.subspan(at, n));
-    });
-  }
-  const size_t n = std::min(part, out.size());
-  ApplyInChunks(noise, mutations, base.first(n), 0, part, out.first(n));
+  const size_t parts = (out.size() + part - 1) / part;
+  const auto apply = [&](size_t i) {
+    const size_t at = i * part, n = std::min(part, out.size() - at);
+    ApplyInChunks(noise, mutations, base.subspan(at, n), at, n, out.subspan(at, n));
+  };
+  ThreadGroup others(/*stop=*/nullptr);
+  const bool started = others.Start("decode", parts - 1, [&](size_t i) { apply(i + 1); }).ok();
+  apply(0);
+  for (size_t i = 1; i < parts && !started; ++i) apply(i);  // no room for threads
+  others.Join();
 }
 
 // murmur3's finaliser: every bit of the argument reaches every bit of the result
