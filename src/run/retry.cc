@@ -1,11 +1,22 @@
 #include "run/retry.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include "core/clock.h"
 #include "core/log.h"
 
 namespace samara {
+
+namespace {
+
+// IoError of core/files has the system's own words for it.
+bool IsBeyondLimit(const Status& status) {
+  return status.message().find(std::strerror(EFBIG)) != std::string::npos;
+}
+
+}  // namespace
 
 Status RetryIo(const std::function<Status()>& attempt, const std::function<bool(double)>& wait,
                const RetryLimits& limits) {
@@ -13,7 +24,8 @@ Status RetryIo(const std::function<Status()>& attempt, const std::function<bool(
   double wait_seconds = limits.wait_seconds_min;
   for (;;) {
     Status status = attempt();
-    if (status.code() != Code::kIoError || SecondsSince(start) >= limits.give_up_seconds)
+    if (status.code() != Code::kIoError || IsBeyondLimit(status) ||
+        SecondsSince(start) >= limits.give_up_seconds)
       return status;
     LogWarning(status.message() + "; trying again");
     if (wait(wait_seconds)) return status;

@@ -15,7 +15,8 @@ struct RetryLimits {
 };
 
 // Repeats `attempt` while it fails with kIoError: for what cannot be done later, such as the
-// journal. `wait` sleeps and returns true to stop waiting (WaitForStop). Returns the first success,
+// journal. A file beyond the limit on file sizes (ulimit -f) is not tried again: waiting raises no
+// limit. `wait` sleeps and returns true to stop waiting (WaitForStop). Returns the first success,
 // any other failure, or after giving up the last kIoError.
 Status RetryIo(const std::function<Status()>& attempt, const std::function<bool(double)>& wait,
                const RetryLimits& limits = {});

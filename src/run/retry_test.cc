@@ -1,5 +1,8 @@
 #include "run/retry.h"
 
+#include <cerrno>
+#include <cstring>
+
 #include "core/log.h"
 #include "gtest/gtest.h"
 
@@ -38,6 +41,10 @@ TEST_F(RetryTest, StopsForASignalAnotherFailureOrAfterTooLong) {
                 .code(),
             Code::kIoError);
   EXPECT_EQ(attempts, 3);
+  const Status large(Code::kIoError, std::string("x: cannot write: ") + std::strerror(EFBIG));
+  const auto limited = [&] { return ++attempts, large; };
+  EXPECT_EQ(RetryIo(limited, [](double) { return false; }).code(), Code::kIoError);
+  EXPECT_EQ(attempts, 4);
 }
 
 TEST_F(RetryTest, SavesEveryMinuteOrAtMostAHundredthOfTheTime) {
