@@ -98,8 +98,13 @@ ReplicatorState::ReplicatorState(Setup setup)
       RankGroup::Make(setup_.world, std::move(setup_.links), setup_.communicator));
   const int locals = setup_.replicas / setup_.world.size;
   const int first_replica = setup_.world.rank * locals;
-  turns_ = std::make_unique<Turns>(locals, first_replica,
-                                   [this](int from, int to) { Change(from, to); });
+  try {
+    turns_ = std::make_unique<Turns>(locals, first_replica,
+                                     [this](int from, int to) { Change(from, to); });
+  } catch (const Error& error) {
+    group_->Fail(error.status());  // the others wait for this rank
+    throw;
+  }
   samples.assign(static_cast<size_t>(locals), 1);
   generators_.resize(static_cast<size_t>(locals));
 }
