@@ -100,12 +100,12 @@ void Abort(int fd) {
   if (::connect(fd, &nobody, sizeof nobody) != 0) ::shutdown(fd, SHUT_RDWR);
 }
 
-// From now on the kernel chooses how much it buffers, as it does of its own accord.
+// From now on the kernel chooses how much it buffers, from a buffer on that holds whole segments of
+// the loopback (64 KiB): with a smaller one each message waits for the sender's timer.
 void FreeReceiveBuffer(int fd) {
-  const int none = 0;
-  if (::setsockopt(fd, SOL_SOCKET, SO_BUF_LOCK, &none, sizeof none) == 0) return;
-  const int large = 4 << 20;  // before Linux 5.14: as much as it allows
+  const int large = 4 << 20, unlocked = 0;  // the kernel takes as much of it as it allows
   ::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &large, sizeof large);
+  ::setsockopt(fd, SOL_SOCKET, SO_BUF_LOCK, &unlocked, sizeof unlocked);  // since Linux 5.14
 }
 
 }  // namespace
