@@ -61,5 +61,6 @@ def test_the_folder_itself_may_be_named_by_a_link(run, tmp_path):
 def test_a_run_that_others_may_change_is_named(run):
     assert "warning" not in samara("train", "--resume", run, "--quiet").err
     run.chmod(0o777)
-    outcome = samara("train", "--resume", run, "--quiet")
+    assert samara("train", "--resume", run, "--quiet").code == 77
+    outcome = samara("train", "--resume", run, "--quiet", "--trust")
     assert outcome.code == 0 and outcome.err.count(f"warning: {run}: other users may write to it (mode 0777)") == 1, outcome

@@ -6,6 +6,7 @@ import random
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 import uuid
 from pathlib import Path
@@ -23,8 +24,9 @@ class Place:
     """A folder of its own for one command after the other: working folder, temporary files, what it must leave clean."""
 
     def __init__(self, path: Path, seed: int) -> None:
-        self.path, self.temporary = path, path / "tmp"
-        self.temporary.mkdir(parents=True)
+        self.short = tempfile.TemporaryDirectory(prefix="s")  # sockets lie in it, whose paths are short
+        self.path, self.temporary = path, Path(self.short.name)
+        path.mkdir(parents=True)
         self.draws = random.Random(seed)
 
     def stop(self, command: list, span: float, number: int = signal.SIGTERM) -> int:

@@ -9,6 +9,7 @@
 #include "core/leave.h"
 #include "core/log.h"
 #include "core/resources.h"
+#include "replica/world.h"
 #include "run/signals.h"
 
 namespace samara {
@@ -26,6 +27,9 @@ int Fail(const Status& status, bool json) {
 }  // namespace
 
 int RunCommandLine(int argc, char** argv) {
+  // rank 0 says why all ranks end
+  if (const auto world = DiscoverWorld(ProcessEnvironment()); world.ok() && world->rank > 0)
+    StopSilently();
   InstallStopHandlers();
   bool json = false;
   for (int i = 1; i < argc; ++i) json |= std::string_view(argv[i]) == "--json";

@@ -74,7 +74,7 @@ Status MakeCertificates(const Path& folder, const std::vector<std::string>& host
   }
   RETURN_IF_ERROR(MustBeNew(folder));
   RETURN_IF_ERROR(MakeFolder(folder));
-  const RemovedOnLeave half_made(folder);
+  const RemovedOnLeave half_made(RootedPath(folder).path());  // without a slash at its end
   const auto request = [&](const std::string& name, std::vector<std::string> more) {
     std::vector<std::string> arguments = {"req",
                                           "-x509",

@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/resources.h"
 #include "core/thread.h"
 #include "replica/group.h"
 #include "run/policy.h"
@@ -136,7 +137,7 @@ class LastResort {
 
  private:
   void Watch(RankGroup& ranks) const {
-    SteadyTime failed;
+    SteadyTime failed = Now();
     while (!over_) {
       if (!ranks.failed()) failed = Now();
       if (SecondsSince(failed) > kSeconds) {
@@ -152,15 +153,25 @@ class LastResort {
   Thread thread_;
 };
 
+// Returns what `work` returns; when it throws, the other ranks are told before they wait in vain.
+template <typename Work>
+auto OrTellRanks(RankGroup* ranks, const Work& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    if (ranks != nullptr) ranks->Fail(StatusOf(error));
+    throw;
+  }
+}
+
 // A rank other than 0: rank 0 reads the arguments and owns the run.
 Status Follow(const World& world, const TrainArguments& args, Invocation& invocation) {
   if (args.dry_run) return Status::Ok();
-  StopSilently();
   RETURN_IF_ERROR(NeedAgents(invocation));
   ASSIGN_OR_RETURN(const auto ranks, JoinRanks(world));
   const LastResort last_resort(*ranks);
   InstallSignalHandlers();
-  ASSIGN_OR_RETURN(const Code code, FollowRuns(*ranks));
+  ASSIGN_OR_RETURN(const Code code, OrTellRanks(ranks.get(), [&] { return FollowRuns(*ranks); }));
   invocation.exit_code = static_cast<int>(code);  // rank 0 says why
   return Status::Ok();
 }
@@ -221,8 +232,9 @@ Status RunTrain(const TrainArguments& args, Invocation& invocation,
     ReloadOnHangUp();
     options.remote.reload = TakeReloadRequest;
   }
-  const Status done =
-      args.seeds.empty() ? TrainOne(args, config, options) : TrainSeeds(args, config, options);
+  const Status done = OrTellRanks(ranks.get(), [&] {
+    return args.seeds.empty() ? TrainOne(args, config, options) : TrainSeeds(args, config, options);
+  });
   if (ranks) EndRuns(*ranks, done.code());
   return done;
 }

@@ -142,8 +142,10 @@ void Leave(Code code, std::string_view message) noexcept {
     for (int i = 0; i < 100; ++i) ::usleep(10'000);
     ::_exit(exit_code);
   }
-  for (Entry& entry : entries)
-    if (entry.state == Entry::kSet) Remove(entry);
+  for (Entry& entry : entries) {
+    int expected = Entry::kSet;  // once claimed, no other thread reuses it
+    if (entry.state.compare_exchange_strong(expected, Entry::kBusy)) Remove(entry);
+  }
   if (!silently) {
     Write(STDERR_FILENO, Line().Add("samara: ").AddEscaped(message, false).Add("\n").view());
     if (with_json)
@@ -174,7 +176,9 @@ RemovedOnLeave::RemovedOnLeave(const std::filesystem::path& path) {
 }
 
 RemovedOnLeave::~RemovedOnLeave() {
-  if (entry_ >= 0) entries[entry_].state = Entry::kFree;
+  if (entry_ < 0) return;
+  int expected = Entry::kSet;  // else Leave has it
+  entries[entry_].state.compare_exchange_strong(expected, Entry::kFree);
 }
 
 }  // namespace samara

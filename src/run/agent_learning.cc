@@ -24,6 +24,13 @@ Status AgentRun::Stopped(const std::string& done) const {
   return {Code::kTryAgain, done + (ranks_.owns_run() ? "; " + session_.HowToGoOn() : "")};
 }
 
+// What comes next does not look at requests to stop: one that nobody has answered yet is answered
+// here. Of several ranks none decides alone.
+Status AgentRun::EndGraceful(const std::string& done) {
+  stop_.reset();
+  return ranks_.alone() && StopRequested() ? Stopped(done) : Status::Ok();
+}
+
 Status AgentRun::Learn() {
   if (BudgetSpent()) return Status::Ok();
   if (ranks_.owns_run() && !Deterministic() && state_.updates == 0)

@@ -239,16 +239,17 @@ Result<std::vector<double>> AgentRun::Test() {
   std::vector<double> returns;
   stage_.fleet->Goodbye();
   server_.reset();  // it belongs to the fleet that is replaced now
+  // every update is saved: from here on a stop may leave at once
+  RETURN_IF_ERROR(EndGraceful("stopped before the final test, every update is saved"));
   if (play.episodes == 0) return returns;
   // the fleet's slots are in the middle of training: others play the test
-  stop_.reset();  // they may take long to start, and every update is saved
   ASSIGN_OR_RETURN(stage_, MakeAgentStage(config_, slots_.size()));
   stop_.emplace();
   auto results = ranks_.Gather(PlayEpisodes(*stage_.fleet, *agent_, play));
   if (results.status().code() == Code::kTryAgain)
     return Stopped("stopped in the final test, every update is saved");
-  stop_.reset();
   RETURN_IF_ERROR(results.status());
+  RETURN_IF_ERROR(EndGraceful("stopped after the final test, every update is saved"));
   for (const EpisodeResult& r : *results) returns.push_back(r.fitness);
   return returns;
 }

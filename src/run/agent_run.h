@@ -49,7 +49,10 @@ class AgentRun {
       return *finished_;
     }
     Result<nlohmann::json> result = RunOpened();
-    if (!result.ok() && result.status().code() != Code::kTryAgain) ranks_.Fail(result.status());
+    const Code code = result.status().code();
+    // the others may have left at once where this rank was still waiting for them
+    if (code == Code::kUnavailable && !ranks_.alone() && StopRequested()) return Stopped("stopped");
+    if (!result.ok() && code != Code::kTryAgain) ranks_.Fail(result.status());
     return result;
   }
   // What Run refuses of a new run before it makes anything; one slot steps.
@@ -117,6 +120,7 @@ class AgentRun {
   Status Learn();
   Status LearnLoop();
   Status Stopped(const std::string& done) const;
+  Status EndGraceful(const std::string& done);
   Status Trouble() const;
   using UnrollKey = std::pair<uint64_t, uint32_t>;
   std::vector<UnrollKey> NextUnrolls() const;

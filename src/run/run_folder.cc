@@ -214,6 +214,7 @@ Result<std::unique_ptr<RunFolder>> RunFolder::Open(const Path& path, Mode mode,
   if (mode == Mode::kWrite) {
     RemoveTemporaries(run->path_);
     RemoveTemporaries(run->checkpoints());
+    RemoveTemporaries(run->videos());
     RETURN_IF_ERROR(run->StartIncarnation());
   }
   return run;

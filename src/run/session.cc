@@ -149,9 +149,10 @@ Status Session::Create(const json& network, const Stage& stage, const json& more
                              {"actions", stage.environment.action_names}};
   ASSIGN_OR_RETURN(folder_, RunFolder::Create(options_.out.value_or(Path()), config_.run.name,
                                               table_.ToToml(), identity));
-  LogAll(warnings_);
   SetStopAdvice(HowToGoOn());
-  return AttachLog();
+  RETURN_IF_ERROR(AttachLog());
+  LogAll(warnings_);
+  return Status::Ok();
 }
 
 // A full disk leaves the run without log lines; a log that is no file is not the run's own.

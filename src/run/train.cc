@@ -42,6 +42,9 @@ class EvolutionRun {
     Result<json> result = RunAlone();
     stop_.reset();
     if (!ranks_) return result;
+    // the others may have left at once where this rank was still waiting for them
+    if (result.status().code() == Code::kUnavailable && StopRequested())
+      result = Status(Code::kTryAgain, "stopped; " + session_.HowToGoOn());
     const Status ended = EndRanks();
     return result.ok() && !ended.ok() ? ended : result;
   }
@@ -491,6 +494,9 @@ Result<json> EvolutionRun::Finish() {
                : test.status();
   stop_.reset();                // pictures are made again by a resume
   RETURN_IF_ERROR(EndRanks());  // pictures need one rank only
+  if (StopRequested())          // what comes next does not look at it
+    return Status(Code::kTryAgain, "stopped after the final test, every generation is saved; " +
+                                       session_.HowToGoOn());
   const GaState& s = ga_->state();
   const double cores = Cores();
   json result = {
