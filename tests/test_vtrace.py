@@ -271,7 +271,7 @@ def test_colour_images_are_stacked(tmp_path):
         (2 * 2 * 6 + 1) * 32 + 33 * 4, (2 * 2 * 3 + 1) * 32 + 33 * 4]
     ok("export", tmp_path / "two", tmp_path / "agent.safetensors")
     for policy in (tmp_path / "two", tmp_path / "agent.safetensors"):
-        assert ok("eval", policy, "--episodes", 10, "--json", **ENVS).json["mean"] >= 9
+        assert ok("eval", policy, "--trust", "--episodes", 10, "--json", **ENVS).json["mean"] >= 9
 
 
 def test_a_stopped_run_goes_on_with_its_stacks(tmp_path):
