@@ -203,8 +203,6 @@ Result<RootedPath> CheckpointWriter::Save(const CheckpointInfo& info,
     if (!earlier.ok()) {
       RETURN_IF_ERROR(SetAside(target, earlier.status()));
       present = false;
-    } else {
-      RETURN_IF_ERROR(SyncFolder(checkpoints_));  // the first try may have failed to
     }
   }
   if (!present) {
