@@ -53,7 +53,9 @@ class Place:
         while left := processes(mark):
             assert time.monotonic() < end, f"{said}\nstill there: {left}"
             time.sleep(0.01)
-        assert list(self.temporary.iterdir()) == [], said
+        # an actor that is killed while the emulator reads the palette's cartridge cannot remove it
+        left = [p for p in self.temporary.iterdir() if not p.name.startswith("samara-palette-")]
+        assert left == [], said
         halves = [p for p in self.path.iterdir() if p.name.endswith((".tmp", ".gone"))]
         assert halves == [], said
         return code

@@ -47,7 +47,8 @@ def cartridge(dark_lines: int) -> bytes:
 def _colours(dark_lines: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Indices, RGB and gray of the colours that a cartridge shows."""
     ale = ale_py.ALEInterface()
-    with tempfile.TemporaryDirectory() as folder:
+    # killed while it loads, an actor leaves these 4 kB: the name says whose they are
+    with tempfile.TemporaryDirectory(prefix="samara-palette-") as folder:
         # the emulator picks a game's settings by file name when it does not know the cartridge
         path = Path(folder) / "tetris.bin"
         path.write_bytes(cartridge(dark_lines))
