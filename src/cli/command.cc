@@ -130,7 +130,7 @@ std::string UnknownOption(const CLI::App& command, int argc, char** argv) {
   return {};
 }
 
-// What the word after `option`, or behind its '=', gives it; "..." when nothing does.
+// Returns the value given after `option` or behind its '='; "..." when there is none.
 std::string ValueAfter(const std::string& option, int argc, char** argv) {
   for (int i = 2; i < argc; ++i) {
     const std::string_view word = argv[i];

@@ -22,7 +22,7 @@ struct EvalArguments {
   LoadOptions load;
 };
 
-// What was played, as --json has it and as people read it.
+// The policy that was played, as --json names it and as people read it.
 const char* PolicyName(const Policy& policy, const EvalArguments& args) {
   if (args.random) return "random";
   return policy.config.Learns() ? "agent" : "elite";

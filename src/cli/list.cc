@@ -92,7 +92,7 @@ std::string SizeOf(const std::string& name, bool image) {
                      image ? "84 x 84 x 4, 18 actions" : "8 inputs, 4 actions");
 }
 
-// What of the network's name there is to say beyond its size.
+// Returns what is known of a network by its name, beyond its size.
 struct AgentNetwork {
   std::string_view name, about;
 };

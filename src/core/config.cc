@@ -272,7 +272,7 @@ std::string_view Written(std::string_view text, const toml::source_region& where
   return line.substr(begin, end - begin);
 }
 
-// What is wrong in a file that is no TOML.
+// Describes the error in a file that is no TOML.
 std::string Problem(std::string_view text, const toml::parse_error& error) {
   const std::string_view line = Line(text, error.source().begin.line);
   const size_t equals = line.find('=');

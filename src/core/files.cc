@@ -103,7 +103,7 @@ bool IsLink(const Path& path) {
   return ::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
 }
 
-// What errno says of opening `path`; names the link that was not followed.
+// Turns errno after opening `path` into a Status; names the link that was not followed.
 Status OpenError(const std::string& what, const RootedPath& path) {
   const int error = errno;
   if (error == ELOOP || error == ENOTDIR) {

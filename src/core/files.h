@@ -61,7 +61,7 @@ Result<std::string> ReadFile(const Path& path, size_t bytes_max = size_t{1} << 3
 Result<std::string> ReadFile(const RootedPath& path, size_t bytes_max = size_t{1} << 32);
 // Names of a folder's entries, sorted. kNoInput when missing, kBadData when it is no folder.
 Result<std::vector<std::string>> ListFolder(const RootedPath& folder);
-// What is at `path`, without following a link at its end. kOther: pipe, socket or device.
+// Returns what is at `path`, without following a link at its end. kOther: pipe, socket or device.
 enum class FileKind { kMissing, kFile, kFolder, kLink, kOther };
 FileKind KindOf(const RootedPath& path);
 inline bool Exists(const RootedPath& path) { return KindOf(path) != FileKind::kMissing; }
