@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "core/check.h"
-#include "replica/frame_socket.h"
-#include "replica/group_judge.h"
+#include "replica/rendezvous/socket.h"
+#include "replica/liveness/failure_detector.h"
 
 namespace samara {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <limits>
 
-#include "run/metrics.h"
+#include "storage/metrics.h"
 
 int main(int argc, char** argv) {
   if (argc != 2) {

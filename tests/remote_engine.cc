@@ -15,7 +15,7 @@
 #include "core/sha256.h"
 #include "env/registry.h"
 #include "fleet/remote/remote.h"
-#include "run/signals.h"
+#include "core/signals.h"
 
 namespace samara {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // The engine's noise for Python: whoever has a genome can rebuild its parameters with NumPy.
-#include "evo/noise.h"
+#include "evo/genome/noise.h"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>

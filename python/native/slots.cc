@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "evo/policy.h"
+#include "evo/evaluate/policy.h"
 #include "fleet/policy_segment.h"
 #include "fleet/slot_server.h"
 

@@ -13,7 +13,7 @@
 #include "core/config.h"
 #include "core/thread.h"
 #include "env/atari_preset.h"
-#include "run/presets.h"
+#include "config/presets.h"
 
 namespace samara::bench {
 

@@ -15,8 +15,8 @@
 #include "core/files.h"
 #include "core/leave.h"
 #include "core/status.h"
-#include "evo/genome.h"
-#include "run/experiment.h"
+#include "evo/genome/genome.h"
+#include "config/experiment.h"
 
 namespace samara::bench {
 

@@ -11,7 +11,7 @@
 #include "core/clock.h"
 #include "core/rng.h"
 #include "env/atari_preset.h"
-#include "run/experiment.h"
+#include "config/experiment.h"
 
 namespace samara::bench {
 

@@ -23,10 +23,10 @@
 #include "core/thread.h"
 #include "fleet/fleet.h"
 #include "fleet/remote/remote.h"
-#include "rl/agent.h"
-#include "rl/batch_size.h"
-#include "rl/inference_server.h"
-#include "run/statistics.h"
+#include "rl/learner/agent.h"
+#include "rl/inference/batch_size.h"
+#include "rl/inference/inference_server.h"
+#include "core/statistics.h"
 
 namespace samara::bench {
 

@@ -11,8 +11,8 @@
 #include <algorithm>
 
 #include "bench/spans.h"
-#include "run/plot.h"
-#include "run/text.h"
+#include "report/plot.h"
+#include "core/format.h"
 
 namespace samara::bench {
 

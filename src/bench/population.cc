@@ -17,7 +17,7 @@
 #include "bench/bench.h"
 #include "core/cpu.h"
 #include "core/rng.h"
-#include "evo/materialise.h"
+#include "evo/genome/decode.h"
 #include "nn/kernel.h"
 
 namespace samara::bench {

@@ -14,12 +14,12 @@
 
 #include "bench/collective_sizes.h"
 #include "core/log.h"
-#include "replica/arena.h"
-#include "replica/communicator.h"
+#include "replica/collectives/arena.h"
+#include "replica/collectives/communicator.h"
 #include "replica/torch/c10d.h"
 #include "replica/torch/c10d_sum.h"
 #include "replica/torch/reducer.h"
-#include "replica/world.h"
+#include "replica/rendezvous/world.h"
 #include "samara/replicator.h"
 
 namespace samara {

@@ -10,7 +10,7 @@
 #include "bench/peer.h"
 #include "core/cpu.h"
 #include "core/venv.h"
-#include "run/statistics.h"
+#include "core/statistics.h"
 
 namespace samara::bench {
 

@@ -24,9 +24,9 @@
 #include "core/rng.h"
 #include "core/thread.h"
 #include "env/atari_preset.h"
-#include "evo/materialise.h"
+#include "evo/genome/decode.h"
 #include "fleet/actor_process.h"
-#include "run/experiment.h"
+#include "config/experiment.h"
 
 namespace samara::bench {
 

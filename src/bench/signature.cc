@@ -4,7 +4,7 @@
 #include "core/sha256.h"
 #include "env/registry.h"
 #include "evo/ga.h"
-#include "evo/noise.h"
+#include "evo/genome/noise.h"
 #include "nn/kernel.h"
 
 namespace samara::bench {

@@ -4,9 +4,9 @@
 #include "bench/bench.h"
 #include "core/rng.h"
 #include "env/registry.h"
-#include "evo/evaluate.h"
-#include "evo/materialise.h"
-#include "evo/noise.h"
+#include "evo/evaluate/evaluator.h"
+#include "evo/genome/decode.h"
+#include "evo/genome/noise.h"
 
 namespace samara::bench {
 

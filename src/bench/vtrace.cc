@@ -15,11 +15,11 @@
 #include "core/log.h"
 #include "core/rng.h"
 #include "core/thread.h"
-#include "rl/agent.h"
-#include "rl/inference_server.h"
-#include "run/metrics.h"
-#include "run/presets.h"
-#include "run/train.h"
+#include "rl/learner/agent.h"
+#include "rl/inference/inference_server.h"
+#include "storage/metrics.h"
+#include "config/presets.h"
+#include "train/train.h"
 
 namespace samara::bench {
 

@@ -11,8 +11,8 @@
 #include "env/atari_preset.h"
 #include "env/registry.h"
 #include "fleet/remote/remote.h"
-#include "run/experiment.h"
-#include "run/signals.h"
+#include "config/experiment.h"
+#include "core/signals.h"
 
 namespace samara {
 namespace {

@@ -15,9 +15,9 @@
 
 #include "core/config.h"
 #include "core/log.h"
-#include "rl/agent.h"
-#include "run/build_info.h"
-#include "run/signals.h"
+#include "rl/learner/agent.h"
+#include "storage/build_info.h"
+#include "core/signals.h"
 
 namespace samara {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/status.h"
-#include "run/policy.h"
+#include "play/saved_policy.h"
 
 namespace CLI {
 class App;

@@ -9,8 +9,8 @@
 #include "core/leave.h"
 #include "core/log.h"
 #include "core/resources.h"
-#include "replica/world.h"
-#include "run/signals.h"
+#include "replica/rendezvous/world.h"
+#include "core/signals.h"
 
 namespace samara {
 namespace {

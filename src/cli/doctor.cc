@@ -13,7 +13,7 @@
 #include "core/files.h"
 #include "core/venv.h"
 #include "fleet/remote/remote.h"
-#include "run/build_info.h"
+#include "storage/build_info.h"
 
 namespace samara {
 namespace {

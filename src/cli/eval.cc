@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
-#include "run/evaluate_policy.h"
-#include "run/playback.h"
-#include "run/signals.h"
-#include "run/statistics.h"
+#include "play/evaluate.h"
+#include "play/playback.h"
+#include "core/signals.h"
+#include "core/statistics.h"
 
 namespace samara {
 namespace {

@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
-#include "evo/import_uber.h"
-#include "evo/materialise.h"
-#include "run/policy.h"
+#include "evo/genome/import_uber.h"
+#include "evo/genome/decode.h"
+#include "play/saved_policy.h"
 
 namespace samara {
 namespace {

@@ -4,12 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
-#include "run/agent_state.h"
-#include "run/evolution_journal.h"
-#include "run/experiment.h"
-#include "run/fsck.h"
-#include "run/report.h"
-#include "run/run_folder.h"
+#include "storage/agent_state.h"
+#include "storage/evolution_journal.h"
+#include "config/experiment.h"
+#include "storage/fsck.h"
+#include "report/report.h"
+#include "storage/run_folder.h"
 
 namespace samara {
 namespace {

@@ -1,5 +1,5 @@
 // samara launch: the ranks of a replicated program on this host.
-#include "replica/launch.h"
+#include "replica/rendezvous/launch.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>

@@ -13,9 +13,9 @@
 #include "env/atari_preset.h"
 #include "env/registry.h"
 #include "nn/network.h"
-#include "run/experiment.h"
-#include "run/presets.h"
-#include "run/published_scores.h"
+#include "config/experiment.h"
+#include "config/presets.h"
+#include "report/reference_scores.h"
 
 namespace samara {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "cli/command.h"
 #include "core/rng.h"
-#include "run/playback.h"
-#include "run/signals.h"
-#include "run/terminal_view.h"
+#include "play/playback.h"
+#include "core/signals.h"
+#include "view/terminal_view.h"
 
 namespace samara {
 namespace {

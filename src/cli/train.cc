@@ -1,5 +1,5 @@
 // samara train: one run from a preset or file, or a resumed one.
-#include "run/train.h"
+#include "train/train.h"
 
 #include <CLI/CLI.hpp>
 #include <atomic>
@@ -12,11 +12,11 @@
 #include "core/log.h"
 #include "core/resources.h"
 #include "core/thread.h"
-#include "replica/group.h"
-#include "run/policy.h"
-#include "run/presets.h"
-#include "run/report.h"
-#include "run/signals.h"
+#include "replica/group/group.h"
+#include "play/saved_policy.h"
+#include "config/presets.h"
+#include "report/report.h"
+#include "core/signals.h"
 
 namespace samara {
 namespace {

@@ -8,8 +8,8 @@
 #include "core/clock.h"
 #include "core/rng.h"
 #include "core/thread.h"
-#include "evo/noise.h"
-#include "evo/population_hash.h"
+#include "evo/genome/noise.h"
+#include "evo/genome/population_hash.h"
 
 namespace samara {
 namespace {

@@ -19,11 +19,11 @@
 #include "core/clock.h"
 #include "core/config.h"
 #include "core/rng.h"
-#include "evo/evaluate.h"
-#include "evo/finished_episodes.h"
-#include "evo/generation_work.h"
-#include "evo/genome.h"
-#include "evo/materialise.h"
+#include "evo/evaluate/evaluator.h"
+#include "evo/evaluate/finished_episodes.h"
+#include "evo/evaluate/generation_scheduler.h"
+#include "evo/genome/genome.h"
+#include "evo/genome/decode.h"
 
 namespace samara {
 

@@ -5,7 +5,7 @@
 
 #include "core/math.h"
 #include "evo/ga.h"
-#include "evo/noise.h"
+#include "evo/genome/noise.h"
 
 namespace samara {
 

@@ -1,5 +1,5 @@
 // What a program without torch has of agents: nothing, said plainly.
-#include "rl/agent.h"
+#include "rl/learner/agent.h"
 
 namespace samara {
 

@@ -1,8 +1,8 @@
-#include "run/agent_interval.h"
+#include "train/agent_interval.h"
 
 #include <algorithm>
 
-#include "run/statistics.h"
+#include "core/statistics.h"
 
 namespace samara {
 

@@ -6,8 +6,8 @@
 
 #include "core/bytes.h"
 #include "core/sha256.h"
-#include "replica/agreement.h"
-#include "replica/reduce.h"
+#include "replica/collectives/agreement.h"
+#include "replica/collectives/reduce.h"
 
 namespace samara {
 

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "replica/group.h"
-#include "rl/agent.h"
-#include "run/experiment.h"
+#include "replica/group/group.h"
+#include "rl/learner/agent.h"
+#include "config/experiment.h"
 #include "run/rank_zero.h"
 
 namespace samara {

@@ -12,20 +12,20 @@
 #include <optional>
 
 #include "core/clock.h"
-#include "rl/agent.h"
-#include "rl/batch_size.h"
-#include "rl/inference_server.h"
-#include "run/agent_interval.h"
+#include "rl/learner/agent.h"
+#include "rl/inference/batch_size.h"
+#include "rl/inference/inference_server.h"
+#include "train/agent_interval.h"
 #include "run/agent_ranks.h"
-#include "run/agent_state.h"
-#include "run/checkpoint.h"
-#include "run/metrics.h"
-#include "run/play_episodes.h"
-#include "run/progress.h"
-#include "run/retry.h"
-#include "run/session.h"
-#include "run/signals.h"
-#include "run/train.h"
+#include "storage/agent_state.h"
+#include "storage/checkpoint.h"
+#include "storage/metrics.h"
+#include "play/run_episodes.h"
+#include "view/progress.h"
+#include "storage/retry.h"
+#include "train/run_session.h"
+#include "core/signals.h"
+#include "train/train.h"
 
 namespace samara {
 

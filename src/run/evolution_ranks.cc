@@ -7,9 +7,9 @@
 #include "core/bytes.h"
 #include "core/rng.h"
 #include "core/sha256.h"
-#include "replica/agreement.h"
-#include "run/policy.h"
-#include "run/signals.h"
+#include "replica/collectives/agreement.h"
+#include "play/saved_policy.h"
+#include "core/signals.h"
 
 namespace samara {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "evo/ga.h"
-#include "evo/peers.h"
-#include "replica/group.h"
-#include "run/experiment.h"
+#include "evo/evaluate/peers.h"
+#include "replica/group/group.h"
+#include "config/experiment.h"
 #include "run/rank_zero.h"
 
 namespace samara {

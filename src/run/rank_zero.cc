@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "run/build_info.h"
+#include "storage/build_info.h"
 
 namespace samara {
 

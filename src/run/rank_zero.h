@@ -5,8 +5,8 @@
 #include <string>
 
 #include "core/bytes.h"
-#include "replica/world.h"
-#include "run/experiment.h"
+#include "replica/rendezvous/world.h"
+#include "config/experiment.h"
 
 namespace samara {
 

@@ -7,9 +7,9 @@
 #include "nn/torch/torch.h"
 // after the door to torch
 
-#include "replica/store.h"
-#include "replica/transport.h"
-#include "replica/world.h"
+#include "replica/rendezvous/store.h"
+#include "replica/collectives/transport.h"
+#include "replica/rendezvous/world.h"
 
 namespace samara {
 

@@ -11,8 +11,8 @@
 
 #include "core/clock.h"
 #include "nn/torch/first_line.h"
-#include "replica/store.h"
-#include "replica/transport.h"
+#include "replica/rendezvous/store.h"
+#include "replica/collectives/transport.h"
 
 namespace samara {
 

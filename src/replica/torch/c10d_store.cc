@@ -6,7 +6,7 @@
 
 #include "core/log.h"
 #include "core/thread.h"
-#include "replica/socket_store.h"
+#include "replica/rendezvous/socket_store.h"
 #include "replica/torch/c10d.h"
 #include "replica/torch/c10d_group.h"
 

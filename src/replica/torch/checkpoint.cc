@@ -9,7 +9,7 @@
 #include "core/crc32c.h"
 #include "core/files.h"
 #include "nn/safetensors.h"
-#include "replica/agreement.h"
+#include "replica/collectives/agreement.h"
 #include "replica/torch/checkpoint_file.h"
 #include "replica/torch/reducer.h"
 #include "samara/batch_norm.h"

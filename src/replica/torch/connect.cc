@@ -9,9 +9,9 @@
 #include <fstream>
 
 #include "core/log.h"
-#include "replica/arena.h"
-#include "replica/group.h"
-#include "replica/secret.h"
+#include "replica/collectives/arena.h"
+#include "replica/group/group.h"
+#include "replica/rendezvous/secret.h"
 #include "replica/torch/c10d.h"
 
 namespace samara {

@@ -7,7 +7,7 @@
 
 #include "core/status.h"
 #include "nn/torch/torch.h"
-#include "replica/reduce.h"
+#include "replica/collectives/reduce.h"
 
 namespace samara {
 

@@ -18,7 +18,7 @@
 #include "core/signal_disposition.h"
 #include "replica/torch/checkpoint_file.h"
 #include "replica/torch/programs.h"
-#include "replica/world.h"
+#include "replica/rendezvous/world.h"
 
 namespace samara {
 namespace {

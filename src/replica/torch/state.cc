@@ -8,7 +8,7 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "core/rng.h"
-#include "replica/agreement.h"
+#include "replica/collectives/agreement.h"
 
 namespace samara {
 namespace {

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "nn/torch/torch.h"
-#include "replica/group.h"
+#include "replica/group/group.h"
 #include "replica/torch/c10d_sum.h"
 #include "replica/torch/leaves.h"
 #include "replica/torch/task_thread.h"
-#include "replica/torch/turns.h"
+#include "replica/torch/cooperative_scheduler.h"
 #include "samara/replicator.h"
 
 namespace samara {

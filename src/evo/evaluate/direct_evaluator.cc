@@ -1,0 +1,119 @@
+#include <condition_variable>
+#include <mutex>
+
+#include "core/clock.h"
+#include "core/thread.h"
+#include "evo/evaluate/evaluator.h"
+
+namespace samara {
+namespace {
+
+constexpr std::chrono::milliseconds kWait{20};  // until an idle thread notices a stop
+
+class DirectEvaluator : public Evaluator {
+ public:
+  DirectEvaluator(std::vector<std::unique_ptr<Environment>> environments,
+                  std::unique_ptr<PolicyModel> model)
+      : spec_(environments.front()->spec()),
+        environments_(std::move(environments)),
+        model_(std::move(model)) {}
+
+  const EnvironmentSpec& spec() const override { return spec_; }
+
+  Status Play(const ParameterSource& source, WorkSource& work) override {
+    ThreadGroup threads(nullptr);  // they return when the work is finished
+    RETURN_IF_ERROR(threads.Start("rollout-", environments_.size(),
+                                  [&](size_t i) { Rollouts(*environments_[i], source, work); }));
+    threads.Join();
+    return Status::Ok();
+  }
+
+  StageSeconds seconds() const override {
+    const std::lock_guard lock(mu_);
+    return seconds_;
+  }
+  FleetCounters counters() const override {
+    const std::lock_guard lock(mu_);
+    return counters_;
+  }
+
+ private:
+  void Rollouts(Environment& environment, const ParameterSource& source, WorkSource& work) {
+    PolicyState policy(*model_);
+    PolicyWorkspace workspace(*model_);
+    std::vector<std::byte> observation(spec_.observation.bytes());
+    while (const auto index = ClaimOrWait(work)) {
+      const Task task = work.TaskOf(*index);
+      const SteadyTime start = Now();
+      policy.Load(workspace, task.policy, source);
+      const double materialised = SecondsSince(start);
+      const EpisodeResult result = Rollout(environment, task.episode, policy, workspace,
+                                           observation, [&] { return work.Wanted(*index); });
+      const double played = SecondsSince(start) - materialised;
+      if (result.done) work.Post(*index, result);
+      const std::lock_guard lock(mu_);
+      seconds_.materialise += materialised;
+      seconds_.environment += played;  // inference is inside: no clock is read per step
+      counters_.steps += result.steps;
+      counters_.frames += result.frames;
+      rollout_ended_.notify_all();
+    }
+  }
+
+  // Empty once the work is finished. What there is to claim changes with the results.
+  std::optional<uint32_t> ClaimOrWait(WorkSource& work) {
+    std::unique_lock lock(mu_);  // no rollout ends between a claim in vain and the wait
+    while (!work.Finished()) {
+      if (const auto index = work.Claim()) return index;
+      rollout_ended_.wait_for(lock, kWait);
+    }
+    return std::nullopt;
+  }
+
+  // result.done is false when nobody wanted it any more
+  EpisodeResult Rollout(Environment& environment, const EpisodeSpec& episode, PolicyState& policy,
+                        PolicyWorkspace& workspace, std::span<std::byte> observation,
+                        const auto& wanted) const {
+    EpisodeResult result;
+    policy.StartEpisode(episode.seed);
+    environment.Reset(episode, observation);
+    while (wanted()) {
+      const StepResult step = environment.Step(policy.Decide(workspace, observation), observation);
+      result.fitness += step.reward;
+      result.frames += step.frames;
+      ++result.steps;
+      if (step.terminated || step.truncated) {
+        result.truncated = step.truncated;
+        result.done = true;
+        break;
+      }
+    }
+    return result;
+  }
+
+  // constant after construction
+  const EnvironmentSpec spec_;
+  std::vector<std::unique_ptr<Environment>> environments_;  // one per thread
+  std::unique_ptr<PolicyModel> model_;
+  mutable std::mutex mu_;
+  std::condition_variable rollout_ended_;
+  // guarded by mu_
+  StageSeconds seconds_;
+  FleetCounters counters_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Evaluator>> MakeDirectEvaluator(const EnvironmentFactory& factory,
+                                                       std::unique_ptr<PolicyModel> model,
+                                                       uint32_t threads) {
+  std::vector<std::unique_ptr<Environment>> environments;
+  for (uint32_t i = 0; i < threads; ++i) {
+    ASSIGN_OR_RETURN(auto environment, factory());
+    environments.push_back(std::move(environment));
+  }
+  return std::unique_ptr<Evaluator>(
+      std::make_unique<DirectEvaluator>(std::move(environments), std::move(model)));
+}
+
+}  // namespace samara

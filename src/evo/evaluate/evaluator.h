@@ -1,0 +1,133 @@
+// Plays episodes: tasks in, one result per task out, whoever steps the environments.
+//
+// Work is taken through a WorkSource (claim an index, post its result), so that a generation ends
+// when every index has a result, whichever thread, actor or rank produced it. A result
+// depends only on its task: policy and EpisodeSpec. The order in which tasks are claimed is the
+// source's business and changes no result.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "evo/evaluate/policy.h"
+#include "fleet/fleet.h"
+
+namespace samara {
+
+enum class Role : uint8_t { kTrain, kEvaluate };
+
+struct Task {
+  PolicyHandle policy;
+  Role role = Role::kTrain;
+  EpisodeSpec episode;
+  double frames_expected = 0;  // of its episode; 0 = unknown. Decides when it is played, no more
+};
+
+// What one episode brought.
+struct EpisodeResult {
+  double fitness = 0;  // undiscounted, unclipped return; summed in step order
+  uint64_t frames = 0;
+  uint32_t steps = 0;
+  bool truncated = false;
+  bool done = false;  // the episode came to its end; results that are not done are never posted
+  bool operator==(const EpisodeResult&) const = default;
+};
+
+// True once the work shall end early; called from any thread, once per step.
+using StopToken = std::function<bool()>;
+
+// Hands out task indices and collects results. Thread safe.
+class WorkSource {
+ public:
+  virtual ~WorkSource() = default;
+  // Nothing to claim now: empty. There may be later, until the work is finished.
+  virtual std::optional<uint32_t> Claim() = 0;
+  virtual Task TaskOf(uint32_t index) const = 0;  // REQUIRES: index was claimed
+  virtual void Post(uint32_t index, const EpisodeResult& result) = 0;  // a duplicate is ignored
+  virtual bool Finished() const = 0;                                   // all results in, or stopped
+  // False: nobody waits for the result of this claimed index any more; its episode may be broken
+  // off.
+  virtual bool Wanted(uint32_t /*index*/) const { return !Finished(); }
+};
+
+using ResultsByIndex = std::map<uint32_t, EpisodeResult>;
+
+// In which order to play so that no long episode is left for the end: unknown lengths first, then
+// the longest; ties to the lower index.
+std::vector<uint32_t> LongestFirst(std::span<const Task> tasks);
+
+// All tasks of one call on this machine, the longest first.
+class LocalWork : public WorkSource {
+ public:
+  // `tasks` outlive this object; those whose results are `known` already are not played again.
+  LocalWork(std::span<const Task> tasks, StopToken stop, const ResultsByIndex& known = {});
+
+  // Every new result is also handed to `sink`, by the thread that posts it, one at a time.
+  // REQUIRES: no evaluator is running on this source.
+  using Sink = std::function<void(uint32_t index, const EpisodeResult& result)>;
+  void OnPost(Sink sink) { sink_ = std::move(sink); }
+
+  std::optional<uint32_t> Claim() override;
+  Task TaskOf(uint32_t index) const override { return tasks_[index]; }
+  void Post(uint32_t index, const EpisodeResult& result) override;
+  bool Finished() const override;
+  // REQUIRES: as above.
+  std::vector<EpisodeResult> TakeResults() { return std::move(results_); }
+  size_t posted() const { return posted_.load(std::memory_order_relaxed); }
+  uint64_t frames() const { return frames_.load(std::memory_order_relaxed); }
+
+ private:
+  const std::span<const Task> tasks_;
+  const StopToken stop_;
+  const std::vector<uint32_t> order_;
+  // written under mu_, read without it: counts for the live view, and for Finished, once per step
+  std::atomic<size_t> posted_{0};
+  std::atomic<uint64_t> frames_{0};
+  std::mutex mu_;
+  // guarded by mu_ while an evaluator is running
+  size_t next_ = 0;  // in order_
+  std::vector<EpisodeResult> results_;
+  Sink sink_;
+};
+
+// Time spent so far, summed over threads (actors for the environment).
+struct StageSeconds {
+  double materialise = 0, inference = 0, environment = 0;
+};
+inline StageSeconds operator+(const StageSeconds& a, const StageSeconds& b) {
+  return {a.materialise + b.materialise, a.inference + b.inference, a.environment + b.environment};
+}
+
+class Evaluator {
+ public:
+  virtual ~Evaluator() = default;
+  virtual const EnvironmentSpec& spec() const = 0;
+  // Blocks until `work` is finished. Not ok when the fleet failed for good.
+  virtual Status Play(const ParameterSource& source, WorkSource& work) = 0;
+  virtual StageSeconds seconds() const = 0;
+  virtual FleetCounters counters() const = 0;
+  // Whether several ranks play one work (peers.h): what there is to claim may then not depend on
+  // results that one of them knows before the others.
+  virtual bool shared() const { return false; }
+};
+
+// `threads` inference threads over a fleet's slots: one network per slot.
+std::unique_ptr<Evaluator> MakeSlotEvaluator(std::unique_ptr<Fleet> fleet,
+                                             std::unique_ptr<PolicyModel> model, uint32_t threads);
+// Actor processes that play whole episodes beside their simulators, so that no step crosses a
+// process.
+Result<std::unique_ptr<Evaluator>> MakeEpisodeEvaluator(std::unique_ptr<Fleet> fleet,
+                                                        std::unique_ptr<PolicyModel> model);
+// Native environments, a whole episode per thread, weights resident in its cache.
+Result<std::unique_ptr<Evaluator>> MakeDirectEvaluator(const EnvironmentFactory& factory,
+                                                       std::unique_ptr<PolicyModel> model,
+                                                       uint32_t threads);
+
+}  // namespace samara

@@ -1,0 +1,126 @@
+// The population's episodes and the validation of its best members as one piece of work, so that
+// what the last episodes of the population leave idle validates already.
+//
+// Before the population is complete nobody knows the candidates. Once all its episodes are claimed
+// the old elite, which is certain, and the best members so far are validated ahead of time. A
+// member that a later result displaces is dropped: its running episodes are unwanted, its results
+// nobody's. Ranks only worsen while members finish, so what is dropped stays dropped. A validation
+// task depends on the individual, never on its rank: what was guessed decides no result.
+//
+// Thread safety: every method may be called from any thread.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <mutex>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "evo/evaluate/evaluator.h"
+#include "evo/evaluate/finished_episodes.h"
+
+namespace samara {
+
+// Means over the episodes of each individual.
+struct EpisodeMeans {
+  std::vector<double> fitness, frames;
+  void Add(std::span<const EpisodeResult> episodes);  // one individual more
+};
+
+// What is to be played in one generation. Individuals are the members by their numbers, then the
+// old elite.
+struct GenerationPlan {
+  std::vector<Task> population;    // member by member
+  size_t episodes = 1;             // of each member
+  size_t validation_episodes = 0;  // of each candidate; 0 = no validation
+  double elite_frames = 0;         // what an episode of the old elite takes; 0 = unknown
+  // Whether the best members so far are validated ahead of time; false: only the old elite.
+  bool guess = true;
+  // Who is validated if this is the members' fitness; NaN where it is not known yet.
+  std::function<std::vector<uint32_t>(std::span<const double> fitness)> candidates;
+  std::function<Task(uint32_t individual, uint32_t episode)> validation;
+};
+
+class GenerationWork : public WorkSource {
+ public:
+  // Results that are known already are not played again: by index in plan.population, and by
+  // individual * validation_episodes + episode.
+  GenerationWork(GenerationPlan plan, StopToken stop, const ResultsByIndex& population = {},
+                 const ResultsByIndex& validation = {});
+
+  // Every new result is also handed to `sink`, under its index as above, by the thread that posts
+  // it, one at a time. REQUIRES: no evaluator is running on this source.
+  using Sink = std::function<void(Phase phase, uint32_t index, const EpisodeResult& result)>;
+  void OnPost(Sink sink) { sink_ = std::move(sink); }
+
+  std::optional<uint32_t> Claim() override;
+  Task TaskOf(uint32_t index) const override;
+  void Post(uint32_t index, const EpisodeResult& result) override;
+  bool Finished() const override;
+  bool Wanted(uint32_t index) const override;
+
+  // Blocks until every member has its results, or the evaluator is done. Whether they have.
+  bool WaitForPopulation();
+  void EvaluatorIsDone();  // no result comes any more
+
+  struct Counts {
+    bool validating = false;                                 // the population is complete
+    size_t done = 0, total = 0;                              // episodes of the phase
+    uint64_t frames = 0;                                     // of episodes that count for certain
+    double best = std::numeric_limits<double>::quiet_NaN();  // fitness of the members that have one
+  };
+  Counts counts() const;
+  // Of the population. REQUIRES: WaitForPopulation was true.
+  std::span<const EpisodeResult> population() const { return population_; }
+  const EpisodeMeans& means() const { return means_; }
+  // Every result that counts is in.
+  bool Complete() const { return finished_.load(std::memory_order_relaxed); }
+  // Of one candidate. REQUIRES: Complete.
+  std::vector<EpisodeResult> ValidationOf(uint32_t individual) const;
+
+ private:
+  // REQUIRES: mu_ is held, from here on.
+  bool PopulationComplete() const { return population_done_ == population_.size(); }
+  bool PostPopulation(uint32_t index, const EpisodeResult& result);  // whether it is new
+  bool PostValidation(uint32_t index, const EpisodeResult& result);
+  void ChooseCandidates();
+  void Count(uint32_t validation_index, const EpisodeResult& result);
+  void SeeWhetherComplete();
+
+  // constant after construction
+  const GenerationPlan plan_;
+  const StopToken stop_;
+  const uint32_t members_;             // = the old elite's number
+  const std::vector<uint32_t> order_;  // of the population's episodes
+  Sink sink_;
+  std::mutex sink_mu_;  // one call at a time
+  // written under mu_, read without it, once per step
+  std::atomic<bool> finished_{false};
+  std::vector<std::atomic<bool>> dropped_;  // by individual
+  mutable std::mutex mu_;
+  std::condition_variable changed_;  // the population is complete, evaluator_is_done_
+  // guarded by mu_
+  size_t next_ = 0;    // in order_
+  bool tail_ = false;  // every episode of the population is claimed
+  std::vector<EpisodeResult> population_;
+  size_t population_done_ = 0;
+  uint64_t population_frames_ = 0;
+  std::vector<size_t> left_;  // episodes without result, by member
+  EpisodeMeans means_;        // of members that have finished; NaN and 0
+  double best_ = std::numeric_limits<double>::quiet_NaN();  // of their fitness
+  // of validation, as the tail has it now
+  std::vector<uint32_t> candidates_;
+  std::vector<bool> is_candidate_;  // by individual
+  std::deque<uint32_t> queue_;      // indices to claim
+  std::set<uint32_t> claimed_;
+  ResultsByIndex validation_;   // of anybody
+  size_t validation_done_ = 0;  // of the candidates
+  uint64_t validation_frames_ = 0;
+  bool evaluator_is_done_ = false;
+};
+
+}  // namespace samara

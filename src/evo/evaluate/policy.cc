@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+#include "evo/evaluate/policy.h"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "core/rng.h"
+
+namespace samara {
+
+PolicyModel::PolicyModel(NetworkDescription network, InputRule input, ActionSpec action,
+                         IsaLevel isa)
+    : kernel_(std::move(network), isa), input_(input), action_(std::move(action)), isa_(isa) {
+  CHECK_EQ(kernel_.network().output_size(), static_cast<size_t>(action_.outputs()));
+}
+
+std::string PolicyModel::Describe() const {
+  const NetworkDescription& n = kernel_.network();
+  return nlohmann::json{{"network", n.name},
+                        {"storage", Name(n.storage)},
+                        {"height", n.height},
+                        {"width", n.width},
+                        {"channels", n.channels},
+                        {"isa", static_cast<int>(isa_)},
+                        {"stacked", input_.stacked},
+                        {"depth", input_.stack.depth},
+                        {"order", static_cast<int>(input_.stack.order)},
+                        {"at_reset", static_cast<int>(input_.stack.at_reset)},
+                        {"dtype", static_cast<int>(input_.dtype)},
+                        {"discrete", action_.discrete},
+                        {"actions", action_.n},
+                        {"sizes", action_.sizes}}
+      .dump();
+}
+
+Result<std::unique_ptr<PolicyModel>> PolicyModel::FromDescription(std::string_view description) {
+  const auto json = nlohmann::json::parse(description, nullptr, /*allow_exceptions=*/false);
+  try {
+    ActionSpec action;
+    action.discrete = json.at("discrete");
+    action.n = json.at("actions");
+    action.sizes = json.at("sizes").get<std::vector<int64_t>>();
+    ASSIGN_OR_RETURN(NetworkDescription network,
+                     MakeNetwork(json.at("network").get<std::string>(), json.at("height"),
+                                 json.at("width"), json.at("channels"), action.outputs()));
+    ASSIGN_OR_RETURN(network.storage, ParseStorage(json.at("storage").get<std::string>()));
+    const auto number = [&json](const char* key, int first, int last) {
+      const int value = json.at(key).get<int>();
+      if (value < first || value > last) throw std::out_of_range(std::string(key));
+      return value;
+    };
+    InputRule input;
+    input.stacked = json.at("stacked");
+    input.stack = {
+        number("depth", 1, 1024),
+        static_cast<StackOrder>(number("order", 0, static_cast<int>(StackOrder::kNewestFirst))),
+        static_cast<StackReset>(number("at_reset", 0, static_cast<int>(StackReset::kFront)))};
+    input.dtype = static_cast<DType>(number("dtype", 0, static_cast<int>(DType::kFloat32)));
+    const auto isa = static_cast<IsaLevel>(number("isa", 0, static_cast<int>(IsaLevel::kAvx512)));
+    const auto there = AvailableIsaLevels();
+    if (std::find(there.begin(), there.end(), isa) == there.end())
+      return Status(Code::kConfig, "description of a policy: packed for a CPU with " +
+                                       std::string(Name(isa)) + ", which this one lacks");
+    return std::make_unique<PolicyModel>(std::move(network), input, std::move(action), isa);
+  } catch (const std::out_of_range& error) {
+    return Status(Code::kConfig,
+                  std::string("description of a policy: out of range: ") + error.what());
+  } catch (const nlohmann::json::exception& error) {
+    return Status(Code::kConfig, std::string("description of a policy: ") + error.what());
+  }
+}
+
+PolicyState::PolicyState(const PolicyModel& model)
+    : model_(model),
+      outputs_(model.kernel().network().output_size()),
+      values_(model.action().discrete ? 0 : static_cast<size_t>(model.action().n)) {
+  if (model.input().stacked)
+    stack_ = std::make_unique<FrameStack>(model.input().stack, model.pixels());
+  else
+    input_ = AlignedFloats(model.kernel().network().input_size());
+}
+
+void PolicyState::Load(PolicyWorkspace& workspace, PolicyHandle policy,
+                       const ParameterSource& source) {
+  if (policy == kRandomHandle) {
+    loaded_ = policy;
+    return;
+  }
+  if (policy == loaded_) return;
+  const PopulationKernel& kernel = model_.kernel();
+  if (packed_.size() == 0) packed_ = AlignedFloats(kernel.packed_size());
+  source.Write(policy, workspace.Canonical());
+  kernel.Pack(workspace.Canonical(), packed_.span());
+  loaded_ = policy;
+}
+
+void PolicyState::LoadPacked(std::span<const float> packed) {
+  if (packed_.size() == 0) packed_ = AlignedFloats(model_.kernel().packed_size());
+  CHECK_EQ(packed.size(), packed_.size());
+  std::memcpy(packed_.data(), packed.data(), packed.size_bytes());
+  loaded_ = PolicyHandle{0, 0};
+}
+
+void PolicyState::StartEpisode(uint64_t seed) {
+  seed_ = seed;
+  step_ = 0;
+}
+
+const float* PolicyState::TakeObservation(std::span<const std::byte> observation) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(observation.data());
+  const auto* floats = reinterpret_cast<const float*>(observation.data());
+  const bool is_float = model_.input().dtype == DType::kFloat32;
+  if (stack_ != nullptr) {
+    const auto take = [&](auto frame) { step_ == 0 ? stack_->Reset(frame) : stack_->Push(frame); };
+    if (is_float)
+      take(std::span(floats, model_.pixels()));
+    else
+      take(std::span(bytes, model_.pixels()));
+    return stack_->input().data();
+  }
+  for (size_t i = 0; i < input_.size(); ++i) {
+    input_.data()[i] = is_float ? floats[i] : static_cast<float>(bytes[i]) / 255.0F;
+  }
+  return input_.data();
+}
+
+Action PolicyState::Decide(PolicyWorkspace& workspace, std::span<const std::byte> observation) {
+  if (loaded_ == kRandomHandle) {
+    const CounterRng rng(DeriveKey(seed_, Purpose::kRandomPolicy));
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      outputs_[i] = static_cast<float>(2 * rng.Uniform(uint64_t{step_} * outputs_.size() + i) - 1);
+    }
+  } else {
+    model_.kernel().Forward(packed_.data(), TakeObservation(observation), *workspace.kernel,
+                            outputs_.data());
+  }
+  ++step_;
+  const ActionSpec& action = model_.action();
+  if (action.discrete && action.sizes.empty()) {
+    const auto best = std::max_element(outputs_.begin(), outputs_.end());
+    return {.index = static_cast<int32_t>(best - outputs_.begin()), .values = {}};
+  }
+  if (action.discrete) {
+    int64_t index = 0;
+    auto part = outputs_.begin();
+    for (const int64_t size : action.sizes) {
+      index = index * size + (std::max_element(part, part + size) - part);
+      part += size;
+    }
+    return {.index = static_cast<int32_t>(index), .values = {}};
+  }
+  // a NaN output clips to -1: max returns its first argument when the comparison fails
+  for (size_t i = 0; i < values_.size(); ++i) {
+    values_[i] = std::min(std::max(-1.0F, outputs_[i]), 1.0F);
+  }
+  return {.index = 0, .values = values_};
+}
+
+}  // namespace samara

@@ -1,0 +1,182 @@
+#include "evo/evaluate/policy.h"
+
+#include <cmath>
+#include <limits>
+
+#include "evo/evaluate/evaluate_test_util.h"
+
+namespace samara {
+namespace {
+
+// Writes a constant per handle and counts how often it is asked.
+class ConstantSource : public ParameterSource {
+ public:
+  void Write(PolicyHandle policy, std::span<float> canonical) const override {
+    std::fill(canonical.begin(), canonical.end(), static_cast<float>(policy.id + policy.version));
+    ++writes;
+  }
+  mutable int writes = 0;
+};
+
+// Writes given values.
+class GivenSource : public ParameterSource {
+ public:
+  explicit GivenSource(std::vector<float> values) : values_(std::move(values)) {}
+  void Write(PolicyHandle, std::span<float> canonical) const override {
+    std::copy(values_.begin(), values_.end(), canonical.begin());
+  }
+
+ private:
+  std::vector<float> values_;
+};
+
+ActionSpec Discrete(int64_t n) { return {.discrete = true, .n = n, .low = {}, .high = {}}; }
+ActionSpec Box(int64_t n) { return {.discrete = false, .n = n, .low = {}, .high = {}}; }
+
+std::span<const std::byte> Bytes(const std::vector<float>& values) {
+  return std::as_bytes(std::span(values));
+}
+
+TEST(PolicyTest, FirstMaximumWins) {
+  const PolicyModel model(Network("linear", 1, 4), {}, Discrete(4));
+  PolicyWorkspace workspace(model);
+  PolicyState state(model);
+  // weights [in][out], then biases: outputs 1, 3, 3, 2 for input 1
+  state.Load(workspace, {0, 0}, GivenSource({1, 3, 3, 2, 0, 0, 0, 0}));
+  state.StartEpisode(1);
+  EXPECT_EQ(state.Decide(workspace, Bytes({1.0F})).index, 1);
+  EXPECT_EQ(state.outputs()[1], 3.0F);
+}
+
+TEST(PolicyTest, EachPartOfAnActionHasItsMaximum) {
+  ActionSpec parts = Discrete(24);
+  parts.sizes = {3, 2, 4};
+  const auto described =
+      PolicyModel::FromDescription(PolicyModel(Network("linear", 1, 9), {}, parts).Describe());
+  const PolicyModel& model = **described;
+  PolicyWorkspace workspace(model);
+  PolicyState state(model);
+  std::vector<float> weights = {0, 0, 1, 5, 5, 0, 0, 0, 2};
+  weights.resize(18);  // no biases
+  state.Load(workspace, {0, 0}, GivenSource(weights));
+  state.StartEpisode(1);
+  // parts 2, 0 (the first maximum) and 3: (2 * 2 + 0) * 4 + 3
+  EXPECT_EQ(state.Decide(workspace, Bytes({1.0F})).index, 19);
+  state.Load(workspace, kRandomHandle, GivenSource({}));
+  for (int i = 0; i < 100; ++i) EXPECT_LT(state.Decide(workspace, Bytes({1.0F})).index, 24);
+}
+
+TEST(PolicyTest, BoxOutputsAreClippedAndNanIsTheLowerBound) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const PolicyModel model(Network("linear", 1, 5), {}, Box(5));
+  PolicyWorkspace workspace(model);
+  PolicyState state(model);
+  state.Load(workspace, {0, 0}, GivenSource({0, 0, 0, 0, 0, -7, 7, 0.25F, nan, HUGE_VALF}));
+  state.StartEpisode(1);
+  const Action action = state.Decide(workspace, Bytes({1.0F}));
+  EXPECT_EQ(std::vector<float>(action.values.begin(), action.values.end()),
+            (std::vector<float>{-1, 1, 0.25F, -1, 1}));
+}
+
+TEST(PolicyTest, ByteVectorsAreScaledTo255) {
+  const PolicyModel model(Network("linear", 2, 1),
+                          {.stacked = false, .stack = {}, .dtype = DType::kUint8}, Box(1));
+  PolicyWorkspace workspace(model);
+  PolicyState state(model);
+  state.Load(workspace, {0, 0}, GivenSource({1, 0, 0}));
+  state.StartEpisode(1);
+  const std::vector<std::byte> observation = {std::byte{51}, std::byte{255}};
+  EXPECT_EQ(state.Decide(workspace, observation).values[0], 51.0F / 255.0F);
+}
+
+TEST(PolicyTest, LoadsAHandleOnceUntilItIsUnloaded) {
+  const PolicyModel model(Network("linear", 2, 2), {}, Discrete(2));
+  PolicyWorkspace workspace(model);
+  PolicyState state(model);
+  const ConstantSource source;
+  state.Load(workspace, {3, 0}, source);
+  state.Load(workspace, {3, 0}, source);
+  EXPECT_EQ(source.writes, 1);
+  state.Load(workspace, {3, 1}, source);  // another version
+  EXPECT_EQ(source.writes, 2);
+  state.LoadRandom();
+  state.Load(workspace, {3, 1}, source);
+  EXPECT_EQ(source.writes, 3);
+  // the random policy needs no parameters, and forgets those there are
+  state.Load(workspace, kRandomHandle, source);
+  EXPECT_EQ(source.writes, 3);
+  state.Load(workspace, {3, 1}, source);
+  EXPECT_EQ(source.writes, 4);
+}
+
+TEST(PolicyTest, RandomPolicyIsUniformAndKeyedByTheEpisode) {
+  const PolicyModel model(Network("linear", 1, 3), {}, Discrete(3));
+  PolicyWorkspace workspace(model);
+  PolicyState a(model), b(model);
+  std::vector<int> counts(3);
+  int same_as_other_episode = 0;
+  for (const uint64_t episode : {1, 2, 3}) {
+    a.StartEpisode(episode);
+    b.StartEpisode(episode + 10);
+    PolicyState again(model);
+    again.StartEpisode(episode);
+    for (int step = 0; step < 1000; ++step) {
+      const int32_t action = a.Decide(workspace, Bytes({0.0F})).index;
+      ASSERT_EQ(again.Decide(workspace, Bytes({0.0F})).index, action);
+      same_as_other_episode += b.Decide(workspace, Bytes({0.0F})).index == action;
+      ++counts[static_cast<size_t>(action)];
+    }
+  }
+  // 1000 of 3000 expected, standard deviation 26
+  for (int count : counts) EXPECT_NEAR(count, 1000, 130);
+  EXPECT_NEAR(same_as_other_episode, 1000, 130);
+}
+
+// Another execution of the same network: plain loops over the canonical layout.
+TEST(PolicyTest, DecidesAsPlainLoopsDo) {
+  const NetworkDescription network = Network("mlp-8-tanh", 4, 2);
+  const PolicyModel model(network, {}, Discrete(2));
+  std::vector<float> theta(network.parameter_count);
+  const CounterRng rng(5);
+  for (size_t i = 0; i < theta.size(); ++i) theta[i] = static_cast<float>(rng.Uniform(i) - 0.5);
+  PolicyWorkspace workspace(model);
+  PolicyState state(model);
+  state.Load(workspace, {0, 0}, GivenSource(theta));
+  state.StartEpisode(1);
+  const std::vector<float> x = {0.1F, -0.4F, 0.7F, 0.2F};
+  state.Decide(workspace, Bytes(x));
+  double hidden[8];
+  for (size_t h = 0; h < 8; ++h) {
+    double sum = theta[32 + h];
+    for (size_t i = 0; i < 4; ++i) sum += double{x[i]} * theta[i * 8 + h];
+    hidden[h] = std::tanh(sum);
+  }
+  for (size_t o = 0; o < 2; ++o) {
+    double sum = theta[56 + o];
+    for (size_t h = 0; h < 8; ++h) sum += hidden[h] * theta[40 + h * 2 + o];
+    EXPECT_NEAR(state.outputs()[o], sum, 1e-5);
+  }
+}
+
+TEST(PolicyTest, NothingIsAllocatedAfterTheFirstLoad) {
+  InputRule image{.stacked = true, .stack = {.depth = 4}, .dtype = DType::kUint8};
+  const PolicyModel stacked(MakeNetwork("Nature", 84, 84, 4, 6).ValueOrThrow(), image, Discrete(6));
+  const PolicyModel box(Network("mlp-32-32-tanh", 17, 6), {}, Box(6));
+  const ConstantSource source;
+  for (const PolicyModel* model : {&stacked, &box}) {
+    PolicyWorkspace workspace(*model);
+    PolicyState state(*model);
+    const std::vector<std::byte> observation(model->input().stacked ? 84 * 84 : 17 * 4);
+    state.Load(workspace, {0, 0}, source);
+    const uint64_t calls = AllocationsSoFar().calls;
+    for (uint32_t episode = 0; episode < 3; ++episode) {
+      state.Load(workspace, {episode, 1}, source);
+      state.StartEpisode(episode);
+      for (int step = 0; step < 5; ++step) state.Decide(workspace, observation);
+    }
+    EXPECT_EQ(AllocationsSoFar().calls, calls);
+  }
+}
+
+}  // namespace
+}  // namespace samara

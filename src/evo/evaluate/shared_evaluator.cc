@@ -1,0 +1,201 @@
+#include <algorithm>
+#include <mutex>
+
+#include "core/bytes.h"
+#include "evo/evaluate/finished_episodes.h"
+#include "evo/evaluate/peers.h"
+
+namespace samara {
+namespace {
+
+constexpr int64_t kBeyond = int64_t{1} << 40;  // puts a counter past the end of any work
+
+// One round of a piece of work: what can be claimed now, until all of it is played by somebody.
+//
+// The tasks are claimed from the whole work once, on every rank in the same order; the counter then
+// says whose they are. Each grab takes an eighth of this rank's share of what is left (guided
+// self-scheduling, Polychronopoulos and Kuck 1987): few questions while there is much to do, single
+// tasks at the end, so that ranks finish together.
+class Round : public WorkSource {
+ public:
+  Round(WorkSource& whole, Peers& peers, std::string counter)
+      : whole_(whole), peers_(peers), counter_(std::move(counter)) {
+    while (const auto index = whole_.Claim()) tasks_.push_back(*index);
+  }
+
+  std::optional<uint32_t> Claim() override {
+    const std::lock_guard lock(mu_);
+    if (Broken()) GiveUpLocked();
+    if (next_ == end_ && !exhausted_) Grab();
+    if (next_ == end_) return std::nullopt;
+    ++claimed_;
+    return tasks_[next_++];
+  }
+  Task TaskOf(uint32_t index) const override { return whole_.TaskOf(index); }
+  void Post(uint32_t index, const EpisodeResult& result) override {
+    whole_.Post(index, result);
+    const std::lock_guard lock(mu_);
+    results_.emplace(index, result);
+    NoteDone();
+  }
+  bool Finished() const override { return done_.load(std::memory_order_relaxed) || Broken(); }
+  bool Wanted(uint32_t index) const override { return !Broken() && whole_.Wanted(index); }
+
+  bool empty() const { return tasks_.empty(); }
+  // Nobody claims anything any more.
+  void GiveUp() {
+    const std::lock_guard lock(mu_);
+    GiveUpLocked();
+  }
+  // REQUIRES of both: no evaluator is running on this round, and GiveUp was called.
+  bool complete() const { return !dropped_ && results_.size() == claimed_; }
+  const ResultsByIndex& results() const { return results_; }
+
+ private:
+  // Stopped, or without the others.
+  bool Broken() const { return peers_.failed() || whole_.Finished(); }
+
+  // REQUIRES: mu_ is held, from here on.
+  void GiveUpLocked() {
+    dropped_ = dropped_ || !exhausted_ || next_ != end_;
+    // for the others too; where the group is broken, its store may never answer
+    if (!exhausted_ && !peers_.failed()) (void)peers_.Add(counter_, kBeyond);
+    exhausted_ = true;
+    end_ = next_;
+  }
+
+  void Grab() {
+    const auto size = static_cast<int64_t>(tasks_.size());
+    const int64_t wanted =
+        std::max<int64_t>(1, (size - static_cast<int64_t>(end_)) / (8 * peers_.ranks()));
+    const Result<int64_t> begin = peers_.Add(counter_, wanted);
+    dropped_ = !begin.ok();
+    exhausted_ = dropped_ || *begin >= size;
+    if (exhausted_) return NoteDone();
+    next_ = static_cast<size_t>(*begin);
+    end_ = static_cast<size_t>(std::min(size, *begin + wanted));
+  }
+
+  void NoteDone() { done_ = exhausted_ && next_ == end_ && results_.size() == claimed_; }
+
+  WorkSource& whole_;
+  Peers& peers_;
+  const std::string counter_;
+  std::vector<uint32_t> tasks_;    // constant after construction
+  std::atomic<bool> done_{false};  // every result of this rank is in; read once per step
+  std::mutex mu_;
+  // guarded by mu_
+  size_t next_ = 0, end_ = 0;  // in tasks_: what this rank has grabbed and not claimed yet
+  size_t claimed_ = 0;
+  bool exhausted_ = false;  // the counter has passed the last task
+  bool dropped_ = false;    // there are tasks that nobody has claimed
+  ResultsByIndex results_;
+};
+
+struct Spent {
+  StageSeconds seconds;
+  FleetCounters counters;
+};
+Spent operator+(const Spent& a, const Spent& b) {
+  return {a.seconds + b.seconds, a.counters + b.counters};
+}
+
+// What a rank tells the others at the end of a round.
+struct Said {
+  Status status;
+  bool stopped = false;
+  Spent spent;
+  ResultsByIndex results;
+
+  std::string Encode() const {
+    ByteWriter out;
+    out.Put(static_cast<int32_t>(status.code())).PutBytes(status.message());
+    out.Put(stopped).Put(spent);
+    out.PutBytes(FinishedEpisodes{.generation = 0, .phase = Phase::kPopulation, .results = results}
+                     .Encode());
+    return out.Take();
+  }
+  static Result<Said> Decode(std::string_view bytes) {
+    ByteReader in(bytes);
+    Said said;
+    const auto code = static_cast<Code>(in.Get<int32_t>());
+    said.status = Status(code, std::string(in.GetBytes()));
+    said.stopped = in.Get<bool>();
+    said.spent = in.Get<Spent>();
+    ASSIGN_OR_RETURN(FinishedEpisodes results, FinishedEpisodes::Decode(in.GetBytes()));
+    if (!in.AtEnd()) return Status(Code::kInternal, "another rank's results cannot be read");
+    said.results = std::move(results.results);
+    return said;
+  }
+};
+
+class SharedEvaluator : public Evaluator {
+ public:
+  SharedEvaluator(std::unique_ptr<Evaluator> own, Peers& peers)
+      : own_(std::move(own)), peers_(peers) {}
+
+  const EnvironmentSpec& spec() const override { return own_->spec(); }
+  bool shared() const override { return true; }
+
+  Status Play(const ParameterSource& source, WorkSource& work) override {
+    for (bool over = false; !over;) {
+      Round round(work, peers_, "round/" + std::to_string(rounds_++));
+      Said mine;
+      if (!round.empty()) mine.status = own_->Play(source, round);
+      round.GiveUp();
+      // nothing to claim: all of it is known, or this rank was stopped before
+      mine.stopped = round.empty() || !round.complete();
+      mine.spent = {own_->seconds(), own_->counters()};
+      mine.results = round.results();
+      ASSIGN_OR_RETURN(const auto all, peers_.Exchange("episodes", mine.Encode()));
+      ASSIGN_OR_RETURN(over, Take(all, work));
+    }
+    return {};
+  }
+
+  StageSeconds seconds() const override {
+    const std::lock_guard lock(mu_);
+    return others_.seconds + own_->seconds();
+  }
+  FleetCounters counters() const override {
+    const std::lock_guard lock(mu_);
+    return others_.counters + own_->counters();
+  }
+
+ private:
+  // What all ranks said, this one included; whether there is no other round.
+  Result<bool> Take(const std::vector<std::string>& all, WorkSource& work) {
+    bool stopped = false;
+    Spent others;
+    Status failure;
+    for (size_t rank = 0; rank < all.size(); ++rank) {
+      ASSIGN_OR_RETURN(const Said said, Said::Decode(all[rank]));
+      for (const auto& [index, result] : said.results) work.Post(index, result);
+      stopped = stopped || said.stopped;
+      if (failure.ok()) failure = said.status.Annotate("rank " + std::to_string(rank));
+      if (static_cast<int>(rank) != peers_.rank()) others = others + said.spent;
+    }
+    {
+      const std::lock_guard lock(mu_);
+      others_ = others;
+    }
+    RETURN_IF_ERROR(failure);
+    // not work.Finished(), which is also true on a rank that was asked to stop since: it says so in
+    // the next round, as who finds nothing left does
+    return stopped;
+  }
+
+  const std::unique_ptr<Evaluator> own_;
+  Peers& peers_;
+  uint64_t rounds_ = 0;
+  mutable std::mutex mu_;
+  Spent others_;  // of the other ranks, as of the last exchange; guarded by mu_
+};
+
+}  // namespace
+
+std::unique_ptr<Evaluator> MakeSharedEvaluator(std::unique_ptr<Evaluator> own, Peers& peers) {
+  return std::make_unique<SharedEvaluator>(std::move(own), peers);
+}
+
+}  // namespace samara

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+#include "evo/genome/genome.h"
+
+#include <cmath>
+
+#include "core/bytes.h"
+#include "evo/genome/noise.h"
+
+namespace samara {
+namespace {
+
+constexpr size_t kMutationBytes = 12;
+constexpr uint8_t kVersion = 1;
+
+Status Bad(const std::string& what) { return {Code::kBadData, "genome: " + what}; }
+
+struct Header {
+  uint8_t version, noise, init, reserved;
+  uint32_t mutations;
+  uint64_t initial;
+};
+
+Result<Header> ReadHeader(ByteReader& reader, size_t bytes) {
+  const auto header = reader.Get<Header>();
+  if (!reader.ok()) return Bad(std::to_string(bytes) + " bytes, expected at least 16");
+  const auto [version, noise, init, reserved, mutations, initial] = header;
+  if (version != kVersion) {
+    return Bad("version " + std::to_string(version) + ", this samara reads version 1");
+  }
+  if (noise < 1 || noise > 3) return Bad("noise kind " + std::to_string(noise) + ", expected 1-3");
+  if (init < 1 || init > 2) return Bad("init kind " + std::to_string(init) + ", expected 1 or 2");
+  if (reserved != 0) return Bad("byte 3 is " + std::to_string(reserved) + ", expected 0");
+  const size_t expected = sizeof(Header) + kMutationBytes * size_t{mutations};
+  if (bytes != expected) {
+    return Bad(std::to_string(bytes) + " bytes, its header says " + std::to_string(expected));
+  }
+  return header;
+}
+
+Status CheckKey(uint64_t key, size_t parameter_count, const std::string& name) {
+  if (parameter_count <= kNoiseTableSize && key <= kNoiseTableSize - parameter_count) {
+    return Status::Ok();
+  }
+  return Bad(name + " is " + std::to_string(key) + ", expected an index of the noise table with " +
+             std::to_string(parameter_count) + " values after it, at most 250000000 - " +
+             std::to_string(parameter_count));
+}
+
+}  // namespace
+
+std::string Genome::Encode() const {
+  static_assert(sizeof(Header) == 16);
+  CHECK(mutations.size() <= UINT32_MAX);
+  ByteWriter writer;
+  writer.Put(Header{kVersion, static_cast<uint8_t>(noise), static_cast<uint8_t>(init), 0,
+                    static_cast<uint32_t>(mutations.size()), initial});
+  for (const Mutation& mutation : mutations) writer.Put(mutation.key).Put(mutation.power);
+  return writer.Take();
+}
+
+Result<Genome> Genome::Decode(std::string_view bytes) {
+  ByteReader reader(bytes);
+  ASSIGN_OR_RETURN(const Header header, ReadHeader(reader, bytes.size()));
+  Genome genome{.noise = static_cast<NoiseKind>(header.noise),
+                .init = static_cast<InitKind>(header.init),
+                .initial = header.initial,
+                .mutations = {}};
+  genome.mutations.reserve(header.mutations);
+  for (uint32_t i = 0; i < header.mutations; ++i) {
+    const auto key = reader.Get<uint64_t>();
+    const auto power = reader.Get<float>();
+    if (!std::isfinite(power)) {
+      return Bad("mutation " + std::to_string(i) + " has no finite power");
+    }
+    genome.mutations.push_back({key, power});
+  }
+  return genome;
+}
+
+void UpdateHash(Sha256& hash, const Genome& genome) { hash.Update(genome.Encode()); }
+
+Status CheckKeys(const Genome& genome, size_t parameter_count) {
+  if (genome.noise != NoiseKind::kTable) return Status::Ok();
+  RETURN_IF_ERROR(CheckKey(genome.initial, parameter_count, "the initial index"));
+  for (size_t i = 0; i < genome.mutations.size(); ++i) {
+    RETURN_IF_ERROR(CheckKey(genome.mutations[i].key, parameter_count,
+                             "the index of mutation " + std::to_string(i)));
+  }
+  return Status::Ok();
+}
+
+}  // namespace samara

@@ -1,9 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0 OR MIT
-#include "evo/noise_kernel_impl.h"
-
-namespace samara {
-
-const NoiseKernel kNormalPortable = {kNormalGroup, FillNormal, AddNormal};
-const NoiseKernel kQuantile8Portable = {kQuantile8Group, FillQuantile8, AddQuantile8};
-
-}  // namespace samara

@@ -1,0 +1,75 @@
+#include "play/evaluate.h"
+
+#include <algorithm>
+
+#include "core/rng.h"
+#include "play/run_episodes.h"
+#include "core/signals.h"
+
+namespace samara {
+namespace {
+
+EpisodeSpec EpisodeOf(const EpisodeRule& rule, const EvaluationOptions& options, size_t e) {
+  EpisodeSpec episode =
+      rule.Make(DeriveKey(options.seed, Purpose::kEpisodeEval, 0, 0, e), /*test=*/true);
+  if (!options.noops.empty()) episode.noops = options.noops[e];
+  return episode;
+}
+
+size_t Count(const EvaluationOptions& options) {
+  return options.noops.empty() ? static_cast<size_t>(options.episodes) : options.noops.size();
+}
+
+Result<std::vector<EpisodeResult>> EvaluateAgent(const Policy& policy,
+                                                 const EvaluationOptions& options,
+                                                 const StopToken& stop) {
+  const LearnConfig& learn = policy.config.learning.learn;
+  PlayOptions play;
+  play.episodes = Count(options);
+  const auto slots = std::min(play.episodes, static_cast<size_t>(learn.environments));
+  ASSIGN_OR_RETURN(const Stage stage, MakeAgentStage(policy.config, static_cast<uint32_t>(slots)));
+  play.spec = [&](size_t e) { return EpisodeOf(stage.episodes, options, e); };
+  play.seed = DeriveKey(options.seed, Purpose::kEpisodeEval);
+  play.greedy = learn.test_greedy;
+  if (stage.preset) play.life_loss = stage.preset->life_loss;
+  play.stop = stop;
+  RandomModel random(stage.environment);
+  if (options.random) {
+    const GracefulStop looked_at;
+    return PlayEpisodes(*stage.fleet, random, play);
+  }
+  ASSIGN_OR_RETURN(const auto agent, MakePolicyAgent(policy, stage));
+  const GracefulStop looked_at;
+  return PlayEpisodes(*stage.fleet, *agent, play);
+}
+
+}  // namespace
+
+Result<std::vector<EpisodeResult>> EvaluatePolicy(const Policy& policy,
+                                                  const EvaluationOptions& options,
+                                                  const StopToken& stop) {
+  if (policy.config.Learns()) return EvaluateAgent(policy, options, stop);
+  ASSIGN_OR_RETURN(Stage stage, MakeStage(policy.config));
+  if (policy.parameters.size() != stage.network().parameter_count) {
+    return Status(Code::kBadData, policy.source + ": " + std::to_string(policy.parameters.size()) +
+                                      " parameters, expected " +
+                                      std::to_string(stage.network().parameter_count) + " for " +
+                                      stage.network().name + " on " + stage.environment.id);
+  }
+  ASSIGN_OR_RETURN(const auto evaluator, MakeEvaluator(policy.config, stage));
+  const size_t count = Count(options);
+  std::vector<Task> tasks;
+  for (size_t e = 0; e < count; ++e) {
+    const EpisodeSpec episode = EpisodeOf(stage.episodes, options, e);
+    tasks.push_back(
+        {options.random ? kRandomHandle : PolicyHandle{0, 0}, Role::kEvaluate, episode});
+  }
+  LocalWork work(tasks, stop);
+  const GracefulStop looked_at;
+  RETURN_IF_ERROR(evaluator->Play(FixedParameters(policy.parameters), work));
+  if (work.posted() < count)
+    return Status(Code::kTryAgain, "stopped after " + std::to_string(work.posted()) + " episodes");
+  return work.TakeResults();
+}
+
+}  // namespace samara

@@ -1,0 +1,67 @@
+#include "play/run_episodes.h"
+
+#include "core/cpu.h"
+
+namespace samara {
+
+Result<std::vector<EpisodeResult>> PlayEpisodes(Fleet& fleet, Model& model,
+                                                const PlayOptions& options) {
+  const size_t slots = options.share.all > 0 ? options.share.all : fleet.slots();
+  const auto index = [&](uint32_t slot, uint64_t number) {
+    return number * slots + options.share.first + slot;
+  };
+  std::vector<EpisodeResult> results(options.episodes);
+  InferenceServer* running = nullptr;
+  bool stopped = false;
+  const auto stop = [&] {
+    stopped = true;
+    running->Stop();
+  };
+  ServerHooks hooks;
+  hooks.next = [&](uint32_t slot, uint64_t number) -> std::optional<EpisodeSpec> {
+    const size_t episode = index(slot, number);
+    if (episode >= options.episodes) return std::nullopt;
+    return options.spec(episode);
+  };
+  const auto note = [&](const EpisodeRecord& record, bool done) {
+    results[index(record.slot, record.number)] = {.fitness = record.score,
+                                                  .frames = record.frames,
+                                                  .steps = record.steps,
+                                                  .truncated = record.truncated,
+                                                  .done = done};
+  };
+  hooks.ended = [&](const EpisodeRecord& record) { note(record, true); };
+  hooks.shown = [&](const EpisodeRecord& record) {
+    const bool enough = options.shown && !options.shown(record.slot);
+    if (enough) note(record, false);
+    if (enough || (options.stop && options.stop())) stop();
+  };
+  InferenceServer server(fleet, model, nullptr,
+                         {.life_loss = options.life_loss,
+                          .seed = options.seed,
+                          .greedy = options.greedy,
+                          .share = options.share,
+                          .ordered = true,
+                          .shards = options.shards},
+                         std::move(hooks));
+  running = &server;
+  RETURN_IF_ERROR(server.Serve());
+  if (stopped && options.stop && options.stop()) return Status(Code::kTryAgain, "stopped");
+  return results;
+}
+
+Result<std::unique_ptr<Agent>> MakePolicyAgent(const Policy& policy, const Stage& stage) {
+  AgentSetup setup;
+  setup.config = policy.config.learning;
+  // the parameters are float32 whatever they were learnt with
+  if (!HasBf16Products()) setup.config.network.precision = "float32";
+  setup.environment = stage.environment;
+  setup.stack = stage.stack;
+  setup.slots = setup.rows_max = stage.fleet->slots();
+  ASSIGN_OR_RETURN(auto agent, MakeVtraceAgent(setup));
+  const Status restored = agent->Restore(policy.agent_files, Agent::Part::kWeights);
+  if (!restored.ok()) return restored.Annotate(policy.source);
+  return agent;
+}
+
+}  // namespace samara

@@ -1,0 +1,36 @@
+// Episodes of one model over a fleet, without learning: tests, comparisons, videos.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "evo/evaluate/evaluator.h"
+#include "rl/learner/agent.h"
+#include "rl/inference/inference_server.h"
+#include "play/saved_policy.h"
+
+namespace samara {
+
+struct PlayOptions {
+  size_t episodes = 1;
+  std::function<EpisodeSpec(size_t episode)> spec;
+  uint64_t seed = 0;    // of the draws of actions
+  bool greedy = false;  // the most probable action instead of a draw
+  LifeLoss life_loss = LifeLoss::kIgnored;
+  SlotShare share{};    // others play the rest of the episodes, whose results are not `done` here
+  uint32_t shards = 1;  // parts of the slots that share no batch
+  StopToken stop;       // may be empty
+  // After every event of the slot; false ends early, and the results say how far it came. May be
+  // empty.
+  std::function<bool(uint32_t slot)> shown;
+};
+
+// Results in the order of the episodes, the same at any number of actors and threads. kTryAgain
+// when stopped.
+Result<std::vector<EpisodeResult>> PlayEpisodes(Fleet& fleet, Model& model,
+                                                const PlayOptions& options);
+
+// The agent of `policy` on `stage`. REQUIRES: policy.config.Learns(), HasAgents().
+Result<std::unique_ptr<Agent>> MakePolicyAgent(const Policy& policy, const Stage& stage);
+
+}  // namespace samara

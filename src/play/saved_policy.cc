@@ -1,0 +1,286 @@
+#include "play/saved_policy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "core/log.h"
+#include "evo/genome/decode.h"
+#include "nn/agent_layout.h"
+#include "nn/safetensors.h"
+#include "nn/torch_layout.h"
+#include "storage/agent_state.h"
+#include "storage/evolution_journal.h"
+#include "storage/run_folder.h"
+#include "storage/sealed_json.h"
+
+namespace samara {
+namespace {
+
+constexpr char kFormat[] = "samara-policy-1", kAgentFormat[] = "samara-agent-2",
+               kFirstAgentFormat[] = "samara-agent-1";  // the learner's own names and layout
+constexpr char kWeights[] = "weights.safetensors", kEntropyCost[] = "entropy_cost";
+constexpr char kDigits[] = "0123456789abcdef";
+
+std::string ToHex(std::string_view bytes) {
+  std::string text;
+  for (char c : bytes)
+    text += {kDigits[static_cast<uint8_t>(c) >> 4], kDigits[static_cast<uint8_t>(c) & 15]};
+  return text;
+}
+
+Result<std::string> FromHex(std::string_view text) {
+  std::string bytes;
+  if (text.size() % 2 != 0) return Status(Code::kBadData, "a genome is not hexadecimal");
+  for (size_t i = 0; i < text.size(); i += 2) {
+    const auto digit = [](char c) { return static_cast<int>(std::string_view(kDigits).find(c)); };
+    const int high = digit(text[i]), low = digit(text[i + 1]);
+    if (high < 0 || low < 0) return Status(Code::kBadData, "a genome is not hexadecimal");
+    bytes += static_cast<char>(high << 4 | low);
+  }
+  return bytes;
+}
+
+Result<NetworkDescription> NetworkFromJson(const nlohmann::json& json) {
+  constexpr char kSource[] = "network record";
+  const auto size = [&](const char* key) -> Result<int64_t> {
+    ASSIGN_OR_RETURN(const uint64_t count, CountMember(json, key, kSource));
+    return static_cast<int64_t>(std::min<uint64_t>(count, INT32_MAX));  // far beyond any
+  };
+  ASSIGN_OR_RETURN(const std::string name, TextMember(json, "name", kSource));
+  ASSIGN_OR_RETURN(const int64_t height, size("height"));
+  ASSIGN_OR_RETURN(const int64_t width, size("width"));
+  ASSIGN_OR_RETURN(const int64_t channels, size("channels"));
+  ASSIGN_OR_RETURN(const int64_t outputs, size("outputs"));
+  ASSIGN_OR_RETURN(NetworkDescription network, MakeNetwork(name, height, width, channels, outputs));
+  if (!json.contains("storage")) return network;
+  ASSIGN_OR_RETURN(const std::string storage, TextMember(json, "storage", kSource));
+  ASSIGN_OR_RETURN(network.storage, ParseStorage(storage));
+  return network;
+}
+
+Status NotFinite(const std::string& what) {
+  return {Code::kBadData, what +
+                              " is not a finite number, so what is played would mean nothing; "
+                              "expected another file, or --allow-nonfinite"};
+}
+
+Status CheckFinite(const Policy& policy) {
+  for (size_t i = 0; i < policy.parameters.size(); ++i)
+    if (!std::isfinite(policy.parameters[i])) return NotFinite(fmt::format("parameter {}", i));
+  for (const auto& [file, bytes] : policy.agent_files) {
+    ASSIGN_OR_RETURN(const Safetensors weights, ParseSafetensors(bytes));
+    for (const auto& [name, tensor] : weights.tensors) {
+      if (tensor.type != Tensor::Type::kFloat32) continue;
+      const std::vector<float> values = tensor.Floats();
+      for (size_t i = 0; i < values.size(); ++i)
+        if (!std::isfinite(values[i]))
+          return NotFinite(fmt::format("weight {} of {}", i, Shown(name)));
+    }
+  }
+  return Status::Ok();
+}
+
+// "FOLDER: belongs to another user", or nothing: of a run and of what in it chooses code, or of a
+// file.
+Result<std::string> WhoElse(const Path& path) {
+  std::error_code ignored;
+  for (const Path& place : {path, path / "config.toml"}) {
+    if (place != path && !std::filesystem::exists(place, ignored)) continue;
+    ASSIGN_OR_RETURN(const FolderTrust trust, InspectTrust(place));
+    if (trust.foreign || trust.writable) return trust.why;
+  }
+  return std::string();
+}
+
+// A learner's weights as PyTorch's modules have them. The cost of the entropy, which is learned
+// too, is no part of the network: it becomes metadata.
+Result<Safetensors> ExportedAgent(const std::string& weights) {
+  ASSIGN_OR_RETURN(Safetensors agent, ParseSafetensors(weights));
+  if (const auto cost = agent.tensors.extract(kEntropyCost); !cost.empty())
+    agent.metadata[kEntropyCost] = fmt::format("{}", cost.mapped().Floats().at(0));
+  ASSIGN_OR_RETURN(agent.tensors, AgentToTorch(agent.tensors));
+  return agent;
+}
+
+// And back, as an agent restores itself from them.
+Result<std::string> ImportedAgent(Safetensors agent) {
+  ASSIGN_OR_RETURN(agent.tensors, AgentFromTorch(agent.tensors));
+  if (const auto cost = agent.metadata.extract(kEntropyCost); !cost.empty()) {
+    const float value = std::strtof(cost.mapped().c_str(), nullptr);
+    agent.tensors[kEntropyCost] = Tensor::OfFloats({}, {&value, 1});
+  }
+  agent.metadata.emplace("version", "0");
+  return FormatSafetensors(agent);
+}
+
+Result<Policy> FromRun(const Path& run) {
+  ASSIGN_OR_RETURN(const auto folder, RunFolder::Open(run, RunFolder::Mode::kRead));
+  Policy policy;
+  ASSIGN_OR_RETURN(policy.config.env.untrusted, WhoElse(run));
+  policy.config.ChooseAlgorithm(folder->config_toml());
+  ConfigTable table = policy.config.Table();
+  RETURN_IF_ERROR(table.ParseToml(folder->config_toml(), "config.toml").Annotate(run.string()));
+  if (policy.config.Learns()) {
+    ASSIGN_OR_RETURN(Checkpoint checkpoint, LatestAgent(*folder, OnBadCheckpoint::kSkip));
+    if (!checkpoint.files.contains(kWeights))
+      return Status(Code::kBadData, checkpoint.path.string() + ": holds no " + kWeights);
+    policy.agent_files[kWeights] = std::move(checkpoint.files[kWeights]);
+    policy.source = run.string() + ", agent of update " + std::to_string(checkpoint.info.step);
+    return policy;
+  }
+  ASSIGN_OR_RETURN(const GenerationRecord record, FindGeneration(run));
+  ASSIGN_OR_RETURN(policy.network,
+                   NetworkFromJson(folder->identity().value("network", nlohmann::json::object())));
+  policy.genome = record.state.elite;
+  RETURN_IF_ERROR(CheckKeys(*policy.genome, policy.network.parameter_count).Annotate(run.string()));
+  policy.parameters.resize(policy.network.parameter_count);
+  Materialise(*policy.genome, policy.network, policy.parameters);
+  policy.source = run.string() + ", elite of generation " + std::to_string(record.state.generation);
+  return policy;
+}
+
+// The configuration of a policy file, which is anybody's.
+Status TakeConfig(const std::string& toml, const Path& file, ExperimentConfig& config) {
+  config.ChooseAlgorithm(toml);
+  RETURN_IF_ERROR(config.Table().ParseToml(toml, "metadata"));
+  if (ChoosesCode(config.env.id))
+    config.env.untrusted = file.string() + ": its env.id=" + Shown(config.env.id) +
+                           " runs code of its own, such as a Python module";
+  return Status::Ok();
+}
+
+Result<Policy> FromFile(const Path& file) {
+  ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file));
+  if (bytes.empty())
+    return Status(Code::kBadData, "an empty file, expected a run folder or a policy file");
+  ASSIGN_OR_RETURN(const Safetensors tensors, ParseSafetensors(bytes));
+  const auto get = [&](const char* key) {
+    const auto it = tensors.metadata.find(key);
+    return it == tensors.metadata.end() ? std::string() : it->second;
+  };
+  Policy policy;
+  policy.source = file.string();
+  if (get("format") == kAgentFormat || get("format") == kFirstAgentFormat) {
+    RETURN_IF_ERROR(TakeConfig(get("config"), file, policy.config));
+    if (!policy.config.Learns()) return Status(Code::kBadData, "the metadata name no agent");
+    policy.agent_files[kWeights] = bytes;
+    if (get("format") == kAgentFormat) {
+      ASSIGN_OR_RETURN(policy.agent_files[kWeights], ImportedAgent(tensors));
+    }
+    return policy;
+  }
+  if (get("format") != kFormat) {
+    return Status(Code::kBadData, "not a policy file (metadata format '" + Shown(get("format")) +
+                                      "', expected '" + kFormat + "' or '" + kAgentFormat +
+                                      "'): make one with 'samara export' or 'samara import'");
+  }
+  RETURN_IF_ERROR(TakeConfig(get("config"), file, policy.config));
+  const auto network = nlohmann::json::parse(get("network"), nullptr, /*allow_exceptions=*/false);
+  if (!network.is_object()) return Status(Code::kBadData, "the metadata lack the network");
+  ASSIGN_OR_RETURN(policy.network, NetworkFromJson(network));
+  std::vector<TorchTensor> list;
+  for (const auto& [name, tensor] : tensors.tensors) {
+    if (tensor.type != Tensor::Type::kFloat32)
+      return Status(Code::kBadData, Shown(name) + ": expected float32");
+    list.push_back({name, tensor.shape, tensor.Floats()});
+  }
+  ASSIGN_OR_RETURN(policy.parameters, FromTorchLayout(policy.network, list));
+  if (!get("genome").empty()) {
+    ASSIGN_OR_RETURN(const std::string genome, FromHex(get("genome")));
+    ASSIGN_OR_RETURN(policy.genome, Genome::Decode(genome));
+  }
+  return policy;
+}
+
+}  // namespace
+
+nlohmann::json ToJson(const NetworkDescription& n) {
+  return {{"name", n.name},
+          {"height", n.height},
+          {"width", n.width},
+          {"channels", n.channels},
+          {"outputs", n.output_size()},
+          {"parameters", n.parameter_count},
+          {"storage", Name(n.storage)}};
+}
+
+Status CheckOwn(const Path& path) {
+  ASSIGN_OR_RETURN(const std::string why, WhoElse(path));
+  if (why.empty()) return Status::Ok();
+  return {Code::kNotPermitted, why + ": expected --trust if you trust who can change it"};
+}
+
+bool ChoosesEnvironment(const std::vector<std::string>& overrides) {
+  return std::any_of(overrides.begin(), overrides.end(),
+                     [](const std::string& word) { return word.starts_with("env.id="); });
+}
+
+Result<Policy> LoadPolicy(const Path& target, const LoadOptions& options) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(target, ignored)) {
+    return Status(Code::kNoInput, target.string() +
+                                      ": no such run folder or policy file: give the path that "
+                                      "samara train or samara export printed");
+  }
+  const bool folder = std::filesystem::is_directory(target, ignored);
+  auto policy = folder ? FromRun(target) : FromFile(target);
+  if (policy.ok() && !options.allow_nonfinite)
+    if (Status status = CheckFinite(*policy); !status.ok()) policy = status;
+  if (!policy.ok()) {
+    const bool named = folder || policy.status().message().starts_with(target.string());
+    return named ? policy.status() : policy.status().Annotate(target.string());
+  }
+  ConfigTable table = policy->config.Table();
+  for (const std::string& word : options.overrides) RETURN_IF_ERROR(table.Override(word));
+  if (options.trust || ChoosesEnvironment(options.overrides)) policy->config.env.untrusted.clear();
+  return policy;
+}
+
+size_t ParameterCount(const Policy& policy) {
+  const auto weights = policy.agent_files.find(kWeights);
+  if (weights == policy.agent_files.end()) return policy.parameters.size();
+  size_t count = 0;
+  if (const auto parsed = ParseSafetensors(weights->second); parsed.ok())
+    for (const auto& [name, tensor] : parsed->tensors)
+      if (tensor.type == Tensor::Type::kFloat32) count += tensor.bytes.size() / sizeof(float);
+  return count;
+}
+
+Status SavePolicy(const Policy& policy, const Path& file) {
+  Safetensors tensors;
+  if (policy.config.Learns()) {
+    Policy copy = policy;
+    ASSIGN_OR_RETURN(tensors, ExportedAgent(copy.agent_files[kWeights]));
+    tensors.metadata["format"] = kAgentFormat;
+    tensors.metadata["config"] = copy.config.Table().ToToml();
+    tensors.metadata["source"] = policy.source;
+    ASSIGN_OR_RETURN(const std::string bytes, FormatSafetensors(tensors));
+    return WriteFileAtomic(file, bytes);
+  }
+  std::vector<float> used = policy.parameters;  // so that whoever reads the file plays the same
+  RoundToStorage(policy.network, used);
+  for (const TorchTensor& t : ToTorchLayout(policy.network, used)) {
+    tensors.tensors[t.name] = Tensor::OfFloats(t.shape, t.values);
+  }
+  Policy copy = policy;
+  tensors.metadata = {{"format", kFormat},
+                      {"config", copy.config.Table().ToToml()},
+                      {"network", ToJson(policy.network).dump()},
+                      {"source", policy.source}};
+  if (policy.genome) tensors.metadata["genome"] = ToHex(policy.genome->Encode());
+  ASSIGN_OR_RETURN(const std::string bytes, FormatSafetensors(tensors));
+  return WriteFileAtomic(file, bytes);
+}
+
+Result<NetworkDescription> PolicyNetwork(const ExperimentConfig& config) {
+  ExperimentConfig one = config;
+  one.fleet.actors = one.fleet.slots = 1;
+  ASSIGN_OR_RETURN(const Stage stage, MakeStage(one));
+  return stage.network();
+}
+
+}  // namespace samara

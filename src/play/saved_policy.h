@@ -1,0 +1,68 @@
+// A policy to be played: from a run folder (its elite, or its agent) or from a policy file.
+//
+// A policy file is a safetensors file with the tensors of the torch module ("conv1.weight", ...)
+// and the metadata that say how to play it (environment, network, genome);
+// doc/policy_file_format.md.
+#pragma once
+
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/files.h"
+#include "evo/genome/genome.h"
+#include "config/experiment.h"
+
+namespace samara {
+
+struct Policy {
+  ExperimentConfig config;  // env.* and network.* matter
+  // of a learning agent (config.Learns()): what it restores itself from (rl/agent.h)
+  std::map<std::string, std::string> agent_files;
+  // of an evolved one
+  NetworkDescription network;
+  std::vector<float> parameters;  // canonical order
+  std::optional<Genome> genome;
+  std::string source;  // "runs/x, elite of generation 7"
+};
+
+// What a user says about a policy that is read.
+struct LoadOptions {
+  std::vector<std::string> overrides = {};  // table.key=value, on top of what the policy holds
+  bool trust = false;                       // its environment is started whoever made it
+  bool allow_nonfinite = false;             // weights that are no numbers are accepted
+};
+
+// `target`: run folder or policy file. kNoInput when missing, kBadData when damaged or when a
+// weight is not finite. A policy file whose environment chooses code (ChoosesCode), and a run
+// folder that another user owns or may write to, say so in config.env.untrusted, unless the options
+// trust them or choose another environment.
+Result<Policy> LoadPolicy(const Path& target, const LoadOptions& options = {});
+// kNotPermitted when another user owns the run folder, or the file, or may write to it.
+Status CheckOwn(const Path& path);
+// Whether one of the overrides chooses the environment.
+bool ChoosesEnvironment(const std::vector<std::string>& overrides);
+// Name, input and output sizes, parameter count: enough to make the same network again.
+nlohmann::json ToJson(const NetworkDescription& network);
+size_t ParameterCount(const Policy& policy);
+Status SavePolicy(const Policy& policy, const Path& file);
+// The network of an environment and a network name; Atari actors are asked for the game's action
+// set.
+Result<NetworkDescription> PolicyNetwork(const ExperimentConfig& config);
+
+// Parameters of one policy, whatever the handle.
+class FixedParameters : public ParameterSource {
+ public:
+  explicit FixedParameters(std::span<const float> parameters) : parameters_(parameters) {}
+  void Write(PolicyHandle, std::span<float> canonical) const override {
+    CHECK_EQ(parameters_.size(), canonical.size());
+    std::copy(parameters_.begin(), parameters_.end(), canonical.begin());
+  }
+
+ private:
+  std::span<const float> parameters_;
+};
+
+}  // namespace samara

@@ -1,0 +1,104 @@
+#include "replica/group/group.h"
+
+#include <algorithm>
+
+#include "core/clock.h"
+
+namespace samara {
+
+namespace {
+
+constexpr std::chrono::milliseconds kGlance{250};  // between two looks for a failure
+
+}  // namespace
+
+// While ranks connect, a rank that is gone would be waited for.
+class RankGroup::WatchedStore : public Store {
+ public:
+  WatchedStore(std::shared_ptr<Store> store, const RankGroup& group)
+      : store_(std::move(store)), group_(group) {}
+  Status Set(const std::string& key, std::string_view value) override {
+    return store_->Set(key, value);
+  }
+  Result<std::string> Get(const std::string& key, std::chrono::milliseconds timeout) override {
+    const SteadyTime deadline = Now() + timeout;
+    for (;;) {
+      RETURN_IF_ERROR(group_.heard());
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Now());
+      Result<std::string> value = store_->Get(key, std::min(left, kGlance));
+      if (value.ok() || left <= kGlance) return value;
+    }
+  }
+  Result<int64_t> Add(const std::string& key, int64_t amount) override {
+    return store_->Add(key, amount);
+  }
+  Status Delete(const std::string& key) override { return store_->Delete(key); }
+
+ private:
+  const std::shared_ptr<Store> store_;
+  const RankGroup& group_;
+};
+
+Result<std::unique_ptr<RankGroup>> RankGroup::Make(const World& world, RankLinks links,
+                                                   const CommunicatorOptions& options) {
+  std::unique_ptr<RankGroup> group(new RankGroup(world, links.store));
+  RETURN_IF_ERROR(group->Join(links, options));
+  return group;
+}
+
+Status RankGroup::Join(const RankLinks& links, const CommunicatorOptions& options) {
+  if (links.monitor) {
+    ASSIGN_OR_RETURN(monitor_, links.monitor([this](const Status& failure) { Hear(failure); }));
+  }
+  auto route = links.route(std::make_shared<WatchedStore>(store_, *this));
+  if (!route.ok()) {
+    RETURN_IF_ERROR(heard());  // which is why
+    if (monitor_) monitor_->Fail(route.status());
+    return route.status();
+  }
+  address_ = std::move(route->address);
+  auto communicator = std::make_unique<Communicator>(std::move(route->transport), options);
+  communicator->SetMonitor(monitor_.get());
+  const std::lock_guard lock(mu_);
+  if (!heard_.ok()) communicator->Abort(heard_);
+  communicator_ = std::move(communicator);
+  return {};
+}
+
+void RankGroup::Hear(const Status& failure) {
+  const std::lock_guard lock(mu_);
+  heard_ = failure;
+  if (communicator_) communicator_->Abort(failure);
+  failed_ = true;
+}
+
+Status RankGroup::heard() const {
+  const std::lock_guard lock(mu_);
+  return heard_;
+}
+
+RankGroup::~RankGroup() { Leave(); }
+
+Result<std::vector<std::string>> RankGroup::Exchange(const std::string& what,
+                                                     std::string_view mine) {
+  std::vector<std::vector<std::byte>> parts;
+  RETURN_IF_ERROR(communicator_->AllGatherRagged({.operation = what, .operand = {}},
+                                                 std::as_bytes(std::span(mine)), parts));
+  std::vector<std::string> all;
+  for (const auto& part : parts)
+    all.emplace_back(reinterpret_cast<const char*>(part.data()), part.size());
+  return all;
+}
+
+void RankGroup::Fail(const Status& why) {
+  if (!communicator_->failure().ok()) return;
+  if (monitor_) monitor_->Fail(why);
+  communicator_->Abort(why);
+  failed_ = true;
+}
+
+void RankGroup::Leave() {
+  if (monitor_) monitor_->Leave();
+}
+
+}  // namespace samara

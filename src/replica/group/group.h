@@ -1,0 +1,98 @@
+// Ranks that a launcher has started, connected: collectives, the store, and the side channel that
+// wakes whoever waits for a rank that is gone.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "replica/collectives/communicator.h"
+#include "replica/liveness/monitor.h"
+#include "replica/rendezvous/store.h"
+#include "replica/collectives/transport.h"
+#include "replica/rendezvous/world.h"
+
+namespace samara {
+
+// The way of the collectives.
+struct RankRoute {
+  std::unique_ptr<Transport> transport;
+  std::string address;  // of this host, as the others reach it; empty: its name's
+};
+
+// How the ranks of a group reach each other, in the order in which it is done.
+struct RankLinks {
+  std::shared_ptr<Store> store;  // null when alone
+  // Makes the side channel, once all ranks have come; null: none.
+  std::function<Result<std::unique_ptr<Monitor>>(Monitor::OnFailure)> monitor;
+  // Makes the rest, over `store`, whose Get a failure of the group ends.
+  std::function<Result<RankRoute>(const std::shared_ptr<Store>& store)> route;
+};
+
+struct LinkOptions {
+  std::string transport = "auto";  // or "shared", "gloo"
+  std::string address;             // of this host, as the others reach it; empty: found out
+  std::chrono::milliseconds start{600'000};    // for all ranks to come
+  std::chrono::milliseconds deadline{30'000};  // of a message over Gloo
+  std::chrono::milliseconds silence{1'500};    // without a sign of life: frozen
+};
+
+// Links over the launcher's store, which is torch's: only programs with torch can. kConfig for a
+// transport that cannot be, kUnavailable without the store.
+Result<RankLinks> Connect(const World& world, const LinkOptions& options);
+
+// Thread safety: Fail, failed and store from any thread, the communicator as it says.
+class RankGroup {
+ public:
+  // Blocks until all ranks have come and reach each other; kUnavailable names who has not come, or
+  // has died meanwhile, on every rank that has.
+  static Result<std::unique_ptr<RankGroup>> Make(const World& world, RankLinks links,
+                                                 const CommunicatorOptions& options);
+  ~RankGroup();  // leaves
+  RankGroup(const RankGroup&) = delete;
+  RankGroup& operator=(const RankGroup&) = delete;
+
+  const World& world() const { return world_; }
+  int rank() const { return world_.rank; }
+  int size() const { return world_.size; }
+  Communicator& communicator() { return *communicator_; }
+  Store& store() { return *store_; }  // REQUIRES: not alone
+  // Of this host, as the others reach it; empty: its name's.
+  const std::string& address() const { return address_; }
+
+  // What every rank gives, in rank order, once all have come. A collective: equal `what`
+  // everywhere.
+  Result<std::vector<std::string>> Exchange(const std::string& what, std::string_view mine);
+
+  // This rank gives up, and every other one with it, for this reason.
+  void Fail(const Status& why);
+  // Whether another rank has failed, or this one gave up; communicator().failure() says why.
+  bool failed() const { return failed_.load(std::memory_order_relaxed); }
+  // An orderly end: this rank's silence is no failure from now on.
+  void Leave();
+
+ private:
+  class WatchedStore;
+  RankGroup(const World& world, std::shared_ptr<Store> store)
+      : world_(world), store_(std::move(store)) {}
+  Status Join(const RankLinks& links, const CommunicatorOptions& options);
+  void Hear(const Status& failure);  // of another rank
+  Status heard() const;
+
+  const World world_;
+  const std::shared_ptr<Store> store_;
+  std::atomic<bool> failed_{false};
+  mutable std::mutex mu_;
+  Status heard_;  // guarded by mu_
+  // constant after Join; until then guarded by mu_
+  std::unique_ptr<Communicator> communicator_;
+  std::string address_;
+  std::unique_ptr<Monitor> monitor_;
+};
+
+}  // namespace samara

@@ -1,0 +1,86 @@
+#include <mutex>
+#include <vector>
+
+#include "replica/liveness/failure_detector.h"
+
+namespace samara {
+
+// The judge, for threads: who leaves without a word has died. Nobody is judged by its silence.
+class MonitorHub {
+ public:
+  explicit MonitorHub(int size)
+      : judge_(size, std::chrono::hours(1)), on_failure_(static_cast<size_t>(size)) {}
+
+  void Join(int rank, Monitor::OnFailure on_failure) {
+    std::lock_guard lock(mu_);
+    judge_.Come(rank, {});
+    CallbackOf(rank) = std::move(on_failure);
+    if (!judge_.failure().ok()) CallbackOf(rank)(judge_.failure());
+  }
+  void Report(int rank, const RankActivity& activity) {
+    std::lock_guard lock(mu_);
+    judge_.Do(rank, activity);
+  }
+  void Fail(int rank, const Status& why) {
+    std::lock_guard lock(mu_);
+    judge_.GiveUp(rank, why);
+    Tell();
+  }
+  // Twice: the second time nothing happens.
+  void Leave(int rank, bool orderly) {
+    std::lock_guard lock(mu_);
+    if (!std::exchange(CallbackOf(rank), nullptr)) return;
+    if (orderly)
+      judge_.Leave(rank);
+    else
+      judge_.Close(rank);
+    Tell();
+  }
+  std::string Describe() const {
+    std::lock_guard lock(mu_);
+    return judge_.Describe({});
+  }
+
+ private:
+  Monitor::OnFailure& CallbackOf(int rank) { return on_failure_[static_cast<size_t>(rank)]; }
+  // The first failure, once. The callbacks may not call the hub.
+  void Tell() {
+    if (judge_.failure().ok() || std::exchange(told_, true)) return;
+    for (const Monitor::OnFailure& on_failure : on_failure_)
+      if (on_failure) on_failure(judge_.failure());
+  }
+
+  mutable std::mutex mu_;
+  // guarded by mu_
+  GroupJudge judge_;
+  std::vector<Monitor::OnFailure> on_failure_;  // by rank; null: not there
+  bool told_ = false;
+};
+
+namespace {
+
+class MemoryMonitor : public Monitor {
+ public:
+  MemoryMonitor(int rank, std::shared_ptr<MonitorHub> hub) : rank_(rank), hub_(std::move(hub)) {}
+  ~MemoryMonitor() override { hub_->Leave(rank_, /*orderly=*/false); }
+  void Report(const RankActivity& activity) override { hub_->Report(rank_, activity); }
+  void Fail(const Status& why) override { hub_->Fail(rank_, why); }
+  std::string Describe() const override { return hub_->Describe(); }
+  void Leave() override { hub_->Leave(rank_, /*orderly=*/true); }
+
+ private:
+  const int rank_;
+  const std::shared_ptr<MonitorHub> hub_;
+};
+
+}  // namespace
+
+std::shared_ptr<MonitorHub> MakeMonitorHub(int size) { return std::make_shared<MonitorHub>(size); }
+
+std::unique_ptr<Monitor> MakeMemoryMonitor(int rank, std::shared_ptr<MonitorHub> hub,
+                                           Monitor::OnFailure on_failure) {
+  hub->Join(rank, std::move(on_failure));
+  return std::make_unique<MemoryMonitor>(rank, std::move(hub));
+}
+
+}  // namespace samara

@@ -1,0 +1,165 @@
+#include "replica/liveness/polled_monitor.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace samara {
+namespace {
+
+constexpr std::chrono::seconds kNoticeTime{1};         // for a failure to be handed to the kernel
+constexpr std::chrono::milliseconds kAnswerTime{500};  // of rank 0 to a question
+
+}  // namespace
+
+PolledMonitor::PolledMonitor(int rank, const Options& options, OnFailure on_failure)
+    : rank_(rank),
+      options_(options),
+      clock_(options.heartbeat, Now()),
+      beat_due_(Now()),
+      on_failure_(std::move(on_failure)),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  CHECK(wake_.get() >= 0) << "eventfd";
+}
+
+void PolledMonitor::Report(const RankActivity& activity) {
+  const std::lock_guard lock(activity_mu_);
+  activity_ = activity;
+}
+
+RankActivity PolledMonitor::activity() const {
+  const std::lock_guard lock(activity_mu_);
+  return activity_;
+}
+
+void PolledMonitor::Wake() const {
+  const uint64_t one = 1;
+  (void)!::write(wake_.get(), &one, sizeof one);
+}
+
+void PolledMonitor::Fail(const Status& why) {
+  std::unique_lock lock(mu_);
+  if (!failure_.ok() || leave_ || give_up_.has_value() || gave_up_) return;
+  give_up_ = why.ok() ? Status(Code::kInternal, "without a reason") : why;
+  Wake();
+  if (OnThread()) return;
+  changed_.wait_for(lock, kNoticeTime, [&] { return gave_up_ || !failure_.ok() || ended_; });
+}
+
+void PolledMonitor::Leave() {
+  const std::lock_guard lock(mu_);
+  leave_ = true;
+  Wake();
+}
+
+Status PolledMonitor::WaitForStart() {
+  std::unique_lock lock(mu_);
+  changed_.wait(lock, [&] { return started_ || !failure_.ok(); });
+  return started_ ? Status::Ok() : failure_;
+}
+
+std::string PolledMonitor::Ask() const {
+  std::unique_lock lock(mu_);
+  const auto known = [&] { return answer_.value_or("what the ranks do is not known here"); };
+  if (OnThread() || !failure_.ok() || ended_) return known();
+  ask_ = true;
+  Wake();
+  changed_.wait_for(lock, kAnswerTime, [&] { return !ask_ || !failure_.ok() || ended_; });
+  return known();
+}
+
+void PolledMonitor::Answer(std::string text) {
+  {
+    const std::lock_guard lock(mu_);
+    answer_ = std::move(text);
+    ask_ = false;
+  }
+  changed_.notify_all();
+}
+
+void PolledMonitor::StartThread() {
+  // the thread waits for its number to be written down
+  const std::lock_guard lock(mu_);
+  thread_ = std::make_unique<Thread>("monitor", [this] { Run(); });
+}
+
+void PolledMonitor::StopThread() {
+  {
+    const std::lock_guard lock(mu_);
+    stop_ = true;
+  }
+  Wake();
+  thread_.reset();
+}
+
+void PolledMonitor::Started() {
+  {
+    const std::lock_guard lock(mu_);
+    started_ = true;
+  }
+  changed_.notify_all();
+}
+
+void PolledMonitor::Failed(const Status& failure) {
+  if (failed_) return;
+  failed_ = true;
+  const std::lock_guard lock(mu_);
+  failure_ = failure;
+}
+
+bool PolledMonitor::BeatDue(SteadyTime now) {
+  if (now < beat_due_) return false;
+  beat_due_ = now + options_.heartbeat;
+  return true;
+}
+
+PolledMonitor::Requests PolledMonitor::TakeRequests() {
+  const std::lock_guard lock(mu_);
+  return {std::exchange(give_up_, std::nullopt), leave_, ask_, stop_};
+}
+
+void PolledMonitor::Publish(const Requests& done) {
+  Status failure;
+  {
+    const std::lock_guard lock(mu_);
+    gave_up_ |= done.give_up.has_value();
+    if (!failure_.ok() && started_ && !leave_ && !delivered_) {
+      delivered_ = true;
+      failure = failure_;
+    }
+  }
+  changed_.notify_all();
+  if (!failure.ok() && on_failure_) on_failure_(failure);
+}
+
+void PolledMonitor::Run() {
+  {
+    const std::lock_guard lock(mu_);
+    thread_id_ = std::this_thread::get_id();
+  }
+  std::vector<pollfd> polls;
+  for (bool more = true; more;) {
+    polls.assign(1, {wake_.get(), POLLIN, 0});
+    const auto sleep =
+        std::min<Time>({Prepare(polls), beat_due_ - Now(), Time(options_.heartbeat)});  // (1)
+    const auto ms = std::chrono::ceil<std::chrono::milliseconds>(std::max(sleep, Time(0)));
+    (void)::poll(polls.data(), polls.size(), static_cast<int>(ms.count()));
+    const SteadyTime now = Now();  // (2)
+    clock_.Tick(now);
+    uint64_t rung;
+    (void)!::read(wake_.get(), &rung, sizeof rung);
+    const Requests requests = TakeRequests();  // (3)
+    more = Turn(now, requests);                // (4)
+    Publish(requests);                         // (5)
+  }
+  {
+    const std::lock_guard lock(mu_);
+    ended_ = true;
+  }
+  changed_.notify_all();
+}
+
+}  // namespace samara

@@ -1,0 +1,169 @@
+// The store over TCP: what every store promises, and what strangers cannot do to it.
+#include "replica/rendezvous/socket_store.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <thread>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/thread.h"
+#include "replica/rendezvous/store_wire.h"
+
+namespace samara {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr char kSecret[] = "of this launch";
+
+std::shared_ptr<Store> Served(const std::string& host = "127.0.0.1", uint16_t port = 0) {
+  return MakeSocketStore({host, port}, /*serve=*/true, kSecret, 20s).ValueOrThrow();
+}
+
+class SocketStoreTest : public ::testing::Test {
+ protected:
+  const std::unique_ptr<StoreServer> server_ =
+      ServeStore(ListenAt("127.0.0.1").ValueOrThrow(), kSecret);
+  Result<std::shared_ptr<Store>> Connect(const std::string& secret = kSecret) const {
+    return ConnectToStore(server_->endpoint(), secret, 20s);
+  }
+  OwnedFd Stranger() const { return ConnectTo(server_->endpoint(), 5s).ValueOrThrow(); }
+};
+
+// Whether the peer closes within `timeout`, whatever it says before.
+bool Closes(int fd, std::chrono::milliseconds timeout) {
+  const SteadyTime deadline = Now() + timeout;
+  char bytes[256];
+  while (Now() < deadline) {
+    const ssize_t n = ::recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN)) return true;
+    std::this_thread::sleep_for(1ms);
+  }
+  return false;
+}
+
+TEST_F(SocketStoreTest, RanksShareWhatTheySet) {
+  const auto one = *Connect(), other = *Connect();
+  ASSERT_TRUE(one->Set("large", std::string(5'000'000, 'x')).ok());
+  EXPECT_EQ(other->Get("large", 20s)->size(), 5'000'000u);
+  EXPECT_EQ(*one->Add("count", 2), 2);
+  EXPECT_EQ(*other->Add("count", 3), 5);
+  const auto text = other->Add("large", 1);
+  EXPECT_EQ(text.status().code(), Code::kConfig);
+}
+
+TEST_F(SocketStoreTest, AnotherSecretIsRefusedAndChangesNothing) {
+  const auto mine = *Connect();
+  for (const std::string secret : {"", "of another launch"}) {
+    const auto other = Connect(secret);
+    ASSERT_FALSE(other.ok());
+    EXPECT_EQ(other.status().code(), Code::kCannotCreate);
+    EXPECT_NE(other.status().message().find("another launch has this port"), std::string::npos)
+        << other.status().message();
+  }
+  ASSERT_TRUE(mine->Set("key", "value").ok());
+  EXPECT_EQ(*mine->Get("key", 1s), "value");
+}
+
+TEST_F(SocketStoreTest, ARequestWithoutAProofIsNotRead) {
+  const auto mine = *Connect();
+  const OwnedFd stranger = Stranger();
+  std::string set = Encode(StoreRequest{StoreOperation::kSet, "key", "poison", 0});
+  set.resize(2 * sizeof(StoreIntroduction), '\0');
+  ASSERT_EQ(::send(stranger.get(), set.data(), set.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(set.size()));
+  EXPECT_TRUE(Closes(stranger.get(), 5s));
+  EXPECT_FALSE(mine->Get("key", 1ms).ok());
+}
+
+TEST_F(SocketStoreTest, AProofIsOfNoUseOnAnotherConnection) {
+  const auto greet = [](int fd) {
+    StoreGreeting greeting;
+    EXPECT_EQ(::recv(fd, &greeting, sizeof greeting, MSG_WAITALL),
+              static_cast<ssize_t>(sizeof greeting));
+    return greeting;
+  };
+  const auto blocking = [](const OwnedFd& fd) {
+    timeval limit{.tv_sec = 5, .tv_usec = 0};
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    ::fcntl(fd.get(), F_SETFL, 0);
+  };
+  const OwnedFd first = Stranger(), second = Stranger();
+  blocking(first), blocking(second);
+  StoreIntroduction introduction;
+  introduction.proof = StoreProof(kSecret, "client", greet(first.get()).nonce, introduction.nonce);
+  (void)greet(second.get());
+  for (const int fd : {second.get(), first.get()}) {
+    ASSERT_EQ(::send(fd, &introduction, sizeof introduction, MSG_NOSIGNAL),
+              static_cast<ssize_t>(sizeof introduction));
+    Digest answer{};
+    ASSERT_EQ(::recv(fd, &answer, sizeof answer, MSG_WAITALL), static_cast<ssize_t>(sizeof answer));
+    EXPECT_EQ(answer == Digest{}, fd == second.get());
+  }
+}
+
+TEST_F(SocketStoreTest, IdleConnectionsDelayNobody) {
+  const auto time = [&] {
+    const SteadyTime start = Now();
+    const auto store = *Connect();
+    EXPECT_TRUE(store->Set("key", "value").ok());
+    EXPECT_EQ(*store->Get("key", 5s), "value");
+    return SecondsSince(start);
+  };
+  const double alone = time();
+  std::vector<OwnedFd> idle;
+  for (int i = 0; i < 400; ++i) idle.push_back(Stranger());  // more than are kept
+  EXPECT_LT(time(), alone + 1);
+  EXPECT_TRUE(Closes(idle.front().get(), 5s));  // the oldest made room
+  EXPECT_FALSE(Closes(idle.back().get(), 10ms));
+}
+
+TEST_F(SocketStoreTest, AWaitingGetDelaysNoOtherOfTheSameRank) {
+  const auto store = *Connect();
+  std::string late;
+  {
+    Thread waits("waits", [&] { late = store->Get("late", 20s).ValueOrThrow(); });
+    const SteadyTime start = Now();
+    ASSERT_TRUE(store->Set("other", "here").ok());
+    EXPECT_LT(SecondsSince(start), 5.0);
+    ASSERT_TRUE(store->Set("late", "here").ok());
+  }
+  EXPECT_EQ(late, "here");
+}
+
+TEST(SocketStoreEndTest, AStoreThatEndsIsUnavailable) {
+  auto server = ServeStore(ListenAt("").ValueOrThrow(), kSecret);
+  const auto store = *ConnectToStore(server->endpoint(), kSecret, 20s);
+  ASSERT_TRUE(store->Set("key", "value").ok());
+  server.reset();
+  EXPECT_EQ(store->Get("key", 5s).status().code(), Code::kUnavailable);
+}
+
+TEST(SocketStoreEndTest, APortThatIsTakenIsSaid) {
+  const Listener taken = ListenAt("127.0.0.1").ValueOrThrow();
+  for (const std::string host : {"127.0.0.1", "localhost", "this-host-by-name"}) {
+    const auto store = MakeSocketStore({host, taken.endpoint.port}, true, kSecret, 1s);
+    EXPECT_EQ(store.status().code(), Code::kCannotCreate) << host;
+    EXPECT_NE(store.status().message().find("another program has it"), std::string::npos)
+        << store.status().message();
+  }
+}
+
+TEST(SocketStoreEndTest, ANameIsServedOnEveryInterface) {
+  const uint16_t port = ListenAt("").ValueOrThrow().endpoint.port;  // free again
+  const auto store = Served("this-host-by-name", port);
+  EXPECT_TRUE(ConnectToStore({"127.0.0.1", port}, kSecret, 5s).ok());
+}
+
+TEST(SocketStoreEndTest, NobodyThereIsSaidAfterTheTimeout) {
+  const uint16_t port = ListenAt("").ValueOrThrow().endpoint.port;
+  const auto store = ConnectToStore({"127.0.0.1", port}, kSecret, 50ms);
+  EXPECT_EQ(store.status().code(), Code::kUnavailable);
+  EXPECT_NE(store.status().message().find("no store at 127.0.0.1"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace samara

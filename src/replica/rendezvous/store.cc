@@ -1,0 +1,100 @@
+#include "replica/rendezvous/store.h"
+
+#include <charconv>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "core/log.h"
+
+namespace samara {
+namespace {
+
+class MemoryStore : public Store {
+ public:
+  Status Set(const std::string& key, std::string_view value) override {
+    {
+      const std::lock_guard lock(mu_);
+      values_.insert_or_assign(key, std::string(value));
+    }
+    changed_.notify_all();
+    return Status::Ok();
+  }
+
+  Result<std::string> Get(const std::string& key, std::chrono::milliseconds timeout) override {
+    std::unique_lock lock(mu_);
+    if (!changed_.wait_for(lock, timeout, [&] { return values_.count(key) != 0; }))
+      return StoreTimeout(key, timeout);
+    return values_.at(key);
+  }
+
+  Result<int64_t> Add(const std::string& key, int64_t amount) override {
+    int64_t sum = 0;
+    {
+      const std::lock_guard lock(mu_);
+      std::string& value = values_[key];
+      const auto read = std::from_chars(value.data(), value.data() + value.size(), sum);
+      const bool counter = read.ec == std::errc() && read.ptr == value.data() + value.size();
+      if ((!value.empty() && !counter) || __builtin_add_overflow(sum, amount, &sum))
+        return NoCounter(key, value);
+      value = std::to_string(sum);
+    }
+    changed_.notify_all();
+    return sum;
+  }
+
+  Status Delete(const std::string& key) override {
+    const std::lock_guard lock(mu_);
+    values_.erase(key);
+    return Status::Ok();
+  }
+
+ private:
+  static Status NoCounter(const std::string& key, const std::string& value) {
+    return {Code::kConfig, "store: " + EscapeControl(key) + " holds '" +
+                               EscapeControl(value.substr(0, 40)) +
+                               "': expected a counter with room for the sum"};
+  }
+
+  std::mutex mu_;
+  std::condition_variable changed_;  // signalled on every change of values_
+  // guarded by mu_; counters as decimal text, as c10d's stores have them
+  std::map<std::string, std::string> values_;
+};
+
+class PrefixedStore : public Store {
+ public:
+  PrefixedStore(std::shared_ptr<Store> store, std::string prefix)
+      : store_(std::move(store)), prefix_(std::move(prefix)) {}
+
+  Status Set(const std::string& key, std::string_view value) override {
+    return store_->Set(prefix_ + key, value);
+  }
+  Result<std::string> Get(const std::string& key, std::chrono::milliseconds timeout) override {
+    return store_->Get(prefix_ + key, timeout);
+  }
+  Result<int64_t> Add(const std::string& key, int64_t amount) override {
+    return store_->Add(prefix_ + key, amount);
+  }
+  Status Delete(const std::string& key) override { return store_->Delete(prefix_ + key); }
+
+ private:
+  const std::shared_ptr<Store> store_;
+  const std::string prefix_;
+};
+
+}  // namespace
+
+Status StoreTimeout(const std::string& key, std::chrono::milliseconds timeout) {
+  return {Code::kUnavailable, "store: nobody has set " + EscapeControl(key) + " within " +
+                                  std::to_string(timeout.count()) + " ms"};
+}
+
+std::shared_ptr<Store> MakeMemoryStore() { return std::make_shared<MemoryStore>(); }
+
+std::shared_ptr<Store> WithPrefix(std::shared_ptr<Store> store, std::string prefix) {
+  return std::make_shared<PrefixedStore>(std::move(store), std::move(prefix));
+}
+
+}  // namespace samara

@@ -1,0 +1,178 @@
+#include "replica/torch/cooperative_scheduler.h"
+
+#include <ATen/Parallel.h>
+
+#include <map>
+
+#include "core/check.h"
+#include "core/status.h"
+#include "samara/error.h"
+
+namespace samara {
+namespace {
+// Thrown into the replicas that wait when another one has failed.
+struct OtherFailed : std::exception {
+  const char* what() const noexcept override { return "another replica of this rank failed"; }
+};
+}  // namespace
+
+Turns::Turns(int replicas, int first, std::function<void(int, int)> changed)
+    : replicas_(replicas), first_(first), changed_(std::move(changed)) {
+  CHECK(replicas > 0);
+  for (int i = 0; i < replicas; ++i) list_.push_back(std::make_unique<Replica>());
+  if (replicas == 1) return;
+  ThrowIfError(threads_.Start("replica", static_cast<size_t>(replicas), [this](size_t i) {
+    at::init_num_threads();  // those of the rank: a new thread has as many as there are cores
+    Work(static_cast<int>(i));
+  }));
+}
+
+void Turns::Quit() {
+  std::lock_guard lock(mu_);
+  quit_ = true;
+  for (auto& replica : list_) replica->wake.notify_all();
+}
+
+void Turns::Run(const std::function<void(int)>& body) {
+  CHECK(!running_) << "Run inside a step";
+  running_ = true;
+  struct Reset {
+    bool& running;
+    ~Reset() { running = false; }
+  } reset{running_};
+  if (replicas_ == 1) return body(0);
+  std::unique_lock lock(mu_);
+  body_ = &body;
+  ++run_;
+  ended_ = 0;
+  error_ = nullptr;
+  for (auto& replica : list_) replica->state = State::kRunning;
+  turn_ = 0;
+  list_[0]->wake.notify_one();
+  done_.wait(lock, [&] { return ended_ == replicas_; });
+  body_ = nullptr;
+  turn_ = -1;
+  Activate(0);  // between runs the model is replica 0's
+  if (error_) std::rethrow_exception(error_);
+}
+
+void Turns::Work(int replica) {
+  Replica& me = *list_[static_cast<size_t>(replica)];
+  uint64_t seen = 0;
+  std::unique_lock lock(mu_);
+  for (;;) {
+    me.wake.wait(lock,
+                 [&] { return quit_ || (body_ != nullptr && run_ != seen && turn_ == replica); });
+    if (quit_) return;
+    seen = run_;
+    if (!error_) {
+      const auto* body = body_;
+      lock.unlock();
+      std::exception_ptr error;
+      try {
+        (*body)(replica);
+      } catch (const OtherFailed&) {
+      } catch (...) {
+        error = std::current_exception();
+      }
+      lock.lock();
+      if (error) FailLocked(error);
+    }
+    me.state = State::kEnded;
+    ++ended_;
+    if (!error_ && ended_ < replicas_ && !OthersRun(replica)) {
+      FailLocked(std::make_exception_ptr(ReplicationError(
+          static_cast<int>(Code::kInternal),
+          "a replica ended its step where others of its rank wait: " + Differences())));
+    }
+    if (ended_ == replicas_) {
+      done_.notify_one();
+    } else {
+      Pass(replica);
+    }
+  }
+}
+
+void Turns::FailLocked(std::exception_ptr error) {
+  if (!error_) error_ = std::move(error);
+}
+
+void Turns::Pass(int replica) {
+  int next = replica;
+  do {
+    next = (next + 1) % replicas_;
+  } while (list_[static_cast<size_t>(next)]->state == State::kEnded && next != replica);
+  if (next == replica) return;
+  turn_ = next;
+  Activate(next);
+  list_[static_cast<size_t>(next)]->wake.notify_one();
+}
+
+bool Turns::OthersRun(int replica) const {
+  for (int i = 0; i < replicas_; ++i)
+    if (i != replica && list_[static_cast<size_t>(i)]->state == State::kRunning) return true;
+  return false;
+}
+
+std::string Turns::Differences() const {
+  std::map<std::string, std::vector<int>> groups;
+  for (int i = 0; i < replicas_; ++i) {
+    const Replica& replica = *list_[static_cast<size_t>(i)];
+    groups[replica.state == State::kEnded ? "ended its step" : replica.what].push_back(first_ + i);
+  }
+  std::string text;
+  for (const auto& [what, ids] : groups) {
+    text += text.empty() ? "" : "; ";
+    for (const int id : ids)
+      text += (id != ids[0]     ? ", "
+               : ids.size() > 1 ? "replicas "
+                                : "replica ") +
+              std::to_string(id);
+    text += ": " + what;
+  }
+  return text;
+}
+
+void Turns::Activate(int replica) {
+  if (active_ != replica) changed_(active_, replica);
+  active_ = replica;
+}
+
+void Turns::PassAndWait(int replica, std::unique_lock<std::mutex>& lock) {
+  Pass(replica);
+  Replica& me = *list_[static_cast<size_t>(replica)];
+  me.wake.wait(lock, [&] { return turn_ == replica; });
+  if (error_) throw OtherFailed{};
+}
+
+void Turns::Meet(int replica, const std::string& what, const std::function<void()>& action) {
+  if (replicas_ == 1) return action();
+  std::unique_lock lock(mu_);
+  Replica& me = *list_[static_cast<size_t>(replica)];
+  me.what = what;
+  me.state = State::kMeeting;
+  if (!OthersRun(replica)) {
+    for (const auto& other : list_) {
+      if (other->state == State::kMeeting && other->what == what) continue;
+      FailLocked(std::make_exception_ptr(ReplicationError(
+          static_cast<int>(Code::kInternal),
+          "replicas of one rank call different things, nothing was mixed: " + Differences())));
+      throw OtherFailed{};
+    }
+    for (const auto& other : list_) other->state = State::kRunning;
+    lock.unlock();
+    action();  // what it throws ends the run, like anything a body throws
+    lock.lock();
+  }
+  PassAndWait(replica, lock);
+  // a turn that comes while others are still on their way is passed on
+  while (me.state == State::kMeeting) PassAndWait(replica, lock);
+}
+
+void Turns::Yield(int replica) {
+  if (replicas_ == 1) return;
+  std::unique_lock lock(mu_);
+  PassAndWait(replica, lock);
+}
+
+}  // namespace samara

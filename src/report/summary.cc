@@ -1,0 +1,96 @@
+#include "report/summary.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "core/log.h"
+#include "report/run_data.h"
+#include "core/statistics.h"
+#include "core/format.h"
+
+namespace samara {
+namespace {
+
+using nlohmann::json;
+
+std::string Row(const char* name, const std::string& text) {
+  return fmt::format("  {:<8} {}\n", name, text);
+}
+
+// "1,080 on 200 fresh episodes (95 % interval 1,036 to 1,124, median 1,075)"
+std::string Score(double mean, double median, const std::vector<double>& returns,
+                  const char* episodes) {
+  std::string text = ScoreText(mean);
+  if (returns.empty())
+    return std::isnan(median) ? text : text + fmt::format(" (median {})", ScoreText(median));
+  const Interval i = BootstrapInterval(returns, Mean);
+  return text + fmt::format(" on {} {} (95 % interval {} to {}, median {})", returns.size(),
+                            episodes, ScoreText(i.low), ScoreText(i.high),
+                            ScoreText(Median(returns)));
+}
+
+// The elite's advantage with its own interval: both sets of episodes are resampled.
+std::string Advantage(const std::vector<double>& elite, const std::vector<double>& random) {
+  const auto difference = [&](std::span<const double> sample) {
+    return Mean(sample.first(elite.size())) - Mean(sample.subspan(elite.size()));
+  };
+  const std::vector<double> strata[] = {elite, random};
+  const Interval i = StratifiedBootstrapInterval(strata, difference);
+  const std::string by =
+      fmt::format("{} (95 % interval {} to {})", ScoreText(Mean(elite) - Mean(random)),
+                  ScoreText(i.low), ScoreText(i.high));
+  if (i.low > 0) return "the elite is better by " + by;
+  if (i.high < 0) return "the elite is worse: " + by;
+  return "not told apart by these episodes: " + by;
+}
+
+}  // namespace
+
+std::string FinalSummary(const json& result) {
+  const auto number = [&](const char* key) { return NumberOr(result, key); };
+  const auto elite = NumbersOf(result, "elite_returns"),
+             random = NumbersOf(result, "random_returns");
+  const double elite_mean = elite.empty() ? number("elite_mean") : Mean(elite);
+  const auto test = NumbersOf(result, "test_returns");
+  const double random_mean = random.empty() ? number("random_mean") : Mean(random);
+  std::string text;
+  if (!std::isnan(elite_mean))
+    text += Row("elite", Score(elite_mean, number("elite_median"), elite, "fresh episodes"));
+  if (!test.empty()) text += Row("agent", Score(Mean(test), Median(test), test, "test episodes"));
+  if (const double last = number("return_last100"); !std::isnan(last))
+    text += Row("learning", ScoreText(last) + " on the last 100 episodes");
+  if (!std::isnan(random_mean))
+    text += Row("random", Score(random_mean, number("random_median"), random, "episodes"));
+  if (!elite.empty() && !random.empty()) text += Row("", Advantage(elite, random));
+
+  const double frames = number("frames"), seconds = number("seconds"), cores = number("cores");
+  if (!std::isnan(frames)) {
+    std::string line = Grouped(frames);
+    if (const double g = number("generation"); !std::isnan(g))
+      line += fmt::format(" in {} generation{}", Grouped(g), g == 1 ? "" : "s");
+    if (const double u = number("updates"); !std::isnan(u))
+      line += fmt::format(" in {} update{}", Grouped(u), u == 1 ? "" : "s");
+    if (!std::isnan(seconds)) line += " and " + DurationText(seconds);
+    text += Row("frames", line);
+  }
+  if (frames > 0 && seconds > 0) {
+    const double rate = frames / seconds;
+    std::string line = Grouped(std::round(rate)) + " frames/s";
+    if (cores > 0)
+      line = fmt::format("{} frames per core-second, {} on {} core{}",
+                         Grouped(std::round(rate / cores)), line, Grouped(cores),
+                         cores == 1 ? "" : "s");
+    text += Row("price", fmt::format("{}; a billion frames would take {} on this machine", line,
+                                     DurationText(1e9 / rate)));
+  }
+  for (const auto& [name, key] : {std::pair{"video", "video"},
+                                  {"curve", "learning_curve"},
+                                  {"report", "report"},
+                                  {"run", "run"}})
+    if (const std::string path = TextOr(result, key, ""); !path.empty())
+      text += Row(name, EscapeControl(path));
+  return text;
+}
+
+}  // namespace samara

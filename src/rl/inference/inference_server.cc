@@ -1,0 +1,549 @@
+#include "rl/inference/inference_server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/bytes.h"
+#include "core/check.h"
+#include "core/log.h"
+#include "core/rng.h"
+
+namespace samara {
+
+namespace {
+
+using std::chrono::microseconds;
+
+constexpr microseconds kIdleWait{20'000};  // until a stop or a park is noticed
+constexpr microseconds kStallWait{1'000};  // until a freed buffer, or a new version, is noticed
+constexpr size_t kEventsMax = 256;
+
+}  // namespace
+
+// What one slot is doing. Touched by the serving thread only.
+struct InferenceServer::Slot {
+  enum class Phase : uint8_t { kBusy, kReady, kResting } phase = Phase::kBusy;
+  uint64_t episodes = 0;  // begun so far; the running one is the last
+  EpisodeSpec spec;
+  uint64_t key = 0;      // of its draws
+  EpisodeRecord record;  // of the running episode, so far
+  EntryHeader next;      // what the next entry will say of the step that led there
+  std::vector<std::byte> final_observation;  // of the last episode, if it was truncated
+  bool has_final = false;
+  uint32_t stack_step = 0;  // since the frame stack began
+  int32_t last_action = 0;
+  uint32_t incarnation = 1;
+  uint32_t group = 0;
+  uint64_t entries = 0;  // appended so far
+  SteadyTime since;      // when it became ready
+  // ordered: the running episode's actions, and how many of them were played again
+  std::vector<int32_t> indices;
+  std::vector<float> values;
+  size_t replayed = 0;
+};
+
+InferenceServer::InferenceServer(Fleet& fleet, Model& model, UnrollStore* store,
+                                 const InferenceConfig& config, ServerHooks hooks)
+    : fleet_(fleet),
+      model_(model),
+      store_(store),
+      config_(config),
+      hooks_(std::move(hooks)),
+      action_(fleet.spec().action),
+      batch_(model.shape(), std::max(config.batch_max, config.ordered ? fleet.slots() : 1)),
+      slots_(fleet.slots()),
+      ready_(fleet.slots()),
+      stalled_(fleet.slots()) {
+  const ModelShape& shape = model.shape();
+  CHECK_EQ(shape.observation_bytes, fleet.spec().observation.bytes());
+  actions_.reserve(slots_.size());
+  for (Slot& slot : slots_) slot.final_observation.resize(shape.observation_bytes);
+  const auto n = static_cast<uint32_t>(slots_.size());
+  CHECK_EQ(n % config_.shards, 0U);
+  const uint32_t each = n / config_.shards;
+  for (uint32_t first = 0; first < n; first += each) {
+    const uint32_t middle = first + each / 2;
+    if (each > 1) groups_.push_back({.first = first, .end = middle});
+    groups_.push_back({.first = middle, .end = first + each});
+  }
+  for (uint32_t g = 0; g < groups_.size(); ++g)
+    for (uint32_t i = groups_[g].first; i < groups_[g].end; ++i) slots_[i].group = g;
+}
+
+InferenceServer::~InferenceServer() = default;
+
+void InferenceServer::Stop() { stop_ = true; }
+
+InferenceServer::Counters InferenceServer::counters() const {
+  const std::lock_guard lock(mu_);
+  return counters_;
+}
+
+Status InferenceServer::Failure() const {
+  if (!failure_.ok()) return failure_;
+  return fleet_.status();
+}
+
+// ---- episodes
+
+// Of the draws of a slot's episode.
+uint64_t InferenceServer::KeyOf(uint32_t index, uint64_t episode) const {
+  return DeriveKey(config_.seed, Purpose::kPolicyAction, config_.share.first + index, episode);
+}
+
+void InferenceServer::Begin(uint32_t index) {
+  Slot& slot = slots_[index];
+  const auto spec = hooks_.next(index, slot.episodes);
+  if (!spec) {
+    slot.phase = Slot::Phase::kResting;
+    ++resting_;
+    ++groups_[slot.group].resting;
+    return;
+  }
+  slot.spec = *spec;
+  slot.key = KeyOf(index, slot.episodes);
+  slot.indices.clear(), slot.values.clear();
+  ++slot.episodes;
+  Restart(index);
+}
+
+// The running episode, from its beginning; what was recorded of it is played again.
+void InferenceServer::Restart(uint32_t index) {
+  Slot& slot = slots_[index];
+  slot.phase = Slot::Phase::kBusy;
+  slot.record = {.slot = index, .number = slot.episodes - 1};
+  slot.stack_step = 0;
+  slot.last_action = 0;
+  slot.replayed = 0;
+  // one number for one episode of the run: fleets count failures by it
+  fleet_.Begin(index, slot.record.number * slots_.size() + index, slot.spec);
+}
+
+void InferenceServer::Take(const SlotEvent& event) {
+  const uint32_t index = event.slot;
+  Slot& slot = slots_[index];
+  switch (event.kind) {
+    case SlotEvent::Kind::kObservation:
+      TakeObservation(index, event);
+      break;
+    case SlotEvent::Kind::kEnded:
+      TakeEnd(index, event);
+      break;
+    case SlotEvent::Kind::kLost:
+      ++local_.lost_episodes;
+      if (config_.ordered) {
+        ++local_.replayed;
+        return Restart(index);
+      }
+      // what was not complete goes, and nothing of it is mixed with what comes
+      if (store_ != nullptr) store_->Drop(index);
+      ++slot.incarnation;
+      slot.next = {};
+      slot.has_final = false;
+      return Begin(index);
+    case SlotEvent::Kind::kFailed:
+      if (failure_.ok()) failure_ = fleet_.status();
+      stop_ = true;
+      return;
+  }
+}
+
+namespace {
+
+void Sum(EpisodeRecord& record, const StepResult& step) {
+  record.score += step.reward;
+  record.frames += step.frames;
+  ++record.steps;
+  record.truncated = step.truncated;
+}
+
+}  // namespace
+
+// Steps of the running episode whose actions are known.
+size_t InferenceServer::Recorded(const Slot& slot) const {
+  return action_.discrete ? slot.indices.size()
+                          : slot.values.size() / static_cast<size_t>(action_.n);
+}
+
+void InferenceServer::TakeObservation(uint32_t index, const SlotEvent& event) {
+  Slot& slot = slots_[index];
+  const StepResult& step = event.result;
+  if (event.step > 0) {
+    Sum(slot.record, step);
+    slot.next = {};
+    slot.next.reward = LearnersReward(config_.rewards, step.reward);
+    slot.next.raw_reward = static_cast<float>(step.reward);
+    slot.next.frames = step.frames;
+    slot.next.previous_action = slot.last_action;
+    ++slot.stack_step;
+    if (step.life_lost && config_.life_loss != LifeLoss::kIgnored) {
+      slot.next.terminated = true;
+      if (config_.life_loss == LifeLoss::kEndsEpisode) slot.stack_step = 0;
+    }
+  }
+  slot.next.episode_step = slot.stack_step;
+  const size_t recorded = Recorded(slot);
+  if (slot.replayed < recorded) {
+    const size_t at = slot.replayed++;
+    if (action_.discrete) {
+      slot.last_action = slot.indices[at];
+      return fleet_.Act(index, {slot.last_action, {}});
+    }
+    const auto n = static_cast<size_t>(action_.n);
+    return fleet_.Act(index, {0, std::span(slot.values).subspan(at * n, n)});
+  }
+  local_.frames += step.frames;
+  if (event.step > 0) ++local_.steps;
+  if (hooks_.shown) hooks_.shown(slot.record);
+  Ready(index);
+}
+
+void InferenceServer::TakeEnd(uint32_t index, const SlotEvent& event) {
+  Slot& slot = slots_[index];
+  const StepResult& step = event.result;
+  const size_t recorded = Recorded(slot);
+  if (slot.record.steps + 1 < recorded)
+    LogWarning(
+        fmt::format("slot {}: an episode that was played again ended after {} of {} steps: "
+                    "from here on this run is not exact",
+                    config_.share.first + index, slot.record.steps + 1, recorded));
+  Sum(slot.record, step);
+  local_.frames += step.frames;
+  ++local_.steps, ++local_.episodes;
+  if (hooks_.shown) hooks_.shown(slot.record);
+  if (hooks_.ended) hooks_.ended(slot.record);
+  slot.next = {};
+  slot.next.reward = LearnersReward(config_.rewards, step.reward);
+  slot.next.raw_reward = static_cast<float>(step.reward);
+  slot.next.frames = step.frames;
+  slot.next.terminated = step.terminated;
+  slot.next.truncated = step.truncated && !step.terminated;
+  slot.next.episode_ended = true;
+  slot.next.episode_return = slot.record.score;
+  slot.next.episode_steps = slot.record.steps;
+  slot.next.episode_frames = slot.record.frames;
+  slot.has_final = slot.next.truncated;
+  if (slot.has_final) std::ranges::copy(fleet_.observation(index), slot.final_observation.begin());
+  Begin(index);
+}
+
+void InferenceServer::Ready(uint32_t index) {
+  Slot& slot = slots_[index];
+  slot.phase = Slot::Phase::kReady;
+  slot.since = now_;
+  if (config_.ordered)
+    ++groups_[slot.group].ready;
+  else
+    ready_.Push(index);
+}
+
+// ---- serving
+
+Status InferenceServer::Serve() {
+  std::vector<SlotEvent> events(std::min(kEventsMax, slots_.size() + 1));
+  for (uint32_t i = 0; i < slots_.size(); ++i) {
+    // restored: the running episode goes on
+    if (slots_[i].episodes > 0)
+      Restart(i);
+    else
+      Begin(i);
+  }
+  while (!stop_ && resting_ < slots_.size()) {
+    if (config_.ordered)
+      ServeOrdered(events);
+    else
+      ServeFree(events);
+    local_.ready = ready_.size() + stalled_.size();
+    const std::lock_guard lock(mu_);
+    counters_ = local_;
+  }
+  return Failure();
+}
+
+// Rows that are enough for a batch.
+size_t InferenceServer::LowMark() const {
+  auto mark = static_cast<size_t>(config_.low_mark * fleet_.live());
+  if (config_.rows_wanted > 0) mark = std::min<size_t>(mark, config_.rows_wanted);
+  return std::clamp<size_t>(mark, 1, config_.batch_max);
+}
+
+// Whether a batch runs now.
+bool InferenceServer::MayRun() const {
+  if (ready_.empty()) return false;
+  return ready_.size() >= LowMark() || SecondsSince(slots_[ready_[0]].since) >= config_.wait;
+}
+
+microseconds InferenceServer::FreeTimeout() const {
+  if (ready_.empty()) return stalled_.empty() ? kIdleWait : kStallWait;
+  const double left = config_.wait - SecondsSince(slots_[ready_[0]].since);
+  return std::clamp(microseconds(static_cast<int64_t>(left * 1e6)), microseconds(1), kIdleWait);
+}
+
+// Slots whose unrolls have room again.
+void InferenceServer::Unstall() {
+  for (size_t n = stalled_.size(); n > 0; --n) {
+    const uint32_t index = stalled_.Pop();
+    if (store_->Reserve(index)) {
+      slots_[index].since = Now();
+      ready_.Push(index);
+    } else {
+      stalled_.Push(index);
+    }
+  }
+}
+
+void InferenceServer::ServeFree(std::span<SlotEvent> events) {
+  const SteadyTime start = Now();
+  // the first row starts the clock; after it, only a batch's worth or its time is worth waking for
+  const size_t mark = LowMark(), ready = ready_.size();
+  const size_t n = MayRun()
+                       ? fleet_.Wait(events, microseconds(0))
+                       : fleet_.WaitForMany(events, ready == 0 ? 1 : mark - ready, FreeTimeout());
+  now_ = Now();
+  local_.wait_seconds += std::chrono::duration<double>(now_ - start).count();
+  for (size_t i = 0; i < n; ++i) Take(events[i]);
+  Unstall();
+  if (!MayRun() || stop_) return;
+  batch_.rows.clear();
+  while (!ready_.empty() && batch_.rows.size() < config_.batch_max) {
+    const uint32_t index = ready_.Pop();
+    if (store_ != nullptr && !store_->Reserve(index)) {
+      ++local_.stalls;
+      stalled_.Push(index);
+      continue;
+    }
+    AddRow(index);
+  }
+  if (batch_.rows.empty()) return;
+  batch_.version = InferenceBatch::kNewest;
+  if (Status status = RunBatch(); !status.ok()) failure_ = status, stop_ = true;
+}
+
+uint64_t InferenceServer::RoundOf(uint32_t group) const {
+  const uint64_t entry = slots_[groups_[group].first].entries;
+  return entry == 0 || store_ == nullptr ? 0 : (entry - 1) / config_.unroll_length;
+}
+
+uint64_t InferenceServer::VersionOf(uint64_t round) const {
+  if (round < config_.lag || config_.unrolls_per_update == 0) return 0;
+  return (round - config_.lag) * slots_.size() / config_.unrolls_per_update;
+}
+
+void InferenceServer::Park(uint64_t round) { park_round_ = round; }
+
+void InferenceServer::Resume() { park_round_ = kNoRound; }
+
+void InferenceServer::ServeOrdered(std::span<SlotEvent> events) {
+  const SteadyTime start = Now();
+  const uint64_t park_round = park_round_;
+  bool all_parked = true, ran = false;
+  for (uint32_t g = 0; g < groups_.size(); ++g) {
+    const Group& group = groups_[g];
+    const bool complete = group.ready > 0 && group.ready + group.resting == group.end - group.first;
+    if (complete && RunGroup(g)) {
+      ran = true;
+      all_parked = false;
+    }
+    all_parked &= complete && RoundOf(g) >= park_round;
+  }
+  if (all_parked) parked_at_ = park_round;
+  if (ran || stop_) return;
+  bool waits_for_learner = false;  // and not for a simulator
+  for (const Group& group : groups_)
+    waits_for_learner |= group.ready > 0 && group.ready + group.resting == group.end - group.first;
+  const size_t n = fleet_.Wait(events, waits_for_learner ? kStallWait : kIdleWait);
+  now_ = Now();
+  local_.wait_seconds += std::chrono::duration<double>(now_ - start).count();
+  for (size_t i = 0; i < n; ++i) Take(events[i]);
+}
+
+// The whole group in slot order; false when it has to wait for the learner, or parks.
+bool InferenceServer::RunGroup(uint32_t g) {
+  Group& group = groups_[g];
+  const uint64_t round = RoundOf(g);
+  if (store_ != nullptr && round >= park_round_) return false;
+  const uint64_t version = store_ != nullptr ? VersionOf(round) : InferenceBatch::kNewest;
+  if (version != InferenceBatch::kNewest && !model_.Has(version)) return false;
+  if (store_ != nullptr) {
+    for (uint32_t i = group.first; i < group.end; ++i) {
+      if (store_->Reserve(i)) continue;
+      ++local_.stalls;
+      return false;
+    }
+  }
+  batch_.rows.clear();
+  for (uint32_t i = group.first; i < group.end; ++i)
+    if (slots_[i].phase == Slot::Phase::kReady) AddRow(i);
+  batch_.padded = group.end - group.first;
+  batch_.version = version;
+  group.ready = 0;
+  if (Status status = RunBatch(); !status.ok()) failure_ = status, stop_ = true;
+  return true;
+}
+
+// ---- one batch
+
+void InferenceServer::AddRow(uint32_t index) {
+  batch_.rows.emplace_back();
+  batch_.rows.back().slot = index;
+}
+
+Status InferenceServer::RunBatch() {
+  const SteadyTime start = Now();
+  for (InferenceRow& row : batch_.rows) {
+    const Slot& slot = slots_[row.slot];
+    row.first = slot.stack_step == 0;
+    row.keeps = store_ != nullptr && store_->NeedsState(row.slot);
+    row.greedy = config_.greedy;
+    row.reward = slot.next.reward;
+    row.previous_action = slot.next.previous_action;
+    row.step = slot.record.steps;
+    row.key = slot.key;
+    row.observation = fleet_.observation(row.slot);
+  }
+  const SteadyTime gathered = Now();
+  RETURN_IF_ERROR(model_.Infer(batch_));
+  const double infer_seconds = SecondsSince(gathered);
+  actions_.clear();
+  for (size_t i = 0; i < batch_.rows.size(); ++i) Answer(i);
+  fleet_.ActMany(actions_);
+  local_.rows += batch_.rows.size();
+  ++local_.batches;
+  local_.infer_seconds += infer_seconds;
+  local_.rest_seconds += SecondsSince(start) - infer_seconds;
+  return failure_;
+}
+
+void InferenceServer::Answer(size_t row) {
+  const uint32_t index = batch_.rows[row].slot;
+  Slot& slot = slots_[index];
+  if (batch_.status[row] != InferenceBatch::RowStatus::kOk) {
+    ++local_.not_finite;
+    if (config_.ordered && failure_.ok())
+      failure_ = {Code::kInternal, fmt::format("slot {}: the network's output is not finite",
+                                               config_.share.first + index)};
+    if (store_ != nullptr) store_->Drop(index);
+    ++slot.incarnation;
+    slot.next = {};
+    slot.has_final = false;
+    return Begin(index);
+  }
+  if (store_ != nullptr) AppendEntry(row);
+  ++slot.entries;
+  slot.has_final = false;
+  if (action_.discrete)
+    Act(index, {batch_.index[row], {}});
+  else
+    Act(index,
+        {0,
+         std::span(batch_.actions).subspan(row * model_.shape().actions, model_.shape().actions)});
+}
+
+void InferenceServer::AppendEntry(size_t row) {
+  const InferenceRow& in = batch_.rows[row];
+  const ModelShape& shape = model_.shape();
+  Slot& slot = slots_[in.slot];
+  const auto part = [row](const auto& all, size_t size) {
+    return std::span(all).subspan(row * size, size);
+  };
+  slot.next.action = batch_.index[row];
+  slot.next.incarnation = slot.incarnation;
+  slot.next.policy_version = batch_.version;
+  Entry entry{.header = slot.next,
+              .observation = in.observation,
+              .final_observation = {},
+              .action_values = part(batch_.action_values, shape.action_values),
+              .behaviour = part(batch_.behaviour, shape.behaviour),
+              .values = part(batch_.values, shape.values),
+              .state = {},
+              .history = {}};
+  if (slot.has_final) entry.final_observation = slot.final_observation;
+  if (in.keeps) {
+    entry.state = part(batch_.state, shape.state);
+    entry.history = part(batch_.history, shape.history_bytes);
+  }
+  store_->Append(in.slot, entry);
+}
+
+void InferenceServer::Act(uint32_t index, Action action) {
+  Slot& slot = slots_[index];
+  slot.phase = Slot::Phase::kBusy;
+  slot.last_action = action.index;
+  if (config_.ordered) {  // to be played again if the actor is lost
+    if (action_.discrete)
+      slot.indices.push_back(action.index);
+    else
+      slot.values.insert(slot.values.end(), action.values.begin(), action.values.end());
+    slot.replayed = slot.record.steps + 1;
+  }
+  actions_.push_back({index, action});
+}
+
+// ---- what a checkpoint holds
+
+std::string InferenceServer::Save() const {
+  std::vector<std::string> records;
+  for (uint32_t i = 0; i < slots_.size(); ++i) {
+    const Slot& slot = slots_[i];
+    ByteWriter out;
+    out.Put(slot.episodes).Put(slot.entries).Put(slot.incarnation);
+    out.PutBytes({reinterpret_cast<const char*>(&slot.next), sizeof slot.next});
+    out.Put(slot.has_final);
+    out.PutBytes({reinterpret_cast<const char*>(slot.final_observation.data()),
+                  slot.final_observation.size()});
+    out.PutBytes({reinterpret_cast<const char*>(slot.indices.data()),
+                  slot.indices.size() * sizeof(int32_t)});
+    out.PutBytes(
+        {reinterpret_cast<const char*>(slot.values.data()), slot.values.size() * sizeof(float)});
+    out.PutBytes(store_ != nullptr ? store_->Save(i) : std::string());
+    records.push_back(out.Take());
+  }
+  return WriteSlotRecords(records);
+}
+
+Status InferenceServer::Restore(std::string_view saved) {
+  ASSIGN_OR_RETURN(const std::vector<std::string_view> records,
+                   ReadSlotRecords(saved, config_.share, static_cast<uint32_t>(slots_.size())));
+  for (uint32_t i = 0; i < slots_.size(); ++i) RETURN_IF_ERROR(RestoreSlot(i, records[i]));
+  return Status::Ok();
+}
+
+Status InferenceServer::RestoreSlot(uint32_t index, std::string_view record) {
+  const Status bad(Code::kBadData, "the saved slots have another shape than this run's");
+  ByteReader in(record);
+  const auto get = [&](auto& values) {
+    const std::string_view bytes = in.GetBytes();
+    using T = typename std::decay_t<decltype(values)>::value_type;
+    if (!in.ok() || bytes.size() % sizeof(T) != 0) return false;
+    values.resize(bytes.size() / sizeof(T));
+    if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+    return true;
+  };
+  Slot& slot = slots_[index];
+  slot.episodes = in.Get<uint64_t>(), slot.entries = in.Get<uint64_t>();
+  slot.incarnation = in.Get<uint32_t>();
+  const std::string_view next = in.GetBytes();
+  if (!in.ok() || next.size() != sizeof slot.next) return bad;
+  std::memcpy(&slot.next, next.data(), next.size());
+  slot.has_final = in.Get<bool>();
+  const size_t bytes = slot.final_observation.size();
+  if (!get(slot.final_observation) || slot.final_observation.size() != bytes) return bad;
+  if (!get(slot.indices) || !get(slot.values)) return bad;
+  const std::string_view stream = in.GetBytes();
+  if (!in.AtEnd()) return bad;
+  if (store_ != nullptr) RETURN_IF_ERROR(store_->Restore(index, stream));
+  if (slot.episodes == 0) return Status::Ok();
+  const auto spec = hooks_.next(index, slot.episodes - 1);
+  if (!spec) return bad;
+  slot.spec = *spec;
+  slot.key = KeyOf(index, slot.episodes - 1);
+  for (const int32_t action : slot.indices)
+    if (action < 0 || action >= action_.n) return bad;
+  const bool whole = action_.discrete ? slot.values.empty()
+                                      : slot.values.size() % static_cast<size_t>(action_.n) == 0;
+  return whole ? Status::Ok() : bad;
+}
+
+}  // namespace samara

@@ -1,0 +1,86 @@
+// A learning agent as the rest of samara sees it: a model that acts, an update that learns from
+// unrolls, and what a checkpoint holds. Torch stays behind it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "env/interface.h"
+#include "nn/frame_stack.h"
+#include "rl/learner/learning_config.h"
+#include "rl/inference/model.h"
+#include "rl/trajectory/slot_records.h"
+#include "rl/trajectory/unroll_store.h"
+
+namespace samara {
+
+// Adds up what the shards of a batch bring, over all learners that share it.
+class GradientCombiner {
+ public:
+  virtual ~GradientCombiner() = default;
+  // `mine`: one row for each shard of this learner, in order. `sum`: over the shards of all
+  // learners, added in an order that does not depend on who has which; equal bits on all of them.
+  virtual Status Combine(std::span<const std::span<const float>> mine, std::span<float> sum) = 0;
+};
+
+struct UpdateReport {
+  bool applied = false;  // false: a loss or gradient that is not finite; parameters are as before
+  double loss = 0, policy_loss = 0, value_loss = 0, entropy = 0, kl = 0;
+  double entropy_cost = 0, explained_variance = 0, gradient_norm = 0, learning_rate = 0;
+  double rho = 0;  // mean importance weight, before clipping
+  // of this learner alone
+  double seconds_batch = 0, seconds_forward = 0, seconds_backward = 0, seconds_step = 0;
+};
+
+struct AgentSetup {
+  LearningConfig config;
+  EnvironmentSpec environment;
+  // Of images, along their channels; none: four gray images, or one with channels.
+  std::optional<FrameStackRule> stack;
+  uint32_t slots = 1;
+  SlotShare share{};      // which of the run's slots these are
+  uint32_t rows_max = 1;  // of one inference batch
+  // policies that may still be asked for, the newest included: of those before it every so many
+  uint32_t versions_kept = 1, versions_every = 1;
+  uint64_t seed = 1;
+  // Learners that share each batch: config.learn.batch is over all of them. Each has ShardsEach
+  // shards, in the order of ranks.
+  uint32_t rank = 0, ranks = 1;
+  GradientCombiner* combiner = nullptr;  // borrowed; null: alone, shards are added in their order
+};
+
+// Thread safety: Infer and Has on one thread, Update and the rest on another.
+class Agent : public Model {
+ public:
+  // 1 to learn from: this learner's unrolls of the batch in the order of its shards, all of the
+  // same length. `frames`: of all learners. Publishes the next version, the same on every learner.
+  virtual Result<UpdateReport> Update(std::span<const UnrollStore::Loan> unrolls,
+                                      double frames) = 0;
+  virtual uint64_t version() const = 0;  // how often Update was called
+  virtual int64_t parameter_count() const = 0;
+  virtual std::string parameter_hash() const = 0;  // SHA-256 over the parameters, by name
+  virtual bool finite() const = 0;                 // all parameters
+
+  // Files of a checkpoint by name; "weights.safetensors" alone plays. `slots`: frame stacks,
+  // recurrent states and older versions too. REQUIRES of slots: no inference is running.
+  virtual std::map<std::string, std::string> Save(bool slots) const = 0;
+  enum class Part : uint8_t {
+    kWeights,  // parameters, and the optimiser where it is there; the count of versions goes on
+    kRun,      // that count too
+    kSlots,    // and what slots remember, and the versions that may still be asked for
+  };
+  // kBadData: a file is missing or has another network's shapes; the parameters have not changed
+  // then, the rest may have.
+  virtual Status Restore(const std::map<std::string, std::string>& files, Part part) = 0;
+};
+
+// kConfig for a network that does not fit the environment.
+Result<std::unique_ptr<Agent>> MakeVtraceAgent(const AgentSetup& setup);
+// Whether this program can make agents: one without torch cannot.
+bool HasAgents();
+
+}  // namespace samara

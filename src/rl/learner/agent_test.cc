@@ -1,0 +1,526 @@
+#include "rl/learner/agent.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+
+#include "core/rng.h"
+#include "core/thread.h"
+
+namespace samara {
+namespace {
+
+constexpr int64_t kSide = 36;
+
+EnvironmentSpec Images(int64_t actions, int64_t channels = 0) {
+  EnvironmentSpec spec;
+  spec.observation = {DType::kUint8, {kSide, kSide}};
+  if (channels > 0) spec.observation.shape.push_back(channels);
+  spec.action.n = actions;
+  return spec;
+}
+
+EnvironmentSpec Vectors(int64_t elements, bool discrete, int64_t actions) {
+  EnvironmentSpec spec;
+  spec.observation = {DType::kFloat32, {elements}};
+  spec.action.discrete = discrete;
+  spec.action.n = actions;
+  return spec;
+}
+
+// Slots that play noise, through the agent and into a store: episodes of many lengths, every other
+// one truncated.
+class Play {
+ public:
+  Play(AgentSetup setup, uint32_t length, uint32_t overlap = 0, float reward = 0)
+      : setup_(std::move(setup)),
+        agent_(MakeVtraceAgent(setup_).ValueOrThrow()),
+        store_(Shape(agent_->shape()), {.slots = setup_.slots,
+                                        .length = length,
+                                        .overlap = overlap,
+                                        .buffers = 64 * setup_.slots}),
+        batch_(agent_->shape(), setup_.rows_max),
+        reward_(reward),
+        slots_(setup_.slots) {}
+
+  static EntryShape Shape(const ModelShape& s) {
+    return {.observation_bytes = s.observation_bytes,
+            .action_values = s.action_values,
+            .behaviour = s.behaviour,
+            .values = s.values,
+            .state = s.state,
+            .history_bytes = s.history_bytes};
+  }
+
+  // One step of every slot, in batches of `rows`.
+  void Step(uint32_t rows) {
+    const size_t bytes = agent_->shape().observation_bytes;
+    for (uint32_t first = 0; first < slots_.size(); first += rows) {
+      batch_.rows.clear();
+      batch_.version = InferenceBatch::kNewest;
+      for (uint32_t s = first; s < std::min<size_t>(first + rows, slots_.size()); ++s) {
+        Slot& slot = slots_[s];
+        slot.observation = Noise(bytes);
+        InferenceRow& row = batch_.rows.emplace_back();
+        ASSERT_TRUE(store_.Reserve(s));
+        row.slot = s;
+        row.first = slot.step == 0;
+        row.keeps = store_.NeedsState(s);
+        row.previous_action = slot.action;
+        row.reward = slot.header.reward;
+        row.step = slot.step;
+        row.key = s;
+        row.observation = slot.observation;
+      }
+      batch_.padded = rows;
+      ASSERT_TRUE(agent_->Infer(batch_).ok());
+      for (size_t i = 0; i < batch_.rows.size(); ++i) Append(i);
+    }
+  }
+
+  std::vector<UnrollStore::Loan> Take(size_t n) {
+    auto taken = store_.Take(n);
+    CHECK_EQ(taken.size(), n);
+    return taken;
+  }
+  Agent& agent() { return *agent_; }
+  const InferenceBatch& batch() const { return batch_; }
+
+ private:
+  struct Slot {
+    std::vector<std::byte> observation, final;
+    uint32_t step = 0, length = 7;
+    int32_t action = 0;
+    EntryHeader header;
+  };
+  std::vector<std::byte> Noise(size_t bytes) {
+    std::vector<std::byte> noise(bytes);
+    const bool floats = setup_.environment.observation.dtype == DType::kFloat32;
+    for (size_t i = 0; i < (floats ? bytes / 4 : bytes); ++i) {
+      if (floats) {
+        const float x = reward_ != 0 ? 1.0F : static_cast<float>(rng_.Uniform(draw_++));
+        std::memcpy(noise.data() + 4 * i, &x, 4);
+      } else {
+        noise[i] = static_cast<std::byte>(rng_.Bits(draw_++));
+      }
+    }
+    return noise;
+  }
+  void Append(size_t i) {
+    const InferenceRow& row = batch_.rows[i];
+    Slot& slot = slots_[row.slot];
+    const ModelShape& shape = agent_->shape();
+    const auto part = [i](const auto& all, size_t size) {
+      return std::span(all).subspan(i * size, size);
+    };
+    EXPECT_EQ(batch_.status[i], InferenceBatch::RowStatus::kOk);
+    slot.header.action = batch_.index[i];
+    slot.header.previous_action = slot.action;
+    slot.header.episode_step = slot.step;
+    slot.header.policy_version = batch_.version;
+    Entry entry{.header = slot.header,
+                .observation = slot.observation,
+                .final_observation = {},
+                .action_values = part(batch_.action_values, shape.action_values),
+                .behaviour = part(batch_.behaviour, shape.behaviour),
+                .values = part(batch_.values, shape.values),
+                .state = {},
+                .history = {}};
+    if (row.keeps) {
+      entry.state = part(batch_.state, shape.state);
+      entry.history = part(batch_.history, shape.history_bytes);
+    }
+    if (slot.header.truncated) entry.final_observation = slot.final;
+    store_.Append(row.slot, entry);
+    slot.action = batch_.index[i];
+    slot.header = {};
+    slot.header.reward = reward_ != 0 ? reward_ : static_cast<float>(rng_.Uniform(draw_++) - 0.5);
+    if (++slot.step < slot.length) return;
+    slot.header.truncated = reward_ != 0 || slot.length % 2 == 1;
+    slot.header.terminated = !slot.header.truncated;
+    slot.final = Noise(shape.observation_bytes);
+    slot.step = 0, slot.action = 0;
+    slot.length = 1 + (slot.length * 5 + 2) % 11;
+  }
+
+  const AgentSetup setup_;
+  std::unique_ptr<Agent> agent_;
+  UnrollStore store_;
+  InferenceBatch batch_;
+  const float reward_;
+  std::vector<Slot> slots_;
+  const CounterRng rng_{77};
+  uint64_t draw_ = 0;
+};
+
+AgentSetup MakeSetup(EnvironmentSpec environment, const std::string& network, int64_t lstm,
+                     double learning_rate = 0) {
+  AgentSetup setup;
+  setup.environment = std::move(environment);
+  setup.slots = setup.rows_max = 4;
+  LearningConfig& c = setup.config;
+  c.network.name = network;
+  c.network.lstm = lstm;
+  c.network.reward_input = lstm > 0;
+  c.network.action_input = lstm > 0 && setup.environment.action.discrete;
+  c.optimizer.kind = "adam_torch";
+  c.optimizer.epsilon = 1e-8;
+  c.optimizer.learning_rate = learning_rate;
+  c.learn.batch = 4;
+  return setup;
+}
+
+// The learner rebuilds frame stacks and recurrent states from unrolls: with the parameters that
+// acted, every importance weight is 1.
+TEST(AgentTest, TheLearnerSeesWhatActingSaw) {
+  std::vector<AgentSetup> setups;
+  for (const StackOrder order : {StackOrder::kOldestFirst, StackOrder::kNewestFirst}) {
+    for (const StackReset reset : {StackReset::kRepeat, StackReset::kZeros}) {
+      setups.push_back(MakeSetup(Images(5), "impala_shallow", 8));
+      setups.back().stack = FrameStackRule{.depth = 4, .order = order, .at_reset = reset};
+    }
+  }
+  setups.push_back(MakeSetup(Images(5, 3), "impala_shallow", 0));  // not stacked
+  for (const auto& [channels, depth] : {std::pair{3, 2}, {4, 4}, {5, 3}}) {
+    setups.push_back(MakeSetup(Images(5, channels), "impala_shallow", 8));
+    setups.back().stack = FrameStackRule{.depth = depth};
+  }
+  setups.push_back(MakeSetup(Images(5), "impala_deep", 0));
+  setups.push_back(MakeSetup(Vectors(6, true, 3), "mlp-16-tanh", 8));
+  setups.push_back(MakeSetup(Vectors(6, false, 2), "mlp-16-tanh", 8));
+  for (const AgentSetup& setup : setups) {
+    for (const uint32_t length : {1U, 5U}) {
+      Play play(setup, length);
+      for (uint32_t i = 0; i <= 12 * length; ++i) play.Step(3);
+      for (int unroll = 0; unroll < 12; ++unroll) {
+        const auto taken = play.Take(4);
+        const UpdateReport report = play.agent().Update(taken, 0).ValueOrThrow();
+        EXPECT_TRUE(report.applied);
+        EXPECT_NEAR(report.rho, 1, 2e-5) << setup.config.network.name << " length " << length;
+        EXPECT_NEAR(report.kl, 0, 2e-5);
+      }
+    }
+  }
+}
+
+TEST(AgentTest, TheStackDecidesTheNetworksInput) {
+  const auto parameters = [](const EnvironmentSpec& environment, std::optional<int64_t> depth) {
+    AgentSetup setup = MakeSetup(environment, "impala_shallow", 0);
+    if (depth) setup.stack = FrameStackRule{.depth = *depth};
+    auto agent = MakeVtraceAgent(setup);
+    return agent.ok() ? std::move(agent).ValueOrThrow()->parameter_count() : 0;
+  };
+  // the first convolution, 16 of 8 x 8, is all that depends on it
+  const int64_t plane = 16 * 8 * 8, one = parameters(Images(5), 1);
+  EXPECT_EQ(parameters(Images(5), std::nullopt), one + 3 * plane);
+  EXPECT_EQ(parameters(Images(5, 3), std::nullopt), one + 2 * plane);
+  EXPECT_EQ(parameters(Images(5, 4), 4), one + 15 * plane);
+  EXPECT_EQ(parameters(Images(5, 3), 64), one + 191 * plane);
+  EXPECT_EQ(parameters(Images(5, 3), 65), 0) << "refused";
+  AgentSetup vectors = MakeSetup(Vectors(6, true, 3), "mlp-16-tanh", 0);
+  vectors.stack = FrameStackRule{.depth = 1};
+  const Status refused = MakeVtraceAgent(vectors).status();
+  EXPECT_EQ(refused.code(), Code::kConfig);
+  EXPECT_NE(refused.message().find("env.stack=1"), std::string::npos) << refused.message();
+}
+
+// An endless task that pays 1 a step is worth 1 / (1 - gamma), wherever a clock cuts
+// it; as an end it would be worth far less.
+TEST(AgentTest, TruncationIsNotTermination) {
+  for (const char* form : {"impala", "seed"}) {
+    for (const int64_t lstm : {0, 4}) {
+      AgentSetup setup = MakeSetup(Vectors(1, true, 2), "mlp-8-tanh", lstm, 0.02);
+      setup.config.vtrace.form = form;
+      setup.config.vtrace.gamma = 0.8;
+      setup.config.network.reward_input = setup.config.network.action_input = false;
+      Play play(setup, 4, 0, /*reward=*/1);
+      play.Step(4);
+      for (int update = 0; update < 600; ++update) {
+        for (int i = 0; i < 4; ++i) play.Step(4);
+        ASSERT_TRUE(play.agent().Update(play.Take(4), 0).ValueOrThrow().applied);
+      }
+      EXPECT_NEAR(play.batch().values[0], 1 / (1 - 0.8), 0.35) << form << " lstm " << lstm;
+    }
+  }
+}
+
+TEST(AgentTest, ARestoredAgentLearnsOnWithTheSameBits) {
+  for (const int64_t lstm : {0, 8}) {
+    AgentSetup setup = MakeSetup(Images(5), "impala_shallow", lstm, 1e-3);
+    setup.versions_kept = 2;
+    setup.config.learn.entropy_target = "0.5";
+    Play play(setup, 5);
+    for (int i = 0; i <= 20; ++i) play.Step(4);
+    ASSERT_TRUE(play.agent().Update(play.Take(4), 0).ok());
+    const auto files = play.agent().Save(/*slots=*/true);
+    const auto other = MakeVtraceAgent(setup).ValueOrThrow();
+    EXPECT_NE(other->parameter_hash(), play.agent().parameter_hash());
+    ASSERT_TRUE(other->Restore(files, Agent::Part::kSlots).ok());
+    EXPECT_EQ(other->parameter_hash(), play.agent().parameter_hash());
+    EXPECT_EQ(other->version(), 1U);
+    EXPECT_TRUE(other->Has(0) && other->Has(1));
+    const auto unrolls = play.Take(4);
+    ASSERT_TRUE(play.agent().Update(unrolls, 0).ok() && other->Update(unrolls, 0).ok());
+    EXPECT_EQ(other->parameter_hash(), play.agent().parameter_hash());
+    EXPECT_FALSE(other->Has(0)) << "two versions are kept";
+
+    for (const auto& [name, bytes] : files) {
+      auto damaged = files;
+      damaged[name] = bytes.substr(0, bytes.size() / 2);
+      EXPECT_EQ(other->Restore(damaged, Agent::Part::kSlots).code(), Code::kBadData) << name;
+      damaged.erase(name);
+      EXPECT_EQ(other->Restore(damaged, Agent::Part::kSlots).code(), Code::kBadData) << name;
+    }
+    EXPECT_EQ(other->parameter_hash(), play.agent().parameter_hash()) << "refused, not half taken";
+  }
+}
+
+// A loss that is not finite changes nothing and is said.
+TEST(AgentTest, WhatIsNotFiniteIsSkipped) {
+  Play play(MakeSetup(Vectors(3, true, 2), "mlp-8-tanh", 0, 0.1), 3);
+  for (int i = 0; i <= 3; ++i) play.Step(4);
+  auto unrolls = play.Take(4);
+  unrolls[2]->headers[1].reward = std::numeric_limits<float>::infinity();
+  const std::string before = play.agent().parameter_hash();
+  EXPECT_FALSE(play.agent().Update(unrolls, 0).ValueOrThrow().applied);
+  EXPECT_EQ(play.agent().parameter_hash(), before);
+  EXPECT_EQ(play.agent().version(), 1U) << "versions count updates, applied or not";
+  EXPECT_TRUE(play.agent().finite());
+  unrolls[2]->headers[1].reward = 0;
+  EXPECT_TRUE(play.agent().Update(unrolls, 0).ValueOrThrow().applied);
+  EXPECT_NE(play.agent().parameter_hash(), before);
+}
+
+// The same update for 1, 2, 4 shards, over the mean and over the sum of a batch, but
+// for the rounding of the order; the entropy's cost is steered by a mean either way.
+TEST(AgentTest, ShardsAverageToTheWholeBatch) {
+  for (const char* over : {"mean", "sum"}) {
+    std::vector<UpdateReport> reports;
+    for (const int64_t shards : {1, 2, 4}) {
+      AgentSetup setup = MakeSetup(Vectors(6, true, 3), "mlp-16-tanh", 4);
+      setup.config.loss.over = over;
+      setup.config.learn.shards = shards;
+      setup.config.learn.entropy_target = "0.1";
+      setup.config.learn.entropy_cost = 10;
+      Play play(setup, 5);
+      for (int i = 0; i <= 5; ++i) play.Step(4);
+      reports.push_back(play.agent().Update(play.Take(4), 0).ValueOrThrow());
+    }
+    const UpdateReport& whole = reports[0];
+    EXPECT_GT(whole.gradient_norm, 0);
+    for (const UpdateReport& parts : reports) {
+      EXPECT_NEAR(parts.gradient_norm, whole.gradient_norm, 1e-5 * whole.gradient_norm) << over;
+      EXPECT_NEAR(parts.policy_loss, whole.policy_loss, 1e-5 * std::abs(whole.policy_loss)) << over;
+      EXPECT_NEAR(parts.value_loss, whole.value_loss, 1e-5 * whole.value_loss) << over;
+      EXPECT_NEAR(parts.entropy, whole.entropy, 1e-5) << over;
+      EXPECT_NEAR(parts.rho, whole.rho, 1e-5) << over;
+    }
+  }
+}
+
+// Gradients go through the object that was given, flat and in the order of names; the numbers of
+// the report that all learners share follow.
+class Doubling : public GradientCombiner {
+ public:
+  Status Combine(std::span<const std::span<const float>> mine, std::span<float> sum) override {
+    rows = mine.size();
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] = 2 * mine[0][i];
+    count = sum.size();
+    return fails ? Status(Code::kUnavailable, "a rank is gone") : Status::Ok();
+  }
+  size_t count = 0, rows = 0;
+  bool fails = false;
+};
+
+TEST(AgentTest, GradientsAreCombinedByTheObjectGiven) {
+  const auto update = [](GradientCombiner* combiner) {
+    AgentSetup setup = MakeSetup(Vectors(6, true, 3), "mlp-16-tanh", 0);
+    setup.combiner = combiner;
+    Play play(setup, 5);
+    for (int i = 0; i <= 5; ++i) play.Step(4);
+    return play.agent().Update(play.Take(4), 0);
+  };
+  Doubling doubling;
+  const UpdateReport once = update(nullptr).ValueOrThrow(),
+                     twice = update(&doubling).ValueOrThrow();
+  EXPECT_NEAR(twice.gradient_norm, 2 * once.gradient_norm, 1e-6);
+  EXPECT_NEAR(twice.entropy, 2 * once.entropy, 1e-6);
+  EXPECT_EQ(doubling.count, 16U * 6 + 16 + 3 * 16 + 3 + 16 + 1 + 7);
+  EXPECT_EQ(doubling.rows, 1U);
+  doubling.fails = true;
+  EXPECT_EQ(update(&doubling).status().code(), Code::kUnavailable);
+}
+
+// Several learners of one process: the sum over all rows, in the order of learners and always as
+// the tree ((0 + 1) + (2 + 3)) of four.
+class Meeting {
+ public:
+  explicit Meeting(size_t learners) : learners_(learners), rows_(learners) {}
+  Status Join(size_t rank, std::span<const std::span<const float>> mine, std::span<float> sum) {
+    rows_[rank].assign(mine.begin(), mine.end());
+    Wait();
+    std::vector<std::span<const float>> all;
+    for (const auto& rows : rows_) all.insert(all.end(), rows.begin(), rows.end());
+    CHECK_EQ(all.size(), 4U);
+    for (size_t i = 0; i < sum.size(); ++i)
+      sum[i] = (all[0][i] + all[1][i]) + (all[2][i] + all[3][i]);
+    Wait();
+    return Status::Ok();
+  }
+
+ private:
+  void Wait() {
+    std::unique_lock lock(mu_);
+    const uint64_t turn = turn_;
+    if (++here_ == learners_) {
+      here_ = 0, ++turn_;
+      all_here_.notify_all();
+    }
+    all_here_.wait(lock, [&] { return turn_ != turn; });
+  }
+  const size_t learners_;
+  std::vector<std::vector<std::span<const float>>> rows_;
+  std::mutex mu_;
+  std::condition_variable all_here_;
+  size_t here_ = 0;
+  uint64_t turn_ = 0;
+};
+
+class OneOf : public GradientCombiner {
+ public:
+  OneOf(Meeting& meeting, size_t rank) : meeting_(meeting), rank_(rank) {}
+  Status Combine(std::span<const std::span<const float>> mine, std::span<float> sum) override {
+    return meeting_.Join(rank_, mine, sum);
+  }
+
+ private:
+  Meeting& meeting_;
+  const size_t rank_;
+};
+
+// Four shards on 1, 2 and 4 learners: the same bits and the same report, also of a batch in which
+// one shard is not finite.
+TEST(AgentTest, LearnersThatShareABatchHaveTheBitsOfOne) {
+  struct Outcome {
+    std::vector<std::string> hashes;
+    std::vector<double> numbers;
+    bool operator==(const Outcome&) const = default;
+  };
+  std::vector<AgentSetup> setups;
+  setups.push_back(MakeSetup(Images(5), "impala_shallow", 8, 1e-3));
+  setups.push_back(MakeSetup(Vectors(6, false, 2), "mlp-16-tanh", 8, 1e-3));
+  setups.back().config.loss.over = "sum";
+  setups.back().config.learn.entropy_target = "0.5";
+  for (AgentSetup setup : setups) {
+    setup.slots = setup.rows_max = 8;
+    setup.config.learn.shards = 4;
+    setup.config.learn.batch = 8;
+    setup.config.optimizer.clip_norm = 0.5;
+    const auto learn = [&](size_t learners) {
+      // the same unrolls for all
+      Play play(setup, 5);
+      for (int i = 0; i <= 20; ++i) play.Step(8);
+      Meeting meeting(learners);
+      std::vector<Outcome> outcomes(learners);
+      std::vector<std::unique_ptr<OneOf>> combiners;
+      std::vector<std::unique_ptr<Agent>> agents;  // made in turn: torch's generator is one
+      for (size_t r = 0; r < learners; ++r) {
+        AgentSetup mine = setup;
+        mine.rank = static_cast<uint32_t>(r), mine.ranks = static_cast<uint32_t>(learners);
+        combiners.push_back(std::make_unique<OneOf>(meeting, r));
+        mine.combiner = combiners.back().get();
+        agents.push_back(MakeVtraceAgent(mine).ValueOrThrow());
+      }
+      for (int update = 0; update < 4; ++update) {
+        auto unrolls = play.Take(8);
+        if (update == 2) unrolls[5]->headers[1].reward = std::numeric_limits<float>::infinity();
+        std::vector<std::unique_ptr<Thread>> threads;
+        for (size_t r = 0; r < learners; ++r) {
+          threads.push_back(std::make_unique<Thread>("learner", [&, r] {
+            const size_t count = 8 / learners;
+            const UpdateReport report =
+                agents[r]->Update(std::span(unrolls).subspan(r * count, count), 0).ValueOrThrow();
+            EXPECT_EQ(report.applied, update != 2);
+            outcomes[r].hashes.push_back(agents[r]->parameter_hash());
+            if (report.applied)
+              for (const double x : {report.loss, report.policy_loss, report.value_loss, report.kl,
+                                     report.entropy, report.rho, report.gradient_norm})
+                outcomes[r].numbers.push_back(x);
+          }));
+        }
+      }
+      for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome, outcomes[0]);
+      return outcomes[0];
+    };
+    const Outcome alone = learn(1);
+    EXPECT_EQ(alone.hashes[1], alone.hashes[2]);
+    EXPECT_NE(alone.hashes[2], alone.hashes[3]);
+    EXPECT_EQ(learn(2), alone);
+    EXPECT_EQ(learn(4), alone);
+  }
+}
+
+// Learners that do not divide a batch weigh their unrolls alike.
+TEST(AgentTest, UnevenSharesOfABatchAverageToTheWhole) {
+  const auto learn = [](size_t learners) {
+    AgentSetup setup = MakeSetup(Vectors(6, true, 3), "mlp-16-tanh", 0);
+    setup.slots = setup.rows_max = setup.config.learn.batch = 7;
+    Play play(setup, 5);
+    for (int i = 0; i <= 5; ++i) play.Step(7);
+    const auto unrolls = play.Take(7);
+    setup.ranks = static_cast<uint32_t>(learners);
+    Meeting meeting(learners);
+    std::vector<double> norms(learners);
+    std::vector<std::unique_ptr<OneOf>> combiners;
+    std::vector<std::unique_ptr<Agent>> agents;
+    std::vector<std::unique_ptr<Thread>> threads;
+    for (size_t r = 0; r < learners; ++r) {
+      setup.rank = static_cast<uint32_t>(r);
+      combiners.push_back(std::make_unique<OneOf>(meeting, r));
+      setup.combiner = learners > 1 ? combiners.back().get() : nullptr;
+      agents.push_back(MakeVtraceAgent(setup).ValueOrThrow());
+    }
+    for (size_t r = 0; r < learners; ++r) {
+      threads.push_back(std::make_unique<Thread>("learner", [&, r] {
+        const size_t begin = r * 7 / learners, end = (r + 1) * 7 / learners;
+        norms[r] = agents[r]
+                       ->Update(std::span(unrolls).subspan(begin, end - begin), 0)
+                       .ValueOrThrow()
+                       .gradient_norm;
+      }));
+    }
+    threads.clear();
+    for (const double norm : norms) EXPECT_EQ(norm, norms[0]);
+    return norms[0];
+  };
+  EXPECT_NEAR(learn(4), learn(1), 1e-5 * learn(1));
+}
+
+// What learners save of their slots is one file, which any number of them read.
+TEST(AgentTest, SlotsAreSavedOfAllAndReadByShare) {
+  AgentSetup setup = MakeSetup(Images(5), "impala_shallow", 8);
+  Play play(setup, 5);
+  for (int i = 0; i <= 6; ++i) play.Step(4);
+  auto files = play.agent().Save(/*slots=*/true);
+  const std::string whole = files["slots.bin"];
+  setup.slots = 2;
+  setup.share = {.first = 0, .all = 4};
+  std::vector<std::string> parts;
+  for (const uint32_t first : {0U, 2U}) {
+    setup.share.first = first;
+    const auto half = MakeVtraceAgent(setup).ValueOrThrow();
+    ASSERT_TRUE(half->Restore(files, Agent::Part::kSlots).ok());
+    parts.push_back(half->Save(/*slots=*/true)["slots.bin"]);
+  }
+  EXPECT_NE(parts[0], parts[1]);
+  EXPECT_EQ(JoinSlotRecords(parts).ValueOrThrow(), whole);
+  files["slots.bin"] = parts[0];
+  EXPECT_EQ(MakeVtraceAgent(setup).ValueOrThrow()->Restore(files, Agent::Part::kSlots).code(),
+            Code::kBadData);
+}
+
+}  // namespace
+}  // namespace samara

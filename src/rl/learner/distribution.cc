@@ -1,0 +1,139 @@
+#include "rl/learner/distribution.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "core/check.h"
+
+namespace samara {
+namespace {
+
+using torch::Tensor;
+
+constexpr double kDeviationMin = 1e-3;
+
+// log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u)), without the cancellation.
+Tensor LogSquashing(const Tensor& u) { return 2 * (std::log(2.0) - u - torch::softplus(-2 * u)); }
+
+}  // namespace
+
+int64_t ActionDistribution::parameters() const {
+  return continuous() ? 2 * dimensions_ : std::accumulate(sizes_.begin(), sizes_.end(), int64_t{0});
+}
+
+int64_t ActionDistribution::components() const {
+  return continuous() ? dimensions_ : static_cast<int64_t>(sizes_.size());
+}
+
+std::vector<Tensor> ActionDistribution::LogProbs(const Tensor& parameters) const {
+  CHECK_EQ(parameters.size(-1), this->parameters());
+  std::vector<Tensor> parts = parameters.split_with_sizes(sizes_, -1);
+  for (Tensor& part : parts) part = torch::log_softmax(part, -1);
+  return parts;
+}
+
+std::pair<Tensor, Tensor> ActionDistribution::MeanAndDeviation(const Tensor& parameters) const {
+  CHECK_EQ(parameters.size(-1), this->parameters());
+  const auto parts = parameters.chunk(2, -1);
+  return {parts[0], torch::softplus(parts[1]) + kDeviationMin};
+}
+
+Tensor ActionDistribution::LogProb(const Tensor& parameters, const Tensor& actions) const {
+  CHECK_EQ(actions.size(-1), components());
+  if (continuous()) {
+    const auto [mean, deviation] = MeanAndDeviation(parameters);
+    const Tensor normal =
+        -0.5 * ((actions - mean) / deviation).square() - deviation.log() - 0.5 * std::log(2 * M_PI);
+    return (normal - LogSquashing(actions)).sum(-1);
+  }
+  const auto parts = LogProbs(parameters);
+  Tensor sum;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Tensor index = actions.narrow(-1, static_cast<int64_t>(i), 1);
+    const Tensor log_prob = parts[i].gather(-1, index).squeeze(-1);
+    sum = i == 0 ? log_prob : sum + log_prob;
+  }
+  return sum;
+}
+
+Tensor ActionDistribution::Entropy(const Tensor& parameters, const Tensor& uniforms) const {
+  if (continuous()) {
+    const auto [mean, deviation] = MeanAndDeviation(parameters);
+    const Tensor normal = deviation.log() + 0.5 * std::log(2 * M_PI * M_E);
+    return (normal + LogSquashing(Sample(parameters, uniforms))).sum(-1);
+  }
+  Tensor sum;
+  for (const Tensor& part : LogProbs(parameters)) {
+    const Tensor entropy = -(part.exp() * part).sum(-1);
+    sum = sum.defined() ? sum + entropy : entropy;
+  }
+  return sum;
+}
+
+Tensor ActionDistribution::Kl(const Tensor& parameters, const Tensor& others) const {
+  if (continuous()) {
+    const auto [mean, deviation] = MeanAndDeviation(parameters);
+    const auto [other_mean, other_deviation] = MeanAndDeviation(others);
+    return ((other_deviation / deviation).log() +
+            (deviation.square() + (mean - other_mean).square()) / (2 * other_deviation.square()) -
+            0.5)
+        .sum(-1);
+  }
+  const auto p = LogProbs(parameters), q = LogProbs(others);
+  Tensor sum;
+  for (size_t i = 0; i < p.size(); ++i) {
+    const Tensor kl = (p[i].exp() * (p[i] - q[i])).sum(-1);
+    sum = i == 0 ? kl : sum + kl;
+  }
+  return sum;
+}
+
+Tensor ActionDistribution::Sample(const Tensor& parameters, const Tensor& uniforms) const {
+  CHECK_EQ(uniforms.size(-1), components());
+  if (continuous()) {
+    const auto [mean, deviation] = MeanAndDeviation(parameters);
+    // reparametrised: gradients flow through mean and deviation
+    return mean + deviation * torch::special_ndtri(uniforms);
+  }
+  std::vector<Tensor> indices;
+  const auto parts = LogProbs(parameters);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Tensor below = parts[i].exp().cumsum(-1);
+    const Tensor u = uniforms.narrow(-1, static_cast<int64_t>(i), 1);
+    // how many cumulated probabilities lie at or below u; rounding may leave the last one short of
+    // 1
+    indices.push_back((below <= u).sum(-1, /*keepdim=*/true).clamp_max(parts[i].size(-1) - 1));
+  }
+  return torch::cat(indices, -1);
+}
+
+Tensor ActionDistribution::Mode(const Tensor& parameters) const {
+  if (continuous()) return MeanAndDeviation(parameters).first;
+  std::vector<Tensor> indices;
+  for (const Tensor& part : LogProbs(parameters)) indices.push_back(part.argmax(-1, true));
+  return torch::cat(indices, -1);
+}
+
+Tensor ActionDistribution::Join(const Tensor& parts) const {
+  CHECK_EQ(parts.size(-1), components());
+  Tensor index = parts.narrow(-1, 0, 1);
+  for (int64_t i = 1; i < components(); ++i)
+    index = index * sizes_[static_cast<size_t>(i)] + parts.narrow(-1, i, 1);
+  return index;
+}
+
+Tensor ActionDistribution::Split(const Tensor& index) const {
+  std::vector<Tensor> parts(sizes_.size());
+  Tensor rest = index;
+  for (size_t i = sizes_.size(); i-- > 0;) {
+    parts[i] = rest.remainder(sizes_[i]);
+    rest = rest.floor_divide(sizes_[i]);
+  }
+  return torch::cat(parts, -1);
+}
+
+Tensor ActionDistribution::Squash(const Tensor& actions) const {
+  return continuous() ? actions.tanh() : actions;
+}
+
+}  // namespace samara

@@ -1,0 +1,62 @@
+// Gradient descent as the reinforcement-learning literature defines it, which is TensorFlow's way
+// where TensorFlow and PyTorch differ; both are here under their names.
+//
+// rmsprop:       TensorFlow 1 (IMPALA): s <- d s + (1 - d) g^2 from s = 1;
+//                theta -= lr g / sqrt(s + eps)
+// rmsprop_torch: PyTorch (TorchBeast): the same from s = 0; theta -= lr g / (sqrt(s) + eps)
+// adam:          TensorFlow (SEED RL): lr_t = lr sqrt(1 - b2^t) / (1 - b1^t);
+//                theta -= lr_t m / (sqrt(v) + eps)
+// adam_torch:    PyTorch: theta -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
+//
+// adam with eps equals adam_torch with eps / sqrt(1 - b2^t). One thread at a time.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "nn/torch/torch.h"
+#include "rl/learner/learning_config.h"
+
+namespace samara {
+
+// The learning rate after `frames` frames.
+double LearningRateAt(const OptimizerConfig& config, double frames);
+
+class Optimizer {
+ public:
+  // Parameters by name, float32 on the CPU, dense in memory; they live as long as this object.
+  // kConfig: an unknown kind or schedule.
+  static Result<Optimizer> Make(const OptimizerConfig& config,
+                                std::map<std::string, torch::Tensor> parameters);
+
+  struct StepResult {
+    double gradient_norm = 0;  // of all, before clipping
+    bool applied = false;      // false: the norm was not finite, nothing was touched
+  };
+  // Uses and clears the parameters' gradients; a parameter without one stays as it is.
+  StepResult Step(double frames);
+  uint64_t steps() const { return steps_; }  // applied so far
+
+  // What a checkpoint holds: "NAME/PART" for every slot, and the step count.
+  std::map<std::string, torch::Tensor> State() const;
+  // kBadData when a tensor is missing, or its shape is another one.
+  Status Restore(const std::map<std::string, torch::Tensor>& state);
+
+ private:
+  struct Slot {
+    torch::Tensor parameter;
+    torch::Tensor mean, square;  // of the gradients
+  };
+  Optimizer(OptimizerConfig config, std::map<std::string, Slot> slots)
+      : config_(std::move(config)), slots_(std::move(slots)) {}
+  // One pass over the slot; gradients are multiplied by `scale` first.
+  void Apply(Slot& slot, const torch::Tensor& gradient, double scale, double learning_rate) const;
+
+  OptimizerConfig config_;
+  std::map<std::string, Slot> slots_;  // in the order of names, whatever order they came in
+  uint64_t steps_ = 0;
+};
+
+}  // namespace samara

@@ -1,0 +1,63 @@
+#include "storage/agent_state.h"
+
+#include <optional>
+
+#include "core/bytes.h"
+#include "storage/sealed_json.h"
+
+namespace samara {
+namespace {
+
+constexpr uint32_t kVersion = 1;
+
+// Every number in one order, for writing and reading alike.
+template <typename State, typename F>
+void EachNumber(State& s, const F& f) {
+  f(s.updates), f(s.frames), f(s.steps), f(s.episodes), f(s.seconds), f(s.return_sum);
+  f(s.stale_unrolls), f(s.skipped_updates), f(s.rollbacks), f(s.dropped_unrolls);
+  f(s.partial_unrolls), f(s.lost_episodes), f(s.not_finite_rows);
+}
+
+}  // namespace
+
+std::string AgentState::Encode() const {
+  ByteWriter out;
+  out.Put(kVersion);
+  EachNumber(*this, [&](const auto& number) { out.Put(number); });
+  out.Put(uint64_t{last_returns.size()});
+  for (const double value : last_returns) out.Put(value);
+  return out.Take();
+}
+
+Result<AgentState> AgentState::Decode(std::string_view bytes) {
+  ByteReader in(bytes);
+  AgentState state;
+  const bool known = in.Get<uint32_t>() == kVersion;
+  EachNumber(state, [&](auto& number) { number = in.Get<std::decay_t<decltype(number)>>(); });
+  const auto returns = in.Get<uint64_t>();
+  if (!known || !in.ok() || returns > kLastReturns)
+    return Status(Code::kBadData, "state.bin: not a learning run's, or a later version's");
+  for (uint64_t i = 0; i < returns; ++i) state.last_returns.push_back(in.Get<double>());
+  if (!in.AtEnd()) return Status(Code::kBadData, "state.bin: damaged");
+  return state;
+}
+
+Result<Checkpoint> LatestAgent(const RunFolder& folder, OnBadCheckpoint on_bad) {
+  const std::string run = folder.path().string(), resume = "'samara train --resume " + run + "'";
+  auto found = LatestGoodCheckpoint(folder.checkpoints(), on_bad);
+  if (found.status().code() == Code::kBadData)
+    return Status(Code::kBadData,
+                  found.status().message() + "; " + resume + " goes on from the one before it");
+  ASSIGN_OR_RETURN(std::optional<Checkpoint> checkpoint, std::move(found));
+  if (checkpoint) return std::move(*checkpoint);
+  if (const size_t bad = ListCheckpoints(folder.checkpoints()).size(); bad > 0)
+    return Status(Code::kBadData, run + ": every checkpoint is damaged, " + std::to_string(bad) +
+                                      " of them; put back a copy, or start anew");
+  return Status(Code::kNoInput, run + ": holds no checkpoint yet: go on with it by " + resume);
+}
+
+Result<std::string> ParameterHash(const CheckpointInfo& info, const RootedPath& checkpoint) {
+  return TextMember(info.note, "parameter_hash", (checkpoint / "manifest.json").string());
+}
+
+}  // namespace samara

@@ -1,0 +1,283 @@
+#include "storage/checkpoint.h"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/sha256.h"
+#include "storage/sealed_json.h"
+#include "storage/quarantine.h"
+
+namespace samara {
+namespace {
+
+constexpr uint64_t kFormat = 1;
+constexpr const char* kManifest = "manifest.json";
+constexpr size_t kFilesMax = 4096;
+constexpr int kListingsMax = 1000;  // times a reader looks again when checkpoints vanish under it
+
+std::string Padded(uint64_t value, size_t digits) {
+  const std::string text = std::to_string(value);
+  return std::string(digits - std::min(digits, text.size()), '0') + text;
+}
+
+std::string NameOf(uint64_t step, uint64_t incarnation) {
+  return "ckpt-" + Padded(step, 8) + "-" + Padded(incarnation, 4);
+}
+
+struct Order {
+  uint64_t step, incarnation;
+  auto operator<=>(const Order&) const = default;
+};
+
+// Step and incarnation of a checkpoint's folder; nothing for any other name.
+std::optional<Order> ParseName(const std::string& name) {
+  Order order{};
+  const char* const end = name.data() + name.size();
+  if (!name.starts_with("ckpt-")) return {};
+  const auto step = std::from_chars(name.data() + 5, end, order.step);
+  if (step.ec != std::errc() || step.ptr == end || *step.ptr != '-') return {};
+  const auto incarnation = std::from_chars(step.ptr + 1, end, order.incarnation);
+  if (incarnation.ec != std::errc() || incarnation.ptr != end) return {};
+  if (name != NameOf(order.step, order.incarnation)) return {};
+  return order;
+}
+
+bool IsFileName(const std::string& name) {
+  static constexpr const char* kAllowed =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+  return !name.empty() && name.size() <= 255 && name[0] != '.' && name != kManifest &&
+         name.find_first_not_of(kAllowed) == std::string::npos;
+}
+
+std::string ManifestText(const CheckpointInfo& info, std::span<const CheckpointFile> files) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const CheckpointFile& file : files) {
+    list.push_back(
+        {{"name", file.name}, {"bytes", file.bytes.size()}, {"sha256", Sha256Hex(file.bytes)}});
+  }
+  nlohmann::json manifest = {{"format", kFormat},
+                             {"step", info.step},
+                             {"incarnation", info.incarnation},
+                             {"run_seconds", info.run_seconds},
+                             {"build_id", info.build_id},
+                             {"config_hash", info.config_hash},
+                             {"best", info.best},
+                             {"note", info.note},
+                             {"saved", WallTimeIso()},
+                             {"files", std::move(list)}};
+  if (info.journal) {
+    manifest["journal"] = {
+        {"id", info.journal->id}, {"bytes", info.journal->bytes}, {"digest", info.journal->digest}};
+  }
+  return SealJson(std::move(manifest));
+}
+
+Result<CheckpointManifest> ParseManifest(const nlohmann::json& json, const std::string& source) {
+  CheckpointManifest manifest;
+  CheckpointInfo& info = manifest.info;
+  ASSIGN_OR_RETURN(info.step, CountMember(json, "step", source));
+  ASSIGN_OR_RETURN(info.incarnation, CountMember(json, "incarnation", source));
+  ASSIGN_OR_RETURN(info.run_seconds, CountMember(json, "run_seconds", source));
+  ASSIGN_OR_RETURN(info.build_id, TextMember(json, "build_id", source));
+  ASSIGN_OR_RETURN(info.config_hash, TextMember(json, "config_hash", source));
+  info.best = json.value("best", nlohmann::json()) == true;
+  if (json.contains("note")) info.note = json["note"];
+  if (json.contains("journal")) {
+    JournalPin pin;
+    ASSIGN_OR_RETURN(pin.id, TextMember(json["journal"], "id", source));
+    ASSIGN_OR_RETURN(pin.bytes, CountMember(json["journal"], "bytes", source));
+    ASSIGN_OR_RETURN(pin.digest, TextMember(json["journal"], "digest", source));
+    info.journal = pin;
+  }
+  const auto files = json.find("files");
+  if (files == json.end() || !files->is_array() || files->size() > kFilesMax) {
+    return Status(Code::kBadData, source + ": damaged: no list of files");
+  }
+  for (const nlohmann::json& entry : *files) {
+    CheckpointManifest::File file;
+    ASSIGN_OR_RETURN(file.name, TextMember(entry, "name", source));
+    ASSIGN_OR_RETURN(file.bytes, CountMember(entry, "bytes", source));
+    ASSIGN_OR_RETURN(file.sha256, TextMember(entry, "sha256", source));
+    if (!IsFileName(file.name)) {
+      return Status(Code::kBadData, source + ": damaged: bad file name '" + file.name + "'");
+    }
+    manifest.files.push_back(std::move(file));
+  }
+  return manifest;
+}
+
+// A part that the checkpoint needs and that is missing makes it a bad one.
+Status AsDamage(const Status& status) {
+  return status.code() == Code::kNoInput ? Status(Code::kBadData, status.message()) : status;
+}
+
+Result<std::string> ReadVerified(const RootedPath& path, const CheckpointManifest::File& file) {
+  auto bytes = ReadFile(path, file.bytes);
+  if (!bytes.ok()) return AsDamage(bytes.status());
+  if (bytes->size() != file.bytes) {
+    return Status(Code::kBadData, path.string() + ": damaged: " + std::to_string(bytes->size()) +
+                                      " bytes, expected " + std::to_string(file.bytes));
+  }
+  if (const std::string found = Sha256Hex(*bytes); found != file.sha256) {
+    return Status(Code::kBadData, path.string() + ": damaged: its SHA-256 is " + found +
+                                      ", expected " + file.sha256);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<RootedPath> ListCheckpoints(const RootedPath& checkpoints) {
+  std::vector<std::pair<Order, RootedPath>> found;
+  const auto names = ListFolder(checkpoints);
+  for (const std::string& name : names.ok() ? *names : std::vector<std::string>())
+    if (const auto order = ParseName(name)) found.emplace_back(*order, checkpoints / name);
+  std::sort(found.begin(), found.end(), std::greater<>());
+  std::vector<RootedPath> paths;
+  for (auto& [order, path] : found) paths.push_back(std::move(path));
+  return paths;
+}
+
+Result<CheckpointManifest> ReadManifest(const RootedPath& checkpoint) {
+  const RootedPath path = checkpoint / kManifest;
+  auto json = ReadSealedJson(path);
+  if (!json.ok()) return AsDamage(json.status());
+  ASSIGN_OR_RETURN(const uint64_t format, CountMember(*json, "format", path.string()));
+  if (format != kFormat) {
+    return Status(Code::kConfig, path.string() + ": checkpoint of format " +
+                                     std::to_string(format) + ", this samara reads format " +
+                                     std::to_string(kFormat) + ": use the samara that wrote it");
+  }
+  ASSIGN_OR_RETURN(CheckpointManifest manifest, ParseManifest(*json, path.string()));
+  const std::string name = NameOf(manifest.info.step, manifest.info.incarnation);
+  if (checkpoint.name() != name) {
+    return Status(Code::kBadData, checkpoint.string() + ": renamed: its manifest says " + name);
+  }
+  return manifest;
+}
+
+Result<Checkpoint> ReadCheckpoint(const RootedPath& path) {
+  ASSIGN_OR_RETURN(CheckpointManifest manifest, ReadManifest(path));
+  Checkpoint checkpoint{.path = path, .info = std::move(manifest.info), .files = {}};
+  for (const CheckpointManifest::File& file : manifest.files) {
+    ASSIGN_OR_RETURN(checkpoint.files[file.name], ReadVerified(path / file.name, file));
+  }
+  return checkpoint;
+}
+
+Result<std::optional<Checkpoint>> LatestGoodCheckpoint(const RootedPath& checkpoints,
+                                                       OnBadCheckpoint on_bad) {
+  std::set<RootedPath> warned;
+  for (int listing = 0; listing < kListingsMax; ++listing) {
+    bool vanished = false;
+    for (const RootedPath& path : ListCheckpoints(checkpoints)) {
+      auto checkpoint = ReadCheckpoint(path);
+      if (checkpoint.ok()) return std::optional(std::move(*checkpoint));
+      // the writer pruned it under a reader: newer ones exist, look again
+      vanished = !Exists(path);
+      if (vanished) break;
+      const Status& why = checkpoint.status();
+      const bool bad = why.code() == Code::kBadData || why.code() == Code::kIoError;
+      if (!bad || on_bad == OnBadCheckpoint::kRefuse) return why;
+      if (on_bad == OnBadCheckpoint::kSetAside && why.code() == Code::kBadData) {
+        RETURN_IF_ERROR(SetAside(path, why));
+      } else if (warned.insert(path).second) {
+        LogWarning(why.message() + "; trying the checkpoint before it");
+      }
+    }
+    if (!vanished) return std::optional<Checkpoint>();
+  }
+  return Status(Code::kIoError, checkpoints.string() + ": checkpoints vanish while they are read");
+}
+
+Result<RootedPath> CheckpointWriter::Save(const CheckpointInfo& info,
+                                          std::span<const CheckpointFile> files) {
+  const RootedPath target = checkpoints_ / NameOf(info.step, info.incarnation);
+  bool present = Exists(target);
+  if (present) {
+    // one process has one state per step: a good one is this one
+    const auto earlier = ReadCheckpoint(target);
+    if (!earlier.ok()) {
+      RETURN_IF_ERROR(SetAside(target, earlier.status()));
+      present = false;
+    }
+  }
+  if (!present) {
+    RETURN_IF_ERROR(Write(target, info, files));
+    Prune(info.config_hash);
+  }
+  last_ = target;
+  return target;
+}
+
+Status CheckpointWriter::Write(const RootedPath& target, const CheckpointInfo& info,
+                               std::span<const CheckpointFile> files) const {
+  CHECK_LE(files.size(), kFilesMax);
+  uint64_t bytes = 0;
+  for (const CheckpointFile& file : files) {
+    CHECK(IsFileName(file.name)) << file.name;
+    bytes += file.bytes.size();
+  }
+  // 1. room for it
+  RemoveTemporaries(checkpoints_);
+  ASSIGN_OR_RETURN(const uint64_t bytes_free, FreeSpace(checkpoints_));
+  if (bytes_free < bytes + bytes / 10) {
+    return {Code::kIoError, target.string() + ": cannot save " + std::to_string(bytes) +
+                                " bytes: disk full, " + std::to_string(bytes_free) +
+                                " bytes free: free space on the disk"};
+  }
+  const RootedPath temporary = TemporaryName(target);
+  bool renamed = false;
+  const auto write = [&]() -> Status {
+    // 2. the files, each on disk
+    RETURN_IF_ERROR(MakeFolder(temporary));
+    for (const CheckpointFile& file : files) {
+      RETURN_IF_ERROR(WriteNewFile(temporary / file.name, file.bytes));
+    }
+    // 3. the manifest last
+    RETURN_IF_ERROR(WriteNewFile(temporary / kManifest, ManifestText(info, files)));
+    RETURN_IF_ERROR(SyncFolder(temporary));
+    // 4. visible, and visible for good
+    RETURN_IF_ERROR(RenamePath(temporary, target));
+    renamed = true;
+    return SyncFolder(checkpoints_);
+  };
+  Status status = write();
+  if (!status.ok()) {
+    // a rename that may not last is taken back, so that a repeat writes everything anew
+    if (renamed) (void)RenamePath(target, temporary);
+    (void)RemoveTree(temporary);
+  }
+  return status;
+}
+
+void CheckpointWriter::Prune(const std::string& config_hash) const {
+  std::vector<RootedPath> candidates;  // in excess of the last few, latest first
+  std::map<uint64_t, RootedPath> oldest_of_hour;
+  bool best_seen = false;
+  size_t rank = 0;
+  for (const RootedPath& path : ListCheckpoints(checkpoints_)) {
+    const auto manifest = ReadManifest(path);
+    // what is not ours or cannot be read is none of our business: LatestGood and fsck see to it
+    if (!manifest.ok() || manifest->info.config_hash != config_hash) continue;
+    const bool best = manifest->info.best && !best_seen;
+    best_seen = best_seen || best;
+    // going back in time, the last one seen of an hour is its oldest
+    if (options_.keep_hourly) oldest_of_hour[manifest->info.run_seconds / 3600] = path;
+    if (rank++ >= options_.keep_last && !best) candidates.push_back(path);
+  }
+  for (const RootedPath& path : candidates) {
+    const bool kept = std::any_of(oldest_of_hour.begin(), oldest_of_hour.end(),
+                                  [&](const auto& hour) { return hour.second == path; });
+    if (kept || !ReadCheckpoint(path).ok()) continue;
+    const RootedPath temporary = TemporaryName(path);
+    Status status = RenamePath(path, temporary);
+    if (status.ok()) status = RemoveTree(temporary);
+    if (!status.ok()) LogWarning("an old checkpoint stays: " + status.message());
+  }
+}
+
+}  // namespace samara

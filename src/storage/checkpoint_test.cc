@@ -1,0 +1,275 @@
+#include "storage/checkpoint.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <thread>
+
+#include "core/sha256.h"
+#include "gtest/gtest.h"
+#include "storage/storage_test_util.h"
+#include "storage/sealed_json.h"
+#include "storage/quarantine.h"
+
+namespace samara {
+namespace {
+
+using OnBad = OnBadCheckpoint;
+
+class CheckpointTest : public testing::Test {
+ protected:
+  static CheckpointInfo Info(uint64_t step, uint64_t incarnation = 1) {
+    return {.step = step,
+            .incarnation = incarnation,
+            .run_seconds = step,
+            .build_id = "b1d",
+            .config_hash = "c0ffee",
+            .journal = JournalPin{.id = "ab", .bytes = 7, .digest = "cd"},
+            .note = {{"frames", step * 10}}};
+  }
+  static Result<Path> Save(CheckpointWriter& writer, const CheckpointInfo& info) {
+    const std::string state = "state " + std::to_string(info.step);
+    const std::vector<CheckpointFile> files = {{"population.bin", state}, {"empty", ""}};
+    ASSIGN_OR_RETURN(const RootedPath path, writer.Save(info, files));
+    return path.path();
+  }
+  uint64_t LatestStep(OnBad on_bad = OnBad::kSkip) const {
+    auto latest = LatestGoodCheckpoint(folder_.path(), on_bad);
+    if (!latest.ok() || !latest->has_value()) return 0;
+    const Checkpoint& checkpoint = **latest;
+    EXPECT_EQ(checkpoint.files.at("population.bin"),
+              "state " + std::to_string(checkpoint.info.step));
+    return checkpoint.info.step;
+  }
+  std::vector<uint64_t> Steps() const {
+    std::vector<uint64_t> steps;
+    for (const RootedPath& path : ListCheckpoints(folder_.path())) {
+      steps.push_back(ReadManifest(path)->info.step);
+    }
+    return steps;
+  }
+  TempFolder folder_;
+};
+
+TEST_F(CheckpointTest, GivesBackWhatWasSaved) {
+  CheckpointWriter writer(folder_.path());
+  EXPECT_EQ(LatestStep(), 0U);
+  const Path path = *Save(writer, Info(12));
+  EXPECT_EQ(path.filename(), "ckpt-00000012-0001");
+  const auto latest = LatestGoodCheckpoint(folder_.path(), OnBad::kRefuse);
+  ASSERT_TRUE(latest.ok() && latest->has_value());
+  const Checkpoint& checkpoint = **latest;
+  EXPECT_EQ(checkpoint.path.path(), path);
+  EXPECT_EQ(checkpoint.files,
+            (std::map<std::string, std::string>{{"empty", ""}, {"population.bin", "state 12"}}));
+  EXPECT_EQ(checkpoint.info.build_id, "b1d");
+  EXPECT_EQ(checkpoint.info.journal, Info(12).journal);
+  EXPECT_EQ(checkpoint.info.note["frames"], 120);
+}
+
+TEST_F(CheckpointTest, ManifestHoldsTheDigestsOfSha256sum) {
+  CheckpointWriter writer(folder_.path());
+  const Path path = *Save(writer, Info(1));
+  const auto json = ReadSealedJson(path / "manifest.json");
+  // printf 'state 1' | sha256sum
+  EXPECT_EQ((*json)["files"][0]["sha256"],
+            "2780e2d008eba4f8b30ac02f5ec0a66ce5285a29bb2d1a6c0164ea2c7dd17544");
+}
+
+TEST_F(CheckpointTest, LatestIsByStepThenIncarnationWhateverTheClockSays) {
+  CheckpointWriter writer(folder_.path());
+  ASSERT_TRUE(Save(writer, Info(100'000'000, 1)).ok());
+  ASSERT_TRUE(Save(writer, Info(99'999'999, 12)).ok());
+  ASSERT_TRUE(Save(writer, Info(100'000'000, 2)).ok());
+  const auto now = std::filesystem::file_time_type::clock::now();
+  std::filesystem::last_write_time(folder_ / "ckpt-100000000-0002", now - std::chrono::hours(24));
+  const auto latest = LatestGoodCheckpoint(folder_.path(), OnBad::kSkip);
+  EXPECT_EQ((*latest)->path.name(), "ckpt-100000000-0002");
+}
+
+TEST_F(CheckpointTest, SavingAStepAgainFindsTheFirstOrReplacesABadOne) {
+  CheckpointWriter writer(folder_.path());
+  const Path path = *Save(writer, Info(3));
+  TEST_FailNthCall(1, EIO);
+  EXPECT_EQ(*Save(writer, Info(3)), path);
+  EXPECT_TRUE(TEST_FailurePending()) << "nothing was written";
+  TEST_FailNthCall(0, 0);
+  Overwrite(path / "population.bin", "junk");
+  EXPECT_EQ(*Save(writer, Info(3)), path);
+  EXPECT_EQ(LatestStep(OnBad::kRefuse), 3U);
+  EXPECT_TRUE(std::filesystem::exists(path.string() + ".corrupt"));
+}
+
+TEST_F(CheckpointTest, EveryBitFlipAndTruncationFallsBack) {
+  CheckpointWriter writer(folder_.path());
+  ASSERT_TRUE(Save(writer, Info(1)).ok());
+  const Path path = *Save(writer, Info(2));
+  for (const char* name : {"manifest.json", "population.bin"}) {
+    const std::string good = *ReadFile(path / name);
+    for (size_t bit = 0; bit < 8 * good.size(); ++bit) {
+      Overwrite(path / name, WithBitFlipped(good, bit));
+      EXPECT_EQ(ReadCheckpoint(path).status().code(), Code::kBadData) << name << " bit " << bit;
+    }
+    for (size_t size = 0; size < good.size(); ++size) {
+      Overwrite(path / name, good.substr(0, size));
+      EXPECT_EQ(ReadCheckpoint(path).status().code(), Code::kBadData) << name << " cut to " << size;
+    }
+    Overwrite(path / name, good + " ");
+    EXPECT_EQ(ReadCheckpoint(path).status().code(), Code::kBadData) << name << " longer";
+    std::filesystem::remove(path / name);
+    EXPECT_EQ(ReadCheckpoint(path).status().code(), Code::kBadData) << name << " missing";
+    EXPECT_EQ(LatestStep(), 1U);
+    Overwrite(path / name, good);
+  }
+  EXPECT_EQ(LatestStep(), 2U);
+}
+
+TEST_F(CheckpointTest, ABadOneIsSetAsideSkippedOrRefused) {
+  CheckpointWriter writer(folder_.path());
+  ASSERT_TRUE(Save(writer, Info(1)).ok());
+  const Path path = *Save(writer, Info(2));
+  Overwrite(path / "population.bin", "state X");
+  EXPECT_EQ(LatestGoodCheckpoint(folder_.path(), OnBad::kRefuse).status().code(), Code::kBadData);
+  EXPECT_EQ(LatestStep(OnBad::kSkip), 1U);
+  EXPECT_TRUE(std::filesystem::exists(path));
+  EXPECT_EQ(LatestStep(OnBad::kSetAside), 1U);
+  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_EQ(*ReadFile(Path(path.string() + ".corrupt") / "population.bin"), "state X");
+}
+
+TEST_F(CheckpointTest, RefusesNamesThatLeaveTheFolderAndLinks) {
+  CheckpointWriter writer(folder_.path());
+  const Path path = *Save(writer, Info(2));
+  nlohmann::json manifest = *ReadSealedJson(path / "manifest.json");
+  const std::string text = *ReadFile(path / "manifest.json");
+  for (const char* name : {"../escape", "/etc/hostname", ".", "..", "", "a/b", "manifest.json"}) {
+    manifest["files"][0]["name"] = name;
+    Overwrite(path / "manifest.json", SealJson(manifest));
+    EXPECT_EQ(ReadCheckpoint(path).status().code(), Code::kBadData) << name;
+  }
+  Overwrite(path / "manifest.json", text);
+  ASSERT_TRUE(ReadCheckpoint(path).ok());
+  std::filesystem::rename(path / "population.bin", folder_ / "moved");
+  std::filesystem::create_symlink(folder_ / "moved", path / "population.bin");
+  EXPECT_EQ(ReadCheckpoint(path).status().code(), Code::kBadData);
+}
+
+TEST_F(CheckpointTest, ARenamedOrLaterCheckpointIsNotTaken) {
+  CheckpointWriter writer(folder_.path());
+  const Path path = *Save(writer, Info(2));
+  std::filesystem::rename(path, folder_ / "ckpt-00000009-0001");
+  EXPECT_EQ(ReadCheckpoint(folder_ / "ckpt-00000009-0001").status().code(), Code::kBadData);
+  std::filesystem::rename(folder_ / "ckpt-00000009-0001", path);
+  nlohmann::json manifest = *ReadSealedJson(path / "manifest.json");
+  manifest["format"] = 2;
+  Overwrite(path / "manifest.json", SealJson(manifest));
+  const auto latest = LatestGoodCheckpoint(folder_.path(), OnBad::kSetAside);
+  EXPECT_EQ(latest.status().code(), Code::kConfig);
+  EXPECT_TRUE(std::filesystem::exists(path)) << "a later format is not damage";
+}
+
+TEST_F(CheckpointTest, KeepsTheLastTheOldestPerHourAndTheBest) {
+  CheckpointWriter writer(folder_.path());
+  for (uint64_t step = 1; step <= 20; ++step) {
+    CheckpointInfo info = Info(step);
+    info.run_seconds = step * 600;  // six an hour: hours begin at steps 1, 6, 12, 18
+    info.best = step == 8 || step == 14;
+    ASSERT_TRUE(Save(writer, info).ok());
+  }
+  EXPECT_EQ(Steps(), (std::vector<uint64_t>{20, 19, 18, 14, 12, 6, 1}));
+  EXPECT_EQ(CountTemporaries(folder_.path()), 0);
+}
+
+TEST_F(CheckpointTest, PrunesOnlyItsOwnVerifiedOnes) {
+  CheckpointWriter writer(folder_.path(), {.keep_last = 1, .keep_hourly = false});
+  CheckpointInfo foreign = Info(1);
+  foreign.config_hash = "other";
+  ASSERT_TRUE(Save(writer, foreign).ok());
+  const Path damaged = *Save(writer, Info(2));
+  Overwrite(damaged / "population.bin", "state X");
+  ASSERT_TRUE(Save(writer, Info(3)).ok());
+  ASSERT_TRUE(Save(writer, Info(4)).ok());
+  EXPECT_EQ(Steps(), (std::vector<uint64_t>{4, 2, 1}));
+}
+
+TEST_F(CheckpointTest, EachCallFailingLeavesThePreviousAndNoTemporary) {
+  for (int error : {ENOSPC, EIO}) {
+    CheckpointWriter writer(folder_.path());
+    uint64_t step = error == ENOSPC ? 1 : 1001;
+    ASSERT_TRUE(Save(writer, Info(step)).ok());
+    for (int n = 1;; ++n) {
+      TEST_FailNthCall(n, error);
+      const auto saved = Save(writer, Info(step + 1));
+      const bool pending = TEST_FailurePending();
+      TEST_FailNthCall(0, 0);
+      if (pending) {
+        EXPECT_GT(n, 10);
+        break;
+      }
+      if (!saved.ok()) {
+        EXPECT_EQ(saved.status().code(), Code::kIoError) << n;
+        EXPECT_EQ(LatestStep(OnBad::kRefuse), step) << n;
+        EXPECT_EQ(CountTemporaries(folder_.path()), 0) << n;
+        ASSERT_TRUE(Save(writer, Info(step + 1)).ok()) << "a repeat succeeds";
+      }
+      EXPECT_EQ(LatestStep(OnBad::kRefuse), ++step) << n;
+    }
+  }
+}
+
+// A child saves 5 steps and tells each acknowledged one through a pipe; it is killed at its n-th
+// call.
+TEST_F(CheckpointTest, AKillAtEachCallLosesNothingAcknowledged) {
+  int trials = 0;
+  for (bool done = false; !done;) {
+    ++trials;
+    const TempFolder folder;
+    int ledger[2];
+    ASSERT_EQ(::pipe(ledger), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      CheckpointWriter writer(folder.path(), {.keep_last = 2, .keep_hourly = false});
+      TEST_KillAtNthCall(trials);
+      for (uint64_t step = 1; step <= 5; ++step) {
+        if (!Save(writer, Info(step)).ok()) ::_exit(1);
+        (void)!::write(ledger[1], "x", 1);
+      }
+      ::_exit(0);
+    }
+    ::close(ledger[1]);
+    char mark;
+    uint64_t acknowledged = 0;
+    while (::read(ledger[0], &mark, 1) == 1) ++acknowledged;
+    ::close(ledger[0]);
+    int state = 0;
+    ASSERT_EQ(::waitpid(child, &state, 0), child);
+    done = WIFEXITED(state);
+    EXPECT_TRUE(!done || WEXITSTATUS(state) == 0);
+    const auto latest = LatestGoodCheckpoint(folder.path(), OnBad::kRefuse);
+    ASSERT_TRUE(latest.ok()) << trials << ": " << latest.status().message();
+    const uint64_t step = latest->has_value() ? (*latest)->info.step : 0;
+    EXPECT_GE(step, acknowledged) << trials;
+    EXPECT_LE(step, acknowledged + 1) << trials;
+  }
+  EXPECT_GT(trials, 60);
+}
+
+TEST_F(CheckpointTest, AReaderBesideAWriterAlwaysFindsAWholeOne) {
+  CheckpointWriter writer(folder_.path(), {.keep_last = 1, .keep_hourly = false});
+  ASSERT_TRUE(Save(writer, Info(1)).ok());
+  std::thread thread([&] {
+    for (uint64_t step = 2; step < 100; ++step) EXPECT_TRUE(Save(writer, Info(step)).ok());
+  });
+  uint64_t before = 0;
+  while (before < 99) {
+    const uint64_t step = LatestStep(OnBad::kRefuse);
+    EXPECT_GE(step, before);
+    if (step < before || step == 0) break;
+    before = step;
+  }
+  thread.join();
+}
+
+}  // namespace
+}  // namespace samara

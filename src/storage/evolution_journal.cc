@@ -1,0 +1,95 @@
+#include "storage/evolution_journal.h"
+
+#include "core/bytes.h"
+#include "storage/checkpoint.h"
+#include "storage/run_folder.h"
+
+namespace samara {
+namespace {
+
+constexpr uint32_t kVersion = 1;
+
+// The journal of a run, which holds the generation of the latest checkpoint. Works beside a writer:
+// the checkpoint is read first, the journal only grows.
+Result<JournalContents> SoundJournal(const RunFolder& folder) {
+  ASSIGN_OR_RETURN(const auto checkpoint,
+                   LatestGoodCheckpoint(folder.checkpoints(), OnBadCheckpoint::kSkip));
+  const std::string path = folder.journal().string();
+  auto journal = ReadJournal(folder.journal());
+  if (!journal.ok() && journal.status().code() == Code::kNoInput) {
+    if (!checkpoint) return JournalContents{};
+    return Status(Code::kBadData, path + ": missing");
+  }
+  if (!journal.ok()) return journal.status();
+  RETURN_IF_ERROR(journal->damage);
+  ASSIGN_OR_RETURN(const auto last, LastGeneration(*journal));
+  const uint64_t reached = last ? last->state.generation : 0;
+  if (checkpoint && checkpoint->info.step > reached) {
+    return Status(Code::kBadData, path + ": lost its end, generations " +
+                                      std::to_string(reached + 1) + " to " +
+                                      std::to_string(checkpoint->info.step));
+  }
+  return journal;
+}
+
+}  // namespace
+
+std::string GenerationRecord::Encode() const {
+  ByteWriter out;
+  out.Put(kVersion)
+      .Put(seconds)
+      .PutBytes(state.Encode())
+      .PutBytes(metrics)
+      .Put(uint64_t{fitness.size()});
+  for (double f : fitness) out.Put(f);
+  return out.Take();
+}
+
+Result<GenerationRecord> GenerationRecord::Decode(std::string_view bytes) {
+  ByteReader in(bytes);
+  GenerationRecord record;
+  const auto version = in.Get<uint32_t>();
+  if (version != kVersion) {
+    return Status(Code::kBadData, "generation record version " + std::to_string(version) +
+                                      ", expected " + std::to_string(kVersion));
+  }
+  record.seconds = in.Get<double>();
+  ASSIGN_OR_RETURN(record.state, GaState::Decode(in.GetBytes()));
+  record.metrics = in.GetBytes();
+  const auto count = in.Get<uint64_t>();
+  for (uint64_t i = 0; i < count && in.ok(); ++i) record.fitness.push_back(in.Get<double>());
+  if (!in.AtEnd()) return Status(Code::kBadData, "a generation record is damaged");
+  return record;
+}
+
+Result<std::optional<GenerationRecord>> LastGeneration(const JournalContents& journal) {
+  std::optional<GenerationRecord> last;
+  for (auto it = journal.records.rbegin(); it != journal.records.rend() && !last; ++it) {
+    if (it->type != kGenerationRecord) continue;
+    ASSIGN_OR_RETURN(last, GenerationRecord::Decode(it->payload));
+  }
+  return last;
+}
+
+Result<GenerationRecord> FindGeneration(const Path& run, int64_t generation) {
+  ASSIGN_OR_RETURN(const auto folder, RunFolder::Open(run, RunFolder::Mode::kRead));
+  const std::string resume = "'samara train --resume " + run.string() + "'";
+  auto sound = SoundJournal(*folder);
+  if (!sound.ok() && sound.status().code() == Code::kBadData) {
+    return Status(Code::kBadData,
+                  sound.status().message() + "; " + resume + " goes on with what is good");
+  }
+  ASSIGN_OR_RETURN(const JournalContents journal, std::move(sound));
+  for (auto it = journal.records.rbegin(); it != journal.records.rend(); ++it) {
+    if (it->type != kGenerationRecord) continue;
+    ASSIGN_OR_RETURN(GenerationRecord record, GenerationRecord::Decode(it->payload));
+    if (generation < 0 || record.state.generation == static_cast<uint64_t>(generation))
+      return record;
+    if (record.state.generation < static_cast<uint64_t>(generation)) break;
+  }
+  const std::string which =
+      generation < 0 ? "no finished generation yet" : "no generation " + std::to_string(generation);
+  return Status(Code::kNoInput, run.string() + ": " + which + "; let it run on with " + resume);
+}
+
+}  // namespace samara

@@ -1,0 +1,38 @@
+// What an evolution run appends to its journal: one record per generation, enough to go on from;
+// and while a generation takes longer than run.checkpoint_seconds, or is stopped, the episodes of
+// it that are finished (FinishedEpisodes), so that they are not played again.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/files.h"
+#include "evo/ga.h"
+#include "storage/journal.h"
+
+namespace samara {
+
+// types in the journal
+constexpr uint32_t kGenerationRecord = 1;
+constexpr uint32_t kFinishedRecord = 2;
+
+struct GenerationRecord {
+  GaState state;
+  std::vector<double> fitness;
+  double seconds = 0;   // running time so far, summed over resumes
+  std::string metrics;  // its line of metrics.jsonl: written again when a crash lost it there
+
+  std::string Encode() const;
+  static Result<GenerationRecord> Decode(std::string_view bytes);  // kBadData
+};
+
+// The last generation in a journal; nothing before the first. kBadData: not a generation's record.
+Result<std::optional<GenerationRecord>> LastGeneration(const JournalContents& journal);
+
+// A generation of the run folder `run`; -1: the last. kNoInput when there is none such; kBadData
+// when the journal is damaged, is missing or ends before the latest checkpoint: a resume mends
+// that.
+Result<GenerationRecord> FindGeneration(const Path& run, int64_t generation = -1);
+
+}  // namespace samara

@@ -1,0 +1,285 @@
+#include "storage/run_folder.h"
+
+#include <sys/stat.h>
+
+#include <cctype>
+#include <cerrno>
+#include <set>
+
+#include "core/leave.h"
+#include "core/log.h"
+#include "core/sha256.h"
+#include "storage/sealed_json.h"
+#include "storage/quarantine.h"
+
+namespace samara {
+namespace {
+
+constexpr size_t kConfigBytesMax = size_t{1} << 20;
+constexpr std::string_view kConfigHeader = "# samara run configuration, format 1, sha256 ";
+
+// TOML whose first line, a comment, holds the digest of the rest.
+std::string SealConfig(const std::string& toml) {
+  return std::string(kConfigHeader) + Sha256Hex(toml) + "\n" + toml;
+}
+
+Result<std::string> ReadConfig(const RootedPath& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kConfigBytesMax));
+  const size_t line_end = text.find('\n');
+  if (line_end == std::string::npos || !text.starts_with(kConfigHeader)) {
+    return Status(Code::kBadData, path.string() + ": damaged: expected a first line '" +
+                                      std::string(kConfigHeader) + "...'");
+  }
+  std::string toml = text.substr(line_end + 1);
+  if (text != SealConfig(toml)) {
+    return Status(Code::kBadData,
+                  path.string() +
+                      ": damaged or edited: it does not match the SHA-256 in its first "
+                      "line; restore it, and pass changes as key=value to --resume");
+  }
+  return toml;
+}
+
+Status CheckSpace(const RootedPath& folder, uint64_t bytes_needed) {
+  ASSIGN_OR_RETURN(const uint64_t bytes_free, FreeSpace(folder));
+  if (bytes_free >= bytes_needed) return Status::Ok();
+  return {Code::kIoError, folder.string() + ": disk full: " + std::to_string(bytes_free >> 20) +
+                              " MiB free, expected at least " + std::to_string(bytes_needed >> 20) +
+                              " MiB: free space or choose another --out"};
+}
+
+std::string IncarnationText(uint64_t incarnation) {
+  return SealJson({{"format", 1}, {"incarnation", incarnation}});
+}
+
+// A file that must be there once the folder is a run folder: its absence is damage.
+Result<nlohmann::json> ReadPart(const RootedPath& path) {
+  auto json = ReadSealedJson(path);
+  if (json.ok() || json.status().code() != Code::kNoInput) return json;
+  return Status(Code::kBadData, json.status().message());
+}
+
+Status WriteContents(const RootedPath& folder, const std::string& config_toml,
+                     const nlohmann::json& identity) {
+  nlohmann::json run = identity;
+  run["format"] = 1;
+  RETURN_IF_ERROR(MakeFolder(folder / "checkpoints"));
+  RETURN_IF_ERROR(MakeFolder(folder / "videos"));
+  RETURN_IF_ERROR(WriteNewFile(folder / "config.toml", SealConfig(config_toml)));
+  RETURN_IF_ERROR(WriteNewFile(folder / "run.json", SealJson(run)));
+  RETURN_IF_ERROR(WriteNewFile(folder / "incarnation.json", IncarnationText(1)));
+  RETURN_IF_ERROR(WriteNewFile(folder / "log.txt", ""));
+  return SyncFolder(folder);
+}
+
+// Why `path` cannot become a new run.
+Status Occupied(const Path& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(path, error))) {
+    return {Code::kCannotCreate,
+            path.string() + ": cannot be created: " + error.message() + ": choose another --out"};
+  }
+  const RootedPath run = RootedPath::Root(path);
+  if (!Exists(run / "run.json")) {
+    return {Code::kCannotCreate, path.string() +
+                                     ": exists and is not an empty folder: choose another --out or "
+                                     "remove it"};
+  }
+  if (auto lock = FileLock::Acquire(run / "lock"); !lock.ok()) return lock.status();
+  return {Code::kCannotCreate, path.string() + ": already holds a run: continue it with --resume " +
+                                   path.string() + ", or choose another --out"};
+}
+
+// Whether a rename may put a new folder there.
+bool IsFree(const Path& path) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) return errno == ENOENT;
+  const auto names = ListFolder(path);
+  return names.ok() && names->empty();
+}
+
+// "dir/" and "dir" are the same place; rename wants the latter.
+Path WithoutTrailingSlash(const Path& path) {
+  const Path normal = path.lexically_normal();
+  return normal.has_filename() ? normal : normal.parent_path();
+}
+
+// "runs/<name>-NN" with the first number that is not taken.
+Path DefaultPlace(const std::string& name) {
+  std::string flat = name;
+  for (char& c : flat) c = std::isalnum(static_cast<unsigned char>(c)) || c == '.' ? c : '-';
+  for (int number = 1;; ++number) {
+    const std::string digits = (number < 10 ? "0" : "") + std::to_string(number);
+    Path path = Path("runs") / (flat + "-" + digits);
+    if (!Exists(path)) return path;
+  }
+}
+
+Status CannotCreate(const Path& target, const Status& why) {
+  // a full disk is its own category; all else means that the folder cannot be made here
+  if (why.code() == Code::kIoError) return why;
+  const std::string reason = why.message().substr(why.message().rfind(": ") + 2);
+  return {Code::kCannotCreate,
+          target.string() + ": cannot be created: " + reason + ": choose another --out"};
+}
+
+// One line when other users may change the run.
+void WarnOfOthers(const RootedPath& run) {
+  if (const auto trust = InspectTrust(run.path()); trust.ok() && !trust->trusted())
+    LogWarning(trust->why + "; what they put there is resumed and played like the run's own");
+}
+
+bool IsEventFile(const std::string& name) { return name.starts_with("events.out.tfevents."); }
+
+}  // namespace
+
+Status CheckKinds(const RootedPath& run) {
+  static const std::set<std::string> kFolders = {"checkpoints", "videos"};
+  static const std::set<std::string> kFiles = {
+      "config.toml", "run.json", "incarnation.json",   "result.json", "metrics.jsonl",
+      "log.txt",     "lock",     "learning_curve.svg", "report.html"};
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(run));
+  for (const std::string& name : names) {
+    const bool folder = kFolders.contains(name);
+    if (!folder && !kFiles.contains(name) && !IsEventFile(name)) continue;  // the user's own
+    const FileKind kind = KindOf(run / name);
+    if (kind == FileKind::kMissing || kind == (folder ? FileKind::kFolder : FileKind::kFile))
+      continue;
+    const char* const found = kind == FileKind::kLink     ? "a symbolic link"
+                              : kind == FileKind::kFolder ? "a folder"
+                              : kind == FileKind::kFile   ? "a file"
+                                                          : "a pipe, socket or device";
+    return {Code::kBadData, (run / name).string() + ": " + found + ", expected the " +
+                                (folder ? "folder" : "file") +
+                                " that samara wrote: put it back there, or remove this"};
+  }
+  return Status::Ok();
+}
+
+Result<std::unique_ptr<RunFolder>> RunFolder::Create(const Path& out, const std::string& name,
+                                                     const std::string& config_toml,
+                                                     const nlohmann::json& identity,
+                                                     uint64_t bytes_needed) {
+  const Path target = WithoutTrailingSlash(out.empty() ? DefaultPlace(name) : out);
+  if (!IsFree(target)) return Occupied(target);
+  const RootedPath parent = RootedPath::Root(target.parent_path());
+  if (!parent.empty()) RETURN_IF_ERROR(CreateFolders(parent.path()));
+  RETURN_IF_ERROR(CheckSpace(parent, bytes_needed));
+
+  std::unique_ptr<RunFolder> run(new RunFolder);
+  const RootedPath temporary = TemporaryName(target);
+  const RemovedOnLeave half_made(temporary.path());
+  const auto fill = [&]() -> Status {
+    RETURN_IF_ERROR(MakeFolder(temporary));
+    RETURN_IF_ERROR(WriteContents(temporary, config_toml, identity));
+    // locked before anybody can see it: nobody slips in between
+    ASSIGN_OR_RETURN(run->lock_, FileLock::Acquire(temporary / "lock"));
+    return SyncFolder(temporary);
+  };
+  Status status = fill();
+  if (status.ok()) status = RenamePath(temporary, target);
+  if (!status.ok()) {
+    (void)RemoveTree(temporary);
+    // another process may have taken the same name meanwhile
+    if (!IsFree(target))
+      return out.empty() ? Create(out, name, config_toml, identity, bytes_needed)
+                         : Occupied(target);
+    return CannotCreate(target, status);
+  }
+  RETURN_IF_ERROR(SyncFolder(parent));
+  run->path_ = RootedPath::Root(target);
+  RETURN_IF_ERROR(run->Load());
+  WarnOfOthers(run->path_);
+  return run;
+}
+
+Result<std::unique_ptr<RunFolder>> RunFolder::Open(const Path& path, Mode mode,
+                                                   uint64_t bytes_needed) {
+  std::unique_ptr<RunFolder> run(new RunFolder);
+  run->path_ = RootedPath::Root(WithoutTrailingSlash(path));
+  if (!Exists(run->path_ / "run.json")) {
+    const bool exists = Exists(run->path_);
+    return Status(Code::kNoInput,
+                  path.string() +
+                      (exists ? ": not a run folder (no run.json in it)" : ": no such run folder") +
+                      ": give the path that samara train printed; 'ls runs' shows those here");
+  }
+  RETURN_IF_ERROR(CheckKinds(run->path_));
+  if (mode == Mode::kWrite) {
+    WarnOfOthers(run->path_);
+    ASSIGN_OR_RETURN(run->lock_, FileLock::Acquire(run->path_ / "lock"));
+    RETURN_IF_ERROR(CheckSpace(run->path_, bytes_needed));
+  }
+  RETURN_IF_ERROR(run->Load());
+  if (mode == Mode::kWrite) {
+    RemoveTemporaries(run->path_);
+    RemoveTemporaries(run->checkpoints());
+    RemoveTemporaries(run->videos());
+    RETURN_IF_ERROR(run->StartIncarnation());
+  }
+  return run;
+}
+
+Status RunFolder::Load() {
+  ASSIGN_OR_RETURN(identity_, ReadSealedJson(path_ / "run.json"));
+  ASSIGN_OR_RETURN(const uint64_t format, CountMember(identity_, "format", "run.json"));
+  if (format != 1) {
+    return {Code::kConfig, path_.string() + ": run folder of format " + std::to_string(format) +
+                               ", this samara reads format 1: use the samara that wrote it"};
+  }
+  auto config = ReadConfig(path_ / "config.toml");
+  // without its configuration the folder is damaged, not absent
+  if (!config.ok()) return {Code::kBadData, config.status().message()};
+  config_toml_ = *config;
+
+  if (KindOf(checkpoints()) != FileKind::kFolder) {
+    return {Code::kBadData, checkpoints().string() +
+                                ": missing, and with it all that the run had saved: restore it, or "
+                                "start a new run with another --out"};
+  }
+  const RootedPath counter = path_ / "incarnation.json";
+  ASSIGN_OR_RETURN(const nlohmann::json incarnation, ReadPart(counter));
+  ASSIGN_OR_RETURN(incarnation_, CountMember(incarnation, "incarnation", counter.string()));
+  return Status::Ok();
+}
+
+Status RunFolder::StartIncarnation() {
+  ++incarnation_;
+  return WriteFileAtomic(path_ / "incarnation.json", IncarnationText(incarnation_));
+}
+
+Status RunFolder::UpdateConfig(const std::string& config_toml) {
+  CHECK(lock_ != nullptr) << "the run folder is open for reading";
+  RETURN_IF_ERROR(WriteFileAtomic(path_ / "config.toml", SealConfig(config_toml)));
+  config_toml_ = config_toml;
+  return Status::Ok();
+}
+
+Status RunFolder::SaveResult(const nlohmann::json& result) {
+  CHECK(lock_ != nullptr) << "the run folder is open for reading";
+  const RootedPath path = path_ / "result.json";
+  const Status saved = WriteFileAtomic(path, SealJson({{"format", 1}, {"result", result}}));
+  // one that may not last is none
+  if (!saved.ok()) (void)RemoveTree(path);
+  return saved;
+}
+
+Status RunFolder::RemoveResult() {
+  CHECK(lock_ != nullptr) << "the run folder is open for reading";
+  if (!Exists(path_ / "result.json")) return Status::Ok();
+  RETURN_IF_ERROR(RemoveTree(path_ / "result.json"));
+  return SyncFolder(path_);
+}
+
+Result<std::optional<nlohmann::json>> RunFolder::ReadResult() const {
+  const RootedPath path = path_ / "result.json";
+  auto sealed = ReadSealedJson(path);
+  if (!sealed.ok() && sealed.status().code() == Code::kNoInput)
+    return std::optional<nlohmann::json>();
+  if (!sealed.ok()) return sealed.status();
+  if (!sealed->contains("result"))
+    return Status(Code::kBadData, path.string() + ": no result in it");
+  return std::optional((*sealed)["result"]);
+}
+
+}  // namespace samara

@@ -1,0 +1,135 @@
+// What a learning run tells of itself: counters, lines of metrics, the live view.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "run/agent_run.h"
+#include "view/utilization.h"
+#include "report/run_data.h"
+#include "core/statistics.h"
+#include "core/format.h"
+
+namespace samara {
+
+using nlohmann::json;
+
+namespace {
+
+// between lines of metrics.jsonl: a fiftieth of the time so far, so that short runs have curves too
+constexpr double kMetricsSecondsMin = 0.5, kMetricsSecondsMax = 5;
+
+}  // namespace
+
+RankCounters AgentRun::OwnCounters() const {
+  const InferenceServer::Counters server = server_->counters();
+  const UnrollStore::Counters store = store_->counters();
+  const FleetCounters fleet = stage_.fleet->counters();
+  return {.queue_unrolls = store.waiting + waiting_.size(),
+          .queue_free = store.free,
+          .stalls = server.stalls,
+          .live_slots = stage_.fleet->live(),
+          .respawns = fleet.respawns,
+          .dropped_unrolls = store.dropped,
+          .partial_unrolls = store.dropped_partial,
+          .lost_episodes = server.lost_episodes,
+          .not_finite_rows = server.not_finite,
+          .stale_events = fleet.stale_events};
+}
+
+json AgentRun::Drops() const {
+  const RankCounters now = AllCounters();
+  json drops = {{"stale_unrolls", state_.stale_unrolls},
+                {"queue_full_unrolls", state_.dropped_unrolls + now.dropped_unrolls},
+                {"partial_unrolls", state_.partial_unrolls + now.partial_unrolls},
+                {"lost_episodes", state_.lost_episodes + now.lost_episodes},
+                {"not_finite_rows", state_.not_finite_rows + now.not_finite_rows},
+                {"stale_events", now.stale_events},
+                {"skipped_updates", state_.skipped_updates}};
+  for (const auto& [reason, count] : stage_.fleet->drops()) drops["remote_" + reason] = count;
+  return drops;
+}
+
+json AgentRun::MetricsLine() {
+  const InferenceServer::Counters server = server_->counters(), &before = server_before_;
+  const RankCounters ranks = AllCounters();
+  const double environment = stage_.fleet->counters().step_seconds;
+  const double batches =
+      static_cast<double>(std::max<uint64_t>(1, server.batches - before.batches));
+  const std::vector<double> last(state_.last_returns.begin(), state_.last_returns.end());
+  json line = {{"time", WallTimeIso()},
+               {"seconds", Seconds()},
+               {"update", state_.updates},
+               {"frames", state_.frames},
+               {"steps", state_.steps},
+               {"episodes", state_.episodes},
+               {"return_last100", last.empty() ? json() : json(Mean(last))},
+               {"queue_unrolls", ranks.queue_unrolls},
+               {"queue_free", ranks.queue_free},
+               {"stalls", ranks.stalls - stalls_before_},
+               {"rows_per_batch", static_cast<double>(server.rows - before.rows) / batches},
+               {"live_slots", ranks.live_slots},
+               {"environment_workers", stage_.workers},
+               {"seconds_environment", environment - environment_before_},
+               {"seconds_inference", server.infer_seconds - before.infer_seconds},
+               {"seconds_server", server.rest_seconds - before.rest_seconds},
+               {"seconds_server_wait", server.wait_seconds - before.wait_seconds},
+               {"respawns", ranks.respawns},
+               {"rollbacks", state_.rollbacks},
+               {"drops", Drops()}};
+  line.update(now_.Line());
+  server_before_ = server;
+  stalls_before_ = ranks.stalls;
+  environment_before_ = environment;
+  return line;
+}
+
+void AgentRun::MaybeWriteMetrics(bool last) {
+  const double due = std::clamp(Seconds() / 50, kMetricsSecondsMin, kMetricsSecondsMax);
+  if (!last && now_.seconds() < due) return;
+  if (now_.updates() == 0) return;
+  const std::lock_guard lock(mu_);
+  if (!ranks_.owns_run()) {
+    now_ = AgentInterval();
+    return;
+  }
+  json line = MetricsLine();
+  metrics_->Write(line);
+  shown_ = std::move(line);
+  now_ = AgentInterval();
+}
+
+ProgressState AgentRun::Snapshot() const {
+  const std::lock_guard lock(mu_);
+  ProgressState s;
+  s.title = fmt::format("{}, {}, {}, seed {}", config_.run.name, stage_.environment.id,
+                        config_.learning.network.name, config_.run.seed);
+  s.step_name = "update";
+  s.generation = static_cast<int64_t>(state_.updates);
+  s.generations = learn_.updates;
+  s.frames = static_cast<int64_t>(state_.frames);
+  s.frames_budget = static_cast<int64_t>(learn_.frames);
+  s.seconds = Seconds();
+  s.seconds_budget = config_.run.minutes * 60;
+  // of the last line, so that what changes shows
+  s.stages = BusyShares([&](const char* name) { return NumberOr(shown_, name); }, stage_.workers);
+  s.stages_title = "busy: ";
+  const std::vector<double> last(state_.last_returns.begin(), state_.last_returns.end());
+  if (!last.empty()) s.numbers.push_back({"return", ScoreText(Mean(last)), /*plain=*/true});
+  const auto show = [&](const char* name, const char* key, const char* format, bool plain = false) {
+    const double value = NumberOr(shown_, key);
+    if (!std::isnan(value))
+      s.numbers.push_back({name, fmt::format(fmt::runtime(format), value), plain});
+  };
+  show("loss", "loss", "{:.3g}");
+  show("entropy", "entropy", "{:.3g}", /*plain=*/true);
+  show("explained variance", "explained_variance", "{:.2f}");
+  show("lag", "lag_mean", "{:.1f}", /*plain=*/true);
+  show("queue", "queue_unrolls", "{:.0f}");
+  show("rows a batch", "rows_per_batch", fmt::format("{{:.1f}} of {}", batch_.rows).c_str());
+  s.random = random_returns_.empty() ? ProgressState::kUnknown : Mean(random_returns_);
+  s.respawns = static_cast<int64_t>(stage_.fleet->counters().respawns + others_.respawns);
+  return s;
+}
+
+}  // namespace samara

@@ -1,0 +1,238 @@
+#include "train/run_session.h"
+
+#include <fmt/format.h>
+
+#include "core/cpu.h"
+#include "core/log.h"
+#include "core/rng.h"
+#include "storage/build_info.h"
+#include "play/playback.h"
+#include "report/report.h"
+#include "storage/retry.h"
+#include "storage/quarantine.h"
+#include "core/signals.h"
+#include "report/summary.h"
+
+namespace samara {
+
+using nlohmann::json;
+
+namespace {
+
+void LogAll(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) LogWarning(warning);
+}
+
+}  // namespace
+
+// Whether --resume auto finds a run.
+bool Session::GoesOn() const {
+  return options_.out && options_.resume_auto &&
+         Exists(RootedPath::Root(*options_.out) / "config.toml");
+}
+
+Status Session::CheckNew() {
+  LogAll(Settle(config_));
+  return GoesOn() ? Status::Ok() : CheckRoom();
+}
+
+Status Session::Open() {
+  if (options_.resume) return OpenExisting(*options_.resume);
+  if (GoesOn()) return OpenExisting(*options_.out);
+  warnings_ = Settle(config_);
+  return CheckRoom();
+}
+
+Status Session::CheckRoom() const {
+  if (!options_.out) return Status::Ok();
+  const RootedPath out = RootedPath::Root(*options_.out);
+  const auto names = ListFolder(out);
+  if (names.ok() ? !names->empty() : Exists(out)) {
+    return {Code::kCannotCreate,
+            out.string() + ": exists; choose another --out, or go on with it by --resume " +
+                out.string()};
+  }
+  return Status::Ok();
+}
+
+Status Session::OpenExisting(const Path& path) {
+  resumed_ = true;
+  Settle(config_);
+  const std::string wanted = table_.Hash();
+  const bool exists = Exists(RootedPath::Root(path) / "run.json");
+  if (exists && !options_.trust && !ChoosesEnvironment(options_.overrides))
+    RETURN_IF_ERROR(CheckOwn(path));  // before anything is changed in it
+  ASSIGN_OR_RETURN(folder_, RunFolder::Open(path, RunFolder::Mode::kWrite));
+  RETURN_IF_ERROR(AttachLog());
+  SetStopAdvice(HowToGoOn());
+  RETURN_IF_ERROR(table_.ParseToml(folder_->config_toml(), (path / "config.toml").string()));
+  Settle(config_);
+  if (options_.resume_auto && table_.Hash() != wanted) {
+    return {Code::kConfig, path.string() +
+                               ": holds another configuration; choose another --out, or go on with "
+                               "what it holds by --resume " +
+                               path.string()};
+  }
+  return ApplyOverridesOnResume();
+}
+
+namespace {
+
+// Whether a budget that was not reached yet would become smaller; 0 is no bound.
+bool Shrinks(const std::string& before, const std::string& after) {
+  const double had = std::stod(before), has = std::stod(after);
+  return has > 0 && (had == 0 || has < had);
+}
+
+}  // namespace
+
+// Budgets may grow and the fleet may change; what decides the numbers may not. What counts is what
+// all overrides together make of the configuration.
+Status Session::ApplyOverridesOnResume() {
+  std::vector<std::string> before;
+  for (const ConfigField& field : table_.fields()) before.push_back(field.get());
+  for (const std::string& assignment : options_.overrides)
+    RETURN_IF_ERROR(table_.Override(assignment));
+  const std::vector<std::string> warnings = Settle(config_);
+  bool changed = false;
+  for (size_t i = 0; i < before.size(); ++i) {
+    const ConfigField& field = table_.fields()[i];
+    const bool smaller = field.on_resume == OnResume::kMayGrow && Shrinks(before[i], field.get());
+    // a requeued command repeats the budget that the run had before it was raised
+    if (smaller && options_.resume_auto) RETURN_IF_ERROR(field.set(before[i]));
+    if (field.get() == before[i]) continue;
+    changed = true;
+    if (smaller) {
+      return {Code::kConfig, fmt::format("{}={}: the run has {}={}, and a budget can only grow; "
+                                         "leave it out or raise it",
+                                         field.key, field.get(), field.key, before[i])};
+    }
+    if (field.on_resume == OnResume::kMustMatch || field.on_resume == OnResume::kMustMatchAdded) {
+      return {Code::kConfig,
+              fmt::format("{}={}: the run has {}={}, which a resumed run cannot change; start a "
+                          "new run",
+                          field.key, field.get(), field.key, before[i])};
+    }
+  }
+  LogAll(warnings);
+  return changed ? folder_->UpdateConfig(table_.ToToml()) : Status::Ok();
+}
+
+Result<std::optional<json>> Session::ReadResult() const {
+  auto read = folder_->ReadResult();
+  // what it says can be found out again
+  if (read.status().code() == Code::kBadData) {
+    RETURN_IF_ERROR(SetAside(folder_->path() / "result.json", read.status()));
+    return std::optional<json>();
+  }
+  ASSIGN_OR_RETURN(std::optional<json> result, std::move(read));
+  if (!result) return result;
+  // the folder may have been moved since
+  const std::string before = result->value("run", std::string());
+  for (json& value : *result) {
+    if (!value.is_string() || before.empty()) continue;
+    const std::string text = value.get<std::string>();
+    if (text == before || text.starts_with(before + "/"))
+      value = folder_->path().string() + text.substr(before.size());
+  }
+  return result;
+}
+
+Status Session::Create(const json& network, const Stage& stage, const json& more) {
+  if (folder_ != nullptr) return Status::Ok();
+  json identity = MakeIdentity(table_.Hash(), config_.run.seed, options_.command);
+  identity.update(more);
+  identity["network"] = network;
+  identity["environment"] = {{"id", stage.environment.id},
+                             {"version", stage.environment.version},
+                             {"preset", stage.header},
+                             {"actions", stage.environment.action_names}};
+  ASSIGN_OR_RETURN(folder_, RunFolder::Create(options_.out.value_or(Path()), config_.run.name,
+                                              table_.ToToml(), identity));
+  SetStopAdvice(HowToGoOn());
+  RETURN_IF_ERROR(AttachLog());
+  LogAll(warnings_);
+  return Status::Ok();
+}
+
+// A full disk leaves the run without log lines; a log that is no file is not the run's own.
+Status Session::AttachLog() const {
+  const Status attached = AttachLogFile(folder_->log());
+  if (attached.code() == Code::kBadData) return attached;
+  if (!attached.ok()) LogWarning(attached.message() + "; going on without a log");
+  return Status::Ok();
+}
+
+Status Session::CheckEnvironment(const Stage& stage) const {
+  const std::string built_on =
+      folder_->identity().value("/environment/version"_json_pointer, std::string());
+  if (built_on == stage.environment.version) return Status::Ok();
+  return {Code::kConfig,
+          fmt::format("{}: was made with '{}', this machine has '{}'; a resumed run cannot change "
+                      "its environment",
+                      folder_->path().string(), built_on, stage.environment.version)};
+}
+
+void Session::LogHeader(const std::string& network_name, int64_t parameters,
+                        const Stage& stage) const {
+  LogInfo(fmt::format("samara {} ({}), {}, kernels {}", ThisBuild().version,
+                      ThisBuild().git_revision, CpuName(), Name(ActiveIsa())));
+  LogInfo(fmt::format("run {}: {} on {}, network {} with {} parameters, seed {}",
+                      folder_->path().string(), config_.run.algorithm, stage.environment.id,
+                      network_name, parameters, config_.run.seed));
+  for (size_t at = 0; at < stage.header.size();) {  // a line of the log each
+    const size_t end = std::min(stage.header.find('\n', at), stage.header.size());
+    LogInfo(stage.header.substr(at, end - at));
+    at = end + 1;
+  }
+}
+
+void Session::Show(const json& result) {
+  std::fprintf(stderr, "%s\n", FinalSummary(result).c_str());
+}
+
+Status Session::MakeDurable(const std::string& missing,
+                            const std::function<Status()>& write) const {
+  const Status status =
+      RetryIo(write, WaitForStop, {.give_up_seconds = config_.run.disk_retry_seconds});
+  if (status.ok()) return status;
+  return {status.code(), fmt::format("{}; {}; {}", status.message(), missing, HowToGoOn())};
+}
+
+Result<json> Session::Finish(json result, MetricsWriter& metrics, const Result<Policy>& policy,
+                             const std::string& video) const {
+  const auto add = [&](const char* name, const char* what, const RootedPath& file,
+                       const Status& made) {
+    if (made.ok())
+      result[name] = file.string();
+    else
+      LogWarning(fmt::format("no {}: {}", what, made.message()));
+  };
+  if (config_.run.video) {
+    const RootedPath file = folder_->videos() / video;
+    const uint64_t episode =
+        DeriveKey(static_cast<uint64_t>(config_.run.seed), Purpose::kEpisodeEval);
+    add("video", "video", file,
+        policy.ok() ? RecordVideo(*policy, episode, file).status() : policy.status());
+  }
+  const std::vector<Path> runs = {folder_->path().path()};
+  const RootedPath curve = folder_->path() / "learning_curve.svg";
+  add("learning_curve", "learning curve", curve, WriteLearningCurve(runs, curve));
+  json line = result;
+  line["event"] = "finished";
+  metrics.Write(line);
+  const RootedPath report = folder_->path() / "report.html";
+  add("report", "report", report, WriteReport(runs, report));  // of the line too
+  RETURN_IF_ERROR(MakeDurable("the result is not saved, all that it speaks of is",
+                              [&] { return folder_->SaveResult(result); }));
+  Show(result);
+  return result;
+}
+
+Session::~Session() { SetStopAdvice(""); }
+
+std::string Session::HowToGoOn() const {
+  return "go on with 'samara train --resume " + folder_->path().string() + "'";
+}
+
+}  // namespace samara

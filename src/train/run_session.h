@@ -1,0 +1,83 @@
+// What every run does before it runs: its configuration, its folder, what a resume may change.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/experiment.h"
+#include "storage/metrics.h"
+#include "play/saved_policy.h"
+#include "storage/run_folder.h"
+#include "train/train.h"
+
+namespace samara {
+
+// Nothing is made on disk before Create. Neither copied nor moved: the table is bound to the
+// configuration.
+class Session {
+ public:
+  Session(ExperimentConfig config, const TrainOptions& options)
+      : config_(std::move(config)), options_(options), table_(config_.Table()) {}
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Opens an existing run where the options name one (its configuration replaces the given one, the
+  // overrides apply to it); otherwise only looks whether a new one has room. Settles the
+  // configuration; its warnings are logged once there is a folder.
+  Status Open();
+  // What Open refuses of a new run, and its warnings; an existing one is left alone.
+  Status CheckNew();
+  // A new run's folder; nothing when there is one. `network`: what of it belongs to the run's
+  // identity; `more`: other members of it.
+  Status Create(const nlohmann::json& network, const Stage& stage,
+                const nlohmann::json& more = nlohmann::json::object());
+  // kConfig when the run was made with another version of its environment.
+  Status CheckEnvironment(const Stage& stage) const;
+  // Build, machine, run and the preset's rows into the log.
+  void LogHeader(const std::string& network_name, int64_t parameters, const Stage& stage) const;
+
+  // The result of a finished run, its paths under where the folder is now; nothing when there is
+  // none (a damaged one is set aside).
+  Result<std::optional<nlohmann::json>> ReadResult() const;
+
+  const ExperimentConfig& config() const { return config_; }
+  const ConfigTable& table() const { return table_; }
+  const TrainOptions& options() const { return options_; }
+  RunFolder& folder() const { return *folder_; }
+  bool resumed() const { return resumed_; }
+  // Calls `write` until what the run's end relies on is on disk: while that fails with kIoError,
+  // for run.disk_retry_seconds or until a stop is requested. The failure says what is `missing`
+  // ("the result is not saved") and how to go on.
+  Status MakeDurable(const std::string& missing, const std::function<Status()>& write) const;
+  // The end of a run: adds to `result` one filmed episode of `policy` (in videos/VIDEO, when the
+  // configuration wants it), the learning curve and the report, writes the last line of metrics,
+  // makes the result durable and shows it. REQUIRES: the state that the result speaks of is
+  // durable. Pictures, report and metrics are for people: what fails of them is a warning.
+  Result<nlohmann::json> Finish(nlohmann::json result, MetricsWriter& metrics,
+                                const Result<Policy>& policy, const std::string& video) const;
+  static void Show(const nlohmann::json& result);
+
+  // "go on with 'samara train --resume FOLDER'"
+  std::string HowToGoOn() const;
+
+ private:
+  Status OpenExisting(const Path& path);
+  Status CheckRoom() const;
+  bool GoesOn() const;
+  Status AttachLog() const;
+  Status ApplyOverridesOnResume();
+
+  ExperimentConfig config_;
+  const TrainOptions& options_;
+  ConfigTable table_;
+  std::vector<std::string> warnings_;  // about a new run
+  bool resumed_ = false;
+  std::unique_ptr<RunFolder> folder_;
+};
+
+}  // namespace samara

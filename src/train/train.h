@@ -1,0 +1,56 @@
+// One run from configuration to result: run folder, resume, generations or updates, final test.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/files.h"
+#include "replica/group/group.h"
+#include "config/experiment.h"
+
+namespace samara {
+
+struct TrainOptions {
+  std::optional<Path> out;     // empty: runs/<name>-N
+  std::optional<Path> resume;  // an existing run folder; the configuration then comes from it
+  bool resume_auto = false;    // `out`, if it holds a run, must have the same configuration hash
+  std::vector<std::string> command;  // for the record
+  std::vector<std::string> overrides;
+  bool quiet = false;  // no live view
+  bool trust = false;  // a run that is resumed is trusted, whoever can change it
+  // Of a learning run: where actors on other machines may connect; no address: nowhere.
+  RemoteFleetOptions remote;
+  // Ranks that share the run, this one being 0; borrowed; null: alone.
+  RankGroup* ranks = nullptr;
+};
+
+// What Train would use: the effective configuration as TOML, and its hash.
+struct EffectiveConfig {
+  std::string toml, hash;
+};
+// Fails where Train would fail before it makes anything: environment, network and algorithm are
+// built as for the run, with one slot, and dropped again. Logs Train's warnings. REQUIRES of a
+// configuration that learns: HasAgents().
+Result<EffectiveConfig> CheckTrain(ExperimentConfig config, const TrainOptions& options);
+// The part of it that is a learning run's.
+Status CheckAgent(const ExperimentConfig& config, const TrainOptions& options);
+
+// Runs until a budget is spent. The result object of `samara train --json`, once all that it speaks
+// of is on disk; kIoError when the disk refuses that. kTryAgain after SIGTERM
+// or SIGINT with everything saved. With `resume`, `config` is ignored but for `overrides`.
+Result<nlohmann::json> Train(ExperimentConfig config, const TrainOptions& options);
+// The same, of a configuration that learns. REQUIRES: HasAgents().
+Result<nlohmann::json> TrainAgent(ExperimentConfig config, const TrainOptions& options);
+// Its run on a rank other than 0, which leaves nothing on disk. Ok also when all were stopped.
+Status FollowAgent(RankGroup& ranks);
+// With ranks: the whole command of a rank other than 0, which joins in every run that rank 0
+// trains. The code with which rank 0's command ends.
+Result<Code> FollowRuns(RankGroup& ranks);
+// Of rank 0: there is no other run.
+void EndRuns(RankGroup& ranks, Code code);
+// What the options make of `config` before the run: of a run that is resumed, its algorithm.
+void TakeAlgorithm(ExperimentConfig& config, const TrainOptions& options);
+
+}  // namespace samara

@@ -1,0 +1,121 @@
+// Live progress of long work: a few lines redrawn in place on a terminal, one plain line every ten
+// seconds anywhere else.
+//
+//   Progress progress([&] { return run.Snapshot(); }, stderr);
+//   ...                         // work; Print() or the log for lines above the display
+//                               // the destructor draws the last state and leaves it standing
+//
+// Honours NO_COLOR and TERM=dumb, fits narrow and resized terminals. The cursor stays visible and
+// no terminal mode outlives a single write, so nothing needs repair after a crash.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <cstdio>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/thread.h"
+#include "view/utilization.h"
+
+namespace samara {
+
+// Evolution goes on by whole generations: what has been measured of them.
+struct GenerationPace {
+  struct Spent {
+    double seconds = 0, frames = 0, episodes = 0;
+  };
+  Spent before, now;          // the last generation; the one that is played, so far
+  double episodes_total = 0;  // of the latter, over all phases; 0 = none is played
+};
+
+// What the display shows; the run fills one whenever asked. Unknown numbers stay as they are here.
+struct ProgressState {
+  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+  std::string title;                        // "atari/deep-ga-desktop, frostbite, seed 1"
+  const char* step_name = "generation";     // or "update"
+  int64_t generation = 0, generations = 0;  // current (from 1) and last; 0 = no limit
+  int64_t frames = 0, frames_budget = 0;    // emulated frames so far; 0 = no limit
+  double seconds = 0, seconds_budget = 0;   // running time over resumes; 0 = no limit
+  std::optional<GenerationPace> pace;       // where a started generation is always finished
+  std::string phase;                        // "population", "validation", "test"
+  int64_t phase_done = 0, phase_total = 0;  // episodes of the current phase
+  std::vector<std::pair<std::string, double>> last_seconds;  // of the last generation, by phase
+  std::vector<StageShare> stages;                            // the largest is the one that binds
+  const char* stages_title = "";                             // what they are shares of: "busy: "
+  struct Number {
+    std::string name, text;
+    bool plain = false;  // also in the plain line
+  };
+  std::vector<Number> numbers;  // more to show
+  double best = kUnknown;       // best return in the last population, in the first so far
+  double elite = kUnknown;      // the elite's validation mean
+  double random = kUnknown;     // a random policy's mean
+  int64_t respawns = 0;
+};
+
+// Seconds until the first budget is reached: at this rate (frames/s), or with a pace at the end of
+// the generation that reaches it. NaN when nothing can be said.
+double SecondsLeft(const ProgressState& state, double frames_per_second);
+// The display, each line at most `columns` wide; escape sequences for colour take no width.
+std::vector<std::string> ProgressLines(const ProgressState& state, double frames_per_second,
+                                       int columns, bool colour);
+std::string ProgressPlainLine(const ProgressState& state, double frames_per_second);
+
+struct ProgressOptions {
+  double interval_s = 0.25;      // on a terminal
+  double interval_plain_s = 10;  // elsewhere
+  enum class Mode { kDetect, kTerminal, kPlain } mode = Mode::kDetect;
+};
+
+// Owns its thread: neither copied nor moved. `snapshot` is called from that thread, and once more
+// from the destructor's; it must not log. While it lives on a terminal, the process's log goes
+// through it. At most one at a time.
+class Progress {
+ public:
+  Progress(std::function<ProgressState()> snapshot, std::FILE* out, ProgressOptions options = {});
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // One line above the display; any thread.
+  void Print(std::string_view line);
+
+ private:
+  void Loop();
+  void Tick(bool last);
+  double Rate(const ProgressState& state);
+  std::string Redraw(std::string_view above);  // REQUIRES: mu_ held
+
+  // constant after construction
+  const std::function<ProgressState()> snapshot_;
+  std::FILE* const out_;
+  const ProgressOptions options_;
+  const bool terminal_, colour_;
+
+  // touched by the worker only, then by the destructor
+  std::deque<std::pair<SteadyTime, int64_t>> samples_;  // frames over the last seconds
+
+  std::mutex mu_;
+  std::condition_variable stop_changed_;
+  // guarded by mu_
+  bool stop_ = false;
+  ProgressState state_;
+  double rate_ = 0;
+  bool have_state_ = false;
+  std::vector<int> drawn_;  // visible width of each line on the screen now
+
+  std::unique_ptr<Thread> worker_;  // last: it uses everything above
+};
+
+}  // namespace samara
