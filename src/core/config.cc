@@ -140,7 +140,7 @@ std::string Nearest(std::string_view word, const std::vector<std::string>& candi
   return best;
 }
 
-void ConfigTable::Add(std::string key, int64_t* value, Range range, std::string unit,
+void ConfigTable::Add(const std::string& key, int64_t* value, Range range, std::string unit,
                       std::string help, OnResume on_resume) {
   const std::string expected = "an integer " + RangeText(range, true);
   auto set = [=](std::string_view given) -> Status {
@@ -160,7 +160,7 @@ void ConfigTable::Add(std::string key, int64_t* value, Range range, std::string 
                      std::move(help), on_resume, std::move(set), std::move(get)});
 }
 
-void ConfigTable::Add(std::string key, double* value, Range range, std::string unit,
+void ConfigTable::Add(const std::string& key, double* value, Range range, std::string unit,
                       std::string help, OnResume on_resume) {
   const std::string expected = "a number " + RangeText(range, false);
   auto set = [=](std::string_view given) -> Status {
@@ -184,7 +184,7 @@ void ConfigTable::Add(std::string key, double* value, Range range, std::string u
                      std::move(help), on_resume, std::move(set), std::move(get)});
 }
 
-void ConfigTable::Add(std::string key, bool* value, std::string help, OnResume on_resume) {
+void ConfigTable::Add(const std::string& key, bool* value, std::string help, OnResume on_resume) {
   auto set = [=](std::string_view given) -> Status {
     if (given != "true" && given != "false") return Bad(key, given, "true or false");
     *value = given == "true";
@@ -195,8 +195,17 @@ void ConfigTable::Add(std::string key, bool* value, std::string help, OnResume o
       {key, "boolean", "", "", get(), std::move(help), on_resume, std::move(set), std::move(get)});
 }
 
-void ConfigTable::Add(std::string key, std::string* value, std::vector<std::string> choices,
-                      std::string help, OnResume on_resume) {
+void ConfigTable::Add(const std::string& key, std::string* value,
+                      const std::vector<std::string>& choices, std::string help,
+                      OnResume on_resume) {
+  AddText(
+      key, choices, std::move(help), on_resume, [value](const std::string& text) { *value = text; },
+      [value] { return *value; });
+}
+
+void ConfigTable::AddText(std::string key, std::vector<std::string> choices, std::string help,
+                          OnResume on_resume, std::function<void(const std::string&)> store,
+                          std::function<std::string()> load) {
   auto set = [=](std::string_view given) -> Status {
     std::optional<std::string> unquoted = Unquote(given);
     if (!unquoted)
@@ -212,10 +221,10 @@ void ConfigTable::Add(std::string key, std::string* value, std::vector<std::stri
     // what config.toml could not give back, such as bytes that are no UTF-8
     if (!toml::parse("text = " + Quote(text)))
       return Bad(key, "(text)", "text in UTF-8 without control characters");
-    *value = std::move(text);
+    store(text);
     return Status::Ok();
   };
-  auto get = [value] { return Quote(*value); };
+  auto get = [load = std::move(load)] { return Quote(load()); };
   const std::string type = choices.empty() ? "text" : "one of " + Join(choices, "|");
   fields_.push_back(
       {key, type, "", "", get(), std::move(help), on_resume, std::move(set), std::move(get)});

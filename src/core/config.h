@@ -20,10 +20,12 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/enum_names.h"
 #include "core/status.h"
 
 namespace samara {
@@ -51,15 +53,28 @@ struct ConfigField {
 
 class ConfigTable {
  public:
-  void Add(std::string key, int64_t* value, Range range, std::string unit, std::string help,
+  void Add(const std::string& key, int64_t* value, Range range, std::string unit, std::string help,
            OnResume on_resume = OnResume::kMustMatch);
-  void Add(std::string key, double* value, Range range, std::string unit, std::string help,
+  void Add(const std::string& key, double* value, Range range, std::string unit, std::string help,
            OnResume on_resume = OnResume::kMustMatch);
-  void Add(std::string key, bool* value, std::string help,
+  void Add(const std::string& key, bool* value, std::string help,
            OnResume on_resume = OnResume::kMustMatch);
   // `choices` empty: any text.
-  void Add(std::string key, std::string* value, std::vector<std::string> choices, std::string help,
-           OnResume on_resume = OnResume::kMustMatch);
+  void Add(const std::string& key, std::string* value, const std::vector<std::string>& choices,
+           std::string help, OnResume on_resume = OnResume::kMustMatch);
+
+  // An enumeration by the names of its values; `names` is a constant.
+  template <typename E, size_t N>
+  void Add(std::string key, E* value, const EnumName<E> (&names)[N], std::string help,
+           OnResume on_resume = OnResume::kMustMatch) {
+    std::vector<std::string> choices;
+    for (const auto& row : names) choices.emplace_back(row.name);
+    const std::span<const EnumName<E>> table(names);
+    AddText(
+        std::move(key), std::move(choices), std::move(help), on_resume,
+        [value, table](const std::string& name) { *value = *ValueOf(table, name); },
+        [value, table] { return std::string(NameOf(table, *value)); });
+  }
 
   // Names a key that another configuration has and this one has not: Set refuses it and says whose
   // it is. `whose`: "run.algorithm=vtrace; this run is deep-ga".
@@ -78,6 +93,9 @@ class ConfigTable {
   const ConfigField* Find(std::string_view key) const;
 
  private:
+  void AddText(std::string key, std::vector<std::string> choices, std::string help,
+               OnResume on_resume, std::function<void(const std::string&)> store,
+               std::function<std::string()> load);
   std::vector<ConfigField> fields_;
   std::map<std::string, std::string, std::less<>> elsewhere_;  // key -> whose
 };

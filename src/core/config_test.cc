@@ -341,5 +341,24 @@ TEST(ConfigTest, SaysWhoseAKeyIs) {
   EXPECT_NE(table.Override("learn.frame=5").message().find("unknown key"), std::string::npos);
 }
 
+enum class Colour { kRed, kBlue };
+constexpr EnumName<Colour> kColours[] = {{Colour::kRed, "red"}, {Colour::kBlue, "blue"}};
+
+TEST(ConfigTest, AnEnumerationIsBoundByTheNamesOfItsValues) {
+  Colour colour = Colour::kBlue;
+  std::string text = "blue";
+  ConfigTable by_value, by_text;
+  by_value.Add("ga.colour", &colour, kColours, "of the members");
+  by_text.Add("ga.colour", &text, {"red", "blue"}, "of the members");
+  EXPECT_EQ(by_value.ToToml(), by_text.ToToml());
+  EXPECT_EQ(by_value.Hash(), by_text.Hash());
+  EXPECT_EQ(by_value.fields()[0].type, by_text.fields()[0].type);
+  EXPECT_TRUE(by_value.Override("ga.colour=red").ok());
+  EXPECT_EQ(colour, Colour::kRed);
+  EXPECT_EQ(by_value.Override("ga.colour=rod").message(),
+            by_text.Override("ga.colour=rod").message());
+  EXPECT_EQ(colour, Colour::kRed);
+}
+
 }  // namespace
 }  // namespace samara

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // Numbers as people read them: in the report, the live display and the final summary.
 #pragma once
 

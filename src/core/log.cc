@@ -5,19 +5,20 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <mutex>
 #include <string>
 #include <utility>
 
 #include "core/clock.h"
+#include "core/mutex.h"
 
 namespace samara {
 namespace {
 
-std::mutex mu;
+Mutex mu;
 // guarded by mu
-AppendFile* file = nullptr;  // never destroyed: threads may log until the process ends
-LogLevel level_min = LogLevel::kInfo;
+AppendFile* file GUARDED_BY(mu) =
+    nullptr;  // never destroyed: threads may log until the process ends
+LogLevel level_min GUARDED_BY(mu) = LogLevel::kInfo;
 std::function<void(std::string_view)> sink;
 
 const char* Tag(LogLevel level) {
@@ -38,7 +39,7 @@ const char* Tag(LogLevel level) {
 
 void Log(LogLevel level, std::string_view line) {
   const std::string safe = EscapeControl(Shorten(line, kMessageBytesMax));
-  const std::lock_guard lock(mu);
+  const MutexLock lock(mu);
   if (level >= level_min) {
     const std::string shown =
         level >= LogLevel::kWarning ? std::string("samara: ") + Tag(level) + ": " + safe : safe;
@@ -53,18 +54,18 @@ void Log(LogLevel level, std::string_view line) {
 }
 
 void SetLogLevel(LogLevel level) {
-  const std::lock_guard lock(mu);
+  const MutexLock lock(mu);
   level_min = level;
 }
 
 void SetLogSink(std::function<void(std::string_view)> new_sink) {
-  const std::lock_guard lock(mu);
+  const MutexLock lock(mu);
   sink = std::move(new_sink);
 }
 
 Status AttachLogFile(const RootedPath& path) {
   auto opened = AppendFile::Open(path, -1, AppendFile::Durability::kBuffered);
-  const std::lock_guard lock(mu);
+  const MutexLock lock(mu);
   delete std::exchange(file, opened.ok() ? opened->release() : nullptr);
   return opened.status();
 }

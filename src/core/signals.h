@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // Asking a running process to stop or to save.
 //
 //   SIGTERM, SIGINT, SIGHUP

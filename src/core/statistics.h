@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // Summary statistics of returns and their bootstrap confidence intervals.
 //
 // Thread safety: pure functions. Sums run in the given order, the resampling is keyed by

@@ -1,13 +1,15 @@
 #include "data/workers.h"
 
+#include "core/mutex.h"
+
 namespace samara {
 
 // One Run, on its caller's stack.
 struct Workers::Job {
   const std::function<void(size_t)>& fn;
-  std::mutex mu;
-  std::condition_variable done;
-  size_t left;  // guarded by mu
+  Mutex mu;
+  CondVar done;
+  size_t left GUARDED_BY(mu);
 };
 
 Workers::Workers(int threads) : count_(threads), tasks_(256) {
@@ -16,8 +18,8 @@ Workers::Workers(int threads) : count_(threads), tasks_(256) {
     while (tasks_.PopUpTo({&task, 1}) == 1) {
       task.job->fn(task.index);
       // the job may be gone once the lock is
-      std::lock_guard lock(task.job->mu);
-      if (--task.job->left == 0) task.job->done.notify_one();
+      MutexLock lock(task.job->mu);
+      if (--task.job->left == 0) task.job->done.NotifyOne();
     }
   }));
 }
@@ -29,8 +31,8 @@ void Workers::Run(size_t n, const std::function<void(size_t)>& fn) {
   }
   Job job{.fn = fn, .mu = {}, .done = {}, .left = n};
   for (size_t i = 0; i < n; ++i) tasks_.Push({&job, i});
-  std::unique_lock lock(job.mu);
-  job.done.wait(lock, [&] { return job.left == 0; });
+  MutexLock lock(job.mu);
+  job.done.Wait(job.mu, [&]() REQUIRES(job.mu) { return job.left == 0; });
 }
 
 }  // namespace samara
