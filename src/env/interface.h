@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "env/episode.h"
 
 namespace samara {
 
@@ -62,15 +63,6 @@ struct EnvironmentSpec {
   // Pictures for people, when the environment was made to render: RGB, row-major, up to
   // `render_frames` a step.
   int64_t render_height = 0, render_width = 0, render_frames = 0;
-};
-
-// Everything that decides an episode besides the actions: the same EpisodeSpec and actions give the
-// same bits.
-struct EpisodeSpec {
-  uint64_t seed = 0;  // key of the episode's random stream (core/rng.h)
-  int32_t noops = 0;  // Atari: no-op frames after reset, drawn by the engine
-  int64_t frames_max =
-      0;  // truncate after so many emulated frames; 0 = the environment's own limit
 };
 
 struct Action {

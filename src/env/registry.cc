@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
+#include "core/check.h"
 #include "core/config.h"
 #include "env/classic/acrobot.h"
 #include "env/classic/cartpole.h"
@@ -16,28 +20,33 @@ namespace samara {
 namespace {
 
 // Tasks that are formulas: nothing to load.
-struct OwnTask {
-  std::string_view id;
-  std::unique_ptr<Environment> (*make)(bool render);
+struct NativeTask {
+  std::string id;
+  std::function<std::unique_ptr<Environment>(bool render)> make;
 };
-constexpr OwnTask kOwnTasks[] = {
-    {"CartPole-v1", MakeCartPole},
-    {"Acrobot-v1", [](bool) { return MakeAcrobot(); }},
-    {"MountainCar-v0", [](bool) { return MakeMountainCar(); }},
-    {"Pendulum-v1", [](bool) { return MakePendulum(); }},
-    {"Catch-v0", [](bool) { return MakeCatch(); }},
-    {"Recall-v0", [](bool) { return MakeRecall("Recall-v0", {.delay = 10, .cues = 4}); }},
-    {"RecallLong-v0", [](bool) { return MakeRecall("RecallLong-v0", {.delay = 40, .cues = 4}); }},
-    {"TMaze-v0", [](bool) { return MakeTMaze(); }},
-};
+
+std::vector<NativeTask>& Tasks() {
+  static std::vector<NativeTask> tasks = {
+      {"CartPole-v1", MakeCartPole},
+      {"Acrobot-v1", [](bool) { return MakeAcrobot(); }},
+      {"MountainCar-v0", [](bool) { return MakeMountainCar(); }},
+      {"Pendulum-v1", [](bool) { return MakePendulum(); }},
+      {"Catch-v0", [](bool) { return MakeCatch(); }},
+      {"Recall-v0", [](bool) { return MakeRecall("Recall-v0", {.delay = 10, .cues = 4}); }},
+      {"RecallLong-v0", [](bool) { return MakeRecall("RecallLong-v0", {.delay = 40, .cues = 4}); }},
+      {"TMaze-v0", [](bool) { return MakeTMaze(); }},
+  };
+  return tasks;
+}
 
 }  // namespace
 
 Result<EnvironmentFactory> NativeEnvironment(std::string_view id, bool render) {
-  for (const OwnTask& entry : kOwnTasks) {
-    if (entry.id != id) continue;
-    return EnvironmentFactory(
-        [&entry, render]() -> Result<std::unique_ptr<Environment>> { return entry.make(render); });
+  for (const NativeTask& task : Tasks()) {
+    if (task.id != id) continue;
+    return EnvironmentFactory([make = task.make, render]() -> Result<std::unique_ptr<Environment>> {
+      return make(render);
+    });
   }
   for (const MujocoTask& task : MujocoTasks())
     if (task.id == id) return MujocoEnvironment(task);
@@ -49,9 +58,16 @@ Result<EnvironmentFactory> NativeEnvironment(std::string_view id, bool render) {
 
 std::vector<std::string> NativeEnvironmentIds() {
   std::vector<std::string> ids;
-  for (const OwnTask& entry : kOwnTasks) ids.emplace_back(entry.id);
+  for (const NativeTask& task : Tasks()) ids.push_back(task.id);
   for (const MujocoTask& task : MujocoTasks()) ids.emplace_back(task.id);
   return ids;
+}
+
+void RegisterEnvironment(std::string id,
+                         std::function<std::unique_ptr<Environment>(bool render)> make) {
+  const std::vector<std::string> ids = NativeEnvironmentIds();
+  CHECK(std::find(ids.begin(), ids.end(), id) == ids.end()) << id << " is registered twice";
+  Tasks().push_back({std::move(id), std::move(make)});
 }
 
 }  // namespace samara

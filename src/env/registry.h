@@ -1,4 +1,5 @@
-// The native environments by name: one explicit list, in registry.cc.
+// The native environments by name: one explicit list, in registry.cc, and those of programs outside
+// this tree.
 #pragma once
 
 #include <string>
@@ -17,5 +18,11 @@ Result<EnvironmentFactory> NativeEnvironment(std::string_view id, bool render = 
 
 // Every id that NativeEnvironment knows, in the order of the documentation.
 std::vector<std::string> NativeEnvironmentIds();
+
+// Adds a task of a program outside this tree, before the program reads a configuration: env.id=`id`
+// then names it everywhere. `make` may be called from any thread; with `render` its instances draw
+// pictures where the task can. REQUIRES: no task has this id.
+void RegisterEnvironment(std::string id,
+                         std::function<std::unique_ptr<Environment>(bool render)> make);
 
 }  // namespace samara

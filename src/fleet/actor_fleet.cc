@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <condition_variable>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -18,6 +17,7 @@
 #include "core/clock.h"
 #include "core/cpu.h"
 #include "core/log.h"
+#include "core/mutex.h"
 #include "core/thread.h"
 #include "core/venv.h"
 #include "fleet/actor_messages.h"
@@ -61,7 +61,7 @@ struct Actor {
   int error_slot = -1;
 };
 
-class ActorFleet : public Fleet {
+class ActorFleet : public Fleet, public PolicyPlayer {
  public:
   ActorFleet(const ActorFleetOptions& options, SharedMemory bell,
              std::vector<SharedMemory> policies, std::vector<Actor> actors, int wake_fd)
@@ -86,8 +86,8 @@ class ActorFleet : public Fleet {
 
   // Blocks until every actor serves, or one of them cannot be started.
   Status AwaitStart() {
-    std::unique_lock lock(mu_);
-    changed_.wait(lock, [this] { return started_ || !status_.ok(); });
+    MutexLock lock(mu_);
+    changed_.Wait(mu_, [this]() REQUIRES(mu_) { return started_ || !status_.ok(); });
     return status_;
   }
 
@@ -99,6 +99,7 @@ class ActorFleet : public Fleet {
   void Act(uint32_t slot, const Action& action) override { table_.Act(slot, action); }
   void ActMany(std::span<const SlotAction> actions) override { table_.ActMany(actions); }
 
+  Result<PolicyPlayer*> policy_player() override { return this; }
   Status InstallPolicies(const std::string& description, size_t parameter_bytes) override {
     for (uint32_t a = 0; a < policies_.size(); ++a) {
       const PolicySegmentHeader header{kPolicyMagic, description.size(), parameter_bytes,
@@ -144,7 +145,7 @@ class ActorFleet : public Fleet {
   }
   FleetCounters counters() const override { return table_.counters(); }
   Status status() const override {
-    std::lock_guard lock(mu_);
+    MutexLock lock(mu_);
     return status_;
   }
   void Stop() override {
@@ -260,9 +261,9 @@ class ActorFleet : public Fleet {
     actor.served = true;
     if (!std::all_of(actors_.begin(), actors_.end(), [](const Actor& a) { return a.served; }))
       return;
-    std::lock_guard lock(mu_);
+    MutexLock lock(mu_);
     started_ = true;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 
   void WriteHeader(const Actor& actor, const SegmentLayout& layout) const {
@@ -359,16 +360,16 @@ class ActorFleet : public Fleet {
   void GiveUp(Actor& actor, const Status& reason) {
     actor.state = Actor::State::kFailed;
     {
-      std::lock_guard lock(mu_);
+      MutexLock lock(mu_);
       if (status_.ok()) status_ = reason;
-      changed_.notify_all();
+      changed_.NotifyAll();
     }
     // after the status, so that whoever sees kFailed finds the reason
     table_.Fail(actor.index);
   }
 
   bool started() {
-    std::lock_guard lock(mu_);
+    MutexLock lock(mu_);
     return started_;
   }
 
@@ -399,11 +400,11 @@ class ActorFleet : public Fleet {
   const int wake_fd_;
   const std::chrono::microseconds spin_;
   std::atomic<bool> stopped_{false}, leave_{false};
-  mutable std::mutex mu_;
-  std::condition_variable changed_;  // signalled when started_ or status_ changes
+  mutable Mutex mu_;
+  CondVar changed_;  // signalled when started_ or status_ changes
   // guarded by mu_
-  Status status_;
-  bool started_ = false;  // every actor has served once
+  Status status_ GUARDED_BY(mu_);
+  bool started_ GUARDED_BY(mu_) = false;  // every actor has served once
   // written by the supervisor before started_, constant afterwards
   EnvironmentSpec spec_;
   bool spec_known_ = false;

@@ -218,7 +218,7 @@ Result<ActorMessage> ParseActorMessage(std::string_view packet, uint32_t slots) 
     if (const int64_t protocol = in.Integer("protocol", 0, kIntMax);
         in.status().ok() && protocol != kSlotProtocol)
       return Status(Code::kConfig, "actor speaks slot protocol " + std::to_string(protocol) +
-                                       ", the engine " + std::to_string(kSlotProtocol) +
+                                       ", the learner process " + std::to_string(kSlotProtocol) +
                                        ": build both from one source");
     const auto spec = json.find("spec");
     if (spec == json.end() || !spec->is_object())

@@ -105,7 +105,8 @@ TEST(ActorMessagesTest, AnotherProtocolIsRefusedWithBothNumbers) {
   hello["protocol"] = 2;
   const auto message = Parse(hello);
   EXPECT_EQ(message.status().code(), Code::kConfig);
-  EXPECT_NE(message.status().message().find("protocol 2, the engine 4"), std::string::npos);
+  EXPECT_NE(message.status().message().find("protocol 2, the learner process 4"),
+            std::string::npos);
 }
 
 TEST(ActorMessagesTest, ErrorsKeepTheirCategoryAndStayOnTheirLine) {

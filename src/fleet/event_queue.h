@@ -6,10 +6,9 @@
 #pragma once
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 #include <span>
 
+#include "core/mutex.h"
 #include "core/ring.h"
 #include "fleet/fleet.h"
 
@@ -25,19 +24,19 @@ class EventQueue {
     if (waiters_ == 0 || woken_ || (!stopped_ && events_.size() < wanted_)) return false;
     return woken_ = true;
   }
-  void Wake() { changed_.notify_all(); }
+  void Wake() { changed_.NotifyAll(); }
   // Nobody waits any more, from now on; Wake has to follow.
   void Stop() { stopped_ = true; }
   bool stopped() const { return stopped_; }
 
   // Until `wanted` events are there, or `timeout` has passed; then takes what is there and fits.
-  size_t Wait(std::unique_lock<std::mutex>& lock, std::span<SlotEvent> out, size_t wanted,
-              std::chrono::microseconds timeout) {
+  size_t Wait(Mutex& mu, std::span<SlotEvent> out, size_t wanted, std::chrono::microseconds timeout)
+      REQUIRES(mu) {
     wanted = std::clamp<size_t>(wanted, 1, std::max<size_t>(1, out.size()));
     if (events_.size() < wanted && !stopped_ && timeout.count() > 0) {
       // of several waiters the one who wants least decides
       wanted_ = waiters_++ == 0 ? wanted : std::min(wanted_, wanted);
-      changed_.wait_for(lock, timeout, [&] {
+      changed_.WaitFor(mu, timeout, [&] {
         woken_ = false;
         return stopped_ || events_.size() >= wanted;
       });
@@ -49,7 +48,7 @@ class EventQueue {
   }
 
  private:
-  std::condition_variable changed_;  // signalled when events_ grows enough or stopped_ is set
+  CondVar changed_;  // signalled when events_ grows enough or stopped_ is set
   // guarded by the fleet's mutex
   Ring<SlotEvent> events_;
   size_t waiters_ = 0;

@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "core/clock.h"
+#include "core/mutex.h"
 #include "core/thread.h"
 
 namespace samara {
@@ -25,7 +26,7 @@ struct Fixture {
   void Push(uint32_t slot) {
     bool due = false;
     {
-      const std::lock_guard lock(mu);
+      const MutexLock lock(mu);
       queue.Push(Of(slot));
       due = queue.Due();
     }
@@ -33,10 +34,10 @@ struct Fixture {
     if (due) queue.Wake();
   }
   size_t Wait(size_t wanted, std::chrono::microseconds timeout) {
-    std::unique_lock lock(mu);
-    return queue.Wait(lock, out, wanted, timeout);
+    MutexLock lock(mu);
+    return queue.Wait(mu, out, wanted, timeout);
   }
-  std::mutex mu;
+  Mutex mu;
   EventQueue queue;
   std::array<SlotEvent, 64> out;
   int wakes = 0;
@@ -89,15 +90,15 @@ TEST(EventQueueTest, TheLeastThatAnyWaiterWantsCounts) {
   std::array<SlotEvent, 8> others;
   Thread greedy("greedy", [&] { EXPECT_EQ(f.Wait(8, 600s), 0U); });
   Thread modest("modest", [&] {
-    std::unique_lock lock(f.mu);
-    EXPECT_EQ(f.queue.Wait(lock, others, 1, 600s), 1U);
+    MutexLock lock(f.mu);
+    EXPECT_EQ(f.queue.Wait(f.mu, others, 1, 600s), 1U);
   });
   std::this_thread::sleep_for(2ms);
   f.Push(4);
   modest.Join();
   EXPECT_EQ(others[0].slot, 4U);
   {
-    const std::lock_guard lock(f.mu);
+    const MutexLock lock(f.mu);
     f.queue.Stop();
   }
   f.queue.Wake();
@@ -108,7 +109,7 @@ TEST(EventQueueTest, StopEndsEveryWait) {
   Thread waiter("waiter", [&] { EXPECT_EQ(f.Wait(8, 600s), 0U); });
   std::this_thread::sleep_for(2ms);
   {
-    const std::lock_guard lock(f.mu);
+    const MutexLock lock(f.mu);
     f.queue.Push(Of(1));
     f.queue.Stop();
   }

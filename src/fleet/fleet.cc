@@ -1,7 +1,5 @@
 #include "fleet/fleet.h"
 
-#include "core/check.h"
-
 namespace samara {
 
 FleetCounters operator+(const FleetCounters& a, const FleetCounters& b) {
@@ -14,21 +12,11 @@ FleetCounters operator+(const FleetCounters& a, const FleetCounters& b) {
           .inference_seconds = a.inference_seconds + b.inference_seconds};
 }
 
-Status Fleet::InstallPolicies(const std::string&, size_t) {
-  return {Code::kConfig,
-          spec().id + ": its simulators run inside the engine, which plays them itself"};
+Result<PolicyPlayer*> Fleet::policy_player() {
+  return Status(
+      Code::kConfig,
+      spec().id + ": its environments run inside the learner process, which plays them itself");
 }
-
-std::span<std::byte> Fleet::parameters(uint32_t) {
-  CHECK(false) << "no policies were installed";
-  return {};
-}
-
-void Fleet::Play(uint32_t, uint64_t, const EpisodeSpec&, bool) {
-  CHECK(false) << "no policies were installed";
-}
-
-void Fleet::Abandon(uint32_t) {}
 
 size_t Fleet::WaitForMany(std::span<SlotEvent> out, size_t, std::chrono::microseconds timeout) {
   return Wait(out, timeout);

@@ -17,6 +17,7 @@
 
 #include "core/status.h"
 #include "env/interface.h"
+#include "fleet/policy_player.h"
 
 namespace samara {
 
@@ -74,15 +75,8 @@ class Fleet {
   // not be woken for each of them.
   virtual size_t WaitForMany(std::span<SlotEvent> out, size_t wanted,
                              std::chrono::microseconds timeout);
-  // Whole episodes, for actors that choose the actions themselves: the engine's bytes of a policy
-  // go to where the actor finds them, and the slot answers once, at the end. `description` says how
-  // to read them (evo/policy.h). kConfig where the fleet's slots cannot play.
-  virtual Status InstallPolicies(const std::string& description, size_t parameter_bytes);
-  // Of the slot's policy; 64-byte aligned. To be written while the slot is idle.
-  virtual std::span<std::byte> parameters(uint32_t slot);
-  // Instead of Begin and Act; `random` plays uniformly at random without a policy.
-  virtual void Play(uint32_t slot, uint64_t episode, const EpisodeSpec& spec, bool random);
-  virtual void Abandon(uint32_t slot);  // the event comes soon, kLost unless the episode was ending
+  // This fleet as one whose actors play whole episodes; kConfig where its slots cannot.
+  virtual Result<PolicyPlayer*> policy_player();
 
   // The newest frame of the slot: spec().observation.bytes() bytes.
   virtual std::span<const std::byte> observation(uint32_t slot) const = 0;

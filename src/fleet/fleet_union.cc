@@ -1,10 +1,9 @@
 // Several fleets as one. Each member has a thread that waits for its events; the union's own Wait
 // takes them from one ring.
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 
 #include "core/check.h"
+#include "core/mutex.h"
 #include "core/thread.h"
 #include "fleet/actor_messages.h"
 #include "fleet/event_queue.h"
@@ -57,8 +56,8 @@ class FleetUnion : public Fleet {
   }
   size_t WaitForMany(std::span<SlotEvent> out, size_t wanted,
                      std::chrono::microseconds timeout) override {
-    std::unique_lock lock(mu_);
-    return events_.Wait(lock, out, wanted, timeout);
+    MutexLock lock(mu_);
+    return events_.Wait(mu_, out, wanted, timeout);
   }
   std::span<const std::byte> observation(uint32_t slot) const override {
     const Member& m = Of(slot);
@@ -86,7 +85,7 @@ class FleetUnion : public Fleet {
   }
   void Stop() override {
     for (const Member& m : members_) m.fleet->Stop();
-    std::lock_guard lock(mu_);
+    MutexLock lock(mu_);
     events_.Stop();
     events_.Wake();
   }
@@ -106,7 +105,7 @@ class FleetUnion : public Fleet {
     std::vector<SlotEvent> events(m.fleet->slots());
     for (;;) {
       const size_t n = m.fleet->Wait(events, std::chrono::seconds(1));
-      std::lock_guard lock(mu_);
+      MutexLock lock(mu_);
       if (events_.stopped()) return;
       for (size_t i = 0; i < n; ++i) {
         events[i].slot += m.first;
@@ -119,9 +118,9 @@ class FleetUnion : public Fleet {
   // constant after construction
   const std::vector<Member> members_;
   const uint32_t slots_;
-  std::mutex mu_;
+  Mutex mu_;
   // guarded by mu_
-  EventQueue events_;
+  EventQueue events_ GUARDED_BY(mu_);
   ThreadGroup threads_{[this] { Stop(); }};  // last: they use everything above
 };
 

@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-Status Gone() { return {Code::kUnavailable, "the engine is gone"}; }
+Status Gone() { return {Code::kUnavailable, "the learner process has ended"}; }
 
 Status Say(const std::string& packet) {
   const ssize_t n = write(kActorControl, packet.data(), packet.size());
@@ -46,12 +46,13 @@ bool EngineGone() {
 // The whole of a descriptor's memory; it stays mapped while the process lives.
 Result<std::span<std::byte>> Map(int fd) {
   struct stat info {};
-  if (fstat(fd, &info) != 0) return Status(Code::kIoError, "shared memory of the engine: fstat");
+  if (fstat(fd, &info) != 0)
+    return Status(Code::kIoError, "shared memory of the learner process: fstat");
   const auto bytes = static_cast<size_t>(info.st_size);
   void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (address == MAP_FAILED)
-    return Status(Code::kIoError,
-                  std::string("shared memory of the engine: mmap: ") + std::strerror(errno));
+    return Status(Code::kIoError, std::string("shared memory of the learner process: mmap: ") +
+                                      std::strerror(errno));
   return std::span(static_cast<std::byte*>(address), bytes);
 }
 
@@ -93,7 +94,8 @@ class Loop {
     } else {
       const bool known = command.kind == SlotCommandKind::kAct &&
                          (!action.discrete || (command.index >= 0 && command.index < action.n));
-      if (!known) return {Code::kConfig, "command of the engine breaks the slot protocol"};
+      if (!known)
+        return {Code::kConfig, "a command of the learner process breaks the slot protocol"};
       const StepResult result =
           environment.Step({.index = command.index, .values = std::span(command.values, values_)},
                            server_.observation());
@@ -133,7 +135,7 @@ Result<Configuration> Configure() {
   ASSIGN_OR_RETURN(const std::string packet, Hear());
   const Json json = Json::parse(packet, nullptr, false);
   if (!json.is_object() || json.value("protocol", 0U) != kSlotProtocol)
-    return Status(Code::kConfig, "the engine speaks another slot protocol than " +
+    return Status(Code::kConfig, "the learner process has another slot protocol than " +
                                      std::to_string(kSlotProtocol) +
                                      ": build both from one source");
   if (json.value("render", false))

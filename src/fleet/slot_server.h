@@ -69,7 +69,7 @@ class SlotServer {
     const bool known =
         command_.kind >= SlotCommandKind::kReset && command_.kind <= SlotCommandKind::kPlay;
     if (known && command_.incarnation == incarnation_ && command_.observation < 2) return {};
-    return "command of the engine breaks the slot protocol";
+    return "a command of the learner process breaks the slot protocol";
   }
   SlotCommand& command() { return command_; }
   const SlotCommand& command() const { return command_; }

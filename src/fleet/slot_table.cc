@@ -16,36 +16,34 @@ constexpr size_t kBlamedMax = 100'000;
 }  // namespace
 
 SlotTable::SlotTable(uint32_t slots, uint32_t actors, Doorbell* bell)
-    : bell_(bell), slots_(slots), actors_(actors) {
+    : bell_(bell), slot_count_(slots), actor_count_(actors), slots_(slots), actors_(actors) {
   CHECK(slots > 0 && actors > 0 && actors <= slots) << slots << " slots, " << actors << " actors";
 }
 
 uint32_t SlotTable::SlotsOf(uint32_t actor) const {
-  const auto slots = static_cast<uint32_t>(slots_.size());
-  const auto actors = static_cast<uint32_t>(actors_.size());
-  return slots / actors + (actor < slots % actors ? 1 : 0);
+  return slot_count_ / actor_count_ + (actor < slot_count_ % actor_count_ ? 1 : 0);
 }
 
 SlotView SlotTable::View(uint32_t slot) const {
   const Actor& actor = actors_[ActorOf(slot)];
-  return {actor.segment, actor.layout, slot / static_cast<uint32_t>(actors_.size())};
+  return {actor.segment, actor.layout, slot / actor_count_};
 }
 
 // --- the caller's half
 
 void SlotTable::Begin(uint32_t index, uint64_t episode, const EpisodeSpec& spec) {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   Start(index, SlotCommandKind::kReset, episode, spec);
 }
 
 void SlotTable::Play(uint32_t index, uint64_t episode, const EpisodeSpec& spec, bool random) {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   slots_.at(index).random = random;
   Start(index, SlotCommandKind::kPlay, episode, spec);
 }
 
 void SlotTable::Abandon(uint32_t index) {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   const Slot& slot = slots_.at(index);
   if (slot.phase != Phase::kBusy || !slot.posted || slot.kind != SlotCommandKind::kPlay) return;
   View(index).command().abandoned.store(1, std::memory_order_relaxed);
@@ -53,7 +51,7 @@ void SlotTable::Abandon(uint32_t index) {
 
 void SlotTable::Start(uint32_t index, SlotCommandKind kind, uint64_t episode,
                       const EpisodeSpec& spec) {
-  CHECK_LT(index, slots_.size());
+  CHECK_LT(index, slot_count_);
   Slot& slot = slots_[index];
   CHECK(slot.phase != Phase::kBusy) << "slot " << index << " was begun while it owes an event";
   slot.phase = Phase::kBusy;
@@ -74,15 +72,15 @@ void SlotTable::Start(uint32_t index, SlotCommandKind kind, uint64_t episode,
 }
 
 void SlotTable::ActMany(std::span<const SlotAction> actions) {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   for (const SlotAction& a : actions) ActOne(a.slot, a.action);
   // once per actor: it sees all of them
-  for (uint32_t a = 0; a < actors_.size(); ++a)
+  for (uint32_t a = 0; a < actor_count_; ++a)
     if (std::exchange(actors_[a].unrung, false)) RingActor(a);
 }
 
 void SlotTable::ActOne(uint32_t index, const Action& action) {
-  CHECK_LT(index, slots_.size());
+  CHECK_LT(index, slot_count_);
   Slot& slot = slots_[index];
   Actor& actor = actors_[ActorOf(index)];
   if (actor.failed) return PushEvent(SlotEvent::Kind::kFailed, index);
@@ -124,15 +122,14 @@ void SlotTable::RingActor(uint32_t index) {
 }
 
 size_t SlotTable::Take(std::span<SlotEvent> out) {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   size_t n = 0;
   for (; n < out.size() && !events_.empty(); ++n) {
     out[n] = events_.front();
     events_.pop_front();
   }
-  const auto slots = static_cast<uint32_t>(slots_.size());
-  for (uint32_t i = 0; i < slots && n < out.size(); ++i) {
-    const uint32_t index = (next_ + i) % slots;
+  for (uint32_t i = 0; i < slot_count_ && n < out.size(); ++i) {
+    const uint32_t index = (next_ + i) % slot_count_;
     if (slots_[index].phase == Phase::kBusy && slots_[index].posted && TakeReply(index, out[n])) {
       ++n;
       if (n == out.size()) next_ = index + 1;
@@ -223,49 +220,49 @@ void SlotTable::PushEvent(SlotEvent::Kind kind, uint32_t index) {
 }
 
 std::span<const std::byte> SlotTable::observation(uint32_t slot) const {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   CHECK(actors_[ActorOf(slot)].segment != nullptr);
   return View(slot).observation(slots_[slot].area);
 }
 
 std::span<const std::byte> SlotTable::pictures(uint32_t slot) const {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   if (!render_ || actors_[ActorOf(slot)].segment == nullptr) return {};
   return View(slot).pictures().first(slots_[slot].pictures * picture_bytes_);
 }
 
 FleetCounters SlotTable::counters() const {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   return counters_;
 }
 
 // --- the supervisor's half
 
 void SlotTable::SetSpec(const EnvironmentSpec& spec, bool render) {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   spec_ = spec;
   render_ = render;
   picture_bytes_ = static_cast<uint64_t>(spec.render_height * spec.render_width * 3);
   const uint64_t pictures = render ? picture_bytes_ * static_cast<uint64_t>(spec.render_frames) : 0;
-  for (uint32_t a = 0; a < actors_.size(); ++a)
+  for (uint32_t a = 0; a < actor_count_; ++a)
     actors_[a].layout = {SlotsOf(a), spec.observation.bytes(), pictures};
 }
 
 void SlotTable::Up(uint32_t index, std::byte* segment, uint32_t incarnation) {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   Actor& actor = actors_[index];
   CHECK(!actor.up && segment != nullptr);
   actor.segment = segment;
   actor.incarnation = incarnation;
   actor.up = true;
   if (incarnation > 0) ++counters_.respawns;
-  for (uint32_t s = index; s < slots_.size(); s += static_cast<uint32_t>(actors_.size()))
+  for (uint32_t s = index; s < slot_count_; s += actor_count_)
     if (slots_[s].phase == Phase::kBusy) Post(s, nullptr), actor.unrung = true;
   if (std::exchange(actor.unrung, false)) RingActor(index);
 }
 
 uint32_t SlotTable::Down(uint32_t index, bool blamed, int blamed_slot) {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   Actor& actor = actors_[index];
   if (!actor.up) return 0;  // it had not been given anything yet
   actor.up = false;
@@ -273,7 +270,7 @@ uint32_t SlotTable::Down(uint32_t index, bool blamed, int blamed_slot) {
   if (blamed_.size() > kBlamedMax) blamed_.clear();
   uint32_t worst = 0;
   int position = 0;
-  for (uint32_t s = index; s < slots_.size(); s += static_cast<uint32_t>(actors_.size())) {
+  for (uint32_t s = index; s < slot_count_; s += actor_count_) {
     Slot& slot = slots_[s];
     // commands and replies of the dead are wiped; observations stay, somebody may be reading them
     View(s).Clear();
@@ -292,20 +289,19 @@ uint32_t SlotTable::Down(uint32_t index, bool blamed, int blamed_slot) {
 }
 
 void SlotTable::Fail(uint32_t index) {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   CHECK(!actors_[index].up);
   actors_[index].failed = true;
-  for (uint32_t s = index; s < slots_.size(); s += static_cast<uint32_t>(actors_.size()))
+  for (uint32_t s = index; s < slot_count_; s += actor_count_)
     if (slots_[s].phase == Phase::kBusy) PushEvent(SlotEvent::Kind::kFailed, s);
 }
 
 SlotTable::Progress SlotTable::progress(uint32_t index) {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   Actor& actor = actors_[index];
   Progress result{
       .waiting = false, .answered = actor.answered, .steps = actor.steps, .offence = {}};
-  for (uint32_t s = index; actor.up && s < slots_.size();
-       s += static_cast<uint32_t>(actors_.size())) {
+  for (uint32_t s = index; actor.up && s < slot_count_; s += actor_count_) {
     Slot& slot = slots_[s];
     if (slot.phase != Phase::kBusy || !slot.posted) continue;
     // a reply that nobody took yet is no sign of a hung actor, nor are steps of a whole episode

@@ -12,11 +12,11 @@
 
 #include <deque>
 #include <map>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/mutex.h"
 #include "fleet/fleet.h"
 #include "fleet/slot.h"
 
@@ -46,7 +46,10 @@ class SlotTable {
   // The supervisor's half.
   // Once, before the first Up: what all actors play.
   void SetSpec(const EnvironmentSpec& spec, bool render);
-  const SegmentLayout& layout(uint32_t actor) const { return actors_[actor].layout; }
+  // REQUIRES: SetSpec was called, after which it is constant.
+  const SegmentLayout& layout(uint32_t actor) const NO_THREAD_SAFETY_ANALYSIS {
+    return actors_[actor].layout;
+  }
   // The actor serves commands in `segment` from now on; episodes begun meanwhile are posted.
   void Up(uint32_t actor, std::byte* segment, uint32_t incarnation);
   // The actor's process has ended: running episodes are lost. `blamed`: by its own doing, in
@@ -90,30 +93,34 @@ class SlotTable {
     std::string offence;
   };
 
-  uint32_t ActorOf(uint32_t slot) const { return slot % static_cast<uint32_t>(actors_.size()); }
-  SlotView View(uint32_t slot) const;
-  void Start(uint32_t slot, SlotCommandKind kind, uint64_t episode, const EpisodeSpec& spec);
-  void ActOne(uint32_t slot, const Action& action);
-  void Post(uint32_t slot, const Action* action);  // without a ring
-  void RingActor(uint32_t actor);
-  bool TakeReply(uint32_t index, SlotEvent& out);
+  uint32_t ActorOf(uint32_t slot) const { return slot % actor_count_; }
+  SlotView View(uint32_t slot) const REQUIRES(mu_);
+  void Start(uint32_t slot, SlotCommandKind kind, uint64_t episode, const EpisodeSpec& spec)
+      REQUIRES(mu_);
+  void ActOne(uint32_t slot, const Action& action) REQUIRES(mu_);
+  void Post(uint32_t slot, const Action* action) REQUIRES(mu_);  // without a ring
+  void RingActor(uint32_t actor) REQUIRES(mu_);
+  bool TakeReply(uint32_t index, SlotEvent& out) REQUIRES(mu_);
   // Why a reply cannot be accepted; empty when it can.
   std::string Refusal(const Slot& slot, const SlotReply& reply,
-                      std::span<const std::byte> observation) const;
-  void PushEvent(SlotEvent::Kind kind, uint32_t slot);
+                      std::span<const std::byte> observation) const REQUIRES(mu_);
+  void PushEvent(SlotEvent::Kind kind, uint32_t slot) REQUIRES(mu_);
 
+  // constant after construction
   Doorbell* const bell_;
-  mutable std::mutex mu_;
+  const uint32_t slot_count_, actor_count_;
+  mutable Mutex mu_;
   // guarded by mu_
-  EnvironmentSpec spec_;
-  uint64_t picture_bytes_ = 0;  // of one picture
-  bool render_ = false;
-  std::vector<Slot> slots_;
-  std::vector<Actor> actors_;
-  std::deque<SlotEvent> events_;         // made by the supervisor, not yet taken
-  std::map<uint64_t, uint32_t> blamed_;  // episodes: times in a row their actor failed
-  uint32_t next_ = 0;                    // where the next scan starts, so that no slot starves
-  FleetCounters counters_;
+  EnvironmentSpec spec_ GUARDED_BY(mu_);
+  uint64_t picture_bytes_ GUARDED_BY(mu_) = 0;  // of one picture
+  bool render_ GUARDED_BY(mu_) = false;
+  std::vector<Slot> slots_ GUARDED_BY(mu_);
+  std::vector<Actor> actors_ GUARDED_BY(mu_);
+  std::deque<SlotEvent> events_ GUARDED_BY(mu_);  // made by the supervisor, not yet taken
+  std::map<uint64_t, uint32_t> blamed_
+      GUARDED_BY(mu_);                 // episodes: times in a row their actor failed
+  uint32_t next_ GUARDED_BY(mu_) = 0;  // where the next scan starts, so that no slot starves
+  FleetCounters counters_ GUARDED_BY(mu_);
 };
 
 }  // namespace samara

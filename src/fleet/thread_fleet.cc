@@ -4,10 +4,9 @@
 // Commands wait in one queue, so that a slow environment holds up nobody but itself; events wait in
 // another until Wait takes them. Without threads there is no queue: Begin and Act step.
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 
 #include "core/clock.h"
+#include "core/mutex.h"
 #include "core/ring.h"
 #include "core/thread.h"
 #include "fleet/checks.h"
@@ -53,7 +52,7 @@ class ThreadFleet : public Fleet {
   bool answers_at_once() const override { return at_once_; }
 
   void Begin(uint32_t index, uint64_t episode, const EpisodeSpec& spec) override {
-    std::unique_lock lock(mu_);
+    MutexLock lock(mu_);
     CHECK_LT(index, slots_.size());
     Slot& slot = slots_[index];
     CHECK(slot.phase != Slot::Phase::kBusy) << "slot " << index << " owes an event";
@@ -62,11 +61,13 @@ class ThreadFleet : public Fleet {
     slot.spec = spec;
     slot.step = 0;
     slot.area ^= 1;
-    Enqueue(index, lock);
+    Enqueue(index);
+    lock.Unlock();
+    if (at_once_) Serve(index);
   }
 
   void Act(uint32_t index, const Action& action) override {
-    std::unique_lock lock(mu_);
+    MutexLock lock(mu_);
     CHECK_LT(index, slots_.size());
     Slot& slot = slots_[index];
     CHECK(slot.phase == Slot::Phase::kAnswered) << "slot " << index << " has no observation";
@@ -75,7 +76,9 @@ class ThreadFleet : public Fleet {
     ++slot.step;
     slot.index = action.index;
     ClampAction(action.values, slot.values.data());
-    Enqueue(index, lock);
+    Enqueue(index);
+    lock.Unlock();
+    if (at_once_) Serve(index);
   }
 
   size_t Wait(std::span<SlotEvent> out, std::chrono::microseconds timeout) override {
@@ -83,8 +86,8 @@ class ThreadFleet : public Fleet {
   }
   size_t WaitForMany(std::span<SlotEvent> out, size_t wanted,
                      std::chrono::microseconds timeout) override {
-    std::unique_lock lock(mu_);
-    return events_.Wait(lock, out, wanted, timeout);
+    MutexLock lock(mu_);
+    return events_.Wait(mu_, out, wanted, timeout);
   }
 
   std::span<const std::byte> observation(uint32_t slot) const override {
@@ -96,40 +99,36 @@ class ThreadFleet : public Fleet {
     return s.has_picture ? std::span<const std::byte>(s.picture) : std::span<const std::byte>();
   }
   FleetCounters counters() const override {
-    std::lock_guard lock(mu_);
+    MutexLock lock(mu_);
     return counters_;
   }
   Status status() const override {
-    std::lock_guard lock(mu_);
+    MutexLock lock(mu_);
     return status_;
   }
   void Stop() override {
-    std::lock_guard lock(mu_);
+    MutexLock lock(mu_);
     events_.Stop();
-    asked_.notify_all();
+    asked_.NotifyAll();
     events_.Wake();
   }
 
  private:
-  // REQUIRES: mu_ held by `lock`; lets go of it.
-  void Enqueue(uint32_t index, std::unique_lock<std::mutex>& lock) {
+  // Without threads the caller serves the command itself, without mu_.
+  void Enqueue(uint32_t index) REQUIRES(mu_) {
     slots_[index].phase = Slot::Phase::kBusy;
-    if (!at_once_) {
-      commands_.Push(index);
-      asked_.notify_one();
-      return;
-    }
-    lock.unlock();
-    Serve(index);
+    if (at_once_) return;
+    commands_.Push(index);
+    asked_.NotifyOne();
   }
 
   void Work() {
     for (;;) {
-      std::unique_lock lock(mu_);
-      asked_.wait(lock, [this] { return events_.stopped() || !commands_.empty(); });
+      MutexLock lock(mu_);
+      asked_.Wait(mu_, [this]() REQUIRES(mu_) { return events_.stopped() || !commands_.empty(); });
       if (events_.stopped()) return;
       const uint32_t index = commands_.Pop();
-      lock.unlock();
+      lock.Unlock();
       Serve(index);
     }
   }
@@ -152,7 +151,7 @@ class ThreadFleet : public Fleet {
 
   void Publish(uint32_t index, const StepResult& result, double seconds,
                const std::string& refusal) {
-    std::lock_guard lock(mu_);
+    MutexLock lock(mu_);
     Slot& slot = slots_[index];
     const bool ended = result.terminated || result.truncated;
     SlotEvent event{.kind = ended ? SlotEvent::Kind::kEnded : SlotEvent::Kind::kObservation,
@@ -180,15 +179,16 @@ class ThreadFleet : public Fleet {
 
   const EnvironmentSpec spec_;
   const bool at_once_;  // no threads
-  mutable std::mutex mu_;
-  std::condition_variable asked_;  // signalled when commands_ grows or the fleet stops
+  mutable Mutex mu_;
+  CondVar asked_;  // signalled when commands_ grows or the fleet stops
   // guarded by mu_, but for what a busy slot's thread reads and writes (Serve) and what its caller
   // reads between an event and the next command
   std::vector<Slot> slots_;
-  Ring<uint32_t> commands_;  // a slot has at most one command, or one event
-  EventQueue events_;
-  FleetCounters counters_;
-  Status status_;
+  // guarded by mu_
+  Ring<uint32_t> commands_ GUARDED_BY(mu_);  // a slot has at most one command, or one event
+  EventQueue events_ GUARDED_BY(mu_);
+  FleetCounters counters_ GUARDED_BY(mu_);
+  Status status_ GUARDED_BY(mu_);
   ThreadGroup threads_{[this] { Stop(); }};  // last: they use everything above
 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 #include "nn/agent_layout.h"
 
+#include <algorithm>
+#include <charconv>
 #include <utility>
 
 namespace samara {
@@ -25,12 +27,24 @@ std::string Renamed(std::string_view name, bool to_torch) {
   return std::string(name);
 }
 
-// Channels of the map that the torso's dense layer reads; 0 = it reads a vector.
+// The order of the torso's maps: residual stacks before convolutions, each by number.
+std::pair<bool, int> MapOrder(std::string_view name) {
+  const bool convolution = name.starts_with("conv");
+  int number = 0;
+  name.remove_prefix(std::min(name.size(), convolution ? sizeof "conv" - 1 : sizeof "stack" - 1));
+  std::from_chars(name.data(), name.data() + name.size(), number);
+  return {convolution, number};
+}
+
+// Channels of the map that the torso's first dense layer reads; 0 = it reads a vector.
 int64_t MapChannels(const NamedTensors& tensors) {
   int64_t channels = 0;
-  // names are numbered in the order of the layers
-  for (const auto& [name, tensor] : tensors)
-    if (tensor.shape.size() == 4) channels = tensor.shape[0];
+  std::pair<bool, int> last;
+  for (const auto& [name, tensor] : tensors) {
+    if (tensor.shape.size() != 4 || MapOrder(name) < last) continue;
+    last = MapOrder(name);
+    channels = tensor.shape[0];
+  }
   return channels;
 }
 
@@ -58,12 +72,12 @@ Result<Tensor> Permuted(const std::string& name, const Tensor& weight, int64_t c
 Result<NamedTensors> Converted(const NamedTensors& tensors, bool to_torch) {
   NamedTensors converted;
   const int64_t channels = MapChannels(tensors);
-  const std::string dense = to_torch ? "fc_weight" : "fc.weight";
+  const std::string weight = to_torch ? "_weight" : ".weight";
   for (const auto& [name, tensor] : tensors) {
     if (tensor.type != Tensor::Type::kFloat32)
       return Status(Code::kBadData, name + ": expected float32");
     Tensor& to = converted[Renamed(name, to_torch)] = tensor;
-    if (name != dense || channels == 0) continue;
+    if ((name != "fc" + weight && name != "fc1" + weight) || channels == 0) continue;
     ASSIGN_OR_RETURN(to, Permuted(name, tensor, channels, to_torch));
   }
   return converted;

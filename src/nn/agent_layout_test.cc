@@ -54,6 +54,19 @@ TEST(AgentLayoutTest, NamesAndColumnsAreThoseOfTorch) {
   EXPECT_TRUE(Equal(AgentFromTorch(exported).ValueOrThrow(), Learner()));
 }
 
+// Eleven convolutions and two dense layers: the first of these reads the last map.
+TEST(AgentLayoutTest, PermutesTheFirstDenseLayerAfterTheLastMap) {
+  NamedTensors learner = {{"stack1_conv_weight", Counted({9, 1, 3, 3}, 0)},
+                          {"fc1_weight", Counted({1, 6}, 100)},
+                          {"fc2_weight", Counted({2, 6}, 200)}};
+  for (int i = 1; i <= 11; ++i)
+    learner["conv" + std::to_string(i) + "_weight"] = Counted({i == 11 ? 3 : 5, 1, 1, 1}, 0);
+  const NamedTensors exported = AgentToTorch(learner).ValueOrThrow();
+  EXPECT_EQ(exported.at("fc1.weight").Floats(), (std::vector<float>{100, 103, 101, 104, 102, 105}));
+  EXPECT_EQ(exported.at("fc2.weight").Floats(), learner.at("fc2_weight").Floats());
+  EXPECT_TRUE(Equal(AgentFromTorch(exported).ValueOrThrow(), learner));
+}
+
 TEST(AgentLayoutTest, BothBiasesOfAnLstmCount) {
   NamedTensors exported = AgentToTorch(Learner()).ValueOrThrow();
   exported["lstm.bias_hh"] = Counted({8}, 1);

@@ -2,39 +2,16 @@
 #include "nn/network.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 
-#include "core/config.h"
+#include "core/log.h"
+#include "nn/layer_line.h"
 
 namespace samara {
 namespace {
 
-// Far above every published network, far below what could overflow an int64_t product.
-constexpr int64_t kUnitsMax = 1 << 20;
 constexpr int64_t kParametersMax = int64_t{1} << 31;
-constexpr size_t kLayersMax = 128;
-
-Layer Conv(std::string name, int64_t out, int64_t kernel, int64_t stride, Padding padding) {
-  Layer layer;
-  layer.kind = Layer::Kind::kConv;
-  layer.name = std::move(name);
-  layer.out = out;
-  layer.kernel = kernel;
-  layer.stride = stride;
-  layer.padding = padding;
-  layer.activation = Activation::kRelu;
-  return layer;
-}
-
-Layer Dense(std::string name, int64_t out, Activation activation) {
-  Layer layer;
-  layer.name = std::move(name);
-  layer.out = out;
-  layer.activation = activation;
-  return layer;
-}
 
 struct Window {
   int64_t out = 0, pad_before = 0;
@@ -58,7 +35,8 @@ Status FinishConv(const Layer& previous, Layer& layer) {
   layer.in = previous.out;
   const std::string shape =
       std::to_string(layer.in_height) + " x " + std::to_string(layer.in_width);
-  if (layer.kernel < 1 || layer.kernel > 64 || layer.stride < 1 || layer.stride > layer.kernel) {
+  if (layer.kernel < 1 || layer.kernel > kKernelMax || layer.stride < 1 ||
+      layer.stride > layer.kernel) {
     return {Code::kConfig, "layer " + layer.name + ": kernel " + std::to_string(layer.kernel) +
                                " and stride " + std::to_string(layer.stride) +
                                ", expected 1 <= stride <= kernel <= 64"};
@@ -84,58 +62,14 @@ void FinishDense(const Layer& previous, Layer& layer) {
 
 bool InRange(int64_t value, int64_t max) { return value >= 1 && value <= max; }
 
-// "mlp-16-16-relu" -> its layers; nothing when the name has another form.
-std::optional<std::vector<Layer>> ParseMlp(std::string_view name, int64_t outputs) {
-  constexpr std::string_view kPrefix = "mlp-";
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  name.remove_prefix(kPrefix.size());
-  const size_t last = name.rfind('-');
-  if (last == std::string_view::npos) return std::nullopt;
-  const std::string_view word = name.substr(last + 1);
-  if (word != "relu" && word != "tanh") return std::nullopt;
-  const Activation activation = word == "relu" ? Activation::kRelu : Activation::kTanh;
-  name = name.substr(0, last);
-
-  std::vector<Layer> layers;
-  while (true) {
-    int64_t units = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), units);
-    const size_t used = static_cast<size_t>(end - name.data());
-    if (error != std::errc() || !InRange(units, kUnitsMax) || layers.size() + 2 > kLayersMax) {
-      return std::nullopt;
-    }
-    layers.push_back(Dense("fc" + std::to_string(layers.size() + 1), units, activation));
-    if (used == name.size()) break;
-    if (name[used] != '-') return std::nullopt;
-    name.remove_prefix(used + 1);
-  }
-  layers.push_back(Dense("out", outputs, Activation::kNone));
-  return layers;
-}
-
-std::vector<Layer> ImageLayers(std::string_view name, int64_t outputs) {
-  const Padding padding = name == "Nature" ? Padding::kValid : Padding::kSame;
-  std::vector<Layer> layers;
-  if (name == "Model") {
-    layers = {Conv("conv1", 16, 8, 4, padding), Conv("conv2", 32, 4, 2, padding),
-              Dense("fc", 256, Activation::kRelu)};
-  } else {
-    layers = {Conv("conv1", 32, 8, 4, padding), Conv("conv2", 64, 4, 2, padding),
-              Conv("conv3", 64, 3, 1, padding), Dense("fc", 512, Activation::kRelu)};
-  }
-  layers.push_back(Dense("out", outputs, Activation::kNone));
-  return layers;
-}
-
-bool IsImageNetwork(std::string_view name) {
-  return name == "LargeModel" || name == "Model" || name == "Nature";
-}
-
-Status UnknownName(std::string_view name) {
-  return {Code::kConfig, "no network '" + std::string(name) + "', nearest is '" +
-                             Nearest(name, NetworkNames()) +
-                             "'; expected LargeModel, Model, Nature, linear or "
-                             "mlp-<units>-..-<relu|tanh>"};
+// A 3 x 3 convolution that keeps the map, then pooling that halves it.
+void FinishResidual(const Layer& previous, Layer& layer) {
+  layer.in_height = previous.out_height;
+  layer.in_width = previous.out_width;
+  layer.in = previous.out;
+  layer.kernel = 3;
+  layer.out_height = (layer.in_height + 1) / 2;
+  layer.out_width = (layer.in_width + 1) / 2;
 }
 
 TensorSlice Slice(const Layer& layer, bool bias, bool output_layer) {
@@ -180,6 +114,8 @@ Status Finish(NetworkDescription& network) {
     }
     if (layer.kind == Layer::Kind::kConv) {
       RETURN_IF_ERROR(FinishConv(previous, layer));
+    } else if (layer.kind == Layer::Kind::kResidual) {
+      FinishResidual(previous, layer);
     } else {
       FinishDense(previous, layer);
     }
@@ -212,39 +148,53 @@ std::vector<TensorSlice> Tensors(const NetworkDescription& network) {
   return slices;
 }
 
-Result<NetworkDescription> MakeNetwork(std::string_view name, int64_t height, int64_t width,
-                                       int64_t channels, int64_t outputs) {
-  if (name == "nature") name = "Nature";  // as learning runs spell it
+namespace {
+
+Result<NetworkDescription> Hidden(std::string_view name_or_line, int64_t height, int64_t width,
+                                  int64_t channels) {
+  ASSIGN_OR_RETURN(NamedLayers found, FindLayers(name_or_line));
+  const bool image = !found.layers.empty() && found.layers.front().kind != Layer::Kind::kDense;
+  if (image && height == 1 && width == 1) {
+    return Status(Code::kConfig, "network '" + Shown(name_or_line) +
+                                     "' needs images, the observations are vectors of " +
+                                     std::to_string(channels) + "; use linear or mlp-64-64-tanh");
+  }
   NetworkDescription network;
-  network.name = name;
+  network.name = std::move(found.name);
   network.height = height;
   network.width = width;
   network.channels = channels;
-  if (IsImageNetwork(name)) {
-    if (height == 1 && width == 1) {
-      return Status(Code::kConfig, "network '" + std::string(name) +
-                                       "' needs images, the observations are vectors of " +
-                                       std::to_string(channels) + "; use linear or mlp-64-64-tanh");
-    }
-    network.layers = ImageLayers(name, outputs);
-  } else if (name == "linear") {
-    network.layers = {Dense("out", outputs, Activation::kNone)};
-  } else if (auto layers = ParseMlp(name, outputs)) {
-    network.layers = std::move(*layers);
-  } else {
-    return UnknownName(name);
+  network.layers = std::move(found.layers);
+  return network;
+}
+
+}  // namespace
+
+Result<NetworkDescription> MakeNetwork(std::string_view name_or_line, int64_t height, int64_t width,
+                                       int64_t channels, int64_t outputs) {
+  ASSIGN_OR_RETURN(NetworkDescription network, Hidden(name_or_line, height, width, channels));
+  for (const Layer& layer : network.layers) {
+    if (layer.kind == Layer::Kind::kResidual)
+      return Status(Code::kConfig, "network '" + Shown(name_or_line) +
+                                       "': residual stacks are trained by gradients only; "
+                                       "expected conv and dense layers");
   }
+  Layer& out = network.layers.emplace_back();
+  out.name = "out";
+  out.out = outputs;
   RETURN_IF_ERROR(Finish(network));
   return network;
 }
 
-std::vector<std::string> NetworkNames() {
-  return {"LargeModel",     "Model",          "Nature",          "linear",
-          "mlp-16-16-relu", "mlp-64-64-tanh", "mlp-256-256-tanh"};
-}
-
-std::vector<std::string> AgentImageNetworkNames() {
-  return {"nature", "impala_shallow", "impala_deep", "football"};
+Result<NetworkDescription> MakeTorso(std::string_view name_or_line, int64_t height, int64_t width,
+                                     int64_t channels) {
+  ASSIGN_OR_RETURN(NetworkDescription network, Hidden(name_or_line, height, width, channels));
+  if (network.layers.empty() || network.layers.back().kind != Layer::Kind::kDense)
+    return Status(Code::kConfig, "network '" + Shown(name_or_line) +
+                                     "': expected a dense layer at its end, which the heads for "
+                                     "policy and value read");
+  RETURN_IF_ERROR(Finish(network));
+  return network;
 }
 
 std::string_view Name(Storage storage) {

@@ -20,6 +20,10 @@
 
 namespace samara {
 
+// Far above every published network, far below what could overflow an int64_t product.
+constexpr int64_t kUnitsMax = 1 << 20, kKernelMax = 64;
+constexpr size_t kLayersMax = 128;
+
 enum class Activation : uint8_t { kNone, kRelu, kTanh };
 enum class Padding : uint8_t {
   kSame,
@@ -36,7 +40,8 @@ std::string_view Name(Storage storage);  // "float32", "bf16", "int8"
 Result<Storage> ParseStorage(std::string_view name);
 
 struct Layer {
-  enum class Kind : uint8_t { kConv, kDense } kind = Kind::kDense;
+  // kResidual: a stack of residual blocks (layer_line.h), of learners' networks only
+  enum class Kind : uint8_t { kConv, kDense, kResidual } kind = Kind::kDense;
   std::string name;  // "conv1", "fc", "out": names of exported tensors
   int64_t out = 0;   // output channels or units
   int64_t kernel = 0, stride = 1;
@@ -48,12 +53,15 @@ struct Layer {
   int64_t pad_before = 0, pad_before_columns = 0;  // rows of zeros above, columns at the left
   size_t weight_offset = 0, weight_count = 0,
          bias_offset = 0;  // in canonical order; bias has `out`
-  int64_t fan_in() const { return kind == Kind::kConv ? kernel * kernel * in : in; }
+  int64_t fan_in() const {
+    if (kind == Kind::kResidual) return kernel * kernel * (in + 4 * out);  // of its five kernels
+    return kind == Kind::kConv ? kernel * kernel * in : in;
+  }
   size_t output_size() const { return static_cast<size_t>(out_height * out_width * out); }
 };
 
 struct NetworkDescription {
-  std::string name;                             // "LargeModel"
+  std::string name;                             // "LargeModel", or the line of its layers
   int64_t height = 1, width = 1, channels = 0;  // input; a vector is 1 x 1 x n
   std::vector<Layer> layers;
   Storage storage = Storage::kFloat32;
@@ -97,18 +105,14 @@ void RoundToStorage(const NetworkDescription& network, std::span<float> canonica
 // parameter_count. kConfig on sizes out of range or a window larger than its map.
 Status Finish(NetworkDescription& network);
 
-// Networks by name:
-//   LargeModel, Model, Nature  image in (84 x 84 x stack in the papers), ReLU
-//   linear                     one dense layer
-//   mlp-H1-H2-..-ACTIVATION    dense layers of H1, H2, .. units with relu or tanh, then a plain
-//   one;
-//                              "mlp-256-256-tanh". An image is flattened rows, columns, channels.
-// kConfig with the nearest name otherwise.
-Result<NetworkDescription> MakeNetwork(std::string_view name, int64_t height, int64_t width,
+// The network of a name or a line of layers (layer_line.h), and a dense output layer, "out",
+// without activation. kConfig where it does not fit the input, and for residual stacks, which have
+// no canonical order.
+Result<NetworkDescription> MakeNetwork(std::string_view name_or_line, int64_t height, int64_t width,
                                        int64_t channels, int64_t outputs);
-// For lists and messages; the mlp forms by one example each.
-std::vector<std::string> NetworkNames();
-// Networks of learning runs besides "mlp-...": of images, in nn/torch/agent_network.h.
-std::vector<std::string> AgentImageNetworkNames();
+// The hidden layers alone, residual stacks included, for networks that learn by gradients: their
+// maps and sizes; there is a dense layer at the end. kConfig as above.
+Result<NetworkDescription> MakeTorso(std::string_view name_or_line, int64_t height, int64_t width,
+                                     int64_t channels);
 
 }  // namespace samara

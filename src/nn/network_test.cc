@@ -124,12 +124,6 @@ TEST(NetworkTest, RefusesInOneLineThatNamesTheNearest) {
   ExpectRefused("mlp-1048576-1048576-relu", 1, 4, 2, "2^31 parameters");
 }
 
-TEST(NetworkTest, EveryListedNameCanBeMade) {
-  for (const std::string& name : NetworkNames()) {
-    EXPECT_TRUE(MakeNetwork(name, 84, 84, 4, 6).ok()) << name;
-  }
-}
-
 // Values of the bfloat16 format: 8 bits of mantissa, ties to even.
 TEST(StorageTest, RoundsWeightsToTheNearestBfloat16) {
   const std::pair<float, float> cases[] = {

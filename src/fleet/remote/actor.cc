@@ -43,7 +43,7 @@ RemoteActor::RemoteActor(Fleet& fleet)
 void RemoteActor::Open(std::shared_ptr<RemoteStream> stream) {
   std::shared_ptr<RemoteStream> to = stream;
   {
-    std::lock_guard lock(mu_);
+    MutexLock lock(mu_);
     CHECK(!open_) << "the stream before is still open";
     ++connection_;
     stream_ = std::move(stream);
@@ -61,7 +61,7 @@ void RemoteActor::Open(std::shared_ptr<RemoteStream> stream) {
 }
 
 void RemoteActor::Close(const RemoteEnd& end) {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   open_ = false;
   if (end_.message.empty()) end_ = end;
   stream_.reset();
@@ -69,9 +69,9 @@ void RemoteActor::Close(const RemoteEnd& end) {
 
 bool RemoteActor::Protest(const std::string& what) {
   std::shared_ptr<RemoteStream> stream;
-  const RemoteEnd end{RemoteCode::kInvalidArgument, "the engine sent " + what};
+  const RemoteEnd end{RemoteCode::kInvalidArgument, "the learner process sent " + what};
   {
-    std::lock_guard lock(mu_);
+    MutexLock lock(mu_);
     end_ = end;
     stream = stream_;
   }
@@ -85,18 +85,21 @@ bool RemoteActor::Receive(Pieces message) {
   PieceReader in(message);
   MessageHeader header;
   if (!in.Read(header)) return Protest("a message without a header");
-  std::unique_lock lock(mu_);
-  received_ = Now();
-  const bool welcomed = welcomed_;
-  if (goodbye_) return false;
-  if (welcomed && header.kind == RemoteKind::kCommands) return ReceiveCommands(header, in, lock);
-  lock.unlock();
-  if (header.kind == RemoteKind::kGoodbye) {
-    std::shared_ptr<RemoteStream> stream;
-    lock.lock();
-    goodbye_ = welcomed_ = true;
+  std::shared_ptr<RemoteStream> stream;
+  std::string offence;
+  bool welcomed = false;
+  {
+    MutexLock lock(mu_);
+    received_ = Now();
+    if (goodbye_) return false;
+    welcomed = welcomed_;
     stream = stream_;
-    lock.unlock();
+    if (header.kind == RemoteKind::kGoodbye) goodbye_ = welcomed_ = true;
+    if (welcomed && header.kind == RemoteKind::kCommands) offence = TakeCommands(header, in);
+  }
+  if (!offence.empty()) return Protest(offence);
+  if (welcomed && header.kind == RemoteKind::kCommands) return Execute();
+  if (header.kind == RemoteKind::kGoodbye) {
     if (stream) stream->End({}, false);
     return false;
   }
@@ -110,10 +113,10 @@ bool RemoteActor::ReceiveWelcome(const MessageHeader& header, PieceReader& in) {
   if (!text.ok()) return Protest(text.status().message());
   const auto welcome = ParseWelcome(*text);
   if (!welcome.ok()) return Protest(welcome.status().message());
-  if (welcome->slots > slots_.size())
+  if (welcome->slots > fleet_.slots())
     return Protest(std::to_string(welcome->slots) + " slots granted");
   {
-    std::lock_guard lock(mu_);
+    MutexLock lock(mu_);
     welcome_ = *welcome;
     welcomed_ = true;
   }
@@ -122,8 +125,7 @@ bool RemoteActor::ReceiveWelcome(const MessageHeader& header, PieceReader& in) {
   return true;
 }
 
-bool RemoteActor::ReceiveCommands(const MessageHeader& header, PieceReader& in,
-                                  std::unique_lock<std::mutex>& lock) {
+std::string RemoteActor::TakeCommands(const MessageHeader& header, PieceReader& in) {
   std::string offence;
   if (header.incarnation != welcome_.incarnation)
     offence = "commands of incarnation " + std::to_string(header.incarnation);
@@ -139,9 +141,11 @@ bool RemoteActor::ReceiveCommands(const MessageHeader& header, PieceReader& in,
     in.Read(values, layout_.action_values * sizeof(float));
     if (!TakeCommand(row, values)) offence = "a command that its slot does not expect";
   }
-  lock.unlock();
-  if (!offence.empty()) return Protest(offence);
-  for (const uint32_t slot : begins_) Begin(slot, slots_[slot].command);
+  return offence;
+}
+
+bool RemoteActor::Execute() {
+  for (const CommandRow& row : begins_) Begin(row);
   if (!acts_.empty()) fleet_.ActMany(acts_);
   if (fleet_.answers_at_once()) CollectReady();
   return true;
@@ -158,7 +162,7 @@ bool RemoteActor::TakeCommand(const CommandRow& row, const float* values) {
       slot.next = row;
       return true;
     }
-    begins_.push_back(row.slot);
+    begins_.push_back(row);
   } else if (row.kind == RemoteCommand::kAct) {
     const ActionSpec& spec = fleet_.spec().action;
     if (slot.busy || !slot.answered || row.step != slot.command.step + 1) return false;
@@ -174,8 +178,8 @@ bool RemoteActor::TakeCommand(const CommandRow& row, const float* values) {
   return true;
 }
 
-void RemoteActor::Begin(uint32_t slot, const CommandRow& row) {
-  fleet_.Begin(slot, row.episode,
+void RemoteActor::Begin(const CommandRow& row) {
+  fleet_.Begin(row.slot, row.episode,
                {.seed = row.seed, .noops = row.argument, .frames_max = row.frames_max});
 }
 
@@ -188,10 +192,10 @@ void RemoteActor::CollectReady() {
   } while (!ready_begins_.empty());
 }
 
-void RemoteActor::Collect(std::span<const SlotEvent> events, std::vector<uint32_t>& late_begins) {
+void RemoteActor::Collect(std::span<const SlotEvent> events, std::vector<CommandRow>& late_begins) {
   using Kind = SlotEvent::Kind;
   late_begins.clear();
-  std::unique_lock lock(mu_);
+  MutexLock lock(mu_);
   for (const SlotEvent& event : events) {
     if (event.kind == Kind::kFailed) {
       if (failure_.ok()) failure_ = fleet_.status();
@@ -205,7 +209,7 @@ void RemoteActor::Collect(std::span<const SlotEvent> events, std::vector<uint32_
       slot.busy = true;
       slot.connection = connection_;
       slot.command = slot.next;
-      late_begins.push_back(event.slot);
+      late_begins.push_back(slot.command);
       continue;
     }
     slot.answered = event.kind == Kind::kObservation;
@@ -231,12 +235,14 @@ void RemoteActor::Collect(std::span<const SlotEvent> events, std::vector<uint32_
     ++rows_;
     if (row.step > 0) steps_.fetch_add(1, std::memory_order_relaxed);
   }
-  Flush(lock);
-  for (const uint32_t slot : late_begins) Begin(slot, slots_[slot].command);
+  Outgoing out = TakeRows();
+  lock.Unlock();
+  Send(std::move(out));
+  for (const CommandRow& row : late_begins) Begin(row);
 }
 
-void RemoteActor::Flush(std::unique_lock<std::mutex>& lock) {
-  if (!open_ || writing_ || !welcomed_ || rows_ == 0) return lock.unlock();
+RemoteActor::Outgoing RemoteActor::TakeRows() {
+  if (!open_ || writing_ || !welcomed_ || rows_ == 0) return {};
   const uint32_t rows = std::min(rows_, welcome_.events_max);
   const size_t head_bytes = rows * sizeof(EventRow), body_bytes = rows * layout_.observation_bytes;
   const MessageHeader header{RemoteKind::kEvents, rows, welcome_.incarnation};
@@ -255,15 +261,19 @@ void RemoteActor::Flush(std::unique_lock<std::mutex>& lock) {
   rows_ -= rows;
   writing_ = true;
   sent_ = Now();
-  const std::shared_ptr<RemoteStream> stream = stream_;
-  lock.unlock();
-  stream->Send(std::move(head), std::move(body));
+  return {stream_, std::move(head), std::move(body)};
+}
+
+void RemoteActor::Send(Outgoing out) {
+  if (out.stream) out.stream->Send(std::move(out.head), std::move(out.body));
 }
 
 void RemoteActor::Sent() {
-  std::unique_lock lock(mu_);
+  MutexLock lock(mu_);
   writing_ = false;
-  Flush(lock);
+  Outgoing out = TakeRows();
+  lock.Unlock();
+  Send(std::move(out));
 }
 
 void RemoteActor::KeepAlive() {
@@ -271,7 +281,7 @@ void RemoteActor::KeepAlive() {
   bool silent = false;
   MessageHeader header{RemoteKind::kEvents, 0, 0};
   {
-    std::lock_guard lock(mu_);
+    MutexLock lock(mu_);
     const SteadyTime now = Now();
     // time in which this process did not run is not the engine's silence
     if (const auto gap = now - checked_ - Seconds(1); gap > Seconds(1)) received_ += gap;
@@ -282,13 +292,13 @@ void RemoteActor::KeepAlive() {
     header.incarnation = welcome_.incarnation;
     if (!silent && (!welcomed_ || writing_ || now - sent_ < Seconds(welcome_.heartbeat))) return;
     if (silent)
-      end_ = {RemoteCode::kDeadlineExceeded, "the engine is silent"};
+      end_ = {RemoteCode::kDeadlineExceeded, "heartbeat timeout of the learner process"};
     else
       writing_ = true;
     sent_ = now;
   }
   if (silent)
-    stream->End({RemoteCode::kDeadlineExceeded, "the engine is silent"}, true);
+    stream->End({RemoteCode::kDeadlineExceeded, "heartbeat timeout of the learner process"}, true);
   else
     stream->Send(MessageOf({reinterpret_cast<const char*>(&header), sizeof header}), nullptr);
 }
@@ -302,7 +312,7 @@ RemoteActor::Outcome RemoteActor::Pump(const std::function<bool()>& stop) {
     std::shared_ptr<RemoteStream> stream;
     Status failure;
     {
-      std::lock_guard lock(mu_);
+      MutexLock lock(mu_);
       if (!open_) return {welcomed_, goodbye_, end_, failure_};
       stream = stream_;
       failure = failure_;

@@ -11,11 +11,11 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "core/clock.h"
+#include "core/mutex.h"
 #include "fleet/fleet.h"
 #include "fleet/remote/stream.h"
 #include "fleet/remote/wire.h"
@@ -55,17 +55,23 @@ class RemoteActor {
   };
 
   bool ReceiveWelcome(const MessageHeader& header, PieceReader& in);
-  bool ReceiveCommands(const MessageHeader& header, PieceReader& in,
-                       std::unique_lock<std::mutex>& lock);
-  bool TakeCommand(const CommandRow& row, const float* values);  // REQUIRES: mu_ held
+  // Fills begins_ and acts_; returns what is wrong with the message, if anything.
+  std::string TakeCommands(const MessageHeader& header, PieceReader& in) REQUIRES(mu_);
+  bool TakeCommand(const CommandRow& row, const float* values) REQUIRES(mu_);
+  bool Execute();  // begins_ and acts_
   // `late_begins` is for the calling thread to keep.
-  void Collect(std::span<const SlotEvent> events, std::vector<uint32_t>& late_begins);
+  void Collect(std::span<const SlotEvent> events, std::vector<CommandRow>& late_begins);
   void CollectReady();  // without waiting; of Receive
-  // Sends what is there, if a message may go; lets go of the lock.
-  void Flush(std::unique_lock<std::mutex>& lock);
+  // A message that is to be sent without mu_; no stream: none.
+  struct Outgoing {
+    std::shared_ptr<RemoteStream> stream;
+    Message head, body;
+  };
+  Outgoing TakeRows() REQUIRES(mu_);  // of what is there, if a message may go
+  static void Send(Outgoing out);
   void KeepAlive();  // a sign of life; gives up a silent engine
   bool Protest(const std::string& what);
-  void Begin(uint32_t slot, const CommandRow& row);
+  void Begin(const CommandRow& row);
 
   // constant after construction
   Fleet& fleet_;
@@ -74,28 +80,30 @@ class RemoteActor {
   const std::shared_ptr<MessagePool> pool_ = std::make_shared<MessagePool>();
 
   std::atomic<uint64_t> steps_{0};
-  std::mutex mu_;
+  Mutex mu_;
   // guarded by mu_
-  std::shared_ptr<RemoteStream> stream_;
-  uint64_t connection_ = 0;
-  RemoteWelcome welcome_;
-  bool open_ = false, writing_ = false, welcomed_ = false, goodbye_ = false;
-  RemoteEnd end_;
-  std::vector<Slot> slots_;
-  std::string heads_;  // EventRows that wait to be sent
-  Message bodies_;     // and their observations; null: none
-  uint32_t rows_ = 0;
-  Status failure_;  // of the fleet
-  SteadyTime received_, sent_, checked_;
+  std::shared_ptr<RemoteStream> stream_ GUARDED_BY(mu_);
+  uint64_t connection_ GUARDED_BY(mu_) = 0;
+  RemoteWelcome welcome_ GUARDED_BY(mu_);
+  bool open_ GUARDED_BY(mu_) = false, writing_ GUARDED_BY(mu_) = false,
+             welcomed_ GUARDED_BY(mu_) = false, goodbye_ GUARDED_BY(mu_) = false;
+  RemoteEnd end_ GUARDED_BY(mu_);
+  std::vector<Slot> slots_ GUARDED_BY(mu_);
+  std::string heads_ GUARDED_BY(mu_);  // EventRows that wait to be sent
+  Message bodies_ GUARDED_BY(mu_);     // and their observations; null: none
+  uint32_t rows_ GUARDED_BY(mu_) = 0;
+  Status failure_ GUARDED_BY(mu_);  // of the fleet
+  SteadyTime received_ GUARDED_BY(mu_), sent_ GUARDED_BY(mu_);
   // touched by Receive only
   std::vector<float> values_;
   std::vector<SlotAction> acts_;
-  std::vector<uint32_t> begins_;
+  std::vector<CommandRow> begins_;
   std::vector<SlotEvent> ready_;  // where the fleet answers at once
-  std::vector<uint32_t> ready_begins_;
-  // touched by Pump only
+  std::vector<CommandRow> ready_begins_;
+  // touched by Open and Pump only
+  SteadyTime checked_;
   std::vector<SlotEvent> events_;
-  std::vector<uint32_t> late_begins_;
+  std::vector<CommandRow> late_begins_;
 };
 
 }  // namespace samara

@@ -252,7 +252,7 @@ void Gate::Take(int fd, int listener, const sockaddr_storage& from) {
 bool Gate::IsOwn(int fd) {
   const std::optional<uid_t> owner = PeerOwner(fd);
   if (owner && (*owner == ::geteuid() || *owner == 0)) return true;
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   Refuse(Drop::kStranger,
          (owner ? "a process of user " + std::to_string(*owner) : "a process of an unknown user") +
              ": only this user's own may connect here; others need certificates (--client-ca)");
@@ -267,7 +267,7 @@ bool Gate::Watch(int fd, const sockaddr_storage& from, const std::string& addres
   ::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive, sizeof receive);
   const int own = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (own < 0) return false;  // out of descriptors
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   const uint64_t id = next_++;
   Watched& watched = watched_[id];
   watched = {.fd = own, .peer = PeerText(from), .address = address, .since = Now()};
@@ -280,8 +280,9 @@ bool Gate::Watch(int fd, const sockaddr_storage& from, const std::string& addres
 }
 
 void Gate::WaitForOthers() {
-  std::unique_lock lock(mu_);
-  forgotten_.wait_for(lock, kWaitForOthers, [this] { return sent_ <= options_.bytes; });
+  MutexLock lock(mu_);
+  forgotten_.WaitFor(mu_, kWaitForOthers,
+                     [this]() REQUIRES(mu_) { return sent_ <= options_.bytes; });
 }
 
 Gate::Address& Gate::AddressOf(const std::string& name, SteadyTime now) {
@@ -296,7 +297,7 @@ Gate::Address& Gate::AddressOf(const std::string& name, SteadyTime now) {
 }
 
 bool Gate::Enter(const std::string& name) {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   const SteadyTime now = Now();
   if (addresses_.size() >= kAddressesMax && !addresses_.contains(name)) {
     Refuse(Drop::kCrowded, name + ": connections from too many addresses");
@@ -331,7 +332,7 @@ void Gate::CheckAll() {
 }
 
 void Gate::Check(uint64_t id, uint32_t events) {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   if ((events & (EPOLLHUP | EPOLLERR)) == 0)
     Count(id);
   else if (watched_.contains(id))
@@ -353,7 +354,7 @@ bool Gate::Count(uint64_t id) {
 }
 
 void Gate::Sweep() {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   lines_ = 0;
   std::vector<uint64_t> slow;
   for (const auto& [id, watched] : watched_)
@@ -362,7 +363,7 @@ void Gate::Sweep() {
     End(id, Drop::kSlow,
         "no Hello within " + std::to_string(static_cast<int>(options_.seconds)) + " s");
   const SteadyTime now = Now();
-  std::erase_if(addresses_, [&](auto& entry) {
+  std::erase_if(addresses_, [&](auto& entry) REQUIRES(mu_) {
     const Address& address = AddressOf(entry.first, now);
     return address.watched == 0 && now >= address.kept_out_until &&
            address.tokens >= static_cast<double>(options_.crowd);
@@ -385,7 +386,7 @@ void Gate::Forget(uint64_t id) {
   ::close(watched.fd);
   --addresses_[watched.address].watched;
   sent_ -= watched.bytes;
-  forgotten_.notify_one();
+  forgotten_.NotifyOne();
   // a successor may have the name by now
   if (const auto name = by_peer_.find(watched.peer); name != by_peer_.end() && name->second == id)
     by_peer_.erase(name);
@@ -410,7 +411,7 @@ void Gate::End(uint64_t id, Drop drop, const std::string& why) {
 }
 
 void Gate::BeginCall(std::string_view peer) {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   if (by_peer_.empty()) return;
   const auto found = by_peer_.find(PeerOf(peer));
   if (found == by_peer_.end()) return;
@@ -421,7 +422,7 @@ void Gate::BeginCall(std::string_view peer) {
 }
 
 void Gate::Admit(std::string_view peer) {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   const auto found = by_peer_.find(PeerOf(peer));
   if (found == by_peer_.end()) return;
   FreeReceiveBuffer(watched_[found->second].fd);
@@ -429,8 +430,8 @@ void Gate::Admit(std::string_view peer) {
 }
 
 std::map<std::string, uint64_t> Gate::drops() const {
-  const std::lock_guard lock(mu_);
-  const auto count = [&](Drop drop) { return drops_[static_cast<size_t>(drop)]; };
+  const MutexLock lock(mu_);
+  const auto count = [&](Drop drop) REQUIRES(mu_) { return drops_[static_cast<size_t>(drop)]; };
   return {{"stranger", count(Drop::kStranger)},
           {"crowded", count(Drop::kCrowded)},
           {"flood", count(Drop::kFlood)},
@@ -438,7 +439,7 @@ std::map<std::string, uint64_t> Gate::drops() const {
 }
 
 size_t Gate::watched() const {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   return watched_.size();
 }
 

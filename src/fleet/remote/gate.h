@@ -13,17 +13,16 @@
 
 #include <netinet/in.h>
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/clock.h"
+#include "core/mutex.h"
 #include "core/status.h"
 #include "core/thread.h"
 #include "fleet/remote/address.h"
@@ -100,13 +99,13 @@ class Gate {
   void CheckAll();
   void Check(uint64_t id, uint32_t events);
   void Sweep();
-  // These want mu_ held.
-  Address& AddressOf(const std::string& name, SteadyTime now);
-  void Refuse(Drop drop, const std::string& line);
-  void End(uint64_t id, Drop drop, const std::string& why);  // its address's others too, if kFlood
-  void Forget(uint64_t id);
+  Address& AddressOf(const std::string& name, SteadyTime now) REQUIRES(mu_);
+  void Refuse(Drop drop, const std::string& line) REQUIRES(mu_);
+  // If kFlood, those of its address end too.
+  void End(uint64_t id, Drop drop, const std::string& why) REQUIRES(mu_);
+  void Forget(uint64_t id) REQUIRES(mu_);
   // Counts what the connection has sent; false when it is gone or was ended.
-  bool Count(uint64_t id);
+  bool Count(uint64_t id) REQUIRES(mu_);
 
   // constant after Start
   const RemoteAddress address_;
@@ -117,16 +116,16 @@ class Gate {
   int quit_ = -1;   // readable once both threads are to end
   Pass pass_;
 
-  mutable std::mutex mu_;
-  std::condition_variable forgotten_;  // signalled when sent_ becomes less
+  mutable Mutex mu_;
+  CondVar forgotten_;  // signalled when sent_ becomes less
   // guarded by mu_
-  std::map<uint64_t, Watched> watched_;  // by a number that is never used again
-  std::map<std::string, uint64_t, std::less<>> by_peer_;
-  std::map<std::string, Address> addresses_;
-  uint64_t next_ = 1;
-  uint64_t sent_ = 0;  // by all watched ones
-  uint64_t drops_[static_cast<size_t>(Drop::kCount)] = {};
-  uint32_t lines_ = 0;  // logged since the last sweep
+  std::map<uint64_t, Watched> watched_ GUARDED_BY(mu_);  // by a number that is never used again
+  std::map<std::string, uint64_t, std::less<>> by_peer_ GUARDED_BY(mu_);
+  std::map<std::string, Address> addresses_ GUARDED_BY(mu_);
+  uint64_t next_ GUARDED_BY(mu_) = 1;
+  uint64_t sent_ GUARDED_BY(mu_) = 0;  // by all watched ones
+  uint64_t drops_[static_cast<size_t>(Drop::kCount)] GUARDED_BY(mu_) = {};
+  uint32_t lines_ GUARDED_BY(mu_) = 0;  // logged since the last sweep
 
   std::unique_ptr<Thread> watching_, accepting_;
 };

@@ -82,7 +82,7 @@ Message RemoteHub::Session::Take(const RemoteLayout* layout) {
   return message;
 }
 
-void RemoteHub::Posts::Touch(Session& session) {
+void RemoteHub::Posts::Touch(Session& session) NO_THREAD_SAFETY_ANALYSIS {
   if (std::exchange(session.dirty, true)) return;
   hub_.dirty_.push_back(&session);
 }
@@ -92,7 +92,7 @@ void RemoteHub::Posts::End(Session& session, RemoteEnd end, bool now) {
   endings_.push_back({session.stream, std::move(end), now});
 }
 
-RemoteHub::Posts::~Posts() {
+RemoteHub::Posts::~Posts() NO_THREAD_SAFETY_ANALYSIS {
   // kept between calls: nothing is allocated for it in the long run; taken, since gRPC may run
   // another stream's beginning inside a Send
   thread_local std::vector<std::pair<std::shared_ptr<RemoteStream>, Message>> kept;
@@ -104,7 +104,7 @@ RemoteHub::Posts::~Posts() {
   }
   hub_.dirty_.clear();
   const bool wake = hub_.events_.Due();
-  lock_.unlock();
+  hub_.mu_.Unlock();
   if (wake) hub_.events_.Wake();
   for (auto& [stream, message] : messages) stream->Send(std::move(message), nullptr);
   messages.clear();
@@ -131,10 +131,10 @@ RemoteHub::RemoteHub(const RemoteFleetOptions& options, std::vector<std::string>
 
 RemoteHub::~RemoteHub() {
   {
-    std::lock_guard lock(mu_);
+    MutexLock lock(mu_);
     quit_ = true;
     events_.Stop();
-    changed_.notify_all();
+    changed_.NotifyAll();
     events_.Wake();
   }
   supervisor_.reset();
@@ -149,36 +149,37 @@ void RemoteHub::SetSpec(const EnvironmentSpec& spec) {
   memory_.reset(
       static_cast<std::byte*>(std::aligned_alloc(kAlignment, slots_.size() * 2 * area_bytes_)));
   CHECK(memory_ != nullptr) << slots_.size() << " slots of " << area_bytes_ << " bytes";
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 Status RemoteHub::WaitForSpec(double seconds) {
-  std::unique_lock lock(mu_);
-  changed_.wait_for(lock, Seconds(seconds), [this] { return spec_.has_value() || quit_; });
+  MutexLock lock(mu_);
+  changed_.WaitFor(mu_, Seconds(seconds),
+                   [this]() REQUIRES(mu_) { return spec_.has_value() || quit_; });
   if (spec_) return {};
   return {Code::kUnavailable, "no actor came within " + std::to_string(static_cast<int>(seconds)) +
                                   " s: start `samara actor --connect`"};
 }
 
 size_t RemoteHub::message_bytes_max() const {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   // without a spec: what one with observations below kRowsBytesMax needs
   return layout_ ? MessageBytesMax(*layout_) : sizeof(MessageHeader) + kRowsBytesMax;
 }
 
 size_t RemoteHub::row_bytes() const {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   return layout_ ? layout_->event_bytes() : kRowsBytesMax;
 }
 
 void RemoteHub::Supervise() {
-  std::unique_lock lock(mu_);
+  MutexLock lock(mu_);
   while (!quit_) {
-    changed_.wait_for(lock, Seconds(options_.heartbeat), [this] { return quit_; });
+    changed_.WaitFor(mu_, Seconds(options_.heartbeat), [this]() REQUIRES(mu_) { return quit_; });
     if (quit_) return;
-    lock.unlock();
+    lock.Unlock();
     Tick(Now());
-    lock.lock();
+    lock.Lock();
   }
 }
 
@@ -198,7 +199,7 @@ void RemoteHub::Tick(SteadyTime now) {
     if (now - session->seen > Seconds(options_.lease)) {
       if (session->state != Session::State::kEnding)
         Refuse(*session, RemoteDrop::kExpired,
-               {RemoteCode::kDeadlineExceeded, "silent for longer than the lease"}, posts);
+               {RemoteCode::kDeadlineExceeded, "heartbeat timeout: the lease has expired"}, posts);
       else
         posts.End(*session, {RemoteCode::kDeadlineExceeded, ""}, true);
       continue;
@@ -230,7 +231,7 @@ const EnvironmentSpec& RemoteHub::spec() const {
 }
 
 uint32_t RemoteHub::live() const {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   return live_;
 }
 
@@ -264,7 +265,7 @@ void RemoteHub::PostReset(uint32_t index, SteadyTime now, Posts& posts) {
 }
 
 void RemoteHub::Begin(uint32_t index, uint64_t episode, const EpisodeSpec& spec) {
-  CHECK_LT(index, slots_.size());
+  CHECK_LT(index, options_.slots);
   Posts posts(*this);
   Slot& slot = slots_[index];
   CHECK(slot.phase != Phase::kBusy && slot.phase != Phase::kReading)
@@ -331,17 +332,18 @@ void RemoteHub::Push(SlotEvent::Kind kind, uint32_t index, const StepResult& res
 
 size_t RemoteHub::WaitForMany(std::span<SlotEvent> out, size_t wanted,
                               std::chrono::microseconds timeout) {
-  std::unique_lock lock(mu_);
-  return events_.Wait(lock, out, wanted, timeout);
+  MutexLock lock(mu_);
+  return events_.Wait(mu_, out, wanted, timeout);
 }
 
-std::span<const std::byte> RemoteHub::observation(uint32_t slot) const {
-  CHECK_LT(slot, slots_.size());
+// The slot is its caller's between an event and the next command.
+std::span<const std::byte> RemoteHub::observation(uint32_t slot) const NO_THREAD_SAFETY_ANALYSIS {
+  CHECK_LT(slot, options_.slots);
   return {Area(slot, slots_[slot].area), layout_->observation_bytes};
 }
 
 FleetCounters RemoteHub::counters() const {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   FleetCounters counters = counters_;
   for (const auto drop : {RemoteDrop::kDuplicate, RemoteDrop::kStale, RemoteDrop::kForeign})
     counters.stale_events += drops_[static_cast<size_t>(drop)];
@@ -349,7 +351,7 @@ FleetCounters RemoteHub::counters() const {
 }
 
 std::map<std::string, uint64_t> RemoteHub::drops() const {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   std::map<std::string, uint64_t> drops;
   for (size_t i = 0; i < std::size(drops_); ++i)
     drops[Name(static_cast<RemoteDrop>(i))] = drops_[i];
@@ -357,7 +359,7 @@ std::map<std::string, uint64_t> RemoteHub::drops() const {
 }
 
 void RemoteHub::Stop() {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   events_.Stop();
   events_.Wake();
 }

@@ -11,15 +11,14 @@
 // while a stream is called; (5) nothing that a peer sends reaches a CHECK.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "core/clock.h"
+#include "core/mutex.h"
 #include "core/thread.h"
 #include "fleet/event_queue.h"
 #include "fleet/fleet.h"
@@ -128,31 +127,33 @@ class RemoteHub : public Fleet {
 
   // hub_sessions.cc
   // Counts a stream that `peer`'s address opens; false when it opens them too fast.
-  bool Arrive(const std::string& peer);
+  bool Arrive(const std::string& peer) REQUIRES(mu_);
   // These say whether more is to be read.
   bool Take(Session& session, Pieces message);
   bool ReceiveHello(Session& session, const MessageHeader& header, PieceReader& in);
-  bool Admit(Session& session, const HelloMessage& hello, Posts& posts);
-  void Lease(Session& session, uint32_t slots, Posts& posts);
-  bool ReceiveEvents(Session& session, const MessageHeader& header, PieceReader& in,
-                     std::optional<Posts>& posts);
+  bool Admit(Session& session, const HelloMessage& hello, Posts& posts) REQUIRES(mu_);
+  void Lease(Session& session, uint32_t slots, Posts& posts) REQUIRES(mu_);
+  bool ReceiveEvents(Session& session, const MessageHeader& header, PieceReader& in);
+  // Marks the slots of the rows that answer a command; false when the message is refused.
+  bool Claim(Session& session, const MessageHeader& header, PieceReader& in, Posts& posts)
+      REQUIRES(mu_);
   // Why the row does not answer what its slot owes; kCount when it does.
-  RemoteDrop Judge(const Session& session, const EventRow& row) const;
+  RemoteDrop Judge(const Session& session, const EventRow& row) const REQUIRES(mu_);
   // `row.reward` is NaN when anything of the row is not finite, and infinite when it is out of
   // range.
-  void Publish(Session& session, const EventRow& row, Posts& posts);
-  void Offend(Session& session, RemoteDrop drop, Posts& posts);
+  void Publish(Session& session, const EventRow& row, Posts& posts) REQUIRES(mu_);
+  void Offend(Session& session, RemoteDrop drop, Posts& posts) REQUIRES(mu_);
   // Counts, ends the stream, logs. Returns false.
-  bool Refuse(Session& session, RemoteDrop drop, RemoteEnd end, Posts& posts);
-  void SayGoodbye(Session& session, Posts& posts);
-  void Say(const Session& session, const std::string& line);
+  bool Refuse(Session& session, RemoteDrop drop, RemoteEnd end, Posts& posts) REQUIRES(mu_);
+  void SayGoodbye(Session& session, Posts& posts) REQUIRES(mu_);
+  void Say(const Session& session, const std::string& line) REQUIRES(mu_);
 
   // hub.cc
-  void Push(SlotEvent::Kind kind, uint32_t slot, const StepResult& result = {});
-  void PostReset(uint32_t slot, SteadyTime now, Posts& posts);
-  void PostAct(uint32_t slot, const Action& action, SteadyTime now, Posts& posts);
-  std::byte* Append(Slot& slot, const CommandRow& row, SteadyTime now, Posts& posts);
-  void SetSpec(const EnvironmentSpec& spec);
+  void Push(SlotEvent::Kind kind, uint32_t slot, const StepResult& result = {}) REQUIRES(mu_);
+  void PostReset(uint32_t slot, SteadyTime now, Posts& posts) REQUIRES(mu_);
+  void PostAct(uint32_t slot, const Action& action, SteadyTime now, Posts& posts) REQUIRES(mu_);
+  std::byte* Append(Slot& slot, const CommandRow& row, SteadyTime now, Posts& posts) REQUIRES(mu_);
+  void SetSpec(const EnvironmentSpec& spec) REQUIRES(mu_);
   std::byte* Area(uint32_t slot, uint32_t area) const {
     return memory_.get() + (size_t{slot} * 2 + area) * area_bytes_;
   }
@@ -162,31 +163,32 @@ class RemoteHub : public Fleet {
   // constant after construction
   const RemoteFleetOptions options_;
 
-  mutable std::mutex mu_;
-  std::condition_variable
-      changed_;  // signalled when the spec is known, a session closed, quit_ set
+  mutable Mutex mu_;
+  CondVar changed_;  // signalled when the spec is known, a session closed, quit_ set
   // guarded by mu_
-  std::vector<std::string> tokens_;
-  // guarded by mu_; the spec, the layout and the memory do not change once they are there
+  std::vector<std::string> tokens_ GUARDED_BY(mu_);
+  // written once, under mu_; read without it by whoever drives a slot
   std::optional<EnvironmentSpec> spec_;
   std::optional<RemoteLayout> layout_;
   size_t area_bytes_ = 0;
   std::unique_ptr<std::byte, void (*)(void*)> memory_;  // slots x two areas
-  std::vector<Slot> slots_;
-  std::deque<uint32_t> free_;  // slots without a session
-  std::map<Session*, std::shared_ptr<Session>> sessions_;
-  std::vector<Session*> dirty_;  // have something to send; empty whenever mu_ is free
-  std::map<std::string, SteadyTime> quarantine_;  // actors, until when
-  EventQueue events_;
-  uint32_t live_ = 0;
-  uint64_t incarnation_;
-  FleetCounters counters_;
-  std::map<std::string, size_t> arrivals_;  // streams opened lately, by address
-  uint64_t drops_[static_cast<size_t>(RemoteDrop::kCount)] = {};
-  std::optional<RemoteEnd> ending_;  // for whoever comes
-  bool goodbye_ = false, quit_ = false;
-  uint32_t lines_ = 0;  // logged since the last tick
-  SteadyTime ticked_;
+  // guarded by mu_
+  std::vector<Slot> slots_ GUARDED_BY(mu_);
+  std::deque<uint32_t> free_ GUARDED_BY(mu_);  // slots without a session
+  std::map<Session*, std::shared_ptr<Session>> sessions_ GUARDED_BY(mu_);
+  // have something to send; empty whenever mu_ is free
+  std::vector<Session*> dirty_ GUARDED_BY(mu_);
+  std::map<std::string, SteadyTime> quarantine_ GUARDED_BY(mu_);  // actors, until when
+  EventQueue events_ GUARDED_BY(mu_);
+  uint32_t live_ GUARDED_BY(mu_) = 0;
+  uint64_t incarnation_ GUARDED_BY(mu_);
+  FleetCounters counters_ GUARDED_BY(mu_);
+  std::map<std::string, size_t> arrivals_ GUARDED_BY(mu_);  // streams opened lately, by address
+  uint64_t drops_[static_cast<size_t>(RemoteDrop::kCount)] GUARDED_BY(mu_) = {};
+  std::optional<RemoteEnd> ending_ GUARDED_BY(mu_);  // for whoever comes
+  bool goodbye_ GUARDED_BY(mu_) = false, quit_ GUARDED_BY(mu_) = false;
+  uint32_t lines_ GUARDED_BY(mu_) = 0;  // logged since the last tick
+  SteadyTime ticked_ GUARDED_BY(mu_);
   std::unique_ptr<Thread> supervisor_;
 };
 

@@ -38,10 +38,11 @@ class RemoteHub::Session {
   Message Take(const RemoteLayout* layout);
 };
 
-class RemoteHub::Posts {
+// Holds mu_ while it lives; the analysis does not know that inside its own functions.
+class SCOPED_CAPABILITY RemoteHub::Posts {
  public:
-  explicit Posts(RemoteHub& hub) : hub_(hub), lock_(hub.mu_) {}
-  ~Posts();
+  explicit Posts(RemoteHub& hub) ACQUIRE(hub.mu_) : hub_(hub) { hub.mu_.Lock(); }
+  ~Posts() RELEASE();
   Posts(const Posts&) = delete;
   Posts& operator=(const Posts&) = delete;
 
@@ -51,7 +52,6 @@ class RemoteHub::Posts {
 
  private:
   RemoteHub& hub_;
-  std::unique_lock<std::mutex> lock_;
   struct Ending {
     std::shared_ptr<RemoteStream> stream;
     RemoteEnd end;

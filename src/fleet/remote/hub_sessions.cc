@@ -57,7 +57,7 @@ std::shared_ptr<RemoteHub::Session> RemoteHub::Open(std::shared_ptr<RemoteStream
                                                     std::string_view authorization) {
   std::vector<std::string> tokens;
   {
-    std::lock_guard lock(mu_);
+    MutexLock lock(mu_);
     tokens = tokens_;
   }
   const bool known = Known(tokens, authorization);
@@ -91,7 +91,7 @@ bool RemoteHub::Arrive(const std::string& peer) {
 }
 
 void RemoteHub::SetTokens(std::vector<std::string> tokens) {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   tokens_ = std::move(tokens);
 }
 
@@ -118,7 +118,7 @@ void RemoteHub::Close(Session& session) {
   session.state = Session::State::kClosed;
   std::erase(dirty_, &session);
   sessions_.erase(owner);
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void RemoteHub::SayGoodbye(Session& session, Posts& posts) {
@@ -143,8 +143,8 @@ void RemoteHub::EndAll(const RemoteEnd& end) {
 }
 
 bool RemoteHub::WaitUntilClosed(std::chrono::milliseconds timeout) {
-  std::unique_lock lock(mu_);
-  return changed_.wait_for(lock, timeout, [this] { return sessions_.empty(); });
+  MutexLock lock(mu_);
+  return changed_.WaitFor(mu_, timeout, [this]() REQUIRES(mu_) { return sessions_.empty(); });
 }
 
 RemoteHub::Next RemoteHub::Receive(Session& session, Pieces message) {
@@ -157,33 +157,35 @@ bool RemoteHub::Take(Session& session, Pieces message) {
   PieceReader in(message);
   MessageHeader header;
   const bool whole = in.Read(header);
-  std::optional<Posts> posts(std::in_place, *this);
-  // what comes after a goodbye does not matter any more
-  if (session.state == Session::State::kEnding || session.state == Session::State::kClosed)
-    return session.farewell;
-  session.seen = Now();
-  if (!whole) {
-    return Refuse(session, RemoteDrop::kMalformed,
-                  {RemoteCode::kInvalidArgument, "a message without a header"}, *posts);
+  bool greeting = false;
+  {
+    Posts posts(*this);
+    // what comes after a goodbye does not matter any more
+    if (session.state == Session::State::kEnding || session.state == Session::State::kClosed)
+      return session.farewell;
+    session.seen = Now();
+    if (!whole) {
+      return Refuse(session, RemoteDrop::kMalformed,
+                    {RemoteCode::kInvalidArgument, "a message without a header"}, posts);
+    }
+    greeting = session.state == Session::State::kGreeting;
+    if (header.kind != (greeting ? RemoteKind::kHello : RemoteKind::kEvents)) {
+      return Refuse(session, RemoteDrop::kMalformed,
+                    {RemoteCode::kInvalidArgument,
+                     "kind " + std::to_string(static_cast<uint32_t>(header.kind)) +
+                         (greeting ? " where Hello was expected" : " where events were expected")},
+                    posts);
+    }
+    if (!greeting && header.incarnation != session.incarnation) {
+      return Refuse(
+          session, RemoteDrop::kStale,
+          {RemoteCode::kAborted, "incarnation " + std::to_string(header.incarnation) +
+                                     ", the lease has " + std::to_string(session.incarnation)},
+          posts);
+    }
+    if (!greeting && !Claim(session, header, in, posts)) return false;
   }
-  const bool greeting = session.state == Session::State::kGreeting;
-  if (header.kind != (greeting ? RemoteKind::kHello : RemoteKind::kEvents)) {
-    return Refuse(session, RemoteDrop::kMalformed,
-                  {RemoteCode::kInvalidArgument,
-                   "kind " + std::to_string(static_cast<uint32_t>(header.kind)) +
-                       (greeting ? " where Hello was expected" : " where events were expected")},
-                  *posts);
-  }
-  if (!greeting && header.incarnation != session.incarnation) {
-    return Refuse(
-        session, RemoteDrop::kStale,
-        {RemoteCode::kAborted, "incarnation " + std::to_string(header.incarnation) +
-                                   ", the lease has " + std::to_string(session.incarnation)},
-        *posts);
-  }
-  if (!greeting) return ReceiveEvents(session, header, in, posts);
-  posts.reset();
-  return ReceiveHello(session, header, in);
+  return greeting ? ReceiveHello(session, header, in) : ReceiveEvents(session, header, in);
 }
 
 // --- Hello
@@ -217,7 +219,7 @@ bool RemoteHub::Admit(Session& session, const HelloMessage& hello, Posts& posts)
     return Refuse(
         session, RemoteDrop::kQuarantined,
         {RemoteCode::kPermissionDenied, "kept out after " + std::to_string(options_.offences_max) +
-                                            " refused rows: see the engine's log"},
+                                            " refused rows: see the log of the learner process"},
         posts);
   }
   std::string difference;
@@ -272,7 +274,7 @@ void RemoteHub::Lease(Session& session, uint32_t slots, Posts& posts) {
                    std::to_string(slots_.size()) + " slots live");
 }
 
-// --- events
+// --- events: which rows answer a command, their observations, then the events
 
 RemoteDrop RemoteHub::Judge(const Session& session, const EventRow& row) const {
   if (row.slot >= session.slots.size()) return RemoteDrop::kForeign;
@@ -310,8 +312,8 @@ void RemoteHub::Offend(Session& session, RemoteDrop drop, Posts& posts) {
             false);
 }
 
-bool RemoteHub::ReceiveEvents(Session& session, const MessageHeader& header, PieceReader& in,
-                              std::optional<Posts>& posts) {
+bool RemoteHub::Claim(Session& session, const MessageHeader& header, PieceReader& in,
+                      Posts& posts) {
   const size_t slots = session.slots.size();  // changed by this thread only
   if (header.rows > slots || in.left() != header.rows * layout_->event_bytes()) {
     const bool large = in.left() > slots * layout_->event_bytes();
@@ -320,25 +322,27 @@ bool RemoteHub::ReceiveEvents(Session& session, const MessageHeader& header, Pie
         {large ? RemoteCode::kResourceExhausted : RemoteCode::kInvalidArgument,
          std::to_string(in.left()) + " bytes for " + std::to_string(header.rows) + " rows of " +
              std::to_string(layout_->event_bytes()) + " and " + std::to_string(slots) + " slots"},
-        *posts);
+        posts);
   }
-  if (header.rows == 0) return true;
   session.rows.resize(header.rows);
   session.to.assign(header.rows, nullptr);
   in.Read(session.rows.data(), header.rows * sizeof(EventRow));
-  // 1. which rows answer a command
   for (uint32_t i = 0; i < header.rows; ++i) {
     const EventRow& row = session.rows[i];
     if (const RemoteDrop drop = Judge(session, row); drop != RemoteDrop::kCount) {
-      Offend(session, drop, *posts);
+      Offend(session, drop, posts);
       continue;
     }
     const uint32_t index = session.slots[row.slot];
     slots_[index].phase = Phase::kReading;
     session.to[i] = Area(index, slots_[index].area);
   }
-  posts.reset();
-  // 2. their observations, copied once
+  return true;
+}
+
+bool RemoteHub::ReceiveEvents(Session& session, const MessageHeader& header, PieceReader& in) {
+  if (header.rows == 0) return true;
+  // their observations, copied once
   for (uint32_t i = 0; i < header.rows; ++i) {
     std::byte* to = session.to[i];
     in.Read(to, layout_->observation_bytes);
@@ -350,10 +354,9 @@ bool RemoteHub::ReceiveEvents(Session& session, const MessageHeader& header, Pie
     const bool finite = NotFinite(row.reward, spec_->observation, observation).empty();
     row.reward = finite ? Double::infinity() : Double::quiet_NaN();
   }
-  // 3. to whoever waits
-  posts.emplace(*this);
+  Posts posts(*this);
   for (uint32_t i = 0; i < header.rows; ++i)
-    if (session.to[i] != nullptr) Publish(session, session.rows[i], *posts);
+    if (session.to[i] != nullptr) Publish(session, session.rows[i], posts);
   session.awaited = session.owed > 0;
   return session.state == Session::State::kPlaying;
 }

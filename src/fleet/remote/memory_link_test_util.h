@@ -4,15 +4,14 @@
 
 #include <gtest/gtest.h>
 
-#include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "core/mutex.h"
 #include "core/thread.h"
 #include "fleet/remote/actor.h"
 #include "fleet/remote/hub.h"
@@ -28,25 +27,25 @@ class TaskThread {
     thread_.Join();
   }
   void Post(std::function<void()> task) {
-    std::lock_guard lock(mu_);
+    MutexLock lock(mu_);
     tasks_.push_back(std::move(task));
-    changed_.notify_one();
+    changed_.NotifyOne();
   }
 
  private:
   void Work() {
     for (;;) {
-      std::unique_lock lock(mu_);
-      changed_.wait(lock, [this] { return !tasks_.empty(); });
+      MutexLock lock(mu_);
+      changed_.Wait(mu_, [this]() REQUIRES(mu_) { return !tasks_.empty(); });
       const auto task = std::move(tasks_.front());
       tasks_.pop_front();
-      lock.unlock();
+      lock.Unlock();
       if (!task) return;
       task();
     }
   }
-  std::mutex mu_;
-  std::condition_variable changed_;
+  Mutex mu_;
+  CondVar changed_;
   std::deque<std::function<void()>> tasks_;
   Thread thread_;
 };

@@ -481,7 +481,7 @@ TEST_F(SessionTest, MessagesOfAnotherLengthEndTheStream) {
       {"malformed", RemoteCode::kInvalidArgument, [](std::string& m) { m[0] = 9; }},
       {"malformed", RemoteCode::kInvalidArgument, [](std::string& m) { m[7] = '\x7F'; }},
       {"oversized", RemoteCode::kResourceExhausted,
-       [row](std::string& m) { m.append(100 * row, 'x'); }},
+       [](std::string& m) { m.append(100 * row, 'x'); }},
       {"stale", RemoteCode::kAborted, [](std::string& m) { ++m[8]; }},
   };
   for (const Case& c : cases) {

@@ -107,7 +107,7 @@ Result<HelloMessage> ParseHello(std::string_view text) {
   ASSIGN_OR_RETURN(hello.minor, Integer(json, "minor", 0, 1 << 30));
   if (major != kRemoteMajor || hello.minor > kRemoteMinor + 1 || hello.minor < kRemoteMinor - 1) {
     return Status(Code::kConfig, "the actor speaks protocol " + std::to_string(major) + "." +
-                                     std::to_string(hello.minor) + ", the engine " +
+                                     std::to_string(hello.minor) + ", the learner process " +
                                      std::to_string(kRemoteMajor) + "." +
                                      std::to_string(kRemoteMinor) +
                                      ": use the same version of samara on both sides");

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "core/config.h"
-#include "nn/network.h"
+#include "core/check.h"
 
 namespace samara {
 namespace {
@@ -27,6 +26,12 @@ Tensor PoolSame(const Tensor& x) {
   return torch::max_pool2d(PadSame(x, 3, 2, -std::numeric_limits<double>::infinity()), 3, 2);
 }
 
+// In place.
+Tensor Activate(Tensor x, Activation activation) {
+  if (activation == Activation::kRelu) return x.relu_();
+  return activation == Activation::kTanh ? x.tanh_() : x;
+}
+
 // x / 255 as float32, in one pass where torch makes two.
 Tensor Unit(const Tensor& x) {
   const Tensor bytes = x.contiguous();
@@ -40,24 +45,8 @@ Tensor Unit(const Tensor& x) {
 }  // namespace
 
 Result<AgentNetwork> AgentNetworkImpl::Make(const AgentNetworkConfig& config) {
-  const std::vector<std::string> torsos = AgentImageNetworkNames();
-  const bool image = std::find(torsos.begin(), torsos.end(), config.torso) != torsos.end();
-  if (image && (config.height < 36 || config.width < 36))
-    return Status(Code::kConfig, "network " + config.torso + ": an image of " +
-                                     std::to_string(config.height) + " x " +
-                                     std::to_string(config.width) +
-                                     ", expected at least 36 x 36; 'mlp-64-64-tanh' takes vectors");
-  if (!image && !config.torso.starts_with("mlp-"))
-    return Status(Code::kConfig, "no network '" + config.torso + "' that learns, nearest is '" +
-                                     Nearest(config.torso, torsos) +
-                                     "'; expected nature, impala_shallow, impala_deep, football or "
-                                     "mlp-<units>-..-<relu|tanh>");
-  if (!image) {
-    // of network.h, whose messages name the nearest
-    const auto mlp =
-        MakeNetwork(config.torso, config.height, config.width, config.channels, config.outputs);
-    if (!mlp.ok()) return mlp.status();
-  }
+  const auto torso = MakeTorso(config.torso, config.height, config.width, config.channels);
+  if (!torso.ok()) return torso.status();
   return std::make_shared<AgentNetworkImpl>(config);
 }
 
@@ -67,28 +56,22 @@ AgentNetworkImpl::AgentNetworkImpl(const AgentNetworkConfig& config)
       height_(config.height),
       width_(config.width),
       channels_(config.channels) {
-  if (config.torso == "impala_deep" || config.torso == "football") {
-    if (config.torso == "football")
-      AddResidualStacks({16, 32, 32, 32});
-    else
-      AddResidualStacks({16, 32, 32});
-    dense_.push_back(AddDense("fc", 256));
-  } else if (config.torso == "impala_shallow") {
-    convolutions_ = {AddConvolution("conv1", 16, 8, 4, false),
-                     AddConvolution("conv2", 32, 4, 2, false)};
-    dense_.push_back(AddDense("fc", 256));
-  } else if (config.torso == "nature") {
-    convolutions_ = {AddConvolution("conv1", 32, 8, 4, false),
-                     AddConvolution("conv2", 64, 4, 2, false),
-                     AddConvolution("conv3", 64, 3, 1, false)};
-    dense_.push_back(AddDense("fc", 512));
-  } else {
-    const NetworkDescription mlp =
-        MakeNetwork(config.torso, 1, 1, channels_ * height_ * width_, config.outputs)
-            .ValueOrThrow();
-    for (size_t i = 0; i + 1 < mlp.layers.size(); ++i) {
-      dense_.push_back(AddDense(mlp.layers[i].name, mlp.layers[i].out));
-      tanh_ = mlp.layers[i].activation == Activation::kTanh;
+  const NetworkDescription torso =
+      MakeTorso(config.torso, height_, width_, channels_).ValueOrThrow();
+  for (const Layer& layer : torso.layers) {
+    switch (layer.kind) {
+      case Layer::Kind::kResidual:
+        AddResidualStack(layer.name, layer.out);
+        break;
+      case Layer::Kind::kConv:
+        convolutions_.push_back(AddConvolution(layer.name, layer.out, layer.kernel, layer.stride,
+                                               layer.padding == Padding::kSame));
+        convolutions_.back().activation = layer.activation;
+        break;
+      case Layer::Kind::kDense:
+        dense_.push_back(AddDense(layer.name, layer.out));
+        dense_.back().activation = layer.activation;
+        break;
     }
   }
   channels_ += (config.reward_input ? 1 : 0) + config.action_input;
@@ -131,18 +114,15 @@ AgentNetworkImpl::Dense AgentNetworkImpl::AddDense(const std::string& name, int6
           {register_parameter(name + "_bias", torch::zeros({out})), {}}};
 }
 
-// Each: a convolution, 3 x 3 max pooling at stride 2, two residual blocks.
-void AgentNetworkImpl::AddResidualStacks(std::initializer_list<int64_t> channels) {
-  for (const int64_t out : channels) {
-    const std::string name = "stack" + std::to_string(stacks_.size() + 1);
-    Stack stack;
-    stack.first = AddConvolution(name + "_conv", out, 3, 1, true);
-    height_ = (height_ + 1) / 2, width_ = (width_ + 1) / 2;
-    for (int i = 1; i <= 4; ++i)
-      stack.residual.push_back(
-          AddConvolution(name + "_residual" + std::to_string(i), out, 3, 1, true));
-    stacks_.push_back(std::move(stack));
-  }
+// A convolution, 3 x 3 max pooling at stride 2, two residual blocks.
+void AgentNetworkImpl::AddResidualStack(const std::string& name, int64_t out) {
+  Stack stack;
+  stack.first = AddConvolution(name + "_conv", out, 3, 1, true);
+  height_ = (height_ + 1) / 2, width_ = (width_ + 1) / 2;
+  for (int i = 1; i <= 4; ++i)
+    stack.residual.push_back(
+        AddConvolution(name + "_residual" + std::to_string(i), out, 3, 1, true));
+  stacks_.push_back(std::move(stack));
 }
 
 void AgentNetworkImpl::AddLstm() {
@@ -205,13 +185,13 @@ Tensor AgentNetworkImpl::Torso(Tensor x) const {
       }
     }
     if (!stacks_.empty()) x = x.relu();
-    for (const Convolution& convolution : convolutions_) x = Apply(convolution, x).relu_();
+    for (const Convolution& convolution : convolutions_)
+      x = Activate(Apply(convolution, x), convolution.activation);
     x = x.permute({0, 2, 3, 1});  // flattened rows, columns, channels
   }
   x = x.flatten(1);
   for (const Dense& dense : dense_) {
-    x = torch::linear(x, Of(dense.weight), Of(dense.bias));
-    x = tanh_ ? x.tanh_() : x.relu_();
+    x = Activate(torch::linear(x, Of(dense.weight), Of(dense.bias)), dense.activation);
   }
   return x.to(torch::kFloat32);
 }

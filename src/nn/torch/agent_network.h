@@ -1,8 +1,6 @@
 // Networks of learning agents: a torso, an optional LSTM, heads for the policy and the value.
 //
-// Sources: IMPALA (Espeholt et al. 2018, arXiv 1802.01561, figure 3: shallow and deep), SEED RL's
-// football and continuous networks, DQN's Nature torso; the tests
-// count the published parameters. Convolutions and pooling pad as
+// The torso is a line of layers; the tests count the published parameters. Residual stacks pad as
 // TensorFlow's SAME does, the smaller half before; an LSTM has one bias vector, 1 for the forget
 // gate at first, and its gates in the order i, f, g, o; biases start at 0, recurrent kernels
 // orthogonal. Thread safety: that of torch::nn::Module.
@@ -14,12 +12,13 @@
 #include <vector>
 
 #include "core/status.h"
+#include "nn/network.h"
 #include "nn/torch/torch.h"
 
 namespace samara {
 
 struct AgentNetworkConfig {
-  // "impala_deep", "impala_shallow", "football", "nature", or "mlp-64-64-tanh" and the like
+  // a name or a line of layers (nn/layer_line.h)
   std::string torso = "impala_deep";
   int64_t height = 84, width = 84, channels = 4;  // of an image; a vector is 1 x 1 x n
   int64_t outputs = 18;                           // of the policy head
@@ -71,14 +70,16 @@ class AgentNetworkImpl : public torch::nn::Module {
     Parameter weight, bias;  // [out][in][k][k]
     int64_t stride;
     bool same;
+    Activation activation = Activation::kNone;
   };
   struct Dense {
     Parameter weight, bias;  // [out][in]
+    Activation activation = Activation::kNone;
   };
   Convolution AddConvolution(const std::string& name, int64_t out, int64_t kernel, int64_t stride,
                              bool same);
   Dense AddDense(const std::string& name, int64_t out, double gain = std::numbers::sqrt2);
-  void AddResidualStacks(std::initializer_list<int64_t> channels);
+  void AddResidualStack(const std::string& name, int64_t out);
   void AddLstm();
   void Initialize(torch::Tensor kernel, double gain) const;
   template <typename F>
@@ -100,7 +101,6 @@ class AgentNetworkImpl : public torch::nn::Module {
   std::vector<Stack> stacks_;
   std::vector<Convolution> convolutions_;
   std::vector<Dense> dense_;
-  bool tanh_ = false;  // of the dense layers; else ReLU
   torch::Tensor lstm_input_, lstm_recurrent_, lstm_bias_;
   Dense policy_, value_;
 };

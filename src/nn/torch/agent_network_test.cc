@@ -215,5 +215,60 @@ TEST(AgentNetworkTest, BadInputIsNamed) {
             Code::kConfig);
 }
 
+// The same parameters, by name and bits, as by the network's name.
+TEST(AgentNetworkTest, ALineOfLayersIsTheNetworkThatItDescribes) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"nature", "conv 32 8x8/4 relu, conv 64 4x4/2 relu, conv 64 3x3 relu, dense 512 relu"},
+      {"impala_deep", "residual 16, residual 32, residual 32, dense 256 relu"},
+      {"mlp-64-64-tanh", "dense 64 tanh, dense 64 tanh"}};
+  for (const auto& [name, line] : cases) {
+    AgentNetworkConfig config{name, 44, 52, 3, 6, 8, true, 6};
+    torch::manual_seed(5);
+    const auto named = AgentNetworkImpl::Make(config).ValueOrThrow();
+    config.torso = line;
+    torch::manual_seed(5);
+    const auto lined = AgentNetworkImpl::Make(config).ValueOrThrow();
+    const auto a = named->named_parameters(), b = lined->named_parameters();
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      EXPECT_EQ(a[i].key(), b[i].key());
+      EXPECT_TRUE(torch::equal(a[i].value(), b[i].value())) << a[i].key();
+    }
+    const auto input = RandomInput(config, 2, 3);
+    const Tensor state = torch::randn({3, 16});
+    EXPECT_TRUE(
+        torch::equal(named->forward(input, state).policy, lined->forward(input, state).policy));
+  }
+}
+
+// Activations of layers differ, as PyTorch's own modules compute them.
+TEST(AgentNetworkTest, EachLayerHasItsOwnPaddingAndActivation) {
+  torch::manual_seed(7);
+  const AgentNetworkConfig config{
+      "conv 4 3x3/2 same tanh, conv 5 3x3 none, dense 7 relu, dense 6 none",
+      11,
+      12,
+      3,
+      6,
+      0,
+      false,
+      0};
+  const auto network = AgentNetworkImpl::Make(config).ValueOrThrow();
+  const auto p = network->named_parameters();
+  const auto input = RandomInput(config, 1, 2);
+  namespace F = torch::nn::functional;
+  Tensor x = input.observation[0].to(torch::kFloat32).div(255).permute({0, 3, 1, 2});
+  // SAME at stride 2: 11 rows need 1 zero on both sides, 12 columns 1 after
+  x = torch::conv2d(F::pad(x, F::PadFuncOptions({0, 1, 1, 1})), p["conv1_weight"], p["conv1_bias"],
+                    2);
+  x = torch::conv2d(x.tanh(), p["conv2_weight"], p["conv2_bias"]);
+  x = x.permute({0, 2, 3, 1}).flatten(1);
+  x = torch::linear(x, p["fc1_weight"], p["fc1_bias"]).relu();
+  x = torch::linear(x, p["fc2_weight"], p["fc2_bias"]);
+  const Tensor policy = torch::linear(x, p["policy_weight"], p["policy_bias"]);
+  const auto output = network->forward(input, torch::zeros({2, 0}));
+  EXPECT_TRUE(torch::allclose(output.policy[0], policy, 1e-5, 1e-6));
+}
+
 }  // namespace
 }  // namespace samara

@@ -150,7 +150,7 @@ Result<std::shared_ptr<Certificates>> Certificates::Read(const Path& certificate
 
 Status Certificates::ReadAgain() {
   ASSIGN_OR_RETURN(Pem pem, ReadFiles());
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   pem_ = std::move(pem);
   fetched_ = false;
   return {};
@@ -158,7 +158,7 @@ Status Certificates::ReadAgain() {
 
 grpc_ssl_certificate_config_reload_status Certificates::Fetch(
     grpc_ssl_server_certificate_config** config) {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   if (fetched_) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
   const grpc_ssl_pem_key_cert_pair pair{pem_.pair.key.c_str(), pem_.pair.certificate.c_str()};
   // gRPC 1.51 aborts without an authority here, though nobody is asked for a certificate then

@@ -5,10 +5,10 @@
 #include <grpcpp/security/server_credentials.h>
 
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "core/files.h"
+#include "core/mutex.h"
 #include "core/status.h"
 
 namespace samara {
@@ -46,10 +46,10 @@ class Certificates {
   Result<Pem> ReadFiles() const;
 
   const Path files_[3];
-  std::mutex mu_;
+  Mutex mu_;
   // guarded by mu_
-  Pem pem_;
-  bool fetched_ = false;
+  Pem pem_ GUARDED_BY(mu_);
+  bool fetched_ GUARDED_BY(mu_) = false;
 };
 
 // Connections that are open stay as they are; every handshake uses what Certificates has then.

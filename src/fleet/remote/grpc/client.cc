@@ -5,12 +5,11 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 #include <random>
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/mutex.h"
 #include "fleet/remote/actor.h"
 #include "fleet/remote/address.h"
 #include "fleet/remote/grpc/certificates.h"
@@ -36,7 +35,7 @@ class ClientStream : public RemoteStream,
   }
 
   void Send(Message head, Message body) override {
-    std::lock_guard lock(mu_);
+    MutexLock lock(mu_);
     if (ended_) return;
     out_ = ToBuffer(std::move(head), std::move(body));
     StartWrite(&out_);
@@ -60,20 +59,20 @@ class ClientStream : public RemoteStream,
   void OnDone(const grpc::Status& status) override {
     // the owner may destroy this as soon as it knows
     actor_.Close(FromGrpc(status));
-    std::lock_guard lock(mu_);
+    MutexLock lock(mu_);
     done_ = true;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   void WaitUntilDone() {
-    std::unique_lock lock(mu_);
-    changed_.wait(lock, [this] { return done_; });
+    MutexLock lock(mu_);
+    changed_.Wait(mu_, [this]() REQUIRES(mu_) { return done_; });
   }
 
  private:
   // No more writes start; false when that was known.
   bool Release() {
     {
-      std::lock_guard lock(mu_);
+      MutexLock lock(mu_);
       if (std::exchange(ended_, true)) return false;
     }
     RemoveHold();
@@ -84,11 +83,11 @@ class ClientStream : public RemoteStream,
   grpc::ClientContext context_;
   grpc::ByteBuffer in_;  // the pending read's
   ReceivedPieces pieces_;
-  std::mutex mu_;
-  std::condition_variable changed_;
+  Mutex mu_;
+  CondVar changed_;
   // guarded by mu_
-  grpc::ByteBuffer out_;
-  bool ended_ = false, done_ = false;
+  grpc::ByteBuffer out_ GUARDED_BY(mu_);
+  bool ended_ GUARDED_BY(mu_) = false, done_ GUARDED_BY(mu_) = false;
 };
 
 Result<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(const RemoteActorOptions& options,
@@ -140,7 +139,7 @@ grpc::ChannelArguments ChannelSettings(const RemoteLayout& layout) {
 
 // What the end of a stream means for the actor: ok when it is to try again.
 Status Verdict(const RemoteActor::Outcome& outcome) {
-  const std::string why = "the engine refused this actor: " + outcome.end.message;
+  const std::string why = "the learner process refused this actor: " + outcome.end.message;
   switch (outcome.end.code) {
     case RemoteCode::kUnauthenticated:
     case RemoteCode::kPermissionDenied:
@@ -238,15 +237,16 @@ Result<RemoteActorResult> RunRemoteActor(Fleet& fleet, const RemoteActorOptions&
       backoff.Reset();
       since = Now();
       if (!Stopped(options))
-        LogWarning("the engine is gone (" + outcome.end.message + "): looking for it again");
+        LogWarning("the learner process closed the connection (" + outcome.end.message +
+                   "): reconnecting");
     }
     last = outcome.end.message.empty() ? last : outcome.end.message;
     const double timeout =
         result.connections > 0 ? options.reconnect_timeout : options.connect_timeout;
     if (SecondsSince(since) > timeout) {
       return Status(Code::kUnavailable,
-                    fmt::format("{}: no engine within {:.0f} s ({}): {}", address.text(), timeout,
-                                last, Advice(last, options, address)));
+                    fmt::format("{}: no learner process within {:.0f} s ({}): {}", address.text(),
+                                timeout, last, Advice(last, options, address)));
     }
     backoff.Sleep(options);
   }

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "core/mutex.h"
 #include "fleet/remote/grpc/settings.h"
 
 namespace samara {
@@ -34,13 +35,14 @@ class ServerStream : public RemoteStream, public std::enable_shared_from_this<Se
 
  private:
   Outbox& outbox_;
-  std::mutex mu_;
+  Mutex mu_;
   // guarded by mu_
-  Reactor* reactor_;
-  uint64_t sends_ = 0;
-  grpc::ByteBuffer message_;  // being written
-  bool writing_ = false, finished_ = false, finish_wanted_ = false, read_wanted_ = false;
-  grpc::Status status_;
+  Reactor* reactor_ GUARDED_BY(mu_);
+  uint64_t sends_ GUARDED_BY(mu_) = 0;
+  grpc::ByteBuffer message_ GUARDED_BY(mu_);  // being written
+  bool writing_ GUARDED_BY(mu_) = false, finished_ GUARDED_BY(mu_) = false,
+                finish_wanted_ GUARDED_BY(mu_) = false, read_wanted_ GUARDED_BY(mu_) = false;
+  grpc::Status status_ GUARDED_BY(mu_);
 };
 
 namespace {
@@ -106,7 +108,7 @@ class Reactor : public grpc::ServerGenericBidiReactor {
 
 void ServerStream::Send(Message head, Message body) {
   {
-    std::lock_guard lock(mu_);
+    MutexLock lock(mu_);
     if (reactor_ == nullptr || finished_ || finish_wanted_) return;
     writing_ = true;
     ++sends_;
@@ -119,13 +121,13 @@ void ServerStream::Send(Message head, Message body) {
 }
 
 void ServerStream::Write() {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   // no callback of a stream runs inside: gRPC hands them to its own threads
   if (reactor_ != nullptr) reactor_->StartWrite(&message_);
 }
 
 bool ServerStream::Written(bool ok) {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   writing_ = false;
   if (reactor_ == nullptr) return false;
   if (std::exchange(read_wanted_, false)) reactor_->Read();
@@ -137,18 +139,18 @@ bool ServerStream::Written(bool ok) {
 }
 
 uint64_t ServerStream::sends() {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   return sends_;
 }
 
 void ServerStream::ReadAfterWrite(uint64_t sends) {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   read_wanted_ = writing_ || sends_ == sends;
   if (!read_wanted_ && reactor_ != nullptr) reactor_->Read();
 }
 
 void ServerStream::Finish(const grpc::Status& status) {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   if (reactor_ == nullptr || finished_ || finish_wanted_) return;
   status_ = status;
   if (writing_) {
@@ -161,13 +163,13 @@ void ServerStream::Finish(const grpc::Status& status) {
 
 void ServerStream::End(const RemoteEnd& end, bool now) {
   Finish(ToGrpc(end));
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   // a peer that does not read would hold up the write for ever
   if (now && reactor_ != nullptr) reactor_->Cancel();
 }
 
 void ServerStream::Forget() {
-  std::lock_guard lock(mu_);
+  MutexLock lock(mu_);
   reactor_ = nullptr;
 }
 
@@ -184,16 +186,16 @@ std::shared_ptr<ServerStream> Outbox::Take() {
 
 Outbox::AtWork::AtWork(Outbox& outbox) : outbox_(outbox) {
   at_work = true;
-  const std::lock_guard lock(outbox_.mu_);
+  const MutexLock lock(outbox_.mu_);
   ++outbox_.at_work_;
 }
 
 Outbox::AtWork::~AtWork() {
-  std::unique_lock lock(outbox_.mu_);
+  MutexLock lock(outbox_.mu_);
   while (const std::shared_ptr<ServerStream> stream = outbox_.Take()) {
-    lock.unlock();
+    lock.Unlock();
     stream->Write();
-    lock.lock();
+    lock.Lock();
   }
   --outbox_.at_work_;
   at_work = false;
@@ -201,7 +203,7 @@ Outbox::AtWork::~AtWork() {
 
 void Outbox::Post(std::shared_ptr<ServerStream> stream) {
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     if (at_work_ > 0) {
       if (streams_.size() == streams_.capacity()) {
         streams_.erase(streams_.begin(), streams_.begin() + static_cast<ptrdiff_t>(first_));

@@ -4,9 +4,9 @@
 #include <grpcpp/generic/async_generic_service.h>
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "core/mutex.h"
 #include "fleet/remote/gate.h"
 #include "fleet/remote/hub.h"
 
@@ -34,13 +34,13 @@ class Outbox {
   void Post(std::shared_ptr<ServerStream> stream);
 
  private:
-  std::shared_ptr<ServerStream> Take();  // null: none. REQUIRES: mu_ held
+  std::shared_ptr<ServerStream> Take() REQUIRES(mu_);  // null: none
 
-  std::mutex mu_;
+  Mutex mu_;
   // guarded by mu_
-  std::vector<std::shared_ptr<ServerStream>> streams_;
-  size_t first_ = 0;  // of streams_ that is not written yet
-  int at_work_ = 0;   // threads
+  std::vector<std::shared_ptr<ServerStream>> streams_ GUARDED_BY(mu_);
+  size_t first_ GUARDED_BY(mu_) = 0;  // of streams_ that is not written yet
+  int at_work_ GUARDED_BY(mu_) = 0;   // threads
 };
 
 // A stream of an actor, over `hub`. It deletes itself. Hub, gate and outbox outlive it. The gate is

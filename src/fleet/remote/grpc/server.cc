@@ -5,10 +5,9 @@
 #include <sys/resource.h>
 
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 
 #include "core/log.h"
+#include "core/mutex.h"
 #include "core/thread.h"
 #include "fleet/remote/address.h"
 #include "fleet/remote/grpc/certificates.h"
@@ -27,7 +26,8 @@ constexpr std::chrono::milliseconds kReloadAsked{250};
 class Refusal : public grpc::ServerGenericBidiReactor {
  public:
   Refusal() {
-    Finish({grpc::StatusCode::UNIMPLEMENTED, std::string("this engine speaks ") + kRemoteMethod});
+    Finish({grpc::StatusCode::UNIMPLEMENTED,
+            std::string("this learner process speaks ") + kRemoteMethod});
   }
   void OnDone() override { delete this; }
 };
@@ -77,15 +77,15 @@ class GrpcFleet : public Fleet {
   }
   ~GrpcFleet() override {
     {
-      std::lock_guard lock(mu_);
+      MutexLock lock(mu_);
       leaving_ = true;
-      changed_.notify_all();
+      changed_.NotifyAll();
     }
     reader_.reset();
     hub_->Stop();
     if (server_ == nullptr) return;
     // goodbyes that are on their way arrive; whoever is left is cut off
-    hub_->EndAll({RemoteCode::kUnavailable, "the engine is going"});
+    hub_->EndAll({RemoteCode::kUnavailable, "the learner process is shutting down"});
     hub_->WaitUntilClosed(std::chrono::seconds(goodbye_ ? 10 : 2));
     gate_->Stop();
     server_->Shutdown(std::chrono::system_clock::now());
@@ -166,14 +166,15 @@ class GrpcFleet : public Fleet {
   // Tokens and certificates are read again whenever that is asked for; what is wrong changes
   // nothing.
   void Reread() {
-    std::unique_lock lock(mu_);
-    while (!changed_.wait_for(lock, kReloadAsked, [this] { return leaving_.load(); })) {
+    MutexLock lock(mu_);
+    while (
+        !changed_.WaitFor(mu_, kReloadAsked, [this]() REQUIRES(mu_) { return leaving_.load(); })) {
       if (!options_.reload()) continue;
       const Status read = RereadFiles();
       if (read.ok())
-        LogInfo("tokens and certificates of remote actors were read again");
+        LogInfo("tokens and certificates of remote actors were reloaded");
       else
-        LogError("tokens and certificates of remote actors stay as they were: " + read.message());
+        LogError("tokens and certificates of remote actors are unchanged: " + read.message());
     }
   }
   Status RereadFiles() {
@@ -192,8 +193,8 @@ class GrpcFleet : public Fleet {
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
   std::atomic<bool> goodbye_{false};  // a thousand goodbyes take a while
-  std::mutex mu_;
-  std::condition_variable changed_;  // signalled when leaving_ is set
+  Mutex mu_;
+  CondVar changed_;  // signalled when leaving_ is set
   std::atomic<bool> leaving_{false};
   std::unique_ptr<Thread> reader_;
 };
@@ -229,10 +230,11 @@ Status CheckRoutable(const RemoteFleetOptions& options, const RemoteAddress& add
   }
   if (!missing.empty())
     LogWarning("listening on " + address.text() + " without " + missing +
-               ": whoever reaches it can spoil this training, and read it where there is no TLS");
+               ": every process that reaches it can disturb this training, and read it where there "
+               "is no TLS");
   else if (options.token_only)
     LogWarning("listening on " + address.text() +
-               " without certificates of actors: whoever reaches it can make gRPC work and keep "
+               " without certificates of actors: a peer that reaches it can use CPU time and "
                "memory before the token is checked");
   return {};
 }

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// One episode: what decides it, what it came to, how a run makes its episodes, when to end early.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace samara {
+
+// Everything that decides an episode besides the actions: the same EpisodeSpec and actions give the
+// same bits.
+struct EpisodeSpec {
+  uint64_t seed = 0;  // key of the episode's random stream (core/rng.h)
+  int32_t noops = 0;  // Atari: no-op frames after reset, drawn by the caller
+  int64_t frames_max =
+      0;  // truncate after so many emulated frames; 0 = the environment's own limit
+};
+
+// Result of one episode.
+struct EpisodeResult {
+  double fitness = 0;  // undiscounted, unclipped return; summed in step order
+  uint64_t frames = 0;
+  uint32_t steps = 0;
+  bool truncated = false;
+  bool done = false;  // the episode came to its end; results that are not done are never posted
+  bool operator==(const EpisodeResult&) const = default;
+};
+
+// How episodes of a run are made from keys: the preset's no-op draw and frame caps.
+struct EpisodeRule {
+  std::function<int32_t(uint64_t key)> noops;  // empty: none
+  int64_t frames_max = 0;                      // population and validation
+  int64_t frames_max_test = 0;
+  EpisodeSpec Make(uint64_t key, bool test) const {
+    return {key, noops ? noops(key) : 0, test ? frames_max_test : frames_max};
+  }
+};
+
+// True once the work shall end early; called from any thread, once per step.
+using StopToken = std::function<bool()>;
+
+}  // namespace samara

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+#include "nn/layer_line.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace samara {
+namespace {
+
+using Kind = Layer::Kind;
+
+struct Expected {
+  Kind kind;
+  std::string name;
+  int64_t out, kernel, stride;
+  Padding padding;
+  Activation activation;
+};
+
+void ExpectLayers(const std::vector<Layer>& layers, const std::vector<Expected>& expected) {
+  ASSERT_EQ(layers.size(), expected.size());
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const Layer& is = layers[i];
+    const Expected& want = expected[i];
+    EXPECT_EQ(is.kind, want.kind) << i;
+    EXPECT_EQ(is.name, want.name) << i;
+    EXPECT_EQ(is.out, want.out) << i;
+    EXPECT_EQ(is.activation, want.activation) << i;
+    if (want.kind != Kind::kConv) continue;
+    EXPECT_EQ(is.kernel, want.kernel) << i;
+    EXPECT_EQ(is.stride, want.stride) << i;
+    EXPECT_EQ(is.padding, want.padding) << i;
+  }
+}
+
+Expected Conv(std::string name, int64_t out, int64_t kernel, int64_t stride, Padding padding) {
+  return {Kind::kConv, std::move(name), out, kernel, stride, padding, Activation::kRelu};
+}
+Expected Dense(std::string name, int64_t out, Activation activation) {
+  return {Kind::kDense, std::move(name), out, 0, 1, Padding::kValid, activation};
+}
+
+// The layers of the papers, written down as they were before they were lines.
+TEST(LayerLineTest, PublishedNetworksKeepTheirLayers) {
+  const auto layers = [](std::string_view name) { return FindLayers(name).ValueOrThrow().layers; };
+  constexpr Padding kSame = Padding::kSame, kValid = Padding::kValid;
+  constexpr Activation kRelu = Activation::kRelu, kTanh = Activation::kTanh;
+  ExpectLayers(layers("LargeModel"),
+               {Conv("conv1", 32, 8, 4, kSame), Conv("conv2", 64, 4, 2, kSame),
+                Conv("conv3", 64, 3, 1, kSame), Dense("fc", 512, kRelu)});
+  ExpectLayers(layers("Model"), {Conv("conv1", 16, 8, 4, kSame), Conv("conv2", 32, 4, 2, kSame),
+                                 Dense("fc", 256, kRelu)});
+  for (const char* name : {"Nature", "nature"})
+    ExpectLayers(layers(name), {Conv("conv1", 32, 8, 4, kValid), Conv("conv2", 64, 4, 2, kValid),
+                                Conv("conv3", 64, 3, 1, kValid), Dense("fc", 512, kRelu)});
+  ExpectLayers(
+      layers("impala_shallow"),
+      {Conv("conv1", 16, 8, 4, kValid), Conv("conv2", 32, 4, 2, kValid), Dense("fc", 256, kRelu)});
+  ExpectLayers(layers("linear"), {});
+  ExpectLayers(layers("mlp-8-tanh"), {Dense("fc1", 8, kTanh)});
+  ExpectLayers(layers("mlp-8-4-relu"), {Dense("fc1", 8, kRelu), Dense("fc2", 4, kRelu)});
+  const auto deep = layers("impala_deep"), football = layers("football");
+  ASSERT_EQ(deep.size(), 4u);
+  ASSERT_EQ(football.size(), 5u);
+  const int64_t channels[] = {16, 32, 32, 32};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(football[i].kind, Kind::kResidual);
+    EXPECT_EQ(football[i].out, channels[i]);
+    EXPECT_EQ(football[i].name, "stack" + std::to_string(i + 1));
+  }
+  ExpectLayers({deep.back()}, {Dense("fc", 256, kRelu)});
+  ExpectLayers({football.back()}, {Dense("fc", 256, kRelu)});
+}
+
+TEST(LayerLineTest, DenseLayersAreNumberedUnlessOneReadsAMap) {
+  const auto names = [](std::string_view line) {
+    std::string text;
+    for (const Layer& layer : ParseLayers(line).ValueOrThrow()) text += layer.name + " ";
+    return text;
+  };
+  EXPECT_EQ(names("dense 4 none"), "fc1 ");
+  EXPECT_EQ(names("conv 4 3x3 tanh,dense 4 relu , dense 2 tanh"), "conv1 fc1 fc2 ");
+  EXPECT_EQ(names("residual 2,conv 4 3x3/2 same none,dense 4 relu"), "stack1 conv1 fc ");
+}
+
+TEST(LayerLineTest, SaysWhereALineIsWrong) {
+  const auto refused = [](std::string_view line, const std::string& says) {
+    const auto layers = ParseLayers(line);
+    ASSERT_FALSE(layers.ok()) << line;
+    EXPECT_EQ(layers.status().code(), Code::kConfig);
+    EXPECT_EQ(layers.status().message().find("layers, column " + says), 0u)
+        << layers.status().message();
+  };
+  refused("conv 16 8x8/4 rel",
+          "15: 'rel', expected same, valid, relu, tanh or none, as in conv 16");
+  refused("conv 16 8x8/4 same", "19: nothing, expected relu, tanh or none");
+  refused("dense 64 tanh, lstm 64", "16: 'lstm', expected dense");
+  refused("dense 64 tanh, conv 8 3x3 relu", "16: 'conv', expected dense");
+  refused("conv 8 3x3 relu, residual 8", "18: 'residual', expected conv or dense");
+  refused("dense 64 tanh,", "15: nothing, expected dense");
+  refused(",dense 64 tanh", "1: nothing, expected residual, conv or dense");
+  refused("dense 64 tanh relu", "15: 'relu', expected a comma or the end");
+  refused("dense 0 tanh", "7: '0', expected the number of units, 1 to 1048576");
+  refused("dense 1048577 tanh", "7: '1048577', expected the number");
+  refused("dense -3 tanh", "7: '-3', expected the number");
+  refused("dense 99999999999999999999 tanh", "7: '99999999999999999999', expected the number");
+  refused("conv 4 8 relu", "8: '8', expected a square window");
+  refused("conv 4 8x7 relu", "8: '8x7', expected a square window");
+  refused("conv 4 3x3/4 relu", "8: '3x3/4', expected a square window");
+  refused("conv 4 65x65 relu", "8: '65x65', expected a square window");
+  refused("conv 4 3x3/ relu", "8: '3x3/', expected a square window");
+  std::string many = "dense 1 relu";
+  for (int i = 0; i < 126; ++i) many += ",dense 1 relu";
+  EXPECT_EQ(ParseLayers(many).ValueOrThrow().size(), 127u);
+  refused(many + ",dense 1 relu", std::to_string(many.size() + 2) + ": 'dense', expected at most");
+}
+
+TEST(LayerLineTest, EveryNetworkCanBeMade) {
+  for (const NetworkRow& row : Networks()) {
+    const bool residual = row.layers.starts_with("residual");
+    EXPECT_EQ(MakeNetwork(row.name, 84, 84, 4, 6).ok(), !residual) << row.name;
+    EXPECT_EQ(MakeTorso(row.name, 84, 84, 4).ok(), !row.layers.empty()) << row.name;
+  }
+}
+
+TEST(LayerLineTest, ALineIsANetworkWithThatName) {
+  const std::string line = "conv 16 8x8/4 same relu, conv 32 4x4/2 same relu, dense 256 relu";
+  const auto named = MakeNetwork("Model", 84, 84, 4, 6).ValueOrThrow();
+  const auto lined = MakeNetwork(line, 84, 84, 4, 6).ValueOrThrow();
+  EXPECT_EQ(lined.name, line);
+  EXPECT_EQ(lined.parameter_count, named.parameter_count);
+  const auto a = Tensors(named), b = Tensors(lined);
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].name, b[i].name);
+    EXPECT_EQ(a[i].shape, b[i].shape);
+    EXPECT_EQ(a[i].offset, b[i].offset);
+  }
+  EXPECT_EQ(MakeNetwork(lined.name, 84, 84, 4, 6).ValueOrThrow().parameter_count,
+            named.parameter_count);
+  EXPECT_EQ(MakeNetwork("residual 8, dense 4 relu", 84, 84, 4, 6).status().code(), Code::kConfig);
+  EXPECT_EQ(MakeTorso("conv 8 3x3 relu", 84, 84, 4).status().code(), Code::kConfig);
+  EXPECT_EQ(MakeTorso(line, 1, 1, 4).status().code(), Code::kConfig);
+}
+
+TEST(LayerLineTest, ProgramsRegisterNetworksOfTheirOwn) {
+  EXPECT_FALSE(FindLayers("registered-2").ok());
+  ASSERT_TRUE(RegisterNetwork({"registered-2", "for this test", "dense 3 tanh", ""}).ok());
+  const auto made = MakeNetwork("registered-2", 1, 1, 5, 2).ValueOrThrow();
+  EXPECT_EQ(made.parameter_count, 6u * 3 + 4 * 2);
+  // other processes know the line, not the name
+  EXPECT_EQ(made.name, "dense 3 tanh");
+  EXPECT_EQ(Networks().back().name, "registered-2");
+  for (const char* name : {"registered-2", "Model", "mlp-4-tanh", "", "two words"})
+    EXPECT_EQ(RegisterNetwork({name, "", "dense 3 tanh", ""}).code(), Code::kConfig) << name;
+  const Status bad = RegisterNetwork({"another", "", "dense three tanh", ""});
+  EXPECT_NE(bad.message().find("network 'another': layers, column 7: 'three'"), std::string::npos)
+      << bad.message();
+}
+
+}  // namespace
+}  // namespace samara

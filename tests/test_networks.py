@@ -1,0 +1,55 @@
+"""Networks by a line of layers: the same runs as by name, for evolution and learning alike."""
+
+import json
+
+import pytest
+from samara_cli import CARTPOLE, ok, samara, train
+
+LINE = "network.layers=dense 12 tanh, dense 8 relu"
+LEARN = ["classic/cartpole-vtrace", "learn.frames=3200", "learn.mode=deterministic", "run.random_episodes=2", "learn.test_episodes=2"]
+
+
+def evolution(*words):
+    return [*CARTPOLE, "ga.generations=2", *words]
+
+
+@pytest.mark.parametrize("preset, result", [(evolution(), "population_hash"), (LEARN, "parameter_hash")])
+def test_a_line_gives_the_bits_of_the_name(preset, result, tmp_path):
+    named = train(tmp_path / "named", *preset, "network.name=mlp-16-8-tanh")
+    lined = train(tmp_path / "lined", *preset, "network.layers=dense 16 tanh, dense 8 tanh")
+    other = train(tmp_path / "other", *preset, LINE)
+    assert named[result] == lined[result] != other[result]
+
+
+@pytest.mark.parametrize("preset", [evolution(), LEARN])
+def test_a_line_is_played_exported_and_resumed(preset, tmp_path):
+    run, policy = tmp_path / "run", tmp_path / "policy.safetensors"
+    result = train(run, *preset, LINE)
+    assert 'layers = "dense 12 tanh, dense 8 relu"' in (run / "config.toml").read_text()
+    ok("export", run, policy)
+    for source in (run, policy):
+        played = ok("eval", source, "--episodes", "2", "--json").json
+        assert len(played["returns"]) == 2, source
+    again = ok("train", "--resume", run, "--json", "--quiet").json
+    assert again["frames"] == result["frames"]
+    changed = samara("train", "--resume", run, "network.layers=dense 12 tanh")
+    assert changed.code == 78 and "network.layers" in changed.err
+    report = json.loads(ok("list", "networks", "--json").out.splitlines()[-1])
+    assert any(row["name"] == "network.layers=LINE" for row in report["networks"])
+
+
+@pytest.mark.parametrize("preset", ["classic/cartpole-ga", "classic/cartpole-vtrace"])
+@pytest.mark.parametrize("line, says", [
+    ("dense 16 rel", "layers, column 10: 'rel', expected relu, tanh or none"),
+    ("dense 16 relu, lstm 64", "layers, column 16: 'lstm', expected dense"),
+    ("conv 16 8x8/4 relu, dense 8 relu", "needs images, the observations are vectors of 4"),
+])
+def test_a_line_that_is_wrong_is_refused(preset, line, says, tmp_path):
+    refused = samara("train", preset, f"network.layers={line}", "--out", tmp_path / "run")
+    assert refused.code == 78 and says in refused.err and len(refused.err.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_evolution_refuses_residual_stacks(tmp_path):
+    refused = samara("train", "atari/deep-ga-desktop", "network.name=impala_deep", "--out", tmp_path / "run")
+    assert refused.code == 78 and "residual stacks are trained by gradients only" in refused.err
