@@ -1,6 +1,6 @@
 // The bytes of a GaState, as journal records and checkpoints hold them.
 #include "core/bytes.h"
-#include "evo/ga.h"
+#include "evo/algorithms/ga.h"
 
 namespace samara {
 namespace {
@@ -12,12 +12,14 @@ constexpr uint64_t kParentsMax = 10'000'000;
 
 std::string GaState::Encode() const {
   ByteWriter out;
+  const auto put = [&out](const Parent& p) {
+    out.PutBytes(p.genome.Encode()).Put(p.fitness).Put(p.frames);
+  };
   out.Put(kVersion).Put(generation).Put(frames).Put(frames_test).Put(steps).Put(episodes);
   out.Put(uint64_t{parents.size()});
-  for (size_t i = 0; i < parents.size(); ++i)
-    out.PutBytes(parents[i].Encode()).Put(parent_fitness[i]).Put(parent_frames[i]);
-  out.Put(uint8_t{has_elite});
-  if (has_elite) out.PutBytes(elite.Encode()).Put(elite_mean).Put(elite_frames);
+  for (const Parent& parent : parents) put(parent);
+  out.Put(uint8_t{elite.has_value()});
+  if (elite) put(*elite);
   out.Put(population_hash);
   return out.Take();
 }
@@ -31,6 +33,13 @@ Result<GaState> GaState::Decode(std::string_view bytes) {
     return Status(Code::kBadData, "state version " + std::to_string(version) + ", expected " +
                                       std::to_string(kVersion) + ": use the build that wrote it");
   }
+  const auto get = [&in, version]() -> Result<Parent> {
+    Parent p;
+    ASSIGN_OR_RETURN(p.genome, Genome::Decode(in.GetBytes()));
+    p.fitness = in.Get<double>();
+    if (version > 1) p.frames = in.Get<double>();
+    return p;
+  };
   s.generation = in.Get<uint64_t>();
   s.frames = in.Get<uint64_t>();
   s.frames_test = in.Get<uint64_t>();
@@ -39,22 +48,28 @@ Result<GaState> GaState::Decode(std::string_view bytes) {
   const auto parents = in.Get<uint64_t>();
   if (!in.ok() || parents > kParentsMax) return damaged;
   for (uint64_t i = 0; i < parents && in.ok(); ++i) {
-    ASSIGN_OR_RETURN(Genome genome, Genome::Decode(in.GetBytes()));
-    s.parents.push_back(std::move(genome));
-    s.parent_fitness.push_back(in.Get<double>());
-    s.parent_frames.push_back(version > 1 ? in.Get<double>() : 0);
+    ASSIGN_OR_RETURN(Parent parent, get());
+    s.parents.push_back(std::move(parent));
   }
   const auto has_elite = in.Get<uint8_t>();
   if (has_elite > 1) return damaged;
-  s.has_elite = has_elite == 1;
-  if (s.has_elite) {
-    ASSIGN_OR_RETURN(s.elite, Genome::Decode(in.GetBytes()));
-    s.elite_mean = in.Get<double>();
-    if (version > 1) s.elite_frames = in.Get<double>();
+  if (has_elite == 1) {
+    ASSIGN_OR_RETURN(s.elite, get());
   }
   s.population_hash = in.Get<Digest>();
   if (!in.AtEnd()) return damaged;
   return s;
+}
+
+EvolutionSummary GaState::Summary() const {
+  EvolutionSummary summary{EvolutionCounters(*this), population_hash, {}, 0};
+  if (elite) summary.best = elite->genome, summary.best_mean = elite->fitness;
+  return summary;
+}
+
+Result<EvolutionSummary> DescribeGa(std::string_view state) {
+  ASSIGN_OR_RETURN(const GaState s, GaState::Decode(state));
+  return s.Summary();
 }
 
 }  // namespace samara

@@ -1,7 +1,7 @@
 #include <limits>
 
 #include "core/bytes.h"
-#include "evo/evaluate/evaluate_test_util.h"
+#include "evo/algorithms/ga_test_util.h"
 #include "evo/evaluate/finished_episodes.h"
 
 namespace samara {
@@ -10,13 +10,11 @@ namespace {
 GaState SomeState() {
   GaState s;
   s.generation = 7, s.frames = 1'000'000'000'000, s.frames_test = 5, s.steps = 11, s.episodes = 13;
-  s.parents = {{NoiseKind::kNormal, InitKind::kFanIn, 3, {{5, 0.002F}, {6, -0.0F}}},
-               {NoiseKind::kTable, InitKind::kUnitNorm, UINT64_MAX, {}}};
-  s.parent_fitness = {1.5, std::numeric_limits<double>::quiet_NaN()};
-  s.parent_frames = {17.5, 0};
-  s.has_elite = true;
-  s.elite = {NoiseKind::kQuantile8, InitKind::kFanIn, 9, {{1, 2.0F}}};
-  s.elite_mean = -0.0, s.elite_frames = 1e9;
+  s.parents = {{{NoiseKind::kNormal, InitKind::kFanIn, 3, {{5, 0.002F}, {6, -0.0F}}}, 1.5, 17.5},
+               {{NoiseKind::kTable, InitKind::kUnitNorm, UINT64_MAX, {}},
+                std::numeric_limits<double>::quiet_NaN(),
+                0}};
+  s.elite = {{NoiseKind::kQuantile8, InitKind::kFanIn, 9, {{1, 2.0F}}}, -0.0, 1e9};
   s.population_hash[0] = 1, s.population_hash[31] = 2;
   return s;
 }
@@ -28,6 +26,11 @@ FinishedEpisodes SomeEpisodes() {
   return f;
 }
 
+void ExpectSame(const Parent& a, const Parent& b) {
+  EXPECT_EQ(a.genome, b.genome);
+  EXPECT_EQ(BitsOf({a.fitness, a.frames}), BitsOf({b.fitness, b.frames}));
+}
+
 TEST(GaStateTest, DecodesWhatWasEncoded) {
   for (const GaState& state : {SomeState(), GaState()}) {
     const GaState back = GaState::Decode(state.Encode()).ValueOrThrow();
@@ -36,13 +39,10 @@ TEST(GaStateTest, DecodesWhatWasEncoded) {
     EXPECT_EQ(back.frames_test, state.frames_test);
     EXPECT_EQ(back.steps, state.steps);
     EXPECT_EQ(back.episodes, state.episodes);
-    EXPECT_EQ(back.parents, state.parents);
-    EXPECT_EQ(BitsOf(back.parent_fitness), BitsOf(state.parent_fitness));
-    EXPECT_EQ(back.parent_frames, state.parent_frames);
-    EXPECT_EQ(back.elite_frames, state.elite_frames);
-    EXPECT_EQ(back.has_elite, state.has_elite);
-    EXPECT_EQ(back.elite, state.elite);
-    EXPECT_EQ(BitsOf({back.elite_mean}), BitsOf({state.elite_mean}));
+    ASSERT_EQ(back.parents.size(), state.parents.size());
+    for (size_t i = 0; i < state.parents.size(); ++i) ExpectSame(back.parents[i], state.parents[i]);
+    ASSERT_EQ(back.elite.has_value(), state.elite.has_value());
+    if (state.elite) ExpectSame(*back.elite, *state.elite);
     EXPECT_EQ(back.population_hash, state.population_hash);
     EXPECT_EQ(back.Encode(), state.Encode());
   }
@@ -92,11 +92,12 @@ TEST(GaStateTest, AStateWithoutLengthsIsRead) {
   out.Put(uint32_t{1}).Put(state.generation).Put(state.frames).Put(state.frames_test);
   out.Put(state.steps).Put(state.episodes).Put(uint64_t{2});
   for (size_t i = 0; i < 2; ++i)
-    out.PutBytes(state.parents[i].Encode()).Put(state.parent_fitness[i]);
-  out.Put(uint8_t{1}).PutBytes(state.elite.Encode()).Put(state.elite_mean);
+    out.PutBytes(state.parents[i].genome.Encode()).Put(state.parents[i].fitness);
+  out.Put(uint8_t{1}).PutBytes(state.elite->genome.Encode()).Put(state.elite->fitness);
   out.Put(state.population_hash);
   GaState expected = state;
-  expected.parent_frames = {0, 0}, expected.elite_frames = 0;
+  for (Parent& parent : expected.parents) parent.frames = 0;
+  expected.elite->frames = 0;
   EXPECT_EQ(GaState::Decode(out.Take()).ValueOrThrow().Encode(), expected.Encode());
 }
 

@@ -15,8 +15,10 @@ constexpr milliseconds kWait{20};  // until a stop is noticed
 // slots an actor, those of the next episode while the current one is played.
 class EpisodeEvaluator : public Evaluator {
  public:
-  EpisodeEvaluator(std::unique_ptr<Fleet> fleet, std::unique_ptr<PolicyModel> model)
+  EpisodeEvaluator(std::unique_ptr<Fleet> fleet, PolicyPlayer& player,
+                   std::unique_ptr<PolicyModel> model)
       : fleet_(std::move(fleet)),
+        player_(player),
         model_(std::move(model)),
         workspace_(*model_),
         slots_(fleet_->slots()) {}
@@ -36,7 +38,7 @@ class EpisodeEvaluator : public Evaluator {
       const size_t n = fleet_->Wait(events, kWait);
       for (size_t i = 0; i < n; ++i) slots_[events[i].slot].busy = Answer(events[i], source, work);
       for (uint32_t s = 0; s < slots_.size(); ++s) {
-        if (slots_[s].busy && !Wanted(s, work)) fleet_->Abandon(s);
+        if (slots_[s].busy && !Wanted(s, work)) player_.Abandon(s);
       }
     }
     return failed_ ? fleet_->status() : Status::Ok();
@@ -75,7 +77,7 @@ class EpisodeEvaluator : public Evaluator {
   void Load(uint32_t index, PolicyHandle policy, const ParameterSource& source) {
     if (policy == kRandomHandle || policy == slots_[index].loaded) return;
     const SteadyTime start = Now();
-    const auto bytes = fleet_->parameters(index);
+    const auto bytes = player_.parameters(index);
     source.Write(policy, workspace_.Canonical());
     model_->kernel().Pack(workspace_.Canonical(),
                           {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)});
@@ -85,7 +87,7 @@ class EpisodeEvaluator : public Evaluator {
 
   void Begin(uint32_t index) {
     const Task& task = slots_[index].task;
-    fleet_->Play(index, slots_[index].index, task.episode, task.policy == kRandomHandle);
+    player_.Play(index, slots_[index].index, task.episode, task.policy == kRandomHandle);
   }
 
   // Whether the slot is busy now.
@@ -113,6 +115,7 @@ class EpisodeEvaluator : public Evaluator {
   }
 
   std::unique_ptr<Fleet> fleet_;
+  PolicyPlayer& player_;  // the fleet's
   std::unique_ptr<PolicyModel> model_;
   PolicyWorkspace workspace_;
   std::vector<Slot> slots_;
@@ -124,10 +127,11 @@ class EpisodeEvaluator : public Evaluator {
 
 Result<std::unique_ptr<Evaluator>> MakeEpisodeEvaluator(std::unique_ptr<Fleet> fleet,
                                                         std::unique_ptr<PolicyModel> model) {
+  ASSIGN_OR_RETURN(PolicyPlayer* const player, fleet->policy_player());
   RETURN_IF_ERROR(
-      fleet->InstallPolicies(model->Describe(), model->kernel().packed_size() * sizeof(float)));
+      player->InstallPolicies(model->Describe(), model->kernel().packed_size() * sizeof(float)));
   return std::unique_ptr<Evaluator>(
-      std::make_unique<EpisodeEvaluator>(std::move(fleet), std::move(model)));
+      std::make_unique<EpisodeEvaluator>(std::move(fleet), *player, std::move(model)));
 }
 
 }  // namespace samara

@@ -15,7 +15,7 @@
 #include "core/rng.h"
 #include "env/registry.h"
 #include "evo/evaluate/evaluator.h"
-#include "evo/ga.h"
+#include "nn/network.h"
 
 namespace samara {
 

@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "env/episode.h"
 #include "evo/evaluate/policy.h"
 #include "fleet/fleet.h"
 
@@ -29,19 +30,6 @@ struct Task {
   EpisodeSpec episode;
   double frames_expected = 0;  // of its episode; 0 = unknown. Decides when it is played, no more
 };
-
-// What one episode brought.
-struct EpisodeResult {
-  double fitness = 0;  // undiscounted, unclipped return; summed in step order
-  uint64_t frames = 0;
-  uint32_t steps = 0;
-  bool truncated = false;
-  bool done = false;  // the episode came to its end; results that are not done are never posted
-  bool operator==(const EpisodeResult&) const = default;
-};
-
-// True once the work shall end early; called from any thread, once per step.
-using StopToken = std::function<bool()>;
 
 // Hands out task indices and collects results. Thread safe.
 class WorkSource {

@@ -22,6 +22,7 @@ GenerationWork::GenerationWork(GenerationPlan plan, StopToken stop,
       stop_(std::move(stop)),
       members_(static_cast<uint32_t>(plan_.population.size() / plan_.episodes)),
       order_(LongestFirst(plan_.population)),
+      known_validation_(validation),
       dropped_(members_ + 1),
       population_(plan_.population.size()),
       left_(members_, plan_.episodes),
@@ -33,6 +34,7 @@ GenerationWork::GenerationWork(GenerationPlan plan, StopToken stop,
   for (const auto& [index, result] : population) {
     if (index < population_.size()) PostPopulation(index, result);
   }
+  known_population_frames_ = population_frames_;
 }
 
 std::optional<uint32_t> GenerationWork::Claim() {
@@ -175,6 +177,19 @@ GenerationWork::Counts GenerationWork::counts() const {
     return {false, population_done_, population_.size(), population_frames_, best_};
   return {true, validation_done_, candidates_.size() * plan_.validation_episodes,
           population_frames_ + validation_frames_, best_};
+}
+
+uint64_t GenerationWork::FramesPlayed() const {
+  const std::lock_guard lock(mu_);
+  uint64_t frames = population_frames_ - known_population_frames_ + validation_frames_;
+  for (const uint32_t i : candidates_) {
+    for (size_t e = 0; e < plan_.validation_episodes; ++e) {
+      const auto known =
+          known_validation_.find(static_cast<uint32_t>(i * plan_.validation_episodes + e));
+      if (known != known_validation_.end()) frames -= known->second.frames;
+    }
+  }
+  return frames;
 }
 
 std::vector<EpisodeResult> GenerationWork::ValidationOf(uint32_t individual) const {

@@ -79,6 +79,9 @@ class GenerationWork : public WorkSource {
   const EpisodeMeans& means() const { return means_; }
   // Every result that counts is in.
   bool Complete() const { return finished_.load(std::memory_order_relaxed); }
+  // Frames of the results that count, without those that were known at the start. REQUIRES:
+  // Complete.
+  uint64_t FramesPlayed() const;
   // Of one candidate. REQUIRES: Complete.
   std::vector<EpisodeResult> ValidationOf(uint32_t individual) const;
 
@@ -96,6 +99,8 @@ class GenerationWork : public WorkSource {
   const StopToken stop_;
   const uint32_t members_;             // = the old elite's number
   const std::vector<uint32_t> order_;  // of the population's episodes
+  const ResultsByIndex known_validation_;
+  uint64_t known_population_frames_ = 0;
   Sink sink_;
   std::mutex sink_mu_;  // one call at a time
   // written under mu_, read without it, once per step

@@ -18,7 +18,11 @@ GenerationPlan Plan() {
   plan.validation_episodes = kEpisodes;
   plan.elite_frames = 50;
   plan.candidates = [](std::span<const double> fitness) {
-    return std::vector<uint32_t>{RankDescending(fitness)[0], kElite};
+    const auto known = [&](uint32_t i) { return std::isnan(fitness[i]) ? -HUGE_VAL : fitness[i]; };
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < fitness.size(); ++i)
+      if (known(i) > known(best)) best = i;
+    return std::vector<uint32_t>{best, kElite};
   };
   plan.validation = [](uint32_t individual, uint32_t episode) {
     return Task{{individual, 0}, Role::kEvaluate, {.seed = episode}};
@@ -121,6 +125,7 @@ TEST(GenerationWorkTest, DroppedEpisodesCountForNothing) {
   EXPECT_TRUE(work.Finished());
   EXPECT_TRUE(work.Complete());
   EXPECT_EQ(work.counts().frames, 86U);
+  EXPECT_EQ(work.FramesPlayed(), 86U);
   EXPECT_EQ(work.ValidationOf(5)[0].fitness, 8);
   EXPECT_EQ(work.ValidationOf(5)[1].fitness, 7);
   EXPECT_EQ(seen[Phase::kPopulation], (Indices{1, 0, 2, 3, 4, 5}));
@@ -143,6 +148,8 @@ TEST(GenerationWorkTest, KnownResultsAreNotPlayedAgainAndDecideNothingElse) {
   complete.Post(Validation(5, 1), Fitness(1)), complete.Post(Validation(kElite, 1), Fitness(1));
   EXPECT_TRUE(complete.Complete());
   EXPECT_EQ(complete.ValidationOf(5)[0].fitness, 5);
+  EXPECT_EQ(complete.counts().frames, 100U);
+  EXPECT_EQ(complete.FramesPlayed(), 20U);
 }
 
 TEST(GenerationWorkTest, AMemberHasAPlaceOnceAllItsEpisodesAreIn) {

@@ -7,10 +7,12 @@
 // uniformly at random from the episode's own stream.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
 
+#include "core/check.h"
 #include "env/interface.h"
 #include "nn/frame_stack.h"
 #include "nn/kernel.h"
@@ -30,6 +32,19 @@ class ParameterSource {
  public:
   virtual ~ParameterSource() = default;
   virtual void Write(PolicyHandle policy, std::span<float> canonical) const = 0;
+};
+
+// Parameters of one policy, whatever the handle; they outlive this object.
+class FixedParameters : public ParameterSource {
+ public:
+  explicit FixedParameters(std::span<const float> parameters) : parameters_(parameters) {}
+  void Write(PolicyHandle, std::span<float> canonical) const override {
+    CHECK_EQ(parameters_.size(), canonical.size());
+    std::copy(parameters_.begin(), parameters_.end(), canonical.begin());
+  }
+
+ private:
+  std::span<const float> parameters_;
 };
 
 // How observations become network input; constant for a run.

@@ -4,7 +4,7 @@
 #include <mutex>
 #include <optional>
 
-#include "evo/evaluate/evaluate_test_util.h"
+#include "evo/algorithms/ga_test_util.h"
 #include "evo/evaluate/peers.h"
 #include "evo/genome/population_hash.h"
 
@@ -86,7 +86,7 @@ GaConfig Config() {
   GaConfig c;
   c.population = 40, c.parents = 5, c.episodes = 2;
   c.validation_candidates = 4, c.validation_episodes = 3;
-  c.test_episodes = 5;
+  c.budget.test_episodes = 5;
   return c;
 }
 
@@ -130,7 +130,7 @@ void Together(std::vector<Rank>& ranks, const std::function<void(Rank&, size_t)>
 }
 
 TEST(SharedEvaluatorTest, AnyNumberOfRanksHasOneRanksPopulation) {
-  for (const char* loop : {"uber_gpu", "uber_dist"}) {
+  for (const GaLoop loop : {GaLoop::kUberGpu, GaLoop::kUberDist}) {
     GaConfig config = Config();
     config.loop = loop;
     FakeEvaluator alone(static_cast<size_t>(Net().parameter_count), Invent);

@@ -120,16 +120,7 @@ class TableNoise : public Noise {
 }  // namespace
 
 std::string_view Name(NoiseKind kind) {
-  switch (kind) {
-    case NoiseKind::kNormal:
-      return "normal";
-    case NoiseKind::kQuantile8:
-      return "quantile8";
-    case NoiseKind::kTable:
-      break;
-  }
-  CHECK(kind == NoiseKind::kTable) << static_cast<int>(kind);
-  return "table";
+  return NameOf(std::span<const EnumName<NoiseKind>>(kNoiseNames), kind);
 }
 
 const Noise& GetNoise(NoiseKind kind) {

@@ -19,7 +19,8 @@
 //     a = (pi/2) (q + t),  q = W[w+1][b] >> 30,  t = ((W[w+1][b] mod 2^30) - 2^29) / 2^30
 //     z[w][b] = r cos a,   z[w+1][b] = r sin a;   |z| <= 6.77
 //   quantile8: 256 elements a group; element 64 w + 4 b + i of a group is quantile(byte i of
-//     W[w][b], lowest first) / 31.983f with the table of evo/noise_quantiles.h; |value| <= 2.88.
+//     W[w][b], lowest first) / 31.983f with the table of evo/genome/noise_quantiles.h; |value|
+//     <= 2.88.
 //
 // Table kind: e(key)[j] = table[key + j].
 // Thread safety: all methods are const and may be called from any thread.
@@ -31,13 +32,17 @@
 #include <string_view>
 
 #include "core/cpu.h"
+#include "core/enum_names.h"
 #include "evo/genome/genome.h"
 
 namespace samara {
 
 constexpr uint64_t kNoiseTableSize = 250'000'000;
 
-std::string_view Name(NoiseKind kind);  // "normal", "quantile8", "table": as in ga.noise
+constexpr EnumName<NoiseKind> kNoiseNames[] = {{NoiseKind::kNormal, "normal"},
+                                               {NoiseKind::kQuantile8, "quantile8"},
+                                               {NoiseKind::kTable, "table"}};
+std::string_view Name(NoiseKind kind);
 
 class Noise {
  public:
@@ -53,8 +58,8 @@ class Noise {
 };
 
 // Shared and constant. The table kind draws each slice anew unless the table is held in memory
-// (evo/noise_table.h). REQUIRES for it: key + first + size <= kNoiseTableSize; CheckKeys
-// (evo/genome.h) is how callers know.
+// (evo/genome/noise_table.h). REQUIRES for it: key + first + size <= kNoiseTableSize; CheckKeys
+// (evo/genome/genome.h) is how callers know.
 const Noise& GetNoise(NoiseKind kind);
 
 // One counter kind at a given level, for tests and benchmarks. REQUIRES: kind is not kTable and the

@@ -1,0 +1,60 @@
+#include "evo/algorithms/algorithm.h"
+
+#include <fmt/format.h>
+
+#include "evo/genome/decode.h"
+
+namespace samara {
+
+void EvolutionCounters::Count(std::span<const EpisodeResult> results) {
+  for (const auto& r : results) frames += r.frames, steps += r.steps;
+  episodes += results.size();
+}
+
+Result<std::vector<float>> ParametersOf(const Candidate& candidate,
+                                        const NetworkDescription& network) {
+  std::vector<float> parameters(network.parameter_count);
+  if (const auto* genome = std::get_if<Genome>(&candidate)) {
+    RETURN_IF_ERROR(CheckKeys(*genome, parameters.size()));
+    Materialise(*genome, network, parameters);
+    return parameters;
+  }
+  const auto& given = std::get<std::vector<float>>(candidate);
+  if (given.size() == parameters.size()) return given;
+  return Status(Code::kBadData, fmt::format("{} parameters, expected {} for {}", given.size(),
+                                            parameters.size(), network.name));
+}
+
+Result<std::vector<EpisodeResult>> EvolutionAlgorithm::PlayBest(Purpose purpose, size_t episodes,
+                                                                const StopToken& stop) {
+  ASSIGN_OR_RETURN(const std::vector<float> parameters, ParametersOf(summary().best, network_));
+  return player_.Play(FixedParameters(parameters), purpose, episodes, stop);
+}
+
+bool EvolutionBudget::Spent(const EvolutionCounters& counters) const {
+  const auto reached = [](uint64_t value, int64_t budget) {
+    return budget > 0 && value >= static_cast<uint64_t>(budget);
+  };
+  return reached(counters.generation, generations) || reached(counters.frames, frames);
+}
+
+size_t EvolutionBudget::TestEpisodes(uint64_t generation) const {
+  const bool due = test_every > 0 && generation % static_cast<uint64_t>(test_every) == 0;
+  return due ? static_cast<size_t>(test_episodes) : 0;
+}
+
+void BindTest(ConfigTable& table, const std::string& name, EvolutionBudget& budget) {
+  table.Add(name + ".test_episodes", &budget.test_episodes, {0, 1'000'000}, "episodes",
+            "test episodes of the elite, not counted in frames");
+  table.Add(name + ".test_every", &budget.test_every, {0, 1'000'000}, "generations",
+            "generations between tests; 0 = only at the end");
+}
+
+void BindBudget(ConfigTable& table, const std::string& name, EvolutionBudget& budget) {
+  table.Add(name + ".generations", &budget.generations, {0, 1e9}, "generations",
+            "budget; 0 = unlimited", OnResume::kMayGrow);
+  table.Add(name + ".frames", &budget.frames, {0, 1e15}, "frames",
+            "budget, population and validation; 0 = unlimited", OnResume::kMayGrow);
+}
+
+}  // namespace samara

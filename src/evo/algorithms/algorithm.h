@@ -1,0 +1,139 @@
+// The interface of evolution algorithms, and the parameters of one (registry.h lists them).
+//
+// Everything random is keyed by (seed, purpose, generation, individual, episode), so a state and a
+// configuration decide the next generation bit for bit, whatever plays the episodes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/config.h"
+#include "core/sha256.h"
+#include "evo/evaluate/generation_player.h"
+#include "evo/genome/genome.h"
+#include "nn/network.h"
+
+namespace samara {
+
+// Sums over a run so far.
+struct EvolutionCounters {
+  uint64_t generation = 0;  // generations completed
+  uint64_t frames = 0;      // population + validation
+  uint64_t frames_test = 0;
+  uint64_t steps = 0, episodes = 0;  // population + validation
+  // Adds episodes of population or validation.
+  void Count(std::span<const EpisodeResult> results);
+};
+
+// The policy that an algorithm would return: parameters in canonical order, or a genome that
+// decodes to them.
+using Candidate = std::variant<Genome, std::vector<float>>;
+// The parameters of `candidate`. kBadData when it does not fit the network.
+Result<std::vector<float>> ParametersOf(const Candidate& candidate,
+                                        const NetworkDescription& network);
+
+// Summary of a state, for callers that know no algorithm. REQUIRES of `best`: generation > 0.
+struct EvolutionSummary : EvolutionCounters {
+  Digest population_hash{};  // equal for any number of threads, actors, ranks and kills
+  Candidate best;
+  double best_mean = 0;  // of its validation in the generation that chose it
+};
+
+// Results of one generation; `doc/metrics.md` has the names.
+struct GenerationReport {
+  std::vector<double> fitness;           // by individual
+  std::vector<double> test_returns;      // of the best candidate; empty when not tested
+  uint64_t frames = 0, frames_test = 0;  // of this generation
+  uint64_t frames_reused = 0;            // of `frames`: of episodes that an earlier start finished
+  // until the last result of the population; from then until the last of validation, some of which
+  // was played before; of the test
+  double seconds_population = 0, seconds_validation = 0, seconds_test = 0;
+  // members of the line of metrics that are the algorithm's own
+  nlohmann::json metrics = nlohmann::json::object();
+  std::string note;  // a few words of its own for the log's line
+};
+
+// Arguments of an algorithm's construction. `network` and `evaluator` outlive it.
+struct EvolutionSetup {
+  uint64_t seed;
+  const NetworkDescription& network;
+  Evaluator& evaluator;
+  EpisodeRule episodes;
+};
+
+// Thread safety: progress from any thread; everything else from one.
+class EvolutionAlgorithm {
+ public:
+  explicit EvolutionAlgorithm(const EvolutionSetup& setup)
+      : network_(setup.network), player_(setup.seed, setup.evaluator, setup.episodes) {}
+  virtual ~EvolutionAlgorithm() = default;
+  EvolutionAlgorithm(const EvolutionAlgorithm&) = delete;
+  EvolutionAlgorithm& operator=(const EvolutionAlgorithm&) = delete;
+
+  // One generation. kTryAgain when `stop` was set meanwhile: the state is then as before the call,
+  // and the next call does not play again what had finished.
+  virtual Result<GenerationReport> Step(const StopToken& stop) = 0;
+  // Episodes that Step plays next, in all its phases.
+  virtual size_t EpisodesOfNext() const = 0;
+
+  // Everything that the next generation depends on; versioned bytes.
+  virtual std::string EncodeState() const = 0;
+  virtual Status RestoreState(std::string_view bytes) = 0;  // kBadData
+  virtual EvolutionSummary summary() const = 0;
+
+  // From now on Step hands the finished episodes of the running generation to `keep`
+  // (GenerationPlayer::KeepFinished).
+  void KeepFinished(double seconds, std::function<bool(const FinishedEpisodes&)> keep) {
+    player_.KeepFinished(seconds, std::move(keep));
+  }
+  // Episodes that were kept, for the next Step. REQUIRES: after RestoreState.
+  void Reuse(const FinishedEpisodes& finished) { player_.Reuse(finished); }
+  EvolutionProgress progress() const { return player_.progress(); }
+
+  // Fresh test episodes of the best candidate, keyed by `purpose`; nothing of them is kept.
+  Result<std::vector<EpisodeResult>> PlayBest(Purpose purpose, size_t episodes,
+                                              const StopToken& stop);
+
+ protected:
+  const NetworkDescription& network_;
+  GenerationPlayer player_;
+};
+
+// When a run ends, and the tests of its best candidate.
+struct EvolutionBudget {
+  int64_t generations = 0, frames = 0;  // 0 = none
+  int64_t test_episodes = 200;
+  int64_t test_every = 1;  // generations; 0 = at the end only
+  bool Spent(const EvolutionCounters& counters) const;
+  // Episodes of the test that belongs to `generation`.
+  size_t TestEpisodes(uint64_t generation) const;
+};
+// Add the rows TABLE.test_episodes and TABLE.test_every; TABLE.generations and TABLE.frames.
+void BindTest(ConfigTable& table, const std::string& name, EvolutionBudget& budget);
+void BindBudget(ConfigTable& table, const std::string& name, EvolutionBudget& budget);
+
+// The parameters of one algorithm. Copied by Clone, so a configuration is a value (core/cloned.h).
+class EvolutionConfig {
+ public:
+  virtual ~EvolutionConfig() = default;
+  virtual std::unique_ptr<EvolutionConfig> Clone() const = 0;
+  // Adds the algorithm's rows, all in one table of keys: that of table().
+  virtual void Bind(ConfigTable& table) = 0;
+  virtual std::string table() const = 0;  // "ga"
+  // Makes the parameters what the run will use; one warning a line about what was changed.
+  virtual std::vector<std::string> Settle() { return {}; }
+  // kConfig when the algorithm cannot evolve `network` with these parameters.
+  virtual Status Check(const NetworkDescription& network) const = 0;
+  virtual std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const = 0;
+
+  EvolutionBudget budget;
+};
+
+}  // namespace samara

@@ -1,0 +1,121 @@
+// The keys of the GA, and what they say about the mutation power.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/math.h"
+#include "evo/algorithms/ga.h"
+#include "evo/genome/noise.h"
+
+namespace samara {
+namespace {
+
+constexpr EnumName<GaLoop> kLoops[] = {{GaLoop::kUberGpu, "uber_gpu"},
+                                       {GaLoop::kUberDist, "uber_dist"}};
+constexpr EnumName<EliteMode> kEliteModes[] = {{EliteMode::kParentSlot, "parent_slot"},
+                                               {EliteMode::kMember, "member"}};
+constexpr EnumName<Schedule> kSchedules[] = {{Schedule::kConstant, "constant"},
+                                             {Schedule::kLinear, "linear"},
+                                             {Schedule::kExponential, "exponential"}};
+constexpr EnumName<InitKind> kInits[] = {{InitKind::kFanIn, "fan_in"},
+                                         {InitKind::kUnitNorm, "unit_norm"}};
+
+class RandomSearchConfig : public GaConfig {
+ public:
+  std::unique_ptr<EvolutionConfig> Clone() const override {
+    return std::make_unique<RandomSearchConfig>(*this);
+  }
+  std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const override {
+    GaConfig without = *this;
+    without.parents = 0;
+    return without.Make(setup);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<EvolutionConfig> MakeGaConfig() { return std::make_unique<GaConfig>(); }
+std::unique_ptr<EvolutionConfig> MakeRandomSearchConfig() {
+  return std::make_unique<RandomSearchConfig>();
+}
+
+void GaConfig::Bind(ConfigTable& table) {
+  table.Add("ga.loop", &loop, kLoops, "released GPU program, or the distributed one");
+  table.Add("ga.population", &population, {1, 10'000'000}, "genomes",
+            "number of members per generation");
+  table.Add("ga.parents", &parents, {0, 1'000'000}, "genomes",
+            "number of parents (truncation size); 0 = random search");
+  table.Add("ga.elites", &elites, {0, 1'000'000}, "genomes",
+            "uber_dist: previous parents kept with their old fitness");
+  table.Add("ga.episodes", &episodes, {1, 1000}, "episodes",
+            "episodes per member; fitness is the mean");
+  table.Add("ga.validation_candidates", &validation_candidates, {0, 100'000}, "genomes",
+            "number of best members that are validated");
+  table.Add("ga.validation_episodes", &validation_episodes, {0, 100'000}, "episodes",
+            "validation episodes per candidate; 0 = no validation");
+  BindTest(table, "ga", budget);
+  table.Add("ga.elite_mode", &elite_mode, kEliteModes,
+            "the elite is a parent only, or also a member");
+  table.Add("ga.mutation_power", &mutation_power, {0, kMutationPowerMax}, "",
+            "standard deviation of a mutation");
+  table.Add("ga.mutation_schedule", &mutation_schedule, kSchedules,
+            "schedule of the mutation power over frames");
+  table.Add("ga.mutation_power_end", &mutation_power_end, {0, kMutationPowerMax}, "",
+            "mutation power at the end of the schedule");
+  table.Add("ga.mutation_schedule_frames", &mutation_schedule_frames, {1, 1e15}, "frames",
+            "length of the schedule; a resumed run may raise it", OnResume::kMayGrow);
+  table.Add("ga.noise", &noise, kNoiseNames, "kind of noise; part of a genome's identity");
+  table.Add("ga.init", &init, kInits, "initial scale: GPU form or distributed form");
+  table.Add("ga.cache_megabytes", &cache_megabytes, {1, 1e7}, "MB",
+            "memory for parameters of ancestors", OnResume::kMayChange);
+  BindBudget(table, "ga", budget);
+}
+
+Status GaConfig::Check(const NetworkDescription& network) const {
+  if (noise == NoiseKind::kTable && network.parameter_count > kNoiseTableSize)
+    return {Code::kConfig,
+            fmt::format("ga.noise=table: a table of {} values for {}'s {} parameters; expected "
+                        "normal or quantile8, which have no such bound",
+                        kNoiseTableSize, network.name, network.parameter_count)};
+  const double all = static_cast<double>(population) * static_cast<double>(episodes) +
+                     static_cast<double>(population + 1) * static_cast<double>(validation_episodes);
+  if (all < 4e9) return Status::Ok();
+  return {
+      Code::kConfig,
+      fmt::format("ga.population={}, ga.episodes={}, ga.validation_episodes={}: {:.3g} episodes "
+                  "that a generation may play, at most 4e9; lower one of them",
+                  population, episodes, validation_episodes, all)};
+}
+
+std::vector<std::string> GaConfig::Settle() {
+  std::vector<std::string> warnings;
+  if (parents > population || validation_candidates > population)
+    warnings.push_back(
+        fmt::format("ga.parents={} and ga.validation_candidates={} are clamped to ga.population={}",
+                    parents, validation_candidates, population));
+  parents = std::min(parents, population);
+  validation_candidates = std::min(validation_candidates, population);
+  if (mutation_schedule != Schedule::kConstant && mutation_power_end == 0 &&
+      budget.frames > mutation_schedule_frames)
+    warnings.push_back(fmt::format(
+        "ga.frames={} goes beyond ga.mutation_schedule_frames={}: the mutation power is 0 "
+        "from there on; raise ga.mutation_schedule_frames too, or ga.mutation_power_end",
+        budget.frames, mutation_schedule_frames));
+  return warnings;
+}
+
+float MutationPowerAt(const GaConfig& config, uint64_t frames) {
+  const double v0 = config.mutation_power, v1 = config.mutation_power_end;
+  const double s = std::min(
+      1.0, static_cast<double>(frames) / static_cast<double>(config.mutation_schedule_frames));
+  double power = v0;
+  if (config.mutation_schedule != Schedule::kConstant && s == 1)
+    power = v1;
+  else if (config.mutation_schedule == Schedule::kLinear)
+    power = v0 + (v1 - v0) * s;
+  else if (config.mutation_schedule == Schedule::kExponential && s > 0)
+    power = v0 > 0 && v1 > 0 ? v0 * Exp(s * (Log(v1) - Log(v0))) : 0;
+  return static_cast<float>(power);
+}
+
+}  // namespace samara

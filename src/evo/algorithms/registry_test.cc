@@ -1,0 +1,55 @@
+#include "evo/algorithms/registry.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "evo/algorithms/ga_test_util.h"
+
+namespace samara {
+namespace {
+
+TEST(EvolutionRegistryTest, EveryRowMakesAConfigurationAndReadsItsStates) {
+  const NetworkDescription network = Network("linear", 3, 2);
+  std::set<std::string> names;
+  for (const EvolutionRow& row : EvolutionAlgorithms()) {
+    EXPECT_TRUE(names.insert(row.name).second) << row.name;
+    EXPECT_EQ(FindEvolutionAlgorithm(row.name)->about, row.about);
+    EXPECT_FALSE(row.about.empty() || row.paper.empty()) << row.name;
+    const auto config = row.config();
+    ConfigTable table;
+    config->Bind(table);
+    for (const ConfigField& field : table.fields())
+      EXPECT_TRUE(field.key.starts_with(config->table() + ".")) << field.key;
+    EXPECT_TRUE(config->Check(network).ok()) << row.name;
+
+    config->budget.test_episodes = 2;
+    FakeEvaluator evaluator(network.parameter_count, [](const Task& task, auto) {
+      return EpisodeResult{.fitness = static_cast<double>(task.policy.id % 7), .frames = 1};
+    });
+    const auto copy = config->Clone();
+    const auto algorithm = copy->Make({1, network, evaluator, {}});
+    ASSERT_TRUE(algorithm->Step(nullptr).ok()) << row.name;
+    const EvolutionSummary own = algorithm->summary();
+    const EvolutionSummary read = row.describe(algorithm->EncodeState()).ValueOrThrow();
+    EXPECT_EQ(own.generation, 1U);
+    EXPECT_EQ(read.generation, own.generation);
+    EXPECT_EQ(read.frames, own.frames);
+    EXPECT_EQ(read.population_hash, own.population_hash);
+    EXPECT_EQ(read.best, own.best);
+    EXPECT_EQ(ParametersOf(read.best, network)->size(), network.parameter_count);
+    EXPECT_EQ(row.describe("nonsense").status().code(), Code::kBadData);
+  }
+  EXPECT_EQ(FindEvolutionAlgorithm("none"), nullptr);
+}
+
+TEST(EvolutionRegistryDeathTest, ANameIsRegisteredOnce) {
+  EvolutionRow row = EvolutionAlgorithms()[0];
+  EXPECT_DEATH(RegisterEvolutionAlgorithm(row), "deep-ga is registered twice");
+  row.name = "another";
+  RegisterEvolutionAlgorithm(row);
+  EXPECT_NE(FindEvolutionAlgorithm("another"), nullptr);
+}
+
+}  // namespace
+}  // namespace samara

@@ -1,0 +1,202 @@
+#include "evo/evaluate/generation_player.h"
+
+#include <utility>
+
+namespace samara {
+
+GenerationPlayer::GenerationPlayer(uint64_t seed, Evaluator& evaluator, EpisodeRule episodes)
+    : seed_(seed), evaluator_(evaluator), episodes_(std::move(episodes)) {}
+
+void GenerationPlayer::StartAfter(uint64_t generation, uint64_t frames) {
+  finished_.clear(), unkept_.clear();
+  kept_at_ = Now();
+  frames_ = frames;
+  episodes_total_ = episodes_before_ = 0;
+  const std::lock_guard lock(mu_);
+  generation_ = generation;
+  frames_before_ = frames;
+}
+
+// ---- finished episodes
+
+void GenerationPlayer::KeepFinished(double seconds,
+                                    std::function<bool(const FinishedEpisodes&)> keep) {
+  keep_seconds_ = seconds, keep_ = std::move(keep);
+}
+
+void GenerationPlayer::Reuse(const FinishedEpisodes& finished) {
+  if (finished.generation != generation_ + 1) return;
+  finished_[finished.phase].insert(finished.results.begin(), finished.results.end());
+}
+
+void GenerationPlayer::Note(Phase phase, uint32_t index, const EpisodeResult& result) {
+  finished_[phase][index] = unkept_[phase][index] = result;
+  if (SecondsSince(kept_at_) >= keep_seconds_) KeepNow();
+}
+
+void GenerationPlayer::KeepNow() {
+  kept_at_ = Now();
+  if (!keep_) return;
+  std::erase_if(unkept_, [this](const auto& phase) {
+    return keep_({generation_ + 1, phase.first, phase.second});
+  });
+}
+
+// ---- tasks
+
+Task GenerationPlayer::PopulationTask(uint32_t individual, uint64_t episode,
+                                      double frames_expected) const {
+  const uint64_t key = Key(Purpose::kEpisodePopulation, individual, episode);
+  return {{individual, 0}, Role::kTrain, episodes_.Make(key, false), frames_expected};
+}
+
+// Keyed by the individual: when it is validated, and with which others, changes nothing.
+Task GenerationPlayer::ValidationTask(uint32_t individual, uint64_t episode) const {
+  const uint64_t key = Key(Purpose::kEpisodeValidation, individual, episode);
+  return {{individual, 0}, Role::kEvaluate, episodes_.Make(key, false)};
+}
+
+std::vector<Task> GenerationPlayer::TestTasks(Purpose purpose, size_t episodes) const {
+  std::vector<Task> tasks;
+  for (size_t e = 0; e < episodes; ++e)
+    tasks.push_back({{0, 0}, Role::kEvaluate, episodes_.Make(Key(purpose, 0, e), true)});
+  return tasks;
+}
+
+// ---- population and validation as one piece of work
+
+GenerationPlayer::Running::Running(GenerationPlayer& player, GenerationPlan plan,
+                                   const ParameterSource& policies, size_t episodes_total,
+                                   const StopToken& stop)
+    : player_(player),
+      work_(
+          std::move(plan), [this, &stop] { return stopped_ || (stop && stop()); },
+          player.finished_[Phase::kPopulation], player.finished_[Phase::kValidation]),
+      policies_(policies) {
+  work_.OnPost(
+      [this](Phase phase, uint32_t i, const EpisodeResult& r) { player_.Note(phase, i, r); });
+  player_.episodes_total_ = episodes_total, player_.episodes_before_ = 0;
+  player_.Show([this] { return Progress(); }, player_.frames_);
+}
+
+GenerationPlayer::Running::~Running() { player_.Show(nullptr, player_.frames_before_); }
+
+Status GenerationPlayer::Running::Start() {
+  return thread_.Start("episodes", 1, [this](size_t) {
+    played_ = player_.evaluator_.Play(policies_, work_);
+    work_.EvaluatorIsDone();
+  });
+}
+
+Status GenerationPlayer::Running::Population() {
+  return work_.WaitForPopulation() ? Status::Ok() : Ended("population");
+}
+
+Status GenerationPlayer::Running::Validation() { return Ended("validation"); }
+
+Status GenerationPlayer::Running::Ended(const char* phase) {
+  thread_.Join();
+  const GenerationWork::Counts counts = work_.counts();
+  player_.Show(nullptr, player_.frames_ + counts.frames);
+  player_.episodes_before_ = work_.population().size() + (counts.validating ? counts.total : 0);
+  if (work_.Complete() && played_.ok()) return played_;
+  player_.KeepNow();
+  RETURN_IF_ERROR(played_);
+  return {Code::kTryAgain, std::string("stopped while playing the ") + phase};
+}
+
+EvolutionProgress GenerationPlayer::Running::Progress() const {
+  const GenerationWork::Counts c = work_.counts();
+  const size_t before = c.validating ? work_.population().size() : 0;
+  return {.phase = c.validating ? "validation" : "population",
+          .done = c.done,
+          .total = c.total,
+          .frames = c.frames,
+          .best = c.best,
+          .episodes_done = before + c.done,
+          .episodes_total = player_.episodes_total_};
+}
+
+// ---- one policy apart
+
+Result<GenerationPlayer::Results> GenerationPlayer::Validate(const ParameterSource& policy,
+                                                             uint32_t individual, size_t episodes,
+                                                             const StopToken& stop) {
+  std::vector<Task> tasks;
+  for (size_t e = 0; e < episodes; ++e) tasks.push_back(ValidationTask(individual, e));
+  const auto first = static_cast<uint32_t>(individual * episodes);
+  return PlayApart(Phase::kValidation, tasks, first, policy, stop);
+}
+
+Result<GenerationPlayer::Results> GenerationPlayer::Test(const ParameterSource& policy,
+                                                         size_t episodes, const StopToken& stop) {
+  return PlayApart(Phase::kTest, TestTasks(Purpose::kEpisodeTest, episodes), 0, policy, stop);
+}
+
+Result<GenerationPlayer::Results> GenerationPlayer::PlayApart(Phase phase,
+                                                              std::span<const Task> tasks,
+                                                              uint32_t first,
+                                                              const ParameterSource& policy,
+                                                              const StopToken& stop) {
+  ResultsByIndex known;
+  for (const auto& [index, result] : finished_[phase])
+    if (index >= first) known.emplace(index - first, result);
+  LocalWork work(tasks, stop, known);
+  work.OnPost([&](uint32_t i, const EpisodeResult& r) { Note(phase, first + i, r); });
+  auto results = PlayAll(work, tasks, phase, policy, episodes_total_);
+  if (!results.ok()) KeepNow();
+  episodes_before_ += tasks.size();
+  return results;
+}
+
+Result<GenerationPlayer::Results> GenerationPlayer::Play(const ParameterSource& policy,
+                                                         Purpose purpose, size_t episodes,
+                                                         const StopToken& stop) {
+  const std::vector<Task> tasks = TestTasks(purpose, episodes);
+  LocalWork work(tasks, stop);
+  return PlayAll(work, tasks, Phase::kTest, policy, 0);
+}
+
+Result<GenerationPlayer::Results> GenerationPlayer::PlayAll(LocalWork& work,
+                                                            std::span<const Task> tasks,
+                                                            Phase phase,
+                                                            const ParameterSource& policy,
+                                                            size_t episodes_total) {
+  if (tasks.empty()) return Results();
+  const bool counted = phase == Phase::kValidation;
+  const std::string name = counted ? "validation" : "test";
+  const uint64_t frames = progress().frames;
+  Show(
+      [&, before = episodes_before_] {
+        return EvolutionProgress{.phase = name,
+                                 .done = work.posted(),
+                                 .total = tasks.size(),
+                                 .frames = counted ? work.frames() : 0,
+                                 .episodes_done = episodes_total == 0 ? 0 : before + work.posted(),
+                                 .episodes_total = episodes_total};
+      },
+      frames);
+  const Status status = evaluator_.Play(policy, work);
+  Show(nullptr, frames + (counted ? work.frames() : 0));
+  if (work.posted() == tasks.size() && status.ok()) return work.TakeResults();
+  RETURN_IF_ERROR(status);
+  return Status(Code::kTryAgain, "stopped while playing the " + name);
+}
+
+// ---- progress
+
+void GenerationPlayer::Show(std::function<EvolutionProgress()> progress, uint64_t frames_before) {
+  const std::lock_guard lock(mu_);
+  shown_ = std::move(progress), frames_before_ = frames_before;
+}
+
+EvolutionProgress GenerationPlayer::progress() const {
+  const std::lock_guard lock(mu_);
+  if (!shown_) return {.phase = "", .generation = generation_, .frames = frames_before_};
+  EvolutionProgress progress = shown_();
+  progress.generation = generation_ + 1;
+  progress.frames += frames_before_;
+  return progress;
+}
+
+}  // namespace samara
