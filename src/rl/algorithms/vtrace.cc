@@ -1,10 +1,53 @@
-#include "rl/algorithms/vtrace.h"
+// V-trace: off-policy actor-critic targets. Espeholt et al. 2018 (IMPALA, arXiv 1802.01561),
+// section 4. The program without torch has the parameters alone.
+#include <sstream>
 
+#include "rl/algorithms/registry.h"
+#include "rl/algorithms/vtrace_config.h"
+#ifdef SAMARA_AGENTS
 #include <cmath>
 
 #include "core/check.h"
+#include "rl/algorithms/vtrace.h"
+#include "rl/learner/actor_critic.h"
+#endif
 
 namespace samara {
+
+// ---- parameters
+
+void VtraceParameters::Bind(ConfigTable& table) {
+  table.Add("vtrace.form", &vtrace.form, {"impala", "seed"},
+            "the paper's, or generalised advantages with importance weights");
+  table.Add("vtrace.gamma", &vtrace.gamma, {0, 1}, "", "discount per agent step");
+  table.Add("vtrace.lambda", &vtrace.lambda, {0, 1}, "", "lambda of the traces");
+  table.Add("vtrace.rho_clip", &vtrace.rho_clip, {0, 1e9}, "",
+            "maximum importance weight (rho) in value targets");
+  table.Add("vtrace.rho_clip_policy", &vtrace.rho_clip_policy, {0, 1e9}, "",
+            "maximum importance weight (rho) in the policy's advantage");
+  table.Add("vtrace.c_clip", &vtrace.c_clip, {0, 1e9}, "",
+            "maximum importance weight (c) of the traces; impala only");
+  table.Add("vtrace.truncation", &vtrace.truncation, {"bootstrap", "ignore"},
+            "value after a truncation: bootstrapped, or the transition is ignored");
+  table.Add("loss.value_cost", &loss.value_cost, {0, 1e6}, "",
+            "weight of the value error in the loss");
+  table.Add("loss.kl_cost", &loss.kl_cost, {0, 1e6}, "",
+            "weight of the divergence from the behaviour policy in the loss");
+  table.Add("loss.over", &loss.over, {"mean", "sum"},
+            "reduction of the loss over the steps of a batch");
+}
+
+Status VtraceParameters::Check(const LearningConfig&) const {
+  if (vtrace.form == "seed" || vtrace.rho_clip >= vtrace.c_clip) return Status::Ok();
+  std::ostringstream why;
+  why << "vtrace.rho_clip=" << vtrace.rho_clip
+      << ": expected at least vtrace.c_clip=" << vtrace.c_clip;
+  return {Code::kConfig, why.str()};
+}
+
+#ifdef SAMARA_AGENTS
+// ---- targets and loss
+
 namespace {
 
 using torch::Tensor;
@@ -71,25 +114,6 @@ VtraceTargets Vtrace(const VtraceConfig& config, const VtraceInput& in) {
   return {target, rho_policy * advantage};
 }
 
-EntropyCost::EntropyCost(double cost, std::optional<double> target, double speed)
-    : target_(target), speed_(speed) {
-  CHECK(cost >= 0 && (!target || cost > 0)) << "entropy cost " << cost;
-  parameter_ = torch::full({}, cost > 0 ? std::log(cost) / speed : -INFINITY, torch::kFloat32);
-  parameter_.set_requires_grad(target.has_value());
-}
-
-Tensor EntropyCost::coefficient() const { return (speed_ * parameter_).exp(); }
-
-void EntropyCost::Bound() {
-  const torch::NoGradGuard no_gradient;
-  if (target_) parameter_.clamp_(-20 / speed_, 20 / speed_);
-}
-
-Tensor EntropyCost::Loss(const Tensor& mean_entropy) const {
-  if (!target_) return torch::zeros_like(mean_entropy);
-  return coefficient() * (mean_entropy.detach() - *target_);
-}
-
 VtraceLoss MakeVtraceLoss(const VtraceLossConfig& config, const VtraceTargets& targets,
                           const Tensor& log_pi, const Tensor& log_mu, const Tensor& entropy,
                           const Tensor& value, const EntropyCost& entropy_cost) {
@@ -105,6 +129,65 @@ VtraceLoss MakeVtraceLoss(const VtraceLossConfig& config, const VtraceTargets& t
                entropy_cost.coefficient().detach() * loss.entropy + config.kl_cost * loss.kl +
                entropy_cost.Loss(loss.mean_entropy);
   return loss;
+}
+
+namespace {
+
+class VtraceAlgorithm : public ActorCritic {
+ public:
+  explicit VtraceAlgorithm(const LearningConfig& config)
+      : ActorCritic(config.learn), config_(dynamic_cast<const VtraceParameters&>(*config.own)) {}
+
+  ShardLoss Loss(const Shard& shard) const override {
+    // 1 the current policy at the steps of the unrolls
+    const ActorCriticSteps steps = EvaluateSteps(shard);
+
+    // 2 how far it has moved from the one that acted; the targets (section 4.1)
+    const Tensor log_rho = (steps.log_pi - steps.log_mu).detach();
+    const VtraceTargets targets = Vtrace(config_.vtrace, {.log_rho = log_rho,
+                                                          .reward = steps.reward,
+                                                          .terminated = steps.terminated,
+                                                          .truncated = steps.truncated,
+                                                          .value = steps.value.detach(),
+                                                          .final_value = steps.final_value,
+                                                          .bootstrap = steps.bootstrap});
+
+    // 3 the loss (section 4.2)
+    const VtraceLoss loss = MakeVtraceLoss(config_.loss, targets, steps.log_pi, steps.log_mu,
+                                           steps.entropy, steps.value, entropy_cost());
+    const auto number = [](const Tensor& x) { return x.item<double>(); };
+    return {
+        .total = loss.total,
+        .numbers = {{"policy_loss", number(loss.policy), averages()},
+                    {"value_loss", number(loss.value), averages()},
+                    {"kl", number(loss.kl), averages()},
+                    {"entropy", number(loss.mean_entropy), true},
+                    {"importance_weight", number(log_rho.exp().mean()), true},
+                    {"explained_variance", ExplainedVariance(targets.value, steps.value), true}}};
+  }
+  bool averages() const override { return config_.loss.over == "mean"; }
+
+ private:
+  const VtraceParameters config_;
+};
+
+std::unique_ptr<Algorithm> Make(const LearningConfig& config) {
+  return std::make_unique<VtraceAlgorithm>(config);
+}
+
+}  // namespace
+#else
+constexpr MakeAlgorithm* Make = nullptr;
+#endif
+
+LearningAlgorithm VtraceRow() {
+  return {.name = "vtrace",
+          .about = "V-trace with central inference",
+          .paper = "IMPALA, Espeholt et al. 2018; SEED RL, 2020",
+          .parameters = []() -> std::unique_ptr<AlgorithmConfig> {
+            return std::make_unique<VtraceParameters>();
+          },
+          .make = Make};
 }
 
 }  // namespace samara

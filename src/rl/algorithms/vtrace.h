@@ -1,16 +1,14 @@
 // V-trace, off-policy actor-critic targets: Espeholt et al. 2018, arXiv 1802.01561, section 4.1;
-// its losses, section 4.2. Entry t is
-// the transition from x_t under a_t, which pays reward t and ends the episode or does not.
+// its losses, section 4.2. Entry t is the transition from x_t under a_t, which pays reward t and
+// ends the episode or does not.
 //
 // Tensors are time-major, [T][B] float32 unless said otherwise, on any device. Nothing here keeps
-// state but EntropyCost.
+// state.
 #pragma once
 
-#include <optional>
-#include <string>
-
 #include "nn/torch/torch.h"
-#include "rl/learner/learning_config.h"
+#include "rl/algorithms/vtrace_config.h"
+#include "rl/learner/entropy_cost.h"
 
 namespace samara {
 
@@ -29,26 +27,6 @@ struct VtraceTargets {
   torch::Tensor advantage;  // importance weight included: the policy's loss is -log pi times this
 };
 VtraceTargets Vtrace(const VtraceConfig& config, const VtraceInput& input);
-
-// c_H of the loss: fixed, or moved so that the policy's entropy approaches a target.
-class EntropyCost {
- public:
-  // `target`: nats. Zero is a target like any other. `speed` scales the logarithm's parameter.
-  EntropyCost(double cost, std::optional<double> target, double speed = 10);
-  torch::Tensor coefficient() const;  // scalar > 0 (or 0 when the cost is 0)
-  // What moves the coefficient; a constant zero without a target. Add to the loss.
-  torch::Tensor Loss(const torch::Tensor& mean_entropy) const;
-  // The parameter to optimise; undefined without a target.
-  torch::Tensor parameter() const { return target_ ? parameter_ : torch::Tensor(); }
-  // To be called after each step of the optimiser: keeps the coefficient within e^-20 and e^20, so
-  // that a run that went astray finds back.
-  void Bound();
-
- private:
-  const std::optional<double> target_;
-  const double speed_;
-  torch::Tensor parameter_;
-};
 
 struct VtraceLoss {
   torch::Tensor total;                       // scalar with gradient

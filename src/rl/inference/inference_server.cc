@@ -9,22 +9,18 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "core/rng.h"
+#include "rl/inference/async_batching.h"
 
 namespace samara {
 
 namespace {
 
-using std::chrono::microseconds;
-
-constexpr microseconds kIdleWait{20'000};  // until a stop or a park is noticed
-constexpr microseconds kStallWait{1'000};  // until a freed buffer, or a new version, is noticed
 constexpr size_t kEventsMax = 256;
 
 }  // namespace
 
 // What one slot is doing. Touched by the serving thread only.
 struct InferenceServer::Slot {
-  enum class Phase : uint8_t { kBusy, kReady, kResting } phase = Phase::kBusy;
   uint64_t episodes = 0;  // begun so far; the running one is the last
   EpisodeSpec spec;
   uint64_t key = 0;      // of its draws
@@ -35,9 +31,7 @@ struct InferenceServer::Slot {
   uint32_t stack_step = 0;  // since the frame stack began
   int32_t last_action = 0;
   uint32_t incarnation = 1;
-  uint32_t group = 0;
   uint64_t entries = 0;  // appended so far
-  SteadyTime since;      // when it became ready
   // ordered: the running episode's actions, and how many of them were played again
   std::vector<int32_t> indices;
   std::vector<float> values;
@@ -53,23 +47,18 @@ InferenceServer::InferenceServer(Fleet& fleet, Model& model, UnrollStore* store,
       hooks_(std::move(hooks)),
       action_(fleet.spec().action),
       batch_(model.shape(), std::max(config.batch_max, config.ordered ? fleet.slots() : 1)),
-      slots_(fleet.slots()),
-      ready_(fleet.slots()),
-      stalled_(fleet.slots()) {
+      slots_(fleet.slots()) {
   const ModelShape& shape = model.shape();
   CHECK_EQ(shape.observation_bytes, fleet.spec().observation.bytes());
   actions_.reserve(slots_.size());
   for (Slot& slot : slots_) slot.final_observation.resize(shape.observation_bytes);
-  const auto n = static_cast<uint32_t>(slots_.size());
-  CHECK_EQ(n % config_.shards, 0U);
-  const uint32_t each = n / config_.shards;
-  for (uint32_t first = 0; first < n; first += each) {
-    const uint32_t middle = first + each / 2;
-    if (each > 1) groups_.push_back({.first = first, .end = middle});
-    groups_.push_back({.first = middle, .end = first + each});
+  if (config.ordered) {
+    auto lockstep = std::make_unique<LockstepBatching>(config, fleet.slots(), model, store);
+    lockstep_ = lockstep.get();
+    batching_ = std::move(lockstep);
+  } else {
+    batching_ = std::make_unique<AsyncBatching>(config, fleet.slots(), store);
   }
-  for (uint32_t g = 0; g < groups_.size(); ++g)
-    for (uint32_t i = groups_[g].first; i < groups_[g].end; ++i) slots_[i].group = g;
 }
 
 InferenceServer::~InferenceServer() = default;
@@ -97,9 +86,8 @@ void InferenceServer::Begin(uint32_t index) {
   Slot& slot = slots_[index];
   const auto spec = hooks_.next(index, slot.episodes);
   if (!spec) {
-    slot.phase = Slot::Phase::kResting;
     ++resting_;
-    ++groups_[slot.group].resting;
+    batching_->Rest(index);
     return;
   }
   slot.spec = *spec;
@@ -112,7 +100,6 @@ void InferenceServer::Begin(uint32_t index) {
 // The running episode, from its beginning; what was recorded of it is played again.
 void InferenceServer::Restart(uint32_t index) {
   Slot& slot = slots_[index];
-  slot.phase = Slot::Phase::kBusy;
   slot.record = {.slot = index, .number = slot.episodes - 1};
   slot.stack_step = 0;
   slot.last_action = 0;
@@ -197,7 +184,7 @@ void InferenceServer::TakeObservation(uint32_t index, const SlotEvent& event) {
   local_.frames += step.frames;
   if (event.step > 0) ++local_.steps;
   if (hooks_.shown) hooks_.shown(slot.record);
-  Ready(index);
+  batching_->Ready(index, slot.entries, now_);
 }
 
 void InferenceServer::TakeEnd(uint32_t index, const SlotEvent& event) {
@@ -229,16 +216,6 @@ void InferenceServer::TakeEnd(uint32_t index, const SlotEvent& event) {
   Begin(index);
 }
 
-void InferenceServer::Ready(uint32_t index) {
-  Slot& slot = slots_[index];
-  slot.phase = Slot::Phase::kReady;
-  slot.since = now_;
-  if (config_.ordered)
-    ++groups_[slot.group].ready;
-  else
-    ready_.Push(index);
-}
-
 // ---- serving
 
 Status InferenceServer::Serve() {
@@ -251,144 +228,28 @@ Status InferenceServer::Serve() {
       Begin(i);
   }
   while (!stop_ && resting_ < slots_.size()) {
-    if (config_.ordered)
-      ServeOrdered(events);
-    else
-      ServeFree(events);
-    local_.ready = ready_.size() + stalled_.size();
+    if (Status status = NextBatch(events); !status.ok()) failure_ = status, stop_ = true;
+    local_.stalls = batching_->stalls();
     const std::lock_guard lock(mu_);
     counters_ = local_;
   }
   return Failure();
 }
 
-// Rows that are enough for a batch.
-size_t InferenceServer::LowMark() const {
-  auto mark = static_cast<size_t>(config_.low_mark * fleet_.live());
-  if (config_.rows_wanted > 0) mark = std::min<size_t>(mark, config_.rows_wanted);
-  return std::clamp<size_t>(mark, 1, config_.batch_max);
-}
-
-// Whether a batch runs now.
-bool InferenceServer::MayRun() const {
-  if (ready_.empty()) return false;
-  return ready_.size() >= LowMark() || SecondsSince(slots_[ready_[0]].since) >= config_.wait;
-}
-
-microseconds InferenceServer::FreeTimeout() const {
-  if (ready_.empty()) return stalled_.empty() ? kIdleWait : kStallWait;
-  const double left = config_.wait - SecondsSince(slots_[ready_[0]].since);
-  return std::clamp(microseconds(static_cast<int64_t>(left * 1e6)), microseconds(1), kIdleWait);
-}
-
-// Slots whose unrolls have room again.
-void InferenceServer::Unstall() {
-  for (size_t n = stalled_.size(); n > 0; --n) {
-    const uint32_t index = stalled_.Pop();
-    if (store_->Reserve(index)) {
-      slots_[index].since = Now();
-      ready_.Push(index);
-    } else {
-      stalled_.Push(index);
-    }
-  }
-}
-
-void InferenceServer::ServeFree(std::span<SlotEvent> events) {
+// Takes events until a batch may run, or until it is time to look at requests again.
+Status InferenceServer::NextBatch(std::span<SlotEvent> events) {
   const SteadyTime start = Now();
-  // the first row starts the clock; after it, only a batch's worth or its time is worth waking for
-  const size_t mark = LowMark(), ready = ready_.size();
-  const size_t n = MayRun()
-                       ? fleet_.Wait(events, microseconds(0))
-                       : fleet_.WaitForMany(events, ready == 0 ? 1 : mark - ready, FreeTimeout());
+  const Batching::Wait wait = batching_->NextWait(fleet_.live());
+  const size_t n = fleet_.WaitForMany(events, wait.events, wait.timeout);
   now_ = Now();
   local_.wait_seconds += std::chrono::duration<double>(now_ - start).count();
   for (size_t i = 0; i < n; ++i) Take(events[i]);
-  Unstall();
-  if (!MayRun() || stop_) return;
   batch_.rows.clear();
-  while (!ready_.empty() && batch_.rows.size() < config_.batch_max) {
-    const uint32_t index = ready_.Pop();
-    if (store_ != nullptr && !store_->Reserve(index)) {
-      ++local_.stalls;
-      stalled_.Push(index);
-      continue;
-    }
-    AddRow(index);
-  }
-  if (batch_.rows.empty()) return;
-  batch_.version = InferenceBatch::kNewest;
-  if (Status status = RunBatch(); !status.ok()) failure_ = status, stop_ = true;
-}
-
-uint64_t InferenceServer::RoundOf(uint32_t group) const {
-  const uint64_t entry = slots_[groups_[group].first].entries;
-  return entry == 0 || store_ == nullptr ? 0 : (entry - 1) / config_.unroll_length;
-}
-
-uint64_t InferenceServer::VersionOf(uint64_t round) const {
-  if (round < config_.lag || config_.unrolls_per_update == 0) return 0;
-  return (round - config_.lag) * slots_.size() / config_.unrolls_per_update;
-}
-
-void InferenceServer::Park(uint64_t round) { park_round_ = round; }
-
-void InferenceServer::Resume() { park_round_ = kNoRound; }
-
-void InferenceServer::ServeOrdered(std::span<SlotEvent> events) {
-  const SteadyTime start = Now();
-  const uint64_t park_round = park_round_;
-  bool all_parked = true, ran = false;
-  for (uint32_t g = 0; g < groups_.size(); ++g) {
-    const Group& group = groups_[g];
-    const bool complete = group.ready > 0 && group.ready + group.resting == group.end - group.first;
-    if (complete && RunGroup(g)) {
-      ran = true;
-      all_parked = false;
-    }
-    all_parked &= complete && RoundOf(g) >= park_round;
-  }
-  if (all_parked) parked_at_ = park_round;
-  if (ran || stop_) return;
-  bool waits_for_learner = false;  // and not for a simulator
-  for (const Group& group : groups_)
-    waits_for_learner |= group.ready > 0 && group.ready + group.resting == group.end - group.first;
-  const size_t n = fleet_.Wait(events, waits_for_learner ? kStallWait : kIdleWait);
-  now_ = Now();
-  local_.wait_seconds += std::chrono::duration<double>(now_ - start).count();
-  for (size_t i = 0; i < n; ++i) Take(events[i]);
-}
-
-// The whole group in slot order; false when it has to wait for the learner, or parks.
-bool InferenceServer::RunGroup(uint32_t g) {
-  Group& group = groups_[g];
-  const uint64_t round = RoundOf(g);
-  if (store_ != nullptr && round >= park_round_) return false;
-  const uint64_t version = store_ != nullptr ? VersionOf(round) : InferenceBatch::kNewest;
-  if (version != InferenceBatch::kNewest && !model_.Has(version)) return false;
-  if (store_ != nullptr) {
-    for (uint32_t i = group.first; i < group.end; ++i) {
-      if (store_->Reserve(i)) continue;
-      ++local_.stalls;
-      return false;
-    }
-  }
-  batch_.rows.clear();
-  for (uint32_t i = group.first; i < group.end; ++i)
-    if (slots_[i].phase == Slot::Phase::kReady) AddRow(i);
-  batch_.padded = group.end - group.first;
-  batch_.version = version;
-  group.ready = 0;
-  if (Status status = RunBatch(); !status.ok()) failure_ = status, stop_ = true;
-  return true;
+  if (stop_ || !batching_->Next(fleet_.live(), batch_)) return Status::Ok();
+  return RunBatch();
 }
 
 // ---- one batch
-
-void InferenceServer::AddRow(uint32_t index) {
-  batch_.rows.emplace_back();
-  batch_.rows.back().slot = index;
-}
 
 Status InferenceServer::RunBatch() {
   const SteadyTime start = Now();
@@ -469,7 +330,6 @@ void InferenceServer::AppendEntry(size_t row) {
 
 void InferenceServer::Act(uint32_t index, Action action) {
   Slot& slot = slots_[index];
-  slot.phase = Slot::Phase::kBusy;
   slot.last_action = action.index;
   if (config_.ordered) {  // to be played again if the actor is lost
     if (action_.discrete)

@@ -162,7 +162,7 @@ std::string Ordered(uint32_t threads, uint64_t lag, uint64_t lose_every, uint64_
     std::optional<uint64_t> park;
     Thread serving("serving", [&] { EXPECT_TRUE(server.Serve().ok()); });
     while (expected.first < rounds) {
-      const bool parked = server.parked();
+      const bool parked = server.lockstep()->parked();
       store.WaitFor(1, std::chrono::milliseconds(5));
       for (auto& unroll : store.Take(100)) {
         const std::pair key(unroll->index, unroll->slot);
@@ -172,7 +172,7 @@ std::string Ordered(uint32_t threads, uint64_t lag, uint64_t lose_every, uint64_
       while (expected.first < rounds && !waiting.empty() && waiting.begin()->first == expected) {
         for (uint32_t t = 1; t < kLength; ++t)
           EXPECT_EQ(waiting.begin()->second->headers[t].policy_version,
-                    server.VersionOf(expected.first));
+                    server.lockstep()->VersionOf(expected.first));
         Digest(hash, *waiting.begin()->second);
         waiting.erase(waiting.begin());
         if (++expected.second == kSlots) ++expected.first, expected.second = 0;
@@ -180,7 +180,7 @@ std::string Ordered(uint32_t threads, uint64_t lag, uint64_t lose_every, uint64_
         if (expected.second % kBatch == 0) model.Publish(++updates);
       }
       if (cut > 0 && expected.first >= cut) {
-        if (!park) server.Park(*(park = expected.first + lag + 1));
+        if (!park) server.lockstep()->Park(*(park = expected.first + lag + 1));
         if (parked && !learnt && waiting.empty() && store.counters().waiting == 0) {
           saved = server.Save();
           memory = model.state();
@@ -231,7 +231,7 @@ Played PlayShare(uint32_t first, uint32_t slots, uint32_t shards) {
                           .unrolls_per_update = slots,
                           .shards = shards},
                          hooks);
-  server.Park(kRounds);
+  server.lockstep()->Park(kRounds);
   Thread serving("serving", [&] { EXPECT_TRUE(server.Serve().ok()); });
   std::map<uint32_t, Sha256> hashes;
   for (uint64_t learnt = 0; learnt < kRounds * slots; model.Publish(learnt / slots)) {
@@ -242,7 +242,7 @@ Played PlayShare(uint32_t first, uint32_t slots, uint32_t shards) {
       ++learnt;
     }
   }
-  while (!server.parked()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (!server.lockstep()->parked()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   Played played{.unrolls = {}, .saved = server.Save(), .sizes = {}};
   server.Stop();
   serving.Join();

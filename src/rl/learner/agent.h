@@ -11,8 +11,8 @@
 
 #include "env/interface.h"
 #include "nn/frame_stack.h"
-#include "rl/learner/learning_config.h"
 #include "rl/inference/model.h"
+#include "rl/learner/learning_config.h"
 #include "rl/trajectory/slot_records.h"
 #include "rl/trajectory/unroll_store.h"
 
@@ -29,9 +29,10 @@ class GradientCombiner {
 
 struct UpdateReport {
   bool applied = false;  // false: a loss or gradient that is not finite; parameters are as before
-  double loss = 0, policy_loss = 0, value_loss = 0, entropy = 0, kl = 0;
-  double entropy_cost = 0, explained_variance = 0, gradient_norm = 0, learning_rate = 0;
-  double rho = 0;  // mean importance weight, before clipping
+  double gradient_norm = 0, learning_rate = 0;
+  // By their names in metrics.jsonl: "loss" and what the algorithm says of it (algorithm.h), over
+  // the batch; and the coefficients that the loss had.
+  std::map<std::string, double> numbers, coefficients;
   // of this learner alone
   double seconds_batch = 0, seconds_forward = 0, seconds_backward = 0, seconds_step = 0;
 };
@@ -77,10 +78,5 @@ class Agent : public Model {
   // then, the rest may have.
   virtual Status Restore(const std::map<std::string, std::string>& files, Part part) = 0;
 };
-
-// kConfig for a network that does not fit the environment.
-Result<std::unique_ptr<Agent>> MakeVtraceAgent(const AgentSetup& setup);
-// Whether this program can make agents: one without torch cannot.
-bool HasAgents();
 
 }  // namespace samara

@@ -9,6 +9,8 @@
 
 #include "core/rng.h"
 #include "core/thread.h"
+#include "rl/algorithms/registry.h"
+#include "rl/algorithms/vtrace_config.h"
 
 namespace samara {
 namespace {
@@ -37,7 +39,7 @@ class Play {
  public:
   Play(AgentSetup setup, uint32_t length, uint32_t overlap = 0, float reward = 0)
       : setup_(std::move(setup)),
-        agent_(MakeVtraceAgent(setup_).ValueOrThrow()),
+        agent_(MakeAgent(setup_).ValueOrThrow()),
         store_(Shape(agent_->shape()), {.slots = setup_.slots,
                                         .length = length,
                                         .overlap = overlap,
@@ -156,12 +158,17 @@ class Play {
   uint64_t draw_ = 0;
 };
 
+VtraceParameters& Vtrace(AgentSetup& setup) {
+  return dynamic_cast<VtraceParameters&>(*setup.config.own);
+}
+
 AgentSetup MakeSetup(EnvironmentSpec environment, const std::string& network, int64_t lstm,
                      double learning_rate = 0) {
   AgentSetup setup;
   setup.environment = std::move(environment);
   setup.slots = setup.rows_max = 4;
   LearningConfig& c = setup.config;
+  ChooseAlgorithm(c, "vtrace");
   c.network.name = network;
   c.network.lstm = lstm;
   c.network.reward_input = lstm > 0;
@@ -199,8 +206,9 @@ TEST(AgentTest, TheLearnerSeesWhatActingSaw) {
         const auto taken = play.Take(4);
         const UpdateReport report = play.agent().Update(taken, 0).ValueOrThrow();
         EXPECT_TRUE(report.applied);
-        EXPECT_NEAR(report.rho, 1, 2e-5) << setup.config.network.name << " length " << length;
-        EXPECT_NEAR(report.kl, 0, 2e-5);
+        EXPECT_NEAR(report.numbers.at("importance_weight"), 1, 2e-5)
+            << setup.config.network.name << " length " << length;
+        EXPECT_NEAR(report.numbers.at("kl"), 0, 2e-5);
       }
     }
   }
@@ -210,7 +218,7 @@ TEST(AgentTest, TheStackDecidesTheNetworksInput) {
   const auto parameters = [](const EnvironmentSpec& environment, std::optional<int64_t> depth) {
     AgentSetup setup = MakeSetup(environment, "impala_shallow", 0);
     if (depth) setup.stack = FrameStackRule{.depth = *depth};
-    auto agent = MakeVtraceAgent(setup);
+    auto agent = MakeAgent(setup);
     return agent.ok() ? std::move(agent).ValueOrThrow()->parameter_count() : 0;
   };
   // the first convolution, 16 of 8 x 8, is all that depends on it
@@ -222,7 +230,7 @@ TEST(AgentTest, TheStackDecidesTheNetworksInput) {
   EXPECT_EQ(parameters(Images(5, 3), 65), 0) << "refused";
   AgentSetup vectors = MakeSetup(Vectors(6, true, 3), "mlp-16-tanh", 0);
   vectors.stack = FrameStackRule{.depth = 1};
-  const Status refused = MakeVtraceAgent(vectors).status();
+  const Status refused = MakeAgent(vectors).status();
   EXPECT_EQ(refused.code(), Code::kConfig);
   EXPECT_NE(refused.message().find("env.stack=1"), std::string::npos) << refused.message();
 }
@@ -233,8 +241,8 @@ TEST(AgentTest, TruncationIsNotTermination) {
   for (const char* form : {"impala", "seed"}) {
     for (const int64_t lstm : {0, 4}) {
       AgentSetup setup = MakeSetup(Vectors(1, true, 2), "mlp-8-tanh", lstm, 0.02);
-      setup.config.vtrace.form = form;
-      setup.config.vtrace.gamma = 0.8;
+      Vtrace(setup).vtrace.form = form;
+      Vtrace(setup).vtrace.gamma = 0.8;
       setup.config.network.reward_input = setup.config.network.action_input = false;
       Play play(setup, 4, 0, /*reward=*/1);
       play.Step(4);
@@ -256,7 +264,7 @@ TEST(AgentTest, ARestoredAgentLearnsOnWithTheSameBits) {
     for (int i = 0; i <= 20; ++i) play.Step(4);
     ASSERT_TRUE(play.agent().Update(play.Take(4), 0).ok());
     const auto files = play.agent().Save(/*slots=*/true);
-    const auto other = MakeVtraceAgent(setup).ValueOrThrow();
+    const auto other = MakeAgent(setup).ValueOrThrow();
     EXPECT_NE(other->parameter_hash(), play.agent().parameter_hash());
     ASSERT_TRUE(other->Restore(files, Agent::Part::kSlots).ok());
     EXPECT_EQ(other->parameter_hash(), play.agent().parameter_hash());
@@ -301,7 +309,7 @@ TEST(AgentTest, ShardsAverageToTheWholeBatch) {
     std::vector<UpdateReport> reports;
     for (const int64_t shards : {1, 2, 4}) {
       AgentSetup setup = MakeSetup(Vectors(6, true, 3), "mlp-16-tanh", 4);
-      setup.config.loss.over = over;
+      Vtrace(setup).loss.over = over;
       setup.config.learn.shards = shards;
       setup.config.learn.entropy_target = "0.1";
       setup.config.learn.entropy_cost = 10;
@@ -313,10 +321,16 @@ TEST(AgentTest, ShardsAverageToTheWholeBatch) {
     EXPECT_GT(whole.gradient_norm, 0);
     for (const UpdateReport& parts : reports) {
       EXPECT_NEAR(parts.gradient_norm, whole.gradient_norm, 1e-5 * whole.gradient_norm) << over;
-      EXPECT_NEAR(parts.policy_loss, whole.policy_loss, 1e-5 * std::abs(whole.policy_loss)) << over;
-      EXPECT_NEAR(parts.value_loss, whole.value_loss, 1e-5 * whole.value_loss) << over;
-      EXPECT_NEAR(parts.entropy, whole.entropy, 1e-5) << over;
-      EXPECT_NEAR(parts.rho, whole.rho, 1e-5) << over;
+      EXPECT_NEAR(parts.numbers.at("policy_loss"), whole.numbers.at("policy_loss"),
+                  1e-5 * std::abs(whole.numbers.at("policy_loss")))
+          << over;
+      EXPECT_NEAR(parts.numbers.at("value_loss"), whole.numbers.at("value_loss"),
+                  1e-5 * whole.numbers.at("value_loss"))
+          << over;
+      EXPECT_NEAR(parts.numbers.at("entropy"), whole.numbers.at("entropy"), 1e-5) << over;
+      EXPECT_NEAR(parts.numbers.at("importance_weight"), whole.numbers.at("importance_weight"),
+                  1e-5)
+          << over;
     }
   }
 }
@@ -347,7 +361,7 @@ TEST(AgentTest, GradientsAreCombinedByTheObjectGiven) {
   const UpdateReport once = update(nullptr).ValueOrThrow(),
                      twice = update(&doubling).ValueOrThrow();
   EXPECT_NEAR(twice.gradient_norm, 2 * once.gradient_norm, 1e-6);
-  EXPECT_NEAR(twice.entropy, 2 * once.entropy, 1e-6);
+  EXPECT_NEAR(twice.numbers.at("entropy"), 2 * once.numbers.at("entropy"), 1e-6);
   EXPECT_EQ(doubling.count, 16U * 6 + 16 + 3 * 16 + 3 + 16 + 1 + 7);
   EXPECT_EQ(doubling.rows, 1U);
   doubling.fails = true;
@@ -412,7 +426,7 @@ TEST(AgentTest, LearnersThatShareABatchHaveTheBitsOfOne) {
   std::vector<AgentSetup> setups;
   setups.push_back(MakeSetup(Images(5), "impala_shallow", 8, 1e-3));
   setups.push_back(MakeSetup(Vectors(6, false, 2), "mlp-16-tanh", 8, 1e-3));
-  setups.back().config.loss.over = "sum";
+  Vtrace(setups.back()).loss.over = "sum";
   setups.back().config.learn.entropy_target = "0.5";
   for (AgentSetup setup : setups) {
     setup.slots = setup.rows_max = 8;
@@ -432,7 +446,7 @@ TEST(AgentTest, LearnersThatShareABatchHaveTheBitsOfOne) {
         mine.rank = static_cast<uint32_t>(r), mine.ranks = static_cast<uint32_t>(learners);
         combiners.push_back(std::make_unique<OneOf>(meeting, r));
         mine.combiner = combiners.back().get();
-        agents.push_back(MakeVtraceAgent(mine).ValueOrThrow());
+        agents.push_back(MakeAgent(mine).ValueOrThrow());
       }
       for (int update = 0; update < 4; ++update) {
         auto unrolls = play.Take(8);
@@ -446,8 +460,10 @@ TEST(AgentTest, LearnersThatShareABatchHaveTheBitsOfOne) {
             EXPECT_EQ(report.applied, update != 2);
             outcomes[r].hashes.push_back(agents[r]->parameter_hash());
             if (report.applied)
-              for (const double x : {report.loss, report.policy_loss, report.value_loss, report.kl,
-                                     report.entropy, report.rho, report.gradient_norm})
+              for (const double x : {report.numbers.at("loss"), report.numbers.at("policy_loss"),
+                                     report.numbers.at("value_loss"), report.numbers.at("kl"),
+                                     report.numbers.at("entropy"),
+                                     report.numbers.at("importance_weight"), report.gradient_norm})
                 outcomes[r].numbers.push_back(x);
           }));
         }
@@ -481,7 +497,7 @@ TEST(AgentTest, UnevenSharesOfABatchAverageToTheWhole) {
       setup.rank = static_cast<uint32_t>(r);
       combiners.push_back(std::make_unique<OneOf>(meeting, r));
       setup.combiner = learners > 1 ? combiners.back().get() : nullptr;
-      agents.push_back(MakeVtraceAgent(setup).ValueOrThrow());
+      agents.push_back(MakeAgent(setup).ValueOrThrow());
     }
     for (size_t r = 0; r < learners; ++r) {
       threads.push_back(std::make_unique<Thread>("learner", [&, r] {
@@ -511,14 +527,14 @@ TEST(AgentTest, SlotsAreSavedOfAllAndReadByShare) {
   std::vector<std::string> parts;
   for (const uint32_t first : {0U, 2U}) {
     setup.share.first = first;
-    const auto half = MakeVtraceAgent(setup).ValueOrThrow();
+    const auto half = MakeAgent(setup).ValueOrThrow();
     ASSERT_TRUE(half->Restore(files, Agent::Part::kSlots).ok());
     parts.push_back(half->Save(/*slots=*/true)["slots.bin"]);
   }
   EXPECT_NE(parts[0], parts[1]);
   EXPECT_EQ(JoinSlotRecords(parts).ValueOrThrow(), whole);
   files["slots.bin"] = parts[0];
-  EXPECT_EQ(MakeVtraceAgent(setup).ValueOrThrow()->Restore(files, Agent::Part::kSlots).code(),
+  EXPECT_EQ(MakeAgent(setup).ValueOrThrow()->Restore(files, Agent::Part::kSlots).code(),
             Code::kBadData);
 }
 

@@ -1,10 +1,12 @@
-// Every parameter of a learning agent, torch-free: a plain struct a part, and the rows that bind
-// them to keys.
+// Parameters of a learning agent, torch-free: a plain struct a part, and the rows that bind them to
+// keys. What only one algorithm has is an AlgorithmConfig (rl/algorithms/registry.h).
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
+#include "core/cloned.h"
 #include "core/config.h"
 
 namespace samara {
@@ -12,30 +14,12 @@ namespace samara {
 // The network of agents (nn/torch/agent_network.h).
 struct AgentNetworkKeys {
   std::string name = "mlp-64-64-tanh";
+  std::string layers;  // a line (nn/layer_line.h); not empty: instead of the name
+  const std::string& text() const { return layers.empty() ? name : layers; }
   int64_t lstm = 0;
   bool reward_input = false, action_input = false;
   std::string initializer = "glorot";  // or "orthogonal"
   std::string precision = "float32";   // or "bfloat16"
-};
-
-struct VtraceConfig {
-  // "impala": the paper's, with lambda inside the traces c; "seed": generalised advantages, with
-  // lambda in the policy's advantage too. They agree when lambda and all clips are 1.
-  std::string form = "impala";
-  double gamma = 0.99;  // per agent step
-  double lambda = 1;
-  double rho_clip = 1;         // of the importance weights in the value targets
-  double rho_clip_policy = 1;  // of those in the policy's advantage
-  double c_clip = 1;           // of the traces; "impala" only, at most rho_clip
-  // "bootstrap": a truncated transition is worth gamma V(final observation) beyond its reward;
-  // "ignore": it teaches nothing, its target is its own value
-  std::string truncation = "bootstrap";
-};
-
-struct VtraceLossConfig {
-  double value_cost = 0.5;
-  double kl_cost = 0;         // of log mu - log pi
-  std::string over = "mean";  // of the T x B entries: "mean", or "sum" as IMPALA's own code
 };
 
 struct OptimizerConfig {
@@ -79,14 +63,27 @@ struct InferenceKeys {
   double low_mark = 0.5;  // of the live slots: a batch runs once so many are ready
 };
 
+struct LearningConfig;
+
+// Parameters that only one algorithm has.
+class AlgorithmConfig {
+ public:
+  virtual ~AlgorithmConfig() = default;
+  virtual std::unique_ptr<AlgorithmConfig> Clone() const = 0;
+  virtual void Bind(ConfigTable& table) = 0;
+  // Checks what no single row can, of these parameters and the common ones. kConfig.
+  virtual Status Check(const LearningConfig& config) const = 0;
+};
+
 struct LearningConfig {
   LearnConfig learn;
   InferenceKeys inference;
   AgentNetworkKeys network;
-  VtraceConfig vtrace;
-  VtraceLossConfig loss;
+  std::string algorithm;        // its name in the registry
+  Cloned<AlgorithmConfig> own;  // its parameters
   OptimizerConfig optimizer;
 };
+// REQUIRES: `config.own` is there, here and in Check.
 void Bind(ConfigTable& table, LearningConfig& config);
 // What no single row can refuse. kConfig.
 Status Check(const LearningConfig& config);

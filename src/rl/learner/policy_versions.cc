@@ -166,7 +166,7 @@ Status Acting::Infer(InferenceBatch& batch) {
 }
 
 Status Acting::Forward(InferenceBatch& batch) {
-  // one, as MakeVtraceAgent says: without it a new thread has as many as there are cores
+  // one, as MakeLearner says: without it a new thread has as many as there are cores
   [[maybe_unused]] thread_local const bool one = (at::init_num_threads(), true);
   const torch::InferenceMode inference;
   const size_t n = batch.rows.size();

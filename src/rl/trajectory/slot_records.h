@@ -1,5 +1,5 @@
-// What a checkpoint holds of a run's slots: how many there are, then one record each. Learners that
-// share the slots write one file, and read it at another number of learners.
+// Slots of a run in a checkpoint: version, number of slots, one record each. Learners that share
+// the slots write one file, and read it at another number of learners.
 #pragma once
 
 #include <span>
@@ -18,24 +18,41 @@ struct SlotShare {
   uint32_t all = 0;  // of all learners; 0: these are all
 };
 
+// First eight bytes of a file. Files of version 1 have none and begin with the number of slots.
+inline constexpr uint64_t kSlotsTag = 0x534C'4F54'0000'0000;
+inline constexpr uint64_t kSlotsVersion = 2;
+
+// Number of slots, read past the version. kBadData: a later version.
+inline Result<uint64_t> ReadSlotCount(ByteReader& in) {
+  const auto first = in.Get<uint64_t>();
+  if (first >> 32 != kSlotsTag >> 32) return first;
+  if (const uint64_t version = first - kSlotsTag; version != kSlotsVersion)
+    return Status(Code::kBadData, "saved slots of version " + std::to_string(version) +
+                                      ", expected at most " + std::to_string(kSlotsVersion));
+  return in.Get<uint64_t>();
+}
+
 inline std::string WriteSlotRecords(std::span<const std::string> records) {
   ByteWriter out;
-  out.Put(uint64_t{records.size()});
+  out.Put(kSlotsTag | kSlotsVersion).Put(uint64_t{records.size()});
   for (const std::string& record : records) out.PutBytes(record);
   return out.Take();
 }
 
-// One file of several learners' files, in the order of their slots. kBadData: one is no such file.
+// Joins files that WriteSlotRecords of this build made, in the order of their slots. kBadData: one
+// is no such file.
 inline Result<std::string> JoinSlotRecords(std::span<const std::string> files) {
   uint64_t slots = 0;
   std::string records;
   for (const std::string& file : files) {
     ByteReader in(file);
-    slots += in.Get<uint64_t>();
-    if (!in.ok()) return Status(Code::kBadData, "the slots of a learner are missing");
-    records += std::string_view(file).substr(sizeof slots);
+    const uint64_t tag = in.Get<uint64_t>(), count = in.Get<uint64_t>();
+    if (!in.ok() || tag != (kSlotsTag | kSlotsVersion))
+      return Status(Code::kBadData, "the slots of a learner are missing");
+    slots += count;
+    records += std::string_view(file).substr(sizeof tag + sizeof count);
   }
-  return ByteWriter().Put(slots).Take() + records;
+  return ByteWriter().Put(kSlotsTag | kSlotsVersion).Put(slots).Take() + records;
 }
 
 // The records of `slots` slots from share.first on; views into `file`. kBadData: damaged, or of
@@ -44,7 +61,7 @@ inline Result<std::vector<std::string_view>> ReadSlotRecords(std::string_view fi
                                                              const SlotShare& share,
                                                              uint32_t slots) {
   ByteReader in(file);
-  const auto count = in.Get<uint64_t>();
+  ASSIGN_OR_RETURN(const uint64_t count, ReadSlotCount(in));
   std::vector<std::string_view> mine;
   if (count == (share.all > 0 ? share.all : slots)) {
     for (uint64_t i = 0; i < count; ++i) {

@@ -60,6 +60,8 @@ struct EntryHeader {
   double episode_return = 0;
   uint64_t policy_version = 0;  // that chose the action
 };
+// Checkpoints hold its bytes: another layout needs another kSlotsVersion (slot_records.h).
+static_assert(sizeof(EntryHeader) == 64 && std::is_trivially_copyable_v<EntryHeader>);
 
 // One entry on its way into the store. Spans have the sizes of EntryShape.
 struct Entry {

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 
 #include "core/rng.h"
+#include "rl/trajectory/slot_records.h"
 
 namespace samara {
 namespace {
@@ -291,6 +293,29 @@ TEST(UnrollStoreTest, SlotsAndALearnerOnTheirOwnThreads) {
   stop = true;
   learner.join();
   EXPECT_GT(store.counters().completed, kSlots * 390U);
+}
+
+TEST(SlotRecordsTest, ReadsBothVersionsAndRefusesALaterOne) {
+  const std::vector<std::string> records = {"first", "", "third"};
+  const std::string file = WriteSlotRecords(records);
+  const std::string version1 = file.substr(sizeof(uint64_t));  // began with the number of slots
+  for (const std::string& saved : {file, version1}) {
+    const auto read = ReadSlotRecords(saved, {}, 3).ValueOrThrow();
+    EXPECT_TRUE(std::ranges::equal(read, records));
+    EXPECT_EQ(ReadSlotRecords(saved, {.first = 2, .all = 3}, 1).ValueOrThrow().front(), "third");
+  }
+  std::string later = file;
+  ++later[0];
+  EXPECT_EQ(ReadSlotRecords(later, {}, 3).status().code(), Code::kBadData);
+}
+
+TEST(SlotRecordsTest, JoinsTheFilesOfSeveralLearners) {
+  const std::vector<std::string> records = {"first", "second", "third"};
+  const std::vector<std::string> parts = {WriteSlotRecords(std::span(records).first(2)),
+                                          WriteSlotRecords(std::span(records).last(1))};
+  EXPECT_EQ(JoinSlotRecords(parts).ValueOrThrow(), WriteSlotRecords(records));
+  EXPECT_EQ(JoinSlotRecords(std::vector<std::string>{parts[0], ""}).status().code(),
+            Code::kBadData);
 }
 
 }  // namespace

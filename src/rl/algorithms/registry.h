@@ -1,0 +1,42 @@
+// The learning algorithms: one row each. Torch-free; a program without torch has the rows, so that
+// it lists keys and checks configurations, and makes no agents.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "rl/learner/agent.h"
+#include "rl/learner/learning_config.h"
+
+namespace samara {
+
+class Algorithm;  // rl/learner/algorithm.h
+using MakeAlgorithm = std::unique_ptr<Algorithm>(const LearningConfig& config);
+
+struct LearningAlgorithm {
+  std::string name;   // the value of run.algorithm
+  std::string about;  // one line
+  std::string paper;
+  std::unique_ptr<AlgorithmConfig> (*parameters)();  // new ones, with their defaults
+  MakeAlgorithm* make = nullptr;                     // null in a program without torch
+};
+
+std::span<const LearningAlgorithm> LearningAlgorithms();
+const LearningAlgorithm* FindLearningAlgorithm(std::string_view name);  // null: there is none
+// Adds the row of a program outside this tree, before the program reads a configuration. REQUIRES:
+// no row has its name.
+void RegisterLearningAlgorithm(LearningAlgorithm row);
+
+// Makes `config` one of this algorithm, with its own parameters at their defaults unless it was one
+// before. REQUIRES: the name is in the registry.
+void ChooseAlgorithm(LearningConfig& config, std::string_view name);
+
+// kConfig for a configuration or a network that does not fit the environment, and in a program
+// without torch.
+Result<std::unique_ptr<Agent>> MakeAgent(const AgentSetup& setup);
+// Whether this program can make agents.
+bool HasAgents();
+
+}  // namespace samara

@@ -1,0 +1,43 @@
+// Parameters of V-trace.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "rl/learner/learning_config.h"
+
+namespace samara {
+
+struct VtraceConfig {
+  // "impala": the paper's, with lambda inside the traces c; "seed": generalised advantages, with
+  // lambda in the policy's advantage too. They agree when lambda and all clips are 1.
+  std::string form = "impala";
+  double gamma = 0.99;  // per agent step
+  double lambda = 1;
+  double rho_clip = 1;         // of the importance weights in the value targets
+  double rho_clip_policy = 1;  // of those in the policy's advantage
+  double c_clip = 1;           // of the traces; "impala" only, at most rho_clip
+  // "bootstrap": a truncated transition is worth gamma V(final observation) beyond its reward;
+  // "ignore": it teaches nothing, its target is its own value
+  std::string truncation = "bootstrap";
+};
+
+struct VtraceLossConfig {
+  double value_cost = 0.5;
+  double kl_cost = 0;         // of log mu - log pi
+  std::string over = "mean";  // of the T x B entries: "mean", or "sum" as IMPALA's own code
+};
+
+class VtraceParameters : public AlgorithmConfig {
+ public:
+  std::unique_ptr<AlgorithmConfig> Clone() const override {
+    return std::make_unique<VtraceParameters>(*this);
+  }
+  void Bind(ConfigTable& table) override;
+  Status Check(const LearningConfig& config) const override;
+
+  VtraceConfig vtrace;
+  VtraceLossConfig loss;
+};
+
+}  // namespace samara

@@ -1,0 +1,87 @@
+#include "rl/learner/actor_critic.h"
+
+#include <algorithm>
+
+namespace samara {
+namespace {
+
+using torch::Tensor;
+
+// V of the final observations of truncated episodes, at their transitions: [T][B]. The network is
+// in the state that followed the last observation it acted on.
+Tensor FinalValues(const LearnerBatch& batch, AgentNetworkImpl& network,
+                   const AgentNetworkImpl::Output& out) {
+  const torch::NoGradGuard no_gradient;
+  Tensor values = torch::zeros_like(batch.reward.slice(0, 1));
+  if (batch.final_entry.numel() == 0) return values;
+  const Tensor at = batch.final_entry - 1, unroll = batch.final_unroll;
+  const auto pick = [&](const Tensor& x, const Tensor& t) { return x.index({t, unroll}); };
+  const Tensor state = out.states.defined() ? pick(out.states, at) : torch::zeros({at.size(0), 0});
+  const Tensor action = pick(batch.action, at).select(-1, 0).to(torch::kInt64);
+  const auto final =
+      network.forward({batch.final_observation, pick(batch.reward, batch.final_entry).unsqueeze(0),
+                       action.unsqueeze(0), torch::zeros({1, at.size(0)}, torch::kBool)},
+                      state);
+  values.index_put_({at, unroll}, final.value[0]);
+  return values;
+}
+
+// Uniform numbers in (0, 1), by index.
+Tensor Uniforms(const CounterRng& rng, at::IntArrayRef sizes) {
+  Tensor uniforms = torch::empty(sizes);
+  for (int64_t i = 0; i < uniforms.numel(); ++i)
+    uniforms.data_ptr<float>()[i] =
+        static_cast<float>(std::clamp(rng.Uniform(static_cast<uint64_t>(i)), 1e-7, 1 - 1e-7));
+  return uniforms;
+}
+
+}  // namespace
+
+ActorCriticSteps EvaluateSteps(const Shard& shard) {
+  const LearnerBatch& batch = shard.batch;
+  const ActionDistribution& distribution = shard.distribution;
+  const int64_t length = batch.reward.size(0) - 1;
+  const auto acted = [length](const Tensor& x) { return x.slice(0, 0, length); };  // t = 0 ... T-1
+  const auto followed = [](const Tensor& x) { return x.slice(0, 1); };             // t + 1
+  const auto entries = [&](int64_t from, int64_t to) {
+    const auto part = [from, to](const Tensor& x) { return x.slice(0, from, to); };
+    return AgentNetworkImpl::Input{part(batch.observation), part(batch.reward),
+                                   part(batch.previous_action), part(batch.first)};
+  };
+  ActorCriticSteps steps;
+  // the last entry has a value and no loss
+  const auto out = shard.network.forward(entries(0, length), batch.state);
+  {
+    const torch::NoGradGuard no_gradient;
+    steps.bootstrap = shard.network.forward(entries(length, length + 1), out.state).value[0];
+  }
+  steps.value = out.value;
+  const Tensor action =
+      distribution.continuous() ? acted(batch.action) : distribution.Split(acted(batch.action));
+  steps.log_pi = distribution.LogProb(out.policy, action);
+  steps.entropy = distribution.Entropy(
+      out.policy, distribution.continuous() ? Uniforms(shard.rng, action.sizes()) : Tensor());
+  steps.log_mu = distribution.LogProb(acted(batch.behaviour), action);
+  steps.reward = followed(batch.reward);
+  steps.terminated = followed(batch.terminated);
+  steps.truncated = followed(batch.truncated);
+  steps.final_value = FinalValues(batch, shard.network, out);
+  return steps;
+}
+
+std::map<std::string, Tensor> ActorCritic::parameters() const {
+  if (!entropy_cost_.parameter().defined()) return {};
+  return {{"entropy_cost", entropy_cost_.parameter()}};
+}
+
+std::map<std::string, double> ActorCritic::coefficients() const {
+  return {{"entropy_cost", entropy_cost_.coefficient().item<double>()}};
+}
+
+double ExplainedVariance(const Tensor& target, const Tensor& value) {
+  const torch::NoGradGuard no_gradient;
+  const double spread = target.var().item<double>();
+  return spread > 0 ? 1 - (target - value).var().item<double>() / spread : 0;
+}
+
+}  // namespace samara

@@ -1,0 +1,128 @@
+#include "rl/learner/agent_files.h"
+
+#include <cstdlib>
+#include <vector>
+
+#include "nn/safetensors.h"
+
+namespace samara {
+namespace {
+
+using torch::Tensor;
+
+constexpr char kWeights[] = "weights.safetensors", kOptimizer[] = "optimizer.safetensors",
+               kSlots[] = "slots.bin", kVersions[] = "versions.safetensors";
+
+std::string ToSafetensors(const NamedTensors& tensors,
+                          std::map<std::string, std::string> metadata = {}) {
+  Safetensors file;
+  file.metadata = std::move(metadata);
+  for (const auto& [name, tensor] : tensors) {
+    const Tensor flat = tensor.detach().to(torch::kFloat32).contiguous();
+    file.tensors[name] = samara::Tensor::OfFloats(
+        flat.sizes().vec(), std::span(flat.data_ptr<float>(), static_cast<size_t>(flat.numel())));
+  }
+  return FormatSafetensors(file).ValueOrThrow();
+}
+
+Result<NamedTensors> FromSafetensors(const std::map<std::string, std::string>& files,
+                                     const char* name) {
+  const auto found = files.find(name);
+  if (found == files.end()) return Status(Code::kBadData, std::string("holds no ") + name);
+  auto parsed = ParseSafetensors(found->second);
+  if (!parsed.ok()) return parsed.status().Annotate(name);
+  NamedTensors tensors;
+  for (const auto& [key, tensor] : parsed->tensors) {
+    if (tensor.type != samara::Tensor::Type::kFloat32)
+      return Status(Code::kBadData, std::string(name) + ": " + key + " is not float32");
+    const std::vector<float> values = tensor.Floats();
+    tensors[key] =
+        torch::tensor(at::ArrayRef<float>(values.data(), values.size())).reshape(tensor.shape);
+  }
+  return tensors;
+}
+
+// kBadData unless `from` has exactly the names and shapes of `to`.
+Status SameShapes(const NamedTensors& from, const NamedTensors& to, const char* file) {
+  for (const auto& [name, tensor] : to) {
+    const auto found = from.find(name);
+    if (found == from.end() || found->second.sizes() != tensor.sizes())
+      return {Code::kBadData, std::string(file) + ": " + name +
+                                  " is missing or has another shape than this run's network"};
+  }
+  if (from.size() == to.size()) return Status::Ok();
+  return {Code::kBadData, std::string(file) + ": " + std::to_string(from.size()) +
+                              " tensors, expected " + std::to_string(to.size())};
+}
+
+}  // namespace
+
+NamedTensors NamedParameters(const AgentNetworkImpl& network) {
+  NamedTensors all;
+  for (const auto& item : network.named_parameters()) all[item.key()] = item.value();
+  return all;
+}
+
+std::map<std::string, std::string> SaveAgent(const NamedTensors& parameters, uint64_t version,
+                                             const Optimizer& optimizer, const Acting& acting,
+                                             bool slots) {
+  std::map<std::string, std::string> files;
+  files[kWeights] = ToSafetensors(parameters, {{"version", std::to_string(version)}});
+  files[kOptimizer] = ToSafetensors(optimizer.State());
+  if (!slots) return files;
+  files[kSlots] = acting.SaveSlots();
+  NamedTensors versions;
+  for (const uint64_t number : acting.versions())
+    for (const auto& [name, tensor] : NamedParameters(*acting.network(number)))
+      versions[std::to_string(number) + "/" + name] = tensor;
+  files[kVersions] = ToSafetensors(versions);
+  return files;
+}
+
+Status RestoreAgent(const std::map<std::string, std::string>& files, Agent::Part part,
+                    const LearnerState& state) {
+  const bool slots = part == Agent::Part::kSlots;
+  // everything is read and compared before anything is changed
+  ASSIGN_OR_RETURN(const auto weights, FromSafetensors(files, kWeights));
+  RETURN_IF_ERROR(SameShapes(weights, state.parameters, kWeights));
+  const auto metadata = ParseSafetensors(files.at(kWeights))->metadata;
+  const auto version = metadata.find("version");
+  if (version == metadata.end())
+    return {Code::kBadData, std::string(kWeights) + ": says no version"};
+  NamedTensors optimizer;
+  if (part != Agent::Part::kWeights || files.contains(kOptimizer)) {
+    ASSIGN_OR_RETURN(optimizer, FromSafetensors(files, kOptimizer));
+    RETURN_IF_ERROR(state.optimizer.Restore(optimizer));
+  }
+  std::map<uint64_t, NamedTensors> versions;
+  if (slots) {
+    ASSIGN_OR_RETURN(const auto all, FromSafetensors(files, kVersions));
+    for (const auto& [name, tensor] : all) {
+      const size_t slash = name.find('/');
+      if (slash == std::string::npos)
+        return {Code::kBadData, std::string(kVersions) + ": " + name + " names no version"};
+      versions[std::strtoull(name.c_str(), nullptr, 10)][name.substr(slash + 1)] = tensor;
+    }
+    for (const auto& [number, tensors] : versions)
+      RETURN_IF_ERROR(SameShapes(tensors, NamedParameters(state.network), kVersions));
+    const auto memory = files.find(kSlots);
+    if (memory == files.end()) return {Code::kBadData, std::string("holds no ") + kSlots};
+    RETURN_IF_ERROR(state.acting.RestoreSlots(memory->second));
+  }
+  const torch::NoGradGuard no_gradient;
+  const auto named = NamedParameters(state.network);
+  for (const auto& [number, tensors] : versions) {
+    for (const auto& [name, tensor] : named) {
+      torch::Tensor to = tensor;
+      to.copy_(tensors.at(name));
+    }
+    state.acting.Publish(number, state.network);
+  }
+  for (auto& [name, parameter] : state.parameters) parameter.copy_(weights.at(name));
+  if (part != Agent::Part::kWeights)
+    state.version = std::strtoull(version->second.c_str(), nullptr, 10);
+  if (!slots) state.acting.Publish(state.version, state.network);
+  return Status::Ok();
+}
+
+}  // namespace samara

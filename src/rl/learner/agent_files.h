@@ -1,0 +1,35 @@
+// A learner's files in a checkpoint: parameters, optimizer, and what continues a run with the same
+// bits.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "rl/learner/agent.h"
+#include "rl/learner/optimizer.h"
+#include "rl/learner/policy_versions.h"
+
+namespace samara {
+
+using NamedTensors = std::map<std::string, torch::Tensor>;
+
+NamedTensors NamedParameters(const AgentNetworkImpl& network);
+
+// State of a learner that a checkpoint holds; all borrowed. `parameters` are those of `network`,
+// and the algorithm's.
+struct LearnerState {
+  NamedTensors& parameters;
+  uint64_t& version;
+  Optimizer& optimizer;
+  const AgentNetworkImpl& network;
+  Acting& acting;
+};
+// As Agent::Save and Agent::Restore (agent.h).
+std::map<std::string, std::string> SaveAgent(const NamedTensors& parameters, uint64_t version,
+                                             const Optimizer& optimizer, const Acting& acting,
+                                             bool slots);
+Status RestoreAgent(const std::map<std::string, std::string>& files, Agent::Part part,
+                    const LearnerState& state);
+
+}  // namespace samara
