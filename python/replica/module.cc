@@ -250,11 +250,9 @@ std::shared_ptr<PyReducer> MakeReducer(PyReplicator& self, std::vector<torch::Te
   });
   auto made = std::make_shared<PyReducer>();
   made->reducer = Unlocked([&] {
-    auto reducer = std::make_shared<GradientReducer>(
+    return GradientReducer::Make(
         self.get().state(), std::move(parameters), std::move(buffers), options,
         [held](const std::vector<size_t>& used) { CallPython([&] { (*held)(used); }); }, site);
-    reducer->Start();
-    return reducer;
   });
   return made;
 }
@@ -465,15 +463,15 @@ void BindReplicator(py::module_& m) {
            [](PyReplicator& r) { return Unlocked([&] { return r.get().ChromeTrace(); }); })
       .def("write_checkpoint",
            [](PyReplicator& r, const std::string& path, const Entries& shared, const Entries& own,
-              const Words& words) {
+              const Metadata& metadata) {
              const Site site = CallSite();
-             Unlocked([&] { WriteCheckpoint(r.get(), path, {shared, own}, words, site); });
+             Unlocked([&] { WriteCheckpoint(r.get(), path, {shared, own}, metadata, site); });
            })
       .def("read_checkpoint", [](PyReplicator& r, const std::string& path) -> py::object {
         const Site site = CallSite();
         const auto file = Unlocked([&] { return ReadCheckpoint(r.get(), path, site); });
         if (!file) return py::none();
-        return py::make_tuple(file->entries, file->words, file->step);
+        return py::make_tuple(file->entries, file->metadata, file->step);
       });
 }
 

@@ -13,7 +13,7 @@
 
 #include "core/cpu.h"
 #include "core/futex.h"
-#include "replica/rendezvous/socket.h"
+#include "replica/liveness/frame_socket.h"
 
 namespace samara {
 namespace {
@@ -150,7 +150,7 @@ class ArenaTransport : public Transport {
       if (aborted_.ok()) aborted_ = why;
     }
     stop_.store(true, std::memory_order_release);
-    Ring(head_.complete);  // wakes all; whoever is not aborted sleeps again
+    Ring(head_.complete);  // wakes all; ranks that are not aborted sleep again
   }
 
  private:
@@ -176,7 +176,7 @@ class ArenaTransport : public Transport {
     if (round.header != nullptr) mine.header[turn] = *round.header;
     mine.bytes[turn] = round.bytes;
     if (round.bytes > 0) write({Area(rank_), round.bytes});
-    // release: what was written above is seen by whoever sees the round complete
+    // release: a rank that sees the round complete sees what was written above
     mine.rounds.store(round_, std::memory_order_release);
     if (head_.came.fetch_add(1, std::memory_order_acq_rel) + 1 ==
         round_ * static_cast<uint32_t>(size_)) {
@@ -213,7 +213,7 @@ class ArenaTransport : public Transport {
         status = Status(kDeadlinePassed, "not all ranks came in time");
         break;
       }
-      // not for long: who dies between a ring and the wake-up wakes nobody
+      // not for long: a rank that dies between a ring and the wake-up wakes no other
       WaitForRing(head_.complete, seen, spin_, std::min<std::chrono::nanoseconds>(left, 100ms));
     }
     if (status.ok()) waits_for_.store(0, std::memory_order_release);

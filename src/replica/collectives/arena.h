@@ -2,15 +2,15 @@
 // counts itself in, and reads the others' when all have come. No byte is copied by a kernel.
 //
 // Invariants: (1) a rank's area is written by that rank alone; (2) areas are used in turn, two a
-// rank: whoever writes round n + 2 has seen all ranks come to round n + 1, so all have read round
-// n; (3) `came` of the arena is the sum of the ranks' `rounds`.
+// rank: the rank that writes round n + 2 has seen all ranks come to round n + 1, so all have read
+// round n; (3) `came` of the arena is the sum of the ranks' `rounds`.
 #pragma once
 
 #include <memory>
 #include <string>
 
-#include "replica/rendezvous/store.h"
 #include "replica/collectives/transport.h"
+#include "replica/rendezvous/store.h"
 
 namespace samara {
 

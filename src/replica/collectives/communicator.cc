@@ -72,8 +72,8 @@ Status Communicator::Late() const {
 void Communicator::Fail(const Status& why, bool record) {
   std::lock_guard lock(mu_);
   if (!failure_.ok()) return;
-  failure_ = told_ = why;
-  // one that is alone knows its last collectives, unless somebody asked for them
+  failure_ = abort_message_ = why;
+  // a rank that is alone writes no record, unless a folder is set
   const bool asked = !options_.flight_folder.empty();
   if (!record || flight_file_.empty() || (!asked && (size() == 1 || flight_.empty()))) return;
   const Status written = flight_.Write(flight_file_, rank(), size(), why.message());
@@ -93,9 +93,9 @@ void Communicator::Leave() {
   transport_->Abort(failure());
 }
 
-Status Communicator::told() const {
+Status Communicator::abort_message() const {
   std::lock_guard lock(mu_);
-  return told_;
+  return abort_message_;
 }
 
 Status Communicator::failure() const {
@@ -118,9 +118,9 @@ Status Communicator::Run(const Collective& what, uint64_t bytes,
       .check = &check_,
       .bytes = 0,
       .deadline = Now() + (header_.sequence == 0 ? options_.first_deadline : options_.deadline)};
-  if (options_.away) options_.away();
+  if (options_.release) options_.release();
   Status status = rounds(first);
-  if (options_.back) options_.back(status);
+  if (options_.reacquire) options_.reacquire(status);
   flight_.End(!status.ok());
   if (status.ok()) {
     if (monitor_ != nullptr) monitor_->Report({.sequence = header_.sequence});
@@ -129,7 +129,7 @@ Status Communicator::Run(const Collective& what, uint64_t bytes,
   if (status.code() == kDeadlinePassed) status = Late();
   Fail(status);
   transport_->Abort(failure());
-  if (monitor_ != nullptr) monitor_->Fail(told());
+  if (monitor_ != nullptr) monitor_->Fail(abort_message());
   return failure();
 }
 
@@ -138,7 +138,7 @@ Status Communicator::AllReduce(const Collective& what, ReduceOp op, ElementType 
                                std::span<std::byte> out) {
   const size_t bytes = out.size(), element = ElementSize(type);
   const auto ranks = static_cast<size_t>(size());
-  // who holds what: rank r the leaves [r * each, (r + 1) * each)
+  // rank r holds the leaves [r * each, (r + 1) * each)
   CHECK(leaves % ranks == 0) << leaves << " leaves on " << ranks << " ranks";
   const uint32_t each = leaves / static_cast<uint32_t>(ranks);
   std::vector<std::vector<TreeNode>> nodes(ranks);
@@ -167,7 +167,7 @@ Status Communicator::AllReduce(const Collective& what, ReduceOp op, ElementType 
   return Run(what, bytes, [&](Transport::Round& round) -> Status {
     const size_t room = transport_->bytes_max() / most;
     if (bytes <= kSmallBytes / ranks && bytes <= room) {
-      // small: everybody reads everything, one round
+      // small: every rank reads everything, one round
       round.bytes = bytes * most;
       return transport_->Gather(
           round,

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "replica/collectives/flight_recorder.h"
-#include "replica/liveness/monitor.h"
 #include "replica/collectives/reduce.h"
 #include "replica/collectives/transport.h"
+#include "replica/liveness/monitor.h"
 #include "samara/site.h"
 
 namespace samara {
@@ -27,20 +27,20 @@ struct Collective {
 struct CommunicatorOptions {
   std::chrono::milliseconds deadline{30'000};  // of a collective
   std::chrono::milliseconds first_deadline{600'000};
-  // Called before and after the part of a collective that waits for others; after a failure `back`
-  // may find somebody else there and must not wait.
-  std::function<void()> away{};
-  std::function<void(const Status& failure)> back{};
+  // Called before and after the part of a collective that waits for others, so that other ranks of
+  // this process may run. After a failure `reacquire` must not wait.
+  std::function<void()> release{};
+  std::function<void(const Status& failure)> reacquire{};
   std::string flight_folder{};  // of the record that a failure leaves; empty: as FlightFile says
 };
 
 // One rank's end of a group. Collectives are called by one thread at a time, in the same order on
 // every rank; Abort, Leave and failure() from any thread.
-// After a failure every call returns it: a group that has lost step is not repaired but made anew.
-// Codes: kInternal for a mismatch, kUnavailable for a rank that died, froze or did not come.
+// After a failure every call returns it: a group that has lost step cannot be repaired, only made
+// again. Codes: kInternal for a mismatch, kUnavailable for a rank that died, froze or did not come.
 class Communicator {
  public:
-  // `monitor` may come later, or never.
+  // The monitor is optional, and may be set later.
   Communicator(std::unique_ptr<Transport> transport, const CommunicatorOptions& options);
   ~Communicator();
 
@@ -86,7 +86,7 @@ class Communicator {
   Status Check(std::span<const CollectiveHeader> all) const;
   Status Late() const;
   void Fail(const Status& why, bool record = true);  // the first one stays
-  Status told() const;
+  Status abort_message() const;
 
   // constant after construction
   const std::unique_ptr<Transport> transport_;
@@ -102,7 +102,7 @@ class Communicator {
   mutable std::mutex mu_;
   // guarded by mu_
   Status failure_;
-  Status told_;  // the same in the words for other ranks, who have records of their own
+  Status abort_message_;  // the same as sent to other ranks, without the name of this rank's record
 };
 
 }  // namespace samara

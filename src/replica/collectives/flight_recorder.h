@@ -1,4 +1,4 @@
-// The last collectives of a rank, for whoever asks why a group fell apart.
+// The last collectives of a rank: a record that explains the failure of a group.
 #pragma once
 
 #include <mutex>
@@ -45,8 +45,8 @@ class FlightRecorder {
   std::vector<FlightRecord> records() const;
   // {"rank","world_size","error","records":[{"sequence","text","transport","bytes","begin_s","seconds","state"}]}
   std::string Json(int rank, int size, const std::string& error) const;
-  // Json in the place of `file`, whole or not at all, but not flushed to the disk: who fails should
-  // not wait for one.
+  // Json in the place of `file`, whole or not at all, but not flushed to the disk: a
+  // rank that fails should not wait for one.
   Status Write(const Path& file, int rank, int size, const std::string& error) const;
   // Chrome's trace format: one event a collective and a span, times in microseconds.
   std::string ChromeTrace(int rank) const;

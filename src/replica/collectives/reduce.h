@@ -1,5 +1,5 @@
-// Reductions whose bits do not depend on who holds what: a fixed binary tree over the leaves, and
-// folds of two buffers element by element.
+// Reductions whose bits do not depend on which rank holds which leaves: a fixed binary tree over
+// the leaves, and folds of two buffers element by element.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ enum class ElementType : uint8_t { kF32, kF64, kBf16, kF16, kU8, kI8, kI16, kI32
 size_t ElementSize(ElementType type);  // bytes
 const char* Name(ElementType type);
 
-// kMean adds; whoever asked for it divides. Integers wrap; bool is 0 or 1, its sum the logical or.
+// kMean adds; the caller divides. Integers wrap; bool is 0 or 1, its sum the logical or.
 const char* Name(ReduceOp op);
 
 // into[i] = into[i] op from[i]. bf16 and f16 compute in float32 and round to nearest, ties to even;

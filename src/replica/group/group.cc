@@ -8,14 +8,14 @@ namespace samara {
 
 namespace {
 
-constexpr std::chrono::milliseconds kGlance{250};  // between two looks for a failure
+constexpr std::chrono::milliseconds kPollInterval{250};  // between two checks for a failure
 
 }  // namespace
 
-// While ranks connect, a rank that is gone would be waited for.
-class RankGroup::WatchedStore : public Store {
+// A store whose waits end when a rank has failed.
+class RankGroup::InterruptibleStore : public Store {
  public:
-  WatchedStore(std::shared_ptr<Store> store, const RankGroup& group)
+  InterruptibleStore(std::shared_ptr<Store> store, const RankGroup& group)
       : store_(std::move(store)), group_(group) {}
   Status Set(const std::string& key, std::string_view value) override {
     return store_->Set(key, value);
@@ -23,10 +23,10 @@ class RankGroup::WatchedStore : public Store {
   Result<std::string> Get(const std::string& key, std::chrono::milliseconds timeout) override {
     const SteadyTime deadline = Now() + timeout;
     for (;;) {
-      RETURN_IF_ERROR(group_.heard());
+      RETURN_IF_ERROR(group_.peer_failure());
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Now());
-      Result<std::string> value = store_->Get(key, std::min(left, kGlance));
-      if (value.ok() || left <= kGlance) return value;
+      Result<std::string> value = store_->Get(key, std::min(left, kPollInterval));
+      if (value.ok() || left <= kPollInterval) return value;
     }
   }
   Result<int64_t> Add(const std::string& key, int64_t amount) override {
@@ -48,11 +48,12 @@ Result<std::unique_ptr<RankGroup>> RankGroup::Make(const World& world, RankLinks
 
 Status RankGroup::Join(const RankLinks& links, const CommunicatorOptions& options) {
   if (links.monitor) {
-    ASSIGN_OR_RETURN(monitor_, links.monitor([this](const Status& failure) { Hear(failure); }));
+    ASSIGN_OR_RETURN(monitor_,
+                     links.monitor([this](const Status& failure) { RecordFailure(failure); }));
   }
-  auto route = links.route(std::make_shared<WatchedStore>(store_, *this));
+  auto route = links.route(std::make_shared<InterruptibleStore>(store_, *this));
   if (!route.ok()) {
-    RETURN_IF_ERROR(heard());  // which is why
+    RETURN_IF_ERROR(peer_failure());  // the cause
     if (monitor_) monitor_->Fail(route.status());
     return route.status();
   }
@@ -60,21 +61,21 @@ Status RankGroup::Join(const RankLinks& links, const CommunicatorOptions& option
   auto communicator = std::make_unique<Communicator>(std::move(route->transport), options);
   communicator->SetMonitor(monitor_.get());
   const std::lock_guard lock(mu_);
-  if (!heard_.ok()) communicator->Abort(heard_);
+  if (!peer_failure_.ok()) communicator->Abort(peer_failure_);
   communicator_ = std::move(communicator);
   return {};
 }
 
-void RankGroup::Hear(const Status& failure) {
+void RankGroup::RecordFailure(const Status& failure) {
   const std::lock_guard lock(mu_);
-  heard_ = failure;
+  peer_failure_ = failure;
   if (communicator_) communicator_->Abort(failure);
   failed_ = true;
 }
 
-Status RankGroup::heard() const {
+Status RankGroup::peer_failure() const {
   const std::lock_guard lock(mu_);
-  return heard_;
+  return peer_failure_;
 }
 
 RankGroup::~RankGroup() { Leave(); }

@@ -1,5 +1,5 @@
-// Ranks that a launcher has started, connected: collectives, the store, and the side channel that
-// wakes whoever waits for a rank that is gone.
+// Ranks that a launcher has started, connected: collectives, the store, and the control channel
+// that ends waits for a rank that has failed.
 #pragma once
 
 #include <atomic>
@@ -12,14 +12,14 @@
 #include <vector>
 
 #include "replica/collectives/communicator.h"
+#include "replica/collectives/transport.h"
 #include "replica/liveness/monitor.h"
 #include "replica/rendezvous/store.h"
-#include "replica/collectives/transport.h"
 #include "replica/rendezvous/world.h"
 
 namespace samara {
 
-// The way of the collectives.
+// Transport of the collectives.
 struct RankRoute {
   std::unique_ptr<Transport> transport;
   std::string address;  // of this host, as the others reach it; empty: its name's
@@ -28,7 +28,7 @@ struct RankRoute {
 // How the ranks of a group reach each other, in the order in which it is done.
 struct RankLinks {
   std::shared_ptr<Store> store;  // null when alone
-  // Makes the side channel, once all ranks have come; null: none.
+  // Makes the control channel, once all ranks have joined; null: none.
   std::function<Result<std::unique_ptr<Monitor>>(Monitor::OnFailure)> monitor;
   // Makes the rest, over `store`, whose Get a failure of the group ends.
   std::function<Result<RankRoute>(const std::shared_ptr<Store>& store)> route;
@@ -37,9 +37,9 @@ struct RankLinks {
 struct LinkOptions {
   std::string transport = "auto";  // or "shared", "gloo"
   std::string address;             // of this host, as the others reach it; empty: found out
-  std::chrono::milliseconds start{600'000};    // for all ranks to come
-  std::chrono::milliseconds deadline{30'000};  // of a message over Gloo
-  std::chrono::milliseconds silence{1'500};    // without a sign of life: frozen
+  std::chrono::milliseconds start{600'000};            // for all ranks to join
+  std::chrono::milliseconds deadline{30'000};          // of a message over Gloo
+  std::chrono::milliseconds heartbeat_timeout{1'500};  // then a rank is frozen
 };
 
 // Links over the launcher's store, which is torch's: only programs with torch can. kConfig for a
@@ -49,8 +49,8 @@ Result<RankLinks> Connect(const World& world, const LinkOptions& options);
 // Thread safety: Fail, failed and store from any thread, the communicator as it says.
 class RankGroup {
  public:
-  // Blocks until all ranks have come and reach each other; kUnavailable names who has not come, or
-  // has died meanwhile, on every rank that has.
+  // Blocks until all ranks have joined and reach each other; kUnavailable, on every rank that has
+  // joined, names the ranks that are missing or have died.
   static Result<std::unique_ptr<RankGroup>> Make(const World& world, RankLinks links,
                                                  const CommunicatorOptions& options);
   ~RankGroup();  // leaves
@@ -65,30 +65,29 @@ class RankGroup {
   // Of this host, as the others reach it; empty: its name's.
   const std::string& address() const { return address_; }
 
-  // What every rank gives, in rank order, once all have come. A collective: equal `what`
-  // everywhere.
+  // The values of all ranks, in rank order. A collective: equal `what` on every rank.
   Result<std::vector<std::string>> Exchange(const std::string& what, std::string_view mine);
 
   // This rank gives up, and every other one with it, for this reason.
   void Fail(const Status& why);
   // Whether another rank has failed, or this one gave up; communicator().failure() says why.
   bool failed() const { return failed_.load(std::memory_order_relaxed); }
-  // An orderly end: this rank's silence is no failure from now on.
+  // An orderly end: missing heartbeats of this rank are no failure from now on.
   void Leave();
 
  private:
-  class WatchedStore;
+  class InterruptibleStore;
   RankGroup(const World& world, std::shared_ptr<Store> store)
       : world_(world), store_(std::move(store)) {}
   Status Join(const RankLinks& links, const CommunicatorOptions& options);
-  void Hear(const Status& failure);  // of another rank
-  Status heard() const;
+  void RecordFailure(const Status& failure);  // of another rank
+  Status peer_failure() const;
 
   const World world_;
   const std::shared_ptr<Store> store_;
   std::atomic<bool> failed_{false};
   mutable std::mutex mu_;
-  Status heard_;  // guarded by mu_
+  Status peer_failure_;  // guarded by mu_
   // constant after Join; until then guarded by mu_
   std::unique_ptr<Communicator> communicator_;
   std::string address_;

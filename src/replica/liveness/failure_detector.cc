@@ -13,9 +13,9 @@ namespace samara {
 namespace {
 
 constexpr size_t kFailureBytesMax = MonitorFrame::kTextBytes - 1;
-constexpr size_t kGroupsMax = 6;  // described one by one; the text stays within a frame
+constexpr size_t kGroupsMax = 6;  // in a description, so that the text stays within a frame
 
-std::string Doing(const RankActivity& activity, bool left) {
+std::string ActivityText(const RankActivity& activity, bool left) {
   if (left) return "left";
   const std::string what(activity.what, strnlen(activity.what, sizeof activity.what));
   if (activity.sequence == 0 && !activity.waiting && what.empty()) return "before any collective";
@@ -43,86 +43,89 @@ std::string NameRanks(const std::vector<int>& ranks) {
   return text;
 }
 
-std::string SilentText(int rank, std::chrono::milliseconds silence) {
+std::string SilentText(int rank, std::chrono::milliseconds timeout) {
   return fmt::format("rank {} has been silent for {} s", rank,
-                     static_cast<double>(silence.count()) / 1000);
+                     static_cast<double>(timeout.count()) / 1000);
 }
 
-GroupJudge::GroupJudge(int size, std::chrono::milliseconds silence)
-    : silence_(silence), ranks_(static_cast<size_t>(size)) {
-  at(0).state = State::kHere;
+FailureDetector::FailureDetector(int size, std::chrono::milliseconds heartbeat_timeout)
+    : timeout_(heartbeat_timeout), ranks_(static_cast<size_t>(size)) {
+  at(0).state = State::kAlive;
 }
 
-void GroupJudge::Decide(const Status& failure) {
-  // as every rank will read it: one line, and no longer than a frame holds
+void FailureDetector::RecordFailure(const Status& failure) {
+  // as every rank receives it: one line, no longer than a frame holds
   if (failure_.ok())
     failure_ = {failure.code(), EscapeControl(failure.message()).substr(0, kFailureBytesMax)};
 }
 
-void GroupJudge::Come(int rank, Time now) { at(rank) = {State::kHere, now, {}}; }
+void FailureDetector::Join(int rank, Time now) { at(rank) = {State::kAlive, now, {}}; }
 
-void GroupJudge::Close(int rank) {
-  if (!Is(rank)) return;
-  Decide({Code::kUnavailable, fmt::format("rank {} died; {}", rank, Activities())});
+void FailureDetector::ConnectionClosed(int rank) {
+  if (!IsAlive(rank)) return;
+  RecordFailure({Code::kUnavailable, fmt::format("rank {} died; {}", rank, Activities())});
   at(rank).state = State::kDead;
 }
 
-void GroupJudge::GiveUp(int rank, const Status& why) {
-  // no activities: who gives up has said what it knows
-  Decide(why.Annotate(fmt::format("rank {} gave up", rank)));
+void FailureDetector::GiveUp(int rank, const Status& why) {
+  // without activities: the rank that gives up has sent its reason
+  RecordFailure(why.Annotate(fmt::format("rank {} gave up", rank)));
 }
 
-void GroupJudge::BreakProtocol(int rank) {
-  Decide({Code::kConfig,
-          fmt::format("rank {} sent what is no message of this version: expected the same program "
-                      "on every rank",
-                      rank)});
+void FailureDetector::ProtocolError(int rank) {
+  RecordFailure(
+      {Code::kConfig,
+       fmt::format("rank {} sent what is no message of this version: expected the same program "
+                   "on every rank",
+                   rank)});
   at(rank).state = State::kDead;
 }
 
-void GroupJudge::JudgeSilence(Time now) {
+void FailureDetector::CheckTimeouts(Time now) {
   for (int rank = 1; rank < static_cast<int>(ranks_.size()); ++rank) {
-    if (!Is(rank) || now - at(rank).heard < silence_) continue;
-    Decide({Code::kUnavailable, SilentText(rank, silence_) + "; " + Activities()});
+    if (!IsAlive(rank) || now - at(rank).last_heartbeat < timeout_) continue;
+    RecordFailure({Code::kUnavailable, SilentText(rank, timeout_) + "; " + Activities()});
     return;
   }
 }
 
-void GroupJudge::StartTimedOut(std::chrono::milliseconds timeout) {
-  Decide({Code::kUnavailable, fmt::format("{} did not come within {} s: were all of them started?",
-                                          Awaited(), static_cast<double>(timeout.count()) / 1000)});
+void FailureDetector::StartTimedOut(std::chrono::milliseconds timeout) {
+  RecordFailure(
+      {Code::kUnavailable, fmt::format("{} did not come within {} s: were all of them started?",
+                                       Missing(), static_cast<double>(timeout.count()) / 1000)});
 }
 
-std::string GroupJudge::Awaited() const {
-  std::vector<int> awaited;
+std::string FailureDetector::Missing() const {
+  std::vector<int> missing;
   for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank)
-    if (!HasCome(rank)) awaited.push_back(rank);
-  return fmt::format("{} of {}", NameRanks(awaited), ranks_.size());
+    if (!HasJoined(rank)) missing.push_back(rank);
+  return fmt::format("{} of {}", NameRanks(missing), ranks_.size());
 }
 
-bool GroupJudge::Complete() const {
+bool FailureDetector::Complete() const {
   return std::none_of(ranks_.begin(), ranks_.end(),
-                      [](const Rank& rank) { return rank.state == State::kAwaited; });
+                      [](const Rank& rank) { return rank.state == State::kMissing; });
 }
 
-bool GroupJudge::AllLeft() const {
+bool FailureDetector::AllLeft() const {
   return std::none_of(ranks_.begin() + 1, ranks_.end(),
-                      [](const Rank& rank) { return rank.state == State::kHere; });
+                      [](const Rank& rank) { return rank.state == State::kAlive; });
 }
 
-GroupJudge::Time GroupJudge::Deadline() const {
+FailureDetector::Time FailureDetector::NextTimeout() const {
   Time first = Time::max();
   for (size_t i = 1; i < ranks_.size(); ++i)
-    if (ranks_[i].state == State::kHere) first = std::min<Time>(first, ranks_[i].heard + silence_);
+    if (ranks_[i].state == State::kAlive)
+      first = std::min<Time>(first, ranks_[i].last_heartbeat + timeout_);
   return first;
 }
 
-std::string GroupJudge::Activities() const {
+std::string FailureDetector::Activities() const {
   std::map<std::string, std::vector<int>> groups;
   for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank)
-    if (HasCome(rank))
-      groups[Doing(at(rank).activity, at(rank).state == State::kLeft)].push_back(rank);
-  // small groups first: whoever differs from the rest is what one looks for
+    if (HasJoined(rank))
+      groups[ActivityText(at(rank).activity, at(rank).state == State::kLeft)].push_back(rank);
+  // small groups first: the ranks that differ from the others are likely the cause
   std::vector<std::pair<std::string, std::vector<int>>> order(groups.begin(), groups.end());
   std::stable_sort(order.begin(), order.end(),
                    [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
@@ -132,11 +135,11 @@ std::string GroupJudge::Activities() const {
   return order.size() > kGroupsMax ? text + ", ..." : text;
 }
 
-std::string GroupJudge::Describe(Time now) const {
+std::string FailureDetector::Describe(Time now) const {
   std::string text = Activities();
   for (int rank = 1; rank < static_cast<int>(ranks_.size()); ++rank) {
-    const Time silent = now - at(rank).heard;
-    if (Is(rank) && silent > silence_ / 2)
+    const Time silent = now - at(rank).last_heartbeat;
+    if (IsAlive(rank) && silent > timeout_ / 2)
       text += fmt::format("; rank {} last heard {:.1f} s ago", rank,
                           std::chrono::duration<double>(silent).count());
   }

@@ -1,6 +1,6 @@
-// What rank 0 knows of every rank, and what follows from it: who has come, who has left, and the
-// first failure, in words. Without sockets, threads or a clock of its own.
-// Thread safety: none. Nothing that a peer says reaches a CHECK.
+// Failure detector of rank 0: the state of every rank (missing, alive, left, dead) and the first
+// failure of the group, as one line. Has no sockets, threads or clock.
+// Thread safety: none. Nothing that a peer sends reaches a CHECK.
 #pragma once
 
 #include <chrono>
@@ -12,8 +12,8 @@
 
 namespace samara {
 
-// Time during which its owner was scheduled: of every gap between two ticks at most `step` counts.
-// Someone who was stopped for a minute cannot blame others for a minute's silence.
+// Time during which this process was scheduled: of every gap between two ticks at most `step`
+// counts. A process that was stopped for a minute cannot time out the others for that minute.
 class AwakeClock {
  public:
   using Time = std::chrono::nanoseconds;
@@ -34,48 +34,48 @@ class AwakeClock {
 // "rank 3", "ranks 0-1, 3".
 std::string NameRanks(const std::vector<int>& ranks);
 // "rank 1 has been silent for 1.5 s"
-std::string SilentText(int rank, std::chrono::milliseconds silence);
+std::string SilentText(int rank, std::chrono::milliseconds timeout);
 
-class GroupJudge {
+class FailureDetector {
  public:
   using Time = AwakeClock::Time;
-  // Rank 0 is there and is never judged.
-  GroupJudge(int size, std::chrono::milliseconds silence);
+  // Rank 0 is alive and has no timeout.
+  FailureDetector(int size, std::chrono::milliseconds heartbeat_timeout);
 
-  // REQUIRES of all: 0 <= rank < size. After the first failure nothing changes it.
-  void Come(int rank, Time now);
-  void Hear(int rank, Time now) { at(rank).heard = now; }
-  void Do(int rank, const RankActivity& activity) { at(rank).activity = activity; }
+  // REQUIRES for all: 0 <= rank < size. The first failure stays.
+  void Join(int rank, Time now);
+  void Heartbeat(int rank, Time now) { at(rank).last_heartbeat = now; }
+  void SetActivity(int rank, const RankActivity& activity) { at(rank).activity = activity; }
   void Leave(int rank) { at(rank).state = State::kLeft; }
-  void Close(int rank);  // a death, unless it has left
+  void ConnectionClosed(int rank);  // the rank has died, unless it has left
   void GiveUp(int rank, const Status& why);
-  void BreakProtocol(int rank);
-  void JudgeSilence(Time now);
+  void ProtocolError(int rank);
+  void CheckTimeouts(Time now);
   void StartTimedOut(std::chrono::milliseconds timeout);
-  std::string Awaited() const;  // who has not come: "ranks 2-3, 5 of 6"
+  std::string Missing() const;  // ranks that have not joined: "ranks 2-3, 5 of 6"
 
-  bool Is(int rank) const { return at(rank).state == State::kHere; }
-  bool HasCome(int rank) const { return at(rank).state != State::kAwaited; }
-  bool Complete() const;  // all have come
-  bool AllLeft() const;   // but rank 0
-  Time Deadline() const;  // when the next rank will have been silent for too long
+  bool IsAlive(int rank) const { return at(rank).state == State::kAlive; }
+  bool HasJoined(int rank) const { return at(rank).state != State::kMissing; }
+  bool Complete() const;     // all have joined
+  bool AllLeft() const;      // except rank 0
+  Time NextTimeout() const;  // of the rank whose last heartbeat is the oldest
   const Status& failure() const { return failure_; }
-  // On one line what the ranks do, those that do the same together.
+  // The ranks' activities on one line, equal ones together.
   std::string Describe(Time now) const;
 
  private:
-  enum class State { kAwaited, kHere, kLeft, kDead };
+  enum class State { kMissing, kAlive, kLeft, kDead };
   struct Rank {
-    State state = State::kAwaited;
-    Time heard{0};
+    State state = State::kMissing;
+    Time last_heartbeat{0};
     RankActivity activity;
   };
   Rank& at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
   const Rank& at(int rank) const { return ranks_[static_cast<size_t>(rank)]; }
-  void Decide(const Status& failure);
+  void RecordFailure(const Status& failure);
   std::string Activities() const;
 
-  const std::chrono::milliseconds silence_;
+  const std::chrono::milliseconds timeout_;
   std::vector<Rank> ranks_;
   Status failure_;
 };

@@ -5,56 +5,56 @@
 
 namespace samara {
 
-// The judge, for threads: who leaves without a word has died. Nobody is judged by its silence.
+// The failure detector for threads: a rank that ends without Leave has died. No timeouts.
 class MonitorHub {
  public:
   explicit MonitorHub(int size)
-      : judge_(size, std::chrono::hours(1)), on_failure_(static_cast<size_t>(size)) {}
+      : detector_(size, std::chrono::hours(1)), on_failure_(static_cast<size_t>(size)) {}
 
   void Join(int rank, Monitor::OnFailure on_failure) {
     std::lock_guard lock(mu_);
-    judge_.Come(rank, {});
+    detector_.Join(rank, {});
     CallbackOf(rank) = std::move(on_failure);
-    if (!judge_.failure().ok()) CallbackOf(rank)(judge_.failure());
+    if (!detector_.failure().ok()) CallbackOf(rank)(detector_.failure());
   }
   void Report(int rank, const RankActivity& activity) {
     std::lock_guard lock(mu_);
-    judge_.Do(rank, activity);
+    detector_.SetActivity(rank, activity);
   }
   void Fail(int rank, const Status& why) {
     std::lock_guard lock(mu_);
-    judge_.GiveUp(rank, why);
-    Tell();
+    detector_.GiveUp(rank, why);
+    NotifyFailure();
   }
-  // Twice: the second time nothing happens.
+  // A second call does nothing.
   void Leave(int rank, bool orderly) {
     std::lock_guard lock(mu_);
     if (!std::exchange(CallbackOf(rank), nullptr)) return;
     if (orderly)
-      judge_.Leave(rank);
+      detector_.Leave(rank);
     else
-      judge_.Close(rank);
-    Tell();
+      detector_.ConnectionClosed(rank);
+    NotifyFailure();
   }
   std::string Describe() const {
     std::lock_guard lock(mu_);
-    return judge_.Describe({});
+    return detector_.Describe({});
   }
 
  private:
   Monitor::OnFailure& CallbackOf(int rank) { return on_failure_[static_cast<size_t>(rank)]; }
-  // The first failure, once. The callbacks may not call the hub.
-  void Tell() {
-    if (judge_.failure().ok() || std::exchange(told_, true)) return;
+  // Passes the first failure to all ranks, once. The callbacks may not call the hub.
+  void NotifyFailure() {
+    if (detector_.failure().ok() || std::exchange(notified_, true)) return;
     for (const Monitor::OnFailure& on_failure : on_failure_)
-      if (on_failure) on_failure(judge_.failure());
+      if (on_failure) on_failure(detector_.failure());
   }
 
   mutable std::mutex mu_;
   // guarded by mu_
-  GroupJudge judge_;
-  std::vector<Monitor::OnFailure> on_failure_;  // by rank; null: not there
-  bool told_ = false;
+  FailureDetector detector_;
+  std::vector<Monitor::OnFailure> on_failure_;  // by rank; null: not joined
+  bool notified_ = false;
 };
 
 namespace {

@@ -1,5 +1,5 @@
-// What the monitors of a group say to each other: frames of one fixed size, so that nothing a peer
-// sends decides how much is read or kept.
+// Messages between the monitors of a group: frames of one fixed size, so that nothing a peer sends
+// decides how much is read or kept.
 #pragma once
 
 #include <array>
@@ -17,13 +17,13 @@ using MonitorToken = std::array<uint8_t, 16>;  // of one monitor, known through 
 
 enum class MonitorKind : uint16_t {
   kHello = 1,     // to rank 0, first: proof of the token, rank, number = size of the world
-  kAccepted = 2,  // rank 0's answer
-  kStart = 3,     // from rank 0: all ranks have come
+  kAccepted = 2,  // rank 0's reply
+  kStart = 3,     // from rank 0: all ranks have joined
   kBeat = 4,      // both ways; to rank 0 with what the rank does: number, waiting, text
   kFail = 5,      // to rank 0: this rank gives up; from rank 0: the group's failure; code, text
-  kLeave = 6,     // an orderly end
-  kAsk = 7,       // to rank 0: what does everybody do?
-  kAnswer = 8,    // its answer: text
+  kLeave = 6,     // shutdown notice
+  kAsk = 7,       // to rank 0: request for all ranks' activities
+  kAnswer = 8,    // its reply: text
 };
 
 struct MonitorFrame {
@@ -34,7 +34,7 @@ struct MonitorFrame {
   uint32_t magic = kMagic;
   uint16_t version = kVersion;
   MonitorKind kind = MonitorKind::kBeat;
-  int32_t rank = 0;  // who speaks
+  int32_t rank = 0;  // sender
   int32_t code = 0;
   uint64_t number = 0;
   uint32_t waiting = 0, unused = 0;

@@ -12,8 +12,9 @@ namespace {
 
 constexpr std::chrono::milliseconds kHelloTime{10'000};  // for rank 0 to accept this connection
 constexpr int kTries = 5;  // of a connection that is closed before it is accepted
-constexpr std::chrono::milliseconds kGoodbyeTime{500};  // for rank 0 to notice that this one leaves
-constexpr int kFramesPerTurn = 16;
+constexpr std::chrono::milliseconds kShutdownNoticeTime{
+    500};  // for rank 0 to read the shutdown notice
+constexpr int kFramesPerPoll = 16;
 
 class Spoke final : public PolledMonitor {
  public:
@@ -28,49 +29,50 @@ class Spoke final : public PolledMonitor {
 
  protected:
   Time Prepare(std::vector<pollfd>& polls) override;
-  bool Turn(SteadyTime now, const Requests& requests) override;
+  bool RunOnce(SteadyTime now, const Requests& requests) override;
 
  private:
   bool connected() const { return !socket_.closed() && !socket_.broken(); }
-  // Rank 0 can be judged, and asked.
-  bool watched() const { return connected() && !rank0_left_ && !failed(); }
-  void Hear();
-  void Obey(const MonitorFrame& frame);
-  void Judge();
-  void Speak(SteadyTime now, const Requests& requests);
+  // Rank 0 can time out, and answer.
+  bool monitored() const { return connected() && !rank0_left_ && !failed(); }
+  void Poll();
+  void HandleMessage(const MonitorFrame& frame);
+  void CheckRank0();
+  void SendRequests(SteadyTime now, const Requests& requests);
   bool AtEnd(SteadyTime now, const Requests& requests);
 
   // touched by the thread only
   FrameSocket socket_;
-  Time heard_{0};
-  bool rank0_left_ = false, said_goodbye_ = false, asked_ = false;
+  Time last_message_{0};
+  bool rank0_left_ = false, shutdown_sent_ = false, asked_ = false;
   std::optional<SteadyTime> stopping_since_;
 };
 
 PolledMonitor::Time Spoke::Prepare(std::vector<pollfd>& polls) {
   if (connected()) polls.push_back({socket_.fd(), socket_.poll_events(), 0});
-  const Time silence = options_.silence;
-  return watched() ? heard_ + silence - clock_.now() : Time(options_.heartbeat);
+
+  return monitored() ? last_message_ + options_.heartbeat_timeout - clock_.now()
+                     : Time(options_.heartbeat);
 }
 
-bool Spoke::Turn(SteadyTime now, const Requests& requests) {
-  Hear();
-  Judge();
-  Speak(now, requests);
+bool Spoke::RunOnce(SteadyTime now, const Requests& requests) {
+  Poll();
+  CheckRank0();
+  SendRequests(now, requests);
   socket_.Flush();
   return !AtEnd(now, requests);
 }
 
-void Spoke::Hear() {
-  for (int i = 0; i < kFramesPerTurn; ++i) {
+void Spoke::Poll() {
+  for (int i = 0; i < kFramesPerPoll; ++i) {
     const auto frame = socket_.Receive();
     if (!frame.has_value()) return;
-    heard_ = clock_.now();
-    Obey(*frame);
+    last_message_ = clock_.now();
+    HandleMessage(*frame);
   }
 }
 
-void Spoke::Obey(const MonitorFrame& frame) {
+void Spoke::HandleMessage(const MonitorFrame& frame) {
   if (frame.kind == MonitorKind::kStart) Started();
   if (frame.kind == MonitorKind::kFail) Failed(FrameStatus(frame));
   if (frame.kind == MonitorKind::kLeave) rank0_left_ = true;
@@ -80,43 +82,44 @@ void Spoke::Obey(const MonitorFrame& frame) {
   }
 }
 
-void Spoke::Judge() {
-  if (failed() || rank0_left_ || said_goodbye_) return;
+void Spoke::CheckRank0() {
+  if (failed() || rank0_left_ || shutdown_sent_) return;
   if (socket_.closed()) Failed({Code::kUnavailable, "rank 0 died"});
   if (socket_.broken())
     Failed({Code::kConfig,
             "rank 0 sent what is no message of this version: expected the same program on every "
             "rank"});
-  if (connected() && clock_.now() - heard_ >= options_.silence) {
-    Failed({Code::kUnavailable, SilentText(0, options_.silence)});
-    // should it wake up, it learns why the others have gone
-    socket_.Put(FailFrame(rank_, {Code::kUnavailable, SilentText(0, options_.silence)}));
+  if (connected() && clock_.now() - last_message_ >= options_.heartbeat_timeout) {
+    Failed({Code::kUnavailable, SilentText(0, options_.heartbeat_timeout)});
+    // if it wakes up, it receives the reason for which the others have ended
+    socket_.Put(FailFrame(rank_, {Code::kUnavailable, SilentText(0, options_.heartbeat_timeout)}));
   }
 }
 
-void Spoke::Speak(SteadyTime now, const Requests& requests) {
+void Spoke::SendRequests(SteadyTime now, const Requests& requests) {
   if (requests.give_up.has_value()) {
-    // with rank 0 gone nobody can be told
-    if (!watched()) Failed(requests.give_up->Annotate(fmt::format("rank {} gave up", rank_)));
+    // without rank 0 the others cannot be notified
+    if (!monitored()) Failed(requests.give_up->Annotate(fmt::format("rank {} gave up", rank_)));
     socket_.Put(FailFrame(rank_, *requests.give_up));
   }
-  if (requests.leave && !std::exchange(said_goodbye_, true))
+  if (requests.leave && !std::exchange(shutdown_sent_, true))
     socket_.Put({.kind = MonitorKind::kLeave, .rank = rank_});
-  if (requests.ask && !watched()) Answer("what the other ranks do is not known any more");
-  if (requests.ask && watched() && !std::exchange(asked_, true))
+  if (requests.ask && !monitored()) Answer("what the other ranks do is not known any more");
+  if (requests.ask && monitored() && !std::exchange(asked_, true))
     socket_.Put({.kind = MonitorKind::kAsk, .rank = rank_});
-  if (BeatDue(now) && socket_.flushed() && !said_goodbye_)
+  if (BeatDue(now) && socket_.flushed() && !shutdown_sent_)
     socket_.Put(BeatFrame(rank_, activity()));
 }
 
-// Rank 0 closes the connection when it has read the goodbye.
+// Rank 0 closes the connection when it has read the shutdown notice.
 bool Spoke::AtEnd(SteadyTime now, const Requests& requests) {
   if (!requests.stop) return false;
   if (!stopping_since_.has_value()) stopping_since_ = now;
-  return !requests.leave || failed() || !connected() || now - *stopping_since_ >= kGoodbyeTime;
+  return !requests.leave || failed() || !connected() ||
+         now - *stopping_since_ >= kShutdownNoticeTime;
 }
 
-// One frame, waited for.
+// Waits for one frame.
 Result<MonitorFrame> ReceiveWithin(FrameSocket& socket, std::chrono::milliseconds timeout) {
   const SteadyTime deadline = Now() + timeout;
   for (;;) {
@@ -131,7 +134,7 @@ Result<MonitorFrame> ReceiveWithin(FrameSocket& socket, std::chrono::millisecond
 }
 
 // kTryAgain: the connection was closed before it was accepted.
-Result<FrameSocket> Introduce(int rank, int size, const MonitorAddress& address,
+Result<FrameSocket> Handshake(int rank, int size, const MonitorAddress& address,
                               const std::string& secret) {
   ASSIGN_OR_RETURN(OwnedFd fd, ConnectTo(address.endpoint, kHelloTime));
   FrameSocket socket(std::move(fd));
@@ -156,9 +159,9 @@ Result<std::unique_ptr<Monitor>> MakeSpokeMonitor(int rank, int size,
   const Result<std::string> text = store->Get(kMonitorKey, options.start);
   if (!text.ok()) return text.status().Annotate("rank 0 did not come");
   ASSIGN_OR_RETURN(const MonitorAddress address, ParseMonitorAddress(*text));
-  Result<FrameSocket> socket = Introduce(rank, size, address, options.secret);
+  Result<FrameSocket> socket = Handshake(rank, size, address, options.secret);
   for (int i = 1; i < kTries && !socket.ok() && socket.status().code() == Code::kTryAgain; ++i)
-    socket = Introduce(rank, size, address, options.secret);
+    socket = Handshake(rank, size, address, options.secret);
   if (!socket.ok()) {
     const Status& why = socket.status();
     const Code code = why.code() == Code::kTryAgain ? Code::kUnavailable : why.code();

@@ -217,7 +217,7 @@ TEST(MonitorTest, RefusesAnotherSizeAndANumberTwice) {
 
 TEST(MonitorTest, BadOptionsAndAddressesAreSaid) {
   Monitor::Options options;
-  options.silence = 400ms;
+  options.heartbeat_timeout = 400ms;
   EXPECT_EQ(MakeSocketMonitor(0, 2, MakeMemoryStore(), options, nullptr).status().code(),
             Code::kConfig);
   for (const char* address : {"0.0.0.0", "::", "192.0.2.77", "no.such.host.invalid"}) {

@@ -152,7 +152,7 @@ void PolledMonitor::Run() {
     uint64_t rung;
     (void)!::read(wake_.get(), &rung, sizeof rung);
     const Requests requests = TakeRequests();  // (3)
-    more = Turn(now, requests);                // (4)
+    more = RunOnce(now, requests);             // (4)
     Publish(requests);                         // (5)
   }
   {

@@ -1,9 +1,9 @@
 // What the monitors of rank 0 and of the others share: one thread that polls, and the requests that
 // other threads leave for it.
 //
-// One turn of the thread: (1) sleep in poll, (2) tell the time, less the gap in which this process
-// was not scheduled, (3) take the requests, (4) Turn: read everything that has come before judging
-// anybody's silence, answer, flush, (5) tell who waits what was done, and OnFailure.
+// One iteration of the thread: (1) sleep in poll, (2) read the clock, less the gap in which this
+// process was not scheduled, (3) take the requests, (4) RunOnce: read everything received before
+// checking timeouts, answer, flush, (5) wake the threads that wait, and call OnFailure.
 #pragma once
 
 #include <poll.h>
@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "core/thread.h"
-#include "replica/rendezvous/socket.h"
 #include "replica/liveness/failure_detector.h"
+#include "replica/liveness/frame_socket.h"
 #include "replica/liveness/monitor.h"
 
 namespace samara {
@@ -39,10 +39,10 @@ class PolledMonitor : public Monitor {
     std::optional<Status> give_up;  // once
     bool leave = false, ask = false, stop = false;
   };
-  // Of the derived class, on the thread. Adds what to poll and says when to wake up at the latest.
+  // Overridden, called on the thread. Adds descriptors to poll; returns how long to sleep at most.
   virtual Time Prepare(std::vector<pollfd>& polls) = 0;
   // False: the thread ends.
-  virtual bool Turn(SteadyTime now, const Requests& requests) = 0;
+  virtual bool RunOnce(SteadyTime now, const Requests& requests) = 0;
 
   // For derived classes: the thread starts last in their making, and ends first in their end.
   void StartThread();
@@ -55,7 +55,7 @@ class PolledMonitor : public Monitor {
   bool BeatDue(SteadyTime now);
   RankActivity activity() const;
 
-  // Any thread: waits for lines that the thread brings by Answer.
+  // Any thread: waits for the text that the thread passes to Answer.
   std::string Ask() const;
   void Answer(std::string text);
   bool OnThread() const { return std::this_thread::get_id() == thread_id_; }
@@ -101,10 +101,10 @@ Result<std::unique_ptr<Monitor>> MakeSpokeMonitor(int rank, int size,
                                                   const std::shared_ptr<Store>& store,
                                                   const Monitor::Options& options,
                                                   Monitor::OnFailure on_failure);
-// What rank 0 leaves in the store under this key: port, token in hexadecimal, host.
+// Key in the store of rank 0's port, token in hexadecimal, and host.
 inline constexpr const char* kMonitorKey = "monitor";
 std::string WriteMonitorAddress(const Endpoint& endpoint, const MonitorToken& token);
-// What a rank says to be let in: who knows the secret, and has read the token, knows it.
+// Proof that a rank has the secret and has read the token; sent to be admitted.
 MonitorToken MonitorProof(const std::string& secret, const MonitorToken& token);
 struct MonitorAddress {
   Endpoint endpoint;

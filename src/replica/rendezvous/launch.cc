@@ -26,8 +26,8 @@
 #include "core/log.h"
 #include "core/resources.h"
 #include "core/signal_disposition.h"
-#include "replica/rendezvous/socket.h"
 #include "replica/rendezvous/secret.h"
+#include "replica/rendezvous/socket.h"
 
 extern char** environ;
 
@@ -39,7 +39,7 @@ constexpr std::chrono::seconds kOneRequest{1};     // signals to stop within it 
 constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGHUP};
 constexpr int kOtherSignals[] = {SIGUSR1, SIGUSR2};
 
-// What somebody set for another launcher's ranks, and what ours are told anew.
+// Variables set for another launcher's ranks, and those that are set again for ours.
 constexpr const char* kReplaced[] = {
     "RANK",         "WORLD_SIZE",  "LOCAL_RANK",       "LOCAL_WORLD_SIZE",
     "GROUP_RANK",   "MASTER_ADDR", "MASTER_PORT",      "SAMARA_LAUNCH",
@@ -75,7 +75,7 @@ std::vector<std::string> Variables(const LaunchOptions& options, int rank, uint1
 void WriteAll(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = ::write(fd, text.data(), text.size());
-    if (n < 0 && errno != EINTR) return;  // nobody reads any more
+    if (n < 0 && errno != EINTR) return;  // the reader has gone
     if (n > 0) text.remove_prefix(static_cast<size_t>(n));
   }
 }
@@ -354,8 +354,8 @@ void Attempt::Forward() {
   }
 }
 
-// Who fails because another rank did says 69: of those that ended meanwhile another one is to
-// blame.
+// A rank that fails because another one did returns 69: of those that ended meanwhile another one
+// is to blame.
 void Attempt::Reap() {
   std::optional<Failure> first;
   for (int rank = 0; rank < options_.ranks; ++rank) {

@@ -16,8 +16,8 @@ struct LaunchOptions {
   std::vector<std::string> program;  // and its arguments
   int ranks = 1;
   int restarts = 0;     // of all ranks, after a failure that another try may cure
-  std::string address;  // told to the ranks; empty: the loopback
-  uint16_t port = 0;    // told to the ranks; 0: a free one, another one for each try
+  std::string address;  // passed to the ranks; empty: the loopback
+  uint16_t port = 0;    // passed to the ranks; 0: a free one, another one for each try
   std::string logs;     // folder for what the ranks print; empty: standard error
   mode_t umask = 077;   // of the ranks
   std::chrono::milliseconds notice{1'000};  // for the others to notice a failure by themselves
@@ -31,7 +31,7 @@ struct LaunchResult {
 };
 
 // What schedulers act on: the code that a program returned; 70 when it crashed, 69 when it was
-// killed, 75 when it died of the signal by which everybody was `stopped`. `wait_status`: of
+// killed, 75 when it died of the signal by which all were `stopped`. `wait_status`: of
 // waitpid.
 int LaunchExitCode(int wait_status, bool stopped);
 

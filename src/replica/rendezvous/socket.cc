@@ -31,53 +31,6 @@ void OwnedFd::Close() {
   fd_ = -1;
 }
 
-std::optional<MonitorFrame> FrameSocket::Receive() {
-  if (closed_ || broken_) return std::nullopt;
-  while (received_ < in_.size()) {
-    const ssize_t n =
-        ::recv(fd_.get(), in_.data() + received_, in_.size() - received_, MSG_DONTWAIT);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::nullopt;
-    if (n <= 0) {
-      closed_ = true;
-      return std::nullopt;
-    }
-    received_ += static_cast<size_t>(n);
-  }
-  received_ = 0;
-  const auto frame = ParseMonitorFrame(in_);
-  broken_ = !frame.has_value();
-  return frame;
-}
-
-void FrameSocket::Put(const MonitorFrame& frame) {
-  if (out_.size() < kFramesMax) out_.push_back(frame);
-}
-
-void FrameSocket::Flush() {
-  while (!out_.empty()) {
-    const char* bytes = reinterpret_cast<const char*>(&out_.front());
-    const ssize_t n =
-        ::send(fd_.get(), bytes + sent_, sizeof(MonitorFrame) - sent_, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    if (n < 0) {
-      // gone: what it sent before is still to be received
-      out_.clear();
-      sent_ = 0;
-      return;
-    }
-    sent_ += static_cast<size_t>(n);
-    if (sent_ < sizeof(MonitorFrame)) continue;
-    out_.pop_front();
-    sent_ = 0;
-  }
-}
-
-short FrameSocket::poll_events() const {
-  return static_cast<short>(POLLIN | (out_.empty() ? 0 : POLLOUT));
-}
-
 namespace {
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
@@ -120,16 +73,12 @@ void SetNoDelay(int fd) {
   (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-}  // namespace
-
-namespace {
-
 // At the first address of the list that can be had.
 Result<Listener> ListenAtOneOf(const addrinfo* list, const std::string& name) {
   int error = EADDRNOTAVAIL;
   for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
     OwnedFd fd(::socket(entry->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    // what a former owner of the port has left in the kernel is no obstacle; who listens there is
+    // connections of a former owner of the port are no obstacle; a process that listens there is
     const int on = 1, off = 0;
     (void)::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (entry->ai_family == AF_INET6)

@@ -29,7 +29,7 @@ std::unique_ptr<StoreServer> ServeStore(Listener listener, const std::string& se
 Result<std::shared_ptr<Store>> ConnectToStore(const Endpoint& endpoint, const std::string& secret,
                                               std::chrono::milliseconds timeout);
 
-// The store of a launch whose ranks were told `address` and `port`; it is served for as long as the
+// The store of a launch whose ranks received `address` and `port`; it is served for as long as the
 // result of rank 0 lives, at `address` itself if it is a number or localhost, else on every
 // interface, since a host may have another idea of its own name. kCannotCreate when the port is
 // taken.

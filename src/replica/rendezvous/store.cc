@@ -87,7 +87,7 @@ class PrefixedStore : public Store {
 }  // namespace
 
 Status StoreTimeout(const std::string& key, std::chrono::milliseconds timeout) {
-  return {Code::kUnavailable, "store: nobody has set " + EscapeControl(key) + " within " +
+  return {Code::kUnavailable, "store: no rank has set " + EscapeControl(key) + " within " +
                                   std::to_string(timeout.count()) + " ms"};
 }
 

@@ -21,7 +21,7 @@ class Store {
   // Adds to a counter that starts at 0 and returns the sum; kConfig when the key holds no counter
   // or the sum would not fit. A counter is also there for Get, as decimal text.
   virtual Result<int64_t> Add(const std::string& key, int64_t amount) = 0;
-  // The key is then as if nobody had set it; OK when nobody has.
+  // The key is then as if it had never been set; OK when it has not.
   virtual Status Delete(const std::string& key) = 0;
 };
 

@@ -27,7 +27,7 @@ using namespace std::chrono_literals;
 
 constexpr size_t kStrangersMax = 256;           // connections without a proof
 constexpr std::chrono::seconds kHelloTime{10};  // after which they are closed
-constexpr int kAcceptsPerTurn = 64, kReadsPerTurn = 16;
+constexpr int kAcceptsPerPoll = 64, kReadsPerPoll = 16;
 constexpr std::chrono::milliseconds kNoRoomPause{100};  // without descriptors to accept with
 constexpr std::chrono::milliseconds kIdle{60'000};      // of a poll with nothing due
 
@@ -138,7 +138,7 @@ void Server::Run() {
 
 void Server::Accept(SteadyTime now) {
   if (now < accept_again_) return;
-  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+  for (int i = 0; i < kAcceptsPerPoll; ++i) {
     Result<OwnedFd> fd = AcceptFrom(listener_);
     if (!fd.ok()) {
       if (fd.status().code() == Code::kIoError) accept_again_ = now + kNoRoomPause;
@@ -165,7 +165,7 @@ void Server::Accept(SteadyTime now) {
 
 void Server::Read(Connection& c) {
   std::array<char, 65536> bytes;
-  for (int i = 0; i < kReadsPerTurn && c.reads(); ++i) {
+  for (int i = 0; i < kReadsPerPoll && c.reads(); ++i) {
     const size_t most = c.known ? bytes.size() : sizeof(StoreIntroduction) - c.in.size();
     const ssize_t n = ::recv(c.fd.get(), bytes.data(), most, MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;

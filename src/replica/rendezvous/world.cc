@@ -341,7 +341,7 @@ bool SlurmSpeaksPmi(const Variables& env) {
              env.TextOr("SLURM_STEP_NUM_TASKS", env.TextOr("SLURM_NTASKS", "-"));
 }
 
-// Below RANK in the order: who speaks of a rank at all.
+// Below RANK in the order: any launcher that sets a rank.
 Result<std::optional<World>> FromOthers(const Variables& env) {
   const auto some = [](Result<World> world) -> Result<std::optional<World>> {
     if (!world.ok()) return world.status();

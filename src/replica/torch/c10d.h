@@ -7,8 +7,8 @@
 #include "nn/torch/torch.h"
 // after the door to torch
 
-#include "replica/rendezvous/store.h"
 #include "replica/collectives/transport.h"
+#include "replica/rendezvous/store.h"
 #include "replica/rendezvous/world.h"
 
 namespace samara {

@@ -11,8 +11,8 @@
 
 #include "core/clock.h"
 #include "nn/torch/first_line.h"
-#include "replica/rendezvous/store.h"
 #include "replica/collectives/transport.h"
+#include "replica/rendezvous/store.h"
 
 namespace samara {
 
@@ -29,10 +29,10 @@ std::string GpuId(torch::Device device);
 Result<C10dGroup> MakeNcclGroup(int rank, int size, const std::shared_ptr<Store>& store,
                                 std::chrono::milliseconds deadline);
 
-// Starts a collective and waits for it in short steps, because c10d wakes nobody for another reason
-// than its own: `stopped` is one. kDeadlinePassed; kUnavailable when a connection broke and nobody
-// said why for two seconds. After a failure the group is of no use, and is not destroyed: that
-// would join threads that wait for a rank that is gone.
+// Starts a collective and waits for it in short steps, because c10d wakes no thread for another
+// reason than its own: `stopped` is one. kDeadlinePassed; kUnavailable when a connection broke and
+// no reason arrived for two seconds. After a failure the group is of no use, and is not destroyed:
+// that would join threads that wait for a rank that is gone.
 Status WaitFor(const std::function<c10::intrusive_ptr<c10d::Work>()>& start, SteadyTime deadline,
                const std::function<Status()>& stopped);
 

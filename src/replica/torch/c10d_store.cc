@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::chrono::milliseconds kPatience = 10s;  // until it is said who is waited for
+constexpr std::chrono::milliseconds kMissingLogTime = 10s;  // until the missing ranks are logged
 
 // c10d's store behind ours.
 class C10dStore : public Store {
@@ -80,7 +80,7 @@ Result<std::shared_ptr<Store>> ConnectStore(const World& world, std::chrono::mil
   std::promise<void> done;
   const std::future<void> connected = done.get_future();
   const Thread patience("patience", [&] {
-    if (connected.wait_for(kPatience) == std::future_status::timeout)
+    if (connected.wait_for(kMissingLogTime) == std::future_status::timeout)
       LogInfo("no store at " + world.address + ":" + std::to_string(world.port) + " yet: rank " +
               std::to_string(world.rank) + " waits for rank 0, " +
               std::to_string(timeout.count() / 1000) + " s at most");

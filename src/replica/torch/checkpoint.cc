@@ -175,7 +175,7 @@ std::optional<torch::Tensor> FromDescription(const std::string& text) {
   return std::nullopt;
 }
 
-// kBadData when the file's bytes are not what its words say.
+// kBadData when the file's bytes are not what its metadata say.
 Result<torch::Tensor> FromFile(const Safetensors& file, const std::string& name,
                                const Tensor& tensor) {
   const auto type = file.metadata.find("type." + name);
@@ -206,7 +206,7 @@ Status Take(const CheckpointFile& file, const std::string& name, torch::Tensor& 
 }
 
 // Of a run in exact mode: with another value its bits are others.
-Words WhatDecidesBits(const Replicator& replicator) {
+Metadata WhatDecidesBits(const Replicator& replicator) {
   return {{"mode", replicator.mode() == ReplicationMode::kExact ? "exact" : "fast"},
           {"replicas", std::to_string(replicator.num_replicas())},
           {"seed", std::to_string(replicator.state().options().seed)}};
@@ -223,7 +223,7 @@ bool IsNote(const std::string& word) { return word.starts_with("note."); }
 
 // What one rank would save: a checksum by name.
 using Sums = std::map<std::string, std::string>;
-Sums SumsOf(const Replicator& replicator, const Entries& shared, const Words& words,
+Sums SumsOf(const Replicator& replicator, const Entries& shared, const Metadata& metadata,
             const Safetensors& file) {
   Sums sums;
   for (const auto& [name, value] : shared) {
@@ -234,7 +234,7 @@ Sums SumsOf(const Replicator& replicator, const Entries& shared, const Words& wo
                             : std::as_bytes(std::span(written->second.bytes));
     sums[name] = DescribeTensor(value) + " " + std::to_string(Checksum(bytes, 0));
   }
-  for (const auto& [name, text] : words)
+  for (const auto& [name, text] : metadata)
     if (!IsNote(name)) sums[name] = text;
   sums["step"] = std::to_string(replicator.step());
   return sums;
@@ -264,9 +264,10 @@ std::vector<Sums> Exchange(const Replicator& replicator, const Sums& mine, Site 
 // Collective. Throws unless the ranks that hold an entry hold the same; returns, on rank 0, those
 // that only other ranks hold.
 Entries Agree(Replicator& replicator, const std::string& path, const Entries& shared,
-              const Words& words, const Safetensors& file, Site site) {
+              const Metadata& metadata, const Safetensors& file, Site site) {
   if (replicator.world_size() == 1) return {};
-  const std::vector<Sums> all = Exchange(replicator, SumsOf(replicator, shared, words, file), site);
+  const std::vector<Sums> all =
+      Exchange(replicator, SumsOf(replicator, shared, metadata, file), site);
   std::map<std::string, std::map<int, std::string>> by_name;
   for (size_t r = 0; r < all.size(); ++r)
     for (const auto& [name, sum] : all[r]) by_name[name][static_cast<int>(r)] = sum;
@@ -306,10 +307,10 @@ Entries Agree(Replicator& replicator, const std::string& path, const Entries& sh
 
 }  // namespace
 
-void RefuseOther(const std::string& path, const Words& words, const std::string& name,
+void RefuseOther(const std::string& path, const Metadata& metadata, const std::string& name,
                  const std::string& value) {
-  const auto it = words.find(name);
-  if (it == words.end() || it->second == value) return;  // files of earlier builds have none
+  const auto it = metadata.find(name);
+  if (it == metadata.end() || it->second == value) return;  // files of earlier builds have none
   throw ReplicationError(78, path + ": saved with " + name + " " + it->second +
                                  ", and this run has " + value +
                                  ": exact mode goes on as it began; give the same, or choose fast "
@@ -317,19 +318,19 @@ void RefuseOther(const std::string& path, const Words& words, const std::string&
 }
 
 void WriteCheckpoint(Replicator& replicator, const std::string& path, const HeldEntries& mine,
-                     const Words& words, Site site) {
+                     const Metadata& metadata, Site site) {
   const torch::NoGradGuard none;
   // the bytes that are compared are those that are written
   Safetensors file;
   if (replicator.IsMain())
     for (const auto* entries : {&mine.shared, &mine.own})
       for (const auto& [name, value] : *entries) AddToFile(name, value, file);
-  Entries missing = Agree(replicator, path, mine.shared, words, file, site);
+  Entries missing = Agree(replicator, path, mine.shared, metadata, file, site);
   // rank 0 writes, and says to all how it went
   std::string failure;
   if (replicator.IsMain()) {
     for (const auto& [name, value] : missing) AddToFile(name, value, file);
-    file.metadata.insert(words.begin(), words.end());
+    file.metadata.insert(metadata.begin(), metadata.end());
     file.metadata["format"] = kFormat;
     file.metadata["step"] = std::to_string(replicator.step());
     file.metadata.merge(WhatDecidesBits(replicator));
@@ -371,28 +372,29 @@ std::optional<CheckpointFile> ReadCheckpoint(Replicator& replicator, const std::
   const auto parsed = ParseSafetensors(whole.substr(1));
   if (!parsed.ok()) throw ReplicationError(65, path + ": " + parsed.status().message());
   CheckpointFile file;
-  file.words = parsed->metadata;
-  if (const auto it = file.words.find("format"); it == file.words.end() || it->second != kFormat)
+  file.metadata = parsed->metadata;
+  if (const auto it = file.metadata.find("format");
+      it == file.metadata.end() || it->second != kFormat)
     throw ReplicationError(65, path + ": not a checkpoint of a replicated program");
   // files of earlier builds have no sum
-  if (const auto it = file.words.find(kSum); it != file.words.end()) {
+  if (const auto it = file.metadata.find(kSum); it != file.metadata.end()) {
     if (it->second != SumOf(*parsed))
       throw ReplicationError(65, path + ": damaged: its checksum does not match what it holds");
-    file.words.erase(it);
+    file.metadata.erase(it);
   }
   for (const auto& [name, tensor] : parsed->tensors) {
     auto value = FromFile(*parsed, name, tensor);
     if (!value.ok()) throw ReplicationError(65, path + ": " + value.status().message());
     file.entries.emplace(name, std::move(*value));
   }
-  const auto step = file.words.find("step");
-  if (step == file.words.end() || step->second.empty() ||
+  const auto step = file.metadata.find("step");
+  if (step == file.metadata.end() || step->second.empty() ||
       step->second.find_first_not_of("0123456789") != std::string::npos || step->second.size() > 18)
     throw ReplicationError(65, path + ": a checkpoint without its step");
   file.step = std::stoll(step->second);
   if (replicator.mode() == ReplicationMode::kExact)
     for (const auto& [name, value] : WhatDecidesBits(replicator))
-      RefuseOther(path, file.words, name, value);
+      RefuseOther(path, file.metadata, name, value);
   return file;
 }
 
@@ -400,7 +402,7 @@ void Save(Replicator& replicator, const std::string& path, const Checkpoint& che
           Site site) {
   const torch::NoGradGuard none;
   HeldEntries entries = HeldByModules(checkpoint);
-  Words words;
+  Metadata metadata;
   for (const auto& [name, optimizer] : checkpoint.optimizers) {
     entries.shared.merge(OfOptimizer(name, *optimizer));
     for (size_t g = 0; g < optimizer->base().param_groups().size(); ++g) {
@@ -410,8 +412,8 @@ void Save(Replicator& replicator, const std::string& path, const Checkpoint& che
     }
     entries.shared.emplace("optimizer." + name + ".updates", torch::tensor(optimizer->updates()));
   }
-  for (const auto& [name, text] : checkpoint.notes) words["note." + name] = text;
-  WriteCheckpoint(replicator, path, entries, words, site);
+  for (const auto& [name, text] : checkpoint.notes) metadata["note." + name] = text;
+  WriteCheckpoint(replicator, path, entries, metadata, site);
 }
 
 bool Load(Replicator& replicator, const std::string& path, Checkpoint& checkpoint, Site site) {
@@ -467,7 +469,7 @@ bool Load(Replicator& replicator, const std::string& path, Checkpoint& checkpoin
   }
   for (const auto& change : changes) change();
   replicator.SetStep(file.step);
-  for (const auto& [key, text] : file.words)
+  for (const auto& [key, text] : file.metadata)
     if (key.starts_with("note.")) checkpoint.notes[key.substr(5)] = text;
   return true;
 }

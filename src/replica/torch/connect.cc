@@ -28,7 +28,7 @@ std::string HostName() {
   return std::string(info.nodename) + "/" + boot + "/" + std::to_string(geteuid());
 }
 
-// Rank 0 looks at all names and says what holds.
+// Rank 0 compares all names and publishes the result.
 Result<bool> OneHost(const World& world, Store& store) {
   const std::string mine = HostName();
   RETURN_IF_ERROR(store.Set("host/" + std::to_string(world.rank), mine));
@@ -69,7 +69,7 @@ Result<RankRoute> Route(const World& world, const LinkOptions& options,
   return route;
 }
 
-// Gloo writes to its sockets as if nobody ever died: without this, who is killed takes with it a
+// Gloo writes to its sockets without regard to dead peers: without this, a killed rank ends a
 // rank that is just sending to it (SIGPIPE) and had better name it.
 void LetWritesFail() {
   struct sigaction now {};
@@ -92,7 +92,7 @@ Result<RankLinks> Connect(const World& world, const LinkOptions& options) {
   const std::string job = Hex(Proof(world.secret, "name of the job", ""));
   RankLinks links;
   links.store = WithPrefix(store, "samara/" + job + "/" + std::to_string(world.restarts) + "/");
-  const Monitor::Options monitor{.silence = options.silence,
+  const Monitor::Options monitor{.heartbeat_timeout = options.heartbeat_timeout,
                                  .start = options.start,
                                  .address = world.address,
                                  .secret = world.secret};

@@ -29,7 +29,7 @@ std::vector<Leaves> ForEach(int locals, Leaves out) {
 }
 
 Leaves SumOver(ReplicatorState& state, int local, const Leaves& in, ReduceOp op, const Call& call) {
-  return state.Meet(local, call, in, [&](const std::vector<Leaves>& locals) {
+  return state.Barrier(local, call, in, [&](const std::vector<Leaves>& locals) {
     return ForEach(state.locals(), state.Reduce(locals, op, call));
   });
 }
@@ -63,7 +63,7 @@ std::vector<Leaves> EveryReplicas(ReplicatorState& state, int local, const Leave
                                   const Call& call) {
   // each local replica gets the list as one flat list of leaves
   size_t each = 0;
-  const Leaves flat = state.Meet(local, call, in, [&](const std::vector<Leaves>& locals) {
+  const Leaves flat = state.Barrier(local, call, in, [&](const std::vector<Leaves>& locals) {
     Leaves all;
     for (Leaves& one : state.Gather(locals, call)) {
       all.push_back(torch::tensor(static_cast<int64_t>(one.size())));
@@ -200,7 +200,7 @@ Leaves ReplicaContext::BroadcastLeaves(const Leaves& in, int source, const std::
   ReplicatorState& state = state_;
   const int local = local_;
   const auto forward = [&](const Leaves& x) {
-    return state.Meet(local, call, x, [&](const std::vector<Leaves>& locals) {
+    return state.Barrier(local, call, x, [&](const std::vector<Leaves>& locals) {
       return ForEach(state.locals(), state.Broadcast(locals, source, call));
     });
   };
@@ -229,8 +229,8 @@ torch::Tensor ReplicaContext::AllToAll(const torch::Tensor& tensor, Site site) c
   ReplicatorState& state = state_;
   const int local = local_;
   const auto exchange = [&state, local](const Leaves& x, const Call& c) {
-    return state.Meet(local, c, x,
-                      [&](const std::vector<Leaves>& locals) { return state.Exchange(locals, c); });
+    return state.Barrier(
+        local, c, x, [&](const std::vector<Leaves>& locals) { return state.Exchange(locals, c); });
   };
   return Differentiable(
       {tensor}, [&](const Leaves& x) { return exchange(x, call); },

@@ -16,8 +16,9 @@ struct OtherFailed : std::exception {
 };
 }  // namespace
 
-Turns::Turns(int replicas, int first, std::function<void(int, int)> changed)
-    : replicas_(replicas), first_(first), changed_(std::move(changed)) {
+CooperativeScheduler::CooperativeScheduler(int replicas, int first,
+                                           std::function<void(int, int)> switched)
+    : replicas_(replicas), first_(first), switched_(std::move(switched)) {
   CHECK(replicas > 0);
   for (int i = 0; i < replicas; ++i) list_.push_back(std::make_unique<Replica>());
   if (replicas == 1) return;
@@ -27,13 +28,13 @@ Turns::Turns(int replicas, int first, std::function<void(int, int)> changed)
   }));
 }
 
-void Turns::Quit() {
+void CooperativeScheduler::Quit() {
   std::lock_guard lock(mu_);
   quit_ = true;
   for (auto& replica : list_) replica->wake.notify_all();
 }
 
-void Turns::Run(const std::function<void(int)>& body) {
+void CooperativeScheduler::Run(const std::function<void(int)>& body) {
   CHECK(!running_) << "Run inside a step";
   running_ = true;
   struct Reset {
@@ -47,22 +48,22 @@ void Turns::Run(const std::function<void(int)>& body) {
   ended_ = 0;
   error_ = nullptr;
   for (auto& replica : list_) replica->state = State::kRunning;
-  turn_ = 0;
+  scheduled_ = 0;
   list_[0]->wake.notify_one();
   done_.wait(lock, [&] { return ended_ == replicas_; });
   body_ = nullptr;
-  turn_ = -1;
+  scheduled_ = -1;
   Activate(0);  // between runs the model is replica 0's
   if (error_) std::rethrow_exception(error_);
 }
 
-void Turns::Work(int replica) {
+void CooperativeScheduler::Work(int replica) {
   Replica& me = *list_[static_cast<size_t>(replica)];
   uint64_t seen = 0;
   std::unique_lock lock(mu_);
   for (;;) {
-    me.wake.wait(lock,
-                 [&] { return quit_ || (body_ != nullptr && run_ != seen && turn_ == replica); });
+    me.wake.wait(
+        lock, [&] { return quit_ || (body_ != nullptr && run_ != seen && scheduled_ == replica); });
     if (quit_) return;
     seen = run_;
     if (!error_) {
@@ -88,33 +89,33 @@ void Turns::Work(int replica) {
     if (ended_ == replicas_) {
       done_.notify_one();
     } else {
-      Pass(replica);
+      SwitchToNext(replica);
     }
   }
 }
 
-void Turns::FailLocked(std::exception_ptr error) {
+void CooperativeScheduler::FailLocked(std::exception_ptr error) {
   if (!error_) error_ = std::move(error);
 }
 
-void Turns::Pass(int replica) {
+void CooperativeScheduler::SwitchToNext(int replica) {
   int next = replica;
   do {
     next = (next + 1) % replicas_;
   } while (list_[static_cast<size_t>(next)]->state == State::kEnded && next != replica);
   if (next == replica) return;
-  turn_ = next;
+  scheduled_ = next;
   Activate(next);
   list_[static_cast<size_t>(next)]->wake.notify_one();
 }
 
-bool Turns::OthersRun(int replica) const {
+bool CooperativeScheduler::OthersRun(int replica) const {
   for (int i = 0; i < replicas_; ++i)
     if (i != replica && list_[static_cast<size_t>(i)]->state == State::kRunning) return true;
   return false;
 }
 
-std::string Turns::Differences() const {
+std::string CooperativeScheduler::Differences() const {
   std::map<std::string, std::vector<int>> groups;
   for (int i = 0; i < replicas_; ++i) {
     const Replica& replica = *list_[static_cast<size_t>(i)];
@@ -133,27 +134,28 @@ std::string Turns::Differences() const {
   return text;
 }
 
-void Turns::Activate(int replica) {
-  if (active_ != replica) changed_(active_, replica);
+void CooperativeScheduler::Activate(int replica) {
+  if (active_ != replica) switched_(active_, replica);
   active_ = replica;
 }
 
-void Turns::PassAndWait(int replica, std::unique_lock<std::mutex>& lock) {
-  Pass(replica);
+void CooperativeScheduler::SwitchAndWait(int replica, std::unique_lock<std::mutex>& lock) {
+  SwitchToNext(replica);
   Replica& me = *list_[static_cast<size_t>(replica)];
-  me.wake.wait(lock, [&] { return turn_ == replica; });
+  me.wake.wait(lock, [&] { return scheduled_ == replica; });
   if (error_) throw OtherFailed{};
 }
 
-void Turns::Meet(int replica, const std::string& what, const std::function<void()>& action) {
+void CooperativeScheduler::Barrier(int replica, const std::string& what,
+                                   const std::function<void()>& action) {
   if (replicas_ == 1) return action();
   std::unique_lock lock(mu_);
   Replica& me = *list_[static_cast<size_t>(replica)];
   me.what = what;
-  me.state = State::kMeeting;
+  me.state = State::kAtBarrier;
   if (!OthersRun(replica)) {
     for (const auto& other : list_) {
-      if (other->state == State::kMeeting && other->what == what) continue;
+      if (other->state == State::kAtBarrier && other->what == what) continue;
       FailLocked(std::make_exception_ptr(ReplicationError(
           static_cast<int>(Code::kInternal),
           "replicas of one rank call different things, nothing was mixed: " + Differences())));
@@ -164,15 +166,15 @@ void Turns::Meet(int replica, const std::string& what, const std::function<void(
     action();  // what it throws ends the run, like anything a body throws
     lock.lock();
   }
-  PassAndWait(replica, lock);
-  // a turn that comes while others are still on their way is passed on
-  while (me.state == State::kMeeting) PassAndWait(replica, lock);
+  SwitchAndWait(replica, lock);
+  // runs while others have not reached the barrier: lets them run
+  while (me.state == State::kAtBarrier) SwitchAndWait(replica, lock);
 }
 
-void Turns::Yield(int replica) {
+void CooperativeScheduler::Yield(int replica) {
   if (replicas_ == 1) return;
   std::unique_lock lock(mu_);
-  PassAndWait(replica, lock);
+  SwitchAndWait(replica, lock);
 }
 
 }  // namespace samara

@@ -1,7 +1,7 @@
-// The replicas of one rank take turns: each has a thread, and one of them runs at a time, in the
-// order of their ids. A turn ends where the replica meets the others, in a collective, or at its
-// end. So they may share a model: what a replica leaves in it during its turn (gradients, buffers,
-// the random generator's state) is put aside by whoever is called at each change of turns.
+// Cooperative scheduling of the replicas of one rank: each has a thread, and one of them runs at a
+// time, in the order of their ids. A replica yields at a barrier, in a collective, and at its end.
+// So they may share a model: the state that a replica leaves in it (gradients, buffers, the random
+// generator's state) is saved and restored by a callback at each switch.
 #pragma once
 
 #include <condition_variable>
@@ -16,54 +16,54 @@
 
 namespace samara {
 
-class Turns {
+class CooperativeScheduler {
  public:
-  // `changed(from, to)`: on the thread of `from`, when the turn passes between two replicas.
-  // `first`: what the first of them is called, for words. Throws Error (kNoResources).
-  Turns(int replicas, int first, std::function<void(int from, int to)> changed);
+  // `switched(from, to)`: called on the thread of `from` at a switch between two replicas.
+  // `first`: id of the first one in messages. Throws Error (kNoResources).
+  CooperativeScheduler(int replicas, int first, std::function<void(int from, int to)> switched);
 
   // Runs body(0), ..., body(replicas - 1) and returns when all have ended. Throws what the first of
-  // them threw; the others' Meet throws then too. One replica runs on the caller's thread.
+  // them threw; the others' Barrier throws then too. One replica runs on the caller's thread.
   void Run(const std::function<void(int replica)>& body);
 
-  // From a body: returns once all replicas have met at `what`, and the last to come has run
-  // `action`. Throws ReplicationError when they meet at different things or one has ended.
-  void Meet(int replica, const std::string& what, const std::function<void()>& action);
-  // From a body: gives the others a turn; for waits that are no meetings.
+  // From a body: returns once all replicas have reached the barrier `what`, and the last one has
+  // run `action`. Throws ReplicationError when they are at different barriers or one has ended.
+  void Barrier(int replica, const std::string& what, const std::function<void()>& action);
+  // From a body: lets the others run; for waits that are not barriers.
   void Yield(int replica);
   int replicas() const { return replicas_; }
   bool running() const { return running_; }
   int active() const { return active_; }  // from a body: its replica
 
  private:
-  enum class State : uint8_t { kIdle, kRunning, kMeeting, kEnded };
+  enum class State : uint8_t { kIdle, kRunning, kAtBarrier, kEnded };
   struct Replica {
     State state = State::kIdle;
-    std::string what;
+    std::string what;  // its barrier
     std::condition_variable wake;
   };
   void Work(int replica);
   void Quit();
-  // Passes the turn on, and waits for the next one. Throws when another replica has failed.
-  void PassAndWait(int replica, std::unique_lock<std::mutex>& lock);
-  void Pass(int replica);
-  bool OthersRun(int replica) const;  // have neither met nor ended
-  // "replicas 0, 2: all_reduce of ...; replica 1: ...": who meets at what, and who has ended.
+  // Runs the next replica, and waits. Throws when another replica has failed.
+  void SwitchAndWait(int replica, std::unique_lock<std::mutex>& lock);
+  void SwitchToNext(int replica);
+  bool OthersRun(int replica) const;  // are neither at a barrier nor ended
+  // "replicas 0, 2: all_reduce of ...; replica 1: ...": the barriers, and what has ended.
   std::string Differences() const;
   void Activate(int replica);
   void FailLocked(std::exception_ptr error);
 
   const int replicas_, first_;
-  const std::function<void(int, int)> changed_;
+  const std::function<void(int, int)> switched_;
   bool running_ = false;
   std::mutex mu_;
   std::condition_variable done_;
   // guarded by mu_
   std::vector<std::unique_ptr<Replica>> list_;
   const std::function<void(int)>* body_ = nullptr;
-  uint64_t run_ = 0;  // counts calls of Run
-  int turn_ = -1;     // whose it is; -1: nobody's
-  int active_ = 0;    // whose state is in the model
+  uint64_t run_ = 0;    // counts calls of Run
+  int scheduled_ = -1;  // the replica that may run; -1: none
+  int active_ = 0;      // the replica whose state is in the model
   int ended_ = 0;
   std::exception_ptr error_;
   bool quit_ = false;

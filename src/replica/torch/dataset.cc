@@ -35,7 +35,7 @@ Samples Dataset::Read(const std::vector<int64_t>& indices, int64_t epoch) const 
   auto* images = samples.images.data_ptr<float>();
   auto* labels = samples.labels.data_ptr<int64_t>();
   std::vector<Status> failures(indices.size());
-  // each sample into its own row, whoever reads it
+  // each sample into its own row, on whichever thread
   workers_->Run(indices.size(), [&](size_t i) {
     std::vector<uint8_t> pixels(bytes);
     const auto label = source_->Read(indices[i], epoch, pixels);

@@ -16,9 +16,9 @@
 #include "core/files.h"
 #include "core/sha256.h"
 #include "core/signal_disposition.h"
+#include "replica/rendezvous/world.h"
 #include "replica/torch/checkpoint_file.h"
 #include "replica/torch/programs.h"
-#include "replica/rendezvous/world.h"
 
 namespace samara {
 namespace {

@@ -1,4 +1,4 @@
-// Replicate and ReplicateThreads, for programs that say themselves how they failed.
+// Replicate and ReplicateThreads, for programs that report failures themselves.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ struct Stopped : ReplicationError {
   explicit Stopped(const std::string& message) : ReplicationError(75, message) {}
 };
 
-// Called on rank 0 after a failure, or where nobody knows which rank it is.
+// Called on rank 0 after a failure, or where the rank is not known.
 using Failed = std::function<void(int exit_code, const std::string& why)>;
 int Replicate(const std::function<void(Replicator&)>& program, const ReplicatorOptions& options,
               const Failed& failed);

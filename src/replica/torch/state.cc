@@ -8,23 +8,19 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "core/rng.h"
-#include "replica/collectives/agreement.h"
 
 namespace samara {
 namespace {
 
-// Between two looks for a message: more and more, and little while other replicas wait to run.
-constexpr std::chrono::milliseconds kPauseMax{16}, kPauseInTurns{2};
+// Between two polls for a message: backs off, less while other replicas wait to run.
+constexpr std::chrono::milliseconds kPauseMax{16}, kPauseMaxShared{2};
 
 AutogradThrow autograd_throw = nullptr;  // set before there are replicators
 
-// Of the messages between two replicas in the store: each by its number, and how many were "sent".
+// Prefix of the messages between two replicas in the store: each by its number, and their count
+// under "sent".
 std::string MailBox(int from, int to) {
   return "mail/" + std::to_string(from) + "/" + std::to_string(to) + "/";
-}
-
-Collective Named(const ReplicatorState::Call& call) {
-  return {call.operation, call.operand, call.site};
 }
 
 // The node that a collective leaves in the graph.
@@ -99,8 +95,8 @@ ReplicatorState::ReplicatorState(Setup setup)
   const int locals = setup_.replicas / setup_.world.size;
   const int first_replica = setup_.world.rank * locals;
   try {
-    turns_ = std::make_unique<Turns>(locals, first_replica,
-                                     [this](int from, int to) { Change(from, to); });
+    scheduler_ = std::make_unique<CooperativeScheduler>(
+        locals, first_replica, [this](int from, int to) { SwitchReplica(from, to); });
   } catch (const Error& error) {
     group_->Fail(error.status());  // the others wait for this rank
     throw;
@@ -111,7 +107,7 @@ ReplicatorState::ReplicatorState(Setup setup)
 
 ReplicatorState::~ReplicatorState() {
   group_->Leave();
-  // whoever still waits in the background ends now
+  // ends waits in the background
   group_->communicator().Leave();
 }
 
@@ -121,20 +117,20 @@ void ReplicatorState::Span(int local, std::string name, SteadyTime begin) {
                                        std::move(name), begin);
 }
 
-void ReplicatorState::Change(int from, int to) {
+void ReplicatorState::SwitchReplica(int from, int to) {
   auto generator = at::detail::getDefaultCPUGenerator();
   generators_[static_cast<size_t>(from)] = generator.get_state();
   torch::Tensor& state = generators_[static_cast<size_t>(to)];
   if (state.defined()) generator.set_state(state);
-  std::erase_if(per_turn_, [](const auto& weak) { return weak.expired(); });
-  for (const auto& weak : per_turn_)
-    if (const auto it = weak.lock()) it->Change(from, to);
+  std::erase_if(per_replica_, [](const auto& weak) { return weak.expired(); });
+  for (const auto& weak : per_replica_)
+    if (const auto it = weak.lock()) it->SwitchReplica(from, to);
 }
 
 void ReplicatorState::SetSamples(int local, int64_t count) {
-  for (const auto& weak : per_turn_) {
+  for (const auto& weak : per_replica_) {
     const auto it = weak.lock();
-    if (it && it->sends())
+    if (it && it->gradients_sent())
       throw ReplicationError(static_cast<int>(Code::kConfig),
                              "the samples of a step are set after gradients weighted by them were "
                              "sent: set them before the backward pass");
@@ -146,8 +142,8 @@ void ReplicatorState::Run(const std::vector<int64_t>& rows, const std::function<
   CHECK(rows.size() == samples.size());
   ThrowReplication(group_->communicator().failure());
   samples = rows;
-  meeting_ = nullptr;
-  // what steps draw is a function of (seed, step, replica), and the caller's numbers are his own
+  pending_ = nullptr;
+  // random numbers of steps are a function of (seed, step, replica); the caller's state is restored
   auto generator = at::detail::getDefaultCPUGenerator();
   const torch::Tensor before = generator.get_state();
   const at::ThreadLocalState mine;
@@ -162,11 +158,11 @@ void ReplicatorState::Run(const std::vector<int64_t>& rows, const std::function<
     Span(local, "step " + std::to_string(step), begin);
   };
   const CommunicatorOptions& gate = setup_.communicator;
-  const bool leave = mode() == ReplicationMode::kFast && gate.away;
-  if (leave) gate.away();
+  const bool leave = mode() == ReplicationMode::kFast && gate.release;
+  if (leave) gate.release();
   try {
-    turns_->Run(run);
-    if (leave) gate.back({});
+    scheduler_->Run(run);
+    if (leave) gate.reacquire({});
   } catch (const ReplicationError& error) {
     Abort(Status(static_cast<Code>(error.exit_code()), error.what()));
     throw;
@@ -183,10 +179,10 @@ void ReplicatorState::Abort(const Status& why) { group_->Fail(why); }
 void ReplicatorState::Leave() { group_->Leave(); }
 
 int ReplicatorState::current() const {
-  if (!turns_->running())
+  if (!scheduler_->running())
     throw ReplicationError(static_cast<int>(Code::kConfig),
                            "an optimizer's step outside Replicator::Run");
-  return turns_->active();
+  return scheduler_->active();
 }
 
 Communicator& ReplicatorState::communicator() {
@@ -195,12 +191,12 @@ Communicator& ReplicatorState::communicator() {
 }
 
 C10dSum* ReplicatorState::SumFor(torch::Device device, Site site) {
-  // ranks that are threads take turns, which c10d's own waiting knows nothing of
-  if (mode() != ReplicationMode::kFast || world_size() == 1 || setup_.communicator.away)
+  // ranks that are threads run one at a time, and waits inside c10d do not release the process
+  if (mode() != ReplicationMode::kFast || world_size() == 1 || setup_.communicator.release)
     return nullptr;
   const auto [it, first] = sums_.try_emplace(device.type());
   if (!first) return it->second.get();
-  // all ranks or none; a GPU that two ranks share is nothing for NCCL
+  // all ranks or none; NCCL refuses a GPU that two ranks share
   std::string mine = device.is_cpu() && communicator().transport().name() == std::string("gloo")
                          ? "rank " + std::to_string(rank())
                          : GpuId(device);
@@ -226,154 +222,24 @@ DeviceShare ShareOfDevices(int devices, const World& world, int locals, int loca
   return {(world.local_rank * locals + local) * each % std::max(1, devices), each};
 }
 
-Leaves ReplicatorState::Meet(int local, const Call& call, const Leaves& in, const Action& action) {
-  if (!turns_->running()) {
+Leaves ReplicatorState::Barrier(int local, const Call& call, const Leaves& in,
+                                const Action& action) {
+  if (!scheduler_->running()) {
     throw ReplicationError(static_cast<int>(Code::kConfig),
                            call.operation + ": collectives of a replica are called inside a step");
   }
   if (locals() == 1) return action({in})[0];
-  // shared between the local replicas, kept by whoever comes first
-  if (!meeting_) meeting_ = std::make_shared<Meeting>(static_cast<size_t>(locals()));
-  const std::shared_ptr<Meeting> meeting = meeting_;
-  // the module's buffers have other memory in the others' turns
+  // shared between the local replicas, made by the first one
+  if (!pending_) pending_ = std::make_shared<PendingBarrier>(static_cast<size_t>(locals()));
+  const std::shared_ptr<PendingBarrier> pending = pending_;
+  // the module's buffers have other memory while others run
   for (const torch::Tensor& leaf : in)
-    meeting->in[static_cast<size_t>(local)].push_back(leaf.detach());
-  turns_->Meet(local, Named(call).text(), [&] {
-    meeting_ = nullptr;
-    meeting->out = action(meeting->in);
+    pending->in[static_cast<size_t>(local)].push_back(leaf.detach());
+  scheduler_->Barrier(local, call.collective().text(), [&] {
+    pending_ = nullptr;
+    pending->out = action(pending->in);
   });
-  return meeting->out[static_cast<size_t>(local)];
-}
-
-Leaves ReplicatorState::Reduce(const std::vector<Leaves>& locals, ReduceOp op, const Call& call) {
-  Communicator& group = communicator();
-  const auto leaves = static_cast<uint32_t>(replicas());
-  // one reduction for each element type: the leaves of a type side by side
-  std::map<ElementType, std::vector<size_t>> by_type;
-  for (size_t i = 0; i < locals[0].size(); ++i) {
-    const torch::Tensor& leaf = locals[0][i];
-    if (op == ReduceOp::kMean && !leaf.is_floating_point()) {
-      throw ReplicationError(static_cast<int>(Code::kConfig),
-                             "the mean of " + DescribeTensor(leaf) +
-                                 ": expected floating-point tensors; sum it, or convert it first");
-    }
-    by_type[ValueOrReplication(ElementTypeOf(leaf.scalar_type()))].push_back(i);
-  }
-  Leaves out(locals[0].size());
-  for (const auto& [type, indices] : by_type) {
-    std::vector<torch::Tensor> flats;
-    for (const Leaves& local : locals) {
-      std::vector<torch::Tensor> parts;
-      for (const size_t i : indices) parts.push_back(OnHost(local[i]).reshape({-1}));
-      flats.push_back(parts.size() == 1 ? parts[0] : torch::cat(parts));
-    }
-    torch::Tensor result = torch::empty_like(flats[0]);
-    if (locals.size() == 1) {
-      const auto r = static_cast<uint32_t>(rank());
-      const Partial mine{{r, r + 1}, BytesOf(flats[0])};
-      ThrowReplication(group.AllReduce(Named(call), op, type, leaves, {&mine, 1}, BytesOf(result)));
-    } else {
-      const auto begin = static_cast<uint32_t>(first());
-      TreeFolder folder(op, type, leaves, begin, begin + static_cast<uint32_t>(locals.size()));
-      for (const torch::Tensor& flat : flats) folder.Add(BytesOf(flat));
-      ThrowReplication(
-          group.AllReduce(Named(call), op, type, leaves, folder.partials(), BytesOf(result)));
-    }
-    if (op == ReduceOp::kMean) result.div_(replicas());
-    int64_t at = 0;
-    for (const size_t i : indices) {
-      const torch::Tensor& leaf = locals[0][i];
-      out[i] = result.narrow(0, at, leaf.numel()).reshape(leaf.sizes()).to(leaf.device());
-      at += leaf.numel();
-    }
-  }
-  return out;
-}
-
-std::vector<Leaves> ReplicatorState::Gather(const std::vector<Leaves>& locals, const Call& call) {
-  std::vector<std::string> mine;
-  for (const Leaves& local : locals) mine.push_back(Pack(local));
-  std::string message;
-  for (const std::string& record : mine) {
-    const uint64_t size = record.size();
-    message.append(reinterpret_cast<const char*>(&size), sizeof size).append(record);
-  }
-  std::vector<std::vector<std::byte>> theirs;
-  ThrowReplication(
-      communicator().AllGatherRagged(Named(call), std::as_bytes(std::span(message)), theirs));
-  std::vector<Leaves> all;
-  for (const auto& bytes : theirs) {
-    std::string_view left(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    while (left.size() >= sizeof(uint64_t)) {
-      uint64_t size = 0;
-      std::memcpy(&size, left.data(), sizeof size);
-      left.remove_prefix(sizeof size);
-      if (size > left.size()) break;
-      all.push_back(ValueOrReplication(Unpack(left.substr(0, size))));
-      left.remove_prefix(size);
-    }
-  }
-  if (all.size() != static_cast<size_t>(replicas()))
-    throw ReplicationError(static_cast<int>(Code::kInternal),
-                           "a gather without every replica's part");
-  return all;
-}
-
-Leaves ReplicatorState::Broadcast(const std::vector<Leaves>& locals, int source, const Call& call) {
-  const int per_rank = static_cast<int>(locals.size());
-  const int root = source / per_rank;
-  const bool here = root == rank();
-  Leaves out;
-  for (const torch::Tensor& leaf : locals[here ? static_cast<size_t>(source - root * per_rank) : 0])
-    out.push_back(OnHost(leaf).clone());
-  std::string bytes;
-  for (const torch::Tensor& leaf : out)
-    bytes.append(reinterpret_cast<const char*>(leaf.data_ptr()), leaf.nbytes());
-  ThrowReplication(
-      communicator().Broadcast(Named(call), root, std::as_writable_bytes(std::span(bytes))));
-  size_t at = 0;
-  for (torch::Tensor& leaf : out) {
-    if (leaf.nbytes() > 0) std::memcpy(leaf.data_ptr(), bytes.data() + at, leaf.nbytes());
-    at += leaf.nbytes();
-  }
-  for (size_t i = 0; i < out.size(); ++i) out[i] = out[i].to(locals[0][i].device());
-  return out;
-}
-
-void ReplicatorState::RequireAgreement(const std::string& subject, const std::string& mine,
-                                       const Call& call) {
-  std::vector<std::vector<std::byte>> parts;
-  ThrowReplication(
-      communicator().AllGatherRagged(Named(call), std::as_bytes(std::span(mine)), parts));
-  std::vector<std::string> all;
-  for (const auto& part : parts)
-    all.emplace_back(reinterpret_cast<const char*>(part.data()), part.size());
-  ThrowReplication(CheckAgreement(subject, all));
-}
-
-std::vector<Leaves> ReplicatorState::Exchange(const std::vector<Leaves>& locals, const Call& call) {
-  const auto per_rank = static_cast<int64_t>(locals.size());
-  std::vector<Leaves> out(locals.size());
-  for (size_t i = 0; i < locals[0].size(); ++i) {
-    const torch::Tensor& shape = locals[0][i];
-    if (shape.dim() < 1 || shape.size(0) % replicas() != 0) {
-      throw ReplicationError(static_cast<int>(Code::kConfig),
-                             DescribeTensor(shape) + ": expected a first dimension that " +
-                                 std::to_string(replicas()) + " replicas divide");
-    }
-    // (source here, rank there, destination there, part) -> (rank, source, destination, part)
-    std::vector<torch::Tensor> sources;
-    for (const Leaves& local : locals)
-      sources.push_back(OnHost(local[i]).reshape({world_size(), per_rank, -1}));
-    const torch::Tensor send = torch::stack(sources, 1).contiguous();
-    torch::Tensor got = torch::empty_like(send);  // (rank, source there, destination here, part)
-    ThrowReplication(communicator().AllToAll(Named(call), BytesOf(send), BytesOf(got)));
-    for (int64_t d = 0; d < per_rank; ++d) {
-      out[static_cast<size_t>(d)].push_back(
-          got.select(2, d).reshape(shape.sizes()).to(shape.device()));
-    }
-  }
-  return out;
+  return pending->out[static_cast<size_t>(local)];
 }
 
 void ReplicatorState::Send(int local, int to, const Leaves& leaves) {
@@ -414,10 +280,10 @@ Leaves ReplicatorState::Receive(int local, int from) {
         return ValueOrReplication(Unpack(message));
       }
     } else {
-      // counted, not waited for: c10d's store complains of each wait that ends in vain
+      // counted, not waited for: c10d's store logs each wait that times out
       if (arrived <= number) {
         const auto sent = group_->store().Add(box + "sent", 0);
-        if (sent.ok()) arrived = *sent;  // else the group's failure tells more
+        if (sent.ok()) arrived = *sent;  // else the group's failure says why
       }
       if (arrived > number) {
         const std::string key = box + std::to_string(number);
@@ -426,10 +292,11 @@ Leaves ReplicatorState::Receive(int local, int from) {
         ThrowReplication(group_->store().Delete(key));
         return ValueOrReplication(Unpack(message));
       }
-      if (setup_.communicator.away) setup_.communicator.away();
+      if (setup_.communicator.release) setup_.communicator.release();
       std::this_thread::sleep_for(pause);
-      if (setup_.communicator.back) setup_.communicator.back(group_->communicator().failure());
-      pause = std::min(2 * pause, locals() == 1 ? kPauseMax : kPauseInTurns);
+      if (setup_.communicator.reacquire)
+        setup_.communicator.reacquire(group_->communicator().failure());
+      pause = std::min(2 * pause, locals() == 1 ? kPauseMax : kPauseMaxShared);
     }
     ThrowReplication(group_->communicator().failure());
     if (Now() > deadline) {
@@ -439,7 +306,7 @@ Leaves ReplicatorState::Receive(int local, int from) {
       Abort(late);
       ThrowReplication(late);
     }
-    turns_->Yield(local);
+    scheduler_->Yield(local);
   }
 }
 

@@ -1,5 +1,5 @@
-// What the replicas of one rank share: their turns, the group of ranks, and every collective of
-// ReplicaContext on leaves. The layer between nests and bytes.
+// State that the replicas of one rank share: their scheduler, the group of ranks, and every
+// collective of ReplicaContext on leaves. The layer between nests and bytes.
 #pragma once
 
 #include <deque>
@@ -11,16 +11,17 @@
 #include <vector>
 
 #include "nn/torch/torch.h"
+#include "replica/collectives/communicator.h"
 #include "replica/group/group.h"
 #include "replica/torch/c10d_sum.h"
+#include "replica/torch/cooperative_scheduler.h"
 #include "replica/torch/leaves.h"
 #include "replica/torch/task_thread.h"
-#include "replica/torch/cooperative_scheduler.h"
 #include "samara/replicator.h"
 
 namespace samara {
 
-// Throws ReplicationError with the status's code and words.
+// Throws ReplicationError with the status's code and message.
 void ThrowReplication(const Status& status);
 template <typename T>
 T ValueOrReplication(Result<T> result) {
@@ -28,19 +29,19 @@ T ValueOrReplication(Result<T> result) {
   return std::move(*result);
 }
 
-// Runs what autograd has called. Python's autograd makes a RuntimeError of any exception that it
-// does not know: a binding sets what throws one that it does.
+// Runs a callback of autograd. Python's autograd makes a RuntimeError of any exception that it does
+// not know: a binding sets a function that throws one that it does.
 using AutogradThrow = void (*)(const ReplicationError& error);
 void SetAutogradThrow(AutogradThrow rethrow);
 void InAutograd(const std::function<void()>& body);
 
-// Put aside at each change of turns: what a replica leaves in a shared model.
-class PerTurn {
+// State that a replica leaves in a shared model: saved and restored when another one runs.
+class PerReplicaState {
  public:
-  virtual ~PerTurn() = default;
-  virtual void Change(int from, int to) = 0;
-  // Whether something weighted by this step's samples is on its way.
-  virtual bool sends() const = 0;
+  virtual ~PerReplicaState() = default;
+  virtual void SwitchReplica(int /*from*/, int /*to*/) {}
+  // Whether gradients weighted by this step's samples were sent.
+  virtual bool gradients_sent() const { return false; }
 };
 
 class ReplicatorState : public std::enable_shared_from_this<ReplicatorState> {
@@ -60,7 +61,7 @@ class ReplicatorState : public std::enable_shared_from_this<ReplicatorState> {
   int rank() const { return setup_.world.rank; }
   int world_size() const { return setup_.world.size; }
   int replicas() const { return setup_.replicas; }
-  int locals() const { return turns_->replicas(); }
+  int locals() const { return scheduler_->replicas(); }
   int first() const { return rank() * locals(); }
   ReplicationMode mode() const { return setup_.mode; }
   const ReplicatorOptions& options() const { return setup_.options; }
@@ -71,39 +72,40 @@ class ReplicatorState : public std::enable_shared_from_this<ReplicatorState> {
   }
   int64_t step = 0;
   std::vector<int64_t> samples;  // of the local replicas, in this step
-  // Rows of the whole batch that every rank gave to this step; none: each replica has its own.
+  // Rows of the whole batch that every rank passed to this step; none: each replica has its own.
   std::optional<int64_t> whole_batch;
 
-  // Of local replica `local`, in this step, before what is weighted by them is sent.
+  // Samples of local replica `local` in this step. REQUIRES: before gradients are sent.
   void SetSamples(int local, int64_t count);
   void Run(const std::vector<int64_t>& rows, const std::function<void(int)>& body);
-  void Add(std::weak_ptr<PerTurn> state) { per_turn_.push_back(std::move(state)); }
+  void Add(std::weak_ptr<PerReplicaState> state) { per_replica_.push_back(std::move(state)); }
 
   // --- collectives of local replica `local`, inside Run; outside it with all locals at once
   struct Call {
     std::string operation, operand;
     Site site;
+    Collective collective() const { return {operation, operand, site}; }
   };
-  // Meets the local replicas; `action` gets their leaves, in order, and gives each its result.
+  // Waits for the local replicas; `action` maps their leaves, in order, to a result for each.
   using Action = std::function<std::vector<Leaves>(const std::vector<Leaves>& locals)>;
-  Leaves Meet(int local, const Call& call, const Leaves& in, const Action& action);
+  Leaves Barrier(int local, const Call& call, const Leaves& in, const Action& action);
 
-  // On values of all local replicas at once, called by one thread a rank. Values on the CPU.
+  // Collectives on values of all local replicas, called by one thread a rank. Values on the CPU.
   Leaves Reduce(const std::vector<Leaves>& locals, ReduceOp op, const Call& call);
   std::vector<Leaves> Gather(const std::vector<Leaves>& locals,
                              const Call& call);  // of all replicas
   Leaves Broadcast(const std::vector<Leaves>& locals, int source, const Call& call);
   std::vector<Leaves> Exchange(const std::vector<Leaves>& locals, const Call& call);
 
-  // The group of ranks, once what runs in the background is done.
+  // The group of ranks, after background work has ended.
   Communicator& communicator();
   TaskThread& background() { return background_; }
   Communicator& background_communicator() { return group_->communicator(); }  // on background()
   // Collective, outside the background. ReplicationError 70 on every rank unless `mine` is the same
-  // on all; `subject` says what: "the hash of the parameters after update 4".
+  // on all; `subject` names it: "the hash of the parameters after update 4".
   void RequireAgreement(const std::string& subject, const std::string& mine, const Call& call);
-  // Fast mode: what sums tensors on such a device over the ranks quicker than the tree; null: none.
-  // A collective when first asked for a type of device.
+  // Fast mode: a faster sum over the ranks than the tree, for tensors on such a device; null: none.
+  // The first call for a type of device is a collective.
   C10dSum* SumFor(torch::Device device, Site site);
 
   // --- messages between two replicas
@@ -113,31 +115,31 @@ class ReplicatorState : public std::enable_shared_from_this<ReplicatorState> {
 
   void Abort(const Status& why);
   void Leave();
-  // The local replica whose turn it is; throws outside a step.
+  // The local replica that runs; throws outside a step.
   int current() const;
-  int turn() const { return turns_->active(); }  // the same; outside a step 0
-  // For the trace: what local replica `local` has done since `begin`.
+  int active() const { return scheduler_->active(); }  // the same; outside a step 0
+  // Records in the trace an activity of local replica `local` since `begin`.
   void Span(int local, std::string name, SteadyTime begin);
 
  private:
-  void Change(int from, int to);
+  void SwitchReplica(int from, int to);
 
-  struct Meeting {
-    explicit Meeting(size_t locals) : in(locals) {}
+  struct PendingBarrier {
+    explicit PendingBarrier(size_t locals) : in(locals) {}
     std::vector<Leaves> in, out;
   };
 
   Setup setup_;
-  std::shared_ptr<Meeting> meeting_;    // that local replicas are coming to
-  const std::shared_ptr<Store> store_;  // null when alone
+  std::shared_ptr<PendingBarrier> pending_;  // reached by some of the local replicas
+  const std::shared_ptr<Store> store_;       // null when alone
   std::unique_ptr<RankGroup> group_;
   std::map<torch::DeviceType, std::unique_ptr<C10dSum>> sums_;
-  std::unique_ptr<Turns> turns_;
-  std::vector<std::weak_ptr<PerTurn>> per_turn_;
-  std::vector<torch::Tensor> generators_;  // states put aside, of the local replicas
+  std::unique_ptr<CooperativeScheduler> scheduler_;
+  std::vector<std::weak_ptr<PerReplicaState>> per_replica_;
+  std::vector<torch::Tensor> generators_;  // states of the local replicas that do not run
   std::map<std::pair<int, int>, std::deque<std::string>> mail_;       // between local replicas
   std::map<std::pair<int, int>, int64_t> sent_, received_, arrived_;  // messages by (from, to)
-  TaskThread background_;  // joined before what it uses goes
+  TaskThread background_;                                             // last: it uses members above
 };
 
 // The `count` devices from `first` on that are local replica `local`'s, of those a rank sees; ranks

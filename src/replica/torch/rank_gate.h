@@ -1,0 +1,80 @@
+// Ranks that are threads of one process.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "nn/torch/torch.h"
+#include "replica/liveness/monitor.h"
+#include "replica/rendezvous/store.h"
+#include "replica/rendezvous/world.h"
+
+namespace samara {
+
+// Torch has one random generator for CPU tensors in a process. Ranks that are threads therefore run
+// one at a time, each with a state of its own: a rank has the process to itself except while it
+// waits for others, and, in fast mode, during its steps, whose random numbers are then not
+// repeatable.
+class RankGate {
+ public:
+  explicit RankGate(int ranks) : ranks_(static_cast<size_t>(ranks)) {}
+  void Enter(int rank) {
+    std::unique_lock lock(mu_);
+    EnterLocked(rank, lock);
+  }
+  // Lets others in, if this rank is in, until the matching Reacquire.
+  void Release(int rank) {
+    std::lock_guard lock(mu_);
+    ranks_[static_cast<size_t>(rank)].was_in.push_back(holder_ == rank);
+    LeaveLocked(rank);
+  }
+  // `again`: false after a failure, when the rank that is in may never leave.
+  void Reacquire(int rank, bool again) {
+    std::unique_lock lock(mu_);
+    auto& was_in = ranks_[static_cast<size_t>(rank)].was_in;
+    const bool enter = was_in.back() && again;
+    was_in.pop_back();
+    if (enter) EnterLocked(rank, lock);
+  }
+  void Leave(int rank) {
+    std::lock_guard lock(mu_);
+    LeaveLocked(rank);
+  }
+
+ private:
+  struct Rank {
+    torch::Tensor generator;
+    std::vector<bool> was_in;
+  };
+  void EnterLocked(int rank, std::unique_lock<std::mutex>& lock) {
+    free_.wait(lock, [&] { return holder_ < 0; });
+    holder_ = rank;
+    auto generator = at::detail::getDefaultCPUGenerator();
+    const torch::Tensor& state = ranks_[static_cast<size_t>(rank)].generator;
+    if (state.defined()) generator.set_state(state);
+  }
+  void LeaveLocked(int rank) {
+    if (holder_ != rank) return;
+    ranks_[static_cast<size_t>(rank)].generator = at::detail::getDefaultCPUGenerator().get_state();
+    holder_ = -1;
+    free_.notify_one();
+  }
+  std::mutex mu_;
+  std::condition_variable free_;
+  // guarded by mu_
+  int holder_ = -1;
+  std::vector<Rank> ranks_;
+};
+
+struct ThreadRank {
+  World world;
+  std::shared_ptr<Store> store;
+  std::shared_ptr<MonitorHub> hub;
+  std::shared_ptr<RankGate> gate;
+};
+// The rank of the calling thread; null where ranks are processes.
+inline thread_local const ThreadRank* thread_rank = nullptr;
+
+}  // namespace samara

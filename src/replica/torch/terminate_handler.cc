@@ -1,0 +1,61 @@
+#include "replica/torch/terminate_handler.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <string>
+
+#include "nn/torch/first_line.h"
+
+namespace samara {
+namespace {
+
+// The replicator of the process, for the handler; never destroyed.
+struct ProcessReplicator {
+  std::mutex mu;
+  std::weak_ptr<ReplicatorState> state;  // guarded by mu
+  std::terminate_handler previous = nullptr;
+};
+ProcessReplicator& TheProcess() {
+  static auto* process = new ProcessReplicator();
+  return *process;
+}
+
+[[noreturn]] void EndUncaught() {
+  std::shared_ptr<ReplicatorState> state;
+  {
+    std::lock_guard lock(TheProcess().mu);
+    state = TheProcess().state.lock();
+  }
+  std::string line;
+  int code = 0;
+  try {
+    if (std::current_exception()) throw;
+  } catch (const ReplicationError& error) {
+    line = error.what();
+    code = error.exit_code();
+  } catch (const std::exception& error) {
+    line = FirstLine(error.what());
+    code = state ? 70 : 0;
+  } catch (...) {
+  }
+  if (code != 0) {
+    std::fprintf(stderr, "samara: %s\n", line.c_str());
+    if (state) state->Abort(Status(static_cast<Code>(code), line));
+    std::fflush(nullptr);
+    std::_Exit(code);
+  }
+  if (TheProcess().previous != nullptr) TheProcess().previous();
+  std::abort();
+}
+
+}  // namespace
+
+void InstallTerminateHandler(const std::shared_ptr<ReplicatorState>& state) {
+  std::lock_guard lock(TheProcess().mu);
+  if (state) TheProcess().state = state;
+  if (TheProcess().previous == nullptr) TheProcess().previous = std::set_terminate(EndUncaught);
+}
+
+}  // namespace samara
