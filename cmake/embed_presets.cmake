@@ -1,7 +1,7 @@
 # Writes ${OUT}: every preset of ${SOURCE} as text inside the program, so that the binary runs anywhere.
 file(GLOB_RECURSE files RELATIVE ${SOURCE} ${SOURCE}/*.toml)
 list(SORT files)
-set(text "#include \"run/presets.h\"\n\nnamespace samara {\n\nconst std::vector<Preset>& Presets() {\n  static const std::vector<Preset> presets = {\n")
+set(text "#include \"config/presets.h\"\n\nnamespace samara {\n\nconst std::vector<Preset>& Presets() {\n  static const std::vector<Preset> presets = {\n")
 foreach(file ${files})
   file(READ ${SOURCE}/${file} body)
   string(REGEX REPLACE "\\.toml$" "" name ${file})

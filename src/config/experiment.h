@@ -1,17 +1,13 @@
-// From a configuration to things that run: environment, network, evaluator, episode rule.
+// Every parameter of an experiment: plain structs, and the table that binds them to keys.
 #pragma once
 
-#include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/cloned.h"
 #include "core/config.h"
-#include "env/atari_preset.h"
-#include "evo/evaluate/evaluator.h"
-#include "evo/ga.h"
-#include "fleet/remote/remote.h"
+#include "evo/algorithms/algorithm.h"
 #include "rl/learner/learning_config.h"
 
 namespace samara {
@@ -24,7 +20,7 @@ struct RunConfig {
   double checkpoint_seconds = 60;  // between full checkpoints; each generation is journalled anyway
   double disk_retry_seconds = 900;  // of a full disk before the run gives up
   int64_t random_episodes = 30;     // of the random policy, for comparison
-  int64_t final_test_episodes = 0;  // of the elite at the end; 0 = ga.test_episodes
+  int64_t final_test_episodes = 0;  // of the elite at the end; 0 = those of a test
   bool video = true;
 };
 
@@ -34,19 +30,11 @@ struct EnvironmentConfig {
   std::string preset = "deepga-gpu";  // of Atari
   int64_t frames_max = 0;             // population and validation; 0 = the preset's limit
   int64_t test_frames_max = 0;
-  int64_t stack = 0;  // images that a learning agent sees together; 0 = see Stage::stack
+  int64_t stack = 0;  // images that a learning agent sees together; 0 = see EnvironmentSetup::stack
   // Not a key: why what named this environment is not trusted to; nothing is started for it then.
   // Empty: it is trusted.
   std::string untrusted;
 };
-
-// Whether starting the environment `id` runs code, or opens files, that the id itself chooses:
-// "module:Name-v0", or options of our own prefixes ("envpool:", "dmlab:") that may be paths.
-bool ChoosesCode(std::string_view id);
-// What a Python actor builds for an id that is no Atari game, as JSON: "dummy", or an id of
-// Gymnasium or of our prefixes. A module is looked for where Python finds all others, and last in
-// the current folder.
-std::string PythonEnvironmentJson(const std::string& id);
 
 struct FleetConfig {
   int64_t actors = 0;        // processes; 0 = one per core
@@ -62,16 +50,28 @@ struct FleetConfig {
 
 struct NetworkConfig {
   std::string name = "LargeModel";
+  std::string layers;  // a line (nn/layer_line.h); not empty: instead of the name
+  const std::string& text() const { return layers.empty() ? name : layers; }
   std::string storage = "float32";
 };
 
+// The values of run.algorithm: those of evolution, then the learning ones.
+std::vector<std::string> AlgorithmNames();
+
+// A key and the algorithms that have it, in the order of AlgorithmNames.
+struct KeyOfAlgorithms {
+  ConfigField field;  // the first algorithm's; bound to nothing: `set` and `get` are empty
+  std::vector<std::string> algorithms;
+};
+
 struct ExperimentConfig {
+  ExperimentConfig();  // of the default algorithm
   RunConfig run;
   EnvironmentConfig env;
   FleetConfig fleet;
   // of evolution
   NetworkConfig network;
-  GaConfig ga;
+  Cloned<EvolutionConfig> evolution;  // of run.algorithm; the default's where that is no evolution
   // of learning agents
   LearningConfig learning;
 
@@ -80,50 +80,24 @@ struct ExperimentConfig {
   // Takes run.algorithm alone from where a configuration comes from: it decides which keys there
   // are. To be called before Table.
   void ChooseAlgorithm(std::string_view toml, const std::vector<std::string>& overrides = {});
-  // All keys of run.algorithm's kind, bound to this object: it must outlive the table. It
-  // refuses a key of the other kind by naming the algorithms that have it.
+  // All keys of run.algorithm, bound to this object: it must outlive the table. It refuses a key of
+  // other algorithms by naming them.
   ConfigTable Table();
-  // run.algorithm as it may be for configurations that have the same keys: "vtrace".
-  std::string AlgorithmsOfKind() const;
+  static std::vector<KeyOfAlgorithms> AllKeys();
 
  private:
+  void Choose(std::string_view algorithm);
   ConfigTable OwnTable();
 };
+
+// Keys that bound an evolution, for messages: "ga.generations, ga.frames or run.minutes".
+std::string BudgetKeys(const ExperimentConfig& config);
+// Episodes of the last test of an evolution.
+size_t FinalTestEpisodes(const ExperimentConfig& config);
 
 // Makes `config` what the run will use: counts of evolution are at most the population. The
 // warnings about it, one line each: what was lowered, a schedule that is over before the budget is,
 // no budget.
 std::vector<std::string> Settle(ExperimentConfig& config);
-
-// What an experiment stands on: who steps the environments (exactly one of `fleet` and `factory`),
-// the network that fits them, how episodes are made.
-struct Stage {
-  std::unique_ptr<Fleet> fleet;
-  EnvironmentFactory factory;  // native environments played whole, on threads
-  uint32_t workers = 0;        // of an agent's fleet: threads or processes that step; 0 = not known
-  EnvironmentSpec environment;
-  std::unique_ptr<PolicyModel> model;
-  EpisodeRule episodes;
-  std::string header;  // every row of the Atari preset, for the run header
-  std::optional<AtariPreset> preset;
-  std::optional<FrameStackRule> stack;  // of an agent, as the preset or env.stack says; rl/agent.h
-  std::string listens;        // at this address, as actors give it to --connect; empty: not at all
-  std::string actor_command;  // that comes to it
-  const NetworkDescription& network() const { return model->kernel().network(); }
-};
-
-// Starts actor processes where the environment needs them; touches no run folder. kConfig for what
-// the configuration gets wrong, kNotPermitted for env.untrusted, kNoInput for a missing .venv or
-// ROM. With `render` the fleet sends pictures.
-Result<Stage> MakeStage(const ExperimentConfig& config, bool render = false);
-
-// The same for a learning agent: no model, and always a fleet, of `slots` slots. Where `remote`
-// names an address, fleet.remote_slots of them are for actors on other machines.
-Result<Stage> MakeAgentStage(const ExperimentConfig& config, uint32_t slots, bool render = false,
-                             const RemoteFleetOptions& remote = {});
-
-// Takes the stage's fleet or factory and its model; `environment`, `episodes` and `header` stay.
-// REQUIRES: a copy of stage.network() is taken before.
-Result<std::unique_ptr<Evaluator>> MakeEvaluator(const ExperimentConfig& config, Stage& stage);
 
 }  // namespace samara

@@ -33,7 +33,7 @@ Result<std::string> PresetText(const std::string& preset_or_file) {
   std::error_code ignored;
   if (std::filesystem::exists(Path(preset_or_file) / "config.toml", ignored))
     return Status(Code::kConfig, preset_or_file +
-                                     ": a run folder; go on with it by 'samara train --resume " +
+                                     ": a run folder; continue it by 'samara train --resume " +
                                      preset_or_file + "'");
   // an environment's name stands for the first preset that plays it
   std::map<std::string, std::string> presets;

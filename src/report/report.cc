@@ -4,8 +4,8 @@
 
 #include <set>
 
-#include "report/report_sections.h"
 #include "core/format.h"
+#include "report/report_sections.h"
 
 namespace samara {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <limits>
 
-#include "report/report_sections.h"
 #include "core/format.h"
+#include "report/report_sections.h"
 
 namespace samara {
 namespace {
@@ -62,7 +62,9 @@ std::string Returns(const RunData& run) {
   return "<figure>" + Svg(chart) + "</figure>";
 }
 
+// Empty for an algorithm that has no lineages.
 std::string Lineages(const RunData& run) {
+  if (std::isnan(run.Last("lineages"))) return "";
   LineChart chart{.title = "Diversity of lineages",
                   .x_label = "generation",
                   .y_label = "genomes, mutations",
@@ -90,7 +92,7 @@ std::string Stages(const RunData& run) {
                   {"test", "seconds_test"},
                   {"between", "seconds_between"}}) +
          TimeBar(run, "Time by stage, all threads and actors", "thread-s",
-                 {{"materialise", "seconds_materialise"},
+                 {{"decode", "seconds_materialise"},
                   {"inference", "seconds_inference"},
                   {"environment", "seconds_environment"}}) +
          "</figure>";

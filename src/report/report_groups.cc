@@ -6,9 +6,9 @@
 #include <map>
 #include <set>
 
+#include "core/format.h"
 #include "report/reference_scores.h"
 #include "report/report_sections.h"
-#include "core/format.h"
 
 namespace samara {
 namespace {

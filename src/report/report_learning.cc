@@ -5,9 +5,9 @@
 #include <cmath>
 #include <initializer_list>
 
-#include "view/utilization.h"
-#include "report/report_sections.h"
 #include "core/format.h"
+#include "report/report_sections.h"
+#include "view/utilization.h"
 
 namespace samara {
 namespace {
@@ -106,7 +106,7 @@ std::string Lag(const RunData& run) {
     counts.resize(std::max(counts.size(), of_line.size()));
     for (size_t i = 0; i < of_line.size(); ++i) counts[i] += of_line[i];
   }
-  BarChart histogram{.title = "Policy lag of every step that was learnt",
+  BarChart histogram{.title = "Policy lag of every step used by the learner",
                      .x_label = "updates",
                      .y_label = "steps, %",
                      .width = 560,
@@ -133,13 +133,15 @@ std::vector<double> PerSecond(const RunData& run, const char* column) {
 }
 
 std::string Queues(const RunData& run) {
-  LineChart stalls{.title = "Slots that had to wait for a free buffer",
+  LineChart stalls{.title = "Back-pressure: slots that waited for a free buffer",
                    .x_label = "update",
-                   .y_label = "stalls/s",
+                   .y_label = "waits/s",
                    .width = 560,
                    .height = 240};
-  stalls.series = {
-      {.name = "stalls", .x = run.Column("update"), .y = PerSecond(run, "stalls"), .colour = 1}};
+  stalls.series = {{.name = "back-pressure waits",
+                    .x = run.Column("update"),
+                    .y = PerSecond(run, "stalls"),
+                    .colour = 1}};
   return Lines(run, "Queue of unrolls", "unrolls",
                {{"waiting for the learner", "queue_unrolls", 0},
                 {"free buffers", "queue_free", 2, Stroke::kDashed}}) +
@@ -165,12 +167,12 @@ std::string Work(const RunData& run) {
   return Svg(chart);
 }
 
-// "learner 97 %, inference 47 %, environment 3 %: the learner binds"
+// "learner 97 %, inference 47 %, environment 3 %: bottleneck: learner"
 std::string Time(const RunData& run) {
   const double workers = run.Last("environment_workers");
   const auto all = BusyShares([&](const char* name) { return run.Total(name); },
                               std::isnan(workers) ? 0 : workers);
-  LineChart busy{.title = "Share of its time that a stage works",
+  LineChart busy{.title = "Utilization of each stage",
                  .x_label = "update",
                  .y_label = "%",
                  .width = 560,
@@ -195,12 +197,13 @@ std::string Time(const RunData& run) {
   for (const StageShare& stage : all)
     shares +=
         fmt::format("{}{} {:.0f} %", shares.empty() ? "" : ", ", stage.name, 100 * stage.share);
-  const std::string binds = BindingStage(all);
+  const std::string bottleneck = Bottleneck(all);
   return "<figure>" + Svg(busy) +
-         (binds.empty() ? ""
-                        : fmt::format("<figcaption>Over the whole run: {}. <b>The {} binds.</b>"
-                                      "</figcaption>",
-                                      shares, binds)) +
+         (bottleneck.empty()
+              ? ""
+              : fmt::format("<figcaption>Over the whole run: {}. <b>Bottleneck: {}.</b>"
+                            "</figcaption>",
+                            shares, bottleneck)) +
          "</figure><figure>" +
          TimeBar(run, "Time of the learner", "s",
                  {{"assembling batches", "seconds_learner_batch"},

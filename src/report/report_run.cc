@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/format.h"
 #include "report/reference_scores.h"
 #include "report/report_sections.h"
-#include "core/format.h"
 
 namespace samara {
 namespace {
@@ -44,9 +44,9 @@ std::string Facts(const RunData& run) {
   fact("preset", run.preset);
   fact("seed", run.seed);
   fact("environment", TextOr(EnvironmentOf(run), "version", run.Config("env.preset")));
-  const std::string lstm = run.Config("network.lstm");
-  fact("network",
-       run.Config("network.name") + (lstm.empty() || lstm == "0" ? "" : " + LSTM of " + lstm));
+  const std::string lstm = run.Config("network.lstm"), layers = run.Config("network.layers");
+  fact("network", (layers.empty() ? run.Config("network.name") : layers) +
+                      (lstm.empty() || lstm == "0" ? "" : " + LSTM of " + lstm));
   fact("configuration", id("config_hash").substr(0, 16));
   const std::string revision = id("git_revision");
   fact("build", id("version") + (revision.empty() ? "" : " at " + revision));

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "core/statistics.h"
 #include "report/plot.h"
 #include "report/run_data.h"
-#include "core/statistics.h"
 
 namespace samara {
 

@@ -162,6 +162,13 @@ TEST_F(ReportTest, LittleOrStrangeDataIsFine) {
   EXPECT_NE(Report({none}).find("No generation has been completed yet"), std::string::npos);
 }
 
+TEST_F(ReportTest, ShowsLineagesWhereTheAlgorithmHasThem) {
+  const Path without = Run("without", "{\"generation\":1,\"frames\":10}\n");
+  const Path with = Run("with", "{\"generation\":1,\"frames\":10,\"lineages\":3}\n");
+  EXPECT_EQ(Report({without}).find("Diversity of lineages"), std::string::npos);
+  EXPECT_NE(Report({with}).find("Diversity of lineages"), std::string::npos);
+}
+
 // Two seeds are one group of two runs; another population is another group, told apart by its key.
 TEST_F(ReportTest, RunsThatDifferOnlyInSeedAreOneGroup) {
   const auto config = [](int seed, int population, int actors) {
@@ -181,7 +188,8 @@ TEST_F(ReportTest, RunsThatDifferOnlyInSeedAreOneGroup) {
   EXPECT_NE(html.find("fewer than 5 seeds"), std::string::npos);
 }
 
-// Two lines of a learning run and its end, as AgentRun writes them; the rest does not matter here.
+// Two lines of a learning run and its end, as a learning run writes them; the rest does not matter
+// here.
 constexpr const char* kTwoUpdates =
     R"({"event":"random_policy","returns":[20,24],"mean":22,"median":22}
 {"update":10,"frames":1000,"seconds":1,"return_mean":30,"return_last100":30,"loss":2,"entropy":0.7,"lag_min":0,"lag_mean":1,"lag_max":2,"lag_histogram":[30,60,10,0],"stalls":4,"entropy_cost":0.01,"environment_workers":2,"seconds_environment":1,"seconds_inference":0.1,"seconds_server":0.1,"seconds_server_wait":0.8,"seconds_learner_batch":0.1,"seconds_learner_forward":0.2,"seconds_learner_backward":0.1,"seconds_learner_step":0.1,"seconds_learner_wait":0.5,"drops":{"stale_unrolls":0}}
@@ -230,9 +238,9 @@ TEST_F(ReportTest, ShowsHowALearningRunWent) {
                            "<title>1: 40<",
                            "<title>3+: 5<",
                            "environment 67 %, inference 13 %, learner 33 %",
-                           "The environment binds",
-                           "stalls: 4 at 10",
-                           "stalls: 2 at 30",
+                           "Bottleneck: environment.",
+                           "back-pressure waits: 4 at 10",
+                           "back-pressure waits: 2 at 30",
                            "<td>stale unrolls<td class=\"n\">7"})
     EXPECT_NE(html.find(part), std::string::npos) << part;
   for (const char* part : {"elite", "generation", "lost episodes", "Entropy cost", ">nan<"})
@@ -242,7 +250,7 @@ TEST_F(ReportTest, ShowsHowALearningRunWent) {
 TEST_F(ReportTest, ALearningRunThatJustBeganIsFine) {
   const std::string html = Report({Run("a", "", LearningConfig(1))});
   EXPECT_NE(html.find("No update has been completed yet"), std::string::npos);
-  EXPECT_EQ(html.find("binds"), std::string::npos);
+  EXPECT_EQ(html.find("Bottleneck"), std::string::npos);
   EXPECT_EQ(html.find("Dropped"), std::string::npos);
   const std::string odd = Report({Run("b",
                                       "{\"update\":1,\"lag_histogram\":\"x\",\"drops\":[],"

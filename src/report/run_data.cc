@@ -7,10 +7,10 @@
 #include <cmath>
 #include <map>
 
+#include "core/statistics.h"
 #include "storage/metrics.h"
 #include "storage/run_folder.h"
 #include "storage/sealed_json.h"
-#include "core/statistics.h"
 
 namespace samara {
 namespace {

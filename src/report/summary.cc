@@ -4,10 +4,10 @@
 
 #include <cmath>
 
-#include "core/log.h"
-#include "report/run_data.h"
-#include "core/statistics.h"
 #include "core/format.h"
+#include "core/log.h"
+#include "core/statistics.h"
+#include "report/run_data.h"
 
 namespace samara {
 namespace {
@@ -81,8 +81,8 @@ std::string FinalSummary(const json& result) {
       line = fmt::format("{} frames per core-second, {} on {} core{}",
                          Grouped(std::round(rate / cores)), line, Grouped(cores),
                          cores == 1 ? "" : "s");
-    text += Row("price", fmt::format("{}; a billion frames would take {} on this machine", line,
-                                     DurationText(1e9 / rate)));
+    text += Row("cost", fmt::format("{}; a billion frames would take {} on this machine", line,
+                                    DurationText(1e9 / rate)));
   }
   for (const auto& [name, key] : {std::pair{"video", "video"},
                                   {"curve", "learning_curve"},

@@ -47,13 +47,13 @@ Result<Checkpoint> LatestAgent(const RunFolder& folder, OnBadCheckpoint on_bad) 
   auto found = LatestGoodCheckpoint(folder.checkpoints(), on_bad);
   if (found.status().code() == Code::kBadData)
     return Status(Code::kBadData,
-                  found.status().message() + "; " + resume + " goes on from the one before it");
+                  found.status().message() + "; " + resume + " continues from the one before it");
   ASSIGN_OR_RETURN(std::optional<Checkpoint> checkpoint, std::move(found));
   if (checkpoint) return std::move(*checkpoint);
   if (const size_t bad = ListCheckpoints(folder.checkpoints()).size(); bad > 0)
     return Status(Code::kBadData, run + ": every checkpoint is damaged, " + std::to_string(bad) +
-                                      " of them; put back a copy, or start anew");
-  return Status(Code::kNoInput, run + ": holds no checkpoint yet: go on with it by " + resume);
+                                      " of them; restore a copy, or start again");
+  return Status(Code::kNoInput, run + ": holds no checkpoint yet: continue it by " + resume);
 }
 
 Result<std::string> ParameterHash(const CheckpointInfo& info, const RootedPath& checkpoint) {

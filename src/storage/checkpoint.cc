@@ -7,8 +7,8 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/sha256.h"
-#include "storage/sealed_json.h"
 #include "storage/quarantine.h"
+#include "storage/sealed_json.h"
 
 namespace samara {
 namespace {
@@ -276,7 +276,7 @@ void CheckpointWriter::Prune(const std::string& config_hash) const {
     const RootedPath temporary = TemporaryName(path);
     Status status = RenamePath(path, temporary);
     if (status.ok()) status = RemoveTree(temporary);
-    if (!status.ok()) LogWarning("an old checkpoint stays: " + status.message());
+    if (!status.ok()) LogWarning("an old checkpoint could not be deleted: " + status.message());
   }
 }
 

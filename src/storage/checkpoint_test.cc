@@ -8,9 +8,9 @@
 
 #include "core/sha256.h"
 #include "gtest/gtest.h"
-#include "storage/storage_test_util.h"
-#include "storage/sealed_json.h"
 #include "storage/quarantine.h"
+#include "storage/sealed_json.h"
+#include "storage/storage_test_util.h"
 
 namespace samara {
 namespace {

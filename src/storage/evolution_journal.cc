@@ -1,13 +1,16 @@
 #include "storage/evolution_journal.h"
 
 #include "core/bytes.h"
+#include "core/log.h"
+#include "evo/algorithms/registry.h"
 #include "storage/checkpoint.h"
 #include "storage/run_folder.h"
 
 namespace samara {
 namespace {
 
-constexpr uint32_t kVersion = 1;
+// 1: without the algorithm's name; the state is the Deep GA's
+constexpr uint32_t kVersion = 2;
 
 // The journal of a run, which holds the generation of the latest checkpoint. Works beside a writer:
 // the checkpoint is read first, the journal only grows.
@@ -23,7 +26,12 @@ Result<JournalContents> SoundJournal(const RunFolder& folder) {
   if (!journal.ok()) return journal.status();
   RETURN_IF_ERROR(journal->damage);
   ASSIGN_OR_RETURN(const auto last, LastGeneration(*journal));
-  const uint64_t reached = last ? last->state.generation : 0;
+  uint64_t reached = 0;
+  if (last) {
+    const auto summary = last->Describe();
+    if (!summary.ok()) return journal;  // a resume mends nothing: for the caller to report
+    reached = summary->generation;
+  }
   if (checkpoint && checkpoint->info.step > reached) {
     return Status(Code::kBadData, path + ": lost its end, generations " +
                                       std::to_string(reached + 1) + " to " +
@@ -36,11 +44,8 @@ Result<JournalContents> SoundJournal(const RunFolder& folder) {
 
 std::string GenerationRecord::Encode() const {
   ByteWriter out;
-  out.Put(kVersion)
-      .Put(seconds)
-      .PutBytes(state.Encode())
-      .PutBytes(metrics)
-      .Put(uint64_t{fitness.size()});
+  out.Put(kVersion).PutBytes(algorithm).Put(seconds).PutBytes(state).PutBytes(metrics).Put(
+      uint64_t{fitness.size()});
   for (double f : fitness) out.Put(f);
   return out.Take();
 }
@@ -49,17 +54,25 @@ Result<GenerationRecord> GenerationRecord::Decode(std::string_view bytes) {
   ByteReader in(bytes);
   GenerationRecord record;
   const auto version = in.Get<uint32_t>();
-  if (version != kVersion) {
+  if (version != kVersion && version != 1) {
     return Status(Code::kBadData, "generation record version " + std::to_string(version) +
                                       ", expected " + std::to_string(kVersion));
   }
+  record.algorithm = version > 1 ? in.GetBytes() : "deep-ga";
   record.seconds = in.Get<double>();
-  ASSIGN_OR_RETURN(record.state, GaState::Decode(in.GetBytes()));
+  record.state = in.GetBytes();
   record.metrics = in.GetBytes();
   const auto count = in.Get<uint64_t>();
   for (uint64_t i = 0; i < count && in.ok(); ++i) record.fitness.push_back(in.Get<double>());
   if (!in.AtEnd()) return Status(Code::kBadData, "a generation record is damaged");
   return record;
+}
+
+Result<EvolutionSummary> GenerationRecord::Describe() const {
+  if (const EvolutionRow* row = FindEvolutionAlgorithm(algorithm)) return row->describe(state);
+  return Status(Code::kBadData,
+                "a generation of run.algorithm=" + Shown(algorithm) +
+                    ", which this program does not have: use the one that wrote it");
 }
 
 Result<std::optional<GenerationRecord>> LastGeneration(const JournalContents& journal) {
@@ -71,21 +84,22 @@ Result<std::optional<GenerationRecord>> LastGeneration(const JournalContents& jo
   return last;
 }
 
-Result<GenerationRecord> FindGeneration(const Path& run, int64_t generation) {
+Result<FoundGeneration> FindGeneration(const Path& run, int64_t generation) {
   ASSIGN_OR_RETURN(const auto folder, RunFolder::Open(run, RunFolder::Mode::kRead));
   const std::string resume = "'samara train --resume " + run.string() + "'";
   auto sound = SoundJournal(*folder);
   if (!sound.ok() && sound.status().code() == Code::kBadData) {
     return Status(Code::kBadData,
-                  sound.status().message() + "; " + resume + " goes on with what is good");
+                  sound.status().message() + "; " + resume + " continues with the valid part");
   }
   ASSIGN_OR_RETURN(const JournalContents journal, std::move(sound));
   for (auto it = journal.records.rbegin(); it != journal.records.rend(); ++it) {
     if (it->type != kGenerationRecord) continue;
     ASSIGN_OR_RETURN(GenerationRecord record, GenerationRecord::Decode(it->payload));
-    if (generation < 0 || record.state.generation == static_cast<uint64_t>(generation))
-      return record;
-    if (record.state.generation < static_cast<uint64_t>(generation)) break;
+    ASSIGN_OR_RETURN(EvolutionSummary summary, record.Describe());
+    if (generation < 0 || summary.generation == static_cast<uint64_t>(generation))
+      return FoundGeneration{std::move(record), std::move(summary)};
+    if (summary.generation < static_cast<uint64_t>(generation)) break;
   }
   const std::string which =
       generation < 0 ? "no finished generation yet" : "no generation " + std::to_string(generation);

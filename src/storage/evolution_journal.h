@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/files.h"
-#include "evo/ga.h"
+#include "evo/algorithms/algorithm.h"
 #include "storage/journal.h"
 
 namespace samara {
@@ -18,21 +18,28 @@ constexpr uint32_t kGenerationRecord = 1;
 constexpr uint32_t kFinishedRecord = 2;
 
 struct GenerationRecord {
-  GaState state;
+  std::string algorithm;  // the value of run.algorithm
+  std::string state;      // EvolutionAlgorithm::EncodeState
   std::vector<double> fitness;
   double seconds = 0;   // running time so far, summed over resumes
   std::string metrics;  // its line of metrics.jsonl: written again when a crash lost it there
 
   std::string Encode() const;
   static Result<GenerationRecord> Decode(std::string_view bytes);  // kBadData
+  // Summary of the state. kBadData when it is damaged, or when this program lacks the algorithm.
+  Result<EvolutionSummary> Describe() const;
 };
 
 // The last generation in a journal; nothing before the first. kBadData: not a generation's record.
 Result<std::optional<GenerationRecord>> LastGeneration(const JournalContents& journal);
 
+struct FoundGeneration {
+  GenerationRecord record;
+  EvolutionSummary summary;
+};
 // A generation of the run folder `run`; -1: the last. kNoInput when there is none such; kBadData
 // when the journal is damaged, is missing or ends before the latest checkpoint: a resume mends
 // that.
-Result<GenerationRecord> FindGeneration(const Path& run, int64_t generation = -1);
+Result<FoundGeneration> FindGeneration(const Path& run, int64_t generation = -1);
 
 }  // namespace samara

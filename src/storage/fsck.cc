@@ -6,8 +6,8 @@
 #include "storage/agent_state.h"
 #include "storage/checkpoint.h"
 #include "storage/journal.h"
-#include "storage/run_folder.h"
 #include "storage/quarantine.h"
+#include "storage/run_folder.h"
 
 namespace samara {
 namespace {

@@ -170,7 +170,7 @@ Result<std::unique_ptr<Journal>> Journal::Open(const RootedPath& path, OnDamage 
   if (!read.ok() && read.status().code() == Code::kNoInput) {
     const Status lost = {Code::kBadData, path.string() + ": missing"};
     if (pin && on_damage == OnDamage::kRefuse) return lost;
-    if (pin) LogWarning(lost.message() + "; going on with a new one");
+    if (pin) LogWarning(lost.message() + "; continuing with a new one");
     RETURN_IF_ERROR(WriteFileAtomic(path, NewHeader()));
     read = ReadJournal(path);
   }
@@ -184,12 +184,12 @@ Result<std::unique_ptr<Journal>> Journal::Open(const RootedPath& path, OnDamage 
     RETURN_IF_ERROR(WriteFileAtomic(aside, bytes));
     RETURN_IF_ERROR(WriteFileAtomic(path, Reencode(*read)));
     LogWarning(read->damage.message() + "; kept as " + aside.name() +
-               ", going on with the good records");
+               ", continuing with the valid records");
     read = ReadJournal(path);
     if (!read.ok()) return read.status();
   }
   if (read->torn_bytes > 0) {
-    LogWarning(path.string() + ": cutting off " + std::to_string(read->torn_bytes) +
+    LogWarning(path.string() + ": truncating " + std::to_string(read->torn_bytes) +
                " bytes of an interrupted append");
   }
   const JournalPin tip = read->tip();
@@ -220,7 +220,7 @@ Status Journal::AppendToNewFile(const std::string& record) {
   ASSIGN_OR_RETURN(const JournalContents contents, ReadJournal(path_));
   RETURN_IF_ERROR(CheckPin(contents, tip_));
   if (contents.id != tip_.id || bytes.size() < tip_.bytes) {
-    return {Code::kBadData, path_.string() + ": replaced by somebody else while in use"};
+    return {Code::kBadData, path_.string() + ": replaced by another process while in use"};
   }
   bytes.resize(tip_.bytes);
   RETURN_IF_ERROR(WriteFileAtomic(path_, bytes + record));

@@ -7,8 +7,8 @@
 
 #include "core/crc32c.h"
 #include "gtest/gtest.h"
-#include "storage/storage_test_util.h"
 #include "storage/quarantine.h"
+#include "storage/storage_test_util.h"
 
 namespace samara {
 namespace {

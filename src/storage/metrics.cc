@@ -2,8 +2,8 @@
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "storage/sealed_json.h"
 #include "storage/quarantine.h"
+#include "storage/sealed_json.h"
 
 namespace samara {
 namespace {
@@ -58,7 +58,8 @@ void PatientFile::Write(std::string bytes) {
   else
     waiting_ += bytes;
   const Status status = Flush();
-  if (!status.ok() && !warned_) LogWarning(status.message() + "; going on, metrics wait in memory");
+  if (!status.ok() && !warned_)
+    LogWarning(status.message() + "; continuing, metrics are kept in memory");
   if (status.ok() && warned_) LogInfo(path_.string() + ": written again");
   warned_ = !status.ok();
 }
@@ -81,7 +82,7 @@ MetricsWriter::MetricsWriter(const RootedPath& run_folder, uint64_t incarnation,
       events_(events_path_) {
   for (const nlohmann::json& line : saved) saved_[GenerationOf(line)] = line;
   if (Status status = Prepare(); !status.ok())
-    LogWarning(status.message() + "; going on, metrics wait in memory");
+    LogWarning(status.message() + "; continuing, metrics are kept in memory");
 }
 
 Status MetricsWriter::Prepare() {
@@ -125,8 +126,8 @@ Status MetricsWriter::Prepare() {
   // the journal has a generation before metrics.jsonl: somebody took it away
   if (dropped > 0) {
     LogWarning(path.string() + ": reports step " + std::to_string(dropped) +
-               ", but nothing after " + std::to_string(generation_) +
-               " is saved any more; what came after is played again");
+               ", but the last saved one is " + std::to_string(generation_) +
+               "; later ones are computed again");
   }
   if (kept != *text) RETURN_IF_ERROR(WriteFileAtomic(path, kept));
   RETURN_IF_ERROR(WriteFileAtomic(events_path_, events));

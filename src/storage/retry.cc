@@ -47,7 +47,7 @@ Status CheckpointSchedule::Failed(double now, const Status& why, const Path& las
     const std::string last = last_good.empty() ? "none" : last_good.string();
     return {Code::kIoError, why.message() + "; giving up, last good checkpoint: " + last};
   }
-  LogWarning(why.message() + "; going on, next try in " +
+  LogWarning(why.message() + "; continuing, next try in " +
              std::to_string(static_cast<int>(wait_seconds_ + 0.5)) + " s");
   due_ = now + wait_seconds_;
   wait_seconds_ = std::min(2 * wait_seconds_, limits_.wait_seconds_max);

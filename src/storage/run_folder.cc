@@ -9,8 +9,8 @@
 #include "core/leave.h"
 #include "core/log.h"
 #include "core/sha256.h"
-#include "storage/sealed_json.h"
 #include "storage/quarantine.h"
+#include "storage/sealed_json.h"
 
 namespace samara {
 namespace {

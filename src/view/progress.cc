@@ -6,9 +6,9 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "core/format.h"
 #include "core/log.h"
 #include "view/terminal.h"
-#include "core/format.h"
 
 namespace samara {
 namespace {
@@ -159,12 +159,12 @@ void AddScores(const ProgressState& s, Flow& flow) {
 }
 
 void AddStages(const ProgressState& s, Flow& flow) {
-  const std::string binding = BindingStage(s.stages);
+  const std::string binding = Bottleneck(s.stages);
   const char* title = s.stages_title;
   for (const auto& [name, share] : s.stages) {
     const bool binds = name == binding;
     flow.Item(title + EscapeControl(name),
-              fmt::format("{:.0f} %{}", 100 * share, binds ? " binds" : ""),
+              fmt::format("{:.0f} %{}", 100 * share, binds ? " (bottleneck)" : ""),
               binds ? Line::kBinds : "");
     title = "";
   }
@@ -265,7 +265,7 @@ std::string ProgressPlainLine(const ProgressState& s, double frames_per_second) 
   if (!std::isnan(s.elite)) line += ", elite " + ScoreText(s.elite);
   for (const auto& [name, text, plain] : s.numbers)
     if (plain) line += fmt::format(", {} {}", name, text);
-  if (!s.stages.empty()) line += ", " + EscapeControl(BindingStage(s.stages)) + " binds";
+  if (!s.stages.empty()) line += ", bottleneck " + EscapeControl(Bottleneck(s.stages));
   const char* title = ", last generation ";
   for (const auto& [name, seconds] : s.last_seconds) {
     line += fmt::format("{}{} {}", title, EscapeControl(name), PhaseSeconds(seconds));
@@ -292,10 +292,10 @@ Progress::Progress(std::function<ProgressState()> snapshot, std::FILE* out, Prog
 Progress::~Progress() {
   if (terminal_) SetLogSink({});
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     stop_ = true;
   }
-  stop_changed_.notify_all();
+  stop_changed_.NotifyAll();
   worker_->Join();
   Tick(true);
 }
@@ -304,18 +304,18 @@ void Progress::Loop() {
   const std::chrono::duration<double> interval(terminal_ ? options_.interval_s
                                                          : options_.interval_plain_s);
   if (terminal_) Tick(false);
-  std::unique_lock lock(mu_);
-  while (!stop_changed_.wait_for(lock, interval, [this] { return stop_; })) {
-    lock.unlock();
+  MutexLock lock(mu_);
+  while (!stop_changed_.WaitFor(mu_, interval, [this]() REQUIRES(mu_) { return stop_; })) {
+    lock.Unlock();
     Tick(false);
-    lock.lock();
+    lock.Lock();
   }
 }
 
 void Progress::Tick(bool last) {
   ProgressState state = snapshot_();  // may wait for the run: never under mu_
   const double rate = Rate(state);
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   state_ = std::move(state);
   rate_ = rate;
   have_state_ = true;
@@ -340,7 +340,7 @@ double Progress::Rate(const ProgressState& state) {
 }
 
 void Progress::Print(std::string_view line) {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   const std::string text = terminal_ && have_state_ ? Redraw(line) : std::string(line) + "\n";
   std::fwrite(text.data(), 1, text.size(), out_);
   std::fflush(out_);

@@ -9,14 +9,12 @@
 // no terminal mode outlives a single write, so nothing needs repair after a crash.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <cstdio>
 #include <deque>
 #include <functional>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,6 +22,7 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "core/mutex.h"
 #include "core/thread.h"
 #include "view/utilization.h"
 
@@ -51,7 +50,7 @@ struct ProgressState {
   std::string phase;                        // "population", "validation", "test"
   int64_t phase_done = 0, phase_total = 0;  // episodes of the current phase
   std::vector<std::pair<std::string, double>> last_seconds;  // of the last generation, by phase
-  std::vector<StageShare> stages;                            // the largest is the one that binds
+  std::vector<StageShare> stages;                            // the largest is the bottleneck
   const char* stages_title = "";                             // what they are shares of: "busy: "
   struct Number {
     std::string name, text;
@@ -95,7 +94,7 @@ class Progress {
   void Loop();
   void Tick(bool last);
   double Rate(const ProgressState& state);
-  std::string Redraw(std::string_view above);  // REQUIRES: mu_ held
+  std::string Redraw(std::string_view above) REQUIRES(mu_);  // REQUIRES: mu_ held
 
   // constant after construction
   const std::function<ProgressState()> snapshot_;
@@ -106,14 +105,14 @@ class Progress {
   // touched by the worker only, then by the destructor
   std::deque<std::pair<SteadyTime, int64_t>> samples_;  // frames over the last seconds
 
-  std::mutex mu_;
-  std::condition_variable stop_changed_;
+  Mutex mu_;
+  CondVar stop_changed_;
   // guarded by mu_
-  bool stop_ = false;
-  ProgressState state_;
-  double rate_ = 0;
-  bool have_state_ = false;
-  std::vector<int> drawn_;  // visible width of each line on the screen now
+  bool stop_ GUARDED_BY(mu_) = false;
+  ProgressState state_ GUARDED_BY(mu_);
+  double rate_ GUARDED_BY(mu_) = 0;
+  bool have_state_ GUARDED_BY(mu_) = false;
+  std::vector<int> drawn_ GUARDED_BY(mu_);  // visible width of each line on the screen now
 
   std::unique_ptr<Thread> worker_;  // last: it uses everything above
 };

@@ -19,7 +19,7 @@ ProgressState Example() {
   s.phase = "population";
   s.phase_done = 50;
   s.phase_total = 100;
-  s.stages = {{"materialise", 0.05}, {"inference", 0.2}, {"environment", 0.75}};
+  s.stages = {{"decode", 0.05}, {"inference", 0.2}, {"environment", 0.75}};
   s.best = 1230;
   s.elite = 840.5;
   s.respawns = 2;
@@ -67,10 +67,11 @@ std::string ReadAll(std::FILE* file) {
 
 TEST(ProgressTest, ShowsEverything) {
   const std::string text = Join(ProgressLines(Example(), 9812, 100, false));
-  for (const char* part : {"frostbite", "generation 12 of 30", "3.21M frames", "9,812 frames/s",
-                           "elapsed 5:00 min", "left", "2 respawns", "population", "50 of 100",
-                           "best 1,230", "elite 840.5", "environment 75 % binds", "inference 20 %",
-                           "last: population 18.2 s", "validation 2:05 min", "between 0.04 s"})
+  for (const char* part :
+       {"frostbite", "generation 12 of 30", "3.21M frames", "9,812 frames/s", "elapsed 5:00 min",
+        "left", "2 respawns", "population", "50 of 100", "best 1,230", "elite 840.5",
+        "environment 75 % (bottleneck)", "inference 20 %", "last: population 18.2 s",
+        "validation 2:05 min", "between 0.04 s"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
   EXPECT_EQ(text.find("random"), std::string::npos) << "unknown numbers are not shown";
   EXPECT_EQ(text.find('\x1b'), std::string::npos) << "no colours unless asked";
@@ -80,16 +81,17 @@ TEST(ProgressTest, ShowsEverything) {
 TEST(ProgressTest, ShowsALearningRun) {
   for (int columns : {160, 30}) {
     const std::string text = Join(ProgressLines(Learning(), 23'184, columns, false));
-    for (const char* part : {"update 736", "236k of 300k frames", "23,184 frames/s", "left 3 s",
-                             "random policy -20.7", "return -20.1", "loss 28.1", "entropy 0.587",
-                             "explained variance 0.37", "lag 3.3", "queue 48", "rows a batch 23.3",
-                             "busy: environment 33 %", "inference 47 %", "learner 97 % binds"})
+    for (const char* part :
+         {"update 736", "236k of 300k frames", "23,184 frames/s", "left 3 s", "random policy -20.7",
+          "return -20.1", "loss 28.1", "entropy 0.587", "explained variance 0.37", "lag 3.3",
+          "queue 48", "rows a batch 23.3", "busy: environment 33 %", "inference 47 %",
+          "learner 97 % (bottleneck)"})
       EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
     EXPECT_EQ(text.find("generation"), std::string::npos);
   }
   EXPECT_EQ(ProgressPlainLine(Learning(), 23'184),
             "update 736, 236k of 300k frames, 23,184 frames/s, return -20.1, entropy 0.587, lag "
-            "3.3, learner binds, 10 s, 3 s left");
+            "3.3, bottleneck learner, 10 s, 3 s left");
 }
 
 // half of the bar's 40 columns are full
@@ -110,7 +112,7 @@ TEST(ProgressTest, NoLineIsWiderThanTheTerminal) {
 
 TEST(ProgressTest, NarrowTerminalsLoseNothing) {
   const std::string text = Join(ProgressLines(Example(), 9812, 30, false));
-  for (const char* part : {"9,812 frames/s", "left", "2 respawns", "environment 75 % binds"})
+  for (const char* part : {"9,812 frames/s", "left", "2 respawns", "environment 75 % (bottleneck)"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
 }
 

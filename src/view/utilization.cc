@@ -39,7 +39,7 @@ std::vector<StageShare> WorkShares(std::vector<StageShare> seconds) {
   return seconds;
 }
 
-std::string BindingStage(const std::vector<StageShare>& stages) {
+std::string Bottleneck(const std::vector<StageShare>& stages) {
   const auto largest = std::max_element(
       stages.begin(), stages.end(), [](const auto& a, const auto& b) { return a.share < b.share; });
   return largest == stages.end() ? "" : largest->name;

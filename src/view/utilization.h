@@ -1,4 +1,4 @@
-// Which stage of a learning run binds: the one that works for the largest share of its time.
+// Bottleneck of a learning run: the stage that works for the largest share of its time.
 #pragma once
 
 #include <functional>
@@ -28,6 +28,6 @@ std::vector<StageShare> BusyShares(const std::function<double(const char*)>& sec
 std::vector<StageShare> WorkShares(std::vector<StageShare> seconds);
 
 // The name of the largest; empty without stages.
-std::string BindingStage(const std::vector<StageShare>& stages);
+std::string Bottleneck(const std::vector<StageShare>& stages);
 
 }  // namespace samara

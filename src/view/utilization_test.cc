@@ -35,15 +35,15 @@ TEST(BusyTest, SharesAreOfTheTimeThatAStageHas) {
   EXPECT_DOUBLE_EQ(stages[1].share, 0.6);
   EXPECT_EQ(stages[2].name, "learner");
   EXPECT_DOUBLE_EQ(stages[2].share, 0.9);
-  EXPECT_EQ(BindingStage(stages), "learner");
+  EXPECT_EQ(Bottleneck(stages), "learner");
 }
 
 TEST(BusyTest, TheLargestShareBindsAndNotTheLargestTime) {
   auto seconds = Example();
   seconds["seconds_environment"] = 16;  // more than anything else, spread over four
-  EXPECT_EQ(BindingStage(Shares(seconds, 4)), "learner");
+  EXPECT_EQ(Bottleneck(Shares(seconds, 4)), "learner");
   seconds["seconds_environment"] = 39;
-  EXPECT_EQ(BindingStage(Shares(seconds, 4)), "environment");
+  EXPECT_EQ(Bottleneck(Shares(seconds, 4)), "environment");
 }
 
 TEST(BusyTest, SharesOfWorkAddUpToTheWhole) {
@@ -60,7 +60,7 @@ TEST(BusyTest, WhatIsNotKnownIsLeftOut) {
   seconds.erase("seconds_learner_step");
   EXPECT_EQ(Shares(seconds, 0).size(), 1u);
   EXPECT_TRUE(Shares({}, 4).empty());
-  EXPECT_EQ(BindingStage({}), "");
+  EXPECT_EQ(Bottleneck({}), "");
 }
 
 }  // namespace
