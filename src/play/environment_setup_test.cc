@@ -1,4 +1,4 @@
-#include "config/experiment.h"
+#include "play/environment_setup.h"
 
 #include <gtest/gtest.h>
 
@@ -29,14 +29,14 @@ TEST(PythonEnvironmentTest, OnlyAModuleGetsTheCurrentFolder) {
     EXPECT_EQ(path(id), "") << id;
 }
 
-// Whoever plays it, and however.
-TEST(MakeStageTest, StartsNothingThatIsNotTrusted) {
+// Neither for evolution nor for learning.
+TEST(SetUpTest, StartsNothingThatIsNotTrusted) {
   ExperimentConfig config;
   config.env.id = "CartPole-v1";
   config.env.untrusted = "this file";
-  EXPECT_EQ(MakeStage(config).status().code(), Code::kNotPermitted);
-  EXPECT_EQ(MakeAgentStage(config, 1).status().code(), Code::kNotPermitted);
-  EXPECT_NE(MakeStage(config).status().message().find("this file: expected --trust"),
+  EXPECT_EQ(SetUpEvolution(config).status().code(), Code::kNotPermitted);
+  EXPECT_EQ(SetUpLearning(config, 1).status().code(), Code::kNotPermitted);
+  EXPECT_NE(SetUpEvolution(config).status().message().find("this file: expected --trust"),
             std::string::npos);
 }
 

@@ -3,8 +3,9 @@
 #include <algorithm>
 
 #include "core/rng.h"
-#include "play/run_episodes.h"
 #include "core/signals.h"
+#include "play/environment_setup.h"
+#include "play/run_episodes.h"
 
 namespace samara {
 namespace {
@@ -27,20 +28,21 @@ Result<std::vector<EpisodeResult>> EvaluateAgent(const Policy& policy,
   PlayOptions play;
   play.episodes = Count(options);
   const auto slots = std::min(play.episodes, static_cast<size_t>(learn.environments));
-  ASSIGN_OR_RETURN(const Stage stage, MakeAgentStage(policy.config, static_cast<uint32_t>(slots)));
-  play.spec = [&](size_t e) { return EpisodeOf(stage.episodes, options, e); };
+  ASSIGN_OR_RETURN(const EnvironmentSetup setup,
+                   SetUpLearning(policy.config, static_cast<uint32_t>(slots)));
+  play.spec = [&](size_t e) { return EpisodeOf(setup.episodes, options, e); };
   play.seed = DeriveKey(options.seed, Purpose::kEpisodeEval);
   play.greedy = learn.test_greedy;
-  if (stage.preset) play.life_loss = stage.preset->life_loss;
+  if (setup.preset) play.life_loss = setup.preset->life_loss;
   play.stop = stop;
-  RandomModel random(stage.environment);
+  RandomModel random(setup.environment);
   if (options.random) {
     const GracefulStop looked_at;
-    return PlayEpisodes(*stage.fleet, random, play);
+    return PlayEpisodes(*setup.fleet, random, play);
   }
-  ASSIGN_OR_RETURN(const auto agent, MakePolicyAgent(policy, stage));
+  ASSIGN_OR_RETURN(const auto agent, MakePolicyAgent(policy, setup));
   const GracefulStop looked_at;
-  return PlayEpisodes(*stage.fleet, *agent, play);
+  return PlayEpisodes(*setup.fleet, *agent, play);
 }
 
 }  // namespace
@@ -49,18 +51,18 @@ Result<std::vector<EpisodeResult>> EvaluatePolicy(const Policy& policy,
                                                   const EvaluationOptions& options,
                                                   const StopToken& stop) {
   if (policy.config.Learns()) return EvaluateAgent(policy, options, stop);
-  ASSIGN_OR_RETURN(Stage stage, MakeStage(policy.config));
-  if (policy.parameters.size() != stage.network().parameter_count) {
+  ASSIGN_OR_RETURN(EnvironmentSetup setup, SetUpEvolution(policy.config));
+  if (policy.parameters.size() != setup.network().parameter_count) {
     return Status(Code::kBadData, policy.source + ": " + std::to_string(policy.parameters.size()) +
                                       " parameters, expected " +
-                                      std::to_string(stage.network().parameter_count) + " for " +
-                                      stage.network().name + " on " + stage.environment.id);
+                                      std::to_string(setup.network().parameter_count) + " for " +
+                                      setup.network().name + " on " + setup.environment.id);
   }
-  ASSIGN_OR_RETURN(const auto evaluator, MakeEvaluator(policy.config, stage));
+  ASSIGN_OR_RETURN(const auto evaluator, MakeEvaluator(policy.config, setup));
   const size_t count = Count(options);
   std::vector<Task> tasks;
   for (size_t e = 0; e < count; ++e) {
-    const EpisodeSpec episode = EpisodeOf(stage.episodes, options, e);
+    const EpisodeSpec episode = EpisodeOf(setup.episodes, options, e);
     tasks.push_back(
         {options.random ? kRandomHandle : PolicyHandle{0, 0}, Role::kEvaluate, episode});
   }

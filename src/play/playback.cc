@@ -1,6 +1,7 @@
 #include "play/playback.h"
 
 #include "core/rng.h"
+#include "play/environment_setup.h"
 #include "play/run_episodes.h"
 #include "view/video.h"
 
@@ -72,8 +73,8 @@ Result<EpisodeResult> WatchNative(Environment& environment, PolicyWorkspace& wor
 }
 
 // kConfig when there will be no pictures.
-Status Announce(const Stage& stage, bool atari, const PictureSink& sink) {
-  const EnvironmentSpec& spec = stage.environment;
+Status Announce(const EnvironmentSetup& setup, bool atari, const PictureSink& sink) {
+  const EnvironmentSpec& spec = setup.environment;
   if (spec.render_height == 0) {
     return Status(
         Code::kConfig,
@@ -86,20 +87,20 @@ Status Announce(const Stage& stage, bool atari, const PictureSink& sink) {
 }
 
 Result<EpisodeResult> WatchAgent(const Policy& policy, uint64_t seed, const PictureSink& sink) {
-  ASSIGN_OR_RETURN(const Stage stage, MakeAgentStage(policy.config, 1, /*render=*/true));
-  ASSIGN_OR_RETURN(const auto agent, MakePolicyAgent(policy, stage));
-  RETURN_IF_ERROR(Announce(stage, policy.config.env.id.empty(), sink));
+  ASSIGN_OR_RETURN(const EnvironmentSetup setup, SetUpLearning(policy.config, 1, /*render=*/true));
+  ASSIGN_OR_RETURN(const auto agent, MakePolicyAgent(policy, setup));
+  RETURN_IF_ERROR(Announce(setup, policy.config.env.id.empty(), sink));
   const auto picture_bytes =
-      static_cast<size_t>(stage.environment.render_height * stage.environment.render_width * 3);
+      static_cast<size_t>(setup.environment.render_height * setup.environment.render_width * 3);
   PlayOptions play;
-  play.spec = [&](size_t) { return stage.episodes.Make(seed, /*test=*/true); };
+  play.spec = [&](size_t) { return setup.episodes.Make(seed, /*test=*/true); };
   play.seed = seed;
   play.greedy = policy.config.learning.learn.test_greedy;
-  if (stage.preset) play.life_loss = stage.preset->life_loss;
+  if (setup.preset) play.life_loss = setup.preset->life_loss;
   play.shown = [&](uint32_t slot) {
-    return Show(stage.fleet->pictures(slot), picture_bytes, sink);
+    return Show(setup.fleet->pictures(slot), picture_bytes, sink);
   };
-  ASSIGN_OR_RETURN(const auto results, PlayEpisodes(*stage.fleet, *agent, play));
+  ASSIGN_OR_RETURN(const auto results, PlayEpisodes(*setup.fleet, *agent, play));
   return results[0];
 }
 
@@ -109,19 +110,19 @@ Result<EpisodeResult> Watch(const Policy& policy, uint64_t seed, const PictureSi
   if (policy.config.Learns()) return WatchAgent(policy, seed, sink);
   ExperimentConfig config = policy.config;
   config.fleet.actors = config.fleet.slots = 1;
-  ASSIGN_OR_RETURN(Stage stage, MakeStage(config, /*render=*/true));
-  const EnvironmentSpec& spec = stage.environment;
+  ASSIGN_OR_RETURN(EnvironmentSetup setup, SetUpEvolution(config, /*render=*/true));
+  const EnvironmentSpec& spec = setup.environment;
   const FixedParameters parameters(policy.parameters);
-  PolicyState state(*stage.model);
-  PolicyWorkspace workspace(*stage.model);
+  PolicyState state(*setup.model);
+  PolicyWorkspace workspace(*setup.model);
   state.Load(workspace, {0, 0}, parameters);
   state.StartEpisode(seed);
-  RETURN_IF_ERROR(Announce(stage, config.env.id.empty(), sink));
+  RETURN_IF_ERROR(Announce(setup, config.env.id.empty(), sink));
   const auto picture_bytes = static_cast<size_t>(spec.render_height * spec.render_width * 3);
-  const EpisodeSpec episode = stage.episodes.Make(seed, /*test=*/true);
-  if (stage.fleet != nullptr)
-    return WatchFleet(*stage.fleet, workspace, state, episode, picture_bytes, sink);
-  ASSIGN_OR_RETURN(const auto environment, stage.factory());
+  const EpisodeSpec episode = setup.episodes.Make(seed, /*test=*/true);
+  if (setup.fleet != nullptr)
+    return WatchFleet(*setup.fleet, workspace, state, episode, picture_bytes, sink);
+  ASSIGN_OR_RETURN(const auto environment, setup.factory());
   return WatchNative(*environment, workspace, state, episode, picture_bytes, sink);
 }
 

@@ -1,6 +1,7 @@
 #include "play/run_episodes.h"
 
 #include "core/cpu.h"
+#include "rl/algorithms/registry.h"
 
 namespace samara {
 
@@ -50,15 +51,15 @@ Result<std::vector<EpisodeResult>> PlayEpisodes(Fleet& fleet, Model& model,
   return results;
 }
 
-Result<std::unique_ptr<Agent>> MakePolicyAgent(const Policy& policy, const Stage& stage) {
+Result<std::unique_ptr<Agent>> MakePolicyAgent(const Policy& policy, const EnvironmentSetup& on) {
   AgentSetup setup;
   setup.config = policy.config.learning;
-  // the parameters are float32 whatever they were learnt with
+  // the parameters are float32 whatever they were learned with
   if (!HasBf16Products()) setup.config.network.precision = "float32";
-  setup.environment = stage.environment;
-  setup.stack = stage.stack;
-  setup.slots = setup.rows_max = stage.fleet->slots();
-  ASSIGN_OR_RETURN(auto agent, MakeVtraceAgent(setup));
+  setup.environment = on.environment;
+  setup.stack = on.stack;
+  setup.slots = setup.rows_max = on.fleet->slots();
+  ASSIGN_OR_RETURN(auto agent, MakeAgent(setup));
   const Status restored = agent->Restore(policy.agent_files, Agent::Part::kWeights);
   if (!restored.ok()) return restored.Annotate(policy.source);
   return agent;

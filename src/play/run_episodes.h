@@ -5,9 +5,10 @@
 #include <vector>
 
 #include "evo/evaluate/evaluator.h"
-#include "rl/learner/agent.h"
-#include "rl/inference/inference_server.h"
+#include "play/environment_setup.h"
 #include "play/saved_policy.h"
+#include "rl/inference/inference_server.h"
+#include "rl/learner/agent.h"
 
 namespace samara {
 
@@ -30,7 +31,8 @@ struct PlayOptions {
 Result<std::vector<EpisodeResult>> PlayEpisodes(Fleet& fleet, Model& model,
                                                 const PlayOptions& options);
 
-// The agent of `policy` on `stage`. REQUIRES: policy.config.Learns(), HasAgents().
-Result<std::unique_ptr<Agent>> MakePolicyAgent(const Policy& policy, const Stage& stage);
+// The agent of `policy` for the environments of `on`. REQUIRES: policy.config.Learns(),
+// HasAgents().
+Result<std::unique_ptr<Agent>> MakePolicyAgent(const Policy& policy, const EnvironmentSetup& on);
 
 }  // namespace samara

@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "core/log.h"
-#include "evo/genome/decode.h"
 #include "nn/agent_layout.h"
 #include "nn/safetensors.h"
 #include "nn/torch_layout.h"
+#include "play/environment_setup.h"
 #include "storage/agent_state.h"
 #include "storage/evolution_journal.h"
 #include "storage/run_folder.h"
@@ -132,14 +132,12 @@ Result<Policy> FromRun(const Path& run) {
     policy.source = run.string() + ", agent of update " + std::to_string(checkpoint.info.step);
     return policy;
   }
-  ASSIGN_OR_RETURN(const GenerationRecord record, FindGeneration(run));
+  ASSIGN_OR_RETURN(const FoundGeneration found, FindGeneration(run));
   ASSIGN_OR_RETURN(policy.network,
                    NetworkFromJson(folder->identity().value("network", nlohmann::json::object())));
-  policy.genome = record.state.elite;
-  RETURN_IF_ERROR(CheckKeys(*policy.genome, policy.network.parameter_count).Annotate(run.string()));
-  policy.parameters.resize(policy.network.parameter_count);
-  Materialise(*policy.genome, policy.network, policy.parameters);
-  policy.source = run.string() + ", elite of generation " + std::to_string(record.state.generation);
+  RETURN_IF_ERROR(TakeCandidate(found.summary.best, policy).Annotate(run.string()));
+  policy.source =
+      run.string() + ", elite of generation " + std::to_string(found.summary.generation);
   return policy;
 }
 
@@ -219,6 +217,12 @@ bool ChoosesEnvironment(const std::vector<std::string>& overrides) {
                      [](const std::string& word) { return word.starts_with("env.id="); });
 }
 
+Status TakeCandidate(const Candidate& best, Policy& policy) {
+  ASSIGN_OR_RETURN(policy.parameters, ParametersOf(best, policy.network));
+  if (const auto* genome = std::get_if<Genome>(&best)) policy.genome = *genome;
+  return Status::Ok();
+}
+
 Result<Policy> LoadPolicy(const Path& target, const LoadOptions& options) {
   std::error_code ignored;
   if (!std::filesystem::exists(target, ignored)) {
@@ -279,8 +283,8 @@ Status SavePolicy(const Policy& policy, const Path& file) {
 Result<NetworkDescription> PolicyNetwork(const ExperimentConfig& config) {
   ExperimentConfig one = config;
   one.fleet.actors = one.fleet.slots = 1;
-  ASSIGN_OR_RETURN(const Stage stage, MakeStage(one));
-  return stage.network();
+  ASSIGN_OR_RETURN(const EnvironmentSetup setup, SetUpEvolution(one));
+  return setup.network();
 }
 
 }  // namespace samara

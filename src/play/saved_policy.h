@@ -11,15 +11,15 @@
 #include <string>
 #include <vector>
 
-#include "core/files.h"
-#include "evo/genome/genome.h"
 #include "config/experiment.h"
+#include "core/files.h"
+#include "evo/algorithms/algorithm.h"
 
 namespace samara {
 
 struct Policy {
   ExperimentConfig config;  // env.* and network.* matter
-  // of a learning agent (config.Learns()): what it restores itself from (rl/agent.h)
+  // of a learning agent (config.Learns()): what it restores itself from (rl/learner/agent.h)
   std::map<std::string, std::string> agent_files;
   // of an evolved one
   NetworkDescription network;
@@ -35,6 +35,8 @@ struct LoadOptions {
   bool allow_nonfinite = false;             // weights that are no numbers are accepted
 };
 
+// Makes `policy` play an evolution's candidate on policy.network. kBadData when it does not fit.
+Status TakeCandidate(const Candidate& best, Policy& policy);
 // `target`: run folder or policy file. kNoInput when missing, kBadData when damaged or when a
 // weight is not finite. A policy file whose environment chooses code (ChoosesCode), and a run
 // folder that another user owns or may write to, say so in config.env.untrusted, unless the options
@@ -51,18 +53,5 @@ Status SavePolicy(const Policy& policy, const Path& file);
 // The network of an environment and a network name; Atari actors are asked for the game's action
 // set.
 Result<NetworkDescription> PolicyNetwork(const ExperimentConfig& config);
-
-// Parameters of one policy, whatever the handle.
-class FixedParameters : public ParameterSource {
- public:
-  explicit FixedParameters(std::span<const float> parameters) : parameters_(parameters) {}
-  void Write(PolicyHandle, std::span<float> canonical) const override {
-    CHECK_EQ(parameters_.size(), canonical.size());
-    std::copy(parameters_.begin(), parameters_.end(), canonical.begin());
-  }
-
- private:
-  std::span<const float> parameters_;
-};
 
 }  // namespace samara

@@ -6,13 +6,13 @@
 
 #include "core/clock.h"
 #include "rl/learner/agent.h"
-#include "run/agent_ranks.h"
+#include "train/rank_statistics.h"
 
 namespace samara {
 
 class AgentInterval {
  public:
-  void Add(const Harvest& harvest);
+  void Add(const RankStatistics& statistics);
   void Add(const UpdateReport& update);
   void Waited(double seconds) { learner_wait_ += seconds; }  // the learner, for unrolls
 

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "run/agent_run.h"
-#include "view/utilization.h"
-#include "report/run_data.h"
-#include "core/statistics.h"
 #include "core/format.h"
+#include "core/statistics.h"
+#include "report/run_data.h"
+#include "train/agent_trainer.h"
+#include "view/utilization.h"
 
 namespace samara {
 
@@ -21,14 +21,14 @@ constexpr double kMetricsSecondsMin = 0.5, kMetricsSecondsMax = 5;
 
 }  // namespace
 
-RankCounters AgentRun::OwnCounters() const {
+RankCounters AgentTrainer::OwnCounters() const {
   const InferenceServer::Counters server = server_->counters();
   const UnrollStore::Counters store = store_->counters();
-  const FleetCounters fleet = stage_.fleet->counters();
-  return {.queue_unrolls = store.waiting + waiting_.size(),
+  const FleetCounters fleet = setup_.fleet->counters();
+  return {.queue_unrolls = store.waiting + loop_->waiting(),
           .queue_free = store.free,
           .stalls = server.stalls,
-          .live_slots = stage_.fleet->live(),
+          .live_slots = setup_.fleet->live(),
           .respawns = fleet.respawns,
           .dropped_unrolls = store.dropped,
           .partial_unrolls = store.dropped_partial,
@@ -37,7 +37,7 @@ RankCounters AgentRun::OwnCounters() const {
           .stale_events = fleet.stale_events};
 }
 
-json AgentRun::Drops() const {
+json AgentTrainer::Drops() const {
   const RankCounters now = AllCounters();
   json drops = {{"stale_unrolls", state_.stale_unrolls},
                 {"queue_full_unrolls", state_.dropped_unrolls + now.dropped_unrolls},
@@ -46,14 +46,14 @@ json AgentRun::Drops() const {
                 {"not_finite_rows", state_.not_finite_rows + now.not_finite_rows},
                 {"stale_events", now.stale_events},
                 {"skipped_updates", state_.skipped_updates}};
-  for (const auto& [reason, count] : stage_.fleet->drops()) drops["remote_" + reason] = count;
+  for (const auto& [reason, count] : setup_.fleet->drops()) drops["remote_" + reason] = count;
   return drops;
 }
 
-json AgentRun::MetricsLine() {
+json AgentTrainer::MetricsLine() {
   const InferenceServer::Counters server = server_->counters(), &before = server_before_;
   const RankCounters ranks = AllCounters();
-  const double environment = stage_.fleet->counters().step_seconds;
+  const double environment = setup_.fleet->counters().step_seconds;
   const double batches =
       static_cast<double>(std::max<uint64_t>(1, server.batches - before.batches));
   const std::vector<double> last(state_.last_returns.begin(), state_.last_returns.end());
@@ -69,7 +69,7 @@ json AgentRun::MetricsLine() {
                {"stalls", ranks.stalls - stalls_before_},
                {"rows_per_batch", static_cast<double>(server.rows - before.rows) / batches},
                {"live_slots", ranks.live_slots},
-               {"environment_workers", stage_.workers},
+               {"environment_workers", setup_.workers},
                {"seconds_environment", environment - environment_before_},
                {"seconds_inference", server.infer_seconds - before.infer_seconds},
                {"seconds_server", server.rest_seconds - before.rest_seconds},
@@ -77,33 +77,32 @@ json AgentRun::MetricsLine() {
                {"respawns", ranks.respawns},
                {"rollbacks", state_.rollbacks},
                {"drops", Drops()}};
-  line.update(now_.Line());
+  line.update(interval_.Line());
   server_before_ = server;
   stalls_before_ = ranks.stalls;
   environment_before_ = environment;
   return line;
 }
 
-void AgentRun::MaybeWriteMetrics(bool last) {
+void AgentTrainer::MaybeWriteMetrics(bool last) {
   const double due = std::clamp(Seconds() / 50, kMetricsSecondsMin, kMetricsSecondsMax);
-  if (!last && now_.seconds() < due) return;
-  if (now_.updates() == 0) return;
+  if (!last && interval_.seconds() < due) return;
+  if (interval_.updates() == 0) return;
   const std::lock_guard lock(mu_);
-  if (!ranks_.owns_run()) {
-    now_ = AgentInterval();
+  if (!sync_.is_main()) {
+    interval_ = AgentInterval();
     return;
   }
   json line = MetricsLine();
   metrics_->Write(line);
-  shown_ = std::move(line);
-  now_ = AgentInterval();
+  last_metrics_ = std::move(line);
+  interval_ = AgentInterval();
 }
 
-ProgressState AgentRun::Snapshot() const {
+ProgressState AgentTrainer::Snapshot() const {
   const std::lock_guard lock(mu_);
   ProgressState s;
-  s.title = fmt::format("{}, {}, {}, seed {}", config_.run.name, stage_.environment.id,
-                        config_.learning.network.name, config_.run.seed);
+  s.title = Title(config_.learning.network.text());
   s.step_name = "update";
   s.generation = static_cast<int64_t>(state_.updates);
   s.generations = learn_.updates;
@@ -112,12 +111,13 @@ ProgressState AgentRun::Snapshot() const {
   s.seconds = Seconds();
   s.seconds_budget = config_.run.minutes * 60;
   // of the last line, so that what changes shows
-  s.stages = BusyShares([&](const char* name) { return NumberOr(shown_, name); }, stage_.workers);
+  s.stages =
+      BusyShares([&](const char* name) { return NumberOr(last_metrics_, name); }, setup_.workers);
   s.stages_title = "busy: ";
   const std::vector<double> last(state_.last_returns.begin(), state_.last_returns.end());
   if (!last.empty()) s.numbers.push_back({"return", ScoreText(Mean(last)), /*plain=*/true});
   const auto show = [&](const char* name, const char* key, const char* format, bool plain = false) {
-    const double value = NumberOr(shown_, key);
+    const double value = NumberOr(last_metrics_, key);
     if (!std::isnan(value))
       s.numbers.push_back({name, fmt::format(fmt::runtime(format), value), plain});
   };
@@ -127,8 +127,8 @@ ProgressState AgentRun::Snapshot() const {
   show("lag", "lag_mean", "{:.1f}", /*plain=*/true);
   show("queue", "queue_unrolls", "{:.0f}");
   show("rows a batch", "rows_per_batch", fmt::format("{{:.1f}} of {}", batch_.rows).c_str());
-  s.random = random_returns_.empty() ? ProgressState::kUnknown : Mean(random_returns_);
-  s.respawns = static_cast<int64_t>(stage_.fleet->counters().respawns + others_.respawns);
+  s.random = random_returns().empty() ? ProgressState::kUnknown : Mean(random_returns());
+  s.respawns = static_cast<int64_t>(setup_.fleet->counters().respawns + others_.respawns);
   return s;
 }
 

@@ -5,13 +5,13 @@
 #include "core/cpu.h"
 #include "core/log.h"
 #include "core/rng.h"
-#include "storage/build_info.h"
+#include "core/signals.h"
 #include "play/playback.h"
 #include "report/report.h"
-#include "storage/retry.h"
-#include "storage/quarantine.h"
-#include "core/signals.h"
 #include "report/summary.h"
+#include "storage/build_info.h"
+#include "storage/quarantine.h"
+#include "storage/retry.h"
 
 namespace samara {
 
@@ -48,9 +48,9 @@ Status Session::CheckRoom() const {
   const RootedPath out = RootedPath::Root(*options_.out);
   const auto names = ListFolder(out);
   if (names.ok() ? !names->empty() : Exists(out)) {
-    return {Code::kCannotCreate,
-            out.string() + ": exists; choose another --out, or go on with it by --resume " +
-                out.string()};
+    return {Code::kCannotCreate, out.string() +
+                                     ": exists; choose another --out, or continue it by --resume " +
+                                     out.string()};
   }
   return Status::Ok();
 }
@@ -69,7 +69,7 @@ Status Session::OpenExisting(const Path& path) {
   Settle(config_);
   if (options_.resume_auto && table_.Hash() != wanted) {
     return {Code::kConfig, path.string() +
-                               ": holds another configuration; choose another --out, or go on with "
+                               ": holds another configuration; choose another --out, or continue "
                                "what it holds by --resume " +
                                path.string()};
   }
@@ -138,15 +138,15 @@ Result<std::optional<json>> Session::ReadResult() const {
   return result;
 }
 
-Status Session::Create(const json& network, const Stage& stage, const json& more) {
+Status Session::Create(const json& network, const EnvironmentSetup& setup, const json& more) {
   if (folder_ != nullptr) return Status::Ok();
   json identity = MakeIdentity(table_.Hash(), config_.run.seed, options_.command);
   identity.update(more);
   identity["network"] = network;
-  identity["environment"] = {{"id", stage.environment.id},
-                             {"version", stage.environment.version},
-                             {"preset", stage.header},
-                             {"actions", stage.environment.action_names}};
+  identity["environment"] = {{"id", setup.environment.id},
+                             {"version", setup.environment.version},
+                             {"preset", setup.header},
+                             {"actions", setup.environment.action_names}};
   ASSIGN_OR_RETURN(folder_, RunFolder::Create(options_.out.value_or(Path()), config_.run.name,
                                               table_.ToToml(), identity));
   SetStopAdvice(HowToGoOn());
@@ -163,26 +163,26 @@ Status Session::AttachLog() const {
   return Status::Ok();
 }
 
-Status Session::CheckEnvironment(const Stage& stage) const {
+Status Session::CheckEnvironment(const EnvironmentSetup& setup) const {
   const std::string built_on =
       folder_->identity().value("/environment/version"_json_pointer, std::string());
-  if (built_on == stage.environment.version) return Status::Ok();
+  if (built_on == setup.environment.version) return Status::Ok();
   return {Code::kConfig,
           fmt::format("{}: was made with '{}', this machine has '{}'; a resumed run cannot change "
                       "its environment",
-                      folder_->path().string(), built_on, stage.environment.version)};
+                      folder_->path().string(), built_on, setup.environment.version)};
 }
 
 void Session::LogHeader(const std::string& network_name, int64_t parameters,
-                        const Stage& stage) const {
+                        const EnvironmentSetup& setup) const {
   LogInfo(fmt::format("samara {} ({}), {}, kernels {}", ThisBuild().version,
                       ThisBuild().git_revision, CpuName(), Name(ActiveIsa())));
   LogInfo(fmt::format("run {}: {} on {}, network {} with {} parameters, seed {}",
-                      folder_->path().string(), config_.run.algorithm, stage.environment.id,
+                      folder_->path().string(), config_.run.algorithm, setup.environment.id,
                       network_name, parameters, config_.run.seed));
-  for (size_t at = 0; at < stage.header.size();) {  // a line of the log each
-    const size_t end = std::min(stage.header.find('\n', at), stage.header.size());
-    LogInfo(stage.header.substr(at, end - at));
+  for (size_t at = 0; at < setup.header.size();) {  // a line of the log each
+    const size_t end = std::min(setup.header.find('\n', at), setup.header.size());
+    LogInfo(setup.header.substr(at, end - at));
     at = end + 1;
   }
 }
@@ -232,7 +232,7 @@ Result<json> Session::Finish(json result, MetricsWriter& metrics, const Result<P
 Session::~Session() { SetStopAdvice(""); }
 
 std::string Session::HowToGoOn() const {
-  return "go on with 'samara train --resume " + folder_->path().string() + "'";
+  return "continue with 'samara train --resume " + folder_->path().string() + "'";
 }
 
 }  // namespace samara

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "config/experiment.h"
-#include "storage/metrics.h"
+#include "play/environment_setup.h"
 #include "play/saved_policy.h"
+#include "storage/metrics.h"
 #include "storage/run_folder.h"
 #include "train/train.h"
 
@@ -34,12 +34,13 @@ class Session {
   Status CheckNew();
   // A new run's folder; nothing when there is one. `network`: what of it belongs to the run's
   // identity; `more`: other members of it.
-  Status Create(const nlohmann::json& network, const Stage& stage,
+  Status Create(const nlohmann::json& network, const EnvironmentSetup& setup,
                 const nlohmann::json& more = nlohmann::json::object());
   // kConfig when the run was made with another version of its environment.
-  Status CheckEnvironment(const Stage& stage) const;
+  Status CheckEnvironment(const EnvironmentSetup& setup) const;
   // Build, machine, run and the preset's rows into the log.
-  void LogHeader(const std::string& network_name, int64_t parameters, const Stage& stage) const;
+  void LogHeader(const std::string& network_name, int64_t parameters,
+                 const EnvironmentSetup& setup) const;
 
   // The result of a finished run, its paths under where the folder is now; nothing when there is
   // none (a damaged one is set aside).
@@ -62,7 +63,7 @@ class Session {
                                 const Result<Policy>& policy, const std::string& video) const;
   static void Show(const nlohmann::json& result);
 
-  // "go on with 'samara train --resume FOLDER'"
+  // "continue with 'samara train --resume FOLDER'"
   std::string HowToGoOn() const;
 
  private:

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/files.h"
+#include "play/environment_setup.h"
 #include "replica/group/group.h"
-#include "config/experiment.h"
 
 namespace samara {
 
@@ -19,7 +19,7 @@ struct TrainOptions {
   std::vector<std::string> command;  // for the record
   std::vector<std::string> overrides;
   bool quiet = false;  // no live view
-  bool trust = false;  // a run that is resumed is trusted, whoever can change it
+  bool trust = false;  // a resumed run is trusted even if other users may change it
   // Of a learning run: where actors on other machines may connect; no address: nowhere.
   RemoteFleetOptions remote;
   // Ranks that share the run, this one being 0; borrowed; null: alone.
@@ -34,17 +34,11 @@ struct EffectiveConfig {
 // built as for the run, with one slot, and dropped again. Logs Train's warnings. REQUIRES of a
 // configuration that learns: HasAgents().
 Result<EffectiveConfig> CheckTrain(ExperimentConfig config, const TrainOptions& options);
-// The part of it that is a learning run's.
-Status CheckAgent(const ExperimentConfig& config, const TrainOptions& options);
 
 // Runs until a budget is spent. The result object of `samara train --json`, once all that it speaks
 // of is on disk; kIoError when the disk refuses that. kTryAgain after SIGTERM
 // or SIGINT with everything saved. With `resume`, `config` is ignored but for `overrides`.
 Result<nlohmann::json> Train(ExperimentConfig config, const TrainOptions& options);
-// The same, of a configuration that learns. REQUIRES: HasAgents().
-Result<nlohmann::json> TrainAgent(ExperimentConfig config, const TrainOptions& options);
-// Its run on a rank other than 0, which leaves nothing on disk. Ok also when all were stopped.
-Status FollowAgent(RankGroup& ranks);
 // With ranks: the whole command of a rank other than 0, which joins in every run that rank 0
 // trains. The code with which rank 0's command ends.
 Result<Code> FollowRuns(RankGroup& ranks);

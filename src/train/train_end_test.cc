@@ -3,11 +3,11 @@
 // Built twice: without torch for evolutions, with it for learning runs.
 #include <cerrno>
 
+#include "config/presets.h"
 #include "gtest/gtest.h"
-#include "rl/learner/agent.h"
+#include "rl/algorithms/registry.h"
 #include "storage/agent_state.h"
 #include "storage/fsck.h"
-#include "config/presets.h"
 #include "storage/storage_test_util.h"
 #include "train/train.h"
 

@@ -1,0 +1,57 @@
+// From a configuration to what runs it: environments, the network that fits them, the evaluator.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "config/experiment.h"
+#include "env/atari_preset.h"
+#include "evo/evaluate/evaluator.h"
+#include "fleet/remote/remote.h"
+
+namespace samara {
+
+// Whether starting the environment `id` runs code, or opens files, that the id itself chooses:
+// "module:Name-v0", or options of our own prefixes ("envpool:", "dmlab:") that may be paths.
+bool ChoosesCode(std::string_view id);
+// Configuration of a Python actor for an id that is no Atari game, as JSON: "dummy", or an id of
+// Gymnasium or of our prefixes. A module is looked for where Python finds all others, and last in
+// the current folder.
+std::string PythonEnvironmentJson(const std::string& id);
+
+// Everything that an experiment runs on: what steps the environments (exactly one of `fleet` and
+// `factory`), the network that fits them, how episodes are made.
+struct EnvironmentSetup {
+  std::unique_ptr<Fleet> fleet;
+  EnvironmentFactory factory;  // native environments played whole, on threads
+  uint32_t workers = 0;        // of an agent's fleet: threads or processes that step; 0 = not known
+  EnvironmentSpec environment;
+  std::unique_ptr<PolicyModel> model;
+  EpisodeRule episodes;
+  std::string header;  // every row of the Atari preset, for the run header
+  std::optional<AtariPreset> preset;
+  std::optional<FrameStackRule>
+      stack;                  // of an agent, as the preset or env.stack says; rl/learner/agent.h
+  std::string listens;        // at this address, as actors give it to --connect; empty: not at all
+  std::string actor_command;  // that comes to it
+  const NetworkDescription& network() const { return model->kernel().network(); }
+};
+
+// Starts actor processes where the environment needs them; touches no run folder. kConfig for what
+// the configuration gets wrong, kNotPermitted for env.untrusted, kNoInput for a missing .venv or
+// ROM. With `render` the fleet sends pictures.
+Result<EnvironmentSetup> SetUpEvolution(const ExperimentConfig& config, bool render = false);
+
+// The same for a learning agent: no model, and always a fleet, of `slots` slots. Where `remote`
+// names an address, fleet.remote_slots of them are for actors on other machines.
+Result<EnvironmentSetup> SetUpLearning(const ExperimentConfig& config, uint32_t slots,
+                                       bool render = false, const RemoteFleetOptions& remote = {});
+
+// Takes the fleet or factory of `setup` and its model; `environment`, `episodes` and `header` stay.
+// REQUIRES: a copy of setup.network() is taken before.
+Result<std::unique_ptr<Evaluator>> MakeEvaluator(const ExperimentConfig& config,
+                                                 EnvironmentSetup& setup);
+
+}  // namespace samara

@@ -1,0 +1,133 @@
+// A run that learns: what a Trainer asks of it. Actors, inference and learner work side by side, on
+// one rank or on several that learn together.
+//
+// agent_trainer.cc has its beginning and its end, agent_learning.cc the updates between them,
+// agent_checkpoint.cc what is saved and restored, agent_metrics.cc what is reported of it.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "play/run_episodes.h"
+#include "rl/inference/batch_size.h"
+#include "rl/inference/inference_server.h"
+#include "rl/learner/agent.h"
+#include "rl/learner/learner_loop.h"
+#include "storage/agent_state.h"
+#include "train/agent_interval.h"
+#include "train/rank_statistics.h"
+#include "train/trainer.h"
+#include "train/watchdog.h"
+
+namespace samara {
+
+class AgentTrainer final : public Trainer {
+ public:
+  AgentTrainer(ExperimentConfig config, const TrainOptions& options)
+      : Trainer(std::move(config), options),
+        learn_(config_.learning.learn),
+        slots_(sync_.PartOf(learn_.environments)) {}
+  ~AgentTrainer() override {  // the fleet asks Healthy until it is gone
+    server_.reset();
+    setup_.fleet.reset();
+  }
+
+  Status CheckOnly() override;
+
+ private:
+  Result<bool> ResultStands(const nlohmann::json& result) override;
+  Status Build() override;
+  Description Describe() const override;
+  Result<Restored> Restore() override;
+  Status Begin() override;
+  Result<std::vector<EpisodeResult>> PlayRandomPolicy(size_t episodes) override;
+  Status Loop() override;
+  Status SaveLast() override { return SaveCheckpoint(/*exact=*/false, OnRefusal::kFail); }
+  Result<std::vector<double>> Test() override;
+  nlohmann::json ResultOf(const std::vector<double>& test) const override;
+  Result<Policy> Trained() const override;
+  Words words() const override { return {"update", "every update is saved", "agent.mp4"}; }
+
+  Status CheckConfig() const;
+  Status CheckAgentOf(const nlohmann::json& result) const;
+  SlotShare Share() const {
+    return {.first = slots_.first, .all = static_cast<uint32_t>(learn_.environments)};
+  }
+  uint32_t Shards() const {  // of this rank
+    return static_cast<uint32_t>(ShardsEach(learn_, sync_.ranks()));
+  }
+  AgentSetup Setup();
+  Status ChooseBatchSize();
+  InferenceConfig ServerConfig() const;
+  void MakeServer();
+  Status LearnLoop();
+  Status Trouble() const;
+  LearnerLoop::Unrolls NextBatch();
+  bool Healthy() const { return !StopRequested() && watchdog_.healthy(); }
+  Status ShareStatistics();
+  void Account(const RankStatistics& statistics);
+  Status Update(LearnerLoop::Unrolls batch);
+  Status Rollback();
+  void MaybeWriteMetrics(bool last);
+  nlohmann::json MetricsLine();
+  // What follows when the disk refuses a checkpoint.
+  enum class OnRefusal {
+    kTryLater,  // the run goes on, and tries again when the schedule says so
+    kFail,  // tries again at once, for run.disk_retry_seconds, and then fails: nothing comes after
+  };
+  Status Save(OnRefusal on_refusal);
+  Status SaveCheckpoint(bool exact, OnRefusal on_refusal);
+  Status CheckSame(NamedFiles contents);
+  Status SaveExactCheckpoint(OnRefusal on_refusal);
+
+  bool Deterministic() const { return learn_.mode == "deterministic"; }
+  // Deterministic: updates of a round.
+  uint64_t PerRound() const { return static_cast<uint64_t>(learn_.environments / learn_.batch); }
+  bool BudgetSpent() const {
+    const bool frames = learn_.frames > 0 && static_cast<double>(state_.frames) >= learn_.frames;
+    const bool updates =
+        learn_.updates > 0 && state_.updates >= static_cast<uint64_t>(learn_.updates);
+    return frames || updates || TimeSpent();
+  }
+  bool Stops() const { return sync_.alone() ? StopRequested() : agreed_.stop; }
+  RankCounters OwnCounters() const;
+  RankCounters AllCounters() const {
+    RankCounters all = OwnCounters();
+    return all += others_;
+  }
+  nlohmann::json Drops() const;
+  ProgressState Snapshot() const;
+
+  const LearnConfig& learn_;
+  RankSync::Part slots_;
+  Watchdog watchdog_{60};             // the fleet asks it from other threads
+  std::atomic<bool> serving_{false};  // the inference thread runs
+  std::unique_ptr<Agent> agent_;
+  BatchChoice batch_;  // of inference; the curve is empty where nothing was measured
+  std::unique_ptr<UnrollStore> store_;
+  std::unique_ptr<InferenceServer> server_;
+  std::optional<LearnerLoop> loop_;
+  struct {
+    std::string hash;
+    nlohmann::json drops;
+    double seconds = 0;
+    uint64_t respawns = 0;
+  } final_;                     // what the result says of the training, taken before the final test
+  RankStatistics statistics_;   // of the next update, so far
+  RankCounters others_;         // the other ranks', at the last update
+  bool rate_is_over_ = false;   // the learning rate has come to 0, and a warning was logged
+  NamedFiles initial_weights_;  // what to go back to as long as there is no checkpoint; rank 0's
+  // at the last line of metrics
+  InferenceServer::Counters server_before_;
+  uint64_t stalls_before_ = 0;
+  double environment_before_ = 0;
+  mutable std::mutex mu_;
+  // guarded by mu_ against the live view
+  AgentState state_;
+  AgentInterval interval_;                                  // since the last line of metrics
+  nlohmann::json last_metrics_ = nlohmann::json::object();  // the last line of metrics
+};
+
+}  // namespace samara
