@@ -1,4 +1,4 @@
-// The Deep GA on an Atari game: each stage alone on all cores, both together, and a whole
+// The Deep GA on an Atari game: each setup alone on all cores, both together, and a whole
 // generation.
 //
 // packing = end_to_end * (1 / emulation + 1 / inference), all in game frames per second: 1 when no
@@ -9,7 +9,10 @@
 
 #include "bench/bench.h"
 #include "core/clock.h"
+#include "core/mutex.h"
 #include "core/rng.h"
+#include "evo/genome/decode.h"
+#include "play/environment_setup.h"
 
 namespace samara::bench {
 
@@ -26,13 +29,13 @@ class SteadyWork : public WorkSource {
  public:
   SteadyWork(std::span<const Task> tasks, double seconds) : tasks_(tasks), seconds_(seconds) {}
   std::optional<uint32_t> Claim() override {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     if (Over()) return std::nullopt;
     return claimed_++;
   }
   Task TaskOf(uint32_t index) const override { return tasks_[index]; }
   void Post(uint32_t, const EpisodeResult& result) override {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     const SteadyTime now = Now();
     if (posted_++ == 0) {
       first_ = now;
@@ -42,25 +45,25 @@ class SteadyWork : public WorkSource {
     if (SecondsSince(first_) <= seconds_) frames_ += result.frames, end_ = now;
   }
   bool Finished() const override {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     return posted_ > 0 && posted_ == claimed_ && Over();
   }
   double FramesPerSecond() const {
+    const MutexLock lock(mu_);
     return static_cast<double>(frames_) / std::chrono::duration<double>(end_ - first_).count();
   }
 
  private:
-  // REQUIRES: mu_ is held.
-  bool Over() const {
+  bool Over() const REQUIRES(mu_) {
     return claimed_ == tasks_.size() || (posted_ > 0 && SecondsSince(first_) > seconds_);
   }
 
   const std::span<const Task> tasks_;
   const double seconds_;
-  mutable std::mutex mu_;
-  uint32_t claimed_ = 0, posted_ = 0;
-  uint64_t frames_ = 0;
-  SteadyTime first_, end_;
+  mutable Mutex mu_;
+  uint32_t claimed_ GUARDED_BY(mu_) = 0, posted_ GUARDED_BY(mu_) = 0;
+  uint64_t frames_ GUARDED_BY(mu_) = 0;
+  SteadyTime first_ GUARDED_BY(mu_), end_ GUARDED_BY(mu_);
 };
 
 class FreshGenomes : public ParameterSource {
@@ -122,17 +125,17 @@ Result<json> AtariGa(const Options& options) {
   json all = json::array();
   for (const std::string placement : {"actor", "engine"}) {
     config.fleet.inference = placement;
-    ASSIGN_OR_RETURN(Stage stage, MakeStage(config));
-    const NetworkDescription network = stage.network();
-    const auto frames_per_step = static_cast<double>(stage.environment.frames_per_step);
-    ASSIGN_OR_RETURN(const auto evaluator, MakeEvaluator(config, stage));
+    ASSIGN_OR_RETURN(EnvironmentSetup setup, SetUpEvolution(config));
+    const NetworkDescription network = setup.network();
+    const auto frames_per_step = static_cast<double>(setup.environment.frames_per_step);
+    ASSIGN_OR_RETURN(const auto evaluator, MakeEvaluator(config, setup));
     const double seconds = 5 * options.seconds;  // tens of episodes
     ASSIGN_OR_RETURN(const double emulation, SteadyRate(*evaluator, network, true, seconds));
     const double evaluations = InferenceRate(network, options, inputs);
     const double inference = evaluations * frames_per_step;
     ASSIGN_OR_RETURN(const double end_to_end, SteadyRate(*evaluator, network, false, seconds));
-    DeepGa ga(config.ga, 1, network, *evaluator, stage.episodes);
-    ASSIGN_OR_RETURN(const GenerationReport report, ga.Step(nullptr));
+    const auto ga = config.evolution->Make({1, network, *evaluator, setup.episodes});
+    ASSIGN_OR_RETURN(const GenerationReport report, ga->Step(nullptr));
     const double generation = static_cast<double>(report.frames) /
                               (report.seconds_population + report.seconds_validation);
     const double cost = 1 / emulation + 1 / inference;

@@ -9,11 +9,12 @@
 #include <fstream>
 #include <thread>
 
+#include "config/presets.h"
 #include "core/clock.h"
 #include "core/config.h"
 #include "core/thread.h"
 #include "env/atari_preset.h"
-#include "config/presets.h"
+#include "play/environment_setup.h"
 
 namespace samara::bench {
 
@@ -33,16 +34,18 @@ Result<json> NativeRollouts(const Options& options);
 
 namespace {
 constexpr Workload kWorkloads[] = {
-    {"population", "evaluations of many different networks on recorded game frames, beside torch",
+    {"population",
+     "evaluations of many different networks on recorded game frames, compared with torch",
      Population},
     {"atari-ga", "emulation alone, inference alone, both packed on the cores", AtariGa},
-    {"env", "Atari environments alone, beside Gymnasium, ALE's vector environment and EnvPool",
+    {"env",
+     "Atari environments alone, compared with Gymnasium, ALE's vector environment and EnvPool",
      Environments},
-    {"vtrace", "V-trace on an Atari game: each stage alone, all together, and Stable-Baselines3",
+    {"vtrace", "V-trace on an Atari game: each setup alone, all together, and Stable-Baselines3",
      Vtrace},
-    {"inference",
-     "transports of central inference with a model that does nothing, beside bare ones", Inference},
-    {"collectives", "what ranks tell each other, by size and transport, beside bare c10d",
+    {"inference", "transports of central inference with a null model, compared with bare ones",
+     Inference},
+    {"collectives", "collectives between ranks, by size and transport, compared with bare c10d",
      Collectives,
      "All-reduce, all-gather and broadcast of 4 bytes to 16 MiB between processes of this machine, "
      "one\n"
@@ -51,7 +54,7 @@ constexpr Workload kWorkloads[] = {
      "fixed order (gloo) and as fast mode sums large buckets (gloo_fast), beside bare c10d and "
      "the\n"
      "machine's MPI where it is installed. A row takes a tenth of --seconds."},
-    {"replicate", "a training step on several ranks, beside torch's DistributedDataParallel",
+    {"replicate", "a training step on several ranks, compared with torch's DistributedDataParallel",
      Replicate,
      "A perceptron 784-1024-1024-10, SGD with momentum, 64 rows a rank; medians over 40 steps, and "
      "over\n"
@@ -66,7 +69,7 @@ constexpr Workload kWorkloads[] = {
      Schedules},
     {"rollout", "whole episodes of native environments with small policies", NativeRollouts},
     {"noise", "normal numbers per second of each kind of noise", NoiseKinds},
-    {"materialise", "children per second from a kept parent, beside copying memory",
+    {"materialise", "children per second from a cached parent, compared with copying memory",
      Materialisation},
 };
 }  // namespace
@@ -158,15 +161,15 @@ Result<std::vector<std::vector<float>>> RecordInputs(const std::string& game, si
   ExperimentConfig config;
   config.env.game = game;
   config.fleet.actors = config.fleet.slots = 1;
-  ASSIGN_OR_RETURN(const Stage stage, MakeStage(config));
+  ASSIGN_OR_RETURN(const EnvironmentSetup setup, SetUpEvolution(config));
   ASSIGN_OR_RETURN(const AtariPreset preset, FindAtariPreset(config.env.preset));
-  Fleet& fleet = *stage.fleet;
-  FrameStack stack(preset.stack, stage.environment.observation.elements());
+  Fleet& fleet = *setup.fleet;
+  FrameStack stack(preset.stack, setup.environment.observation.elements());
   const CounterRng rng(DeriveKey(1, Purpose::kRandomPolicy));
-  const auto actions = static_cast<uint64_t>(stage.environment.action.n);
+  const auto actions = static_cast<uint64_t>(setup.environment.action.n);
   std::vector<std::vector<float>> inputs;
   uint64_t draw = 0;
-  const auto begin = [&] { fleet.Begin(0, draw, stage.episodes.Make(draw, /*test=*/true)); };
+  const auto begin = [&] { fleet.Begin(0, draw, setup.episodes.Make(draw, /*test=*/true)); };
   begin();
   while (inputs.size() < count) {
     SlotEvent event;
@@ -174,7 +177,7 @@ Result<std::vector<std::vector<float>>> RecordInputs(const std::string& game, si
       return Status(Code::kUnavailable, "the simulator does not answer");
     if (event.kind == SlotEvent::Kind::kFailed) return fleet.status();
     const auto bytes = fleet.observation(0);
-    CHECK(stage.environment.observation.dtype == DType::kFloat32) << config.env.preset;
+    CHECK(setup.environment.observation.dtype == DType::kFloat32) << config.env.preset;
     const std::span frame(reinterpret_cast<const float*>(bytes.data()),
                           bytes.size() / sizeof(float));
     if (event.kind != SlotEvent::Kind::kObservation) {

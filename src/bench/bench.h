@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "config/experiment.h"
 #include "core/clock.h"
 #include "core/files.h"
 #include "core/leave.h"
 #include "core/status.h"
 #include "evo/genome/genome.h"
-#include "config/experiment.h"
 
 namespace samara::bench {
 

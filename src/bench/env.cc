@@ -11,7 +11,7 @@
 #include "core/clock.h"
 #include "core/rng.h"
 #include "env/atari_preset.h"
-#include "config/experiment.h"
+#include "play/environment_setup.h"
 
 namespace samara::bench {
 
@@ -35,25 +35,26 @@ json Row(const Options& options, const std::string& how, uint32_t envs, double f
 }
 
 // A fleet of one actor a core with two slots each, under preset deepga-gpu.
-Result<Stage> MakeActors(const Options& options) {
+Result<EnvironmentSetup> MakeActors(const Options& options) {
   ExperimentConfig config;
   config.env.game = options.game;
   config.env.preset = kPreset;
-  return MakeStage(config);
+  return SetUpEvolution(config);
 }
 
 // Whole episodes in the actors: frames between the first end of an episode and the last one within
 // the time. A random actor builds no frame stack, because nothing reads it: the time of one per
 // step, measured on all cores, is charged.
 Result<json> WholeEpisodes(const Options& options, double stack_seconds) {
-  ASSIGN_OR_RETURN(const Stage stage, MakeActors(options));
-  Fleet& fleet = *stage.fleet;
-  const PolicyModel& model = *stage.model;
+  ASSIGN_OR_RETURN(const EnvironmentSetup setup, MakeActors(options));
+  Fleet& fleet = *setup.fleet;
+  const PolicyModel& model = *setup.model;
+  ASSIGN_OR_RETURN(PolicyPlayer* const player, fleet.policy_player());
   RETURN_IF_ERROR(
-      fleet.InstallPolicies(model.Describe(), model.kernel().packed_size() * sizeof(float)));
+      player->InstallPolicies(model.Describe(), model.kernel().packed_size() * sizeof(float)));
   uint64_t episode = 0;
   const auto play = [&](uint32_t slot) {
-    fleet.Play(slot, episode, stage.episodes.Make(episode, /*test=*/false), /*random=*/true);
+    player->Play(slot, episode, setup.episodes.Make(episode, /*test=*/false), /*random=*/true);
     ++episode;
   };
   for (uint32_t s = 0; s < fleet.slots(); ++s) play(s);
@@ -79,16 +80,16 @@ Result<json> WholeEpisodes(const Options& options, double stack_seconds) {
 
 // The engine draws every action and builds the frame stacks, as for its own networks.
 Result<json> EngineDriven(const Options& options) {
-  ASSIGN_OR_RETURN(const Stage stage, MakeActors(options));
+  ASSIGN_OR_RETURN(const EnvironmentSetup setup, MakeActors(options));
   ASSIGN_OR_RETURN(const AtariPreset preset, FindAtariPreset(kPreset));
-  Fleet& fleet = *stage.fleet;
+  Fleet& fleet = *setup.fleet;
   std::vector<FrameStack> stacks(
-      fleet.slots(), FrameStack(preset.stack, stage.environment.observation.elements()));
+      fleet.slots(), FrameStack(preset.stack, setup.environment.observation.elements()));
   const CounterRng rng(DeriveKey(1, Purpose::kRandomPolicy));
-  const auto actions = static_cast<uint64_t>(stage.environment.action.n);
+  const auto actions = static_cast<uint64_t>(setup.environment.action.n);
   uint64_t episode = 0, draw = 0, frames = 0;
   const auto begin = [&](uint32_t slot) {
-    fleet.Begin(slot, episode, stage.episodes.Make(episode, /*test=*/false));
+    fleet.Begin(slot, episode, setup.episodes.Make(episode, /*test=*/false));
     ++episode;
   };
   const auto answer = [&](const SlotEvent& event) {

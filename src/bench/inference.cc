@@ -20,13 +20,13 @@
 #include "bench/payload.h"
 #include "bench/peer.h"
 #include "core/log.h"
+#include "core/statistics.h"
 #include "core/thread.h"
 #include "fleet/fleet.h"
 #include "fleet/remote/remote.h"
-#include "rl/learner/agent.h"
+#include "rl/algorithms/registry.h"
 #include "rl/inference/batch_size.h"
 #include "rl/inference/inference_server.h"
-#include "core/statistics.h"
 
 namespace samara::bench {
 
@@ -111,11 +111,12 @@ Result<std::unique_ptr<Model>> MakeModel(const std::string& name, const Setting&
     return std::unique_ptr<Model>(
         std::make_unique<NullModel>(setting.payload, setting.shared() ? rows_max : 0));
   AgentSetup setup;
+  ChooseAlgorithm(setup.config, "vtrace");
   setup.config.network.name = name;
   setup.environment = PayloadSpec(setting.payload);
   setup.slots = std::max(setting.slots(), rows_max);
   setup.rows_max = rows_max;
-  ASSIGN_OR_RETURN(std::unique_ptr<Agent> agent, MakeVtraceAgent(setup));
+  ASSIGN_OR_RETURN(std::unique_ptr<Agent> agent, MakeAgent(setup));
   return std::unique_ptr<Model>(std::move(agent));
 }
 
@@ -331,8 +332,10 @@ constexpr const char* kTransports[] = {"shared", "unix", "tcp", "tls"};
 
 // What the options ask for: every combination of what they name.
 Result<std::vector<Setting>> Chosen(const Options& options) {
+  const auto or_else = [](const auto& given, auto usual) { return given.empty() ? usual : given; };
   const auto rows = options.rows_per_message;
-  for (const std::string& transport : options.transports) {
+  const auto transports = or_else(options.transports, std::vector<std::string>{"shared"});
+  for (const std::string& transport : transports) {
     if (std::ranges::find(kTransports, transport) == std::end(kTransports))
       return Status(Code::kUsage, "--transport " + transport + ": expected one of " +
                                       fmt::format("{}", fmt::join(kTransports, ", ")));
@@ -355,9 +358,8 @@ Result<std::vector<Setting>> Chosen(const Options& options) {
     });
     return all;
   }
-  const auto or_else = [](const auto& given, auto usual) { return given.empty() ? usual : given; };
   std::vector<Setting> all;
-  for (const auto& transport : or_else(options.transports, std::vector<std::string>{"shared"}))
+  for (const std::string& transport : transports)
     for (const uint32_t payload : or_else(options.payloads, std::vector<uint32_t>{7056}))
       for (const uint32_t streams : or_else(options.streams, std::vector<uint32_t>{64}))
         for (const uint32_t n : or_else(rows, std::vector<uint32_t>{1}))
@@ -365,7 +367,7 @@ Result<std::vector<Setting>> Chosen(const Options& options) {
   return all;
 }
 
-// What a run would choose its batch by (rl/batch_size.h).
+// What a run would choose its batch by (rl/inference/batch_size.h).
 Result<json> BatchCurve(const Options& options) {
   const Setting setting{"shared", kFrameBytes, kBatch, 1};
   ASSIGN_OR_RETURN(const std::unique_ptr<Model> model, MakeModel(options.model, setting, kBatch));

@@ -6,15 +6,14 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <condition_variable>
 #include <cstring>
 #include <filesystem>
-#include <mutex>
 
 #include "bench/bench.h"
 #include "bench/payload.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/mutex.h"
 #include "core/thread.h"
 #include "fleet/fleet.h"
 #include "fleet/remote/remote.h"
@@ -46,14 +45,14 @@ namespace {
 class PayloadFleet : public Fleet {
  public:
   PayloadFleet(uint32_t payload, uint32_t slots)
-      : spec_(PayloadSpec(payload)), payload_(payload, std::byte{7}), slots_(slots) {
+      : spec_(PayloadSpec(payload)), payload_(payload, std::byte{7}), count_(slots), slots_(slots) {
     owed_.reserve(slots);
   }
   const EnvironmentSpec& spec() const override { return spec_; }
-  uint32_t slots() const override { return static_cast<uint32_t>(slots_.size()); }
+  uint32_t slots() const override { return count_; }
   bool answers_at_once() const override { return true; }
   void Begin(uint32_t slot, uint64_t episode, const EpisodeSpec&) override {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     slots_[slot] = {.episode = episode, .steps = 0, .answered = {}, .reward = 0};
     owed_.push_back(slot);
   }
@@ -62,7 +61,7 @@ class PayloadFleet : public Fleet {
     ActMany({&one, 1});
   }
   void ActMany(std::span<const SlotAction> actions) override {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     for (const SlotAction& a : actions) {
       Slot& slot = slots_[a.slot];
       slot.reward = ++slot.steps % kLatencyEvery == 0 ? SecondsSince(slot.answered) : 0;
@@ -70,9 +69,9 @@ class PayloadFleet : public Fleet {
     }
   }
   size_t Wait(std::span<SlotEvent> out, std::chrono::microseconds timeout) override {
-    std::unique_lock lock(mu_);
+    MutexLock lock(mu_);
     if (timeout.count() > 0)
-      changed_.wait_for(lock, timeout, [this] { return stopped_ || !owed_.empty(); });
+      changed_.WaitFor(mu_, timeout, [this]() REQUIRES(mu_) { return stopped_ || !owed_.empty(); });
     size_t n = 0;
     for (; !stopped_ && n < out.size() && !owed_.empty(); ++n) {
       const uint32_t index = owed_.back();
@@ -92,9 +91,9 @@ class PayloadFleet : public Fleet {
   FleetCounters counters() const override { return {}; }
   Status status() const override { return {}; }
   void Stop() override {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     stopped_ = true;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 
  private:
@@ -106,12 +105,13 @@ class PayloadFleet : public Fleet {
   };
   const EnvironmentSpec spec_;
   const std::vector<std::byte> payload_;
-  std::mutex mu_;
-  std::condition_variable changed_;  // signalled when stopped_ is set
+  const uint32_t count_;
+  Mutex mu_;
+  CondVar changed_;  // signalled when stopped_ is set
   // guarded by mu_
-  std::vector<Slot> slots_;
-  std::vector<uint32_t> owed_;  // slots that owe an event
-  bool stopped_ = false;
+  std::vector<Slot> slots_ GUARDED_BY(mu_);
+  std::vector<uint32_t> owed_ GUARDED_BY(mu_);  // slots that owe an event
+  bool stopped_ GUARDED_BY(mu_) = false;
 };
 
 // One remote actor a stream.

@@ -11,8 +11,8 @@
 #include <algorithm>
 
 #include "bench/spans.h"
-#include "report/plot.h"
 #include "core/format.h"
+#include "report/plot.h"
 
 namespace samara::bench {
 

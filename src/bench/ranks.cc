@@ -16,10 +16,10 @@
 #include "core/log.h"
 #include "replica/collectives/arena.h"
 #include "replica/collectives/communicator.h"
+#include "replica/rendezvous/world.h"
 #include "replica/torch/c10d.h"
 #include "replica/torch/c10d_sum.h"
 #include "replica/torch/reducer.h"
-#include "replica/rendezvous/world.h"
 #include "samara/replicator.h"
 
 namespace samara {

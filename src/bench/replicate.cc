@@ -9,8 +9,8 @@
 #include "bench/bench.h"
 #include "bench/peer.h"
 #include "core/cpu.h"
-#include "core/venv.h"
 #include "core/statistics.h"
+#include "core/venv.h"
 
 namespace samara::bench {
 

@@ -17,16 +17,16 @@
 #include <barrier>
 #include <cstring>
 #include <filesystem>
-#include <mutex>
 
 #include "bench/bench.h"
 #include "bench/spans.h"
+#include "core/mutex.h"
 #include "core/rng.h"
 #include "core/thread.h"
 #include "env/atari_preset.h"
 #include "evo/genome/decode.h"
 #include "fleet/actor_process.h"
-#include "config/experiment.h"
+#include "play/environment_setup.h"
 
 namespace samara::bench {
 
@@ -82,11 +82,11 @@ Result<std::unique_ptr<Play>> MakePlay(const Options& options) {
   ExperimentConfig config;
   config.env.game = play->game = options.game;
   config.fleet.actors = config.fleet.slots = 1;
-  ASSIGN_OR_RETURN(Stage stage, MakeStage(config));
+  ASSIGN_OR_RETURN(EnvironmentSetup setup, SetUpEvolution(config));
   ASSIGN_OR_RETURN(play->preset, FindAtariPreset(config.env.preset));
   play->seconds = options.seconds;
-  play->episodes = stage.episodes;
-  play->model = std::move(stage.model);
+  play->episodes = setup.episodes;
+  play->model = std::move(setup.model);
   const NetworkDescription& network = play->model->kernel().network();
   for (uint32_t i = 0; i < kPopulation; ++i)
     Materialise(Individual(i), network, play->individuals.emplace_back(network.parameter_count));
@@ -202,7 +202,7 @@ class Batched {
       for (uint32_t i = 0; first && i < kPopulation; ++i) fleet_.Act(i, actions_[i]);
     }
     const Status written = inference.Write(play_.folder);
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     if (!written.ok()) status_ = written;
   }
 
@@ -229,7 +229,7 @@ class Batched {
   std::vector<Action> actions_;
   uint64_t number_ = 0;
   bool over_ = false;
-  std::mutex mu_;  // of status_, after the last barrier
+  Mutex mu_;  // of status_, after the last barrier
   Status status_;
 };
 
@@ -244,14 +244,15 @@ Status InBatches(Play& play) {
 Status Pipelined(Play& play) {
   ASSIGN_OR_RETURN(const auto fleet, play.Actors(play.cores, 2 * play.cores, 0));
   const PopulationKernel& kernel = play.model->kernel();
+  ASSIGN_OR_RETURN(PolicyPlayer* const player, fleet->policy_player());
   RETURN_IF_ERROR(
-      fleet->InstallPolicies(play.model->Describe(), kernel.packed_size() * sizeof(float)));
+      player->InstallPolicies(play.model->Describe(), kernel.packed_size() * sizeof(float)));
   uint64_t number = 0;
   const auto begin = [&](uint32_t slot) {
-    const auto bytes = fleet->parameters(slot);
+    const auto bytes = player->parameters(slot);
     kernel.Pack(play.individuals[number % kPopulation],
                 {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)});
-    fleet->Play(slot, number, play.Episode(number), /*random=*/false);
+    player->Play(slot, number, play.Episode(number), /*random=*/false);
     ++number;
   };
   for (uint32_t slot = 0; slot < fleet->slots(); ++slot) begin(slot);
@@ -263,7 +264,7 @@ Status Pipelined(Play& play) {
     if (n > 0 && event.kind == SlotEvent::Kind::kFailed) return fleet->status();
     if (n > 0) play.Over() ? static_cast<void>(--busy) : begin(event.slot);
     // episodes are broken off, so that the actors write their last records
-    for (uint32_t slot = 0; slot < fleet->slots() && play.Over(); ++slot) fleet->Abandon(slot);
+    for (uint32_t slot = 0; slot < fleet->slots() && play.Over(); ++slot) player->Abandon(slot);
   }
   return Status::Ok();
 }

@@ -3,7 +3,8 @@
 #include "core/rng.h"
 #include "core/sha256.h"
 #include "env/registry.h"
-#include "evo/ga.h"
+#include "evo/algorithms/ga.h"
+#include "evo/genome/decode.h"
 #include "evo/genome/noise.h"
 #include "nn/kernel.h"
 
@@ -69,10 +70,10 @@ std::string EvolutionHash() {
           .ValueOrThrow();
   GaConfig config;
   config.population = 40, config.parents = 5, config.validation_candidates = 3;
-  config.validation_episodes = 4, config.test_every = 0, config.mutation_power = 0.1;
-  DeepGa ga(config, 1, network, *evaluator, {});
-  for (int g = 0; g < 4; ++g) (void)ga.Step(nullptr).ValueOrThrow();
-  return Hex(ga.state().population_hash);
+  config.validation_episodes = 4, config.budget.test_every = 0, config.mutation_power = 0.1;
+  const auto ga = config.Make({1, network, *evaluator, {}});
+  for (int g = 0; g < 4; ++g) (void)ga->Step(nullptr).ValueOrThrow();
+  return Hex(ga->summary().population_hash);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// V-trace on an Atari game: each stage alone on all cores, all together, and another system at the
+// V-trace on an Atari game: each setup alone on all cores, all together, and another system at the
 // same work.
 //
 // packing = end_to_end * (1 / environments + 1 / inference + 1 / learning), all in game frames per
@@ -11,14 +11,15 @@
 #include <bit>
 
 #include "bench/bench.h"
+#include "config/presets.h"
 #include "core/cpu.h"
 #include "core/log.h"
 #include "core/rng.h"
 #include "core/thread.h"
-#include "rl/learner/agent.h"
+#include "play/environment_setup.h"
+#include "rl/algorithms/registry.h"
 #include "rl/inference/inference_server.h"
 #include "storage/metrics.h"
-#include "config/presets.h"
 #include "train/train.h"
 
 namespace samara::bench {
@@ -48,24 +49,24 @@ Result<ExperimentConfig> Config(const Options& options) {
   return config;
 }
 
-AgentSetup Setup(const ExperimentConfig& config, const Stage& stage) {
+AgentSetup Setup(const ExperimentConfig& config, const EnvironmentSetup& on) {
   AgentSetup setup;
   setup.config = config.learning;
-  setup.environment = stage.environment;
-  setup.stack = stage.stack;
+  setup.environment = on.environment;
+  setup.stack = on.stack;
   setup.slots = setup.rows_max = static_cast<uint32_t>(config.learning.learn.environments);
   return setup;
 }
 
 // Frames per second of the environments under the server, acting at random.
-Result<double> EnvironmentsAlone(const Stage& stage, double seconds) {
-  RandomModel random(stage.environment);
+Result<double> EnvironmentsAlone(const EnvironmentSetup& setup, double seconds) {
+  RandomModel random(setup.environment);
   ServerHooks hooks;
   hooks.next = [&](uint32_t slot, uint64_t number) -> std::optional<EpisodeSpec> {
-    return stage.episodes.Make(DeriveKey(1, Purpose::kRandomPolicy, 0, slot, number), true);
+    return setup.episodes.Make(DeriveKey(1, Purpose::kRandomPolicy, 0, slot, number), true);
   };
-  InferenceServer server(*stage.fleet, random, nullptr,
-                         {.batch_max = stage.fleet->slots(), .wait = 0.0005}, hooks);
+  InferenceServer server(*setup.fleet, random, nullptr,
+                         {.batch_max = setup.fleet->slots(), .wait = 0.0005}, hooks);
   Status served;
   double rate = 0;
   {
@@ -86,7 +87,7 @@ class Worker {
  public:
   Worker(const AgentSetup& setup, uint32_t rows)
       : setup_(setup),
-        agent_(MakeVtraceAgent(setup).ValueOrThrow()),
+        agent_(MakeAgent(setup).ValueOrThrow()),
         batch_(agent_->shape(), setup.rows_max),
         frame_(agent_->shape().observation_bytes) {
     for (size_t i = 0; i < frame_.size(); ++i)
@@ -162,7 +163,7 @@ Result<std::pair<double, double>> EndToEnd(ExperimentConfig config, double secon
   options.out = scratch->path() / "run";
   options.quiet = true;
   SetLogLevel(LogLevel::kWarning);
-  const auto result = TrainAgent(config, options);
+  const auto result = Train(config, options);
   SetLogLevel(LogLevel::kInfo);
   RETURN_IF_ERROR(result.status());
   ASSIGN_OR_RETURN(const std::vector<json> lines, ReadMetrics(*options.out / "metrics.jsonl"));
@@ -192,12 +193,12 @@ Result<json> Vtrace(const Options& options) {
   options.say("all together");
   ASSIGN_OR_RETURN(const auto together, EndToEnd(config, std::max(10.0, options.seconds)));
   const auto [end_to_end, rows] = together;
-  ASSIGN_OR_RETURN(Stage stage, MakeAgentStage(config, slots));
+  ASSIGN_OR_RETURN(EnvironmentSetup alone, SetUpLearning(config, slots));
   options.say("environments alone");
-  ASSIGN_OR_RETURN(const double environments, EnvironmentsAlone(stage, options.seconds));
-  const AgentSetup setup = Setup(config, stage);
-  stage.fleet.reset();
-  const auto repeat = static_cast<double>(stage.environment.frames_per_step);
+  ASSIGN_OR_RETURN(const double environments, EnvironmentsAlone(alone, options.seconds));
+  const AgentSetup setup = Setup(config, alone);
+  alone.fleet.reset();
+  const auto repeat = static_cast<double>(setup.environment.frames_per_step);
   options.say("inference and learning alone");
   std::vector<std::unique_ptr<Worker>> workers;
   for (uint32_t i = 0; i < cores; ++i)

@@ -7,12 +7,12 @@
 #include "cli/command.h"
 #include "core/clock.h"
 #include "core/cpu.h"
+#include "core/signals.h"
 #include "core/venv.h"
 #include "env/atari_preset.h"
 #include "env/registry.h"
 #include "fleet/remote/remote.h"
-#include "config/experiment.h"
-#include "core/signals.h"
+#include "play/environment_setup.h"
 
 namespace samara {
 namespace {
@@ -74,40 +74,43 @@ Status RunActor(ActorArguments args) {
 
 void AddActor(CLI::App& app, Invocation& invocation) {
   CLI::App* command = app.add_subcommand(
-      "actor", "step environments here for an engine elsewhere (`samara train --listen`)");
+      "actor", "step environments here for a learner process elsewhere (`samara train --listen`)");
   auto args = std::make_shared<ActorArguments>();
   command
       ->add_option("--connect", args->remote.address,
-                   "where the engine listens: unix:/folder/socket or HOST:PORT")
+                   "address of the learner process: unix:/folder/socket or HOST:PORT")
       ->required();
   command
       ->add_option("--env", args->environment,
                    "atari/GAME, a native id, dummy, or any id of Gymnasium")
       ->required();
-  command->add_option("--preset", args->preset, "of Atari games; `samara list envs`")
+  command->add_option("--preset", args->preset, "Atari preset; `samara list envs`")
       ->capture_default_str();
-  command->add_option("--slots", args->slots, "environments; default: two per thread")
+  command->add_option("--slots", args->slots, "number of environments; default: two per thread")
       ->check(CLI::Range(1, 65536));
   command
       ->add_option("--threads", args->threads,
-                   "threads, or processes of Python simulators; default: one per core")
+                   "number of threads, or of Python processes; default: one per core")
       ->check(CLI::Range(1, 4096));
   command->add_flag("--inline", args->at_once,
-                    "step native environments where their actions arrive, without threads: for "
-                    "those that cost less than to wake one");
-  command->add_option("--token-file", args->remote.token_file, "as given to the engine");
-  command->add_option("--ca", args->remote.ca, "TLS: who signed the engine's certificate (PEM)");
-  command->add_option("--certificate", args->remote.certificate,
-                      "this actor's, which engines on other machines ask for (PEM)");
-  command->add_option("--key", args->remote.key, "of the certificate (PEM)");
+                    "step native environments on the thread that receives their actions: faster "
+                    "where a step takes less time than a wake-up");
+  command->add_option("--token-file", args->remote.token_file,
+                      "the token file that the learner process was given");
+  command->add_option("--ca", args->remote.ca,
+                      "TLS: certificate authority of the learner process's certificate (PEM)");
+  command->add_option(
+      "--certificate", args->remote.certificate,
+      "this actor's certificate, which learner processes on other machines require (PEM)");
+  command->add_option("--key", args->remote.key, "private key of the certificate (PEM)");
   command
       ->add_option("--connect-timeout", args->remote.connect_timeout,
-                   "seconds until the first connection; then exit 69")
+                   "seconds to wait for the first connection; then exit 69")
       ->capture_default_str()
       ->check(InRange(0.0, 1e7));
   command
       ->add_option("--reconnect-timeout", args->remote.reconnect_timeout,
-                   "seconds without an engine that was there before; then exit 69")
+                   "seconds to reconnect after a connection was lost; then exit 69")
       ->capture_default_str()
       ->check(InRange(0.0, 1e7));
   command->add_flag("--json", args->json, "last line: one JSON object");

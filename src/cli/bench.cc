@@ -46,13 +46,39 @@ Status ListWorkloads(bool json) {
   return Status::Ok();
 }
 
-Status RunBench(BenchCommand command, Invocation& invocation) {
+// The workloads that read each option.
+using Readers = std::vector<std::pair<CLI::Option*, std::vector<std::string_view>>>;
+
+bool Reads(const std::vector<std::string_view>& readers, std::string_view workload) {
+  return std::ranges::find(readers, workload) != readers.end();
+}
+
+// kUsage names an option that was given and that `reader`, a workload or --signature, ignores.
+Status CheckOptions(const Readers& options, const std::string& reader) {
+  for (const auto& [option, readers] : options) {
+    if (option->count() == 0 || Reads(readers, reader)) continue;
+    return {Code::kUsage,
+            fmt::format("bench{}{}: {} has no effect here, only with {}; leave it out",
+                        reader.empty() ? "" : " ", reader, option->get_name(),
+                        fmt::join(readers, ", "))};
+  }
+  return Status::Ok();
+}
+
+Status RunBench(BenchCommand command, const Readers& options, Invocation& invocation) {
   if (!command.as_peer.empty()) return bench::ServeAsPeer(command.as_peer);
   if (command.signature) {
+    if (!command.what.empty())
+      return {Code::kUsage,
+              "bench --signature runs a workload of its own: leave out " + command.what};
+    RETURN_IF_ERROR(CheckOptions(options, "--signature"));
     Show(bench::Signature(), command.json);
     return Status::Ok();
   }
-  if (command.what.empty()) return ListWorkloads(command.json);
+  if (command.what.empty()) {
+    RETURN_IF_ERROR(CheckOptions(options, ""));
+    return ListWorkloads(command.json);
+  }
   if (!std::isfinite(command.options.seconds))
     return {Code::kUsage, "--seconds nan: expected 0.05 to 600"};
   // before anything is measured
@@ -61,6 +87,7 @@ Status RunBench(BenchCommand command, Invocation& invocation) {
     return {Code::kCannotCreate,
             "--out " + command.options.out + ": no folder " + folder.string() + "; make it first"};
   ASSIGN_OR_RETURN(const bench::Workload* workload, bench::FindWorkload(command.what));
+  RETURN_IF_ERROR(CheckOptions(options, workload->name));
   const bool network =
       workload->name == std::string_view("inference") && command.options.model != "null";
   if (network || workload->name == std::string_view("vtrace"))
@@ -83,19 +110,16 @@ Status RunBench(BenchCommand command, Invocation& invocation) {
   return Status::Ok();
 }
 
-// Whose each option is; of all workloads where it is not here.
-using Owners = std::vector<std::pair<CLI::Option*, std::vector<std::string_view>>>;
-
 // `bench WORKLOAD --help`: what it measures, and its own options only.
 std::string Help(const CLI::App& app, const std::string& name, CLI::AppFormatMode mode,
-                 CLI::Option& what, const Owners& owners) {
+                 CLI::Option& what, const Readers& options) {
   const CLI::Formatter formatter;
   const auto workload = what.count() == 0
                             ? Result<const bench::Workload*>(Status(Code::kUsage, "none named"))
                             : bench::FindWorkload(what.results().front());
   if (!workload.ok()) return formatter.make_help(&app, name, mode);
-  for (const auto& [option, names] : owners)
-    if (std::find(names.begin(), names.end(), (*workload)->name) == names.end()) option->group("");
+  for (const auto& [option, readers] : options)
+    if (!Reads(readers, (*workload)->name)) option->group("");
   what.group("");
   const std::string_view details = (*workload)->details;
   return fmt::format("{}\n\n{}{}Usage: samara bench {} [OPTIONS]\n{}", (*workload)->about, details,
@@ -107,27 +131,25 @@ std::string Help(const CLI::App& app, const std::string& name, CLI::AppFormatMod
 
 void AddBench(CLI::App& app, Invocation& invocation) {
   CLI::App* sub = app.add_subcommand(
-      "bench",
-      "achieved speed beside the machine's own limit; lists the workloads when none is named");
+      "bench", "measure speed against the limits of the machine; without a workload, list them");
   auto command = std::make_shared<BenchCommand>();
-  auto owners = std::make_shared<Owners>();
-  const auto of = [owners](std::vector<std::string_view> names, CLI::Option* option) {
-    owners->emplace_back(option, std::move(names));
+  auto options = std::make_shared<Readers>();
+  const auto of = [options](std::vector<std::string_view> readers, CLI::Option* option) {
+    options->emplace_back(option, std::move(readers));
     return option;
   };
   CLI::Option* const what =
-      sub->add_option("what", command->what, "a workload; `bench WORKLOAD --help` tells of one");
+      sub->add_option("what", command->what, "workload; `bench WORKLOAD --help` describes it");
   of({"population", "atari-ga", "env", "vtrace", "inference", "collectives", "schedule", "rollout",
       "noise", "materialise"},
-     sub->add_option("--seconds", command->options.seconds, "of each measurement"))
+     sub->add_option("--seconds", command->options.seconds, "seconds of each measurement"))
       ->check(CLI::Range(0.05, 600.0));
   of({"population", "atari-ga", "env", "vtrace", "schedule"},
-     sub->add_option(
-         "--game", command->game,
-         "Atari game of the workloads that play one (default frostbite; vtrace: pong)"));
+     sub->add_option("--game", command->game, "Atari game (default frostbite; vtrace: pong)"));
   of({"vtrace"},
-     sub->add_option("--precision", command->options.precision,
-                     "vtrace: of the network's products (default: the quickest of this CPU)"))
+     sub->add_option(
+         "--precision", command->options.precision,
+         "vtrace: number format of the network's products (default: the fastest of this CPU)"))
       ->check(CLI::IsMember({"float32", "bfloat16"}));
   of({"inference"}, sub->add_option("--transport", command->options.transports,
                                     "inference: shared, unix, tcp or tls; may be repeated"));
@@ -135,35 +157,38 @@ void AddBench(CLI::App& app, Invocation& invocation) {
      sub->add_option("--payload", command->options.payloads, "inference: bytes of an observation"))
       ->check(CLI::Range(1, 1 << 26));
   of({"inference"}, sub->add_option("--streams", command->options.streams,
-                                    "inference: slots of shared memory, or connections"))
+                                    "inference: number of shared-memory slots, or of connections"))
       ->check(CLI::Range(1, 65536));
   of({"inference"}, sub->add_option("--rows-per-message", command->options.rows_per_message,
-                                    "inference: slots of a stream, over gRPC"))
+                                    "inference: slots per stream, over gRPC"))
       ->check(CLI::Range(1, 4096));
-  of({"inference"}, sub->add_option("--model", command->options.model,
-                                    "inference: null, which costs nothing, or a network of agents"))
+  of({"inference"},
+     sub->add_option("--model", command->options.model,
+                     "inference: null (no computation), or a network of learning algorithms"))
       ->capture_default_str();
-  of({"collectives", "replicate"},
-     sub->add_option("--ranks", command->options.ranks, "collectives, replicate: processes"))
+  of({"collectives", "replicate"}, sub->add_option("--ranks", command->options.ranks,
+                                                   "collectives, replicate: number of processes"))
       ->check(CLI::Range(2, 64))
       ->capture_default_str();
   of({"replicate"},
-     sub->add_option("--mode", command->options.mode, "replicate: of the steps beside the rival's"))
+     sub->add_option("--mode", command->options.mode,
+                     "replicate: mode of the steps that are compared with the rival's"))
       ->check(CLI::IsMember({"exact", "fast"}))
       ->capture_default_str();
   sub->add_option("--as-peer", command->as_peer)->group("");
   of({"schedule"}, sub->add_option("--out", command->options.out,
-                                   "where the picture of `schedule` goes (default schedule.svg)"));
+                                   "schedule: file of the picture (default schedule.svg)"));
   of({"population", "env", "vtrace", "replicate", "schedule"},
      sub->add_flag("--no-rivals", command->no_rivals, "measure samara alone"));
-  of({}, sub->add_flag("--signature", command->signature,
-                       "hashes of a fixed small workload: equal on every machine"));
+  of({"--signature"},
+     sub->add_flag("--signature", command->signature,
+                   "print hashes of a fixed small workload, equal on every machine"));
   sub->add_flag("--json", command->json, "last line: one JSON object");
   sub->formatter_fn([=](const CLI::App* self, std::string name, CLI::AppFormatMode mode) {
-    return Help(*self, name, mode, *what, *owners);
+    return Help(*self, name, mode, *what, *options);
   });
   sub->callback([=, &invocation] {
-    invocation.run = [=, &invocation] { return RunBench(*command, invocation); };
+    invocation.run = [=, &invocation] { return RunBench(*command, *options, invocation); };
   });
 }
 

@@ -15,9 +15,9 @@
 
 #include "core/config.h"
 #include "core/log.h"
-#include "rl/learner/agent.h"
-#include "storage/build_info.h"
 #include "core/signals.h"
+#include "rl/algorithms/registry.h"
+#include "storage/build_info.h"
 
 namespace samara {
 
@@ -42,12 +42,18 @@ std::string ProgramWithAgents() {
   if (HasAgents()) return {};
   std::error_code error;
   const auto here = std::filesystem::read_symlink("/proc/self/exe", error);
+  // a program outside this tree has algorithms and environments that samara-torch lacks
+  if (here.filename() != "samara") return {};
   return (here.parent_path() / "samara-torch").string();
 }
 
 Status NeedAgents(const Invocation& invocation) {
   if (HasAgents()) return Status::Ok();
   const std::string there = ProgramWithAgents();
+  if (there.empty())
+    return {Code::kConfig,
+            "this program is linked without torch, which learning agents and runs on several ranks "
+            "need; link samara::learning"};
   std::fflush(nullptr);
   HoldStopSignals();  // until that one has its handlers, which takes it a third of a second
   execv(there.c_str(), invocation.arguments);
@@ -60,8 +66,8 @@ Status NeedAgents(const Invocation& invocation) {
 
 void AddLoading(CLI::App& command, LoadOptions& options) {
   command.add_flag("--trust", options.trust,
-                   "play also what chooses code of its own (a policy file with env.id=module:Name) "
-                   "and a run that another user owns or may write to");
+                   "also play a policy file that chooses code (env.id=module:Name) and a run that "
+                   "another user owns or may write to");
   command.add_flag("--allow-nonfinite", options.allow_nonfinite, kAllowNonfinite);
 }
 

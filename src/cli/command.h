@@ -12,6 +12,7 @@
 
 #include "core/status.h"
 #include "play/saved_policy.h"
+#include "samara/command.h"
 
 namespace CLI {
 class App;
@@ -27,12 +28,9 @@ struct Invocation {
   int exit_code = 0;           // where `run` returned ok and printed its object all the same
 };
 
-// The whole command: its exit code. Once in a process.
-int RunCommandLine(int argc, char** argv);
-
-// To be called before anything that needs agents (rl/agent.h): where this program has none, the one
-// beside it that does takes over from the start, with the same arguments, and this does not return.
-// kConfig when it is not there.
+// To be called before anything that needs agents (rl/learner/agent.h): where this program has none,
+// the one beside it that does takes over from the start, with the same arguments, and this does not
+// return. kConfig when it is not there.
 Status NeedAgents(const Invocation& invocation);
 // Where that program stands, or should; empty when this program has agents itself.
 std::string ProgramWithAgents();

@@ -9,8 +9,8 @@
 #include "core/leave.h"
 #include "core/log.h"
 #include "core/resources.h"
-#include "replica/rendezvous/world.h"
 #include "core/signals.h"
+#include "replica/rendezvous/world.h"
 
 namespace samara {
 namespace {

@@ -118,8 +118,8 @@ Status RunCertificates(const std::string& folder, const std::vector<std::string>
     return Status::Ok();
   }
   std::printf(
-      "%s: the engine takes --certificate engine.pem --key engine.key --client-ca ca.pem, an actor "
-      "--certificate actor.pem --key actor.key --ca ca.pem. Keep ca.key off both.\n",
+      "%s: learner process: --certificate engine.pem --key engine.key --client-ca ca.pem; actors: "
+      "--certificate actor.pem --key actor.key --ca ca.pem. Copy ca.key to neither.\n",
       folder.c_str());
   return Status::Ok();
 }
@@ -136,16 +136,16 @@ void AddToken(CLI::App& app, Invocation& invocation) {
 }
 
 void AddCertificates(CLI::App& app, Invocation& invocation) {
-  CLI::App* command =
-      app.add_subcommand("certificates", "make TLS certificates for an engine and its actors");
+  CLI::App* command = app.add_subcommand(
+      "certificates", "make TLS certificates for a learner process and its actors");
   auto folder = std::make_shared<std::string>();
   auto hosts = std::make_shared<std::vector<std::string>>();
   auto days = std::make_shared<int>(365);
   auto json = std::make_shared<bool>(false);
-  command->add_option("folder", *folder, "a new folder")->required();
-  command->add_option("--host", *hosts, "names and addresses that actors give to --connect")
+  command->add_option("folder", *folder, "folder to create")->required();
+  command->add_option("--host", *hosts, "host names and addresses that actors pass to --connect")
       ->required();
-  command->add_option("--days", *days, "until they expire")
+  command->add_option("--days", *days, "days until the certificates expire")
       ->capture_default_str()
       ->check(CLI::Range(1, 3650));
   command->add_flag("--json", *json, "last line: one JSON object");

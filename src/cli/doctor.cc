@@ -60,9 +60,9 @@ Finding LearningAgents() {
     return {what, "none, so only evolution runs: build with -DSAMARA_TORCH=ON", true, ""};
   const std::string version = Ask(Quoted(there) + " --version");
   if (version.empty())
-    return {what, there + " does not start", false, "its torch is gone or another: build it anew"};
+    return {what, there + " does not start", false, "its torch is gone or another: build again"};
   if (version != VersionText())
-    return {what, there + " is " + version, false, "it is not of this build: build it anew"};
+    return {what, there + " is " + version, false, "it is not of this build: build again"};
   return {what, "yes: " + there, true, ""};
 }
 
@@ -146,8 +146,8 @@ Status RunDoctor(bool json) {
 }  // namespace
 
 void AddDoctor(CLI::App& app, Invocation& invocation) {
-  CLI::App* command =
-      app.add_subcommand("doctor", "what this machine has, and what is missing for what");
+  CLI::App* command = app.add_subcommand(
+      "doctor", "check what this machine has, and which feature each missing part disables");
   auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "last line: one JSON object");
   command->callback([=, &invocation] { invocation.run = [=] { return RunDoctor(*json); }; });

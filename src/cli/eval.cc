@@ -6,10 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
-#include "play/evaluate.h"
-#include "play/playback.h"
 #include "core/signals.h"
 #include "core/statistics.h"
+#include "env/atari_preset.h"
+#include "play/evaluate.h"
+#include "play/playback.h"
 
 namespace samara {
 namespace {
@@ -41,6 +42,18 @@ void PrintHuman(const std::string& title, std::span<const double> returns) {
       Std(returns));
 }
 
+// --noops replaces the no-op count that an Atari preset draws, so there must be one.
+Status CheckNoops(const EnvironmentConfig& env) {
+  std::string what = env.id;
+  if (what.empty()) {
+    ASSIGN_OR_RETURN(const AtariPreset preset, FindAtariPreset(env.preset));
+    if (preset.noops_max > 0) return Status::Ok();
+    what = "env.preset=" + env.preset;
+  }
+  return {Code::kUsage,
+          "eval --noops: episodes of " + what + " begin without no-ops; leave it out"};
+}
+
 Status RunEval(const Invocation& invocation, const EvalArguments& args) {
   InstallSignalHandlers();
   ASSIGN_OR_RETURN(const Policy policy, LoadPolicy(args.target, args.load));
@@ -49,9 +62,7 @@ Status RunEval(const Invocation& invocation, const EvalArguments& args) {
       .episodes = args.episodes, .noops = {}, .seed = args.seed, .random = args.random};
   if (!args.noops.empty()) {
     ASSIGN_OR_RETURN(const auto counts, ParseRange("--noops", args.noops, 10'000));
-    if (const std::string& id = policy.config.env.id; !id.empty())
-      return {Code::kUsage, "eval --noops: " + id +
-                                " begins without no-ops, only Atari games have them; leave it out"};
+    RETURN_IF_ERROR(CheckNoops(policy.config.env));
     options.noops.assign(counts.begin(), counts.end());
   }
   nlohmann::json video;
@@ -97,20 +108,23 @@ void AddEval(CLI::App& app, Invocation& invocation) {
   command->add_option("target", args->target, "run folder or policy file")->required();
   command->add_option("overrides", args->load.overrides, "table.key=value, such as fleet.actors=1");
   AddLoading(*command, args->load);
-  command->add_option("--episodes", args->episodes, "fresh episodes")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1'000'000));
-  command->add_option("--noops", args->noops,
-                      "exact no-op counts instead of drawn ones, one episode each: 7 or 1..30");
+  CLI::Option* const episodes =
+      command->add_option("--episodes", args->episodes, "number of fresh episodes")
+          ->capture_default_str()
+          ->check(CLI::Range(1, 1'000'000));
+  command
+      ->add_option("--noops", args->noops,
+                   "Atari: one episode for each of these no-op counts: 7 or 1..30")
+      ->excludes(episodes);
   command->add_option("--seed", args->seed, "seed of the fresh episodes")
       ->check(CLI::Range(int64_t{0}, kSeedMax))
       ->capture_default_str();
   command->add_option("--video", args->video, "also record the first episode as FILE.mp4");
-  command->add_option("--individual", args->individual, "which policy of a run")
+  command->add_option("--individual", args->individual, "policy of the run to play")
       ->capture_default_str()
       ->check(CLI::IsMember({"elite"}));
   command->add_flag("--random", args->random,
-                    "the random policy on the same episodes, for comparison");
+                    "play the random policy on the same episodes, for comparison");
   command->add_flag("--json", args->json, "last line: one JSON object");
   command->callback([=, &invocation] {
     invocation.run = [=, &invocation] { return RunEval(invocation, *args); };

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
-#include "evo/genome/import_uber.h"
 #include "evo/genome/decode.h"
+#include "evo/genome/import_uber.h"
 #include "play/saved_policy.h"
 
 namespace samara {
@@ -63,7 +63,7 @@ void AddExport(CLI::App& app, Invocation& invocation) {
   auto args = std::make_shared<Arguments>();
   command->add_option("run", args->run, "run folder")->required();
   command->add_option("file", args->file, "FILE.safetensors")->required();
-  command->add_option("--individual", args->individual, "which policy of the run")
+  command->add_option("--individual", args->individual, "policy of the run to export")
       ->capture_default_str()
       ->check(CLI::IsMember({"elite"}));
   command->add_flag("--allow-nonfinite", args->load.allow_nonfinite, kAllowNonfinite);
@@ -74,8 +74,7 @@ void AddExport(CLI::App& app, Invocation& invocation) {
 }
 
 void AddImport(CLI::App& app, Invocation& invocation) {
-  CLI::App* command =
-      app.add_subcommand("import", "turn a genome published by the originals into a policy file");
+  CLI::App* command = app.add_subcommand("import", "convert a published genome into a policy file");
   struct Arguments {
     std::string file, out;
     bool json = false;

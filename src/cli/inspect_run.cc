@@ -4,11 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "config/experiment.h"
+#include "report/report.h"
 #include "storage/agent_state.h"
 #include "storage/evolution_journal.h"
-#include "config/experiment.h"
 #include "storage/fsck.h"
-#include "report/report.h"
 #include "storage/run_folder.h"
 
 namespace samara {
@@ -35,12 +35,12 @@ Status RunHash(const std::string& run, int64_t generation, bool json) {
                               " learns by updates; leave it out for the hash of its latest "
                               "checkpoint"};
   }
-  ASSIGN_OR_RETURN(const GenerationRecord record, FindGeneration(run, generation));
-  const std::string hash = Hex(record.state.population_hash);
+  ASSIGN_OR_RETURN(const FoundGeneration found, FindGeneration(run, generation));
+  const std::string hash = Hex(found.summary.population_hash);
   if (json)
-    PrintJson({{"generation", record.state.generation}, {"population_hash", hash}});
+    PrintJson({{"generation", found.summary.generation}, {"population_hash", hash}});
   else
-    std::printf("generation %llu %s\n", static_cast<unsigned long long>(record.state.generation),
+    std::printf("generation %llu %s\n", static_cast<unsigned long long>(found.summary.generation),
                 hash.c_str());
   return Status::Ok();
 }
@@ -49,7 +49,7 @@ Status RunFsck(const std::string& run, bool json) {
   ASSIGN_OR_RETURN(const FsckReport report, Fsck(run));
   if (!json) {
     for (const auto& line : report.problems) std::printf("problem: %s\n", line.c_str());
-    for (const auto& line : report.set_aside) std::printf("set aside: %s\n", line.c_str());
+    for (const auto& line : report.set_aside) std::printf("quarantined: %s\n", line.c_str());
     for (const auto& line : report.notes) std::printf("note: %s\n", line.c_str());
   }
   RETURN_IF_ERROR(report.status());
@@ -100,7 +100,8 @@ void AddFsck(CLI::App& app, Invocation& invocation) {
 
 void AddHash(CLI::App& app, Invocation& invocation) {
   CLI::App* command = app.add_subcommand(
-      "hash", "population hash of a run's generation, or parameter hash of its latest agent");
+      "hash",
+      "print the population hash of a generation, or the parameter hash of the latest agent");
   struct Arguments {
     std::string run;
     int64_t generation = -1;
@@ -108,7 +109,7 @@ void AddHash(CLI::App& app, Invocation& invocation) {
   };
   auto args = std::make_shared<Arguments>();
   command->add_option("run", args->run, "run folder")->required();
-  command->add_option("--generation", args->generation, "which one; the last when left out")
+  command->add_option("--generation", args->generation, "generation number; default: the last")
       ->check(CLI::Range(1, 1'000'000'000));
   command->add_flag("--json", args->json, "last line: one JSON object");
   command->callback([=, &invocation] {
@@ -128,7 +129,7 @@ void AddReport(CLI::App& app, Invocation& invocation) {
   command->add_option("runs", args->runs, "run folders")->required();
   command->add_option("--out", args->out, "HTML file; RUN/report.html for one run");
   command->add_option("--curve", args->curve,
-                      "also the learning curve alone, as an SVG picture; of several runs the mean");
+                      "also write the learning curve as SVG; of several runs the mean");
   command->add_flag("--json", args->json, "last line: one JSON object");
   command->callback([=, &invocation] {
     invocation.run = [=] { return RunReport(args->runs, args->out, args->curve, args->json); };

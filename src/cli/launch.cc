@@ -51,25 +51,28 @@ void AddLaunch(CLI::App& app, Invocation& invocation) {
   command->add_option("-n,--ranks", options.ranks, "how many")
       ->required()
       ->check(CLI::Range(1, 4096));
-  command->add_option("--restarts", options.restarts, "start all again after a failure, so often")
+  command
+      ->add_option("--restarts", options.restarts,
+                   "number of restarts of all ranks after a failure")
       ->capture_default_str()
       ->check(CLI::Range(0, 1'000'000));
   command->add_option("--address", options.address,
-                      "of this host, told to the ranks; default: the loopback");
-  command->add_option("--port", options.port, "told to the ranks; default: a free one")
+                      "address of this host for the ranks; default: the loopback");
+  command->add_option("--port", options.port, "port for the ranks; default: a free one")
       ->check(CLI::Range(1, 65535));
   command->add_option("--logs", options.logs,
-                      "folder: a file for what each rank prints, instead of standard error");
+                      "folder for one log file per rank, instead of standard error");
   command
-      ->add_option("--grace", args->grace,
-                   "seconds that the others have to end after a failure, until they are killed")
+      ->add_option(
+          "--grace", args->grace,
+          "seconds that the other ranks have to end after a failure before they are killed")
       ->capture_default_str()
       ->check(InRange(0.0, 1e6));
   command->add_flag("--json", args->json,
-                    "before PROGRAM: one JSON object after all that the program prints");
+                    "before PROGRAM: print one JSON object after the program's output");
   command->footer(
       "Standard output is rank 0's; every other line goes to standard error as \"[rank 1] ...\".\n"
-      "Ranks are told what torchrun tells them (RANK, WORLD_SIZE, MASTER_ADDR, ...): "
+      "Ranks receive torchrun's environment variables (RANK, WORLD_SIZE, MASTER_ADDR, ...): "
       "doc/launching.md.");
   command->callback([=, &invocation] {
     args->options.program = command->remaining();

@@ -1,5 +1,6 @@
 // samara list: presets, environments, games, algorithms, networks, keys.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -8,14 +9,15 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
-#include "core/check.h"
+#include "config/experiment.h"
+#include "config/presets.h"
 #include "core/venv.h"
 #include "env/atari_preset.h"
 #include "env/registry.h"
-#include "nn/network.h"
-#include "config/experiment.h"
-#include "config/presets.h"
+#include "evo/algorithms/registry.h"
+#include "nn/layer_line.h"
 #include "report/reference_scores.h"
+#include "rl/algorithms/registry.h"
 
 namespace samara {
 namespace {
@@ -67,78 +69,48 @@ Rows GameRows() {
 }
 
 Rows AlgorithmRows() {
-  return {
-      {"deep-ga",
-       "Deep GA (Such et al. 2018): truncation selection, mutation only, seed-encoded genomes"},
-      {"random-search", "fresh genomes each generation; the Deep GA without parents"},
-      {"vtrace", "V-trace (IMPALA, Espeholt et al. 2018) with central inference (SEED RL, 2020)"}};
+  Rows rows;
+  for (const EvolutionRow& row : EvolutionAlgorithms())
+    rows.emplace_back(row.name, row.about + "; " + row.paper);
+  for (const LearningAlgorithm& row : LearningAlgorithms())
+    rows.emplace_back(row.name, row.about + "; " + row.paper);
+  return rows;
 }
 
-// Layers and parameters of an evolved network: of images for Atari's 84 x 84 x 4 and 18 actions, of
-// vectors for 8 numbers and 4 actions.
-std::string SizeOf(const std::string& name, bool image) {
-  const NetworkDescription network =
-      (image ? MakeNetwork(name, 84, 84, 4, 18) : MakeNetwork(name, 1, 1, 8, 4)).ValueOrThrow();
-  std::string text;
-  for (size_t i = 0; i + 1 < network.layers.size(); ++i) {
-    const Layer& layer = network.layers[i];
-    if (i > 0) text += ", ";
-    text += layer.kind == Layer::Kind::kConv ? fmt::format("{} of {}x{} stride {}", layer.out,
-                                                           layer.kernel, layer.kernel, layer.stride)
-                                             : fmt::format("{} units", layer.out);
-  }
-  return fmt::format("{}{}; {} parameters for {}", text.empty() ? "no hidden layer" : text,
-                     name == "Nature" ? ", without padding" : "", network.parameter_count,
-                     image ? "84 x 84 x 4, 18 actions" : "8 inputs, 4 actions");
+// Description of a network, the runs that can use it, and its size: of images for Atari's 84 x 84 x 4 and 18
+// actions, of vectors for 8 numbers and 4 actions.
+std::string AboutNetwork(const NetworkRow& row) {
+  const bool image = !row.layers.empty() && !row.layers.starts_with("dense");
+  const auto evolved =
+      image ? MakeNetwork(row.name, 84, 84, 4, 18) : MakeNetwork(row.name, 1, 1, 8, 4);
+  return fmt::format("{}{}: {}; {}{}", row.about, row.source.empty() ? "" : " (" + row.source + ")",
+                     row.layers.empty() ? "no hidden layer" : row.layers,
+                     !evolved.ok()        ? "learning"
+                     : row.layers.empty() ? "evolution"
+                                          : "evolution and learning",
+                     !evolved.ok()
+                         ? ""
+                         : fmt::format("; {} parameters for {}", evolved->parameter_count,
+                                       image ? "84 x 84 x 4, 18 actions" : "8 inputs, 4 actions"));
 }
-
-// Returns what is known of a network by its name, beyond its size.
-struct AgentNetwork {
-  std::string_view name, about;
-};
-constexpr AgentNetwork kAgentNetworks[] = {
-    {"nature", "the layers of Nature (DQN), and heads for policy and value"},
-    {"impala_shallow", "16 of 8x8 stride 4, 32 of 4x4 stride 2, 256 units (IMPALA)"},
-    {"impala_deep", "three residual stacks of 16, 32, 32, then 256 units (IMPALA)"},
-    {"football", "four residual stacks of 16, 32, 32, 32, then 256 units (SEED RL)"},
-};
 
 Rows NetworkRows() {
   Rows rows;
-  for (const auto& name : NetworkNames()) {
-    const bool vector = name.starts_with("mlp-") || name == "linear";
-    rows.emplace_back(
-        name, (name.starts_with("mlp-") ? "evolution and learning, any mlp-<units>-..-<relu|tanh>: "
-                                        : "evolution: ") +
-                  SizeOf(name, !vector));
-  }
-  for (const auto& name : AgentImageNetworkNames()) {
-    const auto* known = std::ranges::find(kAgentNetworks, name, &AgentNetwork::name);
-    CHECK(known != std::end(kAgentNetworks)) << name << " has no line here";
-    rows.emplace_back(name, fmt::format("learning from images: {}; network.lstm=UNITS adds an LSTM",
-                                        known->about));
-  }
+  for (const NetworkRow& row : Networks()) rows.emplace_back(row.name, AboutNetwork(row));
+  rows.emplace_back("mlp-64-64-tanh",
+                    AboutNetwork({"mlp-64-64-tanh", "any mlp-<units>-..-<relu|tanh>",
+                                  "dense 64 tanh, dense 64 tanh", ""}));
+  rows.emplace_back("network.layers=LINE", std::string("any other: ") + kLayersHelp);
   return rows;
 }
 
 Rows KeyRows() {
   Rows rows;
-  ExperimentConfig config;
-  const ConfigTable evolution = config.Table();
-  std::vector<ConfigField> fields = evolution.fields();
-  const std::string evolutions = config.AlgorithmsOfKind();
-  config.run.algorithm = "vtrace";
-  const ConfigTable learning = config.Table();
-  for (const ConfigField& f : learning.fields()) {
-    const bool known = std::any_of(fields.begin(), fields.end(),
-                                   [&](const ConfigField& other) { return other.key == f.key; });
-    if (!known) fields.push_back(f);
-  }
-  for (const ConfigField& f : fields) {
+  const size_t all = AlgorithmNames().size();
+  for (const auto& [f, algorithms] : ExperimentConfig::AllKeys()) {
     std::string about = f.help + " (" + f.type + (f.range.empty() ? "" : ", " + f.range) +
                         (f.unit.empty() ? "" : ", " + f.unit) + ")";
-    if (learning.Find(f.key) == nullptr) about += " [" + evolutions + "]";
-    if (evolution.Find(f.key) == nullptr) about += " [" + config.AlgorithmsOfKind() + "]";
+    if (algorithms.size() < all) about += fmt::format(" [{}]", fmt::join(algorithms, " or "));
     rows.emplace_back(f.key + " = " + f.default_value, std::move(about));
   }
   return rows;

@@ -8,8 +8,8 @@
 
 #include "cli/command.h"
 #include "core/rng.h"
-#include "play/playback.h"
 #include "core/signals.h"
+#include "play/playback.h"
 #include "view/terminal_view.h"
 
 namespace samara {

@@ -8,15 +8,16 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "config/presets.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/resources.h"
-#include "core/thread.h"
-#include "replica/group/group.h"
-#include "play/saved_policy.h"
-#include "config/presets.h"
-#include "report/report.h"
 #include "core/signals.h"
+#include "core/thread.h"
+#include "play/environment_setup.h"
+#include "play/saved_policy.h"
+#include "replica/group/group.h"
+#include "report/report.h"
 
 namespace samara {
 namespace {
@@ -119,7 +120,7 @@ Result<std::unique_ptr<RankGroup>> JoinRanks(const World& world) {
   links.address = variable("SAMARA_ADDRESS").value_or("");
   CommunicatorOptions options;
   options.deadline = links.deadline = std::chrono::hours(1);
-  links.silence = std::chrono::seconds(5);  // machines that train are busy
+  links.heartbeat_timeout = std::chrono::seconds(5);  // machines that train are busy
   options.first_deadline = links.start;
   ASSIGN_OR_RETURN(RankLinks connected, Connect(world, links));
   ASSIGN_OR_RETURN(auto group, RankGroup::Make(world, std::move(connected), options));
@@ -242,39 +243,41 @@ Status RunTrain(const TrainArguments& args, Invocation& invocation,
 }  // namespace
 
 void AddTrain(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand(
-      "train", "run a preset or a .toml file; --resume goes on with a run folder");
+  CLI::App* command =
+      app.add_subcommand("train", "run a preset or a .toml file; --resume continues a run folder");
   auto args = std::make_shared<TrainArguments>();
   command->add_option("preset", args->words,
                       "preset or FILE.toml, then table.key=value ... ('samara list keys')");
-  command->add_option("--out", args->out, "run folder to create; runs/<name>-NN when left out");
+  command->add_option("--out", args->out, "run folder to create; default: runs/<name>-NN");
   command->add_option("--resume", args->resume,
-                      "run folder to go on with; 'auto': go on if --out holds this configuration");
+                      "run folder to continue; 'auto': continue if --out holds this configuration");
   command->add_option(
       "--seeds", args->seeds,
       "run every seed of a range such as 0..4 in OUT/seed-N and report them together");
   command->add_option("--listen", args->listen,
-                      "let actors on other machines in: unix:/folder/socket, 127.0.0.1:PORT, or "
+                      "accept actors of other machines: unix:/folder/socket, 127.0.0.1:PORT, or "
                       "HOST:PORT with TLS, actors' certificates and a token "
                       "(doc/remote_actors.md)");
   command->add_option("--token-file", args->token_files,
-                      "with --listen: what actors must know; two files while one is replaced; "
-                      "SIGHUP reads them and certificates again");
-  command->add_option("--certificate", args->certificate, "with --listen: PEM, turns TLS on");
-  command->add_option("--key", args->key, "with --certificate: its key");
-  command->add_option("--client-ca", args->client_ca,
-                      "with --certificate: actors must show one that this one signed; needed where "
-                      "other machines reach the address");
+                      "with --listen: file with the token of the actors; two files while one is "
+                      "replaced; SIGHUP reloads them and the certificates");
+  command->add_option("--certificate", args->certificate,
+                      "with --listen: certificate (PEM), enables TLS");
+  command->add_option("--key", args->key, "with --certificate: its private key");
+  command->add_option(
+      "--client-ca", args->client_ca,
+      "with --certificate: authority that must have signed the certificates of actors; "
+      "required where other machines reach the address");
   command->add_flag("--token-only", args->token_only,
-                    "with --listen and --certificate: actors show a token and no certificate");
-  command->add_flag("--insecure-i-know", args->insecure,
-                    "with --listen: any address without TLS or token, any user's actors");
+                    "with --listen and --certificate: require a token of actors, no certificate");
   command->add_flag(
-      "--trust", args->trust,
-      "also go on with a run, or start a .toml file that chooses code, that another user "
-      "owns or may write to");
+      "--insecure-i-know", args->insecure,
+      "with --listen: accept any address without TLS or token, and actors of any user");
+  command->add_flag("--trust", args->trust,
+                    "also resume a run, or start a .toml file that chooses code, that another user "
+                    "owns or may write to");
   command->add_flag("--dry-run", args->dry_run,
-                    "refuse what the run would refuse (environment, network, --out), show its "
+                    "check everything that the run checks (environment, network, --out), show its "
                     "warnings, print the effective configuration; writes nothing");
   command->add_flag("--quiet", args->quiet, "no live view");
   command->add_flag("--json", args->json, "last line: one JSON object");

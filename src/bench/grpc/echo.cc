@@ -8,10 +8,9 @@
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 
 #include "bench/peer.h"
+#include "core/mutex.h"
 #include "fleet/remote/address.h"
 #include "fleet/remote/grpc/certificates.h"
 #include "fleet/remote/grpc/settings.h"
@@ -128,13 +127,13 @@ class Question : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuff
     if (ok) Half();
   }
   void OnDone(const grpc::Status&) override {
-    std::lock_guard lock(mu_);
+    MutexLock lock(mu_);
     done_ = true;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   void WaitUntilDone() {
-    std::unique_lock lock(mu_);
-    changed_.wait(lock, [this] { return done_; });
+    MutexLock lock(mu_);
+    changed_.Wait(mu_, [this]() REQUIRES(mu_) { return done_; });
   }
 
  private:
@@ -156,9 +155,9 @@ class Question : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuff
   std::atomic<int> halves_{2};
   grpc::ByteBuffer in_, out_;
   ReceivedPieces pieces_;
-  std::mutex mu_;
-  std::condition_variable changed_;
-  bool done_ = false;  // guarded by mu_
+  Mutex mu_;
+  CondVar changed_;
+  bool done_ GUARDED_BY(mu_) = false;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 """CartPole by the GA on many seeds: how many generations until the elite's test reaches 475.
 
-    .venv/bin/python bench/cartpole_seeds.py            # prints a Markdown table, then one line of JSON
+    .venv/bin/python src/bench/micro/cartpole_seeds.py            # prints a Markdown table, then one line of JSON
 
 A seed is solved in the first generation whose elite has a mean of at least 475 over 100 fresh episodes
 (ga.test_every=1; test episodes are not counted in frames and decide nothing).
@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 PRESET = "classic/cartpole-ga"
 SOLVED = 475.0
 

@@ -3,7 +3,8 @@
 //
 //   env_bench [SECONDS [ID ...]]     default: 1 second each, every id of `samara list envs`
 //
-// One line each: id, steps per second, episodes. bench/env_bench.py sets them beside Gymnasium's.
+// One line each: id, steps per second, episodes. src/bench/micro/env_bench.py sets them beside
+// Gymnasium's.
 #include <fmt/format.h>
 
 #include <cstdlib>

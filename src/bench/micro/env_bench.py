@@ -1,6 +1,6 @@
 """Native environments beside Gymnasium's own, steps per second of CPU time on one core, in turns.
 
-    .venv/bin/python bench/env_bench.py [SECONDS]
+    .venv/bin/python src/bench/micro/env_bench.py [SECONDS]
 
 Each environment is measured three times alternately in C++ (build/env_bench) and in Python; the
 table gives the medians. Both play random actions and reset when an episode ends.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import gymnasium as gym
 
-BENCH = Path(__file__).resolve().parent.parent / "build" / "env_bench"
+BENCH = Path(__file__).resolve().parents[3] / "build" / "env_bench"
 ROUNDS = 3
 
 

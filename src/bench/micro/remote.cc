@@ -11,15 +11,14 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/mutex.h"
 #include "core/ring.h"
 
 namespace samara {
@@ -33,23 +32,23 @@ class NullFleet : public Fleet {
   const EnvironmentSpec& spec() const override { return spec_; }
   uint32_t slots() const override { return slots_; }
   void Begin(uint32_t slot, uint64_t episode, const EpisodeSpec&) override {
-    std::lock_guard lock(mu_);
+    MutexLock lock(mu_);
     events_.Push({.slot = slot, .episode = episode, .result = {}});
-    ready_.notify_one();
+    ready_.NotifyOne();
   }
   void Act(uint32_t slot, const Action&) override {
-    std::lock_guard lock(mu_);
+    MutexLock lock(mu_);
     events_.Push({.slot = slot, .result = {}});
-    ready_.notify_one();
+    ready_.NotifyOne();
   }
   void ActMany(std::span<const SlotAction> actions) override {
-    std::lock_guard lock(mu_);
+    MutexLock lock(mu_);
     for (const SlotAction& a : actions) events_.Push({.slot = a.slot, .result = {}});
-    ready_.notify_one();
+    ready_.NotifyOne();
   }
   size_t Wait(std::span<SlotEvent> out, std::chrono::microseconds timeout) override {
-    std::unique_lock lock(mu_);
-    ready_.wait_for(lock, timeout, [this] { return !events_.empty(); });
+    MutexLock lock(mu_);
+    ready_.WaitFor(mu_, timeout, [this]() REQUIRES(mu_) { return !events_.empty(); });
     size_t n = 0;
     for (; n < out.size() && !events_.empty(); ++n) out[n] = events_.Pop();
     return n;
@@ -63,9 +62,9 @@ class NullFleet : public Fleet {
  private:
   const EnvironmentSpec spec_;
   const uint32_t slots_;
-  std::mutex mu_;
-  std::condition_variable ready_;
-  Ring<SlotEvent> events_;
+  Mutex mu_;
+  CondVar ready_;
+  Ring<SlotEvent> events_ GUARDED_BY(mu_);
   std::vector<std::byte> observation_;
 };
 
