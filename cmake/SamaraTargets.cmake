@@ -30,6 +30,7 @@ target_compile_options(samara_options INTERFACE
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict -Wno-stringop-overflow -Wno-array-bounds>
   -Wall -Wextra -Wpedantic -Wshadow -Wformat=2 -Werror -ffp-contract=off
   -fstack-protector-strong $<$<CXX_COMPILER_ID:GNU>:-ftrivial-auto-var-init=zero>
+  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
   # programs too, so that they share precompiled headers with libraries; -fpch-preprocess is for ccache
   -fPIC $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
 # one mode of toml++ in the whole program: two would share inline functions of different meaning
@@ -37,6 +38,10 @@ target_compile_definitions(samara_options INTERFACE _GLIBCXX_ASSERTIONS TOML_EXC
   $<$<CONFIG:Release>:_FORTIFY_SOURCE=2>)
 target_link_options(samara_options INTERFACE -Wl,-z,relro,-z,now,-z,noexecstack)
 target_include_directories(samara_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
+option(SAMARA_FUZZER "Fuzz targets as libFuzzer programs (clang)" OFF)
+if(SAMARA_FUZZER)  # every library tells libFuzzer what it covers
+  target_compile_options(samara_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 if(SAMARA_SANITIZE)
   # instrumented code makes gcc 12 see uninitialised values inside fmt and overlong reads of std::string
   target_compile_options(samara_options INTERFACE -fsanitize=${SAMARA_SANITIZE} -fno-omit-frame-pointer
@@ -63,12 +68,27 @@ function(samara_use_precompiled name)
   target_precompile_headers(${name} REUSE_FROM ${from})
 endfunction()
 
-# samara_library(name DEPS ... [PCH samara_torch_pch]): a static library of every *.cc of this folder but tests; `name` = samara_<folder>.
+# samara_sources(VARIABLE FOLDER... [WITHOUT REGEX]): every *.cc of these folders (`.` is the current one) but tests.
+function(samara_sources variable)
+  cmake_parse_arguments(ARG "" "WITHOUT" "" ${ARGN})
+  set(found)
+  foreach(folder ${ARG_UNPARSED_ARGUMENTS})
+    file(GLOB more CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cc)
+    list(APPEND found ${more})
+  endforeach()
+  list(FILTER found EXCLUDE REGEX "_test\\.cc$")
+  if(ARG_WITHOUT)
+    list(FILTER found EXCLUDE REGEX "${ARG_WITHOUT}")
+  endif()
+  set(${variable} ${found} PARENT_SCOPE)
+endfunction()
+
+# samara_library(name DEPS ... [SOURCES ...] [PCH samara_torch_pch]): a static library of these sources, or of every *.cc of this
+# folder but tests.
 function(samara_library name)
   cmake_parse_arguments(ARG "" "PCH" "DEPS;SOURCES" ${ARGN})
   if(NOT ARG_SOURCES)
-    file(GLOB ARG_SOURCES CONFIGURE_DEPENDS *.cc)
-    list(FILTER ARG_SOURCES EXCLUDE REGEX "_test\\.cc$")
+    samara_sources(ARG_SOURCES .)
   endif()
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC $<BUILD_INTERFACE:samara_options> ${ARG_DEPS})

@@ -208,7 +208,7 @@ class Slots {
   // One step with the action of command().
   void Step(uint32_t slot, const SlotView& view, SlotReply& reply) {
     if (discrete_ && (command().index < 0 || command().index >= action_n_))
-      throw std::runtime_error("command of the engine breaks the slot protocol");
+      throw std::runtime_error("a command of the learner process breaks the slot protocol");
     const auto start = Clock::now();
     ReadStep(discrete_ ? steps_[slot](command().index, Observation(slot))
                        : steps_[slot](values_, Observation(slot)),

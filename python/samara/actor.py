@@ -126,7 +126,7 @@ def main() -> int:
         if config["protocol"] != _native.SLOT_PROTOCOL:
             raise SetupError(
                 CONFIG,
-                f"the engine speaks slot protocol {config['protocol']}, the Python package"
+                f"the learner process speaks slot protocol {config['protocol']}, the Python package"
                 f" {_native.SLOT_PROTOCOL}: build both from one source",
             )
         environments = build(config)

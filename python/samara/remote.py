@@ -60,12 +60,12 @@ def parse_arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--slots", type=int, default=1, help="environments")
     parser.add_argument("--threads", type=int, default=0, help="of a batched simulator (EnvPool); 0: as many as cores")
     parser.add_argument("--token-file", type=Path)
-    parser.add_argument("--ca", type=Path, help="TLS: who signed the engine's certificate (PEM)")
-    parser.add_argument("--certificate", type=Path, help="this actor's, which engines on other machines ask for (PEM)")
-    parser.add_argument("--key", type=Path, help="of the certificate (PEM)")
+    parser.add_argument("--ca", type=Path, help="TLS: certificate authority of the learner process's certificate (PEM)")
+    parser.add_argument("--certificate", type=Path, help="this actor's certificate, which learner processes on other machines require (PEM)")
+    parser.add_argument("--key", type=Path, help="private key of the certificate (PEM)")
     parser.add_argument("--connect-timeout", type=float, default=60.0, help="seconds until the first connection")
     parser.add_argument("--reconnect-timeout", type=float, default=3600.0,
-                        help="seconds without an engine that was there before")
+                        help="seconds to reconnect after a connection was lost")
     parser.add_argument("--json", action="store_true", help="last line: one JSON object")
     arguments = parser.parse_args(given)
     if not 1 <= arguments.slots <= 65536:
@@ -254,7 +254,7 @@ class Slots:
         line = f"{name}: {one_line(error)}"
         if self.failures[simulator] >= FAILURES_MAX:
             raise Ended(UNAVAILABLE, f"{line} ({FAILURES_MAX} times in a row without finishing an episode)") from error
-        print(f"actor: {line}: built anew", file=sys.stderr)
+        print(f"actor: {line}: created again", file=sys.stderr)
 
     def take(self, incarnation: int) -> bytes:
         n, self.waiting = self.waiting, 0
@@ -361,7 +361,7 @@ def make_channel(grpc: Any, arguments: argparse.Namespace, slots: Slots) -> Any:
 def verdict(grpc: Any, error: Any) -> None:
     """Raises Ended when trying again is useless."""
     code = error.code()
-    line = f"the engine refused this actor: {' '.join((error.details() or code.name).split())}"
+    line = f"the learner process refused this actor: {' '.join((error.details() or code.name).split())}"
     if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
         raise Ended(NOT_PERMITTED, line)
     if code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED):
@@ -415,7 +415,7 @@ def play(arguments: argparse.Namespace, slots: Slots, token: str) -> int:
             return connections
         timeout = arguments.reconnect_timeout if connections else arguments.connect_timeout
         if time.monotonic() - since > timeout:
-            raise Ended(UNAVAILABLE, f"{arguments.connect}: no engine within {timeout:.0f} s ({last}): "
+            raise Ended(UNAVAILABLE, f"{arguments.connect}: no learner process within {timeout:.0f} s ({last}): "
                                      f"{advice(last, arguments)}")
         time.sleep(wait * random.uniform(0.5, 1.5))
         wait = min(2.0 * wait, BACKOFF_LAST)

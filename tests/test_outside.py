@@ -1,0 +1,80 @@
+"""Programs outside the tree, on an installed samara: an evolution algorithm and an environment of their own get the fleet, the run
+folder, resume, report and command line, and touch no file here."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+from samara_cli import ROOT
+
+EXAMPLES = ROOT / "examples/outside"
+
+
+def run(*command, cwd, code=0):
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("SAMARA_") and key != "PYTHONPATH"}
+    done = subprocess.run([str(part) for part in command], cwd=cwd, env=clean, capture_output=True, text=True, timeout=600)
+    assert done.returncode == code, (done.stdout + done.stderr)[-4000:]
+    return done
+
+
+def result(*command, cwd):
+    return json.loads(run(*command, "--quiet", "--json", cwd=cwd).stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory):
+    where = tmp_path_factory.mktemp("prefix")
+    run("cmake", "--install", ROOT / "build", "--prefix", where, cwd=where)
+    for file in where.rglob("samara*.cmake"):  # nothing of what is installed leads back to this tree
+        assert str(ROOT / "src") not in file.read_text() and str(ROOT / "include") not in file.read_text()
+    return where
+
+
+@pytest.fixture(scope="module")
+def build(prefix, tmp_path_factory):
+    def built(name):
+        project = tmp_path_factory.mktemp(name) / name
+        shutil.copytree(EXAMPLES / name, project)
+        run("cmake", "-S", ".", "-B", "build", "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_PREFIX_PATH={prefix}", cwd=project)
+        run("cmake", "--build", "build", cwd=project)
+        return project
+    return built
+
+
+def test_an_environment_of_ones_own(build):
+    project = build("environment")
+    program = project / "build/my-corridor"
+    assert "env.id=Corridor-v0" in run(program, "list", "envs", cwd=project).stdout
+    words = ["classic/cartpole-ga", "env.id=Corridor-v0", "ga.population=40", "ga.generations=6"]
+    one = result(program, "train", *words, "fleet.threads=1", "--out", "one", cwd=project)
+    two = result(program, "train", *words, "fleet.native=slots", "--out", "two", cwd=project)
+    assert one["population_hash"] == two["population_hash"]
+    assert one["elite_mean"] == 7.0 > one["random_mean"]  # three steps to the exit, whichever it is
+    played = result(program, "eval", "one", "--episodes", "5", cwd=project)
+    assert played["mean"] == 7.0
+    assert (project / "one/report.html").exists()
+
+
+def test_an_evolution_algorithm_of_ones_own(build):
+    project = build("evolution")
+    program = project / "build/my-hill-climber"
+    assert "one-plus-one" in run(program, "list", "algorithms", cwd=project).stdout
+    whole = result(program, "train", "my.toml", "--out", "whole", cwd=project)
+    assert whole["generation"] == 60 and whole["elite_mean"] > 2 * whole["random_mean"]
+    # killed and resumed, it ends with the same bits
+    words = [str(program), "train", "my.toml", "--out", "cut", "--quiet"]
+    process = subprocess.Popen(words, cwd=project, stderr=subprocess.DEVNULL)
+    metrics = project / "cut/metrics.jsonl"
+    while process.poll() is None and (not metrics.exists() or metrics.read_text().count('"generation"') < 3):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert result(program, "train", "--resume", "cut", cwd=project)["population_hash"] == whole["population_hash"]
+    run(program, "report", "cut", cwd=project)
+    # a key of another algorithm is refused by naming those that have it
+    refused = run(program, "train", "my.toml", "ga.population=3", "--out", "other", cwd=project, code=78)
+    assert "this run is one-plus-one" in refused.stderr
