@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "evo/algorithms/es.h"
 #include "evo/algorithms/ga.h"
 
 namespace samara {
@@ -19,7 +20,12 @@ std::vector<EvolutionRow>& Rows() {
        .about = "fresh genomes each generation; the Deep GA without parents",
        .paper = "Such et al. 2018, arXiv 1712.06567",
        .config = [] { return MakeRandomSearchConfig(); },
-       .describe = DescribeGa}};
+       .describe = DescribeGa},
+      {.name = "openai-es",
+       .about = "gradient ascent on the ranks of antithetic perturbations of one centre",
+       .paper = "evolution strategies (Salimans et al. 2017, arXiv 1703.03864)",
+       .config = [] { return MakeEsConfig(); },
+       .describe = DescribeEs}};
   return rows;
 }
 
