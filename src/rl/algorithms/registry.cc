@@ -11,12 +11,13 @@
 
 namespace samara {
 
+LearningAlgorithm A2cRow();
 LearningAlgorithm VtraceRow();
 
 namespace {
 
 std::vector<LearningAlgorithm>& Rows() {
-  static std::vector<LearningAlgorithm> rows = {VtraceRow()};
+  static std::vector<LearningAlgorithm> rows = {VtraceRow(), A2cRow()};
   return rows;
 }
 

@@ -1,0 +1,118 @@
+// A2C: advantage actor-critic with synchronous updates. Mnih et al. 2016 (arXiv 1602.01783),
+// section 4 and algorithm S3; the advantages are those of Schulman et al. 2016 (arXiv 1506.02438),
+// which are the paper's n-step ones at lambda 1. The program without torch has the parameters
+// alone.
+#include <sstream>
+
+#include "rl/algorithms/registry.h"
+#ifdef SAMARA_AGENTS
+#include "rl/learner/actor_critic.h"
+#endif
+
+namespace samara {
+namespace {
+
+// ---- parameters
+
+class A2cParameters : public AlgorithmConfig {
+ public:
+  std::unique_ptr<AlgorithmConfig> Clone() const override {
+    return std::make_unique<A2cParameters>(*this);
+  }
+  void Bind(ConfigTable& table) override {
+    table.Add("a2c.gamma", &gamma, {0, 1}, "", "discount per agent step");
+    table.Add("a2c.lambda", &lambda, {0, 1}, "",
+              "of the advantages: 1 = n-step returns, 0 = one-step");
+    table.Add("a2c.value_cost", &value_cost, {0, 1e6}, "", "of half the value's squared error");
+  }
+  // The loss has no importance weights: a batch is what the current policy played.
+  Status Check(const LearningConfig& config) const override {
+    const LearnConfig& learn = config.learn;
+    if (learn.mode == "deterministic" && learn.lag == 0 && learn.batch == learn.environments)
+      return Status::Ok();
+    std::ostringstream why;
+    why << "run.algorithm=a2c with learn.mode=" << learn.mode << ", learn.lag=" << learn.lag
+        << ", learn.batch=" << learn.batch
+        << " is off-policy; expected deterministic, 0, and learn.environments="
+        << learn.environments;
+    return {Code::kConfig, why.str()};
+  }
+
+  double gamma = 0.99;
+  double lambda = 1;
+  double value_cost = 0.5;
+};
+
+#ifdef SAMARA_AGENTS
+// ---- loss
+
+using torch::Tensor;
+
+class A2c : public ActorCritic {
+ public:
+  explicit A2c(const LearningConfig& config)
+      : ActorCritic(config.learn), config_(dynamic_cast<const A2cParameters&>(*config.own)) {}
+
+  ShardLoss Loss(const Shard& shard) const override {
+    const ActorCriticSteps steps = EvaluateSteps(shard);
+    const Tensor advantage = Advantages(steps);
+    const Tensor target = advantage + steps.value.detach();
+
+    const Tensor policy = -(steps.log_pi * advantage).mean();
+    const Tensor value = 0.5 * (target - steps.value).square().mean();
+    const Tensor entropy = steps.entropy.mean();
+    const auto number = [](const Tensor& x) { return x.item<double>(); };
+    return {
+        .total = policy + config_.value_cost * value -
+                 entropy_cost().coefficient().detach() * entropy + entropy_cost().Loss(entropy),
+        .numbers = {{"policy_loss", number(policy), true},
+                    {"value_loss", number(value), true},
+                    {"entropy", number(entropy), true},
+                    {"kl", number((steps.log_mu - steps.log_pi).mean()), true},
+                    {"importance_weight", number((steps.log_pi - steps.log_mu).exp().mean()), true},
+                    {"explained_variance", ExplainedVariance(target, steps.value), true}}};
+  }
+  bool averages() const override { return true; }
+
+ private:
+  // A_t = delta_t + gamma lambda A_{t+1}, delta_t = r_t + gamma V(x_{t+1}) - V(x_t); no sum crosses
+  // the end of an episode, and beyond a truncation lies the value of the final observation.
+  Tensor Advantages(const ActorCriticSteps& steps) const {
+    const torch::NoGradGuard no_gradient;
+    Tensor advantages = torch::empty_like(steps.reward);
+    Tensor advantage = torch::zeros_like(steps.bootstrap), next = steps.bootstrap;
+    for (int64_t t = steps.reward.size(0); t-- > 0;) {
+      const Tensor after = torch::where(steps.truncated[t], steps.final_value[t], next);
+      const Tensor goes_on = steps.terminated[t].logical_not();
+      const Tensor delta = steps.reward[t] + config_.gamma * goes_on * after - steps.value[t];
+      const Tensor carried = goes_on * steps.truncated[t].logical_not();
+      advantage = delta + config_.gamma * config_.lambda * carried * advantage;
+      advantages[t] = advantage;
+      next = steps.value[t];
+    }
+    return advantages;
+  }
+
+  const A2cParameters config_;
+};
+
+std::unique_ptr<Algorithm> Make(const LearningConfig& config) {
+  return std::make_unique<A2c>(config);
+}
+#else
+constexpr MakeAlgorithm* Make = nullptr;
+#endif
+
+}  // namespace
+
+LearningAlgorithm A2cRow() {
+  return {.name = "a2c",
+          .about = "synchronous advantage actor-critic, on-policy",
+          .paper = "Mnih et al. 2016",
+          .parameters = []() -> std::unique_ptr<AlgorithmConfig> {
+            return std::make_unique<A2cParameters>();
+          },
+          .make = Make};
+}
+
+}  // namespace samara
