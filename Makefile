@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PRESET ?= atari/deep-ga-desktop
 
-.PHONY: help setup envpool rivals lint-tools build train test test-quick test-long format tidy clean
+.PHONY: help setup envpool rivals lint-tools build train test test-quick test-long format lint fuzz coverage clean
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
@@ -19,9 +19,9 @@ test: lint-tools build
 test-quick: lint-tools build
 	scripts/test --quick
 
-## make test-long   every test, the slow ones too: every ROM, many kills (an hour and more)
+## make test-long   every test, the slow ones too: every ROM, many kills (hours; PART=2/4: the second of four parts)
 test-long: lint-tools build
-	scripts/test --long
+	scripts/test --long $(PART)
 
 ## make build       set up and build; leaves build/samara
 build: setup
@@ -47,9 +47,19 @@ rivals:
 format: lint-tools
 	git ls-files '*.cc' '*.h' | xargs clang-format-14 -i
 
-## make tidy        clang-tidy over the torch-free sources
-tidy: lint-tools
-	scripts/tidy
+## make lint        Clang's thread-safety analysis and clang-tidy over the torch-free sources
+lint: lint-tools
+	scripts/lint
+
+## make fuzz        what strangers' bytes reach, a minute each under clang's libFuzzer
+fuzz: setup
+	scripts/setup --fuzz
+	scripts/fuzz
+
+## make coverage    lines and branches that the tests run, by folder (builds all of it once more)
+coverage: setup
+	scripts/setup --coverage
+	scripts/coverage
 
 clean:
 	rm -rf build build-*

@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "core/check.h"
-#include "replica/rendezvous/socket.h"
 #include "replica/liveness/failure_detector.h"
+#include "replica/liveness/frame_socket.h"
 
 namespace samara {
 namespace {
@@ -21,24 +21,24 @@ bool Printable(const std::string& text) {
                       [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
-void Hear(GroupJudge& judge, FrameSocket& socket, int rank, GroupJudge::Time now) {
+void Poll(FailureDetector& detector, FrameSocket& socket, int rank, FailureDetector::Time now) {
   while (const auto frame = socket.Receive()) {
     CHECK(Printable(FrameText(*frame)));
     const Status status = FrameStatus(*frame);
     CHECK(!status.ok() && static_cast<int>(status.code()) >= 64 &&
           static_cast<int>(status.code()) <= 78);
-    judge.Hear(rank, now);
-    judge.Do(rank, FrameActivity(*frame));
-    if (frame->kind == MonitorKind::kFail) judge.GiveUp(rank, status);
-    if (frame->kind == MonitorKind::kLeave) judge.Leave(rank);
+    detector.Heartbeat(rank, now);
+    detector.SetActivity(rank, FrameActivity(*frame));
+    if (frame->kind == MonitorKind::kFail) detector.GiveUp(rank, status);
+    if (frame->kind == MonitorKind::kLeave) detector.Leave(rank);
     MonitorFrame answer{.kind = MonitorKind::kAnswer};
-    SetFrameText(answer, judge.Describe(now));
+    SetFrameText(answer, detector.Describe(now));
     CHECK(Printable(FrameText(answer)));
     socket.Put(answer);
     socket.Flush();
   }
-  if (socket.broken()) judge.BreakProtocol(rank);
-  if (socket.closed()) judge.Close(rank);
+  if (socket.broken()) detector.ProtocolError(rank);
+  if (socket.closed()) detector.ConnectionClosed(rank);
 }
 
 // Random bytes are no frames: half of them have a frame's head put before them.
@@ -57,10 +57,10 @@ std::string Spoken(const uint8_t* data, size_t size) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace samara;
-  GroupJudge judge(kRanks, std::chrono::milliseconds(1500));
-  GroupJudge::Time now{0};
+  FailureDetector detector(kRanks, std::chrono::milliseconds(1500));
+  FailureDetector::Time now{0};
   for (int rank = 1; rank < kRanks; ++rank) {
-    judge.Come(rank, now);
+    detector.Join(rank, now);
     int ends[2];
     CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
     OwnedFd peer(ends[0]);
@@ -71,14 +71,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     // in two pieces
     const size_t cut = bytes.empty() ? 0 : static_cast<uint8_t>(bytes.back()) * bytes.size() / 256;
     CHECK(::write(peer.get(), bytes.data(), cut) == static_cast<ssize_t>(cut));
-    Hear(judge, socket, rank, now);
+    Poll(detector, socket, rank, now);
     const size_t rest = bytes.size() - cut;
     CHECK(::write(peer.get(), bytes.data() + cut, rest) == static_cast<ssize_t>(rest));
     if (rank == 2) peer.Close();
     now += std::chrono::milliseconds(700);
-    Hear(judge, socket, rank, now);
+    Poll(detector, socket, rank, now);
   }
-  judge.JudgeSilence(now);
-  CHECK(Printable(judge.failure().message()) && Printable(judge.Describe(now)));
+  detector.CheckTimeouts(now);
+  CHECK(Printable(detector.failure().message()) && Printable(detector.Describe(now)));
   return 0;
 }
