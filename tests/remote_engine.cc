@@ -13,9 +13,9 @@
 #include "core/log.h"
 #include "core/rng.h"
 #include "core/sha256.h"
+#include "core/signals.h"
 #include "env/registry.h"
 #include "fleet/remote/remote.h"
-#include "core/signals.h"
 
 namespace samara {
 namespace {

@@ -82,7 +82,7 @@ def test_the_report_stands_alone(finished, tmp_path):
     page = tmp_path / "page.html"
     ok("report", run, "--out", page)
     text = page.read_text()
-    for words in ("CartPole", "Entropy of the policy", "Explained variance", "Policy lag", "binds", "updates",
+    for words in ("CartPole", "Entropy of the policy", "Explained variance", "Policy lag", "Bottleneck", "updates",
                   "random policy", result["parameter_hash"]):  # fmt: skip
         assert words in text, words
     outside = text.replace("http://www.w3.org/2000/svg", "")
@@ -98,7 +98,7 @@ def test_the_live_view(tmp_path):
     command = line(BINARY, "train", *CARTPOLE, "learn.frames=1e12", "--out", tmp_path / "run")
     terminal = Terminal(command + "; echo ended with $?; sleep 60", width=80)
     try:
-        screen = terminal.wait_for("update", "frames/s", "binds", "return", "explained variance", "rows a batch")
+        screen = terminal.wait_for("update", "frames/s", "bottleneck", "return", "explained variance", "rows a batch")
         for words in ("CartPole-v1", "entropy", "lag", "queue", "busy: environment", "inference", "learner"):
             assert words in screen, screen
         terminal.keys("C-c")

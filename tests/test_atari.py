@@ -249,3 +249,25 @@ def test_every_rom_loads_and_restores(game):
     play(env, random_actions(env, 150, seed=2), seed=2, noops=30)
     assert play(env, actions) == first
     assert restored_like_the_original(game, "deepga-gpu", 1000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("game", atari.games())
+def test_every_game_plays_under_every_preset(game):
+    """20 steps of an episode of each: observations are filled completely, frames are counted, the key decides the bits."""
+    assert len(presets()) == 14
+    for name, preset in presets().items():
+        env = make(game, name)
+        actions, repeat = random_actions(env, 20, seed=3), preset["rows"]["repeat"]
+        filled = []
+        for before in (0, 1):
+            out = np.full_like(observation(env), before)
+            env.reset(1, 7, 0, out)
+            filled.append(out)
+            env.game_goes_on = False  # the one preset whose reset may continue a game
+        assert np.array_equal(*filled), name
+        first = play(env, actions, noops=7)
+        frames = [step[4] for step in first[1:]]
+        assert frames[:-1] == [repeat] * (len(frames) - 1) and 1 <= frames[-1] <= repeat, name
+        env.game_goes_on = False
+        assert play(env, actions, noops=7) == first, name

@@ -69,6 +69,23 @@ def test_bad_options_are_refused_before_anything_is_measured(tmp_path):
         assert said in failed.err
 
 
+def test_options_that_a_workload_does_not_read_are_refused():
+    workloads = [w["name"] for w in ok("bench", "--json").json["workloads"]]
+    values = {"--game": ["pong"], "--seconds": ["1"], "--precision": ["float32"], "--transport": ["unix"], "--payload": ["64"],
+              "--streams": ["1"], "--rows-per-message": ["1"], "--model": ["null"], "--ranks": ["2"], "--mode": ["fast"],
+              "--out": ["x.svg"], "--no-rivals": []}
+    for what in workloads:
+        read = ok("bench", what, "--help").out
+        for option, value in values.items():
+            if option not in read:
+                failed = samara("bench", what, option, *value)
+                assert failed.code == 64 and f"{option} has no effect here" in failed.err, failed.err
+    for words in (["--game", "pong"], ["--signature", "--seconds", "1"], ["noise", "--signature"],
+                  ["inference", "--rows-per-message", "8"]):  # rows of shared memory travel alone
+        failed = samara("bench", *words)
+        assert failed.code == 64 and not failed.out, failed.err
+
+
 def test_a_full_standard_output_is_an_error():
     command = [ROOT / "build" / "samara", "list", "presets"]
     with open("/dev/full", "w") as full:

@@ -31,7 +31,7 @@ def philox(counter: list[np.ndarray], key: tuple[int, int]) -> list[np.ndarray]:
 
 
 def group_words(kind: int, key: int, group: int, groups: int) -> np.ndarray:
-    """W[group][word][block] of src/evo/noise.h."""
+    """W[group][word][block] of src/evo/genome/noise.h."""
     block = np.arange(16 * group, 16 * (group + groups), dtype=np.uint64)
     zero = np.zeros_like(block)
     words = philox([block & np.uint64(0xFFFFFFFF), block >> np.uint64(32), zero, zero + np.uint64(16 + kind)],

@@ -164,7 +164,7 @@ def test_the_second_engine_on_an_address_ends_with_73(folder, started, link):
 
 def test_exits_tell_never_connected_from_rejected(folder, started):
     code, _, errors = started(Actor(f"unix:{folder}/none", "--connect-timeout", 1)).end()
-    assert code == 69 and "no engine within 1 s" in errors
+    assert code == 69 and "no learner process within 1 s" in errors
     engine = started(Engine(f"unix:{folder}/s", slots=2, env="CartPole-v1"))
     code, _, errors = started(Actor(engine.address, env="Acrobot-v1")).end()
     assert code == 78 and "id native/Acrobot-v1 instead of native/CartPole-v1" in errors
@@ -283,14 +283,14 @@ def test_certificates_and_tokens_are_read_again_without_losing_a_stream(folder, 
     first = actor("one")
     engine.wait_for_line(lambda line: line["live"] == 1)
     install("two")
-    hang_up("were read again")
+    hang_up("were reloaded")
     assert actor("one", "--connect-timeout", 1).end()[0] == 69, "another authority's certificate is shown now"
     second = actor("two")
     engine.wait_for_line(lambda line: line["live"] == 2)
     for file in used:
         good = file.read_bytes()
         file.write_bytes(b"nothing of use\n")
-        hang_up("stay as they were: " + str(file))
+        hang_up("are unchanged: " + str(file))
         file.write_bytes(good)
     shutil.copy2(folder / "one/engine.key", used[1])
     hang_up(f"{used[1]}: not the key of {used[0]}")
@@ -351,7 +351,7 @@ def test_tls_against_an_engine_without(folder, started):
         env = "dummy" if python else "CartPole-v1"
         code, _, errors = started(Actor(engine.address, "--ca", folder / "pki/ca.pem", "--connect-timeout", 1, env=env,
                                         python=python)).end()
-        assert code == 69 and "no engine within 1 s" in errors and "leave out --ca" in errors
+        assert code == 69 and "no learner process within 1 s" in errors and "leave out --ca" in errors
 
 
 def test_health_checks(folder, started):

@@ -338,7 +338,7 @@ def test_links_that_are_cut_and_heal(folder, started, link, cut, heal):
 
 
 def load(*arguments, seconds=120) -> dict:
-    """One engine and many streams of one slot each, from four processes: bench/remote.cc."""
+    """One engine and many streams of one slot each, from four processes: src/bench/micro/remote.cc."""
     done = subprocess.run([ROOT / "build/bench_remote", *map(str, arguments)], capture_output=True, text=True,
                           timeout=seconds, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -1,9 +1,11 @@
 """A run that is killed, stopped, moved or damaged ends where an undisturbed one ends."""
 
+import hashlib
 import json
 import random
 import shutil
 import signal
+import struct
 import time
 from pathlib import Path
 
@@ -407,7 +409,7 @@ def test_a_run_that_lost_everything_says_so_and_starts_again(copy, whole):
     (copy / "checkpoints").mkdir()
     assert samara("fsck", copy).code == 65
     outcome = ok("train", "--resume", copy, "--quiet", "--json")
-    assert "nothing after 0 is saved any more" in outcome.err
+    assert "the last saved one is 0; later ones are computed again" in outcome.err
     same(outcome.json, whole[1])
     ok("fsck", copy)
 
@@ -464,3 +466,64 @@ def test_the_random_policy_is_played_once(stopped, whole):
     assert resume(stopped)["random_returns"] == told
     more = resume(stopped, "run.random_episodes=6", "ga.generations=41")["random_returns"]
     assert len(more) == 6 and more[:4] == returns
+
+
+# -- formats ----------------------------------------------------------------------------------------------
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def rewrite_generations(run, change):
+    """Changes the payload of every generation in the journal, by doc/run_folder_format.md; no checkpoint stays."""
+    journal = run / "checkpoints" / "journal.bin"
+    old, new = journal.read_bytes(), b""
+    header, at = old[:32], 32
+    digest = hashlib.sha256(header).digest()
+    while at < len(old):
+        length, kind = struct.unpack_from("<II", old, at)
+        payload = old[at + 12 : at + 12 + length]
+        at += 12 + length + 32
+        if kind == 1:
+            payload = change(payload)
+        head = struct.pack("<II", len(payload), kind)
+        record = head + struct.pack("<I", crc32c(head)) + payload
+        digest = hashlib.sha256(digest + record).digest()
+        new += record + digest
+    journal.write_bytes(header + new)
+    for checkpoint in (run / "checkpoints").glob("ckpt-*"):
+        shutil.rmtree(checkpoint)
+
+
+def parts(payload):
+    """Version, name of the algorithm and the rest of a record of version 2."""
+    version, size = struct.unpack_from("<IQ", payload)
+    return version, payload[12 : 12 + size], payload[12 + size :]
+
+
+def test_a_journal_of_the_first_version_goes_on(copy, whole, tmp_path):
+    """Records without the name of the algorithm, as builds before it wrote them."""
+
+    def first(payload):
+        version, name, rest = parts(payload)
+        assert version == 2 and name == b"deep-ga"
+        return struct.pack("<I", 1) + rest
+
+    rewrite_generations(copy, first)
+    ok("fsck", copy)
+    assert ok("hash", copy, "--json").json["population_hash"] == whole[1]["population_hash"]
+    same(resume(copy, "ga.generations=42"), train(tmp_path / "run", *LONG, "ga.generations=42"))
+
+
+def test_a_generation_of_an_algorithm_that_is_not_there_is_refused(copy):
+    rewrite_generations(copy, lambda payload: payload.replace(b"deep-ga", b"deep-xx", 1))
+    for command in (["hash", copy], ["eval", copy], ["train", "--resume", copy, "ga.generations=42", "--quiet"]):
+        refused = samara(*command, "--json")
+        assert refused.code == 65 and "run.algorithm=deep-xx" in refused.err, refused
+        assert len([line for line in refused.err.splitlines() if "deep-xx" in line]) == 1

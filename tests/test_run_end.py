@@ -1,6 +1,6 @@
 """Runs whose disk refuses: a run is finished only when what it hands over is on disk. Otherwise exit 74, no
 result.json, and a resume completes it. By the limit on file sizes, and on a small file system that fills up.
-(src/run/train_end_test.cc fails every single call of whole runs.)
+(src/train/train_end_test.cc fails every single call of whole runs.)
 """
 
 import os

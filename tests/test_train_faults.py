@@ -114,7 +114,7 @@ def test_health_and_secrets_of_a_running_engine(folder):
         # SIGHUP reads the token again, and stops nothing
         training.signal(signal.SIGHUP)
         training.wait_for_updates(2)
-        assert "were read again" in training.text() and actor.running()
+        assert "were reloaded" in training.text() and actor.running()
         training.stop()
         actor.kill()
     finally:

@@ -91,7 +91,7 @@ def test_a_stop_saves_and_another_number_of_ranks_goes_on(long, tmp_path):
     until(lambda: generations(run) >= 3)
     process.send_signal(signal.SIGTERM)
     code, _, err = finish(process)
-    assert code == 75 and "go on with" in err, err
+    assert code == 75 and "continue with" in err, err
     done = result("samara", 2, "--resume", run)
     assert done["population_hash"] == long["population_hash"] and done["ranks"] == 2
 
@@ -151,7 +151,7 @@ def test_timeout_tells_the_launcher_and_its_group_and_nothing_is_lost(tmp_path):
     run = tmp_path / "run"
     words = [*command("samara", 2, BINARY), "train", *LONG, "ga.generations=100000", "--out", str(run), "--quiet"]
     done = subprocess.run(["timeout", "4", *words], capture_output=True, text=True, timeout=60, env=environment())
-    assert done.returncode == 124 and "go on with" in done.stderr and "signal 9" not in done.stderr, done.stderr
+    assert done.returncode == 124 and "continue with" in done.stderr and "signal 9" not in done.stderr, done.stderr
     assert generations(run) > 0
     ok("fsck", run)
 

@@ -91,7 +91,7 @@ def test_a_stop_saves_and_another_number_of_ranks_goes_on(whom, long, tmp_path):
     else:
         os.kill(ranks_of(process)[1], signal.SIGTERM)
     code, _, err = finish(process)
-    assert code == 75 and err.count("go on with") == 1, err
+    assert code == 75 and err.count("continue with") == 1, err
     done = result("samara", 2, "--resume", run) if whom == "all" else resume(run)
     assert numbers(done) == numbers(long)
 

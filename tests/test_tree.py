@@ -42,7 +42,7 @@ def test_threads_are_owned_by_groups_that_stop_them():
     """A list of threads that is joined when a later one cannot start waits for ever: ThreadGroup stops them first."""
     lists = re.compile(r"(?:vector|deque|list|array)<(?:std::unique_ptr<)?(?:samara::)?(?:Thread|std::j?thread)\b")
     files = [path for path in tracked("src/*.h", "src/*.cc", "include/*.h", "python/*.h", "python/*.cc")
-             if not re.search(r"_test\.cc$|test_util\.h$|store_contract\.h$|core/thread\.(?:h|cc)$", str(path))]
+             if not re.search(r"_test\.cc$|test_util\.h$|store_contract\.h$|/micro/|core/thread\.(?:h|cc)$", str(path))]
     assert len(files) > 200
     assert not [str(path) for path in files if lists.search((ROOT / path).read_text())]
 
@@ -61,6 +61,18 @@ def test_files_named_in_pages_exist():
     named = re.compile(r"`((?:src|doc|tests|python|bench|presets|scripts|cmake)/[\w./-]+\.\w+)`")
     assert not [f"{page}: {path}" for page in tracked("*.md") for path in named.findall((ROOT / page).read_text())
                 if not (ROOT / path).exists()]
+
+
+def test_pages_wrap_at_100_columns():
+    """Prose does; tables, code blocks and pictures cannot, and a code span is not broken."""
+    long = []
+    for page in tracked("doc/*.md", "README.md", "CONTRIBUTING.md", "SECURITY.md"):
+        if page.name in ("design.md", "adding-an-algorithm.md", "adding-an-environment.md"):  # not wrapped yet
+            continue
+        text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(), flags=re.M | re.S)
+        long += [f"{page}: {line}" for line in text.split("\n")
+                 if len(re.sub(r"`[^`]*`", "``", line)) > 100 and not line.startswith(("|", "![", "    "))]
+    assert not long
 
 
 def test_keys_are_unique_and_have_help(keys):
@@ -106,7 +118,7 @@ OPENERS = {
     "src/env/mujoco/library.cc": "the wheel's library", "src/data/image_folder.cc": "the user's images",
     "src/replica/torch/connect.cc": "/proc/sys/kernel/random/boot_id",
     "src/fleet/remote/address.cc": "the folder of a socket",
-    "src/replica/launch.cc": "/dev/null and the logs of ranks", "src/cli/credentials.cc": "openssl's own log",
+    "src/replica/rendezvous/launch.cc": "/dev/null and the logs of ranks", "src/cli/credentials.cc": "openssl's own log",
     "src/bench/": "its own temporary folder, and /proc",
 }
 

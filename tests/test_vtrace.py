@@ -113,7 +113,7 @@ def test_kill_and_resume_give_the_same_bits(tmp_path, how):
 
 @pytest.mark.parametrize("words, says", [
     (["learn.environments=30", "learn.mode=deterministic"], "no multiple of learn.batch"),
-    (["network.name=nature"], "36 x 36"),
+    (["network.name=nature"], "needs images"),
     (["network.name=resnet"], "resnet"),
     (["network.action_input=true", "env.id=Pendulum-v1"], "continuous"),
     (["learn.entropy_target=high"], "number of nats"),
