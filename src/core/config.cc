@@ -2,7 +2,6 @@
 #include "core/config.h"
 
 #include <fmt/format.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <cctype>
@@ -13,6 +12,7 @@
 
 #include "core/log.h"
 #include "core/sha256.h"
+#include "core/toml.h"
 
 namespace samara {
 namespace {

@@ -285,6 +285,26 @@ TEST(ConfigTest, TheHashCoversWhatMustMatchOnResume) {
   }
 }
 
+// What toml++ up to 3.4 asserts or calls unreachable; found by the fuzz targets.
+TEST(ConfigTest, TextThatTheParserDidNotExpectIsAnError) {
+  const char* const texts[] = {"[[[1]]]",
+                               "[[=",
+                               "[=",
+                               "[\n",
+                               "[a]\nb={c=[},2]}",
+                               "[a]\nb=\u00e9",
+                               "[a]\nb=1='\u0430",
+                               "[a]\nb=-\\\"\u0430\"",
+                               "\u00e9=1"};
+  for (const char* text : texts) {
+    Settings s;
+    EXPECT_EQ(s.table.ParseToml(text, "a.toml").code(), Code::kConfig) << text;
+  }
+  Settings s;
+  ASSERT_TRUE(s.table.ParseToml("[run]\nnote = \"\"\"\\\n  \u00a7\"\"\"\n", "a.toml").ok());
+  EXPECT_EQ(s.note, "\u00a7");
+}
+
 TEST(ConfigTest, TheOrderOfAssignmentsDoesNotMatter) {
   Settings a, b;
   ASSERT_TRUE(

@@ -1,13 +1,13 @@
 #include "report/run_data.h"
 
 #include <fmt/format.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "core/statistics.h"
+#include "core/toml.h"
 #include "storage/metrics.h"
 #include "storage/run_folder.h"
 #include "storage/sealed_json.h"
