@@ -77,8 +77,8 @@ Rows AlgorithmRows() {
   return rows;
 }
 
-// Description of a network, the runs that can use it, and its size: of images for Atari's 84 x 84 x 4 and 18
-// actions, of vectors for 8 numbers and 4 actions.
+// Description of a network, the runs that can use it, and its size: of images for Atari's 84 x 84 x
+// 4 and 18 actions, of vectors for 8 numbers and 4 actions.
 std::string AboutNetwork(const NetworkRow& row) {
   const bool image = !row.layers.empty() && !row.layers.starts_with("dense");
   const auto evolved =
