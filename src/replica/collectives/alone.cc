@@ -1,7 +1,5 @@
 #include "replica/collectives/alone.h"
 
-#include <mutex>
-
 namespace samara {
 namespace {
 

@@ -9,10 +9,10 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
 
 #include "core/cpu.h"
 #include "core/futex.h"
+#include "core/mutex.h"
 #include "replica/liveness/frame_socket.h"
 
 namespace samara {
@@ -146,7 +146,7 @@ class ArenaTransport : public Transport {
 
   void Abort(const Status& why) override {
     {
-      std::lock_guard lock(mu_);
+      const MutexLock lock(mu_);
       if (aborted_.ok()) aborted_ = why;
     }
     stop_.store(true, std::memory_order_release);
@@ -159,7 +159,7 @@ class ArenaTransport : public Transport {
   }
 
   Status Stopped() {
-    std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     return aborted_;
   }
 
@@ -232,8 +232,8 @@ class ArenaTransport : public Transport {
   std::vector<std::span<const std::byte>> shown_;
   std::vector<CollectiveHeader> headers_;
   std::atomic<bool> stop_{false};
-  std::mutex mu_;
-  Status aborted_;  // guarded by mu_
+  Mutex mu_;
+  Status aborted_ GUARDED_BY(mu_);
 };
 
 // Everybody says whether it worked, and learns whether it did for all.

@@ -70,7 +70,7 @@ Status Communicator::Late() const {
 }
 
 void Communicator::Fail(const Status& why, bool record) {
-  std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   if (!failure_.ok()) return;
   failure_ = abort_message_ = why;
   // a rank that is alone writes no record, unless a folder is set
@@ -94,12 +94,12 @@ void Communicator::Leave() {
 }
 
 Status Communicator::abort_message() const {
-  std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   return abort_message_;
 }
 
 Status Communicator::failure() const {
-  std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   return failure_;
 }
 

@@ -4,9 +4,9 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "core/mutex.h"
 #include "replica/collectives/flight_recorder.h"
 #include "replica/collectives/reduce.h"
 #include "replica/collectives/transport.h"
@@ -99,10 +99,10 @@ class Communicator {
   Transport::Check check_;
   std::vector<std::byte> scratch_;
   FlightRecorder flight_;
-  mutable std::mutex mu_;
-  // guarded by mu_
-  Status failure_;
-  Status abort_message_;  // the same as sent to other ranks, without the name of this rank's record
+  mutable Mutex mu_;
+  Status failure_ GUARDED_BY(mu_);
+  // the same as sent to other ranks, without the name of this rank's record
+  Status abort_message_ GUARDED_BY(mu_);
 };
 
 }  // namespace samara

@@ -26,7 +26,7 @@ Path FlightFile(const std::string& folder, int rank, const EnvironmentVariables&
 
 void FlightRecorder::Begin(uint64_t sequence, std::string text, const char* transport,
                            uint64_t bytes) {
-  std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   records_[count_++ % records_.size()] = {.sequence = sequence,
                                           .text = std::move(text),
                                           .transport = transport,
@@ -35,7 +35,7 @@ void FlightRecorder::Begin(uint64_t sequence, std::string text, const char* tran
 }
 
 void FlightRecorder::End(bool failed) {
-  std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   FlightRecord& last = records_[(count_ - 1) % records_.size()];
   last.end = Now();
   last.ended = true;
@@ -43,17 +43,17 @@ void FlightRecorder::End(bool failed) {
 }
 
 void FlightRecorder::Span(std::string track, std::string name, SteadyTime begin) {
-  std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   spans_[span_count_++ % spans_.size()] = {std::move(track), std::move(name), begin, Now()};
 }
 
 bool FlightRecorder::empty() const {
-  std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   return count_ == 0;
 }
 
 std::vector<FlightRecord> FlightRecorder::records() const {
-  std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   std::vector<FlightRecord> out;
   for (size_t i = count_ - std::min(count_, records_.size()); i < count_; ++i)
     out.push_back(records_[i % records_.size()]);
@@ -109,7 +109,7 @@ std::string FlightRecorder::ChromeTrace(int rank) const {
     event["cat"] = "collective";
     event["args"] = {{"bytes", r.bytes}, {"sequence", r.sequence}};
   }
-  std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   for (const FlightSpan& s : spans_)
     if (!s.name.empty()) add(s.track, s.name, s.begin, s.end);
   return nlohmann::json{{"traceEvents", std::move(events)}}.dump(

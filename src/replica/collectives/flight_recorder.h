@@ -1,12 +1,12 @@
 // The last collectives of a rank: a record that explains the failure of a group.
 #pragma once
 
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "core/clock.h"
 #include "core/files.h"
+#include "core/mutex.h"
 #include "core/ring.h"
 #include "replica/rendezvous/world.h"
 
@@ -52,11 +52,11 @@ class FlightRecorder {
   std::string ChromeTrace(int rank) const;
 
  private:
-  mutable std::mutex mu_;
-  std::vector<FlightRecord> records_;  // a ring; guarded by mu_
-  size_t count_ = 0;                   // ever begun
-  std::vector<FlightSpan> spans_;      // a ring; guarded by mu_
-  size_t span_count_ = 0;
+  mutable Mutex mu_;
+  std::vector<FlightRecord> records_ GUARDED_BY(mu_);  // a ring
+  size_t count_ GUARDED_BY(mu_) = 0;                   // ever begun
+  std::vector<FlightSpan> spans_ GUARDED_BY(mu_);      // a ring
+  size_t span_count_ GUARDED_BY(mu_) = 0;
   const SteadyTime origin_;
 };
 

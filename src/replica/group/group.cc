@@ -60,21 +60,21 @@ Status RankGroup::Join(const RankLinks& links, const CommunicatorOptions& option
   address_ = std::move(route->address);
   auto communicator = std::make_unique<Communicator>(std::move(route->transport), options);
   communicator->SetMonitor(monitor_.get());
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   if (!peer_failure_.ok()) communicator->Abort(peer_failure_);
   communicator_ = std::move(communicator);
   return {};
 }
 
 void RankGroup::RecordFailure(const Status& failure) {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   peer_failure_ = failure;
   if (communicator_) communicator_->Abort(failure);
   failed_ = true;
 }
 
 Status RankGroup::peer_failure() const {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   return peer_failure_;
 }
 

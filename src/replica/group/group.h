@@ -6,11 +6,11 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/mutex.h"
 #include "replica/collectives/communicator.h"
 #include "replica/collectives/transport.h"
 #include "replica/liveness/monitor.h"
@@ -86,8 +86,8 @@ class RankGroup {
   const World world_;
   const std::shared_ptr<Store> store_;
   std::atomic<bool> failed_{false};
-  mutable std::mutex mu_;
-  Status peer_failure_;  // guarded by mu_
+  mutable Mutex mu_;
+  Status peer_failure_ GUARDED_BY(mu_);
   // constant after Join; until then guarded by mu_
   std::unique_ptr<Communicator> communicator_;
   std::string address_;

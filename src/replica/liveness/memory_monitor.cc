@@ -1,6 +1,6 @@
-#include <mutex>
 #include <vector>
 
+#include "core/mutex.h"
 #include "replica/liveness/failure_detector.h"
 
 namespace samara {
@@ -12,23 +12,23 @@ class MonitorHub {
       : detector_(size, std::chrono::hours(1)), on_failure_(static_cast<size_t>(size)) {}
 
   void Join(int rank, Monitor::OnFailure on_failure) {
-    std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     detector_.Join(rank, {});
     CallbackOf(rank) = std::move(on_failure);
     if (!detector_.failure().ok()) CallbackOf(rank)(detector_.failure());
   }
   void Report(int rank, const RankActivity& activity) {
-    std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     detector_.SetActivity(rank, activity);
   }
   void Fail(int rank, const Status& why) {
-    std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     detector_.GiveUp(rank, why);
     NotifyFailure();
   }
   // A second call does nothing.
   void Leave(int rank, bool orderly) {
-    std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     if (!std::exchange(CallbackOf(rank), nullptr)) return;
     if (orderly)
       detector_.Leave(rank);
@@ -37,24 +37,25 @@ class MonitorHub {
     NotifyFailure();
   }
   std::string Describe() const {
-    std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     return detector_.Describe({});
   }
 
  private:
-  Monitor::OnFailure& CallbackOf(int rank) { return on_failure_[static_cast<size_t>(rank)]; }
+  Monitor::OnFailure& CallbackOf(int rank) REQUIRES(mu_) {
+    return on_failure_[static_cast<size_t>(rank)];
+  }
   // Passes the first failure to all ranks, once. The callbacks may not call the hub.
-  void NotifyFailure() {
+  void NotifyFailure() REQUIRES(mu_) {
     if (detector_.failure().ok() || std::exchange(notified_, true)) return;
     for (const Monitor::OnFailure& on_failure : on_failure_)
       if (on_failure) on_failure(detector_.failure());
   }
 
-  mutable std::mutex mu_;
-  // guarded by mu_
-  FailureDetector detector_;
-  std::vector<Monitor::OnFailure> on_failure_;  // by rank; null: not joined
-  bool notified_ = false;
+  mutable Mutex mu_;
+  FailureDetector detector_ GUARDED_BY(mu_);
+  std::vector<Monitor::OnFailure> on_failure_ GUARDED_BY(mu_);  // by rank; null: not joined
+  bool notified_ GUARDED_BY(mu_) = false;
 };
 
 namespace {

@@ -31,7 +31,7 @@ class Hub final : public PolledMonitor {
 
   Status Open(Store& store);
   std::string Describe() const override {
-    const std::lock_guard lock(detector_mu_);
+    const MutexLock lock(detector_mu_);
     return detector_.Describe(now_);
   }
 
@@ -45,15 +45,15 @@ class Hub final : public PolledMonitor {
     SteadyTime since;
   };
   void Accept(SteadyTime now);
-  void PollUnidentified(SteadyTime now);
-  void Admit(FrameSocket&& socket, const MonitorFrame& hello);
-  std::optional<Status> Refusal(const MonitorFrame& hello) const;
-  void PollRank(int rank);
-  void HandleMessage(int rank, const MonitorFrame& frame);
-  void CheckProgress(SteadyTime now, const Requests& requests);
+  void PollUnidentified(SteadyTime now) REQUIRES(detector_mu_);
+  void Admit(FrameSocket&& socket, const MonitorFrame& hello) REQUIRES(detector_mu_);
+  std::optional<Status> Refusal(const MonitorFrame& hello) const REQUIRES(detector_mu_);
+  void PollRank(int rank) REQUIRES(detector_mu_);
+  void HandleMessage(int rank, const MonitorFrame& frame) REQUIRES(detector_mu_);
+  void CheckProgress(SteadyTime now, const Requests& requests) REQUIRES(detector_mu_);
   void PutAll(const MonitorFrame& frame);
   void Flush();
-  bool AtEnd(SteadyTime now, const Requests& requests);
+  bool AtEnd(SteadyTime now, const Requests& requests) REQUIRES(detector_mu_);
 
   // constant after Open
   const int size_;
@@ -66,10 +66,10 @@ class Hub final : public PolledMonitor {
   std::vector<std::unique_ptr<FrameSocket>> ranks_;  // null: not joined, or closed
   bool started_ = false, failure_sent_ = false, warned_ = false, missing_logged_ = false;
   std::optional<SteadyTime> stopping_since_;
-  // written by the thread in RunOnce, with detector_mu_ held; read by any
-  mutable std::mutex detector_mu_;
-  FailureDetector detector_;
-  Time now_{0};  // on the thread's awake clock
+  // written by the thread in RunOnce, read by any
+  mutable Mutex detector_mu_;
+  FailureDetector detector_ GUARDED_BY(detector_mu_);
+  Time now_ GUARDED_BY(detector_mu_){0};  // on the thread's awake clock
 };
 
 Status Hub::Open(Store& store) {
@@ -92,6 +92,7 @@ PolledMonitor::Time Hub::Prepare(std::vector<pollfd>& polls) {
   for (const Unidentified& peer : unidentified_) polls.push_back({peer.socket.fd(), POLLIN, 0});
   for (const auto& socket : ranks_)
     if (socket != nullptr) polls.push_back({socket->fd(), socket->poll_events(), 0});
+  const MutexLock lock(detector_mu_);
   if (!failed() && detector_.NextTimeout() != Time::max())
     sleep = std::min(sleep, detector_.NextTimeout() - now_);
   if (!started_ && !failed()) sleep = std::min<Time>(sleep, made_ + options_.start - Now());
@@ -99,7 +100,7 @@ PolledMonitor::Time Hub::Prepare(std::vector<pollfd>& polls) {
 }
 
 bool Hub::RunOnce(SteadyTime now, const Requests& requests) {
-  const std::lock_guard lock(detector_mu_);
+  const MutexLock lock(detector_mu_);
   now_ = clock_.now();
   detector_.SetActivity(0, activity());
   Accept(now);

@@ -26,12 +26,12 @@ PolledMonitor::PolledMonitor(int rank, const Options& options, OnFailure on_fail
 }
 
 void PolledMonitor::Report(const RankActivity& activity) {
-  const std::lock_guard lock(activity_mu_);
+  const MutexLock lock(activity_mu_);
   activity_ = activity;
 }
 
 RankActivity PolledMonitor::activity() const {
-  const std::lock_guard lock(activity_mu_);
+  const MutexLock lock(activity_mu_);
   return activity_;
 }
 
@@ -41,54 +41,58 @@ void PolledMonitor::Wake() const {
 }
 
 void PolledMonitor::Fail(const Status& why) {
-  std::unique_lock lock(mu_);
+  MutexLock lock(mu_);
   if (!failure_.ok() || leave_ || give_up_.has_value() || gave_up_) return;
   give_up_ = why.ok() ? Status(Code::kInternal, "without a reason") : why;
   Wake();
   if (OnThread()) return;
-  changed_.wait_for(lock, kNoticeTime, [&] { return gave_up_ || !failure_.ok() || ended_; });
+  changed_.WaitFor(mu_, kNoticeTime,
+                   [this]() REQUIRES(mu_) { return gave_up_ || !failure_.ok() || ended_; });
 }
 
 void PolledMonitor::Leave() {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   leave_ = true;
   Wake();
 }
 
 Status PolledMonitor::WaitForStart() {
-  std::unique_lock lock(mu_);
-  changed_.wait(lock, [&] { return started_ || !failure_.ok(); });
+  MutexLock lock(mu_);
+  changed_.Wait(mu_, [this]() REQUIRES(mu_) { return started_ || !failure_.ok(); });
   return started_ ? Status::Ok() : failure_;
 }
 
 std::string PolledMonitor::Ask() const {
-  std::unique_lock lock(mu_);
-  const auto known = [&] { return answer_.value_or("what the ranks do is not known here"); };
+  MutexLock lock(mu_);
+  const auto known = [this]() REQUIRES(mu_) {
+    return answer_.value_or("what the ranks do is not known here");
+  };
   if (OnThread() || !failure_.ok() || ended_) return known();
   ask_ = true;
   Wake();
-  changed_.wait_for(lock, kAnswerTime, [&] { return !ask_ || !failure_.ok() || ended_; });
+  changed_.WaitFor(mu_, kAnswerTime,
+                   [this]() REQUIRES(mu_) { return !ask_ || !failure_.ok() || ended_; });
   return known();
 }
 
 void PolledMonitor::Answer(std::string text) {
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     answer_ = std::move(text);
     ask_ = false;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void PolledMonitor::StartThread() {
   // the thread waits for its number to be written down
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   thread_ = std::make_unique<Thread>("monitor", [this] { Run(); });
 }
 
 void PolledMonitor::StopThread() {
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     stop_ = true;
   }
   Wake();
@@ -97,16 +101,16 @@ void PolledMonitor::StopThread() {
 
 void PolledMonitor::Started() {
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     started_ = true;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void PolledMonitor::Failed(const Status& failure) {
   if (failed_) return;
   failed_ = true;
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   failure_ = failure;
 }
 
@@ -117,27 +121,27 @@ bool PolledMonitor::BeatDue(SteadyTime now) {
 }
 
 PolledMonitor::Requests PolledMonitor::TakeRequests() {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   return {std::exchange(give_up_, std::nullopt), leave_, ask_, stop_};
 }
 
 void PolledMonitor::Publish(const Requests& done) {
   Status failure;
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     gave_up_ |= done.give_up.has_value();
     if (!failure_.ok() && started_ && !leave_ && !delivered_) {
       delivered_ = true;
       failure = failure_;
     }
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   if (!failure.ok() && on_failure_) on_failure_(failure);
 }
 
 void PolledMonitor::Run() {
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     thread_id_ = std::this_thread::get_id();
   }
   std::vector<pollfd> polls;
@@ -156,10 +160,10 @@ void PolledMonitor::Run() {
     Publish(requests);                         // (5)
   }
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     ended_ = true;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 }  // namespace samara

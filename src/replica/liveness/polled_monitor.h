@@ -8,12 +8,11 @@
 
 #include <poll.h>
 
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
+#include "core/mutex.h"
 #include "core/thread.h"
 #include "replica/liveness/failure_detector.h"
 #include "replica/liveness/frame_socket.h"
@@ -58,7 +57,6 @@ class PolledMonitor : public Monitor {
   // Any thread: waits for the text that the thread passes to Answer.
   std::string Ask() const;
   void Answer(std::string text);
-  bool OnThread() const { return std::this_thread::get_id() == thread_id_; }
 
   // constant after construction
   const int rank_;
@@ -68,6 +66,7 @@ class PolledMonitor : public Monitor {
   SteadyTime beat_due_;
 
  private:
+  bool OnThread() const REQUIRES(mu_) { return std::this_thread::get_id() == thread_id_; }
   void Run();
   Requests TakeRequests();
   void Wake() const;
@@ -77,20 +76,21 @@ class PolledMonitor : public Monitor {
   OwnedFd wake_;
   bool failed_ = false;  // the thread's
 
-  mutable std::mutex activity_mu_;
-  RankActivity activity_;  // guarded by activity_mu_
+  mutable Mutex activity_mu_;
+  RankActivity activity_ GUARDED_BY(activity_mu_);
 
-  mutable std::mutex mu_;
-  mutable std::condition_variable changed_;  // signalled on every change of what follows
-  // guarded by mu_
-  std::optional<Status> give_up_;
-  bool gave_up_ = false;  // the notice is on its way
-  bool leave_ = false, stop_ = false, started_ = false, delivered_ = false, ended_ = false;
-  mutable bool ask_ = false;
-  Status failure_;
-  std::optional<std::string> answer_;
+  mutable Mutex mu_;
+  mutable CondVar changed_;  // signalled on every change of what follows
+  std::optional<Status> give_up_ GUARDED_BY(mu_);
+  bool gave_up_ GUARDED_BY(mu_) = false;  // the notice is on its way
+  bool leave_ GUARDED_BY(mu_) = false, stop_ GUARDED_BY(mu_) = false;
+  bool started_ GUARDED_BY(mu_) = false, delivered_ GUARDED_BY(mu_) = false;
+  bool ended_ GUARDED_BY(mu_) = false;
+  mutable bool ask_ GUARDED_BY(mu_) = false;
+  Status failure_ GUARDED_BY(mu_);
+  std::optional<std::string> answer_ GUARDED_BY(mu_);
 
-  std::thread::id thread_id_;  // constant once the thread runs
+  std::thread::id thread_id_ GUARDED_BY(mu_);
   std::unique_ptr<Thread> thread_;
 };
 

@@ -1,12 +1,11 @@
 #include "replica/rendezvous/store.h"
 
 #include <charconv>
-#include <condition_variable>
 #include <map>
-#include <mutex>
 #include <utility>
 
 #include "core/log.h"
+#include "core/mutex.h"
 
 namespace samara {
 namespace {
@@ -15,16 +14,16 @@ class MemoryStore : public Store {
  public:
   Status Set(const std::string& key, std::string_view value) override {
     {
-      const std::lock_guard lock(mu_);
+      const MutexLock lock(mu_);
       values_.insert_or_assign(key, std::string(value));
     }
-    changed_.notify_all();
+    changed_.NotifyAll();
     return Status::Ok();
   }
 
   Result<std::string> Get(const std::string& key, std::chrono::milliseconds timeout) override {
-    std::unique_lock lock(mu_);
-    if (!changed_.wait_for(lock, timeout, [&] { return values_.count(key) != 0; }))
+    MutexLock lock(mu_);
+    if (!changed_.WaitFor(mu_, timeout, [&]() REQUIRES(mu_) { return values_.count(key) != 0; }))
       return StoreTimeout(key, timeout);
     return values_.at(key);
   }
@@ -32,7 +31,7 @@ class MemoryStore : public Store {
   Result<int64_t> Add(const std::string& key, int64_t amount) override {
     int64_t sum = 0;
     {
-      const std::lock_guard lock(mu_);
+      const MutexLock lock(mu_);
       std::string& value = values_[key];
       const auto read = std::from_chars(value.data(), value.data() + value.size(), sum);
       const bool counter = read.ec == std::errc() && read.ptr == value.data() + value.size();
@@ -40,12 +39,12 @@ class MemoryStore : public Store {
         return NoCounter(key, value);
       value = std::to_string(sum);
     }
-    changed_.notify_all();
+    changed_.NotifyAll();
     return sum;
   }
 
   Status Delete(const std::string& key) override {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     values_.erase(key);
     return Status::Ok();
   }
@@ -57,10 +56,10 @@ class MemoryStore : public Store {
                                "': expected a counter with room for the sum"};
   }
 
-  std::mutex mu_;
-  std::condition_variable changed_;  // signalled on every change of values_
-  // guarded by mu_; counters as decimal text, as c10d's stores have them
-  std::map<std::string, std::string> values_;
+  Mutex mu_;
+  CondVar changed_;  // signalled on every change of values_
+  // counters as decimal text, as c10d's stores have them
+  std::map<std::string, std::string> values_ GUARDED_BY(mu_);
 };
 
 class PrefixedStore : public Store {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
 #include <span>
 #include <thread>
 #include <utility>
@@ -14,6 +13,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/mutex.h"
 #include "replica/rendezvous/socket_store.h"
 #include "replica/rendezvous/store_wire.h"
 
@@ -146,7 +146,7 @@ class SocketStore final : public Store {
     ASSIGN_OR_RETURN(Line line, Take());
     ASSIGN_OR_RETURN(StoreReply reply, line.Ask(request, patience));
     {
-      const std::lock_guard lock(mu_);
+      const MutexLock lock(mu_);
       idle_.push_back(std::move(line));
     }
     if (reply.code == 0) return std::move(reply.text);
@@ -156,7 +156,7 @@ class SocketStore final : public Store {
   }
   Result<Line> Take() {
     {
-      const std::lock_guard lock(mu_);
+      const MutexLock lock(mu_);
       if (!idle_.empty()) {
         Line line = std::move(idle_.back());
         idle_.pop_back();
@@ -168,8 +168,8 @@ class SocketStore final : public Store {
 
   const Endpoint at_;
   const std::string secret_;
-  std::mutex mu_;
-  std::vector<Line> idle_;  // guarded by mu_
+  Mutex mu_;
+  std::vector<Line> idle_ GUARDED_BY(mu_);
 };
 
 // Rank 0's: it serves what it uses.
