@@ -1,19 +1,18 @@
 // Batches for replicas: pipelines, read ahead in order by threads of their own.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <vector>
 
+#include "core/mutex.h"
 #include "samara/error.h"
 #include "samara/nest.h"
 
@@ -68,9 +67,9 @@ class Prefetcher {
   }
   ~Prefetcher() {
     {
-      std::lock_guard lock(mu_);
+      const MutexLock lock(mu_);
       quit_ = true;
-      changed_.notify_all();
+      changed_.NotifyAll();
     }
     if (thread_.joinable()) thread_.join();
   }
@@ -79,20 +78,20 @@ class Prefetcher {
 
   // Blocks; rethrows what the pipeline threw.
   std::optional<Batch> Next() {
+    const MutexLock lock(mu_);
     if (depth_ == 0) {
       if (!ended_) last_ = pipeline_();
       ended_ = ended_ || !last_;
       return ended_ ? std::nullopt : last_;
     }
-    std::unique_lock lock(mu_);
-    changed_.wait(lock, [&] { return !ready_.empty() || ended_; });
+    changed_.Wait(mu_, [this]() REQUIRES(mu_) { return !ready_.empty() || ended_; });
     if (ready_.empty()) {
       if (error_) std::rethrow_exception(error_);
       return std::nullopt;
     }
     Batch batch = std::move(ready_.front());
     ready_.pop_front();
-    changed_.notify_all();
+    changed_.NotifyAll();
     return batch;
   }
 
@@ -101,36 +100,35 @@ class Prefetcher {
     try {
       for (;;) {
         {
-          std::unique_lock lock(mu_);
-          changed_.wait(lock, [&] { return quit_ || ready_.size() < depth_; });
+          const MutexLock lock(mu_);
+          changed_.Wait(mu_, [this]() REQUIRES(mu_) { return quit_ || ready_.size() < depth_; });
           if (quit_) return;
         }
         std::optional<Batch> batch = pipeline_();
-        std::lock_guard lock(mu_);
+        const MutexLock lock(mu_);
         if (!batch)
           ended_ = true;
         else
           ready_.push_back(std::move(*batch));
-        changed_.notify_all();
+        changed_.NotifyAll();
         if (ended_) return;
       }
     } catch (...) {
-      std::lock_guard lock(mu_);
+      const MutexLock lock(mu_);
       error_ = std::current_exception();
       ended_ = true;
-      changed_.notify_all();
+      changed_.NotifyAll();
     }
   }
 
   const Pipeline<Batch> pipeline_;
   const size_t depth_;
   std::optional<Batch> last_;  // without a thread
-  std::mutex mu_;
-  std::condition_variable changed_;
-  // guarded by mu_
-  std::deque<Batch> ready_;
-  bool ended_ = false, quit_ = false;
-  std::exception_ptr error_;
+  Mutex mu_;
+  CondVar changed_;
+  std::deque<Batch> ready_ GUARDED_BY(mu_);
+  bool ended_ GUARDED_BY(mu_) = false, quit_ GUARDED_BY(mu_) = false;
+  std::exception_ptr error_ GUARDED_BY(mu_);
   std::thread thread_;
 };
 

@@ -29,9 +29,9 @@ CooperativeScheduler::CooperativeScheduler(int replicas, int first,
 }
 
 void CooperativeScheduler::Quit() {
-  std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   quit_ = true;
-  for (auto& replica : list_) replica->wake.notify_all();
+  for (auto& replica : list_) replica->wake.NotifyAll();
 }
 
 void CooperativeScheduler::Run(const std::function<void(int)>& body) {
@@ -42,15 +42,15 @@ void CooperativeScheduler::Run(const std::function<void(int)>& body) {
     ~Reset() { running = false; }
   } reset{running_};
   if (replicas_ == 1) return body(0);
-  std::unique_lock lock(mu_);
+  const MutexLock lock(mu_);
   body_ = &body;
   ++run_;
   ended_ = 0;
   error_ = nullptr;
   for (auto& replica : list_) replica->state = State::kRunning;
   scheduled_ = 0;
-  list_[0]->wake.notify_one();
-  done_.wait(lock, [&] { return ended_ == replicas_; });
+  list_[0]->wake.NotifyOne();
+  done_.Wait(mu_, [this]() REQUIRES(mu_) { return ended_ == replicas_; });
   body_ = nullptr;
   scheduled_ = -1;
   Activate(0);  // between runs the model is replica 0's
@@ -58,17 +58,18 @@ void CooperativeScheduler::Run(const std::function<void(int)>& body) {
 }
 
 void CooperativeScheduler::Work(int replica) {
-  Replica& me = *list_[static_cast<size_t>(replica)];
   uint64_t seen = 0;
-  std::unique_lock lock(mu_);
+  MutexLock lock(mu_);
+  Replica& me = *list_[static_cast<size_t>(replica)];
   for (;;) {
-    me.wake.wait(
-        lock, [&] { return quit_ || (body_ != nullptr && run_ != seen && scheduled_ == replica); });
+    me.wake.Wait(mu_, [&]() REQUIRES(mu_) {
+      return quit_ || (body_ != nullptr && run_ != seen && scheduled_ == replica);
+    });
     if (quit_) return;
     seen = run_;
     if (!error_) {
       const auto* body = body_;
-      lock.unlock();
+      lock.Unlock();
       std::exception_ptr error;
       try {
         (*body)(replica);
@@ -76,7 +77,7 @@ void CooperativeScheduler::Work(int replica) {
       } catch (...) {
         error = std::current_exception();
       }
-      lock.lock();
+      lock.Lock();
       if (error) FailLocked(error);
     }
     me.state = State::kEnded;
@@ -87,7 +88,7 @@ void CooperativeScheduler::Work(int replica) {
           "a replica ended its step where others of its rank wait: " + Differences())));
     }
     if (ended_ == replicas_) {
-      done_.notify_one();
+      done_.NotifyOne();
     } else {
       SwitchToNext(replica);
     }
@@ -106,7 +107,7 @@ void CooperativeScheduler::SwitchToNext(int replica) {
   if (next == replica) return;
   scheduled_ = next;
   Activate(next);
-  list_[static_cast<size_t>(next)]->wake.notify_one();
+  list_[static_cast<size_t>(next)]->wake.NotifyOne();
 }
 
 bool CooperativeScheduler::OthersRun(int replica) const {
@@ -139,17 +140,17 @@ void CooperativeScheduler::Activate(int replica) {
   active_ = replica;
 }
 
-void CooperativeScheduler::SwitchAndWait(int replica, std::unique_lock<std::mutex>& lock) {
+void CooperativeScheduler::SwitchAndWait(int replica) {
   SwitchToNext(replica);
   Replica& me = *list_[static_cast<size_t>(replica)];
-  me.wake.wait(lock, [&] { return scheduled_ == replica; });
+  me.wake.Wait(mu_, [&]() REQUIRES(mu_) { return scheduled_ == replica; });
   if (error_) throw OtherFailed{};
 }
 
 void CooperativeScheduler::Barrier(int replica, const std::string& what,
                                    const std::function<void()>& action) {
   if (replicas_ == 1) return action();
-  std::unique_lock lock(mu_);
+  MutexLock lock(mu_);
   Replica& me = *list_[static_cast<size_t>(replica)];
   me.what = what;
   me.state = State::kAtBarrier;
@@ -162,19 +163,19 @@ void CooperativeScheduler::Barrier(int replica, const std::string& what,
       throw OtherFailed{};
     }
     for (const auto& other : list_) other->state = State::kRunning;
-    lock.unlock();
+    lock.Unlock();
     action();  // what it throws ends the run, like anything a body throws
-    lock.lock();
+    lock.Lock();
   }
-  SwitchAndWait(replica, lock);
+  SwitchAndWait(replica);
   // runs while others have not reached the barrier: lets them run
-  while (me.state == State::kAtBarrier) SwitchAndWait(replica, lock);
+  while (me.state == State::kAtBarrier) SwitchAndWait(replica);
 }
 
 void CooperativeScheduler::Yield(int replica) {
   if (replicas_ == 1) return;
-  std::unique_lock lock(mu_);
-  SwitchAndWait(replica, lock);
+  const MutexLock lock(mu_);
+  SwitchAndWait(replica);
 }
 
 }  // namespace samara

@@ -4,14 +4,13 @@
 // generator's state) is saved and restored by a callback at each switch.
 #pragma once
 
-#include <condition_variable>
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "core/mutex.h"
 #include "core/thread.h"
 
 namespace samara {
@@ -33,40 +32,40 @@ class CooperativeScheduler {
   void Yield(int replica);
   int replicas() const { return replicas_; }
   bool running() const { return running_; }
-  int active() const { return active_; }  // from a body: its replica
+  // From a body: its replica, which no other thread changes meanwhile.
+  int active() const NO_THREAD_SAFETY_ANALYSIS { return active_; }
 
  private:
   enum class State : uint8_t { kIdle, kRunning, kAtBarrier, kEnded };
   struct Replica {
     State state = State::kIdle;
     std::string what;  // its barrier
-    std::condition_variable wake;
+    CondVar wake;
   };
   void Work(int replica);
   void Quit();
   // Runs the next replica, and waits. Throws when another replica has failed.
-  void SwitchAndWait(int replica, std::unique_lock<std::mutex>& lock);
-  void SwitchToNext(int replica);
-  bool OthersRun(int replica) const;  // are neither at a barrier nor ended
+  void SwitchAndWait(int replica) REQUIRES(mu_);
+  void SwitchToNext(int replica) REQUIRES(mu_);
+  bool OthersRun(int replica) const REQUIRES(mu_);  // are neither at a barrier nor ended
   // "replicas 0, 2: all_reduce of ...; replica 1: ...": the barriers, and what has ended.
-  std::string Differences() const;
-  void Activate(int replica);
-  void FailLocked(std::exception_ptr error);
+  std::string Differences() const REQUIRES(mu_);
+  void Activate(int replica) REQUIRES(mu_);
+  void FailLocked(std::exception_ptr error) REQUIRES(mu_);
 
   const int replicas_, first_;
   const std::function<void(int, int)> switched_;
   bool running_ = false;
-  std::mutex mu_;
-  std::condition_variable done_;
-  // guarded by mu_
-  std::vector<std::unique_ptr<Replica>> list_;
-  const std::function<void(int)>* body_ = nullptr;
-  uint64_t run_ = 0;    // counts calls of Run
-  int scheduled_ = -1;  // the replica that may run; -1: none
-  int active_ = 0;      // the replica whose state is in the model
-  int ended_ = 0;
-  std::exception_ptr error_;
-  bool quit_ = false;
+  Mutex mu_;
+  CondVar done_;
+  std::vector<std::unique_ptr<Replica>> list_ GUARDED_BY(mu_);
+  const std::function<void(int)>* body_ GUARDED_BY(mu_) = nullptr;
+  uint64_t run_ GUARDED_BY(mu_) = 0;    // counts calls of Run
+  int scheduled_ GUARDED_BY(mu_) = -1;  // the replica that may run; -1: none
+  int active_ GUARDED_BY(mu_) = 0;      // the replica whose state is in the model
+  int ended_ GUARDED_BY(mu_) = 0;
+  std::exception_ptr error_ GUARDED_BY(mu_);
+  bool quit_ GUARDED_BY(mu_) = false;
   ThreadGroup threads_{[this] { Quit(); }};  // last: they use everything above
 };
 

@@ -1,8 +1,8 @@
 // Rounds over c10d's Gloo.
 #include <atomic>
 #include <cstring>
-#include <mutex>
 
+#include "core/mutex.h"
 #include "nn/torch/torch.h"
 #include "replica/torch/c10d.h"
 #include "replica/torch/c10d_group.h"
@@ -88,7 +88,7 @@ class GlooTransport : public Transport {
   }
 
   void Abort(const Status& why) override {
-    std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     if (aborted_.ok()) aborted_ = why;
     stop_ = true;
   }
@@ -128,7 +128,7 @@ class GlooTransport : public Transport {
 
   Status Stopped() {
     if (!stop_) return {};
-    std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     return aborted_;
   }
 
@@ -152,8 +152,8 @@ class GlooTransport : public Transport {
   std::vector<CollectiveHeader> headers_;
   std::vector<std::span<const std::byte>> shown_;
   std::atomic<bool> stop_{false};
-  std::mutex mu_;
-  Status aborted_;  // guarded by mu_
+  Mutex mu_;
+  Status aborted_ GUARDED_BY(mu_);
 };
 
 class BareGlooGroup : public BareGloo {

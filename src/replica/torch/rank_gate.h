@@ -1,11 +1,10 @@
 // Ranks that are threads of one process.
 #pragma once
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "core/mutex.h"
 #include "nn/torch/torch.h"
 #include "replica/liveness/monitor.h"
 #include "replica/rendezvous/store.h"
@@ -21,25 +20,25 @@ class RankGate {
  public:
   explicit RankGate(int ranks) : ranks_(static_cast<size_t>(ranks)) {}
   void Enter(int rank) {
-    std::unique_lock lock(mu_);
-    EnterLocked(rank, lock);
+    const MutexLock lock(mu_);
+    EnterLocked(rank);
   }
   // Lets others in, if this rank is in, until the matching Reacquire.
   void Release(int rank) {
-    std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     ranks_[static_cast<size_t>(rank)].was_in.push_back(holder_ == rank);
     LeaveLocked(rank);
   }
   // `again`: false after a failure, when the rank that is in may never leave.
   void Reacquire(int rank, bool again) {
-    std::unique_lock lock(mu_);
+    const MutexLock lock(mu_);
     auto& was_in = ranks_[static_cast<size_t>(rank)].was_in;
     const bool enter = was_in.back() && again;
     was_in.pop_back();
-    if (enter) EnterLocked(rank, lock);
+    if (enter) EnterLocked(rank);
   }
   void Leave(int rank) {
-    std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     LeaveLocked(rank);
   }
 
@@ -48,24 +47,23 @@ class RankGate {
     torch::Tensor generator;
     std::vector<bool> was_in;
   };
-  void EnterLocked(int rank, std::unique_lock<std::mutex>& lock) {
-    free_.wait(lock, [&] { return holder_ < 0; });
+  void EnterLocked(int rank) REQUIRES(mu_) {
+    free_.Wait(mu_, [this]() REQUIRES(mu_) { return holder_ < 0; });
     holder_ = rank;
     auto generator = at::detail::getDefaultCPUGenerator();
     const torch::Tensor& state = ranks_[static_cast<size_t>(rank)].generator;
     if (state.defined()) generator.set_state(state);
   }
-  void LeaveLocked(int rank) {
+  void LeaveLocked(int rank) REQUIRES(mu_) {
     if (holder_ != rank) return;
     ranks_[static_cast<size_t>(rank)].generator = at::detail::getDefaultCPUGenerator().get_state();
     holder_ = -1;
-    free_.notify_one();
+    free_.NotifyOne();
   }
-  std::mutex mu_;
-  std::condition_variable free_;
-  // guarded by mu_
-  int holder_ = -1;
-  std::vector<Rank> ranks_;
+  Mutex mu_;
+  CondVar free_;
+  int holder_ GUARDED_BY(mu_) = -1;
+  std::vector<Rank> ranks_ GUARDED_BY(mu_);
 };
 
 struct ThreadRank {

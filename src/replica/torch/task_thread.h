@@ -1,13 +1,12 @@
 // A thread that runs tasks one after the other, started by the first; a failure stays.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 
+#include "core/mutex.h"
 #include "core/thread.h"
 
 namespace samara {
@@ -18,70 +17,69 @@ class TaskThread {
   TaskThread() = default;
   ~TaskThread() {
     {
-      std::lock_guard lock(mu_);
+      const MutexLock lock(mu_);
       quit_ = true;
-      changed_.notify_all();
+      changed_.NotifyAll();
     }
     thread_.reset();
   }
   // After a task has thrown, later ones are dropped and Drain throws the same again. Returns the
   // task's number.
   uint64_t Post(std::function<void()> task) {
-    std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     if (!thread_) thread_ = std::make_unique<Thread>("collectives", [this] { Work(); });
     tasks_.push_back(std::move(task));
-    changed_.notify_all();
+    changed_.NotifyAll();
     return ++posted_;
   }
   // Returns when every task posted so far has ended.
   void Drain() {
-    std::unique_lock lock(mu_);
-    DrainLocked(posted_, lock);
+    const MutexLock lock(mu_);
+    DrainLocked(posted_);
   }
   // Returns when task `number` has ended.
   void DrainTo(uint64_t number) {
-    std::unique_lock lock(mu_);
-    DrainLocked(number, lock);
+    const MutexLock lock(mu_);
+    DrainLocked(number);
   }
 
  private:
-  void DrainLocked(uint64_t number, std::unique_lock<std::mutex>& lock) {
-    changed_.wait(lock, [&] { return ended_ >= number; });
+  void DrainLocked(uint64_t number) REQUIRES(mu_) {
+    changed_.Wait(mu_, [&]() REQUIRES(mu_) { return ended_ >= number; });
     if (error_) std::rethrow_exception(error_);
   }
   void Work() {
-    std::unique_lock lock(mu_);
+    MutexLock lock(mu_);
     for (;;) {
-      changed_.wait(lock, [&] { return quit_ || !tasks_.empty(); });
+      changed_.Wait(mu_, [this]() REQUIRES(mu_) { return quit_ || !tasks_.empty(); });
       if (quit_) return;
       const auto task = std::move(tasks_.front());
       tasks_.pop_front();
       if (error_) {
         ++ended_;
-        changed_.notify_all();
+        changed_.NotifyAll();
         continue;
       }
-      lock.unlock();
+      lock.Unlock();
       std::exception_ptr error;
       try {
         task();
       } catch (...) {
         error = std::current_exception();
       }
-      lock.lock();
+      lock.Lock();
       ++ended_;
       if (error) error_ = error;
-      changed_.notify_all();
+      changed_.NotifyAll();
     }
   }
-  std::mutex mu_;
-  std::condition_variable changed_;
-  // guarded by mu_
-  std::deque<std::function<void()>> tasks_;
-  uint64_t posted_ = 0, ended_ = 0;
-  bool quit_ = false;
-  std::exception_ptr error_;
-  std::unique_ptr<Thread> thread_;
+  Mutex mu_;
+  CondVar changed_;
+  std::deque<std::function<void()>> tasks_ GUARDED_BY(mu_);
+  uint64_t posted_ GUARDED_BY(mu_) = 0, ended_ GUARDED_BY(mu_) = 0;
+  bool quit_ GUARDED_BY(mu_) = false;
+  std::exception_ptr error_ GUARDED_BY(mu_);
+  std::unique_ptr<Thread> thread_ GUARDED_BY(mu_);
 };
 
 }  // namespace samara

@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <mutex>
 #include <string>
 
+#include "core/mutex.h"
 #include "nn/torch/first_line.h"
 
 namespace samara {
@@ -13,9 +13,9 @@ namespace {
 
 // The replicator of the process, for the handler; never destroyed.
 struct ProcessReplicator {
-  std::mutex mu;
-  std::weak_ptr<ReplicatorState> state;  // guarded by mu
-  std::terminate_handler previous = nullptr;
+  Mutex mu;
+  std::weak_ptr<ReplicatorState> state GUARDED_BY(mu);
+  std::terminate_handler previous GUARDED_BY(mu) = nullptr;
 };
 ProcessReplicator& TheProcess() {
   static auto* process = new ProcessReplicator();
@@ -24,9 +24,12 @@ ProcessReplicator& TheProcess() {
 
 [[noreturn]] void EndUncaught() {
   std::shared_ptr<ReplicatorState> state;
+  std::terminate_handler previous = nullptr;
   {
-    std::lock_guard lock(TheProcess().mu);
-    state = TheProcess().state.lock();
+    ProcessReplicator& process = TheProcess();
+    const MutexLock lock(process.mu);
+    state = process.state.lock();
+    previous = process.previous;
   }
   std::string line;
   int code = 0;
@@ -46,16 +49,17 @@ ProcessReplicator& TheProcess() {
     std::fflush(nullptr);
     std::_Exit(code);
   }
-  if (TheProcess().previous != nullptr) TheProcess().previous();
+  if (previous != nullptr) previous();
   std::abort();
 }
 
 }  // namespace
 
 void InstallTerminateHandler(const std::shared_ptr<ReplicatorState>& state) {
-  std::lock_guard lock(TheProcess().mu);
-  if (state) TheProcess().state = state;
-  if (TheProcess().previous == nullptr) TheProcess().previous = std::set_terminate(EndUncaught);
+  ProcessReplicator& process = TheProcess();
+  const MutexLock lock(process.mu);
+  if (state) process.state = state;
+  if (process.previous == nullptr) process.previous = std::set_terminate(EndUncaught);
 }
 
 }  // namespace samara
