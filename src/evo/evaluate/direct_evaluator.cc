@@ -1,7 +1,6 @@
-#include <condition_variable>
-#include <mutex>
 
 #include "core/clock.h"
+#include "core/mutex.h"
 #include "core/thread.h"
 #include "evo/evaluate/evaluator.h"
 
@@ -29,11 +28,11 @@ class DirectEvaluator : public Evaluator {
   }
 
   StageSeconds seconds() const override {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     return seconds_;
   }
   FleetCounters counters() const override {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     return counters_;
   }
 
@@ -51,21 +50,24 @@ class DirectEvaluator : public Evaluator {
                                            observation, [&] { return work.Wanted(*index); });
       const double played = SecondsSince(start) - materialised;
       if (result.done) work.Post(*index, result);
-      const std::lock_guard lock(mu_);
+      const MutexLock lock(mu_);
       seconds_.materialise += materialised;
       seconds_.environment += played;  // inference is inside: no clock is read per step
       counters_.steps += result.steps;
       counters_.frames += result.frames;
-      rollout_ended_.notify_all();
+      ++rollouts_ended_;
+      rollout_ended_.NotifyAll();
     }
   }
 
   // Empty once the work is finished. What there is to claim changes with the results.
   std::optional<uint32_t> ClaimOrWait(WorkSource& work) {
-    std::unique_lock lock(mu_);  // no rollout ends between a claim in vain and the wait
+    MutexLock lock(mu_);  // no rollout ends between a claim in vain and the wait
     while (!work.Finished()) {
       if (const auto index = work.Claim()) return index;
-      rollout_ended_.wait_for(lock, kWait);
+      rollout_ended_.WaitFor(mu_, kWait, [this, seen = rollouts_ended_]() REQUIRES(mu_) {
+        return rollouts_ended_ != seen;
+      });
     }
     return std::nullopt;
   }
@@ -95,11 +97,11 @@ class DirectEvaluator : public Evaluator {
   const EnvironmentSpec spec_;
   std::vector<std::unique_ptr<Environment>> environments_;  // one per thread
   std::unique_ptr<PolicyModel> model_;
-  mutable std::mutex mu_;
-  std::condition_variable rollout_ended_;
-  // guarded by mu_
-  StageSeconds seconds_;
-  FleetCounters counters_;
+  mutable Mutex mu_;
+  CondVar rollout_ended_;
+  uint64_t rollouts_ended_ GUARDED_BY(mu_) = 0;
+  StageSeconds seconds_ GUARDED_BY(mu_);
+  FleetCounters counters_ GUARDED_BY(mu_);
 };
 
 }  // namespace

@@ -27,14 +27,14 @@ LocalWork::LocalWork(std::span<const Task> tasks, StopToken stop, const ResultsB
 
 std::optional<uint32_t> LocalWork::Claim() {
   if (stop_ && stop_()) return std::nullopt;
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   while (next_ < order_.size() && results_[order_[next_]].done) ++next_;
   if (next_ == order_.size()) return std::nullopt;
   return order_[next_++];
 }
 
 void LocalWork::Post(uint32_t index, const EpisodeResult& result) {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   if (results_[index].done) return;
   results_[index] = result;
   results_[index].done = true;

@@ -11,11 +11,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "core/mutex.h"
 #include "env/episode.h"
 #include "evo/evaluate/policy.h"
 #include "fleet/fleet.h"
@@ -60,14 +60,20 @@ class LocalWork : public WorkSource {
   // Every new result is also handed to `sink`, by the thread that posts it, one at a time.
   // REQUIRES: no evaluator is running on this source.
   using Sink = std::function<void(uint32_t index, const EpisodeResult& result)>;
-  void OnPost(Sink sink) { sink_ = std::move(sink); }
+  void OnPost(Sink sink) {
+    const MutexLock lock(mu_);
+    sink_ = std::move(sink);
+  }
 
   std::optional<uint32_t> Claim() override;
   Task TaskOf(uint32_t index) const override { return tasks_[index]; }
   void Post(uint32_t index, const EpisodeResult& result) override;
   bool Finished() const override;
   // REQUIRES: as above.
-  std::vector<EpisodeResult> TakeResults() { return std::move(results_); }
+  std::vector<EpisodeResult> TakeResults() {
+    const MutexLock lock(mu_);
+    return std::move(results_);
+  }
   size_t posted() const { return posted_.load(std::memory_order_relaxed); }
   uint64_t frames() const { return frames_.load(std::memory_order_relaxed); }
 
@@ -78,11 +84,10 @@ class LocalWork : public WorkSource {
   // written under mu_, read without it: counts for the live view, and for Finished, once per step
   std::atomic<size_t> posted_{0};
   std::atomic<uint64_t> frames_{0};
-  std::mutex mu_;
-  // guarded by mu_ while an evaluator is running
-  size_t next_ = 0;  // in order_
-  std::vector<EpisodeResult> results_;
-  Sink sink_;
+  Mutex mu_;
+  size_t next_ GUARDED_BY(mu_) = 0;  // in order_
+  std::vector<EpisodeResult> results_ GUARDED_BY(mu_);
+  Sink sink_ GUARDED_BY(mu_);
 };
 
 // Time spent so far, summed over threads (actors for the environment).

@@ -12,7 +12,7 @@ void GenerationPlayer::StartAfter(uint64_t generation, uint64_t frames) {
   kept_at_ = Now();
   frames_ = frames;
   episodes_total_ = episodes_before_ = 0;
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   generation_ = generation;
   frames_before_ = frames;
 }
@@ -25,7 +25,7 @@ void GenerationPlayer::KeepFinished(double seconds,
 }
 
 void GenerationPlayer::Reuse(const FinishedEpisodes& finished) {
-  if (finished.generation != generation_ + 1) return;
+  if (finished.generation != next_generation()) return;
   finished_[finished.phase].insert(finished.results.begin(), finished.results.end());
 }
 
@@ -38,7 +38,7 @@ void GenerationPlayer::KeepNow() {
   kept_at_ = Now();
   if (!keep_) return;
   std::erase_if(unkept_, [this](const auto& phase) {
-    return keep_({generation_ + 1, phase.first, phase.second});
+    return keep_({next_generation(), phase.first, phase.second});
   });
 }
 
@@ -186,12 +186,12 @@ Result<GenerationPlayer::Results> GenerationPlayer::PlayAll(LocalWork& work,
 // ---- progress
 
 void GenerationPlayer::Show(std::function<EvolutionProgress()> progress, uint64_t frames_before) {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   shown_ = std::move(progress), frames_before_ = frames_before;
 }
 
 EvolutionProgress GenerationPlayer::progress() const {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   if (!shown_) return {.phase = "", .generation = generation_, .frames = frames_before_};
   EvolutionProgress progress = shown_();
   progress.generation = generation_ + 1;

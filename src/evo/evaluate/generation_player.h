@@ -7,11 +7,11 @@
 #pragma once
 
 #include <limits>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "core/clock.h"
+#include "core/mutex.h"
 #include "core/rng.h"
 #include "core/thread.h"
 #include "evo/evaluate/evaluator.h"
@@ -49,7 +49,7 @@ class GenerationPlayer {
 
   // Key of a draw for the generation that is played next.
   uint64_t Key(Purpose purpose, uint64_t individual, uint64_t episode = 0) const {
-    return DeriveKey(seed_, purpose, generation_ + 1, individual, episode);
+    return DeriveKey(seed_, purpose, next_generation(), individual, episode);
   }
   // Tasks for a GenerationPlan; the handle's id is the individual.
   Task PopulationTask(uint32_t individual, uint64_t episode, double frames_expected = 0) const;
@@ -71,6 +71,8 @@ class GenerationPlayer {
   EvolutionProgress progress() const;
 
  private:
+  // No thread writes it while episodes are played, and otherwise only the thread that plays.
+  uint64_t next_generation() const NO_THREAD_SAFETY_ANALYSIS { return generation_ + 1; }
   std::vector<Task> TestTasks(Purpose purpose, size_t episodes) const;
   // Plays tasks of `phase`, numbered from `first` in it.
   Result<Results> PlayApart(Phase phase, std::span<const Task> tasks, uint32_t first,
@@ -93,11 +95,11 @@ class GenerationPlayer {
   // written by it, or by the thread that posts a result
   std::map<Phase, ResultsByIndex> finished_, unkept_;
   SteadyTime kept_at_ = Now();
-  mutable std::mutex mu_;
-  // written by the thread that plays, read by others; guarded by mu_
-  std::function<EvolutionProgress()> shown_;  // its frames are on top of frames_before_
-  uint64_t generation_ = 0;                   // the last complete one
-  uint64_t frames_before_ = 0;
+  mutable Mutex mu_;
+  // written by the thread that plays, read by others
+  std::function<EvolutionProgress()> shown_ GUARDED_BY(mu_);  // frames on top of frames_before_
+  uint64_t generation_ GUARDED_BY(mu_) = 0;                   // the last complete one
+  uint64_t frames_before_ GUARDED_BY(mu_) = 0;
 };
 
 // Population and validation of the next generation, played on a thread of its own: the caller goes

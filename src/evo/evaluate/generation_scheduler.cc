@@ -39,7 +39,7 @@ GenerationWork::GenerationWork(GenerationPlan plan, StopToken stop,
 
 std::optional<uint32_t> GenerationWork::Claim() {
   if (stop_ && stop_()) return std::nullopt;
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   while (next_ < order_.size() && population_[order_[next_]].done) ++next_;
   if (next_ < order_.size()) return order_[next_++];
   if (!tail_) {
@@ -61,14 +61,15 @@ Task GenerationWork::TaskOf(uint32_t index) const {
 }
 
 void GenerationWork::Post(uint32_t index, const EpisodeResult& result) {
-  const bool of_population = index < population_.size();
-  if (!of_population) index -= static_cast<uint32_t>(population_.size());
+  const auto population = static_cast<uint32_t>(plan_.population.size());
+  const bool of_population = index < population;
+  if (!of_population) index -= population;
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     if (!(of_population ? PostPopulation(index, result) : PostValidation(index, result))) return;
   }
   // nobody waits for what the sink does, a write to disk perhaps
-  const std::lock_guard lock(sink_mu_);
+  const MutexLock lock(sink_mu_);
   EpisodeResult done = result;
   done.done = true;
   if (sink_) sink_(of_population ? Phase::kPopulation : Phase::kValidation, index, done);
@@ -89,7 +90,7 @@ bool GenerationWork::PostPopulation(uint32_t index, const EpisodeResult& result)
   }
   tail_ = tail_ || PopulationComplete();
   if (tail_) ChooseCandidates();
-  if (PopulationComplete()) changed_.notify_all();
+  if (PopulationComplete()) changed_.NotifyAll();
   return true;
 }
 
@@ -107,7 +108,8 @@ void GenerationWork::ChooseCandidates() {
   std::vector<uint32_t> chosen;
   if (plan_.validation_episodes > 0) chosen = plan_.candidates(means_.fitness);
   const bool guess = plan_.guess || PopulationComplete();
-  std::erase_if(chosen, [&](uint32_t i) { return i < members_ && (left_[i] > 0 || !guess); });
+  std::erase_if(chosen,
+                [&](uint32_t i) REQUIRES(mu_) { return i < members_ && (left_[i] > 0 || !guess); });
   for (const uint32_t i : candidates_) is_candidate_[i] = false;
   for (const uint32_t i : chosen) is_candidate_[i] = true;
   for (const uint32_t i : candidates_)
@@ -115,13 +117,13 @@ void GenerationWork::ChooseCandidates() {
   candidates_ = std::move(chosen);
 
   // what is certain first, then the longest
-  const auto rank = [this](uint32_t i) {
+  const auto rank = [this](uint32_t i) REQUIRES(mu_) {
     const bool certain = i == members_ || PopulationComplete();
     return std::pair(certain, i == members_ ? plan_.elite_frames : means_.frames[i]);
   };
   std::vector<uint32_t> order = candidates_;
   std::stable_sort(order.begin(), order.end(),
-                   [&](uint32_t a, uint32_t b) { return rank(a) > rank(b); });
+                   [&](uint32_t a, uint32_t b) REQUIRES(mu_) { return rank(a) > rank(b); });
   queue_.clear();
   validation_done_ = 0, validation_frames_ = 0;
   for (const uint32_t i : order) {
@@ -160,19 +162,19 @@ bool GenerationWork::Wanted(uint32_t index) const {
 }
 
 bool GenerationWork::WaitForPopulation() {
-  std::unique_lock lock(mu_);
-  changed_.wait(lock, [this] { return PopulationComplete() || evaluator_is_done_; });
+  MutexLock lock(mu_);
+  changed_.Wait(mu_, [this]() REQUIRES(mu_) { return PopulationComplete() || evaluator_is_done_; });
   return PopulationComplete();
 }
 
 void GenerationWork::EvaluatorIsDone() {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   evaluator_is_done_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 GenerationWork::Counts GenerationWork::counts() const {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   if (!PopulationComplete())
     return {false, population_done_, population_.size(), population_frames_, best_};
   return {true, validation_done_, candidates_.size() * plan_.validation_episodes,
@@ -180,7 +182,7 @@ GenerationWork::Counts GenerationWork::counts() const {
 }
 
 uint64_t GenerationWork::FramesPlayed() const {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   uint64_t frames = population_frames_ - known_population_frames_ + validation_frames_;
   for (const uint32_t i : candidates_) {
     for (size_t e = 0; e < plan_.validation_episodes; ++e) {
@@ -193,7 +195,7 @@ uint64_t GenerationWork::FramesPlayed() const {
 }
 
 std::vector<EpisodeResult> GenerationWork::ValidationOf(uint32_t individual) const {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   std::vector<EpisodeResult> results;
   for (size_t e = 0; e < plan_.validation_episodes; ++e)
     results.push_back(

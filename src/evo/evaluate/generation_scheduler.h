@@ -11,15 +11,14 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <limits>
-#include <mutex>
 #include <set>
 #include <span>
 #include <vector>
 
+#include "core/mutex.h"
 #include "evo/evaluate/evaluator.h"
 #include "evo/evaluate/finished_episodes.h"
 
@@ -55,7 +54,10 @@ class GenerationWork : public WorkSource {
   // Every new result is also handed to `sink`, under its index as above, by the thread that posts
   // it, one at a time. REQUIRES: no evaluator is running on this source.
   using Sink = std::function<void(Phase phase, uint32_t index, const EpisodeResult& result)>;
-  void OnPost(Sink sink) { sink_ = std::move(sink); }
+  void OnPost(Sink sink) {
+    const MutexLock lock(sink_mu_);
+    sink_ = std::move(sink);
+  }
 
   std::optional<uint32_t> Claim() override;
   Task TaskOf(uint32_t index) const override;
@@ -74,9 +76,11 @@ class GenerationWork : public WorkSource {
     double best = std::numeric_limits<double>::quiet_NaN();  // fitness of the members that have one
   };
   Counts counts() const;
-  // Of the population. REQUIRES: WaitForPopulation was true.
-  std::span<const EpisodeResult> population() const { return population_; }
-  const EpisodeMeans& means() const { return means_; }
+  // Of the population. REQUIRES: WaitForPopulation was true, after which they are constant.
+  std::span<const EpisodeResult> population() const NO_THREAD_SAFETY_ANALYSIS {
+    return population_;
+  }
+  const EpisodeMeans& means() const NO_THREAD_SAFETY_ANALYSIS { return means_; }
   // Every result that counts is in.
   bool Complete() const { return finished_.load(std::memory_order_relaxed); }
   // Frames of the results that count, without those that were known at the start. REQUIRES:
@@ -86,13 +90,13 @@ class GenerationWork : public WorkSource {
   std::vector<EpisodeResult> ValidationOf(uint32_t individual) const;
 
  private:
-  // REQUIRES: mu_ is held, from here on.
-  bool PopulationComplete() const { return population_done_ == population_.size(); }
-  bool PostPopulation(uint32_t index, const EpisodeResult& result);  // whether it is new
-  bool PostValidation(uint32_t index, const EpisodeResult& result);
-  void ChooseCandidates();
-  void Count(uint32_t validation_index, const EpisodeResult& result);
-  void SeeWhetherComplete();
+  bool PopulationComplete() const REQUIRES(mu_) { return population_done_ == population_.size(); }
+  // Whether it is new.
+  bool PostPopulation(uint32_t index, const EpisodeResult& result) REQUIRES(mu_);
+  bool PostValidation(uint32_t index, const EpisodeResult& result) REQUIRES(mu_);
+  void ChooseCandidates() REQUIRES(mu_);
+  void Count(uint32_t validation_index, const EpisodeResult& result) REQUIRES(mu_);
+  void SeeWhetherComplete() REQUIRES(mu_);
 
   // constant after construction
   const GenerationPlan plan_;
@@ -101,31 +105,30 @@ class GenerationWork : public WorkSource {
   const std::vector<uint32_t> order_;  // of the population's episodes
   const ResultsByIndex known_validation_;
   uint64_t known_population_frames_ = 0;
-  Sink sink_;
-  std::mutex sink_mu_;  // one call at a time
+  Mutex sink_mu_;
+  Sink sink_ GUARDED_BY(sink_mu_);  // one call at a time
   // written under mu_, read without it, once per step
   std::atomic<bool> finished_{false};
   std::vector<std::atomic<bool>> dropped_;  // by individual
-  mutable std::mutex mu_;
-  std::condition_variable changed_;  // the population is complete, evaluator_is_done_
-  // guarded by mu_
-  size_t next_ = 0;    // in order_
-  bool tail_ = false;  // every episode of the population is claimed
-  std::vector<EpisodeResult> population_;
-  size_t population_done_ = 0;
-  uint64_t population_frames_ = 0;
-  std::vector<size_t> left_;  // episodes without result, by member
-  EpisodeMeans means_;        // of members that have finished; NaN and 0
-  double best_ = std::numeric_limits<double>::quiet_NaN();  // of their fitness
+  mutable Mutex mu_;
+  CondVar changed_;                    // the population is complete, evaluator_is_done_
+  size_t next_ GUARDED_BY(mu_) = 0;    // in order_
+  bool tail_ GUARDED_BY(mu_) = false;  // every episode of the population is claimed
+  std::vector<EpisodeResult> population_ GUARDED_BY(mu_);
+  size_t population_done_ GUARDED_BY(mu_) = 0;
+  uint64_t population_frames_ GUARDED_BY(mu_) = 0;
+  std::vector<size_t> left_ GUARDED_BY(mu_);  // episodes without result, by member
+  EpisodeMeans means_ GUARDED_BY(mu_);        // of members that have finished; NaN and 0
+  double best_ GUARDED_BY(mu_) = std::numeric_limits<double>::quiet_NaN();  // of their fitness
   // of validation, as the tail has it now
-  std::vector<uint32_t> candidates_;
-  std::vector<bool> is_candidate_;  // by individual
-  std::deque<uint32_t> queue_;      // indices to claim
-  std::set<uint32_t> claimed_;
-  ResultsByIndex validation_;   // of anybody
-  size_t validation_done_ = 0;  // of the candidates
-  uint64_t validation_frames_ = 0;
-  bool evaluator_is_done_ = false;
+  std::vector<uint32_t> candidates_ GUARDED_BY(mu_);
+  std::vector<bool> is_candidate_ GUARDED_BY(mu_);  // by individual
+  std::deque<uint32_t> queue_ GUARDED_BY(mu_);      // indices to claim
+  std::set<uint32_t> claimed_ GUARDED_BY(mu_);
+  ResultsByIndex validation_ GUARDED_BY(mu_);   // of anybody
+  size_t validation_done_ GUARDED_BY(mu_) = 0;  // of the candidates
+  uint64_t validation_frames_ GUARDED_BY(mu_) = 0;
+  bool evaluator_is_done_ GUARDED_BY(mu_) = false;
 };
 
 }  // namespace samara

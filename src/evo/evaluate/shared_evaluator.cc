@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <mutex>
 
 #include "core/bytes.h"
+#include "core/mutex.h"
 #include "evo/evaluate/finished_episodes.h"
 #include "evo/evaluate/peers.h"
 
@@ -24,7 +24,7 @@ class Round : public WorkSource {
   }
 
   std::optional<uint32_t> Claim() override {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     if (Broken()) GiveUpLocked();
     if (next_ == end_ && !exhausted_) Grab();
     if (next_ == end_) return std::nullopt;
@@ -34,7 +34,7 @@ class Round : public WorkSource {
   Task TaskOf(uint32_t index) const override { return whole_.TaskOf(index); }
   void Post(uint32_t index, const EpisodeResult& result) override {
     whole_.Post(index, result);
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     results_.emplace(index, result);
     NoteDone();
   }
@@ -44,19 +44,24 @@ class Round : public WorkSource {
   bool empty() const { return tasks_.empty(); }
   // Nobody claims anything any more.
   void GiveUp() {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     GiveUpLocked();
   }
   // REQUIRES of both: no evaluator is running on this round, and GiveUp was called.
-  bool complete() const { return !dropped_ && results_.size() == claimed_; }
-  const ResultsByIndex& results() const { return results_; }
+  bool complete() const {
+    const MutexLock lock(mu_);
+    return !dropped_ && results_.size() == claimed_;
+  }
+  ResultsByIndex results() const {
+    const MutexLock lock(mu_);
+    return results_;
+  }
 
  private:
   // Stopped, or without the others.
   bool Broken() const { return peers_.failed() || whole_.Finished(); }
 
-  // REQUIRES: mu_ is held, from here on.
-  void GiveUpLocked() {
+  void GiveUpLocked() REQUIRES(mu_) {
     dropped_ = dropped_ || !exhausted_ || next_ != end_;
     // for the others too; where the group is broken, its store may never answer
     if (!exhausted_ && !peers_.failed()) (void)peers_.Add(counter_, kBeyond);
@@ -64,7 +69,7 @@ class Round : public WorkSource {
     end_ = next_;
   }
 
-  void Grab() {
+  void Grab() REQUIRES(mu_) {
     const auto size = static_cast<int64_t>(tasks_.size());
     const int64_t wanted =
         std::max<int64_t>(1, (size - static_cast<int64_t>(end_)) / (8 * peers_.ranks()));
@@ -76,20 +81,22 @@ class Round : public WorkSource {
     end_ = static_cast<size_t>(std::min(size, *begin + wanted));
   }
 
-  void NoteDone() { done_ = exhausted_ && next_ == end_ && results_.size() == claimed_; }
+  void NoteDone() REQUIRES(mu_) {
+    done_ = exhausted_ && next_ == end_ && results_.size() == claimed_;
+  }
 
   WorkSource& whole_;
   Peers& peers_;
   const std::string counter_;
   std::vector<uint32_t> tasks_;    // constant after construction
   std::atomic<bool> done_{false};  // every result of this rank is in; read once per step
-  std::mutex mu_;
-  // guarded by mu_
-  size_t next_ = 0, end_ = 0;  // in tasks_: what this rank has grabbed and not claimed yet
-  size_t claimed_ = 0;
-  bool exhausted_ = false;  // the counter has passed the last task
-  bool dropped_ = false;    // there are tasks that nobody has claimed
-  ResultsByIndex results_;
+  mutable Mutex mu_;
+  // in tasks_: what this rank has grabbed and not claimed yet
+  size_t next_ GUARDED_BY(mu_) = 0, end_ GUARDED_BY(mu_) = 0;
+  size_t claimed_ GUARDED_BY(mu_) = 0;
+  bool exhausted_ GUARDED_BY(mu_) = false;  // the counter has passed the last task
+  bool dropped_ GUARDED_BY(mu_) = false;    // there are tasks that nobody has claimed
+  ResultsByIndex results_ GUARDED_BY(mu_);
 };
 
 struct Spent {
@@ -154,11 +161,11 @@ class SharedEvaluator : public Evaluator {
   }
 
   StageSeconds seconds() const override {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     return others_.seconds + own_->seconds();
   }
   FleetCounters counters() const override {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     return others_.counters + own_->counters();
   }
 
@@ -176,7 +183,7 @@ class SharedEvaluator : public Evaluator {
       if (static_cast<int>(rank) != peers_.rank()) others = others + said.spent;
     }
     {
-      const std::lock_guard lock(mu_);
+      const MutexLock lock(mu_);
       others_ = others;
     }
     RETURN_IF_ERROR(failure);
@@ -188,8 +195,8 @@ class SharedEvaluator : public Evaluator {
   const std::unique_ptr<Evaluator> own_;
   Peers& peers_;
   uint64_t rounds_ = 0;
-  mutable std::mutex mu_;
-  Spent others_;  // of the other ranks, as of the last exchange; guarded by mu_
+  mutable Mutex mu_;
+  Spent others_ GUARDED_BY(mu_);  // of the other ranks, as of the last exchange
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include <deque>
-#include <mutex>
 
 #include "core/clock.h"
+#include "core/mutex.h"
 #include "core/thread.h"
 #include "evo/evaluate/evaluator.h"
 
@@ -56,7 +56,10 @@ class SlotEvaluator : public Evaluator {
   const EnvironmentSpec& spec() const override { return fleet_->spec(); }
 
   Status Play(const ParameterSource& source, WorkSource& work) override {
-    CHECK_EQ(idle_.size(), slots_.size());
+    {
+      const MutexLock lock(mu_);
+      CHECK_EQ(idle_.size(), slots_.size());
+    }
     for (SlotState& slot : slots_) slot.policy.LoadRandom();
     failed_ = false;
     const Call call{source, work};
@@ -108,7 +111,7 @@ class SlotEvaluator : public Evaluator {
   std::optional<uint32_t> PopIdle(const Call& call) {
     // no lock in the common case: everything is busy
     if (busy_.load(std::memory_order_relaxed) == slots_.size() || Over(call)) return std::nullopt;
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     if (idle_.empty()) return std::nullopt;
     const uint32_t slot = idle_.back();
     idle_.pop_back();
@@ -117,7 +120,7 @@ class SlotEvaluator : public Evaluator {
   }
 
   void PushIdle(uint32_t slot) {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     idle_.push_back(slot);
     busy_.fetch_sub(1, std::memory_order_relaxed);
   }
@@ -190,9 +193,8 @@ class SlotEvaluator : public Evaluator {
   std::deque<Worker> workers_;       // one per thread
   std::atomic<bool> failed_{false};  // the fleet, in this call
   std::atomic<size_t> busy_{0};      // slots that are not in idle_; written under mu_
-  std::mutex mu_;
-  // guarded by mu_
-  std::vector<uint32_t> idle_;
+  Mutex mu_;
+  std::vector<uint32_t> idle_ GUARDED_BY(mu_);
 };
 
 }  // namespace

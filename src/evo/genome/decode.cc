@@ -155,7 +155,7 @@ void AncestorCache::Keep(const Genome& genome) {
   if (entry.bytes() > bytes_max_) return;
 
   Entries gone;  // freed after the lock
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   // another thread kept it meanwhile, or (2^-64) another genome has this hash
   if (const auto same = by_hash_.find(entry.hash); same != by_hash_.end())
     Remove(same->second, gone);
@@ -170,14 +170,14 @@ void AncestorCache::Keep(const Genome& genome) {
 }
 
 AncestorCache::Counters AncestorCache::counters() const {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   return counters_;
 }
 
 // The longest held prefix, which counts as used now.
 AncestorCache::Found AncestorCache::FindAndCount(const Genome& genome,
                                                  std::span<const uint64_t> hashes) {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   Found found;
   for (size_t n = hashes.size(); n-- > 0 && !found.parameters;) {
     const auto candidate = by_hash_.find(hashes[n]);

@@ -14,11 +14,11 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
+#include "core/mutex.h"
 #include "evo/genome/genome.h"
 #include "nn/network.h"
 
@@ -74,18 +74,17 @@ class AncestorCache {
 
   Found FindAndCount(const Genome& genome, std::span<const uint64_t> hashes);
   void Build(const Genome& genome, const Found& start, std::span<float> out) const;
-  // Moves an entry to `gone`. REQUIRES: mu_ is held.
-  void Remove(Entries::iterator entry, Entries& gone);
+  // Moves an entry to `gone`.
+  void Remove(Entries::iterator entry, Entries& gone) REQUIRES(mu_);
 
   // constant after construction
   const NetworkDescription network_;
   const size_t bytes_max_;
 
-  mutable std::mutex mu_;
-  // guarded by mu_
-  Entries entries_;  // most recently used first
-  std::unordered_map<uint64_t, Entries::iterator> by_hash_;
-  Counters counters_;
+  mutable Mutex mu_;
+  Entries entries_ GUARDED_BY(mu_);  // most recently used first
+  std::unordered_map<uint64_t, Entries::iterator> by_hash_ GUARDED_BY(mu_);
+  Counters counters_ GUARDED_BY(mu_);
 };
 
 }  // namespace samara

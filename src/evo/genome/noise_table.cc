@@ -6,11 +6,11 @@
 #include <atomic>
 #include <cmath>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "core/check.h"
 #include "core/math.h"
+#include "core/mutex.h"
 #include "evo/genome/noise.h"
 
 namespace samara {
@@ -30,7 +30,7 @@ class RememberedStates {
  public:
   // A generator whose next value is number `value` / kStride * kStride.
   LegacyNormals Before(uint64_t value) {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     while (states_.size() <= value / kStride) {
       LegacyNormals next = states_.back();
       next.Skip(kStride);
@@ -40,9 +40,8 @@ class RememberedStates {
   }
 
  private:
-  std::mutex mu_;
-  // guarded by mu_
-  std::vector<LegacyNormals> states_ = {LegacyNormals(123)};
+  Mutex mu_;
+  std::vector<LegacyNormals> states_ GUARDED_BY(mu_) = {LegacyNormals(123)};
 };
 
 // The table once it is held, else null; never freed: whoever runs at exit may still read it.
