@@ -66,7 +66,7 @@ InferenceServer::~InferenceServer() = default;
 void InferenceServer::Stop() { stop_ = true; }
 
 InferenceServer::Counters InferenceServer::counters() const {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   return counters_;
 }
 
@@ -230,7 +230,7 @@ Status InferenceServer::Serve() {
   while (!stop_ && resting_ < slots_.size()) {
     if (Status status = NextBatch(events); !status.ok()) failure_ = status, stop_ = true;
     local_.stalls = batching_->stalls();
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     counters_ = local_;
   }
   return Failure();

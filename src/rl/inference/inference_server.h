@@ -14,11 +14,11 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/mutex.h"
 #include "fleet/fleet.h"
 #include "rl/inference/inference_config.h"
 #include "rl/inference/lockstep_batching.h"
@@ -104,9 +104,9 @@ class InferenceServer {
   uint32_t resting_ = 0;
   Status failure_;
   std::atomic<bool> stop_{false};
-  mutable std::mutex mu_;
-  Counters counters_;  // guarded by mu_; written once a batch
-  Counters local_;     // of the serving thread
+  mutable Mutex mu_;
+  Counters counters_ GUARDED_BY(mu_);  // written once a batch
+  Counters local_;                     // of the serving thread
 };
 
 }  // namespace samara

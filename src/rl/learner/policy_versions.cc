@@ -174,7 +174,7 @@ Status Acting::Forward(InferenceBatch& batch) {
   CHECK_LE(padded, inputs_.size(0));
   AgentNetwork network;
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     CHECK(!versions_.empty());
     if (batch.version == InferenceBatch::kNewest) batch.version = versions_.back().number;
     for (const Version& version : versions_)
@@ -257,7 +257,7 @@ Status Acting::Forward(InferenceBatch& batch) {
 }
 
 bool Acting::Has(uint64_t version) const {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   return std::any_of(versions_.begin(), versions_.end(),
                      [&](const Version& v) { return v.number == version; });
 }
@@ -266,7 +266,7 @@ void Acting::Publish(uint64_t version, const AgentNetworkImpl& network) {
   const torch::NoGradGuard no_gradient;
   AgentNetwork copy;
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     // whoever still infers with a spare one holds it too
     const auto free = std::find_if(spare_.begin(), spare_.end(),
                                    [](const AgentNetwork& n) { return n.use_count() == 1; });
@@ -283,7 +283,7 @@ void Acting::Publish(uint64_t version, const AgentNetworkImpl& network) {
   auto to = copy->parameters();
   for (size_t i = 0; i < from.size(); ++i) to[i].copy_(from[i]);
   copy->Freeze();
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   // the last one is in the way when nobody asks for it later, or when this is another one by its
   // number: parameters of a checkpoint that were taken again
   if (!versions_.empty() &&
@@ -299,14 +299,14 @@ void Acting::Publish(uint64_t version, const AgentNetworkImpl& network) {
 }
 
 std::vector<uint64_t> Acting::versions() const {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   std::vector<uint64_t> all;
   for (const Version& version : versions_) all.push_back(version.number);
   return all;
 }
 
 AgentNetwork Acting::network(uint64_t number) const {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   for (const Version& version : versions_)
     if (version.number == number) return version.network;
   return nullptr;

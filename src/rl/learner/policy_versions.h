@@ -3,9 +3,9 @@
 
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "core/mutex.h"
 #include "nn/torch/agent_network.h"
 #include "rl/learner/agent.h"
 #include "rl/learner/distribution.h"
@@ -71,14 +71,13 @@ class Acting {
   torch::Tensor states_;         // [slots][state]
   // by row
   torch::Tensor inputs_, rewards_, actions_, first_, entering_, uniforms_;
-  mutable std::mutex mu_;
-  // guarded by mu_
+  mutable Mutex mu_;
   struct Version {
     uint64_t number;
     AgentNetwork network;
   };
-  std::deque<Version> versions_;  // oldest first
-  std::vector<AgentNetwork> spare_;
+  std::deque<Version> versions_ GUARDED_BY(mu_);  // oldest first
+  std::vector<AgentNetwork> spare_ GUARDED_BY(mu_);
 };
 
 }  // namespace samara

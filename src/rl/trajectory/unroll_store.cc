@@ -45,7 +45,7 @@ std::unique_ptr<Unroll> UnrollStore::MakeUnroll(uint32_t entries) const {
 }
 
 std::unique_ptr<Unroll> UnrollStore::FreeBuffer() {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   std::unique_ptr<Unroll> buffer;
   if (!free_.empty()) {
     buffer = std::move(free_.back());
@@ -198,10 +198,10 @@ void UnrollStore::CopyEntry(const Unroll& from, uint32_t i, Unroll& to) const {
 
 void UnrollStore::Complete(Stream& stream) {
   ++stream.completed;
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   complete_.Push(std::move(stream.filling));
   ++counters_.completed;
-  completed_.notify_one();
+  completed_.NotifyOne();
 }
 
 void UnrollStore::Drop(uint32_t slot) {
@@ -211,7 +211,7 @@ void UnrollStore::Drop(uint32_t slot) {
   stream.beginnings.Clear();
   if (stream.filling == nullptr) return;
   if (stream.filling->entries > config_.overlap) {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     ++counters_.dropped_partial;
   }
   Begin(stream, slot);
@@ -299,7 +299,7 @@ Status UnrollStore::Restore(uint32_t slot, std::string_view saved) {
 }
 
 std::vector<UnrollStore::Loan> UnrollStore::Take(size_t most) {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   std::vector<Loan> taken;
   taken.reserve(std::min(most, complete_.size()));
   while (taken.size() < most && !complete_.empty())
@@ -308,17 +308,18 @@ std::vector<UnrollStore::Loan> UnrollStore::Take(size_t most) {
 }
 
 bool UnrollStore::WaitFor(size_t count, std::chrono::milliseconds timeout) const {
-  std::unique_lock lock(mu_);
-  return completed_.wait_for(lock, timeout, [&] { return complete_.size() >= count; });
+  const MutexLock lock(mu_);
+  return completed_.WaitFor(mu_, timeout,
+                            [&]() REQUIRES(mu_) { return complete_.size() >= count; });
 }
 
 void UnrollStore::GiveBack::operator()(Unroll* unroll) const {
-  const std::lock_guard lock(store->mu_);
+  const MutexLock lock(store->mu_);
   store->free_.emplace_back(unroll);
 }
 
 UnrollStore::Counters UnrollStore::counters() const {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   Counters counters = counters_;
   counters.waiting = complete_.size(), counters.free = free_.size();
   return counters;

@@ -17,15 +17,14 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/mutex.h"
 #include "core/ring.h"
 #include "core/status.h"
 
@@ -170,12 +169,11 @@ class UnrollStore {
   const EntryShape shape_;
   const UnrollConfig config_;
   std::vector<Stream> streams_;  // each is its slot's caller's
-  mutable std::mutex mu_;
-  mutable std::condition_variable completed_;  // signalled when complete_ grows
-  // guarded by mu_
-  std::vector<std::unique_ptr<Unroll>> free_;
-  Ring<std::unique_ptr<Unroll>> complete_;
-  Counters counters_;
+  mutable Mutex mu_;
+  mutable CondVar completed_;  // signalled when complete_ grows
+  std::vector<std::unique_ptr<Unroll>> free_ GUARDED_BY(mu_);
+  Ring<std::unique_ptr<Unroll>> complete_ GUARDED_BY(mu_);
+  Counters counters_ GUARDED_BY(mu_);
 };
 
 }  // namespace samara
