@@ -32,8 +32,8 @@ Result<Trainer::Restored> AgentTrainer::Restore() {
   if (!checkpoint) return Restored();
   for (const auto& [name, bytes] : checkpoint->files) start_.files[name] = bytes;
   start_.path = checkpoint->path.string();
-  ASSIGN_OR_RETURN(state_, AgentState::Decode(start_.files["state.bin"]));
-  start_.seconds = seconds_before_ = agreed_.seconds = state_.seconds;
+  RETURN_IF_ERROR(RestoreState());
+  start_.seconds = seconds_before_ = agreed_.seconds = agent_state().seconds;
   started_ = Now();
   const bool exact = start_.files.contains("server.bin");
   if (Deterministic() && !exact && !BudgetSpent())
@@ -41,18 +41,25 @@ Result<Trainer::Restored> AgentTrainer::Restore() {
                   fmt::format("{}: holds the end of a deterministic run without its environments; "
                               "start a new run with the larger budget",
                               checkpoint->path.string()));
-  LogInfo(fmt::format("resumed after update {}, {} frames; {}", state_.updates, state_.frames,
-                      Deterministic() && exact
-                          ? "episodes continue where they were, with the same bits"
-                          : "episodes start again"));
-  return Restored{state_.updates, {}};
+  LogInfo(fmt::format(
+      "resumed after update {}, {} frames; {}", agent_state().updates, agent_state().frames,
+      Deterministic() && exact ? "episodes continue where they were, with the same bits"
+                               : "episodes start again"));
+  return Restored{agent_state().updates, {}};
+}
+
+Status AgentTrainer::RestoreState() {
+  ASSIGN_OR_RETURN(AgentState state, AgentState::Decode(start_.files["state.bin"]));
+  const MutexLock lock(mu_);
+  state_ = std::move(state);
+  return Status::Ok();
 }
 
 // From the same beginning on every rank.
 Status AgentTrainer::Begin() {
   MakeServer();
   if (start_.files.empty()) return Status::Ok();
-  ASSIGN_OR_RETURN(state_, AgentState::Decode(start_.files.at("state.bin")));
+  RETURN_IF_ERROR(RestoreState());
   const auto server = start_.files.find("server.bin");
   const bool exact = Deterministic() && server != start_.files.end();
   const Status restored =
@@ -68,7 +75,7 @@ Status AgentTrainer::Rollback() {
     return {Code::kInternal,
             fmt::format("the loss stays not finite after {} updates; lower optimizer.learning_rate "
                         "or set optimizer.clip_norm",
-                        state_.updates)};
+                        agent_state().updates)};
   // the clock decides which checkpoint is the last one: bits that are to be the same go without it,
   // on parameters that no skipped update has changed
   if (Deterministic()) return Status::Ok();
@@ -89,7 +96,7 @@ Status AgentTrainer::Rollback() {
     ASSIGN_OR_RETURN(files, DecodeFiles(shared));
   }
   RETURN_IF_ERROR(agent_->Restore(files, Agent::Part::kWeights));
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   ++state_.rollbacks;
   return Status::Ok();
 }
@@ -104,11 +111,11 @@ Status AgentTrainer::Save(OnRefusal on_refusal) {
 // slots, and the clock.
 Status AgentTrainer::CheckSame(NamedFiles contents) {
   contents.erase("slots.bin");
-  AgentState state = state_;
+  AgentState state = agent_state();
   state.seconds = 0;
   contents["state.bin"] = state.Encode();
   return sync_.CheckSame(
-      fmt::format("after update {}: not saved, the last checkpoint stays: ", state_.updates),
+      fmt::format("after update {}: not saved, the last checkpoint stays: ", agent_state().updates),
       contents);
 }
 
@@ -118,8 +125,8 @@ Status AgentTrainer::SaveCheckpoint(bool exact, OnRefusal on_refusal) {
   NamedFiles contents = agent_->Save(exact);
   if (!sync_.alone()) RETURN_IF_ERROR(CheckSame(contents));
   if (!agent_->finite()) {
-    const std::string why =
-        fmt::format("the parameters are not finite after update {}: not saved", state_.updates);
+    const std::string why = fmt::format("the parameters are not finite after update {}: not saved",
+                                        agent_state().updates);
     if (on_refusal == OnRefusal::kFail)
       return {Code::kInternal, why + "; lower optimizer.learning_rate or set optimizer.clip_norm"};
     if (sync_.is_main()) LogError(why);
@@ -135,7 +142,7 @@ Status AgentTrainer::SaveCheckpoint(bool exact, OnRefusal on_refusal) {
     }
     if (!sync_.is_main()) return Status::Ok();
   }
-  AgentState state = state_;
+  AgentState state = agent_state();
   state.seconds = Seconds();
   const json drops = Drops();
   state.dropped_unrolls = drops["queue_full_unrolls"],
@@ -162,11 +169,11 @@ Status AgentTrainer::SaveCheckpoint(bool exact, OnRefusal on_refusal) {
 // learnt. No rank has begun a round after the one whose policy is being learnt by now, and `lag`
 // more. A budget that is spent on the way ends the run instead.
 Status AgentTrainer::SaveExactCheckpoint(OnRefusal on_refusal) {
-  const uint64_t round = state_.updates / PerRound() + static_cast<uint64_t>(learn_.lag) + 1;
+  const uint64_t round = agent_state().updates / PerRound() + static_cast<uint64_t>(learn_.lag) + 1;
   const SteadyTime begun = Now();
   server_->lockstep()->Park(round);
   while (!BudgetSpent() &&
-         (state_.updates < round * PerRound() || !server_->lockstep()->parked())) {
+         (agent_state().updates < round * PerRound() || !server_->lockstep()->parked())) {
     if (LearnerLoop::Unrolls batch = NextBatch(); !batch.empty())
       RETURN_IF_ERROR(Update(std::move(batch)));
     else
@@ -175,7 +182,7 @@ Status AgentTrainer::SaveExactCheckpoint(OnRefusal on_refusal) {
       return {Code::kTryAgain,
               fmt::format("stopped after update {}; no actor is there to end the round: what the "
                           "last checkpoint holds is kept",
-                          state_.updates)};
+                          agent_state().updates)};
   }
   const Status saved = BudgetSpent() ? Status::Ok() : SaveCheckpoint(/*exact=*/true, on_refusal);
   server_->lockstep()->Resume();

@@ -10,7 +10,7 @@
 namespace samara {
 Status AgentTrainer::Loop() {
   if (BudgetSpent()) return Status::Ok();
-  if (sync_.is_main() && !Deterministic() && state_.updates == 0)
+  if (sync_.is_main() && !Deterministic() && agent_state().updates == 0)
     initial_weights_ = agent_->Save(/*slots=*/false);
   std::optional<Progress> progress;
   if (sync_.is_main() && !options_.quiet) progress.emplace([this] { return Snapshot(); }, stderr);
@@ -41,15 +41,13 @@ Status AgentTrainer::LearnLoop() {
       RETURN_IF_ERROR(Save(OnRefusal::kFail));
       MaybeWriteMetrics(/*last=*/true);
       if (!BudgetSpent())
-        return {Code::kTryAgain, fmt::format("stopped after update {}, saved", state_.updates)};
+        return {Code::kTryAgain,
+                fmt::format("stopped after update {}, saved", agent_state().updates)};
       break;
     }
     const SteadyTime asked = Now();
     LearnerLoop::Unrolls batch = NextBatch();
-    {
-      const std::lock_guard lock(mu_);
-      interval_.Waited(SecondsSince(asked));
-    }
+    interval_.Waited(SecondsSince(asked));
     if (batch.empty()) {
       RETURN_IF_ERROR(Trouble());
       continue;
@@ -71,7 +69,8 @@ Status AgentTrainer::Trouble() const {
 
 // What the unrolls of all ranks bring, in the order of their slots.
 void AgentTrainer::Account(const RankStatistics& statistics) {
-  const std::lock_guard lock(mu_);
+  interval_.Add(statistics);
+  const MutexLock lock(mu_);
   state_.frames += statistics.frames, state_.steps += statistics.steps;
   state_.stale_unrolls += statistics.stale_unrolls;
   state_.episodes += statistics.episodes.size();
@@ -80,7 +79,6 @@ void AgentTrainer::Account(const RankStatistics& statistics) {
     state_.last_returns.push_back(episode.score);
     if (state_.last_returns.size() > AgentState::kLastReturns) state_.last_returns.pop_front();
   }
-  interval_.Add(statistics);
 }
 
 LearnerLoop::Unrolls AgentTrainer::NextBatch() {
@@ -114,9 +112,9 @@ Status AgentTrainer::ShareStatistics() {
     if (r != static_cast<size_t>(sync_.rank())) others += all[r].counters;
   }
   agreed_ = RankSync::Requests::Join(requests);
-  const std::lock_guard lock(mu_);
-  others_ = others;
   interval_.Waited(SecondsSince(begin));  // for the slowest rank's unrolls
+  const MutexLock lock(mu_);
+  others_ = others;
   return Status::Ok();
 }
 
@@ -127,23 +125,23 @@ Status AgentTrainer::Update(LearnerLoop::Unrolls batch) {
   }
   RETURN_IF_ERROR(ShareStatistics());
   ASSIGN_OR_RETURN(const UpdateReport report,
-                   loop_->Update(std::move(batch), static_cast<double>(state_.frames)));
+                   loop_->Update(std::move(batch), static_cast<double>(agent_state().frames)));
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     ++state_.updates;
     state_.skipped_updates += report.applied ? 0 : 1;
-    interval_.Add(report);
   }
+  interval_.Add(report);
   if (!report.applied && sync_.is_main())
-    LogWarning(
-        fmt::format("update {}: the loss or its gradient is not finite; skipped", state_.updates));
+    LogWarning(fmt::format("update {}: the loss or its gradient is not finite; skipped",
+                           agent_state().updates));
   const OptimizerConfig& optimizer = config_.learning.optimizer;
   const bool over = report.learning_rate == 0 && optimizer.learning_rate > 0 && !BudgetSpent();
   if (over && !std::exchange(rate_is_over_, true) && sync_.is_main())
     LogWarning(
         fmt::format("update {}: the learning rate is 0 from here on: {} frames are beyond "
                     "optimizer.schedule_frames={:.15g}; stop the run and resume with a larger one",
-                    state_.updates, state_.frames, optimizer.schedule_frames));
+                    agent_state().updates, agent_state().frames, optimizer.schedule_frames));
   return loop_->verdict() == LearnerLoop::Verdict::kGoOn ? Status::Ok() : Rollback();
 }
 

@@ -39,13 +39,13 @@ RankCounters AgentTrainer::OwnCounters() const {
 
 json AgentTrainer::Drops() const {
   const RankCounters now = AllCounters();
-  json drops = {{"stale_unrolls", state_.stale_unrolls},
-                {"queue_full_unrolls", state_.dropped_unrolls + now.dropped_unrolls},
-                {"partial_unrolls", state_.partial_unrolls + now.partial_unrolls},
-                {"lost_episodes", state_.lost_episodes + now.lost_episodes},
-                {"not_finite_rows", state_.not_finite_rows + now.not_finite_rows},
+  json drops = {{"stale_unrolls", agent_state().stale_unrolls},
+                {"queue_full_unrolls", agent_state().dropped_unrolls + now.dropped_unrolls},
+                {"partial_unrolls", agent_state().partial_unrolls + now.partial_unrolls},
+                {"lost_episodes", agent_state().lost_episodes + now.lost_episodes},
+                {"not_finite_rows", agent_state().not_finite_rows + now.not_finite_rows},
                 {"stale_events", now.stale_events},
-                {"skipped_updates", state_.skipped_updates}};
+                {"skipped_updates", agent_state().skipped_updates}};
   for (const auto& [reason, count] : setup_.fleet->drops()) drops["remote_" + reason] = count;
   return drops;
 }
@@ -56,13 +56,14 @@ json AgentTrainer::MetricsLine() {
   const double environment = setup_.fleet->counters().step_seconds;
   const double batches =
       static_cast<double>(std::max<uint64_t>(1, server.batches - before.batches));
-  const std::vector<double> last(state_.last_returns.begin(), state_.last_returns.end());
+  const std::vector<double> last(agent_state().last_returns.begin(),
+                                 agent_state().last_returns.end());
   json line = {{"time", WallTimeIso()},
                {"seconds", Seconds()},
-               {"update", state_.updates},
-               {"frames", state_.frames},
-               {"steps", state_.steps},
-               {"episodes", state_.episodes},
+               {"update", agent_state().updates},
+               {"frames", agent_state().frames},
+               {"steps", agent_state().steps},
+               {"episodes", agent_state().episodes},
                {"return_last100", last.empty() ? json() : json(Mean(last))},
                {"queue_unrolls", ranks.queue_unrolls},
                {"queue_free", ranks.queue_free},
@@ -75,7 +76,7 @@ json AgentTrainer::MetricsLine() {
                {"seconds_server", server.rest_seconds - before.rest_seconds},
                {"seconds_server_wait", server.wait_seconds - before.wait_seconds},
                {"respawns", ranks.respawns},
-               {"rollbacks", state_.rollbacks},
+               {"rollbacks", agent_state().rollbacks},
                {"drops", Drops()}};
   line.update(interval_.Line());
   server_before_ = server;
@@ -88,19 +89,17 @@ void AgentTrainer::MaybeWriteMetrics(bool last) {
   const double due = std::clamp(Seconds() / 50, kMetricsSecondsMin, kMetricsSecondsMax);
   if (!last && interval_.seconds() < due) return;
   if (interval_.updates() == 0) return;
-  const std::lock_guard lock(mu_);
-  if (!sync_.is_main()) {
-    interval_ = AgentInterval();
-    return;
+  if (sync_.is_main()) {
+    json line = MetricsLine();
+    metrics_->Write(line);
+    const MutexLock lock(mu_);
+    last_metrics_ = std::move(line);
   }
-  json line = MetricsLine();
-  metrics_->Write(line);
-  last_metrics_ = std::move(line);
   interval_ = AgentInterval();
 }
 
 ProgressState AgentTrainer::Snapshot() const {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   ProgressState s;
   s.title = Title(config_.learning.network.text());
   s.step_name = "update";
@@ -112,11 +111,13 @@ ProgressState AgentTrainer::Snapshot() const {
   s.seconds_budget = config_.run.minutes * 60;
   // of the last line, so that what changes shows
   s.stages =
-      BusyShares([&](const char* name) { return NumberOr(last_metrics_, name); }, setup_.workers);
+      BusyShares([&](const char* name) REQUIRES(mu_) { return NumberOr(last_metrics_, name); },
+                 setup_.workers);
   s.stages_title = "busy: ";
   const std::vector<double> last(state_.last_returns.begin(), state_.last_returns.end());
   if (!last.empty()) s.numbers.push_back({"return", ScoreText(Mean(last)), /*plain=*/true});
-  const auto show = [&](const char* name, const char* key, const char* format, bool plain = false) {
+  const auto show = [&](const char* name, const char* key, const char* format,
+                        bool plain = false) REQUIRES(mu_) {
     const double value = NumberOr(last_metrics_, key);
     if (!std::isnan(value))
       s.numbers.push_back({name, fmt::format(fmt::runtime(format), value), plain});

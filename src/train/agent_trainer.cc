@@ -252,22 +252,24 @@ Result<std::vector<double>> AgentTrainer::Test() {
 }
 
 json AgentTrainer::ResultOf(const std::vector<double>& test) const {
-  const std::vector<double> last(state_.last_returns.begin(), state_.last_returns.end());
+  const std::vector<double> last(agent_state().last_returns.begin(),
+                                 agent_state().last_returns.end());
   json returns_mean;
-  if (state_.episodes > 0) returns_mean = state_.return_sum / static_cast<double>(state_.episodes);
-  return {{"frames", state_.frames},
-          {"updates", state_.updates},
-          {"episodes", state_.episodes},
+  if (agent_state().episodes > 0)
+    returns_mean = agent_state().return_sum / static_cast<double>(agent_state().episodes);
+  return {{"frames", agent_state().frames},
+          {"updates", agent_state().updates},
+          {"episodes", agent_state().episodes},
           {"parameter_hash", final_.hash},
           {"return_mean", returns_mean},
           {"return_last100", MeanOrNull(last)},
           {"test_returns", test},
           {"test_mean", MeanOrNull(test)},
-          {"frames_per_second", static_cast<double>(state_.frames) / final_.seconds},
+          {"frames_per_second", static_cast<double>(agent_state().frames) / final_.seconds},
           {"seconds", final_.seconds},
           {"inference_batch", batch_.rows},
           {"respawns", final_.respawns},
-          {"rollbacks", state_.rollbacks},
+          {"rollbacks", agent_state().rollbacks},
           {"drops", final_.drops}};
 }
 

@@ -7,9 +7,9 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
 
+#include "core/mutex.h"
 #include "play/run_episodes.h"
 #include "rl/inference/batch_size.h"
 #include "rl/inference/inference_server.h"
@@ -86,15 +86,20 @@ class AgentTrainer final : public Trainer {
   // Deterministic: updates of a round.
   uint64_t PerRound() const { return static_cast<uint64_t>(learn_.environments / learn_.batch); }
   bool BudgetSpent() const {
-    const bool frames = learn_.frames > 0 && static_cast<double>(state_.frames) >= learn_.frames;
+    const bool frames =
+        learn_.frames > 0 && static_cast<double>(agent_state().frames) >= learn_.frames;
     const bool updates =
-        learn_.updates > 0 && state_.updates >= static_cast<uint64_t>(learn_.updates);
+        learn_.updates > 0 && agent_state().updates >= static_cast<uint64_t>(learn_.updates);
     return frames || updates || TimeSpent();
   }
   bool Stops() const { return sync_.alone() ? StopRequested() : agreed_.stop; }
+  // For the thread that learns, which alone writes it.
+  const AgentState& agent_state() const NO_THREAD_SAFETY_ANALYSIS { return state_; }
+  Status RestoreState();
   RankCounters OwnCounters() const;
   RankCounters AllCounters() const {
     RankCounters all = OwnCounters();
+    const MutexLock lock(mu_);
     return all += others_;
   }
   nlohmann::json Drops() const;
@@ -116,18 +121,17 @@ class AgentTrainer final : public Trainer {
     uint64_t respawns = 0;
   } final_;                     // what the result says of the training, taken before the final test
   RankStatistics statistics_;   // of the next update, so far
-  RankCounters others_;         // the other ranks', at the last update
   bool rate_is_over_ = false;   // the learning rate has come to 0, and a warning was logged
   NamedFiles initial_weights_;  // what to go back to as long as there is no checkpoint; rank 0's
   // at the last line of metrics
   InferenceServer::Counters server_before_;
   uint64_t stalls_before_ = 0;
   double environment_before_ = 0;
-  mutable std::mutex mu_;
-  // guarded by mu_ against the live view
-  AgentState state_;
-  AgentInterval interval_;                                  // since the last line of metrics
-  nlohmann::json last_metrics_ = nlohmann::json::object();  // the last line of metrics
+  AgentInterval interval_;  // since the last line of metrics
+  mutable Mutex mu_;        // against the live view
+  AgentState state_ GUARDED_BY(mu_);
+  RankCounters others_ GUARDED_BY(mu_);  // the other ranks', at the last update
+  nlohmann::json last_metrics_ GUARDED_BY(mu_) = nlohmann::json::object();  // the last line
 };
 
 }  // namespace samara

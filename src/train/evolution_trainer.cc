@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 
 #include "core/clock.h"
 #include "core/cpu.h"
 #include "core/log.h"
+#include "core/mutex.h"
 #include "core/rng.h"
 #include "core/signals.h"
 #include "core/statistics.h"
@@ -77,12 +77,12 @@ class EvolutionTrainer final : public Trainer {
   uint64_t journalled_ = 0;             // the last generation that the journal holds
   json metrics_line_ = json::object();  // of the last generation
   std::vector<double> fitness_;         // of the last generation
-  mutable std::mutex mu_;
-  // guarded by mu_ against the live view
-  SteadyTime generation_began_ = Now();
-  double frames_before_ = 0;                                  // counted frames then
-  GenerationPace::Spent last_generation_;                     // since the start or the resume
-  std::vector<std::pair<std::string, double>> last_seconds_;  // of the last generation's phases
+  mutable Mutex mu_;                    // against the live view
+  SteadyTime generation_began_ GUARDED_BY(mu_) = Now();
+  double frames_before_ GUARDED_BY(mu_) = 0;               // counted frames then
+  GenerationPace::Spent last_generation_ GUARDED_BY(mu_);  // since the start or the resume
+  // of the last generation's phases
+  std::vector<std::pair<std::string, double>> last_seconds_ GUARDED_BY(mu_);
   std::atomic<double> best_{ProgressState::kUnknown}, elite_{ProgressState::kUnknown};
 };
 
@@ -220,7 +220,7 @@ ProgressState EvolutionTrainer::Snapshot() const {
                          {"inference", stages.inference},
                          {"environment", stages.environment}});
   {
-    const std::lock_guard lock(mu_);
+    const MutexLock lock(mu_);
     s.last_seconds = last_seconds_;
     s.pace->before = last_generation_;
     s.pace->now.seconds = SecondsSince(generation_began_);
@@ -235,8 +235,11 @@ ProgressState EvolutionTrainer::Snapshot() const {
 
 // With several ranks all have the same state and the same requests: they leave the loop together.
 Status EvolutionTrainer::Loop() {
-  generation_began_ = Now();
-  frames_before_ = static_cast<double>(summary_.frames);
+  {
+    const MutexLock lock(mu_);
+    generation_began_ = Now();
+    frames_before_ = static_cast<double>(summary_.frames);
+  }
   std::optional<Progress> progress;
   if (sync_.is_main() && !options_.quiet) progress.emplace([this] { return Snapshot(); }, stderr);
   Status status;
@@ -297,7 +300,7 @@ Status EvolutionTrainer::Generation() {
 // How long each phase of the generation took. What no phase has is between them: breeding,
 // selection, and what followed the generation before.
 void EvolutionTrainer::NotePhases(const GenerationReport& r, double episodes) {
-  const std::lock_guard lock(mu_);
+  const MutexLock lock(mu_);
   last_generation_ = {SecondsSince(generation_began_), static_cast<double>(r.frames), episodes};
   const double between =
       last_generation_.seconds - r.seconds_population - r.seconds_validation - r.seconds_test;
@@ -322,6 +325,7 @@ Status EvolutionTrainer::MakeDurable() {
 
 json EvolutionTrainer::MetricsLine(const GenerationReport& r, const StageSeconds& spent) const {
   const EvolutionSummary& s = summary_;
+  const MutexLock lock(mu_);
   const auto [min, max] = std::minmax_element(r.fitness.begin(), r.fitness.end());
   json line = {{"time", WallTimeIso()},
                {"seconds", Seconds()},
