@@ -22,28 +22,33 @@
 namespace samara {
 namespace {
 
-using Rows = std::vector<std::pair<std::string, std::string>>;  // name, one line about it
+struct Row {
+  std::string name, about;
+  std::string kind{};  // of an algorithm: evolution or learning
+  auto operator<=>(const Row&) const = default;
+};
+using Rows = std::vector<Row>;
 
 Rows PresetRows() {
   Rows rows;
-  for (const Preset& preset : Presets()) rows.emplace_back(preset.name, preset.summary());
+  for (const Preset& preset : Presets()) rows.push_back({preset.name, preset.summary()});
   return rows;
 }
 
 Rows EnvironmentRows() {
   Rows rows;
   for (const auto& name : AtariPresetNames()) {
-    rows.emplace_back("env.preset=" + name,
-                      fmt::format("Atari as in {}; with env.game=GAME (`samara list games`)",
-                                  FindAtariPreset(name).ValueOrThrow().origin));
+    rows.push_back({"env.preset=" + name,
+                    fmt::format("Atari as in {}; with env.game=GAME (`samara list games`)",
+                                FindAtariPreset(name).ValueOrThrow().origin)});
   }
-  for (const auto& id : NativeEnvironmentIds()) rows.emplace_back("env.id=" + id, "native C++");
-  rows.emplace_back("env.id=NAME or MODULE:NAME",
-                    "any Gymnasium environment with a Discrete, MultiDiscrete, MultiBinary or Box "
-                    "action space, in Python actors");
-  rows.emplace_back("env.id=envpool:NAME",
-                    "EnvPool's tasks: Football, Procgen, dm_control, ViZDoom, ...; `make envpool`");
-  rows.emplace_back("env.id=dmlab:LEVEL", "DeepMind Lab, where its package is installed");
+  for (const auto& id : NativeEnvironmentIds()) rows.push_back({"env.id=" + id, "native C++"});
+  rows.push_back({"env.id=NAME or MODULE:NAME",
+                  "any Gymnasium environment with a Discrete, MultiDiscrete, MultiBinary or Box "
+                  "action space, in Python actors"});
+  rows.push_back({"env.id=envpool:NAME",
+                  "EnvPool's tasks: Football, Procgen, dm_control, ViZDoom, ...; `make envpool`"});
+  rows.push_back({"env.id=dmlab:LEVEL", "DeepMind Lab, where its package is installed"});
   return rows;
 }
 
@@ -59,10 +64,9 @@ Rows GameRows() {
     const std::string game = file.path().stem().string();
     if (file.path().extension() != ".bin" || std::ranges::count(kNotPlayable, game) > 0) continue;
     const auto scale = ScaleOfGame(game);
-    rows.emplace_back(
-        "env.game=" + game,
-        scale ? fmt::format("published means: random {}, human {}", scale->random, scale->human)
-              : std::string());
+    rows.push_back({"env.game=" + game, scale ? fmt::format("published means: random {}, human {}",
+                                                            scale->random, scale->human)
+                                              : std::string()});
   }
   std::sort(rows.begin(), rows.end());
   return rows;
@@ -71,9 +75,9 @@ Rows GameRows() {
 Rows AlgorithmRows() {
   Rows rows;
   for (const EvolutionRow& row : EvolutionAlgorithms())
-    rows.emplace_back(row.name, row.about + "; " + row.paper);
+    rows.push_back({row.name, row.about + "; " + row.paper, "evolution"});
   for (const LearningAlgorithm& row : LearningAlgorithms())
-    rows.emplace_back(row.name, row.about + "; " + row.paper);
+    rows.push_back({row.name, row.about + "; " + row.paper, "learning"});
   return rows;
 }
 
@@ -96,11 +100,11 @@ std::string AboutNetwork(const NetworkRow& row) {
 
 Rows NetworkRows() {
   Rows rows;
-  for (const NetworkRow& row : Networks()) rows.emplace_back(row.name, AboutNetwork(row));
-  rows.emplace_back("mlp-64-64-tanh",
-                    AboutNetwork({"mlp-64-64-tanh", "any mlp-<units>-..-<relu|tanh>",
-                                  "dense 64 tanh, dense 64 tanh", ""}));
-  rows.emplace_back("network.layers=LINE", std::string("any other: ") + kLayersHelp);
+  for (const NetworkRow& row : Networks()) rows.push_back({row.name, AboutNetwork(row)});
+  rows.push_back(
+      {"mlp-64-64-tanh", AboutNetwork({"mlp-64-64-tanh", "any mlp-<units>-..-<relu|tanh>",
+                                       "dense 64 tanh, dense 64 tanh", ""})});
+  rows.push_back({"network.layers=LINE", std::string("any other: ") + kLayersHelp});
   return rows;
 }
 
@@ -111,7 +115,7 @@ Rows KeyRows() {
     std::string about = f.help + " (" + f.type + (f.range.empty() ? "" : ", " + f.range) +
                         (f.unit.empty() ? "" : ", " + f.unit) + ")";
     if (algorithms.size() < all) about += fmt::format(" [{}]", fmt::join(algorithms, " or "));
-    rows.emplace_back(f.key + " = " + f.default_value, std::move(about));
+    rows.push_back({f.key + " = " + f.default_value, std::move(about)});
   }
   return rows;
 }
@@ -124,11 +128,14 @@ Status RunList(const std::string& what, bool json) {
   for (const auto& [name, rows] : sections) {
     if (!what.empty() && what != name) continue;
     if (!json) std::printf("%s\n", name.c_str());
-    for (const auto& [row, about] : rows()) {
-      if (json)
-        object[name].push_back({{"name", row}, {"about", about}});
-      else
-        std::printf("  %-34s %s\n", row.c_str(), about.c_str());
+    for (const Row& row : rows()) {
+      if (!json) {
+        std::printf("  %-34s %s\n", row.name.c_str(), row.about.c_str());
+        continue;
+      }
+      nlohmann::json entry = {{"name", row.name}, {"about", row.about}};
+      if (!row.kind.empty()) entry["kind"] = row.kind;
+      object[name].push_back(std::move(entry));
     }
     if (!json) std::printf("\n");
   }
