@@ -95,11 +95,12 @@ Result<FoundGeneration> FindGeneration(const Path& run, int64_t generation) {
   ASSIGN_OR_RETURN(const JournalContents journal, std::move(sound));
   for (auto it = journal.records.rbegin(); it != journal.records.rend(); ++it) {
     if (it->type != kGenerationRecord) continue;
-    ASSIGN_OR_RETURN(GenerationRecord record, GenerationRecord::Decode(it->payload));
-    ASSIGN_OR_RETURN(EvolutionSummary summary, record.Describe());
-    if (generation < 0 || summary.generation == static_cast<uint64_t>(generation))
-      return FoundGeneration{std::move(record), std::move(summary)};
-    if (summary.generation < static_cast<uint64_t>(generation)) break;
+    FoundGeneration found;
+    ASSIGN_OR_RETURN(found.record, GenerationRecord::Decode(it->payload));
+    ASSIGN_OR_RETURN(found.summary, found.record.Describe());
+    if (generation < 0 || found.summary.generation == static_cast<uint64_t>(generation))
+      return found;
+    if (found.summary.generation < static_cast<uint64_t>(generation)) break;
   }
   const std::string which =
       generation < 0 ? "no finished generation yet" : "no generation " + std::to_string(generation);
