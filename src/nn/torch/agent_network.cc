@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "nn/torch/network.h"
 
 namespace samara {
 namespace {
@@ -24,12 +25,6 @@ Tensor PadSame(const Tensor& x, int64_t kernel, int64_t stride, double value) {
 
 Tensor PoolSame(const Tensor& x) {
   return torch::max_pool2d(PadSame(x, 3, 2, -std::numeric_limits<double>::infinity()), 3, 2);
-}
-
-// In place.
-Tensor Activate(Tensor x, Activation activation) {
-  if (activation == Activation::kRelu) return x.relu_();
-  return activation == Activation::kTanh ? x.tanh_() : x;
 }
 
 // x / 255 as float32, in one pass where torch makes two.
@@ -186,12 +181,12 @@ Tensor AgentNetworkImpl::Torso(Tensor x) const {
     }
     if (!stacks_.empty()) x = x.relu();
     for (const Convolution& convolution : convolutions_)
-      x = Activate(Apply(convolution, x), convolution.activation);
+      x = Activated(Apply(convolution, x), convolution.activation);
     x = x.permute({0, 2, 3, 1});  // flattened rows, columns, channels
   }
   x = x.flatten(1);
   for (const Dense& dense : dense_) {
-    x = Activate(torch::linear(x, Of(dense.weight), Of(dense.bias)), dense.activation);
+    x = Activated(torch::linear(x, Of(dense.weight), Of(dense.bias)), dense.activation);
   }
   return x.to(torch::kFloat32);
 }

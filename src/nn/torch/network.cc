@@ -4,21 +4,17 @@
 #include "nn/torch_layout.h"
 
 namespace samara {
-namespace {
-
-torch::Tensor Activate(const torch::Tensor& x, Activation activation) {
+torch::Tensor Activated(torch::Tensor x, Activation activation) {
   switch (activation) {
     case Activation::kNone:
       return x;
     case Activation::kRelu:
-      return torch::relu(x);
+      return x.relu_();
     case Activation::kTanh:
-      return torch::tanh(x);
+      return x.tanh_();
   }
   return x;
 }
-
-}  // namespace
 
 TorchNetworkImpl::TorchNetworkImpl(NetworkDescription network) : network_(std::move(network)) {
   for (const Layer& layer : network_.layers) {
@@ -63,7 +59,7 @@ torch::Tensor TorchNetworkImpl::forward(const torch::Tensor& observations) {
     } else {
       x = module->as<torch::nn::Linear>()->forward(x.flatten(1));
     }
-    x = Activate(x, layer.activation);
+    x = Activated(x, layer.activation);
   }
   return x;
 }

@@ -11,6 +11,9 @@
 
 namespace samara {
 
+// The activation of `x`, in place.
+torch::Tensor Activated(torch::Tensor x, Activation activation);
+
 class TorchNetworkImpl : public torch::nn::Module {
  public:
   explicit TorchNetworkImpl(NetworkDescription network);
