@@ -83,6 +83,11 @@ function(samara_sources variable)
   set(${variable} ${found} PARENT_SCOPE)
 endfunction()
 
+# Templates of torch's headers cost more than the code that includes them: such targets compile `files` at a time.
+function(samara_share_torch_templates name files)
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})
+endfunction()
+
 # samara_library(name DEPS ... [SOURCES ...] [PCH samara_torch_pch]): a static library of these sources, or of every *.cc of this
 # folder but tests.
 function(samara_library name)
@@ -93,6 +98,9 @@ function(samara_library name)
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC $<BUILD_INTERFACE:samara_options> ${ARG_DEPS})
   samara_use_precompiled(${name} ${ARG_PCH})
+  if(ARG_PCH)
+    samara_share_torch_templates(${name} 8)
+  endif()
 endfunction()
 
 # samara_tests(name DEPS ... SUBFOLDERS ... | SOURCES ...): one GoogleTest program of every *_test.cc of this folder (and those), or of the sources named.
@@ -117,8 +125,8 @@ function(samara_tests name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE SAMARA_SOURCE_DIR="${CMAKE_SOURCE_DIR}" SAMARA_PYTHON="${SAMARA_VENV_PYTHON}")
   samara_use_precompiled(${name} ${ARG_PCH})
-  if(ARG_PCH)  # templates of torch's headers cost more than the tests: a few files at a time
-    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
+  if(ARG_PCH)
+    samara_share_torch_templates(${name} 4)
   endif()
   add_test(NAME ${name} COMMAND ${name})
 endfunction()

@@ -1,4 +1,4 @@
-// Torch's Python headers after the door to torch, precompiled.
+// Torch's Python headers after the door to torch.
 #pragma once
 #include "nn/torch/torch.h"
 // after the door
