@@ -113,7 +113,7 @@ KEYS = {
 }  # fmt: skip
 
 
-def test_keys_that_scripts_set_are_accepted(tmp_path):
+def test_keys_that_scripts_set_are_accepted():
     import tomllib
 
     words = [f"{key}={value.strip(chr(34))}" for key, value in KEYS.items()]
@@ -123,11 +123,14 @@ def test_keys_that_scripts_set_are_accepted(tmp_path):
         assert config[table][name] == tomllib.loads(f"v = {value}")["v"], key
     known = {row["name"].split(" = ")[0] for row in ok("list", "keys", "--json").json["keys"]}
     own = set()
-    for row in ok("list", "algorithms", "--json").json["algorithms"]:
-        preset = tmp_path / "one.toml"
-        preset.write_text(f'[run]\nalgorithm = "{row["name"]}"\n[env]\nid = "CartPole-v1"\n[network]\nname = "mlp-8-tanh"\n')
+    algorithms = set()
+    for preset in sorted((ROOT / "presets/classic").glob("*.toml")):
         config = tomllib.loads(ok("train", preset, "--dry-run").out)
+        algorithms.add(config["run"]["algorithm"])
         own |= {f"{t}.{k}" for t in config for k in config[t]}
+    config = tomllib.loads(ok("train", "atari/random-search-desktop", "--dry-run").out)
+    algorithms.add(config["run"]["algorithm"])
+    assert algorithms == {row["name"] for row in ok("list", "algorithms", "--json").json["algorithms"]}
     assert set(KEYS) <= known == own
 
 

@@ -22,7 +22,7 @@ def run(*command, cwd, code=0):
 
 
 def result(*command, cwd):
-    return json.loads(run(*command, "--quiet", "--json", cwd=cwd).stdout.splitlines()[-1])
+    return json.loads(run(*command, "--json", cwd=cwd).stdout.splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
