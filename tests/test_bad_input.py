@@ -155,6 +155,19 @@ def test_values_out_of_range_or_mistyped_are_refused(assignment, expected, out):
 
 
 @pytest.mark.parametrize(
+    "assignment, expected",
+    [
+        ("optimizer.beta1=1", "a number 0 to 0.9999999"),
+        ("optimizer.beta2=1", "a number 0 to 0.9999999"),
+        ("learn.entropy_target=1e300", "a number of nats from -10000 to 10000"),
+        ("learn.entropy_target=nan", "a number of nats from -10000 to 10000"),
+    ],
+)
+def test_values_that_no_learner_can_use_are_refused(assignment, expected, out):
+    refused(78, "train", "classic/cartpole-a2c", assignment, "--out", out, words=[expected])
+
+
+@pytest.mark.parametrize(
     "text, words",
     [
         ("[ga]\npopulation = 'many'\n", ["ga.population", "an integer"]),
@@ -261,6 +274,18 @@ def test_damaged_parts_of_a_run_folder(name, how, run):
     ok("fsck", run)
 
 
+def test_a_finished_run_saves_its_last_checkpoint_again(run):
+    """Its result stands only with what the result speaks of."""
+    result = resume(run)
+    last = max((run / "checkpoints").glob("ckpt-*"))
+    with open(last / "state.bin", "ab") as file:
+        file.write(b"x")
+    assert samara("fsck", run).code == 65
+    again = ok("train", "--resume", run, "--quiet", "--json").json
+    assert again["population_hash"] == result["population_hash"] and again["elite_returns"] == result["elite_returns"]
+    assert samara("fsck", run).code == 0
+
+
 def test_edited_configuration_says_what_to_do_instead(run):
     file = run / "config.toml"
     file.write_text(file.read_text().replace("population = 12", "population = 13"))
@@ -311,13 +336,37 @@ def test_damaged_genome_files(tmp_path):
     assert os.listdir(tmp_path) == ["genome.json"]
 
 
+def outputs(run, file, tmp_path):
+    """Every command that writes one file."""
+    yield "export", run, file
+    yield "import", tmp_path / "no.json", "--out", file
+    yield "report", run, "--out", file
+    yield "report", run, "--curve", file
+    yield "eval", run, "--episodes", 1, "--video", file
+    yield "play", run, "--video", file
+    yield "token", file
+
+
 def test_places_that_cannot_be_written(finished, tmp_path):
-    for command in (["export", finished, tmp_path / "no" / "x.safetensors"], ["report", finished, "--out", tmp_path / "no" / "x.html"]):
-        outcome = samara(*command, "--json")
-        assert outcome.code in (73, 74) and str(tmp_path / "no") in outcome.err and outcome.json["exit"] == outcome.code
-    outcome = samara("play", finished, "--video", tmp_path / "no" / "x.mp4", "--json")
-    assert outcome.code in (73, 74, 78), outcome
+    for command in outputs(finished, tmp_path / "no" / "x", tmp_path):
+        refused(73, *command, words=[f"no folder {tmp_path / 'no'}"])
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["run.json", "config.toml", "metrics.jsonl", "checkpoints/journal.bin", "checkpoints/new"])
+def test_a_file_that_a_run_keeps_is_not_written(run, tmp_path, name):
+    before = contents(run)
+    (tmp_path / "link").symlink_to(run)
+    for folder in (run, tmp_path / "link"):
+        for command in outputs(run, folder / name, tmp_path):
+            refused(73, *command, words=[f"the run {run} keeps it"])
+    assert contents(run) == before
+
+
+def test_seeds_go_into_no_run(run):
+    before = contents(run)
+    refused(73, "train", *CARTPOLE, "--seeds", "1..2", "--out", run, words=["--seeds makes a folder of runs"])
+    assert contents(run) == before
 
 
 def test_what_is_no_file_is_never_replaced(finished, tmp_path):

@@ -14,6 +14,7 @@
 
 #include "bench/peer.h"
 #include "cli/command.h"
+#include "storage/run_folder.h"
 
 namespace samara {
 namespace {
@@ -82,10 +83,7 @@ Status RunBench(BenchCommand command, const Readers& options, Invocation& invoca
   if (!std::isfinite(command.options.seconds))
     return {Code::kUsage, "--seconds nan: expected 0.05 to 600"};
   // before anything is measured
-  const Path folder = Path(command.options.out).parent_path();
-  if (!folder.empty() && !std::filesystem::is_directory(folder))
-    return {Code::kCannotCreate,
-            "--out " + command.options.out + ": no folder " + folder.string() + "; make it first"};
+  if (!command.options.out.empty()) RETURN_IF_ERROR(CheckOutputFile(command.options.out));
   ASSIGN_OR_RETURN(const bench::Workload* workload, bench::FindWorkload(command.what));
   RETURN_IF_ERROR(CheckOptions(options, workload->name));
   const bool network =

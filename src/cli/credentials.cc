@@ -16,11 +16,13 @@
 #include "core/files.h"
 #include "core/leave.h"
 #include "fleet/remote/address.h"
+#include "storage/run_folder.h"
 
 namespace samara {
 namespace {
 
 Status RunToken(const std::string& file, bool json) {
+  RETURN_IF_ERROR(CheckOutputFile(file));
   RETURN_IF_ERROR(WriteToken(file));
   if (json)
     PrintJson({{"file", file}});

@@ -11,6 +11,7 @@
 #include "env/atari_preset.h"
 #include "play/evaluate.h"
 #include "play/playback.h"
+#include "storage/run_folder.h"
 
 namespace samara {
 namespace {
@@ -56,6 +57,7 @@ Status CheckNoops(const EnvironmentConfig& env) {
 
 Status RunEval(const Invocation& invocation, const EvalArguments& args) {
   InstallSignalHandlers();
+  if (!args.video.empty()) RETURN_IF_ERROR(CheckOutputFile(args.video));
   ASSIGN_OR_RETURN(const Policy policy, LoadPolicy(args.target, args.load));
   if (policy.config.Learns()) RETURN_IF_ERROR(NeedAgents(invocation));
   EvaluationOptions options{

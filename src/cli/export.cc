@@ -8,6 +8,7 @@
 #include "evo/genome/decode.h"
 #include "evo/genome/import_uber.h"
 #include "play/saved_policy.h"
+#include "storage/run_folder.h"
 
 namespace samara {
 namespace {
@@ -22,6 +23,7 @@ void Announce(bool json, const std::string& file, const Policy& policy) {
 
 Status RunExport(const std::string& run, const LoadOptions& load, const std::string& file,
                  bool json) {
+  RETURN_IF_ERROR(CheckOutputFile(file));
   ASSIGN_OR_RETURN(const Policy policy, LoadPolicy(run, load));
   RETURN_IF_ERROR(SavePolicy(policy, file));
   Announce(json, file, policy);
@@ -30,6 +32,7 @@ Status RunExport(const std::string& run, const LoadOptions& load, const std::str
 
 // The published genome plays the protocol it was evolved under: preset deepga-gpu.
 Status RunImport(const std::string& file, const std::string& out, bool json) {
+  RETURN_IF_ERROR(CheckOutputFile(out));
   ASSIGN_OR_RETURN(const std::string text, ReadFile(file, 1 << 20));
   auto parsed = ImportUber(text);
   if (!parsed.ok()) return parsed.status().Annotate(file);

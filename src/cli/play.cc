@@ -10,6 +10,7 @@
 #include "core/rng.h"
 #include "core/signals.h"
 #include "play/playback.h"
+#include "storage/run_folder.h"
 #include "view/terminal_view.h"
 
 namespace samara {
@@ -58,6 +59,7 @@ Result<EpisodeResult> WatchInTerminal(const Policy& policy, const PlayArguments&
 
 Status RunPlay(const Invocation& invocation, const PlayArguments& args) {
   InstallSignalHandlers();
+  if (!args.video.empty()) RETURN_IF_ERROR(CheckOutputFile(args.video));
   ASSIGN_OR_RETURN(const Policy policy, LoadPolicy(args.target, args.load));
   if (policy.config.Learns()) RETURN_IF_ERROR(NeedAgents(invocation));
   auto result =

@@ -18,6 +18,7 @@
 #include "play/saved_policy.h"
 #include "replica/group/group.h"
 #include "report/report.h"
+#include "storage/run_folder.h"
 
 namespace samara {
 namespace {
@@ -52,6 +53,9 @@ Status CheckSeeds(const TrainArguments& args, const TrainOptions& options) {
   if (args.seeds.empty()) return Status::Ok();
   if (args.out.empty() || options.resume)
     return {Code::kUsage, "--seeds needs --out DIR and no --resume"};
+  if (Exists(RootedPath::Root(args.out) / "run.json"))
+    return {Code::kCannotCreate,
+            Shown(args.out) + ": a run; --seeds makes a folder of runs: choose another --out"};
   return Seeds(args).status();
 }
 

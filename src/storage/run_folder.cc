@@ -1,5 +1,6 @@
 #include "storage/run_folder.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <cctype>
@@ -131,17 +132,54 @@ void WarnOfOthers(const RootedPath& run) {
 
 bool IsEventFile(const std::string& name) { return name.starts_with("events.out.tfevents."); }
 
+// What a run cannot do without, by its name in the run folder.
+bool IsKept(const std::string& name) {
+  static const std::set<std::string> kNames = {"checkpoints",      "config.toml", "run.json",
+                                               "incarnation.json", "result.json", "metrics.jsonl",
+                                               "log.txt",          "lock"};
+  return kNames.contains(name) || IsEventFile(name);
+}
+
+// Whether `result` is an object whose members that are read again have their types.
+bool IsResult(const nlohmann::json& result) {
+  if (!result.is_object()) return false;
+  const auto is = [&result](const char* name, bool (nlohmann::json::*type)() const noexcept) {
+    const auto member = result.find(name);
+    return member == result.end() || ((*member).*type)();
+  };
+  using Json = nlohmann::json;
+  return is("run", &Json::is_string) && is("parameter_hash", &Json::is_string) &&
+         is("population_hash", &Json::is_string) && is("updates", &Json::is_number_unsigned) &&
+         is("generation", &Json::is_number_unsigned) && is("frames", &Json::is_number) &&
+         is("seconds", &Json::is_number);
+}
+
 }  // namespace
+
+Status CheckOutputFile(const Path& file) {
+  std::error_code failed;
+  const Path folder = file.parent_path().empty() ? Path(".") : file.parent_path();
+  const Path parent = std::filesystem::canonical(folder, failed);
+  if (failed || !std::filesystem::is_directory(parent, failed))
+    return {Code::kCannotCreate, fmt::format("{}: no folder {}; make it first",
+                                             Shown(file.string()), Shown(folder.string()))};
+  std::string below = file.filename().string();
+  for (Path run = parent; run.has_relative_path(); run = run.parent_path()) {
+    if (Exists(RootedPath::Root(run) / "run.json") && IsKept(below))
+      return {Code::kCannotCreate, fmt::format("{}: the run {} keeps it; choose another file",
+                                               Shown(file.string()), Shown(run.string()))};
+    below = run.filename().string();
+  }
+  return Status::Ok();
+}
 
 Status CheckKinds(const RootedPath& run) {
   static const std::set<std::string> kFolders = {"checkpoints", "videos"};
-  static const std::set<std::string> kFiles = {
-      "config.toml", "run.json", "incarnation.json",   "result.json", "metrics.jsonl",
-      "log.txt",     "lock",     "learning_curve.svg", "report.html"};
+  static const std::set<std::string> kOutputs = {"learning_curve.svg", "report.html"};
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(run));
   for (const std::string& name : names) {
     const bool folder = kFolders.contains(name);
-    if (!folder && !kFiles.contains(name) && !IsEventFile(name)) continue;  // the user's own
+    if (!folder && !IsKept(name) && !kOutputs.contains(name)) continue;  // the user's own
     const FileKind kind = KindOf(run / name);
     if (kind == FileKind::kMissing || kind == (folder ? FileKind::kFolder : FileKind::kFile))
       continue;
@@ -277,9 +315,10 @@ Result<std::optional<nlohmann::json>> RunFolder::ReadResult() const {
   if (!sealed.ok() && sealed.status().code() == Code::kNoInput)
     return std::optional<nlohmann::json>();
   if (!sealed.ok()) return sealed.status();
-  if (!sealed->contains("result"))
+  const auto result = sealed->find("result");
+  if (result == sealed->end() || !IsResult(*result))
     return Status(Code::kBadData, path.string() + ": no result in it");
-  return std::optional((*sealed)["result"]);
+  return std::optional(*result);
 }
 
 }  // namespace samara

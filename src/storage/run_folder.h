@@ -24,6 +24,10 @@ constexpr uint64_t kRunBytesNeeded = uint64_t{64} << 20;  // least free space to
 // a pipe. For readers that take no RunFolder.
 Status CheckKinds(const RootedPath& run);
 
+// kCannotCreate when a command may not write its output to `file`: its folder is missing, or it is
+// a file that samara keeps in a run folder.
+Status CheckOutputFile(const Path& file);
+
 class RunFolder {
  public:
   enum class Mode {

@@ -102,6 +102,21 @@ TEST_F(RunFolderTest, ConfigurationAndResultAreReplacedAtomically) {
   EXPECT_EQ((**run->ReadResult())["frames"], 12);
 }
 
+// The digest holds, the members do not: somebody else's, or damage that was sealed.
+TEST_F(RunFolderTest, AResultWhoseMembersHaveOtherTypesIsDamaged) {
+  const auto run = Create(folder_ / "a").ValueOrThrow();
+  const nlohmann::json cases[] = {3,
+                                  {{"updates", "x"}},
+                                  {{"frames", "x"}},
+                                  {{"generation", -1}},
+                                  {{"run", 5}},
+                                  {{"parameter_hash", nullptr}}};
+  for (const nlohmann::json& result : cases) {
+    ASSERT_TRUE(run->SaveResult(result).ok());
+    EXPECT_EQ(run->ReadResult().status().code(), Code::kBadData) << result;
+  }
+}
+
 TEST_F(RunFolderTest, ALinkOrAPipeUnderAFilesNameIsRefused) {
   (void)Create(folder_ / "a").ValueOrThrow();
   ASSERT_TRUE(WriteNewFile(folder_ / "outside", "mine").ok());
