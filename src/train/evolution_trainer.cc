@@ -92,7 +92,11 @@ Result<bool> EvolutionTrainer::ResultStands(const json& result) {
   const double seconds = newest->record.seconds;
   const bool spent = config_.evolution->budget.Spent(newest->summary) ||
                      (config_.run.minutes > 0 && seconds >= config_.run.minutes * 60);
-  return spent && result.value("generation", uint64_t{0}) == newest->summary.generation;
+  if (!spent || result.value("generation", uint64_t{0}) != newest->summary.generation) return false;
+  // without its last checkpoint the run ends once more, which saves that again
+  ASSIGN_OR_RETURN(const auto checkpoint,
+                   LatestGoodCheckpoint(session_.folder().checkpoints(), OnBadCheckpoint::kSkip));
+  return checkpoint && checkpoint->info.step == newest->summary.generation;
 }
 
 Status EvolutionTrainer::Build() {
