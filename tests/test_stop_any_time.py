@@ -12,7 +12,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from samara_cli import ATARI, BINARY, CARTPOLE, environment, ok, samara, train
+from samara_cli import ATARI, BINARY, CARTPOLE, Running, environment, ok, samara, train
 
 GRACE = 20  # s, on a busy machine; alone they take less than one
 LEARNING = ["classic/cartpole-vtrace", "run.seed=1", "learn.frames=30000", "run.random_episodes=4", "learn.test_episodes=10",
@@ -133,6 +133,16 @@ def test_training_stops_at_any_time_and_goes_on(name, tmp_path):
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_commands_stop_at_any_time(name, evolved, tmp_path):
     others(name, Place(tmp_path / "place", 2), evolved, OTHERS[name][2])
+
+
+@pytest.mark.slow
+def test_a_stop_does_not_wait_for_a_round_without_end(tmp_path):
+    run = Running(tmp_path / "log", "train", "classic/cartpole-a2c", "run.random_episodes=0", "learn.unroll=100000", "--out",
+                  tmp_path / "run", "--quiet")  # fmt: skip
+    run.wait_for("a2c on")
+    time.sleep(2)  # the round takes minutes
+    run.process.terminate()
+    assert run.process.wait(GRACE) == 75 and "the round did not end" in run.log.read_text()
 
 
 @pytest.mark.slow

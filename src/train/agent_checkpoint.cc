@@ -13,6 +13,7 @@ using nlohmann::json;
 namespace {
 
 constexpr double kAloneSeconds = 5;  // a stop waits so long for actors
+constexpr double kStopSeconds = 10;  // and so long for the end of a round
 
 }  // namespace
 
@@ -178,6 +179,11 @@ Status AgentTrainer::SaveExactCheckpoint(OnRefusal on_refusal) {
       RETURN_IF_ERROR(Update(std::move(batch)));
     else
       RETURN_IF_ERROR(Trouble());
+    if (sync_.alone() && Stops() && SecondsSince(begun) > kStopSeconds)
+      return {Code::kTryAgain,
+              fmt::format("stopped after update {}; the round did not end within {} s: what the "
+                          "last checkpoint holds is kept",
+                          agent_state().updates, kStopSeconds)};
     if (Stops() && setup_.fleet->live() == 0 && SecondsSince(begun) > kAloneSeconds)
       return {Code::kTryAgain,
               fmt::format("stopped after update {}; no actor is there to end the round: what the "
