@@ -72,8 +72,8 @@ void Bind(ConfigTable& table, LearningConfig& c) {
             "initial learning rate");
   table.Add("optimizer.epsilon", &c.optimizer.epsilon, {0, 100}, "", "");
   table.Add("optimizer.decay", &c.optimizer.decay, {0, 1}, "", "rmsprop: decay of the mean square");
-  table.Add("optimizer.beta1", &c.optimizer.beta1, {0, 1}, "", "adam");
-  table.Add("optimizer.beta2", &c.optimizer.beta2, {0, 1}, "", "adam");
+  table.Add("optimizer.beta1", &c.optimizer.beta1, {0, 0.9999999}, "", "adam");
+  table.Add("optimizer.beta2", &c.optimizer.beta2, {0, 0.9999999}, "", "adam");
   table.Add("optimizer.schedule", &c.optimizer.schedule, {"constant", "linear"},
             "schedule of the learning rate: linear reaches 0 at schedule_frames");
   table.Add("optimizer.schedule_frames", &c.optimizer.schedule_frames, {1, 1e15}, "frames",
@@ -99,9 +99,9 @@ Status Check(const LearningConfig& c) {
   if (c.learn.entropy_target != "none") {
     char* end = nullptr;
     const double target = std::strtod(c.learn.entropy_target.c_str(), &end);
-    if (c.learn.entropy_target.empty() || *end != '\0' || !std::isfinite(target))
+    if (c.learn.entropy_target.empty() || *end != '\0' || !(std::abs(target) <= 1e4))
       return {Code::kConfig, "learn.entropy_target=" + c.learn.entropy_target +
-                                 ": expected a number of nats, or none"};
+                                 ": expected a number of nats from -10000 to 10000, or none"};
     if (c.learn.entropy_cost <= 0)
       return {Code::kConfig,
               "learn.entropy_target needs learn.entropy_cost above 0: it is where steering starts"};
