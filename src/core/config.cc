@@ -203,8 +203,9 @@ void ConfigTable::Add(const std::string& key, std::string* value,
       [value] { return *value; });
 }
 
-void ConfigTable::AddText(std::string key, std::vector<std::string> choices, std::string help,
-                          OnResume on_resume, std::function<void(const std::string&)> store,
+void ConfigTable::AddText(const std::string& key, const std::vector<std::string>& choices,
+                          std::string help, OnResume on_resume,
+                          const std::function<void(const std::string&)>& store,
                           std::function<std::string()> load) {
   auto set = [=](std::string_view given) -> Status {
     std::optional<std::string> unquoted = Unquote(given);

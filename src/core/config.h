@@ -65,13 +65,13 @@ class ConfigTable {
 
   // An enumeration by the names of its values; `names` is a constant.
   template <typename E, size_t N>
-  void Add(std::string key, E* value, const EnumName<E> (&names)[N], std::string help,
+  void Add(const std::string& key, E* value, const EnumName<E> (&names)[N], const std::string& help,
            OnResume on_resume = OnResume::kMustMatch) {
     std::vector<std::string> choices;
     for (const auto& row : names) choices.emplace_back(row.name);
     const std::span<const EnumName<E>> table(names);
     AddText(
-        std::move(key), std::move(choices), std::move(help), on_resume,
+        key, choices, help, on_resume,
         [value, table](const std::string& name) { *value = *ValueOf(table, name); },
         [value, table] { return std::string(NameOf(table, *value)); });
   }
@@ -93,8 +93,8 @@ class ConfigTable {
   const ConfigField* Find(std::string_view key) const;
 
  private:
-  void AddText(std::string key, std::vector<std::string> choices, std::string help,
-               OnResume on_resume, std::function<void(const std::string&)> store,
+  void AddText(const std::string& key, const std::vector<std::string>& choices, std::string help,
+               OnResume on_resume, const std::function<void(const std::string&)>& store,
                std::function<std::string()> load);
   std::vector<ConfigField> fields_;
   std::map<std::string, std::string, std::less<>> elsewhere_;  // key -> whose

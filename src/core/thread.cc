@@ -34,7 +34,7 @@ void Run(const std::string& name, const std::function<void()>& body) {
 
 }  // namespace
 
-Thread::Thread(std::string name, std::function<void()> body) {
+Thread::Thread(const std::string& name, std::function<void()> body) {
   int error = EAGAIN;
   if (fail_at <= 0 || fail_at.fetch_sub(1) != 1) {
     try {
@@ -47,9 +47,9 @@ Thread::Thread(std::string name, std::function<void()> body) {
   throw Error(SystemError("cannot start thread '" + name + "'", error, Code::kInternal));
 }
 
-Result<std::unique_ptr<Thread>> Thread::Start(std::string name, std::function<void()> body) {
+Result<std::unique_ptr<Thread>> Thread::Start(const std::string& name, std::function<void()> body) {
   try {
-    return std::make_unique<Thread>(std::move(name), std::move(body));
+    return std::make_unique<Thread>(name, std::move(body));
   } catch (const std::exception& e) {
     return StatusOf(e);
   }

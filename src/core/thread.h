@@ -20,9 +20,9 @@ namespace samara {
 class Thread {
  public:
   // Throws Error (kNoResources) when the system starts no further thread.
-  Thread(std::string name, std::function<void()> body);
+  Thread(const std::string& name, std::function<void()> body);
   // The same for code that returns failures.
-  static Result<std::unique_ptr<Thread>> Start(std::string name, std::function<void()> body);
+  static Result<std::unique_ptr<Thread>> Start(const std::string& name, std::function<void()> body);
   ~Thread() { Join(); }
   Thread(const Thread&) = delete;
   Thread& operator=(const Thread&) = delete;

@@ -8,7 +8,7 @@ namespace samara {
 namespace {
 
 constexpr int64_t kRows = 10, kColumns = 5;
-constexpr int64_t kBottom = kRows - 1;
+constexpr int64_t kBottom = kRows - 1, kMiddle = kColumns / 2;
 
 EnvironmentSpec Spec() {
   EnvironmentSpec spec;
@@ -32,7 +32,7 @@ class Catch final : public SimulatedEnvironment {
   void Draw(const CounterRng& rng, std::span<double> start) const override {
     start[0] = static_cast<double>(rng.UniformInt(0, static_cast<uint64_t>(kColumns)));
     start[1] = 0;
-    start[2] = kColumns / 2;
+    start[2] = kMiddle;
   }
   void Place(std::span<const double> start) override {
     ball_ = Index(start[0], kColumns), row_ = Index(start[1], kRows);

@@ -39,7 +39,7 @@ class RankGroup::InterruptibleStore : public Store {
   const RankGroup& group_;
 };
 
-Result<std::unique_ptr<RankGroup>> RankGroup::Make(const World& world, RankLinks links,
+Result<std::unique_ptr<RankGroup>> RankGroup::Make(const World& world, const RankLinks& links,
                                                    const CommunicatorOptions& options) {
   std::unique_ptr<RankGroup> group(new RankGroup(world, links.store));
   RETURN_IF_ERROR(group->Join(links, options));
@@ -86,6 +86,7 @@ Result<std::vector<std::string>> RankGroup::Exchange(const std::string& what,
   RETURN_IF_ERROR(communicator_->AllGatherRagged({.operation = what, .operand = {}},
                                                  std::as_bytes(std::span(mine)), parts));
   std::vector<std::string> all;
+  all.reserve(parts.size());
   for (const auto& part : parts)
     all.emplace_back(reinterpret_cast<const char*>(part.data()), part.size());
   return all;

@@ -51,7 +51,7 @@ class RankGroup {
  public:
   // Blocks until all ranks have joined and reach each other; kUnavailable, on every rank that has
   // joined, names the ranks that are missing or have died.
-  static Result<std::unique_ptr<RankGroup>> Make(const World& world, RankLinks links,
+  static Result<std::unique_ptr<RankGroup>> Make(const World& world, const RankLinks& links,
                                                  const CommunicatorOptions& options);
   ~RankGroup();  // leaves
   RankGroup(const RankGroup&) = delete;

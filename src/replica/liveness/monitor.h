@@ -57,7 +57,8 @@ class Monitor {
 // `heartbeat_timeout` is frozen, not counting time in which the detector itself was not scheduled.
 // The death of rank 0 is detected by every other rank. Blocks until all have joined; kUnavailable
 // names the missing ones.
-Result<std::unique_ptr<Monitor>> MakeSocketMonitor(int rank, int size, std::shared_ptr<Store> store,
+Result<std::unique_ptr<Monitor>> MakeSocketMonitor(int rank, int size,
+                                                   const std::shared_ptr<Store>& store,
                                                    const Monitor::Options& options,
                                                    Monitor::OnFailure on_failure);
 

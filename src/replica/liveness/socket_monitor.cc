@@ -42,7 +42,8 @@ Result<MonitorAddress> ParseMonitorAddress(const std::string& text) {
                 "share a store without prefixes?");
 }
 
-Result<std::unique_ptr<Monitor>> MakeSocketMonitor(int rank, int size, std::shared_ptr<Store> store,
+Result<std::unique_ptr<Monitor>> MakeSocketMonitor(int rank, int size,
+                                                   const std::shared_ptr<Store>& store,
                                                    const Monitor::Options& options,
                                                    Monitor::OnFailure on_failure) {
   if (options.heartbeat.count() < 1 || options.heartbeat_timeout < 2 * options.heartbeat)
