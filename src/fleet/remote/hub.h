@@ -60,7 +60,7 @@ class RemoteHub : public Fleet {
   // The transport's half.
   // A peer came. `authorization`: what it showed ("Bearer ..."). A session that is refused ends its
   // stream; it is to be closed like any other.
-  std::shared_ptr<Session> Open(std::shared_ptr<RemoteStream> stream, std::string peer,
+  std::shared_ptr<Session> Open(std::shared_ptr<RemoteStream> stream, const std::string& peer,
                                 std::string_view authorization);
   enum class Next : uint8_t {
     kNothing,       // the stream ends

@@ -53,7 +53,7 @@ bool RemoteHub::Refuse(Session& session, RemoteDrop drop, RemoteEnd end, Posts& 
 }
 
 std::shared_ptr<RemoteHub::Session> RemoteHub::Open(std::shared_ptr<RemoteStream> stream,
-                                                    std::string peer,
+                                                    const std::string& peer,
                                                     std::string_view authorization) {
   std::vector<std::string> tokens;
   {

@@ -13,6 +13,7 @@ std::string DescribeDisagreement(const std::map<int, std::string>& value_by_rank
   for (const auto& [rank, value] : value_by_rank) by_value[value].push_back(rank);
   if (by_value.size() < 2) return {};
   std::vector<std::vector<int>> groups;
+  groups.reserve(by_value.size());
   for (auto& [value, ranks] : by_value) groups.push_back(std::move(ranks));
   std::sort(groups.begin(), groups.end());
   const auto largest =

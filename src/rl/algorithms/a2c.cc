@@ -96,11 +96,11 @@ class A2c : public ActorCritic {
   const A2cParameters config_;
 };
 
-std::unique_ptr<Algorithm> Make(const LearningConfig& config) {
+constexpr MakeAlgorithm* kMake = [](const LearningConfig& config) -> std::unique_ptr<Algorithm> {
   return std::make_unique<A2c>(config);
-}
+};
 #else
-constexpr MakeAlgorithm* Make = nullptr;
+constexpr MakeAlgorithm* kMake = nullptr;
 #endif
 
 }  // namespace
@@ -112,7 +112,7 @@ LearningAlgorithm A2cRow() {
           .parameters = []() -> std::unique_ptr<AlgorithmConfig> {
             return std::make_unique<A2cParameters>();
           },
-          .make = Make};
+          .make = kMake};
 }
 
 }  // namespace samara

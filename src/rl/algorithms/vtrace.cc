@@ -171,13 +171,13 @@ class VtraceAlgorithm : public ActorCritic {
   const VtraceParameters config_;
 };
 
-std::unique_ptr<Algorithm> Make(const LearningConfig& config) {
+constexpr MakeAlgorithm* kMake = [](const LearningConfig& config) -> std::unique_ptr<Algorithm> {
   return std::make_unique<VtraceAlgorithm>(config);
-}
+};
 
 }  // namespace
 #else
-constexpr MakeAlgorithm* Make = nullptr;
+constexpr MakeAlgorithm* kMake = nullptr;
 #endif
 
 LearningAlgorithm VtraceRow() {
@@ -187,7 +187,7 @@ LearningAlgorithm VtraceRow() {
           .parameters = []() -> std::unique_ptr<AlgorithmConfig> {
             return std::make_unique<VtraceParameters>();
           },
-          .make = Make};
+          .make = kMake};
 }
 
 }  // namespace samara
