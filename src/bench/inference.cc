@@ -284,6 +284,7 @@ Result<json> Row(const Setting& setting, const std::string& model, double second
   }
   const auto median = [&](double Measured::*member) {
     std::vector<double> values;
+    values.reserve(served.size());
     for (const Measured& m : served) values.push_back(m.*member);
     return Median(values);
   };

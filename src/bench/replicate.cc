@@ -114,6 +114,7 @@ Result<json> Replicate(const Options& options) {
   }
   const auto median = [&](const char* key) {
     std::vector<double> values;
+    values.reserve(all.size());
     for (const json& one : all) values.push_back(one.value(key, 0.0));
     return Median(values);
   };

@@ -14,7 +14,7 @@
 #include "play/saved_policy.h"
 #include "samara/command.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): the library's
 class App;
 class Validator;
 }  // namespace CLI

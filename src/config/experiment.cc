@@ -51,7 +51,8 @@ std::vector<KeyOfAlgorithms> ExperimentConfig::AllKeys() {
       field.set = nullptr, field.get = nullptr;
       const auto known =
           std::ranges::find(keys, field.key, [](const auto& k) { return k.field.key; });
-      (known == keys.end() ? keys.emplace_back(field) : *known).algorithms.push_back(name);
+      (known == keys.end() ? keys.emplace_back(KeyOfAlgorithms{field, {}}) : *known)
+          .algorithms.push_back(name);
     }
   }
   return keys;

@@ -45,7 +45,7 @@ class RootedPath {
   bool empty() const { return path_.empty(); }
   // Number of components below the root.
   size_t below() const { return below_; }
-  auto operator<=>(const RootedPath&) const = default;
+  auto operator<=>(const RootedPath&) const = default;  // NOLINT(modernize-use-nullptr)
 
  private:
   RootedPath(Path path, size_t below) : path_(std::move(path)), below_(below) {}

@@ -79,6 +79,7 @@ std::vector<Group> MakeGroups(std::span<const RunData> runs) {
   for (const RunData& run : runs) groups[Identity(run)].runs.push_back(&run);
   Label(groups);
   std::vector<Group> ordered;
+  ordered.reserve(groups.size());
   for (auto& [config, group] : groups) ordered.push_back(std::move(group));
   std::sort(ordered.begin(), ordered.end(),
             [](const Group& a, const Group& b) { return a.label < b.label; });
@@ -191,6 +192,7 @@ std::vector<LineChart> CurvesOf(const std::vector<Group>& groups) {
       chart.references.emplace_back("random policy", random);
   }
   std::vector<LineChart> in_order;
+  in_order.reserve(charts.size());
   for (auto& [of, chart] : charts) in_order.push_back(std::move(chart));
   return in_order;
 }

@@ -29,7 +29,7 @@ std::string NameOf(uint64_t step, uint64_t incarnation) {
 
 struct Order {
   uint64_t step, incarnation;
-  auto operator<=>(const Order&) const = default;
+  auto operator<=>(const Order&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // Step and incarnation of a checkpoint's folder; nothing for any other name.
@@ -137,6 +137,7 @@ std::vector<RootedPath> ListCheckpoints(const RootedPath& checkpoints) {
     if (const auto order = ParseName(name)) found.emplace_back(*order, checkpoints / name);
   std::sort(found.begin(), found.end(), std::greater<>());
   std::vector<RootedPath> paths;
+  paths.reserve(found.size());
   for (auto& [order, path] : found) paths.push_back(std::move(path));
   return paths;
 }

@@ -52,7 +52,7 @@ PatientFile::~PatientFile() {
                (status.ok() ? "" : " (" + status.message() + ")"));
 }
 
-void PatientFile::Write(std::string bytes) {
+void PatientFile::Write(std::string_view bytes) {
   if (waiting_.size() + bytes.size() > kWaitingBytesMax)
     ++lost_;
   else

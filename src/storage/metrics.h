@@ -28,7 +28,7 @@ class PatientFile {
   ~PatientFile();
   PatientFile(const PatientFile&) = delete;
   PatientFile& operator=(const PatientFile&) = delete;
-  void Write(std::string bytes);
+  void Write(std::string_view bytes);
   size_t waiting() const { return waiting_.size(); }
   uint64_t lost() const { return lost_; }  // writes dropped because too much waited
 
