@@ -285,7 +285,7 @@ TEST(ConfigTest, TheHashCoversWhatMustMatchOnResume) {
   }
 }
 
-// What toml++ up to 3.4 asserts or calls unreachable; found by the fuzz targets.
+// Texts that toml++ up to 3.4 asserts on or calls unreachable; found by the fuzz targets.
 TEST(ConfigTest, TextThatTheParserDidNotExpectIsAnError) {
   const char* const texts[] = {"[[[1]]]",
                                "[[=",

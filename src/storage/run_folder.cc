@@ -132,7 +132,7 @@ void WarnOfOthers(const RootedPath& run) {
 
 bool IsEventFile(const std::string& name) { return name.starts_with("events.out.tfevents."); }
 
-// What a run cannot do without, by its name in the run folder.
+// Whether a run cannot do without the file or folder of this name.
 bool IsKept(const std::string& name) {
   static const std::set<std::string> kNames = {"checkpoints",      "config.toml", "run.json",
                                                "incarnation.json", "result.json", "metrics.jsonl",
