@@ -368,7 +368,7 @@ Result<std::vector<Setting>> Chosen(const Options& options) {
   return all;
 }
 
-// What a run would choose its batch by (rl/inference/batch_size.h).
+// Measures the curve by which a run chooses its batch (rl/inference/batch_size.h).
 Result<json> BatchCurve(const Options& options) {
   const Setting setting{"shared", kFrameBytes, kBatch, 1};
   ASSIGN_OR_RETURN(const std::unique_ptr<Model> model, MakeModel(options.model, setting, kBatch));

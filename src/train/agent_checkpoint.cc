@@ -1,4 +1,4 @@
-// What a learning run saves and takes again.
+// Checkpoints of a learning run: saved, restored, rolled back to.
 #include <fmt/format.h>
 
 #include "core/log.h"
@@ -108,8 +108,7 @@ Status AgentTrainer::Save(OnRefusal on_refusal) {
                          : SaveCheckpoint(/*exact=*/false, on_refusal);
 }
 
-// Of what is saved the ranks compare what all hold: everything but what they remember of their own
-// slots, and the clock.
+// The ranks compare what all of them save alike: everything but their own slots and the clock.
 Status AgentTrainer::CheckSame(NamedFiles contents) {
   contents.erase("slots.bin");
   AgentState state = agent_state();

@@ -76,7 +76,7 @@ class GenerationWork : public WorkSource {
     double best = std::numeric_limits<double>::quiet_NaN();  // fitness of the members that have one
   };
   Counts counts() const;
-  // Of the population. REQUIRES: WaitForPopulation was true, after which they are constant.
+  // Results of the population. REQUIRES: WaitForPopulation was true, after which they are constant.
   std::span<const EpisodeResult> population() const NO_THREAD_SAFETY_ANALYSIS {
     return population_;
   }

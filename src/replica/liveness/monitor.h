@@ -37,7 +37,7 @@ class Monitor {
   using OnFailure = std::function<void(const Status& failure)>;
 
   virtual ~Monitor() = default;  // without Leave before it, the others see this rank die
-  // What this rank does from now on; cheap: copied into memory that the heartbeat reads.
+  // Sets what this rank does from now on; cheap: copied into memory that the heartbeat reads.
   virtual void Report(const RankActivity& activity) = 0;
   // This rank gives up: every rank's OnFailure is called with it, this one's too. When this
   // returns, the notice is sent and the process may end.

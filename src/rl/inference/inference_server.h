@@ -63,7 +63,7 @@ class InferenceServer {
   std::string Save() const;
   Status Restore(std::string_view saved);  // kBadData
 
-  // What the server did so far, for metrics and the live view.
+  // Totals of the server so far, for metrics and the live view.
   struct Counters {
     uint64_t rows = 0, batches = 0, steps = 0, episodes = 0, frames = 0;
     uint64_t lost_episodes = 0, not_finite = 0, replayed = 0;
