@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -60,6 +61,9 @@ struct EnvironmentSpec {
   std::vector<std::string> action_names;  // discrete, when the simulator has names
   int64_t frames_per_step = 1;            // emulated frames of one ordinary step
   int64_t steps_max = 0;                  // truncation limit of the environment itself; 0 = none
+  // Mean return from which on the task counts as solved, as published for it; NaN: none.
+  double solved = std::numeric_limits<double>::quiet_NaN();
+  int64_t position = 0;  // numbers that Environment::Position writes; 0 = it has none
   // Pictures for people, when the environment was made to render: RGB, row-major, up to
   // `render_frames` a step.
   int64_t render_height = 0, render_width = 0, render_frames = 0;
@@ -88,6 +92,9 @@ class Environment {
   virtual StepResult Step(const Action& action, std::span<std::byte> observation) = 0;
   // The picture of the current state, render_height x render_width x 3 bytes; false when it cannot.
   virtual bool Render(std::span<std::byte>) { return false; }
+  // Where the body is, in the units of the environment (a maze's (x, y)): what behaviours and maps
+  // are made of. `out` has spec().position numbers.
+  virtual void Position(std::span<float> /*out*/) const {}
   // The whole state of a running episode, such that RestoreState on another instance continues with
   // the same bits. Empty when unsupported.
   virtual std::string SaveState() const { return {}; }
