@@ -20,6 +20,7 @@ EnvironmentSpec MakeSpec(const MujocoTask& task, const MujocoModel& shared) {
     spec.action.high.push_back(static_cast<float>(shared.model->actuator_ctrlrange[2 * i + 1]));
   }
   spec.steps_max = task.steps_max;
+  spec.position = task.plane > 0 ? 2 : 0;
   return spec;
 }
 
@@ -43,6 +44,11 @@ class Mujoco final : public SimulatedEnvironment {
     state.insert(state.end(), data_->qvel, data_->qvel + model_.nv);
     return state;
   }
+  void Position(std::span<float> out) const override {
+    if (task_.plane == 0) return;
+    out[0] = static_cast<float>(data_->qpos[0]);
+    out[1] = task_.plane == 2 ? static_cast<float>(data_->qpos[1]) : 0.0F;
+  }
 
  private:
   void Draw(const CounterRng& rng, std::span<double> start) const override;
@@ -51,7 +57,7 @@ class Mujoco final : public SimulatedEnvironment {
   void Observe(std::span<float> observation) const override;
   std::vector<double> Save() const override;
   void Load(std::span<const double> state) override;
-  double Position() const { return task_.position ? task_.position(model_, *data_) : 0; }
+  double Rewarded() const { return task_.position ? task_.position(model_, *data_) : 0; }
 
   // constant after construction
   const MujocoTask& task_;
@@ -84,7 +90,7 @@ void Mujoco::Place(std::span<const double> start) {
   std::ranges::copy(start.first(reset_position_.size()), data_->qpos);
   std::ranges::copy(start.subspan(reset_position_.size()), data_->qvel);
   library_.forward(&model_, data_.get());
-  position_ = Position();
+  position_ = Rewarded();
 }
 
 SimulatedEnvironment::Outcome Mujoco::Advance(const Action& action) {
@@ -96,7 +102,7 @@ SimulatedEnvironment::Outcome Mujoco::Advance(const Action& action) {
   // without this the contact forces read zero
   library_.forces_after_constraints(&model_, data_.get());
 
-  const double before = std::exchange(position_, Position());
+  const double before = std::exchange(position_, Rewarded());
   const double velocity =
       (position_ - before) / (model_.opt.timestep * static_cast<double>(task_.frame_skip));
   const Judgement judgement = task_.judge(model_, *data_, velocity);
@@ -127,7 +133,7 @@ void Mujoco::Load(std::span<const double> state) {
 }  // namespace
 
 Result<EnvironmentFactory> MujocoEnvironment(const MujocoTask& task) {
-  ASSIGN_OR_RETURN(const auto shared, LoadMujocoModel(task.xml, task.sha256));
+  ASSIGN_OR_RETURN(const auto shared, LoadMujocoModel(task.xml, task.sha256, task.walls));
   return EnvironmentFactory([&task, shared]() -> Result<std::unique_ptr<Environment>> {
     return std::unique_ptr<Environment>(std::make_unique<Mujoco>(task, shared));
   });

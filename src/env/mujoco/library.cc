@@ -89,12 +89,33 @@ Result<std::string> ReadTask(std::string_view xml, std::string_view sha256) {
   return text;
 }
 
+// What follows the last geometry of the world: every body collides with it.
+std::string DescribeWalls(std::span<const MujocoWall> walls) {
+  std::string text;
+  for (const MujocoWall& wall : walls)
+    text += fmt::format(
+        "<geom type='box' pos='{} {} 0' size='{} {} {}' contype='1' conaffinity='1' condim='3' "
+        "friction='1 .1 .1'/>\n",
+        wall.x, wall.y, wall.half_x, wall.half_y, kMujocoWallHeight);
+  return text;
+}
+
+Status InsertWalls(const std::string& walls, std::string& task) {
+  const size_t end = task.rfind("</worldbody>");
+  if (end == std::string::npos) return {Code::kBadData, "no </worldbody>"};
+  task.insert(end, walls);
+  return Status::Ok();
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const MujocoModel>> LoadMujocoModel(std::string_view xml,
-                                                           std::string_view sha256) {
+                                                           std::string_view sha256,
+                                                           std::span<const MujocoWall> walls) {
   ASSIGN_OR_RETURN(const MujocoLibrary library, OpenLibrary());
-  ASSIGN_OR_RETURN(const std::string text, ReadTask(xml, sha256));
+  ASSIGN_OR_RETURN(std::string text, ReadTask(xml, sha256));
+  const std::string boxes = DescribeWalls(walls);
+  if (!walls.empty()) RETURN_IF_ERROR(InsertWalls(boxes, text));
   char error[512] = "";
   const std::unique_ptr<mjSpec, decltype(library.delete_spec)> spec(
       library.parse(text.c_str(), nullptr, error, sizeof error), library.delete_spec);
@@ -102,10 +123,11 @@ Result<std::shared_ptr<const MujocoModel>> LoadMujocoModel(std::string_view xml,
   mjModel* model = library.compile(spec.get(), nullptr);
   if (model == nullptr)
     return Status(Code::kBadData, fmt::format("{}: {}", xml, library.compile_error(spec.get())));
-  return std::shared_ptr<const MujocoModel>(new MujocoModel{
-      library,
-      {model, library.delete_model},
-      fmt::format("mujoco {}, {} {}", library.version_string(), xml, sha256.substr(0, 12))});
+  std::string version =
+      fmt::format("mujoco {}, {} {}", library.version_string(), xml, sha256.substr(0, 12));
+  if (!walls.empty()) version += ", walls " + Sha256Hex(boxes).substr(0, 12);
+  return std::shared_ptr<const MujocoModel>(
+      new MujocoModel{library, {model, library.delete_model}, std::move(version)});
 }
 
 }  // namespace samara

@@ -198,26 +198,49 @@ Judgement JudgePusher(Model m, Data d, double) {
   return {reward, false};
 }
 
+// The deceptive trap of Conti et al. 2018 (arXiv 1712.06560): a cul-de-sac in front of the body,
+// which opens towards it. Who only goes forward ends in it.
+constexpr MujocoWall kHumanoidTrap[] = {
+    {5.5, 0, 0.1, 1.5}, {4, 1.5, 1.5, 0.1}, {4, -1.5, 1.5, 0.1}};
+// Twice as large: the Ant's legs reach 1.1 m from its middle.
+constexpr MujocoWall kAntTrap[] = {{11, 0, 0.2, 3}, {8, 3, 3, 0.2}, {8, -3, 3, 0.2}};
+
+// Metres that the torso came forward: an episode's return is the way from its start.
+constexpr int kTrapFrameSkip = 5;
+double Progress(Model m, double velocity) { return velocity * m.opt.timestep * kTrapFrameSkip; }
+Judgement JudgeHumanoidTrap(Model m, Data d, double velocity) {
+  return {Progress(m, velocity), !Inside(d.qpos[2], 1, 2)};
+}
+Judgement JudgeAntTrap(Model m, Data d, double velocity) {
+  return {Progress(m, velocity), JudgeAnt(m, d, velocity).terminated};
+}
+
+constexpr std::string_view kAntXml = "ant.xml",
+                           kAntHash =
+                               "cd5f83ef0ea35b0969e65d360c5bacd5b74ccaef6b27e4433b5168c605e3e2be",
+                           kHumanoidXml = "humanoid.xml",
+                           kHumanoidHash =
+                               "85816f372c826d2094b4a598918233bd9c5843b2439119eece2733bdc2e0d073";
+
 constexpr MujocoTask kTasks[] = {
     {"HalfCheetah-v5", "half_cheetah.xml",
      "11797a5d69e8ac955e89ca6fdd3a0087f1c990094fda401ac51420de1b6c5494", 17, 5, 1000, 0.1, 0.1,
-     true, nullptr, RootPosition, ObserveState<1>, JudgeHalfCheetah},
+     true, nullptr, RootPosition, ObserveState<1>, JudgeHalfCheetah, 1},
     {"Hopper-v5", "hopper.xml", "3ce93a055ffdcd83c0c701d2400768e40d2cbb9532f3c4ae33377c27f8b39f9e",
-     11, 4, 1000, 0.005, 0.005, false, nullptr, RootPosition, ObserveWalker, JudgeHopper},
+     11, 4, 1000, 0.005, 0.005, false, nullptr, RootPosition, ObserveWalker, JudgeHopper, 1},
     {"Walker2d-v5", "walker2d_v5.xml",
      "6bed53a6cc3ca73c4fe8ac3486d3b4228927264a6454f4ef16d3eed3c58bc09d", 17, 4, 1000, 0.005, 0.005,
-     false, nullptr, RootPosition, ObserveWalker, JudgeWalker},
-    {"Ant-v5", "ant.xml", "cd5f83ef0ea35b0969e65d360c5bacd5b74ccaef6b27e4433b5168c605e3e2be", 105,
-     5, 1000, 0.1, 0.1, true, nullptr, TorsoPosition, ObserveAnt, JudgeAnt},
-    {"Humanoid-v5", "humanoid.xml",
-     "85816f372c826d2094b4a598918233bd9c5843b2439119eece2733bdc2e0d073", 348, 5, 1000, 0.01, 0.01,
-     false, nullptr, MassCentre, ObserveHumanoid, JudgeHumanoid},
+     false, nullptr, RootPosition, ObserveWalker, JudgeWalker, 1},
+    {"Ant-v5", kAntXml, kAntHash, 105, 5, 1000, 0.1, 0.1, true, nullptr, TorsoPosition, ObserveAnt,
+     JudgeAnt, 2},
+    {"Humanoid-v5", kHumanoidXml, kHumanoidHash, 348, 5, 1000, 0.01, 0.01, false, nullptr,
+     MassCentre, ObserveHumanoid, JudgeHumanoid, 2},
     {"HumanoidStandup-v5", "humanoidstandup.xml",
      "9f72a3c4ef956d0d8b1fb555a6ae1a5c22334c5c58cf814ef987ea4d3880e8fc", 348, 5, 1000, 0.01, 0.01,
-     false, nullptr, nullptr, ObserveHumanoid, JudgeStandup},
+     false, nullptr, nullptr, ObserveHumanoid, JudgeStandup, 2},
     {"Swimmer-v5", "swimmer.xml",
      "25b0d46bf5522920fea6a579353aee39d391ad9e2a0574b53f83704c11b21b12", 8, 4, 1000, 0.1, 0.1,
-     false, nullptr, RootPosition, ObserveState<2>, JudgeSwimmer},
+     false, nullptr, RootPosition, ObserveState<2>, JudgeSwimmer, 2},
     {"Reacher-v5", "reacher.xml",
      "3fabc64fc738326485a8231a9a649f784090a0c3d8215f8d2ccd6038b8e60cc4", 10, 2, 50, 0, 0, false,
      DrawReacher, nullptr, ObserveReacher, JudgeReacher},
@@ -230,6 +253,10 @@ constexpr MujocoTask kTasks[] = {
     {"InvertedDoublePendulum-v5", "inverted_double_pendulum.xml",
      "2b4eadf03bd79a8772abd4c1a626b5755747f841801a694ea9528cc49211ba46", 9, 5, 1000, 0.1, 0.1, true,
      nullptr, nullptr, ObserveDoublePendulum, JudgeDoublePendulum},
+    {"HumanoidTrap", kHumanoidXml, kHumanoidHash, 348, kTrapFrameSkip, 1000, 0.01, 0.01, false,
+     nullptr, RootPosition, ObserveHumanoid, JudgeHumanoidTrap, 2, kHumanoidTrap},
+    {"AntTrap", kAntXml, kAntHash, 27, kTrapFrameSkip, 500, 0.1, 0.1, true, nullptr, RootPosition,
+     ObserveState<2>, JudgeAntTrap, 2, kAntTrap},
 };
 
 }  // namespace

@@ -37,6 +37,12 @@ struct Judgement {
   bool terminated;
 };
 
+// A box that stands in the world: its middle, and half its sizes in metres.
+struct MujocoWall {
+  double x, y, half_x, half_y;
+};
+constexpr double kMujocoWallHeight = 2;
+
 struct MujocoTask {
   std::string_view id;      // "Hopper-v5"
   std::string_view xml;     // file among Gymnasium's assets
@@ -54,6 +60,9 @@ struct MujocoTask {
   void (*observe)(const mjModel& model, const mjData& data, ObservationWriter& out);
   // After an action: `velocity` is that of `position` over the action's time.
   Judgement (*judge)(const mjModel& model, const mjData& data, double velocity);
+  // How many of the first coordinates of qpos are where the body is: x, or x and y.
+  int64_t plane = 0;
+  std::span<const MujocoWall> walls{};
 };
 
 std::span<const MujocoTask> MujocoTasks();

@@ -1,0 +1,87 @@
+// The deceptive traps: walls hold the body, and the return is the way forward.
+#include <gtest/gtest.h>
+
+#include "env/registry.h"
+#include "env/simulated.h"
+
+namespace samara {
+namespace {
+
+// Throws a body at the trap; where it is after each step.
+class Thrown {
+ public:
+  explicit Thrown(const std::string& id)
+      : owner_(NativeEnvironment(id).ValueOrThrow()().ValueOrThrow()),
+        environment_(dynamic_cast<SimulatedEnvironment&>(*owner_)),
+        observation_(environment_.spec().observation.bytes()),
+        rest_(static_cast<size_t>(environment_.spec().action.n), 0.0F) {
+    environment_.Reset({.seed = 3}, observation_);
+  }
+
+  // From (x, y), with a speed along x and along y.
+  void Throw(double x, double y, double along_x, double along_y, size_t positions) {
+    std::vector<double> state = environment_.CurrentState();
+    state[0] = x, state[1] = y;
+    state[positions] = along_x, state[positions + 1] = along_y;
+    environment_.ResetTo(state, observation_);
+    sum_ = 0;
+    start_ = x;
+    for (int i = 0; i < 100; ++i) {
+      const StepResult step = environment_.Step({0, rest_}, observation_);
+      sum_ += step.reward;
+      if (step.terminated || step.truncated) break;
+    }
+    environment_.Position(at_);
+    EXPECT_NEAR(sum_, at_[0] - start_, 1e-5);
+  }
+  float x() const { return at_[0]; }
+  float y() const { return at_[1]; }
+
+ private:
+  std::unique_ptr<Environment> owner_;
+  SimulatedEnvironment& environment_;
+  std::vector<std::byte> observation_;
+  std::vector<float> rest_;
+  float at_[2] = {};
+  double sum_ = 0, start_ = 0;
+};
+
+constexpr size_t kAntPositions = 15;
+
+TEST(AntTrapTest, TheEndIsClosed) {
+  Thrown ant("AntTrap");
+  ant.Throw(7, 0, 9, 0, kAntPositions);
+  EXPECT_GT(ant.x(), 8);
+  EXPECT_LT(ant.x(), 10.8);
+}
+
+TEST(AntTrapTest, TheSidesAreClosed) {
+  Thrown ant("AntTrap");
+  for (const double side : {-1.0, 1.0}) {
+    ant.Throw(8, 0, 0, 9 * side, kAntPositions);
+    EXPECT_LT(std::abs(ant.y()), 2.8);
+  }
+}
+
+TEST(AntTrapTest, TheMouthAndTheWayAroundAreOpen) {
+  Thrown ant("AntTrap");
+  ant.Throw(2, 0, 9, 0, kAntPositions);
+  EXPECT_GT(ant.x(), 5);
+  ant.Throw(9, 5, 9, 0, kAntPositions);
+  EXPECT_GT(ant.x(), 11);
+}
+
+TEST(AntTrapTest, TheWallsArePartOfTheVersion) {
+  const auto ant = NativeEnvironment("AntTrap").ValueOrThrow()().ValueOrThrow();
+  EXPECT_NE(ant->spec().version.find("ant.xml cd5f83ef0ea3, walls "), std::string::npos)
+      << ant->spec().version;
+}
+
+TEST(HumanoidTrapTest, TheEndIsClosed) {
+  Thrown humanoid("HumanoidTrap");
+  humanoid.Throw(4.6, 0, 6, 0, 24);
+  EXPECT_LT(humanoid.x(), 5.4);
+}
+
+}  // namespace
+}  // namespace samara
