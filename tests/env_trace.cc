@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstring>
 #include <vector>
 
 #include "core/files.h"
@@ -28,35 +29,46 @@ class Trace {
         actions_(environment.spec().action.discrete
                      ? 1
                      : static_cast<size_t>(environment.spec().action.n)),
-        observation_(environment.spec().observation.elements()) {}
+        bytes_(environment.spec().observation.bytes()) {}
 
   size_t columns() const { return 1 + states_ + actions_; }
 
   std::vector<double> Play(std::span<const double> row) {
-    if (row[0] == 1) environment_.ResetTo(row.subspan(1, states_), bytes());
-    if (row[0] > 1) environment_.Reset({.seed = static_cast<uint64_t>(row[0])}, bytes());
+    if (row[0] == 1) environment_.ResetTo(row.subspan(1, states_), bytes_);
+    if (row[0] > 1) environment_.Reset({.seed = static_cast<uint64_t>(row[0])}, bytes_);
     const std::vector<double> state = environment_.CurrentState();
-    const std::vector<float> before = observation_;
+    const std::vector<double> before = Observation();
     const StepResult step = Act(row.subspan(1 + states_));
     std::vector<double> out = {step.reward, double(step.terminated), double(step.truncated)};
     out.insert(out.end(), state.begin(), state.end());
     for (const double s : environment_.CurrentState()) out.push_back(s);
     out.insert(out.end(), before.begin(), before.end());
-    out.insert(out.end(), observation_.begin(), observation_.end());
+    const std::vector<double> after = Observation();
+    out.insert(out.end(), after.begin(), after.end());
     return out;
   }
 
  private:
-  std::span<std::byte> bytes() { return std::as_writable_bytes(std::span(observation_)); }
+  std::vector<double> Observation() const {
+    const ObservationSpec& spec = environment_.spec().observation;
+    if (spec.dtype == DType::kFloat32) {
+      std::vector<float> values(spec.elements());
+      std::memcpy(values.data(), bytes_.data(), bytes_.size());
+      return {values.begin(), values.end()};
+    }
+    std::vector<double> values;
+    for (const std::byte b : bytes_) values.push_back(std::to_integer<int>(b));
+    return values;
+  }
 
   StepResult Act(std::span<const double> action) {
     const std::vector<float> values(action.begin(), action.end());
-    return environment_.Step({static_cast<int32_t>(action[0]), values}, bytes());
+    return environment_.Step({static_cast<int32_t>(action[0]), values}, bytes_);
   }
 
   SimulatedEnvironment& environment_;
   const size_t states_, actions_;
-  std::vector<float> observation_;
+  std::vector<std::byte> bytes_;
 };
 
 void Run(const std::string& id, const std::string& file) {

@@ -12,6 +12,7 @@
 #include "env/classic/catch.h"
 #include "env/classic/mountain_car.h"
 #include "env/classic/pendulum.h"
+#include "env/maze/maze_environment.h"
 #include "env/memory/recall.h"
 #include "env/memory/tmaze.h"
 #include "env/mujoco/environment.h"
@@ -25,6 +26,10 @@ struct NativeTask {
   std::function<std::unique_ptr<Environment>(bool render)> make;
 };
 
+NativeTask Maze(MazeOptions options) {
+  return {options.id, [options](bool render) { return MakeMaze(options, render); }};
+}
+
 std::vector<NativeTask>& Tasks() {
   static std::vector<NativeTask> tasks = {
       {"CartPole-v1", MakeCartPole},
@@ -35,6 +40,15 @@ std::vector<NativeTask>& Tasks() {
       {"Recall-v0", [](bool) { return MakeRecall("Recall-v0", {.delay = 10, .cues = 4}); }},
       {"RecallLong-v0", [](bool) { return MakeRecall("RecallLong-v0", {.delay = 40, .cues = 4}); }},
       {"TMaze-v0", [](bool) { return MakeTMaze(); }},
+      Maze({.id = "HardMaze"}),
+      Maze({.id = "HardMazeSigmoid", .outputs = MazeOutputs::kSigmoid}),
+      Maze({.id = "HardMazeDiscrete", .outputs = MazeOutputs::kDiscrete}),
+      Maze({.id = "BreadcrumbMaze",
+            .outputs = MazeOutputs::kSigmoid,
+            .action_repeat = 3,
+            .path_reward = true}),
+      Maze({.id = "ImageMaze", .picture = true}),
+      Maze({.id = "ImageMazeDiscrete", .outputs = MazeOutputs::kDiscrete, .picture = true}),
   };
   return tasks;
 }

@@ -65,6 +65,7 @@ StepResult SimulatedEnvironment::Step(const Action& action, std::span<std::byte>
 
 void SimulatedEnvironment::Write(std::span<std::byte> observation) const {
   DCHECK(observation.size() == spec_.observation.bytes()) << observation.size();
+  if (spec_.observation.dtype == DType::kUint8) return ObserveBytes(observation);
   // spans of slots are aligned for the widest observation type
   Observe({reinterpret_cast<float*>(observation.data()), spec_.observation.elements()});
 }

@@ -45,7 +45,11 @@ class SimulatedEnvironment : public Environment {
   // Forgets everything of the last episode and continues from `start`.
   virtual void Place(std::span<const double> start) = 0;
   virtual Outcome Advance(const Action& action) = 0;
-  virtual void Observe(std::span<float> observation) const = 0;
+  // One of these, as spec().observation.dtype says.
+  virtual void Observe(std::span<float> /*observation*/) const {}
+  virtual void ObserveBytes(std::span<std::byte> /*observation*/) const {}
+  // In Advance: true if the episode is truncated after this step unless it terminates.
+  bool LastStep() const { return limit_ > 0 && steps_ + 1 >= limit_; }
   // All that Advance reads besides the action; Load gets what Save of an equal spec returned.
   virtual std::vector<double> Save() const { return CurrentState(); }
   virtual void Load(std::span<const double> state) { Place(state); }

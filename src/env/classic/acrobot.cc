@@ -68,6 +68,7 @@ EnvironmentSpec Spec() {
   spec.action = {.discrete = true, .n = 3, .low = {}, .high = {}};
   spec.action_names = {"TORQUE-1", "TORQUE0", "TORQUE+1"};
   spec.steps_max = 500;
+  spec.solved = -100;
   return spec;
 }
 

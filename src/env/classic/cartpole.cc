@@ -1,7 +1,7 @@
 #include "env/classic/cartpole.h"
 
 #include "core/math.h"
-#include "env/classic/picture.h"
+#include "env/picture.h"
 #include "env/simulated.h"
 
 namespace samara {
@@ -24,6 +24,7 @@ EnvironmentSpec Spec(bool render) {
   spec.action = {.discrete = true, .n = 2, .low = {}, .high = {}};
   spec.action_names = {"LEFT", "RIGHT"};
   spec.steps_max = 500;
+  spec.solved = 475;
   if (render) {
     spec.render_height = 200;
     spec.render_width = 300;

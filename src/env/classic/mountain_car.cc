@@ -20,6 +20,7 @@ EnvironmentSpec Spec() {
   spec.action = {.discrete = true, .n = 3, .low = {}, .high = {}};
   spec.action_names = {"LEFT", "COAST", "RIGHT"};
   spec.steps_max = 200;
+  spec.solved = -110;
   return spec;
 }
 

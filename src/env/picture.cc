@@ -1,4 +1,4 @@
-#include "env/classic/picture.h"
+#include "env/picture.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-// Simple shapes in an RGB picture, enough to watch a classic-control task. Coordinates are pixels
+// Simple shapes in an RGB picture, enough to watch a task. Coordinates are pixels
 // from the top left corner; shapes are clipped to the picture.
 #pragma once
 
