@@ -17,7 +17,10 @@ ExperimentConfig::ExperimentConfig() { Choose(run.algorithm); }
 
 void ExperimentConfig::Choose(std::string_view algorithm) {
   run.algorithm = algorithm;
-  if (const EvolutionRow* row = FindEvolutionAlgorithm(algorithm)) evolution = row->config();
+  if (const EvolutionRow* row = FindEvolutionAlgorithm(algorithm)) {
+    run.algorithm = row->name;
+    evolution = row->config();
+  }
 }
 
 void ExperimentConfig::ChooseAlgorithm(std::string_view toml,
@@ -73,6 +76,8 @@ ConfigTable ExperimentConfig::OwnTable() {
   table.Add("run.name", &run.name, {}, "name of the run folder", change);
   table.Add("run.algorithm", &run.algorithm, AlgorithmNames(),
             "the algorithm; `samara list algorithms`");
+  for (const EvolutionRow& row : EvolutionAlgorithms())
+    if (!row.former.empty()) table.AddFormerValue("run.algorithm", row.former, row.name);
   table.Add("run.seed", &run.seed, {0, 9e18}, "", "seed of every random draw");
   table.Add("run.minutes", &run.minutes, {0, 1e7}, "min",
             "budget of running time, checked between generations; 0 = none", OnResume::kMayGrow);

@@ -235,6 +235,16 @@ void ConfigTable::AddElsewhere(std::string key, std::string whose) {
   elsewhere_.emplace(std::move(key), std::move(whose));
 }
 
+void ConfigTable::AddFormer(const std::string& former, std::string key, std::string advice,
+                            std::function<std::string(std::string_view)> convert) {
+  former_[former] = {std::move(key), std::move(advice), std::move(convert)};
+}
+
+void ConfigTable::AddFormerValue(const std::string& key, const std::string& former,
+                                 std::string value) {
+  former_values_[key][former] = std::move(value);
+}
+
 const ConfigField* ConfigTable::Find(std::string_view key) const {
   const auto it =
       std::find_if(fields_.begin(), fields_.end(), [&](const auto& f) { return f.key == key; });
@@ -242,7 +252,15 @@ const ConfigField* ConfigTable::Find(std::string_view key) const {
 }
 
 Status ConfigTable::Set(std::string_view key, std::string_view value) {
-  if (const ConfigField* field = Find(key)) return field->set(value);
+  if (const ConfigField* field = Find(key)) {
+    const auto values = former_values_.find(key);
+    if (values == former_values_.end()) return field->set(value);
+    const auto now = values->second.find(Unquote(value).value_or(""));
+    return field->set(now == values->second.end() ? value : now->second);
+  }
+  if (const auto former = former_.find(key); former != former_.end())
+    return {Code::kConfig, fmt::format("{} was renamed: set {}, {}", key, former->second.key,
+                                       former->second.advice)};
   if (const auto other = elsewhere_.find(key); other != elsewhere_.end())
     return {Code::kConfig, fmt::format("{} belongs to {}", key, other->second)};
   std::vector<std::string> keys;
@@ -301,7 +319,7 @@ bool HoldsText(const ConfigField& field) {
 
 }  // namespace
 
-Status ConfigTable::ParseToml(std::string_view text, const std::string& source) {
+Status ConfigTable::ParseToml(std::string_view text, const std::string& source, Origin origin) {
   if (text.size() > (1 << 20)) return {Code::kConfig, source + ": larger than 1 MiB"};
   const toml::parse_result root = toml::parse(text);
   if (!root) {
@@ -316,7 +334,7 @@ Status ConfigTable::ParseToml(std::string_view text, const std::string& source) 
                                          source, Shown(name.str()))};
     }
     for (const auto& [key, value] : *table) {
-      const std::string full = fmt::format("{}.{}", name.str(), key.str());
+      std::string full = fmt::format("{}.{}", name.str(), key.str());
       std::string scalar;
       if (const auto* s = value.as_string())
         scalar = Quote(s->get());
@@ -329,6 +347,9 @@ Status ConfigTable::ParseToml(std::string_view text, const std::string& source) 
       else
         return {Code::kConfig,
                 fmt::format("{}: {}: expected one text, number or boolean", source, Shown(full))};
+      if (const auto former = former_.find(full);
+          former != former_.end() && origin == Origin::kRecorded)
+        full = former->second.key, scalar = former->second.convert(scalar);
       if (const ConfigField* field = Find(full);
           field != nullptr && HoldsText(*field) && !value.is_string())
         return Bad(full, scalar, "text in quotation marks").Annotate(source);

@@ -80,8 +80,18 @@ class ConfigTable {
   // it is. `whose`: "run.algorithm=vtrace; this run is deep-ga".
   void AddElsewhere(std::string key, std::string whose);
 
+  // Names a key that was renamed to `key`. Recorded text may have it, its value translated by
+  // `convert`; from everything else it is refused with the new name and `advice` ("twice ...").
+  void AddFormer(const std::string& former, std::string key, std::string advice,
+                 std::function<std::string(std::string_view)> convert);
+  // Names a former value of a key that holds text: it is read as `value` everywhere.
+  void AddFormerValue(const std::string& key, const std::string& former, std::string value);
+
+  // kRecorded: what a run or a policy file says about itself, which may be of an older build.
+  enum class Origin { kGiven, kRecorded };
   // Every key of TOML text; tables nest one level. `source` names it in messages.
-  Status ParseToml(std::string_view text, const std::string& source);
+  Status ParseToml(std::string_view text, const std::string& source,
+                   Origin origin = Origin::kGiven);
   // "ga.population=100".
   Status Override(std::string_view assignment);
   Status Set(std::string_view key, std::string_view value);
@@ -96,8 +106,14 @@ class ConfigTable {
   void AddText(const std::string& key, const std::vector<std::string>& choices, std::string help,
                OnResume on_resume, const std::function<void(const std::string&)>& store,
                std::function<std::string()> load);
+  struct Former {
+    std::string key, advice;
+    std::function<std::string(std::string_view)> convert;
+  };
   std::vector<ConfigField> fields_;
   std::map<std::string, std::string, std::less<>> elsewhere_;  // key -> whose
+  std::map<std::string, Former, std::less<>> former_;          // former key -> what it became
+  std::map<std::string, std::map<std::string, std::string>, std::less<>> former_values_;  // by key
 };
 
 // The text that `key` ("table.name") has in TOML text; empty when it is not there or no text.

@@ -380,5 +380,23 @@ TEST(ConfigTest, AnEnumerationIsBoundByTheNamesOfItsValues) {
   EXPECT_EQ(colour, Colour::kRed);
 }
 
+TEST(ConfigTest, AFormerKeyIsReadFromARunAndOtherwiseNamesTheNewOne) {
+  Settings s;
+  s.table.AddFormer("ga.pairs", "ga.population", "twice the number of pairs",
+                    [](std::string_view) { return std::string("64"); });
+  s.table.AddFormerValue("env.game", "ice", "frostbite");
+  constexpr char kOld[] = "[ga]\npairs = 32\n[env]\ngame = \"ice\"\n";
+  EXPECT_EQ(s.table.ParseToml(kOld, "config.toml").message(),
+            "config.toml: ga.pairs was renamed: set ga.population, twice the number of pairs");
+  EXPECT_EQ(s.table.Override("ga.pairs=32").code(), Code::kConfig);
+  EXPECT_TRUE(s.table.ParseToml(kOld, "config.toml", ConfigTable::Origin::kRecorded).ok());
+  EXPECT_EQ(s.population, 64);
+  EXPECT_EQ(s.game, "frostbite");
+  s.game = "venture";
+  EXPECT_TRUE(s.table.Override("env.game=ice").ok());
+  EXPECT_EQ(s.game, "frostbite");
+  EXPECT_EQ(s.table.Override("env.game=snow").code(), Code::kConfig);
+}
+
 }  // namespace
 }  // namespace samara

@@ -123,7 +123,9 @@ Result<Policy> FromRun(const Path& run) {
   ASSIGN_OR_RETURN(policy.config.env.untrusted, WhoElse(run));
   policy.config.ChooseAlgorithm(folder->config_toml());
   ConfigTable table = policy.config.Table();
-  RETURN_IF_ERROR(table.ParseToml(folder->config_toml(), "config.toml").Annotate(run.string()));
+  RETURN_IF_ERROR(
+      table.ParseToml(folder->config_toml(), "config.toml", ConfigTable::Origin::kRecorded)
+          .Annotate(run.string()));
   if (policy.config.Learns()) {
     ASSIGN_OR_RETURN(Checkpoint checkpoint, LatestAgent(*folder, OnBadCheckpoint::kSkip));
     if (!checkpoint.files.contains(kWeights))
@@ -144,7 +146,7 @@ Result<Policy> FromRun(const Path& run) {
 // The configuration of a policy file, which is anybody's.
 Status TakeConfig(const std::string& toml, const Path& file, ExperimentConfig& config) {
   config.ChooseAlgorithm(toml);
-  RETURN_IF_ERROR(config.Table().ParseToml(toml, "metadata"));
+  RETURN_IF_ERROR(config.Table().ParseToml(toml, "metadata", ConfigTable::Origin::kRecorded));
   if (ChoosesCode(config.env.id))
     config.env.untrusted = file.string() + ": its env.id=" + Shown(config.env.id) +
                            " runs code of its own, such as a Python module";

@@ -65,7 +65,8 @@ Status Session::OpenExisting(const Path& path) {
   ASSIGN_OR_RETURN(folder_, RunFolder::Open(path, RunFolder::Mode::kWrite));
   RETURN_IF_ERROR(AttachLog());
   SetStopAdvice(HowToGoOn());
-  RETURN_IF_ERROR(table_.ParseToml(folder_->config_toml(), (path / "config.toml").string()));
+  RETURN_IF_ERROR(table_.ParseToml(folder_->config_toml(), (path / "config.toml").string(),
+                                   ConfigTable::Origin::kRecorded));
   Settle(config_);
   if (options_.resume_auto && table_.Hash() != wanted) {
     return {Code::kConfig, path.string() +

@@ -3,9 +3,7 @@
 #pragma once
 
 #include <memory>
-#include <span>
 #include <string_view>
-#include <vector>
 
 #include "evo/algorithms/algorithm.h"
 
@@ -14,9 +12,5 @@ namespace samara {
 // The row of the registry.
 std::unique_ptr<EvolutionConfig> MakeEsConfig();
 Result<EvolutionSummary> DescribeEs(std::string_view state);
-
-// Ranks of `fitness`, scaled to [-0.5, 0.5], the best highest; ties get the mean of their ranks,
-// NaN ranks last. REQUIRES: two values or more.
-std::vector<double> CentredRanks(std::span<const double> fitness);
 
 }  // namespace samara

@@ -2,8 +2,9 @@
 #include "evo/algorithms/es.h"
 
 #include <cmath>
-#include <limits>
 
+#include "core/bytes.h"
+#include "evo/algorithms/shaping.h"
 #include "evo/evaluate/evaluate_test_util.h"
 #include "evo/genome/noise.h"
 
@@ -11,7 +12,6 @@ namespace samara {
 namespace {
 
 constexpr uint64_t kSeed = 21;
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 std::unique_ptr<EvolutionConfig> Config(std::initializer_list<const char*> settings) {
   auto config = MakeEsConfig();
@@ -21,7 +21,7 @@ std::unique_ptr<EvolutionConfig> Config(std::initializer_list<const char*> setti
   return config;
 }
 
-std::vector<float> Centre(const EvolutionAlgorithm& es) {
+std::vector<float> CentreOf(const EvolutionAlgorithm& es) {
   return std::get<std::vector<float>>(es.summary().best);
 }
 
@@ -31,33 +31,12 @@ EpisodeResult Score(const Task& task, std::span<const float> theta) {
   return {.fitness = theta[0] + luck, .frames = 4, .steps = 1};
 }
 
-TEST(CentredRanksTest, TiesShareTheMeanOfTheirRanksAndNanIsWorst) {
-  // average ranks as scipy.stats.rankdata has them: 3, 4.5, 2, 4.5, 1
-  EXPECT_EQ(CentredRanks(std::vector<double>{5, 7, -1, 7, kNan}),
-            (std::vector<double>{0, 0.375, -0.25, 0.375, -0.5}));
-  EXPECT_EQ(CentredRanks(std::vector<double>{2, 2, 2}), (std::vector<double>{0, 0, 0}));
-  EXPECT_EQ(CentredRanks(std::vector<double>{1, 0}), (std::vector<double>{0.5, -0.5}));
-}
-
-// The definition, one value at a time: ranks below and half of the ties.
-TEST(CentredRanksTest, AgreesWithCounting) {
-  std::vector<double> fitness;
-  const CounterRng rng(5);
-  for (uint64_t i = 0; i < 101; ++i) fitness.push_back(static_cast<double>(rng.UniformInt(i, 20)));
-  const std::vector<double> ranks = CentredRanks(fitness);
-  for (size_t i = 0; i < fitness.size(); ++i) {
-    double below = 0, equal = 0;
-    for (const double f : fitness) below += f < fitness[i], equal += f == fitness[i];
-    EXPECT_NEAR(ranks[i], (below + (equal - 1) / 2) / 100 - 0.5, 1e-15);
-  }
-}
-
 // Three generations of the published update, in doubles and from whole vectors.
 void CompareWithTheFormula(bool adam) {
   constexpr size_t kPairs = 4;
   constexpr double kSigma = 0.1, kRate = 0.05, kDecay = 0.01;
   const auto config =
-      Config({"es.pairs=4", "es.sigma=0.1", "es.learning_rate=0.05", "es.weight_decay=0.01",
+      Config({"es.population=8", "es.sigma=0.1", "es.learning_rate=0.05", "es.weight_decay=0.01",
               "es.validation_episodes=2", adam ? "es.optimizer=adam" : "es.optimizer=sgd"});
   const NetworkDescription network = Network("linear", 3, 2);
   FakeEvaluator evaluator(network.parameter_count, Score);
@@ -65,7 +44,7 @@ void CompareWithTheFormula(bool adam) {
   const size_t n = network.parameter_count;
   std::vector<double> m(n), v(n);
   for (uint64_t g = 1; g <= 3; ++g) {
-    const std::vector<float> theta = Centre(*es);
+    const std::vector<float> theta = CentreOf(*es);
     std::vector<std::vector<float>> e(kPairs, std::vector<float>(n));
     std::vector<double> fitness;
     for (uint64_t j = 0; j < kPairs; ++j) {
@@ -82,7 +61,7 @@ void CompareWithTheFormula(bool adam) {
     const GenerationReport report = es->Step(nullptr).ValueOrThrow();
     for (size_t i = 0; i < fitness.size(); ++i) EXPECT_NEAR(report.fitness[i], fitness[i], 1e-6);
     const std::vector<double> u = CentredRanks(report.fitness);
-    const std::vector<float> after = Centre(*es);
+    const std::vector<float> after = CentreOf(*es);
     for (size_t i = 0; i < n; ++i) {
       double gradient = 0;
       for (size_t j = 0; j < kPairs; ++j) gradient += (u[2 * j] - u[2 * j + 1]) * e[j][i];
@@ -103,27 +82,27 @@ TEST(EsTest, SgdTakesThePublishedStep) { CompareWithTheFormula(false); }
 
 TEST(EsTest, ClimbsAndCountsFrames) {
   const auto config =
-      Config({"es.pairs=16", "es.sigma=0.1", "es.learning_rate=0.1", "es.episodes=2",
+      Config({"es.population=32", "es.sigma=0.1", "es.learning_rate=0.1", "es.episodes=2",
               "es.validation_episodes=3", "es.test_episodes=5", "es.test_every=2"});
   const NetworkDescription network = Network("linear", 3, 2);
   FakeEvaluator evaluator(network.parameter_count, Score);
   const auto es = config->Make({kSeed, network, evaluator, {}});
-  const float before = Centre(*es)[0];
+  const float before = CentreOf(*es)[0];
   size_t tested = 0;
   for (int g = 0; g < 20; ++g) {
     EXPECT_EQ(es->EpisodesOfNext(), g % 2 == 0 ? 67U : 72U);
     tested += es->Step(nullptr)->test_returns.size();
   }
   const EvolutionSummary summary = es->summary();
-  EXPECT_GT(Centre(*es)[0], before + 1);
-  EXPECT_NEAR(summary.best_mean, Centre(*es)[0] + 0.3, 0.3);
+  EXPECT_GT(CentreOf(*es)[0], before + 1);
+  EXPECT_NEAR(summary.best_mean, CentreOf(*es)[0] + 0.3, 0.3);
   EXPECT_EQ(tested, 50U);
   EXPECT_EQ(summary.episodes, 20U * 67);
   EXPECT_EQ(summary.frames, 4 * summary.episodes);
   EXPECT_EQ(summary.frames_test, 4U * tested);
 }
 
-const char* const kSmall[] = {"es.pairs=6", "es.sigma=0.1", "es.validation_episodes=2",
+const char* const kSmall[] = {"es.population=12", "es.sigma=0.1", "es.validation_episodes=2",
                               "es.test_episodes=3"};
 
 std::unique_ptr<EvolutionConfig> Small() {
@@ -194,11 +173,42 @@ TEST(EsTest, RefusesDamagedStatesAndThoseOfAnotherNetwork) {
   EXPECT_TRUE(es->RestoreState(good).ok());
 }
 
+// A state as the first version wrote it: the number of Adam's steps was that of the generations.
+TEST(EsTest, ReadsStatesOfTheFirstVersion) {
+  const NetworkDescription network = Network("linear", 3, 2);
+  FakeEvaluator evaluator(network.parameter_count, Score);
+  const auto es = Small()->Make({kSeed, network, evaluator, {}});
+  for (int g = 0; g < 3; ++g) ASSERT_TRUE(es->Step(nullptr).ok());
+  const std::string now = es->EncodeState();
+  // version, five counters, three vectors with their sizes, [steps], mean and hash
+  const size_t steps = 4 + 5 * 8 + 3 * (8 + 4 * network.parameter_count);
+  const std::string before =
+      ByteWriter().Put(uint32_t{1}).Take() + now.substr(4, steps - 4) + now.substr(steps + 8);
+  const auto other = Small()->Make({kSeed, network, evaluator, {}});
+  ASSERT_TRUE(other->RestoreState(before).ok());
+  EXPECT_EQ(other->EncodeState(), now);
+}
+
+TEST(EsTest, TheTextbookScaleDividesBySigmaToo) {
+  const NetworkDescription network = Network("linear", 3, 2);
+  FakeEvaluator evaluator(network.parameter_count, Score);
+  const auto moved = [&](const char* scale) {
+    const auto es = Config({"es.population=8", "es.sigma=0.1", "es.optimizer=sgd",
+                            "es.weight_decay=0.0", "es.validation_episodes=1", scale})
+                        ->Make({kSeed, network, evaluator, {}});
+    const float before = CentreOf(*es)[0];
+    EXPECT_TRUE(es->Step(nullptr).ok());
+    return CentreOf(*es)[0] - before;
+  };
+  EXPECT_NEAR(moved("es.grad_scale=textbook"), 10 * moved("es.grad_scale=reference"), 1e-6);
+}
+
 TEST(EsTest, RefusesMoreThanItCanNumberOrRecord) {
   const NetworkDescription small = Network("linear", 3, 2);
   EXPECT_TRUE(Small()->Check(small).ok());
   EXPECT_EQ(Small()->Check(Network("mlp-16384-16384-tanh", 4, 2)).code(), Code::kConfig);
-  EXPECT_EQ(Config({"es.pairs=5000000", "es.episodes=1000"})->Check(small).code(), Code::kConfig);
+  EXPECT_EQ(Config({"es.population=7"})->Check(small).code(), Code::kConfig);
+  EXPECT_EQ(Config({"es.population=10000000", "es.episodes=1000"})->Check(small).code(), Code::kConfig);
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ std::vector<EvolutionRow>& Rows() {
        .paper = "Such et al. 2018, arXiv 1712.06567",
        .config = [] { return MakeRandomSearchConfig(); },
        .describe = DescribeGa},
-      {.name = "openai-es",
+      {.name = "es",
+       .former = "openai-es",
        .about = "gradient ascent on the ranks of antithetic perturbations of one centre",
        .paper = "evolution strategies (Salimans et al. 2017, arXiv 1703.03864)",
        .config = [] { return MakeEsConfig(); },
@@ -34,7 +35,9 @@ std::vector<EvolutionRow>& Rows() {
 std::span<const EvolutionRow> EvolutionAlgorithms() { return Rows(); }
 
 const EvolutionRow* FindEvolutionAlgorithm(std::string_view name) {
-  const auto row = std::ranges::find(Rows(), name, &EvolutionRow::name);
+  const auto row = std::ranges::find_if(Rows(), [name](const EvolutionRow& r) {
+    return r.name == name || (!r.former.empty() && r.former == name);
+  });
   return row == Rows().end() ? nullptr : &*row;
 }
 

@@ -12,6 +12,7 @@ namespace samara {
 
 struct EvolutionRow {
   std::string name;   // the value of run.algorithm
+  std::string former = {};  // an older name, which configurations and journals may have
   std::string about;  // one line
   std::string paper;
   std::unique_ptr<EvolutionConfig> (*config)();  // a new one, with its defaults
@@ -20,7 +21,8 @@ struct EvolutionRow {
 };
 
 std::span<const EvolutionRow> EvolutionAlgorithms();
-const EvolutionRow* FindEvolutionAlgorithm(std::string_view name);  // null: there is none
+// By its name or its former one; null: there is none.
+const EvolutionRow* FindEvolutionAlgorithm(std::string_view name);
 // Adds the row of a program outside this tree, before the program reads a configuration. REQUIRES:
 // no row has its name.
 void RegisterEvolutionAlgorithm(EvolutionRow row);

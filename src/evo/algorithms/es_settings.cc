@@ -1,0 +1,78 @@
+#include "evo/algorithms/es_settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "evo/genome/genome.h"
+
+namespace samara {
+namespace {
+
+constexpr size_t kParametersMax = 20'000'000;  // three numbers each fit one record of the journal
+
+constexpr EnumName<NoiseKind> kCounterNoise[] = {{NoiseKind::kNormal, "normal"},
+                                                 {NoiseKind::kQuantile8, "quantile8"}};
+
+// es.population of an es.pairs.
+std::string Doubled(std::string_view pairs) {
+  int64_t value = 0;
+  std::from_chars(pairs.data(), pairs.data() + pairs.size(), value);
+  return std::to_string(2 * value);
+}
+
+}  // namespace
+
+void EsSettings::Bind(ConfigTable& table) {
+  table.Add("es.population", &population, {2, 10'000'000}, "members",
+            "number of members per generation, in pairs of a perturbation and its opposite");
+  table.AddFormer("es.pairs", "es.population", "twice the number of pairs", Doubled);
+  table.Add("es.episodes", &episodes, {1, 1000}, "episodes", "episodes per member");
+  table.Add("es.sigma", &sigma, {0, kMutationPowerMax}, "",
+            "standard deviation of the perturbations");
+  table.Add("es.noise", &noise, kCounterNoise, "kind of noise; quantile8 is quicker",
+            OnResume::kMustMatchAdded);
+  table.Add("es.shaping", &shaping, kShapingNames, "what the update uses as fitness",
+            OnResume::kMustMatchAdded);
+  table.Add("es.grad_scale", &grad_scale, kGradientScaleNames,
+            "divisor of the gradient: members, or members times sigma", OnResume::kMustMatchAdded);
+  table.Add("es.optimizer", &ascent.kind, kAscentNames,
+            "optimizer of the centre; damped: v = mu v + (1 - mu) d, classic: v = mu v + d");
+  table.Add("es.momentum", &ascent.momentum, {0, 1}, "", "mu of sgd_damped and sgd_classic",
+            OnResume::kMustMatchAdded);
+  table.Add("es.learning_rate", &learning_rate, {0, 1000}, "", "learning rate of the optimizer");
+  table.Add("es.weight_decay", &ascent.weight_decay, {0, 1}, "",
+            "part of the centre that is subtracted from the gradient");
+  table.Add("es.validation_episodes", &validation_episodes, {1, 100'000}, "episodes",
+            "validation episodes of each new centre");
+}
+
+Status EsSettings::Check(const NetworkDescription& network) const {
+  if (network.parameter_count > kParametersMax)
+    return {Code::kConfig, fmt::format("{}: {} parameters; expected at most {} for evolution "
+                                       "strategies, which record all of them each generation",
+                                       network.name, network.parameter_count, kParametersMax)};
+  if (population % 2 != 0)
+    return {Code::kConfig,
+            fmt::format("es.population={}: members play in pairs; expected an even number",
+                        population)};
+  if (UsesSigns(shaping))
+    return {Code::kConfig, fmt::format("es.shaping={}: this build does not sum the signs of rewards",
+                                       NameOf(std::span<const EnumName<Shaping>>(kShapingNames),
+                                              shaping))};
+  const double all = static_cast<double>(population) *
+                     static_cast<double>(std::max(episodes, validation_episodes));
+  if (all < 4e9) return Status::Ok();
+  return {Code::kConfig,
+          fmt::format("es.population={}, es.episodes={}, es.validation_episodes={}: numbers of "
+                      "episodes up to {:.3g}, at most 4e9; lower one of them",
+                      population, episodes, validation_episodes, all)};
+}
+
+double EsSettings::Divisor() const {
+  const auto n = static_cast<double>(population);
+  return grad_scale == GradientScale::kTextbook ? n * sigma : n;
+}
+
+}  // namespace samara
