@@ -12,11 +12,12 @@ void EvolutionCounters::Count(std::span<const EpisodeResult> results) {
 }
 
 Result<std::vector<float>> ParametersOf(const Candidate& candidate,
-                                        const NetworkDescription& network) {
+                                        const NetworkDescription& network,
+                                        const InitialPolicy* initial) {
   std::vector<float> parameters(network.parameter_count);
   if (const auto* genome = std::get_if<Genome>(&candidate)) {
-    RETURN_IF_ERROR(CheckKeys(*genome, parameters.size()));
-    Materialise(*genome, network, parameters);
+    RETURN_IF_ERROR(CheckKeys(*genome, parameters.size(), initial));
+    Materialise(*genome, network, parameters, initial);
     return parameters;
   }
   const auto& given = std::get<std::vector<float>>(candidate);
@@ -25,9 +26,24 @@ Result<std::vector<float>> ParametersOf(const Candidate& candidate,
                                             parameters.size(), network.name));
 }
 
+std::vector<NamedCandidate> EvolutionAlgorithm::Candidates() const {
+  EvolutionSummary s = summary();
+  return {{"elite", std::move(s.best), s.best_mean}};
+}
+
+std::vector<float> EvolutionAlgorithm::FirstParameters() const {
+  if (initial_ != nullptr) return initial_->parameters;
+  Genome fresh;
+  fresh.initial = player_.Key(Purpose::kInitialGenome, 0);
+  std::vector<float> parameters(network_.parameter_count);
+  InitialParameters(fresh, network_, parameters);
+  return parameters;
+}
+
 Result<std::vector<EpisodeResult>> EvolutionAlgorithm::PlayBest(Purpose purpose, size_t episodes,
                                                                 const StopToken& stop) {
-  ASSIGN_OR_RETURN(const std::vector<float> parameters, ParametersOf(summary().best, network_));
+  ASSIGN_OR_RETURN(const std::vector<float> parameters,
+                   ParametersOf(summary().best, network_, initial_));
   return player_.Play(FixedParameters(parameters), purpose, episodes, stop);
 }
 

@@ -35,9 +35,18 @@ struct EvolutionCounters {
 // The policy that an algorithm would return: parameters in canonical order, or a genome that
 // decodes to them.
 using Candidate = std::variant<Genome, std::vector<float>>;
-// The parameters of `candidate`. kBadData when it does not fit the network.
+// The parameters of `candidate`; `initial`: that of its run. kBadData when it does not fit the
+// network.
 Result<std::vector<float>> ParametersOf(const Candidate& candidate,
-                                        const NetworkDescription& network);
+                                        const NetworkDescription& network,
+                                        const InitialPolicy* initial = nullptr);
+
+// A candidate of a state, with what it achieved.
+struct NamedCandidate {
+  std::string name;  // "elite", "centre", "parent:0"
+  Candidate candidate;
+  double fitness = std::numeric_limits<double>::quiet_NaN();
+};
 
 // Summary of a state, for callers that know no algorithm. REQUIRES of `best`: generation > 0.
 struct EvolutionSummary : EvolutionCounters {
@@ -60,19 +69,24 @@ struct GenerationReport {
   std::string note;  // a few words of its own for the log's line
 };
 
-// Arguments of an algorithm's construction. `network` and `evaluator` outlive it.
+// Arguments of an algorithm's construction. All that it refers to outlives it.
 struct EvolutionSetup {
   uint64_t seed;
   const NetworkDescription& network;
   Evaluator& evaluator;
   EpisodeRule episodes;
+  // The policy to begin from (run.init_from), null for none: first centre, or first parent. Only
+  // where EvolutionConfig::TakesInitialPolicy.
+  const InitialPolicy* initial = nullptr;
 };
 
 // Thread safety: progress from any thread; everything else from one.
 class EvolutionAlgorithm {
  public:
   explicit EvolutionAlgorithm(const EvolutionSetup& setup)
-      : network_(setup.network), player_(setup.seed, setup.evaluator, setup.episodes) {}
+      : network_(setup.network),
+        initial_(setup.initial),
+        player_(setup.seed, setup.evaluator, setup.episodes) {}
   virtual ~EvolutionAlgorithm() = default;
   EvolutionAlgorithm(const EvolutionAlgorithm&) = delete;
   EvolutionAlgorithm& operator=(const EvolutionAlgorithm&) = delete;
@@ -87,6 +101,14 @@ class EvolutionAlgorithm {
   virtual std::string EncodeState() const = 0;
   virtual Status RestoreState(std::string_view bytes) = 0;  // kBadData
   virtual EvolutionSummary summary() const = 0;
+  // What `samara export --individual NAME` finds in the state: the best candidate first, under a
+  // name of the algorithm's own, then others that it holds.
+  virtual std::vector<NamedCandidate> Candidates() const;
+  // The population that Step plays next, rebuilt from the state: its size and its members, in the
+  // order of GenerationReport::fitness. 0: it cannot be rebuilt.
+  virtual uint64_t MembersOfNext() const { return 0; }
+  // REQUIRES: i < MembersOfNext().
+  virtual Candidate MemberOfNext(uint64_t /*i*/) const { return summary().best; }
 
   // From now on Step hands the finished episodes of the running generation to `keep`
   // (GenerationPlayer::KeepFinished).
@@ -102,7 +124,11 @@ class EvolutionAlgorithm {
                                               const StopToken& stop);
 
  protected:
+  // What an algorithm of one centre begins with: EvolutionSetup::initial, else fresh parameters.
+  std::vector<float> FirstParameters() const;
+
   const NetworkDescription& network_;
+  const InitialPolicy* const initial_;
   GenerationPlayer player_;
 };
 
@@ -131,6 +157,8 @@ class EvolutionConfig {
   virtual std::vector<std::string> Settle() { return {}; }
   // kConfig when the algorithm cannot evolve `network` with these parameters.
   virtual Status Check(const NetworkDescription& network) const = 0;
+  // Whether EvolutionSetup::initial has a use.
+  virtual bool TakesInitialPolicy() const { return false; }
   virtual std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const = 0;
 
   EvolutionBudget budget;

@@ -29,6 +29,7 @@ class EsConfig : public EvolutionConfig {
   }
   std::string table() const override { return "es"; }
   Status Check(const NetworkDescription& network) const override { return es.Check(network); }
+  bool TakesInitialPolicy() const override { return true; }
   std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const override;
 };
 
@@ -52,6 +53,11 @@ class EvolutionStrategy : public EvolutionAlgorithm {
   std::string EncodeState() const override { return state_.Encode(); }
   Status RestoreState(std::string_view bytes) override;
   EvolutionSummary summary() const override { return state_.Summary(); }
+  std::vector<NamedCandidate> Candidates() const override {
+    return {{"centre", state_.centre.theta, state_.centre_mean}};
+  }
+  uint64_t MembersOfNext() const override { return es_.members(); }
+  Candidate MemberOfNext(uint64_t i) const override;
 
  private:
   std::vector<uint64_t> NoiseKeys() const;  // of the pairs
@@ -68,11 +74,7 @@ EvolutionStrategy::EvolutionStrategy(const EsConfig& config, const EvolutionSetu
       budget_(config.budget),
       es_(config.es),
       noise_(GetNoise(config.es.noise)) {
-  std::vector<float> theta(network_.parameter_count);
-  Genome initial;
-  initial.initial = player_.Key(Purpose::kInitialGenome, 0);
-  InitialParameters(initial, network_, theta);
-  state_.centre = Centre(std::move(theta), es_.ascent.kind);
+  state_.centre = Centre(FirstParameters(), es_.ascent.kind);
 }
 
 // One generation; the numbers are those of doc/evolution-strategies.md.
@@ -136,6 +138,14 @@ Result<GenerationReport> EvolutionStrategy::Step(const StopToken& stop) {
   state_ = std::move(next);
   player_.StartAfter(state_.generation, state_.frames);
   return report;
+}
+
+Candidate EvolutionStrategy::MemberOfNext(uint64_t i) const {
+  std::vector<float> parameters(network_.parameter_count);
+  const std::vector<uint64_t> keys = NoiseKeys();
+  MirroredMembers(noise_, state_.centre.theta, es_.sigma, keys)
+      .Write({static_cast<uint32_t>(i), 0}, parameters);
+  return parameters;
 }
 
 std::vector<uint64_t> EvolutionStrategy::NoiseKeys() const {

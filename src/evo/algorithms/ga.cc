@@ -1,6 +1,7 @@
 #include "evo/algorithms/ga.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "core/clock.h"
@@ -19,17 +20,23 @@ class DeepGa : public EvolutionAlgorithm {
   DeepGa(const GaConfig& config, const EvolutionSetup& setup)
       : EvolutionAlgorithm(setup),
         config_(config),
-        cache_(setup.network, static_cast<size_t>(config.cache_megabytes) << 20) {}
+        cache_(setup.network, static_cast<size_t>(config.cache_megabytes) << 20, setup.initial) {
+    if (initial_ != nullptr) BeginFrom(*initial_);
+  }
 
   Result<GenerationReport> Step(const StopToken& stop) override;
   size_t EpisodesOfNext() const override;
   std::string EncodeState() const override { return state_.Encode(); }
   Status RestoreState(std::string_view bytes) override;
   EvolutionSummary summary() const override { return state_.Summary(); }
+  std::vector<NamedCandidate> Candidates() const override;
+  uint64_t MembersOfNext() const override { return static_cast<uint64_t>(config_.population); }
+  Candidate MemberOfNext(uint64_t i) const override { return Member(i); }
 
  private:
   using Order = std::span<const uint32_t>;  // members, best first
   class Parameters;
+  void BeginFrom(const InitialPolicy& policy);
   // Member i of the population that is playing. It is a function of the state, so a generation
   // holds no genomes but its parents', however many members and mutations it has.
   Genome Member(uint64_t i) const;
@@ -126,6 +133,17 @@ Result<GenerationReport> DeepGa::Step(const StopToken& stop) {
   report.note = std::to_string(mutations) + (mutations == 1 ? " mutation" : " mutations");
   Become(std::move(next));
   return report;
+}
+
+// The policy is the only parent of the first generation, and defends its place as the elite; how
+// good it is, is not known yet. Its genome serves where it draws the noise that mutations will.
+void DeepGa::BeginFrom(const InitialPolicy& policy) {
+  const bool is_genome = policy.genome && policy.genome->noise == config_.noise;
+  const Parent parent{
+      is_genome ? *policy.genome : Genome{config_.noise, InitKind::kPolicy, policy.key, {}},
+      std::numeric_limits<double>::quiet_NaN(), 0};
+  state_.parents = {parent};
+  state_.elite = parent;
 }
 
 // ---- 1 breed
@@ -289,8 +307,21 @@ nlohmann::json DeepGa::Metrics(const GaState& next) const {
           {"parents_distinct", chosen.size()}};
 }
 
+std::vector<NamedCandidate> DeepGa::Candidates() const {
+  std::vector<NamedCandidate> candidates;
+  if (state_.elite) candidates.push_back({"elite", state_.elite->genome, state_.elite->fitness});
+  for (const Parent& parent : state_.parents)
+    candidates.push_back({"parent:" + std::to_string(candidates.size() - (state_.elite ? 1 : 0)),
+                          parent.genome, parent.fitness});
+  return candidates;
+}
+
 Status DeepGa::RestoreState(std::string_view bytes) {
   ASSIGN_OR_RETURN(GaState state, GaState::Decode(bytes));
+  for (const Parent& parent : state.parents)
+    RETURN_IF_ERROR(CheckKeys(parent.genome, network_.parameter_count, initial_));
+  if (state.elite)
+    RETURN_IF_ERROR(CheckKeys(state.elite->genome, network_.parameter_count, initial_));
   Become(std::move(state));
   return Status::Ok();
 }

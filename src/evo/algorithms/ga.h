@@ -49,6 +49,7 @@ class GaConfig : public EvolutionConfig {
   // kConfig when a generation has more episodes than 32 bits can number, or the network more
   // parameters than the table of noise has values.
   Status Check(const NetworkDescription& network) const override;
+  bool TakesInitialPolicy() const override { return parents > 0; }
   std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const override;
 };
 

@@ -25,6 +25,7 @@ class RandomSearchConfig : public GaConfig {
   std::unique_ptr<EvolutionConfig> Clone() const override {
     return std::make_unique<RandomSearchConfig>(*this);
   }
+  bool TakesInitialPolicy() const override { return false; }
   std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const override {
     GaConfig without = *this;
     without.parents = 0;

@@ -97,23 +97,17 @@ std::vector<uint64_t> PrefixHashes(const Genome& genome) {
   return hashes;
 }
 
-// Bits, not numbers: a power of -0 may give another sign of zero.
-bool SameBits(const Mutation& a, const Mutation& b) {
-  return a.key == b.key && std::bit_cast<uint32_t>(a.power) == std::bit_cast<uint32_t>(b.power);
-}
-
-bool IsPrefix(const Genome& prefix, const Genome& genome) {
-  return prefix.noise == genome.noise && prefix.init == genome.init &&
-         prefix.initial == genome.initial && prefix.mutations.size() <= genome.mutations.size() &&
-         std::equal(prefix.mutations.begin(), prefix.mutations.end(), genome.mutations.begin(),
-                    SameBits);
-}
-
 }  // namespace
 
 void InitialParameters(const Genome& genome, const NetworkDescription& network,
-                       std::span<float> out) {
+                       std::span<float> out, const InitialPolicy* initial) {
   CHECK_EQ(out.size(), network.parameter_count);
+  if (genome.begins_from_policy()) {
+    CHECK(initial != nullptr && initial->key == genome.initial);
+    CHECK_EQ(initial->parameters.size(), out.size());
+    std::copy(initial->parameters.begin(), initial->parameters.end(), out.begin());
+    return;
+  }
   GetNoise(genome.noise).Fill(genome.initial, 0, out);
   for (const TensorSlice& tensor : Tensors(network)) {
     const auto values = out.subspan(tensor.offset, tensor.count);
@@ -127,13 +121,15 @@ void InitialParameters(const Genome& genome, const NetworkDescription& network,
   }
 }
 
-void Materialise(const Genome& genome, const NetworkDescription& network, std::span<float> out) {
-  InitialParameters(genome, network, out);
+void Materialise(const Genome& genome, const NetworkDescription& network, std::span<float> out,
+                 const InitialPolicy* initial) {
+  InitialParameters(genome, network, out, initial);
   ApplyMutations(genome.noise, genome.mutations, out, out);
 }
 
-AncestorCache::AncestorCache(NetworkDescription network, size_t bytes_max)
-    : network_(std::move(network)), bytes_max_(bytes_max) {}
+AncestorCache::AncestorCache(NetworkDescription network, size_t bytes_max,
+                             const InitialPolicy* initial)
+    : network_(std::move(network)), bytes_max_(bytes_max), initial_(initial) {}
 
 size_t AncestorCache::Entry::bytes() const {
   return parameters->size() * sizeof(float) + genome.mutations.size() * sizeof(Mutation::key) +
@@ -194,7 +190,7 @@ AncestorCache::Found AncestorCache::FindAndCount(const Genome& genome,
 
 void AncestorCache::Build(const Genome& genome, const Found& start, std::span<float> out) const {
   if (genome.noise == NoiseKind::kTable) HoldNoiseTable();  // whoever caches builds many
-  if (!start.parameters) return samara::Materialise(genome, network_, out);
+  if (!start.parameters) return samara::Materialise(genome, network_, out, initial_);
   ApplyMutations(genome.noise, std::span(genome.mutations).subspan(start.mutations),
                  *start.parameters, out);
 }

@@ -7,7 +7,8 @@
 //   kUnitNorm  the weights that lead to one output unit are scaled to L2 norm c: sum of squares in
 //              float64 in canonical order (rows upwards), w = float32(e * (c / sqrt(sum))); a
 //              vector of zeros stays;
-// c = 1 in hidden layers, 0.1 in the output layer.
+// c = 1 in hidden layers, 0.1 in the output layer;
+//   kPolicy    w = the policy's, which the caller passes as `initial`.
 #pragma once
 
 #include <cstddef>
@@ -24,12 +25,13 @@
 
 namespace samara {
 
-// out[parameter_count] = theta_0. REQUIRES: CheckKeys(genome, parameter_count) is ok.
+// out[parameter_count] = theta_0. REQUIRES: CheckKeys(genome, parameter_count, initial) is ok.
 void InitialParameters(const Genome& genome, const NetworkDescription& network,
-                       std::span<float> out);
+                       std::span<float> out, const InitialPolicy* initial = nullptr);
 
 // out[parameter_count] = the genome's parameters. REQUIRES: as above.
-void Materialise(const Genome& genome, const NetworkDescription& network, std::span<float> out);
+void Materialise(const Genome& genome, const NetworkDescription& network, std::span<float> out,
+                 const InitialPolicy* initial = nullptr);
 
 // Parameters of kept genomes, found again as prefixes of their descendants.
 // Thread safety: every method may be called from any thread.
@@ -39,7 +41,9 @@ void Materialise(const Genome& genome, const NetworkDescription& network, std::s
 class AncestorCache {
  public:
   // bytes_max: 4 per parameter and 12 per mutation of every genome held. 0 holds nothing.
-  AncestorCache(NetworkDescription network, size_t bytes_max);
+  // `initial`: of genomes that begin from a policy; outlives the cache.
+  AncestorCache(NetworkDescription network, size_t bytes_max,
+                const InitialPolicy* initial = nullptr);
   AncestorCache(const AncestorCache&) = delete;
   AncestorCache& operator=(const AncestorCache&) = delete;
 
@@ -80,6 +84,7 @@ class AncestorCache {
   // constant after construction
   const NetworkDescription network_;
   const size_t bytes_max_;
+  const InitialPolicy* const initial_;
 
   mutable Mutex mu_;
   Entries entries_ GUARDED_BY(mu_);  // most recently used first

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 #include "evo/genome/genome.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "core/bytes.h"
@@ -28,7 +30,7 @@ Result<Header> ReadHeader(ByteReader& reader, size_t bytes) {
     return Bad("version " + std::to_string(version) + ", this samara reads version 1");
   }
   if (noise < 1 || noise > 3) return Bad("noise kind " + std::to_string(noise) + ", expected 1-3");
-  if (init < 1 || init > 2) return Bad("init kind " + std::to_string(init) + ", expected 1 or 2");
+  if (init < 1 || init > 3) return Bad("init kind " + std::to_string(init) + ", expected 1-3");
   if (reserved != 0) return Bad("byte 3 is " + std::to_string(reserved) + ", expected 0");
   const size_t expected = sizeof(Header) + kMutationBytes * size_t{mutations};
   if (bytes != expected) {
@@ -44,6 +46,11 @@ Status CheckKey(uint64_t key, size_t parameter_count, const std::string& name) {
   return Bad(name + " is " + std::to_string(key) + ", expected an index of the noise table with " +
              std::to_string(parameter_count) + " values after it, at most 250000000 - " +
              std::to_string(parameter_count));
+}
+
+// -0.0 is a power of its own: added to 0.0 it leaves another zero.
+bool SameBits(const Mutation& a, const Mutation& b) {
+  return a.key == b.key && std::bit_cast<uint32_t>(a.power) == std::bit_cast<uint32_t>(b.power);
 }
 
 }  // namespace
@@ -77,11 +84,32 @@ Result<Genome> Genome::Decode(std::string_view bytes) {
   return genome;
 }
 
+bool IsPrefix(const Genome& prefix, const Genome& genome) {
+  return prefix.noise == genome.noise && prefix.init == genome.init &&
+         prefix.initial == genome.initial && prefix.mutations.size() <= genome.mutations.size() &&
+         std::equal(prefix.mutations.begin(), prefix.mutations.end(), genome.mutations.begin(),
+                    SameBits);
+}
+
 void UpdateHash(Sha256& hash, const Genome& genome) { hash.Update(genome.Encode()); }
 
-Status CheckKeys(const Genome& genome, size_t parameter_count) {
+InitialPolicy MakeInitialPolicy(std::vector<float> parameters, std::optional<Genome> genome) {
+  Sha256 hash;
+  const Digest digest = hash.Update(std::as_bytes(std::span(parameters))).Finish();
+  uint64_t key = 0;
+  for (size_t i = sizeof(key); i-- > 0;) key = key << 8 | digest[i];
+  return {std::move(parameters), key, std::move(genome)};
+}
+
+Status CheckKeys(const Genome& genome, size_t parameter_count, const InitialPolicy* initial) {
+  if (genome.begins_from_policy()) {
+    const bool here = initial != nullptr && initial->key == genome.initial &&
+                      initial->parameters.size() == parameter_count;
+    if (!here) return Bad("begins from a policy that is stored in its run's folder only");
+  }
   if (genome.noise != NoiseKind::kTable) return Status::Ok();
-  RETURN_IF_ERROR(CheckKey(genome.initial, parameter_count, "the initial index"));
+  if (!genome.begins_from_policy())
+    RETURN_IF_ERROR(CheckKey(genome.initial, parameter_count, "the initial index"));
   for (size_t i = 0; i < genome.mutations.size(); ++i) {
     RETURN_IF_ERROR(CheckKey(genome.mutations[i].key, parameter_count,
                              "the index of mutation " + std::to_string(i)));

@@ -2,7 +2,8 @@
 // Compact seed encoding (Such et al. 2018, section 3.1): an individual is the key of its initial
 // parameters and a list of mutations, so any machine rebuilds it bit for bit (materialise.h).
 //
-//   theta_0 = s_layer * e(initial),  biases 0
+//   theta_0 = s_layer * e(initial),  biases 0           (kFanIn, kUnitNorm)
+//   theta_0 = a policy that is stored apart             (kPolicy)
 //   theta_k = theta_{k-1} + power_k * e(key_k)          (weights and biases, not layer-scaled)
 //
 // left to right, float32, product rounded, then sum rounded, no FMA.
@@ -10,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,10 +23,11 @@
 namespace samara {
 
 enum class NoiseKind : uint8_t { kNormal = 1, kQuantile8 = 2, kTable = 3 };  // values live on disk
-enum class InitKind : uint8_t {
-  kFanIn = 1,
-  kUnitNorm = 2
-};  // GPU form and distributed form of 1.3; on disk
+enum class InitKind : uint8_t {                                              // values live on disk
+  kFanIn = 1,     // the released GPU program's scale
+  kUnitNorm = 2,  // that of the distributed one
+  kPolicy = 3     // an InitialPolicy; `initial` is its key
+};
 
 // What a configuration and a published genome may ask for; published runs have 0.002 to 0.5.
 constexpr double kMutationPowerMax = 10;
@@ -42,6 +45,8 @@ struct Genome {
   std::vector<Mutation> mutations;
   bool operator==(const Genome&) const = default;
 
+  bool begins_from_policy() const { return init == InitKind::kPolicy; }
+
   // Little-endian: version 1 (u8), noise (u8), init (u8), 0 (u8), number of mutations (u32),
   // initial (u64), then per mutation key (u64) and power (f32): 16 + 12 per mutation, 3,196 bytes
   // at 265 mutations.
@@ -50,12 +55,27 @@ struct Genome {
   static Result<Genome> Decode(std::string_view bytes);
 };
 
+// Whether `genome` is `prefix` with further mutations, or with none; compares bits, as -0.0 is a
+// power of its own.
+bool IsPrefix(const Genome& prefix, const Genome& genome);
+
 // The encoding, fed to `hash`. It tells its own length, so genomes may follow each other.
 void UpdateHash(Sha256& hash, const Genome& genome);
 
-// Table noise: every slice of `parameter_count` values must lie inside the table, that is, each
-// index in [0, 250,000,000 - parameter_count]; kBadData names the first that does not. The counter
-// kinds take any key.
-Status CheckKeys(const Genome& genome, size_t parameter_count);
+// The parameters that a run begins from (run.init_from), in canonical order of its network.
+struct InitialPolicy {
+  std::vector<float> parameters;
+  uint64_t key = 0;              // names them in genomes: of their SHA-256, the first 8 bytes
+  std::optional<Genome> genome;  // decodes to them; not of kPolicy
+};
+InitialPolicy MakeInitialPolicy(std::vector<float> parameters,
+                                std::optional<Genome> genome = std::nullopt);
+
+// kBadData when the genome cannot be decoded. Table noise: every slice of `parameter_count` values
+// must lie inside the table, that is, each index in [0, 250,000,000 - parameter_count]; the message
+// names the first that does not. The counter kinds take any key. A genome that begins from a policy
+// needs that policy as `initial`.
+Status CheckKeys(const Genome& genome, size_t parameter_count,
+                 const InitialPolicy* initial = nullptr);
 
 }  // namespace samara
