@@ -56,6 +56,31 @@ def test_a_cartpole_policy_plays_the_same_in_gymnasium(tmp_path):
     assert np.mean(returns) > 40  # random: about 22
 
 
+def test_a_recurrent_policy_plays_the_same_in_gymnasium(tmp_path):
+    """PyTorch's own cells, with zeros at the start of each episode."""
+    run, file = tmp_path / "run", tmp_path / "elite.safetensors"
+    train(run, *CARTPOLE, "network.layers=gru 12, lstm 8")
+    ok("export", run, file)
+    result = ok("eval", file, "--episodes", 400, "--json").json
+    weights, env, returns = load_file(file), gymnasium.make("CartPole-v1"), []
+    cells = torch.nn.GRUCell(4, 12), torch.nn.LSTMCell(12, 8)
+    for cell, name in zip(cells, ("gru1.", "lstm1.")):
+        cell.load_state_dict({k.removeprefix(name): v for k, v in weights.items() if k.startswith(name)})
+    with torch.no_grad():
+        for seed in range(150):
+            observation, _ = env.reset(seed=seed)
+            total, over, gru, lstm = 0, False, None, None
+            while not over:
+                gru = cells[0](torch.from_numpy(observation)[None], gru)
+                lstm = cells[1](gru, lstm)
+                x = lstm[0] @ weights["out.weight"].T + weights["out.bias"]
+                observation, reward, terminated, truncated, _ = env.step(int(x.argmax()))
+                total, over = total + reward, terminated or truncated
+            returns.append(total)
+    error = np.hypot(np.std(returns) / 150**0.5, result["std"] / 20)
+    assert abs(np.mean(returns) - result["mean"]) < 5 * error + 1e-9, (np.mean(returns), result["mean"])
+
+
 def test_the_file_says_what_it_is(tmp_path):
     run, file = tmp_path / "run", tmp_path / "elite.safetensors"
     train(run, *CARTPOLE)

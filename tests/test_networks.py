@@ -40,14 +40,27 @@ def test_a_line_is_played_exported_and_resumed(preset, tmp_path):
 
 @pytest.mark.parametrize("preset", ["classic/cartpole-ga", "classic/cartpole-vtrace"])
 @pytest.mark.parametrize("line, says", [
-    ("dense 16 rel", "layers, column 10: 'rel', expected relu, tanh or none"),
-    ("dense 16 relu, lstm 64", "layers, column 16: 'lstm', expected dense"),
+    ("dense 16 rel", "layers, column 10: 'rel', expected relu, tanh, none"),
+    ("dense 16 relu, lstn 64", "layers, column 16: 'lstn', expected dense"),
     ("conv 16 8x8/4 relu, dense 8 relu", "needs images, the observations are vectors of 4"),
 ])
 def test_a_line_that_is_wrong_is_refused(preset, line, says, tmp_path):
     refused = samara("train", preset, f"network.layers={line}", "--out", tmp_path / "run")
     assert refused.code == 78 and says in refused.err and len(refused.err.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_learners_refuse_evolutions_recurrent_layers(tmp_path):
+    refused = samara("train", "classic/cartpole-vtrace", "network.layers=lstm 8, dense 8 relu", "--out", tmp_path / "run")
+    assert refused.code == 78 and "network.lstm=UNITS" in refused.err and len(refused.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("inference", [[], ["fleet.native=slots"], ["fleet.native=slots", "fleet.threads=2", "fleet.slots=5"]])
+def test_a_recurrent_population_has_one_hash_whoever_plays(inference, tmp_path):
+    """Whole episodes on threads, or slots whose observations interleave."""
+    base = train(tmp_path / "base", *evolution("network.layers=gru 6, lstm 5"), "fleet.threads=1")
+    other = train(tmp_path / "other", *evolution("network.layers=gru 6, lstm 5"), *inference)
+    assert base["population_hash"] == other["population_hash"]
 
 
 def test_evolution_refuses_residual_stacks(tmp_path):

@@ -84,25 +84,25 @@ Rows AlgorithmRows() {
 // Description of a network, the runs that can use it, and its size: of images for Atari's 84 x 84 x
 // 4 and 18 actions, of vectors for 8 numbers and 4 actions.
 std::string AboutNetwork(const NetworkRow& row) {
-  const bool image = !row.layers.empty() && !row.layers.starts_with("dense");
-  const auto evolved =
-      image ? MakeNetwork(row.name, 84, 84, 4, 18) : MakeNetwork(row.name, 1, 1, 8, 4);
-  return fmt::format("{}{}: {}; {}{}", row.about, row.source.empty() ? "" : " (" + row.source + ")",
-                     row.layers.empty() ? "no hidden layer" : row.layers,
-                     !evolved.ok()        ? "learning"
-                     : row.layers.empty() ? "evolution"
-                                          : "evolution and learning",
-                     !evolved.ok()
-                         ? ""
-                         : fmt::format("; {} parameters for {}", evolved->parameter_count,
-                                       image ? "84 x 84 x 4, 18 actions" : "8 inputs, 4 actions"));
+  const auto vector = MakeNetwork(row.name, 1, 1, 8, 4);
+  const auto evolved = vector.ok() ? vector : MakeNetwork(row.name, 84, 84, 4, 18);
+  const bool learns = MakeTorso(row.name, 84, 84, 4).ok();
+  return fmt::format(
+      "{}{}: {}; {}{}", row.about, row.source.empty() ? "" : " (" + row.source + ")",
+      row.layers.empty() ? "no hidden layer" : row.layers,
+      !evolved.ok() ? "learning"
+      : learns      ? "evolution and learning"
+                    : "evolution",
+      !evolved.ok() ? ""
+                    : fmt::format("; {} parameters for {}", evolved->parameter_count,
+                                  vector.ok() ? "8 inputs, 4 actions" : "84 x 84 x 4, 18 actions"));
 }
 
 Rows NetworkRows() {
   Rows rows;
   for (const NetworkRow& row : Networks()) rows.push_back({row.name, AboutNetwork(row)});
   rows.push_back(
-      {"mlp-64-64-tanh", AboutNetwork({"mlp-64-64-tanh", "any mlp-<units>-..-<relu|tanh>",
+      {"mlp-64-64-tanh", AboutNetwork({"mlp-64-64-tanh", "any mlp-<units>-..-<activation>",
                                        "dense 64 tanh, dense 64 tanh", ""})});
   rows.push_back({"network.layers=LINE", std::string("any other: ") + kLayersHelp});
   return rows;

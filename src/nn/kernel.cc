@@ -42,6 +42,18 @@ kernel::Act ToAct(Activation activation) {
       return kernel::Act::kRelu;
     case Activation::kTanh:
       return kernel::Act::kTanh;
+    case Activation::kSigmoid:
+      return kernel::Act::kSigmoid;
+    case Activation::kElu:
+      return kernel::Act::kElu;
+    case Activation::kSelu:
+      return kernel::Act::kSelu;
+    case Activation::kSilu:
+      return kernel::Act::kSilu;
+    case Activation::kLrelu:
+      return kernel::Act::kLrelu;
+    case Activation::kLrelu0p2:
+      return kernel::Act::kLrelu0p2;
   }
   return kernel::Act::kNone;
 }
@@ -60,7 +72,7 @@ struct Map {
 Map MapOf(const Layer& layer) {
   Map map;
   map.channels = U(layer.in);
-  if (layer.kind == Layer::Kind::kDense) return map;
+  if (layer.kind != Layer::Kind::kConv) return map;
   // as far as the last window reaches, or the map itself where VALID leaves a rest
   map.height = U(std::max(layer.pad_before + layer.in_height,
                           (layer.out_height - 1) * layer.stride + layer.kernel));
@@ -102,13 +114,12 @@ void PackBf16Row(const float* row, size_t count, size_t columns, size_t lanes, u
   }
 }
 
-// Rows of a dense layer in its format.
-void PackDense(const float* from, const Layer& layer, const kernel::DenseLayer& to,
-               const kernel::Ops& ops, float* packed) {
-  const size_t rows = U(layer.in), out = U(layer.out);
+// Rows of `out` weights in the format of a dense layer.
+void PackDense(const float* from, size_t out, const kernel::DenseLayer& to, const kernel::Ops& ops,
+               float* packed) {
   auto* bytes = reinterpret_cast<char*>(packed);
   const size_t row_bytes = to.columns * kernel::WeightBytes(to.format);
-  for (size_t row = 0; row < rows; ++row, from += out, bytes += row_bytes) {
+  for (size_t row = 0; row < to.count; ++row, from += out, bytes += row_bytes) {
     switch (to.format) {
       case Format::kFloat32:
         std::memcpy(bytes, from, out * sizeof(float));
@@ -128,14 +139,21 @@ void PackDense(const float* from, const Layer& layer, const kernel::DenseLayer& 
 }  // namespace
 
 struct PopulationKernel::Plan {
+  // Weights and bias in the packed vector: a layer's, or those of a recurrent layer's state.
+  struct Matrix {
+    size_t weights = 0, bias = 0, scale = 0;
+    size_t rows = 0;
+    size_t columns = 0;  // padded
+    Format format = Format::kFloat32;
+  };
   struct Step {
     Map in;
-    size_t out_offset = 0;                    // in the workspace: first float that the layer writes
-    size_t out_row = 0;                       // convolution: between rows written
-    size_t weights = 0, bias = 0, scale = 0;  // in the packed vector
-    size_t block = 0;    // convolution: channels packed together; dense: padded columns
-    size_t columns = 0;  // output channels padded to `block`
-    Format format = Format::kFloat32;
+    size_t out_offset = 0;  // in the workspace: first float that the layer writes
+    size_t out_row = 0;     // convolution: between rows written
+    size_t block = 0;       // convolution: channels packed together; dense: padded columns
+    Matrix matrix;
+    Matrix recurrent;  // of the state
+    size_t state = 0;  // recurrent: offset of hidden and memory, each padded to whole lines
   };
   const kernel::Ops* ops = nullptr;
   std::vector<Step> steps;
@@ -143,22 +161,59 @@ struct PopulationKernel::Plan {
   size_t activations = 0;                // floats of a workspace
   size_t output = 0;                     // offset of the last layer's output
   size_t bits = 0, masks = 0, rows = 0;  // scratch: words, words, inputs
-  size_t columns = 0;                    // of the widest dense layer
+  size_t columns = 0, gates = 0;  // of the widest dense or recurrent, of the widest recurrent
+  size_t state_size = 0;
 
-  kernel::DenseLayer Dense(const Layer& layer, const Step& step, const float* packed) const {
-    return {.weights = packed + step.weights,
-            .format = step.format,
-            .scale = step.format == Format::kInt8 ? packed[step.scale] : 1.0f,
-            .bias = packed + step.bias,
-            .count = U(layer.in),
-            .columns = step.columns,
-            .activation = ToAct(layer.activation)};
+  Matrix Reserve(size_t inputs, size_t outputs, size_t block, Format format) {
+    Matrix m;
+    m.rows = inputs;
+    m.columns = RoundUp(outputs, block);
+    m.format = format;
+    m.weights = packed_size;
+    m.bias = m.weights + inputs * m.columns * kernel::WeightBytes(format) / sizeof(float);
+    m.scale = m.bias + RoundUp(m.columns, kLine);
+    packed_size = m.scale + (format == Format::kInt8 ? kLine : 0);
+    return m;
   }
+  static kernel::DenseLayer Dense(const Matrix& m, Activation activation, const float* packed) {
+    return {.weights = packed + m.weights,
+            .format = m.format,
+            .scale = m.format == Format::kInt8 ? packed[m.scale] : 1.0f,
+            .bias = packed + m.bias,
+            .count = m.rows,
+            .columns = m.columns,
+            .activation = ToAct(activation)};
+  }
+  // The matrix that a dense or recurrent layer's input meets.
+  kernel::DenseLayer Dense(const Layer& layer, const Step& step, const float* packed) const {
+    return Dense(step.matrix, layer.recurrent() ? Activation::kNone : layer.activation, packed);
+  }
+  // The matrix of its state.
+  static kernel::DenseLayer Recurrent(const Step& step, const float* packed) {
+    return Dense(step.recurrent, Activation::kNone, packed);
+  }
+  void PackMatrix(std::span<const float> weights, std::span<const float> bias, const Matrix& m,
+                  std::span<float> packed) const;
 };
+
+// bias and, of a dense or recurrent layer, weights
+void PopulationKernel::Plan::PackMatrix(std::span<const float> weights, std::span<const float> bias,
+                                        const Matrix& m, std::span<float> packed) const {
+  float* to = packed.data() + m.bias;
+  std::copy(bias.begin(), bias.end(), to);
+  std::fill(to + bias.size(), to + RoundUp(m.columns, kLine), 0.0f);
+  if (m.format == Format::kInt8)
+    packed[m.scale] = Int8Scale(ops->magnitude(weights.data(), weights.size()));
+  if (weights.empty()) return;
+  PackDense(weights.data(), bias.size(), Dense(m, Activation::kNone, packed.data()), *ops,
+            packed.data() + m.weights);
+}
 
 PopulationKernel::Workspace::Workspace(const Plan& plan)
     : layers_(plan.steps.size()),
       activations_(plan.activations),
+      gates_(plan.gates),
+      recurrent_gates_(plan.gates),
       bits_(plan.bits),
       masks_(plan.masks),
       rows_(plan.rows + kernel::kChunk),
@@ -179,14 +234,9 @@ PopulationKernel::PopulationKernel(NetworkDescription network, IsaLevel isa)
     // room for the layer before to write its padded columns
     step.in.offset = reserve(step.in.size() + kernel::LineColumns(Format::kInt8));
     const bool conv = layer.kind == Layer::Kind::kConv;
-    step.format = FormatOf(network_, i);
-    step.block = conv ? plan.ops->conv_block(U(layer.out)) : kernel::LineColumns(step.format);
-    step.columns = RoundUp(U(layer.out), step.block);
-    step.weights = plan.packed_size;
-    step.bias = step.weights +
-                U(layer.fan_in()) * step.columns * kernel::WeightBytes(step.format) / sizeof(float);
-    step.scale = step.bias + RoundUp(step.columns, kLine);
-    plan.packed_size = step.scale + (step.format == Format::kInt8 ? kLine : 0);
+    const Format format = FormatOf(network_, i);
+    step.block = conv ? plan.ops->conv_block(U(layer.out)) : kernel::LineColumns(format);
+    step.matrix = plan.Reserve(U(layer.fan_in()), U(layer.columns()), step.block, format);
     if (conv) {
       const size_t groups =
           RoundUp(U(layer.out_height * layer.out_width), kernel::kConvPixels) / kernel::kConvPixels;
@@ -195,11 +245,21 @@ PopulationKernel::PopulationKernel(NetworkDescription network, IsaLevel isa)
       plan.masks = std::max(plan.masks, groups * words);
     } else {
       plan.rows = std::max(plan.rows, U(layer.in));
-      plan.columns = std::max(plan.columns, step.columns);
+      plan.columns = std::max(plan.columns, step.matrix.columns);
+    }
+    if (layer.recurrent()) {
+      step.recurrent = plan.Reserve(U(layer.out), U(layer.columns()), step.block, format);
+      const size_t parts = layer.kind == Layer::Kind::kLstm ? 2 : 1;
+      step.state =
+          std::exchange(plan.state_size, plan.state_size + parts * RoundUp(U(layer.out), kLine));
+      plan.rows = std::max(plan.rows, U(layer.out));
+      // vectors of the last gate may reach a line further
+      plan.gates = std::max(plan.gates, step.matrix.columns + kLine);
     }
     plan.steps.push_back(step);
   }
-  plan.output = reserve(std::max(plan.steps.back().columns, network_.layers.back().output_size()));
+  plan.output =
+      reserve(std::max(plan.steps.back().matrix.columns, network_.layers.back().output_size()));
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     Plan::Step& step = plan.steps[i];
     const Layer& layer = network_.layers[i];
@@ -218,6 +278,7 @@ std::unique_ptr<PopulationKernel::Workspace> PopulationKernel::MakeWorkspace() c
 }
 
 size_t PopulationKernel::packed_size() const { return plan_->packed_size; }
+size_t PopulationKernel::state_size() const { return plan_->state_size; }
 
 void PopulationKernel::Pack(std::span<const float> canonical, std::span<float> packed) const {
   CHECK_EQ(canonical.size(), network_.parameter_count);
@@ -225,22 +286,24 @@ void PopulationKernel::Pack(std::span<const float> canonical, std::span<float> p
   for (size_t i = 0; i < plan_->steps.size(); ++i) {
     const Layer& layer = network_.layers[i];
     const Plan::Step& step = plan_->steps[i];
-    const size_t rows = U(layer.fan_in()), out = U(layer.out);
-    const float* from = canonical.data() + layer.weight_offset;
-    float* to = packed.data() + step.weights;
-    float* bias = packed.data() + step.bias;
-    std::memcpy(bias, canonical.data() + layer.bias_offset, out * sizeof(float));
-    std::memset(bias + out, 0, (RoundUp(step.columns, kLine) - out) * sizeof(float));
-    if (step.format == Format::kInt8)
-      packed[step.scale] = Int8Scale(plan_->ops->magnitude(from, layer.weight_count));
-    if (layer.kind == Layer::Kind::kDense) {
-      PackDense(from, layer, plan_->Dense(layer, step, packed.data()), *plan_->ops, to);
+    const auto part = [canonical](size_t offset, size_t n) { return canonical.subspan(offset, n); };
+    const auto weights = part(layer.weight_offset, layer.weight_count);
+    const auto bias = part(layer.bias_offset, U(layer.columns()));
+    if (layer.kind != Layer::Kind::kConv) {
+      plan_->PackMatrix(weights, bias, step.matrix, packed);
+      if (layer.recurrent())
+        plan_->PackMatrix(part(layer.recurrent_offset, layer.recurrent_count),
+                          part(layer.recurrent_bias_offset, U(layer.columns())), step.recurrent,
+                          packed);
       continue;
     }
+    plan_->PackMatrix({}, bias, step.matrix, packed);
+    const size_t rows = U(layer.fan_in()), out = U(layer.out);
+    float* to = packed.data() + step.matrix.weights;
     for (size_t first = 0; first < out; first += step.block) {
       const size_t count = std::min(step.block, out - first);
       for (size_t row = 0; row < rows; ++row, to += step.block) {
-        std::memcpy(to, from + row * out + first, count * sizeof(float));
+        std::memcpy(to, weights.data() + row * out + first, count * sizeof(float));
         if (network_.storage == Storage::kBf16) std::transform(to, to + count, to, RoundToBf16);
         std::memset(to + count, 0, (step.block - count) * sizeof(float));
       }
@@ -258,7 +321,8 @@ void PopulationKernel::TakeInput(const float* input, Workspace& workspace) const
   }
 }
 
-void PopulationKernel::RunLayer(size_t index, const float* packed, Workspace& workspace) const {
+void PopulationKernel::RunLayer(size_t index, const float* packed, Workspace& workspace,
+                                float* state) const {
   const Plan& plan = *plan_;
   const Layer& layer = network_.layers[index];
   const Plan::Step& step = plan.steps[index];
@@ -270,13 +334,13 @@ void PopulationKernel::RunLayer(size_t index, const float* packed, Workspace& wo
   if (layer.kind == Layer::Kind::kConv) {
     const bool conv_next =
         index + 1 < plan.steps.size() && network_.layers[index + 1].kind == Layer::Kind::kConv;
-    const Plan::Step& next = plan.steps[conv_next ? index + 1 : index];
+    const Plan::Matrix& next = plan.steps[conv_next ? index + 1 : index].matrix;
     plan.ops->nonzero_bits(in, step.in.size(), workspace.bits_.data());
     plan.ops->conv({.in = in,
                     .bits = workspace.bits_.data(),
                     .masks = workspace.masks_.data(),
-                    .weights = packed + step.weights,
-                    .bias = packed + step.bias,
+                    .weights = packed + step.matrix.weights,
+                    .bias = packed + step.matrix.bias,
                     .out = out,
                     .kernel = U(layer.kernel),
                     .run = U(layer.kernel * layer.in),
@@ -290,6 +354,8 @@ void PopulationKernel::RunLayer(size_t index, const float* packed, Workspace& wo
                     .activation = ToAct(layer.activation),
                     .next = packed + next.weights,
                     .next_size = conv_next ? next.bias - next.weights : 0});
+  } else if (layer.recurrent()) {
+    rows = RunRecurrent(index, packed, workspace, state);
   } else {
     rows = plan.ops->dense({.layer = plan.Dense(layer, step, packed),
                             .in = in,
@@ -299,74 +365,127 @@ void PopulationKernel::RunLayer(size_t index, const float* packed, Workspace& wo
   }
   if (!measured) return;
   workspace.costs_[index].seconds += SecondsSince(start);
-  workspace.costs_[index].weight_bytes += rows * step.columns * kernel::WeightBytes(step.format);
+  workspace.costs_[index].weight_bytes +=
+      rows * step.matrix.columns * kernel::WeightBytes(step.matrix.format);
+}
+
+// Returns the rows of both matrices that met a nonzero number.
+size_t PopulationKernel::RunRecurrent(size_t index, const float* packed, Workspace& workspace,
+                                      float* state) const {
+  const Plan::Step& step = plan_->steps[index];
+  const auto sums = [&](const kernel::DenseLayer& layer, const float* in, AlignedFloats& out) {
+    return plan_->ops->dense({.layer = layer,
+                              .in = in,
+                              .rows = workspace.rows_.data(),
+                              .values = workspace.values_.data(),
+                              .out = out.data()});
+  };
+  const Layer& layer = network_.layers[index];
+  size_t rows = sums(plan_->Dense(layer, step, packed),
+                     workspace.activations_.data() + step.in.offset, workspace.gates_);
+  rows += sums(Plan::Recurrent(step, packed), state + step.state, workspace.recurrent_gates_);
+  const float* hidden =
+      RunCell(index, workspace.gates_.data(), workspace.recurrent_gates_.data(), state);
+  std::copy_n(hidden, layer.out, workspace.activations_.data() + step.out_offset);
+  return rows;
+}
+
+const float* PopulationKernel::RunCell(size_t index, const float* input, const float* recurrent,
+                                       float* state) const {
+  const Layer& layer = network_.layers[index];
+  float* const hidden = state + plan_->steps[index].state;
+  plan_->ops->cell({.cell = layer.kind == Layer::Kind::kRnn    ? kernel::Cell::kRnn
+                            : layer.kind == Layer::Kind::kLstm ? kernel::Cell::kLstm
+                                                               : kernel::Cell::kGru,
+                    .activation = ToAct(layer.activation),
+                    .units = U(layer.out),
+                    .input = input,
+                    .recurrent = recurrent,
+                    .hidden = hidden,
+                    .memory = hidden + RoundUp(U(layer.out), kLine)});
+  return hidden;
 }
 
 void PopulationKernel::Forward(const float* packed, const float* input, Workspace& workspace,
-                               float* output) const {
+                               float* output, float* state) const {
   TakeInput(input, workspace);
-  for (size_t i = 0; i < plan_->steps.size(); ++i) RunLayer(i, packed, workspace);
+  for (size_t i = 0; i < plan_->steps.size(); ++i) RunLayer(i, packed, workspace, state);
   std::memcpy(output, workspace.activations_.data() + plan_->output,
               network_.output_size() * sizeof(float));
 }
 
 void PopulationKernel::ForwardMany(const float* packed, std::span<const float* const> inputs,
-                                   Workspace& workspace, float* outputs) const {
+                                   Workspace& workspace, float* outputs,
+                                   std::span<float* const> states) const {
+  CHECK_EQ(states.size(), state_size() > 0 ? inputs.size() : 0);
   const size_t out = network_.output_size();
-  while (inputs.size() >= kFewObservations) {
-    const auto batch = inputs.first(std::min(inputs.size(), kObservations));
-    ForwardBatch(packed, batch, workspace, outputs);
-    inputs = inputs.subspan(batch.size());
-    outputs += batch.size() * out;
-  }
-  for (const float* input : inputs) {
-    Forward(packed, input, workspace, outputs);
-    outputs += out;
+  for (size_t first = 0; first < inputs.size();) {
+    const size_t left = inputs.size() - first;
+    const size_t n = left < kFewObservations ? 1 : std::min(left, kObservations);
+    if (n == 1)
+      Forward(packed, inputs[first], workspace, outputs + first * out,
+              states.empty() ? nullptr : states[first]);
+    else
+      ForwardBatch(packed, inputs.subspan(first, n), workspace, outputs + first * out,
+                   states.empty() ? states : states.subspan(first, n));
+    first += n;
   }
 }
 
-// Convolutions one observation after the other, dense layers as matrix products.
+// Convolutions one observation after the other, dense and recurrent layers as matrix products.
 void PopulationKernel::ForwardBatch(const float* packed, std::span<const float* const> inputs,
-                                    Workspace& workspace, float* outputs) const {
+                                    Workspace& workspace, float* outputs,
+                                    std::span<float* const> states) const {
   const Plan& plan = *plan_;
   if (workspace.many_in_.size() == 0) {
     workspace.many_in_ = AlignedFloats(plan.rows * kObservations);
-    workspace.many_out_ = AlignedFloats(plan.columns * kObservations);
+    workspace.many_out_ = AlignedFloats(plan.columns * kObservations + kLine);
+    if (plan.gates > 0)
+      workspace.many_recurrent_ = AlignedFloats(plan.gates * kObservations + kLine);
   }
   float* in = workspace.many_in_.data();
   float* out = workspace.many_out_.data();
-  // one observation's input of a dense layer, as the kernel reads it: [input][observation]
-  const auto place = [&](size_t layer, size_t observation, const float* from) {
-    const kernel::DenseLayer dense = plan.Dense(network_.layers[layer], plan.steps[layer], packed);
+  const size_t n = inputs.size();
+  // one observation's input of a matrix, as the kernel reads it: [input][observation]
+  const auto place = [&](const kernel::DenseLayer& dense, size_t observation, const float* from) {
     for (size_t i = 0; i < dense.count; ++i) {
       in[i * kObservations + observation] = from[i] * dense.scale;
     }
   };
-  const auto is_dense = [](const Layer& layer) { return layer.kind == Layer::Kind::kDense; };
+  const auto multiply = [&](const kernel::DenseLayer& dense, float* to) {
+    plan.ops->dense_many(
+        {.layer = dense, .observations = n, .in = in, .rows = workspace.rows_.data(), .out = to});
+  };
+  const auto is_dense = [](const Layer& layer) { return layer.kind != Layer::Kind::kConv; };
   const auto first =
       static_cast<size_t>(std::find_if(network_.layers.begin(), network_.layers.end(), is_dense) -
                           network_.layers.begin());
-  if (inputs.size() < kObservations) std::fill_n(in, plan.rows * kObservations, 0.0f);
-  for (size_t o = 0; o < inputs.size(); ++o) {
+  if (n < kObservations) std::fill_n(in, plan.rows * kObservations, 0.0f);
+  const kernel::DenseLayer first_dense =
+      plan.Dense(network_.layers[first], plan.steps[first], packed);
+  for (size_t o = 0; o < n; ++o) {
     TakeInput(inputs[o], workspace);
-    for (size_t i = 0; i < first; ++i) RunLayer(i, packed, workspace);
-    place(first, o, workspace.activations_.data() + plan.steps[first].in.offset);
+    for (size_t i = 0; i < first; ++i) RunLayer(i, packed, workspace, nullptr);
+    place(first_dense, o, workspace.activations_.data() + plan.steps[first].in.offset);
   }
+  const float* from[kObservations];  // outputs of the layer before
   for (size_t i = first; i < plan.steps.size(); ++i) {
-    if (i > first) {
-      const size_t columns = plan.steps[i - 1].columns;
-      for (size_t o = 0; o < inputs.size(); ++o) place(i, o, out + o * columns);
-    }
-    plan.ops->dense_many({.layer = plan.Dense(network_.layers[i], plan.steps[i], packed),
-                          .observations = inputs.size(),
-                          .in = in,
-                          .rows = workspace.rows_.data(),
-                          .out = out});
+    const Layer& layer = network_.layers[i];
+    const Plan::Step& step = plan.steps[i];
+    const kernel::DenseLayer dense = plan.Dense(layer, step, packed);
+    for (size_t o = 0; i > first && o < n; ++o) place(dense, o, from[o]);
+    multiply(dense, out);
+    for (size_t o = 0; o < n; ++o) from[o] = out + o * dense.columns;
+    if (!layer.recurrent()) continue;
+    const kernel::DenseLayer recurrent = Plan::Recurrent(step, packed);
+    float* sums = workspace.many_recurrent_.data();
+    for (size_t o = 0; o < n; ++o) place(recurrent, o, states[o] + step.state);
+    multiply(recurrent, sums);
+    for (size_t o = 0; o < n; ++o)
+      from[o] = RunCell(i, from[o], sums + o * recurrent.columns, states[o]);
   }
-  const size_t count = network_.output_size();
-  for (size_t o = 0; o < inputs.size(); ++o) {
-    std::copy_n(out + o * plan.steps.back().columns, count, outputs + o * count);
-  }
+  for (size_t o = 0; o < n; ++o)
+    std::copy_n(from[o], network_.output_size(), outputs + o * network_.output_size());
 }
 
 AlignedFloats::AlignedFloats(size_t n) : size_(n) {

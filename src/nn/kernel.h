@@ -4,9 +4,10 @@
 //
 // Bits: every output is one chain of fused multiply-adds that starts at the bias
 // and runs over the inputs in canonical order (convolution: ky, kx, in; dense: in), vectorised
-// across outputs only. A zero activation (and padding) is skipped by definition. So the result of a
-// row depends neither on the batch, the thread, nor the instruction set. Thread safety: const after
-// construction; each thread owns a Workspace.
+// across outputs only. A zero activation (and padding) is skipped by definition. A recurrent layer
+// has two such chains a gate, over its input and over its state, which are added. So the result of
+// a row depends neither on the batch, the thread, nor the instruction set. Thread safety: const
+// after construction; each thread owns a Workspace.
 #pragma once
 
 #include <cstdint>
@@ -52,20 +53,29 @@ class PopulationKernel {
   size_t packed_size() const;
   // canonical[parameter_count] -> packed[packed_size()].
   void Pack(std::span<const float> canonical, std::span<float> packed) const;
-  // packed, input[input_size()] -> output[output_size()]. Unchecked core: sizes were validated by
-  // the caller.
-  void Forward(const float* packed, const float* input, Workspace& workspace, float* output) const;
-  // Several observations of one network: inputs[i] -> outputs[i * output_size()], the same bits as
-  // Forward of each. The weights of a dense layer are read once for up to 16 of them.
+  // Floats of the state of recurrent layers, which belongs to one episode: zeros at its start, then
+  // what the evaluation of each observation leaves. 0 without such layers.
+  size_t state_size() const;
+  // packed, input[input_size()], state[state_size()] -> output[output_size()], state. Unchecked
+  // core: sizes were validated by the caller.
+  void Forward(const float* packed, const float* input, Workspace& workspace, float* output,
+               float* state = nullptr) const;
+  // Several observations of one network: inputs[i], states[i] -> outputs[i * output_size()],
+  // states[i], the same bits as Forward of each. The weights of a dense or recurrent layer are read
+  // once for up to 16 of them. REQUIRES: as many states, all different, where state_size() > 0.
   void ForwardMany(const float* packed, std::span<const float* const> inputs, Workspace& workspace,
-                   float* outputs) const;
+                   float* outputs, std::span<float* const> states = {}) const;
 
  private:
   struct Plan;
   void TakeInput(const float* input, Workspace& workspace) const;  // inside the first border
-  void RunLayer(size_t index, const float* packed, Workspace& workspace) const;
+  void RunLayer(size_t index, const float* packed, Workspace& workspace, float* state) const;
+  size_t RunRecurrent(size_t index, const float* packed, Workspace& workspace, float* state) const;
+  // The step from gates to state; returns the layer's output, inside `state`.
+  const float* RunCell(size_t index, const float* input, const float* recurrent,
+                       float* state) const;
   void ForwardBatch(const float* packed, std::span<const float* const> inputs, Workspace& workspace,
-                    float* outputs) const;
+                    float* outputs, std::span<float* const> states) const;
   NetworkDescription network_;
   std::unique_ptr<Plan> plan_;
 };
@@ -86,9 +96,11 @@ class PopulationKernel::Workspace {
  private:
   friend class PopulationKernel;
   size_t layers_;
-  std::vector<LayerCost> costs_;      // empty: not measured
-  AlignedFloats activations_;         // maps of all layers, each with its border of zeros
-  AlignedFloats many_in_, many_out_;  // of ForwardMany, allocated by its first use
+  std::vector<LayerCost> costs_;           // empty: not measured
+  AlignedFloats activations_;              // maps of all layers, each with its border of zeros
+  AlignedFloats gates_, recurrent_gates_;  // sums of one observation
+  // of ForwardMany, allocated by its first use
+  AlignedFloats many_in_, many_out_, many_recurrent_;
   std::vector<uint64_t> bits_, masks_;
   std::vector<uint32_t> rows_;
   std::vector<float> values_;

@@ -44,11 +44,51 @@ inline Vec Tanh(Vec x) {
   return Max(Broadcast(-1.0f), Min(Broadcast(1.0f), y));
 }
 
+// 1 / (1 + e^-x), within 1.8e-7 of it.
+inline Vec Sigmoid(Vec x) {
+  const Vec half = Broadcast(0.5f);
+  return Fma(half, Tanh(Mul(half, x)), half);
+}
+
+// e^x - 1 = 2 t / (1 - t) with t = tanh(x / 2), for x <= 0, where nothing cancels.
+inline Vec ExpMinusOne(Vec x) {
+  const Vec t = Tanh(Mul(Broadcast(0.5f), x));
+  return Div(Add(t, t), Fma(Broadcast(-1.0f), t, Broadcast(1.0f)));
+}
+
+// The activations that few networks have, apart from the others' loops.
+__attribute__((noinline)) Vec RareActivation(Vec x, Act activation) {
+  // NaN passes all of them
+  const Vec above = Max(Broadcast(0.0f), x), below = Min(Broadcast(0.0f), x);
+  switch (activation) {
+    case Act::kSigmoid:
+      return Sigmoid(x);
+    case Act::kElu:
+      return Add(above, ExpMinusOne(below));
+    case Act::kSelu:
+      return Fma(Broadcast(1.0507009873554805f), above,
+                 Mul(Broadcast(1.0507009873554805f * 1.6732632423543772f), ExpMinusOne(below)));
+    case Act::kSilu:
+      return Mul(x, Sigmoid(x));
+    case Act::kLrelu:
+      return Fma(Broadcast(0.01f), below, above);
+    case Act::kLrelu0p2:
+      return Fma(Broadcast(0.2f), below, above);
+    case Act::kNone:
+    case Act::kRelu:
+    case Act::kTanh:
+      break;
+  }
+  return x;
+}
+
 inline Vec Activate(Vec x, Act activation) {
   if (activation == Act::kRelu) {
     x = Max(Broadcast(0.0f), x);  // NaN passes
   } else if (activation == Act::kTanh) {
     x = Tanh(x);
+  } else if (activation != Act::kNone) {
+    x = RareActivation(x, activation);
   }
   return Add(x, Broadcast(0.0f));
 }
@@ -364,6 +404,31 @@ void DenseMany(const DenseManyTask& t) {
   }
 }
 
+// PyTorch's formulas; the gates of an LSTM are i, f, g, o, those of a GRU r, z, n.
+void ComputeCell(const CellTask& t) {
+  const Vec zero = Broadcast(0.0f);  // no -0 in a state
+  for (size_t i = 0; i < t.units; i += kLanes) {
+    const auto input = [&](size_t gate) { return Load(t.input + gate * t.units + i); };
+    const auto recurrent = [&](size_t gate) { return Load(t.recurrent + gate * t.units + i); };
+    const auto sum = [&](size_t gate) { return Add(input(gate), recurrent(gate)); };
+    if (t.cell == Cell::kRnn) {
+      Store(t.hidden + i, Activate(sum(0), t.activation));
+    } else if (t.cell == Cell::kLstm) {
+      const Vec in = Sigmoid(sum(0)), forget = Sigmoid(sum(1));
+      const Vec candidate = Tanh(sum(2)), out = Sigmoid(sum(3));
+      const Vec memory = Fma(forget, Load(t.memory + i), Mul(in, candidate));
+      Store(t.memory + i, memory);
+      Store(t.hidden + i, Fma(out, Tanh(memory), zero));
+    } else {
+      const Vec reset = Sigmoid(sum(0)), update = Sigmoid(sum(1));
+      const Vec candidate = Tanh(Fma(reset, recurrent(2), input(2)));
+      // (1 - z) n + z h
+      const Vec change = Fma(Broadcast(-1.0f), candidate, Load(t.hidden + i));
+      Store(t.hidden + i, Add(Fma(update, change, candidate), zero));
+    }
+  }
+}
+
 void NonzeroBits(const float* x, size_t n, uint64_t* bits) {
   size_t i = 0;
   for (; i + 64 <= n; i += 64) {
@@ -406,7 +471,8 @@ void ToInt8(const float* x, size_t n, float inverse, char* out) {
   for (size_t k = 0; i + k < n; ++k) out[i + k] = tail[k];
 }
 
-constexpr Ops kOps = {kLanes, ConvBlock, Conv, Dense, DenseMany, Magnitude, ToInt8, NonzeroBits};
+constexpr Ops kOps = {kLanes,      ConvBlock, Conv,   Dense,      DenseMany,
+                      ComputeCell, Magnitude, ToInt8, NonzeroBits};
 
 }  // namespace
 }  // namespace samara::kernel

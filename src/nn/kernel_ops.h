@@ -12,7 +12,7 @@
 
 namespace samara::kernel {
 
-enum class Act : int { kNone, kRelu, kTanh };
+enum class Act : int { kNone, kRelu, kTanh, kSigmoid, kElu, kSelu, kSilu, kLrelu, kLrelu0p2 };
 
 // Output pixels that a convolution computes together; they share each loaded weight.
 constexpr size_t kConvPixels = 6;
@@ -87,12 +87,28 @@ struct DenseManyTask {
   float* out;       // [kObservations][columns], 64-byte aligned
 };
 
+enum class Cell : int { kRnn, kLstm, kGru };
+
+// The last step of a recurrent layer, on one observation: from the sums of its gates to its state.
+struct CellTask {
+  Cell cell;
+  Act activation;  // kRnn
+  size_t units;
+  // [gates][units], then room for a vector: bias and weighted inputs, bias and weighted state
+  const float* input;
+  const float* recurrent;
+  // [units], with room for whole vectors: the layer's output, and kLstm's memory
+  float* hidden;
+  float* memory;
+};
+
 struct Ops {
   size_t lanes;                           // floats of a vector
   size_t (*conv_block)(size_t channels);  // output channels that are packed together
   void (*conv)(const ConvTask&);
   size_t (*dense)(const DenseTask&);  // how many inputs were not zero
   void (*dense_many)(const DenseManyTask&);
+  void (*cell)(const CellTask&);
   // Packing of Format::kInt8: the largest magnitude of n floats; x[i] * inverse, rounded to the
   // nearest integer, ties to even.
   float (*magnitude)(const float* x, size_t n);

@@ -5,6 +5,8 @@
 
 #include <bit>
 #include <cmath>
+#include <functional>
+#include <map>
 
 #include "core/rng.h"
 
@@ -246,6 +248,280 @@ TEST(PopulationKernelTest, TanhIsWithinFiveUlpOfTheTrueOne) {
       EXPECT_LE(std::abs(y[i]), 1.0f);
     }
   }
+}
+
+// x -> activation(x), each value through one hidden unit of its own.
+TEST(PopulationKernelTest, ActivationsAreTheTrueOnesWithinRounding) {
+  const auto elu = [](double x) { return x > 0 ? x : std::expm1(x); };
+  const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+  const std::map<Activation, std::function<double(double)>> exact = {
+      {Activation::kNone, [](double x) { return x; }},
+      {Activation::kRelu, [](double x) { return std::max(0.0, x); }},
+      {Activation::kTanh, [](double x) { return std::tanh(x); }},
+      {Activation::kSigmoid, sigmoid},
+      {Activation::kElu, elu},
+      {Activation::kSelu,
+       [&](double x) {
+         return 1.0507009873554804934193349852946 *
+                (x > 0 ? x : 1.6732632423543772848170429916717 * std::expm1(x));
+       }},
+      {Activation::kSilu, [&](double x) { return x * sigmoid(x); }},
+      {Activation::kLrelu, [](double x) { return x > 0 ? x : 0.01 * x; }},
+      {Activation::kLrelu0p2, [](double x) { return x > 0 ? x : 0.2 * x; }}};
+  ASSERT_EQ(exact.size(), std::size(kActivationNames));
+  std::vector<float> xs = {0.0f, -0.0f, 1e-30f, -1e-30f, 88.0f, -88.0f, 1000.0f, -1000.0f};
+  for (int i = -2000; i < 2000; ++i) xs.push_back(static_cast<float>(i) * 0.0125f);
+  for (const auto& [activation, name] : kActivationNames) {
+    const std::string line = "dense " + std::to_string(xs.size()) + " none, out ";
+    auto network = MakeNetwork(line + std::string(name), 1, 1, 1, 1).ValueOrThrow();
+    network.layers = {network.layers[0]};
+    network.layers[0].activation = activation;
+    ThrowIfError(Finish(network));
+    std::vector<float> theta = xs;
+    theta.resize(2 * xs.size(), 0.0f);
+    const auto portable = Forward(network, IsaLevel::kPortable, theta, {1.0f});
+    for (size_t i = 0; i < xs.size(); ++i) {
+      const double want = exact.at(activation)(xs[i]);
+      // the sigmoid's error is absolute: 1.8e-7
+      const double scale = activation == Activation::kSilu ? std::abs(xs[i]) : 1.0;
+      EXPECT_NEAR(portable[i], want, 3e-7 * std::max(scale, std::abs(want))) << name << xs[i];
+      if (activation == Activation::kElu) {
+        EXPECT_NEAR(portable[i], want, 2e-6 * std::abs(want));
+      }
+      EXPECT_FALSE(portable[i] == 0 && std::signbit(portable[i])) << name << ' ' << xs[i];
+    }
+    for (IsaLevel isa : AvailableIsaLevels())
+      EXPECT_EQ(Bits(Forward(network, isa, theta, {1.0f})), Bits(portable)) << name << Name(isa);
+    theta[0] = std::nanf("");
+    for (IsaLevel isa : AvailableIsaLevels())
+      EXPECT_TRUE(std::isnan(Forward(network, isa, theta, {1.0f})[0])) << name << Name(isa);
+  }
+}
+
+TEST(PopulationKernelTest, TheOutputLayerTakesTheActivationOfItsLine) {
+  const auto network = MakeNetwork("out tanh", 1, 1, 2, 3).ValueOrThrow();
+  EXPECT_EQ(network.parameter_count, 9u);
+  const std::vector<float> theta = {1, 2, 3, 0, 0, 0, 0, 0, 0.5f};
+  const auto out = Forward(network, ActiveIsa(), theta, {1, 7});
+  EXPECT_NEAR(out[0], std::tanh(1.0), 1e-6);
+  EXPECT_NEAR(out[2], std::tanh(3.5), 1e-6);
+}
+
+// ---- recurrent layers
+
+// PyTorch's formulas in float64, for a network of recurrent and dense layers.
+class NaiveRecurrent {
+ public:
+  NaiveRecurrent(const NetworkDescription& network, const std::vector<float>& theta)
+      : network_(network), theta_(theta), hidden_(network.layers.size()), memory_(hidden_) {
+    for (size_t i = 0; i < network.layers.size(); ++i)
+      hidden_[i] = memory_[i] = std::vector<double>(static_cast<size_t>(network.layers[i].out));
+  }
+
+  std::vector<double> Step(const std::vector<float>& input) {
+    std::vector<double> x(input.begin(), input.end());
+    for (size_t i = 0; i < network_.layers.size(); ++i) {
+      const Layer& layer = network_.layers[i];
+      const auto columns = static_cast<size_t>(layer.columns());
+      auto a = Sums(x, layer.weight_offset, layer.bias_offset, columns);
+      if (!layer.recurrent()) {
+        if (layer.activation == Activation::kTanh)
+          for (double& v : a) v = std::tanh(v);
+        x = a;
+        continue;
+      }
+      const auto b = Sums(hidden_[i], layer.recurrent_offset, layer.recurrent_bias_offset, columns);
+      for (size_t u = 0; u < hidden_[i].size(); ++u) Unit(layer, i, u, a, b);
+      x = hidden_[i];
+    }
+    return x;
+  }
+
+ private:
+  static double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+  void Unit(const Layer& layer, size_t i, size_t u, const std::vector<double>& a,
+            const std::vector<double>& b) {
+    const size_t n = hidden_[i].size();
+    double& h = hidden_[i][u];
+    if (layer.kind == Layer::Kind::kRnn) {
+      h = layer.activation == Activation::kRelu ? std::max(0.0, a[u] + b[u])
+                                                : std::tanh(a[u] + b[u]);
+    } else if (layer.kind == Layer::Kind::kGru) {
+      const double r = Sigmoid(a[u] + b[u]), z = Sigmoid(a[n + u] + b[n + u]);
+      h = (1 - z) * std::tanh(a[2 * n + u] + r * b[2 * n + u]) + z * h;
+    } else {
+      const auto gate = [&](size_t g) { return a[g * n + u] + b[g * n + u]; };
+      double& c = memory_[i][u];
+      c = Sigmoid(gate(1)) * c + Sigmoid(gate(0)) * std::tanh(gate(2));
+      h = Sigmoid(gate(3)) * std::tanh(c);
+    }
+  }
+
+  std::vector<double> Sums(const std::vector<double>& x, size_t weights, size_t bias,
+                           size_t columns) const {
+    std::vector<double> sums(columns);
+    for (size_t c = 0; c < columns; ++c) {
+      sums[c] = theta_[bias + c];
+      for (size_t i = 0; i < x.size(); ++i) sums[c] += x[i] * theta_[weights + i * columns + c];
+    }
+    return sums;
+  }
+
+  const NetworkDescription& network_;
+  const std::vector<float>& theta_;
+  std::vector<std::vector<double>> hidden_, memory_;
+};
+
+const char* const kRecurrent[] = {
+    "rnn 1 tanh", "2 x rnn 15 tanh", "rnn 33 relu",
+    "lstm 5",     "2 x lstm 16",     "dense 9 tanh, lstm 17, dense 4 tanh",
+    "gru 3",      "2 x gru 20",      "gru 16, lstm 7, rnn 8 tanh"};
+
+// Small enough that many steps of an rnn of ReLUs stay finite.
+std::vector<float> RecurrentParameters(const NetworkDescription& network, uint64_t seed) {
+  auto theta = Random(seed, network.parameter_count);
+  for (const TensorSlice& slice : Tensors(network))
+    for (size_t i = 0; i < slice.count && !slice.bias; ++i)
+      theta[slice.offset + i] *= static_cast<float>(1.5 / std::sqrt(slice.fan_in));
+  return theta;
+}
+
+TEST(RecurrentKernelTest, CellsComputePyTorchsFormulasOnEveryIsa) {
+  uint64_t seed = 500;
+  for (const char* line : kRecurrent) {
+    const auto network = MakeNetwork(line, 1, 1, 6, 3).ValueOrThrow();
+    const auto theta = RecurrentParameters(network, ++seed);
+    std::vector<std::vector<float>> portable;
+    for (IsaLevel isa : AvailableIsaLevels()) {
+      const PopulationKernel kernel(network, isa);
+      AlignedFloats packed(kernel.packed_size()), state(kernel.state_size());
+      ASSERT_GT(state.size(), 0u);
+      kernel.Pack(theta, packed.span());
+      const auto workspace = kernel.MakeWorkspace();
+      NaiveRecurrent naive(network, theta);
+      for (size_t t = 0; t < 12; ++t) {
+        const auto in = Random(900 + t, network.input_size(), 0.2);
+        std::vector<float> out(network.output_size());
+        kernel.Forward(packed.data(), in.data(), *workspace, out.data(), state.data());
+        const auto want = naive.Step(in);
+        for (size_t i = 0; i < out.size(); ++i)
+          EXPECT_NEAR(out[i], want[i], 3e-6) << line << " step " << t << ' ' << Name(isa);
+        if (portable.size() == t) portable.push_back(out);
+        EXPECT_EQ(Bits(out), Bits(portable[t])) << line << " step " << t << ' ' << Name(isa);
+      }
+    }
+  }
+}
+
+// A layer of ReLUs has no approximation: two chains of fused multiply-adds and their sum.
+TEST(RecurrentKernelTest, StatesAreTheBitsOfTheScalarChains) {
+  const auto network = MakeNetwork("rnn 37 relu", 1, 1, 5, 1).ValueOrThrow();
+  const auto theta = RecurrentParameters(network, 3);
+  const Layer& layer = network.layers[0];
+  const auto chain = [&](std::span<const float> x, size_t weights, size_t bias, size_t unit) {
+    float sum = theta[bias + unit];
+    for (size_t i = 0; i < x.size(); ++i)
+      if (x[i] != 0) sum = std::fmaf(x[i], theta[weights + i * 37 + unit], sum);
+    return sum + 0.0f;
+  };
+  for (IsaLevel isa : AvailableIsaLevels()) {
+    const PopulationKernel kernel(network, isa);
+    AlignedFloats packed(kernel.packed_size()), state(kernel.state_size());
+    kernel.Pack(theta, packed.span());
+    const auto workspace = kernel.MakeWorkspace();
+    std::vector<float> hidden(37);
+    for (size_t t = 0; t < 8; ++t) {
+      const auto in = Random(70 + t, 5, 0.3);
+      std::vector<float> next;
+      for (size_t u = 0; u < 37; ++u)
+        next.push_back(std::max(0.0f, chain(in, layer.weight_offset, layer.bias_offset, u) +
+                                          chain(hidden, layer.recurrent_offset,
+                                                layer.recurrent_bias_offset, u)) +
+                       0.0f);
+      hidden = next;
+      float out = 0;
+      kernel.Forward(packed.data(), in.data(), *workspace, &out, state.data());
+      const auto now = state.span().first(37);
+      EXPECT_EQ(Bits({now.begin(), now.end()}), Bits(hidden)) << Name(isa) << " step " << t;
+    }
+  }
+}
+
+// Episodes of one network side by side, in any number, share neither state nor bits.
+TEST(RecurrentKernelTest, SeveralEpisodesGiveTheBitsOfEachAlone) {
+  uint64_t seed = 40;
+  for (const char* line : kRecurrent) {
+    for (const Storage storage : {Storage::kFloat32, Storage::kBf16, Storage::kInt8}) {
+      auto network = MakeNetwork(line, 1, 1, 6, 3).ValueOrThrow();
+      network.storage = storage;
+      const auto theta = RecurrentParameters(network, ++seed);
+      for (IsaLevel isa : AvailableIsaLevels()) {
+        const PopulationKernel kernel(network, isa);
+        AlignedFloats packed(kernel.packed_size());
+        kernel.Pack(theta, packed.span());
+        const auto workspace = kernel.MakeWorkspace();
+        std::vector<AlignedFloats> alone, together;
+        std::vector<float*> states;
+        std::vector<std::vector<float>> in(21);
+        std::vector<const float*> inputs(21);
+        for (size_t e = 0; e < 21; ++e) {
+          alone.emplace_back(kernel.state_size());
+          states.push_back(together.emplace_back(kernel.state_size()).data());
+        }
+        for (const size_t n : {21, 4, 1, 18, 3}) {
+          std::vector<float> out(n * 3), one(3);
+          for (size_t e = 0; e < n; ++e) in[e] = Random(++seed, 6, 0.2), inputs[e] = in[e].data();
+          kernel.ForwardMany(packed.data(), std::span(inputs).first(n), *workspace, out.data(),
+                             std::span(states).first(n));
+          for (size_t e = 0; e < n; ++e) {
+            kernel.Forward(packed.data(), inputs[e], *workspace, one.data(), alone[e].data());
+            EXPECT_EQ(Bits(one), Bits({out.begin() + static_cast<ptrdiff_t>(3 * e),
+                                       out.begin() + static_cast<ptrdiff_t>(3 * e + 3)}))
+                << line << ' ' << Name(storage) << ' ' << Name(isa) << ' ' << e << '/' << n;
+          }
+        }
+      }
+    }
+  }
+}
+
+// bf16 and int8 weights of recurrent layers are the rounded ones of RoundToStorage.
+TEST(RecurrentKernelTest, StorageRoundsBothMatrices) {
+  for (const Storage storage : {Storage::kBf16, Storage::kInt8}) {
+    auto network = MakeNetwork("lstm 17, gru 8", 1, 1, 6, 3).ValueOrThrow();
+    const auto theta = RecurrentParameters(network, 11);
+    auto rounded = theta;
+    auto stored = network;
+    stored.storage = storage;
+    RoundToStorage(stored, rounded);
+    EXPECT_NE(rounded, theta);
+    for (IsaLevel isa : AvailableIsaLevels()) {
+      const PopulationKernel wide(network, isa), narrow(stored, isa);
+      AlignedFloats a(wide.packed_size()), b(narrow.packed_size());
+      wide.Pack(rounded, a.span());
+      narrow.Pack(theta, b.span());
+      AlignedFloats state_a(wide.state_size()), state_b(narrow.state_size());
+      const auto workspace_a = wide.MakeWorkspace(), workspace_b = narrow.MakeWorkspace();
+      for (uint64_t t = 0; t < 4; ++t) {
+        const auto in = Random(t, 6);
+        std::vector<float> out_a(3), out_b(3);
+        wide.Forward(a.data(), in.data(), *workspace_a, out_a.data(), state_a.data());
+        narrow.Forward(b.data(), in.data(), *workspace_b, out_b.data(), state_b.data());
+        EXPECT_EQ(Bits(out_a), Bits(out_b)) << Name(storage) << ' ' << Name(isa);
+      }
+    }
+  }
+}
+
+TEST(PopulationKernelTest, AThousandLayersGiveTheBitsOfTheScalarChains) {
+  const auto network = MakeNetwork("1024 x dense 3 relu", 1, 1, 4, 2).ValueOrThrow();
+  ASSERT_EQ(network.layers.size(), kLayersMax);
+  auto theta = Random(1, network.parameter_count);
+  const auto in = Random(2, 4);
+  const auto expected = Bits(Reference(network, theta, in));
+  for (IsaLevel isa : AvailableIsaLevels())
+    EXPECT_EQ(Bits(Forward(network, isa, theta, in)), expected) << Name(isa);
 }
 
 TEST(PopulationKernelTest, NanReachesTheOutput) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <optional>
 
 #include "core/config.h"
@@ -88,53 +89,126 @@ Status ReadWindow(Words& words, Layer& layer) {
   return Status::Ok();
 }
 
-Status ReadActivation(Words& words, const std::string& also, Activation& activation) {
-  for (const auto& [word, value] :
-       {std::pair("relu", Activation::kRelu), std::pair("tanh", Activation::kTanh),
-        std::pair("none", Activation::kNone)}) {
-    if (!words.Take(word)) continue;
-    activation = value;
-    return Status::Ok();
+// "relu, tanh, none, sigmoid, ... or lrelu0.2"
+std::string ActivationWords() {
+  std::string text;
+  for (const auto& row : kActivationNames) {
+    if (&row != kActivationNames) text += &row + 1 == std::end(kActivationNames) ? " or " : ", ";
+    text += row.name;
   }
-  return words.Bad(also + "relu, tanh or none");
+  return text;
 }
 
-// `previous`: kind of the layer before, kResidual at the start: kinds come in this order.
-Result<Layer> ReadLayer(Words& words, Layer::Kind previous) {
+Status ReadActivation(Words& words, const std::string& also, Activation& activation) {
+  const auto value = ValueOf(std::span<const EnumName<Activation>>(kActivationNames), words.Peek());
+  if (!value) return words.Bad(also + ActivationWords());
+  activation = *value;
+  words.Next();
+  return Status::Ok();
+}
+
+constexpr EnumName<Layer::Kind> kRecurrentWords[] = {
+    {Layer::Kind::kRnn, "rnn"}, {Layer::Kind::kLstm, "lstm"}, {Layer::Kind::kGru, "gru"}};
+
+Status ReadRecurrent(Words& words, Layer& layer) {
+  words.Next();
+  RETURN_IF_ERROR(ReadCount(words, "units", layer.out));
+  layer.activation = Activation::kTanh;
+  if (layer.kind != Layer::Kind::kRnn || words.Take("tanh")) return Status::Ok();
+  if (!words.Take("relu")) return words.Bad("tanh or relu");
+  layer.activation = Activation::kRelu;
+  return Status::Ok();
+}
+
+// Places in a line, which layers take in this order.
+enum class Stage { kResidual, kConv, kDense, kEnd };
+
+// `stage`: that of the layer before; becomes that of this one, which is there `times` times.
+Result<Layer> ReadLayer(Words& words, size_t times, Stage& stage) {
   Layer layer;
-  if (previous == Layer::Kind::kResidual && words.Take("residual")) {
+  const auto recurrent =
+      ValueOf(std::span<const EnumName<Layer::Kind>>(kRecurrentWords), words.Peek());
+  if (stage == Stage::kResidual && words.Take("residual")) {
     layer.kind = Layer::Kind::kResidual;
     RETURN_IF_ERROR(ReadCount(words, "channels", layer.out));
-  } else if (previous != Layer::Kind::kDense && words.Take("conv")) {
+  } else if (stage <= Stage::kConv && words.Take("conv")) {
+    stage = Stage::kConv;
     layer.kind = Layer::Kind::kConv;
     RETURN_IF_ERROR(ReadCount(words, "channels", layer.out));
     RETURN_IF_ERROR(ReadWindow(words, layer));
     const bool same = words.Take("same"), valid = !same && words.Take("valid");
     layer.padding = same ? Padding::kSame : Padding::kValid;
     RETURN_IF_ERROR(ReadActivation(words, same || valid ? "" : "same, valid, ", layer.activation));
-  } else if (words.Take("dense")) {
+  } else if (stage <= Stage::kDense && words.Take("dense")) {
+    stage = Stage::kDense;
     RETURN_IF_ERROR(ReadCount(words, "units", layer.out));
     RETURN_IF_ERROR(ReadActivation(words, "", layer.activation));
+  } else if (stage <= Stage::kDense && recurrent) {
+    stage = Stage::kDense;
+    layer.kind = *recurrent;
+    RETURN_IF_ERROR(ReadRecurrent(words, layer));
+  } else if (stage <= Stage::kDense && times == 1 && words.Take(kOutputName)) {
+    stage = Stage::kEnd;
+    layer.name = kOutputName;
+    RETURN_IF_ERROR(ReadActivation(words, "", layer.activation));
   } else {
-    return words.Bad(previous == Layer::Kind::kDense  ? "dense"
-                     : previous == Layer::Kind::kConv ? "conv or dense"
-                                                      : "residual, conv or dense");
+    const std::string last = "dense, rnn, lstm, gru or out";
+    return words.Bad(stage == Stage::kEnd     ? "nothing after the output layer"
+                     : stage == Stage::kDense ? last
+                     : stage == Stage::kConv  ? "conv, " + last
+                                              : "residual, conv, " + last);
   }
   if (!words.Peek().empty()) return words.Bad("a comma or the end");
   return layer;
 }
 
+// "65 x": how often the layer that follows is there.
+Status ReadRepetition(Words& words, size_t layers, size_t& times) {
+  times = 1;
+  std::string_view word = words.Peek();
+  const bool digit = !word.empty() && word[0] >= '0' && word[0] <= '9';
+  const auto number = TakeNumber(word);
+  if (digit) {
+    if (!number || !word.empty()) return words.Bad("a number of layers, such as 3 x dense 64 tanh");
+    words.Next();
+    if (!words.Take("x")) return words.Bad("x, such as 3 x dense 64 tanh");
+    times = static_cast<size_t>(std::min<int64_t>(*number, kLayersMax));
+  }
+  if (layers + times >= kLayersMax)  // the output layer is one more
+    return words.Bad("at most " + std::to_string(kLayersMax - 1) + " layers");
+  return Status::Ok();
+}
+
+// "fc", "conv", ...
+std::string_view Prefix(Layer::Kind kind) {
+  switch (kind) {
+    case Layer::Kind::kResidual:
+      return "stack";
+    case Layer::Kind::kConv:
+      return "conv";
+    case Layer::Kind::kDense:
+      return "fc";
+    case Layer::Kind::kRnn:
+    case Layer::Kind::kLstm:
+    case Layer::Kind::kGru:
+      break;
+  }
+  return NameOf(std::span<const EnumName<Layer::Kind>>(kRecurrentWords), kind);
+}
+
 void NameLayers(std::vector<Layer>& layers) {
-  const auto is_dense = [](const Layer& layer) { return layer.kind == Layer::Kind::kDense; };
-  const bool one = std::ranges::count_if(layers, is_dense) == 1 && !is_dense(layers[0]);
-  int64_t number = 0;
-  for (size_t i = 0; i < layers.size(); ++i) {
-    Layer& layer = layers[i];
-    number = i > 0 && layers[i - 1].kind == layer.kind ? number + 1 : 1;
-    layer.name = layer.kind == Layer::Kind::kResidual ? "stack"
-                 : layer.kind == Layer::Kind::kConv   ? "conv"
-                                                      : "fc";
-    if (!is_dense(layer) || !one) layer.name += std::to_string(number);
+  const auto is_dense = [](const Layer& layer) {
+    return layer.kind == Layer::Kind::kDense && layer.name.empty();
+  };
+  const auto first = layers.front().kind;
+  const bool one = std::ranges::count_if(layers, is_dense) == 1 &&
+                   (first == Layer::Kind::kConv || first == Layer::Kind::kResidual);
+  std::map<Layer::Kind, int64_t> numbers;
+  for (Layer& layer : layers) {
+    if (layer.name == kOutputName) continue;
+    const int64_t number = ++numbers[layer.kind];
+    const bool plain = one && is_dense(layer);
+    layer.name = std::string(Prefix(layer.kind)) + (plain ? "" : std::to_string(number));
   }
 }
 
@@ -173,6 +247,21 @@ NetworkTable& Table() {
        "Such et al. 2018, arXiv 1712.06567"},
       {"Nature", "DQN's", kNature, "Mnih et al. 2015, doi 10.1038/nature14236"},
       {"linear", "one dense layer", "", ""},
+      {"GAAtariPolicy", "the Deep GA's small one, in its distributed program",
+       "conv 16 8x8/4 same relu, conv 32 4x4/2 same relu, dense 256 relu",
+       "Such et al. 2018, arXiv 1712.06567"},
+      {"MujocoPolicy", "evolution strategies' on Humanoid", "dense 256 tanh, dense 256 tanh",
+       "Salimans et al. 2017, arXiv 1703.03864"},
+      {"SimpleClassifier", "the Deep GA's in the hard maze", "dense 16 relu, dense 16 relu",
+       "Such et al. 2018, arXiv 1712.06567"},
+      {"breadcrumb", "safe mutations' in the breadcrumb maze", "7 x dense 15 relu",
+       "Lehman et al. 2018, arXiv 1712.06563"},
+      {"breadcrumb-deep", "the same with 64 matrices between hidden layers", "65 x dense 125 tanh",
+       "Lehman et al. 2018, arXiv 1712.06563"},
+      {"parity", "safe mutations' for parity", "2 x rnn 15 tanh",
+       "Lehman et al. 2018, arXiv 1712.06563"},
+      {"parity-20", "the same with 20 units", "2 x rnn 20 tanh",
+       "Lehman et al. 2018, arXiv 1712.06563"},
       {"impala_shallow", "IMPALA's small one",
        "conv 16 8x8/4 relu, conv 32 4x4/2 relu, dense 256 relu",
        "Espeholt et al. 2018, arXiv 1802.01561, figure 3"},
@@ -192,7 +281,7 @@ Status Unknown(std::string_view name) {
   for (const NetworkRow& row : Table().rows) names.push_back(row.name);
   return {Code::kConfig, "no network '" + Shown(name) + "', nearest is '" + Nearest(name, names) +
                              "'; expected a name of `samara list networks`, "
-                             "mlp-<units>-..-<relu|tanh> or layers such as " +
+                             "mlp-<units>-..-<activation> or layers such as " +
                              kExample};
 }
 
@@ -200,15 +289,14 @@ Status Unknown(std::string_view name) {
 
 Result<std::vector<Layer>> ParseLayers(std::string_view line) {
   std::vector<Layer> layers;
-  Layer::Kind previous = Layer::Kind::kResidual;
+  Stage stage = Stage::kResidual;
   for (size_t begin = 0; begin < line.size() || !layers.empty();) {
     const size_t end = std::min(line.find(',', begin), line.size());
     Words words(line, begin, end);
-    if (layers.size() + 1 == kLayersMax)  // the output layer is one more
-      return words.Bad("at most " + std::to_string(kLayersMax - 1) + " layers");
-    ASSIGN_OR_RETURN(Layer layer, ReadLayer(words, previous));
-    previous = layer.kind;
-    layers.push_back(std::move(layer));
+    size_t times = 1;
+    RETURN_IF_ERROR(ReadRepetition(words, layers.size(), times));
+    ASSIGN_OR_RETURN(const Layer layer, ReadLayer(words, times, stage));
+    layers.insert(layers.end(), times, layer);
     if (end == line.size()) break;
     begin = end + 1;
   }

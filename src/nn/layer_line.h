@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // The hidden layers of a network as one line of text, and the table of networks that have a name.
 //
-//   line      LAYER, LAYER, ...
+//   line      [COUNT x] LAYER, [COUNT x] LAYER, ...
 //   LAYER     conv CHANNELS KxK[/STRIDE] [same|valid] ACTIVATION
 //             residual CHANNELS            a convolution 3x3, max pooling 3x3 at stride 2, two
 //                                          residual blocks of two convolutions 3x3 (IMPALA)
 //             dense UNITS ACTIVATION
-//   ACTIVATION relu, tanh or none
+//             rnn UNITS tanh|relu          PyTorch's nn.RNN, nn.LSTM and nn.GRU, whose state an
+//             lstm UNITS                   episode begins with zeros
+//             gru UNITS
+//             out ACTIVATION               the output layer, which has no activation otherwise
+//   ACTIVATION relu, tanh, none, sigmoid, elu, selu, silu, lrelu (slope 0.01), lrelu0.2
 //
-// A stride is 1 and a convolution `valid` unless the line says otherwise. Residual stacks come
-// first, then convolutions, then dense layers. Example, DQN's:
+// A stride is 1 and a convolution `valid` unless the line says otherwise. `65 x dense 125 tanh` is
+// 65 layers. Residual stacks come first, then convolutions, then dense and recurrent layers.
+// Examples, DQN's and a recurrent one:
 //   conv 32 8x8/4 relu, conv 64 4x4/2 relu, conv 64 3x3 relu, dense 512 relu
+//   dense 32 tanh, 2 x lstm 16
 // doc/networks.md describes the same for users.
 #pragma once
 
@@ -27,8 +33,16 @@ namespace samara {
 inline constexpr char kLayersHelp[] =
     "instead of network.name: conv 16 8x8/4 relu, dense 256 relu, ... (doc/networks.md)";
 
-// The layers of a line, named by kind and number: stack1, conv1, fc1; the only dense layer after a
-// map is "fc". kConfig names the column, what it holds and what was expected.
+// Name of the output layer.
+inline constexpr char kOutputName[] = "out";
+// Whether the last of `layers` is an output layer that a line has described: its number of outputs
+// is 0, and for the environment to say.
+inline bool EndsWithOutput(const std::vector<Layer>& layers) {
+  return !layers.empty() && layers.back().name == kOutputName;
+}
+
+// The layers of a line, named by kind and number: stack1, conv1, fc1, lstm1; the only dense layer
+// after a map is "fc". kConfig names the column, what it holds and what was expected.
 Result<std::vector<Layer>> ParseLayers(std::string_view line);
 
 struct NetworkRow {

@@ -81,6 +81,12 @@ TEST(LayerLineTest, DenseLayersAreNumberedUnlessOneReadsAMap) {
   };
   EXPECT_EQ(names("dense 4 none"), "fc1 ");
   EXPECT_EQ(names("conv 4 3x3 tanh,dense 4 relu , dense 2 tanh"), "conv1 fc1 fc2 ");
+  EXPECT_EQ(names("lstm 8"), "lstm1 ");
+  EXPECT_EQ(names("lstm 8, dense 4 relu"), "lstm1 fc1 ");
+  EXPECT_EQ(names("conv 4 3x3 tanh, dense 4 relu, 2 x gru 3, rnn 2 tanh, out tanh"),
+            "conv1 fc gru1 gru2 rnn1 out ");
+  EXPECT_EQ(names("dense 2 relu, gru 3, dense 4 relu"), "fc1 gru1 fc2 ");
+  EXPECT_EQ(names("3 x dense 2 relu"), "fc1 fc2 fc3 ");
   EXPECT_EQ(names("residual 2,conv 4 3x3/2 same none,dense 4 relu"), "stack1 conv1 fc ");
 }
 
@@ -93,13 +99,26 @@ TEST(LayerLineTest, SaysWhereALineIsWrong) {
         << layers.status().message();
   };
   refused("conv 16 8x8/4 rel",
-          "15: 'rel', expected same, valid, relu, tanh or none, as in conv 16");
-  refused("conv 16 8x8/4 same", "19: nothing, expected relu, tanh or none");
-  refused("dense 64 tanh, lstm 64", "16: 'lstm', expected dense");
+          "15: 'rel', expected same, valid, relu, tanh, none, sigmoid, elu, selu, silu, lrelu or "
+          "lrelu0.2, as in conv 16");
+  refused("conv 16 8x8/4 same", "19: nothing, expected relu, tanh, none");
+  refused("dense 64 tanh, lstn 64", "16: 'lstn', expected dense, rnn, lstm, gru or out");
   refused("dense 64 tanh, conv 8 3x3 relu", "16: 'conv', expected dense");
-  refused("conv 8 3x3 relu, residual 8", "18: 'residual', expected conv or dense");
+  refused("conv 8 3x3 relu, residual 8", "18: 'residual', expected conv, dense, rnn");
   refused("dense 64 tanh,", "15: nothing, expected dense");
-  refused(",dense 64 tanh", "1: nothing, expected residual, conv or dense");
+  refused(",dense 64 tanh", "1: nothing, expected residual, conv, dense");
+  refused("rnn 8 sigmoid", "7: 'sigmoid', expected tanh or relu");
+  refused("lstm 8 tanh", "8: 'tanh', expected a comma or the end");
+  refused("gru", "4: nothing, expected the number of units");
+  refused("lstm 8, conv 8 3x3 relu", "9: 'conv', expected dense");
+  refused("out tanh, dense 8 relu", "11: 'dense', expected nothing after the output layer");
+  refused("out", "4: nothing, expected relu, tanh");
+  refused("2 x out tanh", "5: 'out', expected residual, conv, dense");
+  refused("3 dense 8 relu", "3: 'dense', expected x, such as 3 x dense");
+  refused("3x dense 8 relu", "1: '3x', expected a number of layers");
+  refused("0 x dense 8 relu", "1: '0', expected a number of layers");
+  refused("9999999999999999999 x dense 8 relu", "1: '9999999999999999999', expected a number");
+  refused("1025 x dense 8 relu", "8: 'dense', expected at most 1024 layers");
   refused("dense 64 tanh relu", "15: 'relu', expected a comma or the end");
   refused("dense 0 tanh", "7: '0', expected the number of units, 1 to 1048576");
   refused("dense 1048577 tanh", "7: '1048577', expected the number");
@@ -110,17 +129,38 @@ TEST(LayerLineTest, SaysWhereALineIsWrong) {
   refused("conv 4 3x3/4 relu", "8: '3x3/4', expected a square window");
   refused("conv 4 65x65 relu", "8: '65x65', expected a square window");
   refused("conv 4 3x3/ relu", "8: '3x3/', expected a square window");
-  std::string many = "dense 1 relu";
-  for (int i = 0; i < 126; ++i) many += ",dense 1 relu";
-  EXPECT_EQ(ParseLayers(many).ValueOrThrow().size(), 127u);
-  refused(many + ",dense 1 relu", std::to_string(many.size() + 2) + ": 'dense', expected at most");
+  const std::string many = "1000 x dense 1 relu, 24 x rnn 2 tanh";
+  EXPECT_EQ(ParseLayers(many).ValueOrThrow().size(), 1024u);
+  refused(many + ", dense 1 relu", std::to_string(many.size() + 3) + ": 'dense', expected at most");
+}
+
+TEST(LayerLineTest, RepeatedLayersAreTheLayersWrittenOut) {
+  const auto repeated = MakeNetwork("2 x dense 5 tanh, 2 x lstm 3", 1, 1, 4, 2).ValueOrThrow();
+  const auto written =
+      MakeNetwork("dense 5 tanh, dense 5 tanh, lstm 3, lstm 3", 1, 1, 4, 2).ValueOrThrow();
+  EXPECT_EQ(repeated.parameter_count, written.parameter_count);
+  const auto a = Tensors(repeated), b = Tensors(written);
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].name, b[i].name);
+    EXPECT_EQ(a[i].offset, b[i].offset);
+  }
+  ExpectLayers(FindLayers("mlp-8-4-lrelu0.2").ValueOrThrow().layers,
+               {Dense("fc1", 8, Activation::kLrelu0p2), Dense("fc2", 4, Activation::kLrelu0p2)});
+}
+
+TEST(LayerLineTest, LearnersRefuseWhatIsForEvolution) {
+  for (const char* line :
+       {"dense 8 tanh, lstm 8", "rnn 4 relu, dense 8 tanh", "dense 8 tanh, out tanh"})
+    EXPECT_EQ(MakeTorso(line, 1, 1, 4).status().code(), Code::kConfig) << line;
 }
 
 TEST(LayerLineTest, EveryNetworkCanBeMade) {
   for (const NetworkRow& row : Networks()) {
     const bool residual = row.layers.starts_with("residual");
+    const bool recurrent = row.layers.find("rnn") != std::string::npos;
     EXPECT_EQ(MakeNetwork(row.name, 84, 84, 4, 6).ok(), !residual) << row.name;
-    EXPECT_EQ(MakeTorso(row.name, 84, 84, 4).ok(), !row.layers.empty()) << row.name;
+    EXPECT_EQ(MakeTorso(row.name, 84, 84, 4).ok(), !row.layers.empty() && !recurrent) << row.name;
   }
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "core/log.h"
 #include "nn/layer_line.h"
@@ -54,6 +55,7 @@ Status FinishConv(const Layer& previous, Layer& layer) {
   return Status::Ok();
 }
 
+// Dense and recurrent layers.
 void FinishDense(const Layer& previous, Layer& layer) {
   layer.in_height = layer.in_width = 1;
   layer.in = previous.out_height * previous.out_width * previous.out;
@@ -72,22 +74,53 @@ void FinishResidual(const Layer& previous, Layer& layer) {
   layer.out_width = (layer.in_width + 1) / 2;
 }
 
-TensorSlice Slice(const Layer& layer, bool bias, bool output_layer) {
-  TensorSlice slice;
-  slice.name = layer.name + (bias ? ".bias" : ".weight");
-  slice.bias = bias;
-  slice.fan_in = layer.fan_in();
-  slice.output_layer = output_layer;
-  slice.offset = bias ? layer.bias_offset : layer.weight_offset;
-  slice.count = bias ? static_cast<size_t>(layer.out) : layer.weight_count;
-  if (bias) {
-    slice.shape = {layer.out};
-  } else if (layer.kind == Layer::Kind::kConv) {
-    slice.shape = {layer.kernel, layer.kernel, layer.in, layer.out};
-  } else {
-    slice.shape = {layer.in, layer.out};
+// Weights and biases of all layers; parameters of recurrent layers come in pairs.
+void AddSlices(const NetworkDescription& network, size_t index, std::vector<TensorSlice>& slices) {
+  const Layer& layer = network.layers[index];
+  const int64_t window = layer.kind == Layer::Kind::kConv ? layer.kernel * layer.kernel : 1;
+  const auto add = [&](const char* name, std::vector<int64_t> shape, size_t offset, int64_t fan_in,
+                       bool bias) {
+    TensorSlice slice;
+    slice.name = layer.name + name;
+    slice.layer = index;
+    slice.offset = offset;
+    slice.count = 1;
+    for (const int64_t d : shape) slice.count *= static_cast<size_t>(d);
+    slice.shape = std::move(shape);
+    slice.fan_in = fan_in;
+    slice.fan_out = window * layer.out;
+    slice.bias = bias;
+    slice.output_layer = index + 1 == network.layers.size();
+    slices.push_back(std::move(slice));
+  };
+  const int64_t columns = layer.columns();
+  if (layer.recurrent()) {
+    add(".weight_ih", {layer.in, columns}, layer.weight_offset, layer.in, false);
+    add(".weight_hh", {layer.out, columns}, layer.recurrent_offset, layer.out, false);
+    add(".bias_ih", {columns}, layer.bias_offset, layer.in, true);
+    add(".bias_hh", {columns}, layer.recurrent_bias_offset, layer.out, true);
+    return;
   }
-  return slice;
+  std::vector<int64_t> shape = {layer.in, layer.out};
+  if (layer.kind == Layer::Kind::kConv) shape = {layer.kernel, layer.kernel, layer.in, layer.out};
+  add(".weight", std::move(shape), layer.weight_offset, layer.fan_in(), false);
+  add(".bias", {layer.out}, layer.bias_offset, layer.fan_in(), true);
+}
+
+// Places of a layer's parameters from `offset` on, which is advanced.
+void Place(Layer& layer, size_t& offset) {
+  const auto take = [&offset](int64_t count) {
+    return std::exchange(offset, offset + static_cast<size_t>(count));
+  };
+  const int64_t columns = layer.columns();
+  layer.weight_count = static_cast<size_t>(layer.fan_in() * columns);
+  layer.weight_offset = take(layer.fan_in() * columns);
+  if (layer.recurrent()) {
+    layer.recurrent_count = static_cast<size_t>(layer.out * columns);
+    layer.recurrent_offset = take(layer.out * columns);
+  }
+  layer.bias_offset = take(columns);
+  if (layer.recurrent()) layer.recurrent_bias_offset = take(columns);
 }
 
 }  // namespace
@@ -104,9 +137,13 @@ Status Finish(NetworkDescription& network) {
                                " x " + std::to_string(network.width) + " x " +
                                std::to_string(network.channels) + " with " +
                                std::to_string(network.layers.size()) +
-                               " layers is out of range (maps to 4096 x 4096, 1 to 128 layers)"};
+                               " layers is out of range (maps to 4096 x 4096, 1 to " +
+                               std::to_string(kLayersMax) + " layers)"};
   }
-  int64_t offset = 0;
+  const Status too_large(
+      Code::kConfig,
+      "network " + network.name + " would hold more than 2^31 parameters; use a smaller network");
+  size_t offset = 0;
   for (Layer& layer : network.layers) {
     if (!InRange(layer.out, kUnitsMax)) {
       return {Code::kConfig, "layer " + layer.name + ": " + std::to_string(layer.out) +
@@ -119,32 +156,22 @@ Status Finish(NetworkDescription& network) {
     } else {
       FinishDense(previous, layer);
     }
-    // fan_in has at most 45 bits, out 21: compared before they are multiplied
-    if (layer.fan_in() > kParametersMax / layer.out - 1) {
+    // fan_in has at most 45 bits, columns 23: compared before they are multiplied
+    const int64_t inputs = layer.fan_in() + (layer.recurrent() ? layer.out + 1 : 0);
+    if (inputs > kParametersMax / layer.columns() - 1)
       return {Code::kConfig, "network " + network.name + ": layer " + layer.name +
                                  " would hold more than 2^31 parameters; use a smaller network"};
-    }
-    layer.weight_offset = static_cast<size_t>(offset);
-    layer.weight_count = static_cast<size_t>(layer.fan_in() * layer.out);
-    layer.bias_offset = layer.weight_offset + layer.weight_count;
-    offset += (layer.fan_in() + 1) * layer.out;
+    Place(layer, offset);
+    if (offset > static_cast<size_t>(kParametersMax)) return too_large;
     previous = layer;
   }
-  if (offset > kParametersMax) {
-    return {Code::kConfig, "network " + network.name +
-                               " would hold more than 2^31 parameters; use a smaller network"};
-  }
-  network.parameter_count = static_cast<size_t>(offset);
+  network.parameter_count = offset;
   return Status::Ok();
 }
 
 std::vector<TensorSlice> Tensors(const NetworkDescription& network) {
   std::vector<TensorSlice> slices;
-  for (const Layer& layer : network.layers) {
-    const bool output_layer = &layer == &network.layers.back();
-    slices.push_back(Slice(layer, false, output_layer));
-    slices.push_back(Slice(layer, true, output_layer));
-  }
+  for (size_t i = 0; i < network.layers.size(); ++i) AddSlices(network, i, slices);
   return slices;
 }
 
@@ -153,7 +180,8 @@ namespace {
 Result<NetworkDescription> Hidden(std::string_view name_or_line, int64_t height, int64_t width,
                                   int64_t channels) {
   ASSIGN_OR_RETURN(NamedLayers found, FindLayers(name_or_line));
-  const bool image = !found.layers.empty() && found.layers.front().kind != Layer::Kind::kDense;
+  const bool image = !found.layers.empty() && (found.layers.front().kind == Layer::Kind::kConv ||
+                                               found.layers.front().kind == Layer::Kind::kResidual);
   if (image && height == 1 && width == 1) {
     return Status(Code::kConfig, "network '" + Shown(name_or_line) +
                                      "' needs images, the observations are vectors of " +
@@ -177,11 +205,10 @@ Result<NetworkDescription> MakeNetwork(std::string_view name_or_line, int64_t he
     if (layer.kind == Layer::Kind::kResidual)
       return Status(Code::kConfig, "network '" + Shown(name_or_line) +
                                        "': residual stacks are trained by gradients only; "
-                                       "expected conv and dense layers");
+                                       "expected conv, dense and recurrent layers");
   }
-  Layer& out = network.layers.emplace_back();
-  out.name = "out";
-  out.out = outputs;
+  if (!EndsWithOutput(network.layers)) network.layers.emplace_back().name = kOutputName;
+  network.layers.back().out = outputs;
   RETURN_IF_ERROR(Finish(network));
   return network;
 }
@@ -189,7 +216,14 @@ Result<NetworkDescription> MakeNetwork(std::string_view name_or_line, int64_t he
 Result<NetworkDescription> MakeTorso(std::string_view name_or_line, int64_t height, int64_t width,
                                      int64_t channels) {
   ASSIGN_OR_RETURN(NetworkDescription network, Hidden(name_or_line, height, width, channels));
-  if (network.layers.empty() || network.layers.back().kind != Layer::Kind::kDense)
+  for (const Layer& layer : network.layers) {
+    if (layer.recurrent())
+      return Status(Code::kConfig, "network '" + Shown(name_or_line) + "': layer " + layer.name +
+                                       " is for evolution; a learner's recurrent layer is "
+                                       "network.lstm=UNITS");
+  }
+  if (network.layers.empty() || network.layers.back().kind != Layer::Kind::kDense ||
+      EndsWithOutput(network.layers))
     return Status(Code::kConfig, "network '" + Shown(name_or_line) +
                                      "': expected a dense layer at its end, which the heads for "
                                      "policy and value read");
@@ -210,9 +244,9 @@ Result<Storage> ParseStorage(std::string_view name) {
 }
 
 Storage StorageOf(const NetworkDescription& network, size_t layer) {
-  const bool hidden_dense =
-      network.layers[layer].kind == Layer::Kind::kDense && layer + 1 < network.layers.size();
-  return network.storage == Storage::kInt8 && !hidden_dense ? Storage::kFloat32 : network.storage;
+  const bool narrow =
+      network.layers[layer].kind != Layer::Kind::kConv && layer + 1 < network.layers.size();
+  return network.storage == Storage::kInt8 && !narrow ? Storage::kFloat32 : network.storage;
 }
 
 float Int8Scale(float magnitude) {
@@ -220,19 +254,28 @@ float Int8Scale(float magnitude) {
   return magnitude > 127 * scale ? 2 * scale : scale;
 }
 
+namespace {
+
+void RoundWeights(Storage storage, std::span<float> weights) {
+  if (storage == Storage::kBf16) {
+    for (float& w : weights) w = RoundToBf16(w);
+  } else if (storage == Storage::kInt8) {
+    float magnitude = 0;
+    for (const float w : weights) magnitude = std::max(magnitude, std::abs(w));
+    const float scale = Int8Scale(magnitude);
+    for (float& w : weights) w = static_cast<float>(RoundToInt8(w, scale)) * scale;
+  }
+}
+
+}  // namespace
+
 void RoundToStorage(const NetworkDescription& network, std::span<float> canonical) {
   for (size_t i = 0; i < network.layers.size(); ++i) {
     const Layer& layer = network.layers[i];
-    const auto weights = canonical.subspan(layer.weight_offset, layer.weight_count);
     const Storage storage = StorageOf(network, i);
-    if (storage == Storage::kBf16) {
-      for (float& w : weights) w = RoundToBf16(w);
-    } else if (storage == Storage::kInt8) {
-      float magnitude = 0;
-      for (const float w : weights) magnitude = std::max(magnitude, std::abs(w));
-      const float scale = Int8Scale(magnitude);
-      for (float& w : weights) w = static_cast<float>(RoundToInt8(w, scale)) * scale;
-    }
+    RoundWeights(storage, canonical.subspan(layer.weight_offset, layer.weight_count));
+    if (layer.recurrent())
+      RoundWeights(storage, canonical.subspan(layer.recurrent_offset, layer.recurrent_count));
   }
 }
 

@@ -5,9 +5,12 @@
 // Canonical order (that of the released GPU program): per layer in order, weights then biases;
 // convolution weights [ky][kx][in][out], dense weights [in][out], row-major; a convolution's output
 // is flattened rows, columns, channels. Images are [row][column][channel], frame stack oldest
-// first.
+// first. A recurrent layer has the weights of its input [in][gates * units], those of its state
+// [units][gates * units], then two biases [gates * units] in the same order; the gates follow each
+// other as in PyTorch: i, f, g, o in an LSTM, r, z, n in a GRU.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -16,15 +19,32 @@
 #include <string_view>
 #include <vector>
 
+#include "core/enum_names.h"
 #include "core/status.h"
 
 namespace samara {
 
 // Far above every published network, far below what could overflow an int64_t product.
 constexpr int64_t kUnitsMax = 1 << 20, kKernelMax = 64;
-constexpr size_t kLayersMax = 128;
+constexpr size_t kLayersMax = 1025;  // the output layer included
 
-enum class Activation : uint8_t { kNone, kRelu, kTanh };
+enum class Activation : uint8_t {
+  kNone,
+  kRelu,
+  kTanh,
+  kSigmoid,
+  kElu,
+  kSelu,
+  kSilu,
+  kLrelu,     // slope 0.01 below zero
+  kLrelu0p2,  // slope 0.2
+};
+constexpr EnumName<Activation> kActivationNames[] = {
+    {Activation::kRelu, "relu"},        {Activation::kTanh, "tanh"},
+    {Activation::kNone, "none"},        {Activation::kSigmoid, "sigmoid"},
+    {Activation::kElu, "elu"},          {Activation::kSelu, "selu"},
+    {Activation::kSilu, "silu"},        {Activation::kLrelu, "lrelu"},
+    {Activation::kLrelu0p2, "lrelu0.2"}};
 enum class Padding : uint8_t {
   kSame,
   kValid
@@ -34,14 +54,15 @@ enum class Padding : uint8_t {
 // float32 all the same.
 //   kBf16  every weight is the nearest bfloat16, ties to even
 //   kInt8  a hidden dense layer's weights are whole multiples, -127 to 127, of its Int8Scale,
-//          ties to even; convolutions and the output layer stay float32
+//          ties to even, and so is each of a recurrent layer's two matrices; convolutions and the
+//          output layer stay float32
 enum class Storage : uint8_t { kFloat32, kBf16, kInt8 };
 std::string_view Name(Storage storage);  // "float32", "bf16", "int8"
 Result<Storage> ParseStorage(std::string_view name);
 
 struct Layer {
   // kResidual: a stack of residual blocks (layer_line.h), of learners' networks only
-  enum class Kind : uint8_t { kConv, kDense, kResidual } kind = Kind::kDense;
+  enum class Kind : uint8_t { kConv, kDense, kResidual, kRnn, kLstm, kGru } kind = Kind::kDense;
   std::string name;  // "conv1", "fc", "out": names of exported tensors
   int64_t out = 0;   // output channels or units
   int64_t kernel = 0, stride = 1;
@@ -52,11 +73,20 @@ struct Layer {
   int64_t out_height = 1, out_width = 1;
   int64_t pad_before = 0, pad_before_columns = 0;  // rows of zeros above, columns at the left
   size_t weight_offset = 0, weight_count = 0,
-         bias_offset = 0;  // in canonical order; bias has `out`
+         bias_offset = 0;  // in canonical order; bias has columns()
+  // recurrent: weights and bias of the state; the bias has columns()
+  size_t recurrent_offset = 0, recurrent_count = 0, recurrent_bias_offset = 0;
   int64_t fan_in() const {
     if (kind == Kind::kResidual) return kernel * kernel * (in + 4 * out);  // of its five kernels
     return kind == Kind::kConv ? kernel * kernel * in : in;
   }
+  // Units of the cell that a recurrent layer computes per output unit; 0 in other layers.
+  int64_t gates() const {
+    return kind == Kind::kRnn ? 1 : kind == Kind::kLstm ? 4 : kind == Kind::kGru ? 3 : 0;
+  }
+  bool recurrent() const { return gates() > 0; }
+  // Columns of the weight matrices.
+  int64_t columns() const { return recurrent() ? gates() * out : out; }
   size_t output_size() const { return static_cast<size_t>(out_height * out_width * out); }
 };
 
@@ -68,14 +98,18 @@ struct NetworkDescription {
   size_t parameter_count = 0;
   size_t input_size() const { return static_cast<size_t>(height * width * channels); }
   size_t output_size() const { return static_cast<size_t>(layers.back().out); }
+  bool recurrent() const {
+    return std::ranges::any_of(layers, [](const Layer& layer) { return layer.recurrent(); });
+  }
 };
 
 // Where one tensor lies in the canonical vector.
 struct TensorSlice {
-  std::string name;            // "conv1.weight", "conv1.bias", ...
+  std::string name;            // "conv1.weight", "conv1.bias", "lstm1.weight_hh", ...
   std::vector<int64_t> shape;  // canonical shape: {ky, kx, in, out}, {in, out} or {out}
+  size_t layer = 0;            // in NetworkDescription::layers
   size_t offset = 0, count = 0;
-  int64_t fan_in = 0;
+  int64_t fan_in = 0, fan_out = 0;  // of one gate in a recurrent layer
   bool bias = false;
   bool output_layer = false;
 };
@@ -106,8 +140,8 @@ void RoundToStorage(const NetworkDescription& network, std::span<float> canonica
 Status Finish(NetworkDescription& network);
 
 // The network of a name or a line of layers (layer_line.h), and a dense output layer, "out",
-// without activation. kConfig where it does not fit the input, and for residual stacks, which have
-// no canonical order.
+// without activation unless the line says otherwise. kConfig where it does not fit the input, and
+// for residual stacks, which have no canonical order.
 Result<NetworkDescription> MakeNetwork(std::string_view name_or_line, int64_t height, int64_t width,
                                        int64_t channels, int64_t outputs);
 // The hidden layers alone, residual stacks included, for networks that learn by gradients: their

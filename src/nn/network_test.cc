@@ -41,6 +41,30 @@ TEST(NetworkTest, PublishedParameterCountsOfVectorPolicies) {
   EXPECT_EQ(Vector("mlp-64-64-tanh", 17, 6).parameter_count, 5'702u);
   EXPECT_EQ(Vector("mlp-16-16-relu", 27, 8).parameter_count, 856u);
   EXPECT_EQ(Vector("mlp-16-16-relu", 4, 2).parameter_count, 386u);
+  EXPECT_EQ(Vector("MujocoPolicy", 376, 17).parameter_count, 166'673u);
+  EXPECT_EQ(Vector("SimpleClassifier", 11, 2).parameter_count, 498u);
+  EXPECT_EQ(Vector("breadcrumb", 11, 2).parameter_count, 1'652u);
+  EXPECT_EQ(Vector("breadcrumb-deep", 11, 2).parameter_count, 1'009'752u);
+  EXPECT_EQ(Vector("parity", 1, 2).parameter_count, 782u);
+  EXPECT_EQ(Vector("parity-20", 1, 2).parameter_count, 1'342u);
+  EXPECT_EQ(Atari("GAAtariPolicy", 18).parameter_count, 1'008'450u);
+}
+
+// Counts of torch.nn.LSTM(7, 12) and torch.nn.GRU(7, 12).
+TEST(NetworkTest, RecurrentLayersHaveTheParametersOfPyTorchs) {
+  EXPECT_EQ(Vector("lstm 12", 7, 1).parameter_count, 1'008u + 13);
+  EXPECT_EQ(Vector("gru 12", 7, 1).parameter_count, 756u + 13);
+  const auto tensors = Tensors(Vector("gru 12", 7, 1));
+  ASSERT_EQ(tensors.size(), 6u);
+  EXPECT_EQ(tensors[0].name, "gru1.weight_ih");
+  EXPECT_EQ(tensors[0].shape, (std::vector<int64_t>{7, 36}));
+  EXPECT_EQ(tensors[1].name, "gru1.weight_hh");
+  EXPECT_EQ(tensors[1].shape, (std::vector<int64_t>{12, 36}));
+  EXPECT_EQ(tensors[1].fan_in, 12);
+  EXPECT_EQ(tensors[1].fan_out, 12);
+  EXPECT_EQ(tensors[2].name, "gru1.bias_ih");
+  EXPECT_EQ(tensors[3].name, "gru1.bias_hh");
+  EXPECT_TRUE(tensors[3].bias);
 }
 
 // Section 2.1: maps, zeros before the map, and weights of every layer.
@@ -72,7 +96,7 @@ TEST(NetworkTest, NatureHasMapsOf20And9And7) {
 
 TEST(NetworkTest, TensorsTileTheCanonicalVector) {
   for (const auto& n : {Atari("LargeModel", 18), Atari("Model", 3), Vector("linear", 4, 2),
-                        Vector("mlp-256-256-tanh", 376, 17)}) {
+                        Vector("mlp-256-256-tanh", 376, 17), Vector("gru 5, 2 x lstm 6", 4, 2)}) {
     size_t offset = 0;
     for (const TensorSlice& t : Tensors(n)) {
       EXPECT_EQ(t.offset, offset) << t.name;
@@ -122,6 +146,8 @@ TEST(NetworkTest, RefusesInOneLineThatNamesTheNearest) {
   ExpectRefused("linear", 1, 4, 0, "0 outputs");
   ExpectRefused("linear", 4096, 1 << 20, 2, "2^31 parameters");
   ExpectRefused("mlp-1048576-1048576-relu", 1, 4, 2, "2^31 parameters");
+  ExpectRefused("lstm 1048576", 1, 4, 2, "2^31 parameters");
+  ExpectRefused("1024 x dense 2000 relu", 1, 4, 2, "2^31 parameters");
 }
 
 // Values of the bfloat16 format: 8 bits of mantissa, ties to even.

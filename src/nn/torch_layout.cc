@@ -6,11 +6,17 @@
 namespace samara {
 namespace {
 
-// A weight seen as [height][width][in][out] in canonical order and [out][in][height][width] in
+// A tensor seen as [height][width][in][out] in canonical order and [out][in][height][width] in
 // PyTorch's: a convolution's window, or the map that a dense layer reads.
-struct Weight {
-  int64_t height, width, in, out;
+struct Part {
+  TensorSlice slice;
+  int64_t height = 1, width = 1, in = 1, out = 1;
 
+  std::vector<int64_t> torch_shape() const {
+    if (slice.shape.size() == 4) return {out, in, height, width};
+    if (slice.shape.size() == 2) return {out, height * width * in};
+    return {out};
+  }
   // calls visit(canonical index, torch index) for every element
   template <typename Visit>
   void ForEach(Visit visit) const {
@@ -19,7 +25,8 @@ struct Weight {
       for (int64_t c = 0; c < in; ++c) {
         for (int64_t y = 0; y < height; ++y) {
           for (int64_t x = 0; x < width; ++x) {
-            visit(static_cast<size_t>(((y * width + x) * in + c) * out + o), torch++);
+            visit(slice.offset + static_cast<size_t>(((y * width + x) * in + c) * out + o),
+                  torch++);
           }
         }
       }
@@ -27,17 +34,29 @@ struct Weight {
   }
 };
 
-Weight WeightOf(const NetworkDescription& network, size_t index) {
-  const Layer& layer = network.layers[index];
-  if (layer.kind == Layer::Kind::kConv) return {layer.kernel, layer.kernel, layer.in, layer.out};
-  if (index == 0) return {network.height, network.width, network.channels, layer.out};
-  const Layer& previous = network.layers[index - 1];
-  return {previous.out_height, previous.out_width, previous.out, layer.out};
-}
-
-std::vector<int64_t> TorchShape(const Layer& layer) {
-  if (layer.kind == Layer::Kind::kDense) return {layer.out, layer.in};
-  return {layer.out, layer.in, layer.kernel, layer.kernel};
+std::vector<Part> PartsOf(const NetworkDescription& network) {
+  std::vector<Part> parts;
+  for (TensorSlice& slice : Tensors(network)) {
+    Part part;
+    const std::vector<int64_t>& shape = slice.shape;
+    part.out = shape.back();
+    if (shape.size() == 4) {
+      part.height = shape[0], part.width = shape[1], part.in = shape[2];
+    } else if (shape.size() == 2) {
+      part.in = shape[0];
+    }
+    if (shape.size() == 2 && slice.offset == network.layers[slice.layer].weight_offset) {
+      if (slice.layer == 0) {
+        part.height = network.height, part.width = network.width, part.in = network.channels;
+      } else {
+        const Layer& previous = network.layers[slice.layer - 1];
+        part.height = previous.out_height, part.width = previous.out_width, part.in = previous.out;
+      }
+    }
+    part.slice = std::move(slice);
+    parts.push_back(std::move(part));
+  }
+  return parts;
 }
 
 std::string ShapeText(const std::vector<int64_t>& shape) {
@@ -68,38 +87,26 @@ std::vector<TorchTensor> ToTorchLayout(const NetworkDescription& network,
                                        std::span<const float> canonical) {
   CHECK_EQ(canonical.size(), network.parameter_count);
   std::vector<TorchTensor> tensors;
-  for (size_t i = 0; i < network.layers.size(); ++i) {
-    const Layer& layer = network.layers[i];
-    TorchTensor weight{layer.name + ".weight", TorchShape(layer),
-                       std::vector<float>(layer.weight_count)};
-    WeightOf(network, i).ForEach([&](size_t from, size_t to) {
-      weight.values[to] = canonical[layer.weight_offset + from];
-    });
-    tensors.push_back(std::move(weight));
-    const auto bias = canonical.subspan(layer.bias_offset, static_cast<size_t>(layer.out));
-    tensors.push_back({layer.name + ".bias", {layer.out}, {bias.begin(), bias.end()}});
+  for (const Part& part : PartsOf(network)) {
+    TorchTensor tensor{part.slice.name, part.torch_shape(), std::vector<float>(part.slice.count)};
+    part.ForEach([&](size_t from, size_t to) { tensor.values[to] = canonical[from]; });
+    tensors.push_back(std::move(tensor));
   }
   return tensors;
 }
 
 Result<std::vector<float>> FromTorchLayout(const NetworkDescription& network,
                                            std::span<const TorchTensor> tensors) {
-  if (tensors.size() != 2 * network.layers.size()) {
+  const std::vector<Part> parts = PartsOf(network);
+  if (tensors.size() != parts.size()) {
     return Status(Code::kBadData, std::to_string(tensors.size()) + " tensors, network " +
-                                      network.name + " has " +
-                                      std::to_string(2 * network.layers.size()));
+                                      network.name + " has " + std::to_string(parts.size()));
   }
   std::vector<float> canonical(network.parameter_count);
-  for (size_t i = 0; i < network.layers.size(); ++i) {
-    const Layer& layer = network.layers[i];
-    ASSIGN_OR_RETURN(const TorchTensor* weight,
-                     Find(tensors, layer.name + ".weight", TorchShape(layer), layer.weight_count));
-    WeightOf(network, i).ForEach([&](size_t to, size_t from) {
-      canonical[layer.weight_offset + to] = weight->values[from];
-    });
-    ASSIGN_OR_RETURN(const TorchTensor* bias, Find(tensors, layer.name + ".bias", {layer.out},
-                                                   static_cast<size_t>(layer.out)));
-    std::copy(bias->values.begin(), bias->values.end(), canonical.begin() + layer.bias_offset);
+  for (const Part& part : parts) {
+    ASSIGN_OR_RETURN(const TorchTensor* tensor,
+                     Find(tensors, part.slice.name, part.torch_shape(), part.slice.count));
+    part.ForEach([&](size_t to, size_t from) { canonical[to] = tensor->values[from]; });
   }
   return canonical;
 }

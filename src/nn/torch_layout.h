@@ -4,10 +4,13 @@
 //   convolution  "conv1.weight" [out][in][ky][kx]   canonical [ky][kx][in][out]
 //   dense        "fc.weight"    [out][in]           canonical [in][out]
 //   both         "fc.bias"      [out]
+//   recurrent    "lstm1.weight_ih" [gates * units][in], "lstm1.weight_hh" [gates * units][units],
+//                "lstm1.bias_ih", "lstm1.bias_hh" [gates * units], those of nn.RNNCell, nn.LSTMCell
+//                and nn.GRUCell
 //
-// A dense layer that reads a map (a convolution's output or the image) flattens it rows, columns,
-// channels in canonical order and channels, rows, columns in PyTorch's: the columns of its weight
-// are permuted accordingly, so that
+// A dense or recurrent layer that reads a map (a convolution's output or the image) flattens it
+// rows, columns, channels in canonical order and channels, rows, columns in PyTorch's: the columns
+// of its weight are permuted accordingly, so that
 //   nn.Sequential(nn.ZeroPad2d((left, right, top, bottom)), nn.Conv2d(..), nn.ReLU(), ..,
 //                 nn.Flatten(), nn.Linear(..), ..)
 // fed with [batch][channels][rows][columns] computes the same function. TorchPadding gives the

@@ -57,6 +57,23 @@ TEST(TorchLayoutTest, ConvolutionAndDenseAreTransposed) {
             static_cast<float>(network.layers[3].weight_offset + 100 * 6 + 4));
 }
 
+TEST(TorchLayoutTest, RecurrentLayersAreThoseOfPyTorchsCells) {
+  const auto network = MakeNetwork("lstm 3", 1, 1, 2, 1).ValueOrThrow();
+  const auto tensors = ToTorchLayout(network, Counting(network.parameter_count));
+  ASSERT_EQ(tensors.size(), 6u);
+  EXPECT_EQ(tensors[0].name, "lstm1.weight_ih");
+  EXPECT_EQ(tensors[0].shape, (std::vector<int64_t>{12, 2}));
+  // canonical [input][gate and unit]: 12 columns
+  EXPECT_EQ(std::vector<float>(tensors[0].values.begin(), tensors[0].values.begin() + 4),
+            (std::vector<float>{0, 12, 1, 13}));
+  EXPECT_EQ(tensors[1].name, "lstm1.weight_hh");
+  EXPECT_EQ(tensors[1].shape, (std::vector<int64_t>{12, 3}));
+  EXPECT_EQ(tensors[1].values[1], 24 + 12);
+  EXPECT_EQ(tensors[2].name, "lstm1.bias_ih");
+  EXPECT_EQ(tensors[3].name, "lstm1.bias_hh");
+  EXPECT_EQ(tensors[3].values[11], 24 + 36 + 12 + 11);
+}
+
 TEST(TorchLayoutTest, PaddingOfLargeModel) {
   const auto network = MakeNetwork("LargeModel", 84, 84, 4, 18).ValueOrThrow();
   using Sides = std::array<int64_t, 4>;
@@ -67,7 +84,8 @@ TEST(TorchLayoutTest, PaddingOfLargeModel) {
 }
 
 TEST(TorchLayoutTest, RoundTrip) {
-  for (const char* name : {"LargeModel", "Nature", "mlp-16-8-tanh", "linear"}) {
+  for (const char* name : {"LargeModel", "Nature", "mlp-16-8-tanh", "linear", "gru 3, lstm 2",
+                           "conv 2 8x8/8 tanh, lstm 4"}) {
     const auto network = MakeNetwork(name, 84, 84, 4, 6).ValueOrThrow();
     const auto theta = Counting(network.parameter_count);
     EXPECT_EQ(FromTorchLayout(network, ToTorchLayout(network, theta)).ValueOrThrow(), theta);

@@ -74,6 +74,7 @@ Result<std::unique_ptr<PolicyModel>> PolicyModel::FromDescription(std::string_vi
 
 PolicyState::PolicyState(const PolicyModel& model)
     : model_(model),
+      recurrent_(model.kernel().state_size()),
       outputs_(model.kernel().network().output_size()),
       values_(model.action().discrete ? 0 : static_cast<size_t>(model.action().n)) {
   if (model.input().stacked)
@@ -106,6 +107,7 @@ void PolicyState::LoadPacked(std::span<const float> packed) {
 void PolicyState::StartEpisode(uint64_t seed) {
   seed_ = seed;
   step_ = 0;
+  std::fill_n(recurrent_.data(), recurrent_.size(), 0.0F);
 }
 
 const float* PolicyState::TakeObservation(std::span<const std::byte> observation) {
@@ -134,7 +136,7 @@ Action PolicyState::Decide(PolicyWorkspace& workspace, std::span<const std::byte
     }
   } else {
     model_.kernel().Forward(packed_.data(), TakeObservation(observation), *workspace.kernel,
-                            outputs_.data());
+                            outputs_.data(), recurrent_.data());
   }
   ++step_;
   const ActionSpec& action = model_.action();

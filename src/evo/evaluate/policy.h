@@ -119,7 +119,8 @@ class PolicyState {
   const PolicyModel& model_;
   AlignedFloats packed_;  // allocated by the first Load
   std::unique_ptr<FrameStack> stack_;
-  AlignedFloats input_;  // vector observations
+  AlignedFloats input_;      // vector observations
+  AlignedFloats recurrent_;  // state of the network's recurrent layers in this episode
   std::vector<float> outputs_, values_;
   uint64_t seed_ = 0;
   uint32_t step_ = 0;

@@ -158,12 +158,52 @@ TEST(PolicyTest, DecidesAsPlainLoopsDo) {
   }
 }
 
+// An episode begins with zeros and knows nothing of the episodes before it, of other slots and of
+// who made the model.
+TEST(PolicyTest, RecurrentStateBelongsToTheEpisode) {
+  for (const char* line : {"lstm 8", "gru 5", "rnn 3 tanh, dense 4 relu"}) {
+    const PolicyModel model(Network(line, 2, 2), {}, Box(2));
+    const auto described = PolicyModel::FromDescription(model.Describe()).ValueOrThrow();
+    std::vector<float> theta(model.kernel().network().parameter_count);
+    const CounterRng rng(5);
+    for (size_t i = 0; i < theta.size(); ++i) theta[i] = static_cast<float>(rng.Uniform(i) - 0.5);
+    const GivenSource source(theta);
+    PolicyWorkspace workspace(model), theirs(*described);
+    PolicyState a(model), b(model), elsewhere(*described);
+    a.Load(workspace, {0, 0}, source);
+    b.Load(workspace, {0, 0}, source);
+    AlignedFloats packed(model.kernel().packed_size());
+    model.kernel().Pack(theta, packed.span());
+    elsewhere.LoadPacked(packed.span());
+    const auto play = [](PolicyState& state, PolicyWorkspace& with, float sign) {
+      std::vector<float> seen;
+      state.StartEpisode(1);
+      for (int t = 0; t < 5; ++t) {
+        state.Decide(with, Bytes({sign, 0.1F * static_cast<float>(t)}));
+        seen.insert(seen.end(), state.outputs().begin(), state.outputs().end());
+      }
+      return seen;
+    };
+    const auto first = play(a, workspace, 1);
+    // the same observation, another memory of the past
+    const std::vector<float> again(first.begin() + 2, first.begin() + 4);
+    a.StartEpisode(1);
+    a.Decide(workspace, Bytes({1.0F, 0.1F}));
+    EXPECT_NE(std::vector<float>(a.outputs().begin(), a.outputs().end()), again) << line;
+    EXPECT_NE(play(b, workspace, -1), first) << line;
+    EXPECT_EQ(play(a, workspace, 1), first) << line;
+    EXPECT_EQ(play(b, workspace, 1), first) << line;
+    EXPECT_EQ(play(elsewhere, theirs, 1), first) << line;
+  }
+}
+
 TEST(PolicyTest, NothingIsAllocatedAfterTheFirstLoad) {
   InputRule image{.stacked = true, .stack = {.depth = 4}, .dtype = DType::kUint8};
   const PolicyModel stacked(MakeNetwork("Nature", 84, 84, 4, 6).ValueOrThrow(), image, Discrete(6));
   const PolicyModel box(Network("mlp-32-32-tanh", 17, 6), {}, Box(6));
+  const PolicyModel recurrent(Network("2 x lstm 8, gru 4", 17, 6), {}, Box(6));
   const ConstantSource source;
-  for (const PolicyModel* model : {&stacked, &box}) {
+  for (const PolicyModel* model : {&stacked, &box, &recurrent}) {
     PolicyWorkspace workspace(*model);
     PolicyState state(*model);
     const std::vector<std::byte> observation(model->input().stacked ? 84 * 84 : 17 * 4);

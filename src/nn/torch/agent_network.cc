@@ -67,6 +67,10 @@ AgentNetworkImpl::AgentNetworkImpl(const AgentNetworkConfig& config)
         dense_.push_back(AddDense(layer.name, layer.out));
         dense_.back().activation = layer.activation;
         break;
+      case Layer::Kind::kRnn:
+      case Layer::Kind::kLstm:
+      case Layer::Kind::kGru:
+        CHECK(false) << "MakeTorso made a layer that learners lack";
     }
   }
   channels_ += (config.reward_input ? 1 : 0) + config.action_input;

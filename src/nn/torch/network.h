@@ -3,7 +3,10 @@
 // Thread safety: that of torch::nn::Module.
 #pragma once
 
+#include <map>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "nn/network.h"
@@ -23,8 +26,12 @@ class TorchNetworkImpl : public torch::nn::Module {
   void Load(std::span<const float> canonical);
   // The parameters as a canonical vector.
   std::vector<float> Store() const;
-  // observations [batch][rows][columns][channels] float32 -> [batch][outputs].
-  torch::Tensor forward(const torch::Tensor& observations);
+  // State of recurrent layers by name, [batch][units]: hidden, and an LSTM's memory. Empty at the
+  // start of an episode.
+  using State = std::map<std::string, std::pair<torch::Tensor, torch::Tensor>>;
+  // observations [batch][rows][columns][channels] float32 -> [batch][outputs]. `state` becomes that
+  // after these observations; without it recurrent layers start from zeros.
+  torch::Tensor forward(const torch::Tensor& observations, State* state = nullptr);
 
  private:
   NetworkDescription network_;
