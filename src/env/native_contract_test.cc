@@ -132,6 +132,21 @@ TEST_P(NativeContractTest, ThePositionIsWhatTheSpecificationSays) {
   EXPECT_EQ(before == after, player.spec().position == 0);
 }
 
+TEST_P(NativeContractTest, PicturesAreWhatTheSpecificationSays) {
+  const auto drawn = NativeEnvironment(GetParam(), /*render=*/true).ValueOrThrow()().ValueOrThrow();
+  const EnvironmentSpec& spec = drawn->spec();
+  const auto size = static_cast<size_t>(spec.render_height * spec.render_width * 3);
+  std::vector<std::byte> observation(spec.observation.bytes()), picture(size, kGap);
+  drawn->Reset({.seed = 1}, observation);
+  ASSERT_EQ(drawn->Render(picture), size > 0);
+  EXPECT_FALSE(factory_().ValueOrThrow()->Render({}));
+  if (size == 0) return;
+  EXPECT_EQ(spec.render_frames, 1);
+  // a picture has paper and something on it, and is whole
+  EXPECT_EQ(std::ranges::count(picture, kGap), 0);
+  EXPECT_LT(std::ranges::count(picture, picture[0]), static_cast<ptrdiff_t>(size));
+}
+
 TEST_P(NativeContractTest, AnEpisodeMayBeShortened) {
   Player player(factory_);
   player.Reset(1, 3);

@@ -12,6 +12,7 @@
 #include "env/classic/catch.h"
 #include "env/classic/mountain_car.h"
 #include "env/classic/pendulum.h"
+#include "env/maze/maze.h"
 #include "env/maze/maze_environment.h"
 #include "env/memory/recall.h"
 #include "env/memory/tmaze.h"
@@ -24,10 +25,42 @@ namespace {
 struct NativeTask {
   std::string id;
   std::function<std::unique_ptr<Environment>(bool render)> make;
+  EnvironmentMap (*map)() = nullptr;  // null: it has none
 };
 
-NativeTask Maze(MazeOptions options) {
-  return {options.id, [options](bool render) { return MakeMaze(options, render); }};
+EnvironmentMap MapOfHardMaze() {
+  const auto point = [](MazePoint p) { return EnvironmentMap::Point{p.x, p.y}; };
+  const Maze& maze = HardMaze();
+  EnvironmentMap map{.walls = {},
+                     .low = {0, 0},
+                     .high = {200, 206},
+                     .start = point(maze.start),
+                     .goal = point(maze.goal),
+                     .goal_radius = kGoalRadius,
+                     .y_down = true};
+  for (const MazeWall& wall : maze.walls) map.walls.push_back({point(wall.a), point(wall.b)});
+  return map;
+}
+
+// Walls as their outlines, and some room around them and the start.
+EnvironmentMap MapOfWalls(std::span<const MujocoWall> walls) {
+  EnvironmentMap map;
+  for (const MujocoWall& wall : walls) {
+    const EnvironmentMap::Point low{wall.x - wall.half_x, wall.y - wall.half_y},
+        high{wall.x + wall.half_x, wall.y + wall.half_y};
+    const EnvironmentMap::Point corners[] = {low, {high.x, low.y}, high, {low.x, high.y}, low};
+    for (size_t i = 0; i < 4; ++i) map.walls.push_back({corners[i], corners[i + 1]});
+    map.low = {std::min(map.low.x, low.x), std::min(map.low.y, low.y)};
+    map.high = {std::max(map.high.x, high.x), std::max(map.high.y, high.y)};
+  }
+  const double room = 0.25 * (map.high.x - map.low.x);
+  map.low = {map.low.x - room, map.low.y - room};
+  map.high = {map.high.x + room, map.high.y + room};
+  return map;
+}
+
+NativeTask MazeTask(MazeOptions options) {
+  return {options.id, [options](bool render) { return MakeMaze(options, render); }, MapOfHardMaze};
 }
 
 std::vector<NativeTask>& Tasks() {
@@ -40,15 +73,15 @@ std::vector<NativeTask>& Tasks() {
       {"Recall-v0", [](bool) { return MakeRecall("Recall-v0", {.delay = 10, .cues = 4}); }},
       {"RecallLong-v0", [](bool) { return MakeRecall("RecallLong-v0", {.delay = 40, .cues = 4}); }},
       {"TMaze-v0", [](bool) { return MakeTMaze(); }},
-      Maze({.id = "HardMaze"}),
-      Maze({.id = "HardMazeSigmoid", .outputs = MazeOutputs::kSigmoid}),
-      Maze({.id = "HardMazeDiscrete", .outputs = MazeOutputs::kDiscrete}),
-      Maze({.id = "BreadcrumbMaze",
-            .outputs = MazeOutputs::kSigmoid,
-            .action_repeat = 3,
-            .path_reward = true}),
-      Maze({.id = "ImageMaze", .picture = true}),
-      Maze({.id = "ImageMazeDiscrete", .outputs = MazeOutputs::kDiscrete, .picture = true}),
+      MazeTask({.id = "HardMaze"}),
+      MazeTask({.id = "HardMazeSigmoid", .outputs = MazeOutputs::kSigmoid}),
+      MazeTask({.id = "HardMazeDiscrete", .outputs = MazeOutputs::kDiscrete}),
+      MazeTask({.id = "BreadcrumbMaze",
+                .outputs = MazeOutputs::kSigmoid,
+                .action_repeat = 3,
+                .path_reward = true}),
+      MazeTask({.id = "ImageMaze", .picture = true}),
+      MazeTask({.id = "ImageMazeDiscrete", .outputs = MazeOutputs::kDiscrete, .picture = true}),
   };
   return tasks;
 }
@@ -63,7 +96,7 @@ Result<EnvironmentFactory> NativeEnvironment(std::string_view id, bool render) {
     });
   }
   for (const MujocoTask& task : MujocoTasks())
-    if (task.id == id) return MujocoEnvironment(task);
+    if (task.id == id) return MujocoEnvironment(task, render);
   return Status(Code::kConfig,
                 fmt::format("native environment '{}' is unknown, the nearest is '{}'; `samara list "
                             "envs` names them all",
@@ -77,11 +110,19 @@ std::vector<std::string> NativeEnvironmentIds() {
   return ids;
 }
 
+std::optional<EnvironmentMap> NativeMap(std::string_view id) {
+  for (const NativeTask& task : Tasks())
+    if (task.id == id && task.map != nullptr) return task.map();
+  for (const MujocoTask& task : MujocoTasks())
+    if (task.id == id && !task.walls.empty()) return MapOfWalls(task.walls);
+  return std::nullopt;
+}
+
 void RegisterEnvironment(std::string id,
                          std::function<std::unique_ptr<Environment>(bool render)> make) {
   const std::vector<std::string> ids = NativeEnvironmentIds();
   CHECK(std::find(ids.begin(), ids.end(), id) == ids.end()) << id << " is registered twice";
-  Tasks().push_back({std::move(id), std::move(make)});
+  Tasks().push_back({std::move(id), std::move(make), nullptr});
 }
 
 }  // namespace samara

@@ -2,11 +2,13 @@
 // this tree.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "env/interface.h"
+#include "env/map.h"
 
 namespace samara {
 
@@ -18,6 +20,9 @@ Result<EnvironmentFactory> NativeEnvironment(std::string_view id, bool render = 
 
 // Every id that NativeEnvironment knows, in the order of the documentation.
 std::vector<std::string> NativeEnvironmentIds();
+
+// The ground plan of a task of this list in which positions mean something: a maze, a trap.
+std::optional<EnvironmentMap> NativeMap(std::string_view id);
 
 // Adds a task of a program outside this tree, before the program reads a configuration: env.id=`id`
 // then names it everywhere. `make` may be called from any thread; with `render` its instances draw

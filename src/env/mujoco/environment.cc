@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include "env/mujoco/library.h"
+#include "env/mujoco/view.h"
 #include "env/simulated.h"
 
 namespace samara {
 namespace {
 
-EnvironmentSpec MakeSpec(const MujocoTask& task, const MujocoModel& shared) {
+EnvironmentSpec MakeSpec(const MujocoTask& task, const MujocoModel& shared, bool render) {
   EnvironmentSpec spec;
   spec.id = fmt::format("native/{}", task.id);
   spec.version = shared.version;
@@ -21,6 +22,11 @@ EnvironmentSpec MakeSpec(const MujocoTask& task, const MujocoModel& shared) {
   }
   spec.steps_max = task.steps_max;
   spec.position = task.plane > 0 ? 2 : 0;
+  if (render) {
+    spec.render_height = kMujocoPictureHeight;
+    spec.render_width = kMujocoPictureWidth;
+    spec.render_frames = 1;
+  }
   return spec;
 }
 
@@ -28,8 +34,8 @@ size_t StateVariables(const mjModel& model) { return static_cast<size_t>(model.n
 
 class Mujoco final : public SimulatedEnvironment {
  public:
-  Mujoco(const MujocoTask& task, std::shared_ptr<const MujocoModel> shared)
-      : SimulatedEnvironment(MakeSpec(task, *shared), StateVariables(*shared->model)),
+  Mujoco(const MujocoTask& task, std::shared_ptr<const MujocoModel> shared, bool render)
+      : SimulatedEnvironment(MakeSpec(task, *shared, render), StateVariables(*shared->model)),
         task_(task),
         shared_(std::move(shared)),
         library_(shared_->library),
@@ -48,6 +54,12 @@ class Mujoco final : public SimulatedEnvironment {
     if (task_.plane == 0) return;
     out[0] = static_cast<float>(data_->qpos[0]);
     out[1] = task_.plane == 2 ? static_cast<float>(data_->qpos[1]) : 0.0F;
+  }
+  bool Render(std::span<std::byte> pixels) override {
+    if (spec().render_height == 0) return false;
+    Picture picture(pixels, spec().render_height, spec().render_width);
+    DrawMujoco(task_, model_, *data_, picture);
+    return true;
   }
 
  private:
@@ -132,10 +144,10 @@ void Mujoco::Load(std::span<const double> state) {
 
 }  // namespace
 
-Result<EnvironmentFactory> MujocoEnvironment(const MujocoTask& task) {
-  ASSIGN_OR_RETURN(const auto shared, LoadMujocoModel(task.xml, task.sha256, task.walls));
-  return EnvironmentFactory([&task, shared]() -> Result<std::unique_ptr<Environment>> {
-    return std::unique_ptr<Environment>(std::make_unique<Mujoco>(task, shared));
+Result<EnvironmentFactory> MujocoEnvironment(const MujocoTask& task, bool render) {
+  ASSIGN_OR_RETURN(const auto shared, LoadMujocoModel(task));
+  return EnvironmentFactory([&task, shared, render]() -> Result<std::unique_ptr<Environment>> {
+    return std::unique_ptr<Environment>(std::make_unique<Mujoco>(task, shared, render));
   });
 }
 

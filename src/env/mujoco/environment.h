@@ -7,7 +7,7 @@
 namespace samara {
 
 // `task` outlives the factory (it is a row of MujocoTasks). The state of ResetTo is qpos, then
-// qvel.
-Result<EnvironmentFactory> MujocoEnvironment(const MujocoTask& task);
+// qvel. With `render` instances draw pictures (view.h).
+Result<EnvironmentFactory> MujocoEnvironment(const MujocoTask& task, bool render);
 
 }  // namespace samara

@@ -109,23 +109,26 @@ Status InsertWalls(const std::string& walls, std::string& task) {
 
 }  // namespace
 
-Result<std::shared_ptr<const MujocoModel>> LoadMujocoModel(std::string_view xml,
-                                                           std::string_view sha256,
-                                                           std::span<const MujocoWall> walls) {
+Result<std::shared_ptr<const MujocoModel>> LoadMujocoModel(const MujocoTask& task) {
   ASSIGN_OR_RETURN(const MujocoLibrary library, OpenLibrary());
-  ASSIGN_OR_RETURN(std::string text, ReadTask(xml, sha256));
-  const std::string boxes = DescribeWalls(walls);
-  if (!walls.empty()) RETURN_IF_ERROR(InsertWalls(boxes, text));
+  ASSIGN_OR_RETURN(std::string text, ReadTask(task.xml, task.sha256));
+  const std::string walls = DescribeWalls(task.walls);
+  if (!walls.empty()) RETURN_IF_ERROR(InsertWalls(walls, text));
   char error[512] = "";
   const std::unique_ptr<mjSpec, decltype(library.delete_spec)> spec(
       library.parse(text.c_str(), nullptr, error, sizeof error), library.delete_spec);
-  if (spec == nullptr) return Status(Code::kBadData, fmt::format("{}: {}", xml, error));
+  if (spec == nullptr) return Status(Code::kBadData, fmt::format("{}: {}", task.xml, error));
   mjModel* model = library.compile(spec.get(), nullptr);
   if (model == nullptr)
-    return Status(Code::kBadData, fmt::format("{}: {}", xml, library.compile_error(spec.get())));
-  std::string version =
-      fmt::format("mujoco {}, {} {}", library.version_string(), xml, sha256.substr(0, 12));
-  if (!walls.empty()) version += ", walls " + Sha256Hex(boxes).substr(0, 12);
+    return Status(Code::kBadData,
+                  fmt::format("{}: {}", task.xml, library.compile_error(spec.get())));
+  std::string version = fmt::format("mujoco {}, {} {}", library.version_string(), task.xml,
+                                    task.sha256.substr(0, 12));
+  if (!walls.empty()) version += ", walls " + Sha256Hex(walls).substr(0, 12);
+  if (task.implicit) {
+    model->opt.integrator = mjINT_IMPLICITFAST;
+    version += ", implicitfast";
+  }
   return std::shared_ptr<const MujocoModel>(
       new MujocoModel{library, {model, library.delete_model}, std::move(version)});
 }

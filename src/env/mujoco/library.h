@@ -42,12 +42,9 @@ struct MujocoModel {
   std::string version;  // "mujoco 4.0.0, hopper.xml 3ce93a055ffd": part of the run's identity
 };
 
-// The task description `xml` of the installed Gymnasium, with `walls` in its world, compiled.
-// kNoInput without .venv, package or library, or with another version of MuJoCo than the one built
-// for; kBadData when the file's SHA-256 differs from `sha256`, since scores from another model are
-// not comparable.
-Result<std::shared_ptr<const MujocoModel>> LoadMujocoModel(std::string_view xml,
-                                                           std::string_view sha256,
-                                                           std::span<const MujocoWall> walls);
+// The model of a task, compiled of the installed Gymnasium's description. kNoInput without .venv,
+// package or library, or with another version of MuJoCo than the one built for; kBadData when the
+// file's SHA-256 differs from the task's, since scores from another model are not comparable.
+Result<std::shared_ptr<const MujocoModel>> LoadMujocoModel(const MujocoTask& task);
 
 }  // namespace samara

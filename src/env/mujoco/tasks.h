@@ -63,6 +63,8 @@ struct MujocoTask {
   // How many of the first coordinates of qpos are where the body is: x, or x and y.
   int64_t plane = 0;
   std::span<const MujocoWall> walls{};
+  bool above = false;     // pictures show it from above instead of from the side
+  bool implicit = false;  // MuJoCo's implicitfast integrator instead of the file's RK4
 };
 
 std::span<const MujocoTask> MujocoTasks();

@@ -67,7 +67,7 @@ TEST(AntTrapTest, TheMouthAndTheWayAroundAreOpen) {
   Thrown ant("AntTrap");
   ant.Throw(2, 0, 9, 0, kAntPositions);
   EXPECT_GT(ant.x(), 5);
-  ant.Throw(9, 5, 9, 0, kAntPositions);
+  ant.Throw(10.5, 5, 9, 0, kAntPositions);
   EXPECT_GT(ant.x(), 11);
 }
 
