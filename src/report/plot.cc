@@ -67,19 +67,6 @@ struct Frame {
   double Y(double v) const { return y1 - (v - y.low) / (y.high - y.low) * (y1 - y0); }
 };
 
-std::string Open(int width, int height, const std::string& title, SvgUse use) {
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" viewBox=\"0 0 {0} {1}\" "
-      "width=\"{0}\" height=\"{1}\" role=\"img\" aria-label=\"{2}\">",
-      width, height, EscapeHtml(title));
-  if (use == SvgUse::kFile)
-    svg += fmt::format("<style>{}</style><rect width=\"{}\" height=\"{}\" class=\"ground\"/>",
-                       ChartCss(), width, height);
-  if (!title.empty())
-    svg += fmt::format("<text x=\"12\" y=\"20\" class=\"title\">{}</text>", EscapeHtml(title));
-  return svg;
-}
-
 constexpr int kReference = -1;  // instead of a colour
 
 struct LegendEntry {
@@ -246,6 +233,19 @@ std::string NothingYet(double x, double y) {
 
 }  // namespace
 
+std::string OpenSvg(int width, int height, const std::string& title, SvgUse use) {
+  std::string svg = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" viewBox=\"0 0 {0} {1}\" "
+      "width=\"{0}\" height=\"{1}\" role=\"img\" aria-label=\"{2}\">",
+      width, height, EscapeHtml(title));
+  if (use == SvgUse::kFile)
+    svg += fmt::format("<style>{}</style><rect width=\"{}\" height=\"{}\" class=\"ground\"/>",
+                       ChartCss(), width, height);
+  if (!title.empty())
+    svg += fmt::format("<text x=\"12\" y=\"20\" class=\"title\">{}</text>", EscapeHtml(title));
+  return svg;
+}
+
 std::vector<double> NiceTicks(double low, double high, int count) {
   CHECK(std::isfinite(low) && std::isfinite(high) && low < high && count > 0);
   const double rough = (high - low) / count;
@@ -262,7 +262,7 @@ std::vector<double> NiceTicks(double low, double high, int count) {
 }
 
 std::string Svg(const LineChart& chart, SvgUse use) {
-  std::string svg = Open(chart.width, chart.height, chart.title, use);
+  std::string svg = OpenSvg(chart.width, chart.height, chart.title, use);
   std::vector<LegendEntry> legend;
   Extent x, y;
   for (const Series& s : chart.series) {
@@ -343,11 +343,11 @@ std::string Svg(const StackedBars& chart, SvgUse use) {
     y += kBar + kGap;
   }
   if (chart.bars.empty()) body += NothingYet(chart.width / 2.0, y += 20);
-  return Open(chart.width, static_cast<int>(y) + 6, chart.title, use) + body + "</svg>\n";
+  return OpenSvg(chart.width, static_cast<int>(y) + 6, chart.title, use) + body + "</svg>\n";
 }
 
 std::string Svg(const Histogram& chart, SvgUse use) {
-  std::string svg = Open(chart.width, chart.height, chart.title, use);
+  std::string svg = OpenSvg(chart.width, chart.height, chart.title, use);
   Extent x;
   size_t largest = 0;
   std::vector<LegendEntry> legend;
@@ -396,7 +396,7 @@ std::string Svg(const Histogram& chart, SvgUse use) {
 }
 
 std::string Svg(const BarChart& chart, SvgUse use) {
-  std::string svg = Open(chart.width, chart.height, chart.title, use);
+  std::string svg = OpenSvg(chart.width, chart.height, chart.title, use);
   Extent y;
   for (const auto& [name, value] : chart.bars) y.Add(value);
   const double top = (chart.title.empty() ? 8 : 30) + 8.0;

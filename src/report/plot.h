@@ -57,6 +57,8 @@ std::string Svg(const StackedBars& chart, SvgUse use = SvgUse::kInline);
 std::string Svg(const Histogram& chart, SvgUse use = SvgUse::kInline);
 std::string Svg(const BarChart& chart, SvgUse use = SvgUse::kInline);
 
+// The opening tag of a chart with its title, for charts that another file draws.
+std::string OpenSvg(int width, int height, const std::string& title, SvgUse use);
 // Variables and classes of the charts, light and dark.
 std::string ChartCss();
 

@@ -1,0 +1,23 @@
+// A map with the end points of populations, coloured by generation, as SVG.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "env/map.h"
+#include "report/plot.h"
+
+namespace samara {
+
+struct EndPoints {
+  uint64_t generation = 0;
+  std::vector<float> positions;  // x, y, x, y, ...: where episodes of its population ended
+};
+
+// Early generations are drawn first, in violet, the last in orange. Points outside the map widen
+// it, to at most three times its size; of many points every nth is drawn.
+std::string MapSvg(const EnvironmentMap& map, std::span<const EndPoints> generations,
+                   const std::string& title, SvgUse use = SvgUse::kInline);
+
+}  // namespace samara
