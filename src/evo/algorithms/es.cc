@@ -2,18 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/bytes.h"
 #include "core/clock.h"
 #include "core/cpu.h"
 #include "evo/algorithms/ascent.h"
+#include "evo/algorithms/centre_generation.h"
 #include "evo/algorithms/es_settings.h"
 #include "evo/genome/decode.h"
 
 namespace samara {
 namespace {
 
-// 1: without the number of steps, which was the generation
-constexpr uint32_t kVersion = 2;
+// 1: without the optimizer's number of steps, which was the generation; 2: without the cut-off
+constexpr uint32_t kVersion = 3;
 
 class EsConfig : public EvolutionConfig {
  public:
@@ -24,6 +27,7 @@ class EsConfig : public EvolutionConfig {
   }
   void Bind(ConfigTable& table) override {
     es.Bind(table);
+    es.BindBatch(table);
     BindTest(table, "es", budget);
     BindBudget(table, "es", budget);
   }
@@ -33,9 +37,13 @@ class EsConfig : public EvolutionConfig {
   std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const override;
 };
 
+// Of two limits, where 0 is none.
+int64_t Shorter(int64_t a, int64_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
+
 struct EsState : EvolutionCounters {
   Centre centre;
   double centre_mean = 0;  // of its validation
+  int64_t cutoff = 0;      // decisions of the next population's episodes; 0 = the environment's
   Digest population_hash{};
 
   EvolutionSummary Summary() const {
@@ -60,11 +68,14 @@ class EvolutionStrategy : public EvolutionAlgorithm {
   Candidate MemberOfNext(uint64_t i) const override;
 
  private:
-  std::vector<uint64_t> NoiseKeys() const;  // of the pairs
-  GenerationPlan Plan() const;
+  std::vector<uint64_t> NoiseKeys(uint64_t pairs) const;
+  // Episodes of members `first` to `end` - 1.
+  std::vector<Task> Tasks(uint64_t first, uint64_t end) const;
 
   const EvolutionBudget budget_;
   const EsSettings es_;
+  const Cutoff cutoff_;
+  const int64_t frames_per_step_;
   const Noise& noise_;
   EsState state_;  // constant while episodes are played
 };
@@ -73,8 +84,11 @@ EvolutionStrategy::EvolutionStrategy(const EsConfig& config, const EvolutionSetu
     : EvolutionAlgorithm(setup),
       budget_(config.budget),
       es_(config.es),
+      cutoff_(Cutoff::Parse(config.es.cutoff).ValueOrThrow()),
+      frames_per_step_(setup.evaluator.spec().frames_per_step),
       noise_(GetNoise(config.es.noise)) {
   state_.centre = Centre(FirstParameters(), es_.ascent.kind);
+  state_.cutoff = cutoff_.start;
 }
 
 // One generation; the numbers are those of doc/evolution-strategies.md.
@@ -83,54 +97,53 @@ Result<GenerationReport> EvolutionStrategy::Step(const StopToken& stop) {
   ++next.generation;
   GenerationReport report;
 
-  // 1 every member plays
-  const SteadyTime start = Now();
-  const std::vector<uint64_t> keys = NoiseKeys();
-  const MirroredMembers members(noise_, state_.centre.theta, es_.sigma, keys);
-  GenerationPlayer::Running playing(player_, Plan(), members, EpisodesOfNext(), stop);
-  RETURN_IF_ERROR(playing.Start());
-  RETURN_IF_ERROR(playing.Population());
-  RETURN_IF_ERROR(playing.Validation());  // which is none: the thread has ended
-  report.fitness = playing.work().means().fitness;
-  next.Count(playing.work().population());
-  report.frames_reused = next.frames - state_.frames - playing.work().FramesPlayed();
-  report.seconds_population = SecondsSince(start);
+  // 1 every member plays, and further pairs until they have made es.min_steps steps
+  const double sigma = es_.SigmaAfter(state_);
+  const auto episodes = static_cast<size_t>(es_.episodes);
+  std::vector<uint64_t> keys = NoiseKeys(es_.members() / 2);
+  ASSIGN_OR_RETURN(std::vector<EpisodeResult> played,
+                   PlayMembers(player_, Tasks(0, es_.members()), episodes,
+                               MirroredMembers(noise_, state_.centre.theta, sigma, keys),
+                               EpisodesOfNext(), stop, next, report));
+  const SteadyTime further = Now();
+  while (const uint32_t more = es_.FurtherPairs(keys.size(), next.steps - state_.steps)) {
+    const std::vector<Task> tasks = Tasks(2 * keys.size(), 2 * (keys.size() + more));
+    keys = NoiseKeys(keys.size() + more);
+    const MirroredMembers members(noise_, state_.centre.theta, sigma, keys);
+    ASSIGN_OR_RETURN(const auto results,
+                     player_.PlayFurther(tasks, static_cast<uint32_t>(played.size()), members, stop));
+    played.insert(played.end(), results.begin(), results.end());
+    next.Count(results);
+  }
+  report.seconds_population += SecondsSince(further);
+  report.fitness = MeanFitness(played, episodes);
+  const auto capped = static_cast<uint64_t>(std::ranges::count_if(
+      played, [this](const EpisodeResult& r) { return int64_t{r.steps} >= state_.cutoff; }));
+  next.cutoff = cutoff_.Next(state_.cutoff, capped, played.size());
 
   // 2 the centre goes up the gradient of the shaped fitness
   const SteadyTime ascent = Now();
+  const double rate = es_.LearningRateAfter(state_);
   const std::vector<double> weights = Shape(es_.shaping, report.fitness);
-  const AscentReport moved = Ascend(noise_, keys, weights, es_.Divisor(), es_.ascent,
-                                    es_.learning_rate, next.centre, Cores());
+  const AscentReport moved = Ascend(noise_, keys, weights, es_.Divisor(weights.size(), sigma),
+                                    es_.ascent, rate, next.centre, Cores());
   const double seconds_update = SecondsSince(ascent);
 
-  // 3 validation of the new centre
-  const SteadyTime validation = Now();
-  const FixedParameters centre(next.centre.theta);
-  ASSIGN_OR_RETURN(const auto validated,
-                   player_.Validate(centre, es_.members(),
-                                    static_cast<size_t>(es_.validation_episodes), stop));
-  next.Count(validated);
-  EpisodeMeans mean;
-  mean.Add(validated);
-  next.centre_mean = mean.fitness[0];
-  report.seconds_validation = SecondsSince(validation);
-
-  // 4 test of the new centre on fresh episodes, not counted in frames
-  const SteadyTime test = Now();
-  ASSIGN_OR_RETURN(const auto tested,
-                   player_.Test(centre, budget_.TestEpisodes(next.generation), stop));
-  for (const auto& r : tested)
-    report.test_returns.push_back(r.fitness), report.frames_test += r.frames;
-  next.frames_test += report.frames_test;
-  report.seconds_test = SecondsSince(test);
+  // 3 validation of the new centre; 4 its test on fresh episodes, not counted in frames
+  ASSIGN_OR_RETURN(
+      next.centre_mean,
+      ValidateAndTest(player_, next.centre.theta, es_.members(),
+                      static_cast<size_t>(es_.validation_episodes),
+                      budget_.TestEpisodes(next.generation), stop, next, report));
 
   // 5 the caller makes the new state durable before it reports the generation
-  Sha256 hash;
-  for (const double f : report.fitness) hash.UpdateU64(std::bit_cast<uint64_t>(f));
-  hash.Update(std::as_bytes(std::span(next.centre.theta)));
-  next.population_hash = hash.Finish();
+  next.population_hash = HashOf(report.fitness, next.centre.theta);
   report.frames = next.frames - state_.frames;
-  report.metrics = {{"update_ratio", moved.ratio()},
+  report.metrics = {{"members", report.fitness.size()},
+                    {"sigma", sigma},
+                    {"learning_rate", rate},
+                    {"cutoff", state_.cutoff},
+                    {"update_ratio", moved.ratio()},
                     {"gradient_norm", moved.gradient},
                     {"centre_norm", moved.centre},
                     {"seconds_update", seconds_update}};
@@ -142,25 +155,28 @@ Result<GenerationReport> EvolutionStrategy::Step(const StopToken& stop) {
 
 Candidate EvolutionStrategy::MemberOfNext(uint64_t i) const {
   std::vector<float> parameters(network_.parameter_count);
-  const std::vector<uint64_t> keys = NoiseKeys();
-  MirroredMembers(noise_, state_.centre.theta, es_.sigma, keys)
+  const std::vector<uint64_t> keys = NoiseKeys(es_.members() / 2);
+  MirroredMembers(noise_, state_.centre.theta, es_.SigmaAfter(state_), keys)
       .Write({static_cast<uint32_t>(i), 0}, parameters);
   return parameters;
 }
 
-std::vector<uint64_t> EvolutionStrategy::NoiseKeys() const {
+std::vector<uint64_t> EvolutionStrategy::NoiseKeys(uint64_t pairs) const {
   std::vector<uint64_t> keys;
-  for (uint32_t j = 0; j < es_.pairs(); ++j) keys.push_back(player_.Key(Purpose::kMutation, j));
+  for (uint64_t j = 0; j < pairs; ++j) keys.push_back(player_.Key(Purpose::kMutation, j));
   return keys;
 }
 
-GenerationPlan EvolutionStrategy::Plan() const {
-  GenerationPlan plan;
-  plan.episodes = static_cast<size_t>(es_.episodes);
-  for (uint32_t i = 0; i < es_.members(); ++i)
-    for (uint64_t e = 0; e < plan.episodes; ++e)
-      plan.population.push_back(player_.PopulationTask(i, e));
-  return plan;
+std::vector<Task> EvolutionStrategy::Tasks(uint64_t first, uint64_t end) const {
+  std::vector<Task> tasks;
+  for (uint64_t i = first; i < end; ++i) {
+    for (int64_t e = 0; e < es_.episodes; ++e) {
+      Task task = player_.PopulationTask(static_cast<uint32_t>(i), static_cast<uint64_t>(e));
+      task.episode.frames_max = Shorter(task.episode.frames_max, state_.cutoff * frames_per_step_);
+      tasks.push_back(task);
+    }
+  }
+  return tasks;
 }
 
 size_t EvolutionStrategy::EpisodesOfNext() const {
@@ -181,9 +197,10 @@ Status EvolutionStrategy::RestoreState(std::string_view bytes) {
 
 std::string EsState::Encode() const {
   ByteWriter out;
-  out.Put(kVersion).Put(generation).Put(frames).Put(frames_test).Put(steps).Put(episodes);
+  out.Put(kVersion);
+  PutCounters(out, *this);
   centre.Put(out);
-  out.Put(centre_mean).Put(population_hash);
+  out.Put(centre_mean).Put(cutoff).Put(population_hash);
   return out.Take();
 }
 
@@ -193,11 +210,7 @@ Result<EsState> EsState::Decode(std::string_view bytes) {
   EsState s;
   const auto version = in.Get<uint32_t>();
   if (version < 1 || version > kVersion) return damaged;
-  s.generation = in.Get<uint64_t>();
-  s.frames = in.Get<uint64_t>();
-  s.frames_test = in.Get<uint64_t>();
-  s.steps = in.Get<uint64_t>();
-  s.episodes = in.Get<uint64_t>();
+  static_cast<EvolutionCounters&>(s) = GetCounters(in);
   if (version == 1) {
     Centre& c = s.centre;
     if (!GetFloats(in, c.theta) || !GetFloats(in, c.m) || !GetFloats(in, c.v)) return damaged;
@@ -206,6 +219,7 @@ Result<EsState> EsState::Decode(std::string_view bytes) {
     return damaged;
   }
   s.centre_mean = in.Get<double>();
+  if (version > 2) s.cutoff = in.Get<int64_t>();
   s.population_hash = in.Get<Digest>();
   if (!in.AtEnd()) return damaged;
   return s;

@@ -11,6 +11,7 @@ namespace samara {
 namespace {
 
 constexpr size_t kParametersMax = 20'000'000;  // three numbers each fit one record of the journal
+constexpr uint64_t kPairsMax = 10'000'000;      // of one generation
 
 constexpr EnumName<NoiseKind> kCounterNoise[] = {{NoiseKind::kNormal, "normal"},
                                                  {NoiseKind::kQuantile8, "quantile8"}};
@@ -48,6 +49,28 @@ void EsSettings::Bind(ConfigTable& table) {
             "validation episodes of each new centre");
 }
 
+void EsSettings::BindBatch(ConfigTable& table) {
+  table.Add("es.min_steps", &min_steps, {0, 1e9}, "steps",
+            "number of steps of a generation's population; more pairs play until it has them",
+            OnResume::kMustMatchAdded);
+  table.Add("es.cutoff", &cutoff, {},
+            "maximum length of a member's episode, in steps: env_default, a number, or "
+            "adaptive:START,THRESHOLD,RATIO,MAX",
+            OnResume::kMustMatchAdded);
+  table.Add("es.sigma_schedule", &sigma_schedule, kScheduleNames, "schedule of sigma",
+            OnResume::kMustMatchAdded);
+  table.Add("es.sigma_end", &sigma_end, {0, kMutationPowerMax}, "",
+            "sigma at the end of its schedule", OnResume::kMustMatchAdded);
+  table.Add("es.learning_rate_schedule", &learning_rate_schedule, kScheduleNames,
+            "schedule of the learning rate", OnResume::kMustMatchAdded);
+  table.Add("es.learning_rate_end", &learning_rate_end, {0, 1000}, "",
+            "learning rate at the end of its schedule", OnResume::kMustMatchAdded);
+  table.Add("es.schedule_length", &schedule_length, {1, 1e15}, "",
+            "length of both schedules, in es.schedule_unit", OnResume::kMustMatchAdded);
+  table.Add("es.schedule_unit", &schedule_unit, kScheduleUnitNames, "unit of the schedules' length",
+            OnResume::kMustMatchAdded);
+}
+
 Status EsSettings::Check(const NetworkDescription& network) const {
   if (network.parameter_count > kParametersMax)
     return {Code::kConfig, fmt::format("{}: {} parameters; expected at most {} for evolution "
@@ -61,6 +84,7 @@ Status EsSettings::Check(const NetworkDescription& network) const {
     return {Code::kConfig, fmt::format("es.shaping={}: this build does not sum the signs of rewards",
                                        NameOf(std::span<const EnumName<Shaping>>(kShapingNames),
                                               shaping))};
+  RETURN_IF_ERROR(Cutoff::Parse(cutoff).status());
   const double all = static_cast<double>(population) *
                      static_cast<double>(std::max(episodes, validation_episodes));
   if (all < 4e9) return Status::Ok();
@@ -70,9 +94,43 @@ Status EsSettings::Check(const NetworkDescription& network) const {
                       population, episodes, validation_episodes, all)};
 }
 
-double EsSettings::Divisor() const {
-  const auto n = static_cast<double>(population);
-  return grad_scale == GradientScale::kTextbook ? n * sigma : n;
+double EsSettings::Divisor(size_t count, double of_sigma) const {
+  const auto n = static_cast<double>(count);
+  return grad_scale == GradientScale::kTextbook ? n * of_sigma : n;
+}
+
+uint32_t EsSettings::FurtherPairs(uint64_t pairs, uint64_t steps) const {
+  const auto wanted = static_cast<uint64_t>(min_steps), round = uint64_t{members() / 2};
+  if (steps >= wanted || pairs >= kPairsMax) return 0;
+  if (steps == 0) return static_cast<uint32_t>(round);
+  const uint64_t expected = ((wanted - steps) * pairs + steps - 1) / steps;
+  return static_cast<uint32_t>(std::min({expected, round, kPairsMax - pairs}));
+}
+
+namespace {
+
+double Elapsed(ScheduleUnit unit, const EvolutionCounters& counters) {
+  switch (unit) {
+    case ScheduleUnit::kGenerations:
+      return static_cast<double>(counters.generation);
+    case ScheduleUnit::kFrames:
+      return static_cast<double>(counters.frames);
+    case ScheduleUnit::kSteps:
+      break;
+  }
+  return static_cast<double>(counters.steps);
+}
+
+}  // namespace
+
+double EsSettings::SigmaAfter(const EvolutionCounters& counters) const {
+  return ScheduledValue(sigma_schedule, sigma, sigma_end, Elapsed(schedule_unit, counters),
+                        static_cast<double>(schedule_length));
+}
+
+double EsSettings::LearningRateAfter(const EvolutionCounters& counters) const {
+  return ScheduledValue(learning_rate_schedule, learning_rate, learning_rate_end,
+                        Elapsed(schedule_unit, counters), static_cast<double>(schedule_length));
 }
 
 }  // namespace samara

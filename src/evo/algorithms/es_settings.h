@@ -3,8 +3,13 @@
 
 #include <cstdint>
 
+#include <string>
+
 #include "core/config.h"
+#include "evo/algorithms/algorithm.h"
 #include "evo/algorithms/ascent.h"
+#include "evo/algorithms/cutoff.h"
+#include "evo/algorithms/schedule.h"
 #include "evo/algorithms/shaping.h"
 #include "nn/network.h"
 
@@ -17,10 +22,22 @@ enum class GradientScale : uint8_t { kReference, kTextbook };
 constexpr EnumName<GradientScale> kGradientScaleNames[] = {{GradientScale::kReference, "reference"},
                                                            {GradientScale::kTextbook, "textbook"}};
 
+// What the schedules of sigma and the learning rate count.
+enum class ScheduleUnit : uint8_t { kGenerations, kFrames, kSteps };
+constexpr EnumName<ScheduleUnit> kScheduleUnitNames[] = {{ScheduleUnit::kGenerations, "generations"},
+                                                         {ScheduleUnit::kFrames, "frames"},
+                                                         {ScheduleUnit::kSteps, "steps"}};
+
 struct EsSettings {
   int64_t population = 1000;  // members: pairs of a perturbation and its opposite
   int64_t episodes = 1;       // per fitness
-  double sigma = 0.02;        // of the perturbations
+  int64_t min_steps = 0;      // of a generation's population: more pairs play until it has them
+  std::string cutoff = "env_default";
+  double sigma = 0.02;  // of the perturbations
+  Schedule sigma_schedule = Schedule::kConstant, learning_rate_schedule = Schedule::kConstant;
+  double sigma_end = 0.02, learning_rate_end = 0.01;
+  ScheduleUnit schedule_unit = ScheduleUnit::kGenerations;
+  int64_t schedule_length = 1000;
   NoiseKind noise = NoiseKind::kNormal;
   Shaping shaping = Shaping::kCentredRank;
   GradientScale grad_scale = GradientScale::kReference;
@@ -28,12 +45,22 @@ struct EsSettings {
   double learning_rate = 0.01;
   int64_t validation_episodes = 30;  // of the centre
 
+  // The rows that every evolution strategy has; batches, cut-offs and schedules.
   void Bind(ConfigTable& table);
+  void BindBatch(ConfigTable& table);
   Status Check(const NetworkDescription& network) const;
   uint32_t members() const { return static_cast<uint32_t>(population); }
   uint32_t pairs() const { return members() / 2; }
-  // What Ascend divides by.
-  double Divisor() const;
+  // Sigma and the learning rate of the generation after `counters`.
+  double SigmaAfter(const EvolutionCounters& counters) const;
+  double LearningRateAfter(const EvolutionCounters& counters) const;
+  // What Ascend divides by, for `count` members.
+  double Divisor(size_t count, double of_sigma) const;
+  double Divisor() const { return Divisor(members(), sigma); }
+  // Pairs that play next when `pairs` have played `steps`: as many as their mean length lets expect
+  // to reach min_steps, at most a population; 0 when it is reached. A function of what all ranks
+  // know, so the batch closes at the same member everywhere.
+  uint32_t FurtherPairs(uint64_t pairs, uint64_t steps) const;
 };
 
 }  // namespace samara

@@ -1,7 +1,9 @@
 // Evolution strategies against the formulas in double precision, and what they promise.
 #include "evo/algorithms/es.h"
 
+#include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "core/bytes.h"
 #include "evo/algorithms/shaping.h"
@@ -180,13 +182,123 @@ TEST(EsTest, ReadsStatesOfTheFirstVersion) {
   const auto es = Small()->Make({kSeed, network, evaluator, {}});
   for (int g = 0; g < 3; ++g) ASSERT_TRUE(es->Step(nullptr).ok());
   const std::string now = es->EncodeState();
-  // version, five counters, three vectors with their sizes, [steps], mean and hash
+  // version, five counters, three vectors with their sizes, [steps], mean, [cut-off] and hash
   const size_t steps = 4 + 5 * 8 + 3 * (8 + 4 * network.parameter_count);
-  const std::string before =
-      ByteWriter().Put(uint32_t{1}).Take() + now.substr(4, steps - 4) + now.substr(steps + 8);
+  const std::string before = ByteWriter().Put(uint32_t{1}).Take() + now.substr(4, steps - 4) +
+                             now.substr(steps + 8, 8) + now.substr(steps + 24);
   const auto other = Small()->Make({kSeed, network, evaluator, {}});
   ASSERT_TRUE(other->RestoreState(before).ok());
   EXPECT_EQ(other->EncodeState(), now);
+}
+
+// Episodes of 10 to 13 steps, by their keys.
+EpisodeResult Lengths(const Task& task, std::span<const float> theta) {
+  const auto steps = static_cast<uint32_t>(10 + task.episode.seed % 4);
+  const auto cap = static_cast<uint32_t>(task.episode.frames_max);
+  EpisodeResult result = Score(task, theta);
+  result.steps = cap > 0 ? std::min(steps, cap) : steps;
+  return result;
+}
+
+TEST(EsTest, ABatchClosesAtTheFirstRoundThatHasTheSteps) {
+  const NetworkDescription network = Network("linear", 3, 2);
+  FakeEvaluator evaluator(network.parameter_count, Lengths);
+  const auto make = [&](const char* steps, Evaluator& with) {
+    return Config({"es.population=8", "es.validation_episodes=1", steps})
+        ->Make({kSeed, network, with, {}});
+  };
+  const auto plain = make("es.min_steps=80", evaluator);
+  EXPECT_EQ(plain->Step(nullptr)->fitness.size(), 8U);  // 8 episodes have them
+  const auto longer = make("es.min_steps=300", evaluator);
+  for (int g = 0; g < 3; ++g) {
+    const GenerationReport report = longer->Step(nullptr).ValueOrThrow();
+    EXPECT_GE(report.fitness.size(), 24U);  // at most 13 steps each
+    EXPECT_LE(report.fitness.size(), 32U);  // at least 10
+    EXPECT_EQ(report.fitness.size() % 2, 0U);
+    EXPECT_EQ(report.metrics["members"], report.fitness.size());
+  }
+  DisorderlyEvaluator disorderly(network.parameter_count, Lengths, {5, 3, 2, 100});
+  const auto same = make("es.min_steps=300", disorderly);
+  for (int g = 0; g < 3; ++g) ASSERT_TRUE(same->Step(nullptr).ok());
+  EXPECT_EQ(same->EncodeState(), longer->EncodeState());
+}
+
+// Stops in the further rounds too: what had finished is not played again.
+TEST(EsTest, ABatchGoesOnFromKeptEpisodes) {
+  const NetworkDescription network = Network("linear", 3, 2);
+  const auto config = Config({"es.population=8", "es.validation_episodes=1", "es.min_steps=300"});
+  FakeEvaluator whole(network.parameter_count, Lengths);
+  const auto undisturbed = config->Make({kSeed, network, whole, {}});
+  ASSERT_TRUE(undisturbed->Step(nullptr).ok());
+  for (size_t fail = 1; fail < whole.played(); fail += 3) {
+    std::vector<FinishedEpisodes> disk;
+    FakeEvaluator first(network.parameter_count, Lengths), second(network.parameter_count, Lengths);
+    const auto stopped = config->Make({kSeed, network, first, {}});
+    stopped->KeepFinished(1e9, [&](const FinishedEpisodes& finished) {
+      disk.push_back(finished);
+      return true;
+    });
+    first.FailAfter(fail);
+    ASSERT_FALSE(stopped->Step(nullptr).ok());
+    const auto resumed = config->Make({kSeed, network, second, {}});
+    for (const FinishedEpisodes& finished : disk) resumed->Reuse(finished);
+    ASSERT_TRUE(resumed->Step(nullptr).ok());
+    EXPECT_EQ(resumed->EncodeState(), undisturbed->EncodeState()) << fail;
+    EXPECT_EQ(first.played() + second.played(), whole.played()) << fail;
+  }
+}
+
+TEST(EsTest, TheCutoffGrowsAndBoundsOnlyThePopulation) {
+  const NetworkDescription network = Network("linear", 3, 2);
+  std::set<std::pair<Role, int64_t>> limits;
+  FakeEvaluator evaluator(network.parameter_count,
+                          [&](const Task& task, std::span<const float> theta) {
+                            limits.insert({task.role, task.episode.frames_max});
+                            return Lengths(task, theta);
+                          });
+  const auto es = Config({"es.population=8", "es.validation_episodes=2",
+                          "es.cutoff=adaptive:5,0.5,1.5,9"})
+                      ->Make({kSeed, network, evaluator, {}});
+  for (const int expected : {5, 7, 9, 9}) EXPECT_EQ(es->Step(nullptr)->metrics["cutoff"], expected);
+  EXPECT_EQ(limits, (std::set<std::pair<Role, int64_t>>{{Role::kTrain, 5},
+                                                        {Role::kTrain, 7},
+                                                        {Role::kTrain, 9},
+                                                        {Role::kEvaluate, 0}}));
+  const auto other = Config({"es.cutoff=adaptive:5,0.5,1.5,9"})
+                         ->Make({kSeed, network, evaluator, {}});
+  ASSERT_TRUE(other->RestoreState(es->EncodeState()).ok());
+  EXPECT_EQ(other->EncodeState(), es->EncodeState());
+  EXPECT_EQ(Config({"es.cutoff=soon"})->Check(network).code(), Code::kConfig);
+}
+
+TEST(EsTest, SigmaAndTheLearningRateFollowTheirSchedules) {
+  const NetworkDescription network = Network("linear", 3, 2);
+  FakeEvaluator evaluator(network.parameter_count, Score);
+  const auto es =
+      Config({"es.population=4", "es.validation_episodes=1", "es.sigma=0.4",
+              "es.sigma_schedule=exponential", "es.sigma_end=0.1", "es.learning_rate=0.3",
+              "es.learning_rate_schedule=linear", "es.learning_rate_end=0.1",
+              "es.schedule_length=4"})
+          ->Make({kSeed, network, evaluator, {}});
+  const double sigma[] = {0.4, 0.282842712, 0.2, 0.141421356, 0.1, 0.1};
+  const double rate[] = {0.3, 0.25, 0.2, 0.15, 0.1, 0.1};
+  for (int g = 0; g < 6; ++g) {
+    const auto metrics = es->Step(nullptr)->metrics;
+    EXPECT_NEAR(metrics["sigma"].get<double>(), sigma[g], 1e-8);
+    EXPECT_NEAR(metrics["learning_rate"].get<double>(), rate[g], 1e-12);
+  }
+}
+
+// Every task is an evaluation: none of the results may be taken for another kind.
+TEST(EsTest, PlaysGenerationsThatAreNearlyAllEvaluation) {
+  const NetworkDescription network = Network("linear", 3, 2);
+  DisorderlyEvaluator evaluator(network.parameter_count, Score, {4, 3, 2, 0});
+  const auto es = Config({"es.population=2", "es.validation_episodes=400", "es.test_episodes=300"})
+                      ->Make({kSeed, network, evaluator, {}});
+  const GenerationReport report = es->Step(nullptr).ValueOrThrow();
+  EXPECT_EQ(report.test_returns.size(), 300U);
+  EXPECT_EQ(es->summary().episodes, 402U);
+  EXPECT_EQ(es->PlayBest(Purpose::kEpisodeTest, 500, nullptr)->size(), 500U);
 }
 
 TEST(EsTest, TheTextbookScaleDividesBySigmaToo) {

@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "evo/algorithms/algorithm.h"
+#include "evo/algorithms/schedule.h"
 
 namespace samara {
 
 enum class GaLoop { kUberGpu, kUberDist };
 // Role of the elite in the next population: one of its parents, or also a member.
 enum class EliteMode { kParentSlot, kMember };
-enum class Schedule { kConstant, kLinear, kExponential };
 
 class GaConfig : public EvolutionConfig {
  public:

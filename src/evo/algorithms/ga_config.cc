@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "core/math.h"
 #include "evo/algorithms/ga.h"
 #include "evo/genome/noise.h"
 
@@ -14,9 +13,6 @@ constexpr EnumName<GaLoop> kLoops[] = {{GaLoop::kUberGpu, "uber_gpu"},
                                        {GaLoop::kUberDist, "uber_dist"}};
 constexpr EnumName<EliteMode> kEliteModes[] = {{EliteMode::kParentSlot, "parent_slot"},
                                                {EliteMode::kMember, "member"}};
-constexpr EnumName<Schedule> kSchedules[] = {{Schedule::kConstant, "constant"},
-                                             {Schedule::kLinear, "linear"},
-                                             {Schedule::kExponential, "exponential"}};
 constexpr EnumName<InitKind> kInits[] = {{InitKind::kFanIn, "fan_in"},
                                          {InitKind::kUnitNorm, "unit_norm"}};
 
@@ -59,7 +55,7 @@ void GaConfig::Bind(ConfigTable& table) {
             "the elite is a parent only, or also a member");
   table.Add("ga.mutation_power", &mutation_power, {0, kMutationPowerMax}, "",
             "standard deviation of a mutation");
-  table.Add("ga.mutation_schedule", &mutation_schedule, kSchedules,
+  table.Add("ga.mutation_schedule", &mutation_schedule, kScheduleNames,
             "schedule of the mutation power over frames");
   table.Add("ga.mutation_power_end", &mutation_power_end, {0, kMutationPowerMax}, "",
             "mutation power at the end of the schedule");
@@ -106,17 +102,9 @@ std::vector<std::string> GaConfig::Settle() {
 }
 
 float MutationPowerAt(const GaConfig& config, uint64_t frames) {
-  const double v0 = config.mutation_power, v1 = config.mutation_power_end;
-  const double s = std::min(
-      1.0, static_cast<double>(frames) / static_cast<double>(config.mutation_schedule_frames));
-  double power = v0;
-  if (config.mutation_schedule != Schedule::kConstant && s == 1)
-    power = v1;
-  else if (config.mutation_schedule == Schedule::kLinear)
-    power = v0 + (v1 - v0) * s;
-  else if (config.mutation_schedule == Schedule::kExponential && s > 0)
-    power = v0 > 0 && v1 > 0 ? v0 * Exp(s * (Log(v1) - Log(v0))) : 0;
-  return static_cast<float>(power);
+  return static_cast<float>(ScheduledValue(config.mutation_schedule, config.mutation_power,
+                                           config.mutation_power_end, static_cast<double>(frames),
+                                           static_cast<double>(config.mutation_schedule_frames)));
 }
 
 }  // namespace samara

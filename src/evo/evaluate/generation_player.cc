@@ -117,7 +117,14 @@ EvolutionProgress GenerationPlayer::Running::Progress() const {
           .episodes_total = player_.episodes_total_};
 }
 
-// ---- one policy apart
+// ---- apart from them
+
+Result<GenerationPlayer::Results> GenerationPlayer::PlayFurther(std::span<const Task> tasks,
+                                                                uint32_t first,
+                                                                const ParameterSource& members,
+                                                                const StopToken& stop) {
+  return PlayApart(Phase::kPopulation, tasks, first, members, stop);
+}
 
 Result<GenerationPlayer::Results> GenerationPlayer::Validate(const ParameterSource& policy,
                                                              uint32_t individual, size_t episodes,
@@ -163,8 +170,10 @@ Result<GenerationPlayer::Results> GenerationPlayer::PlayAll(LocalWork& work,
                                                             const ParameterSource& policy,
                                                             size_t episodes_total) {
   if (tasks.empty()) return Results();
-  const bool counted = phase == Phase::kValidation;
-  const std::string name = counted ? "validation" : "test";
+  const bool counted = phase != Phase::kTest;
+  const std::string name = phase == Phase::kPopulation ? "population"
+                           : counted                   ? "validation"
+                                                       : "test";
   const uint64_t frames = progress().frames;
   Show(
       [&, before = episodes_before_] {

@@ -59,6 +59,10 @@ class GenerationPlayer {
 
   class Running;  // population and validation
 
+  // Plays `tasks` of further members of the population after Running; their numbers among its
+  // episodes begin with `first`. kTryAgain when `stop` was set meanwhile: what had finished is kept.
+  Result<Results> PlayFurther(std::span<const Task> tasks, uint32_t first,
+                              const ParameterSource& members, const StopToken& stop);
   // Plays `episodes` of one policy after them: the validation of `individual`, or the test of the
   // generation. kTryAgain when `stop` was set meanwhile: what had finished is kept.
   Result<Results> Validate(const ParameterSource& policy, uint32_t individual, size_t episodes,

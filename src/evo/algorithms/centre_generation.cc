@@ -1,0 +1,82 @@
+#include "evo/algorithms/centre_generation.h"
+
+#include <bit>
+
+#include "core/clock.h"
+
+namespace samara {
+
+Result<std::vector<EpisodeResult>> PlayMembers(GenerationPlayer& player, std::vector<Task> tasks,
+                                               size_t episodes, const ParameterSource& members,
+                                               size_t episodes_total, const StopToken& stop,
+                                               EvolutionCounters& next, GenerationReport& report) {
+  const SteadyTime start = Now();
+  GenerationPlan plan;
+  plan.episodes = episodes;
+  plan.population = std::move(tasks);
+  GenerationPlayer::Running playing(player, std::move(plan), members, episodes_total, stop);
+  RETURN_IF_ERROR(playing.Start());
+  RETURN_IF_ERROR(playing.Population());
+  RETURN_IF_ERROR(playing.Validation());  // which is none: the thread has ended
+  const auto population = playing.work().population();
+  std::vector<EpisodeResult> played(population.begin(), population.end());
+  const uint64_t frames = next.frames;
+  next.Count(played);
+  report.frames += next.frames - frames;
+  report.frames_reused += next.frames - frames - playing.work().FramesPlayed();
+  report.seconds_population += SecondsSince(start);
+  return played;
+}
+
+std::vector<double> MeanFitness(std::span<const EpisodeResult> played, size_t episodes) {
+  EpisodeMeans means;
+  for (size_t i = 0; i < played.size(); i += episodes) means.Add(played.subspan(i, episodes));
+  return std::move(means.fitness);
+}
+
+Result<double> ValidateAndTest(GenerationPlayer& player, std::span<const float> centre,
+                               uint32_t individual, size_t validation_episodes,
+                               size_t test_episodes, const StopToken& stop,
+                               EvolutionCounters& next, GenerationReport& report) {
+  const FixedParameters policy(centre);
+  const SteadyTime validation = Now();
+  ASSIGN_OR_RETURN(const auto validated,
+                   player.Validate(policy, individual, validation_episodes, stop));
+  const uint64_t frames = next.frames;
+  next.Count(validated);
+  report.frames += next.frames - frames;
+  report.seconds_validation += SecondsSince(validation);
+
+  const SteadyTime test = Now();
+  ASSIGN_OR_RETURN(const auto tested, player.Test(policy, test_episodes, stop));
+  for (const EpisodeResult& r : tested) {
+    report.test_returns.push_back(r.fitness);
+    report.frames_test += r.frames;
+  }
+  next.frames_test += report.frames_test;
+  report.seconds_test += SecondsSince(test);
+  return MeanFitness(validated, validated.size())[0];
+}
+
+Digest HashOf(std::span<const double> fitness, std::span<const float> centre) {
+  Sha256 hash;
+  for (const double f : fitness) hash.UpdateU64(std::bit_cast<uint64_t>(f));
+  hash.Update(std::as_bytes(centre));
+  return hash.Finish();
+}
+
+void PutCounters(ByteWriter& out, const EvolutionCounters& c) {
+  out.Put(c.generation).Put(c.frames).Put(c.frames_test).Put(c.steps).Put(c.episodes);
+}
+
+EvolutionCounters GetCounters(ByteReader& in) {
+  EvolutionCounters c;
+  c.generation = in.Get<uint64_t>();
+  c.frames = in.Get<uint64_t>();
+  c.frames_test = in.Get<uint64_t>();
+  c.steps = in.Get<uint64_t>();
+  c.episodes = in.Get<uint64_t>();
+  return c;
+}
+
+}  // namespace samara

@@ -1,0 +1,39 @@
+// What algorithms that move one policy, a centre, do alike in a generation: the population plays
+// around it, then the new centre is validated and tested. Functions; an algorithm's Step calls them
+// in its order and adds its update.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/bytes.h"
+#include "core/sha256.h"
+#include "evo/algorithms/algorithm.h"
+
+namespace samara {
+
+// Plays `tasks`, `episodes` of each member in order, and adds them to the counters of `next`, their
+// frames and time to `report`. kTryAgain: stopped.
+Result<std::vector<EpisodeResult>> PlayMembers(GenerationPlayer& player, std::vector<Task> tasks,
+                                               size_t episodes, const ParameterSource& members,
+                                               size_t episodes_total, const StopToken& stop,
+                                               EvolutionCounters& next, GenerationReport& report);
+// Mean fitness of each member.
+std::vector<double> MeanFitness(std::span<const EpisodeResult> played, size_t episodes);
+
+// Validates the new centre as `individual` and tests it on fresh episodes that count for nothing;
+// adds both to `next` and `report`. The mean of the validation. kTryAgain: stopped.
+Result<double> ValidateAndTest(GenerationPlayer& player, std::span<const float> centre,
+                               uint32_t individual, size_t validation_episodes,
+                               size_t test_episodes, const StopToken& stop,
+                               EvolutionCounters& next, GenerationReport& report);
+
+// SHA-256 over the bits of fitness and centre.
+Digest HashOf(std::span<const double> fitness, std::span<const float> centre);
+
+// The counters in a state's bytes.
+void PutCounters(ByteWriter& out, const EvolutionCounters& counters);
+EvolutionCounters GetCounters(ByteReader& in);
+
+}  // namespace samara

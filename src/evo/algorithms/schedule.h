@@ -1,0 +1,18 @@
+// A value that changes over a run.
+#pragma once
+
+#include "core/enum_names.h"
+
+namespace samara {
+
+enum class Schedule { kConstant, kLinear, kExponential };
+constexpr EnumName<Schedule> kScheduleNames[] = {{Schedule::kConstant, "constant"},
+                                                 {Schedule::kLinear, "linear"},
+                                                 {Schedule::kExponential, "exponential"}};
+
+// The value at s = min(1, t / end): `first`; first + (last - first) s; or first (last / first)^s.
+// From t = end on `last` exactly, unless it is constant. An exponential schedule from or to 0 is 0
+// after its beginning. Equal bits everywhere. REQUIRES: end > 0.
+double ScheduledValue(Schedule schedule, double first, double last, double t, double end);
+
+}  // namespace samara
