@@ -3,8 +3,11 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "evo/algorithms/ars.h"
+#include "evo/algorithms/cma.h"
 #include "evo/algorithms/es.h"
 #include "evo/algorithms/ga.h"
+#include "evo/algorithms/separable.h"
 
 namespace samara {
 namespace {
@@ -26,7 +29,32 @@ std::vector<EvolutionRow>& Rows() {
        .about = "gradient ascent on the ranks of antithetic perturbations of one centre",
        .paper = "evolution strategies (Salimans et al. 2017, arXiv 1703.03864)",
        .config = [] { return MakeEsConfig(); },
-       .describe = DescribeEs}};
+       .describe = DescribeEs},
+      {.name = "pgpe",
+       .about = "policy gradients with parameter-based exploration, ClipUp",
+       .paper = "PGPE (Sehnke et al. 2010), ClipUp (Toklu et al. 2020, arXiv 2008.02387)",
+       .config = [] { return MakePgpeConfig(); },
+       .describe = DescribeSeparable},
+      {.name = "ars",
+       .about = "finite differences along the best random directions",
+       .paper = "augmented random search (Mania et al. 2018, arXiv 1803.07055)",
+       .config = [] { return MakeArsConfig(); },
+       .describe = DescribeArs},
+      {.name = "snes",
+       .about = "natural gradient of a separable normal distribution",
+       .paper = "natural evolution strategies (Wierstra et al. 2014, arXiv 1106.4487)",
+       .config = [] { return MakeSnesConfig(); },
+       .describe = DescribeSeparable},
+      {.name = "sep-cma-es",
+       .about = "covariance matrix adaptation with a diagonal matrix",
+       .paper = "sep-CMA-ES (Ros and Hansen 2008; Hansen, arXiv 1604.00772)",
+       .config = [] { return MakeSepCmaConfig(); },
+       .describe = DescribeSeparable},
+      {.name = "cma-es",
+       .about = "covariance matrix adaptation, up to 2,000 parameters",
+       .paper = "CMA-ES (Hansen, arXiv 1604.00772; Suttorp, Hansen, Igel 2009)",
+       .config = [] { return MakeCmaConfig(); },
+       .describe = DescribeCma}};
   return rows;
 }
 

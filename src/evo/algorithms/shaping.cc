@@ -37,6 +37,16 @@ std::vector<double> CentredRanks(std::span<const double> fitness) {
   return ranks;
 }
 
+std::vector<double> ByPlace(std::span<const double> fitness, std::span<const double> of_place) {
+  std::vector<double> values(fitness.size());
+  ForTies(fitness, [&](std::span<const uint32_t> members, size_t first) {
+    double mean = 0;
+    for (size_t p = first; p < first + members.size(); ++p) mean += of_place[p];
+    for (const uint32_t i : members) values[i] = mean / static_cast<double>(members.size());
+  });
+  return values;
+}
+
 std::vector<double> NesUtilities(std::span<const double> fitness) {
   const auto n = static_cast<double>(fitness.size());
   std::vector<double> of_place(fitness.size());
@@ -45,14 +55,8 @@ std::vector<double> NesUtilities(std::span<const double> fitness) {
     of_place[p] = std::max(0.0, Log(n / 2 + 1) - Log(static_cast<double>(p + 1)));
     sum += of_place[p];
   }
-  std::vector<double> utilities(fitness.size());
-  ForTies(fitness, [&](std::span<const uint32_t> members, size_t first) {
-    double mean = 0;
-    for (size_t p = first; p < first + members.size(); ++p) mean += of_place[p];
-    mean /= static_cast<double>(members.size());
-    for (const uint32_t i : members) utilities[i] = mean / sum - 1 / n;
-  });
-  return utilities;
+  for (double& u : of_place) u = u / sum - 1 / n;
+  return ByPlace(fitness, of_place);
 }
 
 std::vector<double> ZScores(std::span<const double> fitness) {

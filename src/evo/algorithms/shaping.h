@@ -25,11 +25,13 @@ bool UsesSigns(Shaping shaping);
 std::vector<double> Shape(Shaping shaping, std::span<const double> fitness);
 
 // Ranks of `fitness`, scaled to [-0.5, 0.5], the best highest; ties get the mean of their ranks.
-// REQUIRES, of these three: two values or more.
+// REQUIRES, of these four: two values or more.
 std::vector<double> CentredRanks(std::span<const double> fitness);
 // Utilities of natural evolution strategies (Wierstra et al. 2014): max(0, ln(N/2 + 1) - ln k) of
 // the k-th best, scaled to the sum 1, minus 1/N; ties get the mean of theirs.
 std::vector<double> NesUtilities(std::span<const double> fitness);
+// of_place[p] of the p-th best; ties get the mean of theirs.
+std::vector<double> ByPlace(std::span<const double> fitness, std::span<const double> of_place);
 // (f - mean) / standard deviation; all 0 where that is below 1e-12 of the largest |f|. What is no
 // finite number counts as the worst finite one.
 std::vector<double> ZScores(std::span<const double> fitness);

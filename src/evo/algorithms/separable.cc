@@ -1,0 +1,197 @@
+#include "evo/algorithms/separable.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/bytes.h"
+#include "core/cpu.h"
+#include "evo/algorithms/centre_generation.h"
+
+namespace samara {
+namespace {
+
+constexpr uint32_t kVersion = 1;
+constexpr size_t kParametersMax = 10'000'000;  // four numbers each fit one record of the journal
+
+constexpr EnumName<NoiseKind> kCounterNoise[] = {{NoiseKind::kNormal, "normal"},
+                                                 {NoiseKind::kQuantile8, "quantile8"}};
+
+}  // namespace
+
+// ---- settings
+
+void SeparableSettings::Bind(ConfigTable& table, const std::string& name) {
+  table.Add(name + ".population", &population, {4, 1'000'000}, "members",
+            mirrored ? "number of members per generation, in pairs of opposite perturbations"
+                     : "number of members per generation");
+  table.Add(name + ".episodes", &episodes, {1, 1000}, "episodes", "episodes per member");
+  table.Add(name + ".noise", &noise, kCounterNoise, "kind of noise; quantile8 is quicker");
+  table.Add(name + ".validation_episodes", &validation_episodes, {1, 100'000}, "episodes",
+            "validation episodes of each new mean");
+}
+
+Status SeparableSettings::Check(const NetworkDescription& network, const std::string& name) const {
+  if (network.parameter_count > kParametersMax)
+    return {Code::kConfig,
+            fmt::format("{}: {} parameters; expected at most {} for this algorithm, which records "
+                        "several numbers of each every generation",
+                        network.name, network.parameter_count, kParametersMax)};
+  if (mirrored && population % 2 != 0)
+    return {Code::kConfig,
+            fmt::format("{}.population={}: members play in pairs; expected an even number", name,
+                        population)};
+  const double all = static_cast<double>(population) *
+                     static_cast<double>(std::max(episodes, validation_episodes));
+  if (all < 4e9) return Status::Ok();
+  return {Code::kConfig,
+          fmt::format("{0}.population={1}, {0}.episodes={2}, {0}.validation_episodes={3}: numbers "
+                      "of episodes up to {4:.3g}, at most 4e9; lower one of them",
+                      name, population, episodes, validation_episodes, all)};
+}
+
+// ---- state
+
+std::string SeparableState::Encode() const {
+  ByteWriter out;
+  out.Put(kVersion);
+  PutCounters(out, *this);
+  for (const auto* values : {&mean, &deviation, &path1, &path2}) PutFloats(out, *values);
+  out.Put(scale).Put(centre_mean).Put(population_hash);
+  return out.Take();
+}
+
+Result<SeparableState> SeparableState::Decode(std::string_view bytes) {
+  const Status damaged(Code::kBadData, "the recorded state of the evolution is damaged");
+  ByteReader in(bytes);
+  SeparableState s;
+  if (in.Get<uint32_t>() != kVersion) return damaged;
+  static_cast<EvolutionCounters&>(s) = GetCounters(in);
+  for (auto* values : {&s.mean, &s.deviation, &s.path1, &s.path2})
+    if (!GetFloats(in, *values)) return damaged;
+  s.scale = in.Get<double>();
+  s.centre_mean = in.Get<double>();
+  s.population_hash = in.Get<Digest>();
+  if (!in.AtEnd()) return damaged;
+  return s;
+}
+
+Result<EvolutionSummary> DescribeSeparable(std::string_view state) {
+  ASSIGN_OR_RETURN(const SeparableState s, SeparableState::Decode(state));
+  return s.Summary();
+}
+
+// ---- the generation
+
+class SeparableEvolution::Members : public ParameterSource {
+ public:
+  Members(const SeparableEvolution& evolution, std::span<const uint64_t> keys)
+      : e_(evolution), keys_(keys) {}
+  void Write(PolicyHandle policy, std::span<float> canonical) const override {
+    const bool mirrored = e_.settings_.mirrored;
+    const bool opposite = mirrored && policy.id % 2 == 1;
+    e_.noise_.Fill(keys_[mirrored ? policy.id / 2 : policy.id], 0, canonical);
+    const SeparableState& s = e_.state_;
+    for (size_t i = 0; i < canonical.size(); ++i) {
+      const double step = s.scale * s.deviation[i] * canonical[i];
+      canonical[i] = static_cast<float>(opposite ? s.mean[i] - step : s.mean[i] + step);
+    }
+  }
+
+ private:
+  const SeparableEvolution& e_;
+  const std::span<const uint64_t> keys_;
+};
+
+SeparableEvolution::SeparableEvolution(const SeparableSettings& settings,
+                                       const EvolutionBudget& budget, const EvolutionSetup& setup,
+                                       double deviation, size_t paths)
+    : EvolutionAlgorithm(setup),
+      settings_(settings),
+      budget_(budget),
+      noise_(GetNoise(settings.noise)) {
+  state_.mean.resize(network_.parameter_count);
+  state_.deviation.assign(network_.parameter_count, static_cast<float>(deviation));
+  if (initial_ != nullptr) state_.mean = initial_->parameters;
+  if (paths > 0) state_.path1.resize(network_.parameter_count);
+  if (paths > 1) state_.path2.resize(network_.parameter_count);
+}
+
+Result<GenerationReport> SeparableEvolution::Step(const StopToken& stop) {
+  SeparableState next = state_;
+  ++next.generation;
+  GenerationReport report;
+
+  // 1 every member plays
+  const auto members = static_cast<uint32_t>(settings_.population);
+  const auto episodes = static_cast<size_t>(settings_.episodes);
+  std::vector<uint64_t> keys;
+  for (uint32_t k = 0; k < (settings_.mirrored ? members / 2 : members); ++k)
+    keys.push_back(player_.Key(Purpose::kMutation, k));
+  std::vector<Task> tasks;
+  for (uint32_t i = 0; i < members; ++i)
+    for (size_t e = 0; e < episodes; ++e) tasks.push_back(player_.PopulationTask(i, e));
+  ASSIGN_OR_RETURN(const auto played,
+                   PlayMembers(player_, std::move(tasks), episodes, Members(*this, keys),
+                               EpisodesOfNext(), stop, next, report));
+  report.fitness = MeanFitness(played, episodes);
+
+  // 2 mean and deviations move
+  report.metrics = Move(report.fitness, keys, next);
+  double deviation = 0;
+  for (const float d : next.deviation) deviation += next.scale * d;
+  deviation /= static_cast<double>(parameters());
+  report.metrics["deviation_mean"] = deviation;
+  report.note = fmt::format("deviation {:.2g}", deviation);
+
+  // 3 validation of the new mean; 4 its test
+  ASSIGN_OR_RETURN(next.centre_mean,
+                   ValidateAndTest(player_, next.mean, members,
+                                   static_cast<size_t>(settings_.validation_episodes),
+                                   budget_.TestEpisodes(next.generation), stop, next, report));
+
+  // 5 the caller makes the new state durable before it reports the generation
+  next.population_hash = HashOf(report.fitness, next.mean);
+  report.frames = next.frames - state_.frames;
+  state_ = std::move(next);
+  player_.StartAfter(state_.generation, state_.frames);
+  return report;
+}
+
+void SeparableEvolution::ForMoments(std::span<const uint64_t> keys, std::span<const double> a,
+                                    std::span<const double> b, const Moments& body) const {
+  ForBlocks(parameters(), static_cast<double>(parameters()) * static_cast<double>(keys.size()),
+            Cores(), [&](size_t first, size_t size) {
+              alignas(64) float noise[kAscentBlock];
+              std::vector<double> of_a(size), of_b(size);
+              const std::span<float> e(noise, size);
+              for (size_t k = 0; k < keys.size(); ++k) {
+                if (a[k] == 0 && b[k] == 0) continue;
+                noise_.Fill(keys[k], first, e);
+                for (size_t i = 0; i < size; ++i) {
+                  const double value = e[i];
+                  of_a[i] += a[k] * value, of_b[i] += b[k] * (value * value - 1);
+                }
+              }
+              body(first, of_a, of_b);
+            });
+}
+
+size_t SeparableEvolution::EpisodesOfNext() const {
+  return static_cast<size_t>(settings_.population * settings_.episodes +
+                             settings_.validation_episodes) +
+         budget_.TestEpisodes(state_.generation + 1);
+}
+
+Status SeparableEvolution::RestoreState(std::string_view bytes) {
+  ASSIGN_OR_RETURN(SeparableState state, SeparableState::Decode(bytes));
+  if (state.mean.size() != state_.mean.size() || state.deviation.size() != state_.mean.size() ||
+      state.path1.size() != state_.path1.size() || state.path2.size() != state_.path2.size())
+    return {Code::kBadData, "the recorded state is of another network or algorithm"};
+  state_ = std::move(state);
+  player_.StartAfter(state_.generation, state_.frames);
+  return Status::Ok();
+}
+
+}  // namespace samara
