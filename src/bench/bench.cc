@@ -31,6 +31,7 @@ Result<json> Schedules(const Options& options);
 Result<json> NoiseKinds(const Options& options);
 Result<json> Materialisation(const Options& options);
 Result<json> NativeRollouts(const Options& options);
+Result<json> EvolutionStrategies(const Options& options);
 Result<json> EsUpdate(const Options& options);
 
 namespace {
@@ -72,6 +73,8 @@ constexpr Workload kWorkloads[] = {
     {"noise", "normal numbers per second of each kind of noise", NoiseKinds},
     {"materialise", "children per second from a cached parent, compared with copying memory",
      Materialisation},
+    {"es", "generations of evolution strategies on CartPole, compared with evosax",
+     EvolutionStrategies},
     {"es-update", "the update of evolution strategies, compared with its noise and copying memory",
      EsUpdate},
 };

@@ -1,9 +1,10 @@
-"""CartPole by the GA on many seeds: how many generations until the elite's test reaches 475.
+"""CartPole on many seeds: how many generations until the test of the elite, or centre, reaches 475.
 
     .venv/bin/python src/bench/micro/cartpole_seeds.py            # prints a Markdown table, then one line of JSON
+    .venv/bin/python src/bench/micro/cartpole_seeds.py --preset classic/cartpole-es
 
 A seed is solved in the first generation whose elite has a mean of at least 475 over 100 fresh episodes
-(ga.test_every=1; test episodes are not counted in frames and decide nothing).
+(ga.test_every=1, es.test_every=1; test episodes are not counted in frames and decide nothing).
 """
 
 import argparse
@@ -15,15 +16,15 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-PRESET = "classic/cartpole-ga"
 SOLVED = 475.0
 
 
-def run_seed(samara: str, seed: int, overrides: list[str], folder: Path) -> dict:
+def run_seed(samara: str, preset: str, seed: int, overrides: list[str], folder: Path) -> dict:
     """One run; the generation and frames at which it was solved (None: never), and the final test."""
     out = folder / str(seed)
-    keys = [f"run.seed={seed}", "ga.test_every=1", "ga.test_episodes=100", *overrides]
-    done = subprocess.run([samara, "train", PRESET, *keys, "--out", str(out), "--json"],
+    table = preset.rsplit("-", 1)[-1]
+    keys = [f"run.seed={seed}", f"{table}.test_every=1", f"{table}.test_episodes=100", *overrides]
+    done = subprocess.run([samara, "train", preset, *keys, "--out", str(out), "--json"],
                           capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"seed {seed}: exit {done.returncode}: {done.stderr.strip().splitlines()[-1]}")
@@ -63,13 +64,14 @@ def summary(runs: list[dict]) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--preset", default="classic/cartpole-ga", help="or classic/cartpole-es")
     parser.add_argument("--first", type=int, default=1, help="the first run.seed")
     parser.add_argument("--seeds", type=int, default=30, help="how many, one after another")
     parser.add_argument("--samara", default=str(ROOT / "build" / "samara"))
     parser.add_argument("overrides", nargs="*", help="key=value, as for samara train")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        runs = [run_seed(args.samara, s, args.overrides, Path(folder)) for s in range(args.first, args.first + args.seeds)]
+        runs = [run_seed(args.samara, args.preset, s, args.overrides, Path(folder)) for s in range(args.first, args.first + args.seeds)]
     print(table(runs))
     print(json.dumps(summary(runs)))
 
