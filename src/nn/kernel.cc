@@ -11,7 +11,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
-#include "nn/kernel_ops.h"
+#include "nn/kernel_choice.h"
 
 namespace samara {
 namespace {
@@ -196,6 +196,16 @@ struct PopulationKernel::Plan {
                   std::span<float> packed) const;
 };
 
+namespace {
+
+std::vector<float> DiagonalMatrix(std::span<const float> weights) {
+  std::vector<float> matrix(weights.size() * weights.size());
+  for (size_t i = 0; i < weights.size(); ++i) matrix[i * (weights.size() + 1)] = weights[i];
+  return matrix;
+}
+
+}  // namespace
+
 // bias and, of a dense or recurrent layer, weights
 void PopulationKernel::Plan::PackMatrix(std::span<const float> weights, std::span<const float> bias,
                                         const Matrix& m, std::span<float> packed) const {
@@ -288,6 +298,11 @@ void PopulationKernel::Pack(std::span<const float> canonical, std::span<float> p
     const Plan::Step& step = plan_->steps[i];
     const auto part = [canonical](size_t offset, size_t n) { return canonical.subspan(offset, n); };
     const auto weights = part(layer.weight_offset, layer.weight_count);
+    if (layer.kind == Layer::Kind::kDiagonal) {
+      const std::vector<float> zeros(U(layer.out));
+      plan_->PackMatrix(DiagonalMatrix(weights), zeros, step.matrix, packed);
+      continue;
+    }
     const auto bias = part(layer.bias_offset, U(layer.columns()));
     if (layer.kind != Layer::Kind::kConv) {
       plan_->PackMatrix(weights, bias, step.matrix, packed);
@@ -487,6 +502,9 @@ void PopulationKernel::ForwardBatch(const float* packed, std::span<const float* 
   for (size_t o = 0; o < n; ++o)
     std::copy_n(from[o], network_.output_size(), outputs + o * network_.output_size());
 }
+
+const kernel::Ops& KernelOps(IsaLevel isa) { return OpsFor(isa); }
+kernel::Act KernelActivation(Activation activation) { return ToAct(activation); }
 
 AlignedFloats::AlignedFloats(size_t n) : size_(n) {
   constexpr size_t kHugePage = size_t{1} << 21;

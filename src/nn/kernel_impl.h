@@ -471,8 +471,16 @@ void ToInt8(const float* x, size_t n, float inverse, char* out) {
   for (size_t k = 0; i + k < n; ++k) out[i + k] = tail[k];
 }
 
-constexpr Ops kOps = {kLanes,      ConvBlock, Conv,   Dense,      DenseMany,
-                      ComputeCell, Magnitude, ToInt8, NonzeroBits};
+}  // namespace
+}  // namespace samara::kernel
+
+#include "nn/kernel_product_impl.h"
+
+namespace samara::kernel {
+namespace {
+
+constexpr Ops kOps = {kLanes,    ConvBlock, Conv,        Dense,   DenseMany,  ComputeCell,
+                      Magnitude, ToInt8,    NonzeroBits, Product, ActivateAll};
 
 }  // namespace
 }  // namespace samara::kernel

@@ -102,6 +102,20 @@ struct CellTask {
   float* memory;
 };
 
+// out[m][n] = sum over links of left(m, link) * right[link][n]: one chain of fused multiply-adds
+// per element, links ascending.
+struct ProductTask {
+  const float* left;  // (m, link) at left[m * left_row + link * left_link]
+  size_t left_row, left_link;
+  const float* right;
+  size_t right_row;
+  float* out;
+  size_t out_row;
+  size_t rows, links, columns;  // columns: a multiple of kProductColumns; rows > 0
+  bool add;                     // the chains begin with what `out` holds instead of 0
+};
+constexpr size_t kProductColumns = 16;
+
 struct Ops {
   size_t lanes;                           // floats of a vector
   size_t (*conv_block)(size_t channels);  // output channels that are packed together
@@ -115,6 +129,9 @@ struct Ops {
   void (*to_int8)(const float* x, size_t n, float inverse, char* out);
   // bits of x[0..n): bit i set when x[i] != 0 (NaN counts); writes (n + 63) / 64 words.
   void (*nonzero_bits)(const float* x, size_t n, uint64_t* bits);
+  void (*product)(const ProductTask&);
+  // REQUIRES: n is a multiple of kProductColumns.
+  void (*activate)(float* x, size_t n, Act activation);
 };
 
 extern const Ops kPortableOps;

@@ -150,7 +150,10 @@ Result<Layer> ReadLayer(Words& words, size_t times, Stage& stage) {
   } else if (stage <= Stage::kDense && times == 1 && words.Take(kOutputName)) {
     stage = Stage::kEnd;
     layer.name = kOutputName;
-    RETURN_IF_ERROR(ReadActivation(words, "", layer.activation));
+    if (words.Take("diagonal"))
+      layer.kind = Layer::Kind::kDiagonal;
+    else
+      RETURN_IF_ERROR(ReadActivation(words, "diagonal, ", layer.activation));
   } else {
     const std::string last = "dense, rnn, lstm, gru or out";
     return words.Bad(stage == Stage::kEnd     ? "nothing after the output layer"
@@ -191,6 +194,7 @@ std::string_view Prefix(Layer::Kind kind) {
     case Layer::Kind::kRnn:
     case Layer::Kind::kLstm:
     case Layer::Kind::kGru:
+    case Layer::Kind::kDiagonal:
       break;
   }
   return NameOf(std::span<const EnumName<Layer::Kind>>(kRecurrentWords), kind);

@@ -112,7 +112,7 @@ TEST(LayerLineTest, SaysWhereALineIsWrong) {
   refused("gru", "4: nothing, expected the number of units");
   refused("lstm 8, conv 8 3x3 relu", "9: 'conv', expected dense");
   refused("out tanh, dense 8 relu", "11: 'dense', expected nothing after the output layer");
-  refused("out", "4: nothing, expected relu, tanh");
+  refused("out", "4: nothing, expected diagonal, relu, tanh");
   refused("2 x out tanh", "5: 'out', expected residual, conv, dense");
   refused("3 dense 8 relu", "3: 'dense', expected x, such as 3 x dense");
   refused("3x dense 8 relu", "1: '3x', expected a number of layers");

@@ -94,6 +94,8 @@ void AddSlices(const NetworkDescription& network, size_t index, std::vector<Tens
     slices.push_back(std::move(slice));
   };
   const int64_t columns = layer.columns();
+  if (layer.kind == Layer::Kind::kDiagonal)
+    return add(".weight", {layer.out}, layer.weight_offset, 1, false);
   if (layer.recurrent()) {
     add(".weight_ih", {layer.in, columns}, layer.weight_offset, layer.in, false);
     add(".weight_hh", {layer.out, columns}, layer.recurrent_offset, layer.out, false);
@@ -113,6 +115,12 @@ void Place(Layer& layer, size_t& offset) {
     return std::exchange(offset, offset + static_cast<size_t>(count));
   };
   const int64_t columns = layer.columns();
+  if (layer.kind == Layer::Kind::kDiagonal) {
+    layer.weight_count = static_cast<size_t>(layer.out);
+    layer.weight_offset = take(layer.out);
+    layer.bias_offset = offset;  // of none
+    return;
+  }
   layer.weight_count = static_cast<size_t>(layer.fan_in() * columns);
   layer.weight_offset = take(layer.fan_in() * columns);
   if (layer.recurrent()) {
@@ -210,6 +218,11 @@ Result<NetworkDescription> MakeNetwork(std::string_view name_or_line, int64_t he
   if (!EndsWithOutput(network.layers)) network.layers.emplace_back().name = kOutputName;
   network.layers.back().out = outputs;
   RETURN_IF_ERROR(Finish(network));
+  const Layer& last = network.layers.back();
+  if (last.kind == Layer::Kind::kDiagonal && last.in != last.out)
+    return Status(Code::kConfig, "network '" + Shown(name_or_line) + "': a diagonal of " +
+                                     std::to_string(last.in) + " inputs for " +
+                                     std::to_string(last.out) + " outputs, expected as many");
   return network;
 }
 

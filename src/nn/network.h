@@ -62,7 +62,16 @@ Result<Storage> ParseStorage(std::string_view name);
 
 struct Layer {
   // kResidual: a stack of residual blocks (layer_line.h), of learners' networks only
-  enum class Kind : uint8_t { kConv, kDense, kResidual, kRnn, kLstm, kGru } kind = Kind::kDense;
+  // kDiagonal: an output layer without bias whose weights multiply an input each
+  enum class Kind : uint8_t {
+    kConv,
+    kDense,
+    kResidual,
+    kRnn,
+    kLstm,
+    kGru,
+    kDiagonal
+  } kind = Kind::kDense;
   std::string name;  // "conv1", "fc", "out": names of exported tensors
   int64_t out = 0;   // output channels or units
   int64_t kernel = 0, stride = 1;

@@ -70,6 +70,7 @@ AgentNetworkImpl::AgentNetworkImpl(const AgentNetworkConfig& config)
       case Layer::Kind::kRnn:
       case Layer::Kind::kLstm:
       case Layer::Kind::kGru:
+      case Layer::Kind::kDiagonal:
         CHECK(false) << "MakeTorso made a layer that learners lack";
     }
   }

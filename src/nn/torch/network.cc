@@ -50,6 +50,8 @@ std::shared_ptr<torch::nn::Module> ModuleOf(const Layer& layer) {
     case Layer::Kind::kDense:
     case Layer::Kind::kResidual:
       break;
+    case Layer::Kind::kDiagonal:
+      CHECK(false) << "a diagonal layer is of evolution only";
   }
   return torch::nn::Linear(layer.in, layer.out).ptr();
 }
