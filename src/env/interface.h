@@ -41,6 +41,9 @@ struct ActionSpec {
   bool discrete = true;
   int64_t n = 0;                 // discrete: number of actions; box: dimensions
   std::vector<float> low, high;  // box: the simulator's bounds; policies act in [-1, 1]
+  // Box: a policy's numbers are passed on as they are, logits for example. For native environments
+  // that evolution plays; the others force them into [-1, 1].
+  bool raw = false;
   // Discrete with several parts that are chosen independently (MultiDiscrete): how many choices
   // each has. Their product is n, and an action's index counts the last part fastest (C order).
   std::vector<int64_t> sizes{};  // empty: one part
@@ -80,6 +83,9 @@ struct StepResult {
   bool truncated = false;  // only when not terminated
   bool life_lost = false;  // the episode may go on
   uint32_t frames = 0;     // emulated frames of this step (1 where frames mean nothing)
+  // The observation begins a sequence that has nothing to do with what was before: the memory of a
+  // recurrent policy starts anew.
+  bool new_sequence = false;
 };
 
 // A native environment. One thread at a time; the caller checked action and span sizes.

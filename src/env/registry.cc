@@ -17,6 +17,8 @@
 #include "env/memory/recall.h"
 #include "env/memory/tmaze.h"
 #include "env/mujoco/environment.h"
+#include "env/toy/parity.h"
+#include "env/toy/two_weights.h"
 
 namespace samara {
 namespace {
@@ -82,6 +84,10 @@ std::vector<NativeTask>& Tasks() {
                 .path_reward = true}),
       MazeTask({.id = "ImageMaze", .picture = true}),
       MazeTask({.id = "ImageMazeDiscrete", .outputs = MazeOutputs::kDiscrete, .picture = true}),
+      {"Parity-v0", [](bool) { return MakeParity(); }},
+      {"ToyEasy-v0", [](bool) { return MakeTwoWeights(TwoWeightsTask::kEasy); }},
+      {"ToyMedium-v0", [](bool) { return MakeTwoWeights(TwoWeightsTask::kMedium); }},
+      {"ToyWashout-v0", [](bool) { return MakeTwoWeights(TwoWeightsTask::kWashout); }},
   };
   return tasks;
 }

@@ -60,6 +60,7 @@ StepResult SimulatedEnvironment::Step(const Action& action, std::span<std::byte>
   result.terminated = outcome.terminated;
   result.truncated = !outcome.terminated && limit_ > 0 && steps_ >= limit_;
   result.frames = 1;
+  result.new_sequence = outcome.new_sequence;
   return result;
 }
 

@@ -34,6 +34,7 @@ class SimulatedEnvironment : public Environment {
   struct Outcome {
     double reward;
     bool terminated;
+    bool new_sequence = false;  // StepResult::new_sequence
   };
 
   // `state_variables`: how many numbers Draw writes and Place reads.

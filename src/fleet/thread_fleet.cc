@@ -75,7 +75,10 @@ class ThreadFleet : public Fleet {
     slot.reset = false;
     ++slot.step;
     slot.index = action.index;
-    ClampAction(action.values, slot.values.data());
+    if (spec_.action.raw)
+      std::ranges::copy(action.values, slot.values.begin());
+    else
+      ClampAction(action.values, slot.values.data());
     Enqueue(index);
     lock.Unlock();
     if (at_once_) Serve(index);
