@@ -63,6 +63,7 @@ void ApplyInChunks(const Noise& noise, std::span<const Mutation> mutations,
 // parameters each.
 void ApplyMutations(NoiseKind kind, std::span<const Mutation> mutations,
                     std::span<const float> base, std::span<float> out) {
+  for (const Mutation& mutation : mutations) CHECK(mutation.plain());
   const Noise& noise = GetNoise(kind);
   if (!noise.prefers_long_slices()) return ApplyInChunks(noise, mutations, base, 0, kChunk, out);
   const size_t part = std::max(kPartMin, (out.size() + Cores() - 1) / Cores());

@@ -29,7 +29,7 @@ namespace samara {
 void InitialParameters(const Genome& genome, const NetworkDescription& network,
                        std::span<float> out, const InitialPolicy* initial = nullptr);
 
-// out[parameter_count] = the genome's parameters. REQUIRES: as above.
+// out[parameter_count] = the genome's parameters. REQUIRES: as above, and genome.plain().
 void Materialise(const Genome& genome, const NetworkDescription& network, std::span<float> out,
                  const InitialPolicy* initial = nullptr);
 
@@ -47,7 +47,8 @@ class AncestorCache {
   AncestorCache(const AncestorCache&) = delete;
   AncestorCache& operator=(const AncestorCache&) = delete;
 
-  // Like samara::Materialise, starting at the longest prefix of `genome` that is held.
+  // Like samara::Materialise, starting at the longest prefix of `genome` that is held. REQUIRES:
+  // genome.plain(), as of Keep.
   void Materialise(const Genome& genome, std::span<float> out);
   // Holds the parameters of `genome` (a parent-to-be), built from its own longest prefix; what was
   // used least recently leaves. A genome larger than the bound is not held.

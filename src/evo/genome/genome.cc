@@ -11,8 +11,8 @@
 namespace samara {
 namespace {
 
-constexpr size_t kMutationBytes = 12;
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kPlainVersion = 1, kVersion = 2;
+constexpr size_t MutationBytes(uint8_t version) { return version == kPlainVersion ? 12 : 36; }
 
 Status Bad(const std::string& what) { return {Code::kBadData, "genome: " + what}; }
 
@@ -26,13 +26,13 @@ Result<Header> ReadHeader(ByteReader& reader, size_t bytes) {
   const auto header = reader.Get<Header>();
   if (!reader.ok()) return Bad(std::to_string(bytes) + " bytes, expected at least 16");
   const auto [version, noise, init, reserved, mutations, initial] = header;
-  if (version != kVersion) {
-    return Bad("version " + std::to_string(version) + ", this samara reads version 1");
+  if (version != kPlainVersion && version != kVersion) {
+    return Bad("version " + std::to_string(version) + ", this samara reads versions 1 and 2");
   }
   if (noise < 1 || noise > 3) return Bad("noise kind " + std::to_string(noise) + ", expected 1-3");
   if (init < 1 || init > 3) return Bad("init kind " + std::to_string(init) + ", expected 1-3");
   if (reserved != 0) return Bad("byte 3 is " + std::to_string(reserved) + ", expected 0");
-  const size_t expected = sizeof(Header) + kMutationBytes * size_t{mutations};
+  const size_t expected = sizeof(Header) + MutationBytes(version) * size_t{mutations};
   if (bytes != expected) {
     return Bad(std::to_string(bytes) + " bytes, its header says " + std::to_string(expected));
   }
@@ -50,18 +50,43 @@ Status CheckKey(uint64_t key, size_t parameter_count, const std::string& name) {
 
 // -0.0 is a power of its own: added to 0.0 it leaves another zero.
 bool SameBits(const Mutation& a, const Mutation& b) {
-  return a.key == b.key && std::bit_cast<uint32_t>(a.power) == std::bit_cast<uint32_t>(b.power);
+  return a == b && std::bit_cast<uint32_t>(a.power) == std::bit_cast<uint32_t>(b.power);
+}
+
+Mutation GetMutation(ByteReader& reader, uint8_t version) {
+  Mutation m;
+  m.key = reader.Get<uint64_t>();
+  if (version == kPlainVersion) {
+    m.power = reader.Get<float>();
+    return m;
+  }
+  m.episode = reader.Get<uint64_t>();
+  m.experience = reader.Get<uint64_t>();
+  m.power = reader.Get<float>();
+  m.clip = reader.Get<float>();
+  m.kind = static_cast<MutationKind>(std::min(reader.Get<uint32_t>(), 255U));
+  return m;
 }
 
 }  // namespace
 
+bool Genome::plain() const {
+  return std::ranges::all_of(mutations, [](const Mutation& m) { return m.plain(); });
+}
+
 std::string Genome::Encode() const {
   static_assert(sizeof(Header) == 16);
   CHECK(mutations.size() <= UINT32_MAX);
+  const uint8_t version = plain() ? kPlainVersion : kVersion;
   ByteWriter writer;
-  writer.Put(Header{kVersion, static_cast<uint8_t>(noise), static_cast<uint8_t>(init), 0,
+  writer.Put(Header{version, static_cast<uint8_t>(noise), static_cast<uint8_t>(init), 0,
                     static_cast<uint32_t>(mutations.size()), initial});
-  for (const Mutation& mutation : mutations) writer.Put(mutation.key).Put(mutation.power);
+  for (const Mutation& m : mutations) {
+    writer.Put(m.key);
+    if (version != kPlainVersion) writer.Put(m.episode).Put(m.experience);
+    writer.Put(m.power);
+    if (version != kPlainVersion) writer.Put(m.clip).Put(static_cast<uint32_t>(m.kind));
+  }
   return writer.Take();
 }
 
@@ -74,13 +99,18 @@ Result<Genome> Genome::Decode(std::string_view bytes) {
                 .mutations = {}};
   genome.mutations.reserve(header.mutations);
   for (uint32_t i = 0; i < header.mutations; ++i) {
-    const auto key = reader.Get<uint64_t>();
-    const auto power = reader.Get<float>();
-    if (!std::isfinite(power)) {
+    const Mutation mutation = GetMutation(reader, header.version);
+    if (!std::isfinite(mutation.power) || !std::isfinite(mutation.clip)) {
       return Bad("mutation " + std::to_string(i) + " has no finite power");
     }
-    genome.mutations.push_back({key, power});
+    if (mutation.kind > MutationKind::kSmGSo) {
+      return Bad("mutation " + std::to_string(i) + " is of kind " +
+                 std::to_string(static_cast<int>(mutation.kind)) + ", expected 0-5");
+    }
+    genome.mutations.push_back(mutation);
   }
+  if (genome.plain() != (header.version == kPlainVersion))
+    return Bad("version 2 without a safe mutation");
   return genome;
 }
 

@@ -7,6 +7,10 @@
 //   theta_k = theta_{k-1} + power_k * e(key_k)          (weights and biases, not layer-scaled)
 //
 // left to right, float32, product rounded, then sum rounded, no FMA.
+//
+// A safe mutation (Lehman et al. 2018, arXiv 1712.06563) is scaled by what it does to the outputs
+// at states that the parent saw (evo/algorithms/safe_mutation.h). It names the parent's episode
+// they come from, which is played again to rebuild the individual, and their hash.
 #pragma once
 
 #include <cstddef>
@@ -32,9 +36,25 @@ enum class InitKind : uint8_t {                                              // 
 // What a configuration and a published genome may ask for; published runs have 0.002 to 0.5.
 constexpr double kMutationPowerMax = 10;
 
+// How noise becomes a change of parameters; evo/algorithms/safe_mutation.h defines them. On disk.
+enum class MutationKind : uint8_t {
+  kPlain = 0,
+  kSmR = 1,
+  kSmGSum = 2,
+  kSmGSumLegacy = 3,
+  kSmGAbs = 4,
+  kSmGSo = 5
+};
+
 struct Mutation {
   uint64_t key = 0;  // counter noise: key of the stream; table: start index of the slice
   float power = 0;   // sigma, finite
+  // of safe mutations
+  MutationKind kind = MutationKind::kPlain;
+  float clip = 0;           // largest change of a parameter; 0 = any
+  uint64_t episode = 0;     // key of the parent's episode (EpisodeRule::Make)
+  uint64_t experience = 0;  // hash of the states that were used (evo/evaluate/experience.h)
+  bool plain() const { return kind == MutationKind::kPlain; }
   bool operator==(const Mutation&) const = default;
 };
 
@@ -44,12 +64,15 @@ struct Genome {
   uint64_t initial = 0;
   std::vector<Mutation> mutations;
   bool operator==(const Genome&) const = default;
+  // Whether its seeds alone decide its parameters: no mutation is a safe one.
+  bool plain() const;
 
   bool begins_from_policy() const { return init == InitKind::kPolicy; }
 
-  // Little-endian: version 1 (u8), noise (u8), init (u8), 0 (u8), number of mutations (u32),
-  // initial (u64), then per mutation key (u64) and power (f32): 16 + 12 per mutation, 3,196 bytes
-  // at 265 mutations.
+  // Little-endian: version (u8), noise (u8), init (u8), 0 (u8), number of mutations (u32), initial
+  // (u64), then the mutations. Version 1, of plain genomes, has key (u64) and power (f32) of each:
+  // 16 + 12 per mutation, 3,196 bytes at 265 mutations. Version 2 has key (u64), episode (u64),
+  // experience (u64), power (f32), clip (f32) and kind (u32): 16 + 36 per mutation.
   std::string Encode() const;
   // kBadData on anything but an exact encoding. Keys of the table kind need CheckKeys as well.
   static Result<Genome> Decode(std::string_view bytes);

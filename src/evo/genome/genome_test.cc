@@ -68,7 +68,8 @@ TEST(GenomeTest, RefusesWhatItDoesNotKnow) {
     bytes[at] = byte;
     return bytes;
   };
-  ExpectBad(with(0, 2), "version 2");
+  ExpectBad(with(0, 3), "version 3");
+  ExpectBad(with(0, 2), "header says");
   ExpectBad(with(1, 0), "noise kind 0");
   ExpectBad(with(1, 4), "noise kind 4");
   ExpectBad(with(2, 0), "init kind 0");
@@ -116,6 +117,41 @@ TEST(GenomeTest, TableIndicesMustLeaveRoomForTheParameters) {
   EXPECT_FALSE(CheckKeys(genome, 250'000'001).ok());
   genome.noise = NoiseKind::kNormal;
   EXPECT_TRUE(CheckKeys(genome, 1000).ok());
+}
+
+Genome Safe() {
+  Genome genome = Long(2);
+  genome.mutations.push_back({.key = 0x1817161514131211,
+                              .power = 1.0f,
+                              .kind = MutationKind::kSmGAbs,
+                              .clip = 0.25f,
+                              .episode = 0x2827262524232221,
+                              .experience = 0x3837363534333231});
+  return genome;
+}
+
+TEST(GenomeTest, SafeMutationsHaveAVersionOfTheirOwn) {
+  EXPECT_TRUE(Long(2).plain());
+  EXPECT_FALSE(Safe().plain());
+  const std::string bytes = Safe().Encode();
+  EXPECT_EQ(bytes.substr(0, 1), "\x02");
+  EXPECT_EQ(bytes.substr(16 + 2 * 36), std::string("\x11\x12\x13\x14\x15\x16\x17\x18"
+                                                   "\x21\x22\x23\x24\x25\x26\x27\x28"
+                                                   "\x31\x32\x33\x34\x35\x36\x37\x38"
+                                                   "\x00\x00\x80\x3f"
+                                                   "\x00\x00\x80\x3e"
+                                                   "\x04\x00\x00\x00",
+                                                   36));
+  EXPECT_EQ(Genome::Decode(bytes).ValueOrThrow(), Safe());
+  for (size_t n = 0; n < bytes.size(); ++n) ExpectBad(bytes.substr(0, n), "bytes");
+}
+
+TEST(GenomeTest, RefusesMutationsOfAnUnknownKind) {
+  std::string bytes = Safe().Encode();
+  bytes[bytes.size() - 4] = 6;
+  ExpectBad(bytes, "of kind 6");
+  bytes[bytes.size() - 4] = 0;
+  ExpectBad(bytes, "without a safe mutation");
 }
 
 }  // namespace

@@ -6,11 +6,14 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/rng.h"
 #include "evo/genome/noise_kernel.h"
 #include "evo/genome/noise_table.h"
 
 namespace samara {
 namespace {
+
+constexpr uint64_t kTableStride = 64;  // slices of the table start at multiples of it
 
 const NoiseKernel& Kernel(NoiseKind kind, IsaLevel isa) {
   CHECK(kind == NoiseKind::kNormal || kind == NoiseKind::kQuantile8) << static_cast<int>(kind);
@@ -121,6 +124,19 @@ class TableNoise : public Noise {
 
 std::string_view Name(NoiseKind kind) {
   return NameOf(std::span<const EnumName<NoiseKind>>(kNoiseNames), kind);
+}
+
+uint64_t NoiseKeyFor(NoiseKind kind, size_t parameter_count, uint64_t key) {
+  if (kind != NoiseKind::kTable) return key;
+  const uint64_t starts = (kNoiseTableSize - parameter_count) / kTableStride + 1;
+  return CounterRng(key).UniformInt(0, starts) * kTableStride;
+}
+
+Status CheckNoise(NoiseKind kind, size_t parameter_count) {
+  if (kind != NoiseKind::kTable || parameter_count <= kNoiseTableSize) return Status::Ok();
+  return {Code::kConfig, "ga.noise=table: a table of " + std::to_string(kNoiseTableSize) +
+                             " values for " + std::to_string(parameter_count) +
+                             " parameters; expected normal or quantile8, which have no such bound"};
 }
 
 const Noise& GetNoise(NoiseKind kind) {

@@ -42,7 +42,15 @@ constexpr uint64_t kNoiseTableSize = 250'000'000;
 constexpr EnumName<NoiseKind> kNoiseNames[] = {{NoiseKind::kNormal, "normal"},
                                                {NoiseKind::kQuantile8, "quantile8"},
                                                {NoiseKind::kTable, "table"}};
+constexpr EnumName<InitKind> kInitNames[] = {{InitKind::kFanIn, "fan_in"},
+                                             {InitKind::kUnitNorm, "unit_norm"}};
 std::string_view Name(NoiseKind kind);
+
+// The key of noise that an algorithm draws from `key`: of the table kind the start of a slice, a
+// multiple of 64.
+uint64_t NoiseKeyFor(NoiseKind kind, size_t parameter_count, uint64_t key);
+// kConfig when the table has fewer values than a network parameters.
+Status CheckNoise(NoiseKind kind, size_t parameter_count);
 
 class Noise {
  public:
