@@ -46,9 +46,11 @@ class DirectEvaluator : public Evaluator {
       const SteadyTime start = Now();
       policy.Load(workspace, task.policy, source);
       const double materialised = SecondsSince(start);
-      const EpisodeResult result = Rollout(environment, task.episode, policy, workspace,
-                                           observation, [&] { return work.Wanted(*index); });
+      const EpisodeResult result = Rollout(environment, task, policy, workspace, observation,
+                                           [&] { return work.Wanted(*index); });
       const double played = SecondsSince(start) - materialised;
+      if (result.done && task.experience)
+        work.PostExperience(*index, std::make_shared<Experience>(policy.experience()));
       if (result.done) work.Post(*index, result);
       const MutexLock lock(mu_);
       seconds_.materialise += materialised;
@@ -73,17 +75,18 @@ class DirectEvaluator : public Evaluator {
   }
 
   // result.done is false when nobody wanted it any more
-  EpisodeResult Rollout(Environment& environment, const EpisodeSpec& episode, PolicyState& policy,
+  EpisodeResult Rollout(Environment& environment, const Task& task, PolicyState& policy,
                         PolicyWorkspace& workspace, std::span<std::byte> observation,
                         const auto& wanted) const {
     EpisodeResult result;
-    policy.StartEpisode(episode.seed);
-    environment.Reset(episode, observation);
+    policy.StartEpisode(task.episode.seed, task.experience);
+    environment.Reset(task.episode, observation);
     while (wanted()) {
       const StepResult step = environment.Step(policy.Decide(workspace, observation), observation);
       result.fitness += step.reward;
       result.frames += step.frames;
       ++result.steps;
+      if (step.new_sequence) policy.StartSequence();
       if (step.terminated || step.truncated) {
         result.truncated = step.truncated;
         result.done = true;

@@ -24,6 +24,7 @@ class EpisodeEvaluator : public Evaluator {
         slots_(fleet_->slots()) {}
 
   const EnvironmentSpec& spec() const override { return fleet_->spec(); }
+  bool records() const override { return false; }
 
   Status Play(const ParameterSource& source, WorkSource& work) override {
     for (Slot& slot : slots_) slot.loaded = kRandomHandle;  // another source: other policies

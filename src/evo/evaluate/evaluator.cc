@@ -43,6 +43,12 @@ void LocalWork::Post(uint32_t index, const EpisodeResult& result) {
   if (sink_) sink_(index, results_[index]);
 }
 
+void LocalWork::PostExperience(uint32_t index, SharedExperience experience) {
+  const MutexLock lock(mu_);
+  experiences_.resize(tasks_.size());
+  experiences_[index] = std::move(experience);
+}
+
 bool LocalWork::Finished() const {
   if (stop_ && stop_()) return true;
   // relaxed: the results are read after the threads that posted them were joined

@@ -29,7 +29,11 @@ struct Task {
   Role role = Role::kTrain;
   EpisodeSpec episode;
   double frames_expected = 0;  // of its episode; 0 = unknown. Decides when it is played, no more
+  bool experience = false;     // the states of its episode come back with its result
 };
+
+// States of an episode, shared by those that look at them.
+using SharedExperience = std::shared_ptr<const Experience>;
 
 // Hands out task indices and collects results. Thread safe.
 class WorkSource {
@@ -39,7 +43,9 @@ class WorkSource {
   virtual std::optional<uint32_t> Claim() = 0;
   virtual Task TaskOf(uint32_t index) const = 0;  // REQUIRES: index was claimed
   virtual void Post(uint32_t index, const EpisodeResult& result) = 0;  // a duplicate is ignored
-  virtual bool Finished() const = 0;                                   // all results in, or stopped
+  // The states of a task with `experience`, before its result. A duplicate has the same bits.
+  virtual void PostExperience(uint32_t /*index*/, SharedExperience /*experience*/) {}
+  virtual bool Finished() const = 0;  // all results in, or stopped
   // False: nobody waits for the result of this claimed index any more; its episode may be broken
   // off.
   virtual bool Wanted(uint32_t /*index*/) const { return !Finished(); }
@@ -69,10 +75,17 @@ class LocalWork : public WorkSource {
   Task TaskOf(uint32_t index) const override { return tasks_[index]; }
   void Post(uint32_t index, const EpisodeResult& result) override;
   bool Finished() const override;
+  void PostExperience(uint32_t index, SharedExperience experience) override;
   // REQUIRES: as above.
   std::vector<EpisodeResult> TakeResults() {
     const MutexLock lock(mu_);
     return std::move(results_);
+  }
+  // By task; null where none was recorded. REQUIRES: as above.
+  std::vector<SharedExperience> TakeExperiences() {
+    const MutexLock lock(mu_);
+    experiences_.resize(tasks_.size());
+    return std::move(experiences_);
   }
   size_t posted() const { return posted_.load(std::memory_order_relaxed); }
   uint64_t frames() const { return frames_.load(std::memory_order_relaxed); }
@@ -87,6 +100,7 @@ class LocalWork : public WorkSource {
   Mutex mu_;
   size_t next_ GUARDED_BY(mu_) = 0;  // in order_
   std::vector<EpisodeResult> results_ GUARDED_BY(mu_);
+  std::vector<SharedExperience> experiences_ GUARDED_BY(mu_);  // empty before the first
   Sink sink_ GUARDED_BY(mu_);
 };
 
@@ -109,6 +123,9 @@ class Evaluator {
   // Whether several ranks play one work (peers.h): what there is to claim may then not depend on
   // results that one of them knows before the others.
   virtual bool shared() const { return false; }
+  // Whether states of tasks with `experience` come back. Not where whole episodes are played
+  // elsewhere.
+  virtual bool records() const { return true; }
 };
 
 // `threads` inference threads over a fleet's slots: one network per slot.

@@ -126,6 +126,56 @@ Result<GenerationPlayer::Results> GenerationPlayer::PlayFurther(std::span<const 
   return PlayApart(Phase::kPopulation, tasks, first, members, stop);
 }
 
+// ---- tasks that follow from results
+
+Result<GenerationPlayer::Results> GenerationPlayer::PlayOrdered(OrderedWork::Plan plan,
+                                                                const ParameterSource& policies,
+                                                                bool records,
+                                                                const StopToken& stop) {
+  const size_t tasks = plan.tasks;
+  if (records) finished_.clear();
+  OrderedWork work(std::move(plan), stop, finished_[Phase::kPopulation]);
+  if (!records)
+    work.OnPost([this](uint32_t i, const EpisodeResult& r) { Note(Phase::kPopulation, i, r); });
+  Show(
+      [&] {
+        const OrderedWork::Counts c = work.counts();
+        return EvolutionProgress{.phase = "population",
+                                 .done = c.done,
+                                 .total = tasks,
+                                 .frames = c.frames,
+                                 .best = c.best,
+                                 .episodes_done = c.done,
+                                 .episodes_total = tasks};
+      },
+      frames_);
+  const Status status = evaluator_.Play(policies, work);
+  Show(nullptr, frames_ + work.counts().frames);
+  episodes_before_ = tasks;
+  if (work.Complete() && status.ok()) return work.TakeResults();
+  KeepNow();
+  RETURN_IF_ERROR(status);
+  return Status(Code::kTryAgain, "stopped while playing the population");
+}
+
+Result<std::vector<SharedExperience>> GenerationPlayer::Replay(const ParameterSource& policies,
+                                                               std::span<const uint64_t> keys,
+                                                               const StopToken& stop) {
+  std::vector<Task> tasks;
+  for (uint32_t i = 0; i < keys.size(); ++i)
+    tasks.push_back({.policy = {i, 0},
+                     .role = Role::kTrain,
+                     .episode = episodes_.Make(keys[i], false),
+                     .experience = true});
+  LocalWork work(tasks, stop);
+  RETURN_IF_ERROR(evaluator_.Play(policies, work));
+  if (work.posted() < tasks.size())
+    return Status(Code::kTryAgain, "stopped while playing ancestors again");
+  return work.TakeExperiences();
+}
+
+// ---- one policy apart
+
 Result<GenerationPlayer::Results> GenerationPlayer::Validate(const ParameterSource& policy,
                                                              uint32_t individual, size_t episodes,
                                                              const StopToken& stop) {

@@ -17,6 +17,7 @@
 #include "evo/evaluate/evaluator.h"
 #include "evo/evaluate/finished_episodes.h"
 #include "evo/evaluate/generation_scheduler.h"
+#include "evo/evaluate/ordered_work.h"
 
 namespace samara {
 
@@ -60,9 +61,24 @@ class GenerationPlayer {
   class Running;  // population and validation
 
   // Plays `tasks` of further members of the population after Running; their numbers among its
-  // episodes begin with `first`. kTryAgain when `stop` was set meanwhile: what had finished is kept.
+  // episodes begin with `first`. kTryAgain when `stop` was set meanwhile: what had finished is
+  // kept.
   Result<Results> PlayFurther(std::span<const Task> tasks, uint32_t first,
                               const ParameterSource& members, const StopToken& stop);
+
+  // Plays a population whose tasks follow from each other's results, all of it the generation's
+  // episodes. Finished episodes are not kept when tasks record what they see, which nothing keeps.
+  // kTryAgain when `stop` was set meanwhile.
+  Result<Results> PlayOrdered(OrderedWork::Plan plan, const ParameterSource& policies, bool records,
+                              const StopToken& stop);
+  // Plays population episodes of earlier generations again, for what they saw: policy {i, 0} those
+  // of keys[i]. Nothing of them is kept or counted.
+  Result<std::vector<SharedExperience>> Replay(const ParameterSource& policies,
+                                               std::span<const uint64_t> keys,
+                                               const StopToken& stop);
+  // Whether what an episode saw comes back.
+  bool records() const { return evaluator_.records(); }
+
   // Plays `episodes` of one policy after them: the validation of `individual`, or the test of the
   // generation. kTryAgain when `stop` was set meanwhile: what had finished is kept.
   Result<Results> Validate(const ParameterSource& policy, uint32_t individual, size_t episodes,

@@ -104,10 +104,20 @@ void PolicyState::LoadPacked(std::span<const float> packed) {
   loaded_ = PolicyHandle{0, 0};
 }
 
-void PolicyState::StartEpisode(uint64_t seed) {
+void PolicyState::StartEpisode(uint64_t seed, bool record) {
   seed_ = seed;
   step_ = 0;
+  recording_ = record;
+  if (record && !recorder_)
+    recorder_ = std::make_unique<ExperienceRecorder>(model_.kernel().network().input_size(),
+                                                     model_.kernel().network().recurrent());
+  if (record) recorder_->Start();
+  StartSequence();
+}
+
+void PolicyState::StartSequence() {
   std::fill_n(recurrent_.data(), recurrent_.size(), 0.0F);
+  new_sequence_ = true;
 }
 
 const float* PolicyState::TakeObservation(std::span<const std::byte> observation) {
@@ -135,9 +145,12 @@ Action PolicyState::Decide(PolicyWorkspace& workspace, std::span<const std::byte
       outputs_[i] = static_cast<float>(2 * rng.Uniform(uint64_t{step_} * outputs_.size() + i) - 1);
     }
   } else {
-    model_.kernel().Forward(packed_.data(), TakeObservation(observation), *workspace.kernel,
-                            outputs_.data(), recurrent_.data());
+    const float* input = TakeObservation(observation);
+    if (recording_) recorder_->See(input, new_sequence_);
+    model_.kernel().Forward(packed_.data(), input, *workspace.kernel, outputs_.data(),
+                            recurrent_.data());
   }
+  new_sequence_ = false;
   ++step_;
   const ActionSpec& action = model_.action();
   if (action.discrete && action.sizes.empty()) {
@@ -153,6 +166,7 @@ Action PolicyState::Decide(PolicyWorkspace& workspace, std::span<const std::byte
     }
     return {.index = static_cast<int32_t>(index), .values = {}};
   }
+  if (action.raw) return {.index = 0, .values = outputs_};
   // a NaN output clips to -1: max returns its first argument when the comparison fails
   for (size_t i = 0; i < values_.size(); ++i) {
     values_[i] = std::min(std::max(-1.0F, outputs_[i]), 1.0F);

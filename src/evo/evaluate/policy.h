@@ -14,6 +14,7 @@
 
 #include "core/check.h"
 #include "env/interface.h"
+#include "evo/evaluate/experience.h"
 #include "nn/frame_stack.h"
 #include "nn/kernel.h"
 
@@ -105,12 +106,17 @@ class PolicyState {
   // Acts at random from now on, and forgets the handle it had: that of another source may mean
   // another policy.
   void LoadRandom() { loaded_ = kRandomHandle; }
-  void StartEpisode(uint64_t seed);
+  // With `record` the episode's states are kept for experience().
+  void StartEpisode(uint64_t seed, bool record = false);
+  // The next observation begins a sequence of its own (StepResult::new_sequence).
+  void StartSequence();
   // The action for the newest observation; `action.values` points into this state until the next
   // call. The first maximum wins; continuous outputs are clipped to [-1, 1].
   Action Decide(PolicyWorkspace& workspace, std::span<const std::byte> observation);
   // Raw network outputs of the last Decide.
   std::span<const float> outputs() const { return outputs_; }
+  // States of the episode so far, drawn by its seed. REQUIRES: it is recorded.
+  Experience experience() const { return recorder_->Draw(seed_); }
 
  private:
   // The network's input after the newest observation.
@@ -124,6 +130,9 @@ class PolicyState {
   std::vector<float> outputs_, values_;
   uint64_t seed_ = 0;
   uint32_t step_ = 0;
+  std::unique_ptr<ExperienceRecorder> recorder_;  // made by the first episode that is recorded
+  bool recording_ = false;
+  bool new_sequence_ = true;  // the next observation begins one
 };
 
 }  // namespace samara

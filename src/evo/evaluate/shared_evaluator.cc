@@ -38,6 +38,11 @@ class Round : public WorkSource {
     results_.emplace(index, result);
     NoteDone();
   }
+  void PostExperience(uint32_t index, SharedExperience experience) override {
+    whole_.PostExperience(index, experience);
+    const MutexLock lock(mu_);
+    experiences_[index] = std::move(experience);
+  }
   bool Finished() const override { return done_.load(std::memory_order_relaxed) || Broken(); }
   bool Wanted(uint32_t index) const override { return !Broken() && whole_.Wanted(index); }
 
@@ -55,6 +60,10 @@ class Round : public WorkSource {
   ResultsByIndex results() const {
     const MutexLock lock(mu_);
     return results_;
+  }
+  std::map<uint32_t, SharedExperience> experiences() const {
+    const MutexLock lock(mu_);
+    return experiences_;
   }
 
  private:
@@ -97,6 +106,7 @@ class Round : public WorkSource {
   bool exhausted_ GUARDED_BY(mu_) = false;  // the counter has passed the last task
   bool dropped_ GUARDED_BY(mu_) = false;    // there are tasks that nobody has claimed
   ResultsByIndex results_ GUARDED_BY(mu_);
+  std::map<uint32_t, SharedExperience> experiences_ GUARDED_BY(mu_);
 };
 
 struct Spent {
@@ -113,6 +123,7 @@ struct Said {
   bool stopped = false;
   Spent spent;
   ResultsByIndex results;
+  std::map<uint32_t, SharedExperience> experiences;
 
   std::string Encode() const {
     ByteWriter out;
@@ -120,6 +131,9 @@ struct Said {
     out.Put(stopped).Put(spent);
     out.PutBytes(FinishedEpisodes{.generation = 0, .phase = Phase::kPopulation, .results = results}
                      .Encode());
+    out.Put(uint64_t{experiences.size()});
+    for (const auto& [index, experience] : experiences)
+      out.Put(index).PutBytes(experience->Encode());
     return out.Take();
   }
   static Result<Said> Decode(std::string_view bytes) {
@@ -130,6 +144,11 @@ struct Said {
     said.stopped = in.Get<bool>();
     said.spent = in.Get<Spent>();
     ASSIGN_OR_RETURN(FinishedEpisodes results, FinishedEpisodes::Decode(in.GetBytes()));
+    for (auto left = in.Get<uint64_t>(); left > 0 && in.ok(); --left) {
+      const auto index = in.Get<uint32_t>();
+      ASSIGN_OR_RETURN(Experience experience, Experience::Decode(in.GetBytes()));
+      said.experiences[index] = std::make_shared<Experience>(std::move(experience));
+    }
     if (!in.AtEnd()) return Status(Code::kInternal, "another rank's results cannot be read");
     said.results = std::move(results.results);
     return said;
@@ -143,6 +162,7 @@ class SharedEvaluator : public Evaluator {
 
   const EnvironmentSpec& spec() const override { return own_->spec(); }
   bool shared() const override { return true; }
+  bool records() const override { return own_->records(); }
 
   Status Play(const ParameterSource& source, WorkSource& work) override {
     for (bool over = false; !over;) {
@@ -154,6 +174,7 @@ class SharedEvaluator : public Evaluator {
       mine.stopped = round.empty() || !round.complete();
       mine.spent = {own_->seconds(), own_->counters()};
       mine.results = round.results();
+      mine.experiences = round.experiences();
       ASSIGN_OR_RETURN(const auto all, peers_.Exchange("episodes", mine.Encode()));
       ASSIGN_OR_RETURN(over, Take(all, work));
     }
@@ -177,6 +198,8 @@ class SharedEvaluator : public Evaluator {
     Status failure;
     for (size_t rank = 0; rank < all.size(); ++rank) {
       ASSIGN_OR_RETURN(const Said said, Said::Decode(all[rank]));
+      for (const auto& [index, experience] : said.experiences)
+        work.PostExperience(index, experience);
       for (const auto& [index, result] : said.results) work.Post(index, result);
       stopped = stopped || said.stopped;
       if (failure.ok()) failure = said.status.Annotate("rank " + std::to_string(rank));

@@ -145,7 +145,7 @@ class SlotEvaluator : public Evaluator {
   void Begin(uint32_t slot) {
     SlotState& state = slots_[slot];
     state.result = {};
-    state.policy.StartEpisode(state.task.episode.seed);
+    state.policy.StartEpisode(state.task.episode.seed, state.task.experience);
     fleet_->Begin(slot, state.index, state.task.episode);
   }
 
@@ -156,11 +156,15 @@ class SlotEvaluator : public Evaluator {
       case SlotEvent::Kind::kObservation:
         if (!wanted) break;  // abandoned: Begin resets the slot
         if (event.step > 0) Count(state.result, event.result);
+        if (event.result.new_sequence) state.policy.StartSequence();
         return Infer(event.slot, worker);
       case SlotEvent::Kind::kEnded:
         Count(state.result, event.result);
         state.result.truncated = event.result.truncated;
         state.result.done = true;
+        if (state.task.experience)
+          call.work.PostExperience(state.index,
+                                   std::make_shared<Experience>(state.policy.experience()));
         call.work.Post(state.index, state.result);
         break;
       case SlotEvent::Kind::kLost:
