@@ -154,7 +154,8 @@ std::vector<std::string> Settle(ExperimentConfig& config) {
   }
   warnings = config.evolution->Settle();
   const EvolutionBudget& budget = config.evolution->budget;
-  if (budget.generations == 0 && budget.frames == 0 && config.run.minutes == 0)
+  if (budget.generations == 0 && budget.frames == 0 && budget.evaluations == 0 &&
+      config.run.minutes == 0)
     warnings.push_back("no budget: the run continues until it is stopped; set " +
                        BudgetKeys(config));
   return warnings;

@@ -16,6 +16,10 @@ Result<std::vector<float>> ParametersOf(const Candidate& candidate,
                                         const InitialPolicy* initial) {
   std::vector<float> parameters(network.parameter_count);
   if (const auto* genome = std::get_if<Genome>(&candidate)) {
+    if (!genome->plain())
+      return Status(Code::kBadData,
+                    "a genome with safe mutations, whose parameters depend on what its ancestors "
+                    "saw; expected its parameters next to it");
     RETURN_IF_ERROR(CheckKeys(*genome, parameters.size(), initial));
     Materialise(*genome, network, parameters, initial);
     return parameters;
@@ -51,7 +55,8 @@ bool EvolutionBudget::Spent(const EvolutionCounters& counters) const {
   const auto reached = [](uint64_t value, int64_t budget) {
     return budget > 0 && value >= static_cast<uint64_t>(budget);
   };
-  return reached(counters.generation, generations) || reached(counters.frames, frames);
+  return reached(counters.generation, generations) || reached(counters.frames, frames) ||
+         reached(counters.episodes, evaluations);
 }
 
 size_t EvolutionBudget::TestEpisodes(uint64_t generation) const {

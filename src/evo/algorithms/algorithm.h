@@ -135,6 +135,7 @@ class EvolutionAlgorithm {
 // When a run ends, and the tests of its best candidate.
 struct EvolutionBudget {
   int64_t generations = 0, frames = 0;  // 0 = none
+  int64_t evaluations = 0;              // episodes of population and validation; 0 = none
   int64_t test_episodes = 200;
   int64_t test_every = 1;  // generations; 0 = at the end only
   bool Spent(const EvolutionCounters& counters) const;

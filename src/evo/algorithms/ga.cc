@@ -13,8 +13,6 @@
 namespace samara {
 namespace {
 
-constexpr uint64_t kTableStride = 64;  // slices of the table of noise start at multiples of it
-
 class DeepGa : public EvolutionAlgorithm {
  public:
   DeepGa(const GaConfig& config, const EvolutionSetup& setup)
@@ -176,10 +174,7 @@ Genome DeepGa::Mutate(const Genome& parent, uint64_t individual) const {
 }
 
 uint64_t DeepGa::NoiseKey(Purpose purpose, uint64_t individual) const {
-  const uint64_t key = player_.Key(purpose, individual);
-  if (config_.noise != NoiseKind::kTable) return key;
-  const uint64_t starts = (kNoiseTableSize - network_.parameter_count) / kTableStride + 1;
-  return CounterRng(key).UniformInt(0, starts) * kTableStride;
+  return NoiseKeyFor(config_.noise, network_.parameter_count, player_.Key(purpose, individual));
 }
 
 // ---- 2 play

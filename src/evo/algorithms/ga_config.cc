@@ -13,8 +13,6 @@ constexpr EnumName<GaLoop> kLoops[] = {{GaLoop::kUberGpu, "uber_gpu"},
                                        {GaLoop::kUberDist, "uber_dist"}};
 constexpr EnumName<EliteMode> kEliteModes[] = {{EliteMode::kParentSlot, "parent_slot"},
                                                {EliteMode::kMember, "member"}};
-constexpr EnumName<InitKind> kInits[] = {{InitKind::kFanIn, "fan_in"},
-                                         {InitKind::kUnitNorm, "unit_norm"}};
 
 class RandomSearchConfig : public GaConfig {
  public:
@@ -62,18 +60,14 @@ void GaConfig::Bind(ConfigTable& table) {
   table.Add("ga.mutation_schedule_frames", &mutation_schedule_frames, {1, 1e15}, "frames",
             "length of the schedule; a resumed run may raise it", OnResume::kMayGrow);
   table.Add("ga.noise", &noise, kNoiseNames, "kind of noise; part of a genome's identity");
-  table.Add("ga.init", &init, kInits, "initial scale: GPU form or distributed form");
+  table.Add("ga.init", &init, kInitNames, "initial scale: GPU form or distributed form");
   table.Add("ga.cache_megabytes", &cache_megabytes, {1, 1e7}, "MB",
             "memory for parameters of ancestors", OnResume::kMayChange);
   BindBudget(table, "ga", budget);
 }
 
 Status GaConfig::Check(const NetworkDescription& network) const {
-  if (noise == NoiseKind::kTable && network.parameter_count > kNoiseTableSize)
-    return {Code::kConfig,
-            fmt::format("ga.noise=table: a table of {} values for {}'s {} parameters; expected "
-                        "normal or quantile8, which have no such bound",
-                        kNoiseTableSize, network.name, network.parameter_count)};
+  RETURN_IF_ERROR(CheckNoise(noise, network.parameter_count));
   const double all = static_cast<double>(population) * static_cast<double>(episodes) +
                      static_cast<double>(population + 1) * static_cast<double>(validation_episodes);
   if (all < 4e9) return Status::Ok();

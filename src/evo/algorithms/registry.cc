@@ -8,6 +8,7 @@
 #include "evo/algorithms/es.h"
 #include "evo/algorithms/ga.h"
 #include "evo/algorithms/separable.h"
+#include "evo/algorithms/ssga.h"
 
 namespace samara {
 namespace {
@@ -54,7 +55,12 @@ std::vector<EvolutionRow>& Rows() {
        .about = "covariance matrix adaptation, up to 2,000 parameters",
        .paper = "CMA-ES (Hansen, arXiv 1604.00772; Suttorp, Hansen, Igel 2009)",
        .config = [] { return MakeCmaConfig(); },
-       .describe = DescribeCma}};
+       .describe = DescribeCma},
+      {.name = "ssga",
+       .about = "steady-state GA: one birth at a time, parent and victim by tournament",
+       .paper = "safe mutations (Lehman et al. 2018, arXiv 1712.06563)",
+       .config = [] { return MakeSsgaConfig(); },
+       .describe = DescribeSsga}};
   return rows;
 }
 
