@@ -20,7 +20,7 @@ def test_the_signature_is_that_of_every_machine(isa):
 
 def test_workloads_are_listed():
     text = ok("bench").out
-    names = ("population", "atari-ga", "vtrace", "env", "inference", "schedule", "rollout", "noise", "materialise", "es-update")
+    names = ("population", "atari-ga", "vtrace", "env", "inference", "schedule", "rollout", "noise", "materialise", "es-update", "safe-mutation")
     for name in names:
         assert f"  {name} " in text
     listed = ok("bench", "--json").json["workloads"]

@@ -33,6 +33,7 @@ Result<json> Materialisation(const Options& options);
 Result<json> NativeRollouts(const Options& options);
 Result<json> EvolutionStrategies(const Options& options);
 Result<json> EsUpdate(const Options& options);
+Result<json> SafeMutations(const Options& options);
 
 namespace {
 constexpr Workload kWorkloads[] = {
@@ -70,6 +71,9 @@ constexpr Workload kWorkloads[] = {
     {"schedule", "one network at a time, batched, pipelined: rates, shares and a timeline (--out)",
      Schedules},
     {"rollout", "whole episodes of native environments with small policies", NativeRollouts},
+    {"safe-mutation",
+     "sensitivities that scale safe mutations, compared with torch's backward passes",
+     SafeMutations},
     {"noise", "normal numbers per second of each kind of noise", NoiseKinds},
     {"materialise", "children per second from a cached parent, compared with copying memory",
      Materialisation},
