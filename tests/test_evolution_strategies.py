@@ -1,0 +1,99 @@
+"""Evolution strategies and their relatives: one seed, one hash, whatever plays the episodes and whatever is killed;
+names and keys of earlier builds."""
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import pytest
+from samara_cli import ROOT, ok, resume, samara, train
+from test_resume import kill_and_resume
+from test_train_ranks import result
+
+SHORT = ["run.seed=3", "run.random_episodes=4", "run.final_test_episodes=4", "run.video=false"]
+
+
+def short(table: str, *settings: str) -> list[str]:
+    return [f"{table}.generations=4", f"{table}.validation_episodes=2", f"{table}.test_episodes=4", *settings]
+
+
+# Every option that changes what is played, in one run.
+ES = ["classic/cartpole-es", *SHORT,
+      *short("es", "es.population=12", "es.episodes=2", "es.min_steps=1500", "es.cutoff=adaptive:20,0.5,2,300",
+             "es.sigma_schedule=exponential", "es.sigma_end=0.05", "es.learning_rate_schedule=linear",
+             "es.learning_rate_end=0.01", "es.schedule_length=3", "es.shaping=nes")]  # fmt: skip
+RUNS = {
+    "es": ES,
+    "pgpe": ["classic/cartpole-pgpe", *SHORT, *short("pgpe", "pgpe.population=12")],
+    "ars": ["classic/cartpole-ars", *SHORT, *short("ars", "ars.directions=6")],
+    "snes": ["classic/cartpole-snes", *SHORT, *short("snes", "snes.population=12")],
+    "cma-es": ["classic/cartpole-cma-es", *SHORT, *short("cma", "cma.population=12")],
+    "sep-cma-es": ["classic/cartpole-sep-cma-es", *SHORT, *short("cma", "cma.population=12")],
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_one_hash_for_any_threads_and_slots(name, tmp_path):
+    run = RUNS[name]
+    alone = train(tmp_path / "alone", *run, "fleet.threads=1")["population_hash"]
+    ways = {"threads": ["fleet.threads=3"], "slots": ["fleet.native=slots", "fleet.slots=5", "fleet.threads=2"]}
+    for way, how in ways.items():
+        assert train(tmp_path / way, *run, *how)["population_hash"] == alone, way
+
+
+@pytest.mark.skipif(not (ROOT / "build" / "samara-torch").exists(), reason="NOT TESTED: built without torch")
+@pytest.mark.parametrize("name", RUNS)
+def test_one_hash_for_any_ranks(name, tmp_path):
+    alone = train(tmp_path / "alone", *RUNS[name])
+    shared = result("samara", 2, *RUNS[name], "--out", tmp_path / "ranks")
+    assert shared["ranks"] == 2
+    for same in ("population_hash", "frames", "elite_returns"):
+        assert shared[same] == alone[same], same
+
+
+@pytest.mark.parametrize("actors", [1, 3])
+def test_one_hash_for_any_actors(actors, tmp_path):
+    run = [*ES, "env.id=dummy", "network.name=linear", "es.min_steps=300", f"fleet.actors={actors}"]
+    ways = [["fleet.inference=actor"], ["fleet.inference=engine"]]
+    hashes = {train(tmp_path / str(i), *run, *how)["population_hash"] for i, how in enumerate(ways)}
+    hashes.add(train(tmp_path / "two", *run, "fleet.actors=2", "fleet.slots=5")["population_hash"])
+    assert len(hashes) == 1
+
+
+def test_five_kills(tmp_path):
+    run = [*ES, "es.generations=300", "es.population=40", "run.checkpoint_seconds=1", "fleet.threads=1"]
+    kill_and_resume(tmp_path, run, train(tmp_path / "whole", *run), seed=2, kills=5, span=0.8)
+
+
+def older(run: Path, copy: Path) -> Path:
+    """A run folder as the first build with evolution strategies wrote its configuration."""
+    shutil.copytree(run, copy)
+    config = copy / "config.toml"
+    header, text = config.read_text().split("\n", 1)
+    text = text.replace('"es"', '"openai-es"').replace("population = 12", "pairs = 6")
+    config.write_text(header[: -64] + hashlib.sha256(text.encode()).hexdigest() + "\n" + text)
+    return copy
+
+
+def test_names_of_earlier_builds(tmp_path):
+    plain = ["classic/cartpole-es", *SHORT, *short("es", "es.population=12")]
+    whole = train(tmp_path / "whole", *plain)["population_hash"]
+    assert train(tmp_path / "named", *plain, "run.algorithm=openai-es")["population_hash"] == whole
+    train(tmp_path / "half", *plain, "es.generations=2")
+    assert resume(older(tmp_path / "half", tmp_path / "older"), "es.generations=4")["population_hash"] == whole
+    evaluated = ok("eval", older(tmp_path / "whole", tmp_path / "eval"), "--episodes", "2", "--json").json
+    assert evaluated["episodes"] == 2
+    refused = samara("train", *plain, "es.pairs=6", "--out", tmp_path / "refused")
+    assert refused.code == 78
+    assert "es.pairs was renamed: set es.population, twice the number of pairs" in refused.err
+
+
+@pytest.mark.parametrize("setting, words", [
+    ("es.population=7", "expected an even number"),
+    ("es.cutoff=soon", "es.cutoff=soon: expected env_default"),
+    ("es.optimizer=rmsprop", "one of adam, sgd, sgd_damped, sgd_classic"),
+])  # fmt: skip
+def test_bad_settings_are_one_line(setting, words, tmp_path):
+    refused = samara("train", "classic/cartpole-es", setting, "--out", tmp_path / "run")
+    assert refused.code == 78
+    assert words in refused.err and len(refused.err.strip().splitlines()) == 1
