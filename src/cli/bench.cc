@@ -139,7 +139,7 @@ void AddBench(CLI::App& app, Invocation& invocation) {
   CLI::Option* const what =
       sub->add_option("what", command->what, "workload; `bench WORKLOAD --help` describes it");
   of({"population", "atari-ga", "env", "vtrace", "inference", "collectives", "schedule", "rollout",
-      "noise", "materialise"},
+      "noise", "materialise", "es", "es-update", "safe-mutation"},
      sub->add_option("--seconds", command->options.seconds, "seconds of each measurement"))
       ->check(CLI::Range(0.05, 600.0));
   of({"population", "atari-ga", "env", "vtrace", "schedule"},
@@ -176,7 +176,7 @@ void AddBench(CLI::App& app, Invocation& invocation) {
   sub->add_option("--as-peer", command->as_peer)->group("");
   of({"schedule"}, sub->add_option("--out", command->options.out,
                                    "schedule: file of the picture (default schedule.svg)"));
-  of({"population", "env", "vtrace", "replicate", "schedule"},
+  of({"population", "env", "vtrace", "replicate", "schedule", "es", "safe-mutation"},
      sub->add_flag("--no-rivals", command->no_rivals, "measure samara alone"));
   of({"--signature"},
      sub->add_flag("--signature", command->signature,
