@@ -4,7 +4,8 @@
 //   network_trace LINE HEIGHT WIDTH CHANNELS OUTPUTS STEPS FOLDER
 //
 // writes to FOLDER: `policy.safetensors`, the parameters as a policy file has them; `inputs.f32`,
-// STEPS rows of [row][column][channel]; `outputs.f32`, STEPS rows of outputs.
+// STEPS rows of [row][column][channel]; `outputs.f32`, STEPS rows of outputs. The inputs are the
+// reference batch of virtual batch norm.
 #include <cmath>
 #include <cstdio>
 #include <string>
@@ -30,7 +31,10 @@ std::vector<float> Parameters(const NetworkDescription& network) {
   std::vector<float> theta = Uniform(1, network.parameter_count);
   for (const TensorSlice& slice : Tensors(network)) {
     const auto scale = static_cast<float>(slice.bias ? 0.5 : 1.7 / std::sqrt(slice.fan_in));
-    for (size_t i = 0; i < slice.count; ++i) theta[slice.offset + i] *= scale;
+    for (size_t i = 0; i < slice.count; ++i) {
+      float& value = theta[slice.offset + i];
+      value = slice.initial == 1 ? std::abs(value) : value * scale;
+    }
   }
   return theta;
 }
@@ -40,12 +44,18 @@ Status Write(const Path& file, std::span<const float> values) {
 }
 
 Status Trace(const NetworkDescription& network, size_t steps, const Path& folder) {
-  const std::vector<float> theta = Parameters(network);
+  std::vector<float> theta = Parameters(network);
   const PopulationKernel kernel(network);
-  AlignedFloats packed(kernel.packed_size()), state(kernel.state_size());
-  kernel.Pack(theta, packed.span());
   const auto workspace = kernel.MakeWorkspace();
   const std::vector<float> inputs = Uniform(2, steps * network.input_size());
+  if (network.needs_reference()) {
+    std::vector<const float*> reference;
+    for (size_t t = 0; t < steps; ++t)
+      reference.push_back(inputs.data() + t * network.input_size());
+    kernel.ComputeStatistics(reference, *workspace, theta);
+  }
+  AlignedFloats packed(kernel.packed_size()), state(kernel.state_size());
+  kernel.Pack(theta, packed.span());
   std::vector<float> outputs(steps * network.output_size());
   for (size_t t = 0; t < steps; ++t)
     kernel.Forward(packed.data(), inputs.data() + t * network.input_size(), *workspace,

@@ -87,6 +87,49 @@ def test_a_whole_sequence_is_pytorchs_layer(kind, tmp_path):
     torch.testing.assert_close(torch.from_numpy(outputs).view_as(want), want, rtol=1e-5, atol=3e-6)
 
 
+def test_normalization_is_the_documented_one(tmp_path):
+    tensors, inputs, outputs = trace("normalize, dense 9 tanh", (1, 1, 11), 3, tmp_path)
+    x = (torch.from_numpy(inputs).flatten(1) - tensors["normalize.mean"]) / tensors["normalize.std"].clamp_min(0.1)
+    whole = torch.from_numpy(inputs).flatten(1)  # the reference batch
+    torch.testing.assert_close(tensors["normalize.mean"], whole.mean(0), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(tensors["normalize.std"], whole.std(0, correction=0), rtol=1e-5, atol=1e-6)
+    want = module("dense", tensors, "out")(torch.tanh(module("dense", tensors, "fc1")(x.clamp(-5, 5))))
+    torch.testing.assert_close(torch.from_numpy(outputs).view_as(want), want, rtol=1e-5, atol=3e-6)
+
+
+def batch_norm(tensors, name, affine):
+    """nn.BatchNorm in evaluation. The plain form has the layer's bias and no weight."""
+    norm = (nn.BatchNorm2d if name.startswith("conv") else nn.BatchNorm1d)(tensors[f"{name}.bias"].numel(), eps=1e-3)
+    parts = {k: tensors[f"{name}_vbn.{k}"] for k in ("running_mean", "running_var")}
+    if affine:
+        parts |= {k: tensors[f"{name}_vbn.{k}"] for k in ("weight", "bias")}
+    else:
+        parts |= {"weight": torch.ones_like(parts["running_mean"]), "bias": tensors[f"{name}.bias"]}
+    norm.load_state_dict(parts | {"num_batches_tracked": torch.tensor(1)})
+    return norm.eval()
+
+
+@pytest.mark.parametrize("form", ["vbn", "vbn_affine"])
+def test_virtual_batch_norm_is_pytorchs_batch_norm(form, tmp_path):
+    affine = form == "vbn_affine"
+    line = f"conv 5 3x3/2 {form} relu, dense 20 {form} tanh, dense 4 relu"
+    tensors, inputs, outputs = trace(line, (9, 8, 2), 2, tmp_path)
+
+    def bias(name):
+        return tensors[f"{name}.bias"] if affine else None
+
+    x = torch.from_numpy(inputs).permute(0, 3, 1, 2)
+    x = nn.functional.conv2d(x, tensors["conv1.weight"], bias("conv1"), stride=2)
+    x = batch_norm(tensors, "conv1", affine)(x).relu().flatten(1)
+    x = batch_norm(tensors, "fc1", affine)(nn.functional.linear(x, tensors["fc1.weight"], bias("fc1"))).tanh()
+    want = module("dense", tensors, "out")(module("dense", tensors, "fc2")(x).relu())
+    torch.testing.assert_close(torch.from_numpy(outputs).view_as(want), want.detach(), rtol=1e-4, atol=2e-5)
+    # the statistics are those of this very batch, before its normalization
+    sums = nn.functional.conv2d(torch.from_numpy(inputs).permute(0, 3, 1, 2), tensors["conv1.weight"], bias("conv1"), stride=2)
+    torch.testing.assert_close(tensors["conv1_vbn.running_mean"], sums.mean((0, 2, 3)), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(tensors["conv1_vbn.running_var"], sums.var((0, 2, 3), correction=0), rtol=1e-5, atol=1e-6)
+
+
 def test_very_deep_networks_are_pytorchs(tmp_path):
     tensors, inputs, outputs = trace("65 x dense 125 tanh", (1, 1, 11), 2, tmp_path)
     assert sum(t.numel() for t in tensors.values()) == 1_009_752

@@ -42,6 +42,7 @@ def test_a_line_is_played_exported_and_resumed(preset, tmp_path):
 @pytest.mark.parametrize("line, says", [
     ("dense 16 rel", "layers, column 10: 'rel', expected relu, tanh, none"),
     ("dense 16 relu, lstn 64", "layers, column 16: 'lstn', expected dense"),
+    ("dense 16 relu, normalize", "column 16: 'normalize', expected dense"),
     ("conv 16 8x8/4 relu, dense 8 relu", "needs images, the observations are vectors of 4"),
 ])
 def test_a_line_that_is_wrong_is_refused(preset, line, says, tmp_path):
@@ -53,6 +54,10 @@ def test_a_line_that_is_wrong_is_refused(preset, line, says, tmp_path):
 def test_learners_refuse_evolutions_recurrent_layers(tmp_path):
     refused = samara("train", "classic/cartpole-vtrace", "network.layers=lstm 8, dense 8 relu", "--out", tmp_path / "run")
     assert refused.code == 78 and "network.lstm=UNITS" in refused.err and len(refused.err.splitlines()) == 1
+    refused = samara("train", "classic/cartpole-vtrace", "network.layers=dense 8 vbn relu", "--out", tmp_path / "run")
+    assert refused.code == 78 and "only evolution gathers" in refused.err
+    refused = samara("train", "classic/cartpole-ga", "network.layers=dense 8 vbn relu", "network.storage=int8", "--out", tmp_path / "run")
+    assert refused.code == 78 and "expected float32" in refused.err and len(refused.err.splitlines()) == 1
 
 
 @pytest.mark.parametrize("inference", [[], ["fleet.native=slots"], ["fleet.native=slots", "fleet.threads=2", "fleet.slots=5"]])
@@ -61,6 +66,32 @@ def test_a_recurrent_population_has_one_hash_whoever_plays(inference, tmp_path):
     base = train(tmp_path / "base", *evolution("network.layers=gru 6, lstm 5"), "fleet.threads=1")
     other = train(tmp_path / "other", *evolution("network.layers=gru 6, lstm 5"), *inference)
     assert base["population_hash"] == other["population_hash"]
+
+
+VBN = "network.layers=normalize, dense 6 vbn relu, dense 5 vbn_affine tanh"
+
+
+def test_virtual_batch_norm_depends_on_nobody_else(tmp_path):
+    """One hash whoever plays; a policy file carries its statistics; a resumed run has the first one's reference."""
+    base = train(tmp_path / "base", *evolution(VBN), "fleet.threads=1")
+    slots = train(tmp_path / "slots", *evolution(VBN), "fleet.native=slots", "fleet.threads=2", "fleet.slots=5")
+    assert base["population_hash"] == slots["population_hash"]
+    other_seed = train(tmp_path / "seed", *evolution(VBN), "run.seed=4")
+    assert base["population_hash"] != other_seed["population_hash"]
+    ok("export", tmp_path / "base", tmp_path / "elite.safetensors")
+    played = [ok("eval", policy, "--episodes", 20, "--json").json["returns"]
+              for policy in (tmp_path / "base", tmp_path / "elite.safetensors")]  # fmt: skip
+    assert played[0] == played[1]
+    short = train(tmp_path / "short", *evolution(VBN), "ga.generations=1")
+    resumed = ok("train", "--resume", tmp_path / "short", "ga.generations=2", "--json", "--quiet").json
+    assert short["population_hash"] != resumed["population_hash"] == base["population_hash"]
+    ok("fsck", tmp_path / "short")
+
+
+def test_initial_weights_are_a_choice(tmp_path):
+    hashes = {train(tmp_path / init, *evolution(), f"ga.init={init}", "ga.generations=1")["population_hash"]
+              for init in ("fan_in", "unit_norm", "unit_norm_0.01", "xavier", "he", "uniform")}  # fmt: skip
+    assert len(hashes) == 6
 
 
 def test_evolution_refuses_residual_stacks(tmp_path):

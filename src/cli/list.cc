@@ -94,7 +94,7 @@ std::string AboutNetwork(const NetworkRow& row) {
       : learns      ? "evolution and learning"
                     : "evolution",
       !evolved.ok() ? ""
-                    : fmt::format("; {} parameters for {}", evolved->parameter_count,
+                    : fmt::format("; {} parameters for {}", evolved->evolved_count,
                                   vector.ok() ? "8 inputs, 4 actions" : "84 x 84 x 4, 18 actions"));
 }
 

@@ -34,6 +34,7 @@ enum class Purpose : uint32_t {
   kSampleOrder = 18,
   kAugmentation = 19,
   kDrawnSample = 20,
+  kReference = 30,
 };
 
 // Philox4x32-10: one block of four uniform 32-bit words.

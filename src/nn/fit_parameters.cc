@@ -12,18 +12,26 @@
 namespace samara {
 namespace {
 
-// The canonical shape; of a dense layer that reads a map with the map's rows and columns apart.
+// The canonical shape; with rows, columns and channels of a map apart, and with the gates of a
+// recurrent layer apart.
 std::vector<int64_t> ShapeOf(const NetworkDescription& network, const TensorSlice& tensor) {
-  const auto layer = std::ranges::find(network.layers, tensor.offset, &Layer::weight_offset);
-  if (tensor.bias || layer == network.layers.end() || layer->kind != Layer::Kind::kDense)
-    return tensor.shape;
+  const Layer& layer = network.layers[tensor.layer];
+  std::vector<int64_t> shape = tensor.shape;
+  if (layer.recurrent()) {
+    shape.back() = layer.gates();
+    shape.push_back(layer.out);
+  }
+  const bool reads_input = !tensor.bias && tensor.offset == layer.weight_offset;
+  if (!reads_input || layer.kind == Layer::Kind::kConv) return shape;
   int64_t rows = network.height, columns = network.width;
-  if (layer != network.layers.begin()) {
-    const Layer& previous = *std::prev(layer);
+  if (tensor.layer > 0) {
+    const Layer& previous = network.layers[tensor.layer - 1];
     rows = previous.out_height, columns = previous.out_width;
   }
-  if (rows * columns == 1) return tensor.shape;
-  return {rows, columns, layer->in / (rows * columns), layer->out};
+  if (rows * columns == 1) return shape;
+  shape.front() /= rows * columns;
+  shape.insert(shape.begin(), {rows, columns});
+  return shape;
 }
 
 // Whether `small` is a leading part of `large`.

@@ -64,6 +64,21 @@ TEST(FitParametersTest, WeightsBehindAMapKeepTheirChannels) {
       }
 }
 
+TEST(FitParametersTest, GatesOfRecurrentLayersStayGates) {
+  const auto small = Make("lstm 2", 1, 3, 2), large = Make("lstm 5", 1, 3, 2);
+  const auto from = Numbered(small.parameter_count, 1);
+  std::vector<float> to(large.parameter_count, 0);
+  ASSERT_TRUE(FitParameters(small, from, large, to).ok());
+  const Layer &few = small.layers[0], &many = large.layers[0];
+  for (size_t unit = 0; unit < 5; ++unit)
+    for (size_t input = 0; input < 5; ++input)
+      for (size_t gate = 0; gate < 4; ++gate) {
+        const float got = to[many.recurrent_offset + input * 20 + gate * 5 + unit];
+        const bool copied = input < 2 && unit < 2;
+        EXPECT_EQ(got, copied ? from[few.recurrent_offset + input * 8 + gate * 2 + unit] : 0);
+      }
+}
+
 TEST(FitParametersTest, NamesTheTensorWithoutAPlaceAndWritesNothing) {
   const auto refused = [](const NetworkDescription& from, const NetworkDescription& to) {
     std::vector<float> out(to.parameter_count, 7);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -22,6 +23,7 @@ using kernel::kObservations;
 constexpr size_t kLine = 16;  // floats in a cache line
 // Fewer observations of one network than this are evaluated one by one, skipping zeros.
 constexpr size_t kFewObservations = 4;
+constexpr size_t kReferenceMax = 1024;  // observations of a reference batch
 
 size_t RoundUp(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
@@ -152,8 +154,9 @@ struct PopulationKernel::Plan {
     size_t out_row = 0;     // convolution: between rows written
     size_t block = 0;       // convolution: channels packed together; dense: padded columns
     Matrix matrix;
-    Matrix recurrent;  // of the state
-    size_t state = 0;  // recurrent: offset of hidden and memory, each padded to whole lines
+    Matrix recurrent;    // of the state
+    size_t state = 0;    // recurrent: offset of hidden and memory, each padded to whole lines
+    size_t factors = 0;  // of a Norm, in the packed vector: by which its weights were multiplied
   };
   const kernel::Ops* ops = nullptr;
   std::vector<Step> steps;
@@ -163,6 +166,8 @@ struct PopulationKernel::Plan {
   size_t bits = 0, masks = 0, rows = 0;  // scratch: words, words, inputs
   size_t columns = 0, gates = 0;  // of the widest dense or recurrent, of the widest recurrent
   size_t state_size = 0;
+  size_t normalized = 0;  // layers up to the last one with a Norm
+  size_t widest = 0;      // floats of the largest input of a layer up to there
 
   Matrix Reserve(size_t inputs, size_t outputs, size_t block, Format format) {
     Matrix m;
@@ -246,7 +251,15 @@ PopulationKernel::PopulationKernel(NetworkDescription network, IsaLevel isa)
     const bool conv = layer.kind == Layer::Kind::kConv;
     const Format format = FormatOf(network_, i);
     step.block = conv ? plan.ops->conv_block(U(layer.out)) : kernel::LineColumns(format);
-    step.matrix = plan.Reserve(U(layer.fan_in()), U(layer.columns()), step.block, format);
+    // a normalize layer's row is that of its means, and its deviations come as the bias
+    const bool normalize = layer.kind == Layer::Kind::kNormalize;
+    step.matrix =
+        plan.Reserve(normalize ? 1 : U(layer.fan_in()), U(layer.columns()), step.block, format);
+    if (layer.norm != Norm::kNone) {
+      CHECK(network_.storage == Storage::kFloat32) << "SetStorage refuses others";
+      step.factors = std::exchange(plan.packed_size, plan.packed_size + step.matrix.columns);
+    }
+    if (layer.has_statistics()) plan.normalized = i + 1;
     if (conv) {
       const size_t groups =
           RoundUp(U(layer.out_height * layer.out_width), kernel::kConvPixels) / kernel::kConvPixels;
@@ -267,6 +280,11 @@ PopulationKernel::PopulationKernel(NetworkDescription network, IsaLevel isa)
       plan.gates = std::max(plan.gates, step.matrix.columns + kLine);
     }
     plan.steps.push_back(step);
+  }
+  for (size_t i = 0; i < plan.normalized; ++i) {
+    const Layer& layer = network_.layers[i];
+    plan.widest = std::max(
+        {plan.widest, layer.output_size(), U(layer.in_height * layer.in_width * layer.in)});
   }
   plan.output =
       reserve(std::max(plan.steps.back().matrix.columns, network_.layers.back().output_size()));
@@ -293,25 +311,39 @@ size_t PopulationKernel::state_size() const { return plan_->state_size; }
 void PopulationKernel::Pack(std::span<const float> canonical, std::span<float> packed) const {
   CHECK_EQ(canonical.size(), network_.parameter_count);
   CHECK_EQ(packed.size(), plan_->packed_size);
-  for (size_t i = 0; i < plan_->steps.size(); ++i) {
-    const Layer& layer = network_.layers[i];
-    const Plan::Step& step = plan_->steps[i];
-    const auto part = [canonical](size_t offset, size_t n) { return canonical.subspan(offset, n); };
-    const auto weights = part(layer.weight_offset, layer.weight_count);
-    if (layer.kind == Layer::Kind::kDiagonal) {
-      const std::vector<float> zeros(U(layer.out));
-      plan_->PackMatrix(DiagonalMatrix(weights), zeros, step.matrix, packed);
-      continue;
+  for (size_t i = 0; i < plan_->steps.size(); ++i)
+    PackLayer(i, canonical, Fold::kStatistics, packed);
+}
+
+void PopulationKernel::PackLayer(size_t index, std::span<const float> canonical, Fold fold,
+                                 std::span<float> packed) const {
+  const Layer& layer = network_.layers[index];
+  const Plan::Step& step = plan_->steps[index];
+  const auto part = [canonical](size_t offset, size_t n) { return canonical.subspan(offset, n); };
+  if (layer.kind == Layer::Kind::kNormalize) {
+    float* means = packed.data() + step.matrix.weights;
+    float* deviations = packed.data() + step.matrix.bias;
+    std::fill_n(means, step.matrix.columns, 0.0f);
+    std::fill_n(deviations, step.matrix.columns, 1.0f);
+    for (size_t i = 0; i < U(layer.out); ++i) {
+      means[i] = -canonical[layer.mean_offset + i];
+      deviations[i] = std::max(kDeviationMin, canonical[layer.spread_offset + i]);
     }
-    const auto bias = part(layer.bias_offset, U(layer.columns()));
-    if (layer.kind != Layer::Kind::kConv) {
-      plan_->PackMatrix(weights, bias, step.matrix, packed);
-      if (layer.recurrent())
-        plan_->PackMatrix(part(layer.recurrent_offset, layer.recurrent_count),
-                          part(layer.recurrent_bias_offset, U(layer.columns())), step.recurrent,
-                          packed);
-      continue;
-    }
+    return;
+  }
+  const auto weights = part(layer.weight_offset, layer.weight_count);
+  if (layer.kind == Layer::Kind::kDiagonal) {
+    const std::vector<float> zeros(U(layer.out));
+    return plan_->PackMatrix(DiagonalMatrix(weights), zeros, step.matrix, packed);
+  }
+  const auto bias = part(layer.bias_offset, U(layer.columns()));
+  if (layer.kind != Layer::Kind::kConv) {
+    plan_->PackMatrix(weights, bias, step.matrix, packed);
+    if (layer.recurrent())
+      plan_->PackMatrix(part(layer.recurrent_offset, layer.recurrent_count),
+                        part(layer.recurrent_bias_offset, U(layer.columns())), step.recurrent,
+                        packed);
+  } else {
     plan_->PackMatrix({}, bias, step.matrix, packed);
     const size_t rows = U(layer.fan_in()), out = U(layer.out);
     float* to = packed.data() + step.matrix.weights;
@@ -324,20 +356,121 @@ void PopulationKernel::Pack(std::span<const float> canonical, std::span<float> p
       }
     }
   }
+  if (layer.norm == Norm::kNone) return;
+  if (fold == Fold::kStatistics)
+    FoldNorm(index, canonical, packed);
+  else if (layer.norm == Norm::kVbn)  // the bias comes after the normalization
+    std::fill_n(packed.data() + step.matrix.bias, step.matrix.columns, 0.0f);
 }
 
-void PopulationKernel::TakeInput(const float* input, Workspace& workspace) const {
-  const Layer& first = network_.layers.front();
-  const Map& map = plan_->steps.front().in;
-  const size_t input_row = U(first.in_width * first.in);
-  for (size_t y = 0; y < U(first.in_height); ++y) {
+void PopulationKernel::FoldNorm(size_t index, std::span<const float> canonical,
+                                std::span<float> packed) const {
+  const Layer& layer = network_.layers[index];
+  const Plan::Step& step = plan_->steps[index];
+  float* factors = packed.data() + step.factors;
+  float* bias = packed.data() + step.matrix.bias;
+  std::fill_n(factors, step.matrix.columns, 0.0f);
+  for (size_t c = 0; c < U(layer.out); ++c) {
+    const bool affine = layer.norm == Norm::kVbnAffine;
+    const double mean = canonical[layer.mean_offset + c];
+    const double scale = affine ? canonical[layer.scale_offset + c] : 1;
+    const double factor = scale / std::sqrt(canonical[layer.spread_offset + c] + kVbnEpsilon);
+    const double b = bias[c];
+    factors[c] = static_cast<float>(factor);
+    bias[c] = static_cast<float>(affine ? (b - mean) * factor + canonical[layer.shift_offset + c]
+                                        : b - mean * factor);
+  }
+  // packed as rows of `width` columns: of all of them, or of one block after the other
+  const bool conv = layer.kind == Layer::Kind::kConv;
+  const size_t width = conv ? step.block : step.matrix.columns;
+  float* weights = packed.data() + step.matrix.weights;
+  for (size_t first = 0; first < step.matrix.columns; first += width) {
+    for (size_t row = 0; row < step.matrix.rows; ++row, weights += width) {
+      for (size_t c = 0; c < width; ++c) weights[c] *= factors[first + c];
+    }
+  }
+}
+
+void PopulationKernel::ComputeStatistics(std::span<const float* const> reference,
+                                         Workspace& workspace, std::span<float> canonical) const {
+  CHECK_EQ(canonical.size(), network_.parameter_count);
+  const size_t n = reference.size();
+  CHECK(n > 0 && n <= kReferenceMax);
+  if (workspace.reference_[0].size() < n * plan_->widest) {
+    workspace.reference_packed_ = AlignedFloats(plan_->packed_size);
+    for (AlignedFloats& outputs : workspace.reference_) outputs = AlignedFloats(n * plan_->widest);
+    workspace.sums_.resize(plan_->widest);
+  }
+  const std::span<float> packed = workspace.reference_packed_.span();
+  const float* inputs[kReferenceMax];
+  std::copy(reference.begin(), reference.end(), inputs);
+  for (size_t i = 0; i < plan_->normalized; ++i) {
+    const Layer& layer = network_.layers[i];
+    float* outputs = workspace.reference_[i % 2].data();
+    if (layer.has_statistics()) {
+      const bool normalize = layer.kind == Layer::Kind::kNormalize;
+      // 1 the sums of the layer; a normalize layer measures its inputs
+      if (!normalize) {
+        PackLayer(i, canonical, Fold::kRaw, packed);
+        RunReference(i, {inputs, n}, /*raw=*/true, workspace, outputs);
+      }
+      // 2 their mean and variance
+      const size_t channels = U(layer.out), pixels = layer.output_size() / channels;
+      const auto sums = std::span(workspace.sums_).first(channels);
+      for (const bool mean : {true, false}) {
+        std::fill(sums.begin(), sums.end(), 0.0);
+        for (size_t o = 0; o < n; ++o) {
+          const float* x = normalize ? inputs[o] : outputs + o * layer.output_size();
+          for (size_t pixel = 0; pixel < pixels; ++pixel, x += channels) {
+            for (size_t c = 0; c < channels; ++c) {
+              const double d = x[c], from = mean ? 0 : canonical[layer.mean_offset + c];
+              sums[c] += mean ? d : (d - from) * (d - from);
+            }
+          }
+        }
+        float* to = canonical.data() + (mean ? layer.mean_offset : layer.spread_offset);
+        for (size_t c = 0; c < channels; ++c) {
+          const double moment = sums[c] / static_cast<double>(n * pixels);
+          to[c] = static_cast<float>(normalize && !mean ? std::sqrt(moment) : moment);
+        }
+      }
+    }
+    // 3 what the next layer reads
+    PackLayer(i, canonical, Fold::kStatistics, packed);
+    if (i + 1 < plan_->normalized) RunReference(i, {inputs, n}, /*raw=*/false, workspace, outputs);
+    for (size_t o = 0; o < n; ++o) inputs[o] = outputs + o * layer.output_size();
+  }
+}
+
+void PopulationKernel::RunReference(size_t index, std::span<const float* const> inputs, bool raw,
+                                    Workspace& workspace, float* outputs) const {
+  const Layer& layer = network_.layers[index];
+  const Plan::Step& step = plan_->steps[index];
+  const float* packed = workspace.reference_packed_.data();
+  const Activation activation = raw ? Activation::kNone : layer.activation;
+  const size_t row = U(layer.out_width * layer.out);
+  for (const float* input : inputs) {
+    TakeInput(index, input, workspace);
+    RunLayer(index, packed, activation, workspace, nullptr);
+    const float* from = workspace.activations_.data() + step.out_offset;
+    for (size_t y = 0; y < U(layer.out_height); ++y, from += step.out_row, outputs += row)
+      std::memcpy(outputs, from, row * sizeof(float));
+  }
+}
+
+void PopulationKernel::TakeInput(size_t index, const float* input, Workspace& workspace) const {
+  const Layer& layer = network_.layers[index];
+  const Map& map = plan_->steps[index].in;
+  // a dense layer's input is one row
+  const size_t input_row = U(layer.in_width * layer.in);
+  for (size_t y = 0; y < U(layer.in_height); ++y) {
     std::memcpy(workspace.activations_.data() + map.offset + map.inner + y * map.row(),
                 input + y * input_row, input_row * sizeof(float));
   }
 }
 
-void PopulationKernel::RunLayer(size_t index, const float* packed, Workspace& workspace,
-                                float* state) const {
+void PopulationKernel::RunLayer(size_t index, const float* packed, Activation activation,
+                                Workspace& workspace, float* state) const {
   const Plan& plan = *plan_;
   const Layer& layer = network_.layers[index];
   const Plan::Step& step = plan.steps[index];
@@ -366,13 +499,20 @@ void PopulationKernel::RunLayer(size_t index, const float* packed, Workspace& wo
                     .out_width = U(layer.out_width),
                     .channels = U(layer.out),
                     .out_row = step.out_row,
-                    .activation = ToAct(layer.activation),
+                    .activation = ToAct(activation),
                     .next = packed + next.weights,
                     .next_size = conv_next ? next.bias - next.weights : 0});
   } else if (layer.recurrent()) {
     rows = RunRecurrent(index, packed, workspace, state);
+  } else if (layer.kind == Layer::Kind::kNormalize) {
+    plan.ops->normalize({.in = in,
+                         .minus_mean = packed + step.matrix.weights,
+                         .deviation = packed + step.matrix.bias,
+                         .limit = kNormalizedMax,
+                         .out = out,
+                         .count = U(layer.out)});
   } else {
-    rows = plan.ops->dense({.layer = plan.Dense(layer, step, packed),
+    rows = plan.ops->dense({.layer = Plan::Dense(step.matrix, activation, packed),
                             .in = in,
                             .rows = workspace.rows_.data(),
                             .values = workspace.values_.data(),
@@ -423,7 +563,7 @@ const float* PopulationKernel::RunCell(size_t index, const float* input, const f
 
 void PopulationKernel::Forward(const float* packed, const float* input, Workspace& workspace,
                                float* output, float* state) const {
-  TakeInput(input, workspace);
+  TakeInput(0, input, workspace);
   for (size_t i = 0; i < plan_->steps.size(); ++i) RunLayer(i, packed, workspace, state);
   std::memcpy(output, workspace.activations_.data() + plan_->output,
               network_.output_size() * sizeof(float));
@@ -447,7 +587,8 @@ void PopulationKernel::ForwardMany(const float* packed, std::span<const float* c
   }
 }
 
-// Convolutions one observation after the other, dense and recurrent layers as matrix products.
+// Convolutions and normalization one observation after the other, dense and recurrent layers as
+// matrix products.
 void PopulationKernel::ForwardBatch(const float* packed, std::span<const float* const> inputs,
                                     Workspace& workspace, float* outputs,
                                     std::span<float* const> states) const {
@@ -471,7 +612,9 @@ void PopulationKernel::ForwardBatch(const float* packed, std::span<const float* 
     plan.ops->dense_many(
         {.layer = dense, .observations = n, .in = in, .rows = workspace.rows_.data(), .out = to});
   };
-  const auto is_dense = [](const Layer& layer) { return layer.kind != Layer::Kind::kConv; };
+  const auto is_dense = [](const Layer& layer) {
+    return layer.kind != Layer::Kind::kConv && layer.kind != Layer::Kind::kNormalize;
+  };
   const auto first =
       static_cast<size_t>(std::find_if(network_.layers.begin(), network_.layers.end(), is_dense) -
                           network_.layers.begin());
@@ -479,7 +622,7 @@ void PopulationKernel::ForwardBatch(const float* packed, std::span<const float* 
   const kernel::DenseLayer first_dense =
       plan.Dense(network_.layers[first], plan.steps[first], packed);
   for (size_t o = 0; o < n; ++o) {
-    TakeInput(inputs[o], workspace);
+    TakeInput(0, inputs[o], workspace);
     for (size_t i = 0; i < first; ++i) RunLayer(i, packed, workspace, nullptr);
     place(first_dense, o, workspace.activations_.data() + plan.steps[first].in.offset);
   }

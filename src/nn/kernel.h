@@ -5,8 +5,10 @@
 // Bits: every output is one chain of fused multiply-adds that starts at the bias
 // and runs over the inputs in canonical order (convolution: ky, kx, in; dense: in), vectorised
 // across outputs only. A zero activation (and padding) is skipped by definition. A recurrent layer
-// has two such chains a gate, over its input and over its state, which are added. So the result of
-// a row depends neither on the batch, the thread, nor the instruction set. Thread safety: const
+// has two such chains a gate, over its input and over its state, which are added. The weights of a
+// layer with virtual batch norm are w * s with s = scale / sqrt(variance + epsilon), rounded to
+// float32, and its bias is what follows (network.h). So the result of a row depends neither on the
+// batch, the thread, nor the instruction set. Thread safety: const
 // after construction; each thread owns a Workspace.
 #pragma once
 
@@ -53,6 +55,12 @@ class PopulationKernel {
   size_t packed_size() const;
   // canonical[parameter_count] -> packed[packed_size()].
   void Pack(std::span<const float> canonical, std::span<float> packed) const;
+  // Writes into `canonical` the statistics of its layers: mean and variance (of the population, not
+  // of a sample), or deviation, of each channel over the pixels of all `reference` inputs, summed
+  // in float64 in their order, layer after layer. Nothing else is read or written, so they
+  // are a function of the parameters and the reference.
+  void ComputeStatistics(std::span<const float* const> reference, Workspace& workspace,
+                         std::span<float> canonical) const;
   // Floats of the state of recurrent layers, which belongs to one episode: zeros at its start, then
   // what the evaluation of each observation leaves. 0 without such layers.
   size_t state_size() const;
@@ -68,8 +76,22 @@ class PopulationKernel {
 
  private:
   struct Plan;
-  void TakeInput(const float* input, Workspace& workspace) const;  // inside the first border
-  void RunLayer(size_t index, const float* packed, Workspace& workspace, float* state) const;
+  enum class Fold { kStatistics, kRaw };  // whether a Norm is part of the packed weights
+  void PackLayer(size_t index, std::span<const float> canonical, Fold fold,
+                 std::span<float> packed) const;
+  // Scales the packed weights of a layer with a Norm, and completes its bias.
+  void FoldNorm(size_t index, std::span<const float> canonical, std::span<float> packed) const;
+  // The layer's input, inside its border.
+  void TakeInput(size_t index, const float* input, Workspace& workspace) const;
+  // Runs a layer with packed parameters on inputs one after the other, without its activation if it
+  // is `raw`.
+  void RunReference(size_t index, std::span<const float* const> inputs, bool raw,
+                    Workspace& workspace, float* outputs) const;
+  void RunLayer(size_t index, const float* packed, Activation activation, Workspace& workspace,
+                float* state) const;
+  void RunLayer(size_t index, const float* packed, Workspace& workspace, float* state) const {
+    RunLayer(index, packed, network_.layers[index].activation, workspace, state);
+  }
   size_t RunRecurrent(size_t index, const float* packed, Workspace& workspace, float* state) const;
   // The step from gates to state; returns the layer's output, inside `state`.
   const float* RunCell(size_t index, const float* input, const float* recurrent,
@@ -99,6 +121,9 @@ class PopulationKernel::Workspace {
   std::vector<LayerCost> costs_;           // empty: not measured
   AlignedFloats activations_;              // maps of all layers, each with its border of zeros
   AlignedFloats gates_, recurrent_gates_;  // sums of one observation
+  // of ComputeStatistics, allocated by its first use: packed parameters, outputs of two layers
+  AlignedFloats reference_packed_, reference_[2];
+  std::vector<double> sums_;
   // of ForwardMany, allocated by its first use
   AlignedFloats many_in_, many_out_, many_recurrent_;
   std::vector<uint64_t> bits_, masks_;

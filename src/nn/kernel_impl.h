@@ -429,6 +429,15 @@ void ComputeCell(const CellTask& t) {
   }
 }
 
+void Normalize(const NormalizeTask& t) {
+  for (size_t i = 0; i < t.count; i += kLanes) {
+    const Vec x = Div(Add(Load(t.in + i), Load(t.minus_mean + i)), Load(t.deviation + i));
+    // NaN passes
+    const Vec y = Max(Broadcast(-t.limit), Min(Broadcast(t.limit), x));
+    Store(t.out + i, Add(y, Broadcast(0.0f)));
+  }
+}
+
 void NonzeroBits(const float* x, size_t n, uint64_t* bits) {
   size_t i = 0;
   for (; i + 64 <= n; i += 64) {
@@ -479,8 +488,8 @@ void ToInt8(const float* x, size_t n, float inverse, char* out) {
 namespace samara::kernel {
 namespace {
 
-constexpr Ops kOps = {kLanes,    ConvBlock, Conv,        Dense,   DenseMany,  ComputeCell,
-                      Magnitude, ToInt8,    NonzeroBits, Product, ActivateAll};
+constexpr Ops kOps = {kLanes,    ConvBlock, Conv,   Dense,       DenseMany, ComputeCell,
+                      Normalize, Magnitude, ToInt8, NonzeroBits, Product,   ActivateAll};
 
 }  // namespace
 }  // namespace samara::kernel

@@ -116,6 +116,16 @@ struct ProductTask {
 };
 constexpr size_t kProductColumns = 16;
 
+// A normalize layer. All sizes have room for whole vectors.
+struct NormalizeTask {
+  const float* in;
+  const float* minus_mean;
+  const float* deviation;  // at least the floor
+  float limit;
+  float* out;
+  size_t count;
+};
+
 struct Ops {
   size_t lanes;                           // floats of a vector
   size_t (*conv_block)(size_t channels);  // output channels that are packed together
@@ -123,6 +133,7 @@ struct Ops {
   size_t (*dense)(const DenseTask&);  // how many inputs were not zero
   void (*dense_many)(const DenseManyTask&);
   void (*cell)(const CellTask&);
+  void (*normalize)(const NormalizeTask&);
   // Packing of Format::kInt8: the largest magnitude of n floats; x[i] * inverse, rounded to the
   // nearest integer, ties to even.
   float (*magnitude)(const float* x, size_t n);

@@ -514,6 +514,137 @@ TEST(RecurrentKernelTest, StorageRoundsBothMatrices) {
   }
 }
 
+// ---- statistics
+
+TEST(NormalizeTest, SubtractsDividesAndClipsOnEveryIsa) {
+  const auto network = MakeNetwork("normalize, out none", 1, 1, 19, 19).ValueOrThrow();
+  std::vector<float> theta(network.parameter_count);
+  for (size_t i = 0; i < 19; ++i) theta[i * 19 + i] = 1;  // the identity
+  float* mean = theta.data() + network.layers[0].mean_offset;
+  float* deviation = theta.data() + network.layers[0].spread_offset;
+  const auto means = Random(1, 19), deviations = Random(2, 19), in = Random(3, 19);
+  for (size_t i = 0; i < 19; ++i) mean[i] = means[i], deviation[i] = std::abs(deviations[i]);
+  std::vector<float> want(19), input = in;
+  input[3] = 1e9F, input[4] = -1e9F, deviation[5] = 0, input[6] = mean[6];
+  for (size_t i = 0; i < 19; ++i) {
+    const float x = (input[i] - mean[i]) / std::max(deviation[i], 0.1F);
+    want[i] = std::clamp(x, -5.0F, 5.0F) + 0.0F;
+  }
+  EXPECT_EQ(want[3], 5);
+  for (IsaLevel isa : AvailableIsaLevels()) {
+    EXPECT_EQ(Bits(Forward(network, isa, theta, input)), Bits(want)) << Name(isa);
+    input[7] = std::nanf("");
+    EXPECT_TRUE(std::isnan(Forward(network, isa, theta, input)[7])) << Name(isa);
+    input[7] = in[7];
+  }
+}
+
+TEST(NormalizeTest, MeasuresItsInputs) {
+  const auto network = MakeNetwork("normalize, dense 3 vbn tanh", 1, 1, 5, 2).ValueOrThrow();
+  std::vector<std::vector<float>> batch;
+  std::vector<const float*> reference;
+  for (uint64_t o = 0; o < 30; ++o)
+    reference.push_back(batch.emplace_back(Random(10 + o, 5, 0.2)).data());
+  auto theta = Random(1, network.parameter_count);
+  const PopulationKernel kernel(network);
+  kernel.ComputeStatistics(reference, *kernel.MakeWorkspace(), theta);
+  for (size_t i = 0; i < 5; ++i) {
+    double sum = 0, squares = 0;
+    for (const auto& x : batch) sum += x[i], squares += double{x[i]} * x[i];
+    const double mean = sum / 30;
+    EXPECT_NEAR(theta[network.layers[0].mean_offset + i], mean, 1e-6);
+    EXPECT_NEAR(theta[network.layers[0].spread_offset + i], std::sqrt(squares / 30 - mean * mean),
+                1e-5);
+  }
+}
+
+// Means and variances by plain loops in float64, layer after layer, and what a layer computes with
+// them.
+TEST(VirtualBatchNormTest, StatisticsAndOutputsAreThoseOfPlainLoops) {
+  const char* const lines[] = {
+      "conv 5 3x3/2 same vbn relu, conv 17 2x2 vbn tanh, dense 7 vbn relu",
+      "conv 5 3x3/2 same vbn_affine relu, conv 17 2x2 tanh, dense 7 vbn_affine relu, dense 3 tanh"};
+  for (const char* line : lines) {
+    const auto network = MakeNetwork(line, 11, 9, 3, 4).ValueOrThrow();
+    auto theta = Random(5, network.parameter_count);
+    for (size_t i = 0; i < theta.size(); ++i) theta[i] *= 0.4F;
+    std::vector<std::vector<float>> batch;
+    std::vector<const float*> reference;
+    for (uint64_t o = 0; o < 13; ++o)
+      reference.push_back(batch.emplace_back(Random(60 + o, network.input_size(), 0.3)).data());
+
+    // naive: sums of a layer without its Norm, then the Norm
+    auto expected = theta;
+    std::vector<std::vector<float>> inputs = batch;
+    for (const Layer& layer : network.layers) {
+      Layer bare = layer;
+      std::vector<std::vector<float>> sums;
+      auto without = expected;
+      if (layer.norm == Norm::kVbn)
+        std::fill_n(without.begin() + static_cast<ptrdiff_t>(layer.bias_offset), layer.out, 0.0F);
+      for (const auto& in : inputs) {
+        auto& out = sums.emplace_back();
+        for (int64_t y = 0; y < layer.out_height; ++y)
+          for (int64_t x = 0; x < layer.out_width; ++x)
+            for (int64_t c = 0; c < layer.out; ++c)
+              out.push_back(Chain(bare, without.data(), in, y, x, c));
+      }
+      for (size_t c = 0; layer.norm != Norm::kNone && c < static_cast<size_t>(layer.out); ++c) {
+        double sum = 0, squares = 0, n = 0;
+        for (const auto& out : sums)
+          for (size_t i = c; i < out.size(); i += static_cast<size_t>(layer.out))
+            sum += out[i], ++n;
+        const double mean = sum / n;
+        for (const auto& out : sums)
+          for (size_t i = c; i < out.size(); i += static_cast<size_t>(layer.out))
+            squares += (out[i] - mean) * (out[i] - mean);
+        const double variance = squares / n;
+        expected[layer.mean_offset + c] = static_cast<float>(mean);
+        expected[layer.spread_offset + c] = static_cast<float>(variance);
+        for (auto& out : sums)
+          for (size_t i = c; i < out.size(); i += static_cast<size_t>(layer.out)) {
+            const double unit = (out[i] - mean) / std::sqrt(variance + 1e-3);
+            out[i] = static_cast<float>(layer.norm == Norm::kVbn
+                                            ? unit + expected[layer.bias_offset + c]
+                                            : unit * expected[layer.scale_offset + c] +
+                                                  expected[layer.shift_offset + c]);
+          }
+      }
+      for (auto& out : sums)
+        for (float& v : out)
+          v = layer.activation == Activation::kRelu   ? std::max(0.0F, v)
+              : layer.activation == Activation::kTanh ? std::tanh(v)
+                                                      : v;
+      inputs = sums;
+    }
+
+    std::vector<float> portable;
+    for (IsaLevel isa : AvailableIsaLevels()) {
+      const PopulationKernel kernel(network, isa);
+      const auto workspace = kernel.MakeWorkspace();
+      auto mine = theta;
+      kernel.ComputeStatistics(reference, *workspace, mine);
+      for (size_t i = 0; i < mine.size(); ++i) {
+        if (i < network.evolved_count)
+          EXPECT_EQ(mine[i], theta[i]) << i;
+        else
+          EXPECT_NEAR(mine[i], expected[i], 2e-5 * std::max(1.0F, std::abs(expected[i]))) << i;
+      }
+      if (portable.empty()) portable = mine;
+      EXPECT_EQ(Bits(mine), Bits(portable)) << Name(isa);
+      // computed again, after other work, they are the same
+      auto again = theta;
+      std::fill(again.begin() + static_cast<ptrdiff_t>(network.evolved_count), again.end(), 9.0F);
+      kernel.ComputeStatistics(reference, *workspace, again);
+      EXPECT_EQ(Bits(again), Bits(mine));
+      for (size_t o = 0; o < batch.size(); ++o) {
+        const auto out = Forward(network, isa, mine, batch[o]);
+        for (size_t i = 0; i < out.size(); ++i) EXPECT_NEAR(out[i], inputs[o][i], 5e-5);
+      }
+    }
+  }
+}
+
 TEST(PopulationKernelTest, AThousandLayersGiveTheBitsOfTheScalarChains) {
   const auto network = MakeNetwork("1024 x dense 3 relu", 1, 1, 4, 2).ValueOrThrow();
   ASSERT_EQ(network.layers.size(), kLayersMax);

@@ -107,6 +107,17 @@ Status ReadActivation(Words& words, const std::string& also, Activation& activat
   return Status::Ok();
 }
 
+constexpr EnumName<Norm> kNormWords[] = {{Norm::kVbn, "vbn"}, {Norm::kVbnAffine, "vbn_affine"}};
+
+// A normalization, or none, and an activation.
+Status ReadFunction(Words& words, std::string also, Layer& layer) {
+  const auto norm = ValueOf(std::span<const EnumName<Norm>>(kNormWords), words.Peek());
+  if (!norm) return ReadActivation(words, also + "vbn, vbn_affine, ", layer.activation);
+  layer.norm = *norm;
+  words.Next();
+  return ReadActivation(words, "", layer.activation);
+}
+
 constexpr EnumName<Layer::Kind> kRecurrentWords[] = {
     {Layer::Kind::kRnn, "rnn"}, {Layer::Kind::kLstm, "lstm"}, {Layer::Kind::kGru, "gru"}};
 
@@ -121,14 +132,18 @@ Status ReadRecurrent(Words& words, Layer& layer) {
 }
 
 // Places in a line, which layers take in this order.
-enum class Stage { kResidual, kConv, kDense, kEnd };
+enum class Stage { kNormalize, kResidual, kConv, kDense, kEnd };
 
 // `stage`: that of the layer before; becomes that of this one, which is there `times` times.
 Result<Layer> ReadLayer(Words& words, size_t times, Stage& stage) {
   Layer layer;
   const auto recurrent =
       ValueOf(std::span<const EnumName<Layer::Kind>>(kRecurrentWords), words.Peek());
-  if (stage == Stage::kResidual && words.Take("residual")) {
+  if (stage == Stage::kNormalize && times == 1 && words.Take("normalize")) {
+    stage = Stage::kResidual;
+    layer.kind = Layer::Kind::kNormalize;
+  } else if (stage <= Stage::kResidual && words.Take("residual")) {
+    stage = Stage::kResidual;
     layer.kind = Layer::Kind::kResidual;
     RETURN_IF_ERROR(ReadCount(words, "channels", layer.out));
   } else if (stage <= Stage::kConv && words.Take("conv")) {
@@ -138,11 +153,11 @@ Result<Layer> ReadLayer(Words& words, size_t times, Stage& stage) {
     RETURN_IF_ERROR(ReadWindow(words, layer));
     const bool same = words.Take("same"), valid = !same && words.Take("valid");
     layer.padding = same ? Padding::kSame : Padding::kValid;
-    RETURN_IF_ERROR(ReadActivation(words, same || valid ? "" : "same, valid, ", layer.activation));
+    RETURN_IF_ERROR(ReadFunction(words, same || valid ? "" : "same, valid, ", layer));
   } else if (stage <= Stage::kDense && words.Take("dense")) {
     stage = Stage::kDense;
     RETURN_IF_ERROR(ReadCount(words, "units", layer.out));
-    RETURN_IF_ERROR(ReadActivation(words, "", layer.activation));
+    RETURN_IF_ERROR(ReadFunction(words, "", layer));
   } else if (stage <= Stage::kDense && recurrent) {
     stage = Stage::kDense;
     layer.kind = *recurrent;
@@ -156,10 +171,11 @@ Result<Layer> ReadLayer(Words& words, size_t times, Stage& stage) {
       RETURN_IF_ERROR(ReadActivation(words, "diagonal, ", layer.activation));
   } else {
     const std::string last = "dense, rnn, lstm, gru or out";
-    return words.Bad(stage == Stage::kEnd     ? "nothing after the output layer"
-                     : stage == Stage::kDense ? last
-                     : stage == Stage::kConv  ? "conv, " + last
-                                              : "residual, conv, " + last);
+    return words.Bad(stage == Stage::kEnd        ? "nothing after the output layer"
+                     : stage == Stage::kDense    ? last
+                     : stage == Stage::kConv     ? "conv, " + last
+                     : stage == Stage::kResidual ? "residual, conv, " + last
+                                                 : "normalize, residual, conv, " + last);
   }
   if (!words.Peek().empty()) return words.Bad("a comma or the end");
   return layer;
@@ -191,6 +207,8 @@ std::string_view Prefix(Layer::Kind kind) {
       return "conv";
     case Layer::Kind::kDense:
       return "fc";
+    case Layer::Kind::kNormalize:
+      return "normalize";
     case Layer::Kind::kRnn:
     case Layer::Kind::kLstm:
     case Layer::Kind::kGru:
@@ -211,7 +229,7 @@ void NameLayers(std::vector<Layer>& layers) {
   for (Layer& layer : layers) {
     if (layer.name == kOutputName) continue;
     const int64_t number = ++numbers[layer.kind];
-    const bool plain = one && is_dense(layer);
+    const bool plain = (one && is_dense(layer)) || layer.kind == Layer::Kind::kNormalize;
     layer.name = std::string(Prefix(layer.kind)) + (plain ? "" : std::to_string(number));
   }
 }
@@ -254,8 +272,15 @@ NetworkTable& Table() {
       {"GAAtariPolicy", "the Deep GA's small one, in its distributed program",
        "conv 16 8x8/4 same relu, conv 32 4x4/2 same relu, dense 256 relu",
        "Such et al. 2018, arXiv 1712.06567"},
-      {"MujocoPolicy", "evolution strategies' on Humanoid", "dense 256 tanh, dense 256 tanh",
-       "Salimans et al. 2017, arXiv 1703.03864"},
+      {"ModelVirtualBN", "evolution strategies' on Atari, in the released GPU program",
+       "conv 16 8x8/4 same vbn relu, conv 32 4x4/2 same vbn relu, dense 256 vbn relu",
+       "Such et al. 2018, arXiv 1712.06567"},
+      {"ESAtariPolicy", "evolution strategies' on Atari, in the released distributed program",
+       "conv 16 8x8/4 same vbn_affine relu, conv 32 4x4/2 same vbn_affine relu, "
+       "dense 256 vbn_affine relu",
+       "Conti et al. 2018, arXiv 1712.06560"},
+      {"MujocoPolicy", "evolution strategies' on Humanoid",
+       "normalize, dense 256 tanh, dense 256 tanh", "Salimans et al. 2017, arXiv 1703.03864"},
       {"SimpleClassifier", "the Deep GA's in the hard maze", "dense 16 relu, dense 16 relu",
        "Such et al. 2018, arXiv 1712.06567"},
       {"breadcrumb", "safe mutations' in the breadcrumb maze", "7 x dense 15 relu",
@@ -293,7 +318,7 @@ Status Unknown(std::string_view name) {
 
 Result<std::vector<Layer>> ParseLayers(std::string_view line) {
   std::vector<Layer> layers;
-  Stage stage = Stage::kResidual;
+  Stage stage = Stage::kNormalize;
   for (size_t begin = 0; begin < line.size() || !layers.empty();) {
     const size_t end = std::min(line.find(',', begin), line.size());
     Words words(line, begin, end);

@@ -2,10 +2,11 @@
 // The hidden layers of a network as one line of text, and the table of networks that have a name.
 //
 //   line      [COUNT x] LAYER, [COUNT x] LAYER, ...
-//   LAYER     conv CHANNELS KxK[/STRIDE] [same|valid] ACTIVATION
+//   LAYER     normalize                    (x - mean) / deviation, clipped to +-5
+//             conv CHANNELS KxK[/STRIDE] [same|valid] [vbn|vbn_affine] ACTIVATION
 //             residual CHANNELS            a convolution 3x3, max pooling 3x3 at stride 2, two
 //                                          residual blocks of two convolutions 3x3 (IMPALA)
-//             dense UNITS ACTIVATION
+//             dense UNITS [vbn|vbn_affine] ACTIVATION
 //             rnn UNITS tanh|relu          PyTorch's nn.RNN, nn.LSTM and nn.GRU, whose state an
 //             lstm UNITS                   episode begins with zeros
 //             gru UNITS
@@ -14,8 +15,8 @@
 //   ACTIVATION relu, tanh, none, sigmoid, elu, selu, silu, lrelu (slope 0.01), lrelu0.2
 //
 // A stride is 1 and a convolution `valid` unless the line says otherwise. `65 x dense 125 tanh` is
-// 65 layers. Residual stacks come first, then convolutions, then dense and recurrent layers.
-// Examples, DQN's and a recurrent one:
+// 65 layers. normalize comes first, then residual stacks, then convolutions, then dense and
+// recurrent layers. Examples, DQN's and a recurrent one:
 //   conv 32 8x8/4 relu, conv 64 4x4/2 relu, conv 64 3x3 relu, dense 512 relu
 //   dense 32 tanh, 2 x lstm 16
 // doc/networks.md describes the same for users.

@@ -87,6 +87,7 @@ TEST(LayerLineTest, DenseLayersAreNumberedUnlessOneReadsAMap) {
             "conv1 fc gru1 gru2 rnn1 out ");
   EXPECT_EQ(names("dense 2 relu, gru 3, dense 4 relu"), "fc1 gru1 fc2 ");
   EXPECT_EQ(names("3 x dense 2 relu"), "fc1 fc2 fc3 ");
+  EXPECT_EQ(names("normalize, dense 2 relu, dense 4 vbn relu"), "normalize fc1 fc2 ");
   EXPECT_EQ(names("residual 2,conv 4 3x3/2 same none,dense 4 relu"), "stack1 conv1 fc ");
 }
 
@@ -99,21 +100,26 @@ TEST(LayerLineTest, SaysWhereALineIsWrong) {
         << layers.status().message();
   };
   refused("conv 16 8x8/4 rel",
-          "15: 'rel', expected same, valid, relu, tanh, none, sigmoid, elu, selu, silu, lrelu or "
+          "15: 'rel', expected same, valid, vbn, vbn_affine, relu, tanh, none, sigmoid, elu, selu, "
+          "silu, lrelu or "
           "lrelu0.2, as in conv 16");
-  refused("conv 16 8x8/4 same", "19: nothing, expected relu, tanh, none");
+  refused("conv 16 8x8/4 same", "19: nothing, expected vbn, vbn_affine, relu, tanh, none");
   refused("dense 64 tanh, lstn 64", "16: 'lstn', expected dense, rnn, lstm, gru or out");
   refused("dense 64 tanh, conv 8 3x3 relu", "16: 'conv', expected dense");
   refused("conv 8 3x3 relu, residual 8", "18: 'residual', expected conv, dense, rnn");
   refused("dense 64 tanh,", "15: nothing, expected dense");
-  refused(",dense 64 tanh", "1: nothing, expected residual, conv, dense");
+  refused(",dense 64 tanh", "1: nothing, expected normalize, residual, conv, dense");
   refused("rnn 8 sigmoid", "7: 'sigmoid', expected tanh or relu");
   refused("lstm 8 tanh", "8: 'tanh', expected a comma or the end");
   refused("gru", "4: nothing, expected the number of units");
   refused("lstm 8, conv 8 3x3 relu", "9: 'conv', expected dense");
   refused("out tanh, dense 8 relu", "11: 'dense', expected nothing after the output layer");
+  refused("dense 8 tanh, normalize", "15: 'normalize', expected dense");
+  refused("2 x normalize, dense 8 tanh", "5: 'normalize', expected");
+  refused("dense 8 vbn", "12: nothing, expected relu");
+  refused("lstm 8 vbn", "8: 'vbn', expected a comma");
   refused("out", "4: nothing, expected diagonal, relu, tanh");
-  refused("2 x out tanh", "5: 'out', expected residual, conv, dense");
+  refused("2 x out tanh", "5: 'out', expected normalize, residual, conv, dense");
   refused("3 dense 8 relu", "3: 'dense', expected x, such as 3 x dense");
   refused("3x dense 8 relu", "1: '3x', expected a number of layers");
   refused("0 x dense 8 relu", "1: '0', expected a number of layers");
@@ -150,17 +156,23 @@ TEST(LayerLineTest, RepeatedLayersAreTheLayersWrittenOut) {
 }
 
 TEST(LayerLineTest, LearnersRefuseWhatIsForEvolution) {
-  for (const char* line :
-       {"dense 8 tanh, lstm 8", "rnn 4 relu, dense 8 tanh", "dense 8 tanh, out tanh"})
+  for (const char* line : {"dense 8 tanh, lstm 8", "rnn 4 relu, dense 8 tanh",
+                           "dense 8 tanh, out tanh", "normalize, dense 8 tanh", "dense 8 vbn tanh"})
     EXPECT_EQ(MakeTorso(line, 1, 1, 4).status().code(), Code::kConfig) << line;
 }
 
 TEST(LayerLineTest, EveryNetworkCanBeMade) {
   for (const NetworkRow& row : Networks()) {
     const bool residual = row.layers.starts_with("residual");
-    const bool recurrent = row.layers.find("rnn") != std::string::npos;
-    EXPECT_EQ(MakeNetwork(row.name, 84, 84, 4, 6).ok(), !residual) << row.name;
-    EXPECT_EQ(MakeTorso(row.name, 84, 84, 4).ok(), !row.layers.empty() && !recurrent) << row.name;
+    bool vectors = false, learns = !row.layers.empty();
+    for (const char* word : {"rnn", "vbn", "normalize"})
+      learns = learns && row.layers.find(word) == std::string::npos;
+    vectors = row.layers.find("normalize") != std::string::npos;
+    EXPECT_EQ(MakeNetwork(row.name, 84, 84, 4, 6).ok(), !residual && !vectors) << row.name;
+    EXPECT_EQ(MakeNetwork(row.name, 1, 1, 4, 6).ok(),
+              row.layers.find("conv") == std::string::npos && !residual)
+        << row.name;
+    EXPECT_EQ(MakeTorso(row.name, 84, 84, 4).ok(), learns) << row.name;
   }
 }
 

@@ -64,6 +64,15 @@ void FinishDense(const Layer& previous, Layer& layer) {
 
 bool InRange(int64_t value, int64_t max) { return value >= 1 && value <= max; }
 
+Status FinishNormalize(const NetworkDescription& network, Layer& layer) {
+  if (&layer != network.layers.data() || network.height != 1 || network.width != 1)
+    return {Code::kConfig, "network " + network.name +
+                               ": normalize is the first layer of a network whose observations are "
+                               "vectors; images are in [0, 1] already"};
+  layer.out = network.channels;
+  return Status::Ok();
+}
+
 // A 3 x 3 convolution that keeps the map, then pooling that halves it.
 void FinishResidual(const Layer& previous, Layer& layer) {
   layer.in_height = previous.out_height;
@@ -74,25 +83,33 @@ void FinishResidual(const Layer& previous, Layer& layer) {
   layer.out_width = (layer.in_width + 1) / 2;
 }
 
-// Weights and biases of all layers; parameters of recurrent layers come in pairs.
-void AddSlices(const NetworkDescription& network, size_t index, std::vector<TensorSlice>& slices) {
+TensorSlice Slice(const NetworkDescription& network, size_t index, const char* name,
+                  std::vector<int64_t> shape, size_t offset) {
+  TensorSlice slice;
+  slice.name = network.layers[index].name + name;
+  slice.layer = index;
+  slice.offset = offset;
+  slice.count = 1;
+  for (const int64_t d : shape) slice.count *= static_cast<size_t>(d);
+  slice.shape = std::move(shape);
+  slice.output_layer = index + 1 == network.layers.size();
+  return slice;
+}
+
+// Weights, biases, scales and shifts; parameters of recurrent layers come in pairs.
+void AddParameters(const NetworkDescription& network, size_t index,
+                   std::vector<TensorSlice>& slices) {
   const Layer& layer = network.layers[index];
   const int64_t window = layer.kind == Layer::Kind::kConv ? layer.kernel * layer.kernel : 1;
   const auto add = [&](const char* name, std::vector<int64_t> shape, size_t offset, int64_t fan_in,
                        bool bias) {
-    TensorSlice slice;
-    slice.name = layer.name + name;
-    slice.layer = index;
-    slice.offset = offset;
-    slice.count = 1;
-    for (const int64_t d : shape) slice.count *= static_cast<size_t>(d);
-    slice.shape = std::move(shape);
+    TensorSlice slice = Slice(network, index, name, std::move(shape), offset);
     slice.fan_in = fan_in;
     slice.fan_out = window * layer.out;
     slice.bias = bias;
-    slice.output_layer = index + 1 == network.layers.size();
     slices.push_back(std::move(slice));
   };
+  if (layer.kind == Layer::Kind::kNormalize) return;
   const int64_t columns = layer.columns();
   if (layer.kind == Layer::Kind::kDiagonal)
     return add(".weight", {layer.out}, layer.weight_offset, 1, false);
@@ -107,13 +124,36 @@ void AddSlices(const NetworkDescription& network, size_t index, std::vector<Tens
   if (layer.kind == Layer::Kind::kConv) shape = {layer.kernel, layer.kernel, layer.in, layer.out};
   add(".weight", std::move(shape), layer.weight_offset, layer.fan_in(), false);
   add(".bias", {layer.out}, layer.bias_offset, layer.fan_in(), true);
+  if (layer.norm != Norm::kVbnAffine) return;
+  add("_vbn.weight", {layer.out}, layer.scale_offset, layer.fan_in(), true);
+  slices.back().initial = 1;
+  add("_vbn.bias", {layer.out}, layer.shift_offset, layer.fan_in(), true);
+}
+
+void AddStatistics(const NetworkDescription& network, size_t index,
+                   std::vector<TensorSlice>& slices) {
+  const Layer& layer = network.layers[index];
+  if (!layer.has_statistics()) return;
+  const bool input = layer.kind == Layer::Kind::kNormalize;
+  for (const bool mean : {true, false}) {
+    const char* name =
+        mean ? (input ? ".mean" : "_vbn.running_mean") : (input ? ".std" : "_vbn.running_var");
+    TensorSlice& slice = slices.emplace_back(
+        Slice(network, index, name, {layer.out}, mean ? layer.mean_offset : layer.spread_offset));
+    slice.bias = slice.statistic = true;
+    slice.initial = mean ? 0 : 1;
+  }
+}
+
+// The offset before it takes `count` more.
+size_t Take(size_t& offset, int64_t count) {
+  return std::exchange(offset, offset + static_cast<size_t>(count));
 }
 
 // Places of a layer's parameters from `offset` on, which is advanced.
 void Place(Layer& layer, size_t& offset) {
-  const auto take = [&offset](int64_t count) {
-    return std::exchange(offset, offset + static_cast<size_t>(count));
-  };
+  if (layer.kind == Layer::Kind::kNormalize) return;
+  const auto take = [&offset](int64_t count) { return Take(offset, count); };
   const int64_t columns = layer.columns();
   if (layer.kind == Layer::Kind::kDiagonal) {
     layer.weight_count = static_cast<size_t>(layer.out);
@@ -129,6 +169,15 @@ void Place(Layer& layer, size_t& offset) {
   }
   layer.bias_offset = take(columns);
   if (layer.recurrent()) layer.recurrent_bias_offset = take(columns);
+  if (layer.norm != Norm::kVbnAffine) return;
+  layer.scale_offset = take(columns);
+  layer.shift_offset = take(columns);
+}
+
+void PlaceStatistics(Layer& layer, size_t& offset) {
+  if (!layer.has_statistics()) return;
+  layer.mean_offset = Take(offset, layer.out);
+  layer.spread_offset = Take(offset, layer.out);
 }
 
 }  // namespace
@@ -152,7 +201,14 @@ Status Finish(NetworkDescription& network) {
       Code::kConfig,
       "network " + network.name + " would hold more than 2^31 parameters; use a smaller network");
   size_t offset = 0;
+  bool recurrent = false;
   for (Layer& layer : network.layers) {
+    if (layer.kind == Layer::Kind::kNormalize) RETURN_IF_ERROR(FinishNormalize(network, layer));
+    if (layer.norm != Norm::kNone && recurrent)
+      return {Code::kConfig, "network " + network.name + ": layer " + layer.name +
+                                 " has virtual batch norm after a recurrent layer, whose state a "
+                                 "reference batch lacks; expected it before"};
+    recurrent = recurrent || layer.recurrent();
     if (!InRange(layer.out, kUnitsMax)) {
       return {Code::kConfig, "layer " + layer.name + ": " + std::to_string(layer.out) +
                                  " outputs, expected 1 to " + std::to_string(kUnitsMax)};
@@ -165,7 +221,7 @@ Status Finish(NetworkDescription& network) {
       FinishDense(previous, layer);
     }
     // fan_in has at most 45 bits, columns 23: compared before they are multiplied
-    const int64_t inputs = layer.fan_in() + (layer.recurrent() ? layer.out + 1 : 0);
+    const int64_t inputs = layer.fan_in() + (layer.recurrent() ? layer.out + 1 : 4);
     if (inputs > kParametersMax / layer.columns() - 1)
       return {Code::kConfig, "network " + network.name + ": layer " + layer.name +
                                  " would hold more than 2^31 parameters; use a smaller network"};
@@ -173,13 +229,16 @@ Status Finish(NetworkDescription& network) {
     if (offset > static_cast<size_t>(kParametersMax)) return too_large;
     previous = layer;
   }
+  network.evolved_count = offset;
+  for (Layer& layer : network.layers) PlaceStatistics(layer, offset);
   network.parameter_count = offset;
   return Status::Ok();
 }
 
 std::vector<TensorSlice> Tensors(const NetworkDescription& network) {
   std::vector<TensorSlice> slices;
-  for (size_t i = 0; i < network.layers.size(); ++i) AddSlices(network, i, slices);
+  for (size_t i = 0; i < network.layers.size(); ++i) AddParameters(network, i, slices);
+  for (size_t i = 0; i < network.layers.size(); ++i) AddStatistics(network, i, slices);
   return slices;
 }
 
@@ -230,10 +289,12 @@ Result<NetworkDescription> MakeTorso(std::string_view name_or_line, int64_t heig
                                      int64_t channels) {
   ASSIGN_OR_RETURN(NetworkDescription network, Hidden(name_or_line, height, width, channels));
   for (const Layer& layer : network.layers) {
-    if (layer.recurrent())
-      return Status(Code::kConfig, "network '" + Shown(name_or_line) + "': layer " + layer.name +
-                                       " is for evolution; a learner's recurrent layer is "
-                                       "network.lstm=UNITS");
+    if (layer.recurrent() || layer.has_statistics())
+      return Status(Code::kConfig,
+                    "network '" + Shown(name_or_line) + "': layer " + layer.name +
+                        (layer.recurrent() ? " is for evolution; a learner's recurrent layer is "
+                                             "network.lstm=UNITS"
+                                           : " has statistics, which only evolution gathers"));
   }
   if (network.layers.empty() || network.layers.back().kind != Layer::Kind::kDense ||
       EndsWithOutput(network.layers))
@@ -254,6 +315,17 @@ Result<Storage> ParseStorage(std::string_view name) {
   }
   return Status(Code::kConfig,
                 "network.storage=" + std::string(name) + ": expected float32, bf16 or int8");
+}
+
+Status SetStorage(Storage storage, NetworkDescription& network) {
+  const bool scaled = std::ranges::any_of(
+      network.layers, [](const Layer& layer) { return layer.norm != Norm::kNone; });
+  if (storage != Storage::kFloat32 && scaled)
+    return {Code::kConfig,
+            "network.storage=" + std::string(Name(storage)) + ": network " + network.name +
+                " has virtual batch norm, which scales its weights; expected float32"};
+  network.storage = storage;
+  return Status::Ok();
 }
 
 Storage StorageOf(const NetworkDescription& network, size_t layer) {

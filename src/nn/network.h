@@ -7,7 +7,11 @@
 // is flattened rows, columns, channels. Images are [row][column][channel], frame stack oldest
 // first. A recurrent layer has the weights of its input [in][gates * units], those of its state
 // [units][gates * units], then two biases [gates * units] in the same order; the gates follow each
-// other as in PyTorch: i, f, g, o in an LSTM, r, z, n in a GRU.
+// other as in PyTorch: i, f, g, o in an LSTM, r, z, n in a GRU. An affine virtual batch norm has
+// scales and shifts behind the bias of its layer.
+//
+// Statistics, which are measured instead of evolved, follow the parameters of all layers: so the
+// evolved ones are the first evolved_count of the vector. Noise and mutations end there.
 #pragma once
 
 #include <algorithm>
@@ -39,6 +43,15 @@ enum class Activation : uint8_t {
   kLrelu,     // slope 0.01 below zero
   kLrelu0p2,  // slope 0.2
 };
+// How the sums of a convolution or dense layer are normalized before their activation, per channel
+// or unit, by mean and variance over a reference batch of observations (kernel.h computes both):
+//   kVbn        (x - mean) / sqrt(variance + 1e-3) + bias, where x has no bias
+//   kVbnAffine  (x - mean) / sqrt(variance + 1e-3) * scale + shift, where x has its bias
+enum class Norm : uint8_t { kNone, kVbn, kVbnAffine };
+constexpr double kVbnEpsilon = 1e-3;
+// A normalize layer computes (x - mean) / max(deviation, kDeviationMin), clipped to
+// +-kNormalizedMax.
+constexpr float kDeviationMin = 0.1f, kNormalizedMax = 5;
 constexpr EnumName<Activation> kActivationNames[] = {
     {Activation::kRelu, "relu"},        {Activation::kTanh, "tanh"},
     {Activation::kNone, "none"},        {Activation::kSigmoid, "sigmoid"},
@@ -63,6 +76,7 @@ Result<Storage> ParseStorage(std::string_view name);
 struct Layer {
   // kResidual: a stack of residual blocks (layer_line.h), of learners' networks only
   // kDiagonal: an output layer without bias whose weights multiply an input each
+  // kNormalize: of an observation that is a vector, the first layer
   enum class Kind : uint8_t {
     kConv,
     kDense,
@@ -70,13 +84,15 @@ struct Layer {
     kRnn,
     kLstm,
     kGru,
-    kDiagonal
+    kDiagonal,
+    kNormalize
   } kind = Kind::kDense;
   std::string name;  // "conv1", "fc", "out": names of exported tensors
   int64_t out = 0;   // output channels or units
   int64_t kernel = 0, stride = 1;
   Padding padding = Padding::kValid;
   Activation activation = Activation::kNone;
+  Norm norm = Norm::kNone;
   // filled by Finish()
   int64_t in_height = 1, in_width = 1, in = 0;  // input map (dense: 1 x 1 x in)
   int64_t out_height = 1, out_width = 1;
@@ -85,8 +101,13 @@ struct Layer {
          bias_offset = 0;  // in canonical order; bias has columns()
   // recurrent: weights and bias of the state; the bias has columns()
   size_t recurrent_offset = 0, recurrent_count = 0, recurrent_bias_offset = 0;
+  size_t scale_offset = 0, shift_offset = 0;  // of Norm::kVbnAffine, `out` each
+  // statistics, `out` each: of a Norm variances, of kNormalize standard deviations
+  size_t mean_offset = 0, spread_offset = 0;
+  bool has_statistics() const { return norm != Norm::kNone || kind == Kind::kNormalize; }
   int64_t fan_in() const {
     if (kind == Kind::kResidual) return kernel * kernel * (in + 4 * out);  // of its five kernels
+    if (kind == Kind::kNormalize) return 0;
     return kind == Kind::kConv ? kernel * kernel * in : in;
   }
   // Units of the cell that a recurrent layer computes per output unit; 0 in other layers.
@@ -104,11 +125,16 @@ struct NetworkDescription {
   int64_t height = 1, width = 1, channels = 0;  // input; a vector is 1 x 1 x n
   std::vector<Layer> layers;
   Storage storage = Storage::kFloat32;
-  size_t parameter_count = 0;
+  size_t parameter_count = 0;  // of the canonical vector, statistics included
+  size_t evolved_count = 0;    // of them, the first ones: weights, biases, scales, shifts
   size_t input_size() const { return static_cast<size_t>(height * width * channels); }
   size_t output_size() const { return static_cast<size_t>(layers.back().out); }
   bool recurrent() const {
     return std::ranges::any_of(layers, [](const Layer& layer) { return layer.recurrent(); });
+  }
+  // Whether it has statistics, which come from a reference batch.
+  bool needs_reference() const {
+    return std::ranges::any_of(layers, [](const Layer& layer) { return layer.has_statistics(); });
   }
 };
 
@@ -119,7 +145,9 @@ struct TensorSlice {
   size_t layer = 0;            // in NetworkDescription::layers
   size_t offset = 0, count = 0;
   int64_t fan_in = 0, fan_out = 0;  // of one gate in a recurrent layer
-  bool bias = false;
+  bool bias = false;                // one number per output unit, which starts as `initial`
+  bool statistic = false;           // the same, and is not evolved
+  float initial = 0;
   bool output_layer = false;
 };
 std::vector<TensorSlice> Tensors(const NetworkDescription& network);
@@ -141,11 +169,13 @@ inline int8_t RoundToInt8(float x, float scale) {
   constexpr float kOnes = 0x1.8p23f;
   return static_cast<int8_t>(std::bit_cast<int32_t>(x * (1 / scale) + kOnes));
 }
+// Chooses how the weights of `network` are held. kConfig where they must stay float32.
+Status SetStorage(Storage storage, NetworkDescription& network);
 // What an executor of the network uses of these canonical parameters: float32 as they are.
 void RoundToStorage(const NetworkDescription& network, std::span<float> canonical);
 
 // Fills everything that follows from the input and the layers' own fields: maps, padding, offsets,
-// parameter_count. kConfig on sizes out of range or a window larger than its map.
+// parameter_count, evolved_count. kConfig on sizes out of range or a window larger than its map.
 Status Finish(NetworkDescription& network);
 
 // The network of a name or a line of layers (layer_line.h), and a dense output layer, "out",

@@ -41,7 +41,11 @@ TEST(NetworkTest, PublishedParameterCountsOfVectorPolicies) {
   EXPECT_EQ(Vector("mlp-64-64-tanh", 17, 6).parameter_count, 5'702u);
   EXPECT_EQ(Vector("mlp-16-16-relu", 27, 8).parameter_count, 856u);
   EXPECT_EQ(Vector("mlp-16-16-relu", 4, 2).parameter_count, 386u);
-  EXPECT_EQ(Vector("MujocoPolicy", 376, 17).parameter_count, 166'673u);
+  EXPECT_EQ(Vector("MujocoPolicy", 376, 17).evolved_count, 166'673u);
+  EXPECT_EQ(Vector("MujocoPolicy", 376, 17).parameter_count, 166'673u + 2 * 376);
+  EXPECT_EQ(Atari("ModelVirtualBN", 18).evolved_count, 1'008'450u);
+  EXPECT_EQ(Atari("ModelVirtualBN", 18).parameter_count, 1'008'450u + 2 * 304);
+  EXPECT_EQ(Atari("ESAtariPolicy", 18).evolved_count, 1'009'058u);
   EXPECT_EQ(Vector("SimpleClassifier", 11, 2).parameter_count, 498u);
   EXPECT_EQ(Vector("breadcrumb", 11, 2).parameter_count, 1'652u);
   EXPECT_EQ(Vector("breadcrumb-deep", 11, 2).parameter_count, 1'009'752u);
@@ -96,7 +100,8 @@ TEST(NetworkTest, NatureHasMapsOf20And9And7) {
 
 TEST(NetworkTest, TensorsTileTheCanonicalVector) {
   for (const auto& n : {Atari("LargeModel", 18), Atari("Model", 3), Vector("linear", 4, 2),
-                        Vector("mlp-256-256-tanh", 376, 17), Vector("gru 5, 2 x lstm 6", 4, 2)}) {
+                        Vector("mlp-256-256-tanh", 376, 17), Vector("gru 5, 2 x lstm 6", 4, 2),
+                        Vector("normalize, dense 5 vbn tanh, dense 3 vbn_affine relu", 4, 2)}) {
     size_t offset = 0;
     for (const TensorSlice& t : Tensors(n)) {
       EXPECT_EQ(t.offset, offset) << t.name;
@@ -104,6 +109,7 @@ TEST(NetworkTest, TensorsTileTheCanonicalVector) {
       for (int64_t d : t.shape) count *= d;
       EXPECT_EQ(t.count, static_cast<size_t>(count)) << t.name;
       EXPECT_EQ(t.output_layer, t.name.starts_with("out.")) << t.name;
+      EXPECT_EQ(t.statistic, offset >= n.evolved_count) << t.name;
       offset += t.count;
     }
     EXPECT_EQ(offset, n.parameter_count) << n.name;
@@ -114,6 +120,20 @@ TEST(NetworkTest, TensorsTileTheCanonicalVector) {
   EXPECT_EQ(tensors[0].fan_in, 256);
   EXPECT_EQ(tensors[6].shape, (std::vector<int64_t>{7744, 512}));
   EXPECT_TRUE(tensors[7].bias);
+}
+
+TEST(NetworkTest, StatisticsComeLastWithPyTorchsNames) {
+  const NetworkDescription n = Vector("normalize, dense 5 vbn tanh, dense 3 vbn_affine relu", 4, 2);
+  std::vector<std::string> names;
+  for (const TensorSlice& t : Tensors(n)) names.push_back(t.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias",
+                                             "fc2_vbn.weight", "fc2_vbn.bias", "out.weight",
+                                             "out.bias", "normalize.mean", "normalize.std",
+                                             "fc1_vbn.running_mean", "fc1_vbn.running_var",
+                                             "fc2_vbn.running_mean", "fc2_vbn.running_var"}));
+  EXPECT_TRUE(n.needs_reference());
+  EXPECT_TRUE(Vector("normalize, dense 5 tanh", 4, 2).needs_reference());
+  EXPECT_FALSE(Vector("dense 5 tanh, lstm 3", 4, 2).needs_reference());
 }
 
 TEST(NetworkTest, OutputLayerHasNoActivation) {
@@ -147,6 +167,13 @@ TEST(NetworkTest, RefusesInOneLineThatNamesTheNearest) {
   ExpectRefused("linear", 4096, 1 << 20, 2, "2^31 parameters");
   ExpectRefused("mlp-1048576-1048576-relu", 1, 4, 2, "2^31 parameters");
   ExpectRefused("lstm 1048576", 1, 4, 2, "2^31 parameters");
+  ExpectRefused("normalize, dense 8 relu", 84, 4, 2, "normalize is the first layer of a network");
+  ExpectRefused("lstm 8, dense 4 vbn relu", 1, 4, 2, "virtual batch norm after a recurrent layer");
+  auto network = Vector("dense 8 vbn relu", 4, 2);
+  EXPECT_EQ(SetStorage(Storage::kBf16, network).code(), Code::kConfig);
+  EXPECT_TRUE(SetStorage(Storage::kFloat32, network).ok());
+  network = Vector("normalize, dense 8 relu", 4, 2);
+  EXPECT_TRUE(SetStorage(Storage::kInt8, network).ok());
   ExpectRefused("1024 x dense 2000 relu", 1, 4, 2, "2^31 parameters");
 }
 

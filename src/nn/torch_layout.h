@@ -8,6 +8,12 @@
 //                "lstm1.bias_ih", "lstm1.bias_hh" [gates * units], those of nn.RNNCell, nn.LSTMCell
 //                and nn.GRUCell
 //
+//   normalize    "normalize.mean", "normalize.std" [in]
+//   vbn          "conv1_vbn.running_mean", "conv1_vbn.running_var" [out]; affine, also
+//                "conv1_vbn.weight" (scales) and "conv1_vbn.bias" (shifts): those of nn.BatchNorm2d
+//                with eps = 1e-3 in evaluation. Without them "conv1.bias" is that module's bias,
+//                and the convolution has none.
+//
 // A dense or recurrent layer that reads a map (a convolution's output or the image) flattens it
 // rows, columns, channels in canonical order and channels, rows, columns in PyTorch's: the columns
 // of its weight are permuted accordingly, so that

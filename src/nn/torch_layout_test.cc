@@ -84,8 +84,9 @@ TEST(TorchLayoutTest, PaddingOfLargeModel) {
 }
 
 TEST(TorchLayoutTest, RoundTrip) {
-  for (const char* name : {"LargeModel", "Nature", "mlp-16-8-tanh", "linear", "gru 3, lstm 2",
-                           "conv 2 8x8/8 tanh, lstm 4"}) {
+  for (const char* name :
+       {"LargeModel", "Nature", "mlp-16-8-tanh", "linear", "gru 3, lstm 2",
+        "conv 2 8x8/8 vbn tanh, dense 3 vbn_affine relu", "conv 2 8x8/8 tanh, lstm 4"}) {
     const auto network = MakeNetwork(name, 84, 84, 4, 6).ValueOrThrow();
     const auto theta = Counting(network.parameter_count);
     EXPECT_EQ(FromTorchLayout(network, ToTorchLayout(network, theta)).ValueOrThrow(), theta);

@@ -9,6 +9,7 @@
 #include "core/cpu.h"
 #include "core/venv.h"
 #include "env/registry.h"
+#include "evo/evaluate/reference.h"
 
 namespace samara {
 namespace {
@@ -180,7 +181,8 @@ Result<EnvironmentSetup> SetUpEvolution(const ExperimentConfig& config, bool ren
   ASSIGN_OR_RETURN(NetworkDescription network,
                    MakeNetwork(config.network.text(), input.height, input.width, input.channels,
                                setup.environment.action.outputs()));
-  ASSIGN_OR_RETURN(network.storage, ParseStorage(config.network.storage));
+  ASSIGN_OR_RETURN(const Storage storage, ParseStorage(config.network.storage));
+  RETURN_IF_ERROR(SetStorage(storage, network));
   setup.model =
       std::make_unique<PolicyModel>(std::move(network), input.rule, setup.environment.action);
 
@@ -266,6 +268,12 @@ Result<EnvironmentSetup> SetUpLearning(const ExperimentConfig& config, uint32_t 
   }
   setup.episodes = MakeEpisodeRule(config, atari, HasFire(setup.environment));
   return setup;
+}
+
+Result<std::vector<float>> CollectReference(const EnvironmentSetup& setup, uint64_t seed) {
+  if (!setup.factory) return CollectReference(*setup.model, setup.episodes, seed, *setup.fleet);
+  ASSIGN_OR_RETURN(const auto fleet, MakeThreadFleet(setup.factory, 1, 0));
+  return CollectReference(*setup.model, setup.episodes, seed, *fleet);
 }
 
 Result<std::unique_ptr<Evaluator>> MakeEvaluator(const ExperimentConfig& config,

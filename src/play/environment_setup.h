@@ -49,6 +49,9 @@ Result<EnvironmentSetup> SetUpEvolution(const ExperimentConfig& config, bool ren
 Result<EnvironmentSetup> SetUpLearning(const ExperimentConfig& config, uint32_t slots,
                                        bool render = false, const RemoteFleetOptions& remote = {});
 
+// The reference batch of a run (evo/evaluate/reference.h), from an environment of `setup`.
+Result<std::vector<float>> CollectReference(const EnvironmentSetup& setup, uint64_t seed);
+
 // Takes the fleet or factory of `setup` and its model; `environment`, `episodes` and `header` stay.
 // REQUIRES: a copy of setup.network() is taken before.
 Result<std::unique_ptr<Evaluator>> MakeEvaluator(const ExperimentConfig& config,

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/log.h"
+#include "evo/evaluate/reference.h"
 #include "nn/agent_layout.h"
 #include "nn/safetensors.h"
 #include "nn/torch_layout.h"
@@ -58,7 +59,8 @@ Result<NetworkDescription> NetworkFromJson(const nlohmann::json& json) {
   ASSIGN_OR_RETURN(NetworkDescription network, MakeNetwork(name, height, width, channels, outputs));
   if (!json.contains("storage")) return network;
   ASSIGN_OR_RETURN(const std::string storage, TextMember(json, "storage", kSource));
-  ASSIGN_OR_RETURN(network.storage, ParseStorage(storage));
+  ASSIGN_OR_RETURN(const Storage parsed, ParseStorage(storage));
+  RETURN_IF_ERROR(SetStorage(parsed, network));
   return network;
 }
 
@@ -117,6 +119,27 @@ Result<std::string> ImportedAgent(Safetensors agent) {
   return FormatSafetensors(agent);
 }
 
+}  // namespace
+
+Status TakeReference(std::string_view reference, Policy& policy) {
+  const NetworkDescription& network = policy.network;
+  if (!network.needs_reference()) return Status::Ok();
+  if (reference.empty())
+    return {Code::kBadData, "the journal lacks the reference batch of " + network.name +
+                                ": 'samara train --resume' makes it again"};
+  // the dtype of the batch is in its tensor
+  PolicyModel model(
+      network, {},
+      {.discrete = true, .n = static_cast<int64_t>(network.output_size()), .low = {}, .high = {}});
+  ASSIGN_OR_RETURN(auto inputs, DecodeReference(model, reference));
+  model.SetReference(std::move(inputs));
+  PolicyWorkspace workspace(model);
+  model.ComputeStatistics(workspace, policy.parameters);
+  return Status::Ok();
+}
+
+namespace {
+
 Result<Policy> FromRun(const Path& run) {
   ASSIGN_OR_RETURN(const auto folder, RunFolder::Open(run, RunFolder::Mode::kRead));
   Policy policy;
@@ -138,6 +161,7 @@ Result<Policy> FromRun(const Path& run) {
   ASSIGN_OR_RETURN(policy.network,
                    NetworkFromJson(folder->identity().value("network", nlohmann::json::object())));
   RETURN_IF_ERROR(TakeCandidate(found.summary.best, policy).Annotate(run.string()));
+  RETURN_IF_ERROR(TakeReference(found.reference, policy).Annotate(run.string()));
   policy.source =
       run.string() + ", elite of generation " + std::to_string(found.summary.generation);
   return policy;

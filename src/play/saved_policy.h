@@ -37,6 +37,9 @@ struct LoadOptions {
 
 // Makes `policy` play an evolution's candidate on policy.network. kBadData when it does not fit.
 Status TakeCandidate(const Candidate& best, Policy& policy);
+// Completes the parameters of a policy, which are in place, by the statistics of a run's reference
+// batch (evo/evaluate/reference.h). Nothing to do where the network has no statistics.
+Status TakeReference(std::string_view reference, Policy& policy);
 // `target`: run folder or policy file. kNoInput when missing, kBadData when damaged or when a
 // weight is not finite. A policy file whose environment chooses code (ChoosesCode), and a run
 // folder that another user owns or may write to, say so in config.env.untrusted, unless the options

@@ -93,9 +93,13 @@ Result<FoundGeneration> FindGeneration(const Path& run, int64_t generation) {
                   sound.status().message() + "; " + resume + " continues with the valid part");
   }
   ASSIGN_OR_RETURN(const JournalContents journal, std::move(sound));
+  std::string reference;
+  for (const JournalRecord& record : journal.records)
+    if (record.type == kReferenceRecord) reference = record.payload;
   for (auto it = journal.records.rbegin(); it != journal.records.rend(); ++it) {
     if (it->type != kGenerationRecord) continue;
     FoundGeneration found;
+    found.reference = reference;
     ASSIGN_OR_RETURN(found.record, GenerationRecord::Decode(it->payload));
     ASSIGN_OR_RETURN(found.summary, found.record.Describe());
     if (generation < 0 || found.summary.generation == static_cast<uint64_t>(generation))

@@ -1,6 +1,7 @@
 // What an evolution run appends to its journal: one record per generation, enough to go on from;
 // and while a generation takes longer than run.checkpoint_seconds, or is stopped, the episodes of
-// it that are finished (FinishedEpisodes), so that they are not played again.
+// it that are finished (FinishedEpisodes), so that they are not played again. First of all the
+// reference batch, where the network has statistics.
 #pragma once
 
 #include <optional>
@@ -16,6 +17,7 @@ namespace samara {
 // types in the journal
 constexpr uint32_t kGenerationRecord = 1;
 constexpr uint32_t kFinishedRecord = 2;
+constexpr uint32_t kReferenceRecord = 3;  // the reference batch (evo/evaluate/reference.h)
 
 struct GenerationRecord {
   std::string algorithm;  // the value of run.algorithm
@@ -36,6 +38,7 @@ Result<std::optional<GenerationRecord>> LastGeneration(const JournalContents& jo
 struct FoundGeneration {
   GenerationRecord record;
   EvolutionSummary summary;
+  std::string reference;  // of a network with statistics
 };
 // A generation of the run folder `run`; -1: the last. kNoInput when there is none such; kBadData
 // when the journal is damaged, is missing or ends before the latest checkpoint: a resume mends

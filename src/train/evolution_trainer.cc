@@ -11,6 +11,7 @@
 #include "core/rng.h"
 #include "core/signals.h"
 #include "core/statistics.h"
+#include "evo/evaluate/reference.h"
 #include "play/saved_policy.h"
 #include "storage/evolution_journal.h"
 #include "storage/journal.h"
@@ -21,7 +22,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr char kState[] = "state.bin", kFinished[] = "finished/";  // of the start state's files
+// of the start state's files
+constexpr char kState[] = "state.bin", kFinished[] = "finished/", kReference[] = "reference";
 
 class EvolutionTrainer final : public Trainer {
  public:
@@ -34,7 +36,7 @@ class EvolutionTrainer final : public Trainer {
   Result<bool> ResultStands(const json& result) override;
   Status Build() override;
   Description Describe() const override {
-    return {network_.name, ToJson(network_), static_cast<int64_t>(network_.parameter_count)};
+    return {network_.name, ToJson(network_), static_cast<int64_t>(network_.evolved_count)};
   }
   Result<Restored> Restore() override;
   Status Begin() override;
@@ -52,6 +54,7 @@ class EvolutionTrainer final : public Trainer {
     RETURN_IF_ERROR(config_.evolution->Check(setup.network()));
     return setup;
   }
+  Status RestoreReference(const JournalContents& contents);
   Status Generation();
   Status MakeDurable();
   json MetricsLine(const GenerationReport& report, const StageSeconds& spent) const;
@@ -69,7 +72,9 @@ class EvolutionTrainer final : public Trainer {
   }
 
   NetworkDescription network_;
+  std::string reference_;  // of a network with statistics, as the journal holds it
   std::unique_ptr<Evaluator> evaluator_;
+  PolicyModel* model_ = nullptr;  // the evaluator's
   std::unique_ptr<EvolutionAlgorithm> algorithm_;
   EvolutionSummary summary_;  // of its state
   std::unique_ptr<Journal> journal_;
@@ -102,6 +107,12 @@ Result<bool> EvolutionTrainer::ResultStands(const json& result) {
 Status EvolutionTrainer::Build() {
   ASSIGN_OR_RETURN(setup_, SetUp());
   network_ = setup_.network();
+  model_ = setup_.model.get();
+  if (network_.needs_reference()) {
+    ASSIGN_OR_RETURN(const auto inputs,
+                     CollectReference(setup_, static_cast<uint64_t>(config_.run.seed)));
+    reference_ = EncodeReference(*model_, inputs);
+  }
   ASSIGN_OR_RETURN(evaluator_, MakeEvaluator(config_, setup_));
   if (!sync_.alone()) evaluator_ = MakeSharedEvaluator(std::move(evaluator_), sync_);
   algorithm_ = config_.evolution->Make(
@@ -135,6 +146,7 @@ Result<Trainer::Restored> EvolutionTrainer::Restore() {
     RETURN_IF_ERROR(journal_->Append(kGenerationRecord, state));
     contents.records.push_back({.type = kGenerationRecord, .payload = state});
   }
+  RETURN_IF_ERROR(RestoreReference(contents));
   const uint64_t generation = summary.generation;
   if (newest) {
     journalled_ = generation;
@@ -167,7 +179,23 @@ Result<Trainer::Restored> EvolutionTrainer::Restore() {
   return restored;
 }
 
+// The batch with which the run began: the journal's, or what was collected now.
+Status EvolutionTrainer::RestoreReference(const JournalContents& contents) {
+  if (reference_.empty()) return Status::Ok();
+  bool kept = false;
+  for (const JournalRecord& record : contents.records) {
+    if (record.type == kReferenceRecord) reference_ = record.payload, kept = true;
+  }
+  start_.files[kReference] = reference_;
+  return kept ? Status::Ok() : journal_->Append(kReferenceRecord, reference_);
+}
+
 Status EvolutionTrainer::Begin() {
+  if (!reference_.empty()) {
+    reference_ = start_.files.at(kReference);
+    ASSIGN_OR_RETURN(auto inputs, DecodeReference(*model_, reference_));
+    model_->SetReference(std::move(inputs));
+  }
   for (const auto& [name, bytes] : start_.files) {
     if (name == kState) RETURN_IF_ERROR(algorithm_->RestoreState(bytes));
   }
@@ -369,6 +397,10 @@ Result<Policy> EvolutionTrainer::Trained() const {
   policy.config = config_;
   policy.network = network_;
   RETURN_IF_ERROR(TakeCandidate(summary_.best, policy));
+  if (!reference_.empty()) {
+    PolicyWorkspace workspace(*model_);
+    model_->ComputeStatistics(workspace, policy.parameters);
+  }
   policy.source = fmt::format("{}, elite of generation {}", session_.folder().path().string(),
                               summary_.generation);
   return policy;

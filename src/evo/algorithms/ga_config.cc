@@ -60,7 +60,8 @@ void GaConfig::Bind(ConfigTable& table) {
   table.Add("ga.mutation_schedule_frames", &mutation_schedule_frames, {1, 1e15}, "frames",
             "length of the schedule; a resumed run may raise it", OnResume::kMayGrow);
   table.Add("ga.noise", &noise, kNoiseNames, "kind of noise; part of a genome's identity");
-  table.Add("ga.init", &init, kInitNames, "initial scale: GPU form or distributed form");
+  table.Add("ga.init", &init, kInitNames,
+            "initial weights; fan_in is the GPU program's, unit_norm the distributed one's");
   table.Add("ga.cache_megabytes", &cache_megabytes, {1, 1e7}, "MB",
             "memory for parameters of ancestors", OnResume::kMayChange);
   BindBudget(table, "ga", budget);

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "core/check.h"
+#include "core/log.h"
 #include "core/math.h"
 #include "evo/genome/decode.h"
 #include "evo/genome/noise.h"
@@ -99,6 +100,13 @@ void MutationRule::Bind(ConfigTable& table, const std::string& name) {
   table.Add(name + ".legacy_sum", &legacy_sum,
             "sm_g_sum: sum over states instead of their mean, as the 2018 program",
             OnResume::kMustMatchAdded);
+}
+
+Status MutationRule::Check(const NetworkDescription& network) const {
+  if (!safe() || !network.needs_reference()) return Status::Ok();
+  return {Code::kConfig, "ga.mutation: safe mutations of " + Shown(network.name) +
+                             ", whose normalization depends on a reference batch; expected layers "
+                             "without vbn and normalize, or ga.mutation=plain"};
 }
 
 Status MutationRule::Check(bool records) const {

@@ -41,6 +41,8 @@ struct MutationRule {
   bool safe() const { return kind != MutationKind::kPlain; }
   // kConfig where safe mutations are asked for and what episodes see does not come back.
   Status Check(bool records) const;
+  // kConfig where the derivatives of `network` are not known.
+  Status Check(const NetworkDescription& network) const;
   // Makes `mutation` one of this rule, with states of this hash from the parent's episode.
   void Describe(uint64_t episode, uint64_t experience_hash, Mutation& mutation) const;
 };

@@ -402,6 +402,7 @@ void SsgaConfig::Bind(ConfigTable& table) {
 
 Status SsgaConfig::Check(const NetworkDescription& network) const {
   RETURN_IF_ERROR(CheckNoise(noise, network.parameter_count));
+  RETURN_IF_ERROR(mutation.Check(network));
   const double megabytes = static_cast<double>(population + window) *
                            static_cast<double>(network.parameter_count) * 4 / (1 << 20);
   if (megabytes <= static_cast<double>(cache_megabytes)) return Status::Ok();

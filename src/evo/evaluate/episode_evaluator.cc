@@ -79,9 +79,8 @@ class EpisodeEvaluator : public Evaluator {
     if (policy == kRandomHandle || policy == slots_[index].loaded) return;
     const SteadyTime start = Now();
     const auto bytes = player_.parameters(index);
-    source.Write(policy, workspace_.Canonical());
-    model_->kernel().Pack(workspace_.Canonical(),
-                          {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)});
+    model_->Pack(policy, source, workspace_,
+                 {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)});
     slots_[index].loaded = policy;
     materialise_.store(materialise_.load() + SecondsSince(start), std::memory_order_relaxed);
   }

@@ -45,7 +45,8 @@ Result<std::unique_ptr<PolicyModel>> PolicyModel::FromDescription(std::string_vi
     ASSIGN_OR_RETURN(NetworkDescription network,
                      MakeNetwork(json.at("network").get<std::string>(), json.at("height"),
                                  json.at("width"), json.at("channels"), action.outputs()));
-    ASSIGN_OR_RETURN(network.storage, ParseStorage(json.at("storage").get<std::string>()));
+    ASSIGN_OR_RETURN(const Storage storage, ParseStorage(json.at("storage").get<std::string>()));
+    RETURN_IF_ERROR(SetStorage(storage, network));
     const auto number = [&json](const char* key, int first, int last) {
       const int value = json.at(key).get<int>();
       if (value < first || value > last) throw std::out_of_range(std::string(key));
@@ -72,6 +73,26 @@ Result<std::unique_ptr<PolicyModel>> PolicyModel::FromDescription(std::string_vi
   }
 }
 
+void PolicyModel::SetReference(std::vector<float> inputs) {
+  const size_t size = kernel_.network().input_size();
+  CHECK(!inputs.empty() && inputs.size() % size == 0);
+  reference_inputs_ = std::move(inputs);
+  reference_.clear();
+  for (size_t i = 0; i < reference_inputs_.size(); i += size)
+    reference_.push_back(reference_inputs_.data() + i);
+}
+
+void PolicyModel::ComputeStatistics(PolicyWorkspace& workspace, std::span<float> canonical) const {
+  if (!reference_.empty()) kernel_.ComputeStatistics(reference_, *workspace.kernel, canonical);
+}
+
+void PolicyModel::Pack(PolicyHandle policy, const ParameterSource& source,
+                       PolicyWorkspace& workspace, std::span<float> packed) const {
+  source.Write(policy, workspace.Canonical());
+  ComputeStatistics(workspace, workspace.Canonical());
+  kernel_.Pack(workspace.Canonical(), packed);
+}
+
 PolicyState::PolicyState(const PolicyModel& model)
     : model_(model),
       recurrent_(model.kernel().state_size()),
@@ -90,10 +111,8 @@ void PolicyState::Load(PolicyWorkspace& workspace, PolicyHandle policy,
     return;
   }
   if (policy == loaded_) return;
-  const PopulationKernel& kernel = model_.kernel();
-  if (packed_.size() == 0) packed_ = AlignedFloats(kernel.packed_size());
-  source.Write(policy, workspace.Canonical());
-  kernel.Pack(workspace.Canonical(), packed_.span());
+  if (packed_.size() == 0) packed_ = AlignedFloats(model_.kernel().packed_size());
+  model_.Pack(policy, source, workspace, packed_.span());
   loaded_ = policy;
 }
 

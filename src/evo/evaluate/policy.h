@@ -55,6 +55,8 @@ struct InputRule {
   DType dtype = DType::kFloat32;
 };
 
+struct PolicyWorkspace;
+
 // Constants of every slot: the network, its kernel, the input rule, the action space.
 class PolicyModel {
  public:
@@ -65,6 +67,15 @@ class PolicyModel {
   // (network.h). kConfig: the text is not what Describe writes, or of another CPU.
   std::string Describe() const;
   static Result<std::unique_ptr<PolicyModel>> FromDescription(std::string_view description);
+  // Inputs of the network, one after the other, from which the statistics of every policy are
+  // computed that is packed from now on. Without a reference a policy's own are used. Not thread
+  // safe: before any episode.
+  void SetReference(std::vector<float> inputs);
+  // The packed parameters of a policy.
+  void Pack(PolicyHandle policy, const ParameterSource& source, PolicyWorkspace& workspace,
+            std::span<float> packed) const;
+  // Completes the canonical vector of a policy by the statistics of the reference, if there is one.
+  void ComputeStatistics(PolicyWorkspace& workspace, std::span<float> canonical) const;
   const PopulationKernel& kernel() const { return kernel_; }
   const InputRule& input() const { return input_; }
   const ActionSpec& action() const { return action_; }
@@ -77,6 +88,8 @@ class PolicyModel {
   InputRule input_;
   ActionSpec action_;
   IsaLevel isa_;
+  std::vector<float> reference_inputs_;
+  std::vector<const float*> reference_;
 };
 
 // Scratch of one thread, whichever slots it serves.
@@ -113,14 +126,15 @@ class PolicyState {
   // The action for the newest observation; `action.values` points into this state until the next
   // call. The first maximum wins; continuous outputs are clipped to [-1, 1].
   Action Decide(PolicyWorkspace& workspace, std::span<const std::byte> observation);
+  // The network's input after the newest observation: what Decide evaluates, and all that a policy
+  // that acts at random leaves to be taken, before its Decide.
+  const float* TakeObservation(std::span<const std::byte> observation);
   // Raw network outputs of the last Decide.
   std::span<const float> outputs() const { return outputs_; }
   // States of the episode so far, drawn by its seed. REQUIRES: it is recorded.
   Experience experience() const { return recorder_->Draw(seed_); }
 
  private:
-  // The network's input after the newest observation.
-  const float* TakeObservation(std::span<const std::byte> observation);
   PolicyHandle loaded_ = kRandomHandle;
   const PolicyModel& model_;
   AlignedFloats packed_;  // allocated by the first Load

@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/cpu.h"
+#include "core/rng.h"
 #include "core/thread.h"
 #include "evo/genome/noise.h"
 #include "evo/genome/noise_table.h"
@@ -19,16 +20,13 @@ namespace {
 constexpr size_t kChunk = 16384;
 constexpr size_t kPartMin = size_t{1} << 18;  // parameters worth a thread
 
-double LayerScale(const TensorSlice& tensor) { return tensor.output_layer ? 0.1 : 1.0; }
-
-void ScaleByFanIn(const TensorSlice& tensor, std::span<float> weights) {
-  const auto scale =
-      static_cast<float>(LayerScale(tensor) / std::sqrt(static_cast<double>(tensor.fan_in)));
+void Scale(double factor, std::span<float> weights) {
+  const auto scale = static_cast<float>(factor);
   for (float& w : weights) w *= scale;
 }
 
 // The last dimension of a weight tensor counts output units, so a unit's weights are a column.
-void ScaleToUnitNorm(const TensorSlice& tensor, std::span<float> weights) {
+void ScaleToNorm(const TensorSlice& tensor, double norm, std::span<float> weights) {
   const auto units = static_cast<size_t>(tensor.shape.back());
   std::vector<double> factor(units, 0.0);
   for (size_t row = 0; row < weights.size(); row += units) {
@@ -37,10 +35,37 @@ void ScaleToUnitNorm(const TensorSlice& tensor, std::span<float> weights) {
       factor[unit] += w * w;
     }
   }
-  for (double& f : factor) f = f == 0 ? 0 : LayerScale(tensor) / std::sqrt(f);
+  for (double& f : factor) f = f == 0 ? 0 : norm / std::sqrt(f);
   for (size_t row = 0; row < weights.size(); row += units) {
     for (size_t unit = 0; unit < units; ++unit) {
       weights[row + unit] = static_cast<float>(weights[row + unit] * factor[unit]);
+    }
+  }
+}
+
+// From noise (which it need not read) to initial weights.
+void Initialize(const Genome& genome, const TensorSlice& tensor, std::span<float> weights) {
+  const auto fan_in = static_cast<double>(tensor.fan_in),
+             fan_out = static_cast<double>(tensor.fan_out);
+  const double c = tensor.output_layer ? 0.1 : 1.0;
+  switch (genome.init) {
+    case InitKind::kFanIn:
+      return Scale(c / std::sqrt(fan_in), weights);
+    case InitKind::kUnitNorm:
+      return ScaleToNorm(tensor, c, weights);
+    case InitKind::kUnitNormSmall:
+      return ScaleToNorm(tensor, tensor.output_layer ? 0.01 : 1.0, weights);
+    case InitKind::kXavier:
+      return Scale(std::sqrt(2 / (fan_in + fan_out)), weights);
+    case InitKind::kHe:
+      return Scale(std::sqrt(2 / fan_in), weights);
+    case InitKind::kPolicy:
+      break;
+    case InitKind::kUniform: {
+      const CounterRng rng(genome.initial);
+      for (size_t i = 0; i < weights.size(); ++i)
+        weights[i] = static_cast<float>(2 * rng.Uniform(tensor.offset + i) - 1);
+      return;
     }
   }
 }
@@ -59,8 +84,8 @@ void ApplyInChunks(const Noise& noise, std::span<const Mutation> mutations,
   }
 }
 
-// The same of all parameters. Slices that are drawn anew are drawn on all cores, a part of the
-// parameters each.
+// The same of all evolved parameters, which is all that `base` and `out` hold. Slices that are
+// drawn anew are drawn on all cores, a part of the parameters each.
 void ApplyMutations(NoiseKind kind, std::span<const Mutation> mutations,
                     std::span<const float> base, std::span<float> out) {
   for (const Mutation& mutation : mutations) CHECK(mutation.plain());
@@ -109,23 +134,21 @@ void InitialParameters(const Genome& genome, const NetworkDescription& network,
     std::copy(initial->parameters.begin(), initial->parameters.end(), out.begin());
     return;
   }
-  GetNoise(genome.noise).Fill(genome.initial, 0, out);
+  GetNoise(genome.noise).Fill(genome.initial, 0, out.first(network.evolved_count));
   for (const TensorSlice& tensor : Tensors(network)) {
     const auto values = out.subspan(tensor.offset, tensor.count);
-    if (tensor.bias) {
-      std::fill(values.begin(), values.end(), 0.0f);
-    } else if (genome.init == InitKind::kFanIn) {
-      ScaleByFanIn(tensor, values);
-    } else {
-      ScaleToUnitNorm(tensor, values);
-    }
+    if (tensor.bias)
+      std::fill(values.begin(), values.end(), tensor.initial);
+    else
+      Initialize(genome, tensor, values);
   }
 }
 
 void Materialise(const Genome& genome, const NetworkDescription& network, std::span<float> out,
                  const InitialPolicy* initial) {
   InitialParameters(genome, network, out, initial);
-  ApplyMutations(genome.noise, genome.mutations, out, out);
+  const auto evolved = out.first(network.evolved_count);
+  ApplyMutations(genome.noise, genome.mutations, evolved, evolved);
 }
 
 AncestorCache::AncestorCache(NetworkDescription network, size_t bytes_max,
@@ -192,8 +215,11 @@ AncestorCache::Found AncestorCache::FindAndCount(const Genome& genome,
 void AncestorCache::Build(const Genome& genome, const Found& start, std::span<float> out) const {
   if (genome.noise == NoiseKind::kTable) HoldNoiseTable();  // whoever caches builds many
   if (!start.parameters) return samara::Materialise(genome, network_, out, initial_);
+  const auto n = network_.evolved_count;
   ApplyMutations(genome.noise, std::span(genome.mutations).subspan(start.mutations),
-                 *start.parameters, out);
+                 std::span(*start.parameters).first(n), out.first(n));
+  std::copy(start.parameters->begin() + static_cast<ptrdiff_t>(n), start.parameters->end(),
+            out.begin() + static_cast<ptrdiff_t>(n));
 }
 
 void AncestorCache::Remove(Entries::iterator entry, Entries& gone) {

@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // From a genome to its parameters, and a cache of ancestors so that a child costs one mutation.
 //
-// Initial parameters, in canonical order; the noise covers every parameter, biases included, which
-// are then set to 0:
+// Initial parameters, in canonical order; the noise covers every evolved parameter, biases
+// included, which are then set to 0 (scales of a normalization to 1):
 //   kFanIn     w = e * float32(c / sqrt(fan_in)), in float32, as the released GPU program computes;
 //   kUnitNorm  the weights that lead to one output unit are scaled to L2 norm c: sum of squares in
 //              float64 in canonical order (rows upwards), w = float32(e * (c / sqrt(sum))); a
 //              vector of zeros stays;
+//   kUnitNormSmall  the same with 0.01 in the output layer;
 // c = 1 in hidden layers, 0.1 in the output layer;
-//   kPolicy    w = the policy's, which the caller passes as `initial`.
+//   kPolicy    w = the policy's, which the caller passes as `initial`;
+//   kXavier    w = e * float32(sqrt(2 / (fan_in + fan_out))) (Glorot and Bengio 2010);
+//   kHe        w = e * float32(sqrt(2 / fan_in)) (He et al. 2015);
+//   kUniform   w = float32(2 u - 1) with u the draw of core/rng.h's stream of the genome's initial
+//              key at w's place, whatever the noise: weights of NEAT.
+// A recurrent layer's two matrices have their own fan_in, and the fan_out of one gate.
+//
+// Statistics of the network (network.h) are 0 for means and 1 for variances and deviations; noise
+// and mutations leave them as they are.
 #pragma once
 
 #include <cstddef>

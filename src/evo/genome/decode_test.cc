@@ -5,6 +5,8 @@
 
 #include <bit>
 #include <cmath>
+#include <functional>
+#include <map>
 #include <thread>
 
 #include "core/rng.h"
@@ -95,6 +97,97 @@ TEST(MaterialiseTest, UnitNormGivesEveryUnitItsNorm) {
         }
       }
     }
+  }
+}
+
+// Standard deviations of Glorot and He, ranges of NEAT's weights, for both matrices of a recurrent
+// layer.
+TEST(MaterialiseTest, InitialWeightsHaveTheScalesOfTheirKind) {
+  const auto network = MakeNetwork("dense 100 tanh, lstm 60", 1, 1, 80, 40).ValueOrThrow();
+  const auto count = [](double deviation) { return [=](double, double) { return deviation; }; };
+  using Deviation = std::function<double(double fan_in, double fan_out)>;
+  const std::pair<InitKind, Deviation> kinds[] = {
+      {InitKind::kFanIn, [](double in, double) { return 1 / std::sqrt(in); }},
+      {InitKind::kXavier, [](double in, double out) { return std::sqrt(2 / (in + out)); }},
+      {InitKind::kHe, [](double in, double) { return std::sqrt(2 / in); }},
+      {InitKind::kUniform, count(1 / std::sqrt(3.0))}};
+  const std::map<std::string, std::pair<double, double>> fans = {{"fc1.weight", {80, 100}},
+                                                                 {"lstm1.weight_ih", {100, 60}},
+                                                                 {"lstm1.weight_hh", {60, 60}},
+                                                                 {"out.weight", {60, 40}}};
+  for (const auto& [kind, deviation] : kinds) {
+    Genome genome = Line(8, 0);
+    genome.init = kind;
+    const std::vector<float> theta = Built(genome, network);
+    for (const TensorSlice& tensor : Tensors(network)) {
+      double squares = 0, largest = 0;
+      for (size_t i = tensor.offset; i < tensor.offset + tensor.count; ++i) {
+        squares += double{theta[i]} * theta[i];
+        largest = std::max(largest, std::abs(double{theta[i]}));
+      }
+      if (tensor.bias) {
+        EXPECT_EQ(squares, 0) << tensor.name;
+        continue;
+      }
+      const auto [in, out] = fans.at(tensor.name);
+      const double c = tensor.output_layer && kind == InitKind::kFanIn ? 0.1 : 1;
+      const double want = c * deviation(in, out);
+      // of n draws: a relative error of 1 / sqrt(2 n), of which five
+      const auto n = static_cast<double>(tensor.count);
+      EXPECT_NEAR(std::sqrt(squares / n), want, 5 * want / std::sqrt(2 * n))
+          << tensor.name << ' ' << static_cast<int>(kind);
+      if (kind == InitKind::kUniform) {
+        EXPECT_LE(largest, 1);
+        EXPECT_GT(largest, 0.95);
+      }
+    }
+  }
+}
+
+TEST(MaterialiseTest, MujocosOutputLayerHasUnitsOfNorm0p01) {
+  Genome genome = Line(4, 0);
+  genome.init = InitKind::kUnitNorm;
+  const std::vector<float> large = Built(genome, TinyNetwork());
+  genome.init = InitKind::kUnitNormSmall;
+  const std::vector<float> small = Built(genome, TinyNetwork());
+  for (const TensorSlice& tensor : Tensors(TinyNetwork())) {
+    for (size_t i = tensor.offset; i < tensor.offset + tensor.count; ++i) {
+      if (tensor.output_layer)
+        EXPECT_NEAR(small[i], large[i] / 10, 1e-8) << i;
+      else
+        EXPECT_EQ(small[i], large[i]) << i;
+    }
+  }
+}
+
+// Statistics are neither drawn nor mutated, and change no number of the noise.
+TEST(MaterialiseTest, StatisticsStayWhatTheyAre) {
+  const auto plain = MakeNetwork("dense 8 tanh, dense 4 relu", 1, 1, 5, 3).ValueOrThrow();
+  const auto normalized =
+      MakeNetwork("normalize, dense 8 tanh, dense 4 vbn relu", 1, 1, 5, 3).ValueOrThrow();
+  ASSERT_EQ(normalized.evolved_count, plain.parameter_count);
+  ASSERT_EQ(normalized.parameter_count, plain.parameter_count + 2 * 5 + 2 * 4);
+  AncestorCache cache(normalized, 1 << 20);
+  for (const NoiseKind noise : {NoiseKind::kNormal, NoiseKind::kQuantile8}) {
+    const Genome parent = Line(9, 2, noise), child = Child(parent, 77);
+    const std::vector<float> want = Built(child, plain), theta = Built(child, normalized);
+    EXPECT_EQ(Bits(std::span(theta).first(want.size())), Bits(want));
+    std::vector<float> statistics(5, 0.0F);
+    statistics.resize(10, 1.0F);
+    statistics.resize(14, 0.0F);
+    statistics.resize(18, 1.0F);
+    EXPECT_EQ(std::vector<float>(theta.begin() + static_cast<ptrdiff_t>(want.size()), theta.end()),
+              statistics);
+    cache.Keep(parent);
+    EXPECT_EQ(Bits(Built(child, cache)), Bits(theta));
+  }
+  const Genome affine = Line(9, 0);
+  const auto scaled = MakeNetwork("dense 8 vbn_affine tanh", 1, 1, 5, 3).ValueOrThrow();
+  const std::vector<float> theta = Built(affine, scaled);
+  for (const TensorSlice& tensor : Tensors(scaled)) {
+    if (tensor.name != "fc1_vbn.weight") continue;
+    EXPECT_FALSE(tensor.statistic);
+    for (size_t i = 0; i < tensor.count; ++i) EXPECT_EQ(theta[tensor.offset + i], 1);
   }
 }
 

@@ -30,7 +30,11 @@ enum class NoiseKind : uint8_t { kNormal = 1, kQuantile8 = 2, kTable = 3 };  // 
 enum class InitKind : uint8_t {                                              // values live on disk
   kFanIn = 1,     // the released GPU program's scale
   kUnitNorm = 2,  // that of the distributed one
-  kPolicy = 3     // an InitialPolicy; `initial` is its key
+  kPolicy = 3,    // an InitialPolicy; `initial` is its key
+  kXavier = 4,
+  kHe = 5,
+  kUniform = 6,
+  kUnitNormSmall = 7,  // kUnitNorm with an output layer of 0.01, as for MuJoCo
 };
 
 // What a configuration and a published genome may ask for; published runs have 0.002 to 0.5.

@@ -73,7 +73,7 @@ TEST(GenomeTest, RefusesWhatItDoesNotKnow) {
   ExpectBad(with(1, 0), "noise kind 0");
   ExpectBad(with(1, 4), "noise kind 4");
   ExpectBad(with(2, 0), "init kind 0");
-  ExpectBad(with(2, 4), "init kind 4");
+  ExpectBad(with(2, 8), "init kind 8, expected 1-7");
   ExpectBad(with(3, 1), "byte 3");
   ExpectBad(with(7, '\xff'), "header says");  // a huge count must not be believed
   for (float power :

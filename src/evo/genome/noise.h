@@ -43,7 +43,11 @@ constexpr EnumName<NoiseKind> kNoiseNames[] = {{NoiseKind::kNormal, "normal"},
                                                {NoiseKind::kQuantile8, "quantile8"},
                                                {NoiseKind::kTable, "table"}};
 constexpr EnumName<InitKind> kInitNames[] = {{InitKind::kFanIn, "fan_in"},
-                                             {InitKind::kUnitNorm, "unit_norm"}};
+                                             {InitKind::kUnitNorm, "unit_norm"},
+                                             {InitKind::kUnitNormSmall, "unit_norm_0.01"},
+                                             {InitKind::kXavier, "xavier"},
+                                             {InitKind::kHe, "he"},
+                                             {InitKind::kUniform, "uniform"}};
 std::string_view Name(NoiseKind kind);
 
 // The key of noise that an algorithm draws from `key`: of the table kind the start of a slice, a

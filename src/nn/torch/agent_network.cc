@@ -71,6 +71,7 @@ AgentNetworkImpl::AgentNetworkImpl(const AgentNetworkConfig& config)
       case Layer::Kind::kLstm:
       case Layer::Kind::kGru:
       case Layer::Kind::kDiagonal:
+      case Layer::Kind::kNormalize:
         CHECK(false) << "MakeTorso made a layer that learners lack";
     }
   }

@@ -32,6 +32,16 @@ namespace {
 
 using torch::Tensor;
 
+// Statistics as buffers, and scales and shifts as parameters.
+class Statistics : public torch::nn::Module {
+ public:
+  Statistics(const std::vector<std::string>& buffers, int64_t n,
+             const std::vector<std::string>& parameters = {}) {
+    for (const std::string& name : buffers) register_buffer(name, torch::zeros({n}));
+    for (const std::string& name : parameters) register_parameter(name, torch::zeros({n}));
+  }
+};
+
 std::shared_ptr<torch::nn::Module> ModuleOf(const Layer& layer) {
   switch (layer.kind) {
     case Layer::Kind::kConv:
@@ -47,6 +57,8 @@ std::shared_ptr<torch::nn::Module> ModuleOf(const Layer& layer) {
       return torch::nn::LSTMCell(layer.in, layer.out).ptr();
     case Layer::Kind::kGru:
       return torch::nn::GRUCell(layer.in, layer.out).ptr();
+    case Layer::Kind::kNormalize:
+      return std::make_shared<Statistics>(std::vector<std::string>{"mean", "std"}, layer.out);
     case Layer::Kind::kDense:
     case Layer::Kind::kResidual:
       break;
@@ -54,6 +66,37 @@ std::shared_ptr<torch::nn::Module> ModuleOf(const Layer& layer) {
       CHECK(false) << "a diagonal layer is of evolution only";
   }
   return torch::nn::Linear(layer.in, layer.out).ptr();
+}
+
+Tensor Buffer(const torch::nn::Module& module, const std::string& name) {
+  return module.named_buffers(/*recurse=*/false)[name];
+}
+
+// (x - mean) / max(std, floor), clipped.
+Tensor Normalized(const Tensor& x, const torch::nn::Module& statistics) {
+  const Tensor deviation = Buffer(statistics, "std").clamp_min(kDeviationMin);
+  return ((x - Buffer(statistics, "mean")) / deviation).clamp(-kNormalizedMax, kNormalizedMax);
+}
+
+std::string VbnName(const Layer& layer) { return layer.name + "_vbn"; }
+
+// Sums of a layer without bias where its Norm adds that.
+Tensor Sums(const Layer& layer, torch::nn::Module& module, const Tensor& x) {
+  const auto parameters = module.named_parameters();
+  const Tensor bias = layer.norm == Norm::kVbn ? Tensor() : parameters["bias"];
+  if (layer.kind == Layer::Kind::kConv)
+    return torch::conv2d(torch::constant_pad_nd(x, TorchPadding(layer)), parameters["weight"], bias,
+                         layer.stride);
+  return torch::linear(x.flatten(1), parameters["weight"], bias);
+}
+
+Tensor BatchNormalized(const Layer& layer, const Tensor& x, const Tensor& bias,
+                       const torch::nn::Module& vbn) {
+  const bool affine = layer.norm == Norm::kVbnAffine;
+  const auto parameters = vbn.named_parameters();
+  return torch::batch_norm(x, affine ? parameters["weight"] : Tensor(),
+                           affine ? parameters["bias"] : bias, Buffer(vbn, "running_mean"),
+                           Buffer(vbn, "running_var"), /*training=*/false, 0, kVbnEpsilon, false);
 }
 
 // A recurrent layer's output, and its state.
@@ -74,12 +117,22 @@ Tensor RunCell(const Layer& layer, torch::nn::Module& module, const Tensor& x,
 }  // namespace
 
 TorchNetworkImpl::TorchNetworkImpl(NetworkDescription network) : network_(std::move(network)) {
-  for (const Layer& layer : network_.layers) register_module(layer.name, ModuleOf(layer));
+  for (const Layer& layer : network_.layers) {
+    register_module(layer.name, ModuleOf(layer));
+    if (layer.norm == Norm::kNone) continue;
+    const auto parameters = layer.norm == Norm::kVbnAffine
+                                ? std::vector<std::string>{"weight", "bias"}
+                                : std::vector<std::string>{};
+    register_module(VbnName(layer), std::make_shared<Statistics>(
+                                        std::vector<std::string>{"running_mean", "running_var"},
+                                        layer.out, parameters));
+  }
 }
 
 void TorchNetworkImpl::Load(std::span<const float> canonical) {
   const torch::NoGradGuard no_grad;
   auto parameters = named_parameters();
+  for (const auto& buffer : named_buffers()) parameters.insert(buffer.key(), buffer.value());
   std::vector<float> rounded(canonical.begin(), canonical.end());
   RoundToStorage(network_, rounded);
   for (TorchTensor& tensor : ToTorchLayout(network_, rounded)) {
@@ -89,7 +142,9 @@ void TorchNetworkImpl::Load(std::span<const float> canonical) {
 
 std::vector<float> TorchNetworkImpl::Store() const {
   std::vector<TorchTensor> tensors;
-  for (const auto& item : named_parameters()) {
+  auto parameters = named_parameters();
+  for (const auto& buffer : named_buffers()) parameters.insert(buffer.key(), buffer.value());
+  for (const auto& item : parameters) {
     const torch::Tensor value = item.value().detach().cpu().contiguous();
     const float* data = value.const_data_ptr<float>();
     tensors.push_back({item.key(), value.sizes().vec(), {data, data + value.numel()}});
@@ -108,12 +163,13 @@ torch::Tensor TorchNetworkImpl::forward(const torch::Tensor& observations, State
       x = RunCell(layer, *module, x.flatten(1), states[layer.name]);
       continue;
     }
-    if (layer.kind == Layer::Kind::kConv) {
-      x = torch::constant_pad_nd(x, TorchPadding(layer));
-      x = module->as<torch::nn::Conv2d>()->forward(x);
-    } else {
-      x = module->as<torch::nn::Linear>()->forward(x.flatten(1));
+    if (layer.kind == Layer::Kind::kNormalize) {
+      x = Normalized(x.flatten(1), *module);
+      continue;
     }
+    x = Sums(layer, *module, x);
+    if (layer.norm != Norm::kNone)
+      x = BatchNormalized(layer, x, module->named_parameters()["bias"], *modules[VbnName(layer)]);
     x = Activated(x, layer.activation);
   }
   return x;
