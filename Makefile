@@ -1,13 +1,13 @@
 # Two commands do everything on a fresh machine: `make train` and `make test`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-PRESET ?= atari/deep-ga-desktop
+PRESET ?= atari/deep-ga-quick
 
 .PHONY: help setup envpool rivals lint-tools build train test test-quick test-long format lint fuzz coverage clean
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
-## make train       set up, build, and evolve players of a real Atari game (about ten minutes on two cores)
+## make train       set up, build, and evolve players of a real Atari game (about nine minutes on two cores)
 train: setup
 	scripts/train $(PRESET) $(ARGS)
 
