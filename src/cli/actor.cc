@@ -1,4 +1,6 @@
 // samara actor: environments of this machine, stepped for an engine on another one.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -7,10 +9,12 @@
 #include "cli/command.h"
 #include "core/clock.h"
 #include "core/cpu.h"
+#include "core/log.h"
 #include "core/signals.h"
 #include "core/venv.h"
 #include "env/atari_preset.h"
 #include "env/registry.h"
+#include "fleet/remote/address.h"
 #include "fleet/remote/remote.h"
 #include "play/environment_setup.h"
 
@@ -24,6 +28,25 @@ struct ActorArguments {
   bool at_once = false, json = false;
 };
 
+// `make`, until the time for the first connection is over and the learner process answers no knock:
+// thousands of environments may take longer than that.
+EnvironmentFactory WhileThereIsTime(EnvironmentFactory make, const RemoteActorOptions& remote) {
+  return [make = std::move(make), remote, start = Now(),
+          knocked = false]() mutable -> Result<std::unique_ptr<Environment>> {
+    if (!knocked && SecondsSince(start) > remote.connect_timeout) {
+      ASSIGN_OR_RETURN(const RemoteAddress address, ParseAddress(remote.address));
+      knocked = true;
+      if (!Answers(address, /*seconds=*/1))
+        return Status(
+            Code::kUnavailable,
+            fmt::format("{}: no learner process within {:g} s: is `samara train --listen` "
+                        "running there?",
+                        Shown(remote.address), remote.connect_timeout));
+    }
+    return make();
+  };
+}
+
 // "atari/pong" under an Atari preset, a native id, "dummy", or any id of Gymnasium.
 Result<std::unique_ptr<Fleet>> MakeLocalFleet(const ActorArguments& args) {
   const uint32_t workers = args.threads > 0 ? args.threads : Cores();
@@ -31,7 +54,8 @@ Result<std::unique_ptr<Fleet>> MakeLocalFleet(const ActorArguments& args) {
   const auto native = NativeEnvironmentIds();
   if (std::find(native.begin(), native.end(), args.environment) != native.end()) {
     ASSIGN_OR_RETURN(const EnvironmentFactory factory, NativeEnvironment(args.environment));
-    return MakeThreadFleet(factory, slots, args.at_once ? 0 : workers);
+    return MakeThreadFleet(WhileThereIsTime(factory, args.remote), slots,
+                           args.at_once ? 0 : workers);
   }
   if (args.at_once)
     return Status(Code::kConfig, "--inline: expected a native environment (`samara list envs`)");

@@ -7,7 +7,7 @@
 
 #include "cli/command.h"
 #include "core/leave.h"
-#include "core/log.h"
+#include "core/message.h"
 #include "core/resources.h"
 #include "core/signals.h"
 #include "replica/rendezvous/world.h"
@@ -18,8 +18,8 @@ namespace {
 int Fail(const Status& status, bool json) {
   LeaveSilently();  // a stop from now on only cuts short what is printed here
   const int exit_code = static_cast<int>(status.code());
-  const std::string line = Shorten(status.message(), kMessageBytesMax);
-  std::fprintf(stderr, "samara: %s\n", EscapeControl(line).c_str());
+  const std::string line = ShownMessage(status.message());
+  std::fprintf(stderr, "samara: %s\n", line.c_str());
   if (json) PrintJson({{"error", line}, {"exit", exit_code}});
   return exit_code;
 }

@@ -3,12 +3,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <string>
 #include <utility>
 
 #include "core/clock.h"
+#include "core/message.h"
 #include "core/mutex.h"
 
 namespace samara {
@@ -38,7 +40,7 @@ const char* Tag(LogLevel level) {
 }  // namespace
 
 void Log(LogLevel level, std::string_view line) {
-  const std::string safe = EscapeControl(Shorten(line, kMessageBytesMax));
+  const std::string safe = ShownMessage(line);
   const MutexLock lock(mu);
   if (level >= level_min) {
     const std::string shown =
@@ -92,6 +94,17 @@ std::string Shorten(std::string_view text, size_t bytes_max) {
   while (end < text.size() && continues(end)) ++end;
   return std::string(text.substr(0, begin)) + "...(" + std::to_string(end - begin) +
          " bytes more)..." + std::string(text.substr(end));
+}
+
+std::string ShownMessage(std::string_view message) {
+  std::string shown;
+  for (size_t at = 0; at < message.size();) {
+    const size_t end = std::min(message.find(' ', at), message.size());
+    shown += Shorten(message.substr(at, end - at), kWordBytesMax);
+    if (end < message.size()) shown += ' ';
+    at = end + 1;
+  }
+  return EscapeControl(Shorten(shown, kMessageBytesMax));
 }
 
 std::string Shown(std::string_view given) { return EscapeControl(Shorten(given, 99)); }

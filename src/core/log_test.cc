@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/files.h"
+#include "core/message.h"
 
 namespace samara {
 namespace {
@@ -61,6 +62,16 @@ TEST(ShortenTest, CutsNoCharacter) {
 TEST(ShownTest, EscapesToo) {
   EXPECT_EQ(Shown("a\nb"), R"(a\x0ab)");
   EXPECT_LT(Shown(std::string(100'000, '\n')).size(), 500u);
+}
+
+TEST(ShownMessageTest, ALongWordIsShortened) {
+  const std::string path = "/" + std::string(6000, 'x') + "/end";
+  const std::string shown = ShownMessage(path + ": exists; choose another\n");
+  EXPECT_LT(shown.size(), 400U);
+  EXPECT_TRUE(shown.ends_with("x/end: exists; choose another\\x0a")) << shown;
+  EXPECT_EQ(ShownMessage("run.seed=x:  expected a number"), "run.seed=x:  expected a number");
+  EXPECT_EQ(ShownMessage("a  b "), "a  b ");
+  EXPECT_EQ(ShownMessage(""), "");
 }
 
 TEST_F(LogTest, ALineIsBounded) {

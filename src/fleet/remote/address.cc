@@ -2,14 +2,20 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstring>
+
+#include "core/log.h"
 
 namespace samara {
 namespace {
@@ -19,7 +25,7 @@ constexpr size_t kTokenBytes = 32, kTokenCharactersMin = 32, kTokenCharactersMax
 
 Status NotAnAddress(const std::string& text) {
   return {Code::kConfig,
-          "address '" + text +
+          "address '" + Shown(text) +
               "': expected unix:/folder/socket, HOST:PORT or [IPV6]:PORT, such as 127.0.0.1:7777"};
 }
 
@@ -29,6 +35,21 @@ bool IsLoopback(const std::string& host) {
   if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
   in6_addr v6{};
   return ::inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+bool Connects(int family, const sockaddr* address, socklen_t size, double seconds) {
+  const int fd = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return false;
+  bool connected = ::connect(fd, address, size) == 0;
+  if (!connected && (errno == EINPROGRESS || errno == EAGAIN)) {
+    pollfd entry{.fd = fd, .events = POLLOUT, .revents = 0};
+    int error = 0;
+    socklen_t length = sizeof error;
+    connected = ::poll(&entry, 1, static_cast<int>(seconds * 1000)) == 1 &&
+                ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0;
+  }
+  ::close(fd);
+  return connected;
 }
 
 }  // namespace
@@ -70,6 +91,25 @@ Result<RemoteAddress> ParseAddress(const std::string& text) {
   address.kind =
       IsLoopback(address.host) ? RemoteAddress::Kind::kLoopback : RemoteAddress::Kind::kRoutable;
   return address;
+}
+
+bool Answers(const RemoteAddress& address, double seconds) {
+  if (address.kind == RemoteAddress::Kind::kUnix) {
+    sockaddr_un place{};
+    place.sun_family = AF_UNIX;
+    std::memcpy(place.sun_path, address.host.c_str(), address.host.size());
+    return Connects(AF_UNIX, reinterpret_cast<const sockaddr*>(&place), sizeof place, seconds);
+  }
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  if (::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found) !=
+      0)
+    return false;
+  bool answers = false;
+  for (const addrinfo* at = found; at != nullptr && !answers; at = at->ai_next)
+    answers = Connects(at->ai_family, at->ai_addr, at->ai_addrlen, seconds);
+  ::freeaddrinfo(found);
+  return answers;
 }
 
 Status PrepareSocketFolder(const RemoteAddress& address) {

@@ -22,6 +22,9 @@ struct RemoteAddress {
 // kConfig with the forms that are understood.
 Result<RemoteAddress> ParseAddress(const std::string& text);
 
+// Whether a process accepts a connection there within `seconds`; it is closed at once.
+bool Answers(const RemoteAddress& address, double seconds);
+
 // A socket's folder belongs to the user alone: makes it (0700) or checks it. kNotPermitted when
 // others may enter, kConfig when the path is too long for a socket.
 Status PrepareSocketFolder(const RemoteAddress& address);

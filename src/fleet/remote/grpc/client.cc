@@ -245,7 +245,7 @@ Result<RemoteActorResult> RunRemoteActor(Fleet& fleet, const RemoteActorOptions&
         result.connections > 0 ? options.reconnect_timeout : options.connect_timeout;
     if (SecondsSince(since) > timeout) {
       return Status(Code::kUnavailable,
-                    fmt::format("{}: no learner process within {:.0f} s ({}): {}", address.text(),
+                    fmt::format("{}: no learner process within {:g} s ({}): {}", address.text(),
                                 timeout, last, Advice(last, options, address)));
     }
     backoff.Sleep(options);
