@@ -7,6 +7,7 @@ Exit codes are those of README.md: 64 usage, 65 bad data, 66 input missing,
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -486,3 +487,50 @@ def test_a_disk_that_fills_up_while_running(tmp_path):
     reached = ok("hash", run, "--json").json["generation"]
     assert 1 <= reached < 40
     assert resume(run)["population_hash"] == want["population_hash"]
+
+
+# -- small things, each once wrong ------------------------------------------------------------------------
+
+
+def test_a_network_that_is_not_the_policys(finished, tmp_path):
+    refused(78, "eval", finished, "network.name=linear", words=["386 parameters", "expected 10", "linear"])
+    refused(78, "eval", finished, "network.name=linear", "--video", tmp_path / "x.mp4", words=["386 parameters"])
+    refused(78, "eval", finished, "env.id=Acrobot-v1", words=["386 parameters"])
+
+
+def test_long_values_are_shortened(tmp_path):
+    deep = tmp_path / "/".join(["x" * 200] * 20)
+    for code, args in [
+        (73, ["train", "classic/cartpole-ga", "--out", f"{deep}/{'y' * 3000}"]),
+        (78, ["train", "classic/cartpole-ga", "--out", tmp_path / "run", f"env.id={'E' * 5000}"]),
+        (66, ["eval", deep]),
+        (78, ["train", "z" * 6000]),
+        (78, ["actor", "--connect", "a" * 5000, "--env", "CartPole-v1"]),
+    ]:
+        outcome = samara(*args, "--json")
+        assert outcome.code == code and len(outcome.json["error"]) < 1200, outcome
+        assert "bytes more)" in outcome.json["error"]
+
+
+def test_fsck_compares_an_evolutions_result_with_its_journal(run, tmp_path):
+    train(tmp_path / "longer", *CARTPOLE, "ga.generations=5")
+    train(tmp_path / "other", *CARTPOLE, "run.seed=9")
+    shutil.copy(tmp_path / "longer" / "result.json", run / "result.json")
+    refused(65, "fsck", run, words=["result.json: of generation 5", "journal ends with 4"])
+    shutil.copy(tmp_path / "other" / "result.json", run / "result.json")
+    refused(65, "fsck", run, words=["result.json: names another population hash"])
+
+
+def test_thousands_of_environments_do_not_outlast_the_time_to_connect():
+    outcome = samara("actor", "--connect", "127.0.0.1:1", "--env", "Acrobot-v1", "--threads", 4096,
+                     "--connect-timeout", 0.01)  # fmt: skip
+    assert outcome.code == 69 and "no learner process within 0.01 s" in outcome.err and outcome.seconds < 20
+
+
+def test_a_stop_before_the_first_instruction_waits_for_the_handlers():
+    """The signal is blocked by who starts the program, comes at once, and is dealt with as soon as it can be."""
+    hold = lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # noqa: E731
+    process = subprocess.Popen([str(BINARY), "list", "keys"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                               preexec_fn=hold)  # fmt: skip
+    process.send_signal(signal.SIGTERM)
+    assert b"stopped" in process.communicate(timeout=60)[1] and process.returncode == 75

@@ -58,6 +58,13 @@ def test_ranks_evolve_what_one_evolves(launcher, ranks, cartpole, tmp_path):
     assert list(tmp_path.iterdir()) == [tmp_path / "run"]  # one folder, rank 0's
 
 
+def test_ranks_begin_from_one_ranks_policy(cartpole, tmp_path):
+    """Rank 0 reads the file; what of the larger network is fresh is the same everywhere."""
+    begun = [*CARTPOLE, f"run.init_from={cartpole['run']}", "network.name=mlp-20-16-relu"]
+    alone = train(tmp_path / "alone", *begun)["population_hash"]
+    assert result("samara", 2, *begun, "--out", tmp_path / "run")["population_hash"] == alone
+
+
 def test_atari_on_two_ranks(tmp_path):
     alone = train(tmp_path / "alone", *ATARI)["population_hash"]
     assert result("samara", 2, *ATARI, "--out", tmp_path / "run")["population_hash"] == alone

@@ -24,8 +24,8 @@ namespace samara {
 // in the order a newcomer meets them
 void AddAllCommands(CLI::App& app, Invocation& invocation) {
   for (const auto add :
-       {AddTrain, AddEval, AddPlay, AddReport, AddList, AddDoctor, AddFsck, AddHash, AddExport,
-        AddImport, AddLaunch, AddActor, AddToken, AddCertificates, AddBench}) {
+       {AddTrain, AddEval, AddPlay, AddReport, AddList, AddDoctor, AddFsck, AddHash, AddInspect,
+        AddExport, AddImport, AddLaunch, AddActor, AddToken, AddCertificates, AddBench}) {
     add(app, invocation);
   }
   // an empty word is a script's unset variable, never meant
@@ -69,6 +69,18 @@ void AddLoading(CLI::App& command, LoadOptions& options) {
                    "also play a policy file that chooses code (env.id=module:Name) and a run that "
                    "another user owns or may write to");
   command.add_flag("--allow-nonfinite", options.allow_nonfinite, kAllowNonfinite);
+}
+
+void AddIndividual(CLI::App& command, LoadOptions& options) {
+  command
+      .add_option("--individual", options.individual,
+                  "policy of an evolution's run: elite, the number of an individual, or another "
+                  "name that 'samara inspect RUN' lists")
+      ->capture_default_str();
+  command
+      .add_option("--generation", options.generation,
+                  "generation of an evolution's run that the policy is of; default: the last")
+      ->check(CLI::Range(1, 1'000'000'000));
 }
 
 void PrintJson(const nlohmann::json& object) {

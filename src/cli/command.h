@@ -43,6 +43,7 @@ void AddList(CLI::App& app, Invocation& invocation);
 void AddDoctor(CLI::App& app, Invocation& invocation);
 void AddFsck(CLI::App& app, Invocation& invocation);
 void AddHash(CLI::App& app, Invocation& invocation);
+void AddInspect(CLI::App& app, Invocation& invocation);
 void AddExport(CLI::App& app, Invocation& invocation);
 void AddImport(CLI::App& app, Invocation& invocation);
 void AddLaunch(CLI::App& app, Invocation& invocation);
@@ -57,6 +58,8 @@ inline constexpr int64_t kSeedMax = 9'000'000'000'000'000'000;  // as of run.see
 inline constexpr char kAllowNonfinite[] = "accept weights that are not finite numbers";
 // --trust and --allow-nonfinite of a command that plays a policy.
 void AddLoading(CLI::App& command, LoadOptions& options);
+// --individual and --generation of a command that takes a policy of a run.
+void AddIndividual(CLI::App& command, LoadOptions& options);
 // One line on standard output; the last line of a command called with --json.
 void PrintJson(const nlohmann::json& object);
 // "3" or "1..30", each number from 0 to `max`; kConfig naming the option.

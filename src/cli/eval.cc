@@ -17,7 +17,7 @@ namespace samara {
 namespace {
 
 struct EvalArguments {
-  std::string target, individual = "elite", noops, video;
+  std::string target, noops, video;
   int64_t episodes = 200;
   uint64_t seed = 0;
   bool random = false, json = false;
@@ -25,9 +25,9 @@ struct EvalArguments {
 };
 
 // The policy that was played, as --json names it and as people read it.
-const char* PolicyName(const Policy& policy, const EvalArguments& args) {
+std::string PolicyName(const Policy& policy, const EvalArguments& args) {
   if (args.random) return "random";
-  return policy.config.Learns() ? "agent" : "elite";
+  return policy.config.Learns() ? "agent" : args.load.individual;
 }
 
 std::string Title(const Policy& policy, const EvalArguments& args) {
@@ -122,9 +122,7 @@ void AddEval(CLI::App& app, Invocation& invocation) {
       ->check(CLI::Range(int64_t{0}, kSeedMax))
       ->capture_default_str();
   command->add_option("--video", args->video, "also record the first episode as FILE.mp4");
-  command->add_option("--individual", args->individual, "policy of the run to play")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"elite"}));
+  AddIndividual(*command, args->load);
   command->add_flag("--random", args->random,
                     "play the random policy on the same episodes, for comparison");
   command->add_flag("--json", args->json, "last line: one JSON object");

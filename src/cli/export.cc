@@ -1,10 +1,12 @@
-// samara export and samara import: policies as safetensors files, and the originals' genomes as
-// policies.
+// samara export and samara import: policies as safetensors files; genomes and configurations of the
+// programs of 2018.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "config/import_2018.h"
+#include "core/log.h"
 #include "evo/genome/decode.h"
 #include "evo/genome/import_uber.h"
 #include "play/saved_policy.h"
@@ -30,10 +32,32 @@ Status RunExport(const std::string& run, const LoadOptions& load, const std::str
   return Status::Ok();
 }
 
+// A configuration becomes a file that samara train takes.
+Status ImportConfig(const std::string& file, const std::string& text, const std::string& program,
+                    const std::string& out, bool json) {
+  if (!out.ends_with(".toml"))
+    return {Code::kUsage, "--out " + Shown(out) + ": " + Shown(file) +
+                              " is a configuration; expected --out FILE.toml"};
+  auto imported = ImportConfig2018(text, program);
+  if (!imported.ok()) return imported.status().Annotate(Shown(file));
+  for (const std::string& warning : imported->warnings) LogWarning(warning);
+  RETURN_IF_ERROR(WriteFileAtomic(Path(out), imported->toml));
+  if (json)
+    PrintJson(
+        {{"file", out}, {"algorithm", imported->algorithm}, {"warnings", imported->warnings}});
+  else
+    std::printf("%s: run.algorithm=%s; 'samara train %s' runs it\n", out.c_str(),
+                imported->algorithm.c_str(), out.c_str());
+  return Status::Ok();
+}
+
 // The published genome plays the protocol it was evolved under: preset deepga-gpu.
-Status RunImport(const std::string& file, const std::string& out, bool json) {
+Status RunImport(const std::string& file, const std::string& program, const std::string& out,
+                 bool json) {
   RETURN_IF_ERROR(CheckOutputFile(out));
   ASSIGN_OR_RETURN(const std::string text, ReadFile(file, 1 << 20));
+  if (out.ends_with(".toml") || IsConfig2018(text))
+    return ImportConfig(file, text, program, out, json);
   auto parsed = ImportUber(text);
   if (!parsed.ok()) return parsed.status().Annotate(file);
   const UberElite& published = *parsed;
@@ -59,16 +83,14 @@ void AddExport(CLI::App& app, Invocation& invocation) {
       "export",
       "write a run's policy as a safetensors file with the torch module's names and shapes");
   struct Arguments {
-    std::string run, individual = "elite", file;
+    std::string run, file;
     LoadOptions load;
     bool json = false;
   };
   auto args = std::make_shared<Arguments>();
   command->add_option("run", args->run, "run folder")->required();
   command->add_option("file", args->file, "FILE.safetensors")->required();
-  command->add_option("--individual", args->individual, "policy of the run to export")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"elite"}));
+  AddIndividual(*command, args->load);
   command->add_flag("--allow-nonfinite", args->load.allow_nonfinite, kAllowNonfinite);
   command->add_flag("--json", args->json, "last line: one JSON object");
   command->callback([=, &invocation] {
@@ -77,20 +99,30 @@ void AddExport(CLI::App& app, Invocation& invocation) {
 }
 
 void AddImport(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand("import", "convert a published genome into a policy file");
+  CLI::App* command = app.add_subcommand(
+      "import", "convert a configuration file of the programs of 2018, or a published genome");
   struct Arguments {
-    std::string file, out;
+    std::string file, program, out;
     bool json = false;
   };
   auto args = std::make_shared<Arguments>();
   command
       ->add_option("file", args->file,
-                   "JSON: game, network, initial_index, mutation_indices, mutation_power")
+                   "JSON: a configuration of either program (doc/import.md), or a genome: game, "
+                   "network, initial_index, mutation_indices, mutation_power")
       ->required();
-  command->add_option("--out", args->out, "policy file to write")->required();
+  command
+      ->add_option("--out", args->out,
+                   "file to write: FILE.toml of a configuration, a policy file "
+                   "of a genome")
+      ->required();
+  command
+      ->add_option("--program", args->program,
+                   "program that the configuration was for; default: as its members tell")
+      ->check(CLI::IsMember({"ga", "rs", "es", "ns", "nsr"}));
   command->add_flag("--json", args->json, "last line: one JSON object");
   command->callback([=, &invocation] {
-    invocation.run = [=] { return RunImport(args->file, args->out, args->json); };
+    invocation.run = [=] { return RunImport(args->file, args->program, args->out, args->json); };
   });
 }
 

@@ -88,6 +88,7 @@ void AddPlay(CLI::App& app, Invocation& invocation) {
   auto args = std::make_shared<PlayArguments>();
   command->add_option("target", args->target, "run folder or policy file")->required();
   AddLoading(*command, args->load);
+  AddIndividual(*command, args->load);
   command->add_option("--video", args->video, "write FILE.mp4 instead of drawing in the terminal");
   command->add_option("--seed", args->seed, "which episode")
       ->check(CLI::Range(int64_t{0}, kSeedMax))

@@ -125,6 +125,9 @@ ConfigTable ExperimentConfig::OwnTable() {
   table.Add("network.layers", &network.layers, {}, kLayersHelp, OnResume::kMustMatchAdded);
   table.Add("network.storage", &network.storage, {"float32", "bf16", "int8"},
             "number format of the weights; bf16 and int8 need less memory bandwidth");
+  table.Add("run.init_from", &run.init_from, {},
+            "policy file or run folder to begin from; a larger network takes what fits",
+            OnResume::kMustMatchAdded);
   table.Add("run.final_test_episodes", &run.final_test_episodes, {0, 100'000}, "episodes",
             "test episodes of the elite at the end; 0 = as many as in a test", change);
   evolution->Bind(table);

@@ -67,7 +67,9 @@ Result<size_t> FitParameters(const NetworkDescription& from, std::span<const flo
       return {Code::kConfig, fmt::format("{} ({}) has no place in {}", tensor.name,
                                          fmt::join(shape, " x "), Shown(to.name))};
     const std::vector<int64_t> room = ShapeOf(to, *place);
-    if (!Fits(shape, room))
+    const bool alike =
+        from.layers[tensor.layer].kind == to.layers[place->layer].kind && Fits(shape, room);
+    if (!alike)
       return {Code::kConfig,
               fmt::format("{} is {}, {} has {}", tensor.name, fmt::join(shape, " x "),
                           Shown(to.name), fmt::join(room, " x "))};

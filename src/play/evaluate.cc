@@ -52,12 +52,7 @@ Result<std::vector<EpisodeResult>> EvaluatePolicy(const Policy& policy,
                                                   const StopToken& stop) {
   if (policy.config.Learns()) return EvaluateAgent(policy, options, stop);
   ASSIGN_OR_RETURN(EnvironmentSetup setup, SetUpEvolution(policy.config));
-  if (policy.parameters.size() != setup.network().parameter_count) {
-    return Status(Code::kBadData, policy.source + ": " + std::to_string(policy.parameters.size()) +
-                                      " parameters, expected " +
-                                      std::to_string(setup.network().parameter_count) + " for " +
-                                      setup.network().name + " on " + setup.environment.id);
-  }
+  RETURN_IF_ERROR(CheckFits(policy, setup));
   ASSIGN_OR_RETURN(const auto evaluator, MakeEvaluator(policy.config, setup));
   const size_t count = Count(options);
   std::vector<Task> tasks;

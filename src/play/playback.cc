@@ -111,6 +111,7 @@ Result<EpisodeResult> Watch(const Policy& policy, uint64_t seed, const PictureSi
   ExperimentConfig config = policy.config;
   config.fleet.actors = config.fleet.slots = 1;
   ASSIGN_OR_RETURN(EnvironmentSetup setup, SetUpEvolution(config, /*render=*/true));
+  RETURN_IF_ERROR(CheckFits(policy, setup));
   const EnvironmentSpec& spec = setup.environment;
   const FixedParameters parameters(policy.parameters);
   PolicyState state(*setup.model);

@@ -13,6 +13,8 @@
 #include "nn/safetensors.h"
 #include "nn/torch_layout.h"
 #include "play/environment_setup.h"
+#include "play/initial_policy.h"
+#include "play/rebuilt_run.h"
 #include "storage/agent_state.h"
 #include "storage/evolution_journal.h"
 #include "storage/run_folder.h"
@@ -140,7 +142,16 @@ Status TakeReference(std::string_view reference, Policy& policy) {
 
 namespace {
 
-Result<Policy> FromRun(const Path& run) {
+// A learning run and a policy file have one policy.
+Status CheckOnePolicy(const Path& target, const LoadOptions& options) {
+  const bool plain = options.individual == "elite" && options.generation < 0;
+  if (plain) return Status::Ok();
+  return {Code::kUsage, target.string() +
+                            ": holds one policy; --individual and --generation are for the run of "
+                            "an evolution"};
+}
+
+Result<Policy> FromRun(const Path& run, const LoadOptions& options) {
   ASSIGN_OR_RETURN(const auto folder, RunFolder::Open(run, RunFolder::Mode::kRead));
   Policy policy;
   ASSIGN_OR_RETURN(policy.config.env.untrusted, WhoElse(run));
@@ -150,6 +161,7 @@ Result<Policy> FromRun(const Path& run) {
       table.ParseToml(folder->config_toml(), "config.toml", ConfigTable::Origin::kRecorded)
           .Annotate(run.string()));
   if (policy.config.Learns()) {
+    RETURN_IF_ERROR(CheckOnePolicy(run, options));
     ASSIGN_OR_RETURN(Checkpoint checkpoint, LatestAgent(*folder, OnBadCheckpoint::kSkip));
     if (!checkpoint.files.contains(kWeights))
       return Status(Code::kBadData, checkpoint.path.string() + ": holds no " + kWeights);
@@ -157,13 +169,14 @@ Result<Policy> FromRun(const Path& run) {
     policy.source = run.string() + ", agent of update " + std::to_string(checkpoint.info.step);
     return policy;
   }
-  ASSIGN_OR_RETURN(const FoundGeneration found, FindGeneration(run));
-  ASSIGN_OR_RETURN(policy.network,
-                   NetworkFromJson(folder->identity().value("network", nlohmann::json::object())));
-  RETURN_IF_ERROR(TakeCandidate(found.summary.best, policy).Annotate(run.string()));
+  ASSIGN_OR_RETURN(const FoundIndividual found,
+                   FindIndividual(run, options.individual, options.generation));
+  ASSIGN_OR_RETURN(policy.network, NetworkOf(*folder));
+  ASSIGN_OR_RETURN(const auto initial, InitialPolicyOf(*folder, policy.network));
+  RETURN_IF_ERROR(
+      TakeCandidate(found.candidate, policy, initial ? &*initial : nullptr).Annotate(run.string()));
   RETURN_IF_ERROR(TakeReference(found.reference, policy).Annotate(run.string()));
-  policy.source =
-      run.string() + ", elite of generation " + std::to_string(found.summary.generation);
+  policy.source = run.string() + ", " + found.about;
   return policy;
 }
 
@@ -177,8 +190,10 @@ Status TakeConfig(const std::string& toml, const Path& file, ExperimentConfig& c
   return Status::Ok();
 }
 
-Result<Policy> FromFile(const Path& file) {
-  ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file));
+}  // namespace
+
+Result<Policy> ParsePolicy(const std::string& bytes, const std::string& source) {
+  const Path file(source);
   if (bytes.empty())
     return Status(Code::kBadData, "an empty file, expected a run folder or a policy file");
   ASSIGN_OR_RETURN(const Safetensors tensors, ParseSafetensors(bytes));
@@ -187,7 +202,7 @@ Result<Policy> FromFile(const Path& file) {
     return it == tensors.metadata.end() ? std::string() : it->second;
   };
   Policy policy;
-  policy.source = file.string();
+  policy.source = source;
   if (get("format") == kAgentFormat || get("format") == kFirstAgentFormat) {
     RETURN_IF_ERROR(TakeConfig(get("config"), file, policy.config));
     if (!policy.config.Learns()) return Status(Code::kBadData, "the metadata name no agent");
@@ -220,7 +235,9 @@ Result<Policy> FromFile(const Path& file) {
   return policy;
 }
 
-}  // namespace
+Result<NetworkDescription> NetworkOf(const RunFolder& run) {
+  return NetworkFromJson(run.identity().value("network", nlohmann::json::object()));
+}
 
 nlohmann::json ToJson(const NetworkDescription& n) {
   return {{"name", n.name},
@@ -230,6 +247,16 @@ nlohmann::json ToJson(const NetworkDescription& n) {
           {"outputs", n.output_size()},
           {"parameters", n.parameter_count},
           {"storage", Name(n.storage)}};
+}
+
+Status CheckFits(const Policy& policy, const EnvironmentSetup& setup) {
+  const NetworkDescription& network = setup.network();
+  if (policy.parameters.size() == network.parameter_count) return Status::Ok();
+  return {Code::kConfig,
+          fmt::format("{}: {} parameters, expected {} for {} on {}; leave network.* and env.* as "
+                      "the policy has them",
+                      policy.source, policy.parameters.size(), network.parameter_count,
+                      Shown(network.name), Shown(setup.environment.id))};
 }
 
 Status CheckOwn(const Path& path) {
@@ -243,8 +270,8 @@ bool ChoosesEnvironment(const std::vector<std::string>& overrides) {
                      [](const std::string& word) { return word.starts_with("env.id="); });
 }
 
-Status TakeCandidate(const Candidate& best, Policy& policy) {
-  ASSIGN_OR_RETURN(policy.parameters, ParametersOf(best, policy.network));
+Status TakeCandidate(const Candidate& best, Policy& policy, const InitialPolicy* initial) {
+  ASSIGN_OR_RETURN(policy.parameters, ParametersOf(best, policy.network, initial));
   if (const auto* genome = std::get_if<Genome>(&best)) policy.genome = *genome;
   return Status::Ok();
 }
@@ -257,7 +284,12 @@ Result<Policy> LoadPolicy(const Path& target, const LoadOptions& options) {
                                       "samara train or samara export printed");
   }
   const bool folder = std::filesystem::is_directory(target, ignored);
-  auto policy = folder ? FromRun(target) : FromFile(target);
+  const auto from_file = [&]() -> Result<Policy> {
+    RETURN_IF_ERROR(CheckOnePolicy(target, options));
+    ASSIGN_OR_RETURN(const std::string bytes, ReadFile(target));
+    return ParsePolicy(bytes, target.string());
+  };
+  auto policy = folder ? FromRun(target, options) : from_file();
   if (policy.ok() && !options.allow_nonfinite)
     if (Status status = CheckFinite(*policy); !status.ok()) policy = status;
   if (!policy.ok()) {
@@ -281,18 +313,25 @@ size_t ParameterCount(const Policy& policy) {
 }
 
 Status SavePolicy(const Policy& policy, const Path& file) {
-  Safetensors tensors;
   if (policy.config.Learns()) {
     Policy copy = policy;
-    ASSIGN_OR_RETURN(tensors, ExportedAgent(copy.agent_files[kWeights]));
+    ASSIGN_OR_RETURN(Safetensors tensors, ExportedAgent(copy.agent_files[kWeights]));
     tensors.metadata["format"] = kAgentFormat;
     tensors.metadata["config"] = copy.config.Table().ToToml();
     tensors.metadata["source"] = policy.source;
     ASSIGN_OR_RETURN(const std::string bytes, FormatSafetensors(tensors));
     return WriteFileAtomic(file, bytes);
   }
-  std::vector<float> used = policy.parameters;  // so that whoever reads the file plays the same
-  RoundToStorage(policy.network, used);
+  ASSIGN_OR_RETURN(const std::string bytes, FormatPolicy(policy, policy.network.storage));
+  return WriteFileAtomic(file, bytes);
+}
+
+Result<std::string> FormatPolicy(const Policy& policy, Storage storage) {
+  Safetensors tensors;
+  NetworkDescription stored = policy.network;
+  stored.storage = storage;
+  std::vector<float> used = policy.parameters;
+  RoundToStorage(stored, used);
   for (const TorchTensor& t : ToTorchLayout(policy.network, used)) {
     tensors.tensors[t.name] = Tensor::OfFloats(t.shape, t.values);
   }
@@ -302,8 +341,7 @@ Status SavePolicy(const Policy& policy, const Path& file) {
                       {"network", ToJson(policy.network).dump()},
                       {"source", policy.source}};
   if (policy.genome) tensors.metadata["genome"] = ToHex(policy.genome->Encode());
-  ASSIGN_OR_RETURN(const std::string bytes, FormatSafetensors(tensors));
-  return WriteFileAtomic(file, bytes);
+  return FormatSafetensors(tensors);
 }
 
 Result<NetworkDescription> PolicyNetwork(const ExperimentConfig& config) {

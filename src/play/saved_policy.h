@@ -14,6 +14,8 @@
 #include "config/experiment.h"
 #include "core/files.h"
 #include "evo/algorithms/algorithm.h"
+#include "play/environment_setup.h"
+#include "storage/run_folder.h"
 
 namespace samara {
 
@@ -33,10 +35,14 @@ struct LoadOptions {
   std::vector<std::string> overrides = {};  // table.key=value, on top of what the policy holds
   bool trust = false;                       // its environment is started whoever made it
   bool allow_nonfinite = false;             // weights that are no numbers are accepted
+  // of an evolution's run (play/rebuilt_run.h)
+  std::string individual = "elite";
+  int64_t generation = -1;  // the last
 };
 
-// Makes `policy` play an evolution's candidate on policy.network. kBadData when it does not fit.
-Status TakeCandidate(const Candidate& best, Policy& policy);
+// Makes `policy` play an evolution's candidate on policy.network; `initial`: that of its run.
+// kBadData when it does not fit.
+Status TakeCandidate(const Candidate& best, Policy& policy, const InitialPolicy* initial = nullptr);
 // Completes the parameters of a policy, which are in place, by the statistics of a run's reference
 // batch (evo/evaluate/reference.h). Nothing to do where the network has no statistics.
 Status TakeReference(std::string_view reference, Policy& policy);
@@ -45,14 +51,24 @@ Status TakeReference(std::string_view reference, Policy& policy);
 // folder that another user owns or may write to, say so in config.env.untrusted, unless the options
 // trust them or choose another environment.
 Result<Policy> LoadPolicy(const Path& target, const LoadOptions& options = {});
+// kConfig when the network of the configuration, on this environment, is not the evolved policy's:
+// an override chose another one.
+Status CheckFits(const Policy& policy, const EnvironmentSetup& setup);
 // kNotPermitted when another user owns the run folder, or the file, or may write to it.
 Status CheckOwn(const Path& path);
 // Whether one of the overrides chooses the environment.
 bool ChoosesEnvironment(const std::vector<std::string>& overrides);
 // Name, input and output sizes, parameter count: enough to make the same network again.
 nlohmann::json ToJson(const NetworkDescription& network);
+// The network that run.json names.
+Result<NetworkDescription> NetworkOf(const RunFolder& run);
 size_t ParameterCount(const Policy& policy);
 Status SavePolicy(const Policy& policy, const Path& file);
+// The bytes of a policy file of an evolved policy. kFloat32 keeps every bit of its parameters, its
+// network's own storage makes them what is played.
+Result<std::string> FormatPolicy(const Policy& policy, Storage storage);
+// And back; `source` names the file in messages.
+Result<Policy> ParsePolicy(const std::string& bytes, const std::string& source);
 // The network of an environment and a network name; Atari actors are asked for the game's action
 // set.
 Result<NetworkDescription> PolicyNetwork(const ExperimentConfig& config);

@@ -47,6 +47,9 @@ std::string Facts(const RunData& run) {
   const std::string lstm = run.Config("network.lstm"), layers = run.Config("network.layers");
   fact("network", (layers.empty() ? run.Config("network.name") : layers) +
                       (lstm.empty() || lstm == "0" ? "" : " + LSTM of " + lstm));
+  const auto begun = run.identity.find("initial_policy");
+  if (begun != run.identity.end() && begun->is_object())
+    fact("began from", TextOr(*begun, "source", ""));
   fact("configuration", id("config_hash").substr(0, 16));
   const std::string revision = id("git_revision");
   fact("build", id("version") + (revision.empty() ? "" : " at " + revision));

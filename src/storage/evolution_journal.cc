@@ -84,15 +84,28 @@ Result<std::optional<GenerationRecord>> LastGeneration(const JournalContents& jo
   return last;
 }
 
-Result<FoundGeneration> FindGeneration(const Path& run, int64_t generation) {
+namespace {
+
+std::string Resume(const Path& run) { return "'samara train --resume " + run.string() + "'"; }
+
+Result<JournalContents> JournalOf(const Path& run) {
   ASSIGN_OR_RETURN(const auto folder, RunFolder::Open(run, RunFolder::Mode::kRead));
-  const std::string resume = "'samara train --resume " + run.string() + "'";
   auto sound = SoundJournal(*folder);
-  if (!sound.ok() && sound.status().code() == Code::kBadData) {
-    return Status(Code::kBadData,
-                  sound.status().message() + "; " + resume + " continues with the valid part");
-  }
-  ASSIGN_OR_RETURN(const JournalContents journal, std::move(sound));
+  if (sound.status().code() != Code::kBadData) return sound;
+  return Status(Code::kBadData,
+                sound.status().message() + "; " + Resume(run) + " continues with the valid part");
+}
+
+Status NoGeneration(const Path& run, int64_t generation) {
+  const std::string which =
+      generation < 0 ? "no finished generation yet" : "no generation " + std::to_string(generation);
+  return {Code::kNoInput, run.string() + ": " + which + "; let it run on with " + Resume(run)};
+}
+
+}  // namespace
+
+Result<FoundGeneration> FindGeneration(const Path& run, int64_t generation) {
+  ASSIGN_OR_RETURN(const JournalContents journal, JournalOf(run));
   std::string reference;
   for (const JournalRecord& record : journal.records)
     if (record.type == kReferenceRecord) reference = record.payload;
@@ -106,9 +119,25 @@ Result<FoundGeneration> FindGeneration(const Path& run, int64_t generation) {
       return found;
     if (found.summary.generation < static_cast<uint64_t>(generation)) break;
   }
-  const std::string which =
-      generation < 0 ? "no finished generation yet" : "no generation " + std::to_string(generation);
-  return Status(Code::kNoInput, run.string() + ": " + which + "; let it run on with " + resume);
+  return NoGeneration(run, generation);
+}
+
+Result<std::vector<GenerationRecord>> ReadGenerations(const Path& run, int64_t generation) {
+  ASSIGN_OR_RETURN(const JournalContents journal, JournalOf(run));
+  std::vector<GenerationRecord> records;
+  uint64_t last = 0;
+  for (const JournalRecord& entry : journal.records) {
+    if (entry.type != kGenerationRecord) continue;
+    ASSIGN_OR_RETURN(GenerationRecord record, GenerationRecord::Decode(entry.payload));
+    ASSIGN_OR_RETURN(const EvolutionSummary summary, record.Describe());
+    if (generation >= 0 && summary.generation > static_cast<uint64_t>(generation)) break;
+    if (summary.generation <= last) continue;  // played again after the journal lost its end
+    last = summary.generation;
+    records.push_back(std::move(record));
+  }
+  if (records.empty() || (generation >= 0 && last != static_cast<uint64_t>(generation)))
+    return NoGeneration(run, generation);
+  return records;
 }
 
 }  // namespace samara

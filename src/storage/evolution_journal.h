@@ -45,4 +45,8 @@ struct FoundGeneration {
 // that.
 Result<FoundGeneration> FindGeneration(const Path& run, int64_t generation = -1);
 
+// Every generation of `run` up to `generation` (-1: all), in order, and each once. As
+// FindGeneration.
+Result<std::vector<GenerationRecord>> ReadGenerations(const Path& run, int64_t generation = -1);
+
 }  // namespace samara

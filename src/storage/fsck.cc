@@ -1,10 +1,13 @@
 #include "storage/fsck.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
 #include "storage/agent_state.h"
 #include "storage/checkpoint.h"
+#include "storage/evolution_journal.h"
 #include "storage/journal.h"
 #include "storage/quarantine.h"
 #include "storage/run_folder.h"
@@ -124,6 +127,26 @@ void CheckAgentOfResult(const RunFolder& run, const nlohmann::json& result, Fsck
     report.problems.push_back(known[0].string() + ": holds other parameters than the result names");
 }
 
+// The last generation of the journal is the one that the result speaks of.
+void CheckGenerationOfResult(const RunFolder& run, const nlohmann::json& result,
+                             FsckReport& report) {
+  const auto generation = result.find("generation"), hash = result.find("population_hash");
+  if (generation == result.end() || hash == result.end()) return;
+  const std::string file = (run.path() / "result.json").string();
+  const auto journal = ReadJournal(run.journal());
+  if (!journal.ok() || !journal->damage.ok()) return;  // said already
+  const auto last = LastGeneration(*journal);
+  if (!last.ok()) return report.problems.push_back(last.status().Annotate(file).message());
+  if (!*last) return report.problems.push_back(file + ": the journal holds no generation");
+  const auto summary = (*last)->Describe();
+  if (!summary.ok()) return report.notes.push_back(file + ": " + summary.status().message());
+  if (generation->get<uint64_t>() != summary->generation)
+    report.problems.push_back(fmt::format("{}: of generation {}, the journal ends with {}", file,
+                                          generation->get<uint64_t>(), summary->generation));
+  else if (hash->get<std::string>() != Hex(summary->population_hash))
+    report.problems.push_back(file + ": names another population hash than the journal has");
+}
+
 }  // namespace
 
 Status FsckReport::status() const {
@@ -141,6 +164,9 @@ Result<FsckReport> Fsck(const Path& path) {
     report.problems.insert(report.problems.begin(), run.status().message());
   } else {
     report.files_verified += 3;
+    const auto initial = (*run)->ReadInitialPolicy();
+    if (!initial.ok()) report.problems.push_back(initial.status().message());
+    if (initial.ok() && initial->has_value()) ++report.files_verified;
     const auto result = (*run)->ReadResult();
     if (!result.ok()) report.problems.push_back(result.status().message());
     if (result.ok() && result->has_value()) {
@@ -149,6 +175,7 @@ Result<FsckReport> Fsck(const Path& path) {
         report.problems.push_back((*run)->checkpoints().string() +
                                   ": holds neither journal nor checkpoint, yet there is a result");
       CheckAgentOfResult(**run, **result, report);
+      CheckGenerationOfResult(**run, **result, report);
     }
   }
   return report;

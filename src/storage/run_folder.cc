@@ -61,7 +61,7 @@ Result<nlohmann::json> ReadPart(const RootedPath& path) {
 }
 
 Status WriteContents(const RootedPath& folder, const std::string& config_toml,
-                     const nlohmann::json& identity) {
+                     const nlohmann::json& identity, const std::string& initial_policy) {
   nlohmann::json run = identity;
   run["format"] = 1;
   RETURN_IF_ERROR(MakeFolder(folder / "checkpoints"));
@@ -70,6 +70,8 @@ Status WriteContents(const RootedPath& folder, const std::string& config_toml,
   RETURN_IF_ERROR(WriteNewFile(folder / "run.json", SealJson(run)));
   RETURN_IF_ERROR(WriteNewFile(folder / "incarnation.json", IncarnationText(1)));
   RETURN_IF_ERROR(WriteNewFile(folder / "log.txt", ""));
+  if (!initial_policy.empty())
+    RETURN_IF_ERROR(WriteNewFile(folder / RunFolder::kInitialPolicy, initial_policy));
   return SyncFolder(folder);
 }
 
@@ -134,9 +136,9 @@ bool IsEventFile(const std::string& name) { return name.starts_with("events.out.
 
 // Whether a run cannot do without the file or folder of this name.
 bool IsKept(const std::string& name) {
-  static const std::set<std::string> kNames = {"checkpoints",      "config.toml", "run.json",
-                                               "incarnation.json", "result.json", "metrics.jsonl",
-                                               "log.txt",          "lock"};
+  static const std::set<std::string> kNames = {
+      "checkpoints",   "config.toml", "run.json", "incarnation.json",       "result.json",
+      "metrics.jsonl", "log.txt",     "lock",     RunFolder::kInitialPolicy};
   return kNames.contains(name) || IsEventFile(name);
 }
 
@@ -197,7 +199,8 @@ Status CheckKinds(const RootedPath& run) {
 Result<std::unique_ptr<RunFolder>> RunFolder::Create(const Path& out, const std::string& name,
                                                      const std::string& config_toml,
                                                      const nlohmann::json& identity,
-                                                     uint64_t bytes_needed) {
+                                                     uint64_t bytes_needed,
+                                                     const std::string& initial_policy) {
   const Path target = WithoutTrailingSlash(out.empty() ? DefaultPlace(name) : out);
   if (!IsFree(target)) return Occupied(target);
   const RootedPath parent = RootedPath::Root(target.parent_path());
@@ -209,7 +212,7 @@ Result<std::unique_ptr<RunFolder>> RunFolder::Create(const Path& out, const std:
   const RemovedOnLeave half_made(temporary.path());
   const auto fill = [&]() -> Status {
     RETURN_IF_ERROR(MakeFolder(temporary));
-    RETURN_IF_ERROR(WriteContents(temporary, config_toml, identity));
+    RETURN_IF_ERROR(WriteContents(temporary, config_toml, identity, initial_policy));
     // locked before anybody can see it: nobody slips in between
     ASSIGN_OR_RETURN(run->lock_, FileLock::Acquire(temporary / "lock"));
     return SyncFolder(temporary);
@@ -220,7 +223,7 @@ Result<std::unique_ptr<RunFolder>> RunFolder::Create(const Path& out, const std:
     (void)RemoveTree(temporary);
     // another process may have taken the same name meanwhile
     if (!IsFree(target))
-      return out.empty() ? Create(out, name, config_toml, identity, bytes_needed)
+      return out.empty() ? Create(out, name, config_toml, identity, bytes_needed, initial_policy)
                          : Occupied(target);
     return CannotCreate(target, status);
   }
@@ -284,6 +287,21 @@ Status RunFolder::Load() {
 Status RunFolder::StartIncarnation() {
   ++incarnation_;
   return WriteFileAtomic(path_ / "incarnation.json", IncarnationText(incarnation_));
+}
+
+Result<std::optional<std::string>> RunFolder::ReadInitialPolicy() const {
+  const auto digest = nlohmann::json::json_pointer("/initial_policy/file_sha256");
+  if (!identity_.contains(digest)) return std::optional<std::string>();
+  const RootedPath file = path_ / kInitialPolicy;
+  auto bytes = ReadFile(file);
+  if (bytes.status().code() == Code::kNoInput)
+    return Status(Code::kBadData, file.string() + ": missing; restore it from a copy");
+  if (!bytes.ok()) return bytes.status();
+  if (identity_.value(digest, std::string()) != Sha256Hex(*bytes))
+    return Status(Code::kBadData, file.string() +
+                                      ": damaged: it does not match the SHA-256 in "
+                                      "run.json; restore it from a copy");
+  return std::optional(*std::move(bytes));
 }
 
 Status RunFolder::UpdateConfig(const std::string& config_toml) {

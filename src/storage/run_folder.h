@@ -37,12 +37,14 @@ class RunFolder {
 
   // A new run, open for writing, incarnation 1. `out` empty: "runs/<name>-NN" with the first free
   // number; slashes in `name` become dashes. `out` may be an empty folder. `config_toml` is the
-  // effective configuration, `identity` comes from MakeIdentity.
+  // effective configuration, `identity` comes from MakeIdentity. `initial_policy`: the bytes of
+  // kInitialPolicy, none when empty; identity.initial_policy.file_sha256 is their SHA-256.
   // kCannotCreate: `out` is anything else than free; kIoError: less than `bytes_needed` free.
   static Result<std::unique_ptr<RunFolder>> Create(const Path& out, const std::string& name,
                                                    const std::string& config_toml,
                                                    const nlohmann::json& identity,
-                                                   uint64_t bytes_needed = kRunBytesNeeded);
+                                                   uint64_t bytes_needed = kRunBytesNeeded,
+                                                   const std::string& initial_policy = {});
   // An existing run. kNoInput: not a run folder; kBadData: damaged; kCannotCreate: held by another
   // process (kWrite); kIoError: less than `bytes_needed` free (kWrite). Create and kWrite warn of a
   // folder that other users may change (InspectTrust).
@@ -56,6 +58,9 @@ class RunFolder {
   RootedPath videos() const { return path_ / "videos"; }
   RootedPath log() const { return path_ / "log.txt"; }
   RootedPath metrics() const { return path_ / "metrics.jsonl"; }
+  // The policy that the run began from; nothing where it began from none. kBadData: damaged.
+  Result<std::optional<std::string>> ReadInitialPolicy() const;
+  static constexpr char kInitialPolicy[] = "initial.safetensors";
 
   const std::string& config_toml() const { return config_toml_; }
   const nlohmann::json& identity() const { return identity_; }

@@ -12,6 +12,7 @@
 #include "core/signals.h"
 #include "core/statistics.h"
 #include "evo/evaluate/reference.h"
+#include "play/initial_policy.h"
 #include "play/saved_policy.h"
 #include "storage/evolution_journal.h"
 #include "storage/journal.h"
@@ -30,13 +31,22 @@ class EvolutionTrainer final : public Trainer {
   EvolutionTrainer(ExperimentConfig config, const TrainOptions& options)
       : Trainer(std::move(config), options) {}
 
-  Status CheckOnly() override { return SetUp().status(); }
+  Status CheckOnly() override {
+    ASSIGN_OR_RETURN(const EnvironmentSetup setup, SetUp());
+    if (config_.run.init_from.empty()) return Status::Ok();
+    return MakeInitialFile(config_, setup.network()).status();
+  }
 
  private:
   Result<bool> ResultStands(const json& result) override;
   Status Build() override;
   Description Describe() const override {
-    return {network_.name, ToJson(network_), static_cast<int64_t>(network_.evolved_count)};
+    Description run{network_.name, ToJson(network_), static_cast<int64_t>(network_.evolved_count)};
+    if (!initial_identity_.is_null()) {
+      run.more["initial_policy"] = initial_identity_;
+      run.initial_policy = start_.files.at(RunFolder::kInitialPolicy);
+    }
+    return run;
   }
   Result<Restored> Restore() override;
   Status Begin() override;
@@ -52,9 +62,15 @@ class EvolutionTrainer final : public Trainer {
   Result<EnvironmentSetup> SetUp() const {
     ASSIGN_OR_RETURN(EnvironmentSetup setup, SetUpEvolution(config_));
     RETURN_IF_ERROR(config_.evolution->Check(setup.network()));
+    if (!config_.run.init_from.empty() && !config_.evolution->TakesInitialPolicy())
+      return Status(Code::kConfig,
+                    fmt::format("run.init_from={}: {} with these keys begins from "
+                                "no policy; leave it out",
+                                Shown(config_.run.init_from), config_.run.algorithm));
     return setup;
   }
   Status RestoreReference(const JournalContents& contents);
+  Status TakeInitialPolicy();
   Status Generation();
   Status MakeDurable();
   json MetricsLine(const GenerationReport& report, const StageSeconds& spent) const;
@@ -72,7 +88,10 @@ class EvolutionTrainer final : public Trainer {
   }
 
   NetworkDescription network_;
-  std::string reference_;  // of a network with statistics, as the journal holds it
+  std::string reference_;                 // of a network with statistics, as the journal holds it
+  std::optional<InitialPolicy> initial_;  // what run.init_from says
+  json initial_identity_;                 // of a new run: initial_policy of run.json
+  std::string initial_about_;             // and its line of the log
   std::unique_ptr<Evaluator> evaluator_;
   PolicyModel* model_ = nullptr;  // the evaluator's
   std::unique_ptr<EvolutionAlgorithm> algorithm_;
@@ -115,13 +134,36 @@ Status EvolutionTrainer::Build() {
   }
   ASSIGN_OR_RETURN(evaluator_, MakeEvaluator(config_, setup_));
   if (!sync_.alone()) evaluator_ = MakeSharedEvaluator(std::move(evaluator_), sync_);
-  algorithm_ = config_.evolution->Make(
-      {static_cast<uint64_t>(config_.run.seed), network_, *evaluator_, setup_.episodes});
+  RETURN_IF_ERROR(TakeInitialPolicy());
+  algorithm_ =
+      config_.evolution->Make({static_cast<uint64_t>(config_.run.seed), network_, *evaluator_,
+                               setup_.episodes, initial_ ? &*initial_ : nullptr});
+  return Status::Ok();
+}
+
+// From the policy that the configuration names, once: a resumed run and the other ranks have the
+// file that came of it.
+Status EvolutionTrainer::TakeInitialPolicy() {
+  if (config_.run.init_from.empty()) return Status::Ok();
+  if (sync_.is_main() && session_.resumed()) {
+    ASSIGN_OR_RETURN(const auto kept, session_.folder().ReadInitialPolicy());
+    if (!kept)
+      return {Code::kBadData, session_.folder().path().string() +
+                                  ": run.json does not say which policy the run began from"};
+    start_.files[RunFolder::kInitialPolicy] = *kept;
+  } else if (sync_.is_main()) {
+    ASSIGN_OR_RETURN(InitialFile made, MakeInitialFile(config_, network_));
+    start_.files[RunFolder::kInitialPolicy] = std::move(made.bytes);
+    initial_identity_ = std::move(made.identity);
+    initial_about_ = std::move(made.about);
+  }
+  ASSIGN_OR_RETURN(initial_, ParseInitialPolicy(start_.files[RunFolder::kInitialPolicy], network_));
   return Status::Ok();
 }
 
 Result<Trainer::Restored> EvolutionTrainer::Restore() {
   RunFolder& folder = session_.folder();
+  if (!initial_about_.empty()) LogInfo(initial_about_);
   ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
                    LatestGoodCheckpoint(folder.checkpoints(), OnBadCheckpoint::kSetAside));
   const auto pin = checkpoint ? checkpoint->info.journal : std::nullopt;
@@ -396,7 +438,7 @@ Result<Policy> EvolutionTrainer::Trained() const {
   Policy policy;
   policy.config = config_;
   policy.network = network_;
-  RETURN_IF_ERROR(TakeCandidate(summary_.best, policy));
+  RETURN_IF_ERROR(TakeCandidate(summary_.best, policy, initial_ ? &*initial_ : nullptr));
   if (!reference_.empty()) {
     PolicyWorkspace workspace(*model_);
     model_->ComputeStatistics(workspace, policy.parameters);

@@ -139,7 +139,8 @@ Result<std::optional<json>> Session::ReadResult() const {
   return result;
 }
 
-Status Session::Create(const json& network, const EnvironmentSetup& setup, const json& more) {
+Status Session::Create(const json& network, const EnvironmentSetup& setup, const json& more,
+                       const std::string& initial_policy) {
   if (folder_ != nullptr) return Status::Ok();
   json identity = MakeIdentity(table_.Hash(), config_.run.seed, options_.command);
   identity.update(more);
@@ -148,8 +149,9 @@ Status Session::Create(const json& network, const EnvironmentSetup& setup, const
                              {"version", setup.environment.version},
                              {"preset", setup.header},
                              {"actions", setup.environment.action_names}};
-  ASSIGN_OR_RETURN(folder_, RunFolder::Create(options_.out.value_or(Path()), config_.run.name,
-                                              table_.ToToml(), identity));
+  ASSIGN_OR_RETURN(
+      folder_, RunFolder::Create(options_.out.value_or(Path()), config_.run.name, table_.ToToml(),
+                                 identity, kRunBytesNeeded, initial_policy));
   SetStopAdvice(HowToGoOn());
   RETURN_IF_ERROR(AttachLog());
   LogAll(warnings_);

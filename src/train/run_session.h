@@ -33,9 +33,10 @@ class Session {
   // What Open refuses of a new run, and its warnings; an existing one is left alone.
   Status CheckNew();
   // A new run's folder; nothing when there is one. `network`: what of it belongs to the run's
-  // identity; `more`: other members of it.
+  // identity; `more`: other members of it; `initial_policy`: RunFolder::kInitialPolicy.
   Status Create(const nlohmann::json& network, const EnvironmentSetup& setup,
-                const nlohmann::json& more = nlohmann::json::object());
+                const nlohmann::json& more = nlohmann::json::object(),
+                const std::string& initial_policy = {});
   // kConfig when the run was made with another version of its environment.
   Status CheckEnvironment(const EnvironmentSetup& setup) const;
   // Build, machine, run and the preset's rows into the log.

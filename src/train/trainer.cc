@@ -72,7 +72,7 @@ Status Trainer::LoadFinishedResult() {
 
 Status Trainer::OpenFolder() {
   const Description run = Describe();
-  RETURN_IF_ERROR(session_.Create(run.network_json, setup_, run.more));
+  RETURN_IF_ERROR(session_.Create(run.network_json, setup_, run.more, run.initial_policy));
   RETURN_IF_ERROR(session_.CheckEnvironment(setup_));
   session_.LogHeader(run.network, run.parameters, setup_);
   start_.incarnation = session_.folder().incarnation();

@@ -58,6 +58,7 @@ class Trainer {
     nlohmann::json network_json;
     int64_t parameters = 0;
     nlohmann::json more = nlohmann::json::object();  // other members of run.json
+    std::string initial_policy = {};                 // RunFolder::kInitialPolicy
   };
   virtual Description Describe() const = 0;
   // Main rank: the newest whole state into start_ (files, path, seconds). Returns the number of

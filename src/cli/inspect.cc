@@ -1,0 +1,142 @@
+// samara inspect: the policies that an evolution's run holds, and where its best one comes from.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "play/lineage.h"
+#include "play/rebuilt_run.h"
+
+namespace samara {
+namespace {
+
+nlohmann::json OrNull(double value) {
+  return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json();
+}
+
+std::string OrDash(double value) { return std::isfinite(value) ? fmt::format("{:g}", value) : "-"; }
+
+nlohmann::json ToJson(const Ancestor& a) {
+  return {{"generation", a.generation},
+          {"individual", a.individual ? nlohmann::json(*a.individual) : nlohmann::json()},
+          {"frames", a.frames},
+          {"fitness", OrNull(a.fitness)},
+          {"mutations", a.mutations},
+          {"key", fmt::format("{:016x}", a.key)},
+          {"power", a.power}};
+}
+
+nlohmann::json ToJson(const PastCentre& c) {
+  return {{"generation", c.generation}, {"frames", c.frames}, {"mean", OrNull(c.mean)},
+          {"length", c.length},         {"step", c.step},     {"distance", c.distance}};
+}
+
+void Print(const Lineage& lineage) {
+  if (!lineage.ancestors.empty()) {
+    std::printf(
+        "generation  individual        frames   fitness  mutations  key               power\n");
+    for (const Ancestor& a : lineage.ancestors)
+      std::printf("%10llu  %10s  %12llu  %8s  %9zu  %016llx  %g\n",
+                  static_cast<unsigned long long>(a.generation),
+                  a.individual ? std::to_string(*a.individual).c_str() : "-",
+                  static_cast<unsigned long long>(a.frames), OrDash(a.fitness).c_str(), a.mutations,
+                  static_cast<unsigned long long>(a.key), a.power);
+  } else {
+    std::printf("generation        frames      mean      length        step    distance\n");
+    for (const PastCentre& c : lineage.centres)
+      std::printf("%10llu  %12llu  %8s  %10.6g  %10.6g  %10.6g\n",
+                  static_cast<unsigned long long>(c.generation),
+                  static_cast<unsigned long long>(c.frames), OrDash(c.mean).c_str(), c.length,
+                  c.step, c.distance);
+  }
+}
+
+Status RunLineage(const std::string& run, int64_t generation, bool as_json) {
+  ASSIGN_OR_RETURN(const Lineage lineage, ReadLineage(run, generation));
+  if (!as_json) {
+    Print(lineage);
+    return Status::Ok();
+  }
+  nlohmann::json object = {{"run", run},
+                           {"algorithm", lineage.algorithm},
+                           {"generation", lineage.generation},
+                           {"best_mean", OrNull(lineage.best_mean)},
+                           {"ancestors", nlohmann::json::array()},
+                           {"centres", nlohmann::json::array()}};
+  for (const Ancestor& a : lineage.ancestors) object["ancestors"].push_back(ToJson(a));
+  for (const PastCentre& c : lineage.centres) object["centres"].push_back(ToJson(c));
+  PrintJson(object);
+  return Status::Ok();
+}
+
+Status RunCandidates(const std::string& run, int64_t generation, bool as_json) {
+  ASSIGN_OR_RETURN(const FoundGeneration found, FindGeneration(run, generation));
+  ASSIGN_OR_RETURN(const auto rebuilt, RebuiltRun::Open(run));
+  ASSIGN_OR_RETURN(const auto algorithm, rebuilt->At(&found.record));
+  nlohmann::json candidates = nlohmann::json::array();
+  for (const NamedCandidate& named : algorithm->Candidates()) {
+    nlohmann::json row = {{"name", named.name}, {"fitness", OrNull(named.fitness)}};
+    if (const auto* genome = std::get_if<Genome>(&named.candidate))
+      row["mutations"] = genome->mutations.size();
+    candidates.push_back(std::move(row));
+  }
+  const uint64_t members = algorithm->MembersOfNext();
+  if (as_json) {
+    PrintJson({{"run", run},
+               {"algorithm", found.record.algorithm},
+               {"generation", found.summary.generation},
+               {"frames", found.summary.frames},
+               {"parameters", rebuilt->network().parameter_count},
+               {"individuals", members},
+               {"fitness", found.record.fitness},
+               {"candidates", candidates}});
+    return Status::Ok();
+  }
+  std::printf(
+      "%s: %s, generation %llu, %llu frames, %zu parameters\n", run.c_str(),
+      found.record.algorithm.c_str(), static_cast<unsigned long long>(found.summary.generation),
+      static_cast<unsigned long long>(found.summary.frames), rebuilt->network().parameter_count);
+  for (const nlohmann::json& row : candidates)
+    std::printf("  %-12s fitness %s%s\n", row["name"].get<std::string>().c_str(),
+                row["fitness"].is_null() ? "-" : OrDash(row["fitness"]).c_str(),
+                row.contains("mutations")
+                    ? fmt::format(", {} mutations", row["mutations"].get<size_t>()).c_str()
+                    : "");
+  if (members > 0)
+    std::printf("  0 to %-7llu the individuals that played generation %llu\n",
+                static_cast<unsigned long long>(members - 1),
+                static_cast<unsigned long long>(found.summary.generation));
+  std::printf("'samara export %s FILE --individual NAME' writes one\n", run.c_str());
+  return Status::Ok();
+}
+
+}  // namespace
+
+void AddInspect(CLI::App& app, Invocation& invocation) {
+  CLI::App* command = app.add_subcommand(
+      "inspect", "list the policies that an evolution's run holds, or the elite's ancestors");
+  struct Arguments {
+    std::string run;
+    int64_t generation = -1;
+    bool lineage = false, json = false;
+  };
+  auto args = std::make_shared<Arguments>();
+  command->add_option("run", args->run, "run folder")->required();
+  command->add_flag("--lineage", args->lineage,
+                    "where the elite comes from: each ancestor, rebuilt from the journal; of "
+                    "evolution strategies the centre's history");
+  command->add_option("--generation", args->generation, "generation number; default: the last")
+      ->check(CLI::Range(1, 1'000'000'000));
+  command->add_flag("--json", args->json, "last line: one JSON object");
+  command->callback([=, &invocation] {
+    invocation.run = [=] {
+      return args->lineage ? RunLineage(args->run, args->generation, args->json)
+                           : RunCandidates(args->run, args->generation, args->json);
+    };
+  });
+}
+
+}  // namespace samara

@@ -1,0 +1,162 @@
+#include "play/lineage.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+
+#include "play/rebuilt_run.h"
+#include "storage/evolution_journal.h"
+
+namespace samara {
+namespace {
+
+double Norm(std::span<const float> a, std::span<const float> b = {}) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double d = static_cast<double>(a[i]) - (b.empty() ? 0.0 : static_cast<double>(b[i]));
+    sum += d * d;
+  }
+  return std::sqrt(sum);
+}
+
+// Reads a run's generations in order; `visit` gets the algorithm before and after each.
+using Visit = std::function<Status(const EvolutionAlgorithm& before,
+                                   const EvolutionAlgorithm& after, const GenerationRecord&)>;
+Status ForEachGeneration(const RebuiltRun& run, std::span<const GenerationRecord> records,
+                         const Visit& visit) {
+  ASSIGN_OR_RETURN(auto before, run.At(nullptr));
+  for (const GenerationRecord& record : records) {
+    ASSIGN_OR_RETURN(auto after, run.At(&record));
+    RETURN_IF_ERROR(visit(*before, *after, record));
+    before = std::move(after);
+  }
+  return Status::Ok();
+}
+
+// The ancestors of one genome, found in the order of generations.
+class GenomeLineage {
+ public:
+  explicit GenomeLineage(const Genome& elite) : elite_(elite) {}
+
+  // What the run began from.
+  void Begin(const EvolutionAlgorithm& algorithm) {
+    for (const NamedCandidate& named : algorithm.Candidates())
+      if (const auto* genome = std::get_if<Genome>(&named.candidate)) Note(*genome, {});
+  }
+
+  Status Visit(const EvolutionAlgorithm& before, const EvolutionAlgorithm& after,
+               const GenerationRecord& record) {
+    const EvolutionSummary summary = after.summary();
+    for (const NamedCandidate& named : after.Candidates()) {
+      const auto* genome = std::get_if<Genome>(&named.candidate);
+      if (genome == nullptr || !IsNew(*genome)) continue;
+      Ancestor found;
+      found.generation = summary.generation, found.frames = summary.frames;
+      found.fitness = named.fitness;
+      found.individual = Find(before, *genome);
+      if (!found.individual && before.MembersOfNext() > 0)
+        return {Code::kBadData,
+                fmt::format("generation {}: its population, rebuilt from seeds, lacks the elite's "
+                            "ancestor with {} mutations: the journal is another run's",
+                            summary.generation, genome->mutations.size())};
+      if (found.individual && *found.individual < record.fitness.size())
+        found.fitness = record.fitness[*found.individual];
+      Note(*genome, found);
+    }
+    return Status::Ok();
+  }
+
+  // Oldest first; one of each length.
+  Result<std::vector<Ancestor>> Take() const {
+    std::vector<Ancestor> ancestors;
+    for (const auto& [mutations, ancestor] : by_length_) {
+      const bool first = ancestors.empty() && (mutations == 0 || ancestor.generation == 0);
+      if (!first && (ancestors.empty() || ancestors.back().mutations + 1 != mutations))
+        return Missing(mutations - 1);
+      ancestors.push_back(ancestor);
+    }
+    if (ancestors.empty() || ancestors.back().mutations != elite_.mutations.size())
+      return Missing(elite_.mutations.size());
+    return ancestors;
+  }
+
+ private:
+  static Status Missing(size_t mutations) {
+    return {Code::kBadData,
+            fmt::format("the journal lacks the elite's ancestor with {} mutations", mutations)};
+  }
+  bool IsNew(const Genome& genome) const {
+    return IsPrefix(genome, elite_) && !by_length_.contains(genome.mutations.size());
+  }
+  static std::optional<uint64_t> Find(const EvolutionAlgorithm& before, const Genome& genome) {
+    for (uint64_t i = 0; i < before.MembersOfNext(); ++i)
+      if (const Candidate member = before.MemberOfNext(i); member == Candidate(genome)) return i;
+    return std::nullopt;
+  }
+  void Note(const Genome& genome, Ancestor ancestor) {
+    if (!IsNew(genome)) return;
+    ancestor.mutations = genome.mutations.size();
+    ancestor.key = genome.mutations.empty() ? genome.initial : genome.mutations.back().key;
+    ancestor.power = genome.mutations.empty() ? 0 : genome.mutations.back().power;
+    by_length_[ancestor.mutations] = ancestor;
+  }
+
+  const Genome elite_;
+  std::map<size_t, Ancestor> by_length_;
+};
+
+Status ReadCentres(const RebuiltRun& run, std::span<const GenerationRecord> records,
+                   Lineage& lineage) {
+  std::vector<float> first, last;
+  const auto note = [&](PastCentre centre, const Candidate& best) -> Status {
+    ASSIGN_OR_RETURN(const auto parameters, ParametersOf(best, run.network(), run.initial()));
+    centre.length = Norm(parameters);
+    if (first.empty()) first = last = parameters;
+    centre.step = Norm(parameters, last), centre.distance = Norm(parameters, first);
+    last = parameters;
+    lineage.centres.push_back(centre);
+    return Status::Ok();
+  };
+  ASSIGN_OR_RETURN(const auto begin, run.At(nullptr));
+  for (const NamedCandidate& named : begin->Candidates()) {
+    RETURN_IF_ERROR(note({}, named.candidate));
+    break;  // the best
+  }
+  return ForEachGeneration(run, records, [&](const auto&, const auto& after, const auto&) {
+    const EvolutionSummary s = after.summary();
+    return note({.generation = s.generation, .frames = s.frames, .mean = s.best_mean}, s.best);
+  });
+}
+
+}  // namespace
+
+Result<Lineage> ReadLineage(const Path& path, int64_t generation) {
+  ASSIGN_OR_RETURN(const std::vector<GenerationRecord> records, ReadGenerations(path, generation));
+  ASSIGN_OR_RETURN(const auto run, RebuiltRun::Open(path));
+  ASSIGN_OR_RETURN(const EvolutionSummary last, records.back().Describe());
+  Lineage lineage{.algorithm = records.back().algorithm,
+                  .generation = last.generation,
+                  .best_mean = last.best_mean,
+                  .ancestors = {},
+                  .centres = {}};
+  const auto* elite = std::get_if<Genome>(&last.best);
+  if (elite == nullptr) {
+    RETURN_IF_ERROR(ReadCentres(*run, records, lineage).Annotate(path.string()));
+    return lineage;
+  }
+  GenomeLineage ancestors(*elite);
+  ASSIGN_OR_RETURN(const auto begin, run->At(nullptr));
+  ancestors.Begin(*begin);
+  RETURN_IF_ERROR(ForEachGeneration(*run, records,
+                                    [&](const auto& before, const auto& after, const auto& record) {
+                                      return ancestors.Visit(before, after, record);
+                                    })
+                      .Annotate(path.string()));
+  auto found = ancestors.Take();
+  if (!found.ok()) return found.status().Annotate(path.string());
+  lineage.ancestors = *std::move(found);
+  return lineage;
+}
+
+}  // namespace samara

@@ -1,0 +1,112 @@
+#include "play/rebuilt_run.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+
+#include "core/log.h"
+#include "play/initial_policy.h"
+#include "play/saved_policy.h"
+
+namespace samara {
+namespace {
+
+// For an algorithm that is asked for its state only.
+class NoEvaluator : public Evaluator {
+ public:
+  const EnvironmentSpec& spec() const override { return spec_; }
+  Status Play(const ParameterSource&, WorkSource&) override {
+    return {Code::kInternal, "a rebuilt run plays no episodes"};
+  }
+  StageSeconds seconds() const override { return {}; }
+  FleetCounters counters() const override { return {}; }
+
+ private:
+  EnvironmentSpec spec_;
+};
+
+std::optional<uint64_t> NumberIn(const std::string& text) {
+  uint64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, number);
+  if (text.empty() || parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
+  return number;
+}
+
+// A member of the population that `found`'s generation played: a function of the state before it.
+Result<FoundIndividual> FindMember(const RebuiltRun& rebuilt, const Path& run, uint64_t number,
+                                   const FoundGeneration& found) {
+  const uint64_t generation = found.summary.generation;
+  std::optional<FoundGeneration> before;
+  if (generation > 1) {
+    ASSIGN_OR_RETURN(before, FindGeneration(run, static_cast<int64_t>(generation) - 1));
+  }
+  ASSIGN_OR_RETURN(const auto algorithm, rebuilt.At(before ? &before->record : nullptr));
+  const uint64_t members = algorithm->MembersOfNext();
+  if (members == 0)
+    return Status(Code::kUsage, fmt::format("--individual {}: {} has no numbered individuals; "
+                                            "'samara inspect {}' lists those it has",
+                                            number, run.string(), run.string()));
+  if (number >= members)
+    return Status(Code::kUsage,
+                  fmt::format("--individual {}: expected 0 to {}, generation {} of "
+                              "{} has {} individuals",
+                              number, members - 1, generation, run.string(), members));
+  return FoundIndividual{algorithm->MemberOfNext(number),
+                         fmt::format("individual {} of generation {}", number, generation),
+                         found.reference};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RebuiltRun>> RebuiltRun::Open(const Path& run) {
+  ASSIGN_OR_RETURN(const auto folder, RunFolder::Open(run, RunFolder::Mode::kRead));
+  std::unique_ptr<RebuiltRun> rebuilt(new RebuiltRun);
+  ExperimentConfig& config = rebuilt->config_;
+  config.ChooseAlgorithm(folder->config_toml());
+  ConfigTable table = config.Table();
+  RETURN_IF_ERROR(table.ParseToml(folder->config_toml(), "config.toml").Annotate(run.string()));
+  if (config.Learns())
+    return Status(Code::kConfig, run.string() +
+                                     ": learns by gradients; expected a run of an "
+                                     "evolution");
+  ASSIGN_OR_RETURN(rebuilt->network_, NetworkOf(*folder));
+  ASSIGN_OR_RETURN(rebuilt->initial_, InitialPolicyOf(*folder, rebuilt->network_));
+  rebuilt->nothing_ = std::make_unique<NoEvaluator>();
+  return rebuilt;
+}
+
+Result<std::unique_ptr<EvolutionAlgorithm>> RebuiltRun::At(const GenerationRecord* record) const {
+  auto algorithm = config_.evolution->Make(
+      {static_cast<uint64_t>(config_.run.seed), network_, *nothing_, {}, initial()});
+  if (record != nullptr) RETURN_IF_ERROR(algorithm->RestoreState(record->state));
+  return algorithm;
+}
+
+Result<FoundIndividual> FindIndividual(const Path& run, const std::string& name,
+                                       int64_t generation) {
+  ASSIGN_OR_RETURN(FoundGeneration found, FindGeneration(run, generation));
+  const std::string of = fmt::format(" of generation {}", found.summary.generation);
+  if (name == "elite")
+    return FoundIndividual{std::move(found.summary.best), name + of, std::move(found.reference)};
+  ASSIGN_OR_RETURN(const auto rebuilt, RebuiltRun::Open(run));
+  if (const auto number = NumberIn(name)) return FindMember(*rebuilt, run, *number, found);
+  ASSIGN_OR_RETURN(const auto algorithm, rebuilt->At(&found.record));
+  std::vector<std::string> names = {"elite"};
+  for (NamedCandidate& named : algorithm->Candidates()) {
+    if (named.name == name)
+      return FoundIndividual{std::move(named.candidate), name + of, std::move(found.reference)};
+    if (named.name != "elite") names.push_back(named.name);
+  }
+  if (const uint64_t members = algorithm->MembersOfNext(); members > 0)
+    names.push_back(fmt::format("0 to {}", members - 1));
+  constexpr size_t kNamesMax = 8;
+  if (names.size() > kNamesMax)
+    names.erase(names.begin() + kNamesMax / 2, names.end() - kNamesMax / 2);
+  return Status(Code::kUsage, fmt::format("--individual {}: expected one of {} ('samara inspect "
+                                          "{}' lists all)",
+                                          Shown(name), fmt::join(names, ", "), run.string()));
+}
+
+}  // namespace samara

@@ -1,0 +1,142 @@
+"""Any policy of an evolution by name, and where the best one comes from."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file
+from samara_cli import CARTPOLE, ok, samara, train
+
+GA = [*CARTPOLE, "ga.generations=6"]
+ES = ["classic/cartpole-es", "run.seed=3", "es.generations=4", "es.validation_episodes=4", "es.test_episodes=2",
+      "run.final_test_episodes=4", "run.random_episodes=4"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def ga(tmp_path_factory):
+    run = tmp_path_factory.mktemp("ga") / "run"
+    train(run, *GA)
+    return run
+
+
+@pytest.fixture(scope="module")
+def es(tmp_path_factory):
+    run = tmp_path_factory.mktemp("es") / "run"
+    train(run, *ES)
+    return run
+
+
+def exported(run, folder, name, *more):
+    file = folder / f"{name.replace(':', '-')}.safetensors"
+    ok("export", run, file, "--individual", name, *more)
+    with safe_open(file, "numpy") as opened:
+        metadata = opened.metadata()
+    return load_file(file), metadata
+
+
+def same(a, b):
+    return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
+
+
+def lines(run):
+    """metrics.jsonl without events."""
+    every = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in every if "event" not in line]
+
+
+def test_every_policy_of_a_population_can_be_exported(ga, tmp_path):
+    found = ok("inspect", ga, "--json").json
+    assert (found["algorithm"], found["generation"], found["individuals"]) == ("deep-ga", 6, 12)
+    assert [row["name"] for row in found["candidates"]] == ["elite", *(f"parent:{k}" for k in range(8))]
+    # parents are members of the last generation, or the elite: by their seeds
+    members = [exported(ga, tmp_path, str(i))[1]["genome"] for i in range(12)]
+    assert len(set(members)) == 12
+    elite, about = exported(ga, tmp_path, "elite")
+    assert about["source"] == f"{ga}, elite of generation 6"
+    for row in found["candidates"][1:4]:
+        tensors, metadata = exported(ga, tmp_path, row["name"])
+        assert metadata["genome"] in [*members, about["genome"]]
+        if metadata["genome"] in members:
+            assert found["fitness"][members.index(metadata["genome"])] == row["fitness"]
+    # an individual plays by its number too
+    result = ok("eval", ga, "--individual", 3, "--episodes", 5, "--json").json
+    file = tmp_path / "3.safetensors"
+    assert result["policy"] == "3" and "individual 3 of generation 6" in result["source"]
+    assert result["returns"] == ok("eval", file, "--episodes", 5, "--json").json["returns"]
+
+
+def test_an_earlier_generation_is_rebuilt_from_the_journal(ga, tmp_path):
+    elite, about = exported(ga, tmp_path, "elite", "--generation", "2")
+    assert "elite of generation 2" in about["source"]
+    first = exported(ga, tmp_path, "5", "--generation", "1")[1]["genome"]
+    assert len(first) == 2 * 16  # no mutation yet
+    child = exported(ga, tmp_path, "5", "--generation", "3")[1]["genome"]
+    assert len(child) >= 2 * (16 + 12)
+    outcome = samara("export", ga, tmp_path / "x.safetensors", "--generation", "9", "--json")
+    assert outcome.code == 66 and "no generation 9" in outcome.json["error"]
+
+
+@pytest.mark.parametrize("name", ["12", "parent:8", "centre", "elites", "-1", "1e3"])
+def test_a_name_that_is_none_lists_those_there_are(ga, tmp_path, name):
+    outcome = samara("export", ga, tmp_path / "x.safetensors", f"--individual={name}", "--json")
+    assert outcome.code == 64 and f"--individual {name}" in outcome.json["error"], outcome
+    assert "expected" in outcome.json["error"] and len(outcome.err.splitlines()) == 1
+
+
+def test_a_file_has_one_policy(ga, tmp_path):
+    exported(ga, tmp_path, "elite")
+    outcome = samara("eval", tmp_path / "elite.safetensors", "--individual", "3", "--json")
+    assert outcome.code == 64 and "holds one policy" in outcome.json["error"]
+
+
+def test_the_centre_of_an_evolution_strategy(es, tmp_path):
+    centre, about = exported(es, tmp_path, "centre")
+    assert same(centre, exported(es, tmp_path, "elite")[0]) and "genome" not in about
+    before = exported(es, tmp_path, "centre", "--generation", "3")[0]
+    assert not same(centre, before)
+    # members of generation 4 lie on both sides of the centre before it
+    plus, minus = (exported(es, tmp_path, str(i))[0] for i in (6, 7))
+    for name, values in before.items():
+        assert np.allclose(plus[name] + minus[name], 2 * values, atol=1e-5)
+        assert np.any(plus[name] != minus[name])
+
+
+def test_the_lineage_of_an_elite(ga, tmp_path):
+    lineage = ok("inspect", ga, "--lineage", "--json").json
+    ancestors = lineage["ancestors"]
+    elite = exported(ga, tmp_path, "elite")[1]["genome"]
+    assert (len(elite) - 32) // 24 == ancestors[-1]["mutations"]
+    assert [a["mutations"] for a in ancestors] == list(range(len(ancestors)))
+    metrics = {line["generation"]: line for line in lines(ga)}
+    for a in ancestors:
+        genome = exported(ga, tmp_path, str(a["individual"]), "--generation", str(a["generation"]))[1]["genome"]
+        # the header counts the mutations: the seeds are what must be a prefix
+        assert elite[:8] == genome[:8] and elite[16:].startswith(genome[16:])
+        key = genome[-24:-8] if a["mutations"] else genome[16:32]
+        assert bytes.fromhex(key)[::-1].hex() == a["key"]
+        assert a["frames"] == metrics[a["generation"]]["frames"]
+        assert a["fitness"] <= metrics[a["generation"]]["fitness_max"]
+    generations = [a["generation"] for a in ancestors]
+    assert generations == sorted(set(generations)) and generations[0] == 1
+    table = ok("inspect", ga, "--lineage").out.splitlines()
+    assert len(table) == 1 + len(ancestors) and table[-1].split()[0] == str(generations[-1])
+    early = ok("inspect", ga, "--lineage", "--generation", "1", "--json").json
+    assert len(early["ancestors"]) == 1 and early["generation"] == 1
+
+
+def test_the_history_of_a_centre(es, tmp_path):
+    centres = ok("inspect", es, "--lineage", "--json").json["centres"]
+    assert [c["generation"] for c in centres] == [0, 1, 2, 3, 4]
+    files = {g: exported(es, tmp_path, "centre", "--generation", str(g))[0] for g in range(1, 5)}
+    flat = {g: np.concatenate([v.ravel() for v in t.values()]).astype(float) for g, t in files.items()}
+    for c in centres[2:]:
+        assert np.isclose(c["step"], np.linalg.norm(flat[c["generation"]] - flat[c["generation"] - 1]))
+        assert np.isclose(c["length"], np.linalg.norm(flat[c["generation"]]))
+    assert centres[0]["mean"] is None and centres[0]["step"] == 0
+    assert [c["mean"] for c in centres[1:]] == [line["elite_validation_mean"] for line in lines(es)]
+
+
+def test_a_learning_run_has_no_lineage(tmp_path):
+    outcome = samara("inspect", tmp_path, "--lineage", "--json")
+    assert outcome.code == 66
