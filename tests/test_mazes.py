@@ -88,7 +88,7 @@ def outputs_of(name, action):
     if name == "HardMazeDiscrete":
         return np.array([action[0] // 5, action[0] % 5]) / 4
     if name in ("HardMazeSigmoid", "BreadcrumbMaze"):
-        return 1 / (1 + np.exp(-4 * action))
+        return np.clip(action, 0, 1)
     return np.clip(action + 0.5, 0, 1)
 
 
@@ -97,6 +97,8 @@ def actions_of(name, episodes, steps):
     rng = np.random.default_rng(7)
     turns = rng.normal(0, 0.15, (episodes, steps // 20 + 1)).repeat(20, 1)[:, :steps]
     actions = np.stack([turns, rng.uniform(-0.2, 1, (episodes, 1)).repeat(steps, 1)], -1).astype(np.float32)
+    if name in ("HardMazeSigmoid", "BreadcrumbMaze"):
+        actions += np.float32(0.5)
     return rng.integers(25, size=(episodes, steps, 1)) if name == "HardMazeDiscrete" else actions
 
 

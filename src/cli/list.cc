@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -35,6 +36,19 @@ Rows PresetRows() {
   return rows;
 }
 
+// "native C++: 84 x 84 bytes, 25 actions, solved at -10"
+std::string NativeAbout(const std::string& id) {
+  const auto spec = NativeSpec(id);
+  if (!spec) return "native C++ on MuJoCo's library";
+  const ObservationSpec& seen = spec->observation;
+  std::string text = fmt::format("native C++: {} {}, {}", fmt::join(seen.shape, " x "),
+                                 seen.dtype == DType::kUint8 ? "bytes" : "numbers",
+                                 spec->action.discrete ? fmt::format("{} actions", spec->action.n)
+                                                       : fmt::format("box of {}", spec->action.n));
+  if (!std::isnan(spec->solved)) text += fmt::format(", solved at {:g}", spec->solved);
+  return text;
+}
+
 Rows EnvironmentRows() {
   Rows rows;
   for (const auto& name : AtariPresetNames()) {
@@ -42,7 +56,7 @@ Rows EnvironmentRows() {
                     fmt::format("Atari as in {}; with env.game=GAME (`samara list games`)",
                                 FindAtariPreset(name).ValueOrThrow().origin)});
   }
-  for (const auto& id : NativeEnvironmentIds()) rows.push_back({"env.id=" + id, "native C++"});
+  for (const auto& id : NativeEnvironmentIds()) rows.push_back({"env.id=" + id, NativeAbout(id)});
   rows.push_back({"env.id=NAME or MODULE:NAME",
                   "any Gymnasium environment with a Discrete, MultiDiscrete, MultiBinary or Box "
                   "action space, in Python actors"});

@@ -76,10 +76,10 @@ std::vector<NativeTask>& Tasks() {
       {"RecallLong-v0", [](bool) { return MakeRecall("RecallLong-v0", {.delay = 40, .cues = 4}); }},
       {"TMaze-v0", [](bool) { return MakeTMaze(); }},
       MazeTask({.id = "HardMaze"}),
-      MazeTask({.id = "HardMazeSigmoid", .outputs = MazeOutputs::kSigmoid}),
+      MazeTask({.id = "HardMazeSigmoid", .outputs = MazeOutputs::kUnit}),
       MazeTask({.id = "HardMazeDiscrete", .outputs = MazeOutputs::kDiscrete}),
       MazeTask({.id = "BreadcrumbMaze",
-                .outputs = MazeOutputs::kSigmoid,
+                .outputs = MazeOutputs::kUnit,
                 .action_repeat = 3,
                 .path_reward = true}),
       MazeTask({.id = "ImageMaze", .picture = true}),
@@ -114,6 +114,12 @@ std::vector<std::string> NativeEnvironmentIds() {
   for (const NativeTask& task : Tasks()) ids.push_back(task.id);
   for (const MujocoTask& task : MujocoTasks()) ids.emplace_back(task.id);
   return ids;
+}
+
+std::optional<EnvironmentSpec> NativeSpec(std::string_view id) {
+  for (const NativeTask& task : Tasks())
+    if (task.id == id) return task.make(/*render=*/false)->spec();
+  return std::nullopt;
 }
 
 std::optional<EnvironmentMap> NativeMap(std::string_view id) {

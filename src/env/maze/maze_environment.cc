@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/math.h"
 #include "env/maze/maze_picture.h"
 #include "env/maze/path.h"
 #include "env/simulated.h"
@@ -48,8 +47,7 @@ const MazePaths& HardMazePaths() {
 // 6 (o - 0.5) for the output o of [0, 1].
 double Target(float action, MazeOutputs outputs) {
   const double a = Rescale(action, -1, 1);
-  const double o =
-      outputs == MazeOutputs::kSigmoid ? 1 / (1 + Exp(-4 * a)) : std::clamp(a + 0.5, 0.0, 1.0);
+  const double o = std::clamp(outputs == MazeOutputs::kUnit ? a : a + 0.5, 0.0, 1.0);
   return 2 * kRobotSpeed * (o - 0.5);
 }
 double TargetOfLevel(int32_t level) {

@@ -17,7 +17,7 @@ namespace samara {
 // policies are clipped.
 enum class MazeOutputs : uint8_t {
   kShifted,   // o = a + 0.5, clamped to [0, 1]
-  kSigmoid,   // o = 1 / (1 + exp(-4 a)): slope 1 at 0 like kShifted, .018 to .982
+  kUnit,      // o = a, clamped to [0, 1]: for networks that end with a sigmoid
   kDiscrete,  // 25 actions: 5 turn + speed, each one of o = 0, .25, .5, .75, 1
 };
 
