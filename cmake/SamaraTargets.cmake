@@ -28,6 +28,8 @@ add_library(samara_options INTERFACE)
 target_compile_options(samara_options INTERFACE
   # gcc 12 reports its own std::string (bug 105651): these warnings are off there
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict -Wno-stringop-overflow -Wno-array-bounds>
+  # sources that are compiled together are headers to gcc
+  $<$<AND:$<CXX_COMPILER_ID:GNU>,$<BOOL:${CMAKE_UNITY_BUILD}>>:-Wno-subobject-linkage>
   -Wall -Wextra -Wpedantic -Wshadow -Wformat=2 -Werror -ffp-contract=off
   -fstack-protector-strong $<$<CXX_COMPILER_ID:GNU>:-ftrivial-auto-var-init=zero>
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
@@ -49,7 +51,7 @@ if(SAMARA_SANITIZE)
   target_link_options(samara_options INTERFACE -fsanitize=${SAMARA_SANITIZE})
 endif()
 
-# Headers precompiled once for all targets: the standard library's, and (src/nn/torch) torch's.
+# Headers precompiled once: those of all libraries, those of all tests, and (src/nn/torch) torch's.
 function(samara_precompiled name header)
   set(empty ${CMAKE_CURRENT_BINARY_DIR}/${name}.cc)
   file(CONFIGURE OUTPUT ${empty} CONTENT "")
@@ -58,6 +60,9 @@ function(samara_precompiled name header)
   target_precompile_headers(${name} PRIVATE ${header})
 endfunction()
 samara_precompiled(samara_pch ${CMAKE_SOURCE_DIR}/cmake/pch.h)
+if(SAMARA_TESTS)
+  samara_precompiled(samara_test_pch ${CMAKE_SOURCE_DIR}/cmake/test_pch.h fmt::fmt nlohmann_json::nlohmann_json GTest::gtest)
+endif()
 
 # samara_use_precompiled(target [samara_torch_pch])
 function(samara_use_precompiled name)
@@ -88,6 +93,12 @@ function(samara_share_torch_templates name files)
   set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})
 endfunction()
 
+# Presets but `debug` compile several files of a folder at a time, since templates of shared headers cost more than the files
+# (CMAKE_UNITY_BUILD): names in unnamed namespaces differ within a folder. Plug-ins, one file each, are compiled one by one.
+function(samara_compile_apart)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 # samara_library(name DEPS ... [SOURCES ...] [PCH samara_torch_pch]): a static library of these sources, or of every *.cc of this
 # folder but tests.
 function(samara_library name)
@@ -100,6 +111,10 @@ function(samara_library name)
   samara_use_precompiled(${name} ${ARG_PCH})
   if(ARG_PCH)
     samara_share_torch_templates(${name} 8)
+  else()
+    set(plugins ${ARG_SOURCES})
+    list(FILTER plugins INCLUDE REGEX "/(algorithms|classic|memory|maze|mujoco)/")
+    samara_compile_apart(${plugins})
   endif()
 endfunction()
 
@@ -124,9 +139,14 @@ function(samara_tests name)
   add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE SAMARA_SOURCE_DIR="${CMAKE_SOURCE_DIR}" SAMARA_PYTHON="${SAMARA_VENV_PYTHON}")
-  samara_use_precompiled(${name} ${ARG_PCH})
+  # what tests check is in the libraries: compiling a test takes longer than running it
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   if(ARG_PCH)
+    samara_use_precompiled(${name} ${ARG_PCH})
     samara_share_torch_templates(${name} 4)
+  else()
+    samara_use_precompiled(${name} samara_test_pch)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
   endif()
   add_test(NAME ${name} COMMAND ${name})
 endfunction()

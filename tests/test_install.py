@@ -8,7 +8,7 @@ import sys
 import pytest
 from samara_cli import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.default_tier
 BUILD = ROOT / "build"
 
 PROJECT = """
@@ -40,7 +40,7 @@ def test_another_project_finds_the_package(tmp_path):
     project.mkdir()
     (project / "CMakeLists.txt").write_text(PROJECT)
     shutil.copy(ROOT / "tests/replica/train_replicated.cc", project)
-    run("cmake", "-S", ".", "-B", "build", "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_PREFIX_PATH={prefix}", cwd=project)
+    run("cmake", "-S", ".", "-B", "build", "-DCMAKE_BUILD_TYPE=Debug", f"-DCMAKE_PREFIX_PATH={prefix}", cwd=project)
     run("cmake", "--build", "build", cwd=project)
     [alone] = run(project / "build/app", cwd=project).splitlines()
     assert run(project / "build/app", cwd=project, SAMARA_THREADS="2").splitlines() == [alone] * 2

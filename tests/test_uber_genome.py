@@ -57,7 +57,7 @@ def test_three_episodes_are_equal_and_far_above_random(policy, replayed):
     assert result["mean"] > 10 * RANDOM
 
 
-@pytest.mark.slow
+@pytest.mark.default_tier
 def test_all_thirty_episodes_are_equal(policy, replayed):
     result = compare(policy, replayed, 1, 30)
     assert result["mean"] > 10 * RANDOM

@@ -1,7 +1,7 @@
 // Atari environments alone: frames per second of samara's actors beside what Python users step.
 //
 // Everybody plays one game at random, 4 frames an action, 84 x 84 grey, stacks of 4, on all cores.
-// The contenders take turns for kRounds rounds; each configuration keeps its best round and each
+// The contenders take turns for kEnvRounds rounds; each configuration keeps its best round and each
 // contender its best configuration.
 #include <fmt/format.h>
 
@@ -19,9 +19,9 @@ using nlohmann::json;
 
 namespace {
 
-constexpr int kRounds = 2;
+constexpr int kEnvRounds = 2;
 constexpr const char* kRivals[] = {"gymnasium", "ale_vector", "envpool"};
-constexpr const char* kPreset = "deepga-gpu";
+constexpr const char* kEnvPreset = "deepga-gpu";
 constexpr double kFramesPerStep = 4;
 
 json Row(const Options& options, const std::string& how, uint32_t envs, double frames_per_second) {
@@ -38,7 +38,7 @@ json Row(const Options& options, const std::string& how, uint32_t envs, double f
 Result<EnvironmentSetup> MakeActors(const Options& options) {
   ExperimentConfig config;
   config.env.game = options.game;
-  config.env.preset = kPreset;
+  config.env.preset = kEnvPreset;
   return SetUpEvolution(config);
 }
 
@@ -81,7 +81,7 @@ Result<json> WholeEpisodes(const Options& options, double stack_seconds) {
 // The engine draws every action and builds the frame stacks, as for its own networks.
 Result<json> EngineDriven(const Options& options) {
   ASSIGN_OR_RETURN(const EnvironmentSetup setup, MakeActors(options));
-  ASSIGN_OR_RETURN(const AtariPreset preset, FindAtariPreset(kPreset));
+  ASSIGN_OR_RETURN(const AtariPreset preset, FindAtariPreset(kEnvPreset));
   Fleet& fleet = *setup.fleet;
   std::vector<FrameStack> stacks(
       fleet.slots(), FrameStack(preset.stack, setup.environment.observation.elements()));
@@ -118,7 +118,7 @@ Result<json> EngineDriven(const Options& options) {
 
 // Of one frame stack, when every core builds them.
 Result<double> StackSeconds(const Options& options) {
-  ASSIGN_OR_RETURN(const AtariPreset preset, FindAtariPreset(kPreset));
+  ASSIGN_OR_RETURN(const AtariPreset preset, FindAtariPreset(kEnvPreset));
   const auto elements = static_cast<size_t>(preset.height * preset.width);
   const std::vector<float> frame(elements, 0.5F);
   std::vector<FrameStack> stacks(Cores(), FrameStack(preset.stack, elements));
@@ -204,7 +204,7 @@ json Headline(const Options& options, const Best& best) {
 Result<json> Environments(const Options& options) {
   Best best;
   ASSIGN_OR_RETURN(const double stack_seconds, StackSeconds(options));
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < kEnvRounds; ++round) {
     ASSIGN_OR_RETURN(json whole, WholeEpisodes(options, stack_seconds));
     best.Offer(std::move(whole));
     ASSIGN_OR_RETURN(json driven, EngineDriven(options));

@@ -3,7 +3,7 @@
 //
 // Actors in another process, whose environments only copy a payload, play against the inference
 // server with a null model, or with a network that has learnt nothing: over shared memory beside a
-// bare ring, over gRPC beside a bare streaming echo. The two kinds of a row take turns for kRounds
+// bare ring, over gRPC beside a bare streaming echo. The two kinds of a row take turns for kInferenceRounds
 // rounds; figures are medians of the rounds, the ratio that of the rounds' ratios. Over shared
 // memory batches are at most kBatch rows, as many as the bare ring keeps outstanding.
 #include <fmt/format.h>
@@ -34,7 +34,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr int kRounds = 5;
+constexpr int kInferenceRounds = 5;
 constexpr uint32_t kBatch = 64, kBatchMax = 1024;
 constexpr double kConnectMax = 60;  // s until all streams are there
 constexpr std::chrono::seconds kPeerMax{60};
@@ -273,8 +273,8 @@ Result<json> Row(const Setting& setting, const std::string& model, double second
                    MakeModel(model, setting, setting.batch()));
   std::vector<double> bare, bare_cpu, ratios;
   std::vector<Measured> served;
-  for (int round = 0; round < kRounds; ++round) {
-    const double turn = seconds / kRounds;
+  for (int round = 0; round < kInferenceRounds; ++round) {
+    const double turn = seconds / kInferenceRounds;
     ASSIGN_OR_RETURN(const Bare beside, MeasureBare(setting, place, turn));
     bare.push_back(beside.rows_per_second);
     bare_cpu.push_back(beside.cpu_us_per_row);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kBlock = size_t{32} << 20;  // floats a thread: 128 MB twice, out of its caches
 constexpr int kChains = 12;                  // hides the latency of a fused multiply-add
-constexpr int kRounds = 100'000;
+constexpr int kMultiplications = 100'000;
 
 // Reads n floats; the value only keeps the compiler from leaving the loads out.
 double ReadAll(const float* data, size_t n) {
@@ -33,7 +33,7 @@ double ReadAll(const float* data, size_t n) {
 __attribute__((target("avx512f"))) float Fma512() {
   __m512 x[kChains], a = _mm512_set1_ps(0.999F), b = _mm512_set1_ps(0.001F);
   for (auto& v : x) v = _mm512_set1_ps(1.0F);
-  for (int i = 0; i < kRounds; ++i) {
+  for (int i = 0; i < kMultiplications; ++i) {
     for (auto& v : x) v = _mm512_fmadd_ps(v, a, b);
   }
   float sum = 0;
@@ -43,7 +43,7 @@ __attribute__((target("avx512f"))) float Fma512() {
 __attribute__((target("avx2,fma"))) float Fma256() {
   __m256 x[kChains], a = _mm256_set1_ps(0.999F), b = _mm256_set1_ps(0.001F);
   for (auto& v : x) v = _mm256_set1_ps(1.0F);
-  for (int i = 0; i < kRounds; ++i) {
+  for (int i = 0; i < kMultiplications; ++i) {
     for (auto& v : x) v = _mm256_fmadd_ps(v, a, b);
   }
   float sum = 0;
@@ -63,7 +63,7 @@ double FmaGflops(uint32_t threads) {
   const IsaLevel isa = ActiveIsa();
   if (isa == IsaLevel::kPortable) return 0;
   const bool wide = isa == IsaLevel::kAvx512;
-  const double operations = 2.0 * (wide ? 16 : 8) * kChains * kRounds;
+  const double operations = 2.0 * (wide ? 16 : 8) * kChains * kMultiplications;
   std::vector<Sink> sinks(threads);
   return 1e-9 * RatePerSecond(threads, 0.5, [&](uint32_t t) {
            sinks[t].value = wide ? Fma512() : Fma256();

@@ -26,7 +26,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr size_t kFrames = 64;
+constexpr size_t kInputs = 64;
 constexpr size_t kVisit = 256;  // an episode of 1,024 game frames
 constexpr size_t kMany = 16;
 constexpr int64_t kOutputs = 18;
@@ -123,7 +123,7 @@ double MemoryBytes() {
 }  // namespace
 
 Result<json> Population(const Options& options) {
-  ASSIGN_OR_RETURN(const auto inputs, RecordInputs(options.game, kFrames));
+  ASSIGN_OR_RETURN(const auto inputs, RecordInputs(options.game, kInputs));
   ASSIGN_OR_RETURN(const ExperimentConfig desktop, DesktopConfig(options.game));
   ASSIGN_OR_RETURN(const auto scratch, Scratch::Make());
   const Path frames = scratch->path() / "frames";

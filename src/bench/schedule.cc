@@ -36,7 +36,7 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr uint32_t kPopulation = 16;
-constexpr int kRounds = 2;
+constexpr int kScheduleRounds = 2;
 constexpr int64_t kWarmNs = 500'000'000;  // before the window
 constexpr double kDrawnMs = 60;
 constexpr milliseconds kWait{20};  // until the end of the window is noticed
@@ -344,7 +344,7 @@ Status Try(const Contender& contender, const char* waiting, const Options& optio
 // Takes turns; keeps the best of each, in the order of the table, torch first.
 Result<std::vector<Schedule>> RunAll(const Options& options, Play& play) {
   std::vector<Schedule> best(2 * std::size(kContenders));
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < kScheduleRounds; ++round) {
     for (size_t i = 0; i < std::size(kContenders); ++i) {
       for (const char* waiting : {"active", "passive"})
         if (options.rivals)

@@ -28,14 +28,14 @@ using nlohmann::json;
 
 namespace {
 
-constexpr const char* kPreset = "atari/vtrace-desktop";
+constexpr const char* kVtracePreset = "atari/vtrace-desktop";
 
 Result<ExperimentConfig> Config(const Options& options) {
   ExperimentConfig config;
-  ASSIGN_OR_RETURN(const std::string toml, PresetText(kPreset));
+  ASSIGN_OR_RETURN(const std::string toml, PresetText(kVtracePreset));
   config.ChooseAlgorithm(toml);
   ConfigTable table = config.Table();
-  RETURN_IF_ERROR(table.ParseToml(toml, kPreset));
+  RETURN_IF_ERROR(table.ParseToml(toml, kVtracePreset));
   config.env.game = options.game;
   config.run.random_episodes = config.learning.learn.test_episodes = 0;
   config.run.video = false;

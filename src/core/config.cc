@@ -280,7 +280,7 @@ Status ConfigTable::Override(std::string_view assignment) {
 
 namespace {
 
-std::string_view Line(std::string_view text, size_t number) {
+std::string_view LineAt(std::string_view text, size_t number) {
   for (; number > 1 && !text.empty(); --number)
     text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
   return text.substr(0, text.find_first_of("\r\n"));
@@ -289,7 +289,7 @@ std::string_view Line(std::string_view text, size_t number) {
 // A value as it is written: a number that a double would round, such as 1e-400, is the same here
 // as in an override. Positions count characters from 1.
 std::string_view Written(std::string_view text, const toml::source_region& where) {
-  const std::string_view line = Line(text, where.begin.line);
+  const std::string_view line = LineAt(text, where.begin.line);
   size_t column = 0, begin = line.size(), end = line.size();
   for (size_t i = 0; i < line.size(); ++i) {
     if ((static_cast<uint8_t>(line[i]) & 0xc0) == 0x80) continue;  // within a character
@@ -302,7 +302,7 @@ std::string_view Written(std::string_view text, const toml::source_region& where
 
 // Describes the error in a file that is no TOML.
 std::string Problem(std::string_view text, const toml::parse_error& error) {
-  const std::string_view line = Line(text, error.source().begin.line);
+  const std::string_view line = LineAt(text, error.source().begin.line);
   const size_t equals = line.find('=');
   const size_t word = equals == line.npos ? line.npos : line.find_first_not_of(" \t", equals + 1);
   const std::string_view value = word == line.npos ? "" : line.substr(word);

@@ -26,7 +26,7 @@ struct alignas(64) Doorbell {
 static_assert(sizeof(Doorbell) == 64 && std::atomic<uint32_t>::is_always_lock_free);
 
 // Rings after the caller's writes; whoever sees the new count (acquire) sees them too.
-inline void Ring(Doorbell& bell) {
+inline void RingBell(Doorbell& bell) {
   uint32_t word = bell.word.load(std::memory_order_relaxed);
   // release: pairs with the acquires of the waiting side
   while (!bell.word.compare_exchange_weak(word, (word | 1) + 1, std::memory_order_release,

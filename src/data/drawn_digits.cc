@@ -6,12 +6,12 @@
 namespace samara {
 namespace {
 
-constexpr int kClasses = 10;
+constexpr int kDigits = 10;
 constexpr int kSide = 12;  // the least that shows a digit
 
 // Which of the segments top, upper left, upper right, middle, lower left, lower right, bottom are
 // lit, highest bit first.
-constexpr uint8_t kSegments[kClasses] = {0b1110111, 0b0010010, 0b1011101, 0b1011011, 0b0111010,
+constexpr uint8_t kSegments[kDigits] = {0b1110111, 0b0010010, 0b1011101, 0b1011011, 0b0111010,
                                          0b1101011, 0b1101111, 0b1010010, 0b1111111, 0b1111011};
 
 // Whether (x, y), of a digit 1 wide and 2 high, is on a lit segment.
@@ -38,7 +38,7 @@ class DigitSource : public ImageSource {
   }
   int64_t size() const override { return size_; }
   ImageShape shape() const override { return shape_; }
-  int classes() const override { return kClasses; }
+  int classes() const override { return kDigits; }
 
   Result<int> Read(int64_t index, int64_t, std::span<uint8_t> pixels) const override {
     CHECK(index >= 0 && index < size_ && pixels.size() == shape_.bytes());
@@ -48,7 +48,7 @@ class DigitSource : public ImageSource {
     const auto uniform = [&](double low, double high) {
       return low + (high - low) * rng.Uniform(draws++);
     };
-    const int digit = static_cast<int>(rng.UniformInt(draws++, kClasses));
+    const int digit = static_cast<int>(rng.UniformInt(draws++, kDigits));
     // pixels per unit, and where its upper left corner lies
     const double scale = uniform(0.25, 0.36) * std::min(shape_.height, shape_.width);
     const double left = uniform(0.2 * scale, shape_.width - 1.2 * scale),

@@ -9,7 +9,7 @@ namespace samara {
 namespace {
 
 // The pixels whose centres may lie in [low, high], clipped to [0, size).
-std::pair<int64_t, int64_t> Range(double low, double high, int64_t size) {
+std::pair<int64_t, int64_t> PixelRange(double low, double high, int64_t size) {
   const double edge = static_cast<double>(size);
   return {static_cast<int64_t>(std::clamp(std::floor(low), 0.0, edge)),
           static_cast<int64_t>(std::clamp(std::ceil(high), 0.0, edge))};
@@ -30,8 +30,8 @@ void Picture::Set(int64_t x, int64_t y, Colour colour) {
 void Picture::Fill(Colour colour) { Box({0, 0}, {width(), height()}, colour); }
 
 void Picture::Box(Point top_left, Point bottom_right, Colour colour) {
-  const auto [x0, x1] = Range(top_left.x, bottom_right.x, width_);
-  const auto [y0, y1] = Range(top_left.y, bottom_right.y, height_);
+  const auto [x0, x1] = PixelRange(top_left.x, bottom_right.x, width_);
+  const auto [y0, y1] = PixelRange(top_left.y, bottom_right.y, height_);
   for (int64_t y = y0; y < y1; ++y)
     for (int64_t x = x0; x < x1; ++x) Set(x, y, colour);
 }
@@ -39,9 +39,9 @@ void Picture::Box(Point top_left, Point bottom_right, Colour colour) {
 void Picture::Line(Point from, Point to, double thickness, Colour colour) {
   const double reach = thickness / 2;
   const auto [x0, x1] =
-      Range(std::min(from.x, to.x) - reach, std::max(from.x, to.x) + reach, width_);
+      PixelRange(std::min(from.x, to.x) - reach, std::max(from.x, to.x) + reach, width_);
   const auto [y0, y1] =
-      Range(std::min(from.y, to.y) - reach, std::max(from.y, to.y) + reach, height_);
+      PixelRange(std::min(from.y, to.y) - reach, std::max(from.y, to.y) + reach, height_);
   const double dx = to.x - from.x, dy = to.y - from.y, length2 = dx * dx + dy * dy;
   for (int64_t y = y0; y < y1; ++y) {
     for (int64_t x = x0; x < x1; ++x) {

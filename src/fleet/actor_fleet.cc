@@ -150,7 +150,7 @@ class ActorFleet : public Fleet, public PolicyPlayer {
   }
   void Stop() override {
     stopped_.store(true);
-    Ring(bell_);
+    RingBell(bell_);
   }
 
  private:
@@ -379,7 +379,7 @@ class ActorFleet : public Fleet, public PolicyPlayer {
       if (actor.process == nullptr) continue;
       if (auto* header = reinterpret_cast<SegmentHeader*>(actor.segment.data())) {
         header->leave.store(1);
-        Ring(header->commands);
+        RingBell(header->commands);
       }
       actor.process->HangUp();
     }

@@ -95,7 +95,7 @@ class SlotServer {
   }
   // Wakes whoever waits for replies, if there are any that it was not told of.
   void Flush() {
-    if (unrung_ > 0) Ring(bell_);
+    if (unrung_ > 0) RingBell(bell_);
     unrung_ = 0;
   }
 

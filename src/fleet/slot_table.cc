@@ -118,7 +118,7 @@ void SlotTable::Post(uint32_t index, const Action* action) {
 }
 
 void SlotTable::RingActor(uint32_t index) {
-  Ring(reinterpret_cast<SegmentHeader*>(actors_[index].segment)->commands);
+  RingBell(reinterpret_cast<SegmentHeader*>(actors_[index].segment)->commands);
 }
 
 size_t SlotTable::Take(std::span<SlotEvent> out) {
@@ -216,7 +216,7 @@ void SlotTable::PushEvent(SlotEvent::Kind kind, uint32_t index) {
   slot.posted = false;
   events_.push_back(
       {.kind = kind, .slot = index, .episode = slot.episode, .step = slot.step, .result = {}});
-  Ring(*bell_);
+  RingBell(*bell_);
 }
 
 std::span<const std::byte> SlotTable::observation(uint32_t slot) const {

@@ -370,11 +370,11 @@ TEST(DoorbellTest, NoRingIsSleptOver) {
   std::thread other([&] {
     for (uint32_t i = 0; i < kRounds; ++i) {
       ASSERT_TRUE(WaitForRing(ping, i, spin, std::chrono::seconds(10)));
-      Ring(pong);
+      RingBell(pong);
     }
   });
   for (uint32_t i = 0; i < kRounds; ++i) {
-    Ring(ping);
+    RingBell(ping);
     ASSERT_TRUE(WaitForRing(pong, i, spin, std::chrono::seconds(10)));
   }
   other.join();

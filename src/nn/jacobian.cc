@@ -11,11 +11,11 @@
 namespace samara {
 namespace {
 
-size_t U(int64_t n) { return static_cast<size_t>(n); }
+size_t Index(int64_t n) { return static_cast<size_t>(n); }
 size_t Padded(size_t n) {
   return (n + kernel::kProductColumns - 1) / kernel::kProductColumns * kernel::kProductColumns;
 }
-size_t Pixels(const Layer& layer) { return U(layer.out_height * layer.out_width); }
+size_t Pixels(const Layer& layer) { return Index(layer.out_height * layer.out_width); }
 bool IsConv(const Layer& layer) { return layer.kind == Layer::Kind::kConv; }
 bool IsDiagonal(const Layer& layer) { return layer.kind == Layer::Kind::kDiagonal; }
 
@@ -141,7 +141,7 @@ void FillRows(const float* values, size_t rows, size_t columns, float* out) {
 // What of a map goes where the next layer reads it.
 void Deliver(const Layer& layer, const Layer& next, const float* out, size_t state, size_t column,
              size_t row, float* to) {
-  const size_t pixels = Pixels(layer), padded = Padded(pixels), channels = U(layer.out);
+  const size_t pixels = Pixels(layer), padded = Padded(pixels), channels = Index(layer.out);
   for (size_t c = 0; c < channels; ++c) {
     const float* from = out + c * padded;
     if (IsConv(next)) {
@@ -154,8 +154,8 @@ void Deliver(const Layer& layer, const Layer& next, const float* out, size_t sta
 
 // The floats of a layer's input.
 size_t InputFloats(const Layer& layer, size_t states, size_t row) {
-  if (IsConv(layer)) return states * U(layer.in_height * layer.in_width * layer.in);
-  return U(layer.in) * row;
+  if (IsConv(layer)) return states * Index(layer.in_height * layer.in_width * layer.in);
+  return Index(layer.in) * row;
 }
 
 // value = the activation of what it holds; its derivative, if there is one.
@@ -227,7 +227,7 @@ void Jacobians::Evaluate(std::span<const float> inputs) {
                        .slope = {},
                        .before = {},
                        .cell = {}});
-  const size_t size = network_.input_size(), channels = U(network_.channels);
+  const size_t size = network_.input_size(), channels = Index(network_.channels);
   for (size_t x = 0; x < states_; ++x) {
     const float* from = inputs.data() + x * size;
     float* to = stages_.front().in.data();
@@ -259,11 +259,11 @@ void Jacobians::Evaluate(std::span<const float> inputs) {
 void Jacobians::EvaluateConv(size_t i, Floats& columns, Floats& value) {
   Stage& stage = stages_[i];
   const Layer& layer = *stage.layer;
-  const size_t units = U(layer.out), width = Padded(Pixels(layer)), floats = units * width;
+  const size_t units = Index(layer.out), width = Padded(Pixels(layer)), floats = units * width;
   if (layer.activation != Activation::kNone) stage.slope = Floats(states_ * floats);
   value = Floats(floats);
-  columns = Floats(U(layer.fan_in()) * width);
-  const Product product{KernelOps(isa_), U(layer.fan_in()), units, weights(layer)};
+  columns = Floats(Index(layer.fan_in()) * width);
+  const Product product{KernelOps(isa_), Index(layer.fan_in()), units, weights(layer)};
   for (size_t x = 0; x < states_; ++x) {
     Unfold(layer, stage.in.data() + x * (stage.in.size() / states_), columns.data());
     FillRows(parameters_.data() + layer.bias_offset, units, width, value.data());
@@ -278,10 +278,10 @@ void Jacobians::EvaluateConv(size_t i, Floats& columns, Floats& value) {
 void Jacobians::EvaluateDense(size_t i, Floats& value) {
   Stage& stage = stages_[i];
   const Layer& layer = *stage.layer;
-  const size_t units = U(layer.out);
+  const size_t units = Index(layer.out);
   if (layer.activation != Activation::kNone) stage.slope = Floats(units * row_);
   value = Floats(units * row_);
-  const Product product{KernelOps(isa_), U(layer.in), units, weights(layer)};
+  const Product product{KernelOps(isa_), Index(layer.in), units, weights(layer)};
   FillRows(parameters_.data() + layer.bias_offset, units, row_, value.data());
   product.Forward(stage.in.data(), row_, value.data(), row_, row_);
   ActivateWithSlope(product.ops, layer.activation, value.span(),
@@ -293,12 +293,12 @@ void Jacobians::EvaluateRecurrent(size_t i, Floats& value) {
   Stage& stage = stages_[i];
   const Layer& layer = *stage.layer;
   const kernel::Ops& ops = KernelOps(isa_);
-  const size_t units = U(layer.out), gates = U(layer.columns()), block = units * stride_;
+  const size_t units = Index(layer.out), gates = Index(layer.columns()), block = units * stride_;
   stage.before = Floats(units * row_);
   for (size_t n = 0; n < KeptOf(layer.kind); ++n) stage.cell.emplace_back(units * row_);
   if (layer.kind == Layer::Kind::kRnn) stage.slope = Floats(units * row_);
   value = Floats(units * row_);
-  const Product input{ops, U(layer.in), gates, weights(layer)};
+  const Product input{ops, Index(layer.in), gates, weights(layer)};
   const Product state{ops, units, gates, parameters_.data() + layer.recurrent_offset};
   Floats of_input(gates * row_), of_state(gates * stride_), memory(block);
   FillRows(parameters_.data() + layer.bias_offset, gates, row_, of_input.data());
@@ -421,10 +421,10 @@ Jacobians::Floats Jacobians::TangentOfConv(size_t i, std::span<const float> v,
                                            const Floats& tangent) const {
   const Stage& stage = stages_[i];
   const Layer& layer = *stage.layer;
-  const size_t units = U(layer.out), width = Padded(Pixels(layer)), floats = units * width;
+  const size_t units = Index(layer.out), width = Padded(Pixels(layer)), floats = units * width;
   const size_t map = stage.in.size() / states_;
-  Floats columns(U(layer.fan_in()) * width), value(floats), next(stages_[i + 1].in.size());
-  Product product{KernelOps(isa_), U(layer.fan_in()), units, nullptr};
+  Floats columns(Index(layer.fan_in()) * width), value(floats), next(stages_[i + 1].in.size());
+  Product product{KernelOps(isa_), Index(layer.fan_in()), units, nullptr};
   for (size_t x = 0; x < states_; ++x) {
     FillRows(v.data() + layer.bias_offset, units, width, value.data());
     Unfold(layer, stage.in.data() + x * map, columns.data());
@@ -446,9 +446,9 @@ Jacobians::Floats Jacobians::TangentOfDense(size_t i, std::span<const float> v,
                                             const Floats& tangent) const {
   const Stage& stage = stages_[i];
   const Layer& layer = *stage.layer;
-  const size_t units = U(layer.out);
+  const size_t units = Index(layer.out);
   Floats value(units * row_);
-  Product product{KernelOps(isa_), U(layer.in), units, v.data() + layer.weight_offset};
+  Product product{KernelOps(isa_), Index(layer.in), units, v.data() + layer.weight_offset};
   FillRows(v.data() + layer.bias_offset, units, row_, value.data());
   product.Forward(stage.in.data(), row_, value.data(), row_, row_);
   product.weights = weights(layer);
@@ -461,9 +461,9 @@ Jacobians::Floats Jacobians::TangentOfRecurrent(size_t i, std::span<const float>
                                                 const Floats& tangent) const {
   const Stage& stage = stages_[i];
   const Layer& layer = *stage.layer;
-  const size_t units = U(layer.out), gates = U(layer.columns()), block = units * stride_;
+  const size_t units = Index(layer.out), gates = Index(layer.columns()), block = units * stride_;
   const kernel::Ops& ops = KernelOps(isa_);
-  Product input{ops, U(layer.in), gates, v.data() + layer.weight_offset};
+  Product input{ops, Index(layer.in), gates, v.data() + layer.weight_offset};
   Product state{ops, units, gates, nullptr};
   Floats of_input(gates * row_), of_state(gates * stride_), hidden(block), memory(block);
   Floats value(units * row_);
@@ -594,7 +594,7 @@ void Jacobians::AddGradient(Terms terms, const float* in, size_t inputs, const F
 void Jacobians::ReverseDense(size_t i, Terms terms, Floats& delta, std::span<float> out) const {
   const Stage& stage = stages_[i];
   const Layer& layer = *stage.layer;
-  const size_t units = U(layer.out), inputs = U(layer.in);
+  const size_t units = Index(layer.out), inputs = Index(layer.in);
   for (size_t j = 0; j < stage.slope.size(); ++j) delta.data()[j] *= stage.slope.data()[j];
   AddGradient(terms, stage.in.data(), inputs, delta, units,
               out.subspan(layer.weight_offset, layer.weight_count),
@@ -610,7 +610,7 @@ void Jacobians::ReverseDiagonal(size_t i, Terms terms, Floats& delta, std::span<
   const Stage& stage = stages_[i];
   const float* w = weights(*stage.layer);
   const size_t parts = terms == Terms::kSequences ? lengths_.size() : 1;
-  for (size_t unit = 0; unit < U(stage.layer->out); ++unit) {
+  for (size_t unit = 0; unit < Index(stage.layer->out); ++unit) {
     float& to = out[stage.layer->weight_offset + unit];
     if (terms != Terms::kSequences) to = 0;
     for (size_t s = 0; s < parts; ++s) {
@@ -628,7 +628,7 @@ void Jacobians::ReverseDiagonal(size_t i, Terms terms, Floats& delta, std::span<
 void Jacobians::ReverseRecurrent(size_t i, Terms terms, Floats& delta, std::span<float> out) const {
   const Stage& stage = stages_[i];
   const Layer& layer = *stage.layer;
-  const size_t units = U(layer.out), gates = U(layer.columns()), block = units * stride_;
+  const size_t units = Index(layer.out), gates = Index(layer.columns()), block = units * stride_;
   const kernel::Ops& ops = KernelOps(isa_);
   const Product state{ops, units, gates, parameters_.data() + layer.recurrent_offset};
   const bool gru = layer.kind == Layer::Kind::kGru;
@@ -663,15 +663,15 @@ void Jacobians::ReverseRecurrent(size_t i, Terms terms, Floats& delta, std::span
     state.Backward(from + p * stride_, row_, hidden.data(), stride_, stride_);
     for (size_t q = 0; q < block && gru; ++q) hidden.data()[q] += direct.data()[q];
   }
-  AddGradient(terms, stage.in.data(), U(layer.in), of_input, gates,
+  AddGradient(terms, stage.in.data(), Index(layer.in), of_input, gates,
               out.subspan(layer.weight_offset, layer.weight_count),
               out.subspan(layer.bias_offset, gates));
   AddGradient(terms, stage.before.data(), units, gru ? of_state : of_input, gates,
               out.subspan(layer.recurrent_offset, layer.recurrent_count),
               out.subspan(layer.recurrent_bias_offset, gates));
   if (i == 0) return;
-  Floats before(U(layer.in) * row_);
-  const Product input{ops, U(layer.in), gates, weights(layer)};
+  Floats before(Index(layer.in) * row_);
+  const Product input{ops, Index(layer.in), gates, weights(layer)};
   input.Backward(of_input.data(), row_, before.data(), row_, row_);
   delta = std::move(before);
 }
@@ -681,9 +681,9 @@ void Jacobians::ReverseRecurrent(size_t i, Terms terms, Floats& delta, std::span
 void Jacobians::ReverseConv(size_t i, Terms terms, Floats& delta, std::span<float> out) const {
   const Stage& stage = stages_[i];
   const Layer& layer = *stage.layer;
-  const size_t units = U(layer.out), rows = U(layer.fan_in()), padded = Padded(units);
-  const size_t pixels = Pixels(layer), width = Padded(pixels), channels = U(layer.in);
-  const size_t in_pixels = U(layer.in_height * layer.in_width), in_width = Padded(in_pixels);
+  const size_t units = Index(layer.out), rows = Index(layer.fan_in()), padded = Padded(units);
+  const size_t pixels = Pixels(layer), width = Padded(pixels), channels = Index(layer.in);
+  const size_t in_pixels = Index(layer.in_height * layer.in_width), in_width = Padded(in_pixels);
   const bool dense_behind = !IsConv(*stages_[i + 1].layer);
   const Product product{KernelOps(isa_), rows, units, weights(layer)};
   Floats columns(rows * width), own(units * width), by_pixel(pixels * padded);

@@ -16,11 +16,11 @@ constexpr size_t kIndices = 256;  // of a palette
 using pixels::kPad;
 
 // What one output position reads along one axis: `first` and one weight per source position.
-struct Window {
+struct TapWindow {
   int first = 0;
   std::vector<double> weights;
 };
-using Axis = std::vector<Window>;
+using Axis = std::vector<TapWindow>;
 
 // OpenCV INTER_AREA: the share of each source cell in the output's cell; slivers below 1e-3 of a
 // cell are left out.
@@ -32,7 +32,7 @@ Axis AreaAxis(int in, int out) {
     const double cell = std::min(scale, in - begin);
     const int whole_end = std::min(static_cast<int>(std::floor(end)), in - 1);
     const int whole_begin = std::min(static_cast<int>(std::ceil(begin)), whole_end);
-    Window& w = axis[static_cast<size_t>(i)];
+    TapWindow& w = axis[static_cast<size_t>(i)];
     w.first = whole_begin;
     if (whole_begin - begin > 1e-3) {
       w.first = whole_begin - 1;
@@ -70,7 +70,7 @@ Axis PilAxis(int in, int out) {
     const double centre = (i + 0.5) * scale;
     const int first = std::max(0, static_cast<int>(centre - filter + 0.5));
     const int last = std::min(in, static_cast<int>(centre + filter + 0.5));
-    Window& w = axis[static_cast<size_t>(i)];
+    TapWindow& w = axis[static_cast<size_t>(i)];
     w.first = first;
     double sum = 0;
     for (int s = 0; s < last - first; ++s) {
@@ -137,7 +137,7 @@ namespace {
 
 size_t Longest(const Axis& axis) {
   size_t taps = 1;
-  for (const Window& w : axis) taps = std::max(taps, w.weights.size());
+  for (const TapWindow& w : axis) taps = std::max(taps, w.weights.size());
   return taps;
 }
 
@@ -150,7 +150,7 @@ void PixelKernel::Plan::SetColumns(const Axis& axis, int width, int32_t (*fixed)
       x_int.assign(taps * padded, 0);
   for (size_t k = 0; k < taps; ++k) {
     for (size_t x = 0; x < padded; ++x) {
-      const Window& w = axis[std::min(x, out - 1)];
+      const TapWindow& w = axis[std::min(x, out - 1)];
       const int at = std::min(w.first + static_cast<int>(k), width - 1);
       column[k * padded + x] = static_cast<uint16_t>(at);
       if (x >= out || k >= w.weights.size()) continue;
@@ -187,7 +187,7 @@ void PixelKernel::Plan::SetRows(const Axis& axis, int32_t (*fixed)(double)) {
   first.assign(out, 0), count.assign(out, 0);
   y_float.assign(out * taps, 0), y_double.assign(out * taps, 0), y_int.assign(out * taps, 0);
   for (size_t y = 0; y < out; ++y) {
-    const Window& w = axis[y];
+    const TapWindow& w = axis[y];
     first[y] = static_cast<uint16_t>(w.first);
     count[y] = static_cast<uint16_t>(
         std::min(w.weights.size(), static_cast<size_t>(rule.height - w.first)));

@@ -121,7 +121,7 @@ void AddTickX(std::string& svg, const Frame& f, double x, const std::string& tex
                  x, f.y1, f.y1 + 18, text);
 }
 
-double StepOf(const std::vector<double>& ticks) {
+double TickStep(const std::vector<double>& ticks) {
   return ticks.size() > 1 ? ticks[1] - ticks[0] : 0;
 }
 
@@ -129,7 +129,7 @@ double StepOf(const std::vector<double>& ticks) {
 double LeftOf(const Extent& y) {
   const auto ticks = NiceTicks(y.low, y.high, kTicksY);
   double width = 0;
-  for (double v : ticks) width = std::max(width, TextWidth(TickText(v, StepOf(ticks))));
+  for (double v : ticks) width = std::max(width, TextWidth(TickText(v, TickStep(ticks))));
   return std::max(62.0, 28 + width);
 }
 
@@ -142,7 +142,7 @@ void AddFrame(std::string& svg, const Frame& f, const std::string& x_label,
     fmt::format_to(out,
                    "<path d=\"M{:.1f} {:.1f}H{:.1f}\" class=\"grid\"/>"
                    "<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"tick\" text-anchor=\"end\">{}</text>",
-                   f.x0, f.Y(v), f.x1, f.x0 - 7, f.Y(v) + 4, TickText(v, StepOf(ticks_y)));
+                   f.x0, f.Y(v), f.x1, f.x0 - 7, f.Y(v) + 4, TickText(v, TickStep(ticks_y)));
   fmt::format_to(out, "<path d=\"M{:.1f} {:.1f}H{:.1f}\" class=\"axis\"/>", f.x0, f.y1, f.x1);
   fmt::format_to(out,
                  "<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"label\" text-anchor=\"middle\">{}"
@@ -159,7 +159,7 @@ void AddAxes(std::string& svg, const Frame& f, const std::string& x_label,
              const std::string& y_label) {
   AddFrame(svg, f, x_label, y_label);
   const auto ticks = NiceTicks(f.x.low, f.x.high, 6);
-  for (double v : ticks) AddTickX(svg, f, f.X(v), TickText(v, StepOf(ticks)));
+  for (double v : ticks) AddTickX(svg, f, f.X(v), TickText(v, TickStep(ticks)));
 }
 
 std::vector<size_t> Kept(size_t n) {

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 
 std::string TextOf(const toml::node& node) {
   if (const auto* text = node.as_string()) return text->get();
@@ -185,7 +185,7 @@ std::vector<double> RunData::Column(const char* column) const {
 }
 
 double RunData::Total(const char* column) const {
-  double total = kNan;
+  double total = kMissing;
   for (const json& line : lines)
     if (const double value = NumberOr(line, column); std::isfinite(value))
       total = std::isnan(total) ? value : total + value;
@@ -199,7 +199,7 @@ double RunData::Steps() const { return NumberOr(finished, kind->steps_total, Las
 double RunData::Last(const char* column) const {
   for (auto line = lines.rbegin(); line != lines.rend(); ++line)
     if (const double value = NumberOr(*line, column); !std::isnan(value)) return value;
-  return kNan;
+  return kMissing;
 }
 
 std::vector<double> RunData::TestReturns() const {

@@ -8,7 +8,7 @@
 namespace samara {
 namespace {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kAgentStateVersion = 1;
 
 // Every number in one order, for writing and reading alike.
 template <typename State, typename F>
@@ -22,7 +22,7 @@ void EachNumber(State& s, const F& f) {
 
 std::string AgentState::Encode() const {
   ByteWriter out;
-  out.Put(kVersion);
+  out.Put(kAgentStateVersion);
   EachNumber(*this, [&](const auto& number) { out.Put(number); });
   out.Put(uint64_t{last_returns.size()});
   for (const double value : last_returns) out.Put(value);
@@ -32,7 +32,7 @@ std::string AgentState::Encode() const {
 Result<AgentState> AgentState::Decode(std::string_view bytes) {
   ByteReader in(bytes);
   AgentState state;
-  const bool known = in.Get<uint32_t>() == kVersion;
+  const bool known = in.Get<uint32_t>() == kAgentStateVersion;
   EachNumber(state, [&](auto& number) { number = in.Get<std::decay_t<decltype(number)>>(); });
   const auto returns = in.Get<uint64_t>();
   if (!known || !in.ok() || returns > kLastReturns)

@@ -13,7 +13,7 @@
 namespace samara {
 namespace {
 
-constexpr uint64_t kFormat = 1;
+constexpr uint64_t kManifestFormat = 1;
 constexpr const char* kManifest = "manifest.json";
 constexpr size_t kFilesMax = 4096;
 constexpr int kListingsMax = 1000;  // times a reader looks again when checkpoints vanish under it
@@ -58,7 +58,7 @@ std::string ManifestText(const CheckpointInfo& info, std::span<const CheckpointF
     list.push_back(
         {{"name", file.name}, {"bytes", file.bytes.size()}, {"sha256", Sha256Hex(file.bytes)}});
   }
-  nlohmann::json manifest = {{"format", kFormat},
+  nlohmann::json manifest = {{"format", kManifestFormat},
                              {"step", info.step},
                              {"incarnation", info.incarnation},
                              {"run_seconds", info.run_seconds},
@@ -147,10 +147,10 @@ Result<CheckpointManifest> ReadManifest(const RootedPath& checkpoint) {
   auto json = ReadSealedJson(path);
   if (!json.ok()) return AsDamage(json.status());
   ASSIGN_OR_RETURN(const uint64_t format, CountMember(*json, "format", path.string()));
-  if (format != kFormat) {
+  if (format != kManifestFormat) {
     return Status(Code::kConfig, path.string() + ": checkpoint of format " +
                                      std::to_string(format) + ", this samara reads format " +
-                                     std::to_string(kFormat) + ": use the samara that wrote it");
+                                     std::to_string(kManifestFormat) + ": use the samara that wrote it");
   }
   ASSIGN_OR_RETURN(CheckpointManifest manifest, ParseManifest(*json, path.string()));
   const std::string name = NameOf(manifest.info.step, manifest.info.incarnation);

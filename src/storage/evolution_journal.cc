@@ -10,7 +10,7 @@ namespace samara {
 namespace {
 
 // 1: without the algorithm's name; the state is the Deep GA's
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kRecordVersion = 2;
 
 // The journal of a run, which holds the generation of the latest checkpoint. Works beside a writer:
 // the checkpoint is read first, the journal only grows.
@@ -44,7 +44,7 @@ Result<JournalContents> SoundJournal(const RunFolder& folder) {
 
 std::string GenerationRecord::Encode() const {
   ByteWriter out;
-  out.Put(kVersion).PutBytes(algorithm).Put(seconds).PutBytes(state).PutBytes(metrics).Put(
+  out.Put(kRecordVersion).PutBytes(algorithm).Put(seconds).PutBytes(state).PutBytes(metrics).Put(
       uint64_t{fitness.size()});
   for (double f : fitness) out.Put(f);
   return out.Take();
@@ -54,9 +54,9 @@ Result<GenerationRecord> GenerationRecord::Decode(std::string_view bytes) {
   ByteReader in(bytes);
   GenerationRecord record;
   const auto version = in.Get<uint32_t>();
-  if (version != kVersion && version != 1) {
+  if (version != kRecordVersion && version != 1) {
     return Status(Code::kBadData, "generation record version " + std::to_string(version) +
-                                      ", expected " + std::to_string(kVersion));
+                                      ", expected " + std::to_string(kRecordVersion));
   }
   record.algorithm = version > 1 ? in.GetBytes() : "deep-ga";
   record.seconds = in.Get<double>();

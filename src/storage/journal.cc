@@ -10,7 +10,7 @@ namespace samara {
 namespace {
 
 constexpr std::string_view kMagic = "samaraJ\n";
-constexpr uint32_t kFormat = 1;
+constexpr uint32_t kJournalFormat = 1;
 constexpr size_t kIdBytes = 16;
 constexpr size_t kHeaderBytes = 8 + 4 + kIdBytes + 4;
 constexpr size_t kRecordHeaderBytes = 12;
@@ -40,7 +40,7 @@ std::string HexId(std::string_view id) {
 
 std::string NewHeader() {
   std::string header(kMagic);
-  PutU32(header, kFormat);
+  PutU32(header, kJournalFormat);
   std::random_device device;  // tells journals apart; decides no number of a run
   for (size_t i = 0; i < kIdBytes / 4; ++i) PutU32(header, device());
   PutU32(header, Crc32c(header));
@@ -66,7 +66,7 @@ Status ParseHeader(std::string_view bytes, JournalContents& contents) {
   if (!header.starts_with(kMagic)) return {Code::kBadData, "not a samara journal"};
   if (GetU32(header, kHeaderBytes - 4) != Crc32c(header.substr(0, kHeaderBytes - 4)))
     return {Code::kBadData, "its header does not match its checksum"};
-  if (GetU32(header, 8) != kFormat) {
+  if (GetU32(header, 8) != kJournalFormat) {
     return {Code::kConfig, "journal of format " + std::to_string(GetU32(header, 8)) +
                                ", this samara reads format 1: use the samara that wrote it"};
   }

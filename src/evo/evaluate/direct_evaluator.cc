@@ -7,7 +7,7 @@
 namespace samara {
 namespace {
 
-constexpr std::chrono::milliseconds kWait{20};  // until an idle thread notices a stop
+constexpr std::chrono::milliseconds kRolloutWait{20};  // until an idle thread notices a stop
 
 class DirectEvaluator : public Evaluator {
  public:
@@ -67,7 +67,7 @@ class DirectEvaluator : public Evaluator {
     MutexLock lock(mu_);  // no rollout ends between a claim in vain and the wait
     while (!work.Finished()) {
       if (const auto index = work.Claim()) return index;
-      rollout_ended_.WaitFor(mu_, kWait, [this, seen = rollouts_ended_]() REQUIRES(mu_) {
+      rollout_ended_.WaitFor(mu_, kRolloutWait, [this, seen = rollouts_ended_]() REQUIRES(mu_) {
         return rollouts_ended_ != seen;
       });
     }

@@ -9,7 +9,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kWait{20};  // until a stop is noticed
+constexpr milliseconds kEpisodeWait{20};  // until a stop is noticed
 
 // Actors play whole episodes beside their simulators. This side only prepares parameters: with two
 // slots an actor, those of the next episode while the current one is played.
@@ -36,7 +36,7 @@ class EpisodeEvaluator : public Evaluator {
         if (!slots_[s].busy) slots_[s].busy = StartNext(s, source, work);
       }
       if (Over(work) && std::ranges::none_of(slots_, &Slot::busy)) break;
-      const size_t n = fleet_->Wait(events, kWait);
+      const size_t n = fleet_->Wait(events, kEpisodeWait);
       for (size_t i = 0; i < n; ++i) slots_[events[i].slot].busy = Answer(events[i], source, work);
       for (uint32_t s = 0; s < slots_.size(); ++s) {
         if (slots_[s].busy && !Wanted(s, work)) player_.Abandon(s);

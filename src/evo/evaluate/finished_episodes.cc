@@ -5,13 +5,13 @@
 namespace samara {
 namespace {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kEpisodesVersion = 1;
 
 }  // namespace
 
 std::string FinishedEpisodes::Encode() const {
   ByteWriter out;
-  out.Put(kVersion).Put(generation).Put(phase).Put(uint64_t{results.size()});
+  out.Put(kEpisodesVersion).Put(generation).Put(phase).Put(uint64_t{results.size()});
   for (const auto& [index, r] : results) {
     out.Put(index).Put(r.fitness).Put(r.frames).Put(r.steps).Put(uint8_t{r.truncated});
   }
@@ -22,7 +22,7 @@ Result<FinishedEpisodes> FinishedEpisodes::Decode(std::string_view bytes) {
   const Status damaged(Code::kBadData, "a record of finished episodes is damaged");
   ByteReader in(bytes);
   FinishedEpisodes f;
-  if (in.Get<uint32_t>() != kVersion) return damaged;
+  if (in.Get<uint32_t>() != kEpisodesVersion) return damaged;
   f.generation = in.Get<uint64_t>();
   const auto phase = in.Get<uint8_t>();
   if (phase == 2) return Status(Code::kBadData, "validation episodes of an older build");

@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 // rest.
 constexpr size_t kLargeNetwork = 100'000;
 constexpr size_t kSmallBatch = 8;
-constexpr milliseconds kWait{5};  // until idle slots ask for work again and a stop is noticed
+constexpr milliseconds kSlotWait{5};  // until idle slots ask for work again and a stop is noticed
 
 // What one slot is doing. Touched only by the thread that holds the slot's last event.
 struct SlotState {
@@ -99,7 +99,7 @@ class SlotEvaluator : public Evaluator {
       }
       // once the work is over nothing becomes busy for longer than a claim in vain
       if (Over(call) && busy_.load(std::memory_order_relaxed) == 0) return;
-      const size_t n = fleet_->Wait(events, kWait);
+      const size_t n = fleet_->Wait(events, kSlotWait);
       for (size_t i = 0; i < n; ++i) Answer(call, events[i], worker);
     }
   }

@@ -12,7 +12,7 @@
 namespace samara {
 namespace {
 
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kSetVersion = 1;
 constexpr uint32_t kNone = UINT32_MAX;
 constexpr uint64_t kGenomesMax = 10'000'000;
 
@@ -65,7 +65,7 @@ std::string EncodeGenomes(std::span<const Genome> genomes) {
   }
   const Genome first = genomes.empty() ? Genome() : genomes[0];
   ByteWriter out;
-  out.Put(kVersion).Put(first.noise).Put(first.init).Put(static_cast<uint32_t>(nodes.size()));
+  out.Put(kSetVersion).Put(first.noise).Put(first.init).Put(static_cast<uint32_t>(nodes.size()));
   for (const Node& node : nodes) Put(out, node);
   out.Put(static_cast<uint32_t>(ends.size()));
   for (const uint32_t end : ends) out.Put(end);
@@ -75,7 +75,7 @@ std::string EncodeGenomes(std::span<const Genome> genomes) {
 Result<std::vector<Genome>> DecodeGenomes(std::string_view bytes) {
   const Status damaged(Code::kBadData, "a recorded population is damaged");
   ByteReader in(bytes);
-  if (in.Get<uint8_t>() != kVersion) return damaged;
+  if (in.Get<uint8_t>() != kSetVersion) return damaged;
   Genome empty;
   empty.noise = in.Get<NoiseKind>();
   empty.init = in.Get<InitKind>();

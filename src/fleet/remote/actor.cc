@@ -26,10 +26,6 @@ std::string ChooseName() {
   return text;
 }
 
-SteadyTime::duration Seconds(double seconds) {
-  return std::chrono::duration_cast<SteadyTime::duration>(std::chrono::duration<double>(seconds));
-}
-
 }  // namespace
 
 RemoteActor::RemoteActor(Fleet& fleet)
@@ -284,13 +280,13 @@ void RemoteActor::KeepAlive() {
     MutexLock lock(mu_);
     const SteadyTime now = Now();
     // time in which this process did not run is not the engine's silence
-    if (const auto gap = now - checked_ - Seconds(1); gap > Seconds(1)) received_ += gap;
+    if (const auto gap = now - checked_ - FromSeconds(1); gap > FromSeconds(1)) received_ += gap;
     checked_ = now;
     if (!open_) return;
     stream = stream_;
-    silent = now - received_ > Seconds(welcomed_ ? welcome_.lease : kWelcomeSeconds);
+    silent = now - received_ > FromSeconds(welcomed_ ? welcome_.lease : kWelcomeSeconds);
     header.incarnation = welcome_.incarnation;
-    if (!silent && (!welcomed_ || writing_ || now - sent_ < Seconds(welcome_.heartbeat))) return;
+    if (!silent && (!welcomed_ || writing_ || now - sent_ < FromSeconds(welcome_.heartbeat))) return;
     if (silent)
       end_ = {RemoteCode::kDeadlineExceeded, "heartbeat timeout of the learner process"};
     else

@@ -14,10 +14,6 @@ namespace {
 constexpr size_t kAlignment = 64;
 constexpr size_t kArrivalsForgotten = 100;  // of an address, each heartbeat
 
-SteadyTime::duration Seconds(double seconds) {
-  return std::chrono::duration_cast<SteadyTime::duration>(std::chrono::duration<double>(seconds));
-}
-
 }  // namespace
 
 const char* Name(RemoteDrop drop) {
@@ -154,7 +150,7 @@ void RemoteHub::SetSpec(const EnvironmentSpec& spec) {
 
 Status RemoteHub::WaitForSpec(double seconds) {
   MutexLock lock(mu_);
-  changed_.WaitFor(mu_, Seconds(seconds),
+  changed_.WaitFor(mu_, FromSeconds(seconds),
                    [this]() REQUIRES(mu_) { return spec_.has_value() || quit_; });
   if (spec_) return {};
   return {Code::kUnavailable, "no actor came within " + std::to_string(static_cast<int>(seconds)) +
@@ -175,7 +171,7 @@ size_t RemoteHub::row_bytes() const {
 void RemoteHub::Supervise() {
   MutexLock lock(mu_);
   while (!quit_) {
-    changed_.WaitFor(mu_, Seconds(options_.heartbeat), [this]() REQUIRES(mu_) { return quit_; });
+    changed_.WaitFor(mu_, FromSeconds(options_.heartbeat), [this]() REQUIRES(mu_) { return quit_; });
     if (quit_) return;
     lock.Unlock();
     Tick(Now());
@@ -189,14 +185,14 @@ void RemoteHub::Tick(SteadyTime now) {
   for (auto& [address, opened] : arrivals_) opened -= std::min(opened, kArrivalsForgotten);
   std::erase_if(arrivals_, [](const auto& arrival) { return arrival.second == 0; });
   // 1. time in which the engine itself did not run is nobody's silence
-  const auto gap = now - ticked_ - Seconds(options_.heartbeat);
-  const bool paused = gap > Seconds(options_.heartbeat / 2);
+  const auto gap = now - ticked_ - FromSeconds(options_.heartbeat);
+  const bool paused = gap > FromSeconds(options_.heartbeat / 2);
   ticked_ = now;
   // 2. silent and hung actors; signs of life
   for (auto& [session, owner] : sessions_) {
     if (paused) session->seen += gap;
     if (session->state == Session::State::kClosed) continue;
-    if (now - session->seen > Seconds(options_.lease)) {
+    if (now - session->seen > FromSeconds(options_.lease)) {
       if (session->state != Session::State::kEnding)
         Refuse(*session, RemoteDrop::kExpired,
                {RemoteCode::kDeadlineExceeded, "heartbeat timeout: the lease has expired"}, posts);
@@ -214,7 +210,7 @@ void RemoteHub::Tick(SteadyTime now) {
   for (Slot& slot : slots_) {
     if (slot.phase != Phase::kBusy || !slot.posted) continue;
     if (paused) slot.posted_at += gap;
-    if (now - slot.posted_at > Seconds(options_.step_timeout) &&
+    if (now - slot.posted_at > FromSeconds(options_.step_timeout) &&
         slot.session->state == Session::State::kPlaying) {
       Refuse(*slot.session, RemoteDrop::kHung,
              {RemoteCode::kDeadlineExceeded, "a step took longer than step_timeout"}, posts);

@@ -13,7 +13,7 @@
 namespace samara {
 namespace {
 
-constexpr uint32_t kLinesMax = 20;          // logged in one heartbeat
+constexpr uint32_t kSessionLinesMax = 20;          // logged in one heartbeat
 constexpr uint32_t kFramesMax = 1'000'000;  // of one step
 constexpr size_t kQuarantinedMax = 10'000;  // actors remembered
 constexpr size_t kArrivalsMax = 10'000;     // addresses told apart
@@ -40,9 +40,9 @@ bool Known(const std::vector<std::string>& tokens, std::string_view authorizatio
 }  // namespace
 
 void RemoteHub::Say(const Session& session, const std::string& line) {
-  if (++lines_ > kLinesMax) return;
+  if (++lines_ > kSessionLinesMax) return;
   LogInfo("remote actor " + (session.actor.empty() ? "?" : session.actor) + " (" + session.peer +
-          "): " + line + (lines_ == kLinesMax ? "; more such lines are left out" : ""));
+          "): " + line + (lines_ == kSessionLinesMax ? "; more such lines are left out" : ""));
 }
 
 bool RemoteHub::Refuse(Session& session, RemoteDrop drop, RemoteEnd end, Posts& posts) {

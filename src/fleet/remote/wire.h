@@ -23,6 +23,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "core/clock.h"
 #include "core/status.h"
 #include "env/interface.h"
 
@@ -116,6 +117,12 @@ struct HelloMessage {
   uint32_t slots = 0;
   EnvironmentSpec spec;
 };
+
+// Seconds as messages and options have them.
+inline SteadyTime::duration FromSeconds(double seconds) {
+  return std::chrono::duration_cast<SteadyTime::duration>(std::chrono::duration<double>(seconds));
+}
+
 struct RemoteWelcome {
   int64_t minor = kRemoteMinor;
   uint64_t incarnation = 0;

@@ -150,7 +150,7 @@ class ArenaTransport : public Transport {
       if (aborted_.ok()) aborted_ = why;
     }
     stop_.store(true, std::memory_order_release);
-    Ring(head_.complete);  // wakes all; ranks that are not aborted sleep again
+    RingBell(head_.complete);  // wakes all; ranks that are not aborted sleep again
   }
 
  private:
@@ -181,7 +181,7 @@ class ArenaTransport : public Transport {
     if (head_.came.fetch_add(1, std::memory_order_acq_rel) + 1 ==
         round_ * static_cast<uint32_t>(size_)) {
       head_.rounds.store(round_, std::memory_order_release);
-      Ring(head_.complete);
+      RingBell(head_.complete);
     } else {
       RETURN_IF_ERROR(Wait(round.deadline));
     }

@@ -13,10 +13,10 @@ namespace samara {
 namespace {
 
 constexpr size_t kUnidentifiedMax = 256;             // connections that have not said Hello
-constexpr std::chrono::seconds kHelloTime{10};       // after which they are closed
+constexpr std::chrono::seconds kHubHelloTime{10};       // after which they are closed
 constexpr std::chrono::seconds kMissingLogTime{10};  // until the missing ranks are logged
-constexpr int kAcceptsPerPoll = 64, kFramesPerPoll = 16;
-constexpr std::chrono::milliseconds kNoRoomPause{100};  // without descriptors to accept with
+constexpr int kHubAcceptsPerPoll = 64, kHubFramesPerPoll = 16;
+constexpr std::chrono::milliseconds kHubNoRoomPause{100};  // without descriptors to accept with
 constexpr std::chrono::milliseconds kLastFrames{200};   // to flush a failure before the end
 
 class Hub final : public PolledMonitor {
@@ -120,10 +120,10 @@ bool Hub::RunOnce(SteadyTime now, const Requests& requests) {
 
 void Hub::Accept(SteadyTime now) {
   if (listener_.fd.get() < 0 || now < accept_again_) return;
-  for (int i = 0; i < kAcceptsPerPoll; ++i) {
+  for (int i = 0; i < kHubAcceptsPerPoll; ++i) {
     Result<OwnedFd> fd = AcceptFrom(listener_);
     if (!fd.ok()) {
-      if (fd.status().code() == Code::kIoError) accept_again_ = now + kNoRoomPause;
+      if (fd.status().code() == Code::kIoError) accept_again_ = now + kHubNoRoomPause;
       return;
     }
     unidentified_.push_back({FrameSocket(std::move(*fd)), now});
@@ -137,7 +137,7 @@ void Hub::PollUnidentified(SteadyTime now) {
     const auto frame = it->socket.Receive();
     if (frame.has_value()) Admit(std::move(it->socket), *frame);
     const bool done = frame.has_value() || it->socket.closed() || it->socket.broken() ||
-                      now - it->since > kHelloTime;
+                      now - it->since > kHubHelloTime;
     it = done ? unidentified_.erase(it) : std::next(it);
   }
 }
@@ -180,7 +180,7 @@ void Hub::Admit(FrameSocket&& socket, const MonitorFrame& hello) {
 
 void Hub::PollRank(int rank) {
   auto& socket = ranks_[static_cast<size_t>(rank)];
-  for (int i = 0; socket != nullptr && i < kFramesPerPoll; ++i) {
+  for (int i = 0; socket != nullptr && i < kHubFramesPerPoll; ++i) {
     const auto frame = socket->Receive();
     if (!frame.has_value()) break;
     HandleMessage(rank, *frame);

@@ -10,11 +10,11 @@
 namespace samara {
 namespace {
 
-constexpr std::chrono::milliseconds kHelloTime{10'000};  // for rank 0 to accept this connection
+constexpr std::chrono::milliseconds kSpokeHelloTime{10'000};  // for rank 0 to accept this connection
 constexpr int kTries = 5;  // of a connection that is closed before it is accepted
 constexpr std::chrono::milliseconds kShutdownNoticeTime{
     500};  // for rank 0 to read the shutdown notice
-constexpr int kFramesPerPoll = 16;
+constexpr int kSpokeFramesPerPoll = 16;
 
 class Spoke final : public PolledMonitor {
  public:
@@ -64,7 +64,7 @@ bool Spoke::RunOnce(SteadyTime now, const Requests& requests) {
 }
 
 void Spoke::Poll() {
-  for (int i = 0; i < kFramesPerPoll; ++i) {
+  for (int i = 0; i < kSpokeFramesPerPoll; ++i) {
     const auto frame = socket_.Receive();
     if (!frame.has_value()) return;
     last_message_ = clock_.now();
@@ -136,14 +136,14 @@ Result<MonitorFrame> ReceiveWithin(FrameSocket& socket, std::chrono::millisecond
 // kTryAgain: the connection was closed before it was accepted.
 Result<FrameSocket> Handshake(int rank, int size, const MonitorAddress& address,
                               const std::string& secret) {
-  ASSIGN_OR_RETURN(OwnedFd fd, ConnectTo(address.endpoint, kHelloTime));
+  ASSIGN_OR_RETURN(OwnedFd fd, ConnectTo(address.endpoint, kSpokeHelloTime));
   FrameSocket socket(std::move(fd));
   MonitorFrame hello{.kind = MonitorKind::kHello, .rank = rank};
   hello.number = static_cast<uint64_t>(size);
   hello.token = MonitorProof(secret, address.token);
   socket.Put(hello);
   socket.Flush();
-  ASSIGN_OR_RETURN(const MonitorFrame answer, ReceiveWithin(socket, kHelloTime));
+  ASSIGN_OR_RETURN(const MonitorFrame answer, ReceiveWithin(socket, kSpokeHelloTime));
   if (answer.kind == MonitorKind::kFail) return FrameStatus(answer);
   if (answer.kind != MonitorKind::kAccepted)
     return Status(Code::kConfig, "rank 0's monitor answers with what was not asked");

@@ -11,7 +11,7 @@ namespace samara {
 namespace {
 
 constexpr std::chrono::seconds kNoticeTime{1};         // for a failure to be handed to the kernel
-constexpr std::chrono::milliseconds kAnswerTime{500};  // of rank 0 to a question
+constexpr std::chrono::milliseconds kHubAnswerTime{500};  // of rank 0 to a question
 
 }  // namespace
 
@@ -70,7 +70,7 @@ std::string PolledMonitor::Ask() const {
   if (OnThread() || !failure_.ok() || ended_) return known();
   ask_ = true;
   Wake();
-  changed_.WaitFor(mu_, kAnswerTime,
+  changed_.WaitFor(mu_, kHubAnswerTime,
                    [this]() REQUIRES(mu_) { return !ask_ || !failure_.ok() || ended_; });
   return known();
 }

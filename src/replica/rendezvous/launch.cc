@@ -46,7 +46,7 @@ constexpr const char* kReplaced[] = {
     "ROLE_RANK",    "ROLE_NAME",   "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE",
     kSecretVariable};
 
-std::vector<std::string> Variables(const LaunchOptions& options, int rank, uint16_t port,
+std::vector<std::string> RankVariables(const LaunchOptions& options, int rank, uint16_t port,
                                    int restart, const std::string& secret) {
   std::vector<std::string> result = {fmt::format("RANK={}", rank),
                                      fmt::format("WORLD_SIZE={}", options.ranks),
@@ -287,7 +287,7 @@ Status Attempt::Start(int rank, uint16_t port, int restart) {
     return {Code::kIoError, std::string("pipe: ") + std::strerror(errno)};
   OwnedFd report_read(report[0]), report_write(report[1]);
   std::vector<std::string> arguments = options_.program;
-  std::vector<std::string> variables = Variables(options_, rank, port, restart, secret_);
+  std::vector<std::string> variables = RankVariables(options_, rank, port, restart, secret_);
   const std::vector<char*> argv = NullTerminated(arguments), envp = NullTerminated(variables);
   const pid_t launcher = ::getpid(), pid = ::fork();
   if (pid == 0)
