@@ -72,6 +72,7 @@ class Policies {
     if (header.magic != kPolicyMagic || header.slots != slots ||
         header.description_bytes > kPolicyDescriptionBytesMax ||
         header.parameter_bytes > kPolicyParameterBytesMax ||
+        header.recording_bytes > kPolicyRecordingBytesMax ||
         SizeOf(fd) < PolicySegment::Bytes(header))
       throw std::runtime_error("shared memory does not hold the policies of these slots");
     auto model = PolicyModel::FromDescription(segment_.description());
@@ -92,6 +93,7 @@ class Policies {
       states_[slot]->LoadPacked({reinterpret_cast<const float*>(bytes.data()), bytes.size() / 4});
     states_[slot]->StartEpisode(seed);
   }
+  std::span<std::byte> recording(uint32_t slot) const { return segment_.recording(slot); }
   Action Decide(uint32_t slot, std::span<const std::byte> observation) {
     return states_[slot]->Decide(*workspace_, observation);
   }
@@ -109,7 +111,7 @@ class Slots {
   // when the first whole episode is asked for.
   Slots(int segment, int bell, int control, int policies, uint32_t slots, bool float32,
         const std::vector<size_t>& observation_shape, int64_t action_n, bool discrete,
-        const std::array<size_t, 3>& picture_shape)
+        const std::array<size_t, 3>& picture_shape, size_t memory_bytes, size_t position)
       : control_(control),
         policies_fd_(policies),
         float32_(float32),
@@ -118,7 +120,8 @@ class Slots {
     size_t observation = float32 ? 4 : 1;
     for (size_t d : observation_shape) observation *= d;
     picture_bytes_ = picture_shape[1] * picture_shape[2] * 3;
-    const SegmentLayout layout(slots, observation, picture_shape[0] * picture_bytes_);
+    const SegmentLayout layout(slots, observation, picture_shape[0] * picture_bytes_, memory_bytes,
+                               position * sizeof(float));
     std::byte* memory = MapWhole(segment, layout.segment_bytes());
     if (const auto why = SlotServer::Mismatch(memory, SizeOf(segment), layout); !why.empty())
       throw std::runtime_error(why);
@@ -131,6 +134,9 @@ class Slots {
         observations_.push_back(float32 ? View<float>(data, observation_shape)
                                         : View<uint8_t>(data, observation_shape));
       }
+      if (layout.memory_bytes != 0)
+        memories_.push_back(View<uint8_t>(view.memory().data(), {layout.memory_bytes}));
+      if (position != 0) positions_.push_back(View<float>(view.position().data(), {position}));
       if (layout.pictures_bytes != 0)
         pictures_.push_back(View<uint8_t>(
             view.pictures().data(), {picture_shape[0], picture_shape[1], picture_shape[2], 3}));
@@ -146,6 +152,8 @@ class Slots {
       resets_.push_back(environment.attr("reset"));
       steps_.push_back(environment.attr("step"));
       if (!pictures_.empty()) draws_.push_back(environment.attr("pictures"));
+      if (!memories_.empty()) reads_.push_back(environment.attr("memory"));
+      if (!positions_.empty()) locates_.push_back(environment.attr("position"));
     }
     if (resets_.size() != server_->layout().slots)
       throw std::runtime_error("one environment per slot");
@@ -213,10 +221,14 @@ class Slots {
     ReadStep(discrete_ ? steps_[slot](command().index, Observation(slot))
                        : steps_[slot](values_, Observation(slot)),
              reply);
+    if (Has(kSlotRecordMemory) && !reads_.empty()) reads_[slot](memories_[slot]);
+    if (!locates_.empty()) locates_[slot](positions_[slot]);
     Draw(slot, reply);
     reply.nanoseconds += NanosecondsSince(start);
     Check(view, reply);
   }
+
+  bool Has(SlotOptions option) const { return (command().options & option) != 0; }
 
   void Draw(uint32_t slot, SlotReply& reply) {
     if (!draws_.empty()) reply.pictures = nb::cast<uint32_t>(draws_[slot](pictures_[slot]));
@@ -225,7 +237,8 @@ class Slots {
   // A whole episode with the slot's policy; `total` sums its steps in their order.
   void Play(uint32_t slot, const SlotView& view, SlotReply& total) {
     if (!policies_) policies_.emplace(policies_fd_, server_->layout().slots);
-    policies_->Begin(slot, command().random != 0, command().seed);
+    policies_->Begin(slot, Has(kSlotRandom), command().seed);
+    const std::span<std::byte> recording = policies_->recording(slot);
     Reset(slot, view, total);
     while ((total.flags & (kSlotTerminated | kSlotTruncated)) == 0) {
       if (view.command().abandoned.load(std::memory_order_relaxed) != 0 || server_->leave()) {
@@ -239,6 +252,8 @@ class Slots {
       command().step = ++total.step;
       SlotReply step{};
       Step(slot, view, step);
+      if (Has(kSlotKeepMemory)) Keep(view.memory(), total.step, recording);
+      if (Has(kSlotKeepPositions)) Keep(view.position(), total.step, recording);
       total.reward += step.reward;
       total.frames += step.frames;
       total.nanoseconds += step.nanoseconds;
@@ -246,6 +261,14 @@ class Slots {
       total.pictures = step.pictures;
       view.reply().played.fetch_add(1, std::memory_order_relaxed);
     }
+  }
+
+  // The row of step number `step`, to its place in the recording of a whole episode.
+  static void Keep(std::span<const std::byte> row, uint32_t step, std::span<std::byte> recording) {
+    const size_t begin = (step - 1) * row.size();
+    if (begin + row.size() > recording.size())
+      throw std::runtime_error("the episode is longer than the learner process lets it record");
+    std::copy(row.begin(), row.end(), recording.begin() + static_cast<ptrdiff_t>(begin));
   }
 
   void TakeAction(const Action& action) {
@@ -277,6 +300,11 @@ class Slots {
     if (!std::isfinite(reply.reward)) throw nb::value_error("the reward is not a finite number");
     if (reply.pictures * picture_bytes_ > server_->layout().pictures_bytes)
       throw nb::value_error("more pictures than render_frames");
+    const auto position = view.position();
+    if (const std::span values{reinterpret_cast<const float*>(position.data()),
+                               position.size() / sizeof(float)};
+        FirstNonFinite(values) < values.size())
+      throw nb::value_error("the position is not finite");
     if (!float32_) return;
     const auto bytes = view.observation(command().observation);
     const std::span values{reinterpret_cast<const float*>(bytes.data()), bytes.size() / 4};
@@ -290,11 +318,13 @@ class Slots {
   bool float32_, discrete_;
   int64_t action_n_;
   size_t picture_bytes_ = 0;
-  std::vector<nb::object> observations_, pictures_;  // views: two per slot, one per slot
-  std::vector<nb::object> resets_, steps_, draws_;   // bound methods, one per slot
-  nb::object values_;                                // view of the command's values
-  std::optional<Policies> policies_;                 // from the first whole episode on
-  std::optional<SlotServer> server_;                 // there after construction
+  // views: two per slot, then one per slot
+  std::vector<nb::object> observations_, pictures_, memories_, positions_;
+  // bound methods, one per slot
+  std::vector<nb::object> resets_, steps_, draws_, reads_, locates_;
+  nb::object values_;                 // view of the command's values
+  std::optional<Policies> policies_;  // from the first whole episode on
+  std::optional<SlotServer> server_;  // there after construction
 };
 
 // The kernel kills this process when the thread that spawned it ends: no orphan burns a core.
@@ -313,10 +343,11 @@ void BindSlots(nb::module_& m) {
         "Asks the kernel to kill this process when the engine dies.");
   nb::class_<Slots>(m, "Slots", "The actor's side of its slots in shared memory.")
       .def(nb::init<int, int, int, int, uint32_t, bool, const std::vector<size_t>&, int64_t, bool,
-                    const std::array<size_t, 3>&>(),
+                    const std::array<size_t, 3>&, size_t, size_t>(),
            nb::arg("segment"), nb::arg("bell"), nb::arg("control"), nb::arg("policies"),
            nb::arg("slots"), nb::arg("float32"), nb::arg("observation_shape"), nb::arg("action_n"),
-           nb::arg("discrete"), nb::arg("picture_shape"))
+           nb::arg("discrete"), nb::arg("picture_shape"), nb::arg("memory") = 0,
+           nb::arg("position") = 0)
       .def("serve", &Slots::Serve, nb::arg("environments"),
            "Serves commands with one environment per slot until the engine says leave or is gone.")
       .def_prop_ro("current", &Slots::current, "(slot, episode, step) served last.");

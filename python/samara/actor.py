@@ -102,6 +102,8 @@ def serve(config: dict, environments: list[Environment]) -> None:
         action_n=spec.action_n,
         discrete=spec.action_discrete,
         picture_shape=[render, spec.render_height, spec.render_width],
+        memory=spec.memory,
+        position=spec.position,
     )
     try:
         slots.serve(environments)

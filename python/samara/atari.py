@@ -153,6 +153,7 @@ class Atari:
             action_names=self.names,
             frames_per_step=self.repeat,
             steps_max=-(-int(self.rows["frames_max"]) // self.repeat),
+            memory=self.ale.getRAMSize(),
             render_height=height if self.render else 0,
             render_width=width if self.render else 0,
             render_frames=self.repeat if self.render else 0,
@@ -369,6 +370,9 @@ class Atari:
     def pictures(self, out: np.ndarray) -> int:
         np.take(self.colours, self.shots[: self.shot_count], axis=0, out=out[: self.shot_count])
         return self.shot_count
+
+    def memory(self, out: np.ndarray) -> None:
+        self.ale.getRAM(out)
 
     # ---- save and restore
 

@@ -59,6 +59,8 @@ class DummyEnvironment:
             action_names=("zero", "one", "two", "three") if self.discrete else (),
             frames_per_step=FRAMES_PER_STEP,
             steps_max=config["length"],
+            position=2,
+            memory=16,
             render_height=8 if render else 0,
             render_width=16 if render else 0,
             render_frames=2 if render else 0,
@@ -94,6 +96,13 @@ class DummyEnvironment:
         out[:] = self.step_number & 255
         out[1, :, :, 0] = int(self.target() * 60) & 255
         return 1 if self.step_number == 0 else 2
+
+    # optional: where the body is and what is in the memory, for novelty and maps
+    def position(self, out: np.ndarray) -> None:
+        out[:] = (self.step_number, self.last)
+
+    def memory(self, out: np.ndarray) -> None:
+        out[:] = (np.arange(16) * self.step_number) & 255
 
     # 4. optional: the whole state, such that another process continues with the same bits
     def save(self) -> bytes:

@@ -58,6 +58,8 @@ class Spec:
     action_names: tuple[str, ...] = ()  # discrete, when the simulator has names
     frames_per_step: int = 1  # emulated frames of one ordinary step
     steps_max: int = 0  # truncation limit of the environment itself; 0 = none
+    position: int = 0  # numbers that position() writes: where the body is, for maps and novelty; 0 = no such method
+    memory: int = 0  # bytes that memory() writes: of the simulator, for novelty; 0 = it has no such method
     render_height: int = 0  # pictures for people, when made to render: RGB
     render_width: int = 0
     render_frames: int = 0  # at most so many pictures a step
@@ -91,6 +93,13 @@ class Environment(Protocol):
         """Writes the RGB pictures of the last reset or step into `out`, uint8 of shape
         (render_frames, render_height, render_width, 3), oldest first; returns how many. Called only
         when made with render=True."""
+
+    def position(self, out: np.ndarray) -> None:
+        """Writes where the body is after the last reset or step (float32). Called only when spec.position > 0."""
+
+    def memory(self, out: np.ndarray) -> None:
+        """Writes the simulator's memory after the last step (uint8). Called only when spec.memory > 0, after steps of
+        episodes that record it."""
 
     def save(self) -> bytes:
         """The whole state of a running episode; empty when unsupported."""

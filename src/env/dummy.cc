@@ -31,6 +31,7 @@ EnvironmentSpec MakeSpec(const DummyOptions& options) {
   }
   spec.frames_per_step = kFramesPerStep;
   spec.steps_max = options.length;
+  spec.position = 2;
   return spec;
 }
 
@@ -65,6 +66,10 @@ class DummyEnvironment : public Environment {
     result.life_lost = state_.step % 7 == 0;
     result.frames = kFramesPerStep;
     return result;
+  }
+
+  void Position(std::span<float> out) const override {
+    out[0] = static_cast<float>(state_.step), out[1] = static_cast<float>(state_.last);
   }
 
   // 3. optional: the whole state, such that another instance continues with the same bits

@@ -2,10 +2,19 @@
 // One episode: what decides it, what it came to, how a run makes its episodes, when to end early.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 namespace samara {
+
+// What an episode keeps of its steps: one row a step.
+enum class RecordKind : uint8_t {
+  kNothing = 0,
+  kPositions = 1,  // the body's position after the step (Environment::Position), float32
+  kMemory = 2,     // the simulator's memory after the step (EnvironmentSpec::memory bytes)
+};
 
 // Everything that decides an episode besides the actions: the same EpisodeSpec and actions give the
 // same bits.
@@ -14,6 +23,7 @@ struct EpisodeSpec {
   int32_t noops = 0;  // Atari: no-op frames after reset, drawn by the caller
   int64_t frames_max =
       0;  // truncate after so many emulated frames; 0 = the environment's own limit
+  RecordKind record = RecordKind::kNothing;  // changes no result
 };
 
 // Result of one episode.
@@ -22,7 +32,10 @@ struct EpisodeResult {
   uint64_t frames = 0;
   uint32_t steps = 0;
   bool truncated = false;
-  bool done = false;  // the episode came to its end; results that are not done are never posted
+  bool done = false;   // the episode came to its end; results that are not done are never posted
+  double novelty = 0;  // of a recording that was measured and dropped (WorkSource::Reduced)
+  std::vector<float> position{};       // of the body at the end; empty: the environment has none
+  std::vector<std::byte> recording{};  // rows as EpisodeSpec::record says; empty: nothing recorded
   bool operator==(const EpisodeResult&) const = default;
 };
 
@@ -31,8 +44,10 @@ struct EpisodeRule {
   std::function<int32_t(uint64_t key)> noops;  // empty: none
   int64_t frames_max = 0;                      // population and validation
   int64_t frames_max_test = 0;
+  RecordKind record = RecordKind::kNothing;  // of population and validation
   EpisodeSpec Make(uint64_t key, bool test) const {
-    return {key, noops ? noops(key) : 0, test ? frames_max_test : frames_max};
+    return {key, noops ? noops(key) : 0, test ? frames_max_test : frames_max,
+            test ? RecordKind::kNothing : record};
   }
 };
 

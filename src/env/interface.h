@@ -66,7 +66,10 @@ struct EnvironmentSpec {
   int64_t steps_max = 0;                  // truncation limit of the environment itself; 0 = none
   // Mean return from which on the task counts as solved, as published for it; NaN: none.
   double solved = std::numeric_limits<double>::quiet_NaN();
+  // Whether one episode that reaches `solved` is enough: nothing in the task is random.
+  bool solved_once = false;
   int64_t position = 0;  // numbers that Environment::Position writes; 0 = it has none
+  int64_t memory = 0;    // bytes of the simulator's memory that an episode can record; 0 = none
   // Pictures for people, when the environment was made to render: RGB, row-major, up to
   // `render_frames` a step.
   int64_t render_height = 0, render_width = 0, render_frames = 0;

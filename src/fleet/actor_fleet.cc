@@ -100,10 +100,11 @@ class ActorFleet : public Fleet, public PolicyPlayer {
   void ActMany(std::span<const SlotAction> actions) override { table_.ActMany(actions); }
 
   Result<PolicyPlayer*> policy_player() override { return this; }
-  Status InstallPolicies(const std::string& description, size_t parameter_bytes) override {
+  Status InstallPolicies(const std::string& description, size_t parameter_bytes,
+                         size_t recording_bytes) override {
     for (uint32_t a = 0; a < policies_.size(); ++a) {
       const PolicySegmentHeader header{kPolicyMagic, description.size(), parameter_bytes,
-                                       table_.SlotsOf(a)};
+                                       recording_bytes, table_.SlotsOf(a)};
       if (Status mapped = policies_[a].Map(PolicySegment::Bytes(header)); !mapped.ok())
         return mapped;
       const PolicySegment segment(policies_[a].data());
@@ -113,10 +114,10 @@ class ActorFleet : public Fleet, public PolicyPlayer {
     return Status::Ok();
   }
   std::span<std::byte> parameters(uint32_t slot) override {
-    const auto actors = static_cast<uint32_t>(policies_.size());
-    SharedMemory& memory = policies_[slot % actors];
-    CHECK(memory.data() != nullptr) << "no policies were installed";
-    return PolicySegment(memory.data()).parameters(slot / actors);
+    return PolicySegmentOf(slot).parameters(slot / actor_count());
+  }
+  std::span<const std::byte> recording(uint32_t slot) override {
+    return PolicySegmentOf(slot).recording(slot / actor_count());
   }
   void Play(uint32_t slot, uint64_t episode, const EpisodeSpec& spec, bool random) override {
     CHECK(policies_.front().data() != nullptr) << "no policies were installed";
@@ -140,6 +141,8 @@ class ActorFleet : public Fleet, public PolicyPlayer {
   std::span<const std::byte> observation(uint32_t slot) const override {
     return table_.observation(slot);
   }
+  std::span<const std::byte> memory(uint32_t slot) const override { return table_.memory(slot); }
+  std::span<const float> position(uint32_t slot) const override { return table_.position(slot); }
   std::span<const std::byte> pictures(uint32_t slot) const override {
     return table_.pictures(slot);
   }
@@ -154,6 +157,13 @@ class ActorFleet : public Fleet, public PolicyPlayer {
   }
 
  private:
+  uint32_t actor_count() const { return static_cast<uint32_t>(policies_.size()); }
+  PolicySegment PolicySegmentOf(uint32_t slot) {
+    SharedMemory& memory = policies_[slot % actor_count()];
+    CHECK(memory.data() != nullptr) << "no policies were installed";
+    return PolicySegment(memory.data());
+  }
+
   // The supervisor's loop: 1. look, 2. charge time, 3. act on each actor.
   void Supervise() {
     SteadyTime last = Now();
@@ -273,6 +283,8 @@ class ActorFleet : public Fleet, public PolicyPlayer {
     header.slots = layout.slots;
     header.observation_bytes = layout.observation_bytes;
     header.pictures_bytes = layout.pictures_bytes;
+    header.memory_bytes = static_cast<uint32_t>(layout.memory_bytes);
+    header.position_bytes = static_cast<uint32_t>(layout.position_bytes);
     header.segment_bytes = layout.segment_bytes();
     header.incarnation = actor.incarnation;
     header.spin_us = static_cast<uint32_t>(spin_.count());

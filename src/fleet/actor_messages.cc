@@ -139,6 +139,9 @@ EnvironmentSpec ReadSpec(Reader& in) {
   spec.action_names = in.Texts("action_names", 4096);
   spec.frames_per_step = in.Integer("frames_per_step", 1, 1'000'000);
   spec.steps_max = in.Integer("steps_max", 0, std::numeric_limits<int64_t>::max());
+  if (in.Has("memory"))
+    spec.memory = in.Integer("memory", 0, static_cast<int64_t>(kMemoryBytesMax));
+  if (in.Has("position")) spec.position = in.Integer("position", 0, kPositionMax);
   spec.render_height = in.Integer("render_height", 0, 65535);
   spec.render_width = in.Integer("render_width", 0, 65535);
   spec.render_frames = in.Integer("render_frames", 0, 1024);
@@ -191,6 +194,8 @@ Json ToJson(const EnvironmentSpec& spec) {
           {"action_names", spec.action_names},
           {"frames_per_step", spec.frames_per_step},
           {"steps_max", spec.steps_max},
+          {"memory", spec.memory},
+          {"position", spec.position},
           {"render_height", spec.render_height},
           {"render_width", spec.render_width},
           {"render_frames", spec.render_frames}};
@@ -261,6 +266,10 @@ std::string Difference(const EnvironmentSpec& given, const EnvironmentSpec& expe
                    number(expected.frames_per_step));
   if (given.steps_max != expected.steps_max)
     return instead("steps max", number(given.steps_max), number(expected.steps_max));
+  if (given.memory != expected.memory)
+    return instead("bytes of memory", number(given.memory), number(expected.memory));
+  if (given.position != expected.position)
+    return instead("numbers of a position", number(given.position), number(expected.position));
   if (given.render_height != expected.render_height ||
       given.render_width != expected.render_width || given.render_frames != expected.render_frames)
     return "other pictures";

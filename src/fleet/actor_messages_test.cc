@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::json;
 
 Json Hello() {
-  return Json::parse(R"({"type": "hello", "protocol": 4, "pid": 7, "spec": {
+  return Json::parse(R"({"type": "hello", "protocol": 5, "pid": 7, "spec": {
     "id": "atari/pong", "version": "1", "observation_dtype": "uint8",
     "observation_shape": [84, 84], "action_discrete": true, "action_n": 6, "action_low": [],
     "action_high": [], "action_names": ["NOOP", "FIRE"], "frames_per_step": 4, "steps_max": 0,
@@ -105,7 +105,7 @@ TEST(ActorMessagesTest, AnotherProtocolIsRefusedWithBothNumbers) {
   hello["protocol"] = 2;
   const auto message = Parse(hello);
   EXPECT_EQ(message.status().code(), Code::kConfig);
-  EXPECT_NE(message.status().message().find("protocol 2, the learner process 4"),
+  EXPECT_NE(message.status().message().find("protocol 2, the learner process 5"),
             std::string::npos);
 }
 

@@ -80,6 +80,11 @@ class Fleet {
 
   // The newest frame of the slot: spec().observation.bytes() bytes.
   virtual std::span<const std::byte> observation(uint32_t slot) const = 0;
+  // Position of the slot's body and memory of its simulator after the last step: spec().position
+  // numbers, spec().memory bytes (of episodes that record it). Valid until the next command to the
+  // slot; empty where the fleet has none.
+  virtual std::span<const float> position(uint32_t /*slot*/) const { return {}; }
+  virtual std::span<const std::byte> memory(uint32_t /*slot*/) const { return {}; }
   // RGB pictures of the last step, spec().render_* each; empty when the fleet does not render.
   virtual std::span<const std::byte> pictures(uint32_t slot) const = 0;
   virtual FleetCounters counters() const = 0;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // The policies that one actor plays by itself, in shared memory. Included by both sides.
 //
-// A sealed memfd per actor: PolicySegmentHeader | description | parameters of each slot, each
-// 64-byte aligned. It gets its size and description once, before the first kPlay command; after
-// that the engine writes a slot's parameters while that slot is idle, and the actor reads them when
-// it begins the slot's next kPlay. The command's sequence number orders the two.
+// A sealed memfd per actor: PolicySegmentHeader | description | parameters of each slot | recording
+// of each slot, each 64-byte aligned. It gets its size and description once, before the first kPlay
+// command; after that the engine writes a slot's parameters while that slot is idle, and the actor
+// reads them when it begins the slot's next kPlay. The command's sequence number orders the two.
+// The actor writes a slot's recording while it plays, and the engine reads it after the reply;
+// pages that no episode was long enough for are never allocated.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +16,17 @@
 
 namespace samara {
 
-inline constexpr uint64_t kPolicyMagic = 0x31594c4f504d4153;  // "SAMPOLY1"
+inline constexpr uint64_t kPolicyMagic = 0x32594c4f504d4153;  // "SAMPOLY2"
 // What a reader accepts.
 inline constexpr uint64_t kPolicyDescriptionBytesMax = uint64_t{1} << 16;
 inline constexpr uint64_t kPolicyParameterBytesMax = uint64_t{64} << 30;
+inline constexpr uint64_t kPolicyRecordingBytesMax = uint64_t{1} << 30;
 
 struct PolicySegmentHeader {
   uint64_t magic;
   uint64_t description_bytes;
   uint64_t parameter_bytes;  // of one slot
+  uint64_t recording_bytes;  // of one slot; 0 = nothing is recorded
   uint64_t slots;
 };
 
@@ -31,7 +35,7 @@ class PolicySegment {
  public:
   static constexpr uint64_t Aligned(uint64_t n) { return (n + 63) / 64 * 64; }
   static uint64_t Bytes(const PolicySegmentHeader& h) {
-    return Offset(h) + h.slots * Aligned(h.parameter_bytes);
+    return Recordings(h) + h.slots * Aligned(h.recording_bytes);
   }
 
   explicit PolicySegment(std::byte* base) : base_(base) {}
@@ -44,10 +48,17 @@ class PolicySegment {
     return {base_ + Offset(header()) + slot * Aligned(header().parameter_bytes),
             header().parameter_bytes};
   }
+  std::span<std::byte> recording(uint32_t slot) const {
+    return {base_ + Recordings(header()) + slot * Aligned(header().recording_bytes),
+            header().recording_bytes};
+  }
 
  private:
   static uint64_t Offset(const PolicySegmentHeader& h) {
     return Aligned(sizeof(PolicySegmentHeader) + h.description_bytes);
+  }
+  static uint64_t Recordings(const PolicySegmentHeader& h) {
+    return Offset(h) + h.slots * Aligned(h.parameter_bytes);
   }
   std::byte* base_;
 };

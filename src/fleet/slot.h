@@ -3,7 +3,8 @@
 //
 // One sealed memfd per actor holds
 //   SegmentHeader | SlotCommand of every slot | SlotReply of every slot | data of every slot
-// where a slot's data is observation 0 | observation 1 | pictures, each 64-byte aligned. What both
+// where a slot's data is observation 0 | observation 1 | pictures | memory | position, each 64-byte
+// aligned. What both
 // sides scan lies close together, and a discrete step needs one cache line of each kind.
 // The engine writes commands, the actor replies and data; each ends by storing its sequence number
 // (release). After one of them or several a doorbell is rung: the actor's own for commands, one
@@ -15,7 +16,7 @@
 //      the copy is checked and used; all sizes come from the reader's own SegmentLayout.
 //  (4) A segment serves all incarnations of its actor: the engine clears the slots between them.
 // A kPlay command asks for a whole episode: the actor chooses the actions itself, with the policy
-// that lies in its policy segment (policy_segment.h), and replies once, at the end. Version 4.
+// that lies in its policy segment (policy_segment.h), and replies once, at the end. Version 5.
 // Incompatible changes raise kSlotProtocol; values are never reused.
 #pragma once
 
@@ -31,12 +32,14 @@
 
 namespace samara {
 
-inline constexpr uint32_t kSlotProtocol = 4;
+inline constexpr uint32_t kSlotProtocol = 5;
 inline constexpr uint64_t kSegmentMagic = 0x31544f4c534d4153;  // "SAMSLOT1"
 inline constexpr size_t kActionValuesMax = 64;
 // Limits that a Hello must keep: nothing an actor says makes the engine allocate without bound.
 inline constexpr uint64_t kObservationBytesMax = uint64_t{64} << 20;
 inline constexpr uint64_t kPicturesBytesMax = uint64_t{256} << 20;
+inline constexpr uint64_t kMemoryBytesMax = uint64_t{1} << 16;
+inline constexpr int64_t kPositionMax = 64;  // numbers
 
 struct SegmentHeader {
   // written by the engine before the actor maps the segment
@@ -46,14 +49,24 @@ struct SegmentHeader {
   uint64_t observation_bytes;  // of one observation
   uint64_t pictures_bytes;     // of one slot; 0 when not rendering
   uint64_t segment_bytes;
-  uint32_t incarnation;         // of the actor that is served now
-  std::atomic<uint32_t> leave;  // engine: 1 asks the actor to end
-  uint32_t spin_us;             // how long the actor may poll before it sleeps
-  uint32_t unused[3];
+  uint32_t incarnation;                   // of the actor that is served now
+  std::atomic<uint32_t> leave;            // engine: 1 asks the actor to end
+  uint32_t spin_us;                       // how long the actor may poll before it sleeps
+  uint32_t memory_bytes, position_bytes;  // of one slot; 0 when the simulator has none
+  uint32_t unused[1];
   Doorbell commands;  // rung by the engine
 };
 
 enum class SlotCommandKind : uint32_t { kReset = 1, kAct = 2, kPlay = 3 };
+
+enum SlotOptions : uint32_t {
+  kSlotRandom = 1,        // kPlay: act uniformly at random, without the policy
+  kSlotRecordMemory = 2,  // write the simulator's memory after each step
+  // kPlay, one of them: append memory or position after each step to the slot's recording in the
+  // policy segment
+  kSlotKeepMemory = 4,
+  kSlotKeepPositions = 8,
+};
 
 struct SlotCommand {
   std::atomic<uint64_t> sequence;
@@ -66,7 +79,7 @@ struct SlotCommand {
   uint32_t observation;             // which of the two areas to fill
   int32_t noops;                    // kReset, kPlay
   int32_t index;                    // kAct, discrete
-  uint32_t random;                  // kPlay: 1 acts uniformly at random instead
+  uint32_t options;                 // SlotOptions
   std::atomic<uint32_t> abandoned;  // kPlay: 1 asks the actor to break the episode off
   float values[kActionValuesMax];   // kAct, box
 };
@@ -105,8 +118,13 @@ static_assert(sizeof(SlotReply) == 128 && offsetof(SlotReply, played) == kReplyH
 struct SegmentLayout {
   SegmentLayout() = default;
   // REQUIRES: sizes within the limits above.
-  SegmentLayout(uint32_t n, uint64_t observation, uint64_t picture)
-      : slots(n), observation_bytes(observation), pictures_bytes(picture) {}
+  SegmentLayout(uint32_t n, uint64_t observation, uint64_t picture, uint64_t memory = 0,
+                uint64_t position = 0)
+      : slots(n),
+        observation_bytes(observation),
+        pictures_bytes(picture),
+        memory_bytes(memory),
+        position_bytes(position) {}
 
   static constexpr uint64_t Aligned(uint64_t n) { return (n + 63) / 64 * 64; }
   // Offsets in the segment.
@@ -115,7 +133,8 @@ struct SegmentLayout {
   }
   uint64_t reply(uint32_t slot) const { return command(slots) + slot * sizeof(SlotReply); }
   uint64_t data(uint32_t slot) const {
-    return reply(slots) + slot * (2 * Aligned(observation_bytes) + Aligned(pictures_bytes));
+    return reply(slots) + slot * (2 * Aligned(observation_bytes) + Aligned(pictures_bytes) +
+                                  Aligned(memory_bytes) + Aligned(position_bytes));
   }
   uint64_t segment_bytes() const {
     constexpr uint64_t kPage = 4096;
@@ -123,7 +142,7 @@ struct SegmentLayout {
   }
 
   uint32_t slots = 0;
-  uint64_t observation_bytes = 0, pictures_bytes = 0;
+  uint64_t observation_bytes = 0, pictures_bytes = 0, memory_bytes = 0, position_bytes = 0;
 };
 
 // The parts of one slot. REQUIRES: slot < layout.slots, observation area < 2.
@@ -143,6 +162,15 @@ class SlotView {
   std::span<std::byte> pictures() const {
     return {data_ + 2 * SegmentLayout::Aligned(layout_->observation_bytes),
             layout_->pictures_bytes};
+  }
+  std::span<std::byte> memory() const {
+    return {data_ + 2 * SegmentLayout::Aligned(layout_->observation_bytes) +
+                SegmentLayout::Aligned(layout_->pictures_bytes),
+            layout_->memory_bytes};
+  }
+  std::span<std::byte> position() const {
+    std::byte* const memory = this->memory().data();
+    return {memory + SegmentLayout::Aligned(layout_->memory_bytes), layout_->position_bytes};
   }
   // Command and reply; the data stays.
   void Clear() const {

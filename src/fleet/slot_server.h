@@ -30,7 +30,9 @@ class SlotServer {
     const auto& header = *reinterpret_cast<const SegmentHeader*>(segment);
     if (header.magic != kSegmentMagic || header.protocol != kSlotProtocol ||
         header.slots != layout.slots || header.observation_bytes != layout.observation_bytes ||
-        header.pictures_bytes != layout.pictures_bytes)
+        header.pictures_bytes != layout.pictures_bytes ||
+        header.memory_bytes != layout.memory_bytes ||
+        header.position_bytes != layout.position_bytes)
       return "shared memory does not hold what was agreed with the engine";
     return {};
   }

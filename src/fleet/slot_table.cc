@@ -11,8 +11,26 @@
 namespace samara {
 
 namespace {
+
 // Episodes that fail are few; a caller that never finishes one cannot make the map grow.
 constexpr size_t kBlamedMax = 100'000;
+
+std::span<const float> Floats(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
+}
+
+uint32_t RecordOptions(RecordKind record, bool play) {
+  switch (record) {
+    case RecordKind::kNothing:
+      return 0;
+    case RecordKind::kPositions:
+      return play ? kSlotKeepPositions : 0U;
+    case RecordKind::kMemory:
+      return kSlotRecordMemory | (play ? kSlotKeepMemory : 0U);
+  }
+  return 0;
+}
+
 }  // namespace
 
 SlotTable::SlotTable(uint32_t slots, uint32_t actors, Doorbell* bell)
@@ -106,7 +124,8 @@ void SlotTable::Post(uint32_t index, const Action* action) {
   command.incarnation = actor.incarnation;
   command.step = slot.step;
   command.observation = slot.area;
-  command.random = slot.random ? 1 : 0;
+  command.options = (slot.random ? kSlotRandom : 0U) |
+                    RecordOptions(slot.spec.record, slot.kind == SlotCommandKind::kPlay);
   command.abandoned.store(0, std::memory_order_relaxed);
   if (action != nullptr) {
     command.index = action->index;
@@ -207,6 +226,8 @@ std::string SlotTable::Refusal(const Slot& slot, const SlotReply& reply,
     return std::to_string(reply.pictures) + " pictures";
   if (std::max(reply.nanoseconds, reply.inference_nanoseconds) > uint64_t{1} << 53)
     return "impossible time of a step";
+  const auto position = Floats(View(static_cast<uint32_t>(&slot - slots_.data())).position());
+  if (FirstNonFinite(position) < position.size()) return "the position is not finite";
   return NotFinite(reply.reward, spec_.observation, observation);
 }
 
@@ -223,6 +244,18 @@ std::span<const std::byte> SlotTable::observation(uint32_t slot) const {
   MutexLock lock(mu_);
   CHECK(actors_[ActorOf(slot)].segment != nullptr);
   return View(slot).observation(slots_[slot].area);
+}
+
+std::span<const std::byte> SlotTable::memory(uint32_t slot) const {
+  MutexLock lock(mu_);
+  CHECK(actors_[ActorOf(slot)].segment != nullptr);
+  return View(slot).memory();
+}
+
+std::span<const float> SlotTable::position(uint32_t slot) const {
+  MutexLock lock(mu_);
+  CHECK(actors_[ActorOf(slot)].segment != nullptr);
+  return Floats(View(slot).position());
 }
 
 std::span<const std::byte> SlotTable::pictures(uint32_t slot) const {
@@ -245,7 +278,9 @@ void SlotTable::SetSpec(const EnvironmentSpec& spec, bool render) {
   picture_bytes_ = static_cast<uint64_t>(spec.render_height * spec.render_width * 3);
   const uint64_t pictures = render ? picture_bytes_ * static_cast<uint64_t>(spec.render_frames) : 0;
   for (uint32_t a = 0; a < actor_count_; ++a)
-    actors_[a].layout = {SlotsOf(a), spec.observation.bytes(), pictures};
+    actors_[a].layout = {SlotsOf(a), spec.observation.bytes(), pictures,
+                         static_cast<uint64_t>(spec.memory),
+                         static_cast<uint64_t>(spec.position) * sizeof(float)};
 }
 
 void SlotTable::Up(uint32_t index, std::byte* segment, uint32_t incarnation) {

@@ -40,6 +40,8 @@ class SlotTable {
   void Abandon(uint32_t slot);
   size_t Take(std::span<SlotEvent> out);  // what is ready now
   std::span<const std::byte> observation(uint32_t slot) const;
+  std::span<const std::byte> memory(uint32_t slot) const;
+  std::span<const float> position(uint32_t slot) const;
   std::span<const std::byte> pictures(uint32_t slot) const;
   FleetCounters counters() const;
 

@@ -188,7 +188,7 @@ TEST_F(SlotTableTest, EveryFlippedBitOfReplyAndObservationIsNoticed) {
 TEST_F(SlotTableTest, AnEpisodePlayedWholeIsAnsweredOnce) {
   table_.Play(0, 7, {.seed = 3}, /*random=*/true);
   EXPECT_EQ(view(0).command().kind, SlotCommandKind::kPlay);
-  EXPECT_EQ(view(0).command().random, 1U);
+  EXPECT_EQ(view(0).command().options, uint32_t{kSlotRandom});
   SlotReply reply{};
   reply.flags = kSlotTruncated;
   Fill(reply, 0, {1, 2, 3});

@@ -28,6 +28,7 @@ struct Slot {
   // two areas, used by episodes in turn: a final observation outlives the next beginning
   std::vector<float> areas[2];  // floats for the alignment
   uint32_t area = 0;
+  std::vector<float> position;  // of the body after the last step
   std::vector<std::byte> picture;
   bool has_picture = false;
   std::unique_ptr<Environment> environment;
@@ -97,6 +98,7 @@ class ThreadFleet : public Fleet {
     const Slot& s = slots_[slot];
     return std::as_bytes(std::span(s.areas[s.area])).first(spec_.observation.bytes());
   }
+  std::span<const float> position(uint32_t slot) const override { return slots_[slot].position; }
   std::span<const std::byte> pictures(uint32_t slot) const override {
     const Slot& s = slots_[slot];
     return s.has_picture ? std::span<const std::byte>(s.picture) : std::span<const std::byte>();
@@ -147,6 +149,7 @@ class ThreadFleet : public Fleet {
       slot.environment->Reset(slot.spec, observation);
     else
       result = slot.environment->Step({slot.index, slot.values}, observation);
+    if (!slot.position.empty()) slot.environment->Position(slot.position);
     slot.has_picture = !slot.picture.empty() && slot.environment->Render(slot.picture);
     Publish(index, result, SecondsSince(start),
             NotFinite(result.reward, spec_.observation, observation));
@@ -206,6 +209,7 @@ Result<std::unique_ptr<Fleet>> MakeThreadFleet(const EnvironmentFactory& factory
     const EnvironmentSpec& spec = slot.environment->spec();
     for (auto& area : slot.areas) area.resize((spec.observation.bytes() + 3) / 4);
     slot.values.resize(spec.action.discrete ? 0 : static_cast<size_t>(spec.action.n));
+    slot.position.resize(static_cast<size_t>(spec.position));
     // a native environment draws at most one picture a step
     slot.picture.resize(static_cast<size_t>(spec.render_height * spec.render_width * 3));
   }

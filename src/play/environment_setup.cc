@@ -10,6 +10,7 @@
 #include "core/venv.h"
 #include "env/registry.h"
 #include "evo/evaluate/reference.h"
+#include "fleet/policy_segment.h"
 
 namespace samara {
 namespace {
@@ -188,6 +189,7 @@ Result<EnvironmentSetup> SetUpEvolution(const ExperimentConfig& config, bool ren
 
   // 3 how episodes are made
   setup.episodes = MakeEpisodeRule(config, atari, HasFire(setup.environment));
+  ASSIGN_OR_RETURN(setup.episodes.record, config.evolution->Records(setup.environment));
   return setup;
 }
 
@@ -270,6 +272,27 @@ Result<EnvironmentSetup> SetUpLearning(const ExperimentConfig& config, uint32_t 
   return setup;
 }
 
+namespace {
+
+// Bound of the steps of an episode that records; 0 when none does.
+Result<uint64_t> RecordedSteps(const EnvironmentSetup& setup) {
+  if (setup.episodes.record == RecordKind::kNothing) return uint64_t{0};
+  const EnvironmentSpec& spec = setup.environment;
+  const int64_t frames = setup.episodes.frames_max;
+  const int64_t of_frames = (frames + spec.frames_per_step - 1) / spec.frames_per_step;
+  const int64_t steps = frames > 0 && spec.steps_max > 0 ? std::min(of_frames, spec.steps_max)
+                        : frames > 0                     ? of_frames
+                                                         : spec.steps_max;
+  const auto rows = static_cast<int64_t>(kPolicyRecordingBytesMax / RowBytesMax(spec));
+  if (steps > 0 && steps <= rows) return static_cast<uint64_t>(steps);
+  return Status(Code::kConfig,
+                fmt::format("env.frames_max={}: {} records up to {} steps of an episode; expected "
+                            "at least 1 and at most {} frames",
+                            frames, spec.id, rows, rows * spec.frames_per_step));
+}
+
+}  // namespace
+
 Result<std::vector<float>> CollectReference(const EnvironmentSetup& setup, uint64_t seed) {
   if (!setup.factory) return CollectReference(*setup.model, setup.episodes, seed, *setup.fleet);
   ASSIGN_OR_RETURN(const auto fleet, MakeThreadFleet(setup.factory, 1, 0));
@@ -288,7 +311,8 @@ Result<std::unique_ptr<Evaluator>> MakeEvaluator(const ExperimentConfig& config,
         MakeThreadFleet(setup.factory, OrAuto(config.fleet.slots, 2 * threads), threads));
   }
   if (!setup.factory && config.fleet.inference == "actor") {
-    return MakeEpisodeEvaluator(std::move(setup.fleet), std::move(setup.model));
+    ASSIGN_OR_RETURN(const uint64_t recorded_steps, RecordedSteps(setup));
+    return MakeEpisodeEvaluator(std::move(setup.fleet), std::move(setup.model), recorded_steps);
   }
   return MakeSlotEvaluator(std::move(setup.fleet), std::move(setup.model), threads);
 }

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/bytes.h"
 #include "core/sha256.h"
+#include "evo/evaluate/finished_episodes.h"
 #include "replica/collectives/agreement.h"
 #include "replica/collectives/reduce.h"
 
@@ -72,20 +75,21 @@ Result<std::vector<EpisodeResult>> RankSync::Gather(Result<std::vector<EpisodeRe
   const bool stopped = mine.status().code() == Code::kTryAgain;
   if (!stopped) RETURN_IF_ERROR(mine.status());
   ByteWriter out;
-  out.Put(stopped);
-  if (!stopped)
-    for (const EpisodeResult& result : *mine) out.Put(result);
+  out.Put(stopped).Put(stopped ? uint64_t{0} : uint64_t{mine->size()});
+  FinishedEpisodes played;
+  for (size_t e = 0; !stopped && e < mine->size(); ++e)
+    if ((*mine)[e].done) played.results[static_cast<uint32_t>(e)] = (*mine)[e];
+  out.PutBytes(played.Encode());
   ASSIGN_OR_RETURN(const std::vector<std::string> all, Exchange("episodes", out.Take()));
   std::vector<EpisodeResult> results;
   for (const std::string& bytes : all) {
     ByteReader in(bytes);
     if (in.Get<bool>()) return Status(Code::kTryAgain, "stopped");
-    for (size_t e = 0; !in.AtEnd(); ++e) {
-      const auto result = in.Get<EpisodeResult>();
-      if (!in.ok()) return Status(Code::kInternal, "the episodes of another rank cannot be read");
-      if (e == results.size()) results.emplace_back();
-      if (result.done) results[e] = result;
-    }
+    const auto size = in.Get<uint64_t>();
+    ASSIGN_OR_RETURN(const FinishedEpisodes theirs, FinishedEpisodes::Decode(in.GetBytes()));
+    if (!in.AtEnd()) return Status(Code::kInternal, "the episodes of another rank cannot be read");
+    results.resize(std::max(results.size(), static_cast<size_t>(size)));
+    for (const auto& [e, result] : theirs.results) results.at(e) = result;
   }
   return results;
 }

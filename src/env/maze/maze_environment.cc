@@ -26,6 +26,7 @@ EnvironmentSpec Spec(const MazeOptions& options, bool render) {
     spec.action = {.discrete = false, .n = 2, .low = {-1, -1}, .high = {1, 1}};
   spec.steps_max = (kMoves + options.action_repeat - 1) / options.action_repeat;
   spec.solved = options.path_reward ? 0 : -kGoalRadius;
+  spec.solved_once = true;
   spec.position = 2;
   if (render) {
     spec.render_height = kMazePictureHeight;

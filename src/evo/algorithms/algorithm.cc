@@ -11,6 +11,17 @@ void EvolutionCounters::Count(std::span<const EpisodeResult> results) {
   episodes += results.size();
 }
 
+void GenerationReport::AddPopulation(std::span<const EpisodeResult> played, size_t episodes) {
+  evaluations += played.size();
+  for (size_t i = 0; i < played.size(); i += episodes)
+    positions.insert(positions.end(), played[i].position.begin(), played[i].position.end());
+}
+
+Status EvolutionAlgorithm::RestoreArchive(std::string_view bytes) {
+  if (bytes.empty()) return Status::Ok();
+  return {Code::kBadData, "the recorded run has an archive that its algorithm does not know"};
+}
+
 Result<std::vector<float>> ParametersOf(const Candidate& candidate,
                                         const NetworkDescription& network,
                                         const InitialPolicy* initial) {

@@ -57,7 +57,15 @@ struct EvolutionSummary : EvolutionCounters {
 
 // Results of one generation; `doc/metrics.md` has the names.
 struct GenerationReport {
-  std::vector<double> fitness;           // by individual
+  // Adds episodes of the population, so many of each member, to `evaluations` and `positions`.
+  void AddPopulation(std::span<const EpisodeResult> played, size_t episodes);
+
+  std::vector<double> fitness;  // by individual: returns, whatever else selects
+  uint64_t evaluations = 0;     // episodes of the population
+  // Final positions, individual by individual, of their first episodes; empty where the environment
+  // has none.
+  std::vector<float> positions;
+  uint64_t validated = 0;  // episodes of validation behind the summary's best_mean; 0 = none
   std::vector<double> test_returns;      // of the best candidate; empty when not tested
   uint64_t frames = 0, frames_test = 0;  // of this generation
   uint64_t frames_reused = 0;            // of `frames`: of episodes that an earlier start finished
@@ -100,6 +108,12 @@ class EvolutionAlgorithm {
   // Everything that the next generation depends on; versioned bytes.
   virtual std::string EncodeState() const = 0;
   virtual Status RestoreState(std::string_view bytes) = 0;  // kBadData
+  // What a state holds besides that and that only grows (an archive of behaviours): the journal
+  // keeps each entry once. Number of entries; bytes of those from number `first` on; adding entries
+  // of such bytes, all of them before RestoreState (kBadData).
+  virtual size_t ArchiveSize() const { return 0; }
+  virtual std::string EncodeArchive(size_t /*first*/) const { return {}; }
+  virtual Status RestoreArchive(std::string_view bytes);
   virtual EvolutionSummary summary() const = 0;
   // What `samara export --individual NAME` finds in the state: the best candidate first, under a
   // name of the algorithm's own, then others that it holds.
@@ -160,6 +174,10 @@ class EvolutionConfig {
   virtual Status Check(const NetworkDescription& network) const = 0;
   // Whether EvolutionSetup::initial has a use.
   virtual bool TakesInitialPolicy() const { return false; }
+  // What episodes of population and validation record. kConfig when the environment has none of it.
+  virtual Result<RecordKind> Records(const EnvironmentSpec& /*environment*/) const {
+    return RecordKind::kNothing;
+  }
   virtual std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const = 0;
 
   EvolutionBudget budget;

@@ -23,6 +23,13 @@ FinishedEpisodes SomeEpisodes() {
   FinishedEpisodes f{.generation = 3, .phase = Phase::kValidation, .results = {}};
   f.results[0] = {.fitness = -1.5, .frames = 10, .steps = 3, .truncated = true, .done = true};
   f.results[4'000'000'000] = {.fitness = 0, .frames = UINT64_MAX, .steps = 0, .done = true};
+  f.results[7] = {.fitness = 2,
+                  .frames = 4,
+                  .steps = 1,
+                  .done = true,
+                  .novelty = 0.25,
+                  .position = {1.5F, -2},
+                  .recording = {std::byte{3}}};
   return f;
 }
 

@@ -79,6 +79,7 @@ class DirectEvaluator : public Evaluator {
                         PolicyWorkspace& workspace, std::span<std::byte> observation,
                         const auto& wanted) const {
     EpisodeResult result;
+    std::vector<float> position(static_cast<size_t>(spec_.position));
     policy.StartEpisode(task.episode.seed, task.experience);
     environment.Reset(task.episode, observation);
     while (wanted()) {
@@ -87,8 +88,13 @@ class DirectEvaluator : public Evaluator {
       result.frames += step.frames;
       ++result.steps;
       if (step.new_sequence) policy.StartSequence();
-      if (step.terminated || step.truncated) {
+      const bool ended = step.terminated || step.truncated;
+      const bool recorded = task.episode.record == RecordKind::kPositions;
+      if (!position.empty() && (ended || recorded)) environment.Position(position);
+      if (recorded) AppendRow(std::span<const float>(position), result.recording);
+      if (ended) {
         result.truncated = step.truncated;
+        result.position = std::move(position);
         result.done = true;
         break;
       }

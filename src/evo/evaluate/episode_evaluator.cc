@@ -94,11 +94,7 @@ class EpisodeEvaluator : public Evaluator {
   bool Answer(const SlotEvent& event, const ParameterSource& source, WorkSource& work) {
     switch (event.kind) {
       case SlotEvent::Kind::kEnded:
-        work.Post(slots_[event.slot].index, {.fitness = event.result.reward,
-                                             .frames = event.result.frames,
-                                             .steps = event.step,
-                                             .truncated = event.result.truncated,
-                                             .done = true});
+        work.Post(slots_[event.slot].index, ResultOf(event));
         return StartNext(event.slot, source, work);
       case SlotEvent::Kind::kLost:
         if (!Wanted(event.slot, work)) return StartNext(event.slot, source, work);
@@ -114,6 +110,22 @@ class EpisodeEvaluator : public Evaluator {
     return false;
   }
 
+  // Of an episode that has ended, before the slot plays another.
+  EpisodeResult ResultOf(const SlotEvent& event) const {
+    EpisodeResult result{.fitness = event.result.reward,
+                         .frames = event.result.frames,
+                         .steps = event.step,
+                         .truncated = event.result.truncated,
+                         .done = true};
+    const std::span<const float> position = fleet_->position(event.slot);
+    result.position.assign(position.begin(), position.end());
+    if (const size_t row = RowBytes(slots_[event.slot].task.episode.record, fleet_->spec())) {
+      const auto rows = player_.recording(event.slot).first(event.step * row);
+      result.recording.assign(rows.begin(), rows.end());
+    }
+    return result;
+  }
+
   std::unique_ptr<Fleet> fleet_;
   PolicyPlayer& player_;  // the fleet's
   std::unique_ptr<PolicyModel> model_;
@@ -126,10 +138,12 @@ class EpisodeEvaluator : public Evaluator {
 }  // namespace
 
 Result<std::unique_ptr<Evaluator>> MakeEpisodeEvaluator(std::unique_ptr<Fleet> fleet,
-                                                        std::unique_ptr<PolicyModel> model) {
+                                                        std::unique_ptr<PolicyModel> model,
+                                                        uint64_t recorded_steps) {
   ASSIGN_OR_RETURN(PolicyPlayer* const player, fleet->policy_player());
-  RETURN_IF_ERROR(
-      player->InstallPolicies(model->Describe(), model->kernel().packed_size() * sizeof(float)));
+  RETURN_IF_ERROR(player->InstallPolicies(model->Describe(),
+                                          model->kernel().packed_size() * sizeof(float),
+                                          recorded_steps * RowBytesMax(fleet->spec())));
   return std::unique_ptr<Evaluator>(
       std::make_unique<EpisodeEvaluator>(std::move(fleet), *player, std::move(model)));
 }

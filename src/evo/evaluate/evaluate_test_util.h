@@ -66,6 +66,8 @@ class FakeEvaluator : public Evaluator {
   FleetCounters counters() const override { return {}; }
 
   size_t played() const { return played_; }
+  void SetPosition(int64_t numbers) { spec_.position = numbers; }
+  void SetMemory(int64_t bytes) { spec_.memory = bytes; }
   void FailAfter(size_t episodes) { fail_after_ = episodes; }
 
  private:
@@ -102,6 +104,8 @@ class DisorderlyEvaluator : public Evaluator {
 
   void FailAfter(size_t episodes) { fail_after_ = episodes; }
   size_t dropped() const { return dropped_; }
+  void SetPosition(int64_t numbers) { spec_.position = numbers; }
+  void SetMemory(int64_t bytes) { spec_.memory = bytes; }
 
  private:
   void Serve(uint64_t key, const ParameterSource& source, WorkSource& work) {
@@ -139,7 +143,7 @@ class DisorderlyEvaluator : public Evaluator {
   const size_t parameter_count_;
   const FakeEvaluator::Score score_;
   const Manner manner_;
-  const EnvironmentSpec spec_;
+  EnvironmentSpec spec_;
   uint64_t calls_ = 0;
   size_t fail_after_ = SIZE_MAX;
   std::atomic<bool> failed_{false};
@@ -166,6 +170,8 @@ class ChangedFleet : public Fleet {
   std::span<const std::byte> observation(uint32_t slot) const override {
     return fleet_->observation(slot);
   }
+  std::span<const float> position(uint32_t slot) const override { return fleet_->position(slot); }
+  std::span<const std::byte> memory(uint32_t slot) const override { return fleet_->memory(slot); }
   std::span<const std::byte> pictures(uint32_t slot) const override {
     return fleet_->pictures(slot);
   }

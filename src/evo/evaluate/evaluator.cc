@@ -18,6 +18,22 @@ std::vector<uint32_t> LongestFirst(std::span<const Task> tasks) {
   return order;
 }
 
+size_t RowBytes(RecordKind record, const EnvironmentSpec& spec) {
+  switch (record) {
+    case RecordKind::kNothing:
+      return 0;
+    case RecordKind::kPositions:
+      return static_cast<size_t>(spec.position) * sizeof(float);
+    case RecordKind::kMemory:
+      return static_cast<size_t>(spec.memory);
+  }
+  return 0;
+}
+
+size_t RowBytesMax(const EnvironmentSpec& spec) {
+  return std::max(RowBytes(RecordKind::kPositions, spec), RowBytes(RecordKind::kMemory, spec));
+}
+
 LocalWork::LocalWork(std::span<const Task> tasks, StopToken stop, const ResultsByIndex& known)
     : tasks_(tasks), stop_(std::move(stop)), order_(LongestFirst(tasks)), results_(tasks.size()) {
   for (const auto& [index, result] : known) {

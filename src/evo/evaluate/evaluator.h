@@ -49,6 +49,9 @@ class WorkSource {
   // False: nobody waits for the result of this claimed index any more; its episode may be broken
   // off.
   virtual bool Wanted(uint32_t /*index*/) const { return !Finished(); }
+  // What is kept of a result and sent to other ranks: a large recording as a number, perhaps. The
+  // same again for a result that was reduced before.
+  virtual EpisodeResult Reduced(EpisodeResult result) const { return result; }
 };
 
 using ResultsByIndex = std::map<uint32_t, EpisodeResult>;
@@ -56,6 +59,16 @@ using ResultsByIndex = std::map<uint32_t, EpisodeResult>;
 // In which order to play so that no long episode is left for the end: unknown lengths first, then
 // the longest; ties to the lower index.
 std::vector<uint32_t> LongestFirst(std::span<const Task> tasks);
+
+// Bytes that a step adds to a recording; of the kind with the longest rows.
+size_t RowBytes(RecordKind record, const EnvironmentSpec& spec);
+size_t RowBytesMax(const EnvironmentSpec& spec);
+// Appends the row of a step to a recording.
+template <typename T>
+void AppendRow(std::span<const T> row, std::vector<std::byte>& recording) {
+  const auto bytes = std::as_bytes(row);
+  recording.insert(recording.end(), bytes.begin(), bytes.end());
+}
 
 // All tasks of one call on this machine, the longest first.
 class LocalWork : public WorkSource {
@@ -132,9 +145,10 @@ class Evaluator {
 std::unique_ptr<Evaluator> MakeSlotEvaluator(std::unique_ptr<Fleet> fleet,
                                              std::unique_ptr<PolicyModel> model, uint32_t threads);
 // Actor processes that play whole episodes beside their simulators, so that no step crosses a
-// process.
+// process. `recorded_steps`: bound of the steps of an episode that records; 0 = none does.
 Result<std::unique_ptr<Evaluator>> MakeEpisodeEvaluator(std::unique_ptr<Fleet> fleet,
-                                                        std::unique_ptr<PolicyModel> model);
+                                                        std::unique_ptr<PolicyModel> model,
+                                                        uint64_t recorded_steps = 0);
 // Native environments, a whole episode per thread, weights resident in its cache.
 Result<std::unique_ptr<Evaluator>> MakeDirectEvaluator(const EnvironmentFactory& factory,
                                                        std::unique_ptr<PolicyModel> model,

@@ -76,6 +76,10 @@ std::vector<EpisodeResult> PlayPlainly(const EnvironmentFactory& factory,
       r.fitness += step.reward, r.frames += step.frames, ++r.steps;
       r.truncated = step.truncated;
       r.done = step.terminated || step.truncated;
+      r.position.resize(static_cast<size_t>(environment->spec().position));
+      environment->Position(r.position);
+      if (task.episode.record == RecordKind::kPositions)
+        AppendRow(std::span<const float>(r.position), r.recording);
     }
   }
   return results;
@@ -91,8 +95,17 @@ std::unique_ptr<Evaluator> Actors(uint32_t actors, uint32_t slots, const std::st
   options.actors = actors, options.slots = slots;
   options.step_timeout = 1;
   const auto native = [] { return MakeDummyEnvironment({}); };
-  return MakeEpisodeEvaluator(MakeActorFleet(options).ValueOrThrow(), ModelFor(native, kNetwork))
+  return MakeEpisodeEvaluator(MakeActorFleet(options).ValueOrThrow(), ModelFor(native, kNetwork),
+                              /*recorded_steps=*/20)
       .ValueOrThrow();
+}
+
+// The same in slots, with networks on this side.
+std::unique_ptr<Evaluator> ActorSlots(uint32_t actors, uint32_t slots) {
+  ActorFleetOptions options = DummyActors(R"({"kind": "dummy", "length": 20})");
+  options.actors = actors, options.slots = slots;
+  const auto native = [] { return MakeDummyEnvironment({}); };
+  return MakeSlotEvaluator(MakeActorFleet(options).ValueOrThrow(), ModelFor(native, kNetwork), 2);
 }
 
 TEST(EvaluateTest, EveryEvaluatorGivesTheSameResults) {
@@ -107,6 +120,37 @@ TEST(EvaluateTest, EveryEvaluatorGivesTheSameResults) {
         EXPECT_EQ(PlayAll(*Slots(id, slots, threads), tasks), expected)
             << id << ", " << slots << " slots, " << threads << " threads";
     }
+  }
+}
+
+TEST(EvaluateTest, EveryEvaluatorRecordsTheSamePositions) {
+  const EnvironmentFactory dummy = [] { return MakeDummyEnvironment({}); };
+  auto tasks = MakeTasks(9);
+  for (Task& task : tasks) task.episode.record = RecordKind::kPositions;
+  const auto expected = PlayPlainly(dummy, tasks);
+  EXPECT_EQ(expected[0].position[0], static_cast<float>(expected[0].steps));
+  EXPECT_EQ(expected[0].recording.size(), expected[0].steps * 2 * sizeof(float));
+  EXPECT_EQ(
+      PlayAll(*MakeDirectEvaluator(dummy, ModelFor(dummy, kNetwork), 2).ValueOrThrow(), tasks),
+      expected);
+  EXPECT_EQ(PlayAll(*MakeSlotEvaluator(MakeThreadFleet(dummy, 3, 2).ValueOrThrow(),
+                                       ModelFor(dummy, kNetwork), 2),
+                    tasks),
+            expected);
+  EXPECT_EQ(PlayAll(*Actors(2, 3), tasks), expected);
+  EXPECT_EQ(PlayAll(*ActorSlots(2, 3), tasks), expected);
+}
+
+// The dummy's memory after step n is 0, n, 2 n, ... of 16 bytes.
+TEST(EvaluateTest, ActorsRecordTheMemoryAfterEachStep) {
+  auto tasks = MakeTasks(9);
+  for (size_t i = 0; i < tasks.size(); i += 2) tasks[i].episode.record = RecordKind::kMemory;
+  const auto results = PlayAll(*Actors(2, 4), tasks);
+  EXPECT_EQ(PlayAll(*ActorSlots(2, 3), tasks), results);
+  for (size_t i = 0; i < results.size(); ++i) {
+    ASSERT_EQ(results[i].recording.size(), i % 2 == 0 ? results[i].steps * 16 : 0);
+    for (size_t j = 0; j < results[i].recording.size(); ++j)
+      ASSERT_EQ(static_cast<size_t>(results[i].recording[j]), (j % 16) * (j / 16 + 1) % 256) << j;
   }
 }
 

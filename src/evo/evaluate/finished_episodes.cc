@@ -5,7 +5,28 @@
 namespace samara {
 namespace {
 
-constexpr uint32_t kEpisodesVersion = 1;
+constexpr uint32_t kEpisodesVersion = 2;  // 1: without what an episode records
+enum Parts : uint8_t {
+  kTruncated = 1,
+  kPosition = 2,
+  kRecording = 4,
+  kNovelty = 8,
+  kAllParts = 15
+};
+
+template <typename T>
+void PutVector(const std::vector<T>& values, ByteWriter& out) {
+  out.PutBytes({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
+}
+
+// Whether they were well-formed.
+template <typename T>
+bool GetVector(ByteReader& in, std::vector<T>& values) {
+  const std::string_view bytes = in.GetBytes();
+  values.resize(bytes.size() / sizeof(T));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+  return !values.empty() && bytes.size() % sizeof(T) == 0;
+}
 
 }  // namespace
 
@@ -13,7 +34,12 @@ std::string FinishedEpisodes::Encode() const {
   ByteWriter out;
   out.Put(kEpisodesVersion).Put(generation).Put(phase).Put(uint64_t{results.size()});
   for (const auto& [index, r] : results) {
-    out.Put(index).Put(r.fitness).Put(r.frames).Put(r.steps).Put(uint8_t{r.truncated});
+    const int parts = (r.truncated ? kTruncated : 0) | (r.position.empty() ? 0 : kPosition) |
+                      (r.recording.empty() ? 0 : kRecording) | (r.novelty == 0 ? 0 : kNovelty);
+    out.Put(index).Put(r.fitness).Put(r.frames).Put(r.steps).Put(static_cast<uint8_t>(parts));
+    if ((parts & kPosition) != 0) PutVector(r.position, out);
+    if ((parts & kRecording) != 0) PutVector(r.recording, out);
+    if ((parts & kNovelty) != 0) out.Put(r.novelty);
   }
   return out.Take();
 }
@@ -22,7 +48,8 @@ Result<FinishedEpisodes> FinishedEpisodes::Decode(std::string_view bytes) {
   const Status damaged(Code::kBadData, "a record of finished episodes is damaged");
   ByteReader in(bytes);
   FinishedEpisodes f;
-  if (in.Get<uint32_t>() != kEpisodesVersion) return damaged;
+  const auto version = in.Get<uint32_t>();
+  if (version < 1 || version > kEpisodesVersion) return damaged;
   f.generation = in.Get<uint64_t>();
   const auto phase = in.Get<uint8_t>();
   if (phase == 2) return Status(Code::kBadData, "validation episodes of an older build");
@@ -35,11 +62,14 @@ Result<FinishedEpisodes> FinishedEpisodes::Decode(std::string_view bytes) {
     r.fitness = in.Get<double>();
     r.frames = in.Get<uint64_t>();
     r.steps = in.Get<uint32_t>();
-    const auto truncated = in.Get<uint8_t>();
-    if (truncated > 1) return damaged;
-    r.truncated = truncated == 1;
+    const auto parts = in.Get<uint8_t>();
+    if (parts > (version == 1 ? kTruncated : kAllParts)) return damaged;
+    r.truncated = (parts & kTruncated) != 0;
+    if ((parts & kPosition) != 0 && !GetVector(in, r.position)) return damaged;
+    if ((parts & kRecording) != 0 && !GetVector(in, r.recording)) return damaged;
+    if ((parts & kNovelty) != 0) r.novelty = in.Get<double>();
     r.done = true;
-    f.results[index] = r;
+    f.results[index] = std::move(r);
   }
   if (!in.AtEnd() || f.results.size() != count) return damaged;
   return f;

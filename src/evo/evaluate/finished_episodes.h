@@ -22,7 +22,8 @@ struct FinishedEpisodes {
   Phase phase = Phase::kPopulation;
   ResultsByIndex results;
 
-  std::string Encode() const;                                      // versioned, 25 bytes an episode
+  // Versioned; 25 bytes an episode, and what it recorded.
+  std::string Encode() const;
   static Result<FinishedEpisodes> Decode(std::string_view bytes);  // kBadData
 };
 

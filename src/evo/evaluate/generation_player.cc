@@ -3,12 +3,18 @@
 #include <utility>
 
 namespace samara {
+namespace {
+
+constexpr size_t kUnkeptBytesMax = size_t{32} << 20;  // of recordings, in one record
+
+}  // namespace
 
 GenerationPlayer::GenerationPlayer(uint64_t seed, Evaluator& evaluator, EpisodeRule episodes)
     : seed_(seed), evaluator_(evaluator), episodes_(std::move(episodes)) {}
 
 void GenerationPlayer::StartAfter(uint64_t generation, uint64_t frames) {
   finished_.clear(), unkept_.clear();
+  unkept_bytes_ = 0;
   kept_at_ = Now();
   frames_ = frames;
   episodes_total_ = episodes_before_ = 0;
@@ -31,11 +37,13 @@ void GenerationPlayer::Reuse(const FinishedEpisodes& finished) {
 
 void GenerationPlayer::Note(Phase phase, uint32_t index, const EpisodeResult& result) {
   finished_[phase][index] = unkept_[phase][index] = result;
-  if (SecondsSince(kept_at_) >= keep_seconds_) KeepNow();
+  unkept_bytes_ += result.recording.size();
+  if (SecondsSince(kept_at_) >= keep_seconds_ || unkept_bytes_ > kUnkeptBytesMax) KeepNow();
 }
 
 void GenerationPlayer::KeepNow() {
   kept_at_ = Now();
+  unkept_bytes_ = 0;
   if (!keep_) return;
   std::erase_if(unkept_, [this](const auto& phase) {
     return keep_({next_generation(), phase.first, phase.second});

@@ -42,8 +42,8 @@ class GenerationPlayer {
   // episodes of an earlier one are dropped.
   void StartAfter(uint64_t generation, uint64_t frames);
   // Hands the finished episodes of the running generation to `keep`, every `seconds` and when the
-  // generation is stopped or fails; from any thread, one call at a time. False: not kept, handed
-  // over again with the next.
+  // generation is stopped or fails, and before recordings fill the memory; from any thread, one
+  // call at a time. False: not kept, handed over again with the next.
   void KeepFinished(double seconds, std::function<bool(const FinishedEpisodes&)> keep);
   // Episodes that were kept, which are not played again. Those of another generation are ignored.
   void Reuse(const FinishedEpisodes& finished);
@@ -114,6 +114,7 @@ class GenerationPlayer {
   size_t episodes_total_ = 0, episodes_before_ = 0;  // of the generation; of its earlier phases
   // written by it, or by the thread that posts a result
   std::map<Phase, ResultsByIndex> finished_, unkept_;
+  size_t unkept_bytes_ = 0;  // of recordings
   SteadyTime kept_at_ = Now();
   mutable Mutex mu_;
   // written by the thread that plays, read by others

@@ -60,7 +60,14 @@ Task GenerationWork::TaskOf(uint32_t index) const {
   return plan_.validation((index - population) / episodes, (index - population) % episodes);
 }
 
-void GenerationWork::Post(uint32_t index, const EpisodeResult& result) {
+EpisodeResult GenerationWork::Reduced(EpisodeResult result) const {
+  if (plan_.reduce) plan_.reduce(result);
+  return result;
+}
+
+void GenerationWork::Post(uint32_t index, const EpisodeResult& played) {
+  EpisodeResult result = Reduced(played);
+  result.done = true;
   const auto population = static_cast<uint32_t>(plan_.population.size());
   const bool of_population = index < population;
   if (!of_population) index -= population;
@@ -70,9 +77,7 @@ void GenerationWork::Post(uint32_t index, const EpisodeResult& result) {
   }
   // nobody waits for what the sink does, a write to disk perhaps
   const MutexLock lock(sink_mu_);
-  EpisodeResult done = result;
-  done.done = true;
-  if (sink_) sink_(of_population ? Phase::kPopulation : Phase::kValidation, index, done);
+  if (sink_) sink_(of_population ? Phase::kPopulation : Phase::kValidation, index, result);
 }
 
 bool GenerationWork::PostPopulation(uint32_t index, const EpisodeResult& result) {

@@ -42,6 +42,9 @@ struct GenerationPlan {
   // Who is validated if this is the members' fitness; NaN where it is not known yet.
   std::function<std::vector<uint32_t>(std::span<const double> fitness)> candidates;
   std::function<Task(uint32_t individual, uint32_t episode)> validation;
+  // Takes from a result of the population what shall not be kept (WorkSource::Reduced); from any
+  // thread. Empty: everything is kept.
+  std::function<void(EpisodeResult&)> reduce{};
 };
 
 class GenerationWork : public WorkSource {
@@ -64,6 +67,7 @@ class GenerationWork : public WorkSource {
   void Post(uint32_t index, const EpisodeResult& result) override;
   bool Finished() const override;
   bool Wanted(uint32_t index) const override;
+  EpisodeResult Reduced(EpisodeResult result) const override;
 
   // Blocks until every member has its results, or the evaluator is done. Whether they have.
   bool WaitForPopulation();

@@ -32,10 +32,11 @@ class Round : public WorkSource {
     return tasks_[next_++];
   }
   Task TaskOf(uint32_t index) const override { return whole_.TaskOf(index); }
-  void Post(uint32_t index, const EpisodeResult& result) override {
+  void Post(uint32_t index, const EpisodeResult& played) override {
+    EpisodeResult result = whole_.Reduced(played);  // what the other ranks receive
     whole_.Post(index, result);
     const MutexLock lock(mu_);
-    results_.emplace(index, result);
+    results_.emplace(index, std::move(result));
     NoteDone();
   }
   void PostExperience(uint32_t index, SharedExperience experience) override {
@@ -45,6 +46,9 @@ class Round : public WorkSource {
   }
   bool Finished() const override { return done_.load(std::memory_order_relaxed) || Broken(); }
   bool Wanted(uint32_t index) const override { return !Broken() && whole_.Wanted(index); }
+  EpisodeResult Reduced(EpisodeResult result) const override {
+    return whole_.Reduced(std::move(result));
+  }
 
   bool empty() const { return tasks_.empty(); }
   // Nobody claims anything any more.

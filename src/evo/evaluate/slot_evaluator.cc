@@ -155,13 +155,12 @@ class SlotEvaluator : public Evaluator {
     switch (event.kind) {
       case SlotEvent::Kind::kObservation:
         if (!wanted) break;  // abandoned: Begin resets the slot
-        if (event.step > 0) Count(state.result, event.result);
+        if (event.step > 0) Count(state, event);
         if (event.result.new_sequence) state.policy.StartSequence();
         return Infer(event.slot, worker);
       case SlotEvent::Kind::kEnded:
-        Count(state.result, event.result);
-        state.result.truncated = event.result.truncated;
-        state.result.done = true;
+        Count(state, event);
+        End(state.result, event);
         if (state.task.experience)
           call.work.PostExperience(state.index,
                                    std::make_shared<Experience>(state.policy.experience()));
@@ -177,10 +176,26 @@ class SlotEvaluator : public Evaluator {
     StartNext(call, event.slot, worker);
   }
 
-  static void Count(EpisodeResult& result, const StepResult& step) {
-    result.fitness += step.reward;
-    result.frames += step.frames;
+  void Count(SlotState& state, const SlotEvent& event) const {
+    EpisodeResult& result = state.result;
+    result.fitness += event.result.reward;
+    result.frames += event.result.frames;
     ++result.steps;
+    switch (state.task.episode.record) {
+      case RecordKind::kNothing:
+        return;
+      case RecordKind::kPositions:
+        return AppendRow(fleet_->position(event.slot), result.recording);
+      case RecordKind::kMemory:
+        return AppendRow(fleet_->memory(event.slot), result.recording);
+    }
+  }
+
+  void End(EpisodeResult& result, const SlotEvent& event) const {
+    result.truncated = event.result.truncated;
+    result.done = true;
+    const std::span<const float> position = fleet_->position(event.slot);
+    result.position.assign(position.begin(), position.end());
   }
 
   void Infer(uint32_t slot, Worker& worker) {
