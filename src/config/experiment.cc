@@ -128,6 +128,8 @@ ConfigTable ExperimentConfig::OwnTable() {
   table.Add("run.init_from", &run.init_from, {},
             "policy file or run folder to begin from; a larger network takes what fits",
             OnResume::kMustMatchAdded);
+  table.Add("run.stop_when_solved", &run.stop_when_solved,
+            "end the run once the task's published criterion is met", change);
   table.Add("run.final_test_episodes", &run.final_test_episodes, {0, 100'000}, "episodes",
             "test episodes of the elite at the end; 0 = as many as in a test", change);
   evolution->Bind(table);

@@ -23,6 +23,7 @@ struct RunConfig {
   int64_t random_episodes = 30;     // of the random policy, for comparison
   int64_t final_test_episodes = 0;  // of the elite at the end; 0 = those of a test
   bool video = true;
+  bool stop_when_solved = false;  // an evolution, at the task's criterion
 };
 
 struct EnvironmentConfig {

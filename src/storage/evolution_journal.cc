@@ -10,7 +10,8 @@ namespace samara {
 namespace {
 
 // 1: without the algorithm's name; the state is the Deep GA's
-constexpr uint32_t kRecordVersion = 2;
+// 2: without what follows the fitness
+constexpr uint32_t kRecordVersion = 3;
 
 // The journal of a run, which holds the generation of the latest checkpoint. Works beside a writer:
 // the checkpoint is read first, the journal only grows.
@@ -47,6 +48,8 @@ std::string GenerationRecord::Encode() const {
   out.Put(kRecordVersion).PutBytes(algorithm).Put(seconds).PutBytes(state).PutBytes(metrics).Put(
       uint64_t{fitness.size()});
   for (double f : fitness) out.Put(f);
+  out.PutBytes(archive).Put(evaluations).Put(solved_at);
+  out.PutBytes({reinterpret_cast<const char*>(positions.data()), positions.size() * sizeof(float)});
   return out.Take();
 }
 
@@ -54,7 +57,7 @@ Result<GenerationRecord> GenerationRecord::Decode(std::string_view bytes) {
   ByteReader in(bytes);
   GenerationRecord record;
   const auto version = in.Get<uint32_t>();
-  if (version != kRecordVersion && version != 1) {
+  if (version < 1 || version > kRecordVersion) {
     return Status(Code::kBadData, "generation record version " + std::to_string(version) +
                                       ", expected " + std::to_string(kRecordVersion));
   }
@@ -64,6 +67,16 @@ Result<GenerationRecord> GenerationRecord::Decode(std::string_view bytes) {
   record.metrics = in.GetBytes();
   const auto count = in.Get<uint64_t>();
   for (uint64_t i = 0; i < count && in.ok(); ++i) record.fitness.push_back(in.Get<double>());
+  if (version > 2) {
+    record.archive = in.GetBytes();
+    record.evaluations = in.Get<uint64_t>();
+    record.solved_at = in.Get<uint64_t>();
+    const std::string_view positions = in.GetBytes();
+    record.positions.resize(positions.size() / sizeof(float));
+    if (!record.positions.empty())
+      std::memcpy(record.positions.data(), positions.data(),
+                  record.positions.size() * sizeof(float));
+  }
   if (!in.AtEnd()) return Status(Code::kBadData, "a generation record is damaged");
   return record;
 }

@@ -23,8 +23,13 @@ struct GenerationRecord {
   std::string algorithm;  // the value of run.algorithm
   std::string state;      // EvolutionAlgorithm::EncodeState
   std::vector<double> fitness;
-  double seconds = 0;   // running time so far, summed over resumes
-  std::string metrics;  // its line of metrics.jsonl: written again when a crash lost it there
+  double seconds = 0;     // running time so far, summed over resumes
+  std::string metrics;    // its line of metrics.jsonl: written again when a crash lost it there
+  std::string archive{};  // entries that it added (EvolutionAlgorithm::EncodeArchive)
+  std::vector<float> positions{};  // GenerationReport::positions
+  // Episodes of the population so far, and when they met the task's criterion (doc/metrics.md); 0 =
+  // not yet.
+  uint64_t evaluations = 0, solved_at = 0;
 
   std::string Encode() const;
   static Result<GenerationRecord> Decode(std::string_view bytes);  // kBadData

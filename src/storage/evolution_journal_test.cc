@@ -60,14 +60,25 @@ TEST(GenerationRecordTest, TheFirstVersionIsReadAsADeepGa) {
 }
 
 TEST(GenerationRecordTest, DecodesWhatWasEncoded) {
-  const GenerationRecord record{
-      .algorithm = "deep-ga", .state = "bytes", .fitness = {1, -2}, .seconds = 3, .metrics = "{}"};
+  const GenerationRecord record{.algorithm = "deep-ga",
+                                .state = "bytes",
+                                .fitness = {1, -2},
+                                .seconds = 3,
+                                .metrics = "{}",
+                                .archive = "more",
+                                .positions = {1.5F, 2, 3, 4},
+                                .evaluations = 7,
+                                .solved_at = 5};
   const auto back = GenerationRecord::Decode(record.Encode()).ValueOrThrow();
   EXPECT_EQ(back.algorithm, record.algorithm);
   EXPECT_EQ(back.state, record.state);
   EXPECT_EQ(back.fitness, record.fitness);
   EXPECT_EQ(back.seconds, record.seconds);
   EXPECT_EQ(back.metrics, record.metrics);
+  EXPECT_EQ(back.archive, record.archive);
+  EXPECT_EQ(back.positions, record.positions);
+  EXPECT_EQ(back.evaluations, record.evaluations);
+  EXPECT_EQ(back.solved_at, record.solved_at);
   const std::string bytes = record.Encode();
   for (size_t size = 0; size < bytes.size(); ++size)
     EXPECT_EQ(GenerationRecord::Decode(bytes.substr(0, size)).status().code(), Code::kBadData);

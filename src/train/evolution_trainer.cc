@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/bytes.h"
 #include "core/clock.h"
 #include "core/cpu.h"
 #include "core/log.h"
@@ -24,7 +25,19 @@ namespace {
 using nlohmann::json;
 
 // of the start state's files
-constexpr char kState[] = "state.bin", kFinished[] = "finished/", kReference[] = "reference";
+constexpr char kState[] = "state.bin", kArchive[] = "archive.bin", kEvaluations[] = "evaluations",
+               kFinished[] = "finished/", kReference[] = "reference";
+
+// The entries that the generations of a journal added, one after the other.
+Result<std::string> ArchiveOf(const JournalContents& contents) {
+  std::string archive;
+  for (const JournalRecord& record : contents.records) {
+    if (record.type != kGenerationRecord) continue;
+    ASSIGN_OR_RETURN(const GenerationRecord generation, GenerationRecord::Decode(record.payload));
+    archive += generation.archive;
+  }
+  return archive;
+}
 
 class EvolutionTrainer final : public Trainer {
  public:
@@ -72,6 +85,9 @@ class EvolutionTrainer final : public Trainer {
   Status RestoreReference(const JournalContents& contents);
   Status TakeInitialPolicy();
   Status Generation();
+  void NoteEvaluations(const GenerationReport& report);
+  bool Solved(double fitness) const { return fitness >= setup_.environment.solved; }
+  bool StopsAsSolved() const { return config_.run.stop_when_solved && solved_at_ > 0; }
   Status MakeDurable();
   json MetricsLine(const GenerationReport& report, const StageSeconds& spent) const;
   void NotePhases(const GenerationReport& report, double episodes);
@@ -84,7 +100,11 @@ class EvolutionTrainer final : public Trainer {
             .state = algorithm_->EncodeState(),
             .fitness = fitness_,
             .seconds = Seconds(),
-            .metrics = metrics_line_.dump()};
+            .metrics = metrics_line_.dump(),
+            .archive = algorithm_->EncodeArchive(archive_journalled_),
+            .positions = positions_,
+            .evaluations = evaluations_,
+            .solved_at = solved_at_};
   }
 
   NetworkDescription network_;
@@ -101,6 +121,10 @@ class EvolutionTrainer final : public Trainer {
   uint64_t journalled_ = 0;             // the last generation that the journal holds
   json metrics_line_ = json::object();  // of the last generation
   std::vector<double> fitness_;         // of the last generation
+  std::vector<float> positions_;        // the same
+  size_t archive_journalled_ = 0;       // entries of the algorithm's archive in the journal
+  uint64_t evaluations_ = 0;            // episodes of the population so far
+  uint64_t solved_at_ = 0;              // such episodes until the task was solved; 0 = it is not
   mutable Mutex mu_;                    // against the live view
   SteadyTime generation_began_ GUARDED_BY(mu_) = Now();
   double frames_before_ GUARDED_BY(mu_) = 0;               // counted frames then
@@ -115,6 +139,7 @@ Result<bool> EvolutionTrainer::ResultStands(const json& result) {
   if (!newest.ok()) return false;  // Restore looks further
   const double seconds = newest->record.seconds;
   const bool spent = config_.evolution->budget.Spent(newest->summary) ||
+                     (config_.run.stop_when_solved && newest->record.solved_at > 0) ||
                      (config_.run.minutes > 0 && seconds >= config_.run.minutes * 60);
   if (!spent || result.value("generation", uint64_t{0}) != newest->summary.generation) return false;
   // without its last checkpoint the run ends once more, which saves that again
@@ -126,6 +151,11 @@ Result<bool> EvolutionTrainer::ResultStands(const json& result) {
 Status EvolutionTrainer::Build() {
   ASSIGN_OR_RETURN(setup_, SetUp());
   network_ = setup_.network();
+  if (config_.run.stop_when_solved && std::isnan(setup_.environment.solved) && sync_.is_main())
+    LogWarning(
+        fmt::format("run.stop_when_solved: {} has no published criterion; the run ends at "
+                    "its budget",
+                    setup_.environment.id));
   model_ = setup_.model.get();
   if (network_.needs_reference()) {
     ASSIGN_OR_RETURN(const auto inputs,
@@ -173,8 +203,10 @@ Result<Trainer::Restored> EvolutionTrainer::Restore() {
   other_journal_ = pin && pin->id != journal_->tip().id;
   ASSIGN_OR_RETURN(std::optional<GenerationRecord> newest, LastGeneration(contents));
   EvolutionSummary summary;
+  std::string archive;  // what every generation added to it, in order
   if (newest) {
     ASSIGN_OR_RETURN(summary, newest->Describe());
+    ASSIGN_OR_RETURN(archive, ArchiveOf(contents));
   }
   // a checkpoint is newer only when the journal lost its end: the journal gets that back
   if (checkpoint && checkpoint->info.step > summary.generation) {
@@ -182,9 +214,17 @@ Result<Trainer::Restored> EvolutionTrainer::Restore() {
     if (found == checkpoint->files.end())
       return Status(Code::kBadData,
                     checkpoint->path.string() + ": holds no state.bin: another program's");
-    const std::string& state = found->second;
-    ASSIGN_OR_RETURN(newest, GenerationRecord::Decode(state));
+    ASSIGN_OR_RETURN(newest, GenerationRecord::Decode(found->second));
     ASSIGN_OR_RETURN(summary, newest->Describe());
+    // what the lost generations added too
+    const auto whole = checkpoint->files.find(kArchive);
+    const std::string known = whole == checkpoint->files.end() ? "" : whole->second;
+    if (!known.starts_with(archive))
+      return Status(Code::kBadData,
+                    checkpoint->path.string() + ": its archive is not the journal's");
+    newest->archive = known.substr(archive.size());
+    archive = known;
+    const std::string state = newest->Encode();
     RETURN_IF_ERROR(journal_->Append(kGenerationRecord, state));
     contents.records.push_back({.type = kGenerationRecord, .payload = state});
   }
@@ -194,6 +234,13 @@ Result<Trainer::Restored> EvolutionTrainer::Restore() {
     journalled_ = generation;
     start_.seconds = newest->seconds;
     start_.files[kState] = newest->state;
+    start_.files[kArchive] = std::move(archive);
+    // older records do not say: one episode a member, then
+    const uint64_t evaluations =
+        newest->evaluations > 0 ? newest->evaluations : generation * newest->fitness.size();
+    ByteWriter counts;
+    start_.files[kEvaluations] = counts.Put(evaluations).Put(newest->solved_at).Take();
+    positions_ = newest->positions;
     fitness_ = newest->fitness;
     metrics_line_ = json::parse(newest->metrics, nullptr, /*allow_exceptions=*/false);
     elite_ = summary.best_mean;
@@ -238,9 +285,13 @@ Status EvolutionTrainer::Begin() {
     ASSIGN_OR_RETURN(auto inputs, DecodeReference(*model_, reference_));
     model_->SetReference(std::move(inputs));
   }
-  for (const auto& [name, bytes] : start_.files) {
-    if (name == kState) RETURN_IF_ERROR(algorithm_->RestoreState(bytes));
+  if (const auto state = start_.files.find(kState); state != start_.files.end()) {
+    RETURN_IF_ERROR(algorithm_->RestoreArchive(start_.files.at(kArchive)));
+    RETURN_IF_ERROR(algorithm_->RestoreState(state->second));
+    ByteReader counts(start_.files.at(kEvaluations));
+    evaluations_ = counts.Get<uint64_t>(), solved_at_ = counts.Get<uint64_t>();
   }
+  archive_journalled_ = algorithm_->ArchiveSize();
   summary_ = algorithm_->summary();
   for (const auto& [name, bytes] : start_.files) {
     if (!name.starts_with(kFinished)) continue;
@@ -323,7 +374,8 @@ Status EvolutionTrainer::Loop() {
     status = agreed.status();
     if (!status.ok()) break;
     agreed_ = *agreed;
-    if (config_.evolution->budget.Spent(summary_) || TimeSpent()) return Status::Ok();
+    if (config_.evolution->budget.Spent(summary_) || TimeSpent() || StopsAsSolved())
+      return Status::Ok();
     if (save) status = SaveCheckpoint();
     if (status.ok()) status = Generation();
   }
@@ -347,6 +399,7 @@ Status EvolutionTrainer::Generation() {
   const auto episodes = static_cast<double>(algorithm_->EpisodesOfNext());
   ASSIGN_OR_RETURN(const GenerationReport report, algorithm_->Step(StopRequested));
   summary_ = algorithm_->summary();
+  NoteEvaluations(report);
   const EvolutionSummary& s = summary_;
   RETURN_IF_ERROR(
       sync_.CheckSame(fmt::format("generation {}: not saved, all before it are: ", s.generation),
@@ -355,6 +408,7 @@ Status EvolutionTrainer::Generation() {
   NotePhases(report, episodes);
   const StageSeconds after = evaluator_->seconds();
   fitness_ = report.fitness;
+  positions_ = report.positions;
   best_ = *std::max_element(fitness_.begin(), fitness_.end());
   elite_ = s.best_mean;
   metrics_line_ = MetricsLine(
@@ -369,6 +423,26 @@ Status EvolutionTrainer::Generation() {
       static_cast<double>(report.frames - report.frames_reused) /
           (report.seconds_population + report.seconds_validation)));
   return Status::Ok();
+}
+
+// A task in which nothing is random is solved by the first member that reaches the criterion; any
+// other by the mean of what the run hands over: of its test, or, in generations without one, of the
+// validation.
+void EvolutionTrainer::NoteEvaluations(const GenerationReport& report) {
+  const uint64_t before = evaluations_;
+  const uint64_t played = std::max<uint64_t>(report.evaluations, report.fitness.size());
+  evaluations_ += played;
+  if (solved_at_ > 0) return;
+  if (setup_.environment.solved_once) {
+    const auto first = std::ranges::find_if(report.fitness, [this](double f) { return Solved(f); });
+    const auto members = static_cast<uint64_t>(first - report.fitness.begin()) + 1;
+    if (first != report.fitness.end())
+      solved_at_ = before + members * played / report.fitness.size();
+  }
+  const bool tested = !report.test_returns.empty();
+  const double mean = tested ? Mean(report.test_returns) : summary_.best_mean;
+  if (solved_at_ == 0 && (tested || report.validated > 0) && Solved(mean))
+    solved_at_ = evaluations_;
 }
 
 // How long each phase of the generation took. What no phase has is between them: breeding,
@@ -394,6 +468,7 @@ Status EvolutionTrainer::MakeDurable() {
       fmt::format("generation {} is not saved, all before it are", summary_.generation),
       [&] { return journal_->Append(kGenerationRecord, record); }));
   journalled_ = summary_.generation;
+  archive_journalled_ = algorithm_->ArchiveSize();
   return Status::Ok();
 }
 
@@ -408,6 +483,8 @@ json EvolutionTrainer::MetricsLine(const GenerationReport& r, const StageSeconds
                {"frames_test", s.frames_test},
                {"steps", s.steps},
                {"episodes", s.episodes},
+               {"evaluations", evaluations_},
+               {"solved_at", solved_at_ > 0 ? json(solved_at_) : json()},
                {"fitness_mean", Mean(r.fitness)},
                {"fitness_median", Median(r.fitness)},
                {"fitness_max", *max},
@@ -449,8 +526,9 @@ Result<Policy> EvolutionTrainer::Trained() const {
 }
 
 Status EvolutionTrainer::WriteCheckpoint() {
-  const std::string state = Record().Encode();
-  const std::vector<CheckpointFile> files = {{kState, state}};
+  const std::string state = Record().Encode(), archive = algorithm_->EncodeArchive(0);
+  std::vector<CheckpointFile> files = {{kState, state}};
+  if (!archive.empty()) files.push_back({kArchive, archive});
   CheckpointInfo info = MakeCheckpointInfo(summary_.generation);
   info.journal = journal_->tip();
   return checkpoints_->Save(info, files).status();
@@ -487,7 +565,10 @@ Result<std::vector<double>> EvolutionTrainer::Test() {
 json EvolutionTrainer::ResultOf(const std::vector<double>& test) const {
   const EvolutionSummary& s = summary_;
   const auto frames = static_cast<double>(s.frames);
+  const uint64_t solved_at = solved_at_ == 0 && Solved(Mean(test)) ? evaluations_ : solved_at_;
   return {{"generation", s.generation},
+          {"evaluations", evaluations_},
+          {"solved_at", solved_at > 0 ? json(solved_at) : json()},
           {"frames", s.frames},
           {"population_hash", Hex(s.population_hash)},
           {"elite_mean", Mean(test)},

@@ -22,6 +22,7 @@ Result<std::vector<EpisodeResult>> PlayMembers(GenerationPlayer& player, std::ve
   std::vector<EpisodeResult> played(population.begin(), population.end());
   const uint64_t frames = next.frames;
   next.Count(played);
+  report.AddPopulation(played, episodes);
   report.frames += next.frames - frames;
   report.frames_reused += next.frames - frames - playing.work().FramesPlayed();
   report.seconds_population += SecondsSince(start);
@@ -36,8 +37,8 @@ std::vector<double> MeanFitness(std::span<const EpisodeResult> played, size_t ep
 
 Result<double> ValidateAndTest(GenerationPlayer& player, std::span<const float> centre,
                                uint32_t individual, size_t validation_episodes,
-                               size_t test_episodes, const StopToken& stop,
-                               EvolutionCounters& next, GenerationReport& report) {
+                               size_t test_episodes, const StopToken& stop, EvolutionCounters& next,
+                               GenerationReport& report) {
   const FixedParameters policy(centre);
   const SteadyTime validation = Now();
   ASSIGN_OR_RETURN(const auto validated,
@@ -46,6 +47,7 @@ Result<double> ValidateAndTest(GenerationPlayer& player, std::span<const float> 
   next.Count(validated);
   report.frames += next.frames - frames;
   report.seconds_validation += SecondsSince(validation);
+  report.validated = validated.size();
 
   const SteadyTime test = Now();
   ASSIGN_OR_RETURN(const auto tested, player.Test(policy, test_episodes, stop));

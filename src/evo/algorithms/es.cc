@@ -110,9 +110,11 @@ Result<GenerationReport> EvolutionStrategy::Step(const StopToken& stop) {
     const std::vector<Task> tasks = Tasks(2 * keys.size(), 2 * (keys.size() + more));
     keys = NoiseKeys(keys.size() + more);
     const MirroredMembers members(noise_, state_.centre.theta, sigma, keys);
-    ASSIGN_OR_RETURN(const auto results,
-                     player_.PlayFurther(tasks, static_cast<uint32_t>(played.size()), members, stop));
+    ASSIGN_OR_RETURN(
+        const auto results,
+        player_.PlayFurther(tasks, static_cast<uint32_t>(played.size()), members, stop));
     played.insert(played.end(), results.begin(), results.end());
+    report.AddPopulation(results, episodes);
     next.Count(results);
   }
   report.seconds_population += SecondsSince(further);
@@ -130,11 +132,10 @@ Result<GenerationReport> EvolutionStrategy::Step(const StopToken& stop) {
   const double seconds_update = SecondsSince(ascent);
 
   // 3 validation of the new centre; 4 its test on fresh episodes, not counted in frames
-  ASSIGN_OR_RETURN(
-      next.centre_mean,
-      ValidateAndTest(player_, next.centre.theta, es_.members(),
-                      static_cast<size_t>(es_.validation_episodes),
-                      budget_.TestEpisodes(next.generation), stop, next, report));
+  ASSIGN_OR_RETURN(next.centre_mean,
+                   ValidateAndTest(player_, next.centre.theta, es_.members(),
+                                   static_cast<size_t>(es_.validation_episodes),
+                                   budget_.TestEpisodes(next.generation), stop, next, report));
 
   // 5 the caller makes the new state durable before it reports the generation
   next.population_hash = HashOf(report.fitness, next.centre.theta);

@@ -159,6 +159,7 @@ Result<GenerationReport> Ssga::Step(const StopToken& stop) {
   SsgaState next = StateOf(counters, population, *best);
   GenerationReport report;
   for (const EpisodeResult& r : results) report.fitness.push_back(r.fitness);
+  report.AddPopulation(results, 1);
   report.seconds_population = SecondsSince(start);
   RETURN_IF_ERROR(Test(next, stop, report));
   next.frames_test += report.frames_test;
