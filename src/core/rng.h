@@ -34,6 +34,8 @@ enum class Purpose : uint32_t {
   kSampleOrder = 18,
   kAugmentation = 19,
   kDrawnSample = 20,
+  kArchive = 21,
+  kCentreChoice = 22,
   kReference = 30,
 };
 

@@ -43,6 +43,9 @@ class GaConfig : public EvolutionConfig {
     return std::make_unique<GaConfig>(*this);
   }
   void Bind(ConfigTable& table) override;
+  // Adds the rows in their order, which is part of a configuration's hash; `by_return`: those of a
+  // selection by return too, with validation.
+  void BindRows(ConfigTable& table, bool by_return);
   std::string table() const override { return "ga"; }
   // Lowers parents and validation_candidates to the population.
   std::vector<std::string> Settle() override;

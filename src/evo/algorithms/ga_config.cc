@@ -34,23 +34,30 @@ std::unique_ptr<EvolutionConfig> MakeRandomSearchConfig() {
   return std::make_unique<RandomSearchConfig>();
 }
 
-void GaConfig::Bind(ConfigTable& table) {
-  table.Add("ga.loop", &loop, kLoops, "released GPU program, or the distributed one");
+void GaConfig::Bind(ConfigTable& table) { BindRows(table, /*by_return=*/true); }
+
+void GaConfig::BindRows(ConfigTable& table, bool by_return) {
+  if (by_return)
+    table.Add("ga.loop", &loop, kLoops, "released GPU program, or the distributed one");
   table.Add("ga.population", &population, {1, 10'000'000}, "genomes",
             "number of members per generation");
   table.Add("ga.parents", &parents, {0, 1'000'000}, "genomes",
             "number of parents (truncation size); 0 = random search");
-  table.Add("ga.elites", &elites, {0, 1'000'000}, "genomes",
-            "uber_dist: previous parents kept with their old fitness");
+  if (by_return)
+    table.Add("ga.elites", &elites, {0, 1'000'000}, "genomes",
+              "uber_dist: previous parents kept with their old fitness");
   table.Add("ga.episodes", &episodes, {1, 1000}, "episodes",
             "episodes per member; fitness is the mean");
-  table.Add("ga.validation_candidates", &validation_candidates, {0, 100'000}, "genomes",
-            "number of best members that are validated");
-  table.Add("ga.validation_episodes", &validation_episodes, {0, 100'000}, "episodes",
-            "validation episodes per candidate; 0 = no validation");
+  if (by_return) {
+    table.Add("ga.validation_candidates", &validation_candidates, {0, 100'000}, "genomes",
+              "number of best members that are validated");
+    table.Add("ga.validation_episodes", &validation_episodes, {0, 100'000}, "episodes",
+              "validation episodes per candidate; 0 = no validation");
+  }
   BindTest(table, "ga", budget);
-  table.Add("ga.elite_mode", &elite_mode, kEliteModes,
-            "the elite is a parent only, or also a member");
+  if (by_return)
+    table.Add("ga.elite_mode", &elite_mode, kEliteModes,
+              "the elite is a parent only, or also a member");
   table.Add("ga.mutation_power", &mutation_power, {0, kMutationPowerMax}, "",
             "standard deviation of a mutation");
   table.Add("ga.mutation_schedule", &mutation_schedule, kScheduleNames,

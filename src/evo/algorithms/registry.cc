@@ -7,6 +7,8 @@
 #include "evo/algorithms/cma.h"
 #include "evo/algorithms/es.h"
 #include "evo/algorithms/ga.h"
+#include "evo/algorithms/ga_ns.h"
+#include "evo/algorithms/ns_es.h"
 #include "evo/algorithms/separable.h"
 #include "evo/algorithms/ssga.h"
 
@@ -25,6 +27,26 @@ std::vector<EvolutionRow>& Rows() {
        .paper = "Such et al. 2018, arXiv 1712.06567",
        .config = [] { return MakeRandomSearchConfig(); },
        .describe = DescribeGa},
+      {.name = "ga-ns",
+       .about = "the Deep GA with novelty search: the most novel members are the parents",
+       .paper = "Such et al. 2018, arXiv 1712.06567",
+       .config = [] { return MakeGaNsConfig(); },
+       .describe = DescribeGaNs},
+      {.name = "ns-es",
+       .about = "evolution strategies on novelty alone, with several centres",
+       .paper = "NS-ES (Conti et al. 2018, arXiv 1712.06560)",
+       .config = [] { return MakeNsEsConfig(); },
+       .describe = DescribeNsEs},
+      {.name = "nsr-es",
+       .about = "evolution strategies on novelty and reward",
+       .paper = "NSR-ES (Conti et al. 2018, arXiv 1712.06560)",
+       .config = [] { return MakeNsrEsConfig(); },
+       .describe = DescribeNsEs},
+      {.name = "nsra-es",
+       .about = "the same with a weight of the reward that adapts",
+       .paper = "NSRA-ES (Conti et al. 2018, arXiv 1712.06560)",
+       .config = [] { return MakeNsraEsConfig(); },
+       .describe = DescribeNsEs},
       {.name = "es",
        .former = "openai-es",
        .about = "gradient ascent on the ranks of antithetic perturbations of one centre",

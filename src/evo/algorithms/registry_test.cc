@@ -20,13 +20,17 @@ TEST(EvolutionRegistryTest, EveryRowMakesAConfigurationAndReadsItsStates) {
     ConfigTable table;
     config->Bind(table);
     for (const ConfigField& field : table.fields())
-      EXPECT_TRUE(field.key.starts_with(config->table() + ".")) << field.key;
+      EXPECT_TRUE(field.key.starts_with(config->table() + ".") || field.key.starts_with("novelty."))
+          << field.key;
     EXPECT_TRUE(config->Check(network).ok()) << row.name;
 
     config->budget.test_episodes = 2;
     FakeEvaluator evaluator(network.parameter_count, [](const Task& task, auto) {
-      return EpisodeResult{.fitness = static_cast<double>(task.policy.id % 7), .frames = 1};
+      return EpisodeResult{.fitness = static_cast<double>(task.policy.id % 7),
+                           .frames = 1,
+                           .position = {1, static_cast<float>(task.policy.id)}};
     });
+    evaluator.SetPosition(2);
     const auto copy = config->Clone();
     const auto algorithm = copy->Make({1, network, evaluator, {}});
     ASSERT_TRUE(algorithm->Step(nullptr).ok()) << row.name;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "evo/algorithms/ga_test_util.h"
+#include "evo/algorithms/registry.h"
 #include "evo/evaluate/peers.h"
 #include "evo/genome/population_hash.h"
 
@@ -152,6 +153,62 @@ TEST(SharedEvaluatorTest, AnyNumberOfRanksHasOneRanksPopulation) {
         }
         EXPECT_EQ(rank.ga->state().Encode(), one.state().Encode());
       });
+    }
+  }
+}
+
+// What an episode behaves as, besides.
+EpisodeResult InventBehaviour(const Task& task, std::span<const float> theta) {
+  EpisodeResult result = Invent(task, theta);
+  result.position = {theta[0], static_cast<float>(result.fitness)};
+  if (task.episode.record == RecordKind::kMemory)
+    result.recording.resize(16 * (1 + task.episode.seed % 4),
+                            static_cast<std::byte>(result.frames));
+  return result;
+}
+
+TEST(SharedEvaluatorTest, EveryAlgorithmComesToOneRanksState) {
+  const auto parameters = static_cast<size_t>(Net().parameter_count);
+  for (const EvolutionRow& row : EvolutionAlgorithms()) {
+    const auto config = row.config();
+    ConfigTable table;
+    config->Bind(table);
+    for (const char* key : {"ga.population", "es.population"})
+      if (table.Find(key) != nullptr) {
+        ASSERT_TRUE(table.Set(key, "24").ok());
+      }
+    config->budget.test_episodes = 2;
+    for (const char* behaviour : {"final_position", "ram"}) {
+      if (table.Find("novelty.behaviour") != nullptr) {
+        ASSERT_TRUE(table.Set("novelty.behaviour", behaviour).ok());
+      }
+      FakeEvaluator alone(parameters, InventBehaviour);
+      alone.SetPosition(2), alone.SetMemory(16);
+      const auto record = config->Records(alone.spec());
+      if (!record.ok()) continue;
+      const EpisodeRule rule{
+          .noops = nullptr, .frames_max = 1, .frames_max_test = 2, .record = *record};
+      const auto one = config->Make({kSeed, Net(), alone, rule});
+      for (int g = 0; g < 3; ++g) (void)one->Step(nullptr).ValueOrThrow();
+      for (const int n : {2, 3}) {
+        Group group(n);
+        std::vector<std::thread> threads;
+        for (int r = 0; r < n; ++r)
+          threads.emplace_back([&, r] {
+            auto own = std::make_unique<DisorderlyEvaluator>(
+                parameters, InventBehaviour,
+                DisorderlyEvaluator::Manner{
+                    .seed = static_cast<uint64_t>(r), .threads = 2, .delay_us_max = 10.0 * r});
+            own->SetPosition(2), own->SetMemory(16);
+            RankOf peers(group, r, n);
+            const auto shared = MakeSharedEvaluator(std::move(own), peers);
+            const auto algorithm = config->Make({kSeed, Net(), *shared, rule});
+            for (int g = 0; g < 3; ++g) (void)algorithm->Step(nullptr).ValueOrThrow();
+            EXPECT_EQ(algorithm->EncodeState(), one->EncodeState()) << row.name << ", " << n;
+            EXPECT_EQ(algorithm->EncodeArchive(0), one->EncodeArchive(0)) << row.name;
+          });
+        for (auto& thread : threads) thread.join();
+      }
     }
   }
 }
