@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/format.h"
+#include "report/end_points.h"
 #include "report/report_sections.h"
 
 namespace samara {
@@ -92,6 +93,14 @@ Status WriteLearningCurve(std::span<const Path> folders, const RootedPath& svg) 
   chart.width = 760;
   chart.height = 420;
   return WriteFileAtomic(svg, Svg(chart, SvgUse::kFile));
+}
+
+Result<bool> WriteMap(const Path& folder, const RootedPath& svg) {
+  ASSIGN_OR_RETURN(const RunData run, LoadRun(folder));
+  const std::string map = RunMap(run, SvgUse::kFile);
+  if (map.empty()) return false;
+  RETURN_IF_ERROR(WriteFileAtomic(svg, map));
+  return true;
 }
 
 }  // namespace samara

@@ -19,4 +19,8 @@ Status WriteReport(std::span<const Path> runs, const RootedPath& html);
 // over each group. kConfig when they played several games.
 Status WriteLearningCurve(std::span<const Path> runs, const RootedPath& svg);
 
+// A map of the run's maze or trap with the end points of its populations, coloured by generation,
+// as an SVG picture. False when there is nothing to draw: another task, or no end points.
+Result<bool> WriteMap(const Path& run, const RootedPath& svg);
+
 }  // namespace samara

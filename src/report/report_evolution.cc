@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/format.h"
+#include "report/end_points.h"
 #include "report/report_sections.h"
 
 namespace samara {
@@ -98,7 +99,14 @@ std::string Stages(const RunData& run) {
          "</figure>";
 }
 
-std::string Charts(const RunData& run) { return Returns(run) + Lineages(run) + Stages(run); }
+std::string Map(const RunData& run) {
+  const std::string svg = RunMap(run, SvgUse::kInline);
+  return svg.empty() ? "" : "<figure>" + svg + "</figure>";
+}
+
+std::string Charts(const RunData& run) {
+  return Map(run) + Returns(run) + Lineages(run) + Stages(run);
+}
 
 std::string NoTables(const RunData&) { return ""; }
 

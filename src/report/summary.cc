@@ -86,6 +86,7 @@ std::string FinalSummary(const json& result) {
   }
   for (const auto& [name, key] : {std::pair{"video", "video"},
                                   {"curve", "learning_curve"},
+                                  {"map", "map"},
                                   {"report", "report"},
                                   {"run", "run"}})
     if (const std::string path = TextOr(result, key, ""); !path.empty())

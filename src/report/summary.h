@@ -11,7 +11,8 @@ namespace samara {
 //   test_returns[], return_last100               of a learning agent
 //   random_mean, random_median, random_returns[] a random policy, same episodes' conditions
 //   frames, generation or updates, seconds, cores           population + validation frames; cores
-//   of the run video, learning_curve, report, run           paths
+//   of the run
+//   video, learning_curve, map, report, run      paths
 std::string FinalSummary(const nlohmann::json& result);
 
 }  // namespace samara

@@ -122,7 +122,7 @@ TEST_F(RunFolderTest, ALinkOrAPipeUnderAFilesNameIsRefused) {
   ASSERT_TRUE(WriteNewFile(folder_ / "outside", "mine").ok());
   const Path run = folder_ / "a";
   for (const char* name : {"config.toml", "run.json", "incarnation.json", "result.json", "log.txt",
-                           "metrics.jsonl", "lock", "learning_curve.svg", "report.html",
+                           "metrics.jsonl", "lock", "learning_curve.svg", "map.svg", "report.html",
                            "checkpoints", "videos", "events.out.tfevents.0000000001.samara"}) {
     const Path path = run / name, kept = folder_ / "kept";
     if (std::filesystem::exists(path)) std::filesystem::rename(path, kept);

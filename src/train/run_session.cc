@@ -221,6 +221,9 @@ Result<json> Session::Finish(json result, MetricsWriter& metrics, const Result<P
   const std::vector<Path> runs = {folder_->path().path()};
   const RootedPath curve = folder_->path() / "learning_curve.svg";
   add("learning_curve", "learning curve", curve, WriteLearningCurve(runs, curve));
+  const RootedPath map = folder_->path() / "map.svg";
+  const Result<bool> drawn = WriteMap(runs[0], map);
+  if (!drawn.ok() || *drawn) add("map", "map", map, drawn.status());
   json line = result;
   line["event"] = "finished";
   metrics.Write(line);
