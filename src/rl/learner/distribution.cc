@@ -10,7 +10,7 @@ namespace {
 
 using torch::Tensor;
 
-constexpr double kDeviationMin = 1e-3;
+constexpr double kSmallestDeviation = 1e-3;
 
 // log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u)), without the cancellation.
 Tensor LogSquashing(const Tensor& u) { return 2 * (std::log(2.0) - u - torch::softplus(-2 * u)); }
@@ -35,7 +35,7 @@ std::vector<Tensor> ActionDistribution::LogProbs(const Tensor& parameters) const
 std::pair<Tensor, Tensor> ActionDistribution::MeanAndDeviation(const Tensor& parameters) const {
   CHECK_EQ(parameters.size(-1), this->parameters());
   const auto parts = parameters.chunk(2, -1);
-  return {parts[0], torch::softplus(parts[1]) + kDeviationMin};
+  return {parts[0], torch::softplus(parts[1]) + kSmallestDeviation};
 }
 
 Tensor ActionDistribution::LogProb(const Tensor& parameters, const Tensor& actions) const {
