@@ -16,7 +16,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr int kRounds = 3;
+constexpr int kEsRounds = 3;
 constexpr const char* kPreset = "classic/cartpole-es";
 
 // Decisions of population and validation per second, from a new run on.
@@ -40,19 +40,18 @@ Result<double> StepsPerSecond(double seconds) {
 }  // namespace
 
 Result<json> EvolutionStrategies(const Options& options) {
-  json result = {{"preset", kPreset},      {"population", 64},
-                 {"cores", Cores()},       {"steps_per_second", 0.0},
-                 {"rival", nullptr},       {"rival_steps_per_second", nullptr},
+  json result = {{"preset", kPreset},       {"population", 64}, {"cores", Cores()},
+                 {"steps_per_second", 0.0}, {"rival", nullptr}, {"rival_steps_per_second", nullptr},
                  {"ratio", nullptr}};
   double ours = 0, rivals = 0;
-  for (int round = 0; round < kRounds; ++round) {
-    ASSIGN_OR_RETURN(const double rate, StepsPerSecond(options.seconds / kRounds));
+  for (int round = 0; round < kEsRounds; ++round) {
+    ASSIGN_OR_RETURN(const double rate, StepsPerSecond(options.seconds / kEsRounds));
     ours = std::max(ours, rate);
     options.say(fmt::format("CartPole, population 64: {:.0f} steps/s on {} cores", rate, Cores()));
     if (!options.rivals || result.contains("rival_missing")) continue;
     ASSIGN_OR_RETURN(const json row,
                      RunRival("es_rivals.py", {std::to_string(Cores()),
-                                               fmt::format("{}", options.seconds / kRounds)}));
+                                               fmt::format("{}", options.seconds / kEsRounds)}));
     if (!row.contains("steps_per_second")) {
       result["rival_missing"] = row.value("reason", "");
       options.say("no rival: " + row.value("reason", ""));

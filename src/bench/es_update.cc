@@ -16,7 +16,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr int kRounds = 3;
+constexpr int kUpdateRounds = 3;
 
 // Values per second of the noise alone, on all cores.
 double NoiseAlone(const Noise& noise, double seconds) {
@@ -40,22 +40,23 @@ json Update(NoiseKind kind, const char* network, size_t parameters, size_t pairs
   const AscentRule rule{.kind = AscentKind::kAdam, .weight_decay = 0.005};
   // in turns: the machine's mood is the same for both
   double values = 0, alone = 0;
-  for (int round = 0; round < kRounds; ++round) {
-    alone = std::max(alone, NoiseAlone(noise, options.seconds / (2 * kRounds)));
+  for (int round = 0; round < kUpdateRounds; ++round) {
+    alone = std::max(alone, NoiseAlone(noise, options.seconds / (2 * kUpdateRounds)));
     const SteadyTime start = Now();
     double done = 0;
     do {
       Ascend(noise, keys, weights, static_cast<double>(2 * pairs), rule, 0.01, centre, Cores());
       done += static_cast<double>(parameters) * static_cast<double>(pairs);
-    } while (SecondsSince(start) < options.seconds / (2 * kRounds));
+    } while (SecondsSince(start) < options.seconds / (2 * kUpdateRounds));
     values = std::max(values, done / SecondsSince(start));
   }
   const double copy = Machine()["copy_gb_per_second"], bandwidth = 4e-9 * values;
-  options.say(fmt::format("{} of {} parameters, {} pairs, {} noise: {:.2f} G values/s on {} cores "
-                          "({:.2f} of the noise alone), as {:.1f} GB/s of stored noise ({:.2f} of "
-                          "copying)",
-                          network, parameters, pairs, Name(kind), 1e-9 * values, Cores(),
-                          values / alone, bandwidth, bandwidth / copy));
+  options.say(
+      fmt::format("{} of {} parameters, {} pairs, {} noise: {:.2f} G values/s on {} cores "
+                  "({:.2f} of the noise alone), as {:.1f} GB/s of stored noise ({:.2f} of "
+                  "copying)",
+                  network, parameters, pairs, Name(kind), 1e-9 * values, Cores(), values / alone,
+                  bandwidth, bandwidth / copy));
   return {{"noise", Name(kind)},
           {"network", network},
           {"parameters", parameters},

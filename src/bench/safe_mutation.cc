@@ -18,7 +18,7 @@ using nlohmann::json;
 namespace {
 
 constexpr size_t kStates = 100;
-constexpr int64_t kInputs = 11, kOutputs = 2;
+constexpr int64_t kMazeInputs = 11, kMazeOutputs = 2;
 
 // The networks of the breadcrumb maze.
 struct Net {
@@ -43,12 +43,12 @@ Result<json> SafeMutations(const Options& options) {
   json all = json::array();
   for (const Net& net : kNets) {
     ASSIGN_OR_RETURN(const NetworkDescription network,
-                     MakeNetwork(Line(net), 1, 1, kInputs, kOutputs));
+                     MakeNetwork(Line(net), 1, 1, kMazeInputs, kMazeOutputs));
     std::vector<float> parameters(network.parameter_count), delta(network.parameter_count, 0.1F);
     Materialise(Individual(1), network, parameters);
     Experience experience;
     const CounterRng rng(1);
-    for (size_t i = 0; i < kStates * kInputs; ++i)
+    for (size_t i = 0; i < kStates * kMazeInputs; ++i)
       experience.inputs.push_back(static_cast<float>(rng.Uniform(i)));
     const auto rate = [&](MutationKind kind) {
       return RatePerSecond(1, options.seconds, [&](uint32_t) {
@@ -60,7 +60,7 @@ Result<json> SafeMutations(const Options& options) {
     json row = {{"network", net.name},
                 {"parameters", network.parameter_count},
                 {"states", kStates},
-                {"outputs", kOutputs},
+                {"outputs", kMazeOutputs},
                 {"isa", samara::Name(ActiveIsa())},
                 {"sm_g_abs_per_second", ours},
                 {"sm_g_sum_per_second", rate(MutationKind::kSmGSum)},

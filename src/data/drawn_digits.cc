@@ -12,7 +12,7 @@ constexpr int kSide = 12;  // the least that shows a digit
 // Which of the segments top, upper left, upper right, middle, lower left, lower right, bottom are
 // lit, highest bit first.
 constexpr uint8_t kSegments[kDigits] = {0b1110111, 0b0010010, 0b1011101, 0b1011011, 0b0111010,
-                                         0b1101011, 0b1101111, 0b1010010, 0b1111111, 0b1111011};
+                                        0b1101011, 0b1101111, 0b1010010, 0b1111111, 0b1111011};
 
 // Whether (x, y), of a digit 1 wide and 2 high, is on a lit segment.
 bool IsLit(int digit, double x, double y) {

@@ -150,7 +150,8 @@ Result<CheckpointManifest> ReadManifest(const RootedPath& checkpoint) {
   if (format != kManifestFormat) {
     return Status(Code::kConfig, path.string() + ": checkpoint of format " +
                                      std::to_string(format) + ", this samara reads format " +
-                                     std::to_string(kManifestFormat) + ": use the samara that wrote it");
+                                     std::to_string(kManifestFormat) +
+                                     ": use the samara that wrote it");
   }
   ASSIGN_OR_RETURN(CheckpointManifest manifest, ParseManifest(*json, path.string()));
   const std::string name = NameOf(manifest.info.step, manifest.info.incarnation);

@@ -45,8 +45,12 @@ Result<JournalContents> SoundJournal(const RunFolder& folder) {
 
 std::string GenerationRecord::Encode() const {
   ByteWriter out;
-  out.Put(kRecordVersion).PutBytes(algorithm).Put(seconds).PutBytes(state).PutBytes(metrics).Put(
-      uint64_t{fitness.size()});
+  out.Put(kRecordVersion)
+      .PutBytes(algorithm)
+      .Put(seconds)
+      .PutBytes(state)
+      .PutBytes(metrics)
+      .Put(uint64_t{fitness.size()});
   for (double f : fitness) out.Put(f);
   out.PutBytes(archive).Put(evaluations).Put(solved_at);
   out.PutBytes({reinterpret_cast<const char*>(positions.data()), positions.size() * sizeof(float)});

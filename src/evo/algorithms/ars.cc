@@ -95,9 +95,9 @@ class Ars : public EvolutionAlgorithm {
  public:
   Ars(const ArsConfig& config, const EvolutionSetup& setup)
       : EvolutionAlgorithm(setup), config_(config) {
-    state_.centre = Centre(initial_ != nullptr ? initial_->parameters
-                                               : std::vector<float>(network_.parameter_count),
-                           AscentKind::kSgd);
+    state_.centre = Centre(
+        initial_ != nullptr ? initial_->parameters : std::vector<float>(network_.parameter_count),
+        AscentKind::kSgd);
   }
 
   // One iteration of the paper's algorithm 1; version 2 normalises observations, which is the
@@ -116,11 +116,10 @@ class Ars : public EvolutionAlgorithm {
       for (const uint32_t member : {2 * k, 2 * k + 1})
         tasks.push_back(player_.PopulationTask(member, 0));
     }
-    ASSIGN_OR_RETURN(
-        const auto played,
-        PlayMembers(player_, std::move(tasks), 1,
-                    MirroredMembers(noise_, state_.centre.theta, config_.sigma, keys),
-                    EpisodesOfNext(), stop, next, report));
+    ASSIGN_OR_RETURN(const auto played,
+                     PlayMembers(player_, std::move(tasks), 1,
+                                 MirroredMembers(noise_, state_.centre.theta, config_.sigma, keys),
+                                 EpisodesOfNext(), stop, next, report));
     report.fitness = MeanFitness(played, 1);
 
     // 2 returns of the best directions, 0 of the others; their deviation divides the step
@@ -138,11 +137,11 @@ class Ars : public EvolutionAlgorithm {
                      config_.step_size, next.centre, Cores());
 
     // 3 validation of the new centre; 4 its test
-    ASSIGN_OR_RETURN(next.centre_mean,
-                     ValidateAndTest(player_, next.centre.theta, 2 * directions,
-                                     static_cast<size_t>(config_.validation_episodes),
-                                     config_.budget.TestEpisodes(next.generation), stop, next,
-                                     report));
+    ASSIGN_OR_RETURN(
+        next.centre_mean,
+        ValidateAndTest(player_, next.centre.theta, 2 * directions,
+                        static_cast<size_t>(config_.validation_episodes),
+                        config_.budget.TestEpisodes(next.generation), stop, next, report));
 
     // 5 the caller makes the new state durable before it reports the generation
     next.population_hash = HashOf(report.fitness, next.centre.theta);

@@ -105,8 +105,7 @@ TEST(AscentTest, EveryOptimizerTakesItsStep) {
     Reference reference{.theta = 0.7F};
     for (int t = 1; t <= 5; ++t) {
       const auto weights = Weights(static_cast<uint64_t>(t), 4);
-      const double g =
-          ((weights[0] - weights[1]) * e0[0] + (weights[2] - weights[3]) * e1[0]) / 4;
+      const double g = ((weights[0] - weights[1]) * e0[0] + (weights[2] - weights[3]) * e1[0]) / 4;
       const double before = centre.theta[0];
       reference.Step(kind, kDecay * before - g, kRate, t);
       const AscentReport report =

@@ -26,8 +26,8 @@ std::vector<double> MeanFitness(std::span<const EpisodeResult> played, size_t ep
 // adds both to `next` and `report`. The mean of the validation. kTryAgain: stopped.
 Result<double> ValidateAndTest(GenerationPlayer& player, std::span<const float> centre,
                                uint32_t individual, size_t validation_episodes,
-                               size_t test_episodes, const StopToken& stop,
-                               EvolutionCounters& next, GenerationReport& report);
+                               size_t test_episodes, const StopToken& stop, EvolutionCounters& next,
+                               GenerationReport& report);
 
 // SHA-256 over the bits of fitness and centre.
 Digest HashOf(std::span<const double> fitness, std::span<const float> centre);

@@ -65,7 +65,8 @@ struct CmaState : EvolutionCounters {
     PutCounters(out, *this);
     PutFloats(out, mean);
     for (const auto* values : {&covariance, &path_sigma, &path_c})
-      out.PutBytes({reinterpret_cast<const char*>(values->data()), values->size() * sizeof(double)});
+      out.PutBytes(
+          {reinterpret_cast<const char*>(values->data()), values->size() * sizeof(double)});
     out.Put(sigma).Put(centre_mean).Put(population_hash);
     return out.Take();
   }
@@ -202,8 +203,7 @@ class CmaEs : public EvolutionAlgorithm {
     return {Code::kBadData, "the covariance of the recorded state is not positive definite"};
   }
 
-  void Move(std::span<const double> fitness, std::span<const uint64_t> keys,
-            CmaState& next) const {
+  void Move(std::span<const double> fitness, std::span<const uint64_t> keys, CmaState& next) const {
     const CmaConstants& c = constants_;
     const std::vector<double> w = ByPlace(fitness, c.weights);
     // 1 steps y = A z of the members that count, and their weighted means

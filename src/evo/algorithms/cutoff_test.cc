@@ -27,10 +27,10 @@ TEST(CutoffTest, GrowsWhenEnoughEpisodesReachTheLimit) {
 }
 
 TEST(CutoffTest, RefusesEverythingElse) {
-  for (const char* text :
-       {"", "0", "-5", "5.5", "none", "adaptive", "adaptive:", "adaptive:1,2", "adaptive:1,.5,2,3,4",
-        "adaptive:0,.5,2,3", "adaptive:9,.5,2,3", "adaptive:1,1.5,2,3", "adaptive:1,.5,.9,3",
-        "adaptive:1,nan,2,3", "adaptive:1,.5,inf,3", "5000x", "99999999999999"})
+  for (const char* text : {"", "0", "-5", "5.5", "none", "adaptive", "adaptive:", "adaptive:1,2",
+                           "adaptive:1,.5,2,3,4", "adaptive:0,.5,2,3", "adaptive:9,.5,2,3",
+                           "adaptive:1,1.5,2,3", "adaptive:1,.5,.9,3", "adaptive:1,nan,2,3",
+                           "adaptive:1,.5,inf,3", "5000x", "99999999999999"})
     EXPECT_EQ(Cutoff::Parse(text).status().code(), Code::kConfig) << text;
   EXPECT_NE(Cutoff::Parse("5k").status().message().find("es.cutoff=5k"), std::string::npos);
 }

@@ -11,7 +11,7 @@ namespace samara {
 namespace {
 
 constexpr size_t kParametersMax = 20'000'000;  // three numbers each fit one record of the journal
-constexpr uint64_t kPairsMax = 10'000'000;      // of one generation
+constexpr uint64_t kPairsMax = 10'000'000;     // of one generation
 
 constexpr EnumName<NoiseKind> kCounterNoise[] = {{NoiseKind::kNormal, "normal"},
                                                  {NoiseKind::kQuantile8, "quantile8"}};
@@ -81,9 +81,9 @@ Status EsSettings::Check(const NetworkDescription& network) const {
             fmt::format("es.population={}: members play in pairs; expected an even number",
                         population)};
   if (UsesSigns(shaping))
-    return {Code::kConfig, fmt::format("es.shaping={}: this build does not sum the signs of rewards",
-                                       NameOf(std::span<const EnumName<Shaping>>(kShapingNames),
-                                              shaping))};
+    return {Code::kConfig,
+            fmt::format("es.shaping={}: this build does not sum the signs of rewards",
+                        NameOf(std::span<const EnumName<Shaping>>(kShapingNames), shaping))};
   RETURN_IF_ERROR(Cutoff::Parse(cutoff).status());
   const double all = static_cast<double>(population) *
                      static_cast<double>(std::max(episodes, validation_episodes));

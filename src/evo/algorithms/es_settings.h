@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-
 #include <string>
 
 #include "core/config.h"
@@ -24,9 +23,10 @@ constexpr EnumName<GradientScale> kGradientScaleNames[] = {{GradientScale::kRefe
 
 // What the schedules of sigma and the learning rate count.
 enum class ScheduleUnit : uint8_t { kGenerations, kFrames, kSteps };
-constexpr EnumName<ScheduleUnit> kScheduleUnitNames[] = {{ScheduleUnit::kGenerations, "generations"},
-                                                         {ScheduleUnit::kFrames, "frames"},
-                                                         {ScheduleUnit::kSteps, "steps"}};
+constexpr EnumName<ScheduleUnit> kScheduleUnitNames[] = {
+    {ScheduleUnit::kGenerations, "generations"},
+    {ScheduleUnit::kFrames, "frames"},
+    {ScheduleUnit::kSteps, "steps"}};
 
 struct EsSettings {
   int64_t population = 1000;  // members: pairs of a perturbation and its opposite

@@ -256,16 +256,15 @@ TEST(EsTest, TheCutoffGrowsAndBoundsOnlyThePopulation) {
                             limits.insert({task.role, task.episode.frames_max});
                             return Lengths(task, theta);
                           });
-  const auto es = Config({"es.population=8", "es.validation_episodes=2",
-                          "es.cutoff=adaptive:5,0.5,1.5,9"})
-                      ->Make({kSeed, network, evaluator, {}});
+  const auto es =
+      Config({"es.population=8", "es.validation_episodes=2", "es.cutoff=adaptive:5,0.5,1.5,9"})
+          ->Make({kSeed, network, evaluator, {}});
   for (const int expected : {5, 7, 9, 9}) EXPECT_EQ(es->Step(nullptr)->metrics["cutoff"], expected);
-  EXPECT_EQ(limits, (std::set<std::pair<Role, int64_t>>{{Role::kTrain, 5},
-                                                        {Role::kTrain, 7},
-                                                        {Role::kTrain, 9},
-                                                        {Role::kEvaluate, 0}}));
-  const auto other = Config({"es.cutoff=adaptive:5,0.5,1.5,9"})
-                         ->Make({kSeed, network, evaluator, {}});
+  EXPECT_EQ(limits,
+            (std::set<std::pair<Role, int64_t>>{
+                {Role::kTrain, 5}, {Role::kTrain, 7}, {Role::kTrain, 9}, {Role::kEvaluate, 0}}));
+  const auto other =
+      Config({"es.cutoff=adaptive:5,0.5,1.5,9"})->Make({kSeed, network, evaluator, {}});
   ASSERT_TRUE(other->RestoreState(es->EncodeState()).ok());
   EXPECT_EQ(other->EncodeState(), es->EncodeState());
   EXPECT_EQ(Config({"es.cutoff=soon"})->Check(network).code(), Code::kConfig);
@@ -274,12 +273,11 @@ TEST(EsTest, TheCutoffGrowsAndBoundsOnlyThePopulation) {
 TEST(EsTest, SigmaAndTheLearningRateFollowTheirSchedules) {
   const NetworkDescription network = Network("linear", 3, 2);
   FakeEvaluator evaluator(network.parameter_count, Score);
-  const auto es =
-      Config({"es.population=4", "es.validation_episodes=1", "es.sigma=0.4",
-              "es.sigma_schedule=exponential", "es.sigma_end=0.1", "es.learning_rate=0.3",
-              "es.learning_rate_schedule=linear", "es.learning_rate_end=0.1",
-              "es.schedule_length=4"})
-          ->Make({kSeed, network, evaluator, {}});
+  const auto es = Config({"es.population=4", "es.validation_episodes=1", "es.sigma=0.4",
+                          "es.sigma_schedule=exponential", "es.sigma_end=0.1",
+                          "es.learning_rate=0.3", "es.learning_rate_schedule=linear",
+                          "es.learning_rate_end=0.1", "es.schedule_length=4"})
+                      ->Make({kSeed, network, evaluator, {}});
   const double sigma[] = {0.4, 0.282842712, 0.2, 0.141421356, 0.1, 0.1};
   const double rate[] = {0.3, 0.25, 0.2, 0.15, 0.1, 0.1};
   for (int g = 0; g < 6; ++g) {
@@ -320,7 +318,8 @@ TEST(EsTest, RefusesMoreThanItCanNumberOrRecord) {
   EXPECT_TRUE(Small()->Check(small).ok());
   EXPECT_EQ(Small()->Check(Network("mlp-16384-16384-tanh", 4, 2)).code(), Code::kConfig);
   EXPECT_EQ(Config({"es.population=7"})->Check(small).code(), Code::kConfig);
-  EXPECT_EQ(Config({"es.population=10000000", "es.episodes=1000"})->Check(small).code(), Code::kConfig);
+  EXPECT_EQ(Config({"es.population=10000000", "es.episodes=1000"})->Check(small).code(),
+            Code::kConfig);
 }
 
 }  // namespace

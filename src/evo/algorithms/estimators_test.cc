@@ -80,8 +80,8 @@ std::vector<size_t> Order(const std::vector<double>& fitness) {
 }
 
 TEST(ArsTest, TakesThePublishedStep) {
-  const First first(*Config("ars", {"ars.directions=6", "ars.top=2", "ars.step_size=0.1",
-                                    "ars.sigma=0.2"}));
+  const First first(
+      *Config("ars", {"ars.directions=6", "ars.top=2", "ars.step_size=0.1", "ars.sigma=0.2"}));
   const auto e = Noise1(6, first.n);
   std::vector<double> better;
   for (size_t k = 0; k < 6; ++k)
@@ -102,8 +102,8 @@ TEST(ArsTest, TakesThePublishedStep) {
 }
 
 TEST(PgpeTest, TakesClipUpsStep) {
-  const First first(*Config("pgpe", {"pgpe.population=10", "pgpe.max_speed=0.2",
-                                     "pgpe.shaping=zscore"}));
+  const First first(
+      *Config("pgpe", {"pgpe.population=10", "pgpe.max_speed=0.2", "pgpe.shaping=zscore"}));
   const auto e = Noise1(5, first.n);
   const double sigma = 15 * 0.2 / std::sqrt(static_cast<double>(first.n));
   std::vector<double> gradient(first.n);
@@ -237,8 +237,7 @@ TEST(EstimatorsTest, FindTheOptimumOfAnEllipsoid) {
   const NetworkDescription network = Network("linear", 3, 2);
   for (const Case& c : cases) {
     FakeEvaluator evaluator(network.parameter_count, Play);
-    const auto algorithm =
-        Config(c.name, c.settings)->Make({kSeed, network, evaluator, {}});
+    const auto algorithm = Config(c.name, c.settings)->Make({kSeed, network, evaluator, {}});
     for (int g = 0; g < c.generations; ++g) ASSERT_TRUE(algorithm->Step(nullptr).ok());
     EXPECT_GT(Fitness(MeanOf(*algorithm)), -c.error) << c.name;
   }

@@ -27,7 +27,8 @@ class PgpeConfig : public EvolutionConfig {
   void Bind(ConfigTable& table) override {
     members.Bind(table, "pgpe");
     table.Add("pgpe.shaping", &shaping, kShapingNames, "what the update uses as fitness");
-    table.Add("pgpe.max_speed", &max_speed, {1e-9, 1e6}, "", "maximum length of a step of the mean");
+    table.Add("pgpe.max_speed", &max_speed, {1e-9, 1e6}, "",
+              "maximum length of a step of the mean");
     table.Add("pgpe.step_size", &step_size, {0, 1e6}, "",
               "length of the normalised gradient in a step; 0 = 0.75 pgpe.max_speed");
     table.Add("pgpe.momentum", &momentum, {0, 1}, "", "momentum of ClipUp");
@@ -53,7 +54,8 @@ class PgpeConfig : public EvolutionConfig {
 class Pgpe : public SeparableEvolution {
  public:
   Pgpe(const PgpeConfig& c, const EvolutionSetup& setup)
-      : SeparableEvolution(c.members, c.budget, setup, Deviation(c, setup.network), 1), config_(c) {}
+      : SeparableEvolution(c.members, c.budget, setup, Deviation(c, setup.network), 1),
+        config_(c) {}
 
  private:
   static double Deviation(const PgpeConfig& c, const NetworkDescription& network) {
@@ -74,26 +76,25 @@ class Pgpe : public SeparableEvolution {
     }
     // 2 gradients of the mean, sigma sum a e, and of sigma, sigma sum b (e^2 - 1); sigma moves
     std::vector<double> gradient(parameters());
-    ForMoments(keys, a, b,
-               [&](size_t first, std::span<const double> of_a, std::span<const double> of_b) {
-                 for (size_t k = 0; k < of_a.size(); ++k) {
-                   const double sigma = next.deviation[first + k];
-                   gradient[first + k] = sigma * of_a[k];
-                   const double most = config_.sigma_change_max * sigma;
-                   const double change = config_.sigma_learning_rate * sigma * of_b[k];
-                   next.deviation[first + k] =
-                       static_cast<float>(sigma + std::clamp(change, -most, most));
-                 }
-               });
+    ForMoments(
+        keys, a, b, [&](size_t first, std::span<const double> of_a, std::span<const double> of_b) {
+          for (size_t k = 0; k < of_a.size(); ++k) {
+            const double sigma = next.deviation[first + k];
+            gradient[first + k] = sigma * of_a[k];
+            const double most = config_.sigma_change_max * sigma;
+            const double change = config_.sigma_learning_rate * sigma * of_b[k];
+            next.deviation[first + k] = static_cast<float>(sigma + std::clamp(change, -most, most));
+          }
+        });
     // 3 ClipUp: v = momentum v + step g / |g|, no longer than max_speed
-    const double step =
-        config_.step_size > 0 ? config_.step_size : 0.75 * config_.max_speed;
+    const double step = config_.step_size > 0 ? config_.step_size : 0.75 * config_.max_speed;
     double length = 0, speed = 0;
     for (const double g : gradient) length += g * g;
     length = std::sqrt(length);
     std::vector<double> velocity(parameters());
     for (size_t i = 0; i < velocity.size(); ++i) {
-      velocity[i] = config_.momentum * next.path1[i] + (length > 0 ? step * gradient[i] / length : 0);
+      velocity[i] =
+          config_.momentum * next.path1[i] + (length > 0 ? step * gradient[i] / length : 0);
       speed += velocity[i] * velocity[i];
     }
     speed = std::sqrt(speed);

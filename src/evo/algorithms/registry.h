@@ -11,9 +11,9 @@
 namespace samara {
 
 struct EvolutionRow {
-  std::string name;   // the value of run.algorithm
+  std::string name;         // the value of run.algorithm
   std::string former = {};  // an older name, which configurations and journals may have
-  std::string about;  // one line
+  std::string about;        // one line
   std::string paper;
   std::unique_ptr<EvolutionConfig> (*config)();  // a new one, with its defaults
   // Summary of a state's bytes (EncodeState); kBadData when they are damaged.

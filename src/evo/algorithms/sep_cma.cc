@@ -39,7 +39,8 @@ class SepCma : public SeparableEvolution {
   // path1 is the path of the step size, path2 that of the covariance.
   SepCma(const SepCmaConfig& c, const EvolutionSetup& setup)
       : SeparableEvolution(c.members, c.budget, setup, c.sigma, 2),
-        constants_(static_cast<size_t>(c.members.population), setup.network.parameter_count, true) {}
+        constants_(static_cast<size_t>(c.members.population), setup.network.parameter_count, true) {
+  }
 
  private:
   nlohmann::json Move(std::span<const double> fitness, std::span<const uint64_t> keys,
@@ -55,8 +56,7 @@ class SepCma : public SeparableEvolution {
     // 1 the mean, and the path of the step size
     double length = 0;
     for (size_t i = 0; i < step.size(); ++i) {
-      next.mean[i] =
-          static_cast<float>(next.mean[i] + next.scale * next.deviation[i] * step[i]);
+      next.mean[i] = static_cast<float>(next.mean[i] + next.scale * next.deviation[i] * step[i]);
       const double path = (1 - c.c_sigma) * next.path1[i] +
                           std::sqrt(c.c_sigma * (2 - c.c_sigma) * c.mu_eff) * step[i];
       next.path1[i] = static_cast<float>(path);

@@ -31,9 +31,9 @@ struct SeparableSettings {
 
 struct SeparableState : EvolutionCounters {
   std::vector<float> mean, deviation;
-  double scale = 1;                // of all deviations
+  double scale = 1;                 // of all deviations
   std::vector<float> path1, path2;  // what an algorithm remembers of its steps; may be empty
-  double centre_mean = 0;          // of the mean's validation
+  double centre_mean = 0;           // of the mean's validation
   Digest population_hash{};
 
   EvolutionSummary Summary() const {
@@ -62,8 +62,8 @@ class SeparableEvolution : public EvolutionAlgorithm {
                               SeparableState& next) const = 0;
   // Calls body(first, sum a e, sum b (e^2 - 1)) once per block of parameters, on all cores; one a
   // and one b per key.
-  using Moments = std::function<void(size_t first, std::span<const double> of_a,
-                                     std::span<const double> of_b)>;
+  using Moments =
+      std::function<void(size_t first, std::span<const double> of_a, std::span<const double> of_b)>;
   void ForMoments(std::span<const uint64_t> keys, std::span<const double> a,
                   std::span<const double> b, const Moments& body) const;
 

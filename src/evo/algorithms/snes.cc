@@ -50,16 +50,16 @@ class Snes : public SeparableEvolution {
     const auto d = static_cast<double>(parameters());
     const double rate = config_.sigma_learning_rate > 0 ? config_.sigma_learning_rate
                                                         : (3 + Log(d)) / (5 * std::sqrt(d));
-    ForMoments(keys, u, u,
-               [&](size_t first, std::span<const double> of_mean, std::span<const double> of_sigma) {
-                 for (size_t k = 0; k < of_mean.size(); ++k) {
-                   const double sigma = next.deviation[first + k];
-                   next.mean[first + k] = static_cast<float>(
-                       next.mean[first + k] + config_.mean_learning_rate * sigma * of_mean[k]);
-                   next.deviation[first + k] =
-                       static_cast<float>(sigma * Exp(rate / 2 * of_sigma[k]));
-                 }
-               });
+    ForMoments(
+        keys, u, u,
+        [&](size_t first, std::span<const double> of_mean, std::span<const double> of_sigma) {
+          for (size_t k = 0; k < of_mean.size(); ++k) {
+            const double sigma = next.deviation[first + k];
+            next.mean[first + k] = static_cast<float>(
+                next.mean[first + k] + config_.mean_learning_rate * sigma * of_mean[k]);
+            next.deviation[first + k] = static_cast<float>(sigma * Exp(rate / 2 * of_sigma[k]));
+          }
+        });
     return nlohmann::json::object();
   }
 

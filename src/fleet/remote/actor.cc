@@ -286,7 +286,8 @@ void RemoteActor::KeepAlive() {
     stream = stream_;
     silent = now - received_ > FromSeconds(welcomed_ ? welcome_.lease : kWelcomeSeconds);
     header.incarnation = welcome_.incarnation;
-    if (!silent && (!welcomed_ || writing_ || now - sent_ < FromSeconds(welcome_.heartbeat))) return;
+    if (!silent && (!welcomed_ || writing_ || now - sent_ < FromSeconds(welcome_.heartbeat)))
+      return;
     if (silent)
       end_ = {RemoteCode::kDeadlineExceeded, "heartbeat timeout of the learner process"};
     else

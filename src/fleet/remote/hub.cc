@@ -171,7 +171,8 @@ size_t RemoteHub::row_bytes() const {
 void RemoteHub::Supervise() {
   MutexLock lock(mu_);
   while (!quit_) {
-    changed_.WaitFor(mu_, FromSeconds(options_.heartbeat), [this]() REQUIRES(mu_) { return quit_; });
+    changed_.WaitFor(mu_, FromSeconds(options_.heartbeat),
+                     [this]() REQUIRES(mu_) { return quit_; });
     if (quit_) return;
     lock.Unlock();
     Tick(Now());

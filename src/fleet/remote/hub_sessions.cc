@@ -13,7 +13,7 @@
 namespace samara {
 namespace {
 
-constexpr uint32_t kSessionLinesMax = 20;          // logged in one heartbeat
+constexpr uint32_t kSessionLinesMax = 20;   // logged in one heartbeat
 constexpr uint32_t kFramesMax = 1'000'000;  // of one step
 constexpr size_t kQuarantinedMax = 10'000;  // actors remembered
 constexpr size_t kArrivalsMax = 10'000;     // addresses told apart

@@ -13,11 +13,11 @@ namespace samara {
 namespace {
 
 constexpr size_t kUnidentifiedMax = 256;             // connections that have not said Hello
-constexpr std::chrono::seconds kHubHelloTime{10};       // after which they are closed
+constexpr std::chrono::seconds kHubHelloTime{10};    // after which they are closed
 constexpr std::chrono::seconds kMissingLogTime{10};  // until the missing ranks are logged
 constexpr int kHubAcceptsPerPoll = 64, kHubFramesPerPoll = 16;
 constexpr std::chrono::milliseconds kHubNoRoomPause{100};  // without descriptors to accept with
-constexpr std::chrono::milliseconds kLastFrames{200};   // to flush a failure before the end
+constexpr std::chrono::milliseconds kLastFrames{200};      // to flush a failure before the end
 
 class Hub final : public PolledMonitor {
  public:

@@ -10,7 +10,8 @@
 namespace samara {
 namespace {
 
-constexpr std::chrono::milliseconds kSpokeHelloTime{10'000};  // for rank 0 to accept this connection
+constexpr std::chrono::milliseconds kSpokeHelloTime{
+    10'000};               // for rank 0 to accept this connection
 constexpr int kTries = 5;  // of a connection that is closed before it is accepted
 constexpr std::chrono::milliseconds kShutdownNoticeTime{
     500};  // for rank 0 to read the shutdown notice

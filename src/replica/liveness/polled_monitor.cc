@@ -10,7 +10,7 @@
 namespace samara {
 namespace {
 
-constexpr std::chrono::seconds kNoticeTime{1};         // for a failure to be handed to the kernel
+constexpr std::chrono::seconds kNoticeTime{1};  // for a failure to be handed to the kernel
 constexpr std::chrono::milliseconds kHubAnswerTime{500};  // of rank 0 to a question
 
 }  // namespace

@@ -47,7 +47,7 @@ constexpr const char* kReplaced[] = {
     kSecretVariable};
 
 std::vector<std::string> RankVariables(const LaunchOptions& options, int rank, uint16_t port,
-                                   int restart, const std::string& secret) {
+                                       int restart, const std::string& secret) {
   std::vector<std::string> result = {fmt::format("RANK={}", rank),
                                      fmt::format("WORLD_SIZE={}", options.ranks),
                                      fmt::format("LOCAL_RANK={}", rank),
