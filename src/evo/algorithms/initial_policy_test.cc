@@ -13,7 +13,9 @@ namespace samara {
 namespace {
 
 EpisodeResult ByMember(const Task& task, std::span<const float>) {
-  return {.fitness = static_cast<double>(task.policy.id % 7), .frames = 1, .steps = 1};
+  EpisodeResult result{.fitness = static_cast<double>(task.policy.id % 7), .frames = 1, .steps = 1};
+  result.position = {static_cast<float>(task.policy.id % 5), 1};
+  return result;
 }
 
 GaConfig SmallGa() {
@@ -40,11 +42,15 @@ TEST(InitialPolicyTest, EveryAlgorithmThatTakesOneGoesOnFromItsState) {
     ++taken;
     config->budget.test_episodes = 0;
     FakeEvaluator evaluator(network.parameter_count, ByMember);
-    const auto with = config->Make({1, network, evaluator, {}, &policy});
-    const auto without = config->Make({1, network, evaluator, {}});
+    evaluator.SetPosition(2);
+    EpisodeRule episodes;
+    episodes.record = config->Records(evaluator.spec()).ValueOrThrow();
+    const auto with = config->Make({1, network, evaluator, episodes, &policy});
+    const auto without = config->Make({1, network, evaluator, episodes});
     ASSERT_TRUE(with->Step(nullptr).ok() && without->Step(nullptr).ok()) << row.name;
-    EXPECT_NE(with->summary().population_hash, without->summary().population_hash) << row.name;
-    const auto again = config->Make({1, network, evaluator, {}, &policy});
+    EXPECT_NE(with->EncodeState(), without->EncodeState()) << row.name;
+    const auto again = config->Make({1, network, evaluator, episodes, &policy});
+    ASSERT_TRUE(again->RestoreArchive(with->EncodeArchive(0)).ok()) << row.name;
     ASSERT_TRUE(again->RestoreState(with->EncodeState()).ok()) << row.name;
     ASSERT_TRUE(with->Step(nullptr).ok() && again->Step(nullptr).ok()) << row.name;
     EXPECT_EQ(with->EncodeState(), again->EncodeState()) << row.name;
