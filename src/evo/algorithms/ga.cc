@@ -31,7 +31,7 @@ Result<GenerationReport> DeepGa::Step(const StopToken& stop) {
   GenerationReport report;
 
   // 1 breed: Member(i) says what each is, its parent's parameters are at hand
-  KeepParents();
+  RETURN_IF_ERROR(KeepParents(stop));
 
   // 2 every member plays; fitness = undiscounted, unclipped return. Slots that the last episodes
   //   leave idle validate ahead of time
@@ -48,7 +48,8 @@ Result<GenerationReport> DeepGa::Step(const StopToken& stop) {
 
   // 3 validation chooses the elite. The parents that it cannot replace are built meanwhile
   const SteadyTime validation = Now();
-  for (int64_t i = 0; Validates() && i + 1 < config_.parents; ++i)
+  const bool plain = !config_.mutation.safe();
+  for (int64_t i = 0; plain && Validates() && i + 1 < config_.parents; ++i)
     cache_.Keep(Member(order[static_cast<size_t>(i)]));
   RETURN_IF_ERROR(playing.Validation());
   if (Validates()) {
@@ -66,6 +67,7 @@ Result<GenerationReport> DeepGa::Step(const StopToken& stop) {
     SelectDistributed(played, order, next);
 
   // 5 test of the elite on fresh episodes, not counted in frames
+  RETURN_IF_ERROR(TakeParents(playing.work(), next, stop));
   RETURN_IF_ERROR(Test(next, stop, report));
   next.frames_test += report.frames_test;
 
@@ -120,7 +122,8 @@ void DeepGa::ChooseElite(const GenerationWork& work, Order order, GaState& next)
     validated.Add(results);
   }
   const uint32_t best = RankDescending(validated.fitness)[0];
-  next.elite = {Individual(candidates[best]), validated.fitness[best], validated.frames[best]};
+  next.elite = {Individual(candidates[best]), validated.fitness[best], validated.frames[best],
+                EpisodeOf(candidates[best])};
 }
 
 // ---- 4 select

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "evo/algorithms/algorithm.h"
+#include "evo/algorithms/safe_mutation.h"
 #include "evo/algorithms/schedule.h"
 
 namespace samara {
@@ -35,6 +36,7 @@ class GaConfig : public EvolutionConfig {
   Schedule mutation_schedule = Schedule::kConstant;
   double mutation_power_end = 0.002;
   int64_t mutation_schedule_frames = 1'000'000'000;
+  MutationRule mutation;
   NoiseKind noise = NoiseKind::kNormal;
   InitKind init = InitKind::kFanIn;
   int64_t cache_megabytes = 1024;  // bound of the ancestors kept in memory
@@ -70,6 +72,8 @@ struct Parent {
   Genome genome;
   double fitness = 0;  // of the elite: its validation mean in the generation that chose it
   double frames = 0;   // of an episode, mean; 0 = unknown. For the order of play only
+  // With safe mutations: key of the episode whose states its children's mutations look at.
+  uint64_t episode = 0;
   bool operator==(const Parent&) const = default;
 };
 
@@ -77,6 +81,7 @@ struct Parent {
 struct GaState : EvolutionCounters {
   std::vector<Parent> parents;  // best first
   std::optional<Parent> elite;
+  std::vector<float> elite_parameters;  // unless its genome's seeds alone decide them
   Digest population_hash{};
 
   EvolutionSummary Summary() const;

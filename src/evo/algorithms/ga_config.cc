@@ -66,6 +66,7 @@ void GaConfig::BindRows(ConfigTable& table, bool by_return) {
             "mutation power at the end of the schedule");
   table.Add("ga.mutation_schedule_frames", &mutation_schedule_frames, {1, 1e15}, "frames",
             "length of the schedule; a resumed run may raise it", OnResume::kMayGrow);
+  mutation.Bind(table, "ga");
   table.Add("ga.noise", &noise, kNoiseNames, "kind of noise; part of a genome's identity");
   table.Add("ga.init", &init, kInitNames,
             "initial weights; fan_in is the GPU program's, unit_norm the distributed one's");
@@ -76,6 +77,18 @@ void GaConfig::BindRows(ConfigTable& table, bool by_return) {
 
 Status GaConfig::Check(const NetworkDescription& network) const {
   RETURN_IF_ERROR(CheckNoise(noise, network.parameter_count));
+  RETURN_IF_ERROR(mutation.Check(network));
+  const double floats =
+      static_cast<double>(population) * kExperienceStates *
+          static_cast<double>(network.input_size()) +
+      static_cast<double>(parents + 1) * static_cast<double>(network.parameter_count);
+  const double megabytes = floats * sizeof(float) / (1 << 20);
+  if (mutation.safe() && megabytes > static_cast<double>(cache_megabytes))
+    return {Code::kConfig,
+            fmt::format("ga.mutation: what ga.population={} members see, and ga.parents={}, take "
+                        "{:.0f} MB; expected ga.cache_megabytes of at least that, or "
+                        "ga.mutation=plain",
+                        population, parents, megabytes)};
   const double all = static_cast<double>(population) * static_cast<double>(episodes) +
                      static_cast<double>(population + 1) * static_cast<double>(validation_episodes);
   if (all < 4e9) return Status::Ok();

@@ -100,7 +100,7 @@ Result<GenerationReport> GaNs::Step(const StopToken& stop) {
   GenerationReport report;
 
   // 1 every member plays: a mutated copy of a parent, which is one of the most novel
-  KeepParents();
+  RETURN_IF_ERROR(KeepParents(stop));
   const SteadyTime start = Now();
   const Parameters individuals(*this);
   GenerationPlayer::Running playing(player_, Plan(), individuals, EpisodesOfNext(), stop);
@@ -125,6 +125,7 @@ Result<GenerationReport> GaNs::Step(const StopToken& stop) {
   KeepBestSingle(played, RankDescending(played.fitness), next);
 
   // 5 test of the elite on fresh episodes, not counted in frames
+  RETURN_IF_ERROR(TakeParents(playing.work(), next, stop));
   RETURN_IF_ERROR(Test(next, stop, report));
   next.frames_test += report.frames_test;
 

@@ -1,25 +1,41 @@
 // The bytes of a GaState, as journal records and checkpoints hold them.
+#include <algorithm>
+#include <cstring>
+
 #include "core/bytes.h"
 #include "evo/algorithms/ga.h"
 
 namespace samara {
 namespace {
 
-constexpr uint32_t kVersion = 2;  // 1: without the lengths of episodes, which are unknown then
+// 1: without the lengths of episodes, which are unknown then. 2: without what safe mutations need;
+// still written where there is none of it.
+constexpr uint32_t kPlainVersion = 2, kVersion = 3;
 constexpr uint64_t kParentsMax = 10'000'000;
 
 }  // namespace
 
 std::string GaState::Encode() const {
   ByteWriter out;
-  const auto put = [&out](const Parent& p) {
+  const bool safe = std::ranges::any_of(parents, [](const Parent& p) { return p.episode != 0; }) ||
+                    (elite && elite->episode != 0);
+  const auto put = [&](const Parent& p) {
     out.PutBytes(p.genome.Encode()).Put(p.fitness).Put(p.frames);
+    if (safe) out.Put(p.episode);
   };
-  out.Put(kVersion).Put(generation).Put(frames).Put(frames_test).Put(steps).Put(episodes);
+  out.Put(safe ? kVersion : kPlainVersion)
+      .Put(generation)
+      .Put(frames)
+      .Put(frames_test)
+      .Put(steps)
+      .Put(episodes);
   out.Put(uint64_t{parents.size()});
   for (const Parent& parent : parents) put(parent);
   out.Put(uint8_t{elite.has_value()});
   if (elite) put(*elite);
+  if (safe)
+    out.PutBytes({reinterpret_cast<const char*>(elite_parameters.data()),
+                  elite_parameters.size() * sizeof(float)});
   out.Put(population_hash);
   return out.Take();
 }
@@ -29,7 +45,7 @@ Result<GaState> GaState::Decode(std::string_view bytes) {
   ByteReader in(bytes);
   GaState s;
   const auto version = in.Get<uint32_t>();
-  if (in.ok() && version != kVersion && version != 1) {
+  if (in.ok() && (version < 1 || version > kVersion)) {
     return Status(Code::kBadData, "state version " + std::to_string(version) + ", expected " +
                                       std::to_string(kVersion) + ": use the build that wrote it");
   }
@@ -38,6 +54,7 @@ Result<GaState> GaState::Decode(std::string_view bytes) {
     ASSIGN_OR_RETURN(p.genome, Genome::Decode(in.GetBytes()));
     p.fitness = in.Get<double>();
     if (version > 1) p.frames = in.Get<double>();
+    if (version == kVersion) p.episode = in.Get<uint64_t>();
     return p;
   };
   s.generation = in.Get<uint64_t>();
@@ -56,14 +73,26 @@ Result<GaState> GaState::Decode(std::string_view bytes) {
   if (has_elite == 1) {
     ASSIGN_OR_RETURN(s.elite, get());
   }
+  if (version == kVersion) {
+    const std::string_view floats = in.GetBytes();
+    if (floats.size() % sizeof(float) != 0) return damaged;
+    s.elite_parameters.resize(floats.size() / sizeof(float));
+    if (!floats.empty()) std::memcpy(s.elite_parameters.data(), floats.data(), floats.size());
+  }
   s.population_hash = in.Get<Digest>();
-  if (!in.AtEnd()) return damaged;
+  if (!in.AtEnd() || (s.elite && s.elite->genome.plain() != s.elite_parameters.empty()))
+    return damaged;
   return s;
 }
 
 EvolutionSummary GaState::Summary() const {
   EvolutionSummary summary{EvolutionCounters(*this), population_hash, {}, 0};
-  if (elite) summary.best = elite->genome, summary.best_mean = elite->fitness;
+  if (!elite) return summary;
+  summary.best_mean = elite->fitness;
+  if (elite_parameters.empty())
+    summary.best = elite->genome;
+  else
+    summary.best = elite_parameters;
   return summary;
 }
 

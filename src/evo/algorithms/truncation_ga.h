@@ -18,7 +18,10 @@ class TruncationGa : public EvolutionAlgorithm {
   Status RestoreState(std::string_view bytes) override;
   EvolutionSummary summary() const override { return state_.Summary(); }
   std::vector<NamedCandidate> Candidates() const override;
-  uint64_t MembersOfNext() const override { return static_cast<uint64_t>(config_.population); }
+  uint64_t MembersOfNext() const override {
+    // what parents saw is not in the state
+    return config_.mutation.safe() ? 0 : static_cast<uint64_t>(config_.population);
+  }
   Candidate MemberOfNext(uint64_t i) const override { return Member(i); }
 
  protected:
@@ -36,7 +39,7 @@ class TruncationGa : public EvolutionAlgorithm {
    public:
     explicit Parameters(TruncationGa& ga) : ga_(ga) {}
     void Write(PolicyHandle policy, std::span<float> canonical) const override {
-      ga_.cache_.Materialise(ga_.Individual(policy.id), canonical);
+      ga_.WriteParameters(policy.id, canonical);
     }
 
    private:
@@ -48,9 +51,15 @@ class TruncationGa : public EvolutionAlgorithm {
   Genome Member(uint64_t i) const;
   Genome Individual(uint32_t i) const;  // a member, or, after the last one, the old elite
   Parent Played(const EpisodeMeans& played, uint32_t i) const {
-    return {Individual(i), played.fitness[i], played.frames[i]};
+    return {Individual(i), played.fitness[i], played.frames[i], EpisodeOf(i)};
   }
-  void KeepParents();           // their parameters are at hand from now on
+  // Key of the episode whose states the children of an individual look at; 0 without safe
+  // mutations.
+  uint64_t EpisodeOf(uint32_t individual) const;
+  // Parents' parameters are at hand from now on, and, with safe mutations, what they saw.
+  Status KeepParents(const StopToken& stop);
+  // With safe mutations: the same of the parents and the elite of `next`.
+  Status TakeParents(const GenerationWork& work, GaState& next, const StopToken& stop);
   GenerationPlan Plan() const;  // of the population alone
   virtual size_t ValidationEpisodes() const { return 0; }
   // The best single fitness so far is the elite.
@@ -66,14 +75,23 @@ class TruncationGa : public EvolutionAlgorithm {
 
  private:
   void BeginFrom(const InitialPolicy& policy);
+  void WriteParameters(uint32_t individual, std::span<float> out);
+  Result<Breeder> BreederOf(const Parent& chosen, const GenerationWork& work,
+                            const StopToken& stop);
   bool BornOfParent(uint64_t i) const;
   const Parent& ParentOf(uint64_t i) const { return state_.parents[ParentNumber(i)]; }
   uint64_t ParentNumber(uint64_t i) const;
-  Genome Mutate(const Genome& parent, uint64_t individual) const;
+  Genome Mutate(const Parent& parent, uint64_t individual) const;
+  uint64_t LastEpisode(uint64_t member) const;  // key of the one that it saw last
   uint64_t NoiseKey(Purpose purpose, uint64_t individual) const;
   double FramesExpected(uint64_t i) const;
   nlohmann::json Metrics(const GaState& next) const;
   void Become(GaState next);
+
+  // With safe mutations, of state_.parents and of its elite; empty before the first step and after
+  // RestoreState. The others: of the state that follows.
+  std::vector<Breeder> breeders_, next_breeders_;
+  Breeder elite_breeder_, next_elite_breeder_;
 };
 
 }  // namespace samara

@@ -25,6 +25,7 @@ GenerationWork::GenerationWork(GenerationPlan plan, StopToken stop,
       known_validation_(validation),
       dropped_(members_ + 1),
       population_(plan_.population.size()),
+      experiences_(members_),
       left_(members_, plan_.episodes),
       means_{std::vector<double>(members_, std::numeric_limits<double>::quiet_NaN()),
              std::vector<double>(members_)},
@@ -78,6 +79,11 @@ void GenerationWork::Post(uint32_t index, const EpisodeResult& played) {
   // nobody waits for what the sink does, a write to disk perhaps
   const MutexLock lock(sink_mu_);
   if (sink_) sink_(of_population ? Phase::kPopulation : Phase::kValidation, index, result);
+}
+
+void GenerationWork::PostExperience(uint32_t index, SharedExperience experience) {
+  const MutexLock lock(mu_);
+  if (index < population_.size()) experiences_[index / plan_.episodes] = std::move(experience);
 }
 
 bool GenerationWork::PostPopulation(uint32_t index, const EpisodeResult& result) {

@@ -65,6 +65,7 @@ class GenerationWork : public WorkSource {
   std::optional<uint32_t> Claim() override;
   Task TaskOf(uint32_t index) const override;
   void Post(uint32_t index, const EpisodeResult& result) override;
+  void PostExperience(uint32_t index, SharedExperience experience) override;
   bool Finished() const override;
   bool Wanted(uint32_t index) const override;
   EpisodeResult Reduced(EpisodeResult result) const override;
@@ -85,6 +86,11 @@ class GenerationWork : public WorkSource {
     return population_;
   }
   const EpisodeMeans& means() const NO_THREAD_SAFETY_ANALYSIS { return means_; }
+  // What a member saw in its last episode; null unless its task recorded it and was played since
+  // the start of the process. REQUIRES: as above.
+  SharedExperience ExperienceOf(uint32_t member) const NO_THREAD_SAFETY_ANALYSIS {
+    return experiences_[member];
+  }
   // Every result that counts is in.
   bool Complete() const { return finished_.load(std::memory_order_relaxed); }
   // Frames of the results that count, without those that were known at the start. REQUIRES:
@@ -119,6 +125,7 @@ class GenerationWork : public WorkSource {
   size_t next_ GUARDED_BY(mu_) = 0;    // in order_
   bool tail_ GUARDED_BY(mu_) = false;  // every episode of the population is claimed
   std::vector<EpisodeResult> population_ GUARDED_BY(mu_);
+  std::vector<SharedExperience> experiences_ GUARDED_BY(mu_);  // by member
   size_t population_done_ GUARDED_BY(mu_) = 0;
   uint64_t population_frames_ GUARDED_BY(mu_) = 0;
   std::vector<size_t> left_ GUARDED_BY(mu_);  // episodes without result, by member
