@@ -21,6 +21,7 @@ EnvironmentSpec Spec() {
   spec.action.raw = true;
   spec.steps_max = kSteps;
   spec.solved = 0;
+  spec.solved_once = true;
   return spec;
 }
 

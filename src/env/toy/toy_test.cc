@@ -66,7 +66,10 @@ TEST(ParityTest, ReturnIsTheLikelihoodAndReachesZeroWithTheLastString) {
   EXPECT_NEAR(with_margin(0.5, 7), -(15 * right + wrong) / 16, 1e-7);
   EXPECT_LT(with_margin(1000, 7), 0);  // no overflow
   EXPECT_NEAR(with_margin(1000, 7), -1000.0 / 16, 1e-3);
-  EXPECT_EQ(NativeEnvironment("Parity-v0").ValueOrThrow()().ValueOrThrow()->spec().solved, 0);
+  const auto parity = NativeEnvironment("Parity-v0").ValueOrThrow()().ValueOrThrow();
+  const EnvironmentSpec& spec = parity->spec();
+  EXPECT_EQ(spec.solved, 0);
+  EXPECT_TRUE(spec.solved_once);
 }
 
 TEST(TwoWeightsTest, OnlyTheRightWeightsSolve) {
@@ -77,6 +80,7 @@ TEST(TwoWeightsTest, OnlyTheRightWeightsSolve) {
       });
     };
     const double solved = NativeEnvironment(id).ValueOrThrow()().ValueOrThrow()->spec().solved;
+    EXPECT_TRUE(NativeEnvironment(id).ValueOrThrow()().ValueOrThrow()->spec().solved_once) << id;
     EXPECT_NEAR(with(0.01F, 10), 0, 1e-12) << id;
     EXPECT_LT(with(0.01F, 8), solved) << id;
     EXPECT_NEAR(with(0.01F, 0), -0.5, 1e-12) << id;

@@ -31,6 +31,7 @@ EnvironmentSpec Spec(const Task& task) {
   spec.action.raw = true;
   spec.steps_max = static_cast<int64_t>(task.states.size());
   spec.solved = -0.01;
+  spec.solved_once = true;
   return spec;
 }
 

@@ -29,6 +29,7 @@ class TestedSsga {
   SsgaState Step(StopToken stop = nullptr) {
     const auto report = ssga_->Step(stop);
     EXPECT_TRUE(report.ok()) << report.status().message();
+    EXPECT_EQ(report->evaluations, report->fitness.size());
     return state();
   }
   void Restore(const SsgaState& state) { ASSERT_TRUE(ssga_->RestoreState(state.Encode()).ok()); }
