@@ -128,13 +128,16 @@ def test_keys_that_scripts_set_are_accepted():
         config = tomllib.loads(ok("train", preset, "--dry-run").out)
         algorithms.add(config["run"]["algorithm"])
         own |= {f"{t}.{k}" for t in config for k in config[t]}
-    config = tomllib.loads(ok("train", "atari/random-search-desktop", "--dry-run").out)
-    algorithms.add(config["run"]["algorithm"])
+    for preset in ("atari/random-search-desktop", "maze/hard-ga-ns", "mujoco/humanoid-trap-ns-es",
+                   "mujoco/humanoid-trap-nsr-es", "mujoco/humanoid-trap-nsra-es", "toy/washout"):
+        config = tomllib.loads(ok("train", preset, "--dry-run").out)
+        algorithms.add(config["run"]["algorithm"])
+        own |= {f"{t}.{k}" for t in config for k in config[t]}
     assert algorithms == {row["name"] for row in ok("list", "algorithms", "--json").json["algorithms"]}
     assert set(KEYS) <= known == own
 
 
-EVOLUTION = "deep-ga or random-search"
+EVOLUTION = "deep-ga or random-search or ga-ns or ssga"
 
 
 @pytest.mark.parametrize("words, says", [
@@ -166,7 +169,7 @@ def test_what_there_is_to_choose_from_is_said_in_full():
     networks = {row["name"]: row["about"] for row in listed["networks"]}
     assert "1693362 parameters" in networks["Nature"] and "evolution and learning" in networks["impala_shallow"]
     assert "residual 16, residual 32, residual 32, dense 256 relu; learning" in networks["impala_deep"]
-    assert all(re.search(r"dense \d+|no hidden layer", about) for about in networks.values())
+    assert all(re.search(r"dense \d+|rnn \d+|no hidden layer", about) for about in networks.values())
 
 
 @pytest.mark.parametrize("words, says", [
