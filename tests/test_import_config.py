@@ -65,7 +65,7 @@ def test_the_accelerated_es_runs(tmp_path):
     es = toml["es"]
     assert es["cutoff"] == "500"
     assert es | {"optimizer": "sgd_classic", "momentum": 0.8, "learning_rate": 0.05, "sigma": 0.1} == es
-    assert es | {"population": 24, "weight_decay": 0.001, "shaping": "centered_sign_rank", "frames": 20_000} == es
+    assert es | {"population": 24, "weight_decay": 0.001, "shaping": "centered_rank", "frames": 20_000} == es
     assert [w.split(":")[0] for w in warnings] == ["num_validation_episodes"]
     result = train(tmp_path / "run", tmp_path / "imported.toml", "run.video=false", "run.random_episodes=1")
     assert result["frames"] >= 20_000

@@ -40,7 +40,7 @@ def test_a_line_is_played_exported_and_resumed(preset, tmp_path):
 
 @pytest.mark.parametrize("preset", ["classic/cartpole-ga", "classic/cartpole-vtrace"])
 @pytest.mark.parametrize("line, says", [
-    ("dense 16 rel", "layers, column 10: 'rel', expected relu, tanh, none"),
+    ("dense 16 rel", "layers, column 10: 'rel', expected vbn, vbn_affine, relu, tanh, none"),
     ("dense 16 relu, lstn 64", "layers, column 16: 'lstn', expected dense"),
     ("dense 16 relu, normalize", "column 16: 'normalize', expected dense"),
     ("conv 16 8x8/4 relu, dense 8 relu", "needs images, the observations are vectors of 4"),

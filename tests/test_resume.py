@@ -502,7 +502,7 @@ def rewrite_generations(run, change):
 
 
 def parts(payload):
-    """Version, name of the algorithm and the rest of a record of version 2."""
+    """Version, name of the algorithm and the rest of a record since version 2."""
     version, size = struct.unpack_from("<IQ", payload)
     return version, payload[12 : 12 + size], payload[12 + size :]
 
@@ -512,8 +512,12 @@ def test_a_journal_of_the_first_version_goes_on(copy, whole, tmp_path):
 
     def first(payload):
         version, name, rest = parts(payload)
-        assert version == 2 and name == b"deep-ga"
-        return struct.pack("<I", 1) + rest
+        assert version == 3 and name == b"deep-ga"
+        end = 8  # the running time; then state and line of metrics, and the fitness of each member
+        for _ in range(2):
+            end += 8 + struct.unpack_from("<Q", rest, end)[0]
+        end += 8 + 8 * struct.unpack_from("<Q", rest, end)[0]
+        return struct.pack("<I", 1) + rest[:end]
 
     rewrite_generations(copy, first)
     ok("fsck", copy)

@@ -476,7 +476,9 @@ void ReadDistributedEs(Import& import, Members& file, Members& config,
   if (const auto decay = config.Number("l2coeff")) import.SetNumber("es.weight_decay", *decay);
   if (const auto part = config.Number("eval_prob"))
     import.SetNumber("es.validation_episodes", std::max(1.0, std::round(*part * episodes)));
-  if (const auto steps = config.Count("timesteps_per_batch"))
+  if (algorithm != "es")
+    config.Unused("timesteps_per_batch", "novelty search's batches have a number of episodes here");
+  else if (const auto steps = config.Count("timesteps_per_batch"))
     import.SetNumber("es.min_steps", *steps);
   if (const auto part = config.Number("calc_obstat_prob"); part && *part > 0)
     import.Warn("config.calc_obstat_prob: observations are not normalised here: left out");
