@@ -488,9 +488,9 @@ TEST(GaTest, TableNoiseStartsAtMultiplesInsideTheTable) {
   c.budget.test_every = 0, c.cache_megabytes = 1;
   DeepGa ga(c, kSeed, network, evaluator, kRule);
   ASSERT_TRUE(ga.Step(nullptr).ok());
-  for (const auto& [genome, fitness, frames] : ga.state().parents) {
-    EXPECT_EQ(genome.initial % 64, 0U);
-    EXPECT_TRUE(CheckKeys(genome, network.parameter_count).ok());
+  for (const Parent& parent : ga.state().parents) {
+    EXPECT_EQ(parent.genome.initial % 64, 0U);
+    EXPECT_TRUE(CheckKeys(parent.genome, network.parameter_count).ok());
   }
 }
 
