@@ -102,7 +102,18 @@ def test_the_distributed_novelty_search(tmp_path):
         pytest.skip("NOT TESTED: this samara has no nsr-es")
     toml, _ = imported("distributed_nsr", tmp_path)
     assert toml["run"]["algorithm"] == "nsr-es" and toml["env"]["id"] == "Ant-v5"
-    assert toml["novelty"]["neighbours"] == 7
+    assert toml["novelty"] == {"behaviour": "final_position", "neighbours": 7, "centres": 3, "pick": "round_robin"}
+    assert toml["es"]["validation_episodes"] == 2 and "min_steps" not in toml["es"]
+
+
+def test_observations_are_normalised_where_the_file_says_so(tmp_path):
+    config = read("distributed_es")
+    config["config"]["calc_obstat_prob"] = 0.01
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    warnings = ok("import", tmp_path / "config.json", "--out", tmp_path / "x.toml", "--json").json["warnings"]
+    assert any("calc_obstat_prob" in line for line in warnings)
+    toml = tomllib.loads((tmp_path / "x.toml").read_text())
+    assert toml["network"] == {"layers": "normalize, dense 32 tanh, dense 16 tanh"}
 
 
 def test_the_program_can_be_named(tmp_path):
@@ -123,6 +134,7 @@ def test_the_program_can_be_named(tmp_path):
         ("accelerated_ga", "episode_cutoff_mode", "adaptive:1,0.5,2,9", ["episode_cutoff_mode is"]),
         ("accelerated_ga", "mutation_power.field", "iteration", ["mutation_power.field"]),
         ("accelerated_es", "return_proc_mode", "rank", ["return_proc_mode is", "centered_rank"]),
+        ("accelerated_es", "return_proc_mode", "sign", ["return_proc_mode is", "signs are not summed"]),
         ("accelerated_es", "optimizer.type", "lbfgs", ["optimizer.type is lbfgs", "adam"]),
         ("accelerated_es", "optimizer.args.decay", 1, ["optimizer.args.decay: unknown key"]),
         ("distributed_es", "optimizer.args.beta1", 0.5, ["optimizer.args.beta1 is 0.5", "0.9"]),

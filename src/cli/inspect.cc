@@ -75,7 +75,8 @@ Status RunLineage(const std::string& run, int64_t generation, bool as_json) {
 Status RunCandidates(const std::string& run, int64_t generation, bool as_json) {
   ASSIGN_OR_RETURN(const FoundGeneration found, FindGeneration(run, generation));
   ASSIGN_OR_RETURN(const auto rebuilt, RebuiltRun::Open(run));
-  ASSIGN_OR_RETURN(const auto algorithm, rebuilt->At(&found.record));
+  ASSIGN_OR_RETURN(const auto records, ReadGenerations(run, generation));
+  ASSIGN_OR_RETURN(const auto algorithm, rebuilt->At(records));
   nlohmann::json candidates = nlohmann::json::array();
   for (const NamedCandidate& named : algorithm->Candidates()) {
     nlohmann::json row = {{"name", named.name}, {"fitness", OrNull(named.fitness)}};

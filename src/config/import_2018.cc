@@ -143,7 +143,7 @@ void ReadCutoff(Import& import, Members& file, const std::string& algorithm, int
   if (value == nullptr) return;
   if (value->is_number_integer()) {
     const auto steps = file.Count("episode_cutoff_mode");
-    if (steps && IsGenetic(algorithm))
+    if (steps && algorithm != "es")
       import.SetNumber("env.frames_max", *steps * static_cast<double>(frames));
     else if (steps)
       import.Set("es.cutoff", fmt::format("{}", static_cast<int64_t>(*steps)));
@@ -151,11 +151,10 @@ void ReadCutoff(Import& import, Members& file, const std::string& algorithm, int
   }
   const auto mode = file.Word("episode_cutoff_mode");
   if (!mode || *mode == "env_default") return;
-  if (mode->starts_with("adaptive:") && !IsGenetic(algorithm))
-    return import.Set("es.cutoff", *mode);
+  if (mode->starts_with("adaptive:") && algorithm == "es") return import.Set("es.cutoff", *mode);
   file.Expected("episode_cutoff_mode", *value,
-                IsGenetic(algorithm) ? "a number of steps or env_default"
-                                     : "a number of steps, env_default or adaptive:...");
+                algorithm == "es" ? "a number of steps, env_default or adaptive:..."
+                                  : "a number of steps or env_default");
 }
 
 void ReadOptimizer(Import& import, Members file, bool distributed) {
@@ -188,14 +187,12 @@ void ReadOptimizer(Import& import, Members file, bool distributed) {
 void ReadShaping(Import& import, Members& file, const std::string& algorithm) {
   const auto mode = file.Word("return_proc_mode");
   if (!mode) return;
-  if (*mode != "centered_rank" && *mode != "sign" && *mode != "centered_sign_rank")
-    return file.Expected("return_proc_mode", *mode, "centered_rank, sign or centered_sign_rank");
-  // the programs for novelty search reuse the place of the sign's return for novelty
-  if (IsNovelty(algorithm)) {
-    if (*mode != "centered_sign_rank") file.Unused("return_proc_mode", "no effect on novelty here");
-    return;
-  }
-  import.Set("es.shaping", *mode);
+  // the programs for novelty search reuse the place of the signs' sum for novelty
+  const std::string expected = IsNovelty(algorithm) ? "centered_sign_rank" : "centered_rank";
+  if (*mode != expected)
+    return file.Expected("return_proc_mode", *mode,
+                         expected + (IsNovelty(algorithm) ? "" : "; signs are not summed here"));
+  if (!IsNovelty(algorithm)) import.Set("es.shaping", *mode);
 }
 
 // Keys of evolution strategies that a genetic algorithm's file carries along.
@@ -365,7 +362,8 @@ int64_t ReadEnvironment(Import& import, Members& file, const std::string& algori
   return 1;
 }
 
-void ReadPolicy(Import& import, Members policy, const std::string& algorithm) {
+// `normalizes`: observations, by mean and deviation.
+void ReadPolicy(Import& import, Members policy, const std::string& algorithm, bool normalizes) {
   const auto type = policy.Word("type");
   Members args = policy.Object("args");
   const auto activation = args.Word("nonlin_type").value_or("relu");
@@ -373,15 +371,12 @@ void ReadPolicy(Import& import, Members policy, const std::string& algorithm) {
     import.Fail(fmt::format("{} is {}, expected relu or tanh", args.Path("nonlin_type"),
                             Shown(activation)));
   if (type == "GAAtariPolicy" || type == "ESAtariPolicy") {
-    import.Set(
-        "network.layers",
-        fmt::format("conv 16 8x8/4 same {0}, conv 32 4x4/2 same {0}, dense 256 {0}", activation));
-    if (type == "ESAtariPolicy")
-      import.Warn(
-          "policy.type: ESAtariPolicy normalises by virtual batches; here its layers are "
-          "without");
+    import.Set("network.layers",
+               fmt::format("conv 16 8x8/4 same {0}, conv 32 4x4/2 same {0}, dense 256 {0}",
+                           (type == "ESAtariPolicy" ? "vbn_affine " : "") + activation));
   } else if (type == "MujocoPolicy") {
     std::vector<std::string> layers;
+    if (normalizes) layers.push_back("normalize");
     const Json* sizes = args.Find("hidden_dims");
     if (sizes == nullptr || !sizes->is_array() || sizes->empty()) {
       import.Fail("policy.args.hidden_dims: expected a list of layers' sizes");
@@ -416,16 +411,18 @@ void ReadPolicy(Import& import, Members policy, const std::string& algorithm) {
   policy.End();
 }
 
-void ReadNovelty(Import& import, Members novelty) {
+// `atari`: characterised by the machine's memory instead of the place where the body ends.
+void ReadNovelty(Import& import, Members novelty, bool atari) {
+  import.Set("novelty.behaviour", atari ? "ram" : "final_position");
   if (const auto k = novelty.Count("k")) import.SetNumber("novelty.neighbours", *k);
   if (const auto size = novelty.Count("population_size"))
-    import.SetNumber("novelty.policies", *size);
+    import.SetNumber("novelty.centres", *size);
   if (const auto rollouts = novelty.Count("num_rollouts"))
-    import.SetNumber("novelty.rollouts", *rollouts);
+    import.SetNumber("es.validation_episodes", *rollouts);
   if (const auto method = novelty.Word("selection_method")) {
     if (*method != "novelty_prob" && *method != "round_robin")
       novelty.Expected("selection_method", *method, "novelty_prob or round_robin");
-    import.Set("novelty.selection", *method);
+    import.Set("novelty.pick", *method == "novelty_prob" ? "novelty" : "round_robin");
   }
   novelty.End();
 }
@@ -474,14 +471,16 @@ void ReadDistributedEs(Import& import, Members& file, Members& config,
   import.SetNumber("es.population", episodes);
   if (const auto sigma = config.Number("noise_stdev")) import.SetNumber("es.sigma", *sigma);
   if (const auto decay = config.Number("l2coeff")) import.SetNumber("es.weight_decay", *decay);
-  if (const auto part = config.Number("eval_prob"))
-    import.SetNumber("es.validation_episodes", std::max(1.0, std::round(*part * episodes)));
-  if (algorithm != "es")
-    config.Unused("timesteps_per_batch", "novelty search's batches have a number of episodes here");
-  else if (const auto steps = config.Count("timesteps_per_batch"))
-    import.SetNumber("es.min_steps", *steps);
-  if (const auto part = config.Number("calc_obstat_prob"); part && *part > 0)
-    import.Warn("config.calc_obstat_prob: observations are not normalised here: left out");
+  if (IsNovelty(algorithm)) {
+    config.Unused("eval_prob", "novelty_search.num_rollouts says how each new centre is played");
+    config.Unused("timesteps_per_batch",
+                  "a generation of novelty search has a number of episodes here, not of steps");
+  } else {
+    if (const auto part = config.Number("eval_prob"))
+      import.SetNumber("es.validation_episodes", std::max(1.0, std::round(*part * episodes)));
+    if (const auto steps = config.Count("timesteps_per_batch"))
+      import.SetNumber("es.min_steps", *steps);
+  }
   ReadShaping(import, config, algorithm);
   ReadOptimizer(import, file.Object("optimizer"), /*distributed=*/true);
   for (const char* name : {"population_size", "num_elites"})
@@ -501,9 +500,15 @@ void ReadDistributed(Import& import, Members& file, std::string& algorithm) {
     ReadDistributedGa(import, file, config, algorithm);
   else
     ReadDistributedEs(import, file, config, algorithm);
-  ReadPolicy(import, file.Object("policy"), algorithm);
+  const bool normalizes =
+      !IsGenetic(algorithm) && config.Number("calc_obstat_prob").value_or(0) > 0;
+  if (normalizes)
+    import.Warn(
+        "config.calc_obstat_prob: the statistics of observations are those of a batch that "
+        "is played at the start, not of a part of all episodes");
+  ReadPolicy(import, file.Object("policy"), algorithm, normalizes);
   if (IsNovelty(algorithm))
-    ReadNovelty(import, file.Object("novelty_search"));
+    ReadNovelty(import, file.Object("novelty_search"), frames == kFramesPerStep);
   else
     file.Unused("novelty_search", "has no effect on " + algorithm);
   config.Unused("snapshot_freq", "not needed: every generation is saved here");

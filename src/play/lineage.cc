@@ -25,10 +25,10 @@ using Visit = std::function<Status(const EvolutionAlgorithm& before,
                                    const EvolutionAlgorithm& after, const GenerationRecord&)>;
 Status ForEachGeneration(const RebuiltRun& run, std::span<const GenerationRecord> records,
                          const Visit& visit) {
-  ASSIGN_OR_RETURN(auto before, run.At(nullptr));
-  for (const GenerationRecord& record : records) {
-    ASSIGN_OR_RETURN(auto after, run.At(&record));
-    RETURN_IF_ERROR(visit(*before, *after, record));
+  ASSIGN_OR_RETURN(auto before, run.At({}));
+  for (size_t i = 0; i < records.size(); ++i) {
+    ASSIGN_OR_RETURN(auto after, run.At(records.first(i + 1)));
+    RETURN_IF_ERROR(visit(*before, *after, records[i]));
     before = std::move(after);
   }
   return Status::Ok();
@@ -118,7 +118,7 @@ Status ReadCentres(const RebuiltRun& run, std::span<const GenerationRecord> reco
     lineage.centres.push_back(centre);
     return Status::Ok();
   };
-  ASSIGN_OR_RETURN(const auto begin, run.At(nullptr));
+  ASSIGN_OR_RETURN(const auto begin, run.At({}));
   for (const NamedCandidate& named : begin->Candidates()) {
     RETURN_IF_ERROR(note({}, named.candidate));
     break;  // the best
@@ -146,7 +146,7 @@ Result<Lineage> ReadLineage(const Path& path, int64_t generation) {
     return lineage;
   }
   GenomeLineage ancestors(*elite);
-  ASSIGN_OR_RETURN(const auto begin, run->At(nullptr));
+  ASSIGN_OR_RETURN(const auto begin, run->At({}));
   ancestors.Begin(*begin);
   RETURN_IF_ERROR(ForEachGeneration(*run, records,
                                     [&](const auto& before, const auto& after, const auto& record) {

@@ -15,6 +15,7 @@ namespace {
 // For an algorithm that is asked for its state only.
 class NoEvaluator : public Evaluator {
  public:
+  explicit NoEvaluator(EnvironmentSpec spec) : spec_(std::move(spec)) {}
   const EnvironmentSpec& spec() const override { return spec_; }
   Status Play(const ParameterSource&, WorkSource&) override {
     return {Code::kInternal, "a rebuilt run plays no episodes"};
@@ -23,8 +24,19 @@ class NoEvaluator : public Evaluator {
   FleetCounters counters() const override { return {}; }
 
  private:
-  EnvironmentSpec spec_;
+  const EnvironmentSpec spec_;
 };
+
+// The environment, which an archive of behaviours depends on; nothing of it elsewhere, so that no
+// process is started.
+Result<EnvironmentSpec> SpecOf(const Path& run, const ExperimentConfig& config) {
+  ExperimentConfig one = config;
+  if (one.Table().Find("novelty.behaviour") == nullptr) return EnvironmentSpec();
+  if (ChoosesCode(one.env.id)) RETURN_IF_ERROR(CheckOwn(run));
+  one.fleet.actors = one.fleet.slots = 1;
+  ASSIGN_OR_RETURN(const EnvironmentSetup setup, SetUpEvolution(one));
+  return setup.environment;
+}
 
 std::optional<uint64_t> NumberIn(const std::string& text) {
   uint64_t number = 0;
@@ -38,11 +50,11 @@ std::optional<uint64_t> NumberIn(const std::string& text) {
 Result<FoundIndividual> FindMember(const RebuiltRun& rebuilt, const Path& run, uint64_t number,
                                    const FoundGeneration& found) {
   const uint64_t generation = found.summary.generation;
-  std::optional<FoundGeneration> before;
+  std::vector<GenerationRecord> before;
   if (generation > 1) {
-    ASSIGN_OR_RETURN(before, FindGeneration(run, static_cast<int64_t>(generation) - 1));
+    ASSIGN_OR_RETURN(before, ReadGenerations(run, static_cast<int64_t>(generation) - 1));
   }
-  ASSIGN_OR_RETURN(const auto algorithm, rebuilt.At(before ? &before->record : nullptr));
+  ASSIGN_OR_RETURN(const auto algorithm, rebuilt.At(before));
   const uint64_t members = algorithm->MembersOfNext();
   if (members == 0)
     return Status(Code::kUsage, fmt::format("--individual {}: {} has no numbered individuals; "
@@ -73,14 +85,20 @@ Result<std::unique_ptr<RebuiltRun>> RebuiltRun::Open(const Path& run) {
                                      "evolution");
   ASSIGN_OR_RETURN(rebuilt->network_, NetworkOf(*folder));
   ASSIGN_OR_RETURN(rebuilt->initial_, InitialPolicyOf(*folder, rebuilt->network_));
-  rebuilt->nothing_ = std::make_unique<NoEvaluator>();
+  ASSIGN_OR_RETURN(EnvironmentSpec spec, SpecOf(run, config));
+  rebuilt->nothing_ = std::make_unique<NoEvaluator>(std::move(spec));
   return rebuilt;
 }
 
-Result<std::unique_ptr<EvolutionAlgorithm>> RebuiltRun::At(const GenerationRecord* record) const {
+Result<std::unique_ptr<EvolutionAlgorithm>> RebuiltRun::At(
+    std::span<const GenerationRecord> generations) const {
   auto algorithm = config_.evolution->Make(
       {static_cast<uint64_t>(config_.run.seed), network_, *nothing_, {}, initial()});
-  if (record != nullptr) RETURN_IF_ERROR(algorithm->RestoreState(record->state));
+  if (generations.empty()) return algorithm;
+  std::string archive;
+  for (const GenerationRecord& record : generations) archive += record.archive;
+  RETURN_IF_ERROR(algorithm->RestoreArchive(archive));
+  RETURN_IF_ERROR(algorithm->RestoreState(generations.back().state));
   return algorithm;
 }
 
@@ -92,7 +110,9 @@ Result<FoundIndividual> FindIndividual(const Path& run, const std::string& name,
     return FoundIndividual{std::move(found.summary.best), name + of, std::move(found.reference)};
   ASSIGN_OR_RETURN(const auto rebuilt, RebuiltRun::Open(run));
   if (const auto number = NumberIn(name)) return FindMember(*rebuilt, run, *number, found);
-  ASSIGN_OR_RETURN(const auto algorithm, rebuilt->At(&found.record));
+  ASSIGN_OR_RETURN(const auto records,
+                   ReadGenerations(run, static_cast<int64_t>(found.summary.generation)));
+  ASSIGN_OR_RETURN(const auto algorithm, rebuilt->At(records));
   std::vector<std::string> names = {"elite"};
   for (NamedCandidate& named : algorithm->Candidates()) {
     if (named.name == name)

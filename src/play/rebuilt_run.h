@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,10 @@ class RebuiltRun {
   // kNoInput and kBadData as RunFolder::Open; kConfig for a learning run.
   static Result<std::unique_ptr<RebuiltRun>> Open(const Path& run);
 
-  // The algorithm after a generation; null: before the first. It lives no longer than this object.
-  Result<std::unique_ptr<EvolutionAlgorithm>> At(const GenerationRecord* record) const;
+  // The algorithm after `generations`, the run's first ones (ReadGenerations); none: before the
+  // first. It lives no longer than this object.
+  Result<std::unique_ptr<EvolutionAlgorithm>> At(
+      std::span<const GenerationRecord> generations) const;
   const NetworkDescription& network() const { return network_; }
   const InitialPolicy* initial() const { return initial_ ? &*initial_ : nullptr; }
 
