@@ -98,8 +98,6 @@ def test_the_distributed_es_runs(tmp_path):
 
 
 def test_the_distributed_novelty_search(tmp_path):
-    if "nsr-es" not in {row["name"] for row in ok("list", "algorithms", "--json").json["algorithms"]}:
-        pytest.skip("NOT TESTED: this samara has no nsr-es")
     toml, _ = imported("distributed_nsr", tmp_path)
     assert toml["run"]["algorithm"] == "nsr-es" and toml["env"]["id"] == "Ant-v5"
     assert toml["novelty"] == {"behaviour": "final_position", "neighbours": 7, "centres": 3, "pick": "round_robin"}

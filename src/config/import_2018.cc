@@ -23,7 +23,7 @@ std::string Text(const Json& value) {
   return Shown(value.dump(-1, ' ', true, Json::error_handler_t::replace));
 }
 
-// What a reading of one file has come to; the first failure stays.
+// Outcome of reading one file; the first failure stays.
 struct Import {
   Status failure;
   std::vector<std::string> warnings;

@@ -15,7 +15,7 @@ namespace samara {
 struct ImportedConfig {
   std::string algorithm;  // the value of run.algorithm
   std::string toml;
-  // What the file sets without effect, in that program or here, and what differs here; a line each.
+  // Warnings, a line each: settings without effect, in that program or here, and differences here.
   std::vector<std::string> warnings;
 };
 

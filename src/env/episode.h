@@ -9,7 +9,7 @@
 
 namespace samara {
 
-// What an episode keeps of its steps: one row a step.
+// Recording of an episode: one row a step.
 enum class RecordKind : uint8_t {
   kNothing = 0,
   kPositions = 1,  // the body's position after the step (Environment::Position), float32

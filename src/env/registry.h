@@ -21,7 +21,7 @@ Result<EnvironmentFactory> NativeEnvironment(std::string_view id, bool render = 
 // Every id that NativeEnvironment knows, in the order of the documentation.
 std::vector<std::string> NativeEnvironmentIds();
 
-// What such a task is like, without loading anything; nullopt for MuJoCo's and unknown ids.
+// Description of such a task, without loading anything; nullopt for MuJoCo's and unknown ids.
 std::optional<EnvironmentSpec> NativeSpec(std::string_view id);
 
 // The ground plan of a task of this list in which positions mean something: a maze, a trap.

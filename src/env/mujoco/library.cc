@@ -89,7 +89,7 @@ Result<std::string> ReadTask(std::string_view xml, std::string_view sha256) {
   return text;
 }
 
-// What follows the last geometry of the world: every body collides with it.
+// XML of walls, after the last geometry of the world: every body collides with them.
 std::string DescribeWalls(std::span<const MujocoWall> walls) {
   std::string text;
   for (const MujocoWall& wall : walls)
