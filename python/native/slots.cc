@@ -85,13 +85,13 @@ class Policies {
     for (uint32_t s = 0; s < slots; ++s) states_.push_back(std::make_unique<PolicyState>(*model_));
   }
 
-  void Begin(uint32_t slot, bool random, uint64_t seed) {
+  void Begin(uint32_t slot, bool random, uint64_t seed, float action_noise) {
     const auto bytes = segment_.parameters(slot);
     if (random)
       states_[slot]->LoadRandom();
     else
       states_[slot]->LoadPacked({reinterpret_cast<const float*>(bytes.data()), bytes.size() / 4});
-    states_[slot]->StartEpisode(seed);
+    states_[slot]->StartEpisode({.seed = seed, .action_noise = action_noise});
   }
   std::span<std::byte> recording(uint32_t slot) const { return segment_.recording(slot); }
   Action Decide(uint32_t slot, std::span<const std::byte> observation) {
@@ -237,7 +237,7 @@ class Slots {
   // A whole episode with the slot's policy; `total` sums its steps in their order.
   void Play(uint32_t slot, const SlotView& view, SlotReply& total) {
     if (!policies_) policies_.emplace(policies_fd_, server_->layout().slots);
-    policies_->Begin(slot, Has(kSlotRandom), command().seed);
+    policies_->Begin(slot, Has(kSlotRandom), command().seed, command().values[0]);
     const std::span<std::byte> recording = policies_->recording(slot);
     Reset(slot, view, total);
     while ((total.flags & (kSlotTerminated | kSlotTruncated)) == 0) {
@@ -250,11 +250,13 @@ class Slots {
       TakeAction(policies_->Decide(slot, view.observation(command().observation)));
       total.inference_nanoseconds += NanosecondsSince(start);
       command().step = ++total.step;
+      if (Has(kSlotKeepObservations))
+        Keep(view.observation(command().observation), total.step, recording);
       SlotReply step{};
       Step(slot, view, step);
       if (Has(kSlotKeepMemory)) Keep(view.memory(), total.step, recording);
       if (Has(kSlotKeepPositions)) Keep(view.position(), total.step, recording);
-      total.reward += step.reward;
+      total.reward += FitnessOf(step.reward, {.signs = Has(kSlotSigns)});
       total.frames += step.frames;
       total.nanoseconds += step.nanoseconds;
       total.flags = step.flags;

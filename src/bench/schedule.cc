@@ -127,7 +127,7 @@ Status PlayAlone(const Play& play, Fleet& fleet, uint32_t core) {
   const auto begin = [&] {
     policy.Load(inference.workspace(), {static_cast<uint32_t>(number % kPopulation), 0}, play);
     const EpisodeSpec episode = play.Episode(number);
-    policy.StartEpisode(episode.seed);
+    policy.StartEpisode(episode);
     fleet.Begin(0, number, episode);
     number += play.cores;
   };
@@ -184,7 +184,7 @@ class Batched {
  private:
   void Begin(uint32_t slot) {
     const EpisodeSpec episode = play_.Episode(number_);
-    policies_[slot].StartEpisode(episode.seed);
+    policies_[slot].StartEpisode(episode);
     fleet_.Begin(slot, number_++, episode);
   }
 

@@ -66,7 +66,7 @@ Result<json> Rollout(const std::string& id, const std::string& network_name,
     State& s = states[t];
     const uint64_t seed = DeriveKey(5, Purpose::kEpisodePopulation, 1, t, s.next);
     s.environment->Reset({.seed = seed}, s.observation);
-    s.policy->StartEpisode(seed);
+    s.policy->StartEpisode({.seed = seed});
     size_t steps = 0;
     for (bool over = false; !over; ++steps) {
       const Action action = choose(s, steps);

@@ -37,6 +37,8 @@ enum class Purpose : uint32_t {
   kArchive = 21,
   kCentreChoice = 22,
   kReference = 30,
+  kActionNoise = 40,
+  kObservationStatistics = 41,
 };
 
 // Philox4x32-10: one block of four uniform 32-bit words.

@@ -12,8 +12,9 @@ namespace samara {
 // Recording of an episode: one row a step.
 enum class RecordKind : uint8_t {
   kNothing = 0,
-  kPositions = 1,  // the body's position after the step (Environment::Position), float32
-  kMemory = 2,     // the simulator's memory after the step (EnvironmentSpec::memory bytes)
+  kPositions = 1,     // the body's position after the step (Environment::Position), float32
+  kMemory = 2,        // the simulator's memory after the step (EnvironmentSpec::memory bytes)
+  kObservations = 3,  // the observation before the step
 };
 
 // Everything that decides an episode besides the actions: the same EpisodeSpec and actions give the
@@ -24,6 +25,9 @@ struct EpisodeSpec {
   int64_t frames_max =
       0;  // truncate after so many emulated frames; 0 = the environment's own limit
   RecordKind record = RecordKind::kNothing;  // changes no result
+  float action_noise =
+      0;               // standard deviation of noise on continuous actions, which are in [-1, 1]
+  bool signs = false;  // the result's fitness is the sum of the signs of the rewards
 };
 
 // Result of one episode.
@@ -38,6 +42,11 @@ struct EpisodeResult {
   std::vector<std::byte> recording{};  // rows as EpisodeSpec::record says; empty: nothing recorded
   bool operator==(const EpisodeResult&) const = default;
 };
+
+// What a step adds to the fitness of its episode.
+inline double FitnessOf(double reward, const EpisodeSpec& episode) {
+  return episode.signs ? (reward > 0 ? 1 : reward < 0 ? -1 : 0) : reward;
+}
 
 // How episodes of a run are made from keys: the preset's no-op draw and frame caps.
 struct EpisodeRule {

@@ -66,6 +66,8 @@ enum SlotOptions : uint32_t {
   // policy segment
   kSlotKeepMemory = 4,
   kSlotKeepPositions = 8,
+  kSlotKeepObservations = 16,  // the same of the observation before each step
+  kSlotSigns = 32,             // kPlay: sum the signs of the rewards
 };
 
 struct SlotCommand {
@@ -81,7 +83,7 @@ struct SlotCommand {
   int32_t index;                    // kAct, discrete
   uint32_t options;                 // SlotOptions
   std::atomic<uint32_t> abandoned;  // kPlay: 1 asks the actor to break the episode off
-  float values[kActionValuesMax];   // kAct, box
+  float values[kActionValuesMax];   // kAct, box; kPlay: the first is EpisodeSpec::action_noise
 };
 
 enum SlotFlags : uint32_t {

@@ -27,6 +27,8 @@ uint32_t RecordOptions(RecordKind record, bool play) {
       return play ? kSlotKeepPositions : 0U;
     case RecordKind::kMemory:
       return kSlotRecordMemory | (play ? kSlotKeepMemory : 0U);
+    case RecordKind::kObservations:
+      return play ? kSlotKeepObservations : 0U;
   }
   return 0;
 }
@@ -124,9 +126,10 @@ void SlotTable::Post(uint32_t index, const Action* action) {
   command.incarnation = actor.incarnation;
   command.step = slot.step;
   command.observation = slot.area;
-  command.options = (slot.random ? kSlotRandom : 0U) |
+  command.options = (slot.random ? kSlotRandom : 0U) | (slot.spec.signs ? kSlotSigns : 0U) |
                     RecordOptions(slot.spec.record, slot.kind == SlotCommandKind::kPlay);
   command.abandoned.store(0, std::memory_order_relaxed);
+  if (slot.kind == SlotCommandKind::kPlay) command.values[0] = slot.spec.action_noise;
   if (action != nullptr) {
     command.index = action->index;
     ClampAction(action->values, command.values);

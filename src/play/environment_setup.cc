@@ -189,7 +189,8 @@ Result<EnvironmentSetup> SetUpEvolution(const ExperimentConfig& config, bool ren
 
   // 3 how episodes are made
   setup.episodes = MakeEpisodeRule(config, atari, HasFire(setup.environment));
-  ASSIGN_OR_RETURN(setup.episodes.record, config.evolution->Records(setup.environment));
+  ASSIGN_OR_RETURN(setup.episodes.record,
+                   config.evolution->Records(setup.environment, setup.network()));
   return setup;
 }
 

@@ -117,7 +117,7 @@ Result<EpisodeResult> Watch(const Policy& policy, uint64_t seed, const PictureSi
   PolicyState state(*setup.model);
   PolicyWorkspace workspace(*setup.model);
   state.Load(workspace, {0, 0}, parameters);
-  state.StartEpisode(seed);
+  state.StartEpisode({.seed = seed});
   RETURN_IF_ERROR(Announce(setup, config.env.id.empty(), sink));
   const auto picture_bytes = static_cast<size_t>(spec.render_height * spec.render_width * 3);
   const EpisodeSpec episode = setup.episodes.Make(seed, /*test=*/true);

@@ -175,7 +175,8 @@ Result<Policy> FromRun(const Path& run, const LoadOptions& options) {
   ASSIGN_OR_RETURN(const auto initial, InitialPolicyOf(*folder, policy.network));
   RETURN_IF_ERROR(
       TakeCandidate(found.candidate, policy, initial ? &*initial : nullptr).Annotate(run.string()));
-  RETURN_IF_ERROR(TakeReference(found.reference, policy).Annotate(run.string()));
+  if (!policy.config.evolution->KeepsStatistics(policy.network))
+    RETURN_IF_ERROR(TakeReference(found.reference, policy).Annotate(run.string()));
   policy.source = run.string() + ", " + found.about;
   return policy;
 }

@@ -157,7 +157,7 @@ Status EvolutionTrainer::Build() {
                     "its budget",
                     setup_.environment.id));
   model_ = setup_.model.get();
-  if (network_.needs_reference()) {
+  if (network_.needs_reference() && !config_.evolution->KeepsStatistics(network_)) {
     ASSIGN_OR_RETURN(const auto inputs,
                      CollectReference(setup_, static_cast<uint64_t>(config_.run.seed)));
     reference_ = EncodeReference(*model_, inputs);

@@ -46,12 +46,20 @@ std::vector<NamedCandidate> EvolutionAlgorithm::Candidates() const {
   return {{"elite", std::move(s.best), s.best_mean}};
 }
 
-std::vector<float> EvolutionAlgorithm::FirstParameters() const {
+std::vector<float> EvolutionAlgorithm::FirstParameters(InitKind init) const {
   if (initial_ != nullptr) return initial_->parameters;
   Genome fresh;
+  fresh.init = init;
   fresh.initial = player_.Key(Purpose::kInitialGenome, 0);
   std::vector<float> parameters(network_.parameter_count);
   InitialParameters(fresh, network_, parameters);
+  return parameters;
+}
+
+std::vector<float> EvolutionAlgorithm::ZeroParameters() const {
+  std::vector<float> parameters = FirstParameters();
+  if (initial_ == nullptr)
+    std::fill_n(parameters.begin(), static_cast<ptrdiff_t>(network_.evolved_count), 0.0F);
   return parameters;
 }
 

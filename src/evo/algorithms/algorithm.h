@@ -139,7 +139,9 @@ class EvolutionAlgorithm {
 
  protected:
   // What an algorithm of one centre begins with: EvolutionSetup::initial, else fresh parameters.
-  std::vector<float> FirstParameters() const;
+  std::vector<float> FirstParameters(InitKind init = InitKind::kFanIn) const;
+  // The same with zeros in place of drawn weights.
+  std::vector<float> ZeroParameters() const;
 
   const NetworkDescription& network_;
   const InitialPolicy* const initial_;
@@ -174,8 +176,12 @@ class EvolutionConfig {
   virtual Status Check(const NetworkDescription& network) const = 0;
   // Whether EvolutionSetup::initial has a use.
   virtual bool TakesInitialPolicy() const { return false; }
+  // Whether the algorithm itself keeps the statistics of the network's layers, which are measured
+  // of a reference batch otherwise.
+  virtual bool KeepsStatistics(const NetworkDescription& /*network*/) const { return false; }
   // What episodes of population and validation record. kConfig when the environment has none of it.
-  virtual Result<RecordKind> Records(const EnvironmentSpec& /*environment*/) const {
+  virtual Result<RecordKind> Records(const EnvironmentSpec& /*environment*/,
+                                     const NetworkDescription& /*network*/) const {
     return RecordKind::kNothing;
   }
   virtual std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const = 0;

@@ -95,9 +95,7 @@ class Ars : public EvolutionAlgorithm {
  public:
   Ars(const ArsConfig& config, const EvolutionSetup& setup)
       : EvolutionAlgorithm(setup), config_(config) {
-    state_.centre = Centre(
-        initial_ != nullptr ? initial_->parameters : std::vector<float>(network_.parameter_count),
-        AscentKind::kSgd);
+    state_.centre = Centre(ZeroParameters(), AscentKind::kSgd);
   }
 
   // One iteration of the paper's algorithm 1; version 2 normalises observations, which is the
@@ -118,7 +116,8 @@ class Ars : public EvolutionAlgorithm {
     }
     ASSIGN_OR_RETURN(const auto played,
                      PlayMembers(player_, std::move(tasks), 1,
-                                 MirroredMembers(noise_, state_.centre.theta, config_.sigma, keys),
+                                 MirroredMembers(noise_, state_.centre.theta, config_.sigma, keys,
+                                                 network_.evolved_count),
                                  EpisodesOfNext(), stop, next, report));
     report.fitness = MeanFitness(played, 1);
 
@@ -133,7 +132,8 @@ class Ars : public EvolutionAlgorithm {
     const auto b = static_cast<double>(std::min(config_.top, config_.directions));
     AscentReport moved;
     if (deviation > 0)
-      moved = Ascend(noise_, keys, weights.values, b * deviation, {.kind = AscentKind::kSgd},
+      moved = Ascend(noise_, keys, weights.values, b * deviation,
+                     {.kind = AscentKind::kSgd, .evolved = network_.evolved_count},
                      config_.step_size, next.centre, Cores());
 
     // 3 validation of the new centre; 4 its test

@@ -159,7 +159,7 @@ AscentReport Ascend(const Noise& noise, std::span<const uint64_t> keys,
                     std::span<const double> weights, double divisor, const AscentRule& rule,
                     double rate, Centre& centre, uint32_t threads) {
   CHECK_EQ(weights.size(), 2 * keys.size());
-  const size_t parameters = centre.theta.size();
+  const size_t parameters = std::min(centre.theta.size(), rule.evolved);
   const std::vector<float> pairs = PairWeights(weights, divisor);
   const Step step(rule, rate, ++centre.steps);
   std::vector<Squares> of_block(Blocks(parameters));

@@ -11,6 +11,7 @@
 // and the optimizer moves the centre against d = weight_decay * centre - g.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -37,6 +38,7 @@ struct AscentRule {
   AscentKind kind = AscentKind::kAdam;
   double momentum = 0.9;  // of sgd_damped and sgd_classic
   double weight_decay = 0;
+  size_t evolved = SIZE_MAX;  // parameters that move: the first ones of a canonical vector
 };
 
 // Parameters that an optimizer moves, with its state.
@@ -84,11 +86,18 @@ constexpr size_t kAscentBlock = 4096;  // parameters; whole groups of every kind
 // arguments refer to outlives this object.
 class MirroredMembers : public ParameterSource {
  public:
+  // `evolved`: parameters that noise is added to, the first ones.
   MirroredMembers(const Noise& noise, std::span<const float> centre, double sigma,
-                  std::span<const uint64_t> keys)
-      : noise_(noise), centre_(centre), sigma_(static_cast<float>(sigma)), keys_(keys) {}
+                  std::span<const uint64_t> keys, size_t evolved = SIZE_MAX)
+      : noise_(noise),
+        centre_(centre),
+        sigma_(static_cast<float>(sigma)),
+        keys_(keys),
+        evolved_(std::min(evolved, centre.size())) {}
   void Write(PolicyHandle policy, std::span<float> canonical) const override {
-    noise_.Add(keys_[policy.id / 2], policy.id % 2 == 0 ? sigma_ : -sigma_, 0, centre_, canonical);
+    noise_.Add(keys_[policy.id / 2], policy.id % 2 == 0 ? sigma_ : -sigma_, 0,
+               centre_.first(evolved_), canonical.first(evolved_));
+    std::ranges::copy(centre_.subspan(evolved_), canonical.subspan(evolved_).begin());
   }
 
  private:
@@ -96,6 +105,7 @@ class MirroredMembers : public ParameterSource {
   const std::span<const float> centre_;
   const float sigma_;
   const std::span<const uint64_t> keys_;
+  const size_t evolved_;
 };
 
 }  // namespace samara

@@ -9,11 +9,13 @@ namespace samara {
 Result<std::vector<EpisodeResult>> PlayMembers(GenerationPlayer& player, std::vector<Task> tasks,
                                                size_t episodes, const ParameterSource& members,
                                                size_t episodes_total, const StopToken& stop,
-                                               EvolutionCounters& next, GenerationReport& report) {
+                                               EvolutionCounters& next, GenerationReport& report,
+                                               std::function<void(EpisodeResult&)> reduce) {
   const SteadyTime start = Now();
   GenerationPlan plan;
   plan.episodes = episodes;
   plan.population = std::move(tasks);
+  plan.reduce = std::move(reduce);
   GenerationPlayer::Running playing(player, std::move(plan), members, episodes_total, stop);
   RETURN_IF_ERROR(playing.Start());
   RETURN_IF_ERROR(playing.Population());

@@ -14,11 +14,12 @@
 namespace samara {
 
 // Plays `tasks`, `episodes` of each member in order, and adds them to the counters of `next`, their
-// frames and time to `report`. kTryAgain: stopped.
+// frames and time to `report`. `reduce`: what GenerationPlan says. kTryAgain: stopped.
 Result<std::vector<EpisodeResult>> PlayMembers(GenerationPlayer& player, std::vector<Task> tasks,
                                                size_t episodes, const ParameterSource& members,
                                                size_t episodes_total, const StopToken& stop,
-                                               EvolutionCounters& next, GenerationReport& report);
+                                               EvolutionCounters& next, GenerationReport& report,
+                                               std::function<void(EpisodeResult&)> reduce = {});
 // Mean fitness of each member.
 std::vector<double> MeanFitness(std::span<const EpisodeResult> played, size_t episodes);
 

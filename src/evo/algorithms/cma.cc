@@ -96,11 +96,10 @@ class CmaEs : public EvolutionAlgorithm {
   CmaEs(const CmaConfig& config, const EvolutionSetup& setup)
       : EvolutionAlgorithm(setup),
         config_(config),
-        n_(setup.network.parameter_count),
+        n_(setup.network.evolved_count),
         constants_(static_cast<size_t>(config.members.population), n_, false),
         noise_(GetNoise(config.members.noise)) {
-    state_.mean.resize(n_);
-    if (initial_ != nullptr) state_.mean = initial_->parameters;
+    state_.mean = ZeroParameters();
     state_.covariance.resize(Row(n_));
     for (size_t i = 0; i < n_; ++i) state_.covariance[Row(i) + i] = 1;
     state_.path_sigma.resize(n_), state_.path_c.resize(n_);
@@ -154,7 +153,7 @@ class CmaEs : public EvolutionAlgorithm {
   std::string EncodeState() const override { return state_.Encode(); }
   Status RestoreState(std::string_view bytes) override {
     ASSIGN_OR_RETURN(CmaState state, CmaState::Decode(bytes));
-    if (state.mean.size() != n_ || state.covariance.size() != Row(n_) ||
+    if (state.mean.size() != state_.mean.size() || state.covariance.size() != Row(n_) ||
         state.path_sigma.size() != n_ || state.path_c.size() != n_)
       return {Code::kBadData, "the recorded state is of another network"};
     return Take(std::move(state));
@@ -166,10 +165,11 @@ class CmaEs : public EvolutionAlgorithm {
    public:
     Members(const CmaEs& es, std::span<const uint64_t> keys) : es_(es), keys_(keys) {}
     void Write(PolicyHandle policy, std::span<float> canonical) const override {
-      std::vector<float> z(canonical.size());
+      std::vector<float> z(es_.n_);
       es_.noise_.Fill(keys_[policy.id], 0, z);
-      for (size_t i = 0; i < canonical.size(); ++i)
-        canonical[i] = static_cast<float>(es_.state_.mean[i] + es_.state_.sigma * es_.Times(z, i));
+      std::ranges::copy(es_.state_.mean, canonical.begin());
+      for (size_t i = 0; i < z.size(); ++i)
+        canonical[i] = static_cast<float>(canonical[i] + es_.state_.sigma * es_.Times(z, i));
     }
 
    private:

@@ -10,13 +10,15 @@
 #include "evo/algorithms/ascent.h"
 #include "evo/algorithms/centre_generation.h"
 #include "evo/algorithms/es_settings.h"
+#include "evo/algorithms/observation_statistics.h"
 #include "evo/genome/decode.h"
 
 namespace samara {
 namespace {
 
-// 1: without the optimizer's number of steps, which was the generation; 2: without the cut-off
-constexpr uint32_t kVersion = 3;
+// 1: without the optimizer's number of steps, which was the generation; 2: without the cut-off; 3:
+// without statistics of observations
+constexpr uint32_t kVersion = 4;
 
 class EsConfig : public EvolutionConfig {
  public:
@@ -34,6 +36,13 @@ class EsConfig : public EvolutionConfig {
   std::string table() const override { return "es"; }
   Status Check(const NetworkDescription& network) const override { return es.Check(network); }
   bool TakesInitialPolicy() const override { return true; }
+  bool KeepsStatistics(const NetworkDescription& network) const override {
+    return es.observation_share > 0 && Normalizes(network);
+  }
+  Result<RecordKind> Records(const EnvironmentSpec&,
+                             const NetworkDescription& network) const override {
+    return KeepsStatistics(network) ? RecordKind::kObservations : RecordKind::kNothing;
+  }
   std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const override;
 };
 
@@ -42,8 +51,9 @@ int64_t Shorter(int64_t a, int64_t b) { return a == 0 || (b != 0 && b < a) ? b :
 
 struct EsState : EvolutionCounters {
   Centre centre;
-  double centre_mean = 0;  // of its validation
-  int64_t cutoff = 0;      // decisions of the next population's episodes; 0 = the environment's
+  double centre_mean = 0;            // of its validation
+  ObservationStatistics statistics;  // of a `normalize` layer; else of nothing
+  int64_t cutoff = 0;  // decisions of the next population's episodes; 0 = the environment's
   Digest population_hash{};
 
   EvolutionSummary Summary() const {
@@ -69,25 +79,42 @@ class EvolutionStrategy : public EvolutionAlgorithm {
 
  private:
   std::vector<uint64_t> NoiseKeys(uint64_t pairs) const;
+  // Parameters of members under their noise.
+  MirroredMembers Members(double sigma, std::span<const uint64_t> keys) const {
+    return {noise_, state_.centre.theta, sigma, keys, network_.evolved_count};
+  }
   // Episodes of members `first` to `end` - 1.
   std::vector<Task> Tasks(uint64_t first, uint64_t end) const;
 
   const EvolutionBudget budget_;
   const EsSettings es_;
   const Cutoff cutoff_;
+  const bool keeps_statistics_;
   const int64_t frames_per_step_;
   const Noise& noise_;
   EsState state_;  // constant while episodes are played
 };
 
+// The player's episodes record nothing; Tasks says which do.
+EvolutionSetup WithoutRecording(EvolutionSetup setup) {
+  setup.episodes.record = RecordKind::kNothing;
+  return setup;
+}
+
 EvolutionStrategy::EvolutionStrategy(const EsConfig& config, const EvolutionSetup& setup)
-    : EvolutionAlgorithm(setup),
+    : EvolutionAlgorithm(WithoutRecording(setup)),
       budget_(config.budget),
       es_(config.es),
       cutoff_(Cutoff::Parse(config.es.cutoff).ValueOrThrow()),
+      keeps_statistics_(config.KeepsStatistics(setup.network)),
       frames_per_step_(setup.evaluator.spec().frames_per_step),
       noise_(GetNoise(config.es.noise)) {
-  state_.centre = Centre(FirstParameters(), es_.ascent.kind);
+  state_.centre = Centre(FirstParameters(es_.init), es_.ascent.kind);
+  if (keeps_statistics_) {
+    state_.statistics = initial_ == nullptr ? ObservationStatistics(network_.input_size())
+                                            : ObservationStatistics(network_, initial_->parameters);
+    WriteStatistics(state_.statistics, network_, state_.centre.theta);
+  }
   state_.cutoff = cutoff_.start;
 }
 
@@ -102,17 +129,17 @@ Result<GenerationReport> EvolutionStrategy::Step(const StopToken& stop) {
   const auto episodes = static_cast<size_t>(es_.episodes);
   std::vector<uint64_t> keys = NoiseKeys(es_.members() / 2);
   ASSIGN_OR_RETURN(std::vector<EpisodeResult> played,
-                   PlayMembers(player_, Tasks(0, es_.members()), episodes,
-                               MirroredMembers(noise_, state_.centre.theta, sigma, keys),
-                               EpisodesOfNext(), stop, next, report));
+                   PlayMembers(player_, Tasks(0, es_.members()), episodes, Members(sigma, keys),
+                               EpisodesOfNext(), stop, next, report, [this](EpisodeResult& result) {
+                                 ReduceRecording(network_.input_size(), result);
+                               }));
   const SteadyTime further = Now();
   while (const uint32_t more = es_.FurtherPairs(keys.size(), next.steps - state_.steps)) {
     const std::vector<Task> tasks = Tasks(2 * keys.size(), 2 * (keys.size() + more));
     keys = NoiseKeys(keys.size() + more);
-    const MirroredMembers members(noise_, state_.centre.theta, sigma, keys);
-    ASSIGN_OR_RETURN(
-        const auto results,
-        player_.PlayFurther(tasks, static_cast<uint32_t>(played.size()), members, stop));
+    ASSIGN_OR_RETURN(const auto results,
+                     player_.PlayFurther(tasks, static_cast<uint32_t>(played.size()),
+                                         Members(sigma, keys), stop));
     played.insert(played.end(), results.begin(), results.end());
     report.AddPopulation(results, episodes);
     next.Count(results);
@@ -123,12 +150,17 @@ Result<GenerationReport> EvolutionStrategy::Step(const StopToken& stop) {
       played, [this](const EpisodeResult& r) { return int64_t{r.steps} >= state_.cutoff; }));
   next.cutoff = cutoff_.Next(state_.cutoff, capped, played.size());
 
+  for (const EpisodeResult& result : played)
+    if (!AddRecording(result, next.statistics))
+      return Status(Code::kBadData, "the recorded observations of an episode are damaged");
+
   // 2 the centre goes up the gradient of the shaped fitness
   const SteadyTime ascent = Now();
   const double rate = es_.LearningRateAfter(state_);
   const std::vector<double> weights = Shape(es_.shaping, report.fitness);
   const AscentReport moved = Ascend(noise_, keys, weights, es_.Divisor(weights.size(), sigma),
-                                    es_.ascent, rate, next.centre, Cores());
+                                    es_.RuleFor(network_), rate, next.centre, Cores());
+  if (keeps_statistics_) WriteStatistics(next.statistics, network_, next.centre.theta);
   const double seconds_update = SecondsSince(ascent);
 
   // 3 validation of the new centre; 4 its test on fresh episodes, not counted in frames
@@ -144,6 +176,7 @@ Result<GenerationReport> EvolutionStrategy::Step(const StopToken& stop) {
                     {"sigma", sigma},
                     {"learning_rate", rate},
                     {"cutoff", state_.cutoff},
+                    {"observations_seen", next.statistics.seen()},
                     {"update_ratio", moved.ratio()},
                     {"gradient_norm", moved.gradient},
                     {"centre_norm", moved.centre},
@@ -157,8 +190,7 @@ Result<GenerationReport> EvolutionStrategy::Step(const StopToken& stop) {
 Candidate EvolutionStrategy::MemberOfNext(uint64_t i) const {
   std::vector<float> parameters(network_.parameter_count);
   const std::vector<uint64_t> keys = NoiseKeys(es_.members() / 2);
-  MirroredMembers(noise_, state_.centre.theta, es_.SigmaAfter(state_), keys)
-      .Write({static_cast<uint32_t>(i), 0}, parameters);
+  Members(es_.SigmaAfter(state_), keys).Write({static_cast<uint32_t>(i), 0}, parameters);
   return parameters;
 }
 
@@ -170,10 +202,16 @@ std::vector<uint64_t> EvolutionStrategy::NoiseKeys(uint64_t pairs) const {
 
 std::vector<Task> EvolutionStrategy::Tasks(uint64_t first, uint64_t end) const {
   std::vector<Task> tasks;
+  const CounterRng draw(player_.Key(Purpose::kObservationStatistics, 0));
   for (uint64_t i = first; i < end; ++i) {
     for (int64_t e = 0; e < es_.episodes; ++e) {
       Task task = player_.PopulationTask(static_cast<uint32_t>(i), static_cast<uint64_t>(e));
       task.episode.frames_max = Shorter(task.episode.frames_max, state_.cutoff * frames_per_step_);
+      task.episode.action_noise = static_cast<float>(es_.action_noise);
+      task.episode.signs = UsesSigns(es_.shaping);
+      const auto index = i * static_cast<uint64_t>(es_.episodes) + static_cast<uint64_t>(e);
+      if (keeps_statistics_ && draw.Uniform(index) < es_.observation_share)
+        task.episode.record = RecordKind::kObservations;
       tasks.push_back(task);
     }
   }
@@ -187,7 +225,8 @@ size_t EvolutionStrategy::EpisodesOfNext() const {
 
 Status EvolutionStrategy::RestoreState(std::string_view bytes) {
   ASSIGN_OR_RETURN(EsState state, EsState::Decode(bytes));
-  if (!state.centre.Fits(network_.parameter_count, es_.ascent.kind))
+  if (!state.centre.Fits(network_.parameter_count, es_.ascent.kind) ||
+      state.statistics.numbers() != state_.statistics.numbers())
     return {Code::kBadData, "the recorded state is of another network or optimizer"};
   state_ = std::move(state);
   player_.StartAfter(state_.generation, state_.frames);
@@ -201,6 +240,7 @@ std::string EsState::Encode() const {
   out.Put(kVersion);
   PutCounters(out, *this);
   centre.Put(out);
+  statistics.Put(out);
   out.Put(centre_mean).Put(cutoff).Put(population_hash);
   return out.Take();
 }
@@ -219,6 +259,7 @@ Result<EsState> EsState::Decode(std::string_view bytes) {
   } else if (!s.centre.Get(in)) {
     return damaged;
   }
+  if (version > 3 && !s.statistics.Get(in)) return damaged;
   s.centre_mean = in.Get<double>();
   if (version > 2) s.cutoff = in.Get<int64_t>();
   s.population_hash = in.Get<Digest>();

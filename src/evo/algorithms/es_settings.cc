@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "evo/genome/genome.h"
+#include "evo/genome/decode.h"
 
 namespace samara {
 namespace {
@@ -43,6 +43,7 @@ void EsSettings::Bind(ConfigTable& table) {
   table.Add("es.momentum", &ascent.momentum, {0, 1}, "", "mu of sgd_damped and sgd_classic",
             OnResume::kMustMatchAdded);
   table.Add("es.learning_rate", &learning_rate, {0, 1000}, "", "learning rate of the optimizer");
+  table.Add("es.init", &init, kInitNames, "initial weights", OnResume::kMustMatchAdded);
   table.Add("es.weight_decay", &ascent.weight_decay, {0, 1}, "",
             "part of the centre that is subtracted from the gradient");
   table.Add("es.validation_episodes", &validation_episodes, {1, 100'000}, "episodes",
@@ -50,6 +51,13 @@ void EsSettings::Bind(ConfigTable& table) {
 }
 
 void EsSettings::BindBatch(ConfigTable& table) {
+  table.Add("es.action_noise", &action_noise, {0, 10}, "",
+            "standard deviation of noise on the population's continuous actions",
+            OnResume::kMustMatchAdded);
+  table.Add("es.observation_share", &observation_share, {0, 1}, "share",
+            "share of the population's episodes whose observations a `normalize` layer's "
+            "statistics come from",
+            OnResume::kMustMatchAdded);
   table.Add("es.min_steps", &min_steps, {0, 1e9}, "steps",
             "number of steps of a generation's population; more pairs play until it has them",
             OnResume::kMustMatchAdded);
@@ -80,10 +88,6 @@ Status EsSettings::Check(const NetworkDescription& network) const {
     return {Code::kConfig,
             fmt::format("es.population={}: members play in pairs; expected an even number",
                         population)};
-  if (UsesSigns(shaping))
-    return {Code::kConfig,
-            fmt::format("es.shaping={}: this build does not sum the signs of rewards",
-                        NameOf(std::span<const EnumName<Shaping>>(kShapingNames), shaping))};
   RETURN_IF_ERROR(Cutoff::Parse(cutoff).status());
   const double all = static_cast<double>(population) *
                      static_cast<double>(std::max(episodes, validation_episodes));
@@ -92,6 +96,12 @@ Status EsSettings::Check(const NetworkDescription& network) const {
           fmt::format("es.population={}, es.episodes={}, es.validation_episodes={}: numbers of "
                       "episodes up to {:.3g}, at most 4e9; lower one of them",
                       population, episodes, validation_episodes, all)};
+}
+
+AscentRule EsSettings::RuleFor(const NetworkDescription& network) const {
+  AscentRule rule = ascent;
+  rule.evolved = network.evolved_count;
+  return rule;
 }
 
 double EsSettings::Divisor(size_t count, double of_sigma) const {

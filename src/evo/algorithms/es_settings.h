@@ -43,6 +43,9 @@ struct EsSettings {
   GradientScale grad_scale = GradientScale::kReference;
   AscentRule ascent{.kind = AscentKind::kAdam, .momentum = 0.9, .weight_decay = 0.005};
   double learning_rate = 0.01;
+  InitKind init = InitKind::kFanIn;
+  double action_noise = 0;           // of the population's continuous actions
+  double observation_share = 0.01;   // of the population's episodes, for a `normalize` layer
   int64_t validation_episodes = 30;  // of the centre
 
   // The rows that every evolution strategy has; batches, cut-offs and schedules.
@@ -54,6 +57,8 @@ struct EsSettings {
   // Sigma and the learning rate of the generation after `counters`.
   double SigmaAfter(const EvolutionCounters& counters) const;
   double LearningRateAfter(const EvolutionCounters& counters) const;
+  // How the centre of `network` moves.
+  AscentRule RuleFor(const NetworkDescription& network) const;
   // What Ascend divides by, for `count` members.
   double Divisor(size_t count, double of_sigma) const;
   double Divisor() const { return Divisor(members(), sigma); }

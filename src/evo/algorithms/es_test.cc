@@ -162,6 +162,86 @@ TEST(EsTest, GoesOnFromItsStateAndKeptEpisodes) {
   EXPECT_EQ(played, whole.played());
 }
 
+// Observations of (member, 1), recorded where the task says so.
+EpisodeResult Observed(const Task& task, std::span<const float> theta) {
+  EpisodeResult result = Score(task, theta);
+  if (task.episode.record != RecordKind::kObservations) return result;
+  const std::vector<float> rows = {static_cast<float>(task.policy.id), 1, 2};
+  const auto bytes = std::as_bytes(std::span(rows));
+  result.recording.assign(bytes.begin(), bytes.end());
+  return result;
+}
+
+TEST(EsTest, StatisticsOfObservationsComeFromAShareOfTheEpisodesAndAreNotEvolved) {
+  const NetworkDescription network = Network("normalize, dense 4 tanh", 3, 2);
+  size_t recorded = 0, noisy = 0, signs = 0, evaluations = 0;
+  double sum = 0;
+  FakeEvaluator evaluator(network.parameter_count,
+                          [&](const Task& task, std::span<const float> theta) {
+                            const bool records = task.episode.record == RecordKind::kObservations;
+                            recorded += records, noisy += task.episode.action_noise > 0;
+                            signs += task.episode.signs;
+                            evaluations += task.role == Role::kEvaluate;
+                            if (records) sum += task.policy.id;
+                            // means and deviations as they are in every member
+                            EXPECT_EQ(theta[network.evolved_count + 3] > 0, true);
+                            return Observed(task, theta);
+                          });
+  const auto es =
+      Config({"es.population=400", "es.observation_share=0.25", "es.action_noise=0.1",
+              "es.shaping=centered_sign_rank", "es.validation_episodes=7", "es.test_every=0"})
+          ->Make({kSeed, network, evaluator, {}});
+  const std::vector<float> before = CentreOf(*es);
+  EXPECT_EQ(before[network.evolved_count], 0);
+  EXPECT_EQ(before[network.evolved_count + 3], 1);
+  const GenerationReport report = es->Step(nullptr).ValueOrThrow();
+  EXPECT_NEAR(static_cast<double>(recorded), 100, 40);
+  EXPECT_EQ(report.metrics["observations_seen"], recorded);
+  EXPECT_EQ(noisy, 400U);
+  EXPECT_EQ(signs, 400U);
+  EXPECT_EQ(evaluations, 7U);
+  const std::vector<float> after = CentreOf(*es);
+  const double count = static_cast<double>(recorded) + 1e-2;
+  EXPECT_NEAR(after[network.evolved_count], sum / count, 1e-3);
+  EXPECT_NEAR(after[network.evolved_count + 1], 1, 1e-2);
+  EXPECT_NEAR(after[network.evolved_count + 4], 0.1, 1e-6);  // the least deviation
+  DisorderlyEvaluator disorderly(network.parameter_count, Observed, {6, 3, 2, 0});
+  const auto same =
+      Config({"es.population=400", "es.observation_share=0.25", "es.action_noise=0.1",
+              "es.shaping=centered_sign_rank", "es.validation_episodes=7", "es.test_every=0"})
+          ->Make({kSeed, network, disorderly, {}});
+  ASSERT_TRUE(same->Step(nullptr).ok());
+  EXPECT_EQ(same->EncodeState(), es->EncodeState());
+  ASSERT_TRUE(same->RestoreState(es->EncodeState()).ok());
+  const NetworkDescription plain = Network("linear", 3, 2);
+  FakeEvaluator other(plain.parameter_count, Score);
+  EXPECT_EQ(Small()->Make({kSeed, plain, other, {}})->RestoreState(es->EncodeState()).code(),
+            Code::kBadData);
+}
+
+TEST(EsTest, NormalizationAndNoiseOnActionsAreTheSameForAnyThreadsAndSlots) {
+  const auto factory = Native("Pendulum-v1");
+  const std::string line = "normalize, dense 4 tanh";
+  const NetworkDescription network = Network(line, 3, 1);
+  const auto run = [&](std::unique_ptr<Evaluator> evaluator, const char* noise) {
+    const auto es = Config({"es.population=12", "es.observation_share=0.5", noise,
+                            "es.shaping=centered_sign_rank", "es.validation_episodes=2"})
+                        ->Make({kSeed, network, *evaluator, {}});
+    for (int g = 0; g < 2; ++g) EXPECT_TRUE(es->Step(nullptr).ok());
+    return es->EncodeState();
+  };
+  const auto direct = [&](uint32_t threads) {
+    return MakeDirectEvaluator(factory, ModelFor(factory, line), threads).ValueOrThrow();
+  };
+  const std::string one = run(direct(1), "es.action_noise=0.2");
+  EXPECT_EQ(run(direct(3), "es.action_noise=0.2"), one);
+  EXPECT_EQ(run(MakeSlotEvaluator(MakeThreadFleet(factory, 5, 2).ValueOrThrow(),
+                                  ModelFor(factory, line), 2),
+                "es.action_noise=0.2"),
+            one);
+  EXPECT_NE(run(direct(2), "es.action_noise=0.0"), one);
+}
+
 TEST(EsTest, RefusesDamagedStatesAndThoseOfAnotherNetwork) {
   const NetworkDescription network = Network("linear", 3, 2), other = Network("linear", 3, 3);
   FakeEvaluator evaluator(network.parameter_count, Score);
@@ -182,10 +262,12 @@ TEST(EsTest, ReadsStatesOfTheFirstVersion) {
   const auto es = Small()->Make({kSeed, network, evaluator, {}});
   for (int g = 0; g < 3; ++g) ASSERT_TRUE(es->Step(nullptr).ok());
   const std::string now = es->EncodeState();
-  // version, five counters, three vectors with their sizes, [steps], mean, [cut-off] and hash
+  // version, five counters, three vectors with their sizes, [steps, empty statistics], mean,
+  // [cut-off] and hash
   const size_t steps = 4 + 5 * 8 + 3 * (8 + 4 * network.parameter_count);
+  const size_t mean = steps + 8 + 4 * 8;
   const std::string before = ByteWriter().Put(uint32_t{1}).Take() + now.substr(4, steps - 4) +
-                             now.substr(steps + 8, 8) + now.substr(steps + 24);
+                             now.substr(mean, 8) + now.substr(mean + 16);
   const auto other = Small()->Make({kSeed, network, evaluator, {}});
   ASSERT_TRUE(other->RestoreState(before).ok());
   EXPECT_EQ(other->EncodeState(), now);

@@ -32,7 +32,8 @@ class GaNsConfig : public GaConfig {
     table.Add("novelty.archive_probability", &archive_probability, {0, 1}, "",
               "that a member's behaviour enters the archive");
   }
-  Result<RecordKind> Records(const EnvironmentSpec& environment) const override {
+  Result<RecordKind> Records(const EnvironmentSpec& environment,
+                             const NetworkDescription&) const override {
     if (novelty.kind != BehaviourKind::kRam) return novelty.Records(environment);
     return Status(Code::kConfig,
                   "novelty.behaviour=ram: ga-ns would compare all pairs of the population's "

@@ -236,7 +236,8 @@ TEST(GaNsTest, OrderAndThreadsChangeNothing) {
 TEST(GaNsTest, RecordingsOfMemoryAreRefused) {
   EnvironmentSpec game;
   game.id = "atari/frostbite", game.memory = 128;
-  const Status status = Config({"novelty.behaviour=ram"})->Records(game).status();
+  const Status status =
+      Config({"novelty.behaviour=ram"})->Records(game, Network("linear", 3, 2)).status();
   EXPECT_EQ(status.code(), Code::kConfig);
   EXPECT_NE(status.message().find("expected final_position or trajectory"), std::string::npos);
 }

@@ -44,7 +44,7 @@ TEST(InitialPolicyTest, EveryAlgorithmThatTakesOneGoesOnFromItsState) {
     FakeEvaluator evaluator(network.parameter_count, ByMember);
     evaluator.SetPosition(2);
     EpisodeRule episodes;
-    episodes.record = config->Records(evaluator.spec()).ValueOrThrow();
+    episodes.record = config->Records(evaluator.spec(), network).ValueOrThrow();
     const auto with = config->Make({1, network, evaluator, episodes, &policy});
     const auto without = config->Make({1, network, evaluator, episodes});
     ASSERT_TRUE(with->Step(nullptr).ok() && without->Step(nullptr).ok()) << row.name;

@@ -48,7 +48,8 @@ class NsEsConfig : public EvolutionConfig {
   void Bind(ConfigTable& table) override;
   std::string table() const override { return "es"; }
   Status Check(const NetworkDescription& network) const override;
-  Result<RecordKind> Records(const EnvironmentSpec& environment) const override {
+  Result<RecordKind> Records(const EnvironmentSpec& environment,
+                             const NetworkDescription&) const override {
     return novelty.Records(environment);
   }
   bool TakesInitialPolicy() const override { return true; }
@@ -127,8 +128,9 @@ NoveltySearch::NoveltySearch(const NsEsConfig& config, const EvolutionSetup& set
       noise_(GetNoise(config.es.noise)),
       archive_(config.novelty.kind, config.novelty.RowBytes(setup.evaluator.spec())) {
   for (uint64_t m = 0; m < static_cast<uint64_t>(config.centres); ++m) {
-    std::vector<float> theta = FirstParameters();  // and fresh ones for the others
+    std::vector<float> theta = FirstParameters(es_.init);  // and fresh ones for the others
     Genome initial;
+    initial.init = es_.init;
     initial.initial = player_.Key(Purpose::kInitialGenome, m);
     if (m > 0) InitialParameters(initial, network_, theta);
     state_.members.push_back({Centre(std::move(theta), es_.ascent.kind)});
@@ -160,7 +162,8 @@ Result<GenerationReport> NoveltySearch::Step(const StopToken& stop) {
   // 3 its perturbations play; how novel each behaves is measured against the archive
   const SteadyTime start = Now();
   const std::vector<uint64_t> keys = NoiseKeys();
-  const MirroredMembers members(noise_, state_.members[chosen].centre.theta, es_.sigma, keys);
+  const MirroredMembers members(noise_, state_.members[chosen].centre.theta, es_.sigma, keys,
+                                network_.evolved_count);
   GenerationPlayer::Running playing(player_, Plan(archive), members, EpisodesOfNext(), stop);
   RETURN_IF_ERROR(playing.Start());
   RETURN_IF_ERROR(playing.Population());
@@ -176,8 +179,9 @@ Result<GenerationReport> NoveltySearch::Step(const StopToken& stop) {
   // 4 the centre goes up the gradient of the ranks of novelty, of return, or of both
   const SteadyTime ascent = Now();
   const std::vector<double> weights = Weights(state_.weight, report.fitness, novelty);
-  const AscentReport moved = Ascend(noise_, keys, weights, es_.Divisor(weights.size(), es_.sigma),
-                                    es_.ascent, es_.learning_rate, member.centre, Cores());
+  const AscentReport moved =
+      Ascend(noise_, keys, weights, es_.Divisor(weights.size(), es_.sigma), es_.RuleFor(network_),
+             es_.learning_rate, member.centre, Cores());
   const double seconds_update = SecondsSince(ascent);
 
   // 5 what it behaves as now enters the archive
@@ -352,7 +356,7 @@ Candidate NoveltySearch::MemberOfNext(uint64_t i) const {
   std::vector<float> parameters(network_.parameter_count);
   const std::vector<uint64_t> keys = NoiseKeys();
   const Centre& centre = state_.members[ChooseCentre(state_, archive_)].centre;
-  MirroredMembers(noise_, centre.theta, es_.sigma, keys)
+  MirroredMembers(noise_, centre.theta, es_.sigma, keys, network_.evolved_count)
       .Write({static_cast<uint32_t>(i), 0}, parameters);
   return parameters;
 }

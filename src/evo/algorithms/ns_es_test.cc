@@ -64,7 +64,7 @@ struct Experiment {
     evaluator.SetPosition(2);
     evaluator.SetMemory(kMemory);
     EpisodeRule episodes;
-    episodes.record = config.Records(evaluator.spec()).ValueOrThrow();
+    episodes.record = config.Records(evaluator.spec(), network).ValueOrThrow();
     es = config.Make({kSeed, network, evaluator, episodes});
   }
   void Restore(const EvolutionAlgorithm& before) {
@@ -370,7 +370,7 @@ TEST(NsEsTest, OrderAndThreadsChangeNothing) {
       evaluator.SetPosition(2);
       evaluator.SetMemory(kMemory);
       EpisodeRule episodes;
-      episodes.record = config->Records(evaluator.spec()).ValueOrThrow();
+      episodes.record = config->Records(evaluator.spec(), expected.network).ValueOrThrow();
       const auto es = config->Make({kSeed, expected.network, evaluator, episodes});
       for (int g = 0; g < 4; ++g) ASSERT_TRUE(es->Step(nullptr).ok());
       EXPECT_EQ(es->EncodeState(), expected.es->EncodeState());

@@ -60,7 +60,7 @@ class Pgpe : public SeparableEvolution {
  private:
   static double Deviation(const PgpeConfig& c, const NetworkDescription& network) {
     const double radius = c.radius > 0 ? c.radius : 15 * c.max_speed;
-    return radius / std::sqrt(static_cast<double>(network.parameter_count));
+    return radius / std::sqrt(static_cast<double>(network.evolved_count));
   }
 
   nlohmann::json Move(std::span<const double> fitness, std::span<const uint64_t> keys,

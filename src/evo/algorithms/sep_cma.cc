@@ -39,8 +39,7 @@ class SepCma : public SeparableEvolution {
   // path1 is the path of the step size, path2 that of the covariance.
   SepCma(const SepCmaConfig& c, const EvolutionSetup& setup)
       : SeparableEvolution(c.members, c.budget, setup, c.sigma, 2),
-        constants_(static_cast<size_t>(c.members.population), setup.network.parameter_count, true) {
-  }
+        constants_(static_cast<size_t>(c.members.population), setup.network.evolved_count, true) {}
 
  private:
   nlohmann::json Move(std::span<const double> fitness, std::span<const uint64_t> keys,

@@ -91,12 +91,15 @@ class SeparableEvolution::Members : public ParameterSource {
   void Write(PolicyHandle policy, std::span<float> canonical) const override {
     const bool mirrored = e_.settings_.mirrored;
     const bool opposite = mirrored && policy.id % 2 == 1;
-    e_.noise_.Fill(keys_[mirrored ? policy.id / 2 : policy.id], 0, canonical);
+    const std::span<float> evolved = canonical.first(e_.parameters());
+    e_.noise_.Fill(keys_[mirrored ? policy.id / 2 : policy.id], 0, evolved);
     const SeparableState& s = e_.state_;
-    for (size_t i = 0; i < canonical.size(); ++i) {
-      const double step = s.scale * s.deviation[i] * canonical[i];
-      canonical[i] = static_cast<float>(opposite ? s.mean[i] - step : s.mean[i] + step);
+    for (size_t i = 0; i < evolved.size(); ++i) {
+      const double step = s.scale * s.deviation[i] * evolved[i];
+      evolved[i] = static_cast<float>(opposite ? s.mean[i] - step : s.mean[i] + step);
     }
+    std::copy(s.mean.begin() + static_cast<ptrdiff_t>(evolved.size()), s.mean.end(),
+              canonical.begin() + static_cast<ptrdiff_t>(evolved.size()));
   }
 
  private:
@@ -111,11 +114,10 @@ SeparableEvolution::SeparableEvolution(const SeparableSettings& settings,
       settings_(settings),
       budget_(budget),
       noise_(GetNoise(settings.noise)) {
-  state_.mean.resize(network_.parameter_count);
-  state_.deviation.assign(network_.parameter_count, static_cast<float>(deviation));
-  if (initial_ != nullptr) state_.mean = initial_->parameters;
-  if (paths > 0) state_.path1.resize(network_.parameter_count);
-  if (paths > 1) state_.path2.resize(network_.parameter_count);
+  state_.mean = ZeroParameters();
+  state_.deviation.assign(parameters(), static_cast<float>(deviation));
+  if (paths > 0) state_.path1.resize(parameters());
+  if (paths > 1) state_.path2.resize(parameters());
 }
 
 Result<GenerationReport> SeparableEvolution::Step(const StopToken& stop) {
@@ -186,7 +188,7 @@ size_t SeparableEvolution::EpisodesOfNext() const {
 
 Status SeparableEvolution::RestoreState(std::string_view bytes) {
   ASSIGN_OR_RETURN(SeparableState state, SeparableState::Decode(bytes));
-  if (state.mean.size() != state_.mean.size() || state.deviation.size() != state_.mean.size() ||
+  if (state.mean.size() != state_.mean.size() || state.deviation.size() != parameters() ||
       state.path1.size() != state_.path1.size() || state.path2.size() != state_.path2.size())
     return {Code::kBadData, "the recorded state is of another network or algorithm"};
   state_ = std::move(state);

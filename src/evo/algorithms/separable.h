@@ -56,7 +56,7 @@ class SeparableEvolution : public EvolutionAlgorithm {
   // The mean begins with zeros or the setup's initial policy, the deviations with `deviation`.
   SeparableEvolution(const SeparableSettings& settings, const EvolutionBudget& budget,
                      const EvolutionSetup& setup, double deviation, size_t paths);
-  size_t parameters() const { return state_.mean.size(); }
+  size_t parameters() const { return network_.evolved_count; }  // that move, the first ones
   // Moves `next` by the members' fitness; returns metrics of its own.
   virtual nlohmann::json Move(std::span<const double> fitness, std::span<const uint64_t> keys,
                               SeparableState& next) const = 0;

@@ -80,11 +80,13 @@ class DirectEvaluator : public Evaluator {
                         const auto& wanted) const {
     EpisodeResult result;
     std::vector<float> position(static_cast<size_t>(spec_.position));
-    policy.StartEpisode(task.episode.seed, task.experience);
+    policy.StartEpisode(task.episode, task.experience);
     environment.Reset(task.episode, observation);
     while (wanted()) {
+      if (task.episode.record == RecordKind::kObservations)
+        AppendRow(std::span<const std::byte>(observation), result.recording);
       const StepResult step = environment.Step(policy.Decide(workspace, observation), observation);
-      result.fitness += step.reward;
+      result.fitness += FitnessOf(step.reward, task.episode);
       result.frames += step.frames;
       ++result.steps;
       if (step.new_sequence) policy.StartSequence();

@@ -26,6 +26,8 @@ size_t RowBytes(RecordKind record, const EnvironmentSpec& spec) {
       return static_cast<size_t>(spec.position) * sizeof(float);
     case RecordKind::kMemory:
       return static_cast<size_t>(spec.memory);
+    case RecordKind::kObservations:
+      return spec.observation.bytes();
   }
   return 0;
 }

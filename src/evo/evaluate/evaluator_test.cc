@@ -68,7 +68,7 @@ std::vector<EpisodeResult> PlayPlainly(const EnvironmentFactory& factory,
     std::vector<std::byte> observation(environment->spec().observation.bytes());
     PolicyState policy(*model);
     policy.Load(workspace, task.policy, KeyedSource());
-    policy.StartEpisode(task.episode.seed);
+    policy.StartEpisode(task.episode);
     environment->Reset(task.episode, observation);
     EpisodeResult& r = results.emplace_back();
     while (!r.done) {

@@ -123,8 +123,9 @@ void PolicyState::LoadPacked(std::span<const float> packed) {
   loaded_ = PolicyHandle{0, 0};
 }
 
-void PolicyState::StartEpisode(uint64_t seed, bool record) {
-  seed_ = seed;
+void PolicyState::StartEpisode(const EpisodeSpec& episode, bool record) {
+  seed_ = episode.seed;
+  action_noise_ = episode.action_noise;
   step_ = 0;
   recording_ = record;
   if (record && !recorder_)
@@ -184,6 +185,12 @@ Action PolicyState::Decide(PolicyWorkspace& workspace, std::span<const std::byte
       part += size;
     }
     return {.index = static_cast<int32_t>(index), .values = {}};
+  }
+  if (action_noise_ > 0 && loaded_ != kRandomHandle) {
+    const CounterRng noise(DeriveKey(seed_, Purpose::kActionNoise));
+    for (size_t i = 0; i < outputs_.size(); ++i)
+      outputs_[i] +=
+          action_noise_ * static_cast<float>(noise.Normal(uint64_t{step_} * outputs_.size() + i));
   }
   if (action.raw) return {.index = 0, .values = outputs_};
   // a NaN output clips to -1: max returns its first argument when the comparison fails

@@ -119,8 +119,9 @@ class PolicyState {
   // Acts at random from now on, and forgets the handle it had: that of another source may mean
   // another policy.
   void LoadRandom() { loaded_ = kRandomHandle; }
-  // With `record` the episode's states are kept for experience().
-  void StartEpisode(uint64_t seed, bool record = false);
+  // With `record` the episode's states are kept for experience(). Of the specification the seed and
+  // the noise on continuous actions count.
+  void StartEpisode(const EpisodeSpec& episode, bool record = false);
   // The next observation begins a sequence of its own (StepResult::new_sequence).
   void StartSequence();
   // The action for the newest observation; `action.values` points into this state until the next
@@ -143,6 +144,7 @@ class PolicyState {
   AlignedFloats recurrent_;  // state of the network's recurrent layers in this episode
   std::vector<float> outputs_, values_;
   uint64_t seed_ = 0;
+  float action_noise_ = 0;
   uint32_t step_ = 0;
   std::unique_ptr<ExperienceRecorder> recorder_;  // made by the first episode that is recorded
   bool recording_ = false;

@@ -43,7 +43,7 @@ TEST(PolicyTest, FirstMaximumWins) {
   PolicyState state(model);
   // weights [in][out], then biases: outputs 1, 3, 3, 2 for input 1
   state.Load(workspace, {0, 0}, GivenSource({1, 3, 3, 2, 0, 0, 0, 0}));
-  state.StartEpisode(1);
+  state.StartEpisode({.seed = 1});
   EXPECT_EQ(state.Decide(workspace, Bytes({1.0F})).index, 1);
   EXPECT_EQ(state.outputs()[1], 3.0F);
 }
@@ -59,7 +59,7 @@ TEST(PolicyTest, EachPartOfAnActionHasItsMaximum) {
   std::vector<float> weights = {0, 0, 1, 5, 5, 0, 0, 0, 2};
   weights.resize(18);  // no biases
   state.Load(workspace, {0, 0}, GivenSource(weights));
-  state.StartEpisode(1);
+  state.StartEpisode({.seed = 1});
   // parts 2, 0 (the first maximum) and 3: (2 * 2 + 0) * 4 + 3
   EXPECT_EQ(state.Decide(workspace, Bytes({1.0F})).index, 19);
   state.Load(workspace, kRandomHandle, GivenSource({}));
@@ -72,7 +72,7 @@ TEST(PolicyTest, BoxOutputsAreClippedAndNanIsTheLowerBound) {
   PolicyWorkspace workspace(model);
   PolicyState state(model);
   state.Load(workspace, {0, 0}, GivenSource({0, 0, 0, 0, 0, -7, 7, 0.25F, nan, HUGE_VALF}));
-  state.StartEpisode(1);
+  state.StartEpisode({.seed = 1});
   const Action action = state.Decide(workspace, Bytes({1.0F}));
   EXPECT_EQ(std::vector<float>(action.values.begin(), action.values.end()),
             (std::vector<float>{-1, 1, 0.25F, -1, 1}));
@@ -84,7 +84,7 @@ TEST(PolicyTest, ByteVectorsAreScaledTo255) {
   PolicyWorkspace workspace(model);
   PolicyState state(model);
   state.Load(workspace, {0, 0}, GivenSource({1, 0, 0}));
-  state.StartEpisode(1);
+  state.StartEpisode({.seed = 1});
   const std::vector<std::byte> observation = {std::byte{51}, std::byte{255}};
   EXPECT_EQ(state.Decide(workspace, observation).values[0], 51.0F / 255.0F);
 }
@@ -116,10 +116,10 @@ TEST(PolicyTest, RandomPolicyIsUniformAndKeyedByTheEpisode) {
   std::vector<int> counts(3);
   int same_as_other_episode = 0;
   for (const uint64_t episode : {1, 2, 3}) {
-    a.StartEpisode(episode);
-    b.StartEpisode(episode + 10);
+    a.StartEpisode({.seed = episode});
+    b.StartEpisode({.seed = episode + 10});
     PolicyState again(model);
-    again.StartEpisode(episode);
+    again.StartEpisode({.seed = episode});
     for (int step = 0; step < 1000; ++step) {
       const int32_t action = a.Decide(workspace, Bytes({0.0F})).index;
       ASSERT_EQ(again.Decide(workspace, Bytes({0.0F})).index, action);
@@ -142,7 +142,7 @@ TEST(PolicyTest, DecidesAsPlainLoopsDo) {
   PolicyWorkspace workspace(model);
   PolicyState state(model);
   state.Load(workspace, {0, 0}, GivenSource(theta));
-  state.StartEpisode(1);
+  state.StartEpisode({.seed = 1});
   const std::vector<float> x = {0.1F, -0.4F, 0.7F, 0.2F};
   state.Decide(workspace, Bytes(x));
   double hidden[8];
@@ -177,7 +177,7 @@ TEST(PolicyTest, RecurrentStateBelongsToTheEpisode) {
     elsewhere.LoadPacked(packed.span());
     const auto play = [](PolicyState& state, PolicyWorkspace& with, float sign) {
       std::vector<float> seen;
-      state.StartEpisode(1);
+      state.StartEpisode({.seed = 1});
       for (int t = 0; t < 5; ++t) {
         state.Decide(with, Bytes({sign, 0.1F * static_cast<float>(t)}));
         seen.insert(seen.end(), state.outputs().begin(), state.outputs().end());
@@ -187,7 +187,7 @@ TEST(PolicyTest, RecurrentStateBelongsToTheEpisode) {
     const auto first = play(a, workspace, 1);
     // the same observation, another memory of the past
     const std::vector<float> again(first.begin() + 2, first.begin() + 4);
-    a.StartEpisode(1);
+    a.StartEpisode({.seed = 1});
     a.Decide(workspace, Bytes({1.0F, 0.1F}));
     EXPECT_NE(std::vector<float>(a.outputs().begin(), a.outputs().end()), again) << line;
     EXPECT_NE(play(b, workspace, -1), first) << line;
@@ -211,7 +211,7 @@ TEST(PolicyTest, NothingIsAllocatedAfterTheFirstLoad) {
     const uint64_t calls = AllocationsSoFar().calls;
     for (uint32_t episode = 0; episode < 3; ++episode) {
       state.Load(workspace, {episode, 1}, source);
-      state.StartEpisode(episode);
+      state.StartEpisode({.seed = episode});
       for (int step = 0; step < 5; ++step) state.Decide(workspace, observation);
     }
     EXPECT_EQ(AllocationsSoFar().calls, calls);

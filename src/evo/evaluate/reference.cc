@@ -29,7 +29,7 @@ Result<std::vector<float>> CollectReference(const PolicyModel& model, const Epis
     const uint64_t key = DeriveKey(seed, Purpose::kReference, 0, 0, number);
     const EpisodeSpec spec = episodes.Make(key, /*test=*/false);
     episode.clear();
-    state.StartEpisode(spec.seed);
+    state.StartEpisode(spec);
     fleet.Begin(0, number, spec);
   };
   state.LoadRandom();

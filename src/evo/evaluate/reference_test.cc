@@ -75,7 +75,7 @@ TEST(ReferenceTest, AGenomesOutputsDoNotDependOnWhatOtherSlotsHold) {
   const std::vector<float> x = {0.1F, -0.4F, 0.7F, 0.2F};
   const auto outputs = [&](PolicyState& state, PolicyWorkspace& workspace, uint32_t genome) {
     state.Load(workspace, {genome, 0}, source);
-    state.StartEpisode(1);
+    state.StartEpisode({.seed = 1});
     state.Decide(workspace, std::as_bytes(std::span(x)));
     return std::vector<float>(state.outputs().begin(), state.outputs().end());
   };
@@ -96,7 +96,7 @@ TEST(ReferenceTest, AGenomesOutputsDoNotDependOnWhatOtherSlotsHold) {
   PolicyWorkspace workspace(*without);
   PolicyState state(*without);
   state.Load(workspace, {0, 0}, FixedParameters(carried));
-  state.StartEpisode(1);
+  state.StartEpisode({.seed = 1});
   state.Decide(workspace, std::as_bytes(std::span(x)));
   EXPECT_EQ(std::vector<float>(state.outputs().begin(), state.outputs().end()), want);
 }

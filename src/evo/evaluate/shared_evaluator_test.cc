@@ -184,7 +184,7 @@ TEST(SharedEvaluatorTest, EveryAlgorithmComesToOneRanksState) {
       }
       FakeEvaluator alone(parameters, InventBehaviour);
       alone.SetPosition(2), alone.SetMemory(16);
-      const auto record = config->Records(alone.spec());
+      const auto record = config->Records(alone.spec(), Net());
       if (!record.ok()) continue;
       const EpisodeRule rule{
           .noops = nullptr, .frames_max = 1, .frames_max_test = 2, .record = *record};

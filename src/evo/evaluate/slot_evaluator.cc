@@ -145,7 +145,7 @@ class SlotEvaluator : public Evaluator {
   void Begin(uint32_t slot) {
     SlotState& state = slots_[slot];
     state.result = {};
-    state.policy.StartEpisode(state.task.episode.seed, state.task.experience);
+    state.policy.StartEpisode(state.task.episode, state.task.experience);
     fleet_->Begin(slot, state.index, state.task.episode);
   }
 
@@ -178,11 +178,12 @@ class SlotEvaluator : public Evaluator {
 
   void Count(SlotState& state, const SlotEvent& event) const {
     EpisodeResult& result = state.result;
-    result.fitness += event.result.reward;
+    result.fitness += FitnessOf(event.result.reward, state.task.episode);
     result.frames += event.result.frames;
     ++result.steps;
     switch (state.task.episode.record) {
       case RecordKind::kNothing:
+      case RecordKind::kObservations:  // before the step
         return;
       case RecordKind::kPositions:
         return AppendRow(fleet_->position(event.slot), result.recording);
@@ -200,7 +201,10 @@ class SlotEvaluator : public Evaluator {
 
   void Infer(uint32_t slot, Worker& worker) {
     const SteadyTime start = Now();
-    const Action action = slots_[slot].policy.Decide(worker.workspace, fleet_->observation(slot));
+    SlotState& state = slots_[slot];
+    if (state.task.episode.record == RecordKind::kObservations)
+      AppendRow(fleet_->observation(slot), state.result.recording);
+    const Action action = state.policy.Decide(worker.workspace, fleet_->observation(slot));
     worker.inference.AddSince(start);
     fleet_->Act(slot, action);
   }
