@@ -25,6 +25,8 @@ for name, words in SMALL.items():
 MAZE = ["env.id=HardMaze", "env.frames_max=60", *COMMON[1:]]
 SMALL["ga-ns"] = ["maze/hard-ga-ns", *MAZE, "ga.population=12", "ga.parents=4", "ga.generations=2", "ga.test_episodes=2",
                   "novelty.neighbours=3", "run.stop_when_solved=false"]  # fmt: skip
+SMALL["map-elites"] = ["maze/hard-map-elites", *MAZE, "ga.population=12", "ga.generations=2", "ga.test_episodes=2",
+                       "run.stop_when_solved=false"]  # fmt: skip
 for name in ("ns-es", "nsr-es", "nsra-es"):
     SMALL[name] = ["mujoco/ant-trap-nsr-es", *MAZE, f"run.algorithm={name}", "es.population=8", "es.generations=2",
                    "es.validation_episodes=2", "es.test_episodes=2", "novelty.centres=2"]  # fmt: skip

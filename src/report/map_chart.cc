@@ -42,8 +42,10 @@ Extent ExtentOf(const EnvironmentMap& map, std::span<const EndPoints> generation
   return extent;
 }
 
-// From violet over blue, green to orange: apart on light and dark ground.
-std::string ColourAt(double share) {
+}  // namespace
+
+// Over blue and green: apart on light and dark ground.
+std::string RampColour(double share) {
   constexpr std::array<std::array<double, 3>, 4> kStops{
       {{126, 64, 190}, {40, 120, 200}, {30, 160, 110}, {232, 120, 30}}};
   const double at = std::clamp(share, 0.0, 1.0) * (kStops.size() - 1);
@@ -56,20 +58,16 @@ std::string ColourAt(double share) {
   return fmt::format("#{:02x}{:02x}{:02x}", mix(0), mix(1), mix(2));
 }
 
-void AddLegend(std::span<const EndPoints> generations, std::string& svg) {
-  constexpr int kSteps = 24, kStep = 6;
+std::string RampLegend(const std::string& from, const std::string& to) {
+  constexpr int kSteps = 24, kStep = 6, kBar = 130;
+  std::string svg = fmt::format("<text x=\"14\" y=\"43\">{}</text>", from);
   auto out = std::back_inserter(svg);
-  fmt::format_to(out, "<text x=\"14\" y=\"43\">generation {}</text>",
-                 generations.front().generation);
-  constexpr int kBar = 130;
   for (int i = 0; i < kSteps; ++i)
     fmt::format_to(out, "<rect x=\"{}\" y=\"34\" width=\"{}\" height=\"10\" fill=\"{}\"/>",
-                   kBar + i * kStep, kStep, ColourAt(static_cast<double>(i) / (kSteps - 1)));
-  fmt::format_to(out, "<text x=\"{}\" y=\"43\">{}</text>", kBar + kSteps * kStep + 8,
-                 generations.back().generation);
+                   kBar + i * kStep, kStep, RampColour(static_cast<double>(i) / (kSteps - 1)));
+  fmt::format_to(out, "<text x=\"{}\" y=\"43\">{}</text>", kBar + kSteps * kStep + 8, to);
+  return svg;
 }
-
-}  // namespace
 
 std::string MapSvg(const EnvironmentMap& map, std::span<const EndPoints> generations,
                    const std::string& title, SvgUse use) {
@@ -125,7 +123,7 @@ std::string MapSvg(const EnvironmentMap& map, std::span<const EndPoints> generat
     fmt::format_to(out,
                    "<path d=\"{}\" style=\"stroke:{};stroke-width:4;stroke-linecap:round;"
                    "opacity:.7\"/>",
-                   dots, ColourAt(share));
+                   dots, RampColour(share));
   }
 
   // 3. the start, and what the colours mean
@@ -134,7 +132,9 @@ std::string MapSvg(const EnvironmentMap& map, std::span<const EndPoints> generat
                  "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"5\" style=\"fill:none;stroke:var(--ink);"
                  "stroke-width:2\"><title>start</title></circle>",
                  start.x, start.y);
-  if (points > 0) AddLegend(generations, svg);
+  if (points > 0)
+    svg += RampLegend(fmt::format("generation {}", generations.front().generation),
+                      std::to_string(generations.back().generation));
   return svg + "</svg>\n";
 }
 

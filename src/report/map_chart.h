@@ -20,4 +20,9 @@ struct EndPoints {
 std::string MapSvg(const EnvironmentMap& map, std::span<const EndPoints> generations,
                    const std::string& title, SvgUse use = SvgUse::kInline);
 
+// A colour between violet (0) and orange (1), and the bar of them with the words at its ends, below
+// a chart's title.
+std::string RampColour(double share);
+std::string RampLegend(const std::string& from, const std::string& to);
+
 }  // namespace samara

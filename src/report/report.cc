@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/format.h"
+#include "report/archive_chart.h"
 #include "report/end_points.h"
 #include "report/report_sections.h"
 
@@ -95,12 +96,25 @@ Status WriteLearningCurve(std::span<const Path> folders, const RootedPath& svg) 
   return WriteFileAtomic(svg, Svg(chart, SvgUse::kFile));
 }
 
-Result<bool> WriteMap(const Path& folder, const RootedPath& svg) {
+namespace {
+
+Result<bool> WritePicture(const Path& folder, std::string (*draw)(const RunData&, SvgUse),
+                          const RootedPath& svg) {
   ASSIGN_OR_RETURN(const RunData run, LoadRun(folder));
-  const std::string map = RunMap(run, SvgUse::kFile);
-  if (map.empty()) return false;
-  RETURN_IF_ERROR(WriteFileAtomic(svg, map));
+  const std::string picture = draw(run, SvgUse::kFile);
+  if (picture.empty()) return false;
+  RETURN_IF_ERROR(WriteFileAtomic(svg, picture));
   return true;
+}
+
+}  // namespace
+
+Result<bool> WriteMap(const Path& folder, const RootedPath& svg) {
+  return WritePicture(folder, RunMap, svg);
+}
+
+Result<bool> WriteArchive(const Path& folder, const RootedPath& svg) {
+  return WritePicture(folder, RunArchive, svg);
 }
 
 }  // namespace samara

@@ -22,5 +22,7 @@ Status WriteLearningCurve(std::span<const Path> runs, const RootedPath& svg);
 // A map of the run's maze or trap with the end points of its populations, coloured by generation,
 // as an SVG picture. False when there is nothing to draw: another task, or no end points.
 Result<bool> WriteMap(const Path& run, const RootedPath& svg);
+// The same of its archive of solutions.
+Result<bool> WriteArchive(const Path& run, const RootedPath& svg);
 
 }  // namespace samara

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/format.h"
+#include "report/archive_chart.h"
 #include "report/end_points.h"
 #include "report/report_sections.h"
 
@@ -99,13 +100,13 @@ std::string Stages(const RunData& run) {
          "</figure>";
 }
 
-std::string Map(const RunData& run) {
-  const std::string svg = RunMap(run, SvgUse::kInline);
+std::string Figure(const std::string& svg) {
   return svg.empty() ? "" : "<figure>" + svg + "</figure>";
 }
 
 std::string Charts(const RunData& run) {
-  return Map(run) + Returns(run) + Lineages(run) + Stages(run);
+  return Figure(RunMap(run, SvgUse::kInline)) + Figure(RunArchive(run, SvgUse::kInline)) +
+         Returns(run) + Lineages(run) + Stages(run);
 }
 
 std::string NoTables(const RunData&) { return ""; }

@@ -87,6 +87,7 @@ std::string FinalSummary(const json& result) {
   for (const auto& [name, key] : {std::pair{"video", "video"},
                                   {"curve", "learning_curve"},
                                   {"map", "map"},
+                                  {"archive", "archive"},
                                   {"report", "report"},
                                   {"run", "run"}})
     if (const std::string path = TextOr(result, key, ""); !path.empty())

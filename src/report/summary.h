@@ -12,7 +12,7 @@ namespace samara {
 //   random_mean, random_median, random_returns[] a random policy, same episodes' conditions
 //   frames, generation or updates, seconds, cores           population + validation frames; cores
 //   of the run
-//   video, learning_curve, map, report, run      paths
+//   video, learning_curve, map, archive, report, run   paths
 std::string FinalSummary(const nlohmann::json& result);
 
 }  // namespace samara

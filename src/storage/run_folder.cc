@@ -177,7 +177,8 @@ Status CheckOutputFile(const Path& file) {
 
 Status CheckKinds(const RootedPath& run) {
   static const std::set<std::string> kFolders = {"checkpoints", "videos"};
-  static const std::set<std::string> kOutputs = {"learning_curve.svg", "map.svg", "report.html"};
+  static const std::set<std::string> kOutputs = {"archive.csv", "archive.svg", "learning_curve.svg",
+                                                 "map.svg", "report.html"};
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(run));
   for (const std::string& name : names) {
     const bool folder = kFolders.contains(name);

@@ -547,8 +547,13 @@ Status EvolutionTrainer::SaveLast() {
   if (summary_.generation == 0)
     return {Code::kConfig, "the budgets allow no generation: raise " + BudgetKeys(config_)};
   if (!sync_.is_main()) return Status::Ok();
-  return session_.MakeDurable("the last checkpoint is not saved, every generation is",
-                              [&] { return WriteCheckpoint(); });
+  RETURN_IF_ERROR(session_.MakeDurable("the last checkpoint is not saved, every generation is",
+                                       [&] { return WriteCheckpoint(); }));
+  const RootedPath csv = session_.folder().path() / "archive.csv";
+  if (const std::string archive = algorithm_->ArchiveCsv(); !archive.empty())
+    if (const Status saved = WriteFileAtomic(csv, archive); !saved.ok())
+      LogWarning("no archive.csv: " + saved.message());
+  return Status::Ok();
 }
 
 Result<std::vector<double>> EvolutionTrainer::Test() {

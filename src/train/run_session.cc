@@ -221,9 +221,11 @@ Result<json> Session::Finish(json result, MetricsWriter& metrics, const Result<P
   const std::vector<Path> runs = {folder_->path().path()};
   const RootedPath curve = folder_->path() / "learning_curve.svg";
   add("learning_curve", "learning curve", curve, WriteLearningCurve(runs, curve));
-  const RootedPath map = folder_->path() / "map.svg";
-  const Result<bool> drawn = WriteMap(runs[0], map);
-  if (!drawn.ok() || *drawn) add("map", "map", map, drawn.status());
+  const RootedPath map = folder_->path() / "map.svg", archive = folder_->path() / "archive.svg";
+  if (const Result<bool> drawn = WriteMap(runs[0], map); !drawn.ok() || *drawn)
+    add("map", "map", map, drawn.status());
+  if (const Result<bool> drawn = WriteArchive(runs[0], archive); !drawn.ok() || *drawn)
+    add("archive", "picture of the archive", archive, drawn.status());
   json line = result;
   line["event"] = "finished";
   metrics.Write(line);

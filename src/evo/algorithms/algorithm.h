@@ -114,6 +114,9 @@ class EvolutionAlgorithm {
   virtual size_t ArchiveSize() const { return 0; }
   virtual std::string EncodeArchive(size_t /*first*/) const { return {}; }
   virtual Status RestoreArchive(std::string_view bytes);
+  // Solutions that the algorithm collects, for people: CSV with a head line. Empty: it collects
+  // none.
+  virtual std::string ArchiveCsv() const { return {}; }
   virtual EvolutionSummary summary() const = 0;
   // What `samara export --individual NAME` finds in the state: the best candidate first, under a
   // name of the algorithm's own, then others that it holds.

@@ -19,6 +19,9 @@
 namespace samara {
 
 enum class GaLoop { kUberGpu, kUberDist };
+// What a member becomes a parent by: its return, its novelty, or a cell of behaviours that it
+// holds.
+enum class GaSelection { kByReturn, kByNovelty, kByCell };
 // Role of the elite in the next population: one of its parents, or also a member.
 enum class EliteMode { kParentSlot, kMember };
 
@@ -45,9 +48,9 @@ class GaConfig : public EvolutionConfig {
     return std::make_unique<GaConfig>(*this);
   }
   void Bind(ConfigTable& table) override;
-  // Adds the rows in their order, which is part of a configuration's hash; `by_return`: those of a
-  // selection by return too, with validation.
-  void BindRows(ConfigTable& table, bool by_return);
+  // Adds the rows in their order, which is part of a configuration's hash: with validation where
+  // selection is by return, with a number of parents where it is not by cell.
+  void BindRows(ConfigTable& table, GaSelection selection);
   std::string table() const override { return "ga"; }
   // Lowers parents and validation_candidates to the population.
   std::vector<std::string> Settle() override;

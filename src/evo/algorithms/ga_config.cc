@@ -34,15 +34,17 @@ std::unique_ptr<EvolutionConfig> MakeRandomSearchConfig() {
   return std::make_unique<RandomSearchConfig>();
 }
 
-void GaConfig::Bind(ConfigTable& table) { BindRows(table, /*by_return=*/true); }
+void GaConfig::Bind(ConfigTable& table) { BindRows(table, GaSelection::kByReturn); }
 
-void GaConfig::BindRows(ConfigTable& table, bool by_return) {
+void GaConfig::BindRows(ConfigTable& table, GaSelection selection) {
+  const bool by_return = selection == GaSelection::kByReturn;
   if (by_return)
     table.Add("ga.loop", &loop, kLoops, "released GPU program, or the distributed one");
   table.Add("ga.population", &population, {1, 10'000'000}, "genomes",
             "number of members per generation");
-  table.Add("ga.parents", &parents, {0, 1'000'000}, "genomes",
-            "number of parents (truncation size); 0 = random search");
+  if (selection != GaSelection::kByCell)
+    table.Add("ga.parents", &parents, {0, 1'000'000}, "genomes",
+              "number of parents (truncation size); 0 = random search");
   if (by_return)
     table.Add("ga.elites", &elites, {0, 1'000'000}, "genomes",
               "uber_dist: previous parents kept with their old fitness");

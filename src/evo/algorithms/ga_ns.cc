@@ -27,7 +27,7 @@ class GaNsConfig : public GaConfig {
     return std::make_unique<GaNsConfig>(*this);
   }
   void Bind(ConfigTable& table) override {
-    BindRows(table, /*by_return=*/false);
+    BindRows(table, GaSelection::kByNovelty);
     novelty.Bind(table);
     table.Add("novelty.archive_probability", &archive_probability, {0, 1}, "",
               "that a member's behaviour enters the archive");

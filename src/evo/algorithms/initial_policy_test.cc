@@ -40,6 +40,11 @@ TEST(InitialPolicyTest, EveryAlgorithmThatTakesOneGoesOnFromItsState) {
     auto config = row.config();
     if (!config->TakesInitialPolicy()) continue;
     ++taken;
+    ConfigTable table;
+    config->Bind(table);
+    if (table.Find("map.low") != nullptr) {
+      ASSERT_TRUE(table.Set("map.low", "0,0").ok() && table.Set("map.high", "1,1").ok());
+    }
     config->budget.test_episodes = 0;
     FakeEvaluator evaluator(network.parameter_count, ByMember);
     evaluator.SetPosition(2);

@@ -8,6 +8,7 @@
 #include "evo/algorithms/es.h"
 #include "evo/algorithms/ga.h"
 #include "evo/algorithms/ga_ns.h"
+#include "evo/algorithms/map_elites.h"
 #include "evo/algorithms/ns_es.h"
 #include "evo/algorithms/separable.h"
 #include "evo/algorithms/ssga.h"
@@ -32,6 +33,11 @@ std::vector<EvolutionRow>& Rows() {
        .paper = "Such et al. 2018, arXiv 1712.06567",
        .config = [] { return MakeGaNsConfig(); },
        .describe = DescribeGaNs},
+      {.name = "map-elites",
+       .about = "the best solution of every kind of behaviour, in an archive of cells",
+       .paper = "MAP-Elites (Mouret and Clune 2015, arXiv 1504.04909)",
+       .config = [] { return MakeMapElitesConfig(); },
+       .describe = DescribeMapElites},
       {.name = "ns-es",
        .about = "evolution strategies on novelty alone, with several centres",
        .paper = "NS-ES (Conti et al. 2018, arXiv 1712.06560)",

@@ -20,7 +20,8 @@ TEST(EvolutionRegistryTest, EveryRowMakesAConfigurationAndReadsItsStates) {
     ConfigTable table;
     config->Bind(table);
     for (const ConfigField& field : table.fields())
-      EXPECT_TRUE(field.key.starts_with(config->table() + ".") || field.key.starts_with("novelty."))
+      EXPECT_TRUE(field.key.starts_with(config->table() + ".") ||
+                  field.key.starts_with("novelty.") || field.key.starts_with("map."))
           << field.key;
     EXPECT_TRUE(config->Check(network).ok()) << row.name;
 

@@ -1,5 +1,5 @@
-// Populations bred by truncation selection and mutation alone, without crossover: what the Deep GA
-// (ga.cc) and its variant that selects by novelty (ga_ns.cc) share.
+// Populations bred by selection and mutation alone, without crossover: what the Deep GA (ga.cc),
+// its variant that selects by novelty (ga_ns.cc) and MAP-Elites (map_elites.cc) share.
 #pragma once
 
 #include <span>

@@ -178,6 +178,9 @@ TEST(SharedEvaluatorTest, EveryAlgorithmComesToOneRanksState) {
         ASSERT_TRUE(table.Set(key, "24").ok());
       }
     config->budget.test_episodes = 2;
+    if (table.Find("map.low") != nullptr) {
+      ASSERT_TRUE(table.Set("map.low", "0,0").ok() && table.Set("map.high", "9,9").ok());
+    }
     for (const char* behaviour : {"final_position", "ram"}) {
       if (table.Find("novelty.behaviour") != nullptr) {
         ASSERT_TRUE(table.Set("novelty.behaviour", behaviour).ok());

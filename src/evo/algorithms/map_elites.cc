@@ -1,0 +1,252 @@
+#include "evo/algorithms/map_elites.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "core/bytes.h"
+#include "core/clock.h"
+#include "env/registry.h"
+#include "evo/algorithms/cell_grid.h"
+#include "evo/algorithms/novelty.h"
+#include "evo/algorithms/ranking.h"
+#include "evo/algorithms/truncation_ga.h"
+
+namespace samara {
+namespace {
+
+constexpr uint32_t kVersion = 1;
+
+class MapElitesConfig : public GaConfig {
+ public:
+  int64_t cells = 20;
+  std::string low, high;  // corners; empty: those of the task's ground plan
+  double offset = 0;
+
+  MapElitesConfig() {
+    validation_candidates = validation_episodes = 0;
+    mutation_power = 0.1;
+  }
+  std::unique_ptr<EvolutionConfig> Clone() const override {
+    return std::make_unique<MapElitesConfig>(*this);
+  }
+  void Bind(ConfigTable& table) override {
+    BindRows(table, GaSelection::kByCell);
+    table.Add("map.cells", &cells, {1, 1000}, "cells",
+              "number of cells in each dimension of the behaviour, the position at the end");
+    table.Add(
+        "map.low", &low, {},
+        "lower corner of the grid, numbers with commas between them; empty: of the task's map");
+    table.Add("map.high", &high, {}, "upper corner of the grid");
+    table.Add("map.offset", &offset, {-1e9, 1e9}, "",
+              "what the QD score subtracts from each return", OnResume::kMayChange);
+  }
+  std::vector<std::string> Settle() override { return {}; }  // every elite is a parent
+  Result<RecordKind> Records(const EnvironmentSpec& environment,
+                             const NetworkDescription&) const override {
+    ASSIGN_OR_RETURN(const RecordKind record, NoveltyRule{}.Records(environment));
+    RETURN_IF_ERROR(Grid(environment).status());
+    return record;
+  }
+  Result<CellGrid> Grid(const EnvironmentSpec& environment) const;
+  std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const override;
+};
+
+Result<CellGrid> MapElitesConfig::Grid(const EnvironmentSpec& environment) const {
+  ASSIGN_OR_RETURN(std::vector<double> from, ParsePosition("map.low", low));
+  ASSIGN_OR_RETURN(std::vector<double> to, ParsePosition("map.high", high));
+  if (from.empty() && to.empty()) {
+    const auto map = NativeMap(environment.id.substr(environment.id.find('/') + 1));
+    if (!map)
+      return Status(Code::kConfig, fmt::format("map.low and map.high are empty, and {} has no map; "
+                                               "expected the corners of the grid, {} numbers each",
+                                               environment.id, environment.position));
+    from = {map->low.x, map->low.y}, to = {map->high.x, map->high.y};
+  }
+  ASSIGN_OR_RETURN(CellGrid grid, CellGrid::Make(std::move(from), std::move(to), cells));
+  if (grid.dimensions() == static_cast<size_t>(environment.position)) return grid;
+  return Status(Code::kConfig,
+                fmt::format("map.low has {} numbers; expected {}, as the position "
+                            "in {} has",
+                            grid.dimensions(), environment.position, environment.id));
+}
+
+// Where an elite ended.
+struct Cell {
+  uint64_t number = 0;
+  std::vector<float> position;
+};
+
+// The state of the GA, whose parents are the elites, ascending by cell; and their cells.
+struct MapElitesState {
+  std::string ga;  // GaState::Encode
+  std::vector<Cell> cells;
+
+  std::string Encode() const {
+    ByteWriter out;
+    out.Put(kVersion).PutBytes(ga).Put(uint64_t{cells.size()});
+    for (const Cell& cell : cells)
+      out.Put(cell.number)
+          .PutBytes({reinterpret_cast<const char*>(cell.position.data()),
+                     cell.position.size() * sizeof(float)});
+    return out.Take();
+  }
+  static Result<MapElitesState> Decode(std::string_view bytes) {
+    ByteReader in(bytes);
+    MapElitesState s;
+    const auto version = in.Get<uint32_t>();
+    s.ga = in.GetBytes();
+    const auto cells = in.Get<uint64_t>();
+    bool whole = version == kVersion && cells <= CellGrid::kCellsMax;
+    for (uint64_t i = 0; i < cells && whole && in.ok(); ++i) {
+      Cell cell{in.Get<uint64_t>(), {}};
+      const std::string_view position = in.GetBytes();
+      cell.position.resize(position.size() / sizeof(float));
+      if (!position.empty())
+        std::memcpy(cell.position.data(), position.data(), cell.position.size() * sizeof(float));
+      whole = position.size() % sizeof(float) == 0 && !position.empty();
+      s.cells.push_back(std::move(cell));
+    }
+    if (whole && in.AtEnd()) return s;
+    return Status(Code::kBadData, "the recorded state of the evolution is damaged");
+  }
+};
+
+class MapElites : public TruncationGa {
+ public:
+  MapElites(const MapElitesConfig& config, const EvolutionSetup& setup)
+      : TruncationGa(config, setup),
+        grid_(config.Grid(setup.evaluator.spec()).ValueOrThrow()),
+        offset_(config.offset) {}
+
+  Result<GenerationReport> Step(const StopToken& stop) override;
+
+  std::string EncodeState() const override {
+    return MapElitesState{state_.Encode(), cells_}.Encode();
+  }
+  Status RestoreState(std::string_view bytes) override;
+  std::string ArchiveCsv() const override;
+
+ private:
+  std::vector<float> PositionOf(std::span<const EpisodeResult> population, uint32_t member) const;
+
+  const CellGrid grid_;
+  const double offset_;
+  std::vector<Cell> cells_;  // of state_.parents; constant while episodes are played
+};
+
+// One generation; the numbers are those of doc/quality-diversity.md.
+Result<GenerationReport> MapElites::Step(const StopToken& stop) {
+  GaState next = state_;
+  ++next.generation;
+  GenerationReport report;
+
+  // 1 every member plays: a mutated copy of an elite of the archive, each as likely
+  RETURN_IF_ERROR(KeepParents(stop));
+  const SteadyTime start = Now();
+  const Parameters individuals(*this);
+  GenerationPlayer::Running playing(player_, Plan(), individuals, EpisodesOfNext(), stop);
+  RETURN_IF_ERROR(playing.Start());
+  RETURN_IF_ERROR(playing.Population());
+  RETURN_IF_ERROR(playing.Validation());  // which is none: the thread has ended
+  const EpisodeMeans& played = playing.work().means();
+  next.Count(playing.work().population());
+  report.seconds_population = SecondsSince(start);
+
+  // 2 a member takes the cell that it ends in, when that is empty or its return is better
+  std::map<uint64_t, std::pair<Parent, Cell>> archive;
+  for (size_t i = 0; i < cells_.size(); ++i)
+    archive.emplace(cells_[i].number, std::pair(state_.parents[i], cells_[i]));
+  uint64_t improved = 0;
+  for (uint32_t i = 0; i < played.fitness.size(); ++i) {
+    std::vector<float> position = PositionOf(playing.work().population(), i);
+    const auto cell = grid_.CellOf(position);
+    if (!cell || std::isnan(played.fitness[i])) continue;
+    const auto found = archive.find(*cell);
+    if (found != archive.end() && !IsBetter(played.fitness[i], found->second.first.fitness))
+      continue;
+    archive.insert_or_assign(*cell, std::pair(Played(played, i), Cell{*cell, std::move(position)}));
+    ++improved;
+  }
+  std::vector<Cell> cells;
+  double score = 0;
+  next.parents.clear();
+  for (auto& [number, held] : archive) {
+    score += held.first.fitness - offset_;
+    next.parents.push_back(std::move(held.first)), cells.push_back(std::move(held.second));
+  }
+
+  // 3 the elite is the best return so far
+  KeepBestSingle(played, RankDescending(played.fitness), next);
+
+  // 4 test of the elite on fresh episodes, not counted in frames
+  RETURN_IF_ERROR(TakeParents(playing.work(), next, stop));
+  RETURN_IF_ERROR(Test(next, stop, report));
+  next.frames_test += report.frames_test;
+
+  const double coverage = static_cast<double>(cells.size()) / static_cast<double>(grid_.size());
+  report.metrics = {{"archive_size", cells.size()},
+                    {"archive_improved", improved},
+                    {"coverage", coverage},
+                    {"qd_score", score}};
+  report.note = fmt::format("{} of {} cells, QD score {:.5g}, ", cells.size(), grid_.size(), score);
+  cells_ = std::move(cells);
+  Finish(playing.work(), std::move(next), report);
+  return report;
+}
+
+std::vector<float> MapElites::PositionOf(std::span<const EpisodeResult> population,
+                                         uint32_t member) const {
+  const auto each = static_cast<size_t>(config_.episodes);
+  const Behaviour mean = NoveltyRule{}.BehaviourOf(population.subspan(member * each, each));
+  std::vector<float> position(mean.size() / sizeof(float));
+  std::memcpy(position.data(), mean.data(), mean.size());
+  return position;
+}
+
+Status MapElites::RestoreState(std::string_view bytes) {
+  ASSIGN_OR_RETURN(MapElitesState state, MapElitesState::Decode(bytes));
+  RETURN_IF_ERROR(TruncationGa::RestoreState(state.ga));
+  const bool apart = std::ranges::adjacent_find(state.cells, [](const Cell& a, const Cell& b) {
+                       return a.number >= b.number;
+                     }) == state.cells.end();
+  for (const Cell& cell : state.cells)
+    if (cell.position.size() != grid_.dimensions() || grid_.CellOf(cell.position) != cell.number)
+      return {Code::kBadData, "the recorded archive is of another grid"};
+  if (!apart || state.cells.size() != (state_.generation > 0 ? state_.parents.size() : 0))
+    return {Code::kBadData, "the recorded archive is damaged"};
+  cells_ = std::move(state.cells);
+  return Status::Ok();
+}
+
+std::string MapElites::ArchiveCsv() const {
+  std::string csv = "cell";
+  for (size_t i = 0; i < grid_.dimensions(); ++i) csv += fmt::format(",position{}", i);
+  csv += ",return,mutations\n";
+  for (size_t i = 0; i < cells_.size(); ++i) {
+    csv += fmt::format("{}", cells_[i].number);
+    for (const float x : cells_[i].position) csv += fmt::format(",{}", x);
+    csv += fmt::format(",{},{}\n", state_.parents[i].fitness,
+                       state_.parents[i].genome.mutations.size());
+  }
+  return csv;
+}
+
+std::unique_ptr<EvolutionAlgorithm> MapElitesConfig::Make(const EvolutionSetup& setup) const {
+  return std::make_unique<MapElites>(*this, setup);
+}
+
+}  // namespace
+
+std::unique_ptr<EvolutionConfig> MakeMapElitesConfig() {
+  return std::make_unique<MapElitesConfig>();
+}
+
+Result<EvolutionSummary> DescribeMapElites(std::string_view state) {
+  ASSIGN_OR_RETURN(const MapElitesState s, MapElitesState::Decode(state));
+  return DescribeGa(s.ga);
+}
+
+}  // namespace samara
