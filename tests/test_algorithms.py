@@ -27,6 +27,8 @@ SMALL["ga-ns"] = ["maze/hard-ga-ns", *MAZE, "ga.population=12", "ga.parents=4", 
                   "novelty.neighbours=3", "run.stop_when_solved=false"]  # fmt: skip
 SMALL["map-elites"] = ["maze/hard-map-elites", *MAZE, "ga.population=12", "ga.generations=2", "ga.test_episodes=2",
                        "run.stop_when_solved=false"]  # fmt: skip
+SMALL["cma-mae"] = ["maze/hard-cma-mae", *MAZE, "map.population=6", "map.emitters=2", "map.generations=2",
+                    "map.test_episodes=2", "run.stop_when_solved=false"]  # fmt: skip
 for name in ("ns-es", "nsr-es", "nsra-es"):
     SMALL[name] = ["mujoco/ant-trap-nsr-es", *MAZE, f"run.algorithm={name}", "es.population=8", "es.generations=2",
                    "es.validation_episodes=2", "es.test_episodes=2", "novelty.centres=2"]  # fmt: skip

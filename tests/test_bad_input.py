@@ -90,7 +90,7 @@ def test_unknown_names_are_refused_with_the_nearest(given, words, out):
 @pytest.mark.parametrize("given, meant", [
     ("cartpole-ga", "classic/cartpole-ga"),
     ("CartPole-v1", "classic/cartpole-a2c"),
-    ("Humanoid", "mujoco/humanoid-ga-desktop"),
+    ("Humanoid", "mujoco/humanoid-es"),
     ("TMaze-v0", "memory/t-maze-vtrace"),
     ("catch", "classic/catch-vtrace"),
 ])

@@ -128,8 +128,9 @@ def test_keys_that_scripts_set_are_accepted():
         config = tomllib.loads(ok("train", preset, "--dry-run").out)
         algorithms.add(config["run"]["algorithm"])
         own |= {f"{t}.{k}" for t in config for k in config[t]}
-    for preset in ("atari/random-search-desktop", "maze/hard-ga-ns", "mujoco/humanoid-trap-ns-es",
-                   "mujoco/humanoid-trap-nsr-es", "mujoco/humanoid-trap-nsra-es", "toy/washout"):
+    for preset in ("atari/random-search-desktop", "maze/hard-ga-ns", "maze/hard-map-elites", "maze/hard-cma-mae",
+                   "mujoco/humanoid-trap-ns-es", "mujoco/humanoid-trap-nsr-es", "mujoco/humanoid-trap-nsra-es",
+                   "toy/washout"):
         config = tomllib.loads(ok("train", preset, "--dry-run").out)
         algorithms.add(config["run"]["algorithm"])
         own |= {f"{t}.{k}" for t in config for k in config[t]}
@@ -137,7 +138,7 @@ def test_keys_that_scripts_set_are_accepted():
     assert set(KEYS) <= known == own
 
 
-EVOLUTION = "deep-ga or random-search or ga-ns or ssga"
+EVOLUTION = "deep-ga or random-search or ga-ns or map-elites or ssga"
 
 
 @pytest.mark.parametrize("words, says", [

@@ -22,8 +22,14 @@ ES = ["classic/cartpole-es", *SHORT,
       *short("es", "es.population=12", "es.episodes=2", "es.min_steps=1500", "es.cutoff=adaptive:20,0.5,2,300",
              "es.sigma_schedule=exponential", "es.sigma_end=0.05", "es.learning_rate_schedule=linear",
              "es.learning_rate_end=0.01", "es.schedule_length=3", "es.shaping=nes")]  # fmt: skip
+NORMALIZED = ["classic/cartpole-es", *SHORT, "env.id=Hopper-v5", "env.frames_max=200", "network.layers=normalize, dense 8 tanh",
+              *short("es", "es.population=12", "es.action_noise=0.3", "es.observation_share=0.3",
+                     "es.shaping=centered_sign_rank", "es.min_steps=500", "es.init=unit_norm_0.01")]  # fmt: skip
 RUNS = {
     "es": ES,
+    "es-normalized": NORMALIZED,
+    "cma-mae": ["maze/hard-cma-mae", *SHORT, "map.population=8", "map.generations=4", "map.test_episodes=4"],
+    "map-elites": ["maze/hard-map-elites", *SHORT, "ga.population=20", "ga.generations=4", "ga.test_episodes=4"],
     "pgpe": ["classic/cartpole-pgpe", *SHORT, *short("pgpe", "pgpe.population=12")],
     "ars": ["classic/cartpole-ars", *SHORT, *short("ars", "ars.directions=6")],
     "snes": ["classic/cartpole-snes", *SHORT, *short("snes", "snes.population=12")],
@@ -52,8 +58,12 @@ def test_one_hash_for_any_ranks(name, tmp_path):
 
 
 @pytest.mark.parametrize("actors", [1, 3])
-def test_one_hash_for_any_actors(actors, tmp_path):
-    run = [*ES, "env.id=dummy", "network.name=linear", "es.min_steps=300", f"fleet.actors={actors}"]
+@pytest.mark.parametrize("of", [
+    [*ES, "env.id=dummy", "network.name=linear", "es.min_steps=300"],
+    [*NORMALIZED, "env.id=MountainCarContinuous-v0", "es.shaping=centered_rank", "es.generations=2", "es.min_steps=0"],
+])  # fmt: skip
+def test_one_hash_for_any_actors(of, actors, tmp_path):
+    run = [*of, f"fleet.actors={actors}"]
     ways = [["fleet.inference=actor"], ["fleet.inference=engine"]]
     hashes = {train(tmp_path / str(i), *run, *how)["population_hash"] for i, how in enumerate(ways)}
     hashes.add(train(tmp_path / "two", *run, "fleet.actors=2", "fleet.slots=5")["population_hash"])

@@ -1,4 +1,4 @@
-"""MAP-Elites end to end: the archive that a run leaves is what its solutions do, whatever played and whatever was killed."""
+"""MAP-Elites and CMA-MAE end to end: the archive that a run leaves is what its solutions do, whatever played and whatever was killed."""
 
 import csv
 from pathlib import Path
@@ -7,29 +7,33 @@ import pytest
 from samara_cli import ok, samara, train
 from test_resume import kill_and_resume
 
-MAZE = ["maze/hard-map-elites", "run.seed=3", "run.random_episodes=1", "run.stop_when_solved=false", "run.video=false",
-        "ga.population=30", "ga.generations=5"]  # fmt: skip
+COMMON = ["run.seed=3", "run.random_episodes=1", "run.stop_when_solved=false", "run.video=false"]
+MAZES = {
+    "map-elites": ["maze/hard-map-elites", *COMMON, "ga.population=30", "ga.generations=5"],
+    "cma-mae": ["maze/hard-cma-mae", *COMMON, "map.population=10", "map.emitters=3", "map.generations=5"],
+}
+MORE = {"map-elites": "ga.generations=60", "cma-mae": "map.generations=40"}
 
 
 def archive(run: Path) -> list[dict]:
     return list(csv.DictReader((run / "archive.csv").open()))
 
 
-@pytest.fixture(scope="module")
-def maze(tmp_path_factory):
+@pytest.fixture(scope="module", params=MAZES)
+def maze(request, tmp_path_factory):
     run = tmp_path_factory.mktemp("maze") / "run"
-    return run, train(run, *MAZE, "fleet.threads=1")
+    return run, train(run, *MAZES[request.param], "fleet.threads=1"), request.param
 
 
 @pytest.mark.parametrize("how", [["fleet.threads=3"], ["fleet.threads=2", "fleet.native=slots", "fleet.slots=5"]])
 def test_threads_and_slots_come_to_the_same_archive(how, maze, tmp_path):
-    run, want = maze
-    assert train(tmp_path / "run", *MAZE, *how)["population_hash"] == want["population_hash"]
+    run, want, name = maze
+    assert train(tmp_path / "run", *MAZES[name], *how)["population_hash"] == want["population_hash"]
     assert archive(tmp_path / "run") == archive(run)
 
 
 def test_every_solution_plays_as_the_archive_says(maze):
-    run, _ = maze
+    run, _, _ = maze
     solutions = archive(run)
     assert len({row["cell"] for row in solutions}) == len(solutions) > 10
     for k in range(0, len(solutions), 5):
@@ -37,14 +41,15 @@ def test_every_solution_plays_as_the_archive_says(maze):
         assert played["returns"] == [pytest.approx(float(solutions[k]["return"]), rel=1e-6)]
 
 
-def test_a_run_killed_five_times(tmp_path):
-    settings = [*MAZE, "ga.generations=60", "fleet.threads=1", "run.checkpoint_seconds=1"]
+@pytest.mark.parametrize("name", MAZES)
+def test_a_run_killed_five_times(name, tmp_path):
+    settings = [*MAZES[name], MORE[name], "fleet.threads=1", "run.checkpoint_seconds=1"]
     want = train(tmp_path / "whole", *settings)
     kill_and_resume(tmp_path, settings, want, seed=5, kills=5, span=1.0)
 
 
 def test_the_picture_has_a_cell_for_each_solution(maze):
-    run, result = maze
+    run, result, _ = maze
     assert Path(result["archive"]).name == "archive.svg"
     text = (run / "archive.svg").read_text()
     assert text.count("<title>-") == len(archive(run))  # returns in the maze are below 0
@@ -53,6 +58,6 @@ def test_the_picture_has_a_cell_for_each_solution(maze):
 def test_a_grid_that_does_not_fit_is_one_line(tmp_path):
     for words, message in [(["env.id=CartPole-v1"], "no position"), (["map.low=0,0"], "map.high 0"),
                            (["map.low=0", "map.high=1"], "expected 2"), (["map.cells=1001"], "map.cells")]:  # fmt: skip
-        refused = samara("train", *MAZE, *words, "--out", tmp_path / "run")
+        refused = samara("train", *MAZES["map-elites"], *words, "--out", tmp_path / "run")
         assert refused.code == 78 and message in refused.err, refused
         assert len(refused.err.strip().splitlines()) == 1

@@ -242,7 +242,7 @@ def test_actors_are_told_when_training_ends_and_survive_an_engine_that_is_killed
     (["--listen", "0.0.0.0:0"], 77, "--certificate"),
     (["--token-file", "x"], 64, "--listen"),
     (["--listen", "unix:/tmp", "ga.population=4"], 78,
-     "ga.population belongs to run.algorithm=deep-ga or random-search or ga-ns or ssga; this run is vtrace"),
+     "ga.population belongs to run.algorithm=deep-ga or random-search or ga-ns or map-elites or ssga; this run is vtrace"),
     (["--listen", "127.0.0.1:0", "fleet.remote_slots=33"], 78, "learn.environments"),
 ])
 def test_unsafe_or_senseless_listening_is_refused(tmp_path, words, code, says):

@@ -27,11 +27,11 @@ class NoEvaluator : public Evaluator {
   const EnvironmentSpec spec_;
 };
 
-// The environment, which an archive of behaviours depends on; nothing of it elsewhere, so that no
-// process is started.
+// The environment, where an archive of behaviours depends on it; nothing of it elsewhere, so that
+// no process is started.
 Result<EnvironmentSpec> SpecOf(const Path& run, const ExperimentConfig& config) {
   ExperimentConfig one = config;
-  if (one.Table().Find("novelty.behaviour") == nullptr) return EnvironmentSpec();
+  if (!one.evolution->DependsOnEnvironment()) return EnvironmentSpec();
   if (ChoosesCode(one.env.id)) RETURN_IF_ERROR(CheckOwn(run));
   one.fleet.actors = one.fleet.slots = 1;
   ASSIGN_OR_RETURN(const EnvironmentSetup setup, SetUpEvolution(one));

@@ -187,6 +187,8 @@ class EvolutionConfig {
                                      const NetworkDescription& /*network*/) const {
     return RecordKind::kNothing;
   }
+  // Whether states and what is made of them depend on the environment's specification too.
+  virtual bool DependsOnEnvironment() const { return false; }
   virtual std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const = 0;
 
   EvolutionBudget budget;

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 
 #include "core/log.h"
+#include "env/registry.h"
+#include "evo/algorithms/novelty.h"
 
 namespace samara {
 
@@ -49,6 +52,60 @@ std::optional<uint64_t> CellGrid::CellOf(std::span<const float> position) const 
     cell = cell * static_cast<uint64_t>(cells_) + static_cast<uint64_t>(at);
   }
   return cell;
+}
+
+void GridSettings::Bind(ConfigTable& table) {
+  table.Add("map.cells", &cells, {1, 1000}, "cells",
+            "number of cells in each dimension of the behaviour, the position at the end");
+  table.Add("map.low", &low, {},
+            "lower corner of the grid, numbers with commas between them; empty: of the task's map");
+  table.Add("map.high", &high, {}, "upper corner of the grid");
+  table.Add("map.offset", &offset, {-1e9, 1e9}, "", "what the QD score subtracts from each return",
+            OnResume::kMayChange);
+}
+
+Result<CellGrid> GridSettings::Grid(const EnvironmentSpec& environment) const {
+  ASSIGN_OR_RETURN(std::vector<double> from, ParsePosition("map.low", low));
+  ASSIGN_OR_RETURN(std::vector<double> to, ParsePosition("map.high", high));
+  if (from.empty() && to.empty()) {
+    const auto map = NativeMap(environment.id.substr(environment.id.find('/') + 1));
+    if (!map)
+      return Status(Code::kConfig, fmt::format("map.low and map.high are empty, and {} has no map; "
+                                               "expected the corners of the grid, {} numbers each",
+                                               environment.id, environment.position));
+    from = {map->low.x, map->low.y}, to = {map->high.x, map->high.y};
+  }
+  ASSIGN_OR_RETURN(CellGrid grid, CellGrid::Make(std::move(from), std::move(to), cells));
+  if (grid.dimensions() == static_cast<size_t>(environment.position)) return grid;
+  return Status(Code::kConfig,
+                fmt::format("map.low has {} numbers; expected {}, as the position "
+                            "in {} has",
+                            grid.dimensions(), environment.position, environment.id));
+}
+
+Result<RecordKind> GridSettings::Records(const EnvironmentSpec& environment) const {
+  ASSIGN_OR_RETURN(const RecordKind record, NoveltyRule{}.Records(environment));
+  RETURN_IF_ERROR(Grid(environment).status());
+  return record;
+}
+
+ArchiveTable::ArchiveTable(size_t dimensions, std::string_view last) : csv_("cell") {
+  for (size_t i = 0; i < dimensions; ++i) csv_ += fmt::format(",position{}", i);
+  csv_ += fmt::format(",return,{}\n", last);
+}
+
+void ArchiveTable::Add(uint64_t cell, std::span<const float> position, double fitness,
+                       double last) {
+  csv_ += fmt::format("{}", cell);
+  for (const float x : position) csv_ += fmt::format(",{}", x);
+  csv_ += fmt::format(",{},{}\n", fitness, last);
+}
+
+std::vector<float> MeanPosition(std::span<const EpisodeResult> episodes) {
+  const Behaviour mean = NoveltyRule{}.BehaviourOf(episodes);
+  std::vector<float> position(mean.size() / sizeof(float));
+  std::memcpy(position.data(), mean.data(), mean.size());
+  return position;
 }
 
 Result<std::vector<double>> ParsePosition(std::string_view key, std::string_view text) {

@@ -4,10 +4,13 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/config.h"
 #include "core/status.h"
+#include "env/interface.h"
 
 namespace samara {
 
@@ -29,6 +32,33 @@ class CellGrid {
   std::vector<double> low_, high_;
   int64_t cells_ = 1;
 };
+
+// The keys `map.*` of a grid.
+struct GridSettings {
+  int64_t cells = 20;
+  std::string low, high;  // corners; empty: those of the task's map
+  double offset = 0;      // what the QD score subtracts from each return
+
+  void Bind(ConfigTable& table);
+  // The grid over final positions in `environment`. kConfig: it has none, or they do not fit.
+  Result<CellGrid> Grid(const EnvironmentSpec& environment) const;
+  // What episodes are to record. kConfig as Grid.
+  Result<RecordKind> Records(const EnvironmentSpec& environment) const;
+};
+
+// The cells that are held, as CSV: number, position, return, and one more column.
+class ArchiveTable {
+ public:
+  ArchiveTable(size_t dimensions, std::string_view last);
+  void Add(uint64_t cell, std::span<const float> position, double fitness, double last);
+  std::string Take() { return std::move(csv_); }
+
+ private:
+  std::string csv_;
+};
+
+// The mean of final positions, of episodes that have one.
+std::vector<float> MeanPosition(std::span<const EpisodeResult> episodes);
 
 // A position written as numbers with commas between them, such as "0,-2.5". Empty text: none.
 // kConfig, with the name of the key: anything else.

@@ -8,6 +8,7 @@
 
 #include "core/rng.h"
 #include "evo/algorithms/cma.h"
+#include "evo/algorithms/cma_search.h"
 #include "evo/algorithms/registry.h"
 #include "evo/evaluate/evaluate_test_util.h"
 #include "evo/genome/noise.h"

@@ -39,6 +39,7 @@ class GaNsConfig : public GaConfig {
                   "novelty.behaviour=ram: ga-ns would compare all pairs of the population's "
                   "recordings; expected final_position or trajectory, or run.algorithm=ns-es");
   }
+  bool DependsOnEnvironment() const override { return true; }
   std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const override;
 };
 

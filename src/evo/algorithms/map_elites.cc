@@ -8,9 +8,7 @@
 
 #include "core/bytes.h"
 #include "core/clock.h"
-#include "env/registry.h"
 #include "evo/algorithms/cell_grid.h"
-#include "evo/algorithms/novelty.h"
 #include "evo/algorithms/ranking.h"
 #include "evo/algorithms/truncation_ga.h"
 
@@ -21,9 +19,7 @@ constexpr uint32_t kVersion = 1;
 
 class MapElitesConfig : public GaConfig {
  public:
-  int64_t cells = 20;
-  std::string low, high;  // corners; empty: those of the task's ground plan
-  double offset = 0;
+  GridSettings grid;
 
   MapElitesConfig() {
     validation_candidates = validation_episodes = 0;
@@ -34,44 +30,16 @@ class MapElitesConfig : public GaConfig {
   }
   void Bind(ConfigTable& table) override {
     BindRows(table, GaSelection::kByCell);
-    table.Add("map.cells", &cells, {1, 1000}, "cells",
-              "number of cells in each dimension of the behaviour, the position at the end");
-    table.Add(
-        "map.low", &low, {},
-        "lower corner of the grid, numbers with commas between them; empty: of the task's map");
-    table.Add("map.high", &high, {}, "upper corner of the grid");
-    table.Add("map.offset", &offset, {-1e9, 1e9}, "",
-              "what the QD score subtracts from each return", OnResume::kMayChange);
+    grid.Bind(table);
   }
   std::vector<std::string> Settle() override { return {}; }  // every elite is a parent
   Result<RecordKind> Records(const EnvironmentSpec& environment,
                              const NetworkDescription&) const override {
-    ASSIGN_OR_RETURN(const RecordKind record, NoveltyRule{}.Records(environment));
-    RETURN_IF_ERROR(Grid(environment).status());
-    return record;
+    return grid.Records(environment);
   }
-  Result<CellGrid> Grid(const EnvironmentSpec& environment) const;
+  bool DependsOnEnvironment() const override { return true; }
   std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const override;
 };
-
-Result<CellGrid> MapElitesConfig::Grid(const EnvironmentSpec& environment) const {
-  ASSIGN_OR_RETURN(std::vector<double> from, ParsePosition("map.low", low));
-  ASSIGN_OR_RETURN(std::vector<double> to, ParsePosition("map.high", high));
-  if (from.empty() && to.empty()) {
-    const auto map = NativeMap(environment.id.substr(environment.id.find('/') + 1));
-    if (!map)
-      return Status(Code::kConfig, fmt::format("map.low and map.high are empty, and {} has no map; "
-                                               "expected the corners of the grid, {} numbers each",
-                                               environment.id, environment.position));
-    from = {map->low.x, map->low.y}, to = {map->high.x, map->high.y};
-  }
-  ASSIGN_OR_RETURN(CellGrid grid, CellGrid::Make(std::move(from), std::move(to), cells));
-  if (grid.dimensions() == static_cast<size_t>(environment.position)) return grid;
-  return Status(Code::kConfig,
-                fmt::format("map.low has {} numbers; expected {}, as the position "
-                            "in {} has",
-                            grid.dimensions(), environment.position, environment.id));
-}
 
 // Where an elite ended.
 struct Cell {
@@ -118,8 +86,8 @@ class MapElites : public TruncationGa {
  public:
   MapElites(const MapElitesConfig& config, const EvolutionSetup& setup)
       : TruncationGa(config, setup),
-        grid_(config.Grid(setup.evaluator.spec()).ValueOrThrow()),
-        offset_(config.offset) {}
+        grid_(config.grid.Grid(setup.evaluator.spec()).ValueOrThrow()),
+        offset_(config.grid.offset) {}
 
   Result<GenerationReport> Step(const StopToken& stop) override;
 
@@ -130,8 +98,6 @@ class MapElites : public TruncationGa {
   std::string ArchiveCsv() const override;
 
  private:
-  std::vector<float> PositionOf(std::span<const EpisodeResult> population, uint32_t member) const;
-
   const CellGrid grid_;
   const double offset_;
   std::vector<Cell> cells_;  // of state_.parents; constant while episodes are played
@@ -159,9 +125,10 @@ Result<GenerationReport> MapElites::Step(const StopToken& stop) {
   std::map<uint64_t, std::pair<Parent, Cell>> archive;
   for (size_t i = 0; i < cells_.size(); ++i)
     archive.emplace(cells_[i].number, std::pair(state_.parents[i], cells_[i]));
+  const auto each = static_cast<size_t>(config_.episodes);
   uint64_t improved = 0;
   for (uint32_t i = 0; i < played.fitness.size(); ++i) {
-    std::vector<float> position = PositionOf(playing.work().population(), i);
+    std::vector<float> position = MeanPosition(playing.work().population().subspan(i * each, each));
     const auto cell = grid_.CellOf(position);
     if (!cell || std::isnan(played.fitness[i])) continue;
     const auto found = archive.find(*cell);
@@ -197,15 +164,6 @@ Result<GenerationReport> MapElites::Step(const StopToken& stop) {
   return report;
 }
 
-std::vector<float> MapElites::PositionOf(std::span<const EpisodeResult> population,
-                                         uint32_t member) const {
-  const auto each = static_cast<size_t>(config_.episodes);
-  const Behaviour mean = NoveltyRule{}.BehaviourOf(population.subspan(member * each, each));
-  std::vector<float> position(mean.size() / sizeof(float));
-  std::memcpy(position.data(), mean.data(), mean.size());
-  return position;
-}
-
 Status MapElites::RestoreState(std::string_view bytes) {
   ASSIGN_OR_RETURN(MapElitesState state, MapElitesState::Decode(bytes));
   RETURN_IF_ERROR(TruncationGa::RestoreState(state.ga));
@@ -222,16 +180,11 @@ Status MapElites::RestoreState(std::string_view bytes) {
 }
 
 std::string MapElites::ArchiveCsv() const {
-  std::string csv = "cell";
-  for (size_t i = 0; i < grid_.dimensions(); ++i) csv += fmt::format(",position{}", i);
-  csv += ",return,mutations\n";
-  for (size_t i = 0; i < cells_.size(); ++i) {
-    csv += fmt::format("{}", cells_[i].number);
-    for (const float x : cells_[i].position) csv += fmt::format(",{}", x);
-    csv += fmt::format(",{},{}\n", state_.parents[i].fitness,
-                       state_.parents[i].genome.mutations.size());
-  }
-  return csv;
+  ArchiveTable table(grid_.dimensions(), "mutations");
+  for (size_t i = 0; i < cells_.size(); ++i)
+    table.Add(cells_[i].number, cells_[i].position, state_.parents[i].fitness,
+              static_cast<double>(state_.parents[i].genome.mutations.size()));
+  return table.Take();
 }
 
 std::unique_ptr<EvolutionAlgorithm> MapElitesConfig::Make(const EvolutionSetup& setup) const {

@@ -53,6 +53,7 @@ class NsEsConfig : public EvolutionConfig {
     return novelty.Records(environment);
   }
   bool TakesInitialPolicy() const override { return true; }
+  bool DependsOnEnvironment() const override { return true; }
   std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const override;
 };
 

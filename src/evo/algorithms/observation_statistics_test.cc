@@ -39,6 +39,22 @@ TEST(ObservationStatisticsTest, AgreeWithMeanAndDeviationOfAllRows) {
   EXPECT_EQ(statistics.seen(), 500U);
 }
 
+TEST(ObservationStatisticsTest, ThoseOfAPolicyWeighAThousandObservations) {
+  const NetworkDescription network =
+      MakeNetwork("normalize, dense 2 tanh", 1, 1, 3, 1).ValueOrThrow();
+  ObservationStatistics seen(3);
+  seen.Add(Rows(5, 500));
+  std::vector<float> policy(network.parameter_count);
+  WriteStatistics(seen, network, policy);
+  ObservationStatistics again(network, policy);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(again.Mean(i), seen.Mean(i), 1e-5);
+    EXPECT_NEAR(again.Deviation(i), seen.Deviation(i), 1e-4);
+  }
+  again.Add(std::vector<float>(3000, 100.0F));  // a thousand more
+  EXPECT_NEAR(again.Mean(1), (seen.Mean(1) + 100) / 2, 1e-4);
+}
+
 TEST(ObservationStatisticsTest, ConstantNumbersHaveTheLeastDeviation) {
   ObservationStatistics statistics(1);
   statistics.Add(std::vector<float>(1000, 7.0F));

@@ -5,6 +5,7 @@
 #include "core/check.h"
 #include "evo/algorithms/ars.h"
 #include "evo/algorithms/cma.h"
+#include "evo/algorithms/cma_mae.h"
 #include "evo/algorithms/es.h"
 #include "evo/algorithms/ga.h"
 #include "evo/algorithms/ga_ns.h"
@@ -38,6 +39,11 @@ std::vector<EvolutionRow>& Rows() {
        .paper = "MAP-Elites (Mouret and Clune 2015, arXiv 1504.04909)",
        .config = [] { return MakeMapElitesConfig(); },
        .describe = DescribeMapElites},
+      {.name = "cma-mae",
+       .about = "CMA-ES searches that climb what improves an archive of cells",
+       .paper = "CMA-MAE (Fontaine and Nikolaidis 2023, arXiv 2205.10752)",
+       .config = [] { return MakeCmaMaeConfig(); },
+       .describe = DescribeCmaMae},
       {.name = "ns-es",
        .about = "evolution strategies on novelty alone, with several centres",
        .paper = "NS-ES (Conti et al. 2018, arXiv 1712.06560)",

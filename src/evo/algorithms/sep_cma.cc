@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "core/math.h"
-#include "evo/algorithms/cma.h"
+#include "evo/algorithms/cma_search.h"
 #include "evo/algorithms/separable.h"
 #include "evo/algorithms/shaping.h"
 
