@@ -275,17 +275,18 @@ Result<EnvironmentSetup> SetUpLearning(const ExperimentConfig& config, uint32_t 
 
 namespace {
 
-// Bound of the steps of an episode that records; 0 when none does.
-Result<uint64_t> RecordedSteps(const EnvironmentSetup& setup) {
-  if (setup.episodes.record == RecordKind::kNothing) return uint64_t{0};
+// Bound of the bytes that an episode records; 0 when none does.
+Result<size_t> RecordingBytes(const EnvironmentSetup& setup) {
+  const size_t row = RowBytes(setup.episodes.record, setup.environment);
+  if (row == 0) return size_t{0};
   const EnvironmentSpec& spec = setup.environment;
   const int64_t frames = setup.episodes.frames_max;
   const int64_t of_frames = (frames + spec.frames_per_step - 1) / spec.frames_per_step;
   const int64_t steps = frames > 0 && spec.steps_max > 0 ? std::min(of_frames, spec.steps_max)
                         : frames > 0                     ? of_frames
                                                          : spec.steps_max;
-  const auto rows = static_cast<int64_t>(kPolicyRecordingBytesMax / RowBytesMax(spec));
-  if (steps > 0 && steps <= rows) return static_cast<uint64_t>(steps);
+  const auto rows = static_cast<int64_t>(kPolicyRecordingBytesMax / row);
+  if (steps > 0 && steps <= rows) return static_cast<size_t>(steps) * row;
   return Status(Code::kConfig,
                 fmt::format("env.frames_max={}: {} records up to {} steps of an episode; expected "
                             "at least 1 and at most {} frames",
@@ -312,8 +313,8 @@ Result<std::unique_ptr<Evaluator>> MakeEvaluator(const ExperimentConfig& config,
         MakeThreadFleet(setup.factory, OrAuto(config.fleet.slots, 2 * threads), threads));
   }
   if (!setup.factory && config.fleet.inference == "actor") {
-    ASSIGN_OR_RETURN(const uint64_t recorded_steps, RecordedSteps(setup));
-    return MakeEpisodeEvaluator(std::move(setup.fleet), std::move(setup.model), recorded_steps);
+    ASSIGN_OR_RETURN(const size_t recording_bytes, RecordingBytes(setup));
+    return MakeEpisodeEvaluator(std::move(setup.fleet), std::move(setup.model), recording_bytes);
   }
   return MakeSlotEvaluator(std::move(setup.fleet), std::move(setup.model), threads);
 }

@@ -139,11 +139,10 @@ class EpisodeEvaluator : public Evaluator {
 
 Result<std::unique_ptr<Evaluator>> MakeEpisodeEvaluator(std::unique_ptr<Fleet> fleet,
                                                         std::unique_ptr<PolicyModel> model,
-                                                        uint64_t recorded_steps) {
+                                                        size_t recording_bytes) {
   ASSIGN_OR_RETURN(PolicyPlayer* const player, fleet->policy_player());
-  RETURN_IF_ERROR(player->InstallPolicies(model->Describe(),
-                                          model->kernel().packed_size() * sizeof(float),
-                                          recorded_steps * RowBytesMax(fleet->spec())));
+  RETURN_IF_ERROR(player->InstallPolicies(
+      model->Describe(), model->kernel().packed_size() * sizeof(float), recording_bytes));
   return std::unique_ptr<Evaluator>(
       std::make_unique<EpisodeEvaluator>(std::move(fleet), *player, std::move(model)));
 }

@@ -32,10 +32,6 @@ size_t RowBytes(RecordKind record, const EnvironmentSpec& spec) {
   return 0;
 }
 
-size_t RowBytesMax(const EnvironmentSpec& spec) {
-  return std::max(RowBytes(RecordKind::kPositions, spec), RowBytes(RecordKind::kMemory, spec));
-}
-
 LocalWork::LocalWork(std::span<const Task> tasks, StopToken stop, const ResultsByIndex& known)
     : tasks_(tasks), stop_(std::move(stop)), order_(LongestFirst(tasks)), results_(tasks.size()) {
   for (const auto& [index, result] : known) {

@@ -60,9 +60,8 @@ using ResultsByIndex = std::map<uint32_t, EpisodeResult>;
 // the longest; ties to the lower index.
 std::vector<uint32_t> LongestFirst(std::span<const Task> tasks);
 
-// Bytes that a step adds to a recording; of the kind with the longest rows.
+// Bytes that a step adds to a recording.
 size_t RowBytes(RecordKind record, const EnvironmentSpec& spec);
-size_t RowBytesMax(const EnvironmentSpec& spec);
 // Appends the row of a step to a recording.
 template <typename T>
 void AppendRow(std::span<const T> row, std::vector<std::byte>& recording) {
@@ -145,10 +144,10 @@ class Evaluator {
 std::unique_ptr<Evaluator> MakeSlotEvaluator(std::unique_ptr<Fleet> fleet,
                                              std::unique_ptr<PolicyModel> model, uint32_t threads);
 // Actor processes that play whole episodes beside their simulators, so that no step crosses a
-// process. `recorded_steps`: bound of the steps of an episode that records; 0 = none does.
+// process. `recording_bytes`: bound of what an episode records; 0 = none does.
 Result<std::unique_ptr<Evaluator>> MakeEpisodeEvaluator(std::unique_ptr<Fleet> fleet,
                                                         std::unique_ptr<PolicyModel> model,
-                                                        uint64_t recorded_steps = 0);
+                                                        size_t recording_bytes = 0);
 // Native environments, a whole episode per thread, weights resident in its cache.
 Result<std::unique_ptr<Evaluator>> MakeDirectEvaluator(const EnvironmentFactory& factory,
                                                        std::unique_ptr<PolicyModel> model,

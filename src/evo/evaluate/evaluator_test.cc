@@ -96,7 +96,7 @@ std::unique_ptr<Evaluator> Actors(uint32_t actors, uint32_t slots, const std::st
   options.step_timeout = 1;
   const auto native = [] { return MakeDummyEnvironment({}); };
   return MakeEpisodeEvaluator(MakeActorFleet(options).ValueOrThrow(), ModelFor(native, kNetwork),
-                              /*recorded_steps=*/20)
+                              /*recording_bytes=*/20 * 1024)
       .ValueOrThrow();
 }
 
