@@ -107,3 +107,32 @@ def test_bad_settings_are_one_line(setting, words, tmp_path):
     refused = samara("train", "classic/cartpole-es", setting, "--out", tmp_path / "run")
     assert refused.code == 78
     assert words in refused.err and len(refused.err.strip().splitlines()) == 1
+
+
+def test_sums_of_signs_solve_no_task(tmp_path):
+    """Every member's sum is -1 in the maze, above the criterion of -5 for a return."""
+    result = train(tmp_path / "run", "maze/hard-es", *SHORT, "es.shaping=centered_sign_rank", "es.population=10",
+                   "es.generations=2", "run.stop_when_solved=true")  # fmt: skip
+    assert result["solved_at"] is None and result["generation"] == 2
+
+
+def test_noise_on_discrete_actions_is_refused(tmp_path):
+    refused = samara("train", "classic/cartpole-es", "es.action_noise=0.1", "--out", tmp_path / "run")
+    assert refused.code == 78 and "es.action_noise=0.1: the actions of" in refused.err
+
+
+def test_members_beyond_the_least_population_are_individuals_too(tmp_path):
+    run = tmp_path / "run"
+    train(run, "maze/hard-es", *SHORT, "es.population=8", "es.generations=2", "es.min_steps=9000", "run.stop_when_solved=false")
+    listed = ok("inspect", run, "--json").json
+    last = listed["individuals"] - 1
+    assert len(listed["fitness"]) == last + 1 > 8
+    played = ok("eval", run, "--individual", last, "--episodes", 1, "--json").json
+    assert played["returns"] == [pytest.approx(listed["fitness"][last], rel=1e-6)]
+
+
+def test_a_policy_of_another_activation_is_no_beginning(tmp_path):
+    train(tmp_path / "first", "classic/cartpole-es", *SHORT, "es.population=4", "es.generations=1", "network.name=mlp-8-tanh")
+    refused = samara("train", "classic/cartpole-es", "network.name=mlp-8-relu", f"run.init_from={tmp_path / 'first'}",
+                     "--out", tmp_path / "second")  # fmt: skip
+    assert refused.code == 78 and "has the activation tanh, that of mlp-8-relu has relu" in refused.err

@@ -109,9 +109,20 @@ def test_observations_are_normalised_where_the_file_says_so(tmp_path):
     config["config"]["calc_obstat_prob"] = 0.01
     (tmp_path / "config.json").write_text(json.dumps(config))
     warnings = ok("import", tmp_path / "config.json", "--out", tmp_path / "x.toml", "--json").json["warnings"]
-    assert any("calc_obstat_prob" in line for line in warnings)
+    assert not any("calc_obstat_prob" in line for line in warnings)
     toml = tomllib.loads((tmp_path / "x.toml").read_text())
     assert toml["network"] == {"layers": "normalize, dense 32 tanh, dense 16 tanh"}
+    assert toml["es"]["observation_share"] == 0.01
+
+
+@pytest.mark.parametrize("mode", ["centered_rank", "sign", "centered_sign_rank"])
+def test_every_shaping_of_2018_is_read(mode, tmp_path):
+    config = read("accelerated_es")
+    config["return_proc_mode"], config["population_size"] = mode, 4999
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    ok("import", tmp_path / "config.json", "--out", tmp_path / "x.toml")
+    toml = tomllib.loads((tmp_path / "x.toml").read_text())
+    assert toml["es"]["shaping"] == mode and toml["es"]["population"] == 5000
 
 
 def test_the_program_can_be_named(tmp_path):
@@ -132,7 +143,6 @@ def test_the_program_can_be_named(tmp_path):
         ("accelerated_ga", "episode_cutoff_mode", "adaptive:1,0.5,2,9", ["episode_cutoff_mode is"]),
         ("accelerated_ga", "mutation_power.field", "iteration", ["mutation_power.field"]),
         ("accelerated_es", "return_proc_mode", "rank", ["return_proc_mode is", "centered_rank"]),
-        ("accelerated_es", "return_proc_mode", "sign", ["return_proc_mode is", "signs are not summed"]),
         ("accelerated_es", "optimizer.type", "lbfgs", ["optimizer.type is lbfgs", "adam"]),
         ("accelerated_es", "optimizer.args.decay", 1, ["optimizer.args.decay: unknown key"]),
         ("distributed_es", "optimizer.args.beta1", 0.5, ["optimizer.args.beta1 is 0.5", "0.9"]),

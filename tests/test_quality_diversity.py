@@ -4,8 +4,8 @@ import csv
 from pathlib import Path
 
 import pytest
-from samara_cli import ok, samara, train
-from test_resume import kill_and_resume
+from samara_cli import ok, resume, samara, train
+from test_resume import kill_and_resume, record_ends
 
 COMMON = ["run.seed=3", "run.random_episodes=1", "run.stop_when_solved=false", "run.video=false"]
 MAZES = {
@@ -56,8 +56,28 @@ def test_the_picture_has_a_cell_for_each_solution(maze):
 
 
 def test_a_grid_that_does_not_fit_is_one_line(tmp_path):
-    for words, message in [(["env.id=CartPole-v1"], "no position"), (["map.low=0,0"], "map.high 0"),
+    for words, message in [(["env.id=CartPole-v1"], "no position of a body"), (["map.low=0,0"], "map.high 0"),
                            (["map.low=0", "map.high=1"], "expected 2"), (["map.cells=1001"], "map.cells")]:  # fmt: skip
         refused = samara("train", *MAZES["map-elites"], *words, "--out", tmp_path / "run")
         assert refused.code == 78 and message in refused.err, refused
         assert len(refused.err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", MAZES)
+def test_a_journal_that_lost_its_end_gets_it_back_from_the_checkpoint(name, tmp_path):
+    run = tmp_path / "run"
+    settings = MAZES[name]
+    more = settings[-1].replace("=5", "=8")
+    want = train(tmp_path / "whole", *settings, more)
+    train(run, *settings)
+    journal = run / "checkpoints" / "journal.bin"
+    journal.write_bytes(journal.read_bytes()[: record_ends(journal)[-3]])
+    assert resume(run, more)["population_hash"] == want["population_hash"]
+    assert archive(run) == archive(tmp_path / "whole")
+    ok("fsck", run)
+
+
+def test_a_corner_without_a_number_and_infinite_corners(tmp_path):
+    for words in ["map.low=-1e308,-1e308", "map.high=1e308,1e308"], ["map.low=1,1", "map.high=1,2"]:
+        refused = samara("train", *MAZES["map-elites"], *words, "--out", tmp_path / "run")
+        assert refused.code == 78 and "expected the first below the second" in refused.err

@@ -188,11 +188,14 @@ void ReadShaping(Import& import, Members& file, const std::string& algorithm) {
   const auto mode = file.Word("return_proc_mode");
   if (!mode) return;
   // the programs for novelty search reuse the place of the signs' sum for novelty
-  const std::string expected = IsNovelty(algorithm) ? "centered_sign_rank" : "centered_rank";
-  if (*mode != expected)
-    return file.Expected("return_proc_mode", *mode,
-                         expected + (IsNovelty(algorithm) ? "" : "; signs are not summed here"));
-  if (!IsNovelty(algorithm)) import.Set("es.shaping", *mode);
+  if (IsNovelty(algorithm)) {
+    if (*mode != "centered_sign_rank")
+      file.Expected("return_proc_mode", *mode, "centered_sign_rank");
+  } else if (*mode == "centered_rank" || *mode == "sign" || *mode == "centered_sign_rank") {
+    import.Set("es.shaping", *mode);
+  } else {
+    file.Expected("return_proc_mode", *mode, "centered_rank, sign or centered_sign_rank");
+  }
 }
 
 // Keys of evolution strategies that a genetic algorithm's file carries along.
@@ -286,7 +289,9 @@ void ReadAccelerated(Import& import, Members& file, std::string& algorithm) {
   ReadModel(import, file);
   ReadCutoff(import, file, algorithm, frames);
   const std::string table = genetic ? "ga" : "es";
-  import.SetNumber(table + ".population", file.Needed("population_size"));
+  double members = file.Needed("population_size");
+  if (!genetic && std::fmod(members, 2) != 0) ++members;  // pairs
+  import.SetNumber(table + ".population", members);
   const auto validation = file.Count("num_validation_episodes"),
              test = file.Count("num_test_episodes");
   if (genetic) {
@@ -397,8 +402,10 @@ void ReadPolicy(Import& import, Members policy, const std::string& algorithm, bo
     if (const auto noise = args.Number("ac_noise_std"); noise && *noise > 0) {
       if (IsGenetic(algorithm))
         args.Unused("ac_noise_std", "actions of a genetic algorithm have no noise here");
+      else if (IsNovelty(algorithm))
+        args.Unused("ac_noise_std", "actions of novelty search have no noise here: left out");
       else
-        args.Unused("ac_noise_std", "actions have no noise here: left out");
+        import.SetNumber("es.action_noise", *noise);
     }
   } else {
     import.Fail(policy.Path("type") + (type ? " is " + *type : ": missing") +
@@ -500,12 +507,16 @@ void ReadDistributed(Import& import, Members& file, std::string& algorithm) {
     ReadDistributedGa(import, file, config, algorithm);
   else
     ReadDistributedEs(import, file, config, algorithm);
-  const bool normalizes =
-      !IsGenetic(algorithm) && config.Number("calc_obstat_prob").value_or(0) > 0;
-  if (normalizes)
+  const double share = IsGenetic(algorithm) ? 0 : config.Number("calc_obstat_prob").value_or(0);
+  if (share > 1)
+    config.Expected("calc_obstat_prob", fmt::format("{}", share), "a share of episodes, 0 to 1");
+  const bool normalizes = share > 0;
+  if (normalizes && IsNovelty(algorithm))
     import.Warn(
         "config.calc_obstat_prob: the statistics of observations are those of a batch that "
         "is played at the start, not of a part of all episodes");
+  else if (normalizes)
+    import.SetNumber("es.observation_share", std::min(share, 1.0));
   ReadPolicy(import, file.Object("policy"), algorithm, normalizes);
   if (IsNovelty(algorithm))
     ReadNovelty(import, file.Object("novelty_search"), frames == kFramesPerStep);

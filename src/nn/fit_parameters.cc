@@ -73,6 +73,14 @@ Result<size_t> FitParameters(const NetworkDescription& from, std::span<const flo
       return {Code::kConfig,
               fmt::format("{} is {}, {} has {}", tensor.name, fmt::join(shape, " x "),
                           Shown(to.name), fmt::join(room, " x "))};
+    const Layer &given = from.layers[tensor.layer], &taken = to.layers[place->layer];
+    const auto name = [](Activation activation) {
+      return NameOf(std::span<const EnumName<Activation>>(kActivationNames), activation);
+    };
+    if (given.activation != taken.activation)
+      return {Code::kConfig,
+              fmt::format("layer {} has the activation {}, that of {} has {}", given.name,
+                          name(given.activation), Shown(to.name), name(taken.activation))};
     if (copy)
       CopyLeading(shape, parameters.subspan(tensor.offset, tensor.count), room,
                   out.subspan(place->offset, place->count));

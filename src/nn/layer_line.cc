@@ -303,7 +303,9 @@ NetworkTable& Table() {
   return table;
 }
 
-bool IsLine(std::string_view text) { return text.find_first_of(" \t,") != std::string_view::npos; }
+bool IsLine(std::string_view text) {
+  return text == "normalize" || text.find_first_of(" \t,") != std::string_view::npos;
+}
 
 Status Unknown(std::string_view name) {
   std::vector<std::string> names = {"mlp-64-64-tanh"};

@@ -55,7 +55,9 @@ Result<FoundIndividual> FindMember(const RebuiltRun& rebuilt, const Path& run, u
     ASSIGN_OR_RETURN(before, ReadGenerations(run, static_cast<int64_t>(generation) - 1));
   }
   ASSIGN_OR_RETURN(const auto algorithm, rebuilt.At(before));
-  const uint64_t members = algorithm->MembersOfNext();
+  uint64_t members = algorithm->MembersOfNext();
+  // a batch of a least number of steps had more members than the state before it tells
+  if (members > 0) members = std::max<uint64_t>(members, found.record.fitness.size());
   if (members == 0)
     return Status(Code::kUsage, fmt::format("--individual {}: {} has no numbered individuals; "
                                             "'samara inspect {}' lists those it has",
@@ -119,11 +121,13 @@ Result<FoundIndividual> FindIndividual(const Path& run, const std::string& name,
       return FoundIndividual{std::move(named.candidate), name + of, std::move(found.reference)};
     if (named.name != "elite") names.push_back(named.name);
   }
-  if (const uint64_t members = algorithm->MembersOfNext(); members > 0)
-    names.push_back(fmt::format("0 to {}", members - 1));
+  if (algorithm->MembersOfNext() > 0)
+    names.push_back(fmt::format("0 to {}", found.record.fitness.size() - 1));
   constexpr size_t kNamesMax = 8;
-  if (names.size() > kNamesMax)
+  if (names.size() > kNamesMax) {
     names.erase(names.begin() + kNamesMax / 2, names.end() - kNamesMax / 2);
+    names.insert(names.begin() + kNamesMax / 2, "...");
+  }
   return Status(Code::kUsage, fmt::format("--individual {}: expected one of {} ('samara inspect "
                                           "{}' lists all)",
                                           Shown(name), fmt::join(names, ", "), run.string()));

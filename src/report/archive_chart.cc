@@ -87,7 +87,7 @@ std::string ArchiveSvg(const EnvironmentMap& map, uint32_t cells,
                    RampColour(high > low ? (s.fitness - low) / (high - low) : 1), s.fitness);
   }
 
-  // 2. walls and start
+  // 2. walls
   std::string path;
   for (const EnvironmentMap::Wall& wall : map.walls) {
     const auto from = at(wall.from.x, wall.from.y), to = at(wall.to.x, wall.to.y);

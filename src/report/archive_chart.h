@@ -21,8 +21,8 @@ std::string ArchiveSvg(const EnvironmentMap& map, uint32_t cells,
                        std::span<const ArchivedSolution> solutions, const std::string& title,
                        SvgUse use = SvgUse::kInline);
 
-// Of a run folder with an archive.csv; empty for other runs, and where behaviours have other than
-// two dimensions.
+// Returns the picture of a run folder with an archive.csv; empty for other runs, and where
+// behaviours have other than two dimensions.
 std::string RunArchive(const RunData& run, SvgUse use);
 
 }  // namespace samara

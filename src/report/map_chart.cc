@@ -44,8 +44,9 @@ Extent ExtentOf(const EnvironmentMap& map, std::span<const EndPoints> generation
 
 }  // namespace
 
-// Over blue and green: apart on light and dark ground.
+// The ramp goes over blue and green, which are distinct on light and dark backgrounds.
 std::string RampColour(double share) {
+  if (!(share >= 0)) share = 0;
   constexpr std::array<std::array<double, 3>, 4> kStops{
       {{126, 64, 190}, {40, 120, 200}, {30, 160, 110}, {232, 120, 30}}};
   const double at = std::clamp(share, 0.0, 1.0) * (kStops.size() - 1);

@@ -1,5 +1,7 @@
 #include "storage/journal.h"
 
+#include <fmt/format.h>
+
 #include <random>
 
 #include "core/crc32c.h"
@@ -201,7 +203,11 @@ Result<std::unique_ptr<Journal>> Journal::Open(const RootedPath& path, OnDamage 
 }
 
 Status Journal::Append(uint32_t type, std::string_view payload) {
-  CHECK_LE(payload.size(), kJournalRecordBytesMax);
+  if (payload.size() > kJournalRecordBytesMax)
+    return {Code::kConfig,
+            fmt::format("a record of {} MB; a journal's have at most {} MB: use a smaller network, "
+                        "population or archive",
+                        payload.size() >> 20, kJournalRecordBytesMax >> 20)};
   Digest chain = digest_;
   const std::string record = EncodeRecord(type, payload, chain);
   if (file_ == nullptr || file_->dead())

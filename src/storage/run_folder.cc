@@ -134,6 +134,13 @@ void WarnOfOthers(const RootedPath& run) {
 
 bool IsEventFile(const std::string& name) { return name.starts_with("events.out.tfevents."); }
 
+// Names of what a run makes at its end for people.
+bool IsOutput(const std::string& name) {
+  static const std::set<std::string> kOutputs = {"archive.csv", "archive.svg", "learning_curve.svg",
+                                                 "map.svg", "report.html"};
+  return kOutputs.contains(name);
+}
+
 // Whether a run cannot do without the file or folder of this name.
 bool IsKept(const std::string& name) {
   static const std::set<std::string> kNames = {
@@ -177,12 +184,10 @@ Status CheckOutputFile(const Path& file) {
 
 Status CheckKinds(const RootedPath& run) {
   static const std::set<std::string> kFolders = {"checkpoints", "videos"};
-  static const std::set<std::string> kOutputs = {"archive.csv", "archive.svg", "learning_curve.svg",
-                                                 "map.svg", "report.html"};
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(run));
   for (const std::string& name : names) {
     const bool folder = kFolders.contains(name);
-    if (!folder && !IsKept(name) && !kOutputs.contains(name)) continue;  // the user's own
+    if (!folder && !IsKept(name) && !IsOutput(name)) continue;  // the user's own
     const FileKind kind = KindOf(run / name);
     if (kind == FileKind::kMissing || kind == (folder ? FileKind::kFolder : FileKind::kFile))
       continue;

@@ -28,6 +28,17 @@ using nlohmann::json;
 constexpr char kState[] = "state.bin", kArchive[] = "archive.bin", kEvaluations[] = "evaluations",
                kFinished[] = "finished/", kReference[] = "reference";
 
+// The least and the greatest of values that are numbers; NaN when none is.
+std::pair<double, double> RangeOf(std::span<const double> values) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  std::pair range{kNone, kNone};
+  for (const double value : values) {
+    range.first = std::fmin(range.first, value);  // fmin and fmax leave NaN out
+    range.second = std::fmax(range.second, value);
+  }
+  return range;
+}
+
 // The entries that the generations of a journal added, one after the other.
 Result<std::string> ArchiveOf(const JournalContents& contents) {
   std::string archive;
@@ -219,10 +230,11 @@ Result<Trainer::Restored> EvolutionTrainer::Restore() {
     // what the lost generations added too
     const auto whole = checkpoint->files.find(kArchive);
     const std::string known = whole == checkpoint->files.end() ? "" : whole->second;
-    if (!known.starts_with(archive))
+    const bool grows = algorithm_->ArchiveOnlyGrows();
+    if (grows && !known.starts_with(archive))
       return Status(Code::kBadData,
                     checkpoint->path.string() + ": its archive is not the journal's");
-    newest->archive = known.substr(archive.size());
+    newest->archive = grows ? known.substr(archive.size()) : known;
     archive = known;
     const std::string state = newest->Encode();
     RETURN_IF_ERROR(journal_->Append(kGenerationRecord, state));
@@ -244,7 +256,7 @@ Result<Trainer::Restored> EvolutionTrainer::Restore() {
     fitness_ = newest->fitness;
     metrics_line_ = json::parse(newest->metrics, nullptr, /*allow_exceptions=*/false);
     elite_ = summary.best_mean;
-    if (!fitness_.empty()) best_ = *std::max_element(fitness_.begin(), fitness_.end());
+    if (!fitness_.empty()) best_ = RangeOf(fitness_).second;
     LogInfo(fmt::format("resumed after generation {}, {} frames", generation, summary.frames));
   }
   Restored restored{generation, {}};
@@ -409,19 +421,20 @@ Status EvolutionTrainer::Generation() {
   const StageSeconds after = evaluator_->seconds();
   fitness_ = report.fitness;
   positions_ = report.positions;
-  best_ = *std::max_element(fitness_.begin(), fitness_.end());
+  best_ = RangeOf(fitness_).second;
   elite_ = s.best_mean;
   metrics_line_ = MetricsLine(
       report, {after.materialise - before.materialise, after.inference - before.inference,
                after.environment - before.environment});
   RETURN_IF_ERROR(MakeDurable());
   metrics_->Write(metrics_line_);
-  LogInfo(fmt::format(
-      "generation {}: frames {}, fitness best {:g} mean {:.1f}, elite {:.1f} in validation, {}, "
-      "{:.0f} frames/s",
-      s.generation, s.frames, best_.load(), Mean(fitness_), s.best_mean, report.note,
-      static_cast<double>(report.frames - report.frames_reused) /
-          (report.seconds_population + report.seconds_validation)));
+  LogInfo(
+      fmt::format("generation {}: frames {}, fitness best {:g} mean {:.1f}, elite {:.1f}{}, {}, "
+                  "{:.0f} frames/s",
+                  s.generation, s.frames, best_.load(), Mean(fitness_), s.best_mean,
+                  report.validated > 0 ? " in validation" : "", report.note,
+                  static_cast<double>(report.frames - report.frames_reused) /
+                      (report.seconds_population + report.seconds_validation)));
   return Status::Ok();
 }
 
@@ -433,7 +446,7 @@ void EvolutionTrainer::NoteEvaluations(const GenerationReport& report) {
   const uint64_t played = std::max<uint64_t>(report.evaluations, report.fitness.size());
   evaluations_ += played;
   if (solved_at_ > 0) return;
-  if (setup_.environment.solved_once) {
+  if (setup_.environment.solved_once && report.fitness_is_return) {
     const auto first = std::ranges::find_if(report.fitness, [this](double f) { return Solved(f); });
     const auto members = static_cast<uint64_t>(first - report.fitness.begin()) + 1;
     if (first != report.fitness.end())
@@ -475,7 +488,7 @@ Status EvolutionTrainer::MakeDurable() {
 json EvolutionTrainer::MetricsLine(const GenerationReport& r, const StageSeconds& spent) const {
   const EvolutionSummary& s = summary_;
   const MutexLock lock(mu_);
-  const auto [min, max] = std::minmax_element(r.fitness.begin(), r.fitness.end());
+  const auto [min, max] = RangeOf(r.fitness);
   json line = {{"time", WallTimeIso()},
                {"seconds", Seconds()},
                {"generation", s.generation},
@@ -487,8 +500,8 @@ json EvolutionTrainer::MetricsLine(const GenerationReport& r, const StageSeconds
                {"solved_at", solved_at_ > 0 ? json(solved_at_) : json()},
                {"fitness_mean", Mean(r.fitness)},
                {"fitness_median", Median(r.fitness)},
-               {"fitness_max", *max},
-               {"fitness_min", *min},
+               {"fitness_max", max},
+               {"fitness_min", min},
                {"fitness_std", Std(r.fitness)},
                {"elite_validation_mean", s.best_mean},
                {"population_hash", Hex(s.population_hash)},

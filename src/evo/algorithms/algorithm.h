@@ -52,7 +52,8 @@ struct NamedCandidate {
 struct EvolutionSummary : EvolutionCounters {
   Digest population_hash{};  // equal for any number of threads, actors, ranks and kills
   Candidate best;
-  double best_mean = 0;  // of its validation in the generation that chose it
+  // of its validation in the generation that chose it; without validation the fitness that did
+  double best_mean = 0;
 };
 
 // Results of one generation; `doc/metrics.md` has the names.
@@ -60,8 +61,9 @@ struct GenerationReport {
   // Adds episodes of the population, so many of each member, to `evaluations` and `positions`.
   void AddPopulation(std::span<const EpisodeResult> played, size_t episodes);
 
-  std::vector<double> fitness;  // by individual: returns, whatever else selects
-  uint64_t evaluations = 0;     // episodes of the population
+  std::vector<double> fitness;    // by individual: returns, whatever else selects
+  bool fitness_is_return = true;  // false: what a task's criterion cannot be compared with
+  uint64_t evaluations = 0;       // episodes of the population
   // Final positions, individual by individual, of their first episodes; empty where the environment
   // has none.
   std::vector<float> positions;
@@ -114,6 +116,9 @@ class EvolutionAlgorithm {
   virtual size_t ArchiveSize() const { return 0; }
   virtual std::string EncodeArchive(size_t /*first*/) const { return {}; }
   virtual Status RestoreArchive(std::string_view bytes);
+  // Whether the archive's bytes up to an entry stay what they were. False: they are those entries
+  // that later ones have not replaced, and adding entries again changes nothing.
+  virtual bool ArchiveOnlyGrows() const { return true; }
   // Solutions that the algorithm collects, for people: CSV with a head line. Empty: it collects
   // none.
   virtual std::string ArchiveCsv() const { return {}; }

@@ -22,9 +22,10 @@ Result<CellGrid> CellGrid::Make(std::vector<double> low, std::vector<double> hig
   double all = 1;
   for (size_t i = 0; i < low.size(); ++i) {
     if (!(low[i] < high[i]) || !std::isfinite(high[i] - low[i]))
-      return Status(
-          Code::kConfig,
-          fmt::format("map.low={} is not below map.high={} in dimension {}", low[i], high[i], i));
+      return Status(Code::kConfig,
+                    fmt::format("map.low={}, map.high={} in dimension {}: expected the first below "
+                                "the second, and a finite difference",
+                                low[i], high[i], i));
     all *= static_cast<double>(cells);
   }
   if (all > static_cast<double>(kCellsMax))
@@ -65,6 +66,11 @@ void GridSettings::Bind(ConfigTable& table) {
 }
 
 Result<CellGrid> GridSettings::Grid(const EnvironmentSpec& environment) const {
+  if (environment.position == 0)
+    return Status(Code::kConfig,
+                  fmt::format("run.algorithm: {} has no position of a body, which the "
+                              "cells of the archive are made of",
+                              environment.id));
   ASSIGN_OR_RETURN(std::vector<double> from, ParsePosition("map.low", low));
   ASSIGN_OR_RETURN(std::vector<double> to, ParsePosition("map.high", high));
   if (from.empty() && to.empty()) {
@@ -84,9 +90,8 @@ Result<CellGrid> GridSettings::Grid(const EnvironmentSpec& environment) const {
 }
 
 Result<RecordKind> GridSettings::Records(const EnvironmentSpec& environment) const {
-  ASSIGN_OR_RETURN(const RecordKind record, NoveltyRule{}.Records(environment));
   RETURN_IF_ERROR(Grid(environment).status());
-  return record;
+  return RecordKind::kNothing;
 }
 
 ArchiveTable::ArchiveTable(size_t dimensions, std::string_view last) : csv_("cell") {

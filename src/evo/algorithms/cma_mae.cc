@@ -20,7 +20,8 @@ namespace samara {
 namespace {
 
 constexpr uint32_t kVersion = 1;
-constexpr double kStepMin = 1e-11;  // of an emitter in its widest direction; below it starts anew
+constexpr double kStepMin = 1e-11;  // of an emitter in its widest direction; below it restarts
+constexpr double kStateBytesMax = 240.0 * (1 << 20);  // a record of the journal holds 256 MB
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 class CmaMaeConfig : public EvolutionConfig {
@@ -65,13 +66,15 @@ Status CmaMaeConfig::Check(const NetworkDescription& network) const {
         fmt::format("{}: {} parameters; expected at most {} for cma-mae, whose covariances have "
                     "their square; map-elites takes any network",
                     network.name, network.parameter_count, kCmaParametersMax)};
-  const double n = static_cast<double>(network.evolved_count);
-  const double bytes = static_cast<double>(emitters) * 4 * n * n;
-  if (bytes > 256.0 * (1 << 20))
+  const auto n = static_cast<double>(network.evolved_count);
+  const double bytes =
+      static_cast<double>(emitters) *
+      (4 * n * (n + 1) + 16 * n + 4 * static_cast<double>(network.parameter_count));
+  if (bytes > kStateBytesMax)
     return {
         Code::kConfig,
         fmt::format("map.emitters={}: their covariances take {:.0f} MB, recorded each "
-                    "generation; expected at most 256 MB, so fewer emitters or a smaller network",
+                    "generation; expected at most 240 MB, so fewer emitters or a smaller network",
                     emitters, bytes / (1 << 20))};
   const double all = static_cast<double>(emitters) * static_cast<double>(population) *
                      static_cast<double>(episodes);
@@ -102,7 +105,7 @@ Digest DigestOf(const Archive& archive) {
   return hash.Finish();
 }
 
-// An emitter: a search, and its generations since it started anew.
+// An emitter: a search, and its generations since its last start.
 struct Emitter {
   CmaDistribution distribution;
   uint64_t generation = 0;
@@ -188,6 +191,7 @@ class CmaMae : public EvolutionAlgorithm {
   size_t ArchiveSize() const override { return state_.placed; }
   std::string EncodeArchive(size_t first) const override;
   Status RestoreArchive(std::string_view bytes) override;
+  bool ArchiveOnlyGrows() const override { return false; }
   std::string ArchiveCsv() const override;
   EvolutionSummary summary() const override { return state_.Summary(); }
   std::vector<NamedCandidate> Candidates() const override;
@@ -211,7 +215,8 @@ class CmaMae : public EvolutionAlgorithm {
   // member is placed there if it is the best. NaN: it ended nowhere.
   double Improve(double fitness, std::span<const EpisodeResult> episodes, uint32_t member,
                  const Members& source, CmaMaeState& next);
-  // The emitter after its members improved the archive so much; anew when it has come to rest.
+  // Returns the emitter after one update by `improvements`, or a restarted one when it has
+  // converged.
   Emitter Move(size_t e, std::span<const double> improvements,
                std::span<const uint64_t> keys) const;
   Status Take(CmaMaeState state);
@@ -302,7 +307,7 @@ double CmaMae::Improve(double fitness, std::span<const EpisodeResult> episodes, 
                        const Members& source, CmaMaeState& next) {
   std::vector<float> position = MeanPosition(episodes);
   const auto cell = grid_.CellOf(position);
-  if (!cell || std::isnan(fitness)) return kNan;
+  if (!cell || !std::isfinite(fitness)) return kNan;
   const auto found = archive_.find(*cell);
   const bool empty = found == archive_.end();
   const double threshold = empty ? config_.threshold : found->second.threshold;
@@ -325,8 +330,8 @@ double CmaMae::Improve(double fitness, std::span<const EpisodeResult> episodes, 
 Emitter CmaMae::Move(size_t e, std::span<const double> improvements,
                      std::span<const uint64_t> keys) const {
   const uint64_t generation = state_.emitters[e].generation + 1;
-  const bool flat = std::ranges::all_of(
-      improvements, [&](double x) { return std::isnan(x) || x == improvements[0]; });
+  const std::vector<uint32_t> order = RankDescending(improvements);
+  const bool flat = !IsBetter(improvements[order.front()], improvements[order.back()]);
   if (!flat || archive_.empty()) {
     Emitter moved{searches_[e].Moved(improvements, keys, generation), generation};
     const double widest = std::sqrt(moved.distribution.WidestVariance());

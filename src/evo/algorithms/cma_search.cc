@@ -124,7 +124,7 @@ Status CmaSearch::Take(CmaDistribution distribution) {
     distribution_ = std::move(distribution), factor_ = std::move(factor);
     return Status::Ok();
   }
-  return {Code::kBadData, "the covariance of the recorded state is not positive definite"};
+  return {Code::kBadData, "the covariance is not positive definite"};
 }
 
 CmaDistribution CmaSearch::Moved(std::span<const double> fitness, std::span<const uint64_t> keys,

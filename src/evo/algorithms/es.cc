@@ -39,14 +39,18 @@ class EsConfig : public EvolutionConfig {
   bool KeepsStatistics(const NetworkDescription& network) const override {
     return es.observation_share > 0 && Normalizes(network);
   }
-  Result<RecordKind> Records(const EnvironmentSpec&,
+  Result<RecordKind> Records(const EnvironmentSpec& environment,
                              const NetworkDescription& network) const override {
+    if (es.action_noise > 0 && environment.action.discrete)
+      return Status(Code::kConfig,
+                    fmt::format("es.action_noise={}: the actions of {} are discrete; expected 0",
+                                es.action_noise, environment.id));
     return KeepsStatistics(network) ? RecordKind::kObservations : RecordKind::kNothing;
   }
   std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const override;
 };
 
-// Of two limits, where 0 is none.
+// Returns the smaller of two limits, where 0 means no limit.
 int64_t Shorter(int64_t a, int64_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
 
 struct EsState : EvolutionCounters {
@@ -128,24 +132,26 @@ Result<GenerationReport> EvolutionStrategy::Step(const StopToken& stop) {
   const double sigma = es_.SigmaAfter(state_);
   const auto episodes = static_cast<size_t>(es_.episodes);
   std::vector<uint64_t> keys = NoiseKeys(es_.members() / 2);
+  const auto reduce = [this](EpisodeResult& result) {
+    ReduceRecording(network_.input_size(), result);
+  };
   ASSIGN_OR_RETURN(std::vector<EpisodeResult> played,
                    PlayMembers(player_, Tasks(0, es_.members()), episodes, Members(sigma, keys),
-                               EpisodesOfNext(), stop, next, report, [this](EpisodeResult& result) {
-                                 ReduceRecording(network_.input_size(), result);
-                               }));
+                               EpisodesOfNext(), stop, next, report, reduce));
   const SteadyTime further = Now();
   while (const uint32_t more = es_.FurtherPairs(keys.size(), next.steps - state_.steps)) {
     const std::vector<Task> tasks = Tasks(2 * keys.size(), 2 * (keys.size() + more));
     keys = NoiseKeys(keys.size() + more);
     ASSIGN_OR_RETURN(const auto results,
                      player_.PlayFurther(tasks, static_cast<uint32_t>(played.size()),
-                                         Members(sigma, keys), stop));
+                                         Members(sigma, keys), stop, reduce));
     played.insert(played.end(), results.begin(), results.end());
     report.AddPopulation(results, episodes);
     next.Count(results);
   }
   report.seconds_population += SecondsSince(further);
   report.fitness = MeanFitness(played, episodes);
+  report.fitness_is_return = !UsesSigns(es_.shaping);
   const auto capped = static_cast<uint64_t>(std::ranges::count_if(
       played, [this](const EpisodeResult& r) { return int64_t{r.steps} >= state_.cutoff; }));
   next.cutoff = cutoff_.Next(state_.cutoff, capped, played.size());
@@ -189,7 +195,7 @@ Result<GenerationReport> EvolutionStrategy::Step(const StopToken& stop) {
 
 Candidate EvolutionStrategy::MemberOfNext(uint64_t i) const {
   std::vector<float> parameters(network_.parameter_count);
-  const std::vector<uint64_t> keys = NoiseKeys(es_.members() / 2);
+  const std::vector<uint64_t> keys = NoiseKeys(std::max<uint64_t>(es_.members() / 2, i / 2 + 1));
   Members(es_.SigmaAfter(state_), keys).Write({static_cast<uint32_t>(i), 0}, parameters);
   return parameters;
 }
@@ -210,7 +216,7 @@ std::vector<Task> EvolutionStrategy::Tasks(uint64_t first, uint64_t end) const {
       task.episode.action_noise = static_cast<float>(es_.action_noise);
       task.episode.signs = UsesSigns(es_.shaping);
       const auto index = i * static_cast<uint64_t>(es_.episodes) + static_cast<uint64_t>(e);
-      if (keeps_statistics_ && draw.Uniform(index) < es_.observation_share)
+      if (keeps_statistics_ && (index == 0 || draw.Uniform(index) < es_.observation_share))
         task.episode.record = RecordKind::kObservations;
       tasks.push_back(task);
     }

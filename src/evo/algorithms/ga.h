@@ -19,8 +19,7 @@
 namespace samara {
 
 enum class GaLoop { kUberGpu, kUberDist };
-// What a member becomes a parent by: its return, its novelty, or a cell of behaviours that it
-// holds.
+// Criterion by which a member becomes a parent: return, novelty, or a cell of behaviours.
 enum class GaSelection { kByReturn, kByNovelty, kByCell };
 // Role of the elite in the next population: one of its parents, or also a member.
 enum class EliteMode { kParentSlot, kMember };

@@ -3,14 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
+#include <utility>
 
 #include "core/bytes.h"
 #include "core/clock.h"
+#include "evo/algorithms/ascent.h"
 #include "evo/algorithms/cell_grid.h"
 #include "evo/algorithms/ranking.h"
 #include "evo/algorithms/truncation_ga.h"
+#include "evo/genome/genome_set.h"
 
 namespace samara {
 namespace {
@@ -34,12 +36,26 @@ class MapElitesConfig : public GaConfig {
   }
   std::vector<std::string> Settle() override { return {}; }  // every elite is a parent
   Result<RecordKind> Records(const EnvironmentSpec& environment,
-                             const NetworkDescription&) const override {
-    return grid.Records(environment);
-  }
+                             const NetworkDescription& network) const override;
   bool DependsOnEnvironment() const override { return true; }
   std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const override;
 };
+
+// With safe mutations the parameters of every elite are kept, and what it saw.
+Result<RecordKind> MapElitesConfig::Records(const EnvironmentSpec& environment,
+                                            const NetworkDescription& network) const {
+  ASSIGN_OR_RETURN(const CellGrid cells, grid.Grid(environment));
+  const double each = static_cast<double>(network.parameter_count) +
+                      static_cast<double>(kExperienceStates * network.input_size());
+  const double megabytes = static_cast<double>(cells.size() + 1) * each * sizeof(float) / (1 << 20);
+  if (mutation.safe() && megabytes > static_cast<double>(cache_megabytes))
+    return Status(
+        Code::kConfig,
+        fmt::format("ga.mutation: the elites of {} cells and what they saw take {:.0f} MB; "
+                    "expected ga.cache_megabytes of at least that, or ga.mutation=plain",
+                    cells.size(), megabytes));
+  return grid.Records(environment);
+}
 
 // Where an elite ended.
 struct Cell {
@@ -47,40 +63,54 @@ struct Cell {
   std::vector<float> position;
 };
 
-// The state of the GA, whose parents are the elites, ascending by cell; and their cells.
+// The state of the GA, whose parents are the elites, ascending by cell; and their cells. The bytes
+// name each ancestor of the elites once.
 struct MapElitesState {
-  std::string ga;  // GaState::Encode
+  GaState ga;
   std::vector<Cell> cells;
 
-  std::string Encode() const {
-    ByteWriter out;
-    out.Put(kVersion).PutBytes(ga).Put(uint64_t{cells.size()});
-    for (const Cell& cell : cells)
-      out.Put(cell.number)
-          .PutBytes({reinterpret_cast<const char*>(cell.position.data()),
-                     cell.position.size() * sizeof(float)});
-    return out.Take();
-  }
-  static Result<MapElitesState> Decode(std::string_view bytes) {
-    ByteReader in(bytes);
-    MapElitesState s;
-    const auto version = in.Get<uint32_t>();
-    s.ga = in.GetBytes();
-    const auto cells = in.Get<uint64_t>();
-    bool whole = version == kVersion && cells <= CellGrid::kCellsMax;
-    for (uint64_t i = 0; i < cells && whole && in.ok(); ++i) {
-      Cell cell{in.Get<uint64_t>(), {}};
-      const std::string_view position = in.GetBytes();
-      cell.position.resize(position.size() / sizeof(float));
-      if (!position.empty())
-        std::memcpy(cell.position.data(), position.data(), cell.position.size() * sizeof(float));
-      whole = position.size() % sizeof(float) == 0 && !position.empty();
-      s.cells.push_back(std::move(cell));
-    }
-    if (whole && in.AtEnd()) return s;
-    return Status(Code::kBadData, "the recorded state of the evolution is damaged");
-  }
+  std::string Encode() const;
+  static Result<MapElitesState> Decode(std::string_view bytes);
 };
+
+std::string MapElitesState::Encode() const {
+  GaState rest = ga;
+  std::vector<Genome> genomes;
+  for (const Parent& parent : std::exchange(rest.parents, {})) genomes.push_back(parent.genome);
+  ByteWriter out;
+  out.Put(kVersion).PutBytes(rest.Encode()).Put(uint64_t{cells.size()});
+  if (cells.empty()) return out.Take();
+  out.PutBytes(EncodeGenomes(genomes));
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const Parent& parent = ga.parents[i];
+    out.Put(cells[i].number).Put(parent.fitness).Put(parent.frames).Put(parent.episode);
+    PutFloats(out, cells[i].position);
+  }
+  return out.Take();
+}
+
+Result<MapElitesState> MapElitesState::Decode(std::string_view bytes) {
+  const Status damaged(Code::kBadData, "the recorded state of the evolution is damaged");
+  ByteReader in(bytes);
+  MapElitesState s;
+  if (in.Get<uint32_t>() != kVersion) return damaged;
+  ASSIGN_OR_RETURN(s.ga, GaState::Decode(in.GetBytes()));
+  const auto cells = in.Get<uint64_t>();
+  std::vector<Genome> genomes;
+  if (cells > 0) {
+    ASSIGN_OR_RETURN(genomes, DecodeGenomes(in.GetBytes()));
+  }
+  if (!in.ok() || cells != genomes.size()) return damaged;
+  for (Genome& genome : genomes) {
+    Cell cell{in.Get<uint64_t>(), {}};
+    Parent parent{std::move(genome), in.Get<double>(), 0, 0};
+    parent.frames = in.Get<double>(), parent.episode = in.Get<uint64_t>();
+    if (!GetFloats(in, cell.position)) return damaged;
+    s.ga.parents.push_back(std::move(parent)), s.cells.push_back(std::move(cell));
+  }
+  if (!in.AtEnd()) return damaged;
+  return s;
+}
 
 class MapElites : public TruncationGa {
  public:
@@ -91,9 +121,7 @@ class MapElites : public TruncationGa {
 
   Result<GenerationReport> Step(const StopToken& stop) override;
 
-  std::string EncodeState() const override {
-    return MapElitesState{state_.Encode(), cells_}.Encode();
-  }
+  std::string EncodeState() const override { return MapElitesState{state_, cells_}.Encode(); }
   Status RestoreState(std::string_view bytes) override;
   std::string ArchiveCsv() const override;
 
@@ -130,7 +158,7 @@ Result<GenerationReport> MapElites::Step(const StopToken& stop) {
   for (uint32_t i = 0; i < played.fitness.size(); ++i) {
     std::vector<float> position = MeanPosition(playing.work().population().subspan(i * each, each));
     const auto cell = grid_.CellOf(position);
-    if (!cell || std::isnan(played.fitness[i])) continue;
+    if (!cell || !std::isfinite(played.fitness[i])) continue;
     const auto found = archive.find(*cell);
     if (found != archive.end() && !IsBetter(played.fitness[i], found->second.first.fitness))
       continue;
@@ -166,15 +194,13 @@ Result<GenerationReport> MapElites::Step(const StopToken& stop) {
 
 Status MapElites::RestoreState(std::string_view bytes) {
   ASSIGN_OR_RETURN(MapElitesState state, MapElitesState::Decode(bytes));
-  RETURN_IF_ERROR(TruncationGa::RestoreState(state.ga));
-  const bool apart = std::ranges::adjacent_find(state.cells, [](const Cell& a, const Cell& b) {
-                       return a.number >= b.number;
-                     }) == state.cells.end();
   for (const Cell& cell : state.cells)
     if (cell.position.size() != grid_.dimensions() || grid_.CellOf(cell.position) != cell.number)
       return {Code::kBadData, "the recorded archive is of another grid"};
-  if (!apart || state.cells.size() != (state_.generation > 0 ? state_.parents.size() : 0))
-    return {Code::kBadData, "the recorded archive is damaged"};
+  for (size_t i = 1; i < state.cells.size(); ++i)
+    if (state.cells[i - 1].number >= state.cells[i].number)
+      return {Code::kBadData, "the recorded archive is damaged"};
+  RETURN_IF_ERROR(TruncationGa::RestoreState(state.ga.Encode()));
   cells_ = std::move(state.cells);
   return Status::Ok();
 }
@@ -199,7 +225,7 @@ std::unique_ptr<EvolutionConfig> MakeMapElitesConfig() {
 
 Result<EvolutionSummary> DescribeMapElites(std::string_view state) {
   ASSIGN_OR_RETURN(const MapElitesState s, MapElitesState::Decode(state));
-  return DescribeGa(s.ga);
+  return s.ga.Summary();
 }
 
 }  // namespace samara

@@ -163,7 +163,7 @@ TEST(MapElitesTest, AskedForCornersWhereThereIsNoMap) {
   EXPECT_TRUE(MapConfig()->Records(evaluator.spec(), network).ok());
   EXPECT_NE(refusal({"map.low=", "map.high="}).find("has no map"), std::string::npos);
   EXPECT_NE(refusal({"map.low=0"}).find("map.low has 1 numbers, map.high 2"), std::string::npos);
-  EXPECT_NE(refusal({"map.low=0,2"}).find("not below"), std::string::npos);
+  EXPECT_NE(refusal({"map.low=0,2"}).find("expected the first below"), std::string::npos);
   EXPECT_NE(refusal({"map.low=0;0"}).find("map.low=0;0: expected numbers"), std::string::npos);
   EXPECT_NE(refusal({"map.low=1", "map.high=2"}).find("expected 2"), std::string::npos);
 }

@@ -100,7 +100,7 @@ class NoveltySearch : public EvolutionAlgorithm {
  private:
   size_t rollouts() const { return static_cast<size_t>(es_.validation_episodes); }
   size_t neighbours() const { return static_cast<size_t>(config_.novelty.neighbours); }
-  // Of episodes of a centre without noise: what it behaves as, its mean return.
+  // Behaviour and mean return of a centre's episodes without noise.
   struct Played {
     Behaviour behaviour;
     double mean = 0;

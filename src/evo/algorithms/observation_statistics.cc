@@ -25,8 +25,16 @@ void PutDoubles(ByteWriter& out, std::span<const double> values) {
 
 ObservationStatistics::ObservationStatistics(const NetworkDescription& network,
                                              std::span<const float> canonical)
-    : count_(kOfPolicy) {
+    : ObservationStatistics(network.input_size()) {
   const Layer& layer = network.layers.front();
+  const auto carries = [&](size_t i) {
+    return canonical[layer.mean_offset + i] != 0 || canonical[layer.spread_offset + i] != 1;
+  };
+  bool carried = false;
+  for (size_t i = 0; i < network.input_size(); ++i) carried |= carries(i);
+  if (!carried) return;
+  sum_.clear(), squares_.clear();
+  count_ = kOfPolicy;
   for (size_t i = 0; i < network.input_size(); ++i) {
     const double mean = canonical[layer.mean_offset + i];
     const double deviation = canonical[layer.spread_offset + i];

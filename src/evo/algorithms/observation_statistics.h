@@ -21,7 +21,8 @@ class ObservationStatistics {
   explicit ObservationStatistics(size_t numbers)
       : sum_(numbers), squares_(numbers, kFirst), count_(kFirst) {}
 
-  // Those that a policy of such a network carries, as if a thousand observations had them.
+  // Those that a policy of such a network carries, as if a thousand observations had them; means of
+  // 0 and deviations of 1 alone are those of a policy that carries none.
   ObservationStatistics(const NetworkDescription& network, std::span<const float> canonical);
 
   // Rows of numbers() floats each; what is not finite counts as 0.

@@ -151,7 +151,13 @@ std::vector<float> Sensitivity(MutationKind kind, const NetworkDescription& netw
 
 void Mutate(const NetworkDescription& network, NoiseKind noise, const Mutation& mutation,
             std::span<const float> parent, const Experience* experience, std::span<float> child) {
-  if (mutation.plain()) return GetNoise(noise).Add(mutation.key, mutation.power, 0, parent, child);
+  if (mutation.plain()) {
+    const size_t evolved = network.evolved_count;
+    GetNoise(noise).Add(mutation.key, mutation.power, 0, parent.first(evolved),
+                        child.first(evolved));
+    std::ranges::copy(parent.subspan(evolved), child.subspan(evolved).begin());
+    return;
+  }
   CHECK(experience != nullptr && !experience->inputs.empty());
   std::vector<float> delta(network.parameter_count);
   GetNoise(noise).Fill(mutation.key, 0, delta);

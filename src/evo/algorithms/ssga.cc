@@ -299,7 +299,11 @@ size_t Ssga::EpisodesOfNext() const {
 }
 
 Status Ssga::RestoreState(std::string_view bytes) {
-  ASSIGN_OR_RETURN(state_, SsgaState::Decode(bytes));
+  ASSIGN_OR_RETURN(SsgaState state, SsgaState::Decode(bytes));
+  for (const auto& member : state.population)
+    RETURN_IF_ERROR(CheckKeys(member.genome, network_.parameter_count));
+  if (state.best) RETURN_IF_ERROR(CheckKeys(state.best->genome, network_.parameter_count));
+  state_ = std::move(state);
   population_.clear();
   best_.reset();
   player_.StartAfter(state_.generation, state_.frames);

@@ -13,14 +13,15 @@
 namespace samara {
 // ---- breed
 
-// The policy is the only parent of the first generation, and defends its place as the elite; how
-// good it is, is not known yet. Its genome serves where it draws the noise that mutations will.
+// The policy is the only parent of the first generation, and the elite until a member is better:
+// its fitness is unknown (NaN), so only validation can keep it. Its genome serves where it draws
+// the noise that mutations will.
 void TruncationGa::BeginFrom(const InitialPolicy& policy) {
   const bool is_genome = policy.genome && policy.genome->noise == config_.noise;
   const Parent parent{
       is_genome ? *policy.genome : Genome{config_.noise, InitKind::kPolicy, policy.key, {}},
       std::numeric_limits<double>::quiet_NaN(), 0,
-      // of an episode that nobody else plays
+      // of an episode that no member plays
       config_.mutation.safe() ? LastEpisode(static_cast<uint64_t>(config_.population)) : 0};
   state_.parents = {parent};
   state_.elite = parent;
@@ -219,9 +220,10 @@ void TruncationGa::Finish(const GenerationWork& work, GaState next, GenerationRe
 std::vector<NamedCandidate> TruncationGa::Candidates() const {
   std::vector<NamedCandidate> candidates;
   if (state_.elite) candidates.push_back({"elite", summary().best, state_.elite->fitness});
-  for (const Parent& parent : state_.parents)
-    candidates.push_back({"parent:" + std::to_string(candidates.size() - (state_.elite ? 1 : 0)),
-                          parent.genome, parent.fitness});
+  for (size_t i = 0; i < state_.parents.size(); ++i)
+    // the seeds of a safe mutation alone do not rebuild it
+    if (const Parent& parent = state_.parents[i]; parent.genome.plain())
+      candidates.push_back({"parent:" + std::to_string(i), parent.genome, parent.fitness});
   return candidates;
 }
 

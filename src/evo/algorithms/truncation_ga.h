@@ -64,7 +64,7 @@ class TruncationGa : public EvolutionAlgorithm {
   virtual size_t ValidationEpisodes() const { return 0; }
   // The best single fitness so far is the elite.
   void KeepBestSingle(const EpisodeMeans& played, Order order, GaState& next) const;
-  // Of the new elite, on fresh episodes.
+  // Tests the new elite on fresh episodes.
   Status Test(const GaState& next, const StopToken& stop, GenerationReport& report);
   // What both report of a generation, and the state that follows.
   void Finish(const GenerationWork& work, GaState next, GenerationReport& report);

@@ -50,7 +50,7 @@ std::optional<uint32_t> LocalWork::Claim() {
 void LocalWork::Post(uint32_t index, const EpisodeResult& result) {
   const MutexLock lock(mu_);
   if (results_[index].done) return;
-  results_[index] = result;
+  results_[index] = Reduced(result);
   results_[index].done = true;
   frames_.fetch_add(result.frames, std::memory_order_relaxed);
   posted_.fetch_add(1, std::memory_order_relaxed);

@@ -83,10 +83,17 @@ class LocalWork : public WorkSource {
     sink_ = std::move(sink);
   }
 
+  // Takes from a result what shall not be kept. REQUIRES: as above.
+  void Reduce(std::function<void(EpisodeResult&)> reduce) { reduce_ = std::move(reduce); }
+
   std::optional<uint32_t> Claim() override;
   Task TaskOf(uint32_t index) const override { return tasks_[index]; }
   void Post(uint32_t index, const EpisodeResult& result) override;
   bool Finished() const override;
+  EpisodeResult Reduced(EpisodeResult result) const override {
+    if (reduce_) reduce_(result);
+    return result;
+  }
   void PostExperience(uint32_t index, SharedExperience experience) override;
   // REQUIRES: as above.
   std::vector<EpisodeResult> TakeResults() {
@@ -113,6 +120,7 @@ class LocalWork : public WorkSource {
   size_t next_ GUARDED_BY(mu_) = 0;  // in order_
   std::vector<EpisodeResult> results_ GUARDED_BY(mu_);
   std::vector<SharedExperience> experiences_ GUARDED_BY(mu_);  // empty before the first
+  std::function<void(EpisodeResult&)> reduce_;                 // constant while an evaluator runs
   Sink sink_ GUARDED_BY(mu_);
 };
 

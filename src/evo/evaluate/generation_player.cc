@@ -127,11 +127,10 @@ EvolutionProgress GenerationPlayer::Running::Progress() const {
 
 // ---- apart from them
 
-Result<GenerationPlayer::Results> GenerationPlayer::PlayFurther(std::span<const Task> tasks,
-                                                                uint32_t first,
-                                                                const ParameterSource& members,
-                                                                const StopToken& stop) {
-  return PlayApart(Phase::kPopulation, tasks, first, members, stop);
+Result<GenerationPlayer::Results> GenerationPlayer::PlayFurther(
+    std::span<const Task> tasks, uint32_t first, const ParameterSource& members,
+    const StopToken& stop, std::function<void(EpisodeResult&)> reduce) {
+  return PlayApart(Phase::kPopulation, tasks, first, members, stop, std::move(reduce));
 }
 
 // ---- tasks that follow from results
@@ -198,15 +197,14 @@ Result<GenerationPlayer::Results> GenerationPlayer::Test(const ParameterSource& 
   return PlayApart(Phase::kTest, TestTasks(Purpose::kEpisodeTest, episodes), 0, policy, stop);
 }
 
-Result<GenerationPlayer::Results> GenerationPlayer::PlayApart(Phase phase,
-                                                              std::span<const Task> tasks,
-                                                              uint32_t first,
-                                                              const ParameterSource& policy,
-                                                              const StopToken& stop) {
+Result<GenerationPlayer::Results> GenerationPlayer::PlayApart(
+    Phase phase, std::span<const Task> tasks, uint32_t first, const ParameterSource& policy,
+    const StopToken& stop, std::function<void(EpisodeResult&)> reduce) {
   ResultsByIndex known;
   for (const auto& [index, result] : finished_[phase])
     if (index >= first) known.emplace(index - first, result);
   LocalWork work(tasks, stop, known);
+  work.Reduce(std::move(reduce));
   work.OnPost([&](uint32_t i, const EpisodeResult& r) { Note(phase, first + i, r); });
   auto results = PlayAll(work, tasks, phase, policy, episodes_total_);
   if (!results.ok()) KeepNow();

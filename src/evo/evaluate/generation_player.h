@@ -61,10 +61,11 @@ class GenerationPlayer {
   class Running;  // population and validation
 
   // Plays `tasks` of further members of the population after Running; their numbers among its
-  // episodes begin with `first`. kTryAgain when `stop` was set meanwhile: what had finished is
-  // kept.
+  // episodes begin with `first`. `reduce`: what GenerationPlan says. kTryAgain when `stop` was set
+  // meanwhile: what had finished is kept.
   Result<Results> PlayFurther(std::span<const Task> tasks, uint32_t first,
-                              const ParameterSource& members, const StopToken& stop);
+                              const ParameterSource& members, const StopToken& stop,
+                              std::function<void(EpisodeResult&)> reduce = {});
 
   // Plays a population whose tasks follow from each other's results, all of it the generation's
   // episodes. Finished episodes are not kept when tasks record what they see, which nothing keeps.
@@ -96,7 +97,8 @@ class GenerationPlayer {
   std::vector<Task> TestTasks(Purpose purpose, size_t episodes) const;
   // Plays tasks of `phase`, numbered from `first` in it.
   Result<Results> PlayApart(Phase phase, std::span<const Task> tasks, uint32_t first,
-                            const ParameterSource& policy, const StopToken& stop);
+                            const ParameterSource& policy, const StopToken& stop,
+                            std::function<void(EpisodeResult&)> reduce = {});
   Result<Results> PlayAll(LocalWork& work, std::span<const Task> tasks, Phase phase,
                           const ParameterSource& policy, size_t episodes_total);
   void Note(Phase phase, uint32_t index, const EpisodeResult& result);

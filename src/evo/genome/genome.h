@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // Compact seed encoding (Such et al. 2018, section 3.1): an individual is the key of its initial
-// parameters and a list of mutations, so any machine rebuilds it bit for bit (materialise.h).
+// parameters and a list of mutations, so any machine rebuilds it bit for bit (decode.h).
 //
 //   theta_0 = s_layer * e(initial),  biases 0           (kFanIn, kUnitNorm)
 //   theta_0 = a policy that is stored apart             (kPolicy)

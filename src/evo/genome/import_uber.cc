@@ -78,9 +78,10 @@ Status CheckTable(const Json& table) {
 Result<UberElite> ImportUber(std::string_view text, size_t parameter_count) {
   Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) return Status(Code::kBadData, "genome file: not JSON");
-  RETURN_IF_ERROR(CheckMembers(json, "the file",
-                               {"source", "game", "network", "noise_table", "initial_index",
-                                "mutation_power", "mutation_indices"}));
+  if (json.is_object()) json.erase("source");  // for people
+  RETURN_IF_ERROR(CheckMembers(
+      json, "the file",
+      {"game", "network", "noise_table", "initial_index", "mutation_power", "mutation_indices"}));
   RETURN_IF_ERROR(CheckTable(json["noise_table"]));
   UberElite elite;
   ASSIGN_OR_RETURN(elite.game, ReadText(json, "game"));
