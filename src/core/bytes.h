@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace samara {
 
@@ -25,6 +26,11 @@ class ByteWriter {
     Put(uint64_t{bytes.size()});
     bytes_.append(bytes);
     return *this;
+  }
+  // The same of numbers.
+  template <typename T>
+  requires std::is_trivially_copyable_v<T> ByteWriter& PutVector(const std::vector<T>& values) {
+    return PutBytes({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
   }
   std::string Take() { return std::move(bytes_); }
 
@@ -57,6 +63,15 @@ class ByteReader {
     const std::string_view bytes = left_.substr(0, size);
     left_.remove_prefix(size);
     return bytes;
+  }
+  // What PutVector wrote. False: no whole number of them.
+  template <typename T>
+  requires std::is_trivially_copyable_v<T>
+  bool GetVector(std::vector<T>& values) {
+    const std::string_view bytes = GetBytes();
+    values.resize(bytes.size() / sizeof(T));
+    if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+    return ok_ && bytes.size() % sizeof(T) == 0;
   }
   bool ok() const { return ok_; }
   bool AtEnd() const { return ok_ && left_.empty(); }

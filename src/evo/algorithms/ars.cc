@@ -9,7 +9,7 @@
 #include "core/bytes.h"
 #include "core/cpu.h"
 #include "evo/algorithms/ascent.h"
-#include "evo/algorithms/centre_generation.h"
+#include "evo/algorithms/generation_phases.h"
 #include "evo/algorithms/ranking.h"
 
 namespace samara {

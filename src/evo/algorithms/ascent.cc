@@ -100,24 +100,13 @@ bool Centre::Fits(size_t parameters, AscentKind kind) const {
          v.size() == (HasSquares(kind) ? parameters : 0);
 }
 
-void PutFloats(ByteWriter& out, std::span<const float> values) {
-  out.PutBytes({reinterpret_cast<const char*>(values.data()), values.size_bytes()});
-}
-
-bool GetFloats(ByteReader& in, std::vector<float>& values) {
-  const std::string_view bytes = in.GetBytes();
-  values.resize(bytes.size() / sizeof(float));
-  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
-  return bytes.size() % sizeof(float) == 0;
-}
-
 void Centre::Put(ByteWriter& out) const {
-  PutFloats(out, theta), PutFloats(out, m), PutFloats(out, v);
+  out.PutVector(theta), out.PutVector(m), out.PutVector(v);
   out.Put(steps);
 }
 
 bool Centre::Get(ByteReader& in) {
-  if (!GetFloats(in, theta) || !GetFloats(in, m) || !GetFloats(in, v)) return false;
+  if (!in.GetVector(theta) || !in.GetVector(m) || !in.GetVector(v)) return false;
   steps = in.Get<uint64_t>();
   return in.ok();
 }

@@ -54,8 +54,6 @@ struct Centre {
   void Put(ByteWriter& out) const;
   bool Get(ByteReader& in);  // false: damaged. Check Fits too
 };
-void PutFloats(ByteWriter& out, std::span<const float> values);
-bool GetFloats(ByteReader& in, std::vector<float>& values);  // false: no whole number of floats
 
 // Euclidean norms of one update.
 struct AscentReport {

@@ -7,8 +7,8 @@
 
 #include "core/bytes.h"
 #include "core/check.h"
-#include "evo/algorithms/centre_generation.h"
 #include "evo/algorithms/cma_search.h"
+#include "evo/algorithms/generation_phases.h"
 #include "evo/algorithms/separable.h"
 #include "evo/genome/noise.h"
 

@@ -9,11 +9,10 @@
 
 #include "core/bytes.h"
 #include "core/check.h"
-#include "core/clock.h"
 #include "evo/algorithms/ascent.h"
 #include "evo/algorithms/cell_grid.h"
-#include "evo/algorithms/centre_generation.h"
 #include "evo/algorithms/cma_search.h"
+#include "evo/algorithms/generation_phases.h"
 #include "evo/algorithms/ranking.h"
 
 namespace samara {
@@ -94,7 +93,7 @@ using Archive = std::map<uint64_t, Solution>;
 
 void PutSolution(ByteWriter& out, uint64_t cell, const Solution& s) {
   out.Put(cell).Put(s.fitness);
-  PutFloats(out, s.position), PutFloats(out, s.parameters);
+  out.PutVector(s.position), out.PutVector(s.parameters);
 }
 
 Digest DigestOf(const Archive& archive) {
@@ -135,7 +134,7 @@ struct CmaMaeState : EvolutionCounters {
     out.Put(uint64_t{thresholds.size()});
     for (const double threshold : thresholds) out.Put(threshold);
     out.Put(placed).Put(archive);
-    PutFloats(out, best);
+    out.PutVector(best);
     out.Put(best_fitness).Put(population_hash);
     return out.Take();
   }
@@ -160,7 +159,7 @@ Result<CmaMaeState> CmaMaeState::Decode(std::string_view bytes) {
   for (uint64_t i = 0; i < cells; ++i) s.thresholds.push_back(in.Get<double>());
   s.placed = in.Get<uint64_t>();
   s.archive = in.Get<Digest>();
-  if (!GetFloats(in, s.best)) return damaged;
+  if (!in.GetVector(s.best)) return damaged;
   s.best_fitness = in.Get<double>();
   s.population_hash = in.Get<Digest>();
   if (!in.AtEnd()) return damaged;
@@ -257,14 +256,8 @@ Result<GenerationReport> CmaMae::Step(const StopToken& stop) {
     source.Write({best, 0}, next.best);
     next.best_fitness = report.fitness[best];
   }
-  const SteadyTime test = Now();
-  if (const size_t tests = config_.budget.TestEpisodes(next.generation); tests > 0) {
-    ASSIGN_OR_RETURN(const auto results, player_.Test(FixedParameters(next.best), tests, stop));
-    for (const auto& r : results)
-      report.test_returns.push_back(r.fitness), report.frames_test += r.frames;
-    next.frames_test += report.frames_test;
-  }
-  report.seconds_test = SecondsSince(test);
+  RETURN_IF_ERROR(TestPolicy(player_, next.best, config_.budget.TestEpisodes(next.generation), stop,
+                             next, report));
 
   // 3 members in their order improve the archive
   placed_.clear(), placed_before_ = state_.placed;
@@ -369,7 +362,7 @@ Status CmaMae::RestoreArchive(std::string_view bytes) {
     const auto cell = in.Get<uint64_t>();
     Solution s;
     s.fitness = in.Get<double>();
-    if (!GetFloats(in, s.position) || !GetFloats(in, s.parameters) ||
+    if (!in.GetVector(s.position) || !in.GetVector(s.parameters) ||
         s.position.size() != grid_.dimensions() ||
         s.parameters.size() != network_.parameter_count || grid_.CellOf(s.position) != cell)
       return {Code::kBadData, "the recorded archive is damaged, or of another grid or network"};

@@ -67,20 +67,14 @@ CmaDistribution::CmaDistribution(std::vector<float> around, size_t n, double ste
 }
 
 void CmaDistribution::Put(ByteWriter& out) const {
-  PutFloats(out, mean);
-  for (const auto* values : {&covariance, &path_sigma, &path_c})
-    out.PutBytes({reinterpret_cast<const char*>(values->data()), values->size() * sizeof(double)});
-  out.Put(sigma);
+  out.PutVector(mean);
+  out.PutVector(covariance).PutVector(path_sigma).PutVector(path_c).Put(sigma);
 }
 
 bool CmaDistribution::Get(ByteReader& in) {
-  if (!GetFloats(in, mean)) return false;
-  for (auto* values : {&covariance, &path_sigma, &path_c}) {
-    const std::string_view part = in.GetBytes();
-    if (part.size() % sizeof(double) != 0) return false;
-    values->resize(part.size() / sizeof(double));
-    if (!part.empty()) std::memcpy(values->data(), part.data(), part.size());
-  }
+  if (!in.GetVector(mean)) return false;
+  for (auto* values : {&covariance, &path_sigma, &path_c})
+    if (!in.GetVector(*values)) return false;
   sigma = in.Get<double>();
   return in.ok();
 }

@@ -8,8 +8,8 @@
 #include "core/clock.h"
 #include "core/cpu.h"
 #include "evo/algorithms/ascent.h"
-#include "evo/algorithms/centre_generation.h"
 #include "evo/algorithms/es_settings.h"
+#include "evo/algorithms/generation_phases.h"
 #include "evo/algorithms/observation_statistics.h"
 #include "evo/genome/decode.h"
 
@@ -260,7 +260,7 @@ Result<EsState> EsState::Decode(std::string_view bytes) {
   static_cast<EvolutionCounters&>(s) = GetCounters(in);
   if (version == 1) {
     Centre& c = s.centre;
-    if (!GetFloats(in, c.theta) || !GetFloats(in, c.m) || !GetFloats(in, c.v)) return damaged;
+    if (!in.GetVector(c.theta) || !in.GetVector(c.m) || !in.GetVector(c.v)) return damaged;
     c.steps = s.generation;
   } else if (!s.centre.Get(in)) {
     return damaged;

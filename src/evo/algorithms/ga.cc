@@ -69,7 +69,6 @@ Result<GenerationReport> DeepGa::Step(const StopToken& stop) {
   // 5 test of the elite on fresh episodes, not counted in frames
   RETURN_IF_ERROR(TakeParents(playing.work(), next, stop));
   RETURN_IF_ERROR(Test(next, stop, report));
-  next.frames_test += report.frames_test;
 
   // 6 the caller makes the new state durable before it reports the generation
   Finish(playing.work(), std::move(next), report);

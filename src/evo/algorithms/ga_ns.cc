@@ -129,7 +129,6 @@ Result<GenerationReport> GaNs::Step(const StopToken& stop) {
   // 5 test of the elite on fresh episodes, not counted in frames
   RETURN_IF_ERROR(TakeParents(playing.work(), next, stop));
   RETURN_IF_ERROR(Test(next, stop, report));
-  next.frames_test += report.frames_test;
 
   // 6 some members' behaviours enter the archive
   for (uint64_t i = 0; i < behaviours.size(); ++i)

@@ -33,9 +33,7 @@ std::string GaState::Encode() const {
   for (const Parent& parent : parents) put(parent);
   out.Put(uint8_t{elite.has_value()});
   if (elite) put(*elite);
-  if (safe)
-    out.PutBytes({reinterpret_cast<const char*>(elite_parameters.data()),
-                  elite_parameters.size() * sizeof(float)});
+  if (safe) out.PutVector(elite_parameters);
   out.Put(population_hash);
   return out.Take();
 }
@@ -74,10 +72,7 @@ Result<GaState> GaState::Decode(std::string_view bytes) {
     ASSIGN_OR_RETURN(s.elite, get());
   }
   if (version == kVersion) {
-    const std::string_view floats = in.GetBytes();
-    if (floats.size() % sizeof(float) != 0) return damaged;
-    s.elite_parameters.resize(floats.size() / sizeof(float));
-    if (!floats.empty()) std::memcpy(s.elite_parameters.data(), floats.data(), floats.size());
+    if (!in.GetVector(s.elite_parameters)) return damaged;
   }
   s.population_hash = in.Get<Digest>();
   if (!in.AtEnd() || (s.elite && s.elite->genome.plain() != s.elite_parameters.empty()))

@@ -84,7 +84,7 @@ std::string MapElitesState::Encode() const {
   for (size_t i = 0; i < cells.size(); ++i) {
     const Parent& parent = ga.parents[i];
     out.Put(cells[i].number).Put(parent.fitness).Put(parent.frames).Put(parent.episode);
-    PutFloats(out, cells[i].position);
+    out.PutVector(cells[i].position);
   }
   return out.Take();
 }
@@ -105,7 +105,7 @@ Result<MapElitesState> MapElitesState::Decode(std::string_view bytes) {
     Cell cell{in.Get<uint64_t>(), {}};
     Parent parent{std::move(genome), in.Get<double>(), 0, 0};
     parent.frames = in.Get<double>(), parent.episode = in.Get<uint64_t>();
-    if (!GetFloats(in, cell.position)) return damaged;
+    if (!in.GetVector(cell.position)) return damaged;
     s.ga.parents.push_back(std::move(parent)), s.cells.push_back(std::move(cell));
   }
   if (!in.AtEnd()) return damaged;
@@ -179,7 +179,6 @@ Result<GenerationReport> MapElites::Step(const StopToken& stop) {
   // 4 test of the elite on fresh episodes, not counted in frames
   RETURN_IF_ERROR(TakeParents(playing.work(), next, stop));
   RETURN_IF_ERROR(Test(next, stop, report));
-  next.frames_test += report.frames_test;
 
   const double coverage = static_cast<double>(cells.size()) / static_cast<double>(grid_.size());
   report.metrics = {{"archive_size", cells.size()},

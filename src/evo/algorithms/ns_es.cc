@@ -12,6 +12,7 @@
 #include "core/statistics.h"
 #include "evo/algorithms/ascent.h"
 #include "evo/algorithms/es_settings.h"
+#include "evo/algorithms/generation_phases.h"
 #include "evo/algorithms/novelty.h"
 #include "evo/algorithms/ranking.h"
 #include "evo/algorithms/shaping.h"
@@ -201,14 +202,8 @@ Result<GenerationReport> NoveltySearch::Step(const StopToken& stop) {
   if (config_.follows == Follows::kAdaptive) AdaptWeight(best, next);
 
   // 7 test of the best centre on fresh episodes, not counted in frames
-  const SteadyTime test = Now();
-  ASSIGN_OR_RETURN(
-      const auto tested,
-      player_.Test(FixedParameters(next.best), config_.budget.TestEpisodes(next.generation), stop));
-  for (const auto& r : tested)
-    report.test_returns.push_back(r.fitness), report.frames_test += r.frames;
-  next.frames_test += report.frames_test;
-  report.seconds_test = SecondsSince(test);
+  RETURN_IF_ERROR(TestPolicy(player_, next.best, config_.budget.TestEpisodes(next.generation), stop,
+                             next, report));
 
   // 8 the caller makes the new state durable before it reports the generation
   archive.Add(std::move(played.behaviour));
@@ -395,7 +390,7 @@ std::string NsEsState::Encode() const {
     member.centre.Put(out);
     out.Put(member.behaviour).Put(member.mean);
   }
-  PutFloats(out, best);
+  out.PutVector(best);
   out.Put(best_mean).Put(weight).Put(waited).Put(archived).Put(archive).Put(population_hash);
   return out.Take();
 }
@@ -417,7 +412,7 @@ Result<NsEsState> NsEsState::Decode(std::string_view bytes) {
     if (!member.centre.Get(in)) return damaged;
     member.behaviour = in.Get<uint64_t>(), member.mean = in.Get<double>();
   }
-  if (!GetFloats(in, s.best)) return damaged;
+  if (!in.GetVector(s.best)) return damaged;
   s.best_mean = in.Get<double>(), s.weight = in.Get<double>(), s.waited = in.Get<uint64_t>();
   s.archived = in.Get<uint64_t>(), s.archive = in.Get<Digest>();
   s.population_hash = in.Get<Digest>();

@@ -10,17 +10,6 @@ namespace {
 
 constexpr double kVarianceMin = 1e-2;
 
-bool GetDoubles(ByteReader& in, std::vector<double>& values) {
-  const std::string_view bytes = in.GetBytes();
-  values.resize(bytes.size() / sizeof(double));
-  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(double));
-  return bytes.size() % sizeof(double) == 0;
-}
-
-void PutDoubles(ByteWriter& out, std::span<const double> values) {
-  out.PutBytes({reinterpret_cast<const char*>(values.data()), values.size_bytes()});
-}
-
 }  // namespace
 
 ObservationStatistics::ObservationStatistics(const NetworkDescription& network,
@@ -65,12 +54,12 @@ double ObservationStatistics::Deviation(size_t i) const {
 }
 
 void ObservationStatistics::Put(ByteWriter& out) const {
-  PutDoubles(out, sum_), PutDoubles(out, squares_);
+  out.PutVector(sum_).PutVector(squares_);
   out.Put(count_).Put(seen_);
 }
 
 bool ObservationStatistics::Get(ByteReader& in) {
-  if (!GetDoubles(in, sum_) || !GetDoubles(in, squares_)) return false;
+  if (!in.GetVector(sum_) || !in.GetVector(squares_)) return false;
   count_ = in.Get<double>();
   seen_ = in.Get<uint64_t>();
   return in.ok() && sum_.size() == squares_.size() && (sum_.empty() || count_ > 0);

@@ -7,7 +7,7 @@
 
 #include "core/bytes.h"
 #include "core/cpu.h"
-#include "evo/algorithms/centre_generation.h"
+#include "evo/algorithms/generation_phases.h"
 
 namespace samara {
 namespace {
@@ -57,7 +57,7 @@ std::string SeparableState::Encode() const {
   ByteWriter out;
   out.Put(kVersion);
   PutCounters(out, *this);
-  for (const auto* values : {&mean, &deviation, &path1, &path2}) PutFloats(out, *values);
+  for (const auto* values : {&mean, &deviation, &path1, &path2}) out.PutVector(*values);
   out.Put(scale).Put(centre_mean).Put(population_hash);
   return out.Take();
 }
@@ -69,7 +69,7 @@ Result<SeparableState> SeparableState::Decode(std::string_view bytes) {
   if (in.Get<uint32_t>() != kVersion) return damaged;
   static_cast<EvolutionCounters&>(s) = GetCounters(in);
   for (auto* values : {&s.mean, &s.deviation, &s.path1, &s.path2})
-    if (!GetFloats(in, *values)) return damaged;
+    if (!in.GetVector(*values)) return damaged;
   s.scale = in.Get<double>();
   s.centre_mean = in.Get<double>();
   s.population_hash = in.Get<Digest>();

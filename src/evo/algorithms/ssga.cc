@@ -8,6 +8,7 @@
 #include "core/bytes.h"
 #include "core/clock.h"
 #include "core/mutex.h"
+#include "evo/algorithms/generation_phases.h"
 #include "evo/algorithms/ranking.h"
 #include "evo/genome/decode.h"
 #include "evo/genome/genome_set.h"
@@ -19,8 +20,8 @@ namespace {
 
 constexpr uint32_t kVersion = 1;
 
-// One that is born once, evaluated once, and may then have children until it is replaced. Constant
-// after its result is in, except that its parameters are made when somebody needs them.
+// An individual of the population. Constant after its result, except for its parameters, which are
+// computed at their first use.
 class Individual {
  public:
   explicit Individual(Genome own) : genome(std::move(own)) {}
@@ -81,7 +82,7 @@ class Ssga : public EvolutionAlgorithm {
   uint64_t NoiseKey(Purpose purpose, uint64_t i) const;
   uint64_t Winner(const Population& population, uint64_t key, bool worst) const;
   void Replace(Population& population, const SharedIndividual& born, uint64_t i) const;
-  Status Test(const SsgaState& next, const StopToken& stop, GenerationReport& report);
+  Status Test(SsgaState& next, const StopToken& stop, GenerationReport& report);
   SsgaState StateOf(const EvolutionCounters& counters, const Population& population,
                     Individual& best) const;
 
@@ -162,7 +163,6 @@ Result<GenerationReport> Ssga::Step(const StopToken& stop) {
   report.AddPopulation(results, 1);
   report.seconds_population = SecondsSince(start);
   RETURN_IF_ERROR(Test(next, stop, report));
-  next.frames_test += report.frames_test;
   report.frames = next.frames - state_.frames;
   double sum = 0;
   size_t mutations = 0;
@@ -256,17 +256,12 @@ void Ssga::Replace(Population& population, const SharedIndividual& born, uint64_
 
 // ---- 4 state and report
 
-Status Ssga::Test(const SsgaState& next, const StopToken& stop, GenerationReport& report) {
+Status Ssga::Test(SsgaState& next, const StopToken& stop, GenerationReport& report) {
   const size_t episodes = config_.budget.TestEpisodes(next.generation);
   if (episodes == 0) return Status::Ok();
-  const SteadyTime start = Now();
   ASSIGN_OR_RETURN(const std::vector<float> parameters,
                    ParametersOf(next.Summary().best, network_));
-  ASSIGN_OR_RETURN(const auto results, player_.Test(FixedParameters(parameters), episodes, stop));
-  for (const auto& r : results)
-    report.test_returns.push_back(r.fitness), report.frames_test += r.frames;
-  report.seconds_test = SecondsSince(start);
-  return Status::Ok();
+  return TestPolicy(player_, parameters, episodes, stop, next, report);
 }
 
 SsgaState Ssga::StateOf(const EvolutionCounters& counters, const Population& population,
@@ -334,9 +329,7 @@ std::string SsgaState::Encode() const {
   for (const SsgaMember& member : members) genomes.push_back(member.genome);
   out.PutBytes(EncodeGenomes(genomes)).Put(uint8_t{best.has_value()});
   for (const SsgaMember& member : members) out.Put(member.fitness).Put(member.episode);
-  out.PutBytes({reinterpret_cast<const char*>(best_parameters.data()),
-                best_parameters.size() * sizeof(float)});
-  out.Put(population_hash);
+  out.PutVector(best_parameters).Put(population_hash);
   return out.Take();
 }
 
@@ -363,11 +356,7 @@ Result<SsgaState> SsgaState::Decode(std::string_view bytes) {
   }
   if (has_best == 1) s.best = std::move(s.population.back()), s.population.pop_back();
   if (s.best.has_value() == s.population.empty()) return damaged;
-  const std::string_view parameters = in.GetBytes();
-  if (parameters.size() % sizeof(float) != 0) return damaged;
-  s.best_parameters.resize(parameters.size() / sizeof(float));
-  if (!parameters.empty())
-    std::memcpy(s.best_parameters.data(), parameters.data(), parameters.size());
+  if (!in.GetVector(s.best_parameters)) return damaged;
   s.population_hash = in.Get<Digest>();
   if (!in.AtEnd() || (s.best && s.best->genome.plain() != s.best_parameters.empty()))
     return damaged;

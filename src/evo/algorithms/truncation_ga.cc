@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "evo/algorithms/generation_phases.h"
 #include "evo/algorithms/ranking.h"
 #include "evo/genome/noise.h"
 #include "evo/genome/population_hash.h"
@@ -178,8 +179,7 @@ void TruncationGa::KeepBestSingle(const EpisodeMeans& played, Order order, GaSta
 
 // ---- test and report
 
-Status TruncationGa::Test(const GaState& next, const StopToken& stop, GenerationReport& report) {
-  const SteadyTime start = Now();
+Status TruncationGa::Test(GaState& next, const StopToken& stop, GenerationReport& report) {
   const size_t episodes = config_.budget.TestEpisodes(next.generation);
   if (episodes == 0) return Status::Ok();
   std::vector<float> elite = next.elite_parameters;
@@ -187,11 +187,7 @@ Status TruncationGa::Test(const GaState& next, const StopToken& stop, Generation
     elite.resize(network_.parameter_count);
     cache_.Materialise(next.elite->genome, elite);
   }
-  ASSIGN_OR_RETURN(const auto results, player_.Test(FixedParameters(elite), episodes, stop));
-  for (const auto& r : results)
-    report.test_returns.push_back(r.fitness), report.frames_test += r.frames;
-  report.seconds_test = SecondsSince(start);
-  return Status::Ok();
+  return TestPolicy(player_, elite, episodes, stop, next, report);
 }
 
 nlohmann::json TruncationGa::Metrics(const GaState& next) const {

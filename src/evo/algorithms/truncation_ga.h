@@ -65,7 +65,7 @@ class TruncationGa : public EvolutionAlgorithm {
   // The best single fitness so far is the elite.
   void KeepBestSingle(const EpisodeMeans& played, Order order, GaState& next) const;
   // Tests the new elite on fresh episodes.
-  Status Test(const GaState& next, const StopToken& stop, GenerationReport& report);
+  Status Test(GaState& next, const StopToken& stop, GenerationReport& report);
   // What both report of a generation, and the state that follows.
   void Finish(const GenerationWork& work, GaState next, GenerationReport& report);
 

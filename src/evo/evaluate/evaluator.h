@@ -1,4 +1,5 @@
-// Plays episodes: tasks in, one result per task out, whoever steps the environments.
+// Plays episodes: tasks in, one result per task out, independent of the thread or process
+// that steps the environments.
 //
 // Work is taken through a WorkSource (claim an index, post its result), so that a generation ends
 // when every index has a result, whichever thread, actor or rank produced it. A result
@@ -46,8 +47,7 @@ class WorkSource {
   // The states of a task with `experience`, before its result. A duplicate has the same bits.
   virtual void PostExperience(uint32_t /*index*/, SharedExperience /*experience*/) {}
   virtual bool Finished() const = 0;  // all results in, or stopped
-  // False: nobody waits for the result of this claimed index any more; its episode may be broken
-  // off.
+  // False: the result of this claimed index is no longer needed; its episode may be stopped.
   virtual bool Wanted(uint32_t /*index*/) const { return !Finished(); }
   // What is kept of a result and sent to other ranks: a large recording as a number, perhaps. The
   // same again for a result that was reduced before.

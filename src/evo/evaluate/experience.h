@@ -36,7 +36,7 @@ class ExperienceRecorder {
   // `input`: floats of a state.
   ExperienceRecorder(size_t input, bool recurrent) : input_(input), recurrent_(recurrent) {}
   void Start();  // an episode
-  // `begins`: the memory of a recurrent network starts anew with this state.
+  // `begins`: the memory of a recurrent network restarts with this state.
   void See(const float* state, bool begins);
   // States of the episode so far, drawn without replacement by `key`; of a recurrent network
   // consecutive ones, from a place that is drawn. Empty when it saw none.

@@ -14,20 +14,6 @@ enum Parts : uint8_t {
   kAllParts = 15
 };
 
-template <typename T>
-void PutVector(const std::vector<T>& values, ByteWriter& out) {
-  out.PutBytes({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
-}
-
-// Whether they were well-formed.
-template <typename T>
-bool GetVector(ByteReader& in, std::vector<T>& values) {
-  const std::string_view bytes = in.GetBytes();
-  values.resize(bytes.size() / sizeof(T));
-  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
-  return !values.empty() && bytes.size() % sizeof(T) == 0;
-}
-
 }  // namespace
 
 std::string FinishedEpisodes::Encode() const {
@@ -37,8 +23,8 @@ std::string FinishedEpisodes::Encode() const {
     const int parts = (r.truncated ? kTruncated : 0) | (r.position.empty() ? 0 : kPosition) |
                       (r.recording.empty() ? 0 : kRecording) | (r.novelty == 0 ? 0 : kNovelty);
     out.Put(index).Put(r.fitness).Put(r.frames).Put(r.steps).Put(static_cast<uint8_t>(parts));
-    if ((parts & kPosition) != 0) PutVector(r.position, out);
-    if ((parts & kRecording) != 0) PutVector(r.recording, out);
+    if ((parts & kPosition) != 0) out.PutVector(r.position);
+    if ((parts & kRecording) != 0) out.PutVector(r.recording);
     if ((parts & kNovelty) != 0) out.Put(r.novelty);
   }
   return out.Take();
@@ -65,8 +51,10 @@ Result<FinishedEpisodes> FinishedEpisodes::Decode(std::string_view bytes) {
     const auto parts = in.Get<uint8_t>();
     if (parts > (version == 1 ? kTruncated : kAllParts)) return damaged;
     r.truncated = (parts & kTruncated) != 0;
-    if ((parts & kPosition) != 0 && !GetVector(in, r.position)) return damaged;
-    if ((parts & kRecording) != 0 && !GetVector(in, r.recording)) return damaged;
+    if ((parts & kPosition) != 0 && (!in.GetVector(r.position) || r.position.empty()))
+      return damaged;
+    if ((parts & kRecording) != 0 && (!in.GetVector(r.recording) || r.recording.empty()))
+      return damaged;
     if ((parts & kNovelty) != 0) r.novelty = in.Get<double>();
     r.done = true;
     f.results[index] = std::move(r);

@@ -1,11 +1,11 @@
 // The population's episodes and the validation of its best members as one piece of work, so that
 // what the last episodes of the population leave idle validates already.
 //
-// Before the population is complete nobody knows the candidates. Once all its episodes are claimed
+// Before the population is complete the candidates are unknown. Once all its episodes are claimed
 // the old elite, which is certain, and the best members so far are validated ahead of time. A
 // member that a later result displaces is dropped: its running episodes are unwanted, its results
-// nobody's. Ranks only worsen while members finish, so what is dropped stays dropped. A validation
-// task depends on the individual, never on its rank: what was guessed decides no result.
+// unused. Ranks only worsen while members finish, so what is dropped stays dropped. A validation
+// task depends on the individual, never on its rank: what was validated ahead decides no result.
 //
 // Thread safety: every method may be called from any thread.
 #pragma once
@@ -39,7 +39,7 @@ struct GenerationPlan {
   double elite_frames = 0;         // what an episode of the old elite takes; 0 = unknown
   // Whether the best members so far are validated ahead of time; false: only the old elite.
   bool guess = true;
-  // Who is validated if this is the members' fitness; NaN where it is not known yet.
+  // Individuals to validate if this is the members' fitness; NaN where it is not known yet.
   std::function<std::vector<uint32_t>(std::span<const double> fitness)> candidates;
   std::function<Task(uint32_t individual, uint32_t episode)> validation;
   // Takes from a result of the population what shall not be kept (WorkSource::Reduced); from any
@@ -136,7 +136,7 @@ class GenerationWork : public WorkSource {
   std::vector<bool> is_candidate_ GUARDED_BY(mu_);  // by individual
   std::deque<uint32_t> queue_ GUARDED_BY(mu_);      // indices to claim
   std::set<uint32_t> claimed_ GUARDED_BY(mu_);
-  ResultsByIndex validation_ GUARDED_BY(mu_);   // of anybody
+  ResultsByIndex validation_ GUARDED_BY(mu_);   // of any individual
   size_t validation_done_ GUARDED_BY(mu_) = 0;  // of the candidates
   uint64_t validation_frames_ GUARDED_BY(mu_) = 0;
   bool evaluator_is_done_ GUARDED_BY(mu_) = false;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // A policy as a fleet slot plays it: parameters, input state (frame stack) and action head. Engine
-// and actors share this one executor, so it does not show who chose an action.
+// and actors share this one executor, so an action does not depend on the process that chose it.
 //
-// Who owns the numbers does not show: a ParameterSource writes the canonical parameter vector of a
-// policy handle, whether it is a genome rebuilt from its seeds or a file. Handle kRandomHandle acts
-// uniformly at random from the episode's own stream.
+// Nor does it depend on where the numbers are: a ParameterSource writes the canonical parameter
+// vector of a policy handle, whether it is a genome rebuilt from its seeds or a file. Handle
+// kRandomHandle acts uniformly at random from the episode's own stream.
 #pragma once
 
 #include <algorithm>

@@ -69,7 +69,7 @@ class Noise {
   virtual bool prefers_long_slices() const { return false; }
 };
 
-// Shared and constant. The table kind draws each slice anew unless the table is held in memory
+// Shared and constant. The table kind draws each slice again unless the table is held in memory
 // (evo/genome/noise_table.h). REQUIRES for it: key + first + size <= kNoiseTableSize; CheckKeys
 // (evo/genome/genome.h) is how callers know.
 const Noise& GetNoise(NoiseKind kind);

@@ -13,8 +13,8 @@
 
 namespace samara {
 
-// The generator has no shortcut to its n-th value. Whoever reads slices by the thousand, as
-// training does, holds the table in memory; whoever decodes a genome or two draws what it needs
+// The generator has no shortcut to its n-th value. A caller that reads thousands of slices, as
+// training does, holds the table in memory; one that decodes a genome or two draws what it needs
 // again from the nearest of some hundred remembered states (5 MB; 2 seconds once to find them, and
 // about 20 ns a value). Both have the same bits. Any thread may call any of this.
 

@@ -1,4 +1,4 @@
-#include "evo/algorithms/centre_generation.h"
+#include "evo/algorithms/generation_phases.h"
 
 #include <bit>
 
@@ -37,6 +37,19 @@ std::vector<double> MeanFitness(std::span<const EpisodeResult> played, size_t ep
   return std::move(means.fitness);
 }
 
+Status TestPolicy(GenerationPlayer& player, std::span<const float> policy, size_t episodes,
+                  const StopToken& stop, EvolutionCounters& next, GenerationReport& report) {
+  const SteadyTime start = Now();
+  ASSIGN_OR_RETURN(const auto tested, player.Test(FixedParameters(policy), episodes, stop));
+  for (const EpisodeResult& r : tested) {
+    report.test_returns.push_back(r.fitness);
+    report.frames_test += r.frames;
+  }
+  next.frames_test += report.frames_test;
+  report.seconds_test = SecondsSince(start);
+  return Status::Ok();
+}
+
 Result<double> ValidateAndTest(GenerationPlayer& player, std::span<const float> centre,
                                uint32_t individual, size_t validation_episodes,
                                size_t test_episodes, const StopToken& stop, EvolutionCounters& next,
@@ -51,14 +64,7 @@ Result<double> ValidateAndTest(GenerationPlayer& player, std::span<const float> 
   report.seconds_validation += SecondsSince(validation);
   report.validated = validated.size();
 
-  const SteadyTime test = Now();
-  ASSIGN_OR_RETURN(const auto tested, player.Test(policy, test_episodes, stop));
-  for (const EpisodeResult& r : tested) {
-    report.test_returns.push_back(r.fitness);
-    report.frames_test += r.frames;
-  }
-  next.frames_test += report.frames_test;
-  report.seconds_test += SecondsSince(test);
+  RETURN_IF_ERROR(TestPolicy(player, centre, test_episodes, stop, next, report));
   return MeanFitness(validated, validated.size())[0];
 }
 

@@ -1,6 +1,5 @@
-// What algorithms that move one policy, a centre, do alike in a generation: the population plays
-// around it, then the new centre is validated and tested. Functions; an algorithm's Step calls them
-// in its order and adds its update.
+// What algorithms do alike in a generation: the population plays, then a policy is validated and
+// tested. Functions; an algorithm's Step calls them in its order and adds its update.
 #pragma once
 
 #include <span>
@@ -23,6 +22,10 @@ Result<std::vector<EpisodeResult>> PlayMembers(GenerationPlayer& player, std::ve
 // Mean fitness of each member.
 std::vector<double> MeanFitness(std::span<const EpisodeResult> played, size_t episodes);
 
+// Tests a policy on fresh episodes that count for nothing, and adds them to `next` and `report`.
+// kTryAgain: stopped.
+Status TestPolicy(GenerationPlayer& player, std::span<const float> policy, size_t episodes,
+                  const StopToken& stop, EvolutionCounters& next, GenerationReport& report);
 // Validates the new centre as `individual` and tests it on fresh episodes that count for nothing;
 // adds both to `next` and `report`. The mean of the validation. kTryAgain: stopped.
 Result<double> ValidateAndTest(GenerationPlayer& player, std::span<const float> centre,
