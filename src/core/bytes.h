@@ -27,7 +27,7 @@ class ByteWriter {
     bytes_.append(bytes);
     return *this;
   }
-  // The same of numbers.
+  // Writes numbers as PutBytes writes bytes.
   template <typename T>
   requires std::is_trivially_copyable_v<T> ByteWriter& PutVector(const std::vector<T>& values) {
     return PutBytes({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
@@ -64,7 +64,7 @@ class ByteReader {
     left_.remove_prefix(size);
     return bytes;
   }
-  // What PutVector wrote. False: no whole number of them.
+  // Reads what PutVector wrote. False: the bytes are no whole number of values, or missing.
   template <typename T>
   requires std::is_trivially_copyable_v<T>
   bool GetVector(std::vector<T>& values) {

@@ -43,7 +43,7 @@ struct EpisodeResult {
   bool operator==(const EpisodeResult&) const = default;
 };
 
-// What a step adds to the fitness of its episode.
+// Returns what a step with this reward adds to the fitness of its episode.
 inline double FitnessOf(double reward, const EpisodeSpec& episode) {
   return episode.signs ? (reward > 0 ? 1 : reward < 0 ? -1 : 0) : reward;
 }

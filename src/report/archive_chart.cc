@@ -58,9 +58,9 @@ std::string ArchiveSvg(const EnvironmentMap& map, uint32_t cells,
                        SvgUse use) {
   const double across = map.high.x - map.low.x, up = map.high.y - map.low.y;
   const double wide = kWide - 2 * kSide, tall = std::min(kTallest, wide * up / across);
-  const auto at = [&](double x, double y) {
-    const double share = (y - map.low.y) / up;
-    return EnvironmentMap::Point{kSide + wide * (x - map.low.x) / across,
+  const auto at = [&](EnvironmentMap::Point p) {
+    const double share = (p.y - map.low.y) / up;
+    return EnvironmentMap::Point{kSide + wide * (p.x - map.low.x) / across,
                                  kHead + tall * (map.y_down ? share : 1 - share)};
   };
   std::string svg = OpenSvg(kWide, static_cast<int>(std::lround(kHead + tall + kSide)), title, use);
@@ -88,14 +88,7 @@ std::string ArchiveSvg(const EnvironmentMap& map, uint32_t cells,
   }
 
   // 2. walls
-  std::string path;
-  for (const EnvironmentMap::Wall& wall : map.walls) {
-    const auto from = at(wall.from.x, wall.from.y), to = at(wall.to.x, wall.to.y);
-    path += fmt::format("M{:.1f} {:.1f}L{:.1f} {:.1f}", from.x, from.y, to.x, to.y);
-  }
-  if (!path.empty())
-    fmt::format_to(out, "<path d=\"{}\" style=\"stroke:var(--ink);stroke-width:3;fill:none\"/>",
-                   path);
+  svg += WallsSvg(map, at);
 
   // 3. what the colours mean
   if (!solutions.empty())

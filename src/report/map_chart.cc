@@ -70,6 +70,16 @@ std::string RampLegend(const std::string& from, const std::string& to) {
   return svg;
 }
 
+std::string WallsSvg(const EnvironmentMap& map, const std::function<Point(Point)>& at) {
+  if (map.walls.empty()) return "";
+  std::string path;
+  for (const EnvironmentMap::Wall& wall : map.walls) {
+    const Point from = at(wall.from), to = at(wall.to);
+    path += fmt::format("M{:.1f} {:.1f}L{:.1f} {:.1f}", from.x, from.y, to.x, to.y);
+  }
+  return fmt::format("<path d=\"{}\" style=\"stroke:var(--ink);stroke-width:3;fill:none\"/>", path);
+}
+
 std::string MapSvg(const EnvironmentMap& map, std::span<const EndPoints> generations,
                    const std::string& title, SvgUse use) {
   const Extent extent = ExtentOf(map, generations);
@@ -91,13 +101,7 @@ std::string MapSvg(const EnvironmentMap& map, std::span<const EndPoints> generat
                    "<title>goal</title></circle>",
                    goal.x, goal.y, scale * map.goal_radius);
   }
-  std::string path;
-  for (const EnvironmentMap::Wall& wall : map.walls) {
-    const Point from = at(wall.from), to = at(wall.to);
-    path += fmt::format("M{:.1f} {:.1f}L{:.1f} {:.1f}", from.x, from.y, to.x, to.y);
-  }
-  fmt::format_to(out, "<path d=\"{}\" style=\"stroke:var(--ink);stroke-width:3;fill:none\"/>",
-                 path);
+  svg += WallsSvg(map, at);
 
   // 2. where episodes ended
   size_t points = 0;

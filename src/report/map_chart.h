@@ -1,6 +1,7 @@
 // A map with the end points of populations, coloured by generation, as SVG.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +21,9 @@ struct EndPoints {
 std::string MapSvg(const EnvironmentMap& map, std::span<const EndPoints> generations,
                    const std::string& title, SvgUse use = SvgUse::kInline);
 
+// A path of the walls, with `at` the place of a point in the picture; empty without walls.
+std::string WallsSvg(const EnvironmentMap& map,
+                     const std::function<EnvironmentMap::Point(EnvironmentMap::Point)>& at);
 // A colour between violet (0) and orange (1), and the bar of them with the words at its ends, below
 // a chart's title.
 std::string RampColour(double share);

@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 
 #include "core/log.h"
 #include "env/registry.h"
-#include "evo/algorithms/novelty.h"
 
 namespace samara {
 
@@ -104,13 +102,6 @@ void ArchiveTable::Add(uint64_t cell, std::span<const float> position, double fi
   csv_ += fmt::format("{}", cell);
   for (const float x : position) csv_ += fmt::format(",{}", x);
   csv_ += fmt::format(",{},{}\n", fitness, last);
-}
-
-std::vector<float> MeanPosition(std::span<const EpisodeResult> episodes) {
-  const Behaviour mean = NoveltyRule{}.BehaviourOf(episodes);
-  std::vector<float> position(mean.size() / sizeof(float));
-  std::memcpy(position.data(), mean.data(), mean.size());
-  return position;
 }
 
 Result<std::vector<double>> ParsePosition(std::string_view key, std::string_view text) {

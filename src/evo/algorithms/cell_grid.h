@@ -42,7 +42,7 @@ struct GridSettings {
   void Bind(ConfigTable& table);
   // The grid over final positions in `environment`. kConfig: it has none, or they do not fit.
   Result<CellGrid> Grid(const EnvironmentSpec& environment) const;
-  // What episodes are to record. kConfig as Grid.
+  // Recording that the episodes need: none. kConfig as Grid.
   Result<RecordKind> Records(const EnvironmentSpec& environment) const;
 };
 
@@ -56,9 +56,6 @@ class ArchiveTable {
  private:
   std::string csv_;
 };
-
-// The mean of final positions, of episodes that have one.
-std::vector<float> MeanPosition(std::span<const EpisodeResult> episodes);
 
 // A position written as numbers with commas between them, such as "0,-2.5". Empty text: none.
 // kConfig, with the name of the key: anything else.

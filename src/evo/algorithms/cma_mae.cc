@@ -9,10 +9,10 @@
 
 #include "core/bytes.h"
 #include "core/check.h"
-#include "evo/algorithms/ascent.h"
 #include "evo/algorithms/cell_grid.h"
 #include "evo/algorithms/cma_search.h"
 #include "evo/algorithms/generation_phases.h"
+#include "evo/algorithms/novelty.h"
 #include "evo/algorithms/ranking.h"
 
 namespace samara {
@@ -347,7 +347,7 @@ Status CmaMae::Take(CmaMaeState state) {
 
 // ---- state
 
-// What the last generation placed, or all that is held: what was replaced has no use.
+// Encodes what the last generation placed, or all that is held: replaced solutions have no use.
 std::string CmaMae::EncodeArchive(size_t first) const {
   if (first == state_.placed) return {};
   if (first == placed_before_ && first > 0) return placed_;

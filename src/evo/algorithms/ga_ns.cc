@@ -106,9 +106,7 @@ Result<GenerationReport> GaNs::Step(const StopToken& stop) {
   const SteadyTime start = Now();
   const Parameters individuals(*this);
   GenerationPlayer::Running playing(player_, Plan(), individuals, EpisodesOfNext(), stop);
-  RETURN_IF_ERROR(playing.Start());
-  RETURN_IF_ERROR(playing.Population());
-  RETURN_IF_ERROR(playing.Validation());  // which is none: the thread has ended
+  RETURN_IF_ERROR(playing.Play());
   const EpisodeMeans& played = playing.work().means();
   next.Count(playing.work().population());
   report.seconds_population = SecondsSince(start);

@@ -52,7 +52,7 @@ TEST(DeepGaWithSafeMutations, ThreadsAndKillsDecideNothing) {
   }
 }
 
-// Of the hard maze: the novelty search of the GA breeds in the same way.
+// Settings of the hard maze: the novelty search of the GA breeds in the same way.
 std::string PlayedForNovelty(uint32_t threads, bool resumes, const InitialPolicy* initial) {
   const auto factory = Native("HardMaze");
   const auto model = ModelFor(factory, "mlp-4-tanh");

@@ -17,9 +17,7 @@ Result<std::vector<EpisodeResult>> PlayMembers(GenerationPlayer& player, std::ve
   plan.population = std::move(tasks);
   plan.reduce = std::move(reduce);
   GenerationPlayer::Running playing(player, std::move(plan), members, episodes_total, stop);
-  RETURN_IF_ERROR(playing.Start());
-  RETURN_IF_ERROR(playing.Population());
-  RETURN_IF_ERROR(playing.Validation());  // which is none: the thread has ended
+  RETURN_IF_ERROR(playing.Play());
   const auto population = playing.work().population();
   std::vector<EpisodeResult> played(population.begin(), population.end());
   const uint64_t frames = next.frames;

@@ -1,5 +1,5 @@
-// What algorithms do alike in a generation: the population plays, then a policy is validated and
-// tested. Functions; an algorithm's Step calls them in its order and adds its update.
+// Phases of a generation that algorithms share: the population plays, then a policy is validated
+// and tested. Functions; an algorithm's Step calls them in its order and adds its update.
 #pragma once
 
 #include <span>

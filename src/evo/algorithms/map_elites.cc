@@ -8,8 +8,8 @@
 
 #include "core/bytes.h"
 #include "core/clock.h"
-#include "evo/algorithms/ascent.h"
 #include "evo/algorithms/cell_grid.h"
+#include "evo/algorithms/novelty.h"
 #include "evo/algorithms/ranking.h"
 #include "evo/algorithms/truncation_ga.h"
 #include "evo/genome/genome_set.h"
@@ -142,9 +142,7 @@ Result<GenerationReport> MapElites::Step(const StopToken& stop) {
   const SteadyTime start = Now();
   const Parameters individuals(*this);
   GenerationPlayer::Running playing(player_, Plan(), individuals, EpisodesOfNext(), stop);
-  RETURN_IF_ERROR(playing.Start());
-  RETURN_IF_ERROR(playing.Population());
-  RETURN_IF_ERROR(playing.Validation());  // which is none: the thread has ended
+  RETURN_IF_ERROR(playing.Play());
   const EpisodeMeans& played = playing.work().means();
   next.Count(playing.work().population());
   report.seconds_population = SecondsSince(start);
@@ -199,7 +197,7 @@ Status MapElites::RestoreState(std::string_view bytes) {
   for (size_t i = 1; i < state.cells.size(); ++i)
     if (state.cells[i - 1].number >= state.cells[i].number)
       return {Code::kBadData, "the recorded archive is damaged"};
-  RETURN_IF_ERROR(TruncationGa::RestoreState(state.ga.Encode()));
+  RETURN_IF_ERROR(Restore(std::move(state.ga)));
   cells_ = std::move(state.cells);
   return Status::Ok();
 }

@@ -90,14 +90,19 @@ size_t NoveltyRule::RowBytes(const EnvironmentSpec& environment) const {
                                  : environment.position * static_cast<int64_t>(sizeof(float)));
 }
 
-Behaviour NoveltyRule::BehaviourOf(std::span<const EpisodeResult> episodes) const {
-  if (kind != BehaviourKind::kFinalPosition) return episodes[0].recording;
+std::vector<float> MeanPosition(std::span<const EpisodeResult> episodes) {
   std::vector<float> mean(episodes[0].position.size());
   for (size_t d = 0; d < mean.size(); ++d) {
     double sum = 0;
     for (const EpisodeResult& episode : episodes) sum += static_cast<double>(episode.position[d]);
     mean[d] = static_cast<float>(sum / static_cast<double>(episodes.size()));
   }
+  return mean;
+}
+
+Behaviour NoveltyRule::BehaviourOf(std::span<const EpisodeResult> episodes) const {
+  if (kind != BehaviourKind::kFinalPosition) return episodes[0].recording;
+  const std::vector<float> mean = MeanPosition(episodes);
   const auto bytes = std::as_bytes(std::span(mean));
   return {bytes.begin(), bytes.end()};
 }

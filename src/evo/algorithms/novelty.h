@@ -27,6 +27,9 @@ enum class BehaviourKind : uint8_t {
 // memory. An episode that has ended holds its last row for ever.
 using Behaviour = std::vector<std::byte>;
 
+// The mean of the final positions of episodes that have one.
+std::vector<float> MeanPosition(std::span<const EpisodeResult> episodes);
+
 struct NoveltyRule {
   BehaviourKind kind = BehaviourKind::kFinalPosition;
   int64_t neighbours = 10;

@@ -167,9 +167,7 @@ Result<GenerationReport> NoveltySearch::Step(const StopToken& stop) {
   const MirroredMembers members(noise_, state_.members[chosen].centre.theta, es_.sigma, keys,
                                 network_.evolved_count);
   GenerationPlayer::Running playing(player_, Plan(archive), members, EpisodesOfNext(), stop);
-  RETURN_IF_ERROR(playing.Start());
-  RETURN_IF_ERROR(playing.Population());
-  RETURN_IF_ERROR(playing.Validation());  // which is none: the thread has ended
+  RETURN_IF_ERROR(playing.Play());
   const uint64_t frames_before = next.frames;
   next.Count(playing.work().population());
   report.fitness = playing.work().means().fitness;

@@ -225,6 +225,10 @@ std::vector<NamedCandidate> TruncationGa::Candidates() const {
 
 Status TruncationGa::RestoreState(std::string_view bytes) {
   ASSIGN_OR_RETURN(GaState state, GaState::Decode(bytes));
+  return Restore(std::move(state));
+}
+
+Status TruncationGa::Restore(GaState state) {
   for (const Parent& parent : state.parents)
     RETURN_IF_ERROR(CheckKeys(parent.genome, network_.parameter_count, initial_));
   if (state.elite)

@@ -66,7 +66,9 @@ class TruncationGa : public EvolutionAlgorithm {
   void KeepBestSingle(const EpisodeMeans& played, Order order, GaState& next) const;
   // Tests the new elite on fresh episodes.
   Status Test(GaState& next, const StopToken& stop, GenerationReport& report);
-  // What both report of a generation, and the state that follows.
+  // Goes on from `state`. kBadData: its genomes are of another network or noise table.
+  Status Restore(GaState state);
+  // What all report of a generation, and the state that follows.
   void Finish(const GenerationWork& work, GaState next, GenerationReport& report);
 
   const GaConfig config_;

@@ -102,6 +102,12 @@ Status GenerationPlayer::Running::Population() {
 
 Status GenerationPlayer::Running::Validation() { return Ended("validation"); }
 
+Status GenerationPlayer::Running::Play() {
+  RETURN_IF_ERROR(Start());
+  RETURN_IF_ERROR(Population());
+  return Validation();  // which is none: the thread has ended
+}
+
 Status GenerationPlayer::Running::Ended(const char* phase) {
   thread_.Join();
   const GenerationWork::Counts counts = work_.counts();

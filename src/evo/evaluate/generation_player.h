@@ -141,6 +141,8 @@ class GenerationPlayer::Running {
   // Wait until every member, or every candidate too, has played. kTryAgain: stopped before.
   Status Population();
   Status Validation();
+  // All of it, for a plan without validation.
+  Status Play();
   const GenerationWork& work() const { return work_; }
 
  private:
