@@ -83,17 +83,23 @@ class Network:
     rows_first = False
 
     @torch.no_grad()
-    def __call__(self, stack):
-        x = torch.from_numpy(stack)[None]
+    def __call__(self, stacks):
+        """Outputs [batch, actions] of stacks [batch, 4, 84, 84]."""
+        x = torch.from_numpy(stacks)
         for name, _, kernel, stride in CONVOLUTIONS[self.network]:
             size = x.shape[-1]
             zeros = max(0, (-(-size // stride) - 1) * stride + kernel - size)
             before = zeros // 2
             x = functional.pad(x, (before, zeros - before, before, zeros - before))
             x = functional.relu(functional.conv2d(x, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"], stride))
-        x = x.permute(0, 2, 3, 1).reshape(1, -1) if self.rows_first else x.reshape(1, -1)
+        x = x.permute(0, 2, 3, 1).flatten(1) if self.rows_first else x.flatten(1)
         x = functional.relu(functional.linear(x, self.weights["fc.weight"], self.weights["fc.bias"]))
-        return functional.linear(x, self.weights["out.weight"], self.weights["out.bias"])[0]
+        return functional.linear(x, self.weights["out.weight"], self.weights["out.bias"])
+
+
+def gray(screen):
+    r, g, b = np.moveaxis(screen.astype(np.float64), 2, 0)
+    return ((0.299 * r + 0.587 * g + 0.114 * b) / 255).astype(np.float32)
 
 
 def resize(image):
@@ -122,14 +128,10 @@ class Game:
         self.ale.loadROM(self.rom)
         self.actions = self.ale.getMinimalActionSet()
 
-    def gray(self):
-        r, g, b = np.moveaxis(self.ale.getScreenRGB().astype(np.float64), 2, 0)
-        return ((0.299 * r + 0.587 * g + 0.114 * b) / 255).astype(np.float32)
-
     def frame(self, action):
         self.before = self.now
         reward = self.ale.act(action)
-        self.now = self.gray()
+        self.now = self.ale.getScreenRGB()
         self.frames += 1
         return reward
 
@@ -142,13 +144,15 @@ class Game:
         return reward
 
     def observe(self):
-        self.stack = np.concatenate([self.stack[1:], resize(np.maximum(self.before, self.now))[None]])
+        brightest = np.maximum(gray(self.before), gray(self.now))
+        self.stack = np.concatenate([self.stack[1:], resize(brightest)[None]])
 
-    def play(self, network, noops, frames_max=400_000):
-        """Return, frames after the reset, and the smallest lead of a chosen action over the second best."""
+    def play(self, noops, frames_max=400_000):
+        """Yields stacks, is sent the outputs for each; returns the return, the frames after the reset, and the smallest
+        lead of a chosen action over the second best."""
         self.ale.loadROM(self.rom)
         self.ale.reset_game()
-        self.frames, self.now = 0, self.gray()
+        self.frames, self.now = 0, self.ale.getScreenRGB()
         self.before = self.now
         for _ in range(noops):
             self.frame(ale_py.Action.NOOP)
@@ -159,12 +163,29 @@ class Game:
         self.stack = np.zeros((4, SIDE, SIDE), np.float32)
         self.observe()
         while not self.ale.game_over() and self.frames < frames_max:
-            outputs = network(self.stack)
+            outputs = yield self.stack
             best = torch.topk(outputs, 2).values
             lead = min(lead, float(best[0] - best[1]))
             total += self.step(int(outputs.argmax()))
             self.observe()
         return total, self.frames, lead
+
+
+def play(name, network, noops):
+    """What Game.play returns for one episode of `name` per entry of `noops`, all of them in step."""
+    results, playing = [None] * len(noops), {}
+    for i, n in enumerate(noops):
+        playing[i] = Game(name).play(n)
+    stacks = {i: next(episode) for i, episode in playing.items()}
+    while stacks:
+        outputs = dict(zip(stacks, network(np.stack(list(stacks.values())))))
+        stacks = {}
+        for i, output in outputs.items():
+            try:
+                stacks[i] = playing[i].send(output)
+            except StopIteration as end:
+                results[i] = end.value
+    return results
 
 
 def load_genome(path):

@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from published_replay import Game, Network
+from published_replay import Network, play
 from samara_cli import ATARI, CARTPOLE, ROOT, ok, train
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
@@ -22,10 +22,9 @@ def test_an_atari_elite_plays_the_same_with_ale_py_alone(network, storage, tmp_p
     train(run, *ATARI, *options)
     ok("export", run, "--individual", "elite", file)
     counts = [4, 17] if network == "Model" else [9]
-    game, net = Game("frostbite"), Network(network, load_file(file))
-    for noops in counts:
+    net = Network(network, load_file(file))
+    for noops, (total, frames, lead) in zip(counts, play("frostbite", net, counts)):
         result = ok("eval", file, "--noops", noops, "--json").json
-        total, frames, lead = game.play(net, noops)
         assert (result["returns"], result["frames"]) == ([total], [frames]), f"smallest lead {lead}"
         again = ok("eval", run, "--noops", noops, "--json").json
         assert again | {"source": result["source"]} == result

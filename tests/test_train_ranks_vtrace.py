@@ -17,7 +17,7 @@ SMALL = ["run.random_episodes=6", "learn.test_episodes=6"]
 CARTPOLE = ["classic/cartpole-vtrace", "learn.mode=deterministic", "learn.shards=4", *SMALL]
 SHORT = [*CARTPOLE, "learn.updates=40"]
 # Long enough to be interrupted.
-LONG = [*CARTPOLE, "learn.updates=1200", "run.checkpoint_seconds=1"]
+LONG = [*CARTPOLE, "learn.updates=700", "run.checkpoint_seconds=1"]
 SAME = ("parameter_hash", "frames", "updates", "episodes", "return_mean", "return_last100", "random_returns",
         "test_returns")
 
@@ -172,7 +172,7 @@ def newest(run: Path) -> Path:
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: writing to another process's memory needs root")
 def test_memory_that_changes_a_bit_is_found_before_it_is_saved(tmp_path):
     # without a rate no parameter changes: what a checkpoint holds is found in memory; the optimizer's state goes on
-    args = [*CARTPOLE, "learn.updates=800", "run.checkpoint_seconds=1", "optimizer.learning_rate=0"]
+    args = [*CARTPOLE, "learn.updates=500", "run.checkpoint_seconds=1", "optimizer.learning_rate=0"]
     whole = train(tmp_path / "whole", *args)
     run = tmp_path / "run"
     process = start("samara", 2, *args, "--out", run)

@@ -6,7 +6,7 @@ The replay (published_replay.py) knows NumPy, PyTorch and ale-py. Returns must b
 import numpy as np
 import pytest
 import torch
-from published_replay import Game, Network, decode, load_genome, noise_table
+from published_replay import Game, Network, decode, load_genome, noise_table, play
 from samara_cli import TESTS, ok
 from safetensors.numpy import load_file
 
@@ -23,16 +23,15 @@ def policy(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def replayed():
-    """Game and network; the weights come from NumPy's own table."""
+    """The network; its weights come from NumPy's own table."""
     torch.set_num_threads(1)
-    genome, game = load_genome(GENOME), Game("frostbite")
-    theta = decode(genome, len(game.actions), noise_table())
-    return game, Network.from_vector(genome["network"], len(game.actions), theta)
+    genome, actions = load_genome(GENOME), len(Game("frostbite").actions)
+    return Network.from_vector(genome["network"], actions, decode(genome, actions, noise_table()))
 
 
 def test_the_decoded_weights_are_numpys(policy, replayed):
     """Bit for bit: samara's table, scales and order of additions against NumPy's."""
-    stored, (_, network) = load_file(policy), replayed
+    stored, network = load_file(policy), replayed
     assert set(stored) == set(network.weights)
     for name, want in network.weights.items():
         found, want = stored[name], want.numpy()
@@ -44,8 +43,7 @@ def test_the_decoded_weights_are_numpys(policy, replayed):
 def compare(policy, replayed, first, last):
     result = ok("eval", policy, "--noops", f"{first}..{last}", "--json", timeout=3000).json
     assert result["episodes"] == len(result["returns"]) == last - first + 1
-    game, network = replayed
-    played = [game.play(network, noops) for noops in range(first, last + 1)]
+    played = play("frostbite", replayed, range(first, last + 1))
     leads = [lead for *_, lead in played]
     assert result["returns"] == [total for total, *_ in played], f"smallest leads {leads}"
     assert result["frames"] == [frames for _, frames, _ in played], f"smallest leads {leads}"

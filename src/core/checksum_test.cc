@@ -18,7 +18,7 @@ std::vector<std::byte> Bytes(size_t n, uint64_t seed) {
   return bytes;
 }
 
-uint64_t Sum(const std::vector<std::byte>& bytes) { return Checksum(bytes, 1); }
+uint64_t ChecksumOf(const std::vector<std::byte>& bytes) { return Checksum(bytes, 1); }
 
 TEST(ChecksumTest, EveryLevelGivesTheSameNumber) {
   for (const size_t n : {0, 1, 7, 8, 63, 64, 127, 128, 129, 1000, 7056}) {
@@ -44,12 +44,12 @@ TEST(ChecksumTest, SeedAndLengthCount) {
 TEST(ChecksumTest, EverySingleByteCounts) {
   for (const int value : {0, 87, 255}) {
     std::vector<std::byte> frame(1000, static_cast<std::byte>(value));
-    const uint64_t whole = Sum(frame);
+    const uint64_t whole = ChecksumOf(frame);
     for (std::byte& byte : frame) {
       const std::byte old = byte;
       for (const int change : {1, 128, 255}) {
         byte = old ^ static_cast<std::byte>(change);
-        EXPECT_NE(Sum(frame), whole);
+        EXPECT_NE(ChecksumOf(frame), whole);
       }
       byte = old;
     }
@@ -64,28 +64,28 @@ TEST(ChecksumTest, TornFramesAreSeen) {
   for (const bool similar : {false, true}) {
     auto newer = similar ? older : Bytes(kBytes, 2);
     if (similar) newer[0] ^= std::byte{1}, newer[kBytes - 1] ^= std::byte{1};
-    std::set<uint64_t> sums = {Sum(older), Sum(newer)};
+    std::set<uint64_t> sums = {ChecksumOf(older), ChecksumOf(newer)};
     EXPECT_EQ(sums.size(), 2U);
     auto torn = older;
     for (size_t cut = 1; cut < kBytes; ++cut) {
       torn[cut - 1] = newer[cut - 1];
       if (torn == older || torn == newer) continue;
-      EXPECT_NE(Sum(torn), Sum(older));
-      EXPECT_NE(Sum(torn), Sum(newer)) << "torn at " << cut;
+      EXPECT_NE(ChecksumOf(torn), ChecksumOf(older));
+      EXPECT_NE(ChecksumOf(torn), ChecksumOf(newer)) << "torn at " << cut;
     }
   }
 }
 
 TEST(ChecksumTest, TheOrderOfWordsCounts) {
   const auto bytes = Bytes(1024, 3);
-  const uint64_t whole = Sum(bytes);
+  const uint64_t whole = ChecksumOf(bytes);
   for (size_t a = 0; a < 128; ++a) {
     for (size_t b = a + 1; b < 128; ++b) {
       auto swapped = bytes;
       std::swap_ranges(swapped.begin() + static_cast<ptrdiff_t>(8 * a),
                        swapped.begin() + static_cast<ptrdiff_t>(8 * a + 8),
                        swapped.begin() + static_cast<ptrdiff_t>(8 * b));
-      ASSERT_NE(Sum(swapped), whole) << a << " and " << b;
+      ASSERT_NE(ChecksumOf(swapped), whole) << a << " and " << b;
     }
   }
 }

@@ -12,7 +12,7 @@
 namespace samara {
 namespace {
 
-constexpr int kDraws = 200'000;
+constexpr int kSamples = 200'000;
 
 // Distance in units in the last place of the double nearest `exact`.
 double Ulps(double value, long double exact) {
@@ -26,7 +26,7 @@ double Ulps(double value, long double exact) {
 double WorstUlps(double limit) {
   const CounterRng rng(7);
   double worst = 0;
-  for (int i = 0; i < kDraws; ++i) {
+  for (int i = 0; i < kSamples; ++i) {
     const double x = (2 * rng.Uniform(i) - 1) * limit;
     worst = std::max(worst, Ulps(Sin(x), std::sin(static_cast<long double>(x))));
     worst = std::max(worst, Ulps(Cos(x), std::cos(static_cast<long double>(x))));
@@ -62,7 +62,7 @@ TEST(MathTest, KnownValuesAndEdges) {
 TEST(MathTest, LogarithmIsWithinTwoUlps) {
   const CounterRng rng(8);
   double worst = 0;
-  for (int i = 0; i < kDraws; ++i) {
+  for (int i = 0; i < kSamples; ++i) {
     // every exponent, and many values next to 1
     const double wide = std::ldexp(0.5 + 0.5 * rng.Uniform(i), static_cast<int>(i % 2000) - 1000);
     const double near = 1 + (rng.Uniform(i) - 0.5) * std::ldexp(1.0, -(i % 40));
@@ -78,7 +78,7 @@ TEST(MathTest, LogarithmIsWithinTwoUlps) {
 TEST(MathTest, ExponentialIsWithinOneUlp) {
   const CounterRng rng(10);
   double worst = 0;
-  for (int i = 0; i < kDraws; ++i) {
+  for (int i = 0; i < kSamples; ++i) {
     const double u = 2 * rng.Uniform(i) - 1;
     for (const double x : {708 * u, u, std::ldexp(u, -(i % 60))})
       worst = std::max(worst, Ulps(Exp(x), std::exp(static_cast<long double>(x))));

@@ -15,9 +15,6 @@
 namespace samara {
 namespace {
 
-constexpr uint32_t kVersion = 1;
-constexpr size_t kParametersMax = 20'000'000;
-
 class ArsConfig : public EvolutionConfig {
  public:
   int64_t directions = 32, top = 4;  // N and b
@@ -52,6 +49,7 @@ class ArsConfig : public EvolutionConfig {
     return {warning};
   }
   Status Check(const NetworkDescription& network) const override {
+    constexpr size_t kParametersMax = 20'000'000;
     if (network.parameter_count <= kParametersMax) return Status::Ok();
     return {Code::kConfig,
             fmt::format("{}: {} parameters; expected at most {}, which a record holds each "
@@ -62,6 +60,7 @@ class ArsConfig : public EvolutionConfig {
 };
 
 struct ArsState : EvolutionCounters {
+  static constexpr uint32_t kVersion = 1;
   Centre centre;
   double centre_mean = 0;
   Digest population_hash{};

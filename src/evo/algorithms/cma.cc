@@ -15,8 +15,6 @@
 namespace samara {
 namespace {
 
-constexpr uint32_t kVersion = 1;
-
 class CmaConfig : public EvolutionConfig {
  public:
   SeparableSettings members{.population = 32};
@@ -45,6 +43,7 @@ class CmaConfig : public EvolutionConfig {
 };
 
 struct CmaState : EvolutionCounters {
+  static constexpr uint32_t kVersion = 1;
   CmaDistribution distribution;
   double centre_mean = 0;
   Digest population_hash{};

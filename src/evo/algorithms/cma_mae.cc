@@ -18,9 +18,7 @@
 namespace samara {
 namespace {
 
-constexpr uint32_t kVersion = 1;
 constexpr double kStepMin = 1e-11;  // of an emitter in its widest direction; below it restarts
-constexpr double kStateBytesMax = 240.0 * (1 << 20);  // a record of the journal holds 256 MB
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 class CmaMaeConfig : public EvolutionConfig {
@@ -111,6 +109,7 @@ struct Emitter {
 };
 
 struct CmaMaeState : EvolutionCounters {
+  static constexpr uint32_t kVersion = 1;
   std::vector<Emitter> emitters;
   std::vector<double> thresholds;  // of the archive's cells, ascending
   uint64_t placed = 0;             // solutions that ever took a cell

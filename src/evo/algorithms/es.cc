@@ -18,7 +18,6 @@ namespace {
 
 // 1: without the optimizer's number of steps, which was the generation; 2: without the cut-off; 3:
 // without statistics of observations
-constexpr uint32_t kVersion = 4;
 
 class EsConfig : public EvolutionConfig {
  public:
@@ -54,6 +53,7 @@ class EsConfig : public EvolutionConfig {
 int64_t Shorter(int64_t a, int64_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
 
 struct EsState : EvolutionCounters {
+  static constexpr uint32_t kVersion = 4;
   Centre centre;
   double centre_mean = 0;            // of its validation
   ObservationStatistics statistics;  // of a `normalize` layer; else of nothing

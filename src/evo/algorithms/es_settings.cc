@@ -10,11 +10,7 @@
 namespace samara {
 namespace {
 
-constexpr size_t kParametersMax = 20'000'000;  // three numbers each fit one record of the journal
-constexpr uint64_t kPairsMax = 10'000'000;     // of one generation
-
-constexpr EnumName<NoiseKind> kCounterNoise[] = {{NoiseKind::kNormal, "normal"},
-                                                 {NoiseKind::kQuantile8, "quantile8"}};
+constexpr uint64_t kPairsMax = 10'000'000;  // of one generation
 
 // es.population of an es.pairs.
 std::string Doubled(std::string_view pairs) {
@@ -32,7 +28,7 @@ void EsSettings::Bind(ConfigTable& table) {
   table.Add("es.episodes", &episodes, {1, 1000}, "episodes", "episodes per member");
   table.Add("es.sigma", &sigma, {0, kMutationPowerMax}, "",
             "standard deviation of the perturbations");
-  table.Add("es.noise", &noise, kCounterNoise, "kind of noise; quantile8 is quicker",
+  table.Add("es.noise", &noise, kCounterNoiseNames, "kind of noise; quantile8 is quicker",
             OnResume::kMustMatchAdded);
   table.Add("es.shaping", &shaping, kShapingNames, "what the update uses as fitness",
             OnResume::kMustMatchAdded);
@@ -80,6 +76,7 @@ void EsSettings::BindBatch(ConfigTable& table) {
 }
 
 Status EsSettings::Check(const NetworkDescription& network) const {
+  constexpr size_t kParametersMax = 20'000'000;  // three floats each fit kStateBytesMax
   if (network.parameter_count > kParametersMax)
     return {Code::kConfig, fmt::format("{}: {} parameters; expected at most {} for evolution "
                                        "strategies, which record all of them each generation",

@@ -81,6 +81,9 @@ struct Parent {
 
 // Everything the next generation depends on.
 struct GaState : EvolutionCounters {
+  // 1: without the lengths of episodes, which are unknown then. 2: without what safe mutations
+  // need; still written where there is none of it.
+  static constexpr uint32_t kPlainVersion = 2, kVersion = 3;
   std::vector<Parent> parents;  // best first
   std::optional<Parent> elite;
   std::vector<float> elite_parameters;  // unless its genome's seeds alone decide them

@@ -12,8 +12,6 @@
 namespace samara {
 namespace {
 
-constexpr uint32_t kVersion = 1;
-
 class GaNsConfig : public GaConfig {
  public:
   NoveltyRule novelty{.neighbours = 25};
@@ -45,6 +43,7 @@ class GaNsConfig : public GaConfig {
 
 // The state of the GA, which names its archive.
 struct GaNsState {
+  static constexpr uint32_t kVersion = 1;
   std::string ga;  // GaState::Encode
   uint64_t archived = 0;
   Digest archive{};  // NoveltyArchive::digest

@@ -8,9 +8,6 @@
 namespace samara {
 namespace {
 
-// 1: without the lengths of episodes, which are unknown then. 2: without what safe mutations need;
-// still written where there is none of it.
-constexpr uint32_t kPlainVersion = 2, kVersion = 3;
 constexpr uint64_t kParentsMax = 10'000'000;
 
 }  // namespace

@@ -17,8 +17,6 @@
 namespace samara {
 namespace {
 
-constexpr uint32_t kVersion = 1;
-
 class MapElitesConfig : public GaConfig {
  public:
   GridSettings grid;
@@ -66,6 +64,7 @@ struct Cell {
 // The state of the GA, whose parents are the elites, ascending by cell; and their cells. The bytes
 // name each ancestor of the elites once.
 struct MapElitesState {
+  static constexpr uint32_t kVersion = 1;
   GaState ga;
   std::vector<Cell> cells;
 

@@ -21,8 +21,6 @@
 namespace samara {
 namespace {
 
-constexpr uint32_t kVersion = 1;
-constexpr size_t kStateBytesMax = size_t{240} << 20;  // of a record of the journal
 constexpr uint64_t kCentresMax = 1000;
 
 enum class Follows { kNovelty, kNoveltyAndReward, kAdaptive };
@@ -66,6 +64,7 @@ struct MetaMember {
 };
 
 struct NsEsState : EvolutionCounters {
+  static constexpr uint32_t kVersion = 1;
   std::vector<MetaMember> members;
   std::vector<float> best;  // the centre with the best mean return so far
   double best_mean = 0;     // of its validation
@@ -446,13 +445,12 @@ Status NsEsConfig::Check(const NetworkDescription& network) const {
             "centered_rank"};
   const double bytes =
       4.0 * static_cast<double>(network.parameter_count) * (3.0 * static_cast<double>(centres) + 1);
-  if (bytes <= static_cast<double>(kStateBytesMax)) return Status::Ok();
+  if (bytes <= kStateBytesMax) return Status::Ok();
   return {
       Code::kConfig,
       fmt::format("novelty.centres={}, {} with {} parameters: {:.3g} bytes of state, which each "
                   "generation records; expected at most {:.3g}",
-                  centres, network.name, network.parameter_count, bytes,
-                  static_cast<double>(kStateBytesMax))};
+                  centres, network.name, network.parameter_count, bytes, kStateBytesMax)};
 }
 
 std::unique_ptr<EvolutionAlgorithm> NsEsConfig::Make(const EvolutionSetup& setup) const {

@@ -10,15 +10,6 @@
 #include "evo/algorithms/generation_phases.h"
 
 namespace samara {
-namespace {
-
-constexpr uint32_t kVersion = 1;
-constexpr size_t kParametersMax = 10'000'000;  // four numbers each fit one record of the journal
-
-constexpr EnumName<NoiseKind> kCounterNoise[] = {{NoiseKind::kNormal, "normal"},
-                                                 {NoiseKind::kQuantile8, "quantile8"}};
-
-}  // namespace
 
 // ---- settings
 
@@ -27,12 +18,13 @@ void SeparableSettings::Bind(ConfigTable& table, const std::string& name) {
             mirrored ? "number of members per generation, in pairs of opposite perturbations"
                      : "number of members per generation");
   table.Add(name + ".episodes", &episodes, {1, 1000}, "episodes", "episodes per member");
-  table.Add(name + ".noise", &noise, kCounterNoise, "kind of noise; quantile8 is quicker");
+  table.Add(name + ".noise", &noise, kCounterNoiseNames, "kind of noise; quantile8 is quicker");
   table.Add(name + ".validation_episodes", &validation_episodes, {1, 100'000}, "episodes",
             "validation episodes of each new mean");
 }
 
 Status SeparableSettings::Check(const NetworkDescription& network, const std::string& name) const {
+  constexpr size_t kParametersMax = 10'000'000;  // four floats each fit kStateBytesMax
   if (network.parameter_count > kParametersMax)
     return {Code::kConfig,
             fmt::format("{}: {} parameters; expected at most {} for this algorithm, which records "

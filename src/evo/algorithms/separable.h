@@ -30,6 +30,7 @@ struct SeparableSettings {
 };
 
 struct SeparableState : EvolutionCounters {
+  static constexpr uint32_t kVersion = 1;
   std::vector<float> mean, deviation;
   double scale = 1;                 // of all deviations
   std::vector<float> path1, path2;  // what an algorithm remembers of its steps; may be empty

@@ -18,8 +18,6 @@
 namespace samara {
 namespace {
 
-constexpr uint32_t kVersion = 1;
-
 // An individual of the population. Constant after its result, except for its parameters, which are
 // computed at their first use.
 class Individual {

@@ -49,6 +49,7 @@ struct SsgaMember {
 };
 
 struct SsgaState : EvolutionCounters {
+  static constexpr uint32_t kVersion = 1;
   std::vector<SsgaMember> population;
   std::optional<SsgaMember> best;      // ever
   std::vector<float> best_parameters;  // unless its genome's seeds alone decide them

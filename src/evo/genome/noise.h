@@ -42,6 +42,9 @@ constexpr uint64_t kNoiseTableSize = 250'000'000;
 constexpr EnumName<NoiseKind> kNoiseNames[] = {{NoiseKind::kNormal, "normal"},
                                                {NoiseKind::kQuantile8, "quantile8"},
                                                {NoiseKind::kTable, "table"}};
+// without the kind that reads a table of 1 GB
+constexpr EnumName<NoiseKind> kCounterNoiseNames[] = {{NoiseKind::kNormal, "normal"},
+                                                      {NoiseKind::kQuantile8, "quantile8"}};
 constexpr EnumName<InitKind> kInitNames[] = {{InitKind::kFanIn, "fan_in"},
                                              {InitKind::kUnitNorm, "unit_norm"},
                                              {InitKind::kUnitNormSmall, "unit_norm_0.01"},
