@@ -27,7 +27,7 @@ set(Python_EXECUTABLE ${SAMARA_VENV_PYTHON})
 add_library(samara_options INTERFACE)
 target_compile_options(samara_options INTERFACE
   # gcc 12 reports its own std::string (bug 105651): these warnings are off there
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict -Wno-stringop-overflow -Wno-array-bounds>
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread -Wno-array-bounds>
   # sources that are compiled together are headers to gcc
   $<$<AND:$<CXX_COMPILER_ID:GNU>,$<BOOL:${CMAKE_UNITY_BUILD}>>:-Wno-subobject-linkage>
   -Wall -Wextra -Wpedantic -Wshadow -Wformat=2 -Werror -ffp-contract=off
@@ -45,9 +45,9 @@ if(SAMARA_FUZZER)  # every library tells libFuzzer what it covers
   target_compile_options(samara_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 if(SAMARA_SANITIZE)
-  # instrumented code makes gcc 12 see uninitialised values inside fmt and overlong reads of std::string
+  # instrumented code makes gcc 12 see uninitialised values inside fmt
   target_compile_options(samara_options INTERFACE -fsanitize=${SAMARA_SANITIZE} -fno-omit-frame-pointer
-    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-uninitialized -Wno-stringop-overread>)
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-uninitialized>)
   target_link_options(samara_options INTERFACE -fsanitize=${SAMARA_SANITIZE})
 endif()
 

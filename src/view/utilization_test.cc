@@ -19,7 +19,7 @@ std::vector<StageShare> Shares(const std::map<std::string, double>& seconds, dou
 }
 
 // ten seconds: four workers step for 12 of 40, the server works for 6, the learner for 9
-std::map<std::string, double> Example() {
+std::map<std::string, double> ExampleSeconds() {
   return {
       {"seconds_environment", 12},     {"seconds_inference", 4},     {"seconds_server", 2},
       {"seconds_server_wait", 4},      {"seconds_learner_batch", 1}, {"seconds_learner_forward", 3},
@@ -27,7 +27,7 @@ std::map<std::string, double> Example() {
 }
 
 TEST(BusyTest, SharesAreOfTheTimeThatAStageHas) {
-  const auto stages = Shares(Example(), 4);
+  const auto stages = Shares(ExampleSeconds(), 4);
   ASSERT_EQ(stages.size(), 3u);
   EXPECT_EQ(stages[0].name, "environment");
   EXPECT_DOUBLE_EQ(stages[0].share, 0.3);
@@ -39,7 +39,7 @@ TEST(BusyTest, SharesAreOfTheTimeThatAStageHas) {
 }
 
 TEST(BusyTest, TheLargestShareBindsAndNotTheLargestTime) {
-  auto seconds = Example();
+  auto seconds = ExampleSeconds();
   seconds["seconds_environment"] = 16;  // more than anything else, spread over four
   EXPECT_EQ(Bottleneck(Shares(seconds, 4)), "learner");
   seconds["seconds_environment"] = 39;
@@ -55,8 +55,8 @@ TEST(BusyTest, SharesOfWorkAddUpToTheWhole) {
 }
 
 TEST(BusyTest, WhatIsNotKnownIsLeftOut) {
-  EXPECT_EQ(Shares(Example(), 0).size(), 2u);
-  auto seconds = Example();
+  EXPECT_EQ(Shares(ExampleSeconds(), 0).size(), 2u);
+  auto seconds = ExampleSeconds();
   seconds.erase("seconds_learner_step");
   EXPECT_EQ(Shares(seconds, 0).size(), 1u);
   EXPECT_TRUE(Shares({}, 4).empty());
