@@ -182,6 +182,19 @@ def test_a_finished_run_prints_its_result_without_playing(copy, whole):
     assert "fitness_mean" not in played
 
 
+def test_another_number_of_final_test_episodes_is_played(copy, whole):
+    longer = resume(copy, "run.final_test_episodes=7")
+    assert len(longer["elite_returns"]) == 7 and longer["elite_returns"][:4] == whole[1]["elite_returns"]
+    same(longer | {"elite_returns": whole[1]["elite_returns"]}, whole[1])
+    assert json.loads((copy / "result.json").read_text())["result"]["elite_returns"] == longer["elite_returns"]
+    ok("fsck", copy)
+    # the number is part of the run now: the result stands
+    again = ok("train", "--resume", copy, "--json")
+    same(again.json, longer)
+    assert "resumed" not in again.err
+    same(resume(copy, "run.final_test_episodes=4"), whole[1])
+
+
 def test_a_finished_atari_run_starts_no_actor(tmp_path):
     run = tmp_path / "run"
     want = train(run, *ATARI, "ga.generations=1")

@@ -153,6 +153,9 @@ Result<bool> EvolutionTrainer::ResultStands(const json& result) {
                      (config_.run.stop_when_solved && newest->record.solved_at > 0) ||
                      (config_.run.minutes > 0 && seconds >= config_.run.minutes * 60);
   if (!spent || result.value("generation", uint64_t{0}) != newest->summary.generation) return false;
+  // another run.final_test_episodes was asked for: the test is played again, nothing else
+  const auto tested = result.find("elite_returns");
+  if (tested != result.end() && tested->size() != FinalTestEpisodes(config_)) return false;
   // without its last checkpoint the run ends once more, which saves that again
   ASSIGN_OR_RETURN(const auto checkpoint,
                    LatestGoodCheckpoint(session_.folder().checkpoints(), OnBadCheckpoint::kSkip));
