@@ -354,7 +354,25 @@ def test_everything_damaged_starts_again_and_says_so(stopped, whole):
     for checkpoint in checkpoints(stopped):
         flip(checkpoint / "state.bin", 50)
     flip(stopped / "checkpoints" / "journal.bin", 100)
-    goes_on_after_damage(stopped, whole[1], "journal")
+    goes_on_after_damage(stopped, whole[1], "journal", "no valid generation is left, the run begins again")
+
+
+@pytest.mark.parametrize("left", ["torn", "missing"])
+def test_readers_say_that_everything_is_damaged(left, copy, whole):
+    for checkpoint in checkpoints(copy):
+        flip(checkpoint / "state.bin", 50)
+    journal = copy / "checkpoints" / "journal.bin"
+    journal.write_bytes(journal.read_bytes()[:60]) if left == "torn" else journal.unlink()
+    for command in (["eval", copy], ["inspect", copy], ["inspect", copy, "--lineage"], ["hash", copy]):
+        refused = samara(*command, "--json")
+        assert refused.code == 65 and "state.bin: damaged" in refused.json["error"], refused
+        assert f"samara fsck {copy}" in refused.json["error"] and "--resume" in refused.json["error"]
+    # the result tells that there were generations
+    for checkpoint in checkpoints(copy):
+        shutil.rmtree(checkpoint)
+    refused = samara("hash", copy, "--json")
+    assert refused.code == 65 and "journal.bin: no generation, yet there is a result" in refused.json["error"]
+    same(resume(copy), whole[1])
 
 
 def test_a_torn_journal_is_no_damage(stopped, whole):

@@ -208,6 +208,7 @@ Status EvolutionTrainer::TakeInitialPolicy() {
 Result<Trainer::Restored> EvolutionTrainer::Restore() {
   RunFolder& folder = session_.folder();
   if (!initial_about_.empty()) LogInfo(initial_about_);
+  const bool had_checkpoints = !ListCheckpoints(folder.checkpoints()).empty();
   ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
                    LatestGoodCheckpoint(folder.checkpoints(), OnBadCheckpoint::kSetAside));
   const auto pin = checkpoint ? checkpoint->info.journal : std::nullopt;
@@ -243,6 +244,10 @@ Result<Trainer::Restored> EvolutionTrainer::Restore() {
     RETURN_IF_ERROR(journal_->Append(kGenerationRecord, state));
     contents.records.push_back({.type = kGenerationRecord, .payload = state});
   }
+  if (had_checkpoints && !newest)
+    LogWarning(folder.checkpoints().string() +
+               ": no valid generation is left, the run begins again; what was damaged is kept as "
+               "*.corrupt");
   RETURN_IF_ERROR(RestoreReference(contents));
   const uint64_t generation = summary.generation;
   if (newest) {
