@@ -268,6 +268,8 @@ def test_damaged_parts_of_a_run_folder(name, how, run):
     for command in (["fsck", run], ["train", "--resume", run], ["eval", run], ["hash", run]):
         refused(code, *command, words=[str(run)])
     if how == "missing":
+        if name == "config.toml":
+            refused(65, "report", run, words=[str(file), "missing"])
         file.write_bytes(good)
     else:
         assert file.read_bytes() == bad[how], "the damaged file is evidence, it must stay"
