@@ -91,7 +91,7 @@ void AddExport(CLI::App& app, Invocation& invocation) {
   command->add_option("run", args->run, "run folder")->required();
   command->add_option("file", args->file, "FILE.safetensors")->required();
   AddIndividual(*command, args->load);
-  command->add_flag("--allow-nonfinite", args->load.allow_nonfinite, kAllowNonfinite);
+  AddAllowNonfinite(*command, args->load);
   command->add_flag("--json", args->json, "last line: one JSON object");
   command->callback([=, &invocation] {
     invocation.run = [=] { return RunExport(args->run, args->load, args->file, args->json); };
