@@ -366,6 +366,24 @@ def test_a_file_that_a_run_keeps_is_not_written(run, tmp_path, name):
     assert contents(run) == before
 
 
+@pytest.mark.parametrize("name", ["archive.csv", "archive.svg", "map.svg", "learning_curve.svg", "report.html",
+                                  "videos/elite.mp4"])  # fmt: skip
+def test_a_file_that_a_run_made_is_replaced_by_its_own_command_only(name, run, tmp_path):
+    before = contents(run)
+    own = {"report.html": ["--out"], "learning_curve.svg": ["--curve"], "videos/elite.mp4": ["--video"]}.get(name, [])
+    for command in outputs(run, run / name, tmp_path):
+        if not set(own) & set(command) or command[0] == "import":
+            refused(73, *command, words=[f"the run {run} keeps it"])
+    assert contents(run) == before
+    ok("export", run, run / "mine.safetensors")
+
+
+def test_a_run_makes_its_report_and_curve_again(run):
+    (run / "report.html").unlink(missing_ok=True)
+    ok("report", run, "--out", run / "report.html", "--curve", run / "learning_curve.svg")
+    assert (run / "report.html").exists() and (run / "learning_curve.svg").exists()
+
+
 def test_seeds_go_into_no_run(run):
     before = contents(run)
     refused(73, "train", *CARTPOLE, "--seeds", "1..2", "--out", run, words=["--seeds makes a folder of runs"])
