@@ -326,6 +326,7 @@ def test_damaged_genome_files(tmp_path):
         "mutation_indices": json.dumps(genome | {"mutation_indices": [1, -2]}).encode(),
         "mutation_power": json.dumps(genome | {"mutation_power": "big"}).encode(),
         "lacks": json.dumps({k: v for k, v in genome.items() if k != "game"}).encode(),
+        "twice": json.dumps(genome).replace("{", '{"initial_index": 3, ', 1).encode(),
     }
     for what, damaged in cases.items():
         file.write_bytes(damaged)

@@ -67,6 +67,9 @@ Result<std::vector<int64_t>> ParseRange(const std::string& option, const std::st
                                         int64_t max);
 // A number of an option, which CLI::Range lets be nan.
 CLI::Validator InRange(double low, double high);
+// Games of env.game, as the ROMs of the environment's ale-py have them, sorted. kNoInput without
+// it.
+Result<std::vector<std::string>> AtariGames();
 std::string VersionText();
 // "samara help [COMMAND]" and "samara version" as the options they stand for; other arguments as
 // they are. Changes `arguments`, which backs the pointers.
