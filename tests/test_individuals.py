@@ -84,6 +84,23 @@ def test_a_name_that_is_none_lists_those_there_are(ga, tmp_path, name):
     assert "expected" in outcome.json["error"] and len(outcome.err.splitlines()) == 1
 
 
+def test_only_individuals_that_can_be_named_are_listed(tmp_path):
+    """The first generation of a novelty search by ES begins with an empty archive: it is not rebuilt."""
+    run = tmp_path / "run"
+    train(run, "classic/cartpole-es", "run.algorithm=ns-es", "env.id=HardMaze", "network.name=mlp-8-relu",
+          "run.seed=3", "es.generations=2", "es.population=4", "es.validation_episodes=1", "es.test_episodes=1",
+          "env.frames_max=20", "novelty.centres=2", "run.final_test_episodes=1", "run.random_episodes=1",
+          "run.video=false")  # fmt: skip
+    for generation, individuals in ((1, 0), (2, 4)):
+        words = ["--generation", generation]
+        assert ok("inspect", run, *words, "--json").json["individuals"] == individuals
+        assert ("the individuals that played" in ok("inspect", run, *words).out) == (individuals > 0)
+        named = samara("export", run, tmp_path / "x.safetensors", "--individual", "3", *words, "--json")
+        assert named.code == (0 if individuals else 64), named
+        wrong = samara("export", run, tmp_path / "x.safetensors", "--individual", "none", *words, "--json")
+        assert ("0 to 3" in wrong.json["error"]) == (individuals > 0), wrong
+
+
 def test_a_file_has_one_policy(ga, tmp_path):
     exported(ga, tmp_path, "elite")
     outcome = samara("eval", tmp_path / "elite.safetensors", "--individual", "3", "--json")

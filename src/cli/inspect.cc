@@ -84,7 +84,7 @@ Status RunCandidates(const std::string& run, int64_t generation, bool as_json) {
       row["mutations"] = genome->mutations.size();
     candidates.push_back(std::move(row));
   }
-  const uint64_t members = algorithm->MembersOfNext() > 0 ? found.record.fitness.size() : 0;
+  ASSIGN_OR_RETURN(const uint64_t members, rebuilt->MembersOfLast(records));
   if (as_json) {
     PrintJson({{"run", run},
                {"algorithm", found.record.algorithm},
