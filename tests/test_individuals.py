@@ -142,6 +142,28 @@ def test_the_lineage_of_an_elite(ga, tmp_path):
     assert len(early["ancestors"]) == 1 and early["generation"] == 1
 
 
+def test_the_lineage_of_a_steady_state_ga(tmp_path):
+    """Its journal has no population: the ancestors are those that were the elite once."""
+    (tmp_path / "ssga.toml").write_text(
+        '[run]\nalgorithm = "ssga"\nseed = 3\nvideo = false\nrandom_episodes = 1\nfinal_test_episodes = 2\n'
+        '[env]\nid = "CartPole-v1"\n[network]\nname = "mlp-16-16-relu"\n'
+        "[ga]\npopulation = 12\nbirths = 12\nevaluations = 200\n"
+    )
+    run = tmp_path / "run"
+    last = train(run, tmp_path / "ssga.toml")["generation"]
+    ancestors = ok("inspect", run, "--lineage", "--json").json["ancestors"]
+    elites = {g: exported(run, tmp_path, "elite", "--generation", g)[1]["genome"] for g in range(1, last + 1)}
+    assert ancestors[-1]["mutations"] == (len(elites[last]) - 32) // 24 > 0
+    for a in ancestors:
+        genome = elites[a["generation"]]
+        assert elites[last][16:].startswith(genome[16:]) and a["individual"] is None
+        assert bytes.fromhex(genome[-24:-8] if a["mutations"] else genome[16:32])[::-1].hex() == a["key"]
+        assert genome not in [elites[g] for g in range(1, a["generation"])], "the first generation that had it"
+    table = ok("inspect", run, "--lineage").out.splitlines()
+    assert table[0].split() == ["generation", "frames", "fitness", "mutations", "key", "power"]
+    assert len(table) == 1 + len(ancestors)
+
+
 def test_the_history_of_a_centre(es, tmp_path):
     centres = ok("inspect", es, "--lineage", "--json").json["centres"]
     assert [c["generation"] for c in centres] == [0, 1, 2, 3, 4]
