@@ -30,7 +30,8 @@ void EsSettings::Bind(ConfigTable& table) {
             "standard deviation of the perturbations");
   table.Add("es.noise", &noise, kCounterNoiseNames, "kind of noise; quantile8 is quicker",
             OnResume::kMustMatchAdded);
-  table.Add("es.shaping", &shaping, kShapingNames, "what the update uses as fitness",
+  table.Add("es.shaping", &shaping, kShapingNames,
+            "what the update uses as fitness; novelty searches: centered_rank alone",
             OnResume::kMustMatchAdded);
   table.Add("es.grad_scale", &grad_scale, kGradientScaleNames,
             "divisor of the gradient: members, or members times sigma", OnResume::kMustMatchAdded);
