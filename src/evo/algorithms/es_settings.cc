@@ -76,6 +76,25 @@ void EsSettings::BindBatch(ConfigTable& table) {
             OnResume::kMustMatchAdded);
 }
 
+std::vector<std::string> EsSettings::Unused() const {
+  const EsSettings defaults;
+  std::vector<std::string> lines;
+  const auto note = [&lines](std::string_view key, double value, double otherwise,
+                             std::string_view because) {
+    if (value != otherwise)
+      lines.push_back(fmt::format("es.{}={} has no effect with es.{}", key, value, because));
+  };
+  if (ascent.kind == AscentKind::kAdam || ascent.kind == AscentKind::kSgd)
+    note("momentum", ascent.momentum, defaults.ascent.momentum,
+         ascent.kind == AscentKind::kAdam ? "optimizer=adam" : "optimizer=sgd");
+  if (sigma_schedule == Schedule::kConstant)
+    note("sigma_end", sigma_end, defaults.sigma_end, "sigma_schedule=constant");
+  if (learning_rate_schedule == Schedule::kConstant)
+    note("learning_rate_end", learning_rate_end, defaults.learning_rate_end,
+         "learning_rate_schedule=constant");
+  return lines;
+}
+
 Status EsSettings::Check(const NetworkDescription& network) const {
   constexpr size_t kParametersMax = 20'000'000;  // three floats each fit kStateBytesMax
   if (network.parameter_count > kParametersMax)
