@@ -268,6 +268,8 @@ def test_damaged_parts_of_a_run_folder(name, how, run):
     for command in (["fsck", run], ["train", "--resume", run], ["eval", run], ["hash", run]):
         refused(code, *command, words=[str(run)])
     if how == "missing":
+        if name == "config.toml":
+            refused(65, "report", run, words=[str(file), "missing"])
         file.write_bytes(good)
     else:
         assert file.read_bytes() == bad[how], "the damaged file is evidence, it must stay"
@@ -324,6 +326,7 @@ def test_damaged_genome_files(tmp_path):
         "mutation_indices": json.dumps(genome | {"mutation_indices": [1, -2]}).encode(),
         "mutation_power": json.dumps(genome | {"mutation_power": "big"}).encode(),
         "lacks": json.dumps({k: v for k, v in genome.items() if k != "game"}).encode(),
+        "twice": json.dumps(genome).replace("{", '{"initial_index": 3, ', 1).encode(),
     }
     for what, damaged in cases.items():
         file.write_bytes(damaged)
@@ -362,6 +365,24 @@ def test_a_file_that_a_run_keeps_is_not_written(run, tmp_path, name):
         for command in outputs(run, folder / name, tmp_path):
             refused(73, *command, words=[f"the run {run} keeps it"])
     assert contents(run) == before
+
+
+@pytest.mark.parametrize("name", ["archive.csv", "archive.svg", "map.svg", "learning_curve.svg", "report.html",
+                                  "videos/elite.mp4"])  # fmt: skip
+def test_a_file_that_a_run_made_is_replaced_by_its_own_command_only(name, run, tmp_path):
+    before = contents(run)
+    own = {"report.html": ["--out"], "learning_curve.svg": ["--curve"], "videos/elite.mp4": ["--video"]}.get(name, [])
+    for command in outputs(run, run / name, tmp_path):
+        if not set(own) & set(command) or command[0] == "import":
+            refused(73, *command, words=[f"the run {run} keeps it"])
+    assert contents(run) == before
+    ok("export", run, run / "mine.safetensors")
+
+
+def test_a_run_makes_its_report_and_curve_again(run):
+    (run / "report.html").unlink(missing_ok=True)
+    ok("report", run, "--out", run / "report.html", "--curve", run / "learning_curve.svg")
+    assert (run / "report.html").exists() and (run / "learning_curve.svg").exists()
 
 
 def test_seeds_go_into_no_run(run):

@@ -205,6 +205,8 @@ def test_a_dry_run_warns_as_the_run_does(tmp_path):
     warning = "ga.parents=100 and ga.validation_candidates=2 are clamped to ga.population=12"
     assert f"warning: {warning}" in dry.err and f"warning {warning}" in (tmp_path / "run" / "log.txt").read_text()
     assert "parents = 12\n" in dry.out and "parents = 12\n" in (tmp_path / "run" / "config.toml").read_text()
+    unused = ok("train", *CARTPOLE, "ga.mutation_clip=1", "--dry-run")
+    assert unused.err == "samara: warning: ga.mutation_clip=1 has no effect with ga.mutation=plain\n"
     # the command that made the run goes on with it
     ok("train", *words, "--out", tmp_path / "run", "--resume", "auto", "--quiet")
     beyond = ok("train", "classic/cartpole-vtrace", "learn.frames=2e6", "--dry-run")

@@ -140,6 +140,8 @@ def test_the_program_can_be_named(tmp_path):
         ("accelerated_ga", "population_size", None, ["population_size: missing"]),
         ("accelerated_ga", "model", "BigModel", ["model is", "LargeModel"]),
         ("accelerated_ga", "game", "a\"b", ["game is", "text"]),
+        ("accelerated_ga", "game", "frostbyte", ["no such game; nearest is frostbite", "samara list games"]),
+        ("distributed_ga", "env_id", "SpaceInvaderNoFrameskip-v4", ["no such game; nearest is space_invaders"]),
         ("accelerated_ga", "episode_cutoff_mode", "adaptive:1,0.5,2,9", ["episode_cutoff_mode is"]),
         ("accelerated_ga", "mutation_power.field", "iteration", ["mutation_power.field"]),
         ("accelerated_es", "return_proc_mode", "rank", ["return_proc_mode is", "centered_rank"]),
@@ -173,6 +175,10 @@ def test_what_nothing_here_does_is_named(name, path, value, words, tmp_path):
 def test_other_files(tmp_path):
     refused(tmp_path, "[1, 2]", 65, "not a JSON object")
     refused(tmp_path, '{"game": "pong"', 65, "not a JSON object")
+    twice = json.dumps(read("accelerated_ga"))
+    refused(tmp_path, twice[:-1] + ', "game": "pong"}', 65, 'the member "game" is given twice')
+    inner = json.dumps(read("distributed_es")).replace('"config": {', '"config": {"l2coeff": 1, ', 1)
+    refused(tmp_path, inner, 65, 'the member "l2coeff" is given twice')
     refused(tmp_path, {"config": 3, "env_id": "Ant-v1"}, 78, "config: expected an object")
     out = tmp_path / "x.safetensors"
     outcome = samara("import", FILES / "accelerated_ga.json", "--out", out, "--json")

@@ -84,6 +84,23 @@ def test_a_name_that_is_none_lists_those_there_are(ga, tmp_path, name):
     assert "expected" in outcome.json["error"] and len(outcome.err.splitlines()) == 1
 
 
+def test_only_individuals_that_can_be_named_are_listed(tmp_path):
+    """The first generation of a novelty search by ES begins with an empty archive: it is not rebuilt."""
+    run = tmp_path / "run"
+    train(run, "classic/cartpole-es", "run.algorithm=ns-es", "env.id=HardMaze", "network.name=mlp-8-relu",
+          "run.seed=3", "es.generations=2", "es.population=4", "es.validation_episodes=1", "es.test_episodes=1",
+          "env.frames_max=20", "novelty.centres=2", "run.final_test_episodes=1", "run.random_episodes=1",
+          "run.video=false")  # fmt: skip
+    for generation, individuals in ((1, 0), (2, 4)):
+        words = ["--generation", generation]
+        assert ok("inspect", run, *words, "--json").json["individuals"] == individuals
+        assert ("the individuals that played" in ok("inspect", run, *words).out) == (individuals > 0)
+        named = samara("export", run, tmp_path / "x.safetensors", "--individual", "3", *words, "--json")
+        assert named.code == (0 if individuals else 64), named
+        wrong = samara("export", run, tmp_path / "x.safetensors", "--individual", "none", *words, "--json")
+        assert ("0 to 3" in wrong.json["error"]) == (individuals > 0), wrong
+
+
 def test_a_file_has_one_policy(ga, tmp_path):
     exported(ga, tmp_path, "elite")
     outcome = samara("eval", tmp_path / "elite.safetensors", "--individual", "3", "--json")
@@ -123,6 +140,28 @@ def test_the_lineage_of_an_elite(ga, tmp_path):
     assert len(table) == 1 + len(ancestors) and table[-1].split()[0] == str(generations[-1])
     early = ok("inspect", ga, "--lineage", "--generation", "1", "--json").json
     assert len(early["ancestors"]) == 1 and early["generation"] == 1
+
+
+def test_the_lineage_of_a_steady_state_ga(tmp_path):
+    """Its journal has no population: the ancestors are those that were the elite once."""
+    (tmp_path / "ssga.toml").write_text(
+        '[run]\nalgorithm = "ssga"\nseed = 3\nvideo = false\nrandom_episodes = 1\nfinal_test_episodes = 2\n'
+        '[env]\nid = "CartPole-v1"\n[network]\nname = "mlp-16-16-relu"\n'
+        "[ga]\npopulation = 12\nbirths = 12\nevaluations = 200\n"
+    )
+    run = tmp_path / "run"
+    last = train(run, tmp_path / "ssga.toml")["generation"]
+    ancestors = ok("inspect", run, "--lineage", "--json").json["ancestors"]
+    elites = {g: exported(run, tmp_path, "elite", "--generation", g)[1]["genome"] for g in range(1, last + 1)}
+    assert ancestors[-1]["mutations"] == (len(elites[last]) - 32) // 24 > 0
+    for a in ancestors:
+        genome = elites[a["generation"]]
+        assert elites[last][16:].startswith(genome[16:]) and a["individual"] is None
+        assert bytes.fromhex(genome[-24:-8] if a["mutations"] else genome[16:32])[::-1].hex() == a["key"]
+        assert genome not in [elites[g] for g in range(1, a["generation"])], "the first generation that had it"
+    table = ok("inspect", run, "--lineage").out.splitlines()
+    assert table[0].split() == ["generation", "frames", "fitness", "mutations", "key", "power"]
+    assert len(table) == 1 + len(ancestors)
 
 
 def test_the_history_of_a_centre(es, tmp_path):

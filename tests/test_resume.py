@@ -182,6 +182,19 @@ def test_a_finished_run_prints_its_result_without_playing(copy, whole):
     assert "fitness_mean" not in played
 
 
+def test_another_number_of_final_test_episodes_is_played(copy, whole):
+    longer = resume(copy, "run.final_test_episodes=7")
+    assert len(longer["elite_returns"]) == 7 and longer["elite_returns"][:4] == whole[1]["elite_returns"]
+    same(longer | {"elite_returns": whole[1]["elite_returns"]}, whole[1])
+    assert json.loads((copy / "result.json").read_text())["result"]["elite_returns"] == longer["elite_returns"]
+    ok("fsck", copy)
+    # the number is part of the run now: the result stands
+    again = ok("train", "--resume", copy, "--json")
+    same(again.json, longer)
+    assert "resumed" not in again.err
+    same(resume(copy, "run.final_test_episodes=4"), whole[1])
+
+
 def test_a_finished_atari_run_starts_no_actor(tmp_path):
     run = tmp_path / "run"
     want = train(run, *ATARI, "ga.generations=1")
@@ -341,7 +354,25 @@ def test_everything_damaged_starts_again_and_says_so(stopped, whole):
     for checkpoint in checkpoints(stopped):
         flip(checkpoint / "state.bin", 50)
     flip(stopped / "checkpoints" / "journal.bin", 100)
-    goes_on_after_damage(stopped, whole[1], "journal")
+    goes_on_after_damage(stopped, whole[1], "journal", "no valid generation is left, the run begins again")
+
+
+@pytest.mark.parametrize("left", ["torn", "missing"])
+def test_readers_say_that_everything_is_damaged(left, copy, whole):
+    for checkpoint in checkpoints(copy):
+        flip(checkpoint / "state.bin", 50)
+    journal = copy / "checkpoints" / "journal.bin"
+    journal.write_bytes(journal.read_bytes()[:60]) if left == "torn" else journal.unlink()
+    for command in (["eval", copy], ["inspect", copy], ["inspect", copy, "--lineage"], ["hash", copy]):
+        refused = samara(*command, "--json")
+        assert refused.code == 65 and "state.bin: damaged" in refused.json["error"], refused
+        assert f"samara fsck {copy}" in refused.json["error"] and "--resume" in refused.json["error"]
+    # the result tells that there were generations
+    for checkpoint in checkpoints(copy):
+        shutil.rmtree(checkpoint)
+    refused = samara("hash", copy, "--json")
+    assert refused.code == 65 and "journal.bin: no generation, yet there is a result" in refused.json["error"]
+    same(resume(copy), whole[1])
 
 
 def test_a_torn_journal_is_no_damage(stopped, whole):

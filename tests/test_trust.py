@@ -181,6 +181,9 @@ def test_weights_that_are_not_numbers_are_refused(value, policy, tmp_path):
     for command in (["eval", bad], ["play", bad, "--video", tmp_path / "x.mp4"], ["export", bad, out]):
         refused(65, *command, words=[str(bad), "not a finite number", "--allow-nonfinite"])
     assert not out.exists()
+    begin = samara("train", *CARTPOLE, f"run.init_from={bad}", "--out", tmp_path / "run", "--json")
+    assert begin.code == 65 and "not a finite number" in begin.json["error"]
+    assert "--allow-nonfinite" not in begin.json["error"], "train has no such option"
     ok("eval", bad, "--episodes", 1, "--allow-nonfinite")
     ok("export", bad, out, "--allow-nonfinite")
 

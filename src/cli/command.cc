@@ -68,7 +68,13 @@ void AddLoading(CLI::App& command, LoadOptions& options) {
   command.add_flag("--trust", options.trust,
                    "also play a policy file that chooses code (env.id=module:Name) and a run that "
                    "another user owns or may write to");
-  command.add_flag("--allow-nonfinite", options.allow_nonfinite, kAllowNonfinite);
+  AddAllowNonfinite(command, options);
+}
+
+void AddAllowNonfinite(CLI::App& command, LoadOptions& options) {
+  options.advise_nonfinite = true;
+  command.add_flag("--allow-nonfinite", options.allow_nonfinite,
+                   "accept weights that are not finite numbers");
 }
 
 void AddIndividual(CLI::App& command, LoadOptions& options) {

@@ -55,9 +55,9 @@ void AddAllCommands(CLI::App& app, Invocation& invocation);
 
 inline constexpr int64_t kSeedMax = 9'000'000'000'000'000'000;  // as of run.seed
 
-inline constexpr char kAllowNonfinite[] = "accept weights that are not finite numbers";
-// --trust and --allow-nonfinite of a command that plays a policy.
+// --trust and --allow-nonfinite of a command that plays a policy; the latter alone.
 void AddLoading(CLI::App& command, LoadOptions& options);
+void AddAllowNonfinite(CLI::App& command, LoadOptions& options);
 // --individual and --generation of a command that takes a policy of a run.
 void AddIndividual(CLI::App& command, LoadOptions& options);
 // One line on standard output; the last line of a command called with --json.
@@ -67,6 +67,9 @@ Result<std::vector<int64_t>> ParseRange(const std::string& option, const std::st
                                         int64_t max);
 // A number of an option, which CLI::Range lets be nan.
 CLI::Validator InRange(double low, double high);
+// Games of env.game, as the ROMs of the environment's ale-py have them, sorted. kNoInput without
+// it.
+Result<std::vector<std::string>> AtariGames();
 std::string VersionText();
 // "samara help [COMMAND]" and "samara version" as the options they stand for; other arguments as
 // they are. Changes `arguments`, which backs the pointers.

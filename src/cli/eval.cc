@@ -57,7 +57,7 @@ Status CheckNoops(const EnvironmentConfig& env) {
 
 Status RunEval(const Invocation& invocation, const EvalArguments& args) {
   InstallSignalHandlers();
-  if (!args.video.empty()) RETURN_IF_ERROR(CheckOutputFile(args.video));
+  if (!args.video.empty()) RETURN_IF_ERROR(CheckOutputFile(args.video, "videos"));
   ASSIGN_OR_RETURN(const Policy policy, LoadPolicy(args.target, args.load));
   if (policy.config.Learns()) RETURN_IF_ERROR(NeedAgents(invocation));
   EvaluationOptions options{

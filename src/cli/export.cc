@@ -1,11 +1,14 @@
 // samara export and samara import: policies as safetensors files; genomes and configurations of the
 // programs of 2018.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/command.h"
 #include "config/import_2018.h"
+#include "core/config.h"
 #include "core/log.h"
 #include "evo/genome/decode.h"
 #include "evo/genome/import_uber.h"
@@ -32,6 +35,34 @@ Status RunExport(const std::string& run, const LoadOptions& load, const std::str
   return Status::Ok();
 }
 
+// kConfig for an Atari game that there is not; without ale-py no game is checked.
+Status CheckGame(const std::string& toml) {
+  const std::string game = TextIn(toml, "env.game");
+  const auto games = AtariGames();
+  if (game.empty() || !games.ok() || games->empty() || std::ranges::count(*games, game) > 0)
+    return Status::Ok();
+  return {Code::kConfig, "env.game=" + Shown(game) + ": no such game; nearest is " +
+                             Nearest(game, *games) + " ('samara list games' shows all)"};
+}
+
+// kBadData for a member that an object of JSON text has twice: which one counts is not defined.
+Status CheckMembersOnce(const std::string& text) {
+  using Json = nlohmann::json;
+  std::vector<std::set<std::string>> open;  // names of each object that is being read
+  std::string twice;
+  const auto visit = [&](int, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::object_start) open.emplace_back();
+    if (event == Json::parse_event_t::object_end) open.pop_back();
+    if (event == Json::parse_event_t::key && twice.empty() &&
+        !open.back().insert(parsed.get<std::string>()).second)
+      twice = parsed.get<std::string>();
+    return true;
+  };
+  const Json read = Json::parse(text, visit, /*allow_exceptions=*/false);
+  if (twice.empty() || read.is_discarded()) return Status::Ok();  // not JSON: the reader says so
+  return {Code::kBadData, "the member \"" + Shown(twice) + "\" is given twice; leave one out"};
+}
+
 // A configuration becomes a file that samara train takes.
 Status ImportConfig(const std::string& file, const std::string& text, const std::string& program,
                     const std::string& out, bool json) {
@@ -40,6 +71,7 @@ Status ImportConfig(const std::string& file, const std::string& text, const std:
                               " is a configuration; expected --out FILE.toml"};
   auto imported = ImportConfig2018(text, program);
   if (!imported.ok()) return imported.status().Annotate(Shown(file));
+  RETURN_IF_ERROR(CheckGame(imported->toml).Annotate(Shown(file)));
   for (const std::string& warning : imported->warnings) LogWarning(warning);
   RETURN_IF_ERROR(WriteFileAtomic(Path(out), imported->toml));
   if (json)
@@ -56,6 +88,7 @@ Status RunImport(const std::string& file, const std::string& program, const std:
                  bool json) {
   RETURN_IF_ERROR(CheckOutputFile(out));
   ASSIGN_OR_RETURN(const std::string text, ReadFile(file, 1 << 20));
+  RETURN_IF_ERROR(CheckMembersOnce(text).Annotate(Shown(file)));
   if (out.ends_with(".toml") || IsConfig2018(text))
     return ImportConfig(file, text, program, out, json);
   auto parsed = ImportUber(text);
@@ -91,7 +124,7 @@ void AddExport(CLI::App& app, Invocation& invocation) {
   command->add_option("run", args->run, "run folder")->required();
   command->add_option("file", args->file, "FILE.safetensors")->required();
   AddIndividual(*command, args->load);
-  command->add_flag("--allow-nonfinite", args->load.allow_nonfinite, kAllowNonfinite);
+  AddAllowNonfinite(*command, args->load);
   command->add_flag("--json", args->json, "last line: one JSON object");
   command->callback([=, &invocation] {
     invocation.run = [=] { return RunExport(args->run, args->load, args->file, args->json); };

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -34,16 +35,25 @@ nlohmann::json ToJson(const PastCentre& c) {
           {"length", c.length},         {"step", c.step},     {"distance", c.distance}};
 }
 
+// Without the column of individuals where none has a number.
+void Print(const std::vector<Ancestor>& ancestors) {
+  const bool numbered =
+      std::ranges::any_of(ancestors, [](const Ancestor& a) { return a.individual.has_value(); });
+  std::printf("generation%s        frames   fitness  mutations  key               power\n",
+              numbered ? "  individual" : "");
+  for (const Ancestor& a : ancestors) {
+    const std::string individual = a.individual ? std::to_string(*a.individual) : "-";
+    std::printf("%10llu%s  %12llu  %8s  %9zu  %016llx  %g\n",
+                static_cast<unsigned long long>(a.generation),
+                numbered ? fmt::format("  {:>10}", individual).c_str() : "",
+                static_cast<unsigned long long>(a.frames), OrDash(a.fitness).c_str(), a.mutations,
+                static_cast<unsigned long long>(a.key), a.power);
+  }
+}
+
 void Print(const Lineage& lineage) {
   if (!lineage.ancestors.empty()) {
-    std::printf(
-        "generation  individual        frames   fitness  mutations  key               power\n");
-    for (const Ancestor& a : lineage.ancestors)
-      std::printf("%10llu  %10s  %12llu  %8s  %9zu  %016llx  %g\n",
-                  static_cast<unsigned long long>(a.generation),
-                  a.individual ? std::to_string(*a.individual).c_str() : "-",
-                  static_cast<unsigned long long>(a.frames), OrDash(a.fitness).c_str(), a.mutations,
-                  static_cast<unsigned long long>(a.key), a.power);
+    Print(lineage.ancestors);
   } else {
     std::printf("generation        frames      mean      length        step    distance\n");
     for (const PastCentre& c : lineage.centres)
@@ -84,7 +94,7 @@ Status RunCandidates(const std::string& run, int64_t generation, bool as_json) {
       row["mutations"] = genome->mutations.size();
     candidates.push_back(std::move(row));
   }
-  const uint64_t members = algorithm->MembersOfNext() > 0 ? found.record.fitness.size() : 0;
+  ASSIGN_OR_RETURN(const uint64_t members, rebuilt->MembersOfLast(records));
   if (as_json) {
     PrintJson({{"run", run},
                {"algorithm", found.record.algorithm},

@@ -66,10 +66,10 @@ Status RunFsck(const std::string& run, bool json) {
 
 Status RunReport(const std::vector<std::string>& runs, std::string out, const std::string& curve,
                  bool json) {
-  if (!out.empty()) RETURN_IF_ERROR(CheckOutputFile(out));
+  if (!out.empty()) RETURN_IF_ERROR(CheckOutputFile(out, "report.html"));
   if (out.empty())
     out = runs.size() == 1 ? (Path(runs[0]) / "report.html").string() : "report.html";
-  if (!curve.empty()) RETURN_IF_ERROR(CheckOutputFile(curve));
+  if (!curve.empty()) RETURN_IF_ERROR(CheckOutputFile(curve, "learning_curve.svg"));
   const std::vector<Path> paths(runs.begin(), runs.end());
   RETURN_IF_ERROR(WriteReport(paths, Path(out)));
   if (!curve.empty()) RETURN_IF_ERROR(WriteLearningCurve(paths, Path(curve)));

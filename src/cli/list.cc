@@ -66,23 +66,17 @@ Rows EnvironmentRows() {
   return rows;
 }
 
-// Games of env.game, as the ROMs of the environment's ale-py have them.
+// Games of env.game with what is published about them.
 Rows GameRows() {
-  // they have no single-player mode; python/samara/atari.py refuses them
-  static constexpr std::string_view kNotPlayable[] = {"combat", "joust", "maze_craze", "warlords"};
-  const auto package = FindVenvPackage("ale_py");
-  if (!package.ok()) return {{"none", package.status().message()}};
+  const auto games = AtariGames();
+  if (!games.ok()) return {{"none", games.status().message()}};
   Rows rows;
-  std::error_code failed;
-  for (const auto& file : std::filesystem::directory_iterator(*package / "roms", failed)) {
-    const std::string game = file.path().stem().string();
-    if (file.path().extension() != ".bin" || std::ranges::count(kNotPlayable, game) > 0) continue;
+  for (const std::string& game : *games) {
     const auto scale = ScaleOfGame(game);
     rows.push_back({"env.game=" + game, scale ? fmt::format("published means: random {}, human {}",
                                                             scale->random, scale->human)
                                               : std::string()});
   }
-  std::sort(rows.begin(), rows.end());
   return rows;
 }
 
@@ -158,6 +152,21 @@ Status RunList(const std::string& what, bool json) {
 }
 
 }  // namespace
+
+Result<std::vector<std::string>> AtariGames() {
+  // they have no single-player mode; python/samara/atari.py refuses them
+  static constexpr std::string_view kNotPlayable[] = {"combat", "joust", "maze_craze", "warlords"};
+  ASSIGN_OR_RETURN(const Path package, FindVenvPackage("ale_py"));
+  std::vector<std::string> games;
+  std::error_code failed;
+  for (const auto& file : std::filesystem::directory_iterator(package / "roms", failed)) {
+    const std::string game = file.path().stem().string();
+    if (file.path().extension() == ".bin" && std::ranges::count(kNotPlayable, game) == 0)
+      games.push_back(game);
+  }
+  std::sort(games.begin(), games.end());
+  return games;
+}
 
 void AddList(CLI::App& app, Invocation& invocation) {
   CLI::App* command =

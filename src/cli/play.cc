@@ -59,7 +59,7 @@ Result<EpisodeResult> WatchInTerminal(const Policy& policy, const PlayArguments&
 
 Status RunPlay(const Invocation& invocation, const PlayArguments& args) {
   InstallSignalHandlers();
-  if (!args.video.empty()) RETURN_IF_ERROR(CheckOutputFile(args.video));
+  if (!args.video.empty()) RETURN_IF_ERROR(CheckOutputFile(args.video, "videos"));
   ASSIGN_OR_RETURN(const Policy policy, LoadPolicy(args.target, args.load));
   if (policy.config.Learns()) RETURN_IF_ERROR(NeedAgents(invocation));
   auto result =

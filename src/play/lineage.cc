@@ -47,6 +47,7 @@ class GenomeLineage {
 
   Status Visit(const EvolutionAlgorithm& before, const EvolutionAlgorithm& after,
                const GenerationRecord& record) {
+    numbered_ = numbered_ || before.MembersOfNext() > 0;
     const EvolutionSummary summary = after.summary();
     for (const NamedCandidate& named : after.Candidates()) {
       const auto* genome = std::get_if<Genome>(&named.candidate);
@@ -67,12 +68,13 @@ class GenomeLineage {
     return Status::Ok();
   }
 
-  // Oldest first; one of each length.
+  // Oldest first; one of each length. Of an algorithm whose population cannot be rebuilt those that
+  // were the elite once.
   Result<std::vector<Ancestor>> Take() const {
     std::vector<Ancestor> ancestors;
     for (const auto& [mutations, ancestor] : by_length_) {
       const bool first = ancestors.empty() && (mutations == 0 || ancestor.generation == 0);
-      if (!first && (ancestors.empty() || ancestors.back().mutations + 1 != mutations))
+      if (numbered_ && !first && (ancestors.empty() || ancestors.back().mutations + 1 != mutations))
         return Missing(mutations - 1);
       ancestors.push_back(ancestor);
     }
@@ -103,6 +105,7 @@ class GenomeLineage {
   }
 
   const Genome elite_;
+  bool numbered_ = false;
   std::map<size_t, Ancestor> by_length_;
 };
 

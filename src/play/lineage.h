@@ -13,7 +13,8 @@
 
 namespace samara {
 
-// Of a genome: the elite's ancestors, each with one mutation more than the one before.
+// Of a genome: the elite's ancestors, each with one mutation more than the one before; where the
+// algorithm numbers no members, those that were the elite once.
 struct Ancestor {
   uint64_t generation = 0;             // the first that had it; 0: the run began from it
   std::optional<uint64_t> individual;  // its number in the population of that generation

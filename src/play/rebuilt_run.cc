@@ -46,27 +46,23 @@ std::optional<uint64_t> NumberIn(const std::string& text) {
   return number;
 }
 
-// A member of the population that `found`'s generation played: a function of the state before it.
+// A member of the population that the last of `records` played: a function of the state before it.
 Result<FoundIndividual> FindMember(const RebuiltRun& rebuilt, const Path& run, uint64_t number,
+                                   std::span<const GenerationRecord> records,
                                    const FoundGeneration& found) {
   const uint64_t generation = found.summary.generation;
-  std::vector<GenerationRecord> before;
-  if (generation > 1) {
-    ASSIGN_OR_RETURN(before, ReadGenerations(run, static_cast<int64_t>(generation) - 1));
-  }
-  ASSIGN_OR_RETURN(const auto algorithm, rebuilt.At(before));
-  uint64_t members = algorithm->MembersOfNext();
-  // a batch of a least number of steps had more members than the state before it tells
-  if (members > 0) members = std::max<uint64_t>(members, found.record.fitness.size());
+  ASSIGN_OR_RETURN(const uint64_t members, rebuilt.MembersOfLast(records));
   if (members == 0)
-    return Status(Code::kUsage, fmt::format("--individual {}: {} has no numbered individuals; "
-                                            "'samara inspect {}' lists those it has",
-                                            number, run.string(), run.string()));
+    return Status(Code::kUsage,
+                  fmt::format("--individual {}: generation {} of {} has no numbered individuals; "
+                              "'samara inspect {} --generation {}' lists those it has",
+                              number, generation, run.string(), run.string(), generation));
   if (number >= members)
     return Status(Code::kUsage,
                   fmt::format("--individual {}: expected 0 to {}, generation {} of "
                               "{} has {} individuals",
                               number, members - 1, generation, run.string(), members));
+  ASSIGN_OR_RETURN(const auto algorithm, rebuilt.At(records.first(records.size() - 1)));
   return FoundIndividual{algorithm->MemberOfNext(number),
                          fmt::format("individual {} of generation {}", number, generation),
                          found.reference};
@@ -104,6 +100,13 @@ Result<std::unique_ptr<EvolutionAlgorithm>> RebuiltRun::At(
   return algorithm;
 }
 
+Result<uint64_t> RebuiltRun::MembersOfLast(std::span<const GenerationRecord> generations) const {
+  ASSIGN_OR_RETURN(const auto before, At(generations.first(generations.size() - 1)));
+  const uint64_t members = before->MembersOfNext();
+  // a batch of a least number of steps had more members than the state before it tells
+  return members == 0 ? 0 : std::max<uint64_t>(members, generations.back().fitness.size());
+}
+
 Result<FoundIndividual> FindIndividual(const Path& run, const std::string& name,
                                        int64_t generation) {
   ASSIGN_OR_RETURN(FoundGeneration found, FindGeneration(run, generation));
@@ -111,9 +114,9 @@ Result<FoundIndividual> FindIndividual(const Path& run, const std::string& name,
   if (name == "elite")
     return FoundIndividual{std::move(found.summary.best), name + of, std::move(found.reference)};
   ASSIGN_OR_RETURN(const auto rebuilt, RebuiltRun::Open(run));
-  if (const auto number = NumberIn(name)) return FindMember(*rebuilt, run, *number, found);
   ASSIGN_OR_RETURN(const auto records,
                    ReadGenerations(run, static_cast<int64_t>(found.summary.generation)));
+  if (const auto number = NumberIn(name)) return FindMember(*rebuilt, run, *number, records, found);
   ASSIGN_OR_RETURN(const auto algorithm, rebuilt->At(records));
   std::vector<std::string> names = {"elite"};
   for (NamedCandidate& named : algorithm->Candidates()) {
@@ -121,8 +124,8 @@ Result<FoundIndividual> FindIndividual(const Path& run, const std::string& name,
       return FoundIndividual{std::move(named.candidate), name + of, std::move(found.reference)};
     if (named.name != "elite") names.push_back(named.name);
   }
-  if (algorithm->MembersOfNext() > 0)
-    names.push_back(fmt::format("0 to {}", found.record.fitness.size() - 1));
+  ASSIGN_OR_RETURN(const uint64_t members, rebuilt->MembersOfLast(records));
+  if (members > 0) names.push_back(fmt::format("0 to {}", members - 1));
   constexpr size_t kNamesMax = 8;
   if (names.size() > kNamesMax) {
     names.erase(names.begin() + kNamesMax / 2, names.end() - kNamesMax / 2);

@@ -24,6 +24,9 @@ class RebuiltRun {
   // first. It lives no longer than this object.
   Result<std::unique_ptr<EvolutionAlgorithm>> At(
       std::span<const GenerationRecord> generations) const;
+  // Number of members of the population that the last of `generations` played, which
+  // FindIndividual finds by number; 0: they cannot be rebuilt. REQUIRES: one generation or more.
+  Result<uint64_t> MembersOfLast(std::span<const GenerationRecord> generations) const;
   const NetworkDescription& network() const { return network_; }
   const InitialPolicy* initial() const { return initial_ ? &*initial_ : nullptr; }
 

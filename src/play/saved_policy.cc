@@ -66,15 +66,17 @@ Result<NetworkDescription> NetworkFromJson(const nlohmann::json& json) {
   return network;
 }
 
-Status NotFinite(const std::string& what) {
+Status NotFinite(const std::string& what, bool advise) {
   return {Code::kBadData, what +
                               " is not a finite number, so what is played would mean nothing; "
-                              "expected another file, or --allow-nonfinite"};
+                              "expected another file" +
+                              (advise ? ", or --allow-nonfinite" : "")};
 }
 
-Status CheckFinite(const Policy& policy) {
+Status CheckFinite(const Policy& policy, bool advise) {
   for (size_t i = 0; i < policy.parameters.size(); ++i)
-    if (!std::isfinite(policy.parameters[i])) return NotFinite(fmt::format("parameter {}", i));
+    if (!std::isfinite(policy.parameters[i]))
+      return NotFinite(fmt::format("parameter {}", i), advise);
   for (const auto& [file, bytes] : policy.agent_files) {
     ASSIGN_OR_RETURN(const Safetensors weights, ParseSafetensors(bytes));
     for (const auto& [name, tensor] : weights.tensors) {
@@ -82,7 +84,7 @@ Status CheckFinite(const Policy& policy) {
       const std::vector<float> values = tensor.Floats();
       for (size_t i = 0; i < values.size(); ++i)
         if (!std::isfinite(values[i]))
-          return NotFinite(fmt::format("weight {} of {}", i, Shown(name)));
+          return NotFinite(fmt::format("weight {} of {}", i, Shown(name)), advise);
     }
   }
   return Status::Ok();
@@ -292,7 +294,8 @@ Result<Policy> LoadPolicy(const Path& target, const LoadOptions& options) {
   };
   auto policy = folder ? FromRun(target, options) : from_file();
   if (policy.ok() && !options.allow_nonfinite)
-    if (Status status = CheckFinite(*policy); !status.ok()) policy = status;
+    if (Status status = CheckFinite(*policy, options.advise_nonfinite); !status.ok())
+      policy = status;
   if (!policy.ok()) {
     const bool named = folder || policy.status().message().starts_with(target.string());
     return named ? policy.status() : policy.status().Annotate(target.string());

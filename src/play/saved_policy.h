@@ -35,6 +35,7 @@ struct LoadOptions {
   std::vector<std::string> overrides = {};  // table.key=value, on top of what the policy holds
   bool trust = false;                       // its environment is started whoever made it
   bool allow_nonfinite = false;             // weights that are no numbers are accepted
+  bool advise_nonfinite = false;            // messages name the command's --allow-nonfinite
   // of an evolution's run (play/rebuilt_run.h)
   std::string individual = "elite";
   int64_t generation = -1;  // the last

@@ -21,7 +21,7 @@ bool IsXml(const std::string& text) {
   return std::system(command.c_str()) == 0;
 }
 
-std::string Path(const std::string& svg, const std::string& css_class) {
+std::string PathData(const std::string& svg, const std::string& css_class) {
   std::smatch match;
   std::regex pattern("<path d=\"([^\"]*)\" class=\"" + css_class + "\"[^/>]*><title>");
   return std::regex_search(svg, match, pattern) ? match[1].str() : "";
@@ -41,7 +41,7 @@ TEST(PlotTest, NiceTicksAreRound) {
 TEST(PlotTest, LinesGoThroughTheirPoints) {
   LineChart chart;
   chart.series.push_back({.name = "a", .x = {0, 100}, .y = {1, 2}});
-  const std::string path = Path(Svg(chart), "line c0");
+  const std::string path = PathData(Svg(chart), "line c0");
   EXPECT_EQ(path.rfind("M72.8 ", 0), 0u) << path;
   EXPECT_NE(path.find("L613.2 "), std::string::npos) << path;
 }
@@ -56,7 +56,7 @@ TEST(PlotTest, WideNumbersPushTheFrameToTheRight) {
 TEST(PlotTest, MissingValuesBreakTheLine) {
   LineChart chart;
   chart.series.push_back({.name = "a", .x = {0, 1, 2, 3, 4}, .y = {1, 2, kNan, 3, 4}});
-  const std::string path = Path(Svg(chart), "line c0");
+  const std::string path = PathData(Svg(chart), "line c0");
   EXPECT_EQ(std::count(path.begin(), path.end(), 'M'), 2) << path;
   EXPECT_EQ(std::count(path.begin(), path.end(), 'L'), 2) << path;
 }

@@ -79,6 +79,10 @@ TEST_F(ReportTest, MissingAndDamagedRunsAreNamed) {
   EXPECT_EQ(code(root_ / "none"), Code::kNoInput);
   std::filesystem::create_directories(root_ / "hollow");
   EXPECT_EQ(code(root_ / "hollow"), Code::kNoInput);
+  std::ofstream(root_ / "hollow" / "metrics.jsonl") << kTwoGenerations;
+  EXPECT_EQ(code(root_ / "hollow"), Code::kNoInput);
+  std::ofstream(root_ / "hollow" / "run.json") << "{}";
+  EXPECT_EQ(code(root_ / "hollow"), Code::kBadData) << "a run, without its configuration";
   EXPECT_EQ(code(Run("line", "{\"generation\":1}\nnot json\n{\"generation\":2}\n")),
             Code::kBadData);
   EXPECT_NE(LoadRun(root_ / "line").status().message().find("line 2"), std::string::npos);

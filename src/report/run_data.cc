@@ -45,10 +45,8 @@ void Flatten(const toml::table& table, const std::string& prefix,
 }
 
 Status ReadConfig(const RootedPath& path, RunData& run) {
-  Result<std::string> text = ReadFile(path);
-  if (text.status().code() == Code::kNoInput) return Status::Ok();
-  RETURN_IF_ERROR(text.status());
-  const toml::parse_result parsed = toml::parse(*text);
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const toml::parse_result parsed = toml::parse(text);
   if (!parsed)
     return {Code::kBadData,
             fmt::format("{}, line {}: not TOML ({})", path.string(),
@@ -231,10 +229,14 @@ Result<RunData> LoadRun(const Path& folder) {
     return Status(Code::kNoInput,
                   fmt::format("no run folder {}: expected the folder that samara train wrote",
                               folder.string()));
-  if (!Exists(run.folder / "config.toml") && !Exists(run.folder / "metrics.jsonl"))
-    return Status(Code::kNoInput,
-                  fmt::format("{} holds no run: expected config.toml or metrics.jsonl in it",
-                              folder.string()));
+  if (!Exists(run.folder / "config.toml")) {
+    const bool damaged = Exists(run.folder / "run.json");
+    return damaged ? Status(Code::kBadData, (run.folder / "config.toml").string() +
+                                                ": missing; restore it from a copy of the run")
+                   : Status(Code::kNoInput, folder.string() +
+                                                " holds no run: expected the folder that samara "
+                                                "train wrote, with config.toml in it");
+  }
   RETURN_IF_ERROR(CheckKinds(run.folder));
   const Path clean = folder.lexically_normal();
   run.name = (clean.has_filename() ? clean : clean.parent_path()).filename().string();

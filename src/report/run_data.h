@@ -61,8 +61,8 @@ struct RunData {
   double RandomMean() const;
 };
 
-// kNoInput: no such folder, or a folder that holds no run. kBadData: a file that cannot be
-// understood, with the line, or a link in the place of one.
+// kNoInput: no such folder, or a folder that holds no run. kBadData: a run without config.toml, a
+// file that cannot be understood, with the line, or a link in the place of one.
 Result<RunData> LoadRun(const Path& folder);
 
 // A member as a number; NaN when it is missing or something else.

@@ -13,6 +13,18 @@ namespace {
 // 2: without what follows the fitness
 constexpr uint32_t kRecordVersion = 3;
 
+// kBadData where a journal without a generation is not all that the run had: a checkpoint is
+// damaged, or there is a result. A writer may save or prune checkpoints meanwhile.
+Status CheckNothingLost(const RunFolder& folder) {
+  for (const RootedPath& path : ListCheckpoints(folder.checkpoints())) {
+    const Status why = ReadCheckpoint(path).status();
+    if (!why.ok() && Exists(path))
+      return {why.code(), why.message() + "; the journal holds no generation either"};
+  }
+  if (!Exists(folder.path() / "result.json")) return Status::Ok();
+  return {Code::kBadData, folder.journal().string() + ": no generation, yet there is a result"};
+}
+
 // The journal of a run, which holds the generation of the latest checkpoint. Works beside a writer:
 // the checkpoint is read first, the journal only grows.
 Result<JournalContents> SoundJournal(const RunFolder& folder) {
@@ -21,12 +33,14 @@ Result<JournalContents> SoundJournal(const RunFolder& folder) {
   const std::string path = folder.journal().string();
   auto journal = ReadJournal(folder.journal());
   if (!journal.ok() && journal.status().code() == Code::kNoInput) {
-    if (!checkpoint) return JournalContents{};
-    return Status(Code::kBadData, path + ": missing");
+    if (checkpoint) return Status(Code::kBadData, path + ": missing");
+    RETURN_IF_ERROR(CheckNothingLost(folder));
+    return JournalContents{};
   }
   if (!journal.ok()) return journal.status();
   RETURN_IF_ERROR(journal->damage);
   ASSIGN_OR_RETURN(const auto last, LastGeneration(*journal));
+  if (!last && !checkpoint) RETURN_IF_ERROR(CheckNothingLost(folder));
   uint64_t reached = 0;
   if (last) {
     const auto summary = last->Describe();
@@ -109,8 +123,9 @@ Result<JournalContents> JournalOf(const Path& run) {
   ASSIGN_OR_RETURN(const auto folder, RunFolder::Open(run, RunFolder::Mode::kRead));
   auto sound = SoundJournal(*folder);
   if (sound.status().code() != Code::kBadData) return sound;
-  return Status(Code::kBadData,
-                sound.status().message() + "; " + Resume(run) + " continues with the valid part");
+  return Status(Code::kBadData, sound.status().message() + "; 'samara fsck " + run.string() +
+                                    "' lists all damage, " + Resume(run) +
+                                    " continues with the valid part, if there is one");
 }
 
 Status NoGeneration(const Path& run, int64_t generation) {

@@ -47,7 +47,7 @@ struct FoundGeneration {
 };
 // A generation of the run folder `run`; -1: the last. kNoInput when there is none such; kBadData
 // when the journal is damaged, is missing or ends before the latest checkpoint: a resume mends
-// that.
+// that. kBadData too when nothing is left of a run that had saved generations.
 Result<FoundGeneration> FindGeneration(const Path& run, int64_t generation = -1);
 
 // Every generation of `run` up to `generation` (-1: all), in order, and each once. As

@@ -141,6 +141,11 @@ bool IsOutput(const std::string& name) {
   return kOutputs.contains(name);
 }
 
+// Whether a run makes the file of this path below it at its end.
+bool IsMade(const Path& below) {
+  return IsOutput(below.string()) || below == "videos/elite.mp4" || below == "videos/agent.mp4";
+}
+
 // Whether a run cannot do without the file or folder of this name.
 bool IsKept(const std::string& name) {
   static const std::set<std::string> kNames = {
@@ -165,19 +170,21 @@ bool IsResult(const nlohmann::json& result) {
 
 }  // namespace
 
-Status CheckOutputFile(const Path& file) {
+Status CheckOutputFile(const Path& file, std::string_view makes) {
   std::error_code failed;
   const Path folder = file.parent_path().empty() ? Path(".") : file.parent_path();
   const Path parent = std::filesystem::canonical(folder, failed);
   if (failed || !std::filesystem::is_directory(parent, failed))
     return {Code::kCannotCreate, fmt::format("{}: no folder {}; make it first",
                                              Shown(file.string()), Shown(folder.string()))};
-  std::string below = file.filename().string();
+  Path below = file.filename();  // from `run` on
   for (Path run = parent; run.has_relative_path(); run = run.parent_path()) {
-    if (Exists(RootedPath::Root(run) / "run.json") && IsKept(below))
+    const std::string first = below.begin()->string();
+    const bool again = !makes.empty() && (below == makes || first == makes);
+    if (Exists(RootedPath::Root(run) / "run.json") && (IsKept(first) || (IsMade(below) && !again)))
       return {Code::kCannotCreate, fmt::format("{}: the run {} keeps it; choose another file",
                                                Shown(file.string()), Shown(run.string()))};
-    below = run.filename().string();
+    below = run.filename() / below;
   }
   return Status::Ok();
 }

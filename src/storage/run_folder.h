@@ -25,8 +25,9 @@ constexpr uint64_t kRunBytesNeeded = uint64_t{64} << 20;  // least free space to
 Status CheckKinds(const RootedPath& run);
 
 // kCannotCreate when a command may not write its output to `file`: its folder is missing, or it is
-// a file that samara keeps in a run folder.
-Status CheckOutputFile(const Path& file);
+// a file that samara keeps or makes in a run folder. `makes`: the one, named from the run folder
+// on, that the command may make again ("report.html"); "videos": every file there.
+Status CheckOutputFile(const Path& file, std::string_view makes = {});
 
 class RunFolder {
  public:

@@ -153,6 +153,9 @@ Result<bool> EvolutionTrainer::ResultStands(const json& result) {
                      (config_.run.stop_when_solved && newest->record.solved_at > 0) ||
                      (config_.run.minutes > 0 && seconds >= config_.run.minutes * 60);
   if (!spent || result.value("generation", uint64_t{0}) != newest->summary.generation) return false;
+  // another run.final_test_episodes was asked for: the test is played again, nothing else
+  const auto tested = result.find("elite_returns");
+  if (tested != result.end() && tested->size() != FinalTestEpisodes(config_)) return false;
   // without its last checkpoint the run ends once more, which saves that again
   ASSIGN_OR_RETURN(const auto checkpoint,
                    LatestGoodCheckpoint(session_.folder().checkpoints(), OnBadCheckpoint::kSkip));
@@ -205,6 +208,7 @@ Status EvolutionTrainer::TakeInitialPolicy() {
 Result<Trainer::Restored> EvolutionTrainer::Restore() {
   RunFolder& folder = session_.folder();
   if (!initial_about_.empty()) LogInfo(initial_about_);
+  const bool had_checkpoints = !ListCheckpoints(folder.checkpoints()).empty();
   ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
                    LatestGoodCheckpoint(folder.checkpoints(), OnBadCheckpoint::kSetAside));
   const auto pin = checkpoint ? checkpoint->info.journal : std::nullopt;
@@ -240,6 +244,10 @@ Result<Trainer::Restored> EvolutionTrainer::Restore() {
     RETURN_IF_ERROR(journal_->Append(kGenerationRecord, state));
     contents.records.push_back({.type = kGenerationRecord, .payload = state});
   }
+  if (had_checkpoints && !newest)
+    LogWarning(folder.checkpoints().string() +
+               ": no valid generation is left, the run begins again; what was damaged is kept as "
+               "*.corrupt");
   RETURN_IF_ERROR(RestoreReference(contents));
   const uint64_t generation = summary.generation;
   if (newest) {

@@ -47,8 +47,8 @@ class Trainer {
 
   // ---- what each kind of run says, in the order of the calls
 
-  // Whether the result of a run that had finished stands: no budget was raised since, and what it
-  // names is there.
+  // Whether the result of a run that had finished stands: no budget was raised since, its test has
+  // as many episodes as the configuration asks for, and what it names is there.
   virtual Result<bool> ResultStands(const nlohmann::json& result) = 0;
   // Environments and algorithm; nothing is made on disk.
   virtual Status Build() = 0;

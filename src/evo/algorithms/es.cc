@@ -33,6 +33,7 @@ class EsConfig : public EvolutionConfig {
     BindBudget(table, "es", budget);
   }
   std::string table() const override { return "es"; }
+  std::vector<std::string> Settle() override { return es.Unused(); }
   Status Check(const NetworkDescription& network) const override { return es.Check(network); }
   bool TakesInitialPolicy() const override { return true; }
   bool KeepsStatistics(const NetworkDescription& network) const override {

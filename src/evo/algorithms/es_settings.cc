@@ -30,7 +30,8 @@ void EsSettings::Bind(ConfigTable& table) {
             "standard deviation of the perturbations");
   table.Add("es.noise", &noise, kCounterNoiseNames, "kind of noise; quantile8 is quicker",
             OnResume::kMustMatchAdded);
-  table.Add("es.shaping", &shaping, kShapingNames, "what the update uses as fitness",
+  table.Add("es.shaping", &shaping, kShapingNames,
+            "what the update uses as fitness; novelty searches: centered_rank alone",
             OnResume::kMustMatchAdded);
   table.Add("es.grad_scale", &grad_scale, kGradientScaleNames,
             "divisor of the gradient: members, or members times sigma", OnResume::kMustMatchAdded);
@@ -73,6 +74,25 @@ void EsSettings::BindBatch(ConfigTable& table) {
             "length of both schedules, in es.schedule_unit", OnResume::kMustMatchAdded);
   table.Add("es.schedule_unit", &schedule_unit, kScheduleUnitNames, "unit of the schedules' length",
             OnResume::kMustMatchAdded);
+}
+
+std::vector<std::string> EsSettings::Unused() const {
+  const EsSettings defaults;
+  std::vector<std::string> lines;
+  const auto note = [&lines](std::string_view key, double value, double otherwise,
+                             std::string_view because) {
+    if (value != otherwise)
+      lines.push_back(fmt::format("es.{}={} has no effect with es.{}", key, value, because));
+  };
+  if (ascent.kind == AscentKind::kAdam || ascent.kind == AscentKind::kSgd)
+    note("momentum", ascent.momentum, defaults.ascent.momentum,
+         ascent.kind == AscentKind::kAdam ? "optimizer=adam" : "optimizer=sgd");
+  if (sigma_schedule == Schedule::kConstant)
+    note("sigma_end", sigma_end, defaults.sigma_end, "sigma_schedule=constant");
+  if (learning_rate_schedule == Schedule::kConstant)
+    note("learning_rate_end", learning_rate_end, defaults.learning_rate_end,
+         "learning_rate_schedule=constant");
+  return lines;
 }
 
 Status EsSettings::Check(const NetworkDescription& network) const {

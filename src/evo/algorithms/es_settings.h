@@ -51,6 +51,8 @@ struct EsSettings {
   // The rows that every evolution strategy has; batches, cut-offs and schedules.
   void Bind(ConfigTable& table);
   void BindBatch(ConfigTable& table);
+  // One line for each key that has another value than the default and that nothing uses.
+  std::vector<std::string> Unused() const;
   Status Check(const NetworkDescription& network) const;
   uint32_t members() const { return static_cast<uint32_t>(population); }
   uint32_t pairs() const { return members() / 2; }

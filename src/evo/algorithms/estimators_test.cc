@@ -290,7 +290,11 @@ TEST(EstimatorsTest, StayFiniteWhateverReturns) {
 TEST(EstimatorsTest, RefuseWhatTheyCannotPlay) {
   const NetworkDescription small = Network("linear", 3, 2);
   EXPECT_EQ(Config("pgpe", {"pgpe.population=7"})->Check(small).code(), Code::kConfig);
-  EXPECT_EQ(Config("pgpe", {"pgpe.shaping=sign"})->Check(small).code(), Code::kConfig);
+  ConfigTable pgpe;
+  const auto bound = FindEvolutionAlgorithm("pgpe")->config();
+  bound->Bind(pgpe);
+  EXPECT_EQ(pgpe.Override("pgpe.shaping=sign").code(), Code::kConfig);
+  EXPECT_EQ(pgpe.Find("pgpe.shaping")->type, "one of centered_rank|nes|zscore");
   EXPECT_EQ(Config("snes", {"snes.population=1000000", "snes.episodes=1000",
                             "snes.validation_episodes=5000"})
                 ->Check(small)

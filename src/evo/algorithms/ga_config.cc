@@ -102,7 +102,7 @@ Status GaConfig::Check(const NetworkDescription& network) const {
 }
 
 std::vector<std::string> GaConfig::Settle() {
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings = mutation.Unused("ga");
   if (parents > population || validation_candidates > population)
     warnings.push_back(
         fmt::format("ga.parents={} and ga.validation_candidates={} are clamped to ga.population={}",

@@ -32,7 +32,8 @@ class MapElitesConfig : public GaConfig {
     BindRows(table, GaSelection::kByCell);
     grid.Bind(table);
   }
-  std::vector<std::string> Settle() override { return {}; }  // every elite is a parent
+  // every elite is a parent
+  std::vector<std::string> Settle() override { return mutation.Unused("ga"); }
   Result<RecordKind> Records(const EnvironmentSpec& environment,
                              const NetworkDescription& network) const override;
   bool DependsOnEnvironment() const override { return true; }

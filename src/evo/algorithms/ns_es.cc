@@ -46,6 +46,7 @@ class NsEsConfig : public EvolutionConfig {
   }
   void Bind(ConfigTable& table) override;
   std::string table() const override { return "es"; }
+  std::vector<std::string> Settle() override { return es.Unused(); }
   Status Check(const NetworkDescription& network) const override;
   Result<RecordKind> Records(const EnvironmentSpec& environment,
                              const NetworkDescription&) const override {

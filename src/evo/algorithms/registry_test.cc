@@ -51,6 +51,39 @@ TEST(EvolutionRegistryTest, EveryRowMakesAConfigurationAndReadsItsStates) {
   EXPECT_EQ(FindEvolutionAlgorithm("none"), nullptr);
 }
 
+// Warnings of `algorithm` with these settings.
+std::vector<std::string> Warnings(const std::string& algorithm,
+                                  std::initializer_list<const char*> settings) {
+  const auto config = FindEvolutionAlgorithm(algorithm)->config();
+  ConfigTable table;
+  config->Bind(table);
+  for (const char* setting : settings) EXPECT_TRUE(table.Override(setting).ok()) << setting;
+  return config->Settle();
+}
+
+TEST(EvolutionRegistryTest, WarnsOfKeysThatNothingUses) {
+  using Lines = std::vector<std::string>;
+  for (const char* name : {"es", "ns-es", "nsra-es"}) {
+    EXPECT_EQ(Warnings(name, {}), Lines()) << name;
+    EXPECT_EQ(Warnings(name, {"es.momentum=0.5"}),
+              Lines{"es.momentum=0.5 has no effect with es.optimizer=adam"});
+    EXPECT_EQ(Warnings(name, {"es.momentum=0.5", "es.optimizer=sgd_classic"}), Lines());
+  }
+  EXPECT_EQ(Warnings("es", {"es.sigma_end=0.5"}),
+            Lines{"es.sigma_end=0.5 has no effect with es.sigma_schedule=constant"});
+  EXPECT_EQ(Warnings("es", {"es.sigma_end=0.5", "es.sigma_schedule=linear"}), Lines());
+  for (const char* name : {"deep-ga", "ga-ns", "map-elites", "ssga"}) {
+    EXPECT_EQ(Warnings(name, {}), Lines()) << name;
+    EXPECT_EQ(Warnings(name, {"ga.mutation_clip=0.2"}),
+              Lines{"ga.mutation_clip=0.2 has no effect with ga.mutation=plain"})
+        << name;
+    EXPECT_EQ(Warnings(name, {"ga.legacy_sum=true", "ga.mutation=sm_g_abs"}),
+              Lines{"ga.legacy_sum=true has no effect with ga.mutation=sm_g_abs"})
+        << name;
+    EXPECT_EQ(Warnings(name, {"ga.mutation_clip=0.2", "ga.mutation=sm_g_so"}), Lines()) << name;
+  }
+}
+
 TEST(EvolutionRegistryDeathTest, ANameIsRegisteredOnce) {
   EvolutionRow row = EvolutionAlgorithms()[0];
   EXPECT_DEATH(RegisterEvolutionAlgorithm(row), "deep-ga is registered twice");

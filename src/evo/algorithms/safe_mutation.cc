@@ -1,5 +1,7 @@
 #include "evo/algorithms/safe_mutation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -100,6 +102,18 @@ void MutationRule::Bind(ConfigTable& table, const std::string& name) {
   table.Add(name + ".legacy_sum", &legacy_sum,
             "sm_g_sum: sum over states instead of their mean, as the 2018 program",
             OnResume::kMustMatchAdded);
+}
+
+std::vector<std::string> MutationRule::Unused(const std::string& name) const {
+  std::vector<std::string> lines;
+  const std::string_view chosen = NameOf(std::span<const EnumName<MutationKind>>(kKinds), kind);
+  if (clip > 0 && (kind == MutationKind::kPlain || kind == MutationKind::kSmR))
+    lines.push_back(fmt::format("{0}.mutation_clip={1} has no effect with {0}.mutation={2}", name,
+                                clip, chosen));
+  if (legacy_sum && kind != MutationKind::kSmGSum)
+    lines.push_back(
+        fmt::format("{0}.legacy_sum=true has no effect with {0}.mutation={1}", name, chosen));
+  return lines;
 }
 
 Status MutationRule::Check(const NetworkDescription& network) const {

@@ -39,6 +39,8 @@ struct MutationRule {
   // Adds the rows TABLE.mutation, TABLE.mutation_clip and TABLE.legacy_sum.
   void Bind(ConfigTable& table, const std::string& name);
   bool safe() const { return kind != MutationKind::kPlain; }
+  // One line for each key of TABLE that has a value and that this kind of mutation does not use.
+  std::vector<std::string> Unused(const std::string& name) const;
   // kConfig where safe mutations are asked for and what episodes see does not come back.
   Status Check(bool records) const;
   // kConfig where the derivatives of `network` are not known.

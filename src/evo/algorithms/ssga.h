@@ -32,6 +32,7 @@ class SsgaConfig : public EvolutionConfig {
   }
   void Bind(ConfigTable& table) override;
   std::string table() const override { return "ga"; }
+  std::vector<std::string> Settle() override { return mutation.Unused("ga"); }
   Status Check(const NetworkDescription& network) const override;
   std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const override;
 };
