@@ -234,8 +234,13 @@ def local_actors_killed_bits(folder: Path, *arguments: object, period: float = 1
         start = time.monotonic()
         training.wait_for_updates(1)
         while training.running():
+            update, deadline = training.last()["update"], time.monotonic() + 90
             hunter.send(training.children())
             time.sleep(hunter.chosen.uniform(0.5, 1.5) * period)
+            # on a busy machine an actor that is never left to start would be given up
+            while training.running() and training.last()["update"] == update:
+                assert time.monotonic() < deadline, training.text()[-2000:]
+                time.sleep(0.05)
         assert training.wait() == 0, training.text()[-2000:]
     finally:
         training.kill()
