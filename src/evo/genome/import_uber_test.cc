@@ -5,8 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/files.h"
-#include "core/sha256.h"
-#include "evo/genome/decode.h"
 
 namespace samara {
 namespace {
@@ -30,19 +28,6 @@ TEST(ImportUberTest, ReadsThePublishedElite) {
   EXPECT_EQ(elite.genome.mutations.front(), (Mutation{94'987'453, 0.002f}));
   EXPECT_EQ(elite.genome.mutations.back(), (Mutation{103'521'806, 0.002f}));
   EXPECT_LT(elite.genome.Encode().size(), 4000u);
-}
-
-TEST(ImportUberTest, EliteHasNumPysParameters) {
-  // SHA-256 of theta_0 and of theta, little-endian float32, from RandomState(123).randn and NumPy's
-  // float32 products and sums
-  const Genome elite = ImportUber(FrostbiteFile()).ValueOrThrow().genome;
-  const NetworkDescription network = MakeNetwork("LargeModel", 84, 84, 4, 18).ValueOrThrow();
-  std::vector<float> theta(network.parameter_count);
-  const auto hash = [&] { return Hex(Sha256().Update(std::as_bytes(std::span(theta))).Finish()); };
-  InitialParameters(elite, network, theta);
-  EXPECT_EQ(hash(), "ccb88c1066ad42882889b22e8fe82bd66e22e42699460ea4cc7c7a337657ca05");
-  Materialise(elite, network, theta);
-  EXPECT_EQ(hash(), "3dfa932f045f4f40be101791b867ab716e0f7112d900d75899b31d12384399de");
 }
 
 void ExpectBad(const std::string& text, const std::string& what, size_t parameter_count = 0) {
