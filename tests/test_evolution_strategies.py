@@ -23,6 +23,7 @@ ES = ["classic/cartpole-es", *SHORT,
              "es.sigma_schedule=exponential", "es.sigma_end=0.05", "es.learning_rate_schedule=linear",
              "es.learning_rate_end=0.01", "es.schedule_length=3", "es.shaping=nes")]  # fmt: skip
 NORMALIZED = ["classic/cartpole-es", *SHORT, "env.id=Hopper-v5", "env.frames_max=200", "network.layers=normalize, dense 8 tanh",
+              "network.action_bins=5",
               *short("es", "es.population=12", "es.action_noise=0.3", "es.observation_share=0.3",
                      "es.shaping=centered_sign_rank", "es.min_steps=500", "es.init=unit_norm_0.01")]  # fmt: skip
 RUNS = {
@@ -119,6 +120,13 @@ def test_sums_of_signs_solve_no_task(tmp_path):
 def test_noise_on_discrete_actions_is_refused(tmp_path):
     refused = samara("train", "classic/cartpole-es", "es.action_noise=0.1", "--out", tmp_path / "run")
     assert refused.code == 78 and "es.action_noise=0.1: the actions of" in refused.err
+
+
+def test_bins_of_what_is_no_bounded_box_are_refused(tmp_path):
+    for words in (["classic/cartpole-es", "network.action_bins=5"], ["mujoco/swimmer-es-desktop", "network.action_bins=1"],
+                  ["parity/rnn", "network.action_bins=2"]):
+        refused = samara("train", *words, "--out", tmp_path / "run")
+        assert refused.code == 78 and f"{words[1]}: expected 0, or 2 or more" in refused.err
 
 
 def test_members_beyond_the_least_population_are_individuals_too(tmp_path):

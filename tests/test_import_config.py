@@ -115,6 +115,14 @@ def test_observations_are_normalised_where_the_file_says_so(tmp_path):
     assert toml["es"]["observation_share"] == 0.01
 
 
+def test_bins_of_actions_are_read(tmp_path):
+    config = read("distributed_es")
+    config["policy"]["args"]["ac_bins"] = "uniform:10"
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    ok("import", tmp_path / "config.json", "--out", tmp_path / "x.toml")
+    assert tomllib.loads((tmp_path / "x.toml").read_text())["network"]["action_bins"] == 10
+
+
 @pytest.mark.parametrize("mode", ["centered_rank", "sign", "centered_sign_rank"])
 def test_every_shaping_of_2018_is_read(mode, tmp_path):
     config = read("accelerated_es")
@@ -148,7 +156,7 @@ def test_the_program_can_be_named(tmp_path):
         ("accelerated_es", "optimizer.type", "lbfgs", ["optimizer.type is lbfgs", "adam"]),
         ("accelerated_es", "optimizer.args.decay", 1, ["optimizer.args.decay: unknown key"]),
         ("distributed_es", "optimizer.args.beta1", 0.5, ["optimizer.args.beta1 is 0.5", "0.9"]),
-        ("distributed_es", "policy.args.ac_bins", "uniform:5", ["policy.args.ac_bins is", "continuous:"]),
+        ("distributed_es", "policy.args.ac_bins", "uniform:1", ["policy.args.ac_bins is", "uniform:"]),
         ("distributed_es", "policy.args.connection_type", "resff", ["connection_type is"]),
         ("distributed_es", "policy.args.hidden_dims", [], ["hidden_dims"]),
         ("distributed_es", "policy.type", "Policy", ["policy.type is Policy"]),

@@ -123,6 +123,10 @@ ConfigTable ExperimentConfig::OwnTable() {
             "native environments: whole episodes on threads, or step by step in slots", change);
   table.Add("network.name", &network.name, {}, "`samara list networks`");
   table.Add("network.layers", &network.layers, {}, kLayersHelp, OnResume::kMustMatchAdded);
+  table.Add("network.action_bins", &network.action_bins, {0, 1000}, "values",
+            "continuous actions: number of evenly spaced values among which the network chooses "
+            "for each dimension; 0 = its outputs are the values",
+            OnResume::kMustMatchAdded);
   table.Add("network.storage", &network.storage, {"float32", "bf16", "int8"},
             "number format of the weights; bf16 and int8 need less memory bandwidth");
   table.Add("run.init_from", &run.init_from, {},

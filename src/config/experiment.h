@@ -55,6 +55,7 @@ struct NetworkConfig {
   std::string layers;  // a line (nn/layer_line.h); not empty: instead of the name
   const std::string& text() const { return layers.empty() ? name : layers; }
   std::string storage = "float32";
+  int64_t action_bins = 0;  // of continuous actions, per dimension; 0: outputs are the values
 };
 
 // The values of run.algorithm: those of evolution, then the learning ones.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -397,8 +398,16 @@ void ReadPolicy(Import& import, Members policy, const std::string& algorithm, bo
     }
     if (const auto connection = args.Word("connection_type"); connection && *connection != "ff")
       args.Expected("connection_type", *connection, "ff");
-    if (const auto bins = args.Word("ac_bins"); bins && *bins != "continuous:")
-      args.Expected("ac_bins", *bins, "continuous:");
+    if (const auto bins = args.Word("ac_bins"); bins && *bins != "continuous:") {
+      int64_t values = 0;
+      const std::string_view number = std::string_view(*bins).substr(bins->find(':') + 1);
+      const auto read = std::from_chars(number.data(), number.data() + number.size(), values);
+      if (bins->starts_with("uniform:") && read.ec == std::errc() &&
+          read.ptr == number.data() + number.size() && values >= 2)
+        import.SetNumber("network.action_bins", static_cast<double>(values));
+      else
+        args.Expected("ac_bins", *bins, "continuous: or uniform: and 2 or more values");
+    }
     if (const auto noise = args.Number("ac_noise_std"); noise && *noise > 0) {
       if (IsGenetic(algorithm))
         args.Unused("ac_noise_std", "actions of a genetic algorithm have no noise here");

@@ -47,8 +47,13 @@ struct ActionSpec {
   // Discrete with several parts that are chosen independently (MultiDiscrete): how many choices
   // each has. Their product is n, and an action's index counts the last part fastest (C order).
   std::vector<int64_t> sizes{};  // empty: one part
-  // What a policy says about an action: one number per choice of each part, or per dimension.
+  // Box: number of evenly spaced values, the bounds included, among which a policy chooses for each
+  // dimension; 0: a policy's outputs are the values.
+  int64_t bins = 0;
+  // What a policy says about an action: one number per choice of each part or dimension, or per
+  // dimension.
   int64_t outputs() const {
+    if (bins > 0) return n * bins;
     if (sizes.empty()) return n;
     int64_t sum = 0;
     for (int64_t size : sizes) sum += size;

@@ -161,6 +161,25 @@ std::string PythonEnvironmentJson(const std::string& id) {
   return environment.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+namespace {
+
+// kConfig where the environment has no continuous actions between bounds.
+Status ChooseBins(int64_t bins, EnvironmentSpec& environment) {
+  if (bins == 0) return Status::Ok();
+  if (bins == 1 || environment.action.discrete || environment.action.raw)
+    return {Code::kConfig,
+            fmt::format("network.action_bins={}: expected 0, or 2 or more for an environment of "
+                        "continuous actions between bounds; those of {} are {}",
+                        bins, environment.id,
+                        environment.action.discrete ? "discrete"
+                        : environment.action.raw    ? "unbounded"
+                                                    : "continuous")};
+  environment.action.bins = bins;
+  return Status::Ok();
+}
+
+}  // namespace
+
 Result<EnvironmentSetup> SetUpEvolution(const ExperimentConfig& config, bool render) {
   EnvironmentSetup setup;
   RETURN_IF_ERROR(CheckTrusted(config.env));
@@ -176,6 +195,8 @@ Result<EnvironmentSetup> SetUpEvolution(const ExperimentConfig& config, bool ren
     ASSIGN_OR_RETURN(setup.fleet, MakeFleet(config, atari, render));
     setup.environment = setup.fleet->spec();
   }
+
+  RETURN_IF_ERROR(ChooseBins(config.network.action_bins, setup.environment));
 
   // 2 the network that fits them
   const Input input = MakeInput(setup.environment, atari);

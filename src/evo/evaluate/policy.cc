@@ -31,7 +31,8 @@ std::string PolicyModel::Describe() const {
                         {"dtype", static_cast<int>(input_.dtype)},
                         {"discrete", action_.discrete},
                         {"actions", action_.n},
-                        {"sizes", action_.sizes}}
+                        {"sizes", action_.sizes},
+                        {"bins", action_.bins}}
       .dump();
 }
 
@@ -42,6 +43,7 @@ Result<std::unique_ptr<PolicyModel>> PolicyModel::FromDescription(std::string_vi
     action.discrete = json.at("discrete");
     action.n = json.at("actions");
     action.sizes = json.at("sizes").get<std::vector<int64_t>>();
+    action.bins = json.at("bins");
     ASSIGN_OR_RETURN(NetworkDescription network,
                      MakeNetwork(json.at("network").get<std::string>(), json.at("height"),
                                  json.at("width"), json.at("channels"), action.outputs()));
@@ -186,16 +188,26 @@ Action PolicyState::Decide(PolicyWorkspace& workspace, std::span<const std::byte
     }
     return {.index = static_cast<int32_t>(index), .values = {}};
   }
+  std::span<float> chosen = outputs_;  // one number per dimension
+  if (action.bins > 0) {
+    auto part = outputs_.begin();
+    for (float& value : values_) {
+      const auto best = std::max_element(part, part + action.bins) - part;
+      value = static_cast<float>(2 * best) / static_cast<float>(action.bins - 1) - 1.0F;
+      part += action.bins;
+    }
+    chosen = values_;
+  }
   if (action_noise_ > 0 && loaded_ != kRandomHandle) {
     const CounterRng noise(DeriveKey(seed_, Purpose::kActionNoise));
-    for (size_t i = 0; i < outputs_.size(); ++i)
-      outputs_[i] +=
-          action_noise_ * static_cast<float>(noise.Normal(uint64_t{step_} * outputs_.size() + i));
+    for (size_t i = 0; i < chosen.size(); ++i)
+      chosen[i] +=
+          action_noise_ * static_cast<float>(noise.Normal(uint64_t{step_} * chosen.size() + i));
   }
   if (action.raw) return {.index = 0, .values = outputs_};
   // a NaN output clips to -1: max returns its first argument when the comparison fails
   for (size_t i = 0; i < values_.size(); ++i) {
-    values_[i] = std::min(std::max(-1.0F, outputs_[i]), 1.0F);
+    values_[i] = std::min(std::max(-1.0F, chosen[i]), 1.0F);
   }
   return {.index = 0, .values = values_};
 }

@@ -125,7 +125,9 @@ class PolicyState {
   // The next observation begins a sequence of its own (StepResult::new_sequence).
   void StartSequence();
   // The action for the newest observation; `action.values` points into this state until the next
-  // call. The first maximum wins; continuous outputs are clipped to [-1, 1].
+  // call. The first maximum wins, of each part or dimension with bins; continuous outputs are
+  // clipped to
+  // [-1, 1].
   Action Decide(PolicyWorkspace& workspace, std::span<const std::byte> observation);
   // The network's input after the newest observation: what Decide evaluates, and all that a policy
   // that acts at random leaves to be taken, before its Decide.

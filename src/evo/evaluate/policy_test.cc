@@ -78,6 +78,29 @@ TEST(PolicyTest, BoxOutputsAreClippedAndNanIsTheLowerBound) {
             (std::vector<float>{-1, 1, 0.25F, -1, 1}));
 }
 
+// The head `uniform:<bins>` of Salimans et al.'s program: low + best / (bins - 1) * (high - low).
+TEST(PolicyTest, EachDimensionWithBinsChoosesAmongEvenlySpacedValues) {
+  ActionSpec box = Box(3);
+  box.bins = 5;
+  const auto described =
+      PolicyModel::FromDescription(PolicyModel(Network("linear", 1, 15), {}, box).Describe());
+  const PolicyModel& model = **described;
+  PolicyWorkspace workspace(model);
+  PolicyState state(model);
+  std::vector<float> weights = {9, 0, 0, 0, 0, 0, 1, 1, 0, 0, -3, -2, -1, -4, 0};
+  weights.resize(30);  // no biases
+  state.Load(workspace, {0, 0}, GivenSource(weights));
+  state.StartEpisode({.seed = 1});
+  Action action = state.Decide(workspace, Bytes({1.0F}));
+  EXPECT_EQ(std::vector<float>(action.values.begin(), action.values.end()),
+            (std::vector<float>{-1, -0.5F, 1}));
+  state.StartEpisode({.seed = 1, .action_noise = 0.1F});
+  action = state.Decide(workspace, Bytes({1.0F}));
+  EXPECT_NE(action.values[1], -0.5F) << "noise is added to the chosen values";
+  EXPECT_NEAR(action.values[1], -0.5F, 0.6F);
+  EXPECT_LE(action.values[2], 1) << "and clipped";
+}
+
 TEST(PolicyTest, ByteVectorsAreScaledTo255) {
   const PolicyModel model(Network("linear", 2, 1),
                           {.stacked = false, .stack = {}, .dtype = DType::kUint8}, Box(1));
