@@ -111,3 +111,17 @@ def test_files_offered_under_both_licences_say_so():
     assert len(dual) > 50
     assert not [str(path) for path in dual
                 if "SPDX-License-Identifier: Apache-2.0 OR MIT" not in (ROOT / path).read_text().split("\n")[0]]
+
+
+def test_types_of_one_namespace_have_different_names():
+    """Two of one name in one program are undefined behaviour: the linker keeps one of their inline functions."""
+    named = {}
+    for path in tracked("*.h", "*.cc"):
+        if not str(path).startswith(("src/", "include/")):
+            continue
+        text = re.sub(r"^namespace \{\n.*?^\}  // namespace$", "", (ROOT / path).read_text(), flags=re.M | re.S)
+        space = tuple(re.findall(r"^namespace ([\w:]+) \{", text, re.M))
+        for name in re.findall(r"^(?:struct|class|enum class|union) (\w+)(?: final)?(?: : [^;{]*)?\s*\{", text, re.M):
+            named.setdefault((space, name), []).append(str(path))
+    assert len(named) > 300
+    assert not {name: paths for (_, name), paths in named.items() if len(paths) > 1}

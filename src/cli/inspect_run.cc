@@ -15,7 +15,7 @@ namespace samara {
 namespace {
 
 Status RunAgentHash(const RunFolder& folder, bool json) {
-  ASSIGN_OR_RETURN(const Checkpoint latest, LatestAgent(folder, OnBadCheckpoint::kRefuse));
+  ASSIGN_OR_RETURN(const StoredCheckpoint latest, LatestAgent(folder, OnBadCheckpoint::kRefuse));
   ASSIGN_OR_RETURN(const std::string hash, ParameterHash(latest.info, latest.path));
   if (json)
     PrintJson({{"update", latest.info.step}, {"parameter_hash", hash}});

@@ -164,7 +164,7 @@ Result<Policy> FromRun(const Path& run, const LoadOptions& options) {
           .Annotate(run.string()));
   if (policy.config.Learns()) {
     RETURN_IF_ERROR(CheckOnePolicy(run, options));
-    ASSIGN_OR_RETURN(Checkpoint checkpoint, LatestAgent(*folder, OnBadCheckpoint::kSkip));
+    ASSIGN_OR_RETURN(StoredCheckpoint checkpoint, LatestAgent(*folder, OnBadCheckpoint::kSkip));
     if (!checkpoint.files.contains(kWeights))
       return Status(Code::kBadData, checkpoint.path.string() + ": holds no " + kWeights);
     policy.agent_files[kWeights] = std::move(checkpoint.files[kWeights]);

@@ -42,13 +42,13 @@ Result<AgentState> AgentState::Decode(std::string_view bytes) {
   return state;
 }
 
-Result<Checkpoint> LatestAgent(const RunFolder& folder, OnBadCheckpoint on_bad) {
+Result<StoredCheckpoint> LatestAgent(const RunFolder& folder, OnBadCheckpoint on_bad) {
   const std::string run = folder.path().string(), resume = "'samara train --resume " + run + "'";
   auto found = LatestGoodCheckpoint(folder.checkpoints(), on_bad);
   if (found.status().code() == Code::kBadData)
     return Status(Code::kBadData,
                   found.status().message() + "; " + resume + " continues from the one before it");
-  ASSIGN_OR_RETURN(std::optional<Checkpoint> checkpoint, std::move(found));
+  ASSIGN_OR_RETURN(std::optional<StoredCheckpoint> checkpoint, std::move(found));
   if (checkpoint) return std::move(*checkpoint);
   if (const size_t bad = ListCheckpoints(folder.checkpoints()).size(); bad > 0)
     return Status(Code::kBadData, run + ": every checkpoint is damaged, " + std::to_string(bad) +

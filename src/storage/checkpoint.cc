@@ -161,17 +161,17 @@ Result<CheckpointManifest> ReadManifest(const RootedPath& checkpoint) {
   return manifest;
 }
 
-Result<Checkpoint> ReadCheckpoint(const RootedPath& path) {
+Result<StoredCheckpoint> ReadCheckpoint(const RootedPath& path) {
   ASSIGN_OR_RETURN(CheckpointManifest manifest, ReadManifest(path));
-  Checkpoint checkpoint{.path = path, .info = std::move(manifest.info), .files = {}};
+  StoredCheckpoint checkpoint{.path = path, .info = std::move(manifest.info), .files = {}};
   for (const CheckpointManifest::File& file : manifest.files) {
     ASSIGN_OR_RETURN(checkpoint.files[file.name], ReadVerified(path / file.name, file));
   }
   return checkpoint;
 }
 
-Result<std::optional<Checkpoint>> LatestGoodCheckpoint(const RootedPath& checkpoints,
-                                                       OnBadCheckpoint on_bad) {
+Result<std::optional<StoredCheckpoint>> LatestGoodCheckpoint(const RootedPath& checkpoints,
+                                                             OnBadCheckpoint on_bad) {
   std::set<RootedPath> warned;
   for (int listing = 0; listing < kListingsMax; ++listing) {
     bool vanished = false;
@@ -190,7 +190,7 @@ Result<std::optional<Checkpoint>> LatestGoodCheckpoint(const RootedPath& checkpo
         LogWarning(why.message() + "; trying the checkpoint before it");
       }
     }
-    if (!vanished) return std::optional<Checkpoint>();
+    if (!vanished) return std::optional<StoredCheckpoint>();
   }
   return Status(Code::kIoError, checkpoints.string() + ": checkpoints vanish while they are read");
 }

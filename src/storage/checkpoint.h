@@ -42,7 +42,7 @@ struct CheckpointFile {
   std::string_view bytes;
 };
 
-struct Checkpoint {
+struct StoredCheckpoint {
   RootedPath path;
   CheckpointInfo info;
   std::map<std::string, std::string> files;  // name -> bytes, all verified
@@ -65,7 +65,7 @@ std::vector<RootedPath> ListCheckpoints(const RootedPath& checkpoints);
 // kBadData: damaged, or the folder's name is not that of the manifest; kConfig: a later format.
 Result<CheckpointManifest> ReadManifest(const RootedPath& checkpoint);
 // Reads and verifies everything.
-Result<Checkpoint> ReadCheckpoint(const RootedPath& checkpoint);
+Result<StoredCheckpoint> ReadCheckpoint(const RootedPath& checkpoint);
 
 enum class OnBadCheckpoint {
   kSkip,      // fall back to the next older one with a warning, change nothing (readers)
@@ -73,8 +73,8 @@ enum class OnBadCheckpoint {
   kRefuse,    // kBadData (--strict)
 };
 // The latest checkpoint that verifies; nothing when there is none.
-Result<std::optional<Checkpoint>> LatestGoodCheckpoint(const RootedPath& checkpoints,
-                                                       OnBadCheckpoint on_bad);
+Result<std::optional<StoredCheckpoint>> LatestGoodCheckpoint(const RootedPath& checkpoints,
+                                                             OnBadCheckpoint on_bad);
 
 class CheckpointWriter {
  public:

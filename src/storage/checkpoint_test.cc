@@ -37,7 +37,7 @@ class CheckpointTest : public testing::Test {
   uint64_t LatestStep(OnBad on_bad = OnBad::kSkip) const {
     auto latest = LatestGoodCheckpoint(folder_.path(), on_bad);
     if (!latest.ok() || !latest->has_value()) return 0;
-    const Checkpoint& checkpoint = **latest;
+    const StoredCheckpoint& checkpoint = **latest;
     EXPECT_EQ(checkpoint.files.at("population.bin"),
               "state " + std::to_string(checkpoint.info.step));
     return checkpoint.info.step;
@@ -59,7 +59,7 @@ TEST_F(CheckpointTest, GivesBackWhatWasSaved) {
   EXPECT_EQ(path.filename(), "ckpt-00000012-0001");
   const auto latest = LatestGoodCheckpoint(folder_.path(), OnBad::kRefuse);
   ASSERT_TRUE(latest.ok() && latest->has_value());
-  const Checkpoint& checkpoint = **latest;
+  const StoredCheckpoint& checkpoint = **latest;
   EXPECT_EQ(checkpoint.path.path(), path);
   EXPECT_EQ(checkpoint.files,
             (std::map<std::string, std::string>{{"empty", ""}, {"population.bin", "state 12"}}));

@@ -20,7 +20,7 @@ constexpr double kStopSeconds = 10;  // and so long for the end of a round
 Result<Trainer::Restored> AgentTrainer::Restore() {
   RunFolder& folder = session_.folder();
   const bool some = !ListCheckpoints(folder.checkpoints()).empty();
-  ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
+  ASSIGN_OR_RETURN(const std::optional<StoredCheckpoint> checkpoint,
                    LatestGoodCheckpoint(folder.checkpoints(), OnBadCheckpoint::kSetAside));
   if (!checkpoint && some)
     return Status(Code::kBadData,
@@ -82,7 +82,7 @@ Status AgentTrainer::Rollback() {
   if (Deterministic()) return Status::Ok();
   NamedFiles files;
   if (sync_.is_main()) {
-    ASSIGN_OR_RETURN(const std::optional<Checkpoint> good,
+    ASSIGN_OR_RETURN(const std::optional<StoredCheckpoint> good,
                      LatestGoodCheckpoint(session_.folder().checkpoints(), OnBadCheckpoint::kSkip));
     if (!good)
       files = initial_weights_;

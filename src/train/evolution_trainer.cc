@@ -209,7 +209,7 @@ Result<Trainer::Restored> EvolutionTrainer::Restore() {
   RunFolder& folder = session_.folder();
   if (!initial_about_.empty()) LogInfo(initial_about_);
   const bool had_checkpoints = !ListCheckpoints(folder.checkpoints()).empty();
-  ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
+  ASSIGN_OR_RETURN(const std::optional<StoredCheckpoint> checkpoint,
                    LatestGoodCheckpoint(folder.checkpoints(), OnBadCheckpoint::kSetAside));
   const auto pin = checkpoint ? checkpoint->info.journal : std::nullopt;
   JournalContents contents;

@@ -19,10 +19,10 @@
 namespace samara {
 
 // Runs tasks one after the other.
-class TaskThread {
+class NetworkThread {
  public:
-  TaskThread() : thread_("network", [this] { Work(); }) {}
-  ~TaskThread() {
+  NetworkThread() : thread_("network", [this] { Work(); }) {}
+  ~NetworkThread() {
     Post(nullptr);
     thread_.Join();
   }
@@ -62,7 +62,7 @@ inline std::vector<std::span<const std::byte>> Cut(const std::string& message, s
 // One stream between a hub and a RemoteActor.
 class MemoryLink : public std::enable_shared_from_this<MemoryLink> {
  public:
-  MemoryLink(RemoteHub& hub, RemoteActor& actor, TaskThread& network, size_t piece)
+  MemoryLink(RemoteHub& hub, RemoteActor& actor, NetworkThread& network, size_t piece)
       : hub_(hub), actor_(actor), network_(network), piece_(piece) {}
 
   void Connect(const std::string& authorization = {}) {
@@ -122,7 +122,7 @@ class MemoryLink : public std::enable_shared_from_this<MemoryLink> {
 
   RemoteHub& hub_;
   RemoteActor& actor_;
-  TaskThread& network_;
+  NetworkThread& network_;
   const size_t piece_;
   // touched by the network's thread
   std::shared_ptr<RemoteHub::Session> session_;

@@ -57,7 +57,7 @@ class Actors {
     std::unique_ptr<Fleet> fleet;
     std::unique_ptr<RemoteActor> actor;
     size_t piece = 0;
-    TaskThread network;
+    NetworkThread network;
     std::weak_ptr<MemoryLink> link;
     std::unique_ptr<Thread> thread;
   };
@@ -129,7 +129,7 @@ TEST_F(QuietTest, GoodbyeEndsActors) {
   const auto local = LocalFleet(1);
   RemoteHub hub({.spec = local->spec(), .slots = 2}, {});
   RemoteActor actor(*local);
-  TaskThread network;
+  NetworkThread network;
   const auto link = std::make_shared<MemoryLink>(hub, actor, network, 64);
   link->Connect();
   while (hub.live() == 0) std::this_thread::yield();

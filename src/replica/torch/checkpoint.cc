@@ -193,7 +193,7 @@ Result<torch::Tensor> FromFile(const Safetensors& file, const std::string& name,
 }
 
 // kBadData when there is no such value of that type and shape.
-Status Take(const CheckpointFile& file, const std::string& name, torch::Tensor& into) {
+Status Take(const ReplicaCheckpoint& file, const std::string& name, torch::Tensor& into) {
   const auto it = file.entries.find(name);
   if (it == file.entries.end()) return Status(Code::kBadData, "the checkpoint has no " + name);
   if (it->second.scalar_type() != into.scalar_type() || it->second.sizes() != into.sizes()) {
@@ -350,8 +350,8 @@ void WriteCheckpoint(Replicator& replicator, const std::string& path, const Held
     throw ReplicationError(74, replicator.IsMain() ? failure : "rank 0 could not write " + path);
 }
 
-std::optional<CheckpointFile> ReadCheckpoint(Replicator& replicator, const std::string& path,
-                                             Site site) {
+std::optional<ReplicaCheckpoint> ReadCheckpoint(Replicator& replicator, const std::string& path,
+                                                Site site) {
   const torch::NoGradGuard none;
   // rank 0 reads: [state of affairs, bytes]
   std::string message;
@@ -371,7 +371,7 @@ std::optional<CheckpointFile> ReadCheckpoint(Replicator& replicator, const std::
     throw ReplicationError(65, path + ": " + std::string(whole.substr(1)));
   const auto parsed = ParseSafetensors(whole.substr(1));
   if (!parsed.ok()) throw ReplicationError(65, path + ": " + parsed.status().message());
-  CheckpointFile file;
+  ReplicaCheckpoint file;
   file.metadata = parsed->metadata;
   if (const auto it = file.metadata.find("format");
       it == file.metadata.end() || it->second != kFormat)
@@ -420,7 +420,7 @@ bool Load(Replicator& replicator, const std::string& path, Checkpoint& checkpoin
   const torch::NoGradGuard none;
   const auto read_file = ReadCheckpoint(replicator, path, site);
   if (!read_file) return false;
-  const CheckpointFile& file = *read_file;
+  const ReplicaCheckpoint& file = *read_file;
   const auto check = [&](const Status& status) {
     if (!status.ok()) throw ReplicationError(65, path + ": " + status.message());
   };

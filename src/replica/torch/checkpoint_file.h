@@ -14,7 +14,8 @@ namespace samara {
 using Entries = std::map<std::string, torch::Tensor>;
 using Metadata = std::map<std::string, std::string>;
 
-struct CheckpointFile {
+// What a file holds.
+struct ReplicaCheckpoint {
   Entries entries;
   Metadata metadata;
   int64_t step = 0;
@@ -36,7 +37,7 @@ void RefuseOther(const std::string& path, const Metadata& metadata, const std::s
                  const std::string& value);
 // Collective. Nullopt without a file. ReplicationError 65 for a damaged one; in exact mode 78 for
 // one of another mode, seed, or number of replicas.
-std::optional<CheckpointFile> ReadCheckpoint(Replicator& replicator, const std::string& path,
-                                             Site site);
+std::optional<ReplicaCheckpoint> ReadCheckpoint(Replicator& replicator, const std::string& path,
+                                                Site site);
 
 }  // namespace samara
