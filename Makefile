@@ -58,7 +58,6 @@ fuzz: setup
 
 ## make coverage    lines and branches that the tests run, by folder (builds all of it once more)
 coverage: setup
-	scripts/setup --coverage
 	scripts/coverage
 
 clean:
