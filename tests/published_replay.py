@@ -173,10 +173,8 @@ class Game:
 
 def play(name, network, noops):
     """What Game.play returns for one episode of `name` per entry of `noops`, all of them in step."""
-    results, playing = [None] * len(noops), {}
-    for i, n in enumerate(noops):
-        playing[i] = Game(name).play(n)
-    stacks = {i: next(episode) for i, episode in playing.items()}
+    results, playing = [None] * len(noops), [Game(name).play(n) for n in noops]
+    stacks = {i: next(episode) for i, episode in enumerate(playing)}
     while stacks:
         outputs = dict(zip(stacks, network(np.stack(list(stacks.values())))))
         stacks = {}

@@ -50,7 +50,7 @@ struct ActionSpec {
   // Box: number of evenly spaced values, the bounds included, among which a policy chooses for each
   // dimension; 0: a policy's outputs are the values.
   int64_t bins = 0;
-  // What a policy says about an action: one number per choice of each part or dimension, or per
+  // Number of a policy's outputs: one per choice of each part or dimension with bins, or per
   // dimension.
   int64_t outputs() const {
     if (bins > 0) return n * bins;

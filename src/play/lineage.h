@@ -13,8 +13,8 @@
 
 namespace samara {
 
-// Of a genome: the elite's ancestors, each with one mutation more than the one before; where the
-// algorithm numbers no members, those that were the elite once.
+// An ancestor of an elite that is a genome: each has one mutation more than the one before; where
+// the algorithm numbers no members, they are those that were the elite once.
 struct Ancestor {
   uint64_t generation = 0;             // the first that had it; 0: the run began from it
   std::optional<uint64_t> individual;  // its number in the population of that generation

@@ -46,12 +46,20 @@ std::optional<uint64_t> NumberIn(const std::string& text) {
   return number;
 }
 
+// Number of members of the population that `played` records and `before` can rebuild; 0: none.
+uint64_t Members(const EvolutionAlgorithm& before, const GenerationRecord& played) {
+  const uint64_t members = before.MembersOfNext();
+  // a batch of a least number of steps had more members than the state before it tells
+  return members == 0 ? 0 : std::max<uint64_t>(members, played.fitness.size());
+}
+
 // A member of the population that the last of `records` played: a function of the state before it.
 Result<FoundIndividual> FindMember(const RebuiltRun& rebuilt, const Path& run, uint64_t number,
                                    std::span<const GenerationRecord> records,
                                    const FoundGeneration& found) {
   const uint64_t generation = found.summary.generation;
-  ASSIGN_OR_RETURN(const uint64_t members, rebuilt.MembersOfLast(records));
+  ASSIGN_OR_RETURN(const auto algorithm, rebuilt.At(records.first(records.size() - 1)));
+  const uint64_t members = Members(*algorithm, records.back());
   if (members == 0)
     return Status(Code::kUsage,
                   fmt::format("--individual {}: generation {} of {} has no numbered individuals; "
@@ -62,7 +70,6 @@ Result<FoundIndividual> FindMember(const RebuiltRun& rebuilt, const Path& run, u
                   fmt::format("--individual {}: expected 0 to {}, generation {} of "
                               "{} has {} individuals",
                               number, members - 1, generation, run.string(), members));
-  ASSIGN_OR_RETURN(const auto algorithm, rebuilt.At(records.first(records.size() - 1)));
   return FoundIndividual{algorithm->MemberOfNext(number),
                          fmt::format("individual {} of generation {}", number, generation),
                          found.reference};
@@ -102,9 +109,7 @@ Result<std::unique_ptr<EvolutionAlgorithm>> RebuiltRun::At(
 
 Result<uint64_t> RebuiltRun::MembersOfLast(std::span<const GenerationRecord> generations) const {
   ASSIGN_OR_RETURN(const auto before, At(generations.first(generations.size() - 1)));
-  const uint64_t members = before->MembersOfNext();
-  // a batch of a least number of steps had more members than the state before it tells
-  return members == 0 ? 0 : std::max<uint64_t>(members, generations.back().fitness.size());
+  return Members(*before, generations.back());
 }
 
 Result<FoundIndividual> FindIndividual(const Path& run, const std::string& name,

@@ -22,7 +22,7 @@
 
 namespace samara {
 
-// Of the state that each generation records: a record of the journal holds 256 MB.
+// Limit of the state that each generation records: a record of the journal holds 256 MB.
 constexpr double kStateBytesMax = 240.0 * (1 << 20);
 
 // Sums over a run so far.

@@ -16,9 +16,6 @@
 namespace samara {
 namespace {
 
-// 1: without the optimizer's number of steps, which was the generation; 2: without the cut-off; 3:
-// without statistics of observations
-
 class EsConfig : public EvolutionConfig {
  public:
   EsSettings es;
@@ -54,6 +51,8 @@ class EsConfig : public EvolutionConfig {
 int64_t Shorter(int64_t a, int64_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
 
 struct EsState : EvolutionCounters {
+  // 1: without the optimizer's number of steps, which was the generation; 2: without the cut-off;
+  // 3: without statistics of observations
   static constexpr uint32_t kVersion = 4;
   Centre centre;
   double centre_mean = 0;            // of its validation

@@ -86,7 +86,7 @@ std::vector<std::string> EsSettings::Unused() const {
   };
   if (ascent.kind == AscentKind::kAdam || ascent.kind == AscentKind::kSgd)
     note("momentum", ascent.momentum, defaults.ascent.momentum,
-         ascent.kind == AscentKind::kAdam ? "optimizer=adam" : "optimizer=sgd");
+         fmt::format("optimizer={}", NameOf<AscentKind>(kAscentNames, ascent.kind)));
   if (sigma_schedule == Schedule::kConstant)
     note("sigma_end", sigma_end, defaults.sigma_end, "sigma_schedule=constant");
   if (learning_rate_schedule == Schedule::kConstant)

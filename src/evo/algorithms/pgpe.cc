@@ -11,7 +11,7 @@
 namespace samara {
 namespace {
 
-// Those of returns; its population sums no signs of rewards.
+// Shapings of returns; the population sums no signs of rewards.
 constexpr EnumName<Shaping> kPgpeShapings[] = {
     {Shaping::kCentredRank, "centered_rank"}, {Shaping::kNes, "nes"}, {Shaping::kZScore, "zscore"}};
 

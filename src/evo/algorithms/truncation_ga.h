@@ -68,7 +68,7 @@ class TruncationGa : public EvolutionAlgorithm {
   Status Test(GaState& next, const StopToken& stop, GenerationReport& report);
   // Goes on from `state`. kBadData: its genomes are of another network or noise table.
   Status Restore(GaState state);
-  // What all report of a generation, and the state that follows.
+  // Fills in what all report of a generation, and takes the state that follows.
   void Finish(const GenerationWork& work, GaState next, GenerationReport& report);
 
   const GaConfig config_;

@@ -14,7 +14,7 @@ namespace samara {
 using Entries = std::map<std::string, torch::Tensor>;
 using Metadata = std::map<std::string, std::string>;
 
-// What a file holds.
+// Contents of a file.
 struct ReplicaCheckpoint {
   Entries entries;
   Metadata metadata;
