@@ -50,8 +50,11 @@ def test_another_project_finds_the_package(tmp_path):
 def test_pip_installs_the_package(tmp_path):
     pytest.importorskip("scikit_build_core")
     site = tmp_path / "site"
+    # under the compiler's name in build/, so that ccache has what was compiled there
+    names = dict(line.split("=", 1) for line in (BUILD / "CMakeCache.txt").read_text().splitlines() if "_COMPILER:" in line)
+    compilers = {"CC": names["CMAKE_C_COMPILER:FILEPATH"], "CXX": names["CMAKE_CXX_COMPILER:FILEPATH"]}
     run(sys.executable, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "--no-index", "--target", site, ROOT,
-        cwd=tmp_path)
+        cwd=tmp_path, **compilers)
     shutil.copy(ROOT / "tests/replica/train_replicated.py", tmp_path)
     where = run(sys.executable, "-c", "import samara._native, samara.replica, samara._replica as r; print(samara._native.__file__, "
                 "r.__file__)", cwd=tmp_path, PYTHONPATH=str(site))

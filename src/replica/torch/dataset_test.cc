@@ -15,7 +15,7 @@ namespace samara {
 namespace {
 
 // Sample i of epoch e: one pixel of value i and one of value e, class i mod 7; 13 cannot be read.
-struct Numbers : ImageSource {
+struct NumberedImages : ImageSource {
   int64_t size() const override { return 29; }
   ImageShape shape() const override { return {.channels = 1, .height = 1, .width = 2}; }
   int classes() const override { return 7; }
@@ -29,7 +29,7 @@ struct Numbers : ImageSource {
 };
 
 Dataset NumbersOn(int threads) {
-  return {std::make_shared<Numbers>(), std::make_shared<Workers>(threads)};
+  return {std::make_shared<NumberedImages>(), std::make_shared<Workers>(threads)};
 }
 
 int64_t PixelOf(const torch::Tensor& value) {

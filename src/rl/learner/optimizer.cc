@@ -5,6 +5,8 @@
 #include <numeric>
 #include <span>
 
+#include "rl/learner/gradient_step.h"
+
 namespace samara {
 
 using torch::Tensor;
@@ -86,39 +88,16 @@ Optimizer::StepResult Optimizer::Step(double frames) {
 }
 
 void Optimizer::Apply(Slot& slot, const Tensor& gradient, double scale, double rate) const {
-  const size_t n = Floats(gradient).size();
-  // four arrays that do not overlap, so that the loops become vector instructions
-  float* __restrict const theta = slot.parameter.data_ptr<float>();
-  float* __restrict const mean = slot.mean.data_ptr<float>();
-  float* __restrict const square = slot.square.data_ptr<float>();
-  const float* __restrict const g = gradient.data_ptr<float>();
-  const auto clip = static_cast<float>(scale), eps = static_cast<float>(config_.epsilon);
-  if (config_.kind == "rmsprop" || config_.kind == "rmsprop_torch") {
-    const auto lr = static_cast<float>(rate), d = static_cast<float>(config_.decay),
-               d1 = static_cast<float>(1 - config_.decay);
-    const float inside = config_.kind == "rmsprop" ? eps : 0, outside = eps - inside;
-    for (size_t i = 0; i < n; ++i) {
-      const float gi = g[i] * clip;
-      const float s = d * square[i] + d1 * gi * gi;
-      square[i] = s;
-      theta[i] -= lr * gi / (std::sqrt(s + inside) + outside);
-    }
-    return;
-  }
-  const auto t = static_cast<double>(steps_);
-  const double bias1 = 1 - std::pow(config_.beta1, t);
-  const double root2 = std::sqrt(1 - std::pow(config_.beta2, t));
-  const bool torchs = config_.kind == "adam_torch";
-  const auto b1 = static_cast<float>(config_.beta1), c1 = static_cast<float>(1 - config_.beta1),
-             b2 = static_cast<float>(config_.beta2), c2 = static_cast<float>(1 - config_.beta2),
-             lr = static_cast<float>(rate * (torchs ? 1 : root2) / bias1),
-             spread = static_cast<float>(torchs ? 1 / root2 : 1);
-  for (size_t i = 0; i < n; ++i) {
-    const float gi = g[i] * clip;
-    const float m = b1 * mean[i] + c1 * gi, v = b2 * square[i] + c2 * gi * gi;
-    mean[i] = m, square[i] = v;
-    theta[i] -= lr * m / (std::sqrt(v) * spread + eps);
-  }
+  const GradientStep step{.parameter = Floats(slot.parameter),
+                          .mean = Floats(slot.mean),
+                          .square = Floats(slot.square),
+                          .gradient = Floats(gradient),
+                          .scale = scale,
+                          .learning_rate = rate};
+  if (config_.kind == "rmsprop" || config_.kind == "rmsprop_torch")
+    RmsPropStep(config_, step);
+  else
+    AdamStep(config_, step, steps_);
 }
 
 std::map<std::string, Tensor> Optimizer::State() const {
