@@ -45,6 +45,7 @@ class WorkSource {
   virtual Task TaskOf(uint32_t index) const = 0;  // REQUIRES: index was claimed
   virtual void Post(uint32_t index, const EpisodeResult& result) = 0;  // a duplicate is ignored
   // The states of a task with `experience`, before its result. A duplicate has the same bits.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): who overrides this keeps the experience
   virtual void PostExperience(uint32_t /*index*/, SharedExperience /*experience*/) {}
   virtual bool Finished() const = 0;  // all results in, or stopped
   // False: the result of this claimed index is no longer needed; its episode may be stopped.
