@@ -182,7 +182,7 @@ void AddBench(CLI::App& app, Invocation& invocation) {
      sub->add_flag("--signature", command->signature,
                    "print hashes of a fixed small workload, equal on every machine"));
   sub->add_flag("--json", command->json, "last line: one JSON object");
-  sub->formatter_fn([=](const CLI::App* self, std::string name, CLI::AppFormatMode mode) {
+  sub->formatter_fn([=](const CLI::App* self, const std::string& name, CLI::AppFormatMode mode) {
     return Help(*self, name, mode, *what, *options);
   });
   sub->callback([=, &invocation] {

@@ -46,6 +46,7 @@ int RunCommandLine(int argc, char** argv) {
   std::vector<std::string> words(argv, argv + argc);
   TranslateWords(words);
   std::vector<char*> translated;
+  translated.reserve(words.size());
   for (std::string& word : words) translated.push_back(word.data());
   argc = static_cast<int>(translated.size()), argv = translated.data();
   try {

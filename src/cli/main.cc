@@ -20,7 +20,7 @@ void HoldStopSignalsEarly() {
   ::syscall(SYS_rt_sigprocmask, SIG_BLOCK, &set, nullptr, sizeof set);
 }
 __attribute__((section(".preinit_array"),
-               used)) void (*const hold_stop_signals)() = HoldStopSignalsEarly;
+               used)) void (*const kHoldStopSignals)() = HoldStopSignalsEarly;
 
 }  // namespace
 

@@ -126,8 +126,8 @@ Result<std::unique_ptr<RankGroup>> JoinRanks(const World& world) {
   options.deadline = links.deadline = std::chrono::hours(1);
   links.heartbeat_timeout = std::chrono::seconds(5);  // machines that train are busy
   options.first_deadline = links.start;
-  ASSIGN_OR_RETURN(RankLinks connected, Connect(world, links));
-  ASSIGN_OR_RETURN(auto group, RankGroup::Make(world, std::move(connected), options));
+  ASSIGN_OR_RETURN(const RankLinks connected, Connect(world, links));
+  ASSIGN_OR_RETURN(auto group, RankGroup::Make(world, connected, options));
   if (world.rank == 0) LogInfo(Describe(world) + ", " + group->communicator().transport().name());
   return group;
 }
@@ -285,7 +285,7 @@ void AddTrain(CLI::App& app, Invocation& invocation) {
                     "warnings, print the effective configuration; writes nothing");
   command->add_flag("--quiet", args->quiet, "no live view");
   command->add_flag("--json", args->json, "last line: one JSON object");
-  command->callback([=, &app, &invocation] {
+  command->callback([=, &invocation] {
     std::vector<std::string> words = {"samara", "train"};
     words.insert(words.end(), args->words.begin(), args->words.end());
     invocation.run = [=, &invocation] { return RunTrain(*args, invocation, words); };

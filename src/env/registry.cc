@@ -61,7 +61,7 @@ EnvironmentMap MapOfWalls(std::span<const MujocoWall> walls) {
   return map;
 }
 
-NativeTask MazeTask(MazeOptions options) {
+NativeTask MazeTask(const MazeOptions& options) {
   return {options.id, [options](bool render) { return MakeMaze(options, render); }, MapOfHardMaze};
 }
 

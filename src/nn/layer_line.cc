@@ -110,7 +110,7 @@ Status ReadActivation(Words& words, const std::string& also, Activation& activat
 constexpr EnumName<Norm> kNormWords[] = {{Norm::kVbn, "vbn"}, {Norm::kVbnAffine, "vbn_affine"}};
 
 // A normalization, or none, and an activation.
-Status ReadFunction(Words& words, std::string also, Layer& layer) {
+Status ReadFunction(Words& words, const std::string& also, Layer& layer) {
   const auto norm = ValueOf(std::span<const EnumName<Norm>>(kNormWords), words.Peek());
   if (!norm) return ReadActivation(words, also + "vbn, vbn_affine, ", layer.activation);
   layer.norm = *norm;

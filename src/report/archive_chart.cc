@@ -76,14 +76,14 @@ std::string ArchiveSvg(const EnvironmentMap& map, uint32_t cells,
                  kSide, kHead, wide, tall);
   const double width = wide / cells, height = tall / cells;
   for (const ArchivedSolution& s : solutions) {
-    const double column = static_cast<double>(s.cell / cells),
-                 row = static_cast<double>(s.cell % cells);
+    const uint64_t column = s.cell / cells, row = s.cell % cells;
     if (column >= cells) continue;
-    const double top = map.y_down ? row : cells - 1 - row;
+    const double left = static_cast<double>(column),
+                 top = static_cast<double>(map.y_down ? row : cells - 1 - row);
     fmt::format_to(out,
                    "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\">"
                    "<title>{:.6g}</title></rect>",
-                   kSide + column * width, kHead + top * height, width, height,
+                   kSide + left * width, kHead + top * height, width, height,
                    RampColour(high > low ? (s.fitness - low) / (high - low) : 1), s.fitness);
   }
 

@@ -18,7 +18,7 @@ class DeepGa : public TruncationGa {
   GenerationPlan PlanWithValidation() const;
   bool Validates() const;
   size_t ValidationEpisodes() const override;
-  std::vector<uint32_t> Candidates(Order order) const;
+  std::vector<uint32_t> EliteCandidates(Order order) const;
   void ChooseElite(const GenerationWork& work, Order order, GaState& next) const;
   void SelectParents(const EpisodeMeans& played, Order order, GaState& next) const;
   void SelectDistributed(const EpisodeMeans& played, Order order, GaState& next) const;
@@ -83,7 +83,7 @@ GenerationPlan DeepGa::PlanWithValidation() const {
   plan.elite_frames = state_.elite ? state_.elite->frames : 0;
   plan.guess = !player_.shared();
   plan.candidates = [this](std::span<const double> fitness) {
-    return Candidates(RankDescending(fitness));
+    return EliteCandidates(RankDescending(fitness));
   };
   plan.validation = [this](uint32_t i, uint64_t e) { return player_.ValidationTask(i, e); };
   return plan;
@@ -96,14 +96,14 @@ bool DeepGa::Validates() const {
 
 size_t DeepGa::ValidationEpisodes() const {
   if (!Validates()) return 0;
-  // as Candidates chooses them
+  // as EliteCandidates chooses them
   const int64_t candidates = std::max<int64_t>(config_.validation_candidates, state_.elite ? 2 : 1);
   return static_cast<size_t>(candidates * config_.validation_episodes);
 }
 
 // The top members; the previous elite defends its place in the last one, or, when there is room for
 // one only, in a place of its own.
-std::vector<uint32_t> DeepGa::Candidates(Order order) const {
+std::vector<uint32_t> DeepGa::EliteCandidates(Order order) const {
   const auto n = static_cast<size_t>(config_.validation_candidates);
   const size_t members = state_.elite && n > 1 ? n - 1 : n;
   std::vector<uint32_t> candidates(order.begin(), order.begin() + static_cast<ptrdiff_t>(members));
@@ -113,7 +113,7 @@ std::vector<uint32_t> DeepGa::Candidates(Order order) const {
 
 // The elite is judged on its own validation mean.
 void DeepGa::ChooseElite(const GenerationWork& work, Order order, GaState& next) const {
-  const std::vector<uint32_t> candidates = Candidates(order);
+  const std::vector<uint32_t> candidates = EliteCandidates(order);
   EpisodeMeans validated;
   for (const uint32_t i : candidates) {
     const std::vector<EpisodeResult> results = work.ValidationOf(i);

@@ -257,7 +257,7 @@ class Played : public ParameterSource {
   std::vector<const std::vector<float>*> parameters_;
 };
 
-Status PlayAgain(std::vector<Ancestor*> ancestors, GenerationPlayer& player,
+Status PlayAgain(const std::vector<Ancestor*>& ancestors, GenerationPlayer& player,
                  const StopToken& stop) {
   std::vector<const std::vector<float>*> parameters;
   std::vector<uint64_t> keys;

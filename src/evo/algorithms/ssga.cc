@@ -324,6 +324,7 @@ std::string SsgaState::Encode() const {
   std::vector<SsgaMember> members = population;
   if (best) members.push_back(*best);
   std::vector<Genome> genomes;
+  genomes.reserve(members.size());
   for (const SsgaMember& member : members) genomes.push_back(member.genome);
   out.PutBytes(EncodeGenomes(genomes)).Put(uint8_t{best.has_value()});
   for (const SsgaMember& member : members) out.Put(member.fitness).Put(member.episode);

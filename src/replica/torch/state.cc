@@ -90,8 +90,7 @@ Leaves Differentiable(const Leaves& in, const std::function<Leaves(const Leaves&
 
 ReplicatorState::ReplicatorState(Setup setup)
     : setup_(std::move(setup)), store_(setup_.links.store) {
-  group_ = ValueOrReplication(
-      RankGroup::Make(setup_.world, std::move(setup_.links), setup_.communicator));
+  group_ = ValueOrReplication(RankGroup::Make(setup_.world, setup_.links, setup_.communicator));
   const int locals = setup_.replicas / setup_.world.size;
   const int first_replica = setup_.world.rank * locals;
   try {
