@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PRESET ?= atari/deep-ga-quick
 
-.PHONY: help setup envpool rivals lint-tools build train test test-quick test-long format lint fuzz coverage clean
+.PHONY: help setup envpool rivals build train test test-quick test-long format lint fuzz coverage clean
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
@@ -12,15 +12,15 @@ train: setup
 	scripts/train $(PRESET) $(ARGS)
 
 ## make test        set up, build, and run every test but the slowest
-test: lint-tools build
+test: build
 	scripts/test
 
 ## make test-quick  the tests that take a few minutes
-test-quick: lint-tools build
+test-quick: build
 	scripts/test --quick
 
 ## make test-long   every test, the slow ones too: every ROM, many kills (hours; PART=2/4: the second of four parts)
-test-long: lint-tools build
+test-long: build
 	scripts/test --long $(PART)
 
 ## make build       set up and build; leaves build/samara
@@ -31,10 +31,6 @@ build: setup
 setup:
 	scripts/setup
 
-# clang-format and clang-tidy, which only checks need
-lint-tools:
-	scripts/setup --lint
-
 ## make envpool     add EnvPool to .venv (0.9 GB): Football, Procgen, dm_control, ViZDoom and more as env.id=envpool:NAME
 envpool:
 	scripts/setup --envpool
@@ -44,11 +40,12 @@ rivals:
 	scripts/rivals
 
 ## make format      clang-format over the tree
-format: lint-tools
-	git ls-files '*.cc' '*.h' | xargs clang-format-14 -i
+format: setup
+	git ls-files '*.cc' '*.h' | xargs .venv/bin/clang-format -i
 
 ## make lint        Clang's thread-safety analysis and clang-tidy over the torch-free sources
-lint: lint-tools
+lint:
+	scripts/setup --lint
 	scripts/lint
 
 ## make fuzz        what strangers' bytes reach, a minute each under clang's libFuzzer
