@@ -101,7 +101,17 @@ def test_the_distributed_novelty_search(tmp_path):
     toml, _ = imported("distributed_nsr", tmp_path)
     assert toml["run"]["algorithm"] == "nsr-es" and toml["env"]["id"] == "Ant-v5"
     assert toml["novelty"] == {"behaviour": "final_position", "neighbours": 7, "centres": 3, "pick": "round_robin"}
-    assert toml["es"]["validation_episodes"] == 2 and "min_steps" not in toml["es"]
+    assert toml["es"]["validation_episodes"] == 2 and toml["es"]["min_steps"] == 1000
+
+
+def test_novelty_search_has_the_cut_off_and_the_noise_of_the_file(tmp_path):
+    config = read("distributed_nsr")
+    config["config"]["episode_cutoff_mode"] = "adaptive:100,0.5,2,1000"
+    config["policy"]["args"]["ac_noise_std"] = 0.02
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    ok("import", tmp_path / "config.json", "--out", tmp_path / "x.toml")
+    es = tomllib.loads((tmp_path / "x.toml").read_text())["es"]
+    assert es["cutoff"] == "adaptive:100,0.5,2,1000" and es["action_noise"] == 0.02
 
 
 def test_observations_are_normalised_where_the_file_says_so(tmp_path):

@@ -144,7 +144,7 @@ void ReadCutoff(Import& import, Members& file, const std::string& algorithm, int
   if (value == nullptr) return;
   if (value->is_number_integer()) {
     const auto steps = file.Count("episode_cutoff_mode");
-    if (steps && algorithm != "es")
+    if (steps && IsGenetic(algorithm))
       import.SetNumber("env.frames_max", *steps * static_cast<double>(frames));
     else if (steps)
       import.Set("es.cutoff", fmt::format("{}", static_cast<int64_t>(*steps)));
@@ -152,10 +152,11 @@ void ReadCutoff(Import& import, Members& file, const std::string& algorithm, int
   }
   const auto mode = file.Word("episode_cutoff_mode");
   if (!mode || *mode == "env_default") return;
-  if (mode->starts_with("adaptive:") && algorithm == "es") return import.Set("es.cutoff", *mode);
+  if (mode->starts_with("adaptive:") && !IsGenetic(algorithm))
+    return import.Set("es.cutoff", *mode);
   file.Expected("episode_cutoff_mode", *value,
-                algorithm == "es" ? "a number of steps, env_default or adaptive:..."
-                                  : "a number of steps or env_default");
+                IsGenetic(algorithm) ? "a number of steps or env_default"
+                                     : "a number of steps, env_default or adaptive:...");
 }
 
 void ReadOptimizer(Import& import, Members file, bool distributed) {
@@ -235,6 +236,7 @@ void ReadModel(Import& import, Members& file) {
   const auto found = kModels.find(*model);
   if (found == kModels.end()) {
     std::vector<std::string> names;
+    names.reserve(kModels.size());
     for (const auto& [name, here] : kModels) names.push_back(name);
     return file.Expected("model", *model, fmt::format("one of {}", fmt::join(names, ", ")));
   }
@@ -411,8 +413,6 @@ void ReadPolicy(Import& import, Members policy, const std::string& algorithm, bo
     if (const auto noise = args.Number("ac_noise_std"); noise && *noise > 0) {
       if (IsGenetic(algorithm))
         args.Unused("ac_noise_std", "actions of a genetic algorithm have no noise here");
-      else if (IsNovelty(algorithm))
-        args.Unused("ac_noise_std", "actions of novelty search have no noise here: left out");
       else
         import.SetNumber("es.action_noise", *noise);
     }
@@ -487,16 +487,12 @@ void ReadDistributedEs(Import& import, Members& file, Members& config,
   import.SetNumber("es.population", episodes);
   if (const auto sigma = config.Number("noise_stdev")) import.SetNumber("es.sigma", *sigma);
   if (const auto decay = config.Number("l2coeff")) import.SetNumber("es.weight_decay", *decay);
-  if (IsNovelty(algorithm)) {
+  if (const auto steps = config.Count("timesteps_per_batch"))
+    import.SetNumber("es.min_steps", *steps);
+  if (IsNovelty(algorithm))
     config.Unused("eval_prob", "novelty_search.num_rollouts says how each new centre is played");
-    config.Unused("timesteps_per_batch",
-                  "a generation of novelty search has a number of episodes here, not of steps");
-  } else {
-    if (const auto part = config.Number("eval_prob"))
-      import.SetNumber("es.validation_episodes", std::max(1.0, std::round(*part * episodes)));
-    if (const auto steps = config.Count("timesteps_per_batch"))
-      import.SetNumber("es.min_steps", *steps);
-  }
+  else if (const auto part = config.Number("eval_prob"))
+    import.SetNumber("es.validation_episodes", std::max(1.0, std::round(*part * episodes)));
   ReadShaping(import, config, algorithm);
   ReadOptimizer(import, file.Object("optimizer"), /*distributed=*/true);
   for (const char* name : {"population_size", "num_elites"})

@@ -7,9 +7,8 @@
 #include "core/bytes.h"
 #include "core/clock.h"
 #include "core/cpu.h"
-#include "evo/algorithms/ascent.h"
-#include "evo/algorithms/es_settings.h"
 #include "evo/algorithms/generation_phases.h"
+#include "evo/algorithms/mirrored_es.h"
 #include "evo/algorithms/observation_statistics.h"
 #include "evo/genome/decode.h"
 
@@ -26,6 +25,7 @@ class EsConfig : public EvolutionConfig {
   void Bind(ConfigTable& table) override {
     es.Bind(table);
     es.BindBatch(table);
+    es.BindObservations(table);
     BindTest(table, "es", budget);
     BindBudget(table, "es", budget);
   }
@@ -38,17 +38,11 @@ class EsConfig : public EvolutionConfig {
   }
   Result<RecordKind> Records(const EnvironmentSpec& environment,
                              const NetworkDescription& network) const override {
-    if (es.action_noise > 0 && environment.action.discrete)
-      return Status(Code::kConfig,
-                    fmt::format("es.action_noise={}: the actions of {} are discrete; expected 0",
-                                es.action_noise, environment.id));
+    RETURN_IF_ERROR(es.CheckActions(environment));
     return KeepsStatistics(network) ? RecordKind::kObservations : RecordKind::kNothing;
   }
   std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const override;
 };
-
-// Returns the smaller of two limits, where 0 means no limit.
-int64_t Shorter(int64_t a, int64_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
 
 struct EsState : EvolutionCounters {
   // 1: without the optimizer's number of steps, which was the generation; 2: without the cut-off;
@@ -67,7 +61,7 @@ struct EsState : EvolutionCounters {
   static Result<EsState> Decode(std::string_view bytes);
 };
 
-class EvolutionStrategy : public EvolutionAlgorithm {
+class EvolutionStrategy : public MirroredEs {
  public:
   EvolutionStrategy(const EsConfig& config, const EvolutionSetup& setup);
   Result<GenerationReport> Step(const StopToken& stop) override;
@@ -79,40 +73,29 @@ class EvolutionStrategy : public EvolutionAlgorithm {
     return {{"centre", state_.centre.theta, state_.centre_mean}};
   }
   uint64_t MembersOfNext() const override { return es_.members(); }
-  Candidate MemberOfNext(uint64_t i) const override;
+  Candidate MemberOfNext(uint64_t i) const override {
+    return Member(state_.centre.theta, es_.SigmaAfter(state_), i);
+  }
 
  private:
-  std::vector<uint64_t> NoiseKeys(uint64_t pairs) const;
-  // Parameters of members under their noise.
-  MirroredMembers Members(double sigma, std::span<const uint64_t> keys) const {
-    return {noise_, state_.centre.theta, sigma, keys, network_.evolved_count};
-  }
-  // Episodes of members `first` to `end` - 1.
-  std::vector<Task> Tasks(uint64_t first, uint64_t end) const;
+  // Whose observations the statistics come from, and whose fitness counts signs.
+  void Adjust(uint64_t index, Task& task) const;
 
   const EvolutionBudget budget_;
-  const EsSettings es_;
-  const Cutoff cutoff_;
   const bool keeps_statistics_;
-  const int64_t frames_per_step_;
-  const Noise& noise_;
   EsState state_;  // constant while episodes are played
 };
 
-// The player's episodes record nothing; Tasks says which do.
+// The player's episodes record nothing; Adjust says which do.
 EvolutionSetup WithoutRecording(EvolutionSetup setup) {
   setup.episodes.record = RecordKind::kNothing;
   return setup;
 }
 
 EvolutionStrategy::EvolutionStrategy(const EsConfig& config, const EvolutionSetup& setup)
-    : EvolutionAlgorithm(WithoutRecording(setup)),
+    : MirroredEs(config.es, WithoutRecording(setup)),
       budget_(config.budget),
-      es_(config.es),
-      cutoff_(Cutoff::Parse(config.es.cutoff).ValueOrThrow()),
-      keeps_statistics_(config.KeepsStatistics(setup.network)),
-      frames_per_step_(setup.evaluator.spec().frames_per_step),
-      noise_(GetNoise(config.es.noise)) {
+      keeps_statistics_(config.KeepsStatistics(setup.network)) {
   state_.centre = Centre(FirstParameters(es_.init), es_.ascent.kind);
   if (keeps_statistics_) {
     state_.statistics = initial_ == nullptr ? ObservationStatistics(network_.input_size())
@@ -129,34 +112,17 @@ Result<GenerationReport> EvolutionStrategy::Step(const StopToken& stop) {
   GenerationReport report;
 
   // 1 every member plays, and further pairs until they have made es.min_steps steps
-  const double sigma = es_.SigmaAfter(state_);
-  const auto episodes = static_cast<size_t>(es_.episodes);
-  std::vector<uint64_t> keys = NoiseKeys(es_.members() / 2);
-  const auto reduce = [this](EpisodeResult& result) {
-    ReduceRecording(network_.input_size(), result);
-  };
-  ASSIGN_OR_RETURN(std::vector<EpisodeResult> played,
-                   PlayMembers(player_, Tasks(0, es_.members()), episodes, Members(sigma, keys),
-                               EpisodesOfNext(), stop, next, report, reduce));
-  const SteadyTime further = Now();
-  while (const uint32_t more = es_.FurtherPairs(keys.size(), next.steps - state_.steps)) {
-    const std::vector<Task> tasks = Tasks(2 * keys.size(), 2 * (keys.size() + more));
-    keys = NoiseKeys(keys.size() + more);
-    ASSIGN_OR_RETURN(const auto results,
-                     player_.PlayFurther(tasks, static_cast<uint32_t>(played.size()),
-                                         Members(sigma, keys), stop, reduce));
-    played.insert(played.end(), results.begin(), results.end());
-    report.AddPopulation(results, episodes);
-    next.Count(results);
-  }
-  report.seconds_population += SecondsSince(further);
-  report.fitness = MeanFitness(played, episodes);
+  const PlayRule rule{
+      .sigma = es_.SigmaAfter(state_),
+      .cutoff = state_.cutoff,
+      .adjust = [this](uint64_t index, Task& task) { Adjust(index, task); },
+      .reduce = [this](EpisodeResult& r) { ReduceRecording(network_.input_size(), r); }};
+  ASSIGN_OR_RETURN(const Population population,
+                   Play(state_.centre.theta, rule, stop, next, report));
+  report.fitness = MeanFitness(population.episodes, static_cast<size_t>(es_.episodes));
   report.fitness_is_return = !UsesSigns(es_.shaping);
-  const auto capped = static_cast<uint64_t>(std::ranges::count_if(
-      played, [this](const EpisodeResult& r) { return int64_t{r.steps} >= state_.cutoff; }));
-  next.cutoff = cutoff_.Next(state_.cutoff, capped, played.size());
-
-  for (const EpisodeResult& result : played)
+  next.cutoff = population.cutoff;
+  for (const EpisodeResult& result : population.episodes)
     if (!AddRecording(result, next.statistics))
       return Status(Code::kBadData, "the recorded observations of an episode are damaged");
 
@@ -164,8 +130,9 @@ Result<GenerationReport> EvolutionStrategy::Step(const StopToken& stop) {
   const SteadyTime ascent = Now();
   const double rate = es_.LearningRateAfter(state_);
   const std::vector<double> weights = Shape(es_.shaping, report.fitness);
-  const AscentReport moved = Ascend(noise_, keys, weights, es_.Divisor(weights.size(), sigma),
-                                    es_.RuleFor(network_), rate, next.centre, Cores());
+  const AscentReport moved =
+      Ascend(noise_, population.keys, weights, es_.Divisor(weights.size(), rule.sigma),
+             es_.RuleFor(network_), rate, next.centre, Cores());
   if (keeps_statistics_) WriteStatistics(next.statistics, network_, next.centre.theta);
   const double seconds_update = SecondsSince(ascent);
 
@@ -179,7 +146,7 @@ Result<GenerationReport> EvolutionStrategy::Step(const StopToken& stop) {
   next.population_hash = HashOf(report.fitness, next.centre.theta);
   report.frames = next.frames - state_.frames;
   report.metrics = {{"members", report.fitness.size()},
-                    {"sigma", sigma},
+                    {"sigma", rule.sigma},
                     {"learning_rate", rate},
                     {"cutoff", state_.cutoff},
                     {"observations_seen", next.statistics.seen()},
@@ -193,35 +160,12 @@ Result<GenerationReport> EvolutionStrategy::Step(const StopToken& stop) {
   return report;
 }
 
-Candidate EvolutionStrategy::MemberOfNext(uint64_t i) const {
-  std::vector<float> parameters(network_.parameter_count);
-  const std::vector<uint64_t> keys = NoiseKeys(std::max<uint64_t>(es_.members() / 2, i / 2 + 1));
-  Members(es_.SigmaAfter(state_), keys).Write({static_cast<uint32_t>(i), 0}, parameters);
-  return parameters;
-}
-
-std::vector<uint64_t> EvolutionStrategy::NoiseKeys(uint64_t pairs) const {
-  std::vector<uint64_t> keys;
-  for (uint64_t j = 0; j < pairs; ++j) keys.push_back(player_.Key(Purpose::kMutation, j));
-  return keys;
-}
-
-std::vector<Task> EvolutionStrategy::Tasks(uint64_t first, uint64_t end) const {
-  std::vector<Task> tasks;
+void EvolutionStrategy::Adjust(uint64_t index, Task& task) const {
+  task.episode.signs = UsesSigns(es_.shaping);
+  if (!keeps_statistics_) return;
   const CounterRng draw(player_.Key(Purpose::kObservationStatistics, 0));
-  for (uint64_t i = first; i < end; ++i) {
-    for (int64_t e = 0; e < es_.episodes; ++e) {
-      Task task = player_.PopulationTask(static_cast<uint32_t>(i), static_cast<uint64_t>(e));
-      task.episode.frames_max = Shorter(task.episode.frames_max, state_.cutoff * frames_per_step_);
-      task.episode.action_noise = static_cast<float>(es_.action_noise);
-      task.episode.signs = UsesSigns(es_.shaping);
-      const auto index = i * static_cast<uint64_t>(es_.episodes) + static_cast<uint64_t>(e);
-      if (keeps_statistics_ && (index == 0 || draw.Uniform(index) < es_.observation_share))
-        task.episode.record = RecordKind::kObservations;
-      tasks.push_back(task);
-    }
-  }
-  return tasks;
+  if (index == 0 || draw.Uniform(index) < es_.observation_share)
+    task.episode.record = RecordKind::kObservations;
 }
 
 size_t EvolutionStrategy::EpisodesOfNext() const {

@@ -51,10 +51,6 @@ void EsSettings::BindBatch(ConfigTable& table) {
   table.Add("es.action_noise", &action_noise, {0, 10}, "",
             "standard deviation of noise on the population's continuous actions",
             OnResume::kMustMatchAdded);
-  table.Add("es.observation_share", &observation_share, {0, 1}, "share",
-            "share of the population's episodes whose observations a `normalize` layer's "
-            "statistics come from",
-            OnResume::kMustMatchAdded);
   table.Add("es.min_steps", &min_steps, {0, 1e9}, "steps",
             "number of steps of a generation's population; more pairs play until it has them",
             OnResume::kMustMatchAdded);
@@ -73,6 +69,13 @@ void EsSettings::BindBatch(ConfigTable& table) {
   table.Add("es.schedule_length", &schedule_length, {1, 1e15}, "",
             "length of both schedules, in es.schedule_unit", OnResume::kMustMatchAdded);
   table.Add("es.schedule_unit", &schedule_unit, kScheduleUnitNames, "unit of the schedules' length",
+            OnResume::kMustMatchAdded);
+}
+
+void EsSettings::BindObservations(ConfigTable& table) {
+  table.Add("es.observation_share", &observation_share, {0, 1}, "share",
+            "share of the population's episodes whose observations a `normalize` layer's "
+            "statistics come from",
             OnResume::kMustMatchAdded);
 }
 
@@ -113,6 +116,13 @@ Status EsSettings::Check(const NetworkDescription& network) const {
           fmt::format("es.population={}, es.episodes={}, es.validation_episodes={}: numbers of "
                       "episodes up to {:.3g}, at most 4e9; lower one of them",
                       population, episodes, validation_episodes, all)};
+}
+
+Status EsSettings::CheckActions(const EnvironmentSpec& environment) const {
+  if (action_noise == 0 || !environment.action.discrete) return Status::Ok();
+  return {Code::kConfig,
+          fmt::format("es.action_noise={}: the actions of {} are discrete; expected 0",
+                      action_noise, environment.id)};
 }
 
 AscentRule EsSettings::RuleFor(const NetworkDescription& network) const {

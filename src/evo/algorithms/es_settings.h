@@ -48,12 +48,16 @@ struct EsSettings {
   double observation_share = 0.01;   // of the population's episodes, for a `normalize` layer
   int64_t validation_episodes = 30;  // of the centre
 
-  // The rows that every evolution strategy has; batches, cut-offs and schedules.
+  // The rows that every evolution strategy has; batches, cut-offs and schedules; a `normalize`
+  // layer's statistics.
   void Bind(ConfigTable& table);
   void BindBatch(ConfigTable& table);
+  void BindObservations(ConfigTable& table);
   // One line for each key that has another value than the default and that nothing uses.
   std::vector<std::string> Unused() const;
   Status Check(const NetworkDescription& network) const;
+  // kConfig: noise on discrete actions.
+  Status CheckActions(const EnvironmentSpec& environment) const;
   uint32_t members() const { return static_cast<uint32_t>(population); }
   uint32_t pairs() const { return members() / 2; }
   // Sigma and the learning rate of the generation after `counters`.
@@ -63,7 +67,6 @@ struct EsSettings {
   AscentRule RuleFor(const NetworkDescription& network) const;
   // What Ascend divides by, for `count` members.
   double Divisor(size_t count, double of_sigma) const;
-  double Divisor() const { return Divisor(members(), sigma); }
   // Pairs that play next when `pairs` have played `steps`: as many as their mean length lets expect
   // to reach min_steps, at most a population; 0 when it is reached. A function of what all ranks
   // know, so the batch closes at the same member everywhere.

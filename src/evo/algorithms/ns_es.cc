@@ -11,8 +11,8 @@
 #include "core/cpu.h"
 #include "core/statistics.h"
 #include "evo/algorithms/ascent.h"
-#include "evo/algorithms/es_settings.h"
 #include "evo/algorithms/generation_phases.h"
+#include "evo/algorithms/mirrored_es.h"
 #include "evo/algorithms/novelty.h"
 #include "evo/algorithms/ranking.h"
 #include "evo/algorithms/shaping.h"
@@ -50,6 +50,7 @@ class NsEsConfig : public EvolutionConfig {
   Status Check(const NetworkDescription& network) const override;
   Result<RecordKind> Records(const EnvironmentSpec& environment,
                              const NetworkDescription&) const override {
+    RETURN_IF_ERROR(es.CheckActions(environment));
     return novelty.Records(environment);
   }
   bool TakesInitialPolicy() const override { return true; }
@@ -65,12 +66,13 @@ struct MetaMember {
 };
 
 struct NsEsState : EvolutionCounters {
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;  // 1: without the cut-off
   std::vector<MetaMember> members;
   std::vector<float> best;  // the centre with the best mean return so far
   double best_mean = 0;     // of its validation
   double weight = 1;        // of the reward
   uint64_t waited = 0;      // generations since a best mean or a change of the weight
+  int64_t cutoff = 0;       // steps of the next population's episodes; 0 = the environment's
   uint64_t archived = 0;
   Digest archive{};  // NoveltyArchive::digest
   Digest population_hash{};
@@ -82,7 +84,7 @@ struct NsEsState : EvolutionCounters {
   static Result<NsEsState> Decode(std::string_view bytes);
 };
 
-class NoveltySearch : public EvolutionAlgorithm {
+class NoveltySearch : public MirroredEs {
  public:
   NoveltySearch(const NsEsConfig& config, const EvolutionSetup& setup);
   Result<GenerationReport> Step(const StopToken& stop) override;
@@ -110,24 +112,20 @@ class NoveltySearch : public EvolutionAlgorithm {
                             NsEsState& next);
   Status Begin(const StopToken& stop, NsEsState& next, NoveltyArchive& archive);
   size_t ChooseCentre(const NsEsState& now, const NoveltyArchive& archive) const;
-  std::vector<uint64_t> NoiseKeys() const;  // of the pairs
-  GenerationPlan Plan(const NoveltyArchive& archive) const;
+  void Measure(const NoveltyArchive& archive, EpisodeResult& result) const;
   std::vector<double> Novelties(std::span<const EpisodeResult> episodes) const;
   std::vector<double> Weights(double reward, std::span<const double> fitness,
                               std::span<const double> novelty) const;
   void AdaptWeight(bool best, NsEsState& next) const;
 
   const NsEsConfig config_;
-  const EsSettings& es_ = config_.es;
-  const Noise& noise_;
   NoveltyArchive archive_;  // constant while episodes are played
   NsEsState state_;         // the same
 };
 
 NoveltySearch::NoveltySearch(const NsEsConfig& config, const EvolutionSetup& setup)
-    : EvolutionAlgorithm(setup),
+    : MirroredEs(config.es, setup),
       config_(config),
-      noise_(GetNoise(config.es.noise)),
       archive_(config.novelty.kind, config.novelty.RowBytes(setup.evaluator.spec())) {
   for (uint64_t m = 0; m < static_cast<uint64_t>(config.centres); ++m) {
     std::vector<float> theta = FirstParameters(es_.init);  // and fresh ones for the others
@@ -141,6 +139,7 @@ NoveltySearch::NoveltySearch(const NsEsConfig& config, const EvolutionSetup& set
   state_.weight = config.follows == Follows::kNovelty            ? 0
                   : config.follows == Follows::kNoveltyAndReward ? 0.5
                                                                  : config.weight;
+  state_.cutoff = cutoff_.start;
 }
 
 // One generation; the numbers are those of doc/novelty-search.md.
@@ -162,26 +161,23 @@ Result<GenerationReport> NoveltySearch::Step(const StopToken& stop) {
   MetaMember& member = next.members[chosen];
 
   // 3 its perturbations play; how novel each behaves is measured against the archive
-  const SteadyTime start = Now();
-  const std::vector<uint64_t> keys = NoiseKeys();
-  const MirroredMembers members(noise_, state_.members[chosen].centre.theta, es_.sigma, keys,
-                                network_.evolved_count);
-  GenerationPlayer::Running playing(player_, Plan(archive), members, EpisodesOfNext(), stop);
-  RETURN_IF_ERROR(playing.Play());
-  const uint64_t frames_before = next.frames;
-  next.Count(playing.work().population());
-  report.fitness = playing.work().means().fitness;
-  report.AddPopulation(playing.work().population(), static_cast<size_t>(es_.episodes));
-  const std::vector<double> novelty = Novelties(playing.work().population());
-  report.frames_reused = next.frames - frames_before - playing.work().FramesPlayed();
-  report.seconds_population = SecondsSince(start);
+  const PlayRule rule{
+      .sigma = es_.SigmaAfter(state_),
+      .cutoff = state_.cutoff,
+      .reduce = [this, &archive](EpisodeResult& result) { Measure(archive, result); }};
+  ASSIGN_OR_RETURN(const Population population,
+                   Play(state_.members[chosen].centre.theta, rule, stop, next, report));
+  report.fitness = MeanFitness(population.episodes, static_cast<size_t>(es_.episodes));
+  const std::vector<double> novelty = Novelties(population.episodes);
+  next.cutoff = population.cutoff;
 
   // 4 the centre goes up the gradient of the ranks of novelty, of return, or of both
   const SteadyTime ascent = Now();
   const std::vector<double> weights = Weights(state_.weight, report.fitness, novelty);
+  const double rate = es_.LearningRateAfter(state_);
   const AscentReport moved =
-      Ascend(noise_, keys, weights, es_.Divisor(weights.size(), es_.sigma), es_.RuleFor(network_),
-             es_.learning_rate, member.centre, Cores());
+      Ascend(noise_, population.keys, weights, es_.Divisor(weights.size(), rule.sigma),
+             es_.RuleFor(network_), rate, member.centre, Cores());
   const double seconds_update = SecondsSince(ascent);
 
   // 5 what it behaves as now enters the archive
@@ -214,6 +210,10 @@ Result<GenerationReport> NoveltySearch::Step(const StopToken& stop) {
   next.population_hash = hash.Finish();
   report.frames = next.frames - state_.frames;
   report.metrics = {{"centre", chosen},
+                    {"members", report.fitness.size()},
+                    {"sigma", rule.sigma},
+                    {"learning_rate", rate},
+                    {"cutoff", state_.cutoff},
                     {"centre_mean", played.mean},
                     {"centre_novelty", centre_novelty},
                     {"novelty_mean", Mean(novelty)},
@@ -277,30 +277,15 @@ size_t NoveltySearch::ChooseCentre(const NsEsState& now, const NoveltyArchive& a
 
 // ---- members
 
-std::vector<uint64_t> NoveltySearch::NoiseKeys() const {
-  std::vector<uint64_t> keys;
-  for (uint32_t j = 0; j < es_.members() / 2; ++j)
-    keys.push_back(player_.Key(Purpose::kMutation, j));
-  return keys;
-}
-
 // The thread that has played an episode measures it: its recording, which may be large, is neither
 // kept nor sent.
-GenerationPlan NoveltySearch::Plan(const NoveltyArchive& archive) const {
-  GenerationPlan plan;
-  plan.episodes = static_cast<size_t>(es_.episodes);
-  for (uint32_t i = 0; i < es_.members(); ++i)
-    for (uint64_t e = 0; e < plan.episodes; ++e)
-      plan.population.push_back(player_.PopulationTask(i, e));
-  plan.reduce = [this, &archive](EpisodeResult& result) {
-    const bool measured =
-        config_.novelty.kind != BehaviourKind::kFinalPosition && result.recording.empty();
-    if (measured) return;
-    const Behaviour behaviour = config_.novelty.BehaviourOf({&result, 1});
-    result.novelty = archive.MeanDistance(behaviour, neighbours());
-    result.recording = {};
-  };
-  return plan;
+void NoveltySearch::Measure(const NoveltyArchive& archive, EpisodeResult& result) const {
+  const bool measured =
+      config_.novelty.kind != BehaviourKind::kFinalPosition && result.recording.empty();
+  if (measured) return;
+  const Behaviour behaviour = config_.novelty.BehaviourOf({&result, 1});
+  result.novelty = archive.MeanDistance(behaviour, neighbours());
+  result.recording = {};
 }
 
 // Means over the episodes of each member.
@@ -347,12 +332,8 @@ std::vector<NamedCandidate> NoveltySearch::Candidates() const {
 }
 
 Candidate NoveltySearch::MemberOfNext(uint64_t i) const {
-  std::vector<float> parameters(network_.parameter_count);
-  const std::vector<uint64_t> keys = NoiseKeys();
   const Centre& centre = state_.members[ChooseCentre(state_, archive_)].centre;
-  MirroredMembers(noise_, centre.theta, es_.sigma, keys, network_.evolved_count)
-      .Write({static_cast<uint32_t>(i), 0}, parameters);
-  return parameters;
+  return Member(centre.theta, es_.SigmaAfter(state_), i);
 }
 
 size_t NoveltySearch::EpisodesOfNext() const {
@@ -382,7 +363,8 @@ Status NoveltySearch::RestoreState(std::string_view bytes) {
 
 std::string NsEsState::Encode() const {
   ByteWriter out;
-  out.Put(kVersion).Put(generation).Put(frames).Put(frames_test).Put(steps).Put(episodes);
+  out.Put(kVersion);
+  PutCounters(out, *this);
   out.Put(uint64_t{members.size()});
   for (const MetaMember& member : members) {
     member.centre.Put(out);
@@ -390,6 +372,7 @@ std::string NsEsState::Encode() const {
   }
   out.PutVector(best);
   out.Put(best_mean).Put(weight).Put(waited).Put(archived).Put(archive).Put(population_hash);
+  out.Put(cutoff);
   return out.Take();
 }
 
@@ -397,12 +380,9 @@ Result<NsEsState> NsEsState::Decode(std::string_view bytes) {
   const Status damaged(Code::kBadData, "the recorded state of the evolution is damaged");
   ByteReader in(bytes);
   NsEsState s;
-  if (in.Get<uint32_t>() != kVersion) return damaged;
-  s.generation = in.Get<uint64_t>();
-  s.frames = in.Get<uint64_t>();
-  s.frames_test = in.Get<uint64_t>();
-  s.steps = in.Get<uint64_t>();
-  s.episodes = in.Get<uint64_t>();
+  const auto version = in.Get<uint32_t>();
+  if (version < 1 || version > kVersion) return damaged;
+  static_cast<EvolutionCounters&>(s) = GetCounters(in);
   const auto count = in.Get<uint64_t>();
   if (!in.ok() || count > kCentresMax) return damaged;
   for (uint64_t m = 0; m < count; ++m) {
@@ -414,6 +394,7 @@ Result<NsEsState> NsEsState::Decode(std::string_view bytes) {
   s.best_mean = in.Get<double>(), s.weight = in.Get<double>(), s.waited = in.Get<uint64_t>();
   s.archived = in.Get<uint64_t>(), s.archive = in.Get<Digest>();
   s.population_hash = in.Get<Digest>();
+  if (version > 1) s.cutoff = in.Get<int64_t>();
   if (!in.AtEnd()) return damaged;
   return s;
 }
@@ -422,6 +403,7 @@ Result<NsEsState> NsEsState::Decode(std::string_view bytes) {
 
 void NsEsConfig::Bind(ConfigTable& table) {
   es.Bind(table);
+  es.BindBatch(table);
   BindTest(table, "es", budget);
   BindBudget(table, "es", budget);
   novelty.Bind(table);

@@ -79,7 +79,13 @@ struct Experiment {
 // Everything in double, nothing shared.
 class Reference {
  public:
-  Reference(const NetworkDescription& network, double reward) : network_(network), reward_(reward) {
+  // What a generation uses; the linear schedules of sigma and rate are over ten generations.
+  struct Uses {
+    size_t members = kMembers;
+    double sigma_end = kSigma, rate_end = kRate;
+  };
+  Reference(const NetworkDescription& network, double reward, Uses uses)
+      : network_(network), reward_(reward), uses_(uses) {
     for (uint64_t m = 0; m < kCentres; ++m) {
       Centre centre;
       Genome initial;
@@ -92,6 +98,10 @@ class Reference {
   }
 
   void Generation() {
+    const double elapsed = std::min(1.0, static_cast<double>(generation_) / 10);
+    const double sigma = kSigma + (uses_.sigma_end - kSigma) * elapsed;
+    const double rate_now = kRate + (uses_.rate_end - kRate) * elapsed;
+    const size_t members = uses_.members;
     const uint64_t g = ++generation_;
     if (g == 1)
       for (uint64_t m = 0; m < kCentres; ++m) Enter(centres_[m], kMembers + m);
@@ -107,7 +117,7 @@ class Reference {
     // play
     std::vector<std::vector<float>> noise;
     std::vector<double> fitness, novelties;
-    for (uint64_t i = 0; i < kMembers; ++i) {
+    for (uint64_t i = 0; i < members; ++i) {
       if (i % 2 == 0) {
         noise.emplace_back(network_.parameter_count);
         GetNoise(NoiseKind::kNormal)
@@ -115,7 +125,7 @@ class Reference {
       }
       std::vector<float> theta = centre.theta;
       for (size_t p = 0; p < theta.size(); ++p)
-        theta[p] += static_cast<float>(i % 2 == 0 ? kSigma : -kSigma) * noise.back()[p];
+        theta[p] += static_cast<float>(i % 2 == 0 ? sigma : -sigma) * noise.back()[p];
       const EpisodeResult r = PlayOne(theta, Purpose::kEpisodePopulation, i, 0);
       fitness.push_back(r.fitness);
       novelties.push_back(Novelty({r.position[0], r.position[1]}));
@@ -123,18 +133,19 @@ class Reference {
     // ascend
     const auto f = Ranks(fitness), n = Ranks(novelties);
     std::vector<double> gradient(network_.parameter_count);
-    for (size_t j = 0; j < kMembers / 2; ++j) {
+    for (size_t j = 0; j < members / 2; ++j) {
       const auto w = [&](size_t i) { return reward_ * f[i] + (1 - reward_) * n[i]; };
       for (size_t p = 0; p < gradient.size(); ++p)
-        gradient[p] += (w(2 * j) - w(2 * j + 1)) * static_cast<double>(noise[j][p]) / kMembers;
+        gradient[p] += (w(2 * j) - w(2 * j + 1)) * static_cast<double>(noise[j][p]) /
+                       static_cast<double>(members);
     }
     ++centre.steps;
     for (size_t p = 0; p < gradient.size(); ++p) {
       const double d = kDecay * static_cast<double>(centre.theta[p]) - gradient[p];
       centre.m[p] = 0.9 * centre.m[p] + 0.1 * d;
       centre.v[p] = 0.999 * centre.v[p] + 0.001 * d * d;
-      const double rate =
-          kRate * std::sqrt(1 - std::pow(0.999, centre.steps)) / (1 - std::pow(0.9, centre.steps));
+      const double rate = rate_now * std::sqrt(1 - std::pow(0.999, centre.steps)) /
+                          (1 - std::pow(0.9, centre.steps));
       centre.theta[p] -= static_cast<float>(rate * centre.m[p] / (std::sqrt(centre.v[p]) + 1e-8));
     }
     Enter(centre, kMembers + kCentres);
@@ -196,6 +207,7 @@ class Reference {
 
   const NetworkDescription network_;
   const double reward_;
+  const Uses uses_;
   uint64_t generation_ = 0;
   std::vector<Centre> centres_;
   std::vector<std::vector<double>> archive_;
@@ -210,7 +222,7 @@ TEST(NsEsTest, EveryGenerationIsThatOfThePlainReading) {
   } kinds[] = {{MakeNsEsConfig, 0}, {MakeNsrEsConfig, 0.5}, {MakeNsraEsConfig, 1}};
   for (const auto& kind : kinds) {
     Experiment e(*Config(kind.make));
-    Reference reference(e.network, kind.reward);
+    Reference reference(e.network, kind.reward, {});
     std::set<size_t> chosen;
     for (size_t g = 0; g < 15; ++g) {
       const auto report = e.es->Step(nullptr).ValueOrThrow();
@@ -226,6 +238,50 @@ TEST(NsEsTest, EveryGenerationIsThatOfThePlainReading) {
     }
     EXPECT_GT(chosen.size(), 1U);
   }
+}
+
+// 12 members make 24 steps: two more pairs are expected to make the six that are missing.
+TEST(NsEsTest, BatchesCutOffsAndSchedulesAreThoseOfThePlainReading) {
+  std::set<int64_t> limits;
+  const auto score = [&](const Task& task, std::span<const float> theta) {
+    if (task.role == Role::kTrain) limits.insert(task.episode.frames_max);
+    return Play(task, theta);
+  };
+  const std::vector<std::string> settings = {
+      "es.min_steps=30",      "es.cutoff=adaptive:2,0.5,2,8",     "es.sigma_schedule=linear",
+      "es.sigma_end=0.1",     "es.learning_rate_schedule=linear", "es.learning_rate_end=0.01",
+      "es.schedule_length=10"};
+  Experiment e(*Config(MakeNsrEsConfig, settings), score);
+  Reference reference(e.network, 0.5, {.members = 16, .sigma_end = 0.1, .rate_end = 0.01});
+  for (size_t g = 0; g < 15; ++g) {
+    limits.clear();
+    const std::string before = e.es->EncodeState();
+    const auto report = e.es->Step(nullptr).ValueOrThrow();
+    reference.Generation();
+    ASSERT_EQ(report.metrics["centre"], reference.last) << g;
+    EXPECT_EQ(report.metrics["members"], 16);
+    EXPECT_EQ(report.fitness.size(), 16U);
+    // every episode of two steps reached the first limit, none the second
+    const int64_t cutoff = g == 0 ? 2 : 4;
+    EXPECT_EQ(report.metrics["cutoff"], cutoff);
+    EXPECT_EQ(limits, std::set{cutoff * e.evaluator.spec().frames_per_step});
+    const EvolutionSummary summary = e.es->summary();
+    const auto& best = std::get<std::vector<float>>(summary.best);
+    for (size_t p = 0; p < best.size(); ++p)
+      ASSERT_NEAR(best[p], reference.best()[p], 2e-5) << g << ", " << p;
+  }
+}
+
+// Version 1 ended before the cut-off.
+TEST(NsEsTest, StatesOfTheFirstVersionAreRead) {
+  Experiment e(*Config(MakeNsEsConfig)), other(*Config(MakeNsEsConfig));
+  ASSERT_TRUE(e.es->Step(nullptr).ok());
+  std::string former = e.es->EncodeState();
+  former[0] = 1;
+  former.resize(former.size() - sizeof(int64_t));
+  ASSERT_TRUE(other.es->RestoreArchive(e.es->EncodeArchive(0)).ok());
+  ASSERT_TRUE(other.es->RestoreState(former).ok());
+  EXPECT_EQ(other.es->EncodeState(), e.es->EncodeState());
 }
 
 TEST(NsEsTest, RoundRobinTakesTheCentresInTurn) {
