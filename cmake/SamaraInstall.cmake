@@ -35,6 +35,7 @@ if(SAMARA_TORCH)
   install(TARGETS samara_nn_torch samara_rl_torch samara_replica_torch samara_learning EXPORT samara_torch
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(EXPORT samara_torch NAMESPACE samara:: FILE samaraTorchTargets.cmake DESTINATION ${package_folder})
+  install(FILES cmake/SamaraTorch.cmake DESTINATION ${package_folder})
 endif()
 
 set(SAMARA_NEEDS_JPEG ${JPEG_FOUND})

@@ -123,7 +123,7 @@ void CheckAgentOfResult(const RunFolder& run, const nlohmann::json& result, Fsck
   if (manifest->info.step < last)
     report.problems.push_back(known[0].string() + ": is the latest, yet the result is of update " +
                               std::to_string(last));
-  else if (manifest->info.step == last && (!saved.ok() || *saved != *hash))
+  else if (manifest->info.step == last && (!saved.ok() || nlohmann::json(*saved) != *hash))
     report.problems.push_back(known[0].string() + ": holds other parameters than the result names");
 }
 
