@@ -7,7 +7,7 @@ PRESET ?= atari/deep-ga-quick
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
-## make train       set up, build, and evolve players of a real Atari game (about nine minutes on two cores)
+## make train       set up, build, and evolve players of a real Atari game (nine to twelve minutes on two cores)
 train: setup
 	scripts/train $(PRESET) $(ARGS)
 
