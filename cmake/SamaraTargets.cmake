@@ -164,8 +164,8 @@ function(samara_tests name)
   add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE SAMARA_SOURCE_DIR="${CMAKE_SOURCE_DIR}" SAMARA_PYTHON="${SAMARA_VENV_PYTHON}")
-  # as the precompiled header; with torch gcc 12 takes that of the libraries all the same, a newer one does not
-  if(NOT ARG_PCH OR CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # gcc 13 and newer refuse a precompiled header of another -O, and torch's is that of the libraries
+  if(NOT ARG_PCH OR (CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND compiler_major LESS 13))
     target_compile_options(${name} PRIVATE ${SAMARA_TEST_OPTIONS})
   endif()
   if(ARG_PCH)

@@ -117,7 +117,8 @@ Result<C10dGroup> MakeNcclGroup(int rank, int size, const std::shared_ptr<Store>
   (void)rank, (void)size, (void)store, (void)deadline;
   return Status(
       Code::kConfig,
-      "this build's torch has no NCCL: set up with SAMARA_CUDA=1 on a machine with a GPU");
+      "this build's torch has no NCCL: set up with SAMARA_CUDA=1 and build on a machine with "
+      "a GPU and the CUDA toolkit");
 #endif
 }
 
