@@ -83,6 +83,24 @@ size_t EvolutionBudget::TestEpisodes(uint64_t generation) const {
   return due ? static_cast<size_t>(test_episodes) : 0;
 }
 
+Status CheckStateBytes(const NetworkDescription& network, double floats, std::string_view smaller) {
+  const double bytes = sizeof(float) * floats * static_cast<double>(network.parameter_count);
+  if (bytes <= kStateBytesMax) return Status::Ok();
+  return {Code::kConfig,
+          fmt::format(
+              "{}: {} parameters, of which each generation records up to {:.0f} MB; expected at "
+              "most {:.0f} MB, so a smaller network{}",
+              network.name, network.parameter_count, bytes / (1 << 20), kStateBytesMax / (1 << 20),
+              smaller)};
+}
+
+Status CheckEpisodes(double episodes, std::string_view keys) {
+  if (episodes < 4e9) return Status::Ok();
+  return {Code::kConfig, fmt::format("{}: numbers of episodes up to {:.3g}, at most 4e9; lower one "
+                                     "of them",
+                                     keys, episodes)};
+}
+
 void BindTest(ConfigTable& table, const std::string& name, EvolutionBudget& budget) {
   table.Add(name + ".test_episodes", &budget.test_episodes, {0, 1'000'000}, "episodes",
             "test episodes of the elite, not counted in frames");

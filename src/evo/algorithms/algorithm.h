@@ -24,6 +24,13 @@ namespace samara {
 
 // Limit of the state that each generation records: a record of the journal holds 256 MB.
 constexpr double kStateBytesMax = 240.0 * (1 << 20);
+// kConfig: a state of up to `floats` numbers for each parameter may exceed it. `smaller`: what
+// helps besides a smaller network.
+Status CheckStateBytes(const NetworkDescription& network, double floats,
+                       std::string_view smaller = {});
+// kConfig: a phase of a generation with 4e9 episodes or more, which are numbered by 32 bits.
+// `keys`: those that set their number, with their values.
+Status CheckEpisodes(double episodes, std::string_view keys);
 
 // Sums over a run so far.
 struct EvolutionCounters {

@@ -49,12 +49,7 @@ class ArsConfig : public EvolutionConfig {
     return {warning};
   }
   Status Check(const NetworkDescription& network) const override {
-    constexpr size_t kParametersMax = 20'000'000;
-    if (network.parameter_count <= kParametersMax) return Status::Ok();
-    return {Code::kConfig,
-            fmt::format("{}: {} parameters; expected at most {}, which a record holds each "
-                        "generation",
-                        network.name, network.parameter_count, kParametersMax)};
+    return CheckStateBytes(network, 3);
   }
   std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const override;
 };

@@ -75,11 +75,8 @@ Status CmaMaeConfig::Check(const NetworkDescription& network) const {
                     emitters, bytes / (1 << 20))};
   const double all = static_cast<double>(emitters) * static_cast<double>(population) *
                      static_cast<double>(episodes);
-  if (all < 4e9) return Status::Ok();
-  return {Code::kConfig,
-          fmt::format("map.emitters={}, map.population={}, map.episodes={}: {:.3g} episodes of a "
-                      "generation, at most 4e9; lower one of them",
-                      emitters, population, episodes, all)};
+  return CheckEpisodes(all, fmt::format("map.emitters={}, map.population={}, map.episodes={}",
+                                        emitters, population, episodes));
 }
 
 // The best member that ended in a cell, and what a member must exceed to improve it.

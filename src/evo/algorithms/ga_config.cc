@@ -93,12 +93,9 @@ Status GaConfig::Check(const NetworkDescription& network) const {
                         population, parents, megabytes)};
   const double all = static_cast<double>(population) * static_cast<double>(episodes) +
                      static_cast<double>(population + 1) * static_cast<double>(validation_episodes);
-  if (all < 4e9) return Status::Ok();
-  return {
-      Code::kConfig,
-      fmt::format("ga.population={}, ga.episodes={}, ga.validation_episodes={}: {:.3g} episodes "
-                  "that a generation may play, at most 4e9; lower one of them",
-                  population, episodes, validation_episodes, all)};
+  return CheckEpisodes(
+      all, fmt::format("ga.population={}, ga.episodes={}, ga.validation_episodes={}", population,
+                       episodes, validation_episodes));
 }
 
 std::vector<std::string> GaConfig::Settle() {

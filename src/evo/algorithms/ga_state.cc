@@ -4,6 +4,7 @@
 
 #include "core/bytes.h"
 #include "evo/algorithms/ga.h"
+#include "evo/algorithms/generation_phases.h"
 
 namespace samara {
 namespace {
@@ -20,12 +21,8 @@ std::string GaState::Encode() const {
     out.PutBytes(p.genome.Encode()).Put(p.fitness).Put(p.frames);
     if (safe) out.Put(p.episode);
   };
-  out.Put(safe ? kVersion : kPlainVersion)
-      .Put(generation)
-      .Put(frames)
-      .Put(frames_test)
-      .Put(steps)
-      .Put(episodes);
+  out.Put(safe ? kVersion : kPlainVersion);
+  PutCounters(out, *this);
   out.Put(uint64_t{parents.size()});
   for (const Parent& parent : parents) put(parent);
   out.Put(uint8_t{elite.has_value()});
@@ -52,11 +49,7 @@ Result<GaState> GaState::Decode(std::string_view bytes) {
     if (version == kVersion) p.episode = in.Get<uint64_t>();
     return p;
   };
-  s.generation = in.Get<uint64_t>();
-  s.frames = in.Get<uint64_t>();
-  s.frames_test = in.Get<uint64_t>();
-  s.steps = in.Get<uint64_t>();
-  s.episodes = in.Get<uint64_t>();
+  static_cast<EvolutionCounters&>(s) = GetCounters(in);
   const auto parents = in.Get<uint64_t>();
   if (!in.ok() || parents > kParentsMax) return damaged;
   for (uint64_t i = 0; i < parents && in.ok(); ++i) {

@@ -24,23 +24,16 @@ void SeparableSettings::Bind(ConfigTable& table, const std::string& name) {
 }
 
 Status SeparableSettings::Check(const NetworkDescription& network, const std::string& name) const {
-  constexpr size_t kParametersMax = 10'000'000;  // four floats each fit kStateBytesMax
-  if (network.parameter_count > kParametersMax)
-    return {Code::kConfig,
-            fmt::format("{}: {} parameters; expected at most {} for this algorithm, which records "
-                        "several numbers of each every generation",
-                        network.name, network.parameter_count, kParametersMax)};
+  RETURN_IF_ERROR(CheckStateBytes(network, 4));
   if (mirrored && population % 2 != 0)
     return {Code::kConfig,
             fmt::format("{}.population={}: members play in pairs; expected an even number", name,
                         population)};
   const double all = static_cast<double>(population) *
                      static_cast<double>(std::max(episodes, validation_episodes));
-  if (all < 4e9) return Status::Ok();
-  return {Code::kConfig,
-          fmt::format("{0}.population={1}, {0}.episodes={2}, {0}.validation_episodes={3}: numbers "
-                      "of episodes up to {4:.3g}, at most 4e9; lower one of them",
-                      name, population, episodes, validation_episodes, all)};
+  return CheckEpisodes(
+      all, fmt::format("{0}.population={1}, {0}.episodes={2}, {0}.validation_episodes={3}", name,
+                       population, episodes, validation_episodes));
 }
 
 // ---- state

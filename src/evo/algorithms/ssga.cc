@@ -320,7 +320,8 @@ EvolutionSummary SsgaState::Summary() const {
 
 std::string SsgaState::Encode() const {
   ByteWriter out;
-  out.Put(kVersion).Put(generation).Put(frames).Put(frames_test).Put(steps).Put(episodes);
+  out.Put(kVersion);
+  PutCounters(out, *this);
   std::vector<SsgaMember> members = population;
   if (best) members.push_back(*best);
   std::vector<Genome> genomes;
@@ -337,11 +338,7 @@ Result<SsgaState> SsgaState::Decode(std::string_view bytes) {
   ByteReader in(bytes);
   SsgaState s;
   if (in.Get<uint32_t>() != kVersion) return damaged;
-  s.generation = in.Get<uint64_t>();
-  s.frames = in.Get<uint64_t>();
-  s.frames_test = in.Get<uint64_t>();
-  s.steps = in.Get<uint64_t>();
-  s.episodes = in.Get<uint64_t>();
+  static_cast<EvolutionCounters&>(s) = GetCounters(in);
   const std::string_view genomes = in.GetBytes();
   const auto has_best = in.Get<uint8_t>();
   if (!in.ok() || has_best > 1) return damaged;
