@@ -112,6 +112,11 @@ def test_novelty_search_has_the_cut_off_and_the_noise_of_the_file(tmp_path):
     ok("import", tmp_path / "config.json", "--out", tmp_path / "x.toml")
     es = tomllib.loads((tmp_path / "x.toml").read_text())["es"]
     assert es["cutoff"] == "adaptive:100,0.5,2,1000" and es["action_noise"] == 0.02
+    config["config"]["episode_cutoff_mode"] = 250
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    ok("import", tmp_path / "config.json", "--out", tmp_path / "y.toml")
+    toml = tomllib.loads((tmp_path / "y.toml").read_text())
+    assert toml["es"]["cutoff"] == "250" and "frames_max" not in toml["env"]
 
 
 def test_observations_are_normalised_where_the_file_says_so(tmp_path):

@@ -84,7 +84,7 @@ BATCHES = ["es.cutoff=20", "es.min_steps=100", "es.sigma_schedule=linear", "es.s
 
 @pytest.mark.parametrize("algorithm", ["nsr-es", "nsra-es", "ns-es"])
 def test_memory_of_games_through_actors_and_slots(algorithm, tmp_path):
-    settings = [*NSR, f"run.algorithm={algorithm}", *(BATCHES if algorithm == "ns-es" else [])]
+    settings = [*NSR, f"run.algorithm={algorithm}", *(BATCHES if algorithm == "nsr-es" else [])]
     ways = [["fleet.actors=1"], ["fleet.actors=3", "fleet.slots=5"], ["fleet.inference=engine", "fleet.actors=2"]]
     ways = ways if algorithm == "nsr-es" else ways[:2]
     results = [train(tmp_path / f"run-{i}", *settings, *how) for i, how in enumerate(ways)]
@@ -92,7 +92,7 @@ def test_memory_of_games_through_actors_and_slots(algorithm, tmp_path):
     line = metrics(tmp_path / "run-0")[-1]
     assert line["archive_size"] == 4 and line["novelty_mean"] > 0
     # 4 members of 20 steps, and a pair for the 20 that are missing
-    assert line["evaluations"] == (12 if algorithm == "ns-es" else 8)
+    assert line["evaluations"] == (12 if algorithm == "nsr-es" else 8)
 
 
 def test_a_run_with_recordings_killed_at_random_instants(tmp_path):

@@ -62,7 +62,7 @@ def test_frozen_remote_actors_lose_their_lease_and_come_back(folder):
 
 @pytest.mark.slow
 def test_actors_outlive_an_engine_that_is_killed(folder):
-    shown(faults.engine_killed(folder, 20_000, DETERMINISTIC, longest=3))
+    shown(faults.engine_killed(folder, 60_000, DETERMINISTIC, longest=2))
 
 
 @pytest.mark.slow

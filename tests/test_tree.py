@@ -27,6 +27,7 @@ def keys():
 
 def test_cpp_is_formatted():
     program = ROOT / ".venv" / "bin" / "clang-format"
+    assert program.exists(), "no clang-format in .venv: run `make setup`"
     files = [str(path) for path in tracked("*.h", "*.cc")]
     done = subprocess.run([program, "--dry-run", "-Werror", *files], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, "run `make format`\n" + done.stderr[:2000]

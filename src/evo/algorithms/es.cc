@@ -24,8 +24,7 @@ class EsConfig : public EvolutionConfig {
   }
   void Bind(ConfigTable& table) override {
     es.Bind(table);
-    es.BindBatch(table);
-    es.BindObservations(table);
+    es.BindBatch(table, /*statistics=*/true);
     BindTest(table, "es", budget);
     BindBudget(table, "es", budget);
   }
@@ -78,15 +77,16 @@ class EvolutionStrategy : public MirroredEs {
   }
 
  private:
-  // Whose observations the statistics come from, and whose fitness counts signs.
-  void Adjust(uint64_t index, Task& task) const;
+  // Chooses the episodes whose observations go into the statistics; counts signs where the shaping
+  // does.
+  void SetRecordingAndSigns(uint64_t index, Task& task) const;
 
   const EvolutionBudget budget_;
   const bool keeps_statistics_;
   EsState state_;  // constant while episodes are played
 };
 
-// The player's episodes record nothing; Adjust says which do.
+// The player's episodes record nothing; SetRecordingAndSigns says which do.
 EvolutionSetup WithoutRecording(EvolutionSetup setup) {
   setup.episodes.record = RecordKind::kNothing;
   return setup;
@@ -115,7 +115,7 @@ Result<GenerationReport> EvolutionStrategy::Step(const StopToken& stop) {
   const PlayRule rule{
       .sigma = es_.SigmaAfter(state_),
       .cutoff = state_.cutoff,
-      .adjust = [this](uint64_t index, Task& task) { Adjust(index, task); },
+      .adjust = [this](uint64_t index, Task& task) { SetRecordingAndSigns(index, task); },
       .reduce = [this](EpisodeResult& r) { ReduceRecording(network_.input_size(), r); }};
   ASSIGN_OR_RETURN(const Population population,
                    Play(state_.centre.theta, rule, stop, next, report));
@@ -160,7 +160,7 @@ Result<GenerationReport> EvolutionStrategy::Step(const StopToken& stop) {
   return report;
 }
 
-void EvolutionStrategy::Adjust(uint64_t index, Task& task) const {
+void EvolutionStrategy::SetRecordingAndSigns(uint64_t index, Task& task) const {
   task.episode.signs = UsesSigns(es_.shaping);
   if (!keeps_statistics_) return;
   const CounterRng draw(player_.Key(Purpose::kObservationStatistics, 0));

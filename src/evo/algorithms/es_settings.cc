@@ -47,10 +47,15 @@ void EsSettings::Bind(ConfigTable& table) {
             "validation episodes of each new centre");
 }
 
-void EsSettings::BindBatch(ConfigTable& table) {
+void EsSettings::BindBatch(ConfigTable& table, bool statistics) {
   table.Add("es.action_noise", &action_noise, {0, 10}, "",
             "standard deviation of noise on the population's continuous actions",
             OnResume::kMustMatchAdded);
+  if (statistics)
+    table.Add("es.observation_share", &observation_share, {0, 1}, "share",
+              "share of the population's episodes whose observations a `normalize` layer's "
+              "statistics come from",
+              OnResume::kMustMatchAdded);
   table.Add("es.min_steps", &min_steps, {0, 1e9}, "steps",
             "number of steps of a generation's population; more pairs play until it has them",
             OnResume::kMustMatchAdded);
@@ -69,13 +74,6 @@ void EsSettings::BindBatch(ConfigTable& table) {
   table.Add("es.schedule_length", &schedule_length, {1, 1e15}, "",
             "length of both schedules, in es.schedule_unit", OnResume::kMustMatchAdded);
   table.Add("es.schedule_unit", &schedule_unit, kScheduleUnitNames, "unit of the schedules' length",
-            OnResume::kMustMatchAdded);
-}
-
-void EsSettings::BindObservations(ConfigTable& table) {
-  table.Add("es.observation_share", &observation_share, {0, 1}, "share",
-            "share of the population's episodes whose observations a `normalize` layer's "
-            "statistics come from",
             OnResume::kMustMatchAdded);
 }
 
@@ -99,11 +97,7 @@ std::vector<std::string> EsSettings::Unused() const {
 }
 
 Status EsSettings::Check(const NetworkDescription& network) const {
-  constexpr size_t kParametersMax = 20'000'000;  // three floats each fit kStateBytesMax
-  if (network.parameter_count > kParametersMax)
-    return {Code::kConfig, fmt::format("{}: {} parameters; expected at most {} for evolution "
-                                       "strategies, which record all of them each generation",
-                                       network.name, network.parameter_count, kParametersMax)};
+  RETURN_IF_ERROR(CheckStateBytes(network, 3));
   if (population % 2 != 0)
     return {Code::kConfig,
             fmt::format("es.population={}: members play in pairs; expected an even number",
@@ -111,11 +105,9 @@ Status EsSettings::Check(const NetworkDescription& network) const {
   RETURN_IF_ERROR(Cutoff::Parse(cutoff).status());
   const double all = static_cast<double>(population) *
                      static_cast<double>(std::max(episodes, validation_episodes));
-  if (all < 4e9) return Status::Ok();
-  return {Code::kConfig,
-          fmt::format("es.population={}, es.episodes={}, es.validation_episodes={}: numbers of "
-                      "episodes up to {:.3g}, at most 4e9; lower one of them",
-                      population, episodes, validation_episodes, all)};
+  return CheckEpisodes(
+      all, fmt::format("es.population={}, es.episodes={}, es.validation_episodes={}", population,
+                       episodes, validation_episodes));
 }
 
 Status EsSettings::CheckActions(const EnvironmentSpec& environment) const {

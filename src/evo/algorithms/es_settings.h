@@ -48,11 +48,10 @@ struct EsSettings {
   double observation_share = 0.01;   // of the population's episodes, for a `normalize` layer
   int64_t validation_episodes = 30;  // of the centre
 
-  // The rows that every evolution strategy has; batches, cut-offs and schedules; a `normalize`
-  // layer's statistics.
+  // The rows that every evolution strategy has; batches, cut-offs and schedules, and, where an
+  // algorithm keeps statistics of observations, that of their share.
   void Bind(ConfigTable& table);
-  void BindBatch(ConfigTable& table);
-  void BindObservations(ConfigTable& table);
+  void BindBatch(ConfigTable& table, bool statistics);
   // One line for each key that has another value than the default and that nothing uses.
   std::vector<std::string> Unused() const;
   Status Check(const NetworkDescription& network) const;

@@ -6,12 +6,6 @@
 #include "evo/algorithms/generation_phases.h"
 
 namespace samara {
-namespace {
-
-// Returns the smaller of two limits, where 0 means no limit.
-int64_t Shorter(int64_t a, int64_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
-
-}  // namespace
 
 MirroredEs::MirroredEs(const EsSettings& es, const EvolutionSetup& setup)
     : EvolutionAlgorithm(setup),
@@ -75,7 +69,8 @@ std::vector<Task> MirroredEs::Tasks(const PlayRule& rule, uint64_t first, uint64
   for (uint64_t i = first; i < end; ++i) {
     for (uint64_t e = 0; e < episodes; ++e) {
       Task task = player_.PopulationTask(static_cast<uint32_t>(i), e);
-      task.episode.frames_max = Shorter(task.episode.frames_max, rule.cutoff * frames_per_step_);
+      task.episode.frames_max =
+          ShorterLimit(task.episode.frames_max, rule.cutoff * frames_per_step_);
       task.episode.action_noise = static_cast<float>(es_.action_noise);
       if (rule.adjust) rule.adjust(i * episodes + e, task);
       tasks.push_back(task);

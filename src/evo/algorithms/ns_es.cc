@@ -235,8 +235,9 @@ Result<GenerationReport> NoveltySearch::Step(const StopToken& stop) {
 Result<NoveltySearch::Played> NoveltySearch::PlayCentre(std::span<const float> theta,
                                                         uint32_t number, const StopToken& stop,
                                                         NsEsState& next) {
-  ASSIGN_OR_RETURN(const auto episodes,
-                   player_.Validate(FixedParameters(theta), number, rollouts(), stop));
+  // as members are cut off at last, so that trajectories compare; es_distributed/nses.py does so
+  ASSIGN_OR_RETURN(const auto episodes, player_.Validate(FixedParameters(theta), number, rollouts(),
+                                                         stop, cutoff_.max * frames_per_step_));
   next.Count(episodes);
   EpisodeMeans mean;
   mean.Add(episodes);
@@ -403,7 +404,7 @@ Result<NsEsState> NsEsState::Decode(std::string_view bytes) {
 
 void NsEsConfig::Bind(ConfigTable& table) {
   es.Bind(table);
-  es.BindBatch(table);
+  es.BindBatch(table, /*statistics=*/false);
   BindTest(table, "es", budget);
   BindBudget(table, "es", budget);
   novelty.Bind(table);
@@ -426,14 +427,8 @@ Status NsEsConfig::Check(const NetworkDescription& network) const {
     return {Code::kConfig,
             "es.shaping: returns and novelty are mixed by their ranks; expected "
             "centered_rank"};
-  const double bytes =
-      4.0 * static_cast<double>(network.parameter_count) * (3.0 * static_cast<double>(centres) + 1);
-  if (bytes <= kStateBytesMax) return Status::Ok();
-  return {
-      Code::kConfig,
-      fmt::format("novelty.centres={}, {} with {} parameters: {:.3g} bytes of state, which each "
-                  "generation records; expected at most {:.3g}",
-                  centres, network.name, network.parameter_count, bytes, kStateBytesMax)};
+  return CheckStateBytes(network, 3 * static_cast<double>(centres) + 1,
+                         fmt::format(" or fewer than novelty.centres={}", centres));
 }
 
 std::unique_ptr<EvolutionAlgorithm> NsEsConfig::Make(const EvolutionSetup& setup) const {

@@ -242,9 +242,12 @@ TEST(NsEsTest, EveryGenerationIsThatOfThePlainReading) {
 
 // 12 members make 24 steps: two more pairs are expected to make the six that are missing.
 TEST(NsEsTest, BatchesCutOffsAndSchedulesAreThoseOfThePlainReading) {
-  std::set<int64_t> limits;
+  std::set<int64_t> limits, of_centres;
   const auto score = [&](const Task& task, std::span<const float> theta) {
-    if (task.role == Role::kTrain) limits.insert(task.episode.frames_max);
+    if (task.role == Role::kTrain)
+      limits.insert(task.episode.frames_max);
+    else
+      of_centres.insert(task.episode.frames_max);
     return Play(task, theta);
   };
   const std::vector<std::string> settings = {
@@ -255,8 +258,11 @@ TEST(NsEsTest, BatchesCutOffsAndSchedulesAreThoseOfThePlainReading) {
   Reference reference(e.network, 0.5, {.members = 16, .sigma_end = 0.1, .rate_end = 0.01});
   for (size_t g = 0; g < 15; ++g) {
     limits.clear();
-    const std::string before = e.es->EncodeState();
+    Experiment resumed(*Config(MakeNsrEsConfig, settings));
+    resumed.Restore(*e.es);
     const auto report = e.es->Step(nullptr).ValueOrThrow();
+    ASSERT_TRUE(resumed.es->Step(nullptr).ok());
+    EXPECT_EQ(resumed.es->EncodeState(), e.es->EncodeState());
     reference.Generation();
     ASSERT_EQ(report.metrics["centre"], reference.last) << g;
     EXPECT_EQ(report.metrics["members"], 16);
@@ -265,6 +271,7 @@ TEST(NsEsTest, BatchesCutOffsAndSchedulesAreThoseOfThePlainReading) {
     const int64_t cutoff = g == 0 ? 2 : 4;
     EXPECT_EQ(report.metrics["cutoff"], cutoff);
     EXPECT_EQ(limits, std::set{cutoff * e.evaluator.spec().frames_per_step});
+    EXPECT_TRUE(of_centres.contains(8 * e.evaluator.spec().frames_per_step));
     const EvolutionSummary summary = e.es->summary();
     const auto& best = std::get<std::vector<float>>(summary.best);
     for (size_t p = 0; p < best.size(); ++p)

@@ -191,9 +191,13 @@ Result<std::vector<SharedExperience>> GenerationPlayer::Replay(const ParameterSo
 
 Result<GenerationPlayer::Results> GenerationPlayer::Validate(const ParameterSource& policy,
                                                              uint32_t individual, size_t episodes,
-                                                             const StopToken& stop) {
+                                                             const StopToken& stop,
+                                                             int64_t frames_max) {
   std::vector<Task> tasks;
-  for (size_t e = 0; e < episodes; ++e) tasks.push_back(ValidationTask(individual, e));
+  for (size_t e = 0; e < episodes; ++e) {
+    Task& task = tasks.emplace_back(ValidationTask(individual, e));
+    task.episode.frames_max = ShorterLimit(task.episode.frames_max, frames_max);
+  }
   const auto first = static_cast<uint32_t>(individual * episodes);
   return PlayApart(Phase::kValidation, tasks, first, policy, stop);
 }

@@ -31,6 +31,9 @@ struct EvolutionProgress {
   size_t episodes_done = 0, episodes_total = 0;
 };
 
+// The smaller of two limits, where 0 means none.
+inline int64_t ShorterLimit(int64_t a, int64_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
+
 class GenerationPlayer {
  public:
   using Results = std::vector<EpisodeResult>;
@@ -82,8 +85,9 @@ class GenerationPlayer {
 
   // Plays `episodes` of one policy after them: the validation of `individual`, or the test of the
   // generation. kTryAgain when `stop` was set meanwhile: what had finished is kept.
+  // `frames_max`: of an episode, besides the environment's limit; 0 = none.
   Result<Results> Validate(const ParameterSource& policy, uint32_t individual, size_t episodes,
-                           const StopToken& stop);
+                           const StopToken& stop, int64_t frames_max = 0);
   Result<Results> Test(const ParameterSource& policy, size_t episodes, const StopToken& stop);
   // Fresh test episodes, keyed by `purpose`, outside any generation; nothing of them is kept.
   Result<Results> Play(const ParameterSource& policy, Purpose purpose, size_t episodes,
