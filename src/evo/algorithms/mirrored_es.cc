@@ -50,9 +50,9 @@ Result<MirroredEs::Population> MirroredEs::Play(std::span<const float> centre, c
 std::vector<float> MirroredEs::Member(std::span<const float> centre, double sigma,
                                       uint64_t i) const {
   std::vector<float> parameters(network_.parameter_count);
-  const std::vector<uint64_t> keys = NoiseKeys(i / 2 + 1);
-  MirroredMembers(noise_, centre, sigma, keys, network_.evolved_count)
-      .Write({static_cast<uint32_t>(i), 0}, parameters);
+  const uint64_t key = player_.Key(Purpose::kMutation, i / 2);
+  MirroredMembers(noise_, centre, sigma, {&key, 1}, network_.evolved_count)
+      .Write({static_cast<uint32_t>(i % 2), 0}, parameters);
   return parameters;
 }
 

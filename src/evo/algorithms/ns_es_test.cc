@@ -79,13 +79,13 @@ struct Experiment {
 // Everything in double, nothing shared.
 class Reference {
  public:
-  // What a generation uses; the linear schedules of sigma and rate are over ten generations.
-  struct Uses {
+  // Members of a generation; ends of the linear schedules of sigma and rate, after ten generations.
+  struct Settings {
     size_t members = kMembers;
     double sigma_end = kSigma, rate_end = kRate;
   };
-  Reference(const NetworkDescription& network, double reward, Uses uses)
-      : network_(network), reward_(reward), uses_(uses) {
+  Reference(const NetworkDescription& network, double reward, Settings settings)
+      : network_(network), reward_(reward), settings_(settings) {
     for (uint64_t m = 0; m < kCentres; ++m) {
       Centre centre;
       Genome initial;
@@ -99,9 +99,9 @@ class Reference {
 
   void Generation() {
     const double elapsed = std::min(1.0, static_cast<double>(generation_) / 10);
-    const double sigma = kSigma + (uses_.sigma_end - kSigma) * elapsed;
-    const double rate_now = kRate + (uses_.rate_end - kRate) * elapsed;
-    const size_t members = uses_.members;
+    const double sigma = kSigma + (settings_.sigma_end - kSigma) * elapsed;
+    const double rate_now = kRate + (settings_.rate_end - kRate) * elapsed;
+    const size_t members = settings_.members;
     const uint64_t g = ++generation_;
     if (g == 1)
       for (uint64_t m = 0; m < kCentres; ++m) Enter(centres_[m], kMembers + m);
@@ -207,13 +207,20 @@ class Reference {
 
   const NetworkDescription network_;
   const double reward_;
-  const Uses uses_;
+  const Settings settings_;
   uint64_t generation_ = 0;
   std::vector<Centre> centres_;
   std::vector<std::vector<double>> archive_;
   std::vector<float> best_;
   double best_fitness_ = 0;
 };
+
+void ExpectSameBest(const EvolutionAlgorithm& es, const Reference& reference, size_t generation) {
+  const EvolutionSummary summary = es.summary();
+  const auto& best = std::get<std::vector<float>>(summary.best);
+  for (size_t p = 0; p < best.size(); ++p)
+    ASSERT_NEAR(best[p], reference.best()[p], 2e-5) << generation << ", " << p;
+}
 
 TEST(NsEsTest, EveryGenerationIsThatOfThePlainReading) {
   const struct {
@@ -231,10 +238,7 @@ TEST(NsEsTest, EveryGenerationIsThatOfThePlainReading) {
       chosen.insert(reference.last);
       EXPECT_EQ(e.es->ArchiveSize(), kCentres + g + 1);
       EXPECT_EQ(report.evaluations, kMembers);
-      const EvolutionSummary summary = e.es->summary();
-      const auto& best = std::get<std::vector<float>>(summary.best);
-      for (size_t p = 0; p < best.size(); ++p)
-        ASSERT_NEAR(best[p], reference.best()[p], 2e-5) << g << ", " << p;
+      ASSERT_NO_FATAL_FAILURE(ExpectSameBest(*e.es, reference, g));
     }
     EXPECT_GT(chosen.size(), 1U);
   }
@@ -272,10 +276,7 @@ TEST(NsEsTest, BatchesCutOffsAndSchedulesAreThoseOfThePlainReading) {
     EXPECT_EQ(report.metrics["cutoff"], cutoff);
     EXPECT_EQ(limits, std::set{cutoff * e.evaluator.spec().frames_per_step});
     EXPECT_TRUE(of_centres.contains(8 * e.evaluator.spec().frames_per_step));
-    const EvolutionSummary summary = e.es->summary();
-    const auto& best = std::get<std::vector<float>>(summary.best);
-    for (size_t p = 0; p < best.size(); ++p)
-      ASSERT_NEAR(best[p], reference.best()[p], 2e-5) << g << ", " << p;
+    ASSERT_NO_FATAL_FAILURE(ExpectSameBest(*e.es, reference, g));
   }
 }
 
