@@ -100,7 +100,11 @@ std::string DescribeWalls(std::span<const MujocoWall> walls) {
   return text;
 }
 
+// A body whose parts collide with nothing (the Swimmer's) collides with walls.
 Status InsertWalls(const std::string& walls, std::string& task) {
+  constexpr std::string_view kNothing = "contype=\"0\"", kWalls = "contype=\"1\"";
+  for (size_t at = 0; (at = task.find(kNothing, at)) != std::string::npos;)
+    task.replace(at, kNothing.size(), kWalls);
   const size_t end = task.rfind("</worldbody>");
   if (end == std::string::npos) return {Code::kBadData, "no </worldbody>"};
   task.insert(end, walls);

@@ -206,13 +206,18 @@ constexpr MujocoWall kHumanoidTrap[] = {
 constexpr MujocoWall kAntTrap[] = {{11, 0, 0.2, 3}, {8, 3, 3, 0.2}, {8, -3, 3, 0.2}};
 
 // Metres that the torso came forward: an episode's return is the way from its start.
-constexpr int kTrapFrameSkip = 5;
-double Progress(Model m, double velocity) { return velocity * m.opt.timestep * kTrapFrameSkip; }
+constexpr int kTrapFrameSkip = 5, kSwimmerFrameSkip = 4;
+double Progress(Model m, double velocity, int frame_skip = kTrapFrameSkip) {
+  return velocity * m.opt.timestep * frame_skip;
+}
 Judgement JudgeHumanoidTrap(Model m, Data d, double velocity) {
   return {Progress(m, velocity), !Inside(d.qpos[2], 1, 2)};
 }
 Judgement JudgeAntTrap(Model m, Data d, double velocity) {
   return {Progress(m, velocity), JudgeAnt(m, d, velocity).terminated};
+}
+Judgement JudgeSwimmerTrap(Model m, Data, double velocity) {
+  return {Progress(m, velocity, kSwimmerFrameSkip), false};
 }
 
 constexpr std::string_view kAntXml = "ant.xml",
@@ -220,7 +225,10 @@ constexpr std::string_view kAntXml = "ant.xml",
                                "cd5f83ef0ea35b0969e65d360c5bacd5b74ccaef6b27e4433b5168c605e3e2be",
                            kHumanoidXml = "humanoid.xml",
                            kHumanoidHash =
-                               "85816f372c826d2094b4a598918233bd9c5843b2439119eece2733bdc2e0d073";
+                               "85816f372c826d2094b4a598918233bd9c5843b2439119eece2733bdc2e0d073",
+                           kSwimmerXml = "swimmer.xml",
+                           kSwimmerHash =
+                               "25b0d46bf5522920fea6a579353aee39d391ad9e2a0574b53f83704c11b21b12";
 
 constexpr MujocoTask kTasks[] = {
     {"HalfCheetah-v5", "half_cheetah.xml",
@@ -239,10 +247,10 @@ constexpr MujocoTask kTasks[] = {
      "9f72a3c4ef956d0d8b1fb555a6ae1a5c22334c5c58cf814ef987ea4d3880e8fc", 348, 5, 1000, 0.01, 0.01,
      false, nullptr, nullptr, ObserveHumanoid, JudgeStandup, 2},
     {"Swimmer-v5",
-     "swimmer.xml",
-     "25b0d46bf5522920fea6a579353aee39d391ad9e2a0574b53f83704c11b21b12",
+     kSwimmerXml,
+     kSwimmerHash,
      8,
-     4,
+     kSwimmerFrameSkip,
      1000,
      0.1,
      0.1,
@@ -296,6 +304,8 @@ constexpr MujocoTask kTasks[] = {
      nullptr, RootPosition, ObserveHumanoid, JudgeHumanoidTrap, 2, kHumanoidTrap, true},
     {"AntTrap", kAntXml, kAntHash, 27, kTrapFrameSkip, 500, 0.1, 0.1, true, nullptr, RootPosition,
      ObserveState<2>, JudgeAntTrap, 2, kAntTrap, true, true},
+    {"SwimmerTrap", kSwimmerXml, kSwimmerHash, 8, kSwimmerFrameSkip, 1000, 0.1, 0.1, false, nullptr,
+     RootPosition, ObserveState<2>, JudgeSwimmerTrap, 2, kHumanoidTrap, true, true},
 };
 
 }  // namespace

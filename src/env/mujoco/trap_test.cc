@@ -77,6 +77,33 @@ TEST(AntTrapTest, TheWallsArePartOfTheVersion) {
       << ant->spec().version;
 }
 
+// Its middle link reaches from x to half a metre in front, the first link a metre further.
+constexpr size_t kSwimmerPositions = 5;
+
+TEST(SwimmerTrapTest, TheEndIsClosed) {
+  Thrown swimmer("SwimmerTrap");
+  swimmer.Throw(2, 0, 9, 0, kSwimmerPositions);
+  EXPECT_GT(swimmer.x(), 2.3);
+  EXPECT_LT(swimmer.x() + 1.5, 5.6);
+}
+
+TEST(SwimmerTrapTest, TheSidesAreClosed) {
+  Thrown swimmer("SwimmerTrap");
+  for (const double side : {-1.0, 1.0}) {
+    swimmer.Throw(3.5, 0, 0, 20 * side, kSwimmerPositions);
+    EXPECT_GT(std::abs(swimmer.y()), 0.5);
+    EXPECT_LT(std::abs(swimmer.y()), 1.5);
+  }
+}
+
+TEST(SwimmerTrapTest, WithoutWallsItWouldGoOn) {
+  Thrown swimmer("SwimmerTrap");
+  swimmer.Throw(2, 4, 9, 0, kSwimmerPositions);
+  const double beside = swimmer.x();
+  swimmer.Throw(2, 0, 9, 0, kSwimmerPositions);
+  EXPECT_GT(beside, swimmer.x() + 0.1);
+}
+
 TEST(HumanoidTrapTest, TheEndIsClosed) {
   Thrown humanoid("HumanoidTrap");
   humanoid.Throw(4.6, 0, 6, 0, 24);

@@ -1,0 +1,123 @@
+"""One seed, one population hash, for every evolution algorithm: over threads, actors, ranks and kills.
+
+    .venv/bin/python tests/long/same_bits.py [--only NAME ...] [--kills 5]
+
+A run of a few generations for each algorithm of `samara list algorithms`, once on one thread and then in each other way; prints the
+table of doc/testing.md and fails where two hashes of a row differ. `dummy` is an environment that actor processes play.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from samara_cli import Running, ok, reported, train  # noqa: E402
+from test_algorithms import ALGORITHMS  # noqa: E402
+from test_train_ranks import result  # noqa: E402
+
+COMMON = ["run.seed=3", "run.random_episodes=2", "run.final_test_episodes=4", "run.video=false"]
+DUMMY = ["env.id=dummy", "network.name=linear"]
+ES = ["es.population=12", "es.validation_episodes=2", "es.test_episodes=4", "es.test_every=0"]
+GA = ["ga.population=24", "ga.test_episodes=4", "run.stop_when_solved=false"]
+NOVELTY = [*ES, "novelty.centres=2", "novelty.neighbours=5"]
+# a preset, its settings, and the key with the number of generations or evaluations
+RUNS: dict[str, tuple[str, list[str], str]] = {
+    "deep-ga": ("classic/cartpole-ga", ["ga.population=24", "ga.validation_episodes=2", "ga.test_episodes=4"], "ga.generations"),
+    "random-search": ("classic/cartpole-ga", ["run.algorithm=random-search", "ga.population=24", "ga.validation_episodes=2",
+                                              "ga.test_episodes=4"], "ga.generations"),
+    "ga-ns": ("maze/hard-ga-ns", [*GA, "ga.parents=5", "novelty.archive_probability=0.2"], "ga.generations"),
+    "map-elites": ("maze/hard-map-elites", GA, "ga.generations"),
+    "cma-mae": ("maze/hard-cma-mae", ["map.population=8", "map.emitters=3", "map.test_episodes=4", "run.stop_when_solved=false"],
+                "map.generations"),
+    "es": ("classic/cartpole-es", [*ES, "es.min_steps=1500", "es.cutoff=adaptive:20,0.5,2,300"], "es.generations"),
+    "ns-es": ("maze/hard-es", [*NOVELTY, "run.algorithm=ns-es", "run.stop_when_solved=false"], "es.generations"),
+    "nsr-es": ("maze/hard-es", [*NOVELTY, "run.algorithm=nsr-es", "run.stop_when_solved=false"], "es.generations"),
+    "nsra-es": ("maze/hard-es", [*NOVELTY, "run.algorithm=nsra-es", "run.stop_when_solved=false"], "es.generations"),
+    "ssga": ("maze/breadcrumb-sm-g-so", ["ga.population=20", "ga.births=20", "ga.window=8", "env.frames_max=60",
+                                         "env.test_frames_max=60"], "ga.evaluations"),
+    "ars": ("classic/cartpole-ars", ["ars.directions=6", "ars.validation_episodes=2", "ars.test_episodes=4"], "ars.generations"),
+}  # fmt: skip
+for name, table in [("pgpe", "pgpe"), ("snes", "snes"), ("sep-cma-es", "cma"), ("cma-es", "cma")]:
+    RUNS[name] = (f"classic/cartpole-{name}",
+                  [f"{table}.population=12", f"{table}.validation_episodes=2", f"{table}.test_episodes=4"],
+                  f"{table}.generations")  # fmt: skip
+COLUMNS = ["1 thread", "2 threads", "1 actor", "3 actors", "2 ranks", "3 ranks", "kills"]
+
+
+def settings(name: str, *more: str, length: int = 4) -> list[str]:
+    preset, words, key = RUNS[name]
+    return [preset, *COMMON, *words, f"{key}={100 * length if key == 'ga.evaluations' else length}", *more]
+
+
+def killed(folder: Path, words: list[str], seconds: float, kills: int) -> tuple[str, int]:
+    """The hash of a run that is killed at random moments and resumed, and how often a kill found it running."""
+    rng, landed = random.Random(1), 0
+    command = ["train", *words, "--out", folder / "run", "--resume", "auto", "--quiet"]
+    while landed < kills:
+        running = Running(folder / f"log{landed}", *command)
+        time.sleep(rng.uniform(0.1, 1) * 1.2 * seconds / kills)
+        if running.process.poll() is not None:
+            break
+        running.kill()
+        landed += 1
+        if reported(running.text()):
+            ok("fsck", folder / "run")
+    return ok(*command, "--json").json["population_hash"], landed
+
+
+def row(name: str, folder: Path, kills: int) -> tuple[list[str], list[str]]:
+    """One hash for each column, and what does not agree."""
+    one = ["fleet.threads=1"]
+    native = settings(name)
+    hashes = [train(folder / "one", *native, *one)["population_hash"],
+              train(folder / "two", *native, "fleet.threads=2")["population_hash"]]  # fmt: skip
+    wrong = [] if hashes[0] == hashes[1] else ["threads"]
+    served = settings(name, *DUMMY) if name != "ssga" else None  # deep networks on a maze only
+    if served is None:
+        hashes += [train(folder / f"slots{n}", *native, "fleet.native=slots", f"fleet.slots={n}")["population_hash"] for n in (4, 7)]
+        if set(hashes[2:]) != {hashes[0]}:
+            wrong.append("slots")
+    else:
+        hashes += [train(folder / f"actors{n}", *served, f"fleet.actors={n}")["population_hash"] for n in (1, 3)]
+        if hashes[2] != hashes[3]:
+            wrong.append("actors")
+    for ranks in (2, 3):
+        shared = result("samara", ranks, *native, "--out", folder / f"ranks{ranks}")
+        assert shared["ranks"] == ranks
+        hashes.append(shared["population_hash"])
+        if hashes[-1] != hashes[0]:
+            wrong.append(f"{ranks} ranks")
+    length = 40
+    while (whole := train(folder / f"whole{length}", *settings(name, *one, "run.checkpoint_seconds=1", length=length)))["seconds"] < 2:
+        length *= 3
+    found, landed = killed(folder, settings(name, *one, "run.checkpoint_seconds=1", length=length), whole["seconds"], kills)
+    hashes.append(f"{found} ({landed})")
+    if found != whole["population_hash"] or landed < kills:
+        wrong.append(f"{landed} kills")
+    return hashes, wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="*", default=[], choices=sorted(RUNS))
+    parser.add_argument("--kills", type=int, default=5)
+    args = parser.parse_args()
+    missing = set(ALGORITHMS) - RUNS.keys()
+    print("| algorithm | " + " | ".join(COLUMNS) + " |\n|" + "---|" * (len(COLUMNS) + 1), flush=True)
+    failed = sorted(f"{name}: not here" for name in missing)
+    for name in args.only or RUNS:
+        with tempfile.TemporaryDirectory() as folder:
+            hashes, wrong = row(name, Path(folder), args.kills)
+        print(f"| `{name}` | " + " | ".join(h[:8] + h[h.index(" "):] if " " in h else h[:8] for h in hashes) + " |", flush=True)
+        failed += [f"{name}: {what}" for what in wrong]
+    print("\n".join(failed) or "every row agrees", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
