@@ -79,6 +79,24 @@ std::string PlainNumber(std::string_view text) {
   return out;
 }
 
+// An integer as it is written, or a whole number with an exponent (24e6, 1.5e3).
+std::optional<int64_t> WholeNumber(std::string_view given) {
+  const std::string text = PlainNumber(given);
+  const char* end = text.data() + text.size();
+  int64_t whole = 0;
+  if (const auto [stop, error] = std::from_chars(text.data(), end, whole);
+      error == std::errc() && stop == end)
+    return whole;
+  if (text.find_first_of("eE") == std::string::npos) return std::nullopt;
+  constexpr double kExact = 1LL << 53;  // a double has every whole number up to here
+  double real = 0;
+  const auto [stop, error] = std::from_chars(text.data(), end, real);
+  if (error != std::errc() || stop != end || !(std::abs(real) <= kExact) ||
+      real != std::trunc(real))
+    return std::nullopt;
+  return static_cast<int64_t>(real);
+}
+
 std::string Join(const std::vector<std::string>& words, const char* separator) {
   std::string out;
   for (const auto& word : words) out += (out.empty() ? "" : separator) + word;
@@ -144,15 +162,10 @@ void ConfigTable::Add(const std::string& key, int64_t* value, Range range, std::
                       std::string help, OnResume on_resume) {
   const std::string expected = "an integer " + RangeText(range, true);
   auto set = [=](std::string_view given) -> Status {
-    const std::string text = PlainNumber(given);
-    int64_t parsed = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
-    const auto real = static_cast<double>(parsed);
-    if (error != std::errc() || end != text.data() + text.size() || real < range.min ||
-        real > range.max) {
-      return Bad(key, given, expected);
-    }
-    *value = parsed;
+    const std::optional<int64_t> parsed = WholeNumber(given);
+    const auto real = static_cast<double>(parsed.value_or(0));
+    if (!parsed || real < range.min || real > range.max) return Bad(key, given, expected);
+    *value = *parsed;
     return Status::Ok();
   };
   auto get = [value] { return std::to_string(*value); };
