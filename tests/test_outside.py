@@ -78,3 +78,22 @@ def test_an_evolution_algorithm_of_ones_own(build):
     # a key of another algorithm is refused by naming those that have it
     refused = run(program, "train", "my.toml", "ga.population=3", "--out", "other", cwd=project, code=78)
     assert "this run is one-plus-one" in refused.stderr
+
+
+@pytest.mark.skipif(not (ROOT / "build/samara-torch").exists(), reason="NOT TESTED: built without torch")
+@pytest.mark.parametrize("first, second", [("samara", "Torch"), ("Torch", "samara")])
+def test_a_project_that_asks_for_torch_itself(first, second, prefix, tmp_path):
+    """The package's own targets and ours have names of their own, in either order."""
+    torch = next((ROOT / ".venv/lib").glob("python3*/site-packages/torch"))
+    if (torch / "lib/libtorch_cuda.so").exists() and not shutil.which("nvcc"):
+        pytest.skip("NOT TESTED: this torch's own CMake files want a CUDA toolkit")
+    (tmp_path / "main.cc").write_text("int main() {}\n")
+    (tmp_path / "CMakeLists.txt").write_text(f"""cmake_minimum_required(VERSION 3.20)
+project(both CXX)
+find_package({first} REQUIRED)
+find_package({second} REQUIRED)
+add_executable(both main.cc)
+target_link_libraries(both PRIVATE samara::learning torch)
+""")
+    found = run("cmake", "-S", ".", "-B", "build", f"-DCMAKE_PREFIX_PATH={prefix};{torch}/share/cmake", cwd=tmp_path)
+    assert "Generating done" in found.stdout
