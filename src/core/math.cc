@@ -23,6 +23,7 @@ struct Reduced {
 };
 
 Reduced Reduce(double x) {
+  if (std::abs(x) <= 0.785) return {0, x, 0};  // what the rest comes to
   if (std::abs(x) > kReducible) x = std::fmod(x, kTwoPi);
   const double n = std::floor(x * (2 / 3.141592653589793) + 0.5);
   // exact: n * kPart1 is, and x is close to it

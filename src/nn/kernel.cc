@@ -166,8 +166,9 @@ struct PopulationKernel::Plan {
   size_t bits = 0, masks = 0, rows = 0;  // scratch: words, words, inputs
   size_t columns = 0, gates = 0;  // of the widest dense or recurrent, of the widest recurrent
   size_t state_size = 0;
-  size_t normalized = 0;  // layers up to the last one with a Norm
-  size_t widest = 0;      // floats of the largest input of a layer up to there
+  size_t normalized = 0;                  // layers up to the last one with a Norm
+  size_t widest = 0;                      // floats of the largest input of a layer up to there
+  std::vector<kernel::SmallLayer> stack;  // the last layers, as far back as they are small
 
   Matrix Reserve(size_t inputs, size_t outputs, size_t block, Format format) {
     Matrix m;
@@ -199,6 +200,20 @@ struct PopulationKernel::Plan {
   }
   void PackMatrix(std::span<const float> weights, std::span<const float> bias, const Matrix& m,
                   std::span<float> packed) const;
+  static bool Small(const Layer& layer, const Step& step) {
+    const Matrix& m = step.matrix;
+    return layer.kind == Layer::Kind::kDense && m.format == Format::kFloat32 &&
+           m.rows <= kernel::kSmallInputs &&
+           (m.columns == kernel::kSmallColumns / 2 || m.columns == kernel::kSmallColumns);
+  }
+  static kernel::SmallLayer SmallLayer(const Layer& layer, const Step& step) {
+    const Matrix& m = step.matrix;
+    return {.weights = m.weights,
+            .bias = m.bias,
+            .count = m.rows,
+            .columns = m.columns,
+            .activation = ToAct(layer.activation)};
+  }
 };
 
 namespace {
@@ -286,8 +301,11 @@ PopulationKernel::PopulationKernel(NetworkDescription network, IsaLevel isa)
     plan.widest = std::max(
         {plan.widest, layer.output_size(), U(layer.in_height * layer.in_width * layer.in)});
   }
+  for (size_t i = plan.steps.size(); i-- > 0 && plan.Small(network_.layers[i], plan.steps[i]);)
+    plan.stack.insert(plan.stack.begin(), plan.SmallLayer(network_.layers[i], plan.steps[i]));
   plan.output =
-      reserve(std::max(plan.steps.back().matrix.columns, network_.layers.back().output_size()));
+      reserve(std::max({plan.steps.back().matrix.columns, network_.layers.back().output_size(),
+                        2 * kernel::kSmallColumns}));
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     Plan::Step& step = plan.steps[i];
     const Layer& layer = network_.layers[i];
@@ -563,10 +581,22 @@ const float* PopulationKernel::RunCell(size_t index, const float* input, const f
 
 void PopulationKernel::Forward(const float* packed, const float* input, Workspace& workspace,
                                float* output, float* state) const {
-  TakeInput(0, input, workspace);
-  for (size_t i = 0; i < plan_->steps.size(); ++i) RunLayer(i, packed, workspace, state);
-  std::memcpy(output, workspace.activations_.data() + plan_->output,
-              network_.output_size() * sizeof(float));
+  const Plan& plan = *plan_;
+  float* const activations = workspace.activations_.data();
+  // layer by layer where each is measured
+  const size_t small = workspace.costs_.empty() ? plan.stack.size() : 0;
+  const size_t large = plan.steps.size() - small;
+  if (large > 0) {
+    TakeInput(0, input, workspace);
+    for (size_t i = 0; i < large; ++i) RunLayer(i, packed, workspace, state);
+  }
+  if (small > 0)
+    plan.ops->dense_stack({.layers = plan.stack.data(),
+                           .size = small,
+                           .packed = packed,
+                           .in = large > 0 ? activations + plan.steps[large].in.offset : input,
+                           .out = activations + plan.output});
+  std::memcpy(output, activations + plan.output, network_.output_size() * sizeof(float));
 }
 
 void PopulationKernel::ForwardMany(const float* packed, std::span<const float* const> inputs,

@@ -321,6 +321,37 @@ size_t Dense(const DenseTask& t) {
   return nonzero;
 }
 
+// A small layer whose outputs are kVectors vectors: they stay in registers, and zeros are not
+// worth a look.
+template <size_t kVectors>
+inline void DenseSmall(const SmallLayer& layer, const float* packed, const float* in, float* out) {
+  Vec sum[kVectors];
+  SAMARA_UNROLL
+  for (size_t v = 0; v < kVectors; ++v) sum[v] = Load(packed + layer.bias + v * kLanes);
+  const float* row = packed + layer.weights;
+  for (size_t i = 0; i < layer.count; ++i, row += kVectors * kLanes) {
+    const Vec x = Broadcast(in[i]);
+    SAMARA_UNROLL
+    for (size_t v = 0; v < kVectors; ++v) sum[v] = Fma(x, Load(row + v * kLanes), sum[v]);
+  }
+  SAMARA_UNROLL
+  for (size_t v = 0; v < kVectors; ++v) Store(out + v * kLanes, Activate(sum[v], layer.activation));
+}
+
+void DenseStack(const DenseStackTask& t) {
+  constexpr size_t kLine = LineColumns(Format::kFloat32);
+  const float* in = t.in;
+  for (size_t i = 0; i < t.size; ++i) {
+    const SmallLayer& layer = t.layers[i];
+    float* out = t.out + (t.size - 1 - i) % 2 * kSmallColumns;
+    if (layer.columns == kLine)
+      DenseSmall<kLine / kLanes>(layer, t.packed, in, out);
+    else
+      DenseSmall<kSmallColumns / kLanes>(layer, t.packed, in, out);
+    in = out;
+  }
+}
+
 // `inputs` more links of the chains of kTileRows observations and kVectors vectors of columns.
 template <Format kFormat, size_t kVectors, bool kPrefetch>
 inline void AddTile(const DenseManyTask& t, size_t observation, size_t column, size_t first,
@@ -488,8 +519,9 @@ void ToInt8(const float* x, size_t n, float inverse, char* out) {
 namespace samara::kernel {
 namespace {
 
-constexpr Ops kOps = {kLanes,    ConvBlock, Conv,   Dense,       DenseMany, ComputeCell,
-                      Normalize, Magnitude, ToInt8, NonzeroBits, Product,   ActivateAll};
+constexpr Ops kOps = {kLanes,      ConvBlock,   Conv,       Dense,     DenseStack,
+                      DenseMany,   ComputeCell, Normalize,  Magnitude, ToInt8,
+                      NonzeroBits, Product,     ActivateAll};
 
 }  // namespace
 }  // namespace samara::kernel

@@ -78,6 +78,22 @@ struct DenseTask {
   float* out;       // [columns], 64-byte aligned
 };
 
+// Dense layers of one network, one after the other on one observation, whose outputs fit into
+// registers. Their weights are float32, and zeros among the inputs are multiplied too.
+constexpr size_t kSmallInputs = 128, kSmallColumns = 2 * LineColumns(Format::kFloat32);
+struct SmallLayer {
+  size_t weights, bias;   // in the packed parameters: [count][columns], [columns]
+  size_t count, columns;  // at most kSmallInputs; half of kSmallColumns, or all
+  Act activation;
+};
+struct DenseStackTask {
+  const SmallLayer* layers;
+  size_t size;
+  const float* packed;
+  const float* in;  // [layers[0].count]
+  float* out;       // [2 * kSmallColumns]: the output, then scratch
+};
+
 // A dense layer on up to kObservations observations.
 struct DenseManyTask {
   DenseLayer layer;
@@ -131,6 +147,7 @@ struct Ops {
   size_t (*conv_block)(size_t channels);  // output channels that are packed together
   void (*conv)(const ConvTask&);
   size_t (*dense)(const DenseTask&);  // how many inputs were not zero
+  void (*dense_stack)(const DenseStackTask&);
   void (*dense_many)(const DenseManyTask&);
   void (*cell)(const CellTask&);
   void (*normalize)(const NormalizeTask&);
