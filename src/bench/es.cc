@@ -43,7 +43,7 @@ Result<json> EvolutionStrategies(const Options& options) {
   json result = {{"preset", kPreset},       {"population", 64}, {"cores", Cores()},
                  {"steps_per_second", 0.0}, {"rival", nullptr}, {"rival_steps_per_second", nullptr},
                  {"ratio", nullptr}};
-  double ours = 0, rivals = 0;
+  double ours = 0, rivals = 0, useful = 0;  // the last: without those after an episode's end
   for (int round = 0; round < kEsRounds; ++round) {
     ASSIGN_OR_RETURN(const double rate, StepsPerSecond(options.seconds / kEsRounds));
     ours = std::max(ours, rate);
@@ -58,11 +58,14 @@ Result<json> EvolutionStrategies(const Options& options) {
       continue;
     }
     rivals = std::max(rivals, row["steps_per_second"].get<double>());
+    useful = std::max(useful, row.value("useful_steps_per_second", 0.0));
     result["rival"] = row["rival"];
     options.say(row["rival"].get<std::string>() + ": " + row.dump());
   }
   result["steps_per_second"] = ours;
   if (rivals > 0) result["rival_steps_per_second"] = rivals, result["ratio"] = ours / rivals;
+  if (useful > 0)
+    result["rival_useful_steps_per_second"] = useful, result["useful_ratio"] = ours / useful;
   return Report(json::array({result}));
 }
 

@@ -202,8 +202,8 @@ Judgement JudgePusher(Model m, Data d, double) {
 // which opens towards it. Who only goes forward ends in it.
 constexpr MujocoWall kHumanoidTrap[] = {
     {5.5, 0, 0.1, 1.5}, {4, 1.5, 1.5, 0.1}, {4, -1.5, 1.5, 0.1}};
-// Twice as large: the Ant's legs reach 1.1 m from its middle.
-constexpr MujocoWall kAntTrap[] = {{11, 0, 0.2, 3}, {8, 3, 3, 0.2}, {8, -3, 3, 0.2}};
+// Twice as large: the Ant's legs reach 1.1 m from its middle, and the Swimmer is 3 m long.
+constexpr MujocoWall kLargeTrap[] = {{11, 0, 0.2, 3}, {8, 3, 3, 0.2}, {8, -3, 3, 0.2}};
 
 // Metres that the torso came forward: an episode's return is the way from its start.
 constexpr int kTrapFrameSkip = 5, kSwimmerFrameSkip = 4;
@@ -303,9 +303,9 @@ constexpr MujocoTask kTasks[] = {
     {"HumanoidTrap", kHumanoidXml, kHumanoidHash, 348, kTrapFrameSkip, 1000, 0.01, 0.01, false,
      nullptr, RootPosition, ObserveHumanoid, JudgeHumanoidTrap, 2, kHumanoidTrap, true},
     {"AntTrap", kAntXml, kAntHash, 27, kTrapFrameSkip, 500, 0.1, 0.1, true, nullptr, RootPosition,
-     ObserveState<2>, JudgeAntTrap, 2, kAntTrap, true, true},
+     ObserveState<2>, JudgeAntTrap, 2, kLargeTrap, true, true},
     {"SwimmerTrap", kSwimmerXml, kSwimmerHash, 8, kSwimmerFrameSkip, 1000, 0.1, 0.1, false, nullptr,
-     RootPosition, ObserveState<2>, JudgeSwimmerTrap, 2, kHumanoidTrap, true, true},
+     RootPosition, ObserveState<2>, JudgeSwimmerTrap, 2, kLargeTrap, true, true},
 };
 
 }  // namespace

@@ -77,30 +77,30 @@ TEST(AntTrapTest, TheWallsArePartOfTheVersion) {
       << ant->spec().version;
 }
 
-// Its middle link reaches from x to half a metre in front, the first link a metre further.
+// Straight, its parts reach from 1.5 m behind where it is to 1.5 m before.
 constexpr size_t kSwimmerPositions = 5;
 
 TEST(SwimmerTrapTest, TheEndIsClosed) {
   Thrown swimmer("SwimmerTrap");
-  swimmer.Throw(2, 0, 9, 0, kSwimmerPositions);
-  EXPECT_GT(swimmer.x(), 2.3);
-  EXPECT_LT(swimmer.x() + 1.5, 5.6);
+  swimmer.Throw(8, 0, 9, 0, kSwimmerPositions);
+  EXPECT_GT(swimmer.x(), 8.3);
+  EXPECT_LT(swimmer.x() + 1.5, 11);
 }
 
 TEST(SwimmerTrapTest, TheSidesAreClosed) {
   Thrown swimmer("SwimmerTrap");
   for (const double side : {-1.0, 1.0}) {
-    swimmer.Throw(3.5, 0, 0, 20 * side, kSwimmerPositions);
-    EXPECT_GT(std::abs(swimmer.y()), 0.5);
-    EXPECT_LT(std::abs(swimmer.y()), 1.5);
+    swimmer.Throw(8, 2 * side, 0, 20 * side, kSwimmerPositions);
+    EXPECT_GT(std::abs(swimmer.y()), 2.1);
+    EXPECT_LT(std::abs(swimmer.y()), 3);
   }
 }
 
-TEST(SwimmerTrapTest, WithoutWallsItWouldGoOn) {
+TEST(SwimmerTrapTest, BesideTheWallsItGoesOn) {
   Thrown swimmer("SwimmerTrap");
-  swimmer.Throw(2, 4, 9, 0, kSwimmerPositions);
+  swimmer.Throw(8, 6, 9, 0, kSwimmerPositions);
   const double beside = swimmer.x();
-  swimmer.Throw(2, 0, 9, 0, kSwimmerPositions);
+  swimmer.Throw(8, 0, 9, 0, kSwimmerPositions);
   EXPECT_GT(beside, swimmer.x() + 0.1);
 }
 
