@@ -38,7 +38,8 @@ def same(result, want):
 
 def kill_and_resume(tmp_path, settings, want, seed, kills, span):
     """Kills the run at random instants until it has been killed often enough or ends by itself. `span`: s, at
-    most so long after a start; less on a machine on which all of them would outlast the run."""
+    most so long after a start; less on a machine on which all of them would outlast the run. Returns how many
+    found it running, and the last generation that was reported before one."""
     rng = random.Random(seed)
     span = min(span, 1.5 * want["seconds"] / kills)
     run = tmp_path / "run"
@@ -68,6 +69,7 @@ def kill_and_resume(tmp_path, settings, want, seed, kills, span):
     generations = [line["generation"] for line in lines if "fitness_mean" in line]
     assert generations == list(range(1, want["generation"] + 1)), "each generation once in metrics.jsonl"
     ok("fsck", run)
+    return landed, kept
 
 
 @pytest.fixture(scope="module")

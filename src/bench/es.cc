@@ -40,9 +40,11 @@ Result<double> StepsPerSecond(double seconds) {
 }  // namespace
 
 Result<json> EvolutionStrategies(const Options& options) {
-  json result = {{"preset", kPreset},       {"population", 64}, {"cores", Cores()},
-                 {"steps_per_second", 0.0}, {"rival", nullptr}, {"rival_steps_per_second", nullptr},
-                 {"ratio", nullptr}};
+  json result = {{"preset", kPreset},      {"population", 64},
+                 {"cores", Cores()},       {"steps_per_second", 0.0},
+                 {"rival", nullptr},       {"rival_steps_per_second", nullptr},
+                 {"ratio", nullptr},       {"rival_useful_steps_per_second", nullptr},
+                 {"useful_ratio", nullptr}};
   double ours = 0, rivals = 0, useful = 0;  // the last: without those after an episode's end
   for (int round = 0; round < kEsRounds; ++round) {
     ASSIGN_OR_RETURN(const double rate, StepsPerSecond(options.seconds / kEsRounds));
@@ -57,8 +59,8 @@ Result<json> EvolutionStrategies(const Options& options) {
       options.say("no rival: " + row.value("reason", ""));
       continue;
     }
-    rivals = std::max(rivals, row["steps_per_second"].get<double>());
-    useful = std::max(useful, row.value("useful_steps_per_second", 0.0));
+    if (const auto all = row["steps_per_second"].get<double>(); all > rivals)
+      rivals = all, useful = row["useful_steps_per_second"].get<double>();
     result["rival"] = row["rival"];
     options.say(row["rival"].get<std::string>() + ": " + row.dump());
   }

@@ -79,22 +79,33 @@ std::string PlainNumber(std::string_view text) {
   return out;
 }
 
-// An integer as it is written, or a whole number with an exponent (24e6, 1.5e3).
+// An integer as it is written, or a whole number with an exponent (24e6, 1.5e3), by its digits.
 std::optional<int64_t> WholeNumber(std::string_view given) {
-  const std::string text = PlainNumber(given);
-  const char* end = text.data() + text.size();
+  std::string digits = PlainNumber(given);
+  if (const size_t e = digits.find_first_of("eE"); e != std::string::npos) {
+    int shift = 0;
+    const char* power = digits.data() + e + (digits[e + 1] == '+' ? 2 : 1);
+    const char* end = digits.data() + digits.size();
+    if (const auto [stop, error] = std::from_chars(power, end, shift);
+        error != std::errc() || stop != end)
+      return std::nullopt;
+    digits.resize(e);
+    if (const size_t point = digits.find('.'); point != std::string::npos) {
+      const size_t decimals = digits.size() - point - 1;
+      if (point == 0 || decimals == 0) return std::nullopt;
+      digits.erase(point, 1);
+      shift -= static_cast<int>(std::min<size_t>(decimals, 1000));
+    }
+    for (; shift < 0 && digits.size() > 1 && digits.back() == '0'; ++shift) digits.pop_back();
+    constexpr int kDigits = 19;  // of the largest integer
+    if (shift < 0 || shift > kDigits || digits.empty()) return std::nullopt;
+    digits.append(static_cast<size_t>(shift), '0');
+  }
   int64_t whole = 0;
-  if (const auto [stop, error] = std::from_chars(text.data(), end, whole);
-      error == std::errc() && stop == end)
-    return whole;
-  if (text.find_first_of("eE") == std::string::npos) return std::nullopt;
-  constexpr double kExact = 1LL << 53;  // a double has every whole number up to here
-  double real = 0;
-  const auto [stop, error] = std::from_chars(text.data(), end, real);
-  if (error != std::errc() || stop != end || !(std::abs(real) <= kExact) ||
-      real != std::trunc(real))
-    return std::nullopt;
-  return static_cast<int64_t>(real);
+  const char* end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, whole);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return whole;
 }
 
 std::string Join(const std::vector<std::string>& words, const char* separator) {

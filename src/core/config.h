@@ -12,8 +12,8 @@
 //
 // Values come from a TOML preset and from `table.key=value` overrides, in that order. A number is
 // the same in both: an integer key takes 24e6 and 1.5e3, but no 5.0 or -0.0, and a number that is
-// too small for a double is refused. Text is quoted in TOML; in an override it may be a bare word. An unknown key
-// is an error that names the nearest known one. All failures are kConfig (exit 78).
+// too small for a double is refused. Text is quoted in TOML; in an override it may be a bare word.
+// An unknown key is an error that names the nearest known one. All failures are kConfig (exit 78).
 #pragma once
 
 #include <cstdint>

@@ -173,7 +173,9 @@ TEST(ConfigTest, ANumberIsTheSameInAFileAndInAnOverride) {
                                                       {"1e3", 1000},
                                                       {"1.5E+3", 1500},
                                                       {"2_4e6", 24'000'000},
-                                                      {"9007199254740992e0", 1LL << 53},
+                                                      {"9007199254740993e0", (1LL << 53) + 1},
+                                                      {"10.50e1", 105},
+                                                      {"1200e-2", 12},
                                                       {"9007199254740993", (1LL << 53) + 1}};
   for (const auto& [text, value] : integers) {
     Settings file, line;
@@ -184,11 +186,17 @@ TEST(ConfigTest, ANumberIsTheSameInAFileAndInAnOverride) {
     EXPECT_EQ(line.generations, value) << text;
   }
   const std::pair<const char*, const char*> refused[] = {
-      {"ga.generations", "-0.0"},   {"ga.generations", "5.0"},  {"ga.generations", "1.5e0"},
-      {"ga.generations", "1e-3"},   {"ga.generations", "1e16"}, {"ga.generations", "1e999"},
-      {"ga.generations", "1e-400"}, {"ga.population", "-0.0"},  {"ga.mutation", "-0.0"},
-      {"ga.mutation", "1e-400"},    {"ga.mutation", "1e400"},   {"ga.mutation", "inf"},
-      {"ga.generations", "1__0"},   {"ga.generations", "_1"},   {"ga.mutation", "1_.5"}};
+      {"ga.generations", "-0.0"},   {"ga.generations", "5.0"},
+      {"ga.generations", "1.5e0"},  {"ga.generations", "1e-3"},
+      {"ga.generations", "1e19"},   {"ga.generations", "1e999"},
+      {"ga.generations", "1e"},     {"ga.generations", ".5e1"},
+      {"ga.generations", "5.e0"},   {"ga.generations", "1.0000000000000000001e3"},
+      {"ga.generations", "e3"},     {"ga.generations", "1e99999999999"},
+      {"ga.generations", "1e-400"}, {"ga.population", "-0.0"},
+      {"ga.mutation", "-0.0"},      {"ga.mutation", "1e-400"},
+      {"ga.mutation", "1e400"},     {"ga.mutation", "inf"},
+      {"ga.generations", "1__0"},   {"ga.generations", "_1"},
+      {"ga.mutation", "1_.5"}};
   for (const auto& [key, text] : refused) {
     Settings file, line;
     const std::string name = std::string(key).substr(3);

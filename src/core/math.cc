@@ -8,6 +8,7 @@ namespace samara {
 namespace {
 
 constexpr double kTwoPi = 6.283185307179586;
+constexpr double kUnreduced = 0.785;   // below pi/4: n is 0, and the rest leaves x as it is
 constexpr double kReducible = 0x1p20;  // |x| up to which three parts of pi/2 are enough
 
 // pi/2 = kPart1 + kPart2 + kPart3 + O(2^-120). The first two have 32 significant bits, so that
@@ -23,7 +24,7 @@ struct Reduced {
 };
 
 Reduced Reduce(double x) {
-  if (std::abs(x) <= 0.785) return {0, x, 0};  // what the rest comes to
+  if (std::abs(x) <= kUnreduced) return {0, x, 0};
   if (std::abs(x) > kReducible) x = std::fmod(x, kTwoPi);
   const double n = std::floor(x * (2 / 3.141592653589793) + 0.5);
   // exact: n * kPart1 is, and x is close to it

@@ -206,7 +206,7 @@ struct PopulationKernel::Plan {
            m.rows <= kernel::kSmallInputs &&
            (m.columns == kernel::kSmallColumns / 2 || m.columns == kernel::kSmallColumns);
   }
-  static kernel::SmallLayer SmallLayer(const Layer& layer, const Step& step) {
+  static kernel::SmallLayer StackLayer(const Layer& layer, const Step& step) {
     const Matrix& m = step.matrix;
     return {.weights = m.weights,
             .bias = m.bias,
@@ -301,8 +301,10 @@ PopulationKernel::PopulationKernel(NetworkDescription network, IsaLevel isa)
     plan.widest = std::max(
         {plan.widest, layer.output_size(), U(layer.in_height * layer.in_width * layer.in)});
   }
-  for (size_t i = plan.steps.size(); i-- > 0 && plan.Small(network_.layers[i], plan.steps[i]);)
-    plan.stack.insert(plan.stack.begin(), plan.SmallLayer(network_.layers[i], plan.steps[i]));
+  size_t small = plan.steps.size();
+  while (small > 0 && Plan::Small(network_.layers[small - 1], plan.steps[small - 1])) --small;
+  for (size_t i = small; i < plan.steps.size(); ++i)
+    plan.stack.push_back(Plan::StackLayer(network_.layers[i], plan.steps[i]));
   plan.output =
       reserve(std::max({plan.steps.back().matrix.columns, network_.layers.back().output_size(),
                         2 * kernel::kSmallColumns}));

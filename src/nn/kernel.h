@@ -4,7 +4,8 @@
 //
 // Bits: every output is one chain of fused multiply-adds that starts at the bias
 // and runs over the inputs in canonical order (convolution: ky, kx, in; dense: in), vectorised
-// across outputs only. A zero activation (and padding) is skipped by definition. A recurrent layer
+// across outputs only. A zero adds nothing to a chain of finite numbers, so that it may be skipped
+// or multiplied: parameters must be finite. A recurrent layer
 // has two such chains a gate, over its input and over its state, which are added. The weights of a
 // layer with virtual batch norm are w * s with s = scale / sqrt(variance + epsilon), rounded to
 // float32, and its bias is what follows (network.h). So the result of a row depends neither on the
@@ -106,7 +107,8 @@ class PopulationKernel::Workspace {
  public:
   explicit Workspace(const Plan& plan);
 
-  // For benchmarks: what the evaluations since MeasureLayers cost, layer by layer.
+  // For benchmarks: what the evaluations since MeasureLayers cost, layer by layer. They run the
+  // last small layers one by one too, which is slower than all in one call.
   struct LayerCost {
     double seconds = 0;
     uint64_t weight_bytes =

@@ -91,7 +91,7 @@ struct DenseStackTask {
   size_t size;
   const float* packed;
   const float* in;  // [layers[0].count]
-  float* out;       // [2 * kSmallColumns]: the output, then scratch
+  float* out;       // [2 * kSmallColumns]: the output, then scratch; apart from `in`
 };
 
 // A dense layer on up to kObservations observations.

@@ -142,6 +142,41 @@ TEST(PopulationKernelTest, EveryIsaGivesTheBitsOfTheScalarChainsOnNamedNetworks)
   }
 }
 
+// The last small layers run in one call, but one by one where they are measured.
+TEST(PopulationKernelTest, SmallLayersInOneCallGiveTheBitsOfOneByOne) {
+  const std::pair<const char*, int64_t> networks[] = {
+      {"dense 32 tanh, dense 17 elu", 4},
+      {"dense 33 relu, dense 32 relu", 4},
+      {"dense 16 tanh, dense 16 relu", 17},
+      {"dense 32 relu", 128},
+      {"dense 32 relu", 129},
+      {"dense 128 tanh, dense 129 relu, dense 8 tanh", 5},
+      {"normalize, dense 32 tanh", 9},
+      {"lstm 8, dense 32 silu", 6},
+      {"4 x dense 20 relu", 33}};
+  for (const auto& [line, inputs] : networks) {
+    const auto network = MakeNetwork(line, 1, 1, inputs, 3).ValueOrThrow();
+    const auto theta = Random(31, network.parameter_count, 0.01);
+    const auto in = Random(32, network.input_size(), 0.3);
+    std::vector<uint32_t> expected;
+    for (const IsaLevel isa : AvailableIsaLevels()) {
+      const PopulationKernel kernel(network, isa);
+      AlignedFloats packed(kernel.packed_size());
+      kernel.Pack(theta, packed.span());
+      for (const bool measured : {true, false}) {
+        const auto workspace = kernel.MakeWorkspace();
+        if (measured) workspace->MeasureLayers();
+        AlignedFloats state(kernel.state_size());
+        std::vector<float> out(network.output_size());
+        for (int step = 0; step < 2; ++step)
+          kernel.Forward(packed.data(), in.data(), *workspace, out.data(), state.data());
+        if (expected.empty()) expected = Bits(out);
+        EXPECT_EQ(Bits(out), expected) << line << ' ' << Name(isa) << ' ' << measured;
+      }
+    }
+  }
+}
+
 // Storage only: the chains of the rounded weights, in float32.
 TEST(PopulationKernelTest, StorageGivesTheBitsOfTheScalarChainsOfRoundedWeights) {
   std::vector<NetworkDescription> networks;

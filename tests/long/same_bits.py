@@ -9,23 +9,23 @@ actor processes play; then a longer one, whole and killed. Prints the table of d
 from __future__ import annotations
 
 import argparse
-import random
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from samara_cli import Running, ok, reported, train  # noqa: E402
+from samara_cli import train  # noqa: E402
 from test_algorithms import ALGORITHMS  # noqa: E402
+from test_resume import kill_and_resume  # noqa: E402
 from test_train_ranks import result  # noqa: E402
 
-COMMON = ["run.seed=3", "run.random_episodes=2", "run.final_test_episodes=4", "run.video=false"]
+COMMON = ["run.seed=3", "run.random_episodes=2", "run.final_test_episodes=4", "run.video=false",
+          "run.stop_when_solved=false"]  # fmt: skip
 DUMMY = ["env.id=dummy", "network.name=linear"]
 ON_DUMMY = {"map-elites": ["map.low=-1,-1", "map.high=1,1"], "cma-mae": ["map.low=-1,-1", "map.high=1,1"],
             "ssga": ["fleet.inference=engine"]}  # fmt: skip
 ES = ["es.population=12", "es.validation_episodes=2", "es.test_episodes=4", "es.test_every=0"]
-GA = ["ga.population=24", "ga.test_episodes=4", "run.stop_when_solved=false"]
+GA = ["ga.population=24", "ga.test_episodes=4"]
 NOVELTY = [*ES, "novelty.centres=2", "novelty.neighbours=5"]
 # a preset, its settings, and the key with the number of generations or evaluations
 RUNS: dict[str, tuple[str, list[str], str]] = {
@@ -34,12 +34,12 @@ RUNS: dict[str, tuple[str, list[str], str]] = {
                                               "ga.test_episodes=4"], "ga.generations"),
     "ga-ns": ("maze/hard-ga-ns", [*GA, "ga.parents=5", "novelty.archive_probability=0.2"], "ga.generations"),
     "map-elites": ("maze/hard-map-elites", GA, "ga.generations"),
-    "cma-mae": ("maze/hard-cma-mae", ["map.population=8", "map.emitters=3", "map.test_episodes=4", "run.stop_when_solved=false"],
+    "cma-mae": ("maze/hard-cma-mae", ["map.population=8", "map.emitters=3", "map.test_episodes=4"],
                 "map.generations"),
     "es": ("classic/cartpole-es", [*ES, "es.min_steps=1500", "es.cutoff=adaptive:20,0.5,2,300"], "es.generations"),
-    "ns-es": ("maze/hard-es", [*NOVELTY, "run.algorithm=ns-es", "run.stop_when_solved=false"], "es.generations"),
-    "nsr-es": ("maze/hard-es", [*NOVELTY, "run.algorithm=nsr-es", "run.stop_when_solved=false"], "es.generations"),
-    "nsra-es": ("maze/hard-es", [*NOVELTY, "run.algorithm=nsra-es", "run.stop_when_solved=false"], "es.generations"),
+    "ns-es": ("maze/hard-es", [*NOVELTY, "run.algorithm=ns-es"], "es.generations"),
+    "nsr-es": ("maze/hard-es", [*NOVELTY, "run.algorithm=nsr-es"], "es.generations"),
+    "nsra-es": ("maze/hard-es", [*NOVELTY, "run.algorithm=nsra-es"], "es.generations"),
     "ssga": ("maze/breadcrumb-sm-g-so", ["ga.population=20", "ga.births=20", "ga.window=8", "env.frames_max=60",
                                          "env.test_frames_max=60"], "ga.evaluations"),
     "ars": ("classic/cartpole-ars", ["ars.directions=6", "ars.validation_episodes=2", "ars.test_episodes=4"], "ars.generations"),
@@ -54,22 +54,6 @@ COLUMNS = ["1 thread", "2 threads", "2 ranks", "3 ranks", "1 actor", "3 actors",
 def settings(name: str, *more: str, length: int = 4) -> list[str]:
     preset, words, key = RUNS[name]
     return [preset, *COMMON, *words, f"{key}={100 * length if key == 'ga.evaluations' else length}", *more]
-
-
-def killed(folder: Path, words: list[str], seconds: float, kills: int) -> tuple[str, int]:
-    """The hash of a run that is killed at random moments and resumed, and how often a kill found it running."""
-    rng, landed = random.Random(1), 0
-    command = ["train", *words, "--out", folder / "run", "--resume", "auto", "--quiet"]
-    while landed < kills:
-        running = Running(folder / f"log{landed}", *command)
-        time.sleep(rng.uniform(0.1, 1) * 1.2 * seconds / kills)
-        if running.process.poll() is not None:
-            break
-        running.kill()
-        landed += 1
-        if reported(running.text()):
-            ok("fsck", folder / "run")
-    return ok(*command, "--json").json["population_hash"], landed
 
 
 def row(name: str, folder: Path, kills: int) -> tuple[list[str], list[str]]:
@@ -87,14 +71,15 @@ def row(name: str, folder: Path, kills: int) -> tuple[list[str], list[str]]:
     hashes += [train(folder / f"actors{n}", *served, f"fleet.actors={n}")["population_hash"] for n in (1, 3)]
     if hashes[4] != hashes[5]:
         wrong.append("actors")
-    length = 40
-    while (whole := train(folder / f"whole{length}", *settings(name, *one, "run.checkpoint_seconds=1", length=length)))["seconds"] < 2:
-        length *= 3
-    found, landed = killed(folder, settings(name, *one, "run.checkpoint_seconds=1", length=length), whole["seconds"], kills)
-    same = found == whole["population_hash"]
-    hashes.append(f"{'same' if same else 'another'}, {landed} times")
-    if not same or landed < kills:
-        wrong.append(f"{landed} kills")
+    for length in (40, 120, 360, 1080):
+        words = settings(name, *one, "run.checkpoint_seconds=1", length=length)
+        whole = train(folder / f"whole{length}", *words)
+        if whole["seconds"] >= 2:
+            break
+    landed, kept = kill_and_resume(folder, words, whole, seed=1, kills=kills, span=whole["seconds"] / 3)  # or it fails
+    hashes.append(f"same, {landed} times")
+    if landed < kills or kept == 0:
+        wrong.append(f"{landed} kills, the last after generation {kept}")
     return hashes, wrong
 
 

@@ -100,11 +100,17 @@ std::string DescribeWalls(std::span<const MujocoWall> walls) {
   return text;
 }
 
-// A body whose parts collide with nothing (the Swimmer's) collides with walls.
+// Among each other they collide with nothing still: their conaffinity stays 0.
+Status CollideWithWalls(std::string& task) {
+  constexpr std::string_view kNothing = R"(conaffinity="0" condim="1" contype="0")",
+                             kWalls = R"(conaffinity="0" condim="1" contype="1")";
+  const size_t at = task.find(kNothing);
+  if (at == std::string::npos) return {Code::kBadData, "no default geometry without collisions"};
+  task.replace(at, kNothing.size(), kWalls);
+  return Status::Ok();
+}
+
 Status InsertWalls(const std::string& walls, std::string& task) {
-  constexpr std::string_view kNothing = "contype=\"0\"", kWalls = "contype=\"1\"";
-  for (size_t at = 0; (at = task.find(kNothing, at)) != std::string::npos;)
-    task.replace(at, kNothing.size(), kWalls);
   const size_t end = task.rfind("</worldbody>");
   if (end == std::string::npos) return {Code::kBadData, "no </worldbody>"};
   task.insert(end, walls);
@@ -118,6 +124,7 @@ Result<std::shared_ptr<const MujocoModel>> LoadMujocoModel(const MujocoTask& tas
   ASSIGN_OR_RETURN(std::string text, ReadTask(task.xml, task.sha256));
   const std::string walls = DescribeWalls(task.walls);
   if (!walls.empty()) RETURN_IF_ERROR(InsertWalls(walls, text));
+  if (task.solid) RETURN_IF_ERROR(CollideWithWalls(text));
   char error[512] = "";
   const std::unique_ptr<mjSpec, decltype(library.delete_spec)> spec(
       library.parse(text.c_str(), nullptr, error, sizeof error), library.delete_spec);
@@ -129,6 +136,7 @@ Result<std::shared_ptr<const MujocoModel>> LoadMujocoModel(const MujocoTask& tas
   std::string version = fmt::format("mujoco {}, {} {}", library.version_string(), task.xml,
                                     task.sha256.substr(0, 12));
   if (!walls.empty()) version += ", walls " + Sha256Hex(walls).substr(0, 12);
+  if (task.solid) version += ", solid";
   if (task.implicit) {
     model->opt.integrator = mjINT_IMPLICITFAST;
     version += ", implicitfast";

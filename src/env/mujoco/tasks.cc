@@ -207,14 +207,14 @@ constexpr MujocoWall kLargeTrap[] = {{11, 0, 0.2, 3}, {8, 3, 3, 0.2}, {8, -3, 3,
 
 // Metres that the torso came forward: an episode's return is the way from its start.
 constexpr int kTrapFrameSkip = 5, kSwimmerFrameSkip = 4;
-double Progress(Model m, double velocity, int frame_skip = kTrapFrameSkip) {
+double Progress(Model m, double velocity, int frame_skip) {
   return velocity * m.opt.timestep * frame_skip;
 }
 Judgement JudgeHumanoidTrap(Model m, Data d, double velocity) {
-  return {Progress(m, velocity), !Inside(d.qpos[2], 1, 2)};
+  return {Progress(m, velocity, kTrapFrameSkip), !Inside(d.qpos[2], 1, 2)};
 }
 Judgement JudgeAntTrap(Model m, Data d, double velocity) {
-  return {Progress(m, velocity), JudgeAnt(m, d, velocity).terminated};
+  return {Progress(m, velocity, kTrapFrameSkip), JudgeAnt(m, d, velocity).terminated};
 }
 Judgement JudgeSwimmerTrap(Model m, Data, double velocity) {
   return {Progress(m, velocity, kSwimmerFrameSkip), false};
@@ -305,7 +305,7 @@ constexpr MujocoTask kTasks[] = {
     {"AntTrap", kAntXml, kAntHash, 27, kTrapFrameSkip, 500, 0.1, 0.1, true, nullptr, RootPosition,
      ObserveState<2>, JudgeAntTrap, 2, kLargeTrap, true, true},
     {"SwimmerTrap", kSwimmerXml, kSwimmerHash, 8, kSwimmerFrameSkip, 1000, 0.1, 0.1, false, nullptr,
-     RootPosition, ObserveState<2>, JudgeSwimmerTrap, 2, kLargeTrap, true, true},
+     RootPosition, ObserveState<2>, JudgeSwimmerTrap, 2, kLargeTrap, true, true, true},
 };
 
 }  // namespace

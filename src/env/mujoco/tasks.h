@@ -65,6 +65,7 @@ struct MujocoTask {
   std::span<const MujocoWall> walls{};
   bool above = false;     // pictures show it from above instead of from the side
   bool implicit = false;  // MuJoCo's implicitfast integrator instead of the file's RK4
+  bool solid = false;     // parts that collide with nothing in the file collide with the walls
 };
 
 std::span<const MujocoTask> MujocoTasks();
