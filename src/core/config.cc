@@ -79,33 +79,37 @@ std::string PlainNumber(std::string_view text) {
   return out;
 }
 
+// A number that is the whole text.
+template <typename T>
+std::optional<T> Parse(std::string_view text) {
+  T number = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return number;
+}
+
 // An integer as it is written, or a whole number with an exponent (24e6, 1.5e3), by its digits.
 std::optional<int64_t> WholeNumber(std::string_view given) {
-  std::string digits = PlainNumber(given);
-  if (const size_t e = digits.find_first_of("eE"); e != std::string::npos) {
-    int shift = 0;
-    const char* power = digits.data() + e + (digits[e + 1] == '+' ? 2 : 1);
-    const char* end = digits.data() + digits.size();
-    if (const auto [stop, error] = std::from_chars(power, end, shift);
-        error != std::errc() || stop != end)
-      return std::nullopt;
-    digits.resize(e);
-    if (const size_t point = digits.find('.'); point != std::string::npos) {
-      const size_t decimals = digits.size() - point - 1;
-      if (point == 0 || decimals == 0) return std::nullopt;
-      digits.erase(point, 1);
-      shift -= static_cast<int>(std::min<size_t>(decimals, 1000));
-    }
-    for (; shift < 0 && digits.size() > 1 && digits.back() == '0'; ++shift) digits.pop_back();
-    constexpr int kDigits = 19;  // of the largest integer
-    if (shift < 0 || shift > kDigits || digits.empty()) return std::nullopt;
-    digits.append(static_cast<size_t>(shift), '0');
+  const std::string text = PlainNumber(given);
+  const size_t e = text.find_first_of("eE");
+  if (e == std::string::npos) return Parse<int64_t>(text);
+  const auto digit_before = [&text](size_t i) {
+    return i > 0 && std::isdigit(static_cast<unsigned char>(text[i - 1])) != 0;
+  };
+  const auto exponent = Parse<int32_t>(text.substr(text[e + 1] == '+' ? e + 2 : e + 1));
+  if (!exponent || !digit_before(e)) return std::nullopt;
+  int64_t shift = *exponent;
+  std::string digits = text.substr(0, e);
+  if (const size_t point = digits.find('.'); point != std::string::npos) {
+    if (!digit_before(point)) return std::nullopt;
+    shift -= static_cast<int64_t>(digits.size() - point - 1);
+    digits.erase(point, 1);
   }
-  int64_t whole = 0;
-  const char* end = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), end, whole);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return whole;
+  for (; shift < 0 && digits.size() > 1 && digits.back() == '0'; ++shift) digits.pop_back();
+  constexpr int64_t kDigits = 19;  // of the largest integer
+  if (shift < 0 || shift > kDigits) return std::nullopt;
+  return Parse<int64_t>(digits.append(static_cast<size_t>(shift), '0'));
 }
 
 std::string Join(const std::vector<std::string>& words, const char* separator) {
@@ -188,15 +192,13 @@ void ConfigTable::Add(const std::string& key, double* value, Range range, std::s
                       std::string help, OnResume on_resume) {
   const std::string expected = "a number " + RangeText(range, false);
   auto set = [=](std::string_view given) -> Status {
-    const std::string text = PlainNumber(given);
-    double parsed = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
+    const std::optional<double> parsed = Parse<double>(PlainNumber(given));
     // -0.0 is below 0 too; where negative numbers are allowed it is 0, so that it hashes like it
-    if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(parsed) ||
-        parsed < range.min || parsed > range.max || (std::signbit(parsed) && range.min >= 0)) {
+    if (!parsed || !std::isfinite(*parsed) || *parsed < range.min || *parsed > range.max ||
+        (std::signbit(*parsed) && range.min >= 0)) {
       return Bad(key, given, expected);
     }
-    *value = parsed == 0 ? 0 : parsed;
+    *value = *parsed == 0 ? 0 : *parsed;
     return Status::Ok();
   };
   // shortest text that reads back to the same bits; a point keeps it a TOML float
