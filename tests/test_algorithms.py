@@ -29,6 +29,8 @@ SMALL["map-elites"] = ["maze/hard-map-elites", *MAZE, "ga.population=12", "ga.ge
                        "run.stop_when_solved=false"]  # fmt: skip
 SMALL["cma-mae"] = ["maze/hard-cma-mae", *MAZE, "map.population=6", "map.emitters=2", "map.generations=2",
                     "map.test_episodes=2", "run.stop_when_solved=false"]  # fmt: skip
+SMALL["ssga"] = ["maze/breadcrumb-sm-g-so", *MAZE, "ga.population=12", "ga.births=12", "ga.window=4", "ga.evaluations=24",
+                 "ga.test_episodes=2", "run.stop_when_solved=false"]  # fmt: skip
 for name in ("ns-es", "nsr-es", "nsra-es"):
     SMALL[name] = ["mujoco/ant-trap-nsr-es", *MAZE, f"run.algorithm={name}", "es.population=8", "es.generations=2",
                    "es.validation_episodes=2", "es.test_episodes=2", "novelty.centres=2"]  # fmt: skip
@@ -125,7 +127,7 @@ def test_limits_hold_for_tasks_of_gymnasium(tmp_path):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_an_unknown_key_is_named(algorithm, tmp_path):
     words = words_of(algorithm)
-    key = next(word for word in words if ".generations=" in word).split("=")[0] + "s"
+    key = next(word for word in words if ".generations=" in word or ".evaluations=" in word).split("=")[0] + "s"
     outcome = samara("train", *words, f"{key}=3", "--out", tmp_path / "run", "--json")
     assert outcome.code == 78 and f"{key}: unknown key" in outcome.json["error"], outcome
     assert key[:-1] in outcome.json["error"].split("nearest")[1]

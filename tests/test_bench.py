@@ -227,6 +227,7 @@ def check_schedules(result, picture):
         assert f"{row['schedule']}, {row['operations']}" in texts
 
 
+@pytest.mark.slow
 def test_schedules_alone(tmp_path):
     picture = tmp_path / "out.svg"
     result = ok("bench", "schedule", "--seconds", "0.5", "--no-rivals", "--out", picture, "--json").json

@@ -66,6 +66,7 @@ def test_every_part_of_an_action_is_evolved(tmp_path):
     assert result["elite_mean"] > 20 > 14 > result["random_mean"], result
 
 
+@pytest.mark.slow
 def test_every_part_of_an_action_is_learned(tmp_path):
     words = ["classic/catch-vtrace", "env.id=parts:Parts-v0", "learn.frames=150000", "learn.test_episodes=20",
              "run.random_episodes=20"]

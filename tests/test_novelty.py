@@ -95,6 +95,7 @@ def test_memory_of_games_through_actors_and_slots(algorithm, tmp_path):
     assert line["evaluations"] == (12 if algorithm == "nsr-es" else 8)
 
 
+@pytest.mark.slow
 def test_a_run_with_recordings_killed_at_random_instants(tmp_path):
     settings = [*NSR, *BATCHES, "es.generations=6", "fleet.actors=2"]
     want = train(tmp_path / "whole", *settings)

@@ -86,6 +86,7 @@ def test_actors_killed_every_100_ms(folder, started):
     check_kills(*kill_actors(folder, started, 6))
 
 
+@pytest.mark.slow
 def test_episodes_of_killed_actors_give_the_same_bits(folder, started):
     expected = undisturbed(folder, started, 3000, slots=4, env="CartPole-v1")
     engine = started(Engine(f"unix:{folder}/s", slots=4, env="CartPole-v1", episodes=3000, print=100))

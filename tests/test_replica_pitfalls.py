@@ -18,7 +18,7 @@ RANKS = 3
 CALLS = "ranks call different collectives, nothing was mixed: "
 
 
-@pytest.fixture(params=["shared", "gloo"])
+@pytest.fixture(params=["shared", pytest.param("gloo", marks=pytest.mark.slow)])
 def transport(request):
     return request.param
 

@@ -96,7 +96,7 @@ def test_a_stop_saves_and_another_number_of_ranks_goes_on(whom, long, tmp_path):
     assert numbers(done) == numbers(long)
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_killed_rank_is_named_and_the_run_goes_on(victim, long, tmp_path):
     run = tmp_path / "run"
     process = start("samara", 2, *LONG, "--out", run)

@@ -59,7 +59,7 @@ def test_three_episodes_are_equal_and_far_above_random(policy, replayed):
     assert_equal_to_the_replay(*evaluated(policy, 1, 3), replayed, range(1, 4))
 
 
-@pytest.mark.default_tier
+@pytest.mark.slow
 def test_thirty_episodes_are_the_four_of_the_repeat_of_frames(policy, replayed):
     """While Frostbite does not listen yet, a decision more at the start changes only the count of frames: n no-ops lead to
     the play of n - 4. The replay plays the four that are left."""

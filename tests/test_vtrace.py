@@ -86,7 +86,7 @@ def test_deterministic_at_any_number_of_threads(tmp_path):
     assert other["parameter_hash"] not in hashes
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_kill_and_resume_give_the_same_bits(tmp_path, how):
     args = [*DETERMINISTIC, "learn.frames=400000", "run.checkpoint_seconds=1"]
     whole = train(tmp_path / "whole", *args)

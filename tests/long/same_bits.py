@@ -17,10 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from samara_cli import train  # noqa: E402
 from test_algorithms import ALGORITHMS, SMALL  # noqa: E402
 from test_resume import kill_and_resume  # noqa: E402
-from test_safe_mutations import MAZE  # noqa: E402
 from test_train_ranks import result  # noqa: E402
 
-RUNS = SMALL | {"ssga": MAZE}
 DUMMY = ["env.id=dummy", "network.name=linear"]
 CORNERS = ["map.low=-1,-1", "map.high=1,1"]
 ON_DUMMY = {"map-elites": CORNERS, "cma-mae": CORNERS, "ssga": ["fleet.inference=engine"]}
@@ -28,8 +26,8 @@ ON_DUMMY = {"map-elites": CORNERS, "cma-mae": CORNERS, "ssga": ["fleet.inference
 
 def settings(name: str, times: int) -> list[str]:
     """The small run, so many times as long."""
-    key, length = next(word for word in RUNS[name] if word.split("=")[0].endswith((".generations", ".evaluations"))).split("=")
-    return [*RUNS[name], "run.stop_when_solved=false", f"{key}={times * int(length)}"]
+    key, length = next(word for word in SMALL[name] if word.split("=")[0].endswith((".generations", ".evaluations"))).split("=")
+    return [*SMALL[name], "run.stop_when_solved=false", f"{key}={times * int(length)}"]
 
 
 def row(name: str, folder: Path, kills: int) -> list[str]:
@@ -58,12 +56,12 @@ def row(name: str, folder: Path, kills: int) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="*", default=[], choices=sorted(RUNS))
+    parser.add_argument("--only", nargs="*", default=[], choices=sorted(SMALL))
     parser.add_argument("--kills", type=int, default=5)
     args = parser.parse_args()
-    failed = sorted(f"{name}: not here" for name in set(ALGORITHMS) - RUNS.keys())
+    failed = sorted(f"{name}: not here" for name in set(ALGORITHMS) - SMALL.keys())
     print("| algorithm | threads and ranks | actors | killed |\n|---|---|---|---|", flush=True)
-    for name in args.only or RUNS:
+    for name in args.only or SMALL:
         with tempfile.TemporaryDirectory() as folder:
             columns = row(name, Path(folder), args.kills)
         print("| " + " | ".join([f"`{name}`", *columns]) + " |", flush=True)

@@ -38,7 +38,9 @@ std::vector<float> RandomParameters(const NetworkDescription& network) {
   std::vector<float> theta(network.parameter_count);
   for (const TensorSlice& slice : Tensors(network)) {
     const double scale = slice.bias ? 0.1 : 1 / std::sqrt(static_cast<double>(slice.fan_in));
-    const torch::Tensor values = torch::randn({static_cast<int64_t>(slice.count)}) * scale;
+    const std::vector<int64_t> count = {static_cast<int64_t>(slice.count)};
+    const torch::Tensor values =
+        slice.statistic ? torch::rand(count) + 0.3 : torch::randn(count) * scale;
     std::copy_n(values.const_data_ptr<float>(), slice.count, theta.begin() + slice.offset);
   }
   return theta;
@@ -123,6 +125,68 @@ TEST_P(TorchNetworkTest, GradientMatchesFiniteDifferences) {
   constexpr double kStep = 1e-7;
   const double above = shifted(kStep), below = shifted(-2 * kStep);
   EXPECT_NEAR((above - below) / (2 * kStep), expected, 1e-4 * std::abs(expected) + 1e-4);
+}
+
+// What evolution has beside plain layers: each activation, both virtual batch norms, statistics of
+// observations. The kernel multiplies weights with the norm's scale beforehand.
+TEST(TorchNetworkOfALineTest, AgreesWithThePopulationKernel) {
+  torch::manual_seed(2);
+  for (const std::string line :
+       {"normalize, dense 9 elu, dense 8 selu, dense 8 silu, dense 7 lrelu, dense 6 lrelu0.2, "
+        "dense 5 sigmoid, out tanh",
+        "conv 5 3x3/2 same vbn relu, conv 4 2x2 vbn_affine tanh, dense 6 vbn none",
+        "conv 5 3x3 none, dense 12 vbn_affine relu"}) {
+    const bool image = line.starts_with("conv");
+    const auto network =
+        MakeNetwork(line, image ? 9 : 1, image ? 8 : 1, image ? 3 : 11, 4).ValueOrThrow();
+    const std::vector<float> theta = RandomParameters(network);
+    TorchNetwork module(network);
+    module->Load(theta);
+    EXPECT_EQ(module->Store(), theta) << line;
+    const torch::NoGradGuard no_grad;
+    const torch::Tensor observations =
+        torch::randn({6, network.height, network.width, network.channels});
+    const torch::Tensor expected = module->forward(observations);
+
+    const PopulationKernel kernel(network);
+    AlignedFloats packed(kernel.packed_size());
+    kernel.Pack(theta, packed.span());
+    const auto workspace = kernel.MakeWorkspace();
+    torch::Tensor actual = torch::empty_like(expected);
+    for (int64_t row = 0; row < 6; ++row)
+      kernel.Forward(packed.data(), observations[row].const_data_ptr<float>(), *workspace,
+                     actual[row].mutable_data_ptr<float>());
+    EXPECT_TRUE(torch::allclose(actual, expected, 1e-5, 1e-5)) << line << '\n' << actual - expected;
+  }
+}
+
+// Cells of PyTorch, over an episode of nine observations.
+TEST(TorchNetworkOfALineTest, RecurrentLayersAgreeWithThePopulationKernel) {
+  torch::manual_seed(3);
+  for (const std::string line :
+       {"rnn 7 tanh, rnn 5 relu", "dense 6 tanh, lstm 5", "gru 6, lstm 4, out tanh"}) {
+    const auto network = MakeNetwork(line, 1, 1, 3, 2).ValueOrThrow();
+    const std::vector<float> theta = RandomParameters(network);
+    TorchNetwork module(network);
+    module->Load(theta);
+    EXPECT_EQ(module->Store(), theta) << line;
+    const torch::NoGradGuard no_grad;
+    const PopulationKernel kernel(network);
+    AlignedFloats packed(kernel.packed_size()), state(kernel.state_size());
+    kernel.Pack(theta, packed.span());
+    const auto workspace = kernel.MakeWorkspace();
+    TorchNetworkImpl::State torch_state;
+    for (int t = 0; t < 9; ++t) {
+      const torch::Tensor observation = torch::randn({1, 1, 1, 3});
+      const torch::Tensor expected = module->forward(observation, &torch_state);
+      torch::Tensor actual = torch::empty_like(expected);
+      kernel.Forward(packed.data(), observation.const_data_ptr<float>(), *workspace,
+                     actual.mutable_data_ptr<float>(), state.data());
+      EXPECT_TRUE(torch::allclose(actual, expected, 1e-5, 1e-5)) << line << ' ' << t;
+      // without a state every observation is an episode's first
+      EXPECT_EQ(torch::equal(module->forward(observation), expected), t == 0) << line << ' ' << t;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, TorchNetworkTest,
