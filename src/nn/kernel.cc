@@ -307,7 +307,7 @@ PopulationKernel::PopulationKernel(NetworkDescription network, IsaLevel isa)
     plan.stack.push_back(Plan::StackLayer(network_.layers[i], plan.steps[i]));
   plan.output =
       reserve(std::max({plan.steps.back().matrix.columns, network_.layers.back().output_size(),
-                        2 * kernel::kSmallColumns}));
+                        2 * kernel::kSmallColumns * kernel::kStackNetworks}));
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     Plan::Step& step = plan.steps[i];
     const Layer& layer = network_.layers[i];
@@ -592,13 +592,37 @@ void PopulationKernel::Forward(const float* packed, const float* input, Workspac
     TakeInput(0, input, workspace);
     for (size_t i = 0; i < large; ++i) RunLayer(i, packed, workspace, state);
   }
-  if (small > 0)
+  if (small > 0) {
+    const float* const in = large > 0 ? activations + plan.steps[large].in.offset : input;
+    float* const out = activations + plan.output;
     plan.ops->dense_stack({.layers = plan.stack.data(),
                            .size = small,
-                           .packed = packed,
-                           .in = large > 0 ? activations + plan.steps[large].in.offset : input,
-                           .out = activations + plan.output});
+                           .networks = 1,
+                           .packed = &packed,
+                           .in = &in,
+                           .out = &out});
+  }
   std::memcpy(output, activations + plan.output, network_.output_size() * sizeof(float));
+}
+
+bool PopulationKernel::small() const { return plan_->stack.size() == plan_->steps.size(); }
+
+void PopulationKernel::ForwardSmall(std::span<const float* const> packed,
+                                    std::span<const float* const> inputs, Workspace& workspace,
+                                    std::span<float* const> outputs) const {
+  static_assert(kSideBySide == kernel::kStackNetworks);
+  const Plan& plan = *plan_;
+  float* out[kSideBySide];
+  for (size_t i = 0; i < packed.size(); ++i)
+    out[i] = workspace.activations_.data() + plan.output + i * 2 * kernel::kSmallColumns;
+  plan.ops->dense_stack({.layers = plan.stack.data(),
+                         .size = plan.stack.size(),
+                         .networks = packed.size(),
+                         .packed = packed.data(),
+                         .in = inputs.data(),
+                         .out = out});
+  for (size_t i = 0; i < packed.size(); ++i)
+    std::copy_n(out[i], network_.output_size(), outputs[i]);
 }
 
 void PopulationKernel::ForwardMany(const float* packed, std::span<const float* const> inputs,

@@ -44,7 +44,8 @@ class AlignedFloats {
 
 class PopulationKernel {
  public:
-  class Workspace;  // scratch of one thread
+  class Workspace;                          // scratch of one thread
+  static constexpr size_t kSideBySide = 4;  // networks that ForwardSmall evaluates at a time
   explicit PopulationKernel(NetworkDescription network, IsaLevel isa = ActiveIsa());
   ~PopulationKernel();
   PopulationKernel(const PopulationKernel&) = delete;
@@ -74,6 +75,13 @@ class PopulationKernel {
   // once for up to 16 of them. REQUIRES: as many states, all different, where state_size() > 0.
   void ForwardMany(const float* packed, std::span<const float* const> inputs, Workspace& workspace,
                    float* outputs, std::span<float* const> states = {}) const;
+  // Whether the network is a few small dense layers: then evaluations of several networks run side
+  // by side on one core in ForwardSmall.
+  bool small() const;
+  // Up to kSideBySide networks on one observation each, the same bits as Forward of each. REQUIRES:
+  // small().
+  void ForwardSmall(std::span<const float* const> packed, std::span<const float* const> inputs,
+                    Workspace& workspace, std::span<float* const> outputs) const;
 
  private:
   struct Plan;

@@ -321,35 +321,73 @@ size_t Dense(const DenseTask& t) {
   return nonzero;
 }
 
-// A small layer whose outputs are kVectors vectors: they stay in registers, and zeros are not
-// worth a look.
-template <size_t kVectors>
-inline void DenseSmall(const SmallLayer& layer, const float* packed, const float* in, float* out) {
-  Vec sum[kVectors];
+// A small layer of kNetworks networks whose outputs are kVectors vectors each: they stay in
+// registers, and zeros are not worth a look.
+template <size_t kVectors, size_t kNetworks>
+inline void DenseSmall(const SmallLayer& layer, const float* const* packed, const float* const* in,
+                       float* const* out) {
+  Vec sum[kNetworks][kVectors];
+  const float* row[kNetworks];
   SAMARA_UNROLL
-  for (size_t v = 0; v < kVectors; ++v) sum[v] = Load(packed + layer.bias + v * kLanes);
-  const float* row = packed + layer.weights;
-  for (size_t i = 0; i < layer.count; ++i, row += kVectors * kLanes) {
-    const Vec x = Broadcast(in[i]);
+  for (size_t n = 0; n < kNetworks; ++n) {
+    row[n] = packed[n] + layer.weights;
     SAMARA_UNROLL
-    for (size_t v = 0; v < kVectors; ++v) sum[v] = Fma(x, Load(row + v * kLanes), sum[v]);
+    for (size_t v = 0; v < kVectors; ++v) sum[n][v] = Load(packed[n] + layer.bias + v * kLanes);
+  }
+  for (size_t i = 0; i < layer.count; ++i) {
+    SAMARA_UNROLL
+    for (size_t n = 0; n < kNetworks; ++n) {
+      const Vec x = Broadcast(in[n][i]);
+      SAMARA_UNROLL
+      for (size_t v = 0; v < kVectors; ++v)
+        sum[n][v] = Fma(x, Load(row[n] + v * kLanes), sum[n][v]);
+      row[n] += kVectors * kLanes;
+    }
   }
   SAMARA_UNROLL
-  for (size_t v = 0; v < kVectors; ++v) Store(out + v * kLanes, Activate(sum[v], layer.activation));
+  for (size_t n = 0; n < kNetworks; ++n) {
+    SAMARA_UNROLL
+    for (size_t v = 0; v < kVectors; ++v)
+      Store(out[n] + v * kLanes, Activate(sum[n][v], layer.activation));
+  }
+}
+
+// Of kNetworks networks, as many at a time as leave room for their sums in registers.
+template <size_t kVectors, size_t kNetworks>
+inline void DenseSmallInTurns(const SmallLayer& layer, const float* const* packed,
+                              const float* const* in, float* const* out) {
+  constexpr size_t kSums = 8, kMost = kVectors < kSums ? kSums / kVectors : 1;
+  constexpr size_t kTogether = kNetworks < kMost ? kNetworks : kMost;
+  for (size_t n = 0; n < kNetworks; n += kTogether)
+    DenseSmall<kVectors, kTogether>(layer, packed + n, in + n, out + n);
+}
+
+template <size_t kNetworks>
+void RunStack(const DenseStackTask& t, size_t first) {
+  constexpr size_t kLine = LineColumns(Format::kFloat32);
+  const float* in[kNetworks];
+  float* out[kNetworks];
+  for (size_t n = 0; n < kNetworks; ++n) in[n] = t.in[first + n];
+  for (size_t i = 0; i < t.size; ++i) {
+    const SmallLayer& layer = t.layers[i];
+    for (size_t n = 0; n < kNetworks; ++n)
+      out[n] = t.out[first + n] + (t.size - 1 - i) % 2 * kSmallColumns;
+    if (layer.columns == kLine)
+      DenseSmallInTurns<kLine / kLanes, kNetworks>(layer, t.packed + first, in, out);
+    else
+      DenseSmallInTurns<kSmallColumns / kLanes, kNetworks>(layer, t.packed + first, in, out);
+    for (size_t n = 0; n < kNetworks; ++n) in[n] = out[n];
+  }
 }
 
 void DenseStack(const DenseStackTask& t) {
-  constexpr size_t kLine = LineColumns(Format::kFloat32);
-  const float* in = t.in;
-  for (size_t i = 0; i < t.size; ++i) {
-    const SmallLayer& layer = t.layers[i];
-    float* out = t.out + (t.size - 1 - i) % 2 * kSmallColumns;
-    if (layer.columns == kLine)
-      DenseSmall<kLine / kLanes>(layer, t.packed, in, out);
-    else
-      DenseSmall<kSmallColumns / kLanes>(layer, t.packed, in, out);
-    in = out;
+  size_t first = 0;
+  if (t.networks == kStackNetworks) {
+    RunStack<kStackNetworks>(t, 0);
+    return;
   }
+  for (; first + 2 <= t.networks; first += 2) RunStack<2>(t, first);
+  if (first < t.networks) RunStack<1>(t, first);
 }
 
 // `inputs` more links of the chains of kTileRows observations and kVectors vectors of columns.

@@ -78,8 +78,10 @@ struct DenseTask {
   float* out;       // [columns], 64-byte aligned
 };
 
-// Dense layers of one network, one after the other on one observation, whose outputs fit into
-// registers. Their weights are float32, and zeros among the inputs are multiplied too.
+// Dense layers whose outputs fit into registers, one after the other, of a few networks on one
+// observation each: their chains of additions run side by side. Weights are float32, and zeros
+// among the inputs are multiplied too.
+constexpr size_t kStackNetworks = 4;
 constexpr size_t kSmallInputs = 128, kSmallColumns = 2 * LineColumns(Format::kFloat32);
 struct SmallLayer {
   size_t weights, bias;   // in the packed parameters: [count][columns], [columns]
@@ -88,10 +90,10 @@ struct SmallLayer {
 };
 struct DenseStackTask {
   const SmallLayer* layers;
-  size_t size;
-  const float* packed;
-  const float* in;  // [layers[0].count]
-  float* out;       // [2 * kSmallColumns]: the output, then scratch; apart from `in`
+  size_t size, networks;  // at most kStackNetworks
+  const float* const* packed;
+  const float* const* in;  // [layers[0].count] each
+  float* const* out;       // [2 * kSmallColumns] each: the output, then scratch; apart from `in`
 };
 
 // A dense layer on up to kObservations observations.

@@ -177,6 +177,44 @@ TEST(PopulationKernelTest, SmallLayersInOneCallGiveTheBitsOfOneByOne) {
   }
 }
 
+// One to four different networks.
+TEST(PopulationKernelTest, SmallNetworksSideBySideGiveTheBitsOfEachAlone) {
+  for (const char* line : {"dense 16 relu, dense 16 relu", "dense 32 tanh, dense 17 elu",
+                           "dense 9 tanh, dense 25 sigmoid, out tanh", "out none"}) {
+    const auto network = MakeNetwork(line, 1, 1, 11, 3).ValueOrThrow();
+    for (const IsaLevel isa : AvailableIsaLevels()) {
+      const PopulationKernel kernel(network, isa);
+      ASSERT_TRUE(kernel.small());
+      const auto workspace = kernel.MakeWorkspace();
+      std::vector<AlignedFloats> packed;
+      std::vector<std::vector<float>> in, out(4, std::vector<float>(3)), alone = out;
+      std::vector<const float*> packed_of, in_of;
+      std::vector<float*> out_of;
+      for (uint64_t n = 0; n < 4; ++n) {
+        packed.emplace_back(kernel.packed_size());
+        kernel.Pack(Random(40 + n, network.parameter_count, 0.01), packed.back().span());
+        in.push_back(Random(60 + n, 11, 0.3));
+        kernel.Forward(packed[n].data(), in[n].data(), *workspace, alone[n].data());
+        packed_of.push_back(packed[n].data());
+        out_of.push_back(out[n].data());
+      }
+      for (const auto& x : in) in_of.push_back(x.data());
+      for (size_t n = 1; n <= 4; ++n) {
+        for (auto& o : out) o.assign(3, -7);
+        kernel.ForwardSmall(std::span(packed_of).first(n), std::span(in_of).first(n), *workspace,
+                            std::span(out_of).first(n));
+        for (size_t i = 0; i < 4; ++i)
+          EXPECT_EQ(Bits(out[i]), i < n ? Bits(alone[i]) : Bits({-7, -7, -7}))
+              << line << ' ' << Name(isa) << ' ' << i << '/' << n;
+      }
+    }
+  }
+  const auto small = [](const char* line, int64_t inputs) {
+    return PopulationKernel(MakeNetwork(line, 1, 1, inputs, 3).ValueOrThrow()).small();
+  };
+  EXPECT_FALSE(small("dense 33 relu", 4) || small("lstm 8", 4) || small("dense 8 relu", 129));
+}
+
 // Storage only: the chains of the rounded weights, in float32.
 TEST(PopulationKernelTest, StorageGivesTheBitsOfTheScalarChainsOfRoundedWeights) {
   std::vector<NetworkDescription> networks;

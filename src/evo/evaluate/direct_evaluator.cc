@@ -9,20 +9,28 @@ namespace {
 
 constexpr std::chrono::milliseconds kRolloutWait{20};  // until an idle thread notices a stop
 
+constexpr size_t kSideBySide = PopulationKernel::kSideBySide;  // episodes of a thread
+constexpr uint64_t kStepsFirst = 1000;                         // until their cost is known
+
 class DirectEvaluator : public Evaluator {
  public:
-  DirectEvaluator(std::vector<std::unique_ptr<Environment>> environments,
-                  std::unique_ptr<PolicyModel> model)
+  DirectEvaluator(EnvironmentFactory factory,
+                  std::vector<std::unique_ptr<Environment>> environments,
+                  std::unique_ptr<PolicyModel> model, double cheap_step)
       : spec_(environments.front()->spec()),
-        environments_(std::move(environments)),
-        model_(std::move(model)) {}
+        factory_(std::move(factory)),
+        cheap_step_(cheap_step),
+        model_(std::move(model)) {
+    for (auto& environment : environments)
+      environments_.emplace_back().push_back(std::move(environment));
+  }
 
   const EnvironmentSpec& spec() const override { return spec_; }
 
   Status Play(const ParameterSource& source, WorkSource& work) override {
     ThreadGroup threads(nullptr);  // they return when the work is finished
     RETURN_IF_ERROR(threads.Start("rollout-", environments_.size(),
-                                  [&](size_t i) { Rollouts(*environments_[i], source, work); }));
+                                  [&](size_t i) { Rollouts(environments_[i], source, work); }));
     threads.Join();
     return Status::Ok();
   }
@@ -37,29 +45,132 @@ class DirectEvaluator : public Evaluator {
   }
 
  private:
-  void Rollouts(Environment& environment, const ParameterSource& source, WorkSource& work) {
-    PolicyState policy(*model_);
+  // An environment, and the episode that is played in it.
+  struct Seat {
+    Seat(Environment& e, const PolicyModel& model)
+        : environment(e), policy(model), observation(e.spec().observation.bytes()) {}
+    Environment& environment;
+    PolicyState policy;
+    std::vector<std::byte> observation;
+    std::vector<float> position;
+    uint32_t index = 0;
+    Task task;
+    EpisodeResult result;
+    bool over = false;  // it has ended, or nobody wants it any more (result.done is false)
+  };
+
+  void Rollouts(std::vector<std::unique_ptr<Environment>>& environments,
+                const ParameterSource& source, WorkSource& work) {
     PolicyWorkspace workspace(*model_);
-    std::vector<std::byte> observation(spec_.observation.bytes());
-    while (const auto index = ClaimOrWait(work)) {
-      const Task task = work.TaskOf(*index);
-      const SteadyTime start = Now();
-      policy.Load(workspace, task.policy, source);
-      const double materialised = SecondsSince(start);
-      const EpisodeResult result = Rollout(environment, task, policy, workspace, observation,
-                                           [&] { return work.Wanted(*index); });
-      const double played = SecondsSince(start) - materialised;
-      if (result.done && task.experience)
-        work.PostExperience(*index, std::make_shared<Experience>(policy.experience()));
-      if (result.done) work.Post(*index, result);
-      const MutexLock lock(mu_);
-      seconds_.materialise += materialised;
-      seconds_.environment += played;  // inference is inside: no clock is read per step
-      counters_.steps += result.steps;
-      counters_.frames += result.frames;
-      ++rollouts_ended_;
-      rollout_ended_.NotifyAll();
+    std::vector<std::unique_ptr<Seat>> seats;  // the first `playing` are taken
+    size_t playing = 0;
+    SteadyTime since = Now();
+    double materialised = 0;
+    while (true) {
+      while (playing < Wide(environments)) {
+        const auto index = playing == 0 ? ClaimOrWait(work) : work.Claim();
+        if (!index) break;
+        if (playing == 0) since = Now();
+        if (playing == seats.size())
+          seats.push_back(std::make_unique<Seat>(*environments[playing], *model_));
+        materialised += Begin(*seats[playing++], work.TaskOf(*index), *index, source, workspace);
+      }
+      if (playing == 0) return;
+      Steps(std::span(seats).first(playing), workspace, work);
+      double played = SecondsSince(since) - materialised;
+      since = Now();
+      for (size_t i = playing; i-- > 0;) {
+        if (!seats[i]->over) continue;
+        End(*seats[i], std::exchange(materialised, 0), std::exchange(played, 0), work);
+        std::swap(seats[i], seats[--playing]);
+      }
     }
+  }
+
+  // How many episodes a thread plays side by side; makes the environments for them.
+  size_t Wide(std::vector<std::unique_ptr<Environment>>& environments) {
+    if (environments.size() == kSideBySide || !model_->kernel().small()) return environments.size();
+    const MutexLock lock(mu_);
+    if (counters_.steps < kStepsFirst ||
+        seconds_.environment > cheap_step_ * static_cast<double>(counters_.steps))
+      return 1;
+    while (environments.size() < kSideBySide) {
+      auto made = factory_();
+      if (!made.ok()) break;  // those that are there do
+      environments.push_back(std::move(made).ValueOrThrow());
+    }
+    return environments.size();
+  }
+
+  // Returns the seconds for its parameters.
+  double Begin(Seat& seat, Task task, uint32_t index, const ParameterSource& source,
+               PolicyWorkspace& workspace) const {
+    const SteadyTime start = Now();
+    seat.policy.Load(workspace, task.policy, source);
+    const double materialised = SecondsSince(start);
+    seat.index = index;
+    seat.task = std::move(task);
+    seat.result = {};
+    seat.over = false;
+    seat.position.assign(static_cast<size_t>(spec_.position), 0);
+    seat.policy.StartEpisode(seat.task.episode, seat.task.experience);
+    seat.environment.Reset(seat.task.episode, seat.observation);
+    return materialised;
+  }
+
+  // Plays until an episode is over, or several are.
+  void Steps(std::span<const std::unique_ptr<Seat>> seats, PolicyWorkspace& workspace,
+             const WorkSource& work) const {
+    const size_t n = seats.size();
+    PolicyState* policies[kSideBySide];
+    std::span<const std::byte> observations[kSideBySide];
+    for (size_t i = 0; i < n; ++i)
+      policies[i] = &seats[i]->policy, observations[i] = seats[i]->observation;
+    for (bool over = false; !over;) {
+      for (size_t i = 0; i < n; ++i) {
+        seats[i]->over = !work.Wanted(seats[i]->index);
+        if (seats[i]->over) return;
+        if (seats[i]->task.episode.record == RecordKind::kObservations)
+          AppendRow(observations[i], seats[i]->result.recording);
+      }
+      PolicyState::EvaluateAll(workspace, {policies, n}, {observations, n});
+      for (size_t i = 0; i < n; ++i) {
+        Step(*seats[i]);
+        over |= seats[i]->over;
+      }
+    }
+  }
+
+  void Step(Seat& seat) const {
+    EpisodeResult& result = seat.result;
+    const StepResult step = seat.environment.Step(seat.policy.Act(), seat.observation);
+    result.fitness += FitnessOf(step.reward, seat.task.episode);
+    result.frames += step.frames;
+    ++result.steps;
+    if (step.new_sequence) seat.policy.StartSequence();
+    const bool ended = step.terminated || step.truncated;
+    const bool recorded = seat.task.episode.record == RecordKind::kPositions;
+    if (!seat.position.empty() && (ended || recorded)) seat.environment.Position(seat.position);
+    if (recorded) AppendRow(std::span<const float>(seat.position), result.recording);
+    if (!ended) return;
+    result.truncated = step.truncated;
+    result.position = std::move(seat.position);
+    result.done = true;
+    seat.over = true;
+  }
+
+  void End(const Seat& seat, double materialised, double played, WorkSource& work) {
+    const EpisodeResult& result = seat.result;
+    if (result.done && seat.task.experience)
+      work.PostExperience(seat.index, std::make_shared<Experience>(seat.policy.experience()));
+    if (result.done) work.Post(seat.index, result);
+    const MutexLock lock(mu_);
+    seconds_.materialise += materialised;
+    seconds_.environment += played;  // inference is inside: no clock is read per step
+    counters_.steps += result.steps;
+    counters_.frames += result.frames;
+    ++rollouts_ended_;
+    rollout_ended_.NotifyAll();
   }
 
   // Empty once the work is finished. What there is to claim changes with the results.
@@ -74,39 +185,11 @@ class DirectEvaluator : public Evaluator {
     return std::nullopt;
   }
 
-  // result.done is false when nobody wanted it any more
-  EpisodeResult Rollout(Environment& environment, const Task& task, PolicyState& policy,
-                        PolicyWorkspace& workspace, std::span<std::byte> observation,
-                        const auto& wanted) const {
-    EpisodeResult result;
-    std::vector<float> position(static_cast<size_t>(spec_.position));
-    policy.StartEpisode(task.episode, task.experience);
-    environment.Reset(task.episode, observation);
-    while (wanted()) {
-      if (task.episode.record == RecordKind::kObservations)
-        AppendRow(std::span<const std::byte>(observation), result.recording);
-      const StepResult step = environment.Step(policy.Decide(workspace, observation), observation);
-      result.fitness += FitnessOf(step.reward, task.episode);
-      result.frames += step.frames;
-      ++result.steps;
-      if (step.new_sequence) policy.StartSequence();
-      const bool ended = step.terminated || step.truncated;
-      const bool recorded = task.episode.record == RecordKind::kPositions;
-      if (!position.empty() && (ended || recorded)) environment.Position(position);
-      if (recorded) AppendRow(std::span<const float>(position), result.recording);
-      if (ended) {
-        result.truncated = step.truncated;
-        result.position = std::move(position);
-        result.done = true;
-        break;
-      }
-    }
-    return result;
-  }
-
   // constant after construction
   const EnvironmentSpec spec_;
-  std::vector<std::unique_ptr<Environment>> environments_;  // one per thread
+  const EnvironmentFactory factory_;
+  const double cheap_step_;
+  std::vector<std::vector<std::unique_ptr<Environment>>> environments_;  // of each thread
   std::unique_ptr<PolicyModel> model_;
   mutable Mutex mu_;
   CondVar rollout_ended_;
@@ -119,14 +202,14 @@ class DirectEvaluator : public Evaluator {
 
 Result<std::unique_ptr<Evaluator>> MakeDirectEvaluator(const EnvironmentFactory& factory,
                                                        std::unique_ptr<PolicyModel> model,
-                                                       uint32_t threads) {
+                                                       uint32_t threads, double cheap_step) {
   std::vector<std::unique_ptr<Environment>> environments;
   for (uint32_t i = 0; i < threads; ++i) {
     ASSIGN_OR_RETURN(auto environment, factory());
     environments.push_back(std::move(environment));
   }
-  return std::unique_ptr<Evaluator>(
-      std::make_unique<DirectEvaluator>(std::move(environments), std::move(model)));
+  return std::unique_ptr<Evaluator>(std::make_unique<DirectEvaluator>(
+      factory, std::move(environments), std::move(model), cheap_step));
 }
 
 }  // namespace samara

@@ -157,9 +157,11 @@ std::unique_ptr<Evaluator> MakeSlotEvaluator(std::unique_ptr<Fleet> fleet,
 Result<std::unique_ptr<Evaluator>> MakeEpisodeEvaluator(std::unique_ptr<Fleet> fleet,
                                                         std::unique_ptr<PolicyModel> model,
                                                         size_t recording_bytes = 0);
-// Native environments, a whole episode per thread, weights resident in its cache.
+// Native environments, whole episodes on a thread, weights resident in its cache: one after the
+// other, or a few side by side where steps have cost less than `cheap_step` seconds so far, since
+// then a small network mostly waits for its own additions. The results are the same.
 Result<std::unique_ptr<Evaluator>> MakeDirectEvaluator(const EnvironmentFactory& factory,
                                                        std::unique_ptr<PolicyModel> model,
-                                                       uint32_t threads);
+                                                       uint32_t threads, double cheap_step = 1e-6);
 
 }  // namespace samara

@@ -123,6 +123,27 @@ TEST(EvaluateTest, EveryEvaluatorGivesTheSameResults) {
   }
 }
 
+TEST(EvaluateTest, EpisodesSideBySideGiveTheSameResults) {
+  for (const std::string id : {"CartPole-v1", "Pendulum-v1"}) {
+    std::atomic<int> made = 0;
+    const EnvironmentFactory factory = [&, native = Native(id)] {
+      ++made;
+      return native();
+    };
+    const auto tasks = MakeTasks(60);
+    const auto expected = PlayPlainly(id, tasks);
+    for (const double cheap_step : {0.0, 1e9}) {
+      const auto model = [&] { return ModelFor(Native(id), kNetwork); };
+      made = 0;
+      const auto evaluator = MakeDirectEvaluator(factory, model(), 2, cheap_step).ValueOrThrow();
+      for (int call = 0; call < 3; ++call)
+        EXPECT_EQ(PlayAll(*evaluator, tasks), expected) << id << ' ' << call;
+      EXPECT_EQ(evaluator->counters().steps % 3, 0U);
+      EXPECT_EQ(made > 2, cheap_step > 0);  // three more for a thread, or for both
+    }
+  }
+}
+
 TEST(EvaluateTest, EveryEvaluatorRecordsTheSamePositions) {
   const EnvironmentFactory dummy = [] { return MakeDummyEnvironment({}); };
   auto tasks = MakeTasks(9);
@@ -130,9 +151,11 @@ TEST(EvaluateTest, EveryEvaluatorRecordsTheSamePositions) {
   const auto expected = PlayPlainly(dummy, tasks);
   EXPECT_EQ(expected[0].position[0], static_cast<float>(expected[0].steps));
   EXPECT_EQ(expected[0].recording.size(), expected[0].steps * 2 * sizeof(float));
-  EXPECT_EQ(
-      PlayAll(*MakeDirectEvaluator(dummy, ModelFor(dummy, kNetwork), 2).ValueOrThrow(), tasks),
-      expected);
+  for (const double cheap_step : {0.0, 1e9}) {
+    const auto direct =
+        MakeDirectEvaluator(dummy, ModelFor(dummy, kNetwork), 2, cheap_step).ValueOrThrow();
+    for (int call = 0; call < 60; ++call) EXPECT_EQ(PlayAll(*direct, tasks), expected);
+  }
   EXPECT_EQ(PlayAll(*MakeSlotEvaluator(MakeThreadFleet(dummy, 3, 2).ValueOrThrow(),
                                        ModelFor(dummy, kNetwork), 2),
                     tasks),

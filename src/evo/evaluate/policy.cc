@@ -160,24 +160,71 @@ const float* PolicyState::TakeObservation(std::span<const std::byte> observation
   return input_.data();
 }
 
-Action PolicyState::Decide(PolicyWorkspace& workspace, std::span<const std::byte> observation) {
+namespace {
+// Without a branch: which action it is cannot be foretold.
+size_t FirstMaximum(std::span<const float> x) {
+  size_t best = 0;
+  float top = x[0];
+  for (size_t i = 1; i < x.size(); ++i) {
+    const bool more = top < x[i];
+    top = more ? x[i] : top;
+    best += (i - best) * static_cast<size_t>(more);
+  }
+  return best;
+}
+}  // namespace
+
+const float* PolicyState::Begin(std::span<const std::byte> observation) {
   if (loaded_ == kRandomHandle) {
     const CounterRng rng(DeriveKey(seed_, Purpose::kRandomPolicy));
     for (size_t i = 0; i < outputs_.size(); ++i) {
       outputs_[i] = static_cast<float>(2 * rng.Uniform(uint64_t{step_} * outputs_.size() + i) - 1);
     }
-  } else {
-    const float* input = TakeObservation(observation);
-    if (recording_) recorder_->See(input, new_sequence_);
+    return nullptr;
+  }
+  const float* input = TakeObservation(observation);
+  if (recording_) recorder_->See(input, new_sequence_);
+  return input;
+}
+
+void PolicyState::Evaluate(PolicyWorkspace& workspace, std::span<const std::byte> observation) {
+  if (const float* input = Begin(observation))
     model_.kernel().Forward(packed_.data(), input, *workspace.kernel, outputs_.data(),
                             recurrent_.data());
+}
+
+void PolicyState::EvaluateAll(PolicyWorkspace& workspace, std::span<PolicyState* const> states,
+                              std::span<const std::span<const std::byte>> observations) {
+  const PopulationKernel& kernel = states.front()->model_.kernel();
+  if (states.size() == 1 || !kernel.small()) {
+    for (size_t i = 0; i < states.size(); ++i) states[i]->Evaluate(workspace, observations[i]);
+    return;
   }
+  const float* packed[PopulationKernel::kSideBySide];
+  const float* inputs[PopulationKernel::kSideBySide];
+  float* outputs[PopulationKernel::kSideBySide];
+  size_t n = 0;
+  for (size_t i = 0; i < states.size(); ++i) {
+    if (const float* input = states[i]->Begin(observations[i])) {
+      packed[n] = states[i]->packed_.data();
+      inputs[n] = input;
+      outputs[n++] = states[i]->outputs_.data();
+    }
+  }
+  kernel.ForwardSmall({packed, n}, {inputs, n}, *workspace.kernel, {outputs, n});
+}
+
+Action PolicyState::Decide(PolicyWorkspace& workspace, std::span<const std::byte> observation) {
+  Evaluate(workspace, observation);
+  return Act();
+}
+
+Action PolicyState::Act() {
   new_sequence_ = false;
   ++step_;
   const ActionSpec& action = model_.action();
   if (action.discrete && action.sizes.empty()) {
-    const auto best = std::max_element(outputs_.begin(), outputs_.end());
-    return {.index = static_cast<int32_t>(best - outputs_.begin()), .values = {}};
+    return {.index = static_cast<int32_t>(FirstMaximum(outputs_)), .values = {}};
   }
   if (action.discrete) {
     int64_t index = 0;

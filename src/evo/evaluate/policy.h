@@ -129,6 +129,11 @@ class PolicyState {
   // clipped to
   // [-1, 1].
   Action Decide(PolicyWorkspace& workspace, std::span<const std::byte> observation);
+  // Decide in two parts: the outputs of up to kSideBySide `states` of one model for their newest
+  // observations, where small networks run side by side, and the action that follows for each.
+  static void EvaluateAll(PolicyWorkspace& workspace, std::span<PolicyState* const> states,
+                          std::span<const std::span<const std::byte>> observations);
+  Action Act();
   // The network's input after the newest observation: what Decide evaluates, and all that a policy
   // that acts at random leaves to be taken, before its Decide.
   const float* TakeObservation(std::span<const std::byte> observation);
@@ -138,6 +143,9 @@ class PolicyState {
   Experience experience() const { return recorder_->Draw(seed_); }
 
  private:
+  // What the network has to evaluate, or null: the outputs of a policy that acts at random.
+  const float* Begin(std::span<const std::byte> observation);
+  void Evaluate(PolicyWorkspace& workspace, std::span<const std::byte> observation);
   PolicyHandle loaded_ = kRandomHandle;
   const PolicyModel& model_;
   AlignedFloats packed_;  // allocated by the first Load
