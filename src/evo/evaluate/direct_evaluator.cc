@@ -130,6 +130,8 @@ class DirectEvaluator : public Evaluator {
       for (size_t i = 0; i < n; ++i) {
         seats[i]->over = !work.Wanted(seats[i]->index);
         if (seats[i]->over) return;
+      }
+      for (size_t i = 0; i < n; ++i) {
         if (seats[i]->task.episode.record == RecordKind::kObservations)
           AppendRow(observations[i], seats[i]->result.recording);
       }
