@@ -37,6 +37,11 @@ for name in ("ns-es", "nsr-es", "nsra-es"):
 ALGORITHMS = [row["name"] for row in ok("list", "algorithms", "--json").json["algorithms"] if row["kind"] == "evolution"]
 
 
+def length_of(words):
+    """Key and value of the setting that says how long a run is."""
+    return next(word.split("=") for word in words if word.split("=")[0].endswith((".generations", ".evaluations")))
+
+
 def words_of(algorithm):
     if algorithm not in SMALL:
         pytest.skip(f"NOT TESTED: no small run of {algorithm} in tests/test_algorithms.py")
@@ -127,7 +132,7 @@ def test_limits_hold_for_tasks_of_gymnasium(tmp_path):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_an_unknown_key_is_named(algorithm, tmp_path):
     words = words_of(algorithm)
-    key = next(word for word in words if ".generations=" in word or ".evaluations=" in word).split("=")[0] + "s"
+    key = length_of(words)[0] + "s"
     outcome = samara("train", *words, f"{key}=3", "--out", tmp_path / "run", "--json")
     assert outcome.code == 78 and f"{key}: unknown key" in outcome.json["error"], outcome
     assert key[:-1] in outcome.json["error"].split("nearest")[1]

@@ -352,7 +352,7 @@ inline void DenseSmall(const SmallLayer& layer, const float* const* packed, cons
   }
 }
 
-// Of kNetworks networks, as many at a time as leave room for their sums in registers.
+// Runs as many of kNetworks networks at a time as leave room for their sums in registers.
 template <size_t kVectors, size_t kNetworks>
 inline void DenseSmallInTurns(const SmallLayer& layer, const float* const* packed,
                               const float* const* in, float* const* out) {

@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from samara_cli import train  # noqa: E402
-from test_algorithms import ALGORITHMS, SMALL  # noqa: E402
+from test_algorithms import ALGORITHMS, SMALL, length_of  # noqa: E402
 from test_resume import kill_and_resume  # noqa: E402
 from test_train_ranks import result  # noqa: E402
 
@@ -26,7 +26,7 @@ ON_DUMMY = {"map-elites": CORNERS, "cma-mae": CORNERS, "ssga": ["fleet.inference
 
 def settings(name: str, times: int) -> list[str]:
     """The small run, so many times as long."""
-    key, length = next(word for word in SMALL[name] if word.split("=")[0].endswith((".generations", ".evaluations"))).split("=")
+    key, length = length_of(SMALL[name])
     return [*SMALL[name], "run.stop_when_solved=false", f"{key}={times * int(length)}"]
 
 

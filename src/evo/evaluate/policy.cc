@@ -228,20 +228,22 @@ Action PolicyState::Act() {
   }
   if (action.discrete) {
     int64_t index = 0;
-    auto part = outputs_.begin();
+    size_t part = 0;
     for (const int64_t size : action.sizes) {
-      index = index * size + (std::max_element(part, part + size) - part);
-      part += size;
+      const auto n = static_cast<size_t>(size);
+      index = index * size + static_cast<int64_t>(FirstMaximum({&outputs_[part], n}));
+      part += n;
     }
     return {.index = static_cast<int32_t>(index), .values = {}};
   }
   std::span<float> chosen = outputs_;  // one number per dimension
   if (action.bins > 0) {
-    auto part = outputs_.begin();
+    const auto bins = static_cast<size_t>(action.bins);
+    size_t part = 0;
     for (float& value : values_) {
-      const auto best = std::max_element(part, part + action.bins) - part;
+      const size_t best = FirstMaximum({&outputs_[part], bins});
       value = static_cast<float>(2 * best) / static_cast<float>(action.bins - 1) - 1.0F;
-      part += action.bins;
+      part += bins;
     }
     chosen = values_;
   }

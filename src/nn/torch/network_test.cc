@@ -51,6 +51,20 @@ torch::Tensor RandomObservations(const NetworkDescription& network, int64_t batc
   return torch::relu(x - 0.3);  // some exact zeros
 }
 
+// The population kernel's outputs, [batch][outputs].
+torch::Tensor OfTheKernel(const NetworkDescription& network, const std::vector<float>& theta,
+                          const torch::Tensor& observations) {
+  const PopulationKernel kernel(network);
+  AlignedFloats packed(kernel.packed_size());
+  kernel.Pack(theta, packed.span());
+  const auto workspace = kernel.MakeWorkspace();
+  const torch::Tensor outputs = torch::empty({observations.size(0), network.layers.back().out});
+  for (int64_t row = 0; row < observations.size(0); ++row)
+    kernel.Forward(packed.data(), observations[row].const_data_ptr<float>(), *workspace,
+                   outputs[row].mutable_data_ptr<float>());
+  return outputs;
+}
+
 class TorchNetworkTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { torch::manual_seed(1); }
@@ -71,15 +85,7 @@ TEST_P(TorchNetworkTest, AgreesWithThePopulationKernel) {
   const torch::Tensor expected = module->forward(observations);
   ASSERT_EQ(expected.sizes(), (std::vector<int64_t>{kBatch, network.layers.back().out}));
 
-  const PopulationKernel kernel(network);
-  AlignedFloats packed(kernel.packed_size());
-  kernel.Pack(theta, packed.span());
-  const auto workspace = kernel.MakeWorkspace();
-  torch::Tensor actual = torch::empty_like(expected);
-  for (int64_t row = 0; row < kBatch; ++row) {
-    kernel.Forward(packed.data(), observations[row].const_data_ptr<float>(), *workspace,
-                   actual[row].mutable_data_ptr<float>());
-  }
+  const torch::Tensor actual = OfTheKernel(network, theta, observations);
   const float scale = expected.abs().max().item<float>();
   ASSERT_GT(scale, 0.01f);
   EXPECT_LT((actual - expected).abs().max().item<float>(), 1e-5f * scale);
@@ -127,8 +133,8 @@ TEST_P(TorchNetworkTest, GradientMatchesFiniteDifferences) {
   EXPECT_NEAR((above - below) / (2 * kStep), expected, 1e-4 * std::abs(expected) + 1e-4);
 }
 
-// What evolution has beside plain layers: each activation, both virtual batch norms, statistics of
-// observations. The kernel multiplies weights with the norm's scale beforehand.
+// Compares what evolution has beside plain layers: each activation, both virtual batch norms,
+// statistics of observations. The kernel multiplies weights with the norm's scale beforehand.
 TEST(TorchNetworkOfALineTest, AgreesWithThePopulationKernel) {
   torch::manual_seed(2);
   for (const std::string line :
@@ -147,15 +153,7 @@ TEST(TorchNetworkOfALineTest, AgreesWithThePopulationKernel) {
     const torch::Tensor observations =
         torch::randn({6, network.height, network.width, network.channels});
     const torch::Tensor expected = module->forward(observations);
-
-    const PopulationKernel kernel(network);
-    AlignedFloats packed(kernel.packed_size());
-    kernel.Pack(theta, packed.span());
-    const auto workspace = kernel.MakeWorkspace();
-    torch::Tensor actual = torch::empty_like(expected);
-    for (int64_t row = 0; row < 6; ++row)
-      kernel.Forward(packed.data(), observations[row].const_data_ptr<float>(), *workspace,
-                     actual[row].mutable_data_ptr<float>());
+    const torch::Tensor actual = OfTheKernel(network, theta, observations);
     EXPECT_TRUE(torch::allclose(actual, expected, 1e-5, 1e-5)) << line << '\n' << actual - expected;
   }
 }
