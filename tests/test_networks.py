@@ -55,7 +55,7 @@ def test_learners_refuse_evolutions_recurrent_layers(tmp_path):
     refused = samara("train", "classic/cartpole-vtrace", "network.layers=lstm 8, dense 8 relu", "--out", tmp_path / "run")
     assert refused.code == 78 and "network.lstm=UNITS" in refused.err and len(refused.err.splitlines()) == 1
     refused = samara("train", "classic/cartpole-vtrace", "network.layers=dense 8 vbn relu", "--out", tmp_path / "run")
-    assert refused.code == 78 and "only evolution gathers" in refused.err
+    assert refused.code == 78 and "virtual batch norm" in refused.err
     refused = samara("train", "classic/cartpole-ga", "network.layers=dense 8 vbn relu", "network.storage=int8", "--out", tmp_path / "run")
     assert refused.code == 78 and "expected float32" in refused.err and len(refused.err.splitlines()) == 1
 

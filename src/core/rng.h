@@ -36,6 +36,7 @@ enum class Purpose : uint32_t {
   kDrawnSample = 20,
   kArchive = 21,
   kCentreChoice = 22,
+  kMinibatches = 23,
   kReference = 30,
   kActionNoise = 40,
   kObservationStatistics = 41,

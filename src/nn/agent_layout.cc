@@ -13,6 +13,8 @@ constexpr std::pair<std::string_view, std::string_view> kSuffixes[] = {
     {"lstm_input", "lstm.weight_ih"},
     {"lstm_recurrent", "lstm.weight_hh"},
     {"lstm_bias", "lstm.bias_ih"},
+    {"normalize_mean", "normalize.mean"},
+    {"normalize_deviation", "normalize.std"},
     {"_weight", ".weight"},
     {"_bias", ".bias"},
 };

@@ -33,6 +33,8 @@ NamedTensors Learner() {
           {"lstm_input", Counted({8, 1}, 200)},
           {"lstm_recurrent", Counted({8, 2}, 300)},
           {"lstm_bias", Counted({8}, 400)},
+          {"normalize_mean", Counted({3}, 500)},
+          {"normalize_deviation", Counted({3}, 600)},
           {"policy_weight", Counted({4, 2}, 500)},
           {"policy_bias", Counted({4}, 600)},
           {"value_weight", Counted({1, 2}, 700)},
@@ -45,8 +47,8 @@ TEST(AgentLayoutTest, NamesAndColumnsAreThoseOfTorch) {
   for (const auto& [name, tensor] : exported) names += name + ' ';
   EXPECT_EQ(names,
             "conv1.bias conv1.weight conv2.bias conv2.weight fc.bias fc.weight lstm.bias_hh "
-            "lstm.bias_ih lstm.weight_hh lstm.weight_ih policy.bias policy.weight value.bias "
-            "value.weight ");
+            "lstm.bias_ih lstm.weight_hh lstm.weight_ih normalize.mean normalize.std policy.bias "
+            "policy.weight value.bias value.weight ");
   // two places of three channels: the channels come first
   EXPECT_EQ(exported.at("fc.weight").Floats(), (std::vector<float>{100, 103, 101, 104, 102, 105}));
   EXPECT_EQ(exported.at("lstm.bias_hh").Floats(), std::vector<float>(8));

@@ -289,12 +289,12 @@ Result<NetworkDescription> MakeTorso(std::string_view name_or_line, int64_t heig
                                      int64_t channels) {
   ASSIGN_OR_RETURN(NetworkDescription network, Hidden(name_or_line, height, width, channels));
   for (const Layer& layer : network.layers) {
-    if (layer.recurrent() || layer.has_statistics())
+    if (layer.recurrent() || layer.norm != Norm::kNone)
       return Status(Code::kConfig,
                     "network '" + Shown(name_or_line) + "': layer " + layer.name +
                         (layer.recurrent() ? " is for evolution; a learner's recurrent layer is "
                                              "network.lstm=UNITS"
-                                           : " has statistics, which only evolution gathers"));
+                                           : " has virtual batch norm, which is for evolution"));
   }
   if (network.layers.empty() || network.layers.back().kind != Layer::Kind::kDense ||
       EndsWithOutput(network.layers))

@@ -42,6 +42,10 @@ Tensor Unit(const Tensor& x) {
 Result<AgentNetwork> AgentNetworkImpl::Make(const AgentNetworkConfig& config) {
   const auto torso = MakeTorso(config.torso, config.height, config.width, config.channels);
   if (!torso.ok()) return torso.status();
+  if (config.separate_value && (config.height > 1 || config.width > 1 || config.lstm > 0))
+    return Status(Code::kConfig,
+                  "network.value=separate: expected observations that are vectors, and "
+                  "network.lstm=0");
   return std::make_shared<AgentNetworkImpl>(config);
 }
 
@@ -53,34 +57,69 @@ AgentNetworkImpl::AgentNetworkImpl(const AgentNetworkConfig& config)
       channels_(config.channels) {
   const NetworkDescription torso =
       MakeTorso(config.torso, height_, width_, channels_).ValueOrThrow();
-  for (const Layer& layer : torso.layers) {
+  if (torso.layers.front().kind == Layer::Kind::kNormalize)
+    observations_ = AddStatistics("normalize", channels_);
+  if (config.separate_value) {
+    value_torso_ = AddTorso(torso, "value_");
+    height_ = config.height, width_ = config.width, channels_ = config.channels;
+  }
+  torso_ = AddTorso(torso, "");
+  channels_ += (config.reward_input ? 1 : 0) + config.action_input;
+  if (config.lstm > 0) AddLstm();
+  const int64_t features = channels_;
+  policy_ = AddDense("policy", config.free_half ? config.outputs / 2 : config.outputs, 0.01);
+  if (config.free_half)
+    free_half_ = register_parameter(
+        "policy_free", torch::full({config.outputs - config.outputs / 2}, *config.free_half));
+  channels_ = features;
+  value_ = AddDense("value", 1, 1);
+  if (config.normalize_value) values_ = AddStatistics("value", 1);
+}
+
+AgentNetworkImpl::Torso AgentNetworkImpl::AddTorso(const NetworkDescription& description,
+                                                   const std::string& prefix) {
+  Torso torso;
+  for (const Layer& layer : description.layers) {
+    const std::string name = prefix + layer.name;
     switch (layer.kind) {
+      case Layer::Kind::kNormalize:
+        break;
       case Layer::Kind::kResidual:
-        AddResidualStack(layer.name, layer.out);
+        torso.stacks.push_back(AddResidualStack(name, layer.out));
         break;
       case Layer::Kind::kConv:
-        convolutions_.push_back(AddConvolution(layer.name, layer.out, layer.kernel, layer.stride,
-                                               layer.padding == Padding::kSame));
-        convolutions_.back().activation = layer.activation;
+        torso.convolutions.push_back(AddConvolution(name, layer.out, layer.kernel, layer.stride,
+                                                    layer.padding == Padding::kSame));
+        torso.convolutions.back().activation = layer.activation;
         break;
       case Layer::Kind::kDense:
-        dense_.push_back(AddDense(layer.name, layer.out));
-        dense_.back().activation = layer.activation;
+        torso.dense.push_back(AddDense(name, layer.out));
+        torso.dense.back().activation = layer.activation;
         break;
       case Layer::Kind::kRnn:
       case Layer::Kind::kLstm:
       case Layer::Kind::kGru:
       case Layer::Kind::kDiagonal:
-      case Layer::Kind::kNormalize:
         CHECK(false) << "MakeTorso made a layer that learners lack";
     }
   }
-  channels_ += (config.reward_input ? 1 : 0) + config.action_input;
-  if (config.lstm > 0) AddLstm();
-  const int64_t features = channels_;
-  policy_ = AddDense("policy", config.outputs, 0.01);
-  channels_ = features;
-  value_ = AddDense("value", 1, 1);
+  return torso;
+}
+
+AgentNetworkImpl::Statistics AgentNetworkImpl::AddStatistics(const std::string& name,
+                                                             int64_t numbers) {
+  return {register_parameter(name + "_mean", torch::zeros({numbers}), /*requires_grad=*/false),
+          register_parameter(name + "_deviation", torch::ones({numbers}),
+                             /*requires_grad=*/false)};
+}
+
+void AgentNetworkImpl::SetValueStatistics(double mean, double deviation) {
+  const torch::NoGradGuard no_gradient;
+  const double old_mean = values_.mean.item<double>();
+  const double old_deviation = values_.deviation.item<double>();
+  value_.weight.value.mul_(old_deviation / deviation);
+  value_.bias.value.mul_(old_deviation).add_(old_mean - mean).div_(deviation);
+  values_.mean.fill_(mean), values_.deviation.fill_(deviation);
 }
 
 void AgentNetworkImpl::Initialize(Tensor kernel, double gain) const {
@@ -116,14 +155,14 @@ AgentNetworkImpl::Dense AgentNetworkImpl::AddDense(const std::string& name, int6
 }
 
 // A convolution, 3 x 3 max pooling at stride 2, two residual blocks.
-void AgentNetworkImpl::AddResidualStack(const std::string& name, int64_t out) {
+AgentNetworkImpl::Stack AgentNetworkImpl::AddResidualStack(const std::string& name, int64_t out) {
   Stack stack;
   stack.first = AddConvolution(name + "_conv", out, 3, 1, true);
   height_ = (height_ + 1) / 2, width_ = (width_ + 1) / 2;
   for (int i = 1; i <= 4; ++i)
     stack.residual.push_back(
         AddConvolution(name + "_residual" + std::to_string(i), out, 3, 1, true));
-  stacks_.push_back(std::move(stack));
+  return stack;
 }
 
 void AgentNetworkImpl::AddLstm() {
@@ -141,19 +180,19 @@ void AgentNetworkImpl::AddLstm() {
 }
 
 template <typename F>
-void AgentNetworkImpl::EachOfTorso(const F& f) {
-  for (Stack& stack : stacks_) {
+void AgentNetworkImpl::EachLayer(Torso& torso, const F& f) {
+  for (Stack& stack : torso.stacks) {
     f(stack.first);
     for (Convolution& convolution : stack.residual) f(convolution);
   }
-  for (Convolution& convolution : convolutions_) f(convolution);
-  for (Dense& dense : dense_) f(dense);
+  for (Convolution& convolution : torso.convolutions) f(convolution);
+  for (Dense& dense : torso.dense) f(dense);
 }
 
 void AgentNetworkImpl::Freeze() {
   if (!bfloat16_) return;
   const torch::NoGradGuard none;
-  EachOfTorso([](auto& layer) {
+  const auto freeze = [](auto& layer) {
     for (Parameter* p : {&layer.weight, &layer.bias}) {
       CHECK(!p->value.requires_grad()) << "a network that learns is not frozen";
       if (p->frozen.defined())
@@ -161,7 +200,9 @@ void AgentNetworkImpl::Freeze() {
       else
         p->frozen = p->value.to(torch::kBFloat16);
     }
-  });
+  };
+  EachLayer(torso_, freeze);
+  EachLayer(value_torso_, freeze);
 }
 
 Tensor AgentNetworkImpl::Of(const Parameter& p) const {
@@ -174,24 +215,24 @@ Tensor AgentNetworkImpl::Apply(const Convolution& c, Tensor x) const {
   return torch::conv2d(x, Of(c.weight), Of(c.bias), c.stride);
 }
 
-Tensor AgentNetworkImpl::Torso(Tensor x) const {
+Tensor AgentNetworkImpl::Apply(const Torso& torso, Tensor x) const {
   if (bfloat16_) x = x.to(torch::kBFloat16);
-  if (!stacks_.empty() || !convolutions_.empty()) {
+  if (!torso.stacks.empty() || !torso.convolutions.empty()) {
     x = x.permute({0, 3, 1, 2});  // in memory it stays as it is, which suits convolutions best
-    for (const Stack& stack : stacks_) {
+    for (const Stack& stack : torso.stacks) {
       x = PoolSame(Apply(stack.first, x));
       for (size_t i = 0; i < stack.residual.size(); i += 2) {
         const Tensor inner = Apply(stack.residual[i], x.relu());
         x = x + Apply(stack.residual[i + 1], inner.relu());
       }
     }
-    if (!stacks_.empty()) x = x.relu();
-    for (const Convolution& convolution : convolutions_)
+    if (!torso.stacks.empty()) x = x.relu();
+    for (const Convolution& convolution : torso.convolutions)
       x = Activated(Apply(convolution, x), convolution.activation);
     x = x.permute({0, 2, 3, 1});  // flattened rows, columns, channels
   }
   x = x.flatten(1);
-  for (const Dense& dense : dense_) {
+  for (const Dense& dense : torso.dense) {
     x = Activated(torch::linear(x, Of(dense.weight), Of(dense.bias)), dense.activation);
   }
   return x.to(torch::kFloat32);
@@ -210,12 +251,22 @@ AgentNetworkImpl::Output AgentNetworkImpl::forward(const Input& input, const Ten
   const int64_t time = input.observation.size(0), batch = input.observation.size(1);
   Tensor x = input.observation.flatten(0, 1);
   x = x.scalar_type() == torch::kUInt8 ? Unit(x) : x.to(torch::kFloat32);
-  std::vector<Tensor> features = {Torso(x)};
-  if (config_.reward_input) features.push_back(input.reward.flatten().clamp(-1, 1).unsqueeze(1));
+  if (observations_.mean.defined())
+    x = ((x - observations_.mean) / observations_.deviation.clamp_min(kDeviationMin))
+            .clamp(-kNormalizedMax, kNormalizedMax);
+  std::vector<Tensor> more;
+  if (config_.reward_input) more.push_back(input.reward.flatten().clamp(-1, 1).unsqueeze(1));
   if (config_.action_input > 0)
-    features.push_back(
+    more.push_back(
         torch::one_hot(input.action.flatten(), config_.action_input).to(torch::kFloat32));
-  x = torch::cat(features, 1);
+  const auto features = [&](const Torso& torso) {
+    std::vector<Tensor> parts = {Apply(torso, x)};
+    parts.insert(parts.end(), more.begin(), more.end());
+    return parts.size() == 1 ? parts[0] : torch::cat(parts, 1);
+  };
+  Tensor of_value;
+  if (config_.separate_value) of_value = features(value_torso_);
+  x = features(torso_);
   Output output;
   output.state = state;
   if (config_.lstm > 0) {
@@ -229,15 +280,20 @@ AgentNetworkImpl::Output AgentNetworkImpl::forward(const Input& input, const Ten
     output.states = torch::stack(states);
     x = output.states.slice(2, 0, config_.lstm).flatten(0, 1);
   }
-  output.policy =
-      torch::linear(x, policy_.weight.value, policy_.bias.value).view({time, batch, -1});
-  output.value = torch::linear(x, value_.weight.value, value_.bias.value).view({time, batch});
+  Tensor policy = torch::linear(x, policy_.weight.value, policy_.bias.value);
+  if (config_.free_half) policy = torch::cat({policy, free_half_.expand({x.size(0), -1})}, 1);
+  output.policy = policy.view({time, batch, -1});
+  Tensor value =
+      torch::linear(config_.separate_value ? of_value : x, value_.weight.value, value_.bias.value);
+  if (values_.mean.defined()) value = value * values_.deviation + values_.mean;
+  output.value = value.view({time, batch});
   return output;
 }
 
 int64_t AgentNetworkImpl::parameter_count() const {
   int64_t count = 0;
-  for (const Tensor& parameter : parameters()) count += parameter.numel();
+  for (const Tensor& parameter : parameters())
+    if (parameter.requires_grad()) count += parameter.numel();
   return count;
 }
 

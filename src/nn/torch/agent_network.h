@@ -1,5 +1,8 @@
 // Networks of learning agents: a torso, an optional LSTM, heads for the policy and the value.
 //
+// Statistics of observations and values, where a network has them, are parameters without a
+// gradient: whoever learns sets them. What a network gives is not normalized.
+//
 // The torso is a line of layers; the tests count the published parameters. Residual stacks pad as
 // TensorFlow's SAME does, the smaller half before; an LSTM has one bias vector, 1 for the forget
 // gate at first, and its gates in the order i, f, g, o; biases start at 0, recurrent kernels
@@ -8,6 +11,7 @@
 
 #include <cstdint>
 #include <numbers>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +35,13 @@ struct AgentNetworkConfig {
   // of the torso's products; its parameters and their gradients, the core and the heads stay
   // float32. "float32", or "bfloat16": mixed precision (Micikevicius et al. 2018, 3.1)
   std::string precision = "float32";
+  // a torso for the value alone; of vectors, without a core
+  bool separate_value = false;
+  // the second half of the policy's outputs: parameters that do not depend on the observation, at
+  // first this one. Nothing: the network's
+  std::optional<double> free_half = std::nullopt;
+  // the value's head gives (V - mean) / deviation
+  bool normalize_value = false;
 };
 
 class AgentNetworkImpl : public torch::nn::Module {
@@ -59,7 +70,17 @@ class AgentNetworkImpl : public torch::nn::Module {
   void Freeze();
 
   int64_t state_size() const { return 2 * config_.lstm; }  // h, then c
-  int64_t parameter_count() const;
+  int64_t parameter_count() const;                         // without statistics
+
+  // Statistics, float32; undefined where the network has none.
+  struct Statistics {
+    torch::Tensor mean, deviation;
+  };
+  Statistics observations() const { return observations_; }  // [channels] each
+  // Sets the mean and deviation of values, [1] each, without changing any value that the network
+  // gives (PopArt: van Hasselt et al. 2016, arXiv 1602.07714, equations 4 and 5).
+  void SetValueStatistics(double mean, double deviation);
+  Statistics values() const { return values_; }
 
  private:
   // A parameter, and what Freeze has made of it for products.
@@ -76,17 +97,28 @@ class AgentNetworkImpl : public torch::nn::Module {
     Parameter weight, bias;  // [out][in]
     Activation activation = Activation::kNone;
   };
+  struct Stack {
+    Convolution first;
+    std::vector<Convolution> residual;  // two by two
+  };
+  struct Torso {
+    std::vector<Stack> stacks;
+    std::vector<Convolution> convolutions;
+    std::vector<Dense> dense;
+  };
   Convolution AddConvolution(const std::string& name, int64_t out, int64_t kernel, int64_t stride,
                              bool same);
   Dense AddDense(const std::string& name, int64_t out, double gain = std::numbers::sqrt2);
-  void AddResidualStack(const std::string& name, int64_t out);
+  Stack AddResidualStack(const std::string& name, int64_t out);
   void AddLstm();
   void Initialize(torch::Tensor kernel, double gain) const;
+  Torso AddTorso(const NetworkDescription& description, const std::string& prefix);
+  Statistics AddStatistics(const std::string& name, int64_t numbers);
   template <typename F>
-  void EachOfTorso(const F& f);                // f(layer), of its convolutions and dense layers
-  torch::Tensor Of(const Parameter& p) const;  // for products of the torso
+  static void EachLayer(Torso& torso, const F& f);  // f(layer): convolutions, dense layers
+  torch::Tensor Of(const Parameter& p) const;       // for products of a torso
   torch::Tensor Apply(const Convolution& convolution, torch::Tensor x) const;
-  torch::Tensor Torso(torch::Tensor x) const;  // [N][h][w][c] -> [N][features]
+  torch::Tensor Apply(const Torso& torso, torch::Tensor x) const;  // [N][h][w][c] -> [N][features]
   // One step: x [B][features], state -> state.
   torch::Tensor Step(const torch::Tensor& x, const torch::Tensor& state) const;
 
@@ -94,13 +126,9 @@ class AgentNetworkImpl : public torch::nn::Module {
   const bool bfloat16_;
   // what the layers so far give: the next one's input
   int64_t height_, width_, channels_;
-  struct Stack {
-    Convolution first;
-    std::vector<Convolution> residual;  // two by two
-  };
-  std::vector<Stack> stacks_;
-  std::vector<Convolution> convolutions_;
-  std::vector<Dense> dense_;
+  Torso torso_, value_torso_;  // the latter empty where the value has none of its own
+  Statistics observations_, values_;
+  torch::Tensor free_half_;
   torch::Tensor lstm_input_, lstm_recurrent_, lstm_bias_;
   Dense policy_, value_;
 };

@@ -270,5 +270,71 @@ TEST(AgentNetworkTest, EachLayerHasItsOwnPaddingAndActivation) {
   EXPECT_TRUE(torch::allclose(output.policy[0], policy, 1e-5, 1e-6));
 }
 
+// Observations are normalized as evolution's networks do it (nn/network.h), here by hand.
+TEST(AgentNetworkTest, ANormalizeLayerUsesItsStatistics) {
+  torch::manual_seed(6);
+  AgentNetworkConfig config{"normalize, dense 8 tanh", 1, 1, 3, 2};
+  const auto network = AgentNetworkImpl::Make(config).ValueOrThrow();
+  config.torso = "dense 8 tanh";
+  const auto plain = AgentNetworkImpl::Make(config).ValueOrThrow();
+  const torch::NoGradGuard no_gradient;
+  for (auto& item : plain->named_parameters())
+    item.value().copy_(network->named_parameters()[item.key()]);
+  EXPECT_EQ(network->parameter_count(), plain->parameter_count()) << "statistics do not count";
+  network->observations().mean.copy_(torch::tensor({1.0F, -2.0F, 0.0F}));
+  network->observations().deviation.copy_(torch::tensor({2.0F, 0.5F, 0.01F}));
+  auto input = RandomInput(config, 2, 3);
+  const Tensor x = input.observation.clone();
+  const auto output = network->forward(input, torch::zeros({3, 0}));
+  const auto z = [&](int64_t i, double mean, double deviation) {
+    return ((x.select(-1, i) - mean) / deviation).clamp(-5, 5);
+  };
+  input.observation = torch::stack({z(0, 1, 2), z(1, -2, 0.5), z(2, 0, 0.1)}, -1);
+  const auto expected = plain->forward(input, torch::zeros({3, 0}));
+  EXPECT_TRUE(torch::allclose(output.policy, expected.policy, 1e-4, 1e-5));
+  EXPECT_TRUE(torch::allclose(output.value, expected.value, 1e-4, 1e-5));
+}
+
+// PopArt: other statistics change no value, and a gradient of the value is in its deviations.
+TEST(AgentNetworkTest, NewStatisticsOfValuesChangeNoValue) {
+  torch::manual_seed(6);
+  AgentNetworkConfig config{"dense 8 tanh", 1, 1, 3, 2};
+  config.normalize_value = true;
+  const auto network = AgentNetworkImpl::Make(config).ValueOrThrow();
+  const auto input = RandomInput(config, 4, 3);
+  const auto value = [&] { return network->forward(input, torch::zeros({3, 0})).value; };
+  const Tensor before = value();
+  for (const auto& [mean, deviation] : {std::pair{50.0, 20.0}, {-3.0, 0.1}, {0.0, 1.0}}) {
+    network->SetValueStatistics(mean, deviation);
+    EXPECT_TRUE(torch::allclose(value(), before, 1e-4, 1e-4)) << mean;
+    const Tensor bias = network->named_parameters()["value_bias"];
+    EXPECT_NEAR(torch::autograd::grad({value().mean()}, {bias})[0].item<double>(), deviation, 1e-5);
+  }
+}
+
+TEST(AgentNetworkTest, ASeparateValueSharesNoParameter) {
+  AgentNetworkConfig config{"mlp-64-64-tanh", 1, 1, 17, 12};
+  config.separate_value = true;
+  config.free_half = 0.5;
+  const auto network = AgentNetworkImpl::Make(config).ValueOrThrow();
+  // 17-64-64-6 and 6 deviations, 17-64-64-1: common implementations' for HalfCheetah
+  EXPECT_EQ(network->parameter_count(), 5708 + 5377);
+  const auto input = RandomInput(config, 2, 3);
+  const auto output = network->forward(input, torch::zeros({3, 0}));
+  EXPECT_TRUE(output.policy.slice(-1, 6).eq(0.5).all().item<bool>());
+  const auto parameters = network->parameters();
+  const auto of = [&](const Tensor& x) {
+    std::vector<bool> reached;
+    for (const Tensor& g :
+         torch::autograd::grad({x.sum()}, parameters, {}, true, false, /*allow_unused=*/true))
+      reached.push_back(g.defined());
+    return reached;
+  };
+  const auto policy = of(output.policy), value = of(output.value);
+  for (size_t i = 0; i < parameters.size(); ++i) EXPECT_NE(policy[i], value[i]) << i;
+  config.lstm = 4;
+  EXPECT_EQ(AgentNetworkImpl::Make(config).status().code(), Code::kConfig);
+}
+
 }  // namespace
 }  // namespace samara

@@ -55,7 +55,7 @@ class A2c : public ActorCritic {
 
   ShardLoss Loss(const Shard& shard) const override {
     const ActorCriticSteps steps = EvaluateSteps(shard);
-    const Tensor advantage = Advantages(steps);
+    const Tensor advantage = GeneralizedAdvantages(steps, config_.gamma, config_.lambda);
     const Tensor target = advantage + steps.value.detach();
 
     const Tensor policy = -(steps.log_pi * advantage).mean();
@@ -75,24 +75,6 @@ class A2c : public ActorCritic {
   bool averages() const override { return true; }
 
  private:
-  // A_t = delta_t + gamma lambda A_{t+1}, delta_t = r_t + gamma V(x_{t+1}) - V(x_t); no sum crosses
-  // the end of an episode, and beyond a truncation lies the value of the final observation.
-  Tensor Advantages(const ActorCriticSteps& steps) const {
-    const torch::NoGradGuard no_gradient;
-    Tensor advantages = torch::empty_like(steps.reward);
-    Tensor advantage = torch::zeros_like(steps.bootstrap), next = steps.bootstrap;
-    for (int64_t t = steps.reward.size(0); t-- > 0;) {
-      const Tensor after = torch::where(steps.truncated[t], steps.final_value[t], next);
-      const Tensor goes_on = steps.terminated[t].logical_not();
-      const Tensor delta = steps.reward[t] + config_.gamma * goes_on * after - steps.value[t];
-      const Tensor carried = goes_on * steps.truncated[t].logical_not();
-      advantage = delta + config_.gamma * config_.lambda * carried * advantage;
-      advantages[t] = advantage;
-      next = steps.value[t];
-    }
-    return advantages;
-  }
-
   const A2cParameters config_;
 };
 

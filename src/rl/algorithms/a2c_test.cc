@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "rl/algorithms/batch_test_util.h"
 #include "rl/algorithms/registry.h"
 #include "rl/learner/algorithm.h"
 
@@ -9,8 +10,6 @@ namespace samara {
 namespace {
 
 using torch::Tensor;
-
-constexpr int64_t kActions = 3, kInputs = 2;
 
 LearningConfig Config(double gamma, double lambda) {
   LearningConfig config;
@@ -27,38 +26,6 @@ LearningConfig Config(double gamma, double lambda) {
   return config;
 }
 
-AgentNetwork Network() {
-  torch::manual_seed(5);
-  return AgentNetworkImpl::Make({.torso = "mlp-4-tanh",
-                                 .height = 1,
-                                 .width = 1,
-                                 .channels = kInputs,
-                                 .outputs = kActions})
-      .ValueOrThrow();
-}
-
-// T steps of B streams, and what follows the last of them; final observations where truncated.
-LearnerBatch MakeBatch(const Tensor& reward, const Tensor& terminated, const Tensor& truncated) {
-  const int64_t t = reward.size(0), b = reward.size(1);
-  const auto behind = [](const Tensor& x) {
-    return torch::cat({torch::zeros_like(x.slice(0, 0, 1)), x});
-  };
-  LearnerBatch batch;
-  batch.observation = torch::randn({t + 1, b, 1, 1, kInputs});
-  batch.reward = behind(reward);
-  batch.terminated = behind(terminated), batch.truncated = behind(truncated);
-  batch.first = batch.terminated | batch.truncated;
-  batch.previous_action = torch::zeros({t + 1, b}, torch::kInt64);
-  batch.action = torch::randint(kActions, {t + 1, b, 1}, torch::kInt64);
-  batch.behaviour = torch::zeros({t + 1, b, kActions});
-  batch.state = torch::zeros({b, 0});
-  const Tensor ends = batch.truncated.nonzero();
-  batch.final_entry = ends.select(1, 0).contiguous();
-  batch.final_unroll = ends.select(1, 1).contiguous();
-  batch.final_observation = torch::randn({1, ends.size(0), 1, 1, kInputs});
-  return batch;
-}
-
 ShardLoss LossOf(const LearningConfig& config, const LearnerBatch& batch,
                  const AgentNetwork& network) {
   const auto algorithm = FindLearningAlgorithm("a2c")->make(config);
@@ -69,7 +36,7 @@ ShardLoss LossOf(const LearningConfig& config, const LearnerBatch& batch,
 // A network of zeros: the policy is uniform and every value is 2.
 // gamma 0.5, rewards 1, 4, 8 of one stream, which goes on: R = 1 + 0.5 (4 + 0.5 (8 + 0.5 x 2)).
 TEST(A2cTest, NStepReturnsByHand) {
-  const AgentNetwork network = Network();
+  const AgentNetwork network = SmallNetwork();
   {
     const torch::NoGradGuard no_gradient;
     for (auto& item : network->named_parameters())
@@ -88,12 +55,12 @@ TEST(A2cTest, NStepReturnsByHand) {
     EXPECT_NEAR(loss.numbers[1].value, value, 1e-5);
     EXPECT_NEAR(loss.total.item<double>(), policy + 0.3 * value - 0.01 * std::log(kActions), 1e-5);
   };
-  expect(MakeBatch(reward, never, never), 1, {5.25, 8.5, 9});
-  expect(MakeBatch(reward, never, never), 0, {2, 5, 9});
+  expect(RandomBatch(reward, never, never), 1, {5.25, 8.5, 9});
+  expect(RandomBatch(reward, never, never), 0, {2, 5, 9});
   Tensor second = never.clone();
   second[1][0] = true;
-  expect(MakeBatch(reward, second, never), 1, {3, 4, 9});    // ended: nothing follows
-  expect(MakeBatch(reward, never, second), 1, {3.5, 5, 9});  // cut: the final observation's value
+  expect(RandomBatch(reward, second, never), 1, {3, 4, 9});    // ended: nothing follows
+  expect(RandomBatch(reward, never, second), 1, {3.5, 5, 9});  // cut: the final observation's value
 }
 
 // Against the definition A_t = sum over k of (gamma lambda)^k delta_{t+k}, in double, and the
@@ -101,12 +68,12 @@ TEST(A2cTest, NStepReturnsByHand) {
 TEST(A2cTest, TheLossAndItsGradientAreThoseOfTheDefinition) {
   constexpr int64_t kT = 6, kB = 4;
   constexpr double kGamma = 0.9, kLambda = 0.7;
-  const AgentNetwork network = Network();
+  const AgentNetwork network = SmallNetwork();
   torch::manual_seed(9);
   const Tensor end = torch::rand({kT, kB}) < 0.4, kind = torch::rand({kT, kB}) < 0.5;
   const Tensor terminated = end & kind, truncated = end & ~kind;
   ASSERT_TRUE(terminated.any().item<bool>() && truncated.any().item<bool>());
-  const LearnerBatch batch = MakeBatch(torch::randn({kT, kB}), terminated, truncated);
+  const LearnerBatch batch = RandomBatch(torch::randn({kT, kB}), terminated, truncated);
 
   const auto forward = [&](const Tensor& observation) {
     const Tensor zeros = torch::zeros(observation.sizes().slice(0, 2));

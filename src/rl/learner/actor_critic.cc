@@ -26,7 +26,8 @@ Tensor FinalValues(const LearnerBatch& batch, AgentNetworkImpl& network,
   return values;
 }
 
-// Uniform numbers in (0, 1), by index.
+}  // namespace
+
 Tensor Uniforms(const CounterRng& rng, at::IntArrayRef sizes) {
   Tensor uniforms = torch::empty(sizes);
   for (int64_t i = 0; i < uniforms.numel(); ++i)
@@ -34,8 +35,6 @@ Tensor Uniforms(const CounterRng& rng, at::IntArrayRef sizes) {
         static_cast<float>(std::clamp(rng.Uniform(static_cast<uint64_t>(i)), 1e-7, 1 - 1e-7));
   return uniforms;
 }
-
-}  // namespace
 
 ActorCriticSteps EvaluateSteps(const Shard& shard) {
   const LearnerBatch& batch = shard.batch;
@@ -67,6 +66,22 @@ ActorCriticSteps EvaluateSteps(const Shard& shard) {
   steps.truncated = followed(batch.truncated);
   steps.final_value = FinalValues(batch, shard.network, out);
   return steps;
+}
+
+Tensor GeneralizedAdvantages(const ActorCriticSteps& steps, double gamma, double lambda) {
+  const torch::NoGradGuard no_gradient;
+  const Tensor goes_on = steps.terminated.logical_not();
+  const Tensor carried = gamma * lambda * (goes_on & steps.truncated.logical_not());
+  const Tensor next = torch::cat({steps.value.slice(0, 1), steps.bootstrap.unsqueeze(0)});
+  const Tensor after = torch::where(steps.truncated, steps.final_value, next);
+  const Tensor delta = steps.reward + gamma * goes_on * after - steps.value;
+  Tensor advantages = torch::empty_like(delta);
+  Tensor advantage = torch::zeros_like(steps.bootstrap);
+  for (int64_t t = delta.size(0); t-- > 0;) {
+    advantage = delta[t] + carried[t] * advantage;
+    advantages[t] = advantage;
+  }
+  return advantages;
 }
 
 std::map<std::string, Tensor> ActorCritic::parameters() const {

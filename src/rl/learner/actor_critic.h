@@ -26,6 +26,15 @@ struct ActorCriticSteps {
 };
 ActorCriticSteps EvaluateSteps(const Shard& shard);
 
+// Advantages of Schulman et al. 2016 (arXiv 1506.02438), equations 11 and 16:
+//   A_t = delta_t + gamma lambda A_{t+1},  delta_t = r_t + gamma V(x_{t+1}) - V(x_t)
+// No sum crosses the end of an episode, and beyond a truncation lies the value of the final
+// observation. Without a gradient, [T][B].
+torch::Tensor GeneralizedAdvantages(const ActorCriticSteps& steps, double gamma, double lambda);
+
+// Uniform numbers in (0, 1), by index: what the entropy of continuous actions is sampled with.
+torch::Tensor Uniforms(const CounterRng& rng, at::IntArrayRef sizes);
+
 // An algorithm whose loss has a cost of the entropy (learn.entropy_*).
 class ActorCritic : public Algorithm {
  public:

@@ -28,10 +28,12 @@ class GradientCombiner {
 };
 
 struct UpdateReport {
-  bool applied = false;  // false: a loss or gradient that is not finite; parameters are as before
+  // False: a loss or gradient that is not finite; that step and those after it were not taken.
+  bool applied = false;
+  int64_t steps = 0;  // of the optimizer
   double gradient_norm = 0, learning_rate = 0;
   // By their names in metrics.jsonl: "loss" and what the algorithm says of it (algorithm.h), over
-  // the batch; and the coefficients that the loss had.
+  // the batch; and the coefficients that the loss had. Of several steps the means.
   std::map<std::string, double> numbers, coefficients;
   // of this learner alone
   double seconds_batch = 0, seconds_forward = 0, seconds_backward = 0, seconds_step = 0;

@@ -11,7 +11,8 @@ namespace {
 using torch::Tensor;
 
 constexpr char kWeights[] = "weights.safetensors", kOptimizer[] = "optimizer.safetensors",
-               kSlots[] = "slots.bin", kVersions[] = "versions.safetensors";
+               kSlots[] = "slots.bin", kVersions[] = "versions.safetensors",
+               kStatistics[] = "statistics.bin";
 
 std::string ToSafetensors(const NamedTensors& tensors,
                           std::map<std::string, std::string> metadata = {}) {
@@ -64,11 +65,13 @@ NamedTensors NamedParameters(const AgentNetworkImpl& network) {
 }
 
 std::map<std::string, std::string> SaveAgent(const NamedTensors& parameters, uint64_t version,
-                                             const Optimizer& optimizer, const Acting& acting,
-                                             bool slots) {
+                                             const Optimizer& optimizer,
+                                             const NetworkStatistics& statistics,
+                                             const Acting& acting, bool slots) {
   std::map<std::string, std::string> files;
   files[kWeights] = ToSafetensors(parameters, {{"version", std::to_string(version)}});
   files[kOptimizer] = ToSafetensors(optimizer.State());
+  if (statistics.numbers() > 0) files[kStatistics] = statistics.Save();
   if (!slots) return files;
   files[kSlots] = acting.SaveSlots();
   NamedTensors versions;
@@ -93,6 +96,13 @@ Status RestoreAgent(const std::map<std::string, std::string>& files, Agent::Part
   if (part != Agent::Part::kWeights || files.contains(kOptimizer)) {
     ASSIGN_OR_RETURN(optimizer, FromSafetensors(files, kOptimizer));
     RETURN_IF_ERROR(state.optimizer.Restore(optimizer));
+  }
+  NetworkStatistics statistics = state.statistics;
+  const auto saved_statistics = files.find(kStatistics);
+  if (saved_statistics != files.end()) {
+    RETURN_IF_ERROR(statistics.Restore(saved_statistics->second).Annotate(kStatistics));
+  } else if (part != Agent::Part::kWeights && statistics.numbers() > 0) {
+    return {Code::kBadData, std::string("holds no ") + kStatistics};
   }
   std::map<uint64_t, NamedTensors> versions;
   if (slots) {
@@ -119,6 +129,8 @@ Status RestoreAgent(const std::map<std::string, std::string>& files, Agent::Part
     state.acting.Publish(number, state.network);
   }
   for (auto& [name, parameter] : state.parameters) parameter.copy_(weights.at(name));
+  if (saved_statistics == files.end()) statistics.Assume(state.network);
+  state.statistics = std::move(statistics);
   if (part != Agent::Part::kWeights)
     state.version = std::strtoull(version->second.c_str(), nullptr, 10);
   if (!slots) state.acting.Publish(state.version, state.network);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "rl/learner/agent.h"
+#include "rl/learner/network_statistics.h"
 #include "rl/learner/optimizer.h"
 #include "rl/learner/policy_versions.h"
 
@@ -23,12 +24,14 @@ struct LearnerState {
   uint64_t& version;
   Optimizer& optimizer;
   const AgentNetworkImpl& network;
+  NetworkStatistics& statistics;
   Acting& acting;
 };
 // As Agent::Save and Agent::Restore (agent.h).
 std::map<std::string, std::string> SaveAgent(const NamedTensors& parameters, uint64_t version,
-                                             const Optimizer& optimizer, const Acting& acting,
-                                             bool slots);
+                                             const Optimizer& optimizer,
+                                             const NetworkStatistics& statistics,
+                                             const Acting& acting, bool slots);
 Status RestoreAgent(const std::map<std::string, std::string>& files, Agent::Part part,
                     const LearnerState& state);
 

@@ -1,8 +1,9 @@
-// The part of learning that an algorithm defines (learner.h has the rest): a loss, and parameters
-// of its own.
+// The part of learning that an algorithm defines (learner.h has the rest): a loss, parameters of
+// its own, and in how many steps an update learns from its batch.
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,12 +14,27 @@
 
 namespace samara {
 
+// One of the steps of an update: minibatch `minibatch` of epoch `epoch`.
+struct Pass {
+  int64_t epoch = 0, minibatch = 0;
+};
+
+// What an algorithm derives from a shard before an epoch.
+class Prepared {
+ public:
+  virtual ~Prepared() = default;
+  torch::Tensor value_target;  // [T][B]: what the statistics of values are taken from
+};
+
 // An equal part of a batch, and the policy that learns from it.
 struct Shard {
   const LearnerBatch& batch;
   const ActionDistribution& distribution;
   AgentNetworkImpl& network;
-  CounterRng rng;  // for draws of the loss: keyed by seed, version and shard
+  CounterRng rng;  // for draws of the loss: keyed by seed, version, shard and pass
+  Pass pass = {};
+  CounterRng order{0};                 // for the order of an epoch: by seed, version, shard, epoch
+  const Prepared* prepared = nullptr;  // what Prepare made of it
 };
 
 struct ShardLoss {
@@ -33,12 +49,20 @@ struct ShardLoss {
   std::vector<Number> numbers;  // the same names in the same order for every shard
 };
 
-// Thread safety: several threads call Loss at once; no thread calls it while another method runs.
+// Thread safety: several threads call Loss and Prepare at once; no thread calls them while another
+// method runs.
 class Algorithm {
  public:
   virtual ~Algorithm() = default;
-  // The loss of one shard.
+  // An update makes one step for each minibatch of each epoch, in this order.
+  virtual int64_t epochs() const { return 1; }
+  virtual int64_t minibatches() const { return 1; }
+  // Called for each shard before each epoch. `prepared`: null, or what the last epoch had.
+  virtual void Prepare(const Shard&, std::unique_ptr<Prepared>& /*prepared*/) const {}
+  // The loss of one shard, or of the minibatch of it that shard.pass names.
   virtual ShardLoss Loss(const Shard& shard) const = 0;
+  // Whether an update is over after a step whose loss had these numbers.
+  virtual bool Enough(const std::map<std::string, double>&) const { return false; }
   // Whether Loss is a mean over the shard's steps; otherwise it is a sum.
   virtual bool averages() const = 0;
   // Parameters that are learned next to the network's, by name; their gradients are means.

@@ -17,6 +17,11 @@ Tensor LogSquashing(const Tensor& u) { return 2 * (std::log(2.0) - u - torch::so
 
 }  // namespace
 
+double DeviationParameter(double deviation) {
+  CHECK(deviation > kSmallestDeviation);
+  return std::log(std::expm1(deviation - kSmallestDeviation));
+}
+
 int64_t ActionDistribution::parameters() const {
   return continuous() ? 2 * dimensions_ : std::accumulate(sizes_.begin(), sizes_.end(), int64_t{0});
 }

@@ -19,6 +19,9 @@
 
 namespace samara {
 
+// The parameter of a tanh_normal whose deviation is this one. REQUIRES: above 1e-3.
+double DeviationParameter(double deviation);
+
 class ActionDistribution {
  public:
   static ActionDistribution Categorical(int64_t actions) {

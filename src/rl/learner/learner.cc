@@ -33,6 +33,15 @@ Result<AgentNetworkConfig> NetworkFor(const AgentSetup& setup, const InputLayout
   network.reward_input = keys.reward_input;
   network.initializer = keys.initializer;
   network.precision = keys.precision;
+  network.separate_value = keys.value == "separate";
+  network.normalize_value = keys.normalize_value;
+  if (keys.deviation == "free") {
+    if (!distribution.continuous())
+      return Status(Code::kConfig,
+                    "network.deviation=free: the environment's actions are "
+                    "discrete; expected network");
+    network.free_half = DeviationParameter(keys.initial_deviation);
+  }
   if (keys.action_input && distribution.continuous())
     return Status(Code::kConfig,
                   "network.action_input=true: the environment's actions are "
@@ -62,15 +71,19 @@ class Learner : public Agent {
         network_(std::make_shared<AgentNetworkImpl>(network_config)),
         own_parameters_(algorithm_->parameters()),
         parameters_(NamedParameters(*network_)),
+        statistics_(*network_),
+        parts_(static_cast<size_t>(shards_)),
         acting_(setup, network_config, layout) {
     for (const auto& [name, parameter] : own_parameters_) {
       CHECK(!parameters_.contains(name)) << "two parameters named " << name;
       parameters_[name] = parameter;
     }
+    for (const auto& [name, parameter] : parameters_)
+      if (parameter.requires_grad()) learned_[name] = parameter;
     acting_.Publish(0, *network_);
   }
   Status MakeOptimizer() {
-    ASSIGN_OR_RETURN(optimizer_, Optimizer::Make(config_.optimizer, parameters_));
+    ASSIGN_OR_RETURN(optimizer_, Optimizer::Make(config_.optimizer, learned_));
     return Status::Ok();
   }
 
@@ -84,22 +97,33 @@ class Learner : public Agent {
   std::string parameter_hash() const override;
   bool finite() const override;
   std::map<std::string, std::string> Save(bool slots) const override {
-    return SaveAgent(parameters_, version_, *optimizer_, acting_, slots);
+    return SaveAgent(parameters_, version_, *optimizer_, statistics_, acting_, slots);
   }
   Status Restore(const std::map<std::string, std::string>& files, Part part) override {
-    return RestoreAgent(files, part, {parameters_, version_, *optimizer_, *network_, acting_});
+    return RestoreAgent(files, part,
+                        {parameters_, version_, *optimizer_, *network_, statistics_, acting_});
   }
 
  private:
-  struct ShardResult {
+  // A shard during an update.
+  struct ShardWork {
+    Tensor inputs;  // kept for the next update
+    LearnerBatch batch;
+    double share = 1;  // how often a mean of it counts among those of all shards
+    std::unique_ptr<Prepared> prepared;
+    // of one pass
     std::vector<float> row;  // gradients in the order of parameters_, then the numbers
     std::vector<ShardLoss::Number> numbers;
     double seconds_batch = 0, seconds_forward = 0, seconds_backward = 0;
   };
-  ShardResult RunShard(std::span<const UnrollStore::Loan> unrolls, int64_t index,
-                       Tensor& inputs) const;
-  Result<std::vector<ShardResult>> RunShards(std::span<const UnrollStore::Loan> unrolls);
-  Status Combine(std::span<const ShardResult> parts, std::span<float> sum) const;
+  Shard ShardOf(const ShardWork& part, size_t index, const Pass& pass) const;
+  void RunPass(ShardWork& part, size_t index, const Pass& pass) const;
+  Status OnThreads(const std::function<void(size_t index, ShardWork& part)>& work);
+  Status MakeShards(std::span<const UnrollStore::Loan> unrolls);
+  // Whether the update is over after this step.
+  Result<bool> TakeStep(const Pass& pass, double frames, UpdateReport& report);
+  Status Combine(std::span<float> sum) const;
+  Status UpdateStatistics();
   // Whether shards have a parameter's gradient as a mean over their steps; otherwise as a sum.
   bool Averages(const std::string& parameter) const {
     return algorithm_->averages() || own_parameters_.contains(parameter);
@@ -116,69 +140,68 @@ class Learner : public Agent {
   const AgentNetwork network_;
   const NamedTensors own_parameters_;  // the algorithm's
   NamedTensors parameters_;            // the network's and the algorithm's
+  NamedTensors learned_;               // those with a gradient
+  NetworkStatistics statistics_;       // what the others follow from
+  std::vector<ShardWork> parts_;       // of this learner
   Acting acting_;
   std::optional<Optimizer> optimizer_;
-  std::vector<Tensor> inputs_;  // of each shard
   uint64_t version_ = 0;
 };
 
-Learner::ShardResult Learner::RunShard(std::span<const UnrollStore::Loan> unrolls, int64_t index,
-                                       Tensor& inputs) const {
-  ShardResult result;
-  SteadyTime clock = Now();
-  // memory of its own: the bits of a shard do not depend on the others
-  const LearnerBatch batch =
-      MakeLearnerBatch(unrolls, layout_, shape(), distribution_.continuous(), inputs);
-  result.seconds_batch = SecondsSince(clock);
+Shard Learner::ShardOf(const ShardWork& part, size_t index, const Pass& pass) const {
+  const auto shard = static_cast<uint64_t>(first_shard_) + index;
+  const auto step = static_cast<uint64_t>(pass.epoch * algorithm_->minibatches() + pass.minibatch);
+  return {.batch = part.batch,
+          .distribution = distribution_,
+          .network = *network_,
+          .rng = CounterRng(DeriveKey(seed_, Purpose::kEntropySample, version_, shard, step)),
+          .pass = pass,
+          .order = CounterRng(DeriveKey(seed_, Purpose::kMinibatches, version_, shard,
+                                        static_cast<uint64_t>(pass.epoch))),
+          .prepared = part.prepared.get()};
+}
 
-  clock = Now();
-  const CounterRng rng(
-      DeriveKey(seed_, Purpose::kEntropySample, version_, static_cast<uint64_t>(index)));
-  const ShardLoss loss = algorithm_->Loss({batch, distribution_, *network_, rng});
-  result.seconds_forward = SecondsSince(clock);
+void Learner::RunPass(ShardWork& part, size_t index, const Pass& pass) const {
+  SteadyTime clock = Now();
+  if (pass.minibatch == 0) algorithm_->Prepare(ShardOf(part, index, pass), part.prepared);
+  const ShardLoss loss = algorithm_->Loss(ShardOf(part, index, pass));
+  part.seconds_forward += SecondsSince(clock);
 
   clock = Now();
   std::vector<Tensor> parameters;
-  for (const auto& [name, parameter] : parameters_) parameters.push_back(parameter);
+  for (const auto& [name, parameter] : learned_) parameters.push_back(parameter);
   const std::vector<Tensor> gradients =
       torch::autograd::grad({loss.total}, parameters, {}, std::nullopt, false, true);
-  result.seconds_backward = SecondsSince(clock);
+  part.seconds_backward += SecondsSince(clock);
 
-  // a mean counts as often as the shard has unrolls
-  const double share = static_cast<double>(unrolls.size()) * static_cast<double>(all_shards_) /
-                       static_cast<double>(config_.learn.batch);
+  part.row.clear();
   size_t p = 0;
-  for (const auto& [name, parameter] : parameters_) {
+  for (const auto& [name, parameter] : learned_) {
     const Tensor& gradient = gradients[p++];
-    const size_t at = result.row.size();
-    result.row.resize(at + static_cast<size_t>(parameter.numel()));
+    const size_t at = part.row.size();
+    part.row.resize(at + static_cast<size_t>(parameter.numel()));
     if (!gradient.defined()) continue;
-    const Tensor flat = (share == 1 || !Averages(name) ? gradient : gradient * share).contiguous();
-    std::copy_n(flat.data_ptr<float>(), flat.numel(), result.row.data() + at);
+    const Tensor flat =
+        (part.share == 1 || !Averages(name) ? gradient : gradient * part.share).contiguous();
+    std::copy_n(flat.data_ptr<float>(), flat.numel(), part.row.data() + at);
   }
-  result.numbers = loss.numbers;
-  result.numbers.push_back({"loss", loss.total.item<double>(), algorithm_->averages()});
-  for (const ShardLoss::Number& number : result.numbers)
-    result.row.push_back(static_cast<float>(number.mean ? number.value * share : number.value));
-  return result;
+  part.numbers = loss.numbers;
+  part.numbers.push_back({"loss", loss.total.item<double>(), algorithm_->averages()});
+  for (const ShardLoss::Number& number : part.numbers)
+    part.row.push_back(static_cast<float>(number.mean ? number.value * part.share : number.value));
 }
 
-Result<std::vector<Learner::ShardResult>> Learner::RunShards(
-    std::span<const UnrollStore::Loan> unrolls) {
-  const auto shards = static_cast<size_t>(shards_);
-  CHECK(unrolls.size() >= shards);
-  std::vector<ShardResult> parts(shards);
+// Calls work for each shard, on threads.
+Status Learner::OnThreads(const std::function<void(size_t index, ShardWork& part)>& work) {
+  const size_t shards = parts_.size();
   std::vector<Status> failed(shards);
-  inputs_.resize(shards);
   const size_t threads = std::min<size_t>(
       shards, config_.learn.threads > 0 ? static_cast<size_t>(config_.learn.threads) : Cores());
-  const auto work = [&](size_t first) {
+  const auto run = [&](size_t first) {
     at::init_num_threads();  // one: without it a new thread has as many as there are cores
     for (size_t i = first; i < shards; i += threads) {
-      const size_t begin = i * unrolls.size() / shards, end = (i + 1) * unrolls.size() / shards;
       try {
-        parts[i] = RunShard(unrolls.subspan(begin, end - begin),
-                            first_shard_ + static_cast<int64_t>(i), inputs_[i]);
+        work(i, parts_[i]);
       } catch (const std::exception& e) {  // torch's: no memory, above all
         const Status why = StatusOf(e);
         failed[i] = {why.code(), "learning: " + FirstLine(why.message())};
@@ -187,68 +210,122 @@ Result<std::vector<Learner::ShardResult>> Learner::RunShards(
   };
   {
     ThreadGroup others(nullptr);  // they return by themselves
-    RETURN_IF_ERROR(others.Start("learner-", threads - 1, [&](size_t i) { work(i + 1); }));
-    work(0);
+    RETURN_IF_ERROR(others.Start("learner-", threads - 1, [&](size_t i) { run(i + 1); }));
+    run(0);
   }
   for (const Status& status : failed) RETURN_IF_ERROR(status);
-  return parts;
+  return Status::Ok();
+}
+
+Status Learner::MakeShards(std::span<const UnrollStore::Loan> unrolls) {
+  CHECK(unrolls.size() >= parts_.size());
+  return OnThreads([&](size_t i, ShardWork& part) {
+    const SteadyTime clock = Now();
+    const size_t begin = i * unrolls.size() / parts_.size();
+    const size_t end = (i + 1) * unrolls.size() / parts_.size();
+    // memory of its own: the bits of a shard do not depend on the others
+    part.batch = MakeLearnerBatch(unrolls.subspan(begin, end - begin), layout_, shape(),
+                                  distribution_.continuous(), part.inputs);
+    // a mean counts as often as the shard has unrolls
+    part.share = static_cast<double>(end - begin) * static_cast<double>(all_shards_) /
+                 static_cast<double>(config_.learn.batch);
+    part.prepared.reset();
+    part.seconds_batch = SecondsSince(clock);
+    part.seconds_forward = part.seconds_backward = 0;
+  });
 }
 
 // Adds up the rows of all shards: by the combiner over all learners, or here in their order.
-Status Learner::Combine(std::span<const ShardResult> parts, std::span<float> sum) const {
+Status Learner::Combine(std::span<float> sum) const {
   if (combiner_ != nullptr) {
     std::vector<std::span<const float>> rows;
-    for (const ShardResult& part : parts) rows.emplace_back(part.row);
+    for (const ShardWork& part : parts_) rows.emplace_back(part.row);
     return combiner_->Combine(rows, sum);
   }
-  std::ranges::copy(parts[0].row, sum.begin());
-  for (const ShardResult& part : parts.subspan(1))
+  std::ranges::copy(parts_[0].row, sum.begin());
+  for (const ShardWork& part : std::span(parts_).subspan(1))
     for (size_t k = 0; k < sum.size(); ++k) sum[k] += part.row[k];
   return Status::Ok();
 }
 
-Result<UpdateReport> Learner::Update(std::span<const UnrollStore::Loan> unrolls, double frames) {
-  // 1 shard
-  UpdateReport report;
-  ASSIGN_OR_RETURN(const std::vector<ShardResult> parts, RunShards(unrolls));
-  for (const ShardResult& part : parts) {
-    report.seconds_batch = std::max(report.seconds_batch, part.seconds_batch);
-    report.seconds_forward = std::max(report.seconds_forward, part.seconds_forward);
-    report.seconds_backward = std::max(report.seconds_backward, part.seconds_backward);
-  }
+// One pass: adds its numbers to the report's.
+Result<bool> Learner::TakeStep(const Pass& pass, double frames, UpdateReport& report) {
+  // 2 shard
+  RETURN_IF_ERROR(OnThreads([&](size_t i, ShardWork& part) { RunPass(part, i, pass); }));
   const SteadyTime clock = Now();
 
-  // 2 combine; means average
-  Tensor sum = torch::empty({static_cast<int64_t>(parts[0].row.size())});
-  const std::span<float> all(sum.data_ptr<float>(), parts[0].row.size());
-  RETURN_IF_ERROR(Combine(parts, all));
+  // 3 combine; means average
+  Tensor sum = torch::empty({static_cast<int64_t>(parts_[0].row.size())});
+  const std::span<float> all(sum.data_ptr<float>(), parts_[0].row.size());
+  RETURN_IF_ERROR(Combine(all));
   const double weight = 1.0 / static_cast<double>(all_shards_);
   int64_t at = 0;
-  for (auto& [name, parameter] : parameters_) {
+  for (auto& [name, parameter] : learned_) {
     Tensor gradient = sum.narrow(0, at, parameter.numel());
     if (weight != 1 && Averages(name)) gradient.mul_(weight);
     parameter.mutable_grad() = gradient.view_as(parameter);
     at += parameter.numel();
   }
-  for (const ShardLoss::Number& number : parts[0].numbers)
-    report.numbers[number.name] = all[static_cast<size_t>(at++)] * (number.mean ? weight : 1);
+  std::map<std::string, double> numbers;
+  for (const ShardLoss::Number& number : parts_[0].numbers)
+    numbers[number.name] = all[static_cast<size_t>(at++)] * (number.mean ? weight : 1);
 
-  // 3 step
-  report.learning_rate = LearningRateAt(config_.optimizer, frames);
-  report.coefficients = algorithm_->coefficients();
-  if (std::isfinite(report.numbers["loss"])) {
-    const Optimizer::StepResult step = optimizer_->Step(frames);
-    report.applied = step.applied;
-    report.gradient_norm = step.gradient_norm;
+  // 4 step
+  Optimizer::StepResult step;
+  if (std::isfinite(numbers["loss"])) {
+    step = optimizer_->Step(frames);
   } else {
-    for (auto& [name, parameter] : parameters_) parameter.mutable_grad() = Tensor();
+    for (auto& [name, parameter] : learned_) parameter.mutable_grad() = Tensor();
   }
   algorithm_->AfterStep();
+  report.applied = step.applied;
+  report.gradient_norm += step.gradient_norm;
+  for (const auto& [name, value] : numbers) report.numbers[name] += value;
+  ++report.steps;
+  report.seconds_step += SecondsSince(clock);
+  return !step.applied || algorithm_->Enough(numbers);
+}
 
-  // 4 publish
+// The statistics with which the next version acts and learns.
+Status Learner::UpdateStatistics() {
+  if (statistics_.numbers() == 0) return Status::Ok();
+  RETURN_IF_ERROR(OnThreads([&](size_t, ShardWork& part) {
+    const Tensor acted = part.batch.observation.slice(0, 0, -1);
+    part.row = statistics_.Moments(acted, part.prepared ? part.prepared->value_target : Tensor());
+  }));
+  std::vector<float> sum(parts_[0].row.size());
+  RETURN_IF_ERROR(Combine(sum));
+  statistics_.Merge(sum, *network_);
+  return Status::Ok();
+}
+
+Result<UpdateReport> Learner::Update(std::span<const UnrollStore::Loan> unrolls, double frames) {
+  UpdateReport report;
+  report.learning_rate = LearningRateAt(config_.optimizer, frames);
+  report.coefficients = algorithm_->coefficients();
+  // 1 batch
+  RETURN_IF_ERROR(MakeShards(unrolls));
+  bool enough = false;
+  for (Pass pass; pass.epoch < algorithm_->epochs() && !enough; ++pass.epoch)
+    for (pass.minibatch = 0; pass.minibatch < algorithm_->minibatches() && !enough;
+         ++pass.minibatch) {
+      ASSIGN_OR_RETURN(enough, TakeStep(pass, frames, report));
+    }
+  const auto steps = static_cast<double>(report.steps);
+  report.gradient_norm /= steps;
+  for (auto& [name, value] : report.numbers) value /= steps;
+  for (const ShardWork& part : parts_) {
+    report.seconds_batch = std::max(report.seconds_batch, part.seconds_batch);
+    report.seconds_forward = std::max(report.seconds_forward, part.seconds_forward);
+    report.seconds_backward = std::max(report.seconds_backward, part.seconds_backward);
+  }
+
+  // 5 publish
+  const SteadyTime clock = Now();
+  if (report.applied) RETURN_IF_ERROR(UpdateStatistics());
   ++version_;
   acting_.Publish(version_, *network_);
-  report.seconds_step = SecondsSince(clock);
+  report.seconds_step += SecondsSince(clock);
   return report;
 }
 

@@ -1,12 +1,15 @@
 // The learner: an agent that turns batches of unrolls into new versions of its network by gradient
 // descent. The loss is an algorithm's (algorithm.h); what every algorithm needs is here.
 //
-// One update, whose steps have these numbers in learner.cc:
-//   1 shard    equal parts of the batch, each with a loss and a gradient of its own, on threads
-//   2 combine  the mean over all shards of all learners, in a fixed order
-//   3 step     of the optimizer; none where the loss or the gradient is not finite
-//   4 publish  the parameters are the next version, with which inference goes on
-// The number of threads leaves no trace in any of them.
+// One update, whose parts have these numbers in learner.cc:
+//   1 batch    equal parts of the unrolls, the shards, as tensors
+//   2 shard    each shard's loss and gradient, on threads
+//   3 combine  the mean over all shards of all learners, in a fixed order
+//   4 step     of the optimizer; none where the loss or the gradient is not finite
+//   5 publish  the parameters, with the statistics that the batch has changed, are the next
+//              version, with which inference goes on
+// 2 to 4 are repeated for every minibatch of every epoch that the algorithm asks for. The number of
+// threads leaves no trace in any of them.
 #pragma once
 
 #include <memory>

@@ -65,6 +65,19 @@ void Bind(ConfigTable& table, LearningConfig& c) {
             "initial weights: Glorot uniform, or orthogonal with PPO's gains");
   table.Add("network.precision", &c.network.precision, {"float32", "bfloat16"},
             "number format of the torso's products; bfloat16 needs AVX512_BF16");
+  const auto added = OnResume::kMustMatchAdded;
+  table.Add("network.value", &c.network.value, {"shared", "separate"},
+            "torso of the value's head: the policy's, or one of its own", added);
+  table.Add("network.normalize_value", &c.network.normalize_value,
+            "the value's head predicts returns less their mean, by their deviation (PopArt)",
+            added);
+  table.Add(
+      "network.deviation", &c.network.deviation, {"network", "free"},
+      "standard deviation of continuous actions: an output of the network, or parameters that "
+      "do not depend on the observation",
+      added);
+  table.Add("network.initial_deviation", &c.network.initial_deviation, {0.01, 100}, "",
+            "of a free deviation at first", added);
   c.own->Bind(table);
   table.Add("optimizer.kind", &c.optimizer.kind, {"adam", "adam_torch", "rmsprop", "rmsprop_torch"},
             "as TensorFlow or as PyTorch defines them");

@@ -20,6 +20,11 @@ struct AgentNetworkKeys {
   bool reward_input = false, action_input = false;
   std::string initializer = "glorot";  // or "orthogonal"
   std::string precision = "float32";   // or "bfloat16"
+  std::string value = "shared";        // or "separate": a torso of its own
+  bool normalize_value = false;        // PopArt
+  // of continuous actions: "network", or "free": independent of the observation
+  std::string deviation = "network";
+  double initial_deviation = 1;  // where it is free
 };
 
 struct OptimizerConfig {
