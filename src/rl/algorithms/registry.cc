@@ -12,12 +12,13 @@
 namespace samara {
 
 LearningAlgorithm A2cRow();
+LearningAlgorithm PpoRow();
 LearningAlgorithm VtraceRow();
 
 namespace {
 
 std::vector<LearningAlgorithm>& Rows() {
-  static std::vector<LearningAlgorithm> rows = {VtraceRow(), A2cRow()};
+  static std::vector<LearningAlgorithm> rows = {VtraceRow(), A2cRow(), PpoRow()};
   return rows;
 }
 

@@ -286,6 +286,60 @@ TEST(AgentTest, ARestoredAgentLearnsOnWithTheSameBits) {
   }
 }
 
+AgentSetup PpoSetup(int64_t shards) {
+  AgentSetup setup = MakeSetup(Vectors(6, false, 2), "", 0, 1e-3);
+  LearningConfig& c = setup.config;
+  ChooseAlgorithm(c, "ppo");
+  ConfigTable table;
+  Bind(table, c);
+  for (const auto& [key, value] : {std::pair{"learn.epochs", "3"},
+                                   {"learn.minibatches", "5"},
+                                   {"network.layers", "normalize, dense 16 tanh"},
+                                   {"network.value", "separate"},
+                                   {"network.normalize_value", "true"},
+                                   {"network.deviation", "free"}})
+    EXPECT_TRUE(table.Set(key, value).ok()) << key;
+  c.learn.shards = shards;
+  return setup;
+}
+
+// An update of many steps, with statistics: the threads leave no trace, and a restored agent goes
+// on with the same bits.
+TEST(AgentTest, AnUpdateOfManyStepsIsRepeatedBitByBit) {
+  for (const int64_t shards : {1, 2}) {
+    std::string hash;
+    for (const int64_t threads : {1, 2}) {
+      AgentSetup setup = PpoSetup(shards);
+      setup.config.learn.threads = threads;
+      Play play(setup, 10);
+      const auto round = [&](Agent& agent, std::span<const UnrollStore::Loan> unrolls) {
+        const UpdateReport report = agent.Update(unrolls, 0).ValueOrThrow();
+        EXPECT_TRUE(report.applied);
+        EXPECT_EQ(report.steps, 15);
+      };
+      for (int i = 0; i <= 10; ++i) play.Step(4);
+      round(play.agent(), play.Take(4));
+      const auto files = play.agent().Save(/*slots=*/true);
+      EXPECT_TRUE(files.contains("statistics.bin"));
+      const auto other = MakeAgent(setup).ValueOrThrow();
+      ASSERT_TRUE(other->Restore(files, Agent::Part::kSlots).ok());
+      for (int i = 0; i < 10; ++i) play.Step(4);
+      const auto unrolls = play.Take(4);
+      round(play.agent(), unrolls), round(*other, unrolls);
+      EXPECT_EQ(other->parameter_hash(), play.agent().parameter_hash());
+      if (threads == 1) hash = other->parameter_hash();
+      EXPECT_EQ(other->parameter_hash(), hash) << shards;
+
+      auto damaged = files;
+      damaged.erase("statistics.bin");
+      EXPECT_EQ(other->Restore(damaged, Agent::Part::kRun).code(), Code::kBadData);
+      damaged["statistics.bin"] = files.at("statistics.bin").substr(1);
+      EXPECT_EQ(other->Restore(damaged, Agent::Part::kRun).code(), Code::kBadData);
+      EXPECT_EQ(other->parameter_hash(), hash) << "refused, not half taken";
+    }
+  }
+}
+
 // A loss that is not finite changes nothing and is said.
 TEST(AgentTest, WhatIsNotFiniteIsSkipped) {
   Play play(MakeSetup(Vectors(3, true, 2), "mlp-8-tanh", 0, 0.1), 3);

@@ -1,0 +1,246 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "rl/algorithms/batch_test_util.h"
+#include "rl/algorithms/registry.h"
+#include "rl/learner/actor_critic.h"
+#include "rl/learner/algorithm.h"
+
+namespace samara {
+namespace {
+
+using torch::Tensor;
+
+LearningConfig PpoConfig(std::initializer_list<std::pair<const char*, const char*>> settings) {
+  LearningConfig config;
+  ChooseAlgorithm(config, "ppo");
+  config.learn.entropy_cost = 0.01;
+  ConfigTable table;
+  Bind(table, config);
+  for (const auto& [key, value] : settings) EXPECT_TRUE(table.Set(key, value).ok()) << key;
+  return config;
+}
+
+// An update's passes over one shard.
+class Passes {
+ public:
+  Passes(const LearningConfig& config, const LearnerBatch& batch, AgentNetworkImpl& network)
+      : algorithm_(FindLearningAlgorithm("ppo")->make(config)), batch_(batch), network_(network) {}
+
+  ShardLoss Loss(int64_t epoch, int64_t minibatch) {
+    Shard shard = {.batch = batch_,
+                   .distribution = distribution_,
+                   .network = network_,
+                   .rng = CounterRng(0),
+                   .pass = {epoch, minibatch},
+                   .order = CounterRng(static_cast<uint64_t>(100 + epoch))};
+    if (minibatch == 0) algorithm_->Prepare(shard, prepared_);
+    shard.prepared = prepared_.get();
+    return algorithm_->Loss(shard);
+  }
+  const Algorithm& algorithm() const { return *algorithm_; }
+
+ private:
+  const std::unique_ptr<Algorithm> algorithm_;
+  const LearnerBatch& batch_;
+  AgentNetworkImpl& network_;
+  const ActionDistribution distribution_ = ActionDistribution::Categorical(kActions);
+  std::unique_ptr<Prepared> prepared_;
+};
+
+double NumberOf(const ShardLoss& loss, const std::string& name) {
+  for (const ShardLoss::Number& number : loss.numbers)
+    if (number.name == name) return number.value;
+  ADD_FAILURE() << name;
+  return 0;
+}
+
+LearnerBatch OfEpisodes(int64_t steps, int64_t streams, uint64_t seed) {
+  torch::manual_seed(seed);
+  const Tensor end = torch::rand({steps, streams}) < 0.2,
+               kind = torch::rand({steps, streams}) < 0.5;
+  return RandomBatch(torch::randn({steps, streams}), end & kind, end & ~kind);
+}
+
+// Behaviour log-probabilities that make the ratios pi / mu of a uniform policy these.
+void SetRatios(const std::vector<double>& ratios, LearnerBatch& batch) {
+  for (size_t t = 0; t < ratios.size(); ++t) {
+    const double taken = 1.0 / kActions / ratios[t], other = (1 - taken) / (kActions - 1);
+    const auto at = static_cast<int64_t>(t);
+    batch.behaviour[at][0] = std::log(other);
+    batch.behaviour[at][0][batch.action[at][0][0].item<int64_t>()] = std::log(taken);
+  }
+}
+
+// Equation 7 for each of its six cases: a uniform policy, values of 0, gamma 0, so that advantages
+// are the rewards.
+TEST(PpoTest, TheClippedObjectiveByHand) {
+  const AgentNetwork network = SmallNetwork();
+  const torch::NoGradGuard no_gradient;
+  for (Tensor& parameter : network->parameters()) parameter.zero_();
+  const std::vector<double> ratios = {0.5, 0.5, 1, 1, 1.5, 1.5};
+  const std::vector<float> advantages = {2, -3, 5, -7, 11, -13};
+  // A > 0 counts at most 1.2 A, A < 0 at least 0.8 A
+  const double expected = (0.5 * 2 + 0.8 * -3 + 5 - 7 + 1.2 * 11 + 1.5 * -13) / 6;
+  const Tensor never = torch::zeros({6, 1}, torch::kBool);
+  LearnerBatch batch = RandomBatch(torch::tensor(advantages).unsqueeze(1), never, never);
+  SetRatios(ratios, batch);
+  Passes passes(
+      PpoConfig(
+          {{"ppo.gamma", "0"}, {"ppo.normalize_advantages", "false"}, {"learn.minibatches", "1"}}),
+      batch, *network);
+  const ShardLoss loss = passes.Loss(0, 0);
+  EXPECT_NEAR(NumberOf(loss, "policy_loss"), -expected, 1e-5);
+  double value = 0, kl = 0;
+  for (size_t t = 0; t < ratios.size(); ++t) {
+    value += 0.5 * advantages[t] * advantages[t] / 6;
+    kl += (ratios[t] - 1 - std::log(ratios[t])) / 6;
+  }
+  EXPECT_NEAR(NumberOf(loss, "value_loss"), value, 1e-4);
+  EXPECT_NEAR(NumberOf(loss, "kl"), kl, 1e-5);
+  EXPECT_NEAR(NumberOf(loss, "clip_fraction"), 4.0 / 6, 1e-6);
+  EXPECT_NEAR(loss.total.item<double>(), -expected + 0.5 * value - 0.01 * std::log(kActions), 1e-4);
+}
+
+// Where nothing has moved and nothing is clipped, PPO's first step is A2C's.
+TEST(PpoTest, OnThePolicyThatActedTheGradientIsA2cs) {
+  const AgentNetwork network = SmallNetwork();
+  LearnerBatch batch = OfEpisodes(6, 4, 3);
+  {
+    const torch::NoGradGuard no_gradient;
+    const Tensor zeros = torch::zeros({7, 4});
+    batch.behaviour =
+        network
+            ->forward({batch.observation, zeros, zeros.to(torch::kInt64), zeros.to(torch::kBool)},
+                      batch.state)
+            .policy;
+  }
+  LearningConfig a2c;
+  ChooseAlgorithm(a2c, "a2c");
+  a2c.learn.entropy_cost = 0.01;
+  ConfigTable table;
+  Bind(table, a2c);
+  ASSERT_TRUE(table.Set("a2c.lambda", "0.7").ok());
+  const auto gradients = [&](const ShardLoss& loss) {
+    return torch::autograd::grad({loss.total}, network->parameters());
+  };
+  const ActionDistribution distribution = ActionDistribution::Categorical(kActions);
+  const auto expected = gradients(FindLearningAlgorithm("a2c")->make(a2c)->Loss(
+      {batch, distribution, *network, CounterRng(0), {}}));
+  for (const char* units : {"transitions", "sequences"}) {
+    Passes passes(PpoConfig({{"ppo.lambda", "0.7"},
+                             {"ppo.normalize_advantages", "false"},
+                             {"ppo.units", units},
+                             {"learn.minibatches", "1"}}),
+                  batch, *network);
+    const auto mine = gradients(passes.Loss(0, 0));
+    for (size_t i = 0; i < mine.size(); ++i)
+      EXPECT_TRUE(torch::allclose(mine[i], expected[i], 1e-4, 1e-6)) << units << i;
+  }
+}
+
+// The minibatches of an epoch are a partition of the batch, another one in each epoch: the means of
+// their losses are the batch's.
+TEST(PpoTest, AnEpochsMinibatchesAreThePartsOfTheBatch) {
+  const AgentNetwork network = SmallNetwork();
+  const LearnerBatch batch = OfEpisodes(6, 4, 5);
+  for (const char* units : {"transitions", "sequences"}) {
+    const auto config = [&](const char* minibatches, const char* shuffle) {
+      return PpoConfig({{"ppo.normalize_advantages", "false"},
+                        {"ppo.units", units},
+                        {"ppo.shuffle", shuffle},
+                        {"learn.minibatches", minibatches}});
+    };
+    Passes one(config("1", "true"), batch, *network);
+    const double whole = NumberOf(one.Loss(0, 0), "value_loss");
+    std::set<double> first_parts;
+    Passes shuffled(config("4", "true"), batch, *network);
+    for (int64_t epoch = 0; epoch < 3; ++epoch) {
+      double sum = 0;
+      for (int64_t part = 0; part < 4; ++part) {
+        const double loss = NumberOf(shuffled.Loss(epoch, part), "value_loss");
+        if (part == 0) first_parts.insert(loss);
+        sum += loss / 4;
+      }
+      EXPECT_NEAR(sum, whole, 1e-5 * whole) << units;
+    }
+    EXPECT_GT(first_parts.size(), 1U) << units;
+    Passes fixed(config("4", "false"), batch, *network);
+    const double before = NumberOf(fixed.Loss(0, 0), "value_loss");
+    EXPECT_EQ(NumberOf(fixed.Loss(1, 0), "value_loss"), before) << units;
+  }
+}
+
+// Advantages stay those of the policy before the update, unless they are to be recomputed.
+TEST(PpoTest, RecomputedAdvantagesFollowTheValue) {
+  const LearnerBatch batch = OfEpisodes(6, 4, 7);
+  for (const char* recompute : {"false", "true"}) {
+    const AgentNetwork network = SmallNetwork();
+    Passes passes(PpoConfig({{"ppo.normalize_advantages", "false"},
+                             {"ppo.recompute", recompute},
+                             {"ppo.lambda", "0"},
+                             {"ppo.gamma", "0"},
+                             {"learn.minibatches", "1"}}),
+                  batch, *network);
+    const double before = NumberOf(passes.Loss(0, 0), "policy_loss");
+    {
+      const torch::NoGradGuard no_gradient;
+      network->named_parameters()["value_bias"].add_(1);
+    }
+    const double after = NumberOf(passes.Loss(1, 0), "policy_loss");
+    if (std::string(recompute) == "true")
+      EXPECT_GT(std::abs(after - before), 0.5);
+    else
+      EXPECT_NEAR(after, before, 1e-5);
+  }
+}
+
+TEST(PpoTest, AValueMovesAtMostAsFarAsItsClip) {
+  const LearnerBatch batch = OfEpisodes(6, 4, 9);
+  const AgentNetwork network = SmallNetwork();
+  Passes passes(PpoConfig({{"ppo.value_clip", "0.1"}, {"learn.minibatches", "1"}}), batch,
+                *network);
+  (void)passes.Loss(0, 0);
+  Tensor bias = network->named_parameters()["value_bias"];
+  {
+    const torch::NoGradGuard no_gradient;
+    bias.add_(100);  // beyond every target: clipped errors are smaller, so the unclipped ones count
+  }
+  const auto gradient = [&] {
+    return torch::autograd::grad({passes.Loss(1, 0).total}, {bias})[0].item<double>();
+  };
+  EXPECT_GT(gradient(), 10);
+  {
+    const torch::NoGradGuard no_gradient;
+    bias.sub_(99.8);  // 0.2 too far for targets beyond it, whose error the clip makes larger
+  }
+  const double clipped = gradient();
+  {
+    const torch::NoGradGuard no_gradient;
+    bias.sub_(0.11);
+  }
+  EXPECT_NE(clipped, gradient());
+}
+
+TEST(PpoTest, StopsAtItsTarget) {
+  const LearnerBatch batch = OfEpisodes(2, 2, 9);
+  const AgentNetwork network = SmallNetwork();
+  EXPECT_FALSE(Passes(PpoConfig({}), batch, *network).algorithm().Enough({{"kl", 1e9}}));
+  Passes limited(PpoConfig({{"ppo.target_kl", "0.02"}}), batch, *network);
+  EXPECT_FALSE(limited.algorithm().Enough({{"kl", 0.01}}));
+  EXPECT_TRUE(limited.algorithm().Enough({{"kl", 0.03}}));
+}
+
+TEST(PpoTest, RefusesWhatDoesNotFit) {
+  LearningConfig config = PpoConfig({{"learn.minibatches", "4"}});
+  EXPECT_TRUE(Check(config).ok());
+  config.network.lstm = 8;
+  EXPECT_EQ(Check(config).code(), Code::kConfig);
+  config = PpoConfig({{"ppo.units", "sequences"}, {"learn.minibatches", "33"}});
+  EXPECT_EQ(Check(config).code(), Code::kConfig) << "32 unrolls a batch";
+}
+
+}  // namespace
+}  // namespace samara

@@ -1,0 +1,77 @@
+"""PPO end to end: it learns, its bits are those of any number of actors and ranks and of a resumed run, it is exported."""
+
+import json
+import signal
+
+import pytest
+from samara_cli import Running, ok, resume, samara, train
+from test_launch import until
+from test_train_ranks import result
+
+CARTPOLE = ["classic/cartpole-ppo", "run.random_episodes=0", "learn.test_episodes=4"]
+# Statistics of observations and values, a deviation of its own, minibatches of transitions.
+PENDULUM = ["classic/pendulum-ppo", "learn.environments=4", "learn.batch=4", "learn.unroll=64", "learn.epochs=3",
+            "learn.minibatches=4", "run.random_episodes=0", "learn.test_episodes=4"]
+# An LSTM, whose minibatches are whole sequences.
+RECALL = ["memory/recall-vtrace", "run.algorithm=ppo", "learn.mode=deterministic", "learn.lag=0", "learn.batch=32",
+          "ppo.units=sequences", "learn.minibatches=4", "learn.epochs=2", "run.random_episodes=0", "learn.test_episodes=4"]
+
+
+def hash_of(outcome):
+    return outcome["parameter_hash"], outcome["frames"], outcome["test_returns"]
+
+
+@pytest.mark.default_tier
+def test_cartpole_is_learned_in_seconds(tmp_path):
+    outcome = train(tmp_path / "run", *CARTPOLE, "learn.test_episodes=20", "learn.frames=60000",
+                    "optimizer.schedule_frames=60000")
+    assert outcome["test_mean"] >= 475 and outcome["frames"] <= 60200
+    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    last = [line for line in lines if "update" in line and "event" not in line][-1]
+    assert 0 <= last["clip_fraction"] <= 1 and last["kl"] >= 0
+
+
+@pytest.mark.parametrize("words", [[*PENDULUM, "learn.updates=12"], [*PENDULUM, "learn.updates=12", "learn.lag=1"],
+                                   [*RECALL, "learn.updates=6"]], ids=["pendulum", "pendulum-lag", "recall-lstm"])
+def test_actors_leave_no_trace(tmp_path, words):
+    first = train(tmp_path / "a", *words, "fleet.threads=1")
+    assert hash_of(train(tmp_path / "b", *words, "fleet.threads=3", "learn.threads=1")) == hash_of(first)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_is_interrupted_goes_on_with_the_same_bits(tmp_path, how):
+    words = [*PENDULUM, "learn.updates=200", "run.checkpoint_seconds=1"]
+    whole = train(tmp_path / "whole", *words)
+    run, folder = Running(tmp_path / "log", "train", *words, "--out", tmp_path / "cut"), tmp_path / "cut"
+    until(lambda: list(folder.glob("checkpoints/*/statistics.bin")))
+    run.send(how)
+    assert run.wait() in (75, -how)
+    assert hash_of(resume(folder)) == hash_of(whole)
+
+
+def test_ranks_learn_what_one_learns(tmp_path):
+    words = [*PENDULUM, "learn.shards=2", "learn.updates=12"]
+    alone = train(tmp_path / "alone", *words)
+    assert hash_of(result("samara", 2, *words, "--out", tmp_path / "both")) == hash_of(alone)
+
+
+@pytest.mark.parametrize("words, says", [
+    (["learn.minibatches=3000"], "learn.minibatches=3000: expected at most the"),
+    (["network.lstm=8", "network.value=shared"], "expected sequences"),
+    (["network.lstm=8", "ppo.units=sequences", "learn.minibatches=1"], "network.value=separate"),
+    (["network.deviation=free"], "actions are discrete"),
+    (["network.layers=conv 8 3x3 relu, normalize, dense 8 relu"], "normalize"),
+])
+def test_what_cannot_work_is_refused(tmp_path, words, says):
+    refused = samara("train", *CARTPOLE, *words, "--out", tmp_path / "run")
+    assert refused.code == 78 and says in refused.err and len(refused.err.splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_exported_agent_plays_as_its_run(tmp_path):
+    """Its file carries the statistics of observations."""
+    run, policy = tmp_path / "run", tmp_path / "agent.safetensors"
+    train(run, *PENDULUM, "learn.updates=4")
+    ok("export", run, policy)
+    scores = [ok("eval", target, "--episodes", "3", "--json").json["returns"] for target in (run, policy)]
+    assert scores[0] == scores[1]
