@@ -38,7 +38,25 @@ def test_actors_leave_no_trace(tmp_path, words):
     assert hash_of(train(tmp_path / "b", *words, "fleet.threads=3", "learn.threads=1")) == hash_of(first)
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_run_ends_when_an_evaluation_reaches_its_score(tmp_path):
+    words = [*CARTPOLE, "run.stop_at=150", "learn.test_episodes=0"]
+    first = train(tmp_path / "a", *words, "fleet.threads=1")
+    assert first["evaluation_mean"] >= 150
+    assert first["solved_frames"] == first["frames"] < 100_000 and 0 < first["solved_seconds"] <= first["seconds"]
+    lines = [json.loads(line) for line in (tmp_path / "a/metrics.jsonl").read_text().splitlines()]
+    last = [line for line in lines if line.get("event") == "evaluation"][-1]
+    assert len(last["returns"]) == 20 and last["mean"] == first["evaluation_mean"] and last["frames"] == first["frames"]
+    again = train(tmp_path / "b", *words, "fleet.threads=2")
+    assert hash_of(again) == hash_of(first) and again["evaluation_mean"] == first["evaluation_mean"]
+    # a finished run says its result again; what training without evaluations does is the same up to there
+    assert resume(tmp_path / "a")["solved_frames"] == first["solved_frames"]
+    plain = train(tmp_path / "c", *CARTPOLE, "learn.test_episodes=0", f"learn.frames={first['frames']}")
+    assert hash_of(plain) == hash_of(first) and plain["solved_frames"] is None
+    refused = samara("train", *CARTPOLE, "run.stop_at=high", "--out", tmp_path / "d")
+    assert refused.code == 78 and "run.stop_at=high: expected a number, or none" in refused.err
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_a_run_that_is_interrupted_goes_on_with_the_same_bits(tmp_path, how):
     words = [*PENDULUM, "learn.updates=200", "run.checkpoint_seconds=1"]
     whole = train(tmp_path / "whole", *words)

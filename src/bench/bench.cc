@@ -34,6 +34,7 @@ Result<json> NativeRollouts(const Options& options);
 Result<json> EvolutionStrategies(const Options& options);
 Result<json> EsUpdate(const Options& options);
 Result<json> SafeMutations(const Options& options);
+Result<json> TimeToScore(const Options& options);
 
 namespace {
 constexpr Workload kWorkloads[] = {
@@ -81,6 +82,18 @@ constexpr Workload kWorkloads[] = {
      EvolutionStrategies},
     {"es-update", "the update of evolution strategies, compared with its noise and copying memory",
      EsUpdate},
+    {"time-to-score",
+     "time until an agent plays a --task, compared with Stable-Baselines3's published settings",
+     TimeToScore,
+     "Tasks: cartpole (475), acrobot (-100), pendulum (-200), hopper (2,000), halfcheetah (1,500). "
+     "Each\n"
+     "seed trains until 20 fresh episodes have this mean return, samara's PPO preset and the rival "
+     "in "
+     "turns.\n"
+     "Medians over the seeds; null: not reached. With --runs FOLDER the runs stay, and a bench "
+     "that "
+     "was cut\n"
+     "goes on with the one that it was cut in."},
 };
 }  // namespace
 

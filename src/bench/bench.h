@@ -32,6 +32,9 @@ struct Options {
   // collectives, replicate
   int ranks = 2;
   std::string mode = "fast";  // replicate: or exact
+  std::string task;           // time-to-score
+  int seeds = 3;              // time-to-score
+  Path runs;                  // time-to-score: folder of its runs, kept; empty: none is
   std::string out;            // where a picture goes; empty: the workload's own name in this folder
   std::function<void(const std::string&)> say = [](const std::string&) {};  // a line of progress
 };

@@ -174,9 +174,19 @@ void AddBench(CLI::App& app, Invocation& invocation) {
       ->check(CLI::IsMember({"exact", "fast"}))
       ->capture_default_str();
   sub->add_option("--as-peer", command->as_peer)->group("");
+  of({"time-to-score"}, sub->add_option("--task", command->options.task,
+                                        "time-to-score: cartpole, acrobot, pendulum, hopper or "
+                                        "halfcheetah"));
+  of({"time-to-score"}, sub->add_option("--seeds", command->options.seeds,
+                                        "time-to-score: number of seeds, from 1 on"))
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  of({"time-to-score"}, sub->add_option("--runs", command->options.runs,
+                                        "time-to-score: folder in which the runs stay"));
   of({"schedule"}, sub->add_option("--out", command->options.out,
                                    "schedule: file of the picture (default schedule.svg)"));
-  of({"population", "env", "vtrace", "replicate", "schedule", "es", "safe-mutation"},
+  of({"population", "env", "vtrace", "replicate", "schedule", "es", "safe-mutation",
+      "time-to-score"},
      sub->add_flag("--no-rivals", command->no_rivals, "measure samara alone"));
   of({"--signature"},
      sub->add_flag("--signature", command->signature,

@@ -26,6 +26,7 @@ std::string AgentState::Encode() const {
   EachNumber(*this, [&](const auto& number) { out.Put(number); });
   out.Put(uint64_t{last_returns.size()});
   for (const double value : last_returns) out.Put(value);
+  if (solved) out.Put(solved->frames).Put(solved->seconds).Put(solved->mean);
   return out.Take();
 }
 
@@ -38,6 +39,11 @@ Result<AgentState> AgentState::Decode(std::string_view bytes) {
   if (!known || !in.ok() || returns > kLastReturns)
     return Status(Code::kBadData, "state.bin: not a learning run's, or a later version's");
   for (uint64_t i = 0; i < returns; ++i) state.last_returns.push_back(in.Get<double>());
+  if (!in.AtEnd()) {  // states of runs that were not solved end here
+    AgentState::Solved& solved = state.solved.emplace();
+    solved.frames = in.Get<uint64_t>();
+    solved.seconds = in.Get<double>(), solved.mean = in.Get<double>();
+  }
   if (!in.AtEnd()) return Status(Code::kBadData, "state.bin: damaged");
   return state;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,13 @@ struct AgentState {
   double seconds = 0;                            // running time, summed over resumes
   double return_sum = 0;                         // over all episodes
   std::deque<double> last_returns;               // at most kLastReturns
+  // When an evaluation reached run.stop_at; nothing: none has.
+  struct Solved {
+    uint64_t frames = 0;
+    double seconds = 0;
+    double mean = 0;  // return of the evaluation
+  };
+  std::optional<Solved> solved;
   // ever, by reason
   uint64_t stale_unrolls = 0, skipped_updates = 0, rollbacks = 0;
   uint64_t dropped_unrolls = 0, partial_unrolls = 0, lost_episodes = 0, not_finite_rows = 0;

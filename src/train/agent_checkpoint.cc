@@ -51,6 +51,8 @@ Result<Trainer::Restored> AgentTrainer::Restore() {
 
 Status AgentTrainer::RestoreState() {
   ASSIGN_OR_RETURN(AgentState state, AgentState::Decode(start_.files["state.bin"]));
+  // another score may be asked for now
+  if (state.solved && (!stop_at_ || state.solved->mean < *stop_at_)) state.solved.reset();
   const MutexLock lock(mu_);
   state_ = std::move(state);
   return Status::Ok();
@@ -113,6 +115,7 @@ Status AgentTrainer::CheckSame(NamedFiles contents) {
   contents.erase("slots.bin");
   AgentState state = agent_state();
   state.seconds = 0;
+  if (state.solved) state.solved->seconds = 0;
   contents["state.bin"] = state.Encode();
   return sync_.CheckSame(
       fmt::format("after update {}: not saved, the last checkpoint stays: ", agent_state().updates),

@@ -52,7 +52,9 @@ Status AgentTrainer::LearnLoop() {
       RETURN_IF_ERROR(Trouble());
       continue;
     }
+    const uint64_t episodes = agent_state().episodes;
     RETURN_IF_ERROR(Update(std::move(batch)));
+    RETURN_IF_ERROR(MaybeEvaluate(episodes));
     MaybeWriteMetrics(/*last=*/false);
     if (sync_.alone() ? SaveRequested() : agreed_.save) RETURN_IF_ERROR(Save(OnRefusal::kTryLater));
   }
@@ -81,9 +83,13 @@ void AgentTrainer::Account(const RankStatistics& statistics) {
   }
 }
 
-LearnerLoop::Unrolls AgentTrainer::NextBatch() {
+void AgentTrainer::TurnWatchdog() {
   const InferenceServer::Counters server = server_->counters();
   watchdog_.Turn(server.wait_seconds + server.infer_seconds + server.rest_seconds);
+}
+
+LearnerLoop::Unrolls AgentTrainer::NextBatch() {
+  TurnWatchdog();
   return loop_->NextBatch();
 }
 

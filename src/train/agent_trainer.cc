@@ -55,6 +55,9 @@ Result<bool> AgentTrainer::ResultStands(const json& result) {
     RETURN_IF_ERROR(SetAside(session_.folder().path() / "result.json", lost));
     return false;
   }
+  ASSIGN_OR_RETURN(const std::optional<double> stop_at, StopAt(config_.run));
+  const json evaluated = result.value("evaluation_mean", json());
+  if (stop_at && evaluated.is_number() && evaluated.get<double>() >= *stop_at) return true;
   const auto reached = [](double value, double budget) { return budget > 0 && value >= budget; };
   return reached(result.value("frames", 0.0), learn_.frames) ||
          reached(result.value("updates", 0.0), static_cast<double>(learn_.updates)) ||
@@ -130,6 +133,7 @@ InferenceConfig AgentTrainer::ServerConfig() const {
 }
 
 Status AgentTrainer::CheckConfig() const {
+  RETURN_IF_ERROR(StopAt(config_.run).status());
   RETURN_IF_ERROR(Check(config_.learning));
   return CheckShares(learn_, sync_.ranks());
 }
@@ -143,6 +147,7 @@ Status AgentTrainer::CheckOnly() {
 Status AgentTrainer::Build() {
   slots_ = sync_.PartOf(learn_.environments);  // of the configuration that was found
   RETURN_IF_ERROR(CheckConfig());
+  ASSIGN_OR_RETURN(stop_at_, StopAt(config_.run));
   if (!sync_.alone() && !options_.remote.address.empty())
     return {Code::kConfig,
             "--listen with several ranks: expected one rank, to which all remote "
@@ -237,6 +242,7 @@ Result<std::vector<double>> AgentTrainer::Test() {
   std::vector<double> returns;
   setup_.fleet->Goodbye();
   server_.reset();  // it belongs to the fleet that is replaced now
+  evaluation_.agent.reset(), evaluation_.setup.fleet.reset();
   // every update is saved: from here on a stop may leave at once
   RETURN_IF_ERROR(EndGraceful("stopped before the final test, every update is saved"));
   if (play.episodes == 0) return returns;
@@ -255,22 +261,30 @@ json AgentTrainer::ResultOf(const std::vector<double>& test) const {
   const std::vector<double> last(agent_state().last_returns.begin(),
                                  agent_state().last_returns.end());
   json returns_mean;
+  json solved = {
+      {"evaluation_mean", nullptr}, {"solved_frames", nullptr}, {"solved_seconds", nullptr}};
+  if (const auto& at = agent_state().solved)
+    solved = {{"evaluation_mean", at->mean},
+              {"solved_frames", at->frames},
+              {"solved_seconds", at->seconds}};
   if (agent_state().episodes > 0)
     returns_mean = agent_state().return_sum / static_cast<double>(agent_state().episodes);
-  return {{"frames", agent_state().frames},
-          {"updates", agent_state().updates},
-          {"episodes", agent_state().episodes},
-          {"parameter_hash", final_.hash},
-          {"return_mean", returns_mean},
-          {"return_last100", MeanOrNull(last)},
-          {"test_returns", test},
-          {"test_mean", MeanOrNull(test)},
-          {"frames_per_second", static_cast<double>(agent_state().frames) / final_.seconds},
-          {"seconds", final_.seconds},
-          {"inference_batch", batch_.rows},
-          {"respawns", final_.respawns},
-          {"rollbacks", agent_state().rollbacks},
-          {"drops", final_.drops}};
+  json result = {{"frames", agent_state().frames},
+                 {"updates", agent_state().updates},
+                 {"episodes", agent_state().episodes},
+                 {"parameter_hash", final_.hash},
+                 {"return_mean", returns_mean},
+                 {"return_last100", MeanOrNull(last)},
+                 {"test_returns", test},
+                 {"test_mean", MeanOrNull(test)},
+                 {"frames_per_second", static_cast<double>(agent_state().frames) / final_.seconds},
+                 {"seconds", final_.seconds},
+                 {"inference_batch", batch_.rows},
+                 {"respawns", final_.respawns},
+                 {"rollbacks", agent_state().rollbacks},
+                 {"drops", final_.drops}};
+  result.update(solved);
+  return result;
 }
 
 Result<Policy> AgentTrainer::Trained() const {

@@ -2,7 +2,8 @@
 // one rank or on several that learn together.
 //
 // agent_trainer.cc has its beginning and its end, agent_learning.cc the updates between them,
-// agent_checkpoint.cc what is saved and restored, agent_metrics.cc what is reported of it.
+// agent_evaluation.cc the evaluations, agent_checkpoint.cc what is saved and restored,
+// agent_metrics.cc what is reported of it.
 #pragma once
 
 #include <atomic>
@@ -22,6 +23,9 @@
 #include "train/watchdog.h"
 
 namespace samara {
+
+// The mean return at which a run ends; nothing: at its budget. kConfig.
+Result<std::optional<double>> StopAt(const RunConfig& run);
 
 class AgentTrainer final : public Trainer {
  public:
@@ -66,6 +70,9 @@ class AgentTrainer final : public Trainer {
   Status Trouble() const;
   LearnerLoop::Unrolls NextBatch();
   bool Healthy() const { return !StopRequested() && watchdog_.healthy(); }
+  void TurnWatchdog();
+  Status MaybeEvaluate(uint64_t before);
+  Result<std::vector<double>> PlayEvaluation();
   Status ShareStatistics();
   void Account(const RankStatistics& statistics);
   Status Update(LearnerLoop::Unrolls batch);
@@ -90,7 +97,7 @@ class AgentTrainer final : public Trainer {
         learn_.frames > 0 && static_cast<double>(agent_state().frames) >= learn_.frames;
     const bool updates =
         learn_.updates > 0 && agent_state().updates >= static_cast<uint64_t>(learn_.updates);
-    return frames || updates || TimeSpent();
+    return frames || updates || agent_state().solved || TimeSpent();
   }
   bool Stops() const { return sync_.alone() ? StopRequested() : agreed_.stop; }
   // For the thread that learns, which alone writes it.
@@ -114,6 +121,12 @@ class AgentTrainer final : public Trainer {
   std::unique_ptr<UnrollStore> store_;
   std::unique_ptr<InferenceServer> server_;
   std::optional<LearnerLoop> loop_;
+  std::optional<double> stop_at_;
+  // made when the first evaluation is due
+  struct {
+    EnvironmentSetup setup;
+    std::unique_ptr<Agent> agent;
+  } evaluation_;
   struct {
     std::string hash;
     nlohmann::json drops;

@@ -1,0 +1,107 @@
+"""Stable-Baselines3's PPO until it plays: the rival of `samara bench time-to-score`.
+
+    python time_to_score_rivals.py TASK SCORE SEED FRAMES CORES
+
+The settings are those that the RL Baselines3 Zoo publishes for the task (hyperparams/ppo.yml at 00128b5); its MuJoCo tasks are
+v3 there and v5 here. Where 20 training episodes more are over and their mean return reaches SCORE, 20 fresh episodes are
+played with the most probable action, as samara does; their mean decides. Environments run in this process, the zoo's default.
+Prints {"rival", "seconds", "frames", "mean"}, seconds and frames null where FRAMES were not enough, or {"reason"} where it is
+not installed. `make rivals` installs it into .venv-rivals, whose Python this script hands over to.
+"""
+
+import json
+import os
+import sys
+import time
+from collections import deque
+from pathlib import Path
+
+EPISODES = 20
+
+
+def linear(value):
+    return lambda left: left * value
+
+
+def settings(task, relu):
+    """The environment, the number of copies, whether observations and rewards are normalized, PPO's arguments."""
+    mujoco = {"n_steps": 512,
+              "policy_kwargs": {"log_std_init": -2, "ortho_init": False, "activation_fn": relu,
+                                "net_arch": {"pi": [256, 256], "vf": [256, 256]}}}
+    return {
+        "cartpole": ("CartPole-v1", 8, False, {
+            "n_steps": 32, "batch_size": 256, "gae_lambda": 0.8, "gamma": 0.98, "n_epochs": 20, "ent_coef": 0.0,
+            "learning_rate": linear(0.001), "clip_range": linear(0.2)}),
+        "acrobot": ("Acrobot-v1", 16, True, {
+            "n_steps": 256, "gae_lambda": 0.94, "gamma": 0.99, "n_epochs": 4, "ent_coef": 0.0}),
+        "pendulum": ("Pendulum-v1", 4, False, {
+            "n_steps": 1024, "gae_lambda": 0.95, "gamma": 0.9, "n_epochs": 10, "ent_coef": 0.0, "learning_rate": 1e-3,
+            "clip_range": 0.2, "use_sde": True, "sde_sample_freq": 4}),
+        "halfcheetah": ("HalfCheetah-v5", 1, True, mujoco | {
+            "batch_size": 64, "gamma": 0.98, "learning_rate": 2.0633e-05, "ent_coef": 0.000401762, "clip_range": 0.1,
+            "n_epochs": 20, "gae_lambda": 0.92, "max_grad_norm": 0.8, "vf_coef": 0.58096}),
+        "hopper": ("Hopper-v5", 1, True, mujoco | {
+            "batch_size": 32, "gamma": 0.999, "learning_rate": 9.80828e-05, "ent_coef": 0.00229519, "clip_range": 0.2,
+            "n_epochs": 5, "gae_lambda": 0.99, "max_grad_norm": 0.7, "vf_coef": 0.835671}),
+    }[task]
+
+
+def main():
+    task, score, seed, frames, cores = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), int(float(sys.argv[4])), int(sys.argv[5])
+    python = Path(sys.prefix).parent / ".venv-rivals" / "bin" / "python"
+    if python.exists() and Path(sys.prefix).name != ".venv-rivals":
+        os.execv(python, [str(python), *sys.argv])
+    try:
+        import gymnasium
+        import stable_baselines3
+        import torch
+        from stable_baselines3 import PPO
+        from stable_baselines3.common.callbacks import BaseCallback
+        from stable_baselines3.common.env_util import make_vec_env
+        from stable_baselines3.common.evaluation import evaluate_policy
+        from stable_baselines3.common.vec_env import VecNormalize, sync_envs_normalization
+
+        name, copies, normalize, arguments = settings(task, torch.nn.ReLU)
+        gymnasium.make(name).close()
+    except (ImportError, Exception) as error:  # gymnasium reports a missing simulator by errors of its own
+        print(json.dumps({"reason": f"{error}: `make rivals` installs what is missing"}))
+        return
+    torch.set_num_threads(cores)
+
+    def environments(count, training):
+        made = make_vec_env(name, n_envs=count, seed=seed + (0 if training else 1_000_000))
+        if not normalize:
+            return made
+        return VecNormalize(made, gamma=arguments["gamma"], training=training, norm_reward=training)
+
+    training, fresh = environments(copies, True), environments(1, False)
+
+    class UntilScore(BaseCallback):
+        returns, episodes, reached = deque(maxlen=EPISODES), 0, None
+
+        def _on_step(self):
+            before = self.episodes
+            for info in self.locals["infos"]:
+                if "episode" in info:
+                    self.returns.append(info["episode"]["r"])
+                    self.episodes += 1
+            if self.episodes // EPISODES == before // EPISODES or sum(self.returns) / EPISODES < score:
+                return True
+            if normalize:
+                sync_envs_normalization(training, fresh)
+            mean, _ = evaluate_policy(self.model, fresh, n_eval_episodes=EPISODES)
+            if mean >= score:
+                self.reached = (time.perf_counter() - started, self.num_timesteps, mean)
+            return self.reached is None
+
+    model = PPO("MlpPolicy", training, seed=seed, device="cpu", **arguments)
+    until = UntilScore()
+    started = time.perf_counter()
+    model.learn(frames, callback=until)
+    seconds, steps, mean = until.reached or (None, None, None)
+    print(json.dumps({"rival": f"Stable-Baselines3 {stable_baselines3.__version__} PPO, RL Zoo's settings", "seconds": seconds,
+                      "frames": steps, "mean": None if mean is None else float(mean)}))
+
+
+if __name__ == "__main__":
+    main()
