@@ -12,6 +12,7 @@ not installed. `make rivals` installs it into .venv-rivals, whose Python this sc
 import json
 import os
 import sys
+import tempfile
 import time
 from collections import deque
 from pathlib import Path
@@ -51,6 +52,8 @@ def main():
     python = Path(sys.prefix).parent / ".venv-rivals" / "bin" / "python"
     if python.exists() and Path(sys.prefix).name != ".venv-rivals":
         os.execv(python, [str(python), *sys.argv])
+    folder = tempfile.TemporaryDirectory()  # MuJoCo writes a log where it is
+    os.chdir(folder.name)
     try:
         import gymnasium
         import stable_baselines3

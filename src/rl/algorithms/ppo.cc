@@ -68,16 +68,25 @@ class PpoParameters : public AlgorithmConfig {
 
 using torch::Tensor;
 
-// Of a shard's T x B steps, before an epoch.
+// Of a shard's T x B steps, for an epoch.
 struct PpoPrepared : Prepared {
   Tensor log_mu, advantage, value;  // [T][B]; value: before the update
+  double explained_variance = 0;    // by the value before the update
   Tensor order;                     // int64: of the units, by number
+  // What the loss reads, in this order: [T][B] of sequences, [1][T x B] of transitions.
+  struct Ordered {
+    AgentNetworkImpl::Input input;
+    Tensor state;  // entering a sequence
+    Tensor action, log_mu, advantage, value_target, value;
+  } ordered;
 };
 
 class Ppo : public ActorCritic {
  public:
   explicit Ppo(const LearningConfig& config)
-      : ActorCritic(config.learn), config_(dynamic_cast<const PpoParameters&>(*config.own)) {}
+      : ActorCritic(config.learn),
+        config_(dynamic_cast<const PpoParameters&>(*config.own)),
+        entropy_costs_(config.learn.entropy_cost > 0) {}
 
   int64_t epochs() const override { return config_.epochs; }
   int64_t minibatches() const override { return config_.minibatches; }
@@ -96,9 +105,11 @@ class Ppo : public ActorCritic {
       now.advantage = GeneralizedAdvantages(steps, config_.gamma, config_.lambda);
       now.value_target = now.advantage + steps.value;
       now.value = steps.value, now.log_mu = steps.log_mu;
+      if (first) now.explained_variance = ExplainedVariance(now.value_target, now.value);
     }
     const int64_t units = Sequences() ? now.value.size(1) : now.value.numel();
     if (first || config_.shuffle) now.order = Order(shard.order, units);
+    if (first || config_.shuffle || config_.recompute) now.ordered = InOrder(shard, now);
   }
 
   ShardLoss Loss(const Shard& shard) const override {
@@ -129,17 +140,16 @@ class Ppo : public ActorCritic {
     const Tensor value = errors.mean(), entropy = steps.entropy.mean();
 
     const auto number = [](const Tensor& x) { return x.item<double>(); };
-    const Tensor outside = (ratio.detach() - 1).abs() > config_.clip;
+    const Tensor moved = ratio.detach(), outside = (moved - 1).abs() > config_.clip;
     return {.total = policy + config_.value_cost * value -
                      entropy_cost().coefficient().detach() * entropy + entropy_cost().Loss(entropy),
-            .numbers = {
-                {"policy_loss", number(policy), true},
-                {"value_loss", number(value), true},
-                {"entropy", number(entropy), true},
-                {"kl", number((ratio - 1 - log_ratio).mean()), true},
-                {"clip_fraction", number(outside.to(torch::kFloat32).mean()), true},
-                {"importance_weight", number(ratio.mean()), true},
-                {"explained_variance", ExplainedVariance(steps.value_target, steps.value), true}}};
+            .numbers = {{"policy_loss", number(policy), true},
+                        {"value_loss", number(value), true},
+                        {"entropy", number(entropy), true},
+                        {"kl", number((moved - 1 - log_ratio.detach()).mean()), true},
+                        {"clip_fraction", number(outside.to(torch::kFloat32).mean()), true},
+                        {"importance_weight", number(moved.mean()), true},
+                        {"explained_variance", prepared.explained_variance, true}}};
   }
 
  private:
@@ -158,38 +168,55 @@ class Ppo : public ActorCritic {
     return order;
   }
 
-  // The minibatch's steps, [T][units] of sequences, [1][units] of transitions.
-  Minibatch Evaluate(const Shard& shard, const PpoPrepared& prepared) const {
+  PpoPrepared::Ordered InOrder(const Shard& shard, const PpoPrepared& prepared) const {
     const LearnerBatch& batch = shard.batch;
-    const int64_t length = prepared.value.size(0), units = prepared.order.numel();
+    const int64_t length = prepared.value.size(0);
+    const auto in_order = [&](const Tensor& x) {  // of [T][B] or longer
+      const Tensor acted = x.slice(0, 0, length);
+      if (Sequences()) return acted.index_select(1, prepared.order);
+      return acted.flatten(0, 1).index_select(0, prepared.order).unsqueeze(0);
+    };
+    const Tensor action =
+        shard.distribution.continuous() ? batch.action : shard.distribution.Split(batch.action);
+    return {.input = {in_order(batch.observation), in_order(batch.reward),
+                      in_order(batch.previous_action), in_order(batch.first)},
+            .state = Sequences() ? batch.state.index_select(0, prepared.order)
+                                 : torch::zeros({prepared.order.numel(), 0}),
+            .action = in_order(action),
+            .log_mu = in_order(prepared.log_mu),
+            .advantage = in_order(prepared.advantage),
+            .value_target = in_order(prepared.value_target),
+            .value = in_order(prepared.value)};
+  }
+
+  Minibatch Evaluate(const Shard& shard, const PpoPrepared& prepared) const {
+    const PpoPrepared::Ordered& all = prepared.ordered;
+    const int64_t units = prepared.order.numel();
     const int64_t begin = shard.pass.minibatch * units / config_.minibatches;
     const int64_t end = (shard.pass.minibatch + 1) * units / config_.minibatches;
-    const Tensor chosen = prepared.order.slice(0, begin, end);
-    const auto pick = [&](const Tensor& x) {  // of [T][B] or longer
-      const Tensor acted = x.slice(0, 0, length);
-      if (Sequences()) return acted.index_select(1, chosen);
-      return acted.flatten(0, 1).index_select(0, chosen).unsqueeze(0);
-    };
-    const Tensor state =
-        Sequences() ? batch.state.index_select(0, chosen) : torch::zeros({chosen.numel(), 0});
-    const auto out = shard.network.forward({pick(batch.observation), pick(batch.reward),
-                                            pick(batch.previous_action), pick(batch.first)},
-                                           state);
-    const ActionDistribution& distribution = shard.distribution;
-    const Tensor action =
-        distribution.continuous() ? pick(batch.action) : distribution.Split(pick(batch.action));
-    return {
-        .log_mu = pick(prepared.log_mu),
-        .advantage = pick(prepared.advantage),
-        .value_target = pick(prepared.value_target),
-        .old_value = pick(prepared.value),
-        .log_pi = distribution.LogProb(out.policy, action),
-        .entropy = distribution.Entropy(
-            out.policy, distribution.continuous() ? Uniforms(shard.rng, action.sizes()) : Tensor()),
-        .value = out.value};
+    const auto part = [&](const Tensor& x) { return x.slice(1, begin, end); };
+    const auto out = shard.network.forward({part(all.input.observation), part(all.input.reward),
+                                            part(all.input.action), part(all.input.first)},
+                                           all.state.slice(0, begin, end));
+    const Tensor action = part(all.action);
+    return {.log_mu = part(all.log_mu),
+            .advantage = part(all.advantage),
+            .value_target = part(all.value_target),
+            .old_value = part(all.value),
+            .log_pi = shard.distribution.LogProb(out.policy, action),
+            .entropy = Entropy(shard, out.policy, action.sizes()),
+            .value = out.value};
+  }
+
+  // Without a gradient where it costs nothing.
+  Tensor Entropy(const Shard& shard, const Tensor& policy, at::IntArrayRef actions) const {
+    const torch::AutoGradMode gradient(entropy_costs_);
+    return shard.distribution.Entropy(
+        policy, shard.distribution.continuous() ? Uniforms(shard.rng, actions) : Tensor());
   }
 
   const PpoParameters config_;
+  const bool entropy_costs_;
 };
 
 constexpr MakeAlgorithm* kMake = [](const LearningConfig& config) -> std::unique_ptr<Algorithm> {
