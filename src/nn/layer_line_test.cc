@@ -157,8 +157,10 @@ TEST(LayerLineTest, RepeatedLayersAreTheLayersWrittenOut) {
 
 TEST(LayerLineTest, LearnersRefuseWhatIsForEvolution) {
   for (const char* line : {"dense 8 tanh, lstm 8", "rnn 4 relu, dense 8 tanh",
-                           "dense 8 tanh, out tanh", "normalize, dense 8 tanh", "dense 8 vbn tanh"})
+                           "dense 8 tanh, out tanh", "normalize", "dense 8 vbn tanh"})
     EXPECT_EQ(MakeTorso(line, 1, 1, 4).status().code(), Code::kConfig) << line;
+  EXPECT_EQ(MakeTorso("normalize, dense 8 tanh", 1, 1, 4).ValueOrThrow().layers.size(), 2U);
+  EXPECT_EQ(MakeTorso("normalize, dense 8 tanh", 8, 8, 4).status().code(), Code::kConfig);
 }
 
 TEST(LayerLineTest, EveryNetworkCanBeMade) {
