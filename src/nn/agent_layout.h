@@ -7,8 +7,8 @@
 //                                        columns, channels here and channels, rows, columns there
 //   lstm_input, lstm_recurrent           lstm.weight_ih, lstm.weight_hh of nn.LSTMCell
 //   lstm_bias                            lstm.bias_ih, and zeros as lstm.bias_hh; their sum
-//   normalize_mean, normalize_deviation  normalize.mean, normalize.std, as evolution's networks have
-//                                        them; equal values
+//   normalize_mean                       normalize.mean, as evolution's networks have it
+//   normalize_deviation                  normalize.std, likewise
 #pragma once
 
 #include <map>
