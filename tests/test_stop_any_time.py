@@ -169,14 +169,15 @@ def test_a_pipe_that_nobody_writes_to_does_not_hold_a_stop_up(evolved, tmp_path)
 
 def test_a_second_signal_still_prints_the_object(tmp_path):
     """Whichever comes first, the save or the second signal: one line, one object, and they do not contradict each other."""
-    command = [BINARY, "train", *CARTPOLE, "ga.generations=100000", "--out", tmp_path / "run", "--quiet", "--json"]
     for pause in (0, 0.002, 0.02):
-        process = subprocess.Popen(list(map(str, [*command, "--resume", "auto"])), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True, env=environment())  # fmt: skip
+        run = tmp_path / str(pause)
+        command = [BINARY, "train", *CARTPOLE, "ga.generations=100000", "--out", run, "--quiet", "--json"]
+        process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   env=environment())  # fmt: skip
         end = time.monotonic() + GRACE
-        while not (tmp_path / "run" / "metrics.jsonl").exists() and time.monotonic() < end:
+        while not ((run / "metrics.jsonl").exists() and '"generation"' in (run / "metrics.jsonl").read_text()):
+            assert time.monotonic() < end and process.poll() is None
             time.sleep(0.01)
-        time.sleep(0.2)
         process.send_signal(signal.SIGINT)
         time.sleep(pause)
         process.send_signal(signal.SIGINT)
