@@ -52,6 +52,10 @@ def test_a_run_ends_when_an_evaluation_reaches_its_score(tmp_path):
     assert resume(tmp_path / "a")["solved_frames"] == first["solved_frames"]
     plain = train(tmp_path / "c", *CARTPOLE, "learn.test_episodes=0", f"learn.frames={first['frames']}")
     assert hash_of(plain) == hash_of(first) and plain["solved_frames"] is None
+    # nor does it matter when checkpoints are made
+    for seconds in (1, 1000):
+        saved = train(tmp_path / str(seconds), *words, f"run.checkpoint_seconds={seconds}")
+        assert hash_of(saved) == hash_of(first)
     refused = samara("train", *CARTPOLE, "run.stop_at=high", "--out", tmp_path / "d")
     assert refused.code == 78 and "run.stop_at=high: expected a number, or none" in refused.err
 
@@ -78,6 +82,7 @@ def test_ranks_learn_what_one_learns(tmp_path):
     (["network.lstm=8", "network.value=shared"], "expected sequences"),
     (["network.lstm=8", "ppo.units=sequences", "learn.minibatches=1"], "network.value=separate"),
     (["network.deviation=free"], "actions are discrete"),
+    (["network.initial_deviation=0.5"], "only with network.deviation=free"),
     (["network.layers=conv 8 3x3 relu, normalize, dense 8 relu"], "normalize"),
 ])
 def test_what_cannot_work_is_refused(tmp_path, words, says):

@@ -21,7 +21,7 @@ struct Task {
   const char* name;
   double score;
   const char* preset;
-  double frames;  // budget of both
+  double frames;  // the rival's budget; samara's is its preset's
 };
 constexpr Task kTasks[] = {
     {"cartpole", 475, "classic/cartpole-ppo", 1e5},

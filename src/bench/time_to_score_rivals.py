@@ -4,7 +4,7 @@
 
 The settings are those that the RL Baselines3 Zoo publishes for the task (hyperparams/ppo.yml at 00128b5); its MuJoCo tasks are
 v3 there and v5 here. Where 20 training episodes more are over and their mean return reaches SCORE, 20 fresh episodes are
-played with the most probable action, as samara does; their mean decides. Environments run in this process, the zoo's default.
+played, as samara does, here with the most probable action; their mean decides. Environments run in this process, the zoo's default.
 Prints {"rival", "seconds", "frames", "mean"}, seconds and frames null where FRAMES were not enough, or {"reason"} where it is
 not installed. `make rivals` installs it into .venv-rivals, whose Python this script hands over to.
 """

@@ -80,7 +80,7 @@ Status AgentTrainer::Rollback() {
                         "or set optimizer.clip_norm",
                         agent_state().updates)};
   // the clock decides which checkpoint is the last one: bits that are to be the same go without it,
-  // on parameters that no skipped update has changed
+  // on parameters that only steps with a finite loss have changed
   if (Deterministic()) return Status::Ok();
   NamedFiles files;
   if (sync_.is_main()) {

@@ -41,7 +41,6 @@ Status AgentTrainer::MaybeEvaluate(uint64_t before) {
   if (Mean(newest) < *stop_at_) return Status::Ok();
   const SteadyTime began = Now();
   ASSIGN_OR_RETURN(const std::vector<double> returns, PlayEvaluation());
-  if (returns.empty()) return Status::Ok();  // a stop was asked for
   const double mean = Mean(returns);
   if (sync_.is_main())
     metrics_->Write({{"event", "evaluation"},
@@ -61,7 +60,7 @@ Status AgentTrainer::MaybeEvaluate(uint64_t before) {
 }
 
 // Returns of fresh episodes of a copy of the agent in environments of its own: training goes on as
-// if there were none. Empty when stopped.
+// if there were none. A stop waits for them: where a run ends must not depend on when it was asked.
 Result<std::vector<double>> AgentTrainer::PlayEvaluation() {
   if (!evaluation_.agent) {
     ASSIGN_OR_RETURN(evaluation_.setup, SetUpLearning(config_, slots_.size()));
@@ -81,16 +80,14 @@ Result<std::vector<double>> AgentTrainer::PlayEvaluation() {
   if (setup_.preset) play.life_loss = setup_.preset->life_loss;
   play.share = Share();
   if (Deterministic()) play.shards = Shards();
-  play.stop = StopRequested;
   play.shown = [this](uint32_t) {
     TurnWatchdog();
     return true;
   };
   const auto results =
       sync_.Gather(PlayEpisodes(*evaluation_.setup.fleet, *evaluation_.agent, play));
-  std::vector<double> returns;
-  if (results.status().code() == Code::kTryAgain) return returns;
   RETURN_IF_ERROR(results.status());
+  std::vector<double> returns;
   for (const EpisodeResult& r : *results) returns.push_back(r.fitness);
   return returns;
 }

@@ -52,9 +52,7 @@ Status AgentTrainer::LearnLoop() {
       RETURN_IF_ERROR(Trouble());
       continue;
     }
-    const uint64_t episodes = agent_state().episodes;
     RETURN_IF_ERROR(Update(std::move(batch)));
-    RETURN_IF_ERROR(MaybeEvaluate(episodes));
     MaybeWriteMetrics(/*last=*/false);
     if (sync_.alone() ? SaveRequested() : agreed_.save) RETURN_IF_ERROR(Save(OnRefusal::kTryLater));
   }
@@ -125,6 +123,7 @@ Status AgentTrainer::ShareStatistics() {
 }
 
 Status AgentTrainer::Update(LearnerLoop::Unrolls batch) {
+  const uint64_t episodes = agent_state().episodes;
   for (const auto& unroll : batch) {
     statistics_.Add(*unroll);
     statistics_.AddLag(*unroll, agent_->version());
@@ -139,8 +138,10 @@ Status AgentTrainer::Update(LearnerLoop::Unrolls batch) {
   }
   interval_.Add(report);
   if (!report.applied && sync_.is_main())
-    LogWarning(fmt::format("update {}: the loss or its gradient is not finite; skipped",
-                           agent_state().updates));
+    LogWarning(fmt::format("update {}: the loss or its gradient is not finite; {}",
+                           agent_state().updates,
+                           report.steps > 1 ? fmt::format("ended after {} steps", report.steps - 1)
+                                            : std::string("skipped")));
   const OptimizerConfig& optimizer = config_.learning.optimizer;
   const bool over = report.learning_rate == 0 && optimizer.learning_rate > 0 && !BudgetSpent();
   if (over && !std::exchange(rate_is_over_, true) && sync_.is_main())
@@ -148,7 +149,8 @@ Status AgentTrainer::Update(LearnerLoop::Unrolls batch) {
         fmt::format("update {}: the learning rate is 0 from here on: {} frames are beyond "
                     "optimizer.schedule_frames={:.15g}; stop the run and resume with a larger one",
                     agent_state().updates, agent_state().frames, optimizer.schedule_frames));
-  return loop_->verdict() == LearnerLoop::Verdict::kGoOn ? Status::Ok() : Rollback();
+  if (loop_->verdict() != LearnerLoop::Verdict::kGoOn) return Rollback();
+  return MaybeEvaluate(episodes);
 }
 
 }  // namespace samara

@@ -135,7 +135,10 @@ InferenceConfig AgentTrainer::ServerConfig() const {
 Status AgentTrainer::CheckConfig() const {
   RETURN_IF_ERROR(StopAt(config_.run).status());
   RETURN_IF_ERROR(Check(config_.learning));
-  return CheckShares(learn_, sync_.ranks());
+  RETURN_IF_ERROR(CheckShares(learn_, sync_.ranks()));
+  LearningConfig shared = config_.learning;  // as the ranks cut its batches
+  shared.learn.shards = ShardsEach(learn_, sync_.ranks()) * sync_.ranks();
+  return shared.own->Check(shared);
 }
 
 Status AgentTrainer::CheckOnly() {

@@ -104,8 +104,10 @@ class Ppo : public ActorCritic {
       const ActorCriticSteps steps = EvaluateSteps(shard);
       now.advantage = GeneralizedAdvantages(steps, config_.gamma, config_.lambda);
       now.value_target = now.advantage + steps.value;
-      now.value = steps.value, now.log_mu = steps.log_mu;
-      if (first) now.explained_variance = ExplainedVariance(now.value_target, now.value);
+      if (first) {
+        now.value = steps.value, now.log_mu = steps.log_mu;
+        now.explained_variance = ExplainedVariance(now.value_target, now.value);
+      }
     }
     const int64_t units = Sequences() ? now.value.size(1) : now.value.numel();
     if (first || config_.shuffle) now.order = Order(shard.order, units);

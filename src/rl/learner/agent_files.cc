@@ -92,17 +92,17 @@ Status RestoreAgent(const std::map<std::string, std::string>& files, Agent::Part
   const auto version = metadata.find("version");
   if (version == metadata.end())
     return {Code::kBadData, std::string(kWeights) + ": says no version"};
-  NamedTensors optimizer;
-  if (part != Agent::Part::kWeights || files.contains(kOptimizer)) {
-    ASSIGN_OR_RETURN(optimizer, FromSafetensors(files, kOptimizer));
-    RETURN_IF_ERROR(state.optimizer.Restore(optimizer));
-  }
   NetworkStatistics statistics = state.statistics;
   const auto saved_statistics = files.find(kStatistics);
   if (saved_statistics != files.end()) {
     RETURN_IF_ERROR(statistics.Restore(saved_statistics->second).Annotate(kStatistics));
   } else if (part != Agent::Part::kWeights && statistics.numbers() > 0) {
     return {Code::kBadData, std::string("holds no ") + kStatistics};
+  }
+  NamedTensors optimizer;
+  if (part != Agent::Part::kWeights || files.contains(kOptimizer)) {
+    ASSIGN_OR_RETURN(optimizer, FromSafetensors(files, kOptimizer));
+    RETURN_IF_ERROR(state.optimizer.Restore(optimizer));
   }
   std::map<uint64_t, NamedTensors> versions;
   if (slots) {

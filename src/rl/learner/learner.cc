@@ -112,7 +112,7 @@ class Learner : public Agent {
     double share = 1;  // how often a mean of it counts among those of all shards
     std::unique_ptr<Prepared> prepared;
     // of one pass
-    std::vector<float> row;  // gradients in the order of parameters_, then the numbers
+    std::vector<float> row;  // gradients in the order of learned_, then the numbers
     std::vector<ShardLoss::Number> numbers;
     double seconds_batch = 0, seconds_forward = 0, seconds_backward = 0;
   };
@@ -370,7 +370,12 @@ Result<std::unique_ptr<Agent>> Make(const AgentSetup& setup, std::unique_ptr<Alg
                                      "stacked; expected 0");
   const InputLayout layout = InputLayout::Make(setup.environment.observation, setup.stack);
   ASSIGN_OR_RETURN(const AgentNetworkConfig network, NetworkFor(setup, layout));
-  if (const auto made = AgentNetworkImpl::Make(network); !made.ok()) return made.status();
+  ASSIGN_OR_RETURN(const AgentNetwork made, AgentNetworkImpl::Make(network));
+  if (made->observations().mean.defined() && layout.bytes)
+    return Status(Code::kConfig,
+                  "network " + setup.config.network.text() +
+                      ": the environment's observations are bytes, which are divided "
+                      "by 255; expected a line without normalize");
   torch::manual_seed(DeriveKey(setup.seed, Purpose::kNetworkInit));
   auto agent = std::make_unique<Learner>(setup, network, layout, std::move(algorithm));
   RETURN_IF_ERROR(agent->MakeOptimizer());

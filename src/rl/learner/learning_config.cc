@@ -105,6 +105,12 @@ Status Check(const LearningConfig& c) {
             fmt::format("learn.mode=deterministic: learn.environments={} is no multiple of "
                         "learn.batch={}; a round has to make whole updates",
                         c.learn.environments, c.learn.batch)};
+  if (c.network.deviation != "free" &&
+      c.network.initial_deviation != AgentNetworkKeys().initial_deviation)
+    return {
+        Code::kConfig,
+        "network.initial_deviation: has an effect only with network.deviation=free; expected it "
+        "left out"};
   if (c.network.precision == "bfloat16" && !HasBf16Products())
     return {Code::kConfig,
             "network.precision=bfloat16: this processor has no products of bfloat16 "

@@ -7,6 +7,11 @@
 #include "core/check.h"
 
 namespace samara {
+namespace {
+
+constexpr float kLargest = 1e12F;  // a sum of float32 can hold squares of it
+
+}  // namespace
 
 std::vector<float> RunningStatistics::Moments(std::span<const float> rows) const {
   const size_t n = numbers();
@@ -14,7 +19,7 @@ std::vector<float> RunningStatistics::Moments(std::span<const float> rows) const
   std::vector<double> sums(1 + 2 * n);
   for (size_t at = 0; at < rows.size(); at += n) {
     const std::span<const float> row = rows.subspan(at, n);
-    if (!std::ranges::all_of(row, [](float x) { return std::isfinite(x); })) continue;
+    if (!std::ranges::all_of(row, [](float x) { return std::abs(x) < kLargest; })) continue;
     sums[0] += 1;
     for (size_t i = 0; i < n; ++i) {
       const double z = (double{row[i]} - mean_[i]) / deviation_[i];

@@ -29,7 +29,7 @@ class RunningStatistics {
   double Deviation(size_t i) const { return deviation_[i]; }
 
   // Sums of rows, to be added up with those of others: 1 + 2 numbers() floats. A row with a number
-  // that is not finite is left out.
+  // that is not finite, or beyond 1e12, is left out.
   std::vector<float> Moments(std::span<const float> rows) const;
   void Merge(std::span<const float> moments);
   // Takes what a policy carries, as if kCarried rows had it.
