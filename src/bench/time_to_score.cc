@@ -3,13 +3,13 @@
 // trains until 20 fresh episodes have a mean return of at least the task's score.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
 
 #include "bench/bench.h"
 #include "core/cpu.h"
+#include "core/statistics.h"
 
 namespace samara::bench {
 
@@ -41,7 +41,7 @@ Result<Task> FindTask(const std::string& name) {
                                           name.empty() ? "(none)" : name, fmt::join(names, ", ")));
 }
 
-// What a training came to: infinite where its frames were not enough.
+// Result of a training: infinite where its frames were not enough.
 struct Outcome {
   double seconds = std::numeric_limits<double>::infinity();
   double frames = std::numeric_limits<double>::infinity();
@@ -72,7 +72,7 @@ Result<Outcome> TrainOurs(const Task& task, int seed, const Path& folder) {
   return OutcomeOf(result.value("solved_seconds", json()), result.value("solved_frames", json()));
 }
 
-// What the rival's script says of a training, or has said before.
+// Asks the rival's script, or takes what it said before.
 Result<json> TrainRival(const Task& task, int seed, const Path& file) {
   if (const auto text = ReadFile(file); text.ok())
     if (json before = json::parse(*text, nullptr, false); before.is_object()) return before;
@@ -89,11 +89,7 @@ json Finite(double x) { return std::isfinite(x) ? json(x) : json(); }
 double MedianOf(const std::vector<Outcome>& outcomes, double Outcome::*member) {
   std::vector<double> values;
   for (const Outcome& outcome : outcomes) values.push_back(outcome.*member);
-  std::ranges::sort(values);
-  const size_t n = values.size();
-  // the mean of a number and infinity is infinite
-  return n == 0 ? std::numeric_limits<double>::infinity()
-                : (values[(n - 1) / 2] + values[n / 2]) / 2;
+  return Median(values);  // infinite where half of them are
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ def main():
 
         name, copies, normalize, arguments = settings(task, torch.nn.ReLU)
         gymnasium.make(name).close()
-    except (ImportError, Exception) as error:  # gymnasium reports a missing simulator by errors of its own
+    except Exception as error:  # gymnasium reports a missing simulator by errors of its own
         print(json.dumps({"reason": f"{error}: `make rivals` installs what is missing"}))
         return
     torch.set_num_threads(cores)

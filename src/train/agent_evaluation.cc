@@ -67,19 +67,8 @@ Result<std::vector<double>> AgentTrainer::PlayEvaluation() {
     ASSIGN_OR_RETURN(evaluation_.agent, MakeAgent(Setup()));
   }
   RETURN_IF_ERROR(evaluation_.agent->Restore(agent_->Save(/*slots=*/false), Agent::Part::kWeights));
-  const auto seed = static_cast<uint64_t>(config_.run.seed);
-  const uint64_t update = agent_state().updates;
-  PlayOptions play;
-  play.episodes = kEvaluationEpisodes;
-  play.spec = [&](size_t e) {
-    return evaluation_.setup.episodes.Make(DeriveKey(seed, Purpose::kEpisodeEval, update, 0, e),
-                                           /*test=*/true);
-  };
-  play.seed = DeriveKey(seed, Purpose::kEpisodeEval, update);
-  play.greedy = learn_.test_greedy;
-  if (setup_.preset) play.life_loss = setup_.preset->life_loss;
-  play.share = Share();
-  if (Deterministic()) play.shards = Shards();
+  PlayOptions play = FreshEpisodes(Purpose::kEpisodeEval, agent_state().updates,
+                                   kEvaluationEpisodes, evaluation_.setup);
   play.shown = [this](uint32_t) {
     TurnWatchdog();
     return true;

@@ -228,18 +228,27 @@ Result<std::vector<EpisodeResult>> AgentTrainer::PlayRandomPolicy(size_t episode
   return PlayEpisodes(*here.fleet, random, play);
 }
 
-Result<std::vector<double>> AgentTrainer::Test() {
+// This rank's part of fresh episodes of the agent in environments of `on`. Draws are keyed by
+// `purpose` and `update`.
+PlayOptions AgentTrainer::FreshEpisodes(Purpose purpose, uint64_t update, size_t episodes,
+                                        const EnvironmentSetup& on) const {
   const auto seed = static_cast<uint64_t>(config_.run.seed);
   PlayOptions play;
-  play.episodes = static_cast<size_t>(learn_.test_episodes);
-  play.spec = [&](size_t e) {
-    return setup_.episodes.Make(DeriveKey(seed, Purpose::kEpisodeTest, 0, 0, e), /*test=*/true);
+  play.episodes = episodes;
+  play.spec = [=, &on](size_t e) {
+    return on.episodes.Make(DeriveKey(seed, purpose, update, 0, e), /*test=*/true);
   };
-  play.seed = DeriveKey(seed, Purpose::kEpisodeTest);
+  play.seed = DeriveKey(seed, purpose, update);
   play.greedy = learn_.test_greedy;
   if (setup_.preset) play.life_loss = setup_.preset->life_loss;
   play.share = Share();
   if (Deterministic()) play.shards = Shards();
+  return play;
+}
+
+Result<std::vector<double>> AgentTrainer::Test() {
+  PlayOptions play =
+      FreshEpisodes(Purpose::kEpisodeTest, 0, static_cast<size_t>(learn_.test_episodes), setup_);
   play.stop = StopRequested;
   final_ = {agent_->parameter_hash(), Drops(), Seconds(), AllCounters().respawns};
   std::vector<double> returns;
@@ -264,30 +273,26 @@ json AgentTrainer::ResultOf(const std::vector<double>& test) const {
   const std::vector<double> last(agent_state().last_returns.begin(),
                                  agent_state().last_returns.end());
   json returns_mean;
-  json solved = {
-      {"evaluation_mean", nullptr}, {"solved_frames", nullptr}, {"solved_seconds", nullptr}};
-  if (const auto& at = agent_state().solved)
-    solved = {{"evaluation_mean", at->mean},
-              {"solved_frames", at->frames},
-              {"solved_seconds", at->seconds}};
+  const auto& solved = agent_state().solved;
   if (agent_state().episodes > 0)
     returns_mean = agent_state().return_sum / static_cast<double>(agent_state().episodes);
-  json result = {{"frames", agent_state().frames},
-                 {"updates", agent_state().updates},
-                 {"episodes", agent_state().episodes},
-                 {"parameter_hash", final_.hash},
-                 {"return_mean", returns_mean},
-                 {"return_last100", MeanOrNull(last)},
-                 {"test_returns", test},
-                 {"test_mean", MeanOrNull(test)},
-                 {"frames_per_second", static_cast<double>(agent_state().frames) / final_.seconds},
-                 {"seconds", final_.seconds},
-                 {"inference_batch", batch_.rows},
-                 {"respawns", final_.respawns},
-                 {"rollbacks", agent_state().rollbacks},
-                 {"drops", final_.drops}};
-  result.update(solved);
-  return result;
+  return {{"frames", agent_state().frames},
+          {"updates", agent_state().updates},
+          {"episodes", agent_state().episodes},
+          {"parameter_hash", final_.hash},
+          {"return_mean", returns_mean},
+          {"return_last100", MeanOrNull(last)},
+          {"test_returns", test},
+          {"test_mean", MeanOrNull(test)},
+          {"evaluation_mean", solved ? json(solved->mean) : json()},
+          {"solved_frames", solved ? json(solved->frames) : json()},
+          {"solved_seconds", solved ? json(solved->seconds) : json()},
+          {"frames_per_second", static_cast<double>(agent_state().frames) / final_.seconds},
+          {"seconds", final_.seconds},
+          {"inference_batch", batch_.rows},
+          {"respawns", final_.respawns},
+          {"rollbacks", agent_state().rollbacks},
+          {"drops", final_.drops}};
 }
 
 Result<Policy> AgentTrainer::Trained() const {

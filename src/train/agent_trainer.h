@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "core/mutex.h"
+#include "core/rng.h"
 #include "play/run_episodes.h"
 #include "rl/inference/batch_size.h"
 #include "rl/inference/inference_server.h"
@@ -73,6 +74,8 @@ class AgentTrainer final : public Trainer {
   void TurnWatchdog();
   Status MaybeEvaluate(uint64_t before);
   Result<std::vector<double>> PlayEvaluation();
+  PlayOptions FreshEpisodes(Purpose purpose, uint64_t update, size_t episodes,
+                            const EnvironmentSetup& on) const;
   Status ShareStatistics();
   void Account(const RankStatistics& statistics);
   Status Update(LearnerLoop::Unrolls batch);

@@ -78,9 +78,7 @@ class A2c : public ActorCritic {
   const A2cParameters config_;
 };
 
-constexpr MakeAlgorithm* kMake = [](const LearningConfig& config) -> std::unique_ptr<Algorithm> {
-  return std::make_unique<A2c>(config);
-};
+constexpr MakeAlgorithm* kMake = NewAlgorithm<A2c>;
 #else
 constexpr MakeAlgorithm* kMake = nullptr;
 #endif
@@ -91,9 +89,7 @@ LearningAlgorithm A2cRow() {
   return {.name = "a2c",
           .about = "synchronous advantage actor-critic, on-policy",
           .paper = "Mnih et al. 2016",
-          .parameters = []() -> std::unique_ptr<AlgorithmConfig> {
-            return std::make_unique<A2cParameters>();
-          },
+          .parameters = NewParameters<A2cParameters>,
           .make = kMake};
 }
 

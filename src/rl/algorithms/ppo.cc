@@ -68,25 +68,17 @@ class PpoParameters : public AlgorithmConfig {
 
 using torch::Tensor;
 
-// Of a shard's T x B steps, for an epoch.
+// Keeps what all epochs of an update share, of a shard's T x B steps, and the order of one.
 struct PpoPrepared : Prepared {
   Tensor log_mu, advantage, value;  // [T][B]; value: before the update
   double explained_variance = 0;    // by the value before the update
   Tensor order;                     // int64: of the units, by number
-  // What the loss reads, in this order: [T][B] of sequences, [1][T x B] of transitions.
-  struct Ordered {
-    AgentNetworkImpl::Input input;
-    Tensor state;  // entering a sequence
-    Tensor action, log_mu, advantage, value_target, value;
-  } ordered;
 };
 
 class Ppo : public ActorCritic {
  public:
   explicit Ppo(const LearningConfig& config)
-      : ActorCritic(config.learn),
-        config_(dynamic_cast<const PpoParameters&>(*config.own)),
-        entropy_costs_(config.learn.entropy_cost > 0) {}
+      : ActorCritic(config.learn), config_(dynamic_cast<const PpoParameters&>(*config.own)) {}
 
   int64_t epochs() const override { return config_.epochs; }
   int64_t minibatches() const override { return config_.minibatches; }
@@ -111,7 +103,6 @@ class Ppo : public ActorCritic {
     }
     const int64_t units = Sequences() ? now.value.size(1) : now.value.numel();
     if (first || config_.shuffle) now.order = Order(shard.order, units);
-    if (first || config_.shuffle || config_.recompute) now.ordered = InOrder(shard, now);
   }
 
   ShardLoss Loss(const Shard& shard) const override {
@@ -170,60 +161,41 @@ class Ppo : public ActorCritic {
     return order;
   }
 
-  PpoPrepared::Ordered InOrder(const Shard& shard, const PpoPrepared& prepared) const {
-    const LearnerBatch& batch = shard.batch;
-    const int64_t length = prepared.value.size(0);
-    const auto in_order = [&](const Tensor& x) {  // of [T][B] or longer
-      const Tensor acted = x.slice(0, 0, length);
-      if (Sequences()) return acted.index_select(1, prepared.order);
-      return acted.flatten(0, 1).index_select(0, prepared.order).unsqueeze(0);
-    };
-    const Tensor action =
-        shard.distribution.continuous() ? batch.action : shard.distribution.Split(batch.action);
-    return {.input = {in_order(batch.observation), in_order(batch.reward),
-                      in_order(batch.previous_action), in_order(batch.first)},
-            .state = Sequences() ? batch.state.index_select(0, prepared.order)
-                                 : torch::zeros({prepared.order.numel(), 0}),
-            .action = in_order(action),
-            .log_mu = in_order(prepared.log_mu),
-            .advantage = in_order(prepared.advantage),
-            .value_target = in_order(prepared.value_target),
-            .value = in_order(prepared.value)};
-  }
-
+  // The minibatch's steps, [T][units] of sequences, [1][units] of transitions.
   Minibatch Evaluate(const Shard& shard, const PpoPrepared& prepared) const {
-    const PpoPrepared::Ordered& all = prepared.ordered;
-    const int64_t units = prepared.order.numel();
+    const LearnerBatch& batch = shard.batch;
+    const int64_t length = prepared.value.size(0), units = prepared.order.numel();
     const int64_t begin = shard.pass.minibatch * units / config_.minibatches;
     const int64_t end = (shard.pass.minibatch + 1) * units / config_.minibatches;
-    const auto part = [&](const Tensor& x) { return x.slice(1, begin, end); };
-    const auto out = shard.network.forward({part(all.input.observation), part(all.input.reward),
-                                            part(all.input.action), part(all.input.first)},
-                                           all.state.slice(0, begin, end));
-    const Tensor action = part(all.action);
-    return {.log_mu = part(all.log_mu),
-            .advantage = part(all.advantage),
-            .value_target = part(all.value_target),
-            .old_value = part(all.value),
-            .log_pi = shard.distribution.LogProb(out.policy, action),
-            .entropy = Entropy(shard, out.policy, action.sizes()),
+    const Tensor chosen = prepared.order.slice(0, begin, end);
+    const auto pick = [&](const Tensor& x) {  // of [T][B] or longer
+      const Tensor acted = x.slice(0, 0, length);
+      if (Sequences()) return acted.index_select(1, chosen);
+      return acted.flatten(0, 1).index_select(0, chosen).unsqueeze(0);
+    };
+    const Tensor state =
+        Sequences() ? batch.state.index_select(0, chosen) : torch::zeros({chosen.numel(), 0});
+    const auto out = shard.network.forward({pick(batch.observation), pick(batch.reward),
+                                            pick(batch.previous_action), pick(batch.first)},
+                                           state);
+    const ActionDistribution& distribution = shard.distribution;
+    const bool continuous = distribution.continuous();
+    const Tensor picked = pick(batch.action);
+    const Tensor action = continuous ? picked : distribution.Split(picked);
+    return {.log_mu = pick(prepared.log_mu),
+            .advantage = pick(prepared.advantage),
+            .value_target = pick(prepared.value_target),
+            .old_value = pick(prepared.value),
+            .log_pi = distribution.LogProb(out.policy, action),
+            .entropy = distribution.Entropy(
+                out.policy, continuous ? Uniforms(shard.rng, action.sizes()) : Tensor()),
             .value = out.value};
   }
 
-  // Without a gradient where it costs nothing.
-  Tensor Entropy(const Shard& shard, const Tensor& policy, at::IntArrayRef actions) const {
-    const torch::AutoGradMode gradient(entropy_costs_);
-    return shard.distribution.Entropy(
-        policy, shard.distribution.continuous() ? Uniforms(shard.rng, actions) : Tensor());
-  }
-
   const PpoParameters config_;
-  const bool entropy_costs_;
 };
 
-constexpr MakeAlgorithm* kMake = [](const LearningConfig& config) -> std::unique_ptr<Algorithm> {
-  return std::make_unique<Ppo>(config);
-};
+constexpr MakeAlgorithm* kMake = NewAlgorithm<Ppo>;
 #else
 constexpr MakeAlgorithm* kMake = nullptr;
 #endif
@@ -234,9 +206,7 @@ LearningAlgorithm PpoRow() {
   return {.name = "ppo",
           .about = "proximal policy optimization, clipped",
           .paper = "Schulman et al. 2017",
-          .parameters = []() -> std::unique_ptr<AlgorithmConfig> {
-            return std::make_unique<PpoParameters>();
-          },
+          .parameters = NewParameters<PpoParameters>,
           .make = kMake};
 }
 

@@ -15,6 +15,16 @@ namespace samara {
 class Algorithm;  // rl/learner/algorithm.h
 using MakeAlgorithm = std::unique_ptr<Algorithm>(const LearningConfig& config);
 
+// What a row names: an algorithm's parameters, with their defaults, and the algorithm itself.
+template <typename Parameters>
+std::unique_ptr<AlgorithmConfig> NewParameters() {
+  return std::make_unique<Parameters>();
+}
+template <typename Derived>
+std::unique_ptr<Algorithm> NewAlgorithm(const LearningConfig& config) {
+  return std::make_unique<Derived>(config);
+}
+
 struct LearningAlgorithm {
   std::string name;   // the value of run.algorithm
   std::string about;  // one line

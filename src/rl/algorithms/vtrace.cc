@@ -171,9 +171,7 @@ class VtraceAlgorithm : public ActorCritic {
   const VtraceParameters config_;
 };
 
-constexpr MakeAlgorithm* kMake = [](const LearningConfig& config) -> std::unique_ptr<Algorithm> {
-  return std::make_unique<VtraceAlgorithm>(config);
-};
+constexpr MakeAlgorithm* kMake = NewAlgorithm<VtraceAlgorithm>;
 
 }  // namespace
 #else
@@ -184,9 +182,7 @@ LearningAlgorithm VtraceRow() {
   return {.name = "vtrace",
           .about = "V-trace with central inference",
           .paper = "IMPALA, Espeholt et al. 2018; SEED RL, 2020",
-          .parameters = []() -> std::unique_ptr<AlgorithmConfig> {
-            return std::make_unique<VtraceParameters>();
-          },
+          .parameters = NewParameters<VtraceParameters>,
           .make = kMake};
 }
 

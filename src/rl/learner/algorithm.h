@@ -19,7 +19,7 @@ struct Pass {
   int64_t epoch = 0, minibatch = 0;
 };
 
-// What an algorithm derives from a shard before an epoch.
+// Holds what an algorithm derives from a shard before an epoch.
 class Prepared {
  public:
   virtual ~Prepared() = default;
