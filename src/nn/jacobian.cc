@@ -7,48 +7,19 @@
 
 #include "core/check.h"
 #include "nn/kernel_choice.h"
+#include "nn/matrix.h"
 
 namespace samara {
 namespace {
 
 size_t Index(int64_t n) { return static_cast<size_t>(n); }
-size_t Padded(size_t n) {
-  return (n + kernel::kProductColumns - 1) / kernel::kProductColumns * kernel::kProductColumns;
-}
 size_t Pixels(const Layer& layer) { return Index(layer.out_height * layer.out_width); }
 bool IsConv(const Layer& layer) { return layer.kind == Layer::Kind::kConv; }
 bool IsDiagonal(const Layer& layer) { return layer.kind == Layer::Kind::kDiagonal; }
 
-constexpr float kSeluScale = 1.0507009873554805F, kSeluAlpha = 1.6732632423543772F;
-
-// The derivative of the activation, from its argument and its value.
-float Slope(Activation activation, float z, float a) {
-  switch (activation) {
-    case Activation::kNone:
-      return 1;
-    case Activation::kRelu:
-      return z > 0 ? 1.0f : 0.0f;
-    case Activation::kTanh:
-      return 1 - a * a;
-    case Activation::kSigmoid:
-      return a * (1 - a);
-    case Activation::kElu:
-      return z > 0 ? 1 : a + 1;
-    case Activation::kSelu:
-      return z > 0 ? kSeluScale : a + kSeluScale * kSeluAlpha;
-    case Activation::kSilu:  // z s, so that a / z is the sigmoid s
-      return z == 0 ? 0.5F : a / z + a * (1 - a / z);
-    case Activation::kLrelu:
-      return z > 0 ? 1 : 0.01F;
-    case Activation::kLrelu0p2:
-      return z > 0 ? 1 : 0.2F;
-  }
-  return 1;
-}
-
 // Inputs of every window of a map [channel][pixel]: columns[ky, kx, channel][padded pixel].
 void Unfold(const Layer& layer, const float* map, float* columns) {
-  const size_t row = Padded(Pixels(layer));
+  const size_t row = PaddedRow(Pixels(layer));
   for (int64_t ky = 0; ky < layer.kernel; ++ky)
     for (int64_t kx = 0; kx < layer.kernel; ++kx)
       for (int64_t c = 0; c < layer.in; ++c, columns += row) {
@@ -67,7 +38,7 @@ void Unfold(const Layer& layer, const float* map, float* columns) {
 
 // The transpose of Unfold: adds what the windows say about a pixel.
 void Fold(const Layer& layer, const float* columns, float* map) {
-  const size_t row = Padded(Pixels(layer));
+  const size_t row = PaddedRow(Pixels(layer));
   for (int64_t ky = 0; ky < layer.kernel; ++ky)
     for (int64_t kx = 0; kx < layer.kernel; ++kx)
       for (int64_t c = 0; c < layer.in; ++c, columns += row) {
@@ -81,16 +52,6 @@ void Fold(const Layer& layer, const float* columns, float* map) {
               channel[y * layer.in_width + x] += *from;
           }
       }
-}
-
-// to[column][row] of from[row][column]; both rows as long as said.
-void Transpose(const float* from, size_t rows, size_t columns, size_t from_row, float* to,
-               size_t to_row) {
-  constexpr size_t kBlock = 16;
-  for (size_t r0 = 0; r0 < rows; r0 += kBlock)
-    for (size_t c = 0; c < columns; ++c)
-      for (size_t r = r0; r < std::min(rows, r0 + kBlock); ++r)
-        to[c * to_row + r] = from[r * from_row + c];
 }
 
 void MakeAbsolute(std::span<float> values) {
@@ -141,7 +102,7 @@ void FillRows(const float* values, size_t rows, size_t columns, float* out) {
 // What of a map goes where the next layer reads it.
 void Deliver(const Layer& layer, const Layer& next, const float* out, size_t state, size_t column,
              size_t row, float* to) {
-  const size_t pixels = Pixels(layer), padded = Padded(pixels), channels = Index(layer.out);
+  const size_t pixels = Pixels(layer), padded = PaddedRow(pixels), channels = Index(layer.out);
   for (size_t c = 0; c < channels; ++c) {
     const float* from = out + c * padded;
     if (IsConv(next)) {
@@ -164,7 +125,7 @@ void ActivateWithSlope(const kernel::Ops& ops, Activation activation, std::span<
   if (slope != nullptr) std::ranges::copy(value, slope);  // the arguments
   ops.activate(value.data(), value.size(), KernelActivation(activation));
   for (size_t j = 0; j < value.size() && slope != nullptr; ++j)
-    slope[j] = Slope(activation, slope[j], value[j]);
+    slope[j] = ActivationSlope(activation, slope[j], value[j]);
 }
 
 // How many numbers of a cell's evaluation its derivatives need: gates after their activations, and
@@ -196,7 +157,7 @@ Jacobians::Jacobians(const NetworkDescription& network, std::span<const float> p
       parameters_(parameters.begin(), parameters.end()),
       isa_(isa),
       states_(inputs.size() / network.input_size()),
-      stride_(Padded(states_)),
+      stride_(PaddedRow(states_)),
       row_(stride_) {
   CHECK_EQ(parameters.size(), network_.parameter_count);
   CHECK(states_ > 0 && inputs.size() == states_ * network_.input_size()) << inputs.size();
@@ -213,7 +174,7 @@ void Jacobians::ArrangeSequences(std::span<const uint8_t> begins) {
     if (first == 1) lengths_.push_back(0);
     ++lengths_.back();
   }
-  stride_ = Padded(lengths_.size());
+  stride_ = PaddedRow(lengths_.size());
   times_ = *std::ranges::max_element(lengths_);
   row_ = times_ * stride_;
   for (size_t s = 0; s < lengths_.size(); ++s)
@@ -232,7 +193,7 @@ void Jacobians::Evaluate(std::span<const float> inputs) {
     const float* from = inputs.data() + x * size;
     float* to = stages_.front().in.data();
     if (IsConv(network_.layers.front()))
-      Transpose(from, size / channels, channels, channels, to + x * size, size / channels);
+      TransposeMatrix(from, size / channels, channels, channels, to + x * size, size / channels);
     else
       for (size_t i = 0; i < size; ++i) to[i * row_ + Column(x)] = from[i];
   }
@@ -259,7 +220,7 @@ void Jacobians::Evaluate(std::span<const float> inputs) {
 void Jacobians::EvaluateConv(size_t i, Floats& columns, Floats& value) {
   Stage& stage = stages_[i];
   const Layer& layer = *stage.layer;
-  const size_t units = Index(layer.out), width = Padded(Pixels(layer)), floats = units * width;
+  const size_t units = Index(layer.out), width = PaddedRow(Pixels(layer)), floats = units * width;
   if (layer.activation != Activation::kNone) stage.slope = Floats(states_ * floats);
   value = Floats(floats);
   columns = Floats(Index(layer.fan_in()) * width);
@@ -421,7 +382,7 @@ Jacobians::Floats Jacobians::TangentOfConv(size_t i, std::span<const float> v,
                                            const Floats& tangent) const {
   const Stage& stage = stages_[i];
   const Layer& layer = *stage.layer;
-  const size_t units = Index(layer.out), width = Padded(Pixels(layer)), floats = units * width;
+  const size_t units = Index(layer.out), width = PaddedRow(Pixels(layer)), floats = units * width;
   const size_t map = stage.in.size() / states_;
   Floats columns(Index(layer.fan_in()) * width), value(floats), next(stages_[i + 1].in.size());
   Product product{KernelOps(isa_), Index(layer.fan_in()), units, nullptr};
@@ -546,9 +507,9 @@ void Jacobians::Reverse(std::span<const float> u, Terms terms, std::span<float> 
 void Jacobians::AddGradient(Terms terms, const float* in, size_t inputs, const Floats& delta,
                             size_t units, std::span<float> to, std::span<float> bias) const {
   const kernel::Ops& ops = KernelOps(isa_);
-  const size_t padded = Padded(units), columns = columns_.empty() ? states_ : row_;
+  const size_t padded = PaddedRow(units), columns = columns_.empty() ? states_ : row_;
   Floats by_column(columns * padded), magnitudes;
-  Transpose(delta.data(), units, columns, row_, by_column.data(), padded);
+  TransposeMatrix(delta.data(), units, columns, row_, by_column.data(), padded);
   if (terms == Terms::kMagnitudes) {
     MakeAbsolute(by_column.span());
     magnitudes = Floats(inputs * row_);
@@ -681,9 +642,9 @@ void Jacobians::ReverseRecurrent(size_t i, Terms terms, Floats& delta, std::span
 void Jacobians::ReverseConv(size_t i, Terms terms, Floats& delta, std::span<float> out) const {
   const Stage& stage = stages_[i];
   const Layer& layer = *stage.layer;
-  const size_t units = Index(layer.out), rows = Index(layer.fan_in()), padded = Padded(units);
-  const size_t pixels = Pixels(layer), width = Padded(pixels), channels = Index(layer.in);
-  const size_t in_pixels = Index(layer.in_height * layer.in_width), in_width = Padded(in_pixels);
+  const size_t units = Index(layer.out), rows = Index(layer.fan_in()), padded = PaddedRow(units);
+  const size_t pixels = Pixels(layer), width = PaddedRow(pixels), channels = Index(layer.in);
+  const size_t in_pixels = Index(layer.in_height * layer.in_width), in_width = PaddedRow(in_pixels);
   const bool dense_behind = !IsConv(*stages_[i + 1].layer);
   const Product product{KernelOps(isa_), rows, units, weights(layer)};
   Floats columns(rows * width), own(units * width), by_pixel(pixels * padded);
@@ -701,7 +662,7 @@ void Jacobians::ReverseConv(size_t i, Terms terms, Floats& delta, std::span<floa
     }
     const float* slope = stage.slope.data() + x * units * width;
     for (size_t j = 0; j < own.size() && stage.slope.size() > 0; ++j) own.data()[j] *= slope[j];
-    Transpose(own.data(), units, pixels, width, by_pixel.data(), padded);
+    TransposeMatrix(own.data(), units, pixels, width, by_pixel.data(), padded);
     Unfold(layer, stage.in.data() + x * (stage.in.size() / states_), columns.data());
     product.ops.product({.left = columns.data(),
                          .left_row = width,

@@ -11,6 +11,7 @@ namespace {
 constexpr size_t kLanes = 8;
 constexpr size_t kConvVectors = 2;
 constexpr size_t kTileRows = 4, kTileVectors = 2;
+constexpr size_t kProductRows = 6;
 using Vec = __m256;
 
 inline Vec Load(const float* p) { return _mm256_loadu_ps(p); }

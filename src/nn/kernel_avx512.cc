@@ -11,6 +11,7 @@ namespace {
 constexpr size_t kLanes = 16;
 constexpr size_t kConvVectors = 4;
 constexpr size_t kTileRows = 8, kTileVectors = 2;
+constexpr size_t kProductRows = 12;
 using Vec = __m512;
 
 inline Vec Load(const float* p) { return _mm512_loadu_ps(p); }

@@ -9,6 +9,7 @@ namespace {
 constexpr size_t kLanes = 8;
 constexpr size_t kConvVectors = 2;
 constexpr size_t kTileRows = 4, kTileVectors = 2;
+constexpr size_t kProductRows = 4;
 
 struct Vec {
   float f[kLanes];

@@ -6,21 +6,21 @@
 namespace samara::kernel {
 namespace {
 
-// Elements of kTileRows rows and kVectors vectors of columns. A tile that reaches beyond the last
-// row computes that row again.
+// Elements of kProductRows rows and kVectors vectors of columns. A tile that reaches beyond the
+// last row computes that row again.
 template <size_t kVectors>
 void ProductTile(const ProductTask& t, size_t row, size_t column) {
-  const float* left[kTileRows];
-  float* out[kTileRows];
+  const float* left[kProductRows];
+  float* out[kProductRows];
   SAMARA_UNROLL
-  for (size_t i = 0; i < kTileRows; ++i) {
+  for (size_t i = 0; i < kProductRows; ++i) {
     const size_t m = row + i < t.rows ? row + i : t.rows - 1;
     left[i] = t.left + m * t.left_row;
     out[i] = t.out + m * t.out_row + column;
   }
-  Vec sum[kTileRows][kVectors];
+  Vec sum[kProductRows][kVectors];
   SAMARA_UNROLL
-  for (size_t i = 0; i < kTileRows; ++i) {
+  for (size_t i = 0; i < kProductRows; ++i) {
     SAMARA_UNROLL
     for (size_t v = 0; v < kVectors; ++v)
       sum[i][v] = t.add ? Load(out[i] + v * kLanes) : Broadcast(0.0f);
@@ -31,14 +31,14 @@ void ProductTile(const ProductTask& t, size_t row, size_t column) {
     SAMARA_UNROLL
     for (size_t v = 0; v < kVectors; ++v) r[v] = Load(right + v * kLanes);
     SAMARA_UNROLL
-    for (size_t i = 0; i < kTileRows; ++i) {
+    for (size_t i = 0; i < kProductRows; ++i) {
       const Vec l = Broadcast(left[i][link * t.left_link]);
       SAMARA_UNROLL
       for (size_t v = 0; v < kVectors; ++v) sum[i][v] = Fma(l, r[v], sum[i][v]);
     }
   }
   SAMARA_UNROLL
-  for (size_t i = 0; i < kTileRows; ++i) {
+  for (size_t i = 0; i < kProductRows; ++i) {
     SAMARA_UNROLL
     for (size_t v = 0; v < kVectors; ++v) Store(out[i] + v * kLanes, sum[i][v]);
   }
@@ -47,10 +47,11 @@ void ProductTile(const ProductTask& t, size_t row, size_t column) {
 void Product(const ProductTask& t) {
   size_t column = 0;
   for (; column + kTileVectors * kLanes <= t.columns; column += kTileVectors * kLanes) {
-    for (size_t row = 0; row < t.rows; row += kTileRows) ProductTile<kTileVectors>(t, row, column);
+    for (size_t row = 0; row < t.rows; row += kProductRows)
+      ProductTile<kTileVectors>(t, row, column);
   }
   for (; column < t.columns; column += kLanes) {
-    for (size_t row = 0; row < t.rows; row += kTileRows) ProductTile<1>(t, row, column);
+    for (size_t row = 0; row < t.rows; row += kProductRows) ProductTile<1>(t, row, column);
   }
 }
 

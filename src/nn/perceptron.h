@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Multilayer perceptrons that learn: values and derivatives of many observations at once.
+//
+// For networks of tens to hundreds of units a tensor library spends most of its time between the
+// products; here a pass is nothing but its products.
+//
+// Parameters are those of a network of dense layers in canonical order (network.h), but each row of
+// a matrix and each bias has room for whole vectors, with zeros behind it: so they are held, learn
+// and are copied. Canonical() and Padded() convert. Matrices of values have a row for each
+// observation, padded likewise.
+//
+// Bits: every sum is one chain of fused multiply-adds in ascending order, whatever the instruction
+// set, so a row of the output depends on that row of the input only. Thread safety: a Perceptron is
+// constant after construction; a PerceptronPass is its thread's.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/cpu.h"
+#include "nn/kernel.h"
+#include "nn/matrix.h"
+#include "nn/network.h"
+
+namespace samara {
+
+// What the backward pass needs of a forward pass, and its scratch.
+struct PerceptronPass {
+  size_t rows = 0;
+  AlignedFloats input;                // [rows][PaddedRow(inputs)], zeros behind the inputs
+  std::vector<AlignedFloats> values;  // of each layer, after its activation
+  AlignedFloats input_delta;          // derivatives by the input, where asked for
+  // scratch of the backward pass; transposed: each layer's weights, zeros behind the rows
+  AlignedFloats delta[2];
+  std::vector<AlignedFloats> transposed;
+};
+
+class Perceptron {
+ public:
+  // `line`: hidden dense layers, by a name or a line (layer_line.h). kConfig: other layers, a
+  // normalization, or an activation whose derivative does not follow from its value (silu).
+  static Result<Perceptron> Make(std::string_view line, size_t inputs, size_t outputs,
+                                 IsaLevel isa = ActiveIsa());
+
+  const NetworkDescription& network() const { return network_; }
+  size_t inputs() const { return network_.input_size(); }
+  size_t outputs() const { return network_.output_size(); }
+  size_t size() const { return size_; }  // floats of the parameters
+
+  PerceptronPass MakePass(size_t rows_max) const;
+  // Outputs of pass.input, in pass.values.back(), for its first `rows` rows.
+  void Forward(std::span<const float> parameters, size_t rows, PerceptronPass& pass) const;
+  std::span<const float> Output(const PerceptronPass& pass, size_t row) const {
+    return {pass.values.back().data() + row * PaddedRow(outputs()), outputs()};
+  }
+  // From derivatives of a scalar by the outputs of the last Forward, [rows][outputs], those by the
+  // parameters (written to `gradient`, of size(); empty: not wanted) and, where `by_input`, by the
+  // inputs, in pass.input_delta. REQUIRES: one of both is wanted.
+  void Backward(std::span<const float> parameters, std::span<const float> by_output, bool by_input,
+                PerceptronPass& pass, std::span<float> gradient) const;
+
+  std::vector<float> Canonical(std::span<const float> parameters) const;
+  void FromCanonical(std::span<const float> canonical, std::span<float> parameters) const;
+
+ private:
+  struct Stage {
+    size_t inputs, outputs, row;  // row: of the outputs
+    size_t weights, bias;         // offsets
+    Activation activation;
+  };
+  Perceptron(NetworkDescription network, IsaLevel isa);
+
+  NetworkDescription network_;
+  std::vector<Stage> stages_;
+  size_t size_ = 0, widest_ = 0;
+  IsaLevel isa_;
+};
+
+}  // namespace samara

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+#include "nn/perceptron.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/rng.h"
+#include "nn/jacobian.h"
+
+namespace samara {
+namespace {
+
+std::vector<float> Draws(size_t n, uint64_t key, double scale = 1) {
+  std::vector<float> values(n);
+  for (size_t i = 0; i < n; ++i) values[i] = static_cast<float>(scale * CounterRng(key).Normal(i));
+  return values;
+}
+
+// A perceptron, its parameters and a pass over `rows` observations.
+struct Case {
+  Case(std::string_view line, size_t inputs, size_t outputs, size_t n, IsaLevel isa = ActiveIsa())
+      : net(Perceptron::Make(line, inputs, outputs, isa).ValueOrThrow()),
+        canonical(Draws(net.network().parameter_count, 1, 0.4)),
+        parameters(net.size()),
+        observations(Draws(n * inputs, 2)),
+        by_output(Draws(n * outputs, 3)),
+        pass(net.MakePass(n)),
+        rows(n) {
+    net.FromCanonical(canonical, parameters);
+    for (size_t row = 0; row < n; ++row)
+      std::copy_n(observations.data() + row * inputs, inputs,
+                  pass.input.data() + row * PaddedRow(inputs));
+    net.Forward(parameters, n, pass);
+  }
+  std::vector<float> Outputs() const {
+    std::vector<float> all;
+    for (size_t row = 0; row < rows; ++row) {
+      const auto output = net.Output(pass, row);
+      all.insert(all.end(), output.begin(), output.end());
+    }
+    return all;
+  }
+  std::vector<float> Gradient() {
+    std::vector<float> gradient(net.size());
+    net.Backward(parameters, by_output, /*by_input=*/true, pass, gradient);
+    return net.Canonical(gradient);
+  }
+
+  Perceptron net;
+  std::vector<float> canonical, parameters, observations, by_output;
+  PerceptronPass pass;
+  size_t rows;
+};
+
+constexpr const char* kLines[] = {"dense 20 tanh, dense 7 relu", "mlp-64-64-tanh",
+                                  "dense 16 elu, dense 33 sigmoid, dense 5 selu",
+                                  "dense 9 lrelu, dense 9 lrelu0.2"};
+
+TEST(PerceptronTest, OutputsAndDerivativesAreThoseOfTheJacobians) {
+  for (const char* line : kLines) {
+    Case c(line, 5, 3, 21);
+    const Jacobians jacobians(c.net.network(), c.canonical, c.observations);
+    const auto outputs = c.Outputs();
+    for (size_t i = 0; i < outputs.size(); ++i)
+      EXPECT_NEAR(outputs[i], jacobians.outputs()[i], 1e-5) << line << " " << i;
+    std::vector<float> expected(c.canonical.size());
+    jacobians.TransposedTimes(c.by_output, expected);
+    const auto gradient = c.Gradient();
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_NEAR(gradient[i], expected[i], 2e-5 * (1 + std::abs(expected[i]))) << line << " " << i;
+  }
+}
+
+TEST(PerceptronTest, DerivativesByTheInputAreFiniteDifferences) {
+  for (const char* line : kLines) {
+    Case c(line, 5, 3, 4);
+    c.net.Backward(c.parameters, c.by_output, /*by_input=*/true, c.pass, {});
+    const auto at = [&](size_t row, size_t i, double change) {
+      Case moved(line, 5, 3, 4);
+      moved.pass.input.data()[row * PaddedRow(5) + i] += static_cast<float>(change);
+      moved.net.Forward(moved.parameters, 4, moved.pass);
+      double sum = 0;
+      const auto outputs = moved.Outputs();
+      for (size_t k = 0; k < outputs.size(); ++k) sum += double{outputs[k]} * c.by_output[k];
+      return sum;
+    };
+    for (size_t row = 0; row < 4; ++row)
+      for (size_t i = 0; i < 5; ++i)
+        EXPECT_NEAR(c.pass.input_delta.data()[row * PaddedRow(5) + i],
+                    (at(row, i, 1e-3) - at(row, i, -1e-3)) / 2e-3, 5e-3)
+            << line << " " << row << " " << i;
+  }
+}
+
+TEST(PerceptronTest, EveryInstructionSetGivesTheSameBits) {
+  for (const char* line : kLines) {
+    Case first(line, 17, 6, 37, IsaLevel::kPortable);
+    const auto outputs = first.Outputs(), gradient = first.Gradient();
+    for (const IsaLevel isa : AvailableIsaLevels()) {
+      Case c(line, 17, 6, 37, isa);
+      EXPECT_EQ(c.Outputs(), outputs) << line;
+      EXPECT_EQ(c.Gradient(), gradient) << line;
+    }
+  }
+}
+
+// Zeros behind the rows stay zeros, so that padded parameters can be learned as they are.
+TEST(PerceptronTest, NothingIsLearnedInThePadding) {
+  Case c("dense 7 tanh, dense 21 tanh", 3, 2, 9);
+  std::vector<float> gradient(c.net.size(), 1), zeros(c.net.size());
+  c.net.Backward(c.parameters, c.by_output, false, c.pass, gradient);
+  std::vector<float> back(c.net.size());
+  c.net.FromCanonical(c.net.Canonical(gradient), back);
+  EXPECT_EQ(back, gradient);
+}
+
+TEST(PerceptronTest, RefusesWhatItCannotLearn) {
+  for (const char* line : {"lstm 8", "normalize, dense 8 tanh", "dense 8 silu", "conv 3 3 1"})
+    EXPECT_EQ(Perceptron::Make(line, 4, 2).status().code(), Code::kConfig) << line;
+}
+
+}  // namespace
+}  // namespace samara
