@@ -64,9 +64,10 @@ def test_small_shards_have_the_same_bits_on_any_thread(tmp_path):
     assert numbers(result("samara", 2, *small, "--out", tmp_path / "ranks")) == numbers(alone)
 
 
-@pytest.mark.parametrize("preset", ["memory/recall-vtrace", "classic/pendulum-vtrace"])
-def test_recurrent_states_and_continuous_actions(preset, tmp_path):
-    args = [preset, "learn.mode=deterministic", "learn.environments=16", "learn.batch=8", "learn.shards=2", *SMALL,
+@pytest.mark.parametrize("task", [["memory/recall-vtrace"], ["classic/cartpole-vtrace", "env.id=Pendulum-v1"]],
+                         ids=["recurrent", "continuous"])
+def test_recurrent_states_and_continuous_actions(task, tmp_path):
+    args = [*task, "learn.mode=deterministic", "learn.environments=16", "learn.batch=8", "learn.shards=2", *SMALL,
             "learn.updates=12"]
     alone = train(tmp_path / "alone", *args)
     assert numbers(result("samara", 2, *args, "--out", tmp_path / "run")) == numbers(alone)

@@ -111,7 +111,7 @@ OPENERS = {
     "src/core/leave.cc": "removes half-made files where nothing but system calls may be used",
     "src/cli/list.cc": "the games of the installed ale-py", "src/fleet/remote/peer_owner.cc": "/proc/net/tcp",
     "src/fleet/remote/gate.cc": "the sockets' folder",
-    "src/core/cpu.cc": "/proc/cpuinfo", "src/core/venv.cc": "where Python is installed",
+    "src/core/cpu.cc": "/proc/cpuinfo", "src/core/resources.cc": "/proc/meminfo, the control group's limit", "src/core/venv.cc": "where Python is installed",
     "src/env/mujoco/library.cc": "the wheel's library", "src/data/image_folder.cc": "the user's images",
     "src/replica/torch/connect.cc": "/proc/sys/kernel/random/boot_id",
     "src/fleet/remote/address.cc": "the folder of a socket",

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 #include "core/resources.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <new>
 #include <string_view>
 #include <system_error>
@@ -37,6 +39,22 @@ Status StatusOf(const std::exception& error) {
   if (what.find("can't allocate memory") != std::string_view::npos)
     return Exhausted("out of memory: " + std::string(what.substr(0, what.find('\n'))));
   return {Code::kInternal, "internal error: " + std::string(what)};
+}
+
+std::optional<uint64_t> AvailableMemory() {
+  std::optional<uint64_t> least;
+  const auto at_most = [&](uint64_t bytes) { least = std::min(bytes, least.value_or(bytes)); };
+  std::ifstream system("/proc/meminfo");
+  for (std::string name; system >> name; system.ignore(256, '\n')) {
+    uint64_t kib = 0;
+    if (name == "MemAvailable:" && system >> kib) at_most(kib * 1024);
+  }
+  // "max" where there is no limit
+  uint64_t limit = 0, used = 0;
+  if (std::ifstream("/sys/fs/cgroup/memory.max") >> limit &&
+      std::ifstream("/sys/fs/cgroup/memory.current") >> used)
+    at_most(limit - std::min(limit, used));
+  return least;
 }
 
 }  // namespace samara

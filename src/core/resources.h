@@ -2,7 +2,9 @@
 // Failures for want of memory, threads or processes, all of them kNoResources.
 #pragma once
 
+#include <cstdint>
 #include <exception>
+#include <optional>
 #include <string>
 
 #include "core/status.h"
@@ -17,5 +19,8 @@ Status SystemError(const std::string& what, int error_number, Code otherwise);
 // What an exception says: Error its status; kNoResources where memory (torch's too) or a thread was
 // refused; kInternal otherwise.
 Status StatusOf(const std::exception& error);
+// Bytes of memory that this process may still come to use: what the system has free, or its control
+// group's limit leaves. Nothing where neither says.
+std::optional<uint64_t> AvailableMemory();
 
 }  // namespace samara

@@ -37,6 +37,7 @@ enum class Purpose : uint32_t {
   kArchive = 21,
   kCentreChoice = 22,
   kMinibatches = 23,
+  kReplaySample = 24,
   kReference = 30,
   kActionNoise = 40,
   kObservationStatistics = 41,

@@ -1,6 +1,7 @@
 // Checkpoints of a learning run: saved, restored, rolled back to.
 #include <fmt/format.h>
 
+#include "core/format.h"
 #include "core/log.h"
 #include "report/run_data.h"
 #include "storage/build_info.h"
@@ -29,6 +30,9 @@ Result<Trainer::Restored> AgentTrainer::Restore() {
                       "same command again begins from the start");
   if (!setup_.listens.empty())
     LogInfo("listens at " + setup_.listens + ": " + setup_.actor_command);
+  if (const uint64_t bytes = agent_->memory_bytes(); bytes > 0)
+    LogInfo(
+        fmt::format("replay: {}B of memory when full", ShortNumber(static_cast<double>(bytes))));
   if (!batch_.curve.empty()) LogInfo("inference: batches of at most " + ToText(batch_));
   if (!checkpoint) return Restored();
   for (const auto& [name, bytes] : checkpoint->files) start_.files[name] = bytes;
@@ -110,9 +114,10 @@ Status AgentTrainer::Save(OnRefusal on_refusal) {
                          : SaveCheckpoint(/*exact=*/false, on_refusal);
 }
 
-// The ranks compare what all of them save alike: everything but their own slots and the clock.
+// The ranks compare what all of them save alike: everything but their own slots, their part of a
+// replay and the clock.
 Status AgentTrainer::CheckSame(NamedFiles contents) {
-  contents.erase("slots.bin");
+  contents.erase("slots.bin"), contents.erase("replay.bin");
   AgentState state = agent_state();
   state.seconds = 0;
   if (state.solved) state.solved->seconds = 0;
@@ -125,7 +130,7 @@ Status AgentTrainer::CheckSame(NamedFiles contents) {
 // Collective.
 Status AgentTrainer::SaveCheckpoint(bool exact, OnRefusal on_refusal) {
   const SteadyTime begin = Now();
-  NamedFiles contents = agent_->Save(exact);
+  NamedFiles contents = agent_->Save(exact ? Agent::Part::kSlots : Agent::Part::kRun);
   if (!sync_.alone()) RETURN_IF_ERROR(CheckSame(contents));
   if (!agent_->finite()) {
     const std::string why = fmt::format("the parameters are not finite after update {}: not saved",
@@ -135,16 +140,14 @@ Status AgentTrainer::SaveCheckpoint(bool exact, OnRefusal on_refusal) {
     if (sync_.is_main()) LogError(why);
     return Status::Ok();
   }
-  if (!sync_.is_main() && !exact) return Status::Ok();
-  if (exact) {
-    // rank 0 writes what all remember of their slots
-    contents["server.bin"] = server_->Save();
-    for (const char* name : {"slots.bin", "server.bin"}) {
-      ASSIGN_OR_RETURN(const std::vector<std::string> parts, sync_.Exchange(name, contents[name]));
-      ASSIGN_OR_RETURN(contents[name], JoinSlotRecords(parts));
-    }
-    if (!sync_.is_main()) return Status::Ok();
+  if (exact) contents["server.bin"] = server_->Save();
+  // rank 0 writes what all remember
+  for (const char* name : {"slots.bin", "server.bin", "replay.bin"}) {
+    if (!contents.contains(name)) continue;
+    ASSIGN_OR_RETURN(const std::vector<std::string> parts, sync_.Exchange(name, contents[name]));
+    ASSIGN_OR_RETURN(contents[name], JoinSlotRecords(parts));
   }
+  if (!sync_.is_main()) return Status::Ok();
   AgentState state = agent_state();
   state.seconds = Seconds();
   const json drops = Drops();

@@ -13,7 +13,7 @@
 namespace samara {
 namespace {
 
-constexpr uint64_t kEvaluationEpisodes = 20;
+constexpr uint64_t kEvaluationEpisodes = 20, kTrainingEpisodes = 5;
 
 }  // namespace
 
@@ -26,17 +26,16 @@ Result<std::optional<double>> StopAt(const RunConfig& run) {
   return std::optional<double>(score);
 }
 
-// Where as many training episodes as an evaluation has are over since the last time, and their mean
-// return reaches run.stop_at, the agent plays fresh ones. `before`: episodes before the last
+// Where a few training episodes are over since the last time, and their mean return reaches
+// run.stop_at, the agent plays fresh ones. `before`: episodes before the last
 // update. A function of the run's state: a resumed run evaluates where it would have without.
 Status AgentTrainer::MaybeEvaluate(uint64_t before) {
   const uint64_t now = agent_state().episodes;
-  if (!stop_at_ || agent_state().solved ||
-      now / kEvaluationEpisodes == before / kEvaluationEpisodes)
+  if (!stop_at_ || agent_state().solved || now / kTrainingEpisodes == before / kTrainingEpisodes)
     return Status::Ok();
   const auto& last = agent_state().last_returns;
   const std::vector<double> newest(
-      last.end() - static_cast<ptrdiff_t>(std::min<size_t>(last.size(), kEvaluationEpisodes)),
+      last.end() - static_cast<ptrdiff_t>(std::min<size_t>(last.size(), kTrainingEpisodes)),
       last.end());
   if (Mean(newest) < *stop_at_) return Status::Ok();
   const SteadyTime began = Now();
@@ -66,7 +65,8 @@ Result<std::vector<double>> AgentTrainer::PlayEvaluation() {
     ASSIGN_OR_RETURN(evaluation_.setup, SetUpLearning(config_, slots_.size()));
     ASSIGN_OR_RETURN(evaluation_.agent, MakeAgent(Setup()));
   }
-  RETURN_IF_ERROR(evaluation_.agent->Restore(agent_->Save(/*slots=*/false), Agent::Part::kWeights));
+  RETURN_IF_ERROR(
+      evaluation_.agent->Restore(agent_->Save(Agent::Part::kWeights), Agent::Part::kWeights));
   PlayOptions play = FreshEpisodes(Purpose::kEpisodeEval, agent_state().updates,
                                    kEvaluationEpisodes, evaluation_.setup);
   play.shown = [this](uint32_t) {

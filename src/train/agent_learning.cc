@@ -11,7 +11,7 @@ namespace samara {
 Status AgentTrainer::Loop() {
   if (BudgetSpent()) return Status::Ok();
   if (sync_.is_main() && !Deterministic() && agent_state().updates == 0)
-    initial_weights_ = agent_->Save(/*slots=*/false);
+    initial_weights_ = agent_->Save(Agent::Part::kRun);
   std::optional<Progress> progress;
   if (sync_.is_main() && !options_.quiet) progress.emplace([this] { return Snapshot(); }, stderr);
   Status served;

@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "core/cpu.h"
+#include "core/format.h"
 #include "core/log.h"
+#include "core/resources.h"
 #include "core/rng.h"
 #include "core/statistics.h"
 #include "report/run_data.h"
@@ -141,10 +143,27 @@ Status AgentTrainer::CheckConfig() const {
   return shared.own->Check(shared);
 }
 
+namespace {
+
+// Refuses a replay that the machine has no memory for.
+Status CheckMemory(const Agent& agent) {
+  const uint64_t needed = agent.memory_bytes();
+  const std::optional<uint64_t> there = AvailableMemory();
+  if (needed == 0 || !there || needed <= *there) return Status::Ok();
+  return {Code::kNoResources,
+          fmt::format("the replay needs {}B of memory when full, and {}B are available; lower "
+                      "replay.capacity",
+                      ShortNumber(static_cast<double>(needed)),
+                      ShortNumber(static_cast<double>(*there)))};
+}
+
+}  // namespace
+
 Status AgentTrainer::CheckOnly() {
   RETURN_IF_ERROR(CheckConfig());
   ASSIGN_OR_RETURN(setup_, SetUpLearning(config_, /*slots=*/1));
-  return MakeAgent(Setup()).status();
+  ASSIGN_OR_RETURN(const auto agent, MakeAgent(Setup()));
+  return CheckMemory(*agent);
 }
 
 Status AgentTrainer::Build() {
@@ -161,6 +180,7 @@ Status AgentTrainer::Build() {
   remote.incarnation = (session_.resumed() ? session_.folder().incarnation() : 1) << 32;
   ASSIGN_OR_RETURN(setup_, SetUpLearning(config_, slots_.size(), /*render=*/false, remote));
   ASSIGN_OR_RETURN(agent_, MakeAgent(Setup()));
+  RETURN_IF_ERROR(CheckMemory(*agent_));
   return ChooseBatchSize();
 }
 

@@ -13,12 +13,13 @@ namespace samara {
 
 LearningAlgorithm A2cRow();
 LearningAlgorithm PpoRow();
+LearningAlgorithm SacRow();
 LearningAlgorithm VtraceRow();
 
 namespace {
 
 std::vector<LearningAlgorithm>& Rows() {
-  static std::vector<LearningAlgorithm> rows = {VtraceRow(), A2cRow(), PpoRow()};
+  static std::vector<LearningAlgorithm> rows = {VtraceRow(), A2cRow(), PpoRow(), SacRow()};
   return rows;
 }
 
@@ -48,7 +49,8 @@ void ChooseAlgorithm(LearningConfig& config, std::string_view name) {
 
 Result<std::unique_ptr<Agent>> MakeAgent(const AgentSetup& setup) {
   RETURN_IF_ERROR(Check(setup.config));
-  return MakeLearner(setup, FindLearningAlgorithm(setup.config.algorithm)->make(setup.config));
+  const LearningAlgorithm* row = FindLearningAlgorithm(setup.config.algorithm);
+  return row->agent != nullptr ? row->agent(setup) : MakeLearner(setup, row->make(setup.config));
 }
 
 bool HasAgents() { return true; }

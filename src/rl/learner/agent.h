@@ -65,17 +65,20 @@ class Agent : public Model {
                                       double frames) = 0;
   virtual uint64_t version() const = 0;  // how often Update was called
   virtual int64_t parameter_count() const = 0;
+  // What learning will come to need besides: of a replay.
+  virtual uint64_t memory_bytes() const { return 0; }
   virtual std::string parameter_hash() const = 0;  // SHA-256 over the parameters, by name
   virtual bool finite() const = 0;                 // all parameters
 
-  // Files of a checkpoint by name; "weights.safetensors" alone plays. `slots`: frame stacks,
-  // recurrent states and older versions too. REQUIRES of slots: no inference is running.
-  virtual std::map<std::string, std::string> Save(bool slots) const = 0;
   enum class Part : uint8_t {
-    kWeights,  // parameters, and the optimiser where it is there; the count of versions goes on
-    kRun,      // that count too
+    kWeights,  // parameters, which are all that acting needs
+    kRun,      // and the optimizer, statistics, a replay, the count of versions
     kSlots,    // and what slots remember, and the versions that may still be asked for
   };
+  // Files of a checkpoint by name; "weights.safetensors" alone plays. REQUIRES of kSlots: no
+  // inference is running.
+  virtual std::map<std::string, std::string> Save(Part part) const = 0;
+  // kWeights takes the optimizer too where it is there; the count of versions goes on.
   // kBadData: a file is missing or has another network's shapes; the parameters have not changed
   // then, the rest may have.
   virtual Status Restore(const std::map<std::string, std::string>& files, Part part) = 0;

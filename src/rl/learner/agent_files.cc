@@ -64,19 +64,20 @@ NamedTensors NamedParameters(const AgentNetworkImpl& network) {
   return all;
 }
 
-std::map<std::string, std::string> SaveAgent(const NamedTensors& parameters, uint64_t version,
-                                             const Optimizer& optimizer,
+std::map<std::string, std::string> SaveAgent(Agent::Part part, const NamedTensors& parameters,
+                                             uint64_t version, const Optimizer& optimizer,
                                              const NetworkStatistics& statistics,
-                                             const Acting& acting, bool slots) {
+                                             const Acting& acting) {
   std::map<std::string, std::string> files;
   files[kWeights] = ToSafetensors(parameters, {{"version", std::to_string(version)}});
+  if (part == Agent::Part::kWeights) return files;
   files[kOptimizer] = ToSafetensors(optimizer.State());
   if (statistics.numbers() > 0) files[kStatistics] = statistics.Save();
-  if (!slots) return files;
+  if (part == Agent::Part::kRun) return files;
   files[kSlots] = acting.SaveSlots();
   NamedTensors versions;
-  for (const uint64_t number : acting.versions())
-    for (const auto& [name, tensor] : NamedParameters(*acting.network(number)))
+  for (const auto& [number, network] : acting.versions().all())
+    for (const auto& [name, tensor] : NamedParameters(*network))
       versions[std::to_string(number) + "/" + name] = tensor;
   files[kVersions] = ToSafetensors(versions);
   return files;

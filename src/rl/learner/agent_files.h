@@ -28,10 +28,10 @@ struct LearnerState {
   Acting& acting;
 };
 // As Agent::Save and Agent::Restore (agent.h).
-std::map<std::string, std::string> SaveAgent(const NamedTensors& parameters, uint64_t version,
-                                             const Optimizer& optimizer,
+std::map<std::string, std::string> SaveAgent(Agent::Part part, const NamedTensors& parameters,
+                                             uint64_t version, const Optimizer& optimizer,
                                              const NetworkStatistics& statistics,
-                                             const Acting& acting, bool slots);
+                                             const Acting& acting);
 Status RestoreAgent(const std::map<std::string, std::string>& files, Agent::Part part,
                     const LearnerState& state);
 

@@ -263,7 +263,7 @@ TEST(AgentTest, ARestoredAgentLearnsOnWithTheSameBits) {
     Play play(setup, 5);
     for (int i = 0; i <= 20; ++i) play.Step(4);
     ASSERT_TRUE(play.agent().Update(play.Take(4), 0).ok());
-    const auto files = play.agent().Save(/*slots=*/true);
+    const auto files = play.agent().Save(Agent::Part::kSlots);
     const auto other = MakeAgent(setup).ValueOrThrow();
     EXPECT_NE(other->parameter_hash(), play.agent().parameter_hash());
     ASSERT_TRUE(other->Restore(files, Agent::Part::kSlots).ok());
@@ -319,7 +319,7 @@ TEST(AgentTest, AnUpdateOfManyStepsIsRepeatedBitByBit) {
       };
       for (int i = 0; i <= 10; ++i) play.Step(4);
       round(play.agent(), play.Take(4));
-      const auto files = play.agent().Save(/*slots=*/true);
+      const auto files = play.agent().Save(Agent::Part::kSlots);
       EXPECT_TRUE(files.contains("statistics.bin"));
       const auto other = MakeAgent(setup).ValueOrThrow();
       ASSERT_TRUE(other->Restore(files, Agent::Part::kSlots).ok());
@@ -574,7 +574,7 @@ TEST(AgentTest, SlotsAreSavedOfAllAndReadByShare) {
   AgentSetup setup = MakeSetup(Images(5), "impala_shallow", 8);
   Play play(setup, 5);
   for (int i = 0; i <= 6; ++i) play.Step(4);
-  auto files = play.agent().Save(/*slots=*/true);
+  auto files = play.agent().Save(Agent::Part::kSlots);
   const std::string whole = files["slots.bin"];
   setup.slots = 2;
   setup.share = {.first = 0, .all = 4};
@@ -583,7 +583,7 @@ TEST(AgentTest, SlotsAreSavedOfAllAndReadByShare) {
     setup.share.first = first;
     const auto half = MakeAgent(setup).ValueOrThrow();
     ASSERT_TRUE(half->Restore(files, Agent::Part::kSlots).ok());
-    parts.push_back(half->Save(/*slots=*/true)["slots.bin"]);
+    parts.push_back(half->Save(Agent::Part::kSlots)["slots.bin"]);
   }
   EXPECT_NE(parts[0], parts[1]);
   EXPECT_EQ(JoinSlotRecords(parts).ValueOrThrow(), whole);

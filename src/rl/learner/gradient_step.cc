@@ -1,10 +1,14 @@
 // Compiled so that nothing waits for errno after a square root (CMakeLists.txt): no value changes.
 #include "rl/learner/gradient_step.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace samara {
+namespace {
 
+// config.kind is rmsprop or rmsprop_torch; `mean` is not used.
 void RmsPropStep(const OptimizerConfig& config, const GradientStep& step) {
   float* __restrict const theta = step.parameter.data();
   float* __restrict const square = step.square.data();
@@ -21,6 +25,7 @@ void RmsPropStep(const OptimizerConfig& config, const GradientStep& step) {
   }
 }
 
+// config.kind is adam or adam_torch.
 void AdamStep(const OptimizerConfig& config, const GradientStep& step, uint64_t steps) {
   float* __restrict const theta = step.parameter.data();
   float* __restrict const mean = step.mean.data();
@@ -41,6 +46,33 @@ void AdamStep(const OptimizerConfig& config, const GradientStep& step, uint64_t 
     mean[i] = m, square[i] = v;
     theta[i] -= lr * m / (std::sqrt(v) * spread + eps);
   }
+}
+
+}  // namespace
+
+void Apply(const OptimizerConfig& config, const GradientStep& step, uint64_t steps) {
+  if (config.kind == "rmsprop" || config.kind == "rmsprop_torch")
+    RmsPropStep(config, step);
+  else
+    AdamStep(config, step, steps);
+}
+
+double LearningRateAt(const OptimizerConfig& config, double frames) {
+  if (config.schedule == "constant") return config.learning_rate;
+  return config.learning_rate * std::max(0.0, 1 - frames / config.schedule_frames);
+}
+
+double SumOfSquares(std::span<const float> values) {
+  constexpr size_t kLanes = 8;
+  double lanes[kLanes] = {};
+  size_t i = 0;
+  for (; i + kLanes <= values.size(); i += kLanes)
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const double value = values[i + lane];
+      lanes[lane] += value * value;
+    }
+  for (; i < values.size(); ++i) lanes[0] += static_cast<double>(values[i]) * values[i];
+  return std::accumulate(std::begin(lanes), std::end(lanes), 0.0);
 }
 
 }  // namespace samara

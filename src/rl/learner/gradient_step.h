@@ -18,9 +18,12 @@ struct GradientStep {
   double learning_rate = 0;
 };
 
-// config.kind is rmsprop or rmsprop_torch; `mean` is not used.
-void RmsPropStep(const OptimizerConfig& config, const GradientStep& step);
-// config.kind is adam or adam_torch. steps: this one is the steps-th, from 1.
-void AdamStep(const OptimizerConfig& config, const GradientStep& step, uint64_t steps);
+// One step of the optimizer of config.kind. steps: this one is the steps-th, from 1.
+void Apply(const OptimizerConfig& config, const GradientStep& step, uint64_t steps);
+
+// The learning rate after `frames` frames.
+double LearningRateAt(const OptimizerConfig& config, double frames);
+// In a fixed order.
+double SumOfSquares(std::span<const float> values);
 
 }  // namespace samara

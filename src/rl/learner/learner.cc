@@ -7,13 +7,12 @@
 
 #include "core/clock.h"
 #include "core/cpu.h"
-#include "core/resources.h"
 #include "core/rng.h"
 #include "core/sha256.h"
-#include "core/thread.h"
 #include "nn/torch/first_line.h"
 #include "rl/learner/agent_files.h"
 #include "rl/learner/algorithm.h"
+#include "rl/learner/shards.h"
 
 namespace samara {
 namespace {
@@ -73,6 +72,7 @@ class Learner : public Agent {
         parameters_(NamedParameters(*network_)),
         statistics_(*network_),
         parts_(static_cast<size_t>(shards_)),
+        threads_(config_.learn.threads > 0 ? static_cast<size_t>(config_.learn.threads) : Cores()),
         acting_(setup, network_config, layout) {
     for (const auto& [name, parameter] : own_parameters_) {
       CHECK(!parameters_.contains(name)) << "two parameters named " << name;
@@ -96,8 +96,8 @@ class Learner : public Agent {
   Result<UpdateReport> Update(std::span<const UnrollStore::Loan> unrolls, double frames) override;
   std::string parameter_hash() const override;
   bool finite() const override;
-  std::map<std::string, std::string> Save(bool slots) const override {
-    return SaveAgent(parameters_, version_, *optimizer_, statistics_, acting_, slots);
+  std::map<std::string, std::string> Save(Part part) const override {
+    return SaveAgent(part, parameters_, version_, *optimizer_, statistics_, acting_);
   }
   Status Restore(const std::map<std::string, std::string>& files, Part part) override {
     return RestoreAgent(files, part,
@@ -143,6 +143,7 @@ class Learner : public Agent {
   NamedTensors learned_;               // those with a gradient
   NetworkStatistics statistics_;       // what the others follow from
   std::vector<ShardWork> parts_;       // of this learner
+  ShardThreads threads_;
   Acting acting_;
   std::optional<Optimizer> optimizer_;
   uint64_t version_ = 0;
@@ -193,28 +194,13 @@ void Learner::RunPass(ShardWork& part, size_t index, const Pass& pass) const {
 
 // Calls work for each shard, on threads.
 Status Learner::OnThreads(const std::function<void(size_t index, ShardWork& part)>& work) {
-  const size_t shards = parts_.size();
-  std::vector<Status> failed(shards);
-  const size_t threads = std::min<size_t>(
-      shards, config_.learn.threads > 0 ? static_cast<size_t>(config_.learn.threads) : Cores());
-  const auto run = [&](size_t first) {
-    at::init_num_threads();  // one: without it a new thread has as many as there are cores
-    for (size_t i = first; i < shards; i += threads) {
-      try {
-        work(i, parts_[i]);
-      } catch (const std::exception& e) {  // torch's: no memory, above all
-        const Status why = StatusOf(e);
-        failed[i] = {why.code(), "learning: " + FirstLine(why.message())};
-      }
-    }
-  };
-  {
-    ThreadGroup others(nullptr);  // they return by themselves
-    RETURN_IF_ERROR(others.Start("learner-", threads - 1, [&](size_t i) { run(i + 1); }));
-    run(0);
-  }
-  for (const Status& status : failed) RETURN_IF_ERROR(status);
-  return Status::Ok();
+  const Status done = threads_.Run(parts_.size(), [&](size_t i) {
+    // one: without it a new thread has as many as there are cores
+    [[maybe_unused]] thread_local const bool one = (at::init_num_threads(), true);
+    work(i, parts_[i]);
+  });
+  if (done.ok()) return done;
+  return {done.code(), "learning: " + FirstLine(done.message())};  // torch's: no memory, above all
 }
 
 Status Learner::MakeShards(std::span<const UnrollStore::Loan> unrolls) {
@@ -235,17 +221,11 @@ Status Learner::MakeShards(std::span<const UnrollStore::Loan> unrolls) {
   });
 }
 
-// Adds up the rows of all shards: by the combiner over all learners, or here in their order.
+// Adds up the rows of all shards.
 Status Learner::Combine(std::span<float> sum) const {
-  if (combiner_ != nullptr) {
-    std::vector<std::span<const float>> rows;
-    for (const ShardWork& part : parts_) rows.emplace_back(part.row);
-    return combiner_->Combine(rows, sum);
-  }
-  std::ranges::copy(parts_[0].row, sum.begin());
-  for (const ShardWork& part : std::span(parts_).subspan(1))
-    for (size_t k = 0; k < sum.size(); ++k) sum[k] += part.row[k];
-  return Status::Ok();
+  std::vector<std::span<const float>> rows;
+  for (const ShardWork& part : parts_) rows.emplace_back(part.row);
+  return AddShards(combiner_, rows, sum);
 }
 
 // One pass: adds its numbers to the report's.

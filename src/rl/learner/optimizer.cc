@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <span>
-
-#include "rl/learner/gradient_step.h"
 
 namespace samara {
 
@@ -23,25 +20,7 @@ Tensor LaidOutAs(const Tensor& parameter, const Tensor& tensor) {
                                                  : torch::empty_like(parameter).copy_(tensor);
 }
 
-double SumOfSquares(std::span<const float> values) {
-  constexpr size_t kLanes = 8;
-  double lanes[kLanes] = {};
-  size_t i = 0;
-  for (; i + kLanes <= values.size(); i += kLanes)
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      const double value = values[i + lane];
-      lanes[lane] += value * value;
-    }
-  for (; i < values.size(); ++i) lanes[0] += static_cast<double>(values[i]) * values[i];
-  return std::accumulate(std::begin(lanes), std::end(lanes), 0.0);
-}
-
 }  // namespace
-
-double LearningRateAt(const OptimizerConfig& config, double frames) {
-  if (config.schedule == "constant") return config.learning_rate;
-  return config.learning_rate * std::max(0.0, 1 - frames / config.schedule_frames);
-}
 
 Result<Optimizer> Optimizer::Make(const OptimizerConfig& config,
                                   std::map<std::string, Tensor> parameters) {
@@ -81,23 +60,20 @@ Optimizer::StepResult Optimizer::Step(double frames) {
   for (auto& [name, slot] : slots_) {
     Tensor& gradient = slot.parameter.mutable_grad();
     if (gradient.defined() && result.applied)
-      Apply(slot, gradient, scale, LearningRateAt(config_, frames));
+      StepSlot(slot, gradient, scale, LearningRateAt(config_, frames));
     gradient = Tensor();
   }
   return result;
 }
 
-void Optimizer::Apply(Slot& slot, const Tensor& gradient, double scale, double rate) const {
+void Optimizer::StepSlot(Slot& slot, const Tensor& gradient, double scale, double rate) const {
   const GradientStep step{.parameter = Floats(slot.parameter),
                           .mean = Floats(slot.mean),
                           .square = Floats(slot.square),
                           .gradient = Floats(gradient),
                           .scale = scale,
                           .learning_rate = rate};
-  if (config_.kind == "rmsprop" || config_.kind == "rmsprop_torch")
-    RmsPropStep(config_, step);
-  else
-    AdamStep(config_, step, steps_);
+  Apply(config_, step, steps_);
 }
 
 std::map<std::string, Tensor> Optimizer::State() const {

@@ -17,12 +17,9 @@
 
 #include "core/status.h"
 #include "nn/torch/torch.h"
-#include "rl/learner/learning_config.h"
+#include "rl/learner/gradient_step.h"
 
 namespace samara {
-
-// The learning rate after `frames` frames.
-double LearningRateAt(const OptimizerConfig& config, double frames);
 
 class Optimizer {
  public:
@@ -52,7 +49,8 @@ class Optimizer {
   Optimizer(OptimizerConfig config, std::map<std::string, Slot> slots)
       : config_(std::move(config)), slots_(std::move(slots)) {}
   // One pass over the slot; gradients are multiplied by `scale` first.
-  void Apply(Slot& slot, const torch::Tensor& gradient, double scale, double learning_rate) const;
+  void StepSlot(Slot& slot, const torch::Tensor& gradient, double scale,
+                double learning_rate) const;
 
   OptimizerConfig config_;
   std::map<std::string, Slot> slots_;  // in the order of names, whatever order they came in

@@ -102,10 +102,9 @@ Acting::Acting(const AgentSetup& setup, const AgentNetworkConfig& network,
     : layout_(layout),
       network_config_(network),
       distribution_(MakeDistribution(setup.environment.action)),
-      versions_kept_(setup.versions_kept),
-      versions_every_(setup.versions_every),
       share_(setup.share),
-      frames_(setup.slots, -1) {
+      frames_(setup.slots, -1),
+      versions_(setup.versions_kept, setup.versions_every) {
   const auto slots = static_cast<int64_t>(setup.slots), rows = static_cast<int64_t>(setup.rows_max);
   const auto depth = static_cast<int64_t>(layout.depth());
   const bool continuous = distribution_.continuous();
@@ -172,14 +171,8 @@ Status Acting::Forward(InferenceBatch& batch) {
   const size_t n = batch.rows.size();
   const auto padded = static_cast<int64_t>(std::max(batch.padded, n));
   CHECK_LE(padded, inputs_.size(0));
-  AgentNetwork network;
-  {
-    const MutexLock lock(mu_);
-    CHECK(!versions_.empty());
-    if (batch.version == InferenceBatch::kNewest) batch.version = versions_.back().number;
-    for (const Version& version : versions_)
-      if (version.number == batch.version) network = version.network;
-  }
+  if (batch.version == InferenceBatch::kNewest) batch.version = versions_.newest().first;
+  const AgentNetwork network = versions_.Find(batch.version);
   CHECK(network != nullptr) << "version " << batch.version << " is not kept";
 
   // 1 what the rows bring and what their slots remember
@@ -256,12 +249,6 @@ Status Acting::Forward(InferenceBatch& batch) {
   return Status::Ok();
 }
 
-bool Acting::Has(uint64_t version) const {
-  const MutexLock lock(mu_);
-  return std::any_of(versions_.begin(), versions_.end(),
-                     [&](const Version& v) { return v.number == version; });
-}
-
 void Acting::Publish(uint64_t version, const AgentNetworkImpl& network) {
   const torch::NoGradGuard no_gradient;
   AgentNetwork copy;
@@ -283,33 +270,10 @@ void Acting::Publish(uint64_t version, const AgentNetworkImpl& network) {
   auto to = copy->parameters();
   for (size_t i = 0; i < from.size(); ++i) to[i].copy_(from[i]);
   copy->Freeze();
-  const MutexLock lock(mu_);
-  // the last one is in the way when nobody asks for it later, or when this is another one by its
-  // number: parameters of a checkpoint that were taken again
-  if (!versions_.empty() &&
-      (versions_.back().number == version || versions_.back().number % versions_every_ != 0)) {
-    spare_.push_back(std::move(versions_.back().network));
-    versions_.pop_back();
+  for (AgentNetwork& gone : versions_.Publish(version, std::move(copy))) {
+    const MutexLock lock(mu_);
+    spare_.push_back(std::move(gone));
   }
-  versions_.push_back({version, std::move(copy)});
-  while (versions_.size() > versions_kept_) {
-    spare_.push_back(std::move(versions_.front().network));
-    versions_.pop_front();
-  }
-}
-
-std::vector<uint64_t> Acting::versions() const {
-  const MutexLock lock(mu_);
-  std::vector<uint64_t> all;
-  for (const Version& version : versions_) all.push_back(version.number);
-  return all;
-}
-
-AgentNetwork Acting::network(uint64_t number) const {
-  const MutexLock lock(mu_);
-  for (const Version& version : versions_)
-    if (version.number == number) return version.network;
-  return nullptr;
 }
 
 namespace {

@@ -1,7 +1,6 @@
 // Acting with torch: versions of one network, and what it remembers of every slot.
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <string>
 
@@ -9,6 +8,7 @@
 #include "nn/torch/agent_network.h"
 #include "rl/learner/agent.h"
 #include "rl/learner/distribution.h"
+#include "rl/learner/version_queue.h"
 
 namespace samara {
 
@@ -42,16 +42,14 @@ class Acting {
 
   const ModelShape& shape() const { return shape_; }
   Status Infer(InferenceBatch& batch);
-  bool Has(uint64_t version) const;
+  bool Has(uint64_t version) const { return versions_.Has(version); }
   // A copy of `network` becomes the newest version.
   void Publish(uint64_t version, const AgentNetworkImpl& network);
 
   // What slots remember; REQUIRES: no Infer is running.
   std::string SaveSlots() const;
   Status RestoreSlots(std::string_view saved);  // kBadData
-  // Parameters of a version that is kept.
-  std::vector<uint64_t> versions() const;
-  AgentNetwork network(uint64_t version) const;
+  const VersionQueue<AgentNetworkImpl>& versions() const { return versions_; }
 
  private:
   Status Forward(InferenceBatch& batch);
@@ -61,7 +59,6 @@ class Acting {
   const InputLayout layout_;
   const AgentNetworkConfig network_config_;
   const ActionDistribution distribution_;
-  const uint32_t versions_kept_, versions_every_;
   const SlotShare share_;
   ModelShape shape_;
   // by slot
@@ -71,12 +68,8 @@ class Acting {
   torch::Tensor states_;         // [slots][state]
   // by row
   torch::Tensor inputs_, rewards_, actions_, first_, entering_, uniforms_;
+  VersionQueue<AgentNetworkImpl> versions_;
   mutable Mutex mu_;
-  struct Version {
-    uint64_t number;
-    AgentNetwork network;
-  };
-  std::deque<Version> versions_ GUARDED_BY(mu_);  // oldest first
   std::vector<AgentNetwork> spare_ GUARDED_BY(mu_);
 };
 

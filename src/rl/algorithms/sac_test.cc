@@ -1,0 +1,370 @@
+#include "rl/algorithms/sac.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "nn/torch/torch.h"
+#include "rl/algorithms/registry.h"
+#include "rl/learner/distribution.h"
+
+namespace samara {
+namespace {
+
+using TorchTensor = torch::Tensor;
+using Named = std::map<std::string, TorchTensor>;
+
+constexpr size_t kInputs = 5, kDimensions = 3;
+
+AgentSetup SacSetup(std::initializer_list<std::pair<const char*, const char*>> settings = {}) {
+  AgentSetup setup;
+  ChooseAlgorithm(setup.config, "sac");
+  setup.environment.observation = {DType::kFloat32, {kInputs}};
+  setup.environment.action = {.discrete = false,
+                              .n = kDimensions,
+                              .low = std::vector<float>(kDimensions, -1),
+                              .high = std::vector<float>(kDimensions, 1)};
+  ConfigTable table;
+  Bind(table, setup.config);
+  std::vector<std::pair<const char*, const char*>> all = {
+      {"network.layers", "\"dense 12 tanh, dense 7 relu\""},
+      {"learn.entropy_cost", "0.3"},
+      {"learn.entropy_target", "\"-2\""},
+      {"learn.entropy_speed", "2"}};
+  all.insert(all.end(), settings);
+  for (const auto& [key, value] : all) EXPECT_TRUE(table.Set(key, value).ok()) << key;
+  return setup;
+}
+
+// Random steps and what they are views of.
+struct Steps {
+  explicit Steps(size_t n) : numbers(n * kRow) {
+    for (size_t i = 0; i < numbers.size(); ++i)
+      numbers[i] = static_cast<float>(CounterRng(3).Normal(i));
+    for (size_t i = 0; i < n; ++i) {
+      const auto bytes = [&](size_t at) {
+        return std::as_bytes(std::span(numbers).subspan(i * kRow + at, kInputs));
+      };
+      steps.push_back({.observation = bytes(0),
+                       .next_observation = bytes(kInputs),
+                       .action = std::span(numbers).subspan(i * kRow + 2 * kInputs, kDimensions),
+                       .reward = numbers[i * kRow + 2 * kInputs + kDimensions],
+                       .terminated = i % 4 == 1});
+    }
+  }
+  // [n][size] of the numbers from `at` on
+  TorchTensor Columns(size_t at, size_t size) {
+    return torch::from_blob(numbers.data(),
+                            {static_cast<int64_t>(steps.size()), static_cast<int64_t>(kRow)})
+        .slice(1, static_cast<int64_t>(at), static_cast<int64_t>(at + size))
+        .clone();
+  }
+  static constexpr size_t kRow = 2 * kInputs + kDimensions + 1;
+  std::vector<float> numbers;
+  std::vector<Transition> steps;
+};
+
+Named ToTorch(const std::map<std::string, Tensor>& tensors, bool gradient) {
+  Named named;
+  for (const auto& [name, tensor] : tensors) {
+    const std::vector<float> values = tensor.Floats();
+    named[name] = torch::tensor(values).reshape(tensor.shape).set_requires_grad(gradient);
+  }
+  return named;
+}
+
+TorchTensor Network(const Named& all, const std::string& prefix, const std::string& head,
+                    TorchTensor x) {
+  const auto dense = [&](const std::string& layer, const TorchTensor& in) {
+    return torch::linear(in, all.at(prefix + layer + "_weight"), all.at(prefix + layer + "_bias"));
+  };
+  x = torch::tanh(dense("fc1", x));
+  x = torch::relu(dense("fc2", x));
+  return dense(head, x);
+}
+
+TorchTensor LeastValue(const Named& all, const TorchTensor& observation,
+                       const TorchTensor& sample) {
+  const TorchTensor x = torch::cat({observation, sample.tanh()}, 1);
+  return torch::minimum(Network(all, "critic1_", "value", x), Network(all, "critic2_", "value", x))
+      .squeeze(1);
+}
+
+// The loss of Haarnoja et al. 2018b, written anew with torch.
+TEST(SacTest, TheGradientIsThatOfThePapersLoss) {
+  constexpr size_t kRows = 24;
+  const auto algorithm = MakeSac(SacSetup({{"sac.gamma", "0.9"}})).ValueOrThrow();
+  std::vector<float> learned(algorithm->learned().size()), targets(algorithm->targets().size());
+  algorithm->Initialize(1, learned, targets);
+  std::vector<float> others = learned;  // targets that are not the critics
+  algorithm->Initialize(2, others, targets);
+  Steps steps(kRows);
+  const CounterRng noise(9);
+  std::vector<float> gradient(learned.size());
+  const auto scratch = algorithm->MakeScratch(kRows);
+  const auto numbers = algorithm->Gradient(
+      {.steps = steps.steps, .learned = learned, .targets = targets, .noise = noise}, *scratch,
+      gradient);
+
+  const Named now = ToTorch(algorithm->learned().Tensors(learned), true),
+              target = ToTorch(algorithm->targets().Tensors(targets), false);
+  const auto draws = [&](size_t first) {
+    std::vector<float> values(kRows * kDimensions);
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<float>(noise.Normal(first + i));
+    return torch::tensor(values).reshape({kRows, kDimensions});
+  };
+  const auto distribution = ActionDistribution::TanhNormal(kDimensions);
+  // mean + deviation * noise, and its log-probability
+  const auto act = [&](const TorchTensor& observation, const TorchTensor& epsilon) {
+    const TorchTensor policy = Network(now, "", "policy", observation);
+    const auto parts = policy.chunk(2, 1);
+    const TorchTensor sample = parts[0] + (torch::softplus(parts[1]) + 1e-3) * epsilon;
+    return std::pair(sample, distribution.LogProb(policy, sample));
+  };
+  const TorchTensor x = steps.Columns(0, kInputs), next = steps.Columns(kInputs, kInputs),
+                    action = steps.Columns(2 * kInputs, kDimensions),
+                    reward = steps.Columns(2 * kInputs + kDimensions, 1).squeeze(1);
+  TorchTensor goes_on = torch::ones({kRows});
+  for (size_t i = 0; i < kRows; ++i)
+    if (steps.steps[i].terminated) goes_on[static_cast<int64_t>(i)] = 0;
+  const TorchTensor alpha = (2 * now.at("entropy_cost")).exp();
+  const auto [next_sample, next_log_prob] = act(next, draws(0));
+  const TorchTensor y =
+      (reward + 0.9 * goes_on * (LeastValue(target, next, next_sample) - alpha * next_log_prob))
+          .detach();
+  const TorchTensor played = torch::cat({x, action.tanh()}, 1);
+  TorchTensor critic_loss = torch::zeros({});
+  for (const char* critic : {"critic1_", "critic2_"})
+    critic_loss =
+        critic_loss + (Network(now, critic, "value", played).squeeze(1) - y).square().mean();
+  const auto [sample, log_prob] = act(x, draws(kRows * kDimensions));
+  Named fixed;  // no gradient of the policy's loss reaches the critics
+  for (const auto& [name, tensor] : now) fixed[name] = tensor.detach();
+  const TorchTensor policy_loss = (alpha.detach() * log_prob - LeastValue(fixed, x, sample)).mean();
+  const TorchTensor entropy_loss = alpha * (-log_prob.detach().mean() + 2);
+  const TorchTensor loss = critic_loss + policy_loss + entropy_loss;
+  loss.backward();
+
+  EXPECT_NEAR(numbers.at("loss"), loss.item<double>(), 1e-4);
+  EXPECT_NEAR(numbers.at("value_loss"), critic_loss.item<double>(), 1e-4);
+  EXPECT_NEAR(numbers.at("policy_loss"), policy_loss.item<double>(), 1e-5);
+  for (const auto& [name, tensor] : algorithm->learned().Tensors(gradient)) {
+    const TorchTensor expected = now.at(name).grad().contiguous();
+    const std::vector<float> values = tensor.Floats();
+    ASSERT_EQ(static_cast<int64_t>(values.size()), expected.numel()) << name;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const float e = expected.data_ptr<float>()[i];
+      EXPECT_NEAR(values[i], e, 1e-5 + 1e-4 * std::abs(e)) << name << " " << i;
+    }
+  }
+}
+
+// theta' <- polyak theta' + (1 - polyak) theta
+TEST(SacTest, TargetsFollowTheCritics) {
+  const auto algorithm = MakeSac(SacSetup({{"sac.polyak", "0.75"}})).ValueOrThrow();
+  std::vector<float> learned(algorithm->learned().size()), targets(algorithm->targets().size());
+  algorithm->Initialize(1, learned, targets);
+  const auto before = algorithm->targets().Tensors(targets);
+  const auto critics = algorithm->learned().Tensors(learned);
+  for (const auto& [name, tensor] : before)
+    EXPECT_EQ(tensor.bytes, critics.at(name).bytes) << "at first they are the critics: " << name;
+  for (float& value : learned) value += 1;
+  algorithm->AfterStep(learned, targets);
+  for (const auto& [name, tensor] : algorithm->targets().Tensors(targets)) {
+    const std::vector<float> now = tensor.Floats(), was = before.at(name).Floats();
+    for (size_t i = 0; i < now.size(); ++i) EXPECT_NEAR(now[i], was[i] + 0.25, 1e-6) << name;
+  }
+}
+
+// ---- the agent
+
+constexpr uint32_t kSlots = 4, kUnroll = 5;
+
+// Plays unrolls with a random environment and feeds them to an agent.
+class Play {
+ public:
+  explicit Play(std::initializer_list<std::pair<const char*, const char*>> settings = {})
+      : store_({.observation_bytes = kInputs * 4, .action_values = kDimensions, .values = 0},
+               {.slots = kSlots, .length = kUnroll, .buffers = 3 * kSlots}) {
+    AgentSetup setup = SacSetup({{"learn.environments", "4"},
+                                 {"learn.unroll", "5"},
+                                 {"learn.batch", "4"},
+                                 {"replay.start", "40"},
+                                 {"replay.batch", "16"},
+                                 {"replay.ratio", "8"},
+                                 {"replay.capacity", "100"}});
+    ConfigTable table;
+    Bind(table, setup.config);
+    for (const auto& [key, value] : settings) EXPECT_TRUE(table.Set(key, value).ok()) << key;
+    setup.slots = setup.rows_max = kSlots;
+    agent_ = MakeAgent(setup).ValueOrThrow();
+  }
+  Agent& agent() { return *agent_; }
+
+  UpdateReport Update() {
+    const uint32_t steps = drawn_ == 0 ? kUnroll + 1 : kUnroll;
+    for (uint32_t t = 0; t < steps; ++t, ++drawn_) Step();
+    std::vector<UnrollStore::Loan> unrolls = store_.Take(kSlots);
+    EXPECT_EQ(unrolls.size(), kSlots);
+    return agent_->Update(unrolls, 0).ValueOrThrow();
+  }
+  uint64_t drawn() const { return drawn_; }
+  void SkipTo(uint64_t drawn, Play& other) {
+    drawn_ = drawn;
+    for (uint32_t slot = 0; slot < kSlots; ++slot)
+      ASSERT_TRUE(store_.Restore(slot, other.store_.Save(slot)).ok());
+  }
+
+ private:
+  void Step() {
+    for (uint32_t slot = 0; slot < kSlots; ++slot) {
+      ASSERT_TRUE(store_.Reserve(slot));
+      const CounterRng rng(DeriveKey(7, Purpose::kEnvironmentReset, drawn_, slot));
+      std::array<float, kInputs> observation;
+      for (size_t i = 0; i < kInputs; ++i) observation[i] = static_cast<float>(rng.Normal(i));
+      std::array<float, kDimensions> action;
+      for (size_t i = 0; i < kDimensions; ++i) action[i] = static_cast<float>(rng.Normal(20 + i));
+      EntryHeader header;
+      header.reward = static_cast<float>(rng.Normal(99));
+      header.episode_step = static_cast<uint32_t>(drawn_ % 9);
+      header.terminated = drawn_ > 0 && drawn_ % 9 == 0;
+      store_.Append(slot, {.header = header,
+                           .observation = std::as_bytes(std::span(observation)),
+                           .final_observation = {},
+                           .action_values = action,
+                           .behaviour = {},
+                           .values = {},
+                           .state = {},
+                           .history = {}});
+    }
+  }
+
+  UnrollStore store_;
+  std::unique_ptr<Agent> agent_;
+  uint64_t drawn_ = 0;
+};
+
+TEST(ReplayLearnerTest, HowMuchIsLearnedFollowsFromHowMuchWasPlayed) {
+  Play play;
+  int64_t steps = 0;
+  for (int update = 1; update <= 9; ++update) {
+    const UpdateReport report = play.Update();
+    EXPECT_TRUE(report.applied);
+    steps += report.steps;
+    // 20 steps an update, none learned from before 40: a minibatch of 16 for each 2 of the rest
+    EXPECT_EQ(steps, std::max(0, 20 * update - 40) * 8 / 16) << update;
+    EXPECT_EQ(play.agent().version(), static_cast<uint64_t>(update));
+  }
+  EXPECT_TRUE(play.agent().finite());
+}
+
+TEST(ReplayLearnerTest, ThreadsLeaveNoTraceAndShardsDo) {
+  std::set<std::string> hashes;
+  for (const char* threads : {"1", "2", "3"}) {
+    Play play({{"learn.shards", "2"}, {"learn.threads", threads}});
+    for (int update = 0; update < 5; ++update) play.Update();
+    hashes.insert(play.agent().parameter_hash());
+  }
+  EXPECT_EQ(hashes.size(), 1u);
+  Play one;
+  for (int update = 0; update < 5; ++update) one.Update();
+  hashes.insert(one.agent().parameter_hash());
+  EXPECT_EQ(hashes.size(), 2u);
+}
+
+TEST(ReplayLearnerTest, ARestoredAgentGoesOnWithTheSameBits) {
+  Play whole({{"learn.shards", "2"}});
+  for (int update = 0; update < 6; ++update) whole.Update();  // the replay is full: 120 of 100
+  const auto files = whole.agent().Save(Agent::Part::kSlots);
+  Play other({{"learn.shards", "2"}});
+  ASSERT_TRUE(other.agent().Restore(files, Agent::Part::kSlots).ok());
+  EXPECT_EQ(other.agent().parameter_hash(), whole.agent().parameter_hash());
+  EXPECT_EQ(other.agent().version(), 6u);
+  other.SkipTo(whole.drawn(), whole);
+  for (int update = 0; update < 3; ++update) {
+    EXPECT_EQ(whole.Update().numbers, other.Update().numbers);
+    EXPECT_EQ(other.agent().parameter_hash(), whole.agent().parameter_hash());
+  }
+  EXPECT_EQ(other.agent().Save(Agent::Part::kSlots), whole.agent().Save(Agent::Part::kSlots));
+}
+
+TEST(ReplayLearnerTest, FilesThatAreDamagedOrOfAnotherRunChangeNothing) {
+  Play play;
+  for (int update = 0; update < 3; ++update) play.Update();
+  const auto files = play.agent().Save(Agent::Part::kSlots);
+  Play other;
+  const std::string before = other.agent().parameter_hash();
+  for (const auto& [name, bytes] : files) {
+    auto damaged = files;
+    damaged[name] = bytes.substr(0, bytes.size() / 2);
+    EXPECT_EQ(other.agent().Restore(damaged, Agent::Part::kSlots).code(), Code::kBadData) << name;
+    damaged.erase(name);
+    EXPECT_EQ(other.agent().Restore(damaged, Agent::Part::kSlots).code(), Code::kBadData) << name;
+    EXPECT_EQ(other.agent().parameter_hash(), before);
+  }
+  Play wider({{"network.layers", "\"dense 13 tanh, dense 7 relu\""}});
+  EXPECT_EQ(wider.agent().Restore(files, Agent::Part::kWeights).code(), Code::kBadData);
+  // weights alone act
+  ASSERT_TRUE(
+      other.agent().Restore(play.agent().Save(Agent::Part::kWeights), Agent::Part::kWeights).ok());
+  EXPECT_EQ(other.agent().parameter_hash(), play.agent().parameter_hash());
+}
+
+TEST(ReplayLearnerTest, ActingIsAFunctionOfTheRow) {
+  Play play;
+  const ModelShape& shape = play.agent().shape();
+  const auto act = [&](const std::vector<uint32_t>& slots, bool greedy) {
+    InferenceBatch batch(shape, kSlots);
+    std::vector<std::array<float, kInputs>> observations;
+    observations.reserve(slots.size());
+    for (const uint32_t slot : slots) {
+      auto& observation = observations.emplace_back();
+      for (size_t i = 0; i < kInputs; ++i)
+        observation[i] = static_cast<float>(CounterRng(slot).Normal(i));
+      batch.rows.push_back({.slot = slot,
+                            .greedy = greedy,
+                            .step = 4,
+                            .key = 50 + slot,
+                            .observation = std::as_bytes(std::span(observation))});
+    }
+    batch.status.resize(slots.size());
+    EXPECT_TRUE(play.agent().Infer(batch).ok());
+    std::map<uint32_t, std::vector<float>> actions;
+    for (size_t i = 0; i < slots.size(); ++i) {
+      const auto begin = batch.actions.begin() + static_cast<ptrdiff_t>(i * kDimensions);
+      actions[slots[i]] = std::vector<float>(begin, begin + kDimensions);
+      for (size_t d = 0; d < kDimensions; ++d)
+        EXPECT_EQ(batch.actions[i * kDimensions + d],
+                  std::tanh(batch.action_values[i * kDimensions + d]));
+    }
+    return actions;
+  };
+  const auto all = act({0, 1, 2, 3}, false);
+  for (const uint32_t slot : {0u, 1u, 2u, 3u}) EXPECT_EQ(act({slot}, false).at(slot), all.at(slot));
+  EXPECT_NE(act({1}, true), act({1}, false));
+}
+
+TEST(SacTest, RefusesWhatItHasNoUseFor) {
+  const auto refused = [](std::initializer_list<std::pair<const char*, const char*>> settings) {
+    return MakeAgent(SacSetup(settings)).status().message();
+  };
+  EXPECT_EQ(refused({{"network.lstm", "8"}}),
+            "network.lstm: sac learns with perceptrons; expected 0");
+  EXPECT_NE(
+      refused({{"network.layers", "\"normalize, dense 8 relu\""}}).find("expected dense layers"),
+      std::string::npos);
+  EXPECT_EQ(refused({{"replay.batch", "1"}, {"learn.shards", "2"}}),
+            "replay.batch=1: expected at least learn.shards=2");
+  EXPECT_NE(refused({{"replay.capacity", "10"}}).find("of an update"), std::string::npos);
+  EXPECT_NE(refused({{"replay.start", "1e7"}}).find("at most replay.capacity"), std::string::npos);
+  AgentSetup setup = SacSetup();
+  setup.environment.action = {.discrete = true, .n = 4, .low = {}, .high = {}};
+  EXPECT_NE(MakeAgent(setup).status().message().find("actions are discrete"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace samara

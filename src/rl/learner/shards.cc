@@ -1,0 +1,106 @@
+#include "rl/learner/shards.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/mutex.h"
+#include "core/resources.h"
+#include "core/thread.h"
+
+namespace samara {
+
+class ShardThreads::Pool {
+ public:
+  explicit Pool(size_t threads) : size_(threads) {}
+  ~Pool() = default;
+  Status Start() {
+    return others_.Start("learner-", size_ - 1, [this](size_t i) { Serve(i + 1); });
+  }
+
+  void Run(const std::function<void(size_t thread)>& work) {
+    {
+      const MutexLock lock(mu_);
+      work_ = &work;
+      ++round_;
+      busy_ = size_ - 1;
+    }
+    begin_.NotifyAll();
+    work(0);
+    MutexLock lock(mu_);
+    done_.Wait(mu_, [this]() REQUIRES(mu_) { return busy_ == 0; });
+  }
+
+ private:
+  void Serve(size_t thread) {
+    uint64_t round = 0;
+    while (true) {
+      const std::function<void(size_t)>* work = nullptr;
+      {
+        MutexLock lock(mu_);
+        begin_.Wait(mu_, [&]() REQUIRES(mu_) { return stop_ || round_ != round; });
+        if (stop_) return;
+        round = round_;
+        work = work_;
+      }
+      (*work)(thread);
+      const MutexLock lock(mu_);
+      if (--busy_ == 0) done_.NotifyAll();
+    }
+  }
+
+  const size_t size_;
+  Mutex mu_;
+  CondVar begin_, done_;
+  const std::function<void(size_t)>* work_ GUARDED_BY(mu_) = nullptr;
+  uint64_t round_ GUARDED_BY(mu_) = 0;
+  size_t busy_ GUARDED_BY(mu_) = 0;
+  bool stop_ GUARDED_BY(mu_) = false;
+  ThreadGroup others_{[this] {
+    {
+      const MutexLock lock(mu_);
+      stop_ = true;
+    }
+    begin_.NotifyAll();
+  }};
+};
+
+ShardThreads::ShardThreads(size_t threads) : threads_(std::max<size_t>(1, threads)) {}
+ShardThreads::~ShardThreads() = default;
+
+Status ShardThreads::Run(size_t count, const std::function<void(size_t shard)>& work) {
+  std::vector<Status> failed(count);
+  const size_t threads = std::min(threads_, count);
+  const auto run = [&](size_t thread) {
+    if (thread >= threads) return;
+    for (size_t i = thread; i < count; i += threads) {
+      try {
+        work(i);
+      } catch (const std::exception& e) {
+        failed[i] = StatusOf(e);
+      }
+    }
+  };
+  if (threads <= 1) {
+    run(0);
+  } else {
+    if (!pool_) {
+      auto pool = std::make_unique<Pool>(threads_);
+      RETURN_IF_ERROR(pool->Start());
+      pool_ = std::move(pool);
+    }
+    pool_->Run(run);
+  }
+  for (const Status& status : failed) RETURN_IF_ERROR(status);
+  return Status::Ok();
+}
+
+Status AddShards(GradientCombiner* combiner, std::span<const std::span<const float>> rows,
+                 std::span<float> sum) {
+  if (combiner != nullptr) return combiner->Combine(rows, sum);
+  std::ranges::copy(rows[0], sum.begin());
+  for (const std::span<const float> row : rows.subspan(1))
+    for (size_t k = 0; k < sum.size(); ++k) sum[k] += row[k];
+  return Status::Ok();
+}
+
+}  // namespace samara

@@ -1,0 +1,36 @@
+// The shards of a learner: the threads that work on them, and the sum of what they bring.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "core/status.h"
+#include "rl/learner/agent.h"
+
+namespace samara {
+
+// Threads that wait between the steps of the optimizer, which may be thousands a second.
+class ShardThreads {
+ public:
+  // `threads`: the caller's is one of them. They are started with the first Run that needs them.
+  explicit ShardThreads(size_t threads);
+  ~ShardThreads();
+
+  // Calls work(0), ..., work(count - 1), shard i on thread i % threads, and waits for all of them.
+  // The first failure, by shard; an exception is one (core/resources.h). kNoResources where the
+  // threads cannot be started. One thread at a time.
+  Status Run(size_t count, const std::function<void(size_t shard)>& work);
+
+ private:
+  class Pool;
+  const size_t threads_;
+  std::unique_ptr<Pool> pool_;
+};
+
+// sum = the rows of all shards: by the combiner over all learners, or, where it is null, here in
+// their order.
+Status AddShards(GradientCombiner* combiner, std::span<const std::span<const float>> rows,
+                 std::span<float> sum);
+
+}  // namespace samara

@@ -1,0 +1,129 @@
+#include "rl/replay/parameter_blocks.h"
+
+#include <cmath>
+
+#include "core/check.h"
+#include "core/rng.h"
+
+namespace samara {
+namespace {
+
+// A dense layer's two tensors.
+struct Names {
+  std::string weight, bias;
+};
+
+Names NamesOf(const std::string& name, const std::string& head, const TensorSlice& slice,
+              const std::string& suffix) {
+  const std::string layer = slice.output_layer ? head : slice.name.substr(0, slice.name.find('.'));
+  return {name + layer + "_weight" + suffix, name + layer + "_bias" + suffix};
+}
+
+// [rows][columns] to [columns][rows]
+std::vector<float> Transposed(std::span<const float> from, size_t rows, size_t columns) {
+  std::vector<float> to(from.size());
+  TransposeMatrix(from.data(), rows, columns, columns, to.data(), rows);
+  return to;
+}
+
+}  // namespace
+
+size_t ParameterBlocks::Add(const std::string& name, const std::string& head,
+                            std::shared_ptr<const Perceptron> net) {
+  blocks_.push_back({name, head, std::move(net), size_});
+  size_ += blocks_.back().size();
+  return blocks_.back().offset;
+}
+
+size_t ParameterBlocks::AddNumber(const std::string& name) { return Add(name, "", nullptr); }
+
+void ParameterBlocks::Initialize(uint64_t seed, std::span<float> parameters) const {
+  CHECK_EQ(parameters.size(), size_);
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    const Block& block = blocks_[b];
+    if (!block.net) continue;
+    std::vector<float> canonical(block.net->network().parameter_count);
+    const CounterRng rng(DeriveKey(seed, Purpose::kNetworkInit, b));
+    for (const TensorSlice& slice : samara::Tensors(block.net->network())) {
+      if (slice.bias) continue;
+      const double limit = std::sqrt(6.0 / static_cast<double>(slice.fan_in + slice.fan_out));
+      for (size_t i = slice.offset; i < slice.offset + slice.count; ++i)
+        canonical[i] = static_cast<float>(limit * (2 * rng.Uniform(i) - 1));
+    }
+    block.net->FromCanonical(canonical, parameters.subspan(block.offset, block.size()));
+  }
+}
+
+std::map<std::string, Tensor> ParameterBlocks::Tensors(std::span<const float> parameters,
+                                                       const std::string& suffix) const {
+  CHECK_EQ(parameters.size(), size_);
+  std::map<std::string, Tensor> tensors;
+  for (const Block& block : blocks_) {
+    const auto mine = parameters.subspan(block.offset, block.size());
+    if (!block.net) {
+      tensors[block.name + suffix] = Tensor::OfFloats({}, mine);
+      continue;
+    }
+    const std::vector<float> canonical = block.net->Canonical(mine);
+    for (const TensorSlice& slice : samara::Tensors(block.net->network())) {
+      const Names names = NamesOf(block.name, block.head, slice, suffix);
+      const auto values = std::span(canonical).subspan(slice.offset, slice.count);
+      if (slice.bias) {
+        tensors[names.bias] = Tensor::OfFloats(slice.shape, values);
+        continue;
+      }
+      const int64_t in = slice.shape[0], out = slice.shape[1];
+      tensors[names.weight] = Tensor::OfFloats(
+          {out, in}, Transposed(values, static_cast<size_t>(in), static_cast<size_t>(out)));
+    }
+  }
+  return tensors;
+}
+
+size_t ParameterBlocks::tensors() const {
+  size_t count = 0;
+  for (const Block& block : blocks_)
+    count += block.net ? 2 * block.net->network().layers.size() : 1;
+  return count;
+}
+
+Status ParameterBlocks::FromTensors(const std::map<std::string, Tensor>& tensors,
+                                    std::span<float> parameters, const std::string& suffix) const {
+  CHECK_EQ(parameters.size(), size_);
+  std::vector<float> read(size_);
+  const auto find = [&](const std::string& name,
+                        const std::vector<int64_t>& shape) -> Result<std::vector<float>> {
+    const auto found = tensors.find(name);
+    if (found == tensors.end() || found->second.shape != shape ||
+        found->second.type != Tensor::Type::kFloat32)
+      return Status(Code::kBadData,
+                    name + " is missing or has another shape than this run's network");
+    return found->second.Floats();
+  };
+  for (const Block& block : blocks_) {
+    const auto mine = std::span(read).subspan(block.offset, block.size());
+    if (!block.net) {
+      ASSIGN_OR_RETURN(const std::vector<float> number, find(block.name + suffix, {}));
+      mine[0] = number[0];
+      continue;
+    }
+    std::vector<float> canonical(block.net->network().parameter_count);
+    for (const TensorSlice& slice : samara::Tensors(block.net->network())) {
+      const Names names = NamesOf(block.name, block.head, slice, suffix);
+      std::vector<float> values;
+      if (slice.bias) {
+        ASSIGN_OR_RETURN(values, find(names.bias, slice.shape));
+      } else {
+        const int64_t in = slice.shape[0], out = slice.shape[1];
+        ASSIGN_OR_RETURN(values, find(names.weight, {out, in}));
+        values = Transposed(values, static_cast<size_t>(out), static_cast<size_t>(in));
+      }
+      std::ranges::copy(values, canonical.begin() + static_cast<ptrdiff_t>(slice.offset));
+    }
+    block.net->FromCanonical(canonical, mine);
+  }
+  std::ranges::copy(read, parameters.begin());
+  return Status::Ok();
+}
+
+}  // namespace samara

@@ -1,0 +1,78 @@
+// The part of learning from a replay that an algorithm defines (replay_learner.h has the rest):
+// perceptrons, how they act, and the gradient of a minibatch.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/rng.h"
+#include "rl/inference/model.h"
+#include "rl/learner/learning_config.h"
+#include "rl/replay/parameter_blocks.h"
+#include "rl/replay/unroll_replay.h"
+
+namespace samara {
+
+// What all algorithms with a replay have.
+struct ReplayKeys {
+  double capacity = 1e6;  // steps
+  double start = 1000;    // steps that are stored before the first is learned from
+  int64_t batch = 256;    // steps of a minibatch
+  double ratio = 256;     // how often a step is learned from, on average
+  void Bind(ConfigTable& table);
+  Status Check(const LearningConfig& config) const;  // kConfig
+};
+
+class ReplayAlgorithmConfig : public AlgorithmConfig {
+ public:
+  ReplayKeys replay;
+};
+
+// An algorithm's memory of one thread.
+class ReplayScratch {
+ public:
+  virtual ~ReplayScratch() = default;
+};
+
+struct ReplayMinibatch {
+  std::span<const Transition> steps;
+  std::span<const float> learned, targets;  // parameters
+  CounterRng noise;                         // for draws of the loss
+};
+
+// Thread safety: constant; a scratch is its thread's.
+class ReplayAlgorithm {
+ public:
+  virtual ~ReplayAlgorithm() = default;
+  // The parameters that are learned, those that act first; and those that follow them.
+  virtual const ParameterBlocks& learned() const = 0;
+  virtual const ParameterBlocks& targets() const = 0;
+  virtual size_t acting() const = 0;  // floats of `learned` that act
+  // Both at the beginning.
+  virtual void Initialize(uint64_t seed, std::span<float> learned,
+                          std::span<float> targets) const = 0;
+  // Targets that fit parameters of which no targets are known.
+  virtual void ResetTargets(std::span<const float> learned, std::span<float> targets) const = 0;
+
+  virtual std::unique_ptr<ReplayScratch> MakeScratch(size_t rows_max) const = 0;
+  virtual ModelShape shape() const = 0;
+  // Fills what `batch` says of its rows, but `version`.
+  virtual void Act(std::span<const float> acting, ReplayScratch& scratch,
+                   InferenceBatch& batch) const = 0;
+
+  // Writes the gradient of the loss, a mean over the minibatch, by `learned`. Returns means for the
+  // report, by their names in metrics.jsonl (doc/metrics.md), always the same; one is "loss".
+  virtual std::map<std::string, double> Gradient(const ReplayMinibatch& minibatch,
+                                                 ReplayScratch& scratch,
+                                                 std::span<float> gradient) const = 0;
+  virtual void AfterStep(std::span<float> learned, std::span<float> targets) const = 0;
+  // Coefficients of the next loss, by their names in metrics.jsonl.
+  virtual std::map<std::string, double> coefficients(std::span<const float> /*learned*/) const {
+    return {};
+  }
+};
+
+}  // namespace samara

@@ -1,0 +1,27 @@
+// An agent that learns from a replay: what every off-policy algorithm of perceptrons needs, without
+// torch.
+//
+// One update, whose parts have these numbers in replay_learner.cc:
+//   1 store    the unrolls join the replay, each shard's in a part of its own
+//   2 sample   of every minibatch, each shard's share from its part, uniformly
+//   3 gradient of each shard, on threads; their mean in a fixed order
+//   4 step     of the optimizer; the targets follow
+//   5 publish  the parameters are the next version, with which inference goes on
+// 2 to 4 are repeated until every stored step was learned from replay.ratio times on average: how
+// much is learned is a function of how much was played, and neither can run away from the other.
+// The number of threads leaves no trace in any of them.
+#pragma once
+
+#include <memory>
+
+#include "rl/learner/agent.h"
+#include "rl/replay/replay_algorithm.h"
+
+namespace samara {
+
+// kConfig for keys that this kind of agent has no use for. REQUIRES: setup.config.own is a
+// ReplayAlgorithmConfig, and Check(setup.config) is ok.
+Result<std::unique_ptr<Agent>> MakeReplayLearner(const AgentSetup& setup,
+                                                 std::unique_ptr<ReplayAlgorithm> algorithm);
+
+}  // namespace samara

@@ -1,0 +1,109 @@
+#include "rl/replay/unroll_replay.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace samara {
+namespace {
+
+constexpr uint32_t kLength = 3;
+constexpr ReplayShape kShape = {
+    .capacity = 7, .length = kLength, .observation_bytes = 4, .action_values = 1};
+
+std::vector<std::byte> Bytes(float x) {
+  std::vector<std::byte> bytes(sizeof x);
+  std::memcpy(bytes.data(), &x, sizeof x);
+  return bytes;
+}
+float Number(std::span<const std::byte> bytes) {
+  float x;
+  std::memcpy(&x, bytes.data(), sizeof x);
+  return x;
+}
+
+// Entries of a stream whose observation, action and reward are the entry's number `first`, ...;
+// the step that led to `truncated` or `terminated` ended an episode.
+Unroll UnrollFrom(float first, int terminated = -1, int truncated = -1) {
+  Unroll unroll;
+  unroll.entries = kLength + 1;
+  unroll.headers.resize(unroll.entries);
+  for (uint32_t t = 0; t <= kLength; ++t) {
+    const float x = first + static_cast<float>(t);
+    const auto bytes = Bytes(x);
+    unroll.observations.insert(unroll.observations.end(), bytes.begin(), bytes.end());
+    unroll.action_values.push_back(10 * x);
+    EntryHeader& header = unroll.headers[t];
+    header.reward = 100 * x;
+    header.action = static_cast<int32_t>(x);
+    header.terminated = static_cast<int>(t) == terminated;
+    header.truncated = static_cast<int>(t) == truncated;
+    if (header.truncated) unroll.finals.push_back({t, Bytes(-x)});
+  }
+  return unroll;
+}
+
+std::vector<float> Of(const Transition& t) {
+  return {Number(t.observation), t.action[0], t.reward, Number(t.next_observation),
+          t.terminated ? 1.0F : 0.0F};
+}
+
+TEST(UnrollReplayTest, AStepLeadsToTheNextEntryOrToTheEpisodesLastObservation) {
+  UnrollReplay replay(kShape);
+  EXPECT_EQ(replay.size(), 0u);
+  replay.Add(UnrollFrom(1));
+  replay.Add(UnrollFrom(4, /*terminated=*/2, /*truncated=*/3));
+  EXPECT_EQ(replay.size(), 6u);
+  EXPECT_EQ(Of(replay.At(0)), (std::vector<float>{1, 10, 200, 2, 0}));
+  EXPECT_EQ(Of(replay.At(2)), (std::vector<float>{3, 30, 400, 4, 0}));
+  EXPECT_EQ(Of(replay.At(3)), (std::vector<float>{4, 40, 500, 5, 0}));
+  EXPECT_EQ(Of(replay.At(4)), (std::vector<float>{5, 50, 600, 6, 1}));
+  EXPECT_EQ(Of(replay.At(5)), (std::vector<float>{6, 60, 700, -7, 0}));
+}
+
+TEST(UnrollReplayTest, ItHasRoomForWholeBlocksAndTheOldestGoesFirst) {
+  UnrollReplay replay(kShape);
+  for (int i = 0; i < 5; ++i) {
+    replay.Add(UnrollFrom(static_cast<float>(10 * i), -1, i == 2 ? 1 : -1));
+    EXPECT_EQ(replay.size(), std::min<uint64_t>(6, 3 * static_cast<uint64_t>(i + 1)));
+    EXPECT_EQ(replay.added(), 3u * static_cast<uint64_t>(i + 1));
+  }
+  // the block of 20, with its truncated step, was replaced by that of 40
+  EXPECT_EQ(Of(replay.At(0)), (std::vector<float>{40, 400, 4100, 41, 0}));
+  EXPECT_EQ(Of(replay.At(3)), (std::vector<float>{30, 300, 3100, 31, 0}));
+  EXPECT_EQ(UnrollReplay({.capacity = 1, .length = 3, .observation_bytes = 4}).size(), 0u);
+}
+
+TEST(UnrollReplayTest, TheIndexOfADiscreteActionIsANumber) {
+  UnrollReplay replay({.capacity = 3, .length = kLength, .observation_bytes = 4});
+  replay.Add(UnrollFrom(5));
+  EXPECT_EQ(replay.At(1).action[0], 6);
+}
+
+TEST(UnrollReplayTest, WhatIsSavedIsReadBackAndDamageIsRefused) {
+  UnrollReplay replay(kShape), other(kShape);
+  for (int i = 0; i < 3; ++i) replay.Add(UnrollFrom(static_cast<float>(10 * i), 2, 3));
+  const std::string saved = replay.Save();
+  ASSERT_TRUE(other.Restore(saved).ok());
+  for (uint64_t step = 0; step < replay.size(); ++step)
+    EXPECT_EQ(Of(other.At(step)), Of(replay.At(step)));
+  replay.Add(UnrollFrom(70)), other.Add(UnrollFrom(70));
+  EXPECT_EQ(other.Save(), replay.Save());
+
+  const std::string before = other.Save();
+  for (size_t cut = 0; cut < saved.size(); ++cut)
+    EXPECT_EQ(other.Restore(saved.substr(0, cut)).code(), Code::kBadData) << cut;
+  EXPECT_EQ(other.Restore(saved + "x").code(), Code::kBadData);
+  ReplayShape wider = kShape;
+  wider.observation_bytes = 8;
+  EXPECT_EQ(UnrollReplay(wider).Restore(saved).code(), Code::kBadData);
+  EXPECT_EQ(other.Save(), before);
+}
+
+TEST(UnrollReplayTest, TheMemoryWhenFullIsKnownBefore) {
+  // two blocks: 4 observations of 4 bytes, 3 steps of an action, a reward and an end
+  EXPECT_EQ(UnrollReplay::Bytes(kShape), 2u * (4 * 4 + 3 * (4 + 4 + 1)));
+}
+
+}  // namespace
+}  // namespace samara

@@ -1,0 +1,72 @@
+"""SAC end to end: it learns, its bits are those of any number of actors, threads and ranks and of a resumed run."""
+
+import signal
+
+import pytest
+from samara_cli import Running, ok, resume, samara, train
+from test_launch import until
+from test_ppo import hash_of
+from test_train_ranks import result
+
+PENDULUM = ["classic/pendulum-sac", "run.random_episodes=0", "learn.test_episodes=4"]
+SHORT = [*PENDULUM, "learn.frames=3000"]
+# Two shards with a replay each, which is full after a third of the run.
+SHARDS = [*SHORT, "learn.environments=2", "learn.batch=2", "learn.shards=2", "replay.capacity=1000"]
+
+
+@pytest.mark.default_tier
+def test_pendulum_is_learned_in_seconds(tmp_path):
+    outcome = train(tmp_path / "run", *PENDULUM, "learn.frames=12000", "learn.test_episodes=20")
+    assert outcome["test_mean"] > -200 and outcome["frames"] == 12000
+
+
+def test_actors_threads_and_ranks_leave_no_trace(tmp_path):
+    first = train(tmp_path / "a", *SHARDS, "fleet.threads=1")
+    assert hash_of(train(tmp_path / "b", *SHARDS, "fleet.threads=3", "learn.threads=1")) == hash_of(first)
+    assert hash_of(result("samara", 2, *SHARDS, "--out", tmp_path / "both")) == hash_of(first)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
+def test_a_run_that_is_interrupted_goes_on_with_its_replay(tmp_path, how):
+    words = [*SHARDS, "learn.frames=12000", "run.checkpoint_seconds=1"]
+    whole = train(tmp_path / "whole", *words)
+    folder, times = tmp_path / "cut", 5
+    for i in range(times):
+        begin = ["train", *words, "--out", folder] if i == 0 else ["train", "--resume", folder]
+        before = set(folder.glob("checkpoints/*/replay.bin"))
+        run = Running(tmp_path / f"log{i}", *begin)
+        until(lambda: set(folder.glob("checkpoints/*/replay.bin")) - before)  # noqa: B023
+        run.send(how)
+        assert run.wait() in (75, -how)
+    assert hash_of(resume(folder)) == hash_of(whole)
+
+
+def test_free_mode_learns_and_resumes(tmp_path):
+    words = [*SHORT, "learn.mode=free"]
+    train(tmp_path / "run", *words)
+    ok("train", "--resume", tmp_path / "run", "learn.frames=4000", "--json")
+
+
+def test_an_exported_agent_plays_as_its_run(tmp_path):
+    run, policy = tmp_path / "run", tmp_path / "agent.safetensors"
+    train(run, *SHORT)
+    ok("export", run, policy)
+    scores = [ok("eval", target, "--episodes", "3", "--json").json["returns"] for target in (run, policy)]
+    assert scores[0] == scores[1]
+
+
+@pytest.mark.parametrize("words, says", [
+    (["env.id=CartPole-v1"], "run.algorithm=sac: the environment's actions are discrete"),
+    (["network.lstm=8"], "network.lstm: sac learns with perceptrons; expected 0"),
+    (["network.layers=normalize, dense 8 relu"], "expected dense layers alone"),
+    (["network.initializer=orthogonal"], "expected glorot"),
+    (["replay.start=1e6"], "replay.start=1000000: expected at most replay.capacity=20000"),
+    (["replay.capacity=4"], "replay.capacity=4: expected at least the 8 steps of an update"),
+    (["replay.ratio=-1"], "replay.ratio"),
+    (["replay.capacity=1e9", "learn.environments=32", "env.id=Humanoid-v5"], "lower replay.capacity"),
+    (["ppo.clip=0.1"], "ppo.clip belongs to run.algorithm=ppo; this run is sac"),
+])
+def test_what_cannot_work_is_refused(tmp_path, words, says):
+    refused = samara("train", *PENDULUM, *words, "--out", tmp_path / "run")
+    assert refused.code in (78, 71) and says in refused.err and len(refused.err.splitlines()) == 1
+    assert not (tmp_path / "run").exists()
