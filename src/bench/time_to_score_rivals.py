@@ -1,9 +1,9 @@
-"""Stable-Baselines3's PPO until it plays: the rival of `samara bench time-to-score`.
+"""Stable-Baselines3's PPO or SAC until it plays: the rival of `samara bench time-to-score`.
 
     python time_to_score_rivals.py TASK SCORE SEED FRAMES CORES
 
-The settings are those that the RL Baselines3 Zoo publishes for the task (hyperparams/ppo.yml at 00128b5); its MuJoCo tasks are
-v3 there and v5 here. Where 20 training episodes more are over and their mean return reaches SCORE, 20 fresh episodes are
+The settings are those that the RL Baselines3 Zoo publishes for the task (hyperparams/ppo.yml and sac.yml at 00128b5); its MuJoCo tasks are
+v3 there and v5 here. Where 5 training episodes more are over and their mean return reaches SCORE, 20 fresh episodes are
 played, as samara does, here with the most probable action; their mean decides. Environments run in this process, the zoo's default.
 Prints {"rival", "seconds", "frames", "mean"}, seconds and frames null where FRAMES were not enough, or {"reason"} where it is
 not installed. `make rivals` installs it into .venv-rivals, whose Python this script hands over to.
@@ -17,7 +17,7 @@ import time
 from collections import deque
 from pathlib import Path
 
-EPISODES = 20
+EPISODES, TRAINING_EPISODES = 20, 5
 
 
 def linear(value):
@@ -25,7 +25,7 @@ def linear(value):
 
 
 def settings(task, relu):
-    """The environment, the number of copies, whether observations and rewards are normalized, PPO's arguments."""
+    """The environment, the number of copies, whether observations and rewards are normalized, the algorithm's arguments."""
     mujoco = {"n_steps": 512,
               "policy_kwargs": {"log_std_init": -2, "ortho_init": False, "activation_fn": relu,
                                 "net_arch": {"pi": [256, 256], "vf": [256, 256]}}}
@@ -35,9 +35,8 @@ def settings(task, relu):
             "learning_rate": linear(0.001), "clip_range": linear(0.2)}),
         "acrobot": ("Acrobot-v1", 16, True, {
             "n_steps": 256, "gae_lambda": 0.94, "gamma": 0.99, "n_epochs": 4, "ent_coef": 0.0}),
-        "pendulum": ("Pendulum-v1", 4, False, {
-            "n_steps": 1024, "gae_lambda": 0.95, "gamma": 0.9, "n_epochs": 10, "ent_coef": 0.0, "learning_rate": 1e-3,
-            "clip_range": 0.2, "use_sde": True, "sde_sample_freq": 4}),
+        "pendulum": ("Pendulum-v1", 1, False, {"learning_rate": 1e-3}),
+        "halfcheetah-sac": ("HalfCheetah-v5", 1, False, {"learning_starts": 10000}),
         "halfcheetah": ("HalfCheetah-v5", 1, True, mujoco | {
             "batch_size": 64, "gamma": 0.98, "learning_rate": 2.0633e-05, "ent_coef": 0.000401762, "clip_range": 0.1,
             "n_epochs": 20, "gae_lambda": 0.92, "max_grad_norm": 0.8, "vf_coef": 0.58096}),
@@ -58,7 +57,7 @@ def main():
         import gymnasium
         import stable_baselines3
         import torch
-        from stable_baselines3 import PPO
+        from stable_baselines3 import PPO, SAC
         from stable_baselines3.common.callbacks import BaseCallback
         from stable_baselines3.common.env_util import make_vec_env
         from stable_baselines3.common.evaluation import evaluate_policy
@@ -80,7 +79,7 @@ def main():
     training, fresh = environments(copies, True), environments(1, False)
 
     class UntilScore(BaseCallback):
-        returns, episodes, reached = deque(maxlen=EPISODES), 0, None
+        returns, episodes, reached = deque(maxlen=TRAINING_EPISODES), 0, None
 
         def _on_step(self):
             before = self.episodes
@@ -88,7 +87,8 @@ def main():
                 if "episode" in info:
                     self.returns.append(info["episode"]["r"])
                     self.episodes += 1
-            if self.episodes // EPISODES == before // EPISODES or sum(self.returns) / EPISODES < score:
+            new = self.episodes // TRAINING_EPISODES > before // TRAINING_EPISODES
+            if not new or sum(self.returns) / len(self.returns) < score:
                 return True
             if normalize:
                 sync_envs_normalization(training, fresh)
@@ -97,12 +97,13 @@ def main():
                 self.reached = (time.perf_counter() - started, self.num_timesteps, mean)
             return self.reached is None
 
-    model = PPO("MlpPolicy", training, seed=seed, device="cpu", **arguments)
+    algorithm = SAC if task in ("pendulum", "halfcheetah-sac") else PPO
+    model = algorithm("MlpPolicy", training, seed=seed, device="cpu", **arguments)
     until = UntilScore()
     started = time.perf_counter()
     model.learn(frames, callback=until)
     seconds, steps, mean = until.reached or (None, None, None)
-    print(json.dumps({"rival": f"Stable-Baselines3 {stable_baselines3.__version__} PPO, RL Zoo's settings", "seconds": seconds,
+    print(json.dumps({"rival": f"Stable-Baselines3 {stable_baselines3.__version__} {algorithm.__name__}, RL Zoo's settings", "seconds": seconds,
                       "frames": steps, "mean": None if mean is None else float(mean)}))
 
 
