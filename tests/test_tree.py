@@ -96,7 +96,7 @@ def test_pages_name_known_keys(keys):
     """`ga.population` and the like between back quotes is a key; `ga.*` a table."""
     tables = {key.split(".")[0] for key in keys}
     named = re.compile(r"`((?:%s)\.[a-z_0-9]+)(?:=[^`]*)?`" % "|".join(sorted(tables)))
-    files = {"json", "jsonl", "toml", "cc", "h", "py", "txt", "safetensors"}
+    files = {"json", "jsonl", "bin", "toml", "cc", "h", "py", "txt", "safetensors"}
     unknown = [f"{page}: {key}" for page in tracked("*.md") for key in named.findall((ROOT / page).read_text())
                if key not in keys and key.split(".")[1] not in files]
     assert not unknown
