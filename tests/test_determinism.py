@@ -48,7 +48,7 @@ def test_every_instruction_set_on_atari(tmp_path):
     assert len(hashes) == 1
 
 
-@pytest.mark.parametrize("storage", ["bf16", "int8"])
+@pytest.mark.parametrize("storage", [pytest.param("bf16", marks=pytest.mark.slow), "int8"])
 def test_short_weights_everywhere(storage, tmp_path):
     short = [*ATARI, "ga.population=4", "ga.generations=2", "env.frames_max=100", f"network.storage={storage}"]
     ways = [["", "fleet.inference=actor"], ["portable", "fleet.inference=actor"], ["", "fleet.inference=engine"]]

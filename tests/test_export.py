@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 
 @pytest.mark.parametrize(("network", "storage"), [
-    ("Model", "float32"), pytest.param("Model", "bf16", marks=pytest.mark.slow), ("LargeModel", "int8")])
+    pytest.param("Model", "float32", marks=pytest.mark.slow), pytest.param("Model", "bf16", marks=pytest.mark.slow), ("LargeModel", "int8")])
 def test_an_atari_elite_plays_the_same_with_ale_py_alone(network, storage, tmp_path):
     torch.set_num_threads(1)
     run, file = tmp_path / "run", tmp_path / "elite.safetensors"

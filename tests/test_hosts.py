@@ -57,6 +57,7 @@ def test_the_same_bits_on_two_hosts(link):
     assert json.loads(out.splitlines()[-1]) == {**alone, "world_size": 2}
 
 
+@pytest.mark.slow
 def test_large_sums_of_fast_mode_are_gloos_own(link):
     options = ["--steps", 3, "--batch", 16, "--side", 16, "--mode", "fast", "--json"]
     (code, out, err), (far_code, _, far_err) = finish(start(link, EXAMPLES / "resnet", *options))

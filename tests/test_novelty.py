@@ -82,7 +82,7 @@ NSR = [
 BATCHES = ["es.cutoff=20", "es.min_steps=100", "es.sigma_schedule=linear", "es.sigma_end=0.01", "es.schedule_length=2"]
 
 
-@pytest.mark.parametrize("algorithm", ["nsr-es", "nsra-es", "ns-es"])
+@pytest.mark.parametrize("algorithm", [*(pytest.param(a, marks=pytest.mark.slow) for a in ("nsr-es", "ns-es")), "nsra-es"])
 def test_memory_of_games_through_actors_and_slots(algorithm, tmp_path):
     settings = [*NSR, f"run.algorithm={algorithm}", *(BATCHES if algorithm == "nsr-es" else [])]
     ways = [["fleet.actors=1"], ["fleet.actors=3", "fleet.slots=5"], ["fleet.inference=engine", "fleet.actors=2"]]

@@ -53,9 +53,7 @@ def test_a_run_ends_when_an_evaluation_reaches_its_score(tmp_path):
     plain = train(tmp_path / "c", *CARTPOLE, "learn.test_episodes=0", f"learn.frames={first['frames']}")
     assert hash_of(plain) == hash_of(first) and plain["solved_frames"] is None
     # nor does it matter when checkpoints are made
-    for seconds in (1, 1000):
-        saved = train(tmp_path / str(seconds), *words, f"run.checkpoint_seconds={seconds}")
-        assert hash_of(saved) == hash_of(first)
+    assert hash_of(train(tmp_path / "1", *words, "run.checkpoint_seconds=1")) == hash_of(first)
     refused = samara("train", *CARTPOLE, "run.stop_at=high", "--out", tmp_path / "d")
     assert refused.code == 78 and "run.stop_at=high: expected a number, or none" in refused.err
 

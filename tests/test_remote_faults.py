@@ -307,7 +307,9 @@ def link():
         yield made
 
 
-@pytest.mark.parametrize("cut, heal", [(Link.down, Link.up), (Link.swallow, Link.deliver)], ids=["down", "black hole"])
+@pytest.mark.parametrize("cut, heal", [
+    pytest.param(Link.down, Link.up, marks=pytest.mark.slow, id="down"),
+    pytest.param(Link.swallow, Link.deliver, id="black hole")])
 def test_links_that_are_cut_and_heal(folder, started, link, cut, heal):
     address = link.address
     ok("certificates", folder / "pki", "--host", address)

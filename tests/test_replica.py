@@ -134,7 +134,7 @@ def test_a_killed_rank_is_named_by_all_survivors(tmp_path, victim, transport):
             assert seconds < 10
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_rank_that_dies_while_another_is_awaited_is_named(victim):
     ranks = Ranks(4, free_port(), None, started=range(3))
     said = ranks.processes[0].stderr.readline()
@@ -298,6 +298,7 @@ def test_a_random_rank_killed_again_and_again_changes_nothing(tmp_path, transpor
     assert done["parameter_hash"] == expected["parameter_hash"]
 
 
+@pytest.mark.slow
 def test_the_launcher_starts_all_again(tmp_path):
     out = tmp_path / "run"
     process = subprocess.Popen(["env", "-u", "SAMARA_THREADS", *command("samara", 2)[:4], "--restarts", "3", str(MLP), "--steps",

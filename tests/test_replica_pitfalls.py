@@ -39,8 +39,10 @@ def launch(pitfall: str, transport: str, **variables: str) -> tuple[int, dict[in
 @pytest.mark.parametrize("pitfall, words", [
     ("swapped_order", [r"ranks 0, 2: all_reduce sum of float32\[4\] at pitfalls.py:20 ",
                        r"rank 1: all_reduce sum of float32\[4\] at pitfalls.py:19 "]),
-    ("other_type", [r"ranks 0, 2: all_reduce sum of float32\[4\] at ", r"rank 1: all_reduce sum of int32\[4\] at "]),
-    ("other_count", [r"ranks 0, 2: all_reduce sum of float32\[4\] at ", r"rank 1: all_reduce sum of float32\[5\] at "]),
+    pytest.param("other_type", [r"ranks 0, 2: all_reduce sum of float32\[4\] at ", r"rank 1: all_reduce sum of int32\[4\] at "],
+                 marks=pytest.mark.slow),
+    pytest.param("other_count", [r"ranks 0, 2: all_reduce sum of float32\[4\] at ", r"rank 1: all_reduce sum of float32\[5\] at "],
+                 marks=pytest.mark.slow),
     ("other_operation", [r"ranks 0, 2: all_reduce sum of ", r"rank 1: broadcast "]),
 ])
 def test_different_calls_are_named_on_every_rank(pitfall, words, transport):
@@ -75,7 +77,7 @@ def test_parameters_that_differ_are_named(transport):
             said[rank]
 
 
-@pytest.mark.parametrize("mode", ["exact", "fast"])
+@pytest.mark.parametrize("mode", ["exact", pytest.param("fast", marks=pytest.mark.slow)])
 def test_parameters_without_gradients_wait_for_nobody(mode, transport):
     code, said, _ = launch("uneven_gradients", transport, SAMARA_MODE=mode)
     assert code == 0, said

@@ -598,8 +598,9 @@ SCRIPT = """
 
 
 @pytest.mark.parametrize("last, code, words", [
-    ("pass", 0, ""), ("sys.exit(3)", 3, ""), ("raise KeyError('k')", 70, "KeyError"),
-    ("replicator.wrap(3)", 70, "AttributeError"),
+    ("pass", 0, ""), pytest.param("sys.exit(3)", 3, "", marks=pytest.mark.slow),
+    pytest.param("raise KeyError('k')", 70, "KeyError", marks=pytest.mark.slow),
+    pytest.param("replicator.wrap(3)", 70, "AttributeError", marks=pytest.mark.slow),
     ("raise samara.replica.ReplicationError(65, 'a file')", 65, "samara: a file")])
 def test_scripts_end_with_the_codes_of_the_specification(tmp_path, last, code, words):
     for variables, ranks in (({}, 1), ({"SAMARA_THREADS": "2"}, 2)):

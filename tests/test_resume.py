@@ -88,6 +88,7 @@ def test_killed_at_random_instants_two_hundred_times(seed, unkilled, tmp_path):
     kill_and_resume(tmp_path, KILLED, unkilled, seed, kills=10, span=0.5)
 
 
+@pytest.mark.slow
 def test_atari_killed_at_random_instants(tmp_path):
     settings = [*ATARI, "ga.generations=8"]
     want = train(tmp_path / "whole", *settings)

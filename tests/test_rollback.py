@@ -48,7 +48,7 @@ def test_deterministic_runs_keep_their_bits(tmp_path):
     assert len(hashes) == 1
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mode", ["free", "deterministic"])
 def test_a_burst_without_end_ends_the_run(ranks, mode, tmp_path):
     code, out, err = train(tmp_path / "run", ranks, "100,1000000", mode)

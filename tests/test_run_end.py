@@ -58,7 +58,7 @@ def try_limit(kind, kilobytes, out, hashes):
     return done
 
 
-@pytest.mark.parametrize("kind,kilobytes", [("evolution", 3), ("evolution", 8), ("deterministic", 8), ("free", 8),
+@pytest.mark.parametrize("kind,kilobytes", [("evolution", 3), ("evolution", 8), pytest.param("deterministic", 8, marks=pytest.mark.slow), ("free", 8),
                                             ("deterministic", 32)])
 def test_files_limited(tmp_path, hashes, kind, kilobytes):
     done = try_limit(kind, kilobytes, tmp_path / "run", hashes)
@@ -117,7 +117,7 @@ class Disturbed:
         return self.process.returncode, err
 
 
-@pytest.mark.parametrize("kind,left", [("long evolution", 0), ("deterministic", 32), ("free", 32)])
+@pytest.mark.parametrize("kind,left", [("long evolution", 0), ("deterministic", 32), pytest.param("free", 32, marks=pytest.mark.slow)])
 def test_disk_fills_up(small_disk, hashes, kind, left):
     run = Disturbed(small_disk, left, *KINDS[kind][0], *HURRY)
     code, err = run.end()

@@ -174,14 +174,17 @@ def test_a_second_signal_still_prints_the_object(tmp_path):
         command = [BINARY, "train", *CARTPOLE, "ga.generations=100000", "--out", run, "--quiet", "--json"]
         process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                    env=environment())  # fmt: skip
-        end = time.monotonic() + GRACE
-        while not ((run / "metrics.jsonl").exists() and '"generation"' in (run / "metrics.jsonl").read_text()):
-            assert time.monotonic() < end and process.poll() is None
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        time.sleep(pause)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=GRACE)
+        try:
+            end = time.monotonic() + GRACE
+            while not ((run / "metrics.jsonl").exists() and '"generation"' in (run / "metrics.jsonl").read_text()):
+                assert time.monotonic() < end and process.poll() is None
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            time.sleep(pause)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=GRACE)
+        finally:
+            process.kill()
         last = json.loads(out.strip().splitlines()[-1])
         lines = [line for line in err.splitlines() if line.startswith("samara: ")]
         assert process.returncode == last["exit"] == 75 and len(lines) == 1, err

@@ -52,18 +52,21 @@ def test_evolution(tmp_path):
     assert {resume(folder)["population_hash"] for folder in started[::4]} == {want}
 
 
+@pytest.mark.slow
 def test_evolution_over_slots(tmp_path):
     assert fail_each_thread(["train", *EVOLUTION, "--quiet", "fleet.native=slots", "run.random_episodes=0"], tmp_path) >= 5
 
 
 def test_learning(tmp_path):
-    assert fail_each_thread(["train", *LEARNING], tmp_path) >= 8
+    assert fail_each_thread(["train", *LEARNING], tmp_path) >= 7
 
 
+@pytest.mark.slow
 def test_eval(run, tmp_path):
     assert fail_each_thread(["eval", run, "--episodes", 5], tmp_path) == 2
 
 
+@pytest.mark.slow
 def test_bench(tmp_path):
     assert fail_each_thread(["bench", "noise", "--seconds", 0.05], tmp_path, at_most=2) == 2
 

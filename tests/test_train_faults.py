@@ -37,6 +37,7 @@ def test_actors_killed_every_100_ms(folder):
     shown(faults.local_actors_killed(folder, 6))
 
 
+@pytest.mark.slow
 def test_killed_actors_change_no_bits(folder):
     shown(faults.local_actors_killed_bits(folder, *CARTPOLE, SIMULATORS, "learn.frames=150000", period=0.4))
 

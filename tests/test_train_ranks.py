@@ -113,7 +113,7 @@ def test_one_rank_is_asked_to_stop_and_all_do(long, tmp_path):
     assert resume(run)["population_hash"] == long["population_hash"]
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_killed_rank_is_named_and_the_run_goes_on(victim, long, tmp_path):
     run = tmp_path / "run"
     process = start("samara", 3, *LONG, "--out", run)
@@ -128,7 +128,7 @@ def test_a_killed_rank_is_named_and_the_run_goes_on(victim, long, tmp_path):
     assert done["population_hash"] == long["population_hash"]
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_frozen_rank_is_named(victim, tmp_path):
     run = tmp_path / "run"
     process = start("samara", 2, *LONG, "--out", run)

@@ -82,7 +82,7 @@ def checkpoints(run: Path) -> int:
     return len(list(run.glob("checkpoints/*/manifest.json")))
 
 
-@pytest.mark.parametrize("whom", ["all", "rank 1"])
+@pytest.mark.parametrize("whom", ["all", pytest.param("rank 1", marks=pytest.mark.slow)])
 def test_a_stop_saves_and_another_number_of_ranks_goes_on(whom, long, tmp_path):
     run = tmp_path / "run"
     process = start("samara", 4 if whom == "all" else 2, *LONG, "--out", run)
@@ -170,6 +170,7 @@ def newest(run: Path) -> Path:
     return sorted(run.glob("checkpoints/*/manifest.json"))[-1].parent
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: writing to another process's memory needs root")
 def test_memory_that_changes_a_bit_is_found_before_it_is_saved(tmp_path):
     # without a rate no parameter changes: what a checkpoint holds is found in memory; the optimizer's state goes on

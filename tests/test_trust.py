@@ -213,6 +213,7 @@ def test_counts_in_a_policy_file_are_counts(key, value, policy, tmp_path):
 BIG = "x" * 100_000
 
 
+@pytest.mark.slow
 def test_messages_do_not_repeat_what_is_big(policy, tmp_path):
     toml, token, genome = tmp_path / "big.toml", tmp_path / "token", tmp_path / "genome.json"
     token.write_text(BIG)

@@ -79,6 +79,7 @@ def test_the_largest_batch_of_inference_is_measured_unless_it_is_given(tmp_path)
     assert fixed == {"rows": 24, "curve": []}
 
 
+@pytest.mark.slow
 def test_deterministic_at_any_number_of_threads(tmp_path):
     hashes = {train(tmp_path / str(n), *DETERMINISTIC, f"fleet.threads={n}")["parameter_hash"] for n in (1, 2, 5)}
     assert len(hashes) == 1
@@ -274,6 +275,7 @@ def test_colour_images_are_stacked(tmp_path):
         assert ok("eval", policy, "--trust", "--episodes", 10, "--json", **ENVS).json["mean"] >= 9
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_with_its_stacks(tmp_path):
     words = [*COLOURS, "env.stack=3", "learn.mode=deterministic", "learn.frames=120000", "learn.test_episodes=0",
              "run.checkpoint_seconds=1"]

@@ -1,0 +1,53 @@
+#include "rl/learner/shards.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <thread>
+
+namespace samara {
+namespace {
+
+TEST(ShardsTest, EveryShardIsWorkedOnOnceAndTheSameThreadsAreUsedAgain) {
+  ShardThreads threads(3);
+  std::mutex mu;
+  std::set<std::thread::id> ids;
+  for (int round = 0; round < 200; ++round) {
+    for (const size_t count : {1u, 2u, 3u, 7u}) {
+      std::vector<std::atomic<int>> calls(count);
+      ASSERT_TRUE(threads
+                      .Run(count,
+                           [&](size_t i) {
+                             ++calls[i];
+                             const std::lock_guard lock(mu);
+                             ids.insert(std::this_thread::get_id());
+                           })
+                      .ok());
+      for (const auto& called : calls) EXPECT_EQ(called, 1);
+    }
+  }
+  EXPECT_EQ(ids.size(), 3u);
+}
+
+TEST(ShardsTest, TheFirstFailureByShardIsReturnedAndWorkGoesOnAfterwards) {
+  ShardThreads threads(2);
+  const Status failed = threads.Run(4, [](size_t i) {
+    if (i >= 1) throw std::runtime_error("shard " + std::to_string(i));
+  });
+  EXPECT_NE(failed.message().find("shard 1"), std::string::npos) << failed.message();
+  EXPECT_TRUE(threads.Run(4, [](size_t) {}).ok());
+}
+
+TEST(ShardsTest, RowsAreAddedInTheirOrder) {
+  const std::vector<float> a = {1e8F, 1}, b = {1, 2}, c = {-1e8F, 3};
+  const std::vector<std::span<const float>> rows = {a, b, c};
+  std::vector<float> sum(2);
+  ASSERT_TRUE(AddShards(nullptr, rows, sum).ok());
+  EXPECT_EQ(sum, (std::vector<float>{(1e8F + 1) - 1e8F, 6}));
+}
+
+}  // namespace
+}  // namespace samara
