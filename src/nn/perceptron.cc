@@ -33,10 +33,14 @@ Result<Perceptron> Perceptron::Make(std::string_view line, size_t inputs, size_t
                                     IsaLevel isa) {
   ASSIGN_OR_RETURN(NetworkDescription network, MakeNetwork(line, 1, 1, static_cast<int64_t>(inputs),
                                                            static_cast<int64_t>(outputs)));
+  return Make(std::move(network), isa);
+}
+
+Result<Perceptron> Perceptron::Make(NetworkDescription network, IsaLevel isa) {
   for (const Layer& layer : network.layers)
     if (layer.kind != Layer::Kind::kDense || layer.norm != Norm::kNone ||
         layer.activation == Activation::kSilu)
-      return Status(Code::kConfig, "network " + std::string(line) +
+      return Status(Code::kConfig, "network " + network.name +
                                        ": expected dense layers alone, without normalization and "
                                        "silu");
   return Perceptron(std::move(network), isa);

@@ -43,6 +43,9 @@ class Perceptron {
   static Result<Perceptron> Make(std::string_view line, size_t inputs, size_t outputs,
                                  IsaLevel isa = ActiveIsa());
 
+  // Of a network of such layers, whose input is a vector.
+  static Result<Perceptron> Make(NetworkDescription network, IsaLevel isa = ActiveIsa());
+
   const NetworkDescription& network() const { return network_; }
   size_t inputs() const { return network_.input_size(); }
   size_t outputs() const { return network_.output_size(); }

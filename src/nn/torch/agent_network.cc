@@ -1,6 +1,7 @@
 #include "nn/torch/agent_network.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "core/check.h"
 #include "nn/torch/network.h"
@@ -74,6 +75,50 @@ AgentNetworkImpl::AgentNetworkImpl(const AgentNetworkConfig& config)
   channels_ = features;
   value_ = AddDense("value", 1, 1);
   if (config.normalize_value) values_ = AddStatistics("value", 1);
+  if (config.lstm == 0 && !config.reward_input && config.action_input == 0 && !bfloat16_)
+    MakeNative(torso);
+}
+
+// Nothing where the torso has other layers than dense ones.
+void AgentNetworkImpl::MakeNative(const NetworkDescription& torso) {
+  struct Head {
+    const Dense& dense;
+    Tensor free;
+  };
+  const auto native = [&](const Torso& hidden, const std::vector<Head>& heads) {
+    NetworkDescription network = torso;
+    if (network.layers.front().kind == Layer::Kind::kNormalize)
+      network.layers.erase(network.layers.begin());
+    std::vector<Tensor> parameters;
+    for (const Dense& dense : hidden.dense)
+      parameters.insert(parameters.end(), {dense.weight.value, dense.bias.value});
+    std::vector<PerceptronOp::Head> outputs;
+    Layer out;
+    out.name = "out";
+    for (const auto& [dense, free] : heads) {
+      parameters.insert(parameters.end(), {dense.weight.value, dense.bias.value});
+      if (free.defined()) parameters.push_back(free);
+      outputs.push_back({dense.bias.value.size(0), free.defined() ? free.size(0) : 0});
+      out.out += outputs.back().outputs + outputs.back().free;
+    }
+    network.layers.push_back(out);
+    std::optional<Native> made;
+    if (!Finish(network).ok()) return made;
+    auto perceptron = Perceptron::Make(std::move(network));
+    if (perceptron.ok())
+      made.emplace(Native{PerceptronOp(std::move(*perceptron), outputs), parameters, {}});
+    return made;
+  };
+  if (!config_.separate_value) {
+    native_policy_ = native(torso_, {{policy_, free_half_}, {value_, {}}});
+    return;
+  }
+  native_policy_ = native(torso_, {{policy_, free_half_}});
+  native_value_ = native(value_torso_, {{value_, {}}});
+}
+
+std::vector<Tensor> AgentNetworkImpl::Native::operator()(const Tensor& x) const {
+  return frozen.empty() ? op.Apply(x, parameters) : op.Apply(x, frozen);
 }
 
 AgentNetworkImpl::Torso AgentNetworkImpl::AddTorso(const NetworkDescription& description,
@@ -190,8 +235,10 @@ void AgentNetworkImpl::EachLayer(Torso& torso, const F& f) {
 }
 
 void AgentNetworkImpl::Freeze() {
-  if (!bfloat16_) return;
   const torch::NoGradGuard none;
+  for (std::optional<Native>* native : {&native_policy_, &native_value_})
+    if (*native) (*native)->frozen = (*native)->op.Pack((*native)->parameters);
+  if (!bfloat16_) return;
   const auto freeze = [](auto& layer) {
     for (Parameter* p : {&layer.weight, &layer.bias}) {
       CHECK(!p->value.requires_grad()) << "a network that learns is not frozen";
@@ -251,9 +298,42 @@ AgentNetworkImpl::Output AgentNetworkImpl::forward(const Input& input, const Ten
   const int64_t time = input.observation.size(0), batch = input.observation.size(1);
   Tensor x = input.observation.flatten(0, 1);
   x = x.scalar_type() == torch::kUInt8 ? Unit(x) : x.to(torch::kFloat32);
-  if (observations_.mean.defined())
-    x = ((x - observations_.mean) / observations_.deviation.clamp_min(kDeviationMin))
-            .clamp(-kNormalizedMax, kNormalizedMax);
+  if (observations_.mean.defined()) x = Normalized(x.flatten(1));
+  Output output;
+  output.state = state;
+  Tensor policy, value;
+  if (native_policy_) {
+    const std::vector<Tensor> heads = (*native_policy_)(x.flatten(1));
+    policy = heads[0], value = native_value_ ? (*native_value_)(x.flatten(1))[0] : heads[1];
+  } else {
+    std::tie(policy, value) = PolicyAndValue(input, x, output);
+  }
+  output.policy = policy.view({time, batch, -1});
+  if (values_.mean.defined()) value = value * values_.deviation + values_.mean;
+  output.value = value.view({time, batch});
+  return output;
+}
+
+// x [N][channels], in one pass where torch makes four.
+Tensor AgentNetworkImpl::Normalized(const Tensor& x) const {
+  const Tensor from = x.contiguous();
+  Tensor to = torch::empty(from.sizes());
+  const float* mean = observations_.mean.data_ptr<float>();
+  const float* deviation = observations_.deviation.data_ptr<float>();
+  const int64_t size = from.size(1);
+  const float* in = from.data_ptr<float>();
+  float* out = to.data_ptr<float>();
+  for (int64_t row = 0; row < from.size(0); ++row, in += size, out += size)
+    for (int64_t i = 0; i < size; ++i)
+      out[i] = std::clamp((in[i] - mean[i]) / std::max(deviation[i], kDeviationMin),
+                          -kNormalizedMax, kNormalizedMax);
+  return to;
+}
+
+// Outputs of the heads; sets output.state and output.states where there is a core.
+std::pair<Tensor, Tensor> AgentNetworkImpl::PolicyAndValue(const Input& input, Tensor x,
+                                                           Output& output) const {
+  const int64_t time = input.observation.size(0), batch = input.observation.size(1);
   std::vector<Tensor> more;
   if (config_.reward_input) more.push_back(input.reward.flatten().clamp(-1, 1).unsqueeze(1));
   if (config_.action_input > 0)
@@ -267,8 +347,6 @@ AgentNetworkImpl::Output AgentNetworkImpl::forward(const Input& input, const Ten
   Tensor of_value;
   if (config_.separate_value) of_value = features(value_torso_);
   x = features(torso_);
-  Output output;
-  output.state = state;
   if (config_.lstm > 0) {
     const Tensor steps = x.view({time, batch, -1});
     std::vector<Tensor> states;
@@ -280,14 +358,9 @@ AgentNetworkImpl::Output AgentNetworkImpl::forward(const Input& input, const Ten
     output.states = torch::stack(states);
     x = output.states.slice(2, 0, config_.lstm).flatten(0, 1);
   }
-  Tensor policy = torch::linear(x, policy_.weight.value, policy_.bias.value);
-  if (config_.free_half) policy = torch::cat({policy, free_half_.expand({x.size(0), -1})}, 1);
-  output.policy = policy.view({time, batch, -1});
-  Tensor value =
-      torch::linear(config_.separate_value ? of_value : x, value_.weight.value, value_.bias.value);
-  if (values_.mean.defined()) value = value * values_.deviation + values_.mean;
-  output.value = value.view({time, batch});
-  return output;
+  return {
+      torch::linear(x, policy_.weight.value, policy_.bias.value),
+      torch::linear(config_.separate_value ? of_value : x, value_.weight.value, value_.bias.value)};
 }
 
 int64_t AgentNetworkImpl::parameter_count() const {

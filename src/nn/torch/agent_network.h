@@ -17,6 +17,7 @@
 
 #include "core/status.h"
 #include "nn/network.h"
+#include "nn/torch/perceptron_op.h"
 #include "nn/torch/torch.h"
 
 namespace samara {
@@ -119,6 +120,10 @@ class AgentNetworkImpl : public torch::nn::Module {
   torch::Tensor Of(const Parameter& p) const;       // for products of a torso
   torch::Tensor Apply(const Convolution& convolution, torch::Tensor x) const;
   torch::Tensor Apply(const Torso& torso, torch::Tensor x) const;  // [N][h][w][c] -> [N][features]
+  torch::Tensor Normalized(const torch::Tensor& x) const;
+  void MakeNative(const NetworkDescription& torso);
+  std::pair<torch::Tensor, torch::Tensor> PolicyAndValue(const Input& input, torch::Tensor x,
+                                                         Output& output) const;
   // One step: x [B][features], state -> state.
   torch::Tensor Step(const torch::Tensor& x, const torch::Tensor& state) const;
 
@@ -131,6 +136,15 @@ class AgentNetworkImpl : public torch::nn::Module {
   torch::Tensor free_half_;
   torch::Tensor lstm_input_, lstm_recurrent_, lstm_bias_;
   Dense policy_, value_;
+  // Where all layers are dense: the same network as one operation, or as two where the value has a
+  // torso of its own; and what Freeze has made of the parameters.
+  struct Native {
+    PerceptronOp op;
+    std::vector<torch::Tensor> parameters;
+    std::vector<float> frozen;
+    std::vector<torch::Tensor> operator()(const torch::Tensor& x) const;  // of each head
+  };
+  std::optional<Native> native_policy_, native_value_;
 };
 using AgentNetwork = std::shared_ptr<AgentNetworkImpl>;
 

@@ -2,9 +2,12 @@
 // (arXiv 1707.06347), equation 7 and algorithm 1; advantages of Schulman et al. 2016 (arXiv
 // 1506.02438). The program without torch has the parameters alone.
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 
 #include "rl/algorithms/registry.h"
 #ifdef SAMARA_AGENTS
+#include "nn/torch/given_gradient.h"
 #include "rl/learner/actor_critic.h"
 #endif
 
@@ -109,48 +112,89 @@ class Ppo : public ActorCritic {
     // 1 the current policy at the minibatch's steps
     const auto& prepared = dynamic_cast<const PpoPrepared&>(*shard.prepared);
     const Minibatch steps = Evaluate(shard, prepared);
+    const int64_t n = steps.log_mu.numel(), outputs = steps.policy.size(-1);
+    const auto at = [](const Tensor& x) { return x.data_ptr<float>(); };
+    const double mean = 1.0 / static_cast<double>(n);
+    const auto [middle, spread] = Scale(steps.advantage);
+    // in deviations of the returns where the network has them
+    const Tensor returns = shard.network.values().deviation;
+    const double scale = returns.defined() ? 1 / returns.item<double>() : 1;
+    const Tensor cost = entropy_cost().coefficient().detach();
+    const double entropy_weight = cost.item<double>();
 
-    // 2 the clipped objective (equation 7)
-    Tensor advantage = steps.advantage;
-    if (config_.normalize_advantages && advantage.numel() > 1)
-      advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8);
-    const Tensor log_ratio = steps.log_pi - steps.log_mu, ratio = log_ratio.exp();
-    const Tensor clipped = ratio.clamp(1 - config_.clip, 1 + config_.clip);
-    const Tensor policy = -torch::minimum(ratio * advantage, clipped * advantage).mean();
-
-    // 3 the value's error, in deviations of the returns where the network has them
-    const Tensor deviation = shard.network.values().deviation;
-    const auto error = [&](const Tensor& value) {
-      const Tensor difference = steps.value_target - value;
-      return 0.5 * (deviation.defined() ? difference / deviation : difference).square();
-    };
-    Tensor errors = error(steps.value);
-    if (config_.value_clip > 0) {
-      const Tensor change =
-          (steps.value - steps.old_value).clamp(-config_.value_clip, config_.value_clip);
-      errors = torch::maximum(errors, error(steps.old_value + change));
+    // 2 of each step: the loss, and its derivatives by the policy's outputs and the value
+    const Tensor by_policy = torch::empty_like(steps.policy);
+    const Tensor by_value = torch::empty_like(steps.value);
+    std::vector<float> by_log_pi(static_cast<size_t>(outputs)), by_entropy = by_log_pi;
+    double policy = 0, value = 0, entropy = 0, kl = 0, outside = 0, ratios = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const auto [log_pi, bits] = shard.distribution.EvaluateRow(
+          at(steps.policy) + i * outputs, steps.index(i), steps.sample(i), steps.normal(i),
+          by_log_pi.data(), by_entropy.data());
+      // the clipped objective (equation 7)
+      const double log_ratio = log_pi - at(steps.log_mu)[i], ratio = std::exp(log_ratio);
+      const double advantage = (at(steps.advantage)[i] - middle) / spread;
+      const double clipped = std::clamp(ratio, 1 - config_.clip, 1 + config_.clip);
+      const bool moves = ratio * advantage <= clipped * advantage;
+      policy -= mean * std::min(ratio * advantage, clipped * advantage);
+      const double by_ratio = moves ? -mean * ratio * advantage : 0;  // times d log pi
+      for (int64_t k = 0; k < outputs; ++k)
+        at(by_policy)[i * outputs + k] =
+            static_cast<float>(by_ratio * by_log_pi[static_cast<size_t>(k)] -
+                               mean * entropy_weight * by_entropy[static_cast<size_t>(k)]);
+      // the value's error, or the larger one of a value that moves no further than its clip
+      double error = scale * (at(steps.value)[i] - at(steps.value_target)[i]), by_error = scale;
+      if (config_.value_clip > 0) {
+        const double old = at(steps.old_value)[i], change = at(steps.value)[i] - old;
+        const double bounded = std::clamp(change, -config_.value_clip, config_.value_clip);
+        const double other = scale * (old + bounded - at(steps.value_target)[i]);
+        if (other * other > error * error) error = other, by_error = bounded == change ? scale : 0;
+      }
+      value += mean * 0.5 * error * error;
+      at(by_value)[i] = static_cast<float>(mean * config_.value_cost * error * by_error);
+      entropy += mean * bits;
+      kl += mean * (ratio - 1 - log_ratio);
+      outside += std::abs(ratio - 1) > config_.clip ? mean : 0;
+      ratios += mean * ratio;
     }
-    const Tensor value = errors.mean(), entropy = steps.entropy.mean();
-
-    const auto number = [](const Tensor& x) { return x.item<double>(); };
-    const Tensor moved = ratio.detach(), outside = (moved - 1).abs() > config_.clip;
-    return {.total = policy + config_.value_cost * value -
-                     entropy_cost().coefficient().detach() * entropy + entropy_cost().Loss(entropy),
-            .numbers = {{"policy_loss", number(policy), true},
-                        {"value_loss", number(value), true},
-                        {"entropy", number(entropy), true},
-                        {"kl", number((moved - 1 - log_ratio.detach()).mean()), true},
-                        {"clip_fraction", number(outside.to(torch::kFloat32).mean()), true},
-                        {"importance_weight", number(moved.mean()), true},
+    const double loss = policy + config_.value_cost * value - entropy_weight * entropy;
+    return {.total = WithGradient(loss, {steps.policy, steps.value}, {by_policy, by_value}) +
+                     entropy_cost().Loss(torch::full({}, entropy, torch::kFloat32)),
+            .numbers = {{"policy_loss", policy, true},
+                        {"value_loss", value, true},
+                        {"entropy", entropy, true},
+                        {"kl", kl, true},
+                        {"clip_fraction", outside, true},
+                        {"importance_weight", ratios, true},
                         {"explained_variance", prepared.explained_variance, true}}};
   }
 
  private:
+  // Steps of a minibatch, one behind the other.
   struct Minibatch {
-    Tensor log_mu, advantage, value_target, old_value;
-    Tensor log_pi, entropy, value;  // with a gradient
+    Tensor log_mu, advantage, value_target, old_value, action, normals;
+    Tensor policy, value;  // of the network, with a gradient
+    bool continuous;
+    int64_t index(int64_t i) const { return continuous ? 0 : action.data_ptr<int64_t>()[i]; }
+    const float* sample(int64_t i) const { return Row(action, i); }
+    const float* normal(int64_t i) const { return Row(normals, i); }
+    const float* Row(const Tensor& x, int64_t i) const {
+      return continuous ? x.data_ptr<float>() + i * x.size(-1) : nullptr;
+    }
   };
   bool Sequences() const { return config_.units == "sequences"; }
+
+  // What advantages are normalized by: their mean and deviation, or 0 and 1.
+  std::pair<double, double> Scale(const Tensor& advantage) const {
+    const int64_t n = advantage.numel();
+    if (!config_.normalize_advantages || n < 2) return {0, 1};
+    const float* at = advantage.data_ptr<float>();
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < n; ++i) sum += at[i];
+    const double mean = sum / static_cast<double>(n);
+    for (int64_t i = 0; i < n; ++i) squares += (at[i] - mean) * (at[i] - mean);
+    return {mean, std::sqrt(squares / static_cast<double>(n - 1)) + 1e-8};
+  }
 
   // A permutation of 0 ... n-1 (Fisher and Yates).
   static Tensor Order(const CounterRng& rng, int64_t n) {
@@ -161,35 +205,55 @@ class Ppo : public ActorCritic {
     return order;
   }
 
-  // The minibatch's steps, [T][units] of sequences, [1][units] of transitions.
+  // Of [T][B][...] or longer the minibatch's steps: [T][units][...] of sequences, [1][units][...]
+  // of transitions.
+  Tensor Pick(const Tensor& x, int64_t length, std::span<const int64_t> chosen) const {
+    const auto units = static_cast<int64_t>(chosen.size());
+    std::vector<int64_t> sizes = x.sizes().vec();
+    const int64_t all = sizes[1], times = Sequences() ? length : 1;
+    sizes[0] = times, sizes[1] = units;
+    Tensor picked = torch::empty(sizes, x.options());
+    const size_t bytes = x.nbytes() / static_cast<size_t>(x.size(0) * all);
+    const auto* from = static_cast<const char*>(x.data_ptr());
+    auto* to = static_cast<char*>(picked.data_ptr());
+    for (int64_t t = 0; t < times; ++t)
+      for (int64_t i = 0; i < units; ++i, to += bytes)
+        std::memcpy(to,
+                    from + static_cast<size_t>(t * all + chosen[static_cast<size_t>(i)]) * bytes,
+                    bytes);
+    return picked;
+  }
+
   Minibatch Evaluate(const Shard& shard, const PpoPrepared& prepared) const {
     const LearnerBatch& batch = shard.batch;
     const int64_t length = prepared.value.size(0), units = prepared.order.numel();
     const int64_t begin = shard.pass.minibatch * units / config_.minibatches;
     const int64_t end = (shard.pass.minibatch + 1) * units / config_.minibatches;
-    const Tensor chosen = prepared.order.slice(0, begin, end);
-    const auto pick = [&](const Tensor& x) {  // of [T][B] or longer
-      const Tensor acted = x.slice(0, 0, length);
-      if (Sequences()) return acted.index_select(1, chosen);
-      return acted.flatten(0, 1).index_select(0, chosen).unsqueeze(0);
-    };
-    const Tensor state =
-        Sequences() ? batch.state.index_select(0, chosen) : torch::zeros({chosen.numel(), 0});
+    const std::span<const int64_t> chosen(prepared.order.data_ptr<int64_t>() + begin,
+                                          static_cast<size_t>(end - begin));
+    const auto pick = [&](const Tensor& x) { return Pick(x.contiguous(), length, chosen); };
+    const Tensor state = Sequences()
+                             ? batch.state.index_select(0, prepared.order.slice(0, begin, end))
+                             : torch::zeros({end - begin, 0});
     const auto out = shard.network.forward({pick(batch.observation), pick(batch.reward),
                                             pick(batch.previous_action), pick(batch.first)},
                                            state);
-    const ActionDistribution& distribution = shard.distribution;
-    const bool continuous = distribution.continuous();
-    const Tensor picked = pick(batch.action);
-    const Tensor action = continuous ? picked : distribution.Split(picked);
-    return {.log_mu = pick(prepared.log_mu),
-            .advantage = pick(prepared.advantage),
-            .value_target = pick(prepared.value_target),
-            .old_value = pick(prepared.value),
-            .log_pi = distribution.LogProb(out.policy, action),
-            .entropy = distribution.Entropy(
-                out.policy, continuous ? Uniforms(shard.rng, action.sizes()) : Tensor()),
-            .value = out.value};
+    Minibatch steps = {.log_mu = pick(prepared.log_mu),
+                       .advantage = pick(prepared.advantage),
+                       .value_target = pick(prepared.value_target),
+                       .old_value = pick(prepared.value),
+                       .action = pick(batch.action),
+                       .normals = {},
+                       .policy = out.policy.contiguous(),
+                       .value = out.value.contiguous(),
+                       .continuous = shard.distribution.continuous()};
+    if (steps.continuous) {
+      steps.normals = torch::empty_like(steps.action);
+      for (int64_t i = 0; i < steps.normals.numel(); ++i)
+        steps.normals.data_ptr<float>()[i] =
+            static_cast<float>(shard.rng.Normal(static_cast<uint64_t>(i)));
+    }
+    return steps;
   }
 
   const PpoParameters config_;

@@ -10,8 +10,8 @@
 #include <optional>
 
 #include "rl/algorithms/registry.h"
+#include "rl/learner/squashed_normal.h"
 #include "rl/replay/replay_learner.h"
-#include "rl/replay/tanh_normal.h"
 
 namespace samara {
 namespace {
@@ -166,7 +166,7 @@ void Sac::SampleActions(std::span<const float> policy, size_t rows, const Observ
     const auto output = policy_->Output(s.policy, i);
     s.log_prob[i] = 0;
     for (size_t d = 0, at = i * actions_; d < actions_; ++d, ++at) {
-      const TanhNormal normal(output[d], output[actions_ + d]);
+      const SquashedNormal normal(output[d], output[actions_ + d]);
       s.noise[at] = static_cast<float>(noise.Normal(first + at));
       s.sample[at] = normal.Sample(s.noise[at]);
       s.log_prob[i] += normal.LogProb(s.noise[at], s.sample[at]);
@@ -201,7 +201,7 @@ void Sac::Act(std::span<const float> acting, ReplayScratch& scratch, InferenceBa
     const auto output = policy_->Output(s.policy, i);
     bool finite = true;
     for (size_t d = 0, at = i * actions_; d < actions_; ++d, ++at) {
-      const TanhNormal normal(output[d], output[actions_ + d]);
+      const SquashedNormal normal(output[d], output[actions_ + d]);
       const double noise = row.greedy ? 0 : rng.Normal(uint64_t{row.step} * actions_ + d);
       const float sample = normal.Sample(static_cast<float>(noise));
       batch.action_values[at] = sample, batch.actions[at] = std::tanh(sample);
@@ -281,7 +281,7 @@ std::map<std::string, double> Sac::Gradient(const ReplayMinibatch& minibatch,
   for (size_t i = 0; i < n; ++i) {
     const auto output = policy_->Output(s.policy, i);
     for (size_t d = 0, at = i * actions_; d < actions_; ++d, ++at) {
-      const TanhNormal normal(output[d], output[actions_ + d]);
+      const SquashedNormal normal(output[d], output[actions_ + d]);
       const float action = std::tanh(s.sample[at]);
       // d log pi / d sample = 2 tanh(sample)
       const float by_sample = s.by_action[at] * (1 - action * action) + mean * alpha * 2 * action;

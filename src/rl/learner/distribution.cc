@@ -1,9 +1,11 @@
 #include "rl/learner/distribution.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "core/check.h"
+#include "rl/learner/squashed_normal.h"
 
 namespace samara {
 namespace {
@@ -135,6 +137,50 @@ Tensor ActionDistribution::Split(const Tensor& index) const {
     rest = rest.floor_divide(sizes_[i]);
   }
   return torch::cat(parts, -1);
+}
+
+ActionDistribution::RowValues ActionDistribution::EvaluateRow(const float* parameters,
+                                                              int64_t index, const float* sample,
+                                                              const float* normal,
+                                                              float* by_log_prob,
+                                                              float* by_entropy) const {
+  RowValues values;
+  for (int64_t d = 0; d < dimensions_; ++d) {
+    const SquashedNormal of(parameters[d], parameters[dimensions_ + d]);
+    const float z = (sample[d] - of.mean) / of.deviation;
+    values.log_prob += of.LogProb(z, sample[d]);
+    by_log_prob[d] = z / of.deviation;
+    by_log_prob[dimensions_ + d] = (z * z - 1) / of.deviation * of.slope;
+    const float drawn = of.Sample(normal[d]), by_drawn = -2 * std::tanh(drawn);
+    constexpr float kHalfLog2PiE = 1.41893853F;
+    values.entropy += std::log(of.deviation) + kHalfLog2PiE + SquashedNormal::LogSquashing(drawn);
+    by_entropy[d] = by_drawn;
+    by_entropy[dimensions_ + d] = (1 / of.deviation + by_drawn * normal[d]) * of.slope;
+  }
+  int64_t end = std::accumulate(sizes_.begin(), sizes_.end(), int64_t{0});
+  for (size_t part = sizes_.size(); part-- > 0;) {  // the last one counts fastest
+    const int64_t size = sizes_[part], chosen = index % size;
+    index /= size;
+    end -= size;
+    const float* logits = parameters + end;
+    const float most = *std::max_element(logits, logits + size);
+    float sum = 0;
+    for (int64_t k = 0; k < size; ++k) sum += std::exp(logits[k] - most);
+    const float log_sum = most + std::log(sum);
+    float entropy = 0;
+    for (int64_t k = 0; k < size; ++k) {
+      const float log_prob = logits[k] - log_sum;
+      entropy -= std::exp(log_prob) * log_prob;
+    }
+    for (int64_t k = 0; k < size; ++k) {
+      const float log_prob = logits[k] - log_sum, prob = std::exp(log_prob);
+      by_log_prob[end + k] = (k == chosen ? 1.0F : 0.0F) - prob;
+      by_entropy[end + k] = -prob * (log_prob + entropy);
+    }
+    values.log_prob += logits[chosen] - log_sum;
+    values.entropy += entropy;
+  }
+  return values;
 }
 
 Tensor ActionDistribution::Squash(const Tensor& actions) const {

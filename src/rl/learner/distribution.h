@@ -55,6 +55,14 @@ class ActionDistribution {
   // to [..., 1] and back. Of discrete actions.
   torch::Tensor Join(const torch::Tensor& parts) const;
   torch::Tensor Split(const torch::Tensor& index) const;
+  // LogProb and Entropy of one row on plain numbers, and their derivatives by its parameters.
+  // `index`: of a discrete action with all its parts; `sample` and `normal` (what the entropy is
+  // sampled with, instead of a uniform number): components() of a continuous one.
+  struct RowValues {
+    float log_prob = 0, entropy = 0;
+  };
+  RowValues EvaluateRow(const float* parameters, int64_t index, const float* sample,
+                        const float* normal, float* by_log_prob, float* by_entropy) const;
   // What the environment gets: indices as they are, tanh of a sample.
   torch::Tensor Squash(const torch::Tensor& actions) const;
 

@@ -117,5 +117,41 @@ TEST(DistributionTest, RowsAreAlone) {
   }
 }
 
+// Values and derivatives of a row by hand are torch's.
+TEST(DistributionTest, RowsOnPlainNumbersAreThoseOfTensors) {
+  torch::manual_seed(11);
+  for (const auto& distribution :
+       {ActionDistribution::Categorical(5), ActionDistribution::Multi({3, 2, 4}),
+        ActionDistribution::TanhNormal(3)}) {
+    constexpr int64_t kRows = 20;
+    const int64_t size = distribution.parameters();
+    const Tensor parameters = (2 * torch::randn({kRows, size})).set_requires_grad(true);
+    const Tensor uniforms = torch::rand({kRows, distribution.components()}) * 0.98 + 0.01;
+    const Tensor normals = torch::special_ndtri(uniforms).contiguous();
+    Tensor action = distribution.Sample(
+        parameters.detach(), torch::rand({kRows, distribution.components()}) * 0.98 + 0.01);
+    const Tensor log_prob = distribution.LogProb(parameters, action);
+    const Tensor entropy = distribution.Entropy(parameters, uniforms);
+    const Tensor by_log_prob = torch::autograd::grad({log_prob.sum()}, {parameters})[0];
+    const Tensor by_entropy = torch::autograd::grad({entropy.sum()}, {parameters})[0];
+    const bool continuous = distribution.continuous();
+    const Tensor given = (continuous ? action : distribution.Join(action)).contiguous();
+    for (int64_t i = 0; i < kRows; ++i) {
+      Tensor mine_log_prob = torch::empty({size}), mine_entropy = torch::empty({size});
+      const auto row = [&](const Tensor& x) {
+        return continuous ? x.data_ptr<float>() + i * x.size(1) : nullptr;
+      };
+      const auto values = distribution.EvaluateRow(
+          parameters.data_ptr<float>() + i * size, continuous ? 0 : given.data_ptr<int64_t>()[i],
+          row(given), row(normals), mine_log_prob.data_ptr<float>(),
+          mine_entropy.data_ptr<float>());
+      EXPECT_NEAR(values.log_prob, log_prob[i].item<float>(), 1e-4) << i;
+      EXPECT_NEAR(values.entropy, entropy[i].item<float>(), 1e-4) << i;
+      EXPECT_TRUE(torch::allclose(mine_log_prob, by_log_prob[i], 1e-3, 1e-4)) << i;
+      EXPECT_TRUE(torch::allclose(mine_entropy, by_entropy[i], 1e-3, 1e-4)) << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace samara

@@ -2,15 +2,16 @@
 // network gives a mean and a parameter of the deviation, an action is tanh of a sample.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
 namespace samara {
 
-struct TanhNormal {
+struct SquashedNormal {
   static constexpr float kSmallestDeviation = 1e-3F;
 
-  TanhNormal(float mean_output, float deviation_output)
+  SquashedNormal(float mean_output, float deviation_output)
       : mean(mean_output),
         deviation(Softplus(deviation_output) + kSmallestDeviation),
         slope(1 / (1 + std::exp(-deviation_output))) {}
