@@ -12,6 +12,7 @@
 namespace samara {
 
 LearningAlgorithm A2cRow();
+LearningAlgorithm DqnRow();
 LearningAlgorithm PpoRow();
 LearningAlgorithm SacRow();
 LearningAlgorithm VtraceRow();
@@ -19,7 +20,7 @@ LearningAlgorithm VtraceRow();
 namespace {
 
 std::vector<LearningAlgorithm>& Rows() {
-  static std::vector<LearningAlgorithm> rows = {VtraceRow(), A2cRow(), PpoRow(), SacRow()};
+  static std::vector<LearningAlgorithm> rows = {VtraceRow(), A2cRow(), PpoRow(), SacRow(), DqnRow()};
   return rows;
 }
 

@@ -1,0 +1,255 @@
+// DQN: deep Q-learning from a replay. Mnih et al. 2015 (Nature 518), algorithm 1, with the double
+// estimate of van Hasselt et al. 2016 (arXiv 1509.06461), the dueling network of Wang et al. 2016
+// (arXiv 1511.06581), equation 9, and an exploration rate for each environment (Horgan et al. 2018,
+// arXiv 1803.00933). Its network is a perceptron, and the program without torch has it too.
+#include "rl/algorithms/dqn.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "rl/algorithms/registry.h"
+#include "rl/replay/replay_learner.h"
+
+namespace samara {
+namespace {
+
+// ---- parameters
+
+class DqnParameters : public ReplayAlgorithmConfig {
+ public:
+  std::unique_ptr<AlgorithmConfig> Clone() const override {
+    return std::make_unique<DqnParameters>(*this);
+  }
+  void Bind(ConfigTable& table) override {
+    replay.Bind(table);
+    table.Add("dqn.gamma", &gamma, {0, 1}, "", "discount per agent step");
+    table.Add("dqn.double", &double_estimate,
+              "the network chooses the next action and the target values it; false: the target "
+              "does both");
+    table.Add("dqn.dueling", &dueling, "the value of the state and advantages of actions apart");
+    table.Add("dqn.polyak", &polyak, {0, 1}, "",
+              "of the target network that stays in a step: 0 = it is the network");
+    table.Add("dqn.huber", &huber, {0, 1e9}, "",
+              "errors beyond it count linearly; 0 = all count squared");
+    table.Add("dqn.epsilon", &epsilon, {0, 1}, "",
+              "exploration rate of the first environment; later ones explore less");
+    table.Add("dqn.epsilon_last", &epsilon_last, {0, 1}, "", "of the last one");
+  }
+  Status Check(const LearningConfig& config) const override {
+    if (epsilon_last > epsilon)
+      return {Code::kConfig, "dqn.epsilon_last=" + std::to_string(epsilon_last) +
+                                 ": expected at most dqn.epsilon=" + std::to_string(epsilon)};
+    return replay.Check(config);
+  }
+
+  double gamma = 0.99, polyak = 0.99, huber = 1;
+  double epsilon = 0.4, epsilon_last = 0.001;
+  bool double_estimate = true, dueling = false;
+};
+
+// ---- loss
+
+class Dqn : public ReplayAlgorithm {
+ public:
+  static Result<std::unique_ptr<ReplayAlgorithm>> Make(const AgentSetup& setup) {
+    const auto observations = static_cast<size_t>(setup.environment.observation.elements());
+    const auto& own = dynamic_cast<const DqnParameters&>(*setup.config.own);
+    const auto actions = static_cast<size_t>(setup.environment.action.n);
+    ASSIGN_OR_RETURN(Perceptron net, Perceptron::Make(setup.config.network.text(), observations,
+                                                      actions + (own.dueling ? 1 : 0)));
+    return std::unique_ptr<ReplayAlgorithm>(
+        new Dqn(setup, own, std::make_shared<const Perceptron>(std::move(net))));
+  }
+
+  const ParameterBlocks& learned() const override { return learned_; }
+  const ParameterBlocks& targets() const override { return targets_; }
+  size_t acting() const override { return net_->size(); }
+  void Initialize(uint64_t seed, std::span<float> learned,
+                  std::span<float> targets) const override {
+    learned_.Initialize(seed, learned);
+    ResetTargets(learned, targets);
+  }
+  void ResetTargets(std::span<const float> learned, std::span<float> targets) const override {
+    std::ranges::copy(learned, targets.begin());
+  }
+
+  ModelShape shape() const override {
+    return {.observation_bytes = net_->inputs() * sizeof(float), .values = actions_};
+  }
+  std::unique_ptr<ReplayScratch> MakeScratch(size_t rows_max) const override {
+    auto scratch = std::make_unique<Scratch>();
+    scratch->pass = net_->MakePass(rows_max);
+    scratch->values.resize(rows_max * actions_);
+    scratch->target.resize(rows_max);
+    scratch->best.resize(rows_max);
+    scratch->by_output.resize(rows_max * net_->outputs());
+    return scratch;
+  }
+  void Act(std::span<const float> acting, ReplayScratch& scratch,
+           InferenceBatch& batch) const override;
+  std::map<std::string, double> Gradient(const ReplayMinibatch& minibatch, ReplayScratch& scratch,
+                                         std::span<float> gradient) const override;
+  void AfterStep(std::span<float> learned, std::span<float> targets) const override {
+    const auto stays = static_cast<float>(config_.polyak), comes = 1 - stays;
+    for (size_t i = 0; i < targets.size(); ++i)
+      targets[i] = stays * targets[i] + comes * learned[i];
+  }
+
+ private:
+  struct Scratch : ReplayScratch {
+    PerceptronPass pass;
+    std::vector<float> values;  // [rows][actions]
+    std::vector<float> target;  // [rows]
+    std::vector<size_t> best;   // [rows]
+    std::vector<float> by_output;
+  };
+
+  Dqn(const AgentSetup& setup, const DqnParameters& config, std::shared_ptr<const Perceptron> net)
+      : config_(config),
+        actions_(static_cast<size_t>(setup.environment.action.n)),
+        first_(setup.share.first),
+        environments_(static_cast<uint32_t>(setup.config.learn.environments)),
+        net_(std::move(net)) {
+    learned_.Add("", "value", net_);
+    targets_.Add("", "value", net_);
+  }
+
+  // Exploration rate of an environment: between the two keys, evenly in their logarithms.
+  double Epsilon(uint32_t slot) const {
+    if (environments_ < 2 || config_.epsilon_last <= 0)
+      return first_ + slot == 0 ? config_.epsilon : config_.epsilon_last;
+    const double at = static_cast<double>(first_ + slot) / (environments_ - 1);
+    return config_.epsilon * std::pow(config_.epsilon_last / config_.epsilon, std::min(1.0, at));
+  }
+  size_t Best(const float* values) const {
+    return static_cast<size_t>(std::max_element(values, values + actions_) - values);
+  }
+  // Values of all actions, to scratch.values.
+  template <typename Observation>
+  void Evaluate(std::span<const float> parameters, size_t rows, const Observation& observation,
+                Scratch& s) const;
+
+  const DqnParameters config_;
+  const size_t actions_;
+  const uint32_t first_, environments_;
+  const std::shared_ptr<const Perceptron> net_;
+  ParameterBlocks learned_, targets_;
+};
+
+template <typename Observation>
+void Dqn::Evaluate(std::span<const float> parameters, size_t rows, const Observation& observation,
+                   Scratch& s) const {
+  for (size_t i = 0; i < rows; ++i) {
+    const std::span<const std::byte> bytes = observation(i);
+    std::memcpy(s.pass.input.data() + i * PaddedRow(net_->inputs()), bytes.data(), bytes.size());
+  }
+  net_->Forward(parameters, rows, s.pass);
+  for (size_t i = 0; i < rows; ++i) {
+    const auto output = net_->Output(s.pass, i);
+    float* values = s.values.data() + i * actions_;
+    std::copy_n(output.begin(), actions_, values);
+    if (!config_.dueling) continue;
+    float mean = 0;
+    for (size_t a = 0; a < actions_; ++a) mean += values[a];
+    mean /= static_cast<float>(actions_);
+    for (size_t a = 0; a < actions_; ++a) values[a] += output[actions_] - mean;
+  }
+}
+
+void Dqn::Act(std::span<const float> acting, ReplayScratch& scratch, InferenceBatch& batch) const {
+  auto& s = dynamic_cast<Scratch&>(scratch);
+  const size_t rows = batch.rows.size();
+  if (rows == 0) return;
+  Evaluate(
+      acting, rows, [&](size_t i) { return batch.rows[i].observation; }, s);
+  for (size_t i = 0; i < rows; ++i) {
+    const InferenceRow& row = batch.rows[i];
+    const float* values = s.values.data() + i * actions_;
+    const CounterRng rng(row.key);
+    const bool explores = !row.greedy && rng.Uniform(uint64_t{row.step} * 2) < Epsilon(row.slot);
+    const size_t action =
+        explores ? rng.UniformInt(uint64_t{row.step} * 2 + 1, actions_) : Best(values);
+    batch.index[i] = static_cast<int32_t>(action);
+    std::copy_n(values, actions_, batch.values.begin() + static_cast<ptrdiff_t>(i * actions_));
+    const bool finite =
+        std::all_of(values, values + actions_, [](float x) { return std::isfinite(x); });
+    batch.status[i] =
+        finite ? InferenceBatch::RowStatus::kOk : InferenceBatch::RowStatus::kNotFinite;
+  }
+}
+
+std::map<std::string, double> Dqn::Gradient(const ReplayMinibatch& minibatch,
+                                            ReplayScratch& scratch,
+                                            std::span<float> gradient) const {
+  auto& s = dynamic_cast<Scratch&>(scratch);
+  const auto steps = minibatch.steps;
+  const size_t n = steps.size(), outputs = net_->outputs();
+  const double mean = 1.0 / static_cast<double>(n);
+  const auto next = [&](size_t i) { return steps[i].next_observation; };
+
+  // 1 values of what follows: r + gamma Q'(x', argmax Q)
+  if (config_.double_estimate) {
+    Evaluate(minibatch.learned, n, next, s);
+    for (size_t i = 0; i < n; ++i) s.best[i] = Best(s.values.data() + i * actions_);
+  }
+  Evaluate(minibatch.targets, n, next, s);
+  for (size_t i = 0; i < n; ++i) {
+    const float* values = s.values.data() + i * actions_;
+    const float follows = values[config_.double_estimate ? s.best[i] : Best(values)];
+    s.target[i] =
+        steps[i].reward + (steps[i].terminated ? 0 : static_cast<float>(config_.gamma) * follows);
+  }
+
+  // 2 the error of the action that was played
+  Evaluate(
+      minibatch.learned, n, [&](size_t i) { return steps[i].observation; }, s);
+  std::ranges::fill(s.by_output, 0.0F);
+  double loss = 0, taken = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const auto action = static_cast<size_t>(steps[i].action[0]);
+    const float value = s.values[i * actions_ + action];
+    const double error = value - s.target[i], bound = config_.huber;
+    const bool squared = bound == 0 || std::abs(error) <= bound;
+    loss += mean * (squared ? 0.5 * error * error : bound * (std::abs(error) - 0.5 * bound));
+    taken += mean * value;
+    const auto by_value =
+        static_cast<float>(mean * (squared ? error : std::copysign(bound, error)));
+    float* by_output = s.by_output.data() + i * outputs;
+    by_output[action] = by_value;
+    if (!config_.dueling) continue;
+    by_output[actions_] = by_value;
+    for (size_t a = 0; a < actions_; ++a) by_output[a] -= by_value / static_cast<float>(actions_);
+  }
+  net_->Backward(minibatch.learned, std::span(s.by_output).first(n * outputs), /*by_input=*/false,
+                 s.pass, gradient);
+  return {{"loss", loss}, {"q_mean", taken}};
+}
+
+Result<std::unique_ptr<Agent>> MakeDqnAgent(const AgentSetup& setup) {
+  ASSIGN_OR_RETURN(auto algorithm, MakeDqn(setup));
+  return MakeReplayLearner(setup, std::move(algorithm));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ReplayAlgorithm>> MakeDqn(const AgentSetup& setup) {
+  if (!setup.environment.action.discrete)
+    return Status(Code::kConfig,
+                  "run.algorithm=dqn: the environment's actions are continuous; expected discrete "
+                  "ones");
+  if (setup.config.learn.entropy_target != "none")
+    return Status(Code::kConfig,
+                  "learn.entropy_target: dqn has no policy whose entropy counts; expected none");
+  return Dqn::Make(setup);
+}
+
+LearningAlgorithm DqnRow() {
+  return {.name = "dqn",
+          .about = "deep Q-learning from a replay, for discrete actions",
+          .paper = "Mnih et al. 2015",
+          .parameters = NewParameters<DqnParameters>,
+          .agent = MakeDqnAgent};
+}
+
+}  // namespace samara
