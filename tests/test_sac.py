@@ -64,6 +64,8 @@ def test_an_exported_agent_plays_as_its_run(tmp_path):
     (["replay.capacity=4"], "replay.capacity=4: expected at least the 8 steps of an update"),
     (["replay.ratio=-1"], "replay.ratio"),
     (["replay.capacity=1e9", "learn.environments=32", "env.id=Humanoid-v5"], "lower replay.capacity"),
+    (["optimizer.epsilon=0"], "optimizer.epsilon=0: expected it above 0"),
+    (["env.stack=4"], "not stacked"),
     (["ppo.clip=0.1"], "ppo.clip belongs to run.algorithm=ppo; this run is sac"),
 ])
 def test_what_cannot_work_is_refused(tmp_path, words, says):

@@ -50,10 +50,13 @@ std::optional<uint64_t> AvailableMemory() {
     if (name == "MemAvailable:" && system >> kib) at_most(kib * 1024);
   }
   // "max" where there is no limit
-  uint64_t limit = 0, used = 0;
+  uint64_t limit = 0, used = 0, cached = 0;
+  std::ifstream kinds("/sys/fs/cgroup/memory.stat");
+  for (std::string name; kinds >> name; kinds.ignore(256, '\n'))
+    if (name == "inactive_file") kinds >> cached;
   if (std::ifstream("/sys/fs/cgroup/memory.max") >> limit &&
       std::ifstream("/sys/fs/cgroup/memory.current") >> used)
-    at_most(limit - std::min(limit, used));
+    at_most(limit - std::min(limit, used - std::min(used, cached)));
   return least;
 }
 

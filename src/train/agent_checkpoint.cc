@@ -99,6 +99,7 @@ Status AgentTrainer::Rollback() {
                     LearnerLoop::kSkippedMax, good ? good->info.step : 0));
   }
   if (!sync_.alone()) {
+    for (const char* name : {"slots.bin", "server.bin", "replay.bin"}) files.erase(name);
     ASSIGN_OR_RETURN(const std::string shared, sync_.FromMain("rollback", EncodeFiles(files)));
     ASSIGN_OR_RETURN(files, DecodeFiles(shared));
   }
@@ -144,7 +145,8 @@ Status AgentTrainer::SaveCheckpoint(bool exact, OnRefusal on_refusal) {
   // rank 0 writes what all remember
   for (const char* name : {"slots.bin", "server.bin", "replay.bin"}) {
     if (!contents.contains(name)) continue;
-    ASSIGN_OR_RETURN(const std::vector<std::string> parts, sync_.Exchange(name, contents[name]));
+    ASSIGN_OR_RETURN(const std::vector<std::string> parts,
+                     sync_.Exchange(name, std::move(contents[name])));
     ASSIGN_OR_RETURN(contents[name], JoinSlotRecords(parts));
   }
   if (!sync_.is_main()) return Status::Ok();
@@ -156,7 +158,7 @@ Status AgentTrainer::SaveCheckpoint(bool exact, OnRefusal on_refusal) {
   state.lost_episodes = drops["lost_episodes"], state.not_finite_rows = drops["not_finite_rows"];
   contents["state.bin"] = state.Encode();
   std::vector<CheckpointFile> files;
-  for (const auto& [name, bytes] : contents) files.push_back({name, bytes});
+  for (auto& [name, bytes] : contents) files.push_back({name, std::move(bytes)});
   CheckpointInfo info = MakeCheckpointInfo(state.updates);
   info.note = {{"parameter_hash", agent_->parameter_hash()}, {"exact", exact}};
   const auto save = [&] { return checkpoints_->Save(info, files).status(); };

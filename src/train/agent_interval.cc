@@ -22,8 +22,9 @@ void AgentInterval::Add(const UpdateReport& update) {
   sum_.seconds_batch += update.seconds_batch, sum_.seconds_forward += update.seconds_forward;
   sum_.seconds_backward += update.seconds_backward, sum_.seconds_step += update.seconds_step;
   sum_.learning_rate = update.learning_rate, sum_.coefficients = update.coefficients;
-  for (const auto& [name, value] : update.numbers) sum_.numbers[name] += update.applied ? value : 0;
-  if (!update.applied) return;
+  const bool counts = update.applied && update.steps > 0;  // a replay that fills up has no steps
+  for (const auto& [name, value] : update.numbers) sum_.numbers[name] += counts ? value : 0;
+  if (!counts) return;
   ++applied_;
   sum_.gradient_norm += update.gradient_norm;
 }

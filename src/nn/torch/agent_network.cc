@@ -237,7 +237,11 @@ void AgentNetworkImpl::EachLayer(Torso& torso, const F& f) {
 void AgentNetworkImpl::Freeze() {
   const torch::NoGradGuard none;
   for (std::optional<Native>* native : {&native_policy_, &native_value_})
-    if (*native) (*native)->frozen = (*native)->op.Pack((*native)->parameters);
+    if (*native) {
+      for (const Tensor& parameter : (*native)->parameters)
+        CHECK(!parameter.requires_grad()) << "a network that learns is not frozen";
+      (*native)->frozen = (*native)->op.Pack((*native)->parameters);
+    }
   if (!bfloat16_) return;
   const auto freeze = [](auto& layer) {
     for (Parameter* p : {&layer.weight, &layer.bias}) {
@@ -358,9 +362,10 @@ std::pair<Tensor, Tensor> AgentNetworkImpl::PolicyAndValue(const Input& input, T
     output.states = torch::stack(states);
     x = output.states.slice(2, 0, config_.lstm).flatten(0, 1);
   }
-  return {
-      torch::linear(x, policy_.weight.value, policy_.bias.value),
-      torch::linear(config_.separate_value ? of_value : x, value_.weight.value, value_.bias.value)};
+  Tensor policy = torch::linear(x, policy_.weight.value, policy_.bias.value);
+  if (config_.free_half) policy = torch::cat({policy, free_half_.expand({x.size(0), -1})}, 1);
+  return {policy, torch::linear(config_.separate_value ? of_value : x, value_.weight.value,
+                                value_.bias.value)};
 }
 
 int64_t AgentNetworkImpl::parameter_count() const {

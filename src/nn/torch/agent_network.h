@@ -66,7 +66,8 @@ class AgentNetworkImpl : public torch::nn::Module {
   // Entries t = 0 ... T-1 in order, from `state` [B][state_size()], which entered entry 0.
   Output forward(const Input& input, const torch::Tensor& state);
 
-  // From now on forward uses the torso's parameters as they are now, made ready for products once,
+  // From now on forward uses the torso's parameters, and the heads' where all layers are dense, as
+  // they are now, made ready for products once,
   // until the next Freeze. REQUIRES: no gradient is asked for.
   void Freeze();
 

@@ -336,5 +336,25 @@ TEST(AgentNetworkTest, ASeparateValueSharesNoParameter) {
   EXPECT_EQ(AgentNetworkImpl::Make(config).status().code(), Code::kConfig);
 }
 
+// Free outputs are those of every network, whether it is one operation or torch's.
+TEST(AgentNetworkTest, AFreeHalfIsThereWithACoreToo) {
+  for (const int64_t lstm : {0, 8}) {
+    const auto network = AgentNetworkImpl::Make({.torso = "mlp-4-tanh",
+                                                 .height = 1,
+                                                 .width = 1,
+                                                 .channels = 3,
+                                                 .outputs = 4,
+                                                 .lstm = lstm,
+                                                 .free_half = 0.25})
+                             .ValueOrThrow();
+    const auto out =
+        network->forward({torch::randn({2, 5, 1, 1, 3}), torch::zeros({2, 5}),
+                          torch::zeros({2, 5}, torch::kInt64), torch::zeros({2, 5}, torch::kBool)},
+                         torch::zeros({5, 2 * lstm}));
+    ASSERT_EQ(out.policy.sizes(), (std::vector<int64_t>{2, 5, 4})) << lstm;
+    EXPECT_TRUE((out.policy.slice(2, 2) == 0.25).all().item<bool>()) << lstm;
+  }
+}
+
 }  // namespace
 }  // namespace samara

@@ -60,6 +60,8 @@ PerceptronOp::Pass PerceptronOp::TakePass(size_t rows) const {
     if (fits != spare_->passes.end()) {
       pass = std::move(*fits);
       spare_->passes.erase(fits);
+    } else if (!spare_->passes.empty()) {
+      spare_->passes.pop_back();  // a larger one takes its place
     }
   }
   if (!pass) pass = std::make_unique<PerceptronPass>(net_->MakePass(rows));

@@ -1,7 +1,7 @@
 // DQN: deep Q-learning from a replay. Mnih et al. 2015 (Nature 518), algorithm 1, with the double
 // estimate of van Hasselt et al. 2016 (arXiv 1509.06461), the dueling network of Wang et al. 2016
 // (arXiv 1511.06581), equation 9, and an exploration rate for each environment (Horgan et al. 2018,
-// arXiv 1803.00933). Its network is a perceptron, and the program without torch has it too.
+// arXiv 1803.00933). Its network is a perceptron, without torch.
 #include "rl/algorithms/dqn.h"
 
 #include <algorithm>
@@ -75,7 +75,7 @@ class Dqn : public ReplayAlgorithm {
   }
 
   ModelShape shape() const override {
-    return {.observation_bytes = net_->inputs() * sizeof(float), .values = actions_};
+    return {.observation_bytes = net_->inputs() * sizeof(float), .values = 0};
   }
   std::unique_ptr<ReplayScratch> MakeScratch(size_t rows_max) const override {
     auto scratch = std::make_unique<Scratch>();
@@ -171,7 +171,6 @@ void Dqn::Act(std::span<const float> acting, ReplayScratch& scratch, InferenceBa
     const size_t action =
         explores ? rng.UniformInt(uint64_t{row.step} * 2 + 1, actions_) : Best(values);
     batch.index[i] = static_cast<int32_t>(action);
-    std::copy_n(values, actions_, batch.values.begin() + static_cast<ptrdiff_t>(i * actions_));
     const bool finite =
         std::all_of(values, values + actions_, [](float x) { return std::isfinite(x); });
     batch.status[i] =

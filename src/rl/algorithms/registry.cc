@@ -20,7 +20,8 @@ LearningAlgorithm VtraceRow();
 namespace {
 
 std::vector<LearningAlgorithm>& Rows() {
-  static std::vector<LearningAlgorithm> rows = {VtraceRow(), A2cRow(), PpoRow(), SacRow(), DqnRow()};
+  static std::vector<LearningAlgorithm> rows = {VtraceRow(), A2cRow(), PpoRow(), SacRow(),
+                                                DqnRow()};
   return rows;
 }
 

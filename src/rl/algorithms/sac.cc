@@ -1,6 +1,6 @@
 // SAC: soft actor-critic. Haarnoja et al. 2018 (arXiv 1801.01290) with the twin critics, the
 // targets and the adjusted temperature of Haarnoja et al. 2018 (arXiv 1812.05905): equations 5, 7,
-// 9 and 18 of the latter. Its networks are perceptrons, and the program without torch has it too.
+// 9 and 18 of the latter, without the half in 5. Its networks are perceptrons, without torch.
 #include "rl/algorithms/sac.h"
 
 #include <algorithm>
@@ -95,12 +95,13 @@ class Sac : public ReplayAlgorithm {
       : config_(dynamic_cast<const SacParameters&>(*config.own)),
         actions_(policy->outputs() / 2),
         speed_(config.learn.entropy_speed),
+        fixed_temperature_(config.learn.entropy_cost),
         policy_(std::move(policy)),
         critic_(std::move(critic)) {
     if (config.learn.entropy_target != "none")
       entropy_target_ = std::strtod(config.learn.entropy_target.c_str(), nullptr);
-    temperature_at_first_ = static_cast<float>(
-        config.learn.entropy_cost > 0 ? std::log(config.learn.entropy_cost) / speed_ : -INFINITY);
+    if (entropy_target_)
+      temperature_at_first_ = static_cast<float>(std::log(config.learn.entropy_cost) / speed_);
     learned_.Add("", "policy", policy_);
     for (int64_t j = 1; j <= config_.critics; ++j) {
       learned_.Add("critic" + std::to_string(j) + "_", "value", critic_);
@@ -118,7 +119,7 @@ class Sac : public ReplayAlgorithm {
     return all.subspan(j * critic_->size(), critic_->size());
   }
   double Temperature(std::span<const float> learned) const {
-    return std::exp(speed_ * learned[temperature_]);
+    return entropy_target_ ? std::exp(speed_ * learned[temperature_]) : fixed_temperature_;
   }
   template <typename Observation>
   void SampleActions(std::span<const float> policy, size_t rows, const Observation& observation,
@@ -129,7 +130,7 @@ class Sac : public ReplayAlgorithm {
 
   const SacParameters config_;
   const size_t actions_;
-  const double speed_;
+  const double speed_, fixed_temperature_;
   const std::shared_ptr<const Perceptron> policy_, critic_;
   std::optional<double> entropy_target_;
   float temperature_at_first_ = 0;

@@ -348,6 +348,18 @@ TEST(ReplayLearnerTest, ActingIsAFunctionOfTheRow) {
   EXPECT_NE(act({1}, true), act({1}, false));
 }
 
+TEST(SacTest, WithoutATargetTheTemperatureIsTheCost) {
+  for (const char* cost : {"0", "0.2"}) {
+    const AgentSetup setup =
+        SacSetup({{"learn.entropy_cost", cost}, {"learn.entropy_target", "\"none\""}});
+    const auto algorithm = MakeSac(setup).ValueOrThrow();
+    std::vector<float> learned(algorithm->learned().size()), targets(algorithm->targets().size());
+    algorithm->Initialize(1, learned, targets);
+    EXPECT_EQ(algorithm->coefficients(learned).at("entropy_cost"), std::atof(cost));
+    EXPECT_TRUE(MakeAgent(setup).ValueOrThrow()->finite()) << "what is not finite is not saved";
+  }
+}
+
 TEST(SacTest, RefusesWhatItHasNoUseFor) {
   const auto refused = [](std::initializer_list<std::pair<const char*, const char*>> settings) {
     return MakeAgent(SacSetup(settings)).status().message();

@@ -72,7 +72,7 @@ class Learner : public Agent {
         parameters_(NamedParameters(*network_)),
         statistics_(*network_),
         parts_(static_cast<size_t>(shards_)),
-        threads_(config_.learn.threads > 0 ? static_cast<size_t>(config_.learn.threads) : Cores()),
+        threads_(config_.learn.threads, shards_),
         acting_(setup, network_config, layout) {
     for (const auto& [name, parameter] : own_parameters_) {
       CHECK(!parameters_.contains(name)) << "two parameters named " << name;

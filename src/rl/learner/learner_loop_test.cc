@@ -21,6 +21,7 @@ class FakeAgent : public Agent {
     ++updates;
     UpdateReport report;
     report.applied = applies;
+    report.steps = 1;
     return report;
   }
   uint64_t version() const override { return updates; }

@@ -171,8 +171,7 @@ Status Acting::Forward(InferenceBatch& batch) {
   const size_t n = batch.rows.size();
   const auto padded = static_cast<int64_t>(std::max(batch.padded, n));
   CHECK_LE(padded, inputs_.size(0));
-  if (batch.version == InferenceBatch::kNewest) batch.version = versions_.newest().first;
-  const AgentNetwork network = versions_.Find(batch.version);
+  const AgentNetwork network = versions_.Get(batch.version);
   CHECK(network != nullptr) << "version " << batch.version << " is not kept";
 
   // 1 what the rows bring and what their slots remember

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/cpu.h"
 #include "core/mutex.h"
 #include "core/resources.h"
 #include "core/thread.h"
@@ -64,7 +65,9 @@ class ShardThreads::Pool {
   }};
 };
 
-ShardThreads::ShardThreads(size_t threads) : threads_(std::max<size_t>(1, threads)) {}
+ShardThreads::ShardThreads(int64_t asked, int64_t shards)
+    : threads_(static_cast<size_t>(
+          std::clamp<int64_t>(asked > 0 ? asked : Cores(), 1, std::max<int64_t>(1, shards)))) {}
 ShardThreads::~ShardThreads() = default;
 
 Status ShardThreads::Run(size_t count, const std::function<void(size_t shard)>& work) {

@@ -13,8 +13,9 @@ namespace samara {
 // Threads that wait between the steps of the optimizer, which may be thousands a second.
 class ShardThreads {
  public:
-  // `threads`: the caller's is one of them. They are started with the first Run that needs them.
-  explicit ShardThreads(size_t threads);
+  // `asked`: learn.threads, 0 = one for each of so many shards, at most one a core. The caller's is
+  // one of them; the others are started with the first Run that needs them.
+  ShardThreads(int64_t asked, int64_t shards);
   ~ShardThreads();
 
   // Calls work(0), ..., work(count - 1), shard i on thread i % threads, and waits for all of them.

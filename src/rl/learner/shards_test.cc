@@ -12,7 +12,7 @@ namespace samara {
 namespace {
 
 TEST(ShardsTest, EveryShardIsWorkedOnOnceAndTheSameThreadsAreUsedAgain) {
-  ShardThreads threads(3);
+  ShardThreads threads(3, 7);
   std::mutex mu;
   std::set<std::thread::id> ids;
   for (int round = 0; round < 200; ++round) {
@@ -33,7 +33,7 @@ TEST(ShardsTest, EveryShardIsWorkedOnOnceAndTheSameThreadsAreUsedAgain) {
 }
 
 TEST(ShardsTest, TheFirstFailureByShardIsReturnedAndWorkGoesOnAfterwards) {
-  ShardThreads threads(2);
+  ShardThreads threads(2, 4);
   const Status failed = threads.Run(4, [](size_t i) {
     if (i >= 1) throw std::runtime_error("shard " + std::to_string(i));
   });

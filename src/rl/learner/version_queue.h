@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/mutex.h"
+#include "rl/inference/model.h"
 
 namespace samara {
 
@@ -44,10 +45,13 @@ class VersionQueue {
     const auto found = std::ranges::find(versions_, version, &std::pair<uint64_t, Pointer>::first);
     return found == versions_.end() ? nullptr : found->second;
   }
-  // REQUIRES: something was published.
-  std::pair<uint64_t, Pointer> newest() const {
+  // The version that is wanted; of InferenceBatch::kNewest the newest one, whose number `version`
+  // becomes. REQUIRES: something was published.
+  Pointer Get(uint64_t& version) const {
+    if (version != InferenceBatch::kNewest) return Find(version);
     const MutexLock lock(mu_);
-    return versions_.back();
+    version = versions_.back().first;
+    return versions_.back().second;
   }
   // Oldest first.
   std::vector<std::pair<uint64_t, Pointer>> all() const {

@@ -80,13 +80,6 @@ std::map<std::string, Tensor> ParameterBlocks::Tensors(std::span<const float> pa
   return tensors;
 }
 
-size_t ParameterBlocks::tensors() const {
-  size_t count = 0;
-  for (const Block& block : blocks_)
-    count += block.net ? 2 * block.net->network().layers.size() : 1;
-  return count;
-}
-
 Status ParameterBlocks::FromTensors(const std::map<std::string, Tensor>& tensors,
                                     std::span<float> parameters, const std::string& suffix) const {
   CHECK_EQ(parameters.size(), size_);

@@ -32,7 +32,6 @@ class ParameterBlocks {
   // kBadData: a tensor is missing or has another shape; nothing has changed then.
   Status FromTensors(const std::map<std::string, Tensor>& tensors, std::span<float> parameters,
                      const std::string& suffix = "") const;
-  size_t tensors() const;  // how many
 
  private:
   struct Block {

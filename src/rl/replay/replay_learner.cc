@@ -56,7 +56,7 @@ class ReplayLearner final : public Agent {
         learned_(algorithm_->learned().size()),
         targets_(algorithm_->targets().size()),
         optimizer_(config_.optimizer, learned_.size()),
-        threads_(config_.learn.threads > 0 ? static_cast<size_t>(config_.learn.threads) : Cores()),
+        threads_(config_.learn.threads, shards_),
         acting_scratch_(algorithm_->MakeScratch(setup.rows_max)),
         versions_(setup.versions_kept, setup.versions_every) {
     algorithm_->Initialize(seed_, learned_, targets_);
@@ -66,8 +66,7 @@ class ReplayLearner final : public Agent {
 
   const ModelShape& shape() const override { return shape_; }
   Status Infer(InferenceBatch& batch) override {
-    if (batch.version == InferenceBatch::kNewest) batch.version = versions_.newest().first;
-    const auto policy = versions_.Find(batch.version);
+    const auto policy = versions_.Get(batch.version);
     CHECK(policy != nullptr) << "version " << batch.version << " is not kept";
     algorithm_->Act(*policy, *acting_scratch_, batch);
     return Status::Ok();
@@ -120,7 +119,7 @@ class ReplayLearner final : public Agent {
         std::make_shared<const std::vector<float>>(
             parameters.begin(), parameters.begin() + static_cast<ptrdiff_t>(algorithm_->acting())));
   }
-  // Steps of the optimizer that are due by what was stored.
+  // Steps of the optimizer that are due with this update.
   uint64_t Due() const;
   void SampleAndDifferentiate(size_t index, ShardWork& part) const;
   Result<bool> TakeStep(double frames, UpdateReport& report);
@@ -163,9 +162,10 @@ void ReplayLearner::MakeShards() {
   }
 }
 
+// Of all learners, which may have unequal parts of a batch: the same number on each.
 uint64_t ReplayLearner::Due() const {
-  const double stored =
-      static_cast<double>(parts_[0].replay.added()) * static_cast<double>(all_shards_);
+  const auto update = static_cast<double>(config_.learn.batch * config_.learn.unroll);
+  const double stored = static_cast<double>(version_ + 1) * update;
   const double learned_from = std::max(0.0, stored - keys_.start) * keys_.ratio;
   return static_cast<uint64_t>(learned_from / static_cast<double>(keys_.batch));
 }
@@ -279,18 +279,20 @@ Files ReplayLearner::Save(Part part) const {
 Status ReplayLearner::RestoreReplay(const Files& files) {
   const auto found = files.find(kReplay);
   if (found == files.end()) return {Code::kBadData, std::string("holds no ") + kReplay};
-  ASSIGN_OR_RETURN(const auto records,
-                   ReadSlotRecords(found->second,
-                                   {.first = static_cast<uint32_t>(first_shard_),
-                                    .all = static_cast<uint32_t>(all_shards_)},
-                                   static_cast<uint32_t>(shards_)));
+  const auto records = ReadSlotRecords(
+      found->second,
+      {.first = static_cast<uint32_t>(first_shard_), .all = static_cast<uint32_t>(all_shards_)},
+      static_cast<uint32_t>(shards_));
+  if (!records.ok())
+    return {Code::kBadData, fmt::format("{}: damaged, or of another number of shards than {}",
+                                        kReplay, all_shards_)};
   for (size_t i = 0; i < parts_.size(); ++i)
-    RETURN_IF_ERROR(parts_[i].replay.Restore(records[i]).Annotate(kReplay));
+    RETURN_IF_ERROR(parts_[i].replay.Restore((*records)[i]).Annotate(kReplay));
   return Status::Ok();
 }
 
 Status ReplayLearner::Restore(const Files& files, Part part) {
-  // everything is read and compared before anything is changed
+  // everything but the replay is read and compared before anything is changed
   ASSIGN_OR_RETURN(const Safetensors weights, Parsed(files, kWeights));
   ASSIGN_OR_RETURN(const uint64_t version, Count(weights, kVersion, kWeights));
   std::vector<float> learned = learned_, targets = targets_;
@@ -354,6 +356,10 @@ Status CheckKeys(const AgentSetup& setup) {
   if (keys.value != plain.value) return refuse("network.value", "it left out");
   if (keys.normalize_value) return refuse("network.normalize_value", "false");
   if (keys.deviation != plain.deviation) return refuse("network.deviation", "network");
+  if (setup.stack)
+    return {Code::kConfig,
+            "env.stack: the environment's observations are vectors, which are not stacked; "
+            "expected 0"};
   const ObservationSpec& observation = setup.environment.observation;
   if (observation.image() || observation.dtype != DType::kFloat32)
     return {Code::kConfig,
@@ -375,6 +381,8 @@ void ReplayKeys::Bind(ConfigTable& table) {
 
 Status ReplayKeys::Check(const LearningConfig& config) const {
   const LearnConfig& learn = config.learn;
+  if (config.optimizer.epsilon <= 0)
+    return {Code::kConfig, "optimizer.epsilon=0: expected it above 0"};
   if (batch < learn.shards)
     return {Code::kConfig,
             fmt::format("replay.batch={}: expected at least learn.shards={}", batch, learn.shards)};

@@ -24,18 +24,21 @@ uint64_t UnrollReplay::Bytes(const ReplayShape& shape) {
                    shape.length * (floats * sizeof(float) + sizeof(uint8_t)));
 }
 
+// Room for all blocks at once: memory that is not written costs nothing.
+void UnrollReplay::Reserve() {
+  const size_t steps = blocks_max_ * shape_.length;
+  observations_.reserve((steps + blocks_max_) * shape_.observation_bytes);
+  actions_.reserve(steps * action_floats_);
+  rewards_.reserve(steps);
+  ends_.reserve(steps);
+}
+
 void UnrollReplay::Add(const Unroll& unroll) {
   CHECK_EQ(unroll.entries, shape_.length + 1);
   const size_t length = shape_.length, bytes = (length + 1) * shape_.observation_bytes;
   const uint64_t block = added_ % blocks_max_, first = block * length;
   if (block == blocks_) {
-    // room for all of them at once: memory that is not written costs nothing
-    if (block == 0) {
-      observations_.reserve(blocks_max_ * bytes);
-      actions_.reserve(blocks_max_ * length * action_floats_);
-      rewards_.reserve(blocks_max_ * length);
-      ends_.reserve(blocks_max_ * length);
-    }
+    if (block == 0) Reserve();
     ++blocks_;
     observations_.resize(blocks_ * bytes);
     actions_.resize(blocks_ * length * action_floats_);
@@ -94,6 +97,7 @@ Status UnrollReplay::Restore(std::string_view saved) {
   const bool same = in.Get<uint64_t>() == kVersion && in.Get<uint32_t>() == shape_.length &&
                     in.Get<uint64_t>() == blocks_max_;
   if (!same) return bad;
+  read.Reserve();
   read.added_ = in.Get<uint64_t>();
   read.blocks_ = std::min(read.added_, blocks_max_);
   const uint64_t steps = read.size();

@@ -48,6 +48,8 @@ class UnrollReplay {
   Status Restore(std::string_view saved);
 
  private:
+  void Reserve();
+
   const ReplayShape shape_;
   const size_t action_floats_;
   const uint64_t blocks_max_;
