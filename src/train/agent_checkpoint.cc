@@ -13,6 +13,8 @@ using nlohmann::json;
 
 namespace {
 
+// Files of which every rank has a part.
+constexpr const char* kFilesInParts[] = {"slots.bin", "server.bin", "replay.bin"};
 constexpr double kAloneSeconds = 5;  // a stop waits so long for actors
 constexpr double kStopSeconds = 10;  // and so long for the end of a round
 
@@ -99,7 +101,7 @@ Status AgentTrainer::Rollback() {
                     LearnerLoop::kSkippedMax, good ? good->info.step : 0));
   }
   if (!sync_.alone()) {
-    for (const char* name : {"slots.bin", "server.bin", "replay.bin"}) files.erase(name);
+    for (const char* name : kFilesInParts) files.erase(name);
     ASSIGN_OR_RETURN(const std::string shared, sync_.FromMain("rollback", EncodeFiles(files)));
     ASSIGN_OR_RETURN(files, DecodeFiles(shared));
   }
@@ -118,7 +120,7 @@ Status AgentTrainer::Save(OnRefusal on_refusal) {
 // The ranks compare what all of them save alike: everything but their own slots, their part of a
 // replay and the clock.
 Status AgentTrainer::CheckSame(NamedFiles contents) {
-  contents.erase("slots.bin"), contents.erase("replay.bin");
+  for (const char* name : kFilesInParts) contents.erase(name);
   AgentState state = agent_state();
   state.seconds = 0;
   if (state.solved) state.solved->seconds = 0;
@@ -143,7 +145,7 @@ Status AgentTrainer::SaveCheckpoint(bool exact, OnRefusal on_refusal) {
   }
   if (exact) contents["server.bin"] = server_->Save();
   // rank 0 writes what all remember
-  for (const char* name : {"slots.bin", "server.bin", "replay.bin"}) {
+  for (const char* name : kFilesInParts) {
     if (!contents.contains(name)) continue;
     ASSIGN_OR_RETURN(const std::vector<std::string> parts,
                      sync_.Exchange(name, std::move(contents[name])));

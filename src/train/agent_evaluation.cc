@@ -27,8 +27,8 @@ Result<std::optional<double>> StopAt(const RunConfig& run) {
 }
 
 // Where a few training episodes are over since the last time, and their mean return reaches
-// run.stop_at, the agent plays fresh ones. `before`: episodes before the last
-// update. A function of the run's state: a resumed run evaluates where it would have without.
+// run.stop_at, the agent plays fresh ones. `before`: episodes before the last update. A function of
+// the run's state: a resumed run evaluates where it would have without.
 Status AgentTrainer::MaybeEvaluate(uint64_t before) {
   const uint64_t now = agent_state().episodes;
   if (!stop_at_ || agent_state().solved || now / kTrainingEpisodes == before / kTrainingEpisodes)

@@ -97,7 +97,7 @@ std::vector<Tensor> PerceptronOp::Apply(const Tensor& x, std::span<const float> 
   return Run(x, packed, *TakePass(static_cast<size_t>(x.size(0))));
 }
 
-// What a graph keeps of a forward pass.
+// Keeps what a graph needs of a forward pass.
 class PerceptronOp::Backward : public torch::autograd::Node {
  public:
   Backward(const PerceptronOp& op, Pass pass, std::vector<float> packed)

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "rl/algorithms/registry.h"
+#include "rl/learner/flat_optimizer.h"
 #include "rl/replay/replay_learner.h"
 
 namespace samara {
@@ -91,9 +92,7 @@ class Dqn : public ReplayAlgorithm {
   std::map<std::string, double> Gradient(const ReplayMinibatch& minibatch, ReplayScratch& scratch,
                                          std::span<float> gradient) const override;
   void AfterStep(std::span<float> learned, std::span<float> targets) const override {
-    const auto stays = static_cast<float>(config_.polyak), comes = 1 - stays;
-    for (size_t i = 0; i < targets.size(); ++i)
-      targets[i] = stays * targets[i] + comes * learned[i];
+    Follow(config_.polyak, learned, targets);
   }
 
  private:
@@ -171,10 +170,8 @@ void Dqn::Act(std::span<const float> acting, ReplayScratch& scratch, InferenceBa
     const size_t action =
         explores ? rng.UniformInt(uint64_t{row.step} * 2 + 1, actions_) : Best(values);
     batch.index[i] = static_cast<int32_t>(action);
-    const bool finite =
-        std::all_of(values, values + actions_, [](float x) { return std::isfinite(x); });
-    batch.status[i] =
-        finite ? InferenceBatch::RowStatus::kOk : InferenceBatch::RowStatus::kNotFinite;
+    batch.status[i] = AllFinite({values, actions_}) ? InferenceBatch::RowStatus::kOk
+                                                    : InferenceBatch::RowStatus::kNotFinite;
   }
 }
 

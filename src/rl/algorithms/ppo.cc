@@ -184,7 +184,7 @@ class Ppo : public ActorCritic {
   };
   bool Sequences() const { return config_.units == "sequences"; }
 
-  // What advantages are normalized by: their mean and deviation, or 0 and 1.
+  // Mean and deviation that advantages are normalized by, or 0 and 1.
   std::pair<double, double> Scale(const Tensor& advantage) const {
     const int64_t n = advantage.numel();
     if (!config_.normalize_advantages || n < 2) return {0, 1};
@@ -205,8 +205,8 @@ class Ppo : public ActorCritic {
     return order;
   }
 
-  // Of [T][B][...] or longer the minibatch's steps: [T][units][...] of sequences, [1][units][...]
-  // of transitions.
+  // Copies the minibatch's steps of [T][B][...] or longer: [T][units][...] of sequences,
+  // [1][units][...] of transitions.
   Tensor Pick(const Tensor& x, int64_t length, std::span<const int64_t> chosen) const {
     const auto units = static_cast<int64_t>(chosen.size());
     std::vector<int64_t> sizes = x.sizes().vec();

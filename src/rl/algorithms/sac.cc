@@ -313,9 +313,7 @@ std::map<std::string, double> Sac::Gradient(const ReplayMinibatch& minibatch,
 }
 
 void Sac::AfterStep(std::span<float> learned, std::span<float> targets) const {
-  const auto stays = static_cast<float>(config_.polyak), comes = 1 - stays;
-  const auto critics = Critics(learned);
-  for (size_t i = 0; i < targets.size(); ++i) targets[i] = stays * targets[i] + comes * critics[i];
+  Follow(config_.polyak, Critics(learned), targets);
   // a run that went astray finds back
   const auto most = static_cast<float>(20 / speed_);
   if (entropy_target_) learned[temperature_] = std::clamp(learned[temperature_], -most, most);

@@ -10,6 +10,10 @@
 
 namespace samara {
 
+inline bool AllFinite(std::span<const float> values) {
+  return std::ranges::all_of(values, [](float x) { return std::isfinite(x); });
+}
+
 // One thread at a time.
 class FlatOptimizer {
  public:
@@ -45,12 +49,7 @@ class FlatOptimizer {
   void Restore(std::vector<float> mean, std::vector<float> square, uint64_t steps) {
     mean_ = std::move(mean), square_ = std::move(square), steps_ = steps;
   }
-  bool finite() const {
-    const auto all = [](const std::vector<float>& values) {
-      return std::ranges::all_of(values, [](float x) { return std::isfinite(x); });
-    };
-    return all(mean_) && all(square_);
-  }
+  bool finite() const { return AllFinite(mean_) && AllFinite(square_); }
 
  private:
   OptimizerConfig config_;

@@ -75,4 +75,10 @@ class ReplayAlgorithm {
   }
 };
 
+// Targets follow what is learned: `stays` of each stays (Polyak averaging).
+inline void Follow(double stays, std::span<const float> learned, std::span<float> targets) {
+  const auto kept = static_cast<float>(stays), comes = 1 - kept;
+  for (size_t i = 0; i < targets.size(); ++i) targets[i] = kept * targets[i] + comes * learned[i];
+}
+
 }  // namespace samara

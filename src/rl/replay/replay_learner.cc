@@ -8,7 +8,6 @@
 
 #include "core/check.h"
 #include "core/clock.h"
-#include "core/cpu.h"
 #include "core/sha256.h"
 #include "rl/learner/flat_optimizer.h"
 #include "rl/learner/shards.h"
@@ -93,10 +92,7 @@ class ReplayLearner final : public Agent {
     return Hex(hash.Finish());
   }
   bool finite() const override {
-    const auto finite = [](const auto& values) {
-      return std::ranges::all_of(values, [](float x) { return std::isfinite(x); });
-    };
-    return finite(learned_) && finite(targets_) && optimizer_.finite();
+    return AllFinite(learned_) && AllFinite(targets_) && optimizer_.finite();
   }
   Files Save(Part part) const override;
   Status Restore(const Files& files, Part part) override;
