@@ -199,6 +199,7 @@ void AgentTrainer::MakeServer() {
   UnrollConfig unrolls;
   const uint32_t slots = unrolls.slots = slots_.size();
   unrolls.length = static_cast<uint32_t>(learn_.unroll);
+  unrolls.overlap = static_cast<uint32_t>(config_.learning.own->overlap());
   const uint32_t batch = sync_.PartOf(learn_.batch).size();
   const uint32_t queue = learn_.queue > 0 ? sync_.PartOf(learn_.queue).size() : batch;
   // being filled, waiting, and with the learner

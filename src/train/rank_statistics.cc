@@ -40,7 +40,7 @@ Lags& Lags::operator+=(const Lags& other) {
 }
 
 void RankStatistics::Add(const Unroll& unroll) {
-  for (uint32_t t = 1; t < unroll.entries; ++t) {
+  for (uint32_t t = unroll.overlap + 1; t < unroll.entries; ++t) {
     const EntryHeader& entry = unroll.headers[t];
     frames += entry.frames;
     ++steps;
@@ -50,7 +50,7 @@ void RankStatistics::Add(const Unroll& unroll) {
 }
 
 void RankStatistics::AddLag(const Unroll& unroll, uint64_t version) {
-  for (uint32_t t = 0; t + 1 < unroll.entries; ++t) {
+  for (uint32_t t = unroll.overlap; t + 1 < unroll.entries; ++t) {
     lags.Add(version - unroll.headers[t].policy_version);
   }
 }

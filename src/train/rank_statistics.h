@@ -42,7 +42,7 @@ struct RankStatistics {
   RankCounters counters;
   RankSync::Requests requests;
 
-  // Adds what an unroll brings, once: its entry 0 was the end of the one before.
+  // Adds what an unroll brings, once: the entries before were in the one before.
   void Add(const Unroll& unroll);
   void AddLag(const Unroll& unroll, uint64_t version);
 

@@ -68,14 +68,18 @@ AgentNetworkImpl::AgentNetworkImpl(const AgentNetworkConfig& config)
   channels_ += (config.reward_input ? 1 : 0) + config.action_input;
   if (config.lstm > 0) AddLstm();
   const int64_t features = channels_;
-  policy_ = AddDense("policy", config.free_half ? config.outputs / 2 : config.outputs, 0.01);
+  if (config.head > 0) policy_hidden_ = AddDense("policy_hidden", config.head);
+  policy_ = AddDense("policy", config.free_half ? config.outputs / 2 : config.outputs, 0.01,
+                     config.policy_bias);
   if (config.free_half)
     free_half_ = register_parameter(
         "policy_free", torch::full({config.outputs - config.outputs / 2}, *config.free_half));
   channels_ = features;
+  if (config.head > 0) value_hidden_ = AddDense("value_hidden", config.head);
   value_ = AddDense("value", 1, 1);
   if (config.normalize_value) values_ = AddStatistics("value", 1);
-  if (config.lstm == 0 && !config.reward_input && config.action_input == 0 && !bfloat16_)
+  if (config.lstm == 0 && !config.reward_input && config.action_input == 0 && !bfloat16_ &&
+      config.head == 0 && config.policy_bias)
     MakeNative(torso);
 }
 
@@ -191,12 +195,13 @@ AgentNetworkImpl::Convolution AgentNetworkImpl::AddConvolution(const std::string
 }
 
 AgentNetworkImpl::Dense AgentNetworkImpl::AddDense(const std::string& name, int64_t out,
-                                                   double gain) {
+                                                   double gain, bool bias) {
   Tensor weight = torch::empty({out, height_ * width_ * channels_});
   Initialize(weight, gain);
   height_ = width_ = 1, channels_ = out;
-  return {{register_parameter(name + "_weight", weight), {}},
-          {register_parameter(name + "_bias", torch::zeros({out})), {}}};
+  Dense dense{{register_parameter(name + "_weight", weight), {}}, {}};
+  if (bias) dense.bias.value = register_parameter(name + "_bias", torch::zeros({out}));
+  return dense;
 }
 
 // A convolution, 3 x 3 max pooling at stride 2, two residual blocks.
@@ -339,7 +344,10 @@ std::pair<Tensor, Tensor> AgentNetworkImpl::PolicyAndValue(const Input& input, T
                                                            Output& output) const {
   const int64_t time = input.observation.size(0), batch = input.observation.size(1);
   std::vector<Tensor> more;
-  if (config_.reward_input) more.push_back(input.reward.flatten().clamp(-1, 1).unsqueeze(1));
+  if (config_.reward_input) {
+    const Tensor reward = input.reward.flatten().unsqueeze(1);
+    more.push_back(config_.reward_clip ? reward.clamp(-1, 1) : reward);
+  }
   if (config_.action_input > 0)
     more.push_back(
         torch::one_hot(input.action.flatten(), config_.action_input).to(torch::kFloat32));
@@ -362,10 +370,16 @@ std::pair<Tensor, Tensor> AgentNetworkImpl::PolicyAndValue(const Input& input, T
     output.states = torch::stack(states);
     x = output.states.slice(2, 0, config_.lstm).flatten(0, 1);
   }
-  Tensor policy = torch::linear(x, policy_.weight.value, policy_.bias.value);
+  Tensor policy =
+      torch::linear(Hidden(policy_hidden_, x), policy_.weight.value, policy_.bias.value);
   if (config_.free_half) policy = torch::cat({policy, free_half_.expand({x.size(0), -1})}, 1);
-  return {policy, torch::linear(config_.separate_value ? of_value : x, value_.weight.value,
-                                value_.bias.value)};
+  return {policy, torch::linear(Hidden(value_hidden_, config_.separate_value ? of_value : x),
+                                value_.weight.value, value_.bias.value)};
+}
+
+Tensor AgentNetworkImpl::Hidden(const Dense& hidden, const Tensor& x) const {
+  if (config_.head == 0) return x;
+  return torch::linear(x, hidden.weight.value, hidden.bias.value).relu();
 }
 
 int64_t AgentNetworkImpl::parameter_count() const {

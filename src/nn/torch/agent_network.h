@@ -28,7 +28,7 @@ struct AgentNetworkConfig {
   int64_t height = 84, width = 84, channels = 4;  // of an image; a vector is 1 x 1 x n
   int64_t outputs = 18;                           // of the policy head
   int64_t lstm = 0;                               // units; 0 = no core
-  bool reward_input = false;                      // the last reward, clipped to [-1, 1]
+  bool reward_input = false;                      // the last reward
   int64_t action_input = 0;                       // one-hot of the last action: how many; 0 = none
   // kernels at first. "glorot": uniform (Glorot and Bengio 2010, 16), SEED RL's; "orthogonal": with
   // gain sqrt 2, 0.01 of the policy's and 1 of the value's head (PPO's)
@@ -43,6 +43,9 @@ struct AgentNetworkConfig {
   std::optional<double> free_half = std::nullopt;
   // the value's head gives (V - mean) / deviation
   bool normalize_value = false;
+  int64_t head = 0;         // units of a relu layer in front of each head; 0 = none
+  bool policy_bias = true;  // of the policy's last layer
+  bool reward_clip = true;  // of reward_input, to [-1, 1]
 };
 
 class AgentNetworkImpl : public torch::nn::Module {
@@ -110,7 +113,8 @@ class AgentNetworkImpl : public torch::nn::Module {
   };
   Convolution AddConvolution(const std::string& name, int64_t out, int64_t kernel, int64_t stride,
                              bool same);
-  Dense AddDense(const std::string& name, int64_t out, double gain = std::numbers::sqrt2);
+  Dense AddDense(const std::string& name, int64_t out, double gain = std::numbers::sqrt2,
+                 bool bias = true);
   Stack AddResidualStack(const std::string& name, int64_t out);
   void AddLstm();
   void Initialize(torch::Tensor kernel, double gain) const;
@@ -121,6 +125,8 @@ class AgentNetworkImpl : public torch::nn::Module {
   torch::Tensor Of(const Parameter& p) const;       // for products of a torso
   torch::Tensor Apply(const Convolution& convolution, torch::Tensor x) const;
   torch::Tensor Apply(const Torso& torso, torch::Tensor x) const;  // [N][h][w][c] -> [N][features]
+  // What a head reads: x, or what its hidden layer makes of it.
+  torch::Tensor Hidden(const Dense& hidden, const torch::Tensor& x) const;
   torch::Tensor Normalized(const torch::Tensor& x) const;
   void MakeNative(const NetworkDescription& torso);
   std::pair<torch::Tensor, torch::Tensor> PolicyAndValue(const Input& input, torch::Tensor x,
@@ -136,7 +142,7 @@ class AgentNetworkImpl : public torch::nn::Module {
   Statistics observations_, values_;
   torch::Tensor free_half_;
   torch::Tensor lstm_input_, lstm_recurrent_, lstm_bias_;
-  Dense policy_, value_;
+  Dense policy_hidden_, policy_, value_hidden_, value_;  // hidden ones where config_.head > 0
   // Where all layers are dense: the same network as one operation, or as two where the value has a
   // torso of its own; and what Freeze has made of the parameters.
   struct Native {

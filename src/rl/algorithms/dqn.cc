@@ -9,8 +9,9 @@
 #include <cstring>
 
 #include "rl/algorithms/registry.h"
+#include "rl/inference/exploration.h"
 #include "rl/learner/flat_optimizer.h"
-#include "rl/replay/replay_learner.h"
+#include "rl/learner/replay_learner.h"
 
 namespace samara {
 namespace {
@@ -25,6 +26,9 @@ class DqnParameters : public ReplayAlgorithmConfig {
   void Bind(ConfigTable& table) override {
     replay.Bind(table);
     table.Add("dqn.gamma", &gamma, {0, 1}, "", "discount per agent step");
+    table.Add("dqn.steps", &steps, {1, 1000}, "steps",
+              "of rewards before a value is taken, fewer at the end of an unroll",
+              OnResume::kMustMatchAdded);
     table.Add("dqn.double", &double_estimate,
               "the network chooses the next action and the target values it; false: the target "
               "does both");
@@ -46,6 +50,7 @@ class DqnParameters : public ReplayAlgorithmConfig {
 
   double gamma = 0.99, polyak = 0.99, huber = 1;
   double epsilon = 0.4, epsilon_last = 0.001;
+  int64_t steps = 1;
   bool double_estimate = true, dueling = false;
 };
 
@@ -66,6 +71,7 @@ class Dqn : public ReplayAlgorithm {
   const ParameterBlocks& learned() const override { return learned_; }
   const ParameterBlocks& targets() const override { return targets_; }
   size_t acting() const override { return net_->size(); }
+  ReturnRule returns() const override { return {config_.steps, config_.gamma}; }
   void Initialize(uint64_t seed, std::span<float> learned,
                   std::span<float> targets) const override {
     learned_.Initialize(seed, learned);
@@ -108,19 +114,13 @@ class Dqn : public ReplayAlgorithm {
       : config_(config),
         actions_(static_cast<size_t>(setup.environment.action.n)),
         first_(setup.share.first),
-        environments_(static_cast<uint32_t>(setup.config.learn.environments)),
+        exploration_{config.epsilon, config.epsilon_last,
+                     static_cast<uint32_t>(setup.config.learn.environments)},
         net_(std::move(net)) {
     learned_.Add("", "value", net_);
     targets_.Add("", "value", net_);
   }
 
-  // Exploration rate of an environment: between the two keys, evenly in their logarithms.
-  double Epsilon(uint32_t slot) const {
-    if (environments_ < 2 || config_.epsilon_last <= 0)
-      return first_ + slot == 0 ? config_.epsilon : config_.epsilon_last;
-    const double at = static_cast<double>(first_ + slot) / (environments_ - 1);
-    return config_.epsilon * std::pow(config_.epsilon_last / config_.epsilon, std::min(1.0, at));
-  }
   size_t Best(const float* values) const {
     return static_cast<size_t>(std::max_element(values, values + actions_) - values);
   }
@@ -131,7 +131,8 @@ class Dqn : public ReplayAlgorithm {
 
   const DqnParameters config_;
   const size_t actions_;
-  const uint32_t first_, environments_;
+  const uint32_t first_;
+  const Exploration exploration_;
   const std::shared_ptr<const Perceptron> net_;
   ParameterBlocks learned_, targets_;
 };
@@ -164,14 +165,10 @@ void Dqn::Act(std::span<const float> acting, ReplayScratch& scratch, InferenceBa
       acting, rows, [&](size_t i) { return batch.rows[i].observation; }, s);
   for (size_t i = 0; i < rows; ++i) {
     const InferenceRow& row = batch.rows[i];
-    const float* values = s.values.data() + i * actions_;
-    const CounterRng rng(row.key);
-    const bool explores = !row.greedy && rng.Uniform(uint64_t{row.step} * 2) < Epsilon(row.slot);
-    const size_t action =
-        explores ? rng.UniformInt(uint64_t{row.step} * 2 + 1, actions_) : Best(values);
-    batch.index[i] = static_cast<int32_t>(action);
-    batch.status[i] = AllFinite({values, actions_}) ? InferenceBatch::RowStatus::kOk
-                                                    : InferenceBatch::RowStatus::kNotFinite;
+    const std::span<const float> values(s.values.data() + i * actions_, actions_);
+    batch.index[i] = exploration_.Choose(row, first_ + row.slot, values);
+    batch.status[i] =
+        AllFinite(values) ? InferenceBatch::RowStatus::kOk : InferenceBatch::RowStatus::kNotFinite;
   }
 }
 
@@ -193,8 +190,7 @@ std::map<std::string, double> Dqn::Gradient(const ReplayMinibatch& minibatch,
   for (size_t i = 0; i < n; ++i) {
     const float* values = s.values.data() + i * actions_;
     const float follows = values[config_.double_estimate ? s.best[i] : Best(values)];
-    s.target[i] =
-        steps[i].reward + (steps[i].terminated ? 0 : static_cast<float>(config_.gamma) * follows);
+    s.target[i] = steps[i].reward + (steps[i].discount > 0 ? steps[i].discount * follows : 0);
   }
 
   // 2 the error of the action that was played
@@ -207,10 +203,12 @@ std::map<std::string, double> Dqn::Gradient(const ReplayMinibatch& minibatch,
     const float value = s.values[i * actions_ + action];
     const double error = value - s.target[i], bound = config_.huber;
     const bool squared = bound == 0 || std::abs(error) <= bound;
-    loss += mean * (squared ? 0.5 * error * error : bound * (std::abs(error) - 0.5 * bound));
+    const double counts = mean * minibatch.weights[i];
+    minibatch.errors[i] = static_cast<float>(std::abs(error));
+    loss += counts * (squared ? 0.5 * error * error : bound * (std::abs(error) - 0.5 * bound));
     taken += mean * value;
     const auto by_value =
-        static_cast<float>(mean * (squared ? error : std::copysign(bound, error)));
+        static_cast<float>(counts * (squared ? error : std::copysign(bound, error)));
     float* by_output = s.by_output.data() + i * outputs;
     by_output[action] = by_value;
     if (!config_.dueling) continue;

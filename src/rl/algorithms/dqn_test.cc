@@ -71,16 +71,22 @@ TEST(DqnTest, TheGradientIsThatOfThePapersLoss) {
             return std::as_bytes(std::span(t.data_ptr<float>() + i * kWidth, kWidth));
           };
           steps.push_back({.observation = row(x),
-                           .next_observation = row(next),
                            .action = {played.data_ptr<float>() + i, 1},
                            .reward = reward[i].item<float>(),
-                           .terminated = ends[i].item<bool>()});
+                           .next_observation = row(next),
+                           .discount = ends[i].item<bool>() ? 0 : 0.9F});
         }
-        std::vector<float> gradient(learned.size());
+        std::vector<float> gradient(learned.size()), weights(kRows), errors(kRows);
+        for (size_t i = 0; i < weights.size(); ++i)
+          weights[i] = 0.25F + static_cast<float>(i % 3) / 2;
         const auto scratch = algorithm->MakeScratch(kRows);
-        const auto numbers = algorithm->Gradient(
-            {.steps = steps, .learned = learned, .targets = targets, .noise = CounterRng(0)},
-            *scratch, gradient);
+        const auto numbers = algorithm->Gradient({.steps = steps,
+                                                  .weights = weights,
+                                                  .learned = learned,
+                                                  .targets = targets,
+                                                  .noise = CounterRng(0),
+                                                  .errors = errors},
+                                                 *scratch, gradient);
 
         const auto now = AsTorch(algorithm->learned().Tensors(learned)),
                    target = AsTorch(algorithm->targets().Tensors(targets));
@@ -91,8 +97,10 @@ TEST(DqnTest, TheGradientIsThatOfThePapersLoss) {
         const TorchTensor y =
             (reward + 0.9 * ends.logical_not() * followed.gather(1, best).squeeze(1)).detach();
         const TorchTensor q = Values(now, x, apart).gather(1, action.unsqueeze(1)).squeeze(1);
-        const TorchTensor loss = std::string(huber) == "0" ? 0.5 * (q - y).square().mean()
-                                                           : torch::huber_loss(q, y, 1, 0.5);
+        EXPECT_TRUE(torch::allclose(torch::tensor(errors), (q - y).abs(), 1e-4, 1e-5));
+        const TorchTensor each =
+            std::string(huber) == "0" ? 0.5 * (q - y).square() : torch::huber_loss(q, y, 0, 0.5);
+        const TorchTensor loss = (torch::tensor(weights) * each).mean();
         loss.backward();
         EXPECT_NEAR(numbers.at("loss"), loss.item<double>(), 1e-5);
         EXPECT_NEAR(numbers.at("q_mean"), q.mean().item<double>(), 1e-5);

@@ -14,14 +14,15 @@ namespace samara {
 LearningAlgorithm A2cRow();
 LearningAlgorithm DqnRow();
 LearningAlgorithm PpoRow();
+LearningAlgorithm R2d2Row();
 LearningAlgorithm SacRow();
 LearningAlgorithm VtraceRow();
 
 namespace {
 
 std::vector<LearningAlgorithm>& Rows() {
-  static std::vector<LearningAlgorithm> rows = {VtraceRow(), A2cRow(), PpoRow(), SacRow(),
-                                                DqnRow()};
+  static std::vector<LearningAlgorithm> rows = {VtraceRow(), A2cRow(), PpoRow(),
+                                                SacRow(),    DqnRow(), R2d2Row()};
   return rows;
 }
 

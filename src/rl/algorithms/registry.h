@@ -31,7 +31,7 @@ struct LearningAlgorithm {
   std::string paper;
   std::unique_ptr<AlgorithmConfig> (*parameters)();  // new ones, with their defaults
   MakeAlgorithm* make = nullptr;                     // null in a program without torch
-  // instead of `make`: of an algorithm with an agent of its own (rl/replay/replay_learner.h)
+  // instead of `make`: of an algorithm with an agent of its own (rl/learner/replay_learner.h)
   Result<std::unique_ptr<Agent>> (*agent)(const AgentSetup& setup) = nullptr;
 };
 

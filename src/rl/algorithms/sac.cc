@@ -10,8 +10,8 @@
 #include <optional>
 
 #include "rl/algorithms/registry.h"
+#include "rl/learner/replay_learner.h"
 #include "rl/learner/squashed_normal.h"
-#include "rl/replay/replay_learner.h"
 
 namespace samara {
 namespace {
@@ -55,6 +55,7 @@ class Sac : public ReplayAlgorithm {
   const ParameterBlocks& learned() const override { return learned_; }
   const ParameterBlocks& targets() const override { return targets_; }
   size_t acting() const override { return policy_->size(); }
+  ReturnRule returns() const override { return {1, config_.gamma}; }
   void Initialize(uint64_t seed, std::span<float> learned,
                   std::span<float> targets) const override {
     learned_.Initialize(seed, learned);
@@ -241,18 +242,20 @@ std::map<std::string, double> Sac::Gradient(const ReplayMinibatch& minibatch,
     Evaluate(Critic(minibatch.targets, j), n, next, sampled, s.critics[j]);
   for (size_t i = 0; i < n; ++i) {
     const float soft = value(least(i), i) - alpha * s.log_prob[i];
-    s.target[i] =
-        steps[i].reward + (steps[i].terminated ? 0 : static_cast<float>(config_.gamma) * soft);
+    s.target[i] = steps[i].reward + (steps[i].discount > 0 ? steps[i].discount * soft : 0);
   }
 
   // 2 critics: the squared error of each
   double critic_loss = 0, values = 0;
+  std::ranges::fill(minibatch.errors, 0.0F);
   for (size_t j = 0; j < critics; ++j) {
     Evaluate(Critic(learned_critics, j), n, now, played, s.critics[j]);
     for (size_t i = 0; i < n; ++i) {
       const float error = value(j, i) - s.target[i];
-      critic_loss += static_cast<double>(error) * error, values += value(j, i);
-      s.by_value[i] = 2 * error * mean;
+      const float weight = minibatch.weights[i];
+      critic_loss += static_cast<double>(weight) * error * error, values += value(j, i);
+      s.by_value[i] = 2 * error * mean * weight;
+      minibatch.errors[i] += std::abs(error) / static_cast<float>(critics);
     }
     critic_->Backward(Critic(learned_critics, j), std::span(s.by_value).first(n),
                       /*by_input=*/false, s.critics[j], Critic(Critics(gradient), j));

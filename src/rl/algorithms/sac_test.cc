@@ -49,10 +49,10 @@ struct Steps {
         return std::as_bytes(std::span(numbers).subspan(i * kRow + at, kInputs));
       };
       steps.push_back({.observation = bytes(0),
-                       .next_observation = bytes(kInputs),
                        .action = std::span(numbers).subspan(i * kRow + 2 * kInputs, kDimensions),
                        .reward = numbers[i * kRow + 2 * kInputs + kDimensions],
-                       .terminated = i % 4 == 1});
+                       .next_observation = bytes(kInputs),
+                       .discount = i % 4 == 1 ? 0 : 0.9F});
     }
   }
   // [n][size] of the numbers from `at` on
@@ -103,11 +103,16 @@ TEST(SacTest, TheGradientIsThatOfThePapersLoss) {
   algorithm->Initialize(2, others, targets);
   Steps steps(kRows);
   const CounterRng noise(9);
-  std::vector<float> gradient(learned.size());
+  std::vector<float> gradient(learned.size()), weights(kRows), errors(kRows);
+  for (size_t i = 0; i < kRows; ++i) weights[i] = 0.25F + static_cast<float>(i % 3) / 2;
   const auto scratch = algorithm->MakeScratch(kRows);
-  const auto numbers = algorithm->Gradient(
-      {.steps = steps.steps, .learned = learned, .targets = targets, .noise = noise}, *scratch,
-      gradient);
+  const auto numbers = algorithm->Gradient({.steps = steps.steps,
+                                            .weights = weights,
+                                            .learned = learned,
+                                            .targets = targets,
+                                            .noise = noise,
+                                            .errors = errors},
+                                           *scratch, gradient);
 
   const Named now = ToTorch(algorithm->learned().Tensors(learned), true),
               target = ToTorch(algorithm->targets().Tensors(targets), false);
@@ -130,17 +135,20 @@ TEST(SacTest, TheGradientIsThatOfThePapersLoss) {
                     reward = steps.Columns(2 * kInputs + kDimensions, 1).squeeze(1);
   TorchTensor goes_on = torch::ones({kRows});
   for (size_t i = 0; i < kRows; ++i)
-    if (steps.steps[i].terminated) goes_on[static_cast<int64_t>(i)] = 0;
+    if (steps.steps[i].discount == 0) goes_on[static_cast<int64_t>(i)] = 0;
   const TorchTensor alpha = (2 * now.at("entropy_cost")).exp();
   const auto [next_sample, next_log_prob] = act(next, draws(0));
   const TorchTensor y =
       (reward + 0.9 * goes_on * (LeastValue(target, next, next_sample) - alpha * next_log_prob))
           .detach();
   const TorchTensor played = torch::cat({x, action.tanh()}, 1);
-  TorchTensor critic_loss = torch::zeros({});
-  for (const char* critic : {"critic1_", "critic2_"})
-    critic_loss =
-        critic_loss + (Network(now, critic, "value", played).squeeze(1) - y).square().mean();
+  TorchTensor critic_loss = torch::zeros({}), error = torch::zeros({kRows});
+  for (const char* critic : {"critic1_", "critic2_"}) {
+    const TorchTensor off = Network(now, critic, "value", played).squeeze(1) - y;
+    critic_loss = critic_loss + (torch::tensor(weights) * off.square()).mean();
+    error = error + off.detach().abs() / 2;
+  }
+  EXPECT_TRUE(torch::allclose(torch::tensor(errors), error, 1e-4, 1e-5));
   const auto [sample, log_prob] = act(x, draws(kRows * kDimensions));
   Named fixed;  // no gradient of the policy's loss reaches the critics
   for (const auto& [name, tensor] : now) fixed[name] = tensor.detach();

@@ -7,22 +7,14 @@ namespace {
 
 using torch::Tensor;
 
-// V of the final observations of truncated episodes, at their transitions: [T][B]. The network is
-// in the state that followed the last observation it acted on.
+// V of the final observations of truncated episodes, at their transitions: [T][B].
 Tensor FinalValues(const LearnerBatch& batch, AgentNetworkImpl& network,
                    const AgentNetworkImpl::Output& out) {
   const torch::NoGradGuard no_gradient;
   Tensor values = torch::zeros_like(batch.reward.slice(0, 1));
   if (batch.final_entry.numel() == 0) return values;
-  const Tensor at = batch.final_entry - 1, unroll = batch.final_unroll;
-  const auto pick = [&](const Tensor& x, const Tensor& t) { return x.index({t, unroll}); };
-  const Tensor state = out.states.defined() ? pick(out.states, at) : torch::zeros({at.size(0), 0});
-  const Tensor action = pick(batch.action, at).select(-1, 0).to(torch::kInt64);
-  const auto final =
-      network.forward({batch.final_observation, pick(batch.reward, batch.final_entry).unsqueeze(0),
-                       action.unsqueeze(0), torch::zeros({1, at.size(0)}, torch::kBool)},
-                      state);
-  values.index_put_({at, unroll}, final.value[0]);
+  const Tensor final = EvaluateFinals(batch, network, out.states).value[0];
+  values.index_put_({batch.final_entry - 1, batch.final_unroll}, final);
   return values;
 }
 

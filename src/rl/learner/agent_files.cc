@@ -58,6 +58,26 @@ Status SameShapes(const NamedTensors& from, const NamedTensors& to, const char* 
 
 }  // namespace
 
+std::string TensorsToFile(const NamedTensors& tensors,
+                          std::map<std::string, std::string> metadata) {
+  return ToSafetensors(tensors, std::move(metadata));
+}
+
+Result<NamedTensors> TensorsFromFile(const std::map<std::string, std::string>& files,
+                                     const char* name, const NamedTensors& like) {
+  ASSIGN_OR_RETURN(NamedTensors tensors, FromSafetensors(files, name));
+  RETURN_IF_ERROR(SameShapes(tensors, like, name));
+  return tensors;
+}
+
+Result<uint64_t> NumberOfFile(const std::string& file, const char* name, const char* key) {
+  const auto metadata = ParseSafetensors(file)->metadata;
+  const auto found = metadata.find(key);
+  if (found == metadata.end())
+    return Status(Code::kBadData, std::string(name) + ": says no " + key);
+  return std::strtoull(found->second.c_str(), nullptr, 10);
+}
+
 NamedTensors NamedParameters(const AgentNetworkImpl& network) {
   NamedTensors all;
   for (const auto& item : network.named_parameters()) all[item.key()] = item.value();
@@ -87,12 +107,8 @@ Status RestoreAgent(const std::map<std::string, std::string>& files, Agent::Part
                     const LearnerState& state) {
   const bool slots = part == Agent::Part::kSlots;
   // everything is read and compared before anything is changed
-  ASSIGN_OR_RETURN(const auto weights, FromSafetensors(files, kWeights));
-  RETURN_IF_ERROR(SameShapes(weights, state.parameters, kWeights));
-  const auto metadata = ParseSafetensors(files.at(kWeights))->metadata;
-  const auto version = metadata.find("version");
-  if (version == metadata.end())
-    return {Code::kBadData, std::string(kWeights) + ": says no version"};
+  ASSIGN_OR_RETURN(const auto weights, TensorsFromFile(files, kWeights, state.parameters));
+  ASSIGN_OR_RETURN(const uint64_t version, NumberOfFile(files.at(kWeights), kWeights, "version"));
   NetworkStatistics statistics = state.statistics;
   const auto saved_statistics = files.find(kStatistics);
   if (saved_statistics != files.end()) {
@@ -132,8 +148,7 @@ Status RestoreAgent(const std::map<std::string, std::string>& files, Agent::Part
   for (auto& [name, parameter] : state.parameters) parameter.copy_(weights.at(name));
   if (saved_statistics == files.end()) statistics.Assume(state.network);
   state.statistics = std::move(statistics);
-  if (part != Agent::Part::kWeights)
-    state.version = std::strtoull(version->second.c_str(), nullptr, 10);
+  if (part != Agent::Part::kWeights) state.version = version;
   if (!slots) state.acting.Publish(state.version, state.network);
   return Status::Ok();
 }

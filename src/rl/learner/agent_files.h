@@ -17,6 +17,14 @@ using NamedTensors = std::map<std::string, torch::Tensor>;
 
 NamedTensors NamedParameters(const AgentNetworkImpl& network);
 
+std::string TensorsToFile(const NamedTensors& tensors,
+                          std::map<std::string, std::string> metadata = {});
+// kBadData: there is no file of this name, or it has not exactly the names and shapes of `like`.
+Result<NamedTensors> TensorsFromFile(const std::map<std::string, std::string>& files,
+                                     const char* name, const NamedTensors& like);
+// The number that a file says of `key`. kBadData: it says none. REQUIRES: TensorsFromFile was ok.
+Result<uint64_t> NumberOfFile(const std::string& file, const char* name, const char* key);
+
 // State of a learner that a checkpoint holds; all borrowed. `parameters` are those of `network`,
 // and the algorithm's.
 struct LearnerState {

@@ -9,8 +9,10 @@
 
 #include "core/rng.h"
 #include "nn/torch/agent_network.h"
+#include "rl/learner/action_values.h"
 #include "rl/learner/distribution.h"
 #include "rl/learner/learner_batch.h"
+#include "rl/learner/replay_keys.h"
 
 namespace samara {
 
@@ -35,6 +37,9 @@ struct Shard {
   Pass pass = {};
   CounterRng order{0};                 // for the order of an epoch: by seed, version, shard, epoch
   const Prepared* prepared = nullptr;  // what Prepare made of it
+  // of algorithms with a replay:
+  AgentNetworkImpl* target = nullptr;  // the network that follows
+  torch::Tensor weight = {};           // [B] float32: of each sequence in the loss
 };
 
 struct ShardLoss {
@@ -46,7 +51,17 @@ struct ShardLoss {
     double value;
     bool mean;
   };
-  std::vector<Number> numbers;  // the same names in the same order for every shard
+  std::vector<Number> numbers;          // the same names in the same order for every shard
+  std::vector<double> priorities = {};  // of each sequence, of algorithms with a replay
+};
+
+// What an algorithm that learns values of actions from a replay of unrolls has besides.
+struct ReplayUse {
+  ReplayKeys keys;
+  bool compress = false;      // observations
+  uint32_t overlap = 0;       // entries of a sequence before those that it learns from
+  uint64_t target_every = 1;  // steps of the optimizer, after which the target is the network
+  ActionValueRule acting;
 };
 
 // Thread safety: several threads call Loss and Prepare at once; no thread calls them while another
@@ -70,6 +85,10 @@ class Algorithm {
   // Coefficients of the next loss, by their names in metrics.jsonl.
   virtual std::map<std::string, double> coefficients() const { return {}; }
   virtual void AfterStep() {}
+  // Not null: it learns from stored unrolls instead of the newest ones, in steps of one pass each.
+  virtual const ReplayUse* replay() const { return nullptr; }
+  // Of an unroll that is new in the replay.
+  virtual double Priority(const Unroll&) const { return 1; }
 };
 
 }  // namespace samara

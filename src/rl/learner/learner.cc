@@ -13,15 +13,19 @@
 #include "rl/learner/agent_files.h"
 #include "rl/learner/algorithm.h"
 #include "rl/learner/shards.h"
+#include "rl/replay/sequence_sampler.h"
 
 namespace samara {
 namespace {
 
 using torch::Tensor;
 
+constexpr char kTargets[] = "targets.safetensors", kReplay[] = "replay.bin";
 constexpr int64_t kActionInputMax = 4096;  // inputs that say which action was the last
 
-Result<AgentNetworkConfig> NetworkFor(const AgentSetup& setup, const InputLayout& layout) {
+// `replay`: of an algorithm that has one.
+Result<AgentNetworkConfig> NetworkFor(const AgentSetup& setup, const InputLayout& layout,
+                                      const ReplayUse* replay) {
   const ActionDistribution distribution = MakeDistribution(setup.environment.action);
   const AgentNetworkKeys& keys = setup.config.network;
   AgentNetworkConfig network;
@@ -34,6 +38,11 @@ Result<AgentNetworkConfig> NetworkFor(const AgentSetup& setup, const InputLayout
   network.precision = keys.precision;
   network.separate_value = keys.value == "separate";
   network.normalize_value = keys.normalize_value;
+  network.head = keys.head;
+  if (replay != nullptr) {  // as R2D2 has it
+    network.policy_bias = !replay->acting.dueling;
+    network.reward_clip = false;
+  }
   if (keys.deviation == "free") {
     if (!distribution.continuous())
       return Status(Code::kConfig,
@@ -67,13 +76,15 @@ class Learner : public Agent {
         layout_(layout),
         distribution_(MakeDistribution(setup.environment.action)),
         algorithm_(std::move(algorithm)),
+        replay_(algorithm_->replay()),
         network_(std::make_shared<AgentNetworkImpl>(network_config)),
         own_parameters_(algorithm_->parameters()),
         parameters_(NamedParameters(*network_)),
         statistics_(*network_),
         parts_(static_cast<size_t>(shards_)),
         threads_(config_.learn.threads, shards_),
-        acting_(setup, network_config, layout) {
+        acting_(setup, network_config, layout,
+                replay_ != nullptr ? std::optional(replay_->acting) : std::nullopt) {
     for (const auto& [name, parameter] : own_parameters_) {
       CHECK(!parameters_.contains(name)) << "two parameters named " << name;
       parameters_[name] = parameter;
@@ -81,6 +92,13 @@ class Learner : public Agent {
     for (const auto& [name, parameter] : parameters_)
       if (parameter.requires_grad()) learned_[name] = parameter;
     acting_.Publish(0, *network_);
+    if (replay_ == nullptr) return;
+    target_ = std::make_shared<AgentNetworkImpl>(network_config);
+    for (Tensor& parameter : target_->parameters()) parameter.set_requires_grad(false);
+    SetTarget(NamedParameters(*network_));
+    for (ShardWork& part : parts_)
+      part.replay =
+          std::make_unique<SequenceSampler>(Sequences(), replay_->keys.alpha, replay_->keys.beta);
   }
   Status MakeOptimizer() {
     ASSIGN_OR_RETURN(optimizer_, Optimizer::Make(config_.optimizer, learned_));
@@ -96,18 +114,20 @@ class Learner : public Agent {
   Result<UpdateReport> Update(std::span<const UnrollStore::Loan> unrolls, double frames) override;
   std::string parameter_hash() const override;
   bool finite() const override;
-  std::map<std::string, std::string> Save(Part part) const override {
-    return SaveAgent(part, parameters_, version_, *optimizer_, statistics_, acting_);
-  }
-  Status Restore(const std::map<std::string, std::string>& files, Part part) override {
-    return RestoreAgent(files, part,
-                        {parameters_, version_, *optimizer_, *network_, statistics_, acting_});
+  std::map<std::string, std::string> Save(Part part) const override;
+  Status Restore(const std::map<std::string, std::string>& files, Part part) override;
+  uint64_t memory_bytes() const override {
+    if (replay_ == nullptr) return 0;
+    return static_cast<uint64_t>(shards_) *
+           SequenceSampler::Bytes(Sequences(), replay_->keys.alpha);
   }
 
  private:
   // A shard during an update.
   struct ShardWork {
-    Tensor inputs;  // kept for the next update
+    std::unique_ptr<SequenceSampler> replay;  // kept; null without
+    Tensor weight;                            // of what was drawn from it
+    Tensor inputs;                            // kept for the next update
     LearnerBatch batch;
     double share = 1;  // how often a mean of it counts among those of all shards
     std::unique_ptr<Prepared> prepared;
@@ -116,6 +136,16 @@ class Learner : public Agent {
     std::vector<ShardLoss::Number> numbers;
     double seconds_batch = 0, seconds_forward = 0, seconds_backward = 0;
   };
+  SequenceShape Sequences() const;  // of a shard's replay
+  void SetTarget(const NamedTensors& parameters);
+  int64_t BatchSize() const;  // unrolls of a minibatch, or of a batch without a replay
+  std::pair<int64_t, int64_t> PartOfBatch(size_t index) const;
+  void Draw(ShardWork& part, size_t index) const;
+  Status LearnFromBatch(std::span<const UnrollStore::Loan> unrolls, double frames,
+                        UpdateReport& report);
+  Status LearnFromReplay(std::span<const UnrollStore::Loan> unrolls, double frames,
+                         UpdateReport& report);
+  void MakeBatch(ShardWork& part, std::span<const Unroll* const> unrolls) const;
   Shard ShardOf(const ShardWork& part, size_t index, const Pass& pass) const;
   void RunPass(ShardWork& part, size_t index, const Pass& pass) const;
   Status OnThreads(const std::function<void(size_t index, ShardWork& part)>& work);
@@ -137,7 +167,9 @@ class Learner : public Agent {
   const InputLayout layout_;
   const ActionDistribution distribution_;
   const std::unique_ptr<Algorithm> algorithm_;
+  const ReplayUse* const replay_;  // the algorithm's; null
   const AgentNetwork network_;
+  AgentNetwork target_;                // with a replay
   const NamedTensors own_parameters_;  // the algorithm's
   NamedTensors parameters_;            // the network's and the algorithm's
   NamedTensors learned_;               // those with a gradient
@@ -147,7 +179,31 @@ class Learner : public Agent {
   Acting acting_;
   std::optional<Optimizer> optimizer_;
   uint64_t version_ = 0;
+  uint64_t steps_ = 0;  // from the replay
 };
+
+SequenceShape Learner::Sequences() const {
+  const auto length = static_cast<uint32_t>(config_.learn.unroll);
+  const auto sequences = static_cast<uint64_t>(replay_->keys.capacity) / length;
+  return {.capacity = std::max<uint64_t>(1, sequences / static_cast<uint64_t>(all_shards_)),
+          .length = length,
+          .overlap = replay_->overlap,
+          .observation_bytes = shape().observation_bytes,
+          .state = shape().state,
+          .history_bytes = shape().history_bytes,
+          .compress = replay_->compress};
+}
+
+void Learner::SetTarget(const NamedTensors& parameters) {
+  const torch::NoGradGuard no_gradient;
+  for (auto& [name, parameter] : NamedParameters(*target_))
+    Tensor(parameter).copy_(parameters.at(name));
+  target_->Freeze();
+}
+
+int64_t Learner::BatchSize() const {
+  return replay_ != nullptr ? replay_->keys.batch / config_.learn.unroll : config_.learn.batch;
+}
 
 Shard Learner::ShardOf(const ShardWork& part, size_t index, const Pass& pass) const {
   const auto shard = static_cast<uint64_t>(first_shard_) + index;
@@ -159,10 +215,13 @@ Shard Learner::ShardOf(const ShardWork& part, size_t index, const Pass& pass) co
           .pass = pass,
           .order = CounterRng(DeriveKey(seed_, Purpose::kMinibatches, version_, shard,
                                         static_cast<uint64_t>(pass.epoch))),
-          .prepared = part.prepared.get()};
+          .prepared = part.prepared.get(),
+          .target = target_.get(),
+          .weight = part.weight};
 }
 
 void Learner::RunPass(ShardWork& part, size_t index, const Pass& pass) const {
+  if (replay_ != nullptr) Draw(part, index);
   SteadyTime clock = Now();
   if (pass.minibatch == 0) algorithm_->Prepare(ShardOf(part, index, pass), part.prepared);
   const ShardLoss loss = algorithm_->Loss(ShardOf(part, index, pass));
@@ -190,6 +249,38 @@ void Learner::RunPass(ShardWork& part, size_t index, const Pass& pass) const {
   part.numbers.push_back({"loss", loss.total.item<double>(), algorithm_->averages()});
   for (const ShardLoss::Number& number : part.numbers)
     part.row.push_back(static_cast<float>(number.mean ? number.value * part.share : number.value));
+  if (replay_ == nullptr) return;
+  part.replay->SetPriorities(loss.priorities);
+  AppendLargest(all_shards_, first_shard_ + static_cast<int64_t>(index),
+                std::ranges::max(part.replay->weights()), part.row);
+}
+
+// 1 batch, from the replay
+void Learner::Draw(ShardWork& part, size_t index) const {
+  const SteadyTime clock = Now();
+  const auto shard = static_cast<uint64_t>(first_shard_) + index;
+  const auto [begin, end] = PartOfBatch(index);
+  part.replay->Draw(CounterRng(DeriveKey(seed_, Purpose::kReplaySample, steps_, shard)),
+                    static_cast<size_t>(end - begin),
+                    static_cast<double>(part.replay->size()) * static_cast<double>(all_shards_),
+                    static_cast<double>(end - begin) / static_cast<double>(BatchSize()));
+  const auto weights = part.replay->weights();
+  part.weight = torch::tensor(at::ArrayRef<float>(weights.data(), weights.size()));
+  part.share = static_cast<double>((end - begin) * all_shards_) / static_cast<double>(BatchSize());
+  MakeBatch(part, part.replay->unrolls());
+  part.seconds_batch += SecondsSince(clock);
+}
+
+// Of a shard of this learner, among the unrolls of all.
+std::pair<int64_t, int64_t> Learner::PartOfBatch(size_t index) const {
+  const int64_t shard = first_shard_ + static_cast<int64_t>(index);
+  return {shard * BatchSize() / all_shards_, (shard + 1) * BatchSize() / all_shards_};
+}
+
+// Memory of its own: the bits of a shard do not depend on the others.
+void Learner::MakeBatch(ShardWork& part, std::span<const Unroll* const> unrolls) const {
+  part.batch = MakeLearnerBatch(unrolls, layout_, shape(), distribution_.continuous(), part.inputs);
+  part.prepared.reset();
 }
 
 // Calls work for each shard, on threads.
@@ -209,13 +300,12 @@ Status Learner::MakeShards(std::span<const UnrollStore::Loan> unrolls) {
     const SteadyTime clock = Now();
     const size_t begin = i * unrolls.size() / parts_.size();
     const size_t end = (i + 1) * unrolls.size() / parts_.size();
-    // memory of its own: the bits of a shard do not depend on the others
-    part.batch = MakeLearnerBatch(unrolls.subspan(begin, end - begin), layout_, shape(),
-                                  distribution_.continuous(), part.inputs);
+    std::vector<const Unroll*> its;
+    for (const auto& unroll : unrolls.subspan(begin, end - begin)) its.push_back(unroll.get());
+    MakeBatch(part, its);
     // a mean counts as often as the shard has unrolls
     part.share = static_cast<double>(end - begin) * static_cast<double>(all_shards_) /
                  static_cast<double>(config_.learn.batch);
-    part.prepared.reset();
     part.seconds_batch = SecondsSince(clock);
     part.seconds_forward = part.seconds_backward = 0;
   });
@@ -239,16 +329,20 @@ Result<bool> Learner::TakeStep(const Pass& pass, double frames, UpdateReport& re
   const std::span<float> all(sum.data_ptr<float>(), parts_[0].row.size());
   RETURN_IF_ERROR(Combine(all));
   const double weight = 1.0 / static_cast<double>(all_shards_);
+  // weights count by the largest of the minibatch
+  const double scale = replay_ != nullptr ? weight / LargestOf(all_shards_, all) : weight;
   int64_t at = 0;
   for (auto& [name, parameter] : learned_) {
     Tensor gradient = sum.narrow(0, at, parameter.numel());
-    if (weight != 1 && Averages(name)) gradient.mul_(weight);
+    if (scale != 1 && Averages(name)) gradient.mul_(scale);
     parameter.mutable_grad() = gradient.view_as(parameter);
     at += parameter.numel();
   }
   std::map<std::string, double> numbers;
   for (const ShardLoss::Number& number : parts_[0].numbers)
-    numbers[number.name] = all[static_cast<size_t>(at++)] * (number.mean ? weight : 1);
+    numbers[number.name] = all[static_cast<size_t>(at++)] * (!number.mean            ? 1
+                                                             : number.name == "loss" ? scale
+                                                                                     : weight);
 
   // 4 step
   Optimizer::StepResult step;
@@ -279,10 +373,8 @@ Status Learner::UpdateStatistics() {
   return Status::Ok();
 }
 
-Result<UpdateReport> Learner::Update(std::span<const UnrollStore::Loan> unrolls, double frames) {
-  UpdateReport report;
-  report.learning_rate = LearningRateAt(config_.optimizer, frames);
-  report.coefficients = algorithm_->coefficients();
+Status Learner::LearnFromBatch(std::span<const UnrollStore::Loan> unrolls, double frames,
+                               UpdateReport& report) {
   // 1 batch
   RETURN_IF_ERROR(MakeShards(unrolls));
   bool enough = false;
@@ -291,9 +383,40 @@ Result<UpdateReport> Learner::Update(std::span<const UnrollStore::Loan> unrolls,
          ++pass.minibatch) {
       ASSIGN_OR_RETURN(enough, TakeStep(pass, frames, report));
     }
-  const auto steps = static_cast<double>(report.steps);
-  report.gradient_norm /= steps;
-  for (auto& [name, value] : report.numbers) value /= steps;
+  return Status::Ok();
+}
+
+Status Learner::LearnFromReplay(std::span<const UnrollStore::Loan> unrolls, double frames,
+                                UpdateReport& report) {
+  RETURN_IF_ERROR(OnThreads([&](size_t i, ShardWork& part) {
+    part.seconds_batch = part.seconds_forward = part.seconds_backward = 0;
+    const SteadyTime clock = Now();
+    for (size_t u = i * unrolls.size() / parts_.size();
+         u < (i + 1) * unrolls.size() / parts_.size(); ++u)
+      part.replay->Add(*unrolls[u], algorithm_->Priority(*unrolls[u]));
+    part.seconds_batch = SecondsSince(clock);
+  }));
+  report.applied = true;
+  const uint64_t due = replay_->keys.Due(config_.learn, version_ + 1);
+  for (Pass pass; steps_ < due && report.applied; ++pass.minibatch) {
+    RETURN_IF_ERROR(TakeStep(pass, frames, report).status());
+    if (++steps_ % replay_->target_every == 0) SetTarget(NamedParameters(*network_));
+  }
+  steps_ = due;  // also after one that was not taken
+  return Status::Ok();
+}
+
+Result<UpdateReport> Learner::Update(std::span<const UnrollStore::Loan> unrolls, double frames) {
+  UpdateReport report;
+  report.learning_rate = LearningRateAt(config_.optimizer, frames);
+  report.coefficients = algorithm_->coefficients();
+  RETURN_IF_ERROR(replay_ != nullptr ? LearnFromReplay(unrolls, frames, report)
+                                     : LearnFromBatch(unrolls, frames, report));
+  if (report.steps > 0) {
+    const auto steps = static_cast<double>(report.steps);
+    report.gradient_norm /= steps;
+    for (auto& [name, value] : report.numbers) value /= steps;
+  }
   for (const ShardWork& part : parts_) {
     report.seconds_batch = std::max(report.seconds_batch, part.seconds_batch);
     report.seconds_forward = std::max(report.seconds_forward, part.seconds_forward);
@@ -302,11 +425,42 @@ Result<UpdateReport> Learner::Update(std::span<const UnrollStore::Loan> unrolls,
 
   // 5 publish
   const SteadyTime clock = Now();
-  if (report.applied) RETURN_IF_ERROR(UpdateStatistics());
+  if (report.applied && replay_ == nullptr) RETURN_IF_ERROR(UpdateStatistics());
   ++version_;
   acting_.Publish(version_, *network_);
   report.seconds_step += SecondsSince(clock);
   return report;
+}
+
+std::map<std::string, std::string> Learner::Save(Part part) const {
+  auto files = SaveAgent(part, parameters_, version_, *optimizer_, statistics_, acting_);
+  if (replay_ == nullptr || part == Part::kWeights) return files;
+  files[kTargets] = TensorsToFile(NamedParameters(*target_), {{"steps", std::to_string(steps_)}});
+  std::vector<std::string> records;
+  for (const ShardWork& shard : parts_) records.push_back(shard.replay->Save());
+  files[kReplay] = WriteSlotRecords(records);
+  return files;
+}
+
+Status Learner::Restore(const std::map<std::string, std::string>& files, Part part) {
+  const LearnerState state{parameters_, version_, *optimizer_, *network_, statistics_, acting_};
+  if (replay_ == nullptr) return RestoreAgent(files, part, state);
+  std::optional<NamedTensors> target;
+  uint64_t steps = steps_;
+  if (part != Part::kWeights || files.contains(kTargets)) {
+    ASSIGN_OR_RETURN(target, TensorsFromFile(files, kTargets, NamedParameters(*target_)));
+    ASSIGN_OR_RETURN(steps, NumberOfFile(files.at(kTargets), kTargets, "steps"));
+  }
+  if (part != Part::kWeights) {
+    ASSIGN_OR_RETURN(const auto records,
+                     ReplayRecords(files, kReplay, first_shard_, shards_, all_shards_));
+    for (size_t i = 0; i < parts_.size(); ++i)
+      RETURN_IF_ERROR(parts_[i].replay->Restore(records[i]).Annotate(kReplay));
+  }
+  RETURN_IF_ERROR(RestoreAgent(files, part, state));
+  SetTarget(target ? *target : NamedParameters(*network_));
+  if (part != Part::kWeights) steps_ = steps;
+  return Status::Ok();
 }
 
 std::string Learner::parameter_hash() const {
@@ -349,13 +503,27 @@ Result<std::unique_ptr<Agent>> Make(const AgentSetup& setup, std::unique_ptr<Alg
                                      ": the environment's observations are vectors, which are not "
                                      "stacked; expected 0");
   const InputLayout layout = InputLayout::Make(setup.environment.observation, setup.stack);
-  ASSIGN_OR_RETURN(const AgentNetworkConfig network, NetworkFor(setup, layout));
+  ASSIGN_OR_RETURN(const AgentNetworkConfig network,
+                   NetworkFor(setup, layout, algorithm->replay()));
   ASSIGN_OR_RETURN(const AgentNetwork made, AgentNetworkImpl::Make(network));
   if (made->observations().mean.defined() && layout.bytes)
     return Status(Code::kConfig,
                   "network " + setup.config.network.text() +
                       ": the environment's observations are bytes, which are divided "
                       "by 255; expected a line without normalize");
+  if (algorithm->replay() != nullptr) {
+    const ActionSpec& action = setup.environment.action;
+    if (!action.discrete || !action.sizes.empty())
+      return Status(Code::kConfig, "run.algorithm=" + setup.config.algorithm +
+                                       ": expected an environment with one discrete action");
+    if (made->observations().mean.defined())
+      return Status(Code::kConfig, "network " + setup.config.network.text() + ": " +
+                                       setup.config.algorithm +
+                                       " keeps no statistics; expected a line without normalize");
+    if (setup.config.learn.entropy_target != "none")
+      return Status(Code::kConfig, "learn.entropy_target: " + setup.config.algorithm +
+                                       " has no policy whose entropy counts; expected none");
+  }
   torch::manual_seed(DeriveKey(setup.seed, Purpose::kNetworkInit));
   auto agent = std::make_unique<Learner>(setup, network, layout, std::move(algorithm));
   RETURN_IF_ERROR(agent->MakeOptimizer());

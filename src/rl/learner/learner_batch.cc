@@ -32,7 +32,7 @@ void WriteStack(const Unroll& unroll, const InputLayout& layout, int64_t entry, 
 
 }  // namespace
 
-LearnerBatch MakeLearnerBatch(std::span<const UnrollStore::Loan> unrolls, const InputLayout& layout,
+LearnerBatch MakeLearnerBatch(std::span<const Unroll* const> unrolls, const InputLayout& layout,
                               const ModelShape& shape, bool continuous, Tensor& inputs) {
   const auto batch = static_cast<int64_t>(unrolls.size());
   const auto entries = static_cast<int64_t>(unrolls[0]->entries);
@@ -104,6 +104,19 @@ LearnerBatch MakeLearnerBatch(std::span<const UnrollStore::Loan> unrolls, const 
   out.final_unroll = out.final_unroll.narrow(0, 0, k);
   out.final_observation = last.narrow(0, 0, k).unsqueeze(0);
   return out;
+}
+
+AgentNetworkImpl::Output EvaluateFinals(const LearnerBatch& batch, AgentNetworkImpl& network,
+                                        const Tensor& states) {
+  const torch::NoGradGuard no_gradient;
+  const Tensor at = batch.final_entry - 1, unroll = batch.final_unroll;
+  const auto pick = [&](const Tensor& x, const Tensor& t) { return x.index({t, unroll}); };
+  const Tensor state = states.defined() ? pick(states, at) : torch::zeros({at.size(0), 0});
+  const Tensor action = pick(batch.action, at).select(-1, 0).to(torch::kInt64);
+  return network.forward(
+      {batch.final_observation, pick(batch.reward, batch.final_entry).unsqueeze(0),
+       action.unsqueeze(0), torch::zeros({1, at.size(0)}, torch::kBool)},
+      state);
 }
 
 }  // namespace samara

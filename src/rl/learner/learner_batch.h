@@ -26,7 +26,13 @@ struct LearnerBatch {
 
 // `unrolls` are whole: F entries. Observations are written into `inputs`, which is kept for the
 // next call.
-LearnerBatch MakeLearnerBatch(std::span<const UnrollStore::Loan> unrolls, const InputLayout& layout,
+LearnerBatch MakeLearnerBatch(std::span<const Unroll* const> unrolls, const InputLayout& layout,
                               const ModelShape& shape, bool continuous, torch::Tensor& inputs);
+
+// The network's outputs for the final observations, [1][K], in the state that followed the last
+// observation before each. `states` [F - 1 or more][B][state]: after each entry; undefined without
+// a core. Without a gradient. REQUIRES: there are some.
+AgentNetworkImpl::Output EvaluateFinals(const LearnerBatch& batch, AgentNetworkImpl& network,
+                                        const torch::Tensor& states);
 
 }  // namespace samara

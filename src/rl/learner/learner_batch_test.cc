@@ -101,7 +101,8 @@ void ExpectTheLearnerSeesWhatWasPlayed(const FrameStackRule& rule, int64_t chann
   size_t finals_seen = 0;
   for (size_t k = 0; k < 12; ++k) {
     const auto unroll = store.Take(1);
-    const LearnerBatch batch = MakeLearnerBatch(unroll, layout, shape, false, kept);
+    const Unroll* one = unroll[0].get();
+    const LearnerBatch batch = MakeLearnerBatch({&one, 1}, layout, shape, false, kept);
     for (int64_t t = 0; t < batch.observation.size(0); ++t)
       EXPECT_EQ(Input(batch.observation[t][0]), inputs[k * length + static_cast<size_t>(t)])
           << "unroll " << k << " entry " << t;

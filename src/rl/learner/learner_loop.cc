@@ -21,7 +21,7 @@ void LearnerLoop::Take(Unrolls taken) {
       waiting_.emplace(key, std::move(unroll));
       continue;
     }
-    const uint64_t lag = agent_.version() - unroll->headers[0].policy_version;
+    const uint64_t lag = agent_.version() - unroll->headers[unroll->overlap].policy_version;
     if (lag_max > 0 && lag > lag_max)
       stale_(*unroll);
     else

@@ -76,6 +76,8 @@ void Bind(ConfigTable& table, LearningConfig& c) {
       "standard deviation of continuous actions: an output of the network, or parameters that "
       "do not depend on the observation",
       added);
+  table.Add("network.head", &c.network.head, {0, 65'536}, "units",
+            "of a relu layer in front of the policy's and the value's head; 0 = none", added);
   table.Add("network.initial_deviation", &c.network.initial_deviation, {0.01, 100}, "",
             "of a free deviation at first", added);
   c.own->Bind(table);

@@ -18,6 +18,7 @@ struct AgentNetworkKeys {
   const std::string& text() const { return layers.empty() ? name : layers; }
   int64_t lstm = 0;
   bool reward_input = false, action_input = false;
+  int64_t head = 0;                    // units of a layer in front of each head
   std::string initializer = "glorot";  // or "orthogonal"
   std::string precision = "float32";   // or "bfloat16"
   std::string value = "shared";        // or "separate": a torso of its own
@@ -78,6 +79,8 @@ class AlgorithmConfig {
   virtual void Bind(ConfigTable& table) = 0;
   // Checks what no single row can, of these parameters and the common ones. kConfig.
   virtual Status Check(const LearningConfig& config) const = 0;
+  // Entries of an unroll before those that are learned from.
+  virtual int64_t overlap() const { return 0; }
 };
 
 struct LearningConfig {

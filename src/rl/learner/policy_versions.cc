@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "core/rng.h"
 #include "nn/torch/first_line.h"
+#include "rl/learner/flat_optimizer.h"
 #include "rl/trajectory/frame_index.h"
 
 namespace samara {
@@ -98,10 +99,11 @@ ActionDistribution MakeDistribution(const ActionSpec& action) {
 }
 
 Acting::Acting(const AgentSetup& setup, const AgentNetworkConfig& network,
-               const InputLayout& layout)
+               const InputLayout& layout, const std::optional<ActionValueRule>& values)
     : layout_(layout),
       network_config_(network),
       distribution_(MakeDistribution(setup.environment.action)),
+      by_values_(values),
       share_(setup.share),
       frames_(setup.slots, -1),
       versions_(setup.versions_kept, setup.versions_every) {
@@ -111,7 +113,10 @@ Acting::Acting(const AgentSetup& setup, const AgentNetworkConfig& network,
   shape_.observation_bytes = layout.plane_bytes;
   shape_.actions = shape_.action_values =
       continuous ? static_cast<size_t>(distribution_.components()) : 0;
-  shape_.behaviour = static_cast<size_t>(distribution_.parameters());
+  if (by_values_)
+    shape_.values = static_cast<size_t>(network.outputs);
+  else
+    shape_.behaviour = static_cast<size_t>(distribution_.parameters());
   shape_.state = static_cast<size_t>(2 * network.lstm);
   shape_.history_bytes = static_cast<size_t>(depth - 1) * layout.plane_bytes;
   if (layout.stacked)
@@ -164,6 +169,46 @@ Status Acting::Infer(InferenceBatch& batch) {
   }
 }
 
+namespace {
+
+std::span<const float> RowOf(const std::vector<float>& all, size_t i, size_t size) {
+  return std::span(all).subspan(i * size, size);
+}
+
+// The first rows of a tensor.
+void Copy(const Tensor& from, size_t rows, size_t size, std::vector<float>& to) {
+  std::copy_n(from.data_ptr<float>(), rows * size, to.begin());
+}
+
+}  // namespace
+
+void Acting::ActByValues(const AgentNetworkImpl::Output& output, InferenceBatch& batch) const {
+  const size_t n = batch.rows.size();
+  Copy(ActionValues(output, by_values_->dueling)[0].contiguous(), n, shape_.values, batch.values);
+  for (size_t i = 0; i < n; ++i)
+    batch.index[i] = by_values_->exploration.Choose(
+        batch.rows[i], share_.first + batch.rows[i].slot, RowOf(batch.values, i, shape_.values));
+}
+
+void Acting::ActByDistribution(const AgentNetworkImpl::Output& output, int64_t rows,
+                               InferenceBatch& batch) const {
+  const size_t n = batch.rows.size();
+  const Tensor parameters = output.policy[0].contiguous();
+  const bool greedy = n > 0 && batch.rows[0].greedy;
+  const Tensor chosen = greedy ? distribution_.Mode(parameters)
+                               : distribution_.Sample(parameters, uniforms_.narrow(0, 0, rows));
+  Copy(parameters, n, shape_.behaviour, batch.behaviour);
+  Copy(output.value[0].contiguous(), n, 1, batch.values);
+  if (distribution_.continuous()) {
+    Copy(chosen.contiguous(), n, shape_.action_values, batch.action_values);
+    Copy(distribution_.Squash(chosen).contiguous(), n, shape_.actions, batch.actions);
+    return;
+  }
+  const Tensor indices = distribution_.Join(chosen).contiguous();
+  for (size_t i = 0; i < n; ++i)
+    batch.index[i] = static_cast<int32_t>(indices.data_ptr<int64_t>()[i]);
+}
+
 Status Acting::Forward(InferenceBatch& batch) {
   // one, as MakeLearner says: without it a new thread has as many as there are cores
   [[maybe_unused]] thread_local const bool one = (at::init_num_threads(), true);
@@ -209,36 +254,16 @@ Status Acting::Forward(InferenceBatch& batch) {
       network->forward({first_rows(inputs_).unsqueeze(0), rewards_.narrow(1, 0, padded),
                         actions_.narrow(1, 0, padded), first_.narrow(1, 0, padded)},
                        first_rows(entering_));
-  const Tensor parameters = out.policy[0].contiguous(), values = out.value[0].contiguous();
-  const bool greedy = n > 0 && batch.rows[0].greedy;
-  const Tensor chosen = greedy ? distribution_.Mode(parameters)
-                               : distribution_.Sample(parameters, first_rows(uniforms_));
-  const Tensor squashed =
-      distribution_.continuous() ? distribution_.Squash(chosen).contiguous() : Tensor();
+  if (by_values_)
+    ActByValues(out, batch);
+  else
+    ActByDistribution(out, padded, batch);
 
-  // 3 all results at once
-  const auto copy = [n](const Tensor& from, std::vector<float>& to, size_t size) {
-    std::copy_n(from.data_ptr<float>(), n * size, to.begin());
-  };
-  copy(parameters, batch.behaviour, shape_.behaviour);
-  copy(values, batch.values, 1);
-  if (distribution_.continuous()) {
-    copy(chosen.contiguous(), batch.action_values, shape_.action_values);
-    copy(squashed, batch.actions, shape_.actions);
-  } else {
-    const Tensor indices = distribution_.Join(chosen).contiguous();
-    for (size_t i = 0; i < n; ++i)
-      batch.index[i] = static_cast<int32_t>(indices.data_ptr<int64_t>()[i]);
-  }
+  // 3 what each row may be used for, and what its slot remembers
   const Tensor leaving = out.state.contiguous();
   for (size_t i = 0; i < n; ++i) {
-    const auto all_finite = [i](const std::vector<float>& all, size_t size) {
-      return std::all_of(all.begin() + static_cast<ptrdiff_t>(i * size),
-                         all.begin() + static_cast<ptrdiff_t>((i + 1) * size),
-                         [](float x) { return std::isfinite(x); });
-    };
-    const bool finite =
-        all_finite(batch.behaviour, shape_.behaviour) && all_finite(batch.values, 1);
+    const bool finite = AllFinite(RowOf(batch.behaviour, i, shape_.behaviour)) &&
+                        AllFinite(RowOf(batch.values, i, shape_.values));
     batch.status[i] =
         finite ? InferenceBatch::RowStatus::kOk : InferenceBatch::RowStatus::kNotFinite;
     if (state > 0)

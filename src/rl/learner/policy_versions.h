@@ -6,6 +6,7 @@
 
 #include "core/mutex.h"
 #include "nn/torch/agent_network.h"
+#include "rl/learner/action_values.h"
 #include "rl/learner/agent.h"
 #include "rl/learner/distribution.h"
 #include "rl/learner/version_queue.h"
@@ -38,7 +39,10 @@ ActionDistribution MakeDistribution(const ActionSpec& action);
 // Thread safety: Infer on one thread; Publish and Has from any.
 class Acting {
  public:
-  Acting(const AgentSetup& setup, const AgentNetworkConfig& network, const InputLayout& layout);
+  // `values`: the network gives values of actions and acts by this rule; else it draws from a
+  // distribution.
+  Acting(const AgentSetup& setup, const AgentNetworkConfig& network, const InputLayout& layout,
+         const std::optional<ActionValueRule>& values = std::nullopt);
 
   const ModelShape& shape() const { return shape_; }
   Status Infer(InferenceBatch& batch);
@@ -53,12 +57,16 @@ class Acting {
 
  private:
   Status Forward(InferenceBatch& batch);
+  void ActByValues(const AgentNetworkImpl::Output& output, InferenceBatch& batch) const;
+  void ActByDistribution(const AgentNetworkImpl::Output& output, int64_t rows,
+                         InferenceBatch& batch) const;
   void TakeFrame(const InferenceRow& row, std::byte* input, std::byte* history);
   std::byte* Plane(uint32_t slot, int64_t frame);
 
   const InputLayout layout_;
   const AgentNetworkConfig network_config_;
   const ActionDistribution distribution_;
+  const std::optional<ActionValueRule> by_values_;
   const SlotShare share_;
   ModelShape shape_;
   // by slot

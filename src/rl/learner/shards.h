@@ -1,9 +1,11 @@
 // The shards of a learner: the threads that work on them, and the sum of what they bring.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "core/status.h"
 #include "rl/learner/agent.h"
@@ -33,5 +35,15 @@ class ShardThreads {
 // their order.
 Status AddShards(GradientCombiner* combiner, std::span<const std::span<const float>> rows,
                  std::span<float> sum);
+
+// The largest of one number of every shard, where rows are added up: each row ends with a place for
+// each shard, and has its own there. REQUIRES: numbers above 0.
+inline void AppendLargest(int64_t shards, int64_t shard, float number, std::vector<float>& row) {
+  row.resize(row.size() + static_cast<size_t>(shards));
+  row[row.size() - static_cast<size_t>(shards - shard)] = number;
+}
+inline float LargestOf(int64_t shards, std::span<const float> sum) {
+  return std::ranges::max(sum.last(static_cast<size_t>(shards)));
+}
 
 }  // namespace samara

@@ -8,7 +8,7 @@
 namespace samara {
 namespace {
 
-constexpr uint64_t kVersion = 1;
+constexpr uint64_t kUnrollFormat = 1;
 
 }  // namespace
 
@@ -33,7 +33,7 @@ void UnrollReplay::Reserve() {
   ends_.reserve(steps);
 }
 
-void UnrollReplay::Add(const Unroll& unroll) {
+uint64_t UnrollReplay::Add(const Unroll& unroll) {
   CHECK_EQ(unroll.entries, shape_.length + 1);
   const size_t length = shape_.length, bytes = (length + 1) * shape_.observation_bytes;
   const uint64_t block = added_ % blocks_max_, first = block * length;
@@ -62,19 +62,31 @@ void UnrollReplay::Add(const Unroll& unroll) {
   }
   for (const Unroll::Final& final : unroll.finals)
     if (final.entry > 0) finals_[first + final.entry - 1] = final.observation;
+  return first;
 }
 
-Transition UnrollReplay::At(uint64_t step) const {
-  const uint64_t block = step / shape_.length, t = step % shape_.length;
+Transition UnrollReplay::At(uint64_t step, const ReturnRule& rule) const {
   const size_t bytes = shape_.observation_bytes;
-  const std::byte* here = observations_.data() + (block * (shape_.length + 1) + t) * bytes;
-  Transition transition = {.observation = {here, bytes},
-                           .next_observation = {here + bytes, bytes},
-                           .action = {actions_.data() + step * action_floats_, action_floats_},
-                           .reward = rewards_[step],
-                           .terminated = ends_[step] == kTerminated};
-  if (ends_[step] == kTruncated) {
-    const auto final = finals_.find(step);
+  const auto observation = [&](uint64_t block, uint64_t entry) {
+    const size_t at = (block * (shape_.length + 1) + entry) * bytes;
+    return std::span(observations_).subspan(at, bytes);
+  };
+  const uint64_t block = step / shape_.length, t = step % shape_.length;
+  const auto most = static_cast<uint64_t>(rule.steps);
+  uint64_t last = step, left = std::min<uint64_t>(most, shape_.length - t);
+  double reward = rewards_[step], discount = rule.gamma;
+  while (--left > 0 && ends_[last] == kNone) {
+    reward += discount * rewards_[++last];
+    discount *= rule.gamma;
+  }
+  Transition transition = {
+      .observation = observation(block, t),
+      .action = {actions_.data() + step * action_floats_, action_floats_},
+      .reward = static_cast<float>(reward),
+      .next_observation = observation(block, last % shape_.length + 1),
+      .discount = ends_[last] == kTerminated ? 0 : static_cast<float>(discount)};
+  if (ends_[last] == kTruncated) {
+    const auto final = finals_.find(last);
     CHECK(final != finals_.end()) << "a truncated step without its last observation";
     transition.next_observation = final->second;
   }
@@ -83,7 +95,7 @@ Transition UnrollReplay::At(uint64_t step) const {
 
 std::string UnrollReplay::Save() const {
   ByteWriter out;
-  out.Put(kVersion).Put(shape_.length).Put(blocks_max_).Put(added_);
+  out.Put(kUnrollFormat).Put(shape_.length).Put(blocks_max_).Put(added_);
   out.PutVector(observations_).PutVector(actions_).PutVector(rewards_).PutVector(ends_);
   out.Put(uint64_t{finals_.size()});
   for (const auto& [step, observation] : finals_) out.Put(step).PutVector(observation);
@@ -94,7 +106,7 @@ Status UnrollReplay::Restore(std::string_view saved) {
   const Status bad(Code::kBadData, "the saved replay has another shape than this run's");
   ByteReader in(saved);
   UnrollReplay read(shape_);
-  const bool same = in.Get<uint64_t>() == kVersion && in.Get<uint32_t>() == shape_.length &&
+  const bool same = in.Get<uint64_t>() == kUnrollFormat && in.Get<uint32_t>() == shape_.length &&
                     in.Get<uint64_t>() == blocks_max_;
   if (!same) return bad;
   read.Reserve();

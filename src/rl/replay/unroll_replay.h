@@ -16,12 +16,19 @@
 
 namespace samara {
 
+// What a step is worth: discounted rewards of `steps` steps, and then a value.
+struct ReturnRule {
+  int64_t steps = 1;
+  double gamma = 1;
+};
+
 // A step as a learner sees it. Views, until the next Add.
 struct Transition {
-  std::span<const std::byte> observation, next_observation;
-  std::span<const float> action;  // as the store has it; of discrete ones the index
-  float reward = 0;
-  bool terminated = false;  // nothing follows: next_observation has no meaning
+  std::span<const std::byte> observation;
+  std::span<const float> action;                // as the store has it; of discrete ones the index
+  float reward = 0;                             // sum over i < m of gamma^i r_i
+  std::span<const std::byte> next_observation;  // m steps later
+  float discount = 0;  // gamma^m; 0: nothing follows, next_observation has no meaning
 };
 
 struct ReplayShape {
@@ -38,10 +45,12 @@ class UnrollReplay {
   // Memory when full.
   static uint64_t Bytes(const ReplayShape& shape);
   // Replaces the oldest block once it is full. REQUIRES: `unroll` is whole, of `length` steps.
-  void Add(const Unroll& unroll);
+  // Returns its first step.
+  uint64_t Add(const Unroll& unroll);
   uint64_t size() const { return blocks_ * shape_.length; }  // steps that are there
   uint64_t added() const { return added_ * shape_.length; }  // ever
-  Transition At(uint64_t step) const;                        // step < size()
+  // m = rule.steps, or fewer at the end of the block or of an episode. REQUIRES: step < size().
+  Transition At(uint64_t step, const ReturnRule& rule) const;
 
   // What a checkpoint holds. Restore: kBadData, of another shape or damaged; nothing has changed.
   std::string Save() const;

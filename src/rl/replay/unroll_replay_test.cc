@@ -43,9 +43,10 @@ Unroll UnrollFrom(float first, int terminated = -1, int truncated = -1) {
   return unroll;
 }
 
+constexpr ReturnRule kOneStep = {.steps = 1, .gamma = 0.5};
+
 std::vector<float> Of(const Transition& t) {
-  return {Number(t.observation), t.action[0], t.reward, Number(t.next_observation),
-          t.terminated ? 1.0F : 0.0F};
+  return {Number(t.observation), t.action[0], t.reward, Number(t.next_observation), t.discount};
 }
 
 TEST(UnrollReplayTest, AStepLeadsToTheNextEntryOrToTheEpisodesLastObservation) {
@@ -54,11 +55,26 @@ TEST(UnrollReplayTest, AStepLeadsToTheNextEntryOrToTheEpisodesLastObservation) {
   replay.Add(UnrollFrom(1));
   replay.Add(UnrollFrom(4, /*terminated=*/2, /*truncated=*/3));
   EXPECT_EQ(replay.size(), 6u);
-  EXPECT_EQ(Of(replay.At(0)), (std::vector<float>{1, 10, 200, 2, 0}));
-  EXPECT_EQ(Of(replay.At(2)), (std::vector<float>{3, 30, 400, 4, 0}));
-  EXPECT_EQ(Of(replay.At(3)), (std::vector<float>{4, 40, 500, 5, 0}));
-  EXPECT_EQ(Of(replay.At(4)), (std::vector<float>{5, 50, 600, 6, 1}));
-  EXPECT_EQ(Of(replay.At(5)), (std::vector<float>{6, 60, 700, -7, 0}));
+  EXPECT_EQ(Of(replay.At(0, kOneStep)), (std::vector<float>{1, 10, 200, 2, 0.5}));
+  EXPECT_EQ(Of(replay.At(2, kOneStep)), (std::vector<float>{3, 30, 400, 4, 0.5}));
+  EXPECT_EQ(Of(replay.At(3, kOneStep)), (std::vector<float>{4, 40, 500, 5, 0.5}));
+  EXPECT_EQ(Of(replay.At(4, kOneStep)), (std::vector<float>{5, 50, 600, 6, 0}));
+  EXPECT_EQ(Of(replay.At(5, kOneStep)), (std::vector<float>{6, 60, 700, -7, 0.5}));
+}
+
+// By hand: r_0 + r_1 / 2 + r_2 / 4, cut where the block or an episode ends.
+TEST(UnrollReplayTest, RewardsOfSeveralStepsEndWithTheBlockOrTheEpisode) {
+  constexpr ReturnRule kThree = {.steps = 3, .gamma = 0.5};
+  UnrollReplay replay(kShape);
+  replay.Add(UnrollFrom(1));
+  replay.Add(UnrollFrom(4, /*terminated=*/2, /*truncated=*/3));
+  EXPECT_EQ(Of(replay.At(0, kThree)), (std::vector<float>{1, 10, 200 + 150 + 100, 4, 0.125}));
+  EXPECT_EQ(Of(replay.At(0, {.steps = 2, .gamma = 0.5})),
+            (std::vector<float>{1, 10, 200 + 150, 3, 0.25}));
+  EXPECT_EQ(Of(replay.At(1, kThree)), (std::vector<float>{2, 20, 300 + 200, 4, 0.25}));
+  EXPECT_EQ(Of(replay.At(2, kThree)), (std::vector<float>{3, 30, 400, 4, 0.5}));
+  EXPECT_EQ(Of(replay.At(3, kThree)), (std::vector<float>{4, 40, 500 + 300, 6, 0}));
+  EXPECT_EQ(Of(replay.At(5, kThree)), (std::vector<float>{6, 60, 700, -7, 0.5}));
 }
 
 TEST(UnrollReplayTest, ItHasRoomForWholeBlocksAndTheOldestGoesFirst) {
@@ -69,15 +85,15 @@ TEST(UnrollReplayTest, ItHasRoomForWholeBlocksAndTheOldestGoesFirst) {
     EXPECT_EQ(replay.added(), 3u * static_cast<uint64_t>(i + 1));
   }
   // the block of 20, with its truncated step, was replaced by that of 40
-  EXPECT_EQ(Of(replay.At(0)), (std::vector<float>{40, 400, 4100, 41, 0}));
-  EXPECT_EQ(Of(replay.At(3)), (std::vector<float>{30, 300, 3100, 31, 0}));
+  EXPECT_EQ(Of(replay.At(0, kOneStep)), (std::vector<float>{40, 400, 4100, 41, 0.5}));
+  EXPECT_EQ(Of(replay.At(3, kOneStep)), (std::vector<float>{30, 300, 3100, 31, 0.5}));
   EXPECT_EQ(UnrollReplay({.capacity = 1, .length = 3, .observation_bytes = 4}).size(), 0u);
 }
 
 TEST(UnrollReplayTest, TheIndexOfADiscreteActionIsANumber) {
   UnrollReplay replay({.capacity = 3, .length = kLength, .observation_bytes = 4});
   replay.Add(UnrollFrom(5));
-  EXPECT_EQ(replay.At(1).action[0], 6);
+  EXPECT_EQ(replay.At(1, kOneStep).action[0], 6);
 }
 
 TEST(UnrollReplayTest, WhatIsSavedIsReadBackAndDamageIsRefused) {
@@ -86,7 +102,7 @@ TEST(UnrollReplayTest, WhatIsSavedIsReadBackAndDamageIsRefused) {
   const std::string saved = replay.Save();
   ASSERT_TRUE(other.Restore(saved).ok());
   for (uint64_t step = 0; step < replay.size(); ++step)
-    EXPECT_EQ(Of(other.At(step)), Of(replay.At(step)));
+    EXPECT_EQ(Of(other.At(step, kOneStep)), Of(replay.At(step, kOneStep)));
   replay.Add(UnrollFrom(70)), other.Add(UnrollFrom(70));
   EXPECT_EQ(other.Save(), replay.Save());
 

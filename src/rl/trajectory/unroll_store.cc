@@ -34,6 +34,7 @@ UnrollStore::UnrollStore(const EntryShape& shape, const UnrollConfig& config)
 
 std::unique_ptr<Unroll> UnrollStore::MakeUnroll(uint32_t entries) const {
   auto unroll = std::make_unique<Unroll>();
+  unroll->overlap = config_.overlap;
   unroll->headers.resize(entries);
   unroll->observations.resize(entries * shape_.observation_bytes);
   unroll->action_values.resize(entries * shape_.action_values);

@@ -77,6 +77,7 @@ struct Entry {
 struct Unroll {
   uint32_t slot = 0;
   uint32_t entries = 0;  // fewer than F when the episode's end cut it
+  uint32_t overlap = 0;  // of them, in front of those that are learned from
   uint64_t index = 0;    // how many unrolls the slot has completed before
   std::vector<EntryHeader> headers;
   std::vector<std::byte> observations;

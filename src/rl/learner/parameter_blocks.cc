@@ -1,4 +1,4 @@
-#include "rl/replay/parameter_blocks.h"
+#include "rl/learner/parameter_blocks.h"
 
 #include <cmath>
 

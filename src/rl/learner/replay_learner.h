@@ -15,7 +15,7 @@
 #include <memory>
 
 #include "rl/learner/agent.h"
-#include "rl/replay/replay_algorithm.h"
+#include "rl/learner/replay_algorithm.h"
 
 namespace samara {
 

@@ -1,4 +1,4 @@
-#include "rl/replay/replay_learner.h"
+#include "rl/learner/replay_learner.h"
 
 #include <fmt/format.h>
 
@@ -6,12 +6,14 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "core/bytes.h"
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/sha256.h"
 #include "rl/learner/flat_optimizer.h"
 #include "rl/learner/shards.h"
 #include "rl/learner/version_queue.h"
+#include "rl/replay/priorities.h"
 
 namespace samara {
 namespace {
@@ -73,7 +75,9 @@ class ReplayLearner final : public Agent {
   bool Has(uint64_t version) const override { return versions_.Has(version); }
   uint64_t version() const override { return version_; }
   uint64_t memory_bytes() const override {
-    return static_cast<uint64_t>(shards_) * UnrollReplay::Bytes(Replay());
+    const ReplayShape shape = Replay();
+    return static_cast<uint64_t>(shards_) *
+           (UnrollReplay::Bytes(shape) + Priorities::Bytes(shape.capacity, keys_.alpha));
   }
   int64_t parameter_count() const override {
     int64_t count = 0;
@@ -101,10 +105,30 @@ class ReplayLearner final : public Agent {
   // A shard of this learner.
   struct ShardWork {
     UnrollReplay replay;
+    Priorities priorities;  // of its steps
     std::unique_ptr<ReplayScratch> scratch;
+    std::vector<uint64_t> drawn;
     std::vector<Transition> steps;
-    std::vector<float> row;  // gradient, then the numbers
+    std::vector<float> weights, errors;
+    std::vector<float> row;  // gradient, numbers, largest weight of each shard
     std::map<std::string, double> numbers;
+    // Its steps are as urgent as the most urgent one so far (Schaul et al. 2016, algorithm 1).
+    void Add(const Unroll& unroll) {
+      const uint64_t first = replay.Add(unroll);
+      for (uint32_t t = 0; t + 1 < unroll.entries; ++t) priorities.SetNew(first + t);
+    }
+    std::string Save() const {
+      if (priorities.uniform()) return replay.Save();
+      return ByteWriter().PutBytes(replay.Save()).PutBytes(priorities.Save(replay.size())).Take();
+    }
+    Status Restore(std::string_view saved) {
+      if (priorities.uniform()) return replay.Restore(saved);
+      ByteReader in(saved);
+      const std::string_view stored = in.GetBytes(), urgency = in.GetBytes();
+      if (!in.AtEnd()) return {Code::kBadData, "the saved replay is damaged"};
+      RETURN_IF_ERROR(replay.Restore(stored));
+      return priorities.Restore(urgency, replay.size());
+    }
   };
 
   ReplayShape Replay() const;  // of a shard
@@ -115,8 +139,6 @@ class ReplayLearner final : public Agent {
         std::make_shared<const std::vector<float>>(
             parameters.begin(), parameters.begin() + static_cast<ptrdiff_t>(algorithm_->acting())));
   }
-  // Steps of the optimizer that are due with this update.
-  uint64_t Due() const;
   void SampleAndDifferentiate(size_t index, ShardWork& part) const;
   Result<bool> TakeStep(double frames, UpdateReport& report);
   Status RestoreReplay(const Files& files);
@@ -150,40 +172,47 @@ void ReplayLearner::MakeShards() {
   for (int64_t i = 0; i < shards_; ++i) {
     const int64_t begin = (first_shard_ + i) * keys_.batch / all_shards_;
     const int64_t end = (first_shard_ + i + 1) * keys_.batch / all_shards_;
+    const auto rows = static_cast<size_t>(end - begin);
     parts_.push_back({.replay = UnrollReplay(Replay()),
-                      .scratch = algorithm_->MakeScratch(static_cast<size_t>(end - begin)),
-                      .steps = std::vector<Transition>(static_cast<size_t>(end - begin)),
+                      .priorities = Priorities(Replay().capacity, keys_.alpha, keys_.beta),
+                      .scratch = algorithm_->MakeScratch(rows),
+                      .drawn = std::vector<uint64_t>(rows),
+                      .steps = std::vector<Transition>(rows),
+                      .weights = std::vector<float>(rows),
+                      .errors = std::vector<float>(rows),
                       .row = {},
                       .numbers = {}});
   }
-}
-
-// Of all learners, which may have unequal parts of a batch: the same number on each.
-uint64_t ReplayLearner::Due() const {
-  const auto update = static_cast<double>(config_.learn.batch * config_.learn.unroll);
-  const double stored = static_cast<double>(version_ + 1) * update;
-  const double learned_from = std::max(0.0, stored - keys_.start) * keys_.ratio;
-  return static_cast<uint64_t>(learned_from / static_cast<double>(keys_.batch));
 }
 
 void ReplayLearner::SampleAndDifferentiate(size_t index, ShardWork& part) const {
   const uint64_t shard = static_cast<uint64_t>(first_shard_) + index;
   // 2 sample
   const CounterRng chosen(DeriveKey(seed_, Purpose::kReplaySample, steps_, shard));
-  for (size_t i = 0; i < part.steps.size(); ++i)
-    part.steps[i] = part.replay.At(chosen.UniformInt(i, part.replay.size()));
+  const double share = static_cast<double>(part.steps.size()) / static_cast<double>(keys_.batch);
+  const uint64_t size = part.replay.size();
+  for (size_t i = 0; i < part.steps.size(); ++i) {
+    const Priorities::Drawn drawn = part.priorities.Draw(
+        chosen, i, size, static_cast<double>(size) * static_cast<double>(all_shards_), share);
+    part.drawn[i] = drawn.item, part.weights[i] = drawn.weight;
+    part.steps[i] = part.replay.At(drawn.item, algorithm_->returns());
+  }
   // 3 gradient; as often as its steps count among all
   part.row.resize(learned_.size());
   part.numbers = algorithm_->Gradient(
       {.steps = part.steps,
+       .weights = part.weights,
        .learned = learned_,
        .targets = targets_,
-       .noise = CounterRng(DeriveKey(seed_, Purpose::kEntropySample, steps_, shard))},
+       .noise = CounterRng(DeriveKey(seed_, Purpose::kEntropySample, steps_, shard)),
+       .errors = part.errors},
       *part.scratch, part.row);
   for (const auto& [name, value] : part.numbers) part.row.push_back(static_cast<float>(value));
-  const double weight = static_cast<double>(part.steps.size()) / static_cast<double>(keys_.batch);
-  if (weight != 1)
-    for (float& value : part.row) value = static_cast<float>(value * weight);
+  if (share != 1)
+    for (float& value : part.row) value = static_cast<float>(value * share);
+  AppendLargest(all_shards_, first_shard_ + static_cast<int64_t>(index),
+                std::ranges::max(part.weights), part.row);
+  for (size_t i = 0; i < part.drawn.size(); ++i) part.priorities.Set(part.drawn[i], part.errors[i]);
 }
 
 // Whether it was taken.
@@ -201,9 +230,13 @@ Result<bool> ReplayLearner::TakeStep(double frames, UpdateReport& report) {
   size_t at = learned_.size();
   std::map<std::string, double> numbers;
   for (const auto& [name, value] : parts_[0].numbers) numbers[name] = row[at++];
-  const auto step = std::isfinite(numbers.at("loss"))
-                        ? optimizer_.Step(learned_, std::span(row).first(learned_.size()), frames)
-                        : FlatOptimizer::StepResult();
+  const std::span<float> gradient = std::span(row).first(learned_.size());
+  if (const float largest = LargestOf(all_shards_, row); largest != 1) {
+    for (float& value : gradient) value /= largest;
+    numbers.at("loss") /= largest;
+  }
+  const auto step = std::isfinite(numbers.at("loss")) ? optimizer_.Step(learned_, gradient, frames)
+                                                      : FlatOptimizer::StepResult();
   if (step.applied) algorithm_->AfterStep(learned_, targets_);
   ++steps_, ++report.steps;
   report.gradient_norm += step.gradient_norm;
@@ -223,10 +256,10 @@ Result<UpdateReport> ReplayLearner::Update(std::span<const UnrollStore::Loan> un
   for (size_t i = 0; i < parts_.size(); ++i)
     for (size_t u = i * unrolls.size() / parts_.size();
          u < (i + 1) * unrolls.size() / parts_.size(); ++u)
-      parts_[i].replay.Add(*unrolls[u]);
+      parts_[i].Add(*unrolls[u]);
   report.seconds_batch = SecondsSince(clock);
 
-  const uint64_t due = Due();
+  const uint64_t due = keys_.Due(config_.learn, version_ + 1);
   while (steps_ < due && report.applied) {
     ASSIGN_OR_RETURN(report.applied, TakeStep(frames, report));
   }
@@ -257,7 +290,7 @@ Files ReplayLearner::Save(Part part) const {
        {{kSteps, std::to_string(optimizer_.steps())}, {"sampled", std::to_string(steps_)}});
   save(kTargets, algorithm_->targets().Tensors(targets_));
   std::vector<std::string> replays;
-  for (const ShardWork& shard : parts_) replays.push_back(shard.replay.Save());
+  for (const ShardWork& shard : parts_) replays.push_back(shard.Save());
   files[kReplay] = WriteSlotRecords(replays);
   if (part == Part::kRun) return files;
   files[kSlots] = WriteSlotRecords(std::vector<std::string>(slots_));  // they remember nothing
@@ -273,17 +306,10 @@ Files ReplayLearner::Save(Part part) const {
 }
 
 Status ReplayLearner::RestoreReplay(const Files& files) {
-  const auto found = files.find(kReplay);
-  if (found == files.end()) return {Code::kBadData, std::string("holds no ") + kReplay};
-  const auto records = ReadSlotRecords(
-      found->second,
-      {.first = static_cast<uint32_t>(first_shard_), .all = static_cast<uint32_t>(all_shards_)},
-      static_cast<uint32_t>(shards_));
-  if (!records.ok())
-    return {Code::kBadData, fmt::format("{}: damaged, or of another number of shards than {}",
-                                        kReplay, all_shards_)};
+  ASSIGN_OR_RETURN(const auto records,
+                   ReplayRecords(files, kReplay, first_shard_, shards_, all_shards_));
   for (size_t i = 0; i < parts_.size(); ++i)
-    RETURN_IF_ERROR(parts_[i].replay.Restore((*records)[i]).Annotate(kReplay));
+    RETURN_IF_ERROR(parts_[i].Restore(records[i]).Annotate(kReplay));
   return Status::Ok();
 }
 
@@ -347,6 +373,7 @@ Status CheckKeys(const AgentSetup& setup) {
   if (keys.lstm != plain.lstm) return refuse("network.lstm", "0");
   if (keys.reward_input) return refuse("network.reward_input", "false");
   if (keys.action_input) return refuse("network.action_input", "false");
+  if (keys.head != plain.head) return refuse("network.head", "0");
   if (keys.initializer != plain.initializer) return refuse("network.initializer", "glorot");
   if (keys.precision != plain.precision) return refuse("network.precision", "float32");
   if (keys.value != plain.value) return refuse("network.value", "it left out");
@@ -366,34 +393,6 @@ Status CheckKeys(const AgentSetup& setup) {
 }
 
 }  // namespace
-
-void ReplayKeys::Bind(ConfigTable& table) {
-  table.Add("replay.capacity", &capacity, {1, 1e9}, "steps", "of the replay, over all shards");
-  table.Add("replay.start", &start, {0, 1e9}, "steps", "played before the first is learned from");
-  table.Add("replay.batch", &batch, {1, 65'536}, "steps", "of a minibatch, over all shards");
-  table.Add("replay.ratio", &ratio, {0, 1e6}, "",
-            "how often a step is learned from on average: replay.batch is one minibatch a step");
-}
-
-Status ReplayKeys::Check(const LearningConfig& config) const {
-  const LearnConfig& learn = config.learn;
-  if (config.optimizer.epsilon <= 0)
-    return {Code::kConfig, "optimizer.epsilon=0: expected it above 0"};
-  if (batch < learn.shards)
-    return {Code::kConfig,
-            fmt::format("replay.batch={}: expected at least learn.shards={}", batch, learn.shards)};
-  const auto update = static_cast<double>(learn.batch * learn.unroll);
-  if (capacity < update)
-    return {Code::kConfig,
-            fmt::format("replay.capacity={:.0f}: expected at least the {:.0f} steps of an "
-                        "update (learn.batch * learn.unroll)",
-                        capacity, update)};
-  if (start > capacity)
-    return {Code::kConfig,
-            fmt::format("replay.start={:.0f}: expected at most replay.capacity={:.0f}", start,
-                        capacity)};
-  return Status::Ok();
-}
 
 Result<std::unique_ptr<Agent>> MakeReplayLearner(const AgentSetup& setup,
                                                  std::unique_ptr<ReplayAlgorithm> algorithm) {

@@ -10,26 +10,11 @@
 
 #include "core/rng.h"
 #include "rl/inference/model.h"
-#include "rl/learner/learning_config.h"
-#include "rl/replay/parameter_blocks.h"
+#include "rl/learner/parameter_blocks.h"
+#include "rl/learner/replay_keys.h"
 #include "rl/replay/unroll_replay.h"
 
 namespace samara {
-
-// What all algorithms with a replay have.
-struct ReplayKeys {
-  double capacity = 1e6;  // steps
-  double start = 1000;    // steps that are stored before the first is learned from
-  int64_t batch = 256;    // steps of a minibatch
-  double ratio = 256;     // how often a step is learned from, on average
-  void Bind(ConfigTable& table);
-  Status Check(const LearningConfig& config) const;  // kConfig
-};
-
-class ReplayAlgorithmConfig : public AlgorithmConfig {
- public:
-  ReplayKeys replay;
-};
 
 // An algorithm's memory of one thread.
 class ReplayScratch {
@@ -39,8 +24,11 @@ class ReplayScratch {
 
 struct ReplayMinibatch {
   std::span<const Transition> steps;
+  std::span<const float> weights;           // of each step in the loss of its value
   std::span<const float> learned, targets;  // parameters
   CounterRng noise;                         // for draws of the loss
+  // out: how far off the value of each step is, its priority from now on
+  std::span<float> errors;
 };
 
 // Thread safety: constant; a scratch is its thread's.
@@ -51,6 +39,7 @@ class ReplayAlgorithm {
   virtual const ParameterBlocks& learned() const = 0;
   virtual const ParameterBlocks& targets() const = 0;
   virtual size_t acting() const = 0;  // floats of `learned` that act
+  virtual ReturnRule returns() const = 0;
   // Both at the beginning.
   virtual void Initialize(uint64_t seed, std::span<float> learned,
                           std::span<float> targets) const = 0;

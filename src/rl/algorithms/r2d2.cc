@@ -1,0 +1,283 @@
+// R2D2: deep Q-learning with a recurrent network, from a prioritized replay of sequences with the
+// state that entered each. Kapturowski et al. 2019 (ICLR; openreview r1lyTjAqYX), section 2.3. The
+// program without torch has the parameters alone.
+#include "rl/algorithms/r2d2.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "rl/algorithms/registry.h"
+#include "rl/learner/replay_keys.h"
+#ifdef SAMARA_AGENTS
+#include "rl/learner/action_values.h"
+#include "rl/learner/algorithm.h"
+#endif
+
+namespace samara {
+
+// ---- targets
+
+double Rescale(double x, double epsilon) {
+  if (epsilon == 0) return x;
+  return std::copysign(std::sqrt(std::abs(x) + 1) - 1, x) + epsilon * x;
+}
+
+double RescaleInverse(double x, double epsilon) {
+  if (epsilon == 0) return x;
+  const double y = std::abs(x) + 1 + epsilon;
+  const double z = 2 * y / (1 + std::sqrt(1 + 4 * epsilon * y));
+  return std::copysign(z * z - 1, x);
+}
+
+std::vector<float> MultiStepTargets(const ValueSteps& of, int64_t steps, double gamma,
+                                    double epsilon) {
+  const size_t length = of.reward.size();
+  std::vector<float> targets(length);
+  for (size_t t = 0; t < length; ++t) {
+    double sum = 0, discount = 1;
+    size_t last = t;
+    for (int64_t i = 0; i < steps && t + static_cast<size_t>(i) < length; ++i) {
+      last = t + static_cast<size_t>(i);
+      sum += discount * of.reward[last];
+      discount = of.terminated[last] ? 0 : discount * gamma;
+      if (of.terminated[last] || of.truncated[last]) break;
+    }
+    if (discount > 0) sum += discount * RescaleInverse(of.next_value[last], epsilon);
+    targets[t] = static_cast<float>(Rescale(sum, epsilon));
+  }
+  return targets;
+}
+
+double SequencePriority(const std::vector<float>& errors, double eta) {
+  double largest = 0, sum = 0;
+  for (const float error : errors) {
+    largest = std::max<double>(largest, std::abs(error));
+    sum += std::abs(error);
+  }
+  return eta * largest + (1 - eta) * sum / static_cast<double>(errors.size());
+}
+
+namespace {
+
+// ---- parameters
+
+class R2d2Parameters : public ReplayAlgorithmConfig {
+ public:
+  R2d2Parameters() {
+    replay = {
+        .capacity = 8e6, .start = 4e5, .batch = 5120, .ratio = 0.75, .alpha = 0.9, .beta = 0.6};
+  }
+  std::unique_ptr<AlgorithmConfig> Clone() const override {
+    return std::make_unique<R2d2Parameters>(*this);
+  }
+  void Bind(ConfigTable& table) override {
+    replay.Bind(table);
+    table.Add("replay.compress", &compress, {"none", "lz4"}, "observations that are stored");
+    table.Add("r2d2.gamma", &gamma, {0, 1}, "", "discount per agent step");
+    table.Add("r2d2.steps", &steps, {1, 1000}, "steps", "of rewards before a value is taken");
+    table.Add("r2d2.burn_in", &burn_in, {0, 100'000}, "steps",
+              "before those of a sequence that are learned from: they only move the state");
+    table.Add("r2d2.state", &state, {"stored", "zeros"},
+              "that enters a sequence: the one in which it was played, or the initial one");
+    table.Add("r2d2.double", &double_estimate,
+              "the network chooses the next action and the target values it; false: the target "
+              "does both");
+    table.Add("r2d2.dueling", &dueling, "the value of the state and advantages of actions apart");
+    table.Add("r2d2.rescale", &rescale, {0, 1}, "",
+              "epsilon of the rescaled values; 0 = values are not rescaled");
+    table.Add("r2d2.target_every", &target_every, {1, 1e9}, "steps",
+              "of the optimizer, after which the target becomes the network");
+    table.Add("r2d2.priority_max", &priority_max, {0, 1}, "",
+              "part of the largest error in a sequence's priority; the mean has the rest");
+    table.Add("r2d2.epsilon", &epsilon, {0, 1}, "",
+              "exploration rate of the first environment; later ones explore less");
+    table.Add("r2d2.epsilon_last", &epsilon_last, {0, 1}, "", "of the last one");
+  }
+  int64_t overlap() const override { return burn_in; }
+  Status Check(const LearningConfig& config) const override {
+    if (epsilon_last > epsilon)
+      return {Code::kConfig, "r2d2.epsilon_last=" + std::to_string(epsilon_last) +
+                                 ": expected at most r2d2.epsilon=" + std::to_string(epsilon)};
+    if (replay.batch % config.learn.unroll != 0)
+      return {Code::kConfig, "replay.batch=" + std::to_string(replay.batch) +
+                                 ": r2d2 learns from whole sequences; expected a multiple of "
+                                 "learn.unroll=" +
+                                 std::to_string(config.learn.unroll)};
+    if (replay.batch / config.learn.unroll < config.learn.shards)
+      return {Code::kConfig,
+              "replay.batch=" + std::to_string(replay.batch) +
+                  ": expected a sequence of learn.unroll=" + std::to_string(config.learn.unroll) +
+                  " steps for each of learn.shards=" + std::to_string(config.learn.shards) +
+                  " at least"};
+    if (config.network.normalize_value)
+      return {Code::kConfig, "network.normalize_value=true: r2d2 rescales values; expected false"};
+    return replay.Check(config);
+  }
+
+  std::string compress = "lz4", state = "stored";
+  double gamma = 0.997, rescale = 1e-3, priority_max = 0.9;
+  int64_t steps = 5, burn_in = 40, target_every = 2500;
+  bool double_estimate = true, dueling = true;
+  double epsilon = 0.4, epsilon_last = 0.00065536;
+};
+
+#ifdef SAMARA_AGENTS
+// ---- loss
+
+using torch::Tensor;
+
+class R2d2 : public Algorithm {
+ public:
+  explicit R2d2(const LearningConfig& config)
+      : config_(dynamic_cast<const R2d2Parameters&>(*config.own)),
+        use_{.keys = config_.replay,
+             .compress = config_.compress == "lz4",
+             .overlap = static_cast<uint32_t>(config_.burn_in),
+             .target_every = static_cast<uint64_t>(config_.target_every),
+             .acting = {.dueling = config_.dueling,
+                        .exploration = {config_.epsilon, config_.epsilon_last,
+                                        static_cast<uint32_t>(config.learn.environments)}}} {}
+
+  const ReplayUse* replay() const override { return &use_; }
+  bool averages() const override { return true; }
+  double Priority(const Unroll& unroll) const override;
+  ShardLoss Loss(const Shard& shard) const override;
+
+ private:
+  // Of observations, [..]: the target network's of the best action.
+  Tensor BestValue(const AgentNetworkImpl::Output& online,
+                   const AgentNetworkImpl::Output& target) const {
+    const Tensor values = ActionValues(target, config_.dueling);
+    const Tensor best =
+        (config_.double_estimate ? ActionValues(online, config_.dueling) : values).argmax(-1, true);
+    return values.gather(-1, best).squeeze(-1);
+  }
+  Tensor Targets(const Tensor& reward, const Tensor& terminated, const Tensor& truncated,
+                 const Tensor& next_value) const;
+
+  const R2d2Parameters config_;
+  const ReplayUse use_;
+};
+
+// By the values with which it was played; that of an observation after a truncation is not known
+// then, and the one before stands for it.
+double R2d2::Priority(const Unroll& unroll) const {
+  const size_t actions = unroll.values.size() / unroll.headers.size();
+  const auto values = [&](size_t t) {
+    return unroll.values.begin() + static_cast<ptrdiff_t>(t * actions);
+  };
+  const auto best = [&](size_t t) { return *std::max_element(values(t), values(t + 1)); };
+  ValueSteps of;
+  for (size_t t = unroll.overlap; t + 1 < unroll.entries; ++t) {
+    const EntryHeader& led = unroll.headers[t + 1];
+    of.reward.push_back(led.reward);
+    of.terminated.push_back(led.terminated), of.truncated.push_back(led.truncated);
+    of.next_value.push_back(best(led.truncated ? t : t + 1));
+  }
+  std::vector<float> errors = MultiStepTargets(of, config_.steps, config_.gamma, config_.rescale);
+  for (size_t i = 0; i < errors.size(); ++i) {
+    const size_t t = unroll.overlap + i;
+    errors[i] -= *(values(t) + unroll.headers[t].action);
+  }
+  return SequencePriority(errors, config_.priority_max);
+}
+
+// All [T][B], the result too.
+Tensor R2d2::Targets(const Tensor& reward, const Tensor& terminated, const Tensor& truncated,
+                     const Tensor& next_value) const {
+  Tensor targets = torch::empty_like(reward);
+  const auto column = [](const Tensor& x, int64_t b) {
+    const Tensor one = x.select(1, b).to(torch::kFloat32).contiguous();
+    return std::vector<float>(one.data_ptr<float>(), one.data_ptr<float>() + one.numel());
+  };
+  for (int64_t b = 0; b < reward.size(1); ++b) {
+    const std::vector<float> ended = column(terminated, b), cut = column(truncated, b);
+    const std::vector<float> target =
+        MultiStepTargets({.reward = column(reward, b),
+                          .terminated = {ended.begin(), ended.end()},
+                          .truncated = {cut.begin(), cut.end()},
+                          .next_value = column(next_value, b)},
+                         config_.steps, config_.gamma, config_.rescale);
+    targets.select(1, b).copy_(torch::tensor(at::ArrayRef<float>(target.data(), target.size())));
+  }
+  return targets;
+}
+
+ShardLoss R2d2::Loss(const Shard& shard) const {
+  const LearnerBatch& batch = shard.batch;
+  const int64_t entries = batch.reward.size(0), burn_in = config_.burn_in;
+  const auto part = [&](int64_t from, int64_t to) {
+    const auto of = [from, to](const Tensor& x) { return x.slice(0, from, to); };
+    return AgentNetworkImpl::Input{of(batch.observation), of(batch.reward),
+                                   of(batch.previous_action), of(batch.first)};
+  };
+  const Tensor stored = config_.state == "stored" ? batch.state : torch::zeros_like(batch.state);
+
+  // 1 both networks over the sequence; no gradient goes into the burn-in
+  AgentNetworkImpl::Output before, target;
+  before.state = stored;
+  {
+    const torch::NoGradGuard no_gradient;
+    if (burn_in > 0) before = shard.network.forward(part(0, burn_in), stored);
+    target = shard.target->forward(part(0, entries), stored);
+  }
+  const auto online = shard.network.forward(part(burn_in, entries), before.state);
+
+  // 2 the value of what each step led to, with the target network's value of the best action
+  Tensor targets;
+  {
+    const torch::NoGradGuard no_gradient;
+    AgentNetworkImpl::Output later;
+    later.policy = target.policy.slice(0, burn_in), later.value = target.value.slice(0, burn_in);
+    Tensor next_value = BestValue(online, later).slice(0, 1).contiguous();
+    if (batch.final_entry.numel() > 0) {
+      Tensor states = online.states;
+      if (burn_in > 0 && states.defined()) states = torch::cat({before.states, states});
+      const Tensor final_value = BestValue(EvaluateFinals(batch, shard.network, states),
+                                           EvaluateFinals(batch, *shard.target, target.states))[0];
+      for (int64_t k = 0; k < batch.final_entry.numel(); ++k) {
+        const int64_t step = batch.final_entry[k].item<int64_t>() - 1 - burn_in;
+        if (step >= 0) next_value[step][batch.final_unroll[k].item<int64_t>()] = final_value[k];
+      }
+    }
+    const auto followed = [&](const Tensor& x) { return x.slice(0, burn_in + 1); };
+    targets = Targets(followed(batch.reward), followed(batch.terminated), followed(batch.truncated),
+                      next_value);
+  }
+
+  // 3 the errors of the actions that were played, and the loss
+  const Tensor taken = ActionValues(online, config_.dueling)
+                           .slice(0, 0, -1)
+                           .gather(-1, batch.action.slice(0, burn_in, -1))
+                           .squeeze(-1);
+  const Tensor errors = targets - taken;
+  ShardLoss loss;
+  loss.total = (shard.weight * 0.5 * errors.square().sum(0)).mean();
+  const Tensor by_sequence = errors.detach().t().contiguous();
+  for (int64_t b = 0; b < by_sequence.size(0); ++b) {
+    const float* row = by_sequence[b].data_ptr<float>();
+    loss.priorities.push_back(
+        SequencePriority({row, row + by_sequence.size(1)}, config_.priority_max));
+  }
+  loss.numbers = {{"q_mean", taken.mean().item<double>(), true},
+                  {"td_error", errors.detach().abs().mean().item<double>(), true}};
+  return loss;
+}
+
+constexpr MakeAlgorithm* kMake = NewAlgorithm<R2d2>;
+#else
+constexpr MakeAlgorithm* kMake = nullptr;
+#endif
+
+}  // namespace
+
+LearningAlgorithm R2d2Row() {
+  return {.name = "r2d2",
+          .about = "recurrent deep Q-learning from a prioritized replay, for discrete actions",
+          .paper = "Kapturowski et al. 2019",
+          .parameters = NewParameters<R2d2Parameters>,
+          .make = kMake};
+}
+
+}  // namespace samara

@@ -1,0 +1,40 @@
+// Keys that all algorithms with a replay have.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/config.h"
+#include "rl/learner/learning_config.h"
+
+namespace samara {
+
+struct ReplayKeys {
+  double capacity = 1e6;  // steps
+  double start = 1000;    // steps that are stored before the first is learned from
+  int64_t batch = 256;    // steps of a minibatch
+  double ratio = 256;     // how often a step is learned from, on average
+  double alpha = 0;       // exponent of priorities; 0 = all alike
+  double beta = 0;        // of the weights that correct for them
+  void Bind(ConfigTable& table);
+  Status Check(const LearningConfig& config) const;  // kConfig
+  // Steps of the optimizer that are due after so many updates. The same number on every learner,
+  // which may have unequal parts of a batch.
+  uint64_t Due(const LearnConfig& learn, uint64_t updates) const;
+};
+
+// Of a checkpoint's file of replays, a record each shard of all learners: those of `shards` shards
+// from `first` on; views into it. kBadData: missing, damaged, or of another number of shards.
+Result<std::vector<std::string_view>> ReplayRecords(const std::map<std::string, std::string>& files,
+                                                    const char* name, int64_t first, int64_t shards,
+                                                    int64_t all);
+
+class ReplayAlgorithmConfig : public AlgorithmConfig {
+ public:
+  ReplayKeys replay;
+};
+
+}  // namespace samara

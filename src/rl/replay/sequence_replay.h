@@ -1,0 +1,83 @@
+// What learners of recurrent networks learn from: the last unrolls, whole, with the state that
+// entered each, so that replaying one gives the values of acting.
+//
+// Consecutive unrolls of a slot share overlap + 1 entries (unroll_store.h). These are stored once:
+// a sequence is a row of blocks of entries, and a block goes with the last sequence that has a part
+// in it. Thread safety: none.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/status.h"
+#include "rl/trajectory/unroll_store.h"
+
+namespace samara {
+
+struct SequenceShape {
+  uint64_t capacity = 1;  // sequences
+  uint32_t length = 1;    // steps that are learned from; entries are one more
+  uint32_t overlap = 0;   // entries before them
+  size_t observation_bytes = 0;
+  size_t state = 0;          // floats
+  size_t history_bytes = 0;  // of the frames before entry 0
+  bool compress = false;     // observations, by LZ4
+  uint32_t entries() const { return overlap + length + 1; }
+};
+
+class SequenceReplay {
+ public:
+  explicit SequenceReplay(const SequenceShape& shape);
+
+  // Memory when full, as if nothing could be compressed.
+  static uint64_t Bytes(const SequenceShape& shape);
+  // Replaces the oldest sequence once it is full. Returns its number: how many there were before.
+  // REQUIRES: `unroll` is whole.
+  uint64_t Add(const Unroll& unroll);
+  uint64_t added() const { return added_; }
+  uint64_t size() const { return std::min(added_, shape_.capacity); }
+  bool Has(uint64_t number) const { return number < added_ && number + size() >= added_; }
+  // The place of a sequence, below size(), which later ones take over.
+  uint64_t PlaceOf(uint64_t number) const { return number % shape_.capacity; }
+  // Number of the sequence in a place.
+  uint64_t NumberAt(uint64_t place) const;
+  // Everything but behaviour, values and continuous actions. REQUIRES: Has(number).
+  void Read(uint64_t number, Unroll& unroll) const;
+
+  // What a checkpoint holds. Restore: kBadData, of another shape or damaged; nothing has changed.
+  std::string Save() const;
+  Status Restore(std::string_view saved);
+
+ private:
+  struct Block {
+    std::vector<EntryHeader> headers;
+    std::vector<char> observations;  // as `compressed` says
+    bool compressed = false;
+    std::vector<Unroll::Final> finals;  // by entry of the block
+  };
+  struct Sequence {
+    uint32_t slot = 0;
+    uint64_t index = 0;  // of the unroll, among its slot's
+    std::vector<std::shared_ptr<const Block>> blocks;
+    uint32_t skipped = 0;  // entries of the first block, before entry 0
+    std::vector<float> state;
+    std::vector<std::byte> history;
+  };
+  std::shared_ptr<const Block> MakeBlock(const Unroll& unroll, uint32_t from) const;
+  // The slot's last sequence, where `unroll` goes on from its end; otherwise null.
+  const Sequence* Before(const Unroll& unroll) const;
+  void Unpack(const Block& block, std::byte* out) const;
+  bool Fits(const Block& block) const;
+
+  const SequenceShape shape_;
+  uint64_t added_ = 0;
+  std::vector<Sequence> sequences_;
+  std::map<uint32_t, uint64_t> last_;  // of each slot: number
+};
+
+}  // namespace samara

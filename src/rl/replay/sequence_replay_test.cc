@@ -1,0 +1,224 @@
+#include "rl/replay/sequence_replay.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "core/rng.h"
+#include "rl/replay/sequence_sampler.h"
+
+namespace samara {
+namespace {
+
+constexpr size_t kFrame = 24;
+constexpr uint32_t kSlots = 3;
+
+struct Case {
+  uint32_t length, overlap;
+  bool compress;
+};
+
+SequenceShape ShapeOf(const Case& c, uint64_t capacity) {
+  return {.capacity = capacity,
+          .length = c.length,
+          .overlap = c.overlap,
+          .observation_bytes = kFrame,
+          .state = 2,
+          .history_bytes = kFrame,
+          .compress = c.compress};
+}
+
+// Plays entries of `slots` slots into a store: frames that repeat a number of their own, episodes
+// of unequal length, every other one truncated, and an actor that is replaced now and then.
+class Player {
+ public:
+  explicit Player(const Case& c)
+      : store_({.observation_bytes = kFrame, .values = 2, .state = 2, .history_bytes = kFrame},
+               {.slots = kSlots, .length = c.length, .overlap = c.overlap, .buffers = 64}) {}
+
+  // What has become whole by one more entry of every slot.
+  std::vector<UnrollStore::Loan> Play() {
+    for (uint32_t slot = 0; slot < kSlots; ++slot) {
+      EXPECT_TRUE(store_.Reserve(slot));
+      Stream& stream = streams_[slot];
+      if (++number_ % 97 == 0) stream = {.incarnation = stream.incarnation + 1};
+      EntryHeader header;
+      header.episode_step = stream.step;
+      header.incarnation = stream.incarnation;
+      header.reward = static_cast<float>(number_);
+      header.action = static_cast<int32_t>(number_ % 5);
+      header.policy_version = number_ / 7;
+      header.truncated = stream.ended == 2, header.terminated = stream.ended == 1;
+      const std::vector<std::byte> frame = Frame(number_), final = Frame(number_ + 100'000);
+      const std::vector<float> values = {static_cast<float>(number_), 1},
+                               state = {static_cast<float>(number_), 0.5F};
+      store_.Append(slot, {.header = header,
+                           .observation = frame,
+                           .final_observation = header.truncated ? std::span<const std::byte>(final)
+                                                                 : std::span<const std::byte>(),
+                           .action_values = {},
+                           .behaviour = {},
+                           .values = values,
+                           .state = state,
+                           .history = frame});
+      stream.ended = ++stream.step == 11 ? 1 + slot % 2 : 0;
+      if (stream.ended != 0) stream.step = 0;
+    }
+    return store_.Take(64);
+  }
+
+ private:
+  static std::vector<std::byte> Frame(uint64_t number) {
+    std::vector<std::byte> frame(kFrame);
+    for (size_t i = 0; i < kFrame; ++i)
+      frame[i] = static_cast<std::byte>(i < 4 ? number >> (8 * i) : 7);
+    return frame;
+  }
+  struct Stream {
+    uint32_t incarnation = 1, step = 0;
+    int ended = 0;
+  };
+  UnrollStore store_;
+  uint64_t number_ = 0;
+  Stream streams_[kSlots];
+};
+
+void ExpectSame(const Unroll& a, const Unroll& b) {
+  ASSERT_EQ(a.entries, b.entries);
+  EXPECT_EQ(a.slot, b.slot);
+  EXPECT_EQ(a.index, b.index);
+  EXPECT_EQ(a.overlap, b.overlap);
+  EXPECT_EQ(a.state, b.state);
+  EXPECT_EQ(a.history, b.history);
+  for (uint32_t t = 0; t < a.entries; ++t) {
+    const EntryHeader &x = a.headers[t], &y = b.headers[t];
+    EXPECT_EQ(x.absent, y.absent) << t;
+    EXPECT_EQ(x.reward, y.reward) << t;
+    EXPECT_EQ(x.action, y.action) << t;
+    EXPECT_EQ(x.episode_step, y.episode_step) << t;
+    EXPECT_EQ(x.truncated, y.truncated) << t;
+    EXPECT_EQ(x.terminated, y.terminated) << t;
+    if (!x.absent) {
+      EXPECT_EQ(0, std::memcmp(a.observations.data() + t * kFrame,
+                               b.observations.data() + t * kFrame, kFrame))
+          << t;
+    }
+  }
+  ASSERT_EQ(a.finals.size(), b.finals.size());
+  for (size_t i = 0; i < a.finals.size(); ++i) {
+    EXPECT_EQ(a.finals[i].entry, b.finals[i].entry);
+    EXPECT_EQ(a.finals[i].observation, b.finals[i].observation);
+  }
+}
+
+class SequenceReplayTest : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Shapes, SequenceReplayTest,
+                         testing::Values(Case{5, 0, false}, Case{5, 2, false}, Case{4, 9, false},
+                                         Case{1, 0, false}, Case{3, 40, true}, Case{8, 4, true}));
+
+TEST_P(SequenceReplayTest, GivesBackTheUnrollsItHas) {
+  constexpr uint64_t kCapacity = 10;
+  SequenceReplay replay(ShapeOf(GetParam(), kCapacity));
+  Player player(GetParam());
+  std::vector<Unroll> played;
+  for (int i = 0; i < 400; ++i)
+    for (const UnrollStore::Loan& unroll : player.Play()) {
+      EXPECT_EQ(replay.Add(*unroll), played.size());
+      played.push_back(*unroll);
+      const uint64_t size = std::min<uint64_t>(played.size(), kCapacity);
+      ASSERT_EQ(replay.size(), size);
+      const uint64_t number = played.size() - 1 - static_cast<uint64_t>(i) % size;
+      Unroll read;
+      replay.Read(number, read);
+      ExpectSame(played[number], read);
+      EXPECT_EQ(replay.NumberAt(replay.PlaceOf(number)), number);
+      EXPECT_EQ(replay.Has(played.size() - size - 1), false);
+    }
+  EXPECT_GT(played.size(), 3 * kCapacity);
+}
+
+TEST_P(SequenceReplayTest, ARestoredOneGivesBackTheSameAndGoesOn) {
+  SequenceReplay replay(ShapeOf(GetParam(), 12)), other(ShapeOf(GetParam(), 12));
+  Player player(GetParam());
+  const auto play = [&](int rounds, auto&&... to) {
+    for (int i = 0; i < rounds; ++i)
+      for (const UnrollStore::Loan& unroll : player.Play()) (to.Add(*unroll), ...);
+  };
+  play(150, replay);
+  const std::string saved = replay.Save();
+  ASSERT_TRUE(other.Restore(saved).ok());
+  EXPECT_EQ(other.Save(), saved);
+  play(50, replay, other);
+  EXPECT_EQ(other.Save(), replay.Save());
+  Unroll a, b;
+  for (uint64_t place = 0; place < replay.size(); ++place) {
+    replay.Read(replay.NumberAt(place), a), other.Read(other.NumberAt(place), b);
+    ExpectSame(a, b);
+  }
+}
+
+TEST_P(SequenceReplayTest, DamagedOnesAreRefusedAndChangeNothing) {
+  SequenceReplay replay(ShapeOf(GetParam(), 12)), other(ShapeOf(GetParam(), 12));
+  Player player(GetParam());
+  for (int i = 0; i < 100; ++i)
+    for (const UnrollStore::Loan& unroll : player.Play()) replay.Add(*unroll);
+  const std::string saved = replay.Save();
+  const CounterRng rng(5);
+  for (size_t i = 0; i < 60; ++i)
+    EXPECT_EQ(other.Restore(saved.substr(0, rng.UniformInt(i, saved.size()))).code(),
+              Code::kBadData);
+  // a byte of the numbers that lead through the file: what is still a replay may be read
+  for (size_t i = 0; i < 200; ++i) {
+    std::string damaged = saved;
+    damaged[rng.UniformInt(1000 + i, saved.size())] ^= static_cast<char>(1 + rng.Bits(i) % 255);
+    SequenceReplay reads(ShapeOf(GetParam(), 12));
+    if (!reads.Restore(damaged).ok()) continue;
+    Unroll unroll;
+    for (uint64_t place = 0; place < reads.size(); ++place)
+      reads.Read(reads.NumberAt(place), unroll);
+  }
+  EXPECT_EQ(other.size(), 0u);
+  SequenceReplay longer(ShapeOf({GetParam().length + 1, GetParam().overlap, false}, 12));
+  EXPECT_EQ(longer.Restore(saved).code(), Code::kBadData);
+}
+
+// Entries that two sequences share are stored once; frames of a game compress.
+TEST(SequenceReplayTest, AnEntryIsStoredOnce) {
+  const Case plain{8, 8, false}, packed{8, 8, true};
+  SequenceReplay replay(ShapeOf(plain, 1000)), small(ShapeOf(packed, 1000));
+  Player player(plain);
+  uint64_t unrolls = 0;
+  for (int i = 0; i < 30; ++i)
+    for (const UnrollStore::Loan& unroll : player.Play())
+      ++unrolls, replay.Add(*unroll), small.Add(*unroll);
+  const size_t each = kFrame + sizeof(EntryHeader);
+  EXPECT_LT(replay.Save().size(), unrolls * (8 * each + 200) + 2 * kSlots * 17 * each);
+  EXPECT_GT(replay.Save().size(), unrolls * 8 * each);
+  EXPECT_LT(small.Save().size() + unrolls * 8 * kFrame / 4, replay.Save().size());
+}
+
+// The reference wrote priorities back by place alone: to whichever sequence was there by then.
+TEST(SequenceSamplerTest, APriorityOfASequenceThatIsGoneIsNobodysPriority) {
+  const Case c{4, 1, false};
+  SequenceSampler sampler(ShapeOf(c, 2), /*alpha=*/1, /*beta=*/1);
+  Player player(c);
+  std::vector<Unroll> played;
+  while (played.size() < 4)
+    for (const UnrollStore::Loan& unroll : player.Play()) played.push_back(*unroll);
+  sampler.Add(played[0], 1), sampler.Add(played[1], 1);
+  sampler.Draw(CounterRng(1), 6, 2, 1);
+  ASSERT_EQ(sampler.unrolls().size(), 6u);
+  for (const float weight : sampler.weights()) EXPECT_EQ(weight, 1);
+  sampler.Add(played[2], 1), sampler.Add(played[3], 3);
+  const std::string before = sampler.Save();
+  sampler.SetPriorities(std::vector<double>(6, 100));
+  EXPECT_EQ(sampler.Save(), before);
+  sampler.Draw(CounterRng(2), 400, 2, 1);
+  size_t last = 0;
+  for (const Unroll* unroll : sampler.unrolls())
+    last += unroll->index == played[3].index && unroll->slot == played[3].slot;
+  EXPECT_NEAR(static_cast<double>(last), 300, 30);
+}
+
+}  // namespace
+}  // namespace samara

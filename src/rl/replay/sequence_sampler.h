@@ -1,0 +1,52 @@
+// A shard's part of a replay of unrolls: which are there, and which are learned from next.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/rng.h"
+#include "core/status.h"
+#include "rl/replay/priorities.h"
+#include "rl/replay/sequence_replay.h"
+
+namespace samara {
+
+// Thread safety: none.
+class SequenceSampler {
+ public:
+  // alpha, beta: of its priorities (priorities.h).
+  SequenceSampler(const SequenceShape& shape, double alpha, double beta)
+      : replay_(shape), priorities_(shape.capacity, alpha, beta) {}
+
+  // Memory when full.
+  static uint64_t Bytes(const SequenceShape& shape, double alpha) {
+    return SequenceReplay::Bytes(shape) + Priorities::Bytes(shape.capacity, alpha);
+  }
+  void Add(const Unroll& unroll, double priority) {
+    priorities_.Set(replay_.PlaceOf(replay_.Add(unroll)), priority);
+  }
+  uint64_t size() const { return replay_.size(); }  // sequences
+
+  // Draws `n` sequences, with replacement, of `all` in all shards; `share` of the minibatch.
+  void Draw(const CounterRng& rng, size_t n, double all, double share);
+  // Those drawn last, and their weights (Priorities::Drawn).
+  std::vector<const Unroll*> unrolls() const;
+  std::span<const float> weights() const { return weights_; }
+  // Of those drawn last; nothing becomes of one whose place another has taken.
+  void SetPriorities(std::span<const double> priorities);
+
+  // What a checkpoint holds. Restore: kBadData, then it is not to be used.
+  std::string Save() const;
+  Status Restore(std::string_view saved);
+
+ private:
+  SequenceReplay replay_;
+  Priorities priorities_;
+  std::vector<uint64_t> drawn_;  // numbers
+  std::vector<Unroll> unrolls_;
+  std::vector<float> weights_;
+};
+
+}  // namespace samara

@@ -1,0 +1,65 @@
+"""R2D2 end to end: it learns, its bits are those of any number of actors, threads and ranks and of a resumed run."""
+
+import signal
+
+import pytest
+from samara_cli import Running, ok, resume, samara, train
+from test_launch import until
+from test_ppo import hash_of
+from test_train_ranks import result
+
+RECALL = ["memory/recall-r2d2", "run.random_episodes=0", "learn.test_episodes=20"]
+# Two shards with a replay each, which is full after a third of the run.
+SHARDS = [*RECALL, "learn.frames=20000", "learn.shards=2", "replay.capacity=6000", "r2d2.target_every=7"]
+
+
+@pytest.mark.default_tier
+def test_recall_is_learned_in_seconds(tmp_path):
+    assert train(tmp_path / "run", *RECALL)["test_mean"] >= 0.9
+
+
+def test_actors_threads_and_ranks_leave_no_trace(tmp_path):
+    first = train(tmp_path / "a", *SHARDS, "fleet.threads=1")
+    assert hash_of(train(tmp_path / "b", *SHARDS, "fleet.threads=3", "learn.threads=1",
+                         "replay.compress=none")) == hash_of(first)
+    assert hash_of(result("samara", 2, *SHARDS, "--out", tmp_path / "both")) == hash_of(first)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
+def test_a_run_that_is_interrupted_goes_on_with_its_replay(tmp_path, how):
+    words = [*SHARDS, "learn.frames=100000", "run.checkpoint_seconds=1"]
+    whole = train(tmp_path / "whole", *words)
+    folder, times = tmp_path / "cut", 5
+    for i in range(times):
+        begin = ["train", *words, "--out", folder] if i == 0 else ["train", "--resume", folder]
+        before = set(folder.glob("checkpoints/*/replay.bin"))
+        run = Running(tmp_path / f"log{i}", *begin)
+        until(lambda: set(folder.glob("checkpoints/*/replay.bin")) - before)  # noqa: B023
+        run.send(how)
+        assert run.wait() in (75, -how)
+    assert hash_of(resume(folder)) == hash_of(whole)
+
+
+def test_frames_an_export_and_free_mode(tmp_path):
+    run, policy = tmp_path / "run", tmp_path / "agent.safetensors"
+    train(run, "atari/r2d2-desktop", "run.random_episodes=0", "learn.test_episodes=0", "env.frames_max=2000",
+          "learn.environments=4", "learn.unroll=10", "r2d2.burn_in=5", "learn.batch=4", "replay.start=160", "replay.batch=80",
+          "replay.capacity=2000", "learn.frames=6000")
+    ok("train", "--resume", run, "learn.frames=8000", "--json")
+    ok("export", run, policy)
+    scores = [ok("eval", target, "--episodes", "2", "--json").json["returns"] for target in (run, policy)]
+    assert scores[0] == scores[1]
+
+
+@pytest.mark.parametrize("words, says", [
+    (["env.id=Pendulum-v1"], "run.algorithm=r2d2: expected an environment with one discrete action"),
+    (["replay.batch=100"], "replay.batch=100: r2d2 learns from whole sequences; expected a multiple of learn.unroll=12"),
+    (["r2d2.epsilon_last=0.5"], "expected at most r2d2.epsilon"),
+    (["learn.entropy_target=1", "learn.entropy_cost=1"], "learn.entropy_target: r2d2 has no policy"),
+    (["replay.alpha=0"], "replay.beta=0.6: corrects for priorities"),
+    (["replay.capacity=1e9"], "lower replay.capacity"),
+])
+def test_what_cannot_work_is_refused(tmp_path, words, says):
+    refused = samara("train", *RECALL, *words, "--out", tmp_path / "run")
+    assert refused.code in (78, 71) and says in refused.err and len(refused.err.splitlines()) == 1
+    assert not (tmp_path / "run").exists()
