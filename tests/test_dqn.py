@@ -13,7 +13,8 @@ def test_cartpole_is_learned_in_seconds(tmp_path):
 
 
 def test_bits_of_any_threads_and_of_a_run_that_was_stopped(tmp_path):
-    words = [*CARTPOLE, "learn.shards=2", "learn.frames=20000", "run.checkpoint_seconds=1", "dqn.dueling=true"]
+    words = [*CARTPOLE, "learn.shards=2", "learn.frames=20000", "run.checkpoint_seconds=1", "dqn.dueling=true",
+             "dqn.steps=3", "replay.alpha=0.6", "replay.beta=0.4"]
     first = train(tmp_path / "a", *words, "fleet.threads=1")
     folder = tmp_path / "b"
     run = Running(tmp_path / "log", "train", *words, "fleet.threads=3", "learn.threads=1", "--out", folder)

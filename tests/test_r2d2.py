@@ -51,15 +51,15 @@ def test_frames_an_export_and_free_mode(tmp_path):
     assert scores[0] == scores[1]
 
 
-@pytest.mark.parametrize("words, says", [
-    (["env.id=Pendulum-v1"], "run.algorithm=r2d2: expected an environment with one discrete action"),
-    (["replay.batch=100"], "replay.batch=100: r2d2 learns from whole sequences; expected a multiple of learn.unroll=12"),
-    (["r2d2.epsilon_last=0.5"], "expected at most r2d2.epsilon"),
-    (["learn.entropy_target=1", "learn.entropy_cost=1"], "learn.entropy_target: r2d2 has no policy"),
-    (["replay.alpha=0"], "replay.beta=0.6: corrects for priorities"),
-    (["replay.capacity=1e9"], "lower replay.capacity"),
+@pytest.mark.parametrize("code, words, says", [
+    (78, ["env.id=Pendulum-v1"], "run.algorithm=r2d2: expected an environment with one discrete action"),
+    (78, ["replay.batch=100"], "replay.batch=100: r2d2 learns from whole sequences; expected a multiple of learn.unroll=12"),
+    (78, ["r2d2.epsilon_last=0.5"], "expected at most r2d2.epsilon"),
+    (78, ["learn.entropy_target=1", "learn.entropy_cost=1"], "learn.entropy_target: r2d2 has no policy"),
+    (78, ["replay.alpha=0"], "replay.beta=0.6: corrects for priorities"),
+    (71, ["replay.capacity=1e9"], "lower replay.capacity"),
 ])
-def test_what_cannot_work_is_refused(tmp_path, words, says):
+def test_what_cannot_work_is_refused(tmp_path, code, words, says):
     refused = samara("train", *RECALL, *words, "--out", tmp_path / "run")
-    assert refused.code in (78, 71) and says in refused.err and len(refused.err.splitlines()) == 1
+    assert refused.code == code and says in refused.err and len(refused.err.splitlines()) == 1
     assert not (tmp_path / "run").exists()

@@ -47,6 +47,11 @@ def test_free_mode_learns_and_resumes(tmp_path):
     ok("train", "--resume", tmp_path / "run", "learn.frames=4000", "--json")
 
 
+@pytest.mark.default_tier
+def test_discrete_actions_are_learned_in_seconds(tmp_path):
+    assert train(tmp_path / "run", "classic/cartpole-sac", "run.random_episodes=0")["test_mean"] >= 475
+
+
 def test_an_exported_agent_plays_as_its_run(tmp_path):
     run, policy = tmp_path / "run", tmp_path / "agent.safetensors"
     train(run, *SHORT)
@@ -56,7 +61,6 @@ def test_an_exported_agent_plays_as_its_run(tmp_path):
 
 
 @pytest.mark.parametrize("words, says", [
-    (["env.id=CartPole-v1"], "run.algorithm=sac: the environment's actions are discrete"),
     (["network.lstm=8"], "network.lstm: sac learns with perceptrons; expected 0"),
     (["network.layers=normalize, dense 8 relu"], "expected dense layers alone"),
     (["network.initializer=orthogonal"], "expected glorot"),

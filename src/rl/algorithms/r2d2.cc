@@ -73,7 +73,8 @@ class R2d2Parameters : public ReplayAlgorithmConfig {
   }
   void Bind(ConfigTable& table) override {
     replay.Bind(table);
-    table.Add("replay.compress", &compress, {"none", "lz4"}, "observations that are stored");
+    table.Add("replay.compress", &compress, {"none", "lz4"},
+              "lossless compression of the observations that are stored", OnResume::kMayChange);
     table.Add("r2d2.gamma", &gamma, {0, 1}, "", "discount per agent step");
     table.Add("r2d2.steps", &steps, {1, 1000}, "steps", "of rewards before a value is taken");
     table.Add("r2d2.burn_in", &burn_in, {0, 100'000}, "steps",
@@ -137,7 +138,9 @@ class R2d2 : public Algorithm {
              .target_every = static_cast<uint64_t>(config_.target_every),
              .acting = {.dueling = config_.dueling,
                         .exploration = {config_.epsilon, config_.epsilon_last,
-                                        static_cast<uint32_t>(config.learn.environments)}}} {}
+                                        static_cast<uint32_t>(config.learn.environments)}},
+             .policy_bias = !config_.dueling,
+             .reward_clip = false} {}
 
   const ReplayUse* replay() const override { return &use_; }
   bool averages() const override { return true; }
@@ -145,7 +148,7 @@ class R2d2 : public Algorithm {
   ShardLoss Loss(const Shard& shard) const override;
 
  private:
-  // Of observations, [..]: the target network's of the best action.
+  // The target network's value of the best action, one number for each observation.
   Tensor BestValue(const AgentNetworkImpl::Output& online,
                    const AgentNetworkImpl::Output& target) const {
     const Tensor values = ActionValues(target, config_.dueling);
@@ -160,8 +163,8 @@ class R2d2 : public Algorithm {
   const ReplayUse use_;
 };
 
-// By the values with which it was played; that of an observation after a truncation is not known
-// then, and the one before stands for it.
+// Computed from the values with which the unroll was played. The value of an episode's final
+// observation is not among them; the one before stands for it.
 double R2d2::Priority(const Unroll& unroll) const {
   const size_t actions = unroll.values.size() / unroll.headers.size();
   const auto values = [&](size_t t) {
@@ -183,7 +186,7 @@ double R2d2::Priority(const Unroll& unroll) const {
   return SequencePriority(errors, config_.priority_max);
 }
 
-// All [T][B], the result too.
+// Targets of a batch, [T][B] like its arguments.
 Tensor R2d2::Targets(const Tensor& reward, const Tensor& terminated, const Tensor& truncated,
                      const Tensor& next_value) const {
   Tensor targets = torch::empty_like(reward);

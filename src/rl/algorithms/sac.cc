@@ -7,34 +7,48 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <optional>
 
 #include "rl/algorithms/registry.h"
 #include "rl/learner/replay_learner.h"
 #include "rl/learner/squashed_normal.h"
 
 namespace samara {
-namespace {
 
 // ---- parameters
 
-class SacParameters : public ReplayAlgorithmConfig {
- public:
-  std::unique_ptr<AlgorithmConfig> Clone() const override {
-    return std::make_unique<SacParameters>(*this);
-  }
-  void Bind(ConfigTable& table) override {
-    replay.Bind(table);
-    table.Add("sac.gamma", &gamma, {0, 1}, "", "discount per agent step");
-    table.Add("sac.critics", &critics, {1, 100}, "critics", "whose least value counts");
-    table.Add("sac.polyak", &polyak, {0, 1}, "",
-              "of a target critic that stays in a step: 0 = it is the critic");
-  }
-  Status Check(const LearningConfig& config) const override { return replay.Check(config); }
+void SacParameters::Bind(ConfigTable& table) {
+  replay.Bind(table);
+  table.Add("sac.gamma", &gamma, {0, 1}, "", "discount per agent step");
+  table.Add("sac.critics", &critics, {1, 100}, "critics", "whose least value counts");
+  table.Add("sac.polyak", &polyak, {0, 1}, "",
+            "of a target critic that stays in a step: 0 = it is the critic");
+}
 
-  double gamma = 0.99, polyak = 0.995;
-  int64_t critics = 2;
-};
+SacTemperature::SacTemperature(const LearnConfig& learn)
+    : speed_(learn.entropy_speed), cost_(learn.entropy_cost) {
+  if (learn.entropy_target != "none") target_ = std::strtod(learn.entropy_target.c_str(), nullptr);
+}
+
+float SacTemperature::first() const {
+  return target_ ? static_cast<float>(std::log(cost_) / speed_) : 0;
+}
+
+double SacTemperature::At(float p) const { return target_ ? std::exp(speed_ * p) : cost_; }
+
+SacTemperature::Loss SacTemperature::LossAt(float p, double entropy) const {
+  if (!target_) return {};
+  // as the losses have it, in single precision
+  const auto alpha = static_cast<float>(At(p));
+  const double loss = alpha * (entropy - *target_);
+  return {loss, static_cast<float>(speed_ * loss)};
+}
+
+float SacTemperature::Bounded(float p) const {
+  const auto most = static_cast<float>(20 / speed_);
+  return target_ ? std::clamp(p, -most, most) : p;
+}
+
+namespace {
 
 // ---- loss
 
@@ -59,7 +73,7 @@ class Sac : public ReplayAlgorithm {
   void Initialize(uint64_t seed, std::span<float> learned,
                   std::span<float> targets) const override {
     learned_.Initialize(seed, learned);
-    learned[temperature_] = temperature_at_first_;
+    learned[temperature_at_] = temperature_.first();
     ResetTargets(learned, targets);
   }
   void ResetTargets(std::span<const float> learned, std::span<float> targets) const override {
@@ -77,9 +91,10 @@ class Sac : public ReplayAlgorithm {
            InferenceBatch& batch) const override;
   std::map<std::string, double> Gradient(const ReplayMinibatch& minibatch, ReplayScratch& scratch,
                                          std::span<float> gradient) const override;
+  std::span<float> Weighted(std::span<float> gradient) const override { return Critics(gradient); }
   void AfterStep(std::span<float> learned, std::span<float> targets) const override;
   std::map<std::string, double> coefficients(std::span<const float> learned) const override {
-    return {{"entropy_cost", Temperature(learned)}};
+    return {{"entropy_cost", temperature_.At(learned[temperature_at_])}};
   }
 
  private:
@@ -94,21 +109,16 @@ class Sac : public ReplayAlgorithm {
   Sac(const LearningConfig& config, std::shared_ptr<const Perceptron> policy,
       std::shared_ptr<const Perceptron> critic)
       : config_(dynamic_cast<const SacParameters&>(*config.own)),
+        temperature_(config.learn),
         actions_(policy->outputs() / 2),
-        speed_(config.learn.entropy_speed),
-        fixed_temperature_(config.learn.entropy_cost),
         policy_(std::move(policy)),
         critic_(std::move(critic)) {
-    if (config.learn.entropy_target != "none")
-      entropy_target_ = std::strtod(config.learn.entropy_target.c_str(), nullptr);
-    if (entropy_target_)
-      temperature_at_first_ = static_cast<float>(std::log(config.learn.entropy_cost) / speed_);
     learned_.Add("", "policy", policy_);
     for (int64_t j = 1; j <= config_.critics; ++j) {
       learned_.Add("critic" + std::to_string(j) + "_", "value", critic_);
       targets_.Add("critic" + std::to_string(j) + "_", "value", critic_);
     }
-    temperature_ = learned_.AddNumber("entropy_cost");
+    temperature_at_ = learned_.AddNumber("entropy_cost");
   }
 
   template <typename T>
@@ -119,9 +129,6 @@ class Sac : public ReplayAlgorithm {
   std::span<T> Critic(std::span<T> all, size_t j) const {
     return all.subspan(j * critic_->size(), critic_->size());
   }
-  double Temperature(std::span<const float> learned) const {
-    return entropy_target_ ? std::exp(speed_ * learned[temperature_]) : fixed_temperature_;
-  }
   template <typename Observation>
   void SampleActions(std::span<const float> policy, size_t rows, const Observation& observation,
                      const CounterRng& noise, uint64_t first, Scratch& s) const;
@@ -130,13 +137,11 @@ class Sac : public ReplayAlgorithm {
                 const Actions& action, PerceptronPass& pass) const;
 
   const SacParameters config_;
+  const SacTemperature temperature_;
   const size_t actions_;
-  const double speed_, fixed_temperature_;
   const std::shared_ptr<const Perceptron> policy_, critic_;
-  std::optional<double> entropy_target_;
-  float temperature_at_first_ = 0;
   ParameterBlocks learned_, targets_;
-  size_t temperature_ = 0;  // its logarithm's parameter, where it is among the learned
+  size_t temperature_at_ = 0;  // where its parameter is among the learned
 };
 
 std::unique_ptr<ReplayScratch> Sac::MakeScratch(size_t rows_max) const {
@@ -223,7 +228,7 @@ std::map<std::string, double> Sac::Gradient(const ReplayMinibatch& minibatch,
   const float mean = 1 / static_cast<float>(n);
   const auto policy = minibatch.learned.first(policy_->size());
   const auto learned_critics = Critics(minibatch.learned);
-  const auto alpha = static_cast<float>(Temperature(minibatch.learned));
+  const auto alpha = static_cast<float>(temperature_.At(minibatch.learned[temperature_at_]));
   const auto now = [&](size_t i) { return steps[i].observation; };
   const auto next = [&](size_t i) { return steps[i].next_observation; };
   const auto sampled = [&](size_t i) { return s.sample.data() + i * actions_; };
@@ -301,14 +306,10 @@ std::map<std::string, double> Sac::Gradient(const ReplayMinibatch& minibatch,
   // 4 temperature (equation 18): alpha (entropy - target)
   const auto rows = static_cast<double>(n);
   const double entropy = -log_prob / rows;
-  double temperature_loss = 0;
-  gradient[temperature_] = 0;
-  if (entropy_target_) {
-    temperature_loss = alpha * (entropy - *entropy_target_);
-    gradient[temperature_] = static_cast<float>(speed_ * temperature_loss);
-  }
+  const auto temperature = temperature_.LossAt(minibatch.learned[temperature_at_], entropy);
+  gradient[temperature_at_] = temperature.by_parameter;
   critic_loss /= rows, policy_loss /= rows;
-  return {{"loss", critic_loss + policy_loss + temperature_loss},
+  return {{"loss", critic_loss + policy_loss + temperature.value},
           {"policy_loss", policy_loss},
           {"value_loss", critic_loss},
           {"entropy", entropy},
@@ -317,9 +318,7 @@ std::map<std::string, double> Sac::Gradient(const ReplayMinibatch& minibatch,
 
 void Sac::AfterStep(std::span<float> learned, std::span<float> targets) const {
   Follow(config_.polyak, Critics(learned), targets);
-  // a run that went astray finds back
-  const auto most = static_cast<float>(20 / speed_);
-  if (entropy_target_) learned[temperature_] = std::clamp(learned[temperature_], -most, most);
+  learned[temperature_at_] = temperature_.Bounded(learned[temperature_at_]);
 }
 
 Result<std::unique_ptr<Agent>> MakeSacAgent(const AgentSetup& setup) {
@@ -330,16 +329,12 @@ Result<std::unique_ptr<Agent>> MakeSacAgent(const AgentSetup& setup) {
 }  // namespace
 
 Result<std::unique_ptr<ReplayAlgorithm>> MakeSac(const AgentSetup& setup) {
-  if (setup.environment.action.discrete)
-    return Status(Code::kConfig,
-                  "run.algorithm=sac: the environment's actions are discrete; expected continuous "
-                  "ones");
-  return Sac::Make(setup);
+  return setup.environment.action.discrete ? MakeDiscreteSac(setup) : Sac::Make(setup);
 }
 
 LearningAlgorithm SacRow() {
   return {.name = "sac",
-          .about = "soft actor-critic, off-policy, for continuous actions",
+          .about = "soft actor-critic, off-policy, for continuous or discrete actions",
           .paper = "Haarnoja et al. 2018",
           .parameters = NewParameters<SacParameters>,
           .agent = MakeSacAgent};

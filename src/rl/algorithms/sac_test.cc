@@ -382,8 +382,108 @@ TEST(SacTest, RefusesWhatItHasNoUseFor) {
   EXPECT_NE(refused({{"replay.capacity", "10"}}).find("of an update"), std::string::npos);
   EXPECT_NE(refused({{"replay.start", "1e7"}}).find("at most replay.capacity"), std::string::npos);
   AgentSetup setup = SacSetup();
-  setup.environment.action = {.discrete = true, .n = 4, .low = {}, .high = {}};
-  EXPECT_NE(MakeAgent(setup).status().message().find("actions are discrete"), std::string::npos);
+  setup.environment.action = {.discrete = true, .n = 4, .low = {}, .high = {}, .sizes = {2, 2}};
+  EXPECT_NE(MakeAgent(setup).status().message().find("several discrete parts"), std::string::npos);
+}
+
+AgentSetup DiscreteSetup(std::initializer_list<std::pair<const char*, const char*>> settings) {
+  AgentSetup setup = SacSetup(settings);
+  setup.environment.action = {.discrete = true, .n = kDimensions, .low = {}, .high = {}};
+  return setup;
+}
+
+// The loss of Christodoulou 2019, equations 10 to 12, written anew with torch.
+TEST(DiscreteSacTest, TheGradientIsThatOfThePapersLoss) {
+  constexpr size_t kRows = 24;
+  const auto algorithm =
+      MakeSac(DiscreteSetup({{"sac.gamma", "0.9"}, {"learn.entropy_target", "0.6"}}))
+          .ValueOrThrow();
+  std::vector<float> learned(algorithm->learned().size()), targets(algorithm->targets().size());
+  algorithm->Initialize(1, learned, targets);
+  std::vector<float> others = learned;  // targets that are not the critics
+  algorithm->Initialize(2, others, targets);
+  Steps steps(kRows);
+  std::vector<float> played(kRows), gradient(learned.size()), weights(kRows), errors(kRows);
+  std::vector<int64_t> index(kRows);
+  for (size_t i = 0; i < kRows; ++i) {
+    index[i] = static_cast<int64_t>(i % kDimensions), played[i] = static_cast<float>(index[i]);
+    steps.steps[i].action = std::span(played).subspan(i, 1);
+    weights[i] = 0.25F + static_cast<float>(i % 3) / 2;
+  }
+  const auto scratch = algorithm->MakeScratch(kRows);
+  const auto numbers = algorithm->Gradient({.steps = steps.steps,
+                                            .weights = weights,
+                                            .learned = learned,
+                                            .targets = targets,
+                                            .noise = CounterRng(0),
+                                            .errors = errors},
+                                           *scratch, gradient);
+
+  const Named now = ToTorch(algorithm->learned().Tensors(learned), true);
+  const Named target = ToTorch(algorithm->targets().Tensors(targets), false);
+  const TorchTensor x = steps.Columns(0, kInputs), next = steps.Columns(kInputs, kInputs),
+                    reward = steps.Columns(2 * kInputs + kDimensions, 1).squeeze(1);
+  TorchTensor goes_on = torch::ones({kRows});
+  for (size_t i = 0; i < kRows; ++i)
+    if (steps.steps[i].discount == 0) goes_on[static_cast<int64_t>(i)] = 0;
+  const auto least = [](const Named& all, const TorchTensor& observation) {
+    return torch::minimum(Network(all, "critic1_", "value", observation),
+                          Network(all, "critic2_", "value", observation));
+  };
+  const TorchTensor alpha = (2 * now.at("entropy_cost")).exp();
+  const TorchTensor next_log = torch::log_softmax(Network(now, "", "policy", next), 1);
+  const TorchTensor y =
+      (reward + 0.9 * goes_on * (next_log.exp() * (least(target, next) - alpha * next_log)).sum(1))
+          .detach();
+  TorchTensor critic_loss = torch::zeros({}), error = torch::zeros({kRows});
+  for (const char* critic : {"critic1_", "critic2_"}) {
+    const TorchTensor off =
+        Network(now, critic, "value", x).gather(1, torch::tensor(index).unsqueeze(1)).squeeze(1) -
+        y;
+    critic_loss = critic_loss + (torch::tensor(weights) * off.square()).mean();
+    error = error + off.detach().abs() / 2;
+  }
+  const TorchTensor log_pi = torch::log_softmax(Network(now, "", "policy", x), 1);
+  const TorchTensor policy_loss =
+      (log_pi.exp() * (alpha.detach() * log_pi - least(now, x).detach())).sum(1).mean();
+  const TorchTensor entropy = -(log_pi.exp() * log_pi).sum(1).mean().detach();
+  const TorchTensor loss = critic_loss + policy_loss + alpha * (entropy - 0.6);
+  loss.backward();
+  EXPECT_NEAR(numbers.at("loss"), loss.item<double>(), 1e-4);
+  EXPECT_NEAR(numbers.at("entropy"), entropy.item<double>(), 1e-5);
+  EXPECT_TRUE(torch::allclose(torch::tensor(errors), error, 1e-4, 1e-5));
+  for (const auto& [name, tensor] : algorithm->learned().Tensors(gradient)) {
+    const TorchTensor mine = torch::tensor(tensor.Floats()).reshape(tensor.shape);
+    EXPECT_TRUE(torch::allclose(mine, now.at(name).grad(), 1e-3, 1e-5)) << name;
+  }
+}
+
+TEST(DiscreteSacTest, ActionsAreDrawnByTheirProbabilities) {
+  AgentSetup setup = DiscreteSetup({});
+  setup.slots = setup.rows_max = 1;
+  const auto agent = MakeAgent(setup).ValueOrThrow();
+  const std::vector<float> observation = {0.1F, -0.4F, 0.3F, 0.2F, 1};
+  const Named weights = ToTorch(
+      ParseSafetensors(agent->Save(Agent::Part::kWeights).at("weights.safetensors"))->tensors,
+      false);
+  const TorchTensor probability =
+      torch::softmax(Network(weights, "", "policy", torch::tensor(observation).unsqueeze(0)), 1)[0];
+  std::vector<double> counts(kDimensions);
+  constexpr uint32_t kSteps = 6000;
+  const auto play = [&](uint32_t step, bool greedy) {
+    InferenceBatch batch(agent->shape(), 1);
+    batch.rows.push_back({.greedy = greedy,
+                          .step = step,
+                          .key = 5,
+                          .observation = std::as_bytes(std::span(observation))});
+    EXPECT_TRUE(agent->Infer(batch).ok());
+    return batch.index[0];
+  };
+  for (uint32_t step = 0; step < kSteps; ++step)
+    ++counts.at(static_cast<size_t>(play(step, false)));
+  for (int64_t a = 0; a < static_cast<int64_t>(kDimensions); ++a)
+    EXPECT_NEAR(counts[static_cast<size_t>(a)] / kSteps, probability[a].item<double>(), 0.03);
+  EXPECT_EQ(play(0, true), probability.argmax().item<int64_t>());
 }
 
 }  // namespace

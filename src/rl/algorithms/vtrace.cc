@@ -27,6 +27,10 @@ void VtraceParameters::Bind(ConfigTable& table) {
             "maximum importance weight (rho) in the policy's advantage");
   table.Add("vtrace.c_clip", &vtrace.c_clip, {0, 1e9}, "",
             "maximum importance weight (c) of the traces; impala only");
+  table.Add("vtrace.clip", &loss.clip, {0, 1e9}, "",
+            "maximum change of an action's probability ratio, as PPO's (APPO); 0 = V-trace's "
+            "policy gradient",
+            OnResume::kMustMatchAdded);
   table.Add("vtrace.truncation", &vtrace.truncation, {"bootstrap", "ignore"},
             "value after a truncation: bootstrapped, or the transition is ignored");
   table.Add("loss.value_cost", &loss.value_cost, {0, 1e6}, "",
@@ -105,13 +109,13 @@ VtraceTargets Vtrace(const VtraceConfig& config, const VtraceInput& in) {
     const Tensor acc = SumBackwards(rho * error, rho * config.lambda * carried);
     const Tensor advantage =
         error + config.lambda * carried * Next(acc, torch::zeros_like(in.bootstrap));
-    return {in.value + acc, rho_policy * advantage};
+    return {in.value + acc, rho_policy * advantage, advantage};
   }
   // v_t = V_t + sum over s >= t of (prod of gamma c) delta_s
   const Tensor c = config.lambda * weight.clamp_max(config.c_clip);
   const Tensor target = in.value + SumBackwards(rho * error, carried * c);
   const Tensor advantage = taught * (in.reward + discount * after(target) - in.value);
-  return {target, rho_policy * advantage};
+  return {target, rho_policy * advantage, advantage};
 }
 
 VtraceLoss MakeVtraceLoss(const VtraceLossConfig& config, const VtraceTargets& targets,
@@ -120,7 +124,13 @@ VtraceLoss MakeVtraceLoss(const VtraceLossConfig& config, const VtraceTargets& t
   CHECK(config.over == "mean" || config.over == "sum");
   const auto over = [&](const Tensor& x) { return config.over == "sum" ? x.sum() : x.mean(); };
   VtraceLoss loss;
-  loss.policy = -over(log_pi * targets.advantage);
+  if (config.clip > 0) {
+    const Tensor ratio = (log_pi - log_mu).exp();
+    const Tensor clipped = ratio.clamp(1 - config.clip, 1 + config.clip);
+    loss.policy = -over(torch::minimum(ratio * targets.unweighted, clipped * targets.unweighted));
+  } else {
+    loss.policy = -over(log_pi * targets.advantage);
+  }
   loss.value = over(0.5 * (targets.value - value).square());
   loss.entropy = over(entropy);
   loss.kl = over(log_mu - log_pi);

@@ -21,10 +21,11 @@ struct VtraceInput {
   torch::Tensor bootstrap;              // [B]: V(x_T)
 };
 
-// No gradient flows through either.
+// No gradient flows through any.
 struct VtraceTargets {
-  torch::Tensor value;      // v_t, what V(x_t) is to become
-  torch::Tensor advantage;  // importance weight included: the policy's loss is -log pi times this
+  torch::Tensor value;       // v_t, what V(x_t) is to become
+  torch::Tensor advantage;   // importance weight included: the policy's loss is -log pi times this
+  torch::Tensor unweighted;  // without it: for the clipped objective, whose ratio is the weight
 };
 VtraceTargets Vtrace(const VtraceConfig& config, const VtraceInput& input);
 

@@ -23,6 +23,10 @@ struct VtraceConfig {
 };
 
 struct VtraceLossConfig {
+  // above 0: PPO's clipped objective (Schulman et al. 2017, equation 7) instead of the policy
+  // gradient: the ratio to the policy that acted is bounded by this, and counts instead of the
+  // weight in the policy's advantage. APPO: Petrenko et al. 2020 (arXiv 2006.11751), section 3.2.
+  double clip = 0;
   double value_cost = 0.5;
   double kl_cost = 0;         // of log mu - log pi
   std::string over = "mean";  // of the T x B entries: "mean", or "sum" as IMPALA's own code

@@ -89,6 +89,9 @@ TEST(VtraceTest, IsTheDefinition) {
         const double advantage = std::min(config.rho_clip_policy, c.w[t]) *
                                  (ignored ? 0 : c.r[t] + config.gamma * After(c, want, t) - c.v[t]);
         EXPECT_NEAR(targets.advantage[t][b].item<double>(), advantage, 1e-4) << seed << ' ' << t;
+        EXPECT_NEAR(
+            targets.unweighted[t][b].item<double>() * std::min(config.rho_clip_policy, c.w[t]),
+            advantage, 1e-4);
       }
     }
   }
@@ -172,7 +175,7 @@ TEST(VtraceTest, OneStepByHand) {
 
 TEST(VtraceLossTest, GradientsAreThoseOfTheFormula) {
   torch::manual_seed(3);
-  const VtraceTargets targets{torch::randn({kT, kB}), torch::randn({kT, kB})};
+  const VtraceTargets targets{torch::randn({kT, kB}), torch::randn({kT, kB}), {}};
   const auto leaf = [] { return torch::randn({kT, kB}).set_requires_grad(true); };
   const auto log_pi = leaf(), entropy = leaf(), value = leaf();
   const auto log_mu = torch::randn({kT, kB});
@@ -187,6 +190,33 @@ TEST(VtraceLossTest, GradientsAreThoseOfTheFormula) {
     EXPECT_TRUE(torch::allclose(value.grad(), 0.3 * (value.detach() - targets.value) / n));
     EXPECT_TRUE(torch::allclose(entropy.grad(), torch::full({kT, kB}, -0.01 / n), 1e-4));
   }
+}
+
+// Schulman et al. 2017, equation 7, step by step: no gradient where the ratio has left the clip in
+// the direction of the advantage.
+TEST(VtraceLossTest, TheClippedObjectiveIsPposOnVtracesAdvantages) {
+  torch::manual_seed(4);
+  const VtraceTargets targets{torch::zeros({kT, kB}), {}, torch::randn({kT, kB})};
+  const auto log_pi = (0.3 * torch::randn({kT, kB})).set_requires_grad(true);
+  const auto log_mu = 0.3 * torch::randn({kT, kB}), zeros = torch::zeros({kT, kB});
+  const VtraceLossConfig config{.clip = 0.2};
+  const auto loss =
+      MakeVtraceLoss(config, targets, log_pi, log_mu, zeros, zeros, EntropyCost(0, std::nullopt));
+  loss.total.backward();
+  double policy = 0;
+  int64_t outside = 0;
+  for (int64_t t = 0; t < kT; ++t)
+    for (int64_t b = 0; b < kB; ++b) {
+      const auto at = [&](const torch::Tensor& x) { return x[t][b].item<double>(); };
+      const double ratio = std::exp(at(log_pi) - at(log_mu)), advantage = at(targets.unweighted);
+      const bool stays = advantage > 0 ? ratio > 1.2 : ratio < 0.8;
+      outside += stays;
+      const double counts = stays ? (advantage > 0 ? 1.2 : 0.8) : ratio;
+      policy -= counts * advantage / (kT * kB);
+      EXPECT_NEAR(at(log_pi.grad()), stays ? 0 : -ratio * advantage / (kT * kB), 1e-6);
+    }
+  EXPECT_NEAR(loss.policy.item<double>(), policy, 1e-6);
+  EXPECT_GT(outside, 0);
 }
 
 }  // namespace

@@ -14,18 +14,6 @@ constexpr char kWeights[] = "weights.safetensors", kOptimizer[] = "optimizer.saf
                kSlots[] = "slots.bin", kVersions[] = "versions.safetensors",
                kStatistics[] = "statistics.bin";
 
-std::string ToSafetensors(const NamedTensors& tensors,
-                          std::map<std::string, std::string> metadata = {}) {
-  Safetensors file;
-  file.metadata = std::move(metadata);
-  for (const auto& [name, tensor] : tensors) {
-    const Tensor flat = tensor.detach().to(torch::kFloat32).contiguous();
-    file.tensors[name] = samara::Tensor::OfFloats(
-        flat.sizes().vec(), std::span(flat.data_ptr<float>(), static_cast<size_t>(flat.numel())));
-  }
-  return FormatSafetensors(file).ValueOrThrow();
-}
-
 Result<NamedTensors> FromSafetensors(const std::map<std::string, std::string>& files,
                                      const char* name) {
   const auto found = files.find(name);
@@ -60,7 +48,14 @@ Status SameShapes(const NamedTensors& from, const NamedTensors& to, const char* 
 
 std::string TensorsToFile(const NamedTensors& tensors,
                           std::map<std::string, std::string> metadata) {
-  return ToSafetensors(tensors, std::move(metadata));
+  Safetensors file;
+  file.metadata = std::move(metadata);
+  for (const auto& [name, tensor] : tensors) {
+    const torch::Tensor flat = tensor.detach().to(torch::kFloat32).contiguous();
+    file.tensors[name] = samara::Tensor::OfFloats(
+        flat.sizes().vec(), std::span(flat.data_ptr<float>(), static_cast<size_t>(flat.numel())));
+  }
+  return FormatSafetensors(file).ValueOrThrow();
 }
 
 Result<NamedTensors> TensorsFromFile(const std::map<std::string, std::string>& files,
@@ -89,9 +84,9 @@ std::map<std::string, std::string> SaveAgent(Agent::Part part, const NamedTensor
                                              const NetworkStatistics& statistics,
                                              const Acting& acting) {
   std::map<std::string, std::string> files;
-  files[kWeights] = ToSafetensors(parameters, {{"version", std::to_string(version)}});
+  files[kWeights] = TensorsToFile(parameters, {{"version", std::to_string(version)}});
   if (part == Agent::Part::kWeights) return files;
-  files[kOptimizer] = ToSafetensors(optimizer.State());
+  files[kOptimizer] = TensorsToFile(optimizer.State());
   if (statistics.numbers() > 0) files[kStatistics] = statistics.Save();
   if (part == Agent::Part::kRun) return files;
   files[kSlots] = acting.SaveSlots();
@@ -99,7 +94,7 @@ std::map<std::string, std::string> SaveAgent(Agent::Part part, const NamedTensor
   for (const auto& [number, network] : acting.versions().all())
     for (const auto& [name, tensor] : NamedParameters(*network))
       versions[std::to_string(number) + "/" + name] = tensor;
-  files[kVersions] = ToSafetensors(versions);
+  files[kVersions] = TensorsToFile(versions);
   return files;
 }
 

@@ -62,6 +62,7 @@ struct ReplayUse {
   uint32_t overlap = 0;       // entries of a sequence before those that it learns from
   uint64_t target_every = 1;  // steps of the optimizer, after which the target is the network
   ActionValueRule acting;
+  bool policy_bias = true, reward_clip = true;  // of the network (nn/torch/agent_network.h)
 };
 
 // Thread safety: several threads call Loss and Prepare at once; no thread calls them while another
@@ -87,7 +88,7 @@ class Algorithm {
   virtual void AfterStep() {}
   // Not null: it learns from stored unrolls instead of the newest ones, in steps of one pass each.
   virtual const ReplayUse* replay() const { return nullptr; }
-  // Of an unroll that is new in the replay.
+  // The priority of an unroll that is new in the replay.
   virtual double Priority(const Unroll&) const { return 1; }
 };
 

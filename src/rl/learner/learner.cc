@@ -21,6 +21,7 @@ namespace {
 using torch::Tensor;
 
 constexpr char kTargets[] = "targets.safetensors", kReplay[] = "replay.bin";
+constexpr uint64_t kSequenceBytesMax = 1 << 30;
 constexpr int64_t kActionInputMax = 4096;  // inputs that say which action was the last
 
 // `replay`: of an algorithm that has one.
@@ -39,10 +40,8 @@ Result<AgentNetworkConfig> NetworkFor(const AgentSetup& setup, const InputLayout
   network.separate_value = keys.value == "separate";
   network.normalize_value = keys.normalize_value;
   network.head = keys.head;
-  if (replay != nullptr) {  // as R2D2 has it
-    network.policy_bias = !replay->acting.dueling;
-    network.reward_clip = false;
-  }
+  if (replay != nullptr)
+    network.policy_bias = replay->policy_bias, network.reward_clip = replay->reward_clip;
   if (keys.deviation == "free") {
     if (!distribution.continuous())
       return Status(Code::kConfig,
@@ -118,8 +117,10 @@ class Learner : public Agent {
   Status Restore(const std::map<std::string, std::string>& files, Part part) override;
   uint64_t memory_bytes() const override {
     if (replay_ == nullptr) return 0;
+    // in free mode any shard may get an environment's next unroll
+    const bool shared = config_.learn.mode == "deterministic" || all_shards_ == 1;
     return static_cast<uint64_t>(shards_) *
-           SequenceSampler::Bytes(Sequences(), replay_->keys.alpha);
+           SequenceSampler::Bytes(Sequences(), replay_->keys.alpha, shared);
   }
 
  private:
@@ -255,7 +256,7 @@ void Learner::RunPass(ShardWork& part, size_t index, const Pass& pass) const {
                 std::ranges::max(part.replay->weights()), part.row);
 }
 
-// 1 batch, from the replay
+// Samples the shard's part of a minibatch.
 void Learner::Draw(ShardWork& part, size_t index) const {
   const SteadyTime clock = Now();
   const auto shard = static_cast<uint64_t>(first_shard_) + index;
@@ -271,7 +272,7 @@ void Learner::Draw(ShardWork& part, size_t index) const {
   part.seconds_batch += SecondsSince(clock);
 }
 
-// Of a shard of this learner, among the unrolls of all.
+// Where the shard's unrolls begin and end among those of a whole minibatch.
 std::pair<int64_t, int64_t> Learner::PartOfBatch(size_t index) const {
   const int64_t shard = first_shard_ + static_cast<int64_t>(index);
   return {shard * BatchSize() / all_shards_, (shard + 1) * BatchSize() / all_shards_};
@@ -329,7 +330,7 @@ Result<bool> Learner::TakeStep(const Pass& pass, double frames, UpdateReport& re
   const std::span<float> all(sum.data_ptr<float>(), parts_[0].row.size());
   RETURN_IF_ERROR(Combine(all));
   const double weight = 1.0 / static_cast<double>(all_shards_);
-  // weights count by the largest of the minibatch
+  // the weights of a minibatch are divided by their largest
   const double scale = replay_ != nullptr ? weight / LargestOf(all_shards_, all) : weight;
   int64_t at = 0;
   for (auto& [name, parameter] : learned_) {
@@ -340,9 +341,7 @@ Result<bool> Learner::TakeStep(const Pass& pass, double frames, UpdateReport& re
   }
   std::map<std::string, double> numbers;
   for (const ShardLoss::Number& number : parts_[0].numbers)
-    numbers[number.name] = all[static_cast<size_t>(at++)] * (!number.mean            ? 1
-                                                             : number.name == "loss" ? scale
-                                                                                     : weight);
+    numbers[number.name] = all[static_cast<size_t>(at++)] * (number.mean ? weight : 1);
 
   // 4 step
   Optimizer::StepResult step;
@@ -402,7 +401,11 @@ Status Learner::LearnFromReplay(std::span<const UnrollStore::Loan> unrolls, doub
     RETURN_IF_ERROR(TakeStep(pass, frames, report).status());
     if (++steps_ % replay_->target_every == 0) SetTarget(NamedParameters(*network_));
   }
-  steps_ = due;  // also after one that was not taken
+  if (steps_ < due) {  // after a step that was not taken
+    if (due / replay_->target_every > steps_ / replay_->target_every)
+      SetTarget(NamedParameters(*network_));
+    steps_ = due;
+  }
   return Status::Ok();
 }
 
@@ -523,6 +526,14 @@ Result<std::unique_ptr<Agent>> Make(const AgentSetup& setup, std::unique_ptr<Alg
     if (setup.config.learn.entropy_target != "none")
       return Status(Code::kConfig, "learn.entropy_target: " + setup.config.algorithm +
                                        " has no policy whose entropy counts; expected none");
+  }
+  if (algorithm->replay() != nullptr) {
+    const auto entries =
+        static_cast<uint64_t>(setup.config.learn.unroll + setup.config.own->overlap() + 1);
+    if (entries * layout.plane_bytes > kSequenceBytesMax)
+      return Status(Code::kConfig, "learn.unroll=" + std::to_string(setup.config.learn.unroll) +
+                                       ": a sequence's observations are beyond a gigabyte; "
+                                       "expected fewer steps");
   }
   torch::manual_seed(DeriveKey(setup.seed, Purpose::kNetworkInit));
   auto agent = std::make_unique<Learner>(setup, network, layout, std::move(algorithm));

@@ -57,6 +57,9 @@ class ReplayAlgorithm {
   virtual std::map<std::string, double> Gradient(const ReplayMinibatch& minibatch,
                                                  ReplayScratch& scratch,
                                                  std::span<float> gradient) const = 0;
+  // The part of a gradient that minibatch.weights scale: the learner divides it by the largest of
+  // them.
+  virtual std::span<float> Weighted(std::span<float> gradient) const { return gradient; }
   virtual void AfterStep(std::span<float> learned, std::span<float> targets) const = 0;
   // Coefficients of the next loss, by their names in metrics.jsonl.
   virtual std::map<std::string, double> coefficients(std::span<const float> /*learned*/) const {

@@ -107,12 +107,12 @@ class ReplayLearner final : public Agent {
     UnrollReplay replay;
     Priorities priorities;  // of its steps
     std::unique_ptr<ReplayScratch> scratch;
-    std::vector<uint64_t> drawn;
+    std::vector<uint64_t> drawn;  // items of the minibatch
     std::vector<Transition> steps;
     std::vector<float> weights, errors;
     std::vector<float> row;  // gradient, numbers, largest weight of each shard
     std::map<std::string, double> numbers;
-    // Its steps are as urgent as the most urgent one so far (Schaul et al. 2016, algorithm 1).
+    // New steps have the largest priority so far (Schaul et al. 2016, algorithm 1).
     void Add(const Unroll& unroll) {
       const uint64_t first = replay.Add(unroll);
       for (uint32_t t = 0; t + 1 < unroll.entries; ++t) priorities.SetNew(first + t);
@@ -124,10 +124,10 @@ class ReplayLearner final : public Agent {
     Status Restore(std::string_view saved) {
       if (priorities.uniform()) return replay.Restore(saved);
       ByteReader in(saved);
-      const std::string_view stored = in.GetBytes(), urgency = in.GetBytes();
+      const std::string_view stored = in.GetBytes(), saved_priorities = in.GetBytes();
       if (!in.AtEnd()) return {Code::kBadData, "the saved replay is damaged"};
       RETURN_IF_ERROR(replay.Restore(stored));
-      return priorities.Restore(urgency, replay.size());
+      return priorities.Restore(saved_priorities, replay.size());
     }
   };
 
@@ -231,10 +231,8 @@ Result<bool> ReplayLearner::TakeStep(double frames, UpdateReport& report) {
   std::map<std::string, double> numbers;
   for (const auto& [name, value] : parts_[0].numbers) numbers[name] = row[at++];
   const std::span<float> gradient = std::span(row).first(learned_.size());
-  if (const float largest = LargestOf(all_shards_, row); largest != 1) {
-    for (float& value : gradient) value /= largest;
-    numbers.at("loss") /= largest;
-  }
+  if (const float largest = LargestOf(all_shards_, row); largest != 1)
+    for (float& value : algorithm_->Weighted(gradient)) value /= largest;
   const auto step = std::isfinite(numbers.at("loss")) ? optimizer_.Step(learned_, gradient, frames)
                                                       : FlatOptimizer::StepResult();
   if (step.applied) algorithm_->AfterStep(learned_, targets_);

@@ -3,7 +3,7 @@
 //
 // One update, whose parts have these numbers in replay_learner.cc:
 //   1 store    the unrolls join the replay, each shard's in a part of its own
-//   2 sample   of every minibatch, each shard's share from its part, uniformly
+//   2 sample   of every minibatch, each shard's share from its part, uniformly or by priority
 //   3 gradient of each shard, on threads; their mean in a fixed order
 //   4 step     of the optimizer; the targets follow
 //   5 publish  the parameters are the next version, with which inference goes on

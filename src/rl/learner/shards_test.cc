@@ -49,5 +49,20 @@ TEST(ShardsTest, RowsAreAddedInTheirOrder) {
   EXPECT_EQ(sum, (std::vector<float>{(1e8F + 1) - 1e8F, 6}));
 }
 
+TEST(ShardsTest, TheLargestNumberOfAllShardsComesWithTheirSum) {
+  std::vector<std::vector<float>> rows;
+  for (int64_t shard = 0; shard < 3; ++shard) {
+    rows.push_back({1, 2});
+    AppendLargest(3, shard, shard == 1 ? 0.7F : 0.1F, rows.back());
+    EXPECT_EQ(rows.back().size(), 5u);
+  }
+  std::vector<std::span<const float>> views(rows.begin(), rows.end());
+  std::vector<float> sum(5);
+  ASSERT_TRUE(AddShards(nullptr, views, sum).ok());
+  EXPECT_EQ(sum[0], 3);
+  EXPECT_EQ(sum[1], 6);
+  EXPECT_EQ(LargestOf(3, sum), 0.7F);
+}
+
 }  // namespace
 }  // namespace samara

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,8 +26,7 @@ class SumTree {
   uint64_t Find(double at) const;
 
  private:
-  const uint64_t items_;
-  uint64_t leaves_ = 1;
+  uint64_t items_, leaves_;
   std::vector<double> nodes_;  // node i above 2 i and 2 i + 1; leaves last
 };
 
@@ -44,11 +44,11 @@ class Priorities {
 
   struct Drawn {
     uint64_t item;
-    // (1 / (N P))^beta, not divided by the largest of the minibatch. N counts all shards' items.
+    // (1 / (N P))^beta, not divided by the largest of the minibatch.
     float weight;
   };
-  // Draw number `i` of `rng` among the first `size` items, of `all` in all shards. REQUIRES: these
-  // are the items that were set. `share`: of a minibatch that comes from this shard.
+  // Draw number `i` of `rng` among the first `size` items. REQUIRES: these were set. `all`: N, the
+  // items of all shards; `share`: the part of a minibatch that this shard draws.
   Drawn Draw(const CounterRng& rng, uint64_t i, uint64_t size, double all, double share) const;
 
   // What a checkpoint holds of the first `size` items. Restore: kBadData.
@@ -57,8 +57,9 @@ class Priorities {
 
  private:
   double alpha_, beta_;
+  uint64_t items_;
   double largest_ = 1;
-  SumTree tree_;
+  std::optional<SumTree> tree_;  // from the first priority on: a full one needs memory
 };
 
 }  // namespace samara

@@ -104,6 +104,11 @@ TEST(PrioritiesTest, ARestoredOneDrawsTheSame) {
     EXPECT_EQ(a.item, b.item);
     EXPECT_EQ(a.weight, b.weight);
   }
+  // over a fuller one
+  Priorities fuller(6, 0.5, 1);
+  for (uint64_t i = 0; i < 6; ++i) fuller.Set(i, 100);
+  ASSERT_TRUE(fuller.Restore(before.Save(3), 3).ok());
+  for (uint64_t i = 0; i < 200; ++i) EXPECT_LT(fuller.Draw(CounterRng(4), i, 3, 3, 1).item, 3u);
   EXPECT_EQ(after.Restore(before.Save(5), 6).code(), Code::kBadData);
   EXPECT_EQ(after.Restore(before.Save(5).substr(3), 5).code(), Code::kBadData);
   EXPECT_EQ(uniform.Restore(before.Save(5), 5).code(), Code::kBadData);

@@ -34,8 +34,9 @@ class SequenceReplay {
  public:
   explicit SequenceReplay(const SequenceShape& shape);
 
-  // Memory when full, as if nothing could be compressed.
-  static uint64_t Bytes(const SequenceShape& shape);
+  // Memory when full, as if nothing could be compressed. `shared`: every unroll follows the last
+  // one of its slot that was added.
+  static uint64_t Bytes(const SequenceShape& shape, bool shared);
   // Replaces the oldest sequence once it is full. Returns its number: how many there were before.
   // REQUIRES: `unroll` is whole.
   uint64_t Add(const Unroll& unroll);

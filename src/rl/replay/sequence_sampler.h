@@ -21,8 +21,8 @@ class SequenceSampler {
       : replay_(shape), priorities_(shape.capacity, alpha, beta) {}
 
   // Memory when full.
-  static uint64_t Bytes(const SequenceShape& shape, double alpha) {
-    return SequenceReplay::Bytes(shape) + Priorities::Bytes(shape.capacity, alpha);
+  static uint64_t Bytes(const SequenceShape& shape, double alpha, bool shared) {
+    return SequenceReplay::Bytes(shape, shared) + Priorities::Bytes(shape.capacity, alpha);
   }
   void Add(const Unroll& unroll, double priority) {
     priorities_.Set(replay_.PlaceOf(replay_.Add(unroll)), priority);
@@ -31,10 +31,10 @@ class SequenceSampler {
 
   // Draws `n` sequences, with replacement, of `all` in all shards; `share` of the minibatch.
   void Draw(const CounterRng& rng, size_t n, double all, double share);
-  // Those drawn last, and their weights (Priorities::Drawn).
+  // The sequences drawn last, and their weights (Priorities::Drawn).
   std::vector<const Unroll*> unrolls() const;
   std::span<const float> weights() const { return weights_; }
-  // Of those drawn last; nothing becomes of one whose place another has taken.
+  // Sets the priorities of the sequences drawn last, but for those that were replaced since.
   void SetPriorities(std::span<const double> priorities);
 
   // What a checkpoint holds. Restore: kBadData, then it is not to be used.
