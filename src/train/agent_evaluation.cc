@@ -1,6 +1,7 @@
 // Evaluations of an agent while it trains, for run.stop_at.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -27,8 +28,9 @@ Result<std::optional<double>> StopAt(const RunConfig& run) {
 }
 
 // Where a few training episodes are over since the last time, and their mean return reaches
-// run.stop_at, the agent plays fresh ones. `before`: episodes before the last update. A function of
-// the run's state: a resumed run evaluates where it would have without.
+// run.stop_at (the best one's, where agents explore), the agent plays fresh ones. `before`:
+// episodes before the last update. A function of the run's state: a resumed run evaluates where it
+// would have without.
 Status AgentTrainer::MaybeEvaluate(uint64_t before) {
   const uint64_t now = agent_state().episodes;
   if (!stop_at_ || agent_state().solved || now / kTrainingEpisodes == before / kTrainingEpisodes)
@@ -37,7 +39,8 @@ Status AgentTrainer::MaybeEvaluate(uint64_t before) {
   const std::vector<double> newest(
       last.end() - static_cast<ptrdiff_t>(std::min<size_t>(last.size(), kTrainingEpisodes)),
       last.end());
-  if (Mean(newest) < *stop_at_) return Status::Ok();
+  const double reached = agent_->explores() ? *std::ranges::max_element(newest) : Mean(newest);
+  if (reached < *stop_at_) return Status::Ok();
   const SteadyTime began = Now();
   ASSIGN_OR_RETURN(const std::vector<double> returns, PlayEvaluation());
   const double mean = Mean(returns);

@@ -72,6 +72,7 @@ class Dqn : public ReplayAlgorithm {
   const ParameterBlocks& targets() const override { return targets_; }
   size_t acting() const override { return net_->size(); }
   ReturnRule returns() const override { return {config_.steps, config_.gamma}; }
+  bool explores() const override { return true; }
   void Initialize(uint64_t seed, std::span<float> learned,
                   std::span<float> targets) const override {
     learned_.Initialize(seed, learned);

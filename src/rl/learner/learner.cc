@@ -115,6 +115,7 @@ class Learner : public Agent {
   bool finite() const override;
   std::map<std::string, std::string> Save(Part part) const override;
   Status Restore(const std::map<std::string, std::string>& files, Part part) override;
+  bool explores() const override { return replay_ != nullptr; }
   uint64_t memory_bytes() const override {
     if (replay_ == nullptr) return 0;
     // in free mode any shard may get an environment's next unroll

@@ -74,6 +74,7 @@ class ReplayLearner final : public Agent {
   }
   bool Has(uint64_t version) const override { return versions_.Has(version); }
   uint64_t version() const override { return version_; }
+  bool explores() const override { return algorithm_->explores(); }
   uint64_t memory_bytes() const override {
     const ReplayShape shape = Replay();
     return static_cast<uint64_t>(shards_) *
