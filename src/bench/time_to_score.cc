@@ -89,6 +89,7 @@ json Finite(double x) { return std::isfinite(x) ? json(x) : json(); }
 
 double MedianOf(const std::vector<Outcome>& outcomes, double Outcome::*member) {
   std::vector<double> values;
+  values.reserve(outcomes.size());
   for (const Outcome& outcome : outcomes) values.push_back(outcome.*member);
   return Median(values);  // infinite where half of them are
 }

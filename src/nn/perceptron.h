@@ -14,6 +14,7 @@
 // constant after construction; a PerceptronPass is its thread's.
 #pragma once
 
+#include <array>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -32,7 +33,7 @@ struct PerceptronPass {
   std::vector<AlignedFloats> values;  // of each layer, after its activation
   AlignedFloats input_delta;          // derivatives by the input, where asked for
   // scratch of the backward pass; transposed: each layer's weights, zeros behind the rows
-  AlignedFloats delta[2];
+  std::array<AlignedFloats, 2> delta;
   std::vector<AlignedFloats> transposed;
 };
 

@@ -40,7 +40,7 @@ Result<AgentState> AgentState::Decode(std::string_view bytes) {
     return Status(Code::kBadData, "state.bin: not a learning run's, or a later version's");
   for (uint64_t i = 0; i < returns; ++i) state.last_returns.push_back(in.Get<double>());
   if (!in.AtEnd()) {  // states of runs that were not solved end here
-    AgentState::Solved& solved = state.solved.emplace();
+    AgentSolved& solved = state.solved.emplace();
     solved.frames = in.Get<uint64_t>();
     solved.seconds = in.Get<double>(), solved.mean = in.Get<double>();
   }

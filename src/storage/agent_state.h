@@ -12,6 +12,13 @@
 
 namespace samara {
 
+// When an evaluation reached run.stop_at.
+struct AgentSolved {
+  uint64_t frames = 0;
+  double seconds = 0;
+  double mean = 0;  // return of the evaluation
+};
+
 struct AgentState {
   static constexpr size_t kLastReturns = 100;
 
@@ -20,13 +27,7 @@ struct AgentState {
   double seconds = 0;                            // running time, summed over resumes
   double return_sum = 0;                         // over all episodes
   std::deque<double> last_returns;               // at most kLastReturns
-  // When an evaluation reached run.stop_at; nothing: none has.
-  struct Solved {
-    uint64_t frames = 0;
-    double seconds = 0;
-    double mean = 0;  // return of the evaluation
-  };
-  std::optional<Solved> solved;
+  std::optional<AgentSolved> solved;             // nothing: no evaluation has reached it
   // ever, by reason
   uint64_t stale_unrolls = 0, skipped_updates = 0, rollbacks = 0;
   uint64_t dropped_unrolls = 0, partial_unrolls = 0, lost_episodes = 0, not_finite_rows = 0;

@@ -109,7 +109,7 @@ class DirectEvaluator : public Evaluator {
     seat.policy.Load(workspace, task.policy, source);
     const double materialised = SecondsSince(start);
     seat.index = index;
-    seat.task = std::move(task);
+    seat.task = task;
     seat.result = {};
     seat.over = false;
     seat.position.assign(static_cast<size_t>(spec_.position), 0);
