@@ -91,7 +91,7 @@ def test_unknown_names_are_refused_with_the_nearest(given, words, out):
     ("cartpole-ga", "classic/cartpole-ga"),
     ("CartPole-v1", "classic/cartpole-a2c"),
     ("Humanoid", "mujoco/humanoid-es"),
-    ("TMaze-v0", "memory/t-maze-vtrace"),
+    ("TMaze-v0", "memory/t-maze-r2d2"),
     ("catch", "classic/catch-vtrace"),
 ])
 def test_what_a_preset_is_called_for_short_is_understood(given, meant, out):

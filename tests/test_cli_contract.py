@@ -130,7 +130,7 @@ def test_keys_that_scripts_set_are_accepted():
         own |= {f"{t}.{k}" for t in config for k in config[t]}
     for preset in ("atari/random-search-desktop", "maze/hard-ga-ns", "maze/hard-map-elites", "maze/hard-cma-mae",
                    "mujoco/humanoid-trap-ns-es", "mujoco/humanoid-trap-nsr-es", "mujoco/humanoid-trap-nsra-es",
-                   "toy/washout"):
+                   "toy/washout", "memory/recall-r2d2"):
         config = tomllib.loads(ok("train", preset, "--dry-run").out)
         algorithms.add(config["run"]["algorithm"])
         own |= {f"{t}.{k}" for t in config for k in config[t]}

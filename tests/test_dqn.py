@@ -26,7 +26,7 @@ def test_bits_of_any_threads_and_of_a_run_that_was_stopped(tmp_path):
 
 def test_a_score_is_noticed_though_training_explores(tmp_path):
     """An environment that acts at random keeps the mean of five episodes low; what plays without is looked at."""
-    outcome = train(tmp_path / "run", *CARTPOLE, "run.stop_at=300", "dqn.epsilon=1")
+    outcome = train(tmp_path / "run", *CARTPOLE, "run.stop_at=300", "dqn.epsilon=1", "learn.test_greedy=false")
     assert outcome["evaluation_mean"] >= 300 and outcome["solved_frames"] < 60000
 
 

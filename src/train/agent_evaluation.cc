@@ -14,7 +14,8 @@
 namespace samara {
 namespace {
 
-constexpr uint64_t kEvaluationEpisodes = 20, kTrainingEpisodes = 5;
+// Where agents explore, one good episode of the newest is enough to look, so looks are rarer.
+constexpr uint64_t kEvaluationEpisodes = 20, kTrainingEpisodes = 5, kExploringEpisodes = 20;
 
 }  // namespace
 
@@ -33,8 +34,8 @@ Result<std::optional<double>> StopAt(const RunConfig& run) {
 // would have without.
 Status AgentTrainer::MaybeEvaluate(uint64_t before) {
   const uint64_t now = agent_state().episodes;
-  if (!stop_at_ || agent_state().solved || now / kTrainingEpisodes == before / kTrainingEpisodes)
-    return Status::Ok();
+  const uint64_t every = agent_->explores() ? kExploringEpisodes : kTrainingEpisodes;
+  if (!stop_at_ || agent_state().solved || now / every == before / every) return Status::Ok();
   const auto& last = agent_state().last_returns;
   const std::vector<double> newest(
       last.end() - static_cast<ptrdiff_t>(std::min<size_t>(last.size(), kTrainingEpisodes)),

@@ -457,10 +457,11 @@ TEST(R2d2Test, ARestoredAgentLearnsTheSame) {
 // count unequally.
 TEST(R2d2Test, TheStepIsThatOfTheWholeMinibatchForAnyNumberOfShards) {
   std::vector<std::vector<double>> moves;
-  for (const char* shards : {"1", "2"}) {
+  std::vector<double> lengths;
+  for (const auto& [shards, power] : {std::pair{"1", "0"}, {"1", "1"}, {"2", "1"}}) {
     const AgentSetup setup = R2d2Setup({{"learn.shards", shards},
-                                        {"replay.alpha", "1"},
-                                        {"replay.beta", "1"},
+                                        {"replay.alpha", power},
+                                        {"replay.beta", power},
                                         {"replay.capacity", "32"},
                                         {"replay.start", "32"},
                                         {"replay.batch", "16000"},
@@ -490,11 +491,14 @@ TEST(R2d2Test, TheStepIsThatOfTheWholeMinibatchForAnyNumberOfShards) {
       squares += move[i] * move[i];
     }
     for (double& x : move) x /= std::sqrt(squares);
-    moves.push_back(move);
+    moves.push_back(move), lengths.push_back(std::sqrt(squares));
   }
-  double cosine = 0;
-  for (size_t i = 0; i < moves[0].size(); ++i) cosine += moves[0][i] * moves[1][i];
-  EXPECT_GT(cosine, 0.995);
+  for (const size_t other : {1, 2}) {
+    double cosine = 0;
+    for (size_t i = 0; i < moves[0].size(); ++i) cosine += moves[0][i] * moves[other][i];
+    EXPECT_GT(cosine, 0.995);
+    EXPECT_LT(lengths[other], 0.9 * lengths[0]) << "not divided by the largest weight";
+  }
 }
 
 TEST(R2d2Test, ThePapersNetworkHasItsParameters) {

@@ -45,7 +45,8 @@ class SacTemperature {
 
 // kConfig: a network that is no perceptron.
 Result<std::unique_ptr<ReplayAlgorithm>> MakeSac(const AgentSetup& setup);
-// REQUIRES: actions are discrete. kConfig also: they have several parts.
+// REQUIRES: actions are discrete. kConfig also: they have several parts, or an entropy target that
+// no policy reaches.
 Result<std::unique_ptr<ReplayAlgorithm>> MakeDiscreteSac(const AgentSetup& setup);
 
 }  // namespace samara

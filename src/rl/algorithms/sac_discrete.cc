@@ -3,6 +3,7 @@
 // in sac.cc. Its networks are perceptrons, without torch.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "rl/algorithms/sac.h"
@@ -237,6 +238,14 @@ Result<std::unique_ptr<ReplayAlgorithm>> MakeDiscreteSac(const AgentSetup& setup
     return Status(Code::kConfig,
                   "run.algorithm=sac: the environment's actions have several discrete parts; "
                   "expected one, or continuous actions");
+  const std::string& target = setup.config.learn.entropy_target;
+  const double nats = target == "none" ? 0 : std::strtod(target.c_str(), nullptr);
+  const double most = std::log(static_cast<double>(setup.environment.action.n));
+  if (nats < 0 || nats >= most)
+    return Status(Code::kConfig, "learn.entropy_target=" + target +
+                                     ": expected nats from 0 to below " + std::to_string(most) +
+                                     ", which " + std::to_string(setup.environment.action.n) +
+                                     " equally probable actions have");
   return DiscreteSac::Make(setup);
 }
 

@@ -368,6 +368,20 @@ TEST(SacTest, WithoutATargetTheTemperatureIsTheCost) {
   }
 }
 
+// Importance weights are those of the critics' errors: the learner divides no other gradient.
+TEST(SacTest, WeightsScaleTheCriticsAlone) {
+  AgentSetup discrete = SacSetup({{"learn.entropy_target", "0.5"}});
+  discrete.environment.action = {.discrete = true, .n = kDimensions, .low = {}, .high = {}};
+  for (const AgentSetup& setup : {SacSetup(), discrete}) {
+    const auto algorithm = MakeSac(setup).ValueOrThrow();
+    std::vector<float> gradient(algorithm->learned().size(), 1.0F);
+    for (float& value : algorithm->Weighted(gradient)) value = 2;
+    for (const auto& [name, tensor] : algorithm->learned().Tensors(gradient))
+      for (const float value : tensor.Floats())
+        ASSERT_EQ(value, name.starts_with("critic") ? 2 : 1) << name;
+  }
+}
+
 TEST(SacTest, RefusesWhatItHasNoUseFor) {
   const auto refused = [](std::initializer_list<std::pair<const char*, const char*>> settings) {
     return MakeAgent(SacSetup(settings)).status().message();
@@ -384,6 +398,10 @@ TEST(SacTest, RefusesWhatItHasNoUseFor) {
   AgentSetup setup = SacSetup();
   setup.environment.action = {.discrete = true, .n = 4, .low = {}, .high = {}, .sizes = {2, 2}};
   EXPECT_NE(MakeAgent(setup).status().message().find("several discrete parts"), std::string::npos);
+  setup = SacSetup({{"learn.entropy_target", "2"}});
+  setup.environment.action = {.discrete = true, .n = 4, .low = {}, .high = {}};
+  EXPECT_NE(MakeAgent(setup).status().message().find("learn.entropy_target=2: expected"),
+            std::string::npos);
 }
 
 AgentSetup DiscreteSetup(std::initializer_list<std::pair<const char*, const char*>> settings) {
@@ -459,7 +477,7 @@ TEST(DiscreteSacTest, TheGradientIsThatOfThePapersLoss) {
 }
 
 TEST(DiscreteSacTest, ActionsAreDrawnByTheirProbabilities) {
-  AgentSetup setup = DiscreteSetup({});
+  AgentSetup setup = DiscreteSetup({{"learn.entropy_target", "0.6"}});
   setup.slots = setup.rows_max = 1;
   const auto agent = MakeAgent(setup).ValueOrThrow();
   const std::vector<float> observation = {0.1F, -0.4F, 0.3F, 0.2F, 1};

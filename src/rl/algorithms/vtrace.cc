@@ -42,6 +42,10 @@ void VtraceParameters::Bind(ConfigTable& table) {
 }
 
 Status VtraceParameters::Check(const LearningConfig&) const {
+  if (loss.clip > 0 && vtrace.rho_clip_policy != VtraceConfig().rho_clip_policy)
+    return {Code::kConfig,
+            "vtrace.rho_clip_policy: has no effect with vtrace.clip, whose ratio takes its place; "
+            "expected it left out"};
   if (vtrace.form == "seed" || vtrace.rho_clip >= vtrace.c_clip) return Status::Ok();
   std::ostringstream why;
   why << "vtrace.rho_clip=" << vtrace.rho_clip

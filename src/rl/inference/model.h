@@ -69,6 +69,9 @@ class Model {
   // REQUIRES: the wanted version is there.
   virtual Status Infer(InferenceBatch& batch) = 0;
   virtual bool Has(uint64_t version) const = 0;
+  // Whether rows that are not greedy act at random at times, besides what a policy draws: to learn
+  // from, not to be tested with.
+  virtual bool explores() const { return false; }
 };
 
 // Acts uniformly at random, by each row's own draws.

@@ -65,9 +65,6 @@ class Agent : public Model {
                                       double frames) = 0;
   virtual uint64_t version() const = 0;  // how often Update was called
   virtual int64_t parameter_count() const = 0;
-  // Whether actions are random at times, besides what the policy draws: training scores less than
-  // the agent can.
-  virtual bool explores() const { return false; }
   // What learning will come to need besides: of a replay.
   virtual uint64_t memory_bytes() const { return 0; }
   virtual std::string parameter_hash() const = 0;  // SHA-256 over the parameters, by name

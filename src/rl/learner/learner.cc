@@ -118,8 +118,10 @@ class Learner : public Agent {
   bool explores() const override { return replay_ != nullptr; }
   uint64_t memory_bytes() const override {
     if (replay_ == nullptr) return 0;
-    // in free mode any shard may get an environment's next unroll
-    const bool shared = config_.learn.mode == "deterministic" || all_shards_ == 1;
+    // in free mode any shard may get an environment's next unroll, or none does
+    const LearnConfig& learn = config_.learn;
+    const bool shared = learn.mode == "deterministic" ||
+                        (all_shards_ == 1 && learn.lag_max == 0 && !learn.drop_oldest);
     return static_cast<uint64_t>(shards_) *
            SequenceSampler::Bytes(Sequences(), replay_->keys.alpha, shared);
   }

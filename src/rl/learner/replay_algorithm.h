@@ -40,7 +40,7 @@ class ReplayAlgorithm {
   virtual const ParameterBlocks& targets() const = 0;
   virtual size_t acting() const = 0;  // floats of `learned` that act
   virtual ReturnRule returns() const = 0;
-  virtual bool explores() const { return false; }  // as Agent::explores
+  virtual bool explores() const { return false; }  // as Model::explores
   // Both at the beginning.
   virtual void Initialize(uint64_t seed, std::span<float> learned,
                           std::span<float> targets) const = 0;

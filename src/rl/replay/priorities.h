@@ -59,7 +59,7 @@ class Priorities {
   double alpha_, beta_;
   uint64_t items_;
   double largest_ = 1;
-  std::optional<SumTree> tree_;  // from the first priority on: a full one needs memory
+  std::optional<SumTree> tree_;  // made with the first priority, after the memory was checked
 };
 
 }  // namespace samara

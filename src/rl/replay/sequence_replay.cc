@@ -159,10 +159,10 @@ std::string SequenceReplay::Save() const {
   }
   for (uint64_t number = added_ - size(); number < added_; ++number) {
     const Sequence& sequence = sequences_[PlaceOf(number)];
-    std::vector<uint64_t> its_blocks;
-    for (const auto& block : sequence.blocks) its_blocks.push_back(numbers.at(block.get()));
+    std::vector<uint64_t> block_numbers;
+    for (const auto& block : sequence.blocks) block_numbers.push_back(numbers.at(block.get()));
     out.Put(sequence.slot).Put(sequence.index).Put(sequence.skipped);
-    out.PutVector(its_blocks).PutVector(sequence.state).PutVector(sequence.history);
+    out.PutVector(block_numbers).PutVector(sequence.state).PutVector(sequence.history);
   }
   return out.Take();
 }
@@ -207,12 +207,12 @@ Status SequenceReplay::Restore(std::string_view saved) {
     Sequence& sequence = sequences[PlaceOf(number)];
     sequence.slot = in.Get<uint32_t>(), sequence.index = in.Get<uint64_t>();
     sequence.skipped = in.Get<uint32_t>();
-    std::vector<uint64_t> its_blocks;
-    bool whole = in.GetVector(its_blocks) && in.GetVector(sequence.state) &&
+    std::vector<uint64_t> block_numbers;
+    bool whole = in.GetVector(block_numbers) && in.GetVector(sequence.state) &&
                  in.GetVector(sequence.history) && sequence.state.size() == shape_.state &&
                  sequence.history.size() == shape_.history_bytes;
     uint64_t entries = 0;
-    for (const uint64_t block : its_blocks) {
+    for (const uint64_t block : block_numbers) {
       if (block >= blocks.size()) return bad;
       entries += blocks[block]->headers.size();
       sequence.blocks.push_back(blocks[block]);
