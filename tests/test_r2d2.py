@@ -1,11 +1,9 @@
 """R2D2 end to end: it learns, its bits are those of any number of actors, threads and ranks and of a resumed run."""
 
-import signal
-
 import pytest
-from samara_cli import Running, ok, resume, samara, train
-from test_launch import until
+from samara_cli import ok, samara, train
 from test_ppo import hash_of
+from test_sac import INTERRUPTIONS, expect_the_same_bits_after_interruptions
 from test_train_ranks import result
 
 RECALL = ["memory/recall-r2d2", "run.random_episodes=0", "learn.test_episodes=20"]
@@ -25,19 +23,9 @@ def test_actors_threads_and_ranks_leave_no_trace(tmp_path):
     assert hash_of(result("samara", 2, *SHARDS, "--out", tmp_path / "both")) == hash_of(first)
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("how", INTERRUPTIONS)
 def test_a_run_that_is_interrupted_goes_on_with_its_replay(tmp_path, how):
-    words = [*SHARDS, "learn.frames=100000", "run.checkpoint_seconds=1"]
-    whole = train(tmp_path / "whole", *words)
-    folder, times = tmp_path / "cut", 5
-    for i in range(times):
-        begin = ["train", *words, "--out", folder] if i == 0 else ["train", "--resume", folder]
-        before = set(folder.glob("checkpoints/*/replay.bin"))
-        run = Running(tmp_path / f"log{i}", *begin)
-        until(lambda: set(folder.glob("checkpoints/*/replay.bin")) - before)  # noqa: B023
-        run.send(how)
-        assert run.wait() in (75, -how)
-    assert hash_of(resume(folder)) == hash_of(whole)
+    expect_the_same_bits_after_interruptions(tmp_path, how, *SHARDS, "learn.frames=100000")
 
 
 def test_frames_an_export_and_free_mode(tmp_path):

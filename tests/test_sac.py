@@ -26,9 +26,9 @@ def test_actors_threads_and_ranks_leave_no_trace(tmp_path):
     assert hash_of(result("samara", 2, *SHARDS, "--out", tmp_path / "both")) == hash_of(first)
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
-def test_a_run_that_is_interrupted_goes_on_with_its_replay(tmp_path, how):
-    words = [*SHARDS, "learn.frames=12000", "run.checkpoint_seconds=1"]
+def expect_the_same_bits_after_interruptions(tmp_path, how, *words):
+    """Interrupts a run five times, each time after one more checkpoint with its replay."""
+    words = [*words, "run.checkpoint_seconds=1"]
     whole = train(tmp_path / "whole", *words)
     folder, times = tmp_path / "cut", 5
     for i in range(times):
@@ -39,6 +39,14 @@ def test_a_run_that_is_interrupted_goes_on_with_its_replay(tmp_path, how):
         run.send(how)
         assert run.wait() in (75, -how)
     assert hash_of(resume(folder)) == hash_of(whole)
+
+
+INTERRUPTIONS = [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("how", INTERRUPTIONS)
+def test_a_run_that_is_interrupted_goes_on_with_its_replay(tmp_path, how):
+    expect_the_same_bits_after_interruptions(tmp_path, how, *SHARDS, "learn.frames=12000")
 
 
 def test_free_mode_learns_and_resumes(tmp_path):

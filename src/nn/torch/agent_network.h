@@ -125,7 +125,7 @@ class AgentNetworkImpl : public torch::nn::Module {
   torch::Tensor Of(const Parameter& p) const;       // for products of a torso
   torch::Tensor Apply(const Convolution& convolution, torch::Tensor x) const;
   torch::Tensor Apply(const Torso& torso, torch::Tensor x) const;  // [N][h][w][c] -> [N][features]
-  // What a head reads: x, or what its hidden layer makes of it.
+  // Gives what a head reads: x, or its hidden layer of x.
   torch::Tensor Hidden(const Dense& hidden, const torch::Tensor& x) const;
   torch::Tensor Normalized(const torch::Tensor& x) const;
   void MakeNative(const NetworkDescription& torso);

@@ -37,19 +37,15 @@ class DqnParameters : public ReplayAlgorithmConfig {
               "of the target network that stays in a step: 0 = it is the network");
     table.Add("dqn.huber", &huber, {0, 1e9}, "",
               "errors beyond it count linearly; 0 = all count squared");
-    table.Add("dqn.epsilon", &epsilon, {0, 1}, "",
-              "exploration rate of the first environment; later ones explore less");
-    table.Add("dqn.epsilon_last", &epsilon_last, {0, 1}, "", "of the last one");
+    exploration.Bind(table, "dqn");
   }
   Status Check(const LearningConfig& config) const override {
-    if (epsilon_last > epsilon)
-      return {Code::kConfig, "dqn.epsilon_last=" + std::to_string(epsilon_last) +
-                                 ": expected at most dqn.epsilon=" + std::to_string(epsilon)};
+    RETURN_IF_ERROR(exploration.Check("dqn"));
     return replay.Check(config);
   }
 
   double gamma = 0.99, polyak = 0.99, huber = 1;
-  double epsilon = 0.4, epsilon_last = 0.001;
+  ExplorationKeys exploration;
   int64_t steps = 1;
   bool double_estimate = true, dueling = false;
 };
@@ -115,8 +111,7 @@ class Dqn : public ReplayAlgorithm {
       : config_(config),
         actions_(static_cast<size_t>(setup.environment.action.n)),
         first_(setup.share.first),
-        exploration_{config.epsilon, config.epsilon_last,
-                     static_cast<uint32_t>(setup.config.learn.environments)},
+        exploration_(config.exploration.Rates(setup.config.learn)),
         net_(std::move(net)) {
     learned_.Add("", "value", net_);
     targets_.Add("", "value", net_);

@@ -91,15 +91,11 @@ class R2d2Parameters : public ReplayAlgorithmConfig {
               "of the optimizer, after which the target becomes the network");
     table.Add("r2d2.priority_max", &priority_max, {0, 1}, "",
               "part of the largest error in a sequence's priority; the mean has the rest");
-    table.Add("r2d2.epsilon", &epsilon, {0, 1}, "",
-              "exploration rate of the first environment; later ones explore less");
-    table.Add("r2d2.epsilon_last", &epsilon_last, {0, 1}, "", "of the last one");
+    exploration.Bind(table, "r2d2");
   }
   int64_t overlap() const override { return burn_in; }
   Status Check(const LearningConfig& config) const override {
-    if (epsilon_last > epsilon)
-      return {Code::kConfig, "r2d2.epsilon_last=" + std::to_string(epsilon_last) +
-                                 ": expected at most r2d2.epsilon=" + std::to_string(epsilon)};
+    RETURN_IF_ERROR(exploration.Check("r2d2"));
     if (replay.batch % config.learn.unroll != 0)
       return {Code::kConfig, "replay.batch=" + std::to_string(replay.batch) +
                                  ": r2d2 learns from whole sequences; expected a multiple of "
@@ -120,7 +116,7 @@ class R2d2Parameters : public ReplayAlgorithmConfig {
   double gamma = 0.997, rescale = 1e-3, priority_max = 0.9;
   int64_t steps = 5, burn_in = 40, target_every = 2500;
   bool double_estimate = true, dueling = true;
-  double epsilon = 0.4, epsilon_last = 0.00065536;
+  ExplorationKeys exploration{.epsilon = 0.4, .epsilon_last = 0.00065536};
 };
 
 #ifdef SAMARA_AGENTS
@@ -137,8 +133,7 @@ class R2d2 : public Algorithm {
              .overlap = static_cast<uint32_t>(config_.burn_in),
              .target_every = static_cast<uint64_t>(config_.target_every),
              .acting = {.dueling = config_.dueling,
-                        .exploration = {config_.epsilon, config_.epsilon_last,
-                                        static_cast<uint32_t>(config.learn.environments)}},
+                        .exploration = config_.exploration.Rates(config.learn)},
              .policy_bias = !config_.dueling,
              .reward_clip = false} {}
 

@@ -381,7 +381,7 @@ TEST(R2d2Test, TheLossIsThePapers) {
   EXPECT_NE(losses.at("stored"), losses.at("zeros"));
 }
 
-// Of the values of acting alone, which are the same network's in both roles.
+// The priority comes from the values of acting alone, the same network in both roles.
 TEST(R2d2Test, ANewSequencesPriorityComesFromTheValuesOfActing) {
   Unroll unroll;
   unroll.overlap = 1, unroll.entries = 4, unroll.headers.resize(4);
@@ -423,7 +423,7 @@ TEST(R2d2Test, LearnsInWholeStepsAndTheTargetFollowsInTurns) {
   EXPECT_EQ(changes, 11 / 3);
 }
 
-// What is saved goes on as what was not: the replay, the priorities, the target network.
+// A restored agent has the replay, the priorities and the target network of the saved one.
 TEST(R2d2Test, ARestoredAgentLearnsTheSame) {
   const AgentSetup setup = R2d2Setup({{"r2d2.target_every", "3"}, {"learn.shards", "2"}});
   const auto whole = MakeAgent(setup).ValueOrThrow();

@@ -48,11 +48,43 @@ float SacTemperature::Bounded(float p) const {
   return target_ ? std::clamp(p, -most, most) : p;
 }
 
+// ---- networks
+
+SacNetworks::SacNetworks(const LearningConfig& config, std::shared_ptr<const Perceptron> policy,
+                         std::shared_ptr<const Perceptron> critic)
+    : config_(dynamic_cast<const SacParameters&>(*config.own)),
+      temperature_(config.learn),
+      policy_(std::move(policy)),
+      critic_(std::move(critic)) {
+  learned_.Add("", "policy", policy_);
+  for (int64_t j = 1; j <= config_.critics; ++j) {
+    learned_.Add("critic" + std::to_string(j) + "_", "value", critic_);
+    targets_.Add("critic" + std::to_string(j) + "_", "value", critic_);
+  }
+  temperature_at_ = learned_.AddNumber("entropy_cost");
+}
+
+void SacNetworks::Initialize(uint64_t seed, std::span<float> learned,
+                             std::span<float> targets) const {
+  learned_.Initialize(seed, learned);
+  learned[temperature_at_] = temperature_.first();
+  ResetTargets(learned, targets);
+}
+
+void SacNetworks::ResetTargets(std::span<const float> learned, std::span<float> targets) const {
+  std::ranges::copy(Critics(learned), targets.begin());
+}
+
+void SacNetworks::AfterStep(std::span<float> learned, std::span<float> targets) const {
+  Follow(config_.polyak, Critics(std::span<const float>(learned)), targets);
+  learned[temperature_at_] = temperature_.Bounded(learned[temperature_at_]);
+}
+
 namespace {
 
 // ---- loss
 
-class Sac : public ReplayAlgorithm {
+class Sac : public SacNetworks {
  public:
   // kConfig: a network that is no perceptron.
   static Result<std::unique_ptr<ReplayAlgorithm>> Make(const AgentSetup& setup) {
@@ -66,20 +98,6 @@ class Sac : public ReplayAlgorithm {
                 std::make_shared<const Perceptron>(std::move(critic))));
   }
 
-  const ParameterBlocks& learned() const override { return learned_; }
-  const ParameterBlocks& targets() const override { return targets_; }
-  size_t acting() const override { return policy_->size(); }
-  ReturnRule returns() const override { return {1, config_.gamma}; }
-  void Initialize(uint64_t seed, std::span<float> learned,
-                  std::span<float> targets) const override {
-    learned_.Initialize(seed, learned);
-    learned[temperature_at_] = temperature_.first();
-    ResetTargets(learned, targets);
-  }
-  void ResetTargets(std::span<const float> learned, std::span<float> targets) const override {
-    std::ranges::copy(Critics(learned), targets.begin());
-  }
-
   ModelShape shape() const override {
     return {.observation_bytes = policy_->inputs() * sizeof(float),
             .actions = actions_,
@@ -91,11 +109,6 @@ class Sac : public ReplayAlgorithm {
            InferenceBatch& batch) const override;
   std::map<std::string, double> Gradient(const ReplayMinibatch& minibatch, ReplayScratch& scratch,
                                          std::span<float> gradient) const override;
-  std::span<float> Weighted(std::span<float> gradient) const override { return Critics(gradient); }
-  void AfterStep(std::span<float> learned, std::span<float> targets) const override;
-  std::map<std::string, double> coefficients(std::span<const float> learned) const override {
-    return {{"entropy_cost", temperature_.At(learned[temperature_at_])}};
-  }
 
  private:
   struct Scratch : ReplayScratch {
@@ -108,27 +121,8 @@ class Sac : public ReplayAlgorithm {
 
   Sac(const LearningConfig& config, std::shared_ptr<const Perceptron> policy,
       std::shared_ptr<const Perceptron> critic)
-      : config_(dynamic_cast<const SacParameters&>(*config.own)),
-        temperature_(config.learn),
-        actions_(policy->outputs() / 2),
-        policy_(std::move(policy)),
-        critic_(std::move(critic)) {
-    learned_.Add("", "policy", policy_);
-    for (int64_t j = 1; j <= config_.critics; ++j) {
-      learned_.Add("critic" + std::to_string(j) + "_", "value", critic_);
-      targets_.Add("critic" + std::to_string(j) + "_", "value", critic_);
-    }
-    temperature_at_ = learned_.AddNumber("entropy_cost");
-  }
+      : SacNetworks(config, policy, std::move(critic)), actions_(policy->outputs() / 2) {}
 
-  template <typename T>
-  std::span<T> Critics(std::span<T> learned) const {
-    return learned.subspan(policy_->size(), targets_.size());
-  }
-  template <typename T>
-  std::span<T> Critic(std::span<T> all, size_t j) const {
-    return all.subspan(j * critic_->size(), critic_->size());
-  }
   template <typename Observation>
   void SampleActions(std::span<const float> policy, size_t rows, const Observation& observation,
                      const CounterRng& noise, uint64_t first, Scratch& s) const;
@@ -136,12 +130,7 @@ class Sac : public ReplayAlgorithm {
   void Evaluate(std::span<const float> critic, size_t rows, const Observation& observation,
                 const Actions& action, PerceptronPass& pass) const;
 
-  const SacParameters config_;
-  const SacTemperature temperature_;
   const size_t actions_;
-  const std::shared_ptr<const Perceptron> policy_, critic_;
-  ParameterBlocks learned_, targets_;
-  size_t temperature_at_ = 0;  // where its parameter is among the learned
 };
 
 std::unique_ptr<ReplayScratch> Sac::MakeScratch(size_t rows_max) const {
@@ -314,11 +303,6 @@ std::map<std::string, double> Sac::Gradient(const ReplayMinibatch& minibatch,
           {"value_loss", critic_loss},
           {"entropy", entropy},
           {"q_mean", values / (rows * static_cast<double>(critics))}};
-}
-
-void Sac::AfterStep(std::span<float> learned, std::span<float> targets) const {
-  Follow(config_.polyak, Critics(learned), targets);
-  learned[temperature_at_] = temperature_.Bounded(learned[temperature_at_]);
 }
 
 Result<std::unique_ptr<Agent>> MakeSacAgent(const AgentSetup& setup) {

@@ -1,5 +1,5 @@
-// What both forms of SAC have: for continuous actions (sac.cc) and for discrete ones
-// (sac_discrete.cc).
+// SAC's two forms, for continuous actions (sac.cc) and for discrete ones (sac_discrete.cc), share
+// this: keys, temperature, and a policy with several critics and their targets.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +41,41 @@ class SacTemperature {
  private:
   const double speed_, cost_;
   std::optional<double> target_;
+};
+
+// A policy, critics, and the temperature's parameter, in this order; the targets follow the
+// critics.
+class SacNetworks : public ReplayAlgorithm {
+ public:
+  const ParameterBlocks& learned() const override { return learned_; }
+  const ParameterBlocks& targets() const override { return targets_; }
+  size_t acting() const override { return policy_->size(); }
+  ReturnRule returns() const override { return {1, config_.gamma}; }
+  void Initialize(uint64_t seed, std::span<float> learned, std::span<float> targets) const override;
+  void ResetTargets(std::span<const float> learned, std::span<float> targets) const override;
+  std::span<float> Weighted(std::span<float> gradient) const override { return Critics(gradient); }
+  void AfterStep(std::span<float> learned, std::span<float> targets) const override;
+  std::map<std::string, double> coefficients(std::span<const float> learned) const override {
+    return {{"entropy_cost", temperature_.At(learned[temperature_at_])}};
+  }
+
+ protected:
+  SacNetworks(const LearningConfig& config, std::shared_ptr<const Perceptron> policy,
+              std::shared_ptr<const Perceptron> critic);
+  template <typename T>
+  std::span<T> Critics(std::span<T> learned) const {
+    return learned.subspan(policy_->size(), targets_.size());
+  }
+  template <typename T>
+  std::span<T> Critic(std::span<T> all, size_t j) const {
+    return all.subspan(j * critic_->size(), critic_->size());
+  }
+
+  const SacParameters config_;
+  const SacTemperature temperature_;
+  const std::shared_ptr<const Perceptron> policy_, critic_;
+  ParameterBlocks learned_, targets_;
+  size_t temperature_at_ = 0;  // where its parameter is among the learned
 };
 
 // kConfig: a network that is no perceptron.

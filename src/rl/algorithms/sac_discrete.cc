@@ -12,7 +12,7 @@
 namespace samara {
 namespace {
 
-class DiscreteSac : public ReplayAlgorithm {
+class DiscreteSac : public SacNetworks {
  public:
   static Result<std::unique_ptr<ReplayAlgorithm>> Make(const AgentSetup& setup) {
     const auto observations = static_cast<size_t>(setup.environment.observation.elements());
@@ -23,20 +23,6 @@ class DiscreteSac : public ReplayAlgorithm {
         new DiscreteSac(setup.config, std::make_shared<const Perceptron>(std::move(net))));
   }
 
-  const ParameterBlocks& learned() const override { return learned_; }
-  const ParameterBlocks& targets() const override { return targets_; }
-  size_t acting() const override { return net_->size(); }
-  ReturnRule returns() const override { return {1, config_.gamma}; }
-  void Initialize(uint64_t seed, std::span<float> learned,
-                  std::span<float> targets) const override {
-    learned_.Initialize(seed, learned);
-    learned[temperature_at_] = temperature_.first();
-    ResetTargets(learned, targets);
-  }
-  void ResetTargets(std::span<const float> learned, std::span<float> targets) const override {
-    std::ranges::copy(Critics(learned), targets.begin());
-  }
-
   ModelShape shape() const override {
     return {.observation_bytes = net_->inputs() * sizeof(float), .values = 0};
   }
@@ -45,14 +31,6 @@ class DiscreteSac : public ReplayAlgorithm {
            InferenceBatch& batch) const override;
   std::map<std::string, double> Gradient(const ReplayMinibatch& minibatch, ReplayScratch& scratch,
                                          std::span<float> gradient) const override;
-  std::span<float> Weighted(std::span<float> gradient) const override { return Critics(gradient); }
-  void AfterStep(std::span<float> learned, std::span<float> targets) const override {
-    Follow(config_.polyak, Critics(std::span<const float>(learned)), targets);
-    learned[temperature_at_] = temperature_.Bounded(learned[temperature_at_]);
-  }
-  std::map<std::string, double> coefficients(std::span<const float> learned) const override {
-    return {{"entropy_cost", temperature_.At(learned[temperature_at_])}};
-  }
 
  private:
   struct Scratch : ReplayScratch {
@@ -64,26 +42,8 @@ class DiscreteSac : public ReplayAlgorithm {
   };
 
   DiscreteSac(const LearningConfig& config, std::shared_ptr<const Perceptron> net)
-      : config_(dynamic_cast<const SacParameters&>(*config.own)),
-        temperature_(config.learn),
-        actions_(net->outputs()),
-        net_(std::move(net)) {
-    learned_.Add("", "policy", net_);
-    for (int64_t j = 1; j <= config_.critics; ++j) {
-      learned_.Add("critic" + std::to_string(j) + "_", "value", net_);
-      targets_.Add("critic" + std::to_string(j) + "_", "value", net_);
-    }
-    temperature_at_ = learned_.AddNumber("entropy_cost");
-  }
+      : SacNetworks(config, net, net), actions_(net->outputs()), net_(std::move(net)) {}
 
-  template <typename T>
-  std::span<T> Critics(std::span<T> learned) const {
-    return learned.subspan(net_->size(), targets_.size());
-  }
-  template <typename T>
-  std::span<T> Critic(std::span<T> all, size_t j) const {
-    return all.subspan(j * net_->size(), net_->size());
-  }
   template <typename Observation>
   void Forward(std::span<const float> parameters, size_t rows, const Observation& observation,
                PerceptronPass& pass) const {
@@ -104,7 +64,7 @@ class DiscreteSac : public ReplayAlgorithm {
       for (size_t a = 0; a < actions_; ++a) s.log_prob[i * actions_ + a] = output[a] - log_sum;
     }
   }
-  // Of the critics' passes: the least value of an action.
+  // The least value that the critics' passes give an action.
   float Least(const Scratch& s, size_t i, size_t a) const {
     float least = net_->Output(s.critics[0], i)[a];
     for (size_t j = 1; j < s.critics.size(); ++j)
@@ -112,12 +72,8 @@ class DiscreteSac : public ReplayAlgorithm {
     return least;
   }
 
-  const SacParameters config_;
-  const SacTemperature temperature_;
   const size_t actions_;
   const std::shared_ptr<const Perceptron> net_;  // the policy's shape, and the critics'
-  ParameterBlocks learned_, targets_;
-  size_t temperature_at_ = 0;  // where its parameter is among the learned
 };
 
 std::unique_ptr<ReplayScratch> DiscreteSac::MakeScratch(size_t rows_max) const {

@@ -55,7 +55,7 @@ struct ShardLoss {
   std::vector<double> priorities = {};  // of each sequence, of algorithms with a replay
 };
 
-// What an algorithm that learns values of actions from a replay of unrolls has besides.
+// Describes an algorithm that learns values of actions from a replay of unrolls.
 struct ReplayUse {
   ReplayKeys keys;
   bool compress = false;      // observations

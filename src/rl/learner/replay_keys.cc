@@ -53,6 +53,19 @@ uint64_t ReplayKeys::Due(const LearnConfig& learn, uint64_t updates) const {
   return static_cast<uint64_t>(learned_from / static_cast<double>(batch));
 }
 
+void ExplorationKeys::Bind(ConfigTable& table, const std::string& algorithm) {
+  table.Add(algorithm + ".epsilon", &epsilon, {0, 1}, "",
+            "exploration rate of the first environment; later ones explore less");
+  table.Add(algorithm + ".epsilon_last", &epsilon_last, {0, 1}, "", "of the last one");
+}
+
+Status ExplorationKeys::Check(const std::string& algorithm) const {
+  if (epsilon_last <= epsilon) return Status::Ok();
+  return {Code::kConfig, algorithm + ".epsilon_last=" + std::to_string(epsilon_last) +
+                             ": expected at most " + algorithm +
+                             ".epsilon=" + std::to_string(epsilon)};
+}
+
 Result<std::vector<std::string_view>> ReplayRecords(const std::map<std::string, std::string>& files,
                                                     const char* name, int64_t first, int64_t shards,
                                                     int64_t all) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/config.h"
+#include "rl/inference/exploration.h"
 #include "rl/learner/learning_config.h"
 
 namespace samara {
@@ -31,6 +32,16 @@ struct ReplayKeys {
 Result<std::vector<std::string_view>> ReplayRecords(const std::map<std::string, std::string>& files,
                                                     const char* name, int64_t first, int64_t shards,
                                                     int64_t all);
+
+// Keys of algorithms whose environments explore at rates of their own (rl/inference/exploration.h).
+struct ExplorationKeys {
+  double epsilon = 0.4, epsilon_last = 0.001;
+  void Bind(ConfigTable& table, const std::string& algorithm);
+  Status Check(const std::string& algorithm) const;  // kConfig
+  Exploration Rates(const LearnConfig& learn) const {
+    return {epsilon, epsilon_last, static_cast<uint32_t>(learn.environments)};
+  }
+};
 
 class ReplayAlgorithmConfig : public AlgorithmConfig {
  public:
