@@ -372,6 +372,7 @@ ProgressState EvolutionTrainer::Snapshot() const {
     s.pace->now.frames = std::max(static_cast<double>(p.frames) - frames_before_, 0.0);
   }
   s.best = std::isnan(best_) ? p.best : best_.load();
+  s.score = best_;
   s.elite = elite_;
   s.random = random_returns().empty() ? ProgressState::kUnknown : Mean(random_returns());
   s.respawns = static_cast<int64_t>(evaluator_->counters().respawns);

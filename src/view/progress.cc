@@ -156,6 +156,7 @@ void AddScores(const ProgressState& s, Flow& flow) {
   score("elite", s.elite, "1;32");
   score("random policy", s.random, {});
   for (const auto& [name, text, plain] : s.numbers) flow.Item(name, text, Line::kBold);
+  if (!s.trend.empty()) flow.Item("trend", s.trend, Line::kGood);
 }
 
 void AddStages(const ProgressState& s, Flow& flow) {
@@ -315,6 +316,8 @@ void Progress::Loop() {
 void Progress::Tick(bool last) {
   ProgressState state = snapshot_();  // may wait for the run: never under mu_
   const double rate = Rate(state);
+  trend_.Add(state.score);
+  state.trend = trend_.Sparkline();
   const MutexLock lock(mu_);
   state_ = std::move(state);
   rate_ = rate;

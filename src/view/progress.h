@@ -24,6 +24,7 @@
 #include "core/clock.h"
 #include "core/mutex.h"
 #include "core/thread.h"
+#include "view/trend.h"
 #include "view/utilization.h"
 
 namespace samara {
@@ -57,7 +58,10 @@ struct ProgressState {
     bool plain = false;  // also in the plain line
   };
   std::vector<Number> numbers;  // more to show
-  double best = kUnknown;       // best return in the last population, in the first so far
+  double best = kUnknown;       // best return in the last population, in the first so far; or of
+                                // the best evaluation
+  double score = kUnknown;      // whose course is shown
+  std::string trend;            // that course; Progress fills it in (trend.h)
   double elite = kUnknown;      // the elite's validation mean
   double random = kUnknown;     // a random policy's mean
   int64_t respawns = 0;
@@ -104,6 +108,7 @@ class Progress {
 
   // touched by the worker only, then by the destructor
   std::deque<std::pair<SteadyTime, int64_t>> samples_;  // frames over the last seconds
+  Trend trend_;                                         // of the score
 
   Mutex mu_;
   CondVar stop_changed_;

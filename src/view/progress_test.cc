@@ -94,6 +94,26 @@ TEST(ProgressTest, ShowsALearningRun) {
             "3.3, bottleneck learner, 10 s, 3 s left");
 }
 
+TEST(ProgressTest, ShowsTheCourseOfTheScore) {
+  std::FILE* file = std::tmpfile();
+  int calls = 0;
+  {
+    Progress progress(
+        [&] {
+          ProgressState state = Learning();
+          state.score = std::min(calls++, 1);
+          return state;
+        },
+        file, {.interval_s = 0.02, .mode = ProgressOptions::Mode::kTerminal});
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  const std::string text = ReadAll(file);
+  std::fclose(file);
+  EXPECT_NE(text.find("trend"), std::string::npos) << text;
+  EXPECT_NE(text.find("\u2581\u2588"), std::string::npos) << text;
+  EXPECT_EQ(ProgressPlainLine(Learning(), 1).find("trend"), std::string::npos);
+}
+
 // half of the bar's 40 columns are full
 TEST(ProgressTest, BarShowsTheFraction) {
   const std::string text = Join(ProgressLines(Example(), 1, 100, false));
