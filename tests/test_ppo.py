@@ -21,6 +21,15 @@ def hash_of(outcome):
     return outcome["parameter_hash"], outcome["frames"], outcome["test_returns"]
 
 
+def weights_of(file):
+    bytes_ = file.read_bytes()
+    size = int.from_bytes(bytes_[:8], "little")
+    header = json.loads(bytes_[8:8 + size])
+    start = 8 + size
+    return {name: bytes_[start + entry["data_offsets"][0]:start + entry["data_offsets"][1]]
+            for name, entry in header.items() if name != "__metadata__"}
+
+
 @pytest.mark.default_tier
 def test_cartpole_is_learned_in_seconds(tmp_path):
     outcome = train(tmp_path / "run", *CARTPOLE, "learn.test_episodes=20", "learn.frames=60000",
@@ -29,6 +38,39 @@ def test_cartpole_is_learned_in_seconds(tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     last = [line for line in lines if "update" in line and "event" not in line][-1]
     assert 0 <= last["clip_fraction"] <= 1 and last["kl"] >= 0
+
+
+def test_the_best_agent_of_regular_evaluations_is_kept(tmp_path):
+    words = [*CARTPOLE, "learn.frames=40000", "optimizer.learning_rate=0.01", "learn.test_episodes=0"]
+    evaluated = [*words, "learn.evaluate_every=4000", "learn.evaluate_episodes=5"]
+    first = train(tmp_path / "a", *evaluated, "fleet.threads=1")
+    lines = [json.loads(line) for line in (tmp_path / "a/metrics.jsonl").read_text().splitlines()]
+    evaluations = [line for line in lines if line.get("event") == "evaluation"]
+    assert len(evaluations) == 10 and all(len(line["returns"]) == 5 for line in evaluations)
+    assert [line["frames"] // 4000 for line in evaluations] == list(range(1, 11))
+    best = max(evaluations, key=lambda line: line["mean"])
+    assert (first["best_mean"], first["best_frames"]) == (best["mean"], best["frames"])
+    # training is what it is without evaluations, and the best agent is what the run was there
+    assert hash_of(train(tmp_path / "b", *words, "fleet.threads=2")) == hash_of(first)
+    ok("export", tmp_path / "a", tmp_path / "best.safetensors", "--individual", "best")
+    then = [*words, f"learn.frames={best['frames']}"]
+    train(tmp_path / "c", *then)
+    ok("export", tmp_path / "c", tmp_path / "then.safetensors")
+    assert weights_of(tmp_path / "best.safetensors") == weights_of(tmp_path / "then.safetensors")
+    played = ok("eval", tmp_path / "a", "--individual", "best", "--episodes", 2, "--json").json
+    assert played["policy"] == "best" and f"after {best['frames']} frames" in played["source"]
+    # a resumed run keeps it
+    one = ["classic/cartpole-vtrace", "learn.mode=free", "run.random_episodes=0", "learn.test_episodes=0"]
+    before = train(tmp_path / "d", *one, "learn.frames=3000", "learn.evaluate_every=2500")
+    ok("export", tmp_path / "d", tmp_path / "before.safetensors", "--individual", "best")
+    after = resume(tmp_path / "d", "learn.frames=6000", "learn.evaluate_every=0")
+    assert after["frames"] > before["frames"] and after["best_mean"] == before["best_mean"] is not None
+    ok("export", tmp_path / "d", tmp_path / "after.safetensors", "--individual", "best")
+    assert weights_of(tmp_path / "before.safetensors") == weights_of(tmp_path / "after.safetensors")
+    none = samara("export", tmp_path / "c", tmp_path / "none.safetensors", "--individual", "best")
+    assert none.code == 66 and "holds no evaluated agent; learn.evaluate_every=FRAMES" in none.err
+    other = samara("export", tmp_path / "a", tmp_path / "none.safetensors", "--individual", "3")
+    assert other.code == 64 and "--individual best" in other.err
 
 
 @pytest.mark.parametrize("words", [[*PENDULUM, "learn.updates=12"], [*PENDULUM, "learn.updates=12", "learn.lag=1"],

@@ -81,7 +81,7 @@ void AddIndividual(CLI::App& command, LoadOptions& options) {
   command
       .add_option("--individual", options.individual,
                   "policy of an evolution's run: elite, the number of an individual, or another "
-                  "name that 'samara inspect RUN' lists")
+                  "name that 'samara inspect RUN' lists; best: of a learning run's evaluations")
       ->capture_default_str();
   command
       .add_option("--generation", options.generation,

@@ -27,7 +27,8 @@ struct EvalArguments {
 // The policy that was played, as --json names it and as people read it.
 std::string PolicyName(const Policy& policy, const EvalArguments& args) {
   if (args.random) return "random";
-  return policy.config.Learns() ? "agent" : args.load.individual;
+  const bool newest = policy.config.Learns() && args.load.individual == "elite";
+  return newest ? "agent" : args.load.individual;
 }
 
 std::string Title(const Policy& policy, const EvalArguments& args) {

@@ -15,6 +15,7 @@
 #include "play/environment_setup.h"
 #include "play/initial_policy.h"
 #include "play/rebuilt_run.h"
+#include "rl/learner/agent.h"
 #include "storage/agent_state.h"
 #include "storage/evolution_journal.h"
 #include "storage/run_folder.h"
@@ -25,7 +26,7 @@ namespace {
 
 constexpr char kFormat[] = "samara-policy-1", kAgentFormat[] = "samara-agent-2",
                kFirstAgentFormat[] = "samara-agent-1";  // the learner's own names and layout
-constexpr char kWeights[] = "weights.safetensors", kEntropyCost[] = "entropy_cost";
+constexpr char kEntropyCost[] = "entropy_cost";
 constexpr char kDigits[] = "0123456789abcdef";
 
 std::string ToHex(std::string_view bytes) {
@@ -144,13 +145,36 @@ Status TakeReference(std::string_view reference, Policy& policy) {
 
 namespace {
 
-// A learning run and a policy file have one policy.
-Status CheckOnePolicy(const Path& target, const LoadOptions& options) {
-  const bool plain = options.individual == "elite" && options.generation < 0;
-  if (plain) return Status::Ok();
-  return {Code::kUsage, target.string() +
-                            ": holds one policy; --individual and --generation are for the run of "
-                            "an evolution"};
+bool IsPlain(const LoadOptions& options) {
+  return options.individual == "elite" && options.generation < 0;
+}
+
+// A learning run's newest agent, or the best of its evaluations.
+Status TakeAgent(const RunFolder& folder, const LoadOptions& options, Policy& policy) {
+  const std::string run = folder.path().string();
+  const bool best = options.individual == "best" && options.generation < 0;
+  if (!best && !IsPlain(options))
+    return {Code::kUsage, run +
+                              ": a learning run holds its newest agent and, with --individual "
+                              "best, the best of its evaluations; other names and --generation "
+                              "are for the run of an evolution"};
+  ASSIGN_OR_RETURN(StoredCheckpoint checkpoint, LatestAgent(folder, OnBadCheckpoint::kSkip));
+  const char* name = best ? AgentState::kBestWeights : Agent::kWeightsFile;
+  const auto weights = checkpoint.files.find(name);
+  if (weights == checkpoint.files.end() && best)
+    return {Code::kNoInput, run +
+                                ": holds no evaluated agent; learn.evaluate_every=FRAMES or "
+                                "run.stop_at=SCORE has agents evaluated"};
+  if (weights == checkpoint.files.end())
+    return {Code::kBadData, checkpoint.path.string() + ": holds no " + name};
+  policy.agent_files[Agent::kWeightsFile] = std::move(weights->second);
+  policy.source = run + ", agent of update " + std::to_string(checkpoint.info.step);
+  if (!best) return Status::Ok();
+  ASSIGN_OR_RETURN(const AgentState state, AgentState::Decode(checkpoint.files["state.bin"]));
+  if (state.best)
+    policy.source =
+        fmt::format("{}, the agent evaluated best, after {} frames", run, state.best->frames);
+  return Status::Ok();
 }
 
 Result<Policy> FromRun(const Path& run, const LoadOptions& options) {
@@ -163,12 +187,7 @@ Result<Policy> FromRun(const Path& run, const LoadOptions& options) {
       table.ParseToml(folder->config_toml(), "config.toml", ConfigTable::Origin::kRecorded)
           .Annotate(run.string()));
   if (policy.config.Learns()) {
-    RETURN_IF_ERROR(CheckOnePolicy(run, options));
-    ASSIGN_OR_RETURN(StoredCheckpoint checkpoint, LatestAgent(*folder, OnBadCheckpoint::kSkip));
-    if (!checkpoint.files.contains(kWeights))
-      return Status(Code::kBadData, checkpoint.path.string() + ": holds no " + kWeights);
-    policy.agent_files[kWeights] = std::move(checkpoint.files[kWeights]);
-    policy.source = run.string() + ", agent of update " + std::to_string(checkpoint.info.step);
+    RETURN_IF_ERROR(TakeAgent(*folder, options, policy));
     return policy;
   }
   ASSIGN_OR_RETURN(const FoundIndividual found,
@@ -209,9 +228,9 @@ Result<Policy> ParsePolicy(const std::string& bytes, const std::string& source) 
   if (get("format") == kAgentFormat || get("format") == kFirstAgentFormat) {
     RETURN_IF_ERROR(TakeConfig(get("config"), file, policy.config));
     if (!policy.config.Learns()) return Status(Code::kBadData, "the metadata name no agent");
-    policy.agent_files[kWeights] = bytes;
+    policy.agent_files[Agent::kWeightsFile] = bytes;
     if (get("format") == kAgentFormat) {
-      ASSIGN_OR_RETURN(policy.agent_files[kWeights], ImportedAgent(tensors));
+      ASSIGN_OR_RETURN(policy.agent_files[Agent::kWeightsFile], ImportedAgent(tensors));
     }
     return policy;
   }
@@ -288,7 +307,10 @@ Result<Policy> LoadPolicy(const Path& target, const LoadOptions& options) {
   }
   const bool folder = std::filesystem::is_directory(target, ignored);
   const auto from_file = [&]() -> Result<Policy> {
-    RETURN_IF_ERROR(CheckOnePolicy(target, options));
+    if (!IsPlain(options))
+      return Status(Code::kUsage, target.string() +
+                                      ": holds one policy; --individual and "
+                                      "--generation are for run folders");
     ASSIGN_OR_RETURN(const std::string bytes, ReadFile(target));
     return ParsePolicy(bytes, target.string());
   };
@@ -307,7 +329,7 @@ Result<Policy> LoadPolicy(const Path& target, const LoadOptions& options) {
 }
 
 size_t ParameterCount(const Policy& policy) {
-  const auto weights = policy.agent_files.find(kWeights);
+  const auto weights = policy.agent_files.find(Agent::kWeightsFile);
   if (weights == policy.agent_files.end()) return policy.parameters.size();
   size_t count = 0;
   if (const auto parsed = ParseSafetensors(weights->second); parsed.ok())
@@ -319,7 +341,7 @@ size_t ParameterCount(const Policy& policy) {
 Status SavePolicy(const Policy& policy, const Path& file) {
   if (policy.config.Learns()) {
     Policy copy = policy;
-    ASSIGN_OR_RETURN(Safetensors tensors, ExportedAgent(copy.agent_files[kWeights]));
+    ASSIGN_OR_RETURN(Safetensors tensors, ExportedAgent(copy.agent_files[Agent::kWeightsFile]));
     tensors.metadata["format"] = kAgentFormat;
     tensors.metadata["config"] = copy.config.Table().ToToml();
     tensors.metadata["source"] = policy.source;

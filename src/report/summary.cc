@@ -58,6 +58,9 @@ std::string FinalSummary(const json& result) {
   if (!std::isnan(elite_mean))
     text += Row("elite", Score(elite_mean, number("elite_median"), elite, "fresh episodes"));
   if (!test.empty()) text += Row("agent", Score(Mean(test), Median(test), test, "test episodes"));
+  if (const double best = number("best_mean"); !std::isnan(best))
+    text += Row("best", fmt::format("{} in the evaluation after {} frames: --individual best",
+                                    ScoreText(best), Grouped(number("best_frames"))));
   if (const double last = number("return_last100"); !std::isnan(last))
     text += Row("learning", ScoreText(last) + " on the last 100 episodes");
   if (!std::isnan(random_mean))

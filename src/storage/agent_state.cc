@@ -8,7 +8,9 @@
 namespace samara {
 namespace {
 
-constexpr uint32_t kAgentStateVersion = 1;
+constexpr uint32_t kAgentStateVersion = 2;
+// Its states of runs that were not solved ended after the returns.
+constexpr uint32_t kWithoutBest = 1;
 
 // Every number in one order, for writing and reading alike.
 template <typename State, typename F>
@@ -16,6 +18,17 @@ void EachNumber(State& s, const F& f) {
   f(s.updates), f(s.frames), f(s.steps), f(s.episodes), f(s.seconds), f(s.return_sum);
   f(s.stale_unrolls), f(s.skipped_updates), f(s.rollbacks), f(s.dropped_unrolls);
   f(s.partial_unrolls), f(s.lost_episodes), f(s.not_finite_rows);
+}
+
+void Put(const AgentEvaluation& evaluation, ByteWriter& out) {
+  out.Put(evaluation.frames).Put(evaluation.seconds).Put(evaluation.mean);
+}
+
+AgentEvaluation GetEvaluation(ByteReader& in) {
+  AgentEvaluation evaluation;
+  evaluation.frames = in.Get<uint64_t>(), evaluation.seconds = in.Get<double>();
+  evaluation.mean = in.Get<double>();
+  return evaluation;
 }
 
 }  // namespace
@@ -26,23 +39,28 @@ std::string AgentState::Encode() const {
   EachNumber(*this, [&](const auto& number) { out.Put(number); });
   out.Put(uint64_t{last_returns.size()});
   for (const double value : last_returns) out.Put(value);
-  if (solved) out.Put(solved->frames).Put(solved->seconds).Put(solved->mean);
+  for (const auto* evaluation : {&solved, &best}) {
+    out.Put(uint8_t{evaluation->has_value()});
+    if (*evaluation) Put(**evaluation, out);
+  }
   return out.Take();
 }
 
 Result<AgentState> AgentState::Decode(std::string_view bytes) {
   ByteReader in(bytes);
   AgentState state;
-  const bool known = in.Get<uint32_t>() == kAgentStateVersion;
+  const auto version = in.Get<uint32_t>();
+  const bool known = version == kAgentStateVersion || version == kWithoutBest;
   EachNumber(state, [&](auto& number) { number = in.Get<std::decay_t<decltype(number)>>(); });
   const auto returns = in.Get<uint64_t>();
   if (!known || !in.ok() || returns > kLastReturns)
     return Status(Code::kBadData, "state.bin: not a learning run's, or a later version's");
   for (uint64_t i = 0; i < returns; ++i) state.last_returns.push_back(in.Get<double>());
-  if (!in.AtEnd()) {  // states of runs that were not solved end here
-    AgentSolved& solved = state.solved.emplace();
-    solved.frames = in.Get<uint64_t>();
-    solved.seconds = in.Get<double>(), solved.mean = in.Get<double>();
+  if (version == kWithoutBest) {
+    if (!in.AtEnd()) state.solved = GetEvaluation(in);
+  } else {
+    for (auto* evaluation : {&state.solved, &state.best})
+      if (in.Get<uint8_t>() != 0) *evaluation = GetEvaluation(in);
   }
   if (!in.AtEnd()) return Status(Code::kBadData, "state.bin: damaged");
   return state;

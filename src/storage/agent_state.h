@@ -12,22 +12,25 @@
 
 namespace samara {
 
-// When an evaluation reached run.stop_at.
-struct AgentSolved {
+// An evaluation of the agent while it trains.
+struct AgentEvaluation {
   uint64_t frames = 0;
   double seconds = 0;
-  double mean = 0;  // return of the evaluation
+  double mean = 0;  // return of its episodes
 };
 
 struct AgentState {
   static constexpr size_t kLastReturns = 100;
+  // File of a checkpoint: the agent of `best`, in the form of the agent's weights.
+  static constexpr char kBestWeights[] = "best.safetensors";
 
   uint64_t updates = 0;
   uint64_t frames = 0, steps = 0, episodes = 0;  // of the unrolls that the learner took
   double seconds = 0;                            // running time, summed over resumes
   double return_sum = 0;                         // over all episodes
   std::deque<double> last_returns;               // at most kLastReturns
-  std::optional<AgentSolved> solved;             // nothing: no evaluation has reached it
+  std::optional<AgentEvaluation> solved;         // the first that reached run.stop_at
+  std::optional<AgentEvaluation> best;           // the first of the highest mean
   // ever, by reason
   uint64_t stale_unrolls = 0, skipped_updates = 0, rollbacks = 0;
   uint64_t dropped_unrolls = 0, partial_unrolls = 0, lost_episodes = 0, not_finite_rows = 0;

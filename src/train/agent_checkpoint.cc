@@ -69,6 +69,7 @@ Status AgentTrainer::Begin() {
   MakeServer();
   if (start_.files.empty()) return Status::Ok();
   RETURN_IF_ERROR(RestoreState());
+  if (agent_state().best) best_weights_ = start_.files[AgentState::kBestWeights];
   const auto server = start_.files.find("server.bin");
   const bool exact = Deterministic() && server != start_.files.end();
   const Status restored =
@@ -123,7 +124,8 @@ Status AgentTrainer::CheckSame(NamedFiles contents) {
   for (const char* name : kFilesInParts) contents.erase(name);
   AgentState state = agent_state();
   state.seconds = 0;
-  if (state.solved) state.solved->seconds = 0;
+  for (auto* evaluation : {&state.solved, &state.best})
+    if (*evaluation) (*evaluation)->seconds = 0;
   contents["state.bin"] = state.Encode();
   return sync_.CheckSame(
       fmt::format("after update {}: not saved, the last checkpoint stays: ", agent_state().updates),
@@ -134,6 +136,7 @@ Status AgentTrainer::CheckSame(NamedFiles contents) {
 Status AgentTrainer::SaveCheckpoint(bool exact, OnRefusal on_refusal) {
   const SteadyTime begin = Now();
   NamedFiles contents = agent_->Save(exact ? Agent::Part::kSlots : Agent::Part::kRun);
+  if (agent_state().best) contents[AgentState::kBestWeights] = best_weights_;
   if (!sync_.alone()) RETURN_IF_ERROR(CheckSame(contents));
   if (!agent_->finite()) {
     const std::string why = fmt::format("the parameters are not finite after update {}: not saved",

@@ -1,4 +1,4 @@
-// Evaluations of an agent while it trains, for run.stop_at.
+// Evaluations of an agent while it trains, for learn.evaluate_every and run.stop_at.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace samara {
 namespace {
 
 // Where agents explore, one good episode of the newest is enough to look, so looks are rarer.
-constexpr uint64_t kEvaluationEpisodes = 20, kTrainingEpisodes = 5, kExploringEpisodes = 20;
+constexpr uint64_t kTrainingEpisodes = 5, kExploringEpisodes = 20;
 
 }  // namespace
 
@@ -28,37 +28,48 @@ Result<std::optional<double>> StopAt(const RunConfig& run) {
   return std::optional<double>(score);
 }
 
-// Where a few training episodes are over since the last time, and their mean return reaches
-// run.stop_at (the best one's, where agents explore), the agent plays fresh ones. `before`:
-// episodes before the last update. A function of the run's state: a resumed run evaluates where it
-// would have without.
-Status AgentTrainer::MaybeEvaluate(uint64_t before) {
-  const uint64_t now = agent_state().episodes;
+// Every learn.evaluate_every frames; and with run.stop_at where a few training episodes are over
+// and their mean return reaches it (the best one's, where agents explore). A function of the run's
+// state: a resumed run evaluates where it would have without.
+bool AgentTrainer::EvaluationDue(uint64_t frames_before, uint64_t episodes_before) const {
+  if (agent_state().solved) return false;
+  const auto period = [&](uint64_t frames) {
+    return std::floor(static_cast<double>(frames) / learn_.evaluate_every);
+  };
+  if (learn_.evaluate_every > 0 && period(agent_state().frames) != period(frames_before))
+    return true;
   const uint64_t every = agent_->explores() ? kExploringEpisodes : kTrainingEpisodes;
-  if (!stop_at_ || agent_state().solved || now / every == before / every) return Status::Ok();
+  if (!stop_at_ || agent_state().episodes / every == episodes_before / every) return false;
   const auto& last = agent_state().last_returns;
   const std::vector<double> newest(
       last.end() - static_cast<ptrdiff_t>(std::min<size_t>(last.size(), kTrainingEpisodes)),
       last.end());
-  const double reached = agent_->explores() ? *std::ranges::max_element(newest) : Mean(newest);
-  if (reached < *stop_at_) return Status::Ok();
+  return (agent_->explores() ? *std::ranges::max_element(newest) : Mean(newest)) >= *stop_at_;
+}
+
+// Plays fresh episodes; keeps the best agent so far, and ends the run where run.stop_at is reached.
+Status AgentTrainer::Evaluate() {
   const SteadyTime began = Now();
   ASSIGN_OR_RETURN(const std::vector<double> returns, PlayEvaluation());
-  const double mean = Mean(returns);
+  const AgentEvaluation evaluation = {agent_state().frames, Seconds(), Mean(returns)};
   if (sync_.is_main())
     metrics_->Write({{"event", "evaluation"},
                      {"update", agent_state().updates},
-                     {"frames", agent_state().frames},
-                     {"seconds", Seconds()},
+                     {"frames", evaluation.frames},
+                     {"seconds", evaluation.seconds},
                      {"seconds_evaluation", SecondsSince(began)},
                      {"returns", returns},
-                     {"mean", mean}});
-  if (mean < *stop_at_) return Status::Ok();
-  if (sync_.is_main())
+                     {"mean", evaluation.mean}});
+  const bool solved = stop_at_ && evaluation.mean >= *stop_at_;
+  const bool best = !agent_state().best || evaluation.mean > agent_state().best->mean;
+  if (best) best_weights_ = agent_->Save(Agent::Part::kWeights).at(Agent::kWeightsFile);
+  if (solved && sync_.is_main())
     LogInfo(fmt::format("run.stop_at={}: reached after {} frames, {:.1f} in {} episodes",
-                        config_.run.stop_at, agent_state().frames, mean, kEvaluationEpisodes));
+                        config_.run.stop_at, evaluation.frames, evaluation.mean, returns.size()));
   const MutexLock lock(mu_);
-  state_.solved = {state_.frames, Seconds(), mean};
+  last_evaluation_ = evaluation;
+  if (best) state_.best = evaluation;
+  if (solved) state_.solved = evaluation;
   return Status::Ok();
 }
 
@@ -71,8 +82,9 @@ Result<std::vector<double>> AgentTrainer::PlayEvaluation() {
   }
   RETURN_IF_ERROR(
       evaluation_.agent->Restore(agent_->Save(Agent::Part::kWeights), Agent::Part::kWeights));
-  PlayOptions play = FreshEpisodes(Purpose::kEpisodeEval, agent_state().updates,
-                                   kEvaluationEpisodes, evaluation_.setup);
+  PlayOptions play =
+      FreshEpisodes(Purpose::kEpisodeEval, agent_state().updates,
+                    static_cast<size_t>(learn_.evaluate_episodes), evaluation_.setup);
   play.shown = [this](uint32_t) {
     TurnWatchdog();
     return true;

@@ -123,7 +123,7 @@ Status AgentTrainer::ShareStatistics() {
 }
 
 Status AgentTrainer::Update(LearnerLoop::Unrolls batch) {
-  const uint64_t episodes = agent_state().episodes;
+  const uint64_t frames = agent_state().frames, episodes = agent_state().episodes;
   for (const auto& unroll : batch) {
     statistics_.Add(*unroll);
     statistics_.AddLag(*unroll, agent_->version());
@@ -150,7 +150,7 @@ Status AgentTrainer::Update(LearnerLoop::Unrolls batch) {
                     "optimizer.schedule_frames={:.15g}; stop the run and resume with a larger one",
                     agent_state().updates, agent_state().frames, optimizer.schedule_frames));
   if (loop_->verdict() != LearnerLoop::Verdict::kGoOn) return Rollback();
-  return MaybeEvaluate(episodes);
+  return EvaluationDue(frames, episodes) ? Evaluate() : Status::Ok();
 }
 
 }  // namespace samara

@@ -115,7 +115,13 @@ ProgressState AgentTrainer::Snapshot() const {
                  setup_.workers);
   s.stages_title = "busy: ";
   const std::vector<double> last(state_.last_returns.begin(), state_.last_returns.end());
-  if (!last.empty()) s.numbers.push_back({"return", ScoreText(Mean(last)), /*plain=*/true});
+  if (!last.empty()) {
+    s.score = Mean(last);
+    s.numbers.push_back({"return", ScoreText(s.score), /*plain=*/true});
+  }
+  if (last_evaluation_)
+    s.numbers.push_back({"evaluation", ScoreText(last_evaluation_->mean), /*plain=*/true});
+  if (state_.best) s.best = state_.best->mean;
   const auto show = [&](const char* name, const char* key, const char* format,
                         bool plain = false) REQUIRES(mu_) {
     const double value = NumberOr(last_metrics_, key);

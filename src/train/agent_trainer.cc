@@ -294,7 +294,7 @@ json AgentTrainer::ResultOf(const std::vector<double>& test) const {
   const std::vector<double> last(agent_state().last_returns.begin(),
                                  agent_state().last_returns.end());
   json returns_mean;
-  const auto& solved = agent_state().solved;
+  const auto &solved = agent_state().solved, &best = agent_state().best;
   if (agent_state().episodes > 0)
     returns_mean = agent_state().return_sum / static_cast<double>(agent_state().episodes);
   return {{"frames", agent_state().frames},
@@ -306,6 +306,8 @@ json AgentTrainer::ResultOf(const std::vector<double>& test) const {
           {"test_returns", test},
           {"test_mean", MeanOrNull(test)},
           {"evaluation_mean", solved ? json(solved->mean) : json()},
+          {"best_mean", best ? json(best->mean) : json()},
+          {"best_frames", best ? json(best->frames) : json()},
           {"solved_frames", solved ? json(solved->frames) : json()},
           {"solved_seconds", solved ? json(solved->seconds) : json()},
           {"frames_per_second", static_cast<double>(agent_state().frames) / final_.seconds},

@@ -72,7 +72,8 @@ class AgentTrainer final : public Trainer {
   LearnerLoop::Unrolls NextBatch();
   bool Healthy() const { return !StopRequested() && watchdog_.healthy(); }
   void TurnWatchdog();
-  Status MaybeEvaluate(uint64_t before);
+  bool EvaluationDue(uint64_t frames_before, uint64_t episodes_before) const;
+  Status Evaluate();
   Result<std::vector<double>> PlayEvaluation();
   PlayOptions FreshEpisodes(Purpose purpose, uint64_t update, size_t episodes,
                             const EnvironmentSetup& on) const;
@@ -125,6 +126,7 @@ class AgentTrainer final : public Trainer {
   std::unique_ptr<InferenceServer> server_;
   std::optional<LearnerLoop> loop_;
   std::optional<double> stop_at_;
+  std::string best_weights_;  // of the agent of state_.best
   // made when the first evaluation is due
   struct {
     EnvironmentSetup setup;
@@ -146,6 +148,7 @@ class AgentTrainer final : public Trainer {
   AgentInterval interval_;  // since the last line of metrics
   mutable Mutex mu_;        // against the live view
   AgentState state_ GUARDED_BY(mu_);
+  std::optional<AgentEvaluation> last_evaluation_ GUARDED_BY(mu_);  // since the start or a resume
   RankCounters others_ GUARDED_BY(mu_);  // the other ranks', at the last update
   nlohmann::json last_metrics_ GUARDED_BY(mu_) = nlohmann::json::object();  // the last line
 };

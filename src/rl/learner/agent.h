@@ -75,7 +75,8 @@ class Agent : public Model {
     kRun,      // and the optimizer, statistics, a replay, the count of versions
     kSlots,    // and what slots remember, and the versions that may still be asked for
   };
-  // Files of a checkpoint by name; "weights.safetensors" alone plays. REQUIRES of kSlots: no
+  static constexpr char kWeightsFile[] = "weights.safetensors";
+  // Files of a checkpoint by name; kWeightsFile alone plays. REQUIRES of kSlots: no
   // inference is running.
   virtual std::map<std::string, std::string> Save(Part part) const = 0;
   // kWeights takes the optimizer too where it is there; the count of versions goes on.

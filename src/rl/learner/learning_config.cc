@@ -49,6 +49,11 @@ void Bind(ConfigTable& table, LearningConfig& c) {
             "test episodes of the agent at the end, not counted in frames", change);
   table.Add("learn.test_greedy", &l.test_greedy,
             "test with the most probable action instead of a sample", change);
+  table.Add("learn.evaluate_every", &l.evaluate_every, {0, 1e15}, "frames",
+            "between evaluations while the agent trains, of which the best agent is kept; 0 = none",
+            change);
+  table.Add("learn.evaluate_episodes", &l.evaluate_episodes, {1, 1'000'000}, "episodes",
+            "of an evaluation, not counted in frames", change);
   table.Add("inference.batch", &c.inference.batch, {0, 65'536}, "rows",
             "maximum batch size; 0 = measured at the start, deterministic: one per environment",
             change);

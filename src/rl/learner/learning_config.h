@@ -59,8 +59,10 @@ struct LearnConfig {
   double entropy_speed = 10;
   int64_t test_episodes = 30;  // of the agent at the end
   bool test_greedy = false;    // the most probable action, instead of a draw
-  double frames = 1e6;         // budget; 0 = none
-  int64_t updates = 0;         // budget; 0 = none
+  double evaluate_every = 0;   // frames between evaluations while it trains; 0 = none
+  int64_t evaluate_episodes = 20;
+  double frames = 1e6;  // budget; 0 = none
+  int64_t updates = 0;  // budget; 0 = none
 };
 
 struct InferenceKeys {
