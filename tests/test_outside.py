@@ -81,7 +81,7 @@ def test_an_evolution_algorithm_of_ones_own(build):
 
 
 @pytest.mark.skipif(not (ROOT / "build/samara-torch").exists(), reason="NOT TESTED: built without torch")
-@pytest.mark.parametrize("first, second", [("samara", "Torch"), ("Torch", "samara")])
+@pytest.mark.parametrize("first, second", [("samara", "Torch"), pytest.param("Torch", "samara", marks=pytest.mark.slow)])
 def test_a_project_that_asks_for_torch_itself(first, second, prefix, tmp_path):
     """The package's own targets and ours have names of their own, in either order."""
     torch = next((ROOT / ".venv/lib").glob("python3*/site-packages/torch"), None)

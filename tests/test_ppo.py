@@ -100,7 +100,8 @@ def test_a_run_ends_when_an_evaluation_reaches_its_score(tmp_path):
     assert refused.code == 78 and "run.stop_at=high: expected a number, or none" in refused.err
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_run_that_is_interrupted_goes_on_with_the_same_bits(tmp_path, how):
     words = [*PENDULUM, "learn.updates=200", "run.checkpoint_seconds=1"]
     whole = train(tmp_path / "whole", *words)

@@ -23,11 +23,13 @@ def test_actors_threads_and_ranks_leave_no_trace(tmp_path):
     assert hash_of(result("samara", 2, *SHARDS, "--out", tmp_path / "both")) == hash_of(first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", INTERRUPTIONS)
 def test_a_run_that_is_interrupted_goes_on_with_its_replay(tmp_path, how):
     expect_the_same_bits_after_interruptions(tmp_path, how, *SHARDS, "learn.frames=100000")
 
 
+@pytest.mark.slow
 def test_frames_an_export_and_free_mode(tmp_path):
     run, policy = tmp_path / "run", tmp_path / "agent.safetensors"
     train(run, "atari/r2d2-desktop", "run.random_episodes=0", "learn.test_episodes=0", "env.frames_max=2000",

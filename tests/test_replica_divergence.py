@@ -111,6 +111,7 @@ def test_what_is_spread_over_the_ranks_comes_together(ranks, options, undisturbe
     assert file.read_bytes() == undisturbed[1]
 
 
+@pytest.mark.slow
 def test_the_relaunch_ends_where_the_undisturbed_run_does(tmp_path, monkeypatch, capsys):
     program = str(ROOT / "tests/replica/divergence.py")
     monkeypatch.setattr(sys, "argv", [program, str(tmp_path / "alone"), "nothing"])

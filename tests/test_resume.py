@@ -77,7 +77,7 @@ def unkilled(tmp_path_factory):
     return train(tmp_path_factory.mktemp("unkilled") / "run", *KILLED)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_killed_at_random_instants(seed, unkilled, tmp_path):
     kill_and_resume(tmp_path, KILLED, unkilled, seed, kills=6, span=0.8)
 

@@ -26,7 +26,7 @@ def weights(run: Path) -> list[float]:
     return [x for (x,) in struct.iter_unpack("<f", data[8 + size:])]
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_short_burst_is_survived(ranks, tmp_path):
     code, out, err = train(tmp_path / "run", ranks, "100,20")
     assert code == 0, err

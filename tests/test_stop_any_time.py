@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from samara_cli import ATARI, BINARY, CARTPOLE, Running, environment, ok, samara, train
+from test_launch import until
 
 GRACE = 20  # s, on a busy machine; alone they take less than one
 LEARNING = ["classic/cartpole-vtrace", "run.seed=1", "learn.frames=30000", "run.random_episodes=4", "learn.test_episodes=10",
@@ -158,10 +159,18 @@ def test_other_commands_stop_at_a_hundred_moments(name, evolved, tmp_path):
     others(name, Place(tmp_path / "place", 4), evolved, 100)
 
 
+def catches(pid, number):
+    """Whether the process has a handler for this signal; before its main it has none."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = int(next(line for line in status.splitlines() if line.startswith("SigCgt")).split()[1], 16)
+    return caught >> (number - 1) & 1
+
+
 def test_a_pipe_that_nobody_writes_to_does_not_hold_a_stop_up(evolved, tmp_path):
     os.mkfifo(tmp_path / "preset.toml")
     process = subprocess.Popen([BINARY, "train", tmp_path / "preset.toml"], stderr=subprocess.PIPE, cwd=tmp_path)
-    time.sleep(0.3)
+    until(lambda: catches(process.pid, signal.SIGTERM))
+    time.sleep(0.3)  # until it waits for the other end of the pipe
     process.terminate()
     _, err = process.communicate(timeout=GRACE)
     assert process.returncode in (65, 66, 75), err

@@ -157,8 +157,11 @@ def test_bad_input_is_one_line(tmp_path):
 def test_timeout_tells_the_launcher_and_its_group_and_nothing_is_lost(tmp_path):
     run = tmp_path / "run"
     words = [*command("samara", 2, BINARY), "train", *LONG, "ga.generations=100000", "--out", str(run), "--quiet"]
-    done = subprocess.run(["timeout", "4", *words], capture_output=True, text=True, timeout=60, env=environment())
-    assert done.returncode == 124 and "continue with" in done.stderr and "signal 9" not in done.stderr, done.stderr
+    timeout = subprocess.Popen(["timeout", "120", *words], stderr=subprocess.PIPE, text=True, env=environment())
+    until(lambda: generations(run) > 0, 100)
+    timeout.send_signal(signal.SIGALRM)  # the time is over
+    err = timeout.communicate(timeout=60)[1]
+    assert timeout.returncode == 124 and "continue with" in err and "signal 9" not in err, err
     assert generations(run) > 0
     ok("fsck", run)
 

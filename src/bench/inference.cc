@@ -72,8 +72,10 @@ double CpuSeconds() {
   for (const auto& entry : std::filesystem::directory_iterator("/proc", failed)) {
     if (entry.path().filename().string().find_first_not_of("0123456789") != std::string::npos)
       continue;
+    // a process that has just ended gives an error instead of its line
     std::ifstream file(entry.path() / "stat");
-    const std::string stat(std::istreambuf_iterator<char>(file), {});
+    std::string stat;
+    std::getline(file, stat);
     // after the name, which may hold anything: state, parent, ..., user and system time (14th,
     // 15th)
     std::istringstream in(stat.substr(std::min(stat.rfind(')') + 1, stat.size())));
