@@ -94,7 +94,8 @@ class Dqn : public ReplayAlgorithm {
            InferenceBatch& batch) const override;
   std::map<std::string, double> Gradient(const ReplayMinibatch& minibatch, ReplayScratch& scratch,
                                          std::span<float> gradient) const override;
-  void AfterStep(std::span<float> learned, std::span<float> targets) const override {
+  void AfterStep(uint64_t /*step*/, std::span<float> learned,
+                 std::span<float> targets) const override {
     Follow(config_.polyak, learned, targets);
   }
 

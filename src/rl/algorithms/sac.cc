@@ -75,7 +75,8 @@ void SacNetworks::ResetTargets(std::span<const float> learned, std::span<float> 
   std::ranges::copy(Critics(learned), targets.begin());
 }
 
-void SacNetworks::AfterStep(std::span<float> learned, std::span<float> targets) const {
+void SacNetworks::AfterStep(uint64_t /*step*/, std::span<float> learned,
+                            std::span<float> targets) const {
   Follow(config_.polyak, Critics(std::span<const float>(learned)), targets);
   learned[temperature_at_] = temperature_.Bounded(learned[temperature_at_]);
 }

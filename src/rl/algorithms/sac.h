@@ -54,7 +54,7 @@ class SacNetworks : public ReplayAlgorithm {
   void Initialize(uint64_t seed, std::span<float> learned, std::span<float> targets) const override;
   void ResetTargets(std::span<const float> learned, std::span<float> targets) const override;
   std::span<float> Weighted(std::span<float> gradient) const override { return Critics(gradient); }
-  void AfterStep(std::span<float> learned, std::span<float> targets) const override;
+  void AfterStep(uint64_t step, std::span<float> learned, std::span<float> targets) const override;
   std::map<std::string, double> coefficients(std::span<const float> learned) const override {
     return {{"entropy_cost", temperature_.At(learned[temperature_at_])}};
   }

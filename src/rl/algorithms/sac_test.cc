@@ -181,7 +181,7 @@ TEST(SacTest, TargetsFollowTheCritics) {
   for (const auto& [name, tensor] : before)
     EXPECT_EQ(tensor.bytes, critics.at(name).bytes) << "at first they are the critics: " << name;
   for (float& value : learned) value += 1;
-  algorithm->AfterStep(learned, targets);
+  algorithm->AfterStep(0, learned, targets);
   for (const auto& [name, tensor] : algorithm->targets().Tensors(targets)) {
     const std::vector<float> now = tensor.Floats(), was = before.at(name).Floats();
     for (size_t i = 0; i < now.size(); ++i) EXPECT_NEAR(now[i], was[i] + 0.25, 1e-6) << name;

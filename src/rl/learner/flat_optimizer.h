@@ -22,32 +22,27 @@ class FlatOptimizer {
         mean_(parameters, 0.0F),
         square_(parameters, config.kind == "rmsprop" ? 1.0F : 0.0F) {}
 
-  struct StepResult {
-    double gradient_norm = 0;  // of all, before clipping
-    bool applied = false;      // false: the norm was not finite, nothing was touched
-  };
-  StepResult Step(std::span<float> parameters, std::span<const float> gradient, double frames) {
-    StepResult result{.gradient_norm = std::sqrt(SumOfSquares(gradient))};
-    result.applied = std::isfinite(result.gradient_norm);
-    if (!result.applied) return result;
-    const bool clip = config_.clip_norm > 0 && result.gradient_norm > config_.clip_norm;
+  // `norm`: the gradient's, which is finite; it is clipped to config.clip_norm.
+  void Step(std::span<float> parameters, std::span<const float> gradient, double norm,
+            double frames) {
+    const bool clip = config_.clip_norm > 0 && norm > config_.clip_norm;
     Apply(config_,
           {.parameter = parameters,
            .mean = mean_,
            .square = square_,
            .gradient = gradient,
-           .scale = clip ? config_.clip_norm / result.gradient_norm : 1,
+           .scale = clip ? config_.clip_norm / norm : 1,
            .learning_rate = LearningRateAt(config_, frames)},
           ++steps_);
-    return result;
   }
 
   // State of a checkpoint.
   std::span<const float> mean() const { return mean_; }
   std::span<const float> square() const { return square_; }
   uint64_t steps() const { return steps_; }  // applied so far
-  void Restore(std::vector<float> mean, std::vector<float> square, uint64_t steps) {
-    mean_ = std::move(mean), square_ = std::move(square), steps_ = steps;
+  void Restore(std::span<const float> mean, std::span<const float> square, uint64_t steps) {
+    mean_.assign(mean.begin(), mean.end()), square_.assign(square.begin(), square.end());
+    steps_ = steps;
   }
   bool finite() const { return AllFinite(mean_) && AllFinite(square_); }
 

@@ -22,7 +22,22 @@ class ReplayScratch {
   virtual ~ReplayScratch() = default;
 };
 
+// A part of what is learned that has an optimizer of its own: its gradient is clipped apart.
+struct ParameterGroup {
+  std::string name;            // in a checkpoint
+  size_t first = 0, size = 0;  // floats of the learned parameters
+  int64_t every = 1;           // of so many steps of the learner the last is one of this group
+  double rate = 1;             // factor of optimizer.learning_rate
+
+  bool Learns(uint64_t step) const { return (step + 1) % static_cast<uint64_t>(every) == 0; }
+  template <typename T>
+  std::span<T> Of(std::span<T> learned) const {
+    return learned.subspan(first, size);
+  }
+};
+
 struct ReplayMinibatch {
+  uint64_t step = 0;  // of the learner, from 0: which groups learn
   std::span<const Transition> steps;
   std::span<const float> weights;           // of each step in the loss of its value
   std::span<const float> learned, targets;  // parameters
@@ -39,6 +54,10 @@ class ReplayAlgorithm {
   virtual const ParameterBlocks& learned() const = 0;
   virtual const ParameterBlocks& targets() const = 0;
   virtual size_t acting() const = 0;  // floats of `learned` that act
+  // All of `learned`, in order.
+  virtual std::vector<ParameterGroup> groups() const {
+    return {{.name = "", .first = 0, .size = learned().size()}};
+  }
   virtual ReturnRule returns() const = 0;
   virtual bool explores() const { return false; }  // as Model::explores
   // Both at the beginning.
@@ -53,15 +72,18 @@ class ReplayAlgorithm {
   virtual void Act(std::span<const float> acting, ReplayScratch& scratch,
                    InferenceBatch& batch) const = 0;
 
-  // Writes the gradient of the loss, a mean over the minibatch, by `learned`. Returns means for the
-  // report, by their names in metrics.jsonl (doc/metrics.md), always the same; one is "loss".
+  // Writes the gradient of the loss, a mean over the minibatch, by `learned`; zeros for a group that
+  // does not learn in this step. Returns means for the report, by their names in metrics.jsonl
+  // (doc/metrics.md), always the same; one is "loss".
   virtual std::map<std::string, double> Gradient(const ReplayMinibatch& minibatch,
                                                  ReplayScratch& scratch,
                                                  std::span<float> gradient) const = 0;
   // The part of a gradient that minibatch.weights scale: the learner divides it by the largest of
   // them.
   virtual std::span<float> Weighted(std::span<float> gradient) const { return gradient; }
-  virtual void AfterStep(std::span<float> learned, std::span<float> targets) const = 0;
+  // After step number `step`.
+  virtual void AfterStep(uint64_t step, std::span<float> learned,
+                         std::span<float> targets) const = 0;
   // Coefficients of the next loss, by their names in metrics.jsonl.
   virtual std::map<std::string, double> coefficients(std::span<const float> /*learned*/) const {
     return {};

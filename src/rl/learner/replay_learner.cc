@@ -56,11 +56,11 @@ class ReplayLearner final : public Agent {
         shape_(algorithm_->shape()),
         learned_(algorithm_->learned().size()),
         targets_(algorithm_->targets().size()),
-        optimizer_(config_.optimizer, learned_.size()),
         threads_(config_.learn.threads, shards_),
         acting_scratch_(algorithm_->MakeScratch(setup.rows_max)),
         versions_(setup.versions_kept, setup.versions_every) {
     algorithm_->Initialize(seed_, learned_, targets_);
+    for (const ParameterGroup& part : algorithm_->groups()) groups_.emplace_back(config_, part);
     MakeShards();
     Publish(0, learned_);
   }
@@ -97,12 +97,25 @@ class ReplayLearner final : public Agent {
     return Hex(hash.Finish());
   }
   bool finite() const override {
-    return AllFinite(learned_) && AllFinite(targets_) && optimizer_.finite();
+    return AllFinite(learned_) && AllFinite(targets_) &&
+           std::ranges::all_of(groups_, [](const Group& g) { return g.optimizer.finite(); });
   }
   Files Save(Part part) const override;
   Status Restore(const Files& files, Part part) override;
 
  private:
+  struct Group {
+    Group(const LearningConfig& config, const ParameterGroup& group)
+        : part(group), optimizer(Scaled(config.optimizer, group.rate), group.size) {}
+    static OptimizerConfig Scaled(OptimizerConfig config, double rate) {
+      config.learning_rate *= rate;
+      return config;
+    }
+    // Name of the count of its steps in a checkpoint.
+    std::string counted() const { return part.name.empty() ? kSteps : kSteps + ("/" + part.name); }
+    ParameterGroup part;
+    FlatOptimizer optimizer;
+  };
   // A shard of this learner.
   struct ShardWork {
     UnrollReplay replay;
@@ -142,6 +155,9 @@ class ReplayLearner final : public Agent {
   }
   void SampleAndDifferentiate(size_t index, ShardWork& part) const;
   Result<bool> TakeStep(double frames, UpdateReport& report);
+  bool StepGroups(std::span<const float> gradient, double frames, UpdateReport& report);
+  std::string SaveOptimizer() const;
+  Status RestoreOptimizer(const Safetensors& saved, std::vector<Group>& groups) const;
   Status RestoreReplay(const Files& files);
 
   const LearningConfig config_;
@@ -154,7 +170,7 @@ class ReplayLearner final : public Agent {
   const std::unique_ptr<ReplayAlgorithm> algorithm_;
   const ModelShape shape_;
   std::vector<float> learned_, targets_;
-  FlatOptimizer optimizer_;
+  std::vector<Group> groups_;
   ShardThreads threads_;
   const std::unique_ptr<ReplayScratch> acting_scratch_;  // of inference
   VersionQueue<const std::vector<float>> versions_;
@@ -201,7 +217,8 @@ void ReplayLearner::SampleAndDifferentiate(size_t index, ShardWork& part) const 
   // 3 gradient; as often as its steps count among all
   part.row.resize(learned_.size());
   part.numbers = algorithm_->Gradient(
-      {.steps = part.steps,
+      {.step = steps_,
+       .steps = part.steps,
        .weights = part.weights,
        .learned = learned_,
        .targets = targets_,
@@ -216,7 +233,28 @@ void ReplayLearner::SampleAndDifferentiate(size_t index, ShardWork& part) const 
   for (size_t i = 0; i < part.drawn.size(); ++i) part.priorities.Set(part.drawn[i], part.errors[i]);
 }
 
-// Whether it was taken.
+// One step of every group whose turn it is, or of none. Returns whether it was taken.
+bool ReplayLearner::StepGroups(std::span<const float> gradient, double frames,
+                               UpdateReport& report) {
+  std::vector<double> squares;
+  double all = 0;
+  for (const Group& group : groups_) {
+    squares.push_back(group.part.Learns(steps_) ? SumOfSquares(group.part.Of(gradient)) : 0);
+    all += squares.back();
+  }
+  report.gradient_norm += std::sqrt(all);
+  if (!std::isfinite(all)) return false;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    Group& group = groups_[g];
+    if (group.part.Learns(steps_))
+      group.optimizer.Step(group.part.Of(std::span(learned_)), group.part.Of(gradient),
+                           std::sqrt(squares[g]), frames);
+  }
+  algorithm_->AfterStep(steps_, learned_, targets_);
+  return true;
+}
+
+// Returns whether it was taken.
 Result<bool> ReplayLearner::TakeStep(double frames, UpdateReport& report) {
   SteadyTime clock = Now();
   RETURN_IF_ERROR(
@@ -234,14 +272,11 @@ Result<bool> ReplayLearner::TakeStep(double frames, UpdateReport& report) {
   const std::span<float> gradient = std::span(row).first(learned_.size());
   if (const float largest = LargestOf(all_shards_, row); largest != 1)
     for (float& value : algorithm_->Weighted(gradient)) value /= largest;
-  const auto step = std::isfinite(numbers.at("loss")) ? optimizer_.Step(learned_, gradient, frames)
-                                                      : FlatOptimizer::StepResult();
-  if (step.applied) algorithm_->AfterStep(learned_, targets_);
+  const bool taken = std::isfinite(numbers.at("loss")) && StepGroups(gradient, frames, report);
   ++steps_, ++report.steps;
-  report.gradient_norm += step.gradient_norm;
   for (const auto& [name, value] : numbers) report.numbers[name] += value;
   report.seconds_step += SecondsSince(clock);
-  return step.applied;
+  return taken;
 }
 
 Result<UpdateReport> ReplayLearner::Update(std::span<const UnrollStore::Loan> unrolls,
@@ -275,6 +310,32 @@ Result<UpdateReport> ReplayLearner::Update(std::span<const UnrollStore::Loan> un
   return report;
 }
 
+std::string ReplayLearner::SaveOptimizer() const {
+  std::vector<float> mean(learned_.size()), square(learned_.size());
+  std::map<std::string, std::string> counts = {{"sampled", std::to_string(steps_)}};
+  for (const Group& group : groups_) {
+    std::ranges::copy(group.optimizer.mean(), group.part.Of(std::span(mean)).begin());
+    std::ranges::copy(group.optimizer.square(), group.part.Of(std::span(square)).begin());
+    counts[group.counted()] = std::to_string(group.optimizer.steps());
+  }
+  auto tensors = algorithm_->learned().Tensors(mean, "/mean");
+  tensors.merge(algorithm_->learned().Tensors(square, "/square"));
+  return FormatSafetensors({std::move(tensors), std::move(counts)}).ValueOrThrow();
+}
+
+Status ReplayLearner::RestoreOptimizer(const Safetensors& saved, std::vector<Group>& groups) const {
+  const ParameterBlocks& blocks = algorithm_->learned();
+  std::vector<float> mean(learned_.size()), square(learned_.size());
+  RETURN_IF_ERROR(blocks.FromTensors(saved.tensors, mean, "/mean").Annotate(kOptimizer));
+  RETURN_IF_ERROR(blocks.FromTensors(saved.tensors, square, "/square").Annotate(kOptimizer));
+  for (Group& group : groups) {
+    ASSIGN_OR_RETURN(const uint64_t steps, Count(saved, group.counted().c_str(), kOptimizer));
+    group.optimizer.Restore(group.part.Of(std::span<const float>(mean)),
+                            group.part.Of(std::span<const float>(square)), steps);
+  }
+  return Status::Ok();
+}
+
 Files ReplayLearner::Save(Part part) const {
   Files files;
   const auto save = [&](const char* name, std::map<std::string, Tensor> tensors,
@@ -283,10 +344,7 @@ Files ReplayLearner::Save(Part part) const {
   };
   save(kWeights, algorithm_->learned().Tensors(learned_), {{kVersion, std::to_string(version_)}});
   if (part == Part::kWeights) return files;
-  auto means = algorithm_->learned().Tensors(optimizer_.mean(), "/mean");
-  means.merge(algorithm_->learned().Tensors(optimizer_.square(), "/square"));
-  save(kOptimizer, std::move(means),
-       {{kSteps, std::to_string(optimizer_.steps())}, {"sampled", std::to_string(steps_)}});
+  files[kOptimizer] = SaveOptimizer();
   save(kTargets, algorithm_->targets().Tensors(targets_));
   std::vector<std::string> replays;
   for (const ShardWork& shard : parts_) replays.push_back(shard.Save());
@@ -319,16 +377,12 @@ Status ReplayLearner::Restore(const Files& files, Part part) {
   std::vector<float> learned = learned_, targets = targets_;
   const ParameterBlocks& blocks = algorithm_->learned();
   RETURN_IF_ERROR(blocks.FromTensors(weights.tensors, learned).Annotate(kWeights));
-  FlatOptimizer optimizer = optimizer_;
+  std::vector<Group> groups = groups_;
   uint64_t sampled = steps_;
   if (part != Part::kWeights || files.contains(kOptimizer)) {
     ASSIGN_OR_RETURN(const Safetensors saved, Parsed(files, kOptimizer));
-    std::vector<float> mean(learned.size()), square(learned.size());
-    RETURN_IF_ERROR(blocks.FromTensors(saved.tensors, mean, "/mean").Annotate(kOptimizer));
-    RETURN_IF_ERROR(blocks.FromTensors(saved.tensors, square, "/square").Annotate(kOptimizer));
-    ASSIGN_OR_RETURN(const uint64_t steps, Count(saved, kSteps, kOptimizer));
+    RETURN_IF_ERROR(RestoreOptimizer(saved, groups));
     ASSIGN_OR_RETURN(sampled, Count(saved, "sampled", kOptimizer));
-    optimizer.Restore(std::move(mean), std::move(square), steps);
     ASSIGN_OR_RETURN(const Safetensors followers, Parsed(files, kTargets));
     RETURN_IF_ERROR(
         algorithm_->targets().FromTensors(followers.tensors, targets).Annotate(kTargets));
@@ -355,7 +409,7 @@ Status ReplayLearner::Restore(const Files& files, Part part) {
   }
   if (part != Part::kWeights) RETURN_IF_ERROR(RestoreReplay(files));
   learned_ = std::move(learned), targets_ = std::move(targets);
-  optimizer_ = std::move(optimizer);
+  groups_ = std::move(groups);
   if (part != Part::kWeights) version_ = version, steps_ = sampled;
   for (const auto& [number, parameters] : versions) Publish(number, parameters);
   if (versions.empty()) Publish(version_, learned_);

@@ -5,7 +5,7 @@
 //   1 store    the unrolls join the replay, each shard's in a part of its own
 //   2 sample   of every minibatch, each shard's share from its part, uniformly or by priority
 //   3 gradient of each shard, on threads; their mean in a fixed order
-//   4 step     of the optimizer; the targets follow
+//   4 step     of the optimizer of each group of parameters that learns in it; the targets follow
 //   5 publish  the parameters are the next version, with which inference goes on
 // 2 to 4 are repeated until every stored step was learned from replay.ratio times on average: how
 // much is learned is a function of how much was played, and neither can run away from the other.
