@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "rl/algorithms/registry.h"
 #include "rl/inference/exploration.h"
 #include "rl/learner/flat_optimizer.h"
+#include "rl/learner/perceptron_rows.h"
 #include "rl/learner/replay_learner.h"
 
 namespace samara {
@@ -137,11 +137,7 @@ class Dqn : public ReplayAlgorithm {
 template <typename Observation>
 void Dqn::Evaluate(std::span<const float> parameters, size_t rows, const Observation& observation,
                    Scratch& s) const {
-  for (size_t i = 0; i < rows; ++i) {
-    const std::span<const std::byte> bytes = observation(i);
-    std::memcpy(s.pass.input.data() + i * PaddedRow(net_->inputs()), bytes.data(), bytes.size());
-  }
-  net_->Forward(parameters, rows, s.pass);
+  samara::Evaluate(*net_, parameters, rows, observation, s.pass);
   for (size_t i = 0; i < rows; ++i) {
     const auto output = net_->Output(s.pass, i);
     float* values = s.values.data() + i * actions_;

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 
 #include "rl/algorithms/registry.h"
+#include "rl/learner/critics.h"
 #include "rl/learner/replay_learner.h"
 #include "rl/learner/squashed_normal.h"
 
@@ -72,12 +72,12 @@ void SacNetworks::Initialize(uint64_t seed, std::span<float> learned,
 }
 
 void SacNetworks::ResetTargets(std::span<const float> learned, std::span<float> targets) const {
-  std::ranges::copy(Critics(learned), targets.begin());
+  std::ranges::copy(CriticsOf(learned), targets.begin());
 }
 
 void SacNetworks::AfterStep(uint64_t /*step*/, std::span<float> learned,
                             std::span<float> targets) const {
-  Follow(config_.polyak, Critics(std::span<const float>(learned)), targets);
+  Follow(config_.polyak, CriticsOf(std::span<const float>(learned)), targets);
   learned[temperature_at_] = temperature_.Bounded(learned[temperature_at_]);
 }
 
@@ -114,51 +114,42 @@ class Sac : public SacNetworks {
  private:
   struct Scratch : ReplayScratch {
     PerceptronPass policy;
-    std::vector<PerceptronPass> critics;
-    std::vector<float> noise, sample;               // [rows][actions]
-    std::vector<float> log_prob, target, by_value;  // [rows]
-    std::vector<float> by_action, by_policy;        // [rows][actions], [rows][2 actions]
+    Critics::Scratch critics;
+    std::vector<float> noise, sample;         // [rows][actions]
+    std::vector<float> log_prob, target;      // [rows]
+    std::vector<float> by_action, by_policy;  // [rows][actions], [rows][2 actions]
   };
 
   Sac(const LearningConfig& config, std::shared_ptr<const Perceptron> policy,
       std::shared_ptr<const Perceptron> critic)
-      : SacNetworks(config, policy, std::move(critic)), actions_(policy->outputs() / 2) {}
+      : SacNetworks(config, policy, critic),
+        actions_(policy->outputs() / 2),
+        critics_(std::move(critic), static_cast<size_t>(config_.critics), actions_) {}
 
   template <typename Observation>
   void SampleActions(std::span<const float> policy, size_t rows, const Observation& observation,
                      const CounterRng& noise, uint64_t first, Scratch& s) const;
-  template <typename Observation, typename Actions>
-  void Evaluate(std::span<const float> critic, size_t rows, const Observation& observation,
-                const Actions& action, PerceptronPass& pass) const;
 
   const size_t actions_;
+  const Critics critics_;
 };
 
 std::unique_ptr<ReplayScratch> Sac::MakeScratch(size_t rows_max) const {
   auto scratch = std::make_unique<Scratch>();
   scratch->policy = policy_->MakePass(rows_max);
-  for (int64_t j = 0; j < config_.critics; ++j)
-    scratch->critics.push_back(critic_->MakePass(rows_max));
+  scratch->critics = critics_.MakeScratch(rows_max);
   for (std::vector<float>* all : {&scratch->noise, &scratch->sample, &scratch->by_action})
     all->resize(rows_max * actions_);
-  for (std::vector<float>* all : {&scratch->log_prob, &scratch->target, &scratch->by_value})
-    all->resize(rows_max);
+  for (std::vector<float>* all : {&scratch->log_prob, &scratch->target}) all->resize(rows_max);
   scratch->by_policy.resize(rows_max * 2 * actions_);
   return scratch;
-}
-
-void CopyFloats(std::span<const std::byte> bytes, float* to) {
-  std::memcpy(to, bytes.data(), bytes.size());
 }
 
 // Draws an action of the policy for each row, and its log-probability. `observation`(row): bytes.
 template <typename Observation>
 void Sac::SampleActions(std::span<const float> policy, size_t rows, const Observation& observation,
                         const CounterRng& noise, uint64_t first, Scratch& s) const {
-  const size_t input_row = PaddedRow(policy_->inputs());
-  for (size_t i = 0; i < rows; ++i)
-    CopyFloats(observation(i), s.policy.input.data() + i * input_row);
-  policy_->Forward(policy, rows, s.policy);
+  Evaluate(*policy_, policy, rows, observation, s.policy);
   for (size_t i = 0; i < rows; ++i) {
     const auto output = policy_->Output(s.policy, i);
     s.log_prob[i] = 0;
@@ -171,27 +162,12 @@ void Sac::SampleActions(std::span<const float> policy, size_t rows, const Observ
   }
 }
 
-// Values of actions, whose samples before squashing are `action`(row), by one critic.
-template <typename Observation, typename Actions>
-void Sac::Evaluate(std::span<const float> critic, size_t rows, const Observation& observation,
-                   const Actions& action, PerceptronPass& pass) const {
-  const size_t input_row = PaddedRow(critic_->inputs());
-  for (size_t i = 0; i < rows; ++i) {
-    float* input = pass.input.data() + i * input_row;
-    CopyFloats(observation(i), input);
-    const float* sample = action(i);
-    for (size_t d = 0; d < actions_; ++d) input[policy_->inputs() + d] = std::tanh(sample[d]);
-  }
-  critic_->Forward(critic, rows, pass);
-}
-
 void Sac::Act(std::span<const float> acting, ReplayScratch& scratch, InferenceBatch& batch) const {
   auto& s = dynamic_cast<Scratch&>(scratch);
-  const size_t rows = batch.rows.size(), input_row = PaddedRow(policy_->inputs());
+  const size_t rows = batch.rows.size();
   if (rows == 0) return;
-  for (size_t i = 0; i < rows; ++i)
-    CopyFloats(batch.rows[i].observation, s.policy.input.data() + i * input_row);
-  policy_->Forward(acting, rows, s.policy);
+  Evaluate(
+      *policy_, acting, rows, [&](size_t i) { return batch.rows[i].observation; }, s.policy);
   for (size_t i = 0; i < rows; ++i) {
     const InferenceRow& row = batch.rows[i];
     const CounterRng rng(row.key);
@@ -214,67 +190,48 @@ std::map<std::string, double> Sac::Gradient(const ReplayMinibatch& minibatch,
                                             std::span<float> gradient) const {
   auto& s = dynamic_cast<Scratch&>(scratch);
   const auto steps = minibatch.steps;
-  const size_t n = steps.size(), critics = s.critics.size();
+  const size_t n = steps.size();
   const float mean = 1 / static_cast<float>(n);
   const auto policy = minibatch.learned.first(policy_->size());
-  const auto learned_critics = Critics(minibatch.learned);
+  const auto learned_critics = CriticsOf(minibatch.learned);
   const auto alpha = static_cast<float>(temperature_.At(minibatch.learned[temperature_at_]));
   const auto now = [&](size_t i) { return steps[i].observation; };
   const auto next = [&](size_t i) { return steps[i].next_observation; };
-  const auto sampled = [&](size_t i) { return s.sample.data() + i * actions_; };
-  const auto played = [&](size_t i) { return steps[i].action.data(); };
-  const auto value = [&](size_t j, size_t i) { return critic_->Output(s.critics[j], i)[0]; };
-  const auto least = [&](size_t i) {
-    size_t j = 0;
-    for (size_t other = 1; other < critics; ++other)
-      if (value(other, i) < value(j, i)) j = other;
-    return j;
-  };
+  const auto sampled = [&](size_t i, size_t d) { return std::tanh(s.sample[i * actions_ + d]); };
+  const auto played = [&](size_t i, size_t d) { return std::tanh(steps[i].action[d]); };
 
   // 1 soft values of what follows, by the targets (equations 3 and 5)
   SampleActions(policy, n, next, minibatch.noise, 0, s);
-  for (size_t j = 0; j < critics; ++j)
-    Evaluate(Critic(minibatch.targets, j), n, next, sampled, s.critics[j]);
+  critics_.Evaluate(minibatch.targets, n, next, sampled, s.critics);
   for (size_t i = 0; i < n; ++i) {
-    const float soft = value(least(i), i) - alpha * s.log_prob[i];
+    const float least = critics_.Value(s.critics, critics_.Least(s.critics, i), i);
+    const float soft = least - alpha * s.log_prob[i];
     s.target[i] = steps[i].reward + (steps[i].discount > 0 ? steps[i].discount * soft : 0);
   }
 
   // 2 critics: the squared error of each
-  double critic_loss = 0, values = 0;
-  std::ranges::fill(minibatch.errors, 0.0F);
-  for (size_t j = 0; j < critics; ++j) {
-    Evaluate(Critic(learned_critics, j), n, now, played, s.critics[j]);
-    for (size_t i = 0; i < n; ++i) {
-      const float error = value(j, i) - s.target[i];
-      const float weight = minibatch.weights[i];
-      critic_loss += static_cast<double>(weight) * error * error, values += value(j, i);
-      s.by_value[i] = 2 * error * mean * weight;
-      minibatch.errors[i] += std::abs(error) / static_cast<float>(critics);
-    }
-    critic_->Backward(Critic(learned_critics, j), std::span(s.by_value).first(n),
-                      /*by_input=*/false, s.critics[j], Critic(Critics(gradient), j));
-  }
+  const Critics::Loss critics = critics_.SquaredErrors(minibatch, learned_critics, played, s.target,
+                                                       s.critics, CriticsOf(gradient));
 
   // 3 policy, reparametrized (equation 9): alpha log pi - min Q, through the action
   SampleActions(policy, n, now, minibatch.noise, n * actions_, s);
-  for (size_t j = 0; j < critics; ++j)
-    Evaluate(Critic(learned_critics, j), n, now, sampled, s.critics[j]);
+  critics_.Evaluate(learned_critics, n, now, sampled, s.critics);
   double policy_loss = 0, log_prob = 0;
   std::ranges::fill(s.by_action, 0.0F);
   std::vector<size_t> chosen(n);
   for (size_t i = 0; i < n; ++i) {
-    chosen[i] = least(i);
-    policy_loss += alpha * s.log_prob[i] - value(chosen[i], i), log_prob += s.log_prob[i];
+    chosen[i] = critics_.Least(s.critics, i);
+    policy_loss += alpha * s.log_prob[i] - critics_.Value(s.critics, chosen[i], i);
+    log_prob += s.log_prob[i];
   }
-  for (size_t j = 0; j < critics; ++j) {
-    for (size_t i = 0; i < n; ++i) s.by_value[i] = chosen[i] == j ? -mean : 0;
-    critic_->Backward(Critic(learned_critics, j), std::span(s.by_value).first(n),
-                      /*by_input=*/true, s.critics[j], {});
+  for (size_t j = 0; j < critics_.count(); ++j) {
+    std::vector<float>& by_value = s.critics.by_value;
+    for (size_t i = 0; i < n; ++i) by_value[i] = chosen[i] == j ? -mean : 0;
+    critic_->Backward(Critic(learned_critics, j), std::span(by_value).first(n),
+                      /*by_input=*/true, s.critics.passes[j], {});
     for (size_t i = 0; i < n; ++i) {
-      const float* by_input =
-          s.critics[j].input_delta.data() + i * PaddedRow(critic_->inputs()) + policy_->inputs();
-      for (size_t d = 0; d < actions_; ++d) s.by_action[i * actions_ + d] += by_input[d];
+      const std::span<const float> by_action = critics_.ByAction(s.critics, j, i);
+      for (size_t d = 0; d < actions_; ++d) s.by_action[i * actions_ + d] += by_action[d];
     }
   }
   for (size_t i = 0; i < n; ++i) {
@@ -298,12 +255,12 @@ std::map<std::string, double> Sac::Gradient(const ReplayMinibatch& minibatch,
   const double entropy = -log_prob / rows;
   const auto temperature = temperature_.LossAt(minibatch.learned[temperature_at_], entropy);
   gradient[temperature_at_] = temperature.by_parameter;
-  critic_loss /= rows, policy_loss /= rows;
-  return {{"loss", critic_loss + policy_loss + temperature.value},
+  policy_loss /= rows;
+  return {{"loss", critics.loss + policy_loss + temperature.value},
           {"policy_loss", policy_loss},
-          {"value_loss", critic_loss},
+          {"value_loss", critics.loss},
           {"entropy", entropy},
-          {"q_mean", values / (rows * static_cast<double>(critics))}};
+          {"q_mean", critics.values}};
 }
 
 Result<std::unique_ptr<Agent>> MakeSacAgent(const AgentSetup& setup) {

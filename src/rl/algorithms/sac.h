@@ -53,7 +53,9 @@ class SacNetworks : public ReplayAlgorithm {
   ReturnRule returns() const override { return {1, config_.gamma}; }
   void Initialize(uint64_t seed, std::span<float> learned, std::span<float> targets) const override;
   void ResetTargets(std::span<const float> learned, std::span<float> targets) const override;
-  std::span<float> Weighted(std::span<float> gradient) const override { return Critics(gradient); }
+  std::span<float> Weighted(std::span<float> gradient) const override {
+    return CriticsOf(gradient);
+  }
   void AfterStep(uint64_t step, std::span<float> learned, std::span<float> targets) const override;
   std::map<std::string, double> coefficients(std::span<const float> learned) const override {
     return {{"entropy_cost", temperature_.At(learned[temperature_at_])}};
@@ -63,7 +65,7 @@ class SacNetworks : public ReplayAlgorithm {
   SacNetworks(const LearningConfig& config, std::shared_ptr<const Perceptron> policy,
               std::shared_ptr<const Perceptron> critic);
   template <typename T>
-  std::span<T> Critics(std::span<T> learned) const {
+  std::span<T> CriticsOf(std::span<T> learned) const {
     return learned.subspan(policy_->size(), targets_.size());
   }
   template <typename T>

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 
 #include "rl/algorithms/sac.h"
 #include "rl/learner/flat_optimizer.h"
+#include "rl/learner/perceptron_rows.h"
 
 namespace samara {
 namespace {
@@ -44,15 +44,6 @@ class DiscreteSac : public SacNetworks {
   DiscreteSac(const LearningConfig& config, std::shared_ptr<const Perceptron> net)
       : SacNetworks(config, net, net), actions_(net->outputs()), net_(std::move(net)) {}
 
-  template <typename Observation>
-  void Forward(std::span<const float> parameters, size_t rows, const Observation& observation,
-               PerceptronPass& pass) const {
-    for (size_t i = 0; i < rows; ++i) {
-      const std::span<const std::byte> bytes = observation(i);
-      std::memcpy(pass.input.data() + i * PaddedRow(net_->inputs()), bytes.data(), bytes.size());
-    }
-    net_->Forward(parameters, rows, pass);
-  }
   // log pi(a | x), by the policy's outputs.
   void LogProbs(size_t rows, Scratch& s) const {
     for (size_t i = 0; i < rows; ++i) {
@@ -91,8 +82,8 @@ void DiscreteSac::Act(std::span<const float> acting, ReplayScratch& scratch,
   auto& s = dynamic_cast<Scratch&>(scratch);
   const size_t rows = batch.rows.size();
   if (rows == 0) return;
-  Forward(
-      acting, rows, [&](size_t i) { return batch.rows[i].observation; }, s.policy);
+  Evaluate(
+      *net_, acting, rows, [&](size_t i) { return batch.rows[i].observation; }, s.policy);
   LogProbs(rows, s);
   for (size_t i = 0; i < rows; ++i) {
     const InferenceRow& row = batch.rows[i];
@@ -125,9 +116,10 @@ std::map<std::string, double> DiscreteSac::Gradient(const ReplayMinibatch& minib
   const std::span<float> by_output = std::span(s.by_output).first(n * actions_);
 
   // 1 soft values of what follows, by the targets (equation 10)
-  Forward(policy, n, next, s.policy);
+  Evaluate(*net_, policy, n, next, s.policy);
   LogProbs(n, s);
-  for (size_t j = 0; j < critics; ++j) Forward(Critic(minibatch.targets, j), n, next, s.critics[j]);
+  for (size_t j = 0; j < critics; ++j)
+    Evaluate(*net_, Critic(minibatch.targets, j), n, next, s.critics[j]);
   for (size_t i = 0; i < n; ++i) {
     float soft = 0;
     for (size_t a = 0; a < actions_; ++a) {
@@ -141,8 +133,8 @@ std::map<std::string, double> DiscreteSac::Gradient(const ReplayMinibatch& minib
   double critic_loss = 0, values = 0;
   std::ranges::fill(minibatch.errors, 0.0F);
   for (size_t j = 0; j < critics; ++j) {
-    const auto critic = Critic(Critics(minibatch.learned), j);
-    Forward(critic, n, now, s.critics[j]);
+    const auto critic = Critic(CriticsOf(minibatch.learned), j);
+    Evaluate(*net_, critic, n, now, s.critics[j]);
     std::ranges::fill(by_output, 0.0F);
     for (size_t i = 0; i < n; ++i) {
       const auto action = static_cast<size_t>(steps[i].action[0]);
@@ -153,11 +145,11 @@ std::map<std::string, double> DiscreteSac::Gradient(const ReplayMinibatch& minib
       minibatch.errors[i] += std::abs(error) / static_cast<float>(critics);
     }
     net_->Backward(critic, by_output, /*by_input=*/false, s.critics[j],
-                   Critic(Critics(gradient), j));
+                   Critic(CriticsOf(gradient), j));
   }
 
   // 3 policy: the mean over actions of alpha log pi - min Q (equation 12), by its logits
-  Forward(policy, n, now, s.policy);
+  Evaluate(*net_, policy, n, now, s.policy);
   LogProbs(n, s);
   double policy_loss = 0, entropy = 0;
   for (size_t i = 0; i < n; ++i) {
