@@ -16,13 +16,14 @@ LearningAlgorithm DqnRow();
 LearningAlgorithm PpoRow();
 LearningAlgorithm R2d2Row();
 LearningAlgorithm SacRow();
+LearningAlgorithm Td3Row();
 LearningAlgorithm VtraceRow();
 
 namespace {
 
 std::vector<LearningAlgorithm>& Rows() {
-  static std::vector<LearningAlgorithm> rows = {VtraceRow(), A2cRow(), PpoRow(),
-                                                SacRow(),    DqnRow(), R2d2Row()};
+  static std::vector<LearningAlgorithm> rows = {VtraceRow(), A2cRow(),  PpoRow(), SacRow(),
+                                                DqnRow(),    R2d2Row(), Td3Row()};
   return rows;
 }
 

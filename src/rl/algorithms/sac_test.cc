@@ -4,86 +4,23 @@
 
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <set>
 
-#include "nn/torch/torch.h"
-#include "rl/algorithms/registry.h"
+#include "rl/algorithms/replay_test_util.h"
 #include "rl/learner/distribution.h"
 
 namespace samara {
 namespace {
 
-using TorchTensor = torch::Tensor;
-using Named = std::map<std::string, TorchTensor>;
+using namespace replay_test;
 
-constexpr size_t kInputs = 5, kDimensions = 3;
-
-AgentSetup SacSetup(std::initializer_list<std::pair<const char*, const char*>> settings = {}) {
-  AgentSetup setup;
-  ChooseAlgorithm(setup.config, "sac");
-  setup.environment.observation = {DType::kFloat32, {kInputs}};
-  setup.environment.action = {.discrete = false,
-                              .n = kDimensions,
-                              .low = std::vector<float>(kDimensions, -1),
-                              .high = std::vector<float>(kDimensions, 1)};
-  ConfigTable table;
-  Bind(table, setup.config);
-  std::vector<std::pair<const char*, const char*>> all = {
-      {"network.layers", "\"dense 12 tanh, dense 7 relu\""},
-      {"learn.entropy_cost", "0.3"},
-      {"learn.entropy_target", "\"-2\""},
-      {"learn.entropy_speed", "2"}};
-  all.insert(all.end(), settings);
-  for (const auto& [key, value] : all) EXPECT_TRUE(table.Set(key, value).ok()) << key;
+AgentSetup SacSetup(Settings settings = {}) {
+  AgentSetup setup = ContinuousSetup("sac");
+  Set(setup.config, {{"learn.entropy_cost", "0.3"},
+                     {"learn.entropy_target", "\"-2\""},
+                     {"learn.entropy_speed", "2"}});
+  Set(setup.config, settings);
   return setup;
-}
-
-// Random steps and what they are views of.
-struct Steps {
-  explicit Steps(size_t n) : numbers(n * kRow) {
-    for (size_t i = 0; i < numbers.size(); ++i)
-      numbers[i] = static_cast<float>(CounterRng(3).Normal(i));
-    for (size_t i = 0; i < n; ++i) {
-      const auto bytes = [&](size_t at) {
-        return std::as_bytes(std::span(numbers).subspan(i * kRow + at, kInputs));
-      };
-      steps.push_back({.observation = bytes(0),
-                       .action = std::span(numbers).subspan(i * kRow + 2 * kInputs, kDimensions),
-                       .reward = numbers[i * kRow + 2 * kInputs + kDimensions],
-                       .next_observation = bytes(kInputs),
-                       .discount = i % 4 == 1 ? 0 : 0.9F});
-    }
-  }
-  // [n][size] of the numbers from `at` on
-  TorchTensor Columns(size_t at, size_t size) {
-    return torch::from_blob(numbers.data(),
-                            {static_cast<int64_t>(steps.size()), static_cast<int64_t>(kRow)})
-        .slice(1, static_cast<int64_t>(at), static_cast<int64_t>(at + size))
-        .clone();
-  }
-  static constexpr size_t kRow = 2 * kInputs + kDimensions + 1;
-  std::vector<float> numbers;
-  std::vector<Transition> steps;
-};
-
-Named ToTorch(const std::map<std::string, Tensor>& tensors, bool gradient) {
-  Named named;
-  for (const auto& [name, tensor] : tensors) {
-    const std::vector<float> values = tensor.Floats();
-    named[name] = torch::tensor(values).reshape(tensor.shape).set_requires_grad(gradient);
-  }
-  return named;
-}
-
-TorchTensor Network(const Named& all, const std::string& prefix, const std::string& head,
-                    TorchTensor x) {
-  const auto dense = [&](const std::string& layer, const TorchTensor& in) {
-    return torch::linear(in, all.at(prefix + layer + "_weight"), all.at(prefix + layer + "_bias"));
-  };
-  x = torch::tanh(dense("fc1", x));
-  x = torch::relu(dense("fc2", x));
-  return dense(head, x);
 }
 
 TorchTensor LeastValue(const Named& all, const TorchTensor& observation,
@@ -190,70 +127,15 @@ TEST(SacTest, TargetsFollowTheCritics) {
 
 // ---- the agent
 
-constexpr uint32_t kSlots = 4, kUnroll = 5;
-
-// Plays unrolls with a random environment and feeds them to an agent.
-class Play {
+// The agent of a run whose random environment is played by hand.
+class Play : public ReplayPlay {
  public:
-  explicit Play(std::initializer_list<std::pair<const char*, const char*>> settings = {})
-      : store_({.observation_bytes = kInputs * 4, .action_values = kDimensions, .values = 0},
-               {.slots = kSlots, .length = kUnroll, .buffers = 3 * kSlots}) {
-    AgentSetup setup = SacSetup({{"learn.environments", "4"},
-                                 {"learn.unroll", "5"},
-                                 {"learn.batch", "4"},
-                                 {"replay.start", "40"},
-                                 {"replay.batch", "16"},
-                                 {"replay.ratio", "8"},
-                                 {"replay.capacity", "100"}});
-    ConfigTable table;
-    Bind(table, setup.config);
-    for (const auto& [key, value] : settings) EXPECT_TRUE(table.Set(key, value).ok()) << key;
-    setup.slots = setup.rows_max = kSlots;
-    agent_ = MakeAgent(setup).ValueOrThrow();
-  }
-  Agent& agent() { return *agent_; }
-
-  UpdateReport Update() {
-    const uint32_t steps = drawn_ == 0 ? kUnroll + 1 : kUnroll;
-    for (uint32_t t = 0; t < steps; ++t, ++drawn_) Step();
-    std::vector<UnrollStore::Loan> unrolls = store_.Take(kSlots);
-    EXPECT_EQ(unrolls.size(), kSlots);
-    return agent_->Update(unrolls, 0).ValueOrThrow();
-  }
-  uint64_t drawn() const { return drawn_; }
-  void SkipTo(uint64_t drawn, Play& other) {
-    drawn_ = drawn;
-    for (uint32_t slot = 0; slot < kSlots; ++slot)
-      ASSERT_TRUE(store_.Restore(slot, other.store_.Save(slot)).ok());
-  }
-
- private:
-  void Step() {
-    for (uint32_t slot = 0; slot < kSlots; ++slot) {
-      ASSERT_TRUE(store_.Reserve(slot));
-      const CounterRng rng(DeriveKey(7, Purpose::kEnvironmentReset, drawn_, slot));
-      std::array<float, kInputs> observation;
-      for (size_t i = 0; i < kInputs; ++i) observation[i] = static_cast<float>(rng.Normal(i));
-      std::array<float, kDimensions> action;
-      for (size_t i = 0; i < kDimensions; ++i) action[i] = static_cast<float>(rng.Normal(20 + i));
-      EntryHeader header;
-      header.reward = static_cast<float>(rng.Normal(99));
-      header.episode_step = static_cast<uint32_t>(drawn_ % 9);
-      header.terminated = drawn_ > 0 && drawn_ % 9 == 0;
-      store_.Append(slot, {.header = header,
-                           .observation = std::as_bytes(std::span(observation)),
-                           .final_observation = {},
-                           .action_values = action,
-                           .behaviour = {},
-                           .values = {},
-                           .state = {},
-                           .history = {}});
-    }
-  }
-
-  UnrollStore store_;
-  std::unique_ptr<Agent> agent_;
-  uint64_t drawn_ = 0;
+  explicit Play(Settings settings = {})
+      : ReplayPlay([&](Settings common) {
+          AgentSetup setup = SacSetup(common);
+          Set(setup.config, settings);
+          return setup;
+        }) {}
 };
 
 TEST(ReplayLearnerTest, HowMuchIsLearnedFollowsFromHowMuchWasPlayed) {
@@ -383,7 +265,7 @@ TEST(SacTest, WeightsScaleTheCriticsAlone) {
 }
 
 TEST(SacTest, RefusesWhatItHasNoUseFor) {
-  const auto refused = [](std::initializer_list<std::pair<const char*, const char*>> settings) {
+  const auto refused = [](Settings settings) {
     return MakeAgent(SacSetup(settings)).status().message();
   };
   EXPECT_EQ(refused({{"network.lstm", "8"}}),
@@ -404,7 +286,7 @@ TEST(SacTest, RefusesWhatItHasNoUseFor) {
             std::string::npos);
 }
 
-AgentSetup DiscreteSetup(std::initializer_list<std::pair<const char*, const char*>> settings) {
+AgentSetup DiscreteSetup(Settings settings) {
   AgentSetup setup = SacSetup(settings);
   setup.environment.action = {.discrete = true, .n = kDimensions, .low = {}, .high = {}};
   return setup;

@@ -72,8 +72,8 @@ class ReplayAlgorithm {
   virtual void Act(std::span<const float> acting, ReplayScratch& scratch,
                    InferenceBatch& batch) const = 0;
 
-  // Writes the gradient of the loss, a mean over the minibatch, by `learned`; zeros for a group that
-  // does not learn in this step. Returns means for the report, by their names in metrics.jsonl
+  // Writes the gradient of the loss, a mean over the minibatch, by `learned`: zeros for a group
+  // that does not learn in this step. Returns means for the report, by their names in metrics.jsonl
   // (doc/metrics.md), always the same; one is "loss".
   virtual std::map<std::string, double> Gradient(const ReplayMinibatch& minibatch,
                                                  ReplayScratch& scratch,
