@@ -12,6 +12,7 @@
 namespace samara {
 
 LearningAlgorithm A2cRow();
+LearningAlgorithm D4pgRow();
 LearningAlgorithm DqnRow();
 LearningAlgorithm PpoRow();
 LearningAlgorithm R2d2Row();
@@ -23,7 +24,7 @@ namespace {
 
 std::vector<LearningAlgorithm>& Rows() {
   static std::vector<LearningAlgorithm> rows = {VtraceRow(), A2cRow(),  PpoRow(), SacRow(),
-                                                DqnRow(),    R2d2Row(), Td3Row()};
+                                                DqnRow(),    R2d2Row(), Td3Row(), D4pgRow()};
   return rows;
 }
 

@@ -7,6 +7,7 @@
 
 #include "rl/algorithms/sac.h"
 #include "rl/learner/flat_optimizer.h"
+#include "rl/learner/log_sum_exp.h"
 #include "rl/learner/perceptron_rows.h"
 
 namespace samara {
@@ -48,10 +49,7 @@ class DiscreteSac : public SacNetworks {
   void LogProbs(size_t rows, Scratch& s) const {
     for (size_t i = 0; i < rows; ++i) {
       const auto output = net_->Output(s.policy, i);
-      const float most = *std::ranges::max_element(output);
-      float sum = 0;
-      for (const float logit : output) sum += std::exp(logit - most);
-      const float log_sum = most + std::log(sum);
+      const float log_sum = LogSumExp(output);
       for (size_t a = 0; a < actions_; ++a) s.log_prob[i * actions_ + a] = output[a] - log_sum;
     }
   }

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/check.h"
+#include "rl/learner/log_sum_exp.h"
 #include "rl/learner/squashed_normal.h"
 
 namespace samara {
@@ -163,10 +164,7 @@ ActionDistribution::RowValues ActionDistribution::EvaluateRow(const float* param
     index /= size;
     end -= size;
     const float* logits = parameters + end;
-    const float most = *std::max_element(logits, logits + size);
-    float sum = 0;
-    for (int64_t k = 0; k < size; ++k) sum += std::exp(logits[k] - most);
-    const float log_sum = most + std::log(sum);
+    const float log_sum = LogSumExp({logits, static_cast<size_t>(size)});
     float entropy = 0;
     for (int64_t k = 0; k < size; ++k) {
       const float log_prob = logits[k] - log_sum;

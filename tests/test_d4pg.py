@@ -1,0 +1,59 @@
+"""D4PG end to end; what it shares with SAC and TD3 is tested there (test_sac.py, test_td3.py)."""
+
+import pytest
+from samara_cli import Running, ok, resume, samara, train
+from test_launch import until
+from test_ppo import hash_of
+from test_sac import INTERRUPTIONS, expect_the_same_bits_after_interruptions
+from test_train_ranks import result
+
+PENDULUM = ["classic/pendulum-d4pg", "run.random_episodes=0", "learn.test_episodes=4"]
+# Two shards with a replay and priorities each; targets are copied often.
+SHARDS = [*PENDULUM, "learn.frames=3000", "learn.environments=2", "learn.batch=2", "learn.shards=2", "learn.unroll=10",
+          "replay.capacity=1000", "replay.start=500", "d4pg.target_every=7"]
+
+
+def test_pendulum_is_learned_in_seconds(tmp_path):
+    outcome = train(tmp_path / "run", *PENDULUM, "learn.test_episodes=20")
+    assert outcome["test_mean"] > -200
+
+
+def test_actors_threads_and_ranks_leave_no_trace(tmp_path):
+    first = train(tmp_path / "a", *SHARDS, "fleet.threads=1")
+    assert hash_of(train(tmp_path / "b", *SHARDS, "fleet.threads=3", "learn.threads=1")) == hash_of(first)
+    assert hash_of(result("samara", 2, *SHARDS, "--out", tmp_path / "both")) == hash_of(first)
+
+
+def test_a_run_that_was_killed_goes_on_with_the_same_bits(tmp_path):
+    words = [*SHARDS, "learn.frames=5000", "run.checkpoint_seconds=1"]
+    first, folder = train(tmp_path / "a", *words), tmp_path / "b"
+    run = Running(tmp_path / "log", "train", *words, "--out", folder)
+    until(lambda: list(folder.glob("checkpoints/*/replay.bin")))
+    run.send(9)
+    assert run.wait() == -9
+    assert hash_of(resume(folder)) == hash_of(first)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", INTERRUPTIONS)
+def test_a_run_that_is_interrupted_goes_on_with_its_replay(tmp_path, how):
+    expect_the_same_bits_after_interruptions(tmp_path, how, *SHARDS, "learn.frames=12000")
+
+
+def test_an_exported_agent_plays_as_its_run(tmp_path):
+    run, policy = tmp_path / "run", tmp_path / "agent.safetensors"
+    train(run, *PENDULUM, "learn.frames=1500")
+    ok("export", run, policy)
+    scores = [ok("eval", target, "--episodes", "3", "--json").json["returns"] for target in (run, policy)]
+    assert scores[0] == scores[1]
+
+
+@pytest.mark.parametrize("words, says", [
+    (["env.id=CartPole-v1"], "run.algorithm=d4pg: the environment's actions are discrete"),
+    (["d4pg.value_min=5"], "expected it below d4pg.value_max"),
+    (["d4pg.atoms=1"], "d4pg.atoms"),
+    (["network.layers=normalize, dense 8 relu"], "expected dense layers alone"),
+])
+def test_what_cannot_work_is_refused(tmp_path, words, says):
+    refused = samara("train", *PENDULUM, *words, "--out", tmp_path / "run")
+    assert refused.code == 78 and says in refused.err and len(refused.err.splitlines()) == 1
