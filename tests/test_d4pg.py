@@ -9,12 +9,12 @@ from test_train_ranks import result
 
 PENDULUM = ["classic/pendulum-d4pg", "run.random_episodes=0", "learn.test_episodes=4"]
 # Two shards with a replay and priorities each; targets are copied often.
-SHARDS = [*PENDULUM, "learn.frames=3000", "learn.environments=2", "learn.batch=2", "learn.shards=2", "learn.unroll=10",
+SHARDS = [*PENDULUM, "learn.frames=1600", "learn.environments=2", "learn.batch=2", "learn.shards=2", "learn.unroll=10",
           "replay.capacity=1000", "replay.start=500", "d4pg.target_every=7"]
 
 
 def test_pendulum_is_learned_in_seconds(tmp_path):
-    outcome = train(tmp_path / "run", *PENDULUM, "learn.test_episodes=20")
+    outcome = train(tmp_path / "run", *PENDULUM, "learn.frames=8000", "learn.test_episodes=20")
     assert outcome["test_mean"] > -200
 
 
@@ -25,7 +25,7 @@ def test_actors_threads_and_ranks_leave_no_trace(tmp_path):
 
 
 def test_a_run_that_was_killed_goes_on_with_the_same_bits(tmp_path):
-    words = [*SHARDS, "learn.frames=5000", "run.checkpoint_seconds=1"]
+    words = [*SHARDS, "learn.frames=4000", "run.checkpoint_seconds=1"]
     first, folder = train(tmp_path / "a", *words), tmp_path / "b"
     run = Running(tmp_path / "log", "train", *words, "--out", folder)
     until(lambda: list(folder.glob("checkpoints/*/replay.bin")))

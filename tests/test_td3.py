@@ -9,7 +9,7 @@ from test_train_ranks import result
 
 PENDULUM = ["classic/pendulum-td3", "run.random_episodes=0", "learn.test_episodes=4"]
 # Two shards with a replay each, which is full before the end of the run; the policy learns in every third step.
-SHARDS = [*PENDULUM, "learn.frames=3000", "learn.environments=2", "learn.batch=2", "learn.shards=2",
+SHARDS = [*PENDULUM, "learn.frames=1600", "learn.environments=2", "learn.batch=2", "learn.shards=2",
           "replay.capacity=1000", "replay.start=500", "td3.delay=3", "optimizer.clip_norm=10"]
 
 
@@ -25,7 +25,7 @@ def test_actors_threads_and_ranks_leave_no_trace(tmp_path):
 
 
 def test_a_run_that_was_killed_goes_on_with_the_same_bits(tmp_path):
-    words = [*SHARDS, "learn.frames=6000", "run.checkpoint_seconds=1"]
+    words = [*SHARDS, "learn.frames=5000", "run.checkpoint_seconds=1"]
     first, folder = train(tmp_path / "a", *words), tmp_path / "b"
     run = Running(tmp_path / "log", "train", *words, "--out", folder)
     until(lambda: list(folder.glob("checkpoints/*/replay.bin")))
