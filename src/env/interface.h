@@ -18,6 +18,7 @@
 
 #include "core/status.h"
 #include "env/episode.h"
+#include "env/goal.h"
 
 namespace samara {
 
@@ -66,6 +67,7 @@ struct EnvironmentSpec {
   std::string version;  // of the simulator and preset: part of the run's identity
   ObservationSpec observation;
   ActionSpec action;
+  GoalSpec goal;                          // size 0: no goals
   std::vector<std::string> action_names;  // discrete, when the simulator has names
   int64_t frames_per_step = 1;            // emulated frames of one ordinary step
   int64_t steps_max = 0;                  // truncation limit of the environment itself; 0 = none

@@ -150,6 +150,31 @@ TEST_P(NativeContractTest, PicturesAreWhatTheSpecificationSays) {
   EXPECT_LT(std::ranges::count(picture, picture[0]), static_cast<ptrdiff_t>(size));
 }
 
+// What a learner computes from an observation is what the environment did.
+TEST_P(NativeContractTest, RewardsOfGoalsFollowTheRuleThatIsDeclared) {
+  Player player(factory_);
+  const GoalSpec goal = player.spec().goal;
+  if (goal.size == 0) return;
+  const auto floats = [](const std::vector<std::byte>& bytes) {
+    std::vector<float> values(bytes.size() / sizeof(float));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  };
+  const auto desired = [&](const std::vector<float>& observation) {
+    return std::vector<float>(observation.end() - goal.size, observation.end());
+  };
+  std::vector<float> wanted = desired(floats(player.Reset(1)));
+  for (uint64_t i = 0; i < 3000; ++i) {
+    const Transition t = player.Step(i);
+    const std::vector<float> seen = floats(t.observation);
+    ASSERT_EQ(desired(seen), wanted);
+    const bool reached = goal.Reached(seen);
+    ASSERT_EQ(t.result.reward, reached ? goal.reached : goal.missed);
+    ASSERT_EQ(t.result.terminated, reached && goal.terminates);
+    if (t.result.terminated || t.result.truncated) wanted = desired(floats(player.Reset(i)));
+  }
+}
+
 TEST_P(NativeContractTest, AnEpisodeMayBeShortened) {
   Player player(factory_);
   player.Reset(1, 3);

@@ -12,6 +12,8 @@
 #include "env/classic/catch.h"
 #include "env/classic/mountain_car.h"
 #include "env/classic/pendulum.h"
+#include "env/goal/bit_flip.h"
+#include "env/goal/point_reach.h"
 #include "env/maze/maze.h"
 #include "env/maze/maze_environment.h"
 #include "env/memory/recall.h"
@@ -65,6 +67,10 @@ NativeTask MazeTask(const MazeOptions& options) {
   return {options.id, [options](bool render) { return MakeMaze(options, render); }, MapOfHardMaze};
 }
 
+NativeTask BitFlipTask(const char* id, int64_t bits) {
+  return {id, [id, bits](bool render) { return MakeBitFlip(id, bits, render); }};
+}
+
 std::vector<NativeTask>& Tasks() {
   static std::vector<NativeTask> tasks = {
       {"CartPole-v1", MakeCartPole},
@@ -84,6 +90,11 @@ std::vector<NativeTask>& Tasks() {
                 .path_reward = true}),
       MazeTask({.id = "ImageMaze", .picture = true}),
       MazeTask({.id = "ImageMazeDiscrete", .outputs = MazeOutputs::kDiscrete, .picture = true}),
+      BitFlipTask("BitFlip8-v0", 8),
+      BitFlipTask("BitFlip15-v0", 15),
+      BitFlipTask("BitFlip20-v0", 20),
+      BitFlipTask("BitFlip40-v0", 40),
+      {"PointReach-v0", MakePointReach},
       {"Parity-v0", [](bool) { return MakeParity(); }},
       {"ToyEasy-v0", [](bool) { return MakeTwoWeights(TwoWeightsTask::kEasy); }},
       {"ToyMedium-v0", [](bool) { return MakeTwoWeights(TwoWeightsTask::kMedium); }},
