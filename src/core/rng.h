@@ -38,6 +38,7 @@ enum class Purpose : uint32_t {
   kCentreChoice = 22,
   kMinibatches = 23,
   kReplaySample = 24,
+  kHindsight = 25,
   kReference = 30,
   kActionNoise = 40,
   kObservationStatistics = 41,

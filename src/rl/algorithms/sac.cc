@@ -18,6 +18,7 @@ namespace samara {
 
 void SacParameters::Bind(ConfigTable& table) {
   replay.Bind(table);
+  hindsight.Bind(table);
   table.Add("sac.gamma", &gamma, {0, 1}, "", "discount per agent step");
   table.Add("sac.critics", &critics, {1, 100}, "critics", "whose least value counts");
   table.Add("sac.polyak", &polyak, {0, 1}, "",

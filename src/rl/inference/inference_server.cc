@@ -26,7 +26,7 @@ struct InferenceServer::Slot {
   uint64_t key = 0;      // of its draws
   EpisodeRecord record;  // of the running episode, so far
   EntryHeader next;      // what the next entry will say of the step that led there
-  std::vector<std::byte> final_observation;  // of the last episode, if it was truncated
+  std::vector<std::byte> final_observation;  // of the last episode, if has_final
   bool has_final = false;
   uint32_t stack_step = 0;  // since the frame stack began
   int32_t last_action = 0;
@@ -211,7 +211,7 @@ void InferenceServer::TakeEnd(uint32_t index, const SlotEvent& event) {
   slot.next.episode_return = slot.record.score;
   slot.next.episode_steps = slot.record.steps;
   slot.next.episode_frames = slot.record.frames;
-  slot.has_final = slot.next.truncated;
+  slot.has_final = slot.next.truncated || (step.terminated && model_.keeps_last());
   if (slot.has_final) std::ranges::copy(fleet_.observation(index), slot.final_observation.begin());
   Begin(index);
 }

@@ -72,6 +72,9 @@ class Model {
   // Whether rows that are not greedy act at random at times, besides what a policy draws: to learn
   // from, not to be tested with.
   virtual bool explores() const { return false; }
+  // Whether unrolls are to have the last observation of episodes that terminated too, besides those
+  // that were truncated.
+  virtual bool keeps_last() const { return false; }
 };
 
 // Acts uniformly at random, by each row's own draws.

@@ -66,6 +66,21 @@ Status ExplorationKeys::Check(const std::string& algorithm) const {
                              ".epsilon=" + std::to_string(epsilon)};
 }
 
+void HindsightKeys::Bind(ConfigTable& table) {
+  table.Add("her.fraction", &fraction, {0, 1}, "",
+            "of the sampled steps that are learned from with a goal that their episode achieved "
+            "later; 0 = none",
+            OnResume::kMustMatchAdded);
+}
+
+Status HindsightKeys::Check(const EnvironmentSpec& environment) const {
+  if (fraction == 0 || environment.goal.size > 0) return Status::Ok();
+  return {Code::kConfig,
+          fmt::format("her.fraction={}: {} has no goals whose reward is known to depend on a "
+                      "distance alone; expected 0",
+                      fraction, environment.id)};
+}
+
 Result<std::vector<std::string_view>> ReplayRecords(const std::map<std::string, std::string>& files,
                                                     const char* name, int64_t first, int64_t shards,
                                                     int64_t all) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/config.h"
+#include "env/interface.h"
 #include "rl/inference/exploration.h"
 #include "rl/learner/learning_config.h"
 
@@ -43,9 +44,17 @@ struct ExplorationKeys {
   }
 };
 
+// Keys of algorithms that may replace goals (rl/replay/hindsight.h).
+struct HindsightKeys {
+  double fraction = 0;  // of the sampled steps
+  void Bind(ConfigTable& table);
+  Status Check(const EnvironmentSpec& environment) const;  // kConfig: it has no goals
+};
+
 class ReplayAlgorithmConfig : public AlgorithmConfig {
  public:
   ReplayKeys replay;
+  HindsightKeys hindsight;  // of algorithms that bind it
 };
 
 }  // namespace samara

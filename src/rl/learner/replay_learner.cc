@@ -13,7 +13,9 @@
 #include "rl/learner/flat_optimizer.h"
 #include "rl/learner/shards.h"
 #include "rl/learner/version_queue.h"
+#include "rl/replay/hindsight.h"
 #include "rl/replay/priorities.h"
+#include "rl/trajectory/reward_transform.h"
 
 namespace samara {
 namespace {
@@ -40,11 +42,21 @@ Result<uint64_t> Count(const Safetensors& file, const char* key, const char* nam
   return std::strtoull(found->second.c_str(), nullptr, 10);
 }
 
+// The goals of the environment with rewards as the learner sees them.
+HindsightRule HindsightOf(const AgentSetup& setup) {
+  const auto& keys = dynamic_cast<const ReplayAlgorithmConfig&>(*setup.config.own).hindsight;
+  const RewardMode mode = ParseRewardMode(setup.config.learn.rewards).ValueOrThrow();
+  GoalSpec goal = setup.environment.goal;
+  for (double* reward : {&goal.reached, &goal.missed}) *reward = LearnersReward(mode, *reward);
+  return {goal, keys.fraction, setup.environment.observation.elements()};
+}
+
 class ReplayLearner final : public Agent {
  public:
   ReplayLearner(const AgentSetup& setup, std::unique_ptr<ReplayAlgorithm> algorithm)
       : config_(setup.config),
         keys_(dynamic_cast<const ReplayAlgorithmConfig&>(*setup.config.own).replay),
+        hindsight_(HindsightOf(setup)),
         combiner_(setup.combiner),
         shards_(ShardsEach(setup.config.learn, setup.ranks)),
         first_shard_(shards_ * setup.rank),
@@ -75,6 +87,7 @@ class ReplayLearner final : public Agent {
   bool Has(uint64_t version) const override { return versions_.Has(version); }
   uint64_t version() const override { return version_; }
   bool explores() const override { return algorithm_->explores(); }
+  bool keeps_last() const override { return hindsight_.fraction > 0; }
   uint64_t memory_bytes() const override {
     const ReplayShape shape = Replay();
     return static_cast<uint64_t>(shards_) *
@@ -120,6 +133,7 @@ class ReplayLearner final : public Agent {
   struct ShardWork {
     UnrollReplay replay;
     Priorities priorities;  // of its steps
+    Hindsight hindsight;
     std::unique_ptr<ReplayScratch> scratch;
     std::vector<uint64_t> drawn;  // items of the minibatch
     std::vector<Transition> steps;
@@ -127,8 +141,8 @@ class ReplayLearner final : public Agent {
     std::vector<float> row;  // gradient, numbers, largest weight of each shard
     std::map<std::string, double> numbers;
     // New steps have the largest priority so far (Schaul et al. 2016, algorithm 1).
-    void Add(const Unroll& unroll) {
-      const uint64_t first = replay.Add(unroll);
+    void Add(const Unroll& unroll, uint64_t stream) {
+      const uint64_t first = replay.Add(unroll, stream);
       for (uint32_t t = 0; t + 1 < unroll.entries; ++t) priorities.SetNew(first + t);
     }
     std::string Save() const {
@@ -162,6 +176,7 @@ class ReplayLearner final : public Agent {
 
   const LearningConfig config_;
   const ReplayKeys keys_;
+  const HindsightRule hindsight_;
   GradientCombiner* const combiner_;
   const int64_t shards_, first_shard_, all_shards_;
   const uint64_t seed_;
@@ -182,7 +197,8 @@ ReplayShape ReplayLearner::Replay() const {
   return {.capacity = static_cast<uint64_t>(keys_.capacity / static_cast<double>(all_shards_)),
           .length = static_cast<uint32_t>(config_.learn.unroll),
           .observation_bytes = shape_.observation_bytes,
-          .action_values = shape_.action_values};
+          .action_values = shape_.action_values,
+          .episodes = keeps_last()};
 }
 
 void ReplayLearner::MakeShards() {
@@ -192,6 +208,7 @@ void ReplayLearner::MakeShards() {
     const auto rows = static_cast<size_t>(end - begin);
     parts_.push_back({.replay = UnrollReplay(Replay()),
                       .priorities = Priorities(Replay().capacity, keys_.alpha, keys_.beta),
+                      .hindsight = Hindsight(hindsight_, keeps_last() ? rows : 0),
                       .scratch = algorithm_->MakeScratch(rows),
                       .drawn = std::vector<uint64_t>(rows),
                       .steps = std::vector<Transition>(rows),
@@ -206,13 +223,14 @@ void ReplayLearner::SampleAndDifferentiate(size_t index, ShardWork& part) const 
   const uint64_t shard = static_cast<uint64_t>(first_shard_) + index;
   // 2 sample
   const CounterRng chosen(DeriveKey(seed_, Purpose::kReplaySample, steps_, shard));
+  const CounterRng goals(DeriveKey(seed_, Purpose::kHindsight, steps_, shard));
   const double share = static_cast<double>(part.steps.size()) / static_cast<double>(keys_.batch);
   const uint64_t size = part.replay.size();
   for (size_t i = 0; i < part.steps.size(); ++i) {
     const Priorities::Drawn drawn = part.priorities.Draw(
         chosen, i, size, static_cast<double>(size) * static_cast<double>(all_shards_), share);
     part.drawn[i] = drawn.item, part.weights[i] = drawn.weight;
-    part.steps[i] = part.replay.At(drawn.item, algorithm_->returns());
+    part.steps[i] = part.hindsight.At(part.replay, drawn.item, algorithm_->returns(), goals, i);
   }
   // 3 gradient; as often as its steps count among all
   part.row.resize(learned_.size());
@@ -290,7 +308,7 @@ Result<UpdateReport> ReplayLearner::Update(std::span<const UnrollStore::Loan> un
   for (size_t i = 0; i < parts_.size(); ++i)
     for (size_t u = i * unrolls.size() / parts_.size();
          u < (i + 1) * unrolls.size() / parts_.size(); ++u)
-      parts_[i].Add(*unrolls[u]);
+      parts_[i].Add(*unrolls[u], share_.first + unrolls[u]->slot);
   report.seconds_batch = SecondsSince(clock);
 
   const uint64_t due = keys_.Due(config_.learn, version_ + 1);
@@ -436,6 +454,8 @@ Status CheckKeys(const AgentSetup& setup) {
     return {Code::kConfig,
             "env.stack: the environment's observations are vectors, which are not stacked; "
             "expected 0"};
+  const auto& own = dynamic_cast<const ReplayAlgorithmConfig&>(*setup.config.own);
+  RETURN_IF_ERROR(own.hindsight.Check(setup.environment));
   const ObservationSpec& observation = setup.environment.observation;
   if (observation.image() || observation.dtype != DType::kFloat32)
     return {Code::kConfig,

@@ -8,7 +8,7 @@
 namespace samara {
 namespace {
 
-constexpr uint64_t kUnrollFormat = 1;
+constexpr uint64_t kUnrollFormat = 1, kEpisodesFormat = 2;  // the second with links of blocks
 
 }  // namespace
 
@@ -21,7 +21,8 @@ uint64_t UnrollReplay::Bytes(const ReplayShape& shape) {
   const uint64_t blocks = std::max<uint64_t>(1, shape.capacity / shape.length);
   const uint64_t floats = std::max<size_t>(1, shape.action_values) + 1;
   return blocks * ((shape.length + 1) * shape.observation_bytes +
-                   shape.length * (floats * sizeof(float) + sizeof(uint8_t)));
+                   shape.length * (floats * sizeof(float) + sizeof(uint8_t)) +
+                   (shape.episodes ? sizeof(uint64_t) : 0));
 }
 
 // Room for all blocks at once: memory that is not written costs nothing.
@@ -33,7 +34,7 @@ void UnrollReplay::Reserve() {
   ends_.reserve(steps);
 }
 
-uint64_t UnrollReplay::Add(const Unroll& unroll) {
+uint64_t UnrollReplay::Add(const Unroll& unroll, uint64_t stream) {
   CHECK_EQ(unroll.entries, shape_.length + 1);
   const size_t length = shape_.length, bytes = (length + 1) * shape_.observation_bytes;
   const uint64_t block = added_ % blocks_max_, first = block * length;
@@ -46,6 +47,7 @@ uint64_t UnrollReplay::Add(const Unroll& unroll) {
     ends_.resize(blocks_ * length);
   }
   ++added_;
+  if (shape_.episodes) links_.Add(block, unroll, stream);
   finals_.erase(finals_.lower_bound(first), finals_.lower_bound(first + length));
   std::copy_n(unroll.observations.begin(), bytes,
               observations_.begin() + static_cast<ptrdiff_t>(block * bytes));
@@ -65,49 +67,73 @@ uint64_t UnrollReplay::Add(const Unroll& unroll) {
   return first;
 }
 
-Transition UnrollReplay::At(uint64_t step, const ReturnRule& rule) const {
-  const size_t bytes = shape_.observation_bytes;
-  const auto observation = [&](uint64_t block, uint64_t entry) {
-    const size_t at = (block * (shape_.length + 1) + entry) * bytes;
-    return std::span(observations_).subspan(at, bytes);
-  };
-  const uint64_t block = step / shape_.length, t = step % shape_.length;
-  const auto most = static_cast<uint64_t>(rule.steps);
-  uint64_t last = step, left = std::min<uint64_t>(most, shape_.length - t);
-  double reward = rewards_[step], discount = rule.gamma;
-  while (--left > 0 && ends_[last] == kNone) {
-    reward += discount * rewards_[++last];
-    discount *= rule.gamma;
+std::span<const std::byte> UnrollReplay::After(uint64_t step) const {
+  if (ends_[step] != kNone) {
+    if (const auto final = finals_.find(step); final != finals_.end()) return final->second;
+    CHECK(ends_[step] == kTerminated && !shape_.episodes) << "an episode without its end";
   }
-  Transition transition = {
-      .observation = observation(block, t),
-      .action = {actions_.data() + step * action_floats_, action_floats_},
-      .reward = static_cast<float>(reward),
-      .next_observation = observation(block, last % shape_.length + 1),
-      .discount = ends_[last] == kTerminated ? 0 : static_cast<float>(discount)};
-  if (ends_[last] == kTruncated) {
-    const auto final = finals_.find(last);
-    CHECK(final != finals_.end()) << "a truncated step without its last observation";
-    transition.next_observation = final->second;
-  }
-  return transition;
+  return Entry(step / shape_.length, step % shape_.length + 1);
 }
+
+// ---- episodes
+
+uint64_t UnrollReplay::StepsInBlock(uint64_t step) const {
+  const uint64_t end = (step / shape_.length + 1) * shape_.length;
+  uint64_t last = step;
+  while (last + 1 < end && ends_[last] == kNone) ++last;
+  return last - step + 1;
+}
+
+uint64_t UnrollReplay::StepsFrom(uint64_t step) const {
+  for (uint64_t count = 0;;) {
+    const uint64_t here = StepsInBlock(step), last = step + here - 1;
+    count += here;
+    const uint64_t next = links_.next(step / shape_.length);
+    if (ends_[last] != kNone || next == BlockLinks::kNone) return count;
+    step = next * shape_.length;
+  }
+}
+
+uint64_t UnrollReplay::Later(uint64_t step, uint64_t ahead) const {
+  for (;;) {
+    const uint64_t here = shape_.length - step % shape_.length;
+    if (ahead < here) return step + ahead;
+    ahead -= here;
+    step = links_.next(step / shape_.length) * shape_.length;
+  }
+}
+
+// ---- what a checkpoint holds
 
 std::string UnrollReplay::Save() const {
   ByteWriter out;
-  out.Put(kUnrollFormat).Put(shape_.length).Put(blocks_max_).Put(added_);
+  out.Put(shape_.episodes ? kEpisodesFormat : kUnrollFormat)
+      .Put(shape_.length)
+      .Put(blocks_max_)
+      .Put(added_);
   out.PutVector(observations_).PutVector(actions_).PutVector(rewards_).PutVector(ends_);
   out.Put(uint64_t{finals_.size()});
   for (const auto& [step, observation] : finals_) out.Put(step).PutVector(observation);
+  if (shape_.episodes) links_.Save(out);
   return out.Take();
+}
+
+// Whether every episode that needs its last observation has it.
+bool UnrollReplay::Whole() const {
+  for (uint64_t step = 0; step < size(); ++step) {
+    const bool needed =
+        ends_[step] == kTruncated || (shape_.episodes && ends_[step] == kTerminated);
+    if (ends_[step] > kTruncated || (needed && !finals_.contains(step))) return false;
+  }
+  return true;
 }
 
 Status UnrollReplay::Restore(std::string_view saved) {
   const Status bad(Code::kBadData, "the saved replay has another shape than this run's");
   ByteReader in(saved);
   UnrollReplay read(shape_);
-  const bool same = in.Get<uint64_t>() == kUnrollFormat && in.Get<uint32_t>() == shape_.length &&
-                    in.Get<uint64_t>() == blocks_max_;
+  const bool same = in.Get<uint64_t>() == (shape_.episodes ? kEpisodesFormat : kUnrollFormat) &&
+                    in.Get<uint32_t>() == shape_.length && in.Get<uint64_t>() == blocks_max_;
   if (!same) return bad;
   read.Reserve();
   read.added_ = in.Get<uint64_t>();
@@ -127,15 +153,14 @@ Status UnrollReplay::Restore(std::string_view saved) {
         step >= steps)
       return bad;
   }
-  for (uint64_t step = 0; step < steps; ++step)
-    if (read.ends_[step] > kTruncated ||
-        (read.ends_[step] == kTruncated && !read.finals_.contains(step)))
-      return bad;
+  const uint64_t oldest = read.added_ > blocks_max_ ? read.added_ % blocks_max_ : 0;
+  if (!read.Whole()) return bad;
+  if (shape_.episodes && !read.links_.Restore(in, read.blocks_, oldest)) return bad;
   if (!in.AtEnd()) return bad;
   blocks_ = read.blocks_, added_ = read.added_;
   observations_ = std::move(read.observations_), actions_ = std::move(read.actions_);
   rewards_ = std::move(read.rewards_), ends_ = std::move(read.ends_);
-  finals_ = std::move(read.finals_);
+  finals_ = std::move(read.finals_), links_ = std::move(read.links_);
   return Status::Ok();
 }
 

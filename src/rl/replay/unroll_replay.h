@@ -4,6 +4,7 @@
 // first and last of a block and those at which an episode's clock ran out. Thread safety: none.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "rl/replay/block_links.h"
 #include "rl/trajectory/unroll_store.h"
 
 namespace samara {
@@ -36,6 +38,9 @@ struct ReplayShape {
   uint32_t length = 1;    // steps of a block
   size_t observation_bytes = 0;
   size_t action_values = 0;  // floats of a continuous action; 0 when discrete
+  // Unrolls have the last observation of terminated episodes too, and the replay finds an episode's
+  // later steps in later blocks.
+  bool episodes = false;
 };
 
 class UnrollReplay {
@@ -45,12 +50,36 @@ class UnrollReplay {
   // Memory when full.
   static uint64_t Bytes(const ReplayShape& shape);
   // Replaces the oldest block once it is full. REQUIRES: `unroll` is whole, of `length` steps.
-  // Returns its first step.
-  uint64_t Add(const Unroll& unroll);
+  // `stream`: number of its slot among the run's. Returns its first step.
+  uint64_t Add(const Unroll& unroll, uint64_t stream = 0);
   uint64_t size() const { return blocks_ * shape_.length; }  // steps that are there
   uint64_t added() const { return added_ * shape_.length; }  // ever
   // m = rule.steps, or fewer at the end of the block or of an episode. REQUIRES: step < size().
-  Transition At(uint64_t step, const ReturnRule& rule) const;
+  Transition At(uint64_t step, const ReturnRule& rule) const {
+    return At(step, rule, [this](uint64_t at) {
+      return Outcome{rewards_[at], ends_[at] == kTerminated};
+    });
+  }
+  // What a step brought.
+  struct Outcome {
+    float reward = 0;
+    bool terminated = false;
+  };
+  // The same with other outcomes: `outcome`(step) is called for steps of the episode in order, up
+  // to one that terminates.
+  template <typename OutcomeOf>
+  Transition At(uint64_t step, const ReturnRule& rule, const OutcomeOf& outcome) const;
+
+  bool terminated(uint64_t step) const { return ends_[step] == kTerminated; }
+  // What the step led to. Of a terminated step without shape.episodes it has no meaning.
+  std::span<const std::byte> After(uint64_t step) const;
+  std::span<const std::byte> Before(uint64_t step) const {
+    return Entry(step / shape_.length, step % shape_.length);
+  }
+  // Steps of the episode that are there, from this one on; and the one that follows `ahead` steps
+  // later. REQUIRES: shape.episodes; ahead < StepsFrom(step).
+  uint64_t StepsFrom(uint64_t step) const;
+  uint64_t Later(uint64_t step, uint64_t ahead) const;
 
   // What a checkpoint holds. Restore: kBadData, of another shape or damaged; nothing has changed.
   std::string Save() const;
@@ -58,6 +87,13 @@ class UnrollReplay {
 
  private:
   void Reserve();
+  bool Whole() const;  // what Restore read
+  std::span<const std::byte> Entry(uint64_t block, uint64_t entry) const {
+    const size_t at = (block * (shape_.length + 1) + entry) * shape_.observation_bytes;
+    return std::span(observations_).subspan(at, shape_.observation_bytes);
+  }
+  // Steps from this one to the last of the episode or of the block.
+  uint64_t StepsInBlock(uint64_t step) const;
 
   const ReplayShape shape_;
   const size_t action_floats_;
@@ -68,7 +104,27 @@ class UnrollReplay {
   std::vector<float> actions_, rewards_;  // [length][action_floats], [length]
   enum End : uint8_t { kNone, kTerminated, kTruncated };
   std::vector<uint8_t> ends_;  // [length] of End: how the step ended its episode
-  std::map<uint64_t, std::vector<std::byte>> finals_;  // by step: after truncated ones
+  std::map<uint64_t, std::vector<std::byte>> finals_;  // by step: after the last of an episode
+  BlockLinks links_;                                   // of shape.episodes
 };
+
+template <typename OutcomeOf>
+Transition UnrollReplay::At(uint64_t step, const ReturnRule& rule, const OutcomeOf& outcome) const {
+  uint64_t left =
+      std::min<uint64_t>(static_cast<uint64_t>(rule.steps), shape_.length - step % shape_.length);
+  uint64_t last = step;
+  Outcome now = outcome(step);
+  double reward = now.reward, discount = rule.gamma;
+  while (--left > 0 && !now.terminated && ends_[last] == kNone) {
+    now = outcome(++last);
+    reward += discount * now.reward;
+    discount *= rule.gamma;
+  }
+  return {.observation = Before(step),
+          .action = {actions_.data() + step * action_floats_, action_floats_},
+          .reward = static_cast<float>(reward),
+          .next_observation = After(last),
+          .discount = now.terminated ? 0 : static_cast<float>(discount)};
+}
 
 }  // namespace samara

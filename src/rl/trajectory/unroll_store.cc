@@ -182,7 +182,7 @@ void UnrollStore::Write(Unroll& unroll, const Entry& entry) const {
   CopyRow(entry.action_values, unroll.action_values, i);
   CopyRow(entry.behaviour, unroll.behaviour, i);
   CopyRow(entry.values, unroll.values, i);
-  if (entry.header.truncated && !entry.final_observation.empty()) {
+  if (!entry.final_observation.empty()) {
     CHECK_EQ(entry.final_observation.size(), shape_.observation_bytes);
     unroll.finals.push_back({i, {entry.final_observation.begin(), entry.final_observation.end()}});
   }

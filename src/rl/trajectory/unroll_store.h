@@ -66,7 +66,8 @@ static_assert(sizeof(EntryHeader) == 64 && std::is_trivially_copyable_v<EntryHea
 struct Entry {
   EntryHeader header;
   std::span<const std::byte> observation;
-  std::span<const std::byte> final_observation;  // of the last episode, if it was truncated here
+  // Of the last episode, if it was truncated here, or ended otherwise and a learner wants it.
+  std::span<const std::byte> final_observation;
   std::span<const float> action_values, behaviour, values;
   // Read only where NeedsState(slot) said so:
   std::span<const float> state;        // entering this entry: zeros where an episode begins
@@ -88,7 +89,7 @@ struct Unroll {
     uint32_t entry;  // the first of the next episode
     std::vector<std::byte> observation;
   };
-  std::vector<Final> finals;  // of truncated episodes, in order
+  std::vector<Final> finals;  // of episodes that ended with a final_observation, in order
 };
 
 struct UnrollConfig {
