@@ -59,6 +59,11 @@ class Spec:
     frames_per_step: int = 1  # emulated frames of one ordinary step
     steps_max: int = 0  # truncation limit of the environment itself; 0 = none
     position: int = 0  # numbers that position() writes: where the body is, for maps and novelty; 0 = no such method
+    goal_size: int = 0  # numbers of a goal (src/env/goal.h), at the end of the observation: achieved, then desired; 0 = no goals
+    goal_threshold: float = 0.0  # a goal is reached within this distance
+    goal_reached: float = 0.0  # reward of a step that reached it
+    goal_missed: float = -1.0  # and of any other
+    goal_terminates: bool = False  # whether reaching it ends the episode
     memory: int = 0  # bytes that memory() writes: of the simulator, for novelty; 0 = it has no such method
     render_height: int = 0  # pictures for people, when made to render: RGB
     render_width: int = 0

@@ -4,7 +4,7 @@
 ``{"kind": "gym", "id": "LunarLander-v3"}``; ``"module:Name-v0"`` imports the module first, from ``"path"`` when no other
 place has it; ``"kwargs"`` goes to ``gymnasium.make``. Observations: a uint8 Box stays as it is, every other Box becomes float32,
 and Dict, Tuple, Discrete, MultiDiscrete and MultiBinary spaces are flattened to one float32 vector by
-``gymnasium.spaces.flatten``. Actions in [-1, 1] are rescaled to the Box's bounds; a dimension
+``gymnasium.spaces.flatten``, a Dict of a goal environment in the order of samara/goal.py. Actions in [-1, 1] are rescaled to the Box's bounds; a dimension
 with an infinite bound is passed through as it is. Each episode calls ``reset(seed=key mod 2^31)``; a
 step counts as one frame.
 """
@@ -20,6 +20,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from samara import goal
 from samara.environment import CONFIG, NO_INPUT, SetupError, Spec, Step
 
 FLATTENED = (spaces.Dict, spaces.Tuple, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
@@ -30,7 +31,7 @@ ENGINES = {"mujoco": "mujoco", "Box2D": "box2d", "ale_py": "ale-py", "pygame": "
 class GymEnvironment:
     def __init__(self, given: str, env: gymnasium.Env, render: bool) -> None:
         self.env = env
-        observation, self.flatten = observation_space(given, env.observation_space)
+        observation, self.flatten = observation_space(given, goal.ordered(env.observation_space))
         action = env.action_space
         self.parts = parts(given, action)
         self.discrete = isinstance(action, spaces.Discrete) or bool(self.parts)
@@ -65,6 +66,7 @@ class GymEnvironment:
             render_height=self.image.shape[0],
             render_width=self.image.shape[1],
             render_frames=1 if render else 0,
+            **goal.declared(env),
         )
 
     def scale_actions(self, space: spaces.Box) -> None:

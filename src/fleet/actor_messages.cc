@@ -26,6 +26,10 @@ class Reader {
     if (value == nullptr) return {};
     return EscapeControl(value->get_ref<const std::string&>().substr(0, kTextMax));
   }
+  double Number(const char* key) {
+    const Json* value = Find(key, &Json::is_number, "a number");
+    return value == nullptr ? 0 : value->get<double>();
+  }
   bool Has(const char* key) const { return object_.contains(key); }
   bool Flag(const char* key) {
     const Json* value = Find(key, &Json::is_boolean, "a boolean");
@@ -111,6 +115,20 @@ bool Fits(const std::vector<int64_t>& shape, uint64_t item_bytes, uint64_t bytes
   return true;
 }
 
+// REQUIRES: the observation was read.
+GoalSpec ReadGoal(Reader& in, const ObservationSpec& observation) {
+  GoalSpec goal;
+  const bool vector = observation.dtype == DType::kFloat32 && !observation.image();
+  const size_t most = vector ? observation.elements() / 2 : 0;
+  goal.size = in.Integer("goal_size", 0, static_cast<int64_t>(most));
+  if (goal.size == 0) return goal;
+  goal.threshold = in.Number("goal_threshold");
+  goal.reached = in.Number("goal_reached"), goal.missed = in.Number("goal_missed");
+  goal.terminates = in.Flag("goal_terminates");
+  if (goal.threshold < 0) in.Fail("goal_threshold", "0 or more");
+  return goal;
+}
+
 EnvironmentSpec ReadSpec(Reader& in) {
   EnvironmentSpec spec;
   spec.id = in.Text("id");
@@ -121,6 +139,7 @@ EnvironmentSpec ReadSpec(Reader& in) {
   spec.observation.shape = in.Integers("observation_shape", 1, kIntMax, 8);
   if (!Fits(spec.observation.shape, SizeOf(spec.observation.dtype), kObservationBytesMax))
     in.Fail("observation_shape", "at most " + std::to_string(kObservationBytesMax) + " bytes");
+  if (in.Has("goal_size")) spec.goal = ReadGoal(in, spec.observation);
   spec.action.discrete = in.Flag("action_discrete");
   spec.action.n = in.Integer(
       "action_n", 1, spec.action.discrete ? kIntMax : static_cast<int64_t>(kActionValuesMax));
@@ -182,23 +201,30 @@ Json ToJson(const EnvironmentSpec& spec) {
     for (const float v : values) list.push_back(std::isfinite(v) ? Json(v) : Json());
     return list;
   };
-  return {{"id", spec.id},
-          {"version", spec.version},
-          {"observation_dtype", spec.observation.dtype == DType::kUint8 ? "uint8" : "float32"},
-          {"observation_shape", spec.observation.shape},
-          {"action_discrete", spec.action.discrete},
-          {"action_n", spec.action.n},
-          {"action_sizes", spec.action.sizes},
-          {"action_low", bounds(spec.action.low)},
-          {"action_high", bounds(spec.action.high)},
-          {"action_names", spec.action_names},
-          {"frames_per_step", spec.frames_per_step},
-          {"steps_max", spec.steps_max},
-          {"memory", spec.memory},
-          {"position", spec.position},
-          {"render_height", spec.render_height},
-          {"render_width", spec.render_width},
-          {"render_frames", spec.render_frames}};
+  Json json = {{"id", spec.id},
+               {"version", spec.version},
+               {"observation_dtype", spec.observation.dtype == DType::kUint8 ? "uint8" : "float32"},
+               {"observation_shape", spec.observation.shape},
+               {"action_discrete", spec.action.discrete},
+               {"action_n", spec.action.n},
+               {"action_sizes", spec.action.sizes},
+               {"action_low", bounds(spec.action.low)},
+               {"action_high", bounds(spec.action.high)},
+               {"action_names", spec.action_names},
+               {"frames_per_step", spec.frames_per_step},
+               {"steps_max", spec.steps_max},
+               {"memory", spec.memory},
+               {"position", spec.position},
+               {"render_height", spec.render_height},
+               {"render_width", spec.render_width},
+               {"render_frames", spec.render_frames}};
+  if (spec.goal.size > 0)
+    json.update({{"goal_size", spec.goal.size},
+                 {"goal_threshold", spec.goal.threshold},
+                 {"goal_reached", spec.goal.reached},
+                 {"goal_missed", spec.goal.missed},
+                 {"goal_terminates", spec.goal.terminates}});
+  return json;
 }
 
 Result<EnvironmentSpec> ParseSpec(const Json& object) {
@@ -251,6 +277,7 @@ std::string Difference(const EnvironmentSpec& given, const EnvironmentSpec& expe
   if (given.observation.shape != expected.observation.shape)
     return instead("observation shape", ShowList(given.observation.shape),
                    ShowList(expected.observation.shape));
+  if (given.goal != expected.goal) return "other goals";
   if (given.action.discrete != expected.action.discrete) return "another kind of action";
   if (given.action.n != expected.action.n)
     return instead("actions", number(given.action.n), number(expected.action.n));

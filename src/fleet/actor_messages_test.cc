@@ -49,6 +49,45 @@ TEST(ActorMessagesTest, PartsOfAnActionMakeItsNumber) {
   }
 }
 
+Json HelloWithGoals() {
+  Json hello = Hello();
+  hello["spec"].update({{"observation_dtype", "float32"},
+                        {"observation_shape", {7}},
+                        {"goal_size", 3},
+                        {"goal_threshold", 0.05},
+                        {"goal_reached", 1},
+                        {"goal_missed", -0.5},
+                        {"goal_terminates", true}});
+  return hello;
+}
+
+TEST(ActorMessagesTest, GoalsTravelWhereThereAreAny) {
+  const auto message = Parse(HelloWithGoals());
+  ASSERT_TRUE(message.ok()) << message.status().message();
+  const GoalSpec goal = {
+      .size = 3, .threshold = 0.05, .reached = 1, .missed = -0.5, .terminates = true};
+  EXPECT_EQ(message->spec.goal, goal);
+  EXPECT_EQ(ParseSpec(ToJson(message->spec))->goal, goal);
+  EXPECT_EQ(Difference(Parse(Hello())->spec, message->spec).substr(0, 7), "another");
+  EXPECT_FALSE(ToJson(Parse(Hello())->spec).contains("goal_size"));
+}
+
+TEST(ActorMessagesTest, GoalsThatCannotBeAreRefused) {
+  const std::pair<const char*, Json> cases[] = {{"goal_size", 4},         {"goal_size", -1},
+                                                {"goal_threshold", -1},   {"goal_reached", "1"},
+                                                {"goal_missed", nullptr}, {"goal_terminates", 0}};
+  for (const auto& [key, value] : cases) {
+    Json hello = HelloWithGoals();
+    hello["spec"][key] = value;
+    const auto message = Parse(hello);
+    EXPECT_EQ(message.status().code(), Code::kConfig) << key << " " << value;
+    EXPECT_NE(message.status().message().find(key), std::string::npos);
+  }
+  Json image = Hello();
+  image["spec"]["goal_size"] = 1;
+  EXPECT_FALSE(Parse(image).ok());
+}
+
 TEST(ActorMessagesTest, OpenBoundsTravelAsNull) {
   Json hello = Hello();
   hello["spec"]["action_discrete"] = false;
