@@ -1,0 +1,149 @@
+"""`import samara`: runs started, watched, stopped and read from Python; each number beside the program's own."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import samara
+from samara_cli import CARTPOLE, ROOT, ok
+
+PRESET, SMALL = CARTPOLE[0], dict(word.split("=") for word in CARTPOLE[1:])
+LONG = SMALL | {"ga.generations": 1_000_000, "run.stop_when_solved": False}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return samara.train(PRESET, SMALL, tmp_path_factory.mktemp("runs") / "ga")
+
+
+def test_train_does_what_the_program_does(run, tmp_path):
+    theirs = ok("train", *CARTPOLE, "--out", tmp_path / "run", "--quiet", "--json").json
+    same = ("population_hash", "elite_mean", "elite_returns", "random_mean", "frames", "generation")
+    assert {key: run.result[key] for key in same} == {key: theirs[key] for key in same}
+    assert run.config["ga"]["population"] == 12 and run.config["run"]["seed"] == 3
+    assert samara.load(run.path).result == run.result
+
+
+def test_metrics_are_the_lines_of_the_file(run, monkeypatch):
+    lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    monkeypatch.setitem(sys.modules, "pandas", None)  # as where it is not installed
+    assert run.metrics() == [line for line in lines if "event" not in line]
+    assert [line["generation"] for line in run.metrics()] == [1, 2, 3, 4]
+    assert run.metrics(events=True) == [line for line in lines if "event" in line] != []
+
+
+def test_metrics_are_a_frame_with_pandas(run):
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = run.metrics()
+    assert isinstance(frame, pandas.DataFrame) and list(frame["generation"]) == [1, 2, 3, 4]
+
+
+def test_evaluate_plays_the_episodes_of_eval(run):
+    mine = run.evaluate(episodes=20, seed=5)
+    assert mine == ok("eval", run.path, "--episodes", 20, "--seed", 5, "--json").json
+    assert run.evaluate(episodes=20, random=True)["policy"] == "random"
+
+
+def test_report_is_made_again(run):
+    (run.path / "report.html").unlink()
+    assert run.report().read_text().lower().startswith("<!doctype html>")
+
+
+def test_errors_have_the_programs_line_and_code(tmp_path):
+    for arguments, code, words in [
+        (("cartpole",), 78, "unknown preset"),
+        ((PRESET, {"ga.populaton": 5}), 78, "the nearest known one is ga.population"),
+        ((PRESET, {}, ROOT), 73, str(ROOT)),
+    ]:
+        with pytest.raises(samara.Error, match=words) as caught:
+            samara.train(*arguments)
+        assert caught.value.exit_code == code and "\n" not in str(caught.value)
+    with pytest.raises(samara.Error, match="expected a run folder") as caught:
+        samara.load(tmp_path)
+    assert caught.value.exit_code == 66
+
+
+def test_a_missing_program_is_one_clear_error(monkeypatch):
+    monkeypatch.setenv("SAMARA_PROGRAM", "/nowhere/samara")
+    with pytest.raises(samara.Error, match="/nowhere/samara: No such file or directory: expected the program") as caught:
+        samara.train(PRESET)
+    assert caught.value.exit_code == 66
+
+
+def test_a_callback_sees_every_line_and_stops_the_run(tmp_path):
+    seen = []
+
+    def watch(line):
+        seen.append(line)
+        return line.get("generation", 0) >= 3
+
+    run = samara.train(PRESET, LONG, tmp_path / "run", callback=watch)
+    assert run.result is None
+    assert seen[0]["event"] == "random_policy"
+    lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    assert seen == lines and len(lines) >= 4
+    # everything was saved: what goes on is the run itself, and its new lines are the callback's
+    again = []
+    assert run.resume(callback=lambda line: again.append(line) or len(again) >= 2).path == run.path
+    assert again[0]["event"] == "resumed" and again[1]["generation"] == lines[-1]["generation"] + 1
+
+
+def test_a_running_run_is_iterated_and_stopped(tmp_path):
+    with samara.start(PRESET, LONG, tmp_path / "run") as running:
+        for line in running:
+            if line.get("generation", 0) >= 2:
+                running.stop()
+        assert running.path == tmp_path / "run" and not running.running
+        assert running.wait().result is None
+    with samara.start(PRESET, LONG, tmp_path / "other") as running:
+        next(iter(running))
+    assert not running.running
+
+
+def test_the_default_folder_is_the_programs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert str(samara.train(PRESET, SMALL).path) == "runs/cartpole-ga-01"
+    assert (tmp_path / "runs/cartpole-ga-01/result.json").exists()
+
+
+def test_an_interrupt_saves_and_names_the_folder(tmp_path):
+    def interrupt():
+        while not (tmp_path / "run" / "metrics.jsonl").exists():
+            time.sleep(0.01)
+        time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt) as caught:
+        samara.train(PRESET, LONG, tmp_path / "run")
+    thread.join()
+    assert f"samara.load('{tmp_path / 'run'}').resume() continues" in caught.value.__notes__[0]
+    assert ok("fsck", tmp_path / "run").code == 0
+
+
+def test_the_package_imports_nothing_before_it_is_used():
+    """Actor processes import it too."""
+    code = ("import sys; before = set(sys.modules); import samara; "
+            "print(sorted(set(sys.modules) - before - {'samara', '__future__', 'importlib', 'typing'}))")
+    done = subprocess.run([sys.executable, "-c", "import importlib, typing; " + code], capture_output=True, text=True,
+                          check=True, env=os.environ | {"PYTHONPATH": str(ROOT / "build/python")})
+    assert done.stdout.strip() == "[]"
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        samara.trian
+    assert set(samara.__all__) <= set(dir(samara)) and all(hasattr(samara, name) for name in samara.__all__)
+
+
+def test_the_pages_examples_run(tmp_path):
+    """The code blocks of doc/python.md, one after the other, as somebody pastes them."""
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "doc/python.md").read_text(), re.M | re.S)
+    assert len(blocks) > 3
+    done = subprocess.run([sys.executable, "-c", "\n".join(blocks)], cwd=tmp_path, capture_output=True, text=True,
+                          timeout=120, env=os.environ | {"PYTHONPATH": str(ROOT / "build/python")})
+    assert done.returncode == 0, done.stderr[-3000:]
