@@ -19,6 +19,7 @@ if __name__ == "__main__" and not sys.flags.safe_path:
 import json
 import math
 import os
+import traceback
 
 from samara import _native
 from samara.environment import CONFIG, Environment, SetupError, Spec, make
@@ -108,10 +109,11 @@ def serve(config: dict, environments: list[Environment]) -> None:
     try:
         slots.serve(environments)
     except Exception as error:
+        traceback.print_exc()  # before the learner process, which ends this one, hears of it
         slot, episode, step = slots.current
         where = f"{spec.id}, slot {slot}, episode {episode}, step {step}"
         send({"type": "error", "code": INTERNAL, "slot": slot, "line": f"{one_line(error)} ({where})"})
-        raise
+        sys.exit(1)
 
 
 def main() -> int:
@@ -134,6 +136,8 @@ def main() -> int:
         environments = build(config)
     except Exception as error:  # the engine reports it and decides
         code = error.code if isinstance(error, SetupError) else CONFIG
+        if error.__cause__ is not None or not isinstance(error, SetupError):
+            traceback.print_exception(error.__cause__ or error)
         send({"type": "error", "code": code, "line": one_line(error)})
         return code
     send(hello(environments[0].spec))

@@ -11,12 +11,9 @@
 #include "core/cpu.h"
 #include "core/log.h"
 #include "core/signals.h"
-#include "core/venv.h"
-#include "env/atari_preset.h"
-#include "env/registry.h"
+#include "fleet/named_environment.h"
 #include "fleet/remote/address.h"
 #include "fleet/remote/remote.h"
-#include "play/environment_setup.h"
 
 namespace samara {
 namespace {
@@ -47,31 +44,17 @@ EnvironmentFactory WhileThereIsTime(EnvironmentFactory make, const RemoteActorOp
   };
 }
 
-// "atari/pong" under an Atari preset, a native id, "dummy", or any id of Gymnasium.
+// The environments that the arguments name, as many as they say.
 Result<std::unique_ptr<Fleet>> MakeLocalFleet(const ActorArguments& args) {
   const uint32_t workers = args.threads > 0 ? args.threads : Cores();
-  const uint32_t slots = args.slots > 0 ? args.slots : 2 * workers;
-  const auto native = NativeEnvironmentIds();
-  if (std::find(native.begin(), native.end(), args.environment) != native.end()) {
-    ASSIGN_OR_RETURN(const EnvironmentFactory factory, NativeEnvironment(args.environment));
-    return MakeThreadFleet(WhileThereIsTime(factory, args.remote), slots,
-                           args.at_once ? 0 : workers);
-  }
-  if (args.at_once)
+  ASSIGN_OR_RETURN(NamedEnvironment named, FindEnvironment(args.environment, args.preset));
+  if (named.native)
+    named.native = WhileThereIsTime(named.native, args.remote);
+  else if (args.at_once)
     return Status(Code::kConfig, "--inline: expected a native environment (`samara list envs`)");
   ActorFleetOptions options;
-  ASSIGN_OR_RETURN(const Path venv, FindVenv());
-  options.python = (venv / "bin" / "python").string();
-  options.actors = std::min(workers, slots);
-  options.slots = slots;
-  constexpr std::string_view kAtari = "atari/";
-  if (args.environment.starts_with(kAtari)) {
-    ASSIGN_OR_RETURN(const AtariPreset preset, FindAtariPreset(args.preset));
-    options.environment_json = AtariEnvironmentJson(preset, args.environment.substr(kAtari.size()));
-  } else {
-    options.environment_json = PythonEnvironmentJson(args.environment);
-  }
-  return MakeActorFleet(options);
+  options.slots = args.slots > 0 ? args.slots : 2 * workers;
+  return MakeNamedFleet(named, args.at_once ? 0 : workers, options);
 }
 
 Status RunActor(ActorArguments args) {

@@ -23,9 +23,9 @@ namespace samara {
 
 // in the order a newcomer meets them
 void AddAllCommands(CLI::App& app, Invocation& invocation) {
-  for (const auto add :
-       {AddTrain, AddEval, AddPlay, AddReport, AddList, AddDoctor, AddFsck, AddHash, AddInspect,
-        AddExport, AddImport, AddLaunch, AddActor, AddToken, AddCertificates, AddBench}) {
+  for (const auto add : {AddTrain, AddEval, AddPlay, AddReport, AddList, AddCheck, AddDoctor,
+                         AddFsck, AddHash, AddInspect, AddExport, AddImport, AddLaunch, AddAct,
+                         AddActor, AddToken, AddCertificates, AddBench}) {
     add(app, invocation);
   }
   // an empty word is a script's unset variable, never meant
@@ -169,8 +169,8 @@ std::string NearestCommand(const std::string& word, std::vector<std::string> nam
   static const std::map<std::string, std::string> kAliases = {
       {"run", "train"},   {"resume", "train"}, {"learn", "train"},  {"start", "train"},
       {"test", "eval"},   {"score", "eval"},   {"watch", "play"},   {"show", "play"},
-      {"render", "play"}, {"verify", "fsck"},  {"check", "doctor"}, {"presets", "list"},
-      {"envs", "list"},   {"keys", "list"},    {"games", "list"},   {"plot", "report"}};
+      {"render", "play"}, {"verify", "fsck"},  {"presets", "list"}, {"envs", "list"},
+      {"keys", "list"},   {"games", "list"},   {"plot", "report"}};
   for (const auto& [alias, name] : kAliases) names.push_back(alias);
   const std::string nearest = Nearest(word, names);
   const auto alias = kAliases.find(nearest);

@@ -14,6 +14,7 @@
 #include "core/resources.h"
 #include "core/signals.h"
 #include "core/thread.h"
+#include "fleet/named_environment.h"
 #include "play/environment_setup.h"
 #include "play/saved_policy.h"
 #include "replica/group/group.h"

@@ -10,6 +10,7 @@
 #include "core/venv.h"
 #include "env/registry.h"
 #include "evo/evaluate/reference.h"
+#include "fleet/named_environment.h"
 #include "fleet/policy_segment.h"
 
 namespace samara {
@@ -22,30 +23,6 @@ uint32_t OrAuto(int64_t value, uint32_t automatic) {
 // This engine's share of the machine.
 uint32_t OwnCores(const FleetConfig& fleet) {
   return std::max(1U, Cores() / static_cast<uint32_t>(fleet.engines));
-}
-
-bool IsNative(const std::string& id) {
-  const auto ids = NativeEnvironmentIds();
-  return std::find(ids.begin(), ids.end(), id) != ids.end();
-}
-
-// The prefixes that are adapters of our own and no module: PREFIXES in
-// python/samara/environment.py.
-constexpr std::string_view kDmLab = "dmlab:", kAdapters[] = {"envpool:", kDmLab};
-
-bool HasAdapter(std::string_view id) {
-  return std::any_of(std::begin(kAdapters), std::end(kAdapters),
-                     [id](std::string_view prefix) { return id.starts_with(prefix); });
-}
-
-bool NamesModule(std::string_view id) { return id.find(':') != id.npos && !HasAdapter(id); }
-
-// A number or a boolean: nothing that could be a path.
-bool IsPlainOption(std::string_view option) {
-  const size_t equals = option.find('=');
-  if (equals == option.npos) return false;
-  const auto value = nlohmann::json::parse(option.substr(equals + 1), nullptr, false);
-  return value.is_number() || value.is_boolean();
 }
 
 Status CheckTrusted(const EnvironmentConfig& env) {
@@ -135,34 +112,6 @@ bool HasFire(const EnvironmentSpec& spec) {
          spec.action_names.end();
 }
 
-}  // namespace
-
-bool ChoosesCode(std::string_view id) {
-  if (NamesModule(id)) return true;
-  if (!HasAdapter(id)) return false;
-  const size_t question = std::min(id.find('?'), id.size());
-  // a level of DeepMind Lab may be the path of a program in Lua
-  if (id.starts_with(kDmLab) && id.substr(0, question).find_first_of("/\\.") != id.npos)
-    return true;
-  std::string_view options = id.substr(std::min(question + 1, id.size()));
-  while (!options.empty()) {
-    const size_t end = std::min(options.find('&'), options.size());
-    if (!IsPlainOption(options.substr(0, end))) return true;
-    options.remove_prefix(std::min(end + 1, options.size()));
-  }
-  return false;
-}
-
-std::string PythonEnvironmentJson(const std::string& id) {
-  if (id == "dummy") return R"({"kind": "dummy"})";
-  nlohmann::json environment = {{"kind", "gym"}, {"id", id}};
-  std::error_code gone;
-  if (NamesModule(id)) environment["path"] = std::filesystem::current_path(gone).string();
-  return environment.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-namespace {
-
 // kConfig where the environment has no continuous actions between bounds.
 Status ChooseBins(int64_t bins, EnvironmentSpec& environment) {
   if (bins == 0) return Status::Ok();
@@ -187,7 +136,7 @@ Result<EnvironmentSetup> SetUpEvolution(const ExperimentConfig& config, bool ren
   const AtariPreset* atari = setup.preset ? &*setup.preset : nullptr;
 
   // 1 who steps the environments
-  if (IsNative(config.env.id)) {
+  if (IsNativeEnvironment(config.env.id)) {
     ASSIGN_OR_RETURN(setup.factory, NativeEnvironment(config.env.id, render));
     ASSIGN_OR_RETURN(const auto probe, setup.factory());
     setup.environment = probe->spec();
@@ -219,7 +168,7 @@ namespace {
 
 // Threads or actor processes that step `slots` slots of this machine.
 uint32_t LocalWorkers(const ExperimentConfig& config, uint32_t slots) {
-  return IsNative(config.env.id)
+  return IsNativeEnvironment(config.env.id)
              ? OrAuto(config.fleet.threads, OwnCores(config.fleet))
              : std::min(slots, OrAuto(config.fleet.actors, OwnCores(config.fleet)));
 }
@@ -228,7 +177,7 @@ uint32_t LocalWorkers(const ExperimentConfig& config, uint32_t slots) {
 Result<std::unique_ptr<Fleet>> MakeLocalFleet(const ExperimentConfig& config,
                                               const AtariPreset* atari, uint32_t slots,
                                               bool render) {
-  if (IsNative(config.env.id)) {
+  if (IsNativeEnvironment(config.env.id)) {
     ASSIGN_OR_RETURN(const EnvironmentFactory factory, NativeEnvironment(config.env.id, render));
     return MakeThreadFleet(factory, slots, LocalWorkers(config, slots));
   }

@@ -4,7 +4,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "config/experiment.h"
 #include "env/atari_preset.h"
@@ -12,14 +11,6 @@
 #include "fleet/remote/remote.h"
 
 namespace samara {
-
-// Whether starting the environment `id` runs code, or opens files, that the id itself chooses:
-// "module:Name-v0", or options of our own prefixes ("envpool:", "dmlab:") that may be paths.
-bool ChoosesCode(std::string_view id);
-// Configuration of a Python actor for an id that is no Atari game, as JSON: "dummy", or an id of
-// Gymnasium or of our prefixes. A module is looked for where Python finds all others, and last in
-// the current folder.
-std::string PythonEnvironmentJson(const std::string& id);
 
 // Everything that an experiment runs on: what steps the environments (exactly one of `fleet` and
 // `factory`), the network that fits them, how episodes are made.

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "core/log.h"
+#include "fleet/named_environment.h"
 #include "play/initial_policy.h"
 #include "play/saved_policy.h"
 

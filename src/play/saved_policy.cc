@@ -9,6 +9,7 @@
 
 #include "core/log.h"
 #include "evo/evaluate/reference.h"
+#include "fleet/named_environment.h"
 #include "nn/agent_layout.h"
 #include "nn/safetensors.h"
 #include "nn/torch_layout.h"

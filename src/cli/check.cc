@@ -1,0 +1,231 @@
+// samara check: one environment made and played at random, before a run depends on it.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/rng.h"
+#include "core/signals.h"
+#include "fleet/named_environment.h"
+
+namespace samara {
+namespace {
+
+struct CheckArguments {
+  std::string environment, preset = "ale-v5";
+  double seconds = 1;
+  uint64_t seed = 0;
+  bool json = false;
+};
+
+std::string AboutObservation(const ObservationSpec& spec) {
+  return fmt::format("{} [{}]", spec.dtype == DType::kUint8 ? "uint8" : "float32",
+                     fmt::join(spec.shape, ", "));
+}
+
+std::string AboutAction(const ActionSpec& spec) {
+  if (!spec.discrete)
+    return fmt::format("box of {}, from [{:g}] to [{:g}]", spec.n, fmt::join(spec.low, ", "),
+                       fmt::join(spec.high, ", "));
+  if (spec.sizes.empty()) return fmt::format("{} choices", spec.n);
+  return fmt::format("{} choices: {}", spec.n, fmt::join(spec.sizes, " x "));
+}
+
+// The lines of a Python traceback among those that an actor printed: its frames outside this
+// package and Gymnasium, which are the user's, and the error.
+class Traceback {
+ public:
+  void Take(std::string_view line) {
+    const size_t colon = line.find(": ");
+    if (colon == line.npos) return;
+    const std::string_view text = line.substr(colon + 2);
+    if (text.starts_with("Traceback (most recent")) {
+      lines_.clear();
+      open_ = true;
+    } else if (open_ && text.starts_with("  File ")) {
+      wanted_ = std::ranges::none_of(
+          kNotTheUsers, [text](std::string_view part) { return text.find(part) != text.npos; });
+      if (wanted_) lines_.emplace_back(text);
+    } else if (open_ && text.starts_with("    ")) {
+      if (wanted_ && text.find_first_not_of(" ~^") != text.npos) lines_.emplace_back(text);
+    } else if (open_) {
+      open_ = false;
+    }
+  }
+  const std::vector<std::string>& lines() const { return lines_; }
+
+ private:
+  static constexpr std::string_view kNotTheUsers[] = {"/samara/", "/gymnasium/", "/importlib/",
+                                                      "<frozen "};
+  bool open_ = false, wanted_ = false;
+  std::vector<std::string> lines_;
+};
+
+// While one lives, what actors print goes to a traceback, and nothing of the log is shown.
+class Listening {
+ public:
+  explicit Listening(Traceback& traceback) {
+    SetLogLevel(LogLevel::kDebug);
+    SetLogSink([&traceback](std::string_view line) {
+      while (line.ends_with('\n')) line.remove_suffix(1);
+      traceback.Take(line);
+    });
+  }
+  ~Listening() {
+    SetLogSink(nullptr);
+    SetLogLevel(LogLevel::kInfo);
+  }
+  Listening(const Listening&) = delete;
+  Listening& operator=(const Listening&) = delete;
+};
+
+// Plays one slot at random.
+class RandomPlayer {
+ public:
+  RandomPlayer(Fleet& fleet, const NamedEnvironment& environment, uint64_t seed)
+      : fleet_(fleet),
+        preset_(environment.preset),
+        seed_(seed),
+        actions_(DeriveKey(seed, Purpose::kRandomPolicy)),
+        values_(fleet.spec().action.discrete ? 0 : static_cast<size_t>(fleet.spec().action.n)) {}
+
+  // Until the time is over and an episode has ended, or a step has failed; steps per second.
+  Result<double> Play(double seconds) {
+    const SteadyTime start = Now();
+    Begin();
+    for (;;) {
+      SlotEvent event;
+      if (StopRequested()) return Status(Code::kTryAgain, "stopped");
+      if (fleet_.Wait({&event, 1}, std::chrono::milliseconds(200)) == 0) {
+        RETURN_IF_ERROR(fleet_.status());
+        continue;
+      }
+      if (event.kind == SlotEvent::Kind::kFailed) return fleet_.status();
+      if (event.kind == SlotEvent::Kind::kLost) {  // killed from outside
+        Begin();
+        continue;
+      }
+      if (event.kind == SlotEvent::Kind::kEnded) ++ended_;
+      const double passed = SecondsSince(start);
+      const bool enough = ended_ > 0 || passed > kEpisodeSecondsMax;
+      if (passed > seconds && enough && steps_ > 0) return static_cast<double>(steps_) / passed;
+      event.kind == SlotEvent::Kind::kEnded ? Begin() : Act();
+    }
+  }
+  uint64_t episodes() const { return ended_; }
+
+ private:
+  static constexpr double kEpisodeSecondsMax = 30;  // an episode may have no end
+
+  void Begin() {
+    const uint64_t key = DeriveKey(seed_, Purpose::kEpisodeEval, 0, 0, begun_);
+    const int32_t noops = preset_ ? DrawNoops(*preset_, key, /*has_fire=*/false) : 0;
+    fleet_.Begin(0, begun_++, {.seed = key, .noops = noops});
+  }
+  void Act() {
+    const ActionSpec& spec = fleet_.spec().action;
+    Action action{.index = 0, .values = values_};
+    if (spec.discrete)
+      action.index =
+          static_cast<int32_t>(actions_.UniformInt(draws_++, static_cast<uint64_t>(spec.n)));
+    for (float& value : values_) value = static_cast<float>(2 * actions_.Uniform(draws_++) - 1);
+    ++steps_;
+    fleet_.Act(0, action);
+  }
+
+  Fleet& fleet_;
+  const std::optional<AtariPreset> preset_;
+  const uint64_t seed_;
+  const CounterRng actions_;
+  std::vector<float> values_;
+  uint64_t begun_ = 0, ended_ = 0, steps_ = 0, draws_ = 0;
+};
+
+// Fills `found` as far as it comes.
+Status Examine(const CheckArguments& args, nlohmann::json& found) {
+  ASSIGN_OR_RETURN(const NamedEnvironment named, FindEnvironment(args.environment, args.preset));
+  ActorFleetOptions options;
+  options.slots = 1;
+  options.failures_max = 1;  // what fails once is to be shown
+  ASSIGN_OR_RETURN(const auto fleet, MakeNamedFleet(named, 0, options));
+  found["observation"] = AboutObservation(fleet->spec().observation);
+  found["action"] = AboutAction(fleet->spec().action);
+  const GracefulStop looked_at;
+  RandomPlayer player(*fleet, named, args.seed);
+  ASSIGN_OR_RETURN(found["steps_per_second"], player.Play(args.seconds));
+  found["episodes"] = player.episodes();
+  found["ok"] = true;
+  return Status::Ok();
+}
+
+void PrintPeople(const CheckArguments& args, const nlohmann::json& found) {
+  std::printf("%s\n", args.environment.c_str());
+  for (const char* key : {"observation", "action"})
+    if (found[key].is_string())
+      std::printf("  %-13s%s\n", key, found[key].get<std::string>().c_str());
+  if (found["ok"].get<bool>())
+    std::printf("  %-13s%.0f steps/s, %lld random episodes\n", "ok",
+                found["steps_per_second"].get<double>(), found["episodes"].get<long long>());
+}
+
+Status RunCheck(const CheckArguments& args, Invocation& invocation) {
+  InstallSignalHandlers();
+  nlohmann::json found = {{"ok", false},
+                          {"environment", args.environment},
+                          {"observation", nullptr},
+                          {"action", nullptr},
+                          {"episodes", 0},
+                          {"steps_per_second", nullptr},
+                          {"error", nullptr},
+                          {"traceback", nlohmann::json::array()}};
+  Traceback traceback;
+  Status status;
+  {
+    const Listening listening(traceback);
+    status = Examine(args, found);
+  }
+  if (status.code() == Code::kTryAgain) return status;
+  if (!args.json) PrintPeople(args, found);
+  for (const std::string& line : traceback.lines()) std::fprintf(stderr, "%s\n", line.c_str());
+  if (!args.json) return status;
+  if (!status.ok()) {
+    found["error"] = status.message();
+    std::fprintf(stderr, "samara: %s\n", status.message().c_str());
+  }
+  found["traceback"] = traceback.lines();
+  invocation.exit_code = static_cast<int>(status.code());
+  PrintJson(found);
+  return Status::Ok();
+}
+
+}  // namespace
+
+void AddCheck(CLI::App& app, Invocation& invocation) {
+  CLI::App* command = app.add_subcommand(
+      "check", "make an environment, play random episodes, show its spaces, speed or error");
+  auto args = std::make_shared<CheckArguments>();
+  command
+      ->add_option("environment", args->environment,
+                   "atari/GAME or any env.id: a native id, Gymnasium's, module:Name-v0")
+      ->required();
+  command->add_option("--preset", args->preset, "Atari preset; 'samara list envs'")
+      ->capture_default_str();
+  command->add_option("--seconds", args->seconds, "how long to play, at least one episode")
+      ->check(InRange(0.0, 1e6))
+      ->capture_default_str();
+  command->add_option("--seed", args->seed, "seed of the episodes and actions")
+      ->check(CLI::Range(int64_t{0}, kSeedMax))
+      ->capture_default_str();
+  command->add_flag("--json", args->json, "last line: one JSON object");
+  command->callback([=, &invocation] {
+    invocation.run = [=, &invocation] { return RunCheck(*args, invocation); };
+  });
+}
+
+}  // namespace samara

@@ -1,0 +1,49 @@
+#include "fleet/named_environment.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace samara {
+namespace {
+
+TEST(ChoosesCodeTest, ModulesAndOptionsThatMayBePaths) {
+  for (const char* id :
+       {"module:Name-v0", "a.b:Name-v0", "envpool:Basic-v1?vzd_path=./evil", "dmlab:../level",
+        "envpool:Basic-v1?frame_skip=2&wad_path=\"/x\"", "dmlab:level?runfiles=/x", "dmlab:a/b.lua",
+        "dmlab:level?config={}", "envpool:Basic-v1?frame_skip", ":Name-v0", "ENVPOOL:Name-v0"})
+    EXPECT_TRUE(ChoosesCode(id)) << id;
+  for (const char* id :
+       {"", "CartPole-v1", "phys2d/CartPole-v0", "dummy", "envpool:gfootball/academy-v1",
+        "envpool:Basic-v1?frame_skip=2&fresh=false",
+        "dmlab:explore_goal_locations_small?test=true"})
+    EXPECT_FALSE(ChoosesCode(id)) << id;
+}
+
+TEST(PythonEnvironmentTest, OnlyAModuleGetsTheCurrentFolder) {
+  const auto path = [](const char* id) {
+    return nlohmann::json::parse(PythonEnvironmentJson(id)).value("path", "");
+  };
+  EXPECT_EQ(path("module:Name-v0"), std::filesystem::current_path());
+  for (const char* id : {"CartPole-v0", "dummy", "envpool:Basic-v1", "dmlab:level?runfiles=/x"})
+    EXPECT_EQ(path(id), "") << id;
+}
+
+TEST(FindEnvironmentTest, OneWordNamesGamesNativesAndPython) {
+  for (const char* name : {"atari/pong", "atari:pong"}) {
+    const auto game = FindEnvironment(name, "ale-v5");
+    ASSERT_TRUE(game.ok()) << name;
+    EXPECT_EQ(nlohmann::json::parse(game->actor_json)["game"], "pong");
+    EXPECT_EQ(game->preset->name, "ale-v5");
+  }
+  const auto native = FindEnvironment("CartPole-v1", "");
+  ASSERT_TRUE(native.ok() && native->native);
+  EXPECT_TRUE(native->actor_json.empty());
+  const auto python = FindEnvironment("LunarLander-v3", "");
+  ASSERT_TRUE(python.ok() && !python->native && !python->preset);
+  EXPECT_EQ(nlohmann::json::parse(python->actor_json)["id"], "LunarLander-v3");
+  EXPECT_EQ(FindEnvironment("atari/pong", "ale-v6").status().code(), Code::kConfig);
+}
+
+}  // namespace
+}  // namespace samara

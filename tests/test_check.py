@@ -1,0 +1,88 @@
+"""`samara check ENV`: what an environment is, how fast it is, or where it fails, before a run depends on it."""
+
+import pytest
+from samara_cli import ok, samara
+
+MODULE = '''
+import gymnasium, numpy as np
+from gymnasium import spaces
+
+
+class Task(gymnasium.Env):
+    observation_space = spaces.Box(-1, 1, (3,), np.float32)
+    action_space = spaces.MultiDiscrete([2, 3])
+
+    def __init__(self, at=10**9):
+        self.at = at
+        self.limit = {"limit": 20}["limit" if at else "nothing"]
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return np.zeros(3, np.float32), {}
+
+    def stumble(self):
+        raise ValueError("boom in my step")
+
+    def step(self, action):
+        self.t += 1
+        if self.t == self.at:
+            self.stumble()
+        return np.zeros(3, np.float32), 1.0, self.t == self.limit, False, {}
+
+
+gymnasium.register("Good-v0", Task)
+gymnasium.register("Stumbles-v0", Task, kwargs={"at": 4})
+gymnasium.register("Broken-v0", Task, kwargs={"at": 0})
+'''
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "my_tasks.py").write_text(MODULE)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("env", "observation", "action"), [
+    ("CartPole-v1", "float32 [4]", "2 choices"),
+    ("Pendulum-v1", "float32 [3]", "box of 1, from [-2] to [2]"),
+    ("atari:pong", "uint8 [84, 84]", "6 choices"),
+    ("my_tasks:Good-v0", "float32 [3]", "6 choices: 2 x 3"),
+])  # fmt: skip
+def test_a_sound_environment(env, observation, action, folder):
+    found = ok("check", env, "--seconds", 0.1, "--json", cwd=folder).json
+    assert found["ok"] is True and found["error"] is None and found["traceback"] == []
+    assert (found["observation"], found["action"]) == (observation, action)
+    assert found["steps_per_second"] > 10 and found["episodes"] >= 1
+    assert found["environment"] == env
+
+
+def test_an_error_in_a_step_has_the_users_lines(folder):
+    outcome = samara("check", "my_tasks:Stumbles-v0", "--json", cwd=folder)
+    found = outcome.json
+    assert outcome.code == 69 and found["ok"] is False and found["observation"] == "float32 [3]"
+    assert "ValueError: boom in my step" in found["error"] and "step 4" in found["error"]
+    frames = [line.split(", in ")[1] for line in found["traceback"] if line.startswith("  File")]
+    assert frames == ["step", "stumble"] and "my_tasks.py" in found["traceback"][0]
+    assert found["traceback"][1].strip() == "self.stumble()"
+    for_people = samara("check", "my_tasks:Stumbles-v0", cwd=folder)
+    assert for_people.code == 69 and "self.stumble()" in for_people.err and "is started again" not in for_people.err
+
+
+@pytest.mark.parametrize(("env", "code", "words", "line"), [
+    ("my_tasks:Broken-v0", 78, "KeyError", "self.limit = "),
+    ("no_such_module:Task-v0", 66, "no_such_module", None),
+    ("NoSuchTask-v0", 78, "NoSuchTask", None),
+    ("atari/no_such_game", 78, "no_such_game", None),
+])  # fmt: skip
+def test_an_environment_that_cannot_be_made(env, code, words, line, folder):
+    outcome = samara("check", env, "--json", cwd=folder)
+    assert outcome.code == code and outcome.json["ok"] is False and words in outcome.json["error"]
+    shown = "\n".join(outcome.json["traceback"])
+    assert line in shown if line else not shown
+    assert outcome.json["observation"] is None and "Traceback" not in outcome.err
+
+
+def test_options_are_checked():
+    assert samara("check").code == 64
+    assert samara("check", "CartPole-v1", "--seconds", "-1").code == 64
+    assert samara("check", "atari/pong", "--preset", "ale-v6").code == 78
