@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from samara.program import Error
     from samara.runs import Run, RunningRun, load, start, train
+    from samara.vector import VectorEnv, make_vec
 
 __version__ = "0.1.0"
 
@@ -27,7 +28,9 @@ _HOME = {
     "Error": "program",
     "Run": "runs",
     "RunningRun": "runs",
+    "VectorEnv": "vector",
     "load": "runs",
+    "make_vec": "vector",
     "start": "runs",
     "train": "runs",
 }

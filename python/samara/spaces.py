@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What the engine says of observations and actions, as Gymnasium's spaces, and actions on their way to it and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Spec = dict[str, Any]  # dtype, shape; discrete, actions, sizes, low, high (None: open), raw
+
+
+def observation_space(spec: Spec, stack: int = 0) -> Any:
+    """A Box of one observation, or of `stack` of them."""
+    from gymnasium import spaces
+
+    shape = ((stack,) if stack else ()) + tuple(spec["shape"])
+    low, high = (0, 255) if spec["dtype"] == "uint8" else (-np.inf, np.inf)
+    return spaces.Box(low, high, shape, np.dtype(spec["dtype"]).type)
+
+
+def action_space(spec: Spec) -> Any:
+    """Discrete, MultiDiscrete, or a Box of the simulator's bounds."""
+    from gymnasium import spaces
+
+    if spec["sizes"]:
+        return spaces.MultiDiscrete(spec["sizes"])
+    if spec["discrete"]:
+        return spaces.Discrete(spec["actions"])
+    low, high = bounds(spec)
+    return spaces.Box(low, high, dtype=np.float32)
+
+
+def bounds(spec: Spec) -> tuple[np.ndarray, np.ndarray]:
+    """Of a continuous action; where the environment says nothing, those of the engine's numbers."""
+
+    def one(key: str, default: float, open_bound: float) -> np.ndarray:
+        given = spec[key] or [default] * spec["actions"]
+        return np.array([open_bound if bound is None else bound for bound in given], np.float32)
+
+    return one("low", -1.0, -np.inf), one("high", 1.0, np.inf)
+
+
+class Actions:
+    """Actions of `action_space` to the engine's and back: an index counts the last part fastest; numbers are in [-1, 1]
+    between closed bounds, themselves elsewhere."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.discrete, self.sizes = bool(spec["discrete"]), tuple(spec["sizes"])
+        low, high = (np.zeros(0),) * 2 if self.discrete else bounds(spec)
+        closed = np.isfinite(low) & np.isfinite(high) & (not spec["raw"])
+        with np.errstate(invalid="ignore"):
+            self.middle = np.where(closed, (low + high) / 2, 0).astype(np.float32)
+            self.half = np.where(closed, (high - low) / 2, 1).astype(np.float32)
+
+    def to_index(self, actions: Any) -> np.ndarray:
+        """Rows of discrete actions; their indices."""
+        if self.sizes:
+            parts = np.asarray(actions).reshape(-1, len(self.sizes)).T
+            actions = np.ravel_multi_index(tuple(parts), self.sizes)
+        return np.ascontiguousarray(actions, np.int32).reshape(-1)
+
+    def to_values(self, actions: Any) -> np.ndarray:
+        """Rows of continuous actions; their numbers, one row after the other."""
+        given = np.asarray(actions, np.float32).reshape(-1, len(self.half))
+        return np.ascontiguousarray((given - self.middle) / self.half).reshape(-1)
+
+    def from_engine(self, index: int, values: np.ndarray) -> Any:
+        """One action: an int, an array of parts, or numbers within the bounds."""
+        if not self.discrete:
+            return self.middle + self.half * values
+        return np.array(np.unravel_index(index, self.sizes)) if self.sizes else index

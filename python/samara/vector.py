@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""samara's environment fleet as a gymnasium.vector.VectorEnv, with EnvPool's send and recv next to step."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+from samara.program import Error
+from samara.spaces import Actions, action_space, observation_space
+
+try:
+    from samara import _engine
+except ImportError as missing:
+    raise ModuleNotFoundError(
+        f"{missing}: samara.make_vec needs its extension; `make build` makes it, and `pip install` does where the "
+        "package mujoco is installed"
+    ) from missing
+
+_MODES = {
+    AutoresetMode.NEXT_STEP: "next-step",
+    AutoresetMode.SAME_STEP: "same-step",
+    AutoresetMode.DISABLED: "disabled",
+}
+
+
+def make_vec(env: str, num_envs: int = 1, **keys: Any) -> VectorEnv:
+    """Environments that samara steps: `env` is a native id (`CartPole-v1`: C++ threads), `atari:pong`, or any id of
+    Gymnasium (`gymnasium:LunarLander-v3`, `my_module:MyTask-v0`: Python processes).
+
+    Keys: those of VectorEnv. Raises samara.Error for what cannot be made.
+    """
+    return VectorEnv(env, num_envs, **keys)
+
+
+class VectorEnv(gymnasium.vector.VectorEnv):
+    """Gymnasium's vector environment over samara's fleet.
+
+    `workers`: threads of native environments (0: the calling thread), processes of others; default: what suits the
+    environment. `batch_size`: results of one `recv`; default `num_envs`. `seed`: of environments that `reset` gives no
+    seed. `autoreset_mode`: Gymnasium's, by value or name. `stack`: frames of an observation, in front of its shape;
+    default: the Atari preset's, none elsewhere. `preset`: convention of Atari games (doc/atari.md). `frames_max`:
+    truncates episodes. `step_timeout`: seconds until a silent process counts as hung.
+
+    Episode n of an environment with seed s is the n-th of `samara eval --seed s`: the same for any number of workers.
+    Observations, rewards and masks are new arrays at every call. One thread at a time.
+    """
+
+    def __init__(
+        self,
+        env: str,
+        num_envs: int = 1,
+        *,
+        workers: int | None = None,
+        batch_size: int | None = None,
+        seed: int = 0,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        stack: int | None = None,
+        preset: str = "ale-v5",
+        frames_max: int = 0,
+        step_timeout: float = 10.0,
+    ) -> None:
+        if num_envs < 1 or not 1 <= (batch_size or num_envs) <= num_envs:
+            raise Error(78, f"num_envs={num_envs}, batch_size={batch_size}: expected 1 <= batch_size <= num_envs")
+        self.num_envs, self.batch_size = num_envs, batch_size or num_envs
+        self.autoreset_mode = _mode(autoreset_mode)
+        _find_packages()
+        self._core = _engine.make(
+            env, num_envs, preset, workers, -1 if stack is None else stack, frames_max, _MODES[self.autoreset_mode],
+            step_timeout, sys.executable, str(Path(os.path.abspath(__file__)).parents[1]),
+        )  # fmt: skip
+        self.metadata = {"autoreset_mode": self.autoreset_mode, "render_modes": []}
+        self.spec_fields: dict[str, Any] = self._core.spec
+        self.single_observation_space = observation_space(self.spec_fields, self._core.stack)
+        self.single_action_space = action_space(self.spec_fields)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._first_seed: int | None = seed  # of the first reset without one
+        self._all = np.arange(num_envs, dtype=np.int32)
+        self._actions = Actions(self.spec_fields)
+
+    @property
+    def workers(self) -> int:
+        """Threads or processes that step; 0: the calling thread."""
+        return self._core.workers
+
+    # ---- Gymnasium
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begins episodes everywhere, or where `options["reset_mask"]` is true, and returns the newest observation of
+        each. Environment i gets seed + i of one number; without a seed its next episode begins."""
+        which = self._all
+        if options and "reset_mask" in options:
+            which = np.flatnonzero(np.asarray(options["reset_mask"], bool)).astype(np.int32)
+        self._drain()
+        self._core.reset(which, self._seeds(seed, which))
+        rows = _Rows(len(which), self.single_observation_space)
+        rows.receive(self._core, by_environment=len(which) == self.num_envs)
+        observation = rows.observation
+        if len(which) < self.num_envs:
+            observation = np.empty((self.num_envs, *observation.shape[1:]), observation.dtype)
+            for i in self._all:
+                self._core.observe(i, observation[i])
+        return observation, {}
+
+    def step(
+        self, actions: Any
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """One step of every environment, in Gymnasium's order."""
+        self.send(actions)
+        rows = _Rows(self.num_envs, self.single_observation_space)
+        rows.receive(self._core, by_environment=True)
+        return rows.result(self)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Ends threads and processes."""
+        self._core = None
+
+    # ---- EnvPool
+
+    def async_reset(self) -> None:
+        """Begins episodes everywhere; `recv` returns their first observations, with reward 0."""
+        self._drain()
+        self._core.reset(self._all, self._seeds(None, self._all))
+
+    def send(self, actions: Any, env_ids: Any = None) -> None:
+        """Gives each of `env_ids` (default: all, in order) its action, and returns at once."""
+        which = self._all if env_ids is None else np.ascontiguousarray(env_ids, np.int32)
+        if self._actions.discrete:
+            self._core.send_index(which, self._actions.to_index(actions))
+        else:
+            self._core.send_values(which, self._actions.to_values(actions))
+
+    def recv(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Waits for `batch_size` results, in the order in which they are ready; `info["env_id"]` says of which
+        environments. All of them together come in the environments' order."""
+        rows = _Rows(self.batch_size, self.single_observation_space)
+        rows.receive(self._core, by_environment=self.batch_size == self.num_envs)
+        return rows.result(self)
+
+    # ----
+
+    def _seeds(self, seed: int | Sequence[int | None] | None, which: np.ndarray) -> list[int | None]:
+        given = self._first_seed if seed is None else seed
+        self._first_seed = None
+        if given is None or isinstance(given, (int, np.integer)):
+            given = [None if given is None else int(given) + i for i in range(self.num_envs)]
+        if len(given) != self.num_envs:
+            raise Error(78, f"seed: {len(given)} numbers, expected one for each of {self.num_envs} environments")
+        return [given[i] for i in which]
+
+    def _drain(self) -> None:
+        if self._core.outstanding:
+            _Rows(self._core.outstanding, self.single_observation_space).receive(self._core, by_environment=False)
+
+
+class _Rows:
+    """Arrays that the engine fills, one row a result."""
+
+    def __init__(self, n: int, space: gymnasium.spaces.Box) -> None:
+        self.environment = np.empty(n, np.int32)
+        self.observation = np.empty((n, *space.shape), space.dtype)
+        self.reward = np.empty(n, np.float64)
+        self.terminated, self.truncated, self.life_lost = np.empty((3, n), np.bool_)
+        self.frames = np.empty(n, np.int32)
+
+    def receive(self, core: Any, by_environment: bool) -> None:
+        core.receive(self.environment, self.observation, self.reward, self.terminated, self.truncated, self.life_lost,
+                     self.frames, by_environment)  # fmt: skip
+
+    def result(self, env: VectorEnv) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        info: dict[str, Any] = {"env_id": self.environment, "life_lost": self.life_lost, "frames": self.frames}
+        if env.autoreset_mode is AutoresetMode.SAME_STEP:
+            ended = self.terminated | self.truncated
+            if ended.any():
+                info |= self._final(env, ended)
+        return self.observation, self.reward, self.terminated, self.truncated, info
+
+    def _final(self, env: VectorEnv, ended: np.ndarray) -> dict[str, Any]:
+        """As Gymnasium's SyncVectorEnv: an array of objects, None where no episode ended, and the mask."""
+        final = np.full(len(ended), None, object)
+        for row in np.flatnonzero(ended):
+            final[row] = np.empty_like(self.observation[row])
+            env._core.final_observation(int(self.environment[row]), final[row])
+        return {"final_obs": final, "_final_obs": ended}
+
+
+def _mode(given: AutoresetMode | str) -> AutoresetMode:
+    for mode, name in _MODES.items():
+        if given in (mode, mode.value, name):
+            return mode
+    raise Error(78, f"autoreset_mode={given!r}: expected one of {', '.join(map(repr, _MODES.values()))}")
+
+
+def _find_packages() -> None:
+    """The engine opens MuJoCo's library in the environment of this interpreter."""
+    if (Path(sys.prefix) / "bin" / "python").exists():
+        os.environ.setdefault("SAMARA_VENV", sys.prefix)

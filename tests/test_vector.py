@@ -1,0 +1,294 @@
+"""samara.make_vec: Gymnasium's vector environment over the fleet, compared with Gymnasium's own SyncVectorEnv."""
+
+import time
+
+import gymnasium
+import numpy as np
+import pytest
+import samara
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+ENVS = 5
+
+
+def sync(mode):
+    return SyncVectorEnv([lambda: gymnasium.make("CartPole-v1") for _ in range(ENVS)], autoreset_mode=mode)
+
+
+def place(reference, which, observations):
+    """Gymnasium's CartPoles in the states that these observations show."""
+    for i in np.flatnonzero(which):
+        reference.envs[i].unwrapped.state = observations[i].astype(np.float64)
+
+
+def close(mine, theirs):
+    """One formula in float64, from starts that differ by a rounding to float32; see test_native_envs.py for the bits."""
+    return np.allclose(mine, theirs, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "gymnasium:CartPole-v1"])
+def test_steps_are_those_of_gymnasium(env):
+    mine, theirs = samara.make_vec(env, ENVS, workers=2), sync(AutoresetMode.NEXT_STEP)
+    assert mine.single_action_space == theirs.single_action_space and mine.action_space == theirs.action_space
+    assert mine.observation_space.shape == theirs.observation_space.shape == (ENVS, 4)
+    observation, info = mine.reset(seed=3)
+    assert observation.dtype == np.float32 and np.abs(observation).max() <= 0.05 and len(np.unique(observation)) == 20
+    theirs.reset(seed=3)
+    place(theirs, np.ones(ENVS, bool), observation)
+    ends, begins = 0, np.zeros(ENVS, bool)
+    for actions in np.random.default_rng(0).integers(2, size=(200, ENVS)):
+        observation, *result, _ = mine.step(actions)
+        expected, *same, _ = theirs.step(actions)
+        for a, b in zip(result, same):
+            assert a.dtype == b.dtype and (a == b).all()
+        assert close(observation[~begins], expected[~begins])
+        place(theirs, begins, observation)
+        begins = result[1] | result[2]
+        ends += begins.sum()
+    assert ends > 20
+    mine.close()
+
+
+def test_the_same_step_resets_where_that_is_asked_for():
+    mine, theirs = samara.make_vec("CartPole-v1", ENVS, autoreset_mode="same-step"), sync(AutoresetMode.SAME_STEP)
+    assert mine.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
+    theirs.reset()
+    place(theirs, np.ones(ENVS, bool), mine.reset(seed=3)[0])
+    ends = 0
+    for actions in np.random.default_rng(1).integers(2, size=(100, ENVS)):
+        observation, *result, info = mine.step(actions)
+        expected, *same, known = theirs.step(actions)
+        assert all((a == b).all() for a, b in zip(result, same))
+        over = result[1] | result[2]
+        assert ("final_obs" in info) == ("final_obs" in known) == over.any()
+        if over.any():
+            assert (info["_final_obs"] == known["_final_obs"]).all()
+            for a, b in zip(info["final_obs"], known["final_obs"]):
+                assert (a is None) == (b is None) and (a is None or close(a, b))
+            assert np.abs(observation[over]).max() <= 0.05  # the first of the next episode
+        assert close(observation[~over], expected[~over])
+        place(theirs, over, observation)
+        ends += over.sum()
+    assert ends > 10
+
+
+def test_the_caller_resets_where_that_is_asked_for():
+    env = samara.make_vec("CartPole-v1", 3, autoreset_mode=AutoresetMode.DISABLED)
+    observation, _ = env.reset(seed=0)
+    over = np.zeros(3, bool)
+    while not over.any():
+        observation, _, terminated, truncated, _ = env.step(np.ones(3, int))
+        over = terminated | truncated
+    with pytest.raises(samara.Error, match="its episode has ended; expected reset"):
+        env.step(np.ones(3, int))
+    again, _ = env.reset(options={"reset_mask": over})
+    assert np.abs(again[over]).max() <= 0.05 and (again[~over] == observation[~over]).all()
+    env.step(np.ones(3, int))
+
+
+def play(env, steps=60, seed=4):
+    """Everything that comes back, with actions that depend on the environment and its step alone."""
+    observation, _ = env.reset(seed=seed)
+    draws = np.random.default_rng(0).integers(2**31, size=(steps, env.num_envs))
+    seen = [observation]
+    for row in draws:
+        n = env.single_action_space.n
+        observation, reward, terminated, truncated, _ = env.step(row % n)
+        seen.append(np.concatenate([observation.reshape(env.num_envs, -1),
+                                    np.stack([reward, terminated, truncated], 1)], 1))
+    env.close()
+    return seen
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Catch-v0"])
+def test_results_do_not_depend_on_who_steps(env):
+    runs = [play(samara.make_vec(env, 4, workers=workers)) for workers in (0, 1, 3)]
+    assert all((a == b).all() for run in runs[1:] for a, b in zip(runs[0], run))
+    other = play(samara.make_vec(env, 4, workers=0), seed=5)
+    assert not all((a == b).all() for a, b in zip(runs[0], other))
+
+
+def test_an_environment_does_not_depend_on_the_others():
+    alone = samara.make_vec("CartPole-v1", 1)
+    together = samara.make_vec("CartPole-v1", 4)
+    first, _ = together.reset(seed=[7, 8, 9, 10])
+    assert (alone.reset(seed=9)[0][0] == first[2]).all()
+    # without a seed the next episodes begin, of the same seeds
+    again, _ = together.reset()
+    assert (again != first).any(1).all() and (alone.reset()[0][0] == again[2]).all()
+
+
+def test_batches_give_every_environment_what_it_gets_in_step():
+    steps, n = 80, 6
+    actions = np.random.default_rng(2).integers(2, size=(steps, n)).astype(np.int32)
+    env = samara.make_vec("CartPole-v1", n)
+    env.reset(seed=1)
+    expected = [env.step(row) for row in actions]
+    env = samara.make_vec("CartPole-v1", n, batch_size=2, workers=2, seed=1)
+    env.async_reset()
+    done = np.full(n, -1)
+    while (done < steps - 1).all():
+        observation, reward, terminated, _, info = env.recv()
+        ids = info["env_id"]
+        assert len(set(ids)) == 2 == len(reward)
+        for row, i in enumerate(ids):
+            if done[i] >= 0:
+                assert (observation[row] == expected[done[i]][0][i]).all() and reward[row] == expected[done[i]][1][i]
+                assert terminated[row] == expected[done[i]][2][i]
+        done[ids] += 1
+        env.send(actions[done[ids], ids], ids)
+    env.close()
+
+
+def test_continuous_actions_have_the_environments_bounds():
+    """Pendulum: the torque is the action itself, and the first step's reward says how large it was."""
+    env = samara.make_vec("Pendulum-v1", 3)
+    assert env.single_action_space == gymnasium.make("Pendulum-v1").action_space
+    observation, _ = env.reset(seed=0)
+    torque = np.array([[-2.0], [0.5], [1.5]], np.float32)
+    _, reward, _, _, _ = env.step(torque)
+    angle, spin = np.arctan2(observation[:, 1], observation[:, 0]), observation[:, 2]
+    assert np.allclose(reward, -(angle**2 + 0.1 * spin**2 + 0.001 * torque[:, 0] ** 2), atol=1e-5)
+
+
+def test_atari_has_the_presets_pictures():
+    seen = []
+    for workers in (1, 2):
+        env = samara.make_vec("atari:pong", 3, workers=workers, preset="ale-vector")
+        assert env.single_observation_space == gymnasium.spaces.Box(0, 255, (4, 84, 84), np.uint8)
+        assert env.single_action_space.n == 6
+        seen.append(play(env, steps=40))
+    assert all((a == b).all() for a, b in zip(*seen))
+    pictures = [rows[:, : 4 * 84 * 84].reshape(3, 4, 84, 84) for rows in [seen[0][0].reshape(3, -1), *seen[0][1:]]]
+    assert all((after[:, :3] == before[:, 1:]).all() for before, after in zip(pictures, pictures[1:]))
+    assert (pictures[0][:, :3] == 0).all() and pictures[0][:, 3].any()  # this preset begins with zeros
+
+
+def test_an_environment_that_cannot_be_made_says_why():
+    for name, words, code in [
+        ("NoSuchTask-v3", "NoSuchTask", 78),
+        ("no_such_module:Task-v0", "no_such_module", 66),
+        ("atari:no_such_game", "no_such_game", 78),
+    ]:
+        with pytest.raises(samara.Error, match=words) as caught:
+            samara.make_vec(name, 2)
+        assert caught.value.exit_code == code
+
+
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda env: env.step([0, 2]), "action 2: expected 0 to 1"),
+    (lambda env: env.step([0]), "expected one action for each environment"),
+    (lambda env: env.send([0, 0], [1, 1]), "two actions at a time"),
+    (lambda env: env.send([0], [5]), "environment 5: expected 0 to 1"),
+    (lambda env: env.recv(), "nothing was sent"),
+    (lambda env: env.reset(seed=[1]), "expected one for each of 2"),
+])  # fmt: skip
+def test_misuse_is_refused(call, words):
+    env = samara.make_vec("CartPole-v1", 2)
+    with pytest.raises(samara.Error, match="expected reset before its first step"):
+        env.step([0, 0])
+    env.reset(seed=0)
+    with pytest.raises(samara.Error, match=words):
+        call(env)
+    env.step([0, 1])  # as if nothing had happened
+
+
+def test_gymnasiums_wrappers_take_it():
+    env = gymnasium.wrappers.vector.RecordEpisodeStatistics(samara.make_vec("CartPole-v1", 2))
+    env.reset(seed=0)
+    lengths = []
+    while len(lengths) < 4:
+        *_, info = env.step(np.ones(2, int))
+        if "episode" in info:
+            lengths += list(info["episode"]["l"][info["_episode"]])
+    assert all(8 <= length <= 12 for length in lengths)  # a cart that is pushed one way
+    env.close()
+
+
+def test_a_loop_in_torch_trains_on_it():
+    """PPO as CleanRL writes it, on one thread: 25,000 steps of CartPole."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(1), torch.set_num_threads(1)
+    envs, steps = samara.make_vec("CartPole-v1", 16, autoreset_mode="same-step"), 64
+    body = torch.nn.Sequential(torch.nn.Linear(4, 64), torch.nn.Tanh(), torch.nn.Linear(64, 3))
+    optimizer = torch.optim.Adam(body.parameters(), 5e-3)
+    observation, returns, running = torch.from_numpy(envs.reset(seed=1)[0]), [], np.zeros(16)
+    for _ in range(25):
+        kept = []
+        for _ in range(steps):
+            with torch.no_grad():
+                out = body(observation)
+                choice = torch.distributions.Categorical(logits=out[:, :2])
+                action = choice.sample()
+            following, reward, terminated, truncated, _ = envs.step(action.numpy())
+            over, running = terminated | truncated, running + reward
+            returns, running = returns + list(running[over]), np.where(over, 0, running)
+            kept.append((observation, action, choice.log_prob(action), out[:, 2], torch.from_numpy(reward).float(),
+                         torch.from_numpy(~over).float()))
+            observation = torch.from_numpy(following)
+        with torch.no_grad():
+            value, advantage = body(observation)[:, 2], torch.zeros(16)
+        advantages = []
+        for _, _, _, old, reward, goes_on in reversed(kept):
+            advantage = reward + 0.99 * value * goes_on - old + 0.99 * 0.95 * goes_on * advantage
+            value = old
+            advantages.insert(0, advantage)
+        x, actions, log_probs, values, _, _ = (torch.stack(part).flatten(0, 1) for part in zip(*kept))
+        advantages = torch.stack(advantages).flatten()
+        for part in torch.randperm(len(x)).repeat(4).split(256):
+            out, gain = body(x[part]), advantages[part]
+            ratio = (torch.distributions.Categorical(logits=out[:, :2]).log_prob(actions[part]) - log_probs[part]).exp()
+            gain = (gain - gain.mean()) / (gain.std() + 1e-8)
+            loss = -torch.min(ratio * gain, ratio.clamp(0.8, 1.2) * gain).mean()
+            loss += 0.005 * (out[:, 2] - values[part] - advantages[part]).square().mean()
+            optimizer.zero_grad(), loss.backward(), optimizer.step()
+    assert np.mean(returns[:20]) < 40 < 120 < np.mean(returns[-20:])
+
+
+def test_stable_baselines3_trains_on_it():
+    """Its own interface of vector environments, which resets in the same step."""
+    sb3 = pytest.importorskip("stable_baselines3", reason="stable_baselines3 is not installed")
+
+    class Adapter(sb3.common.vec_env.VecEnv):
+        def __init__(self, env):
+            super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
+            self.env = env
+
+        def reset(self):
+            return self.env.reset()[0]
+
+        def step_async(self, actions):
+            self.env.send(actions)
+
+        def step_wait(self):
+            observation, reward, terminated, truncated, info = self.env.recv()
+            infos = [{} for _ in reward]
+            for i in np.flatnonzero(terminated | truncated):
+                infos[i] = {"terminal_observation": info["final_obs"][i], "TimeLimit.truncated": bool(truncated[i])}
+            return observation, reward.astype(np.float32), terminated | truncated, infos
+
+        def close(self):
+            self.env.close()
+
+        get_attr = set_attr = env_method = lambda self, *_, **__: [None] * self.num_envs
+
+        def env_is_wrapped(self, *_, **__):
+            return [False] * self.num_envs
+
+    model = sb3.PPO("MlpPolicy", Adapter(samara.make_vec("CartPole-v1", 8, autoreset_mode="same-step")), n_steps=64, seed=0)
+    model.learn(2000)
+
+
+def test_it_is_faster_than_gymnasiums_own():
+    """Not a measurement: an order of magnitude stands between them."""
+    actions = np.random.default_rng(0).integers(2, size=(100, 64))
+
+    def seconds(env):
+        env.reset(seed=0)
+        start = time.perf_counter()
+        for row in actions:
+            env.step(row)
+        return time.perf_counter() - start
+
+    theirs = SyncVectorEnv([lambda: gymnasium.make("CartPole-v1") for _ in range(64)])
+    assert seconds(samara.make_vec("CartPole-v1", 64)) * 3 < seconds(theirs)
