@@ -20,7 +20,7 @@ def test_the_signature_is_that_of_every_machine(isa):
 
 def test_workloads_are_listed():
     text = ok("bench").out
-    names = ("population", "atari-ga", "vtrace", "env", "inference", "schedule", "rollout", "noise", "materialise", "es-update", "safe-mutation")
+    names = ("population", "atari-ga", "vtrace", "env", "vector", "inference", "schedule", "rollout", "noise", "materialise", "es-update", "safe-mutation")
     for name in names:
         assert f"  {name} " in text
     listed = ok("bench", "--json").json["workloads"]
@@ -193,6 +193,18 @@ def test_a_rival_that_lacks_the_game_says_so():
     script = [sys.executable, ROOT / "src/bench/env_rivals.py", "envpool", "no_such_game", "1", "0.1"]
     answer = json.loads(subprocess.run(script, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
     assert answer["rows"] == [] and answer["reason"]
+
+
+@pytest.mark.slow
+def test_vector_environments_of_python():
+    result = ok("bench", "vector", "--seconds", "0.2", "--game", "pong", "--json", timeout=300).json
+    assert result["samara"] > 0 and result["ale_vector"] > 0
+    assert result["ratio"] == result["samara"] / max(result["ale_vector"], result["envpool"] or 0)
+    rows = {(row["who"], row["how"], row["envs"]): row for row in result["all"]}
+    assert len([key for key in rows if key[0] == "samara"]) == 4 and all(ENV_ROW <= set(row) for row in result["all"])
+    alone = ok("bench", "vector", "--seconds", "0.1", "--game", "pong", "--no-rivals", "--json", timeout=300).json
+    assert alone["ale_vector"] is None is alone["ratio"] and alone["samara"] > 0
+
 
 
 @pytest.mark.slow

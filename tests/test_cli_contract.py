@@ -8,7 +8,7 @@ import pytest
 from samara_cli import ATARI, CARTPOLE, ROOT, TESTS, ok, samara, train
 
 COMMANDS = ["train", "eval", "play", "report", "list", "doctor", "fsck", "hash", "export", "import",
-            "check", "actor", "token", "certificates"]
+            "check", "act", "actor", "token", "certificates"]
 HASH = re.compile(r"[0-9a-f]{64}")
 
 

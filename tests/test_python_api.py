@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 
 import pytest
 import samara
@@ -135,6 +136,7 @@ def test_the_package_imports_nothing_before_it_is_used():
     done = subprocess.run([sys.executable, "-c", "import importlib, typing; " + code], capture_output=True, text=True,
                           check=True, env=os.environ | {"PYTHONPATH": str(ROOT / "build/python")})
     assert done.stdout.strip() == "[]"
+    assert samara.__version__ == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         samara.trian
     assert set(samara.__all__) <= set(dir(samara)) and all(hasattr(samara, name) for name in samara.__all__)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// samara._engine: the environment fleet for samara.make_vec. Unlike samara._native it links the
-// native environments and the fleet, which are under Apache-2.0 alone.
+// samara._engine: the environment fleet for samara.make_vec, the population kernel. Unlike
+// samara._native it links the native environments and the fleet, which are under Apache-2.0 alone.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -12,6 +12,8 @@
 #include "env/registry.h"
 
 namespace nb = nanobind;
+
+void BindPopulation(nb::module_& m);  // population.cc: many networks at a time
 
 namespace samara {
 namespace {
@@ -169,7 +171,7 @@ void BindVector(nb::module_& m) {
 }  // namespace samara
 
 NB_MODULE(_engine, m) {
-  m.doc() = "The environment fleet, for samara.make_vec.";
+  m.doc() = "The environment fleet and the population kernel.";
   samara::RegisterError();
   m.def("native_environments", &samara::NativeEnvironmentIds,
         "Ids of the environments in C++, in the order of the documentation.");
@@ -177,4 +179,5 @@ NB_MODULE(_engine, m) {
         nb::arg("workers").none(), nb::arg("stack"), nb::arg("frames_max"), nb::arg("autoreset"),
         nb::arg("step_timeout"), nb::arg("python"), nb::arg("python_path"));
   samara::BindVector(m);
+  BindPopulation(m);
 }

@@ -7,12 +7,11 @@
 #include "core/clock.h"
 #include "core/cpu.h"
 #include "core/rng.h"
+#include "engine/refuse.h"
 #include "env/registry.h"
 
 namespace samara {
 namespace {
-
-[[noreturn]] void Refuse(const std::string& why) { throw Error(Code::kConfig, why); }
 
 template <typename T>
 T OrThrow(Result<T> result) {

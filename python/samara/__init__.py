@@ -18,6 +18,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from samara.policy import Policy, PolicyState
+    from samara.population import PopulationKernel
     from samara.program import Error
     from samara.runs import Run, RunningRun, load, start, train
     from samara.vector import VectorEnv, make_vec
@@ -26,6 +28,9 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Error": "program",
+    "Policy": "policy",
+    "PolicyState": "policy",
+    "PopulationKernel": "population",
     "Run": "runs",
     "RunningRun": "runs",
     "VectorEnv": "vector",

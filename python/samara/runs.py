@@ -19,9 +19,12 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from samara.program import NO_INPUT, STOPPED, Error, call, failure, last_object, launch
+
+if TYPE_CHECKING:
+    from samara.policy import Policy
 
 Metrics = dict[str, Any]  # a line of metrics.jsonl (doc/metrics.md)
 Overrides = Mapping[str, Any]  # "table.key" to a value, as in `samara train PRESET table.key=value`
@@ -125,14 +128,20 @@ class Run:
             return lines
         return pandas.DataFrame(lines)
 
-    def evaluate(self, episodes: int = 200, *, seed: int = 0, random: bool = False, which: str = "elite") -> dict[str, Any]:
+    def evaluate(self, episodes: int = 200, *, seed: int = 0, random: bool = False, which: str = "best") -> dict[str, Any]:
         """Fresh episodes of the policy: the object of `samara eval --json`, with `mean`, `std`, `returns`, ...
 
-        `random`: of the random policy instead, on the same episodes. `which`: of an evolution, as
-        `samara eval --individual`. Raises Error.
+        `random`: of the random policy instead, on the same episodes. `which`: as of `policy`. Raises Error.
         """
-        chosen = [] if which == "elite" else ["--individual", which]
+        chosen = [] if which == "best" else ["--individual", which]
         return call("eval", self.path, "--episodes", episodes, "--seed", seed, *chosen, *(["--random"] if random else []))
+
+    def policy(self, which: str = "best") -> Policy:
+        """The policy, to be called with observations; `which` of an evolution: "best" is the elite, other names as
+        `samara eval --individual`. Raises Error."""
+        from samara.policy import Policy
+
+        return Policy(self.path, which)
 
     def report(self) -> Path:
         """Makes report.html again, and returns its path. Raises Error."""

@@ -20,6 +20,7 @@ namespace samara::bench {
 
 using nlohmann::json;
 
+Result<json> Vectors(const Options& options);
 Result<json> Vtrace(const Options& options);
 Result<json> Population(const Options& options);
 Result<json> AtariGa(const Options& options);
@@ -45,6 +46,15 @@ constexpr Workload kWorkloads[] = {
     {"env",
      "Atari environments alone, compared with Gymnasium, ALE's vector environment and EnvPool",
      Environments},
+    {"vector",
+     "Atari environments from Python: samara.make_vec, ALE's vector environment and EnvPool",
+     Vectors,
+     "Frames per second of a random player: 4 frames an action, 84 x 84 grey, stacks of 4, all "
+     "cores; the\n"
+     "three take turns for two rounds, and each keeps its best configuration. ratio: samara over "
+     "the best\n"
+     "rival. `make envpool` and scripts/setup install the rivals; those that are missing are "
+     "null."},
     {"vtrace", "V-trace on an Atari game: each setup alone, all together, and Stable-Baselines3",
      Vtrace},
     {"inference", "transports of central inference with a null model, compared with bare ones",

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "bench/bench.h"
+#include "bench/environment_rows.h"
 #include "core/clock.h"
 #include "core/rng.h"
 #include "env/atari_preset.h"
@@ -129,67 +129,11 @@ Result<double> StackSeconds(const Options& options) {
   return Cores() / rate;
 }
 
-// One row per configuration, the best round of each.
-class Best {
- public:
-  void Offer(json row) {
-    for (json& kept : rows_) {
-      if (kept["who"] != row["who"] || kept["how"] != row["how"] || kept["envs"] != row["envs"])
-        continue;
-      if (kept["frames_per_second"] < row["frames_per_second"]) kept = std::move(row);
-      return;
-    }
-    rows_.push_back(std::move(row));
-  }
-  // null when `who` was not measured.
-  json Of(const std::string& who) const {
-    json best;
-    for (const json& row : rows_) {
-      const json& rate = row["frames_per_second"];
-      if (row["who"] == who && !rate.is_null() && (best.is_null() || best < rate)) best = rate;
-    }
-    return best;
-  }
-  const json& rows() const { return rows_; }
-
- private:
-  json rows_ = json::array();
-};
-
-// A row without figures says why in "reason".
-Status OfferRival(const std::string& who, const Options& options, Best& best) {
-  ASSIGN_OR_RETURN(json answer,
-                   RunRival("env_rivals.py", {who, options.game, std::to_string(Cores()),
-                                              std::to_string(options.seconds)}));
-  const json common = {{"who", who}, {"game", options.game}};
-  for (json& row : answer["rows"]) {
-    row.update(common);
-    best.Offer(std::move(row));
-  }
-  if (!answer.contains("reason")) return Status::Ok();
-  json row = {{"how", nullptr},
-              {"envs", nullptr},
-              {"processes", nullptr},
-              {"threads", nullptr},
-              {"frames_per_second", nullptr},
-              {"reason", answer["reason"]}};
-  row.update(common);
-  best.Offer(std::move(row));
-  return Status::Ok();
-}
-
-std::string Line(const json& row) {
-  const auto who = row["who"].get<std::string>();
-  if (row.contains("reason")) return who + ": " + row["reason"].get<std::string>();
-  return fmt::format("{}, {}, {} environments: {:.0f} frames/s", who, row["how"].get<std::string>(),
-                     row["envs"].get<int>(), row["frames_per_second"].get<double>());
-}
-
-json Headline(const Options& options, const Best& best) {
-  json headline = {{"game", options.game}, {"samara_frames_per_second", best.Of("samara")}};
+json Headline(const Options& options, const EnvironmentRows& rows) {
+  json headline = {{"game", options.game}, {"samara_frames_per_second", rows.BestOf("samara")}};
   double strongest = 0;
   for (const std::string who : kRivals) {
-    const json rate = best.Of(who);
+    const json rate = rows.BestOf(who);
     headline[who + "_frames_per_second"] = rate;
     if (rate.is_number()) strongest = std::max(strongest, rate.get<double>());
   }
@@ -202,18 +146,18 @@ json Headline(const Options& options, const Best& best) {
 }  // namespace
 
 Result<json> Environments(const Options& options) {
-  Best best;
+  EnvironmentRows rows;
   ASSIGN_OR_RETURN(const double stack_seconds, StackSeconds(options));
   for (int round = 0; round < kEnvRounds; ++round) {
     ASSIGN_OR_RETURN(json whole, WholeEpisodes(options, stack_seconds));
-    best.Offer(std::move(whole));
+    rows.Offer(std::move(whole));
     ASSIGN_OR_RETURN(json driven, EngineDriven(options));
-    best.Offer(std::move(driven));
+    rows.Offer(std::move(driven));
     for (const std::string who : kRivals)
-      if (options.rivals) RETURN_IF_ERROR(OfferRival(who, options, best));
+      if (options.rivals) RETURN_IF_ERROR(OfferRival(who, options, rows));
   }
-  for (const json& row : best.rows()) options.say(Line(row));
-  return Report(best.rows(), Headline(options, best));
+  for (const json& row : rows.all()) options.say(EnvironmentRows::Line(row));
+  return Report(rows.all(), Headline(options, rows));
 }
 
 }  // namespace samara::bench

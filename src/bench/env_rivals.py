@@ -1,8 +1,8 @@
-"""Atari environments as Python users step them: the rivals of `samara bench env`.
+"""Atari environments as Python users step them: of `samara bench env` the rivals, of `samara bench vector` all.
 
-    python env_rivals.py WHO GAME CORES SECONDS
+    python env_rivals.py WHO GAME CORES SECONDS [FOLDER of the package samara]
 
-WHO: gymnasium, ale_vector or envpool. Frame skip 4, 84 x 84 grey, a stack of 4, no-op starts, actions drawn
+WHO: gymnasium, ale_vector, envpool or samara (samara.make_vec). Frame skip 4, 84 x 84 grey, a stack of 4, no-op starts, actions drawn
 beforehand at random, rewards left alone, nothing sticky. Prints {"rows": [...]}, one row a configuration with its
 game frames per second, or {"rows": [], "reason": ...} where WHO is not installed or lacks the game.
 """
@@ -149,10 +149,27 @@ def envpool(game, cores, seconds):
         vector.close()
 
 
+def samara(game, cores, seconds):
+    from samara import make_vec
+
+    for envs, batch in pools(cores):
+        vector = make_vec(f"atari:{game}", envs, batch_size=batch, workers=cores, preset="ale-vector", stack=STACK)
+        vector.async_reset()
+        draws = actions(vector.single_action_space.n, batch)
+
+        def step(i):
+            vector.send(draws[i % len(draws)], vector.recv()[4]["env_id"])
+            return batch
+
+        yield pool_row(envs, batch, cores) | {"processes": cores, "threads": 1}, rate(step, seconds)
+        vector.close()
+
+
 def main():
     who, game, cores, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+    sys.path[:0] = sys.argv[5:]
     try:
-        rivals = {"gymnasium": gymnasium, "ale_vector": ale_vector, "envpool": envpool}[who]
+        rivals = {"gymnasium": gymnasium, "ale_vector": ale_vector, "envpool": envpool, "samara": samara}[who]
         rows = [row | {"frames_per_second": per_second} for row, per_second in rivals(game, cores, seconds)]
         print(json.dumps({"rows": rows}))
     except (ImportError, AssertionError) as error:  # not installed, or it does not have this game

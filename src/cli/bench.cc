@@ -138,11 +138,11 @@ void AddBench(CLI::App& app, Invocation& invocation) {
   };
   CLI::Option* const what =
       sub->add_option("what", command->what, "workload; `bench WORKLOAD --help` describes it");
-  of({"population", "atari-ga", "env", "vtrace", "inference", "collectives", "schedule", "rollout",
-      "noise", "materialise", "es", "es-update", "safe-mutation"},
+  of({"population", "atari-ga", "env", "vector", "vtrace", "inference", "collectives", "schedule",
+      "rollout", "noise", "materialise", "es", "es-update", "safe-mutation"},
      sub->add_option("--seconds", command->options.seconds, "seconds of each measurement"))
       ->check(CLI::Range(0.05, 600.0));
-  of({"population", "atari-ga", "env", "vtrace", "schedule"},
+  of({"population", "atari-ga", "env", "vector", "vtrace", "schedule"},
      sub->add_option("--game", command->game, "Atari game (default frostbite; vtrace: pong)"));
   of({"vtrace"},
      sub->add_option(
@@ -185,7 +185,7 @@ void AddBench(CLI::App& app, Invocation& invocation) {
                                         "time-to-score: folder in which the runs stay"));
   of({"schedule"}, sub->add_option("--out", command->options.out,
                                    "schedule: file of the picture (default schedule.svg)"));
-  of({"population", "env", "vtrace", "replicate", "schedule", "es", "safe-mutation",
+  of({"population", "env", "vector", "vtrace", "replicate", "schedule", "es", "safe-mutation",
       "time-to-score"},
      sub->add_flag("--no-rivals", command->no_rivals, "measure samara alone"));
   of({"--signature"},

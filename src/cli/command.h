@@ -48,6 +48,7 @@ void AddInspect(CLI::App& app, Invocation& invocation);
 void AddExport(CLI::App& app, Invocation& invocation);
 void AddImport(CLI::App& app, Invocation& invocation);
 void AddLaunch(CLI::App& app, Invocation& invocation);
+void AddAct(CLI::App& app, Invocation& invocation);
 void AddActor(CLI::App& app, Invocation& invocation);
 void AddToken(CLI::App& app, Invocation& invocation);
 void AddCertificates(CLI::App& app, Invocation& invocation);

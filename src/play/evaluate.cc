@@ -40,7 +40,7 @@ Result<std::vector<EpisodeResult>> EvaluateAgent(const Policy& policy,
     const GracefulStop looked_at;
     return PlayEpisodes(*setup.fleet, random, play);
   }
-  ASSIGN_OR_RETURN(const auto agent, MakePolicyAgent(policy, setup));
+  ASSIGN_OR_RETURN(const auto agent, MakePolicyAgent(policy, setup, setup.fleet->slots()));
   const GracefulStop looked_at;
   return PlayEpisodes(*setup.fleet, *agent, play);
 }

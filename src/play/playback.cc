@@ -88,7 +88,7 @@ Status Announce(const EnvironmentSetup& setup, bool atari, const PictureSink& si
 
 Result<EpisodeResult> WatchAgent(const Policy& policy, uint64_t seed, const PictureSink& sink) {
   ASSIGN_OR_RETURN(const EnvironmentSetup setup, SetUpLearning(policy.config, 1, /*render=*/true));
-  ASSIGN_OR_RETURN(const auto agent, MakePolicyAgent(policy, setup));
+  ASSIGN_OR_RETURN(const auto agent, MakePolicyAgent(policy, setup, setup.fleet->slots()));
   RETURN_IF_ERROR(Announce(setup, policy.config.env.id.empty(), sink));
   const auto picture_bytes =
       static_cast<size_t>(setup.environment.render_height * setup.environment.render_width * 3);

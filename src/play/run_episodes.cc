@@ -51,14 +51,15 @@ Result<std::vector<EpisodeResult>> PlayEpisodes(Fleet& fleet, Model& model,
   return results;
 }
 
-Result<std::unique_ptr<Agent>> MakePolicyAgent(const Policy& policy, const EnvironmentSetup& on) {
+Result<std::unique_ptr<Agent>> MakePolicyAgent(const Policy& policy, const EnvironmentSetup& on,
+                                               uint32_t slots) {
   AgentSetup setup;
   setup.config = policy.config.learning;
   // the parameters are float32 whatever they were learned with
   if (!HasBf16Products()) setup.config.network.precision = "float32";
   setup.environment = on.environment;
   setup.stack = on.stack;
-  setup.slots = setup.rows_max = on.fleet->slots();
+  setup.slots = setup.rows_max = slots;
   ASSIGN_OR_RETURN(auto agent, MakeAgent(setup));
   const Status restored = agent->Restore(policy.agent_files, Agent::Part::kWeights);
   if (!restored.ok()) return restored.Annotate(policy.source);

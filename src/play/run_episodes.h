@@ -31,8 +31,9 @@ struct PlayOptions {
 Result<std::vector<EpisodeResult>> PlayEpisodes(Fleet& fleet, Model& model,
                                                 const PlayOptions& options);
 
-// The agent of `policy` for the environments of `on`. REQUIRES: policy.config.Learns(),
-// HasAgents().
-Result<std::unique_ptr<Agent>> MakePolicyAgent(const Policy& policy, const EnvironmentSetup& on);
+// The agent of `policy` for `slots` environments as those of `on`. REQUIRES:
+// policy.config.Learns(), HasAgents().
+Result<std::unique_ptr<Agent>> MakePolicyAgent(const Policy& policy, const EnvironmentSetup& on,
+                                               uint32_t slots);
 
 }  // namespace samara

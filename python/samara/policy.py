@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""A policy of a run, asked for one action at a time.
+
+The network runs in the engine, a process of its own (`samara act`), so that every network that samara has is played
+with the bits of `samara eval`, and this program needs no torch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import tempfile
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from samara.program import Error, failure, launch
+from samara.spaces import Actions, action_space, observation_space
+
+_FIRST, _GREEDY = 1, 2  # ActFlags in src/cli/act.cc
+_REQUEST = struct.Struct("=IIfI")
+
+
+class PolicyState:
+    """What a policy remembers of one running episode: its frame stack, its recurrent state, its last action.
+
+    It belongs to the policy and moves on with every `predict` that gets it; it is not a copy.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        if not policy._free:
+            raise Error(78, f"a policy remembers at most {policy.spec['memories']} episodes at a time")
+        self._memory = policy._free.pop()
+        self._new = True
+        weakref.finalize(self, policy._free.append, self._memory)
+
+
+class Policy:
+    """From an observation to an action. `path`: a run folder or a policy file (`samara export`).
+
+    `which`: of an evolution, as `samara eval --individual`; "best" is the elite. `trust`: also play a file that chooses
+    code. Observations are those of the environment, one at a time and without batch or frame stack, as make_vec gives
+    them with stack=0 and `samara check` names them; actions are the environment's own. Ends with `close`, with the
+    `with` block, or when it is garbage. One thread at a time. Raises Error.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], which: str = "best", *, trust: bool = False) -> None:
+        chosen = [] if which == "best" else ["--individual", which]
+        self._errors = tempfile.TemporaryFile()
+        self._process = launch(
+            ["act", Path(path), *chosen, *(["--trust"] if trust else []), "--json"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
+        )  # fmt: skip
+        self._close = weakref.finalize(self, _end, self._process)
+        line = self._process.stdout.readline()
+        self.spec: dict[str, Any] = json.loads(line or "{}")
+        if "memories" not in self.spec:
+            raise self._failure(line)
+        self._actions = Actions(self.spec)
+        self._shape, self._dtype = tuple(self.spec["shape"]), np.dtype(self.spec["dtype"])
+        self._values = 0 if self._actions.discrete else self.spec["actions"]
+        self._free = list(range(self.spec["memories"]))[::-1]
+        self._own: PolicyState | None = None
+
+    @property
+    def observation_space(self) -> Any:
+        """Gymnasium's space of one observation."""
+        return observation_space(self.spec)
+
+    @property
+    def action_space(self) -> Any:
+        """Gymnasium's space of one action."""
+        return action_space(self.spec)
+
+    def __call__(self, observation: Any, reward: float = 0.0) -> Any:
+        """The action of one episode; `reset` begins the next. `reward`: of the step that led here, for networks that
+        read it."""
+        action, self._own = self.predict(observation, self._own, reward=reward)
+        return action
+
+    def reset(self) -> None:
+        """The next observation that the policy is called with begins an episode."""
+        if self._own is not None:
+            self._own._new = True
+
+    def predict(
+        self,
+        observation: Any,
+        state: PolicyState | Sequence[PolicyState] | None = None,
+        episode_start: Any = None,
+        deterministic: bool | None = None,
+        reward: Any = 0.0,
+    ) -> tuple[Any, Any]:
+        """The action and the state to pass on with the next observation; None begins an episode, as a true
+        `episode_start` does. A batch of observations has a sequence of states, and of the rest.
+
+        `deterministic`: of learners, the most probable action instead of a draw; default: what the run tests with
+        (learn.test_greedy).
+        """
+        given = np.ascontiguousarray(observation, self._dtype)
+        if given.shape == self._shape:
+            actions, states = self._ask(
+                given[None], None if state is None else [state], episode_start, deterministic, reward
+            )
+            return actions[0], states[0]
+        if given.shape[1:] != self._shape:
+            raise Error(78, f"an observation of shape {given.shape}, expected {self._shape}")
+        actions, states = self._ask(given, state, episode_start, deterministic, reward)
+        return np.array(actions), states
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._close()
+
+    def __enter__(self) -> Policy:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _ask(
+        self, observations: np.ndarray, states: Any, starts: Any, deterministic: bool | None, rewards: Any
+    ) -> tuple[list[Any], list[PolicyState]]:
+        n = len(observations)
+        states = [PolicyState(self) for _ in range(n)] if states is None else list(states)
+        starts = np.broadcast_to(False if starts is None else np.asarray(starts, bool), n)
+        rewards = np.broadcast_to(np.asarray(rewards, np.float32), n)
+        greedy = _GREEDY if (self.spec["greedy"] if deterministic is None else deterministic) else 0
+        actions = []
+        try:
+            for observation, state, start, reward in zip(observations, states, starts, rewards, strict=True):
+                flags = greedy | (_FIRST if state._new or start else 0)
+                self._process.stdin.write(_REQUEST.pack(state._memory, flags, reward, 0) + observation.tobytes())
+                self._process.stdin.flush()
+                reply = self._process.stdout.read(4 + 4 * self._values)
+                if len(reply) < 4 + 4 * self._values:
+                    raise self._failure(reply)
+                state._new = False
+                actions.append(self._actions.from_engine(struct.unpack_from("=i", reply)[0], np.frombuffer(reply, np.float32, offset=4)))
+        except (BrokenPipeError, ValueError) as gone:
+            raise self._failure(b"") from gone
+        return actions, states
+
+    def _failure(self, said: bytes) -> Error:
+        """Why the process has ended."""
+        if self._process.stdin.closed:
+            return Error(78, "the policy is closed")
+        code = self._process.wait()
+        size = os.fstat(self._errors.fileno()).st_size
+        return failure(code, said.decode(errors="replace"), os.pread(self._errors.fileno(), size, 0).decode(errors="replace"))
+
+
+def _end(process: subprocess.Popen) -> None:
+    process.stdin.close()
+    process.stdout.close()
+    process.wait()

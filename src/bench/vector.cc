@@ -1,0 +1,45 @@
+// Atari environments as a Python program steps them: samara.make_vec beside ALE's own vector
+// environment and EnvPool, by one script (env_rivals.py) and in turns.
+#include <algorithm>
+
+#include "bench/environment_rows.h"
+
+namespace samara::bench {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr int kVectorRounds = 2;
+constexpr const char* kVectorRivals[] = {"ale_vector", "envpool"};
+
+json VectorHeadline(const Options& options, const EnvironmentRows& rows) {
+  json headline = {{"game", options.game}, {"samara", rows.BestOf("samara")}, {"ratio", nullptr}};
+  double strongest = 0;
+  for (const std::string who : kVectorRivals) {
+    headline[who] = rows.BestOf(who);
+    if (headline[who].is_number()) strongest = std::max(strongest, headline[who].get<double>());
+  }
+  if (strongest > 0 && headline["samara"].is_number())
+    headline["ratio"] = headline["samara"].get<double>() / strongest;
+  return headline;
+}
+
+}  // namespace
+
+Result<json> Vectors(const Options& options) {
+  EnvironmentRows rows;
+  for (int round = 0; round < kVectorRounds; ++round) {
+    RETURN_IF_ERROR(OfferRival("samara", options, rows));
+    for (const std::string who : kVectorRivals)
+      if (options.rivals) RETURN_IF_ERROR(OfferRival(who, options, rows));
+  }
+  for (const json& row : rows.all()) {
+    options.say(EnvironmentRows::Line(row));
+    if (row["who"] == "envpool" && row.contains("reason"))
+      options.say("envpool: `make envpool` installs it");
+  }
+  return Report(rows.all(), VectorHeadline(options, rows));
+}
+
+}  // namespace samara::bench
