@@ -56,9 +56,17 @@ def test_pip_installs_the_package(tmp_path):
     run(sys.executable, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "--no-index", "--target", site, ROOT,
         cwd=tmp_path, **compilers)
     shutil.copy(ROOT / "tests/replica/train_replicated.py", tmp_path)
-    where = run(sys.executable, "-c", "import samara._native, samara.replica, samara._replica as r; print(samara._native.__file__, "
-                "r.__file__)", cwd=tmp_path, PYTHONPATH=str(site))
+    where = run(sys.executable, "-c", "import samara._native, samara._engine, samara.replica, samara._replica as r; "
+                "print(samara._native.__file__, samara._engine.__file__, r.__file__)", cwd=tmp_path, PYTHONPATH=str(site))
     assert all(path.startswith(str(site)) for path in where.split())
+    assert (site / "samara/py.typed").exists()
+    code = """import samara
+envs = samara.make_vec("gymnasium:CartPole-v1", 2)
+print(envs.reset(seed=0)[0].shape)
+envs.close()
+print(samara.train("classic/cartpole-ga", {"ga.generations": 1}).result["generation"])"""
+    played = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(site), PATH=f"{BUILD}:{os.environ['PATH']}")
+    assert played.split() == ["(2,", "4)", "1"]
     [alone] = run(sys.executable, "train_replicated.py", cwd=tmp_path, PYTHONPATH=str(site)).splitlines()
     threads = run(sys.executable, "train_replicated.py", cwd=tmp_path, PYTHONPATH=str(site), SAMARA_THREADS="2")
     assert threads.splitlines() == [alone] * 2

@@ -35,7 +35,7 @@ def play(policy, env, episodes, rewards=False):
     pytest.param(ATARI, "atari:frostbite", 1, {"stack": 0, "preset": "deepga-gpu", "frames_max": 200},
                  marks=pytest.mark.slow),
     (["classic/cartpole-vtrace", "learn.frames=20000", *LEARNING], "CartPole-v1", 10, {}),
-    pytest.param(["classic/cartpole-ppo", "learn.frames=20000", "network.lstm=8", *LEARNING], "CartPole-v1", 10, {},
+    pytest.param(["classic/cartpole-ppo", "learn.frames=20000", "network.lstm=8", "ppo.units=sequences", "network.value=shared", *LEARNING], "CartPole-v1", 10, {},
                  marks=pytest.mark.slow),
     pytest.param(["classic/pendulum-sac", "learn.frames=2000", *LEARNING], "Pendulum-v1", 2, {}, marks=pytest.mark.slow),
     pytest.param(["classic/catch-vtrace", "learn.frames=5000", "network.lstm=8", "network.reward_input=true", *LEARNING],
@@ -81,7 +81,7 @@ def test_actions_are_those_of_the_exported_weights(run, tmp_path):
 
 
 def test_a_recurrent_policy_remembers_each_episode_apart(tmp_path):
-    train(tmp_path / "run", *CARTPOLE, "network.layers=gru 12", "ga.init=normal")
+    train(tmp_path / "run", *CARTPOLE, "network.layers=gru 12")
     draws = np.random.default_rng(1).normal(size=(30, 3, 4)).astype(np.float32)
     with samara.load(tmp_path / "run").policy() as policy:
         state, together = None, []

@@ -191,6 +191,9 @@ def test_misuse_is_refused(call, words):
     with pytest.raises(samara.Error, match=words):
         call(env)
     env.step([0, 1])  # as if nothing had happened
+    env.close()
+    with pytest.raises(samara.Error, match="the environments are closed"):
+        env.step([0, 1])
 
 
 def test_gymnasiums_wrappers_take_it():

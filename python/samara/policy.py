@@ -132,20 +132,23 @@ class Policy:
         starts = np.broadcast_to(False if starts is None else np.asarray(starts, bool), n)
         rewards = np.broadcast_to(np.asarray(rewards, np.float32), n)
         greedy = _GREEDY if (self.spec["greedy"] if deterministic is None else deterministic) else 0
-        actions = []
+        rows = zip(observations, states, starts, rewards, strict=True)
+        return [self._decide(observation, state, greedy, first, reward) for observation, state, first, reward in rows], states
+
+    def _decide(self, observation: np.ndarray, state: PolicyState, flags: int, first: bool, reward: float) -> Any:
+        if state._new or first:
+            flags |= _FIRST
+        size = 4 + 4 * self._values
         try:
-            for observation, state, start, reward in zip(observations, states, starts, rewards, strict=True):
-                flags = greedy | (_FIRST if state._new or start else 0)
-                self._process.stdin.write(_REQUEST.pack(state._memory, flags, reward, 0) + observation.tobytes())
-                self._process.stdin.flush()
-                reply = self._process.stdout.read(4 + 4 * self._values)
-                if len(reply) < 4 + 4 * self._values:
-                    raise self._failure(reply)
-                state._new = False
-                actions.append(self._actions.from_engine(struct.unpack_from("=i", reply)[0], np.frombuffer(reply, np.float32, offset=4)))
-        except (BrokenPipeError, ValueError) as gone:
+            self._process.stdin.write(_REQUEST.pack(state._memory, flags, reward, 0) + observation.tobytes())
+            self._process.stdin.flush()
+            reply = self._process.stdout.read(size)
+        except (BrokenPipeError, ValueError) as gone:  # it has ended, or was closed
             raise self._failure(b"") from gone
-        return actions, states
+        if len(reply) < size:
+            raise self._failure(reply)
+        state._new = False
+        return self._actions.from_engine(struct.unpack_from("=i", reply)[0], np.frombuffer(reply, np.float32, offset=4))
 
     def _failure(self, said: bytes) -> Error:
         """Why the process has ended."""

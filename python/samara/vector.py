@@ -124,7 +124,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
     def close_extras(self, **kwargs: Any) -> None:
         """Ends threads and processes."""
-        self._core = None
+        self._core = _Closed()
 
     # ---- EnvPool
 
@@ -162,6 +162,13 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     def _drain(self) -> None:
         if self._core.outstanding:
             _Rows(self._core.outstanding, self.single_observation_space).receive(self._core, by_environment=False)
+
+
+class _Closed:
+    """In place of the engine's environments."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise Error(78, "the environments are closed")
 
 
 class _Rows:
