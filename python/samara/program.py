@@ -52,7 +52,7 @@ def environment() -> dict[str, str]:
 
 
 def launch(arguments: Sequence[object], **streams: Any) -> subprocess.Popen:
-    """Starts the program, in a process group of its own: Ctrl-C in a terminal reaches the caller alone, who decides."""
+    """Starts the program, in a process group of its own: Ctrl-C in a terminal reaches the caller alone, which decides."""
     command = [str(find_program()), *map(str, arguments)]
     try:
         return subprocess.Popen(command, env=environment(), process_group=0, **streams)

@@ -194,7 +194,7 @@ class RunningRun:
         self._resumed, self._verbose = resumed, verbose
         self._path: Path | None = resumed and resumed.path
         self._stopped = False
-        # files, which never fill up while nobody reads
+        # files: a pipe that is not read would block the program
         self._output, self._log = tempfile.TemporaryFile(), tempfile.TemporaryFile()
         self._shown = 0
         self._lines = _Lines(resumed.path / "metrics.jsonl") if resumed else None

@@ -1,5 +1,5 @@
-// Environments by one word, as env.id and programs name them: who steps them, and what the word may
-// do.
+// Environments by one word, as env.id and programs name them: how they are stepped, and what the
+// word may do.
 #pragma once
 
 #include <optional>
