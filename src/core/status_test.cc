@@ -62,7 +62,7 @@ TEST(ResultTest, HoldsAValueOrAReason) {
 TEST(ResultDeathTest, MisuseIsABug) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH((void)*Result<int>(kFull), "disk full");
-  EXPECT_DEATH(Result<int>(Status::Ok()), "needs a reason");
+  EXPECT_DEATH((void)Result<int>(Status::Ok()), "needs a reason");
 }
 
 // Counts how far it came, so that a macro which does not return is caught.
