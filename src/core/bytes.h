@@ -38,21 +38,25 @@ class ByteWriter {
   std::string bytes_;
 };
 
-// After a read past the end every later read fails too: check ok() once, and AtEnd() for trailing
-// bytes.
+// After a read past the end, or of a boolean that is neither 0 nor 1, every later read fails too:
+// check ok() once, and AtEnd() for trailing bytes.
 class ByteReader {
  public:
   explicit ByteReader(std::string_view bytes) : left_(bytes) {}
   template <typename T>
   requires std::is_trivially_copyable_v<T> T Get() {
-    T value{};
-    if (!ok_ || left_.size() < sizeof value) {
-      ok_ = false;
+    if constexpr (std::is_same_v<T, bool>) {
+      const auto byte = Get<uint8_t>();
+      ok_ = ok_ && byte <= 1;
+      return ok_ && byte == 1;
+    } else {
+      T value{};
+      ok_ = ok_ && left_.size() >= sizeof value;
+      if (!ok_) return value;
+      std::memcpy(&value, left_.data(), sizeof value);
+      left_.remove_prefix(sizeof value);
       return value;
     }
-    std::memcpy(&value, left_.data(), sizeof value);
-    left_.remove_prefix(sizeof value);
-    return value;
   }
   std::string_view GetBytes() {
     const auto size = Get<uint64_t>();

@@ -46,6 +46,30 @@ TEST(BytesTest, EveryTruncationFailsAndStaysFailed) {
   }
 }
 
+TEST(BytesTest, ABooleanIsZeroOrOne) {
+  for (int byte = 0; byte < 256; ++byte) {
+    const std::string record(1, static_cast<char>(byte));
+    ByteReader reader(record);
+    EXPECT_EQ(reader.Get<bool>(), byte == 1) << byte;
+    EXPECT_EQ(reader.AtEnd(), byte < 2) << byte;
+  }
+  EXPECT_FALSE(ByteReader("").Get<bool>());
+}
+
+TEST(BytesTest, AVectorIsAWholeNumberOfValues) {
+  const std::vector<uint16_t> values = {1, 2, 3};
+  const std::string record = ByteWriter().PutVector(values).Take();
+  std::vector<uint16_t> read;
+  EXPECT_TRUE(ByteReader(record).GetVector(read));
+  EXPECT_EQ(read, values);
+  const std::string none = ByteWriter().PutVector(std::vector<uint16_t>()).Take();
+  EXPECT_TRUE(ByteReader(none).GetVector(read));
+  EXPECT_TRUE(read.empty());
+  const std::string odd = ByteWriter().PutBytes("abc").Take();
+  EXPECT_FALSE(ByteReader(odd).GetVector(read));
+  EXPECT_FALSE(ByteReader(record.substr(0, 13)).GetVector(read));
+}
+
 TEST(BytesTest, ALengthBeyondTheEndFails) {
   for (const uint64_t length : {uint64_t{5}, uint64_t{1} << 32, UINT64_MAX - 7, UINT64_MAX}) {
     const std::string record = ByteWriter().Put(length).Take() + "frog";

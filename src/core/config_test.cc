@@ -142,6 +142,10 @@ TEST(ConfigTest, WrongTomlIsNamed) {
       {"[ga]\npopulation = 5\npopulation = 6\n", "a.toml:3: "},
       {"[ga]\npopulation 5\n", "a.toml:2: "},
       {"[ga]\npopulation = \"unfinished", "a.toml:2: "},
+      {"[run]\nquiet = truer\n", "a.toml:2: "},
+      {"[run]\nquiet = falsely\n", "a.toml:2: "},
+      {"[run]\nquiet = yes\n",
+       "a.toml:2: quiet = yes: expected a number, true, false, or text in quotation marks"},
       {std::string("[ga]\npopulation = 5\0", 20), "a.toml:2: "},
       {"population = 5\n", "population: expected a table such as [run]"},
       {"[ga]\npopulation = [5]\n", "ga.population: expected one text, number or boolean"},
@@ -162,6 +166,57 @@ TEST(ConfigTest, WrongTomlIsNamed) {
     EXPECT_EQ(status.code(), Code::kConfig) << message;
     EXPECT_NE(status.message().find(message), std::string::npos) << status.message();
   }
+}
+
+TEST(ConfigTest, RangesOfOneBoundAreSaidAndKept) {
+  double below = 0, any = 0, share = 0.5;
+  ConfigTable table;
+  table.Add("a.below", &below, {.max = 5}, "", "");
+  table.Add("a.any", &any, {}, "", "");
+  table.Add("a.share", &share, {.min = 0, .max = 1}, "", "");
+  EXPECT_EQ(table.Find("a.below")->range, "at most 5");
+  EXPECT_EQ(table.Find("a.share")->range, "0 to 1");
+  const std::pair<const char*, const char*> refused[] = {
+      {"a.below=5.5", "a.below=5.5: expected a number at most 5"},
+      {"a.share=1.5", "a.share=1.5: expected a number 0 to 1"},
+      {"a.share=+-1", "a.share=+-1: expected a number 0 to 1"},
+      {"a.share=5_", "a.share=5_: expected a number 0 to 1"},
+      {"a.share=1e_5", "a.share=1e_5: expected a number 0 to 1"}};
+  for (const auto& [assignment, message] : refused)
+    EXPECT_EQ(table.Override(assignment).message(), message);
+  for (const char* assignment : {"a.below=-7", "a.any=-0.0", "a.share=1"})
+    EXPECT_TRUE(table.Override(assignment).ok()) << assignment;
+  EXPECT_EQ(below, -7);
+  EXPECT_FALSE(std::signbit(any));
+}
+
+TEST(ConfigTest, TextThatNoFileCouldHoldIsRefused) {
+  Settings s;
+  const std::pair<std::string, std::string> refused[] = {
+      {"a\x7f", "run.note=(text): expected text without control characters"},
+      {"\"a\\u007f\"", "run.note=(text): expected text without control characters"},
+      {"\xff", "run.note=(text): expected text in UTF-8 without control characters"},
+      {"\"a\"\nb = 2",
+       "run.note=\"a\"\\x0ab = 2: expected a bare word, or text between two "
+       "quotation marks as TOML has it"},
+      {"\"\"\"a\nb\"\"\"",
+       "run.note=\"\"\"a\\x0ab\"\"\": expected a bare word, or text between two "
+       "quotation marks as TOML has it"}};
+  for (const auto& [given, message] : refused) {
+    const Status status = s.table.Set("run.note", given);
+    EXPECT_EQ(status.code(), Code::kConfig);
+    EXPECT_EQ(status.message(), message);
+  }
+  EXPECT_EQ(s.table.ParseToml("[run]\nnote = \"a\\u007f\"\n", "a.toml").message(),
+            "a.toml: run.note=(text): expected text without control characters");
+  EXPECT_EQ(s.note, "");
+}
+
+TEST(ConfigTest, OneTextIsReadWithoutATable) {
+  const std::string toml = "[run]\nalgorithm = \"es\"\nseed = 3\n";
+  EXPECT_EQ(TextIn(toml, "run.algorithm"), "es");
+  for (const char* key : {"run.seed", "run.name", "es.sigma"}) EXPECT_EQ(TextIn(toml, key), "");
+  EXPECT_EQ(TextIn("[run\n", "run.algorithm"), "");
 }
 
 // One value, given in a file and by an override.

@@ -110,11 +110,26 @@ TEST(IdxTest, ChangedHeadersAreNeverBelieved) {
   EXPECT_GT(refused, 100);
 }
 
-TEST(IdxTest, ATestSetOfOtherClassesIsRefused) {
+// Files that are whole, but do not belong together.
+TEST(IdxTest, FilesThatDoNotFitEachOtherAreRefused) {
   const Folder folder;
-  WriteIdx(folder);
-  folder.Write("t10k-labels-idx1-ubyte", Bytes({0, 0, 8, 1, 0, 0, 0, 2, 3, 1}));
-  EXPECT_EQ(OpenIdx(folder.path()).status().code(), Code::kBadData);
+  const auto expect = [&](const std::string& name, const std::string& bytes,
+                          const std::string& message) {
+    WriteIdx(folder);
+    folder.Write(name, bytes);
+    const Status status = OpenIdx(folder.path()).status();
+    EXPECT_EQ(status.code(), Code::kBadData);
+    EXPECT_EQ(status.message(), folder.path().string() + message);
+  };
+  const std::string other =
+      ": the t10k files have a class or a size of images that the train files do not have";
+  expect("t10k-labels-idx1-ubyte", Bytes({0, 0, 8, 1, 0, 0, 0, 2, 3, 1}), other);
+  const std::string images = kTestImages.substr(16);
+  const std::string two = Bytes({0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0});
+  expect("t10k-images-idx3-ubyte", two + Bytes({3, 0, 0, 0, 2}) + images, other);  // 3 x 2
+  expect("t10k-images-idx3-ubyte", two + Bytes({2, 0, 0, 0, 2}) + images.substr(4), other);
+  expect("train-labels-idx1-ubyte", Bytes({0, 0, 8, 1, 0, 0, 0, 2, 1, 0}),
+         "/train-labels-idx1-ubyte: 2 labels of 3 images");
 }
 
 std::string Record(int label, int first) {

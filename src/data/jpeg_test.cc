@@ -4,17 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#ifdef SAMARA_JPEG
-#include <cstdio>
-// after <cstdio>, which it needs
-#include <jpeglib.h>
-#endif
-
 #include <atomic>
 #include <cmath>
-#include <cstdlib>
 
 #include "core/rng.h"
+#include "data/jpeg_test_util.h"
 #include "data/resample.h"
 #include "data/workers.h"
 
@@ -36,31 +30,7 @@ RgbImage Gradient(int width, int height) {
 }
 
 std::string Encode(const RgbImage& image, bool progressive) {
-  jpeg_compress_struct info{};
-  jpeg_error_mgr errors{};
-  info.err = jpeg_std_error(&errors);
-  jpeg_create_compress(&info);
-  unsigned char* bytes = nullptr;
-  unsigned long size = 0;  // NOLINT: libjpeg's type
-  jpeg_mem_dest(&info, &bytes, &size);
-  info.image_width = static_cast<JDIMENSION>(image.width);
-  info.image_height = static_cast<JDIMENSION>(image.height);
-  info.input_components = 3;
-  info.in_color_space = JCS_RGB;
-  jpeg_set_defaults(&info);
-  jpeg_set_quality(&info, 95, TRUE);
-  if (progressive) jpeg_simple_progression(&info);
-  jpeg_start_compress(&info, TRUE);
-  while (info.next_scanline < info.image_height) {
-    JSAMPROW row = const_cast<uint8_t*>(image.pixels.data()) +
-                   size_t{info.next_scanline} * static_cast<size_t>(image.width) * 3;
-    jpeg_write_scanlines(&info, &row, 1);
-  }
-  jpeg_finish_compress(&info);
-  jpeg_destroy_compress(&info);
-  std::string file(reinterpret_cast<char*>(bytes), size);
-  std::free(bytes);
-  return file;
+  return EncodeJpeg(image, {.progressive = progressive});
 }
 
 TEST(JpegTest, PixelsComeBack) {
@@ -109,6 +79,43 @@ TEST(JpegTest, ChangedBytesGiveAnErrorOrAnImage) {
     }
   }
   EXPECT_GT(refused, 500);
+}
+
+// Four inks, written inverted: what a pixel shows is c * k / 255.
+TEST(JpegTest, InksBecomeColours) {
+  RgbImage inks{16, 16, {}};
+  for (int i = 0; i < 16 * 16; ++i)
+    for (const int value : {200, 120, 40, 10 * (i / 16) + 60})
+      inks.pixels.push_back(static_cast<uint8_t>(value));
+  for (const J_COLOR_SPACE stored : {JCS_CMYK, JCS_YCCK}) {
+    const RgbImage image =
+        DecodeJpeg(EncodeJpeg(inks, {.given = JCS_CMYK, .stored = stored})).ValueOrThrow();
+    ASSERT_EQ(image.pixels.size(), 3U * 16 * 16);
+    for (size_t i = 0; i < image.pixels.size(); ++i) {
+      const size_t at = i / 3 * 4;
+      EXPECT_NEAR(image.pixels[i], inks.pixels[at + i % 3] * inks.pixels[at + 3] / 255, 8) << i;
+    }
+  }
+}
+
+TEST(JpegTest, AnImageLargerThanItsLimitIsRefusedByItsHeader) {
+  std::string file = Encode(Gradient(37, 21), false);
+  const size_t frame = file.find("\xff\xc0");  // then length, precision, height, width
+  ASSERT_NE(frame, std::string::npos);
+  file.replace(frame + 5, 4, std::string("\x40\0\x40\0", 4));
+  const Status status = DecodeJpeg(file).status();
+  EXPECT_EQ(status.code(), Code::kBadData);
+  EXPECT_EQ(status.message(),
+            "not a whole JPEG file: Maximum supported image dimension is 134217728 pixels");
+}
+
+TEST(JpegTest, ARestartMarkerOutOfTurnIsRefused) {
+  std::string file = EncodeJpeg(Gradient(64, 64), {.restart_rows = 1});
+  ASSERT_TRUE(DecodeJpeg(file).ok());
+  const size_t second = file.find("\xff\xd1");
+  ASSERT_NE(second, std::string::npos);
+  file[second + 1] = '\xd5';
+  EXPECT_EQ(DecodeJpeg(file).status().code(), Code::kBadData);
 }
 
 #else
