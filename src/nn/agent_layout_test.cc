@@ -81,9 +81,32 @@ TEST(AgentLayoutTest, WhatDoesNotFitIsRefused) {
   bytes["conv1_bias"].type = Tensor::Type::kUint8;
   for (const NamedTensors& bad : {columns, bytes})
     EXPECT_EQ(AgentToTorch(bad).status().code(), Code::kBadData);
-  NamedTensors biases = AgentToTorch(Learner()).ValueOrThrow();
-  biases["lstm.bias_hh"] = Counted({4}, 0);
-  EXPECT_EQ(AgentFromTorch(biases).status().code(), Code::kBadData);
+  NamedTensors flat = Learner();
+  flat["fc_weight"] = Counted({6}, 0);
+  EXPECT_EQ(AgentToTorch(flat).status().message(),
+            "fc_weight: expected columns for maps of 3 channels");
+  const NamedTensors good = AgentToTorch(Learner()).ValueOrThrow();
+  const Tensor words{Tensor::Type::kUint8, {8}, "12345678"};
+  for (const auto& [name, tensor] : std::vector<std::pair<const char*, Tensor>>{
+           {"lstm.bias_hh", Counted({4}, 0)}, {"lstm.bias_hh", words}, {"lstm.bias_ih", words}}) {
+    NamedTensors biases = good;
+    biases[name] = tensor;
+    const Status status = AgentFromTorch(biases).status();
+    EXPECT_EQ(status.code(), Code::kBadData);
+    EXPECT_EQ(status.message(), "lstm.bias_hh: expected the shape and type of lstm.bias_ih");
+  }
+}
+
+TEST(AgentLayoutTest, WhatHasNoPlaceInALayoutKeepsItsNameAndValues) {
+  const NamedTensors learner = {{"entropy_cost", Counted({}, 3)},
+                                {"fc_weight", Counted({1, 6}, 0)}};
+  const NamedTensors exported = AgentToTorch(learner).ValueOrThrow();
+  EXPECT_EQ(exported.at("entropy_cost").Floats(), std::vector<float>{3});
+  EXPECT_EQ(exported.at("fc.weight").Floats(), learner.at("fc_weight").Floats()) << "no map";
+  // a bias of PyTorch's that is alone is the whole bias
+  const NamedTensors one = {{"lstm.bias_ih", Counted({8}, 1)}};
+  EXPECT_EQ(AgentFromTorch(one).ValueOrThrow().at("lstm_bias").Floats(),
+            one.at("lstm.bias_ih").Floats());
 }
 
 }  // namespace

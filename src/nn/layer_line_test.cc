@@ -109,6 +109,12 @@ TEST(LayerLineTest, SaysWhereALineIsWrong) {
   refused("conv 8 3x3 relu, residual 8", "18: 'residual', expected conv, dense, rnn");
   refused("dense 64 tanh,", "15: nothing, expected dense");
   refused(",dense 64 tanh", "1: nothing, expected normalize, residual, conv, dense");
+  refused("residual 8, dens 8", "13: 'dens', expected residual, conv, dense, rnn");
+  refused("dense 8x relu", "7: '8x', expected the number of units, 1 to ");
+  refused("conv 8 x3 relu", "8: 'x3', expected a square window and its stride, such as 8x8/4");
+  refused("conv 8 3x3/1z relu", "8: '3x3/1z', expected a square window");
+  refused("conv 8 3x3 valid", "17: nothing, expected vbn, vbn_affine, relu, tanh, none");
+  refused("-3 x dense 8 relu", "1: '-3', expected normalize, residual");
   refused("rnn 8 sigmoid", "7: 'sigmoid', expected tanh or relu");
   refused("lstm 8 tanh", "8: 'tanh', expected a comma or the end");
   refused("gru", "4: nothing, expected the number of units");
@@ -153,6 +159,15 @@ TEST(LayerLineTest, RepeatedLayersAreTheLayersWrittenOut) {
   }
   ExpectLayers(FindLayers("mlp-8-4-lrelu0.2").ValueOrThrow().layers,
                {Dense("fc1", 8, Activation::kLrelu0p2), Dense("fc2", 4, Activation::kLrelu0p2)});
+}
+
+TEST(LayerLineTest, ANameOfAPerceptronHasAnActivation) {
+  for (const char* name : {"mlp-16-none", "mlp-16", "mlp-", "mlp--relu", "mlp-16-relu-"}) {
+    const Status status = FindLayers(name).status();
+    EXPECT_EQ(status.code(), Code::kConfig) << name;
+    EXPECT_EQ(status.message().find(std::string("no network '") + name + "', nearest is"), 0U)
+        << status.message();
+  }
 }
 
 TEST(LayerLineTest, LearnersRefuseWhatIsForEvolution) {
@@ -208,6 +223,8 @@ TEST(LayerLineTest, ProgramsRegisterNetworksOfTheirOwn) {
   EXPECT_EQ(Networks().back().name, "registered-2");
   for (const char* name : {"registered-2", "Model", "mlp-4-tanh", "", "two words"})
     EXPECT_EQ(RegisterNetwork({name, "", "dense 3 tanh", ""}).code(), Code::kConfig) << name;
+  EXPECT_EQ(RegisterNetwork({"another", "", "", ""}).message(),
+            "network 'another': no layers; expected at least one");
   const Status bad = RegisterNetwork({"another", "", "dense three tanh", ""});
   EXPECT_NE(bad.message().find("network 'another': layers, column 7: 'three'"), std::string::npos)
       << bad.message();

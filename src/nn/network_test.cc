@@ -163,6 +163,19 @@ TEST(NetworkTest, RefusesInOneLineThatNamesTheNearest) {
   ExpectRefused("LargeModel", 1, 4, 2, "needs images");
   ExpectRefused("Nature", 20, 4, 2, "smaller than its 3 x 3 window");
   ExpectRefused("linear", 1, 0, 2, "out of range");
+  for (const auto& [height, width] : {std::pair{0, 1}, {1, 0}, {4097, 1}, {1, 4097}, {-1, 1}})
+    EXPECT_NE(MakeNetwork("linear", height, width, 4, 2).status().message().find("out of range"),
+              std::string::npos)
+        << height << " x " << width;
+  NetworkDescription none;
+  none.height = none.width = none.channels = 1;
+  EXPECT_EQ(Finish(none).message(),
+            "network : input 1 x 1 x 1 with 0 layers is out of range (maps to 4096 x 4096, 1 to "
+            "1025 layers)");
+  none.layers.resize(kLayersMax + 1);
+  EXPECT_EQ(Finish(none).code(), Code::kConfig);
+  ExpectRefused("dense 4 relu, out diagonal", 1, 4, 3,
+                "a diagonal of 4 inputs for 3 outputs, expected as many");
   ExpectRefused("linear", 1, 4, 0, "0 outputs");
   ExpectRefused("linear", 4096, 1 << 20, 2, "2^31 parameters");
   ExpectRefused("mlp-1048576-1048576-relu", 1, 4, 2, "2^31 parameters");

@@ -149,6 +149,11 @@ TEST_F(SafetensorsTest, RefusesHostileHeaders) {
   ExpectRefused(Framed(std::string((1 << 20) + 8, ' ')), "at most 1 MiB");
   ExpectRefused(Framed(std::string(1 << 20, '[')), "nested");
   ExpectRefused(Framed("{\"a\":{\"b\":{\"c\":{}}}}"), "nested");
+  ExpectRefused(Framed("{\"a\":{\"b\":{\"c\":{\"d\":{\"e\":1}}}}}"), "nested");
+  ExpectRefused(Framed("{\"a\":3}"), "tensor 'a': expected dtype, shape and data_offsets");
+  ExpectRefused(Framed("{\"a\\nb\u00e9\":3}"),
+                "tensor 'a?b?"
+                "?': expected dtype");
   ExpectRefused(Framed("{\"a\":{" + entry + "},\"a\":{" + entry + "}}", "1234"), "repeats 'a'");
   ExpectRefused(Framed("{\"a\":{\"dtype\":\"F32\"," + entry + "}}", "1234"), "repeats 'dtype'");
   ExpectRefused(Framed("{\"a\":{" + entry + ",\"x\":1}}", "1234"), "expected dtype");
@@ -165,6 +170,8 @@ TEST_F(SafetensorsTest, RefusesHostileHeaders) {
   };
   ExpectRefused(tensor("F64", "[1]", "[0,4]"), "dtype");
   ExpectRefused(tensor("F32", "[2]", "[0,4]"), "do not fit");
+  ExpectRefused(tensor("F32", "1", "[0,4]"), "shape is not a list of at most 8 sizes");
+  ExpectRefused(tensor("F32", "[281474976710657]", "[0,4]"), "out of range");
   ExpectRefused(tensor("F32", "[-1]", "[0,4]"), "out of range");
   ExpectRefused(tensor("F32", "[1.0]", "[0,4]"), "out of range");
   ExpectRefused(tensor("F32", "[1,1,1,1,1,1,1,1,1]", "[0,4]"), "at most 8");
@@ -174,6 +181,8 @@ TEST_F(SafetensorsTest, RefusesHostileHeaders) {
   ExpectRefused(tensor("F32", "[1]", "[4,8]"), "does not follow");
   ExpectRefused(tensor("F32", "[1]", "[0,4,4]"), "pair");
   ExpectRefused(tensor("F32", "[1]", "[-4,0]"), "pair");
+  ExpectRefused(tensor("F32", "[1]", "[0,-4]"), "pair");
+  ExpectRefused(tensor("F32", "[1]", "4"), "pair");
   ExpectRefused(tensor("U8", "[3]", "[0,3]"), "bytes follow");
   ExpectRefused(tensor("U8", "[5]", "[0,5]"), "after the file");
 }
@@ -185,9 +194,35 @@ TEST_F(SafetensorsTest, RefusesToWriteWhatItCouldNotRead) {
   file.tensors.clear();
   file.tensors["a"] = {Tensor::Type::kFloat32, {2}, "1234"};
   EXPECT_EQ(FormatSafetensors(file).status().code(), Code::kConfig);
+  const auto refused = [](const std::string& name, std::vector<int64_t> shape,
+                          const std::string& bytes) {
+    Safetensors other;
+    other.tensors[name] = {Tensor::Type::kUint8, std::move(shape), bytes};
+    const Status status = FormatSafetensors(other).status();
+    return status.code() == Code::kConfig && status.message().ends_with("bytes that fit the shape");
+  };
+  EXPECT_FALSE(refused("a", {2, 1}, "12"));
+  EXPECT_TRUE(refused(std::string(1025, 'a'), {2}, "12"));
+  EXPECT_TRUE(refused("__metadata__", {2}, "12"));
+  EXPECT_TRUE(refused("a", {1, 1, 1, 1, 1, 1, 1, 1, 2}, "12"));
+  EXPECT_TRUE(refused("a", {-2}, "12"));
+  EXPECT_TRUE(refused("a", {int64_t{1} << 40, int64_t{1} << 40}, "12"));
   file.tensors.clear();
   file.metadata["long"] = std::string(1 << 20, 'x');
-  EXPECT_EQ(FormatSafetensors(file).status().code(), Code::kConfig);
+  EXPECT_EQ(FormatSafetensors(file).status().message(),
+            "a safetensors header of 1048608 bytes, at most 1 MiB is read back");
+}
+
+TEST_F(SafetensorsTest, ManyTensorsAreRefusedBothWays) {
+  Safetensors file;
+  std::string header = "{";
+  for (int i = 0; i < 65538; ++i) {
+    file.tensors[std::to_string(i)] = {Tensor::Type::kUint8, {0}, ""};
+    header += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":0";
+  }
+  EXPECT_EQ(FormatSafetensors(file).status().message(),
+            "more than 65536 tensors for one safetensors file");
+  ExpectRefused(Framed(header + "}"), "not a safetensors file: more than 65536 tensors");
 }
 
 }  // namespace

@@ -387,6 +387,7 @@ Status InferenceServer::RestoreSlot(uint32_t index, std::string_view record) {
   const std::string_view next = in.GetBytes();
   if (!in.ok() || next.size() != sizeof slot.next) return bad;
   std::memcpy(&slot.next, next.data(), next.size());
+  if (!HaveFlags({&slot.next, 1})) return bad;
   slot.has_final = in.Get<bool>();
   const size_t bytes = slot.final_observation.size();
   if (!get(slot.final_observation) || slot.final_observation.size() != bytes) return bad;

@@ -3,14 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <set>
 
+#include "core/bytes.h"
 #include "core/rng.h"
 #include "core/sha256.h"
 #include "core/thread.h"
+#include "env/dummy.h"
 #include "env/registry.h"
+#include "rl/trajectory/slot_records.h"
 
 namespace samara {
 namespace {
@@ -402,6 +407,86 @@ TEST(InferenceServerTest, DamagedStateIsRefused) {
   EXPECT_TRUE(run.server.Restore(saved).ok());
   for (size_t n = 0; n < saved.size(); n += 7)
     EXPECT_EQ(run.server.Restore(saved.substr(0, n)).code(), Code::kBadData);
+}
+
+// The record of a slot before its first episode, whole but for what a case spoils.
+struct SavedSlot {
+  uint64_t episodes = 0;
+  std::string next = std::string(sizeof(EntryHeader), '\0');
+  uint8_t has_final = 0;
+  std::string final_observation = std::string(16, '\0');  // four numbers of CartPole
+  std::string indices, values, rest;
+  size_t bytes = std::string::npos;  // that are left of it
+
+  std::string Encode() const {
+    return ByteWriter()
+               .Put(episodes)
+               .Put(uint64_t{0})
+               .Put(uint32_t{1})
+               .PutBytes(next)
+               .Put(has_final)
+               .PutBytes(final_observation)
+               .PutBytes(indices)
+               .PutBytes(values)
+               .PutBytes("")
+               .Take() +
+           rest;
+  }
+};
+
+TEST(InferenceServerTest, ASlotOfAnotherShapeIsRefused) {
+  using Spoil = std::function<void(SavedSlot&)>;
+  const auto fleet = [](bool discrete) {
+    return MakeThreadFleet([=] { return MakeDummyEnvironment({.discrete = discrete}); }, kSlots, 0)
+        .ValueOrThrow();
+  };
+  const auto plays = fleet(true), moves = fleet(false);
+  const auto restore = [&](const Spoil& spoil, bool discrete = true) {
+    Fleet& all = discrete ? *plays : *moves;
+    TestModel model(all.spec());
+    ServerHooks hooks;
+    hooks.next = [](uint32_t slot, uint64_t number) {
+      return number < 5 ? Episode(slot, number) : std::nullopt;
+    };
+    InferenceServer server(all, model, nullptr, {}, hooks);
+    SavedSlot slot;
+    spoil(slot);
+    const std::vector<std::string> records(kSlots, slot.Encode().substr(0, slot.bytes));
+    return server.Restore(WriteSlotRecords(records));
+  };
+  const int32_t n = static_cast<int32_t>(plays->spec().action.n);
+  const auto index = [](int32_t i) {
+    return std::string(reinterpret_cast<const char*>(&i), sizeof i);
+  };
+  const Spoil spoils[] = {
+      [](SavedSlot& s) { s.next.pop_back(); },
+      [](SavedSlot& s) { s.next[offsetof(EntryHeader, absent)] = 2; },
+      [](SavedSlot& s) { s.has_final = 2; },
+      [](SavedSlot& s) { s.final_observation.pop_back(); },
+      [](SavedSlot& s) { s.indices = "123"; },
+      [](SavedSlot& s) { s.values = "123"; },
+      [](SavedSlot& s) { s.rest = "x"; },
+      [](SavedSlot& s) { s.episodes = 6; },  // beyond the last
+      [&](SavedSlot& s) { s.episodes = 1, s.indices = index(-1); },
+      [&](SavedSlot& s) { s.episodes = 1, s.indices = index(n); },
+      [](SavedSlot& s) { s.episodes = 1, s.values = "1234"; },  // of a discrete action
+  };
+  for (size_t i = 0; i < std::size(spoils); ++i) {
+    const Status status = restore(spoils[i]);
+    EXPECT_EQ(status.code(), Code::kBadData) << i;
+    EXPECT_EQ(status.message(), "the saved slots have another shape than this run's") << i;
+  }
+  const Spoil sound[] = {[](SavedSlot&) {}, [](SavedSlot& s) { s.has_final = 1; },
+                         [&](SavedSlot& s) { s.episodes = 5, s.indices = index(n - 1); }};
+  for (const Spoil& spoil : sound) EXPECT_TRUE(restore(spoil).ok());
+  for (size_t bytes = 0; bytes < SavedSlot().Encode().size(); ++bytes)
+    EXPECT_EQ(restore([&](SavedSlot& s) { s.bytes = bytes; }).code(), Code::kBadData) << bytes;
+  // actions of two values
+  const auto moved = [&](size_t bytes) {
+    return restore([&](SavedSlot& s) { s.episodes = 1, s.values.assign(bytes, '\0'); }, false);
+  };
+  EXPECT_TRUE(moved(16).ok());
+  EXPECT_EQ(moved(12).code(), Code::kBadData);
 }
 
 // Slots that have no more episodes rest; when all do, serving ends.

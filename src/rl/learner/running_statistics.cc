@@ -67,9 +67,13 @@ Status RunningStatistics::Restore(std::string_view saved) {
   ByteReader in(saved);
   std::vector<double> mean, squares;
   const auto count = in.Get<double>();
-  const bool good = in.GetVector(mean) && in.GetVector(squares) && in.AtEnd() && count >= 0 &&
-                    mean.size() == numbers() && squares.size() == numbers();
-  if (!good) return {Code::kBadData, "the saved statistics have another size than this run's"};
+  const bool whole = in.GetVector(mean) && in.GetVector(squares) && in.AtEnd() &&
+                     mean.size() == numbers() && squares.size() == numbers();
+  if (!whole) return {Code::kBadData, "the saved statistics have another size than this run's"};
+  const auto finite = [](double x) { return std::isfinite(x); };
+  if (!finite(count) || count < 0 || !std::ranges::all_of(mean, finite) ||
+      !std::ranges::all_of(squares, [&](double x) { return finite(x) && x >= 0; }))
+    return {Code::kBadData, "the saved statistics are those of no numbers"};
   count_ = count, mean_ = std::move(mean), squares_ = std::move(squares);
   FindDeviations();
   return Status::Ok();

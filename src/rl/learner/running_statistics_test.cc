@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/bytes.h"
 #include "core/rng.h"
 
 namespace samara {
@@ -88,7 +89,32 @@ TEST(RunningStatisticsTest, ASavedOneGoesOnWithTheSameBits) {
   EXPECT_EQ(RunningStatistics(2).Restore(saved).code(), Code::kBadData);
   for (const size_t size : {size_t{0}, size_t{7}, saved.size() - 1})
     EXPECT_EQ(other.Restore(saved.substr(0, size)).code(), Code::kBadData) << size;
+  EXPECT_EQ(other.Restore(saved + "x").code(), Code::kBadData);
+  const std::vector<double> three(3), two(2);
+  for (const auto& [mean, squares] : {std::pair(three, two), {two, three}})
+    EXPECT_EQ(
+        other.Restore(ByteWriter().Put(1.0).PutVector(mean).PutVector(squares).Take()).message(),
+        "the saved statistics have another size than this run's");
   EXPECT_EQ(statistics.Save(), other.Save()) << "refused, not half taken";
+}
+
+TEST(RunningStatisticsTest, WhatCannotBeAMeanOrASumOfSquaresIsRefused) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  const auto refused = [](double count, double mean, double square) {
+    RunningStatistics statistics(1);
+    const Status status = statistics.Restore(ByteWriter()
+                                                 .Put(count)
+                                                 .PutVector(std::vector<double>{mean})
+                                                 .PutVector(std::vector<double>{square})
+                                                 .Take());
+    EXPECT_EQ(statistics.count(), status.ok() ? count : 0);
+    return status.code() == Code::kBadData &&
+           status.message() == "the saved statistics are those of no numbers";
+  };
+  EXPECT_FALSE(refused(2, -1, 3));
+  for (const double count : {-1.0, inf, nan}) EXPECT_TRUE(refused(count, 0, 0));
+  for (const double mean : {inf, -inf, nan}) EXPECT_TRUE(refused(2, mean, 0));
+  for (const double square : {-1.0, inf, nan}) EXPECT_TRUE(refused(2, 0, square));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/bytes.h"
 namespace samara {
 namespace {
 
@@ -113,6 +114,25 @@ TEST(PrioritiesTest, ARestoredOneDrawsTheSame) {
   EXPECT_EQ(after.Restore(before.Save(5).substr(3), 5).code(), Code::kBadData);
   EXPECT_EQ(uniform.Restore(before.Save(5), 5).code(), Code::kBadData);
   EXPECT_TRUE(uniform.Restore(uniform.Save(5), 5).ok());
+}
+
+TEST(PrioritiesTest, WeightsThatNoPriorityHasAreRefused) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  const auto restore = [](double largest, std::vector<double> weights, const char* rest = "") {
+    Priorities priorities(4, 0.5, 1);
+    return priorities
+        .Restore(ByteWriter().Put(largest).PutVector(weights).Take() + rest, weights.size())
+        .message();
+  };
+  const std::string refused = "the saved priorities have another shape than this run's";
+  EXPECT_EQ(restore(2, {1, 1.5}), "");
+  EXPECT_EQ(restore(1, {}), "");
+  for (const double largest : {0.0, -1.0, inf, nan}) EXPECT_EQ(restore(largest, {1}), refused);
+  for (const double weight : {0.0, -1.0, 1e300, inf, nan})
+    EXPECT_EQ(restore(2, {1, weight}), refused) << weight;
+  EXPECT_EQ(restore(2, {1}, "x"), refused);
+  Priorities odd(4, 0.5, 1);
+  EXPECT_EQ(odd.Restore(ByteWriter().Put(1.0).PutBytes("1234567").Take(), 0).message(), refused);
 }
 
 }  // namespace

@@ -170,7 +170,7 @@ std::string SequenceReplay::Save() const {
 // Whether its parts have the sizes that its headers say.
 bool SequenceReplay::Fits(const Block& block) const {
   const size_t entries = block.headers.size(), size = entries * shape_.observation_bytes;
-  if (entries == 0 || entries > shape_.entries()) return false;
+  if (entries == 0 || entries > shape_.entries() || !HaveFlags(block.headers)) return false;
   for (const Unroll::Final& final : block.finals)
     if (final.entry >= entries || final.observation.size() != shape_.observation_bytes)
       return false;
@@ -189,7 +189,7 @@ Status SequenceReplay::Restore(std::string_view saved) {
   if (!same) return bad;
   const auto added = in.Get<uint64_t>();
   std::vector<std::shared_ptr<const Block>> blocks;
-  for (auto left = in.Get<uint64_t>(); left > 0 && in.ok(); --left) {
+  for (auto left = in.Get<uint64_t>(); left > 0; --left) {
     Block block;
     bool whole = in.GetVector(block.headers) && in.GetVector(block.observations);
     block.compressed = in.Get<uint8_t>() != 0;

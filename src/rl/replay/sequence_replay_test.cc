@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstring>
+#include <functional>
 
+#include "core/bytes.h"
 #include "core/rng.h"
 #include "rl/replay/sequence_sampler.h"
 
@@ -180,6 +183,111 @@ TEST_P(SequenceReplayTest, DamagedOnesAreRefusedAndChangeNothing) {
   EXPECT_EQ(other.size(), 0u);
   SequenceReplay longer(ShapeOf({GetParam().length + 1, GetParam().overlap, false}, 12));
   EXPECT_EQ(longer.Restore(saved).code(), Code::kBadData);
+}
+
+// The bytes of one sequence of five entries in two blocks, the first entry skipped, whole but for
+// what a case spoils.
+struct SavedSequences {
+  uint64_t format = 1, capacity = 12, added = 1;
+  uint32_t length = 4, overlap = 0;
+  struct Block {
+    std::vector<EntryHeader> headers;
+    std::string observations;
+    uint8_t compressed = 0;
+    std::vector<std::pair<uint32_t, std::string>> finals = {};
+  };
+  std::vector<Block> blocks = {{std::vector<EntryHeader>(2), std::string(2 * kFrame, 'a')},
+                               {std::vector<EntryHeader>(4),
+                                std::string(4 * kFrame, 'b'),
+                                0,
+                                {{3, std::string(kFrame, 'c')}}}};
+  uint32_t skipped = 1;
+  std::vector<uint64_t> numbers = {0, 1};
+  std::vector<float> state = {1, 2};
+  std::string history = std::string(kFrame, 'd'), rest;
+
+  std::string Encode() const {
+    ByteWriter out;
+    out.Put(format).Put(length).Put(overlap).Put(capacity).Put(added).Put(uint64_t{blocks.size()});
+    for (const Block& block : blocks) {
+      out.PutVector(block.headers).PutBytes(block.observations).Put(block.compressed);
+      out.Put(uint64_t{block.finals.size()});
+      for (const auto& [entry, observation] : block.finals) out.Put(entry).PutBytes(observation);
+    }
+    out.Put(uint32_t{0}).Put(uint64_t{0}).Put(skipped);
+    out.PutVector(numbers).PutVector(state).PutBytes(history);
+    return out.Take() + rest;
+  }
+};
+
+TEST(SequenceReplayTest, SequencesOfAnotherShapeAreRefused) {
+  using Spoil = std::function<void(SavedSequences&)>;
+  const auto restore = [](const Spoil& spoil) {
+    SavedSequences saved;
+    spoil(saved);
+    return SequenceReplay(ShapeOf({4, 0, true}, 12)).Restore(saved.Encode());
+  };
+  const Spoil spoils[] = {
+      [](SavedSequences& s) { s.format = 2; },
+      [](SavedSequences& s) { s.length = 5; },
+      [](SavedSequences& s) { s.overlap = 1; },
+      [](SavedSequences& s) { s.capacity = 13; },
+      [](SavedSequences& s) { s.added = 0; },
+      [](SavedSequences& s) { s.added = UINT64_MAX; },
+      [](SavedSequences& s) { s.blocks[0].headers.clear(), s.blocks[0].observations.clear(); },
+      [](SavedSequences& s) {
+        s.blocks.push_back({std::vector<EntryHeader>(6), ""});
+      },
+      [](SavedSequences& s) {
+        reinterpret_cast<char*>(s.blocks[0].headers.data())[offsetof(EntryHeader, absent)] = 2;
+      },
+      [](SavedSequences& s) { s.blocks[0].observations.pop_back(); },
+      [](SavedSequences& s) { s.blocks[0].compressed = 1; },  // it is not
+      [](SavedSequences& s) { s.blocks[1].finals[0].first = 4; },
+      [](SavedSequences& s) { s.blocks[1].finals[0].second.pop_back(); },
+      [](SavedSequences& s) { s.skipped = 2; },  // and an entry too few
+      [](SavedSequences& s) {
+        s.skipped = 3, s.numbers = {0, 0, 1};
+      },  // the whole first block
+      [](SavedSequences& s) {
+        s.numbers = {0, 2};
+      },
+      [](SavedSequences& s) { s.numbers.clear(); },
+      [](SavedSequences& s) { s.state.pop_back(); },
+      [](SavedSequences& s) { s.history.pop_back(); },
+      [](SavedSequences& s) { s.rest = "x"; },
+  };
+  EXPECT_TRUE(restore([](SavedSequences&) {}).ok());
+  const std::string whole = SavedSequences().Encode();
+  for (size_t size = 0; size < whole.size(); ++size)
+    EXPECT_EQ(SequenceReplay(ShapeOf({4, 0, true}, 12)).Restore(whole.substr(0, size)).code(),
+              Code::kBadData)
+        << size;
+  for (size_t i = 0; i < std::size(spoils); ++i) {
+    const Status status = restore(spoils[i]);
+    EXPECT_EQ(status.code(), Code::kBadData) << i;
+    EXPECT_EQ(status.message(), "the saved replay has another shape than this run's") << i;
+  }
+}
+
+TEST(SequenceSamplerTest, DamagedOnesAreRefused) {
+  SequenceSampler sampler(ShapeOf({4, 1, false}, 2), /*alpha=*/1, /*beta=*/1);
+  const std::string saved = sampler.Save();
+  EXPECT_TRUE(sampler.Restore(saved).ok());
+  const auto refused = [&](const std::string& bytes, const char* message) {
+    const Status status = sampler.Restore(bytes);
+    EXPECT_EQ(status.code(), Code::kBadData);
+    EXPECT_EQ(status.message(), message);
+  };
+  refused(saved + "x", "the saved replay is damaged");
+  for (size_t size = 0; size < saved.size(); ++size)
+    refused(saved.substr(0, size), "the saved replay is damaged");
+  ByteReader in(saved);
+  const std::string replay(in.GetBytes());
+  refused(ByteWriter().PutBytes("").PutBytes("").Take(),
+          "the saved replay has another shape than this run's");
+  refused(ByteWriter().PutBytes(replay).PutBytes("").Take(),
+          "the saved priorities have another shape than this run's");
 }
 
 // Entries that two sequences share are stored once; frames of a game compress.

@@ -146,7 +146,7 @@ Status UnrollReplay::Restore(std::string_view saved) {
       read.actions_.size() == steps * action_floats_ && read.rewards_.size() == steps &&
       read.ends_.size() == steps;
   if (!whole) return bad;
-  for (auto finals = in.Get<uint64_t>(); finals > 0 && in.ok(); --finals) {
+  for (auto finals = in.Get<uint64_t>(); finals > 0; --finals) {
     const auto step = in.Get<uint64_t>();
     std::vector<std::byte>& observation = read.finals_[step];
     if (!in.GetVector(observation) || observation.size() != shape_.observation_bytes ||

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
+
+#include "core/bytes.h"
 
 namespace samara {
 namespace {
@@ -114,6 +117,58 @@ TEST(UnrollReplayTest, WhatIsSavedIsReadBackAndDamageIsRefused) {
   wider.observation_bytes = 8;
   EXPECT_EQ(UnrollReplay(wider).Restore(saved).code(), Code::kBadData);
   EXPECT_EQ(other.Save(), before);
+}
+
+// The bytes of a replay of one block, whole but for what a case spoils.
+struct SavedReplay {
+  uint64_t format = 1, blocks_max = 2, added = 1;
+  uint32_t length = kLength;
+  std::vector<std::byte> observations = std::vector<std::byte>(4 * (kLength + 1));
+  std::vector<float> actions = {1, 2, 3}, rewards = {4, 5, 6};
+  std::vector<uint8_t> ends = {0, 2, 1};  // the second step was cut by the clock
+  std::vector<std::pair<uint64_t, std::string>> finals = {{1, "1234"}};
+
+  std::string Encode() const {
+    ByteWriter out;
+    out.Put(format).Put(length).Put(blocks_max).Put(added);
+    out.PutVector(observations).PutVector(actions).PutVector(rewards).PutVector(ends);
+    out.Put(uint64_t{finals.size()});
+    for (const auto& [step, observation] : finals) out.Put(step).PutBytes(observation);
+    return out.Take();
+  }
+};
+
+TEST(UnrollReplayTest, OneOfAnotherShapeIsRefused) {
+  using Spoil = std::function<void(SavedReplay&)>;
+  const auto restore = [](const Spoil& spoil) {
+    SavedReplay saved;
+    spoil(saved);
+    return UnrollReplay(kShape).Restore(saved.Encode());
+  };
+  const Spoil spoils[] = {
+      [](SavedReplay& s) { s.format = 2; },
+      [](SavedReplay& s) { s.length = kLength + 1; },
+      [](SavedReplay& s) { s.blocks_max = 3; },
+      [](SavedReplay& s) { s.added = 0; },
+      [](SavedReplay& s) { s.added = UINT64_MAX; },
+      [](SavedReplay& s) { s.observations.pop_back(); },
+      [](SavedReplay& s) { s.actions.push_back(4); },
+      [](SavedReplay& s) { s.rewards.pop_back(); },
+      [](SavedReplay& s) { s.ends.push_back(0); },
+      [](SavedReplay& s) { s.ends[0] = 3; },  // no such end
+      [](SavedReplay& s) { s.ends[0] = 2; },  // without its last observation
+      [](SavedReplay& s) { s.finals.clear(); },
+      [](SavedReplay& s) { s.finals[0].second = "123"; },
+      [](SavedReplay& s) {
+        s.finals.push_back({3, "1234"});
+      },
+  };
+  EXPECT_TRUE(restore([](SavedReplay&) {}).ok());
+  for (size_t i = 0; i < std::size(spoils); ++i) {
+    const Status status = restore(spoils[i]);
+    EXPECT_EQ(status.code(), Code::kBadData) << i;
+    EXPECT_EQ(status.message(), "the saved replay has another shape than this run's") << i;
+  }
 }
 
 TEST(UnrollReplayTest, TheMemoryWhenFullIsKnownBefore) {

@@ -1,6 +1,7 @@
 #include "rl/trajectory/unroll_store.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "core/bytes.h"
@@ -240,6 +241,16 @@ std::span<T> All(std::vector<T>& rows) {
 
 }  // namespace
 
+bool HaveFlags(std::span<const EntryHeader> headers) {
+  constexpr size_t kFirst = offsetof(EntryHeader, terminated);
+  static_assert(offsetof(EntryHeader, episode_ended) == kFirst + 3);
+  return std::ranges::all_of(headers, [](const EntryHeader& header) {
+    uint32_t flags = 0;
+    std::memcpy(&flags, reinterpret_cast<const char*>(&header) + kFirst, sizeof flags);
+    return (flags & ~0x01010101U) == 0;
+  });
+}
+
 std::string UnrollStore::Save(uint32_t slot) const {
   const Stream& stream = streams_[slot];
   CHECK(stream.filling == nullptr) << "slot " << slot << " is in the middle of an unroll";
@@ -276,13 +287,13 @@ Status UnrollStore::Restore(uint32_t slot, std::string_view saved) {
   stream.completed = in.Get<uint64_t>();
   Unroll& tail = stream.tail;
   tail.entries = config_.overlap + 1;
-  if (!GetRows(in, All(tail.headers)) || !GetRows(in, All(tail.observations)) ||
-      !GetRows(in, All(tail.action_values)) || !GetRows(in, All(tail.behaviour)) ||
-      !GetRows(in, All(tail.values)))
+  if (!GetRows(in, All(tail.headers)) || !HaveFlags(tail.headers) ||
+      !GetRows(in, All(tail.observations)) || !GetRows(in, All(tail.action_values)) ||
+      !GetRows(in, All(tail.behaviour)) || !GetRows(in, All(tail.values)))
     return bad;
   tail.finals.clear();
   const auto finals = in.Get<uint64_t>();
-  for (uint64_t i = 0; in.ok() && i < finals; ++i) {
+  for (uint64_t i = 0; i < finals; ++i) {
     Unroll::Final final{in.Get<uint32_t>(), std::vector<std::byte>(shape_.observation_bytes)};
     if (final.entry >= tail.entries || !GetRows(in, All(final.observation))) return bad;
     tail.finals.push_back(std::move(final));
@@ -290,7 +301,7 @@ Status UnrollStore::Restore(uint32_t slot, std::string_view saved) {
   stream.beginnings.Clear();
   const auto beginnings = in.Get<uint64_t>();
   if (beginnings > config_.overlap / config_.length + 2) return bad;
-  for (uint64_t i = 0; in.ok() && i < beginnings; ++i) {
+  for (uint64_t i = 0; i < beginnings; ++i) {
     Beginning beginning{std::vector<float>(shape_.state),
                         std::vector<std::byte>(shape_.history_bytes)};
     if (!GetRows(in, All(beginning.state)) || !GetRows(in, All(beginning.history))) return bad;

@@ -62,6 +62,9 @@ struct EntryHeader {
 // Checkpoints hold its bytes: another layout needs another kSlotsVersion (slot_records.h).
 static_assert(sizeof(EntryHeader) == 64 && std::is_trivially_copyable_v<EntryHeader>);
 
+// Whether the flags of headers that were read from bytes are 0 or 1: no other byte is a boolean.
+bool HaveFlags(std::span<const EntryHeader> headers);
+
 // One entry on its way into the store. Spans have the sizes of EntryShape.
 struct Entry {
   EntryHeader header;

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <functional>
 #include <thread>
 
 #include "core/rng.h"
@@ -264,6 +266,67 @@ TEST(UnrollStoreTest, ARestoredStreamContinuesWithTheSameUnrolls) {
   }
 }
 
+// The bytes of a stream of kShape without overlap, whole but for what a case spoils.
+struct SavedStream {
+  char begun = 1;
+  std::vector<EntryHeader> headers = std::vector<EntryHeader>(1);
+  std::string observations = "1234", action_values = "1234", behaviour = "12345678",
+              values = "1234";
+  std::vector<std::pair<uint32_t, std::string>> finals = {{0, "1234"}};
+  uint64_t beginnings = 1;
+  std::string state = "1234", history = "1234", rest;
+
+  std::string Encode() const {
+    ByteWriter out;
+    out.Put(begun).Put(uint32_t{1}).Put(uint64_t{1}).Put(uint64_t{0}).Put(uint64_t{0});
+    out.PutVector(headers).PutBytes(observations).PutBytes(action_values);
+    out.PutBytes(behaviour).PutBytes(values).Put(uint64_t{finals.size()});
+    for (const auto& [entry, observation] : finals) out.Put(entry).PutBytes(observation);
+    out.Put(beginnings);
+    for (uint64_t i = 0; i < std::min<uint64_t>(beginnings, 3); ++i)
+      out.PutBytes(state).PutBytes(history);
+    return out.Take() + rest;
+  }
+};
+
+TEST(UnrollStoreTest, AStreamOfAnotherShapeIsRefused) {
+  using Spoil = std::function<void(SavedStream&)>;
+  const Spoil spoils[] = {
+      [](SavedStream& s) { s.begun = 2; },
+      [](SavedStream& s) { s.headers.resize(2); },
+      [](SavedStream& s) {
+        reinterpret_cast<char*>(s.headers.data())[offsetof(EntryHeader, truncated)] = 2;
+      },
+      [](SavedStream& s) { s.observations += "5"; },
+      [](SavedStream& s) { s.action_values.clear(); },
+      [](SavedStream& s) { s.behaviour.pop_back(); },
+      [](SavedStream& s) { s.values = "12345678"; },
+      [](SavedStream& s) { s.finals[0].first = 1; },
+      [](SavedStream& s) { s.finals[0].second = "123"; },
+      [](SavedStream& s) { s.beginnings = 3; },
+      [](SavedStream& s) { s.beginnings = UINT64_MAX; },
+      [](SavedStream& s) { s.state = "123"; },
+      [](SavedStream& s) { s.history = "123"; },
+      [](SavedStream& s) { s.rest = "x"; },
+  };
+  const auto restore = [](const Spoil& spoil) {
+    UnrollStore store(kShape, {.slots = 1, .length = 4, .overlap = 0, .buffers = 2});
+    SavedStream stream;
+    spoil(stream);
+    return store.Restore(0, stream.Encode());
+  };
+  EXPECT_TRUE(restore([](SavedStream&) {}).ok());
+  const std::string whole = SavedStream().Encode();
+  UnrollStore cut(kShape, {.slots = 1, .length = 4, .overlap = 0, .buffers = 2});
+  for (size_t size = 0; size < whole.size(); ++size)
+    EXPECT_EQ(cut.Restore(0, whole.substr(0, size)).code(), Code::kBadData) << size;
+  for (size_t i = 0; i < std::size(spoils); ++i) {
+    const Status status = restore(spoils[i]);
+    EXPECT_EQ(status.code(), Code::kBadData) << i;
+    EXPECT_EQ(status.message(), "the unroll of slot 0 has another shape than this run's") << i;
+  }
+}
+
 TEST(UnrollStoreTest, SlotsAndALearnerOnTheirOwnThreads) {
   constexpr uint32_t kSlots = 4;
   UnrollStore store(kShape, {.slots = kSlots, .length = 5, .overlap = 3, .buffers = 6});
@@ -303,10 +366,23 @@ TEST(SlotRecordsTest, ReadsBothVersionsAndRefusesALaterOne) {
     const auto read = ReadSlotRecords(saved, {}, 3).ValueOrThrow();
     EXPECT_TRUE(std::ranges::equal(read, records));
     EXPECT_EQ(ReadSlotRecords(saved, {.first = 2, .all = 3}, 1).ValueOrThrow().front(), "third");
+    EXPECT_EQ(ReadSlotRecords(saved, {.first = 0, .all = 3}, 1).ValueOrThrow().front(), "first");
   }
   std::string later = file;
   ++later[0];
-  EXPECT_EQ(ReadSlotRecords(later, {}, 3).status().code(), Code::kBadData);
+  EXPECT_EQ(ReadSlotRecords(later, {}, 3).status().message(),
+            "saved slots of version 3, expected at most 2");
+  const auto refused = [](const std::string& bytes, const SlotShare& share, uint32_t slots) {
+    const Status status = ReadSlotRecords(bytes, share, slots).status();
+    EXPECT_EQ(status.message(), "the saved slots have another shape than this run's");
+    return status.code() == Code::kBadData;
+  };
+  EXPECT_TRUE(refused(file, {}, 2));
+  EXPECT_TRUE(refused(file, {.first = 0, .all = 4}, 3));
+  EXPECT_TRUE(refused(file, {.first = 2, .all = 3}, 2));
+  EXPECT_TRUE(refused(file + "x", {}, 3));
+  for (size_t size = 0; size < file.size(); ++size)
+    EXPECT_TRUE(refused(file.substr(0, size), {}, 3)) << size;
 }
 
 TEST(SlotRecordsTest, JoinsTheFilesOfSeveralLearners) {
@@ -314,8 +390,12 @@ TEST(SlotRecordsTest, JoinsTheFilesOfSeveralLearners) {
   const std::vector<std::string> parts = {WriteSlotRecords(std::span(records).first(2)),
                                           WriteSlotRecords(std::span(records).last(1))};
   EXPECT_EQ(JoinSlotRecords(parts).ValueOrThrow(), WriteSlotRecords(records));
-  EXPECT_EQ(JoinSlotRecords(std::vector<std::string>{parts[0], ""}).status().code(),
-            Code::kBadData);
+  const std::string version1 = parts[0].substr(sizeof(uint64_t));
+  for (const std::string& wrong : {std::string(), parts[0].substr(0, 12), version1}) {
+    const Status status = JoinSlotRecords(std::vector<std::string>{parts[0], wrong}).status();
+    EXPECT_EQ(status.code(), Code::kBadData);
+    EXPECT_EQ(status.message(), "the slots of a learner are missing");
+  }
 }
 
 }  // namespace
