@@ -31,10 +31,12 @@ class TestModel : public Model {
         state_(kSlots) {}
   const ModelShape& shape() const override { return shape_; }
   bool Has(uint64_t version) const override { return version <= published_.load(); }
+  bool keeps_last() const override { return last; }
   void Publish(uint64_t version) { published_ = version; }
   std::vector<float>& state() { return state_; }
   std::atomic<uint32_t> sick{kSlots};  // this slot's outputs are not finite
   std::vector<size_t> sizes;
+  bool last = false;  // keeps_last
 
   Status Infer(InferenceBatch& batch) override {
     if (batch.version == InferenceBatch::kNewest) batch.version = published_;
@@ -309,6 +311,39 @@ void ExpectOneStream(const Unroll& unroll) {
     EXPECT_FALSE(entry.terminated && entry.truncated);
     EXPECT_EQ(entry.episode_ended, ended);
     EXPECT_EQ(entry.episode_return, ended ? before.episode_step + 1.0 : 0);
+  }
+}
+
+// CartPole terminates beyond 2.4 or 12 degrees: so does the observation that is kept, and only it.
+TEST(InferenceServerTest, LastObservationsAreKeptOfTruncatedEpisodesOrOfAll) {
+  for (const bool all : {false, true}) {
+    FreeRun run(0, kSlots, {.batch_max = 4, .wait = 0.0005});
+    run.model.last = all;
+    Thread serving("serving", [&] { EXPECT_TRUE(run.server.Serve().ok()); });
+    size_t terminated = 0, truncated = 0;
+    for (size_t unrolls = 0; unrolls < 200;) {
+      run.store.WaitFor(1, std::chrono::milliseconds(20));
+      for (const auto& unroll : run.store.Take(100)) {
+        ++unrolls;
+        std::set<uint32_t> kept, expected;
+        for (const Unroll::Final& final : unroll->finals) {
+          float state[4];
+          std::memcpy(state, final.observation.data(), sizeof state);
+          const bool fallen = std::abs(state[0]) > 2.4F || std::abs(state[2]) > 0.2094F;
+          EXPECT_EQ(fallen, unroll->headers[final.entry].terminated);
+          kept.insert(final.entry);
+        }
+        for (uint32_t t = 0; t < unroll->entries; ++t) {
+          const EntryHeader& entry = unroll->headers[t];
+          terminated += entry.terminated, truncated += entry.truncated;
+          if (entry.truncated || (all && entry.terminated)) expected.insert(t);
+        }
+        EXPECT_EQ(kept, expected);
+      }
+    }
+    run.server.Stop();
+    serving.Join();
+    EXPECT_GT(std::min(terminated, truncated), 5u);
   }
 }
 
