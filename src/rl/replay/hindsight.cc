@@ -20,13 +20,12 @@ Transition Hindsight::At(const UnrollReplay& replay, uint64_t step, const Return
   const GoalSpec& rule = rule_.goal;
   const uint64_t ahead = rng.UniformInt(2 * row + 1, replay.StepsFrom(step));
   const auto goal = rule.Achieved(Floats(replay.After(replay.Later(step, ahead))));
+  // An end at the goal that was pursued needs no exception: the new one was achieved before it, or
+  // by the same step.
   const auto outcome = [&](uint64_t at) {
-    const auto after = Floats(replay.After(at));
-    const bool reached = rule.Reached(rule.Achieved(after), goal);
-    const bool by_goal = rule.terminates && rule.Reached(after);  // by the one that was pursued
-    return UnrollReplay::Outcome{
-        static_cast<float>(reached ? rule.reached : rule.missed),
-        (rule.terminates && reached) || (replay.terminated(at) && !by_goal)};
+    const bool reached = rule.Reached(rule.Achieved(Floats(replay.After(at))), goal);
+    return UnrollReplay::Outcome{static_cast<float>(reached ? rule.reached : rule.missed),
+                                 replay.terminated(at) || (rule.terminates && reached)};
   };
   Transition transition = replay.At(step, returns, outcome);
   transition.observation = WithGoal(transition.observation, goal, 2 * row);

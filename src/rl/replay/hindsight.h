@@ -30,8 +30,8 @@ class Hindsight {
   // The step, row `row` of a minibatch, by draws 2 row and 2 row + 1 of `rng`: with probability
   // `fraction` for a goal that is uniform among those achieved after it, this step and later ones
   // of its episode that the replay holds. All rewards of `returns` are computed for that goal.
-  // Where the environment ends episodes at their goal, the new goal ends this one and the old does
-  // not. REQUIRES: ReplayShape::episodes and row < rows, unless `fraction` is 0.
+  // Where the environment ends episodes at their goal, the new goal ends this one.
+  // REQUIRES: ReplayShape::episodes and row < rows, unless `fraction` is 0.
   Transition At(const UnrollReplay& replay, uint64_t step, const ReturnRule& returns,
                 const CounterRng& rng, size_t row);
 
