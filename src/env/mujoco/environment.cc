@@ -20,6 +20,7 @@ EnvironmentSpec MakeSpec(const MujocoTask& task, const MujocoModel& shared, bool
     spec.action.low.push_back(static_cast<float>(shared.model->actuator_ctrlrange[2 * i]));
     spec.action.high.push_back(static_cast<float>(shared.model->actuator_ctrlrange[2 * i + 1]));
   }
+  spec.goal = task.goal;
   spec.steps_max = task.steps_max;
   spec.position = task.plane > 0 ? 2 : 0;
   if (render) {
@@ -40,7 +41,8 @@ class Mujoco final : public SimulatedEnvironment {
         shared_(std::move(shared)),
         library_(shared_->library),
         model_(*shared_->model),
-        data_(library_.make_data(&model_), library_.delete_data) {
+        data_(library_.make_data(&model_), library_.delete_data),
+        seen_(static_cast<size_t>(task.observations)) {
     CHECK(data_ != nullptr) << "out of memory for " << task.id;
     reset_position_.assign(data_->qpos, data_->qpos + model_.nq);
   }
@@ -69,6 +71,7 @@ class Mujoco final : public SimulatedEnvironment {
   void Observe(std::span<float> observation) const override;
   std::vector<double> Save() const override;
   void Load(std::span<const double> state) override;
+  Outcome JudgeGoal();
   double Rewarded() const { return task_.position ? task_.position(model_, *data_) : 0; }
 
   // constant after construction
@@ -79,7 +82,8 @@ class Mujoco final : public SimulatedEnvironment {
   std::vector<double> reset_position_;  // the model's own qpos; its qvel is zero
   // of the episode
   std::unique_ptr<mjData, decltype(&mj_deleteData)> data_;
-  double position_ = 0;  // before the next action: for the Ant it is not a function of qpos
+  double position_ = 0;      // before the next action: for the Ant it is not a function of qpos
+  std::vector<float> seen_;  // scratch: the observation that decides about a goal
 };
 
 void Mujoco::Draw(const CounterRng& rng, std::span<double> start) const {
@@ -117,8 +121,15 @@ SimulatedEnvironment::Outcome Mujoco::Advance(const Action& action) {
   const double before = std::exchange(position_, Rewarded());
   const double velocity =
       (position_ - before) / (model_.opt.timestep * static_cast<double>(task_.frame_skip));
+  if (task_.goal.size > 0) return JudgeGoal();
   const Judgement judgement = task_.judge(model_, *data_, velocity);
   return {judgement.reward, judgement.terminated};
+}
+
+SimulatedEnvironment::Outcome Mujoco::JudgeGoal() {
+  Observe(seen_);
+  const bool reached = task_.goal.Reached(seen_);
+  return {reached ? task_.goal.reached : task_.goal.missed, reached && task_.goal.terminates};
 }
 
 void Mujoco::Observe(std::span<float> observation) const {

@@ -176,6 +176,12 @@ void ObserveReacher(Model, Data d, ObservationWriter& out) {
   out.Add(View(d.qvel, 2));
   for (const int axis : {0, 1}) out.Add(d.xpos[3 * 3 + axis] - d.xpos[3 * 4 + axis]);
 }
+void ObserveReacherGoal(Model, Data d, ObservationWriter& out) {
+  for (const int i : {0, 1}) out.Add(Cos(d.qpos[i]));
+  for (const int i : {0, 1}) out.Add(Sin(d.qpos[i]));
+  out.Add(View(d.qvel, 2));
+  for (const int body : {3, 4}) out.Add(View(d.xpos + 3 * body, 2));
+}
 Judgement JudgeReacher(Model m, Data d, double) {
   return {-Distance(d, 3, 4) - ControlCost(m, d, 1), false};
 }
@@ -226,6 +232,8 @@ constexpr std::string_view kAntXml = "ant.xml",
                            kHumanoidXml = "humanoid.xml",
                            kHumanoidHash =
                                "85816f372c826d2094b4a598918233bd9c5843b2439119eece2733bdc2e0d073",
+                           kReacherHash =
+                               "3fabc64fc738326485a8231a9a649f784090a0c3d8215f8d2ccd6038b8e60cc4",
                            kSwimmerXml = "swimmer.xml",
                            kSwimmerHash =
                                "25b0d46bf5522920fea6a579353aee39d391ad9e2a0574b53f83704c11b21b12";
@@ -264,7 +272,7 @@ constexpr MujocoTask kTasks[] = {
      true},
     {"Reacher-v5",
      "reacher.xml",
-     "3fabc64fc738326485a8231a9a649f784090a0c3d8215f8d2ccd6038b8e60cc4",
+     kReacherHash,
      10,
      2,
      50,
@@ -300,6 +308,21 @@ constexpr MujocoTask kTasks[] = {
     {"InvertedDoublePendulum-v5", "inverted_double_pendulum.xml",
      "2b4eadf03bd79a8772abd4c1a626b5755747f841801a694ea9528cc49211ba46", 9, 5, 1000, 0.1, 0.1, true,
      nullptr, nullptr, ObserveDoublePendulum, JudgeDoublePendulum},
+    {.id = "ReacherGoal",
+     .xml = "reacher.xml",
+     .sha256 = kReacherHash,
+     .observations = 10,
+     .frame_skip = 2,
+     .steps_max = 50,
+     .position_noise = 0,
+     .speed_noise = 0,
+     .speed_normal = false,
+     .draw = DrawReacher,
+     .position = nullptr,
+     .observe = ObserveReacherGoal,
+     .judge = nullptr,
+     .above = true,
+     .goal = {.size = 2, .threshold = 0.02}},
     {"HumanoidTrap", kHumanoidXml, kHumanoidHash, 348, kTrapFrameSkip, 1000, 0.01, 0.01, false,
      nullptr, RootPosition, ObserveHumanoid, JudgeHumanoidTrap, 2, kHumanoidTrap, true},
     {"AntTrap", kAntXml, kAntHash, 27, kTrapFrameSkip, 500, 0.1, 0.1, true, nullptr, RootPosition,

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "core/rng.h"
+#include "env/goal.h"
 
 namespace samara {
 
@@ -58,7 +59,8 @@ struct MujocoTask {
   // The coordinate whose velocity is rewarded; null when none is.
   double (*position)(const mjModel& model, const mjData& data);
   void (*observe)(const mjModel& model, const mjData& data, ObservationWriter& out);
-  // After an action: `velocity` is that of `position` over the action's time.
+  // Unless the task has goals: after an action, `velocity` is that of `position` over the action's
+  // time.
   Judgement (*judge)(const mjModel& model, const mjData& data, double velocity);
   // How many of the first coordinates of qpos are where the body is: x, or x and y.
   int64_t plane = 0;
@@ -66,6 +68,7 @@ struct MujocoTask {
   bool above = false;     // pictures show it from above instead of from the side
   bool implicit = false;  // MuJoCo's implicitfast integrator instead of the file's RK4
   bool solid = false;     // parts that collide with nothing in the file collide with the walls
+  GoalSpec goal{};        // size above 0: the observation says what is paid, instead of `judge`
 };
 
 std::span<const MujocoTask> MujocoTasks();
