@@ -10,8 +10,8 @@ namespace samara {
 void DeterministicPolicyKeys::Bind(ConfigTable& table, const std::string& algorithm) {
   table.Add(algorithm + ".gamma", &gamma, {0, 1}, "", "discount per agent step");
   table.Add(algorithm + ".steps", &steps, {1, 1000}, "steps",
-            "of rewards before a value is taken, fewer at the end of an unroll");
-  table.Add(algorithm + ".noise", &noise, {0, 10}, "of the action's half range",
+            "number of rewards before a value is taken, fewer at the end of an unroll");
+  table.Add(algorithm + ".noise", &noise, {0, 10}, "half ranges of the action",
             "standard deviation of the noise on actions that are played to learn from");
   table.Add(algorithm + ".random_start", &random_start,
             "actions are drawn uniformly until the first step of the learner (replay.start)");

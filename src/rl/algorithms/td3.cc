@@ -21,15 +21,16 @@ class Td3Parameters : public ReplayAlgorithmConfig {
   void Bind(ConfigTable& table) override {
     replay.Bind(table);
     policy.Bind(table, "td3");
-    table.Add("td3.critics", &critics, {1, 100}, "critics", "whose least value counts");
-    table.Add("td3.smoothing", &smoothing, {0, 10}, "of the action's half range",
+    table.Add("td3.critics", &critics, {1, 100}, "critics",
+              "number of critics, whose least value counts");
+    table.Add("td3.smoothing", &smoothing, {0, 10}, "half ranges of the action",
               "standard deviation of the noise on the actions of targets");
-    table.Add("td3.smoothing_clip", &smoothing_clip, {0, 10}, "of the action's half range",
+    table.Add("td3.smoothing_clip", &smoothing_clip, {0, 10}, "half ranges of the action",
               "largest such noise");
     table.Add("td3.delay", &delay, {1, 1000}, "steps",
-              "of the critics for one of the policy and of the targets");
+              "number of steps of the critics for each of the policy and of the targets");
     table.Add("td3.polyak", &polyak, {0, 1}, "",
-              "of a target network that stays in such a step: 0 = it is the network");
+              "share of the targets that stays in such a step; 0 = they are copies");
   }
   Status Check(const LearningConfig& config) const override { return replay.Check(config); }
 
