@@ -65,25 +65,35 @@ TorchTensor Logits(const Named& all, const TorchTensor& x, const TorchTensor& ac
   return Network(all, "critic1_", "value", torch::cat({x, action}, 1));
 }
 
+constexpr int64_t kAtoms = 11;
+
+// The cross-entropy of each row with the projected distribution, from -2 to 3.
+TorchTensor CrossEntropies(const Named& now, const Named& target, const TorchTensor& x,
+                           const TorchTensor& action, const TorchTensor& reward,
+                           const TorchTensor& discount, const TorchTensor& next) {
+  const TorchTensor atoms = torch::linspace(-2, 3, kAtoms);
+  const TorchTensor z =
+      torch::softmax(Logits(target, next, torch::tanh(Network(target, "", "policy", next))), 1);
+  const TorchTensor moved =
+      (reward.unsqueeze(1) + discount.unsqueeze(1) * atoms.unsqueeze(0)).clamp(-2, 3);
+  // [rows][onto][from]
+  const TorchTensor kernel =
+      (1 - (moved.unsqueeze(1) - atoms.reshape({1, kAtoms, 1})).abs() / 0.5).clamp_min(0);
+  const TorchTensor y = (kernel * z.unsqueeze(1)).sum(2);
+  return -(y * torch::log_softmax(Logits(now, x, action), 1)).sum(1);
+}
+
 // Barth-Maron et al. 2018, algorithm 1, written with torch: the cross-entropy with the projected
 // distribution, and a policy that climbs the mean, whose derivative by the action is clipped.
 TEST(D4pgTest, TheGradientIsThatOfThePapersLoss) {
-  constexpr int64_t kAtoms = 11, kRows = 24;
+  constexpr size_t kRows = 24;
   for (const double norm : {0.0, 0.02, 1000.0}) {
     GradientCase c(MakeD4pg(D4pgSetup({{"d4pg.action_gradient", std::to_string(norm).c_str()}}))
                        .ValueOrThrow(),
                    kRows, 5);
     const TorchTensor atoms = torch::linspace(-2, 3, kAtoms);
-    const TorchTensor z = torch::softmax(
-        Logits(c.target, c.next, torch::tanh(Network(c.target, "", "policy", c.next))), 1);
-    const TorchTensor moved =
-        (c.reward.unsqueeze(1) + c.discount.unsqueeze(1) * atoms.unsqueeze(0)).clamp(-2, 3);
-    // [rows][onto][from]
-    const TorchTensor kernel =
-        (1 - (moved.unsqueeze(1) - atoms.reshape({1, kAtoms, 1})).abs() / 0.5).clamp_min(0);
-    const TorchTensor y = (kernel * z.unsqueeze(1)).sum(2);
     const TorchTensor each =
-        -(y * torch::log_softmax(Logits(c.now, c.observation, c.action), 1)).sum(1);
+        CrossEntropies(c.now, c.target, c.observation, c.action, c.reward, c.discount, c.next);
     EXPECT_TRUE(torch::allclose(torch::tensor(c.errors), each.detach(), 1e-4, 1e-5));
     const TorchTensor critic_loss = (c.weight * each).mean();
     EXPECT_NEAR(c.numbers.at("value_loss"), critic_loss.item<double>(), 1e-5);
@@ -102,6 +112,61 @@ TEST(D4pgTest, TheGradientIsThatOfThePapersLoss) {
     (critic_loss - (by_action * action).sum(1).mean()).backward();
     c.ExpectGradients();
   }
+}
+
+// Five steps of an unroll: the second ends its episode, the fourth is the last that the clock
+// allows, the fifth the last of the unroll. Returns are of three steps.
+TEST(D4pgTest, TargetsEndWithTheEpisodeOrTheUnroll) {
+  constexpr size_t kSteps = 5;
+  const auto algorithm =
+      MakeD4pg(D4pgSetup({{"d4pg.steps", "3"}, {"d4pg.gamma", "0.9"}})).ValueOrThrow();
+  std::vector<float> learned(algorithm->learned().size()), targets(learned.size()), other(targets);
+  algorithm->Initialize(1, learned, other);
+  algorithm->Initialize(2, other, targets);
+  torch::manual_seed(3);
+  const TorchTensor x = torch::randn({kSteps + 1, kInputs}), last = torch::randn({1, kInputs}),
+                    action = torch::rand({kSteps, kDimensions}) * 2 - 1;
+  const auto bytes = [](const TorchTensor& all) {
+    const auto view = std::as_bytes(std::span(all.data_ptr<float>(), all.numel()));
+    return std::vector<std::byte>(view.begin(), view.end());
+  };
+  Unroll unroll;
+  unroll.entries = kSteps + 1;
+  unroll.headers.resize(kSteps + 1);
+  unroll.observations = bytes(x);
+  unroll.action_values.assign(action.data_ptr<float>(), action.data_ptr<float>() + action.numel());
+  unroll.action_values.resize((kSteps + 1) * kDimensions);
+  const float rewards[] = {0.5F, -1, 0.25F, 0.75F, -0.5F};
+  for (size_t t = 0; t < kSteps; ++t) unroll.headers[t + 1].reward = rewards[t];
+  unroll.headers[2].terminated = unroll.headers[4].truncated = true;
+  unroll.finals.push_back({4, bytes(last)});
+  UnrollReplay replay({.capacity = kSteps,
+                       .length = kSteps,
+                       .observation_bytes = kInputs * sizeof(float),
+                       .action_values = kDimensions});
+  replay.Add(unroll);
+  std::vector<Transition> steps;
+  for (uint64_t t = 0; t < kSteps; ++t) steps.push_back(replay.At(t, algorithm->returns()));
+  std::vector<float> gradient(learned.size()), weights(kSteps, 1.0F), errors(kSteps);
+  algorithm->Gradient({.step = 0,
+                       .steps = steps,
+                       .weights = weights,
+                       .learned = learned,
+                       .targets = targets,
+                       .noise = CounterRng(0),
+                       .errors = errors},
+                      *algorithm->MakeScratch(kSteps), gradient);
+
+  // by hand: rewards, what their discount leaves to the value, and of which observation it is
+  const TorchTensor reward =
+      torch::tensor({0.5 - 0.9, -1.0, 0.25 + 0.9 * 0.75, 0.75, -0.5}).to(torch::kFloat32);
+  const TorchTensor discount = torch::tensor({0.0, 0.0, 0.81, 0.9, 0.9}).to(torch::kFloat32);
+  const TorchTensor next = torch::cat({last, last, last, last, x.slice(0, kSteps)});
+  const Named now = ToTorch(algorithm->learned().Tensors(learned), false),
+              target = ToTorch(algorithm->targets().Tensors(targets), false);
+  const TorchTensor expected =
+      CrossEntropies(now, target, x.slice(0, 0, kSteps), action, reward, discount, next);
+  EXPECT_TRUE(torch::allclose(torch::tensor(errors), expected, 1e-4, 1e-5));
 }
 
 TEST(D4pgTest, TargetsAreCopiedEverySoManySteps) {
