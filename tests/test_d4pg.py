@@ -1,8 +1,7 @@
 """D4PG end to end; what it shares with SAC and TD3 is tested there (test_sac.py, test_td3.py)."""
 
 import pytest
-from samara_cli import Running, ok, resume, samara, train
-from test_launch import until
+from samara_cli import samara, train
 from test_ppo import hash_of
 from test_sac import INTERRUPTIONS, expect_the_same_bits_after_interruptions
 from test_train_ranks import result
@@ -24,34 +23,15 @@ def test_actors_threads_and_ranks_leave_no_trace(tmp_path):
     assert hash_of(result("samara", 2, *SHARDS, "--out", tmp_path / "both")) == hash_of(first)
 
 
-def test_a_run_that_was_killed_goes_on_with_the_same_bits(tmp_path):
-    words = [*SHARDS, "learn.frames=4000", "run.checkpoint_seconds=1"]
-    first, folder = train(tmp_path / "a", *words), tmp_path / "b"
-    run = Running(tmp_path / "log", "train", *words, "--out", folder)
-    until(lambda: list(folder.glob("checkpoints/*/replay.bin")))
-    run.send(9)
-    assert run.wait() == -9
-    assert hash_of(resume(folder)) == hash_of(first)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("how", INTERRUPTIONS)
 def test_a_run_that_is_interrupted_goes_on_with_its_replay(tmp_path, how):
     expect_the_same_bits_after_interruptions(tmp_path, how, *SHARDS, "learn.frames=12000")
 
 
-def test_an_exported_agent_plays_as_its_run(tmp_path):
-    run, policy = tmp_path / "run", tmp_path / "agent.safetensors"
-    train(run, *PENDULUM, "learn.frames=1500")
-    ok("export", run, policy)
-    scores = [ok("eval", target, "--episodes", "3", "--json").json["returns"] for target in (run, policy)]
-    assert scores[0] == scores[1]
-
-
 @pytest.mark.parametrize("words, says", [
     (["env.id=CartPole-v1"], "run.algorithm=d4pg: the environment's actions are discrete"),
     (["d4pg.value_min=5"], "expected it below d4pg.value_max"),
-    (["d4pg.atoms=1"], "d4pg.atoms"),
     (["network.layers=normalize, dense 8 relu"], "expected dense layers alone"),
 ])
 def test_what_cannot_work_is_refused(tmp_path, words, says):

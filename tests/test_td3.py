@@ -41,18 +41,18 @@ def test_a_run_that_is_interrupted_goes_on_with_its_replay(tmp_path, how):
 
 
 def test_tests_and_exported_agents_never_explore(tmp_path):
+    """With draws that are functions of the episode, only other noise shows that there is none."""
     run, policy = tmp_path / "run", tmp_path / "agent.safetensors"
     train(run, *PENDULUM, "learn.frames=1500", "td3.noise=10")
     ok("export", run, policy)
-    scores = [ok("eval", target, "--episodes", "3", "--json").json["returns"]
-              for target in (run, run, policy)]
-    assert scores[0] == scores[1] == scores[2]
+    scores = [ok("eval", *words, "--episodes", "3", "--json").json["returns"]
+              for words in ((run,), (policy, "td3.noise=0"))]
+    assert scores[0] == scores[1]
 
 
 @pytest.mark.parametrize("words, says", [
     (["env.id=CartPole-v1"], "run.algorithm=td3: the environment's actions are discrete"),
     (["learn.entropy_target=-1", "learn.entropy_cost=1"], "learn.entropy_target: td3 has no policy"),
-    (["td3.delay=0"], "td3.delay"),
     (["d4pg.atoms=9"], "d4pg.atoms belongs to run.algorithm=d4pg; this run is td3"),
 ])
 def test_what_cannot_work_is_refused(tmp_path, words, says):
