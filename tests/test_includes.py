@@ -63,8 +63,8 @@ def test_torch_stays_with_gradients():
                 and path not in {Path("src/bench/ranks.cc"), Path("src/bench/micro/population_kernel.cc")}}
 
 
-def test_the_actors_extension_is_without_torch():
-    assert not [path for path, names in SOURCES.items() if path.parts[:2] == ("python", "native")
+def test_the_extensions_of_actors_and_environments_are_without_torch():
+    assert not [path for path, names in SOURCES.items() if path.parts[:2] in {("python", "native"), ("python", "engine")}
                 for name in names if name.startswith(("torch/", "nn/torch/", "samara/", "replica/"))]
 
 

@@ -1,6 +1,9 @@
 """samara.make_vec: Gymnasium's vector environment over the fleet, compared with Gymnasium's own SyncVectorEnv."""
 
+import os
+import signal
 import time
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -173,6 +176,63 @@ def test_an_environment_that_cannot_be_made_says_why():
         with pytest.raises(samara.Error, match=words) as caught:
             samara.make_vec(name, 2)
         assert caught.value.exit_code == code
+
+
+def children():
+    """Processes that threads of this one have started."""
+    tasks = Path("/proc/self/task").iterdir()
+    return {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
+
+
+def test_a_killed_process_truncates_its_episodes_and_is_replaced():
+    before = children()
+    env = samara.make_vec("gymnasium:MountainCar-v0", 3, workers=2)
+    env.reset(seed=0)
+    env.step([1, 1, 1])
+    actors = children() - before
+    assert len(actors) == 2
+    os.kill(min(actors), signal.SIGKILL)
+    lost = np.zeros(3, bool)
+    for _ in range(150):
+        observation, reward, terminated, truncated, _ = env.step([1, 1, 1])
+        assert not terminated.any() and (reward[truncated] == 0).all() and np.isfinite(observation).all()
+        lost |= truncated
+        if truncated.any():
+            begins = truncated
+            break
+    observation, reward, _, truncated, _ = env.step([1, 1, 1])
+    assert lost.sum() in (1, 2) and not truncated.any()
+    assert (reward[begins] == 0).all() and (reward[~begins] == -1).all()
+    assert (observation[begins, 1] == 0).all()  # the car stands still at the beginning
+    assert len(children() - before) == 2
+    env.close()
+    assert children() <= before
+
+
+def test_an_environment_that_keeps_failing_is_an_error(tmp_path, monkeypatch):
+    (tmp_path / "stumbling.py").write_text("""
+import gymnasium, numpy as np
+
+
+class Task(gymnasium.Env):
+    observation_space, action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32), gymnasium.spaces.Discrete(2)
+
+    def reset(self, **_):
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        raise ValueError("boom in my step")
+
+
+gymnasium.register("Stumbling-v0", Task)
+""")
+    monkeypatch.chdir(tmp_path)
+    env = samara.make_vec("stumbling:Stumbling-v0", 1)
+    env.reset(seed=0)
+    with pytest.raises(samara.Error, match="boom in my step") as caught:
+        for _ in range(50):
+            env.step([0])
+    assert caught.value.exit_code == 69
 
 
 @pytest.mark.parametrize(("call", "words"), [
