@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -119,6 +120,12 @@ TEST(ActorMessagesTest, WrongFieldsAreNamed) {
       {"action_n", 18446744073709551615ULL},
       {"action_low", {0.0}},
       {"action_names", "NOOP"},
+      {"action_names", {3}},
+      {"action_names", Json(std::vector<std::string>(4097))},
+      {"action_low", {"a"}},
+      {"observation_shape", 84},
+      {"version", nullptr},
+      {"action_discrete", 1},
       {"frames_per_step", 0},
       {"steps_max", -1},
       {"render_height", 1 << 20},
@@ -133,6 +140,23 @@ TEST(ActorMessagesTest, WrongFieldsAreNamed) {
         << message.status().message();
     hello["spec"].erase(c.key);
     EXPECT_FALSE(Parse(hello).ok()) << "without " << c.key;
+  }
+  Json box = Hello();  // with a bound too few above
+  box["spec"]["action_discrete"] = false, box["spec"]["action_n"] = 2;
+  box["spec"]["action_low"] = {0, 0}, box["spec"]["action_high"] = {1};
+  EXPECT_EQ(Parse(box).status().message(),
+            "message of an actor: action_low: expected one bound per dimension of a box");
+  box["spec"]["action_high"] = {1, 1}, box["spec"]["action_sizes"] = {2};
+  EXPECT_EQ(Parse(box).status().message(),
+            "message of an actor: action_sizes: expected parts of a discrete action, whose product "
+            "is action_n");
+  Json memory = Hello();
+  memory["spec"]["memory"] = 128, memory["spec"]["position"] = 2;
+  EXPECT_EQ(Parse(memory)->spec.memory, 128);
+  for (const char* key : {"memory", "position"}) {
+    Json negative = memory;
+    negative["spec"][key] = -1;
+    EXPECT_EQ(Parse(negative).status().code(), Code::kConfig) << key;
   }
   Json pictures = Hello();
   pictures["spec"]["render_height"] = pictures["spec"]["render_width"] = 65535;
@@ -158,6 +182,27 @@ TEST(ActorMessagesTest, ErrorsKeepTheirCategoryAndStayOnTheirLine) {
   EXPECT_EQ(parse(78)->error.message().find_first_of("\n\x1b"), std::string::npos);
   EXPECT_EQ(parse(78)->slot, 1);
   EXPECT_FALSE(Parse({{"type", "error"}, {"code", 1}, {"line", ""}, {"slot", 2}}).ok());
+}
+
+TEST(ActorMessagesTest, PacketsThatAreNoMessageAreNamed) {
+  const auto message = [](std::string_view packet) {
+    const Status status = ParseActorMessage(packet, 2).status();
+    EXPECT_EQ(status.code(), Code::kConfig);
+    return status.message();
+  };
+  for (const char* packet : {"", "[]", "{", "\"hello\""})
+    EXPECT_EQ(message(packet), "message of an actor: not a JSON object");
+  EXPECT_EQ(message("{}"), "message of an actor: type: expected a text");
+  EXPECT_EQ(message(R"({"type": "step"})"), "message of an actor: type: expected hello or error");
+  EXPECT_EQ(message(R"({"type": "hello"})"), "message of an actor: spec: expected an object");
+  EXPECT_EQ(message(R"({"type": "hello", "protocol": 5, "spec": 3})"),
+            "message of an actor: spec: expected an object");
+  EXPECT_EQ(message(R"({"type": "error", "line": ""})"),
+            "message of an actor: code: expected an integer");
+  EXPECT_EQ(message(R"({"type": "error", "code": -1, "line": ""})"),
+            "message of an actor: code: expected 0..2147483647");
+  const auto error = ParseActorMessage(R"({"type": "error", "code": 66, "line": "a"})", 2);
+  EXPECT_EQ(error->slot, -1) << "of the whole process";
 }
 
 TEST(ActorMessagesTest, MutatedPacketsNeverCrash) {
@@ -217,6 +262,32 @@ TEST(ActorMessagesTest, DifferencesAreNamed) {
   other = spec;
   other.steps_max = 9;
   EXPECT_EQ(Difference(other, spec), "steps max 9 instead of 0");
+  const auto changed = [&](const std::function<void(EnvironmentSpec&)>& change) {
+    EnvironmentSpec given = spec;
+    change(given);
+    return Difference(given, spec);
+  };
+  using S = EnvironmentSpec;
+  EXPECT_EQ(changed([](S& s) { s.id = "a"; }), "id a instead of atari/pong");
+  EXPECT_EQ(changed([](S& s) { s.version = "2"; }), "version 2 instead of 1");
+  EXPECT_EQ(changed([](S& s) { s.observation.dtype = DType::kFloat32; }),
+            "another type of observation");
+  EXPECT_EQ(changed([](S& s) { s.action.discrete = false; }), "another kind of action");
+  EXPECT_EQ(changed([](S& s) { s.action.n = 7; }), "actions 7 instead of 6");
+  EXPECT_EQ(changed([](S& s) {
+              s.action.sizes = {2, 3};
+            }),
+            "parts of an action [2,3] instead of []");
+  EXPECT_EQ(changed([](S& s) { s.action.low = {0}; }), "other action bounds");
+  EXPECT_EQ(changed([](S& s) { s.action.high = {0}; }), "other action bounds");
+  EXPECT_EQ(changed([](S& s) { s.action_names = {"A"}; }),
+            "action names [\"A\"] instead of [\"NOOP\",\"FIRE\"]");
+  EXPECT_EQ(changed([](S& s) { s.frames_per_step = 1; }), "frames per step 1 instead of 4");
+  EXPECT_EQ(changed([](S& s) { s.memory = 5; }), "bytes of memory 5 instead of 0");
+  EXPECT_EQ(changed([](S& s) { s.position = 2; }), "numbers of a position 2 instead of 0");
+  EXPECT_EQ(changed([](S& s) { s.render_height = 1; }), "other pictures");
+  EXPECT_EQ(changed([](S& s) { s.render_width = 1; }), "other pictures");
+  EXPECT_EQ(changed([](S& s) { s.render_frames = 1; }), "other pictures");
 }
 
 }  // namespace

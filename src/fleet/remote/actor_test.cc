@@ -111,6 +111,25 @@ TEST_F(RemoteActorTest, RefusesActionsOutOfTurnOrOutOfRange) {
   EXPECT_TRUE(Receive(Commands({Act(0, 1, n - 1)})));
 }
 
+// A simulator on a thread of its own owes its answer to the connection before.
+TEST_F(RemoteActorTest, AResetWaitsForTheAnswerToTheConnectionBefore) {
+  const auto fleet =
+      MakeThreadFleet([] { return MakeDummyEnvironment({}); }, 2, /*threads=*/1).ValueOrThrow();
+  RemoteActor actor(*fleet);
+  const auto receive = [&](const std::string& message) { return actor.Receive(Cut(message, 9)); };
+  actor.Open(stream_);
+  ASSERT_TRUE(receive(Welcome()) && receive(Commands({Reset(0)})));
+  EXPECT_FALSE(receive(Commands({Act(0, 1, 0)})));  // before it has answered
+  actor.Close({RemoteCode::kUnavailable, "the link broke"});
+  EXPECT_FALSE(receive(""));  // to a stream that is gone
+  EXPECT_FALSE(receive(WriteGoodbye("?")));
+  actor.Open(stream_);
+  ASSERT_TRUE(receive(Welcome()));
+  EXPECT_TRUE(receive(Commands({Reset(0)})));
+  actor.Close({RemoteCode::kUnavailable, "the link broke again"});
+  EXPECT_EQ(actor.Pump(nullptr).end.message, "the link broke again");
+}
+
 TEST_F(RemoteActorTest, NothingIsReadAfterGoodbye) {
   EXPECT_FALSE(Receive(WriteGoodbye("training has finished")));
   ASSERT_TRUE(stream_->end.has_value());

@@ -279,8 +279,8 @@ void RemoteHub::Lease(Session& session, uint32_t slots, Posts& posts) {
 RemoteDrop RemoteHub::Judge(const Session& session, const EventRow& row) const {
   if (row.slot >= session.slots.size()) return RemoteDrop::kForeign;
   const Slot& slot = slots_[session.slots[row.slot]];
-  if (row.sequence < slot.sequence || slot.phase != Phase::kBusy || !slot.posted)
-    return RemoteDrop::kDuplicate;
+  // a slot that has an actor and is busy has posted its command
+  if (row.sequence < slot.sequence || slot.phase != Phase::kBusy) return RemoteDrop::kDuplicate;
   if (row.sequence != slot.sequence || row.episode != slot.episode || row.step != slot.step)
     return RemoteDrop::kStale;
   const uint32_t ends = row.flags & (kRemoteTerminated | kRemoteTruncated);

@@ -381,6 +381,7 @@ TEST_F(SessionTest, RowsThatMeanNothingAreRefusedAlone) {
       {"stale", [](EventRow& r) { r.sequence += 1; }},
       {"duplicate", [](EventRow& r) { r.sequence -= 1; }},
       {"malformed", [](EventRow& r) { r.flags = 16; }},
+      {"malformed", [](EventRow& r) { r.flags = kRemoteLifeLost; }},  // at the beginning
       {"malformed", [](EventRow& r) { r.flags = kRemoteTerminated | kRemoteTruncated; }},
       {"malformed", [](EventRow& r) { r.flags = kRemoteLost | kRemoteLifeLost; }},
       {"malformed", [](EventRow& r) { r.frames = 0xFFFFFFFF; }},
@@ -532,6 +533,124 @@ TEST_F(SessionTest, HelloIsCheckedWhole) {
       << peer.stream->end->message;
 }
 
+TEST_F(SessionTest, AHelloOfAnotherLengthEndsTheStream) {
+  const std::string good = WriteHello({.actor = "a", .slots = 1, .spec = spec_});
+  const auto expect = [&](const std::string& message, const char* reason, const std::string& end) {
+    Make({});
+    Peer& peer = Connect();
+    EXPECT_FALSE(Say(peer, message));
+    ASSERT_TRUE(peer.stream->end.has_value());
+    EXPECT_EQ(peer.stream->end->code, RemoteCode::kInvalidArgument);
+    EXPECT_EQ(peer.stream->end->message, "message of a peer: a text of " + end);
+    EXPECT_EQ(Dropped(reason), 1U);
+    CloseAll();
+  };
+  const size_t text = good.size() - sizeof(MessageHeader);
+  expect(
+      good + "x", "malformed",
+      std::to_string(text + 1) + " bytes, " + std::to_string(text) + " announced, at most 1048576");
+  std::string large = good;
+  large.replace(4, 4, "\xff\xff\xff\x7f");
+  expect(large, "oversized",
+         std::to_string(text) + " bytes, 2147483647 announced, at most 1048576");
+}
+
+TEST_F(SessionTest, WhatComesAfterTheEndIsNotRead) {
+  Peer& ended = Connect();
+  EXPECT_FALSE(Say(ended, "x"));
+  EXPECT_FALSE(Say(ended, WriteHello({.actor = "a", .slots = 1, .spec = spec_})));
+  EXPECT_TRUE(ended.stream->sent.empty());
+  const auto session = Connect().session;
+  hub_->Close(*session);
+  hub_->Close(*session);
+  EXPECT_EQ(hub_->Receive(*session, Cut(WriteHello({.actor = "a", .slots = 1, .spec = spec_}), 9)),
+            RemoteHub::Next::kNothing);
+}
+
+TEST_F(SessionTest, ActorsThatComeToAFinishedTrainingAreTold) {
+  hub_->Goodbye();
+  Peer& peer = Connect();
+  EXPECT_TRUE(Say(peer, WriteHello({.actor = "a", .slots = 1, .spec = spec_})));
+  ASSERT_EQ(peer.stream->sent.size(), 1U);
+  EXPECT_EQ(peer.stream->sent[0].header.kind, RemoteKind::kGoodbye);
+  EXPECT_EQ(peer.stream->end.value_or(RemoteEnd{RemoteCode::kAborted, ""}).code, RemoteCode::kOk);
+}
+
+// Sessions of all addresses together, and addresses that are told apart.
+TEST_F(SessionTest, ManyAddressesAreOneCrowd) {
+  const auto open = [&](int i) {
+    const auto stream = std::make_shared<Puppet>();
+    const std::string address =
+        "ipv4:10." + std::to_string(i / 256) + "." + std::to_string(i % 256) + ".1:1";
+    return std::pair(stream, hub_->Open(stream, address, ""));
+  };
+  std::vector<std::shared_ptr<RemoteHub::Session>> held;
+  const int most = 2 * kSlots + 64;
+  for (int i = 0; i < most; ++i) {
+    const auto [stream, session] = open(i);
+    held.push_back(session);
+    EXPECT_FALSE(stream->end.has_value()) << i;
+  }
+  const auto [stream, session] = open(most);
+  held.push_back(session);
+  ASSERT_TRUE(stream->end.has_value());
+  EXPECT_EQ(stream->end->message, "too many connections: try later");
+  for (const auto& each : held) hub_->Close(*each);
+  for (int i = most + 1; i < 10'000; ++i) hub_->Close(*open(i).second);
+  // those beyond ten thousand share what one address may open
+  int refused = 0;
+  for (int i = 10'000; i < 10'000 + most + 5; ++i) {
+    const auto [late, last] = open(i);
+    hub_->Close(*last);
+    refused +=
+        late->end.has_value() && late->end->message == "too many connections at once: try later";
+  }
+  EXPECT_EQ(refused, 5);
+  hub_->Close(*open(1).second);  // one of those that are known
+  EXPECT_EQ(Dropped("crowded"), 5U);
+}
+
+TEST_F(SessionTest, AnActorIsLetInAgainAfterItsQuarantine) {
+  hub_ = std::make_unique<RemoteHub>(
+      RemoteFleetOptions{.spec = spec_, .slots = kSlots, .offences_max = 0, .quarantine = 0},
+      std::vector<std::string>(), false);
+  Peer& peer = Join(1, "bad");
+  hub_->Begin(0, 1, {});
+  EventRow row = Answer(Command(peer, 0));
+  row.slot = 9;
+  EXPECT_FALSE(Say(peer, Events(peer, {row})));
+  Close(peer);
+  Join(1, "bad");
+  EXPECT_EQ(Dropped("quarantined"), 0U);
+}
+
+TEST_F(SessionTest, RowsAfterTheLastOffenceAreNotCountedTwice) {
+  Peer& peer = Join(kSlots, "bad");
+  hub_->Begin(0, 1, {});
+  EventRow row = Answer(Command(peer, 0));
+  row.slot = 9;
+  EXPECT_TRUE(Say(peer, Events(peer, {row})));
+  EXPECT_FALSE(Say(peer, Events(peer, {row, row, row, row})));
+  EXPECT_EQ(peer.stream->end->message, "too many rows were refused, the last one as foreign");
+  EXPECT_EQ(Dropped("foreign"), 5U);
+}
+
+TEST_F(SessionTest, ALearnerProcessThatEndsLetsNobodyIn) {
+  const RemoteEnd end{RemoteCode::kUnavailable, "shutting down"};
+  Peer& before = Connect();
+  hub_->EndAll(end);
+  for (const Peer& peer : {before, Connect()}) {
+    ASSERT_TRUE(peer.stream->end.has_value());
+    EXPECT_EQ(peer.stream->end->code, end.code);
+    EXPECT_EQ(peer.stream->end->message, end.message);
+  }
+  hub_->Goodbye();  // of a training that is finished: those that come now are told
+  Peer& after = Connect();
+  EXPECT_FALSE(after.stream->end.has_value());
+  EXPECT_TRUE(Say(after, WriteHello({.actor = "a", .slots = 1, .spec = spec_})));
+  EXPECT_EQ(after.stream->sent.at(0).header.kind, RemoteKind::kGoodbye);
+}
+
 TEST_F(SessionTest, TokensAreNeededAndTwoAreValidAtOnce) {
   const std::string one(64, 'a'), two(64, 'b');
   Make({one, two});
@@ -634,9 +753,21 @@ TEST_F(SessionTest, TheFirstActorMayDecideTheSpec) {
   EnvironmentSpec other = spec_;
   other.id = "other/game";
   EXPECT_FALSE(Say(Connect(), WriteHello({.actor = "x", .slots = 1, .spec = other})));
+  other = spec_;
+  other.observation.shape = {1 << 19};  // of four bytes each
+  Peer& large = Connect();
+  EXPECT_FALSE(Say(large, WriteHello({.actor = "x", .slots = 1, .spec = other})));
+  EXPECT_EQ(large.stream->end->message,
+            "the actor plays something else: observations of more than a megabyte");
   Join(1);
   ASSERT_TRUE(hub_->WaitForSpec(1).ok());
   EXPECT_EQ(hub_->spec().observation.shape, spec_.observation.shape);
+  CloseAll();
+  // any environment
+  hub_ = std::make_unique<RemoteHub>(RemoteFleetOptions{.slots = 2}, std::vector<std::string>(),
+                                     false);
+  Join(1);
+  EXPECT_TRUE(hub_->WaitForSpec(1).ok());
 }
 
 TEST(WireTest, SpecsSurviveTheJourney) {
