@@ -174,6 +174,24 @@ TEST(NetworkTest, RefusesInOneLineThatNamesTheNearest) {
             "1025 layers)");
   none.layers.resize(kLayersMax + 1);
   EXPECT_EQ(Finish(none).code(), Code::kConfig);
+  // windows that no line of layers can say
+  for (const auto& [kernel, stride] : {std::pair{0, 1}, {65, 1}, {3, 0}, {3, 4}}) {
+    NetworkDescription conv;
+    conv.height = conv.width = 80, conv.channels = 1;
+    conv.layers = {{.kind = Layer::Kind::kConv, .name = "c", .out = 1}};
+    conv.layers[0].kernel = kernel, conv.layers[0].stride = stride;
+    EXPECT_EQ(Finish(conv).message(), "layer c: kernel " + std::to_string(kernel) + " and stride " +
+                                          std::to_string(stride) +
+                                          ", expected 1 <= stride <= kernel <= 64");
+  }
+  EXPECT_EQ(MakeNetwork("conv 4 3x3 relu, dense 4 relu", 8, 2, 1, 2).status().message(),
+            "layer conv1: a map of 8 x 2 is smaller than its 3 x 3 window; use larger "
+            "observations or an mlp");
+  EXPECT_EQ(MakeNetwork("normalize, dense 4 relu", 1, 2, 1, 2).status().code(), Code::kConfig);
+  NetworkDescription twice;
+  twice.height = twice.width = twice.channels = 1;
+  twice.layers = {{.kind = Layer::Kind::kNormalize}, {.kind = Layer::Kind::kNormalize}};
+  EXPECT_NE(Finish(twice).message().find("normalize is the first layer"), std::string::npos);
   ExpectRefused("dense 4 relu, out diagonal", 1, 4, 3,
                 "a diagonal of 4 inputs for 3 outputs, expected as many");
   ExpectRefused("linear", 1, 4, 0, "0 outputs");
