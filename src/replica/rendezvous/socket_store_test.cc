@@ -79,20 +79,108 @@ TEST_F(SocketStoreTest, ARequestWithoutAProofIsNotRead) {
   EXPECT_FALSE(mine->Get("key", 1ms).ok());
 }
 
+// Reads and writes of `fd` wait for five seconds at most.
+void MakeBlocking(const OwnedFd& fd) {
+  timeval limit{.tv_sec = 5, .tv_usec = 0};
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  ::fcntl(fd.get(), F_SETFL, 0);
+}
+
+template <typename T>
+T ReceiveWhole(int fd) {
+  T value;
+  EXPECT_EQ(::recv(fd, &value, sizeof value, MSG_WAITALL), static_cast<ssize_t>(sizeof value));
+  return value;
+}
+
+void SendWhole(int fd, std::string_view bytes) {
+  EXPECT_EQ(::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(bytes.size()));
+}
+
+template <typename T>
+std::string_view BytesOf(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+// One that knows the secret, and what it sends is no request.
+TEST_F(SocketStoreTest, ARequestThatIsNoneEndsItsConnectionAlone) {
+  const auto mine = *Connect();
+  const std::string request = Encode(StoreRequest{StoreOperation::kSet, "key", "value", 0});
+  std::string unknown = request, shorter = request;
+  unknown[sizeof(uint32_t)] = 9;
+  shorter[0] = static_cast<char>(shorter[0] - 1);
+  const uint32_t huge = kStoreRecordMax + 1;
+  for (const std::string& bytes : {unknown, shorter, Sized(request.substr(sizeof(uint32_t)) + "x"),
+                                   Sized(""), std::string(BytesOf(huge))}) {
+    const OwnedFd fd = Stranger();
+    MakeBlocking(fd);
+    StoreIntroduction introduction;
+    introduction.proof = StoreProof(kSecret, "client", ReceiveWhole<StoreGreeting>(fd.get()).nonce,
+                                    introduction.nonce);
+    SendWhole(fd.get(), BytesOf(introduction));
+    EXPECT_NE(ReceiveWhole<Digest>(fd.get()), Digest{});
+    SendWhole(fd.get(), bytes);
+    EXPECT_TRUE(Closes(fd.get(), 5s));
+  }
+  EXPECT_FALSE(mine->Get("key", 1ms).ok());
+  ASSERT_TRUE(mine->Set("key", "value").ok());
+}
+
+// A program in the place of rank 0's store. `answer`: to the first request of one that has proved
+// itself.
+Status AskedOf(const StoreGreeting& greeting, const std::string& answer) {
+  const Listener listener = ListenAt("127.0.0.1").ValueOrThrow();
+  Status status;
+  Thread client("client", [&] {
+    auto store = ConnectToStore(listener.endpoint, kSecret, 1s);
+    status = store.ok() ? (*store)->Set("key", "value") : store.status();
+  });
+  OwnedFd fd;
+  for (auto accepted = AcceptFrom(listener); fd.get() < 0; accepted = AcceptFrom(listener))
+    if (accepted.ok()) fd = std::move(*accepted);
+  MakeBlocking(fd);
+  SendWhole(fd.get(), BytesOf(greeting));
+  if (greeting.magic == StoreGreeting().magic) {
+    const auto introduction = ReceiveWhole<StoreIntroduction>(fd.get());
+    SendWhole(fd.get(), BytesOf(StoreProof(kSecret, "server", greeting.nonce, introduction.nonce)));
+    (void)ReceiveWhole<uint32_t>(fd.get());
+    SendWhole(fd.get(), answer);
+  }
+  fd.Close();
+  client.Join();
+  return status;
+}
+
+TEST(SocketStoreEndTest, AnAnswerThatIsNoneIsSaid) {
+  const std::string reply = Encode(StoreReply{0, ""});
+  const uint32_t huge = kStoreRecordMax + 1;
+  for (const std::string& answer : {std::string(BytesOf(huge)), Sized(""), Sized("abc"),
+                                    Sized(reply.substr(sizeof(uint32_t)) + "x")}) {
+    const Status status = AskedOf({}, answer);
+    EXPECT_EQ(status.code(), Code::kUnavailable);
+    EXPECT_EQ(status.message(), "the store of the ranks: an answer that is none");
+  }
+  for (const std::string& answer : {std::string(), reply.substr(0, 3), reply.substr(0, 9)}) {
+    const Status status = AskedOf({}, answer);
+    EXPECT_EQ(status.code(), Code::kUnavailable);
+    // a close with unread bytes is a reset
+    EXPECT_EQ(status.message().find("the store of the ranks: "), 0U) << status.message();
+  }
+  EXPECT_EQ(AskedOf({}, Encode(StoreReply{78, "why"})).code(), Code::kConfig);
+  EXPECT_EQ(AskedOf({}, Encode(StoreReply{70, "why"})).message(), "why");
+  StoreGreeting other;
+  other.magic[7] = '2';
+  const Status status = AskedOf(other, "");
+  EXPECT_EQ(status.code(), Code::kCannotCreate);
+  EXPECT_NE(status.message().find(": another program has this port: choose another one"),
+            std::string::npos);
+}
+
 TEST_F(SocketStoreTest, AProofIsOfNoUseOnAnotherConnection) {
-  const auto greet = [](int fd) {
-    StoreGreeting greeting;
-    EXPECT_EQ(::recv(fd, &greeting, sizeof greeting, MSG_WAITALL),
-              static_cast<ssize_t>(sizeof greeting));
-    return greeting;
-  };
-  const auto blocking = [](const OwnedFd& fd) {
-    timeval limit{.tv_sec = 5, .tv_usec = 0};
-    ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    ::fcntl(fd.get(), F_SETFL, 0);
-  };
+  const auto greet = ReceiveWhole<StoreGreeting>;
   const OwnedFd first = Stranger(), second = Stranger();
-  blocking(first), blocking(second);
+  MakeBlocking(first), MakeBlocking(second);
   StoreIntroduction introduction;
   introduction.proof = StoreProof(kSecret, "client", greet(first.get()).nonce, introduction.nonce);
   (void)greet(second.get());
