@@ -66,7 +66,7 @@ class Members {
   std::optional<double> Number(const std::string& name) {
     const Json* value = Find(name);
     if (value == nullptr) return std::nullopt;
-    if (value->is_number() && std::isfinite(value->get<double>())) return value->get<double>();
+    if (value->is_number()) return value->get<double>();
     Expected(name, *value, "a number");
     return std::nullopt;
   }
