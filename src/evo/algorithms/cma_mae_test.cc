@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 
+#include "core/bytes.h"
 #include "evo/algorithms/cma_search.h"
 #include "evo/evaluate/evaluate_test_util.h"
 
@@ -159,6 +160,29 @@ TEST(CmaMaeTest, RefusesDamagedStatesAndArchives) {
   MaeExperiment more(*MaeConfig({"map.emitters=3"}));
   ASSERT_TRUE(more.mae->RestoreArchive(archive).ok());
   EXPECT_EQ(more.mae->RestoreState(state).code(), Code::kBadData);
+  // a solution without its position, and one of another network; a state without its archive
+  const auto solution = [&](std::vector<float> position, size_t parameters) {
+    MaeExperiment other(*MaeConfig());
+    return other.mae
+        ->RestoreArchive(ByteWriter()
+                             .Put(uint64_t{0})
+                             .Put(1.0)
+                             .PutVector(position)
+                             .PutVector(std::vector<float>(parameters))
+                             .Take())
+        .message();
+  };
+  const std::string another = "the recorded archive is damaged, or of another grid or network";
+  EXPECT_EQ(solution({}, 1), another);
+  EXPECT_EQ(solution({0, 0}, 0), another);
+  EXPECT_EQ(MaeExperiment(*MaeConfig()).mae->RestoreState(state).message(),
+            "the recorded archive of solutions is not the one of the state");
+  MaeExperiment changed(*MaeConfig());  // a weight of the last solution
+  std::string other = archive;
+  other.back() = static_cast<char>(other.back() ^ 1);
+  ASSERT_TRUE(changed.mae->RestoreArchive(other).ok());
+  EXPECT_EQ(changed.mae->RestoreState(state).message(),
+            "the recorded archive of solutions is not the one of the state");
   MaeExperiment again(*MaeConfig());
   ASSERT_TRUE(again.mae->RestoreArchive(archive).ok());
   for (size_t k = 0; k < state.size(); k += 7)

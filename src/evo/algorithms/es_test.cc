@@ -252,6 +252,12 @@ TEST(EsTest, RefusesDamagedStatesAndThoseOfAnotherNetwork) {
   EXPECT_EQ(es->RestoreState(good + '\0').code(), Code::kBadData);
   EXPECT_EQ(Small()->Make({kSeed, other, evaluator, {}})->RestoreState(good).code(),
             Code::kBadData);
+  const auto sgd = Small();  // has no second moments
+  ConfigTable table;
+  sgd->Bind(table);
+  ASSERT_TRUE(table.Override("es.optimizer=sgd_classic").ok());
+  EXPECT_EQ(sgd->Make({kSeed, network, evaluator, {}})->RestoreState(good).message(),
+            "the recorded state is of another network or optimizer");
   EXPECT_TRUE(es->RestoreState(good).ok());
 }
 
@@ -269,6 +275,8 @@ TEST(EsTest, ReadsStatesOfTheFirstVersion) {
   const std::string before = ByteWriter().Put(uint32_t{1}).Take() + now.substr(4, steps - 4) +
                              now.substr(mean, 8) + now.substr(mean + 16);
   const auto other = Small()->Make({kSeed, network, evaluator, {}});
+  for (size_t size = 0; size < before.size(); ++size)
+    EXPECT_EQ(other->RestoreState(before.substr(0, size)).code(), Code::kBadData) << size;
   ASSERT_TRUE(other->RestoreState(before).ok());
   EXPECT_EQ(other->EncodeState(), now);
 }

@@ -215,6 +215,11 @@ TEST(GaNsTest, AnotherProcessGoesOnWithTheSameBits) {
   Experiment other(*Config());
   const std::string state = running->ga->EncodeState();
   EXPECT_EQ(other.ga->RestoreState(state).code(), Code::kBadData);
+  std::string archive = running->ga->EncodeArchive(0);
+  archive.back() = static_cast<char>(archive.back() ^ 1);
+  ASSERT_TRUE(other.ga->RestoreArchive(archive).ok());
+  EXPECT_EQ(other.ga->RestoreState(state).message(),
+            "the recorded archive of behaviours is not the one of the state");
   for (size_t size = 0; size < state.size(); size += 7)
     EXPECT_EQ(DescribeGaNs(state.substr(0, size)).status().code(), Code::kBadData);
   EXPECT_EQ(DescribeGaNs(state).ValueOrThrow().generation, 6U);

@@ -118,6 +118,78 @@ TEST(FinishedEpisodesTest, ValidationOfOlderBuildsIsRefused) {
   EXPECT_NE(read.status().message().find("older build"), std::string::npos);
 }
 
+TEST(GaStateTest, PartsThatDoNotFitAreRefused) {
+  const auto message = [](const std::string& bytes) {
+    const Status status = GaState::Decode(bytes).status();
+    EXPECT_EQ(status.code(), Code::kBadData);
+    return status.message();
+  };
+  const std::string damaged = "the recorded state of the evolution is damaged";
+  GaState state;
+  const std::string none = state.Encode();  // version, five counters, parents, elite, hash
+  constexpr size_t kParents = 4 + 5 * 8, kElite = kParents + 8;
+  std::string bytes = none;
+  bytes[kParents + 7] = 1;
+  EXPECT_EQ(message(bytes), damaged);
+  bytes = none;
+  bytes[kElite] = 2;
+  EXPECT_EQ(message(bytes), damaged);
+  EXPECT_EQ(message(none + "x"), damaged);
+  // parameters belong to an elite of safe mutations, and only to one
+  state.elite = Parent{.genome = {}, .episode = 5};
+  state.elite_parameters = {1, 2};
+  EXPECT_EQ(message(state.Encode()), damaged);
+  state.elite->genome.mutations = {{.key = 1, .power = 1, .kind = MutationKind::kSmR}};
+  EXPECT_TRUE(GaState::Decode(state.Encode()).ok());
+  state.elite_parameters.clear();
+  EXPECT_EQ(message(state.Encode()), damaged);
+}
+
+// What a result holds besides its numbers is said by one byte.
+TEST(FinishedEpisodesTest, PartsThatDoNotFitAreRefused) {
+  struct Case {
+    uint32_t version = 2;
+    uint8_t phase = 1;
+    uint64_t count = 1;
+    std::vector<uint32_t> indices = {3};
+    uint8_t parts = 0;
+    std::string rest = {};
+  };
+  const auto decode = [](const Case& c) {
+    ByteWriter out;
+    out.Put(c.version).Put(uint64_t{9}).Put(c.phase).Put(c.count);
+    for (const uint32_t index : c.indices)
+      out.Put(index).Put(1.5).Put(uint64_t{4}).Put(uint32_t{2}).Put(c.parts);
+    return FinishedEpisodes::Decode(out.Take() + c.rest).status();
+  };
+  const std::string no_values = ByteWriter().PutBytes("").Take(),
+                    odd = ByteWriter().PutBytes("abc").Take();
+  const Case refused[] = {
+      {.version = 0},
+      {.version = 3},
+      {.phase = 0},
+      {.phase = 5},
+      {.version = 1, .parts = 2},
+      {.parts = 16},
+      {.parts = 2, .rest = no_values},
+      {.parts = 2, .rest = odd},
+      {.parts = 4, .rest = no_values},
+      {.parts = 4, .rest = "x"},
+      {.parts = 8, .rest = "x"},
+      {.count = 2, .indices = {3, 3}},  // one episode twice
+      {.count = 0},
+      {.count = 2},
+      {.rest = "x"},
+  };
+  for (const Case& c : refused) {
+    const Status status = decode(c);
+    EXPECT_EQ(status.code(), Code::kBadData) << &c - refused;
+    EXPECT_EQ(status.message(), "a record of finished episodes is damaged") << &c - refused;
+  }
+  EXPECT_TRUE(decode({.version = 1, .parts = 1}).ok());
+  EXPECT_TRUE(decode({.phase = 4, .count = 2, .indices = {3, 4}}).ok());
+}
+
 TEST(GaStateTest, AnotherVersionIsNamed) {
   std::string bytes = SomeState().Encode();
   bytes[0] = 9;

@@ -95,6 +95,7 @@ Result<MapElitesState> MapElitesState::Decode(std::string_view bytes) {
   MapElitesState s;
   if (in.Get<uint32_t>() != kVersion) return damaged;
   ASSIGN_OR_RETURN(s.ga, GaState::Decode(in.GetBytes()));
+  if (!s.ga.parents.empty()) return damaged;  // they are the cells'
   const auto cells = in.Get<uint64_t>();
   std::vector<Genome> genomes;
   if (cells > 0) {

@@ -7,7 +7,9 @@
 #include <limits>
 #include <map>
 
+#include "core/bytes.h"
 #include "evo/algorithms/cell_grid.h"
+#include "evo/algorithms/ga.h"
 #include "evo/evaluate/evaluate_test_util.h"
 #include "evo/genome/decode.h"
 
@@ -151,6 +153,35 @@ TEST(MapElitesTest, RefusesDamagedStatesAndThoseOfAnotherGrid) {
   EXPECT_EQ(finer.map->RestoreState(state).code(), Code::kBadData);
   ASSERT_TRUE(e.map->RestoreState(state).ok());
   EXPECT_EQ(e.map->EncodeState(), state);
+
+  // version, the GA's state, number of cells, genomes, and for each cell its number, fitness,
+  // frames, episode and two floats of its position with their size
+  ByteReader in(state);
+  (void)in.Get<uint32_t>();
+  const std::string rest(in.GetBytes());
+  const auto cells = in.Get<uint64_t>();
+  const std::string genomes(in.GetBytes());
+  ASSERT_GE(cells, 2U);
+  constexpr size_t kRow = 4 * 8 + 8 + 2 * 4;
+  const std::string rows = state.substr(state.size() - cells * kRow);
+  const auto restore = [&](const std::string& ga, uint64_t count, const std::string& table) {
+    ByteWriter out;
+    out.Put(uint32_t{1}).PutBytes(ga).Put(count).PutBytes(genomes);
+    return e.map->RestoreState(out.Take() + table);
+  };
+  EXPECT_TRUE(restore(rest, cells, rows).ok());
+  const std::string damaged = "the recorded state of the evolution is damaged";
+  EXPECT_EQ(restore(rest, cells + 1, rows).message(), damaged);
+  EXPECT_EQ(restore(rest, cells, rows + "x").message(), damaged);
+  GaState with_parents = GaState::Decode(rest).ValueOrThrow();
+  with_parents.parents.emplace_back();  // which are the cells'
+  EXPECT_EQ(restore(with_parents.Encode(), cells, rows).message(), damaged);
+  const std::string swapped =
+      rows.substr(kRow, kRow) + rows.substr(0, kRow) + rows.substr(2 * kRow);
+  EXPECT_EQ(restore(rest, cells, swapped).message(), "the recorded archive is damaged");
+  const std::string longer = ByteWriter().PutVector(std::vector<float>{1, 2, 3}).Take();
+  EXPECT_EQ(restore(rest, cells, rows.substr(0, 32) + longer + rows.substr(kRow)).message(),
+            "the recorded archive is of another grid");
 }
 
 TEST(MapElitesTest, AskedForCornersWhereThereIsNoMap) {

@@ -171,7 +171,7 @@ std::string NoveltyArchive::Encode(size_t first) const {
 
 Status NoveltyArchive::Append(std::string_view bytes) {
   ByteReader in(bytes);
-  while (in.ok() && !in.AtEnd()) {
+  while (!in.AtEnd()) {
     const std::string_view entry = in.GetBytes();
     if (!in.ok() || row_ == 0 || entry.empty() || entry.size() % row_ != 0)
       return {Code::kBadData, "the recorded archive of behaviours is damaged"};

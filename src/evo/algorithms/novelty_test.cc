@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/bytes.h"
 #include "core/rng.h"
 
 namespace samara {
@@ -134,6 +135,21 @@ TEST(NoveltyTest, AnArchiveIsRestoredFromWhatWasAddedBitByBit) {
   }
   NoveltyArchive of_three(kPosition, 12);
   EXPECT_EQ(of_three.Append(bytes).code(), Code::kBadData);
+}
+
+TEST(NoveltyTest, BehavioursOfNoWholeRowsAreRefused) {
+  const auto append = [](size_t row, const std::string& bytes) {
+    NoveltyArchive archive(kPosition, row);
+    return archive.Append(bytes).message();
+  };
+  const std::string damaged = "the recorded archive of behaviours is damaged";
+  const std::string eight = ByteWriter().PutBytes("12345678").Take();
+  EXPECT_EQ(append(8, eight + eight), "");
+  EXPECT_EQ(append(8, ""), "");
+  EXPECT_EQ(append(12, eight), damaged);
+  EXPECT_EQ(append(0, eight), damaged);
+  EXPECT_EQ(append(8, ByteWriter().PutBytes("").Take()), damaged);
+  EXPECT_EQ(append(8, eight + "x"), damaged);
 }
 
 TEST(NoveltyTest, WhatAnEnvironmentLacksIsRefusedByName) {

@@ -389,6 +389,19 @@ TEST(NsEsTest, AnotherProcessGoesOnWithTheSameBits) {
               Code::kBadData);
     for (size_t size = 0; size < state.size(); size += 11)
       EXPECT_EQ(DescribeNsEs(state.substr(0, size)).status().code(), Code::kBadData);
+    std::string many = state;  // more centres than there may be: after version and five counters
+    many.replace(4 + 5 * 8, 8, 8, '\xff');
+    EXPECT_EQ(DescribeNsEs(many).status().message(),
+              "the recorded state of the evolution is damaged");
+    // an archive of as many behaviours, one of which is another
+    std::string archive = running->es->EncodeArchive(0);
+    archive.back() = static_cast<char>(archive.back() ^ 1);
+    ASSERT_TRUE(other.es->RestoreArchive(archive).ok());
+    EXPECT_EQ(other.es->RestoreState(state).message(),
+              "the recorded archive of behaviours is not the one of the state");
+    Experiment sgd(*Config(make, {"es.optimizer=sgd_classic"}));
+    EXPECT_EQ(sgd.es->RestoreState(state).message(),
+              "the recorded state is of another network, optimizer or number of centres");
     EXPECT_EQ(DescribeNsEs(state).ValueOrThrow().generation, 6U);
   }
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/bytes.h"
 #include "core/rng.h"
 #include "nn/kernel.h"
 
@@ -53,6 +54,28 @@ TEST(ObservationStatisticsTest, ThoseOfAPolicyWeighAThousandObservations) {
   }
   again.Add(std::vector<float>(3000, 100.0F));  // a thousand more
   EXPECT_NEAR(again.Mean(1), (seen.Mean(1) + 100) / 2, 1e-4);
+}
+
+TEST(ObservationStatisticsTest, SumsThatDoNotFitAreRefused) {
+  const auto read = [](size_t sums, size_t squares, double count) {
+    const std::string bytes = ByteWriter()
+                                  .PutVector(std::vector<double>(sums))
+                                  .PutVector(std::vector<double>(squares))
+                                  .Put(count)
+                                  .Put(uint64_t{7})
+                                  .Take();
+    ByteReader whole(bytes);
+    ObservationStatistics statistics;
+    for (size_t size = 0; size < bytes.size(); ++size) {
+      ByteReader cut(std::string_view(bytes).substr(0, size));
+      EXPECT_FALSE(statistics.Get(cut)) << size;
+    }
+    return statistics.Get(whole);
+  };
+  EXPECT_TRUE(read(3, 3, 1));
+  EXPECT_TRUE(read(0, 0, 0));
+  EXPECT_FALSE(read(3, 2, 1));
+  for (const double count : {0.0, -1.0, std::nan("")}) EXPECT_FALSE(read(3, 3, count));
 }
 
 TEST(ObservationStatisticsTest, ConstantNumbersHaveTheLeastDeviation) {

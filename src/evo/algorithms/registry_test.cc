@@ -51,6 +51,48 @@ TEST(EvolutionRegistryTest, EveryRowMakesAConfigurationAndReadsItsStates) {
   EXPECT_EQ(FindEvolutionAlgorithm("none"), nullptr);
 }
 
+// Cut anywhere or too long, a state is refused by the algorithm and by the row that describes it,
+// and the algorithm goes on as if nothing had been asked.
+TEST(EvolutionRegistryTest, EveryStateIsReadWholeOrNotAtAll) {
+  const NetworkDescription network = Network("linear", 2, 1);
+  for (const EvolutionRow& row : EvolutionAlgorithms()) {
+    if (row.name == "another") continue;  // of the next test, when tests are repeated
+    const auto config = row.config();
+    ConfigTable table;
+    config->Bind(table);
+    if (table.Find("map.low") != nullptr) {
+      ASSERT_TRUE(table.Set("map.low", "0,0").ok() && table.Set("map.high", "9,9").ok());
+    }
+    for (const char* small : {"ga.population=4", "es.population=4", "snes.population=4"})
+      (void)table.Override(small);
+    FakeEvaluator evaluator(network.parameter_count, [](const Task& task, auto) {
+      return EpisodeResult{.fitness = static_cast<double>(task.policy.id % 7),
+                           .frames = 1,
+                           .position = {1, static_cast<float>(task.policy.id % 9)}};
+    });
+    evaluator.SetPosition(2);
+    config->Settle();
+    const auto algorithm = config->Make({1, network, evaluator, {}});
+    ASSERT_TRUE(algorithm->Step(nullptr).ok()) << row.name;
+    const std::string state = algorithm->EncodeState();
+    const auto refused = [&](std::string_view bytes) {
+      EXPECT_EQ(row.describe(bytes).status().code(), Code::kBadData) << row.name;
+      return algorithm->RestoreState(bytes).code() == Code::kBadData;
+    };
+    // all of the beginning, where versions and counts are, and a part of the numbers that follow
+    for (size_t size = 0; size < state.size(); size += size < 300 ? 1 : 1 + state.size() / 50)
+      EXPECT_TRUE(refused(std::string_view(state).substr(0, size))) << row.name << ": " << size;
+    EXPECT_TRUE(refused(state + "x")) << row.name;
+    for (const char version : {0, 99}) {
+      std::string other = state;
+      other[0] = version;
+      EXPECT_TRUE(refused(other)) << row.name;
+    }
+    EXPECT_EQ(algorithm->EncodeState(), state) << row.name;
+    EXPECT_TRUE(algorithm->RestoreState(state).ok()) << row.name;
+  }
+}
+
 // Warnings of `algorithm` with these settings.
 std::vector<std::string> Warnings(const std::string& algorithm,
                                   std::initializer_list<const char*> settings) {

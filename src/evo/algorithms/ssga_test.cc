@@ -4,8 +4,10 @@
 
 #include <cmath>
 
+#include "core/bytes.h"
 #include "evo/algorithms/ranking.h"
 #include "evo/evaluate/evaluate_test_util.h"
+#include "evo/genome/genome_set.h"
 
 namespace samara {
 namespace {
@@ -237,6 +239,37 @@ TEST(Ssga, StatesDecodeToWhatTheyWere) {
       EXPECT_FALSE(SsgaState::Decode(bytes + "x").ok());
     }
   }
+}
+
+TEST(Ssga, PartsThatDoNotFitAreRefused) {
+  // version, five counters, then the genomes with their size, whether the last of them is the best
+  const SsgaMember member{.genome = {.initial = 7, .mutations = {}}, .fitness = 1, .episode = 2};
+  SsgaState whole;
+  whole.population = {member}, whole.best = member;
+  const std::string bytes = whole.Encode();
+  EXPECT_TRUE(SsgaState::Decode(bytes).ok());
+  const auto message = [](const std::string& read) {
+    return SsgaState::Decode(read).status().message();
+  };
+  const std::string damaged = "the recorded state of the evolution is damaged";
+  constexpr size_t kGenomes = 4 + 5 * 8;
+  const size_t has_best = kGenomes + 8 + EncodeGenomes(std::vector(2, member.genome)).size();
+  std::string other = bytes;
+  other[has_best] = 2;
+  EXPECT_EQ(message(other), damaged);
+  other[has_best] = 0;  // the best one is a member then, and none is the best
+  EXPECT_EQ(message(other), damaged);
+  const std::string none = EncodeGenomes({});
+  EXPECT_EQ(message(bytes.substr(0, kGenomes) + ByteWriter().PutBytes(none).Take() +
+                    bytes.substr(has_best)),
+            damaged);
+  // parameters belong to a best one of safe mutations, and only to one
+  whole.best_parameters = {1};
+  EXPECT_EQ(message(whole.Encode()), damaged);
+  whole.best->genome.mutations = {{.key = 1, .power = 1, .kind = MutationKind::kSmR}};
+  EXPECT_TRUE(SsgaState::Decode(whole.Encode()).ok());
+  whole.best_parameters.clear();
+  EXPECT_EQ(message(whole.Encode()), damaged);
 }
 
 TEST(Ssga, SaysHowMuchMemoryItsPopulationTakes) {

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "core/bytes.h"
 #include "evo/evaluate/evaluate_test_util.h"
 
 namespace samara {
@@ -65,7 +66,13 @@ TEST(Experience, TravelsAsBytes) {
     EXPECT_EQ(received.begins, sent.begins);
     EXPECT_EQ(received.Hash(), sent.Hash());
   }
-  EXPECT_EQ(Experience::Decode(After(50, 1).Encode().substr(1)).status().code(), Code::kBadData);
+  const std::string part = ByteWriter().PutBytes("abc").PutBytes("").Take();  // of a number
+  for (const std::string& bytes :
+       {After(50, 1).Encode().substr(1), After(50, 1).Encode() + "x", part, std::string()}) {
+    const Status status = Experience::Decode(bytes).status();
+    EXPECT_EQ(status.code(), Code::kBadData);
+    EXPECT_EQ(status.message(), "states of an episode are damaged");
+  }
 }
 
 // An environment that counts the steps of all its instances.

@@ -181,6 +181,31 @@ TEST(PolicyTest, DecidesAsPlainLoopsDo) {
   }
 }
 
+TEST(PolicyTest, ADescriptionWhoseMembersAreWrongIsRefused) {
+  const nlohmann::json good =
+      nlohmann::json::parse(PolicyModel(Network("linear", 1, 9), {}, Box(9)).Describe());
+  const auto message = [&](const char* key, const nlohmann::json& value) {
+    nlohmann::json other = good;
+    other[key] = value;
+    const Status status = PolicyModel::FromDescription(other.dump()).status();
+    EXPECT_EQ(status.code(), Code::kConfig) << key;
+    return status.message();
+  };
+  const std::tuple<const char*, int, int> bounded[] = {
+      {"depth", 0, 1025}, {"order", -1, 2}, {"at_reset", -1, 3}, {"dtype", -1, 2}, {"isa", -1, 99}};
+  for (const auto& [key, below, above] : bounded)
+    for (const int value : {below, above})
+      EXPECT_EQ(message(key, value), std::string("description of a policy: out of range: ") + key);
+  for (const auto& [key, value] : good.items()) {
+    nlohmann::json other = good;
+    other.erase(key);
+    EXPECT_EQ(PolicyModel::FromDescription(other.dump()).status().code(), Code::kConfig) << key;
+    EXPECT_EQ(message(key.c_str(), nlohmann::json::object()).find("description of a policy: "), 0U);
+  }
+  for (const char* text : {"", "[]", "{"})
+    EXPECT_EQ(PolicyModel::FromDescription(text).status().code(), Code::kConfig) << text;
+}
+
 // An episode begins with zeros and knows nothing of the episodes before it, of other slots and of
 // who made the model.
 TEST(PolicyTest, RecurrentStateBelongsToTheEpisode) {

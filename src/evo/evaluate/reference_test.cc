@@ -4,6 +4,7 @@
 
 #include "evo/evaluate/evaluate_test_util.h"
 #include "evo/genome/decode.h"
+#include "nn/safetensors.h"
 
 namespace samara {
 namespace {
@@ -39,6 +40,18 @@ TEST(ReferenceTest, IsSavedExactly) {
             Code::kBadData);
   const PolicyModel wider(Network(kLine, 5, 2), {}, model->action());
   EXPECT_EQ(DecodeReference(wider, bytes).status().code(), Code::kBadData);
+
+  // files that hold another tensor, or one of another shape
+  const auto refused = [&](const std::string& name, const Tensor& tensor) {
+    Safetensors file;
+    file.tensors[name] = tensor;
+    const Status status = DecodeReference(*model, FormatSafetensors(file).ValueOrThrow()).status();
+    EXPECT_EQ(status.code(), Code::kBadData);
+    EXPECT_EQ(status.message(), "the run's reference batch is damaged or of another input");
+  };
+  refused("input", Tensor::OfFloats({1}, std::vector<float>{1}));
+  refused("inputs", Tensor::OfFloats({}, std::vector<float>{1}));
+  refused("inputs", Tensor::OfFloats({2, 1, 1, 4}, std::vector<float>(8)));
 
   const PolicyModel bytes_model(Network(kLine, 8, 2),
                                 {.stacked = false, .stack = {}, .dtype = DType::kUint8},

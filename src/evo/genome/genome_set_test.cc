@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
+#include "core/bytes.h"
+
 namespace samara {
 namespace {
 
@@ -43,6 +47,43 @@ TEST(GenomeSet, RefusesDamage) {
     other[at] = static_cast<char>(0x7F);
     const auto decoded = DecodeGenomes(other);
     EXPECT_TRUE(!decoded.ok() || *decoded != Family()) << at;
+  }
+}
+
+// A set of one ancestor and one genome, whole but for what a case spoils.
+struct SavedSet {
+  uint8_t version = 1, noise = 1, init = 1;
+  uint32_t parent = UINT32_MAX;
+  float power = 0, clip = 0;
+  uint8_t kind = 0;
+  uint32_t genomes = 1, end = 0;
+
+  std::string Encode() const {
+    ByteWriter out;
+    out.Put(version).Put(noise).Put(init).Put(uint32_t{1}).Put(parent).Put(uint64_t{7}).Put(power);
+    out.Put(kind);
+    if (kind != 0) out.Put(clip).Put(uint64_t{1}).Put(uint64_t{2});
+    return out.Put(genomes).Put(end).Take();
+  }
+};
+
+TEST(GenomeSet, PartsThatDoNotFitAreRefused) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const SavedSet refused[] = {
+      {.version = 0}, {.version = 2},
+      {.noise = 0},   {.noise = 4},
+      {.init = 0},    {.init = 8},
+      {.parent = 0},  {.parent = UINT32_MAX - 1},
+      {.power = inf}, {.clip = inf, .kind = 1},
+      {.kind = 6},    {.genomes = 10'000'001},
+      {.genomes = 0}, {.genomes = 2},
+      {.end = 1},
+  };
+  EXPECT_EQ(DecodeGenomes(SavedSet().Encode())->at(0).initial, 7U);
+  for (const SavedSet& set : refused) {
+    const Status status = DecodeGenomes(set.Encode()).status();
+    EXPECT_EQ(status.code(), Code::kBadData) << &set - refused;
+    EXPECT_EQ(status.message(), "a recorded population is damaged") << &set - refused;
   }
 }
 

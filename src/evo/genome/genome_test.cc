@@ -84,6 +84,44 @@ TEST(GenomeTest, RefusesWhatItDoesNotKnow) {
   }
 }
 
+TEST(GenomeTest, AGenomeThatBeginsFromAPolicyNeedsIt) {
+  const InitialPolicy policy = MakeInitialPolicy({1, 2, 3}, std::nullopt);
+  Genome genome{.init = InitKind::kPolicy, .initial = policy.key, .mutations = {{5, 1}}};
+  EXPECT_TRUE(CheckKeys(genome, 3, &policy).ok());
+  const auto refused = [&](const Genome& other, size_t parameters, const InitialPolicy* given) {
+    const Status status = CheckKeys(other, parameters, given);
+    EXPECT_EQ(status.message(),
+              "genome: begins from a policy that is stored in its run's folder only");
+    return status.code() == Code::kBadData;
+  };
+  EXPECT_TRUE(refused(genome, 3, nullptr));
+  EXPECT_TRUE(refused(genome, 4, &policy));
+  Genome other = genome;
+  ++other.initial;
+  EXPECT_TRUE(refused(other, 3, &policy));
+  // its first index is no index of the table, those of its mutations are
+  genome.noise = NoiseKind::kTable;
+  EXPECT_TRUE(CheckKeys(genome, 3, &policy).ok());
+  genome.mutations[0].key = 250'000'000;
+  EXPECT_EQ(CheckKeys(genome, 3, &policy).code(), Code::kBadData);
+}
+
+TEST(GenomeTest, APrefixHasTheSameBits) {
+  const Genome genome = Long(3);
+  EXPECT_TRUE(IsPrefix(genome, genome));
+  std::vector<Genome> others(6, genome);
+  others[0].noise = NoiseKind::kNormal;
+  others[1].init = InitKind::kFanIn;
+  others[2].initial ^= 1;
+  others[3].mutations.push_back({1, 1});
+  others[4].mutations[0].power = -0.0f;
+  others[5].mutations[2].key ^= 1;
+  for (const Genome& other : others) EXPECT_FALSE(IsPrefix(other, genome));
+  Genome shorter = genome;
+  shorter.mutations.pop_back();
+  EXPECT_TRUE(IsPrefix(shorter, genome));
+}
+
 TEST(GenomeTest, EveryFieldChangesTheHash) {
   const auto hash = [](const Genome& genome) {
     Sha256 sha;
@@ -147,6 +185,9 @@ TEST(GenomeTest, SafeMutationsHaveAVersionOfTheirOwn) {
 }
 
 TEST(GenomeTest, RefusesMutationsOfAnUnknownKind) {
+  Genome endless = Safe();
+  endless.mutations.back().clip = std::numeric_limits<float>::infinity();
+  ExpectBad(endless.Encode(), "mutation 2 has no finite power");
   std::string bytes = Safe().Encode();
   bytes[bytes.size() - 4] = 6;
   ExpectBad(bytes, "of kind 6");

@@ -67,6 +67,9 @@ TEST(ImportUberTest, RefusesWhatIsNotAGenomeFile) {
 TEST(ImportUberTest, RefusesWrongMembers) {
   ExpectBad(With("/game", 3), "game is 3, expected a name");
   ExpectBad(With("/network", ""), "network is \"\"");
+  ExpectBad(With("/noise_table", 3), "noise_table is 3, expected an object");
+  ExpectBad(With("/noise_table", Json::object()), "noise_table lacks \"generator\"");
+  ExpectBad(With("/noise_table/seed", 1), "noise_table has an unknown member \"seed\"");
   ExpectBad(With("/noise_table/count", 1000), "noise_table.count is 1000, expected 250000000");
   ExpectBad(With("/noise_table/generator", "PCG"), "noise_table.generator is \"PCG\"");
   ExpectBad(With("/mutation_power", 0), "mutation_power is 0");
