@@ -25,6 +25,7 @@ class D4pgParameters : public ReplayAlgorithmConfig {
   }
   void Bind(ConfigTable& table) override {
     replay.Bind(table);
+    hindsight.Bind(table);
     policy.Bind(table, "d4pg");
     table.Add("d4pg.atoms", &atoms, {2, 10'000}, "atoms",
               "number of atoms of the distribution of returns");

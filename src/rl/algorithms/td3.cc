@@ -20,6 +20,7 @@ class Td3Parameters : public ReplayAlgorithmConfig {
   }
   void Bind(ConfigTable& table) override {
     replay.Bind(table);
+    hindsight.Bind(table);
     policy.Bind(table, "td3");
     table.Add("td3.critics", &critics, {1, 100}, "critics",
               "number of critics, whose least value counts");
