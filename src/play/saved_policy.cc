@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "core/log.h"
@@ -108,8 +108,12 @@ Result<std::string> WhoElse(const Path& path) {
 // too, is no part of the network: it becomes metadata.
 Result<Safetensors> ExportedAgent(const std::string& weights) {
   ASSIGN_OR_RETURN(Safetensors agent, ParseSafetensors(weights));
-  if (const auto cost = agent.tensors.extract(kEntropyCost); !cost.empty())
-    agent.metadata[kEntropyCost] = fmt::format("{}", cost.mapped().Floats().at(0));
+  if (const auto cost = agent.tensors.extract(kEntropyCost); !cost.empty()) {
+    const Tensor& tensor = cost.mapped();
+    if (tensor.type != Tensor::Type::kFloat32 || tensor.bytes.size() != sizeof(float))
+      return Status(Code::kBadData, fmt::format("{}: expected one float32", kEntropyCost));
+    agent.metadata[kEntropyCost] = fmt::format("{}", tensor.Floats()[0]);
+  }
   ASSIGN_OR_RETURN(agent.tensors, AgentToTorch(agent.tensors));
   return agent;
 }
@@ -118,7 +122,12 @@ Result<Safetensors> ExportedAgent(const std::string& weights) {
 Result<std::string> ImportedAgent(Safetensors agent) {
   ASSIGN_OR_RETURN(agent.tensors, AgentFromTorch(agent.tensors));
   if (const auto cost = agent.metadata.extract(kEntropyCost); !cost.empty()) {
-    const float value = std::strtof(cost.mapped().c_str(), nullptr);
+    const std::string& text = cost.mapped();
+    float value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size())
+      return Status(Code::kBadData, fmt::format("{} is {} in the metadata, expected a number",
+                                                kEntropyCost, Shown(text)));
     agent.tensors[kEntropyCost] = Tensor::OfFloats({}, {&value, 1});
   }
   agent.metadata.emplace("version", "0");
@@ -318,7 +327,7 @@ Result<Policy> LoadPolicy(const Path& target, const LoadOptions& options) {
   auto policy = folder ? FromRun(target, options) : from_file();
   if (policy.ok() && !options.allow_nonfinite)
     if (Status status = CheckFinite(*policy, options.advise_nonfinite); !status.ok())
-      policy = status;
+      policy = status.Annotate(target.string());
   if (!policy.ok()) {
     const bool named = folder || policy.status().message().starts_with(target.string());
     return named ? policy.status() : policy.status().Annotate(target.string());

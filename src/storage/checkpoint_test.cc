@@ -155,6 +155,54 @@ TEST_F(CheckpointTest, RefusesNamesThatLeaveTheFolderAndLinks) {
   EXPECT_EQ(ReadCheckpoint(path).status().code(), Code::kBadData);
 }
 
+TEST_F(CheckpointTest, OtherNamesAreNoCheckpoints) {
+  for (const char* name :
+       {"ckpt", "ckpt-", "ckpt-x-0001", "ckpt-00000001", "ckpt-00000001_0001", "ckpt-00000001-",
+        "ckpt-00000001-0001x", "ckpt-1-1", "ckpt-000000001-0001", "ckpt-99999999999999999999-0001"})
+    std::filesystem::create_directory(folder_ / name);
+  EXPECT_TRUE(ListCheckpoints(folder_.path()).empty());
+  EXPECT_TRUE(ListCheckpoints(folder_ / "nowhere").empty());
+}
+
+// The digest holds, the members do not.
+TEST_F(CheckpointTest, AManifestWhoseMembersHaveOtherTypesIsDamaged) {
+  CheckpointWriter writer(folder_.path());
+  const Path path = *Save(writer, Info(2));
+  const nlohmann::json good = *ReadSealedJson(path / "manifest.json");
+  const auto expect = [&](const char* member, const nlohmann::json& value, const char* message) {
+    nlohmann::json manifest = good;
+    manifest[nlohmann::json::json_pointer(member)] = value;
+    Overwrite(path / "manifest.json", SealJson(manifest));
+    const Status status = ReadCheckpoint(path).status();
+    EXPECT_EQ(status.code(), Code::kBadData) << member;
+    EXPECT_EQ(status.message(), (path / "manifest.json").string() + ": damaged: " + message);
+  };
+  for (const char* key : {"format", "step", "incarnation", "run_seconds"})
+    expect((std::string("/") + key).c_str(), -1, ("no count '" + std::string(key) + "'").c_str());
+  for (const char* key : {"build_id", "config_hash"})
+    expect((std::string("/") + key).c_str(), 5, ("no text '" + std::string(key) + "'").c_str());
+  expect("/journal", 5, "no text 'id'");
+  expect("/journal/bytes", "7", "no count 'bytes'");
+  expect("/journal/digest", nullptr, "no text 'digest'");
+  expect("/files", nullptr, "no list of files");
+  expect("/files", nlohmann::json::object(), "no list of files");
+  expect("/files", std::vector<int>(4097), "no list of files");
+  expect("/files/0", 5, "no text 'name'");
+  expect("/files/0/bytes", -1, "no count 'bytes'");
+  expect("/files/0/sha256", 5, "no text 'sha256'");
+  expect("/files/0/name", std::string(256, 'a'),
+         ("bad file name '" + std::string(256, 'a') + "'").c_str());
+  nlohmann::json manifest = good;
+  manifest.erase("files");
+  Overwrite(path / "manifest.json", SealJson(manifest));
+  EXPECT_EQ(ReadCheckpoint(path).status().code(), Code::kBadData);
+  manifest = good;
+  for (const char* key : {"best", "note", "journal"}) manifest.erase(key);
+  Overwrite(path / "manifest.json", SealJson(manifest));
+  const CheckpointInfo info = ReadCheckpoint(path)->info;
+  EXPECT_FALSE(info.best || info.journal.has_value());
+}
+
 TEST_F(CheckpointTest, ARenamedOrLaterCheckpointIsNotTaken) {
   CheckpointWriter writer(folder_.path());
   const Path path = *Save(writer, Info(2));
@@ -167,6 +215,14 @@ TEST_F(CheckpointTest, ARenamedOrLaterCheckpointIsNotTaken) {
   const auto latest = LatestGoodCheckpoint(folder_.path(), OnBad::kSetAside);
   EXPECT_EQ(latest.status().code(), Code::kConfig);
   EXPECT_TRUE(std::filesystem::exists(path)) << "a later format is not damage";
+}
+
+TEST(QuarantineTest, NamesThatItGaveAreKnown) {
+  for (const char* name : {"a.corrupt", "a.corrupt-2", "ckpt-00000001-0001.corrupt-31"})
+    EXPECT_TRUE(IsCorruptName(name)) << name;
+  for (const char* name : {"", "a", ".corrupt", "a.corrupt2", "a.corrupt23", "a.corrupt-",
+                           "a.corrupt-x", "a.corrupt-2x", "a.corrupt/b"})
+    EXPECT_FALSE(IsCorruptName(name)) << name;
 }
 
 TEST_F(CheckpointTest, KeepsTheLastTheOldestPerHourAndTheBest) {

@@ -67,11 +67,11 @@ std::string GenerationRecord::Encode() const {
       .Put(uint64_t{fitness.size()});
   for (double f : fitness) out.Put(f);
   out.PutBytes(archive).Put(evaluations).Put(solved_at);
-  out.PutBytes({reinterpret_cast<const char*>(positions.data()), positions.size() * sizeof(float)});
-  return out.Take();
+  return out.PutVector(positions).Take();
 }
 
 Result<GenerationRecord> GenerationRecord::Decode(std::string_view bytes) {
+  const Status damaged(Code::kBadData, "a generation record is damaged");
   ByteReader in(bytes);
   GenerationRecord record;
   const auto version = in.Get<uint32_t>();
@@ -89,13 +89,9 @@ Result<GenerationRecord> GenerationRecord::Decode(std::string_view bytes) {
     record.archive = in.GetBytes();
     record.evaluations = in.Get<uint64_t>();
     record.solved_at = in.Get<uint64_t>();
-    const std::string_view positions = in.GetBytes();
-    record.positions.resize(positions.size() / sizeof(float));
-    if (!record.positions.empty())
-      std::memcpy(record.positions.data(), positions.data(),
-                  record.positions.size() * sizeof(float));
+    if (!in.GetVector(record.positions)) return damaged;
   }
-  if (!in.AtEnd()) return Status(Code::kBadData, "a generation record is damaged");
+  if (!in.AtEnd()) return damaged;
   return record;
 }
 

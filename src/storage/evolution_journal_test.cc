@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "core/sha256.h"
+#include "evo/algorithms/ga.h"
 #include "evo/algorithms/registry.h"
+#include "storage/checkpoint.h"
+#include "storage/run_folder.h"
+#include "storage/storage_test_util.h"
 
 namespace samara {
 namespace {
@@ -84,6 +89,28 @@ TEST(GenerationRecordTest, DecodesWhatWasEncoded) {
     EXPECT_EQ(GenerationRecord::Decode(bytes.substr(0, size)).status().code(), Code::kBadData);
 }
 
+TEST(GenerationRecordTest, AnotherVersionAndWhatFollowsAreRefused) {
+  GenerationRecord record{
+      .algorithm = "deep-ga", .state = "", .fitness = {}, .seconds = 0, .metrics = ""};
+  const std::string bytes = record.Encode();
+  const auto message = [](const std::string& read) {
+    const Status status = GenerationRecord::Decode(read).status();
+    EXPECT_EQ(status.code(), Code::kBadData);
+    return status.message();
+  };
+  for (const char version : {0, 4}) {
+    std::string other = bytes;
+    other[0] = version;
+    EXPECT_EQ(message(other),
+              "generation record version " + std::to_string(int{version}) + ", expected 3");
+  }
+  EXPECT_EQ(message(bytes + "x"), "a generation record is damaged");
+  // positions of three bytes, which are no number
+  std::string part = bytes;
+  part[part.size() - sizeof(uint64_t)] = 3;
+  EXPECT_EQ(message(part + "xyz"), "a generation record is damaged");
+}
+
 TEST(GenerationRecordTest, NamesAnAlgorithmThatThisProgramLacks) {
   const GenerationRecord record{
       .algorithm = "another", .state = "", .fitness = {}, .seconds = 0, .metrics = ""};
@@ -91,6 +118,126 @@ TEST(GenerationRecordTest, NamesAnAlgorithmThatThisProgramLacks) {
   EXPECT_EQ(status.code(), Code::kBadData);
   EXPECT_NE(status.message().find("run.algorithm=another"), std::string::npos);
   EXPECT_EQ(status.message().find('\n'), std::string::npos);
+}
+
+// A run whose journal and checkpoints each test writes.
+class FindGenerationTest : public testing::Test {
+ protected:
+  FindGenerationTest()
+      : run_(RunFolder::Create(path_, "x", "[run]\n", {{"seed", 1}}, 0).ValueOrThrow()) {}
+
+  static std::string Generation(uint64_t number, const std::string& algorithm = "deep-ga") {
+    GaState state;
+    state.generation = number;
+    return GenerationRecord{
+        .algorithm = algorithm, .state = state.Encode(), .fitness = {}, .seconds = 0, .metrics = ""}
+        .Encode();
+  }
+  void Append(std::initializer_list<uint64_t> generations) const {
+    const auto journal =
+        Journal::Open(run_->journal(), Journal::OnDamage::kRefuse, nullptr).ValueOrThrow();
+    ASSERT_TRUE(journal->Append(kReferenceRecord, "reference").ok());
+    for (const uint64_t number : generations)
+      ASSERT_TRUE(journal->Append(kGenerationRecord, Generation(number)).ok());
+    ASSERT_TRUE(journal->Append(77, "of a later build").ok());
+  }
+  Path Save(uint64_t step) const {
+    const std::vector<CheckpointFile> files = {{"state.bin", "state"}};
+    return CheckpointWriter(run_->checkpoints())
+        .Save({.step = step, .incarnation = 1}, files)
+        .ValueOrThrow()
+        .path();
+  }
+  void ExpectRefused(int64_t generation, Code code, const std::string& message) const {
+    for (const Status& status : {FindGeneration(path_, generation).status(),
+                                 ReadGenerations(path_, generation).status()}) {
+      EXPECT_EQ(status.code(), code);
+      EXPECT_EQ(status.message(), message);
+    }
+  }
+  void ExpectDamaged(const std::string& message) const {
+    ExpectRefused(-1, Code::kBadData,
+                  message + "; 'samara fsck " + path_.string() +
+                      "' lists all damage, 'samara train --resume " + path_.string() +
+                      "' continues with the valid part, if there is one");
+  }
+  std::string No(const std::string& what) const {
+    return path_.string() + ": no " + what + "; let it run on with 'samara train --resume " +
+           path_.string() + "'";
+  }
+
+  TempFolder folder_;
+  const Path path_ = folder_ / "run";
+  const std::unique_ptr<RunFolder> run_;
+};
+
+TEST_F(FindGenerationTest, IsTheLastOrTheOneOfThatNumber) {
+  // the second was played again after the journal had lost its end
+  Append({1, 2, 4, 2, 3, 5});
+  EXPECT_EQ(FindGeneration(path_, -1)->summary.generation, 5U);
+  EXPECT_EQ(FindGeneration(path_, 3)->summary.generation, 3U);
+  EXPECT_EQ(FindGeneration(path_, 3)->reference, "reference");
+  EXPECT_EQ(FindGeneration(path_, 9).status().message(), No("generation 9"));
+  EXPECT_EQ(FindGeneration(path_, 0).status().message(), No("generation 0"));
+  EXPECT_EQ(ReadGenerations(path_, -1)->size(), 4U);  // 1, 2, 4, 5
+  EXPECT_EQ(ReadGenerations(path_, 2)->size(), 2U);
+  EXPECT_EQ(ReadGenerations(path_, 9).status().message(), No("generation 9"));
+  EXPECT_EQ(ReadGenerations(path_, 0).status().code(), Code::kNoInput);
+  const auto last = LastGeneration(ReadJournal(run_->journal()).ValueOrThrow()).ValueOrThrow();
+  EXPECT_EQ(last->Describe()->generation, 5U);
+}
+
+TEST_F(FindGenerationTest, WithoutAGenerationThereIsNoneUnlessSomethingWasLost) {
+  ExpectRefused(-1, Code::kNoInput, No("finished generation yet"));  // no journal
+  Append({});
+  ExpectRefused(-1, Code::kNoInput, No("finished generation yet"));
+  ASSERT_TRUE(run_->SaveResult({{"frames", 1}}).ok());
+  ExpectDamaged(run_->journal().string() + ": no generation, yet there is a result");
+  ASSERT_TRUE(run_->RemoveResult().ok());
+  const Path checkpoint = Save(3);
+  ExpectDamaged(run_->journal().string() + ": lost its end, generations 1 to 3");
+  Overwrite(checkpoint / "state.bin", "other");
+  ExpectDamaged((checkpoint / "state.bin").string() + ": damaged: its SHA-256 is " +
+                Sha256Hex("other") + ", expected " + Sha256Hex("state") +
+                "; the journal holds no generation either");
+}
+
+TEST_F(FindGenerationTest, AJournalThatIsBehindItsCheckpointOrMissingIsDamaged) {
+  Append({1, 2});
+  Save(2);
+  EXPECT_EQ(FindGeneration(path_, -1)->summary.generation, 2U);
+  Save(5);
+  ExpectDamaged(run_->journal().string() + ": lost its end, generations 3 to 5");
+  const std::string good = *ReadFile(run_->journal());
+  std::filesystem::remove(run_->journal().path());
+  ExpectDamaged(run_->journal().string() + ": missing");
+  Overwrite(run_->journal().path(), "x" + good);
+  ExpectDamaged(run_->journal().string() + ": not a samara journal");
+}
+
+TEST_F(FindGenerationTest, AnotherBuildsJournalIsNamedSo) {
+  Append({1});
+  {
+    const auto journal =
+        Journal::Open(run_->journal(), Journal::OnDamage::kRefuse, nullptr).ValueOrThrow();
+    ASSERT_TRUE(journal->Append(kGenerationRecord, Generation(2, "another")).ok());
+  }
+  Save(2);
+  ExpectRefused(-1, Code::kBadData,
+                "a generation of run.algorithm=another, which this program does not have: use the "
+                "one that wrote it");
+  Overwrite(run_->journal().path(), OfFormat2(*ReadFile(run_->journal())));
+  ExpectRefused(
+      -1, Code::kConfig,
+      run_->journal().string() +
+          ": journal of format 2, this samara reads format 1: use the samara that wrote it");
+}
+
+TEST_F(FindGenerationTest, ARecordThatIsNoGenerationsIsDamaged) {
+  const auto journal =
+      Journal::Open(run_->journal(), Journal::OnDamage::kRefuse, nullptr).ValueOrThrow();
+  ASSERT_TRUE(journal->Append(kGenerationRecord, "").ok());
+  ExpectDamaged("generation record version 0, expected 3");
 }
 
 }  // namespace

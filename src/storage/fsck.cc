@@ -113,7 +113,7 @@ class Checker {
 // A learning run has no journal to notice that its last checkpoint is gone; its result does.
 void CheckAgentOfResult(const RunFolder& run, const nlohmann::json& result, FsckReport& report) {
   const auto updates = result.find("updates"), hash = result.find("parameter_hash");
-  if (updates == result.end() || !updates->is_number_unsigned() || hash == result.end()) return;
+  if (updates == result.end() || hash == result.end()) return;
   const std::vector<RootedPath> known = ListCheckpoints(run.checkpoints());
   if (known.empty()) return;  // said already, as is a manifest that is damaged
   const auto manifest = ReadManifest(known[0]);

@@ -1,7 +1,10 @@
 #include "storage/fsck.h"
 
+#include "core/sha256.h"
+#include "evo/algorithms/ga.h"
 #include "gtest/gtest.h"
 #include "storage/checkpoint.h"
+#include "storage/evolution_journal.h"
 #include "storage/journal.h"
 #include "storage/run_folder.h"
 #include "storage/storage_test_util.h"
@@ -119,6 +122,92 @@ TEST_F(FsckTest, FindsThatTheAgentOfAResultIsGoneOrAnother) {
             std::string::npos);
   save(9, 3, "gh");  // a larger budget, whose result is still to come
   EXPECT_TRUE(Fsck(learning)->status().ok()) << Fsck(learning)->status().message();
+}
+
+// A learning run that lacks what its result or its checkpoint should name.
+TEST_F(FsckTest, AResultThatNamesNoAgentIsComparedWithNone) {
+  const Path learning = folder_ / "learning";
+  auto run = RunFolder::Create(learning, "x", "[run]\n", {{"seed", 1}}, 0).ValueOrThrow();
+  EXPECT_TRUE(Fsck(learning)->status().ok());
+  EXPECT_TRUE(run->SaveResult({{"updates", 7}, {"parameter_hash", "cd"}}).ok());
+  EXPECT_EQ(Fsck(learning)->status().message(),
+            run->checkpoints().string() +
+                ": holds neither journal nor checkpoint, yet there is a result");
+  const std::vector<CheckpointFile> files = {{"weights.safetensors", "weights"}};
+  const Path saved =
+      CheckpointWriter(run->checkpoints()).Save({.step = 7, .incarnation = 1}, files)->path();
+  EXPECT_EQ(Fsck(learning)->status().message(),
+            saved.string() + ": holds other parameters than the result names");
+  for (const nlohmann::json& result :
+       {nlohmann::json{{"updates", 7}}, nlohmann::json{{"parameter_hash", "cd"}}}) {
+    EXPECT_TRUE(run->SaveResult(result).ok());
+    EXPECT_TRUE(Fsck(learning)->status().ok()) << result;
+  }
+  EXPECT_TRUE(run->SaveResult({{"updates", 7}, {"parameter_hash", "cd"}}).ok());
+  Overwrite(saved / "manifest.json", "{}");
+  EXPECT_EQ(Fsck(learning)->problems.size(), 1U);  // said of the manifest, not of the result
+}
+
+// An evolution's run of two generations, and results that do not agree with its journal.
+TEST_F(FsckTest, AResultIsThatOfTheLastGeneration) {
+  const Path evolution = folder_ / "evolution";
+  auto run = RunFolder::Create(evolution, "x", "[run]\n", {{"seed", 1}}, 0).ValueOrThrow();
+  const auto journal =
+      Journal::Open(run->journal(), Journal::OnDamage::kRefuse, nullptr).ValueOrThrow();
+  GaState state;
+  const auto append = [&](uint64_t generation, const std::string& algorithm) {
+    state.generation = generation;
+    const GenerationRecord record{.algorithm = algorithm,
+                                  .state = state.Encode(),
+                                  .fitness = {},
+                                  .seconds = 0,
+                                  .metrics = ""};
+    EXPECT_TRUE(journal->Append(kGenerationRecord, record.Encode()).ok());
+  };
+  const auto check = [&](uint64_t generation, const std::string& hash) {
+    EXPECT_TRUE(run->SaveResult({{"generation", generation}, {"population_hash", hash}}).ok());
+    return Fsck(evolution).ValueOrThrow();
+  };
+  const std::string file = (evolution / "result.json").string(), hash = Hex(state.population_hash);
+  EXPECT_EQ(check(2, hash).status().message(), file + ": the journal holds no generation");
+  append(1, "deep-ga"), append(2, "deep-ga");
+  EXPECT_TRUE(check(2, hash).status().ok());
+  EXPECT_EQ(check(1, hash).status().message(), file + ": of generation 1, the journal ends with 2");
+  EXPECT_EQ(check(2, "ab").status().message(),
+            file + ": names another population hash than the journal has");
+  EXPECT_TRUE(run->SaveResult({{"generation", 9}}).ok());
+  EXPECT_TRUE(Fsck(evolution)->status().ok()) << "it names no population";
+  append(3, "another");
+  const FsckReport unknown = check(3, hash);
+  EXPECT_TRUE(unknown.status().ok());
+  ASSERT_EQ(unknown.notes.size(), 1U);
+  EXPECT_EQ(unknown.notes[0].find(file + ": a generation of run.algorithm=another"), 0U);
+  EXPECT_TRUE(journal->Append(kGenerationRecord, "").ok());
+  EXPECT_EQ(check(3, hash).status().message(), file + ": generation record version 0, expected 3");
+  const std::string bytes = *ReadFile(run->journal());
+  for (const std::string& wrong : {std::string("x"), OfFormat2(bytes)}) {
+    Overwrite(run->journal().path(), wrong);
+    EXPECT_EQ(check(3, hash).problems.size(), 1U);  // said of the journal
+  }
+}
+
+TEST_F(FsckTest, TheInitialPolicyIsChecked) {
+  const Path begun = folder_ / "begun";
+  const nlohmann::json identity = {{"initial_policy", {{"file_sha256", Sha256Hex("policy")}}}};
+  (void)RunFolder::Create(begun, "x", "[run]\n", identity, 0, "policy").ValueOrThrow();
+  EXPECT_TRUE(Fsck(begun)->status().ok());
+  EXPECT_EQ(Fsck(begun)->files_verified, 4);
+  Overwrite(begun / "initial.safetensors", "other");
+  EXPECT_NE(Fsck(begun)->status().message().find("initial.safetensors: damaged"),
+            std::string::npos);
+}
+
+TEST_F(FsckTest, WhatCannotBeReadIsAProblem) {
+  Overwrite(checkpoints_ / "journal.bin", OfFormat2(*ReadFile(checkpoints_ / "journal.bin")));
+  EXPECT_NE(Check().status().message().find("journal.bin: journal of format 2"), std::string::npos);
+  std::filesystem::remove_all(checkpoints_);
+  Overwrite(checkpoints_, "");
+  EXPECT_EQ(Check().problems.size(), 2U) << "the folder, and that it is none";
 }
 
 TEST_F(FsckTest, UnknownFilesAreProblems) {

@@ -151,11 +151,34 @@ TEST_F(JournalTest, PinsFindLostAndForeignRecords) {
   EXPECT_EQ(CheckPin(*ReadJournal(path_), wrong).code(), Code::kBadData);
 }
 
-TEST_F(JournalTest, ALaterFormatIsRefusedWithoutTouchingIt) {
+// A header that is right but for its length: no record is as long, so none can be torn.
+TEST_F(JournalTest, ARecordLongerThanAnyIsDamage) {
   std::string bytes = Write();
-  bytes[8] = 2;
-  const uint32_t crc = Crc32c(bytes.substr(0, 28));
-  for (int i = 0; i < 4; ++i) bytes[28 + static_cast<size_t>(i)] = static_cast<char>(crc >> 8 * i);
+  std::string header("\xff\xff\xff\xff\1\0\0\0", 8);
+  const uint32_t checksum = Crc32c(header);
+  header.append(reinterpret_cast<const char*>(&checksum), sizeof checksum);
+  Overwrite(path_, bytes + header + std::string(100, 'x'));
+  const JournalContents read = ReadJournal(path_).ValueOrThrow();
+  EXPECT_EQ(read.records.size(), kPayloads.size());
+  EXPECT_EQ(read.damage.message(), path_.string() + ": damaged in the record at byte " +
+                                       std::to_string(bytes.size()) + ", after " +
+                                       std::to_string(kPayloads.size()) + " good ones");
+}
+
+TEST_F(JournalTest, APinOfAnEmptyJournalHolds) {
+  (void)Journal::Open(path_, OnDamage::kRefuse, nullptr).ValueOrThrow();
+  const JournalContents empty = ReadJournal(path_).ValueOrThrow();
+  JournalPin pin = empty.tip();
+  EXPECT_TRUE(CheckPin(empty, pin).ok());
+  pin.digest = "another";
+  EXPECT_EQ(CheckPin(empty, pin).message(),
+            "the journal's first 32 bytes are not those of another");
+  ++pin.bytes;
+  EXPECT_EQ(CheckPin(empty, pin).message(), "the journal has 32 good bytes, expected at least 33");
+}
+
+TEST_F(JournalTest, ALaterFormatIsRefusedWithoutTouchingIt) {
+  const std::string bytes = OfFormat2(Write());
   Overwrite(path_, bytes);
   EXPECT_EQ(ReadJournal(path_).status().code(), Code::kConfig);
   EXPECT_EQ(Journal::Open(path_, OnDamage::kKeepGoodPart, nullptr).status().code(), Code::kConfig);

@@ -158,6 +158,33 @@ TEST_F(MetricsTest, ReaderNamesADamagedLine) {
   EXPECT_EQ(lines.status().code(), Code::kBadData);
   EXPECT_NE(lines.status().message().find("line 2"), std::string::npos);
   EXPECT_EQ(ReadMetrics(folder_ / "nowhere").status().code(), Code::kNoInput);
+  Overwrite(path_, "{\"generation\":1}\n[1]\n");
+  EXPECT_EQ(ReadMetrics(path_).status().message(),
+            path_.string() + ", line 2: damaged: not a JSON object");
+}
+
+TEST_F(MetricsTest, ALineThatIsNoObjectIsKeptAside) {
+  Overwrite(path_, "{\"generation\":1}\n[1]\n{\"generation\":2}\n");
+  { MetricsWriter writer(folder_.path(), 2, 2); }
+  EXPECT_EQ(Generations(path_), (Steps{1, 2}));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "metrics.jsonl.corrupt"));
+}
+
+TEST_F(MetricsTest, AFolderOfThatNameIsLeftAlone) {
+  std::filesystem::create_directory(path_);
+  {
+    MetricsWriter writer(folder_.path(), 1, 0);
+    WriteGenerations(writer, 1, 2);
+  }
+  EXPECT_TRUE(std::filesystem::is_directory(path_));
+  EXPECT_TRUE(EventFiles().empty());
+}
+
+TEST(StepTest, IsACountUnderOneOfItsNames) {
+  EXPECT_EQ(StepOf({{"generation", 3U}}), 3U);
+  for (const nlohmann::json& line : std::vector<nlohmann::json>{
+           {{"frames", 3}}, {{"generation", -1}}, {{"generation", 1.5}}, {{"generation", "1"}}})
+    EXPECT_EQ(StepOf(line), std::nullopt) << line;
 }
 
 }  // namespace

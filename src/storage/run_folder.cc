@@ -310,7 +310,7 @@ Result<std::optional<std::string>> RunFolder::ReadInitialPolicy() const {
   if (bytes.status().code() == Code::kNoInput)
     return Status(Code::kBadData, file.string() + ": missing; restore it from a copy");
   if (!bytes.ok()) return bytes.status();
-  if (identity_.value(digest, std::string()) != Sha256Hex(*bytes))
+  if (identity_.at(digest) != Sha256Hex(*bytes))
     return Status(Code::kBadData, file.string() +
                                       ": damaged: it does not match the SHA-256 in "
                                       "run.json; restore it from a copy");

@@ -6,7 +6,9 @@
 
 #include <cerrno>
 
+#include "core/sha256.h"
 #include "gtest/gtest.h"
+#include "storage/sealed_json.h"
 #include "storage/storage_test_util.h"
 
 namespace samara {
@@ -110,11 +112,80 @@ TEST_F(RunFolderTest, AResultWhoseMembersHaveOtherTypesIsDamaged) {
                                   {{"frames", "x"}},
                                   {{"generation", -1}},
                                   {{"run", 5}},
+                                  {{"population_hash", 5}},
+                                  {{"seconds", "x"}},
                                   {{"parameter_hash", nullptr}}};
   for (const nlohmann::json& result : cases) {
     ASSERT_TRUE(run->SaveResult(result).ok());
     EXPECT_EQ(run->ReadResult().status().code(), Code::kBadData) << result;
   }
+}
+
+TEST_F(RunFolderTest, WhatIsSealedAndNoRunIsRefused) {
+  const auto run = Create(folder_ / "a").ValueOrThrow();
+  Overwrite(folder_ / "a/result.json", SealJson({{"format", 1}}));
+  EXPECT_EQ(run->ReadResult().status().message(),
+            (folder_ / "a/result.json").string() + ": no result in it");
+  const auto open = [&](const char* file, const nlohmann::json& json) {
+    const std::string good = *ReadFile(folder_ / "a" / file);
+    Overwrite(folder_ / "a" / file, SealJson(json));
+    const Status status = RunFolder::Open(folder_ / "a", Mode::kRead).status();
+    Overwrite(folder_ / "a" / file, good);
+    return status;
+  };
+  EXPECT_EQ(open("run.json", {{"format", 2}}).code(), Code::kConfig);
+  EXPECT_EQ(
+      open("run.json", {{"format", 2}}).message(),
+      (folder_ / "a").string() +
+          ": run folder of format 2, this samara reads format 1: use the samara that wrote it");
+  EXPECT_EQ(open("run.json", {{"seed", 1}}).message(), "run.json: damaged: no count 'format'");
+  EXPECT_EQ(open("incarnation.json", {{"incarnation", -1}}).message(),
+            (folder_ / "a/incarnation.json").string() + ": damaged: no count 'incarnation'");
+  EXPECT_EQ(OpenCode(folder_ / "a"), Code::kOk);
+}
+
+TEST_F(RunFolderTest, AFolderInAFilesPlaceIsRefusedAndAFileInAFolders) {
+  (void)Create(folder_ / "a").ValueOrThrow();
+  std::filesystem::create_directory(folder_ / "a/metrics.jsonl");
+  EXPECT_EQ(
+      RunFolder::Open(folder_ / "a", Mode::kRead).status().message(),
+      (folder_ / "a/metrics.jsonl").string() +
+          ": a folder, expected the file that samara wrote: put it back there, or remove this");
+  std::filesystem::remove(folder_ / "a/metrics.jsonl");
+  std::filesystem::remove(folder_ / "a/videos");
+  Overwrite(folder_ / "a/videos", "");
+  EXPECT_EQ(
+      RunFolder::Open(folder_ / "a", Mode::kRead).status().message(),
+      (folder_ / "a/videos").string() +
+          ": a file, expected the folder that samara wrote: put it back there, or remove this");
+}
+
+TEST_F(RunFolderTest, TheInitialPolicyIsTheOneOfTheRun) {
+  const std::string policy = "a policy";
+  const auto create = [&](const char* name, const nlohmann::json& digest) {
+    nlohmann::json identity = kIdentity;
+    identity["initial_policy"] = {{"file_sha256", digest}};
+    return RunFolder::Create(folder_ / name, "x", kToml, identity, 0, policy).ValueOrThrow();
+  };
+  const auto run = create("a", Sha256Hex(policy));
+  EXPECT_EQ(**run->ReadInitialPolicy(), policy);
+  const Path file = folder_ / "a/initial.safetensors";
+  const auto expect = [](const RunFolder& of, const std::string& message) {
+    const Status status = of.ReadInitialPolicy().status();
+    EXPECT_EQ(status.code(), Code::kBadData);
+    EXPECT_EQ(status.message(), message);
+  };
+  const std::string other =
+      ": damaged: it does not match the SHA-256 in run.json; restore it from a copy";
+  Overwrite(file, "another");
+  expect(*run, file.string() + other);
+  std::filesystem::remove(file);
+  expect(*run, file.string() + ": missing; restore it from a copy");
+  std::filesystem::create_directory(file);
+  EXPECT_EQ(run->ReadInitialPolicy().status().code(), Code::kBadData);
+  // a digest that is no text
+  expect(*create("b", 5), (folder_ / "b/initial.safetensors").string() + other);
+  EXPECT_FALSE(Create(folder_ / "c").ValueOrThrow()->ReadInitialPolicy()->has_value());
 }
 
 TEST_F(RunFolderTest, ALinkOrAPipeUnderAFilesNameIsRefused) {

@@ -41,6 +41,22 @@ TEST(SealedJsonTest, RefusesWhatIsDeepHugeOrNoObject) {
   EXPECT_FALSE(OpenSealedJson("{\n  \"digest\": 3\n}\n", "x").ok());
 }
 
+TEST(SealedJsonTest, MembersHaveTheirTypes) {
+  const nlohmann::json object = {{"text", "a"}, {"count", 7U}, {"real", 1.5}, {"minus", -1}};
+  EXPECT_EQ(*TextMember(object, "text", "x"), "a");
+  EXPECT_EQ(*CountMember(object, "count", "x"), 7U);
+  for (const char* key : {"none", "count"})
+    EXPECT_EQ(TextMember(object, key, "x").status().message(),
+              std::string("x: damaged: no text '") + key + "'");
+  for (const char* key : {"none", "text", "real", "minus"}) {
+    const Status status = CountMember(object, key, "x").status();
+    EXPECT_EQ(status.code(), Code::kBadData);
+    EXPECT_EQ(status.message(), std::string("x: damaged: no count '") + key + "'");
+  }
+  for (const nlohmann::json& other : {nlohmann::json(), nlohmann::json(3), nlohmann::json::array()})
+    EXPECT_FALSE(TextMember(other, "text", "x").ok() || CountMember(other, "count", "x").ok());
+}
+
 TEST(BuildInfoTest, BuildIdIsTheOneInTheProgram) {
   // readelf is the independent reader of the note
   std::FILE* pipe = ::popen("readelf -n /proc/$PPID/exe 2>/dev/null | sed -n 's/.*Build ID: //p'",

@@ -1,9 +1,11 @@
 // What the tests of run folders share: a folder that goes with the test, and damage to its files.
 #pragma once
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
+#include "core/crc32c.h"
 #include "core/files.h"
 #include "core/log.h"
 #include "gtest/gtest.h"
@@ -48,6 +50,14 @@ inline int CountTemporaries(const Path& folder) {
 
 inline void Overwrite(const Path& path, std::string_view bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;  // no fsync: many calls
+}
+
+// A journal as a later build might write it.
+inline std::string OfFormat2(std::string journal) {
+  journal[8] = 2;  // the format; then the checksum of the header
+  const uint32_t checksum = Crc32c(journal.substr(0, 28));
+  std::memcpy(journal.data() + 28, &checksum, sizeof checksum);
+  return journal;
 }
 
 inline std::string WithBitFlipped(std::string bytes, size_t bit) {

@@ -276,6 +276,43 @@ TEST(MonitorTest, StrangersAndGarbageDoNotDisturbTheStart) {
   SetLogLevel(LogLevel::kInfo);
 }
 
+// One that holds the token and is no rank of this launch.
+TEST(MonitorTest, ANumberThatIsNoRanksIsRefused) {
+  SetLogLevel(LogLevel::kError);
+  const auto store = MakeMemoryStore();
+  Told told;
+  std::unique_ptr<Monitor> monitors[2];
+  Thread rank0("rank", [&] {
+    monitors[0] = std::move(*MakeSocketMonitor(0, 2, store, {}, told.Callback()));
+  });
+  const MonitorAddress address = *ParseMonitorAddress(*store->Get(kMonitorKey, 10s));
+  const auto answer = [&](MonitorKind kind, int rank) {
+    FrameSocket socket(std::move(*ConnectTo(address.endpoint, 5000ms)));
+    MonitorFrame hello{.kind = kind, .rank = rank};
+    hello.number = 2;
+    hello.token = MonitorProof("", address.token);
+    socket.Put(hello);
+    socket.Flush();
+    for (int i = 0; i < 1000; ++i) {
+      if (const auto frame = socket.Receive()) return FrameText(*frame);
+      if (socket.closed()) break;
+      std::this_thread::sleep_for(5ms);
+    }
+    EXPECT_TRUE(socket.closed());
+    return std::string("closed");
+  };
+  for (const int rank : {-1, 0, 2, 1 << 30})
+    EXPECT_EQ(answer(MonitorKind::kHello, rank),
+              "rank " + std::to_string(rank) + ": expected 0 to 1");
+  EXPECT_EQ(answer(MonitorKind::kBeat, 1), "closed");
+  monitors[1] = std::move(*MakeSocketMonitor(1, 2, store, {}, told.Callback()));
+  rank0.Join();
+  EXPECT_EQ(told.times(), 0);
+  for (const auto& monitor : monitors) monitor->Leave();
+  monitors[1].reset();
+  SetLogLevel(LogLevel::kInfo);
+}
+
 // Whoever holds the token may be broken too: the group fails, rank 0 survives.
 TEST(MonitorTest, ARankThatSendsGarbageIsNamed) {
   const auto store = MakeMemoryStore();

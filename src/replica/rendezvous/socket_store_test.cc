@@ -127,6 +127,28 @@ TEST_F(SocketStoreTest, ARequestThatIsNoneEndsItsConnectionAlone) {
   ASSERT_TRUE(mine->Set("key", "value").ok());
 }
 
+// Whatever comes in single bytes is read when it is whole.
+TEST_F(SocketStoreTest, ARequestMayComeInPieces) {
+  const OwnedFd fd = Stranger();
+  MakeBlocking(fd);
+  const auto send_slowly = [&](std::string_view bytes) {
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      SendWhole(fd.get(), bytes.substr(i, 1));
+      if (i < 6) std::this_thread::sleep_for(2ms);
+    }
+  };
+  StoreIntroduction introduction;
+  introduction.proof = StoreProof(kSecret, "client", ReceiveWhole<StoreGreeting>(fd.get()).nonce,
+                                  introduction.nonce);
+  send_slowly(BytesOf(introduction));
+  EXPECT_NE(ReceiveWhole<Digest>(fd.get()), Digest{});
+  send_slowly(Encode(StoreRequest{StoreOperation::kSet, "key", "value", 0}));
+  (void)ReceiveWhole<uint32_t>(fd.get());
+  const auto mine = *Connect();
+  EXPECT_EQ(*mine->Get("key", 1s), "value");
+  EXPECT_FALSE(mine->Get("none", 0ms).ok()) << "answered at once";
+}
+
 // A program in the place of rank 0's store. `answer`: to the first request of one that has proved
 // itself.
 Status AskedOf(const StoreGreeting& greeting, const std::string& answer) {

@@ -1,0 +1,104 @@
+#include "storage/agent_state.h"
+
+#include <gtest/gtest.h>
+
+#include "core/bytes.h"
+#include "storage/checkpoint.h"
+#include "storage/storage_test_util.h"
+
+namespace samara {
+namespace {
+
+AgentState SomeAgent() {
+  AgentState state;
+  state.updates = 7, state.frames = 1000, state.seconds = 2.5;
+  state.last_returns = {1, -2.5};
+  return state;
+}
+
+TEST(AgentStateTest, DecodesWhatWasEncoded) {
+  AgentState state = SomeAgent();
+  for (const bool solved : {false, true}) {
+    if (solved) state.solved = AgentSolved{.frames = 900, .seconds = 2, .mean = 475};
+    const std::string bytes = state.Encode();
+    const AgentState back = AgentState::Decode(bytes).ValueOrThrow();
+    EXPECT_EQ(back.Encode(), bytes);
+    EXPECT_EQ(back.updates, 7U);
+    EXPECT_EQ(back.seconds, 2.5);
+    EXPECT_EQ(std::vector(back.last_returns.begin(), back.last_returns.end()),
+              (std::vector<double>{1, -2.5}));
+    EXPECT_EQ(back.solved.has_value(), solved);
+  }
+}
+
+TEST(AgentStateTest, DamageIsRefused) {
+  const std::string bytes = SomeAgent().Encode();
+  const auto message = [](const std::string& read) {
+    const Status status = AgentState::Decode(read).status();
+    EXPECT_EQ(status.code(), Code::kBadData);
+    return status.message();
+  };
+  const std::string other = "state.bin: not a learning run's, or a later version's";
+  std::string later = bytes;
+  later[0] = 2;
+  EXPECT_EQ(message(later), other);
+  // up to the number of returns, then up to their end
+  const size_t numbers = bytes.size() - 2 * sizeof(double);
+  for (size_t size = 0; size < bytes.size(); ++size)
+    EXPECT_EQ(message(bytes.substr(0, size)), size < numbers ? other : "state.bin: damaged")
+        << size;
+  for (const size_t more : {1, 23, 25})  // of the 24 bytes of what solved it
+    EXPECT_EQ(message(bytes + std::string(more, '\1')), "state.bin: damaged") << more;
+  std::string many = bytes;
+  many.replace(numbers - sizeof(uint64_t), 1, "\xff");  // more returns than are kept
+  EXPECT_EQ(message(many), other);
+}
+
+class LatestAgentTest : public testing::Test {
+ protected:
+  LatestAgentTest()
+      : run_(RunFolder::Create(folder_ / "run", "x", "[run]\n", {{"seed", 1}}, 0).ValueOrThrow()) {}
+  Path Save(uint64_t update) const {
+    const std::vector<CheckpointFile> files = {{"weights.safetensors", "weights"}};
+    return CheckpointWriter(run_->checkpoints())
+        .Save({.step = update, .incarnation = 1, .note = {{"parameter_hash", "ab"}}}, files)
+        .ValueOrThrow()
+        .path();
+  }
+  void ExpectRefused(OnBadCheckpoint on_bad, Code code, const std::string& message) const {
+    const Status status = LatestAgent(*run_, on_bad).status();
+    EXPECT_EQ(status.code(), code);
+    EXPECT_EQ(status.message(), message);
+  }
+  std::string Advice(const std::string& then = "") const {
+    return "'samara train --resume " + (folder_ / "run").string() + "'" + then;
+  }
+
+  TempFolder folder_;
+  const std::unique_ptr<RunFolder> run_;
+};
+
+TEST_F(LatestAgentTest, IsThatOfTheLastGoodCheckpoint) {
+  ExpectRefused(
+      OnBadCheckpoint::kSkip, Code::kNoInput,
+      (folder_ / "run").string() + ": holds no checkpoint yet: continue it by " + Advice());
+  Save(3);
+  const Path last = Save(5);
+  const StoredCheckpoint found = LatestAgent(*run_, OnBadCheckpoint::kRefuse).ValueOrThrow();
+  EXPECT_EQ(found.info.step, 5U);
+  EXPECT_EQ(ParameterHash(found.info, found.path).ValueOrThrow(), "ab");
+  Overwrite(last / "weights.safetensors", "weightz");
+  EXPECT_EQ(LatestAgent(*run_, OnBadCheckpoint::kSkip)->info.step, 3U);
+  EXPECT_TRUE(LatestAgent(*run_, OnBadCheckpoint::kRefuse)
+                  .status()
+                  .message()
+                  .ends_with("; " + Advice(" continues from the one before it")));
+  for (const auto& entry : std::filesystem::directory_iterator(run_->checkpoints().path()))
+    Overwrite(entry.path() / "weights.safetensors", "weightz");
+  ExpectRefused(OnBadCheckpoint::kSkip, Code::kBadData,
+                (folder_ / "run").string() +
+                    ": every checkpoint is damaged, 2 of them; restore a copy, or start again");
+}
+
+}  // namespace
+}  // namespace samara
