@@ -141,6 +141,8 @@ TEST(GaStateTest, PartsThatDoNotFitAreRefused) {
   EXPECT_EQ(message(state.Encode()), damaged);
   state.elite->genome.mutations = {{.key = 1, .power = 1, .kind = MutationKind::kSmR}};
   EXPECT_TRUE(GaState::Decode(state.Encode()).ok());
+  for (size_t size = 0; size < state.Encode().size(); ++size)
+    EXPECT_FALSE(GaState::Decode(state.Encode().substr(0, size)).ok()) << size;
   state.elite_parameters.clear();
   EXPECT_EQ(message(state.Encode()), damaged);
 }

@@ -90,6 +90,15 @@ TEST(EvolutionRegistryTest, EveryStateIsReadWholeOrNotAtAll) {
     }
     EXPECT_EQ(algorithm->EncodeState(), state) << row.name;
     EXPECT_TRUE(algorithm->RestoreState(state).ok()) << row.name;
+    const auto fresh = config->Make({1, network, evaluator, {}});
+    EXPECT_TRUE(fresh->RestoreState(fresh->EncodeState()).ok()) << row.name;
+    // genomes fit any network, parameters theirs alone
+    const NetworkDescription larger = Network("linear", 3, 2);
+    const auto other = config->Make({1, larger, evaluator, {}});
+    const bool taken = other->RestoreState(state).ok();
+    if (row.name != "ga-ns") {  // whose archive may be empty
+      EXPECT_EQ(taken, config->table() == "ga") << row.name;
+    }
   }
 }
 
