@@ -44,14 +44,14 @@ class PolicyState:
 class Policy:
     """From an observation to an action. `path`: a run folder or a policy file (`samara export`).
 
-    `which`: of an evolution, as `samara eval --individual`; "best" is the elite. `trust`: also play a file that chooses
-    code. Observations are those of the environment, one at a time and without batch or frame stack, as make_vec gives
+    `individual`: as `samara eval --individual`; default: an evolution's elite, a learning run's newest agent, and "best"
+    is the best one of its evaluations. `trust`: also play a file that chooses code. Observations are those of the environment, one at a time and without batch or frame stack, as make_vec gives
     them with stack=0 and `samara check` names them; actions are the environment's own. Ends with `close`, with the
     `with` block, or when it is garbage. One thread at a time. Raises Error.
     """
 
-    def __init__(self, path: str | os.PathLike[str], which: str = "best", *, trust: bool = False) -> None:
-        chosen = [] if which == "best" else ["--individual", which]
+    def __init__(self, path: str | os.PathLike[str], individual: str | None = None, *, trust: bool = False) -> None:
+        chosen = ["--individual", individual] if individual else []
         self._errors = tempfile.TemporaryFile()
         self._process = launch(
             ["act", Path(path), *chosen, *(["--trust"] if trust else []), "--json"],

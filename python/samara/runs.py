@@ -128,20 +128,21 @@ class Run:
             return lines
         return pandas.DataFrame(lines)
 
-    def evaluate(self, episodes: int = 200, *, seed: int = 0, random: bool = False, which: str = "best") -> dict[str, Any]:
+    def evaluate(
+        self, episodes: int = 200, *, seed: int = 0, random: bool = False, individual: str | None = None
+    ) -> dict[str, Any]:
         """Fresh episodes of the policy: the object of `samara eval --json`, with `mean`, `std`, `returns`, ...
 
-        `random`: of the random policy instead, on the same episodes. `which`: as of `policy`. Raises Error.
+        `random`: of the random policy instead, on the same episodes. `individual`: as of `policy`. Raises Error.
         """
-        chosen = [] if which == "best" else ["--individual", which]
+        chosen = ["--individual", individual] if individual else []
         return call("eval", self.path, "--episodes", episodes, "--seed", seed, *chosen, *(["--random"] if random else []))
 
-    def policy(self, which: str = "best") -> Policy:
-        """The policy, to be called with observations; `which` of an evolution: "best" is the elite, other names as
-        `samara eval --individual`. Raises Error."""
+    def policy(self, individual: str | None = None) -> Policy:
+        """The policy, to be called with observations; `individual` as of samara.Policy. Raises Error."""
         from samara.policy import Policy
 
-        return Policy(self.path, which)
+        return Policy(self.path, individual)
 
     def report(self) -> Path:
         """Makes report.html again, and returns its path. Raises Error."""

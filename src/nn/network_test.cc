@@ -190,7 +190,8 @@ TEST(NetworkTest, RefusesInOneLineThatNamesTheNearest) {
   EXPECT_EQ(MakeNetwork("normalize, dense 4 relu", 1, 2, 1, 2).status().code(), Code::kConfig);
   NetworkDescription twice;
   twice.height = twice.width = twice.channels = 1;
-  twice.layers = {{.kind = Layer::Kind::kNormalize}, {.kind = Layer::Kind::kNormalize}};
+  twice.layers.resize(2);
+  for (Layer& layer : twice.layers) layer.kind = Layer::Kind::kNormalize;
   EXPECT_NE(Finish(twice).message().find("normalize is the first layer"), std::string::npos);
   ExpectRefused("dense 4 relu, out diagonal", 1, 4, 3,
                 "a diagonal of 4 inputs for 3 outputs, expected as many");
