@@ -12,6 +12,7 @@
 #include "storage/build_info.h"
 #include "storage/quarantine.h"
 #include "storage/retry.h"
+#include "storage/sealed_json.h"
 
 namespace samara {
 
@@ -167,8 +168,9 @@ Status Session::AttachLog() const {
 }
 
 Status Session::CheckEnvironment(const EnvironmentSetup& setup) const {
-  const std::string built_on =
-      folder_->identity().value("/environment/version"_json_pointer, std::string());
+  ASSIGN_OR_RETURN(const std::string built_on,
+                   TextMember(folder_->identity().value("environment", json()), "version",
+                              (folder_->path() / "run.json").string()));
   if (built_on == setup.environment.version) return Status::Ok();
   return {Code::kConfig,
           fmt::format("{}: was made with '{}', this machine has '{}'; a resumed run cannot change "

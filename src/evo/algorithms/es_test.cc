@@ -261,6 +261,20 @@ TEST(EsTest, RefusesDamagedStatesAndThoseOfAnotherNetwork) {
   EXPECT_TRUE(es->RestoreState(good).ok());
 }
 
+// A state of the third version, which had no statistics, for a network that keeps them.
+TEST(EsTest, RefusesAStateWithoutTheStatisticsThatItsNetworkKeeps) {
+  const NetworkDescription network = Network("normalize, dense 2 tanh", 3, 2);
+  FakeEvaluator evaluator(network.parameter_count, Score);
+  const auto es = Small()->Make({kSeed, network, evaluator, {}});
+  const std::string now = es->EncodeState();
+  const size_t statistics = 4 + 5 * 8 + 3 * (8 + 4 * network.parameter_count) + 8;
+  const std::string before = ByteWriter().Put(uint32_t{3}).Take() + now.substr(4, statistics - 4) +
+                             now.substr(statistics + 2 * (8 + 3 * 8) + 16);
+  EXPECT_EQ(es->RestoreState(before).message(),
+            "the recorded state is of another network or optimizer");
+  EXPECT_TRUE(es->RestoreState(now).ok());
+}
+
 // A state as the first version wrote it: the number of Adam's steps was that of the generations.
 TEST(EsTest, ReadsStatesOfTheFirstVersion) {
   const NetworkDescription network = Network("linear", 3, 2);

@@ -1,0 +1,28 @@
+#include "env/dummy.h"
+
+#include <gtest/gtest.h>
+
+namespace samara {
+namespace {
+
+TEST(DummyTest, AStateOfAnotherSizeIsRefused) {
+  const auto one = MakeDummyEnvironment({}).ValueOrThrow();
+  std::vector<std::byte> observation(one->spec().observation.bytes()), again = observation;
+  one->Reset({.seed = 5}, observation);
+  (void)one->Step({.index = 1}, observation);
+  const std::string state = one->SaveState();
+  const auto other = MakeDummyEnvironment({}).ValueOrThrow();
+  for (const std::string& wrong : {std::string(), state.substr(1), state + "x"}) {
+    const Status status = other->RestoreState(wrong);
+    EXPECT_EQ(status.code(), Code::kBadData);
+    EXPECT_EQ(status.message(), "dummy/guess: a saved state has " + std::to_string(state.size()) +
+                                    " bytes, given " + std::to_string(wrong.size()));
+  }
+  ASSERT_TRUE(other->RestoreState(state).ok());
+  const StepResult a = one->Step({.index = 2}, observation), b = other->Step({.index = 2}, again);
+  EXPECT_EQ(observation, again);
+  EXPECT_EQ(a.reward, b.reward);
+}
+
+}  // namespace
+}  // namespace samara
