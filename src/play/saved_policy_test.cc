@@ -12,6 +12,8 @@
 
 #include "core/sha256.h"
 #include "evo/algorithms/ga.h"
+#include "evo/algorithms/registry.h"
+#include "evo/evaluate/evaluate_test_util.h"
 #include "evo/evaluate/reference.h"
 #include "evo/genome/decode.h"
 #include "nn/safetensors.h"
@@ -331,6 +333,23 @@ TEST_F(PolicyOfRunTest, OfAnEvolutionItIsDecodedAndHasItsReferenceBatch) {
                          policy.parameters.begin()));
   EXPECT_EQ(policy.genome, state.elite->genome);
   ASSERT_FALSE(InitialPolicyOf(*run, network).ValueOrThrow().has_value());
+}
+
+TEST_F(PolicyOfRunTest, StatisticsThatAnEvolutionKeepsNeedNoReferenceBatch) {
+  const NetworkDescription network =
+      MakeNetwork("normalize, dense 3 tanh", 1, 1, 4, 2).ValueOrThrow();
+  const auto run = Make("[run]\nalgorithm = \"es\"\n", {{"network", ToJson(network)}});
+  FakeEvaluator evaluator(network.parameter_count,
+                          [](const Task&, auto) { return EpisodeResult{.frames = 1}; });
+  const auto es = FindEvolutionAlgorithm("es")->config()->Make({1, network, evaluator, {}});
+  const GenerationRecord record{
+      .algorithm = "es", .state = es->EncodeState(), .fitness = {}, .seconds = 0, .metrics = ""};
+  const auto journal =
+      Journal::Open(run->journal(), Journal::OnDamage::kRefuse, nullptr).ValueOrThrow();
+  ASSERT_TRUE(journal->Append(kGenerationRecord, record.Encode()).ok());
+  const auto policy = LoadPolicy(path_);
+  ASSERT_TRUE(policy.ok()) << policy.status().message();
+  EXPECT_EQ(policy->parameters.size(), network.parameter_count);
 }
 
 TEST_F(PolicyOfRunTest, AnInitialPolicyThatIsNoneIsNamedWithItsRun) {
