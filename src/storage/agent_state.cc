@@ -1,5 +1,6 @@
 #include "storage/agent_state.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "core/bytes.h"
@@ -56,13 +57,17 @@ Result<AgentState> AgentState::Decode(std::string_view bytes) {
   if (!known || !in.ok() || returns > kLastReturns)
     return Status(Code::kBadData, "state.bin: not a learning run's, or a later version's");
   for (uint64_t i = 0; i < returns; ++i) state.last_returns.push_back(in.Get<double>());
+  uint8_t most = 0;  // of the flags
   if (version == kWithoutBest) {
     if (!in.AtEnd()) state.solved = GetEvaluation(in);
   } else {
-    for (auto* evaluation : {&state.solved, &state.best})
-      if (in.Get<uint8_t>() != 0) *evaluation = GetEvaluation(in);
+    for (auto* evaluation : {&state.solved, &state.best}) {
+      const auto flag = in.Get<uint8_t>();
+      most = std::max(most, flag);
+      if (flag == 1) *evaluation = GetEvaluation(in);
+    }
   }
-  if (!in.AtEnd()) return Status(Code::kBadData, "state.bin: damaged");
+  if (most > 1 || !in.AtEnd()) return Status(Code::kBadData, "state.bin: damaged");
   return state;
 }
 

@@ -18,8 +18,11 @@ AgentState SomeAgent() {
 
 TEST(AgentStateTest, DecodesWhatWasEncoded) {
   AgentState state = SomeAgent();
-  for (const bool solved : {false, true}) {
-    if (solved) state.solved = AgentSolved{.frames = 900, .seconds = 2, .mean = 475};
+  for (int i = 0; i < 4; ++i) {
+    const bool solved = i % 2 != 0, best = i / 2 != 0;
+    state.solved.reset(), state.best.reset();
+    if (solved) state.solved = AgentEvaluation{.frames = 900, .seconds = 2, .mean = 475};
+    if (best) state.best = AgentEvaluation{.frames = 800, .seconds = 1.5, .mean = 480};
     const std::string bytes = state.Encode();
     const AgentState back = AgentState::Decode(bytes).ValueOrThrow();
     EXPECT_EQ(back.Encode(), bytes);
@@ -28,7 +31,27 @@ TEST(AgentStateTest, DecodesWhatWasEncoded) {
     EXPECT_EQ(std::vector(back.last_returns.begin(), back.last_returns.end()),
               (std::vector<double>{1, -2.5}));
     EXPECT_EQ(back.solved.has_value(), solved);
+    EXPECT_EQ(back.best.has_value(), best);
+    if (best) EXPECT_EQ(back.best->mean, 480);
   }
+}
+
+// Version 1 has no best evaluation, and ends after the returns where the run was not solved.
+TEST(AgentStateTest, DecodesTheFirstVersion) {
+  AgentState state = SomeAgent();
+  std::string bytes = state.Encode();
+  bytes[0] = 1;
+  bytes.resize(bytes.size() - 2);
+  EXPECT_FALSE(AgentState::Decode(bytes)->solved);
+  const AgentState solved =
+      AgentState::Decode(bytes + ByteWriter().Put(uint64_t{900}).Put(2.0).Put(475.0).Take())
+          .ValueOrThrow();
+  EXPECT_EQ(solved.solved->frames, 900U);
+  EXPECT_EQ(solved.solved->mean, 475);
+  EXPECT_FALSE(solved.best);
+  for (const size_t more : {1, 23, 25})  // of the 24 bytes of what solved it
+    EXPECT_EQ(AgentState::Decode(bytes + std::string(more, '\1')).status().message(),
+              "state.bin: damaged");
 }
 
 TEST(AgentStateTest, DamageIsRefused) {
@@ -40,15 +63,19 @@ TEST(AgentStateTest, DamageIsRefused) {
   };
   const std::string other = "state.bin: not a learning run's, or a later version's";
   std::string later = bytes;
-  later[0] = 2;
+  later[0] = 3;
   EXPECT_EQ(message(later), other);
   // up to the number of returns, then up to their end
-  const size_t numbers = bytes.size() - 2 * sizeof(double);
+  const size_t numbers = bytes.size() - 2 - 2 * sizeof(double);
   for (size_t size = 0; size < bytes.size(); ++size)
     EXPECT_EQ(message(bytes.substr(0, size)), size < numbers ? other : "state.bin: damaged")
         << size;
-  for (const size_t more : {1, 23, 25})  // of the 24 bytes of what solved it
-    EXPECT_EQ(message(bytes + std::string(more, '\1')), "state.bin: damaged") << more;
+  EXPECT_EQ(message(bytes + '\0'), "state.bin: damaged");
+  for (const size_t flag : {1, 2}) {  // whether there is an evaluation
+    std::string wrong = bytes;
+    wrong[bytes.size() - flag] = 2;
+    EXPECT_EQ(message(wrong + std::string(24, '\0')), "state.bin: damaged") << flag;
+  }
   std::string many = bytes;
   many.replace(numbers - sizeof(uint64_t), 1, "\xff");  // more returns than are kept
   EXPECT_EQ(message(many), other);
