@@ -9,7 +9,7 @@ TEST(DummyTest, AStateOfAnotherSizeIsRefused) {
   const auto one = MakeDummyEnvironment({}).ValueOrThrow();
   std::vector<std::byte> observation(one->spec().observation.bytes()), again = observation;
   one->Reset({.seed = 5}, observation);
-  (void)one->Step({.index = 1}, observation);
+  (void)one->Step({.index = 1, .values = {}}, observation);
   const std::string state = one->SaveState();
   const auto other = MakeDummyEnvironment({}).ValueOrThrow();
   for (const std::string& wrong : {std::string(), state.substr(1), state + "x"}) {
@@ -19,7 +19,8 @@ TEST(DummyTest, AStateOfAnotherSizeIsRefused) {
                                     " bytes, given " + std::to_string(wrong.size()));
   }
   ASSERT_TRUE(other->RestoreState(state).ok());
-  const StepResult a = one->Step({.index = 2}, observation), b = other->Step({.index = 2}, again);
+  const StepResult a = one->Step({.index = 2, .values = {}}, observation),
+                   b = other->Step({.index = 2, .values = {}}, again);
   EXPECT_EQ(observation, again);
   EXPECT_EQ(a.reward, b.reward);
 }

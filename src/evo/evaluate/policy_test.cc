@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "evo/evaluate/evaluate_test_util.h"
 
