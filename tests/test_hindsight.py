@@ -49,7 +49,7 @@ def test_a_run_that_is_interrupted_goes_on_with_its_goals(tmp_path, how):
 @pytest.mark.parametrize("words, says", [
     (["classic/pendulum-sac", "her.fraction=0.8"], "her.fraction=0.8: native/Pendulum-v1 has no goals"),
     ([*BITS, "her.fraction=1.1"], "her.fraction"),
-    (["memory/recall-r2d2", "her.fraction=0.8"], "her.fraction belongs to run.algorithm=sac or dqn; this run is r2d2"),
+    (["memory/recall-r2d2", "her.fraction=0.8"], "her.fraction belongs to run.algorithm=sac or dqn or td3 or d4pg; this run is r2d2"),
 ])
 def test_what_cannot_work_is_refused(tmp_path, words, says):
     refused = samara("train", *words, "--out", tmp_path / "run")

@@ -270,8 +270,9 @@ TEST_F(PolicyOfRunTest, OfALearningRunItIsTheLastAgents) {
   const auto run = Make("[run]\nalgorithm = \"vtrace\"\n", {{"seed", 1}});
   ExpectRefused(Code::kUsage,
                 path_.string() +
-                    ": holds one policy; --individual and --generation are for the "
-                    "run of an evolution",
+                    ": a learning run holds its newest agent and, with --individual best, the best "
+                    "of its evaluations; other names and --generation are for the run of an "
+                    "evolution",
                 {.generation = 3});
   EXPECT_EQ(LoadPolicy(path_).status().code(), Code::kNoInput);
   const auto save = [&](uint64_t update, const char* name, const std::string& bytes) {

@@ -32,7 +32,7 @@ TEST(AgentStateTest, DecodesWhatWasEncoded) {
               (std::vector<double>{1, -2.5}));
     EXPECT_EQ(back.solved.has_value(), solved);
     EXPECT_EQ(back.best.has_value(), best);
-    if (best) EXPECT_EQ(back.best->mean, 480);
+    EXPECT_EQ(back.best.value_or(AgentEvaluation()).mean, best ? 480 : 0);
   }
 }
 
