@@ -3,13 +3,16 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 import tomllib
 
+import numpy as np
 import pytest
 import samara
 from samara_cli import CARTPOLE, ROOT, ok
@@ -70,6 +73,26 @@ def test_errors_have_the_programs_line_and_code(tmp_path):
     assert caught.value.exit_code == 66
 
 
+def test_damaged_files_are_named(run, tmp_path):
+    shutil.copytree(run.path, tmp_path / "run")
+    broken = samara.load(tmp_path / "run")
+    (broken.path / "result.json").write_text("{}")
+    (broken.path / "config.toml").unlink()
+    with open(broken.path / "metrics.jsonl", "a") as file:
+        file.write("garbage\n5\n")
+    for read, name in ((lambda: broken.result, "result.json"), (lambda: broken.config, "config.toml")):
+        with pytest.raises(samara.Error, match=name) as caught:
+            read()
+        assert caught.value.exit_code == 65
+    assert len(broken.metrics()) == len(run.metrics())
+
+
+def test_words_that_are_options_are_refused():
+    for preset, overrides in (("--help", {}), (PRESET, {"--out": "x"})):
+        with pytest.raises(samara.Error, match="expected a"):
+            samara.train(preset, overrides)
+
+
 def test_a_missing_program_is_one_clear_error(monkeypatch):
     monkeypatch.setenv("SAMARA_PROGRAM", "/nowhere/samara")
     with pytest.raises(samara.Error, match="/nowhere/samara: No such file or directory: expected the program") as caught:
@@ -105,6 +128,37 @@ def test_a_running_run_is_iterated_and_stopped(tmp_path):
     with samara.start(PRESET, LONG, tmp_path / "other") as running:
         next(iter(running))
     assert not running.running
+
+
+def test_a_resumed_run_yields_only_new_lines(tmp_path):
+    """Also after a kill, where lines of before are removed because their steps are computed again."""
+    words = {"learn.frames": 8_000, "run.random_episodes": 0, "learn.test_episodes": 0, "learn.mode": "free"}
+    run = samara.train("classic/cartpole-vtrace", words, tmp_path / "run")
+    before = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    with open(run.path / "metrics.jsonl", "a") as file:  # of an update that no checkpoint has
+        file.write(json.dumps({"update": 10**6, "frames": 10**9, "filler": "x" * 5000}) + "\n")
+    seen = []
+    run.resume({"learn.frames": 16_000}, callback=seen.append)
+    updates = [line["update"] for line in seen if "event" not in line]
+    assert updates == sorted(updates) and updates and not any("filler" in line for line in seen)
+    assert all(line not in before for line in seen)
+
+
+def test_a_run_ends_with_the_program_that_started_it(tmp_path):
+    script = f"""
+        import samara
+        running = samara.start({PRESET!r}, {LONG!r}, {str(tmp_path / "run")!r})
+        next(iter(running))
+        print(running._process.pid)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert not os.path.exists(f"/proc/{int(done.stdout)}")
+
+
+def test_numbers_of_numpy_are_values(run, tmp_path):
+    words = SMALL | {"run.seed": np.int64(3), "ga.population": np.int32(12)}
+    assert samara.train(PRESET, words, tmp_path / "run").result["population_hash"] == run.result["population_hash"]
 
 
 def test_the_default_folder_is_the_programs(tmp_path, monkeypatch):

@@ -99,11 +99,37 @@ def test_a_recurrent_policy_remembers_each_episode_apart(tmp_path):
         assert (again == together[0]).all()
 
 
+def test_a_network_that_fails_is_an_error_and_not_an_action(tmp_path):
+    train(tmp_path / "run", "classic/pendulum-sac", "learn.frames=1000", *LEARNING)
+    with samara.load(tmp_path / "run").policy() as policy:
+        assert policy(np.zeros(3)).shape == (1,)
+        with pytest.raises(samara.Error, match="finite") as caught:
+            policy(np.full(3, np.nan))
+        assert caught.value.exit_code == 69
+
+
+def test_pictures_of_floats_are_refused(tmp_path):
+    train(tmp_path / "run", *ATARI, "ga.generations=1")
+    with samara.load(tmp_path / "run").policy() as policy:
+        assert policy.observation_space.dtype == np.uint8
+        policy(np.zeros(policy.observation_space.shape, int))
+        with pytest.raises(samara.Error, match="expected uint8"):
+            policy(np.zeros(policy.observation_space.shape))
+
+
 def test_what_does_not_fit_is_refused(run, tmp_path):
     policy = run.policy()
     with pytest.raises(samara.Error, match=r"shape \(3,\), expected \(4,\)"):
         policy(np.zeros(3))
-    states = [policy.predict(np.zeros(4))[1] for _ in range(policy.spec["memories"])]
+    other = run.policy()
+    for state in (other.predict(np.zeros(4))[1], 3):
+        with pytest.raises(samara.Error, match="expected 1 different states of this policy"):
+            policy.predict(np.zeros(4), state)
+    with pytest.raises(samara.Error, match="predict takes batches"):
+        policy(np.zeros((2, 4)))
+    assert policy(np.zeros(4)) in (0, 1)
+    assert run.evaluate(1, individual=0)["policy"] == "0"
+    states = [policy.predict(np.zeros(4))[1] for _ in range(policy.spec["memories"] - 1)]
     with pytest.raises(samara.Error, match="at most 256 episodes"):
         policy.predict(np.zeros(4))
     del states

@@ -162,9 +162,9 @@ class Terminal:
     def screen(self, *options):
         return subprocess.run([*self.tmux, "capture-pane", "-p", *options], capture_output=True, text=True).stdout
 
-    def wait_for(self, *words, seconds=60):
+    def wait_for(self, *words, seconds=60, options=()):
         end = time.monotonic() + seconds
-        while not all(word in (screen := self.screen()) for word in words):
+        while not all(word in (screen := self.screen(*options)) for word in words):
             assert time.monotonic() < end, f"not seen: {words}\n{screen}"
             time.sleep(0.1)
         return screen
@@ -195,10 +195,9 @@ def test_the_live_view_shows_generation_rate_and_phase(tmp_path):
 
 
 def test_playing_in_a_terminal_draws_pictures(atari):
-    terminal = Terminal(line(BINARY, "play", atari[0], "--speed", 8) + "; echo ended with $?; sleep 60")
+    terminal = Terminal(line(BINARY, "play", atari[0], "--speed", 1) + "; echo ended with $?; sleep 60")
     try:
-        terminal.wait_for("Ctrl-C ends")
-        seen = terminal.screen("-e")
+        seen = terminal.wait_for("Ctrl-C ends", options=["-e"])  # one and the same screen
         assert seen.count("\x1b[") > 200, "no colours"
         terminal.wait_for("ended with 0")
     finally:

@@ -242,6 +242,11 @@ gymnasium.register("Stumbling-v0", Task)
     (lambda env: env.send([0], [5]), "environment 5: expected 0 to 1"),
     (lambda env: env.recv(), "nothing was sent"),
     (lambda env: env.reset(seed=[1]), "expected one for each of 2"),
+    (lambda env: env.step([0.7, 0.2]), "expected integers"),
+    (lambda env: env.step(np.array([2**32 + 1, 0])), "out of range"),
+    (lambda env: env.reset(seed=-1), "seed=-1: expected integers from 0"),
+    (lambda env: env.reset(seed=1.5), "seed=1.5: expected integers from 0"),
+    (lambda env: env.reset(options={"reset_mask": [True]}), r"reset_mask of shape \(1,\), expected \(2,\)"),
 ])  # fmt: skip
 def test_misuse_is_refused(call, words):
     env = samara.make_vec("CartPole-v1", 2)
@@ -254,6 +259,33 @@ def test_misuse_is_refused(call, words):
     env.close()
     with pytest.raises(samara.Error, match="the environments are closed"):
         env.step([0, 1])
+
+
+def test_each_environment_has_a_seed_of_its_own_however_it_is_begun():
+    plain = samara.make_vec("CartPole-v1", 3, seed=7)
+    expected, _ = plain.reset()
+    masked = samara.make_vec("CartPole-v1", 3, seed=7)
+    masked.reset(options={"reset_mask": np.array([False, True, False])})
+    assert (masked.reset(options={"reset_mask": np.array([True, False, True])})[0] == expected).all()
+    some = samara.make_vec("CartPole-v1", 3, seed=7)
+    observation, _ = some.reset(seed=[5, None, None])
+    assert (observation[1:] == expected[1:]).all() and (observation[0] != expected[0]).any()
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "gymnasium:CartPole-v1"])
+def test_a_forked_child_leaves_the_environments_alone(env):
+    envs = samara.make_vec(env, 2, workers=2)
+    envs.reset(seed=0)
+    if (child := os.fork()) == 0:
+        try:
+            envs.step([0, 0])
+        except samara.Error as error:
+            os._exit(0 if "forked from" in str(error) else 2)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    _, reward, _, truncated, _ = envs.step([0, 0])
+    assert (reward == 1).all() and not truncated.any()
+    envs.close()
 
 
 def test_gymnasiums_wrappers_take_it():

@@ -74,7 +74,12 @@ EnvironmentVector::EnvironmentVector(const VectorOptions& options)
   }
 }
 
-EnvironmentVector::~EnvironmentVector() { fleet_->Stop(); }
+EnvironmentVector::~EnvironmentVector() {
+  if (::getpid() == made_in_)
+    fleet_->Stop();
+  else
+    (void)fleet_.release();  // its threads and processes belong to the parent of this one
+}
 
 void EnvironmentVector::Reset(std::span<const int32_t> environments,
                               std::span<const std::optional<uint64_t>> seeds) {
@@ -90,12 +95,16 @@ void EnvironmentVector::Reset(std::span<const int32_t> environments,
   }
 }
 
-void EnvironmentVector::Begin(uint32_t environment) {
+void EnvironmentVector::Begin(uint32_t environment, bool again) {
   Slot& slot = slots_[environment];
   slot.phase = Phase::kBusy;
   slot.resetting = true;
+  if (again)
+    --slot.episode;
+  else
+    slot.number = number_++;
   const uint64_t key = DeriveKey(slot.seed, Purpose::kEpisodeEval, 0, 0, slot.episode++);
-  fleet_->Begin(environment, number_++,
+  fleet_->Begin(environment, slot.number,
                 {.seed = key,
                  .noops = named_.preset ? DrawNoops(*named_.preset, key, has_fire_) : 0,
                  .frames_max = options_.frames_max});
@@ -170,8 +179,7 @@ bool EnvironmentVector::Take(SlotEvent& event) {
   Slot& slot = slots_[event.slot];
   if (event.kind == SlotEvent::Kind::kFailed) throw Error(fleet_->status());
   if (event.kind == SlotEvent::Kind::kLost && slot.resetting) {
-    --slot.episode;  // the same one again
-    Begin(event.slot);
+    Begin(event.slot, /*again=*/true);
     return false;
   }
   if (event.kind == SlotEvent::Kind::kLost)

@@ -3,6 +3,8 @@
 // binds. One slot of a fleet for each environment, actions in, rows of results out.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -56,9 +58,9 @@ class EnvironmentVector {
     return spec().observation.bytes() * static_cast<size_t>(std::max<int64_t>(1, stack()));
   }
   uint32_t workers() const { return workers_; }
-  size_t outstanding() const { return outstanding_; }  // results that Receive will give
+  size_t outstanding() const { return outstanding_; }  // results that Receive will return
 
-  // Gives up what these environments play and begins anew. With a key in `seeds` the environment
+  // Ends what these environments play and begins episodes. With a key in `seeds` the environment
   // counts its episodes from 0 again; episode n of seed s is the n-th of `samara eval --seed s`.
   // What is outstanding must have been received.
   void Reset(std::span<const int32_t> environments, std::span<const std::optional<uint64_t>> seeds);
@@ -81,6 +83,7 @@ class EnvironmentVector {
   struct Slot {
     Phase phase = Phase::kNew;
     uint64_t seed = 0, episode = 0;  // of its next episode
+    uint64_t number = 0;             // of its episode in the fleet
     bool resetting = false;          // Begin is outstanding
     std::optional<SlotEvent> ended;  // kSameStep: the result whose observation is outstanding
     std::vector<std::byte> final_observation;
@@ -89,7 +92,7 @@ class EnvironmentVector {
   };
 
   void CheckMaySend(std::span<const int32_t> environments) const;
-  void Begin(uint32_t environment);
+  void Begin(uint32_t environment, bool again = false);  // again: the episode before
   // False where the event is no result: another one will come.
   bool Take(SlotEvent& event);
   void TakeLost(SlotEvent& event);
@@ -101,6 +104,7 @@ class EnvironmentVector {
   NamedEnvironment named_;
   uint32_t workers_ = 0;
   std::unique_ptr<Fleet> fleet_;
+  const pid_t made_in_ = ::getpid();
   std::optional<FrameStackRule> stack_;
   bool has_fire_ = false;
   uint64_t number_ = 0;  // of the fleet's next episode

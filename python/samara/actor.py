@@ -44,7 +44,7 @@ def receive() -> dict:
 
 def one_line(error: BaseException) -> str:
     """Type and message on one line, as the engine will quote it."""
-    text = " ".join(str(error).split())
+    text = " ".join(str(error).encode(errors="replace").decode().split())
     text = text if len(text) <= LINE_MAX else f"{text[:LINE_MAX]}... ({len(text)} characters)"
     if isinstance(error, SetupError):
         return text

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """A policy of a run, asked for one action at a time.
 
-The network runs in the engine, a process of its own (`samara act`), so that every network that samara has is played
+The network runs in a process of its own (`samara act`), so that every network that samara has is played
 with the bits of `samara eval`, and this program needs no torch.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import struct
@@ -20,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from samara.program import Error, failure, launch
+from samara.program import Error, failure, launch, text_of
 from samara.spaces import Actions, action_space, observation_space
 
 _FIRST, _GREEDY = 1, 2  # ActFlags in src/cli/act.cc
@@ -36,7 +37,7 @@ class PolicyState:
     def __init__(self, policy: Policy) -> None:
         if not policy._free:
             raise Error(78, f"a policy remembers at most {policy.spec['memories']} episodes at a time")
-        self._memory = policy._free.pop()
+        self._policy, self._memory = weakref.ref(policy), policy._free.pop()
         self._new = True
         weakref.finalize(self, policy._free.append, self._memory)
 
@@ -45,16 +46,18 @@ class Policy:
     """From an observation to an action. `path`: a run folder or a policy file (`samara export`).
 
     `individual`: as `samara eval --individual`; default: an evolution's elite, a learning run's newest agent, and "best"
-    is the best one of its evaluations. `trust`: also play a file that chooses code. Observations are those of the environment, one at a time and without batch or frame stack, as make_vec gives
-    them with stack=0 and `samara check` names them; actions are the environment's own. Ends with `close`, with the
-    `with` block, or when it is garbage. One thread at a time. Raises Error.
+    is the best one of its evaluations. `trust`: also play a file that chooses code. Observations are those of the
+    environment, one at a time and without batch or frame stack, as make_vec returns them with stack=0 and `samara
+    check` names them; actions are those of `action_space`. Ends with `close`, with the `with` block, or when it is
+    garbage. One thread at a time. Raises Error.
     """
 
-    def __init__(self, path: str | os.PathLike[str], individual: str | None = None, *, trust: bool = False) -> None:
-        chosen = ["--individual", individual] if individual else []
+    def __init__(self, path: str | os.PathLike[str], individual: str | int | None = None, *, trust: bool = False) -> None:
+        chosen = [] if individual is None else ["--individual", individual]
         self._errors = tempfile.TemporaryFile()
         self._process = launch(
-            ["act", Path(path), *chosen, *(["--trust"] if trust else []), "--json"],
+            # errors on stderr alone: standard output has the replies
+            ["act", Path(path), *chosen, *(["--trust"] if trust else [])],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
         )  # fmt: skip
         self._close = weakref.finalize(self, _end, self._process)
@@ -81,6 +84,8 @@ class Policy:
     def __call__(self, observation: Any, reward: float = 0.0) -> Any:
         """The action of one episode; `reset` begins the next. `reward`: of the step that led here, for networks that
         read it."""
+        if np.shape(observation) != self._shape:
+            raise Error(78, f"an observation of shape {np.shape(observation)}, expected {self._shape}; predict takes batches")
         action, self._own = self.predict(observation, self._own, reward=reward)
         return action
 
@@ -103,6 +108,8 @@ class Policy:
         `deterministic`: of learners, the most probable action instead of a draw; default: what the run tests with
         (learn.test_greedy).
         """
+        if self._dtype == np.uint8 and np.asarray(observation).dtype.kind == "f":
+            raise Error(78, "an observation of floats, expected uint8")
         given = np.ascontiguousarray(observation, self._dtype)
         if given.shape == self._shape:
             actions, states = self._ask(
@@ -129,6 +136,9 @@ class Policy:
     ) -> tuple[list[Any], list[PolicyState]]:
         n = len(observations)
         states = [PolicyState(self) for _ in range(n)] if states is None else list(states)
+        own = [isinstance(state, PolicyState) and state._policy() is self for state in states]
+        if len(states) != n or not all(own) or len({id(state) for state in states}) != n:
+            raise Error(78, f"state: expected {n} different states of this policy")
         starts = np.broadcast_to(False if starts is None else np.asarray(starts, bool), n)
         rewards = np.broadcast_to(np.asarray(rewards, np.float32), n)
         greedy = _GREEDY if (self.spec["greedy"] if deterministic is None else deterministic) else 0
@@ -145,6 +155,9 @@ class Policy:
             reply = self._process.stdout.read(size)
         except (BrokenPipeError, ValueError) as gone:  # it has ended, or was closed
             raise self._failure(b"") from gone
+        except BaseException:  # an interrupt: the next reply would be that of this request
+            self.close()
+            raise
         if len(reply) < size:
             raise self._failure(reply)
         state._new = False
@@ -154,12 +167,11 @@ class Policy:
         """Why the process has ended."""
         if self._process.stdin.closed:
             return Error(78, "the policy is closed")
-        code = self._process.wait()
-        size = os.fstat(self._errors.fileno()).st_size
-        return failure(code, said.decode(errors="replace"), os.pread(self._errors.fileno(), size, 0).decode(errors="replace"))
+        return failure(self._process.wait(), said.decode(errors="replace"), text_of(self._errors))
 
 
 def _end(process: subprocess.Popen) -> None:
-    process.stdin.close()
+    with contextlib.suppress(BrokenPipeError):  # it ended with a request unread
+        process.stdin.close()
     process.stdout.close()
     process.wait()

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-NO_INPUT = 66  # exit codes of the program: README.md
+BAD_DATA = 65  # exit codes of the program: README.md
+NO_INPUT = 66
 STOPPED = 75
 
 
@@ -78,6 +79,12 @@ def failure(code: int, output: str, errors: str) -> Error:
         return Error(128 - code, f"the program was killed by {signal.Signals(-code).name}")
     said = [line for line in errors.splitlines() if line.startswith("samara: ")]
     return Error(code, said[-1].removeprefix("samara: ") if said else f"the program ended with exit code {code}")
+
+
+def text_of(file: Any) -> str:
+    """All that is in a temporary file, whose position belongs to the process that writes."""
+    size = os.fstat(file.fileno()).st_size
+    return os.pread(file.fileno(), size, 0).decode(errors="replace")
 
 
 def call(*arguments: object) -> dict[str, Any]:

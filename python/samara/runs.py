@@ -7,6 +7,8 @@ its end, `start` returns at once, `load` opens one that is there.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import re
@@ -16,12 +18,13 @@ import sys
 import tempfile
 import time
 import tomllib
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from samara.program import NO_INPUT, STOPPED, Error, call, failure, last_object, launch
+from samara.program import BAD_DATA, NO_INPUT, STOPPED, Error, call, failure, last_object, launch, text_of
 
 if TYPE_CHECKING:
     from samara.policy import Policy
@@ -61,6 +64,8 @@ def start(
     verbose: bool = False,
 ) -> RunningRun:
     """Starts a run and returns at once; parameters as of `train`."""
+    if os.fspath(preset).startswith("-"):
+        raise Error(78, f"{os.fspath(preset)}: expected a preset")
     folder = [] if out is None else ["--out", os.fspath(out)]
     return RunningRun(["train", os.fspath(preset), *_words(overrides), *folder], verbose)
 
@@ -72,8 +77,13 @@ def load(path: str | os.PathLike[str]) -> Run:
 
 def _words(overrides: Overrides | None) -> list[str]:
     def word(value: Any) -> str:
-        return value if isinstance(value, str) else json.dumps(value)
+        if isinstance(value, (str, os.PathLike)):
+            return os.fspath(value)
+        return json.dumps(value.item() if hasattr(value, "item") else value)  # NumPy's numbers too
 
+    for key in overrides or {}:
+        if str(key).startswith("-"):
+            raise Error(78, f"{key}: expected a key of `samara list keys`")
     return [f"{key}={word(value)}" for key, value in (overrides or {}).items()]
 
 
@@ -86,12 +96,13 @@ def _watch(running: RunningRun, callback: Callable[[Metrics], object] | None) ->
             return running.wait()
         except KeyboardInterrupt as stopped:
             running.stop()
-            stopped.add_note(f"samara: stopped; samara.load({str(running.wait().path)!r}).resume() continues")
+            with contextlib.suppress(Error):  # nothing was begun yet
+                stopped.add_note(f"samara: stopped; samara.load({str(running.wait().path)!r}).resume() continues")
             raise
 
 
 class Run:
-    """A run folder. Reading takes no lock: it works beside the process that writes."""
+    """A run folder. Reading takes no lock: it works while another process writes."""
 
     path: Path
 
@@ -106,15 +117,21 @@ class Run:
     @property
     def result(self) -> dict[str, Any] | None:
         """The object that `samara train --json` prints; None for a run that is not finished."""
+        file = self.path / "result.json"
         try:
-            return json.loads((self.path / "result.json").read_text())["result"]
+            return json.loads(file.read_text())["result"]
         except FileNotFoundError:
             return None
+        except (ValueError, KeyError) as error:
+            raise Error(BAD_DATA, f"{file}: damaged; `samara train --resume` makes it again") from error
 
     @property
     def config(self) -> dict[str, dict[str, Any]]:
         """The effective configuration: table, then key."""
-        return tomllib.loads((self.path / "config.toml").read_text())
+        try:
+            return tomllib.loads((self.path / "config.toml").read_text())
+        except (ValueError, OSError) as error:
+            raise Error(BAD_DATA, f"{self.path / 'config.toml'}: {error}") from error
 
     def metrics(self, events: bool = False) -> Any:
         """The lines of metrics.jsonl (doc/metrics.md): a pandas.DataFrame, or a list of dicts without pandas.
@@ -129,16 +146,16 @@ class Run:
         return pandas.DataFrame(lines)
 
     def evaluate(
-        self, episodes: int = 200, *, seed: int = 0, random: bool = False, individual: str | None = None
+        self, episodes: int = 200, *, seed: int = 0, random: bool = False, individual: str | int | None = None
     ) -> dict[str, Any]:
         """Fresh episodes of the policy: the object of `samara eval --json`, with `mean`, `std`, `returns`, ...
 
         `random`: of the random policy instead, on the same episodes. `individual`: as of `policy`. Raises Error.
         """
-        chosen = ["--individual", individual] if individual else []
+        chosen = [] if individual is None else ["--individual", individual]
         return call("eval", self.path, "--episodes", episodes, "--seed", seed, *chosen, *(["--random"] if random else []))
 
-    def policy(self, individual: str | None = None) -> Policy:
+    def policy(self, individual: str | int | None = None) -> Policy:
         """The policy, to be called with observations; `individual` as of samara.Policy. Raises Error."""
         from samara.policy import Policy
 
@@ -163,20 +180,46 @@ class Run:
 class _Lines:
     """The objects of a file of lines, as far as it is written; iterated again it goes on where it was."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, old: bytes = b"") -> None:
         self.path, self.at = path, 0
+        self._old = old  # lines of before a resume, which removes the last of them where they are computed again
 
     def __iter__(self) -> Iterator[Metrics]:
         try:
             with open(self.path, "rb") as file:
+                if self._old and not self._pass_old(file):
+                    return
                 file.seek(self.at)
                 for line in file:
                     if not line.endswith(b"\n"):  # being written
                         return
                     self.at += len(line)
-                    yield json.loads(line)
+                    if (found := _object(line)) is not None:
+                        yield found
         except FileNotFoundError:
             return
+
+    def _pass_old(self, file: Any) -> bool:
+        """Whether there is a new line; `at` is where it begins."""
+        self.at = 0
+        kept = [line for line in self._old.splitlines(True) if _object(line) is not None]
+        for old, line in itertools.zip_longest(kept, file):
+            if line is None or (line != old and not line.endswith(b"\n")):
+                return False
+            if line != old:
+                self._old = b""
+                return True
+            self.at += len(line)
+        return False
+
+
+def _object(line: bytes) -> Metrics | None:
+    """None for a damaged line, which a resume removes."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 class RunningRun:
@@ -188,7 +231,7 @@ class RunningRun:
                 running.stop()
         run = running.wait()
 
-    Leaving the `with` block stops the run. One thread at a time.
+    Leaving the `with` block, or the program, stops the run. One thread at a time.
     """
 
     def __init__(self, arguments: list[str], verbose: bool = False, resumed: Run | None = None) -> None:
@@ -198,16 +241,17 @@ class RunningRun:
         # files: a pipe that is not read would block the program
         self._output, self._log = tempfile.TemporaryFile(), tempfile.TemporaryFile()
         self._shown = 0
-        self._lines = _Lines(resumed.path / "metrics.jsonl") if resumed else None
-        if self._lines is not None:
-            for _ in self._lines:  # what was written before is not new
-                pass
+        self._lines: _Lines | None = None
+        if resumed:  # what was written before is not new
+            metrics = resumed.path / "metrics.jsonl"
+            self._lines = _Lines(metrics, metrics.read_bytes() if metrics.exists() else b"")
         self._process = launch([*arguments, "--quiet", "--json"], stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._log)
+        self._end = weakref.finalize(self, _end, self._process)  # also where this program ends
 
     @property
     def path(self) -> Path | None:
         """The run folder; None until it is made."""
-        if self._path is None and (found := _STARTED.search(_text(self._log))):
+        if self._path is None and (found := _STARTED.search(text_of(self._log))):
             self._path = Path(found[1])
         return self._path
 
@@ -231,17 +275,19 @@ class RunningRun:
         self._stopped = True
 
     def wait(self) -> Run:
-        """Waits for the end; the run, or Error. A run that `stop` ended is no error."""
+        """Waits for the end; the run, or Error. A run that `stop` ended is no error once it has a folder."""
         while self.running:
             self._show()
             time.sleep(_POLL)
         self._show()
         code = self._process.returncode
-        output = _text(self._output)
+        output = text_of(self._output)
         if code == STOPPED and self._stopped and self.path is not None:
             return Run(self.path)
+        if code == -signal.SIGTERM and self._stopped and self.path is None:
+            raise Error(STOPPED, "stopped before the run was made")
         if code != 0:
-            raise failure(code, output, _text(self._log))
+            raise failure(code, output, text_of(self._log))
         return Run(last_object(output)["run"])
 
     def __enter__(self) -> RunningRun:
@@ -260,12 +306,12 @@ class RunningRun:
     def _show(self) -> None:
         if not self._verbose:
             return
-        text = _text(self._log)
+        text = text_of(self._log)
         print(text[self._shown :], end="", file=sys.stderr, flush=True)
         self._shown = len(text)
 
 
-def _text(file: Any) -> str:
-    """All that is in a temporary file, whose position belongs to the process that writes."""
-    size = os.fstat(file.fileno()).st_size
-    return os.pread(file.fileno(), size, 0).decode(errors="replace")
+def _end(process: subprocess.Popen) -> None:
+    if process.poll() is None:
+        process.terminate()
+        process.wait()

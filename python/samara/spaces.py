@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What the engine says of observations and actions, as Gymnasium's spaces, and actions on their way to it and back."""
+"""Observations and actions as samara describes them, as Gymnasium's spaces; actions in both forms."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+
+from samara.program import Error
 
 Spec = dict[str, Any]  # dtype, shape; discrete, actions, sizes, low, high (None: open), raw
 
@@ -32,7 +34,7 @@ def action_space(spec: Spec) -> Any:
 
 
 def bounds(spec: Spec) -> tuple[np.ndarray, np.ndarray]:
-    """Of a continuous action; where the environment says nothing, those of the engine's numbers."""
+    """The bounds of a continuous action; where the environment has none, those of samara's numbers."""
 
     def one(key: str, default: float, open_bound: float) -> np.ndarray:
         given = spec[key] or [default] * spec["actions"]
@@ -42,7 +44,7 @@ def bounds(spec: Spec) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Actions:
-    """Actions of `action_space` to the engine's and back: an index counts the last part fastest; numbers are in [-1, 1]
+    """Actions of `action_space` to samara's form and back: an index counts the last part fastest; numbers are in [-1, 1]
     between closed bounds, themselves elsewhere."""
 
     def __init__(self, spec: Spec) -> None:
@@ -55,14 +57,22 @@ class Actions:
 
     def to_index(self, actions: Any) -> np.ndarray:
         """Rows of discrete actions; their indices."""
+        if np.asarray(actions).dtype.kind not in "iub":
+            raise Error(78, f"actions of type {np.asarray(actions).dtype}, expected integers")
         if self.sizes:
             parts = np.asarray(actions).reshape(-1, len(self.sizes)).T
             actions = np.ravel_multi_index(tuple(parts), self.sizes)
-        return np.ascontiguousarray(actions, np.int32).reshape(-1)
+        indices = np.asarray(actions)
+        if indices.size and not -(2**31) <= indices.min() <= indices.max() < 2**31:
+            raise Error(78, "actions out of range")
+        return np.ascontiguousarray(indices, np.int32).reshape(-1)
 
     def to_values(self, actions: Any) -> np.ndarray:
         """Rows of continuous actions; their numbers, one row after the other."""
-        given = np.asarray(actions, np.float32).reshape(-1, len(self.half))
+        given = np.asarray(actions, np.float32)
+        if given.ndim == 0 or given.shape[-1] != len(self.half):
+            raise Error(78, f"actions of shape {given.shape}, expected [environments, {len(self.half)}]")
+        given = given.reshape(-1, len(self.half))
         return np.ascontiguousarray((given - self.middle) / self.half).reshape(-1)
 
     def from_engine(self, index: int, values: np.ndarray) -> Any:

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import os
 import sys
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -68,22 +71,27 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         frames_max: int = 0,
         step_timeout: float = 10.0,
     ) -> None:
-        if num_envs < 1 or not 1 <= (batch_size or num_envs) <= num_envs:
+        num_envs = operator.index(num_envs)
+        batch_size = num_envs if batch_size is None else operator.index(batch_size)
+        if num_envs < 1 or not 1 <= batch_size <= num_envs:
             raise Error(78, f"num_envs={num_envs}, batch_size={batch_size}: expected 1 <= batch_size <= num_envs")
-        self.num_envs, self.batch_size = num_envs, batch_size or num_envs
+        if (stack or 0) < 0 or frames_max < 0:
+            raise Error(78, f"stack={stack}, frames_max={frames_max}: expected 0 or more")
+        self.num_envs, self.batch_size = num_envs, batch_size
         self.autoreset_mode = _mode(autoreset_mode)
         _find_packages()
         self._core = _engine.make(
             env, num_envs, preset, workers, -1 if stack is None else stack, frames_max, _MODES[self.autoreset_mode],
             step_timeout, sys.executable, str(Path(os.path.abspath(__file__)).parents[1]),
         )  # fmt: skip
+        os.register_at_fork(after_in_child=functools.partial(_forget, weakref.ref(self)))
         self.metadata = {"autoreset_mode": self.autoreset_mode, "render_modes": []}
         self.spec_fields: dict[str, Any] = self._core.spec
         self.single_observation_space = observation_space(self.spec_fields, self._core.stack)
         self.single_action_space = action_space(self.spec_fields)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._first_seed: int | None = seed  # of the first reset without one
+        self._own_seeds: list[int | None] = [seed + i for i in range(num_envs)]  # of first resets without one
         self._all = np.arange(num_envs, dtype=np.int32)
         self._actions = Actions(self.spec_fields)
 
@@ -101,9 +109,13 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         each. Environment i gets seed + i of one number; without a seed its next episode begins."""
         which = self._all
         if options and "reset_mask" in options:
-            which = np.flatnonzero(np.asarray(options["reset_mask"], bool)).astype(np.int32)
+            mask = np.asarray(options["reset_mask"], bool)
+            if mask.shape != (self.num_envs,):
+                raise Error(78, f"reset_mask of shape {mask.shape}, expected ({self.num_envs},)")
+            which = np.flatnonzero(mask).astype(np.int32)
         self._drain()
         self._core.reset(which, self._seeds(seed, which))
+        self._spend_seeds(which)
         rows = _Rows(len(which), self.single_observation_space)
         rows.receive(self._core, by_environment=len(which) == self.num_envs)
         observation = rows.observation
@@ -132,6 +144,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         """Begins episodes everywhere; `recv` returns their first observations, with reward 0."""
         self._drain()
         self._core.reset(self._all, self._seeds(None, self._all))
+        self._spend_seeds(self._all)
 
     def send(self, actions: Any, env_ids: Any = None) -> None:
         """Gives each of `env_ids` (default: all, in order) its action, and returns at once."""
@@ -151,13 +164,18 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     # ----
 
     def _seeds(self, seed: int | Sequence[int | None] | None, which: np.ndarray) -> list[int | None]:
-        given = self._first_seed if seed is None else seed
-        self._first_seed = None
-        if given is None or isinstance(given, (int, np.integer)):
-            given = [None if given is None else int(given) + i for i in range(self.num_envs)]
+        given = [None] * self.num_envs if seed is None else seed
+        if np.ndim(given) == 0:
+            given = [given + i for i in range(self.num_envs)]
+        if any(s is not None and not (isinstance(s, (int, np.integer)) and 0 <= s < 2**63) for s in given):
+            raise Error(78, f"seed={seed}: expected integers from 0")
         if len(given) != self.num_envs:
             raise Error(78, f"seed: {len(given)} numbers, expected one for each of {self.num_envs} environments")
-        return [given[i] for i in which]
+        return [self._own_seeds[i] if given[i] is None else int(given[i]) for i in which]
+
+    def _spend_seeds(self, which: np.ndarray) -> None:
+        for i in which:
+            self._own_seeds[i] = None
 
     def _drain(self) -> None:
         if self._core.outstanding:
@@ -165,14 +183,26 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
 
 class _Closed:
-    """In place of the engine's environments."""
+    """In place of environments that are gone."""
+
+    def __init__(self, why: str = "the environments are closed") -> None:
+        self._why = why
 
     def __getattr__(self, name: str) -> Any:
-        raise Error(78, "the environments are closed")
+        raise Error(78, self._why)
+
+
+_of_parents: list[Any] = []  # threads and processes that are not this process's: never destroyed here
+
+
+def _forget(env_of_parent: weakref.ref[VectorEnv]) -> None:
+    if (env := env_of_parent()) is not None:
+        _of_parents.append(env._core)
+        env._core = _Closed("the environments belong to the process that this one was forked from")
 
 
 class _Rows:
-    """Arrays that the engine fills, one row a result."""
+    """Arrays that the fleet fills, one row a result."""
 
     def __init__(self, n: int, space: gymnasium.spaces.Box) -> None:
         self.environment = np.empty(n, np.int32)
@@ -212,4 +242,4 @@ def _mode(given: AutoresetMode | str) -> AutoresetMode:
 def _find_packages() -> None:
     """The engine opens MuJoCo's library in the environment of this interpreter."""
     if (Path(sys.prefix) / "bin" / "python").exists():
-        os.environ.setdefault("SAMARA_VENV", sys.prefix)
+        os.environ.setdefault("VIRTUAL_ENV", sys.prefix)

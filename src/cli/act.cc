@@ -122,7 +122,7 @@ void AddAct(CLI::App& app, Invocation& invocation) {
       "act", "answer observations on standard input with a policy's actions, for other programs");
   auto args = std::make_shared<ActArguments>();
   command->add_option("target", args->target, "run folder or policy file")->required();
-  command->add_option("overrides", args->load.overrides, "table.key=value, such as fleet.actors=1");
+  command->add_option("overrides", args->load.overrides, "table.key=value, such as env.id=...");
   AddLoading(*command, args->load);
   AddIndividual(*command, args->load);
   command->add_flag("--json", args->json,

@@ -61,8 +61,8 @@ class Traceback {
   const std::vector<std::string>& lines() const { return lines_; }
 
  private:
-  static constexpr std::string_view kNotTheUsers[] = {"/samara/", "/gymnasium/", "/importlib/",
-                                                      "<frozen "};
+  static constexpr std::string_view kNotTheUsers[] = {
+      "/python/samara/", "-packages/samara/", "-packages/gymnasium/", "/importlib/", "<frozen "};
   bool open_ = false, wanted_ = false;
   std::vector<std::string> lines_;
 };
@@ -153,6 +153,9 @@ Status Examine(const CheckArguments& args, nlohmann::json& found) {
   ActorFleetOptions options;
   options.slots = 1;
   options.failures_max = 1;  // what fails once is to be shown
+  if (!args.json)
+    std::fprintf(stderr, "playing %s; one that is silent counts as hung after %.0f s\n",
+                 args.environment.c_str(), options.hello_timeout);
   ASSIGN_OR_RETURN(const auto fleet, MakeNamedFleet(named, 0, options));
   found["observation"] = AboutObservation(fleet->spec().observation);
   found["action"] = AboutAction(fleet->spec().action);

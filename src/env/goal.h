@@ -38,7 +38,7 @@ struct GoalSpec {
     }
     return std::sqrt(square) <= threshold;
   }
-  // Of an observation whose desired goal is the episode's.
+  // Whether the observation has reached its own desired goal.
   bool Reached(std::span<const float> observation) const {
     return Reached(Achieved(observation), Desired(observation));
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <utility>
 
 #include "core/log.h"
 #include "core/rng.h"
@@ -85,8 +86,10 @@ Result<std::vector<double>> AgentTrainer::PlayEvaluation() {
   PlayOptions play =
       FreshEpisodes(Purpose::kEpisodeEval, agent_state().updates,
                     static_cast<size_t>(learn_.evaluate_episodes), evaluation_.setup);
-  play.shown = [this](uint32_t) {
+  play.shown = [this, said = false](uint32_t) mutable {
     TurnWatchdog();
+    if (StopRequested() && !std::exchange(said, true))
+      LogInfo("stopping after this evaluation; a second signal ends the run at once");
     return true;
   };
   const auto results =

@@ -120,7 +120,7 @@ void D4pg::SetTargets(const ReplayMinibatch& minibatch, Memory& s) const {
   }
 }
 
-// Of the targets and Z(x, a), which is the priority of a step too.
+// Returns the cross-entropy of the targets and Z(x, a); each row's is the step's priority.
 D4pg::Loss D4pg::CrossEntropy(const ReplayMinibatch& minibatch, Memory& s,
                               std::span<float> gradient) const {
   const auto steps = minibatch.steps;

@@ -53,7 +53,7 @@ void Bind(ConfigTable& table, LearningConfig& c) {
             "between evaluations while the agent trains, of which the best agent is kept; 0 = none",
             change);
   table.Add("learn.evaluate_episodes", &l.evaluate_episodes, {1, 1'000'000}, "episodes",
-            "of an evaluation, not counted in frames", change);
+            "number of episodes of an evaluation, not counted in frames", change);
   table.Add("inference.batch", &c.inference.batch, {0, 65'536}, "rows",
             "maximum batch size; 0 = measured at the start, deterministic: one per environment",
             change);

@@ -67,10 +67,11 @@ Status ExplorationKeys::Check(const std::string& algorithm) const {
 }
 
 void HindsightKeys::Bind(ConfigTable& table) {
-  table.Add("her.fraction", &fraction, {0, 1}, "",
-            "of the sampled steps that are learned from with a goal that their episode achieved "
-            "later; 0 = none",
-            OnResume::kMustMatchAdded);
+  table.Add(
+      "her.fraction", &fraction, {0, 1}, "",
+      "share of the sampled steps that are learned from with a goal that their episode achieved "
+      "later; 0 = none",
+      OnResume::kMustMatchAdded);
 }
 
 Status HindsightKeys::Check(const EnvironmentSpec& environment) const {

@@ -426,6 +426,8 @@ Status ReplayLearner::Restore(const Files& files, Part part) {
     RETURN_IF_ERROR(ReadSlotRecords(memory->second, share_, slots_).status());
   }
   if (part != Part::kWeights) RETURN_IF_ERROR(RestoreReplay(files));
+  if (part == Part::kRun)  // slots begin again
+    for (ShardWork& shard : parts_) shard.replay.EndStreams();
   learned_ = std::move(learned), targets_ = std::move(targets);
   groups_ = std::move(groups);
   if (part != Part::kWeights) version_ = version, steps_ = sampled;

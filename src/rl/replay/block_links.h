@@ -20,6 +20,8 @@ class BlockLinks {
   void Add(uint64_t block, const Unroll& unroll, uint64_t stream);
   // The block whose first observation is this one's last, or kNone.
   uint64_t next(uint64_t block) const { return next_[block]; }
+  // No block that is added from now on continues one that is there: streams have begun again.
+  void EndStreams() { newest_.clear(); }
 
   void Save(ByteWriter& out) const;
   // False: damaged, or of another number of blocks; the links have no meaning then. `oldest`: the

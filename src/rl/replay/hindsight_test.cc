@@ -216,6 +216,28 @@ TEST(HindsightTest, EveryStepIsWhatTheDefinitionMakesOfIt) {
     }
 }
 
+// A resumed run whose slots begin again counts their unrolls from 0, so that numbers of both may
+// follow each other.
+TEST(HindsightTest, NothingContinuesAStreamThatHasEnded) {
+  const auto unroll = [](uint64_t index) {
+    Unroll one;
+    one.entries = 2, one.index = index;
+    one.headers.resize(2);
+    one.headers[0].episode_step = static_cast<uint32_t>(index);
+    one.headers[1].episode_step = static_cast<uint32_t>(index + 1);
+    return one;
+  };
+  for (const bool ended : {false, true}) {
+    BlockLinks links;
+    links.Add(0, unroll(4), /*stream=*/2);
+    if (ended) links.EndStreams();
+    links.Add(1, unroll(5), 2);
+    links.Add(2, unroll(6), 2);
+    EXPECT_EQ(links.next(0), ended ? BlockLinks::kNone : 1);
+    EXPECT_EQ(links.next(1), 2U);
+  }
+}
+
 // Of every step that the replay holds: some 2,000 draws, whose frequencies stay within four
 // standard deviations. What decides whether a step gets another goal does not choose it.
 TEST(HindsightTest, GoalsAreUniformAmongWhatWasAchievedLater) {

@@ -70,6 +70,8 @@ class UnrollReplay {
   template <typename OutcomeOf>
   Transition At(uint64_t step, const ReturnRule& rule, const OutcomeOf& outcome) const;
 
+  // Unrolls that are added from now on continue none that is there: slots have begun again.
+  void EndStreams() { links_.EndStreams(); }
   bool terminated(uint64_t step) const { return ends_[step] == kTerminated; }
   // What the step led to. Of a terminated step without shape.episodes it has no meaning.
   std::span<const std::byte> After(uint64_t step) const;
