@@ -109,7 +109,7 @@ def test_a_network_that_fails_is_an_error_and_not_an_action(tmp_path):
 
 
 def test_pictures_of_floats_are_refused(tmp_path):
-    train(tmp_path / "run", *ATARI, "ga.generations=1")
+    train(tmp_path / "run", *ATARI, "ga.generations=1", "env.preset=ale-v5")
     with samara.load(tmp_path / "run").policy() as policy:
         assert policy.observation_space.dtype == np.uint8
         policy(np.zeros(policy.observation_space.shape, int))
