@@ -121,7 +121,7 @@ class Sac : public SacNetworks {
     std::vector<float> by_action, by_policy;  // [rows][actions], [rows][2 actions]
   };
 
-  Sac(const LearningConfig& config, std::shared_ptr<const Perceptron> policy,
+  Sac(const LearningConfig& config, const std::shared_ptr<const Perceptron>& policy,
       std::shared_ptr<const Perceptron> critic)
       : SacNetworks(config, policy, critic),
         actions_(policy->outputs() / 2),
