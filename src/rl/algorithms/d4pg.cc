@@ -185,11 +185,6 @@ std::map<std::string, double> D4pg::Gradient(const ReplayMinibatch& minibatch,
           {"q_mean", critic.values}};
 }
 
-Result<std::unique_ptr<Agent>> MakeD4pgAgent(const AgentSetup& setup) {
-  ASSIGN_OR_RETURN(auto algorithm, MakeD4pg(setup));
-  return MakeReplayLearner(setup, std::move(algorithm));
-}
-
 }  // namespace
 
 Result<std::unique_ptr<ReplayAlgorithm>> MakeD4pg(const AgentSetup& setup) {
@@ -203,7 +198,7 @@ LearningAlgorithm D4pgRow() {
               "continuous actions",
           .paper = "Barth-Maron et al. 2018",
           .parameters = NewParameters<D4pgParameters>,
-          .agent = MakeD4pgAgent};
+          .agent = MakeReplayAgent<MakeD4pg>};
 }
 
 }  // namespace samara

@@ -214,11 +214,6 @@ std::map<std::string, double> Dqn::Gradient(const ReplayMinibatch& minibatch,
   return {{"loss", loss}, {"q_mean", taken}};
 }
 
-Result<std::unique_ptr<Agent>> MakeDqnAgent(const AgentSetup& setup) {
-  ASSIGN_OR_RETURN(auto algorithm, MakeDqn(setup));
-  return MakeReplayLearner(setup, std::move(algorithm));
-}
-
 }  // namespace
 
 Result<std::unique_ptr<ReplayAlgorithm>> MakeDqn(const AgentSetup& setup) {
@@ -237,7 +232,7 @@ LearningAlgorithm DqnRow() {
           .about = "deep Q-learning from a replay, for discrete actions",
           .paper = "Mnih et al. 2015",
           .parameters = NewParameters<DqnParameters>,
-          .agent = MakeDqnAgent};
+          .agent = MakeReplayAgent<MakeDqn>};
 }
 
 }  // namespace samara

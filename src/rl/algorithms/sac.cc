@@ -264,11 +264,6 @@ std::map<std::string, double> Sac::Gradient(const ReplayMinibatch& minibatch,
           {"q_mean", critics.values}};
 }
 
-Result<std::unique_ptr<Agent>> MakeSacAgent(const AgentSetup& setup) {
-  ASSIGN_OR_RETURN(auto algorithm, MakeSac(setup));
-  return MakeReplayLearner(setup, std::move(algorithm));
-}
-
 }  // namespace
 
 Result<std::unique_ptr<ReplayAlgorithm>> MakeSac(const AgentSetup& setup) {
@@ -280,7 +275,7 @@ LearningAlgorithm SacRow() {
           .about = "soft actor-critic, off-policy, for continuous or discrete actions",
           .paper = "Haarnoja et al. 2018",
           .parameters = NewParameters<SacParameters>,
-          .agent = MakeSacAgent};
+          .agent = MakeReplayAgent<MakeSac>};
 }
 
 }  // namespace samara

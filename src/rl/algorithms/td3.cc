@@ -132,11 +132,6 @@ std::map<std::string, double> Td3::Gradient(const ReplayMinibatch& minibatch,
           {"q_mean", critics.values}};
 }
 
-Result<std::unique_ptr<Agent>> MakeTd3Agent(const AgentSetup& setup) {
-  ASSIGN_OR_RETURN(auto algorithm, MakeTd3(setup));
-  return MakeReplayLearner(setup, std::move(algorithm));
-}
-
 }  // namespace
 
 Result<std::unique_ptr<ReplayAlgorithm>> MakeTd3(const AgentSetup& setup) {
@@ -148,7 +143,7 @@ LearningAlgorithm Td3Row() {
           .about = "twin delayed deterministic policy gradient, off-policy, for continuous actions",
           .paper = "Fujimoto et al. 2018",
           .parameters = NewParameters<Td3Parameters>,
-          .agent = MakeTd3Agent};
+          .agent = MakeReplayAgent<MakeTd3>};
 }
 
 }  // namespace samara

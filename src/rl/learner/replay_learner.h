@@ -23,5 +23,11 @@ namespace samara {
 // ReplayAlgorithmConfig, and Check(setup.config) is ok.
 Result<std::unique_ptr<Agent>> MakeReplayLearner(const AgentSetup& setup,
                                                  std::unique_ptr<ReplayAlgorithm> algorithm);
+// The agent of an algorithm whose part of learning this function makes; for rows of the registry.
+template <auto MakeAlgorithm>
+Result<std::unique_ptr<Agent>> MakeReplayAgent(const AgentSetup& setup) {
+  ASSIGN_OR_RETURN(auto algorithm, MakeAlgorithm(setup));
+  return MakeReplayLearner(setup, std::move(algorithm));
+}
 
 }  // namespace samara
