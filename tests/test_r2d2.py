@@ -2,9 +2,7 @@
 
 import pytest
 from samara_cli import ok, samara, train
-from test_ppo import hash_of
-from test_sac import INTERRUPTIONS, expect_the_same_bits_after_interruptions
-from test_train_ranks import result
+from test_sac import INTERRUPTIONS, expect_the_same_bits_after_interruptions, expect_the_same_bits_of_any_workers
 
 RECALL = ["memory/recall-r2d2", "run.random_episodes=0", "learn.test_episodes=20"]
 # Two shards with a replay each, which is full after a third of the run.
@@ -17,10 +15,7 @@ def test_recall_is_learned_in_seconds(tmp_path):
 
 
 def test_actors_threads_and_ranks_leave_no_trace(tmp_path):
-    first = train(tmp_path / "a", *SHARDS, "fleet.threads=1")
-    assert hash_of(train(tmp_path / "b", *SHARDS, "fleet.threads=3", "learn.threads=1",
-                         "replay.compress=none")) == hash_of(first)
-    assert hash_of(result("samara", 2, *SHARDS, "--out", tmp_path / "both")) == hash_of(first)
+    expect_the_same_bits_of_any_workers(tmp_path, *SHARDS, other=["replay.compress=none"])
 
 
 @pytest.mark.slow

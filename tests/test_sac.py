@@ -20,10 +20,16 @@ def test_pendulum_is_learned_in_seconds(tmp_path):
     assert outcome["test_mean"] > -200 and outcome["frames"] == 12000
 
 
+def expect_the_same_bits_of_any_workers(tmp_path, *words, other=()):
+    """Of any number of actors, threads and ranks; `other`: words that must leave no trace either. The hash."""
+    first = hash_of(train(tmp_path / "a", *words, "fleet.threads=1"))
+    assert hash_of(train(tmp_path / "b", *words, "fleet.threads=3", "learn.threads=1", *other)) == first
+    assert hash_of(result("samara", 2, *words, "--out", tmp_path / "both")) == first
+    return first
+
+
 def test_actors_threads_and_ranks_leave_no_trace(tmp_path):
-    first = train(tmp_path / "a", *SHARDS, "fleet.threads=1")
-    assert hash_of(train(tmp_path / "b", *SHARDS, "fleet.threads=3", "learn.threads=1")) == hash_of(first)
-    assert hash_of(result("samara", 2, *SHARDS, "--out", tmp_path / "both")) == hash_of(first)
+    expect_the_same_bits_of_any_workers(tmp_path, *SHARDS)
 
 
 def expect_the_same_bits_after_interruptions(tmp_path, how, *words):
