@@ -131,15 +131,8 @@ Result<double> StackSeconds(const Options& options) {
 
 json Headline(const Options& options, const EnvironmentRows& rows) {
   json headline = {{"game", options.game}, {"samara_frames_per_second", rows.BestOf("samara")}};
-  double strongest = 0;
-  for (const std::string who : kRivals) {
-    const json rate = rows.BestOf(who);
-    headline[who + "_frames_per_second"] = rate;
-    if (rate.is_number()) strongest = std::max(strongest, rate.get<double>());
-  }
-  headline["ratio"] = nullptr;
-  if (strongest > 0)
-    headline["ratio"] = headline["samara_frames_per_second"].get<double>() / strongest;
+  for (const std::string who : kRivals) headline[who + "_frames_per_second"] = rows.BestOf(who);
+  headline["ratio"] = rows.Ratio(kRivals);
   return headline;
 }
 

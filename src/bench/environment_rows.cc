@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/cpu.h"
 #include "fleet/actor_process.h"
 
@@ -26,6 +28,15 @@ json EnvironmentRows::BestOf(const std::string& who) const {
     if (row["who"] == who && !rate.is_null() && (best.is_null() || best < rate)) best = rate;
   }
   return best;
+}
+
+json EnvironmentRows::Ratio(std::span<const char* const> rivals) const {
+  double strongest = 0;
+  for (const char* who : rivals)
+    if (const json rate = BestOf(who); rate.is_number())
+      strongest = std::max(strongest, rate.get<double>());
+  const json mine = BestOf("samara");
+  return strongest > 0 && mine.is_number() ? json(mine.get<double>() / strongest) : json();
 }
 
 std::string EnvironmentRows::Line(const json& row) {

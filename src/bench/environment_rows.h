@@ -1,6 +1,8 @@
 // Rows of the workloads that step environments: one per configuration, the best round of each.
 #pragma once
 
+#include <span>
+
 #include "bench/bench.h"
 
 namespace samara::bench {
@@ -11,6 +13,8 @@ class EnvironmentRows {
   void Offer(nlohmann::json row);
   // The most frames per second of `who`; null when it was not measured.
   nlohmann::json BestOf(const std::string& who) const;
+  // That of samara over the best of `rivals`; null where either was not measured.
+  nlohmann::json Ratio(std::span<const char* const> rivals) const;
   const nlohmann::json& all() const { return rows_; }
   // One line of a row, for people.
   static std::string Line(const nlohmann::json& row);

@@ -1,7 +1,5 @@
-// Atari environments as a Python program steps them: samara.make_vec beside ALE's own vector
-// environment and EnvPool, by one script (env_rivals.py) and in turns.
-#include <algorithm>
-
+// Atari environments as a Python program steps them: samara.make_vec next to ALE's own vector
+// environment and EnvPool, by one script (env_rivals.py), alternately.
 #include "bench/environment_rows.h"
 
 namespace samara::bench {
@@ -14,14 +12,10 @@ constexpr int kVectorRounds = 2;
 constexpr const char* kVectorRivals[] = {"ale_vector", "envpool"};
 
 json VectorHeadline(const Options& options, const EnvironmentRows& rows) {
-  json headline = {{"game", options.game}, {"samara", rows.BestOf("samara")}, {"ratio", nullptr}};
-  double strongest = 0;
-  for (const std::string who : kVectorRivals) {
-    headline[who] = rows.BestOf(who);
-    if (headline[who].is_number()) strongest = std::max(strongest, headline[who].get<double>());
-  }
-  if (strongest > 0 && headline["samara"].is_number())
-    headline["ratio"] = headline["samara"].get<double>() / strongest;
+  json headline = {{"game", options.game},
+                   {"samara", rows.BestOf("samara")},
+                   {"ratio", rows.Ratio(kVectorRivals)}};
+  for (const char* who : kVectorRivals) headline[who] = rows.BestOf(who);
   return headline;
 }
 
