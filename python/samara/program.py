@@ -81,10 +81,14 @@ def failure(code: int, output: str, errors: str) -> Error:
     return Error(code, said[-1].removeprefix("samara: ") if said else f"the program ended with exit code {code}")
 
 
+def bytes_of(file: Any, start: int = 0) -> bytes:
+    """What is in a temporary file from `start` on; its position belongs to the process that writes."""
+    return os.pread(file.fileno(), max(0, os.fstat(file.fileno()).st_size - start), start)
+
+
 def text_of(file: Any) -> str:
-    """All that is in a temporary file, whose position belongs to the process that writes."""
-    size = os.fstat(file.fileno()).st_size
-    return os.pread(file.fileno(), size, 0).decode(errors="replace")
+    """All of it as text."""
+    return bytes_of(file).decode(errors="replace")
 
 
 def call(*arguments: object) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from samara.program import BAD_DATA, NO_INPUT, STOPPED, Error, call, failure, last_object, launch, text_of
+from samara.program import BAD_DATA, NO_INPUT, STOPPED, Error, bytes_of, call, failure, last_object, launch, text_of
 
 if TYPE_CHECKING:
     from samara.policy import Policy
@@ -182,7 +182,8 @@ class _Lines:
 
     def __init__(self, path: Path, old: bytes = b"") -> None:
         self.path, self.at = path, 0
-        self._old = old  # lines of before a resume, which removes the last of them where they are computed again
+        # lines of before a resume, which removes damaged ones, and the last where their steps are computed again
+        self._old = [line for line in old.splitlines(True) if _object(line) is not None]
 
     def __iter__(self) -> Iterator[Metrics]:
         try:
@@ -202,12 +203,11 @@ class _Lines:
     def _pass_old(self, file: Any) -> bool:
         """Whether there is a new line; `at` is where it begins."""
         self.at = 0
-        kept = [line for line in self._old.splitlines(True) if _object(line) is not None]
-        for old, line in itertools.zip_longest(kept, file):
+        for old, line in itertools.zip_longest(self._old, file):
             if line is None or (line != old and not line.endswith(b"\n")):
                 return False
             if line != old:
-                self._old = b""
+                self._old = []
                 return True
             self.at += len(line)
         return False
@@ -306,9 +306,9 @@ class RunningRun:
     def _show(self) -> None:
         if not self._verbose:
             return
-        text = text_of(self._log)
-        print(text[self._shown :], end="", file=sys.stderr, flush=True)
-        self._shown = len(text)
+        new = bytes_of(self._log, self._shown)
+        print(new.decode(errors="replace"), end="", file=sys.stderr, flush=True)
+        self._shown += len(new)
 
 
 def _end(process: subprocess.Popen) -> None:
