@@ -150,7 +150,7 @@ TEST_P(NativeContractTest, PicturesAreWhatTheSpecificationSays) {
   EXPECT_LT(std::ranges::count(picture, picture[0]), static_cast<ptrdiff_t>(size));
 }
 
-// What a learner computes from an observation is what the environment did.
+// Rewards and ends that a learner computes from observations are those of the environment.
 TEST_P(NativeContractTest, RewardsOfGoalsFollowTheRuleThatIsDeclared) {
   Player player(factory_);
   const GoalSpec goal = player.spec().goal;

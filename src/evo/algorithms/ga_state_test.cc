@@ -147,7 +147,7 @@ TEST(GaStateTest, PartsThatDoNotFitAreRefused) {
   EXPECT_EQ(message(state.Encode()), damaged);
 }
 
-// What a result holds besides its numbers is said by one byte.
+// One byte of a result says what it holds besides its numbers.
 TEST(FinishedEpisodesTest, PartsThatDoNotFitAreRefused) {
   struct Case {
     uint32_t version = 2;

@@ -1,4 +1,4 @@
-// What a learner process must not send: the actor says so and ends the stream.
+// Messages that a learner process must not send: the actor says so and ends the stream.
 #include "fleet/remote/actor.h"
 
 #include <gtest/gtest.h>
