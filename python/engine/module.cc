@@ -8,8 +8,11 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <nlohmann/json.hpp>
+
 #include "engine/vector.h"
 #include "env/registry.h"
+#include "fleet/actor_messages.h"
 
 namespace nb = nanobind;
 
@@ -88,22 +91,15 @@ std::unique_ptr<EnvironmentVector> Make(const std::string& environment, uint32_t
   return std::make_unique<EnvironmentVector>(options);
 }
 
-nb::dict Spec(const EnvironmentVector& vector) {
+// As JSON: DescribeSpaces, and what else of the environment a program may want to know.
+std::string Spec(const EnvironmentVector& vector) {
   const EnvironmentSpec& spec = vector.spec();
-  nb::dict fields;
-  fields["id"] = spec.id;
-  fields["version"] = spec.version;
-  fields["dtype"] = spec.observation.dtype == DType::kUint8 ? "uint8" : "float32";
-  fields["shape"] = spec.observation.shape;
-  fields["discrete"] = spec.action.discrete;
-  fields["actions"] = spec.action.n;
-  fields["raw"] = spec.action.raw;
-  fields["low"] = spec.action.low;
-  fields["high"] = spec.action.high;
-  fields["sizes"] = spec.action.sizes;
-  fields["action_names"] = spec.action_names;
-  fields["steps_max"] = spec.steps_max;
-  return fields;
+  nlohmann::json described = DescribeSpaces(spec);
+  described.update({{"id", spec.id},
+                    {"version", spec.version},
+                    {"action_names", spec.action_names},
+                    {"steps_max", spec.steps_max}});
+  return described.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 // samara::Error as samara.Error.

@@ -13,18 +13,12 @@
 namespace samara {
 namespace {
 
-template <typename T>
-T OrThrow(Result<T> result) {
-  if (!result.ok()) throw Error(result.status());
-  return std::move(*result);
-}
-
 // Steps that cost less than this are taken by the caller's thread: to wake another costs more.
 constexpr double kCheapStep = 10e-6;
 
 // Seconds of a step of a native environment.
 double StepSeconds(const EnvironmentFactory& factory) {
-  const auto environment = OrThrow(factory());
+  const auto environment = factory().ValueOrThrow();
   const EnvironmentSpec& spec = environment->spec();
   std::vector<float> observation((spec.observation.bytes() + 3) / 4);
   const auto bytes = std::as_writable_bytes(std::span(observation)).first(spec.observation.bytes());
@@ -57,7 +51,7 @@ std::optional<FrameStackRule> ChooseStack(int64_t wanted, const NamedEnvironment
 
 EnvironmentVector::EnvironmentVector(const VectorOptions& options)
     : options_(options),
-      named_(OrThrow(FindEnvironment(options.environment, options.preset))),
+      named_(FindEnvironment(options.environment, options.preset).ValueOrThrow()),
       stack_(ChooseStack(options.stack, named_)),
       slots_(options.environments),
       events_(options.environments) {
@@ -65,8 +59,8 @@ EnvironmentVector::EnvironmentVector(const VectorOptions& options)
   workers_ = ChooseWorkers(options, named_);
   ActorFleetOptions actors = options.actors;
   actors.slots = options.environments;
-  fleet_ = OrThrow(MakeNamedFleet(named_, workers_, actors));
-  has_fire_ = std::ranges::count(spec().action_names, "FIRE") > 0;
+  fleet_ = MakeNamedFleet(named_, workers_, actors).ValueOrThrow();
+  has_fire_ = HasFire(spec());
   for (Slot& slot : slots_) {
     if (stack_) slot.planes.resize(observation_bytes());
     if (options.autoreset == Autoreset::kSameStep)

@@ -18,7 +18,7 @@
 
 namespace samara {
 
-// What happens after the last step of an episode (gymnasium.vector.AutoresetMode).
+// Begins the next episode after the last step of one (gymnasium.vector.AutoresetMode).
 enum class Autoreset : uint8_t {
   kNextStep,  // the next step begins an episode, and its action is ignored
   kSameStep,  // the same step also begins one; the last observation is kept apart
@@ -62,7 +62,7 @@ class EnvironmentVector {
 
   // Ends what these environments play and begins episodes. With a key in `seeds` the environment
   // counts its episodes from 0 again; episode n of seed s is the n-th of `samara eval --seed s`.
-  // What is outstanding must have been received.
+  // REQUIRES: no result of them is outstanding.
   void Reset(std::span<const int32_t> environments, std::span<const std::optional<uint64_t>> seeds);
   // One action for each: `index`, or [environments][spec().action.n] values in [-1, 1].
   void Send(std::span<const int32_t> environments, std::span<const int32_t> index,

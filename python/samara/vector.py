@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import operator
 import os
 import sys
@@ -86,7 +87,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         )  # fmt: skip
         os.register_at_fork(after_in_child=functools.partial(_forget, weakref.ref(self)))
         self.metadata = {"autoreset_mode": self.autoreset_mode, "render_modes": []}
-        self.spec_fields: dict[str, Any] = self._core.spec
+        self.spec_fields: dict[str, Any] = json.loads(self._core.spec)
         self.single_observation_space = observation_space(self.spec_fields, self._core.stack)
         self.single_action_space = action_space(self.spec_fields)
         self.observation_space = batch_space(self.single_observation_space, num_envs)

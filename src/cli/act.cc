@@ -8,12 +8,12 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "fleet/actor_messages.h"
 #include "play/acting_policy.h"
 
 namespace samara {
@@ -61,27 +61,13 @@ Status WriteWhole(std::span<const std::byte> bytes) {
   return Status::Ok();
 }
 
-// JSON has no infinity: an open bound is null.
-nlohmann::json BoundsOf(const std::vector<float>& bounds) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const float b : bounds) list.push_back(std::isfinite(b) ? nlohmann::json(b) : nullptr);
-  return list;
-}
-
 nlohmann::json Describe(const ActingPolicy& policy, const std::string& source) {
-  const EnvironmentSpec& spec = policy.environment();
-  return {{"source", source},
-          {"id", spec.id},
-          {"memories", kMemories},
-          {"greedy", policy.greedy()},
-          {"dtype", spec.observation.dtype == DType::kUint8 ? "uint8" : "float32"},
-          {"shape", spec.observation.shape},
-          {"discrete", spec.action.discrete},
-          {"actions", spec.action.n},
-          {"raw", spec.action.raw},
-          {"sizes", spec.action.sizes},
-          {"low", BoundsOf(spec.action.low)},
-          {"high", BoundsOf(spec.action.high)}};
+  nlohmann::json described = DescribeSpaces(policy.environment());
+  described.update({{"source", source},
+                    {"id", policy.environment().id},
+                    {"memories", kMemories},
+                    {"greedy", policy.greedy()}});
+  return described;
 }
 
 Status Answer(ActingPolicy& policy) {

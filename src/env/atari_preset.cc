@@ -315,6 +315,10 @@ std::string AtariEnvironmentJson(const AtariPreset& preset, std::string_view gam
   return fmt::format(R"({{"kind": "atari", "game": "{}", "preset": {}}})", safe, preset.ToJson());
 }
 
+bool HasFire(const EnvironmentSpec& spec) {
+  return std::ranges::find(spec.action_names, "FIRE") != spec.action_names.end();
+}
+
 int32_t DrawNoops(const AtariPreset& preset, uint64_t episode_seed, bool has_fire) {
   const auto range = static_cast<uint64_t>(preset.noops_max - preset.noops_min + 1);
   const CounterRng rng(DeriveKey(episode_seed, Purpose::kNoops));

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "env/interface.h"
 #include "nn/frame_stack.h"
 
 namespace samara {
@@ -73,9 +74,10 @@ std::vector<std::string> AtariPresetNames();
 // What MakeActorFleet's environment_json holds: {"kind": "atari", "game": ..., "preset": {...}}.
 std::string AtariEnvironmentJson(const AtariPreset& preset, std::string_view game);
 
+// Whether the action set of the game holds FIRE.
+bool HasFire(const EnvironmentSpec& spec);
 // Number of no-op frames of one episode: uniform over the preset's range, a pure function of the
-// episode's seed. `has_fire`: the action set of the game holds FIRE
-// (EnvironmentSpec::action_names).
+// episode's seed.
 int32_t DrawNoops(const AtariPreset& preset, uint64_t episode_seed, bool has_fire);
 
 }  // namespace samara

@@ -194,22 +194,42 @@ std::string Write(const ConfigureMessage& message) {
 
 std::string WriteWelcome() { return R"({"type": "welcome"})"; }
 
+namespace {
+
+// JSON has no infinity: an open bound is null.
+Json Bounds(const std::vector<float>& values) {
+  Json list = Json::array();
+  for (const float v : values) list.push_back(std::isfinite(v) ? Json(v) : Json());
+  return list;
+}
+
+const char* DTypeName(const ObservationSpec& spec) {
+  return spec.dtype == DType::kUint8 ? "uint8" : "float32";
+}
+
+}  // namespace
+
+Json DescribeSpaces(const EnvironmentSpec& spec) {
+  return {{"dtype", DTypeName(spec.observation)},
+          {"shape", spec.observation.shape},
+          {"discrete", spec.action.discrete},
+          {"actions", spec.action.n},
+          {"raw", spec.action.raw},
+          {"sizes", spec.action.sizes},
+          {"low", Bounds(spec.action.low)},
+          {"high", Bounds(spec.action.high)}};
+}
+
 Json ToJson(const EnvironmentSpec& spec) {
-  // JSON has no infinity
-  const auto bounds = [](const std::vector<float>& values) {
-    Json list = Json::array();
-    for (const float v : values) list.push_back(std::isfinite(v) ? Json(v) : Json());
-    return list;
-  };
   Json json = {{"id", spec.id},
                {"version", spec.version},
-               {"observation_dtype", spec.observation.dtype == DType::kUint8 ? "uint8" : "float32"},
+               {"observation_dtype", DTypeName(spec.observation)},
                {"observation_shape", spec.observation.shape},
                {"action_discrete", spec.action.discrete},
                {"action_n", spec.action.n},
                {"action_sizes", spec.action.sizes},
-               {"action_low", bounds(spec.action.low)},
-               {"action_high", bounds(spec.action.high)},
+               {"action_low", Bounds(spec.action.low)},
+               {"action_high", Bounds(spec.action.high)},
                {"action_names", spec.action_names},
                {"frames_per_step", spec.frames_per_step},
                {"steps_max", spec.steps_max},

@@ -40,6 +40,9 @@ Result<ActorMessage> ParseActorMessage(std::string_view packet, uint32_t slots);
 // A spec as it travels, and back: kConfig as above. Open bounds of actions are null.
 nlohmann::json ToJson(const EnvironmentSpec& spec);
 Result<EnvironmentSpec> ParseSpec(const nlohmann::json& object);
+// The spaces of observations and actions as python/samara/spaces.py reads them: "dtype", "shape";
+// "discrete", "actions", "raw", "sizes", "low", "high", open bounds null.
+nlohmann::json DescribeSpaces(const EnvironmentSpec& spec);
 
 // Empty when equal, otherwise the first difference: "observation shape [84, 84] instead of [4]".
 std::string Difference(const EnvironmentSpec& given, const EnvironmentSpec& expected);

@@ -22,7 +22,7 @@ bool ChoosesCode(std::string_view id);
 // the current folder.
 std::string PythonEnvironmentJson(const std::string& id);
 
-// What a word names: exactly one of `native` and `actor_json`.
+// An environment that a word names: exactly one of `native` and `actor_json` is set.
 struct NamedEnvironment {
   EnvironmentFactory native;
   std::string actor_json;             // ActorFleetOptions::environment_json

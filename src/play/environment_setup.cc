@@ -107,11 +107,6 @@ Status ChooseStack(const ExperimentConfig& config, EnvironmentSetup& setup) {
   return Status::Ok();
 }
 
-bool HasFire(const EnvironmentSpec& spec) {
-  return std::find(spec.action_names.begin(), spec.action_names.end(), "FIRE") !=
-         spec.action_names.end();
-}
-
 // kConfig where the environment has no continuous actions between bounds.
 Status ChooseBins(int64_t bins, EnvironmentSpec& environment) {
   if (bins == 0) return Status::Ok();
