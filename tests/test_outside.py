@@ -86,7 +86,7 @@ def test_a_project_that_asks_for_torch_itself(first, second, prefix, tmp_path):
     """The package's own targets and ours have names of their own, in either order."""
     torch = next((ROOT / ".venv/lib").glob("python3*/site-packages/torch"), None)
     if torch is None or ((torch / "lib/libtorch_cuda.so").exists() and not shutil.which("nvcc")):
-        pytest.skip("NOT TESTED: no torch in .venv, or one with CUDA, whose own CMake files want a CUDA toolkit")
+        pytest.skip("NOT TESTED: no torch in .venv, or one with CUDA, whose own CMake files want nvcc")
     (tmp_path / "main.cc").write_text('#include <c10/core/Device.h>\nint main() { return !c10::Device("cpu").is_cpu(); }\n')
     (tmp_path / "CMakeLists.txt").write_text(f"""cmake_minimum_required(VERSION 3.20)
 project(both CXX)

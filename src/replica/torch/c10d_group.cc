@@ -6,7 +6,7 @@
 #ifdef SAMARA_GLOO
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #endif
-#ifdef USE_C10D_NCCL  // torch's build has CUDA
+#ifdef USE_C10D_NCCL  // built for GPUs
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #endif
 
@@ -117,8 +117,7 @@ Result<C10dGroup> MakeNcclGroup(int rank, int size, const std::shared_ptr<Store>
   (void)rank, (void)size, (void)store, (void)deadline;
   return Status(
       Code::kConfig,
-      "this build's torch has no NCCL: set up with SAMARA_CUDA=1 and build on a machine with "
-      "a GPU and the CUDA toolkit");
+      "this build is for CPUs and has no NCCL: set up and build with SAMARA_CUDA=1");
 #endif
 }
 
