@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "core/config.h"
 #include "core/rng.h"
@@ -230,6 +231,29 @@ const std::vector<AtariPreset>& Presets() {
   return presets;
 }
 
+// `size`: HEIGHTxWIDTH.
+Status Resize(AtariPreset& preset, std::string_view size) {
+  constexpr int64_t kSmallest = 16, kLargest = 256;
+  const auto bad = [&](std::string_view expected) {
+    return Status(Code::kConfig, fmt::format("env.preset={}:{}: {}", preset.name, size, expected));
+  };
+  if (preset.resize == "none") return bad("this preset does not resize; give it without a size");
+  const size_t x = std::min(size.find('x'), size.size());
+  const auto side = [&](std::string_view digits) {
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), value);
+    return error == std::errc() && end == digits.end() ? value : 0;
+  };
+  const int64_t height = side(size.substr(0, x)),
+                width = side(size.substr(std::min(x + 1, size.size())));
+  for (const int64_t of : {height, width})
+    if (of < kSmallest || of > kLargest)
+      return bad("expected HEIGHTxWIDTH of 16 to 256 pixels, such as 42x42");
+  preset.height = height, preset.width = width;
+  preset.name += fmt::format(":{}x{}", height, width);
+  return {};
+}
+
 std::string Quote(std::string_view text) { return fmt::format("\"{}\"", text); }
 std::string Bool(bool value) { return value ? "true" : "false"; }
 
@@ -294,16 +318,21 @@ std::string AtariPreset::ToText() const {
 
 std::vector<std::string> AtariPresetNames() {
   std::vector<std::string> names;
-  for (const auto& preset : Presets()) names.emplace_back(preset.name);
+  for (const auto& preset : Presets()) names.push_back(preset.name);
   return names;
 }
 
 Result<AtariPreset> FindAtariPreset(std::string_view name) {
-  for (const auto& preset : Presets()) {
-    if (preset.name == name) return preset;
-  }
-  return Status(Code::kConfig, fmt::format("env.preset={}: no such Atari preset; nearest is {}",
-                                           name, Nearest(name, AtariPresetNames())));
+  const size_t colon = std::min(name.find(':'), name.size());
+  const std::string_view convention = name.substr(0, colon), size = name.substr(colon);
+  const auto& presets = Presets();
+  const auto found = std::ranges::find(presets, convention, &AtariPreset::name);
+  if (found == presets.end())
+    return Status(Code::kConfig, fmt::format("env.preset={}: no such Atari preset; nearest is {}",
+                                             name, Nearest(convention, AtariPresetNames())));
+  AtariPreset preset = *found;
+  if (!size.empty()) RETURN_IF_ERROR(Resize(preset, size.substr(1)));
+  return preset;
 }
 
 std::string AtariEnvironmentJson(const AtariPreset& preset, std::string_view game) {

@@ -24,7 +24,7 @@ enum class LifeLoss : uint8_t { kIgnored, kZeroDiscount, kEndsEpisode };
 enum class RewardRule : uint8_t { kRaw, kClip, kSign };  // for learners; scores are always raw
 
 struct AtariPreset {
-  std::string_view name;
+  std::string name;
   int version = 1;
   std::string_view origin;  // the implementation whose behaviour this is
 
@@ -67,7 +67,8 @@ struct AtariPreset {
   std::string ToText() const;    // one line a row, for the run header
 };
 
-// kConfig with the nearest name when unknown.
+// NAME or NAME:HEIGHTxWIDTH, with observations of another size than the convention's. kConfig with
+// the nearest name when unknown.
 Result<AtariPreset> FindAtariPreset(std::string_view name);
 std::vector<std::string> AtariPresetNames();
 

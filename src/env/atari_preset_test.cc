@@ -27,6 +27,23 @@ TEST(AtariPresetTest, NamesTheNearestWhenUnknown) {
   EXPECT_NE(preset.status().message().find("deepga-gpu"), std::string::npos);
 }
 
+TEST(AtariPresetTest, ASizeIsPartOfTheName) {
+  const auto small = FindAtariPreset("ale-vector:42x40");
+  ASSERT_TRUE(small.ok());
+  EXPECT_EQ(small->name, "ale-vector:42x40");
+  EXPECT_EQ(small->height, 42);
+  EXPECT_EQ(small->width, 40);
+  EXPECT_EQ(small->sticky, FindAtariPreset("ale-vector")->sticky);
+  EXPECT_NE(small->Hash(), FindAtariPreset("ale-vector")->Hash());
+  for (const auto* wrong : {"ale-vector:", "ale-vector:42", "ale-vector:42x", "ale-vector:x42",
+                            "ale-vector:42x42x42", "ale-vector:15x42", "ale-vector:42x257",
+                            "ale-vector:-42x42", "ale-v5-raw:42x42", "ale-victor:42x42"}) {
+    const auto preset = FindAtariPreset(wrong);
+    ASSERT_FALSE(preset.ok()) << wrong;
+    EXPECT_EQ(preset.status().code(), Code::kConfig);
+  }
+}
+
 TEST(AtariPresetTest, HashesTellPresetsAndRowsApart) {
   std::set<std::string> hashes;
   for (const auto& name : AtariPresetNames()) hashes.insert(FindAtariPreset(name)->Hash());
