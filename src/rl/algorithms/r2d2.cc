@@ -79,8 +79,9 @@ class R2d2Parameters : public ReplayAlgorithmConfig {
     table.Add("r2d2.steps", &steps, {1, 1000}, "steps", "of rewards before a value is taken");
     table.Add("r2d2.burn_in", &burn_in, {0, 100'000}, "steps",
               "before those of a sequence that are learned from: they only move the state");
-    table.Add("r2d2.state", &state, {"stored", "zeros"},
-              "that enters a sequence: the one in which it was played, or the initial one");
+    table.Add("r2d2.state", &state, {"stored", "zeros", "late"},
+              "that enters a sequence: the one in which it was played, the initial one, or the one "
+              "that left the burn-in, which is wrong and what SEED RL's code stores");
     table.Add("r2d2.double", &double_estimate,
               "the network chooses the next action and the target values it; false: the target "
               "does both");
@@ -210,15 +211,19 @@ ShardLoss R2d2::Loss(const Shard& shard) const {
     return AgentNetworkImpl::Input{of(batch.observation), of(batch.reward),
                                    of(batch.previous_action), of(batch.first)};
   };
-  const Tensor stored = config_.state == "stored" ? batch.state : torch::zeros_like(batch.state);
+  Tensor entering = config_.state == "zeros" ? torch::zeros_like(batch.state) : batch.state;
+  if (config_.state == "late" && burn_in > 0) {
+    const torch::NoGradGuard no_gradient;
+    entering = shard.network.forward(part(0, burn_in), entering).state;
+  }
 
   // 1 both networks over the sequence; no gradient goes into the burn-in
   AgentNetworkImpl::Output before, target;
-  before.state = stored;
+  before.state = entering;
   {
     const torch::NoGradGuard no_gradient;
-    if (burn_in > 0) before = shard.network.forward(part(0, burn_in), stored);
-    target = shard.target->forward(part(0, entries), stored);
+    if (burn_in > 0) before = shard.network.forward(part(0, burn_in), entering);
+    target = shard.target->forward(part(0, entries), entering);
   }
   const auto online = shard.network.forward(part(burn_in, entries), before.state);
 

@@ -271,7 +271,7 @@ TEST(R2d2Test, TheLossIsThePapers) {
   std::map<std::string, std::vector<float>> losses;
   for (const char* twice : {"true", "false"})
     for (const char* dueling : {"true", "false"})
-      for (const char* state : {"stored", "zeros"}) {
+      for (const char* state : {"stored", "zeros", "late"}) {
         const AgentSetup setup = R2d2Setup({{"r2d2.double", twice},
                                             {"r2d2.dueling", dueling},
                                             {"r2d2.state", state},
@@ -328,9 +328,20 @@ TEST(R2d2Test, TheLossIsThePapers) {
             }
             return torch::stack(all);
           };
-          const Tensor start =
-              std::string(state) == "stored" ? batch.state : torch::zeros_like(batch.state);
+          Tensor start =
+              std::string(state) == "zeros" ? torch::zeros_like(batch.state) : batch.state;
           std::vector<Tensor> online_finals, target_finals;
+          if (std::string(state) == "late") {
+            const torch::NoGradGuard none;
+            for (int64_t t = 0; t < burn_in; ++t)
+              start = network
+                          .forward({batch.observation.slice(0, t, t + 1),
+                                    batch.reward.slice(0, t, t + 1),
+                                    batch.previous_action.slice(0, t, t + 1),
+                                    batch.first.slice(0, t, t + 1)},
+                                   start)
+                          .state;
+          }
           const Tensor online = values(network, start, online_finals);
           const Tensor followed = values(target, start, target_finals).detach();
           Tensor total = torch::zeros({});
@@ -379,6 +390,7 @@ TEST(R2d2Test, TheLossIsThePapers) {
   EXPECT_GT(terminations, 10);
   EXPECT_GT(truncations, 10);
   EXPECT_NE(losses.at("stored"), losses.at("zeros"));
+  EXPECT_NE(losses.at("stored"), losses.at("late"));
 }
 
 // The priority comes from the values of acting alone, the same network in both roles.
