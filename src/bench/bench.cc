@@ -95,14 +95,13 @@ constexpr Workload kWorkloads[] = {
     {"time-to-score",
      "time until an agent plays a --task, compared with Stable-Baselines3's published settings",
      TimeToScore,
-     "Tasks: cartpole (475), acrobot (-100), pendulum (-200), hopper (2,000), halfcheetah (1,500). "
-     "Each\n"
-     "seed trains until 20 fresh episodes have this mean return, samara's PPO preset and the rival "
-     "in "
-     "turns.\n"
-     "Medians over the seeds; null: not reached. With --runs FOLDER the runs stay, and a bench "
-     "that "
-     "was cut\n"
+     "Tasks: cartpole (475), acrobot (-100), pendulum (-200), hopper (2,000), halfcheetah "
+     "(1,500),\n"
+     "halfcheetah-sac (5,000), pong (18), breakout (100). Each seed trains until 20 fresh "
+     "episodes\n"
+     "have this mean return, samara's preset and the rival in turns. Medians over the seeds; "
+     "null:\n"
+     "not reached. With --runs FOLDER the runs stay, and a bench that was cut\n"
      "goes on with the one that it was cut in."},
 };
 }  // namespace

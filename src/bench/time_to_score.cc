@@ -22,6 +22,7 @@ struct Task {
   double score;
   const char* preset;
   double frames;  // the rival's budget; samara's is its preset's
+  const char* game = nullptr;
 };
 constexpr Task kTasks[] = {
     {"cartpole", 475, "classic/cartpole-ppo", 1e5},
@@ -30,6 +31,8 @@ constexpr Task kTasks[] = {
     {"hopper", 2000, "mujoco/hopper-ppo", 1e6},
     {"halfcheetah", 1500, "mujoco/halfcheetah-ppo", 1e6},
     {"halfcheetah-sac", 5000, "mujoco/halfcheetah-sac", 1e6},
+    {"pong", 18, "atari/ppo-quick", 4e7, "pong"},
+    {"breakout", 100, "atari/ppo-quick", 4e7, "breakout"},
 };
 
 Result<Task> FindTask(const std::string& name) {
@@ -67,6 +70,7 @@ Result<Outcome> TrainOurs(const Task& task, int seed, const Path& folder) {
                    {task.preset, "--out", folder.string(), fmt::format("run.seed={}", seed),
                     fmt::format("run.stop_at={}", task.score), "run.random_episodes=0",
                     "run.video=false", "learn.test_episodes=0"});
+    if (task.game != nullptr) command.push_back(fmt::format("env.game={}", task.game));
   }
   command.insert(command.end(), {"--json", "--quiet"});
   ASSIGN_OR_RETURN(const json result, RunForJson(std::move(command)));

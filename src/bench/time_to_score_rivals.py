@@ -3,7 +3,7 @@
     python time_to_score_rivals.py TASK SCORE SEED FRAMES CORES
 
 The settings are those that the RL Baselines3 Zoo publishes for the task (hyperparams/ppo.yml and sac.yml at 00128b5); its MuJoCo tasks are
-v3 there and v5 here. Where 5 training episodes more are over and their mean return reaches SCORE, 20 fresh episodes are
+v3 there and v5 here. Frames of Atari are emulated ones, four a step. Where 5 training episodes more are over and their mean return reaches SCORE, 20 fresh episodes are
 played, as samara does, here with the most probable action; their mean decides. Environments run in this process, the zoo's default.
 Prints {"rival", "seconds", "frames", "mean"}, seconds and frames null where FRAMES were not enough, or {"reason"} where it is
 not installed. `make rivals` installs it into .venv-rivals, whose Python this script hands over to.
@@ -29,6 +29,8 @@ def settings(task, relu):
     mujoco = {"n_steps": 512,
               "policy_kwargs": {"log_std_init": -2, "ortho_init": False, "activation_fn": relu,
                                 "net_arch": {"pi": [256, 256], "vf": [256, 256]}}}
+    atari = {"n_steps": 128, "n_epochs": 4, "batch_size": 256, "vf_coef": 0.5, "ent_coef": 0.01,
+             "learning_rate": linear(2.5e-4), "clip_range": linear(0.1)}
     return {
         "cartpole": ("CartPole-v1", 8, False, {
             "n_steps": 32, "batch_size": 256, "gae_lambda": 0.8, "gamma": 0.98, "n_epochs": 20, "ent_coef": 0.0,
@@ -37,6 +39,8 @@ def settings(task, relu):
             "n_steps": 256, "gae_lambda": 0.94, "gamma": 0.99, "n_epochs": 4, "ent_coef": 0.0}),
         "pendulum": ("Pendulum-v1", 1, False, {"learning_rate": 1e-3}),
         "halfcheetah-sac": ("HalfCheetah-v5", 1, False, {"learning_starts": 10000}),
+        "pong": ("PongNoFrameskip-v4", 8, False, atari),
+        "breakout": ("BreakoutNoFrameskip-v4", 8, False, atari),
         "halfcheetah": ("HalfCheetah-v5", 1, True, mujoco | {
             "batch_size": 64, "gamma": 0.98, "learning_rate": 2.0633e-05, "ent_coef": 0.000401762, "clip_range": 0.1,
             "n_epochs": 20, "gae_lambda": 0.92, "max_grad_norm": 0.8, "vf_coef": 0.58096}),
@@ -59,11 +63,16 @@ def main():
         import torch
         from stable_baselines3 import PPO, SAC
         from stable_baselines3.common.callbacks import BaseCallback
-        from stable_baselines3.common.env_util import make_vec_env
+        from stable_baselines3.common.env_util import make_atari_env, make_vec_env
         from stable_baselines3.common.evaluation import evaluate_policy
-        from stable_baselines3.common.vec_env import VecNormalize, sync_envs_normalization
+        from stable_baselines3.common.vec_env import VecFrameStack, VecNormalize, sync_envs_normalization
 
         name, copies, normalize, arguments = settings(task, torch.nn.ReLU)
+        atari = name.endswith("NoFrameskip-v4")
+        if atari:
+            import ale_py
+
+            gymnasium.register_envs(ale_py)
         gymnasium.make(name).close()
     except Exception as error:  # gymnasium reports a missing simulator by errors of its own
         print(json.dumps({"reason": f"{error}: `make rivals` installs what is missing"}))
@@ -71,7 +80,10 @@ def main():
     torch.set_num_threads(cores)
 
     def environments(count, training):
-        made = make_vec_env(name, n_envs=count, seed=seed + (0 if training else 1_000_000))
+        fresh_seed = seed + (0 if training else 1_000_000)
+        if atari:
+            return VecFrameStack(make_atari_env(name, n_envs=count, seed=fresh_seed), 4)
+        made = make_vec_env(name, n_envs=count, seed=fresh_seed)
         if not normalize:
             return made
         return VecNormalize(made, gamma=arguments["gamma"], training=training, norm_reward=training)
@@ -98,13 +110,14 @@ def main():
             return self.reached is None
 
     algorithm = SAC if task in ("pendulum", "halfcheetah-sac") else PPO
-    model = algorithm("MlpPolicy", training, seed=seed, device="cpu", **arguments)
+    model = algorithm("CnnPolicy" if atari else "MlpPolicy", training, seed=seed, device="cpu", **arguments)
     until = UntilScore()
     started = time.perf_counter()
-    model.learn(frames, callback=until)
+    repeat = 4 if atari else 1
+    model.learn(frames // repeat, callback=until)
     seconds, steps, mean = until.reached or (None, None, None)
     print(json.dumps({"rival": f"Stable-Baselines3 {stable_baselines3.__version__} {algorithm.__name__}, RL Zoo's settings", "seconds": seconds,
-                      "frames": steps, "mean": None if mean is None else float(mean)}))
+                      "frames": None if steps is None else steps * repeat, "mean": None if mean is None else float(mean)}))
 
 
 if __name__ == "__main__":
