@@ -86,3 +86,30 @@ def test_options_are_checked():
     assert samara("check").code == 64
     assert samara("check", "CartPole-v1", "--seconds", "-1").code == 64
     assert samara("check", "atari/pong", "--preset", "ale-v6").code == 78
+
+
+def test_arguments_and_wrappers_reach_the_environment(folder):
+    (folder / "wraps.py").write_text("""
+import gymnasium
+
+
+class Loud(gymnasium.ActionWrapper):
+    def action(self, action):
+        raise ValueError(f"at {self.unwrapped.at}")
+""")
+    given = ["my_tasks:Task", "env.kwargs.at=12", "env.wrappers=wraps:Loud"]
+    outcome = samara("check", *given, "--json", cwd=folder)
+    assert outcome.code == 69 and "ValueError: at 12" in outcome.json["error"]
+    assert ok("check", *given[:2], "env.kwargs={at = 1000}", "--seconds", 0.1, "--json", cwd=folder).json["ok"] is True
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["CartPole-v1", "env.kwargs.size=4"], "CartPole-v1 is samara's own"),
+    (["atari/pong", "env.wrappers=a:B"], "Atari games are samara's own"),
+    (["my_tasks:Task", "env.kwargs.size=4"], "size"),
+    (["my_tasks:Task", "env.game=pong"], "unknown key"),
+    (["my_tasks:Task", "env.kwargs=4"], "expected a table"),
+])  # fmt: skip
+def test_options_that_do_not_fit(words, message, folder):
+    outcome = samara("check", *words, cwd=folder)
+    assert outcome.code == 78 and message in outcome.err

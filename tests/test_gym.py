@@ -186,3 +186,87 @@ def test_actions_of_several_parts_are_told_by_one_index(name, monkeypatch):
 def test_too_many_actions_are_refused():
     with pytest.raises(SetupError, match="fewer than 2"):
         gym.parts("Huge-v0", spaces.MultiDiscrete([2**16, 2**16]))
+
+
+# ---- arguments, wrappers and classes of one's own
+
+TASK = """
+import gymnasium, numpy as np
+from gymnasium import spaces
+
+
+class Corridor(gymnasium.Env):
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, length=5, start={"at": 0}, shape=(1,)):
+        self.length, self.first, self.shape, self.at = length, start["at"], shape, start["at"]
+        self.observation_space = spaces.Box(0, 1, (1,), np.float32)
+
+    def observe(self):
+        return np.full(self.shape, self.at / self.length, np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = self.first
+        return self.observe(), {}
+
+    def step(self, action):
+        self.at += 1 if action else -1
+        return self.observe(), float(self.at), self.at == self.length, False, {}
+
+
+class Scaled(gymnasium.RewardWrapper):
+    def __init__(self, env, by=10.0):
+        super().__init__(env)
+        self.by = by
+
+    def reward(self, reward):
+        return self.by * reward
+"""
+
+
+@pytest.fixture
+def corridors(tmp_path, monkeypatch):
+    (tmp_path / "corridors.py").write_text(TASK)
+    monkeypatch.delitem(sys.modules, "corridors", raising=False)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield {"kind": "gym", "id": "corridors:Corridor", "path": str(tmp_path)}
+
+
+def test_a_class_needs_no_registration_and_takes_arguments_and_wrappers(corridors):
+    plain = make(corridors)
+    out = empty(plain.spec)
+    plain.reset(1, 0, 0, out)
+    assert plain.step(1, out) == (1.0, False, False, False, 1) and out == pytest.approx(0.2)
+    chosen = make(corridors | {"kwargs": {"length": 3, "start": {"at": 2}}, "wrappers": [
+        "corridors:Scaled", "corridors:Scaled?by=0.5", "gymnasium.wrappers:TimeLimit?max_episode_steps=7"]})
+    chosen.reset(1, 0, 0, out)
+    assert chosen.step(1, out) == (15.0, True, False, False, 1) and out == 1  # 3 * 10 * 0.5
+    assert chosen.env._max_episode_steps == 7
+    # arguments change the task: two that differ are two versions
+    assert plain.spec.version != chosen.spec.version and '"length": 3' in chosen.spec.version
+
+
+@pytest.mark.parametrize(("more", "code", "words"), [
+    ({"kwargs": {"size": 4}}, CONFIG, "size"),
+    ({"wrappers": ["corridors"]}, CONFIG, "expected module:Class"),
+    ({"wrappers": ["corridors:Nothing"]}, CONFIG, "Nothing"),
+    ({"wrappers": ["corridors:Scaled?to=2"]}, CONFIG, "to"),
+    ({"wrappers": ["no_such_module:Scaled"]}, NO_INPUT, "then in the current folder"),
+    ({"wrappers": "corridors:Scaled"}, CONFIG, "a list"),
+    ({"id": "no_such_module:Corridor"}, NO_INPUT, "then in the current folder"),
+    ({"id": "corridors:Nothing"}, CONFIG, "Nothing"),
+])  # fmt: skip
+def test_what_an_environment_of_ones_own_is_refused_for(more, code, words, corridors):
+    with pytest.raises(SetupError, match=words) as refused:
+        make(corridors | more)
+    assert refused.value.code == code
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 2)])
+def test_an_observation_of_another_shape_names_the_space(shape, corridors):
+    environment = make(corridors | {"kwargs": {"shape": shape}})
+    with pytest.raises(ValueError, match=r"observation_space=Box\(0.0, 1.0, \(1,\), float32\)"):
+        environment.reset(1, 0, 0, empty(environment.spec))
+    with pytest.raises(ValueError, match=r"observation_space=Box\(0.0, 1.0, \(1,\), float32\)"):
+        environment.step(1, empty(environment.spec))

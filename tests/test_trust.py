@@ -126,6 +126,14 @@ def test_a_policy_file_chooses_no_program_by_options(chosen, policy, tmp_path):
     refused(77, "eval", evil, words=[str(evil), chosen, "--trust"])
 
 
+@pytest.mark.parametrize(("key", "value"), [("wrappers", '["mine:Foo"]'), ("kwargs", '{"xml_file" = "./evil.xml"}')])
+def test_a_policy_file_chooses_no_wrapper_and_no_path(key, value, place, policy, tmp_path):
+    evil = rewrite(policy, tmp_path / "evil.safetensors", says(key, value))
+    for command in (["eval", evil], ["eval", evil, "env.id=CartPole-v0"]):  # which would be wrapped too
+        refused(77, *command, words=[str(evil), "wrappers", "--trust"], cwd=place)
+    assert not (place / "ran").exists()
+
+
 # -- whose run it is --------------------------------------------------------------------------------------
 
 
@@ -157,6 +165,25 @@ def test_a_run_of_others_is_played_and_resumed_only_when_trusted(how, words, tmp
         ok("eval", run, "--episodes", 1, given)
     ok("train", "--resume", run, "ga.generations=5", "--quiet", "--trust")
     ok("train", "--resume", run, "ga.generations=6", "--quiet", "env.id=CartPole-v1")
+
+
+def test_a_run_of_others_brings_no_wrapper(place, tmp_path):
+    run = tmp_path / "run"
+    (place / "wraps.py").write_text(MODULE + "def Same(env): return env\n")
+    train(run, *PYTHON, "env.id=CartPole-v0", "env.wrappers=wraps:Same", cwd=place)
+    (place / "ran").unlink()
+    run.chmod(0o777)
+    for command in (["eval", run], ["train", "--resume", run, "ga.generations=5"]):
+        refused(77, *command, "env.id=CartPole-v0", words=[str(run), "--trust"], warnings=True, cwd=place)
+    assert not (place / "ran").exists()
+
+
+def test_a_file_of_others_names_no_wrapper(place, tmp_path):
+    file = place / "theirs.toml"
+    file.write_text('[env]\nwrappers = ["mine:Foo"]\n')
+    file.chmod(0o666)
+    refused(77, "train", file, "env.id=CartPole-v0", "--dry-run", words=["theirs.toml", "--trust"], cwd=place)
+    assert not (place / "ran").exists()
 
 
 def test_a_file_of_others_names_no_module(place, tmp_path):

@@ -72,14 +72,17 @@ Autoreset AutoresetNamed(const std::string& name) {
 }
 
 std::unique_ptr<EnvironmentVector> Make(const std::string& environment, uint32_t environments,
-                                        const std::string& preset, std::optional<uint32_t> workers,
-                                        int64_t stack, int64_t frames_max,
-                                        const std::string& autoreset, double step_timeout,
-                                        const std::string& python, const std::string& python_path) {
+                                        const std::string& preset, const std::string& kwargs,
+                                        const std::string& wrappers,
+                                        std::optional<uint32_t> workers, int64_t stack,
+                                        int64_t frames_max, const std::string& autoreset,
+                                        double step_timeout, const std::string& python,
+                                        const std::string& python_path) {
   VectorOptions options;
   options.environment = environment;
   options.environments = environments;
   options.preset = preset;
+  options.gym = {.kwargs = kwargs, .wrappers = wrappers};
   options.workers = workers;
   options.stack = stack;
   options.frames_max = frames_max;
@@ -172,8 +175,9 @@ NB_MODULE(_engine, m) {
   m.def("native_environments", &samara::NativeEnvironmentIds,
         "Ids of the environments in C++, in the order of the documentation.");
   m.def("make", &samara::Make, nb::arg("environment"), nb::arg("environments"), nb::arg("preset"),
-        nb::arg("workers").none(), nb::arg("stack"), nb::arg("frames_max"), nb::arg("autoreset"),
-        nb::arg("step_timeout"), nb::arg("python"), nb::arg("python_path"));
+        nb::arg("kwargs"), nb::arg("wrappers"), nb::arg("workers").none(), nb::arg("stack"),
+        nb::arg("frames_max"), nb::arg("autoreset"), nb::arg("step_timeout"), nb::arg("python"),
+        nb::arg("python_path"));
   samara::BindVector(m);
   BindPopulation(m);
 }

@@ -51,7 +51,7 @@ std::optional<FrameStackRule> ChooseStack(int64_t wanted, const NamedEnvironment
 
 EnvironmentVector::EnvironmentVector(const VectorOptions& options)
     : options_(options),
-      named_(FindEnvironment(options.environment, options.preset).ValueOrThrow()),
+      named_(FindEnvironment(options.environment, options.preset, options.gym).ValueOrThrow()),
       stack_(ChooseStack(options.stack, named_)),
       slots_(options.environments),
       events_(options.environments) {

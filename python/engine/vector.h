@@ -28,6 +28,7 @@ enum class Autoreset : uint8_t {
 struct VectorOptions {
   std::string environment;  // FindEnvironment
   std::string preset = "ale-v5";
+  GymOptions gym;
   uint32_t environments = 1;
   std::optional<uint32_t> workers;  // threads or processes; none: chosen
   int64_t stack = -1;               // frames of an observation; -1: the preset's, else 0: no stack

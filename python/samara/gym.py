@@ -2,7 +2,8 @@
 """Any Gymnasium environment with a Discrete, MultiDiscrete, MultiBinary or Box action space, unchanged.
 
 ``{"kind": "gym", "id": "LunarLander-v3"}``; ``"module:Name-v0"`` imports the module first, from ``"path"`` when no other
-place has it; ``"kwargs"`` goes to ``gymnasium.make``. Observations: a uint8 Box stays as it is, every other Box becomes float32,
+place has it, and ``"module:Class"`` needs no registration; ``"kwargs"`` goes to ``gymnasium.make``; ``"wrappers"`` are
+put around it, innermost first, each as ``"module:Class"`` or ``"module:Class?argument=value&..."``. Observations: a uint8 Box stays as it is, every other Box becomes float32,
 and Dict, Tuple, Discrete, MultiDiscrete and MultiBinary spaces are flattened to one float32 vector by
 ``gymnasium.spaces.flatten``, a Dict of a goal environment in the order of samara/goal.py. Actions in [-1, 1] are rescaled to the Box's bounds; a dimension
 with an infinite bound is passed through as it is. Each episode calls ``reset(seed=key mod 2^31)``; a
@@ -11,7 +12,9 @@ step counts as one frame.
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
+import json
 import math
 import sys
 from typing import Any
@@ -19,9 +22,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 
 from samara import goal
-from samara.environment import CONFIG, NO_INPUT, SetupError, Spec, Step
+from samara.environment import CONFIG, NO_INPUT, SetupError, Spec, Step, parse_options
 
 FLATTENED = (spaces.Dict, spaces.Tuple, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 # packages that decide an episode's bits: their versions are part of the run's identity
@@ -29,9 +33,11 @@ ENGINES = {"mujoco": "mujoco", "Box2D": "box2d", "ale_py": "ale-py", "pygame": "
 
 
 class GymEnvironment:
-    def __init__(self, given: str, env: gymnasium.Env, render: bool) -> None:
+    def __init__(self, given: str, env: gymnasium.Env, render: bool, options: str = "") -> None:
         self.env = env
-        observation, self.flatten = observation_space(given, goal.ordered(env.observation_space))
+        space = goal.ordered(env.observation_space)
+        observation, self.flatten = observation_space(given, space)
+        self.expected = f"expected one of observation_space={space}"
         action = env.action_space
         self.parts = parts(given, action)
         self.discrete = isinstance(action, spaces.Discrete) or bool(self.parts)
@@ -54,7 +60,7 @@ class GymEnvironment:
         self.image = draw(given, env) if render else np.zeros((0, 0, 3))
         self.spec = Spec(
             id=f"gym/{given}",
-            version=versions(env),
+            version=versions(env) + options,
             observation_dtype=str(observation.dtype),
             observation_shape=observation.shape or (1,),
             action_discrete=self.discrete,
@@ -80,6 +86,8 @@ class GymEnvironment:
     def reset(self, seed: int, noops: int, frames_max: int, observation: np.ndarray) -> None:
         self.frames, self.frames_max = 0, frames_max
         first, _ = self.env.reset(seed=seed % 2**31)
+        if self.flatten is None and np.size(first) != observation.size:  # NumPy would repeat one number
+            raise ValueError(f"an observation of shape {np.shape(first)}, {self.expected}")
         self.observe(first, observation)
 
     def step(self, action: int | np.ndarray, observation: np.ndarray) -> Step:
@@ -99,9 +107,10 @@ class GymEnvironment:
         return Step(reward, terminated, truncated and not terminated, False, 1)
 
     def observe(self, result: Any, out: np.ndarray) -> None:
-        if self.flatten is not None:
-            result = spaces.flatten(self.flatten, result)
-        out[...] = result
+        try:
+            out[...] = result if self.flatten is None else spaces.flatten(self.flatten, result)
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise ValueError(f"an observation that does not fit ({error}), {self.expected}") from error
 
     def pictures(self, out: np.ndarray) -> int:
         out[0] = self.env.render()
@@ -169,22 +178,30 @@ def versions(env: gymnasium.Env) -> str:
 
 def make(config: dict[str, Any], render: bool = False) -> GymEnvironment:
     given = config.get("id")
-    kwargs = config.get("kwargs", {})
-    unknown = config.keys() - {"kind", "id", "path", "kwargs", "actor", "incarnation"}
+    kwargs, wrappers = config.get("kwargs", {}), config.get("wrappers", [])
+    unknown = config.keys() - {"kind", "id", "path", "kwargs", "wrappers", "actor", "incarnation"}
     if unknown:
-        raise SetupError(CONFIG, f"gym: unknown key {min(unknown)!r}, expected id, path, kwargs")
+        raise SetupError(CONFIG, f"gym: unknown key {min(unknown)!r}, expected id, path, kwargs, wrappers")
     path = config.get("path", "")
     if not isinstance(given, str) or not isinstance(kwargs, dict) or not isinstance(path, str):
         raise SetupError(CONFIG, "gym: expected id and path to be texts and kwargs a table")
+    if not isinstance(wrappers, list) or not all(isinstance(w, str) for w in wrappers):
+        raise SetupError(CONFIG, "gym: expected wrappers to be a list of texts")
     if path and path not in sys.path:
         sys.path.append(path)  # last: it hides nothing
-    if render:
-        kwargs = kwargs | {"render_mode": "rgb_array"}
+    chosen = f", kwargs {json.dumps(kwargs, sort_keys=True, default=repr)}, wrappers {json.dumps(wrappers)}"
+    env = build(given, kwargs | {"render_mode": "rgb_array"} if render else kwargs, path)
+    for wrapper in wrappers:
+        env = wrap(wrapper, env, path)
+    return GymEnvironment(given, env, render, chosen if kwargs or wrappers else "")
+
+
+def build(given: str, kwargs: dict[str, Any], path: str) -> gymnasium.Env:
     try:
         # the checker that gymnasium.make adds costs time at every step and changes nothing
-        env = gymnasium.make(given, disable_env_checker=True, **kwargs)
+        return gymnasium.make(registered(given), disable_env_checker=True, **kwargs)
     except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
-        raise SetupError(NO_INPUT, f"gym {given!r} needs a Python package: {error}") from error
+        raise SetupError(NO_INPUT, f"gym {given!r} needs a Python package: {missing(error, path)}") from error
     except gymnasium.error.Error as error:
         hint = ": Atari games are atari/GAME here" if given.startswith("ALE/") else ""
         raise SetupError(CONFIG, f"gym {given!r}: {error}{hint}") from error
@@ -192,4 +209,35 @@ def make(config: dict[str, Any], render: bool = False) -> GymEnvironment:
         raise SetupError(CONFIG, f"gym {given!r} with {kwargs}: {error}") from error
     except Exception as error:  # the environment's own
         raise SetupError(CONFIG, f"gym {given!r} cannot be built: {type(error).__name__}: {error}") from error
-    return GymEnvironment(given, env, render)
+
+
+def registered(given: str) -> str | EnvSpec:
+    """What gymnasium.make takes: of "module:Class", where the module registers no such name, the class."""
+    module, colon, name = given.partition(":")
+    if not colon or name in gymnasium.registry:
+        return given
+    found = getattr(importlib.import_module(module), name, None)
+    return EnvSpec(name, entry_point=found) if callable(found) and name not in gymnasium.registry else given
+
+
+def wrap(wrapper: str, env: gymnasium.Env, path: str) -> gymnasium.Env:
+    """"module:Class" around `env`, with arguments behind a question mark."""
+    name, _, query = wrapper.partition("?")
+    module, colon, attribute = name.partition(":")
+    if not colon or not module or not attribute:
+        raise SetupError(CONFIG, f"wrapper {wrapper!r}: expected module:Class, such as gymnasium.wrappers:ClipReward")
+    try:
+        kwargs = parse_options(wrapper, query) if query else {}
+        return getattr(importlib.import_module(module), attribute)(env, **kwargs)
+    except SetupError:
+        raise
+    except ModuleNotFoundError as error:
+        raise SetupError(NO_INPUT, f"wrapper {wrapper!r} needs a Python package: {missing(error, path)}") from error
+    except Exception as error:  # no such class, arguments that it does not take, its own
+        raise SetupError(CONFIG, f"wrapper {wrapper!r}: {type(error).__name__}: {error}") from error
+
+
+def missing(error: Exception, path: str) -> str:
+    """The message, and where a module was looked for."""
+    where = f": searched where Python finds modules, then in the current folder {path}" if path else ""
+    return f"{error}{where if isinstance(error, ModuleNotFoundError) else ''}"

@@ -95,7 +95,7 @@ def environment_config(given: str, preset: str) -> dict[str, Any]:
             config["preset"] = json.loads(_native.atari_preset(config["preset"]))
         except ValueError as error:
             raise SetupError(CONFIG, str(error)) from error
-    if config.get("kind") == "gym" and names_module(config.get("id")):
+    if config.get("kind") == "gym" and (names_module(config.get("id")) or config.get("wrappers")):
         config["path"] = os.getcwd()
     return config
 

@@ -51,7 +51,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     `workers`: threads of native environments (0: the calling thread), processes of others; default: what suits the
     environment. `batch_size`: results of one `recv`; default `num_envs`. `seed`: of environments that `reset` gives no
     seed. `autoreset_mode`: Gymnasium's, by value or name. `stack`: frames of an observation, in front of its shape;
-    default: the Atari preset's, none elsewhere. `preset`: convention of Atari games (doc/atari.md). `frames_max`:
+    default: the Atari preset's, none elsewhere. `preset`: convention of Atari games (doc/atari.md). `kwargs` and
+    `wrappers` (texts "module:Class"): of a Gymnasium environment, as `env.kwargs` and `env.wrappers`. `frames_max`:
     truncates episodes. `step_timeout`: seconds until a silent process counts as hung.
 
     Episode n of an environment with seed s is the n-th of `samara eval --seed s`: the same for any number of workers.
@@ -69,6 +70,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         stack: int | None = None,
         preset: str = "ale-v5",
+        kwargs: Mapping[str, Any] | None = None,
+        wrappers: Sequence[str] = (),
         frames_max: int = 0,
         step_timeout: float = 10.0,
     ) -> None:
@@ -82,7 +85,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self.autoreset_mode = _mode(autoreset_mode)
         _find_packages()
         self._core = _engine.make(
-            env, num_envs, preset, workers, -1 if stack is None else stack, frames_max, _MODES[self.autoreset_mode],
+            env, num_envs, preset, json.dumps(dict(kwargs or {})), json.dumps(list(wrappers)), workers, -1 if stack is None else stack, frames_max, _MODES[self.autoreset_mode],
             step_timeout, sys.executable, str(Path(os.path.abspath(__file__)).parents[1]),
         )  # fmt: skip
         os.register_at_fork(after_in_child=functools.partial(_forget, weakref.ref(self)))

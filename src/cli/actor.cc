@@ -21,6 +21,7 @@ namespace {
 struct ActorArguments {
   RemoteActorOptions remote;
   std::string environment, preset = "ale-v5";
+  std::vector<std::string> overrides;
   uint32_t slots = 0, threads = 0;
   bool at_once = false, json = false;
 };
@@ -47,7 +48,8 @@ EnvironmentFactory WhileThereIsTime(EnvironmentFactory make, const RemoteActorOp
 // The environments that the arguments name, as many as they say.
 Result<std::unique_ptr<Fleet>> MakeLocalFleet(const ActorArguments& args) {
   const uint32_t workers = args.threads > 0 ? args.threads : Cores();
-  ASSIGN_OR_RETURN(NamedEnvironment named, FindEnvironment(args.environment, args.preset));
+  ASSIGN_OR_RETURN(const GymOptions gym, ParseGymOptions(args.overrides));
+  ASSIGN_OR_RETURN(NamedEnvironment named, FindEnvironment(args.environment, args.preset, gym));
   if (named.native)
     named.native = WhileThereIsTime(named.native, args.remote);
   else if (args.at_once)
@@ -91,6 +93,7 @@ void AddActor(CLI::App& app, Invocation& invocation) {
       ->add_option("--env", args->environment,
                    "atari/GAME, a native id, dummy, or any id of Gymnasium")
       ->required();
+  AddGymOptions(*command, args->overrides);
   command->add_option("--preset", args->preset, "Atari preset; `samara list envs`")
       ->capture_default_str();
   command->add_option("--slots", args->slots, "number of environments; default: two per thread")

@@ -19,6 +19,7 @@ namespace {
 
 struct CheckArguments {
   std::string environment, preset = "ale-v5";
+  std::vector<std::string> overrides;
   double seconds = 1;
   uint64_t seed = 0;
   bool json = false;
@@ -149,7 +150,9 @@ class RandomPlayer {
 
 // Fills `found` as far as it comes.
 Status Examine(const CheckArguments& args, nlohmann::json& found) {
-  ASSIGN_OR_RETURN(const NamedEnvironment named, FindEnvironment(args.environment, args.preset));
+  ASSIGN_OR_RETURN(const GymOptions gym, ParseGymOptions(args.overrides));
+  ASSIGN_OR_RETURN(const NamedEnvironment named,
+                   FindEnvironment(args.environment, args.preset, gym));
   ActorFleetOptions options;
   options.slots = 1;
   options.failures_max = 1;  // what fails once is to be shown
@@ -215,8 +218,9 @@ void AddCheck(CLI::App& app, Invocation& invocation) {
   auto args = std::make_shared<CheckArguments>();
   command
       ->add_option("environment", args->environment,
-                   "atari/GAME or any env.id: a native id, Gymnasium's, module:Name-v0")
+                   "atari/GAME or any env.id: a native id, Gymnasium's, module:Name")
       ->required();
+  AddGymOptions(*command, args->overrides);
   command->add_option("--preset", args->preset, "Atari preset; 'samara list envs'")
       ->capture_default_str();
   command->add_option("--seconds", args->seconds, "how long to play, at least one episode")

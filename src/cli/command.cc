@@ -89,6 +89,19 @@ void AddIndividual(CLI::App& command, LoadOptions& options) {
       ->check(CLI::Range(1, 1'000'000'000));
 }
 
+void AddGymOptions(CLI::App& command, std::vector<std::string>& overrides) {
+  command.add_option("options", overrides,
+                     "of a Gymnasium environment: env.kwargs.NAME=VALUE ..., env.wrappers=M:CLASS");
+}
+
+Result<GymOptions> ParseGymOptions(const std::vector<std::string>& overrides) {
+  EnvironmentConfig env;
+  ConfigTable table;
+  BindGymOptions(table, env);
+  for (const std::string& word : overrides) RETURN_IF_ERROR(table.Override(word));
+  return GymOptionsOf(env);
+}
+
 void PrintJson(const nlohmann::json& object) {
   // replace: text from a file may hold bytes that are no UTF-8
   std::printf("%s\n",

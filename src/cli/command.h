@@ -62,6 +62,10 @@ void AddLoading(CLI::App& command, LoadOptions& options);
 void AddAllowNonfinite(CLI::App& command, LoadOptions& options);
 // --individual and --generation of a command that takes a policy of a run.
 void AddIndividual(CLI::App& command, LoadOptions& options);
+// The words env.kwargs.NAME=VALUE and env.wrappers=... of a command that takes an environment by
+// name, and what they say.
+void AddGymOptions(CLI::App& command, std::vector<std::string>& overrides);
+Result<GymOptions> ParseGymOptions(const std::vector<std::string>& overrides);
 // One line on standard output; the last line of a command called with --json.
 void PrintJson(const nlohmann::json& object);
 // "3" or "1..30", each number from 0 to `max`; kConfig naming the option.

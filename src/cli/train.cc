@@ -211,8 +211,8 @@ Status RunTrain(const TrainArguments& args, Invocation& invocation,
     config.ChooseAlgorithm(toml, options.overrides);
     ConfigTable table = config.Table();
     RETURN_IF_ERROR(table.ParseToml(toml, preset));
-    if (preset.ends_with(".toml") && ChoosesCode(config.env.id) && !args.trust &&
-        !ChoosesEnvironment(options.overrides))
+    if (preset.ends_with(".toml") && ChoosesCode(config.env) && !args.trust &&
+        !ChoosesEnvironment(config.env, options.overrides))
       RETURN_IF_ERROR(CheckOwn(preset));
     for (const auto& assignment : options.overrides) RETURN_IF_ERROR(table.Override(assignment));
     if (!args.out.empty()) options.out = args.out;

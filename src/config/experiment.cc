@@ -37,6 +37,21 @@ void ExperimentConfig::ChooseAlgorithm(std::string_view toml,
   if (chosen != run.algorithm) Choose(chosen);
 }
 
+void BindGymOptions(ConfigTable& table, EnvironmentConfig& env) {
+  table.AddTable("env.kwargs", &env.kwargs,
+                 "arguments of a Gymnasium environment: env.kwargs.NAME=VALUE, or a table",
+                 OnResume::kMustMatchAdded);
+  table.AddList("env.wrappers", &env.wrappers,
+                "wrappers around a Gymnasium environment, innermost first: module:Class",
+                OnResume::kMustMatchAdded);
+}
+
+GymOptions GymOptionsOf(const EnvironmentConfig& env) {
+  return {.kwargs = JsonOf(env.kwargs), .wrappers = JsonOf(env.wrappers)};
+}
+
+bool ChoosesCode(const EnvironmentConfig& env) { return ChoosesCode(env.id, GymOptionsOf(env)); }
+
 std::vector<std::string> AlgorithmNames() {
   std::vector<std::string> names;
   for (const EvolutionRow& row : EvolutionAlgorithms()) names.push_back(row.name);
@@ -92,6 +107,7 @@ ConfigTable ExperimentConfig::OwnTable() {
             "empty: the Atari game; else a native id or any Gymnasium id (module:Name-v0)");
   table.Add("env.game", &env.game, {}, "Atari game");
   table.Add("env.preset", &env.preset, {}, "Atari preset; `samara list envs`");
+  BindGymOptions(table, env);
   table.Add("env.frames_max", &env.frames_max, {0, 1e12}, "frames",
             "maximum length of an episode; 0 = the preset's");
   table.Add("env.test_frames_max", &env.test_frames_max, {0, 1e12}, "frames",

@@ -8,6 +8,7 @@
 #include "core/cloned.h"
 #include "core/config.h"
 #include "evo/algorithms/algorithm.h"
+#include "fleet/named_environment.h"
 #include "rl/learner/learning_config.h"
 
 namespace samara {
@@ -31,6 +32,8 @@ struct EnvironmentConfig {
   std::string id;  // empty: the Atari game below; a native id; else a Gymnasium id
   std::string game = "frostbite";
   std::string preset = "deepga-gpu";  // of Atari
+  std::string kwargs = "{}";          // of a Gymnasium environment, TOML
+  std::string wrappers = "[]";        // around it, innermost first, TOML
   int64_t frames_max = 0;             // population and validation; 0 = the preset's limit
   int64_t test_frames_max = 0;
   int64_t stack = 0;  // images that a learning agent sees together; 0 = see EnvironmentSetup::stack
@@ -38,6 +41,12 @@ struct EnvironmentConfig {
   // Empty: it is trusted.
   std::string untrusted;
 };
+
+// The keys env.kwargs and env.wrappers.
+void BindGymOptions(ConfigTable& table, EnvironmentConfig& env);
+GymOptions GymOptionsOf(const EnvironmentConfig& env);
+// Whether starting this environment runs code, or opens files, that the configuration chooses.
+bool ChoosesCode(const EnvironmentConfig& env);
 
 struct FleetConfig {
   int64_t actors = 0;        // processes; 0 = one per core

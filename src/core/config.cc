@@ -8,8 +8,8 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
-#include <sstream>
 
+#include "core/inline_toml.h"
 #include "core/log.h"
 #include "core/sha256.h"
 #include "core/toml.h"
@@ -33,36 +33,6 @@ std::string RangeText(Range range, bool integer) {
 }
 
 bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
-
-std::string Quote(const std::string& text) {
-  std::string out = "\"";
-  for (char c : text) {
-    if (IsControl(c)) {
-      out += fmt::format("\\u{:04x}", static_cast<int>(c));
-      continue;
-    }
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + '"';
-}
-
-// The content of a TOML string, or a bare word itself. Nothing for what begins or ends with a
-// quotation mark and is no TOML string: the mark may be meant as one, or as part of the text.
-std::optional<std::string> Unquote(std::string_view text) {
-  const auto mark = [](char c) { return c == '"' || c == '\''; };
-  if (text.empty() || (!mark(text.front()) && !mark(text.back()))) return std::string(text);
-  constexpr std::string_view kKey = "text = ";
-  const toml::parse_result parsed = toml::parse(std::string(kKey) + std::string(text));
-  if (!parsed || parsed.table().size() != 1) return std::nullopt;
-  const auto value = parsed.table()["text"];
-  const toml::source_position end = value.node()->source().end;  // before a comment
-  const auto characters = std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; });
-  if (end.line != 1 || end.column != kKey.size() + 1 + static_cast<size_t>(characters))
-    return std::nullopt;
-  return value.value<std::string>();
-}
 
 // A number as std::from_chars reads it, of one as TOML has it: with a sign, and with underscores
 // between digits. Empty for what has them elsewhere.
@@ -234,7 +204,7 @@ void ConfigTable::AddText(const std::string& key, const std::vector<std::string>
                           const std::function<void(const std::string&)>& store,
                           std::function<std::string()> load) {
   auto set = [=](std::string_view given) -> Status {
-    std::optional<std::string> unquoted = Unquote(given);
+    std::optional<std::string> unquoted = UnquoteToml(given);
     if (!unquoted)
       return Bad(key, given, "a bare word, or text between two quotation marks as TOML has it");
     std::string text = std::move(*unquoted);
@@ -246,15 +216,42 @@ void ConfigTable::AddText(const std::string& key, const std::vector<std::string>
     if (std::any_of(text.begin(), text.end(), IsControl))
       return Bad(key, "(text)", "text without control characters");
     // what config.toml could not give back, such as bytes that are no UTF-8
-    if (!toml::parse("text = " + Quote(text)))
+    if (!toml::parse("text = " + QuoteToml(text)))
       return Bad(key, "(text)", "text in UTF-8 without control characters");
     store(text);
     return Status::Ok();
   };
-  auto get = [load = std::move(load)] { return Quote(load()); };
+  auto get = [load = std::move(load)] { return QuoteToml(load()); };
   const std::string type = choices.empty() ? "text" : "one of " + Join(choices, "|");
   fields_.push_back(
       {key, type, "", "", get(), std::move(help), on_resume, std::move(set), std::move(get)});
+}
+
+void ConfigTable::AddTable(const std::string& key, std::string* value, std::string help,
+                           OnResume on_resume) {
+  auto set = [=](std::string_view given) -> Status {
+    const auto table = CanonicalTable(given);
+    if (!table)
+      return Bad(key, given,
+                 "a table such as {size = 4, mode = \"hard\"}, without dates, nan, inf");
+    *value = *table;
+    return Status::Ok();
+  };
+  fields_.push_back({key, "table", "", "", *value, std::move(help), on_resume, std::move(set),
+                     [value] { return *value; }});
+}
+
+void ConfigTable::AddList(const std::string& key, std::string* value, std::string help,
+                          OnResume on_resume) {
+  auto set = [=](std::string_view given) -> Status {
+    const auto list = CanonicalList(given);
+    if (!list)
+      return Bad(key, given, "a list of texts such as [\"a\", \"b\"], or words between commas");
+    *value = *list;
+    return Status::Ok();
+  };
+  fields_.push_back({key, "list", "", "", *value, std::move(help), on_resume, std::move(set),
+                     [value] { return *value; }});
 }
 
 void ConfigTable::AddElsewhere(std::string key, std::string whose) {
@@ -277,12 +274,24 @@ const ConfigField* ConfigTable::Find(std::string_view key) const {
   return it == fields_.end() ? nullptr : &*it;
 }
 
+std::pair<const ConfigField*, std::string> ConfigTable::FindEntry(std::string_view key) const {
+  const size_t dot = std::min(key.rfind('.'), key.size());
+  const ConfigField* field = Find(key.substr(0, dot));
+  if (field == nullptr || field->type != "table" || dot + 1 >= key.size()) return {};
+  return {field, std::string(key.substr(dot + 1))};
+}
+
 Status ConfigTable::Set(std::string_view key, std::string_view value) {
   if (const ConfigField* field = Find(key)) {
     const auto values = former_values_.find(key);
     if (values == former_values_.end()) return field->set(value);
-    const auto now = values->second.find(Unquote(value).value_or(""));
+    const auto now = values->second.find(UnquoteToml(value).value_or(""));
     return field->set(now == values->second.end() ? value : now->second);
+  }
+  if (const auto [field, name] = FindEntry(key); field != nullptr) {
+    const auto table = WithEntry(field->get(), name, value);
+    return table ? field->set(*table)
+                 : Bad(key, value, "a value of TOML without dates, nan, inf, or a bare word");
   }
   if (const auto former = former_.find(key); former != former_.end())
     return {Code::kConfig, fmt::format("{} was renamed: set {}, {}", key, former->second.key,
@@ -343,6 +352,10 @@ bool HoldsText(const ConfigField& field) {
   return field.type == "text" || field.type.starts_with("one of");
 }
 
+bool HoldsSeveral(const ConfigField& field) {
+  return field.type == "table" || field.type == "list";
+}
+
 }  // namespace
 
 Status ConfigTable::ParseToml(std::string_view text, const std::string& source, Origin origin) {
@@ -363,13 +376,15 @@ Status ConfigTable::ParseToml(std::string_view text, const std::string& source, 
       std::string full = fmt::format("{}.{}", name.str(), key.str());
       std::string scalar;
       if (const auto* s = value.as_string())
-        scalar = Quote(s->get());
+        scalar = QuoteToml(s->get());
       else if (const auto* i = value.as_integer())
         scalar = std::to_string(i->get());
       else if (value.is_floating_point())
         scalar = Written(text, value.source());
       else if (const auto* b = value.as_boolean())
         scalar = b->get() ? "true" : "false";
+      else if (const ConfigField* field = Find(full); field != nullptr && HoldsSeveral(*field))
+        scalar = InlineToml(value).value_or("a date, nan or inf");
       else
         return {Code::kConfig,
                 fmt::format("{}: {}: expected one text, number or boolean", source, Shown(full))};

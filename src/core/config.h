@@ -23,6 +23,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/enum_names.h"
@@ -41,7 +42,7 @@ enum class OnResume { kMustMatch, kMustMatchAdded, kMayChange, kMayGrow };
 
 struct ConfigField {
   std::string key;    // "table.name"
-  std::string type;   // "integer", "number", "boolean", "text", "one of a|b|c"
+  std::string type;   // "integer", "number", "boolean", "text", "one of a|b|c", "table", "list"
   std::string range;  // human text, empty when unbounded
   std::string unit;   // "frames", "members", ... or empty
   std::string default_value;
@@ -76,6 +77,14 @@ class ConfigTable {
         [value, table] { return std::string(NameOf(table, *value)); });
   }
 
+  // A table of values by name, such as `{size = 4, mode = "hard"}`; an override may also set one
+  // name of it, "env.kwargs.size=4". `value` is canonical TOML of one line, at first "{}".
+  void AddTable(const std::string& key, std::string* value, std::string help,
+                OnResume on_resume = OnResume::kMustMatch);
+  // A list of texts; an override may separate them by commas. `value` is at first "[]".
+  void AddList(const std::string& key, std::string* value, std::string help,
+               OnResume on_resume = OnResume::kMustMatch);
+
   // Names a key that another configuration has and this one has not: Set refuses it and says whose
   // it is. `whose`: "run.algorithm=vtrace; this run is deep-ga".
   void AddElsewhere(std::string key, std::string whose);
@@ -106,6 +115,8 @@ class ConfigTable {
   void AddText(const std::string& key, const std::vector<std::string>& choices, std::string help,
                OnResume on_resume, const std::function<void(const std::string&)>& store,
                std::function<std::string()> load);
+  // The name in a table that `key` ends with, and that table's field; nullptr: none.
+  std::pair<const ConfigField*, std::string> FindEntry(std::string_view key) const;
   struct Former {
     std::string key, advice;
     std::function<std::string(std::string_view)> convert;
@@ -118,6 +129,9 @@ class ConfigTable {
 
 // The text that `key` ("table.name") has in TOML text; empty when it is not there or no text.
 std::string TextIn(std::string_view toml, std::string_view key);
+
+// JSON of the value of an AddTable or AddList.
+std::string JsonOf(const std::string& value);
 
 // The candidate that `word` begins, or its last part (behind '/' or '.'), or that begins `word`;
 // else the one with the least edit distance of the whole or of the last part. Case does not count.

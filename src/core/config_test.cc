@@ -466,6 +466,64 @@ TEST(ConfigTest, AnEnumerationIsBoundByTheNamesOfItsValues) {
   EXPECT_EQ(colour, Colour::kRed);
 }
 
+struct Options {
+  Options() {
+    table.AddTable("env.kwargs", &kwargs, "");
+    table.AddList("env.wrappers", &wrappers, "");
+  }
+  std::string kwargs = "{}", wrappers = "[]";
+  ConfigTable table;
+};
+
+TEST(ConfigTest, ATableTakesValuesByName) {
+  Options o;
+  ASSERT_TRUE(o.table.Override(R"(env.kwargs={size = 4, start = [1, 2.5]})").ok());
+  EXPECT_EQ(o.kwargs, R"({"size" = 4, "start" = [1, 2.5]})");
+  for (const char* word : {"env.kwargs.mode=hard", "env.kwargs.size=1e3", "env.kwargs.on=true",
+                           R"(env.kwargs.text="a \"b\"")", "env.kwargs.in={a = 1}"})
+    ASSERT_TRUE(o.table.Override(word).ok()) << word;
+  EXPECT_EQ(JsonOf(o.kwargs),
+            R"({"in": {"a": 1}, "mode": "hard", "on": true, "size": 1000.0, "start": [1, 2.5], )"
+            R"("text": "a \"b\""})");
+  Options again;
+  ASSERT_TRUE(again.table.ParseToml(o.table.ToToml(), "a.toml").ok());
+  EXPECT_EQ(again.kwargs, o.kwargs);
+  EXPECT_EQ(again.table.Hash(), o.table.Hash());
+  Options file;
+  ASSERT_TRUE(file.table.ParseToml("[env.kwargs]\nb = 1\na = 'x'\n", "a.toml").ok());
+  EXPECT_EQ(file.kwargs, R"({"a" = "x", "b" = 1})");
+}
+
+TEST(ConfigTest, AListIsOfTextsAndMayStandBetweenCommas) {
+  Options o;
+  ASSERT_TRUE(o.table.Override("env.wrappers=a:B,c.d:E?n=3").ok());
+  EXPECT_EQ(o.wrappers, R"(["a:B", "c.d:E?n=3"])");
+  EXPECT_EQ(JsonOf(o.wrappers), o.wrappers);
+  ASSERT_TRUE(o.table.ParseToml("[env]\nwrappers = ['x:Y']\n", "a.toml").ok());
+  EXPECT_EQ(o.wrappers, R"(["x:Y"])");
+  ASSERT_TRUE(o.table.Override("env.wrappers=").ok());
+  EXPECT_EQ(o.wrappers, "[]");
+}
+
+TEST(ConfigTest, WrongTablesAndListsAreNamedAndChangeNothing) {
+  Options o;
+  for (const char* word :
+       {"env.kwargs=4", "env.kwargs={a = }", "env.kwargs={a = nan}", "env.kwargs.a=1979-05-27",
+        "env.kwargs={a = 1}, b", "env.kwargs.a=\"b", "env.kwargs={a = 1}\nb = 2",
+        "env.kwargs.a=\xff", "env.wrappers=[1]", "env.wrappers=[\"a\"", "env.wrappers=\xff"}) {
+    const Status status = o.table.Override(word);
+    EXPECT_EQ(status.code(), Code::kConfig) << word;
+    EXPECT_TRUE(status.message().starts_with("env.")) << status.message();
+  }
+  EXPECT_EQ(o.table.Override("env.kwargz.a=1").code(), Code::kConfig);
+  EXPECT_EQ(o.table.Override("env.wrappers.a=1").code(), Code::kConfig);
+  EXPECT_FALSE(o.table.ParseToml("[env]\nkwargs = 'a'\n", "a.toml").ok());
+  EXPECT_FALSE(o.table.ParseToml("[env]\nkwargs = {a = inf}\n", "a.toml").ok());
+  EXPECT_FALSE(o.table.ParseToml("[env]\nwrappers = [1]\n", "a.toml").ok());
+  EXPECT_EQ(o.kwargs, "{}");
+  EXPECT_EQ(o.wrappers, "[]");
+}
+
 TEST(ConfigTest, AFormerKeyIsReadFromARunAndOtherwiseNamesTheNewOne) {
   Settings s;
   s.table.AddFormer("ga.pairs", "ga.population", "twice the number of pairs",

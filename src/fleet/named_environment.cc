@@ -29,6 +29,12 @@ bool IsPlainOption(std::string_view option) {
   return value.is_number() || value.is_boolean();
 }
 
+// Whether a text is in it anywhere.
+bool HoldsText(const nlohmann::json& value) {
+  if (!value.is_structured()) return value.is_string();
+  return std::any_of(value.begin(), value.end(), HoldsText);
+}
+
 // "pong" of "atari/pong" and "atari:pong"; empty: no game.
 std::string GameOf(const std::string& name) {
   constexpr std::string_view kAtari = "atari";
@@ -44,39 +50,54 @@ bool IsNativeEnvironment(std::string_view id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
-bool ChoosesCode(std::string_view id) {
-  if (NamesModule(id)) return true;
+bool ChoosesCode(std::string_view id, const GymOptions& options) {
+  if (options.wrappers != "[]" || NamesModule(id)) return true;
+  if (HoldsText(nlohmann::json::parse(options.kwargs, nullptr, false))) return true;
   if (!HasAdapter(id)) return false;
   const size_t question = std::min(id.find('?'), id.size());
   // a level of DeepMind Lab may be the path of a program in Lua
   if (id.starts_with(kDmLab) && id.substr(0, question).find_first_of("/\\.") != id.npos)
     return true;
-  std::string_view options = id.substr(std::min(question + 1, id.size()));
-  while (!options.empty()) {
-    const size_t end = std::min(options.find('&'), options.size());
-    if (!IsPlainOption(options.substr(0, end))) return true;
-    options.remove_prefix(std::min(end + 1, options.size()));
+  std::string_view query = id.substr(std::min(question + 1, id.size()));
+  while (!query.empty()) {
+    const size_t end = std::min(query.find('&'), query.size());
+    if (!IsPlainOption(query.substr(0, end))) return true;
+    query.remove_prefix(std::min(end + 1, query.size()));
   }
   return false;
 }
 
-std::string PythonEnvironmentJson(const std::string& id) {
+std::string PythonEnvironmentJson(const std::string& id, const GymOptions& options) {
   if (id == "dummy") return R"({"kind": "dummy"})";
   nlohmann::json environment = {{"kind", "gym"}, {"id", id}};
+  const bool wrapped = options.wrappers != "[]";
+  if (options.kwargs != "{}") environment["kwargs"] = nlohmann::json::parse(options.kwargs);
+  if (wrapped) environment["wrappers"] = nlohmann::json::parse(options.wrappers);
   std::error_code gone;
-  if (NamesModule(id)) environment["path"] = std::filesystem::current_path(gone).string();
+  if (wrapped || NamesModule(id))
+    environment["path"] = std::filesystem::current_path(gone).string();
   return environment.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-Result<NamedEnvironment> FindEnvironment(const std::string& name, std::string_view preset) {
+Status CheckGymOptions(std::string_view id, const GymOptions& options) {
+  if (options.empty() || (!id.empty() && id != "dummy" && !IsNativeEnvironment(id)))
+    return Status::Ok();
+  const std::string what = id.empty() ? "Atari games are" : std::string(id) + " is";
+  return {Code::kConfig, "env.kwargs and env.wrappers are for Gymnasium environments, and " + what +
+                             " samara's own; Gymnasium's has env.id=gymnasium:NAME"};
+}
+
+Result<NamedEnvironment> FindEnvironment(const std::string& name, std::string_view preset,
+                                         const GymOptions& options) {
   NamedEnvironment found;
+  RETURN_IF_ERROR(CheckGymOptions(GameOf(name).empty() ? name : std::string(), options));
   if (IsNativeEnvironment(name)) {
     ASSIGN_OR_RETURN(found.native, NativeEnvironment(name));
   } else if (const std::string game = GameOf(name); !game.empty()) {
     ASSIGN_OR_RETURN(found.preset, FindAtariPreset(preset));
     found.actor_json = AtariEnvironmentJson(*found.preset, game);
   } else {
-    found.actor_json = PythonEnvironmentJson(name);
+    found.actor_json = PythonEnvironmentJson(name, options);
   }
   return found;
 }

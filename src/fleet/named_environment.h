@@ -13,14 +13,24 @@
 
 namespace samara {
 
+// What a Gymnasium environment is made with, as JSON.
+struct GymOptions {
+  std::string kwargs = "{}";    // arguments by name
+  std::string wrappers = "[]";  // "module:Class", innermost first
+  bool empty() const { return kwargs == "{}" && wrappers == "[]"; }
+};
+
 bool IsNativeEnvironment(std::string_view id);
-// Whether starting the environment `id` runs code, or opens files, that the id itself chooses:
-// "module:Name-v0", or options of our own prefixes ("envpool:", "dmlab:") that may be paths.
-bool ChoosesCode(std::string_view id);
+// Whether starting the environment `id` runs code, or opens files, that the id or its options
+// choose: "module:Name-v0", a wrapper, or options that may be paths.
+bool ChoosesCode(std::string_view id, const GymOptions& options = {});
 // Configuration of a Python actor for an id that is no Atari game, as JSON: "dummy", or an id of
 // Gymnasium or of our prefixes. A module is looked for where Python finds all others, and last in
 // the current folder.
-std::string PythonEnvironmentJson(const std::string& id);
+std::string PythonEnvironmentJson(const std::string& id, const GymOptions& options = {});
+// kConfig where options are given to an environment that is not made by Python: an Atari game
+// (`id` is empty), a native environment.
+Status CheckGymOptions(std::string_view id, const GymOptions& options);
 
 // An environment that a word names: exactly one of `native` and `actor_json` is set.
 struct NamedEnvironment {
@@ -29,8 +39,10 @@ struct NamedEnvironment {
   std::optional<AtariPreset> preset;  // of a game
 };
 // "atari/pong" or "atari:pong" under the preset of this name, a native id, or one of
-// PythonEnvironmentJson. Starts nothing. kConfig: an unknown preset; what NativeEnvironment says.
-Result<NamedEnvironment> FindEnvironment(const std::string& name, std::string_view preset);
+// PythonEnvironmentJson. Starts nothing. kConfig: an unknown preset; what NativeEnvironment and
+// CheckGymOptions say.
+Result<NamedEnvironment> FindEnvironment(const std::string& name, std::string_view preset,
+                                         const GymOptions& options = {});
 
 // Slots of it: natives on `workers` threads (0: on the caller's, MakeThreadFleet), others in as
 // many actor processes. `options` are those of actors, of which `slots` counts for natives too, and

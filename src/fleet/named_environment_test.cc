@@ -29,6 +29,29 @@ TEST(PythonEnvironmentTest, OnlyAModuleGetsTheCurrentFolder) {
     EXPECT_EQ(path(id), "") << id;
 }
 
+TEST(PythonEnvironmentTest, OptionsReachTheActor) {
+  const GymOptions options{.kwargs = R"({"size": 4})", .wrappers = R"(["a:B"])"};
+  const auto json = nlohmann::json::parse(PythonEnvironmentJson("CartPole-v0", options));
+  EXPECT_EQ(json["kwargs"]["size"], 4);
+  EXPECT_EQ(json["wrappers"], nlohmann::json({"a:B"}));
+  EXPECT_EQ(json["path"], std::filesystem::current_path().string());  // where a:B may lie
+  EXPECT_FALSE(nlohmann::json::parse(PythonEnvironmentJson("CartPole-v0")).contains("kwargs"));
+}
+
+TEST(PythonEnvironmentTest, OptionsChooseCodeWhereTheyMayBePaths) {
+  EXPECT_TRUE(ChoosesCode("CartPole-v0", {.wrappers = R"(["a:B"])"}));
+  for (const char* kwargs : {R"({"xml_file": "x"})", R"({"a": {"b": [1, "x"]}})"})
+    EXPECT_TRUE(ChoosesCode("Ant-v4", {.kwargs = kwargs})) << kwargs;
+  EXPECT_FALSE(ChoosesCode("Ant-v4", {.kwargs = R"({"a": 1, "b": [true, {"c": 0.5}]})"}));
+}
+
+TEST(FindEnvironmentTest, OptionsAreForPythonAlone) {
+  const GymOptions options{.kwargs = R"({"size": 4})"};
+  for (const char* name : {"CartPole-v1", "atari/pong", "dummy"})
+    EXPECT_EQ(FindEnvironment(name, "ale-v5", options).status().code(), Code::kConfig) << name;
+  EXPECT_TRUE(FindEnvironment("gymnasium:CartPole-v1", "", options).ok());
+}
+
 TEST(FindEnvironmentTest, OneWordNamesGamesNativesAndPython) {
   for (const char* name : {"atari/pong", "atari:pong"}) {
     const auto game = FindEnvironment(name, "ale-v5");

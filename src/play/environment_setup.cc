@@ -34,7 +34,7 @@ Status CheckTrusted(const EnvironmentConfig& env) {
 // Configuration of an actor's environment, as JSON.
 std::string ActorEnvironment(const EnvironmentConfig& env, const AtariPreset* preset) {
   return preset != nullptr ? AtariEnvironmentJson(*preset, env.game)
-                           : PythonEnvironmentJson(env.id);
+                           : PythonEnvironmentJson(env.id, GymOptionsOf(env));
 }
 
 Result<std::unique_ptr<Fleet>> MakeFleet(const ExperimentConfig& config, const AtariPreset* preset,
@@ -87,6 +87,7 @@ EpisodeRule MakeEpisodeRule(const ExperimentConfig& config, const AtariPreset* p
 }
 
 Status FindPreset(const ExperimentConfig& config, EnvironmentSetup& setup) {
+  RETURN_IF_ERROR(CheckGymOptions(config.env.id, GymOptionsOf(config.env)));
   if (!config.env.id.empty()) return Status::Ok();
   ASSIGN_OR_RETURN(setup.preset, FindAtariPreset(config.env.preset));
   setup.header = setup.preset->ToText();
@@ -187,10 +188,14 @@ std::string ActorCommand(const ExperimentConfig& config, const std::string& addr
                          const RemoteFleetOptions& remote) {
   const EnvironmentConfig& env = config.env;
   const bool plain = env.id.find_first_of("?&*") == std::string::npos;
+  const auto option = [](const char* key, const std::string& value, const char* none) {
+    return value == none ? std::string() : fmt::format(" {}='{}'", key, value);
+  };
   std::string command = "samara actor --connect " + address + " --env ";
   command += env.id.empty() ? "atari/" + env.game + " --preset " + env.preset
              : plain        ? env.id
                             : "'" + env.id + "'";
+  command += option("env.kwargs", env.kwargs, "{}") + option("env.wrappers", env.wrappers, "[]");
   if (!remote.token_files.empty()) command += " --token-file TOKEN";
   if (!remote.certificate.empty()) command += " --ca ca.pem";
   if (!remote.client_ca.empty()) command += " --certificate actor.pem --key actor.key";

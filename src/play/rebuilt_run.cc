@@ -33,7 +33,7 @@ class NoEvaluator : public Evaluator {
 Result<EnvironmentSpec> SpecOf(const Path& run, const ExperimentConfig& config) {
   ExperimentConfig one = config;
   if (!one.evolution->DependsOnEnvironment()) return EnvironmentSpec();
-  if (ChoosesCode(one.env.id)) RETURN_IF_ERROR(CheckOwn(run));
+  if (ChoosesCode(one.env)) RETURN_IF_ERROR(CheckOwn(run));
   one.fleet.actors = one.fleet.slots = 1;
   ASSIGN_OR_RETURN(const EnvironmentSetup setup, SetUpEvolution(one));
   return setup.environment;

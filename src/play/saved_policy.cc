@@ -216,8 +216,9 @@ Result<Policy> FromRun(const Path& run, const LoadOptions& options) {
 Status TakeConfig(const std::string& toml, const Path& file, ExperimentConfig& config) {
   config.ChooseAlgorithm(toml);
   RETURN_IF_ERROR(config.Table().ParseToml(toml, "metadata", ConfigTable::Origin::kRecorded));
-  if (ChoosesCode(config.env.id))
+  if (ChoosesCode(config.env))
     config.env.untrusted = file.string() + ": its env.id=" + Shown(config.env.id) +
+                           (GymOptionsOf(config.env).empty() ? "" : ", its kwargs or wrappers") +
                            " runs code of its own, such as a Python module";
   return Status::Ok();
 }
@@ -297,8 +298,9 @@ Status CheckOwn(const Path& path) {
   return {Code::kNotPermitted, why + ": expected --trust if you trust who can change it"};
 }
 
-bool ChoosesEnvironment(const std::vector<std::string>& overrides) {
-  return std::any_of(overrides.begin(), overrides.end(),
+bool ChoosesEnvironment(const EnvironmentConfig& env, const std::vector<std::string>& overrides) {
+  return !ChoosesCode("", GymOptionsOf(env)) &&
+         std::any_of(overrides.begin(), overrides.end(),
                      [](const std::string& word) { return word.starts_with("env.id="); });
 }
 
@@ -332,9 +334,10 @@ Result<Policy> LoadPolicy(const Path& target, const LoadOptions& options) {
     const bool named = folder || policy.status().message().starts_with(target.string());
     return named ? policy.status() : policy.status().Annotate(target.string());
   }
+  const bool chosen = ChoosesEnvironment(policy->config.env, options.overrides);
   ConfigTable table = policy->config.Table();
   for (const std::string& word : options.overrides) RETURN_IF_ERROR(table.Override(word));
-  if (options.trust || ChoosesEnvironment(options.overrides)) policy->config.env.untrusted.clear();
+  if (options.trust || chosen) policy->config.env.untrusted.clear();
   return policy;
 }
 

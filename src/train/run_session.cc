@@ -61,13 +61,18 @@ Status Session::OpenExisting(const Path& path) {
   Settle(config_);
   const std::string wanted = table_.Hash();
   const bool exists = Exists(RootedPath::Root(path) / "run.json");
-  if (exists && !options_.trust && !ChoosesEnvironment(options_.overrides))
-    RETURN_IF_ERROR(CheckOwn(path));  // before anything is changed in it
+  const auto check_trusted = [&] {
+    const bool trusted =
+        !exists || options_.trust || ChoosesEnvironment(config_.env, options_.overrides);
+    return trusted ? Status::Ok() : CheckOwn(path);
+  };
+  RETURN_IF_ERROR(check_trusted());  // before anything is changed in it
   ASSIGN_OR_RETURN(folder_, RunFolder::Open(path, RunFolder::Mode::kWrite));
   RETURN_IF_ERROR(AttachLog());
   SetStopAdvice(HowToGoOn());
   RETURN_IF_ERROR(table_.ParseToml(folder_->config_toml(), (path / "config.toml").string(),
                                    ConfigTable::Origin::kRecorded));
+  RETURN_IF_ERROR(check_trusted());  // its wrappers, which an env.id=... does not replace
   Settle(config_);
   if (options_.resume_auto && table_.Hash() != wanted) {
     return {Code::kConfig, path.string() +
