@@ -23,9 +23,9 @@ namespace samara {
 
 // in the order a newcomer meets them
 void AddAllCommands(CLI::App& app, Invocation& invocation) {
-  for (const auto add : {AddTrain, AddEval, AddPlay, AddReport, AddList, AddCheck, AddDoctor,
-                         AddFsck, AddHash, AddInspect, AddExport, AddImport, AddLaunch, AddAct,
-                         AddActor, AddToken, AddCertificates, AddBench}) {
+  for (const auto add : {AddTrain, AddEval, AddPlay, AddReport, AddList, AddCheck, AddNew,
+                         AddDoctor, AddFsck, AddHash, AddInspect, AddExport, AddImport, AddLaunch,
+                         AddAct, AddActor, AddToken, AddCertificates, AddBench}) {
     add(app, invocation);
   }
   // an empty word is a script's unset variable, never meant

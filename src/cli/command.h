@@ -40,6 +40,7 @@ void AddEval(CLI::App& app, Invocation& invocation);
 void AddPlay(CLI::App& app, Invocation& invocation);
 void AddReport(CLI::App& app, Invocation& invocation);
 void AddList(CLI::App& app, Invocation& invocation);
+void AddNew(CLI::App& app, Invocation& invocation);
 void AddCheck(CLI::App& app, Invocation& invocation);
 void AddDoctor(CLI::App& app, Invocation& invocation);
 void AddFsck(CLI::App& app, Invocation& invocation);

@@ -1,7 +1,7 @@
 // An evolution algorithm of one's own: the (1+1)-ES. Parent and mutated child play the same number
 // of episodes; the better of them is the next parent.
 //
-//   my-hill-climber train my.toml --seed 2      resume, report, eval and the rest as with samara
+//   my-hill-climber train my.toml run.seed=2    resume, report, eval and the rest as with samara
 #include <memory>
 
 #include "core/bytes.h"
@@ -127,7 +127,7 @@ std::unique_ptr<EvolutionAlgorithm> OneConfig::Make(const EvolutionSetup& setup)
 
 int main(int argc, char** argv) {
   RegisterEvolutionAlgorithm(
-      {.name = "one-plus-one",
+      {.name = "my-hill-climber",
        .about = "a parent and its mutated child; the better one survives",
        .paper = "(1+1)-ES (Rechenberg 1973)",
        .config = [] { return std::unique_ptr<EvolutionConfig>(std::make_unique<OneConfig>()); },
