@@ -26,13 +26,14 @@ def test_each_generation_is_there_once(folder):
 
 def test_tensorboard_reads_the_same_scalars(folder):
     events = EventAccumulator(str(folder)).Reload()
-    assert sorted(events.Tags()["scalars"]) == ["fitness_mean", "fitness_min", "frames"]
-    frames = events.Scalars("frames")
-    assert [e.step for e in frames] == [1, 2, 3, 4, 5, 6]
-    assert [e.value for e in frames] == [float(np.float32(g * 1e9)) for g in range(1, 7)]
-    means = events.Scalars("fitness_mean")
+    assert sorted(events.Tags()["scalars"]) == [
+        "charts/fitness_mean", "charts/fitness_min", "counts/generation", "eval/random_mean"]
+    means = events.Scalars("charts/fitness_mean")
+    assert [e.step for e in means] == [g * 10**9 for g in range(1, 7)]  # environment frames
     assert [e.value for e in means] == [float(np.float32(0.1 * g)) for g in range(1, 7)]
-    assert abs(frames[0].wall_time - (folder / "metrics.jsonl").stat().st_mtime) < 60
+    assert [e.value for e in events.Scalars("counts/generation")] == [1, 2, 3, 4, 5, 6]
+    assert [(e.step, e.value) for e in events.Scalars("eval/random_mean")] == [(0, 1.5)]
+    assert abs(means[0].wall_time - (folder / "metrics.jsonl").stat().st_mtime) < 60
 
 
 def test_one_event_file_holds_it_all(folder):

@@ -18,6 +18,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from samara.loggers import Logger
     from samara.policy import Policy, PolicyState
     from samara.population import PopulationKernel
     from samara.program import Error
@@ -28,6 +29,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Error": "program",
+    "Logger": "loggers",
     "Policy": "policy",
     "PolicyState": "policy",
     "PopulationKernel": "population",

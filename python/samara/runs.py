@@ -48,7 +48,8 @@ def train(
 
     `preset`: a name of `samara list presets` or a .toml file. `overrides`: keys of `samara list keys`. `out`: the
     folder to create; default runs/<name>-NN. `callback` gets each new line of metrics; where it returns True the run
-    stops with everything saved (then `Run.result` is None and `Run.resume` continues). `verbose` prints the log.
+    stops with everything saved (then `Run.result` is None and `Run.resume` continues). Its methods begin(Run), before
+    the first line, and end(Run), after the last, are called where it has them (samara.Logger). `verbose` prints the log.
 
     Raises Error with the program's line. Ctrl-C stops the run with everything saved, then raises KeyboardInterrupt,
     whose note names the folder.
@@ -90,15 +91,27 @@ def _words(overrides: Overrides | None) -> list[str]:
 def _watch(running: RunningRun, callback: Callable[[Metrics], object] | None) -> Run:
     with running:
         try:
-            for line in running:
-                if callback is not None and callback(line) is True:
-                    running.stop()
+            _call_back(running, callback or (lambda line: None))
             return running.wait()
         except KeyboardInterrupt as stopped:
             running.stop()
             with contextlib.suppress(Error):  # nothing was begun yet
                 stopped.add_note(f"samara: stopped; samara.load({str(running.wait().path)!r}).resume() continues")
             raise
+
+
+def _call_back(running: RunningRun, callback: Callable[[Metrics], object]) -> None:
+    run = None
+    try:
+        for line in running:
+            if run is None:
+                run = Run(running.path)
+                getattr(callback, "begin", lambda run: None)(run)
+            if callback(line) is True:
+                running.stop()
+    finally:
+        if run is not None:
+            getattr(callback, "end", lambda run: None)(run)
 
 
 class Run:
@@ -144,6 +157,23 @@ class Run:
         except ModuleNotFoundError:
             return lines
         return pandas.DataFrame(lines)
+
+    def lines(self, follow: bool = False) -> Iterator[Metrics]:
+        """Every line of metrics.jsonl, events too; `follow`: also what is being written, until the run is finished."""
+        lines, finished = _Lines(self.path / "metrics.jsonl"), False
+        while True:
+            for line in lines:
+                finished = finished or line.get("event") == "finished"
+                yield line
+            if finished or not follow:
+                return
+            time.sleep(_POLL)
+
+    def log(self, to: str, *, follow: bool = False, **keys: Any) -> None:
+        """Its metrics to "wandb" or "mlflow"; keys as of samara.Logger, `follow` as of `lines`. Raises Error."""
+        from samara.loggers import log
+
+        log(self, to, follow=follow, **keys)
 
     def evaluate(
         self, episodes: int = 200, *, seed: int = 0, random: bool = False, individual: str | int | None = None

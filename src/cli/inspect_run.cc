@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "config/experiment.h"
+#include "report/metrics_csv.h"
 #include "report/report.h"
 #include "storage/agent_state.h"
 #include "storage/evolution_journal.h"
@@ -65,22 +66,26 @@ Status RunFsck(const std::string& run, bool json) {
 }
 
 Status RunReport(const std::vector<std::string>& runs, std::string out, const std::string& curve,
-                 bool json) {
+                 const std::string& csv, bool json) {
   if (!out.empty()) RETURN_IF_ERROR(CheckOutputFile(out, "report.html"));
   if (out.empty())
     out = runs.size() == 1 ? (Path(runs[0]) / "report.html").string() : "report.html";
   if (!curve.empty()) RETURN_IF_ERROR(CheckOutputFile(curve, "learning_curve.svg"));
+  if (!csv.empty()) RETURN_IF_ERROR(CheckOutputFile(csv, "metrics.csv"));
   const std::vector<Path> paths(runs.begin(), runs.end());
   RETURN_IF_ERROR(WriteReport(paths, Path(out)));
   if (!curve.empty()) RETURN_IF_ERROR(WriteLearningCurve(paths, Path(curve)));
+  if (!csv.empty()) RETURN_IF_ERROR(WriteMetricsCsv(paths, Path(csv)));
   if (json) {
     nlohmann::json object = {{"file", out}};
     if (!curve.empty()) object["curve"] = curve;
+    if (!csv.empty()) object["csv"] = csv;
     PrintJson(object);
     return Status::Ok();
   }
   std::printf("report: %s\n", out.c_str());
   if (!curve.empty()) std::printf("curve: %s\n", curve.c_str());
+  if (!csv.empty()) std::printf("table: %s\n", csv.c_str());
   return Status::Ok();
 }
 
@@ -124,7 +129,7 @@ void AddReport(CLI::App& app, Invocation& invocation) {
       "report", "write one self-contained HTML page about runs: curves, tables, intervals");
   struct Arguments {
     std::vector<std::string> runs;
-    std::string out, curve;
+    std::string out, curve, csv;
     bool json = false;
   };
   auto args = std::make_shared<Arguments>();
@@ -132,9 +137,13 @@ void AddReport(CLI::App& app, Invocation& invocation) {
   command->add_option("--out", args->out, "HTML file; RUN/report.html for one run");
   command->add_option("--curve", args->curve,
                       "also write the learning curve as SVG; of several runs the mean");
+  command->add_option("--csv", args->csv,
+                      "also write every line of metrics of the runs as one table (CSV)");
   command->add_flag("--json", args->json, "last line: one JSON object");
   command->callback([=, &invocation] {
-    invocation.run = [=] { return RunReport(args->runs, args->out, args->curve, args->json); };
+    invocation.run = [=] {
+      return RunReport(args->runs, args->out, args->curve, args->csv, args->json);
+    };
   });
 }
 

@@ -92,6 +92,8 @@ Status MetricsWriter::Prepare() {
   RETURN_IF_ERROR(text.status());
   std::string kept;
   std::string events = EventFileHeader();
+  if (const auto config = ReadFile(folder_ / "config.toml"); config.ok())
+    events += EventOfConfig(*config);
   bool damaged = false;
   uint64_t dropped = 0;  // the first generation that is
   const auto keep = [&](std::string_view line, const nlohmann::json& json) {

@@ -52,9 +52,8 @@ class MetricsWriter {
   MetricsWriter(const RootedPath& run_folder, uint64_t incarnation, uint64_t generation,
                 const std::vector<nlohmann::json>& saved = {});
 
-  // One line; adds "time" when absent. Numbers that are not finite become null. A line without
-  // "event" but with a step's number also goes to TensorBoard, each number under its name at that
-  // step. REQUIRES: an object.
+  // One line; adds "time" when absent. Numbers that are not finite become null. What ScalarsOf
+  // finds in it also goes to TensorBoard. REQUIRES: an object.
   void Write(nlohmann::json line);
 
   uint64_t lost() const { return lines_.lost() + events_.lost(); }
@@ -83,7 +82,10 @@ std::optional<uint64_t> StepOf(const nlohmann::json& line);
 // The bytes of a TensorBoard event file: a TFRecord per event, an Event of tensorflow/core/util/
 // event.proto in each.
 std::string EventFileHeader();
-// One event with every number of a line of metrics.jsonl; empty when the line goes to no step.
+// One event with ScalarsOf(line); empty when there are none.
 std::string EventOfLine(const nlohmann::json& line);
+// One event with the keys of config.toml, as a text and as hyper-parameters; empty for what is no
+// TOML.
+std::string EventOfConfig(std::string_view config);
 
 }  // namespace samara

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Runs in Weights & Biases and MLflow, through their own packages.
+
+    samara.train("classic/cartpole-ga", callback=samara.Logger("wandb", project="mine"))
+    samara.load("runs/cartpole-ga-01").log("mlflow")
+    python -m samara.loggers runs/cartpole-ga-01 --to wandb --follow
+
+Metrics have the names and steps of the run's TensorBoard file: "losses/entropy", against environment frames.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from samara.program import NO_INPUT, Error
+
+if TYPE_CHECKING:
+    from samara.runs import Run
+
+# The rules of src/storage/scalars.cc: beginnings of names, and ends behind a '*'; the first group that fits.
+GROUPS = {
+    "time": "seconds *_per_second",
+    "charts": "return fitness elite_validation elite_test length population_mean novelty centre_mean centre_novelty"
+    " coverage qd_score archive",
+    "losses": "loss *_loss entropy q_mean td_error kl importance_weight clip_fraction explained_variance *gradient_norm"
+    " learning_rate update_ratio",
+    "counts": "generation update steps episodes evaluations solved_at frames observations_seen",
+    "system": "lag queue stalls rows_per_batch live_slots environment_workers respawns",
+}
+EVENTS = {
+    ("random_policy", "mean"): "eval/random_mean",
+    ("evaluation", "mean"): "eval/return_mean",
+    ("finished", "elite_mean"): "eval/final_mean",
+    ("finished", "test_mean"): "eval/final_mean",
+}
+ARTIFACTS = ("config.toml", "report.html")
+PARAMETERS_MAX = 100  # of one call of MLflow
+
+
+def grouped_name(name: str) -> str:
+    for group, words in GROUPS.items():
+        if any(name.endswith(w[1:]) if w.startswith("*") else name.startswith(w) for w in words.split()):
+            return f"{group}/{name}"
+    return f"algorithm/{name}"
+
+
+def scalars_of(line: Mapping[str, Any]) -> tuple[int, dict[str, float]]:
+    """The step, in frames, and the numbers of a line of metrics.jsonl; no numbers where it has none to draw."""
+    step = line.get("frames", line.get("generation", line.get("update", 0)))
+    if "event" in line:
+        tags = {name: tag for (event, name), tag in EVENTS.items() if event == line["event"]}
+        return step, {tag: line[name] for name, tag in tags.items() if _is_number(line.get(name))}
+    return step, {grouped_name(name): v for name, v in line.items() if name != "frames" and _is_number(v)}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+class Backend(Protocol):
+    """A run of the other program, which exists when this is made."""
+
+    def log(self, values: dict[str, float], step: int) -> None: ...
+    def end(self, run: Run) -> None: ...
+
+
+class _Wandb:
+    def __init__(self, wandb: Any, run: Run, keys: dict[str, Any]) -> None:
+        self.run = wandb.init(**{"project": "samara", "name": run.path.name, "config": run.config} | keys)
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        self.run.log(values, step=step)
+
+    def end(self, run: Run) -> None:
+        result = run.result or {}
+        self.run.summary.update({f"result/{name}": v for name, v in result.items() if _is_number(v)})
+        for name in ARTIFACTS:
+            if (run.path / name).exists():
+                self.run.save(str(run.path / name), base_path=str(run.path), policy="now")
+        self.run.finish()
+
+
+class _Mlflow:
+    def __init__(self, mlflow: Any, run: Run, keys: dict[str, Any]) -> None:
+        self.mlflow = mlflow
+        if uri := keys.pop("tracking_uri", None):
+            mlflow.set_tracking_uri(uri)
+        mlflow.set_experiment(keys.pop("experiment", "samara"))
+        mlflow.start_run(**{"run_name": run.path.name} | keys)
+        flat = [(f"{table}.{key}", v) for table, keys in run.config.items() for key, v in keys.items()]
+        for i in range(0, len(flat), PARAMETERS_MAX):
+            mlflow.log_params(dict(flat[i : i + PARAMETERS_MAX]))
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        self.mlflow.log_metrics(values, step=step)
+
+    def end(self, run: Run) -> None:
+        for name in ARTIFACTS:
+            if (run.path / name).exists():
+                self.mlflow.log_artifact(str(run.path / name))
+        self.mlflow.end_run("FINISHED" if run.result else "KILLED")
+
+
+_BACKENDS = {"wandb": _Wandb, "mlflow": _Mlflow}
+
+
+class Logger:
+    """A callback of samara.train that logs to "wandb" or "mlflow".
+
+    Further keys go to `wandb.init` (project, mode="offline", dir, tags, ...), or to `mlflow.start_run`, with
+    `experiment` and `tracking_uri` besides. Raises Error 66 where the package is not installed.
+    """
+
+    def __init__(self, to: str, **keys: Any) -> None:
+        if to not in _BACKENDS:
+            raise Error(78, f"{to}: expected one of {', '.join(_BACKENDS)}")
+        try:
+            self._package = importlib.import_module(to)
+        except ModuleNotFoundError as error:
+            raise Error(NO_INPUT, f"logging to {to} needs its package: pip install {to} ({error})") from error
+        self._to, self._keys = to, keys
+        self._backend: Backend | None = None
+
+    def begin(self, run: Run) -> None:
+        """Of a run folder that is there, before the first line."""
+        self._backend = _BACKENDS[self._to](self._package, run, dict(self._keys))
+
+    def __call__(self, line: Mapping[str, Any]) -> None:
+        step, values = scalars_of(line)
+        if values and self._backend is not None:
+            self._backend.log(values, step)
+
+    def end(self, run: Run) -> None:
+        """After the last line."""
+        if self._backend is not None:
+            self._backend.end(run)
+            self._backend = None
+
+
+def log(run: Run, to: str, *, follow: bool = False, **keys: Any) -> None:
+    """What `run` holds; with `follow` also what it writes until it is finished."""
+    logger = Logger(to, **keys)
+    logger.begin(run)
+    try:
+        for line in run.lines(follow=follow):
+            logger(line)
+    finally:
+        logger.end(run)
+
+
+def main(given: list[str]) -> int:
+    from samara.runs import load
+
+    parser = argparse.ArgumentParser(prog="python -m samara.loggers", description=__doc__.split("\n")[0])
+    parser.add_argument("run", help="run folder")
+    parser.add_argument("--to", required=True, choices=sorted(_BACKENDS))
+    parser.add_argument("--project", help="of wandb, experiment of mlflow; default samara")
+    parser.add_argument("--follow", action="store_true", help="until the run is finished")
+    arguments = parser.parse_args(given)
+    name = {"wandb": "project", "mlflow": "experiment"}[arguments.to]
+    try:
+        log(load(arguments.run), arguments.to, follow=arguments.follow,
+            **({name: arguments.project} if arguments.project else {}))
+    except Error as error:
+        print(f"samara: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 75
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
