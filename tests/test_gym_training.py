@@ -1,10 +1,15 @@
 """Gymnasium environments that samara has no native copy of train unchanged, through Python actors."""
 
 import json
+import shlex
+import shutil
+import subprocess
+import threading
 
 import gymnasium
 import pytest
-from samara_cli import CARTPOLE, TESTS, ok, resume, train
+from remote_util import socket_folder
+from samara_cli import BINARY, CARTPOLE, TESTS, environment, ok, resume, samara, train
 
 SHORT = [*CARTPOLE, "env.frames_max=60", "env.test_frames_max=60", "fleet.actors=2", "ga.population=8", "ga.generations=2"]
 
@@ -76,3 +81,91 @@ def test_every_part_of_an_action_is_learned(tmp_path):
     words += ["learn.frames=3000", "learn.mode=deterministic", "network.lstm=16", "network.action_input=true"]
     hashes = {train(tmp_path / f"{i}", *words, PYTHONPATH=str(TESTS / "envs"))["parameter_hash"] for i in range(2)}
     assert len(hashes) == 1
+
+
+# ---- a task of one's own, with arguments and a wrapper
+
+OWN = '''
+import gymnasium, numpy as np
+from gymnasium import spaces
+
+
+class Guess(gymnasium.Env):
+    """Eight steps, each of which pays `pay` for the action that the observation shows."""
+
+    observation_space = spaces.Box(0, 1, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, pay=1.0, steps=8):
+        self.pay, self.steps = pay, steps
+
+    def observe(self):
+        self.wanted = int(self.np_random.integers(2))
+        return np.eye(2, dtype=np.float32)[self.wanted]
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.left = self.steps
+        return self.observe(), {}
+
+    def step(self, action):
+        self.left -= 1
+        reward = self.pay * float(action == self.wanted)
+        return self.observe(), reward, self.left == 0, False, {}
+
+
+class Less(gymnasium.RewardWrapper):
+    def reward(self, reward):
+        return reward - 1
+'''
+CHOSEN = ["env.id=own:Guess", "env.kwargs.pay=3", "env.kwargs.steps=5", "env.wrappers=own:Less"]
+GUESS = [*CARTPOLE, "ga.generations=3", "run.video=false", *CHOSEN]
+
+
+@pytest.fixture
+def own(tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    return tmp_path
+
+
+def test_arguments_and_wrappers_decide_the_task(own):
+    one = train(own / "one", *GUESS, "fleet.actors=1", cwd=own)
+    two = train(own / "two", *GUESS, "fleet.actors=2", cwd=own)
+    assert one["population_hash"] == two["population_hash"]
+    assert one["elite_mean"] == 10  # 5 steps of 3 - 1
+    assert 0 < one["random_mean"] < 6
+    assert ok("eval", own / "one", "--episodes", 5, "--json", cwd=own).json["mean"] == 10
+    identity = json.loads((own / "one/run.json").read_text())
+    assert '"pay": 3' in identity["environment"]["version"] and "own:Less" in identity["environment"]["version"]
+    # a run is of one task
+    assert samara("train", "--resume", own / "one", "env.kwargs.pay=4", cwd=own).code == 78
+    assert resume(own / "one", "ga.generations=4", cwd=own)["generation"] == 4
+    # as a preset the same
+    words = "\n".join(f"[{t}]\n" + "\n".join(f"{k} = {v}" for k, v in rows.items()) for t, rows in {
+        "env": {"id": '"own:Guess"', "wrappers": '["own:Less"]'}, "env.kwargs": {"steps": 5, "pay": 3},
+        "network": {"name": '"mlp-16-16-relu"'}}.items())
+    (own / "mine.toml").write_text(words)
+    toml = ok("train", "mine.toml", "--dry-run", cwd=own).out
+    assert 'kwargs = {"pay" = 3, "steps" = 5}' in toml and 'wrappers = ["own:Less"]' in toml
+    assert toml.split("[env]")[1].split("[fleet]")[0] == (own / "one/config.toml").read_text().split("[env]")[1].split("[fleet]")[0]
+
+
+def test_actors_elsewhere_make_the_same_task(own):
+    """The command that the learner process prints for them, as a shell reads it."""
+    folder = socket_folder(own)
+    command = [BINARY, "train", "classic/cartpole-vtrace", *CHOSEN, "learn.frames=4000", "run.video=false", "--quiet",
+               "--listen", f"unix:{folder}/s", "--out", own / "run"]
+    learner = subprocess.Popen(command, cwd=own, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        said = next(line for line in learner.stderr if "listens at" in line)
+        threading.Thread(target=learner.stderr.read, daemon=True).start()
+        typed = said[said.index("samara actor") :].strip().replace("samara", shlex.quote(str(BINARY)), 1)
+        assert "env.kwargs='{\"pay\" = 3, \"steps\" = 5}' env.wrappers='[\"own:Less\"]'" in typed
+        wrong = typed.replace('"pay" = 3', '"pay" = 4')
+        refused = subprocess.run(wrong, shell=True, cwd=own, env=environment(), capture_output=True, text=True, timeout=60)
+        assert refused.returncode == 78 and '"pay": 4' in refused.stderr, refused
+        assert subprocess.run(typed, shell=True, cwd=own, env=environment(), timeout=100).returncode == 0
+        assert learner.wait(60) == 0
+    finally:
+        learner.kill()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -161,6 +161,32 @@ def test_numbers_of_numpy_are_values(run, tmp_path):
     assert samara.train(PRESET, words, tmp_path / "run").result["population_hash"] == run.result["population_hash"]
 
 
+def test_tables_and_lists_are_values(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "same.py").write_text("def Same(env): return env\n")
+    kwargs = {"sutton_barto_reward": True}
+    keys = {"env.id": "gymnasium:CartPole-v1", "env.kwargs": kwargs, "env.wrappers": ["same:Same"], "fleet.actors": 1,
+            "ga.population": 4, "ga.parents": 2, "ga.generations": 1, "ga.validation_episodes": 1, "ga.validation_candidates": 1,
+            "ga.test_episodes": 1, "run.random_episodes": 1, "run.final_test_episodes": 2}
+    run = samara.train("classic/cartpole-ga", keys)
+    assert run.config["env"]["kwargs"] == kwargs and run.config["env"]["wrappers"] == ["same:Same"]
+    assert run.result["elite_mean"] == -1, "the other reward of CartPole"
+    envs = samara.make_vec("gymnasium:CartPole-v1", 2, kwargs=kwargs, wrappers=["same:Same"])
+    envs.reset(seed=1)
+    assert envs.step(np.array([0, 1]))[1].tolist() == [0, 0]
+    envs.close()
+    with pytest.raises(samara.Error, match="samara's own") as refused:
+        samara.make_vec("CartPole-v1", 2, kwargs=kwargs)
+    assert refused.value.exit_code == 78
+
+
+def test_values_are_written_as_toml():
+    from samara.runs import _words
+
+    assert _words({"a.b": {"x": [1, 2.5], "y z": {"t": "w\"", "on": True}}, "c.d": "word", "e.f": np.int64(3)}) == [
+        'a.b={"x" = [1, 2.5], "y z" = {"t" = "w\\"", "on" = true}}', "c.d=word", "e.f=3"]
+
+
 def test_the_default_folder_is_the_programs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert str(samara.train(PRESET, SMALL).path) == "runs/cartpole-ga-01"

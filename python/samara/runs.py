@@ -77,15 +77,23 @@ def load(path: str | os.PathLike[str]) -> Run:
 
 
 def _words(overrides: Overrides | None) -> list[str]:
-    def word(value: Any) -> str:
-        if isinstance(value, (str, os.PathLike)):
-            return os.fspath(value)
-        return json.dumps(value.item() if hasattr(value, "item") else value)  # NumPy's numbers too
-
     for key in overrides or {}:
         if str(key).startswith("-"):
             raise Error(78, f"{key}: expected a key of `samara list keys`")
-    return [f"{key}={word(value)}" for key, value in (overrides or {}).items()]
+    return [f"{key}={_word(value)}" for key, value in (overrides or {}).items()]
+
+
+def _word(value: Any) -> str:
+    return os.fspath(value) if isinstance(value, (str, os.PathLike)) else _toml(value)
+
+
+def _toml(value: Any) -> str:
+    """In one line; JSON but for tables."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(str(name))} = {_toml(v)}" for name, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value.item() if hasattr(value, "item") else value)  # NumPy's numbers too
 
 
 def _watch(running: RunningRun, callback: Callable[[Metrics], object] | None) -> Run:
