@@ -1,5 +1,7 @@
 // A configuration is TOML text and overrides `table.key=value`: the input up to its first zero, and
 // what lies between the next ones.
+#include <nlohmann/json.hpp>
+
 #include "config/experiment.h"
 #include "core/check.h"
 #include "core/log.h"
@@ -31,5 +33,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Status status = again.ParseToml(written, "written");
   CHECK(status.ok()) << status.message();
   CHECK(again.ToToml() == written && again.Hash() == table.Hash());
+  // actors are given what is JSON
+  const GymOptions options = GymOptionsOf(config.env);
+  CHECK(nlohmann::json::parse(options.kwargs, nullptr, false).is_object());
+  CHECK(nlohmann::json::parse(options.wrappers, nullptr, false).is_array());
   return 0;
 }
