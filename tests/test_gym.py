@@ -1,5 +1,6 @@
 """The Gymnasium adapter against Gymnasium itself, step by step, through the extension's slots."""
 
+import re
 import sys
 
 import gymnasium
@@ -266,7 +267,8 @@ def test_what_an_environment_of_ones_own_is_refused_for(more, code, words, corri
 @pytest.mark.parametrize("shape", [(3,), (2, 2)])
 def test_an_observation_of_another_shape_names_the_space(shape, corridors):
     environment = make(corridors | {"kwargs": {"shape": shape}})
-    with pytest.raises(ValueError, match=r"observation_space=Box\(0.0, 1.0, \(1,\), float32\)"):
+    words = f"of shape {shape}, expected one of observation_space=Box(0.0, 1.0, (1,), float32)"
+    with pytest.raises(ValueError, match=re.escape(words)):
         environment.reset(1, 0, 0, empty(environment.spec))
-    with pytest.raises(ValueError, match=r"observation_space=Box\(0.0, 1.0, \(1,\), float32\)"):
+    with pytest.raises(ValueError, match=re.escape(words)):
         environment.step(1, empty(environment.spec))

@@ -35,9 +35,7 @@ ENGINES = {"mujoco": "mujoco", "Box2D": "box2d", "ale_py": "ale-py", "pygame": "
 class GymEnvironment:
     def __init__(self, given: str, env: gymnasium.Env, render: bool, options: str = "") -> None:
         self.env = env
-        space = goal.ordered(env.observation_space)
-        observation, self.flatten = observation_space(given, space)
-        self.expected = f"expected one of observation_space={space}"
+        observation, self.flatten = observation_space(given, goal.ordered(env.observation_space))
         action = env.action_space
         self.parts = parts(given, action)
         self.discrete = isinstance(action, spaces.Discrete) or bool(self.parts)
@@ -87,7 +85,7 @@ class GymEnvironment:
         self.frames, self.frames_max = 0, frames_max
         first, _ = self.env.reset(seed=seed % 2**31)
         if self.flatten is None and np.size(first) != observation.size:  # NumPy would repeat one number
-            raise ValueError(f"an observation of shape {np.shape(first)}, {self.expected}")
+            raise self.misfit(first)
         self.observe(first, observation)
 
     def step(self, action: int | np.ndarray, observation: np.ndarray) -> Step:
@@ -110,7 +108,11 @@ class GymEnvironment:
         try:
             out[...] = result if self.flatten is None else spaces.flatten(self.flatten, result)
         except (ValueError, TypeError, KeyError, IndexError) as error:
-            raise ValueError(f"an observation that does not fit ({error}), {self.expected}") from error
+            raise self.misfit(result) from error
+
+    def misfit(self, result: Any) -> ValueError:
+        what = f"of shape {result.shape}" if isinstance(result, np.ndarray) else f"{result!r}"
+        return ValueError(f"an observation {what}, expected one of observation_space={self.env.observation_space}")
 
     def pictures(self, out: np.ndarray) -> int:
         out[0] = self.env.render()

@@ -348,10 +348,11 @@ class ActorFleet : public Fleet, public PolicyPlayer {
     const uint32_t failures = std::max(in_a_row, episode_failures);
     if (failures >= options_.failures_max) {
       const char* what = episode_failures > in_a_row ? "one of its episodes failed" : "failed";
-      return GiveUp(actor,
-                    {Code::kUnavailable,
-                     fmt::format("actor {} ({}): {} {} times in a row, giving up: {}", actor.index,
-                                 spec_.id, what, failures, actor.error.message())});
+      const std::string row =
+          failures > 1 ? fmt::format(" {} times in a row, giving up", failures) : "";
+      return GiveUp(
+          actor, {Code::kUnavailable, fmt::format("actor {} ({}): {}{}: {}", actor.index, spec_.id,
+                                                  what, row, actor.error.message())});
     }
     LogWarning(fmt::format("actor {} ({}) is started again: {}", actor.index,
                            spec_known_ ? spec_.id : "not yet ready", actor.error.message()));
