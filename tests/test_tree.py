@@ -122,7 +122,8 @@ OPENERS = {
     "src/env/mujoco/library.cc": "the wheel's library", "src/data/image_folder.cc": "the user's images",
     "src/replica/torch/connect.cc": "/proc/sys/kernel/random/boot_id",
     "src/fleet/remote/address.cc": "the folder of a socket",
-    "src/replica/rendezvous/launch.cc": "/dev/null and the logs of ranks", "src/cli/credentials.cc": "openssl's own log",
+    "src/storage/run_folder.cc": "the lock, a file by then, to see whether another process holds it",
+    "src/replica/rendezvous/child.cc": "/dev/null", "src/replica/rendezvous/launch.cc": "the logs of ranks", "src/cli/credentials.cc": "openssl's own log",
     "src/bench/": "its own temporary folder, and /proc",
 }
 

@@ -30,11 +30,6 @@ struct LaunchResult {
   int restarts = 0;
 };
 
-// What schedulers act on: the code that a program returned; 70 when it crashed, 69 when it was
-// killed, 75 when it died of the signal by which all were `stopped`. `wait_status`: of
-// waitpid.
-int LaunchExitCode(int wait_status, bool stopped);
-
 // Blocks until all ranks have ended. Rank 0's standard output is this process's; every other line
 // goes to standard error with "[rank 1] " before it, or to a file for each rank in `logs`. SIGINT,
 // SIGTERM, SIGHUP and SIGUSR1/2 are forwarded meanwhile; a second one to stop kills. No process
