@@ -58,6 +58,7 @@ struct Actor {
   uint64_t steps = 0, answered = 0;  // last seen
   // why the process is being ended, when known before its exit status
   Status error;
+  std::string warned_of;  // the reason of the last warning: it is given once
   int error_slot = -1;
 };
 
@@ -335,6 +336,8 @@ class ActorFleet : public Fleet, public PolicyPlayer {
     }
     const bool blamed = !actor.error.ok() || actor.process->own_fault();
     if (actor.error.ok()) actor.error = {Code::kUnavailable, actor.process->Cause()};
+    const auto printed =
+        actor.process == nullptr ? std::deque<std::string>() : actor.process->last_lines();
     actor.process.reset();
     const uint32_t episode_failures = table_.Down(actor.index, blamed, actor.error_slot);
     NoteProgress(actor);
@@ -347,6 +350,8 @@ class ActorFleet : public Fleet, public PolicyPlayer {
     const uint32_t in_a_row = actor.failures + (killed_for_long ? actor.kills : 0);
     const uint32_t failures = std::max(in_a_row, episode_failures);
     if (failures >= options_.failures_max) {
+      if (blamed)  // such as the traceback of an exception
+        for (const std::string& line : printed) LogInfo(line);
       const char* what = episode_failures > in_a_row ? "one of its episodes failed" : "failed";
       const std::string row =
           failures > 1 ? fmt::format(" {} times in a row, giving up", failures) : "";
@@ -354,8 +359,11 @@ class ActorFleet : public Fleet, public PolicyPlayer {
           actor, {Code::kUnavailable, fmt::format("actor {} ({}): {}{}: {}", actor.index, spec_.id,
                                                   what, row, actor.error.message())});
     }
-    LogWarning(fmt::format("actor {} ({}) is started again: {}", actor.index,
-                           spec_known_ ? spec_.id : "not yet ready", actor.error.message()));
+    const bool said = actor.warned_of == actor.error.message();
+    actor.warned_of = actor.error.message();
+    Log(said ? LogLevel::kDebug : LogLevel::kWarning,
+        fmt::format("actor {} ({}) is started again: {}", actor.index,
+                    spec_known_ ? spec_.id : "not yet ready", actor.error.message()));
     actor.state = Actor::State::kResting;
     actor.waited = 0;
     // the first retry comes at once

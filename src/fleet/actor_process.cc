@@ -24,6 +24,7 @@ extern char** environ;
 namespace samara {
 namespace {
 
+constexpr size_t kLinesKept = 12;
 constexpr int kLinesLoggedMax = 1000;  // of one process: a chatty simulator fills no disk
 constexpr size_t kLineBytesMax = 500;  // longer lines are cut
 constexpr int kLowestDescriptor = 16;  // ours lie above the numbers that the actor expects
@@ -187,8 +188,10 @@ void ActorProcess::ReadOutput() {
         continue;
       }
       if (!partial_line_.empty()) {
-        last_line_ = EscapeControl(partial_line_);
-        if (lines_logged_++ < kLinesLoggedMax) Log(LogLevel::kDebug, name_ + ": " + last_line_);
+        last_lines_.push_back(EscapeControl(partial_line_));
+        if (last_lines_.size() > kLinesKept) last_lines_.pop_front();
+        if (lines_logged_++ < kLinesLoggedMax)
+          Log(LogLevel::kDebug, name_ + ": " + last_lines_.back());
       }
       partial_line_.clear();
     }
@@ -233,7 +236,7 @@ std::string ActorProcess::Cause() const {
     return "killed by signal " + std::to_string(number) + " (" + strsignal(number) + ")";
   }
   return "exit status " + std::to_string(WEXITSTATUS(wait_status_)) +
-         (last_line_.empty() ? "" : ": " + last_line_);
+         (last_lines_.empty() ? "" : ": " + last_lines_.back());
 }
 
 bool ActorProcess::own_fault() const {

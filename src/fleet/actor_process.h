@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,7 +41,7 @@ class ActorProcess {
   std::optional<std::string> Receive();
   void HangUp();  // the actor ends as soon as it looks
 
-  // Logs what the process printed and keeps its last line.
+  // Logs what the process printed and keeps its last lines.
   void ReadOutput();
   // True once the process has ended or hung up; cheap, never blocks.
   bool gone();
@@ -51,6 +52,7 @@ class ActorProcess {
 
   // After Kill or End, on one line: "killed by signal 9 (Killed)", "exit status 3: last line".
   std::string Cause() const;
+  const std::deque<std::string>& last_lines() const { return last_lines_; }  // at most 12
   // True when the end is the process's own doing (an exit, a crash) and not somebody's kill.
   bool own_fault() const;
 
@@ -68,7 +70,8 @@ class ActorProcess {
   bool hung_up_ = false, output_ended_ = false, reaped_ = false;
   int wait_status_ = 0;
   std::string packet_;  // room for Receive
-  std::string partial_line_, last_line_;
+  std::string partial_line_;
+  std::deque<std::string> last_lines_;
   int lines_logged_ = 0;
 };
 

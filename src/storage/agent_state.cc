@@ -82,6 +82,11 @@ Result<StoredCheckpoint> LatestAgent(const RunFolder& folder, OnBadCheckpoint on
   if (const size_t bad = ListCheckpoints(folder.checkpoints()).size(); bad > 0)
     return Status(Code::kBadData, run + ": every checkpoint is damaged, " + std::to_string(bad) +
                                       " of them; restore a copy, or start again");
+  if (const std::string holder = folder.Holder(); !holder.empty())
+    return Status(Code::kNoInput, run + ": holds no checkpoint yet: process " + holder +
+                                      " trains it; wait for the first, or ask for one by 'kill "
+                                      "-USR1 " +
+                                      holder + "'");
   return Status(Code::kNoInput, run + ": holds no checkpoint yet: continue it by " + resume);
 }
 

@@ -1,6 +1,7 @@
 #include "storage/agent_state.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "core/bytes.h"
 #include "storage/checkpoint.h"
@@ -102,13 +103,19 @@ class LatestAgentTest : public testing::Test {
   }
 
   TempFolder folder_;
-  const std::unique_ptr<RunFolder> run_;
+  std::unique_ptr<RunFolder> run_;
 };
 
 TEST_F(LatestAgentTest, IsThatOfTheLastGoodCheckpoint) {
-  ExpectRefused(
-      OnBadCheckpoint::kSkip, Code::kNoInput,
-      (folder_ / "run").string() + ": holds no checkpoint yet: continue it by " + Advice());
+  const std::string run = (folder_ / "run").string(), pid = std::to_string(::getpid());
+  ExpectRefused(OnBadCheckpoint::kSkip, Code::kNoInput,
+                run + ": holds no checkpoint yet: process " + pid +
+                    " trains it; wait for the first, or ask for one by 'kill -USR1 " + pid + "'");
+  const auto reader = RunFolder::Open(run, RunFolder::Mode::kRead).ValueOrThrow();
+  run_.reset();
+  EXPECT_EQ(LatestAgent(*reader, OnBadCheckpoint::kSkip).status().message(),
+            run + ": holds no checkpoint yet: continue it by " + Advice());
+  run_ = RunFolder::Open(run, RunFolder::Mode::kWrite).ValueOrThrow();
   Save(3);
   const Path last = Save(5);
   const StoredCheckpoint found = LatestAgent(*run_, OnBadCheckpoint::kRefuse).ValueOrThrow();

@@ -1,5 +1,9 @@
 #include "storage/evolution_journal.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "core/bytes.h"
 #include "core/log.h"
 #include "evo/algorithms/registry.h"
@@ -124,10 +128,17 @@ Result<JournalContents> JournalOf(const Path& run) {
                                     " continues with the valid part, if there is one");
 }
 
-Status NoGeneration(const Path& run, int64_t generation) {
-  const std::string which =
-      generation < 0 ? "no finished generation yet" : "no generation " + std::to_string(generation);
-  return {Code::kNoInput, run.string() + ": " + which + "; let it run on with " + Resume(run)};
+// `last`: the last generation that there is; 0: none.
+Status NoGeneration(const Path& run, int64_t generation, uint64_t last) {
+  const std::string which = last == 0
+                                ? "no finished generation yet"
+                                : fmt::format("no generation {}, the last is {}", generation, last);
+  ASSIGN_OR_RETURN(const auto folder, RunFolder::Open(run, RunFolder::Mode::kRead));
+  const std::string holder = folder->Holder();
+  return {Code::kNoInput,
+          run.string() + ": " + which +
+              (holder.empty() ? "; let it run on with " + Resume(run)
+                              : "; process " + holder + " trains it: wait for the next")};
 }
 
 }  // namespace
@@ -135,6 +146,7 @@ Status NoGeneration(const Path& run, int64_t generation) {
 Result<FoundGeneration> FindGeneration(const Path& run, int64_t generation) {
   ASSIGN_OR_RETURN(const JournalContents journal, JournalOf(run));
   std::string reference;
+  uint64_t last = 0;
   for (const JournalRecord& record : journal.records)
     if (record.type == kReferenceRecord) reference = record.payload;
   for (auto it = journal.records.rbegin(); it != journal.records.rend(); ++it) {
@@ -145,9 +157,10 @@ Result<FoundGeneration> FindGeneration(const Path& run, int64_t generation) {
     ASSIGN_OR_RETURN(found.summary, found.record.Describe());
     if (generation < 0 || found.summary.generation == static_cast<uint64_t>(generation))
       return found;
+    last = std::max(last, found.summary.generation);
     if (found.summary.generation < static_cast<uint64_t>(generation)) break;
   }
-  return NoGeneration(run, generation);
+  return NoGeneration(run, generation, last);
 }
 
 Result<std::vector<GenerationRecord>> ReadGenerations(const Path& run, int64_t generation) {
@@ -164,7 +177,7 @@ Result<std::vector<GenerationRecord>> ReadGenerations(const Path& run, int64_t g
     records.push_back(std::move(record));
   }
   if (records.empty() || (generation >= 0 && last != static_cast<uint64_t>(generation)))
-    return NoGeneration(run, generation);
+    return NoGeneration(run, generation, last);
   return records;
 }
 

@@ -1,6 +1,7 @@
 #include "storage/evolution_journal.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "core/sha256.h"
 #include "evo/algorithms/ga.h"
@@ -162,14 +163,24 @@ class FindGenerationTest : public testing::Test {
                       "' continues with the valid part, if there is one");
   }
   std::string No(const std::string& what) const {
-    return path_.string() + ": no " + what + "; let it run on with 'samara train --resume " +
-           path_.string() + "'";
+    return path_.string() + ": no " + what + "; process " + std::to_string(::getpid()) +
+           " trains it: wait for the next";
   }
 
   TempFolder folder_;
   const Path path_ = folder_ / "run";
-  const std::unique_ptr<RunFolder> run_;
+  std::unique_ptr<RunFolder> run_;
 };
+
+TEST_F(FindGenerationTest, OfARunThatNoProcessHoldsSaysHowToGoOn) {
+  Append({1, 2});
+  run_.reset();
+  EXPECT_EQ(FindGeneration(path_, 3).status().message(),
+            path_.string() +
+                ": no generation 3, the last is 2; let it run on with 'samara train "
+                "--resume " +
+                path_.string() + "'");
+}
 
 TEST_F(FindGenerationTest, IsTheLastOrTheOneOfThatNumber) {
   // the second was played again after the journal had lost its end
@@ -177,11 +188,11 @@ TEST_F(FindGenerationTest, IsTheLastOrTheOneOfThatNumber) {
   EXPECT_EQ(FindGeneration(path_, -1)->summary.generation, 5U);
   EXPECT_EQ(FindGeneration(path_, 3)->summary.generation, 3U);
   EXPECT_EQ(FindGeneration(path_, 3)->reference, "reference");
-  EXPECT_EQ(FindGeneration(path_, 9).status().message(), No("generation 9"));
-  EXPECT_EQ(FindGeneration(path_, 0).status().message(), No("generation 0"));
+  EXPECT_EQ(FindGeneration(path_, 9).status().message(), No("generation 9, the last is 5"));
+  EXPECT_EQ(FindGeneration(path_, 0).status().message(), No("generation 0, the last is 5"));
   EXPECT_EQ(ReadGenerations(path_, -1)->size(), 4U);  // 1, 2, 4, 5
   EXPECT_EQ(ReadGenerations(path_, 2)->size(), 2U);
-  EXPECT_EQ(ReadGenerations(path_, 9).status().message(), No("generation 9"));
+  EXPECT_EQ(ReadGenerations(path_, 9).status().message(), No("generation 9, the last is 5"));
   EXPECT_EQ(ReadGenerations(path_, 0).status().code(), Code::kNoInput);
   const auto last = LastGeneration(ReadJournal(run_->journal()).ValueOrThrow()).ValueOrThrow();
   EXPECT_EQ(last->Describe()->generation, 5U);

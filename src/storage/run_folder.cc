@@ -1,7 +1,10 @@
 #include "storage/run_folder.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cctype>
 #include <cerrno>
@@ -107,17 +110,6 @@ Path WithoutTrailingSlash(const Path& path) {
   return normal.has_filename() ? normal : normal.parent_path();
 }
 
-// "runs/<name>-NN" with the first number that is not taken.
-Path DefaultPlace(const std::string& name) {
-  std::string flat = name;
-  for (char& c : flat) c = std::isalnum(static_cast<unsigned char>(c)) || c == '.' ? c : '-';
-  for (int number = 1;; ++number) {
-    const std::string digits = (number < 10 ? "0" : "") + std::to_string(number);
-    Path path = Path("runs") / (flat + "-" + digits);
-    if (!Exists(path)) return path;
-  }
-}
-
 Status CannotCreate(const Path& target, const Status& why) {
   // a full disk is its own category; all else means that the folder cannot be made here
   if (why.code() == Code::kIoError) return why;
@@ -170,6 +162,16 @@ bool IsResult(const nlohmann::json& result) {
 
 }  // namespace
 
+Path DefaultRunFolder(const std::string& name) {
+  std::string flat = name;
+  for (char& c : flat) c = std::isalnum(static_cast<unsigned char>(c)) || c == '.' ? c : '-';
+  for (int number = 1;; ++number) {
+    const std::string digits = (number < 10 ? "0" : "") + std::to_string(number);
+    Path path = Path("runs") / (flat + "-" + digits);
+    if (!Exists(path)) return path;
+  }
+}
+
 Status CheckOutputFile(const Path& file, std::string_view makes) {
   std::error_code failed;
   const Path folder = file.parent_path().empty() ? Path(".") : file.parent_path();
@@ -214,10 +216,12 @@ Result<std::unique_ptr<RunFolder>> RunFolder::Create(const Path& out, const std:
                                                      const nlohmann::json& identity,
                                                      uint64_t bytes_needed,
                                                      const std::string& initial_policy) {
-  const Path target = WithoutTrailingSlash(out.empty() ? DefaultPlace(name) : out);
+  const Path target = WithoutTrailingSlash(out.empty() ? DefaultRunFolder(name) : out);
   if (!IsFree(target)) return Occupied(target);
   const RootedPath parent = RootedPath::Root(target.parent_path());
-  if (!parent.empty()) RETURN_IF_ERROR(CreateFolders(parent.path()));
+  if (!parent.empty())
+    if (const Status made = CreateFolders(parent.path()); !made.ok())
+      return CannotCreate(target, made);
   RETURN_IF_ERROR(CheckSpace(parent, bytes_needed));
 
   std::unique_ptr<RunFolder> run(new RunFolder);
@@ -295,6 +299,18 @@ Status RunFolder::Load() {
   ASSIGN_OR_RETURN(const nlohmann::json incarnation, ReadPart(counter));
   ASSIGN_OR_RETURN(incarnation_, CountMember(incarnation, "incarnation", counter.string()));
   return Status::Ok();
+}
+
+std::string RunFolder::Holder() const {
+  const int fd = ::open((path_ / "lock").string().c_str(),
+                        O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return {};
+  const bool held = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  char pid[32] = {};
+  const ssize_t n = held ? ::pread(fd, pid, sizeof pid - 1, 0) : 0;
+  ::close(fd);
+  if (!held) return {};
+  return n > 0 ? Shown(std::string_view(pid, static_cast<size_t>(n))) : "unknown";
 }
 
 Status RunFolder::StartIncarnation() {

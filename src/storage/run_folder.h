@@ -29,6 +29,10 @@ Status CheckKinds(const RootedPath& run);
 // on, that the command may make again ("report.html"); "videos": every file there.
 Status CheckOutputFile(const Path& file, std::string_view makes = {});
 
+// Where a run of that name goes by default: "runs/<name>-NN" with the first free number; slashes in
+// `name` become dashes.
+Path DefaultRunFolder(const std::string& name);
+
 class RunFolder {
  public:
   enum class Mode {
@@ -36,11 +40,11 @@ class RunFolder {
     kWrite,  // resume: takes the lock, starts a new incarnation, removes left-over temporaries
   };
 
-  // A new run, open for writing, incarnation 1. `out` empty: "runs/<name>-NN" with the first free
-  // number; slashes in `name` become dashes. `out` may be an empty folder. `config_toml` is the
-  // effective configuration, `identity` comes from MakeIdentity. `initial_policy`: the bytes of
-  // kInitialPolicy, none when empty; identity.initial_policy.file_sha256 is their SHA-256.
-  // kCannotCreate: `out` is anything else than free; kIoError: less than `bytes_needed` free.
+  // A new run, open for writing, incarnation 1. `out` empty: DefaultRunFolder(name). `out` may be
+  // an empty folder. `config_toml` is the effective configuration, `identity` comes from
+  // MakeIdentity. `initial_policy`: the bytes of kInitialPolicy, none when empty;
+  // identity.initial_policy.file_sha256 is their SHA-256. kCannotCreate: `out` is anything else
+  // than free; kIoError: less than `bytes_needed` free.
   static Result<std::unique_ptr<RunFolder>> Create(const Path& out, const std::string& name,
                                                    const std::string& config_toml,
                                                    const nlohmann::json& identity,
@@ -65,6 +69,9 @@ class RunFolder {
 
   const std::string& config_toml() const { return config_toml_; }
   const nlohmann::json& identity() const { return identity_; }
+  // The process that has the run open for writing, as text; empty: none has. Takes and releases the
+  // lock, shared.
+  std::string Holder() const;
   // How often the folder was opened for writing; of this process in kWrite.
   uint64_t incarnation() const { return incarnation_; }
 
