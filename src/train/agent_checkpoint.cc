@@ -35,7 +35,8 @@ Result<Trainer::Restored> AgentTrainer::Restore() {
   if (const uint64_t bytes = agent_->memory_bytes(); bytes > 0)
     LogInfo(
         fmt::format("replay: {}B of memory when full", ShortNumber(static_cast<double>(bytes))));
-  if (!batch_.curve.empty()) LogInfo("inference: batches of at most " + ToText(batch_));
+  if (!batch_.curve.empty())
+    Log(LogLevel::kDebug, "inference: batches of at most " + ToText(batch_));
   if (!checkpoint) return Restored();
   for (const auto& [name, bytes] : checkpoint->files) start_.files[name] = bytes;
   start_.path = checkpoint->path.string();

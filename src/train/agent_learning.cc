@@ -12,8 +12,7 @@ Status AgentTrainer::Loop() {
   if (BudgetSpent()) return Status::Ok();
   if (sync_.is_main() && !Deterministic() && agent_state().updates == 0)
     initial_weights_ = agent_->Save(Agent::Part::kRun);
-  std::optional<Progress> progress;
-  if (sync_.is_main() && !options_.quiet) progress.emplace([this] { return Snapshot(); }, stderr);
+  const auto progress = ShowLive([this] { return Snapshot(); });
   Status served;
   Status status;
   watchdog_.Start();

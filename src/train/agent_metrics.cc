@@ -117,17 +117,19 @@ ProgressState AgentTrainer::Snapshot() const {
   const std::vector<double> last(state_.last_returns.begin(), state_.last_returns.end());
   if (!last.empty()) {
     s.score = Mean(last);
-    s.numbers.push_back({"return", ScoreText(s.score), /*plain=*/true});
+    s.numbers.push_back({"return", ScoreText(s.score), /*plain=*/true, /*is_score=*/true});
   }
   if (last_evaluation_)
-    s.numbers.push_back({"evaluation", ScoreText(last_evaluation_->mean), /*plain=*/true});
+    s.numbers.push_back(
+        {"evaluation", ScoreText(last_evaluation_->mean), /*plain=*/true, /*is_score=*/true});
   if (state_.best) s.best = state_.best->mean;
-  const auto show = [&](const char* name, const char* key, const char* format,
-                        bool plain = false) REQUIRES(mu_) {
-    const double value = NumberOr(last_metrics_, key);
-    if (!std::isnan(value))
-      s.numbers.push_back({name, fmt::format(fmt::runtime(format), value), plain});
-  };
+  const auto show = [&](const char* name, const char* key, const char* format, bool plain = false)
+                        REQUIRES(mu_) {
+                          const double value = NumberOr(last_metrics_, key);
+                          if (!std::isnan(value))
+                            s.numbers.push_back({name, fmt::format(fmt::runtime(format), value),
+                                                 plain, /*is_score=*/false});
+                        };
   show("loss", "loss", "{:.3g}");
   show("entropy", "entropy", "{:.3g}", /*plain=*/true);
   show("explained variance", "explained_variance", "{:.2f}");

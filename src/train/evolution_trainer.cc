@@ -386,8 +386,7 @@ Status EvolutionTrainer::Loop() {
     generation_began_ = Now();
     frames_before_ = static_cast<double>(summary_.frames);
   }
-  std::optional<Progress> progress;
-  if (sync_.is_main() && !options_.quiet) progress.emplace([this] { return Snapshot(); }, stderr);
+  const auto progress = ShowLive([this] { return Snapshot(); });
   Status status;
   while (status.ok()) {
     const bool save = sync_.is_main() && summary_.generation > 0 && SaveRequested();
@@ -437,7 +436,8 @@ Status EvolutionTrainer::Generation() {
                after.environment - before.environment});
   RETURN_IF_ERROR(MakeDurable());
   metrics_->Write(metrics_line_);
-  LogInfo(
+  // a display says the same
+  Log(DrawsLive() ? LogLevel::kDebug : LogLevel::kInfo,
       fmt::format("generation {}: frames {}, fitness best {:g} mean {:.1f}, elite {:.1f}{}, {}, "
                   "{:.0f} frames/s",
                   s.generation, s.frames, best_.load(), Mean(fitness_), s.best_mean,

@@ -1,6 +1,9 @@
 #include "train/run_session.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "core/cpu.h"
 #include "core/log.h"
@@ -8,6 +11,7 @@
 #include "core/signals.h"
 #include "play/playback.h"
 #include "report/report.h"
+#include "report/run_data.h"
 #include "report/summary.h"
 #include "storage/build_info.h"
 #include "storage/quarantine.h"
@@ -19,6 +23,15 @@ namespace samara {
 using nlohmann::json;
 
 namespace {
+
+// As a shell takes it for one word.
+std::string ShellWord(const std::string& text) {
+  const std::string shown = EscapeControl(text);
+  if (shown.find_first_of(" \t\"'\\$`&|;<>()*?[]{}~#!") == shown.npos) return shown;
+  std::string quoted = "'";
+  for (const char c : shown) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
 
 void LogAll(const std::vector<std::string>& warnings) {
   for (const std::string& warning : warnings) LogWarning(warning);
@@ -190,15 +203,15 @@ void Session::LogHeader(const std::string& network_name, int64_t parameters,
   LogInfo(fmt::format("run {}: {} on {}, network {} with {} parameters, seed {}",
                       folder_->path().string(), config_.run.algorithm, setup.environment.id,
                       network_name, parameters, config_.run.seed));
-  for (size_t at = 0; at < setup.header.size();) {  // a line of the log each
+  for (size_t at = 0; at < setup.header.size();) {  // a line of log.txt each
     const size_t end = std::min(setup.header.find('\n', at), setup.header.size());
-    LogInfo(setup.header.substr(at, end - at));
+    Log(LogLevel::kDebug, setup.header.substr(at, end - at));
     at = end + 1;
   }
 }
 
-void Session::Show(const json& result) {
-  std::fprintf(stderr, "%s\n", FinalSummary(result).c_str());
+void Session::Show(const json& result) const {
+  std::fprintf(stderr, "%s%s\n", FinalSummary(result).c_str(), NextSteps(result).c_str());
 }
 
 Status Session::MakeDurable(const std::string& missing,
@@ -222,8 +235,10 @@ Result<json> Session::Finish(json result, MetricsWriter& metrics, const Result<P
     const RootedPath file = folder_->videos() / video;
     const uint64_t episode =
         DeriveKey(static_cast<uint64_t>(config_.run.seed), Purpose::kEpisodeEval);
+    // of a run of a second a longer film would be half of its time
+    const double longest = std::clamp(10 * NumberOr(result, "seconds", 30), 5.0, 300.0);
     add("video", "video", file,
-        policy.ok() ? RecordVideo(*policy, episode, file).status() : policy.status());
+        policy.ok() ? RecordVideo(*policy, episode, file, longest).status() : policy.status());
   }
   const std::vector<Path> runs = {folder_->path().path()};
   const RootedPath curve = folder_->path() / "learning_curve.svg";
@@ -245,6 +260,36 @@ Result<json> Session::Finish(json result, MetricsWriter& metrics, const Result<P
 }
 
 Session::~Session() { SetStopAdvice(""); }
+
+// Those that a resume may raise, as "key=value" with `factor` times the value.
+std::vector<std::string> Session::Budgets(double factor) const {
+  std::vector<std::string> budgets;
+  const bool scheduled = config_.learning.optimizer.schedule == "linear";
+  for (const ConfigField& field : table_.fields()) {
+    const bool schedule = field.key.find("schedule") != field.key.npos;
+    if (field.on_resume != OnResume::kMayGrow || (schedule && !(config_.Learns() && scheduled)))
+      continue;
+    if (const double value = std::stod(field.get()); value > 0)
+      budgets.push_back(fmt::format("{}={:.15g}", field.key, factor * value));
+  }
+  return budgets;
+}
+
+std::string Session::BudgetsSpent() const {
+  const std::vector<std::string> budgets = Budgets(1);
+  return budgets.empty() ? "a budget" : fmt::format("{}", fmt::join(budgets, " or "));
+}
+
+// An environment of which no video could be made has no pictures to watch.
+std::string Session::NextSteps(const json& result) const {
+  const std::string run = ShellWord(folder_->path().string());
+  std::string text;
+  if (result.contains("video") || !config_.run.video)
+    text += fmt::format("  watch    samara play {}\n", run);
+  if (const auto budgets = Budgets(2); !budgets.empty())
+    text += fmt::format("  go on    samara train --resume {} {}\n", run, fmt::join(budgets, " "));
+  return text;
+}
 
 std::string Session::HowToGoOn() const {
   return "continue with 'samara train --resume " + folder_->path().string() + "'";

@@ -62,12 +62,17 @@ class Session {
   // durable. Pictures, report and metrics are for people: what fails of them is a warning.
   Result<nlohmann::json> Finish(nlohmann::json result, MetricsWriter& metrics,
                                 const Result<Policy>& policy, const std::string& video) const;
-  static void Show(const nlohmann::json& result);
+  // The result, then what to do next.
+  void Show(const nlohmann::json& result) const;
 
+  // The run's budgets: "ga.generations=30 or run.minutes=5".
+  std::string BudgetsSpent() const;
   // "continue with 'samara train --resume FOLDER'"
   std::string HowToGoOn() const;
 
  private:
+  std::string NextSteps(const nlohmann::json& result) const;
+  std::vector<std::string> Budgets(double factor) const;
   Status OpenExisting(const Path& path);
   Status CheckRoom() const;
   bool GoesOn() const;

@@ -18,8 +18,9 @@ struct TrainOptions {
   bool resume_auto = false;    // `out`, if it holds a run, must have the same configuration hash
   std::vector<std::string> command;  // for the record
   std::vector<std::string> overrides;
-  bool quiet = false;  // no live view
-  bool trust = false;  // a resumed run is trusted even if other users may change it
+  bool quiet = false;           // no live view
+  bool progress_lines = false;  // the live view as JSON lines on standard output (view/progress.h)
+  bool trust = false;           // a resumed run is trusted even if other users may change it
   // Of a learning run: where actors on other machines may connect; no address: nowhere.
   RemoteFleetOptions remote;
   // Ranks that share the run, this one being 0; borrowed; null: alone.

@@ -9,6 +9,7 @@
 #include "core/statistics.h"
 #include "report/run_data.h"
 #include "storage/build_info.h"
+#include "view/terminal.h"
 
 namespace samara {
 
@@ -25,7 +26,9 @@ Result<json> Trainer::Run() {
     const Status released = sync_.FromMain(kStart, "").status();  // the others have nothing to do
     RETURN_IF_ERROR(open);
     RETURN_IF_ERROR(released);
-    Session::Show(*finished_);
+    LogInfo(session_.folder().path().string() + ": finished before, nothing is left to do; raise " +
+            session_.BudgetsSpent() + " to go on");
+    session_.Show(*finished_);
     return *finished_;
   }
   Result<json> result = RunOpened();
@@ -158,6 +161,17 @@ CheckpointInfo Trainer::MakeCheckpointInfo(uint64_t step) const {
 
 json Trainer::MeanOrNull(const std::vector<double>& x) const {
   return x.empty() ? json() : json(Mean(x));
+}
+
+bool Trainer::DrawsLive() const {
+  return !options_.quiet && !options_.progress_lines && IsTerminal(stderr);
+}
+
+std::unique_ptr<Progress> Trainer::ShowLive(std::function<ProgressState()> snapshot) const {
+  if (!sync_.is_main() || options_.quiet) return nullptr;
+  if (!options_.progress_lines) return std::make_unique<Progress>(std::move(snapshot), stderr);
+  return std::make_unique<Progress>(std::move(snapshot), stdout,
+                                    ProgressOptions{.mode = ProgressOptions::Mode::kJson});
 }
 
 std::string Trainer::Title(const std::string& network) const {

@@ -5,6 +5,7 @@
 // others begin where it begins and decide as it does (rank_sync.h).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -110,6 +111,10 @@ class Trainer {
   nlohmann::json MeanOrNull(const std::vector<double>& x) const;
   const std::vector<double>& random_returns() const { return random_returns_; }
   std::string Title(const std::string& network) const;
+  // The live view of `snapshot`, as long as it lives; null where the options or the rank want none.
+  std::unique_ptr<Progress> ShowLive(std::function<ProgressState()> snapshot) const;
+  // Whether it draws on a terminal, above which lines of every step would only scroll away.
+  bool DrawsLive() const;
 
   Session session_;
   const ExperimentConfig& config_;

@@ -4,113 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "core/format.h"
 #include "core/log.h"
-#include "view/terminal.h"
+#include "view/text_line.h"
 
 namespace samara {
 namespace {
 
 constexpr double kRateWindowSeconds = 15;
-constexpr int kBarWidthMax = 40;
-
-bool IsSet(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value != nullptr && *value != '\0';
-}
-
-// A line under construction that knows its visible width and stops at `columns`.
-class Line {
- public:
-  Line(int columns, bool colour) : room_(columns), colour_(colour) {}
-  // `style` is an SGR parameter such as "1" or "2;32"; empty for none.
-  void Add(std::string_view text, std::string_view style = {}) {
-    if (room_ <= 0 || text.empty()) return;
-    const bool styled = colour_ && !style.empty();
-    if (styled) text_ += fmt::format("\x1b[{}m", style);
-    for (size_t i = 0; i < text.size();) {
-      // one code point = one column: all our texts are plain letters and block elements
-      size_t next = i + 1;
-      while (next < text.size() && (static_cast<unsigned char>(text[next]) & 0xC0) == 0x80) ++next;
-      if (room_-- <= 0) break;
-      text_ += text.substr(i, next - i);
-      i = next;
-    }
-    room_ = std::max(room_, 0);
-    if (styled) text_ += "\x1b[0m";
-  }
-  int room() const { return room_; }
-  std::string Take() { return std::move(text_); }
-
-  static constexpr std::string_view kDim = "2", kBold = "1", kGood = "32", kBinds = "33";
-
- private:
-  int room_;
-  bool colour_;
-  std::string text_;
-};
-
-// Items separated by dots, on as many lines as they need.
-class Flow {
- public:
-  Flow(int columns, bool colour) : columns_(columns), colour_(colour), line_(columns, colour) {}
-  // "name value", either may be empty.
-  void Item(std::string_view name, std::string_view value, std::string_view style = {}) {
-    const int width = CodePoints(name) + CodePoints(value) + (name.empty() ? 0 : 1);
-    if (!empty_ && width + 3 > line_.room()) {
-      lines_.push_back(line_.Take());
-      line_ = Line(columns_, colour_);
-      empty_ = true;
-    }
-    if (!empty_) line_.Add(" \u00b7 ", Line::kDim);
-    line_.Add(name, Line::kDim);
-    if (!name.empty()) line_.Add(" ");
-    line_.Add(value, style);
-    empty_ = false;
-  }
-  void AppendTo(std::vector<std::string>& lines) {
-    if (!empty_) lines_.push_back(line_.Take());
-    for (std::string& line : lines_) lines.push_back(std::move(line));
-  }
-
- private:
-  static int CodePoints(std::string_view text) {
-    return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) {
-      return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-    }));
-  }
-  const int columns_;
-  const bool colour_;
-  bool empty_ = true;
-  Line line_;
-  std::vector<std::string> lines_;
-};
-
-// Columns a line takes on the screen: code points outside escape sequences.
-int VisibleWidth(std::string_view line) {
-  int width = 0;
-  for (size_t i = 0; i < line.size(); ++i) {
-    if (line[i] == '\x1b') {
-      while (i < line.size() && line[i] != 'm') ++i;
-    } else if ((static_cast<unsigned char>(line[i]) & 0xC0) != 0x80) {
-      ++width;
-    }
-  }
-  return width;
-}
-
-std::string Bar(double fraction, int width) {
-  static constexpr const char* kEighths[] = {"",       "\u258f", "\u258e", "\u258d",
-                                             "\u258c", "\u258b", "\u258a", "\u2589"};
-  const int eighths = static_cast<int>(std::lround(std::clamp(fraction, 0.0, 1.0) * width * 8));
-  std::string bar;
-  for (int i = 0; i < eighths / 8; ++i) bar += "\u2588";
-  bar += kEighths[eighths % 8];
-  for (int i = (eighths + 7) / 8; i < width; ++i) bar += ' ';
-  return bar;
-}
 
 double PhaseFraction(const ProgressState& s) {
   return s.phase_total > 0 ? static_cast<double>(s.phase_done) / static_cast<double>(s.phase_total)
@@ -138,35 +41,40 @@ std::string Rate(double frames_per_second) {
 
 std::string Respawns(int64_t n) { return fmt::format("{} respawn{}", n, n == 1 ? "" : "s"); }
 
-void AddNumbers(const ProgressState& s, double frames_per_second, Flow& flow) {
-  flow.Item("", Generation(s), Line::kBold);
+void AddNumbers(const ProgressState& s, double frames_per_second, TextFlow& flow) {
+  flow.Item("", Generation(s), TextLine::kBold);
   flow.Item("", Frames(s));
   flow.Item("", Rate(frames_per_second));
   flow.Item("elapsed", DurationText(s.seconds));
-  if (const double left = SecondsLeft(s, frames_per_second); !std::isnan(left))
-    flow.Item("left", DurationText(left));
-  if (s.respawns > 0) flow.Item("", Respawns(s.respawns), Line::kBinds);
+  if (s.respawns > 0) flow.Item("", Respawns(s.respawns), TextLine::kBottleneck);
 }
 
-void AddScores(const ProgressState& s, Flow& flow) {
+void AddScores(const ProgressState& s, TextFlow& flow) {
   const auto score = [&](const char* name, double value, std::string_view style) {
     if (!std::isnan(value)) flow.Item(name, ScoreText(value), style);
   };
-  score("best", s.best, Line::kBold);
+  score("best", s.best, TextLine::kBold);
   score("elite", s.elite, "1;32");
+  for (const auto& [name, text, plain, is_score] : s.numbers)
+    if (is_score) flow.Item(name, text, TextLine::kBold);
+  if (!s.trend.empty()) flow.Item("trend", s.trend, TextLine::kGood);
+  score("peak", s.trend.empty() ? ProgressState::kUnknown : s.peak, TextLine::kBold);
   score("random policy", s.random, {});
-  for (const auto& [name, text, plain] : s.numbers) flow.Item(name, text, Line::kBold);
-  if (!s.trend.empty()) flow.Item("trend", s.trend, Line::kGood);
 }
 
-void AddStages(const ProgressState& s, Flow& flow) {
+void AddOthers(const ProgressState& s, TextFlow& flow) {
+  for (const auto& [name, text, plain, is_score] : s.numbers)
+    if (!is_score) flow.Item(name, text);
+}
+
+void AddStages(const ProgressState& s, TextFlow& flow) {
   const std::string binding = Bottleneck(s.stages);
   const char* title = s.stages_title;
   for (const auto& [name, share] : s.stages) {
     const bool binds = name == binding;
     flow.Item(title + EscapeControl(name),
               fmt::format("{:.0f} %{}", 100 * share, binds ? " (bottleneck)" : ""),
-              binds ? Line::kBinds : "");
+              binds ? TextLine::kBottleneck : "");
     title = "";
   }
 }
@@ -177,7 +85,7 @@ std::string PhaseSeconds(double seconds) {
                       : DurationText(seconds);
 }
 
-void AddLastGeneration(const ProgressState& s, Flow& flow) {
+void AddLastGeneration(const ProgressState& s, TextFlow& flow) {
   const char* title = "last: ";
   for (const auto& [name, seconds] : s.last_seconds) {
     flow.Item(title + EscapeControl(name), PhaseSeconds(seconds));
@@ -185,23 +93,32 @@ void AddLastGeneration(const ProgressState& s, Flow& flow) {
   }
 }
 
-std::string PhaseLine(const ProgressState& s, int columns, bool colour) {
-  Line line(columns, colour);
-  const std::string count = fmt::format(" {} of {}", s.phase_done, s.phase_total);
-  line.Add(fmt::format("{:<10} ", EscapeControl(s.phase)), Line::kDim);
-  const int width = std::min(kBarWidthMax, line.room() - static_cast<int>(count.size()) - 2);
-  if (width >= 4) {
-    line.Add("\u2595", Line::kDim);
-    line.Add(Bar(PhaseFraction(s), width), Line::kGood);
-    line.Add("\u258f", Line::kDim);
-  }
-  line.Add(count);
+constexpr int kBarNameWidth = 10;
+
+std::string BarLine(std::string_view name, double fraction, const std::string& text, int columns,
+                    bool colour) {
+  TextLine line(columns, colour);
+  const bool narrow = columns <= kBarNameWidth + VisibleWidth(text);  // no room to align names
+  const std::string shown = EscapeControl(name);
+  line.Add(narrow ? shown : fmt::format("{:<{}} ", shown, kBarNameWidth), TextLine::kDim);
+  line.AddBar(fraction, VisibleWidth(text));
+  line.Add(text);
   return line.Take();
 }
 
-}  // namespace
+// The whole run.
+std::string RunLine(const ProgressState& s, double frames_per_second, int columns, bool colour) {
+  const double done = FractionDone(s, frames_per_second);
+  return BarLine("run", done,
+                 fmt::format(" {:.0f} %, {} left", std::floor(100 * done),
+                             DurationText(SecondsLeft(s, frames_per_second))),
+                 columns, colour);
+}
 
-namespace {
+std::string PhaseLine(const ProgressState& s, int columns, bool colour) {
+  return BarLine(s.phase, PhaseFraction(s), fmt::format(" {} of {}", s.phase_done, s.phase_total),
+                 columns, colour);
+}
 
 // Whole generations, the one that is played included, until the first budget is reached.
 double SecondsOfGenerations(const ProgressState& s, const GenerationPace& pace) {
@@ -237,23 +154,32 @@ double SecondsLeft(const ProgressState& s, double frames_per_second) {
   return std::isinf(left) ? ProgressState::kUnknown : left;
 }
 
+double FractionDone(const ProgressState& s, double frames_per_second) {
+  const double left = SecondsLeft(s, frames_per_second);
+  if (std::isnan(left)) return left;
+  return s.seconds + left > 0 ? s.seconds / (s.seconds + left) : 0;
+}
+
 std::vector<std::string> ProgressLines(const ProgressState& s, double frames_per_second,
                                        int columns, bool colour) {
   std::vector<std::string> lines;
-  Line title(columns, colour);
-  title.Add(EscapeControl(s.title), Line::kBold);
+  TextLine title(columns, colour);
+  title.Add(EscapeControl(s.title), TextLine::kBold);
   lines.push_back(title.Take());
 
   const auto flow = [&](auto add) {
-    Flow items(columns, colour);
+    TextFlow items(columns, colour);
     add(items);
     items.AppendTo(lines);
   };
-  flow([&](Flow& items) { AddNumbers(s, frames_per_second, items); });
+  if (!std::isnan(FractionDone(s, frames_per_second)))
+    lines.push_back(RunLine(s, frames_per_second, columns, colour));
   if (!s.phase.empty() && s.phase_total > 0) lines.push_back(PhaseLine(s, columns, colour));
-  flow([&](Flow& items) { AddScores(s, items); });
-  flow([&](Flow& items) { AddLastGeneration(s, items); });
-  flow([&](Flow& items) { AddStages(s, items); });
+  flow([&](TextFlow& items) { AddNumbers(s, frames_per_second, items); });
+  flow([&](TextFlow& items) { AddScores(s, items); });
+  flow([&](TextFlow& items) { AddOthers(s, items); });
+  flow([&](TextFlow& items) { AddLastGeneration(s, items); });
+  flow([&](TextFlow& items) { AddStages(s, items); });
   return lines;
 }
 
@@ -264,7 +190,7 @@ std::string ProgressPlainLine(const ProgressState& s, double frames_per_second) 
   line += ", " + Frames(s) + ", " + Rate(frames_per_second);
   if (!std::isnan(s.best)) line += ", best " + ScoreText(s.best);
   if (!std::isnan(s.elite)) line += ", elite " + ScoreText(s.elite);
-  for (const auto& [name, text, plain] : s.numbers)
+  for (const auto& [name, text, plain, is_score] : s.numbers)
     if (plain) line += fmt::format(", {} {}", name, text);
   if (!s.stages.empty()) line += ", bottleneck " + EscapeControl(Bottleneck(s.stages));
   const char* title = ", last generation ";
@@ -279,53 +205,54 @@ std::string ProgressPlainLine(const ProgressState& s, double frames_per_second) 
   return line;
 }
 
+std::string ProgressJsonLine(const ProgressState& s, double frames_per_second) {
+  const auto number = [](double value) {
+    return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json();
+  };
+  const nlohmann::json progress = {{"step", Generation(s)},
+                                   {"frames", s.frames},
+                                   {"frames_per_second", number(frames_per_second)},
+                                   {"seconds", number(s.seconds)},
+                                   {"left", number(SecondsLeft(s, frames_per_second))},
+                                   {"fraction", number(FractionDone(s, frames_per_second))},
+                                   {"score", number(s.score)},
+                                   {"peak", number(s.peak)},
+                                   {"best", number(s.best)},
+                                   {"trend", s.trend}};
+  return nlohmann::json({{"progress", progress}}).dump();
+}
+
+namespace {
+
+LiveOptions LiveOptionsOf(const ProgressOptions& options) {
+  using Mode = ProgressOptions::Mode;
+  const bool json = options.mode == Mode::kJson;
+  return {.interval_s = options.interval_s,
+          .interval_plain_s = json ? options.interval_s : options.interval_plain_s,
+          .mode = options.mode == Mode::kDetect     ? LiveOptions::Mode::kDetect
+                  : options.mode == Mode::kTerminal ? LiveOptions::Mode::kTerminal
+                                                    : LiveOptions::Mode::kPlain};
+}
+
+}  // namespace
+
 Progress::Progress(std::function<ProgressState()> snapshot, std::FILE* out, ProgressOptions options)
     : snapshot_(std::move(snapshot)),
-      out_(out),
-      options_(options),
-      terminal_(options.mode == ProgressOptions::Mode::kTerminal ||
-                (options.mode == ProgressOptions::Mode::kDetect && IsTerminal(out))),
-      colour_(terminal_ && !IsSet("NO_COLOR")) {
-  worker_ = std::make_unique<Thread>("progress", [this] { Loop(); });
-  if (terminal_) SetLogSink([this](std::string_view line) { Print(line); });
-}
+      json_(options.mode == ProgressOptions::Mode::kJson),
+      lines_([this] { return Draw(); }, out, LiveOptionsOf(options)) {}
 
-Progress::~Progress() {
-  if (terminal_) SetLogSink({});
-  {
-    const MutexLock lock(mu_);
-    stop_ = true;
-  }
-  stop_changed_.NotifyAll();
-  worker_->Join();
-  Tick(true);
-}
-
-void Progress::Loop() {
-  const std::chrono::duration<double> interval(terminal_ ? options_.interval_s
-                                                         : options_.interval_plain_s);
-  if (terminal_) Tick(false);
-  MutexLock lock(mu_);
-  while (!stop_changed_.WaitFor(mu_, interval, [this]() REQUIRES(mu_) { return stop_; })) {
-    lock.Unlock();
-    Tick(false);
-    lock.Lock();
-  }
-}
-
-void Progress::Tick(bool last) {
-  ProgressState state = snapshot_();  // may wait for the run: never under mu_
+LivePicture Progress::Draw() {
+  ProgressState state = snapshot_();
   const double rate = Rate(state);
   trend_.Add(state.score);
   state.trend = trend_.Sparkline();
-  const MutexLock lock(mu_);
-  state_ = std::move(state);
-  rate_ = rate;
-  have_state_ = true;
-  const std::string text = terminal_ ? Redraw({}) : ProgressPlainLine(state_, rate_) + "\n";
-  std::fwrite(text.data(), 1, text.size(), out_);
-  std::fflush(out_);
-  if (last) drawn_.clear();  // it stays on the screen
+  peak_ = std::fmax(peak_, state.score);
+  state.peak = peak_;
+  std::string plain = json_ ? ProgressJsonLine(state, rate) : ProgressPlainLine(state, rate);
+  return {[state = std::move(state), rate](int columns, bool colour) {
+            return ProgressLines(state, rate, columns, colour);
+          },
+          std::move(plain)};
 }
 
 // Frames per second over the last seconds; of the whole run so far when the window is empty.
@@ -340,36 +267,6 @@ double Progress::Rate(const ProgressState& state) {
   const double seconds = std::chrono::duration<double>(now - start).count();
   if (seconds > 0.5) return static_cast<double>(state.frames - frames) / seconds;
   return state.seconds > 0 ? static_cast<double>(state.frames) / state.seconds : 0;
-}
-
-void Progress::Print(std::string_view line) {
-  const MutexLock lock(mu_);
-  const std::string text = terminal_ && have_state_ ? Redraw(line) : std::string(line) + "\n";
-  std::fwrite(text.data(), 1, text.size(), out_);
-  std::fflush(out_);
-}
-
-// One write: back to the top of the display, `above` (a line that scrolls away), the display again.
-std::string Progress::Redraw(std::string_view above) {
-  const TerminalSize size = SizeOfTerminal(out_);
-  std::string text;
-  // a terminal that became narrower has broken our lines into several rows each
-  int rows = 0;
-  for (int width : drawn_) rows += std::max(1, (width + size.columns - 1) / size.columns);
-  if (rows > 0) text += fmt::format("\x1b[{}A", std::min(rows, size.rows - 1));
-  text += '\r';
-  if (!above.empty()) text += fmt::format("{}\x1b[K\n", above);
-  // one column stays free: some terminals wrap a line that is exactly full
-  std::vector<std::string> lines =
-      ProgressLines(state_, rate_, std::max(size.columns - 1, 1), colour_);
-  if (static_cast<int>(lines.size()) > size.rows - 1)
-    lines.resize(static_cast<size_t>(std::max(size.rows - 1, 0)));
-  drawn_.clear();
-  for (const std::string& line : lines) {
-    text += line + "\x1b[K\n";
-    drawn_.push_back(VisibleWidth(line));
-  }
-  return text + "\x1b[J";
 }
 
 }  // namespace samara

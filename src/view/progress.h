@@ -1,12 +1,9 @@
-// Live progress of long work: a few lines redrawn in place on a terminal, one plain line every ten
-// seconds anywhere else.
+// Live progress of a run: a few lines redrawn in place on a terminal, one plain line every ten
+// seconds anywhere else (live_lines.h).
 //
 //   Progress progress([&] { return run.Snapshot(); }, stderr);
 //   ...                         // work; Print() or the log for lines above the display
 //                               // the destructor draws the last state and leaves it standing
-//
-// Honours NO_COLOR and TERM=dumb, fits narrow and resized terminals. The cursor stays visible and
-// no terminal mode outlives a single write, so nothing needs repair after a crash.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +11,6 @@
 #include <deque>
 #include <functional>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,8 +18,7 @@
 #include <vector>
 
 #include "core/clock.h"
-#include "core/mutex.h"
-#include "core/thread.h"
+#include "view/live_lines.h"
 #include "view/trend.h"
 #include "view/utilization.h"
 
@@ -55,18 +50,23 @@ struct ProgressState {
   const char* stages_title = "";                             // what they are shares of: "busy: "
   struct Number {
     std::string name, text;
-    bool plain = false;  // also in the plain line
+    bool plain = false;     // also in the plain line
+    bool is_score = false;  // among the scores
   };
   std::vector<Number> numbers;  // more to show
   double best = kUnknown;       // best return in the last population, in the first so far; or of
                                 // the best evaluation
   double score = kUnknown;      // whose course is shown
   std::string trend;            // that course; Progress fills it in (trend.h)
+  double peak = kUnknown;       // its highest point; Progress fills it in
   double elite = kUnknown;      // the elite's validation mean
   double random = kUnknown;     // a random policy's mean
   int64_t respawns = 0;
 };
 
+// The part of the run that is over, 0 to 1, in time: of what has passed and what is left. NaN when
+// that cannot be said.
+double FractionDone(const ProgressState& state, double frames_per_second);
 // Seconds until the first budget is reached: at this rate (frames/s), or with a pace at the end of
 // the generation that reaches it. NaN when nothing can be said.
 double SecondsLeft(const ProgressState& state, double frames_per_second);
@@ -75,51 +75,43 @@ std::vector<std::string> ProgressLines(const ProgressState& state, double frames
                                        int columns, bool colour);
 std::string ProgressPlainLine(const ProgressState& state, double frames_per_second);
 
+// The state as another program reads it: {"progress": {...}} with what the display says of the
+// whole run: step, frames, frames_per_second, seconds, left, fraction, score, peak, best, trend.
+// null: unknown.
+std::string ProgressJsonLine(const ProgressState& state, double frames_per_second);
+
 struct ProgressOptions {
-  double interval_s = 0.25;      // on a terminal
+  double interval_s = 0.25;      // on a terminal, and of JSON lines
   double interval_plain_s = 10;  // elsewhere
-  enum class Mode { kDetect, kTerminal, kPlain } mode = Mode::kDetect;
+  enum class Mode { kDetect, kTerminal, kPlain, kJson } mode = Mode::kDetect;
 };
 
-// Owns its thread: neither copied nor moved. `snapshot` is called from that thread, and once more
+// Owns a thread: neither copied nor moved. `snapshot` is called from that thread, and once more
 // from the destructor's; it must not log. While it lives on a terminal, the process's log goes
 // through it. At most one at a time.
 class Progress {
  public:
   Progress(std::function<ProgressState()> snapshot, std::FILE* out, ProgressOptions options = {});
-  ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   // One line above the display; any thread.
-  void Print(std::string_view line);
+  void Print(std::string_view line) { lines_.Print(line); }
 
  private:
-  void Loop();
-  void Tick(bool last);
+  LivePicture Draw();
   double Rate(const ProgressState& state);
-  std::string Redraw(std::string_view above) REQUIRES(mu_);  // REQUIRES: mu_ held
 
   // constant after construction
   const std::function<ProgressState()> snapshot_;
-  std::FILE* const out_;
-  const ProgressOptions options_;
-  const bool terminal_, colour_;
+  const bool json_;
 
-  // touched by the worker only, then by the destructor
+  // touched by the display's thread only, then by the destructor
   std::deque<std::pair<SteadyTime, int64_t>> samples_;  // frames over the last seconds
   Trend trend_;                                         // of the score
+  double peak_ = ProgressState::kUnknown;
 
-  Mutex mu_;
-  CondVar stop_changed_;
-  // guarded by mu_
-  bool stop_ GUARDED_BY(mu_) = false;
-  ProgressState state_ GUARDED_BY(mu_);
-  double rate_ GUARDED_BY(mu_) = 0;
-  bool have_state_ GUARDED_BY(mu_) = false;
-  std::vector<int> drawn_ GUARDED_BY(mu_);  // visible width of each line on the screen now
-
-  std::unique_ptr<Thread> worker_;  // last: it uses everything above
+  LiveLines lines_;  // last: it uses everything above
 };
 
 }  // namespace samara

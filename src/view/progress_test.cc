@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "core/log.h"
 
@@ -82,7 +83,7 @@ TEST(ProgressTest, ShowsALearningRun) {
   for (int columns : {160, 30}) {
     const std::string text = Join(ProgressLines(Learning(), 23'184, columns, false));
     for (const char* part :
-         {"update 736", "236k of 300k frames", "23,184 frames/s", "left 3 s", "random policy -20.7",
+         {"update 736", "236k of 300k frames", "23,184 frames/s", "3 s left", "random policy -20.7",
           "return -20.1", "loss 28.1", "entropy 0.587", "explained variance 0.37", "lag 3.3",
           "queue 48", "rows a batch 23.3", "busy: environment 33 %", "inference 47 %",
           "learner 97 % (bottleneck)"})
@@ -114,9 +115,60 @@ TEST(ProgressTest, ShowsTheCourseOfTheScore) {
   EXPECT_EQ(ProgressPlainLine(Learning(), 1).find("trend"), std::string::npos);
 }
 
+// of the last line that begins with `name`
+std::string LineOf(const std::vector<std::string>& lines, const std::string& name) {
+  std::string found;
+  for (const std::string& line : lines)
+    if (line.starts_with(name)) found = line;
+  return found;
+}
+
+// 10 s have passed and 64,000 of 300,000 frames at 3,200 a second are left, which is 20 s more
+TEST(ProgressTest, ABarShowsTheWholeRunInTime) {
+  EXPECT_DOUBLE_EQ(FractionDone(Learning(), 3200), 1.0 / 3);
+  const std::string line = LineOf(ProgressLines(Learning(), 3200, 60, false), "run");
+  EXPECT_NE(line.find(" 33 %, 20 s left"), std::string::npos) << line;
+  ProgressState unbounded = Learning();
+  unbounded.frames_budget = 0;
+  EXPECT_TRUE(std::isnan(FractionDone(unbounded, 3200)));
+  EXPECT_EQ(LineOf(ProgressLines(unbounded, 3200, 60, false), "run"), "");
+}
+
+TEST(ProgressTest, ShowsTheScoresHighestPoint) {
+  std::FILE* file = std::tmpfile();
+  int calls = 0;
+  {
+    Progress progress(
+        [&] {
+          ProgressState state = Learning();
+          state.score = std::vector<double>{3, 7, 5, 5}[static_cast<size_t>(std::min(calls++, 3))];
+          return state;
+        },
+        file, {.interval_s = 0.02, .mode = ProgressOptions::Mode::kTerminal});
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  const std::string text = ReadAll(file);
+  std::fclose(file);
+  EXPECT_NE(text.substr(text.rfind("trend")).find("7"), std::string::npos) << text;
+  EXPECT_NE(text.substr(text.rfind("trend")).find("peak"), std::string::npos) << text;
+}
+
+TEST(ProgressTest, OtherProgramsReadTheStateAsJson) {
+  const auto line = nlohmann::json::parse(ProgressJsonLine(Learning(), 3200)).at("progress");
+  EXPECT_EQ(line.at("step"), "update 736");
+  EXPECT_EQ(line.at("left"), 20);
+  EXPECT_NEAR(line.at("fraction").get<double>(), 1.0 / 3, 1e-12);
+  EXPECT_TRUE(line.at("score").is_null());
+  std::FILE* file = std::tmpfile();
+  { Progress progress(Learning, file, {.mode = ProgressOptions::Mode::kJson}); }
+  const std::string text = ReadAll(file);
+  std::fclose(file);
+  EXPECT_TRUE(text.starts_with("{\"progress\":{")) << text;
+}
+
 // half of the bar's 40 columns are full
 TEST(ProgressTest, BarShowsTheFraction) {
-  const std::string text = Join(ProgressLines(Example(), 1, 100, false));
+  const std::string text = LineOf(ProgressLines(Example(), 1, 100, false), "population");
   std::string full;
   for (int i = 0; i < 20; ++i) full += "\u2588";
   EXPECT_NE(text.find(full + " "), std::string::npos) << text;
@@ -229,6 +281,20 @@ TEST(ProgressTest, LogLinesAppearAboveTheDisplay) {
   const std::string after = text.substr(warning);
   EXPECT_NE(after.find("generation 12"), std::string::npos);
   EXPECT_TRUE(text.ends_with("\x1b[J"));
+}
+
+TEST(ProgressTest, LogLinesAreCutAtTheEdgeAndWarningsAreNot) {
+  const std::string wide(100, 'x');
+  std::FILE* file = std::tmpfile();
+  {
+    Progress progress(Example, file, {.interval_s = 60, .mode = ProgressOptions::Mode::kTerminal});
+    LogInfo(wide);
+    LogWarning(wide);
+  }
+  const std::string text = ReadAll(file);
+  std::fclose(file);
+  EXPECT_NE(text.find(std::string(78, 'x') + "\u2026"), std::string::npos) << text;
+  EXPECT_NE(text.find("samara: warning: " + wide), std::string::npos) << text;
 }
 
 TEST(ProgressTest, StopsAtOnce) {
