@@ -24,6 +24,7 @@ CARTPOLE = [
     "ga.test_episodes=4",
     "run.final_test_episodes=4",
     "run.random_episodes=4",
+    "run.video=false",
 ]
 # A run of a few seconds on a real game: short episodes, the small network.
 ATARI = [

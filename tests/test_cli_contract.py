@@ -193,7 +193,7 @@ def test_a_dry_run_refuses_what_the_run_refuses(words, says, tmp_path):
 def test_a_dry_run_refuses_places_and_options_too(run, tmp_path):
     taken = samara("train", *CARTPOLE, "--out", run[0], "--dry-run")
     assert taken.code == 73 and "choose another --out" in taken.err
-    assert samara("train", *CARTPOLE, "--seeds", "0..1", "--dry-run").code == 64
+    assert samara("train", *CARTPOLE, "--seeds", "0..1", "--resume", run[0]).code == 64
     assert samara("train", *CARTPOLE, "--listen", "127.0.0.1:0", "--dry-run").code == 64
     ok("train", *CARTPOLE, "--seeds", "0..1", "--out", run[0].parent, "--dry-run")  # there may be runs
 

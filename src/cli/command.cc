@@ -1,6 +1,7 @@
 #include "cli/command.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -18,14 +19,20 @@
 #include "core/signals.h"
 #include "rl/algorithms/registry.h"
 #include "storage/build_info.h"
+#include "storage/run_folder.h"
 
 namespace samara {
 
+namespace {
+constexpr size_t kHelpWidth = 70;  // of an option's description: a line of 100 columns
+}  // namespace
+
 // in the order a newcomer meets them
 void AddAllCommands(CLI::App& app, Invocation& invocation) {
-  for (const auto add : {AddTrain, AddEval, AddPlay, AddReport, AddList, AddCheck, AddNew,
-                         AddDoctor, AddFsck, AddHash, AddInspect, AddExport, AddImport, AddLaunch,
-                         AddAct, AddActor, AddToken, AddCertificates, AddBench}) {
+  for (const auto add :
+       {AddTrain,  AddEval,  AddPlay,  AddReport,       AddList,   AddCheck,     AddNew,
+        AddDoctor, AddFsck,  AddHash,  AddInspect,      AddExport, AddImport,    AddLaunch,
+        AddAct,    AddActor, AddToken, AddCertificates, AddBench,  AddCompletion}) {
     add(app, invocation);
   }
   // an empty word is a script's unset variable, never meant
@@ -33,9 +40,28 @@ void AddAllCommands(CLI::App& app, Invocation& invocation) {
     return text.empty() ? "expected a value, not an empty text" : std::string();
   };
   for (CLI::App* command : app.get_subcommands({})) {
-    for (CLI::Option* option : command->get_options())
+    const std::string before = command->get_footer();
+    command->footer(before + (before.empty() ? "" : "\n\n") + ExamplesOf(command->get_name()));
+    for (CLI::Option* option : command->get_options()) {
+      option->description(
+          fmt::format("{}", fmt::join(Wrapped(option->get_description(), kHelpWidth), "\n")));
       if (option->get_expected_max() > 0) option->check(something);
+    }
   }
+}
+
+std::vector<std::string> Wrapped(std::string_view text, size_t width) {
+  std::vector<std::string> lines(1);
+  while (!text.empty()) {
+    size_t end = std::min(text.find(' '), text.size());
+    // a list of choices is one word
+    const size_t choice = end > width ? text.rfind('|', width - 1) : text.npos;
+    if (choice != text.npos) end = choice + 1;
+    if (!lines.back().empty() && lines.back().size() + 1 + end > width) lines.emplace_back();
+    lines.back() += (lines.back().empty() ? "" : " ") + std::string(text.substr(0, end));
+    text.remove_prefix(std::min(choice != text.npos ? end : end + 1, text.size()));
+  }
+  return lines;
 }
 
 std::string ProgramWithAgents() {
@@ -109,8 +135,10 @@ void PrintJson(const nlohmann::json& object) {
   std::fflush(stdout);
 }
 
-Result<std::vector<int64_t>> ParseRange(const std::string& option, const std::string& text,
-                                        int64_t max) {
+namespace {
+
+// Appends "3" or "1..30"; false for anything else.
+bool AddRange(std::string_view text, int64_t max, std::vector<int64_t>& numbers) {
   int64_t first = 0, last = 0;
   const char* end = text.data() + text.size();
   auto parsed = std::from_chars(text.data(), end, first);
@@ -118,14 +146,46 @@ Result<std::vector<int64_t>> ParseRange(const std::string& option, const std::st
   const bool range =
       parsed.ec == std::errc() && std::string_view(parsed.ptr, end).starts_with("..");
   if (range) parsed = std::from_chars(parsed.ptr + 2, end, last);
-  if (parsed.ec != std::errc() || parsed.ptr != end || first < 0 || last < first || last > max) {
-    return Status(Code::kConfig, option + " " + Shown(text) +
-                                     ": expected a number or a range such as 1..30, at most " +
-                                     std::to_string(max));
-  }
-  std::vector<int64_t> numbers;
+  if (parsed.ec != std::errc() || parsed.ptr != end || first < 0 || last < first || last > max)
+    return false;
   for (int64_t n = first; n <= last; ++n) numbers.push_back(n);
+  return true;
+}
+
+}  // namespace
+
+Result<std::vector<int64_t>> ParseRange(const std::string& option, const std::string& text,
+                                        int64_t max) {
+  std::vector<int64_t> numbers;
+  bool good = true;
+  for (size_t at = 0; good && at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    good = AddRange(std::string_view(text).substr(at, end - at), max, numbers);
+    at = end + 1;
+  }
+  const std::string given = option + " " + Shown(text);
+  if (!good)
+    return Status(Code::kConfig, given +
+                                     ": expected a number or a range such as 1..30, or a list such "
+                                     "as 0,1,2, at most " +
+                                     std::to_string(max));
+  std::vector<int64_t> sorted = numbers;
+  std::ranges::sort(sorted);
+  if (const auto twice = std::ranges::adjacent_find(sorted); twice != sorted.end())
+    return Status(Code::kConfig, given + ": " + std::to_string(*twice) + " is there twice");
   return numbers;
+}
+
+Status CheckVideo(const std::string& file) {
+  if (file.empty()) return Status::Ok();
+  RETURN_IF_ERROR(CheckOutputFile(file, "videos"));
+  // what is neither a file nor missing is refused by the one that writes it
+  std::error_code failed;
+  const auto type = std::filesystem::status(file, failed).type();
+  const bool other =
+      type != std::filesystem::file_type::regular && type != std::filesystem::file_type::not_found;
+  if (other || file.ends_with(".mp4")) return Status::Ok();
+  return {Code::kUsage, "--video " + Shown(file) + ": expected a name that ends in .mp4"};
 }
 
 CLI::Validator InRange(double low, double high) {

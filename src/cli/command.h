@@ -8,6 +8,7 @@
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/status.h"
@@ -54,6 +55,7 @@ void AddActor(CLI::App& app, Invocation& invocation);
 void AddToken(CLI::App& app, Invocation& invocation);
 void AddCertificates(CLI::App& app, Invocation& invocation);
 void AddBench(CLI::App& app, Invocation& invocation);
+void AddCompletion(CLI::App& app, Invocation& invocation);
 void AddAllCommands(CLI::App& app, Invocation& invocation);
 
 inline constexpr int64_t kSeedMax = 9'000'000'000'000'000'000;  // as of run.seed
@@ -69,14 +71,21 @@ void AddGymOptions(CLI::App& command, std::vector<std::string>& overrides);
 Result<GymOptions> ParseGymOptions(const std::vector<std::string>& overrides);
 // One line on standard output; the last line of a command called with --json.
 void PrintJson(const nlohmann::json& object);
-// "3" or "1..30", each number from 0 to `max`; kConfig naming the option.
+// "3", "1..30" or a list of such ("0,1,4..7"), each number from 0 to `max` and there once; kConfig
+// naming the option.
 Result<std::vector<int64_t>> ParseRange(const std::string& option, const std::string& text,
                                         int64_t max);
+// What --video names can be made: a file FILE.mp4, or none (empty).
+Status CheckVideo(const std::string& file);
 // A number of an option, which CLI::Range lets be nan.
 CLI::Validator InRange(double low, double high);
 // Games of env.game, as the ROMs of the environment's ale-py have them, sorted. kNoInput without
 // it.
 Result<std::vector<std::string>> AtariGames();
+// Lines that end the help of a command; empty where there are none.
+std::string ExamplesOf(std::string_view command);
+// `text` in lines of at most `width` bytes, broken between words.
+std::vector<std::string> Wrapped(std::string_view text, size_t width);
 std::string VersionText();
 // "samara help [COMMAND]" and "samara version" as the options they stand for; other arguments as
 // they are. Changes `arguments`, which backs the pointers.

@@ -43,12 +43,21 @@ int RunCommandLine(int argc, char** argv) {
   invocation.arguments = argv;
   invocation.umask = umask;
   AddAllCommands(app, invocation);
+  app.footer(
+      "First steps:\n"
+      "  samara train classic/cartpole-ga    a second of training, then a report\n"
+      "  samara list presets                 what else there is to train\n"
+      "  samara COMMAND --help               options and examples of a command");
   std::vector<std::string> words(argv, argv + argc);
   TranslateWords(words);
   std::vector<char*> translated;
   translated.reserve(words.size());
   for (std::string& word : words) translated.push_back(word.data());
   argc = static_cast<int>(translated.size()), argv = translated.data();
+  if (argc == 1) {  // asked for nothing: the same help as for it
+    std::fputs(app.help().c_str(), stdout);
+    return static_cast<int>(Code::kUsage);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {

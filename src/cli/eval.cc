@@ -6,12 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "core/format.h"
 #include "core/signals.h"
 #include "core/statistics.h"
 #include "env/atari_preset.h"
 #include "play/evaluate.h"
 #include "play/playback.h"
-#include "storage/run_folder.h"
 
 namespace samara {
 namespace {
@@ -37,11 +37,11 @@ std::string Title(const Policy& policy, const EvalArguments& args) {
 
 void PrintHuman(const std::string& title, std::span<const double> returns) {
   const Interval interval = BootstrapInterval(returns, Mean);
-  std::printf(
-      "%s\n%zu episodes: mean %.1f (95 %% interval %.1f to %.1f), median %.1f, standard deviation "
-      "%.1f\n",
-      title.c_str(), returns.size(), Mean(returns), interval.low, interval.high, Median(returns),
-      Std(returns));
+  const std::string text = fmt::format(
+      "{}\n{} episodes: mean {} (95 % interval {} to {}), median {}, standard deviation {}\n",
+      title, returns.size(), ScoreText(Mean(returns)), ScoreText(interval.low),
+      ScoreText(interval.high), ScoreText(Median(returns)), ScoreText(Std(returns)));
+  std::fputs(text.c_str(), stdout);
 }
 
 // --noops replaces the no-op count that an Atari preset draws, so there must be one.
@@ -58,7 +58,7 @@ Status CheckNoops(const EnvironmentConfig& env) {
 
 Status RunEval(const Invocation& invocation, const EvalArguments& args) {
   InstallSignalHandlers();
-  if (!args.video.empty()) RETURN_IF_ERROR(CheckOutputFile(args.video, "videos"));
+  RETURN_IF_ERROR(CheckVideo(args.video));
   ASSIGN_OR_RETURN(const Policy policy, LoadPolicy(args.target, args.load));
   if (policy.config.Learns()) RETURN_IF_ERROR(NeedAgents(invocation));
   EvaluationOptions options{
@@ -78,7 +78,8 @@ Status RunEval(const Invocation& invocation, const EvalArguments& args) {
     ASSIGN_OR_RETURN(const EpisodeResult watched, RecordVideo(policy, first, Path(args.video)));
     video = {{"file", args.video}, {"return", watched.fitness}, {"frames", watched.frames}};
     if (!args.json)
-      std::printf("video of one episode (return %.1f): %s\n", watched.fitness, args.video.c_str());
+      std::printf("video of one episode (return %s): %s\n", ScoreText(watched.fitness).c_str(),
+                  args.video.c_str());
   }
   ASSIGN_OR_RETURN(const auto results, EvaluatePolicy(policy, options, StopRequested));
   std::vector<double> returns;

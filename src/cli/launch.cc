@@ -48,7 +48,7 @@ void AddLaunch(CLI::App& app, Invocation& invocation) {
   command->prefix_command();  // from PROGRAM on nothing is ours
   auto args = std::make_shared<LaunchArguments>();
   LaunchOptions& options = args->options;
-  command->add_option("-n,--ranks", options.ranks, "how many")
+  command->add_option("-n,--ranks", options.ranks, "number of ranks, each a process")
       ->required()
       ->check(CLI::Range(1, 4096));
   command
@@ -72,7 +72,7 @@ void AddLaunch(CLI::App& app, Invocation& invocation) {
                     "before PROGRAM: print one JSON object after the program's output");
   command->footer(
       "Standard output is rank 0's; every other line goes to standard error as \"[rank 1] ...\".\n"
-      "Ranks receive torchrun's environment variables (RANK, WORLD_SIZE, MASTER_ADDR, ...): "
+      "Ranks receive torchrun's environment variables (RANK, WORLD_SIZE, MASTER_ADDR, ...):\n"
       "doc/launching.md.");
   command->callback([=, &invocation] {
     args->options.program = command->remaining();

@@ -7,11 +7,15 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
 #include "config/experiment.h"
 #include "config/presets.h"
+#include "core/config.h"
+#include "core/format.h"
+#include "core/log.h"
 #include "core/venv.h"
 #include "env/atari_preset.h"
 #include "env/registry.h"
@@ -19,20 +23,66 @@
 #include "nn/layer_line.h"
 #include "report/reference_scores.h"
 #include "rl/algorithms/registry.h"
+#include "view/text_line.h"
 
 namespace samara {
 namespace {
 
+using Members = std::vector<std::pair<const char*, std::string>>;
+
 struct Row {
   std::string name, about;
-  std::string kind{};  // of an algorithm: evolution or learning
-  auto operator<=>(const Row&) const = default;
+  Members more{};  // other columns of a table, and members of --json
 };
 using Rows = std::vector<Row>;
 
+constexpr int kTaskColumns = 14;
+
+// "30", "100k", "4M"; 1,500 as it is.
+std::string BudgetNumber(double value) {
+  for (const auto& [size, suffix] : {std::pair{1e9, "B"}, {1e6, "M"}, {1e3, "k"}})
+    if (value >= 10 * size || (value >= size && size > 1e3))
+      return fmt::format("{:g}{}", value / size, suffix);
+  return Grouped(value);
+}
+
+// "30 gens", "4M frames"; of several budgets the first that is set.
+std::string BudgetOf(const Preset& preset) {
+  static const std::map<std::string, const char*> kUnits = {{"frames", "frames"},
+                                                            {"generations", "gens"},
+                                                            {"evaluations", "evals"},
+                                                            {"updates", "updates"},
+                                                            {"minutes", "min"}};
+  ExperimentConfig config;
+  config.ChooseAlgorithm(preset.toml);
+  ConfigTable table = config.Table();
+  if (!table.ParseToml(preset.toml, preset.name).ok()) return {};
+  for (const ConfigField& field : table.fields()) {
+    const auto unit = kUnits.find(field.key.substr(field.key.find('.') + 1));
+    const double value = unit == kUnits.end() ? 0 : std::stod(field.get());
+    if (value > 0) return BudgetNumber(value) + " " + unit->second;
+  }
+  return {};
+}
+
+// "HalfCheetah-v5", "frostbite"; without the folder of a long name.
+std::string TaskOf(const Preset& preset) {
+  const std::string id = TextIn(preset.toml, "env.id");
+  const std::string name = id.empty() ? TextIn(preset.toml, "env.game") : id;
+  return CutLine(name.substr(name.find_last_of(":/") + 1), kTaskColumns);
+}
+
 Rows PresetRows() {
   Rows rows;
-  for (const Preset& preset : Presets()) rows.push_back({preset.name, preset.summary()});
+  for (const Preset& preset : Presets()) {
+    rows.push_back({preset.name,
+                    preset.summary(),
+                    {{"task", TaskOf(preset)},
+                     {"method", TextIn(preset.toml, "run.algorithm")},
+                     {"budget", BudgetOf(preset)},
+                     {"time", preset.note("time on two cores")},
+                     {"score", preset.note("score")}}});
+  }
   return rows;
 }
 
@@ -83,35 +133,41 @@ Rows GameRows() {
 Rows AlgorithmRows() {
   Rows rows;
   for (const EvolutionRow& row : EvolutionAlgorithms())
-    rows.push_back({row.name, row.about + "; " + row.paper, "evolution"});
+    rows.push_back({row.name, row.about + "; " + row.paper, {{"kind", "evolution"}}});
   for (const LearningAlgorithm& row : LearningAlgorithms())
-    rows.push_back({row.name, row.about + "; " + row.paper, "learning"});
+    rows.push_back({row.name, row.about + "; " + row.paper, {{"kind", "learning"}}});
   return rows;
 }
 
-// Description of a network, the runs that can use it, and its size: of images for Atari's 84 x 84 x
-// 4 and 18 actions, of vectors for 8 numbers and 4 actions.
-std::string AboutNetwork(const NetworkRow& row) {
+// A network, the runs that can use it, and its size: of images for Atari's 84 x 84 x 4 and 18
+// actions, of vectors for 8 numbers and 4 actions.
+Row RowOfNetwork(const NetworkRow& row) {
   const auto vector = MakeNetwork(row.name, 1, 1, 8, 4);
   const auto evolved = vector.ok() ? vector : MakeNetwork(row.name, 84, 84, 4, 18);
   const bool learns = MakeTorso(row.name, 84, 84, 4).ok();
-  return fmt::format(
-      "{}{}: {}; {}{}", row.about, row.source.empty() ? "" : " (" + row.source + ")",
-      row.layers.empty() ? "no hidden layer" : row.layers,
-      !evolved.ok() ? "learning"
-      : learns      ? "evolution and learning"
-                    : "evolution",
-      !evolved.ok() ? ""
-                    : fmt::format("; {} parameters for {}", evolved->evolved_count,
-                                  vector.ok() ? "8 inputs, 4 actions" : "84 x 84 x 4, 18 actions"));
+  const char* const shape = !evolved.ok() ? "images"
+                            : vector.ok() ? "8 inputs, 4 actions"
+                                          : "84 x 84 x 4, 18 actions";
+  const char* const runs = !evolved.ok() ? "learning"
+                           : learns      ? "evolution and learning"
+                                         : "evolution";
+  std::string about =
+      fmt::format("{}{}: {}; {}", row.about, row.source.empty() ? "" : " (" + row.source + ")",
+                  row.layers.empty() ? "no hidden layer" : row.layers, runs);
+  if (evolved.ok()) about += fmt::format("; {} parameters for {}", evolved->evolved_count, shape);
+  return {row.name,
+          std::move(about),
+          {{"parameters",
+            evolved.ok() ? Grouped(static_cast<double>(evolved->evolved_count)) : std::string()},
+           {"for", shape},
+           {"in", runs}}};
 }
 
 Rows NetworkRows() {
   Rows rows;
-  for (const NetworkRow& row : Networks()) rows.push_back({row.name, AboutNetwork(row)});
-  rows.push_back(
-      {"mlp-64-64-tanh", AboutNetwork({"mlp-64-64-tanh", "any mlp-<units>-..-<activation>",
-                                       "dense 64 tanh, dense 64 tanh", ""})});
+  for (const NetworkRow& row : Networks()) rows.push_back(RowOfNetwork(row));
+  rows.push_back(RowOfNetwork(
+      {"mlp-64-64-tanh", "any mlp-<units>-..-<activation>", "dense 64 tanh, dense 64 tanh", ""}));
   rows.push_back({"network.layers=LINE", std::string("any other: ") + kLayersHelp});
   return rows;
 }
@@ -128,24 +184,91 @@ Rows KeyRows() {
   return rows;
 }
 
-Status RunList(const std::string& what, bool json) {
-  const std::vector<std::pair<std::string, Rows (*)()>> sections = {
-      {"presets", PresetRows},       {"envs", EnvironmentRows}, {"games", GameRows},
-      {"algorithms", AlgorithmRows}, {"networks", NetworkRows}, {"keys", KeyRows}};
-  nlohmann::json object = nlohmann::json::object();
-  for (const auto& [name, rows] : sections) {
-    if (!what.empty() && what != name) continue;
-    if (!json) std::printf("%s\n", name.c_str());
-    for (const Row& row : rows()) {
-      if (!json) {
-        std::printf("  %-34s %s\n", row.name.c_str(), row.about.c_str());
-        continue;
-      }
-      nlohmann::json entry = {{"name", row.name}, {"about", row.about}};
-      if (!row.kind.empty()) entry["kind"] = row.kind;
-      object[name].push_back(std::move(entry));
+constexpr size_t kColumns = 100;
+
+// A name, and what is said of it behind it.
+std::vector<std::string> ListLines(const Rows& rows) {
+  constexpr size_t kName = 32;
+  std::vector<std::string> lines;
+  for (const Row& row : rows) {
+    std::string first = fmt::format("  {:<{}} ", row.name, kName);
+    if (row.name.size() > kName && !row.about.empty())
+      lines.push_back("  " + row.name), first = std::string(kName + 3, ' ');
+    for (const std::string& line : Wrapped(row.about, kColumns - kName - 3)) {
+      lines.push_back(first + line);
+      first = std::string(kName + 3, ' ');
     }
-    if (!json) std::printf("\n");
+    while (lines.back().ends_with(' ')) lines.back().pop_back();
+  }
+  return lines;
+}
+
+// A table of the rows' columns; with `about` what is said of each stands below it.
+std::vector<std::string> TableLines(const Rows& rows, bool about) {
+  std::vector<std::vector<std::string>> cells(1, {"name"});
+  for (const auto& [name, text] : rows[0].more) cells[0].emplace_back(name);
+  for (const Row& row : rows) {
+    cells.push_back({row.name});
+    for (const auto& [name, text] : row.more) cells.back().push_back(text);
+  }
+  std::vector<int> widths(cells[0].size());
+  for (const auto& line : cells)
+    for (size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], VisibleWidth(line[c]));
+  std::vector<std::string> lines;
+  for (size_t r = 0; r < cells.size(); ++r) {
+    std::string text = " ";
+    for (size_t c = 0; c < cells[r].size(); ++c)
+      text += fmt::format(" {:<{}}", cells[r][c], widths[c]);
+    lines.push_back(text.substr(0, text.find_last_not_of(' ') + 1));
+    if (r > 0 && rows[r - 1].more.empty() && !about)
+      lines.back() = CutLine(lines.back() + " " + rows[r - 1].about, kColumns);
+    if (!about || r == 0) continue;
+    for (const std::string& line : Wrapped(rows[r - 1].about, kColumns - 4))
+      lines.push_back("    " + line);
+  }
+  return lines;
+}
+
+struct Section {
+  const char* name;
+  Rows (*rows)();
+  const char* last = "";  // said behind its lines
+};
+
+constexpr Section kSections[] = {
+    {"presets", PresetRows,
+     "score: of the seeds in doc/results.md; time: of a run there, on two cores\n"
+     "about one: samara list presets NAME"},
+    {"envs", EnvironmentRows},
+    {"games", GameRows},
+    {"algorithms", AlgorithmRows},
+    {"networks", NetworkRows, "about one: samara list networks NAME"},
+    {"keys", KeyRows}};
+
+void PrintAll(const Section& section, const Rows& rows, bool about) {
+  std::printf("%s\n", section.name);
+  const bool table = !rows.empty() && !rows[0].more.empty() && rows[0].more.size() > 1;
+  for (const std::string& line : table ? TableLines(rows, about) : ListLines(rows))
+    std::printf("%s\n", line.c_str());
+  if (table && !about && *section.last != 0) std::printf("\n%s\n", section.last);
+  std::printf("\n");
+}
+
+Status RunList(const std::string& what, const std::string& name, bool json) {
+  nlohmann::json object = nlohmann::json::object();
+  for (const Section& section : kSections) {
+    if (!what.empty() && what != section.name) continue;
+    Rows rows = section.rows();
+    std::erase_if(rows, [&](const Row& row) { return row.name.find(name) == row.name.npos; });
+    if (rows.empty() && !name.empty())
+      return {Code::kConfig, Shown(name) + ": in the name of none of the " + what};
+    const bool one = !name.empty() && rows.size() <= 3;
+    if (!json) PrintAll(section, rows, one);
+    for (const Row& row : rows) {
+      nlohmann::json entry = {{"name", row.name}, {"about", row.about}};
+      for (const auto& [column, text] : row.more) entry[column] = text;
+      object[section.name].push_back(std::move(entry));
+    }
   }
   if (json) PrintJson(object);
   return Status::Ok();
@@ -171,14 +294,21 @@ Result<std::vector<std::string>> AtariGames() {
 void AddList(CLI::App& app, Invocation& invocation) {
   CLI::App* command =
       app.add_subcommand("list", "presets, environments, games, algorithms, networks, keys");
-  auto what = std::make_shared<std::string>();
-  auto json = std::make_shared<bool>(false);
+  struct Arguments {
+    std::string what, name;
+    bool json = false;
+  };
+  auto args = std::make_shared<Arguments>();
   command
-      ->add_option("what", *what,
+      ->add_option("what", args->what,
                    "presets, envs, games, algorithms, networks or keys; all when left out")
       ->check(CLI::IsMember({"presets", "envs", "games", "algorithms", "networks", "keys"}));
-  command->add_flag("--json", *json, "last line: one JSON object");
-  command->callback([=, &invocation] { invocation.run = [=] { return RunList(*what, *json); }; });
+  command->add_option("name", args->name,
+                      "only those with this in their name; of a few, more is said");
+  command->add_flag("--json", args->json, "last line: one JSON object");
+  command->callback([=, &invocation] {
+    invocation.run = [=] { return RunList(args->what, args->name, args->json); };
+  });
 }
 
 }  // namespace samara

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
@@ -19,7 +20,9 @@
 #include "play/saved_policy.h"
 #include "replica/group/group.h"
 #include "report/report.h"
+#include "report/summary.h"
 #include "storage/run_folder.h"
+#include "train/seeds.h"
 
 namespace samara {
 namespace {
@@ -30,7 +33,8 @@ struct TrainArguments {
   std::string listen, certificate, key, client_ca;
   std::vector<std::string> token_files;
   bool token_only = false, insecure = false, trust = false;
-  bool dry_run = false, json = false, quiet = false;
+  bool dry_run = false, json = false, quiet = false, progress = false;
+  uint32_t parallel = 0;
 };
 
 // Splits "PRESET a.b=c ..." into the preset and the overrides.
@@ -50,11 +54,15 @@ Result<std::vector<int64_t>> Seeds(const TrainArguments& args) {
   return ParseRange("--seeds", args.seeds, 1'000'000);
 }
 
+// The folder of the seeds' runs, which are those of a configuration without a seed.
 Status CheckSeeds(const TrainArguments& args, const TrainOptions& options) {
-  if (args.seeds.empty()) return Status::Ok();
-  if (args.out.empty() || options.resume)
-    return {Code::kUsage, "--seeds needs --out DIR and no --resume"};
-  if (Exists(RootedPath::Root(args.out) / "run.json"))
+  if (args.seeds.empty()) {
+    if (args.parallel == 0) return Status::Ok();
+    return {Code::kUsage, "--parallel goes with --seeds"};
+  }
+  if (options.resume)
+    return {Code::kUsage, "--seeds makes runs of a preset: expected no --resume DIR"};
+  if (!args.out.empty() && Exists(RootedPath::Root(args.out) / "run.json"))
     return {Code::kCannotCreate,
             Shown(args.out) + ": a run; --seeds makes a folder of runs: choose another --out"};
   return Seeds(args).status();
@@ -68,29 +76,66 @@ Status DryRun(const TrainArguments& args, const ExperimentConfig& config, TrainO
   return Status::Ok();
 }
 
-// One run per seed in OUT/seed-N, then one report over all; what was finished before is not run
-// again.
-Status TrainSeeds(const TrainArguments& args, const ExperimentConfig& config,
-                  TrainOptions options) {
-  ASSIGN_OR_RETURN(const auto seeds, Seeds(args));
-  RETURN_IF_ERROR(CreateFolders(args.out));
-  std::vector<Path> runs;
-  nlohmann::json results = nlohmann::json::array();
+// The command of every seed, without what differs.
+std::vector<std::string> SeedCommand(const TrainArguments& args) {
+  std::error_code failed;
+  std::vector<std::string> words = {
+      std::filesystem::read_symlink("/proc/self/exe", failed).string(), "train"};
+  words.insert(words.end(), args.words.begin(), args.words.end());
+  if (args.trust) words.emplace_back("--trust");
+  return words;
+}
+
+// One seed after the other in this process: where ranks or remote actors belong to it.
+Result<std::vector<nlohmann::json>> TrainInTurn(const std::vector<int64_t>& seeds, const Path& out,
+                                                const ExperimentConfig& config,
+                                                TrainOptions options) {
+  std::vector<nlohmann::json> results;
+  options.resume_auto = true;
   for (const int64_t seed : seeds) {
     ExperimentConfig one = config;
     one.run.seed = seed;
-    runs.push_back(Path(args.out) / ("seed-" + std::to_string(seed)));
-    options.out = runs.back();
-    options.resume_auto = true;
+    options.out = SeedFolder(out, seed);
+    LogInfo("seed " + std::to_string(seed) + ", " + std::to_string(results.size() + 1) + " of " +
+            std::to_string(seeds.size()));
     ASSIGN_OR_RETURN(nlohmann::json result, Train(std::move(one), options));
     results.push_back(std::move(result));
   }
-  const Path report = Path(args.out) / "report.html";
+  return results;
+}
+
+// One run per seed in OUT/seed-N, then one report over all; what was finished before is not run
+// again.
+Status TrainAll(const TrainArguments& args, const ExperimentConfig& config,
+                const TrainOptions& options, mode_t umask) {
+  for (const std::string& word : options.overrides)
+    if (word.starts_with("run.seed="))
+      LogWarning(Shown(word) + " changes nothing: --seeds " + Shown(args.seeds) +
+                 " says which seeds run");
+  ASSIGN_OR_RETURN(const auto seeds, Seeds(args));
+  const Path out = args.out.empty() ? DefaultRunFolder(config.run.name) : Path(args.out);
+  if (const Status made = CreateFolders(out); !made.ok())
+    return {made.code(), made.message() + ": choose another --out"};
+  const bool apart = options.ranks == nullptr && options.remote.address.empty();
+  const SeedsOptions processes{.title = config.run.name + ": seeds " + args.seeds,
+                               .seeds = seeds,
+                               .out = out,
+                               .command = SeedCommand(args),
+                               .at_once = args.parallel,
+                               .umask = umask,
+                               .quiet = args.quiet};
+  ASSIGN_OR_RETURN(const auto results,
+                   apart ? TrainSeeds(processes) : TrainInTurn(seeds, out, config, options));
+  std::vector<Path> runs;
+  for (const int64_t seed : seeds) runs.push_back(SeedFolder(out, seed));
+  const Path report = out / "report.html";
   RETURN_IF_ERROR(WriteReport(runs, report));
-  if (args.json)
+  if (args.json) {
     PrintJson({{"runs", results}, {"report", report.string()}});
-  else
-    std::printf("report over %zu seeds: %s\n", runs.size(), report.c_str());
+    return Status::Ok();
+  }
+  std::fputs(SeedsSummary(results).c_str(), stderr);
+  std::printf("report over %zu seeds: %s\n", runs.size(), report.c_str());
   return Status::Ok();
 }
 
@@ -191,6 +236,7 @@ Status RunTrain(const TrainArguments& args, Invocation& invocation,
   options.command = command;
   options.quiet = args.quiet;
   options.trust = args.trust;
+  options.progress_lines = args.progress;
   RETURN_IF_ERROR(Split(args, preset, options.overrides));
   ExperimentConfig config;
   const bool automatic = args.resume == "auto";
@@ -239,7 +285,8 @@ Status RunTrain(const TrainArguments& args, Invocation& invocation,
     options.remote.reload = TakeReloadRequest;
   }
   const Status done = OrTellRanks(ranks.get(), [&] {
-    return args.seeds.empty() ? TrainOne(args, config, options) : TrainSeeds(args, config, options);
+    return args.seeds.empty() ? TrainOne(args, config, options)
+                              : TrainAll(args, config, options, invocation.umask);
   });
   if (ranks) EndRuns(*ranks, done.code());
   return done;
@@ -258,7 +305,12 @@ void AddTrain(CLI::App& app, Invocation& invocation) {
                       "run folder to continue; 'auto': continue if --out holds this configuration");
   command->add_option(
       "--seeds", args->seeds,
-      "run every seed of a range such as 0..4 in OUT/seed-N and report them together");
+      "run every seed of 0..4 or 0,1,2 in OUT/seed-N, as many at once as there are cores, and "
+      "report them together; repeat the command to go on");
+  command
+      ->add_option("--parallel", args->parallel,
+                   "with --seeds: number of runs at once; default: one for each core")
+      ->check(CLI::Range(1, 4096));
   command->add_option("--listen", args->listen,
                       "accept actors of other machines: unix:/folder/socket, 127.0.0.1:PORT, or "
                       "HOST:PORT with TLS, actors' certificates and a token "
@@ -285,6 +337,8 @@ void AddTrain(CLI::App& app, Invocation& invocation) {
                     "check everything that the run checks (environment, network, --out), show its "
                     "warnings, print the effective configuration; writes nothing");
   command->add_flag("--quiet", args->quiet, "no live view");
+  // of --seeds, whose runs are processes that tell it what they do
+  command->add_flag("--progress", args->progress)->group("");
   command->add_flag("--json", args->json, "last line: one JSON object");
   command->callback([=, &invocation] {
     std::vector<std::string> words = {"samara", "train"};

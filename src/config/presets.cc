@@ -1,6 +1,8 @@
 #include "config/presets.h"
 
+#include <algorithm>
 #include <map>
+#include <optional>
 
 #include "core/config.h"
 #include "core/files.h"
@@ -8,15 +10,43 @@
 
 namespace samara {
 
+namespace {
+
+constexpr std::string_view kNotes[] = {"score", "time on two cores"};
+
+// The first lines of a file that are comments, without their "# ".
+std::vector<std::string_view> FirstComments(std::string_view toml) {
+  std::vector<std::string_view> lines;
+  while (toml.starts_with('#')) {
+    const size_t end = std::min(toml.find('\n'), toml.size());
+    lines.push_back(toml.substr(std::min<size_t>(2, end), end - std::min<size_t>(2, end)));
+    toml.remove_prefix(std::min(end + 1, toml.size()));
+  }
+  return lines;
+}
+
+// What a line notes of this kind; nothing when it does not.
+std::optional<std::string_view> NoteIn(std::string_view line, std::string_view kind) {
+  if (!line.starts_with(kind) || !line.substr(kind.size()).starts_with(": ")) return std::nullopt;
+  return line.substr(kind.size() + 2);
+}
+
+}  // namespace
+
 std::string Preset::summary() const {
   std::string text;
-  size_t at = 0;
-  while (at < toml.size() && toml[at] == '#') {
-    const size_t end = std::min(toml.find('\n', at), toml.size());
-    text += (text.empty() ? "" : " ") + toml.substr(at + 2, end - at - 2);
-    at = end + 1;
+  for (const std::string_view line : FirstComments(toml)) {
+    const bool notes = std::ranges::any_of(
+        kNotes, [line](std::string_view kind) { return NoteIn(line, kind).has_value(); });
+    if (!notes) text += (text.empty() ? "" : " ") + std::string(line);
   }
   return text;
+}
+
+std::string Preset::note(std::string_view kind) const {
+  for (const std::string_view line : FirstComments(toml))
+    if (const auto found = NoteIn(line, kind)) return std::string(*found);
+  return {};
 }
 
 Result<std::string> PresetText(const std::string& preset_or_file) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/status.h"
@@ -11,8 +12,11 @@ namespace samara {
 struct Preset {
   std::string name;  // "atari/deep-ga-desktop"
   std::string toml;
-  // The first comment lines of the file, joined: what `samara list presets` shows.
+  // The first comment lines of the file, joined, without the notes among them.
   std::string summary() const;
+  // What a line "# KIND: ..." among them notes: "score" of its seeds in doc/results.md, "time on
+  // two cores" of a run there. Empty: not measured.
+  std::string note(std::string_view kind) const;
 };
 
 const std::vector<Preset>& Presets();

@@ -82,6 +82,14 @@ std::string_view CpuName() {
   return name;
 }
 
-uint32_t Cores() { return std::max(1U, std::thread::hardware_concurrency()); }
+uint32_t Cores() {
+  static const uint32_t cores = [] {
+    const char* share = std::getenv("SAMARA_CORES");
+    const int wanted = share != nullptr ? std::atoi(share) : 0;
+    if (wanted > 0) return static_cast<uint32_t>(wanted);
+    return std::max(1U, std::thread::hardware_concurrency());
+  }();
+  return cores;
+}
 
 }  // namespace samara

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/format.h"
@@ -46,6 +47,12 @@ std::string Advantage(const std::vector<double>& elite, const std::vector<double
 }
 
 }  // namespace
+
+double HeadlineScore(const json& result) {
+  for (const char* key : {"elite_mean", "test_mean", "return_last100"})
+    if (const double score = NumberOr(result, key); !std::isnan(score)) return score;
+  return std::nan("");
+}
 
 std::string FinalSummary(const json& result) {
   const auto number = [&](const char* key) { return NumberOr(result, key); };
@@ -96,6 +103,24 @@ std::string FinalSummary(const json& result) {
     if (const std::string path = TextOr(result, key, ""); !path.empty())
       text += Row(name, EscapeControl(path));
   return text;
+}
+
+std::string SeedsSummary(const std::vector<json>& results) {
+  std::vector<double> scores;
+  const json* best = nullptr;
+  for (const json& result : results) {
+    const double score = HeadlineScore(result);
+    if (std::isnan(score)) continue;
+    if (scores.empty() || score > *std::ranges::max_element(scores)) best = &result;
+    scores.push_back(score);
+  }
+  if (scores.empty()) return {};
+  const auto [low, high] = std::ranges::minmax(scores);
+  const Interval interval = BootstrapInterval(scores, Mean);
+  return Row("seeds", fmt::format("{}: mean {} (95 % interval {} to {}), from {} to {}",
+                                  scores.size(), ScoreText(Mean(scores)), ScoreText(interval.low),
+                                  ScoreText(interval.high), ScoreText(low), ScoreText(high))) +
+         Row("best", EscapeControl(TextOr(*best, "run", "")));
 }
 
 }  // namespace samara

@@ -3,8 +3,13 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 namespace samara {
+
+// What one number says of the result: the mean of the elite's fresh episodes, of the agent's test,
+// or of the last training episodes; NaN where there is none.
+double HeadlineScore(const nlohmann::json& result);
 
 // Lines ending in "\n"; what is missing from `result` is left out. Members read:
 //   elite_mean, elite_median, elite_returns[]    fresh episodes of the elite
@@ -14,5 +19,7 @@ namespace samara {
 //   of the run
 //   video, learning_curve, map, archive, report, run   paths
 std::string FinalSummary(const nlohmann::json& result);
+// The same of the runs of several seeds: how their headline scores spread, and which is best.
+std::string SeedsSummary(const std::vector<nlohmann::json>& results);
 
 }  // namespace samara

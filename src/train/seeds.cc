@@ -1,0 +1,219 @@
+#include "train/seeds.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "core/clock.h"
+#include "core/cpu.h"
+#include "core/log.h"
+#include "core/mutex.h"
+#include "core/signals.h"
+#include "replica/rendezvous/child.h"
+#include "report/run_data.h"
+#include "report/summary.h"
+#include "view/live_lines.h"
+#include "view/seeds_view.h"
+
+namespace samara {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kPollMs = 100;
+
+// Runs all seeds. One thread but for Picture.
+class SeedRuns {
+ public:
+  explicit SeedRuns(const SeedsOptions& options)
+      : options_(options),
+        all_(options.seeds.size()),
+        places_(std::min<size_t>(options.at_once > 0 ? options.at_once : Cores(), all_)),
+        results_(all_) {
+    const MutexLock lock(mu_);
+    state_.title = options.title;
+    state_.at_once = static_cast<uint32_t>(places_);
+    for (const int64_t seed : options.seeds) state_.seeds.emplace_back().seed = seed;
+  }
+
+  Result<std::vector<json>> Run();
+  LivePicture Picture();
+
+ private:
+  struct Running {
+    size_t index;
+    std::unique_ptr<Child> child;
+    json last;  // the last object that is no progress: the result, or the error
+  };
+  Status Begin();
+  Status Start(size_t index);
+  ChildCommand Command(int64_t seed) const;
+  void Sleep() const;
+  void Forward();
+  void Collect();
+  void End(Running& run, int wait_status);
+  void TakeLine(Running& run, std::string_view line);
+  void Update(size_t index, const json& progress);
+
+  const SeedsOptions& options_;
+  const size_t all_, places_;  // seeds, and how many of them at once
+  const SteadyTime began_ = Now();
+  size_t next_ = 0;  // the first that was not begun
+  std::vector<std::unique_ptr<Running>> running_;
+  std::vector<json> results_;
+  Status failure_;
+  bool told_ = false;  // to stop
+
+  Mutex mu_;
+  SeedsState state_ GUARDED_BY(mu_);
+};
+
+Result<std::vector<json>> SeedRuns::Run() {
+  for (;;) {
+    if (!StopRequested() && failure_.ok()) failure_ = Begin();
+    if (running_.empty()) break;
+    Sleep();
+    for (const auto& run : running_) run->child->ReadLines();
+    Forward();
+    Collect();
+  }
+  RETURN_IF_ERROR(failure_);
+  const auto missing = std::ranges::find_if(results_, [](const json& r) { return r.is_null(); });
+  if (missing == results_.end()) return std::move(results_);
+  return Status(Code::kTryAgain, fmt::format("stopped; continue with the same command and --out {}",
+                                             options_.out.string()));
+}
+
+// Fills the places that are free.
+Status SeedRuns::Begin() {
+  while (next_ < all_ && running_.size() < places_) RETURN_IF_ERROR(Start(next_++));
+  return Status::Ok();
+}
+
+ChildCommand SeedRuns::Command(int64_t seed) const {
+  ChildCommand command;
+  command.program = options_.command;
+  command.umask = options_.umask;
+  const std::string folder = SeedFolder(options_.out, seed).string();
+  for (const std::string& word :
+       std::vector<std::string>{"run.seed=" + std::to_string(seed), "--out", folder, "--resume",
+                                "auto", "--json", "--progress"})
+    command.program.push_back(word);
+  const size_t share = (Cores() + places_ - 1) / places_;
+  const bool threads_chosen = ::getenv("OMP_NUM_THREADS") != nullptr;
+  command.variables = OwnVariables([](std::string_view name) { return name == "SAMARA_CORES"; });
+  command.variables.push_back(fmt::format("SAMARA_CORES={}", share));
+  if (!threads_chosen) command.variables.push_back(fmt::format("OMP_NUM_THREADS={}", share));
+  return command;
+}
+
+Status SeedRuns::Start(size_t index) {
+  ChildCommand command = Command(options_.seeds[index]);
+  ASSIGN_OR_RETURN(OutputPipe pipe, MakeOutputPipe());
+  command.err = OwnedFd(::dup(pipe.childs.get()));
+  command.out = std::move(pipe.childs);
+  auto run = std::make_unique<Running>(Running{index, nullptr, {}});
+  const auto take = [this, there = run.get()](std::string_view line) { TakeLine(*there, line); };
+  ASSIGN_OR_RETURN(run->child, Child::Start(command, std::move(pipe.ours), take));
+  running_.push_back(std::move(run));
+  const MutexLock lock(mu_);
+  state_.seeds[index].phase = SeedState::Phase::kRunning;
+  return Status::Ok();
+}
+
+// Until a run prints or ends, or a stop is asked for.
+void SeedRuns::Sleep() const {
+  std::vector<pollfd> polls;
+  if (!told_) polls.push_back({StopDescriptor(), POLLIN, 0});
+  for (const auto& run : running_)
+    if (run->child->output() >= 0) polls.push_back({run->child->output(), POLLIN, 0});
+  (void)::poll(polls.data(), polls.size(), kPollMs);
+}
+
+void SeedRuns::Forward() {
+  if (TakeCheckpointRequest())
+    for (const auto& run : running_) run->child->Signal(SIGUSR1);
+  if ((!StopRequested() && failure_.ok()) || std::exchange(told_, true)) return;
+  for (const auto& run : running_) run->child->Signal(SIGTERM);
+}
+
+void SeedRuns::Collect() {
+  std::erase_if(running_, [this](const std::unique_ptr<Running>& run) {
+    const std::optional<int> ended = run->child->Ended();
+    if (ended) End(*run, *ended);
+    return ended.has_value();
+  });
+}
+
+void SeedRuns::End(Running& run, int wait_status) {
+  run.child->ReadRest();
+  const int64_t seed = options_.seeds[run.index];
+  const int code = LaunchExitCode(wait_status, told_);
+  const MutexLock lock(mu_);
+  SeedState& shown = state_.seeds[run.index];
+  if (code == 0 && run.last.is_object()) {
+    shown.phase = SeedState::Phase::kDone;
+    shown.score = HeadlineScore(run.last);
+    shown.seconds = NumberOr(run.last, "seconds");
+    results_[run.index] = std::move(run.last);
+    return;
+  }
+  const bool stopped = code == static_cast<int>(Code::kTryAgain) && told_;
+  shown.phase = stopped ? SeedState::Phase::kWaiting : SeedState::Phase::kFailed;
+  if (stopped || !failure_.ok()) return;
+  const std::string why = TextOr(run.last, "error", fmt::format("exit status {}", code).c_str());
+  failure_ = {code == 0 ? Code::kInternal : static_cast<Code>(code),
+              fmt::format("seed {}: {}", seed, why)};
+}
+
+// What a run prints: objects, and lines of its log, of which the warnings are shown.
+void SeedRuns::TakeLine(Running& run, std::string_view line) {
+  constexpr std::string_view kWarning = "samara: warning: ";
+  if (line.starts_with(kWarning)) {
+    LogWarning(fmt::format("seed {}: {}", options_.seeds[run.index], line.substr(kWarning.size())));
+    return;
+  }
+  if (!line.starts_with('{')) return;
+  json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) return;
+  if (const auto progress = object.find("progress"); progress != object.end())
+    Update(run.index, *progress);
+  else
+    run.last = std::move(object);
+}
+
+void SeedRuns::Update(size_t index, const json& progress) {
+  const MutexLock lock(mu_);
+  SeedState& seed = state_.seeds[index];
+  seed.step = TextOr(progress, "step", "");
+  seed.trend = TextOr(progress, "trend", "");
+  seed.fraction = NumberOr(progress, "fraction"), seed.seconds = NumberOr(progress, "seconds");
+  seed.left = NumberOr(progress, "left"), seed.score = NumberOr(progress, "score");
+}
+
+LivePicture SeedRuns::Picture() {
+  const MutexLock lock(mu_);
+  state_.seconds = SecondsSince(began_);
+  return {[state = state_](int columns, bool colour) { return SeedsLines(state, columns, colour); },
+          SeedsPlainLine(state_)};
+}
+
+}  // namespace
+
+Path SeedFolder(const Path& out, int64_t seed) { return out / ("seed-" + std::to_string(seed)); }
+
+Result<std::vector<json>> TrainSeeds(const SeedsOptions& options) {
+  const GracefulStop looked_at;
+  SeedRuns runs(options);
+  std::optional<LiveLines> view;
+  if (!options.quiet) view.emplace([&runs] { return runs.Picture(); }, stderr);
+  return runs.Run();
+}
+
+}  // namespace samara

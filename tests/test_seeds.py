@@ -1,0 +1,108 @@
+"""`samara train --seeds`: runs at the same time, one folder, one view, one report."""
+
+import json
+import signal
+import time
+
+import pytest
+from samara_cli import CARTPOLE, Running, ok, samara, train
+
+SHORT = [word for word in CARTPOLE if not word.startswith("run.seed")]
+LONG = [*SHORT, "ga.population=64", "ga.generations=100000"]
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory):
+    out = tmp_path_factory.mktemp("seeds") / "three"
+    return out, ok("train", *SHORT, "--seeds", "4,0..1", "--out", out, "--parallel", 2, "--json")
+
+
+def test_runs_at_the_same_time_have_the_bits_of_each_alone(together, tmp_path):
+    out, outcome = together
+    results = outcome.json["runs"]
+    assert [result["run"] for result in results] == [str(out / f"seed-{n}") for n in (4, 0, 1)]
+    for seed, result in zip((4, 0, 1), results):
+        alone = train(tmp_path / f"alone-{seed}", *SHORT, f"run.seed={seed}")
+        assert result["population_hash"] == alone["population_hash"], seed
+        assert result["elite_returns"] == alone["elite_returns"], seed
+    assert len({result["population_hash"] for result in results}) == 3
+
+
+def test_one_report_is_over_all_and_each_run_has_its_own(together):
+    out, outcome = together
+    assert outcome.json["report"] == str(out / "report.html") and (out / "report.html").stat().st_size > 10_000
+    assert all((out / f"seed-{n}" / "report.html").exists() for n in (4, 0, 1))
+
+
+def test_the_view_counts_seeds_and_the_end_sums_them_up(together):
+    out, outcome = together
+    assert "3 of 3 seeds done" in outcome.err
+    again = ok("train", *SHORT, "--seeds", "4,0..1", "--out", out)  # nothing is left to do
+    scores = [r["elite_mean"] for r in outcome.json["runs"]]
+    assert "seeds    3: mean" in again.err and "report over 3 seeds:" in again.out
+    best = outcome.json["runs"][scores.index(max(scores))]["run"]
+    assert f"best     {best}" in again.err
+    quiet = ok("train", *SHORT, "--seeds", "4,0..1", "--out", out, "--quiet")
+    assert "seeds done" not in quiet.err
+
+
+def test_each_run_has_its_share_of_the_cores(together):
+    runs = together[1].json["runs"]
+    assert {run["cores"] for run in runs} == {max(1, -(-cores() // 2))}
+
+
+def cores() -> int:
+    found = [f["found"] for f in ok("doctor", "--json").json["findings"] if f["what"] == "CPU"]
+    return int(found[0].split(" cores")[0].split()[-1])
+
+
+def test_without_a_folder_the_next_free_one_is_taken(tmp_path):
+    for number in ("01", "02"):
+        result = ok("train", *SHORT, "--seeds", "0,1", "--json", cwd=tmp_path).json
+        assert [r["run"] for r in result["runs"]] == [f"runs/cartpole-ga-{number}/seed-{n}" for n in (0, 1)]
+
+
+def test_a_seed_given_twice_is_said(tmp_path):
+    outcome = ok("train", *SHORT, "run.seed=5", "--seeds", "0", "--out", tmp_path / "a", "--json")
+    assert "run.seed=5 changes nothing: --seeds 0 says which seeds run" in outcome.err
+    assert outcome.json["runs"][0]["run"].endswith("seed-0")
+    for seeds, says in (("0,1,0", "0 is there twice"), ("0,", "a list such as 0,1,2"), ("1..0", "expected a number")):
+        refused = samara("train", *SHORT, "--seeds", seeds, "--out", tmp_path / "b")
+        assert refused.code == 78 and says in refused.err
+    assert samara("train", *SHORT, "--parallel", 2, "--out", tmp_path / "b").code == 64
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_seed_that_fails_is_named_and_ends_the_others(tmp_path):
+    out = tmp_path / "seeds"
+    (out / "seed-1").mkdir(parents=True)
+    (out / "seed-1" / "mine.txt").write_text("not a run")
+    outcome = samara("train", *LONG, "--seeds", "0..2", "--out", out, "--parallel", 2, "--json", timeout=60)
+    assert outcome.code == 73 and outcome.json["exit"] == 73
+    assert "seed 1: " in outcome.json["error"] and "exists" in outcome.json["error"]
+    assert not (out / "seed-2").exists()
+
+
+def test_stopped_seeds_go_on_by_the_same_command(tmp_path):
+    out = tmp_path / "seeds"
+    settings = [*SHORT, "ga.generations=2000"]
+    words = ["train", *settings, "--seeds", "0..2", "--out", out, "--parallel", 2]
+    running = Running(tmp_path / "log.txt", *words)
+    end = time.monotonic() + 60
+    while not all((out / f"seed-{n}" / "metrics.jsonl").exists() for n in (0, 1)):
+        assert time.monotonic() < end, running.text()
+        time.sleep(0.02)
+    running.send(signal.SIGTERM)
+    assert running.wait(60) == 75
+    assert f"continue with the same command and --out {out}" in running.text()
+    assert all(0 < generations(out / f"seed-{n}") < 2000 for n in (0, 1))
+    assert not (out / "seed-2").exists()
+    results = ok(*words, "--json").json["runs"]
+    assert [result["generation"] for result in results] == [2000] * 3
+    alone = train(tmp_path / "alone", *settings, "run.seed=1")
+    assert results[1]["population_hash"] == alone["population_hash"]
+
+
+def generations(run):
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return max((line.get("generation", 0) for line in lines), default=0)
