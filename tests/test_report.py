@@ -1,6 +1,7 @@
 """What a real run leaves to be looked at: page, curve, video, events, live view."""
 
 import json
+import re
 import shutil
 import subprocess
 import time
@@ -197,8 +198,60 @@ def test_the_live_view_shows_generation_rate_and_phase(tmp_path):
 def test_playing_in_a_terminal_draws_pictures(atari):
     terminal = Terminal(line(BINARY, "play", atari[0], "--speed", 1) + "; echo ended with $?; sleep 60")
     try:
-        seen = terminal.wait_for("Ctrl-C ends", options=["-e"])  # one and the same screen
+        seen = terminal.wait_for("q quit", options=["-e"])  # one and the same screen
         assert seen.count("\x1b[") > 200, "no colours"
         terminal.wait_for("ended with 0")
+    finally:
+        terminal.close()
+
+
+def status_line(terminal):
+    found = re.search(r"score (\S+)  step (\d+)  speed (\S+?)(, paused)?  \(q quit", terminal.screen())
+    assert found, terminal.screen()
+    return float(found[1]), int(found[2]), float(found[3]), found[4] is not None
+
+
+def until(terminal, holds, seconds=20):
+    end = time.monotonic() + seconds
+    while not holds(state := status_line(terminal)):
+        assert time.monotonic() < end, state
+        time.sleep(0.1)
+    return state
+
+
+def test_keys_pause_step_hasten_and_end_an_episode(tmp_path):
+    run = tmp_path / "run"
+    train(run, *CARTPOLE, "ga.population=64", "ga.generations=12")  # episodes of many steps
+    terminal = Terminal(line(BINARY, "play", run) + "; echo ended with $?; stty -a; sleep 60", height=24)
+    try:
+        terminal.wait_for("q quit")
+        terminal.keys("Space")
+        score, step, speed, _ = until(terminal, lambda now: now[3])
+        assert score == step > 0 and speed == 1  # CartPole: one point a step
+        time.sleep(0.5)
+        assert status_line(terminal)[1] == step, "time passes"
+        terminal.keys(".")
+        until(terminal, lambda now: now[1] == step + 1 and now[3])
+        terminal.keys("+", "+", "-")
+        until(terminal, lambda now: now[2] == 2)
+        terminal.keys("Space")
+        until(terminal, lambda now: now[1] > step + 1 and not now[3])
+        terminal.keys("q")
+        end = terminal.wait_for("ended with 0", "speed")  # stty's first line
+        assert re.search(r"interrupted: return \d+ in \d+ frames so far", end.replace("\n", "")), end
+        assert " icanon" in end and " echo " in end, "the terminal is as it was"
+    finally:
+        terminal.close()
+
+
+def test_several_seeds_have_a_line_each(tmp_path):
+    settings = [*CARTPOLE, "ga.population=64", "ga.generations=3000"]
+    command = line(BINARY, "train", *settings, "--seeds", "0..4", "--parallel", 2, "--out", tmp_path / "seeds")
+    terminal = Terminal(command + "; echo ended with $?; sleep 60", width=80, height=24)
+    try:
+        screen = terminal.wait_for("0 of 5 seeds done", "2 at once", "of 3000", "waiting")
+        assert all(f"seed {n} " in screen for n in range(5))
+        terminal.keys("C-c")
+        terminal.wait_for("ended with 75")
     finally:
         terminal.close()

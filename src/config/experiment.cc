@@ -140,7 +140,7 @@ ConfigTable ExperimentConfig::OwnTable() {
       change);
   table.Add("fleet.native", &fleet.native, {"direct", "slots"},
             "native environments: whole episodes on threads, or step by step in slots", change);
-  table.Add("network.name", &network.name, {}, "`samara list networks`");
+  table.Add("network.name", &network.name, {}, "name of the network; `samara list networks`");
   table.Add("network.layers", &network.layers, {}, kLayersHelp, OnResume::kMustMatchAdded);
   table.Add("network.action_bins", &network.action_bins, {0, 1000}, "values",
             "continuous actions: number of evenly spaced values among which the network chooses "

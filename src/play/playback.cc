@@ -1,8 +1,10 @@
 #include "play/playback.h"
 
+#include "core/format.h"
 #include "core/rng.h"
 #include "play/environment_setup.h"
 #include "play/run_episodes.h"
+#include "view/caption.h"
 #include "view/video.h"
 
 namespace samara {
@@ -23,9 +25,10 @@ void Count(EpisodeResult& result, const StepResult& step) {
 }
 
 // Hands out every picture of one step; false when the sink has enough.
-bool Show(std::span<const std::byte> pictures, size_t bytes, const PictureSink& sink) {
+bool Show(std::span<const std::byte> pictures, size_t bytes, const EpisodeResult& so_far,
+          const PictureSink& sink) {
   for (size_t at = 0; at + bytes <= pictures.size(); at += bytes) {
-    if (!sink.picture(Bytes(pictures.subspan(at, bytes)))) return false;
+    if (!sink.picture(Bytes(pictures.subspan(at, bytes)), so_far)) return false;
   }
   return true;
 }
@@ -45,7 +48,7 @@ Result<EpisodeResult> WatchFleet(Fleet& fleet, PolicyWorkspace& workspace, Polic
       return Status(Code::kUnavailable, "the actor failed while being watched");
     if (event.kind == SlotEvent::Kind::kFailed) return fleet.status();
     if (event.step > 0) Count(result, event.result);
-    if (!Show(fleet.pictures(0), picture_bytes, sink)) return result;
+    if (!Show(fleet.pictures(0), picture_bytes, result, sink)) return result;
     if (event.kind == SlotEvent::Kind::kEnded) {
       result.done = true;
       return result;
@@ -62,7 +65,7 @@ Result<EpisodeResult> WatchNative(Environment& environment, PolicyWorkspace& wor
   EpisodeResult result;
   environment.Reset(episode, observation);
   while (true) {
-    if (environment.Render(picture) && !Show(picture, picture_bytes, sink)) return result;
+    if (environment.Render(picture) && !Show(picture, picture_bytes, result, sink)) return result;
     const StepResult step = environment.Step(state.Decide(workspace, observation), observation);
     Count(result, step);
     if (step.terminated || step.truncated) {
@@ -97,8 +100,10 @@ Result<EpisodeResult> WatchAgent(const Policy& policy, uint64_t seed, const Pict
   play.seed = seed;
   play.greedy = policy.config.learning.learn.test_greedy;
   if (setup.preset) play.life_loss = setup.preset->life_loss;
-  play.shown = [&](uint32_t slot) {
-    return Show(setup.fleet->pictures(slot), picture_bytes, sink);
+  play.shown = [&](const EpisodeRecord& record) {
+    const EpisodeResult so_far{
+        .fitness = record.score, .frames = record.frames, .steps = record.steps};
+    return Show(setup.fleet->pictures(record.slot), picture_bytes, so_far, sink);
   };
   ASSIGN_OR_RETURN(const auto results, PlayEpisodes(*setup.fleet, *agent, play));
   return results[0];
@@ -132,17 +137,22 @@ Result<EpisodeResult> RecordVideo(const Policy& policy, uint64_t seed, const Roo
   std::unique_ptr<VideoWriter> video;
   Status failure;
   double left = 0;
+  PictureFormat shown;
+  std::vector<uint8_t> picture;
   PictureSink sink;
   sink.start = [&](const PictureFormat& format) -> Status {
     left = seconds_max * format.per_second;
+    shown = format;
     ASSIGN_OR_RETURN(video, VideoWriter::Open(file, {.width = format.width,
                                                      .height = format.height,
                                                      .fps = format.per_second,
                                                      .pixel_aspect = format.pixel_aspect}));
     return Status::Ok();
   };
-  sink.picture = [&](std::span<const uint8_t> rgb) {
-    failure = video->AddFrame(rgb);
+  sink.picture = [&](std::span<const uint8_t> rgb, const EpisodeResult& so_far) {
+    picture.assign(rgb.begin(), rgb.end());
+    DrawCaption(picture, shown.height, shown.width, "SCORE " + ScoreText(so_far.fitness));
+    failure = video->AddFrame(picture);
     return failure.ok() && --left > 0;
   };
   ASSIGN_OR_RETURN(const EpisodeResult result, Watch(policy, seed, sink));

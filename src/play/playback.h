@@ -14,16 +14,18 @@ struct PictureFormat {
   double pixel_aspect = 1;    // width of a shown pixel over its height
 };
 
-// Called once with the format, then with each picture; false ends the episode early.
+// Called once with the format, then with each picture and the sums of the episode so far; false
+// ends the episode early.
 struct PictureSink {
   std::function<Status(const PictureFormat&)> start;
-  std::function<bool(std::span<const uint8_t> rgb)> picture;
+  std::function<bool(std::span<const uint8_t> rgb, const EpisodeResult& so_far)> picture;
 };
 
-// Plays episode `seed` of `policy`. kConfig when the environment has no pictures.
+// Plays episode `seed` of `policy`; the result is not `done` when the sink had enough. kConfig when
+// the environment has no pictures.
 Result<EpisodeResult> Watch(const Policy& policy, uint64_t seed, const PictureSink& sink);
 
-// Records it as an mp4; at most `seconds_max` of simulated time.
+// Records it as an mp4 with the score in each picture; at most `seconds_max` of simulated time.
 Result<EpisodeResult> RecordVideo(const Policy& policy, uint64_t seed, const RootedPath& file,
                                   double seconds_max = 300);
 

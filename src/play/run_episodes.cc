@@ -33,7 +33,7 @@ Result<std::vector<EpisodeResult>> PlayEpisodes(Fleet& fleet, Model& model,
   };
   hooks.ended = [&](const EpisodeRecord& record) { note(record, true); };
   hooks.shown = [&](const EpisodeRecord& record) {
-    const bool enough = options.shown && !options.shown(record.slot);
+    const bool enough = options.shown && !options.shown(record);
     if (enough) note(record, false);
     if (enough || (options.stop && options.stop())) stop();
   };

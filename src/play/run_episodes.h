@@ -21,9 +21,9 @@ struct PlayOptions {
   SlotShare share{};    // others play the rest of the episodes, whose results are not `done` here
   uint32_t shards = 1;  // parts of the slots that share no batch
   StopToken stop;       // may be empty
-  // After every event of the slot; false ends early, and the results say how far it came. May be
-  // empty.
-  std::function<bool(uint32_t slot)> shown;
+  // After every event of an episode, with its sums so far; false ends early, and the results say
+  // how far it came. May be empty.
+  std::function<bool(const EpisodeRecord&)> shown;
 };
 
 // Results in the order of the episodes, the same at any number of actors and threads. kTryAgain

@@ -86,7 +86,7 @@ Result<std::vector<double>> AgentTrainer::PlayEvaluation() {
   PlayOptions play =
       FreshEpisodes(Purpose::kEpisodeEval, agent_state().updates,
                     static_cast<size_t>(learn_.evaluate_episodes), evaluation_.setup);
-  play.shown = [this, said = false](uint32_t) mutable {
+  play.shown = [this, said = false](const EpisodeRecord&) mutable {
     TurnWatchdog();
     if (StopRequested() && !std::exchange(said, true))
       LogInfo("stopping after this evaluation; a second signal ends the run at once");

@@ -60,7 +60,8 @@ double Distance(size_t row, const Behaviour& a, const Behaviour& b, double enoug
 // ---- configuration
 
 void NoveltyRule::Bind(ConfigTable& table) {
-  table.Add("novelty.behaviour", &kind, kBehaviours, "what an episode is characterised by");
+  table.Add("novelty.behaviour", &kind, kBehaviours,
+            "behaviour by which the novelty of an episode is measured");
   table.Add("novelty.neighbours", &neighbours, {1, 1'000'000}, "behaviours",
             "nearest known behaviours whose mean distance is the novelty");
 }

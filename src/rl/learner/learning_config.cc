@@ -61,9 +61,10 @@ void Bind(ConfigTable& table, LearningConfig& c) {
             "maximum time that a ready row waits for others", change);
   table.Add("inference.low_mark", &c.inference.low_mark, {0, 1}, "of live slots",
             "fraction of live slots whose readiness starts a batch", change);
-  table.Add("network.name", &c.network.name, {}, "`samara list networks`");
+  table.Add("network.name", &c.network.name, {}, "name of the network; `samara list networks`");
   table.Add("network.layers", &c.network.layers, {}, kLayersHelp, OnResume::kMustMatchAdded);
-  table.Add("network.lstm", &c.network.lstm, {0, 65'536}, "units", "0 = none");
+  table.Add("network.lstm", &c.network.lstm, {0, 65'536}, "units",
+            "size of an LSTM behind the network; 0 = none");
   table.Add("network.reward_input", &c.network.reward_input, "the last reward is an input");
   table.Add("network.action_input", &c.network.action_input, "the last action is an input");
   table.Add("network.initializer", &c.network.initializer, {"glorot", "orthogonal"},
@@ -82,18 +83,21 @@ void Bind(ConfigTable& table, LearningConfig& c) {
       "do not depend on the observation",
       added);
   table.Add("network.head", &c.network.head, {0, 65'536}, "units",
-            "of a relu layer in front of the policy's and the value's head; 0 = none", added);
+            "size of a relu layer in front of the policy's and the value's head; 0 = none", added);
   table.Add("network.initial_deviation", &c.network.initial_deviation, {0.01, 100}, "",
-            "of a free deviation at first", added);
+            "first standard deviation of continuous actions, where it is a parameter", added);
   c.own->Bind(table);
   table.Add("optimizer.kind", &c.optimizer.kind, {"adam", "adam_torch", "rmsprop", "rmsprop_torch"},
-            "as TensorFlow or as PyTorch defines them");
+            "the optimizer; _torch: as PyTorch defines it, otherwise as TensorFlow does");
   table.Add("optimizer.learning_rate", &c.optimizer.learning_rate, {0, 100}, "",
             "initial learning rate");
-  table.Add("optimizer.epsilon", &c.optimizer.epsilon, {0, 100}, "", "");
+  table.Add("optimizer.epsilon", &c.optimizer.epsilon, {0, 100}, "",
+            "added to the root of the mean square, against division by zero");
   table.Add("optimizer.decay", &c.optimizer.decay, {0, 1}, "", "rmsprop: decay of the mean square");
-  table.Add("optimizer.beta1", &c.optimizer.beta1, {0, 0.9999999}, "", "adam");
-  table.Add("optimizer.beta2", &c.optimizer.beta2, {0, 0.9999999}, "", "adam");
+  table.Add("optimizer.beta1", &c.optimizer.beta1, {0, 0.9999999}, "",
+            "adam: decay of the mean gradient");
+  table.Add("optimizer.beta2", &c.optimizer.beta2, {0, 0.9999999}, "",
+            "adam: decay of the mean square");
   table.Add("optimizer.schedule", &c.optimizer.schedule, {"constant", "linear"},
             "schedule of the learning rate: linear reaches 0 at schedule_frames");
   table.Add("optimizer.schedule_frames", &c.optimizer.schedule_frames, {1, 1e15}, "frames",

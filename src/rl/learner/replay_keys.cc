@@ -56,7 +56,8 @@ uint64_t ReplayKeys::Due(const LearnConfig& learn, uint64_t updates) const {
 void ExplorationKeys::Bind(ConfigTable& table, const std::string& algorithm) {
   table.Add(algorithm + ".epsilon", &epsilon, {0, 1}, "",
             "exploration rate of the first environment; later ones explore less");
-  table.Add(algorithm + ".epsilon_last", &epsilon_last, {0, 1}, "", "of the last one");
+  table.Add(algorithm + ".epsilon_last", &epsilon_last, {0, 1}, "",
+            "exploration rate of the last environment");
 }
 
 Status ExplorationKeys::Check(const std::string& algorithm) const {

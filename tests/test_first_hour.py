@@ -1,0 +1,185 @@
+"""What a newcomer reads: help, lists, next steps, messages of common mistakes."""
+
+import re
+import subprocess
+
+import cv2
+import pytest
+from samara_cli import BINARY, CARTPOLE, ROOT, ok, samara
+
+SECTIONS = ("presets", "envs", "games", "algorithms", "networks", "keys")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("first hour") / "my run"
+    return folder, ok("train", *CARTPOLE, "run.video=true", "--out", folder)
+
+
+def test_a_run_ends_with_what_to_do_next(run):
+    folder, outcome = run
+    assert f"  watch    samara play '{folder}'\n" in outcome.err
+    command = re.search(r"  go on    samara (train --resume '.*' \S+)\n", outcome.err).group(1)
+    assert command.endswith(" ga.generations=8")
+    again = subprocess.run(f"{BINARY} {command}", shell=True, capture_output=True, text=True, cwd=ROOT)
+    assert again.returncode == 0 and "8 generations" in again.stderr
+
+
+def test_a_finished_run_says_that_it_is(run):
+    again = ok("train", "--resume", run[0])
+    assert "finished before, nothing is left to do; raise ga.generations=" in again.err
+
+
+def test_the_video_shows_the_score(run):
+    video = cv2.VideoCapture(str(run[0] / "videos" / "elite.mp4"))
+    first = video.read()[1].astype(int)
+    height, width, _ = first.shape
+    corner, middle = first[-28:, :60], first[: height // 2]
+    assert corner.min() < 60 and corner.max() > 180, "no light letters on dark"
+    assert (corner < 60).mean() > 0.5 > (middle < 60).mean()
+
+
+def test_samara_alone_prints_the_help():
+    alone, asked = samara(), samara("--help")
+    assert alone.code == 64 and alone.out == asked.out and "First steps:" in alone.out
+
+
+def commands():
+    return re.findall(r"^  ([a-z]+) {2,}\S", ok("--help").out.split("Subcommands:")[1], re.M)
+
+
+def test_every_help_has_an_example_and_fits_a_hundred_columns():
+    assert {"train", "play", "completion"} <= set(commands())
+    for command in commands():
+        text = ok(command, "--help").out
+        assert f"Examples:\n  s" in text, command
+        wide = [line for line in text.splitlines() if len(line) > 100]
+        # a usage line and CLI11's own ranges are one word each
+        assert not [line for line in wide if not line.startswith("Usage:")], (command, wide)
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_lists_fit_a_hundred_columns(section):
+    text = ok("list", section).out
+    assert max(map(len, text.splitlines())) <= 100
+    names = [row["name"] for row in ok("list", section, "--json").json[section]]
+    assert all(name in text for name in names)
+
+
+def test_presets_are_a_table_with_what_was_measured():
+    lines = ok("list", "presets").out.splitlines()
+    assert lines[1].split() == ["name", "task", "method", "budget", "time", "score"]
+    line = next(line for line in lines if line.startswith("  goal/reach-sac "))
+    assert line.split(None, 1)[1].split() == "PointReach-v0 sac 40k frames 18 to 41 s -15.9 to -14.9".split()
+    rows = {row["name"]: row for row in ok("list", "presets", "--json").json["presets"]}
+    assert rows["classic/cartpole-ga"]["score"] == "494 to 500"
+    assert rows["atari/deep-ga"]["score"] == "" and rows["atari/deep-ga"]["budget"] == "1B frames"
+    assert "score:" not in rows["classic/cartpole-ga"]["about"]
+    noted = {p for p in (ROOT / "presets").rglob("*.toml") if "\n# score: " in p.read_text()}
+    assert {n for n, row in rows.items() if row["score"]} == {str(p.relative_to(ROOT / "presets"))[:-5] for p in noted}
+
+
+def test_a_part_of_a_name_chooses_and_says_more():
+    few = ok("list", "presets", "bitflip").out
+    assert "goal/bitflip-dqn" in few and "hindsight" in few.lower() and "cartpole" not in few
+    assert len(ok("list", "games", "pong").out.splitlines()) <= 4
+    assert samara("list", "presets", "nosuch").code == 78
+
+
+def test_games_and_networks_have_numbers():
+    assert len(ok("list", "games", "--json").json["games"]) == 104
+    line = next(line for line in ok("list", "networks").out.splitlines() if line.startswith("  Nature "))
+    assert "1,693,362" in line and "evolution and learning" in line
+
+
+def test_bash_completes_commands_options_and_presets():
+    script = ok("completion", "bash").out
+    ask = script + """
+complete_of() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _samara; printf '%s\\n' "${COMPREPLY[@]}"; }
+complete_of samara tr; echo --; complete_of samara train --see; echo --; complete_of samara train classic/cartpole-g
+echo --; complete_of samara train ga.popul
+"""
+    done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True)
+    assert done.stdout.split("--\n") == ["train\n", "--seeds\n", "classic/cartpole-ga\n", "ga.population=\n"]
+    assert "bashcompinit" in ok("completion", "zsh").out
+    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+
+
+def test_scores_have_the_digits_that_they_need(tmp_path):
+    out = tmp_path / "run"
+    ok("train", "memory/recall-vtrace", "run.algorithm=vtrace", "learn.frames=2000", "learn.test_episodes=2",
+       "run.random_episodes=2", "--out", out, "--quiet")
+    text = ok("eval", out, "--episodes", 7, "--random")
+    mean = ok("eval", out, "--episodes", 7, "--random", "--json").json["mean"]
+    assert float(re.search(r"mean (-?[\d.]+)", text.out).group(1)) == pytest.approx(mean, abs=0.0006)
+
+
+def test_a_video_is_an_mp4(run, tmp_path):
+    refused = samara("play", run[0], "--video", tmp_path / "a.avi")
+    assert refused.code == 64 and "ends in .mp4" in refused.err and not (tmp_path / "a.avi").exists()
+
+
+def test_a_generation_that_is_not_there_is_compared_with_the_last(run):
+    missing = samara("hash", run[0], "--generation", 999)
+    assert missing.code == 66 and re.search(r"no generation 999, the last is \d+; let it run on", missing.err)
+
+
+def test_a_folder_that_cannot_be_made_says_what_to_do(tmp_path):
+    (tmp_path / "runs").write_text("a file")
+    refused = samara("train", *CARTPOLE, cwd=tmp_path)
+    assert refused.code == 73 and "choose another --out" in refused.err and ".tmp" not in refused.err
+
+
+TASK = '''
+import gymnasium as gym
+import numpy as np
+
+
+class Task(gym.Env):
+    observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gym.spaces.Discrete(3)
+
+    def __init__(self, size=2, wrong=False):
+        self.size, self.wrong = size, wrong
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(self.size, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        if self.wrong and self.t == 4:
+            raise ValueError("boom")
+        return np.zeros(self.size, np.float32), 1.0, self.t > 9, False, {}
+
+
+gym.register("Good-v0", Task)
+gym.register("Boom-v0", Task, kwargs={"wrong": True})
+gym.register("Shape-v0", Task, kwargs={"size": 3})
+'''
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tasks")
+    (folder / "my_tasks.py").write_text(TASK)
+    return folder
+
+
+def test_an_exception_of_an_environment_is_shown_where_it_is(tasks):
+    failed = samara("train", *CARTPOLE, "env.id=my_tasks:Boom-v0", "fleet.actors=1", "--out", tasks / "boom", cwd=tasks)
+    assert failed.code == 69
+    assert 'raise ValueError("boom")' in failed.err and "my_tasks.py" in failed.err
+    assert failed.err.count("is started again") == 1, failed.err
+
+
+def test_an_observation_of_another_shape_names_the_space(tasks):
+    failed = samara("train", *CARTPOLE, "env.id=my_tasks:Shape-v0", "fleet.actors=1", "--out", tasks / "shape", cwd=tasks)
+    assert "an observation of shape (3,), but observation_space has (2,)" in failed.err
+
+
+def test_a_module_that_is_elsewhere_says_where_it_was_searched(tasks, tmp_path):
+    ok("train", *CARTPOLE, "env.id=my_tasks:Good-v0", "fleet.actors=1", "--out", tasks / "good", cwd=tasks)
+    failed = samara("eval", tasks / "good", cwd=tmp_path)
+    assert failed.code == 66 and f"no module 'my_tasks' in .venv, in PYTHONPATH or in {tmp_path}" in failed.err
