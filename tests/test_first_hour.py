@@ -5,7 +5,7 @@ import subprocess
 
 import cv2
 import pytest
-from samara_cli import BINARY, CARTPOLE, ROOT, ok, samara
+from samara_cli import ATARI, BINARY, CARTPOLE, ROOT, ok, samara
 
 SECTIONS = ("presets", "envs", "games", "algorithms", "networks", "keys")
 
@@ -23,6 +23,19 @@ def test_a_run_ends_with_what_to_do_next(run):
     assert command.endswith(" ga.generations=8")
     again = subprocess.run(f"{BINARY} {command}", shell=True, capture_output=True, text=True, cwd=ROOT)
     assert again.returncode == 0 and "8 generations" in again.stderr
+
+
+def test_what_shows_nothing_for_a_while_is_announced(run):
+    err = run[1].err
+    assert "random policy: 4 episodes to compare with" in err and "final test: 4 episodes" in err
+
+
+def test_an_atari_run_starts_with_a_handful_of_lines(tmp_path):
+    outcome = ok("train", *ATARI, "--out", tmp_path / "run")
+    before = outcome.err[: outcome.err.index("generation 1")].splitlines()
+    assert len(before) <= 5, before
+    assert "limit_counts_reset" not in outcome.err
+    assert "limit_counts_reset" in (tmp_path / "run" / "log.txt").read_text()
 
 
 def test_a_finished_run_says_that_it_is(run):

@@ -74,10 +74,10 @@ NativeTask BitFlipTask(const char* id, int64_t bits) {
 std::vector<NativeTask>& Tasks() {
   static std::vector<NativeTask> tasks = {
       {"CartPole-v1", MakeCartPole},
-      {"Acrobot-v1", [](bool) { return MakeAcrobot(); }},
-      {"MountainCar-v0", [](bool) { return MakeMountainCar(); }},
-      {"Pendulum-v1", [](bool) { return MakePendulum(); }},
-      {"Catch-v0", [](bool) { return MakeCatch(); }},
+      {"Acrobot-v1", MakeAcrobot},
+      {"MountainCar-v0", MakeMountainCar},
+      {"Pendulum-v1", MakePendulum},
+      {"Catch-v0", MakeCatch},
       {"Recall-v0", [](bool) { return MakeRecall("Recall-v0", {.delay = 10, .cues = 4}); }},
       {"RecallLong-v0", [](bool) { return MakeRecall("RecallLong-v0", {.delay = 40, .cues = 4}); }},
       {"TMaze-v0", [](bool) { return MakeTMaze(); }},

@@ -111,6 +111,8 @@ Status Trainer::BeginRun() {
 
 Status Trainer::RandomBaseline() {
   if (!start_.random_policy) return Status::Ok();
+  if (sync_.is_main())  // it may take long, and shows nothing
+    LogInfo(fmt::format("random policy: {} episodes to compare with", config_.run.random_episodes));
   const auto results =
       sync_.Gather(PlayRandomPolicy(static_cast<size_t>(config_.run.random_episodes)));
   if (results.status().code() == Code::kTryAgain)
@@ -127,6 +129,10 @@ Status Trainer::RandomBaseline() {
 
 Result<json> Trainer::Finish() {
   RETURN_IF_ERROR(SaveLast());
+  const size_t episodes = config_.Learns()
+                              ? static_cast<size_t>(config_.learning.learn.test_episodes)
+                              : FinalTestEpisodes(config_);
+  LogInfo(fmt::format("final test: {} episodes", episodes));
   ASSIGN_OR_RETURN(const std::vector<double> test, Test());
   stop_.reset();        // pictures are made again by a resume
   if (StopRequested())  // what comes next does not look at it, and needs no other rank

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "core/math.h"
+#include "env/picture.h"
 #include "env/simulated.h"
 
 namespace samara {
@@ -60,7 +61,7 @@ double Wrap(double angle) {
   return angle;
 }
 
-EnvironmentSpec Spec() {
+EnvironmentSpec Spec(bool render) {
   EnvironmentSpec spec;
   spec.id = "native/Acrobot-v1";
   spec.version = "1";
@@ -69,13 +70,16 @@ EnvironmentSpec Spec() {
   spec.action_names = {"TORQUE-1", "TORQUE0", "TORQUE+1"};
   spec.steps_max = 500;
   spec.solved = -100;
+  DeclarePictures(spec, render, 200, 200);
   return spec;
 }
 
 class Acrobot final : public SimulatedEnvironment {
  public:
-  Acrobot() : SimulatedEnvironment(Spec(), 4) {}
+  explicit Acrobot(bool render) : SimulatedEnvironment(Spec(render), 4) {}
   std::vector<double> CurrentState() const override { return {state_.begin(), state_.end()}; }
+
+  bool Render(std::span<std::byte> pixels) override;
 
  private:
   // Gymnasium rounds the drawn state to float32
@@ -105,8 +109,25 @@ class Acrobot final : public SimulatedEnvironment {
   State state_{};
 };
 
+bool Acrobot::Render(std::span<std::byte> pixels) {
+  if (spec().render_height == 0) return false;
+  Picture picture(pixels, spec().render_height, spec().render_width);
+  picture.Fill(kPaper);
+  // two links of length 1 on a scale of 2.2 each way; the line is what the tip must reach
+  const double scale = picture.height() / 4.4;
+  const Point pivot{picture.width() / 2, picture.height() / 2};
+  const Point joint{pivot.x + scale * Sin(state_[0]), pivot.y + scale * Cos(state_[0])};
+  const double angle = state_[0] + state_[1];
+  const Point tip{joint.x + scale * Sin(angle), joint.y + scale * Cos(angle)};
+  picture.Line({0, pivot.y - scale}, {picture.width(), pivot.y - scale}, 1, kInk);
+  picture.Line(pivot, joint, 8, kWood);
+  picture.Line(joint, tip, 8, kWood);
+  for (const Point& at : {pivot, joint}) picture.Line(at, at, 6, kSteel);
+  return true;
+}
+
 }  // namespace
 
-std::unique_ptr<Environment> MakeAcrobot() { return std::make_unique<Acrobot>(); }
+std::unique_ptr<Environment> MakeAcrobot(bool render) { return std::make_unique<Acrobot>(render); }
 
 }  // namespace samara

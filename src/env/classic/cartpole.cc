@@ -25,11 +25,7 @@ EnvironmentSpec Spec(bool render) {
   spec.action_names = {"LEFT", "RIGHT"};
   spec.steps_max = 500;
   spec.solved = 475;
-  if (render) {
-    spec.render_height = 200;
-    spec.render_width = 300;
-    spec.render_frames = 1;
-  }
+  DeclarePictures(spec, render, 200, 300);
   return spec;
 }
 

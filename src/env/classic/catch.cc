@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "env/picture.h"
 #include "env/simulated.h"
 
 namespace samara {
@@ -10,7 +11,7 @@ namespace {
 constexpr int64_t kRows = 10, kColumns = 5;
 constexpr int64_t kBottom = kRows - 1, kMiddle = kColumns / 2;
 
-EnvironmentSpec Spec() {
+EnvironmentSpec Spec(bool render) {
   EnvironmentSpec spec;
   spec.id = "native/Catch-v0";
   spec.version = "1";
@@ -18,15 +19,18 @@ EnvironmentSpec Spec() {
   spec.action = {.discrete = true, .n = 3, .low = {}, .high = {}};
   spec.action_names = {"LEFT", "STAY", "RIGHT"};
   spec.steps_max = kBottom;
+  DeclarePictures(spec, render, 200, 100);
   return spec;
 }
 
 class Catch final : public SimulatedEnvironment {
  public:
-  Catch() : SimulatedEnvironment(Spec(), 3) {}
+  explicit Catch(bool render) : SimulatedEnvironment(Spec(render), 3) {}
   std::vector<double> CurrentState() const override {
     return {static_cast<double>(ball_), static_cast<double>(row_), static_cast<double>(paddle_)};
   }
+
+  bool Render(std::span<std::byte> pixels) override;
 
  private:
   void Draw(const CounterRng& rng, std::span<double> start) const override {
@@ -56,8 +60,22 @@ class Catch final : public SimulatedEnvironment {
   int64_t paddle_ = 0;          // column
 };
 
+bool Catch::Render(std::span<std::byte> pixels) {
+  if (spec().render_height == 0) return false;
+  Picture picture(pixels, spec().render_height, spec().render_width);
+  picture.Fill(kPaper);
+  const double cell = picture.height() / static_cast<double>(kRows);
+  const auto box = [&](int64_t row, int64_t column, Colour colour) {
+    const Point corner{static_cast<double>(column) * cell, static_cast<double>(row) * cell};
+    picture.Box({corner.x + 1, corner.y + 1}, {corner.x + cell - 1, corner.y + cell - 1}, colour);
+  };
+  box(row_, ball_, kWood);
+  box(kBottom, paddle_, kInk);
+  return true;
+}
+
 }  // namespace
 
-std::unique_ptr<Environment> MakeCatch() { return std::make_unique<Catch>(); }
+std::unique_ptr<Environment> MakeCatch(bool render) { return std::make_unique<Catch>(render); }
 
 }  // namespace samara

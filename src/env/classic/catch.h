@@ -14,6 +14,7 @@
 
 namespace samara {
 
-std::unique_ptr<Environment> MakeCatch();
+// With `render`, Render draws 200 x 100 pictures.
+std::unique_ptr<Environment> MakeCatch(bool render);
 
 }  // namespace samara

@@ -77,6 +77,35 @@ TEST(CartPoleTest, DrawsAPictureWhenAskedTo) {
   EXPECT_EQ(red(spec.render_height / 2, spec.render_width / 4), 255);
 }
 
+// The red of one pixel of the picture of a state: wood has 202, ink 30, paper 255.
+int Red(const char* id, const std::vector<double>& state, int64_t y, int64_t x) {
+  Played drawn(id, true);
+  drawn.Start(state);
+  const EnvironmentSpec& spec = (*drawn).spec();
+  std::vector<std::byte> pixels(static_cast<size_t>(spec.render_height * spec.render_width * 3));
+  EXPECT_TRUE((*drawn).Render(pixels));
+  return std::to_integer<int>(pixels[static_cast<size_t>((y * spec.render_width + x) * 3)]);
+}
+
+TEST(ClassicTest, DrawsWhereThingsAre) {
+  const double pi = std::acos(-1.0);
+  // hanging links reach down from the pivot in the middle, lifted ones up
+  EXPECT_EQ(Red("Acrobot-v1", {0, 0, 0, 0}, 150, 100), 202);
+  EXPECT_EQ(Red("Acrobot-v1", {0, 0, 0, 0}, 40, 100), 255);
+  EXPECT_EQ(Red("Acrobot-v1", {pi, 0, 0, 0}, 40, 100), 202);
+  EXPECT_EQ(Red("Acrobot-v1", {0, pi / 2, 0, 0}, 145, 130), 202) << "the second link to the right";
+  EXPECT_EQ(Red("Pendulum-v1", {0, 0}, 50, 100), 202);
+  EXPECT_EQ(Red("Pendulum-v1", {0, 0}, 150, 100), 255);
+  EXPECT_EQ(Red("Pendulum-v1", {pi / 2, 0}, 100, 50), 202) << "a quarter turn to the left";
+  // the valley's lowest point is at -pi / 6, at nine tenths of the height
+  EXPECT_EQ(Red("MountainCar-v0", {-pi / 6, 0}, 173, 112), 202);
+  EXPECT_EQ(Red("MountainCar-v0", {0.4, 0}, 173, 112), 255);
+  // cells of 20 pixels: the ball in row 3 and column 1, the paddle in the last row and column 4
+  EXPECT_EQ(Red("Catch-v0", {1, 3, 4}, 70, 30), 202);
+  EXPECT_EQ(Red("Catch-v0", {1, 3, 4}, 190, 90), 30);
+  EXPECT_EQ(Red("Catch-v0", {1, 3, 4}, 70, 50), 255);
+}
+
 TEST(MountainCarTest, CoastsDownAndStopsAtTheWall) {
   Played car("MountainCar-v0");
   car.Start({0, 0});

@@ -9,6 +9,7 @@
 
 namespace samara {
 
-std::unique_ptr<Environment> MakeMountainCar();
+// With `render`, Render draws 200 x 300 pictures.
+std::unique_ptr<Environment> MakeMountainCar(bool render);
 
 }  // namespace samara

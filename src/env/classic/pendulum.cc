@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/math.h"
+#include "env/picture.h"
 #include "env/simulated.h"
 
 namespace samara {
@@ -20,20 +21,23 @@ double Normalised(double angle) {
   return rest - kPi;
 }
 
-EnvironmentSpec Spec() {
+EnvironmentSpec Spec(bool render) {
   EnvironmentSpec spec;
   spec.id = "native/Pendulum-v1";
   spec.version = "1";
   spec.observation = {DType::kFloat32, {3}};
   spec.action = {.discrete = false, .n = 1, .low = {-2.0f}, .high = {2.0f}};
   spec.steps_max = 200;
+  DeclarePictures(spec, render, 200, 200);
   return spec;
 }
 
 class Pendulum final : public SimulatedEnvironment {
  public:
-  Pendulum() : SimulatedEnvironment(Spec(), 2) {}
+  explicit Pendulum(bool render) : SimulatedEnvironment(Spec(render), 2) {}
   std::vector<double> CurrentState() const override { return {angle_, speed_}; }
+
+  bool Render(std::span<std::byte> pixels) override;
 
  private:
   void Draw(const CounterRng& rng, std::span<double> start) const override {
@@ -62,8 +66,22 @@ class Pendulum final : public SimulatedEnvironment {
   double angle_ = 0, speed_ = 0;  // rad from upright, rad/s
 };
 
+bool Pendulum::Render(std::span<std::byte> pixels) {
+  if (spec().render_height == 0) return false;
+  Picture picture(pixels, spec().render_height, spec().render_width);
+  picture.Fill(kPaper);
+  const Point pivot{picture.width() / 2, picture.height() / 2};
+  const double length = 0.42 * picture.height();
+  const Point tip{pivot.x - length * Sin(angle_), pivot.y - length * Cos(angle_)};
+  picture.Line(pivot, tip, 12, kWood);
+  picture.Line(pivot, pivot, 6, kInk);
+  return true;
+}
+
 }  // namespace
 
-std::unique_ptr<Environment> MakePendulum() { return std::make_unique<Pendulum>(); }
+std::unique_ptr<Environment> MakePendulum(bool render) {
+  return std::make_unique<Pendulum>(render);
+}
 
 }  // namespace samara

@@ -10,6 +10,7 @@
 
 namespace samara {
 
-std::unique_ptr<Environment> MakePendulum();
+// With `render`, Render draws 200 x 200 pictures.
+std::unique_ptr<Environment> MakePendulum(bool render);
 
 }  // namespace samara
