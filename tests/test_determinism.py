@@ -90,7 +90,7 @@ def disturbed(tmp_path, inference, want, disturb, moments):
     how = [*GAME, "fleet.actors=2", "fleet.slots=4", f"fleet.inference={inference}"]
     running = Running(tmp_path / "log", "train", *how, "--out", run, "--quiet")
     try:
-        running.wait_for("preset deepga-gpu")
+        running.wait_for("deep-ga on atari")
         done = 0
         while done < moments and running.process.poll() is None:
             time.sleep(rng.uniform(0.2, 0.8))

@@ -133,7 +133,7 @@ def test_a_signal_ends_an_atari_run_within_the_grace_time(tmp_path):
     run = tmp_path / "run"
     settings = [*ATARI, "env.frames_max=20000", "ga.population=100"]
     running = Running(tmp_path / "log", "train", *settings, "--out", run, "--quiet")
-    running.wait_for("preset deepga-gpu")
+    running.wait_for("deep-ga on atari")
     time.sleep(3)
     actors = running.children()
     assert actors
@@ -146,7 +146,7 @@ def test_a_signal_ends_an_atari_run_within_the_grace_time(tmp_path):
 
 def test_a_kill_leaves_no_actor(tmp_path):
     running = Running(tmp_path / "log", "train", *ATARI, "--out", tmp_path / "run", "--quiet")
-    running.wait_for("preset deepga-gpu")
+    running.wait_for("deep-ga on atari")
     actors = running.children()
     assert actors
     running.kill()

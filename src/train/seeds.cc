@@ -1,5 +1,6 @@
 #include "train/seeds.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
@@ -116,7 +117,7 @@ ChildCommand SeedRuns::Command(int64_t seed) const {
 Status SeedRuns::Start(size_t index) {
   ChildCommand command = Command(options_.seeds[index]);
   ASSIGN_OR_RETURN(OutputPipe pipe, MakeOutputPipe());
-  command.err = OwnedFd(::dup(pipe.childs.get()));
+  command.err = OwnedFd(::fcntl(pipe.childs.get(), F_DUPFD_CLOEXEC, 0));
   command.out = std::move(pipe.childs);
   auto run = std::make_unique<Running>(Running{index, nullptr, {}});
   const auto take = [this, there = run.get()](std::string_view line) { TakeLine(*there, line); };

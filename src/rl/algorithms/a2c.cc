@@ -22,8 +22,9 @@ class A2cParameters : public AlgorithmConfig {
   void Bind(ConfigTable& table) override {
     table.Add("a2c.gamma", &gamma, {0, 1}, "", "discount per agent step");
     table.Add("a2c.lambda", &lambda, {0, 1}, "",
-              "of the advantages: 1 = n-step returns, 0 = one-step");
-    table.Add("a2c.value_cost", &value_cost, {0, 1e6}, "", "of half the value's squared error");
+              "lambda of the advantages: 1 = n-step returns, 0 = one-step");
+    table.Add("a2c.value_cost", &value_cost, {0, 1e6}, "",
+              "weight of half the value's squared error in the loss");
   }
   // The loss has no importance weights: a batch is what the current policy played.
   Status Check(const LearningConfig& config) const override {

@@ -29,8 +29,10 @@ class D4pgParameters : public ReplayAlgorithmConfig {
     policy.Bind(table, "d4pg");
     table.Add("d4pg.atoms", &atoms, {2, 10'000}, "atoms",
               "number of atoms of the distribution of returns");
-    table.Add("d4pg.value_min", &value_min, {-1e9, 1e9}, "return", "the first atom");
-    table.Add("d4pg.value_max", &value_max, {-1e9, 1e9}, "return", "the last atom");
+    table.Add("d4pg.value_min", &value_min, {-1e9, 1e9}, "return",
+              "return of the first atom of the distribution");
+    table.Add("d4pg.value_max", &value_max, {-1e9, 1e9}, "return",
+              "return of the last atom of the distribution");
     table.Add("d4pg.target_every", &target_every, {1, 1e9}, "steps",
               "number of steps of the learner after which the targets are copied");
     table.Add("d4pg.action_gradient", &action_gradient, {0, 1e9}, "",

@@ -22,21 +22,22 @@ class PpoParameters : public AlgorithmConfig {
     return std::make_unique<PpoParameters>(*this);
   }
   void Bind(ConfigTable& table) override {
-    table.Add("learn.epochs", &epochs, {1, 1000}, "epochs", "of an update, over its batch");
+    table.Add("learn.epochs", &epochs, {1, 1000}, "epochs", "passes over the batch of an update");
     table.Add("learn.minibatches", &minibatches, {1, 65'536}, "minibatches",
-              "of an epoch, a step of the optimizer each");
+              "minibatches of an epoch, a step of the optimizer each");
     table.Add("ppo.gamma", &gamma, {0, 1}, "", "discount per agent step");
     table.Add("ppo.lambda", &lambda, {0, 1}, "",
-              "of the advantages: 1 = n-step returns, 0 = one-step");
+              "lambda of the advantages: 1 = n-step returns, 0 = one-step");
     table.Add("ppo.clip", &clip, {0, 1e9}, "", "maximum change of an action's probability ratio");
-    table.Add("ppo.value_cost", &value_cost, {0, 1e6}, "", "of half the value's squared error");
+    table.Add("ppo.value_cost", &value_cost, {0, 1e6}, "",
+              "weight of half the value's squared error in the loss");
     table.Add("ppo.value_clip", &value_clip, {0, 1e9}, "",
               "maximum change of a value in an update; 0 = no clipping");
     table.Add("ppo.units", &units, {"transitions", "sequences"},
               "what minibatches are made of: single transitions, or whole unrolls, which a network "
               "with an LSTM needs");
     table.Add("ppo.shuffle", &shuffle, "draw new minibatches for each epoch");
-    table.Add("ppo.recompute", &recompute, "compute the advantages anew before each epoch");
+    table.Add("ppo.recompute", &recompute, "compute the advantages again before each epoch");
     table.Add("ppo.normalize_advantages", &normalize_advantages,
               "to mean 0 and deviation 1, over a shard's part of a minibatch");
     table.Add("ppo.target_kl", &target_kl, {0, 1e9}, "nats",

@@ -76,7 +76,7 @@ class R2d2Parameters : public ReplayAlgorithmConfig {
     table.Add("replay.compress", &compress, {"none", "lz4"},
               "lossless compression of the observations that are stored", OnResume::kMayChange);
     table.Add("r2d2.gamma", &gamma, {0, 1}, "", "discount per agent step");
-    table.Add("r2d2.steps", &steps, {1, 1000}, "steps", "of rewards before a value is taken");
+    table.Add("r2d2.steps", &steps, {1, 1000}, "steps", "steps of rewards before a value is taken");
     table.Add("r2d2.burn_in", &burn_in, {0, 100'000}, "steps",
               "before those of a sequence that are learned from: they only move the state");
     table.Add("r2d2.state", &state, {"stored", "zeros", "late"},
@@ -89,7 +89,7 @@ class R2d2Parameters : public ReplayAlgorithmConfig {
     table.Add("r2d2.rescale", &rescale, {0, 1}, "",
               "epsilon of the rescaled values; 0 = values are not rescaled");
     table.Add("r2d2.target_every", &target_every, {1, 1e9}, "steps",
-              "of the optimizer, after which the target becomes the network");
+              "steps of the optimizer after which the target becomes the network");
     table.Add("r2d2.priority_max", &priority_max, {0, 1}, "",
               "part of the largest error in a sequence's priority; the mean has the rest");
     exploration.Bind(table, "r2d2");

@@ -20,9 +20,10 @@ void SacParameters::Bind(ConfigTable& table) {
   replay.Bind(table);
   hindsight.Bind(table);
   table.Add("sac.gamma", &gamma, {0, 1}, "", "discount per agent step");
-  table.Add("sac.critics", &critics, {1, 100}, "critics", "whose least value counts");
+  table.Add("sac.critics", &critics, {1, 100}, "critics",
+            "number of critics, whose least value counts");
   table.Add("sac.polyak", &polyak, {0, 1}, "",
-            "of a target critic that stays in a step: 0 = it is the critic");
+            "part of a target critic that stays in a step: 0 = it is the critic");
 }
 
 SacTemperature::SacTemperature(const LearnConfig& learn)

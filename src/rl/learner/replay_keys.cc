@@ -9,9 +9,10 @@
 namespace samara {
 
 void ReplayKeys::Bind(ConfigTable& table) {
-  table.Add("replay.capacity", &capacity, {1, 1e9}, "steps", "of the replay, over all shards");
+  table.Add("replay.capacity", &capacity, {1, 1e9}, "steps", "size of the replay, over all shards");
   table.Add("replay.start", &start, {0, 1e9}, "steps", "played before the first is learned from");
-  table.Add("replay.batch", &batch, {1, 10'000'000}, "steps", "of a minibatch, over all shards");
+  table.Add("replay.batch", &batch, {1, 10'000'000}, "steps",
+            "size of a minibatch, over all shards");
   table.Add("replay.ratio", &ratio, {0, 1e6}, "",
             "how often a step is learned from on average: replay.batch is one minibatch a step");
   const auto added = OnResume::kMustMatchAdded;
