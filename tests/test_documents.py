@@ -156,9 +156,41 @@ def test_python_runs(page, tmp_path):
     assert (tmp_path / "runs/cartpole-ga-01/report.html").exists()
 
 
+# what the pages of the replicator take as there: a model, batches, a step for one device
+ONE_DEVICE = """
+import torch
+torch.manual_seed(0)
+net, steps = torch.nn.Linear(4, 2), 100
+batches = [(torch.randn(8, 4), torch.randint(2, (8,))) for _ in range(steps)]
+calls = 0
+def step(x, y):
+    global calls
+    calls += 1
+    optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(net(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+"""
+
+
+@pytest.mark.skipif(not list((ROOT / "build/python/samara").glob("_replica*")), reason="NOT TESTED: built without torch")
+def test_python_of_the_replicator_runs_and_goes_on(tmp_path):
+    """The second block in place of the loop of the first."""
+    first, second = blocks("doc/replicator.md", "python")
+    first, loop, _ = first.partition("for batch in batches")
+    (tmp_path / "train.py").write_text(ONE_DEVICE + first + second + "print(replicator.step, calls > 0)")
+    assert loop
+    for learned in (True, False):  # a new run; one that was at its end
+        done = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True,
+                              env=environment(PYTHONPATH=str(ROOT / "build/python")))
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split() == ["100", str(learned)]
+
+
 def test_other_python_is_tested_elsewhere():
-    elsewhere = {"doc/python.md", "doc/policy_file_format.md", "doc/replicator.md"}
-    assert {str(page) for page in PAGES if blocks(page, "python")} == elsewhere | {"README.md", "doc/metrics.md"}
+    tested = {"README.md", "doc/metrics.md", "doc/replicator.md"}
+    assert {str(page) for page in PAGES if blocks(page, "python")} == tested | {"doc/python.md", "doc/policy_file_format.md"}
 
 
 def test_the_picture_of_the_readme_is_made_as_it_says(tmp_path):
