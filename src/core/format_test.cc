@@ -37,6 +37,9 @@ TEST(TextTest, Score) {
 }
 
 TEST(TextTest, Duration) {
+  EXPECT_EQ(DurationText(0), "0 s");
+  EXPECT_EQ(DurationText(0.44), "0.4 s");
+  EXPECT_EQ(DurationText(0.97), "1 s");
   EXPECT_EQ(DurationText(45.4), "45 s");
   EXPECT_EQ(DurationText(192), "3:12 min");
   EXPECT_EQ(DurationText(7509), "2:05:09 h");
