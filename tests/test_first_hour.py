@@ -189,10 +189,10 @@ def test_an_exception_of_an_environment_is_shown_where_it_is(tasks):
 
 def test_an_observation_of_another_shape_names_the_space(tasks):
     failed = samara("train", *CARTPOLE, "env.id=my_tasks:Shape-v0", "fleet.actors=1", "--out", tasks / "shape", cwd=tasks)
-    assert "an observation of shape (3,), but observation_space has (2,)" in failed.err
+    assert "an observation of shape (3,), expected one of observation_space=Box(-1.0, 1.0, (2,), float32)" in failed.err
 
 
 def test_a_module_that_is_elsewhere_says_where_it_was_searched(tasks, tmp_path):
     ok("train", *CARTPOLE, "env.id=my_tasks:Good-v0", "fleet.actors=1", "--out", tasks / "good", cwd=tasks)
     failed = samara("eval", tasks / "good", cwd=tmp_path)
-    assert failed.code == 66 and f"no module 'my_tasks' in .venv, in PYTHONPATH or in {tmp_path}" in failed.err
+    assert failed.code == 66 and "No module named 'my_tasks'" in failed.err and f"in the current folder {tmp_path}" in failed.err

@@ -12,7 +12,7 @@ SECONDS = 20  # until a command counts as hung, on a busy machine
 EVOLUTION = [*CARTPOLE, "ga.generations=1", "fleet.threads=2"]
 LEARNING = ["classic/cartpole-vtrace", "run.seed=1", "learn.updates=2", "learn.environments=8", "learn.batch=4", "learn.unroll=5",
             "learn.shards=2", "learn.threads=2", "learn.mode=deterministic", "fleet.threads=2", "run.random_episodes=4",
-            "learn.test_episodes=4"]  # fmt: skip
+            "learn.test_episodes=4", "run.video=false"]  # fmt: skip
 
 
 def refused(code: int, err: str, seconds: float) -> None:

@@ -23,6 +23,8 @@ constexpr Example kExamples[] = {
     {"list", "samara list presets cartpole"},
     {"check", "samara check LunarLander-v3"},
     {"check", "samara check my_package:MyTask-v0"},
+    {"new", "samara new environment my_task"},
+    {"new", "samara new algorithm my-search"},
     {"doctor", "samara doctor"},
     {"fsck", "samara fsck runs/cartpole-ga-01"},
     {"hash", "samara hash runs/cartpole-ga-01 --generation 10"},

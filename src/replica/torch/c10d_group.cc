@@ -115,9 +115,8 @@ Result<C10dGroup> MakeNcclGroup(int rank, int size, const std::shared_ptr<Store>
   }
 #else
   (void)rank, (void)size, (void)store, (void)deadline;
-  return Status(
-      Code::kConfig,
-      "this build is for CPUs and has no NCCL: set up and build with SAMARA_CUDA=1");
+  return Status(Code::kConfig,
+                "this build is for CPUs and has no NCCL: set up and build with SAMARA_CUDA=1");
 #endif
 }
 
