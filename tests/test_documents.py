@@ -174,6 +174,7 @@ def step(x, y):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not list((ROOT / "build/python/samara").glob("_replica*")), reason="NOT TESTED: built without torch")
 def test_python_of_the_replicator_runs_and_goes_on(tmp_path):
     """The second block in place of the loop of the first."""
