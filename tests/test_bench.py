@@ -94,7 +94,7 @@ def test_a_full_standard_output_is_an_error():
     assert "standard output" in failed.stderr
 
 
-@pytest.mark.parametrize("what", ["rollout", "noise", "materialise", "es-update"])
+@pytest.mark.parametrize("what", [pytest.param("rollout", marks=pytest.mark.slow), "noise", "materialise", "es-update"])
 def test_short_workloads(what):
     result = ok("bench", what, "--seconds", "0.05", "--json").json
     assert result["machine"]["read_gb_per_second"] > 0 and result["machine"]["cpu"]
