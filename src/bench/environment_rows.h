@@ -13,7 +13,7 @@ class EnvironmentRows {
   void Offer(nlohmann::json row);
   // The most frames per second of `who`; null when it was not measured.
   nlohmann::json BestOf(const std::string& who) const;
-  // That of samara over the best of `rivals`; null where either was not measured.
+  // The ratio of samara to the best of `rivals`; null where either was not measured.
   nlohmann::json Ratio(std::span<const char* const> rivals) const;
   const nlohmann::json& all() const { return rows_; }
   // One line of a row, for people.

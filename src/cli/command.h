@@ -75,7 +75,7 @@ void PrintJson(const nlohmann::json& object);
 // naming the option.
 Result<std::vector<int64_t>> ParseRange(const std::string& option, const std::string& text,
                                         int64_t max);
-// What --video names can be made: a file FILE.mp4, or none (empty).
+// Checks that what --video names can be made: a file FILE.mp4, or none (empty).
 Status CheckVideo(const std::string& file);
 // A number of an option, which CLI::Range lets be nan.
 CLI::Validator InRange(double low, double high);

@@ -25,7 +25,7 @@ std::vector<std::string_view> FirstComments(std::string_view toml) {
   return lines;
 }
 
-// What a line notes of this kind; nothing when it does not.
+// The note of this kind in a line; nothing when it has none.
 std::optional<std::string_view> NoteIn(std::string_view line, std::string_view kind) {
   if (!line.starts_with(kind) || !line.substr(kind.size()).starts_with(": ")) return std::nullopt;
   return line.substr(kind.size() + 2);

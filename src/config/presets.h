@@ -14,7 +14,7 @@ struct Preset {
   std::string toml;
   // The first comment lines of the file, joined, without the notes among them.
   std::string summary() const;
-  // What a line "# KIND: ..." among them notes: "score" of its seeds in doc/results.md, "time on
+  // The rest of a line "# KIND: ..." among them: "score" of its seeds in doc/results.md, "time on
   // two cores" of a run there. Empty: not measured.
   std::string note(std::string_view kind) const;
 };

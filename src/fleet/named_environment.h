@@ -13,7 +13,7 @@
 
 namespace samara {
 
-// What a Gymnasium environment is made with, as JSON.
+// Arguments and wrappers with which a Gymnasium environment is made, as JSON.
 struct GymOptions {
   std::string kwargs = "{}";    // arguments by name
   std::string wrappers = "[]";  // "module:Class", innermost first

@@ -68,9 +68,8 @@ Result<OutputPipe> MakeOutputPipe();
 // This process's environment without the variables of which `replaced` says so.
 std::vector<std::string> OwnVariables(const std::function<bool(std::string_view name)>& replaced);
 
-// What schedulers act on: the code that a program returned; 70 when it crashed, 69 when it was
-// killed, 75 when it died of the signal by which all were `stopped`. `wait_status`: of
-// waitpid.
+// The exit code on which schedulers act: that of the program; 70 when it crashed, 69 when it was
+// killed, 75 when it died of the signal by which all were `stopped`. `wait_status`: of waitpid.
 int LaunchExitCode(int wait_status, bool stopped);
 
 }  // namespace samara
