@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "core/cpu.h"
 #include "core/files.h"
+#include "core/shell.h"
 #include "core/venv.h"
 #include "fleet/remote/remote.h"
 #include "storage/build_info.h"
@@ -37,16 +38,10 @@ std::string Ask(const std::string& command) {
   return text;
 }
 
-std::string Quoted(const Path& path) {
-  std::string out = "'";
-  for (char c : path.string()) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 Finding Package(const Path& python, const std::string& module, const std::string& use) {
   const std::string version =
-      Ask(Quoted(python) + " -P -c 'import importlib.metadata as m; print(m.version(\"" + module +
-          "\"))'");
+      Ask(ShellWord(python.string()) +
+          " -P -c 'import importlib.metadata as m; print(m.version(\"" + module + "\"))'");
   return {module + " (" + use + ")", version.empty() ? "missing" : version, !version.empty(),
           "run `make setup`"};
 }
@@ -58,7 +53,7 @@ Finding LearningAgents() {
   std::error_code error;
   if (!std::filesystem::exists(there, error))
     return {what, "none, so only evolution runs: build with -DSAMARA_TORCH=ON", true, ""};
-  const std::string version = Ask(Quoted(there) + " --version");
+  const std::string version = Ask(ShellWord(there) + " --version");
   if (version.empty())
     return {what, there + " does not start", false, "its torch is gone or another: build again"};
   if (version != VersionText())
@@ -105,7 +100,7 @@ std::vector<Finding> Examine() {
                       "run `make setup`"});
   if (!venv.ok()) return findings;
   const Path python = *venv / "bin" / "python";
-  const std::string version = Ask(Quoted(python) + " --version");
+  const std::string version = Ask(ShellWord(python.string()) + " --version");
   findings.push_back({"Python", version.empty() ? "does not answer" : version, !version.empty(),
                       "remove .venv and run `make setup`"});
   for (const auto& [module, use] :
@@ -116,8 +111,8 @@ std::vector<Finding> Examine() {
                                                         {"torch", "torch modules and tests"}}) {
     findings.push_back(Package(python, module, use));
   }
-  const std::string roms =
-      Ask(Quoted(python) + " -P -c 'import ale_py.roms as r; print(len(r.get_all_rom_ids()))'");
+  const std::string roms = Ask(ShellWord(python.string()) +
+                               " -P -c 'import ale_py.roms as r; print(len(r.get_all_rom_ids()))'");
   findings.push_back(
       {"Atari ROMs", roms.empty() ? "none" : roms, !roms.empty(), "run `make setup`"});
   return findings;

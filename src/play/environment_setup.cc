@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "core/cpu.h"
+#include "core/shell.h"
 #include "core/venv.h"
 #include "env/registry.h"
 #include "evo/evaluate/reference.h"
@@ -187,14 +188,11 @@ Result<std::unique_ptr<Fleet>> MakeLocalFleet(const ExperimentConfig& config,
 std::string ActorCommand(const ExperimentConfig& config, const std::string& address,
                          const RemoteFleetOptions& remote) {
   const EnvironmentConfig& env = config.env;
-  const bool plain = env.id.find_first_of("?&*") == std::string::npos;
   const auto option = [](const char* key, const std::string& value, const char* none) {
-    return value == none ? std::string() : fmt::format(" {}='{}'", key, value);
+    return value == none ? std::string() : fmt::format(" {}={}", key, ShellWord(value));
   };
   std::string command = "samara actor --connect " + address + " --env ";
-  command += env.id.empty() ? "atari/" + env.game + " --preset " + env.preset
-             : plain        ? env.id
-                            : "'" + env.id + "'";
+  command += env.id.empty() ? "atari/" + env.game + " --preset " + env.preset : ShellWord(env.id);
   command += option("env.kwargs", env.kwargs, "{}") + option("env.wrappers", env.wrappers, "[]");
   if (!remote.token_files.empty()) command += " --token-file TOKEN";
   if (!remote.certificate.empty()) command += " --ca ca.pem";

@@ -8,6 +8,7 @@
 #include "core/cpu.h"
 #include "core/log.h"
 #include "core/rng.h"
+#include "core/shell.h"
 #include "core/signals.h"
 #include "play/playback.h"
 #include "report/report.h"
@@ -23,15 +24,6 @@ namespace samara {
 using nlohmann::json;
 
 namespace {
-
-// As a shell takes it for one word.
-std::string ShellWord(const std::string& text) {
-  const std::string shown = EscapeControl(text);
-  if (shown.find_first_of(" \t\"'\\$`&|;<>()*?[]{}~#!") == shown.npos) return shown;
-  std::string quoted = "'";
-  for (const char c : shown) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
 
 void LogAll(const std::vector<std::string>& warnings) {
   for (const std::string& warning : warnings) LogWarning(warning);
@@ -282,7 +274,7 @@ std::string Session::BudgetsSpent() const {
 
 // An environment of which no video could be made has no pictures to watch.
 std::string Session::NextSteps(const json& result) const {
-  const std::string run = ShellWord(folder_->path().string());
+  const std::string run = ShellWord(EscapeControl(folder_->path().string()));
   std::string text;
   if (result.contains("video") || !config_.run.video)
     text += fmt::format("  watch    samara play {}\n", run);
