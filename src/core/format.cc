@@ -48,6 +48,7 @@ std::string ScoreText(double value) {
 std::string DurationText(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return kNone;
   if (seconds >= 1e12) return "ages";
+  if (seconds >= 0.001 && seconds < 0.0995) return fmt::format("{:.2g} s", seconds);
   if (seconds >= 0.05 && seconds < 0.95) return fmt::format("{:.1f} s", seconds);
   const auto s = static_cast<int64_t>(std::lround(seconds));
   if (s < 60) return fmt::format("{} s", s);

@@ -38,6 +38,8 @@ TEST(TextTest, Score) {
 
 TEST(TextTest, Duration) {
   EXPECT_EQ(DurationText(0), "0 s");
+  EXPECT_EQ(DurationText(0.0382), "0.038 s");
+  EXPECT_EQ(DurationText(0.0996), "0.1 s");
   EXPECT_EQ(DurationText(0.44), "0.4 s");
   EXPECT_EQ(DurationText(0.97), "1 s");
   EXPECT_EQ(DurationText(45.4), "45 s");

@@ -7,6 +7,7 @@
 #include "core/format.h"
 #include "report/archive_chart.h"
 #include "report/end_points.h"
+#include "report/headline.h"
 #include "report/report_sections.h"
 
 namespace samara {
@@ -16,6 +17,7 @@ constexpr size_t kOpenRunsMax = 3;  // with more runs their sections start folde
 
 constexpr const char* kCss =
     "*{box-sizing:border-box}"
+    ".brand{margin:0;color:var(--soft);font-size:13px}"
     "body{margin:0 auto;padding:24px 20px 60px;max-width:1220px;background:var(--ground);"
     "color:var(--ink);font:15px/1.5 system-ui,'DejaVu Sans',sans-serif}"
     "h1{font-size:24px;margin:0 0 4px}h2{font-size:19px;display:inline;font-weight:600}"
@@ -32,23 +34,27 @@ constexpr const char* kCss =
     "margin:12px 0 20px;font-size:13px}.facts dt{color:var(--soft);font-size:12px}"
     ".facts dd{margin:0;overflow-wrap:anywhere}"
     ".charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(480px,100%),1fr));"
-    "gap:20px}figure{margin:0}.video video{max-width:100%;max-height:420px;"
+    "gap:20px}figure{margin:0;min-width:0}.charts svg{width:100%;height:auto}"
+    ".charts>figure:only-child{max-width:820px}.video video{max-width:100%;max-height:420px;"
     "image-rendering:pixelated;border-radius:6px}figcaption{color:var(--soft);font-size:12px}"
     ".wide{overflow-x:auto}table{border-collapse:collapse;font-size:13px;margin:8px 0}"
     "th{text-align:left;color:var(--soft);font-weight:500}"
     "th,td{padding:5px 14px 5px 0;border-bottom:1px solid var(--hair);vertical-align:top}"
     "td.n{font-variant-numeric:tabular-nums;white-space:nowrap}td small{color:var(--soft)}"
     "tr.own td{font-weight:600}details>summary{cursor:pointer;margin-top:14px}"
-    "pre{font-size:12px;overflow-x:auto}";
+    "pre{font-size:12px;overflow-x:auto}"
+    "@media(max-width:560px){.charts figure{overflow-x:auto}.charts svg{min-width:460px}}"
+    "@media print{body{max-width:none;padding:0}.charts{grid-template-columns:1fr 1fr}"
+    "figure,.tile,tr{break-inside:avoid}.video{display:none}}";
 
 std::string Page(const std::vector<RunData>& runs, const Path& page_folder) {
   std::vector<std::string> ids;
   for (size_t i = 0; i < runs.size(); ++i) ids.push_back(fmt::format("run-{}", i + 1));
-  const std::string title = runs.size() == 1 ? Title(runs[0]) : fmt::format("{} runs", runs.size());
+  const std::string title = runs.size() == 1 ? Headline(runs[0]) : Headline(runs);
   std::string html = fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
-      "content=\"width=device-width,initial-scale=1\"><title>samara: {}</title>"
-      "<style>{}{}</style></head><body><h1>samara</h1>\n",
+      "content=\"width=device-width,initial-scale=1\"><title>{0}</title>"
+      "<style>{1}{2}</style></head><body><p class=\"brand\">samara report</p><h1>{0}</h1>\n",
       EscapeHtml(title), ChartCss(), kCss);
   if (runs.size() > 1) html += ComparisonSection(runs, ids);
   for (size_t i = 0; i < runs.size(); ++i)

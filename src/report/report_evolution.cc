@@ -83,7 +83,7 @@ std::string Lineages(const RunData& run) {
   add("initial genomes among the parents", "lineages", 0, Stroke::kSolid);
   add("parents that had children", "parents_distinct", 1, Stroke::kDashed);
   add("mutations of the elite", "elite_mutations", 2, Stroke::kDotted);
-  return "<figure>" + Svg(chart) + "</figure>";
+  return Figure(chart);
 }
 
 std::string Stages(const RunData& run) {
@@ -100,12 +100,12 @@ std::string Stages(const RunData& run) {
          "</figure>";
 }
 
-std::string Figure(const std::string& svg) {
+std::string Picture(const std::string& svg) {
   return svg.empty() ? "" : "<figure>" + svg + "</figure>";
 }
 
 std::string Charts(const RunData& run) {
-  return Figure(RunMap(run, SvgUse::kInline)) + Figure(RunArchive(run, SvgUse::kInline)) +
+  return Picture(RunMap(run, SvgUse::kInline)) + Picture(RunArchive(run, SvgUse::kInline)) +
          Returns(run) + Lineages(run) + Stages(run);
 }
 

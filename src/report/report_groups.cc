@@ -144,7 +144,8 @@ double StepValue(const std::vector<double>& x, const std::vector<double>& y, dou
   return value;
 }
 
-Series GroupCurve(const Group& group, int colour) {
+// Mean of a column of metrics over the runs of a group, with its interval.
+Series GroupCurve(const Group& group, const char* column, int colour) {
   constexpr int kPoints = 60;
   Series series{.name = group.label, .colour = colour};
   series.stroke = colour < 6 ? Stroke::kSolid : Stroke::kDashed;
@@ -152,7 +153,7 @@ Series GroupCurve(const Group& group, int colour) {
   std::vector<std::pair<std::vector<double>, std::vector<double>>> curves;
   for (const RunData* run : group.runs) {
     if (run->lines.empty() || std::isnan(run->Last("frames"))) continue;
-    curves.emplace_back(run->Column("frames"), run->Column(run->kind->curve));
+    curves.emplace_back(run->Column("frames"), run->Column(column));
     first = std::max(first, std::isfinite(curves.back().first[0]) ? curves.back().first[0] : 0.0);
     last = std::min(last, run->Last("frames"));
   }
@@ -162,8 +163,8 @@ Series GroupCurve(const Group& group, int colour) {
     const double x = first + (last - first) * i / (kPoints - 1);
     if (i > 0 && x <= series.x.back()) break;
     std::vector<double> values;
-    for (const auto& [frames, returns] : curves)
-      if (const double v = StepValue(frames, returns, x); !std::isnan(v)) values.push_back(v);
+    for (const auto& [frames, of_run] : curves)
+      if (const double v = StepValue(frames, of_run, x); !std::isnan(v)) values.push_back(v);
     series.x.push_back(x);
     series.y.push_back(Mean(values));
     if (!band) continue;
@@ -186,7 +187,7 @@ std::vector<LineChart> CurvesOf(const std::vector<Group>& groups) {
     chart.y_label = "return";
     chart.width = 560;
     chart.height = 360;
-    chart.series.push_back(GroupCurve(group, static_cast<int>(chart.series.size())));
+    chart.series.push_back(GroupCurve(group, kind.curve, static_cast<int>(chart.series.size())));
     const double random = MedianOf(group, [](const RunData& r) { return r.RandomMean(); });
     if (chart.references.empty() && !std::isnan(random))
       chart.references.emplace_back("random policy", random);
@@ -197,12 +198,50 @@ std::vector<LineChart> CurvesOf(const std::vector<Group>& groups) {
   return in_order;
 }
 
+// A metric that is compared over groups, and what its chart is called.
+struct Metric {
+  const RunKind* kind;
+  const char *column, *title, *unit;
+};
+constexpr Metric kMetrics[] = {
+    {&kEvolutionKind, "fitness_mean", "Population, mean return", "return"},
+    {&kEvolutionKind, "fitness_max", "Population, best return", "return"},
+    {&kEvolutionKind, "lineages", "Initial genomes among the parents", "genomes"},
+    {&kLearningKind, "loss", "Loss", "per update"},
+    {&kLearningKind, "value_loss", "Value loss", "per update"},
+    {&kLearningKind, "entropy", "Entropy of the policy", "nats"},
+    {&kLearningKind, "explained_variance", "Explained variance of the returns", "share"},
+    {&kLearningKind, "gradient_norm", "Norm of the gradient, before clipping", "norm"},
+    {&kLearningKind, "lag_mean", "Policy lag", "updates"},
+    {nullptr, "frames_per_second", "Speed", "frames/s"},
+};
+
+// The groups' curves of every metric that at least one has, in a part that starts folded.
+std::string Metrics(const std::vector<Group>& groups) {
+  std::string figures;
+  for (const Metric& metric : kMetrics) {
+    LineChart chart{.title = metric.title,
+                    .x_label = "frames",
+                    .y_label = metric.unit,
+                    .width = 560,
+                    .height = 280};
+    for (const Group& group : groups)
+      if (metric.kind == nullptr || metric.kind == group.runs[0]->kind)
+        chart.series.push_back(
+            GroupCurve(group, metric.column, static_cast<int>(chart.series.size())));
+    figures += Figure(chart);
+  }
+  if (figures.empty()) return "";
+  return "<details><summary>Metrics over the runs</summary><div class=\"charts\">" + figures +
+         "</div></details>";
+}
+
 std::string GroupCurves(const std::vector<Group>& groups) {
   std::string html = "<div class=\"charts\">";
-  for (const LineChart& chart : CurvesOf(groups)) html += "<figure>" + Svg(chart) + "</figure>";
-  return html +
-         "</div><p class=\"note\">Lines are means over the runs of a group, bands their 95 % "
-         "bootstrap intervals, both as far as every run of the group has come.</p>";
+  for (const LineChart& chart : CurvesOf(groups)) html += Figure(chart);
+  return html + "</div>" + Metrics(groups) +
+         "<p class=\"note\">Lines are means over the runs of a group, bands their 95 % bootstrap "
+         "intervals, both as far as every run of the group has come.</p>";
 }
 
 // Human-normalised scores over several Atari games, one row per preset.

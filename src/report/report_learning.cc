@@ -28,10 +28,7 @@ std::string Tiles(const RunData& run) {
   html += StepsTile(run);
   html += Tile("frames", ShortNumber(run.Final("frames")),
                fmt::format("{} episodes", Grouped(run.Final("episodes"))));
-  html += SpeedTile(run);
-  if (const std::string hash = Hash(run); !hash.empty())
-    html += Tile("parameter hash", EscapeHtml(hash.substr(0, 12)), "SHA-256; whole below");
-  return html;
+  return html + SpeedTile(run);
 }
 
 std::string Evaluation(const RunData& run) {
@@ -54,7 +51,7 @@ std::string Lines(const RunData& run, const char* title, const char* y_label,
                             .y = run.Column(curve.column),
                             .colour = curve.colour,
                             .stroke = curve.stroke});
-  return "<figure>" + Svg(chart) + "</figure>";
+  return Figure(chart);
 }
 
 std::string Returns(const RunData& run) {
@@ -120,7 +117,8 @@ std::string Lag(const RunData& run) {
   for (size_t i = 0; i < shown; ++i)
     histogram.bars.emplace_back(fmt::format("{}{}", i, i + 1 == counts.size() ? "+" : ""),
                                 100 * counts[i] / total);
-  return "<figure>" + Svg(lag) + "</figure><figure>" + Svg(histogram) + "</figure>";
+  if (shown == 0) return Figure(lag);
+  return Figure(lag) + "<figure>" + Svg(histogram) + "</figure>";
 }
 
 // A column of counts per line as counts per second.
@@ -145,7 +143,7 @@ std::string Queues(const RunData& run) {
   return Lines(run, "Queue of unrolls", "unrolls",
                {{"waiting for the learner", "queue_unrolls", 0},
                 {"free buffers", "queue_free", 2, Stroke::kDashed}}) +
-         "<figure>" + Svg(stalls) + "</figure>" +
+         Figure(stalls) +
          Lines(run, "Rows of an inference batch", "rows",
                {{"rows, mean", "rows_per_batch", 0},
                 {"live slots", "live_slots", 5, Stroke::kDotted}}) +

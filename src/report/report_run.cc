@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/format.h"
+#include "report/headline.h"
 #include "report/reference_scores.h"
 #include "report/report_sections.h"
 
@@ -40,10 +41,11 @@ std::string Facts(const RunData& run) {
       html += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>", name, EscapeHtml(value));
   };
   const auto id = [&](const char* key) { return TextOr(run.identity, key, ""); };
-  fact("game", run.game);
+  fact("task", run.game);
   fact("preset", run.preset);
   fact("seed", run.seed);
-  fact("environment", TextOr(EnvironmentOf(run), "version", run.Config("env.preset")));
+  fact("version of the environment",
+       TextOr(EnvironmentOf(run), "version", run.Config("env.preset")));
   const std::string lstm = run.Config("network.lstm"), layers = run.Config("network.layers");
   fact("network", (layers.empty() ? run.Config("network.name") : layers) +
                       (lstm.empty() || lstm == "0" ? "" : " + LSTM of " + lstm));
@@ -107,20 +109,35 @@ std::string Base64(std::string_view bytes) {
   return out;
 }
 
+// A link to a file, from a page that lies in `page_folder`.
+std::string LinkTo(const Path& file, const Path& page_folder) {
+  std::error_code error;
+  const Path relative = std::filesystem::relative(file, page_folder, error);
+  const Path& target = error || relative.empty() ? file : relative;
+  return fmt::format("<a href=\"{}\">{}</a>", EscapeHtml(target.string()),
+                     EscapeHtml(file.filename().string()));
+}
+
 std::string Video(const RunData& run, const Path& page_folder) {
   if (run.videos.empty()) return "";
   const RootedPath& path = run.videos.back();
-  const std::string name = EscapeHtml(path.name());
   if (const auto bytes = ReadFile(path, kVideoEmbeddedBytesMax); bytes.ok())
     return fmt::format(
         "<figure class=\"video\"><video controls loop muted playsinline "
         "src=\"data:video/mp4;base64,{}\"></video><figcaption>{}</figcaption></figure>",
-        Base64(*bytes), name);
-  std::error_code error;
-  const Path relative = std::filesystem::relative(path.path(), page_folder, error);
-  return fmt::format("<p>Video: <a href=\"{}\">{}</a></p>",
-                     EscapeHtml(error || relative.empty() ? path.string() : relative.string()),
-                     name);
+        Base64(*bytes), EscapeHtml(path.name()));
+  return "<p>Video: " + LinkTo(path.path(), page_folder) + "</p>";
+}
+
+// How to have the run again, and where its numbers are.
+std::string Repeat(const RunData& run, const Path& page_folder) {
+  std::string html;
+  if (const std::string line = CommandLine(run); !line.empty())
+    html += "<p class=\"note\">The same run again:</p><pre>" + EscapeHtml(line) + "</pre>";
+  html += "<p class=\"note\">Files: ";
+  for (const char* name : {"metrics.jsonl", "config.toml", "log.txt"})
+    html += LinkTo(run.folder.path() / name, page_folder) + " ";
+  return html + "</p>";
 }
 
 std::string Configuration(const RunData& run) {
@@ -144,6 +161,7 @@ std::string Warnings(const RunData& run) {
     html += "<p class=\"warning\">" + text + "</p>";
   };
   if (run.lines.empty()) warn(fmt::format("No {} has been completed yet.", run.kind->step));
+  if (run.lines.size() == 1) warn("One line of metrics: curves begin with the second.");
   const size_t episodes = run.TestReturns().size();
   if (episodes > 0 && episodes < kEpisodesWanted)
     warn(fmt::format("The {} was tested on {} episodes; comparisons want at least {}.",
@@ -202,6 +220,14 @@ std::string TimeBar(const RunData& run, const char* title, const char* unit,
   return Svg(chart);
 }
 
+std::string Figure(const LineChart& chart) {
+  const auto is_curve = [](const Series& series) {
+    return std::ranges::count_if(series.y, [](double y) { return std::isfinite(y); }) > 1;
+  };
+  if (std::ranges::none_of(chart.series, is_curve)) return "";
+  return "<figure>" + Svg(chart) + "</figure>";
+}
+
 std::string Title(const RunData& run) {
   std::string title;
   const auto add = [&](const std::string& part) {
@@ -248,11 +274,11 @@ std::string RunSection(const RunData& run, const std::string& id, const Path& pa
   return fmt::format("<details class=\"run\" id=\"{}\"{}><summary><h2>{}</h2></summary>", id,
                      open ? " open" : "", EscapeHtml(Title(run))) +
          "<div class=\"tiles\">" + PageOf(run).tiles(run) + "</div>" + EvaluationRule(run) +
-         Warnings(run) + Facts(run) + "<div class=\"charts\"><figure>" +
-         Svg(LearningCurve(run, CurveAxis::kFrames)) + "</figure><figure>" +
-         Svg(LearningCurve(run, CurveAxis::kTime)) + "</figure>" + PageOf(run).charts(run) +
-         Video(run, page_folder) + "</div>" + PageOf(run).tables(run) + Published(run) +
-         Configuration(run) + "</details>";
+         Warnings(run) + "<div class=\"charts\">" + Figure(LearningCurve(run, CurveAxis::kFrames)) +
+         Figure(LearningCurve(run, CurveAxis::kTime)) + Video(run, page_folder) +
+         PageOf(run).charts(run) + "</div>" + PageOf(run).tables(run) + Published(run) +
+         "<h3>The run</h3>" + Facts(run) + Repeat(run, page_folder) + Configuration(run) +
+         "</details>";
 }
 
 }  // namespace samara

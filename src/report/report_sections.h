@@ -55,6 +55,9 @@ std::string SpeedTile(const RunData& run);
 std::string TimeBar(const RunData& run, const char* title, const char* unit,
                     const std::vector<std::pair<std::string, const char*>>& columns);
 
+// The chart as a figure; empty where no line of it has two points.
+std::string Figure(const LineChart& chart);
+
 // "840.5 <small>[795.2, 886.0]</small>": a value with its 95 % interval, where there is one.
 std::string WithInterval(double value, const Interval& interval);
 // The run in a few words: "frostbite, atari/deep-ga-desktop, seed 1"; the folder's name otherwise.

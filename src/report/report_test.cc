@@ -105,6 +105,45 @@ TEST_F(ReportTest, ShowsTheResultBesideRandomAndPublishedScores) {
   EXPECT_NE(html.find("115 d 17 h"), std::string::npos) << "a billion frames at 100 a second";
 }
 
+TEST_F(ReportTest, BeginsWithWhatWasLearntAndSaysHowToRepeatIt) {
+  const Path folder = Run("a", kTwoGenerations);
+  const char* headline =
+      "<h1>frostbite: 100 after 2.00k frames and 20 s; a random policy gets 65</h1>";
+  EXPECT_NE(Report({folder}).find(headline), std::string::npos);
+  EXPECT_EQ(Report({folder}).find("The same run again"), std::string::npos) << "not known";
+  std::ofstream(folder / "run.json")
+      << R"json({"command":["samara","train","atari/x","env.kwargs={a = 'b'}"]})json";
+  for (const char* part : {"<pre>samara train atari/x ",
+                           "env.kwargs={a = ", "<a href=\"a/metrics.jsonl\">metrics.jsonl</a>"})
+    EXPECT_NE(Report({folder}).find(part), std::string::npos) << part;
+  const std::string two =
+      Report({folder, Run("b", kTwoGenerations, "[run]\nname = \"p\"\n[env]\ngame = \"pong\"\n")});
+  EXPECT_NE(two.find("<h1>2 runs: frostbite, pong by atari/x, p</h1>"), std::string::npos);
+  const std::string begun = Report({Run("c", "")});
+  EXPECT_NE(begun.find("<h1>frostbite: nothing to show yet</h1>"), std::string::npos);
+}
+
+// A line through one point is none: the chart is left out and the page says why.
+TEST_F(ReportTest, OneLineOfMetricsIsNoCurve) {
+  const std::string html = Report({Run("a", R"({"generation":1,"frames":10,"fitness_max":5})"
+                                            "\n")});
+  EXPECT_EQ(html.find("Returns against"), std::string::npos);
+  EXPECT_NE(html.find("curves begin with the second"), std::string::npos);
+}
+
+// A metric that no run has makes no chart.
+TEST_F(ReportTest, ComparesMetricsOverRuns) {
+  const std::string other = std::regex_replace(kTwoGenerations, std::regex("120,"), "140,");
+  const std::string html =
+      Report({Run("a", kTwoGenerations),
+              Run("b", other, "[run]\nseed = 8\n[env]\ngame = \"frostbite\"\n")});
+  const size_t metrics = html.find("Metrics over the runs");
+  ASSERT_NE(metrics, std::string::npos);
+  EXPECT_NE(html.find("Population, best return", metrics), std::string::npos);
+  EXPECT_NE(html.find("class=\"band", metrics), std::string::npos) << "of the two runs";
+  EXPECT_EQ(html.find("Entropy of the policy", metrics), std::string::npos);
+}
+
 TEST_F(ReportTest, SaysHowTheEliteWasTestedAndWhatItCost) {
   const Path folder = Run("a",
                           R"({"generation":1,"frames":1000,"elite_test_returns":[80,100,120]}
@@ -168,7 +207,9 @@ TEST_F(ReportTest, LittleOrStrangeDataIsFine) {
 
 TEST_F(ReportTest, ShowsLineagesWhereTheAlgorithmHasThem) {
   const Path without = Run("without", "{\"generation\":1,\"frames\":10}\n");
-  const Path with = Run("with", "{\"generation\":1,\"frames\":10,\"lineages\":3}\n");
+  const Path with = Run("with",
+                        "{\"generation\":1,\"frames\":10,\"lineages\":3}\n"
+                        "{\"generation\":2,\"frames\":20,\"lineages\":2}\n");
   EXPECT_EQ(Report({without}).find("Diversity of lineages"), std::string::npos);
   EXPECT_NE(Report({with}).find("Diversity of lineages"), std::string::npos);
 }
@@ -226,26 +267,14 @@ TEST_F(ReportTest, ReadsALearningRun) {
 // learner 1 of 3 s; stalls: 4 in the first second, 4 in the two after it
 TEST_F(ReportTest, ShowsHowALearningRunWent) {
   const std::string html = Report({Run("a", kTwoUpdates, LearningConfig(1))});
-  for (const char* part : {"<b>51</b>",
-                           "<b>60</b><small>95 % interval 40 to 80",
-                           "<b>22</b>",
-                           "<b>30</b>",
-                           "<b>3.00k</b>",
-                           "<b>1.00k frames/s</b>",
-                           "<b>001122334455</b>",
-                           "<dd>00112233445566778899aabbccddeeff</dd>",
-                           "the agent after 3,000 frames, drawing",
-                           "Returns against frames",
-                           "random policy 22",
-                           "Entropy of the policy",
-                           "<title>0: 50<",
-                           "<title>1: 40<",
-                           "<title>3+: 5<",
-                           "environment 67 %, inference 13 %, learner 33 %",
-                           "Bottleneck: environment.",
-                           "back-pressure waits: 4 at 10",
-                           "back-pressure waits: 2 at 30",
-                           "<td>stale unrolls<td class=\"n\">7"})
+  for (const char* part :
+       {"<b>51</b>", "<b>60</b><small>95 % interval 40 to 80", "<b>22</b>", "<b>30</b>",
+        "<b>3.00k</b>", "<b>1.00k frames/s</b>", "<dd>00112233445566778899aabbccddeeff</dd>",
+        "the agent after 3,000 frames, drawing", "Returns against frames", "random policy 22",
+        "Entropy of the policy", "<title>0: 50<", "<title>1: 40<", "<title>3+: 5<",
+        "environment 67 %, inference 13 %, learner 33 %", "Bottleneck: environment.",
+        "back-pressure waits: 4 at 10", "back-pressure waits: 2 at 30",
+        "<td>stale unrolls<td class=\"n\">7"})
     EXPECT_NE(html.find(part), std::string::npos) << part;
   for (const char* part : {"elite", "generation", "lost episodes", "Entropy cost", ">nan<"})
     EXPECT_EQ(html.find(part), std::string::npos) << part;
