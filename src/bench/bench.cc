@@ -101,8 +101,10 @@ constexpr Workload kWorkloads[] = {
      "episodes\n"
      "have this mean return, samara's preset and the rival in turns. Medians over the seeds; "
      "null:\n"
-     "not reached. With --runs FOLDER the runs stay, and a bench that was cut\n"
-     "goes on with the one that it was cut in."},
+     "not reached. With --runs FOLDER the runs and the rival's curves stay, and a bench that\n"
+     "was cut goes on with the one that it was cut in. With --patience X a rival that needs\n"
+     "more than X times samara's seconds is given up, and ratio_above says by how much at\n"
+     "least samara was quicker."},
 };
 }  // namespace
 

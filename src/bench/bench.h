@@ -35,6 +35,7 @@ struct Options {
   std::string task;           // time-to-score
   int seeds = 3;              // time-to-score
   Path runs;                  // time-to-score: folder of its runs, kept; empty: none is
+  double patience = 0;        // time-to-score: the rival's seconds for one of samara's; 0: any
   std::string out;            // where a picture goes; empty: the workload's own name in this folder
   std::function<void(const std::string&)> say = [](const std::string&) {};  // a line of progress
 };

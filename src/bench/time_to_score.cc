@@ -45,10 +45,12 @@ Result<Task> FindTask(const std::string& name) {
                                           name.empty() ? "(none)" : name, fmt::join(names, ", ")));
 }
 
-// Result of a training: infinite where its frames were not enough.
+constexpr double kForever = std::numeric_limits<double>::infinity();
+
+// Result of a training: infinite where its frames or its seconds were not enough.
 struct Outcome {
-  double seconds = std::numeric_limits<double>::infinity();
-  double frames = std::numeric_limits<double>::infinity();
+  double seconds = kForever;
+  double frames = kForever;
 };
 
 Outcome OutcomeOf(const json& seconds, const json& frames) {
@@ -77,14 +79,14 @@ Result<Outcome> TrainOurs(const Task& task, int seed, const Path& folder) {
   return OutcomeOf(result.value("solved_seconds", json()), result.value("solved_frames", json()));
 }
 
-// Asks the rival's script, or takes what it said before.
-Result<json> TrainRival(const Task& task, int seed, const Path& file) {
+// Asks the rival's script, or takes what it said before. It gives up after `seconds`.
+Result<json> TrainRival(const Task& task, int seed, double seconds, const Path& file) {
   if (const auto text = ReadFile(file); text.ok())
     if (json before = json::parse(*text, nullptr, false); before.is_object()) return before;
-  ASSIGN_OR_RETURN(json rival,
-                   RunRival("time_to_score_rivals.py",
-                            {task.name, fmt::format("{}", task.score), std::to_string(seed),
-                             fmt::format("{}", task.frames), std::to_string(Cores())}));
+  ASSIGN_OR_RETURN(json rival, RunRival("time_to_score_rivals.py",
+                                        {task.name, fmt::format("{}", task.score),
+                                         std::to_string(seed), fmt::format("{}", task.frames),
+                                         std::to_string(Cores()), fmt::format("{}", seconds)}));
   if (!rival.contains("reason")) RETURN_IF_ERROR(WriteFileAtomic(file, rival.dump() + "\n"));
   return rival;
 }
@@ -111,7 +113,8 @@ Result<json> TimeToScore(const Options& options) {
   RETURN_IF_ERROR(CreateFolders(folder));
   json result = {{"task", task.name},        {"score", task.score},     {"preset", task.preset},
                  {"cores", Cores()},         {"seeds", options.seeds},  {"rival", nullptr},
-                 {"rival_seconds", nullptr}, {"rival_frames", nullptr}, {"ratio", nullptr}};
+                 {"rival_seconds", nullptr}, {"rival_frames", nullptr}, {"ratio", nullptr},
+                 {"ratio_above", nullptr}};
   std::vector<Outcome> ours, rivals;
   json rows = json::array();
   for (int seed = 1; seed <= options.seeds; ++seed) {
@@ -127,7 +130,8 @@ Result<json> TimeToScore(const Options& options) {
     if (options.rivals && !result.contains("rival_missing")) {
       ASSIGN_OR_RETURN(
           const json rival,
-          TrainRival(task, seed, folder / fmt::format("{}-{}-rival.json", task.name, seed)));
+          TrainRival(task, seed, options.patience > 0 ? options.patience * mine.seconds : kForever,
+                     folder / fmt::format("{}-{}-rival.json", task.name, seed)));
       if (rival.contains("reason")) {
         result["rival_missing"] = rival["reason"];
       } else {
@@ -136,6 +140,9 @@ Result<json> TimeToScore(const Options& options) {
         row["rival_seconds"] = rival["seconds"], row["rival_frames"] = rival["frames"];
         options.say(fmt::format("{}, seed {}: {} s, {} frames", rival["rival"].get<std::string>(),
                                 seed, rival["seconds"].dump(), rival["frames"].dump()));
+        if (!rival["curve"].empty())
+          options.say(fmt::format("its last training episodes: [seconds, frames, mean] = {}",
+                                  rival["curve"].back().dump()));
       }
     }
     rows.push_back(std::move(row));
@@ -147,6 +154,8 @@ Result<json> TimeToScore(const Options& options) {
     result["rival_seconds"] = Finite(theirs);
     result["rival_frames"] = Finite(MedianOf(rivals, &Outcome::frames));
     if (std::isfinite(seconds) && std::isfinite(theirs)) result["ratio"] = theirs / seconds;
+    if (std::isfinite(seconds) && !std::isfinite(theirs) && options.patience > 0)
+      result["ratio_above"] = options.patience;
   }
   return Report(std::move(rows), std::move(result));
 }

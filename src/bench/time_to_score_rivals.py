@@ -1,12 +1,12 @@
 """Stable-Baselines3's PPO or SAC until it plays: the rival of `samara bench time-to-score`.
 
-    python time_to_score_rivals.py TASK SCORE SEED FRAMES CORES
+    python time_to_score_rivals.py TASK SCORE SEED FRAMES CORES SECONDS
 
 The settings are those that the RL Baselines3 Zoo publishes for the task (hyperparams/ppo.yml and sac.yml at 00128b5); its MuJoCo tasks are
 v3 there and v5 here. Frames of Atari are emulated ones, four a step. Where 5 training episodes more are over and their mean return reaches SCORE, 20 fresh episodes are
 played, as samara does, here with the most probable action; their mean decides. Environments run in this process, the zoo's default.
-Prints {"rival", "seconds", "frames", "mean"}, seconds and frames null where FRAMES were not enough, or {"reason"} where it is
-not installed. `make rivals` installs it into .venv-rivals, whose Python this script hands over to.
+Prints {"rival", "seconds", "frames", "mean", "curve"}, or {"reason"} where it is not installed. seconds, frames and mean are null
+where FRAMES or SECONDS (inf: any) were not enough. curve: some 200 points [seconds, frames, mean of the last 5 training episodes]. `make rivals` installs it into .venv-rivals, whose Python this script hands over to.
 """
 
 import json
@@ -52,6 +52,7 @@ def settings(task, relu):
 
 def main():
     task, score, seed, frames, cores = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), int(float(sys.argv[4])), int(sys.argv[5])
+    patience = float(sys.argv[6])
     python = Path(sys.prefix).parent / ".venv-rivals" / "bin" / "python"
     if python.exists() and Path(sys.prefix).name != ".venv-rivals":
         os.execv(python, [str(python), *sys.argv])
@@ -92,6 +93,7 @@ def main():
 
     class UntilScore(BaseCallback):
         returns, episodes, reached = deque(maxlen=TRAINING_EPISODES), 0, None
+        curve = []
 
         def _on_step(self):
             before = self.episodes
@@ -99,9 +101,13 @@ def main():
                 if "episode" in info:
                     self.returns.append(info["episode"]["r"])
                     self.episodes += 1
-            new = self.episodes // TRAINING_EPISODES > before // TRAINING_EPISODES
-            if not new or sum(self.returns) / len(self.returns) < score:
-                return True
+            seconds = time.perf_counter() - started
+            if self.episodes // TRAINING_EPISODES == before // TRAINING_EPISODES:
+                return seconds < patience
+            mean = sum(self.returns) / len(self.returns)
+            self.curve.append([round(seconds, 2), self.num_timesteps * repeat, float(mean)])
+            if mean < score:
+                return seconds < patience
             if normalize:
                 sync_envs_normalization(training, fresh)
             mean, _ = evaluate_policy(self.model, fresh, n_eval_episodes=EPISODES)
@@ -116,8 +122,10 @@ def main():
     repeat = 4 if atari else 1
     model.learn(frames // repeat, callback=until)
     seconds, steps, mean = until.reached or (None, None, None)
+    curve = until.curve[-1:0:-(len(until.curve) // 200 + 1)][::-1]  # always with the last
     print(json.dumps({"rival": f"Stable-Baselines3 {stable_baselines3.__version__} {algorithm.__name__}, RL Zoo's settings", "seconds": seconds,
-                      "frames": None if steps is None else steps * repeat, "mean": None if mean is None else float(mean)}))
+                      "frames": None if steps is None else steps * repeat, "mean": None if mean is None else float(mean),
+                      "curve": curve}))
 
 
 if __name__ == "__main__":

@@ -175,14 +175,17 @@ void AddBench(CLI::App& app, Invocation& invocation) {
       ->capture_default_str();
   sub->add_option("--as-peer", command->as_peer)->group("");
   of({"time-to-score"}, sub->add_option("--task", command->options.task,
-                                        "time-to-score: cartpole, acrobot, pendulum, hopper or "
-                                        "halfcheetah"));
+                                        "time-to-score: the task, one of those above"));
   of({"time-to-score"}, sub->add_option("--seeds", command->options.seeds,
                                         "time-to-score: number of seeds, from 1 on"))
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   of({"time-to-score"}, sub->add_option("--runs", command->options.runs,
                                         "time-to-score: folder in which the runs stay"));
+  of({"time-to-score"},
+     sub->add_option("--patience", command->options.patience,
+                     "time-to-score: give the rival up after so many times samara's seconds"))
+      ->check(CLI::Range(1.0, 1000.0));
   of({"schedule"}, sub->add_option("--out", command->options.out,
                                    "schedule: file of the picture (default schedule.svg)"));
   of({"population", "env", "vector", "vtrace", "replicate", "schedule", "es", "safe-mutation",
