@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/cpu.h"
+#include "core/format.h"
 #include "core/log.h"
 #include "core/rng.h"
 #include "core/shell.h"
@@ -192,9 +193,10 @@ void Session::LogHeader(const std::string& network_name, int64_t parameters,
                         const EnvironmentSetup& setup) const {
   LogInfo(fmt::format("samara {} ({}), {}, kernels {}", ThisBuild().version,
                       ThisBuild().git_revision, CpuName(), Name(ActiveIsa())));
-  LogInfo(fmt::format("run {}: {} on {}, network {} with {} parameters, seed {}",
-                      folder_->path().string(), config_.run.algorithm, setup.environment.id,
-                      network_name, parameters, config_.run.seed));
+  LogInfo(fmt::format("run {}: {} on {}, {} parameters, seed {}", folder_->path().string(),
+                      config_.run.algorithm, setup.environment.id,
+                      Grouped(static_cast<double>(parameters)), config_.run.seed));
+  Log(LogLevel::kDebug, "network: " + network_name);
   for (size_t at = 0; at < setup.header.size();) {  // a line of log.txt each
     const size_t end = std::min(setup.header.find('\n', at), setup.header.size());
     Log(LogLevel::kDebug, setup.header.substr(at, end - at));
