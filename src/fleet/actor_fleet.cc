@@ -349,7 +349,10 @@ class ActorFleet : public Fleet, public PolicyPlayer {
     const bool killed_for_long = std::min(actor.trouble, barren_) >= options_.killed_timeout;
     const uint32_t in_a_row = actor.failures + (killed_for_long ? actor.kills : 0);
     const uint32_t failures = std::max(in_a_row, episode_failures);
-    if (failures >= options_.failures_max) {
+    // an exception at the same step of the same episode comes again however often it is tried
+    const bool said = actor.warned_of == actor.error.message();
+    const bool reproducible = said && actor.error_slot >= 0 && episode_failures > 1;
+    if (reproducible || failures >= options_.failures_max) {
       if (blamed)  // such as the traceback of an exception
         for (const std::string& line : printed) LogInfo(line);
       const char* what = episode_failures > in_a_row ? "one of its episodes failed" : "failed";
@@ -359,7 +362,6 @@ class ActorFleet : public Fleet, public PolicyPlayer {
           actor, {Code::kUnavailable, fmt::format("actor {} ({}): {}{}: {}", actor.index, spec_.id,
                                                   what, row, actor.error.message())});
     }
-    const bool said = actor.warned_of == actor.error.message();
     actor.warned_of = actor.error.message();
     Log(said ? LogLevel::kDebug : LogLevel::kWarning,
         fmt::format("actor {} ({}) is started again: {}", actor.index,

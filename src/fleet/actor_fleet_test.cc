@@ -201,6 +201,16 @@ TEST_F(ActorFleetTest, ExceptionOfOneIncarnationCostsOneEpisode) {
   EXPECT_EQ(fleet->counters().respawns, 1U);
 }
 
+// The same exception at the same step of the same episode is not tried five times.
+TEST_F(ActorFleetTest, GivesUpAtOnceOnAnExceptionThatRepeats) {
+  const auto fleet = MakeActorFleet(DummyActors(Dummy(R"("fault": "raise")"))).ValueOrThrow();
+  const Status status = PlayUntilFailed(*fleet, 10);
+  EXPECT_NE(status.message().find("one of its episodes failed 2 times in a row, giving up: "
+                                  "ValueError: the dummy was told to raise"),
+            std::string::npos)
+      << status.message();
+}
+
 TEST_F(ActorFleetTest, GivesUpOnAnActorThatNeverCompletesAStep) {
   ActorFleetOptions options = DummyActors(Dummy(R"("fault": "crash", "fault_step": 1)"));
   options.failures_max = 2;
