@@ -65,8 +65,8 @@ struct Datasets {
 Pipeline<Samples> ReadInOrder(const InputContext& context, const Dataset& data,
                               const SampleOrder& order, int64_t first_step, int64_t last_step);
 
-// The batches of the steps `first_step` to `last_step`, the latter excluded, shuffled anew in each
-// epoch, which leaves out what does not fill a batch.
+// The batches of the steps `first_step` to `last_step`, the latter excluded, shuffled again in each
+// epoch, which leaves out samples that do not fill a batch.
 Input<Samples> TrainingInput(Replicator& replicator, const Dataset& data, int64_t batch,
                              int64_t first_step, int64_t last_step);
 

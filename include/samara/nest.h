@@ -5,7 +5,7 @@
 //
 //   struct Batch { torch::Tensor image, label; };   // a nest as it is: no macro, no registration
 //
-// For whoever has no nest like it, Packed gives a nest as leaves that tell its structure too.
+// Packed returns the leaves of a nest with its structure, for ranks that do not know it.
 //
 // A plain struct is an aggregate of at most 12 members, all of them nests.
 #pragma once

@@ -43,7 +43,7 @@ using Numbers = std::vector<std::pair<std::string, torch::Tensor>>;
 void Load(Replicator& replicator, const ProgramOptions& options, Checkpoint& checkpoint);
 void Save(Replicator& replicator, const ProgramOptions& options, const Checkpoint& checkpoint,
           const Numbers& numbers);
-// Whether to do another step: `more`, and nobody has asked to stop. A collective. With --out
+// Returns whether to do another step: `more`, unless a stop was requested. A collective. With --out
 // SIGTERM or SIGINT, on any rank, ends the loop on all after the same step, and Save then ends the
 // program with 75: saved, start it again. A second signal ends the process at once.
 bool Going(Replicator& replicator, const ProgramOptions& options, bool more,

@@ -425,7 +425,7 @@ class Replicator {
 
   // The same with leaves, for bindings. Rows: of a batch, by its first tensor. RunBodies: body(i)
   // is the step of local replica i; whole_batch: the rows that they are shares of. ShareBatches:
-  // batches of this rank's pipelines in, those of its replicas out; false when nobody has one.
+  // batches of this rank's pipelines in, those of its replicas out; false when no rank has one.
   static int64_t Rows(const Leaves& leaves);
   Leaves ShareOf(const Leaves& whole, int replica) const;
   InputShape Shape(InputMode mode) const;

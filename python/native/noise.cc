@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// The engine's noise for Python: whoever has a genome can rebuild its parameters with NumPy.
+// samara's noise for Python: with it a genome's parameters can be rebuilt by NumPy.
 #include "evo/genome/noise.h"
 
 #include <nanobind/nanobind.h>

@@ -1,4 +1,4 @@
-// What `samara bench collectives` measures, whoever carries it out.
+// Sizes that `samara bench collectives` measures, for samara and for MPI.
 #pragma once
 
 #include <algorithm>

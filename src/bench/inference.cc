@@ -2,10 +2,10 @@
 // beside the bare means of the same transport.
 //
 // Actors in another process, whose environments only copy a payload, play against the inference
-// server with a null model, or with a network that has learnt nothing: over shared memory beside a
-// bare ring, over gRPC beside a bare streaming echo. The two kinds of a row take turns for
-// kInferenceRounds rounds; figures are medians of the rounds, the ratio that of the rounds' ratios.
-// Over shared memory batches are at most kBatch rows, as many as the bare ring keeps outstanding.
+// server with a null model, or with an untrained network: over shared memory next to a bare ring,
+// over gRPC next to a bare streaming echo. The two kinds of a row alternate for kInferenceRounds
+// rounds; figures are medians of the rounds, the ratio that of the rounds' ratios. Over shared
+// memory batches are at most kBatch rows, as many as the bare ring keeps outstanding.
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>

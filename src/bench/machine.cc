@@ -52,7 +52,7 @@ __attribute__((target("avx2,fma"))) float Fma256() {
 }
 #endif
 
-// What the compiler must believe is used; one a thread, so that nobody writes another's.
+// What the compiler must believe is used; one a thread, so that no thread writes another's.
 struct alignas(64) Sink {
   volatile double value = 0;
 };

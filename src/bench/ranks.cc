@@ -167,7 +167,7 @@ json Replicate(ReplicationMode mode, int steps, int64_t rows, int threads, int r
   const auto loss = [&](torch::nn::Sequential& net) {
     return torch::nn::functional::cross_entropy(net->forward(x), y);
   };
-  // the same arithmetic without anybody to talk to: a rank's replicas one after the other
+  // the same arithmetic without communication: a rank's replicas one after the other
   auto alone = Mlp();
   torch::optim::SGD plain(alone->parameters(), kRate);
   const auto compute = [&] {

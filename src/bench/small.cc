@@ -155,7 +155,7 @@ Result<json> NativeRollouts(const Options& options) {
     ASSIGN_OR_RETURN(json row, Rollout(id, network, options));
     all.push_back(std::move(row));
   }
-  // there is no native maze yet
+  // the network alone: the hard maze's own step is measured by env_bench
   ASSIGN_OR_RETURN(json maze, NetworkAlone("the hard maze's policy alone, no environment",
                                            "mlp-16-16-relu", 11, 2, options));
   all.push_back(std::move(maze));

@@ -106,7 +106,7 @@ class Worker {
     CHECK(agent_->Infer(batch_).ok());
     return static_cast<double>(batch_.rows.size());
   }
-  // One update on the same unrolls; entries learnt.
+  // One update on the same unrolls; returns the steps learned from.
   double Learn() {
     const LearnConfig& learn = setup_.config.learn;
     if (unrolls_.empty()) MakeUnrolls();

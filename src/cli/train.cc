@@ -204,7 +204,8 @@ class LastResort {
   Thread thread_;
 };
 
-// Returns what `work` returns; when it throws, the other ranks are told before they wait in vain.
+// Returns what `work` returns; when it throws, the group fails first, so that the other ranks do
+// not wait.
 template <typename Work>
 auto OrTellRanks(RankGroup* ranks, const Work& work) -> decltype(work()) {
   try {

@@ -44,7 +44,7 @@ struct Import {
   }
 };
 
-// The members of one JSON object. Each is read once; what nobody reads is unknown.
+// The members of one JSON object. Each is read once; members that are not read are unknown.
 class Members {
  public:
   Members(Import& import, const Json& object, std::string path)

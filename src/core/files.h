@@ -164,8 +164,8 @@ struct FolderTrust {
   bool trusted() const { return why.empty(); }
 };
 // Inspects `folder`, which may be a link, and every folder above the place it leads to. A sticky
-// folder of root's or the user's (/tmp) lets nobody replace what belongs to others. kNoInput when
-// missing.
+// folder of root's or the user's (/tmp) does not let a user replace what belongs to others.
+// kNoInput when missing.
 Result<FolderTrust> InspectTrust(const Path& folder);
 
 // Free bytes on the file system of `path`.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // A doorbell in shared memory: a counter that is rung after data was written, and a futex to sleep
-// on until it changes. A ringer makes a system call only when somebody sleeps, so that several
+// on until it changes. A ringer makes a system call only when a thread sleeps, so that several
 // slots answered in a row share one wake-up.
 #pragma once
 
@@ -17,15 +17,15 @@
 namespace samara {
 
 // One word, so that a ring takes away the sleepers' mark in the same moment in which it counts.
-// Were they two, a ringer that is held up between them would take the mark of somebody who has seen
-// its ring and already sleeps for the next one, which then wakes nobody.
+// Were they two, a ringer that is delayed between them would clear the mark of a sleeper that has
+// seen its ring and already sleeps for the next one, which then wakes no thread.
 struct alignas(64) Doorbell {
-  std::atomic<uint32_t> word;  // 2 * rings + 1 while somebody may be asleep on it
+  std::atomic<uint32_t> word;  // 2 * rings + 1 while a thread may be asleep on it
   uint32_t rings() const { return word.load(std::memory_order_acquire) >> 1; }
 };
 static_assert(sizeof(Doorbell) == 64 && std::atomic<uint32_t>::is_always_lock_free);
 
-// Rings after the caller's writes; whoever sees the new count (acquire) sees them too.
+// Rings after the caller's writes; a thread that sees the new count (acquire) sees them too.
 inline void RingBell(Doorbell& bell) {
   uint32_t word = bell.word.load(std::memory_order_relaxed);
   // release: pairs with the acquires of the waiting side

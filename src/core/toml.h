@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// toml++ for text from anybody: whoever needs it includes this.
+// toml++ for untrusted text: include this file instead of toml++'s own.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// What an environment is, whoever steps it: a native C++ class on a thread of the engine, or a
+// The interface of environments: a native C++ class on a thread of the learner process, or a
 // Python simulator in an actor process (which fills the same structures through the slot protocol).
 //
 // Contract: one step answers one action; no action is discarded
@@ -93,8 +93,8 @@ struct StepResult {
   bool truncated = false;  // only when not terminated
   bool life_lost = false;  // the episode may go on
   uint32_t frames = 0;     // emulated frames of this step (1 where frames mean nothing)
-  // The observation begins a sequence that has nothing to do with what was before: the memory of a
-  // recurrent policy starts anew.
+  // The observation begins a new sequence, independent of the previous one: the state of a
+  // recurrent policy is reset.
   bool new_sequence = false;
 };
 

@@ -49,12 +49,12 @@ struct Actor {
   SharedMemory segment;
   const int policies_fd;
   std::unique_ptr<ActorProcess> process;
-  bool served = false;    // at least once
-  double waited = 0;      // s in this state, or without a reply while serving
-  double rest = 0;        // s to stay in kResting
-  uint32_t failures = 0;  // in a row without a completed step, by its own fault
-  uint32_t kills = 0;     // in the same row, by somebody else: it was killed from outside
-  double trouble = 0;     // s since the row began
+  bool served = false;               // at least once
+  double waited = 0;                 // s in this state, or without a reply while serving
+  double rest = 0;                   // s to stay in kResting
+  uint32_t failures = 0;             // in a row without a completed step, by its own fault
+  uint32_t kills = 0;                // in the same row, from outside
+  double trouble = 0;                // s since the row began
   uint64_t steps = 0, answered = 0;  // last seen
   // why the process is being ended, when known before its exit status
   Status error;
@@ -203,7 +203,7 @@ class ActorFleet : public Fleet, public PolicyPlayer {
       return;
     }
     actor.process->ReadOutput();
-    // bounded work per turn: nobody may keep the supervisor busy with talk
+    // bounded work per turn: no actor's messages may keep the supervisor busy
     for (int i = 0; i < kPacketsPerTurn; ++i) {
       const auto packet = actor.process->Receive();
       if (!packet) break;
@@ -387,7 +387,7 @@ class ActorFleet : public Fleet, public PolicyPlayer {
       if (status_.ok()) status_ = reason;
       changed_.NotifyAll();
     }
-    // after the status, so that whoever sees kFailed finds the reason
+    // after the status, so that a reader of kFailed finds the reason
     table_.Fail(actor.index);
   }
 

@@ -198,7 +198,7 @@ void ActorProcess::ReadOutput() {
   }
 }
 
-// The process stays a zombie until Kill: its number names nobody else meanwhile.
+// The process stays a zombie until Kill: its number is not reused meanwhile.
 bool ActorProcess::Ended() const {
   if (reaped_) return true;
   siginfo_t info{};

@@ -53,7 +53,7 @@ class ActorProcess {
   // After Kill or End, on one line: "killed by signal 9 (Killed)", "exit status 3: last line".
   std::string Cause() const;
   const std::deque<std::string>& last_lines() const { return last_lines_; }  // at most 12
-  // True when the end is the process's own doing (an exit, a crash) and not somebody's kill.
+  // True when the process ended by itself (an exit, a crash) and was not killed from outside.
   bool own_fault() const;
 
   // To poll; -1, which poll passes over, once there is nothing to come.

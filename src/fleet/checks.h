@@ -1,4 +1,4 @@
-// What both fleets check at their border, whoever steps the simulator.
+// Checks of all kinds of fleets on what a caller and a simulator pass.
 #pragma once
 
 #include <cstring>

@@ -1,5 +1,5 @@
-// The events of a fleet that wait for its caller. Whoever wants several is woken once, when so many
-// are there.
+// The events of a fleet that wait for its caller. A thread that waits for several is woken once,
+// when so many are there.
 //
 // Thread safety: the fleet's mutex guards it; Wake may be called without it. A slot has at most one
 // event, so that the ring never overflows.
@@ -19,13 +19,13 @@ class EventQueue {
   explicit EventQueue(uint32_t slots) : events_(slots) {}
 
   void Push(const SlotEvent& event) { events_.Push(event); }
-  // Whether somebody is to be woken who was not yet: then Wake has to follow.
+  // Returns whether a thread must be woken that was not yet: then Wake has to follow.
   bool Due() {
     if (waiters_ == 0 || woken_ || (!stopped_ && events_.size() < wanted_)) return false;
     return woken_ = true;
   }
   void Wake() { changed_.NotifyAll(); }
-  // Nobody waits any more, from now on; Wake has to follow.
+  // Ends all waits, later ones too; Wake has to follow.
   void Stop() { stopped_ = true; }
   bool stopped() const { return stopped_; }
 

@@ -55,8 +55,8 @@ class Fleet {
   virtual ~Fleet() = default;
   virtual const EnvironmentSpec& spec() const = 0;
   virtual uint32_t slots() const = 0;
-  // Slots that somebody steps now. A slot without a remote actor is silent: what is begun there
-  // waits for one.
+  // Number of slots that are stepped now. A slot without a remote actor is silent: what is begun
+  // there waits for one.
   virtual uint32_t live() const { return slots(); }
   // Starts an episode. `episode` is the caller's number, echoed in events: one number for one
   // episode, whatever its slot, since those that bring actors down are known by it. REQUIRES: the
@@ -67,7 +67,7 @@ class Fleet {
   // Act for each of them; where commands travel, those of one call travel together.
   virtual void ActMany(std::span<const SlotAction> actions);
   // Whether the event is there when Begin or Act returns. A Wait that had begun before sleeps on:
-  // whoever gave the command takes it.
+  // the caller of the command takes it.
   virtual bool answers_at_once() const { return false; }
   // Blocks for the first ready event, then takes what is there; 0 after `timeout` or Stop.
   virtual size_t Wait(std::span<SlotEvent> out, std::chrono::microseconds timeout) = 0;
@@ -96,8 +96,8 @@ class Fleet {
   virtual void Goodbye() {}
 };
 
-// Slots over native environments, stepped by `threads` threads of the engine; 0: by whoever gives
-// the command, for environments that cost less than to wake a thread.
+// Slots over native environments, stepped by `threads` threads of the process; 0: by the caller of
+// the command, for environments whose steps cost less than waking a thread.
 Result<std::unique_ptr<Fleet>> MakeThreadFleet(const EnvironmentFactory& factory, uint32_t slots,
                                                uint32_t threads);
 
@@ -115,7 +115,7 @@ struct ActorFleetOptions {
   double hello_timeout = 60;  // s for Python to start and to build its environments
   // The fleet gives up (exit 69) when one actor failed so often in a row without completing a step
   // (of episodes played whole: an episode), or when one episode brought its actors down so often.
-  // Those that somebody else killed (SIGKILL, SIGTERM: a supervisor, the kernel out of memory)
+  // Those that were killed from outside (SIGKILL, SIGTERM: a supervisor, the kernel out of memory)
   // count only once that has gone on for killed_timeout without a completed step.
   uint32_t failures_max = 5;
   double killed_timeout = 60;  // s

@@ -2,10 +2,10 @@
 // The actor's side of the slots in shared memory (slot.h): which command comes next, and how a
 // reply is published. Included by the extension of Python actors and by native actors.
 //
-// Thread safety: none; an actor serves its slots on one thread.
-// Invariants: (1) a command is copied once and only the copy is checked and used; (2) every command
-// that Next returns is answered by one Publish before the next Next; (3) whoever waits for replies
-// is woken before this side sleeps, and at once after a step that took long.
+// Thread safety: none; an actor serves its slots on one thread. Invariants: (1) a command is copied
+// once and only the copy is checked and used; (2) every command that Next returns is answered by
+// one Publish before the next Next; (3) a thread that waits for replies is woken before this side
+// sleeps, and at once after a step that took long.
 #pragma once
 
 #include <algorithm>
@@ -95,7 +95,7 @@ class SlotServer {
     ++unrung_;
     if (reply.nanoseconds >= kSlowStep || unrung_ >= kUnrungMax) Flush();
   }
-  // Wakes whoever waits for replies, if there are any that it was not told of.
+  // Wakes the reader of replies, if there are any that were not signalled.
   void Flush() {
     if (unrung_ > 0) RingBell(bell_);
     unrung_ = 0;
@@ -112,7 +112,7 @@ class SlotServer {
 
  private:
   static constexpr uint32_t kSpinMaxUs = 1000;
-  // Replies of simulators that take no longer than a wake-up share one; nobody waits for a slow
+  // Replies of simulators that take no longer than a wake-up share one; no reply waits for a slow
   // one.
   static constexpr uint64_t kSlowStep = 2000;  // ns
   static constexpr uint32_t kUnrungMax = 16;

@@ -310,7 +310,7 @@ uint32_t SlotTable::Down(uint32_t index, bool blamed, int blamed_slot) {
   int position = 0;
   for (uint32_t s = index; s < slot_count_; s += actor_count_) {
     Slot& slot = slots_[s];
-    // commands and replies of the dead are wiped; observations stay, somebody may be reading them
+    // commands and replies of the dead are wiped; observations stay, a reader may still use them
     View(s).Clear();
     slot.seen = slot.played = 0;
     const bool suspect = blamed_slot < 0 ? slot.phase == Phase::kBusy : blamed_slot == position;
@@ -342,7 +342,7 @@ SlotTable::Progress SlotTable::progress(uint32_t index) {
   for (uint32_t s = index; actor.up && s < slot_count_; s += actor_count_) {
     Slot& slot = slots_[s];
     if (slot.phase != Phase::kBusy || !slot.posted) continue;
-    // a reply that nobody took yet is no sign of a hung actor, nor are steps of a whole episode
+    // a reply that was not read yet is no sign of a hung actor, nor are steps of a whole episode
     const uint64_t sequence = View(s).reply().sequence.load(std::memory_order_acquire);
     if (slot.kind == SlotCommandKind::kPlay) {
       const uint64_t played = View(s).reply().played.load(std::memory_order_relaxed);

@@ -1,8 +1,8 @@
-// Slots over native environments, stepped by threads of the engine, or by whoever gives the
+// Slots over native environments, stepped by threads of the process, or by the caller of the
 // command.
 //
-// Commands wait in one queue, so that a slow environment holds up nobody but itself; events wait in
-// another until Wait takes them. Without threads there is no queue: Begin and Act step.
+// Commands wait in one queue, so that a slow environment delays no other; events wait in another
+// until Wait takes them. Without threads there is no queue: Begin and Act step.
 #include <algorithm>
 
 #include "core/clock.h"
@@ -179,7 +179,7 @@ class ThreadFleet : public Fleet {
     slot.phase =
         event.kind == SlotEvent::Kind::kObservation ? Slot::Phase::kAnswered : Slot::Phase::kIdle;
     events_.Push(event);
-    // whoever gave the command looks by itself
+    // the caller of the command looks for its event
     if (!at_once_ && events_.Due()) events_.Wake();
   }
 

@@ -13,7 +13,7 @@
 namespace samara {
 namespace {
 
-// Whether the evolved parameters are the same; statistics are computed anew.
+// Whether the evolved parameters are the same; statistics are recomputed.
 bool SameBits(const NetworkDescription& network, const std::vector<float>& a,
               const std::vector<float>& b) {
   return std::memcmp(a.data(), b.data(), network.evolved_count * sizeof(float)) == 0;

@@ -212,7 +212,7 @@ Result<Policy> FromRun(const Path& run, const LoadOptions& options) {
   return policy;
 }
 
-// The configuration of a policy file, which is anybody's.
+// Reads the configuration of a policy file, which is not trusted.
 Status TakeConfig(const std::string& toml, const Path& file, ExperimentConfig& config) {
   config.ChooseAlgorithm(toml);
   RETURN_IF_ERROR(config.Table().ParseToml(toml, "metadata", ConfigTable::Origin::kRecorded));

@@ -33,7 +33,7 @@ struct Policy {
 // What a user says about a policy that is read.
 struct LoadOptions {
   std::vector<std::string> overrides = {};  // table.key=value, on top of what the policy holds
-  bool trust = false;                       // its environment is started whoever made it
+  bool trust = false;                       // start the environment of another user's file
   bool allow_nonfinite = false;             // weights that are no numbers are accepted
   bool advise_nonfinite = false;            // messages name the command's --allow-nonfinite
   // of an evolution's run (play/rebuilt_run.h)

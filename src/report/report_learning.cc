@@ -150,7 +150,7 @@ std::string Queues(const RunData& run) {
          Lines(run, "Speed", "frames/s", {{"frames per second", "frames_per_second", 2}});
 }
 
-// Where the work is, whoever waits: seconds of all threads and actors.
+// Work by stage, without waiting: seconds of all threads and actors.
 std::string Work(const RunData& run) {
   StackedBars chart{.title = "Work by stage, all threads and actors",
                     .parts = {"environment", "inference", "learner"},

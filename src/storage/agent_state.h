@@ -42,7 +42,7 @@ struct AgentState {
 // The latest checkpoint of a learning run, for readers. kNoInput: none was saved yet. kBadData: the
 // latest is damaged (kRefuse), or all are (kSkip).
 Result<StoredCheckpoint> LatestAgent(const RunFolder& folder, OnBadCheckpoint on_bad);
-// The SHA-256 over its parameters, which whoever saved it wrote down. kBadData: it did not.
+// The SHA-256 over its parameters, as stored with them. kBadData: none is stored.
 Result<std::string> ParameterHash(const CheckpointInfo& info, const RootedPath& checkpoint);
 
 }  // namespace samara

@@ -249,7 +249,7 @@ Status CheckpointWriter::Write(const RootedPath& target, const CheckpointInfo& i
   };
   Status status = write();
   if (!status.ok()) {
-    // a rename that may not last is taken back, so that a repeat writes everything anew
+    // a rename that may not last is taken back, so that a retry writes everything again
     if (renamed) (void)RenamePath(target, temporary);
     (void)RemoveTree(temporary);
   }

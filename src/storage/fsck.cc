@@ -80,7 +80,7 @@ class Checker {
     }
     for (const auto& [checkpoint, pin] : pins_) {
       Status status = CheckPin(*journal, pin);
-      // another journal took over: right only after the first one was set aside, or when a later
+      // another journal took over: right only after the first one was quarantined, or when a later
       // checkpoint says so
       if (pin.id != journal->id && !JournalWasSetAside() && !PinnedAfter(checkpoint, journal->id))
         status = {Code::kBadData, "the journal is not the one it was saved with"};

@@ -22,8 +22,8 @@ struct FsckReport {
 // Verifies config.toml, run.json, incarnation.json, result.json and every file in checkpoints/: the
 // manifest and all files of each checkpoint, the journal's chain, and that the journal still holds
 // what each checkpoint pins; of a finished learning run, which has no journal, that the agent of
-// its result is there. A file that samara does not know is a problem: nobody vouches for it. Works
-// beside a writer. kNoInput: not a run folder.
+// its result is there. A file that samara does not know is a problem. Works while another process
+// writes. kNoInput: not a run folder.
 Result<FsckReport> Fsck(const Path& run);
 
 }  // namespace samara

@@ -46,9 +46,9 @@ class PatientFile {
 class MetricsWriter {
  public:
   // Goes on after `generation` (0: a new run): later generations, which the run will compute again,
-  // are dropped from metrics.jsonl, a torn last line too, and the event file is made anew. `saved`,
-  // lines of generations that the journal holds, take the place of those in metrics.jsonl, where a
-  // crash may have lost some. A file with a line that cannot be read is kept as *.corrupt.
+  // are dropped from metrics.jsonl, a torn last line too, and the event file is written again.
+  // `saved`, lines of generations that the journal holds, take the place of those in metrics.jsonl,
+  // where a crash may have lost some. A file with a line that cannot be read is kept as *.corrupt.
   MetricsWriter(const RootedPath& run_folder, uint64_t incarnation, uint64_t generation,
                 const std::vector<nlohmann::json>& saved = {});
 

@@ -230,7 +230,7 @@ Result<std::unique_ptr<RunFolder>> RunFolder::Create(const Path& out, const std:
   const auto fill = [&]() -> Status {
     RETURN_IF_ERROR(MakeFolder(temporary));
     RETURN_IF_ERROR(WriteContents(temporary, config_toml, identity, initial_policy));
-    // locked before anybody can see it: nobody slips in between
+    // locked before another process can see it
     ASSIGN_OR_RETURN(run->lock_, FileLock::Acquire(temporary / "lock"));
     return SyncFolder(temporary);
   };

@@ -4,8 +4,8 @@
 // Thread safety: none; one owner. Invariants: (1) a folder is seen only complete: it appears by one
 // rename with its configuration inside; (2) at most one process has it open for writing; (3) the
 // incarnation on disk is at least that of every process that ever wrote; (4) no absolute path
-// inside, so it can be moved and copied while nobody writes; (5) there are no symbolic links, pipes
-// or devices under the names that samara uses: a folder with such is refused.
+// inside, so it can be moved and copied while no process writes; (5) there are no symbolic links,
+// pipes or devices under the names that samara uses: a folder with such is refused.
 #pragma once
 
 #include <memory>

@@ -180,7 +180,7 @@ Status AgentTrainer::SaveCheckpoint(bool exact, OnRefusal on_refusal) {
 }
 
 // Between two rounds: every slot waits for its first action of the next one, every unroll is
-// learnt. No rank has begun a round after the one whose policy is being learnt by now, and `lag`
+// learned. No rank has begun a round after the one whose policy is being learned by now, and `lag`
 // more. A budget that is spent on the way ends the run instead.
 Status AgentTrainer::SaveExactCheckpoint(OnRefusal on_refusal) {
   const uint64_t round = agent_state().updates / PerRound() + static_cast<uint64_t>(learn_.lag) + 1;

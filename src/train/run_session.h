@@ -43,8 +43,8 @@ class Session {
   void LogHeader(const std::string& network_name, int64_t parameters,
                  const EnvironmentSetup& setup) const;
 
-  // The result of a finished run, its paths under where the folder is now; nothing when there is
-  // none (a damaged one is set aside).
+  // The result of a finished run, with paths in the folder's present place; nothing when there is
+  // none (a damaged one is quarantined).
   Result<std::optional<nlohmann::json>> ReadResult() const;
 
   const ExperimentConfig& config() const { return config_; }

@@ -22,7 +22,7 @@ struct FrameSize {
 std::string HalfBlocks(std::span<const uint8_t> rgb, const FrameSize& size, int columns, int rows);
 
 // The terminal's other screen while it lives. One thread at a time. The destructor gives the user's
-// screen and cursor back: whoever catches a signal must let it run.
+// screen and cursor back: a signal handler must let the destructor run.
 class TerminalView {
  public:
   explicit TerminalView(std::FILE* out);

@@ -1,6 +1,6 @@
 // A bare streaming echo over gRPC's callback API: what samara's own streams are measured against.
 // Settings, credentials and connections are those of samara's streams; each message is copied once
-// into gRPC's memory and once out of it, as an observation has to be; nobody hands it to another
+// into gRPC's memory and once out of it, as an observation has to be; it is not passed to another
 // thread.
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/async_generic_service.h>

@@ -3,9 +3,9 @@
 //
 // Observation: one number per cue, then the query flag. First the cue (one-hot), then `delay` times
 // nothing, then the flag alone. Actions name cues. What is answered before the flag is ignored and
-// pays 0; the answer to the flag pays 1 if it names the cue and -1 otherwise, and terminates:
-// delay + 2 steps an episode. With n cues, drawn uniformly, whoever does not remember expects
-// 2/n - 1 at most. A policy that sees its own last action may use its ignored answers as memory.
+// pays 0; the answer to the flag pays 1 if it names the cue and -1 otherwise, and terminates: delay
+// + 2 steps an episode. With n cues, drawn uniformly, a policy without memory expects 2/n - 1 at
+// most. A policy that sees its own last action may use its ignored answers as memory.
 #pragma once
 
 #include <memory>

@@ -6,8 +6,8 @@
 // when it is south, 101 in the corridor, 010 at the junction. Actions: north, east, south, west.
 // East and west move along the corridor and pay 0; whatever the walls forbid stands still and pays
 // -.1. At the junction north and south end the episode: 4 at the goal's side, -.1 at the other. The
-// best return is 4, in 11 steps; whoever does not remember the sign expects at most 1.95. The limit
-// of 200 steps is this implementation's own.
+// best return is 4, in 11 steps; a policy without memory expects at most 1.95. The limit of 200
+// steps is this implementation's own.
 #pragma once
 
 #include <memory>

@@ -56,7 +56,7 @@ class DirectEvaluator : public Evaluator {
     uint32_t index = 0;
     Task task;
     EpisodeResult result;
-    bool over = false;  // it has ended, or nobody wants it any more (result.done is false)
+    bool over = false;  // it has ended, or was cancelled (result.done is false)
   };
 
   void Rollouts(std::vector<std::unique_ptr<Environment>>& environments,
@@ -177,7 +177,7 @@ class DirectEvaluator : public Evaluator {
 
   // Empty once the work is finished. What there is to claim changes with the results.
   std::optional<uint32_t> ClaimOrWait(WorkSource& work) {
-    MutexLock lock(mu_);  // no rollout ends between a claim in vain and the wait
+    MutexLock lock(mu_);  // no rollout ends between an empty claim and the wait
     while (!work.Finished()) {
       if (const auto index = work.Claim()) return index;
       rollout_ended_.WaitFor(mu_, kRolloutWait, [this, seen = rollouts_ended_]() REQUIRES(mu_) {

@@ -76,7 +76,7 @@ void GenerationWork::Post(uint32_t index, const EpisodeResult& played) {
     const MutexLock lock(mu_);
     if (!(of_population ? PostPopulation(index, result) : PostValidation(index, result))) return;
   }
-  // nobody waits for what the sink does, a write to disk perhaps
+  // outside mu_: the sink may write to disk
   const MutexLock lock(sink_mu_);
   if (sink_) sink_(of_population ? Phase::kPopulation : Phase::kValidation, index, result);
 }

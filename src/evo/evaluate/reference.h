@@ -18,8 +18,9 @@ inline size_t ReferenceInputs(const PolicyModel& model) {
 }
 
 // The first ReferenceInputs inputs of `model` in consecutive episodes of random actions, one after
-// the other. A function of `seed`, the environment and the rule alone, whoever steps: one slot of
-// `fleet`, which owes no event before and after. kUnavailable when the fleet failed.
+// the other. A function of `seed`, the environment and the rule alone, on every kind of fleet. Uses
+// one slot of `fleet`, which has no event pending before and after. kUnavailable when the fleet
+// failed.
 Result<std::vector<float>> CollectReference(const PolicyModel& model, const EpisodeRule& episodes,
                                             uint64_t seed, Fleet& fleet);
 

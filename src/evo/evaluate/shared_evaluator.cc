@@ -10,7 +10,8 @@ namespace {
 
 constexpr int64_t kBeyond = int64_t{1} << 40;  // puts a counter past the end of any work
 
-// One round of a piece of work: what can be claimed now, until all of it is played by somebody.
+// One round of a piece of work: what can be claimed now, until every task of it is played by some
+// rank.
 //
 // The tasks are claimed from the whole work once, on every rank in the same order; the counter then
 // says whose they are. Each grab takes an eighth of this rank's share of what is left (guided
@@ -51,7 +52,7 @@ class Round : public WorkSource {
   }
 
   bool empty() const { return tasks_.empty(); }
-  // Nobody claims anything any more.
+  // Ends all claims.
   void GiveUp() {
     const MutexLock lock(mu_);
     GiveUpLocked();
@@ -108,7 +109,7 @@ class Round : public WorkSource {
   size_t next_ GUARDED_BY(mu_) = 0, end_ GUARDED_BY(mu_) = 0;
   size_t claimed_ GUARDED_BY(mu_) = 0;
   bool exhausted_ GUARDED_BY(mu_) = false;  // the counter has passed the last task
-  bool dropped_ GUARDED_BY(mu_) = false;    // there are tasks that nobody has claimed
+  bool dropped_ GUARDED_BY(mu_) = false;    // there are unclaimed tasks
   ResultsByIndex results_ GUARDED_BY(mu_);
   std::map<uint32_t, SharedExperience> experiences_ GUARDED_BY(mu_);
 };

@@ -97,7 +97,7 @@ class SlotEvaluator : public Evaluator {
       while (const auto slot = PopIdle(call)) {
         if (!StartNext(call, *slot, worker)) break;
       }
-      // once the work is over nothing becomes busy for longer than a claim in vain
+      // once the work is over a slot is busy only during an empty claim
       if (Over(call) && busy_.load(std::memory_order_relaxed) == 0) return;
       const size_t n = fleet_->Wait(events, kSlotWait);
       for (size_t i = 0; i < n; ++i) Answer(call, events[i], worker);

@@ -84,8 +84,8 @@ void ApplyInChunks(const Noise& noise, std::span<const Mutation> mutations,
   }
 }
 
-// The same of all evolved parameters, which is all that `base` and `out` hold. Slices that are
-// drawn anew are drawn on all cores, a part of the parameters each.
+// The same of all evolved parameters, which is all that `base` and `out` hold. Slices that are not
+// cached are drawn on all cores, a part of the parameters each.
 void ApplyMutations(NoiseKind kind, std::span<const Mutation> mutations,
                     std::span<const float> base, std::span<float> out) {
   for (const Mutation& mutation : mutations) CHECK(mutation.plain());
@@ -213,7 +213,7 @@ AncestorCache::Found AncestorCache::FindAndCount(const Genome& genome,
 }
 
 void AncestorCache::Build(const Genome& genome, const Found& start, std::span<float> out) const {
-  if (genome.noise == NoiseKind::kTable) HoldNoiseTable();  // whoever caches builds many
+  if (genome.noise == NoiseKind::kTable) HoldNoiseTable();  // a cache decodes many genomes
   if (!start.parameters) return samara::Materialise(genome, network_, out, initial_);
   const auto n = network_.evolved_count;
   ApplyMutations(genome.noise, std::span(genome.mutations).subspan(start.mutations),

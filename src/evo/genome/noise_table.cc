@@ -44,7 +44,7 @@ class RememberedStates {
   std::vector<LegacyNormals> states_ GUARDED_BY(mu_) = {LegacyNormals(123)};
 };
 
-// The table once it is held, else null; never freed: whoever runs at exit may still read it.
+// The table once it is held, else null; never freed: threads that run at exit may still read it.
 std::atomic<const float*> held{nullptr};
 
 }  // namespace

@@ -12,8 +12,8 @@ namespace samara {
 namespace {
 
 constexpr std::chrono::milliseconds kWait{250};
-// Until the engine answers Hello. When thousands come at once it needs a while, and whoever gives
-// up makes it begin again; that it is gone is noticed by keepalive.
+// Seconds until Hello is answered. When thousands connect at once the learner process needs a
+// while, and an actor that gives up makes it start again; keepalive detects that it has ended.
 constexpr double kWelcomeSeconds = 60;
 
 // Tells processes apart in the engine's log and in its quarantine.

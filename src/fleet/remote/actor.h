@@ -24,7 +24,7 @@ namespace samara {
 
 class RemoteActor {
  public:
-  // `fleet` outlives this; nobody else drives it.
+  // `fleet` outlives this; no other code drives it.
   explicit RemoteActor(Fleet& fleet);
 
   // Says Hello on a new stream. REQUIRES: the stream before it is closed.

@@ -93,7 +93,7 @@ bool OutOfResources(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
-// Ends a connection at once, with what it has sent and nobody has read.
+// Ends a connection at once, and drops what it sent and was not read.
 void Abort(int fd) {
   sockaddr nobody{};
   nobody.sa_family = AF_UNSPEC;

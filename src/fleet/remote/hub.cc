@@ -185,7 +185,7 @@ void RemoteHub::Tick(SteadyTime now) {
   lines_ = 0;
   for (auto& [address, opened] : arrivals_) opened -= std::min(opened, kArrivalsForgotten);
   std::erase_if(arrivals_, [](const auto& arrival) { return arrival.second == 0; });
-  // 1. time in which the engine itself did not run is nobody's silence
+  // 1. time in which this process did not run counts for no session
   const auto gap = now - ticked_ - FromSeconds(options_.heartbeat);
   const bool paused = gap > FromSeconds(options_.heartbeat / 2);
   ticked_ = now;

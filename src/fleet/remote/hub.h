@@ -71,7 +71,7 @@ class RemoteHub : public Fleet {
   Next Receive(Session& session, Pieces message);
   void Sent(Session& session);        // the last Send is done
   void Close(Session& session);       // the last call for this session
-  void EndAll(const RemoteEnd& end);  // every session, and whoever comes from now on
+  void EndAll(const RemoteEnd& end);  // every session, and those to come
   // What actors must know from now on; who is in stays in.
   void SetTokens(std::vector<std::string> tokens);
   bool WaitUntilClosed(std::chrono::milliseconds timeout);
@@ -167,7 +167,7 @@ class RemoteHub : public Fleet {
   CondVar changed_;  // signalled when the spec is known, a session closed, quit_ set
   // guarded by mu_
   std::vector<std::string> tokens_ GUARDED_BY(mu_);
-  // written once, under mu_; read without it by whoever drives a slot
+  // written once, under mu_; read without it by threads that drive a slot
   std::optional<EnvironmentSpec> spec_;
   std::optional<RemoteLayout> layout_;
   size_t area_bytes_ = 0;
@@ -185,7 +185,7 @@ class RemoteHub : public Fleet {
   FleetCounters counters_ GUARDED_BY(mu_);
   std::map<std::string, size_t> arrivals_ GUARDED_BY(mu_);  // streams opened lately, by address
   uint64_t drops_[static_cast<size_t>(RemoteDrop::kCount)] GUARDED_BY(mu_) = {};
-  std::optional<RemoteEnd> ending_ GUARDED_BY(mu_);  // for whoever comes
+  std::optional<RemoteEnd> ending_ GUARDED_BY(mu_);  // for later sessions
   bool goodbye_ GUARDED_BY(mu_) = false, quit_ GUARDED_BY(mu_) = false;
   uint32_t lines_ GUARDED_BY(mu_) = 0;  // logged since the last tick
   SteadyTime ticked_ GUARDED_BY(mu_);

@@ -1,7 +1,7 @@
 // Networks of learning agents: a torso, an optional LSTM, heads for the policy and the value.
 //
 // Statistics of observations and values, where a network has them, are parameters without a
-// gradient: whoever learns sets them. What a network gives is not normalized.
+// gradient: the learner sets them. Outputs of a network are not normalized.
 //
 // The torso is a line of layers; the tests count the published parameters. Residual stacks pad as
 // TensorFlow's SAME does, the smaller half before; an LSTM has one bias vector, 1 for the forget

@@ -49,7 +49,7 @@ std::vector<float> PerceptronOp::Pack(const std::vector<Tensor>& parameters) con
   return packed;
 }
 
-// One that is free, with room for `rows`; it is free again when nobody has it any more.
+// Returns a free pass with room for `rows`; it is free again when its last owner drops it.
 PerceptronOp::Pass PerceptronOp::TakePass(size_t rows) const {
   std::unique_ptr<PerceptronPass> pass;
   {

@@ -29,7 +29,7 @@ BatchChoice ChooseBatch(std::vector<BatchPoint> curve);
 
 // Calls `model` with 1, 2, 4, ... rows and `rows_max`, each for about `seconds` and at least three
 // times after a first call that does not count. The slots 0 .. rows_max - 1 are left as if an
-// episode had begun there. REQUIRES: the model has them; nobody infers meanwhile.
+// episode had begun there. REQUIRES: the model has them; no other thread uses the model meanwhile.
 Result<BatchChoice> MeasureBatches(Model& model, uint32_t rows_max, double seconds);
 
 // "32 rows (1: 0.14 ms, 8: 0.90 ms, 32: 3.10 ms)"

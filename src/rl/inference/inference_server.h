@@ -48,7 +48,7 @@ struct ServerHooks {
 
 class InferenceServer {
  public:
-  // `store` may be null: nothing is learnt. All outlive the server.
+  // `store` may be null: nothing is stored for learning. All outlive the server.
   InferenceServer(Fleet& fleet, Model& model, UnrollStore* store, const InferenceConfig& config,
                   ServerHooks hooks);
   ~InferenceServer();

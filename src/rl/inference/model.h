@@ -29,7 +29,7 @@ struct ModelShape {
 
 struct InferenceRow {
   uint32_t slot = 0;
-  bool first = false;   // an episode begins: stack and recurrent state start anew
+  bool first = false;   // an episode begins: stack and recurrent state are reset
   bool keeps = false;   // state and history are wanted as they enter this row
   bool greedy = false;  // the most probable action instead of a draw
   float reward = 0;     // of the step that led here, as the network sees it

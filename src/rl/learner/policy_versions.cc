@@ -278,7 +278,7 @@ void Acting::Publish(uint64_t version, const AgentNetworkImpl& network) {
   AgentNetwork copy;
   {
     const MutexLock lock(mu_);
-    // whoever still infers with a spare one holds it too
+    // a thread that still infers with a spare one holds it too
     const auto free = std::find_if(spare_.begin(), spare_.end(),
                                    [](const AgentNetwork& n) { return n.use_count() == 1; });
     if (free != spare_.end()) {

@@ -25,7 +25,7 @@ class VersionQueue {
   std::vector<Pointer> Publish(uint64_t version, Pointer policy) {
     const MutexLock lock(mu_);
     std::vector<Pointer> gone;
-    // the last one is in the way when nobody asks for it later, or when this is another one by its
+    // the last one is in the way when it is not requested later, or when this is another one by its
     // number: parameters of a checkpoint that were taken again
     if (!versions_.empty() &&
         (versions_.back().first == version || versions_.back().first % every_ != 0)) {

@@ -1,5 +1,5 @@
-// Which frames an agent sees together: the frame stack's rule (nn/frame_stack.h) for whoever keeps
-// frames apart, acting beside the newest ones and learning from unrolls.
+// Which frames an agent sees together: the frame stack's rule (nn/frame_stack.h) where frames are
+// stored one by one, for acting on the newest ones and for learning from unrolls.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
 // Unrolls: what inference saw, decided and valued, slot by slot, for a learner.
 //
-// Entry t holds what arrived with observation x_t
-// (the reward and the end that action a_{t-1} caused) and what inference made of it (a_t, how
-// probable it was, its value). An unroll has F = overlap + length + 1 entries: `overlap` in front
-// to warm a recurrent network up, `length` to learn from, and one that only bootstraps. Consecutive
-// unrolls of a slot share overlap + 1 entries, so every transition is learnt from once.
+// Entry t holds what arrived with observation x_t (the reward and the end that action a_{t-1}
+// caused) and what inference made of it (a_t, how probable it was, its value). An unroll has F =
+// overlap + length + 1 entries: `overlap` in front to warm a recurrent network up, `length` to
+// learn from, and one that only bootstraps. Consecutive unrolls of a slot share overlap + 1
+// entries, so every transition is learned from once.
 //
 // The recurrent state of an unroll is the one that *entered* its entry 0, so that replaying it
 // gives the values of acting. Where a stream begins there is nothing

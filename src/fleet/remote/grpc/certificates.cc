@@ -31,7 +31,7 @@ Owned<X509> ParseCertificate(const std::string& pem) {
 
 Owned<EVP_PKEY> ParseKey(const std::string& pem) {
   const Owned<BIO> bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
-  // nobody is there to be asked for a password
+  // no password can be entered
   const auto nobody = [](char*, int, int, void*) { return 0; };
   Owned<EVP_PKEY> key(PEM_read_bio_PrivateKey(bio.get(), nullptr, nobody, nullptr));
   ERR_clear_error();
@@ -161,7 +161,7 @@ grpc_ssl_certificate_config_reload_status Certificates::Fetch(
   MutexLock lock(mu_);
   if (fetched_) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
   const grpc_ssl_pem_key_cert_pair pair{pem_.pair.key.c_str(), pem_.pair.certificate.c_str()};
-  // gRPC 1.51 aborts without an authority here, though nobody is asked for a certificate then
+  // gRPC 1.51 aborts without an authority here, though no certificate is required then
   const std::string& authority = pem_.client_ca.empty() ? pem_.pair.certificate : pem_.client_ca;
   *config = grpc_ssl_server_certificate_config_create(authority.c_str(), &pair, 1);
   fetched_ = true;

@@ -19,7 +19,7 @@
 namespace samara {
 namespace {
 
-// The stream and its reactor in one: it is kept until OnDone by whoever waits for it.
+// The stream and its reactor in one: its waiter keeps it until OnDone.
 class ClientStream : public RemoteStream,
                      public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
@@ -125,8 +125,8 @@ grpc::ChannelArguments ChannelSettings(const RemoteLayout& layout) {
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   for (const auto& [name, value] : StreamSettings(message_max)) arguments.SetInt(name, value);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  // gRPC's name for the time that an attempt may take: when thousands come at once, the engine
-  // needs seconds, and whoever gives up earlier makes it start again
+  // gRPC's name for the time that an attempt may take: when thousands connect at once, the learner
+  // process needs seconds, and an actor that gives up earlier makes it start again
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kHandshakeMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 10'000);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);

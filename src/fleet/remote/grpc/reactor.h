@@ -16,7 +16,7 @@ class ServerStream;
 
 // Messages that wait for a thread of gRPC that is at work anyway. The end of a write goes to the
 // thread that began it if that is one of gRPC's, and else wakes one, which costs more than the
-// write. While none is at work, whoever posts a message writes it. Thread safe.
+// write. While none is at work, the thread that posts a message writes it. Thread safe.
 class Outbox {
  public:
   // Held by a thread of gRPC during a callback; at its end it writes what is there.

@@ -84,7 +84,7 @@ class GrpcFleet : public Fleet {
     reader_.reset();
     hub_->Stop();
     if (server_ == nullptr) return;
-    // goodbyes that are on their way arrive; whoever is left is cut off
+    // shutdown notices on their way arrive; the streams that are left are closed
     hub_->EndAll({RemoteCode::kUnavailable, "the learner process is shutting down"});
     hub_->WaitUntilClosed(std::chrono::seconds(goodbye_ ? 10 : 2));
     gate_->Stop();

@@ -25,7 +25,7 @@ inline constexpr size_t kMessageSlackBytes = size_t{64} << 10;
 
 // What both ends tell gRPC alike, and the bare echo of `samara bench` too.
 inline std::array<std::pair<const char*, int>, 3> StreamSettings(int message_max) {
-  // a window of two messages; probing would widen it for whoever sends much
+  // a window of two messages; probing would widen it for peers that send much
   return {{{GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kHttp2FrameBytes},
            {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 2 * message_max},
            {GRPC_ARG_HTTP2_BDP_PROBE, 0}}};
