@@ -19,8 +19,9 @@ struct CrossReplicaBatchNormOptions {
   double momentum = 0.1;  // of the running statistics, which hold the unbiased variance
 };
 
-// What the module below does, on tensors that are kept elsewhere: weight, bias and the running
-// statistics, float32 [channels], the last two updated in training. `replica`: null outside steps.
+// The operation of the module below, on tensors that are kept elsewhere: weight, bias and the
+// running statistics, float32 [channels], the last two updated in training. `replica`: null outside
+// steps.
 struct BatchNormTensors {
   torch::Tensor weight, bias, running_mean, running_var;
 };

@@ -11,8 +11,8 @@
 
 namespace samara {
 
-// What a program saves. Modules: parameters and buffers, replica 0's. Optimizers: SGD, Adam, AdamW,
-// RMSprop and Adagrad, with their state wherever it is kept, and their learning rates.
+// Contents of a checkpoint. Modules: parameters and buffers, replica 0's. Optimizers: SGD, Adam,
+// AdamW, RMSprop and Adagrad, with their state wherever it is kept, and their learning rates.
 struct Checkpoint {
   std::vector<std::pair<std::string, torch::nn::Module*>> modules;
   std::vector<std::pair<std::string, WrappedOptimizer*>> optimizers;

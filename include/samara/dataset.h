@@ -1,8 +1,8 @@
 // Labelled images as batches of tensors: real files, or drawn digits that need none.
 //
-// What a sample is depends on its number, the epoch and the seed alone, so that batches are the
-// same at any number of replicas, ranks and threads. Errors are ReplicationError: 66 for a file
-// that is missing, 65 for one that is not what it should be, in one line that names it.
+// A sample is a function of its number, the epoch and the seed alone, so that batches are the same
+// at any number of replicas, ranks and threads. Errors are ReplicationError: 66 for a file that is
+// missing, 65 for one that is not what it should be, in one line that names it.
 #pragma once
 
 #include <torch/torch.h>

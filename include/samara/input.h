@@ -24,7 +24,7 @@ enum class InputMode : uint8_t {
   kSingle       // one for all, on rank 0, which sends the batches on
 };
 
-// What an input_fn is told; it makes one pipeline of per-replica batches.
+// Argument of an input_fn, which makes one pipeline of per-replica batches.
 struct InputContext {
   int num_replicas = 1;
   int input_pipeline_id = 0;
@@ -42,7 +42,7 @@ struct InputOptions {
 template <typename Batch>
 using Pipeline = std::function<std::optional<Batch>()>;
 
-// Who reads on this rank.
+// Readers of this rank.
 struct InputShape {
   InputMode mode = InputMode::kPerReplica;
   std::vector<InputContext> pipelines;  // of this rank
@@ -176,7 +176,7 @@ struct SampleOrder {
   bool drop_last = false;
   uint64_t seed = 1;
   int64_t StepsPerEpoch() const;
-  // Of replica `replica` of `replicas`, at `step` counted over all epochs.
+  // Returns the samples of replica `replica` of `replicas`, at `step` counted over all epochs.
   std::vector<int64_t> Indices(int64_t step, int replica, int replicas) const;
 };
 

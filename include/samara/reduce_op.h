@@ -1,4 +1,4 @@
-// What a reduction does with two values.
+// How a reduction combines two values.
 #pragma once
 
 #include <cstdint>

@@ -42,7 +42,7 @@ class GradientReducer;
 
 enum class ReplicationMode : uint8_t { kExact, kFast };
 
-// What is not set comes from the environment variable in brackets, and then from here.
+// Members that are not set come from the environment variable in brackets, else from here.
 struct ReplicatorOptions {
   std::optional<ReplicationMode> mode;  // [SAMARA_MODE=exact|fast] exact
   std::optional<int> replicas;  // [SAMARA_REPLICAS] of exact mode: 8; a multiple of the ranks
@@ -65,9 +65,9 @@ struct PerReplica {
   std::vector<T> values;
 };
 
-// What one replica sees inside a step. Nests: nest.h. Every call is a collective but for Send
-// and Receive. Differentiable: AllReduce and its names, AllGather, Broadcast, ReduceScatter,
-// AllToAll, under the convention that the loss is the sum of the replicas' losses.
+// The view of one replica inside a step. Nests: nest.h. Every call is a collective but for Send and
+// Receive. Differentiable: AllReduce and its names, AllGather, Broadcast, ReduceScatter, AllToAll,
+// under the convention that the loss is the sum of the replicas' losses.
 class ReplicaContext {
  public:
   ReplicaContext(ReplicatorState& state, int local) : state_(state), local_(local) {}
@@ -146,7 +146,8 @@ class ReplicaContext {
   void Send(const T& nest, int to) const {
     SendLeaves(Flatten(nest), to);
   }
-  // What `from` sent, in its order; `like` gives the structure, shapes and types: 78 for others.
+  // Returns the next nest that `from` sent; `like` has the structure, shapes and types: 78 for
+  // others.
   template <typename T>
   T Receive(const T& like, int from) const {
     return Unflatten(like, ReceiveLeaves(from, Flatten(like)));
@@ -236,7 +237,7 @@ class ReplicaContext {
                                const std::string& structure, Site site) const;
     Leaves Fold(const Leaves& in, ReduceOp op, const std::string& what,
                 const std::string& structure, Site site) const;
-    // What adds the gradients of `what` over the group, when the backward pass comes to it.
+    // Returns a function that sums the gradients of `what` over the group, for the backward pass.
     std::function<Leaves(const Leaves& gradients)> SumLater(const std::string& what, ReduceOp op,
                                                             Site site) const;
     const ReplicaContext& context_;
@@ -331,7 +332,8 @@ class Replicator {
   // exception that leaves `main` is one line, and ends the process and the others with its code.
   static Replicator FromEnvironment(const ReplicatorOptions& options = {});
   explicit Replicator(std::shared_ptr<ReplicatorState> state) : state_(std::move(state)) {}
-  // That of the program which this thread runs for Replicate, outside steps; 78 when there is none.
+  // Returns the replicator of the program that this thread runs for Replicate, outside steps; 78
+  // when there is none.
   static Replicator& Current();
 
   int rank() const;

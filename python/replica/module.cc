@@ -88,7 +88,7 @@ void RaiseInAutograd(const ReplicationError& error) {
 
 std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// What Python code raised, on its way through C++ to the Python that called it.
+// An exception of Python code on its way through C++ to the calling Python code.
 class PythonThrew : public std::runtime_error {
  public:
   PythonThrew(const std::string& line, std::shared_ptr<py::error_already_set> error)

@@ -61,8 +61,8 @@ nlohmann::json Signature();
 // Runs `work(thread)` on `threads` threads until `seconds` have passed; each call returns how much
 // it did. The sum per second.
 double RatePerSecond(uint32_t threads, double seconds, const std::function<double(uint32_t)>& work);
-// What a workload returns: its headline (the first row where none is given), all rows under "all",
-// and Machine(). REQUIRES: a row.
+// Returns the result of a workload: its headline (the first row where none is given), all rows
+// under "all", and Machine(). REQUIRES: a row.
 nlohmann::json Report(nlohmann::json rows, nlohmann::json headline = nullptr);
 // {"cpu", "cores", "isa", "read_gb_per_second", "copy_gb_per_second", "fma_gflop_per_second"}: all
 // cores, out of the caches; measured once a process.
@@ -86,8 +86,8 @@ class Scratch {
 Result<pid_t> StartChild(std::vector<std::string> command, int output);
 // Preset atari/deep-ga-desktop on another game.
 Result<ExperimentConfig> DesktopConfig(const std::string& game);
-// What other processes took of all cores' time since this object was made, 0 to 1: figures of a
-// busy machine should say so. Children of ours count once they have ended.
+// Share of all cores' time that other processes used since this object was made, 0 to 1: figures of
+// a busy machine should say so. Children of ours count once they have ended.
 class OthersShare {
  public:
   OthersShare();

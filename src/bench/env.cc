@@ -116,7 +116,7 @@ Result<json> EngineDriven(const Options& options) {
              static_cast<double>(frames) / SecondsSince(start));
 }
 
-// Of one frame stack, when every core builds them.
+// Seconds of one frame stack, when every core builds them.
 Result<double> StackSeconds(const Options& options) {
   ASSIGN_OR_RETURN(const AtariPreset preset, FindAtariPreset(kEnvPreset));
   const auto elements = static_cast<size_t>(preset.height * preset.width);

@@ -60,7 +60,7 @@ struct Measured {
   double rows_per_second = 0, p50_us = 0, p99_us = 0, cpu_us_per_row = 0;
 };
 
-// Of this process and of the children that it has now.
+// CPU time of this process and of its present children.
 double CpuSeconds() {
   static const long ticks = sysconf(_SC_CLK_TCK);
   rusage used{};
@@ -315,7 +315,7 @@ std::string Line(const json& row, double bare_cpu_us) {
       row["cpu_us_per_row"].get<double>(), beside);
 }
 
-// What a run without options measures.
+// Settings that a run without options measures.
 std::vector<Setting> Defaults() {
   std::vector<Setting> all;
   for (const uint32_t payload : {64, 7056, 28224})
@@ -333,7 +333,7 @@ std::vector<Setting> Defaults() {
 
 constexpr const char* kTransports[] = {"shared", "unix", "tcp", "tls"};
 
-// What the options ask for: every combination of what they name.
+// Settings that the options select: every combination of their values.
 Result<std::vector<Setting>> Chosen(const Options& options) {
   const auto or_else = [](const auto& given, auto usual) { return given.empty() ? usual : given; };
   const auto rows = options.rows_per_message;

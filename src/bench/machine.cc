@@ -1,4 +1,4 @@
-// What this machine can do at most: the denominators of every ratio.
+// Limits of this machine: the denominators of every ratio.
 #include <cstring>
 
 #include "bench/bench.h"
@@ -52,7 +52,7 @@ __attribute__((target("avx2,fma"))) float Fma256() {
 }
 #endif
 
-// What the compiler must believe is used; one a thread, so that no thread writes another's.
+// A value that the compiler must treat as used; one a thread, so that no thread writes another's.
 struct alignas(64) Sink {
   volatile double value = 0;
 };

@@ -12,7 +12,8 @@ namespace samara::bench {
 
 namespace {
 
-// Of all cores since the machine started, from the first line of /proc/stat; its unit is a tick.
+// Busy time of all cores since the machine started, from the first line of /proc/stat; its unit is
+// a tick.
 double BusySeconds() {
   std::ifstream file("/proc/stat");
   std::string cpu;
@@ -21,7 +22,7 @@ double BusySeconds() {
   return (user + nice + system + irq + softirq + steal) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
-// Of this process and of its children that have ended.
+// Time of this process and of its children that have ended.
 double OwnSeconds() {
   double sum = 0;
   for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {

@@ -13,7 +13,7 @@ namespace samara::bench {
 class Latencies {
  public:
   void Add(double seconds);
-  // Of all that was added, in microseconds, exact to 5 %; 0 when nothing was.
+  // Returns a quantile of all that was added, in microseconds, exact to 5 %; 0 when nothing was.
   double Microseconds(double quantile) const;
 
  private:

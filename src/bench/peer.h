@@ -26,8 +26,8 @@ struct PeerTask {
 nlohmann::json ToJson(const PeerTask& task);
 // In the peer: until the engine is done with it.
 Status ServeAsPeer(const std::string& task_json);
-// What its environments are: bytes; a frame, or four in one, where the payload has the size of
-// Atari's, so that networks can look at it.
+// Observations of its environments: bytes; a frame, or four in one, where the payload has the size
+// of Atari's, so that networks can look at it.
 inline constexpr uint32_t kFrameSide = 84, kFrameBytes = kFrameSide * kFrameSide;
 EnvironmentSpec PayloadSpec(uint32_t bytes);
 

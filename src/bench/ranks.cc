@@ -35,7 +35,7 @@ double Median(std::vector<double> values) {
 
 // --- collectives
 
-// What nccl-tests calls bus bandwidth: bytes that cross each rank's link, whatever the algorithm.
+// Bytes of nccl-tests' bus bandwidth: those that cross each rank's link, whatever the algorithm.
 double BusBytes(const std::string& operation, double bytes, double ranks) {
   if (operation == "all_reduce") return 2 * (ranks - 1) / ranks * bytes;
   if (operation == "all_gather") return (ranks - 1) * bytes;  // `bytes` is one rank's part

@@ -39,7 +39,8 @@ Result<json> OnRanks(int ranks, std::vector<std::string> arguments) {
   return RunForJson(std::move(command));
 }
 
-// Of torch in each rank, ours and the rival's, in runs of one rank too: its share of the cores.
+// Threads of torch in each rank, samara's and the rival's, also in runs of one rank: its share of
+// the cores.
 int ThreadsOfRank(const Options& options) {
   return std::max(1, static_cast<int>(Cores()) / options.ranks);
 }

@@ -41,7 +41,7 @@ constexpr int64_t kWarmNs = 500'000'000;  // before the window
 constexpr double kDrawnMs = 60;
 constexpr milliseconds kWait{20};  // until the end of the window is noticed
 
-// What all schedules share, and where the one that runs now leaves its traces.
+// State that all schedules share, and the folder for traces of the present one.
 struct Play : ParameterSource {
   uint32_t cores = Cores();
   double seconds = 1;

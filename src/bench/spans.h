@@ -1,4 +1,4 @@
-// What was done when, on which core: records of `samara bench schedule`, and what they add up to.
+// Records of the work of each core over time for `samara bench schedule`, and their sums.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ struct Schedule {
   double HoursPerBillion(double frames_per_step) const {
     return 1e9 / FramesPerSecond(frames_per_step) / 3600;
   }
-  // Of all cores' time in the window, the part that the processors spent on one kind of span.
+  // Share of all cores' time in the window that was spent on one kind of span.
   double Share(bool inference) const;
 };
 

@@ -1,5 +1,5 @@
-// What every subcommand shares. A command registers its options with CLI11 and leaves a callable in
-// Invocation::run, which main calls after parsing.
+// Declarations that all subcommands share. A command registers its options with CLI11 and leaves a
+// callable in Invocation::run, which main calls after parsing.
 #pragma once
 
 #include <sys/types.h>

@@ -58,7 +58,8 @@ bool IsNumeric(const std::string& host) {
          ::inet_pton(AF_INET6, host.c_str(), &address) == 1;
 }
 
-// Of a host: labels of letters, digits, - and _, joined by dots; the first may be a star.
+// Returns whether a text is the name of a host: labels of letters, digits, - and _, joined by dots;
+// the first may be a star.
 bool IsName(const std::string& host) {
   static const std::regex name(
       R"((\*\.)?[[:alnum:]_]([\w-]*[[:alnum:]])?(\.[[:alnum:]_]([\w-]*[[:alnum:]])?)*)");

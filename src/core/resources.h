@@ -16,8 +16,8 @@ bool NoResources(int error_number);
 // "WHAT: the system's reason", and what to lower. `otherwise`: the code of other reasons, which get
 // no advice.
 Status SystemError(const std::string& what, int error_number, Code otherwise);
-// What an exception says: Error its status; kNoResources where memory (torch's too) or a thread was
-// refused; kInternal otherwise.
+// Returns the status of an exception: of an Error its own; kNoResources where memory (torch's too)
+// or a thread was refused; kInternal otherwise.
 Status StatusOf(const std::exception& error);
 // Bytes of memory that this process may still come to use: what the system has free, or its control
 // group's limit leaves. Nothing where neither says.

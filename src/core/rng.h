@@ -12,7 +12,7 @@
 
 namespace samara {
 
-// What a draw is for. Values are part of run identity: append, never renumber.
+// Purposes of draws. Values are part of run identity: append, never renumber.
 enum class Purpose : uint32_t {
   kInitialGenome = 1,
   kMutation = 2,

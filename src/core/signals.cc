@@ -27,7 +27,7 @@ std::atomic<int> stop_fd{-1}, graceful{0};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free,
               "the handlers may use lock-free atomics only");
 
-// What is said when the process leaves, made before it is needed: a handler makes no strings.
+// The last message of the process, made before it is needed: a handler makes no strings.
 struct Farewell {
   std::string stopped = "stopped", unsaved = "second signal: left without a last save";
 };

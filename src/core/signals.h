@@ -18,8 +18,8 @@
 
 namespace samara {
 
-// Those of a stop, for the whole process, and lets the signals through that the program before this
-// one held back (HoldStopSignals). The first thing in main.
+// Installs the handlers of stop signals for the whole process, and unblocks the signals that the
+// program before this one held back (HoldStopSignals). The first thing in main.
 void InstallStopHandlers();
 // Before exec: signals to stop wait until the next program has its handlers. false: lets them
 // through again.
@@ -37,8 +37,8 @@ class GracefulStop {
   GracefulStop& operator=(const GracefulStop&) = delete;
 };
 
-// What is said after "stopped; " when the process leaves at once, such as how to go on; empty:
-// nothing. One thread at a time.
+// Sets the text after "stopped; " when the process ends at once, such as how to continue; empty:
+// none. One thread at a time.
 void SetStopAdvice(const std::string& advice);
 // From now on a stop leaves without a line: another rank speaks for this one.
 void StopSilently();

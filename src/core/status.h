@@ -33,7 +33,7 @@ enum class Code : int {
   kConfig = 78,  // bad configuration or protocol: never retry
 };
 
-// What went wrong, in one line: what was given, what was expected, what to do.
+// A failure, in one line: what was given, what was expected, what to do.
 class [[nodiscard]] Status {
  public:
   Status() = default;

@@ -6,7 +6,7 @@
 namespace samara {
 namespace {
 
-// What one output pixel takes from its row or column of the input.
+// Weights of one output pixel over its row or column of the input.
 struct Taps {
   int first = 0;
   std::vector<float> weights;  // sum to 1

@@ -72,7 +72,7 @@ struct AtariPreset {
 Result<AtariPreset> FindAtariPreset(std::string_view name);
 std::vector<std::string> AtariPresetNames();
 
-// What MakeActorFleet's environment_json holds: {"kind": "atari", "game": ..., "preset": {...}}.
+// Returns the environment_json of MakeActorFleet: {"kind": "atari", "game": ..., "preset": {...}}.
 std::string AtariEnvironmentJson(const AtariPreset& preset, std::string_view game);
 
 // Whether the action set of the game holds FIRE.

@@ -1,5 +1,5 @@
-// What every native simulator shares: episode length, truncation, the order of a step, saved
-// states. A simulator supplies its initial state, its dynamics and its observation; nothing else.
+// Base of native simulators: episode length, truncation, the order of a step, saved states. A
+// simulator supplies its initial state, its dynamics and its observation; nothing else.
 //
 // Thread safety: one thread at a time per instance.
 // Invariants: (1) a result is never terminated and truncated; (2) steps_ counts the actions

@@ -373,7 +373,7 @@ class ActorFleet : public Fleet, public PolicyPlayer {
     actor.rest = row <= 1 ? 0 : std::min(kRestMax, kRestFirst * (1U << std::min(row - 2, 10U)));
   }
 
-  // What the actor said about its configuration stands for itself.
+  // Returns the actor's own message if it reported its configuration as wrong.
   static Status StartFailure(const Actor& actor) {
     const Code code = actor.error.code();
     if (code == Code::kConfig || code == Code::kNoInput) return actor.error;

@@ -37,7 +37,7 @@ struct SlotEvent {
                          // sums over its steps
 };
 
-// What the fleet did, for metrics and the live view.
+// Counters of a fleet, for metrics and the live view.
 struct FleetCounters {
   uint64_t respawns = 0, lost_episodes = 0, stale_events = 0, steps = 0, frames = 0;
   double step_seconds = 0;       // simulator time summed over slots
@@ -88,7 +88,7 @@ class Fleet {
   // RGB pictures of the last step, spec().render_* each; empty when the fleet does not render.
   virtual std::span<const std::byte> pictures(uint32_t slot) const = 0;
   virtual FleetCounters counters() const = 0;
-  // What was refused or dropped, by reason; empty where nothing can be.
+  // Number of messages refused or dropped, by reason; empty where none can be.
   virtual std::map<std::string, uint64_t> drops() const { return {}; }
   virtual Status status() const = 0;  // first fatal failure
   virtual void Stop() = 0;            // wakes every Wait for good

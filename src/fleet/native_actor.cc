@@ -56,7 +56,7 @@ Result<std::span<std::byte>> Map(int fd) {
   return std::span(static_cast<std::byte*>(address), bytes);
 }
 
-// Of one slot after the other, as their commands come.
+// Serves one slot after the other, as their commands come.
 class Loop {
  public:
   Loop(std::byte* segment, const SegmentLayout& layout, std::byte* bell,

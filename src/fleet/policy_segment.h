@@ -17,7 +17,7 @@
 namespace samara {
 
 inline constexpr uint64_t kPolicyMagic = 0x32594c4f504d4153;  // "SAMPOLY2"
-// What a reader accepts.
+// Limits of a reader.
 inline constexpr uint64_t kPolicyDescriptionBytesMax = uint64_t{1} << 16;
 inline constexpr uint64_t kPolicyParameterBytesMax = uint64_t{64} << 30;
 inline constexpr uint64_t kPolicyRecordingBytesMax = uint64_t{1} << 30;

@@ -110,7 +110,7 @@ struct SlotReply {
   std::atomic<uint64_t> played;  // kPlay: steps so far, ever; shows that the actor lives
   uint64_t padding[7];
 };
-// What is read and written at every step: of a command all but values.
+// Bytes that are read and written at every step: of a command all but values.
 inline constexpr size_t kCommandHead = 64, kReplyHead = 64;
 static_assert(sizeof(SlotCommand) == kCommandHead + 256 &&
               offsetof(SlotCommand, values) == kCommandHead);
@@ -201,8 +201,8 @@ void CopyOnce(const T& from, T& to) {
   CopyFirst<sizeof(T)>(from, to);
 }
 
-// What SlotReply::checksum holds: over all other fields but the sequence and what is played, then
-// the observation.
+// Computes SlotReply::checksum: over all other fields but the sequence and what is played, then the
+// observation.
 inline uint32_t ReplyChecksum(const SlotReply& reply, std::span<const std::byte> observation) {
   SlotReply head{};
   CopyFirst<kReplyHead>(reply, head);

@@ -99,7 +99,7 @@ void FillRows(const float* values, size_t rows, size_t columns, float* out) {
   for (size_t row = 0; row < rows; ++row) std::fill_n(out + row * columns, columns, values[row]);
 }
 
-// What of a map goes where the next layer reads it.
+// Writes a map to where the next layer reads it.
 void Deliver(const Layer& layer, const Layer& next, const float* out, size_t state, size_t column,
              size_t row, float* to) {
   const size_t pixels = Pixels(layer), padded = PaddedRow(pixels), channels = Index(layer.out);
@@ -338,8 +338,8 @@ void Jacobians::Sum(size_t k, std::span<float> out) const {
   Reverse(u, Terms::kSigned, out);
 }
 
-// Of a recurrent network the states at one position of all sequences together: what one sequence
-// adds to a derivative is one state's.
+// For a recurrent network: the states at one position of all sequences together; the terms of one
+// sequence count as those of one state.
 void Jacobians::SumAbs(size_t k, std::span<float> out) const {
   if (columns_.empty()) {
     std::vector<float> u(outputs_.size());

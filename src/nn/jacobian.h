@@ -52,8 +52,8 @@ class Jacobians {
 
  private:
   struct Stage;
-  // What a backward pass adds to `out`: signed terms of all states, their magnitudes where every
-  // state has one term, or the magnitude of the sum over each sequence.
+  // Terms that a backward pass adds to `out`: signed terms of all states, their magnitudes where
+  // every state has one term, or the magnitude of the sum over each sequence.
   enum class Terms { kSigned, kMagnitudes, kSequences };
   using Floats = AlignedFloats;
 

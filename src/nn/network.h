@@ -171,7 +171,7 @@ inline int8_t RoundToInt8(float x, float scale) {
 }
 // Chooses how the weights of `network` are held. kConfig where they must stay float32.
 Status SetStorage(Storage storage, NetworkDescription& network);
-// What an executor of the network uses of these canonical parameters: float32 as they are.
+// Rounds canonical parameters to what an executor of the network uses: float32 stays as it is.
 void RoundToStorage(const NetworkDescription& network, std::span<float> canonical);
 
 // Fills everything that follows from the input and the layers' own fields: maps, padding, offsets,

@@ -26,7 +26,7 @@
 
 namespace samara {
 
-// What the backward pass needs of a forward pass, and its scratch.
+// Activations of a forward pass for the backward pass, and its scratch.
 struct PerceptronPass {
   size_t rows = 0;
   AlignedFloats input;                // [rows][PaddedRow(inputs)], zeros behind the inputs
@@ -44,7 +44,7 @@ class Perceptron {
   static Result<Perceptron> Make(std::string_view line, size_t inputs, size_t outputs,
                                  IsaLevel isa = ActiveIsa());
 
-  // Of a network of such layers, whose input is a vector.
+  // Makes one of a network of such layers, whose input is a vector.
   static Result<Perceptron> Make(NetworkDescription network, IsaLevel isa = ActiveIsa());
 
   const NetworkDescription& network() const { return network_; }

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kIndices = 256;  // of a palette
 using pixels::kPad;
 
-// What one output position reads along one axis: `first` and one weight per source position.
+// Input of one output position along one axis: `first` and one weight per source position.
 struct TapWindow {
   int first = 0;
   std::vector<double> weights;

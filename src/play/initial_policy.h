@@ -18,13 +18,14 @@ struct InitialFile {
   nlohmann::json identity;  // member initial_policy of run.json
   std::string about;        // a line for the log
 };
-// Of a new run. kConfig when the policy does not fit `network`, else what LoadPolicy says.
+// Makes the file for a new run. kConfig when the policy does not fit `network`, else LoadPolicy's
+// status.
 Result<InitialFile> MakeInitialFile(const ExperimentConfig& config,
                                     const NetworkDescription& network);
 // kBadData when the file is not one of a run with `network`.
 Result<InitialPolicy> ParseInitialPolicy(const std::string& bytes,
                                          const NetworkDescription& network);
-// Of a run folder; nothing when the run has none.
+// Reads the initial policy of a run folder; nothing when the run has none.
 Result<std::optional<InitialPolicy>> InitialPolicyOf(const RunFolder& run,
                                                      const NetworkDescription& network);
 

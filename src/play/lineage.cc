@@ -39,7 +39,7 @@ class GenomeLineage {
  public:
   explicit GenomeLineage(const Genome& elite) : elite_(elite) {}
 
-  // What the run began from.
+  // Adds the start of the run.
   void Begin(const EvolutionAlgorithm& algorithm) {
     for (const NamedCandidate& named : algorithm.Candidates())
       if (const auto* genome = std::get_if<Genome>(&named.candidate)) Note(*genome, {});

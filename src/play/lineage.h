@@ -24,7 +24,7 @@ struct Ancestor {
   uint64_t key = 0;  // of its last mutation; without mutations: of its initial parameters
   float power = 0;   // of its last mutation
 };
-// Of a vector of parameters, such as the centre of an evolution strategy: what it was after each
+// History of a vector of parameters, such as the centre of an evolution strategy, after each
 // generation.
 struct PastCentre {
   uint64_t generation = 0;  // 0: before the first

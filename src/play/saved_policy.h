@@ -30,7 +30,7 @@ struct Policy {
   std::string source;  // "runs/x, elite of generation 7"
 };
 
-// What a user says about a policy that is read.
+// Options of a user for a policy that is read.
 struct LoadOptions {
   std::vector<std::string> overrides = {};  // table.key=value, on top of what the policy holds
   bool trust = false;                       // start the environment of another user's file

@@ -19,7 +19,8 @@ using NamedLines = std::pair<std::string, std::vector<nlohmann::json>>;
 // name and for each number and text, members of an object as "drops.stale_unrolls"; lists are left
 // out, what a line lacks is empty. Columns are in alphabetical order behind `run`.
 std::string MetricsCsv(std::span<const NamedLines> runs);
-// Of run folders, which it names as they are given. kNoInput, kBadData: as ReadMetrics.
+// Writes the metrics of run folders, which it names as they are given. kNoInput, kBadData: as
+// ReadMetrics.
 Status WriteMetricsCsv(std::span<const Path> runs, const RootedPath& csv);
 
 }  // namespace samara

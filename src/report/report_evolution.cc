@@ -1,4 +1,4 @@
-// What a report says of an evolution only: elite, diversity of lineages, time by phase.
+// Sections of a report for evolution only: elite, diversity of lineages, time by phase.
 #include <fmt/format.h>
 
 #include <cmath>

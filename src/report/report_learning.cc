@@ -1,4 +1,4 @@
-// What a report says of a learning run only: losses, policy lag, queues, who waits for whom, drops.
+// Sections of a report for learning runs only: losses, policy lag, queues, waits, drops.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -220,7 +220,7 @@ std::string Charts(const RunData& run) {
   return Returns(run) + Learning(run) + Lag(run) + Queues(run) + Time(run);
 }
 
-// What was lost, by reason; nothing when nothing was.
+// Drops by reason; empty without any.
 std::string Drops(const RunData& run) {
   nlohmann::json drops = nlohmann::json::object();
   for (const auto* holder : {run.lines.empty() ? nullptr : &run.lines.back(), &run.finished})

@@ -18,14 +18,14 @@ const KindPage& PageOf(const RunData& run) {
   return run.kind == &kLearningKind ? kLearningPage : kEvolutionPage;
 }
 
-// What run.json says of the environment; an empty object when it says nothing.
+// Returns the environment of run.json; an empty object when it has none.
 nlohmann::json EnvironmentOf(const RunData& run) {
   const auto found = run.identity.find("environment");
   const bool there = found != run.identity.end() && found->is_object();
   return there ? *found : nlohmann::json::object();
 }
 
-// What belongs to a score: frames, exploration, episodes and their cap, seeds.
+// Returns the conditions of a score: frames, exploration, episodes and their cap, seeds.
 std::string EvaluationRule(const RunData& run) {
   const std::string how = PageOf(run).evaluation(run);
   if (how.empty()) return "";

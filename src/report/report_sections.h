@@ -24,8 +24,7 @@ std::vector<LineChart> GroupLearningCurves(std::span<const RunData> runs);
 enum class CurveAxis { kFrames, kTime };
 LineChart LearningCurve(const RunData& run, CurveAxis axis);
 
-// What a page says of one kind of run only; report_evolution.cc and report_learning.cc have one
-// each.
+// Sections for one kind of run; report_evolution.cc and report_learning.cc have one each.
 struct ColumnCurve {
   const char *name, *column;
   int colour = 0;

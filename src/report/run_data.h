@@ -1,4 +1,5 @@
-// What a report reads of a run folder: config.toml, run.json, metrics.jsonl (doc/metrics.md).
+// Reads the data of a report from a run folder: config.toml, run.json, metrics.jsonl
+// (doc/metrics.md).
 //
 // Tolerant of what a living or old run may lack: any file but one, any field, a torn last line.
 #pragma once
@@ -14,7 +15,7 @@
 
 namespace samara {
 
-// What an evolution and a learning run call the same things.
+// Names for the same things in evolutions and in learning runs.
 struct RunKind {
   const char* step;         // key that numbers the lines: "generation", "update"; plural + "s"
   const char* steps_total;  // their number in the event "finished"
@@ -71,7 +72,7 @@ double NumberOr(const nlohmann::json& object, const char* key,
 std::string TextOr(const nlohmann::json& object, const char* key, const std::string& otherwise);
 // The numbers of an array member; empty when it is missing or something else.
 std::vector<double> NumbersOf(const nlohmann::json& object, const char* key);
-// What the random policy got, as a run's metrics have it; empty when it has not played.
+// Returns of the random policy in a run's metrics; empty when it has not played.
 std::vector<double> RandomReturns(const RootedPath& metrics);
 
 }  // namespace samara

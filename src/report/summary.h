@@ -7,8 +7,8 @@
 
 namespace samara {
 
-// What one number says of the result: the mean of the elite's fresh episodes, of the agent's test,
-// or of the last training episodes; NaN where there is none.
+// Score of a result in one number: the mean of the elite's fresh episodes, of the agent's test, or
+// of the last training episodes; NaN where there is none.
 double HeadlineScore(const nlohmann::json& result);
 
 // Lines ending in "\n"; what is missing from `result` is left out. Members read:

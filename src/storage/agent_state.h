@@ -1,4 +1,4 @@
-// What a checkpoint of a learning run holds besides its agent's files.
+// Contents of a learning run's checkpoint other than its agent's files.
 #pragma once
 
 #include <deque>

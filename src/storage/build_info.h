@@ -15,8 +15,8 @@ struct BuildInfo {
 };
 const BuildInfo& ThisBuild();
 
-// What run.json holds: format, build, config hash, seed, CPU, instruction set, wall time, command.
-// `command` is shown to people and never run.
+// Returns the members of run.json: format, build, config hash, seed, CPU, instruction set, wall
+// time, command. `command` is shown to people and never run.
 nlohmann::json MakeIdentity(const std::string& config_hash, int64_t seed,
                             std::span<const std::string> command);
 

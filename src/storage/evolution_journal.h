@@ -1,7 +1,7 @@
-// What an evolution run appends to its journal: one record per generation, enough to go on from;
-// and while a generation takes longer than run.checkpoint_seconds, or is stopped, the episodes of
-// it that are finished (FinishedEpisodes), so that they are not played again. First of all the
-// reference batch, where the network has statistics.
+// Records that an evolution appends to its journal: one record per generation, enough to go on
+// from; and while a generation takes longer than run.checkpoint_seconds, or is stopped, the
+// episodes of it that are finished (FinishedEpisodes), so that they are not played again. First of
+// all the reference batch, where the network has statistics.
 #pragma once
 
 #include <optional>

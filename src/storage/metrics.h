@@ -74,7 +74,7 @@ class MetricsWriter {
 // is no JSON object, with its number.
 Result<std::vector<nlohmann::json>> ReadMetrics(const RootedPath& path);
 
-// What numbers the lines of a run: the generations of an evolution, the updates of a learner.
+// Names of the number of a line: the generations of an evolution, the updates of a learner.
 inline constexpr const char* kStepNames[] = {"generation", "update"};
 // The line's number; nothing when it has none.
 std::optional<uint64_t> StepOf(const nlohmann::json& line);

@@ -1,5 +1,5 @@
-// What a crash or a failing disk leaves behind: damaged files are kept for people to look at, never
-// deleted; temporaries go.
+// Quarantine after a crash or a failing disk: damaged files are kept for inspection, never deleted;
+// temporary files are removed.
 #pragma once
 
 #include "core/files.h"

@@ -1,4 +1,4 @@
-// What a line of metrics.jsonl says to programs that draw curves.
+// Scalars of a line of metrics.jsonl, for programs that draw curves.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a learning run did between two lines of metrics.jsonl.
+// Interval statistics: the work of a learning run between two lines of metrics.jsonl.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -66,7 +66,7 @@ Status AgentTrainer::Trouble() const {
   return serving_ ? Status::Ok() : Status(Code::kUnavailable, "inference has ended");
 }
 
-// What the unrolls of all ranks bring, in the order of their slots.
+// Accounts for the unrolls of all ranks, in the order of their slots.
 void AgentTrainer::Account(const RankStatistics& statistics) {
   interval_.Add(statistics);
   const MutexLock lock(mu_);

@@ -1,4 +1,4 @@
-// What a learning run tells of itself: counters, lines of metrics, the live view.
+// Counters of a learning run, lines of metrics, the live view.
 #include <fmt/format.h>
 
 #include <algorithm>

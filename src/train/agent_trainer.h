@@ -83,7 +83,7 @@ class AgentTrainer final : public Trainer {
   Status Rollback();
   void MaybeWriteMetrics(bool last);
   nlohmann::json MetricsLine();
-  // What follows when the disk refuses a checkpoint.
+  // Reactions to a checkpoint that cannot be written.
   enum class OnRefusal {
     kTryLater,  // the run goes on, and tries again when the schedule says so
     kFail,  // tries again at once, for run.disk_retry_seconds, and then fails: nothing comes after

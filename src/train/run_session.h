@@ -1,4 +1,4 @@
-// What every run does before it runs: its configuration, its folder, what a resume may change.
+// The set-up of every run: its configuration, its folder, and what a resume may change.
 #pragma once
 
 #include <functional>
@@ -30,7 +30,7 @@ class Session {
   // overrides apply to it); otherwise only looks whether a new one has room. Settles the
   // configuration; its warnings are logged once there is a folder.
   Status Open();
-  // What Open refuses of a new run, and its warnings; an existing one is left alone.
+  // Checks what Open checks of a new run, with its warnings; an existing one is not touched.
   Status CheckNew();
   // A new run's folder; nothing when there is one. `network`: what of it belongs to the run's
   // identity; `more`: other members of it; `initial_policy`: RunFolder::kInitialPolicy.

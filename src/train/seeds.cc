@@ -173,7 +173,7 @@ void SeedRuns::End(Running& run, int wait_status) {
               fmt::format("seed {}: {}", seed, why)};
 }
 
-// What a run prints: objects, and lines of its log, of which the warnings are shown.
+// Handles a line that a run prints: an object, or a line of its log, of which warnings are shown.
 void SeedRuns::TakeLine(Running& run, std::string_view line) {
   constexpr std::string_view kWarning = "samara: warning: ";
   if (line.starts_with(kWarning)) {

@@ -21,13 +21,13 @@ struct TrainOptions {
   bool quiet = false;           // no live view
   bool progress_lines = false;  // the live view as JSON lines on standard output (view/progress.h)
   bool trust = false;           // a resumed run is trusted even if other users may change it
-  // Of a learning run: where actors on other machines may connect; no address: nowhere.
+  // Where actors on other machines may connect to a learning run; no address: nowhere.
   RemoteFleetOptions remote;
   // Ranks that share the run, this one being 0; borrowed; null: alone.
   RankGroup* ranks = nullptr;
 };
 
-// What Train would use: the effective configuration as TOML, and its hash.
+// The configuration that Train would use, as TOML, and its hash.
 struct EffectiveConfig {
   std::string toml, hash;
 };
@@ -43,9 +43,9 @@ Result<nlohmann::json> Train(ExperimentConfig config, const TrainOptions& option
 // With ranks: the whole command of a rank other than 0, which joins in every run that rank 0
 // trains. The code with which rank 0's command ends.
 Result<Code> FollowRuns(RankGroup& ranks);
-// Of rank 0: there is no other run.
+// Ends the loop of the other ranks; called by rank 0.
 void EndRuns(RankGroup& ranks, Code code);
-// What the options make of `config` before the run: of a run that is resumed, its algorithm.
+// Applies the options to `config` before the run: of a run that is resumed, its algorithm.
 void TakeAlgorithm(ExperimentConfig& config, const TrainOptions& options);
 
 }  // namespace samara

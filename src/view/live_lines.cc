@@ -18,7 +18,7 @@ bool IsSet(const char* variable) {
   return value != nullptr && *value != '\0';
 }
 
-// What the log begins a warning or an error with.
+// Prefix of warnings and errors in the log.
 constexpr std::string_view kWarns = "samara: ";
 
 }  // namespace

@@ -23,7 +23,7 @@ struct LiveOptions {
   enum class Mode { kDetect, kTerminal, kPlain } mode = Mode::kDetect;
 };
 
-// What is shown until the next picture.
+// The display until the next picture.
 struct LivePicture {
   // Each line at most `columns` wide; escape sequences for colour take no width.
   std::function<std::vector<std::string>(int columns, bool colour)> lines;

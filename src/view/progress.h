@@ -33,7 +33,8 @@ struct GenerationPace {
   double episodes_total = 0;  // of the latter, over all phases; 0 = none is played
 };
 
-// What the display shows; the run fills one whenever asked. Unknown numbers stay as they are here.
+// State that the display shows; the run fills one on each call. Unknown numbers keep these
+// defaults.
 struct ProgressState {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 

@@ -1,4 +1,4 @@
-// What the live display and the terminal view ask of a terminal.
+// Functions of a terminal for the live display and the terminal view.
 #pragma once
 
 #include <cstdio>

@@ -21,7 +21,7 @@ namespace {
 
 constexpr char kMethod[] = "/samara.bench.Echo/Play";
 
-// What samara accepts for rows of so many bytes.
+// Largest message that samara accepts for rows of so many bytes.
 int MessageMax(size_t row_bytes) {
   const RemoteLayout layout(PayloadSpec(static_cast<uint32_t>(row_bytes)));
   return static_cast<int>(MessageBytesMax(layout) + kMessageSlackBytes);

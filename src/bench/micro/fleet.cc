@@ -1,4 +1,4 @@
-// What a step through the fleet costs beyond its simulator.
+// Measures the cost of a step through the fleet beyond its simulator.
 //
 // Workloads, all with the dummy environment (84 x 84 bytes, no busy time unless said):
 //   threads        native environments on one thread of the engine

@@ -1,4 +1,5 @@
-// What durability costs: journal appends and full checkpoints on the disk of a given folder.
+// Measures the cost of durability: journal appends and full checkpoints on the disk of a given
+// folder.
 //
 //   bench_run_durability [FOLDER]      default: the current folder
 // Workloads: journal appends of 100 B, 4 kB, 64 kB; checkpoints of 64 kB, 1 MB, 16 MB, saved and

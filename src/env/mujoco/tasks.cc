@@ -38,7 +38,7 @@ bool AllFinite(Numbers values) {
 }
 
 double RootPosition(Model, Data d) { return d.qpos[0]; }
-// Of body 1, the torso; it lags one physics step behind qpos.
+// Position of body 1, the torso; it lags one physics step behind qpos.
 double TorsoPosition(Model, Data d) { return d.xpos[3]; }
 double MassCentre(Model m, Data d) {
   double moment = 0, mass = 0;

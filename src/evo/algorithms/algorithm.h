@@ -120,9 +120,9 @@ class EvolutionAlgorithm {
   // Everything that the next generation depends on; versioned bytes.
   virtual std::string EncodeState() const = 0;
   virtual Status RestoreState(std::string_view bytes) = 0;  // kBadData
-  // What a state holds besides that and that only grows (an archive of behaviours): the journal
-  // keeps each entry once. Number of entries; bytes of those from number `first` on; adding entries
-  // of such bytes, all of them before RestoreState (kBadData).
+  // The part of a state that only grows (an archive of behaviours), apart from EncodeState: the
+  // journal keeps each entry once. Number of entries; bytes of those from number `first` on; adding
+  // entries of such bytes, all of them before RestoreState (kBadData).
   virtual size_t ArchiveSize() const { return 0; }
   virtual std::string EncodeArchive(size_t /*first*/) const { return {}; }
   virtual Status RestoreArchive(std::string_view bytes);
@@ -133,8 +133,8 @@ class EvolutionAlgorithm {
   // none.
   virtual std::string ArchiveCsv() const { return {}; }
   virtual EvolutionSummary summary() const = 0;
-  // What `samara export --individual NAME` finds in the state: the best candidate first, under a
-  // name of the algorithm's own, then others that it holds.
+  // Policies that `samara export --individual NAME` finds in the state: the best candidate first,
+  // under a name of the algorithm's own, then others that it holds.
   virtual std::vector<NamedCandidate> Candidates() const;
   // The population that Step plays next, rebuilt from the state: its size and its members, in the
   // order of GenerationReport::fitness. 0: it cannot be rebuilt.
@@ -156,7 +156,8 @@ class EvolutionAlgorithm {
                                               const StopToken& stop);
 
  protected:
-  // What an algorithm of one centre begins with: EvolutionSetup::initial, else fresh parameters.
+  // Returns the first parameters of an algorithm with one centre: EvolutionSetup::initial, else
+  // fresh parameters.
   std::vector<float> FirstParameters(InitKind init = InitKind::kFanIn) const;
   // The same with zeros in place of drawn weights.
   std::vector<float> ZeroParameters() const;
@@ -197,7 +198,8 @@ class EvolutionConfig {
   // Whether the algorithm itself keeps the statistics of the network's layers, which are measured
   // of a reference batch otherwise.
   virtual bool KeepsStatistics(const NetworkDescription& /*network*/) const { return false; }
-  // What episodes of population and validation record. kConfig when the environment has none of it.
+  // Returns what episodes of population and validation record. kConfig when the environment has
+  // none of it.
   virtual Result<RecordKind> Records(const EnvironmentSpec& /*environment*/,
                                      const NetworkDescription& /*network*/) const {
     return RecordKind::kNothing;

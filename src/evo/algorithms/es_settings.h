@@ -21,7 +21,7 @@ enum class GradientScale : uint8_t { kReference, kTextbook };
 constexpr EnumName<GradientScale> kGradientScaleNames[] = {{GradientScale::kReference, "reference"},
                                                            {GradientScale::kTextbook, "textbook"}};
 
-// What the schedules of sigma and the learning rate count.
+// Units of the schedules of sigma and the learning rate.
 enum class ScheduleUnit : uint8_t { kGenerations, kFrames, kSteps };
 constexpr EnumName<ScheduleUnit> kScheduleUnitNames[] = {
     {ScheduleUnit::kGenerations, "generations"},
@@ -64,7 +64,7 @@ struct EsSettings {
   double LearningRateAfter(const EvolutionCounters& counters) const;
   // How the centre of `network` moves.
   AscentRule RuleFor(const NetworkDescription& network) const;
-  // What Ascend divides by, for `count` members.
+  // Returns the divisor of Ascend, for `count` members.
   double Divisor(size_t count, double of_sigma) const;
   // Pairs that play next when `pairs` have played `steps`: as many as their mean length lets expect
   // to reach min_steps, at most a population; 0 when it is reached. A function of what all ranks

@@ -16,7 +16,7 @@
 
 namespace samara {
 
-// What an episode is characterised by.
+// Kinds of behaviour that characterize an episode.
 enum class BehaviourKind : uint8_t {
   kFinalPosition,  // of the body
   kTrajectory,     // its positions after every step
@@ -36,7 +36,7 @@ struct NoveltyRule {
 
   // Add novelty.behaviour and novelty.neighbours.
   void Bind(ConfigTable& table);
-  // What episodes are to record. kConfig: the environment has no such behaviour.
+  // Returns what episodes must record. kConfig: the environment has no such behaviour.
   Result<RecordKind> Records(const EnvironmentSpec& environment) const;
   // Size of a behaviour's rows.
   size_t RowBytes(const EnvironmentSpec& environment) const;

@@ -31,7 +31,7 @@
 
 namespace samara {
 
-// What a configuration says about mutations besides their size.
+// Settings of mutations other than their size.
 struct MutationRule {
   MutationKind kind = MutationKind::kPlain;
   double clip = 0;
@@ -63,7 +63,7 @@ std::vector<float> Sensitivity(MutationKind kind, const NetworkDescription& netw
 double Divergence(const NetworkDescription& network, std::span<const float> parent,
                   std::span<const float> child, const Experience& experience);
 
-// What a parent must have: its parameters, and for safe mutations what it saw.
+// A parent as mutation needs it: its parameters, and for safe mutations its observations.
 struct Breeder {
   Breeder() = default;
   Breeder(std::shared_ptr<const std::vector<float>> own, SharedExperience seen)

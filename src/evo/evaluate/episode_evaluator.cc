@@ -110,7 +110,7 @@ class EpisodeEvaluator : public Evaluator {
     return false;
   }
 
-  // Of an episode that has ended, before the slot plays another.
+  // Returns the result of an episode that has ended, before the slot plays another.
   EpisodeResult ResultOf(const SlotEvent& event) const {
     EpisodeResult result{.fitness = event.result.reward,
                          .frames = event.result.frames,

@@ -50,8 +50,8 @@ class WorkSource {
   virtual bool Finished() const = 0;  // all results in, or stopped
   // False: the result of this claimed index is no longer needed; its episode may be stopped.
   virtual bool Wanted(uint32_t /*index*/) const { return !Finished(); }
-  // What is kept of a result and sent to other ranks: a large recording as a number, perhaps. The
-  // same again for a result that was reduced before.
+  // Returns the part of a result that is kept and sent to other ranks: a large recording as a
+  // number, perhaps. The same again for a result that was reduced before.
   virtual EpisodeResult Reduced(EpisodeResult result) const { return result; }
 };
 

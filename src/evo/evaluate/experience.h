@@ -18,10 +18,10 @@ namespace samara {
 // Up to kExperienceStates network inputs, oldest first.
 struct Experience {
   std::vector<float> inputs;  // one state after the other
-  // Of a recurrent network: the states are consecutive, and a state with 1 begins a sequence, with
+  // For a recurrent network: the states are consecutive, and a state with 1 begins a sequence, with
   // a memory of zeros. The first does. Empty for other networks.
   std::vector<uint8_t> begins;
-  // Of both, the first eight bytes of a SHA-256: the same on every machine.
+  // Returns the first eight bytes of a SHA-256 over both, the same on every machine.
   uint64_t Hash() const;
   std::string Encode() const;
   static Result<Experience> Decode(std::string_view bytes);  // kBadData

@@ -30,8 +30,7 @@ struct EpisodeMeans {
   void Add(std::span<const EpisodeResult> episodes);  // one individual more
 };
 
-// What is to be played in one generation. Individuals are the members by their numbers, then the
-// old elite.
+// Episodes of one generation. Individuals are the members by their numbers, then the old elite.
 struct GenerationPlan {
   std::vector<Task> population;    // member by member
   size_t episodes = 1;             // of each member
@@ -86,7 +85,7 @@ class GenerationWork : public WorkSource {
     return population_;
   }
   const EpisodeMeans& means() const NO_THREAD_SAFETY_ANALYSIS { return means_; }
-  // What a member saw in its last episode; null unless its task recorded it and was played since
+  // Observations of a member's last episode; null unless its task recorded it and was played since
   // the start of the process. REQUIRES: as above.
   SharedExperience ExperienceOf(uint32_t member) const NO_THREAD_SAFETY_ANALYSIS {
     return experiences_[member];
@@ -96,7 +95,7 @@ class GenerationWork : public WorkSource {
   // Frames of the results that count, without those that were known at the start. REQUIRES:
   // Complete.
   uint64_t FramesPlayed() const;
-  // Of one candidate. REQUIRES: Complete.
+  // Results of one candidate. REQUIRES: Complete.
   std::vector<EpisodeResult> ValidationOf(uint32_t individual) const;
 
  private:

@@ -143,7 +143,7 @@ class PolicyState {
   Experience experience() const { return recorder_->Draw(seed_); }
 
  private:
-  // What the network has to evaluate, or null: the outputs of a policy that acts at random.
+  // Returns the network's input, or null: the outputs of a policy that acts at random.
   const float* Begin(std::span<const std::byte> observation);
   void Evaluate(PolicyWorkspace& workspace, std::span<const std::byte> observation);
   PolicyHandle loaded_ = kRandomHandle;

@@ -24,8 +24,8 @@ inline size_t ReferenceInputs(const PolicyModel& model) {
 Result<std::vector<float>> CollectReference(const PolicyModel& model, const EpisodeRule& episodes,
                                             uint64_t seed, Fleet& fleet);
 
-// What a run saves: a safetensors file with the tensor "inputs" [batch][rows][columns][channels],
-// as bytes (times 1/255) where the observations are bytes.
+// Encodes the inputs for the run folder: a safetensors file with the tensor "inputs"
+// [batch][rows][columns][channels], as bytes (times 1/255) where the observations are bytes.
 std::string EncodeReference(const PolicyModel& model, std::span<const float> inputs);
 // kBadData: damaged, or of another input.
 Result<std::vector<float>> DecodeReference(const PolicyModel& model, std::string_view bytes);

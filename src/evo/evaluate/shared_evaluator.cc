@@ -122,7 +122,7 @@ Spent operator+(const Spent& a, const Spent& b) {
   return {a.seconds + b.seconds, a.counters + b.counters};
 }
 
-// What a rank tells the others at the end of a round.
+// Message of a rank to the others at the end of a round.
 struct Said {
   Status status;
   bool stopped = false;
@@ -196,7 +196,7 @@ class SharedEvaluator : public Evaluator {
   }
 
  private:
-  // What all ranks said, this one included; whether there is no other round.
+  // Takes the messages of all ranks, this one included; returns whether this was the last round.
   Result<bool> Take(const std::vector<std::string>& all, WorkSource& work) {
     bool stopped = false;
     Spent others;

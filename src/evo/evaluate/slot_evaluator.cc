@@ -16,7 +16,7 @@ constexpr size_t kLargeNetwork = 100'000;
 constexpr size_t kSmallBatch = 8;
 constexpr milliseconds kSlotWait{5};  // until idle slots ask for work again and a stop is noticed
 
-// What one slot is doing. Touched only by the thread that holds the slot's last event.
+// State of one slot. Touched only by the thread that holds the slot's last event.
 struct SlotState {
   explicit SlotState(const PolicyModel& model) : policy(model) {}
   PolicyState policy;
@@ -37,7 +37,7 @@ class Seconds {
   std::atomic<double> sum_{0};
 };
 
-// What belongs to one inference thread; a cache line of its own.
+// State of one inference thread; a cache line of its own.
 struct alignas(64) Worker {
   explicit Worker(const PolicyModel& model) : workspace(model) {}
   PolicyWorkspace workspace;

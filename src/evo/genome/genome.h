@@ -37,7 +37,7 @@ enum class InitKind : uint8_t {                                              // 
   kUnitNormSmall = 7,  // kUnitNorm with an output layer of 0.01, as for MuJoCo
 };
 
-// What a configuration and a published genome may ask for; published runs have 0.002 to 0.5.
+// Largest power of a configuration and of a published genome; published runs have 0.002 to 0.5.
 constexpr double kMutationPowerMax = 10;
 
 // How noise becomes a change of parameters; evo/algorithms/safe_mutation.h defines them. On disk.

@@ -60,7 +60,7 @@ std::string PeerText(const sockaddr_storage& from) {
   return HostText(AF_INET, &v4.sin_addr) + ":" + std::to_string(ntohs(v4.sin_port));
 }
 
-// What limits are counted by.
+// Returns the part of an address by which limits are counted.
 std::string AddressText(const sockaddr_storage& from) {
   if (from.ss_family == AF_UNIX) return "this machine";
   if (from.ss_family == AF_INET)

@@ -72,7 +72,7 @@ class RemoteHub : public Fleet {
   void Sent(Session& session);        // the last Send is done
   void Close(Session& session);       // the last call for this session
   void EndAll(const RemoteEnd& end);  // every session, and those to come
-  // What actors must know from now on; who is in stays in.
+  // Sets the tokens that new actors must present; sessions that exist stay.
   void SetTokens(std::vector<std::string> tokens);
   bool WaitUntilClosed(std::chrono::milliseconds timeout);
   size_t message_bytes_max() const;  // what the transport may accept

@@ -1,4 +1,4 @@
-// What hub.cc and hub_sessions.cc share.
+// Types that hub.cc and hub_sessions.cc share.
 #pragma once
 
 #include "fleet/remote/hub.h"

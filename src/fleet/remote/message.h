@@ -25,8 +25,8 @@ struct ReturnMessage {
 // Null: no bytes.
 using Message = std::unique_ptr<MessageBytes, ReturnMessage>;
 
-// Of one stream, which has a message in the making, one with the transport, and some whose bytes
-// the transport still holds: both parts of each.
+// Buffers of one stream, for a message under construction, one with the transport, and some whose
+// bytes the transport still holds: both parts of each.
 class MessagePool : public std::enable_shared_from_this<MessagePool> {
  public:
   // Empty, with the room that it had; of no pool when all are on their way.
@@ -53,7 +53,7 @@ inline void ReturnMessage::operator()(MessageBytes* message) const {
   message->taken.store(false, std::memory_order_release);
 }
 
-// Of a text that is sent once.
+// Makes a message of a text that is sent once.
 inline Message MessageOf(std::string bytes) {
   Message message(new MessageBytes);
   message->bytes = std::move(bytes);

@@ -22,8 +22,8 @@ struct RemoteFleetOptions {
   // "localhost:PORT", "[::1]:PORT": actors of this user and of root may connect. Any other
   // HOST:PORT needs TLS, certificates of actors and a token. Port 0 takes a free one.
   std::string address = {};
-  // What actors must play. Without it the first actor decides, and MakeRemoteFleet waits for it for
-  // `spec_timeout` (kUnavailable after that), unless its id is not `environment`.
+  // The environment that actors must have. Without it the first actor decides, and MakeRemoteFleet
+  // waits for it for `spec_timeout` (kUnavailable after that), unless its id is not `environment`.
   std::optional<EnvironmentSpec> spec = {};
   std::string environment = {};  // id that the first actor must have; empty: any
   double spec_timeout = 600;     // s
@@ -44,7 +44,7 @@ struct RemoteFleetOptions {
   // Asked four times a second: whether tokens and certificates are to be read again. Streams that
   // are there stay; files that make no sense change nothing.
   std::function<bool()> reload = {};
-  // What a health check (grpc.health.v1) answers: SERVING while this is empty or says so.
+  // Answers health checks (grpc.health.v1): SERVING while this is empty or returns true.
   std::function<bool()> healthy = {};
 };
 

@@ -1,4 +1,4 @@
-// What travels between the engine and a remote actor; python/samara/wire.py is its twin.
+// Messages between the learner process and a remote actor; python/samara/wire.py has the same.
 //
 // One bidirectional stream per actor process, method kRemoteMethod; each gRPC message is one
 // message of ours: a MessageHeader, then what its kind says. All numbers are little-endian.
@@ -92,7 +92,7 @@ inline constexpr size_t kRowsBytesMax = size_t{1} << 20;  // aimed at by a messa
 // The largest message that either side may send under `layout`.
 size_t MessageBytesMax(const RemoteLayout& layout);
 
-// What a message arrives as: pieces of memory in order, read once.
+// A message as it arrives: pieces of memory in order, read once.
 class PieceReader {
  public:
   explicit PieceReader(std::span<const std::span<const std::byte>> pieces) : pieces_(pieces) {
@@ -136,7 +136,7 @@ inline constexpr int64_t kRemoteSlotsMax = 65536;  // that one actor may offer
 std::string WriteHello(const HelloMessage& hello);
 std::string WriteWelcome(const RemoteWelcome& welcome);
 std::string WriteGoodbye(const std::string& why);
-// Of a message's text. kConfig names the first field that is missing, of another type or out of
+// Parses a message's text. kConfig names the first field that is missing, of another type or out of
 // range.
 Result<HelloMessage> ParseHello(std::string_view text);
 Result<RemoteWelcome> ParseWelcome(std::string_view text);

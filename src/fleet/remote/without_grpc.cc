@@ -1,4 +1,4 @@
-// What remote.h says where gRPC was not found at configure time.
+// The functions of remote.h where gRPC was not found at configure time.
 #include "fleet/remote/remote.h"
 
 namespace samara {

@@ -1,4 +1,4 @@
-// What an exception of torch says.
+// The message of an exception of torch.
 #pragma once
 
 #include <string>

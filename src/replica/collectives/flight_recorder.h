@@ -21,7 +21,7 @@ struct FlightRecord {
   bool failed = false, ended = false;
 };
 
-// What was done between collectives, for the trace of a step.
+// Work between collectives, for the trace of a step.
 struct FlightSpan {
   std::string track, name;  // "replica 3", "step 12"
   SteadyTime begin{}, end{};

@@ -1,5 +1,5 @@
-// What moves bytes between ranks. Everything else (which operation, its order, its deadline, what
-// the bytes mean) lies above it, in communicator.h.
+// Moves bytes between ranks. Everything else (which operation, its order, its deadline, what the
+// bytes mean) lies above it, in communicator.h.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace samara {
 
-// What a rank says of the collective that it is in; compared on every rank before any data is read.
+// A rank's description of its present collective; compared on every rank before any data is read.
 struct CollectiveHeader {
   uint64_t sequence = 0;     // of this rank's collectives
   uint64_t fingerprint = 0;  // operation, structure, shapes, types, place in the program
@@ -35,7 +35,7 @@ class Transport {
   virtual size_t bytes_max() const = 0;
 
   using Write = std::function<void(std::span<std::byte> mine)>;
-  // What every rank gave, in rank order; valid during the call.
+  // The bytes of every rank, in rank order; valid during the call.
   using Read = std::function<void(std::span<const std::span<const std::byte>> all)>;
   // Headers of all ranks, in rank order. Not ok: the same on every rank, and nothing is read.
   using Check = std::function<Status(std::span<const CollectiveHeader> all)>;

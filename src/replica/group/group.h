@@ -62,7 +62,7 @@ class RankGroup {
   int size() const { return world_.size; }
   Communicator& communicator() { return *communicator_; }
   Store& store() { return *store_; }  // REQUIRES: not alone
-  // Of this host, as the others reach it; empty: its name's.
+  // Address of this host, as the others reach it; empty: that of its name.
   const std::string& address() const { return address_; }
 
   // The values of all ranks, in rank order. A collective: equal `what` on every rank.

@@ -1,4 +1,4 @@
-// What a program without torch has of ranks under a launcher: nothing, said plainly.
+// Ranks in a program without torch: every call is refused with a message.
 #include "replica/group/group.h"
 
 namespace samara {

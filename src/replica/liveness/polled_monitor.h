@@ -1,4 +1,4 @@
-// What the monitors of rank 0 and of the others share: one thread that polls, and the requests that
+// Base of the monitors of rank 0 and of the others: one thread that polls, and the requests that
 // other threads leave for it.
 //
 // One iteration of the thread: (1) sleep in poll, (2) read the clock, less the gap in which this

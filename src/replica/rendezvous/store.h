@@ -1,4 +1,4 @@
-// What ranks tell each other before they are connected: a few small values by name.
+// A store by which ranks exchange a few small values by name before they are connected.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@ class Store {
   virtual Status Delete(const std::string& key) = 0;
 };
 
-// What Get says after its timeout, in every store.
+// Status of Get after its timeout, in every store.
 Status StoreTimeout(const std::string& key, std::chrono::milliseconds timeout);
 
 // For ranks that are threads of one process.

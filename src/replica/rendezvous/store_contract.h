@@ -1,4 +1,4 @@
-// What every Store must do, for the test programs of each: instantiate StoreContractTest with
+// Contract tests of every Store, for the test programs of each: instantiate StoreContractTest with
 // something that makes an empty one.
 #pragma once
 

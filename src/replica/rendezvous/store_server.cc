@@ -179,7 +179,7 @@ void Server::Read(Connection& c) {
   }
 }
 
-// What has come whole.
+// Handles the requests that have arrived completely.
 void Server::Take(Connection& c) {
   if (!c.known) return Introduce(c);
   uint32_t size = 0;

@@ -1,4 +1,4 @@
-// What a store's server and its clients say to each other. A connection begins with
+// Protocol between a store's server and its clients. A connection begins with
 //   server: Greeting      magic and a nonce
 //   client: Introduction  a nonce, and the proof of both under the secret
 //   server: Digest        its own proof, or zeros: refused, and the connection is closed

@@ -162,7 +162,7 @@ Result<World> FromRank(const Variables& env) {
   return world;
 }
 
-// What Open MPI and MPICH have in common: names of variables, and where a job's name is found.
+// Environment variables of an MPI: ranks, sizes, and where a job's name is found.
 struct MpiNames {
   const char *launcher, *rank, *size, *local_rank, *local_size;
   std::vector<std::string> job;
@@ -245,7 +245,7 @@ std::string FirstHost(std::string_view list) {
   return host.find_first_of("[] ") == std::string::npos ? host : std::string();
 }
 
-// Of "2(x3),1" the entry of node `node`: nothing when it is not there.
+// Returns the entry of node `node` in "2(x3),1"; nothing when it is not there.
 std::optional<int64_t> TasksOfNode(std::string_view list, int64_t node) {
   while (!list.empty()) {
     const std::string_view entry = list.substr(0, list.find(','));

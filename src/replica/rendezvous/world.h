@@ -16,8 +16,8 @@ struct World {
   int local_rank = 0, local_size = 1;  // among the ranks of this host
   std::string address;                 // of the host that has the store; empty when alone
   uint16_t port = 0;
-  // What ranks of this launch, and no others, know: SAMARA_LAUNCH_SECRET, else the job's name,
-  // which keeps jobs apart but is no secret, else empty.
+  // Secret of the ranks of this launch: SAMARA_LAUNCH_SECRET, else the job's name, which keeps jobs
+  // apart but is no secret, else empty.
   std::string secret;
   bool agent_store = false;  // the launcher has the store: no rank opens one (torchrun)
   uint32_t restarts = 0;     // how often the launcher has started the ranks again

@@ -27,7 +27,8 @@ struct ScaleGradient : torch::autograd::Function<ScaleGradient> {
   }
 };
 
-// Of a batch or of several: count, mean and the sum of squared deviations, float64 [channels].
+// Moments of a batch or of several: count, mean and the sum of squared deviations, float64
+// [channels].
 struct Moments {
   double count = 0;
   torch::Tensor mean, m2;
@@ -60,7 +61,8 @@ Moments MomentsOf(const torch::Tensor& x) {
   return m;
 }
 
-// Of all replicas, in the order of their ids: one message of [count, samples, means, squares].
+// Returns the moments of all replicas, in the order of their ids: one message of [count, samples,
+// means, squares].
 Moments MomentsOfAll(const Moments& mine, int64_t channels, const ReplicaContext& replica,
                      Site site) {
   const auto samples = static_cast<double>(replica.samples());

@@ -115,7 +115,7 @@ std::string KeyOf(const std::string& optimizer, size_t parameter, const char* fi
   return "optimizer." + optimizer + "." + std::to_string(parameter) + "." + field;
 }
 
-// What this rank keeps: (parameter and field, value).
+// Returns the optimizer state of this rank: (parameter and field, value).
 Entries OfOptimizer(const std::string& name, WrappedOptimizer& wrapped) {
   Entries entries;
   auto& states = wrapped.base().state();
@@ -205,7 +205,7 @@ Status Take(const ReplicaCheckpoint& file, const std::string& name, torch::Tenso
   return {};
 }
 
-// Of a run in exact mode: with another value its bits are others.
+// Returns the settings that decide the bits of a run in exact mode.
 Metadata WhatDecidesBits(const Replicator& replicator) {
   return {{"mode", replicator.mode() == ReplicationMode::kExact ? "exact" : "fast"},
           {"replicas", std::to_string(replicator.num_replicas())},
@@ -221,7 +221,7 @@ void AddToFile(const std::string& name, const torch::Tensor& value, Safetensors&
 // A note is rank 0's own text.
 bool IsNote(const std::string& word) { return word.starts_with("note."); }
 
-// What one rank would save: a checksum by name.
+// Checksums by name of what one rank would save.
 using Sums = std::map<std::string, std::string>;
 Sums SumsOf(const Replicator& replicator, const Entries& shared, const Metadata& metadata,
             const Safetensors& file) {

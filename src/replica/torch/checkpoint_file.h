@@ -21,7 +21,7 @@ struct ReplicaCheckpoint {
   int64_t step = 0;
 };
 
-// What one rank holds of a checkpoint.
+// The part of a checkpoint that one rank holds.
 struct HeldEntries {
   Entries shared;  // the same on every rank that has it; a part of a sharded optimizer's is on one
   Entries own;     // each rank's own: rank 0's are saved

@@ -36,7 +36,7 @@ Leaves SumOver(ReplicatorState& state, int local, const Leaves& in, ReduceOp op,
 
 [[noreturn]] void Refuse(const std::string& message) { throw ReplicationError(78, message); }
 
-// What has no gradient would cut it in silence.
+// Refuses operations without a gradient, which would cut it silently.
 void RefuseGradients(const Leaves& in, const std::string& operation, const std::string& instead) {
   if (!torch::GradMode::is_enabled()) return;
   for (const torch::Tensor& leaf : in)

@@ -139,7 +139,7 @@ class GlooTransport : public Transport {
     return status;
   }
 
-  // What rounds read and write.
+  // Buffers of rounds.
   struct Memory {
     Envelope envelope;                // this rank's
     std::vector<Envelope> envelopes;  // of all

@@ -52,7 +52,7 @@ std::string NotOneOf(std::string_view words, std::string_view word) {
   return list;
 }
 
-// What is wrong with a value; empty when it was taken.
+// Sets a value; returns what is wrong with it, or nothing.
 std::string Take(const ProgramOption& option, std::string_view text) {
   if (const auto* number = std::get_if<int64_t*>(&option.value)) {
     int64_t value = 0;

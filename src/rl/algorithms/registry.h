@@ -15,7 +15,8 @@ namespace samara {
 class Algorithm;  // rl/learner/algorithm.h
 using MakeAlgorithm = std::unique_ptr<Algorithm>(const LearningConfig& config);
 
-// What a row names: an algorithm's parameters, with their defaults, and the algorithm itself.
+// Functions that a row names: they make an algorithm's parameters, with their defaults, and the
+// algorithm itself.
 template <typename Parameters>
 std::unique_ptr<AlgorithmConfig> NewParameters() {
   return std::make_unique<Parameters>();

@@ -19,7 +19,7 @@ constexpr size_t kEventsMax = 256;
 
 }  // namespace
 
-// What one slot is doing. Touched by the serving thread only.
+// State of one slot. Touched by the serving thread only.
 struct InferenceServer::Slot {
   uint64_t episodes = 0;  // begun so far; the running one is the last
   EpisodeSpec spec;
@@ -77,7 +77,7 @@ Status InferenceServer::Failure() const {
 
 // ---- episodes
 
-// Of the draws of a slot's episode.
+// Key of the draws of a slot's episode.
 uint64_t InferenceServer::KeyOf(uint32_t index, uint64_t episode) const {
   return DeriveKey(config_.seed, Purpose::kPolicyAction, config_.share.first + index, episode);
 }

@@ -1,5 +1,4 @@
-// What inference asks of a network, whatever computes it: torch on a CPU or a device, or nothing at
-// all.
+// Interface of a network for inference: computed by torch on a CPU or a device, or not at all.
 //
 // A model keeps what belongs to a slot (the frame stack, the recurrent state) on the device that
 // computes, keyed by slot: a row brings its newest frame only. Rows of

@@ -42,7 +42,7 @@ struct UpdateReport {
 struct AgentSetup {
   LearningConfig config;
   EnvironmentSpec environment;
-  // Of images, along their channels; none: four gray images, or one with channels.
+  // Frame stack of images, along their channels; none: four gray images, or one with channels.
   std::optional<FrameStackRule> stack;
   uint32_t slots = 1;
   SlotShare share{};      // which of the run's slots these are
@@ -65,7 +65,7 @@ class Agent : public Model {
                                       double frames) = 0;
   virtual uint64_t version() const = 0;  // how often Update was called
   virtual int64_t parameter_count() const = 0;
-  // What learning will come to need besides: of a replay.
+  // Bytes that learning will need later: those of a replay.
   virtual uint64_t memory_bytes() const { return 0; }
   virtual std::string parameter_hash() const = 0;  // SHA-256 over the parameters, by name
   virtual bool finite() const = 0;                 // all parameters

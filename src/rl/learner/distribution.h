@@ -1,4 +1,4 @@
-// What a policy's outputs mean: distributions over actions.
+// Distributions over actions, from a policy's outputs.
 //
 //   categorical   K logits: one of K actions
 //   multi         K1 + K2 + .. logits: one of K1, one of K2, ..., independent
@@ -42,8 +42,8 @@ class ActionDistribution {
 
   // `actions` and `uniforms`: [..., components()]; indices are int64, samples float32.
   torch::Tensor LogProb(const torch::Tensor& parameters, const torch::Tensor& actions) const;
-  // Of a continuous action: of the normal, plus the logarithm of the squashing at one sample drawn
-  // from `uniforms` (no closed form is known). [...]
+  // Entropy. Of a continuous action: that of the normal, plus the logarithm of the squashing at one
+  // sample drawn from `uniforms` (no closed form is known). [...]
   torch::Tensor Entropy(const torch::Tensor& parameters, const torch::Tensor& uniforms = {}) const;
   // KL(parameters || others), exact: squashing does not change it.
   torch::Tensor Kl(const torch::Tensor& parameters, const torch::Tensor& others) const;
@@ -63,7 +63,7 @@ class ActionDistribution {
   };
   RowValues EvaluateRow(const float* parameters, int64_t index, const float* sample,
                         const float* normal, float* by_log_prob, float* by_entropy) const;
-  // What the environment gets: indices as they are, tanh of a sample.
+  // Converts actions to those of the environment: indices stay, samples become their tanh.
   torch::Tensor Squash(const torch::Tensor& actions) const;
 
  private:

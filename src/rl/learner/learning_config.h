@@ -95,7 +95,7 @@ struct LearningConfig {
 };
 // REQUIRES: `config.own` is there, here and in Check.
 void Bind(ConfigTable& table, LearningConfig& config);
-// What no single row can refuse. kConfig.
+// Refuses combinations that no single row can refuse. kConfig.
 Status Check(const LearningConfig& config);
 // Parts that each of `learners` cuts its share of a batch into: learn.shards over all of them, and
 // one each at least.

@@ -36,7 +36,7 @@ class Optimizer {
   StepResult Step(double frames);
   uint64_t steps() const { return steps_; }  // applied so far
 
-  // What a checkpoint holds: "NAME/PART" for every slot, and the step count.
+  // State for a checkpoint: "NAME/PART" for every slot, and the step count.
   std::map<std::string, torch::Tensor> State() const;
   // kBadData when a tensor is missing, or its shape is another one.
   Status Restore(const std::map<std::string, torch::Tensor>& state);

@@ -50,7 +50,7 @@ class Acting {
   // A copy of `network` becomes the newest version.
   void Publish(uint64_t version, const AgentNetworkImpl& network);
 
-  // What slots remember; REQUIRES: no Infer is running.
+  // Encodes the memory of slots; REQUIRES: no Infer is running.
   std::string SaveSlots() const;
   Status RestoreSlots(std::string_view saved);  // kBadData
   const VersionQueue<AgentNetworkImpl>& versions() const { return versions_; }

@@ -28,8 +28,9 @@ struct ReplayKeys {
   uint64_t Due(const LearnConfig& learn, uint64_t updates) const;
 };
 
-// Of a checkpoint's file of replays, a record each shard of all learners: those of `shards` shards
-// from `first` on; views into it. kBadData: missing, damaged, or of another number of shards.
+// Returns the records of `shards` shards from `first` on, in a checkpoint's file of replays with a
+// record for each shard of all learners; views into it. kBadData: missing, damaged, or of another
+// number of shards.
 Result<std::vector<std::string_view>> ReplayRecords(const std::map<std::string, std::string>& files,
                                                     const char* name, int64_t first, int64_t shards,
                                                     int64_t all);

@@ -436,7 +436,7 @@ Status ReplayLearner::Restore(const Files& files, Part part) {
   return Status::Ok();
 }
 
-// What perceptrons on the processor have no use for.
+// Refuses keys that perceptrons on the processor do not use.
 Status CheckKeys(const AgentSetup& setup) {
   const AgentNetworkKeys &keys = setup.config.network, plain;
   const auto refuse = [&](const char* key, const char* expected) {

@@ -17,7 +17,7 @@ struct SquashedNormal {
         slope(1 / (1 + std::exp(-deviation_output))) {}
 
   float Sample(float noise) const { return mean + deviation * noise; }
-  // Of the action tanh(sample), by the noise that made it.
+  // Returns the log-probability of the action tanh(sample), by the noise that made it.
   float LogProb(float noise, float sample) const {
     constexpr float kHalfLog2Pi = 0.918938533F;
     return -0.5F * noise * noise - std::log(deviation) - kHalfLog2Pi - LogSquashing(sample);

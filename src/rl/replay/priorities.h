@@ -38,7 +38,7 @@ class Priorities {
 
   static uint64_t Bytes(uint64_t items, double alpha);
   bool uniform() const { return alpha_ == 0; }
-  // Of the item in this place: its priority, at least 1e-6. Without one: the largest so far.
+  // Sets the priority of an item, at least 1e-6. Without one: the largest so far.
   void Set(uint64_t item, double priority);
   void SetNew(uint64_t item) { Set(item, largest_); }
 
@@ -51,7 +51,7 @@ class Priorities {
   // items of all shards; `share`: the part of a minibatch that this shard draws.
   Drawn Draw(const CounterRng& rng, uint64_t i, uint64_t size, double all, double share) const;
 
-  // What a checkpoint holds of the first `size` items. Restore: kBadData.
+  // Encodes the first `size` items for a checkpoint. Restore: kBadData.
   std::string Save(uint64_t size) const;
   Status Restore(std::string_view saved, uint64_t size);
 

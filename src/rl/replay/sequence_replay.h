@@ -1,5 +1,5 @@
-// What learners of recurrent networks learn from: the last unrolls, whole, with the state that
-// entered each, so that replaying one gives the values of acting.
+// Replay of learners of recurrent networks: the last unrolls, whole, with the state that entered
+// each, so that replaying one gives the values of acting.
 //
 // Consecutive unrolls of a slot share overlap + 1 entries (unroll_store.h). These are stored once:
 // a sequence is a row of blocks of entries, and a block goes with the last sequence that has a part
@@ -50,7 +50,8 @@ class SequenceReplay {
   // Everything but behaviour, values and continuous actions. REQUIRES: Has(number).
   void Read(uint64_t number, Unroll& unroll) const;
 
-  // What a checkpoint holds. Restore: kBadData, of another shape or damaged; nothing has changed.
+  // Encodes the replay for a checkpoint. Restore: kBadData, of another shape or damaged; nothing
+  // has changed.
   std::string Save() const;
   Status Restore(std::string_view saved);
 

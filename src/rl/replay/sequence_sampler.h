@@ -37,7 +37,7 @@ class SequenceSampler {
   // Sets the priorities of the sequences drawn last, but for those that were replaced since.
   void SetPriorities(std::span<const double> priorities);
 
-  // What a checkpoint holds. Restore: kBadData, then it is not to be used.
+  // Encodes the sampler for a checkpoint. Restore: kBadData; the sampler must not be used then.
   std::string Save() const;
   Status Restore(std::string_view saved);
 

@@ -1,4 +1,4 @@
-// What off-policy learners learn from: the last steps that were played, an unroll a block.
+// Replay of off-policy learners: the last steps that were played, an unroll a block.
 //
 // A block has an observation more than steps, so that an observation is stored once, but for the
 // first and last of a block and those at which an episode's clock ran out. Thread safety: none.
@@ -18,7 +18,7 @@
 
 namespace samara {
 
-// What a step is worth: discounted rewards of `steps` steps, and then a value.
+// Rule of a return: discounted rewards of `steps` steps, and then a value.
 struct ReturnRule {
   int64_t steps = 1;
   double gamma = 1;
@@ -60,7 +60,7 @@ class UnrollReplay {
       return Outcome{rewards_[at], ends_[at] == kTerminated};
     });
   }
-  // What a step brought.
+  // Outcome of a step.
   struct Outcome {
     float reward = 0;
     bool terminated = false;
@@ -73,7 +73,7 @@ class UnrollReplay {
   // Unrolls that are added from now on continue none that is there: slots have begun again.
   void EndStreams() { links_.EndStreams(); }
   bool terminated(uint64_t step) const { return ends_[step] == kTerminated; }
-  // What the step led to. Of a terminated step without shape.episodes it has no meaning.
+  // Observation after the step. Of a terminated step without shape.episodes it has no meaning.
   std::span<const std::byte> After(uint64_t step) const;
   std::span<const std::byte> Before(uint64_t step) const {
     return Entry(step / shape_.length, step % shape_.length);
@@ -83,7 +83,8 @@ class UnrollReplay {
   uint64_t StepsFrom(uint64_t step) const;
   uint64_t Later(uint64_t step, uint64_t ahead) const;
 
-  // What a checkpoint holds. Restore: kBadData, of another shape or damaged; nothing has changed.
+  // Encodes the replay for a checkpoint. Restore: kBadData, of another shape or damaged; nothing
+  // has changed.
   std::string Save() const;
   Status Restore(std::string_view saved);
 

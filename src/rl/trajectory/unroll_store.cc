@@ -168,7 +168,7 @@ bool UnrollStore::NeedsState(uint32_t slot) const {
          (stream.entries + config_.overlap) % config_.length == 0;
 }
 
-// Of the stream's next entry, if an unroll will begin with it.
+// Stores the state of the stream's next entry, if an unroll will begin with it.
 void UnrollStore::KeepState(Stream& stream, const Entry& entry) const {
   if ((stream.entries + config_.overlap) % config_.length != 0) return;
   CHECK(entry.state.size() == shape_.state && entry.history.size() == shape_.history_bytes);

@@ -69,7 +69,8 @@ bool HaveFlags(std::span<const EntryHeader> headers);
 struct Entry {
   EntryHeader header;
   std::span<const std::byte> observation;
-  // Of the last episode, if it was truncated here, or ended otherwise and a learner wants it.
+  // Final observation of the last episode, if it was truncated here, or ended otherwise and a
+  // learner wants it.
   std::span<const std::byte> final_observation;
   std::span<const float> action_values, behaviour, values;
   // Read only where NeedsState(slot) said so:

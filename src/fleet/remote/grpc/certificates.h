@@ -23,7 +23,7 @@ struct KeyPair {
 // certificate, or one that is not valid today.
 Result<KeyPair> ReadKeyPair(const Path& certificate, const Path& key);
 
-// What lies in three files, as they were when they last made sense. Thread safe.
+// Contents of three files, as they were when they were last valid. Thread safe.
 class Certificates {
  public:
   // Fails as the functions above do.

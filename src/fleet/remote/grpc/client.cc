@@ -137,7 +137,7 @@ grpc::ChannelArguments ChannelSettings(const RemoteLayout& layout) {
   return arguments;
 }
 
-// What the end of a stream means for the actor: ok when it is to try again.
+// Converts the end of a stream to a status for the actor: ok when it should try again.
 Status Verdict(const RemoteActor::Outcome& outcome) {
   const std::string why = "the learner process refused this actor: " + outcome.end.message;
   switch (outcome.end.code) {
@@ -152,7 +152,8 @@ Status Verdict(const RemoteActor::Outcome& outcome) {
   }
 }
 
-// What to do when no stream came to life, by what gRPC or the engine has said last.
+// Returns advice for a user whose actor cannot connect, from the last message of gRPC or the
+// learner process.
 std::string Advice(const std::string& said, const RemoteActorOptions& options,
                    const RemoteAddress& address) {
   const auto has = [&](std::string_view words) { return said.find(words) != said.npos; };

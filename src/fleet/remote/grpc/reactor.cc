@@ -14,7 +14,7 @@ thread_local bool at_work = false;  // this thread, in a callback
 
 }  // namespace
 
-// What the hub holds of a reactor; outlives it. The reactor's life ends with OnDone, and until then
+// The hub's handle of a reactor; outlives it. The reactor's life ends with OnDone, and until then
 // gRPC wants exactly one Finish and at most one write at a time. Invariant: from Send to Written
 // the reactor lives, since Finish waits for the write.
 class ServerStream : public RemoteStream, public std::enable_shared_from_this<ServerStream> {

@@ -210,7 +210,8 @@ void RaiseDescriptorLimit(uint32_t slots) {
                std::to_string(slots) + " slots: raise the hard limit (ulimit -Hn)");
 }
 
-// What other machines may only reach with: TLS, certificates of actors and a token.
+// Checks what an address that other machines can reach requires: TLS, certificates of actors and a
+// token.
 Status CheckRoutable(const RemoteFleetOptions& options, const RemoteAddress& address) {
   std::string missing;
   for (const auto& [there, name] :
@@ -256,7 +257,8 @@ Status CheckSafe(const RemoteFleetOptions& options, const RemoteAddress& address
   return {};
 }
 
-// What an actor sends until its Hello is accepted, generously: TLS, HTTP/2 and the Hello itself.
+// Upper bound of the bytes that an actor sends until its Hello is accepted: TLS, HTTP/2 and the
+// Hello itself.
 size_t GreetingBytes(const RemoteFleetOptions& options) {
   // with certificates of actors HTTP/2 begins only after theirs, whose chains may be long
   const size_t transport = size_t{options.client_ca.empty() ? 8U : 64U} << 10;

@@ -20,10 +20,10 @@ inline constexpr int kKeepaliveMs = 20'000, kKeepaliveTimeoutMs = 10'000;
 inline constexpr int kPingIntervalMs = 10'000;  // not above the client's keepalive time
 inline constexpr int kHandshakeMs = 10'000;
 inline constexpr int kHttp2FrameBytes = 256 << 10;
-// What gRPC refuses by itself lies a little above what we refuse, so that our limit is exact.
+// Distance between gRPC's own limit of a message and samara's, so that samara's is exact.
 inline constexpr size_t kMessageSlackBytes = size_t{64} << 10;
 
-// What both ends tell gRPC alike, and the bare echo of `samara bench` too.
+// Settings of gRPC on both ends, and of the bare echo of `samara bench`.
 inline std::array<std::pair<const char*, int>, 3> StreamSettings(int message_max) {
   // a window of two messages; probing would widen it for peers that send much
   return {{{GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kHttp2FrameBytes},
