@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""An actor process: ``python -P -m samara.actor``, spawned and supervised by the engine.
+"""An actor process: ``python -P -m samara.actor``, started and supervised by the learner process.
 
-It builds one environment per slot, says Hello with their spec, and serves commands through shared
-memory (src/fleet/slot.h) until the engine says leave or is gone. Four descriptors are inherited: the
-control socket (packets of one JSON object each), the segment of this actor, the doorbell of the fleet,
-and the policies that this actor plays by itself (src/fleet/policy_segment.h).
-Numerics run on one thread: the engine sets OMP_NUM_THREADS and its kin. With arguments it is a remote actor instead:
-samara/remote.py.
+It builds one environment per slot, sends Hello with their spec, and serves commands through shared
+memory (src/fleet/slot.h) until the learner process ends it or has ended. Four descriptors are
+inherited: the control socket (packets of one JSON object each), the segment of this actor, the
+doorbell of the fleet, and the policies that this actor plays by itself (src/fleet/policy_segment.h).
+Numerics run on one thread: the learner process sets OMP_NUM_THREADS and similar variables. With
+arguments the process is a remote actor instead (samara/remote.py).
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ LINE_MAX = 800  # of a message, whatever it quotes
 
 
 def send(message: dict) -> None:
+    """Sends a message to the learner process."""
     os.write(CONTROL, json.dumps(message).encode())
 
 
 def receive() -> dict:
-    """The next message; an engine that is gone ends this process."""
+    """Returns the next message; exits if the learner process has ended."""
     packet = os.read(CONTROL, PACKET_BYTES_MAX)
     if not packet:
         sys.exit(0)
@@ -43,7 +44,7 @@ def receive() -> dict:
 
 
 def one_line(error: BaseException) -> str:
-    """Type and message on one line, as the engine will quote it."""
+    """Returns type and message on one line, as the learner process quotes them."""
     text = " ".join(str(error).encode(errors="replace").decode().split())
     text = text if len(text) <= LINE_MAX else f"{text[:LINE_MAX]}... ({len(text)} characters)"
     if isinstance(error, SetupError):
@@ -52,7 +53,7 @@ def one_line(error: BaseException) -> str:
 
 
 def be_first_to_go() -> None:
-    """When memory runs out, the kernel should take an actor, which is respawned, and not the engine."""
+    """Asks the kernel to end an actor, which is started again, before the learner process when memory runs out."""
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("500")
@@ -61,6 +62,7 @@ def be_first_to_go() -> None:
 
 
 def build(config: dict) -> list[Environment]:
+    """Builds the environments of all slots."""
     environment = config["environment"] | {k: config[k] for k in ("actor", "incarnation")}
     environments = [make(environment, config["render"]) for _ in range(config["slots"])]
     spec = environments[0].spec
@@ -72,15 +74,17 @@ def build(config: dict) -> list[Environment]:
 
 
 def bounds(values: tuple[float, ...]) -> list[float | None]:
-    """JSON has no infinity: an open bound travels as null."""
+    """Returns the bounds as JSON has them, which knows no infinity: an open bound is null."""
     return [float(v) if math.isfinite(v) else None for v in values]
 
 
 def spec_fields(spec: Spec) -> dict:
+    """Returns the fields of a spec as JSON has them."""
     return vars(spec) | {"action_low": bounds(spec.action_low), "action_high": bounds(spec.action_high)}
 
 
 def hello(spec: Spec) -> dict:
+    """Returns the first message."""
     return {
         "type": "hello",
         "protocol": _native.SLOT_PROTOCOL,
@@ -90,6 +94,7 @@ def hello(spec: Spec) -> dict:
 
 
 def serve(config: dict, environments: list[Environment]) -> None:
+    """Serves commands until the learner process ends this one; reports an exception of an environment."""
     spec = environments[0].spec
     render = spec.render_frames if config["render"] else 0
     slots = _native.Slots(
@@ -109,7 +114,7 @@ def serve(config: dict, environments: list[Environment]) -> None:
     try:
         slots.serve(environments)
     except Exception as error:
-        traceback.print_exc()  # before the learner process, which ends this one, hears of it
+        traceback.print_exc()  # before the learner process learns of it and ends this one
         slot, episode, step = slots.current
         where = f"{spec.id}, slot {slot}, episode {episode}, step {step}"
         send({"type": "error", "code": INTERNAL, "slot": slot, "line": f"{one_line(error)} ({where})"})
@@ -117,10 +122,11 @@ def serve(config: dict, environments: list[Environment]) -> None:
 
 
 def main() -> int:
-    if len(sys.argv) > 1:  # started by hand
-        from samara.remote import main as play_for_an_engine_elsewhere
+    """Runs the process; returns its exit code."""
+    if len(sys.argv) > 1:  # with arguments: started by a user
+        from samara.remote import main as run_remote_actor
 
-        return play_for_an_engine_elsewhere(sys.argv[1:])
+        return run_remote_actor(sys.argv[1:])
     for descriptor in (CONTROL, SEGMENT, BELL, POLICIES):
         os.set_inheritable(descriptor, False)  # a simulator's own children must not keep them
     _native.die_with_parent()
@@ -134,7 +140,7 @@ def main() -> int:
                 f" {_native.SLOT_PROTOCOL}: build both from one source",
             )
         environments = build(config)
-    except Exception as error:  # the engine reports it and decides
+    except Exception as error:  # the learner process reports it and decides
         code = error.code if isinstance(error, SetupError) else CONFIG
         if error.__cause__ is not None or not isinstance(error, SetupError):
             traceback.print_exception(error.__cause__ or error)

@@ -36,6 +36,7 @@ ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
 
 
 def rom_folder() -> Path:
+    """Returns the folder of ale-py's ROMs."""
     return Path(ale_py.__file__).parent / "roms"
 
 

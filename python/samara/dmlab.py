@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from samara.environment import CONFIG, NO_INPUT, SetupError, Spec, Step
+from samara.environment import CONFIG, NO_INPUT, SetupError, Spec, Step, WithoutState
 
 try:
     import deepmind_lab
@@ -89,11 +89,12 @@ class LevelCache:
         self.folder = Path(folder)
 
     def path(self, key: str) -> Path:
+        """Returns the file of a level."""
         digest = hashlib.md5(key.encode(), usedforsecurity=False).hexdigest()
         return self.folder / digest[:3] / digest[3:]
 
     def fetch(self, key: str, pk3_path: str) -> bool:
-        """Called by DeepMind Lab before it compiles a level: copies it to `pk3_path`, or says that it is not here."""
+        """Called by DeepMind Lab before it compiles a level: copies it to `pk3_path`; returns False if it is not cached."""
         try:
             shutil.copyfile(self.path(key), pk3_path)
         except OSError:
@@ -101,7 +102,7 @@ class LevelCache:
         return True
 
     def write(self, key: str, pk3_path: str) -> None:
-        """Called with what was compiled. A cache that cannot be written costs time and nothing else."""
+        """Called with a compiled level. A cache that cannot be written costs time only."""
         path = self.path(key)
         if path.exists():
             return
@@ -120,7 +121,9 @@ class LevelCache:
             os.unlink(name)
 
 
-class DmLabEnvironment:
+class DmLabEnvironment(WithoutState):
+    """A level of DeepMind Lab."""
+
     def __init__(self, level: str, options: dict[str, Any], render: bool) -> None:
         height, width, self.repeat = options["height"], options["width"], options["repeat"]
         if options["runfiles"]:
@@ -165,6 +168,7 @@ class DmLabEnvironment:
         return Step(float(reward), terminated, truncated, False, self.repeat)
 
     def observe(self, out: np.ndarray) -> None:
+        """Writes the newest image to `out`."""
         self.last[...] = self.lab.observations()["RGB_INTERLEAVED"]
         out[...] = self.last
 
@@ -172,17 +176,12 @@ class DmLabEnvironment:
         out[0] = self.last
         return 1
 
-    def save(self) -> bytes:
-        return b""
-
-    def restore(self, state: bytes) -> None:
-        raise SetupError(CONFIG, f"{self.spec.id}: this environment cannot restore a state")
-
     def close(self) -> None:
         self.lab.close()
 
 
 def level_path(level: str, test: bool) -> str:
+    """Returns the package's path of a level."""
     if level in SPLIT:
         level += "_test" if test else "_train"
     ours = level in DMLAB30 or level.removesuffix("_train").removesuffix("_test") in SPLIT
@@ -190,7 +189,7 @@ def level_path(level: str, test: bool) -> str:
 
 
 def lab_config(options: dict[str, Any]) -> dict[str, str]:
-    """Settings as the package takes them: texts throughout."""
+    """Returns the settings as the package takes them: strings only."""
     config = {"width": options["width"], "height": options["height"], "logLevel": "WARN"}
     if options["dataset"]:
         config["datasetPath"] = options["dataset"]
@@ -200,7 +199,7 @@ def lab_config(options: dict[str, Any]) -> dict[str, str]:
 
 
 def version(options: dict[str, Any]) -> str:
-    """The package and what of the options decides the bits; folders do not."""
+    """Returns what decides the bits: the version of the package and the options other than folders."""
     try:
         found = importlib.metadata.version("deepmind_lab")
     except importlib.metadata.PackageNotFoundError:
@@ -210,6 +209,7 @@ def version(options: dict[str, Any]) -> str:
 
 
 def make(config: dict[str, Any], render: bool = False) -> DmLabEnvironment:
+    """Checks the configuration and builds the environment."""
     unknown = config.keys() - {"kind", "id", "kwargs", "actor", "incarnation"}
     if unknown:
         raise SetupError(CONFIG, f"dmlab: unknown key {min(unknown)!r}, expected id, kwargs")

@@ -41,6 +41,8 @@ DRAW_LENGTH = 1 << 40  # index of the draw that no step uses
 
 
 class DummyEnvironment:
+    """The template: a game of guessing a number, with every part of the interface."""
+
     def __init__(self, config: dict[str, Any], render: bool) -> None:
         self.config = config
         self.render = render
@@ -91,7 +93,7 @@ class DummyEnvironment:
         truncated = not terminated and 0 < self.frames_max <= frames
         return Step(reward, terminated, truncated, self.step_number % 7 == 0, FRAMES_PER_STEP)
 
-    # 3. pictures are for people; only called when made to render
+    # 3. pictures for videos; called only when made to render
     def pictures(self, out: np.ndarray) -> int:
         out[:] = self.step_number & 255
         out[1, :, :, 0] = int(self.target() * 60) & 255
@@ -119,12 +121,14 @@ class DummyEnvironment:
 
     # the game
     def target(self) -> float:
+        """Returns the number to guess at this step."""
         index = self.noops + self.step_number
         if self.discrete:
             return float(self.rng.uniform_int(index, ACTIONS))
         return self.rng.uniform(index) * 2.0 - 1.0
 
     def reward(self, action: int | np.ndarray) -> float:
+        """Returns the reward of a guess."""
         target = self.target()
         if self.discrete:
             self.last = float(action)
@@ -134,6 +138,7 @@ class DummyEnvironment:
         return 1.0 - abs(first - target) - abs(second - target)
 
     def observe(self, out: np.ndarray) -> None:
+        """Writes the observation."""
         target = self.target()
         if self.bytes:
             out[:] = (self.ramp + int(target * 60.0) + self.step_number) & 255
@@ -174,6 +179,7 @@ def spin(microseconds: int) -> None:
 
 
 def make(config: dict[str, Any], render: bool = False) -> DummyEnvironment:
+    """Checks the configuration and builds the environment."""
     given = {k: v for k, v in config.items() if k not in ("kind", "actor", "incarnation")}
     for key, value in given.items():
         if key not in DEFAULTS:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What an environment is inside an actor process, and which kinds there are.
+"""Interface of environments inside an actor process, and the list of adapters.
 
-An adapter is one module with a function ``make(config, render) -> Environment``. Its contract is that
-of the engine (src/env/interface.h): one step answers one action, no action is discarded, no fake
-transition is emitted, an episode ends as terminated or truncated, and what the last step wrote is the
-final observation. The same seed, noops, frames_max and actions give the same bits, whatever was
-played before in the same process. ``samara/dummy.py`` is the template to copy.
+An adapter is a module with a function ``make(config, render) -> Environment``. Its contract is that
+of src/env/interface.h: one step answers one action, no action is dropped, no transition is invented,
+an episode ends as terminated or truncated, and the observation that the last step wrote is the final
+one. The same seed, noops, frames_max and actions give the same bits, whatever was played before in
+the same process. ``samara/dummy.py`` is the template to copy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KINDS = {
     "envpool": "samara.envpool",
     "gym": "samara.gym",
 }
-# what may stand before the colon of an id instead of a module that registers Gymnasium environments
+# prefixes of an id that name an adapter; other words before a colon are modules
 PREFIXES = ("dmlab", "envpool")
 
 
@@ -44,7 +44,7 @@ class SetupError(Exception):
 
 @dataclass(frozen=True)
 class Spec:
-    """The fields of EnvironmentSpec (src/env/interface.h); sent to the engine once, at Hello."""
+    """The fields of EnvironmentSpec (src/env/interface.h), sent to the learner process once, with Hello."""
 
     id: str  # "atari/frostbite", "gym/LunarLander-v3"
     version: str  # of the simulator and preset: part of the run's identity
@@ -58,26 +58,26 @@ class Spec:
     action_names: tuple[str, ...] = ()  # discrete, when the simulator has names
     frames_per_step: int = 1  # emulated frames of one ordinary step
     steps_max: int = 0  # truncation limit of the environment itself; 0 = none
-    position: int = 0  # numbers that position() writes: where the body is, for maps and novelty; 0 = no such method
+    position: int = 0  # numbers that position() writes: of the body, for maps and novelty; 0 = no such method
     goal_size: int = 0  # numbers of a goal (src/env/goal.h), at the end of the observation: achieved, then desired; 0 = no goals
     goal_threshold: float = 0.0  # a goal is reached within this distance
     goal_reached: float = 0.0  # reward of a step that reached it
     goal_missed: float = -1.0  # and of any other
     goal_terminates: bool = False  # whether reaching it ends the episode
-    memory: int = 0  # bytes that memory() writes: of the simulator, for novelty; 0 = it has no such method
-    render_height: int = 0  # pictures for people, when made to render: RGB
+    memory: int = 0  # bytes that memory() writes: of the simulator, for novelty; 0 = no such method
+    render_height: int = 0  # of RGB pictures, when made to render
     render_width: int = 0
-    render_frames: int = 0  # at most so many pictures a step
+    render_frames: int = 0  # largest number of pictures of a step
 
 
 class Step(NamedTuple):
-    """Result of one step; a plain tuple in the same order does as well."""
+    """Result of one step; a plain tuple in the same order is accepted too."""
 
     reward: float
     terminated: bool
     truncated: bool  # only when not terminated
     life_lost: bool
-    frames: int  # emulated frames of this step; 1 where frames mean nothing
+    frames: int  # emulated frames of this step; 1 for simulators without frames
 
 
 class Environment(Protocol):
@@ -100,41 +100,56 @@ class Environment(Protocol):
         when made with render=True."""
 
     def position(self, out: np.ndarray) -> None:
-        """Writes where the body is after the last reset or step (float32). Called only when spec.position > 0."""
+        """Writes the position of the body after the last reset or step (float32). Called only when spec.position > 0."""
 
     def memory(self, out: np.ndarray) -> None:
         """Writes the simulator's memory after the last step (uint8). Called only when spec.memory > 0, after steps of
         episodes that record it."""
 
     def save(self) -> bytes:
-        """The whole state of a running episode; empty when unsupported."""
+        """Returns the whole state of a running episode; empty when unsupported."""
 
     def restore(self, state: bytes) -> None:
         """Continues with the same bits as the environment that saved `state`."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Ends the simulator."""
+
+
+class WithoutState:
+    """`save` and `restore` of an environment whose simulator cannot save its state."""
+
+    spec: Spec
+
+    def save(self) -> bytes:
+        """Returns no bytes: unsupported."""
+        return b""
+
+    def restore(self, state: bytes) -> None:
+        """Raises SetupError."""
+        raise SetupError(CONFIG, f"{self.spec.id}: this environment cannot restore a state")
 
 
 class Batch(Protocol):
-    """Environments that one simulator steps together, on threads of its own; `python -m samara.actor` uses it where an
-    adapter has it. Called by one thread."""
+    """Environments that one simulator steps together, on its own threads; `python -m samara.actor` uses it if the adapter
+    has `make_batch`. Called by one thread."""
 
     spec: Spec
 
     def start(self, commands: np.ndarray) -> None:
-        """Begins what these rows ask for (samara.wire.command_type), at most one a slot: resets and steps as Environment's.
-        All of them are finished before the next start."""
+        """Starts the resets and steps of these rows (samara.wire.command_type), at most one a slot. All of them are
+        finished before the next call."""
 
     def finish(self, observation: np.ndarray) -> tuple[int, Step]:
-        """Waits for the next of them that is done, in any order: its slot, and its step (of a reset 0 frames)."""
+        """Waits for the next finished one, in any order; returns its slot and its step (of a reset 0 frames)."""
 
     def restart(self) -> None:
-        """After a failure: no episode goes on."""
+        """Drops all episodes, after a failure."""
 
 
 def spell_out(config: dict[str, Any]) -> dict[str, Any]:
-    """The engine knows only `env.id` and calls it Gymnasium's: ``envpool:Basic-v1?frame_skip=2`` names the adapter
-    before the colon and keyword arguments after the question mark, in JSON or else as texts."""
+    """Returns the configuration with the adapter, name and arguments that an id such as
+    ``envpool:Basic-v1?frame_skip=2`` spells out; the learner process passes every `env.id` as one of Gymnasium's."""
     given = config.get("id")
     if config.get("kind") != "gym" or not isinstance(given, str):
         return config
@@ -147,6 +162,7 @@ def spell_out(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_options(given: str, query: str) -> dict[str, Any]:
+    """Returns the arguments of ``key=value&key=value``; values are JSON, else strings."""
     options = {}
     for part in query.split("&"):
         key, equals, value = part.partition("=")
@@ -160,9 +176,9 @@ def parse_options(given: str, query: str) -> dict[str, Any]:
 
 
 def make(config: dict[str, Any], render: bool = False) -> Environment:
-    """Builds what `config["kind"]` names. Every adapter checks its own keys. The actor adds "actor" and
-    "incarnation" (numbers of the process that builds it) for adapters that want them. With "trace" it records when
-    it worked (samara/trace.py)."""
+    """Builds the environment that `config["kind"]` names. Every adapter checks its own keys. The actor adds "actor" and
+    "incarnation", the numbers of its process, for adapters that use them. With "trace" the environment records the times
+    of its work (samara/trace.py)."""
     if "trace" in config:
         from samara.trace import traced
 
@@ -173,7 +189,7 @@ def make(config: dict[str, Any], render: bool = False) -> Environment:
 
 
 def make_batch(config: dict[str, Any], count: int, threads: int) -> Batch | None:
-    """`count` environments in one simulator with `threads` threads; None where the adapter has none for them."""
+    """Builds `count` environments in one simulator with `threads` threads; None if the adapter has no such simulator."""
     if "trace" in config:  # one by one
         return None
     config = spell_out(config)
@@ -182,6 +198,7 @@ def make_batch(config: dict[str, Any], count: int, threads: int) -> Batch | None
 
 
 def find_adapter(config: dict[str, Any]) -> ModuleType:
+    """Imports the adapter of `config["kind"]`."""
     kind = config.get("kind")
     if kind not in KINDS:
         raise SetupError(CONFIG, f"environment kind {kind!r}: expected one of {', '.join(sorted(KINDS))}")

@@ -28,24 +28,26 @@ import numpy as np
 from gymnasium import spaces
 
 from samara import wire
-from samara.environment import CONFIG, NO_INPUT, SetupError, Spec, Step
-from samara.gym import observation_space
+from samara.environment import CONFIG, NO_INPUT, SetupError, Spec, Step, WithoutState
+from samara.gym import BoxActions, observation_space
 
 try:
     import envpool
 except ImportError as error:
     raise SetupError(NO_INPUT, f"environments of EnvPool need the Python package envpool ({error}): run `make envpool`") from error
 
-# a new pool of these keeps about 40 MB of the last one for ever
+# families whose pools leak about 40 MB each when they are closed
 KEPT = ("gfootball/",)
-# what this adapter decides itself
+# options that this adapter sets
 OWN = ("num_envs", "batch_size", "num_threads", "seed", "env_seed", "render_mode", "gym_reset_return_info")
 NO_LIMIT = 2**31 - 1  # EnvPool's word for no limit of steps
 # EnvPool writes unbounded doubles as the smallest and the largest number
 OPEN = 1e30
 
 
-class EnvPoolEnvironment:
+class EnvPoolEnvironment(WithoutState):
+    """A slot's environment: a pool of one environment on one thread."""
+
     def __init__(self, task: str, kwargs: dict[str, Any], fresh: bool, render: bool) -> None:
         self.task, self.kwargs, self.fresh, self.render = task, kwargs, fresh, render
         self.pool = self.make_pool(0)  # for its spaces
@@ -68,8 +70,8 @@ class EnvPoolEnvironment:
             observation_shape=shape,
             action_discrete=self.discrete,
             action_n=self.n,
-            action_low=() if self.discrete else tuple(float(v) for v in self.low),
-            action_high=() if self.discrete else tuple(float(v) for v in self.high),
+            action_low=() if self.discrete else tuple(float(v) for v in self.box.low.reshape(-1)),
+            action_high=() if self.discrete else tuple(float(v) for v in self.box.high.reshape(-1)),
             frames_per_step=self.frames_per_step,
             steps_max=limit if 0 < limit < NO_LIMIT else 0,
             render_height=picture.shape[0],
@@ -78,6 +80,7 @@ class EnvPoolEnvironment:
         )
 
     def make_pool(self, seed: int, num_envs: int = 1, num_threads: int = 1, **more: int) -> Any:
+        """Makes a pool; raises SetupError for arguments that the task does not take."""
         options = self.kwargs | ({"render_mode": "rgb_array"} if self.render else {}) | more
         try:
             with warnings.catch_warnings():
@@ -93,16 +96,13 @@ class EnvPoolEnvironment:
         return pool
 
     def use_actions(self, space: spaces.Space) -> None:
+        """Reads the action space; raises SetupError for one that is not supported."""
         self.discrete = isinstance(space, spaces.Discrete)
         if self.discrete:
             self.n, self.start = int(space.n), int(space.start)
         elif isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
             low, high = space.low.astype(np.float64), space.high.astype(np.float64)
-            bounded = (np.abs(low) < OPEN) & (np.abs(high) < OPEN)
-            low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
-            self.n, self.action_shape, self.dtype = int(np.prod(space.shape)), space.shape, space.dtype
-            self.middle, self.half = (low + high) / 2.0, (high - low) / 2.0
-            self.low, self.high = low.reshape(-1), high.reshape(-1)
+            self.n, self.box = int(np.prod(space.shape)), BoxActions(space, low, high, (np.abs(low) < OPEN) & (np.abs(high) < OPEN))
         else:
             raise SetupError(CONFIG, f"envpool {self.task}: action space {space}, expected Discrete or a Box of floats")
 
@@ -124,19 +124,16 @@ class EnvPoolEnvironment:
         return self.answer(reward, terminated, truncated, 0 < self.frames_max <= self.frames)
 
     def answer(self, reward: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, capped: bool) -> Step:
-        """Of one row of EnvPool's; `capped`: by the engine's own limit of frames."""
+        """Returns the step of a row of EnvPool's; `capped`: it reached samara's own limit of frames."""
         ended = bool(terminated[0])
         return Step(float(reward[0]), ended, (bool(truncated[0]) or capped) and not ended, False, self.frames_per_step)
 
     def given(self, actions: np.ndarray) -> np.ndarray:
-        """EnvPool's actions from samara's, a row each."""
-        if self.discrete:
-            return self.start + actions
-        values = self.middle + self.half * actions.reshape(-1, *self.action_shape)
-        low, high = self.low.reshape(self.action_shape), self.high.reshape(self.action_shape)
-        return np.clip(values, low, high).astype(self.dtype)
+        """Returns EnvPool's actions for samara's, a row each."""
+        return self.start + actions if self.discrete else self.box.scaled(actions, (-1,))
 
     def observe(self, result: Any, out: np.ndarray) -> None:
+        """Writes EnvPool's observation to `out`."""
         value = alone(result)
         if self.flatten is not None:
             value = spaces.flatten(self.flatten, value)
@@ -145,7 +142,7 @@ class EnvPoolEnvironment:
         out[...] = np.reshape(value, out.shape)
 
     def draw(self) -> np.ndarray:
-        """A first picture, for its size."""
+        """Returns a first picture, for its size."""
         self.pool.reset()
         try:
             image = np.asarray(self.pool.render())[0]
@@ -158,12 +155,6 @@ class EnvPoolEnvironment:
     def pictures(self, out: np.ndarray) -> int:
         out[0] = self.pool.render()[0]
         return 1
-
-    def save(self) -> bytes:
-        return b""
-
-    def restore(self, state: bytes) -> None:
-        raise SetupError(CONFIG, f"{self.spec.id}: this environment cannot restore a state")
 
     def close(self) -> None:
         self.pool.close()
@@ -215,38 +206,39 @@ class EnvPoolBatch:
 
 
 def alone(batch: Any) -> Any:
-    """The only row of a batch of one."""
+    """Returns the only row of a batch of one."""
     if isinstance(batch, dict):
         return {key: alone(value) for key, value in batch.items()}
     return batch[0]
 
 
 def image_shape(shape: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
-    """The shape with the channels last, without them when there is one; whether they came first."""
+    """Returns the shape with the channels last, without them if there is one, and whether they came first."""
     first = shape[0] < shape[1] and shape[0] < shape[2]
     height, width, channels = (shape[1], shape[2], shape[0]) if first else shape
     return (height, width) if channels == 1 else (height, width, channels), first
 
 
 def version(kwargs: dict[str, Any], fresh: bool) -> str:
-    """The wheel holds every engine; its options and where seeds come from decide the bits too."""
+    """Returns what decides the bits: the version of the wheel, which contains every simulator, the options, and the seeds."""
     parts = [f"envpool {importlib.metadata.version('envpool')}"]
     parts += [f"{key}={kwargs[key]!r}" for key in sorted(kwargs)]
     return ", ".join(parts if fresh else [*parts, "kept"])
 
 
 def make(config: dict[str, Any], render: bool = False) -> EnvPoolEnvironment:
+    """Checks the configuration and builds the environment."""
     return EnvPoolEnvironment(*parse(config), render)
 
 
 def make_batch(config: dict[str, Any], count: int, threads: int) -> EnvPoolBatch | None:
-    """None where each episode has a pool of its own."""
+    """Builds environments in one pool; None if each episode has a pool of its own."""
     task, kwargs, fresh = parse(config)
     return None if fresh else EnvPoolBatch(EnvPoolEnvironment(task, kwargs, fresh, render=False), count, threads)
 
 
 def parse(config: dict[str, Any]) -> tuple[str, dict[str, Any], bool]:
-    """Task, its options, and whether each episode gets a pool of its own."""
+    """Returns the task, its options, and whether each episode gets a pool of its own."""
     unknown = config.keys() - {"kind", "id", "kwargs", "fresh", "actor", "incarnation"}
     if unknown:
         raise SetupError(CONFIG, f"envpool: unknown key {min(unknown)!r}, expected id, kwargs, fresh")
@@ -268,7 +260,7 @@ def parse(config: dict[str, Any]) -> tuple[str, dict[str, Any], bool]:
 
 
 def vars_of(task: str) -> tuple[str, ...]:
-    """Names of the options that a task takes; empty where EnvPool cannot tell without them."""
+    """Returns the names of the options that a task takes; none if EnvPool needs them to answer."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

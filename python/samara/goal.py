@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Goal environments of Gymnasium: an observation is a Dict of ``observation``, ``achieved_goal`` and ``desired_goal``, and
-``compute_reward(achieved, desired, info)`` says what a step would have paid for another goal.
+``compute_reward(achieved, desired, info)`` returns the reward of a step for another goal.
 
-A learner that replaces goals has no simulator, so the rule is found out here, by asking for rewards: it can be declared
-(src/env/goal.h) if there are two of them, and which one is paid depends on the goals' Euclidean distance alone.
+A learner that replaces goals has no simulator, so this module finds the rule by calling ``compute_reward``: a rule can be
+declared (src/env/goal.h) if there are two rewards, and the goals' Euclidean distance alone decides between them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ Reward = Callable[[np.ndarray, np.ndarray], float]
 
 
 def is_goal_space(space: spaces.Space) -> bool:
+    """Returns whether a space is that of a goal environment."""
     return isinstance(space, spaces.Dict) and set(space.spaces) == set(KEYS)
 
 
@@ -33,7 +34,7 @@ def ordered(space: spaces.Space) -> spaces.Space:
 
 
 def declared(env: gymnasium.Env) -> dict[str, Any]:
-    """The fields of Spec about goals; none of an environment without goals or with another rule."""
+    """Returns the fields of Spec about goals; none for an environment without goals or with another rule."""
     compute = getattr(env.unwrapped, "compute_reward", None)
     if not is_goal_space(env.observation_space) or compute is None:
         return {}
@@ -51,12 +52,14 @@ def declared(env: gymnasium.Env) -> dict[str, Any]:
 
 
 def terminates(env: gymnasium.Env, goal: np.ndarray) -> bool:
+    """Returns whether reaching a goal ends the episode."""
     compute = getattr(env.unwrapped, "compute_terminated", None)
     return compute is not None and bool(compute(goal, goal, {})) and not compute(goal + FAR, goal, {})
 
 
 def find_rule(reward: Reward, goal: np.ndarray) -> dict[str, float] | None:
-    """The threshold is found along one direction and must hold along all of them, from other goals too."""
+    """Returns the rule of the rewards, or None. The threshold is measured along one direction and checked along all
+    others, also from other goals."""
     rng = np.random.default_rng(0)
     directions = [sign * axis for axis in np.eye(goal.size) for sign in (1, -1)] + list(rng.normal(size=(8, goal.size)))
     directions = [(d / np.linalg.norm(d)).reshape(goal.shape) for d in directions]
@@ -74,7 +77,7 @@ def find_rule(reward: Reward, goal: np.ndarray) -> dict[str, float] | None:
 
 
 def find_threshold(reaches: Callable[[float], bool]) -> float | None:
-    """The largest distance that reaches a goal, to six digits: 0 or from NEAR to FAR; None if there is none."""
+    """Returns the largest distance that reaches a goal, to six digits: 0 or from NEAR to FAR; None if there is none."""
     low, high = NEAR, FAR
     if not reaches(0) or reaches(high):
         return None

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Any Gymnasium environment with a Discrete, MultiDiscrete, MultiBinary or Box action space, unchanged.
 
-``{"kind": "gym", "id": "LunarLander-v3"}``; ``"module:Name-v0"`` imports the module first, from ``"path"`` when no other
-place has it, and ``"module:Class"`` needs no registration; ``"kwargs"`` goes to ``gymnasium.make``; ``"wrappers"`` are
-put around it, innermost first, each as ``"module:Class"`` or ``"module:Class?argument=value&..."``. Observations: a uint8 Box stays as it is, every other Box becomes float32,
-and Dict, Tuple, Discrete, MultiDiscrete and MultiBinary spaces are flattened to one float32 vector by
-``gymnasium.spaces.flatten``, a Dict of a goal environment in the order of samara/goal.py. Actions in [-1, 1] are rescaled to the Box's bounds; a dimension
-with an infinite bound is passed through as it is. Each episode calls ``reset(seed=key mod 2^31)``; a
-step counts as one frame.
+``{"kind": "gym", "id": "LunarLander-v3"}``; ``"module:Name-v0"`` imports the module first, from ``"path"`` if it is
+nowhere else, and ``"module:Class"`` needs no registration; ``"kwargs"`` are arguments of ``gymnasium.make``;
+``"wrappers"`` are applied innermost first, each as ``"module:Class"`` or ``"module:Class?argument=value&..."``.
+
+Observations: a uint8 Box stays as it is, every other Box becomes float32, and Dict, Tuple, Discrete, MultiDiscrete and
+MultiBinary spaces are flattened to one float32 vector by ``gymnasium.spaces.flatten``, a Dict of a goal environment in
+the order of samara/goal.py. Actions in [-1, 1] are rescaled to the Box's bounds; a dimension with an infinite bound is
+passed through as it is. Each episode calls ``reset(seed=key mod 2^31)``; a step counts as one frame.
 """
 
 from __future__ import annotations
@@ -25,14 +26,31 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 from samara import goal
-from samara.environment import CONFIG, NO_INPUT, SetupError, Spec, Step, parse_options
+from samara.environment import CONFIG, NO_INPUT, SetupError, Spec, Step, WithoutState, parse_options
 
 FLATTENED = (spaces.Dict, spaces.Tuple, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 # packages that decide an episode's bits: their versions are part of the run's identity
 ENGINES = {"mujoco": "mujoco", "Box2D": "box2d", "ale_py": "ale-py", "pygame": "", "gymnasium": ""}
 
 
-class GymEnvironment:
+class BoxActions:
+    """Actions of a Box of floats from numbers in [-1, 1]: -1 and 1 become the bounds; dimensions without bounds keep the
+    number."""
+
+    def __init__(self, space: spaces.Box, low: np.ndarray, high: np.ndarray, bounded: np.ndarray) -> None:
+        self.shape, self.dtype = space.shape, space.dtype
+        self.low, self.high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
+        self.middle, self.half = (self.low + self.high) / 2.0, (self.high - self.low) / 2.0
+
+    def scaled(self, values: np.ndarray, rows: tuple[int, ...] = ()) -> np.ndarray:
+        """Returns one action, or one for each of `rows`."""
+        actions = self.middle + self.half * values.reshape((*rows, *self.shape))
+        return np.clip(actions, self.low, self.high).astype(self.dtype)  # rounding must not leave the bounds
+
+
+class GymEnvironment(WithoutState):
+    """An adapter's Environment around one of Gymnasium's."""
+
     def __init__(self, given: str, env: gymnasium.Env, render: bool, options: str = "") -> None:
         self.env = env
         observation, self.flatten = observation_space(given, goal.ordered(env.observation_space))
@@ -49,7 +67,8 @@ class GymEnvironment:
         elif isinstance(action, spaces.Box) and np.issubdtype(action.dtype, np.floating):
             n = int(np.prod(action.shape))
             low, high = action.low.reshape(-1), action.high.reshape(-1)
-            self.scale_actions(action)
+            bounded = np.isfinite(action.low) & np.isfinite(action.high)
+            self.box = BoxActions(action, action.low, action.high, bounded)
         else:
             raise SetupError(
                 CONFIG,
@@ -73,14 +92,6 @@ class GymEnvironment:
             **goal.declared(env),
         )
 
-    def scale_actions(self, space: spaces.Box) -> None:
-        """action = middle + half * a: the bounds for a = -1 and 1, and `a` itself where they are open."""
-        bounded = np.isfinite(space.low) & np.isfinite(space.high)
-        low, high = np.where(bounded, space.low, -1.0), np.where(bounded, space.high, 1.0)
-        self.low, self.high = low, high
-        self.middle, self.half = (low + high) / 2.0, (high - low) / 2.0
-        self.shape, self.dtype = space.shape, space.dtype
-
     def reset(self, seed: int, noops: int, frames_max: int, observation: np.ndarray) -> None:
         self.frames, self.frames_max = 0, frames_max
         first, _ = self.env.reset(seed=seed % 2**31)
@@ -95,9 +106,7 @@ class GymEnvironment:
         elif self.discrete:
             given = self.start + action
         else:
-            values = self.middle + self.half * action.reshape(self.shape)
-            # rounding must not leave the bounds
-            given = np.clip(values, self.low, self.high).astype(self.dtype)
+            given = self.box.scaled(action)
         result, reward, terminated, truncated, _ = self.env.step(given)
         self.observe(result, observation)
         self.frames += 1
@@ -105,12 +114,14 @@ class GymEnvironment:
         return Step(reward, terminated, truncated and not terminated, False, 1)
 
     def observe(self, result: Any, out: np.ndarray) -> None:
+        """Writes Gymnasium's observation to `out`; raises ValueError if it does not fit."""
         try:
             out[...] = result if self.flatten is None else spaces.flatten(self.flatten, result)
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise self.misfit(result) from error
 
     def misfit(self, result: Any) -> ValueError:
+        """Returns the error of an observation that does not fit."""
         what = f"of shape {result.shape}" if isinstance(result, np.ndarray) else f"{result!r}"
         return ValueError(f"an observation {what}, expected one of observation_space={self.env.observation_space}")
 
@@ -118,18 +129,12 @@ class GymEnvironment:
         out[0] = self.env.render()
         return 1
 
-    def save(self) -> bytes:
-        return b""
-
-    def restore(self, state: bytes) -> None:
-        raise SetupError(CONFIG, f"{self.spec.id}: this environment cannot restore a state")
-
     def close(self) -> None:
         self.env.close()
 
 
 def parts(given: str, space: spaces.Space) -> tuple[int, ...]:
-    """How many choices each part of a MultiDiscrete or MultiBinary action has; none of any other space."""
+    """Returns the number of choices of each part of a MultiDiscrete or MultiBinary action; () for other spaces."""
     if isinstance(space, spaces.MultiDiscrete):
         sizes = tuple(int(n) for n in space.nvec.reshape(-1))
     elif isinstance(space, spaces.MultiBinary):
@@ -142,7 +147,7 @@ def parts(given: str, space: spaces.Space) -> tuple[int, ...]:
 
 
 def observation_space(given: str, space: spaces.Space) -> tuple[spaces.Box, spaces.Space | None]:
-    """The Box that the engine sees, and the space to flatten (None for a plain Box)."""
+    """Returns the Box that samara sees, and the space to flatten (None for a plain Box)."""
     if isinstance(space, spaces.Box):
         if space.dtype == np.uint8:
             return space, None
@@ -155,7 +160,7 @@ def observation_space(given: str, space: spaces.Space) -> tuple[spaces.Box, spac
 
 
 def draw(given: str, env: gymnasium.Env) -> np.ndarray:
-    """A first picture, for its size."""
+    """Returns a first picture, for its size."""
     env.reset(seed=0)
     image = env.render()
     if not isinstance(image, np.ndarray) or image.ndim != 3 or image.shape[2] != 3:
@@ -164,7 +169,7 @@ def draw(given: str, env: gymnasium.Env) -> np.ndarray:
 
 
 def versions(env: gymnasium.Env) -> str:
-    """Gymnasium, the environment's own package and the physics engine it loaded."""
+    """Returns the versions of Gymnasium, the environment's own package and the physics engine that it loaded."""
     home = type(env.unwrapped).__module__.split(".")[0]
     found = [f"gymnasium {gymnasium.__version__}"]
     for module in sorted({home} | ENGINES.keys()):
@@ -179,6 +184,7 @@ def versions(env: gymnasium.Env) -> str:
 
 
 def make(config: dict[str, Any], render: bool = False) -> GymEnvironment:
+    """Checks the configuration and builds the environment with its wrappers."""
     given = config.get("id")
     kwargs, wrappers = config.get("kwargs", {}), config.get("wrappers", [])
     unknown = config.keys() - {"kind", "id", "path", "kwargs", "wrappers", "actor", "incarnation"}
@@ -199,6 +205,7 @@ def make(config: dict[str, Any], render: bool = False) -> GymEnvironment:
 
 
 def build(given: str, kwargs: dict[str, Any], path: str) -> gymnasium.Env:
+    """Calls gymnasium.make; errors become a SetupError of one line."""
     try:
         # the checker that gymnasium.make adds costs time at every step and changes nothing
         return gymnasium.make(registered(given), disable_env_checker=True, **kwargs)
@@ -214,7 +221,7 @@ def build(given: str, kwargs: dict[str, Any], path: str) -> gymnasium.Env:
 
 
 def registered(given: str) -> str | EnvSpec:
-    """What gymnasium.make takes: of "module:Class", where the module registers no such name, the class."""
+    """Returns the argument for gymnasium.make: of "module:Class" the class, if the module registers no such name."""
     module, colon, name = given.partition(":")
     if not colon or name in gymnasium.registry:
         return given
@@ -223,7 +230,7 @@ def registered(given: str) -> str | EnvSpec:
 
 
 def wrap(wrapper: str, env: gymnasium.Env, path: str) -> gymnasium.Env:
-    """"module:Class" around `env`, with arguments behind a question mark."""
+    """Returns `env` in the wrapper "module:Class", with the arguments after a question mark."""
     name, _, query = wrapper.partition("?")
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:
@@ -240,6 +247,6 @@ def wrap(wrapper: str, env: gymnasium.Env, path: str) -> gymnasium.Env:
 
 
 def missing(error: Exception, path: str) -> str:
-    """The message, and where a module was looked for."""
+    """Returns the message, and where a module was searched."""
     where = f": searched where Python finds modules, then in the current folder {path}" if path else ""
     return f"{error}{where if isinstance(error, ModuleNotFoundError) else ''}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Runs in Weights & Biases and MLflow, through their own packages.
+"""Logs runs to Weights & Biases and MLflow, through their own packages.
 
     samara.train("classic/cartpole-ga", callback=samara.Logger("wandb", project="mine"))
     samara.load("runs/cartpole-ga-01").log("mlflow")
@@ -43,6 +43,7 @@ PARAMETERS_MAX = 100  # of one call of MLflow
 
 
 def grouped_name(name: str) -> str:
+    """Returns the name of a metric with its group, such as "losses/entropy"."""
     for group, words in GROUPS.items():
         if any(name.endswith(w[1:]) if w.startswith("*") else name.startswith(w) for w in words.split()):
             return f"{group}/{name}"
@@ -50,7 +51,7 @@ def grouped_name(name: str) -> str:
 
 
 def scalars_of(line: Mapping[str, Any]) -> tuple[int, dict[str, float]]:
-    """The step, in frames, and the numbers of a line of metrics.jsonl; no numbers where it has none to draw."""
+    """Returns the step, in frames, and the scalars of a line of metrics.jsonl; none for a line without scalars."""
     step = line.get("frames", line.get("generation", line.get("update", 0)))
     if "event" in line:
         tags = {name: tag for (event, name), tag in EVENTS.items() if event == line["event"]}
@@ -63,10 +64,13 @@ def _is_number(value: Any) -> bool:
 
 
 class Backend(Protocol):
-    """A run of the other program, which exists when this is made."""
+    """An open run of the other program."""
 
-    def log(self, values: dict[str, float], step: int) -> None: ...
-    def end(self, run: Run) -> None: ...
+    def log(self, values: dict[str, float], step: int) -> None:
+        """Writes scalars."""
+
+    def end(self, run: Run) -> None:
+        """Writes the result and the files, and closes the run."""
 
 
 class _Wandb:
@@ -113,7 +117,7 @@ class Logger:
     """A callback of samara.train that logs to "wandb" or "mlflow".
 
     Further keys go to `wandb.init` (project, mode="offline", dir, tags, ...), or to `mlflow.start_run`, with
-    `experiment` and `tracking_uri` besides. Raises Error 66 where the package is not installed.
+    `experiment` and `tracking_uri` for MLflow. Raises Error 66 where the package is not installed.
     """
 
     def __init__(self, to: str, **keys: Any) -> None:
@@ -127,7 +131,7 @@ class Logger:
         self._backend: Backend | None = None
 
     def begin(self, run: Run) -> None:
-        """Of a run folder that is there, before the first line."""
+        """Opens the other program's run. Called before the first line, when the run folder exists."""
         self._backend = _BACKENDS[self._to](self._package, run, dict(self._keys))
 
     def __call__(self, line: Mapping[str, Any]) -> None:
@@ -136,14 +140,14 @@ class Logger:
             self._backend.log(values, step)
 
     def end(self, run: Run) -> None:
-        """After the last line."""
+        """Closes it. Called after the last line."""
         if self._backend is not None:
             self._backend.end(run)
             self._backend = None
 
 
 def log(run: Run, to: str, *, follow: bool = False, **keys: Any) -> None:
-    """What `run` holds; with `follow` also what it writes until it is finished."""
+    """Logs the lines of `run`; with `follow` also those that it writes until it is finished."""
     logger = Logger(to, **keys)
     logger.begin(run)
     try:
@@ -154,6 +158,7 @@ def log(run: Run, to: str, *, follow: bool = False, **keys: Any) -> None:
 
 
 def main(given: list[str]) -> int:
+    """Runs `python -m samara.loggers`; returns the exit code."""
     from samara.runs import load
 
     parser = argparse.ArgumentParser(prog="python -m samara.loggers", description=__doc__.split("\n")[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A policy of a run, asked for one action at a time.
+"""Policies of runs, called with one observation at a time.
 
 The network runs in a process of its own (`samara act`), so that every network that samara has is played
 with the bits of `samara eval`, and this program needs no torch.
@@ -29,9 +29,9 @@ _REQUEST = struct.Struct("=IIfI")
 
 
 class PolicyState:
-    """What a policy remembers of one running episode: its frame stack, its recurrent state, its last action.
+    """The memory of a policy in one running episode: its frame stack, its recurrent state, its last action.
 
-    It belongs to the policy and moves on with every `predict` that gets it; it is not a copy.
+    It belongs to the policy, and every `predict` that gets it changes it; it is not a copy.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -43,13 +43,13 @@ class PolicyState:
 
 
 class Policy:
-    """From an observation to an action. `path`: a run folder or a policy file (`samara export`).
+    """A policy, which maps an observation to an action. `path`: a run folder or a policy file (`samara export`).
 
-    `individual`: as `samara eval --individual`; default: an evolution's elite, a learning run's newest agent, and "best"
-    is the best one of its evaluations. `trust`: also play a file that chooses code. Observations are those of the
+    `individual`: as `samara eval --individual`; default: an evolution's elite, a learning run's newest agent ("best": the
+    best agent of its evaluations). `trust`: also play a file whose `env.id` names code. Observations are those of the
     environment, one at a time and without batch or frame stack, as make_vec returns them with stack=0 and `samara
-    check` names them; actions are those of `action_space`. Ends with `close`, with the `with` block, or when it is
-    garbage. One thread at a time. Raises Error.
+    check` prints them; actions are those of `action_space`. The process ends with `close`, with the `with` block, or
+    when the object is garbage. Use it from one thread at a time. Raises Error.
     """
 
     def __init__(self, path: str | os.PathLike[str], individual: str | int | None = None, *, trust: bool = False) -> None:
@@ -82,15 +82,15 @@ class Policy:
         return action_space(self.spec)
 
     def __call__(self, observation: Any, reward: float = 0.0) -> Any:
-        """The action of one episode; `reset` begins the next. `reward`: of the step that led here, for networks that
-        read it."""
+        """Returns the next action of an episode; `reset` begins the next one. `reward`: of the last step, for networks
+        that read it."""
         if np.shape(observation) != self._shape:
             raise Error(78, f"an observation of shape {np.shape(observation)}, expected {self._shape}; predict takes batches")
         action, self._own = self.predict(observation, self._own, reward=reward)
         return action
 
     def reset(self) -> None:
-        """The next observation that the policy is called with begins an episode."""
+        """Makes the next observation begin an episode."""
         if self._own is not None:
             self._own._new = True
 
@@ -102,11 +102,11 @@ class Policy:
         deterministic: bool | None = None,
         reward: Any = 0.0,
     ) -> tuple[Any, Any]:
-        """The action and the state to pass on with the next observation; None begins an episode, as a true
-        `episode_start` does. A batch of observations has a sequence of states, and of the rest.
+        """Returns the action, and the state to pass on with the next observation; state None begins an episode, as a true
+        `episode_start` does. A batch of observations takes sequences of states, rewards and `episode_start`.
 
-        `deterministic`: of learners, the most probable action instead of a draw; default: what the run tests with
-        (learn.test_greedy).
+        `deterministic`: takes the most probable action of a learning agent instead of drawing one; default: as the run
+        tests (learn.test_greedy).
         """
         if self._dtype == np.uint8 and np.asarray(observation).dtype.kind == "f":
             raise Error(78, "an observation of floats, expected uint8")
@@ -164,7 +164,7 @@ class Policy:
         return self._actions.from_engine(struct.unpack_from("=i", reply)[0], np.frombuffer(reply, np.float32, offset=4))
 
     def _failure(self, said: bytes) -> Error:
-        """Why the process has ended."""
+        """Returns the reason why the process has ended."""
         if self._process.stdin.closed:
             return Error(78, "the policy is closed")
         return failure(self._process.wait(), said.decode(errors="replace"), text_of(self._errors))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The program `samara` as a child process: where it is, one command to its end, its errors."""
+"""Finds the program `samara`, runs its commands as child processes, and converts its errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STOPPED = 75
 
 
 class Error(RuntimeError):
-    """What the program refuses or fails at: its one line, and `exit_code`, the program's exit code (README.md)."""
+    """An error of the program: its message of one line, and `exit_code`, its exit code (README.md)."""
 
     __module__ = "samara"  # as tracebacks name it
 
@@ -29,31 +29,31 @@ class Error(RuntimeError):
 
 
 def find_program() -> Path:
-    """The file SAMARA_PROGRAM; else build/samara where this package is build/python/samara; else `samara` on PATH.
+    """Returns the file SAMARA_PROGRAM; else build/samara if this package is build/python/samara; else `samara` on PATH.
 
-    Raises Error 66 without one.
+    Raises Error 66 if there is none.
     """
     if given := os.environ.get("SAMARA_PROGRAM"):
         return Path(given)
     # not resolved: the files of build/python/samara are links into the source tree
-    beside = Path(os.path.abspath(__file__)).parents[2] / "samara"
-    if beside.is_file():
-        return beside
+    neighbour = Path(os.path.abspath(__file__)).parents[2] / "samara"
+    if neighbour.is_file():
+        return neighbour
     if found := shutil.which("samara"):
         return Path(found)
     raise Error(
         NO_INPUT,
-        f"no program `samara`: not at {beside}, not on PATH; run `make build`, or set SAMARA_PROGRAM to its path",
+        f"no program `samara`: not at {neighbour}, not on PATH; run `make build`, or set SAMARA_PROGRAM to its path",
     )
 
 
 def environment() -> dict[str, str]:
-    """The variables of the program: without a .venv next to it, it takes this interpreter's environment."""
+    """Returns the program's environment variables; without a .venv next to it, the program uses this interpreter's."""
     return {"VIRTUAL_ENV": sys.prefix} | os.environ if sys.prefix != sys.base_prefix else dict(os.environ)
 
 
 def launch(arguments: Sequence[object], **streams: Any) -> subprocess.Popen:
-    """Starts the program, in a process group of its own: Ctrl-C in a terminal reaches the caller alone, which decides."""
+    """Starts the program in a process group of its own: Ctrl-C in a terminal reaches the caller only, which decides."""
     command = [str(find_program()), *map(str, arguments)]
     try:
         return subprocess.Popen(command, env=environment(), process_group=0, **streams)
@@ -62,7 +62,7 @@ def launch(arguments: Sequence[object], **streams: Any) -> subprocess.Popen:
 
 
 def last_object(output: str) -> dict[str, Any]:
-    """The object that a command with --json prints as its last line; empty when there is none."""
+    """Returns the object that a command with --json prints as its last line; empty if there is none."""
     lines = output.strip().splitlines()
     try:
         found = json.loads(lines[-1]) if lines else {}
@@ -72,7 +72,7 @@ def last_object(output: str) -> dict[str, Any]:
 
 
 def failure(code: int, output: str, errors: str) -> Error:
-    """The error of a command that ended with `code`, from what it printed."""
+    """Returns the error of a command that ended with `code`, from its output."""
     if message := last_object(output).get("error"):
         return Error(code, message)
     if code < 0:
@@ -82,17 +82,17 @@ def failure(code: int, output: str, errors: str) -> Error:
 
 
 def bytes_of(file: Any, start: int = 0) -> bytes:
-    """What is in a temporary file from `start` on; its position belongs to the process that writes."""
+    """Returns the content of a temporary file from `start` on, without moving its position, which the writer uses."""
     return os.pread(file.fileno(), max(0, os.fstat(file.fileno()).st_size - start), start)
 
 
 def text_of(file: Any) -> str:
-    """All of it as text."""
+    """Returns the content of a temporary file as text."""
     return bytes_of(file).decode(errors="replace")
 
 
 def call(*arguments: object) -> dict[str, Any]:
-    """One command with --json to its end; its object, or Error. Ctrl-C stops the program first."""
+    """Runs one command with --json and returns its object; raises Error. Ctrl-C stops the program first."""
     child = launch(
         [*arguments, "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """A remote actor in Python: ``python -P -m samara.actor --connect ADDR --env ID --slots N``.
 
-It steps environments of this process, one after the other, for an engine elsewhere; start one process per core. EnvPool's
-whose pools are kept (``fresh=false``; Football) are one pool with threads of its own: doc/remote_actors.md says where that
-pays. For Atari games ``samara actor`` is the better choice: there the emulators are processes of their own. Exit codes are
-those of the engine: 0 training has finished, 69 no engine, 75 asked to stop, 77 and 78 refused by it.
+It steps environments in this process, one after the other, for a learner process on another machine; start one process per
+core. EnvPool's tasks whose pools are kept (``fresh=false``; Football) share one pool with its own threads: doc/remote_actors.md
+says where that pays. For Atari games ``samara actor`` is the better choice: there the emulators are processes of their own. Exit
+codes: 0 training has finished, 69 no learner process, 75 stopped by a signal, 77 and 78 refused by the learner process.
 """
 
 from __future__ import annotations
@@ -35,23 +35,27 @@ from samara.environment import CONFIG, NO_INPUT, PREFIXES, USAGE, Batch, Environ
 BAD_DATA, UNAVAILABLE, STOPPED, NOT_PERMITTED = 65, 69, 75, 77
 BACKOFF_FIRST, BACKOFF_LAST = 0.1, 10.0
 FLUSH_SECONDS = 0.002  # rows wait so long for others of their message
-WELCOME_SECONDS = 60.0  # until the engine answers Hello; that it is gone is noticed by keepalive
-# what the engine's own actors take too (src/fleet/remote/address.cc)
+WELCOME_SECONDS = 60.0  # until Hello is answered; gRPC's keepalive detects a learner process that has ended
+# the addresses that `samara actor` accepts too (src/fleet/remote/address.cc)
 ADDRESS = re.compile(r"unix:(?:.*[^/])|(?:[^\s/:]+|\[[0-9a-fA-F:.]+\]):\d{1,5}")
 TOKEN = re.compile(rb"[!-~]{32,1024}")
 FAILURES_MAX = 5  # of one environment without an episode that ended
 
 
 class Ended(SetupError):
-    """This actor is done: the exit code, and one line that says why."""
+    """The end of this actor: an exit code, and one line with the reason."""
 
 
 class Parser(argparse.ArgumentParser):
+    """A parser whose errors are Ended."""
+
     def error(self, message: str) -> NoReturn:
+        """Raises Ended."""
         raise Ended(USAGE, f"{message}; see --help")
 
 
 def parse_arguments(given: list[str]) -> argparse.Namespace:
+    """Parses and checks the command line; raises Ended."""
     parser = Parser(prog="python -m samara.actor", description=__doc__.split("\n")[0])
     parser.add_argument("--connect", required=True, help="unix:/folder/socket or HOST:PORT")
     parser.add_argument("--env", required=True, help="atari/GAME, dummy, an id of Gymnasium, envpool:TASK, dmlab:LEVEL,"
@@ -82,6 +86,7 @@ def parse_arguments(given: list[str]) -> argparse.Namespace:
 
 
 def environment_config(given: str, preset: str) -> dict[str, Any]:
+    """Returns the configuration of an adapter for --env and --preset."""
     config: Any = {"kind": "dummy"} if given == "dummy" else {"kind": "gym", "id": given}
     if given.startswith("atari/"):
         config = {"kind": "atari", "game": given.removeprefix("atari/"), "preset": preset}
@@ -101,11 +106,12 @@ def environment_config(given: str, preset: str) -> dict[str, Any]:
 
 
 def names_module(given: Any) -> bool:
-    """Whether an id is ``module:Name-v0`` and not one of our prefixes."""
+    """Returns whether an id names a module, as ``module:Name-v0`` does, and not an adapter."""
     return isinstance(given, str) and ":" in given and given.partition(":")[0] not in PREFIXES
 
 
 def read_token(file: Path) -> str:
+    """Returns the token in a file that others may not read; raises Ended."""
     try:
         mode = file.stat().st_mode
         token = file.read_bytes().rstrip(b"\r\n")
@@ -119,7 +125,7 @@ def read_token(file: Path) -> str:
 
 
 def check_certificates(arguments: argparse.Namespace) -> None:
-    """What is wrong with the files, before gRPC only fails to connect."""
+    """Raises Ended for files that cannot work; gRPC would only fail to connect."""
     files = ca, certificate, key = arguments.ca, arguments.certificate, arguments.key
     if (certificate is None) != (key is None):
         raise Ended(CONFIG, "--certificate and --key: expected both or neither")
@@ -144,6 +150,7 @@ def check_certificates(arguments: argparse.Namespace) -> None:
 
 
 def check_dates(certificate: Path) -> None:
+    """Raises Ended for a certificate that is not valid today."""
     # the one parser of certificates in Python's library
     dates = ssl._ssl._test_decode_cert(str(certificate))  # type: ignore[attr-defined]
     begin, end = (ssl.cert_time_to_seconds(dates[name]) for name in ("notBefore", "notAfter"))
@@ -155,12 +162,13 @@ def check_dates(certificate: Path) -> None:
 
 
 def is_local(address: str) -> bool:
+    """Returns whether an address is on this machine."""
     host = address.rpartition(":")[0].strip("[]")
     return address.startswith("unix:") or host == "localhost" or host == "::1" or host.startswith("127.")
 
 
 class Slots:
-    """The environments, and what they are asked to do. One thread serves them."""
+    """The environments of this actor, and the rows that wait to be sent. Used by one thread."""
 
     def __init__(self, config: dict[str, Any], count: int, threads: int) -> None:
         self.config = config | {"actor": 0, "incarnation": 0}
@@ -187,10 +195,11 @@ class Slots:
         self.steps = 0
 
     def event_bytes(self) -> int:
+        """Returns the size of an event with its observation."""
         return wire.EVENT.itemsize + self.observations[0].nbytes
 
     def serve(self, commands: np.ndarray) -> Iterator[None]:
-        """Goes on when one more of their rows waits to be sent."""
+        """Executes commands; yields after each row that waits to be sent."""
         if len(np.unique(commands["slot"])) < len(commands):
             raise wire.Malformed("two commands for one slot")
         if self.batch is None:
@@ -198,7 +207,7 @@ class Slots:
                 self.serve_alone(command)
                 yield
             return
-        # a step of an episode that went down with an earlier simulator
+        # steps of episodes that were lost with an earlier simulator
         self.begun.update(commands["slot"][commands["kind"] == wire.RESET].tolist())
         alive = np.array([slot in self.begun for slot in commands["slot"].tolist()], bool)
         for command in commands[~alive]:
@@ -220,6 +229,7 @@ class Slots:
                 yield
 
     def serve_alone(self, command: np.void) -> None:
+        """Executes one command in its slot's own environment."""
         slot, observation = int(command["slot"]), self.observations[self.waiting]
         try:
             environment = self.environments[slot]
@@ -229,14 +239,14 @@ class Slots:
             else:
                 action = int(command["argument"]) if self.spec.action_discrete else command["values"]
                 step = Step(*environment.step(action, observation))
-        except Exception as error:  # the simulator's own: its episode is lost, the actor goes on
+        except Exception as error:  # the simulator's own: its episode is lost, the actor continues
             self.count_failure(slot, f"{self.spec.id}, slot {slot}", error)
             self.environments[slot] = make(self.config)
             step = None
         self.add(command, step)
 
     def add(self, command: np.void, step: Step | None) -> None:
-        """A row that answers the command; its observation is written. None: the episode is lost."""
+        """Adds the row that answers a command, whose observation is written already. None: the episode is lost."""
         slot = int(command["slot"])
         reward, frames, flags = 0.0, 0, wire.LOST
         if step is not None:
@@ -250,6 +260,7 @@ class Slots:
         self.waiting += 1
 
     def count_failure(self, simulator: int, name: str, error: Exception) -> None:
+        """Prints a failure; raises Ended when a simulator keeps failing."""
         self.failures[simulator] += 1
         line = f"{name}: {one_line(error)}"
         if self.failures[simulator] >= FAILURES_MAX:
@@ -257,6 +268,7 @@ class Slots:
         print(f"actor: {line}: created again", file=sys.stderr)
 
     def take(self, incarnation: int) -> bytes:
+        """Returns the waiting rows as a message."""
         n, self.waiting = self.waiting, 0
         return wire.events(incarnation, self.rows[:n], self.observations[:n])
 
@@ -277,15 +289,17 @@ class Stream:
         self.sent = self.received = time.monotonic()
 
     def requests(self) -> Iterator[bytes]:
+        """Yields the messages to send, for gRPC."""
         while (message := self.outgoing.get()) is not None:
             yield message
 
     def send(self, message: bytes) -> None:
+        """Queues a message."""
         self.sent = time.monotonic()
         self.outgoing.put(message)
 
     def keep_alive(self) -> None:
-        """A sign of life while environments are slow; gives up a silent engine."""
+        """Sends heartbeats while environments are slow; cancels the stream of a silent learner process."""
         before = time.monotonic()
         while not self.closed.wait(0.2):
             now = time.monotonic()
@@ -297,7 +311,7 @@ class Stream:
                 self.send(wire.HEADER.pack(wire.EVENTS, 0, self.welcome["incarnation"]))
 
     def run(self) -> None:
-        """Until the engine ends the stream: grpc.RpcError, or a plain return after its goodbye."""
+        """Serves until the learner process ends the stream: raises grpc.RpcError, or returns after a Goodbye."""
         keeper = threading.Thread(target=self.keep_alive, name="keep alive", daemon=True)
         keeper.start()
         try:
@@ -314,6 +328,7 @@ class Stream:
             self.slots.waiting = 0
 
     def take(self, message: wire.Message) -> None:
+        """Handles a message of the learner process."""
         if message.kind == wire.WELCOME:
             self.welcome = wire.parse_text(message)
             print(f"actor: connected, {self.welcome['slots']} slots", file=sys.stderr)
@@ -325,6 +340,7 @@ class Stream:
             raise wire.Malformed(f"kind {message.kind}")
 
     def serve(self, commands: np.ndarray) -> None:
+        """Executes commands and sends their rows, at most `events_max` a message."""
         slots, most = self.slots, self.welcome["events_max"]
         if len(commands) and commands["slot"].max() >= min(self.welcome["slots"], slots.count):
             raise wire.Malformed(f"a command for slot {commands['slot'].max()}")
@@ -339,6 +355,7 @@ class Stream:
 
 
 def make_channel(grpc: Any, arguments: argparse.Namespace, slots: Slots) -> Any:
+    """Returns a channel to the learner process, with TLS if --ca is given."""
     limit = max(1 << 20, slots.event_bytes(), slots.command.itemsize * slots.count) + (64 << 10)
     options = [
         ("grpc.max_receive_message_length", limit),
@@ -359,7 +376,7 @@ def make_channel(grpc: Any, arguments: argparse.Namespace, slots: Slots) -> Any:
 
 
 def verdict(grpc: Any, error: Any) -> None:
-    """Raises Ended when trying again is useless."""
+    """Raises Ended if another attempt is useless."""
     code = error.code()
     line = f"the learner process refused this actor: {' '.join((error.details() or code.name).split())}"
     if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
@@ -369,7 +386,7 @@ def verdict(grpc: Any, error: Any) -> None:
 
 
 def advice(said: str, arguments: argparse.Namespace) -> str:
-    """What to do when no stream came to life, by what gRPC or the engine has said last."""
+    """Returns advice for a user whose actor cannot connect, from the last message of gRPC or the learner process."""
     for words, what in (
         ("WRONG_VERSION_NUMBER", "it speaks without TLS: leave out --ca"),
         ("CERTIFICATE_VERIFY_FAILED", "its certificate is not valid today, or not signed by --ca"),
@@ -392,8 +409,8 @@ def advice(said: str, arguments: argparse.Namespace) -> str:
 
 
 def play(arguments: argparse.Namespace, slots: Slots, token: str) -> int:
-    """Connects again and again until training has finished; returns the number of connections."""
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what it would say is said below
+    """Connects until training has finished; returns the number of connections."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's own messages: they are reported below
     try:
         import grpc
     except ModuleNotFoundError as error:
@@ -405,7 +422,7 @@ def play(arguments: argparse.Namespace, slots: Slots, token: str) -> int:
             stream = Stream(channel, slots, name, token)
             try:
                 stream.run()
-                stream.goodbye = True  # an engine ends a stream well only after it
+                stream.goodbye = True  # a learner process ends a stream with OK only after its Goodbye
             except grpc.RpcError as error:
                 verdict(grpc, error)
                 last = error.details() or str(error.code())
@@ -422,10 +439,12 @@ def play(arguments: argparse.Namespace, slots: Slots, token: str) -> int:
 
 
 def stop(number: int, frame: object) -> NoReturn:
-    raise KeyboardInterrupt  # no Exception: a simulator's own are caught
+    """Handles a signal: raises KeyboardInterrupt."""
+    raise KeyboardInterrupt  # not an Exception: those of simulators are caught
 
 
 def main(given: list[str]) -> int:
+    """Runs a remote actor; returns its exit code."""
     start = time.monotonic()
     for number in (signal.SIGINT, signal.SIGTERM):
         # a SIGINT that was ignored at the start, as in the background of a script, stays ignored

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Runs: started, watched, read.
+"""Starts, watches and reads runs.
 
 A run is a folder (doc/run_folder_format.md) that the program `samara` makes in a process of its own. `train` waits for
-its end, `start` returns at once, `load` opens one that is there.
+its end, `start` returns at once, `load` opens an existing one.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def train(
     """Trains to the end of the budget and returns the run.
 
     `preset`: a name of `samara list presets` or a .toml file. `overrides`: keys of `samara list keys`. `out`: the
-    folder to create; default runs/<name>-NN. `callback` gets each new line of metrics; where it returns True the run
-    stops with everything saved (then `Run.result` is None and `Run.resume` continues). Its methods begin(Run), before
-    the first line, and end(Run), after the last, are called where it has them (samara.Logger). `verbose` prints the log.
+    folder to create; default runs/<name>-NN. `callback` is called with each new line of metrics; if it returns True the
+    run stops with everything saved (then `Run.result` is None and `Run.resume` continues). If it has methods begin(Run)
+    and end(Run), they are called before the first line and after the last (samara.Logger). `verbose` prints the log.
 
     Raises Error with the program's line. Ctrl-C stops the run with everything saved, then raises KeyboardInterrupt,
     whose note names the folder.
@@ -72,7 +72,7 @@ def start(
 
 
 def load(path: str | os.PathLike[str]) -> Run:
-    """A run folder that is there, finished or not. Raises Error 66 where `path` is none."""
+    """Opens an existing run folder, finished or not. Raises Error 66 if `path` is not one."""
     return Run(path)
 
 
@@ -88,7 +88,7 @@ def _word(value: Any) -> str:
 
 
 def _toml(value: Any) -> str:
-    """In one line; JSON but for tables."""
+    """Returns a value as TOML in one line: JSON but for tables."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{json.dumps(str(name))} = {_toml(v)}" for name, v in value.items()) + "}"
     if isinstance(value, (list, tuple)):
@@ -178,7 +178,7 @@ class Run:
             time.sleep(_POLL)
 
     def log(self, to: str, *, follow: bool = False, **keys: Any) -> None:
-        """Its metrics to "wandb" or "mlflow"; keys as of samara.Logger, `follow` as of `lines`. Raises Error."""
+        """Logs the metrics to "wandb" or "mlflow"; keys are those of samara.Logger, `follow` as in `lines`. Raises Error."""
         from samara.loggers import log
 
         log(self, to, follow=follow, **keys)
@@ -186,21 +186,21 @@ class Run:
     def evaluate(
         self, episodes: int = 200, *, seed: int = 0, random: bool = False, individual: str | int | None = None
     ) -> dict[str, Any]:
-        """Fresh episodes of the policy: the object of `samara eval --json`, with `mean`, `std`, `returns`, ...
+        """Plays fresh episodes; returns the object of `samara eval --json`, with `mean`, `std`, `returns`, ...
 
-        `random`: of the random policy instead, on the same episodes. `individual`: as of `policy`. Raises Error.
+        `random`: plays the random policy instead, on the same episodes. `individual`: as in `policy`. Raises Error.
         """
         chosen = [] if individual is None else ["--individual", individual]
         return call("eval", self.path, "--episodes", episodes, "--seed", seed, *chosen, *(["--random"] if random else []))
 
     def policy(self, individual: str | int | None = None) -> Policy:
-        """The policy, to be called with observations; `individual` as of samara.Policy. Raises Error."""
+        """Returns the policy, to be called with observations; `individual` as in samara.Policy. Raises Error."""
         from samara.policy import Policy
 
         return Policy(self.path, individual)
 
     def report(self) -> Path:
-        """Makes report.html again, and returns its path. Raises Error."""
+        """Writes report.html again and returns its path. Raises Error."""
         call("report", self.path)
         return self.path / "report.html"
 
@@ -216,11 +216,11 @@ class Run:
 
 
 class _Lines:
-    """The objects of a file of lines, as far as it is written; iterated again it goes on where it was."""
+    """Iterates over the objects of a growing file of lines; a further iteration continues after the last line."""
 
     def __init__(self, path: Path, old: bytes = b"") -> None:
         self.path, self.at = path, 0
-        # lines of before a resume, which removes damaged ones, and the last where their steps are computed again
+        # lines from before a resume, which removes damaged ones, and the last ones if it computes their steps again
         self._old = [line for line in old.splitlines(True) if _object(line) is not None]
 
     def __iter__(self) -> Iterator[Metrics]:
@@ -239,7 +239,7 @@ class _Lines:
             return
 
     def _pass_old(self, file: Any) -> bool:
-        """Whether there is a new line; `at` is where it begins."""
+        """Returns whether there is a new line; `at` is its position."""
         self.at = 0
         for old, line in itertools.zip_longest(self._old, file):
             if line is None or (line != old and not line.endswith(b"\n")):
@@ -252,7 +252,7 @@ class _Lines:
 
 
 def _object(line: bytes) -> Metrics | None:
-    """None for a damaged line, which a resume removes."""
+    """Returns the object of a line; None for a damaged one, which a resume removes."""
     try:
         found = json.loads(line)
     except ValueError:
@@ -284,7 +284,7 @@ class RunningRun:
             metrics = resumed.path / "metrics.jsonl"
             self._lines = _Lines(metrics, metrics.read_bytes() if metrics.exists() else b"")
         self._process = launch([*arguments, "--quiet", "--json"], stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._log)
-        self._end = weakref.finalize(self, _end, self._process)  # also where this program ends
+        self._end = weakref.finalize(self, _end, self._process)  # also when this program ends
 
     @property
     def path(self) -> Path | None:
@@ -300,20 +300,20 @@ class RunningRun:
 
     def __iter__(self) -> Iterator[Metrics]:
         while True:
-            running = self.running  # before the file is read: what an ended process wrote is there
+            running = self.running  # asked before the file is read, which is then complete
             yield from self._new_lines()
             if not running:
                 return
             time.sleep(_POLL)
 
     def stop(self) -> None:
-        """Asks the run to save everything and end; returns at once, `wait` waits."""
+        """Asks the run to save everything and end; returns at once (`wait` waits)."""
         if not self._stopped and self.running:
             self._process.send_signal(signal.SIGTERM)
         self._stopped = True
 
     def wait(self) -> Run:
-        """Waits for the end; the run, or Error. A run that `stop` ended is no error once it has a folder."""
+        """Waits for the end and returns the run; raises Error. A run that `stop` ended is no error once it has a folder."""
         while self.running:
             self._show()
             time.sleep(_POLL)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Observations and actions as samara describes them, as Gymnasium's spaces; actions in both forms."""
+"""Gymnasium's spaces for observations and actions as samara describes them, and conversion of actions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Spec = dict[str, Any]  # dtype, shape; discrete, actions, sizes, low, high (None
 
 
 def observation_space(spec: Spec, stack: int = 0) -> Any:
-    """A Box of one observation, or of `stack` of them."""
+    """Returns the Box of one observation, or of `stack` of them."""
     from gymnasium import spaces
 
     shape = ((stack,) if stack else ()) + tuple(spec["shape"])
@@ -22,7 +22,7 @@ def observation_space(spec: Spec, stack: int = 0) -> Any:
 
 
 def action_space(spec: Spec) -> Any:
-    """Discrete, MultiDiscrete, or a Box of the simulator's bounds."""
+    """Returns Discrete, MultiDiscrete, or a Box with the simulator's bounds."""
     from gymnasium import spaces
 
     if spec["sizes"]:
@@ -34,7 +34,7 @@ def action_space(spec: Spec) -> Any:
 
 
 def bounds(spec: Spec) -> tuple[np.ndarray, np.ndarray]:
-    """The bounds of a continuous action; where the environment has none, those of samara's numbers."""
+    """Returns the bounds of a continuous action; [-1, 1] if the environment declares none, infinite where open."""
 
     def one(key: str, default: float, open_bound: float) -> np.ndarray:
         given = spec[key] or [default] * spec["actions"]
@@ -44,8 +44,8 @@ def bounds(spec: Spec) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Actions:
-    """Actions of `action_space` to samara's form and back: an index counts the last part fastest; numbers are in [-1, 1]
-    between closed bounds, themselves elsewhere."""
+    """Converts actions of `action_space` to samara's form and back. A composite action is an index in which the last part
+    varies fastest; numbers between closed bounds become [-1, 1], others stay as they are."""
 
     def __init__(self, spec: Spec) -> None:
         self.discrete, self.sizes = bool(spec["discrete"]), tuple(spec["sizes"])
@@ -56,7 +56,7 @@ class Actions:
             self.half = np.where(closed, (high - low) / 2, 1).astype(np.float32)
 
     def to_index(self, actions: Any) -> np.ndarray:
-        """Rows of discrete actions; their indices."""
+        """Returns the indices of rows of discrete actions."""
         if np.asarray(actions).dtype.kind not in "iub":
             raise Error(78, f"actions of type {np.asarray(actions).dtype}, expected integers")
         if self.sizes:
@@ -68,7 +68,7 @@ class Actions:
         return np.ascontiguousarray(indices, np.int32).reshape(-1)
 
     def to_values(self, actions: Any) -> np.ndarray:
-        """Rows of continuous actions; their numbers, one row after the other."""
+        """Returns the numbers of rows of continuous actions, one row after the other."""
         given = np.asarray(actions, np.float32)
         if given.ndim == 0 or given.shape[-1] != len(self.half):
             raise Error(78, f"actions of shape {given.shape}, expected [environments, {len(self.half)}]")
@@ -76,7 +76,7 @@ class Actions:
         return np.ascontiguousarray((given - self.middle) / self.half).reshape(-1)
 
     def from_engine(self, index: int, values: np.ndarray) -> Any:
-        """One action: an int, an array of parts, or numbers within the bounds."""
+        """Returns one action: an int, an array of parts, or numbers within the bounds."""
         if not self.discrete:
             return self.middle + self.half * values
         return np.array(np.unravel_index(index, self.sizes)) if self.sizes else index

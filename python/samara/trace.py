@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""When an environment worked, to the nanosecond: what `samara bench schedule` draws.
+"""Records when an environment worked, to the nanosecond, for the picture of `samara bench schedule`.
 
 A record is six int64: core, kind, begin and end on the monotonic clock, processor time of the thread at begin and
 end. A file holds the records of one environment, in order.
@@ -29,23 +29,26 @@ class Recorder:
         self.path = os.path.join(folder, f"{os.getpid()}-{id(self)}.spans")
 
     def begin(self) -> None:
+        """Starts a record."""
         self.cpu = time.thread_time_ns()
         self.start = time.monotonic_ns()
 
     def end(self, kind: int) -> None:
+        """Ends the record."""
         now = time.monotonic_ns()
         self.records.extend((self.core, kind, self.start, now, self.cpu, time.thread_time_ns()))
         if len(self.records) >= FLUSH:
             self.flush()
 
     def flush(self) -> None:
+        """Writes the records to the file."""
         with open(self.path, "ab") as file:
             self.records.tofile(file)
         del self.records[:]
 
 
 def pin(core: int) -> None:
-    """This process runs on one core from now on: the `core`-th of those it may use."""
+    """Binds this process to one core: the `core`-th of those that it may use."""
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[core % len(cores)]})
 

@@ -37,10 +37,10 @@ _MODES = {
 
 
 def make_vec(env: str, num_envs: int = 1, **keys: Any) -> VectorEnv:
-    """Environments that samara steps: `env` is a native id (`CartPole-v1`: C++ threads), `atari:pong`, or any id of
+    """Makes environments that samara steps: `env` is a native id (`CartPole-v1`: C++ threads), `atari:pong`, or any id of
     Gymnasium (`gymnasium:LunarLander-v3`, `my_module:MyTask-v0`: Python processes).
 
-    Keys: those of VectorEnv. Raises samara.Error for what cannot be made.
+    Keys are those of VectorEnv. Raises samara.Error for an environment that cannot be made.
     """
     return VectorEnv(env, num_envs, **keys)
 
@@ -48,10 +48,10 @@ def make_vec(env: str, num_envs: int = 1, **keys: Any) -> VectorEnv:
 class VectorEnv(gymnasium.vector.VectorEnv):
     """Gymnasium's vector environment over samara's fleet.
 
-    `workers`: threads of native environments (0: the calling thread), processes of others; default: what suits the
-    environment. `batch_size`: results of one `recv`; default `num_envs`. `seed`: of environments that `reset` gives no
+    `workers`: threads of native environments (0: the calling thread), processes of others; default: chosen for the
+    environment. `batch_size`: results of one `recv`; default `num_envs`. `seed`: for environments that `reset` gives no
     seed. `autoreset_mode`: Gymnasium's, by value or name. `stack`: frames of an observation, in front of its shape;
-    default: the Atari preset's, none elsewhere. `preset`: convention of Atari games (doc/atari.md). `kwargs` and
+    default: the Atari preset's, none elsewhere. `preset`: of Atari games (doc/atari.md). `kwargs` and
     `wrappers` (texts "module:Class"): of a Gymnasium environment, as `env.kwargs` and `env.wrappers`. `frames_max`:
     truncates episodes. `step_timeout`: seconds until a silent process counts as hung.
 
@@ -109,8 +109,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Begins episodes everywhere, or where `options["reset_mask"]` is true, and returns the newest observation of
-        each. Environment i gets seed + i of one number; without a seed its next episode begins."""
+        """Begins episodes in all environments, or in those where `options["reset_mask"]` is true, and returns the newest
+        observation of each. With one number as seed, environment i gets seed + i; without, its next episode begins."""
         which = self._all
         if options and "reset_mask" in options:
             mask = np.asarray(options["reset_mask"], bool)
@@ -132,7 +132,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     def step(
         self, actions: Any
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """One step of every environment, in Gymnasium's order."""
+        """Steps every environment; returns observations, rewards, terminated, truncated and infos."""
         self.send(actions)
         rows = _Rows(self.num_envs, self.single_observation_space)
         rows.receive(self._core, by_environment=True)
@@ -145,13 +145,13 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     # ---- EnvPool
 
     def async_reset(self) -> None:
-        """Begins episodes everywhere; `recv` returns their first observations, with reward 0."""
+        """Begins episodes in all environments; `recv` returns their first observations, with reward 0."""
         self._drain()
         self._core.reset(self._all, self._seeds(None, self._all))
         self._spend_seeds(self._all)
 
     def send(self, actions: Any, env_ids: Any = None) -> None:
-        """Gives each of `env_ids` (default: all, in order) its action, and returns at once."""
+        """Sends actions to `env_ids` (default: all, in order) and returns at once."""
         which = self._all if env_ids is None else np.ascontiguousarray(env_ids, np.int32)
         if self._actions.discrete:
             self._core.send_index(which, self._actions.to_index(actions))
@@ -187,7 +187,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
 
 class _Closed:
-    """In place of environments that are gone."""
+    """Stands in for environments that are closed; every use raises Error."""
 
     def __init__(self, why: str = "the environments are closed") -> None:
         self._why = why
@@ -196,7 +196,7 @@ class _Closed:
         raise Error(78, self._why)
 
 
-_of_parents: list[Any] = []  # threads and processes that are not this process's: never destroyed here
+_of_parents: list[Any] = []  # environments of the process that forked this one: never destroyed here
 
 
 def _forget(env_of_parent: weakref.ref[VectorEnv]) -> None:
@@ -228,7 +228,7 @@ class _Rows:
         return self.observation, self.reward, self.terminated, self.truncated, info
 
     def _final(self, env: VectorEnv, ended: np.ndarray) -> dict[str, Any]:
-        """As Gymnasium's SyncVectorEnv: an array of objects, None where no episode ended, and the mask."""
+        """Returns final observations as SyncVectorEnv does: an array of objects, None where no episode ended, and the mask."""
         final = np.full(len(ended), None, object)
         for row in np.flatnonzero(ended):
             final[row] = np.empty_like(self.observation[row])
@@ -244,6 +244,6 @@ def _mode(given: AutoresetMode | str) -> AutoresetMode:
 
 
 def _find_packages() -> None:
-    """The engine opens MuJoCo's library in the environment of this interpreter."""
+    """Makes the extension find MuJoCo's library in the environment of this interpreter."""
     if (Path(sys.prefix) / "bin" / "python").exists():
         os.environ.setdefault("VIRTUAL_ENV", sys.prefix)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What travels between the engine and a remote actor: the twin of src/fleet/remote/wire.h, which says what it means.
+"""Messages between the learner process and a remote actor, as in src/fleet/remote/wire.h, which explains them.
 
 A message is a header, then text (Hello, Welcome, Goodbye) or rows. All numbers are little-endian.
 """
@@ -45,10 +45,12 @@ assert EVENT.itemsize == 40 and np.dtype(COMMAND).itemsize == 48
 
 
 class Malformed(Exception):
-    """A message that means nothing."""
+    """A message that cannot be parsed."""
 
 
 class Message(NamedTuple):
+    """A header, and the bytes after it."""
+
     kind: int
     rows: int
     incarnation: int
@@ -56,11 +58,12 @@ class Message(NamedTuple):
 
 
 def command_type(action_values: int) -> np.dtype:
-    """A row of commands; box actions bring their values."""
+    """Returns the type of a row of commands, which holds the values of box actions."""
     return np.dtype([*COMMAND, ("values", "<f4", (action_values,))])
 
 
 def parse(message: bytes) -> Message:
+    """Splits a message into header and rest; raises Malformed."""
     if len(message) < HEADER.size:
         raise Malformed(f"{len(message)} bytes")
     kind, rows, incarnation = HEADER.unpack_from(message)
@@ -68,6 +71,7 @@ def parse(message: bytes) -> Message:
 
 
 def parse_text(message: Message) -> dict[str, Any]:
+    """Returns the JSON object of a message of text; raises Malformed."""
     if message.rows != len(message.rest):
         raise Malformed(f"{len(message.rest)} bytes of text, {message.rows} announced")
     fields = json.loads(bytes(message.rest))
@@ -77,21 +81,24 @@ def parse_text(message: Message) -> dict[str, Any]:
 
 
 def parse_commands(message: Message, row: np.dtype) -> np.ndarray:
+    """Returns the rows of a message of commands; raises Malformed."""
     if len(message.rest) != message.rows * row.itemsize:
         raise Malformed(f"{len(message.rest)} bytes for {message.rows} commands of {row.itemsize}")
     return np.frombuffer(message.rest, row)
 
 
 def text_message(kind: int, fields: dict[str, Any]) -> bytes:
+    """Returns a message of text."""
     text = json.dumps(fields).encode()
     return HEADER.pack(kind, len(text), 0) + text
 
 
 def hello(actor: str, slots: int, spec: dict[str, Any]) -> bytes:
+    """Returns the first message of an actor."""
     return text_message(HELLO, {"major": MAJOR, "minor": MINOR, "actor": actor, "slots": slots, "spec": spec})
 
 
 def events(incarnation: int, rows: np.ndarray, observations: np.ndarray) -> bytes:
-    """`rows`: of EVENT; `observations`: one for each of them. None of both: a sign of life."""
+    """Returns a message of events. `rows`: of type EVENT; `observations`: one for each; without rows it is a heartbeat."""
     header = HEADER.pack(EVENTS, len(rows), incarnation)
     return b"".join((header, rows.tobytes(), observations.tobytes()))

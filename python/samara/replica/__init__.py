@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Write a step for one device; run it on any number of threads, processes and hosts.
+"""Runs a training step that is written for one device on any number of threads, processes and hosts.
 
     import samara.replica
     ...
@@ -14,8 +14,15 @@ SAMARA_THREADS=n the script runs once on each of n threads, every one a rank wit
 
 Collectives take and return nests: tensors in any nesting of tuples, lists and dicts (torch.utils._pytree). Every
 replica calls them in the same order, or every rank gets a ReplicationError that names who called what.
-What each primitive means: include/samara/replicator.h, which this package binds.
+include/samara/replicator.h, which this package binds, explains each primitive.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
 
 from samara.replica.batch_norm import CrossReplicaBatchNorm
 from samara.replica.binding import ReplicationError, extension, open_replicators, this_thread
@@ -32,8 +39,8 @@ __all__ = ["CrossReplicaBatchNorm", "Input", "InputContext", "PerReplica", "Repl
 InputContext, SampleOrder = extension.InputContext, extension.SampleOrder
 
 
-def current():
-    """The replicator of this program: a thread's own, or the process's, made from the environment by the first call."""
+def current() -> Replicator:
+    """Returns the replicator of this thread, or of the process, which the first call makes from the environment."""
     if getattr(this_thread, "replicator", None) is not None:
         return this_thread.replicator
     for replicator in open_replicators:
@@ -42,33 +49,34 @@ def current():
     return _kept
 
 
-_kept = None  # by current()
+_kept: Replicator | None = None  # set by current()
 
 
-def context():
-    """The ReplicaContext of the step that this thread runs."""
+def context() -> ReplicaContext:
+    """Returns the ReplicaContext of the step that this thread runs."""
     if getattr(this_thread, "context", None) is None:
         raise ReplicationError(78, "a replica's context outside steps")
     return this_thread.context
 
 
-def wrap(optimizer, module=None, **options):
-    """Replicator.wrap of current()."""
+def wrap(optimizer: torch.optim.Optimizer, module: torch.nn.Module | None = None, **options: Any) -> WrappedOptimizer:
+    """Calls Replicator.wrap of current()."""
     return current().wrap(optimizer, module, **options)
 
 
-def run(step, *batch, reduce=None):
-    """Replicator.run of current()."""
+def run(step: Callable[..., Any], *batch: Any, reduce: str | None = None) -> Any:
+    """Calls Replicator.run of current()."""
     return current().run(step, *batch, reduce=reduce)
 
 
-def make_input(mode, input_fn, prefetch=2):
-    """Replicator.make_input of current()."""
+def make_input(mode: str, input_fn: Callable[[InputContext], Any], prefetch: int = 2) -> Input:
+    """Calls Replicator.make_input of current()."""
     return current().make_input(mode, input_fn, prefetch)
 
 
-def ordered_batches(context, order, fetch, epochs, first_step=0):
-    """A pipeline that fetches the samples of a SampleOrder, from step `first_step` on: fetch(indices) gives a batch,
-    with no rows for no indices. Every sample comes once an epoch, whatever the number of replicas and ranks."""
+def ordered_batches(context: InputContext, order: SampleOrder, fetch: Callable[[Any], Any], epochs: int,
+                    first_step: int = 0) -> Iterator[Any]:
+    """Yields batches of the samples of a SampleOrder, from step `first_step` on. fetch(indices) returns a batch, without
+    rows for no indices. Every sample occurs once an epoch, whatever the number of replicas and ranks."""
     for step in range(first_step, epochs * order.steps_per_epoch):
         yield fetch(order.indices(step, context.input_pipeline_id, context.num_input_pipelines))

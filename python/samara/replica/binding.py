@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The extension, and what all of this package shares."""
+"""The extension, and state that the modules of this package share."""
+
+from __future__ import annotations
 
 import os
 import threading
@@ -15,12 +17,12 @@ except ImportError as error:
 
 
 class ReplicationError(RuntimeError):
-    """The group has failed. exit_code: 69 a rank died, froze or did not come; 70 ranks called different things, or
-    diverged; 73 the ranks' port is another launch's; 78 a configuration that cannot work; 65, 66, 74 files."""
+    """A failure of the group. exit_code: 69 a rank died, froze or did not join; 70 ranks called different collectives, or
+    diverged; 73 the ranks' port belongs to another launch; 78 a configuration that cannot work; 65, 66, 74 files."""
 
     __module__ = "samara.replica"  # as tracebacks name it
 
-    def __init__(self, exit_code, message):
+    def __init__(self, exit_code: int, message: str) -> None:
         super().__init__(message)
         self.exit_code = exit_code
 
@@ -29,4 +31,4 @@ class ReplicationError(RuntimeError):
 extension.set_up(ReplicationError, [os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,
                                     os.path.dirname(torch.__file__) + os.sep])
 this_thread = threading.local()  # .replicator of a rank that is a thread, .context within a step
-open_replicators = weakref.WeakSet()  # that from_environment made and nobody has shut down
+open_replicators = weakref.WeakSet()  # made by from_environment and not shut down

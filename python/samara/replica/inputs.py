@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Pipelines of batches, read ahead."""
 
+from __future__ import annotations
+
 import threading
 import weakref
+from typing import Any
 
 from samara.replica.nest import Nest
 
 
 class _ReadAhead:
-    """A pipeline and the thread that reads it ahead. The thread knows only this, so that its owner may go."""
+    """A pipeline and the thread that reads it ahead. The thread refers to this object only, so that its owner can be
+    garbage-collected."""
 
-    def __init__(self, source, depth):
+    def __init__(self, source: Any, depth: int) -> None:
         if callable(source) and not hasattr(source, "__iter__"):
             source = iter(source, None)
         self._source, self._depth = iter(source), depth
@@ -19,7 +23,7 @@ class _ReadAhead:
         if depth > 0:
             threading.Thread(target=self._read, name="input", daemon=True).start()
 
-    def _read(self):
+    def _read(self) -> None:
         try:
             for batch in self._source:
                 with self._changed:
@@ -28,15 +32,15 @@ class _ReadAhead:
                         return
                     self._ready.append(batch)
                     self._changed.notify_all()
-        except Exception as error:  # for whoever asks next
+        except Exception as error:  # raised by the next call of next()
             self._error = error
         finally:
             with self._changed:
                 self._ended = True
                 self._changed.notify_all()
 
-    def next(self):
-        """None at the end."""
+    def next(self) -> Any:
+        """Returns the next batch; None at the end."""
         if self._depth == 0:
             return next(self._source, None)
         with self._changed:
@@ -48,22 +52,23 @@ class _ReadAhead:
             raise self._error
         return None
 
-    def close(self):
+    def close(self) -> None:
+        """Ends the thread."""
         with self._changed:
             self._quit = True
             self._changed.notify_all()
 
 
 class Input:
-    """This rank's pipelines; made by Replicator.make_input."""
+    """The pipelines of this rank, made by Replicator.make_input."""
 
-    def __init__(self, mode, sources, batches, prefetch):
+    def __init__(self, mode: str, sources: list[Any], batches: int, prefetch: int) -> None:
         self.mode, self._batches, self._last, self._like, self._spec = mode, batches, None, None, None
         self._readers = [_ReadAhead(source, prefetch * batches) for source in sources]
         weakref.finalize(self, lambda readers: [reader.close() for reader in readers], self._readers)
 
-    def _next(self, core):
-        """A batch for each local replica; None when all replicas have run out."""
+    def _next(self, core: Any) -> list[Any] | None:
+        """Returns a batch for each local replica; None when all replicas have run out."""
         read = [reader.next() for reader in self._readers for _ in range(self._batches)]
         nests = [None if batch is None else Nest(batch) for batch in read]
         # ranks that have no batch of their own, of a single input or of their first, learn the structure from others'

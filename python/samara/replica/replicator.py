@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The ranks of a launcher, and programs that run once on each."""
 
+from __future__ import annotations
+
 import atexit
 import builtins
 import inspect
 import os
 import sys
 import traceback
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
 
 from samara.replica.binding import ReplicationError, extension, open_replicators, this_thread
 from samara.replica.collectives import PerReplica, ReplicaContext
@@ -15,8 +21,8 @@ from samara.replica.nest import Nest, rows
 from samara.replica.optimizer import WrappedOptimizer
 
 
-def _takes_context(step, arguments):
-    """Whether the step has one parameter more than there are arguments."""
+def _takes_context(step: Callable[..., Any], arguments: int) -> bool:
+    """Returns whether the step has one parameter more than there are arguments."""
     try:
         parameters = inspect.signature(step).parameters.values()
     except (TypeError, ValueError):
@@ -28,15 +34,16 @@ def _takes_context(step, arguments):
 class Replicator:
     """The ranks that a launcher started, and the replicas of this one."""
 
-    def __init__(self, core):
+    def __init__(self, core: Any) -> None:
         self._core = core
 
     @classmethod
-    def from_environment(cls, *, mode=None, replicas=None, transport=None, deadline_s=None, trace=None, seed=1,
-                         threads=0, check_every=100):
-        """Blocks until all ranks have come. What is not given comes from SAMARA_MODE, SAMARA_REPLICAS,
-        SAMARA_TRANSPORT, SAMARA_DEADLINE_SECONDS, SAMARA_TRACE, and then from the defaults of ReplicatorOptions.
-        In a script, SAMARA_THREADS=n makes this the beginning of n ranks, each of which runs the script. A program
+    def from_environment(cls, *, mode: str | None = None, replicas: int | None = None, transport: str | None = None,
+                         deadline_s: float | None = None, trace: str | None = None, seed: int = 1, threads: int = 0,
+                         check_every: int = 100) -> Replicator:
+        """Joins the ranks of the launcher; blocks until all have joined. Arguments that are not given come from
+        SAMARA_MODE, SAMARA_REPLICAS, SAMARA_TRANSPORT, SAMARA_DEADLINE_SECONDS and SAMARA_TRACE, or are the defaults of
+        ReplicatorOptions. In a script, SAMARA_THREADS=n makes this the beginning of n ranks, each of which runs the script. A program
         that ends without an error shuts it down, one that raises ends all ranks with the error's exit code."""
         options = {name: value for name, value in locals().items() if name != "cls"}
         if getattr(this_thread, "replicator", None) is not None:
@@ -57,34 +64,34 @@ class Replicator:
     first_replica = property(lambda self: self._core.first_replica)
     mode = property(lambda self: self._core.mode)
     transport = property(lambda self: self._core.transport)
-    is_main = property(lambda self: self._core.rank == 0, doc="who prints and writes")
+    is_main = property(lambda self: self._core.rank == 0, doc="whether this is rank 0, which prints and writes")
 
     @property
-    def step(self):
-        """Counts calls of run."""
+    def step(self) -> int:
+        """Number of calls of run."""
         return self._core.step
 
     @step.setter
-    def step(self, step):
+    def step(self, step: int) -> None:
         self._core.step = step
 
-    def make_input(self, mode, input_fn, prefetch=2):
-        """Pipelines of per-replica batches, read ahead by threads of their own.
+    def make_input(self, mode: str, input_fn: Callable[[Any], Any], prefetch: int = 2) -> Input:
+        """Makes pipelines of per-replica batches, which threads of their own read ahead.
 
         mode: "per_replica" (one pipeline a replica), "per_worker" (one a rank) or "single" (one, on rank 0).
-        input_fn(InputContext) gives an iterable of batches, or a function that gives the next one and None at the end.
+        input_fn(InputContext) returns an iterable of batches, or a function that returns the next one and None at the end.
         """
         contexts, batches = self._core.shape(mode)
         return Input(mode, [input_fn(context) for context in contexts], batches, prefetch)
 
-    def run(self, step, *batch, reduce=None):
+    def run(self, step: Callable[..., Any], *batch: Any, reduce: str | None = None) -> Any:
         """Runs the step once on every replica of this rank.
 
         batch: nothing, an Input, or the whole batch, the same on every rank, of which each replica gets its contiguous
         share of dimension 0. The step gets the same arguments, after its ReplicaContext when it has one parameter more.
         Returns a PerReplica of what the steps returned, or None when the input has run out for all replicas; with
         reduce="mean" the mean over all replicas weighted by their samples, with "sum", "min", "max" or "product" that.
-        An input that has run out for some replicas gives them a batch without rows, whose gradient counts nothing.
+        An input that has run out for some replicas returns a batch without rows to them, whose gradient has no weight.
         """
         core, count, whole_rows = self._core, self.local_replicas, None
         if len(batch) == 1 and isinstance(batch[0], Input):
@@ -101,7 +108,7 @@ class Replicator:
         takes_context = _takes_context(step, len(batch))
         results = PerReplica([None] * count, core.first_replica)
 
-        def body(local, inside):
+        def body(local: int, inside: Any) -> None:
             before = getattr(this_thread, "context", None), getattr(this_thread, "replicator", None)
             this_thread.context, this_thread.replicator = ReplicaContext(inside), self
             try:
@@ -115,8 +122,9 @@ class Replicator:
             return results
         return self.mean(results) if reduce == "mean" else self.reduce(results, reduce)
 
-    def wrap(self, optimizer, module=None, *, clip_norm=0.0, shard_state=False, bf16=False, bucket_bytes=4 << 20,
-             overlap=True, step_by_bucket=False, nonfinite_max=5):
+    def wrap(self, optimizer: torch.optim.Optimizer, module: torch.nn.Module | None = None, *, clip_norm: float = 0.0,
+             shard_state: bool = False, bf16: bool = False, bucket_bytes: int = 4 << 20, overlap: bool = True,
+             step_by_bucket: bool = False, nonfinite_max: int = 5) -> WrappedOptimizer:
         """Wraps a torch optimizer: its parameters become those of replica 0 everywhere, and its step a collective. With
         the module its buffers are sent too, and are each replica's own from then on; replica 0's stay in the module.
 
@@ -126,56 +134,57 @@ class Replicator:
         options = {name: value for name, value in locals().items() if name not in ("self", "optimizer", "module")}
         return WrappedOptimizer(self, optimizer, module, options)
 
-    def reduce(self, values, op):
-        """Outside steps: over all replicas' values; the same on every rank."""
+    def reduce(self, values: Iterable[Any], op: str) -> Any:
+        """Reduces the values of all replicas, the same result on every rank. Call it outside steps."""
         nests = [Nest(value) for value in values]
         return nests[0].fill(self._core.reduce([nest.leaves for nest in nests], op, nests[0].structure))
 
-    def mean(self, values):
-        """The mean of floating-point values of the last run, weighted by the samples of the replicas' batches."""
+    def mean(self, values: Iterable[Any]) -> Any:
+        """Returns the mean of floating-point values of the last run, weighted by the samples of the replicas' batches."""
         nests = [Nest(value) for value in values]
         return nests[0].fill(self._core.mean([nest.leaves for nest in nests], nests[0].structure))
 
-    def broadcast(self, nest):
-        """Outside steps: the nest of rank 0."""
+    def broadcast(self, nest: Any) -> Any:
+        """Returns the nest of rank 0. Call it outside steps."""
         nest = Nest(nest)
         return nest.fill(self._core.broadcast(nest.leaves, nest.structure))
 
-    def barrier(self):
+    def barrier(self) -> None:
+        """Waits for all ranks."""
         self._core.barrier()
 
-    def abort(self, why, exit_code=69):
-        """This rank gives up: the others end with `why`, and that code, instead of waiting for it."""
+    def abort(self, why: str, exit_code: int = 69) -> None:
+        """Ends the group: the other ranks end with `why` and that code instead of waiting for this one."""
         open_replicators.discard(self)
         self._core.abort(why, exit_code)
 
-    def shutdown(self):
-        """An orderly end, which waits for the others."""
+    def shutdown(self) -> None:
+        """Leaves the group in order; waits for the other ranks."""
         open_replicators.discard(self)
         self._core.shutdown()
 
-    def chrome_trace(self):
-        """The last collectives of this rank in Chrome's trace format."""
+    def chrome_trace(self) -> str:
+        """Returns the last collectives of this rank in Chrome's trace format."""
         return self._core.chrome_trace()
 
 
 # --- programs
 
-def _number_of_threads(text):
+def _number_of_threads(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1024:
         raise ReplicationError(78, f"SAMARA_THREADS={text}: expected a number from 1 to 1024")
     return int(text)
 
 
-def _called_by_script():
-    """Whether the caller's module is the script that this process runs."""
+def _called_by_script() -> bool:
+    """Returns whether the caller's module is the script that this process runs."""
     main, frame = sys.modules.get("__main__"), sys._getframe(1)
     while frame is not None and frame.f_globals.get("__package__") == __package__:
         frame = frame.f_back
     return getattr(main, "__file__", None) is not None and frame is not None and frame.f_globals is vars(main)
 
 
-def _run_script(ranks, options):
+def _run_script(ranks: int, options: dict[str, Any]) -> int:
     main = sys.modules["__main__"]
     with open(main.__file__, "rb") as file:
         code = compile(file.read(), main.__file__, "exec")
@@ -186,8 +195,8 @@ def _run_script(ranks, options):
     return replicate_threads(ranks, program, **options)
 
 
-def _exit_code(error):
-    """Of a SystemExit."""
+def _exit_code(error: SystemExit) -> int:
+    """Returns the exit code of a SystemExit."""
     if error.code is None:
         return 0
     if isinstance(error.code, int):
@@ -196,8 +205,8 @@ def _exit_code(error):
     return 1
 
 
-def replicate_threads(ranks, program, **options):
-    """replicate on `ranks` threads, whatever the environment says."""
+def replicate_threads(ranks: int, program: Callable[[Replicator], object], **options: Any) -> int:
+    """Runs `replicate` on `ranks` threads, whatever the environment says."""
     codes = []
 
     def one(core):
@@ -216,7 +225,7 @@ def replicate_threads(ranks, program, **options):
     return extension.threads(ranks, one, options) or max(codes, default=0)
 
 
-def replicate(program, **options):
+def replicate(program: Callable[[Replicator], object], **options: Any) -> int:
     """Runs program(replicator) once a rank: in this process when a launcher has started it or nothing has, and with
     SAMARA_THREADS=n on n threads of it. Prints a failure and returns the exit code for sys.exit."""
     replicator = None
@@ -237,8 +246,8 @@ def replicate(program, **options):
         return _report(error, [replicator] if replicator is not None else [])
 
 
-def _report(error, replicators):
-    """Tells the user and the other ranks; the exit code."""
+def _report(error: Exception, replicators: Sequence[Replicator]) -> int:
+    """Prints the error, ends the other ranks, and returns the exit code."""
     if isinstance(error, ReplicationError):
         print(f"samara: {error}", file=sys.stderr)
         why, code = str(error), error.exit_code
@@ -250,8 +259,8 @@ def _report(error, replicators):
     return code
 
 
-def _watch_the_end():
-    """A process that has a replicator ends with the documented exit codes."""
+def _watch_the_end() -> None:
+    """Makes a process with a replicator end with the documented exit codes."""
     former = sys.excepthook
 
     def failed(kind, error, trace):
