@@ -105,14 +105,14 @@ Status RunAct(const Invocation& invocation, const ActArguments& args) {
 
 void AddAct(CLI::App& app, Invocation& invocation) {
   CLI::App* command = app.add_subcommand(
-      "act", "answer observations on standard input with a policy's actions, for other programs");
+      "act", "read observations on standard input, write a policy's actions, for other programs");
   auto args = std::make_shared<ActArguments>();
   command->add_option("target", args->target, "run folder or policy file")->required();
   command->add_option("overrides", args->load.overrides, "table.key=value, such as env.id=...");
   AddLoading(*command, args->load);
   AddIndividual(*command, args->load);
   command->add_flag("--json", args->json,
-                    "errors as one JSON object; the first line is one always");
+                    "errors as one JSON object; the first line always is one");
   command->callback([=, &invocation] {
     invocation.run = [=, &invocation] { return RunAct(invocation, *args); };
   });

@@ -106,7 +106,7 @@ void AddActor(CLI::App& app, Invocation& invocation) {
                     "step native environments on the thread that receives their actions: faster "
                     "where a step takes less time than a wake-up");
   command->add_option("--token-file", args->remote.token_file,
-                      "the token file that the learner process was given");
+                      "token file, the same as the learner process's");
   command->add_option("--ca", args->remote.ca,
                       "TLS: certificate authority of the learner process's certificate (PEM)");
   command->add_option(

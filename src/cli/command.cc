@@ -111,7 +111,7 @@ void AddIndividual(CLI::App& command, LoadOptions& options) {
       ->capture_default_str();
   command
       .add_option("--generation", options.generation,
-                  "generation of an evolution's run that the policy is of; default: the last")
+                  "generation of an evolution's policy; default: the last")
       ->check(CLI::Range(1, 1'000'000'000));
 }
 

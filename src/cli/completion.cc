@@ -60,8 +60,8 @@ std::string Script(const CLI::App& app, bool zsh) {
 }  // namespace
 
 void AddCompletion(CLI::App& app, Invocation& invocation) {
-  CLI::App* command =
-      app.add_subcommand("completion", "print what bash or zsh needs to complete samara's words");
+  CLI::App* command = app.add_subcommand(
+      "completion", "print the script by which bash or zsh completes samara's commands");
   auto shell = std::make_shared<std::string>();
   command->add_option("shell", *shell, "bash or zsh")
       ->required()

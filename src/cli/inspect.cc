@@ -137,8 +137,8 @@ void AddInspect(CLI::App& app, Invocation& invocation) {
   auto args = std::make_shared<Arguments>();
   command->add_option("run", args->run, "run folder")->required();
   command->add_flag("--lineage", args->lineage,
-                    "where the elite comes from: each ancestor, rebuilt from the journal; of "
-                    "evolution strategies the centre's history");
+                    "list the elite's ancestors, rebuilt from the journal; of evolution strategies "
+                    "the centre's history");
   command->add_option("--generation", args->generation, "generation number; default: the last")
       ->check(CLI::Range(1, 1'000'000'000));
   command->add_flag("--json", args->json, "last line: one JSON object");

@@ -304,7 +304,7 @@ void AddList(CLI::App& app, Invocation& invocation) {
                    "presets, envs, games, algorithms, networks or keys; all when left out")
       ->check(CLI::IsMember({"presets", "envs", "games", "algorithms", "networks", "keys"}));
   command->add_option("name", args->name,
-                      "only those with this in their name; of a few, more is said");
+                      "show only names that contain this; details if they are few");
   command->add_flag("--json", args->json, "last line: one JSON object");
   command->callback([=, &invocation] {
     invocation.run = [=] { return RunList(args->what, args->name, args->json); };

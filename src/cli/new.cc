@@ -142,7 +142,7 @@ Status RunNew(const NewArguments& args) {
 
 void AddNew(CLI::App& app, Invocation& invocation) {
   CLI::App* command =
-      app.add_subcommand("new", "write an environment, preset or algorithm to begin with");
+      app.add_subcommand("new", "write a new environment, preset or algorithm that works");
   auto args = std::make_shared<NewArguments>();
   std::vector<std::string> names;
   std::string about;

@@ -102,7 +102,7 @@ ConfigTable ExperimentConfig::OwnTable() {
             "time to wait for space on a full disk before the run ends", change);
   table.Add("run.random_episodes", &run.random_episodes, {0, 100'000}, "episodes",
             "episodes of the random policy, for comparison", change);
-  table.Add("run.video", &run.video, "record the elite, or the agent, at the end", change);
+  table.Add("run.video", &run.video, "record a video of the elite or the agent at the end", change);
   table.Add("env.id", &env.id, {},
             "empty: the Atari game; else a native id or any Gymnasium id (module:Name-v0)");
   table.Add("env.game", &env.game, {}, "Atari game");

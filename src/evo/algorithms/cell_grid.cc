@@ -59,7 +59,7 @@ void GridSettings::Bind(ConfigTable& table) {
   table.Add("map.low", &low, {},
             "lower corner of the grid, numbers with commas between them; empty: of the task's map");
   table.Add("map.high", &high, {}, "upper corner of the grid");
-  table.Add("map.offset", &offset, {-1e9, 1e9}, "", "what the QD score subtracts from each return",
+  table.Add("map.offset", &offset, {-1e9, 1e9}, "", "subtracted from each return in the QD score",
             OnResume::kMayChange);
 }
 

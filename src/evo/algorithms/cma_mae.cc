@@ -41,7 +41,7 @@ class CmaMaeConfig : public EvolutionConfig {
     table.Add("map.threshold", &threshold, {-1e9, 1e9}, "",
               "threshold of an empty cell: what an improvement of it is counted from");
     table.Add("map.learning_rate", &rate, {0, 1}, "",
-              "part of the way that a cell's threshold goes to a return above it");
+              "fraction by which a cell's threshold moves to a return above it");
     BindTest(table, "map", budget);
     BindBudget(table, "map", budget);
   }

@@ -28,10 +28,10 @@ void EsSettings::Bind(ConfigTable& table) {
   table.Add("es.episodes", &episodes, {1, 1000}, "episodes", "episodes per member");
   table.Add("es.sigma", &sigma, {0, kMutationPowerMax}, "",
             "standard deviation of the perturbations");
-  table.Add("es.noise", &noise, kCounterNoiseNames, "kind of noise; quantile8 is quicker",
+  table.Add("es.noise", &noise, kCounterNoiseNames, "kind of noise; quantile8 is faster",
             OnResume::kMustMatchAdded);
   table.Add("es.shaping", &shaping, kShapingNames,
-            "what the update uses as fitness; novelty searches: centered_rank alone",
+            "transform of fitness for the update; novelty searches: centered_rank alone",
             OnResume::kMustMatchAdded);
   table.Add("es.grad_scale", &grad_scale, kGradientScaleNames,
             "divisor of the gradient: members, or members times sigma", OnResume::kMustMatchAdded);

@@ -28,7 +28,7 @@ class GaNsConfig : public GaConfig {
     BindRows(table, GaSelection::kByNovelty);
     novelty.Bind(table);
     table.Add("novelty.archive_probability", &archive_probability, {0, 1}, "",
-              "that a member's behaviour enters the archive");
+              "probability that a member's behaviour enters the archive");
   }
   Result<RecordKind> Records(const EnvironmentSpec& environment,
                              const NetworkDescription&) const override {

@@ -411,14 +411,14 @@ void NsEsConfig::Bind(ConfigTable& table) {
   table.Add("novelty.centres", &centres, {1, static_cast<double>(kCentresMax)}, "policies",
             "size of the meta-population");
   table.Add("novelty.pick", &pick, kPicks,
-            "which centre moves next: by chance of its novelty, or each in turn");
+            "how the next centre is chosen: with a probability by its novelty, or in turn");
   if (follows != Follows::kAdaptive) return;
   table.Add("novelty.reward_weight", &weight, {0, 1}, "",
-            "part of the return's ranks at the start; the rest is that of novelty");
+            "weight of the return's ranks at the start; novelty has the rest");
   table.Add("novelty.weight_step", &weight_step, {0, 1}, "",
             "added to the weight at a best return, subtracted after novelty.patience");
   table.Add("novelty.patience", &patience, {1, 1e9}, "generations",
-            "without a best return until the weight falls");
+            "generations without a new best return until the weight falls");
 }
 
 Status NsEsConfig::Check(const NetworkDescription& network) const {

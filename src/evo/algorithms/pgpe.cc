@@ -30,7 +30,7 @@ class PgpeConfig : public EvolutionConfig {
   }
   void Bind(ConfigTable& table) override {
     members.Bind(table, "pgpe");
-    table.Add("pgpe.shaping", &shaping, kPgpeShapings, "what the update uses as fitness");
+    table.Add("pgpe.shaping", &shaping, kPgpeShapings, "transform of fitness for the update");
     table.Add("pgpe.max_speed", &max_speed, {1e-9, 1e6}, "",
               "maximum length of a step of the mean");
     table.Add("pgpe.step_size", &step_size, {0, 1e6}, "",

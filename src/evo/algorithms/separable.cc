@@ -18,7 +18,7 @@ void SeparableSettings::Bind(ConfigTable& table, const std::string& name) {
             mirrored ? "number of members per generation, in pairs of opposite perturbations"
                      : "number of members per generation");
   table.Add(name + ".episodes", &episodes, {1, 1000}, "episodes", "episodes per member");
-  table.Add(name + ".noise", &noise, kCounterNoiseNames, "kind of noise; quantile8 is quicker");
+  table.Add(name + ".noise", &noise, kCounterNoiseNames, "kind of noise; quantile8 is faster");
   table.Add(name + ".validation_episodes", &validation_episodes, {1, 100'000}, "episodes",
             "validation episodes of each new mean");
 }

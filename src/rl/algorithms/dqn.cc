@@ -28,14 +28,15 @@ class DqnParameters : public ReplayAlgorithmConfig {
     hindsight.Bind(table);
     table.Add("dqn.gamma", &gamma, {0, 1}, "", "discount per agent step");
     table.Add("dqn.steps", &steps, {1, 1000}, "steps",
-              "steps of rewards before a value is taken, fewer at the end of an unroll",
+              "number of rewards before a value is taken, fewer at the end of an unroll",
               OnResume::kMustMatchAdded);
     table.Add("dqn.double", &double_estimate,
               "the network chooses the next action and the target values it; false: the target "
               "does both");
-    table.Add("dqn.dueling", &dueling, "the value of the state and advantages of actions apart");
+    table.Add("dqn.dueling", &dueling,
+              "separate outputs for the state's value and the actions' advantages");
     table.Add("dqn.polyak", &polyak, {0, 1}, "",
-              "part of the target network that stays in a step: 0 = it is the network");
+              "share of the target network that a step keeps; 0 = it is the network");
     table.Add("dqn.huber", &huber, {0, 1e9}, "",
               "errors beyond it count linearly; 0 = all count squared");
     exploration.Bind(table, "dqn");

@@ -39,7 +39,7 @@ class PpoParameters : public AlgorithmConfig {
     table.Add("ppo.shuffle", &shuffle, "draw new minibatches for each epoch");
     table.Add("ppo.recompute", &recompute, "compute the advantages again before each epoch");
     table.Add("ppo.normalize_advantages", &normalize_advantages,
-              "to mean 0 and deviation 1, over a shard's part of a minibatch");
+              "normalize them to mean 0 and deviation 1 over a shard's part of a minibatch");
     table.Add("ppo.target_kl", &target_kl, {0, 1e9}, "nats",
               "an update ends when the policy has moved further; 0 = never");
   }

@@ -76,22 +76,24 @@ class R2d2Parameters : public ReplayAlgorithmConfig {
     table.Add("replay.compress", &compress, {"none", "lz4"},
               "lossless compression of the observations that are stored", OnResume::kMayChange);
     table.Add("r2d2.gamma", &gamma, {0, 1}, "", "discount per agent step");
-    table.Add("r2d2.steps", &steps, {1, 1000}, "steps", "steps of rewards before a value is taken");
+    table.Add("r2d2.steps", &steps, {1, 1000}, "steps",
+              "number of rewards before a value is taken");
     table.Add("r2d2.burn_in", &burn_in, {0, 100'000}, "steps",
-              "before those of a sequence that are learned from: they only move the state");
+              "first steps of a sequence, which only update the state and are not learned from");
     table.Add("r2d2.state", &state, {"stored", "zeros", "late"},
-              "that enters a sequence: the one in which it was played, the initial one, or the one "
-              "that left the burn-in, which is wrong and what SEED RL's code stores");
+              "recurrent state at the start of a sequence: as it was when played, the initial one, "
+              "or the one after the burn-in, a fault of SEED RL's code");
     table.Add("r2d2.double", &double_estimate,
               "the network chooses the next action and the target values it; false: the target "
               "does both");
-    table.Add("r2d2.dueling", &dueling, "the value of the state and advantages of actions apart");
+    table.Add("r2d2.dueling", &dueling,
+              "separate outputs for the state's value and the actions' advantages");
     table.Add("r2d2.rescale", &rescale, {0, 1}, "",
               "epsilon of the rescaled values; 0 = values are not rescaled");
     table.Add("r2d2.target_every", &target_every, {1, 1e9}, "steps",
               "steps of the optimizer after which the target becomes the network");
     table.Add("r2d2.priority_max", &priority_max, {0, 1}, "",
-              "part of the largest error in a sequence's priority; the mean has the rest");
+              "weight of the largest error in a sequence's priority; the mean has the rest");
     exploration.Bind(table, "r2d2");
   }
   int64_t overlap() const override { return burn_in; }

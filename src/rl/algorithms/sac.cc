@@ -23,7 +23,7 @@ void SacParameters::Bind(ConfigTable& table) {
   table.Add("sac.critics", &critics, {1, 100}, "critics",
             "number of critics, whose least value counts");
   table.Add("sac.polyak", &polyak, {0, 1}, "",
-            "part of a target critic that stays in a step: 0 = it is the critic");
+            "share of a target critic that a step keeps; 0 = it is the critic");
 }
 
 SacTemperature::SacTemperature(const LearnConfig& learn)

@@ -31,7 +31,7 @@ class Td3Parameters : public ReplayAlgorithmConfig {
     table.Add("td3.delay", &delay, {1, 1000}, "steps",
               "number of steps of the critics for each of the policy and of the targets");
     table.Add("td3.polyak", &polyak, {0, 1}, "",
-              "share of the targets that stays in such a step; 0 = they are copies");
+              "share of the targets that such a step keeps; 0 = they are copies");
   }
   Status Check(const LearningConfig& config) const override { return replay.Check(config); }
 

@@ -18,7 +18,7 @@ void Bind(ConfigTable& table, LearningConfig& c) {
   table.Add("learn.environments", &l.environments, {1, 65'536}, "slots",
             "number of environments that play at once");
   table.Add("learn.unroll", &l.unroll, {1, 100'000}, "steps", "length of an unroll");
-  table.Add("learn.batch", &l.batch, {1, 65'536}, "unrolls", "per update");
+  table.Add("learn.batch", &l.batch, {1, 65'536}, "unrolls", "number of unrolls per update");
   table.Add("learn.rewards", &l.rewards, {"raw", "clip", "sign", "asymmetric"},
             "transform of rewards for the learner; scores are raw");
   table.Add(
@@ -50,7 +50,7 @@ void Bind(ConfigTable& table, LearningConfig& c) {
   table.Add("learn.test_greedy", &l.test_greedy,
             "test with the most probable action instead of a sample", change);
   table.Add("learn.evaluate_every", &l.evaluate_every, {0, 1e15}, "frames",
-            "between evaluations while the agent trains, of which the best agent is kept; 0 = none",
+            "frames between evaluations during training, whose best agent is kept; 0 = none",
             change);
   table.Add("learn.evaluate_episodes", &l.evaluate_episodes, {1, 1'000'000}, "episodes",
             "number of episodes of an evaluation, not counted in frames", change);

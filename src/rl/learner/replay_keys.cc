@@ -10,14 +10,15 @@ namespace samara {
 
 void ReplayKeys::Bind(ConfigTable& table) {
   table.Add("replay.capacity", &capacity, {1, 1e9}, "steps", "size of the replay, over all shards");
-  table.Add("replay.start", &start, {0, 1e9}, "steps", "played before the first is learned from");
+  table.Add("replay.start", &start, {0, 1e9}, "steps",
+            "steps that are played before learning starts");
   table.Add("replay.batch", &batch, {1, 10'000'000}, "steps",
             "size of a minibatch, over all shards");
   table.Add("replay.ratio", &ratio, {0, 1e6}, "",
             "how often a step is learned from on average: replay.batch is one minibatch a step");
   const auto added = OnResume::kMustMatchAdded;
   table.Add("replay.alpha", &alpha, {0, 10}, "",
-            "exponent of the priorities with which is sampled; 0 = uniformly", added);
+            "exponent of the priorities in sampling; 0 = uniform", added);
   table.Add("replay.beta", &beta, {0, 1}, "",
             "exponent of the weights that correct for priorities; 0 = none", added);
 }
