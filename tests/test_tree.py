@@ -55,6 +55,23 @@ def test_links_of_pages_lead_somewhere():
     assert not broken
 
 
+def sections(page):
+    """The anchors that GitHub gives a page's headings: small letters, no punctuation, '-' for each space."""
+    text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.M | re.S)
+    titles = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title) for title in re.findall(r"^#+ (.*)$", text, re.M)]
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+def test_sections_that_links_name_exist():
+    broken = []
+    for page in tracked("*.md"):
+        for target, section in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", (ROOT / page).read_text()):
+            named = (ROOT / page).parent / target if target else ROOT / page
+            if "://" not in target and named.suffix == ".md" and section not in sections(named):
+                broken.append(f"{page}: {target}#{section}")
+    assert not broken
+
+
 def test_files_named_in_pages_exist():
     """`src/...`, `doc/...` and so on between back quotes are paths of this tree."""
     named = re.compile(r"`((?:src|doc|tests|python|bench|presets|scripts|cmake)/[\w./-]+\.\w+)`")
