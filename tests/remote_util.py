@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import threading
 import time
 from pathlib import Path
 
-from samara_cli import BINARY, ROOT, environment
+import pytest
+from samara_cli import BINARY, ROOT, environment, samara
 
 ENGINE = ROOT / "build" / "remote_engine"
 
@@ -108,3 +110,31 @@ def socket_folder(folder: Path) -> Path:
     made = Path(f"/tmp/samara-{os.getpid()}-{abs(hash(folder)) % 10**6}")
     made.mkdir(mode=0o700, exist_ok=True)
     return made
+
+
+needs_grpc = pytest.mark.skipif(
+    "without gRPC" in samara("actor", "--connect", "unix:/nonexistent/s", "--env", "CartPole-v1",
+                             "--connect-timeout", 0).err,
+    reason="SKIPPED LOUDLY: this build has no gRPC (libgrpc++-dev)",
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = socket_folder(tmp_path)
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture
+def started():
+    """What a test starts is killed at its end."""
+    things = []
+
+    def keep(thing):
+        things.append(thing)
+        return thing
+
+    yield keep
+    for thing in things:
+        thing.kill()

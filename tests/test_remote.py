@@ -9,37 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
-from remote_util import Actor, Engine, socket_folder
+from remote_util import Actor, Engine, folder, needs_grpc, started  # noqa: F401: fixtures
 from samara_cli import BINARY, environment, ok, samara
 from test_envpool import needs_envpool
 from test_launch import until
 
-pytestmark = pytest.mark.skipif(
-    "without gRPC" in samara("actor", "--connect", "unix:/nonexistent/s", "--env", "CartPole-v1",
-                             "--connect-timeout", 0).err,
-    reason="SKIPPED LOUDLY: this build has no gRPC (libgrpc++-dev)",
-)
-
-
-@pytest.fixture
-def folder(tmp_path):
-    made = socket_folder(tmp_path)
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
-
-
-@pytest.fixture
-def started():
-    """What a test starts is killed at its end."""
-    things = []
-
-    def keep(thing):
-        things.append(thing)
-        return thing
-
-    yield keep
-    for thing in things:
-        thing.kill()
+pytestmark = needs_grpc
 
 
 def test_actors_play_the_same_episodes_over_every_link(folder, started):

@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import shutil
 import signal
 import struct
 import subprocess
@@ -13,40 +12,14 @@ from pathlib import Path
 import pytest
 from remote_flood import flood_by
 from remote_link import Link
-from remote_util import Actor, Engine, socket_folder
-from samara_cli import ROOT, ok, samara
+from remote_util import Actor, Engine, folder, needs_grpc, started  # noqa: F401: fixtures
+from samara_cli import ROOT, ok
 
 grpc = pytest.importorskip("grpc", reason="SKIPPED LOUDLY: no grpcio in .venv (make setup)")
 from remote_attack import answer, attack, check_ends, spec_of_engine  # noqa: E402
 from remote_peer import Peer, wire  # noqa: E402
 
-pytestmark = pytest.mark.skipif(
-    "without gRPC" in samara("actor", "--connect", "unix:/nonexistent/s", "--env", "CartPole-v1",
-                             "--connect-timeout", 0).err,
-    reason="SKIPPED LOUDLY: this build has no gRPC (libgrpc++-dev)",
-)
-
-
-@pytest.fixture
-def folder(tmp_path):
-    made = socket_folder(tmp_path)
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
-
-
-@pytest.fixture
-def started():
-    things = []
-
-    def keep(thing):
-        things.append(thing)
-        return thing
-
-    yield keep
-    for thing in things:
-        thing.kill()
-
-
+pytestmark = needs_grpc
 
 
 def undisturbed(folder, started, episodes, **keys) -> str:

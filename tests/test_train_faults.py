@@ -1,31 +1,20 @@
 """Training runs under faults, for seconds each (tests/long/train_faults.py: for minutes). Counts are printed (pytest -s)."""
 
 import json
-import shutil
 import signal
 import time
 
 import pytest
 import train_faults as faults
 from remote_link import Link
-from remote_util import socket_folder
+from remote_util import folder, needs_grpc  # noqa: F401: a fixture
 from samara_cli import BINARY, ok, samara
 from train_faults import CARTPOLE, DETERMINISTIC, FOREVER, SIMULATORS, Training
 
 pytestmark = [
     pytest.mark.skipif(not BINARY.with_name("samara-torch").exists(), reason="NOT TESTED: built without torch"),
-    pytest.mark.skipif(
-        "without gRPC" in samara("actor", "--connect", "unix:/nonexistent/s", "--env", "CartPole-v1",
-                                 "--connect-timeout", 0).err,
-        reason="SKIPPED LOUDLY: this build has no gRPC (libgrpc++-dev)"),
+    needs_grpc,
 ]
-
-
-@pytest.fixture
-def folder(tmp_path):
-    made = socket_folder(tmp_path)
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
 
 
 def shown(counts):
