@@ -11,11 +11,11 @@ from gymnasium import spaces
 
 
 class MyTask(gymnasium.Env):
-    # pictures for `samara play` and videos; leave render_mode and render() out for a task without
+    # pictures for `samara play` and videos; a task without pictures leaves out render_mode and render()
     metadata = {"render_modes": ["rgb_array"], "render_fps": 30}
-    # what an agent sees: position and velocity; each observation has this shape and type
+    # what an agent observes: position and velocity; each observation has this shape and type
     observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
-    # what it does: push to the left, not at all, to the right; continuous actions are a Box
+    # its actions: push to the left, not at all, to the right; continuous actions are a Box
     action_space = spaces.Discrete(3)
 
     def __init__(self, force: float = 0.1, steps: int = 100, render_mode: str | None = None) -> None:
@@ -35,7 +35,7 @@ class MyTask(gymnasium.Env):
         self.step_count += 1
         reward = -abs(self.position)
         terminated = abs(self.position) > 2  # a failure or a success that ends the episode
-        truncated = self.step_count >= self.steps  # the end of the time
+        truncated = self.step_count >= self.steps  # the limit of steps
         return self.observe(), reward - 100 * terminated, terminated, truncated, {}
 
     def observe(self):
