@@ -156,8 +156,7 @@ AncestorCache::AncestorCache(NetworkDescription network, size_t bytes_max,
     : network_(std::move(network)), bytes_max_(bytes_max), initial_(initial) {}
 
 size_t AncestorCache::Entry::bytes() const {
-  return parameters->size() * sizeof(float) + genome.mutations.size() * sizeof(Mutation::key) +
-         genome.mutations.size() * sizeof(Mutation::power);
+  return parameters->size() * sizeof(float) + genome.mutations.size() * sizeof(Mutation);
 }
 
 void AncestorCache::Materialise(const Genome& genome, std::span<float> out) {

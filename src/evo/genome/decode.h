@@ -49,8 +49,8 @@ void Materialise(const Genome& genome, const NetworkDescription& network, std::s
 // then: at most one per thread on top.
 class AncestorCache {
  public:
-  // bytes_max: 4 per parameter and 12 per mutation of every genome held. 0 holds nothing.
-  // `initial`: of genomes that begin from a policy; outlives the cache.
+  // bytes_max: 4 per parameter and sizeof(Mutation) per mutation of every genome held. 0 holds
+  // nothing. `initial`: of genomes that begin from a policy; outlives the cache.
   AncestorCache(NetworkDescription network, size_t bytes_max,
                 const InitialPolicy* initial = nullptr);
   AncestorCache(const AncestorCache&) = delete;

@@ -271,7 +271,7 @@ TEST(AncestorCacheTest, NothingButTheWholePrefixCounts) {
 TEST(AncestorCacheTest, AThousandGenerationsCostOneMutationEach) {
   const NetworkDescription network = TinyNetwork();
   // room for two genomes of 1,000 mutations
-  AncestorCache cache(network, 2 * (4 * network.parameter_count + 12 * 1000));
+  AncestorCache cache(network, 2 * (4 * network.parameter_count + sizeof(Mutation) * 1000));
   Genome parent = Line(9, 0);
   std::vector<float> theta;
   for (uint64_t generation = 0; generation < 1000; ++generation) {
@@ -284,13 +284,13 @@ TEST(AncestorCacheTest, AThousandGenerationsCostOneMutationEach) {
   // three children and, but for the first, the parent itself
   EXPECT_EQ(cache.counters().mutations, 3u * 1000 + 999);
   EXPECT_EQ(cache.counters().misses, 1u);
-  EXPECT_LE(cache.counters().bytes, 2 * (4 * network.parameter_count + 12 * 1000));
+  EXPECT_LE(cache.counters().bytes, 2 * (4 * network.parameter_count + sizeof(Mutation) * 1000));
   EXPECT_EQ(Bits(theta), Bits(Built(parent, network)));
 }
 
 TEST(AncestorCacheTest, EvictsWhatWasUsedLeastRecently) {
   const NetworkDescription network = TinyNetwork();
-  const size_t one = 4 * network.parameter_count + 12 * 5;
+  const size_t one = 4 * network.parameter_count + sizeof(Mutation) * 5;
   AncestorCache cache(network, 3 * one + one / 2);
   const auto is_held = [&](const Genome& genome) {
     const uint64_t before = cache.counters().hits;
