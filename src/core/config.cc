@@ -291,7 +291,8 @@ Status ConfigTable::Set(std::string_view key, std::string_view value) {
   if (const auto [field, name] = FindEntry(key); field != nullptr) {
     const auto table = WithEntry(field->get(), name, value);
     return table ? field->set(*table)
-                 : Bad(key, value, "a value of TOML without dates, nan, inf, or a bare word");
+                 : Bad(key, value,
+                       "a value of TOML without dates, nan, inf, or a bare word other than None");
   }
   if (const auto former = former_.find(key); former != former_.end())
     return {Code::kConfig, fmt::format("{} was renamed: set {}, {}", key, former->second.key,

@@ -49,11 +49,22 @@ std::optional<std::string> WholeValue(std::string_view text, bool (toml::node::*
   return (node.*is)() ? InlineToml(node) : std::nullopt;
 }
 
+// The first comma outside of brackets; npos: none.
+size_t CommaBetween(std::string_view words) {
+  int open = 0;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == '[' || words[i] == '{' || words[i] == '(') ++open;
+    if (words[i] == ']' || words[i] == '}' || words[i] == ')') --open;
+    if (words[i] == ',' && open <= 0) return i;
+  }
+  return std::string_view::npos;
+}
+
 // "a, b" -> ["a", "b"]
 std::string ListOfWords(std::string_view words) {
   toml::array list;
   while (!words.empty()) {
-    const size_t comma = std::min(words.find(','), words.size());
+    const size_t comma = std::min(CommaBetween(words), words.size());
     list.push_back(std::string(words.substr(0, comma)));
     words.remove_prefix(std::min(comma + 1, words.size()));
   }
@@ -112,6 +123,9 @@ std::optional<std::string> CanonicalList(std::string_view text) {
 std::optional<std::string> WithEntry(const std::string& table, const std::string& name,
                                      std::string_view value) {
   toml::table entries = *toml::parse("value = " + table).table()["value"].as_table();
+  // Python's words, which as texts would be true
+  if (value == "None") return std::nullopt;
+  if (value == "True" || value == "False") value = value == "True" ? "true" : "false";
   toml::parse_result parsed = toml::parse("value = " + std::string(value));
   if (parsed && parsed.table().size() == 1) {
     entries.insert_or_assign(name, *parsed.table().get("value"));
