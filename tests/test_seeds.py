@@ -1,6 +1,7 @@
 """`samara train --seeds`: runs at the same time, one folder, one view, one report."""
 
 import json
+import os
 import signal
 import time
 
@@ -73,14 +74,39 @@ def test_a_seed_given_twice_is_said(tmp_path):
     assert not (tmp_path / "b").exists()
 
 
-def test_a_seed_that_fails_is_named_and_ends_the_others(tmp_path):
+def test_a_seed_that_fails_is_named_and_the_others_go_on(tmp_path):
     out = tmp_path / "seeds"
     (out / "seed-1").mkdir(parents=True)
     (out / "seed-1" / "mine.txt").write_text("not a run")
-    outcome = samara("train", *LONG, "--seeds", "0..2", "--out", out, "--parallel", 2, "--json", timeout=60)
+    words = ["train", *SHORT, "--seeds", "0..2", "--out", out, "--parallel", 2, "--json"]
+    outcome = samara(*words, timeout=60)
     assert outcome.code == 73 and outcome.json["exit"] == 73
     assert "seed 1: " in outcome.json["error"] and "exists" in outcome.json["error"]
-    assert not (out / "seed-2").exists()
+    assert f"2 of 3 seeds are done, continue with the same command and --out {out}" in outcome.json["error"]
+    (out / "seed-1" / "mine.txt").unlink()
+    assert len(ok(*words).json["runs"]) == 3
+
+
+def test_a_seed_that_is_killed_is_said_to_be(tmp_path):
+    out = tmp_path / "seeds"
+    running = Running(tmp_path / "log.txt", "train", *LONG, "--seeds", "0..1", "--out", out, "--parallel", 2)
+    end = time.monotonic() + 60
+    while not all((out / f"seed-{n}" / "metrics.jsonl").exists() for n in (0, 1)):
+        assert time.monotonic() < end, running.text()
+        time.sleep(0.02)
+    for pid in running.children():
+        os.kill(pid, signal.SIGKILL)
+    assert running.wait(60) == 69
+    assert "killed by signal 9" in running.text() and "0 of 2 seeds are done" in running.text()
+
+
+def test_a_folder_of_seeds_is_reported_as_a_whole_and_no_run(together, tmp_path):
+    folder, _ = together
+    page = tmp_path / "all.html"
+    ok("report", folder, "--out", page)
+    assert "3 runs" in page.read_text()
+    refused = samara("eval", folder)
+    assert refused.code == 66 and "holds the runs of 3 seeds: name one, such as" in refused.err
 
 
 def test_stopped_seeds_go_on_by_the_same_command(tmp_path):

@@ -15,6 +15,7 @@
 #include "core/cpu.h"
 #include "core/log.h"
 #include "core/mutex.h"
+#include "core/shell.h"
 #include "core/signals.h"
 #include "replica/rendezvous/child.h"
 #include "report/run_data.h"
@@ -53,6 +54,7 @@ class SeedRuns {
     json last;  // the last object that is no progress: the result, or the error
   };
   Status Begin();
+  void NoteFailure(const Status& failure, bool hopeless);
   Status Start(size_t index);
   ChildCommand Command(int64_t seed) const;
   void Sleep() const;
@@ -68,8 +70,9 @@ class SeedRuns {
   size_t next_ = 0;  // the first that was not begun
   std::vector<std::unique_ptr<Running>> running_;
   std::vector<json> results_;
-  Status failure_;
-  bool told_ = false;  // to stop
+  Status failure_;         // the first
+  bool hopeless_ = false;  // other seeds would fail in the same way
+  bool told_ = false;      // to stop
 
   Mutex mu_;
   SeedsState state_ GUARDED_BY(mu_);
@@ -77,18 +80,28 @@ class SeedRuns {
 
 Result<std::vector<json>> SeedRuns::Run() {
   for (;;) {
-    if (!StopRequested() && failure_.ok()) failure_ = Begin();
+    if (!StopRequested() && !hopeless_) NoteFailure(Begin(), true);
     if (running_.empty()) break;
     Sleep();
     for (const auto& run : running_) run->child->ReadLines();
     Forward();
     Collect();
   }
-  RETURN_IF_ERROR(failure_);
-  const auto missing = std::ranges::find_if(results_, [](const json& r) { return r.is_null(); });
-  if (missing == results_.end()) return std::move(results_);
-  return Status(Code::kTryAgain, fmt::format("stopped; continue with the same command and --out {}",
-                                             options_.out.string()));
+  const auto missing = std::ranges::count_if(results_, [](const json& r) { return r.is_null(); });
+  const std::string go_on =
+      fmt::format("continue with the same command and --out {}", ShellWord(options_.out.string()));
+  if (!failure_.ok())
+    return Status(failure_.code(),
+                  fmt::format("{}; {} of {} seeds are done, {}", failure_.message(),
+                              all_ - static_cast<size_t>(missing), all_, go_on));
+  if (missing > 0) return Status(Code::kTryAgain, "stopped; " + go_on);
+  return std::move(results_);
+}
+
+// Keeps the first failure. Seeds of a configuration that is refused are not begun.
+void SeedRuns::NoteFailure(const Status& failure, bool hopeless) {
+  if (failure_.ok()) failure_ = failure;
+  hopeless_ = hopeless_ || (hopeless && !failure.ok());
 }
 
 // Fills the places that are free.
@@ -140,7 +153,7 @@ void SeedRuns::Sleep() const {
 void SeedRuns::Forward() {
   if (TakeCheckpointRequest())
     for (const auto& run : running_) run->child->Signal(SIGUSR1);
-  if ((!StopRequested() && failure_.ok()) || std::exchange(told_, true)) return;
+  if ((!StopRequested() && !hopeless_) || std::exchange(told_, true)) return;
   for (const auto& run : running_) run->child->Signal(SIGTERM);
 }
 
@@ -167,10 +180,11 @@ void SeedRuns::End(Running& run, int wait_status) {
   }
   const bool stopped = code == static_cast<int>(Code::kTryAgain) && told_;
   shown.phase = stopped ? SeedState::Phase::kWaiting : SeedState::Phase::kFailed;
-  if (stopped || !failure_.ok()) return;
-  const std::string why = TextOr(run.last, "error", fmt::format("exit status {}", code).c_str());
-  failure_ = {code == 0 ? Code::kInternal : static_cast<Code>(code),
-              fmt::format("seed {}: {}", seed, why)};
+  if (stopped) return;
+  const std::string why = TextOr(run.last, "error", DescribeExit(wait_status));
+  const Code failed = code == 0 ? Code::kInternal : static_cast<Code>(code);
+  NoteFailure({failed, fmt::format("seed {}: {}", seed, why)},
+              failed == Code::kUsage || failed == Code::kConfig || failed == Code::kNoInput);
 }
 
 // Handles a line that a run prints: an object, or a line of its log, of which warnings are shown.
