@@ -85,9 +85,9 @@ Status NeedAgents(const Invocation& invocation) {
   execv(there.c_str(), invocation.arguments);
   const int error = errno;
   HoldStopSignals(false);
-  return {Code::kConfig,
-          there + ": " + std::strerror(error) +
-              ": learning agents and runs on several ranks need it; build with -DSAMARA_TORCH=ON"};
+  return {Code::kConfig, there + ": " + std::strerror(error) +
+                             ": learning agents and runs on several ranks need it; `make build` "
+                             "makes it (SAMARA_TORCH=ON)"};
 }
 
 void AddLoading(CLI::App& command, LoadOptions& options) {

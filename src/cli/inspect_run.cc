@@ -65,14 +65,32 @@ Status RunFsck(const std::string& run, bool json) {
   return Status::Ok();
 }
 
-Status RunReport(const std::vector<std::string>& runs, std::string out, const std::string& curve,
+// The runs of a folder that --seeds made, in its place.
+std::vector<Path> WithSeeds(const std::vector<std::string>& folders) {
+  std::vector<Path> runs;
+  for (const std::string& folder : folders) {
+    const std::vector<Path> seeds = RunsOfSeeds(folder);
+    runs.insert(runs.end(), seeds.begin(), seeds.end());
+    if (seeds.empty()) runs.emplace_back(folder);
+  }
+  return runs;
+}
+
+// A report of several runs goes to this folder, where a page of the user's own may lie.
+Status CheckOwnReport(const std::string& file) {
+  const auto page = ReadFile(Path(file));
+  if (!page.ok() || IsReport(*page)) return Status::Ok();
+  return {Code::kCannotCreate, file + ": exists and is no report of samara's; choose --out FILE"};
+}
+
+Status RunReport(const std::vector<std::string>& folders, std::string out, const std::string& curve,
                  const std::string& csv, bool json) {
   if (!out.empty()) RETURN_IF_ERROR(CheckOutputFile(out, "report.html"));
-  if (out.empty())
-    out = runs.size() == 1 ? (Path(runs[0]) / "report.html").string() : "report.html";
+  const std::vector<Path> paths = WithSeeds(folders);
+  if (out.empty() && folders.size() == 1) out = (Path(folders[0]) / "report.html").string();
+  if (out.empty()) RETURN_IF_ERROR(CheckOwnReport(out = "report.html"));
   if (!curve.empty()) RETURN_IF_ERROR(CheckOutputFile(curve, "learning_curve.svg"));
   if (!csv.empty()) RETURN_IF_ERROR(CheckOutputFile(csv, "metrics.csv"));
-  const std::vector<Path> paths(runs.begin(), runs.end());
   RETURN_IF_ERROR(WriteReport(paths, Path(out)));
   if (!curve.empty()) RETURN_IF_ERROR(WriteLearningCurve(paths, Path(curve)));
   if (!csv.empty()) RETURN_IF_ERROR(WriteMetricsCsv(paths, Path(csv)));
@@ -133,8 +151,9 @@ void AddReport(CLI::App& app, Invocation& invocation) {
     bool json = false;
   };
   auto args = std::make_shared<Arguments>();
-  command->add_option("runs", args->runs, "run folders")->required();
-  command->add_option("--out", args->out, "HTML file; RUN/report.html for one run");
+  command->add_option("runs", args->runs, "run folders, or those of --seeds")->required();
+  command->add_option("--out", args->out,
+                      "HTML file; default: RUN/report.html, for several runs report.html");
   command->add_option("--curve", args->curve,
                       "also write the learning curve as SVG; of several runs the mean");
   command->add_option("--csv", args->csv,

@@ -13,6 +13,7 @@
 namespace samara {
 namespace {
 
+constexpr std::string_view kBrand = "<p class=\"brand\">samara report</p>";
 constexpr size_t kOpenRunsMax = 3;  // with more runs their sections start folded
 
 constexpr const char* kCss =
@@ -54,8 +55,8 @@ std::string Page(const std::vector<RunData>& runs, const Path& page_folder) {
   std::string html = fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
       "content=\"width=device-width,initial-scale=1\"><title>{0}</title>"
-      "<style>{1}{2}</style></head><body><p class=\"brand\">samara report</p><h1>{0}</h1>\n",
-      EscapeHtml(title), ChartCss(), kCss);
+      "<style>{1}{2}</style></head><body>{3}<h1>{0}</h1>\n",
+      EscapeHtml(title), ChartCss(), kCss, kBrand);
   if (runs.size() > 1) html += ComparisonSection(runs, ids);
   for (size_t i = 0; i < runs.size(); ++i)
     html += RunSection(runs[i], ids[i], page_folder, runs.size() <= kOpenRunsMax) + "\n";
@@ -84,6 +85,8 @@ Status WriteReport(std::span<const Path> folders, const RootedPath& html) {
   const Path page_folder = html.path().parent_path();
   return WriteFileAtomic(html, Page(runs, page_folder.empty() ? Path(".") : page_folder));
 }
+
+bool IsReport(std::string_view html) { return html.find(kBrand) != std::string_view::npos; }
 
 Status WriteLearningCurve(std::span<const Path> folders, const RootedPath& svg) {
   ASSIGN_OR_RETURN(const std::vector<RunData> runs, LoadRuns(folders));

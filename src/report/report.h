@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include "core/files.h"
 #include "core/status.h"
@@ -14,6 +15,9 @@ namespace samara {
 // elsewhere; a run's last video is embedded while small and linked otherwise. The same runs give
 // the same bytes. kNoInput, kBadData: a run that is missing or damaged, named. kUsage: no runs.
 Status WriteReport(std::span<const Path> runs, const RootedPath& html);
+
+// Whether a page is one that WriteReport wrote.
+bool IsReport(std::string_view html);
 
 // The learning curve (returns against frames) as an SVG picture: of one run, or of several, means
 // over each group. kConfig when they played several games.

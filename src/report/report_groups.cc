@@ -175,19 +175,27 @@ Series GroupCurve(const Group& group, const char* column, int colour) {
   return series;
 }
 
-// One chart per game and kind: returns of different games share no scale.
+// One chart per game: returns of different games share no scale.
 std::vector<LineChart> CurvesOf(const std::vector<Group>& groups) {
-  std::map<std::pair<std::string, std::string>, LineChart> charts;
+  std::map<std::string, LineChart> charts;
+  std::map<std::string, const RunKind*> kinds;  // nullptr: both
+  for (const Group& group : groups) {
+    const auto [of_game, first] = kinds.emplace(group.runs[0]->game, group.runs[0]->kind);
+    if (!first && of_game->second != group.runs[0]->kind) of_game->second = nullptr;
+  }
   for (const Group& group : groups) {
     const std::string& game = group.runs[0]->game;
     const RunKind& kind = *group.runs[0]->kind;
-    LineChart& chart = charts[{game, kind.curve_name}];
-    chart.title = kind.curve_name + (game.empty() ? "" : ", " + game);
-    chart.x_label = kind.frames;
+    const bool both = kinds[game] == nullptr;
+    LineChart& chart = charts[game];
+    chart.title =
+        (both ? std::string("Return") : kind.curve_name) + (game.empty() ? "" : ", " + game);
+    chart.x_label = both ? "frames" : kind.frames;
     chart.y_label = "return";
     chart.width = 560;
     chart.height = 360;
     chart.series.push_back(GroupCurve(group, kind.curve, static_cast<int>(chart.series.size())));
+    if (both) chart.series.back().name += std::string(", ") + kind.curve_short;
     const double random = MedianOf(group, [](const RunData& r) { return r.RandomMean(); });
     if (chart.references.empty() && !std::isnan(random))
       chart.references.emplace_back("random policy", random);

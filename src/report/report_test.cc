@@ -305,6 +305,13 @@ TEST_F(ReportTest, SeedsOfALearningRunAreOneGroupBesideAnEvolution) {
   const std::string both = Report({seeds[0], Run("c", kTwoGenerations)});
   for (const char* part : {"elite or agent", "<th>generations or updates<th>"})
     EXPECT_NE(both.find(part), std::string::npos) << part;
+  // two kinds of runs share the curves of their game
+  const Path evolved =
+      Run("d", kTwoGenerations, "[run]\nname = \"ga\"\n[env]\nid = \"CartPole-v1\"\n");
+  const std::string same = Report({seeds[0], evolved});
+  for (const char* part : {"Return, CartPole-v1", "ga, elite in validation", "last 100 episodes"})
+    EXPECT_NE(same.find(part), std::string::npos) << part;
+  EXPECT_TRUE(WriteLearningCurve(std::vector<Path>{seeds[0], evolved}, root_ / "c.svg").ok());
 }
 
 TEST_F(ReportTest, SmallVideosAreEmbedded) {

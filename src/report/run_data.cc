@@ -128,6 +128,7 @@ const RunKind kEvolutionKind = {
     .test_means = {"elite_mean", "elite_test_mean"},
     .curve = "elite_validation_mean",
     .curve_name = "Elite's validation mean",
+    .curve_short = "elite in validation",
     .frames = "frames (population and validation)",
 };
 const RunKind kLearningKind = {
@@ -138,6 +139,7 @@ const RunKind kLearningKind = {
     .test_means = {"test_mean", "test_mean"},
     .curve = "return_last100",
     .curve_name = "Return, mean of the last 100 episodes",
+    .curve_short = "last 100 episodes",
     .frames = "frames",
 };
 

@@ -115,6 +115,9 @@ std::string SeedsSummary(const std::vector<json>& results) {
     scores.push_back(score);
   }
   if (scores.empty()) return {};
+  if (scores.size() == 1)
+    return Row("seeds", "one: " + ScoreText(scores[0])) +
+           Row("run", EscapeControl(TextOr(*best, "run", "")));
   const auto [low, high] = std::ranges::minmax(scores);
   const Interval interval = BootstrapInterval(scores, Mean);
   return Row("seeds", fmt::format("{}: mean {} (95 % interval {} to {}), from {} to {}",

@@ -8,6 +8,8 @@
 
 #include <cctype>
 #include <cerrno>
+#include <charconv>
+#include <map>
 #include <set>
 
 #include "core/leave.h"
@@ -179,6 +181,13 @@ Status CheckOutputFile(const Path& file, std::string_view makes) {
   if (failed || !std::filesystem::is_directory(parent, failed))
     return {Code::kCannotCreate, fmt::format("{}: no folder {}; make it first",
                                              Shown(file.string()), Shown(folder.string()))};
+  if (const FileKind kind = KindOf(RootedPath::Root(parent) / file.filename().string());
+      kind != FileKind::kMissing && kind != FileKind::kFile)
+    return {Code::kCannotCreate,
+            fmt::format("{}: is {}; choose a file", Shown(file.string()),
+                        kind == FileKind::kFolder ? "a folder"
+                        : kind == FileKind::kLink ? "a symbolic link"
+                                                  : "a pipe, socket or device")};
   Path below = file.filename();  // from `run` on
   for (Path run = parent; run.has_relative_path(); run = run.parent_path()) {
     const std::string first = below.begin()->string();
@@ -189,6 +198,25 @@ Status CheckOutputFile(const Path& file, std::string_view makes) {
     below = run.filename() / below;
   }
   return Status::Ok();
+}
+
+std::vector<Path> RunsOfSeeds(const Path& folder) {
+  constexpr std::string_view kPrefix = "seed-";
+  std::map<int64_t, Path> by_seed;
+  const auto names = ListFolder(RootedPath::Root(folder));
+  for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
+    const char* const end = name.data() + name.size();
+    int64_t seed = 0;
+    if (!name.starts_with(kPrefix)) continue;
+    const auto number = std::from_chars(name.data() + kPrefix.size(), end, seed);
+    if (number.ec == std::errc() && number.ptr == end &&
+        Exists(RootedPath::Root(folder / name) / "run.json"))
+      by_seed[seed] = folder / name;
+  }
+  std::vector<Path> runs;
+  runs.reserve(by_seed.size());
+  for (auto& [seed, run] : by_seed) runs.push_back(std::move(run));
+  return runs;
 }
 
 Status CheckKinds(const RootedPath& run) {
@@ -257,6 +285,10 @@ Result<std::unique_ptr<RunFolder>> RunFolder::Open(const Path& path, Mode mode,
   run->path_ = RootedPath::Root(WithoutTrailingSlash(path));
   if (!Exists(run->path_ / "run.json")) {
     const bool exists = Exists(run->path_);
+    if (const auto seeds = RunsOfSeeds(path); !seeds.empty())
+      return Status(Code::kNoInput,
+                    fmt::format("{}: holds the runs of {} seeds: name one, such as {}",
+                                path.string(), seeds.size(), seeds[0].string()));
     return Status(Code::kNoInput,
                   path.string() +
                       (exists ? ": not a run folder (no run.json in it)" : ": no such run folder") +

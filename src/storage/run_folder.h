@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/files.h"
 #include "core/status.h"
@@ -28,6 +29,9 @@ Status CheckKinds(const RootedPath& run);
 // a file that samara keeps or makes in a run folder. `makes`: the one, named from the run folder
 // on, that the command may make again ("report.html"); "videos": every file there.
 Status CheckOutputFile(const Path& file, std::string_view makes = {});
+
+// The runs that `samara train --seeds` has in `folder`, by seed; none where it is something else.
+std::vector<Path> RunsOfSeeds(const Path& folder);
 
 // Where a run of that name goes by default: "runs/<name>-NN" with the first free number; slashes in
 // `name` become dashes.

@@ -221,6 +221,19 @@ TEST_F(RunFolderTest, ALinkOrAPipeUnderAFilesNameIsRefused) {
   EXPECT_EQ(*ReadFile(folder_ / "outside"), "mine");
 }
 
+// What a link names is not replaced by a file, nor a device.
+TEST(CheckOutputFileTest, RefusesWhatIsNoFile) {
+  const Path folder = Path(testing::TempDir()) / "outputs";
+  std::filesystem::create_directories(folder / "sub");
+  std::ofstream(folder / "file") << "x";
+  std::filesystem::remove(folder / "link");
+  std::filesystem::create_symlink(folder / "file", folder / "link");
+  EXPECT_TRUE(CheckOutputFile(folder / "file").ok());
+  EXPECT_TRUE(CheckOutputFile(folder / "new").ok());
+  for (const Path& file : {folder / "link", folder / "sub", Path("/dev/null"), Path("/dev/stdout")})
+    EXPECT_EQ(CheckOutputFile(file).code(), Code::kCannotCreate) << file;
+}
+
 TEST_F(RunFolderTest, AResultThatMayNotLastIsNone) {
   const auto run = Create(folder_ / "a").ValueOrThrow();
   for (int n = 1;; ++n) {
