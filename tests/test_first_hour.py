@@ -115,6 +115,8 @@ echo --; complete_of samara train ga.popul
     done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True)
     assert done.stdout.split("--\n") == ["train\n", "--seeds\n", "classic/cartpole-ga\n", "ga.population=\n"]
     assert "bashcompinit" in ok("completion", "zsh").out
+    assert "__fish_seen_subcommand_from new' -a '--" in ok("completion", "fish").out
+    assert ok("completion", "bash", "--json").json["script"] == script
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 

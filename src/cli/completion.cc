@@ -21,7 +21,8 @@ std::string WordsOf(const CLI::App& command) {
     for (const auto& [field, algorithms] : ExperimentConfig::AllKeys()) add(field.key + "=");
   }
   if (command.get_name() == "list") add("presets envs games algorithms networks keys");
-  if (command.get_name() == "completion") add("bash zsh");
+  if (command.get_name() == "new") add("environment preset algorithm");
+  if (command.get_name() == "completion") add("bash zsh fish");
   return words;
 }
 
@@ -45,8 +46,21 @@ CASES  esac
 complete -o filenames -F _samara samara
 )script";
 
+// Files are completed by fish itself.
+std::string FishScript(const CLI::App& app) {
+  std::string script;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    const std::string name = command->get_name();
+    script += "complete -c samara -n __fish_use_subcommand -f -a " + name + "\n";
+    script += "complete -c samara -n '__fish_seen_subcommand_from " + name + "' -a '" +
+              WordsOf(*command).substr(1) + "'\n";
+  }
+  return script;
+}
+
 // zsh reads bash's.
-std::string Script(const CLI::App& app, bool zsh) {
+std::string Script(const CLI::App& app, const std::string& shell) {
+  if (shell == "fish") return FishScript(app);
   std::string names, cases, script = kScript;
   for (const CLI::App* command : app.get_subcommands({})) {
     names += command->get_name() + " ";
@@ -54,21 +68,30 @@ std::string Script(const CLI::App& app, bool zsh) {
   }
   script.replace(script.find("CASES"), 5, cases);
   script.replace(script.find("NAMES "), 6, names);
-  return (zsh ? kZshFirst : "") + script;
+  return (shell == "zsh" ? kZshFirst : "") + script;
 }
 
 }  // namespace
 
 void AddCompletion(CLI::App& app, Invocation& invocation) {
   CLI::App* command = app.add_subcommand(
-      "completion", "print the script by which bash or zsh completes samara's commands");
-  auto shell = std::make_shared<std::string>();
-  command->add_option("shell", *shell, "bash or zsh")
+      "completion", "print the script by which bash, zsh or fish completes samara's commands");
+  struct Arguments {
+    std::string shell;
+    bool json = false;
+  };
+  auto args = std::make_shared<Arguments>();
+  command->add_option("shell", args->shell, "bash, zsh or fish")
       ->required()
-      ->check(CLI::IsMember({"bash", "zsh"}));
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  command->add_flag("--json", args->json, "last line: one JSON object, with the script");
   command->callback([=, &app, &invocation] {
     invocation.run = [=, &app] {
-      std::fputs(Script(app, *shell == "zsh").c_str(), stdout);
+      const std::string script = Script(app, args->shell);
+      if (args->json)
+        PrintJson({{"shell", args->shell}, {"script", script}});
+      else
+        std::fputs(script.c_str(), stdout);
       return Status::Ok();
     };
   });
