@@ -15,6 +15,8 @@ class Task(gymnasium.Env):
     def __init__(self, at=10**9):
         self.at = at
         self.limit = {"limit": 20}["limit" if at else "nothing"]
+        if at < 0:
+            self.limit = 0
 
     def reset(self, *, seed=None, options=None):
         self.t = 0
@@ -33,6 +35,7 @@ class Task(gymnasium.Env):
 gymnasium.register("Good-v0", Task)
 gymnasium.register("Stumbles-v0", Task, kwargs={"at": 4})
 gymnasium.register("Broken-v0", Task, kwargs={"at": 0})
+gymnasium.register("Endless-v0", lambda: Task(at=-1))
 '''
 
 
@@ -54,6 +57,12 @@ def test_a_sound_environment(env, observation, action, folder):
     assert (found["observation"], found["action"]) == (observation, action)
     assert found["steps_per_second"] > 10 and found["episodes"] >= 1
     assert found["environment"] == env
+
+
+def test_an_environment_whose_episodes_do_not_end_is_warned_of(folder):
+    outcome = ok("check", "my_tasks:Endless-v0", "--seconds", 0.1, "--json", cwd=folder)
+    assert outcome.json["ok"] is True and outcome.json["episodes"] == 0
+    assert "no episode has ended" in outcome.err and "TimeLimit?max_episode_steps=1000" in outcome.err
 
 
 def test_an_error_in_a_step_has_the_users_lines(folder):

@@ -114,7 +114,7 @@ class RandomPlayer {
       }
       if (event.kind == SlotEvent::Kind::kEnded) ++ended_;
       const double passed = SecondsSince(start);
-      const bool enough = ended_ > 0 || passed > kEpisodeSecondsMax;
+      const bool enough = ended_ > 0 || passed > std::max(kEpisodeSeconds, kEpisodeShare * seconds);
       if (passed > seconds && enough && steps_ > 0) return static_cast<double>(steps_) / passed;
       event.kind == SlotEvent::Kind::kEnded ? Begin() : Act();
     }
@@ -122,7 +122,8 @@ class RandomPlayer {
   uint64_t episodes() const { return ended_; }
 
  private:
-  static constexpr double kEpisodeSecondsMax = 30;  // an episode may have no end
+  // how long it waits for the end of an episode, which may have none
+  static constexpr double kEpisodeSeconds = 5, kEpisodeShare = 15;
 
   void Begin() {
     const uint64_t key = DeriveKey(seed_, Purpose::kEpisodeEval, 0, 0, begun_);
@@ -199,6 +200,11 @@ Status RunCheck(const CheckArguments& args, Invocation& invocation) {
   if (status.code() == Code::kTryAgain) return status;
   if (!args.json) PrintPeople(args, found);
   for (const std::string& line : traceback.lines()) std::fprintf(stderr, "%s\n", line.c_str());
+  if (status.ok() && found["episodes"] == 0)
+    LogWarning(
+        "no episode has ended: if none ever does, a run waits for ever; end them after a number of "
+        "steps by env.wrappers=gymnasium.wrappers:TimeLimit?max_episode_steps=1000, or give "
+        "--seconds more");
   if (!args.json) return status;
   if (!status.ok()) {
     found["error"] = status.message();
