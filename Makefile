@@ -1,6 +1,8 @@
 # Two commands do everything on a fresh machine: `make train` and `make test`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
+# of `scripts/setup --no-root`: every shell of these commands reads it
+export BASH_ENV := $(wildcard $(CURDIR)/.deps/environment)
 PRESET ?= atari/deep-ga-quick
 
 .PHONY: help setup envpool rivals build train test test-quick test-long format lint fuzz coverage clean
