@@ -5,7 +5,7 @@ SHELL := /bin/bash
 export BASH_ENV := $(wildcard $(CURDIR)/.deps/environment)
 PRESET ?= atari/deep-ga-quick
 
-.PHONY: help setup envpool rivals build train test test-quick test-long format lint fuzz coverage clean
+.PHONY: help setup envpool rivals build train test test-quick test-long format lint fuzz coverage dist clean
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
@@ -58,6 +58,10 @@ fuzz: setup
 ## make coverage    lines and branches that the tests run, by folder (builds all of it once more)
 coverage: setup
 	scripts/coverage
+
+## make dist        an archive that runs elsewhere, build/samara-*.tar.gz (ARGS=--with-torch: with the learners, and libtorch)
+dist: setup
+	scripts/dist $(ARGS)
 
 clean:
 	rm -rf build build-*
