@@ -2,7 +2,9 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 # of `scripts/setup --no-root`: every shell of these commands reads it
-export BASH_ENV := $(wildcard $(CURDIR)/.deps/environment)
+ifneq ($(wildcard .deps/environment),)
+export BASH_ENV := $(CURDIR)/.deps/environment
+endif
 PRESET ?= atari/deep-ga-quick
 
 .PHONY: help setup envpool rivals build train test test-quick test-long format lint fuzz coverage dist clean

@@ -26,6 +26,7 @@ endif()
 # DT_RPATH instead of DT_RUNPATH: libraries find their own libraries with it too
 foreach(program ${dist_programs})
   target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
+  set_target_properties(${program} PROPERTIES INSTALL_REMOVE_ENVIRONMENT_RPATH ON)  # that of LDFLAGS
 endforeach()
 
 install(FILES LICENSE LICENSE-MIT DESTINATION . COMPONENT dist EXCLUDE_FROM_ALL)

@@ -126,7 +126,7 @@ def test_actors_play_with_an_environment_that_is_named(place):
 @pytest.mark.slow
 def test_learners_run_where_torch_is_packed(place_with_torch):
     check_libraries(place_with_torch)
-    words = ["learn.frames=4000", "run.final_test_episodes=3", "run.random_episodes=3", "run.video=false"]
+    words = ["learn.frames=4000", "learn.test_episodes=3", "run.random_episodes=3", "run.video=false"]
     assert trains_evaluates_and_reports(place_with_torch, "classic/cartpole-ppo", *words)["frames"] >= 4000
 
 

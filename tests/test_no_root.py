@@ -97,6 +97,7 @@ def test_what_is_unpacked_serves_the_compiler_and_the_loader(tree):
     assert done.returncode == 0, done.stderr
     assert done.stdout.split(":").count(f"{deps}/usr/bin") == 1, "read twice, in effect once"
     assert subprocess.run([tree / "main"], env={}, capture_output=True, text=True, check=True).stdout == "42\n"
+    assert (deps / "sources").read_text() == "libanswer-dev 1\nlibanswer1 1\n"
     assert not (deps / "apt").exists() and (deps / "packages").read_text() == "libanswer-dev\n"
 
 
