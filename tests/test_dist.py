@@ -139,6 +139,18 @@ def test_the_same_tree_gives_the_same_bytes(tmp_path):
     assert packed(tmp_path / "b")[1].read_bytes() == first
 
 
+@pytest.mark.parametrize(("ldd", "says"), [
+    ("echo broken >&2; exit 1", "dist: ldd failed"), ("printf '\\tlibx.so.1 => not found\\n'", "dist: libx.so.1 not found"),
+])  # fmt: skip
+def test_nothing_is_packed_without_its_libraries(tmp_path, ldd, says):
+    """A program that ldd cannot read, or that lacks a library, ends it: no archive that fails elsewhere."""
+    (tmp_path / "ldd").write_text(f"#!/bin/sh\n{ldd}\n")
+    (tmp_path / "ldd").chmod(0o755)
+    done = subprocess.run([ROOT / "scripts/dist"], capture_output=True, text=True,
+                          env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"})  # fmt: skip
+    assert done.returncode == 1 and says in done.stderr and "dist: build/" not in done.stdout
+
+
 def test_another_word_is_refused():
     done = subprocess.run([ROOT / "scripts/dist", "--torch"], capture_output=True, text=True, env=dict(os.environ))
     assert done.returncode == 64 and "expected nothing or --with-torch" in done.stderr
