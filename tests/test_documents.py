@@ -1,6 +1,7 @@
 """What README.md and doc/ show can be typed: options, presets and keys of commands are known, runs are accepted, Python runs.
 
-The blocks of doc/python.md and doc/policy_file_format.md run in test_python_api.py and test_export.py.
+The blocks of doc/python.md, doc/policy_file_format.md and doc/networks.md run in test_python_api.py, test_export.py and
+test_network_module.py.
 """
 
 import json
@@ -191,7 +192,8 @@ def test_python_of_the_replicator_runs_and_goes_on(tmp_path):
 
 def test_other_python_is_tested_elsewhere():
     tested = {"README.md", "doc/metrics.md", "doc/replicator.md"}
-    assert {str(page) for page in PAGES if blocks(page, "python")} == tested | {"doc/python.md", "doc/policy_file_format.md"}
+    assert {str(page) for page in PAGES if blocks(page, "python")} == tested | {
+        "doc/python.md", "doc/policy_file_format.md", "doc/networks.md"}
 
 
 def test_the_picture_of_the_readme_is_made_as_it_says(tmp_path):

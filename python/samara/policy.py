@@ -48,12 +48,22 @@ class Policy:
     `individual`: as `samara eval --individual`; default: an evolution's elite, a learning run's newest agent ("best": the
     best agent of its evaluations). `trust`: also play a file whose `env.id` names code. Observations are those of the
     environment, one at a time and without batch or frame stack, as make_vec returns them with stack=0 and `samara
-    check` prints them; actions are those of `action_space`. The process ends with `close`, with the `with` block, or
+    check` prints them; actions are those of `action_space`. `network`: for the policy file of a run whose network is a
+    module of the user, module.pt of that run (doc/networks.md). The process ends with `close`, with the `with` block, or
     when the object is garbage. Use it from one thread at a time. Raises Error.
     """
 
-    def __init__(self, path: str | os.PathLike[str], individual: str | int | None = None, *, trust: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        individual: str | int | None = None,
+        *,
+        network: str | os.PathLike[str] | None = None,
+        trust: bool = False,
+    ) -> None:
         chosen = [] if individual is None else ["--individual", individual]
+        if network is not None:
+            chosen.append(f"network.module={os.fspath(network)}")
         self._errors = tempfile.TemporaryFile()
         self._process = launch(
             # errors on stderr alone: standard output has the replies

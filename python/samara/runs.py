@@ -41,20 +41,23 @@ def train(
     overrides: Overrides | None = None,
     out: str | os.PathLike[str] | None = None,
     *,
+    network: Any = None,
     callback: Callable[[Metrics], object] | None = None,
     verbose: bool = False,
 ) -> Run:
     """Trains to the end of the budget and returns the run.
 
     `preset`: a name of `samara list presets` or a .toml file. `overrides`: keys of `samara list keys`. `out`: the
-    folder to create; default runs/<name>-NN. `callback` is called with each new line of metrics; if it returns True the
+    folder to create; default runs/<name>-NN. `network`: of a learning run, a torch.nn.Module in place of the layers of
+    its network, from observations [N, ...] to features [N, F] (doc/networks.md); or the file of one as TorchScript.
+    `callback` is called with each new line of metrics; if it returns True the
     run stops with everything saved (then `Run.result` is None and `Run.resume` continues). If it has methods begin(Run)
     and end(Run), they are called before the first line and after the last (samara.Logger). `verbose` prints the log.
 
     Raises Error with the program's line. Ctrl-C stops the run with everything saved, then raises KeyboardInterrupt,
     whose note names the folder.
     """
-    return _watch(start(preset, overrides, out, verbose=verbose), callback)
+    return _watch(start(preset, overrides, out, network=network, verbose=verbose), callback)
 
 
 def start(
@@ -62,13 +65,34 @@ def start(
     overrides: Overrides | None = None,
     out: str | os.PathLike[str] | None = None,
     *,
+    network: Any = None,
     verbose: bool = False,
 ) -> RunningRun:
     """Starts a run and returns at once; parameters as of `train`."""
     if os.fspath(preset).startswith("-"):
         raise Error(78, f"{os.fspath(preset)}: expected a preset")
+    words = [os.fspath(preset), *_words(overrides)]
     folder = [] if out is None else ["--out", os.fspath(out)]
-    return RunningRun(["train", os.fspath(preset), *_words(overrides), *folder], verbose)
+    made = None
+    if network is not None:
+        if "network.module" in (overrides or {}):
+            raise Error(78, "network.module: expected it left out where network= is given")
+        file, made = _module_file(network, words)
+        words.append(f"network.module={file}")
+    return RunningRun(["train", *words, *folder], verbose, made=made)
+
+
+def _module_file(network: Any, words: list[str]) -> tuple[str, tempfile.TemporaryDirectory | None]:
+    """The file of a module as TorchScript, and the folder that was made for it."""
+    if isinstance(network, (str, os.PathLike)):
+        return os.fspath(network), None
+    from samara.network import script
+
+    scripted = script(network, lambda: call("train", *words, "--dry-run")["module_input"])
+    folder = tempfile.TemporaryDirectory(prefix="samara-")
+    file = os.path.join(folder.name, "module.pt")
+    scripted.save(file)
+    return file, folder
 
 
 def load(path: str | os.PathLike[str]) -> Run:
@@ -272,7 +296,13 @@ class RunningRun:
     Leaving the `with` block, or the program, stops the run. One thread at a time.
     """
 
-    def __init__(self, arguments: list[str], verbose: bool = False, resumed: Run | None = None) -> None:
+    def __init__(
+        self,
+        arguments: list[str],
+        verbose: bool = False,
+        resumed: Run | None = None,
+        made: tempfile.TemporaryDirectory | None = None,
+    ) -> None:
         self._resumed, self._verbose = resumed, verbose
         self._path: Path | None = resumed and resumed.path
         self._stopped = False
@@ -284,7 +314,7 @@ class RunningRun:
             metrics = resumed.path / "metrics.jsonl"
             self._lines = _Lines(metrics, metrics.read_bytes() if metrics.exists() else b"")
         self._process = launch([*arguments, "--quiet", "--json"], stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._log)
-        self._end = weakref.finalize(self, _end, self._process)  # also when this program ends
+        self._end = weakref.finalize(self, _end, self._process, made)  # also when this program ends
 
     @property
     def path(self) -> Path | None:
@@ -349,7 +379,9 @@ class RunningRun:
         self._shown += len(new)
 
 
-def _end(process: subprocess.Popen) -> None:
+def _end(process: subprocess.Popen, made: tempfile.TemporaryDirectory | None) -> None:
     if process.poll() is None:
         process.terminate()
         process.wait()
+    if made is not None:
+        made.cleanup()

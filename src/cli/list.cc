@@ -169,6 +169,8 @@ Rows NetworkRows() {
   rows.push_back(RowOfNetwork(
       {"mlp-64-64-tanh", "any mlp-<units>-..-<activation>", "dense 64 tanh, dense 64 tanh", ""}));
   rows.push_back({"network.layers=LINE", std::string("any other: ") + kLayersHelp});
+  rows.push_back({"network.module=FILE.pt",
+                  "a torch.nn.Module of yours as TorchScript; learning (doc/networks.md)"});
   return rows;
 }
 

@@ -72,7 +72,10 @@ Status DryRun(const TrainArguments& args, const ExperimentConfig& config, TrainO
   if (!args.seeds.empty()) options.out.reset(), options.resume_auto = false;  // there may be runs
   ASSIGN_OR_RETURN(const EffectiveConfig effective, CheckTrain(config, options));
   std::printf("%s", effective.toml.c_str());
-  if (args.json) PrintJson({{"config_hash", effective.hash}});
+  if (!args.json) return Status::Ok();
+  nlohmann::json object = effective.found;
+  object["config_hash"] = effective.hash;
+  PrintJson(object);
   return Status::Ok();
 }
 
@@ -258,8 +261,9 @@ Status RunTrain(const TrainArguments& args, Invocation& invocation,
     config.ChooseAlgorithm(toml, options.overrides);
     ConfigTable table = config.Table();
     RETURN_IF_ERROR(table.ParseToml(toml, preset));
-    if (preset.ends_with(".toml") && ChoosesCode(config.env) && !args.trust &&
-        !ChoosesEnvironment(config.env, options.overrides))
+    const bool code = ChoosesCode(config.env) || !config.learning.network.module.empty();
+    if (preset.ends_with(".toml") && code && !args.trust &&
+        !ChoosesAllCode(config, options.overrides))
       RETURN_IF_ERROR(CheckOwn(preset));
     for (const auto& assignment : options.overrides) RETURN_IF_ERROR(table.Override(assignment));
     if (!args.out.empty()) options.out = args.out;

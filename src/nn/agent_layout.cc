@@ -20,7 +20,13 @@ constexpr std::pair<std::string_view, std::string_view> kSuffixes[] = {
 };
 constexpr char kSecondBias[] = "lstm.bias_hh";
 
+// Whether it is a parameter of a user's module.
+bool OfModule(std::string_view name) {
+  return name.starts_with("torso.") || name.starts_with("value_torso.");
+}
+
 std::string Renamed(std::string_view name, bool to_torch) {
+  if (OfModule(name)) return std::string(name);
   for (auto [from, to] : kSuffixes) {
     if (!to_torch) std::swap(from, to);
     if (name.ends_with(from))

@@ -9,6 +9,7 @@
 //   lstm_bias                            lstm.bias_ih, and zeros as lstm.bias_hh; their sum
 //   normalize_mean                       normalize.mean, as evolution's networks have it
 //   normalize_deviation                  normalize.std, likewise
+//   torso.NAME, value_torso.NAME         the same: parameters of a user's module
 #pragma once
 
 #include <map>

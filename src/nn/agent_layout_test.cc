@@ -56,6 +56,20 @@ TEST(AgentLayoutTest, NamesAndColumnsAreThoseOfTorch) {
   EXPECT_TRUE(Equal(AgentFromTorch(exported).ValueOrThrow(), Learner()));
 }
 
+// A module of the user has the names of Python already, also where they end as those of a learner.
+TEST(AgentLayoutTest, ParametersOfAModuleStayAsTheyAre) {
+  NamedTensors learner = {{"torso.fc.weight", Counted({2, 6}, 0)},
+                          {"torso.my_weight", Counted({2, 3, 1, 1}, 20)},
+                          {"torso.lstm_bias", Counted({2}, 30)},
+                          {"value_torso.0.bias", Counted({2}, 40)}};
+  const NamedTensors module = learner;
+  learner["policy_weight"] = Counted({4, 2}, 50);
+  NamedTensors exported = AgentToTorch(learner).ValueOrThrow();
+  EXPECT_TRUE(Equal(AgentFromTorch(exported).ValueOrThrow(), learner));
+  EXPECT_EQ(exported.erase("policy.weight"), 1U);
+  EXPECT_TRUE(Equal(exported, module));
+}
+
 // Eleven convolutions and two dense layers: the first of these reads the last map.
 TEST(AgentLayoutTest, PermutesTheFirstDenseLayerAfterTheLastMap) {
   NamedTensors learner = {{"stack1_conv_weight", Counted({9, 1, 3, 3}, 0)},

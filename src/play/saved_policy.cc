@@ -15,6 +15,7 @@
 #include "nn/torch_layout.h"
 #include "play/environment_setup.h"
 #include "play/initial_policy.h"
+#include "play/network_module.h"
 #include "play/rebuilt_run.h"
 #include "rl/learner/agent.h"
 #include "storage/agent_state.h"
@@ -197,6 +198,7 @@ Result<Policy> FromRun(const Path& run, const LoadOptions& options) {
       table.ParseToml(folder->config_toml(), "config.toml", ConfigTable::Origin::kRecorded)
           .Annotate(run.string()));
   if (policy.config.Learns()) {
+    RETURN_IF_ERROR(TakeModule(*folder, policy.config.learning.network));
     RETURN_IF_ERROR(TakeAgent(*folder, options, policy));
     return policy;
   }
@@ -298,8 +300,8 @@ Status CheckOwn(const Path& path) {
   return {Code::kNotPermitted, why + ": expected --trust if you trust who can change it"};
 }
 
-bool ChoosesEnvironment(const EnvironmentConfig& env, const std::vector<std::string>& overrides) {
-  return !ChoosesCode("", GymOptionsOf(env)) &&
+bool ChoosesAllCode(const ExperimentConfig& config, const std::vector<std::string>& overrides) {
+  return !ChoosesCode("", GymOptionsOf(config.env)) && config.learning.network.module.empty() &&
          std::any_of(overrides.begin(), overrides.end(),
                      [](const std::string& word) { return word.starts_with("env.id="); });
 }
@@ -334,9 +336,16 @@ Result<Policy> LoadPolicy(const Path& target, const LoadOptions& options) {
     const bool named = folder || policy.status().message().starts_with(target.string());
     return named ? policy.status() : policy.status().Annotate(target.string());
   }
-  const bool chosen = ChoosesEnvironment(policy->config.env, options.overrides);
+  const bool chosen = ChoosesAllCode(policy->config, options.overrides);
   ConfigTable table = policy->config.Table();
+  AgentNetworkKeys& network = policy->config.learning.network;
+  const std::string module = network.module;
   for (const std::string& word : options.overrides) RETURN_IF_ERROR(table.Override(word));
+  if (network.module != module) RETURN_IF_ERROR(TakeModule(network));
+  if (network.module != module)
+    return Status(Code::kConfig, "network.module=" + Shown(network.module) + ": the policy has " +
+                                     (module.empty() ? "none" : Shown(module)) +
+                                     "; expected that module, or it left out");
   if (options.trust || chosen) policy->config.env.untrusted.clear();
   return policy;
 }

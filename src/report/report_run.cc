@@ -47,7 +47,10 @@ std::string Facts(const RunData& run) {
   fact("version of the environment",
        TextOr(EnvironmentOf(run), "version", run.Config("env.preset")));
   const std::string lstm = run.Config("network.lstm"), layers = run.Config("network.layers");
-  fact("network", (layers.empty() ? run.Config("network.name") : layers) +
+  const std::string module = run.Config("network.module");
+  fact("network", (!module.empty()  ? "module " + module
+                   : layers.empty() ? run.Config("network.name")
+                                    : layers) +
                       (lstm.empty() || lstm == "0" ? "" : " + LSTM of " + lstm));
   const auto begun = run.identity.find("initial_policy");
   if (begun != run.identity.end() && begun->is_object())

@@ -164,9 +164,10 @@ Result<FsckReport> Fsck(const Path& path) {
     report.problems.insert(report.problems.begin(), run.status().message());
   } else {
     report.files_verified += 3;
-    const auto initial = (*run)->ReadInitialPolicy();
-    if (!initial.ok()) report.problems.push_back(initial.status().message());
-    if (initial.ok() && initial->has_value()) ++report.files_verified;
+    for (const auto& kept : {(*run)->ReadInitialPolicy(), (*run)->ReadModule()}) {
+      if (!kept.ok()) report.problems.push_back(kept.status().message());
+      if (kept.ok() && kept->has_value()) ++report.files_verified;
+    }
     const auto result = (*run)->ReadResult();
     if (!result.ok()) report.problems.push_back(result.status().message());
     if (result.ok() && result->has_value()) {

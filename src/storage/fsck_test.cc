@@ -194,7 +194,9 @@ TEST_F(FsckTest, AResultIsThatOfTheLastGeneration) {
 TEST_F(FsckTest, TheInitialPolicyIsChecked) {
   const Path begun = folder_ / "begun";
   const nlohmann::json identity = {{"initial_policy", {{"file_sha256", Sha256Hex("policy")}}}};
-  (void)RunFolder::Create(begun, "x", "[run]\n", identity, 0, "policy").ValueOrThrow();
+  (void)RunFolder::Create(begun, "x", "[run]\n", identity, 0,
+                          {{RunFolder::kInitialPolicy, "policy"}})
+      .ValueOrThrow();
   EXPECT_TRUE(Fsck(begun)->status().ok());
   EXPECT_EQ(Fsck(begun)->files_verified, 4);
   Overwrite(begun / "initial.safetensors", "other");

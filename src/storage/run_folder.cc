@@ -6,12 +6,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <map>
 #include <set>
 
+#include "core/config.h"
 #include "core/leave.h"
 #include "core/log.h"
 #include "core/sha256.h"
@@ -66,7 +68,7 @@ Result<nlohmann::json> ReadPart(const RootedPath& path) {
 }
 
 Status WriteContents(const RootedPath& folder, const std::string& config_toml,
-                     const nlohmann::json& identity, const std::string& initial_policy) {
+                     const nlohmann::json& identity, const RunFolder::KeptFiles& kept) {
   nlohmann::json run = identity;
   run["format"] = 1;
   RETURN_IF_ERROR(MakeFolder(folder / "checkpoints"));
@@ -75,8 +77,7 @@ Status WriteContents(const RootedPath& folder, const std::string& config_toml,
   RETURN_IF_ERROR(WriteNewFile(folder / "run.json", SealJson(run)));
   RETURN_IF_ERROR(WriteNewFile(folder / "incarnation.json", IncarnationText(1)));
   RETURN_IF_ERROR(WriteNewFile(folder / "log.txt", ""));
-  if (!initial_policy.empty())
-    RETURN_IF_ERROR(WriteNewFile(folder / RunFolder::kInitialPolicy, initial_policy));
+  for (const auto& [name, bytes] : kept) RETURN_IF_ERROR(WriteNewFile(folder / name, bytes));
   return SyncFolder(folder);
 }
 
@@ -143,8 +144,8 @@ bool IsMade(const Path& below) {
 // Whether a run cannot do without the file or folder of this name.
 bool IsKept(const std::string& name) {
   static const std::set<std::string> kNames = {
-      "checkpoints",   "config.toml", "run.json", "incarnation.json",       "result.json",
-      "metrics.jsonl", "log.txt",     "lock",     RunFolder::kInitialPolicy};
+      "checkpoints",   "config.toml", "run.json", "incarnation.json",        "result.json",
+      "metrics.jsonl", "log.txt",     "lock",     RunFolder::kInitialPolicy, RunFolder::kModule};
   return kNames.contains(name) || IsEventFile(name);
 }
 
@@ -242,8 +243,7 @@ Status CheckKinds(const RootedPath& run) {
 Result<std::unique_ptr<RunFolder>> RunFolder::Create(const Path& out, const std::string& name,
                                                      const std::string& config_toml,
                                                      const nlohmann::json& identity,
-                                                     uint64_t bytes_needed,
-                                                     const std::string& initial_policy) {
+                                                     uint64_t bytes_needed, const KeptFiles& kept) {
   const Path target = WithoutTrailingSlash(out.empty() ? DefaultRunFolder(name) : out);
   if (!IsFree(target)) return Occupied(target);
   const RootedPath parent = RootedPath::Root(target.parent_path());
@@ -257,7 +257,7 @@ Result<std::unique_ptr<RunFolder>> RunFolder::Create(const Path& out, const std:
   const RemovedOnLeave half_made(temporary.path());
   const auto fill = [&]() -> Status {
     RETURN_IF_ERROR(MakeFolder(temporary));
-    RETURN_IF_ERROR(WriteContents(temporary, config_toml, identity, initial_policy));
+    RETURN_IF_ERROR(WriteContents(temporary, config_toml, identity, kept));
     // locked before another process can see it
     ASSIGN_OR_RETURN(run->lock_, FileLock::Acquire(temporary / "lock"));
     return SyncFolder(temporary);
@@ -268,7 +268,7 @@ Result<std::unique_ptr<RunFolder>> RunFolder::Create(const Path& out, const std:
     (void)RemoveTree(temporary);
     // another process may have taken the same name meanwhile
     if (!IsFree(target))
-      return out.empty() ? Create(out, name, config_toml, identity, bytes_needed, initial_policy)
+      return out.empty() ? Create(out, name, config_toml, identity, bytes_needed, kept)
                          : Occupied(target);
     return CannotCreate(target, status);
   }
@@ -350,19 +350,33 @@ Status RunFolder::StartIncarnation() {
   return WriteFileAtomic(path_ / "incarnation.json", IncarnationText(incarnation_));
 }
 
-Result<std::optional<std::string>> RunFolder::ReadInitialPolicy() const {
-  const auto digest = nlohmann::json::json_pointer("/initial_policy/file_sha256");
-  if (!identity_.contains(digest)) return std::optional<std::string>();
-  const RootedPath file = path_ / kInitialPolicy;
+// The file `name`, whose SHA-256 `digest_in` says.
+Result<std::optional<std::string>> RunFolder::ReadKept(const char* name, const std::string& digest,
+                                                       const char* digest_in) const {
+  const RootedPath file = path_ / name;
   auto bytes = ReadFile(file);
   if (bytes.status().code() == Code::kNoInput)
     return Status(Code::kBadData, file.string() + ": missing; restore it from a copy");
   if (!bytes.ok()) return bytes.status();
-  if (identity_.at(digest) != Sha256Hex(*bytes))
-    return Status(Code::kBadData, file.string() +
-                                      ": damaged: it does not match the SHA-256 in "
-                                      "run.json; restore it from a copy");
+  if (digest != Sha256Hex(*bytes))
+    return Status(Code::kBadData, file.string() + ": damaged: it does not match the SHA-256 in " +
+                                      digest_in + "; restore it from a copy");
   return std::optional(*std::move(bytes));
+}
+
+Result<std::optional<std::string>> RunFolder::ReadInitialPolicy() const {
+  const auto digest = nlohmann::json::json_pointer("/initial_policy/file_sha256");
+  if (!identity_.contains(digest)) return std::optional<std::string>();
+  const nlohmann::json& text = identity_.at(digest);
+  return ReadKept(kInitialPolicy, text.is_string() ? text.get<std::string>() : text.dump(),
+                  "run.json");
+}
+
+Result<std::optional<std::string>> RunFolder::ReadModule() const {
+  constexpr std::string_view kPrefix = kModuleDigest;
+  const std::string module = TextIn(config_toml_, "network.module");
+  if (module.empty()) return std::optional<std::string>();
+  return ReadKept(kModule, module.substr(std::min(kPrefix.size(), module.size())), "config.toml");
 }
 
 Status RunFolder::UpdateConfig(const std::string& config_toml) {

@@ -8,6 +8,7 @@
 // pipes or devices under the names that samara uses: a folder with such is refused.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -39,6 +40,11 @@ Path DefaultRunFolder(const std::string& name);
 
 class RunFolder {
  public:
+  // Files that a run gets when it is made and keeps as they are.
+  static constexpr char kInitialPolicy[] = "initial.safetensors";
+  static constexpr char kModule[] = "module.pt";
+  using KeptFiles = std::map<std::string, std::string>;  // name to bytes
+
   enum class Mode {
     kRead,   // eval, report, fsck: takes no lock, changes nothing, works beside a writer
     kWrite,  // resume: takes the lock, starts a new incarnation, removes left-over temporaries
@@ -46,14 +52,14 @@ class RunFolder {
 
   // A new run, open for writing, incarnation 1. `out` empty: DefaultRunFolder(name). `out` may be
   // an empty folder. `config_toml` is the effective configuration, `identity` comes from
-  // MakeIdentity. `initial_policy`: the bytes of kInitialPolicy, none when empty;
-  // identity.initial_policy.file_sha256 is their SHA-256. kCannotCreate: `out` is anything else
-  // than free; kIoError: less than `bytes_needed` free.
+  // MakeIdentity. Of `kept`, identity.initial_policy.file_sha256 is the SHA-256 of the initial
+  // policy, network.module of the configuration that of the module. kCannotCreate: `out` is
+  // anything else than free; kIoError: less than `bytes_needed` free.
   static Result<std::unique_ptr<RunFolder>> Create(const Path& out, const std::string& name,
                                                    const std::string& config_toml,
                                                    const nlohmann::json& identity,
                                                    uint64_t bytes_needed = kRunBytesNeeded,
-                                                   const std::string& initial_policy = {});
+                                                   const KeptFiles& kept = {});
   // An existing run. kNoInput: not a run folder; kBadData: damaged; kCannotCreate: held by another
   // process (kWrite); kIoError: less than `bytes_needed` free (kWrite). Create and kWrite warn of a
   // folder that other users may change (InspectTrust).
@@ -69,7 +75,10 @@ class RunFolder {
   RootedPath metrics() const { return path_ / "metrics.jsonl"; }
   // The policy that the run began from; nothing where it began from none. kBadData: damaged.
   Result<std::optional<std::string>> ReadInitialPolicy() const;
-  static constexpr char kInitialPolicy[] = "initial.safetensors";
+  // The module of its network (network.module); as above.
+  Result<std::optional<std::string>> ReadModule() const;
+  // Before the digest, in hexadecimal digits, that network.module of a run has.
+  static constexpr char kModuleDigest[] = "sha256:";
 
   const std::string& config_toml() const { return config_toml_; }
   const nlohmann::json& identity() const { return identity_; }
@@ -91,6 +100,8 @@ class RunFolder {
   RunFolder() = default;
   Status Load();
   Status StartIncarnation();
+  Result<std::optional<std::string>> ReadKept(const char* name, const std::string& digest,
+                                              const char* digest_in) const;
 
   RootedPath path_;
   std::string config_toml_;

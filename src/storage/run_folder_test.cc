@@ -165,7 +165,9 @@ TEST_F(RunFolderTest, TheInitialPolicyIsTheOneOfTheRun) {
   const auto create = [&](const char* name, const nlohmann::json& digest) {
     nlohmann::json identity = kIdentity;
     identity["initial_policy"] = {{"file_sha256", digest}};
-    return RunFolder::Create(folder_ / name, "x", kToml, identity, 0, policy).ValueOrThrow();
+    return RunFolder::Create(folder_ / name, "x", kToml, identity, 0,
+                             {{RunFolder::kInitialPolicy, policy}})
+        .ValueOrThrow();
   };
   const auto run = create("a", Sha256Hex(policy));
   EXPECT_EQ(**run->ReadInitialPolicy(), policy);

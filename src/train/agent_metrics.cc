@@ -6,6 +6,7 @@
 
 #include "core/format.h"
 #include "core/statistics.h"
+#include "play/network_module.h"
 #include "report/run_data.h"
 #include "train/agent_trainer.h"
 #include "view/utilization.h"
@@ -101,7 +102,7 @@ void AgentTrainer::MaybeWriteMetrics(bool last) {
 ProgressState AgentTrainer::Snapshot() const {
   const MutexLock lock(mu_);
   ProgressState s;
-  s.title = Title(config_.learning.network.text());
+  s.title = Title(TorsoName(config_.learning.network));
   s.step_name = "update";
   s.generation = static_cast<int64_t>(state_.updates);
   s.generations = learn_.updates;

@@ -10,6 +10,7 @@
 #include "core/resources.h"
 #include "core/rng.h"
 #include "core/statistics.h"
+#include "play/network_module.h"
 #include "report/run_data.h"
 #include "rl/algorithms/registry.h"
 #include "storage/build_info.h"
@@ -159,11 +160,12 @@ Status CheckMemory(const Agent& agent) {
 
 }  // namespace
 
-Status AgentTrainer::CheckOnly() {
+Result<json> AgentTrainer::CheckOnly() {
   RETURN_IF_ERROR(CheckConfig());
   ASSIGN_OR_RETURN(setup_, SetUpLearning(config_, /*slots=*/1));
   ASSIGN_OR_RETURN(const auto agent, MakeAgent(Setup()));
-  return CheckMemory(*agent);
+  RETURN_IF_ERROR(CheckMemory(*agent));
+  return json{{"module_input", agent->module_input()}};
 }
 
 Status AgentTrainer::Build() {
@@ -187,11 +189,13 @@ Status AgentTrainer::Build() {
 Trainer::Description AgentTrainer::Describe() const {
   const AgentNetworkKeys& keys = config_.learning.network;
   const std::string network =
-      keys.text() + (keys.lstm > 0 ? fmt::format("+lstm-{}", keys.lstm) : "");
-  return {network,
-          {{"name", network}, {"parameters", agent_->parameter_count()}},
-          agent_->parameter_count(),
-          {{"inference_batch", ToJson(batch_)}}};
+      TorsoName(keys) + (keys.lstm > 0 ? fmt::format("+lstm-{}", keys.lstm) : "");
+  Description run{network,
+                  {{"name", network}, {"parameters", agent_->parameter_count()}},
+                  agent_->parameter_count(),
+                  {{"inference_batch", ToJson(batch_)}}};
+  if (keys.module_bytes) run.kept[RunFolder::kModule] = *keys.module_bytes;
+  return run;
 }
 
 void AgentTrainer::MakeServer() {

@@ -39,7 +39,7 @@ class AgentTrainer final : public Trainer {
     setup_.fleet.reset();
   }
 
-  Status CheckOnly() override;
+  Result<nlohmann::json> CheckOnly() override;
 
  private:
   Result<bool> ResultStands(const nlohmann::json& result) override;

@@ -55,10 +55,11 @@ class EvolutionTrainer final : public Trainer {
   EvolutionTrainer(ExperimentConfig config, const TrainOptions& options)
       : Trainer(std::move(config), options) {}
 
-  Status CheckOnly() override {
+  Result<json> CheckOnly() override {
     ASSIGN_OR_RETURN(const EnvironmentSetup setup, SetUp());
-    if (config_.run.init_from.empty()) return Status::Ok();
-    return MakeInitialFile(config_, setup.network()).status();
+    if (!config_.run.init_from.empty())
+      RETURN_IF_ERROR(MakeInitialFile(config_, setup.network()).status());
+    return json::object();
   }
 
  private:
@@ -68,7 +69,7 @@ class EvolutionTrainer final : public Trainer {
     Description run{network_.name, ToJson(network_), static_cast<int64_t>(network_.evolved_count)};
     if (!initial_identity_.is_null()) {
       run.more["initial_policy"] = initial_identity_;
-      run.initial_policy = start_.files.at(RunFolder::kInitialPolicy);
+      run.kept[RunFolder::kInitialPolicy] = start_.files.at(RunFolder::kInitialPolicy);
     }
     return run;
   }

@@ -26,13 +26,13 @@ Result<NamedFiles> DecodeFiles(std::string_view bytes) {
 }
 
 void RunDescriptor::Put(ByteWriter& out) const {
-  out.PutBytes(build_id).PutBytes(environment_version).PutBytes(config_toml);
+  out.PutBytes(build_id).PutBytes(environment_version).PutBytes(config_toml).PutBytes(module);
 }
 
 RunDescriptor RunDescriptor::Get(ByteReader& in) {
   RunDescriptor run;
   run.build_id = in.GetBytes(), run.environment_version = in.GetBytes();
-  run.config_toml = in.GetBytes();
+  run.config_toml = in.GetBytes(), run.module = in.GetBytes();
   return run;
 }
 
@@ -44,6 +44,8 @@ Result<ExperimentConfig> RunDescriptor::Config(const World& world) const {
   config.ChooseAlgorithm(config_toml);
   config.fleet.engines = world.local_size;
   RETURN_IF_ERROR(config.Table().ParseToml(config_toml, "rank 0's configuration"));
+  if (!module.empty())
+    config.learning.network.module_bytes = std::make_shared<const std::string>(module);
   return config;
 }
 
@@ -54,8 +56,11 @@ Status RunDescriptor::Check(const EnvironmentSetup& setup, int rank) const {
                       environment_version, rank, setup.environment.version)};
 }
 
-RunDescriptor MakeRunDescriptor(const ConfigTable& table, const EnvironmentSetup& setup) {
-  return {ThisBuild().build_id, setup.environment.version, table.ToToml()};
+RunDescriptor MakeRunDescriptor(const ConfigTable& table, const ExperimentConfig& config,
+                                const EnvironmentSetup& setup) {
+  const auto& module = config.learning.network.module_bytes;
+  return {ThisBuild().build_id, setup.environment.version, table.ToToml(),
+          module ? *module : std::string()};
 }
 
 std::string StartState::Encode() const {

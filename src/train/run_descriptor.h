@@ -19,6 +19,7 @@ Result<NamedFiles> DecodeFiles(std::string_view bytes);  // kInternal
 
 struct RunDescriptor {
   std::string build_id, environment_version, config_toml;
+  std::string module = {};  // the bytes of network.module; empty: there is none
 
   void Put(ByteWriter& out) const;
   static RunDescriptor Get(ByteReader& in);
@@ -28,8 +29,9 @@ struct RunDescriptor {
   Status Check(const EnvironmentSetup& setup, int rank) const;
 };
 
-// The main rank's.
-RunDescriptor MakeRunDescriptor(const ConfigTable& table, const EnvironmentSetup& setup);
+// The main rank's; `table` is that of `config`.
+RunDescriptor MakeRunDescriptor(const ConfigTable& table, const ExperimentConfig& config,
+                                const EnvironmentSetup& setup);
 
 // Where a run begins, on every rank alike.
 struct StartState {

@@ -10,7 +10,7 @@ namespace {
 
 StartState SomeStart() {
   StartState start;
-  start.run = {"build", "environment 1", "[run]\nseed = 3\n"};
+  start.run = {"build", "environment 1", "[run]\nseed = 3\n", "module"};
   start.incarnation = 4, start.random_policy = true, start.seconds = 2.5;
   start.files = {{"a", "bytes"}, {"b", ""}};
   start.path = "runs/x";
@@ -30,9 +30,9 @@ TEST(RunDescriptorTest, AStartIsReadWholeOrNotAtAll) {
   };
   for (size_t size = 0; size < bytes.size(); ++size) EXPECT_TRUE(refused(bytes.substr(0, size)));
   EXPECT_TRUE(refused(bytes + "x"));
-  // after the three texts, each with its size, and the incarnation
+  // after the four texts, each with its size, and the incarnation
   std::string neither = bytes;
-  neither[3 * 8 + 5 + 13 + 15 + 8] = 2;
+  neither[4 * 8 + 5 + 13 + 15 + 6 + 8] = 2;
   EXPECT_TRUE(refused(neither));
 }
 

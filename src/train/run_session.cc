@@ -11,6 +11,7 @@
 #include "core/rng.h"
 #include "core/shell.h"
 #include "core/signals.h"
+#include "play/network_module.h"
 #include "play/playback.h"
 #include "report/report.h"
 #include "report/run_data.h"
@@ -39,12 +40,14 @@ bool Session::GoesOn() const {
 }
 
 Status Session::CheckNew() {
+  RETURN_IF_ERROR(TakeModule(config_.learning.network));
   LogAll(Settle(config_));
   return GoesOn() ? Status::Ok() : CheckRoom();
 }
 
 Status Session::Open() {
   if (options_.resume) return OpenExisting(*options_.resume);
+  RETURN_IF_ERROR(TakeModule(config_.learning.network));
   if (GoesOn()) return OpenExisting(*options_.out);
   warnings_ = Settle(config_);
   return CheckRoom();
@@ -68,8 +71,7 @@ Status Session::OpenExisting(const Path& path) {
   const std::string wanted = table_.Hash();
   const bool exists = Exists(RootedPath::Root(path) / "run.json");
   const auto check_trusted = [&] {
-    const bool trusted =
-        !exists || options_.trust || ChoosesEnvironment(config_.env, options_.overrides);
+    const bool trusted = !exists || options_.trust || ChoosesAllCode(config_, options_.overrides);
     return trusted ? Status::Ok() : CheckOwn(path);
   };
   RETURN_IF_ERROR(check_trusted());  // before anything is changed in it
@@ -78,7 +80,9 @@ Status Session::OpenExisting(const Path& path) {
   SetStopAdvice(HowToGoOn());
   RETURN_IF_ERROR(table_.ParseToml(folder_->config_toml(), (path / "config.toml").string(),
                                    ConfigTable::Origin::kRecorded));
-  RETURN_IF_ERROR(check_trusted());  // its wrappers, which an env.id=... does not replace
+  // its wrappers and its module, which an env.id=... does not replace
+  RETURN_IF_ERROR(check_trusted());
+  RETURN_IF_ERROR(TakeModule(*folder_, config_.learning.network));
   Settle(config_);
   if (options_.resume_auto && table_.Hash() != wanted) {
     return {Code::kConfig, path.string() +
@@ -106,6 +110,7 @@ Status Session::ApplyOverridesOnResume() {
   for (const ConfigField& field : table_.fields()) before.push_back(field.get());
   for (const std::string& assignment : options_.overrides)
     RETURN_IF_ERROR(table_.Override(assignment));
+  RETURN_IF_ERROR(TakeModule(config_.learning.network));
   const std::vector<std::string> warnings = Settle(config_);
   bool changed = false;
   for (size_t i = 0; i < before.size(); ++i) {
@@ -152,7 +157,7 @@ Result<std::optional<json>> Session::ReadResult() const {
 }
 
 Status Session::Create(const json& network, const EnvironmentSetup& setup, const json& more,
-                       const std::string& initial_policy) {
+                       const RunFolder::KeptFiles& kept) {
   if (folder_ != nullptr) return Status::Ok();
   json identity = MakeIdentity(table_.Hash(), config_.run.seed, options_.command);
   identity.update(more);
@@ -161,9 +166,8 @@ Status Session::Create(const json& network, const EnvironmentSetup& setup, const
                              {"version", setup.environment.version},
                              {"preset", setup.header},
                              {"actions", setup.environment.action_names}};
-  ASSIGN_OR_RETURN(
-      folder_, RunFolder::Create(options_.out.value_or(Path()), config_.run.name, table_.ToToml(),
-                                 identity, kRunBytesNeeded, initial_policy));
+  ASSIGN_OR_RETURN(folder_, RunFolder::Create(options_.out.value_or(Path()), config_.run.name,
+                                              table_.ToToml(), identity, kRunBytesNeeded, kept));
   SetStopAdvice(HowToGoOn());
   RETURN_IF_ERROR(AttachLog());
   LogAll(warnings_);

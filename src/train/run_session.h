@@ -33,10 +33,10 @@ class Session {
   // Checks what Open checks of a new run, with its warnings; an existing one is not touched.
   Status CheckNew();
   // A new run's folder; nothing when there is one. `network`: what of it belongs to the run's
-  // identity; `more`: other members of it; `initial_policy`: RunFolder::kInitialPolicy.
+  // identity; `more`: other members of it.
   Status Create(const nlohmann::json& network, const EnvironmentSetup& setup,
                 const nlohmann::json& more = nlohmann::json::object(),
-                const std::string& initial_policy = {});
+                const RunFolder::KeptFiles& kept = {});
   // kConfig when the run was made with another version of its environment.
   Status CheckEnvironment(const EnvironmentSetup& setup) const;
   // Build, machine, run and the preset's rows into the log.

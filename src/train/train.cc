@@ -18,8 +18,8 @@ Result<EffectiveConfig> CheckTrain(ExperimentConfig config, const TrainOptions& 
   RETURN_IF_ERROR(session.CheckNew());
   ExperimentConfig one = session.config();
   one.fleet.actors = one.fleet.slots = one.fleet.threads = 1;
-  RETURN_IF_ERROR(MakeTrainer(one, options)->CheckOnly());
-  return EffectiveConfig{session.table().ToToml(), session.table().Hash()};
+  ASSIGN_OR_RETURN(json found, MakeTrainer(one, options)->CheckOnly());
+  return EffectiveConfig{session.table().ToToml(), session.table().Hash(), std::move(found)};
 }
 
 Result<json> Train(ExperimentConfig config, const TrainOptions& options) {

@@ -27,9 +27,11 @@ struct TrainOptions {
   RankGroup* ranks = nullptr;
 };
 
-// The configuration that Train would use, as TOML, and its hash.
+// What Train would use: the effective configuration as TOML, and its hash; of a learning run
+// `found` has "module_input" (Agent::module_input).
 struct EffectiveConfig {
   std::string toml, hash;
+  nlohmann::json found;
 };
 // Fails where Train would fail before it makes anything: environment, network and algorithm are
 // built as for the run, with one slot, and dropped again. Logs Train's warnings. REQUIRES of a

@@ -48,7 +48,7 @@ Status Trainer::Open() {
   RETURN_IF_ERROR(OpenFolder());
   checkpoints_ = std::make_unique<CheckpointWriter>(session_.folder().checkpoints());
   ASSIGN_OR_RETURN(Restored restored, Restore());
-  start_.run = MakeRunDescriptor(session_.table(), setup_);
+  start_.run = MakeRunDescriptor(session_.table(), config_, setup_);
   metrics_ = std::make_unique<MetricsWriter>(
       session_.folder().path(), session_.folder().incarnation(), restored.step, restored.lines);
   if (session_.resumed())
@@ -75,7 +75,7 @@ Status Trainer::LoadFinishedResult() {
 
 Status Trainer::OpenFolder() {
   const Description run = Describe();
-  RETURN_IF_ERROR(session_.Create(run.network_json, setup_, run.more, run.initial_policy));
+  RETURN_IF_ERROR(session_.Create(run.network_json, setup_, run.more, run.kept));
   RETURN_IF_ERROR(session_.CheckEnvironment(setup_));
   session_.LogHeader(run.network, run.parameters, setup_);
   start_.incarnation = session_.folder().incarnation();

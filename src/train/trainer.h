@@ -35,7 +35,8 @@ class Trainer {
   // Runs another rank from the main rank's start state. kTryAgain when all were stopped.
   Status Follow(StartState start);
   // Fails where Run would fail before it makes anything; one environment is started and dropped.
-  virtual Status CheckOnly() = 0;
+  // What it found out about the run, for EffectiveConfig.
+  virtual Result<nlohmann::json> CheckOnly() = 0;
 
   static constexpr char kStart[] = "start";  // the name of StartState between ranks
 
@@ -59,7 +60,7 @@ class Trainer {
     nlohmann::json network_json;
     int64_t parameters = 0;
     nlohmann::json more = nlohmann::json::object();  // other members of run.json
-    std::string initial_policy = {};                 // RunFolder::kInitialPolicy
+    RunFolder::KeptFiles kept = {};
   };
   virtual Description Describe() const = 0;
   // Main rank: the newest whole state into start_ (files, path, seconds). Returns the number of

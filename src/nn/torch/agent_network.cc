@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "core/check.h"
+#include "nn/layer_line.h"
 #include "nn/torch/network.h"
 
 namespace samara {
@@ -38,10 +39,30 @@ Tensor Unit(const Tensor& x) {
   return unit;
 }
 
+bool IsImage(const AgentNetworkConfig& config) { return config.height > 1 || config.width > 1; }
+
+// The torso's layers; of a line whose place a module takes, its `normalize`.
+Result<NetworkDescription> TorsoOf(const AgentNetworkConfig& config) {
+  if (!config.module) return MakeTorso(config.torso, config.height, config.width, config.channels);
+  ASSIGN_OR_RETURN(const NamedLayers line, FindLayers(config.torso));
+  NetworkDescription rest;
+  if (line.layers.empty() || line.layers[0].kind != Layer::Kind::kNormalize) return rest;
+  if (IsImage(config))
+    return Status(Code::kConfig,
+                  "network.layers: normalize needs observations that are vectors; expected it "
+                  "left out");
+  rest.layers.push_back(line.layers[0]);
+  return rest;
+}
+
 }  // namespace
 
+std::vector<int64_t> AgentNetworkConfig::module_input() const {
+  return IsImage(*this) ? std::vector{channels, height, width} : std::vector{channels};
+}
+
 Result<AgentNetwork> AgentNetworkImpl::Make(const AgentNetworkConfig& config) {
-  const auto torso = MakeTorso(config.torso, config.height, config.width, config.channels);
+  const auto torso = TorsoOf(config);
   if (!torso.ok()) return torso.status();
   if (config.separate_value && (config.height > 1 || config.width > 1 || config.lstm > 0))
     return Status(Code::kConfig,
@@ -56,9 +77,8 @@ AgentNetworkImpl::AgentNetworkImpl(const AgentNetworkConfig& config)
       height_(config.height),
       width_(config.width),
       channels_(config.channels) {
-  const NetworkDescription torso =
-      MakeTorso(config.torso, height_, width_, channels_).ValueOrThrow();
-  if (torso.layers.front().kind == Layer::Kind::kNormalize)
+  const NetworkDescription torso = TorsoOf(config).ValueOrThrow();
+  if (!torso.layers.empty() && torso.layers.front().kind == Layer::Kind::kNormalize)
     observations_ = AddStatistics("normalize", channels_);
   if (config.separate_value) {
     value_torso_ = AddTorso(torso, "value_");
@@ -79,7 +99,7 @@ AgentNetworkImpl::AgentNetworkImpl(const AgentNetworkConfig& config)
   value_ = AddDense("value", 1, 1);
   if (config.normalize_value) values_ = AddStatistics("value", 1);
   if (config.lstm == 0 && !config.reward_input && config.action_input == 0 && !bfloat16_ &&
-      config.head == 0 && config.policy_bias)
+      config.head == 0 && config.policy_bias && !config.module)
     MakeNative(torso);
 }
 
@@ -128,6 +148,11 @@ std::vector<Tensor> AgentNetworkImpl::Native::operator()(const Tensor& x) const 
 AgentNetworkImpl::Torso AgentNetworkImpl::AddTorso(const NetworkDescription& description,
                                                    const std::string& prefix) {
   Torso torso;
+  if (config_.module) {
+    torso.module = register_module(prefix + "torso", config_.module->Open());
+    height_ = width_ = 1, channels_ = config_.module->features();
+    return torso;
+  }
   for (const Layer& layer : description.layers) {
     const std::string name = prefix + layer.name;
     switch (layer.kind) {
@@ -272,6 +297,9 @@ Tensor AgentNetworkImpl::Apply(const Convolution& c, Tensor x) const {
 }
 
 Tensor AgentNetworkImpl::Apply(const Torso& torso, Tensor x) const {
+  if (torso.module)
+    return torso.module->forward(IsImage(config_) ? x.permute({0, 3, 1, 2}).contiguous()
+                                                  : x.flatten(1));
   if (bfloat16_) x = x.to(torch::kBFloat16);
   if (!torso.stacks.empty() || !torso.convolutions.empty()) {
     x = x.permute({0, 3, 1, 2});  // in memory it stays as it is, which suits convolutions best

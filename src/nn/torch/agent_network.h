@@ -3,10 +3,10 @@
 // Statistics of observations and values, where a network has them, are parameters without a
 // gradient: the learner sets them. Outputs of a network are not normalized.
 //
-// The torso is a line of layers; the tests count the published parameters. Residual stacks pad as
-// TensorFlow's SAME does, the smaller half before; an LSTM has one bias vector, 1 for the forget
-// gate at first, and its gates in the order i, f, g, o; biases start at 0, recurrent kernels
-// orthogonal. Thread safety: that of torch::nn::Module.
+// The torso is a line of layers, or a module of the user; the tests count the published parameters.
+// Residual stacks pad as TensorFlow's SAME does, the smaller half before; an LSTM has one bias
+// vector, 1 for the forget gate at first, and its gates in the order i, f, g, o; biases start at 0,
+// recurrent kernels orthogonal. Thread safety: that of torch::nn::Module.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,7 @@
 #include "core/status.h"
 #include "nn/network.h"
 #include "nn/torch/perceptron_op.h"
+#include "nn/torch/script_torso.h"
 #include "nn/torch/torch.h"
 
 namespace samara {
@@ -46,6 +47,11 @@ struct AgentNetworkConfig {
   int64_t head = 0;         // units of a relu layer in front of each head; 0 = none
   bool policy_bias = true;  // of the policy's last layer
   bool reward_clip = true;  // of reward_input, to [-1, 1]
+  // in place of the torso's layers but `normalize`; null: none
+  std::shared_ptr<const TorsoFile> module = nullptr;
+
+  // Shape of an observation as a module receives it: [channels][height][width], or [channels].
+  std::vector<int64_t> module_input() const;
 };
 
 class AgentNetworkImpl : public torch::nn::Module {
@@ -110,6 +116,7 @@ class AgentNetworkImpl : public torch::nn::Module {
     std::vector<Stack> stacks;
     std::vector<Convolution> convolutions;
     std::vector<Dense> dense;
+    std::shared_ptr<ScriptTorso> module;  // instead of all these
   };
   Convolution AddConvolution(const std::string& name, int64_t out, int64_t kernel, int64_t stride,
                              bool same);

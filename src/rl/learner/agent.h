@@ -65,6 +65,9 @@ class Agent : public Model {
                                       double frames) = 0;
   virtual uint64_t version() const = 0;  // how often Update was called
   virtual int64_t parameter_count() const = 0;
+  // Shape of one observation as a module of the user receives it (network.module): [numbers] or
+  // [channels, rows, columns]; empty where there can be none.
+  virtual std::vector<int64_t> module_input() const { return {}; }
   // Bytes that learning will need later: those of a replay.
   virtual uint64_t memory_bytes() const { return 0; }
   virtual std::string parameter_hash() const = 0;  // SHA-256 over the parameters, by name

@@ -59,6 +59,12 @@ Result<AgentNetworkConfig> NetworkFor(const AgentSetup& setup, const InputLayout
                                      " actions; expected at most " +
                                      std::to_string(kActionInputMax));
   if (keys.action_input) network.action_input = setup.environment.action.n;
+  if (keys.module.empty()) return network;
+  if (keys.module_bytes == nullptr)
+    return Status(Code::kConfig, "network.module=" + keys.module +
+                                     ": the module itself is not here; expected "
+                                     "network.module=FILE, module.pt of the policy's run");
+  ASSIGN_OR_RETURN(network.module, TorsoFile::Make(keys.module_bytes, network.module_input()));
   return network;
 }
 
@@ -76,6 +82,7 @@ class Learner : public Agent {
         distribution_(MakeDistribution(setup.environment.action)),
         algorithm_(std::move(algorithm)),
         replay_(algorithm_->replay()),
+        module_input_(network_config.module_input()),
         network_(std::make_shared<AgentNetworkImpl>(network_config)),
         own_parameters_(algorithm_->parameters()),
         parameters_(NamedParameters(*network_)),
@@ -109,6 +116,7 @@ class Learner : public Agent {
   bool Has(uint64_t version) const override { return acting_.Has(version); }
   uint64_t version() const override { return version_; }
   int64_t parameter_count() const override { return network_->parameter_count(); }
+  std::vector<int64_t> module_input() const override { return module_input_; }
 
   Result<UpdateReport> Update(std::span<const UnrollStore::Loan> unrolls, double frames) override;
   std::string parameter_hash() const override;
@@ -172,6 +180,7 @@ class Learner : public Agent {
   const ActionDistribution distribution_;
   const std::unique_ptr<Algorithm> algorithm_;
   const ReplayUse* const replay_;  // the algorithm's; null
+  const std::vector<int64_t> module_input_;
   const AgentNetwork network_;
   AgentNetwork target_;                // with a replay
   const NamedTensors own_parameters_;  // the algorithm's

@@ -63,6 +63,9 @@ void Bind(ConfigTable& table, LearningConfig& c) {
             "fraction of live slots whose readiness starts a batch", change);
   table.Add("network.name", &c.network.name, {}, "name of the network; `samara list networks`");
   table.Add("network.layers", &c.network.layers, {}, kLayersHelp, OnResume::kMustMatchAdded);
+  table.Add("network.module", &c.network.module, {},
+            "file of a torch.nn.Module as TorchScript, in place of the layers; empty: none",
+            OnResume::kMustMatchAdded);
   table.Add("network.lstm", &c.network.lstm, {0, 65'536}, "units",
             "size of an LSTM behind the network; 0 = none");
   table.Add("network.reward_input", &c.network.reward_input, "the last reward is an input");
@@ -122,6 +125,10 @@ Status Check(const LearningConfig& c) {
         Code::kConfig,
         "network.initial_deviation: has an effect only with network.deviation=free; expected it "
         "left out"};
+  if (!c.network.module.empty() && c.network.precision != "float32")
+    return {Code::kConfig, "network.precision=" + c.network.precision +
+                               ": of the layers of samara's own torsos; expected float32 with "
+                               "network.module"};
   if (c.network.precision == "bfloat16" && !HasBf16Products())
     return {Code::kConfig,
             "network.precision=bfloat16: this processor has no products of bfloat16 "

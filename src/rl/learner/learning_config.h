@@ -16,6 +16,10 @@ struct AgentNetworkKeys {
   std::string name = "mlp-64-64-tanh";
   std::string layers;  // a line (nn/layer_line.h); not empty: instead of the name
   const std::string& text() const { return layers.empty() ? name : layers; }
+  // A file of TorchScript in place of the layers; of a run "sha256:" and the digest of its bytes.
+  std::string module;
+  // Not a key: those bytes, where they are needed.
+  std::shared_ptr<const std::string> module_bytes;
   int64_t lstm = 0;
   bool reward_input = false, action_input = false;
   int64_t head = 0;                    // units of a layer in front of each head

@@ -443,6 +443,7 @@ Status CheckKeys(const AgentSetup& setup) {
     return Status(Code::kConfig, fmt::format("{}: {} learns with perceptrons; expected {}", key,
                                              setup.config.algorithm, expected));
   };
+  if (!keys.module.empty()) return refuse("network.module", "it left out");
   if (keys.lstm != plain.lstm) return refuse("network.lstm", "0");
   if (keys.reward_input) return refuse("network.reward_input", "false");
   if (keys.action_input) return refuse("network.action_input", "false");
