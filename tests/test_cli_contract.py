@@ -170,6 +170,7 @@ def test_what_there_is_to_choose_from_is_said_in_full():
     networks = {row["name"]: row["about"] for row in listed["networks"]}
     assert "1693362 parameters" in networks["Nature"] and "evolution and learning" in networks["impala_shallow"]
     assert "residual 16, residual 32, residual 32, dense 256 relu; learning" in networks["impala_deep"]
+    assert "torch.nn.Module" in networks.pop("network.module=FILE.pt")
     assert all(re.search(r"dense \d+|rnn \d+|no hidden layer", about) for about in networks.values())
 
 

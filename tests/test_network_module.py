@@ -118,6 +118,7 @@ def test_a_policy_file_is_played_with_its_module(run, file, tmp_path):
     refused(78, "eval", run, f"network.module={other}", words=["the policy has sha256:"])
 
 
+@pytest.mark.default_tier
 def test_the_page_of_networks_runs(tmp_path):
     """Its blocks one after the other, with the command of the prose between them."""
     first, second = re.findall(r"^```python\n(.*?)^```", (ROOT / "doc/networks.md").read_text(), re.M | re.S)
@@ -152,9 +153,10 @@ def test_actors_and_ranks_leave_no_trace(run, file, tmp_path):
     assert (tmp_path / "both/module.pt").read_bytes() == (run / "module.pt").read_bytes() == file.read_bytes()
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_a_run_that_is_interrupted_goes_on_with_the_same_bits(file, tmp_path, how):
-    words = [*PPO, "learn.updates=250", "run.checkpoint_seconds=1"]
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+                                 pytest.param(signal.SIGKILL, marks=pytest.mark.default_tier)])
+def test_the_module_may_go_and_a_kill_may_come(file, tmp_path, how):
+    words = [*PPO, "learn.updates=150", "run.checkpoint_seconds=1"]
     mine = shutil.copy(file, tmp_path / "mine.pt")
     whole = train(tmp_path / "whole", *words, f"network.module={file}")
     running, folder = Running(tmp_path / "log", "train", *words, f"network.module={mine}", "--out", tmp_path / "cut"), tmp_path / "cut"
@@ -169,6 +171,7 @@ def test_another_module_is_another_run(run, file, tmp_path):
     other = saved(Torso(), tmp_path / "other.pt")
     refused(78, "train", "--resume", run, f"network.module={other}", words=["which a resumed run cannot change"])
     assert resume(run, f"network.module={file}")["updates"] == 6  # the same bytes
+    refused(78, "train", run / "config.toml", "--out", tmp_path / "run", words=["a module that a run keeps; expected a file"])
     hashes = [ok("train", *SHORT, *words, "--dry-run", "--json").json["config_hash"]
               for words in ([], [f"network.module={file}"], [f"network.module={other}"])]
     assert len(set(hashes)) == 3
@@ -188,7 +191,7 @@ def test_a_damaged_module_is_noticed(run, damage, tmp_path):
         samara_file for samara_file in before if samara_file.name in ("incarnation.json", "log.txt", "lock")}
 
 
-def test_a_run_of_others_is_played_only_when_trusted(run, tmp_path):
+def test_a_run_of_others_brings_no_network(run, tmp_path):
     """An environment of one's own does not replace the module."""
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
@@ -199,7 +202,7 @@ def test_a_run_of_others_is_played_only_when_trusted(run, tmp_path):
     assert ok("eval", copy, "--trust", "--episodes", 1).code == 0
 
 
-def test_a_file_of_others_names_no_module(file, tmp_path):
+def test_a_file_of_others_brings_no_network(file, tmp_path):
     preset = tmp_path / "theirs.toml"
     preset.write_text(ok("train", *SHORT, "--dry-run").out.replace('module = ""', f'module = "{file}"'))
     assert ok("train", preset, "--dry-run").code == 0

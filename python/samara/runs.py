@@ -50,9 +50,9 @@ def train(
     `preset`: a name of `samara list presets` or a .toml file. `overrides`: keys of `samara list keys`. `out`: the
     folder to create; default runs/<name>-NN. `network`: of a learning run, a torch.nn.Module in place of the layers of
     its network, from observations [N, ...] to features [N, F] (doc/networks.md); or the file of one as TorchScript.
-    `callback` is called with each new line of metrics; if it returns True the
-    run stops with everything saved (then `Run.result` is None and `Run.resume` continues). If it has methods begin(Run)
-    and end(Run), they are called before the first line and after the last (samara.Logger). `verbose` prints the log.
+    `callback` is called with each new line of metrics; if it returns True the run stops with everything saved (then
+    `Run.result` is None and `Run.resume` continues). If it has methods begin(Run) and end(Run), they are called before
+    the first line and after the last (samara.Logger). `verbose` prints the log.
 
     Raises Error with the program's line. Ctrl-C stops the run with everything saved, then raises KeyboardInterrupt,
     whose note names the folder.

@@ -355,20 +355,20 @@ TEST_F(PolicyOfRunTest, StatisticsThatAnEvolutionKeepsNeedNoReferenceBatch) {
 
 TEST_F(PolicyOfRunTest, AnInitialPolicyThatIsNoneIsNamedWithItsRun) {
   const std::string bytes = "no policy";
-  const auto run =
-      RunFolder::Create(path_, "x", "[run]\n",
-                        {{"initial_policy", {{"file_sha256", Sha256Hex(bytes)}}}}, 0, bytes)
-          .ValueOrThrow();
+  const auto run = RunFolder::Create(path_, "x", "[run]\n",
+                                     {{"initial_policy", {{"file_sha256", Sha256Hex(bytes)}}}}, 0,
+                                     {{RunFolder::kInitialPolicy, bytes}})
+                       .ValueOrThrow();
   const Status status = InitialPolicyOf(*run, policy_.network).status();
   EXPECT_EQ(status.code(), Code::kBadData);
   EXPECT_EQ(status.message().find(path_.string() + ": not a safetensors file"), 0U)
       << status.message();
   std::filesystem::remove_all(path_);
   const std::string good = FormatPolicy(policy_, Storage::kFloat32).ValueOrThrow();
-  const auto begun =
-      RunFolder::Create(path_, "x", "[run]\n",
-                        {{"initial_policy", {{"file_sha256", Sha256Hex(good)}}}}, 0, good)
-          .ValueOrThrow();
+  const auto begun = RunFolder::Create(path_, "x", "[run]\n",
+                                       {{"initial_policy", {{"file_sha256", Sha256Hex(good)}}}}, 0,
+                                       {{RunFolder::kInitialPolicy, good}})
+                         .ValueOrThrow();
   EXPECT_EQ(InitialPolicyOf(*begun, policy_.network).ValueOrThrow()->parameters,
             policy_.parameters);
   // a network without statistics needs no reference batch

@@ -190,6 +190,23 @@ TEST_F(RunFolderTest, TheInitialPolicyIsTheOneOfTheRun) {
   EXPECT_FALSE(Create(folder_ / "c").ValueOrThrow()->ReadInitialPolicy()->has_value());
 }
 
+TEST_F(RunFolderTest, TheModuleIsTheOneOfTheConfiguration) {
+  const std::string module = "a module";
+  const auto run = [&](const char* name, const std::string& key) {
+    const std::string toml = "[network]\nmodule = \"" + key + "\"\n";
+    return RunFolder::Create(folder_ / name, "x", toml, kIdentity, 0,
+                             {{RunFolder::kModule, module}})
+        .ValueOrThrow();
+  };
+  EXPECT_EQ(**run("a", "sha256:" + Sha256Hex(module))->ReadModule(), module);
+  for (const std::string& key : {std::string("sha256:") + std::string(64, '0'), std::string("x")}) {
+    const Status status = run(key == "x" ? "b" : "c", key)->ReadModule().status();
+    EXPECT_EQ(status.code(), Code::kBadData);
+    EXPECT_TRUE(status.message().ends_with("the SHA-256 in config.toml; restore it from a copy"));
+  }
+  EXPECT_FALSE(run("d", "")->ReadModule()->has_value());
+}
+
 TEST_F(RunFolderTest, ALinkOrAPipeUnderAFilesNameIsRefused) {
   (void)Create(folder_ / "a").ValueOrThrow();
   ASSERT_TRUE(WriteNewFile(folder_ / "outside", "mine").ok());

@@ -68,19 +68,20 @@ Status CheckBuffers(const torch::jit::Module& module) {
   return Status::Ok();
 }
 
-// Observations [3][...] that differ from each other, within [0, 1] as images are.
+// Observations [3][...] that differ from each other: images within [0, 1], vectors within [-1, 1].
 Tensor Examples(at::IntArrayRef input) {
   std::vector<int64_t> shape = input.vec();
   shape.insert(shape.begin(), 3);
   const Tensor numbers = torch::arange(c10::multiply_integers(shape), torch::kFloat32);
-  return (numbers * 0.618034F).frac().view(shape);
+  const Tensor spread = (numbers * 0.618034F).frac().view(shape);
+  return input.size() > 1 ? spread : 2 * spread - 1;
 }
 
 // Number of features, by a few calls.
 Result<int64_t> Features(const ScriptTorso& torso, at::IntArrayRef input) {
   const torch::NoGradGuard no_gradient;
   const Tensor x = Examples(input);
-  const Tensor features = torso.forward(x);
+  const Tensor features = torso.forward(x).clone();
   if (features.dim() != 2 || features.size(0) != x.size(0) || features.size(1) == 0 ||
       features.scalar_type() != torch::kFloat32)
     return Refused("gives " + std::string(c10::toString(features.scalar_type())) + " " +
@@ -88,6 +89,9 @@ Result<int64_t> Features(const ScriptTorso& torso, at::IntArrayRef input) {
                    "; expected Float [" + std::to_string(x.size(0)) + ", features]");
   if (!features.isfinite().all().item<bool>())
     return Refused("gives features that are not finite; expected numbers");
+  if (!x.equal(Examples(input)))
+    return Refused(
+        "changes the observations that it reads; expected no operation in place on them");
   if (!torso.forward(x).equal(features))
     return Refused(
         "gives other features for the same observations again; expected a function, "

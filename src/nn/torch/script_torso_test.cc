@@ -152,6 +152,7 @@ TEST(ScriptTorsoTest, RefusesWhatCannotBeATorso) {
   body("return (x @ self.w.t()).double()", "gives Double [3, 4]");
   body("return x @ self.w.t(), x", "gives Tuple; expected one tensor");
   body("return x @ self.w.t() / 0", "not finite");
+  body("return x.relu_() @ self.w.t()", "changes the observations that it reads");
   body("return torch.dropout(x @ self.w.t(), 0.5, True)", "without state and random draws");
   body("x = x @ self.w.t()\n    return x - x.mean(0)", "than for it in a batch");
   body("return (x @ self.w.t()).reshape(3, 4)", "fails for observations [1, 5]");
