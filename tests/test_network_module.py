@@ -145,6 +145,19 @@ def test_it_begins_with_the_parameters_of_the_file(file, tmp_path):
     assert not torch.equal(begun[0]["policy.weight"], begun[1]["policy.weight"])
 
 
+def test_parameters_that_need_no_gradient_stay(tmp_path):
+    torch.manual_seed(1)
+    module = Torso()
+    module.inner.requires_grad_(False)
+    begun = {name: value.clone() for name, value in module.state_dict().items()}
+    run = samara.train(PPO[0], {"learn.updates": 3, "run.random_episodes": 0, "learn.test_episodes": 0, "run.video": False,
+                                "network.value": "shared"}, tmp_path / "run", network=module)
+    ok("export", run.path, tmp_path / "agent.safetensors")
+    tensors = load_file(tmp_path / "agent.safetensors")
+    same = {name for name, value in begun.items() if torch.equal(tensors["torso." + name], value)}
+    assert same == {name for name in begun if name.startswith("inner.")}
+
+
 def test_actors_and_ranks_leave_no_trace(run, file, tmp_path):
     words = [*SHORT, f"network.module={file}"]
     first = json.loads((run / "result.json").read_text())["result"]
@@ -196,9 +209,11 @@ def test_a_run_of_others_brings_no_network(run, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
     copy.chmod(0o777)
+    before = contents(copy)
     for command in (["eval", copy], ["train", "--resume", copy, "learn.updates=9"]):
         for words in ([], ["env.id=CartPole-v1"]):
-            refused(77, *command, *words, words=["--trust"], warnings=True)
+            refused(77, *command, *words, words=["--trust"])
+    assert contents(copy) == before
     assert ok("eval", copy, "--trust", "--episodes", 1).code == 0
 
 
@@ -280,6 +295,9 @@ def test_a_module_that_cannot_be_scripted_is_traced(tmp_path):
 
 
 def test_python_says_what_is_wrong(file, tmp_path):
+    for preset in ("classic/cartpole-dqn", "classic/cartpole-ga"):
+        with pytest.raises(samara.Error, match="the algorithm takes no module of yours"):
+            samara.train(preset, {}, tmp_path / "run", network=Unscriptable())
     for network, words, says in [
         (3, {}, "a int, expected a torch.nn.Module"),
         (Torso(), {"network.module": file}, "expected it left out where network= is given"),

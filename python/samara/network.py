@@ -36,7 +36,7 @@ def _traced(module: Any, shape: Sequence[int], why: Exception) -> Any:
     import torch
 
     if not shape:
-        raise Error(78, "network: the algorithm takes no module of yours, as ppo, a2c and vtrace do")
+        raise Error(78, "network: the algorithm takes no module of yours; expected one that does, such as ppo, a2c or vtrace")
     said = f"network: not scripted ({_line(why, 0)})"
     with torch.no_grad():
         try:

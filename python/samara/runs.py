@@ -88,7 +88,7 @@ def _module_file(network: Any, words: list[str]) -> tuple[str, tempfile.Temporar
         return os.fspath(network), None
     from samara.network import script
 
-    scripted = script(network, lambda: call("train", *words, "--dry-run")["module_input"])
+    scripted = script(network, lambda: call("train", *words, "--dry-run").get("module_input", ()))
     folder = tempfile.TemporaryDirectory(prefix="samara-")
     file = os.path.join(folder.name, "module.pt")
     scripted.save(file)

@@ -65,23 +65,38 @@ Status Session::CheckRoom() const {
   return Status::Ok();
 }
 
+namespace {
+
+// What a run folder says before it is opened; `given` where that cannot be read, which Open
+// refuses.
+ExperimentConfig RecordedIn(const Path& path, const ExperimentConfig& given) {
+  ExperimentConfig recorded = given;
+  const auto toml = ReadFile(RootedPath::Root(path) / "config.toml");
+  if (!toml.ok()) return recorded;
+  recorded.ChooseAlgorithm(*toml);
+  const Status parsed =
+      recorded.Table().ParseToml(*toml, "config.toml", ConfigTable::Origin::kRecorded);
+  return parsed.ok() ? recorded : given;
+}
+
+}  // namespace
+
 Status Session::OpenExisting(const Path& path) {
   resumed_ = true;
   Settle(config_);
   const std::string wanted = table_.Hash();
   const bool exists = Exists(RootedPath::Root(path) / "run.json");
-  const auto check_trusted = [&] {
-    const bool trusted = !exists || options_.trust || ChoosesAllCode(config_, options_.overrides);
+  const auto check_trusted = [&](const ExperimentConfig& config) {
+    const bool trusted = !exists || options_.trust || ChoosesAllCode(config, options_.overrides);
     return trusted ? Status::Ok() : CheckOwn(path);
   };
-  RETURN_IF_ERROR(check_trusted());  // before anything is changed in it
+  RETURN_IF_ERROR(check_trusted(RecordedIn(path, config_)));  // before anything is changed in it
   ASSIGN_OR_RETURN(folder_, RunFolder::Open(path, RunFolder::Mode::kWrite));
   RETURN_IF_ERROR(AttachLog());
   SetStopAdvice(HowToGoOn());
   RETURN_IF_ERROR(table_.ParseToml(folder_->config_toml(), (path / "config.toml").string(),
                                    ConfigTable::Origin::kRecorded));
-  // its wrappers and its module, which an env.id=... does not replace
-  RETURN_IF_ERROR(check_trusted());
+  RETURN_IF_ERROR(check_trusted(config_));  // which may have changed since
   RETURN_IF_ERROR(TakeModule(*folder_, config_.learning.network));
   Settle(config_);
   if (options_.resume_auto && table_.Hash() != wanted) {
