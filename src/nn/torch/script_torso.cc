@@ -126,7 +126,7 @@ Tensor ScriptTorso::forward(const Tensor& x) const {
 }
 
 std::shared_ptr<ScriptTorso> TorsoFile::Open() const {
-  // Without it the first calls run another graph, with other bits, than those after them.
+  // With it later calls run another graph than the first ones, whose bits need not be the same.
   torch::jit::getProfilingMode() = false;
   std::istringstream in(*bytes_);
   return std::shared_ptr<ScriptTorso>(new ScriptTorso(torch::jit::load(in, torch::kCPU)));
