@@ -11,6 +11,7 @@ import textwrap
 import threading
 import time
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -154,6 +155,65 @@ def test_a_run_ends_with_the_program_that_started_it(tmp_path):
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert not os.path.exists(f"/proc/{int(done.stdout)}")
+
+
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])
+@pytest.mark.parametrize("preset", [PRESET, "classic/cartpole-dqn"])
+def test_a_run_is_saved_when_the_program_that_started_it_is_killed(by, preset, tmp_path):
+    words = LONG if preset == PRESET else {"learn.frames": 10**9, "run.random_episodes": 0}
+    script = f"""
+        import samara, threading
+        def train():
+            samara.train({preset!r}, {words!r}, {str(tmp_path / "run")!r}, callback=lambda line: print(line, flush=True))
+        training = threading.Thread(target=train)  # the kernel's own signal of a parent's death is one of a thread's
+        training.start()
+        training.join()
+    """
+    parent = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE)
+    for _ in range(2):
+        assert parent.stdout.readline()
+    (child,) = children_of(parent.pid)
+    parent.send_signal(by)
+    assert parent.wait(30) == -by
+    ended = wait_until(lambda: not is_running(child), 60)
+    if not ended:
+        os.kill(child, signal.SIGKILL)
+    assert ended, "the run goes on without its parent"
+    run = samara.load(tmp_path / "run")
+    done = max(line.get("generation", line.get("update", 0)) for line in run.lines())
+    assert max(int(file.name.split("-")[1]) for file in (run.path / "checkpoints").glob("ckpt-*")) >= done > 0
+    assert ok("fsck", run.path).code == 0
+    assert run.resume(callback=lambda line: True).result is None
+
+
+def wait_until(condition, seconds):
+    end = time.monotonic() + seconds
+    while not (holds := condition()) and time.monotonic() < end:
+        time.sleep(0.02)
+    return holds
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def children_of(pid):
+    return [int(word) for task in Path(f"/proc/{pid}/task").iterdir() for word in (task / "children").read_text().split()]
+
+
+def test_a_run_outlives_the_thread_that_started_it(tmp_path):
+    started = []
+    thread = threading.Thread(target=lambda: started.append(samara.start(PRESET, LONG, tmp_path / "run")))
+    thread.start()
+    thread.join()
+    with started[0] as running:
+        for line in running:
+            if line.get("generation", 0) >= 2:
+                running.stop()
+        assert running.wait().result is None
 
 
 def test_numbers_of_numpy_are_values(run, tmp_path):

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -55,10 +57,25 @@ def environment() -> dict[str, str]:
 def launch(arguments: Sequence[object], **streams: Any) -> subprocess.Popen:
     """Starts the program in a process group of its own: Ctrl-C in a terminal reaches the caller only, which decides."""
     command = [str(find_program()), *map(str, arguments)]
+    alive, held = os.pipe()
     try:
-        return subprocess.Popen(command, env=environment(), process_group=0, **streams)
+        child = subprocess.Popen(command, env=environment(), process_group=0, pass_fds=[alive], **streams)
+        _terminate_on_hang_up(child, alive)
+        weakref.finalize(child, os.close, held)
     except OSError as error:
+        os.close(held)
         raise Error(NO_INPUT, f"{command[0]}: {error.strerror}: expected the program `samara`") from error
+    finally:
+        os.close(alive)
+    return child
+
+
+def _terminate_on_hang_up(child: subprocess.Popen, alive: int) -> None:
+    """The kernel sends `child` SIGTERM when no process can write to the pipe `alive` any longer: this process holds the
+    only end, so that the program ends with it, however it ends. (PR_SET_PDEATHSIG fires at the end of a thread.)"""
+    fcntl.fcntl(alive, fcntl.F_SETOWN, child.pid)
+    fcntl.fcntl(alive, fcntl.F_SETSIG, signal.SIGTERM)
+    fcntl.fcntl(alive, fcntl.F_SETFL, fcntl.fcntl(alive, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def last_object(output: str) -> dict[str, Any]:

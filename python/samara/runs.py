@@ -293,7 +293,8 @@ class RunningRun:
                 running.stop()
         run = running.wait()
 
-    Leaving the `with` block, or the program, stops the run. One thread at a time.
+    Leaving the `with` block stops the run, and so does the end of this program, by whatever (program.launch). One
+    thread at a time.
     """
 
     def __init__(
