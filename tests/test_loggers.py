@@ -22,12 +22,22 @@ def note(*what):
         file.write(json.dumps(what) + "\\n")
 class Summary:
     def update(self, values): note("summary", values)
+class Config:
+    def update(self, values, allow_val_change): note("config", values)
+def fail_at(step):
+    if os.environ.get("FAIL_AT") == step: raise RuntimeError(f"no network\\nat {step}")
 class Run:
-    summary = Summary()
-    def log(self, values, step): note("log", step, values)
+    summary, config = Summary(), Config()
+    def __setattr__(self, name, value): note(name, value)
+    def log(self, values, step):
+        fail_at("log")
+        note("log", step, values)
     def save(self, path, base_path, policy): note("save", os.path.relpath(path, base_path))
-    def finish(self): note("finish")
+    def finish(self, exit_code=0):
+        fail_at("finish")
+        note("finish", exit_code)
 def init(**keys):
+    fail_at("init")
     note("init", keys)
     return Run()
 '''
@@ -35,6 +45,7 @@ MLFLOW = WANDB.partition("class Summary")[0] + '''
 def set_tracking_uri(uri): note("uri", uri)
 def set_experiment(name): note("experiment", name)
 def start_run(**keys): note("start", keys)
+def set_tag(name, value): note("tag", name, value)
 def log_params(values): note("params", {k: str(v) for k, v in values.items()})
 def log_metrics(values, step): note("log", step, values)
 def log_artifact(path): note("save", os.path.basename(path))
@@ -112,10 +123,10 @@ def test_tensorboard_has_the_configuration(run):
 def test_wandb(run, notes):
     run.log("wandb", project="mine", mode="offline")
     first, *rest, end = notes()
-    assert first[0] == "init" and first[1]["config"] == run.config
-    assert (first[1]["project"], first[1]["mode"], first[1]["name"]) == ("mine", "offline", run.path.name)
+    assert first == ["init", {"project": "mine", "mode": "offline"}]
+    assert rest[:2] == [["name", run.path.name], ["config", run.config]]
     logged = {(n[1], tag) for n in rest if n[0] == "log" for tag in n[2]}
-    assert logged == set(scalars(run)[1]) and end == ["finish"]
+    assert logged == set(scalars(run)[1]) and end == ["finish", 0]
     assert ["save", "report.html"] in rest and ["save", "config.toml"] in rest
     summary = next(n[1] for n in rest if n[0] == "summary")
     assert summary["result/frames"] == run.result["frames"]
@@ -124,7 +135,8 @@ def test_wandb(run, notes):
 def test_mlflow(run, notes):
     run.log("mlflow", tracking_uri="sqlite:///x", experiment="mine")
     seen = notes()
-    assert seen[:3] == [["uri", "sqlite:///x"], ["experiment", "mine"], ["start", {"run_name": run.path.name}]]
+    assert seen[:3] == [["uri", "sqlite:///x"], ["experiment", "mine"], ["start", {}]]
+    assert seen[3] == ["tag", "mlflow.runName", run.path.name]
     parameters = [n[1] for n in seen if n[0] == "params"]
     assert all(len(p) <= 100 for p in parameters)
     assert {k: v for p in parameters for k, v in p.items()}["run.seed"] == str(run.config["run"]["seed"])
@@ -145,15 +157,68 @@ def test_a_callback_logs_while_a_run_trains(notes, tmp_path):
     keys = dict(word.split("=") for word in CARTPOLE[1:]) | {"ga.generations": 100000, "run.video": "false"}
     run = package.train(CARTPOLE[0], keys, tmp_path / "run", callback=count)
     seen = notes()
-    assert run.result is None and seen[0][0] == "init" and seen[-1] == ["finish"]
+    assert run.result is None and seen[0][0] == "init" and seen[-1] == ["finish", 0]
     assert len([n for n in seen if n[0] == "log"]) >= 3  # the random policy too
+
+
+SMALL = dict(word.split("=") for word in CARTPOLE[1:])
+
+
+def test_a_log_that_fails_is_warned_about_once_and_the_run_goes_on(notes, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAIL_AT", "log")
+    with pytest.warns(UserWarning) as warned:
+        run = package.train(CARTPOLE[0], SMALL, tmp_path / "run", callback=package.Logger("wandb"))
+    assert run.result["generation"] == 4
+    assert [str(w.message) for w in warned if w.category is UserWarning] == [
+        "logging to wandb failed, the run goes on: RuntimeError: no network at log"]
+    assert notes()[-1] == ["finish", 0]
+
+
+def test_a_finish_that_fails_loses_no_run(notes, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAIL_AT", "finish")
+    with pytest.warns(UserWarning, match="no network at finish"):
+        run = package.train(CARTPOLE[0], SMALL, tmp_path / "run", callback=package.Logger("wandb"))
+    assert run.result["generation"] == 4
+
+
+def test_a_logger_that_does_not_start_is_refused_before_the_run(notes, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAIL_AT", "init")
+    with pytest.raises(package.Error, match="^logging to wandb did not start: RuntimeError: no network at init$") as refused:
+        package.train(CARTPOLE[0], SMALL, tmp_path / "run", callback=package.Logger("wandb"))
+    assert refused.value.exit_code == 69 and not (tmp_path / "run").exists()
+
+
+def test_a_run_that_is_refused_ends_the_loggers(notes, tmp_path):
+    with pytest.raises(package.Error, match="ga.population"):
+        package.train(CARTPOLE[0], {"ga.populaton": 4}, tmp_path / "run", callback=package.Logger("wandb"))
+    assert notes() == [["init", {"project": "samara"}], ["finish", 1]]
+
+
+@pytest.mark.parametrize("step", ["init", "log"])
+def test_logging_a_run_that_is_there_fails_with_an_error(step, run, notes, monkeypatch):
+    monkeypatch.setenv("FAIL_AT", step)
+    with pytest.raises(package.Error, match=f"no network at {step}") as refused:
+        run.log("wandb")
+    assert refused.value.exit_code == 69
+
+
+def test_the_command_has_the_programs_exit_codes(run, notes, tmp_path):
+    def code(*arguments, **variables):
+        done = subprocess.run([sys.executable, "-m", "samara.loggers", *map(str, arguments)], capture_output=True, text=True,
+                              env=environment(PYTHONPATH=os.pathsep.join(sys.path), **variables), timeout=60)
+        assert done.returncode == 0 or (done.stderr.startswith("samara: ") and done.stderr.count("\n") == 1), done.stderr
+        return done.returncode
+
+    assert code(run.path) == code(run.path, "--to", "comet") == 64
+    assert code(tmp_path / "none", "--to", "wandb") == 66
+    assert code(run.path, "--to", "wandb", FAIL_AT="init") == 69
 
 
 def test_the_command_follows_a_run(run, notes):
     done = subprocess.run([sys.executable, "-m", "samara.loggers", run.path, "--to", "wandb", "--follow", "--project", "p"],
                           env=environment(NOTES=os.environ["NOTES"], PYTHONPATH=os.pathsep.join(sys.path)), timeout=60)
     assert done.returncode == 0
-    assert notes()[0][1]["project"] == "p" and notes()[-1] == ["finish"]
+    assert notes()[0][1]["project"] == "p" and notes()[-1] == ["finish", 0]
 
 
 def test_what_is_missing_is_said(monkeypatch):

@@ -269,6 +269,47 @@ def test_an_interrupt_saves_and_names_the_folder(tmp_path):
     assert ok("fsck", tmp_path / "run").code == 0
 
 
+@pytest.mark.parametrize("where", ["begin", "call", "end"])
+def test_an_exception_of_a_callback_saves_and_names_the_folder(where, tmp_path):
+    class Careless:
+        def begin(self, run):
+            assert where != "begin", "careless"
+
+        def __call__(self, line):
+            assert where != "call" or line.get("generation", 0) < 2, "careless"
+            return line.get("generation", 0) >= 3
+
+        def end(self, run):
+            assert where != "end", "careless"
+
+    with pytest.raises(AssertionError, match="careless") as caught:
+        samara.train(PRESET, LONG, tmp_path / "run", callback=Careless())
+    assert caught.value.__notes__ == [f"samara: stopped; samara.load('{tmp_path / 'run'}').resume() continues"]
+    run = samara.load(tmp_path / "run")
+    assert run.result is None and ok("fsck", run.path).code == 0
+    assert run.resume(callback=lambda line: True).result is None
+
+
+def test_a_callback_that_fails_at_the_end_names_the_finished_run(run, tmp_path):
+    def careless(line):
+        pass
+
+    def fail(run):
+        raise AssertionError("careless")
+
+    careless.end = fail
+    with pytest.raises(AssertionError, match="careless") as caught:
+        samara.train(PRESET, SMALL, tmp_path / "run", callback=careless)
+    assert caught.value.__notes__ == [f"samara: finished; samara.load('{tmp_path / 'run'}') opens it"]
+    assert samara.load(tmp_path / "run").result["population_hash"] == run.result["population_hash"]
+
+
+def test_a_callback_is_one_function(tmp_path):
+    with pytest.raises(TypeError, match="callback: list, expected a function"):
+        samara.train(PRESET, SMALL, tmp_path / "run", callback=[print])
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_package_imports_nothing_before_it_is_used():
     """Actor processes import it too."""
     code = ("import sys; before = set(sys.modules); import samara; "

@@ -13,11 +13,11 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+import warnings
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from samara.program import NO_INPUT, Error
+from samara.program import NO_INPUT, STOPPED, UNAVAILABLE, USAGE, Error, one_line
 
 if TYPE_CHECKING:
     from samara.runs import Run
@@ -64,7 +64,10 @@ def _is_number(value: Any) -> bool:
 
 
 class Backend(Protocol):
-    """An open run of the other program."""
+    """A run of the other program, which exists when this is made: before a run of samara that trains."""
+
+    def begin(self, run: Run) -> None:
+        """Sets its name and its configuration."""
 
     def log(self, values: dict[str, float], step: int) -> None:
         """Writes scalars."""
@@ -72,10 +75,19 @@ class Backend(Protocol):
     def end(self, run: Run) -> None:
         """Writes the result and the files, and closes the run."""
 
+    def abandon(self) -> None:
+        """Closes the run in place of both where no run of samara was made."""
+
 
 class _Wandb:
-    def __init__(self, wandb: Any, run: Run, keys: dict[str, Any]) -> None:
-        self.run = wandb.init(**{"project": "samara", "name": run.path.name, "config": run.config} | keys)
+    def __init__(self, wandb: Any, keys: dict[str, Any]) -> None:
+        self.named = "name" in keys
+        self.run = wandb.init(**{"project": "samara"} | keys)
+
+    def begin(self, run: Run) -> None:
+        if not self.named:
+            self.run.name = run.path.name
+        self.run.config.update(run.config, allow_val_change=True)
 
     def log(self, values: dict[str, float], step: int) -> None:
         self.run.log(values, step=step)
@@ -88,17 +100,24 @@ class _Wandb:
                 self.run.save(str(run.path / name), base_path=str(run.path), policy="now")
         self.run.finish()
 
+    def abandon(self) -> None:
+        self.run.finish(exit_code=1)
+
 
 class _Mlflow:
-    def __init__(self, mlflow: Any, run: Run, keys: dict[str, Any]) -> None:
-        self.mlflow = mlflow
+    def __init__(self, mlflow: Any, keys: dict[str, Any]) -> None:
+        self.mlflow, self.named = mlflow, "run_name" in keys
         if uri := keys.pop("tracking_uri", None):
             mlflow.set_tracking_uri(uri)
         mlflow.set_experiment(keys.pop("experiment", "samara"))
-        mlflow.start_run(**{"run_name": run.path.name} | keys)
+        mlflow.start_run(**keys)
+
+    def begin(self, run: Run) -> None:
+        if not self.named:
+            self.mlflow.set_tag("mlflow.runName", run.path.name)
         flat = [(f"{table}.{key}", v) for table, keys in run.config.items() for key, v in keys.items()]
         for i in range(0, len(flat), PARAMETERS_MAX):
-            mlflow.log_params(dict(flat[i : i + PARAMETERS_MAX]))
+            self.mlflow.log_params(dict(flat[i : i + PARAMETERS_MAX]))
 
     def log(self, values: dict[str, float], step: int) -> None:
         self.mlflow.log_metrics(values, step=step)
@@ -109,6 +128,9 @@ class _Mlflow:
                 self.mlflow.log_artifact(str(run.path / name))
         self.mlflow.end_run("FINISHED" if run.result else "KILLED")
 
+    def abandon(self) -> None:
+        self.mlflow.end_run("FAILED")
+
 
 _BACKENDS = {"wandb": _Wandb, "mlflow": _Mlflow}
 
@@ -117,7 +139,8 @@ class Logger:
     """A callback of samara.train that logs to "wandb" or "mlflow".
 
     Further keys go to `wandb.init` (project, mode="offline", dir, tags, ...), or to `mlflow.start_run`, with
-    `experiment` and `tracking_uri` for MLflow. Raises Error 66 where the package is not installed.
+    `experiment` and `tracking_uri` besides. Raises Error 66 where the package is not installed, and 69, before a run
+    folder is made, where its run does not start. What fails later is warned about once, and training goes on.
     """
 
     def __init__(self, to: str, **keys: Any) -> None:
@@ -129,26 +152,53 @@ class Logger:
             raise Error(NO_INPUT, f"logging to {to} needs its package: pip install {to} ({error})") from error
         self._to, self._keys = to, keys
         self._backend: Backend | None = None
+        self._warned, self._strict = False, False
+
+    def prepare(self) -> None:
+        """Makes the other program's run, before samara's is started. Raises Error."""
+        try:
+            self._backend = _BACKENDS[self._to](self._package, dict(self._keys))
+        except Exception as error:
+            raise Error(UNAVAILABLE, f"logging to {self._to} did not start: {one_line(error)}") from error
 
     def begin(self, run: Run) -> None:
-        """Opens the other program's run. Called before the first line, when the run folder exists."""
-        self._backend = _BACKENDS[self._to](self._package, run, dict(self._keys))
+        """Names and configures the other program's run. Called before the first line, when the run folder exists."""
+        if self._backend is None:
+            self.prepare()
+        self._attempt(self._backend.begin, run)
 
     def __call__(self, line: Mapping[str, Any]) -> None:
         step, values = scalars_of(line)
         if values and self._backend is not None:
-            self._backend.log(values, step)
+            self._attempt(self._backend.log, values, step)
 
     def end(self, run: Run) -> None:
         """Closes it. Called after the last line."""
-        if self._backend is not None:
-            self._backend.end(run)
-            self._backend = None
+        backend, self._backend = self._backend, None
+        if backend is not None:
+            self._attempt(backend.end, run)
+
+    def abandon(self) -> None:
+        """Closes it. Called in place of `begin` and `end` where no run folder was made."""
+        backend, self._backend = self._backend, None
+        if backend is not None:
+            self._attempt(backend.abandon)
+
+    def _attempt(self, call: Callable[..., None], *arguments: Any) -> None:
+        try:
+            call(*arguments)
+        except Exception as error:
+            if self._strict:
+                raise Error(UNAVAILABLE, f"logging to {self._to} failed: {one_line(error)}") from error
+            if not self._warned:
+                warnings.warn(f"logging to {self._to} failed, the run goes on: {one_line(error)}", stacklevel=2)
+            self._warned = True
 
 
 def log(run: Run, to: str, *, follow: bool = False, **keys: Any) -> None:
-    """Logs the lines of `run`; with `follow` also those that it writes until it is finished."""
+    """Logs the lines of `run`; with `follow` also those that it writes until it is finished. Raises Error."""
     logger = Logger(to, **keys)
+    logger._strict = True
     logger.begin(run)
     try:
         for line in run.lines(follow=follow):
@@ -157,11 +207,16 @@ def log(run: Run, to: str, *, follow: bool = False, **keys: Any) -> None:
         logger.end(run)
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"samara: {message}; `{self.prog} --help`\n")
+
+
 def main(given: list[str]) -> int:
     """Runs `python -m samara.loggers`; returns the exit code."""
     from samara.runs import load
 
-    parser = argparse.ArgumentParser(prog="python -m samara.loggers", description=__doc__.split("\n")[0])
+    parser = _Parser(prog="python -m samara.loggers", description=__doc__.split("\n")[0])
     parser.add_argument("run", help="run folder")
     parser.add_argument("--to", required=True, choices=sorted(_BACKENDS))
     parser.add_argument("--project", help="of wandb, experiment of mlflow; default samara")
@@ -175,7 +230,7 @@ def main(given: list[str]) -> int:
         print(f"samara: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        return 75
+        return STOPPED
     return 0
 
 

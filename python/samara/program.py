@@ -15,9 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-BAD_DATA = 65  # exit codes of the program: README.md
+USAGE = 64  # exit codes of the program: README.md
+BAD_DATA = 65
 NO_INPUT = 66
+UNAVAILABLE = 69
 STOPPED = 75
+CONFIG = 78
 
 
 class Error(RuntimeError):
@@ -96,6 +99,11 @@ def failure(code: int, output: str, errors: str) -> Error:
         return Error(128 - code, f"the program was killed by {signal.Signals(-code).name}")
     said = [line for line in errors.splitlines() if line.startswith("samara: ")]
     return Error(code, said[-1].removeprefix("samara: ") if said else f"the program ended with exit code {code}")
+
+
+def one_line(error: BaseException) -> str:
+    """Type and message of an exception of other code."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
 
 
 def bytes_of(file: Any, start: int = 0) -> bytes:

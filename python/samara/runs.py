@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from samara.program import BAD_DATA, NO_INPUT, STOPPED, Error, bytes_of, call, failure, last_object, launch, text_of
+from samara.program import BAD_DATA, CONFIG, NO_INPUT, STOPPED, Error, bytes_of, call, failure, last_object, launch, text_of
 
 if TYPE_CHECKING:
     from samara.policy import Policy
@@ -51,13 +51,15 @@ def train(
     folder to create; default runs/<name>-NN. `network`: of a learning run, a torch.nn.Module in place of the layers of
     its network, from observations [N, ...] to features [N, F] (doc/networks.md); or the file of one as TorchScript.
     `callback` is called with each new line of metrics; if it returns True the run stops with everything saved (then
-    `Run.result` is None and `Run.resume` continues). If it has methods begin(Run) and end(Run), they are called before
-    the first line and after the last (samara.Logger). `verbose` prints the log.
+    `Run.result` is None and `Run.resume` continues). Its methods prepare(), before the run is started, begin(Run),
+    before the first line, end(Run), after the last, and abandon(), where no run folder was made, are called if it has
+    them (samara.Logger). `verbose` prints the log.
 
-    Raises Error with the program's line. Ctrl-C stops the run with everything saved, then raises KeyboardInterrupt,
-    whose note names the folder.
+    Raises Error with the program's line. Ctrl-C, or an exception of `callback`, stops the run with everything saved and
+    is raised on, with a note that names the folder.
     """
-    return _watch(start(preset, overrides, out, network=network, verbose=verbose), callback)
+    words, made = _training(preset, overrides, out, network)
+    return _watch(lambda: RunningRun(words, verbose, made=made), callback)
 
 
 def start(
@@ -69,17 +71,29 @@ def start(
     verbose: bool = False,
 ) -> RunningRun:
     """Starts a run and returns at once; parameters as of `train`."""
+    words, made = _training(preset, overrides, out, network)
+    return RunningRun(words, verbose, made=made)
+
+
+def load(path: str | os.PathLike[str]) -> Run:
+    """Opens an existing run folder, finished or not. Raises Error 66 if `path` is not one."""
+    return Run(path)
+
+
+def _training(
+    preset: str | os.PathLike[str], overrides: Overrides | None, out: str | os.PathLike[str] | None, network: Any
+) -> tuple[list[str], tempfile.TemporaryDirectory | None]:
+    """The words after `samara`, and the folder of a module's file that was made for them."""
     if os.fspath(preset).startswith("-"):
-        raise Error(78, f"{os.fspath(preset)}: expected a preset")
-    words = [os.fspath(preset), *_words(overrides)]
-    folder = [] if out is None else ["--out", os.fspath(out)]
+        raise Error(CONFIG, f"{os.fspath(preset)}: expected a preset")
+    words = ["train", os.fspath(preset), *_words(overrides)]
     made = None
     if network is not None:
-        if "network.module" in (overrides or {}):
-            raise Error(78, "network.module: expected it left out where network= is given")
+        if any(word.startswith("network.module=") for word in words):
+            raise Error(CONFIG, "network.module: expected it left out where network= is given")
         file, made = _module_file(network, words)
         words.append(f"network.module={file}")
-    return RunningRun(["train", *words, *folder], verbose, made=made)
+    return [*words, *([] if out is None else ["--out", os.fspath(out)])], made
 
 
 def _module_file(network: Any, words: list[str]) -> tuple[str, tempfile.TemporaryDirectory | None]:
@@ -88,22 +102,17 @@ def _module_file(network: Any, words: list[str]) -> tuple[str, tempfile.Temporar
         return os.fspath(network), None
     from samara.network import script
 
-    scripted = script(network, lambda: call("train", *words, "--dry-run").get("module_input", ()))
+    scripted = script(network, lambda: call(*words, "--dry-run").get("module_input", ()))
     folder = tempfile.TemporaryDirectory(prefix="samara-")
     file = os.path.join(folder.name, "module.pt")
     scripted.save(file)
     return file, folder
 
 
-def load(path: str | os.PathLike[str]) -> Run:
-    """Opens an existing run folder, finished or not. Raises Error 66 if `path` is not one."""
-    return Run(path)
-
-
 def _words(overrides: Overrides | None) -> list[str]:
     for key in overrides or {}:
         if str(key).startswith("-"):
-            raise Error(78, f"{key}: expected a key of `samara list keys`")
+            raise Error(CONFIG, f"{key}: expected a key of `samara list keys`")
     return [f"{key}={_word(value)}" for key, value in (overrides or {}).items()]
 
 
@@ -120,30 +129,49 @@ def _toml(value: Any) -> str:
     return json.dumps(value.item() if hasattr(value, "item") else value)  # NumPy's numbers too
 
 
-def _watch(running: RunningRun, callback: Callable[[Metrics], object] | None) -> Run:
-    with running:
-        try:
-            _call_back(running, callback or (lambda line: None))
-            return running.wait()
-        except KeyboardInterrupt as stopped:
-            running.stop()
-            with contextlib.suppress(Error):  # nothing was begun yet
-                stopped.add_note(f"samara: stopped; samara.load({str(running.wait().path)!r}).resume() continues")
-            raise
+def _watch(begin: Callable[[], RunningRun], callback: Callable[[Metrics], object] | None) -> Run:
+    """What `begin` starts, to its end. What stops it on the way has a note that says how to go on."""
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback: {type(callback).__name__}, expected a function of one line of metrics, or None")
+    _call(callback, "prepare")
+    began: list[Run] = []
+    try:
+        with begin() as running:
+            try:
+                _pass_lines(running, callback, began)
+                return running.wait()
+            except BaseException as stopped:
+                running.stop()
+                with contextlib.suppress(Error):  # nothing was begun yet, or its error is what is raised
+                    stopped.add_note(_how_to_go_on(running.wait()))
+                raise
+    finally:
+        if not began:
+            _call(callback, "abandon")
 
 
-def _call_back(running: RunningRun, callback: Callable[[Metrics], object]) -> None:
-    run = None
+def _call(callback: object, method: str, *arguments: object) -> None:
+    """Calls a method where the callback has it."""
+    if found := getattr(callback, method, None):
+        found(*arguments)
+
+
+def _pass_lines(running: RunningRun, callback: Callable[[Metrics], object] | None, began: list[Run]) -> None:
     try:
         for line in running:
-            if run is None:
-                run = Run(running.path)
-                getattr(callback, "begin", lambda run: None)(run)
-            if callback(line) is True:
+            if not began:
+                began.append(Run(running.path))
+                _call(callback, "begin", *began)
+            if callback is not None and callback(line) is True:
                 running.stop()
     finally:
-        if run is not None:
-            getattr(callback, "end", lambda run: None)(run)
+        if began:
+            _call(callback, "end", *began)
+
+
+def _how_to_go_on(run: Run) -> str:
+    opened = f"samara.load({str(run.path)!r})"
+    return f"samara: stopped; {opened}.resume() continues" if run.result is None else f"samara: finished; {opened} opens it"
 
 
 class Run:
@@ -236,7 +264,8 @@ class Run:
         verbose: bool = False,
     ) -> Run:
         """Continues a stopped run, or a finished one with a larger budget; see `train`."""
-        return _watch(RunningRun(["train", "--resume", str(self.path), *_words(overrides)], verbose, self), callback)
+        words = ["train", "--resume", str(self.path), *_words(overrides)]
+        return _watch(lambda: RunningRun(words, verbose, self), callback)
 
 
 class _Lines:
