@@ -2,6 +2,7 @@
 
 import re
 import sys
+import traceback
 
 import gymnasium
 import numpy as np
@@ -272,3 +273,91 @@ def test_an_observation_of_another_shape_names_the_space(shape, corridors):
         environment.reset(1, 0, 0, empty(environment.spec))
     with pytest.raises(ValueError, match=re.escape(words)):
         environment.step(1, empty(environment.spec))
+
+
+# ---- what an author of an environment gets wrong
+
+FAULTS = '''
+import gymnasium, numpy as np
+from gymnasium import spaces
+
+class Sound(gymnasium.Env):
+    metadata = {"render_modes": ["rgb_array"]}
+    observation_space = spaces.Box(-1, 1, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+    picture = np.zeros((4, 6, 3), np.uint8)
+    def __init__(self, render_mode=None): self.render_mode = render_mode
+    def reset(self, *, seed=None, options=None): return np.zeros(2, np.float32), {}
+    def step(self, action): return np.zeros(2, np.float32), 0.0, False, False, {}
+    def render(self): return self.picture
+
+class OldStep(Sound):
+    def step(self, action): return np.zeros(2, np.float32), 0.0, False, {}
+class NoStep(Sound):
+    def step(self, action): pass
+class OldReset(Sound):
+    def reset(self, *, seed=None, options=None): return np.zeros(2, np.float32)
+class Limited(gymnasium.wrappers.TimeLimit):
+    def __init__(self, render_mode=None): super().__init__(OldStep(), 5)
+class OwnUnpacking(Sound):
+    def step(self, action): a, b = 1, 2, 3
+class Careless(Sound):
+    def __init__(self, render_mode=None):
+        self.level = len(None)
+class NoRenderMode(Sound):
+    def __init__(self): pass
+class NoRender(Sound):
+    render = gymnasium.Env.render
+class Gray(Sound):
+    picture = np.zeros((4, 6), np.uint8)
+class Stumbles(Sound):
+    def render(self): return 1 / 0
+'''
+
+
+@pytest.fixture
+def faults(tmp_path, monkeypatch):
+    (tmp_path / "faults.py").write_text(FAULTS)
+    monkeypatch.delitem(sys.modules, "faults", raising=False)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return lambda name, render=False: make({"kind": "gym", "id": f"faults:{name}", "path": str(tmp_path)}, render)
+
+
+@pytest.mark.parametrize(("name", "words"), [
+    ("OldStep", r"^step: .*expected 5, got 4.*\(observation, reward, terminated, truncated, info\)"),
+    ("NoStep", "^step: cannot unpack .*NoneType"),
+    ("Limited", "^step: .*expected 5, got 4"),  # Gymnasium's wrapper takes it apart
+    ("OldReset", r"^reset: cannot unpack ndarray; expected \(observation, info\)"),
+    ("OwnUnpacking", r"^too many values to unpack \(expected 2"),
+])  # fmt: skip
+def test_results_of_the_old_interface_are_named(name, words, faults):
+    env = faults(name)
+    out = empty(env.spec)
+    with pytest.raises((TypeError, ValueError), match=words) as raised:
+        env.reset(1, 0, 0, out)
+        env.step(1, out)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_constructor_that_fails_is_named_with_its_line(faults):
+    line = 1 + FAULTS[: FAULTS.index("len(None)")].count("\n")
+    with pytest.raises(SetupError) as raised:
+        faults("Careless")
+    assert f"TypeError: object of type 'NoneType' has no len() (faults.py:{line})" in str(raised.value)
+    assert str(raised.value).endswith("; `samara check faults:Careless` shows the traceback")
+    frames = traceback.extract_tb(raised.value.__cause__.__traceback__)  # what an actor prints
+    assert (frames[-1].name, frames[-1].lineno) == ("__init__", line)
+
+
+@pytest.mark.parametrize(("name", "words"), [
+    ("NoRenderMode", "it takes no render_mode; they need .*'rgb_array'"),
+    ("NoRender", r"it has no render\(\); they need .*'rgb_array'"),
+    ("Gray", r"returned an array of shape \(4, 6\); .*height, width, 3"),
+    ("Stumbles", r"failed: ZeroDivisionError: division by zero \(faults.py:"),
+])  # fmt: skip
+def test_why_there_are_no_pictures_is_said(name, words, faults):
+    assert faults("Sound", True).spec.render_width == 6
+    with pytest.raises(SetupError, match=words) as raised:
+        faults(name, True)
+    assert f"gym faults:{name}" in str(raised.value)
+    assert faults(name).spec.render_height == 0, "plays without pictures"

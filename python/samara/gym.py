@@ -17,7 +17,9 @@ import importlib
 import importlib.metadata
 import json
 import math
+import os
 import sys
+import traceback
 from typing import Any
 
 import gymnasium
@@ -31,6 +33,8 @@ from samara.environment import CONFIG, NO_INPUT, SetupError, Spec, Step, Without
 FLATTENED = (spaces.Dict, spaces.Tuple, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 # packages that decide an episode's bits: their versions are part of the run's identity
 ENGINES = {"mujoco": "mujoco", "Box2D": "box2d", "ale_py": "ale-py", "pygame": "", "gymnasium": ""}
+
+GYMNASIUM, LIBRARY = os.path.dirname(gymnasium.__file__), os.path.dirname(os.__file__)  # frames of theirs say little
 
 
 class BoxActions:
@@ -94,7 +98,13 @@ class GymEnvironment(WithoutState):
 
     def reset(self, seed: int, noops: int, frames_max: int, observation: np.ndarray) -> None:
         self.frames, self.frames_max = 0, frames_max
-        first, _ = self.env.reset(seed=seed % 2**31)
+        try:
+            result = self.env.reset(seed=seed % 2**31)
+            if not isinstance(result, tuple):  # an array of two would unpack
+                raise TypeError(f"cannot unpack {type(result).__name__}")
+            first, _ = result
+        except (TypeError, ValueError) as error:
+            raise unpacked("reset", "(observation, info)", error) from error
         if self.flatten is None and np.size(first) != observation.size:  # NumPy would repeat one number
             raise self.misfit(first)
         self.observe(first, observation)
@@ -107,7 +117,10 @@ class GymEnvironment(WithoutState):
             given = self.start + action
         else:
             given = self.box.scaled(action)
-        result, reward, terminated, truncated, _ = self.env.step(given)
+        try:
+            result, reward, terminated, truncated, _ = self.env.step(given)
+        except (TypeError, ValueError) as error:
+            raise unpacked("step", "(observation, reward, terminated, truncated, info)", error) from error
         self.observe(result, observation)
         self.frames += 1
         truncated = truncated or 0 < self.frames_max <= self.frames
@@ -131,6 +144,14 @@ class GymEnvironment(WithoutState):
 
     def close(self) -> None:
         self.env.close()
+
+
+def unpacked(method: str, expected: str, error: Exception) -> Exception:
+    """`error`, or what it means where this file or a wrapper of Gymnasium's could not take apart what `method` returned."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    if "unpack" not in str(error) or not last.filename.startswith((__file__, GYMNASIUM)):
+        return error
+    return TypeError(f"{method}: {error}; expected {expected}: Gymnasium's interface, not the old one of Gym")
 
 
 def parts(given: str, space: spaces.Space) -> tuple[int, ...]:
@@ -162,10 +183,24 @@ def observation_space(given: str, space: spaces.Space) -> tuple[spaces.Box, spac
 def draw(given: str, env: gymnasium.Env) -> np.ndarray:
     """Returns a first picture, for its size."""
     env.reset(seed=0)
-    image = env.render()
+    try:
+        image = env.render()
+    except NotImplementedError:
+        raise no_pictures(given, "it has no render()") from None
+    except Exception as error:
+        raise SetupError(CONFIG, f"gym {given}: render() failed: {about(error)}") from error
     if not isinstance(image, np.ndarray) or image.ndim != 3 or image.shape[2] != 3:
-        raise SetupError(CONFIG, f"gym {given}: render_mode rgb_array gave no picture")
+        what = f"an array of shape {image.shape}" if isinstance(image, np.ndarray) else type(image).__name__
+        raise no_pictures(given, f"render() returned {what}")
     return image
+
+
+def no_pictures(given: str, why: str) -> SetupError:
+    return SetupError(
+        CONFIG,
+        f"gym {given} draws no pictures: {why}; they need an argument render_mode, to be 'rgb_array', and a render() that"
+        " returns an array [height, width, 3] of uint8",
+    )
 
 
 def versions(env: gymnasium.Env) -> str:
@@ -195,29 +230,51 @@ def make(config: dict[str, Any], render: bool = False) -> GymEnvironment:
         raise SetupError(CONFIG, "gym: expected id and path to be texts and kwargs a table")
     if not isinstance(wrappers, list) or not all(isinstance(w, str) for w in wrappers):
         raise SetupError(CONFIG, "gym: expected wrappers to be a list of texts")
-    if path and path not in sys.path:
-        sys.path.append(path)  # last: it hides nothing
+    folders = own_folders(path) if "path" in config else {}
+    sys.path += [folder for folder in folders if folder not in sys.path]  # last: they hide nothing
     chosen = f", kwargs {json.dumps(kwargs, sort_keys=True, default=repr)}, wrappers {json.dumps(wrappers)}"
-    env = build(given, kwargs | {"render_mode": "rgb_array"} if render else kwargs, path)
+    env = build(given, kwargs | {"render_mode": "rgb_array"} if render else kwargs, folders)
     for wrapper in wrappers:
-        env = wrap(wrapper, env, path)
+        env = wrap(wrapper, env, folders)
     return GymEnvironment(given, env, render, chosen if kwargs or wrappers else "")
 
 
-def build(given: str, kwargs: dict[str, Any], path: str) -> gymnasium.Env:
+def own_folders(path: str) -> dict[str, str]:
+    """Where modules of the user's may lie, the first looked through first, and what each is; samara/program.py sets the
+    variable for runs that a script started."""
+    folders = {os.environ.get("SAMARA_SCRIPT_FOLDER", ""): "the script's folder", path: "the current folder"}
+    return {folder: what for folder, what in folders.items() if folder}
+
+
+def build(given: str, kwargs: dict[str, Any], folders: dict[str, str]) -> gymnasium.Env:
     """Calls gymnasium.make; errors become a SetupError of one line."""
     try:
         # the checker that gymnasium.make adds costs time at every step and changes nothing
         return gymnasium.make(registered(given), disable_env_checker=True, **kwargs)
     except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
-        raise SetupError(NO_INPUT, f"gym {given!r} needs a Python package: {missing(error, path)}") from error
+        raise SetupError(NO_INPUT, f"gym {given!r} needs a Python package: {missing(error, folders)}") from error
     except gymnasium.error.Error as error:
         hint = ": Atari games are atari/GAME here" if given.startswith("ALE/") else ""
         raise SetupError(CONFIG, f"gym {given!r}: {error}{hint}") from error
-    except TypeError as error:  # a keyword that the environment does not take
-        raise SetupError(CONFIG, f"gym {given!r} with {kwargs}: {error}") from error
+    except TypeError as error:  # a keyword that the environment does not take, or its own
+        if "unexpected keyword argument 'render_mode'" in str(error) and "render_mode" in kwargs:
+            raise no_pictures(given, "it takes no render_mode") from error
+        # Gymnasium raises another in place of the environment's own, which has the lines
+        own = error.__context__ if isinstance(error.__context__, TypeError) else error
+        raise SetupError(CONFIG, f"gym {given!r}{f' with {kwargs}' if kwargs else ''}: {about(own, given)}") from own
     except Exception as error:  # the environment's own
-        raise SetupError(CONFIG, f"gym {given!r} cannot be built: {type(error).__name__}: {error}") from error
+        raise SetupError(CONFIG, f"gym {given!r} cannot be built: {about(error, given)}") from error
+
+
+def about(error: Exception, given: str = "") -> str:
+    """Type and message; of an exception of the environment's own code its line, and what shows more of `given`."""
+    text = f"{type(error).__name__}: {error}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not f.filename.startswith((os.path.dirname(__file__), GYMNASIUM, LIBRARY, "<"))]
+    if not own:
+        return text
+    hint = f"; `samara check {given}` shows the traceback" if given else ""
+    return f"{text} ({os.path.basename(own[-1].filename)}:{own[-1].lineno}){hint}"
 
 
 def registered(given: str) -> str | EnvSpec:
@@ -229,7 +286,7 @@ def registered(given: str) -> str | EnvSpec:
     return EnvSpec(name, entry_point=found) if callable(found) and name not in gymnasium.registry else given
 
 
-def wrap(wrapper: str, env: gymnasium.Env, path: str) -> gymnasium.Env:
+def wrap(wrapper: str, env: gymnasium.Env, folders: dict[str, str]) -> gymnasium.Env:
     """Returns `env` in the wrapper "module:Class", with the arguments after a question mark."""
     name, _, query = wrapper.partition("?")
     module, colon, attribute = name.partition(":")
@@ -241,12 +298,14 @@ def wrap(wrapper: str, env: gymnasium.Env, path: str) -> gymnasium.Env:
     except SetupError:
         raise
     except ModuleNotFoundError as error:
-        raise SetupError(NO_INPUT, f"wrapper {wrapper!r} needs a Python package: {missing(error, path)}") from error
+        raise SetupError(NO_INPUT, f"wrapper {wrapper!r} needs a Python package: {missing(error, folders)}") from error
     except Exception as error:  # no such class, arguments that it does not take, its own
-        raise SetupError(CONFIG, f"wrapper {wrapper!r}: {type(error).__name__}: {error}") from error
+        raise SetupError(CONFIG, f"wrapper {wrapper!r}: {about(error)}") from error
 
 
-def missing(error: Exception, path: str) -> str:
+def missing(error: Exception, folders: dict[str, str]) -> str:
     """Returns the message, and where a module was searched."""
-    where = f": searched where Python finds modules, then in the current folder {path}" if path else ""
-    return f"{error}{where if isinstance(error, ModuleNotFoundError) else ''}"
+    if not folders or not isinstance(error, ModuleNotFoundError):
+        return str(error)
+    where = "".join(f", then in {what} {folder}" for folder, what in folders.items())
+    return f"{error}: searched where Python finds modules{where}"
