@@ -18,6 +18,8 @@ import pytest
 import samara
 from samara_cli import CARTPOLE, ROOT, ok
 
+from samara.values import words
+
 PRESET, SMALL = CARTPOLE[0], dict(word.split("=") for word in CARTPOLE[1:])
 LONG = SMALL | {"ga.generations": 1_000_000, "run.stop_when_solved": False}
 
@@ -231,7 +233,8 @@ def test_tables_and_lists_are_values(tmp_path, monkeypatch):
     run = samara.train("classic/cartpole-ga", keys)
     assert run.config["env"]["kwargs"] == kwargs and run.config["env"]["wrappers"] == ["same:Same"]
     assert run.result["elite_mean"] == -1, "the other reward of CartPole"
-    envs = samara.make_vec("gymnasium:CartPole-v1", 2, kwargs=kwargs, wrappers=["same:Same"])
+    assert samara.train("classic/cartpole-ga", keys | {"env.wrappers": "same:Same"}).config == run.config
+    envs = samara.make_vec("gymnasium:CartPole-v1", 2, kwargs=kwargs, wrappers="same:Same")
     envs.reset(seed=1)
     assert envs.step(np.array([0, 1]))[1].tolist() == [0, 0]
     envs.close()
@@ -241,10 +244,111 @@ def test_tables_and_lists_are_values(tmp_path, monkeypatch):
 
 
 def test_values_are_written_as_toml():
-    from samara.runs import _words
-
-    assert _words({"a.b": {"x": [1, 2.5], "y z": {"t": "w\"", "on": True}}, "c.d": "word", "e.f": np.int64(3)}) == [
+    assert words({"a.b": {"x": [1, 2.5], "y z": {"t": "w\"", "on": True}}, "c.d": "word", "e.f": np.int64(3)}) == [
         'a.b={"x" = [1, 2.5], "y z" = {"t" = "w\\"", "on" = true}}', "c.d=word", "e.f=3"]
+    numbers = {"f": np.float32(0.5), "b": np.bool_(True), "a": np.arange(3), "path": Path("x/y"), "r": range(2)}
+    assert words({"env.kwargs": numbers}) == [
+        'env.kwargs={"f" = 0.5, "b" = true, "a" = [0, 1, 2], "path" = "x/y", "r" = [0, 1]}']
+    assert words({"ga": {"population": 8, "parents": np.int8(2)}, "env": {"kwargs": {"size": 4}}}) == [
+        "ga.population=8", "ga.parents=2", 'env.kwargs={"size" = 4}']
+
+
+def test_classes_name_what_actors_import():
+    import gymnasium.wrappers as wrappers
+    from gymnasium.envs.classic_control import CartPoleEnv
+
+    home = "gymnasium.envs.classic_control.cartpole:CartPoleEnv"
+    clip = f"{wrappers.ClipReward.__module__}:ClipReward"
+    assert words({"env.id": CartPoleEnv, "env.wrappers": ["a:B", wrappers.ClipReward]}) == [
+        f"env.id={home}", f'env.wrappers=["a:B", "{clip}"]']
+    assert words({"env.wrappers": wrappers.ClipReward}) == [f"env.wrappers={clip}"]
+
+
+class Nowhere:
+    class Inner:
+        pass
+
+
+@pytest.mark.parametrize(("overrides", "error", "message"), [
+    ([("ga.population", 4)], TypeError, r"overrides: list, expected a dict of keys, such as \{'run.seed': 3\}"),
+    ({"env.kwargs": {"at": {"task": Nowhere}}}, TypeError, "env.kwargs.at.task: .*Nowhere.*, expected a text, number"),
+    ({"env.kwargs": {"sizes": [1, None]}}, TypeError, r"env.kwargs.sizes\[1\]: None, expected a text, number"),
+    ({"es.sigma": float("nan")}, ValueError, "es.sigma: nan, expected a finite number"),
+    ({"env.id": Nowhere.Inner}, ValueError, "env.id: .* has no attribute Nowhere.Inner"),
+    ({"env.wrappers": [3]}, TypeError, "env.wrappers: 3, expected a text or a class"),
+    ({3: 4}, samara.Error, "3: expected a key"),
+])  # fmt: skip
+def test_values_that_no_key_has_are_refused_in_one_line(overrides, error, message, tmp_path):
+    with pytest.raises(error, match=f"^{message}") as refused:
+        samara.train(PRESET, overrides, tmp_path / "run")
+    assert "\n" not in str(refused.value) and not (tmp_path / "run").exists()
+
+
+TASK = """
+import gymnasium, numpy as np
+from gymnasium import spaces
+
+class Mine(gymnasium.Env):
+    observation_space = spaces.Box(-1, 1, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+    def __init__(self, pay=1): self.pay = pay
+    def reset(self, *, seed=None, options=None): return np.zeros(2, np.float32), {}
+    def step(self, action): return np.zeros(2, np.float32), self.pay, True, False, {}
+"""
+ONE = {"fleet.actors": 1, "ga.population": 4, "ga.parents": 2, "ga.generations": 1, "ga.validation_episodes": 1,
+       "ga.validation_candidates": 1, "ga.test_episodes": 1, "run.random_episodes": 1, "run.final_test_episodes": 2,
+       "run.video": False}
+TRAIN = TASK + f"""
+import samara
+KEYS = {ONE!r}
+def go(**more): return samara.train("classic/cartpole-ga", KEYS | more, OUT)
+"""
+
+
+def script(folder, text, cwd):
+    """Runs it as a file of `folder`, from another current folder."""
+    folder.mkdir()
+    (folder / "mine.py").write_text(text.replace("OUT", repr(str(folder / "run"))))
+    return subprocess.run([sys.executable, folder / "mine.py"], cwd=cwd, capture_output=True, text=True, timeout=60,
+                          env=os.environ | {"PYTHONPATH": str(ROOT / "build/python")})
+
+
+def test_actors_find_the_environment_of_the_script_itself(tmp_path):
+    (tmp_path / "mine.py").write_text("raise SystemExit('the current folder comes last')")
+    guarded = TRAIN + """
+if __name__ == "__main__":
+    print(go(**{"env.id": "mine:Mine", "env.kwargs": {"pay": np.float32(2)}}).result["elite_mean"])
+    envs = samara.make_vec("mine:Mine", 2, kwargs={"pay": np.int64(3)})
+    envs.reset(seed=1)
+    print(envs.step(np.zeros(2, int))[1].tolist())
+"""
+    done = script(tmp_path / "elsewhere", guarded, tmp_path)
+    assert done.stdout.splitlines() == ["2.0", "[3.0, 3.0]"], done.stderr[-2000:]
+
+
+def test_the_scripts_folder_hides_no_module(tmp_path):
+    """Of an actor: it is looked through after the installed packages."""
+    (tmp_path / "here").mkdir()
+    hostile = TRAIN + """
+import pathlib
+(pathlib.Path(__file__).parent / "json.py").write_text("raise SystemExit('hidden')")
+if __name__ == "__main__":
+    print(go(**{"env.id": "mine:Mine"}).result["elite_mean"])
+"""
+    done = script(tmp_path / "elsewhere", hostile, tmp_path / "here")
+    assert done.stdout.splitlines() == ["1.0"], done.stderr[-2000:]
+
+
+def test_a_script_without_a_guard_starts_no_runs_in_actors(tmp_path):
+    done = script(tmp_path / "elsewhere", TRAIN + 'go(**{"env.id": "mine:Mine"})', tmp_path)
+    assert done.returncode == 1
+    assert 'put that under if __name__ == "__main__"' in done.stderr.splitlines()[-1]
+
+
+def test_a_class_of_the_script_itself_is_refused(tmp_path):
+    done = script(tmp_path / "elsewhere", TRAIN + 'go(**{"env.id": Mine})', tmp_path)
+    assert done.stderr.splitlines()[-1] == (
+        "ValueError: env.id: Mine is defined in the program itself, which actor processes do not run: put it into a module")
 
 
 def test_the_default_folder_is_the_programs(tmp_path, monkeypatch):

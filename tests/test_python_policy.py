@@ -104,7 +104,7 @@ def test_a_network_that_fails_is_an_error_and_not_an_action(tmp_path):
     with samara.load(tmp_path / "run").policy() as policy:
         assert policy(np.zeros(3)).shape == (1,)
         with pytest.raises(samara.Error, match="finite") as caught:
-            policy(np.full(3, np.nan))
+            policy._ask(np.full((1, 3), np.nan, np.float32), None, None, None, 0.0)  # unchecked
         assert caught.value.exit_code == 69
 
 
@@ -143,3 +143,14 @@ def test_what_does_not_fit_is_refused(run, tmp_path):
         assert caught.value.exit_code == code
     with pytest.raises(samara.Error, match="no_such"):
         run.policy("no_such")
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_observations_that_are_not_finite_are_refused(number, run):
+    with run.policy() as policy:
+        expected = policy(np.zeros(4, np.float32))
+        with pytest.raises(ValueError, match=f"an observation with {number}, expected finite numbers"):
+            policy([0, number, 0, 0])
+        with pytest.raises(ValueError, match="finite"):
+            policy.predict([[0, 0, 0, 0], [0, 0, 0, number]])
+        assert policy(np.zeros(4, np.float32)) == expected, "the policy goes on"

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -387,3 +389,34 @@ def test_it_is_faster_than_gymnasiums_own():
 
     theirs = SyncVectorEnv([lambda: gymnasium.make("CartPole-v1") for _ in range(64)])
     assert seconds(samara.make_vec("CartPole-v1", 64)) * 3 < seconds(theirs)
+
+
+def test_a_package_without_the_extension_names_the_build(tmp_path):
+    (tmp_path / "samara").mkdir()
+    for file in Path(samara.__file__).parent.iterdir():
+        if not file.name.startswith("_engine"):
+            (tmp_path / "samara" / file.name).symlink_to(file)
+    done = subprocess.run([sys.executable, "-c", "import samara; samara.make_vec('CartPole-v1')"], capture_output=True,
+                          text=True, env=os.environ | {"PYTHONPATH": str(tmp_path)})
+    assert done.stderr.splitlines()[-1].startswith("ImportError: samara.make_vec needs the extension samara._engine: run `make build`")
+    assert done.stderr.count("Traceback") == 1
+
+
+def test_classes_and_numbers_of_numpy_make_environments(tmp_path, monkeypatch):
+    from gymnasium.envs.classic_control import CartPoleEnv
+
+    (tmp_path / "vector_wrappers.py").write_text(
+        "import gymnasium\nclass Twice(gymnasium.RewardWrapper):\n    def reward(self, reward): return 2 * reward\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    from vector_wrappers import Twice
+
+    for wrappers, reward in ((Twice, 2), ("vector_wrappers:Twice", 2), ([Twice, "vector_wrappers:Twice"], 4)):
+        envs = samara.make_vec(CartPoleEnv, 2, kwargs={"sutton_barto_reward": np.bool_(False)}, wrappers=wrappers)
+        envs.reset(seed=1)
+        assert envs.step(np.array([0, 1]))[1].tolist() == [reward, reward]
+        envs.close()
+    with pytest.raises(TypeError, match="^kwargs.size: <object"):
+        samara.make_vec("gymnasium:CartPole-v1", 1, kwargs={"size": object()})
+    with pytest.raises(samara.Error, match="wrapper 'bad:W'"):
+        samara.make_vec("gymnasium:CartPole-v1", 1, wrappers="bad:W")

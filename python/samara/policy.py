@@ -121,6 +121,8 @@ class Policy:
         if self._dtype == np.uint8 and np.asarray(observation).dtype.kind == "f":
             raise Error(78, "an observation of floats, expected uint8")
         given = np.ascontiguousarray(observation, self._dtype)
+        if self._dtype.kind == "f" and not np.isfinite(given).all():
+            raise ValueError(f"an observation with {given[~np.isfinite(given)][0]}, expected finite numbers")
         if given.shape == self._shape:
             actions, states = self._ask(
                 given[None], None if state is None else [state], episode_start, deterministic, reward

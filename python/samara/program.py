@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ NO_INPUT = 66
 UNAVAILABLE = 69
 STOPPED = 75
 CONFIG = 78
+SCRIPT_FOLDER = "SAMARA_SCRIPT_FOLDER"  # variable that samara/gym.py reads
 
 
 class Error(RuntimeError):
@@ -54,7 +55,22 @@ def find_program() -> Path:
 
 def environment() -> dict[str, str]:
     """Returns the program's environment variables; without a .venv next to it, the program uses this interpreter's."""
-    return {"VIRTUAL_ENV": sys.prefix} | os.environ if sys.prefix != sys.base_prefix else dict(os.environ)
+    found = {"VIRTUAL_ENV": sys.prefix} | os.environ if sys.prefix != sys.base_prefix else dict(os.environ)
+    prepare_actors(found)
+    return found
+
+
+def prepare_actors(variables: MutableMapping[str, str]) -> None:
+    """Tells Python actors where the running script lies: they look there too for the module that env.id names. Raises
+    Error 78 in an actor: its module started a run while it was imported."""
+    main = sys.modules.get("__main__")
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None and spec.name == "samara.actor":
+        raise Error(CONFIG, 'an actor imported a module that starts a run: put that under if __name__ == "__main__"')
+    variables.pop(SCRIPT_FOLDER, None)
+    folder = os.path.dirname(os.path.realpath(file)) if file and spec is None else ""
+    if folder in sys.path:  # of a script, without -P
+        variables[SCRIPT_FOLDER] = folder
 
 
 def launch(arguments: Sequence[object], **streams: Any) -> subprocess.Popen:

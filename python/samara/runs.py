@@ -25,12 +25,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from samara.program import BAD_DATA, CONFIG, NO_INPUT, STOPPED, Error, bytes_of, call, failure, last_object, launch, text_of
+from samara.values import words
 
 if TYPE_CHECKING:
     from samara.policy import Policy
 
 Metrics = dict[str, Any]  # a line of metrics.jsonl (doc/metrics.md)
-Overrides = Mapping[str, Any]  # "table.key" to a value, as in `samara train PRESET table.key=value`
+# "table.key" to a value, as in `samara train PRESET table.key=value`, or a table to its keys
+Overrides = Mapping[str, Any]
 
 _POLL = 0.05  # s between looks at what a run writes
 _STARTED = re.compile(r"^run (.+?): \S+ on ", re.M)  # of its log
@@ -47,8 +49,8 @@ def train(
 ) -> Run:
     """Trains to the end of the budget and returns the run.
 
-    `preset`: a name of `samara list presets` or a .toml file. `overrides`: keys of `samara list keys`. `out`: the
-    folder to create; default runs/<name>-NN. `network`: of a learning run, a torch.nn.Module in place of the layers of
+    `preset`: a name of `samara list presets` or a .toml file. `overrides`: keys of `samara list keys`; classes
+    are values of env.id and env.wrappers. `out`: the folder to create; default runs/<name>-NN. `network`: of a learning run, a torch.nn.Module in place of the layers of
     its network, from observations [N, ...] to features [N, F] (doc/networks.md); or the file of one as TorchScript.
     `callback` is called with each new line of metrics; if it returns True the run stops with everything saved (then
     `Run.result` is None and `Run.resume` continues). Its methods prepare(), before the run is started, begin(Run),
@@ -58,8 +60,8 @@ def train(
     Raises Error with the program's line. Ctrl-C, or an exception of `callback`, stops the run with everything saved and
     is raised on, with a note that names the folder.
     """
-    words, made = _training(preset, overrides, out, network)
-    return _watch(lambda: RunningRun(words, verbose, made=made), callback)
+    arguments, made = _training(preset, overrides, out, network)
+    return _watch(lambda: RunningRun(arguments, verbose, made=made), callback)
 
 
 def start(
@@ -71,8 +73,8 @@ def start(
     verbose: bool = False,
 ) -> RunningRun:
     """Starts a run and returns at once; parameters as of `train`."""
-    words, made = _training(preset, overrides, out, network)
-    return RunningRun(words, verbose, made=made)
+    arguments, made = _training(preset, overrides, out, network)
+    return RunningRun(arguments, verbose, made=made)
 
 
 def load(path: str | os.PathLike[str]) -> Run:
@@ -83,50 +85,30 @@ def load(path: str | os.PathLike[str]) -> Run:
 def _training(
     preset: str | os.PathLike[str], overrides: Overrides | None, out: str | os.PathLike[str] | None, network: Any
 ) -> tuple[list[str], tempfile.TemporaryDirectory | None]:
-    """The words after `samara`, and the folder of a module's file that was made for them."""
+    """Returns the words after `samara`, and the folder of a module's file that was made for them."""
     if os.fspath(preset).startswith("-"):
         raise Error(CONFIG, f"{os.fspath(preset)}: expected a preset")
-    words = ["train", os.fspath(preset), *_words(overrides)]
+    arguments = ["train", os.fspath(preset), *words(overrides)]
     made = None
     if network is not None:
-        if any(word.startswith("network.module=") for word in words):
+        if any(word.startswith("network.module=") for word in arguments):
             raise Error(CONFIG, "network.module: expected it left out where network= is given")
-        file, made = _module_file(network, words)
-        words.append(f"network.module={file}")
-    return [*words, *([] if out is None else ["--out", os.fspath(out)])], made
+        file, made = _module_file(network, arguments)
+        arguments.append(f"network.module={file}")
+    return [*arguments, *([] if out is None else ["--out", os.fspath(out)])], made
 
 
-def _module_file(network: Any, words: list[str]) -> tuple[str, tempfile.TemporaryDirectory | None]:
+def _module_file(network: Any, arguments: list[str]) -> tuple[str, tempfile.TemporaryDirectory | None]:
     """The file of a module as TorchScript, and the folder that was made for it."""
     if isinstance(network, (str, os.PathLike)):
         return os.fspath(network), None
     from samara.network import script
 
-    scripted = script(network, lambda: call(*words, "--dry-run").get("module_input", ()))
+    scripted = script(network, lambda: call(*arguments, "--dry-run").get("module_input", ()))
     folder = tempfile.TemporaryDirectory(prefix="samara-")
     file = os.path.join(folder.name, "module.pt")
     scripted.save(file)
     return file, folder
-
-
-def _words(overrides: Overrides | None) -> list[str]:
-    for key in overrides or {}:
-        if str(key).startswith("-"):
-            raise Error(CONFIG, f"{key}: expected a key of `samara list keys`")
-    return [f"{key}={_word(value)}" for key, value in (overrides or {}).items()]
-
-
-def _word(value: Any) -> str:
-    return os.fspath(value) if isinstance(value, (str, os.PathLike)) else _toml(value)
-
-
-def _toml(value: Any) -> str:
-    """Returns a value as TOML in one line: JSON but for tables."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(str(name))} = {_toml(v)}" for name, v in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value.item() if hasattr(value, "item") else value)  # NumPy's numbers too
 
 
 def _watch(begin: Callable[[], RunningRun], callback: Callable[[Metrics], object] | None) -> Run:
@@ -264,8 +246,8 @@ class Run:
         verbose: bool = False,
     ) -> Run:
         """Continues a stopped run, or a finished one with a larger budget; see `train`."""
-        words = ["train", "--resume", str(self.path), *_words(overrides)]
-        return _watch(lambda: RunningRun(words, verbose, self), callback)
+        arguments = ["train", "--resume", str(self.path), *words(overrides)]
+        return _watch(lambda: RunningRun(arguments, verbose, self), callback)
 
 
 class _Lines:

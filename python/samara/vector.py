@@ -18,16 +18,17 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from samara.program import Error
+from samara.program import CONFIG, Error, prepare_actors
 from samara.spaces import Actions, action_space, observation_space
+from samara.values import code_name, plain
 
 try:
     from samara import _engine
 except ImportError as missing:
-    raise ModuleNotFoundError(
-        f"{missing}: samara.make_vec needs its extension; `make build` makes it, and `pip install` does where the "
-        "package mujoco is installed"
-    ) from missing
+    raise ImportError(
+        f"samara.make_vec needs the extension samara._engine: run `make build` (pip makes it where the package mujoco is"
+        f" installed); {missing}"
+    ) from None
 
 _MODES = {
     AutoresetMode.NEXT_STEP: "next-step",
@@ -36,7 +37,7 @@ _MODES = {
 }
 
 
-def make_vec(env: str, num_envs: int = 1, **keys: Any) -> VectorEnv:
+def make_vec(env: str | type, num_envs: int = 1, **keys: Any) -> VectorEnv:
     """Makes environments that samara steps: `env` is a native id (`CartPole-v1`: C++ threads), `atari:pong`, or any id of
     Gymnasium (`gymnasium:LunarLander-v3`, `my_module:MyTask-v0`: Python processes).
 
@@ -52,7 +53,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     environment. `batch_size`: results of one `recv`; default `num_envs`. `seed`: for environments that `reset` gives no
     seed. `autoreset_mode`: Gymnasium's, by value or name. `stack`: frames of an observation, in front of its shape;
     default: the Atari preset's, none elsewhere. `preset`: of Atari games (doc/atari.md). `kwargs` and
-    `wrappers` (texts "module:Class"): of a Gymnasium environment, as `env.kwargs` and `env.wrappers`. `frames_max`:
+    `wrappers` (texts "module:Class", or classes): of a Gymnasium environment, as `env.kwargs` and `env.wrappers`. `frames_max`:
     truncates episodes. `step_timeout`: seconds until a silent process counts as hung.
 
     Episode n of an environment with seed s is the n-th of `samara eval --seed s`: the same for any number of workers.
@@ -61,7 +62,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
     def __init__(
         self,
-        env: str,
+        env: str | type,
         num_envs: int = 1,
         *,
         workers: int | None = None,
@@ -71,21 +72,24 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         stack: int | None = None,
         preset: str = "ale-v5",
         kwargs: Mapping[str, Any] | None = None,
-        wrappers: Sequence[str] = (),
+        wrappers: str | type | Sequence[str | type] = (),
         frames_max: int = 0,
         step_timeout: float = 10.0,
     ) -> None:
         num_envs = operator.index(num_envs)
         batch_size = num_envs if batch_size is None else operator.index(batch_size)
         if num_envs < 1 or not 1 <= batch_size <= num_envs:
-            raise Error(78, f"num_envs={num_envs}, batch_size={batch_size}: expected 1 <= batch_size <= num_envs")
+            raise Error(CONFIG, f"num_envs={num_envs}, batch_size={batch_size}: expected 1 <= batch_size <= num_envs")
         if (stack or 0) < 0 or frames_max < 0:
-            raise Error(78, f"stack={stack}, frames_max={frames_max}: expected 0 or more")
+            raise Error(CONFIG, f"stack={stack}, frames_max={frames_max}: expected 0 or more")
         self.num_envs, self.batch_size = num_envs, batch_size
         self.autoreset_mode = _mode(autoreset_mode)
         _find_packages()
+        prepare_actors(os.environ)
+        wrappers = list(wrappers) if isinstance(wrappers, Sequence) and not isinstance(wrappers, str) else [wrappers]
         self._core = _engine.make(
-            env, num_envs, preset, json.dumps(dict(kwargs or {})), json.dumps(list(wrappers)), workers, -1 if stack is None else stack, frames_max, _MODES[self.autoreset_mode],
+            code_name("env", env), num_envs, preset, json.dumps(plain("kwargs", dict(kwargs or {}))),
+            json.dumps([code_name("wrappers", wrapper) for wrapper in wrappers]), workers, -1 if stack is None else stack, frames_max, _MODES[self.autoreset_mode],
             step_timeout, sys.executable, str(Path(os.path.abspath(__file__)).parents[1]),
         )  # fmt: skip
         os.register_at_fork(after_in_child=functools.partial(_forget, weakref.ref(self)))
@@ -115,7 +119,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         if options and "reset_mask" in options:
             mask = np.asarray(options["reset_mask"], bool)
             if mask.shape != (self.num_envs,):
-                raise Error(78, f"reset_mask of shape {mask.shape}, expected ({self.num_envs},)")
+                raise Error(CONFIG, f"reset_mask of shape {mask.shape}, expected ({self.num_envs},)")
             which = np.flatnonzero(mask).astype(np.int32)
         self._drain()
         self._core.reset(which, self._seeds(seed, which))
@@ -172,9 +176,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         if np.ndim(given) == 0:
             given = [given + i for i in range(self.num_envs)]
         if any(s is not None and not (isinstance(s, (int, np.integer)) and 0 <= s < 2**63) for s in given):
-            raise Error(78, f"seed={seed}: expected integers from 0")
+            raise Error(CONFIG, f"seed={seed}: expected integers from 0")
         if len(given) != self.num_envs:
-            raise Error(78, f"seed: {len(given)} numbers, expected one for each of {self.num_envs} environments")
+            raise Error(CONFIG, f"seed: {len(given)} numbers, expected one for each of {self.num_envs} environments")
         return [self._own_seeds[i] if given[i] is None else int(given[i]) for i in which]
 
     def _spend_seeds(self, which: np.ndarray) -> None:
@@ -193,7 +197,7 @@ class _Closed:
         self._why = why
 
     def __getattr__(self, name: str) -> Any:
-        raise Error(78, self._why)
+        raise Error(CONFIG, self._why)
 
 
 _of_parents: list[Any] = []  # environments of the process that forked this one: never destroyed here
@@ -240,7 +244,7 @@ def _mode(given: AutoresetMode | str) -> AutoresetMode:
     for mode, name in _MODES.items():
         if given in (mode, mode.value, name):
             return mode
-    raise Error(78, f"autoreset_mode={given!r}: expected one of {', '.join(map(repr, _MODES.values()))}")
+    raise Error(CONFIG, f"autoreset_mode={given!r}: expected one of {', '.join(map(repr, _MODES.values()))}")
 
 
 def _find_packages() -> None:
