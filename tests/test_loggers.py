@@ -174,6 +174,31 @@ def test_a_log_that_fails_is_warned_about_once_and_the_run_goes_on(notes, tmp_pa
     assert notes()[-1] == ["finish", 0]
 
 
+def test_a_logger_of_ones_own_has_the_same_care(tmp_path):
+    class Mine:
+        said = []
+
+        def __init__(self, at):
+            self.at = at
+
+        def begin(self, run):
+            self.said.append(run.path)
+
+        def log(self, values, step):
+            self.said.append(step)
+            if len(self.said) >= self.at:
+                raise OSError("disk full")
+
+        def end(self, run):
+            self.said.append(run.result["frames"])
+
+    with pytest.warns(UserWarning, match="logging to Mine failed, the run goes on: OSError: disk full") as warned:
+        run = package.train(CARTPOLE[0], SMALL, tmp_path / "run", callback=package.Logger(Mine, at=4))
+    assert sum(w.category is UserWarning for w in warned) == 1
+    steps = [loggers.scalars_of(line)[0] for line in run.lines() if loggers.scalars_of(line)[1]]
+    assert Mine.said == [run.path, *steps, run.result["frames"]]
+
+
 def test_a_finish_that_fails_loses_no_run(notes, tmp_path, monkeypatch):
     monkeypatch.setenv("FAIL_AT", "finish")
     with pytest.warns(UserWarning, match="no network at finish"):

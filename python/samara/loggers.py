@@ -11,13 +11,14 @@ Metrics have the names and steps of the run's TensorBoard file: "losses/entropy"
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import sys
 import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from samara.program import NO_INPUT, STOPPED, UNAVAILABLE, USAGE, Error, one_line
+from samara.program import CONFIG, NO_INPUT, STOPPED, UNAVAILABLE, USAGE, Error, one_line
 
 if TYPE_CHECKING:
     from samara.runs import Run
@@ -80,7 +81,7 @@ class Backend(Protocol):
 
 
 class _Wandb:
-    def __init__(self, wandb: Any, keys: dict[str, Any]) -> None:
+    def __init__(self, wandb: Any, **keys: Any) -> None:
         self.named = "name" in keys
         self.run = wandb.init(**{"project": "samara"} | keys)
 
@@ -105,7 +106,7 @@ class _Wandb:
 
 
 class _Mlflow:
-    def __init__(self, mlflow: Any, keys: dict[str, Any]) -> None:
+    def __init__(self, mlflow: Any, **keys: Any) -> None:
         self.mlflow, self.named = mlflow, "run_name" in keys
         if uri := keys.pop("tracking_uri", None):
             mlflow.set_tracking_uri(uri)
@@ -135,29 +136,33 @@ class _Mlflow:
 _BACKENDS = {"wandb": _Wandb, "mlflow": _Mlflow}
 
 
+def _backend(name: str) -> Callable[..., Backend]:
+    if name not in _BACKENDS:
+        raise Error(CONFIG, f"{name}: expected one of {', '.join(_BACKENDS)}")
+    try:
+        return functools.partial(_BACKENDS[name], importlib.import_module(name))
+    except ModuleNotFoundError as error:
+        raise Error(NO_INPUT, f"logging to {name} needs its package: pip install {name} ({error})") from error
+
+
 class Logger:
-    """A callback of samara.train that logs to "wandb" or "mlflow".
+    """A callback of samara.train that logs to "wandb", to "mlflow", or to what a class of your own makes (Backend).
 
     Further keys go to `wandb.init` (project, mode="offline", dir, tags, ...), or to `mlflow.start_run`, with
-    `experiment` and `tracking_uri` besides. Raises Error 66 where the package is not installed, and 69, before a run
+    `experiment` and `tracking_uri` besides, or to the class. Raises Error 66 where the package is not installed, and 69, before a run
     folder is made, where its run does not start. What fails later is warned about once, and training goes on.
     """
 
-    def __init__(self, to: str, **keys: Any) -> None:
-        if to not in _BACKENDS:
-            raise Error(78, f"{to}: expected one of {', '.join(_BACKENDS)}")
-        try:
-            self._package = importlib.import_module(to)
-        except ModuleNotFoundError as error:
-            raise Error(NO_INPUT, f"logging to {to} needs its package: pip install {to} ({error})") from error
-        self._to, self._keys = to, keys
+    def __init__(self, to: str | Callable[..., Backend], **keys: Any) -> None:
+        self._to = to if isinstance(to, str) else getattr(to, "__name__", type(to).__name__)
+        self._make = functools.partial(_backend(to) if isinstance(to, str) else to, **keys)
         self._backend: Backend | None = None
         self._warned, self._strict = False, False
 
     def prepare(self) -> None:
         """Makes the other program's run, before samara's is started. Raises Error."""
         try:
-            self._backend = _BACKENDS[self._to](self._package, dict(self._keys))
+            self._backend = self._make()
         except Exception as error:
             raise Error(UNAVAILABLE, f"logging to {self._to} did not start: {one_line(error)}") from error
 
