@@ -188,6 +188,26 @@ def test_a_run_is_saved_when_the_program_that_started_it_is_killed(by, preset, t
     assert run.resume(callback=lambda line: True).result is None
 
 
+def test_a_forked_process_keeps_no_run_alive(tmp_path):
+    script = f"""
+        import os, samara, time
+        running = samara.start({PRESET!r}, {LONG!r}, {str(tmp_path / "run")!r})
+        if os.fork() == 0:
+            time.sleep(20)
+            os._exit(0)
+        print(running._process.pid, flush=True)
+        next(iter(running))
+        os.kill(os.getpid(), 9)
+    """
+    parent = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE)
+    child = int(parent.stdout.readline())
+    assert parent.wait(30) == -signal.SIGKILL
+    ended = wait_until(lambda: not is_running(child), 15)
+    if not ended:
+        os.kill(child, signal.SIGKILL)
+    assert ended, "a forked process holds the run"
+
+
 def wait_until(condition, seconds):
     end = time.monotonic() + seconds
     while not (holds := condition()) and time.monotonic() < end:
@@ -339,10 +359,18 @@ if __name__ == "__main__":
     assert done.stdout.splitlines() == ["1.0"], done.stderr[-2000:]
 
 
-def test_a_script_without_a_guard_starts_no_runs_in_actors(tmp_path):
-    done = script(tmp_path / "elsewhere", TRAIN + 'go(**{"env.id": "mine:Mine"})', tmp_path)
+@pytest.mark.parametrize("line", ['go(**{"env.id": "mine:Mine"})', 'samara.make_vec("mine:Mine", 2)'])
+def test_a_script_without_a_guard_starts_nothing_in_actors(line, tmp_path):
+    done = script(tmp_path / "elsewhere", TRAIN + line, tmp_path)
     assert done.returncode == 1
     assert 'put that under if __name__ == "__main__"' in done.stderr.splitlines()[-1]
+
+
+def test_an_environment_may_ask_a_policy_in_its_actor(run, tmp_path):
+    opponent = TASK.replace("self.pay = pay", f"import samara; self.policy = samara.Policy({str(run.path)!r})").replace(
+        "self.pay, True", "float(self.policy(np.zeros(4))), True")
+    (tmp_path / "opponents.py").write_text(opponent)
+    assert ok("check", "opponents:Mine", "--seconds", 0.1, cwd=tmp_path).code == 0
 
 
 def test_a_class_of_the_script_itself_is_refused(tmp_path):

@@ -104,7 +104,8 @@ class GymEnvironment(WithoutState):
                 raise TypeError(f"cannot unpack {type(result).__name__}")
             first, _ = result
         except (TypeError, ValueError) as error:
-            raise unpacked("reset", "(observation, info)", error) from error
+            explain_unpacking("reset", "(observation, info)", error)
+            raise
         if self.flatten is None and np.size(first) != observation.size:  # NumPy would repeat one number
             raise self.misfit(first)
         self.observe(first, observation)
@@ -120,7 +121,8 @@ class GymEnvironment(WithoutState):
         try:
             result, reward, terminated, truncated, _ = self.env.step(given)
         except (TypeError, ValueError) as error:
-            raise unpacked("step", "(observation, reward, terminated, truncated, info)", error) from error
+            explain_unpacking("step", "(observation, reward, terminated, truncated, info)", error)
+            raise
         self.observe(result, observation)
         self.frames += 1
         truncated = truncated or 0 < self.frames_max <= self.frames
@@ -146,12 +148,11 @@ class GymEnvironment(WithoutState):
         self.env.close()
 
 
-def unpacked(method: str, expected: str, error: Exception) -> Exception:
-    """`error`, or what it means where this file or a wrapper of Gymnasium's could not take apart what `method` returned."""
+def explain_unpacking(method: str, expected: str, error: Exception) -> None:
+    """Raises TypeError where this file or a wrapper of Gymnasium's could not take apart what `method` returned."""
     last = traceback.extract_tb(error.__traceback__)[-1]
-    if "unpack" not in str(error) or not last.filename.startswith((__file__, GYMNASIUM)):
-        return error
-    return TypeError(f"{method}: {error}; expected {expected}: Gymnasium's interface, not the old one of Gym")
+    if "unpack" in str(error) and last.filename.startswith((__file__, GYMNASIUM)):
+        raise TypeError(f"{method}: {error}; expected {expected}: Gymnasium's interface, not the old one of Gym") from error
 
 
 def parts(given: str, space: spaces.Space) -> tuple[int, ...]:
@@ -198,8 +199,8 @@ def draw(given: str, env: gymnasium.Env) -> np.ndarray:
 def no_pictures(given: str, why: str) -> SetupError:
     return SetupError(
         CONFIG,
-        f"gym {given} draws no pictures: {why}; they need an argument render_mode, to be 'rgb_array', and a render() that"
-        " returns an array [height, width, 3] of uint8",
+        f"gym {given} draws no pictures: {why}; they need an argument render_mode, to be 'rgb_array', and a render()"
+        " that returns an array [height, width, 3] of uint8",
     )
 
 

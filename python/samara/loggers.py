@@ -149,8 +149,9 @@ class Logger:
     """A callback of samara.train that logs to "wandb", to "mlflow", or to what a class of your own makes (Backend).
 
     Further keys go to `wandb.init` (project, mode="offline", dir, tags, ...), or to `mlflow.start_run`, with
-    `experiment` and `tracking_uri` besides, or to the class. Raises Error 66 where the package is not installed, and 69, before a run
-    folder is made, where its run does not start. What fails later is warned about once, and training goes on.
+    `experiment` and `tracking_uri` besides, or to the class. Raises Error 66 where the package is not installed, and 69,
+    before a run folder is made, where its run does not start. What fails later is warned about once, and training goes
+    on.
     """
 
     def __init__(self, to: str | Callable[..., Backend], **keys: Any) -> None:

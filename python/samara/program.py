@@ -61,32 +61,49 @@ def environment() -> dict[str, str]:
 
 
 def prepare_actors(variables: MutableMapping[str, str]) -> None:
-    """Tells Python actors where the running script lies: they look there too for the module that env.id names. Raises
-    Error 78 in an actor: its module started a run while it was imported."""
+    """Tells Python actors where the running script lies: they look there too for the module that env.id names."""
     main = sys.modules.get("__main__")
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-    if spec is not None and spec.name == "samara.actor":
-        raise Error(CONFIG, 'an actor imported a module that starts a run: put that under if __name__ == "__main__"')
     variables.pop(SCRIPT_FOLDER, None)
     folder = os.path.dirname(os.path.realpath(file)) if file and spec is None else ""
-    if folder in sys.path:  # of a script, without -P
+    if folder and folder in sys.path:  # of a script, without -P
         variables[SCRIPT_FOLDER] = folder
+
+
+def refuse_in_actor() -> None:
+    """Raises Error 78 in an actor: a module that starts actors while it is imported would start them without end."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if spec is not None and spec.name == "samara.actor":
+        raise Error(CONFIG, 'an actor imported a module that starts actors: put that under if __name__ == "__main__"')
 
 
 def launch(arguments: Sequence[object], **streams: Any) -> subprocess.Popen:
     """Starts the program in a process group of its own: Ctrl-C in a terminal reaches the caller only, which decides."""
-    command = [str(find_program()), *map(str, arguments)]
+    command, variables = [str(find_program()), *map(str, arguments)], environment()
     alive, held = os.pipe()
+    _held.add(held)
     try:
-        child = subprocess.Popen(command, env=environment(), process_group=0, pass_fds=[alive], **streams)
+        child = subprocess.Popen(command, env=variables, process_group=0, pass_fds=[alive], **streams)
+        weakref.finalize(child, _let_go, held)
         _terminate_on_hang_up(child, alive)
-        weakref.finalize(child, os.close, held)
     except OSError as error:
-        os.close(held)
+        _let_go(held)
         raise Error(NO_INPUT, f"{command[0]}: {error.strerror}: expected the program `samara`") from error
     finally:
         os.close(alive)
     return child
+
+
+_held: set[int] = set()  # ends of pipes of programs that run; a forked process must not keep them open
+
+
+def _let_go(*held: int) -> None:
+    for end in _held.intersection(held):
+        _held.discard(end)
+        os.close(end)
+
+
+os.register_at_fork(after_in_child=lambda: _let_go(*_held))
 
 
 def _terminate_on_hang_up(child: subprocess.Popen, alive: int) -> None:

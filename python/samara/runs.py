@@ -24,7 +24,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from samara.program import BAD_DATA, CONFIG, NO_INPUT, STOPPED, Error, bytes_of, call, failure, last_object, launch, text_of
+from samara.program import (
+    BAD_DATA, CONFIG, NO_INPUT, STOPPED, Error, bytes_of, call, failure, last_object, launch, refuse_in_actor, text_of
+)  # fmt: skip
 from samara.values import words
 
 if TYPE_CHECKING:
@@ -49,13 +51,13 @@ def train(
 ) -> Run:
     """Trains to the end of the budget and returns the run.
 
-    `preset`: a name of `samara list presets` or a .toml file. `overrides`: keys of `samara list keys`; classes
-    are values of env.id and env.wrappers. `out`: the folder to create; default runs/<name>-NN. `network`: of a learning run, a torch.nn.Module in place of the layers of
-    its network, from observations [N, ...] to features [N, F] (doc/networks.md); or the file of one as TorchScript.
-    `callback` is called with each new line of metrics; if it returns True the run stops with everything saved (then
-    `Run.result` is None and `Run.resume` continues). Its methods prepare(), before the run is started, begin(Run),
-    before the first line, end(Run), after the last, and abandon(), where no run folder was made, are called if it has
-    them (samara.Logger). `verbose` prints the log.
+    `preset`: a name of `samara list presets` or a .toml file. `overrides`: keys of `samara list keys`; classes are
+    values of env.id and env.wrappers. `out`: the folder to create; default runs/<name>-NN. `network`: of a learning
+    run, a torch.nn.Module in place of the layers of its network, from observations [N, ...] to features [N, F]
+    (doc/networks.md); or the file of one as TorchScript. `callback` is called with each new line of metrics; if it
+    returns True the run stops with everything saved (then `Run.result` is None and `Run.resume` continues). Its methods
+    prepare(), before the run is started, begin(Run), before the first line, end(Run), after the last, and abandon(),
+    where no run folder was made, are called if it has them (samara.Logger). `verbose` prints the log.
 
     Raises Error with the program's line. Ctrl-C, or an exception of `callback`, stops the run with everything saved and
     is raised on, with a note that names the folder.
@@ -315,6 +317,7 @@ class RunningRun:
         resumed: Run | None = None,
         made: tempfile.TemporaryDirectory | None = None,
     ) -> None:
+        refuse_in_actor()
         self._resumed, self._verbose = resumed, verbose
         self._path: Path | None = resumed and resumed.path
         self._stopped = False

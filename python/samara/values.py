@@ -16,8 +16,8 @@ CODE = ("env.id", "env.wrappers")  # keys that name code: classes are values too
 
 
 def words(overrides: Mapping[str, Any] | None) -> list[str]:
-    """Arguments "table.key=value" of the program. Raises Error 78 for a key that is none, TypeError and ValueError, which
-    name the key, for a value."""
+    """Arguments "table.key=value" of the program. Raises Error 78 for a key that is none, and for a value TypeError or
+    ValueError, which name the key."""
     if not isinstance(overrides, (Mapping, type(None))):
         raise TypeError(f"overrides: {type(overrides).__name__}, expected a dict of keys, such as {{'run.seed': 3}}")
     for key in overrides or {}:

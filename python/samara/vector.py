@@ -18,7 +18,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from samara.program import CONFIG, Error, prepare_actors
+from samara.program import CONFIG, Error, prepare_actors, refuse_in_actor
 from samara.spaces import Actions, action_space, observation_space
 from samara.values import code_name, plain
 
@@ -86,9 +86,12 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self.autoreset_mode = _mode(autoreset_mode)
         _find_packages()
         prepare_actors(os.environ)
+        env = code_name("env", env)
+        if ":" in env:
+            refuse_in_actor()
         wrappers = list(wrappers) if isinstance(wrappers, Sequence) and not isinstance(wrappers, str) else [wrappers]
         self._core = _engine.make(
-            code_name("env", env), num_envs, preset, json.dumps(plain("kwargs", dict(kwargs or {}))),
+            env, num_envs, preset, json.dumps(plain("kwargs", dict(kwargs or {}))),
             json.dumps([code_name("wrappers", wrapper) for wrapper in wrappers]), workers, -1 if stack is None else stack, frames_max, _MODES[self.autoreset_mode],
             step_timeout, sys.executable, str(Path(os.path.abspath(__file__)).parents[1]),
         )  # fmt: skip
