@@ -94,6 +94,7 @@ def test_unknown_names_are_refused_with_the_nearest(given, words, out):
     ("TMaze-v0", "memory/t-maze-r2d2"),
     ("catch", "classic/catch-vtrace"),
     ("PointReach-v0", "goal/reach-sac"),
+    ("classic/es", "classic/cartpole-es"),
 ])
 def test_what_a_preset_is_called_for_short_is_understood(given, meant, out):
     refused(78, "train", given, "--out", out, words=[f"the nearest known one is {meant} "])

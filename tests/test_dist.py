@@ -17,8 +17,8 @@ pytestmark = [
 VENV = (ROOT / ".venv").resolve()
 # of the target system: glibc and libstdc++
 SYSTEM = re.compile(r"ld-linux.*|linux-vdso.*|lib(c|m|mvec|pthread|dl|rt|resolv|util|anl|stdc\+\+|gcc_s)\.so\.\d+")
-# a user namespace in which the tree and its packages are empty folders
-HIDE = 'for folder in "$1" "$2"; do mount -t tmpfs none "$folder"; done; shift 2; cd "$1"; shift; exec "$@"'
+# a user namespace in which the tree and its packages, where these lie elsewhere, are empty folders
+HIDE = 'for folder in "$1" "$2"; do [ ! -d "$folder" ] || mount -t tmpfs none "$folder"; done; shift 2; cd "$1"; shift; exec "$@"'
 NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", HIDE, "sh"]
 CAN_HIDE = bool(shutil.which("unshare")) and subprocess.run([*NAMESPACE, "/mnt", "/mnt", "/", "true"], capture_output=True).returncode == 0
 

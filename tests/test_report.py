@@ -7,6 +7,7 @@ import subprocess
 import time
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
+from urllib.parse import unquote
 
 import cv2
 import pytest
@@ -29,13 +30,13 @@ def cartpole(tmp_path_factory):
 
 
 class Page(HTMLParser):
-    """Text, tags that were opened, and everything that a browser would fetch."""
+    """Text, tags that were opened, everything that a browser would fetch, and what links lead to."""
 
     EMPTY = {"meta", "br", "hr", "img", "input", "link", "source"}
 
     def __init__(self, text):
         super().__init__()
-        self.words, self.tags, self.fetched, self.open = "", [], [], []
+        self.words, self.tags, self.fetched, self.links, self.open = "", [], [], [], []
         self.feed(text)
         self.close()
         assert not [tag for tag in self.open if tag in ("html", "body", "table", "svg", "div")], "tags left open"
@@ -46,7 +47,7 @@ class Page(HTMLParser):
             self.open.append(tag)
         for name, value in attributes:
             if name in ("src", "href", "data", "poster", "action", "xlink:href") and value:
-                self.fetched.append(value)
+                (self.links if tag == "a" else self.fetched).append(value)
 
     def handle_endtag(self, tag):
         while self.open and self.open.pop() != tag:
@@ -61,6 +62,7 @@ def check_page(path, words):
     page = Page(text)
     outside = [url for url in page.fetched if not url.startswith(("data:", "#"))]
     assert outside == [], "the page must stand alone"
+    assert page.links and all(link.startswith("#") or (path.parent / unquote(link)).is_file() for link in page.links)
     assert "@import" not in text and "url(http" not in text
     assert "svg" in page.tags and "table" in page.tags
     for word in words:

@@ -72,6 +72,10 @@ Result<std::string> PresetText(const std::string& preset_or_file) {
     for (const std::string& name : {preset.name, TextIn(preset.toml, "env.id")})
       if (!name.empty() && presets.emplace(name, preset.name).second) names.push_back(name);
   }
+  // of the folder that was named, where there is one
+  const std::string folder = preset_or_file.substr(0, preset_or_file.find('/') + 1);
+  const auto elsewhere = [&](const std::string& name) { return !name.starts_with(folder); };
+  if (!std::ranges::all_of(names, elsewhere)) std::erase_if(names, elsewhere);
   return Status(Code::kConfig, Shown(preset_or_file) +
                                    ": unknown preset; the nearest known one is " +
                                    presets[Nearest(preset_or_file, names)] +
