@@ -118,6 +118,14 @@ Status OpenError(const std::string& what, const RootedPath& path) {
   return IoError(what, path.path());
 }
 
+// Of what is at `path`, without following a link at its end. False: there is nothing.
+bool StatOf(const RootedPath& path, struct stat& info) {
+  if (path.below() == 0) return ::stat(path.empty() ? "." : path.path().c_str(), &info) == 0;
+  const Descriptor folder = OpenFolderOf(path);
+  return folder.get() >= 0 &&
+         ::fstatat(folder.get(), path.name().c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 const char* KindName(mode_t mode) {
   if (S_ISDIR(mode)) return "a folder";
   if (S_ISFIFO(mode)) return "a pipe";
@@ -279,17 +287,16 @@ Result<std::vector<std::string>> ListFolder(const RootedPath& folder) {
 
 FileKind KindOf(const RootedPath& path) {
   struct stat info {};
-  if (path.below() == 0) {
-    if (::stat(path.empty() ? "." : path.path().c_str(), &info) != 0) return FileKind::kMissing;
-  } else {
-    const Descriptor folder = OpenFolderOf(path);
-    if (folder.get() < 0 ||
-        ::fstatat(folder.get(), path.name().c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0)
-      return FileKind::kMissing;
-  }
+  if (!StatOf(path, info)) return FileKind::kMissing;
   if (S_ISREG(info.st_mode)) return FileKind::kFile;
   if (S_ISDIR(info.st_mode)) return FileKind::kFolder;
   return S_ISLNK(info.st_mode) ? FileKind::kLink : FileKind::kOther;
+}
+
+Result<FileFacts> FactsOf(const RootedPath& path) {
+  struct stat info {};
+  if (!StatOf(path, info) || !S_ISREG(info.st_mode)) return NoSuchFile(path.path());
+  return FileFacts{static_cast<uint64_t>(info.st_size), static_cast<uint64_t>(info.st_nlink)};
 }
 
 Status SyncFolder(const RootedPath& folder) {
@@ -323,6 +330,16 @@ Status RenamePath(const RootedPath& from, const RootedPath& to) {
       ::renameat(from_folder.get(), from.name().c_str(), to_folder.get(), to.name().c_str()) == 0)
     return Status::Ok();
   return IoError("rename " + from.name() + " to it", to.path());
+}
+
+Status LinkFile(const RootedPath& from, const RootedPath& to) {
+  const Descriptor from_folder = OpenFolderOf(from), to_folder = OpenFolderOf(to);
+  if (from_folder.get() < 0) return OpenError("open the folder of", from);
+  if (to_folder.get() < 0) return OpenError("open the folder of", to);
+  if (!InjectFailure() &&
+      ::linkat(from_folder.get(), from.name().c_str(), to_folder.get(), to.name().c_str(), 0) == 0)
+    return Status::Ok();
+  return IoError("link " + from.string() + " to it", to.path());
 }
 
 Status WriteFileAtomic(const RootedPath& path, std::string_view bytes) {

@@ -65,6 +65,11 @@ Result<std::vector<std::string>> ListFolder(const RootedPath& folder);
 enum class FileKind { kMissing, kFile, kFolder, kLink, kOther };
 FileKind KindOf(const RootedPath& path);
 inline bool Exists(const RootedPath& path) { return KindOf(path) != FileKind::kMissing; }
+// Bytes of a regular file, and how many names it has (LinkFile). kNoInput: there is none.
+struct FileFacts {
+  uint64_t bytes = 0, links = 0;
+};
+Result<FileFacts> FactsOf(const RootedPath& path);
 
 // Durable replacement: random temporary name in the same folder, write, fsync, rename, fsync the
 // folder. On failure the old file is untouched and the temporary is removed. kIoError on ENOSPC and
@@ -77,7 +82,11 @@ Status CreateFolders(const Path& folder);  // with their parents; kCannotCreate
 // SyncFolder, RenamePath, SyncFolder of the parent.
 Status MakeFolder(const RootedPath& folder);                          // mode 0700; must not exist
 Status WriteNewFile(const RootedPath& path, std::string_view bytes);  // must not exist; fsynced
-Status RenamePath(const RootedPath& from, const RootedPath& to);      // within one file system
+// Gives a file another name, which must not exist: a hard link, within one file system. It is
+// durable with SyncFolder. kIoError or kNotPermitted where the file system or the system refuses
+// links.
+Status LinkFile(const RootedPath& from, const RootedPath& to);
+Status RenamePath(const RootedPath& from, const RootedPath& to);  // within one file system
 Status MustBeNew(const Path& path);  // kCannotCreate when there is something, with what to do
 Status RemoveTree(const RootedPath& path);  // ok when missing; links are removed, not followed
 RootedPath TemporaryName(

@@ -66,6 +66,26 @@ TEST_F(FilesFaultsTest, BufferedAppendNeverSyncs) {
   EXPECT_TRUE(TEST_FailurePending());
 }
 
+TEST_F(FilesFaultsTest, ALinkIsAnotherNameOrARefusal) {
+  const Path file = folder_ / "a", other = folder_ / "b";
+  ASSERT_TRUE(WriteFileAtomic(file, "text").ok());
+  EXPECT_EQ(FactsOf(file)->bytes, 4U);
+  EXPECT_EQ(FactsOf(file)->links, 1U);
+  TEST_FailNthCall(1, EPERM);
+  EXPECT_EQ(LinkFile(file, other).code(), Code::kNotPermitted);
+  TEST_FailNthCall(1, EMLINK);
+  EXPECT_EQ(LinkFile(file, other).code(), Code::kIoError);
+  EXPECT_EQ(FactsOf(other).status().code(), Code::kNoInput);
+  ASSERT_TRUE(LinkFile(file, other).ok());
+  EXPECT_TRUE(std::filesystem::equivalent(file, other));
+  EXPECT_EQ(FactsOf(other)->links, 2U);
+  EXPECT_FALSE(LinkFile(file, other).ok()) << "there is one of this name";
+  EXPECT_FALSE(LinkFile(folder_ / "missing", folder_ / "c").ok());
+  std::filesystem::create_symlink("a", folder_ / "link");
+  EXPECT_EQ(FactsOf(folder_ / "link").status().code(), Code::kNoInput) << "it is not followed";
+  EXPECT_EQ(FactsOf(folder_).status().code(), Code::kNoInput);
+}
+
 TEST_F(FilesFaultsTest, AKilledWriteLeavesHalf) {
   const Path path = folder_ / "log";
   const pid_t child = ::fork();

@@ -52,12 +52,11 @@ bool IsFileName(const std::string& name) {
          name.find_first_not_of(kAllowed) == std::string::npos;
 }
 
-std::string ManifestText(const CheckpointInfo& info, std::span<const CheckpointFile> files) {
+std::string ManifestText(const CheckpointManifest& saved) {
+  const CheckpointInfo& info = saved.info;
   nlohmann::json list = nlohmann::json::array();
-  for (const CheckpointFile& file : files) {
-    list.push_back(
-        {{"name", file.name}, {"bytes", file.bytes.size()}, {"sha256", Sha256Hex(file.bytes)}});
-  }
+  for (const CheckpointManifest::File& file : saved.files)
+    list.push_back({{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}});
   nlohmann::json manifest = {{"format", kManifestFormat},
                              {"step", info.step},
                              {"incarnation", info.incarnation},
@@ -126,6 +125,16 @@ Result<std::string> ReadVerified(const RootedPath& path, const CheckpointManifes
                                       ", expected " + file.sha256);
   }
   return bytes;
+}
+
+// Whether the checkpoint holds what was saved. Files that another one has too are not read: they
+// stay.
+bool OwnFilesVerify(const RootedPath& path, const CheckpointManifest& manifest) {
+  return std::ranges::all_of(manifest.files, [&](const CheckpointManifest::File& file) {
+    const auto facts = FactsOf(path / file.name);
+    if (!facts.ok() || facts->bytes != file.bytes) return false;
+    return facts->links > 1 || ReadVerified(path / file.name, file).ok();
+  });
 }
 
 }  // namespace
@@ -197,7 +206,7 @@ Result<std::optional<StoredCheckpoint>> LatestGoodCheckpoint(const RootedPath& c
 
 Result<RootedPath> CheckpointWriter::Save(const CheckpointInfo& info,
                                           std::span<const CheckpointFile> files) {
-  const RootedPath target = checkpoints_ / NameOf(info.step, info.incarnation);
+  const RootedPath target = PathOf(info);
   bool present = Exists(target);
   if (present) {
     // one process has one state per step: a good one is this one
@@ -211,12 +220,61 @@ Result<RootedPath> CheckpointWriter::Save(const CheckpointInfo& info,
     RETURN_IF_ERROR(Write(target, info, files));
     Prune(info.config_hash);
   }
-  last_ = target;
+  ContinueFrom(target);
   return target;
 }
 
+RootedPath CheckpointWriter::PathOf(const CheckpointInfo& info) const {
+  return checkpoints_ / NameOf(info.step, info.incarnation);
+}
+
+void CheckpointWriter::ContinueFrom(const RootedPath& checkpoint) {
+  last_ = checkpoint, last_files_.clear();
+  auto manifest = ReadManifest(checkpoint);
+  if (!manifest.ok()) return;  // then nothing is kept
+  for (CheckpointManifest::File& file : manifest->files) {
+    const std::string name = file.name;
+    last_files_[name] = std::move(file);
+  }
+}
+
+std::set<std::string> CheckpointWriter::Kept(const CheckpointInfo& info) const {
+  std::set<std::string> kept;
+  if (last_ == PathOf(info)) return kept;  // it would replace itself, if it is damaged
+  for (const auto& [name, file] : last_files_)
+    if (const auto facts = FactsOf(last_ / name); facts.ok() && facts->bytes == file.bytes)
+      kept.insert(name);
+  return kept;
+}
+
+// Writes a file, or gives that of the last checkpoint this name too; where links are refused,
+// copies it.
+Result<CheckpointManifest::File> CheckpointWriter::WriteOrKeep(const RootedPath& folder,
+                                                               const CheckpointFile& file) {
+  if (!file.kept) {
+    RETURN_IF_ERROR(WriteNewFile(folder / file.name, file.bytes));
+    return CheckpointManifest::File{file.name, file.bytes.size(), Sha256Hex(file.bytes)};
+  }
+  const auto before = last_files_.find(file.name);
+  if (before == last_files_.end())
+    return Status(Code::kIoError,
+                  (folder / file.name).string() + ": the last checkpoint has no such file to keep");
+  CheckpointManifest::File kept = before->second;
+  const RootedPath path = last_ / file.name;
+  const auto facts = FactsOf(path);
+  if (facts.ok() && facts->bytes == kept.bytes && LinkFile(path, folder / file.name).ok())
+    return kept;
+  const auto bytes = ReadVerified(path, kept);
+  if (!bytes.ok()) {
+    last_files_.erase(before);
+    return Status(Code::kIoError, bytes.status().message() + ": it is not kept");
+  }
+  RETURN_IF_ERROR(WriteNewFile(folder / file.name, *bytes));
+  return kept;
+}
+
 Status CheckpointWriter::Write(const RootedPath& target, const CheckpointInfo& info,
-                               std::span<const CheckpointFile> files) const {
+                               std::span<const CheckpointFile> files) {
   CHECK_LE(files.size(), kFilesMax);
   uint64_t bytes = 0;
   for (const CheckpointFile& file : files) {
@@ -236,11 +294,12 @@ Status CheckpointWriter::Write(const RootedPath& target, const CheckpointInfo& i
   const auto write = [&]() -> Status {
     // 2. the files, each on disk
     RETURN_IF_ERROR(MakeFolder(temporary));
+    CheckpointManifest manifest{.info = info, .files = {}};
     for (const CheckpointFile& file : files) {
-      RETURN_IF_ERROR(WriteNewFile(temporary / file.name, file.bytes));
+      ASSIGN_OR_RETURN(manifest.files.emplace_back(), WriteOrKeep(temporary, file));
     }
     // 3. the manifest last
-    RETURN_IF_ERROR(WriteNewFile(temporary / kManifest, ManifestText(info, files)));
+    RETURN_IF_ERROR(WriteNewFile(temporary / kManifest, ManifestText(manifest)));
     RETURN_IF_ERROR(SyncFolder(temporary));
     // 4. visible, and visible for good
     RETURN_IF_ERROR(RenamePath(temporary, target));
@@ -274,7 +333,9 @@ void CheckpointWriter::Prune(const std::string& config_hash) const {
   for (const RootedPath& path : candidates) {
     const bool kept = std::any_of(oldest_of_hour.begin(), oldest_of_hour.end(),
                                   [&](const auto& hour) { return hour.second == path; });
-    if (kept || !ReadCheckpoint(path).ok()) continue;
+    if (kept) continue;
+    const auto manifest = ReadManifest(path);
+    if (!manifest.ok() || !OwnFilesVerify(path, *manifest)) continue;
     const RootedPath temporary = TemporaryName(path);
     Status status = RenamePath(path, temporary);
     if (status.ok()) status = RemoveTree(temporary);

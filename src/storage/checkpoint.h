@@ -5,8 +5,10 @@
 //     manifest.json                           written last; names each file, its length and SHA-256
 //
 // A checkpoint appears by one rename after everything in it is on disk, disappears by one rename to
-// a temporary name, and never changes in between. "Latest" is judged by step and incarnation, never
-// by a clock. doc/run_folder_format.md has the fields of the manifest.
+// a temporary name, and never changes in between. A file that is as in the checkpoint before is one
+// file with two names (a hard link): each folder is whole, and the bytes are there once. "Latest"
+// is judged by step and incarnation, never by a clock. doc/run_folder_format.md has the fields of
+// the manifest.
 //
 // Thread safety: none; one writer, which holds the lock of the run folder. Readers may read
 // meanwhile.
@@ -15,6 +17,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,6 +43,7 @@ struct CheckpointInfo {
 struct CheckpointFile {
   std::string name;  // letters, digits, '.', '_', '-'; does not begin with '.'
   std::string_view bytes;
+  bool kept = false;  // the file of CheckpointWriter::Kept that has this name; no bytes are given
 };
 
 struct StoredCheckpoint {
@@ -91,20 +95,29 @@ class CheckpointWriter {
   // Returns the new checkpoint once it is durable, then prunes. A second save of the same step and
   // incarnation finds the first and does nothing. On failure no temporary is left, earlier
   // checkpoints are as before and the call may be repeated; kIoError also when less than 1.1 times
-  // the size is free.
+  // the bytes that are written is free, or a kept file can no longer be read (then it is not kept
+  // any more).
   Result<RootedPath> Save(const CheckpointInfo& info, std::span<const CheckpointFile> files);
 
-  // Path of the last checkpoint that Save returned; empty before.
+  // Names of the files that the next save, of `info`, may keep: those of the last checkpoint.
+  std::set<std::string> Kept(const CheckpointInfo& info) const;
+  // The last checkpoint is this one, which was read and verified.
+  void ContinueFrom(const RootedPath& checkpoint);
+  // The last checkpoint that Save returned or that the run continues from; empty before.
   const RootedPath& last() const { return last_; }
 
  private:
+  RootedPath PathOf(const CheckpointInfo& info) const;
   Status Write(const RootedPath& target, const CheckpointInfo& info,
-               std::span<const CheckpointFile> files) const;
+               std::span<const CheckpointFile> files);
+  Result<CheckpointManifest::File> WriteOrKeep(const RootedPath& folder,
+                                               const CheckpointFile& file);
   void Prune(const std::string& config_hash) const;
 
   const RootedPath checkpoints_;
   const Options options_;
   RootedPath last_;
+  std::map<std::string, CheckpointManifest::File> last_files_;
 };
 
 }  // namespace samara

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <set>
 #include <thread>
 
 #include "core/sha256.h"
@@ -309,6 +310,181 @@ TEST_F(CheckpointTest, AKillAtEachCallLosesNothingAcknowledged) {
     EXPECT_LE(step, acknowledged + 1) << trials;
   }
   EXPECT_GT(trials, 60);
+}
+
+// ---- kept files
+
+// Saves `info` with a file of its own and one that never changes; the latter is kept where it can
+// be.
+Result<Path> SaveKeeping(CheckpointWriter& writer, const CheckpointInfo& info) {
+  const std::string state = "state " + std::to_string(info.step);
+  const bool kept = writer.Kept(info).contains("part.bin");
+  const std::vector<CheckpointFile> files = {{"population.bin", state},
+                                             {"part.bin", kept ? "" : "lasting", kept}};
+  ASSIGN_OR_RETURN(const RootedPath path, writer.Save(info, files));
+  return path.path();
+}
+
+class KeptFilesTest : public CheckpointTest {
+ protected:
+  static uint64_t Links(const Path& file) { return std::filesystem::hard_link_count(file); }
+  static std::string Part(const Path& checkpoint) {
+    const auto read = ReadCheckpoint(checkpoint);
+    return read.ok() ? read->files.at("part.bin") : read.status().message();
+  }
+};
+
+TEST_F(KeptFilesTest, ThereIsOneFileWithANameInEachCheckpoint) {
+  CheckpointWriter writer(folder_.path());
+  EXPECT_TRUE(writer.Kept(Info(1)).empty());
+  const Path first = *SaveKeeping(writer, Info(1));
+  EXPECT_EQ(writer.Kept(Info(2)), (std::set<std::string>{"part.bin", "population.bin"}));
+  const Path second = *SaveKeeping(writer, Info(2)), third = *SaveKeeping(writer, Info(3));
+  EXPECT_TRUE(std::filesystem::equivalent(first / "part.bin", third / "part.bin"));
+  EXPECT_EQ(Links(third / "part.bin"), 3u);
+  EXPECT_EQ(Links(third / "population.bin"), 1u);
+  // printf lasting | sha256sum
+  EXPECT_EQ((*ReadSealedJson(third / "manifest.json"))["files"][1],
+            (nlohmann::json{
+                {"name", "part.bin"},
+                {"bytes", 7},
+                {"sha256", "48fb71763d97b54b752aa17694977d1f87c7707415f25ab63ac2ea2495347ae6"}}));
+  for (const Path& path : {first, second, third}) EXPECT_EQ(Part(path), "lasting");
+  std::filesystem::remove_all(first), std::filesystem::remove_all(second);
+  EXPECT_EQ(Part(third), "lasting") << "each folder is whole";
+}
+
+TEST_F(KeptFilesTest, AResumedRunKeepsThoseOfTheCheckpointThatItContinuesFrom) {
+  Path first;
+  {
+    CheckpointWriter writer(folder_.path());
+    first = *SaveKeeping(writer, Info(1));
+  }
+  CheckpointWriter writer(folder_.path());
+  EXPECT_TRUE(writer.Kept(Info(2, 2)).empty()) << "it was not read";
+  writer.ContinueFrom(first);
+  EXPECT_TRUE(writer.Kept(Info(2, 2)).contains("part.bin"));
+  EXPECT_EQ(Links(*SaveKeeping(writer, Info(2, 2)) / "part.bin"), 2u);
+}
+
+TEST_F(KeptFilesTest, WhatIsGoneOrOfAnotherSizeIsNotKept) {
+  CheckpointWriter writer(folder_.path());
+  const Path first = *SaveKeeping(writer, Info(1));
+  EXPECT_TRUE(writer.Kept(Info(1)).empty()) << "the same checkpoint";
+  Overwrite(first / "part.bin", "short");
+  EXPECT_FALSE(writer.Kept(Info(2)).contains("part.bin"));
+  std::filesystem::remove(first / "part.bin");
+  std::filesystem::create_symlink("population.bin", first / "part.bin");
+  EXPECT_FALSE(writer.Kept(Info(2)).contains("part.bin"));
+  std::filesystem::remove(first / "part.bin");
+  EXPECT_FALSE(writer.Kept(Info(2)).contains("part.bin"));
+  EXPECT_EQ(Part(*SaveKeeping(writer, Info(2))), "lasting");
+  std::filesystem::remove_all(folder_ / "ckpt-00000002-0001");
+  EXPECT_TRUE(writer.Kept(Info(3)).empty());
+  EXPECT_EQ(Part(*SaveKeeping(writer, Info(3))), "lasting");
+}
+
+// Where the file system refuses links a kept file is copied, if it verifies.
+TEST_F(KeptFilesTest, ACopyTakesThePlaceOfALinkThatIsRefused) {
+  for (const bool damaged : {false, true}) {
+    CheckpointWriter writer(folder_.path());
+    const uint64_t step = damaged ? 100 : 1;
+    const Path first = *SaveKeeping(writer, Info(step));
+    const std::string state = "state " + std::to_string(step + 1);
+    const std::vector<CheckpointFile> files = {{"part.bin", "", true}, {"population.bin", state}};
+    if (damaged) Overwrite(first / "part.bin", "lAsting");
+    TEST_FailNthCall(2, EPERM);  // the first makes the folder
+    const auto saved = writer.Save(Info(step + 1), files);
+    EXPECT_FALSE(TEST_FailurePending());
+    EXPECT_EQ(saved.ok(), !damaged);
+    EXPECT_EQ(Links(first / "part.bin"), 1u);
+    if (saved.ok()) {
+      EXPECT_EQ(Part(saved->path()), "lasting");
+      continue;
+    }
+    EXPECT_EQ(saved.status().code(), Code::kIoError);
+    EXPECT_EQ(CountTemporaries(folder_.path()), 0);
+    EXPECT_FALSE(writer.Kept(Info(step + 1)).contains("part.bin")) << "written by the next try";
+    EXPECT_EQ(writer.Save(Info(step + 1), files).status().code(), Code::kIoError);
+    EXPECT_EQ(Part(*SaveKeeping(writer, Info(step + 1))), "lasting");
+  }
+}
+
+// A file that another checkpoint has too stays when one of its names goes.
+TEST_F(KeptFilesTest, PruningReadsOnlyWhatIsAboutToGo) {
+  CheckpointWriter writer(folder_.path(), {.keep_last = 1, .keep_hourly = false});
+  const Path first = *SaveKeeping(writer, Info(1));
+  Overwrite(first / "part.bin", "lAsting");
+  const Path second = *SaveKeeping(writer, Info(2));
+  EXPECT_FALSE(std::filesystem::exists(first)) << "the damaged bytes are the second one's too";
+  EXPECT_EQ(ReadCheckpoint(second).status().code(), Code::kBadData);
+  // bytes that no other checkpoint has are deleted only where they verify
+  const std::vector<CheckpointFile> other = {{"population.bin", "state 3"}};
+  ASSERT_TRUE(writer.Save(Info(3), other).ok());
+  EXPECT_EQ(Steps(), (std::vector<uint64_t>{3, 2}));
+}
+
+TEST_F(KeptFilesTest, DamageOfASharedFileIsDamageOfEveryCheckpointThatHasIt) {
+  CheckpointWriter writer(folder_.path());
+  const std::vector<CheckpointFile> plain = {{"population.bin", "state 1"}};
+  ASSERT_TRUE(writer.Save(Info(1), plain).ok());
+  ASSERT_TRUE(SaveKeeping(writer, Info(2)).ok());
+  const Path third = *SaveKeeping(writer, Info(3));
+  EXPECT_EQ(LatestStep(), 3U);
+  Overwrite(third / "part.bin", "lAsting");
+  EXPECT_EQ(LatestStep(OnBad::kSetAside), 1U);
+  EXPECT_EQ(Steps(), std::vector<uint64_t>{1});
+}
+
+TEST_F(KeptFilesTest, EachCallFailingLeavesThePreviousAndARepeatSucceeds) {
+  for (int error : {EPERM, EIO, ENOSPC}) {
+    CheckpointWriter writer(folder_.path());
+    uint64_t step = static_cast<uint64_t>(error) * 1000;
+    ASSERT_TRUE(SaveKeeping(writer, Info(++step)).ok());
+    for (int n = 1;; ++n) {
+      TEST_FailNthCall(n, error);
+      const auto saved = SaveKeeping(writer, Info(step + 1));
+      const bool pending = TEST_FailurePending();
+      TEST_FailNthCall(0, 0);
+      if (pending) break;
+      if (!saved.ok()) {
+        EXPECT_EQ(LatestStep(OnBad::kRefuse), step) << n;
+        EXPECT_EQ(CountTemporaries(folder_.path()), 0) << n;
+        ASSERT_TRUE(SaveKeeping(writer, Info(step + 1)).ok()) << "a repeat succeeds";
+      }
+      EXPECT_EQ(LatestStep(OnBad::kRefuse), ++step) << n;
+    }
+  }
+}
+
+TEST_F(KeptFilesTest, AKillAtEachCallLosesNothingAcknowledged) {
+  int trials = 0;
+  for (bool done = false; !done;) {
+    ++trials;
+    const TempFolder folder;
+    const pid_t child = ::fork();
+    if (child == 0) {
+      CheckpointWriter writer(folder.path(), {.keep_last = 2, .keep_hourly = false});
+      TEST_KillAtNthCall(trials);
+      for (uint64_t step = 1; step <= 4; ++step)
+        if (!SaveKeeping(writer, Info(step)).ok()) ::_exit(1);
+      ::_exit(0);
+    }
+    int state = 0;
+    ASSERT_EQ(::waitpid(child, &state, 0), child);
+    done = WIFEXITED(state);
+    EXPECT_TRUE(!done || WEXITSTATUS(state) == 0);
+    // a run that resumes keeps on keeping
+    auto latest = LatestGoodCheckpoint(folder.path(), OnBad::kRefuse);
+    ASSERT_TRUE(latest.ok()) << trials << ": " << latest.status().message();
+    CheckpointWriter writer(folder.path());
+    if (latest->has_value()) writer.ContinueFrom((*latest)->path);
+    const Path next = *SaveKeeping(writer, Info(9, 2));
+    EXPECT_EQ(Part(next), "lasting") << trials;
+    EXPECT_EQ(Links(next / "part.bin") > 1, latest->has_value()) << trials;
+    EXPECT_EQ(CountTemporaries(folder.path()), 0) << trials;
+  }
+  EXPECT_GT(trials, 50);
 }
 
 TEST_F(CheckpointTest, AReaderBesideAWriterAlwaysFindsAWholeOne) {
