@@ -1,12 +1,16 @@
 """SAC end to end: it learns, its bits are those of any number of actors, threads and ranks and of a resumed run."""
 
+import contextlib
+import os
+import shutil
 import signal
+import time
 
 import pytest
 from samara_cli import Running, ok, resume, samara, train
 from test_launch import until
 from test_ppo import hash_of
-from test_train_ranks import result
+from test_train_ranks import ranks_of, result, start
 
 PENDULUM = ["classic/pendulum-sac", "run.random_episodes=0", "learn.test_episodes=4"]
 SHORT = [*PENDULUM, "learn.frames=3000"]
@@ -53,6 +57,46 @@ INTERRUPTIONS = [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.
 @pytest.mark.parametrize("how", INTERRUPTIONS)
 def test_a_run_that_is_interrupted_goes_on_with_its_replay(tmp_path, how):
     expect_the_same_bits_after_interruptions(tmp_path, how, *SHARDS, "learn.frames=12000")
+
+
+# Two shards, each with a replay of three parts, which is full after a third of the run; little is learned.
+PARTS = [*SHARDS, "learn.frames=200000", "replay.capacity=60000", "replay.ratio=1", "run.checkpoint_seconds=1", "run.video=false"]
+
+
+def save_until_parts_are_shared(folder, pid):
+    """Asks a run for checkpoints until two of them have a file of each shard in common."""
+    def shards_that_share():
+        found = set()
+        for file in folder.glob("checkpoints/ckpt-*/replay-*.bin"):
+            with contextlib.suppress(FileNotFoundError):  # pruned meanwhile
+                found |= {file.name.split("-")[1]} if file.stat().st_nlink > 1 else set()
+        return found
+
+    until(lambda: list(folder.glob("checkpoints/ckpt-*")), 60)
+    end = time.monotonic() + 60
+    while shards_that_share() != {"0", "1"}:
+        assert time.monotonic() < end
+        os.kill(pid, signal.SIGUSR1)
+        time.sleep(0.2)
+
+
+def test_parts_of_a_replay_are_written_once(tmp_path):
+    """Killed on two ranks and then on one, each time when checkpoints share parts of both shards, and then with the last
+    checkpoint alone: the bits of an undisturbed run."""
+    whole, folder = train(tmp_path / "whole", *PARTS), tmp_path / "cut"
+    ranks = start("samara", 2, *PARTS, "--out", folder)
+    until(lambda: len(ranks_of(ranks)) == 2)
+    save_until_parts_are_shared(folder, ranks_of(ranks)[0])
+    os.kill(ranks_of(ranks)[0], signal.SIGKILL)
+    ranks.communicate(timeout=60)
+    for path in sorted(folder.glob("checkpoints/ckpt-*"))[:-1]:
+        shutil.rmtree(path)
+    run = Running(tmp_path / "log", "train", "--resume", folder)
+    save_until_parts_are_shared(folder, run.process.pid)
+    run.kill()
+    ok("fsck", folder)
+    assert hash_of(resume(folder)) == hash_of(whole)
+    ok("fsck", folder)
 
 
 def test_free_mode_learns_and_resumes(tmp_path):

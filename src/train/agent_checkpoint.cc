@@ -1,6 +1,8 @@
 // Checkpoints of a learning run: saved, restored, rolled back to.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/format.h"
 #include "core/log.h"
 #include "report/run_data.h"
@@ -15,6 +17,13 @@ namespace {
 
 // Files of which every rank has a part.
 constexpr const char* kFilesInParts[] = {"slots.bin", "server.bin", "replay.bin"};
+bool IsReplayPart(const std::string& name) { return name.starts_with(Agent::kReplayParts); }
+
+// Whether a rank's file of this name holds its own slots or shards.
+bool IsOfRank(const std::string& name) {
+  return IsReplayPart(name) || std::ranges::find(kFilesInParts, name) != std::end(kFilesInParts);
+}
+
 constexpr double kAloneSeconds = 5;  // a stop waits so long for actors
 constexpr double kStopSeconds = 10;  // and so long for the end of a round
 
@@ -23,7 +32,7 @@ constexpr double kStopSeconds = 10;  // and so long for the end of a round
 Result<Trainer::Restored> AgentTrainer::Restore() {
   RunFolder& folder = session_.folder();
   const bool some = !ListCheckpoints(folder.checkpoints()).empty();
-  ASSIGN_OR_RETURN(const std::optional<StoredCheckpoint> checkpoint,
+  ASSIGN_OR_RETURN(std::optional<StoredCheckpoint> checkpoint,
                    LatestGoodCheckpoint(folder.checkpoints(), OnBadCheckpoint::kSetAside));
   if (!checkpoint && some)
     return Status(Code::kBadData,
@@ -38,7 +47,8 @@ Result<Trainer::Restored> AgentTrainer::Restore() {
   if (!batch_.curve.empty())
     Log(LogLevel::kDebug, "inference: batches of at most " + ToText(batch_));
   if (!checkpoint) return Restored();
-  for (const auto& [name, bytes] : checkpoint->files) start_.files[name] = bytes;
+  start_.files = std::move(checkpoint->files);
+  checkpoints_->ContinueFrom(checkpoint->path);
   start_.path = checkpoint->path.string();
   RETURN_IF_ERROR(RestoreState());
   start_.seconds = seconds_before_ = agreed_.seconds = agent_state().seconds;
@@ -92,18 +102,18 @@ Status AgentTrainer::Rollback() {
   if (Deterministic()) return Status::Ok();
   NamedFiles files;
   if (sync_.is_main()) {
-    ASSIGN_OR_RETURN(const std::optional<StoredCheckpoint> good,
+    ASSIGN_OR_RETURN(std::optional<StoredCheckpoint> good,
                      LatestGoodCheckpoint(session_.folder().checkpoints(), OnBadCheckpoint::kSkip));
     if (!good)
       files = initial_weights_;
     else
-      for (const auto& [name, bytes] : good->files) files[name] = bytes;
+      files = std::move(good->files);
     LogWarning(
         fmt::format("{} updates in a row were not finite: parameters of update {} taken again",
                     LearnerLoop::kSkippedMax, good ? good->info.step : 0));
   }
   if (!sync_.alone()) {
-    for (const char* name : kFilesInParts) files.erase(name);
+    std::erase_if(files, [](const auto& file) { return IsOfRank(file.first); });
     ASSIGN_OR_RETURN(const std::string shared, sync_.FromMain("rollback", EncodeFiles(files)));
     ASSIGN_OR_RETURN(files, DecodeFiles(shared));
   }
@@ -121,22 +131,58 @@ Status AgentTrainer::Save(OnRefusal on_refusal) {
 
 // The ranks compare what all of them save alike: everything but their own slots, their part of a
 // replay and the clock.
-Status AgentTrainer::CheckSame(NamedFiles contents) {
-  for (const char* name : kFilesInParts) contents.erase(name);
+Status AgentTrainer::CheckSame(const NamedFiles& contents) {
+  NamedFiles same;
+  for (const auto& [name, bytes] : contents)
+    if (!IsOfRank(name)) same[name] = bytes;
   AgentState state = agent_state();
   state.seconds = 0;
   for (auto* evaluation : {&state.solved, &state.best})
     if (*evaluation) (*evaluation)->seconds = 0;
-  contents["state.bin"] = state.Encode();
+  same["state.bin"] = state.Encode();
   return sync_.CheckSame(
       fmt::format("after update {}: not saved, the last checkpoint stays: ", agent_state().updates),
-      contents);
+      same);
+}
+
+// Collective: names of the files that the main rank may keep of the last checkpoint.
+Result<std::set<std::string>> AgentTrainer::KeptFiles() {
+  std::set<std::string> kept;
+  if (sync_.is_main()) kept = checkpoints_->Kept(MakeCheckpointInfo(agent_state().updates));
+  if (sync_.alone()) return kept;
+  NamedFiles names;
+  for (const std::string& name : kept) names[name];
+  ASSIGN_OR_RETURN(const std::string shared, sync_.FromMain("kept", EncodeFiles(names)));
+  ASSIGN_OR_RETURN(names, DecodeFiles(shared));
+  for (const auto& [name, nothing] : names) kept.insert(name);
+  return kept;
+}
+
+// Collective: the main rank's files become those of all ranks.
+Status AgentTrainer::JoinRanks(NamedFiles& contents) {
+  for (const char* name : kFilesInParts) {
+    if (!contents.contains(name)) continue;
+    ASSIGN_OR_RETURN(const std::vector<std::string> parts,
+                     sync_.Exchange(name, std::move(contents[name])));
+    ASSIGN_OR_RETURN(contents[name], JoinSlotRecords(parts));
+  }
+  if (sync_.alone()) return Status::Ok();
+  NamedFiles mine;
+  for (auto& [name, bytes] : contents)
+    if (IsReplayPart(name)) mine[name] = std::move(bytes);
+  ASSIGN_OR_RETURN(const std::vector<std::string> all, sync_.Exchange("replay", EncodeFiles(mine)));
+  for (const std::string& parts : all) {
+    ASSIGN_OR_RETURN(NamedFiles theirs, DecodeFiles(parts));
+    for (auto& [name, bytes] : theirs) contents[name] = std::move(bytes);
+  }
+  return Status::Ok();
 }
 
 // Collective.
 Status AgentTrainer::SaveCheckpoint(bool exact, OnRefusal on_refusal) {
   const SteadyTime begin = Now();
-  NamedFiles contents = agent_->Save(exact ? Agent::Part::kSlots : Agent::Part::kRun);
+  ASSIGN_OR_RETURN(const std::set<std::string> kept, KeptFiles());
+  NamedFiles contents = agent_->Save(exact ? Agent::Part::kSlots : Agent::Part::kRun, kept);
   if (agent_state().best) contents[AgentState::kBestWeights] = best_weights_;
   if (!sync_.alone()) RETURN_IF_ERROR(CheckSame(contents));
   if (!agent_->finite()) {
@@ -149,34 +195,35 @@ Status AgentTrainer::SaveCheckpoint(bool exact, OnRefusal on_refusal) {
   }
   if (exact) contents["server.bin"] = server_->Save();
   // rank 0 writes what all remember
-  for (const char* name : kFilesInParts) {
-    if (!contents.contains(name)) continue;
-    ASSIGN_OR_RETURN(const std::vector<std::string> parts,
-                     sync_.Exchange(name, std::move(contents[name])));
-    ASSIGN_OR_RETURN(contents[name], JoinSlotRecords(parts));
-  }
+  RETURN_IF_ERROR(JoinRanks(contents));
   if (!sync_.is_main()) return Status::Ok();
-  AgentState state = agent_state();
-  state.seconds = Seconds();
-  const json drops = Drops();
-  state.dropped_unrolls = drops["queue_full_unrolls"],
-  state.partial_unrolls = drops["partial_unrolls"];
-  state.lost_episodes = drops["lost_episodes"], state.not_finite_rows = drops["not_finite_rows"];
-  contents["state.bin"] = state.Encode();
+  contents["state.bin"] = StateToSave().Encode();
   std::vector<CheckpointFile> files;
-  for (auto& [name, bytes] : contents) files.push_back({name, std::move(bytes)});
-  CheckpointInfo info = MakeCheckpointInfo(state.updates);
+  for (const auto& [name, bytes] : contents)
+    files.push_back({name, bytes, IsReplayPart(name) && kept.contains(name)});
+  CheckpointInfo info = MakeCheckpointInfo(agent_state().updates);
   info.note = {{"parameter_hash", agent_->parameter_hash()}, {"exact", exact}};
   const auto save = [&] { return checkpoints_->Save(info, files).status(); };
   if (on_refusal == OnRefusal::kFail) {
-    RETURN_IF_ERROR(session_.MakeDurable(
-        fmt::format("the agent of update {} is not saved", state.updates), save));
+    RETURN_IF_ERROR(
+        session_.MakeDurable(fmt::format("the agent of update {} is not saved", info.step), save));
   } else if (const Status saved = save(); !saved.ok()) {
     return schedule_->Failed(Seconds(), saved, checkpoints_->last().path());
   }
   schedule_->Saved(Seconds(), SecondsSince(begin));
   initial_weights_.clear();
   return Status::Ok();
+}
+
+// Main rank: with what all ranks and the clock add to it.
+AgentState AgentTrainer::StateToSave() const {
+  AgentState state = agent_state();
+  state.seconds = Seconds();
+  const json drops = Drops();
+  state.dropped_unrolls = drops["queue_full_unrolls"],
+  state.partial_unrolls = drops["partial_unrolls"];
+  state.lost_episodes = drops["lost_episodes"], state.not_finite_rows = drops["not_finite_rows"];
+  return state;
 }
 
 // Between two rounds: every slot waits for its first action of the next one, every unroll is

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "core/mutex.h"
 #include "core/rng.h"
@@ -90,7 +91,10 @@ class AgentTrainer final : public Trainer {
   };
   Status Save(OnRefusal on_refusal);
   Status SaveCheckpoint(bool exact, OnRefusal on_refusal);
-  Status CheckSame(NamedFiles contents);
+  Result<std::set<std::string>> KeptFiles();
+  Status JoinRanks(NamedFiles& contents);
+  AgentState StateToSave() const;
+  Status CheckSame(const NamedFiles& contents);
   Status SaveExactCheckpoint(OnRefusal on_refusal);
 
   bool Deterministic() const { return learn_.mode == "deterministic"; }

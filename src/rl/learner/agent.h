@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -79,9 +80,13 @@ class Agent : public Model {
     kSlots,    // and what slots remember, and the versions that may still be asked for
   };
   static constexpr char kWeightsFile[] = "weights.safetensors";
-  // Files of a checkpoint by name; kWeightsFile alone plays. REQUIRES of kSlots: no
-  // inference is running.
-  virtual std::map<std::string, std::string> Save(Part part) const = 0;
+  // Files whose names begin so never change once a checkpoint has them (learner/replay_files.h).
+  static constexpr char kReplayParts[] = "replay-";
+  // Files of a checkpoint by name; kWeightsFile alone plays. Of those that never change, the ones
+  // in `kept` are empty. REQUIRES of kSlots: no inference is running.
+  virtual std::map<std::string, std::string> Save(Part part,
+                                                  const std::set<std::string>& kept) const = 0;
+  std::map<std::string, std::string> Save(Part part) const { return Save(part, {}); }
   // kWeights takes the optimizer too where it is there; the count of versions goes on.
   // kBadData: a file is missing or has another network's shapes; the parameters have not changed
   // then, the rest may have.

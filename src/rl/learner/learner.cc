@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <ranges>
 
 #include "core/clock.h"
 #include "core/cpu.h"
@@ -12,6 +13,7 @@
 #include "nn/torch/first_line.h"
 #include "rl/learner/agent_files.h"
 #include "rl/learner/algorithm.h"
+#include "rl/learner/replay_files.h"
 #include "rl/learner/shards.h"
 #include "rl/replay/sequence_sampler.h"
 
@@ -20,7 +22,7 @@ namespace {
 
 using torch::Tensor;
 
-constexpr char kTargets[] = "targets.safetensors", kReplay[] = "replay.bin";
+constexpr char kTargets[] = "targets.safetensors";
 constexpr uint64_t kSequenceBytesMax = 1 << 30;
 constexpr int64_t kActionInputMax = 4096;  // inputs that say which action was the last
 
@@ -121,7 +123,8 @@ class Learner : public Agent {
   Result<UpdateReport> Update(std::span<const UnrollStore::Loan> unrolls, double frames) override;
   std::string parameter_hash() const override;
   bool finite() const override;
-  std::map<std::string, std::string> Save(Part part) const override;
+  std::map<std::string, std::string> Save(Part part,
+                                          const std::set<std::string>& kept) const override;
   Status Restore(const std::map<std::string, std::string>& files, Part part) override;
   bool explores() const override { return replay_ != nullptr; }
   uint64_t memory_bytes() const override {
@@ -148,6 +151,7 @@ class Learner : public Agent {
     std::vector<ShardLoss::Number> numbers;
     double seconds_batch = 0, seconds_forward = 0, seconds_backward = 0;
   };
+  static SequenceSampler& ReplayOf(const ShardWork& part) { return *part.replay; }
   SequenceShape Sequences() const;  // of a shard's replay
   void SetTarget(const NamedTensors& parameters);
   int64_t BatchSize() const;  // unrolls of a minibatch, or of a batch without a replay
@@ -204,7 +208,8 @@ SequenceShape Learner::Sequences() const {
           .observation_bytes = shape().observation_bytes,
           .state = shape().state,
           .history_bytes = shape().history_bytes,
-          .compress = replay_->compress};
+          .compress = replay_->compress,
+          .parts = PartRuleOf(all_shards_)};
 }
 
 void Learner::SetTarget(const NamedTensors& parameters) {
@@ -447,13 +452,12 @@ Result<UpdateReport> Learner::Update(std::span<const UnrollStore::Loan> unrolls,
   return report;
 }
 
-std::map<std::string, std::string> Learner::Save(Part part) const {
+std::map<std::string, std::string> Learner::Save(Part part,
+                                                 const std::set<std::string>& kept) const {
   auto files = SaveAgent(part, parameters_, version_, *optimizer_, statistics_, acting_);
   if (replay_ == nullptr || part == Part::kWeights) return files;
   files[kTargets] = TensorsToFile(NamedParameters(*target_), {{"steps", std::to_string(steps_)}});
-  std::vector<std::string> records;
-  for (const ShardWork& shard : parts_) records.push_back(shard.replay->Save());
-  files[kReplay] = WriteSlotRecords(records);
+  SaveReplays(std::views::transform(parts_, ReplayOf), first_shard_, kept, files);
   return files;
 }
 
@@ -466,12 +470,9 @@ Status Learner::Restore(const std::map<std::string, std::string>& files, Part pa
     ASSIGN_OR_RETURN(target, TensorsFromFile(files, kTargets, NamedParameters(*target_)));
     ASSIGN_OR_RETURN(steps, NumberOfFile(files.at(kTargets), kTargets, "steps"));
   }
-  if (part != Part::kWeights) {
-    ASSIGN_OR_RETURN(const auto records,
-                     ReplayRecords(files, kReplay, first_shard_, shards_, all_shards_));
-    for (size_t i = 0; i < parts_.size(); ++i)
-      RETURN_IF_ERROR(parts_[i].replay->Restore(records[i]).Annotate(kReplay));
-  }
+  if (part != Part::kWeights)
+    RETURN_IF_ERROR(
+        RestoreReplays(files, first_shard_, all_shards_, std::views::transform(parts_, ReplayOf)));
   RETURN_IF_ERROR(RestoreAgent(files, part, state));
   SetTarget(target ? *target : NamedParameters(*network_));
   if (part != Part::kWeights) steps_ = steps;

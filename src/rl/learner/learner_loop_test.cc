@@ -28,7 +28,9 @@ class FakeAgent : public Agent {
   int64_t parameter_count() const override { return 0; }
   std::string parameter_hash() const override { return {}; }
   bool finite() const override { return true; }
-  std::map<std::string, std::string> Save(Part) const override { return {}; }
+  std::map<std::string, std::string> Save(Part, const std::set<std::string>&) const override {
+    return {};
+  }
   Status Restore(const std::map<std::string, std::string>&, Part) override { return Status::Ok(); }
 
   std::vector<Key> learned;

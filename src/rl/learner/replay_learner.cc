@@ -11,6 +11,7 @@
 #include "core/clock.h"
 #include "core/sha256.h"
 #include "rl/learner/flat_optimizer.h"
+#include "rl/learner/replay_files.h"
 #include "rl/learner/shards.h"
 #include "rl/learner/version_queue.h"
 #include "rl/replay/hindsight.h"
@@ -23,7 +24,7 @@ namespace {
 using Files = std::map<std::string, std::string>;
 
 constexpr char kWeights[] = "weights.safetensors", kOptimizer[] = "optimizer.safetensors",
-               kTargets[] = "targets.safetensors", kReplay[] = "replay.bin", kSlots[] = "slots.bin",
+               kTargets[] = "targets.safetensors", kSlots[] = "slots.bin",
                kVersions[] = "versions.safetensors";
 constexpr char kVersion[] = "version", kSteps[] = "steps";  // metadata
 
@@ -113,7 +114,7 @@ class ReplayLearner final : public Agent {
     return AllFinite(learned_) && AllFinite(targets_) &&
            std::ranges::all_of(groups_, [](const Group& g) { return g.optimizer.finite(); });
   }
-  Files Save(Part part) const override;
+  Files Save(Part part, const std::set<std::string>& kept) const override;
   Status Restore(const Files& files, Part part) override;
 
  private:
@@ -145,16 +146,18 @@ class ReplayLearner final : public Agent {
       const uint64_t first = replay.Add(unroll, stream);
       for (uint32_t t = 0; t + 1 < unroll.entries; ++t) priorities.SetNew(first + t);
     }
+    std::vector<uint64_t> parts() const { return replay.parts(); }
+    std::string SavePart(uint64_t part) const { return replay.SavePart(part); }
     std::string Save() const {
       if (priorities.uniform()) return replay.Save();
       return ByteWriter().PutBytes(replay.Save()).PutBytes(priorities.Save(replay.size())).Take();
     }
-    Status Restore(std::string_view saved) {
-      if (priorities.uniform()) return replay.Restore(saved);
+    Status Restore(std::string_view saved, const PartSource& part) {
+      if (priorities.uniform()) return replay.Restore(saved, part);
       ByteReader in(saved);
       const std::string_view stored = in.GetBytes(), saved_priorities = in.GetBytes();
       if (!in.AtEnd()) return {Code::kBadData, "the saved replay is damaged"};
-      RETURN_IF_ERROR(replay.Restore(stored));
+      RETURN_IF_ERROR(replay.Restore(stored, part));
       return priorities.Restore(saved_priorities, replay.size());
     }
   };
@@ -172,8 +175,6 @@ class ReplayLearner final : public Agent {
   bool StepGroups(std::span<const float> gradient, double frames, UpdateReport& report);
   std::string SaveOptimizer() const;
   Status RestoreOptimizer(const Safetensors& saved, std::vector<Group>& groups) const;
-  Status RestoreReplay(const Files& files);
-
   const LearningConfig config_;
   const ReplayKeys keys_;
   const HindsightRule hindsight_;
@@ -198,7 +199,8 @@ ReplayShape ReplayLearner::Replay() const {
           .length = static_cast<uint32_t>(config_.learn.unroll),
           .observation_bytes = shape_.observation_bytes,
           .action_values = shape_.action_values,
-          .episodes = keeps_last()};
+          .episodes = keeps_last(),
+          .parts = PartRuleOf(all_shards_)};
 }
 
 void ReplayLearner::MakeShards() {
@@ -354,7 +356,7 @@ Status ReplayLearner::RestoreOptimizer(const Safetensors& saved, std::vector<Gro
   return Status::Ok();
 }
 
-Files ReplayLearner::Save(Part part) const {
+Files ReplayLearner::Save(Part part, const std::set<std::string>& kept) const {
   Files files;
   const auto save = [&](const char* name, std::map<std::string, Tensor> tensors,
                         std::map<std::string, std::string> metadata = {}) {
@@ -364,9 +366,7 @@ Files ReplayLearner::Save(Part part) const {
   if (part == Part::kWeights) return files;
   files[kOptimizer] = SaveOptimizer();
   save(kTargets, algorithm_->targets().Tensors(targets_));
-  std::vector<std::string> replays;
-  for (const ShardWork& shard : parts_) replays.push_back(shard.Save());
-  files[kReplay] = WriteSlotRecords(replays);
+  SaveReplays(parts_, first_shard_, kept, files);
   if (part == Part::kRun) return files;
   files[kSlots] = WriteSlotRecords(std::vector<std::string>(slots_));  // they remember nothing
   std::map<std::string, Tensor> versions;
@@ -378,14 +378,6 @@ Files ReplayLearner::Save(Part part) const {
   }
   save(kVersions, std::move(versions));
   return files;
-}
-
-Status ReplayLearner::RestoreReplay(const Files& files) {
-  ASSIGN_OR_RETURN(const auto records,
-                   ReplayRecords(files, kReplay, first_shard_, shards_, all_shards_));
-  for (size_t i = 0; i < parts_.size(); ++i)
-    RETURN_IF_ERROR(parts_[i].Restore(records[i]).Annotate(kReplay));
-  return Status::Ok();
 }
 
 Status ReplayLearner::Restore(const Files& files, Part part) {
@@ -425,7 +417,8 @@ Status ReplayLearner::Restore(const Files& files, Part part) {
     if (memory == files.end()) return {Code::kBadData, std::string("holds no ") + kSlots};
     RETURN_IF_ERROR(ReadSlotRecords(memory->second, share_, slots_).status());
   }
-  if (part != Part::kWeights) RETURN_IF_ERROR(RestoreReplay(files));
+  if (part != Part::kWeights)
+    RETURN_IF_ERROR(RestoreReplays(files, first_shard_, all_shards_, parts_));
   if (part == Part::kRun)  // slots begin again
     for (ShardWork& shard : parts_) shard.replay.EndStreams();
   learned_ = std::move(learned), targets_ = std::move(targets);

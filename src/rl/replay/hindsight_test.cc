@@ -9,6 +9,8 @@
 #include <map>
 #include <set>
 
+#include "rl/replay/parts_test_util.h"
+
 namespace samara {
 namespace {
 
@@ -17,7 +19,8 @@ constexpr size_t kFloats = 3;  // number of the step, achieved, desired
 constexpr ReplayShape kShape = {.capacity = 12 * kLength,
                                 .length = kLength,
                                 .observation_bytes = kFloats * sizeof(float),
-                                .episodes = true};
+                                .episodes = true,
+                                .parts = {.parts_max = 3, .bytes_min = 1}};
 constexpr GoalSpec kGoes = {.size = 1, .threshold = 0.5, .reached = 2, .missed = -1},
                    kEnds = {.size = 1, .threshold = 0.5, .terminates = true};
 
@@ -300,23 +303,31 @@ TEST(HindsightTest, RowsKeepTheirObservations) {
 TEST(HindsightTest, ASavedReplayFollowsEpisodesAsBeforeAndDamageIsRefused) {
   World world(kEnds, 11);
   UnrollReplay copy(kShape);
+  SavedParts saved;
   for (const int steps : {20, 300}) {  // the ring in part, and around
     world.Play(steps);
-    const std::string saved = world.replay.Save();
-    ASSERT_TRUE(copy.Restore(saved).ok());
-    EXPECT_EQ(copy.Save(), saved);
+    saved.Save(world.replay);
+    ASSERT_TRUE(saved.Restore(copy).ok());
+    EXPECT_EQ(copy.Save(), saved.rest);
     for (uint64_t step = 0; step < copy.size(); ++step) {
       const uint64_t count = copy.StepsFrom(step);
       ASSERT_EQ(count, world.replay.StepsFrom(step));
       ASSERT_EQ(copy.Later(step, count - 1), world.replay.Later(step, count - 1));
+      ASSERT_EQ(Floats(copy.Before(step)), Floats(world.replay.Before(step)));
+      ASSERT_EQ(Floats(copy.After(step)), Floats(world.replay.After(step)));
     }
-    for (size_t cut = 0; cut < saved.size(); ++cut)
-      ASSERT_EQ(copy.Restore(saved.substr(0, cut)).code(), Code::kBadData) << cut;
-    EXPECT_EQ(copy.Save(), saved);
+    SavedParts damaged = saved;
+    for (size_t cut = 0; cut < saved.rest.size(); ++cut) {
+      damaged.rest = saved.rest.substr(0, cut);
+      ASSERT_EQ(damaged.Restore(copy).code(), Code::kBadData) << cut;
+    }
+    EXPECT_EQ(copy.Save(), saved.rest);
   }
+  EXPECT_GT(saved.files.size(), 1u);
   ReplayShape plain = kShape;
   plain.episodes = false;
-  EXPECT_EQ(UnrollReplay(plain).Restore(world.replay.Save()).code(), Code::kBadData);
+  UnrollReplay other(plain);
+  EXPECT_EQ(saved.Restore(other).code(), Code::kBadData);
 }
 
 // A file in which blocks lead to each other is refused: an episode would never end.

@@ -4,14 +4,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
-#include "core/bytes.h"
 #include "core/check.h"
 
 namespace samara {
 namespace {
-
-constexpr uint64_t kSequenceFormat = 1;
 
 bool SameEntry(const EntryHeader& a, const EntryHeader& b) {
   return a.absent == b.absent && a.incarnation == b.incarnation &&
@@ -21,7 +19,8 @@ bool SameEntry(const EntryHeader& a, const EntryHeader& b) {
 
 }  // namespace
 
-SequenceReplay::SequenceReplay(const SequenceShape& shape) : shape_(shape) {
+SequenceReplay::SequenceReplay(const SequenceShape& shape)
+    : shape_(shape), parts_(shape.parts, shape.capacity, Bytes(shape, true) / shape.capacity) {
   CHECK(shape.entries() * shape.observation_bytes < LZ4_MAX_INPUT_SIZE || !shape.compress);
 }
 
@@ -42,6 +41,7 @@ uint64_t SequenceReplay::NumberAt(uint64_t place) const {
 std::shared_ptr<const SequenceReplay::Block> SequenceReplay::MakeBlock(const Unroll& unroll,
                                                                        uint32_t from) const {
   Block block;
+  block.number = added_;
   block.headers.assign(unroll.headers.begin() + from, unroll.headers.begin() + unroll.entries);
   const auto* begin =
       reinterpret_cast<const char*>(unroll.observations.data()) + from * shape_.observation_bytes;
@@ -142,88 +142,11 @@ void SequenceReplay::Read(uint64_t number, Unroll& unroll) const {
       unroll.observations.begin() + static_cast<ptrdiff_t>(sequence.skipped * bytes));
 }
 
-std::string SequenceReplay::Save() const {
-  ByteWriter out;
-  out.Put(kSequenceFormat).Put(shape_.length).Put(shape_.overlap).Put(shape_.capacity).Put(added_);
-  std::map<const Block*, uint64_t> numbers;
-  std::vector<const Block*> blocks;
-  for (uint64_t number = added_ - size(); number < added_; ++number)
-    for (const auto& block : sequences_[PlaceOf(number)].blocks)
-      if (numbers.emplace(block.get(), blocks.size()).second) blocks.push_back(block.get());
-  out.Put(uint64_t{blocks.size()});
-  for (const Block* block : blocks) {
-    out.PutVector(block->headers).PutVector(block->observations).Put(uint8_t{block->compressed});
-    out.Put(uint64_t{block->finals.size()});
-    for (const Unroll::Final& final : block->finals)
-      out.Put(final.entry).PutVector(final.observation);
-  }
-  for (uint64_t number = added_ - size(); number < added_; ++number) {
-    const Sequence& sequence = sequences_[PlaceOf(number)];
-    std::vector<uint64_t> block_numbers;
-    for (const auto& block : sequence.blocks) block_numbers.push_back(numbers.at(block.get()));
-    out.Put(sequence.slot).Put(sequence.index).Put(sequence.skipped);
-    out.PutVector(block_numbers).PutVector(sequence.state).PutVector(sequence.history);
-  }
-  return out.Take();
-}
-
-// Whether its parts have the sizes that its headers say.
-bool SequenceReplay::Fits(const Block& block) const {
-  const size_t entries = block.headers.size(), size = entries * shape_.observation_bytes;
-  if (entries == 0 || entries > shape_.entries() || !HaveFlags(block.headers)) return false;
-  for (const Unroll::Final& final : block.finals)
-    if (final.entry >= entries || final.observation.size() != shape_.observation_bytes)
-      return false;
-  if (!block.compressed) return block.observations.size() == size;
-  std::vector<char> unpacked(size);
-  return LZ4_decompress_safe(block.observations.data(), unpacked.data(),
-                             static_cast<int>(block.observations.size()),
-                             static_cast<int>(size)) == static_cast<int>(size);
-}
-
-Status SequenceReplay::Restore(std::string_view saved) {
-  const Status bad(Code::kBadData, "the saved replay has another shape than this run's");
-  ByteReader in(saved);
-  const bool same = in.Get<uint64_t>() == kSequenceFormat && in.Get<uint32_t>() == shape_.length &&
-                    in.Get<uint32_t>() == shape_.overlap && in.Get<uint64_t>() == shape_.capacity;
-  if (!same) return bad;
-  const auto added = in.Get<uint64_t>();
-  std::vector<std::shared_ptr<const Block>> blocks;
-  for (auto left = in.Get<uint64_t>(); left > 0; --left) {
-    Block block;
-    bool whole = in.GetVector(block.headers) && in.GetVector(block.observations);
-    block.compressed = in.Get<uint8_t>() != 0;
-    for (auto finals = in.Get<uint64_t>(); finals > 0 && in.ok(); --finals) {
-      block.finals.emplace_back();
-      block.finals.back().entry = in.Get<uint32_t>();
-      whole = in.GetVector(block.finals.back().observation) && whole;
-    }
-    if (!whole || !in.ok() || !Fits(block)) return bad;
-    blocks.push_back(std::make_shared<const Block>(std::move(block)));
-  }
-  std::vector<Sequence> sequences(std::min(added, shape_.capacity));
-  std::map<uint32_t, uint64_t> last;
-  for (uint64_t number = added - sequences.size(); number < added; ++number) {
-    Sequence& sequence = sequences[PlaceOf(number)];
-    sequence.slot = in.Get<uint32_t>(), sequence.index = in.Get<uint64_t>();
-    sequence.skipped = in.Get<uint32_t>();
-    std::vector<uint64_t> block_numbers;
-    bool whole = in.GetVector(block_numbers) && in.GetVector(sequence.state) &&
-                 in.GetVector(sequence.history) && sequence.state.size() == shape_.state &&
-                 sequence.history.size() == shape_.history_bytes;
-    uint64_t entries = 0;
-    for (const uint64_t block : block_numbers) {
-      if (block >= blocks.size()) return bad;
-      entries += blocks[block]->headers.size();
-      sequence.blocks.push_back(blocks[block]);
-    }
-    whole = whole && entries == uint64_t{sequence.skipped} + shape_.entries();
-    if (!whole || sequence.skipped >= sequence.blocks[0]->headers.size()) return bad;
-    last[sequence.slot] = number;
-  }
-  if (!in.AtEnd()) return bad;
-  added_ = added, sequences_ = std::move(sequences), last_ = std::move(last);
-  return Status::Ok();
+size_t SequenceReplay::TEST_Blocks() const {
+  std::set<const Block*> blocks;
+  for (const Sequence& sequence : sequences_)
+    for (const auto& block : sequence.blocks) blocks.insert(block.get());
+  return blocks.size();
 }
 
 }  // namespace samara

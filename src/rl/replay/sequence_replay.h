@@ -3,7 +3,7 @@
 //
 // Consecutive unrolls of a slot share overlap + 1 entries (unroll_store.h). These are stored once:
 // a sequence is a row of blocks of entries, and a block goes with the last sequence that has a part
-// in it. Thread safety: none.
+// in it. A block has the number of the sequence that came with it. Thread safety: none.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,9 @@
 #include <string_view>
 #include <vector>
 
+#include "core/bytes.h"
 #include "core/status.h"
+#include "rl/replay/parts.h"
 #include "rl/trajectory/unroll_store.h"
 
 namespace samara {
@@ -27,6 +29,7 @@ struct SequenceShape {
   size_t state = 0;          // floats
   size_t history_bytes = 0;  // of the frames before entry 0
   bool compress = false;     // observations, by LZ4
+  PartRule parts = {};       // of a checkpoint; its items are sequences
   uint32_t entries() const { return overlap + length + 1; }
 };
 
@@ -50,13 +53,20 @@ class SequenceReplay {
   // Everything but behaviour, values and continuous actions. REQUIRES: Has(number).
   void Read(uint64_t number, Unroll& unroll) const;
 
-  // Encodes the replay for a checkpoint. Restore: kBadData, of another shape or damaged; nothing
-  // has changed.
+  // What a checkpoint holds: the complete parts, by number, and all else. A block is in every part
+  // whose sequences it belongs to.
+  std::vector<uint64_t> parts() const { return parts_.Complete(Held()); }
+  std::string SavePart(uint64_t part) const;  // REQUIRES: one of parts()
   std::string Save() const;
-  Status Restore(std::string_view saved);
+  // kBadData: of another shape or damaged; nothing has changed. Reads what earlier builds saved
+  // without parts, too.
+  Status Restore(std::string_view saved, const PartSource& part = NoParts);
+
+  size_t TEST_Blocks() const;  // that are in memory
 
  private:
   struct Block {
+    uint64_t number = 0;
     std::vector<EntryHeader> headers;
     std::vector<char> observations;  // as `compressed` says
     bool compressed = false;
@@ -64,9 +74,9 @@ class SequenceReplay {
   };
   struct Sequence {
     uint32_t slot = 0;
-    uint64_t index = 0;  // of the unroll, among its slot's
-    std::vector<std::shared_ptr<const Block>> blocks;
-    uint32_t skipped = 0;  // entries of the first block, before entry 0
+    uint64_t index = 0;                                // of the unroll, among its slot's
+    std::vector<std::shared_ptr<const Block>> blocks;  // oldest first; the last came with it
+    uint32_t skipped = 0;                              // entries of the first block, before entry 0
     std::vector<float> state;
     std::vector<std::byte> history;
   };
@@ -76,7 +86,18 @@ class SequenceReplay {
   void Unpack(const Block& block, std::byte* out) const;
   bool Fits(const Block& block) const;
 
+  ItemRange Held() const { return {added_ - size(), added_}; }
+  // Blocks that are read, by the number that sequences have for them.
+  using Blocks = std::map<uint64_t, std::shared_ptr<Block>>;
+  void PutSequences(const ItemRange& range, ByteWriter& out) const;
+  bool GetBlock(ByteReader& in, Block& block) const;
+  bool GetSequence(ByteReader& in, const Blocks& blocks, Sequence& sequence) const;
+  bool GetSequences(const ItemRange& range, ByteReader& in, Blocks& blocks);
+  bool GetPart(uint64_t part, std::string_view saved, Blocks& blocks);
+  bool GetWhole(ByteReader& in);
+
   const SequenceShape shape_;
+  ReplayParts parts_;
   uint64_t added_ = 0;
   std::vector<Sequence> sequences_;
   std::map<uint32_t, uint64_t> last_;  // of each slot: number

@@ -8,6 +8,7 @@
 
 #include "core/bytes.h"
 #include "core/rng.h"
+#include "rl/replay/parts_test_util.h"
 #include "rl/replay/sequence_sampler.h"
 
 namespace samara {
@@ -160,6 +161,83 @@ TEST_P(SequenceReplayTest, ARestoredOneGivesBackTheSameAndGoesOn) {
   }
 }
 
+SequenceShape InParts(const Case& c, uint64_t parts_max) {
+  SequenceShape shape = ShapeOf(c, 12);
+  shape.parts = {.parts_max = parts_max, .bytes_min = 1};
+  return shape;
+}
+
+// Blocks that sequences share are in every part that has one of these, and shared again.
+TEST_P(SequenceReplayTest, OneThatIsRestoredFromPartsIsAsIfItHadNotBeenSaved) {
+  for (const uint64_t parts_max : {4, 3, 1}) {
+    const SequenceShape shape = InParts(GetParam(), parts_max);
+    SequenceReplay replay(shape);
+    SavedParts folder;
+    Player player(GetParam());
+    for (int i = 0; i < 200; ++i) {
+      const auto unrolls = player.Play();
+      if (unrolls.empty()) continue;
+      folder.Save(replay);
+      EXPECT_LE(folder.files.size(), parts_max);
+      SequenceReplay other(shape);
+      ASSERT_TRUE(folder.Restore(other).ok()) << replay.added();
+      EXPECT_EQ(other.TEST_Blocks(), replay.TEST_Blocks());
+      for (const auto& unroll : unrolls) replay.Add(*unroll), other.Add(*unroll);
+      EXPECT_EQ(other.Save(), replay.Save());
+      EXPECT_EQ(other.TEST_Blocks(), replay.TEST_Blocks());
+      ASSERT_EQ(other.parts(), replay.parts());
+      for (const uint64_t part : replay.parts())
+        EXPECT_EQ(other.SavePart(part), replay.SavePart(part)) << part;
+      Unroll a, b;
+      for (uint64_t place = 0; place < replay.size(); ++place) {
+        replay.Read(replay.NumberAt(place), a), other.Read(other.NumberAt(place), b);
+        ExpectSame(a, b);
+      }
+    }
+    EXPECT_GT(replay.added(), 36u);
+  }
+}
+
+TEST_P(SequenceReplayTest, DamagedAndMissingPartsAreRefusedAndChangeNothing) {
+  const SequenceShape shape = InParts(GetParam(), 4);
+  SequenceReplay replay(shape), other(shape);
+  Player player(GetParam());
+  while (replay.added() < 20)
+    for (const UnrollStore::Loan& unroll : player.Play()) replay.Add(*unroll);
+  SavedParts whole;
+  whole.Save(replay);
+  ASSERT_GE(whole.files.size(), 3u);
+  const uint64_t first = whole.files.begin()->first, next = first + 1;
+  const auto refused = [&](const SavedParts& damaged) {
+    EXPECT_EQ(damaged.Restore(other).code(), Code::kBadData);
+    EXPECT_EQ(other.size(), 0u);
+  };
+  SavedParts damaged = whole;
+  damaged.files.erase(next);
+  refused(damaged);
+  damaged.files[next] = whole.files.at(first);
+  refused(damaged);
+  damaged.files[next] = whole.files.at(next) + "x";
+  refused(damaged);
+  const CounterRng rng(7);
+  for (size_t i = 0; i < 60; ++i) {
+    const std::string& part = whole.files.at(next);
+    damaged.files[next] = part.substr(0, rng.UniformInt(i, part.size()));
+    refused(damaged);
+  }
+  // a byte of the numbers that lead through the file: what is still a replay may be read
+  for (size_t i = 0; i < 200; ++i) {
+    damaged = whole;
+    std::string& part = damaged.files[next];
+    part[rng.UniformInt(1000 + i, part.size())] ^= static_cast<char>(1 + rng.Bits(i) % 255);
+    SequenceReplay reads(shape);
+    if (!damaged.Restore(reads).ok()) continue;
+    Unroll unroll;
+    for (uint64_t place = 0; place < reads.size(); ++place)
+      reads.Read(reads.NumberAt(place), unroll);
+  }
+}
+
 TEST_P(SequenceReplayTest, DamagedOnesAreRefusedAndChangeNothing) {
   SequenceReplay replay(ShapeOf(GetParam(), 12)), other(ShapeOf(GetParam(), 12));
   Player player(GetParam());
@@ -268,6 +346,43 @@ TEST(SequenceReplayTest, SequencesOfAnotherShapeAreRefused) {
     EXPECT_EQ(status.code(), Code::kBadData) << i;
     EXPECT_EQ(status.message(), "the saved replay has another shape than this run's") << i;
   }
+}
+
+// By hand: the last two of three sequences of five entries. Each shares an entry with the one
+// before, the first of them with one that is gone.
+TEST(SequenceReplayTest, OneWithoutPartsIsReadAndGoesOn) {
+  SequenceShape shape = ShapeOf({4, 0, false}, 2);
+  shape.parts = {.parts_max = 2, .bytes_min = 1};
+  ByteWriter out;
+  out.Put(uint64_t{1}).Put(shape.length).Put(shape.overlap).Put(shape.capacity).Put(uint64_t{3});
+  out.Put(uint64_t{3});
+  for (const auto& [entries, frame] : {std::pair<size_t, char>{5, 'a'}, {4, 'b'}, {4, 'c'}}) {
+    out.PutVector(std::vector<EntryHeader>(entries)).PutBytes(std::string(entries * kFrame, frame));
+    out.Put(uint8_t{0}).Put(uint64_t{0});
+  }
+  for (const uint64_t number : {1, 2}) {
+    out.Put(uint32_t{0}).Put(number).Put(uint32_t{number == 1 ? 4U : 3U});
+    out.PutVector(std::vector<uint64_t>{number - 1, number});
+    out.PutVector(std::vector<float>{1, 2}).PutBytes(std::string(kFrame, 'd'));
+  }
+  SequenceReplay replay(shape), again(shape);
+  ASSERT_TRUE(replay.Restore(out.Take()).ok());
+  const auto expect = [](const SequenceReplay& read) {
+    EXPECT_EQ(read.TEST_Blocks(), 3u);
+    for (const auto& [number, frames] : {std::pair{1, "abbbb"}, {2, "bcccc"}}) {
+      Unroll unroll;
+      read.Read(static_cast<uint64_t>(number), unroll);
+      ASSERT_EQ(unroll.observations.size(), 5 * kFrame);
+      for (size_t t = 0; t < 5; ++t)
+        EXPECT_EQ(static_cast<char>(unroll.observations[t * kFrame]), frames[t]) << number;
+    }
+  };
+  expect(replay);
+  SavedParts folder;
+  folder.Save(replay);
+  EXPECT_EQ(folder.files.size(), 2u);
+  ASSERT_TRUE(folder.Restore(again).ok());
+  expect(again);
 }
 
 TEST(SequenceSamplerTest, DamagedOnesAreRefused) {

@@ -33,11 +33,11 @@ std::string SequenceSampler::Save() const {
   return out.Take();
 }
 
-Status SequenceSampler::Restore(std::string_view saved) {
+Status SequenceSampler::Restore(std::string_view saved, const PartSource& part) {
   ByteReader in(saved);
   const std::string_view sequences = in.GetBytes(), priorities = in.GetBytes();
   if (!in.AtEnd()) return {Code::kBadData, "the saved replay is damaged"};
-  RETURN_IF_ERROR(replay_.Restore(sequences));
+  RETURN_IF_ERROR(replay_.Restore(sequences, part));
   return priorities_.Restore(priorities, replay_.size());
 }
 

@@ -2,20 +2,15 @@
 
 #include <algorithm>
 
-#include "core/bytes.h"
 #include "core/check.h"
 
 namespace samara {
-namespace {
-
-constexpr uint64_t kUnrollFormat = 1, kEpisodesFormat = 2;  // the second with links of blocks
-
-}  // namespace
 
 UnrollReplay::UnrollReplay(const ReplayShape& shape)
     : shape_(shape),
       action_floats_(std::max<size_t>(1, shape.action_values)),
-      blocks_max_(std::max<uint64_t>(1, shape.capacity / shape.length)) {}
+      blocks_max_(std::max<uint64_t>(1, shape.capacity / shape.length)),
+      parts_(shape.parts, blocks_max_, Bytes(shape) / blocks_max_) {}
 
 uint64_t UnrollReplay::Bytes(const ReplayShape& shape) {
   const uint64_t blocks = std::max<uint64_t>(1, shape.capacity / shape.length);
@@ -34,6 +29,15 @@ void UnrollReplay::Reserve() {
   ends_.reserve(steps);
 }
 
+// To blocks_.
+void UnrollReplay::Resize() {
+  const size_t steps = size();
+  observations_.resize((steps + blocks_) * shape_.observation_bytes);
+  actions_.resize(steps * action_floats_);
+  rewards_.resize(steps);
+  ends_.resize(steps);
+}
+
 uint64_t UnrollReplay::Add(const Unroll& unroll, uint64_t stream) {
   CHECK_EQ(unroll.entries, shape_.length + 1);
   const size_t length = shape_.length, bytes = (length + 1) * shape_.observation_bytes;
@@ -41,10 +45,7 @@ uint64_t UnrollReplay::Add(const Unroll& unroll, uint64_t stream) {
   if (block == blocks_) {
     if (block == 0) Reserve();
     ++blocks_;
-    observations_.resize(blocks_ * bytes);
-    actions_.resize(blocks_ * length * action_floats_);
-    rewards_.resize(blocks_ * length);
-    ends_.resize(blocks_ * length);
+    Resize();
   }
   ++added_;
   if (shape_.episodes) links_.Add(block, unroll, stream);
@@ -101,67 +102,6 @@ uint64_t UnrollReplay::Later(uint64_t step, uint64_t ahead) const {
     ahead -= here;
     step = links_.next(step / shape_.length) * shape_.length;
   }
-}
-
-// ---- what a checkpoint holds
-
-std::string UnrollReplay::Save() const {
-  ByteWriter out;
-  out.Put(shape_.episodes ? kEpisodesFormat : kUnrollFormat)
-      .Put(shape_.length)
-      .Put(blocks_max_)
-      .Put(added_);
-  out.PutVector(observations_).PutVector(actions_).PutVector(rewards_).PutVector(ends_);
-  out.Put(uint64_t{finals_.size()});
-  for (const auto& [step, observation] : finals_) out.Put(step).PutVector(observation);
-  if (shape_.episodes) links_.Save(out);
-  return out.Take();
-}
-
-// Whether every episode that needs its last observation has it.
-bool UnrollReplay::Whole() const {
-  for (uint64_t step = 0; step < size(); ++step) {
-    const bool needed =
-        ends_[step] == kTruncated || (shape_.episodes && ends_[step] == kTerminated);
-    if (ends_[step] > kTruncated || (needed && !finals_.contains(step))) return false;
-  }
-  return true;
-}
-
-Status UnrollReplay::Restore(std::string_view saved) {
-  const Status bad(Code::kBadData, "the saved replay has another shape than this run's");
-  ByteReader in(saved);
-  UnrollReplay read(shape_);
-  const bool same = in.Get<uint64_t>() == (shape_.episodes ? kEpisodesFormat : kUnrollFormat) &&
-                    in.Get<uint32_t>() == shape_.length && in.Get<uint64_t>() == blocks_max_;
-  if (!same) return bad;
-  read.Reserve();
-  read.added_ = in.Get<uint64_t>();
-  read.blocks_ = std::min(read.added_, blocks_max_);
-  const uint64_t steps = read.size();
-  const bool whole =
-      in.GetVector(read.observations_) && in.GetVector(read.actions_) &&
-      in.GetVector(read.rewards_) && in.GetVector(read.ends_) &&
-      read.observations_.size() == read.blocks_ * (shape_.length + 1) * shape_.observation_bytes &&
-      read.actions_.size() == steps * action_floats_ && read.rewards_.size() == steps &&
-      read.ends_.size() == steps;
-  if (!whole) return bad;
-  for (auto finals = in.Get<uint64_t>(); finals > 0; --finals) {
-    const auto step = in.Get<uint64_t>();
-    std::vector<std::byte>& observation = read.finals_[step];
-    if (!in.GetVector(observation) || observation.size() != shape_.observation_bytes ||
-        step >= steps)
-      return bad;
-  }
-  const uint64_t oldest = read.added_ > blocks_max_ ? read.added_ % blocks_max_ : 0;
-  if (!read.Whole()) return bad;
-  if (shape_.episodes && !read.links_.Restore(in, read.blocks_, oldest)) return bad;
-  if (!in.AtEnd()) return bad;
-  blocks_ = read.blocks_, added_ = read.added_;
-  observations_ = std::move(read.observations_), actions_ = std::move(read.actions_);
-  rewards_ = std::move(read.rewards_), ends_ = std::move(read.ends_);
-  finals_ = std::move(read.finals_), links_ = std::move(read.links_);
-  return Status::Ok();
 }
 
 }  // namespace samara

@@ -14,6 +14,7 @@
 
 #include "core/status.h"
 #include "rl/replay/block_links.h"
+#include "rl/replay/parts.h"
 #include "rl/trajectory/unroll_store.h"
 
 namespace samara {
@@ -41,6 +42,7 @@ struct ReplayShape {
   // Unrolls have the last observation of terminated episodes too, and the replay finds an episode's
   // later steps in later blocks.
   bool episodes = false;
+  PartRule parts = {};  // of a checkpoint; its items are blocks
 };
 
 class UnrollReplay {
@@ -83,13 +85,22 @@ class UnrollReplay {
   uint64_t StepsFrom(uint64_t step) const;
   uint64_t Later(uint64_t step, uint64_t ahead) const;
 
-  // Encodes the replay for a checkpoint. Restore: kBadData, of another shape or damaged; nothing
-  // has changed.
+  // What a checkpoint holds: the complete parts, by number, and all else.
+  std::vector<uint64_t> parts() const { return parts_.Complete(Held()); }
+  std::string SavePart(uint64_t part) const;  // REQUIRES: one of parts()
   std::string Save() const;
-  Status Restore(std::string_view saved);
+  // kBadData: of another shape or damaged; nothing has changed. Reads what earlier builds saved
+  // without parts, too.
+  Status Restore(std::string_view saved, const PartSource& part = NoParts);
 
  private:
   void Reserve();
+  ItemRange Held() const { return {added_ - blocks_, added_}; }
+  void Resize();
+  void PutBlocks(const ItemRange& blocks, ByteWriter& out) const;
+  bool GetBlocks(const ItemRange& blocks, ByteReader& in);
+  bool GetPart(uint64_t part, std::string_view saved);
+  bool GetWhole(ByteReader& in);
   bool Whole() const;  // what Restore read
   std::span<const std::byte> Entry(uint64_t block, uint64_t entry) const {
     const size_t at = (block * (shape_.length + 1) + entry) * shape_.observation_bytes;
@@ -101,8 +112,9 @@ class UnrollReplay {
   const ReplayShape shape_;
   const size_t action_floats_;
   const uint64_t blocks_max_;
+  ReplayParts parts_;
   uint64_t blocks_ = 0, added_ = 0;
-  // by block
+  // by block; block number n is in place n % blocks_max_
   std::vector<std::byte> observations_;   // [length + 1][observation_bytes]
   std::vector<float> actions_, rewards_;  // [length][action_floats], [length]
   enum End : uint8_t { kNone, kTerminated, kTruncated };

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "core/bytes.h"
+#include "rl/replay/parts_test_util.h"
 
 namespace samara {
 namespace {
@@ -119,6 +120,126 @@ TEST(UnrollReplayTest, WhatIsSavedIsReadBackAndDamageIsRefused) {
   EXPECT_EQ(other.Save(), before);
 }
 
+// ---- parts
+
+// Of ten blocks, saved in parts of two or of four.
+ReplayShape InParts(uint64_t parts_max) {
+  return {.capacity = 10 * kLength,
+          .length = kLength,
+          .observation_bytes = 4,
+          .action_values = 1,
+          .parts = {.parts_max = parts_max, .bytes_min = 1}};
+}
+
+Unroll NumberedUnroll(int number) {
+  return UnrollFrom(static_cast<float>(10 * number), number % 4 == 1 ? 1 : -1,
+                    number % 3 == 0 ? 2 : -1);
+}
+
+void ExpectSame(const UnrollReplay& a, const UnrollReplay& b) {
+  ASSERT_EQ(a.size(), b.size());
+  ASSERT_EQ(a.added(), b.added());
+  for (uint64_t step = 0; step < a.size(); ++step)
+    EXPECT_EQ(Of(a.At(step, kOneStep)), Of(b.At(step, kOneStep))) << step;
+  EXPECT_EQ(a.Save(), b.Save());
+  ASSERT_EQ(a.parts(), b.parts());
+  for (const uint64_t part : a.parts()) EXPECT_EQ(a.SavePart(part), b.SavePart(part)) << part;
+}
+
+TEST(UnrollReplayPartsTest, ARestoredReplayIsAsIfItHadNotBeenSaved) {
+  for (const uint64_t parts_max : {5, 3, 1}) {
+    UnrollReplay replay(InParts(parts_max));
+    SavedParts folder;
+    for (int number = 0; number < 47; ++number) {
+      folder.Save(replay);
+      EXPECT_LE(folder.files.size(), parts_max);
+      UnrollReplay other(InParts(parts_max));
+      ASSERT_TRUE(folder.Restore(other).ok()) << number;
+      ExpectSame(other, replay);
+      other.Add(NumberedUnroll(number)), replay.Add(NumberedUnroll(number));
+      ExpectSame(other, replay);
+    }
+    // 46 blocks were saved, in parts of 2, 4 or 10, each once
+    EXPECT_EQ(folder.written, parts_max == 5 ? 23 : parts_max == 3 ? 11 : 4);
+  }
+}
+
+// The first checkpoint may come late: blocks of the oldest part have left by then.
+TEST(UnrollReplayPartsTest, AFullReplayIsSavedForTheFirstTime) {
+  UnrollReplay replay(InParts(3));
+  for (int number = 0; number < 27; ++number) replay.Add(NumberedUnroll(number));
+  SavedParts folder;
+  folder.Save(replay);
+  EXPECT_EQ(replay.parts(), (std::vector<uint64_t>{4, 5}));  // from 17 on, and 24 to 26 besides
+  UnrollReplay other(InParts(3));
+  ASSERT_TRUE(folder.Restore(other).ok());
+  ExpectSame(other, replay);
+}
+
+TEST(UnrollReplayPartsTest, WhatIsSavedInPartsOfAnotherSizeIsRead) {
+  UnrollReplay replay(InParts(5)), other(InParts(1));
+  for (int number = 0; number < 25; ++number) replay.Add(NumberedUnroll(number));
+  SavedParts folder;
+  folder.Save(replay);
+  ASSERT_TRUE(folder.Restore(other).ok());
+  ExpectSame(other, replay);
+}
+
+TEST(UnrollReplayPartsTest, DamagedAndMissingPartsAreRefusedAndChangeNothing) {
+  UnrollReplay replay(InParts(3)), other(InParts(3));
+  for (int number = 0; number < 27; ++number) replay.Add(NumberedUnroll(number));
+  other.Add(NumberedUnroll(5));
+  const std::string before = other.Save();
+  SavedParts whole;
+  whole.Save(replay);
+  const auto refused = [&](const SavedParts& damaged) {
+    EXPECT_EQ(damaged.Restore(other).code(), Code::kBadData);
+    EXPECT_EQ(other.Save(), before);
+    EXPECT_EQ(other.size(), kLength);
+  };
+  for (const uint64_t part : replay.parts()) {
+    SavedParts damaged = whole;
+    damaged.files.erase(part);
+    refused(damaged);
+    damaged.files[part] = whole.files.at(part == 4 ? 5 : 4);
+    refused(damaged);
+    damaged.files[part] = whole.files.at(part) + "x";
+    refused(damaged);
+    for (size_t size = 0; size < whole.files.at(part).size(); ++size) {
+      damaged.files[part] = whole.files.at(part).substr(0, size);
+      refused(damaged);
+    }
+  }
+  SavedParts damaged = whole;
+  for (size_t size = 0; size < whole.rest.size(); ++size) {
+    damaged.rest = whole.rest.substr(0, size);
+    refused(damaged);
+  }
+  // of the oldest part, one that was saved later
+  replay.Add(NumberedUnroll(27));
+  damaged = whole, damaged.files[4] = replay.SavePart(4);
+  refused(damaged);
+}
+
+// What leads through the bytes may be anything: what is still a replay may be read.
+TEST(UnrollReplayPartsTest, NoChangedByteLeadsOutOfTheReplay) {
+  UnrollReplay replay(InParts(3));
+  for (int number = 0; number < 27; ++number) replay.Add(NumberedUnroll(number));
+  SavedParts whole;
+  whole.Save(replay);
+  for (size_t i = 0; i < whole.files.at(4).size(); ++i)
+    for (const char change : {'\1', '\x7f', '\xff'}) {
+      SavedParts damaged = whole;
+      damaged.files[4][i] ^= change;
+      if (i < damaged.rest.size()) damaged.rest[i] ^= change;
+      UnrollReplay other(InParts(3));
+      if (!damaged.Restore(other).ok()) continue;
+      for (uint64_t step = 0; step < other.size(); ++step) (void)other.At(step, kOneStep);
+    }
+}
+
+// ---- what earlier builds saved
+
 // The bytes of a replay of one block, whole but for what a case spoils.
 struct SavedReplay {
   uint64_t format = 1, blocks_max = 2, added = 1;
@@ -169,6 +290,34 @@ TEST(UnrollReplayTest, OneOfAnotherShapeIsRefused) {
     EXPECT_EQ(status.code(), Code::kBadData) << i;
     EXPECT_EQ(status.message(), "the saved replay has another shape than this run's") << i;
   }
+}
+
+// Two blocks, numbers 3 and 4 in places 1 and 0.
+TEST(UnrollReplayTest, OneWithoutPartsIsReadAndGoesOn) {
+  SavedReplay saved;
+  saved.added = 5;
+  saved.observations.clear();
+  for (const float x : {40, 41, 42, 43, 30, 31, 32, 33})
+    for (const std::byte byte : Bytes(x)) saved.observations.push_back(byte);
+  saved.actions = {400, 410, 420, 300, 310, 320};
+  saved.rewards = {4100, 4200, 4300, 3100, 3200, 3300};
+  saved.ends = {0, 0, 0, 0, 2, 0};
+  saved.finals = {{4, std::string(reinterpret_cast<const char*>(Bytes(-32).data()), 4)}};
+  ReplayShape shape = kShape;
+  shape.parts = {.parts_max = 2, .bytes_min = 1};
+  UnrollReplay replay(shape), undisturbed(shape);
+  ASSERT_TRUE(replay.Restore(saved.Encode()).ok());
+  for (int number = 0; number < 5; ++number)
+    undisturbed.Add(UnrollFrom(static_cast<float>(10 * number), -1, number == 3 ? 2 : -1));
+  ExpectSame(replay, undisturbed);
+  replay.Add(UnrollFrom(50)), undisturbed.Add(UnrollFrom(50));
+  ExpectSame(replay, undisturbed);
+  SavedParts folder;
+  folder.Save(replay);
+  EXPECT_EQ(folder.files.size(), 2u);
+  UnrollReplay again(shape);
+  ASSERT_TRUE(folder.Restore(again).ok());
+  ExpectSame(again, undisturbed);
 }
 
 TEST(UnrollReplayTest, TheMemoryWhenFullIsKnownBefore) {

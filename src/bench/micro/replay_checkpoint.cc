@@ -1,0 +1,93 @@
+// How long a learner stands still while a checkpoint of a full gigabyte of replay is saved, on the
+// disk of a given folder.
+//
+//   bench_replay_checkpoint [FOLDER]      default: the current folder
+// Steps of the size of MuJoCo's Humanoid, an eighth of them in common with the next unroll. Between
+// two checkpoints a hundredth of the replay is new.
+#include <fmt/format.h>
+
+#include "core/clock.h"
+#include "core/rng.h"
+#include "rl/learner/replay_files.h"
+#include "rl/replay/unroll_replay.h"
+#include "storage/checkpoint.h"
+
+namespace samara {
+namespace {
+
+constexpr uint32_t kLength = 8;
+constexpr size_t kFloats = 376, kActions = 17;
+constexpr uint64_t kBlocks = 75'000;
+
+class FullReplay {
+ public:
+  FullReplay()
+      : replays_{UnrollReplay({.capacity = kBlocks * kLength,
+                               .length = kLength,
+                               .observation_bytes = kFloats * sizeof(float),
+                               .action_values = kActions})} {
+    unroll_.entries = kLength + 1;
+    unroll_.headers.resize(unroll_.entries);
+    unroll_.action_values.resize(unroll_.entries * kActions);
+    unroll_.observations.resize(unroll_.entries * kFloats * sizeof(float));
+    Add(kBlocks + kBlocks / 3);
+  }
+
+  void Add(uint64_t blocks) {
+    for (uint64_t block = 0; block < blocks; ++block) {
+      const CounterRng rng(replays_[0].added());
+      for (size_t i = 0; i < unroll_.observations.size(); i += 64)
+        unroll_.observations[i] = static_cast<std::byte>(rng.Bits(i));
+      replays_[0].Add(unroll_);
+    }
+  }
+
+  // As AgentTrainer does, without the rest of an agent.
+  void Save(CheckpointWriter& writer, uint64_t step) const {
+    const SteadyTime start = Now();
+    const CheckpointInfo info = {.step = step, .incarnation = 1};
+    const std::set<std::string> kept = writer.Kept(info);
+    std::map<std::string, std::string> contents;
+    SaveReplays(replays_, 0, kept, contents);
+    std::vector<CheckpointFile> files;
+    uint64_t bytes = 0;
+    for (const auto& [name, content] : contents) {
+      files.push_back({name, content, name != kReplayFile && kept.contains(name)});
+      bytes += content.size();
+    }
+    const double encode = SecondsSince(start);
+    ThrowIfError(writer.Save(info, files).status());
+    fmt::print("checkpoint {}: {:6.2f} s, of which {:5.2f} s to encode; {:4} MB in {} new files\n",
+               step, SecondsSince(start), encode, bytes / 1'000'000,
+               std::ranges::count(files, false, &CheckpointFile::kept));
+  }
+
+ private:
+  std::vector<UnrollReplay> replays_;
+  Unroll unroll_;
+};
+
+int Main(const Path& place) {
+  const Path folder = TemporaryName(place / "bench_replay_checkpoint").path();
+  ThrowIfError(MakeFolder(folder));
+  FullReplay replay;
+  CheckpointWriter writer(folder, {.keep_last = 3, .keep_hourly = false});
+  for (uint64_t step = 1; step <= 8; ++step) {
+    replay.Save(writer, step);
+    replay.Add(kBlocks / 100);
+  }
+  ThrowIfError(RemoveTree(folder));
+  return 0;
+}
+
+}  // namespace
+}  // namespace samara
+
+int main(int argc, char** argv) {
+  try {
+    return samara::Main(argc > 1 ? argv[1] : ".");
+  } catch (const samara::Error& error) {
+    fmt::print(stderr, "bench_replay_checkpoint: {}\n", error.what());
+    return static_cast<int>(error.status().code());
+  }
+}

@@ -1,0 +1,72 @@
+// The files of a checkpoint that hold the replays of a learner's shards:
+//   replay.bin               a record each shard of all learners (slot_records.h): what changes
+//   replay-SHARD-PART.bin    a complete part of a shard's replay (replay/parts.h), which never does
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rl/learner/agent.h"
+#include "rl/learner/replay_keys.h"
+#include "rl/replay/parts.h"
+
+namespace samara {
+
+constexpr char kReplayFile[] = "replay.bin";
+
+// All shards together have not more files than one would, and not more to write every time.
+inline PartRule PartRuleOf(int64_t all_shards) {
+  PartRule rule;
+  const auto shards = static_cast<uint64_t>(all_shards);
+  rule.parts_max /= shards;
+  rule.bytes_max = std::max(rule.bytes_min, rule.bytes_max / shards);
+  return rule;
+}
+
+inline std::string ReplayPartFile(int64_t shard, uint64_t part) {
+  return Agent::kReplayParts + std::to_string(shard) + "-" + std::to_string(part) + ".bin";
+}
+
+// Adds the files of a learner's replays, which are those of shards `first` and later; parts that
+// are `kept` without bytes.
+template <typename Replays>
+void SaveReplays(const Replays& replays, int64_t first, const std::set<std::string>& kept,
+                 std::map<std::string, std::string>& files) {
+  std::vector<std::string> records;
+  for (const auto& replay : replays) {
+    for (const uint64_t part : replay.parts()) {
+      const std::string name = ReplayPartFile(first + std::ssize(records), part);
+      files[name] = kept.contains(name) ? std::string() : replay.SavePart(part);
+    }
+    records.push_back(replay.Save());
+  }
+  files[kReplayFile] = WriteSlotRecords(records);
+}
+
+// `all`: shards of all learners. kBadData; the replays of some shards may have changed then.
+template <typename Replays>
+Status RestoreReplays(const std::map<std::string, std::string>& files, int64_t first, int64_t all,
+                      Replays&& replays) {
+  ASSIGN_OR_RETURN(const auto records,
+                   ReplayRecords(files, kReplayFile, first, std::ssize(replays), all));
+  int64_t shard = first;
+  for (auto& replay : replays) {
+    const auto part = [&](uint64_t number) -> Result<std::string_view> {
+      const auto found = files.find(ReplayPartFile(shard, number));
+      if (found == files.end()) return NoParts(number);
+      return std::string_view(found->second);
+    };
+    RETURN_IF_ERROR(
+        replay.Restore(records[static_cast<size_t>(shard - first)], part).Annotate(kReplayFile));
+    ++shard;
+  }
+  return Status::Ok();
+}
+
+}  // namespace samara
