@@ -72,7 +72,8 @@ def save_until_parts_are_shared(folder, pid):
                 found |= {file.name.split("-")[1]} if file.stat().st_nlink > 1 else set()
         return found
 
-    until(lambda: list(folder.glob("checkpoints/ckpt-*")), 60)
+    before = set(folder.glob("checkpoints/ckpt-*"))
+    until(lambda: set(folder.glob("checkpoints/ckpt-*")) - before, 60)  # it listens to signals by now
     end = time.monotonic() + 60
     while shards_that_share() != {"0", "1"}:
         assert time.monotonic() < end
@@ -80,6 +81,7 @@ def save_until_parts_are_shared(folder, pid):
         time.sleep(0.2)
 
 
+@pytest.mark.default_tier
 def test_parts_of_a_replay_are_written_once(tmp_path):
     """Killed on two ranks and then on one, each time when checkpoints share parts of both shards, and then with the last
     checkpoint alone: the bits of an undisturbed run."""
