@@ -2,7 +2,12 @@
 
 import pytest
 from samara_cli import ok, samara, train
-from test_sac import INTERRUPTIONS, expect_the_same_bits_after_interruptions, expect_the_same_bits_of_any_workers
+from test_sac import (
+    INTERRUPTIONS,
+    expect_parts_to_be_written_once,
+    expect_the_same_bits_after_interruptions,
+    expect_the_same_bits_of_any_workers,
+)
 
 RECALL = ["memory/recall-r2d2", "run.random_episodes=0", "learn.test_episodes=20"]
 # Two shards with a replay each, which is full after a third of the run.
@@ -22,6 +27,12 @@ def test_actors_threads_and_ranks_leave_no_trace(tmp_path):
 @pytest.mark.parametrize("how", INTERRUPTIONS)
 def test_a_run_that_is_interrupted_goes_on_with_its_replay(tmp_path, how):
     expect_the_same_bits_after_interruptions(tmp_path, how, *SHARDS, "learn.frames=100000")
+
+
+@pytest.mark.slow
+def test_parts_of_sequences_are_written_once(tmp_path):
+    expect_parts_to_be_written_once(tmp_path, *SHARDS, "learn.frames=120000", "replay.capacity=60000", "replay.ratio=0.2",
+                                    "run.checkpoint_seconds=1", "run.video=false")
 
 
 @pytest.mark.slow
