@@ -164,7 +164,8 @@ def test_a_run_ends_with_the_program_that_started_it(tmp_path):
 def test_a_run_is_saved_when_the_program_that_started_it_is_killed(by, preset, tmp_path):
     words = LONG if preset == PRESET else {"learn.frames": 10**9, "run.random_episodes": 0}
     script = f"""
-        import samara, threading
+        import samara, signal, threading
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup's tests ignore it
         def train():
             samara.train({preset!r}, {words!r}, {str(tmp_path / "run")!r}, callback=lambda line: print(line, flush=True))
         training = threading.Thread(target=train)  # the kernel's own signal of a parent's death is one of a thread's
@@ -176,7 +177,10 @@ def test_a_run_is_saved_when_the_program_that_started_it_is_killed(by, preset, t
         assert parent.stdout.readline()
     (child,) = children_of(parent.pid)
     parent.send_signal(by)
-    assert parent.wait(30) == -by
+    try:
+        assert parent.wait(30) == -by
+    finally:
+        parent.kill()
     ended = wait_until(lambda: not is_running(child), 60)
     if not ended:
         os.kill(child, signal.SIGKILL)
