@@ -16,6 +16,7 @@
 
 #include "core/arguments.h"
 #include "core/clock.h"
+#include "core/exit_status.h"
 #include "core/log.h"
 #include "core/resources.h"
 
@@ -231,12 +232,8 @@ void ActorProcess::End(std::chrono::milliseconds grace) {
 }
 
 std::string ActorProcess::Cause() const {
-  if (WIFSIGNALED(wait_status_)) {
-    const int number = WTERMSIG(wait_status_);
-    return "killed by signal " + std::to_string(number) + " (" + strsignal(number) + ")";
-  }
-  return "exit status " + std::to_string(WEXITSTATUS(wait_status_)) +
-         (last_lines_.empty() ? "" : ": " + last_lines_.back());
+  const bool said = WIFEXITED(wait_status_) && !last_lines_.empty();
+  return DescribeExit(wait_status_) + (said ? ": " + last_lines_.back() : "");
 }
 
 bool ActorProcess::own_fault() const {

@@ -152,12 +152,6 @@ std::vector<std::string> OwnVariables(const std::function<bool(std::string_view 
   return variables;
 }
 
-std::string DescribeExit(int wait_status) {
-  if (WIFEXITED(wait_status)) return "exit status " + std::to_string(WEXITSTATUS(wait_status));
-  const int number = WTERMSIG(wait_status);
-  return "killed by signal " + std::to_string(number) + " (" + ::strsignal(number) + ")";
-}
-
 int LaunchExitCode(int wait_status, bool stopped) {
   if (WIFEXITED(wait_status)) return WEXITSTATUS(wait_status);
   const int number = WTERMSIG(wait_status);

@@ -71,7 +71,5 @@ std::vector<std::string> OwnVariables(const std::function<bool(std::string_view 
 // The exit code on which schedulers act: that of the program; 70 when it crashed, 69 when it was
 // killed, 75 when it died of the signal by which all were `stopped`. `wait_status`: of waitpid.
 int LaunchExitCode(int wait_status, bool stopped);
-// "killed by signal 9 (Killed)", "exit status 3"
-std::string DescribeExit(int wait_status);
 
 }  // namespace samara

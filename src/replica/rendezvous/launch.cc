@@ -18,6 +18,7 @@
 
 #include "core/clock.h"
 #include "core/cpu.h"
+#include "core/exit_status.h"
 #include "core/files.h"
 #include "core/log.h"
 #include "core/resources.h"
@@ -113,11 +114,8 @@ struct Failure {
 };
 
 std::string Says(const Failure& failure) {
-  if (WIFSIGNALED(failure.wait_status)) {
-    const int number = WTERMSIG(failure.wait_status);
-    return fmt::format("rank {} was killed by signal {} ({})", failure.rank, number,
-                       ::strsignal(number));
-  }
+  if (WIFSIGNALED(failure.wait_status))
+    return fmt::format("rank {} was {}", failure.rank, DescribeExit(failure.wait_status));
   return fmt::format("rank {} exited with {}", failure.rank, WEXITSTATUS(failure.wait_status));
 }
 
