@@ -24,7 +24,15 @@ namespace samara {
 namespace {
 
 constexpr size_t kConfigBytesMax = size_t{1} << 20;
+constexpr std::string_view kSeedPrefix = "seed-";
 constexpr std::string_view kConfigHeader = "# samara run configuration, format 1, sha256 ";
+
+const char* Describe(FileKind kind) {  // of what is there
+  return kind == FileKind::kLink     ? "a symbolic link"
+         : kind == FileKind::kFolder ? "a folder"
+         : kind == FileKind::kFile   ? "a file"
+                                     : "a pipe, socket or device";
+}
 
 // TOML whose first line, a comment, holds the digest of the rest.
 std::string SealConfig(const std::string& toml) {
@@ -185,10 +193,7 @@ Status CheckOutputFile(const Path& file, std::string_view makes) {
   if (const FileKind kind = KindOf(RootedPath::Root(parent) / file.filename().string());
       kind != FileKind::kMissing && kind != FileKind::kFile)
     return {Code::kCannotCreate,
-            fmt::format("{}: is {}; choose a file", Shown(file.string()),
-                        kind == FileKind::kFolder ? "a folder"
-                        : kind == FileKind::kLink ? "a symbolic link"
-                                                  : "a pipe, socket or device")};
+            fmt::format("{}: is {}; choose a file", Shown(file.string()), Describe(kind))};
   Path below = file.filename();  // from `run` on
   for (Path run = parent; run.has_relative_path(); run = run.parent_path()) {
     const std::string first = below.begin()->string();
@@ -201,15 +206,18 @@ Status CheckOutputFile(const Path& file, std::string_view makes) {
   return Status::Ok();
 }
 
+Path SeedFolder(const Path& out, int64_t seed) {
+  return out / (std::string(kSeedPrefix) + std::to_string(seed));
+}
+
 std::vector<Path> RunsOfSeeds(const Path& folder) {
-  constexpr std::string_view kPrefix = "seed-";
   std::map<int64_t, Path> by_seed;
   const auto names = ListFolder(RootedPath::Root(folder));
   for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
     const char* const end = name.data() + name.size();
     int64_t seed = 0;
-    if (!name.starts_with(kPrefix)) continue;
-    const auto number = std::from_chars(name.data() + kPrefix.size(), end, seed);
+    if (!name.starts_with(kSeedPrefix)) continue;
+    const auto number = std::from_chars(name.data() + kSeedPrefix.size(), end, seed);
     if (number.ec == std::errc() && number.ptr == end &&
         Exists(RootedPath::Root(folder / name) / "run.json"))
       by_seed[seed] = folder / name;
@@ -229,11 +237,7 @@ Status CheckKinds(const RootedPath& run) {
     const FileKind kind = KindOf(run / name);
     if (kind == FileKind::kMissing || kind == (folder ? FileKind::kFolder : FileKind::kFile))
       continue;
-    const char* const found = kind == FileKind::kLink     ? "a symbolic link"
-                              : kind == FileKind::kFolder ? "a folder"
-                              : kind == FileKind::kFile   ? "a file"
-                                                          : "a pipe, socket or device";
-    return {Code::kBadData, (run / name).string() + ": " + found + ", expected the " +
+    return {Code::kBadData, (run / name).string() + ": " + Describe(kind) + ", expected the " +
                                 (folder ? "folder" : "file") +
                                 " that samara wrote: put it back there, or remove this"};
   }

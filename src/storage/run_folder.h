@@ -31,7 +31,9 @@ Status CheckKinds(const RootedPath& run);
 // on, that the command may make again ("report.html"); "videos": every file there.
 Status CheckOutputFile(const Path& file, std::string_view makes = {});
 
-// The runs that `samara train --seeds` has in `folder`, by seed; none where it is something else.
+// Folder of a seed's run of `samara train --seeds`.
+Path SeedFolder(const Path& out, int64_t seed);
+// The runs that it has in `folder`, by seed; none where it is something else.
 std::vector<Path> RunsOfSeeds(const Path& folder);
 
 // Where a run of that name goes by default: "runs/<name>-NN" with the first free number; slashes in

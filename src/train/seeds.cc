@@ -13,6 +13,7 @@
 
 #include "core/clock.h"
 #include "core/cpu.h"
+#include "core/exit_status.h"
 #include "core/log.h"
 #include "core/mutex.h"
 #include "core/shell.h"
@@ -20,6 +21,7 @@
 #include "replica/rendezvous/child.h"
 #include "report/run_data.h"
 #include "report/summary.h"
+#include "storage/run_folder.h"
 #include "view/live_lines.h"
 #include "view/seeds_view.h"
 
@@ -220,8 +222,6 @@ LivePicture SeedRuns::Picture() {
 }
 
 }  // namespace
-
-Path SeedFolder(const Path& out, int64_t seed) { return out / ("seed-" + std::to_string(seed)); }
 
 Result<std::vector<json>> TrainSeeds(const SeedsOptions& options) {
   const GracefulStop looked_at;

@@ -15,20 +15,18 @@ namespace samara {
 struct SeedsOptions {
   std::string title;
   std::vector<int64_t> seeds;
-  Path out;                          // seed N runs in out/seed-N
+  Path out;                          // seed N runs in SeedFolder
   std::vector<std::string> command;  // program, "train", preset, keys and options of every seed
   uint32_t at_once = 0;              // 0 = one for each core
   mode_t umask = 077;                // of the processes
   bool quiet = false;                // no live view
 };
 
-// Folder of a seed's run.
-Path SeedFolder(const Path& out, int64_t seed);
-
 // Trains all seeds; those whose run had finished are not run again. Each has its share of the
-// cores, and the same bits as alone. The results in the order of `seeds`. When one fails no other
-// is begun and those at work are stopped, saved; its status then says which. kTryAgain when
-// stopped. SIGUSR1 and SIGUSR2 reach every run.
+// cores, and the same bits as alone. The results in the order of `seeds`. When one fails the
+// others go on, and its status then says which and how many are done; only where the others would
+// fail likewise (kUsage, kConfig, kNoInput) no other is begun and those at work are stopped, saved.
+// kTryAgain when stopped. SIGUSR1 and SIGUSR2 reach every run.
 Result<std::vector<nlohmann::json>> TrainSeeds(const SeedsOptions& options);
 
 }  // namespace samara
