@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "core/rng.h"
 #include "rl/inference/async_batching.h"
+#include "rl/inference/chosen_entry.h"
 
 namespace samara {
 
@@ -304,27 +305,12 @@ void InferenceServer::Answer(size_t row) {
 
 void InferenceServer::AppendEntry(size_t row) {
   const InferenceRow& in = batch_.rows[row];
-  const ModelShape& shape = model_.shape();
   Slot& slot = slots_[in.slot];
-  const auto part = [row](const auto& all, size_t size) {
-    return std::span(all).subspan(row * size, size);
-  };
   slot.next.action = batch_.index[row];
   slot.next.incarnation = slot.incarnation;
   slot.next.policy_version = batch_.version;
-  Entry entry{.header = slot.next,
-              .observation = in.observation,
-              .final_observation = {},
-              .action_values = part(batch_.action_values, shape.action_values),
-              .behaviour = part(batch_.behaviour, shape.behaviour),
-              .values = part(batch_.values, shape.values),
-              .state = {},
-              .history = {}};
+  Entry entry = ChosenEntry(slot.next, batch_, row, model_.shape());
   if (slot.has_final) entry.final_observation = slot.final_observation;
-  if (in.keeps) {
-    entry.state = part(batch_.state, shape.state);
-    entry.history = part(batch_.history, shape.history_bytes);
-  }
   store_->Append(in.slot, entry);
 }
 

@@ -12,6 +12,7 @@
 #include "core/rng.h"
 #include "rl/algorithms/registry.h"
 #include "rl/algorithms/vtrace_config.h"
+#include "rl/inference/chosen_entry.h"
 #include "rl/learner/agent.h"
 
 namespace samara {
@@ -115,27 +116,12 @@ class Play {
   void Append(size_t i) {
     const InferenceRow& row = batch_.rows[i];
     Slot& slot = slots_[row.slot];
-    const ModelShape& shape = agent_->shape();
-    const auto part = [i](const auto& all, size_t size) {
-      return std::span(all).subspan(i * size, size);
-    };
     EXPECT_EQ(batch_.status[i], InferenceBatch::RowStatus::kOk);
     slot.header.action = batch_.index[i];
     slot.header.previous_action = slot.action;
     slot.header.episode_step = slot.step;
     slot.header.policy_version = batch_.version;
-    Entry entry{.header = slot.header,
-                .observation = slot.observation,
-                .final_observation = {},
-                .action_values = part(batch_.action_values, shape.action_values),
-                .behaviour = part(batch_.behaviour, shape.behaviour),
-                .values = part(batch_.values, shape.values),
-                .state = {},
-                .history = {}};
-    if (row.keeps) {
-      entry.state = part(batch_.state, shape.state);
-      entry.history = part(batch_.history, shape.history_bytes);
-    }
+    Entry entry = ChosenEntry(slot.header, batch_, i, agent_->shape());
     if (slot.header.truncated) entry.final_observation = slot.final;
     store_.Append(row.slot, entry);
     slot.action = batch_.index[i];
@@ -144,7 +130,7 @@ class Play {
     if (++slot.step < slot.length) return;
     slot.header.truncated = reward_ != 0 || slot.length % 2 == 1;
     slot.header.terminated = !slot.header.truncated;
-    slot.final = Noise(shape.observation_bytes);
+    slot.final = Noise(agent_->shape().observation_bytes);
     slot.step = 0, slot.action = 0;
     slot.length = 1 + (slot.length * 5 + 2) % 11;
   }
