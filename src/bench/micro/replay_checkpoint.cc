@@ -6,6 +6,7 @@
 // two checkpoints a hundredth of the replay is new.
 #include <fmt/format.h>
 
+#include "bench/micro/in_folder.h"
 #include "core/clock.h"
 #include "core/rng.h"
 #include "rl/learner/replay_files.h"
@@ -67,27 +68,18 @@ class FullReplay {
   Unroll unroll_;
 };
 
-int Main(const Path& place) {
-  const Path folder = TemporaryName(place / "bench_replay_checkpoint").path();
-  ThrowIfError(MakeFolder(folder));
+void Bench(const Path& folder) {
   FullReplay replay;
   CheckpointWriter writer(folder, {.keep_last = 3, .keep_hourly = false});
   for (uint64_t step = 1; step <= 8; ++step) {
     replay.Save(writer, step);
     replay.Add(kBlocks / 100);
   }
-  ThrowIfError(RemoveTree(folder));
-  return 0;
 }
 
 }  // namespace
 }  // namespace samara
 
 int main(int argc, char** argv) {
-  try {
-    return samara::Main(argc > 1 ? argv[1] : ".");
-  } catch (const samara::Error& error) {
-    fmt::print(stderr, "bench_replay_checkpoint: {}\n", error.what());
-    return static_cast<int>(error.status().code());
-  }
+  return samara::RunInFolder("bench_replay_checkpoint", argc, argv, samara::Bench);
 }

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "bench/micro/in_folder.h"
 #include "core/clock.h"
 #include "storage/checkpoint.h"
 #include "storage/journal.h"
@@ -57,23 +58,14 @@ void BenchCheckpoint(const Path& folder) {
   }
 }
 
-int Main(const Path& place) {
-  const Path folder = TemporaryName(place / "bench_run_durability").path();
-  ThrowIfError(MakeFolder(folder));
+void Bench(const Path& folder) {
   BenchJournal(folder);
   BenchCheckpoint(folder);
-  ThrowIfError(RemoveTree(folder));
-  return 0;
 }
 
 }  // namespace
 }  // namespace samara
 
 int main(int argc, char** argv) {
-  try {
-    return samara::Main(argc > 1 ? argv[1] : ".");
-  } catch (const samara::Error& error) {
-    fmt::print(stderr, "bench_run_durability: {}\n", error.what());
-    return static_cast<int>(error.status().code());
-  }
+  return samara::RunInFolder("bench_run_durability", argc, argv, samara::Bench);
 }
