@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from samara.program import Error
+from samara.program import CONFIG, Error
 
 
 def script(module: Any, input_shape: Callable[[], Sequence[int]]) -> Any:
@@ -21,7 +21,7 @@ def script(module: Any, input_shape: Callable[[], Sequence[int]]) -> Any:
     if isinstance(module, torch.jit.ScriptModule):
         return module
     if not isinstance(module, torch.nn.Module):
-        raise Error(78, f"network: a {type(module).__name__}, expected a torch.nn.Module or the file of one as TorchScript")
+        raise Error(CONFIG, f"network: a {type(module).__name__}, expected a torch.nn.Module or the file of one as TorchScript")
     module = copy.deepcopy(module).cpu().eval()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of later forms of the same
@@ -36,15 +36,15 @@ def _traced(module: Any, shape: Sequence[int], why: Exception) -> Any:
     import torch
 
     if not shape:
-        raise Error(78, "network: the algorithm takes no module of yours; expected one that does, such as ppo, a2c or vtrace")
+        raise Error(CONFIG, "network: the algorithm takes no module of yours; expected one that does, such as ppo, a2c or vtrace")
     said = f"network: not scripted ({_line(why, 0)})"
     with torch.no_grad():
         try:
             traced = torch.jit.trace(module, torch.rand(2, *shape), check_trace=False)
         except Exception as error:
-            raise Error(78, f"{said}, not traced for observations {[2, *shape]} ({_line(error, -1)})") from error
+            raise Error(CONFIG, f"{said}, not traced for observations {[2, *shape]} ({_line(error, -1)})") from error
         if not all(_same(module, traced, torch.rand(n, *shape)) for n in (1, 3)):
-            raise Error(78, f"{said}; traced for a batch of two, it fails or gives something else for one and three")
+            raise Error(CONFIG, f"{said}; traced for a batch of two, it fails or gives something else for one and three")
     return traced
 
 

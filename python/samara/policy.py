@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from samara.program import Error, failure, launch, text_of
+from samara.program import CONFIG, Error, failure, launch, text_of
 from samara.spaces import Actions, action_space, observation_space
 
 _FIRST, _GREEDY = 1, 2  # ActFlags in src/cli/act.cc
@@ -36,7 +36,7 @@ class PolicyState:
 
     def __init__(self, policy: Policy) -> None:
         if not policy._free:
-            raise Error(78, f"a policy remembers at most {policy.spec['memories']} episodes at a time")
+            raise Error(CONFIG, f"a policy remembers at most {policy.spec['memories']} episodes at a time")
         self._policy, self._memory = weakref.ref(policy), policy._free.pop()
         self._new = True
         weakref.finalize(self, policy._free.append, self._memory)
@@ -95,7 +95,7 @@ class Policy:
         """Returns the next action of an episode; `reset` begins the next one. `reward`: of the last step, for networks
         that read it."""
         if np.shape(observation) != self._shape:
-            raise Error(78, f"an observation of shape {np.shape(observation)}, expected {self._shape}; predict takes batches")
+            raise Error(CONFIG, f"an observation of shape {np.shape(observation)}, expected {self._shape}; predict takes batches")
         action, self._own = self.predict(observation, self._own, reward=reward)
         return action
 
@@ -119,7 +119,7 @@ class Policy:
         tests (learn.test_greedy).
         """
         if self._dtype == np.uint8 and np.asarray(observation).dtype.kind == "f":
-            raise Error(78, "an observation of floats, expected uint8")
+            raise Error(CONFIG, "an observation of floats, expected uint8")
         given = np.ascontiguousarray(observation, self._dtype)
         if self._dtype.kind == "f" and not np.isfinite(given).all():
             raise ValueError(f"an observation with {given[~np.isfinite(given)][0]}, expected finite numbers")
@@ -129,7 +129,7 @@ class Policy:
             )
             return actions[0], states[0]
         if given.shape[1:] != self._shape:
-            raise Error(78, f"an observation of shape {given.shape}, expected {self._shape}")
+            raise Error(CONFIG, f"an observation of shape {given.shape}, expected {self._shape}")
         actions, states = self._ask(given, state, episode_start, deterministic, reward)
         return np.array(actions), states
 
@@ -150,7 +150,7 @@ class Policy:
         states = [PolicyState(self) for _ in range(n)] if states is None else list(states)
         own = [isinstance(state, PolicyState) and state._policy() is self for state in states]
         if len(states) != n or not all(own) or len({id(state) for state in states}) != n:
-            raise Error(78, f"state: expected {n} different states of this policy")
+            raise Error(CONFIG, f"state: expected {n} different states of this policy")
         starts = np.broadcast_to(False if starts is None else np.asarray(starts, bool), n)
         rewards = np.broadcast_to(np.asarray(rewards, np.float32), n)
         greedy = _GREEDY if (self.spec["greedy"] if deterministic is None else deterministic) else 0
@@ -178,7 +178,7 @@ class Policy:
     def _failure(self, said: bytes) -> Error:
         """Returns the reason why the process has ended."""
         if self._process.stdin.closed:
-            return Error(78, "the policy is closed")
+            return Error(CONFIG, "the policy is closed")
         return failure(self._process.wait(), said.decode(errors="replace"), text_of(self._errors))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from samara.program import Error
+from samara.program import CONFIG, Error
 
 Spec = dict[str, Any]  # dtype, shape; discrete, actions, sizes, low, high (None: open), raw
 
@@ -58,20 +58,20 @@ class Actions:
     def to_index(self, actions: Any) -> np.ndarray:
         """Returns the indices of rows of discrete actions."""
         if np.asarray(actions).dtype.kind not in "iub":
-            raise Error(78, f"actions of type {np.asarray(actions).dtype}, expected integers")
+            raise Error(CONFIG, f"actions of type {np.asarray(actions).dtype}, expected integers")
         if self.sizes:
             parts = np.asarray(actions).reshape(-1, len(self.sizes)).T
             actions = np.ravel_multi_index(tuple(parts), self.sizes)
         indices = np.asarray(actions)
         if indices.size and not -(2**31) <= indices.min() <= indices.max() < 2**31:
-            raise Error(78, "actions out of range")
+            raise Error(CONFIG, "actions out of range")
         return np.ascontiguousarray(indices, np.int32).reshape(-1)
 
     def to_values(self, actions: Any) -> np.ndarray:
         """Returns the numbers of rows of continuous actions, one row after the other."""
         given = np.asarray(actions, np.float32)
         if given.ndim == 0 or given.shape[-1] != len(self.half):
-            raise Error(78, f"actions of shape {given.shape}, expected [environments, {len(self.half)}]")
+            raise Error(CONFIG, f"actions of shape {given.shape}, expected [environments, {len(self.half)}]")
         given = given.reshape(-1, len(self.half))
         return np.ascontiguousarray((given - self.middle) / self.half).reshape(-1)
 

@@ -118,7 +118,7 @@ Status OpenError(const std::string& what, const RootedPath& path) {
   return IoError(what, path.path());
 }
 
-// Of what is at `path`, without following a link at its end. False: there is nothing.
+// Stats what is at `path`, without following a link at its end. False: there is nothing.
 bool StatOf(const RootedPath& path, struct stat& info) {
   if (path.below() == 0) return ::stat(path.empty() ? "." : path.path().c_str(), &info) == 0;
   const Descriptor folder = OpenFolderOf(path);

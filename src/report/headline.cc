@@ -13,6 +13,8 @@ namespace {
 
 constexpr size_t kNamesMax = 3;  // more are counted
 
+std::string TaskOf(const RunData& run) { return run.game.empty() ? run.name : run.game; }
+
 std::string Names(const std::set<std::string>& names, const char* plural) {
   if (names.size() > kNamesMax) return fmt::format("{} {}", names.size(), plural);
   return fmt::format("{}", fmt::join(names, ", "));
@@ -21,7 +23,7 @@ std::string Names(const std::set<std::string>& names, const char* plural) {
 }  // namespace
 
 std::string Headline(const RunData& run) {
-  const std::string task = run.game.empty() ? run.name : run.game;
+  const std::string task = TaskOf(run);
   const bool tested = !std::isnan(run.TestMean());
   const double score = tested ? run.TestMean() : run.Last(run.kind->curve);
   if (std::isnan(score)) return task + ": nothing to show yet";
@@ -38,7 +40,7 @@ std::string Headline(const RunData& run) {
 std::string Headline(std::span<const RunData> runs) {
   std::set<std::string> tasks, presets;
   for (const RunData& run : runs) {
-    tasks.insert(run.game.empty() ? run.name : run.game);
+    tasks.insert(TaskOf(run));
     if (!run.preset.empty()) presets.insert(run.preset);
   }
   return fmt::format("{} runs: {}{}", runs.size(), Names(tasks, "tasks"),

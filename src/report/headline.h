@@ -1,4 +1,4 @@
-// What a page says first of a run, as plain text.
+// The heading of a page about runs, as plain text.
 #pragma once
 
 #include <string>

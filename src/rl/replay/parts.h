@@ -29,7 +29,7 @@ struct PartRule {
 
 class ReplayParts {
  public:
-  // Of a replay of `capacity` items of `item_bytes` each.
+  // Divides a replay of `capacity` items of `item_bytes` each.
   ReplayParts(const PartRule& rule, uint64_t capacity, uint64_t item_bytes)
       : items_(std::max<uint64_t>(
             {1, (capacity + rule.parts_max - 1) / rule.parts_max,

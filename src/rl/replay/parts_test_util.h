@@ -1,4 +1,4 @@
-// What checkpoints hold of a replay, for tests of every kind of replay.
+// Checkpoints of a replay, for tests of every kind of replay.
 #pragma once
 
 #include <map>

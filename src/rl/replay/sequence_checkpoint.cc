@@ -1,4 +1,4 @@
-// What a checkpoint holds of a replay of sequences (sequence_replay.h).
+// Checkpoints of a replay of sequences (sequence_replay.h).
 #include <lz4.h>
 
 #include <map>
@@ -123,8 +123,8 @@ bool SequenceReplay::GetSequences(const ItemRange& range, ByteReader& in, Blocks
   return in.ok();
 }
 
-// What a build without parts saved: blocks have the numbers of their places in the file, and get
-// those of the sequences that came with them. Those of others, which are gone, are below.
+// Reads what a build without parts saved: blocks have the numbers of their places in the file, and
+// get those of the sequences that came with them. Those of others, which are gone, are below.
 bool SequenceReplay::GetWhole(ByteReader& in) {
   Blocks blocks;
   const auto count = in.Get<uint64_t>();

@@ -1,4 +1,4 @@
-// What a checkpoint holds of a replay of steps (unroll_replay.h).
+// Checkpoints of a replay of steps (unroll_replay.h).
 #include <algorithm>
 
 #include "core/bytes.h"
@@ -122,7 +122,7 @@ bool UnrollReplay::Whole() const {
   return true;
 }
 
-// What a build without parts saved: the rows by place.
+// Reads what a build without parts saved: the rows by place.
 bool UnrollReplay::GetWhole(ByteReader& in) {
   const uint64_t steps = size();
   const bool whole =
