@@ -179,3 +179,23 @@ function(samara_tests name)
   endif()
   add_test(NAME ${name} COMMAND ${name})
 endfunction()
+
+# samara_cuda_sources(target FILE.cu...): objects that nvcc makes, and CUDA's runtime. Called by name instead of as CMake's
+# language, which older versions know less of than the compiler. Machine code for Ampere and Hopper; newer GPUs compile the rest.
+function(samara_cuda_sources name)
+  get_filename_component(bin ${SAMARA_NVCC} DIRECTORY)
+  get_filename_component(root ${bin} DIRECTORY)
+  foreach(source ${ARGN})
+    set(object ${CMAKE_CURRENT_BINARY_DIR}/${source}.o)
+    add_custom_command(OUTPUT ${object} VERBATIM DEPFILE ${object}.d
+      DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source}
+      COMMAND ${SAMARA_NVCC} -std=c++17 -O3 -fmad=false -Xcompiler -fPIC -I${CMAKE_SOURCE_DIR}/src
+        -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 -gencode arch=compute_90,code=compute_90
+        -split-compile=0 -MD -MF ${object}.d -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
+      COMMENT "nvcc ${source}")
+    target_sources(${name} PRIVATE ${object})
+    set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+  endforeach()
+  find_library(SAMARA_CUDART cudart_static HINTS ${root}/lib64 ${root}/lib ${root}/targets/x86_64-linux/lib REQUIRED)
+  target_link_libraries(${name} PUBLIC ${SAMARA_CUDART} Threads::Threads dl rt)
+endfunction()

@@ -13,6 +13,10 @@
 
 #include "nn/kernel_ops.h"
 
+#define SAMARA_KERNEL_INLINE inline
+#define SAMARA_KERNEL_APART __attribute__((noinline))
+#include "nn/kernel_activation_impl.h"
+
 #if defined(__clang__)
 #define SAMARA_UNROLL _Pragma("unroll")
 #else
@@ -24,74 +28,6 @@ namespace {
 
 // Rows of a dense layer that pass through the accumulators together.
 constexpr size_t kDenseRows = 8;
-
-// tanh(x) = x P(x^2) / Q(x^2) on |x| <= 9.02, where tanh rounds to 1 beyond; a minimax fit of the
-// relative error (2.1e-8 before rounding, at most 4.6 ulp after it).
-inline Vec Tanh(Vec x) {
-  constexpr float kP[] = {1.0f, 0.13379716873168945f, 0.0034940324258059263f,
-                          2.0583445802913047e-05f, 1.3319017888591134e-08f};
-  constexpr float kQ[] = {1.0f, 0.46713030338287354f, 0.025871066376566887f,
-                          0.00032830893178470433f, 7.761997835586953e-07f};
-  // the bound comes first, so that NaN passes
-  const Vec bounded = Max(Broadcast(-9.02f), Min(Broadcast(9.02f), x));
-  const Vec z = Mul(bounded, bounded);
-  Vec p = Broadcast(kP[4]), q = Broadcast(kQ[4]);
-  for (int i = 3; i >= 0; --i) {
-    p = Fma(p, z, Broadcast(kP[i]));
-    q = Fma(q, z, Broadcast(kQ[i]));
-  }
-  const Vec y = Div(Mul(bounded, p), q);
-  return Max(Broadcast(-1.0f), Min(Broadcast(1.0f), y));
-}
-
-// 1 / (1 + e^-x), within 1.8e-7 of it.
-inline Vec Sigmoid(Vec x) {
-  const Vec half = Broadcast(0.5f);
-  return Fma(half, Tanh(Mul(half, x)), half);
-}
-
-// e^x - 1 = 2 t / (1 - t) with t = tanh(x / 2), for x <= 0, where nothing cancels.
-inline Vec ExpMinusOne(Vec x) {
-  const Vec t = Tanh(Mul(Broadcast(0.5f), x));
-  return Div(Add(t, t), Fma(Broadcast(-1.0f), t, Broadcast(1.0f)));
-}
-
-// The activations that few networks have, apart from the others' loops.
-__attribute__((noinline)) Vec RareActivation(Vec x, Act activation) {
-  // NaN passes all of them
-  const Vec above = Max(Broadcast(0.0f), x), below = Min(Broadcast(0.0f), x);
-  switch (activation) {
-    case Act::kSigmoid:
-      return Sigmoid(x);
-    case Act::kElu:
-      return Add(above, ExpMinusOne(below));
-    case Act::kSelu:
-      return Fma(Broadcast(1.0507009873554805f), above,
-                 Mul(Broadcast(1.0507009873554805f * 1.6732632423543772f), ExpMinusOne(below)));
-    case Act::kSilu:
-      return Mul(x, Sigmoid(x));
-    case Act::kLrelu:
-      return Fma(Broadcast(0.01f), below, above);
-    case Act::kLrelu0p2:
-      return Fma(Broadcast(0.2f), below, above);
-    case Act::kNone:
-    case Act::kRelu:
-    case Act::kTanh:
-      break;
-  }
-  return x;
-}
-
-inline Vec Activate(Vec x, Act activation) {
-  if (activation == Act::kRelu) {
-    x = Max(Broadcast(0.0f), x);  // NaN passes
-  } else if (activation == Act::kTanh) {
-    x = Tanh(x);
-  } else if (activation != Act::kNone) {
-    x = RareActivation(x, activation);
-  }
-  return Add(x, Broadcast(0.0f));
-}
 
 // 64 bits from bit `start`.
 inline uint64_t BitsAt(const uint64_t* bits, size_t start) {

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// GPUs as accelerators; CUDA itself is behind gpu_runtime.h.
+#include "nn/device/accelerator.h"
+#include "nn/device/gpu_runtime.h"
+
+namespace samara {
+namespace {
+
+// The oldest GPUs with what the kernels use: reductions over a warp.
+constexpr int kOldestMajor = 8;
+
+Status Failed(Code code, const std::string& what, const char* error) {
+  return Status(code, what + ": " + error);
+}
+
+class GpuStream : public DeviceStream {
+ public:
+  static Result<std::unique_ptr<DeviceStream>> Make(int ordinal) {
+    auto stream = std::unique_ptr<GpuStream>(new GpuStream(ordinal));
+    const char* error = gpu::MakeStream(&stream->stream_);
+    if (error == nullptr) error = gpu::MakeEvent(&stream->events_[0]);
+    if (error == nullptr) error = gpu::MakeEvent(&stream->events_[1]);
+    if (error != nullptr) return Failed(Code::kUnavailable, "GPU: no stream", error);
+    return std::unique_ptr<DeviceStream>(std::move(stream));
+  }
+  ~GpuStream() override {
+    if (stream_ != nullptr) gpu::DropStream(stream_);
+    for (void* event : events_) {
+      if (event != nullptr) gpu::DropEvent(event);
+    }
+  }
+  GpuStream(const GpuStream&) = delete;
+  GpuStream& operator=(const GpuStream&) = delete;
+
+  void Upload(void* device, const void* host, size_t bytes) override {
+    Keep(gpu::Copy(stream_, device, host, bytes));
+  }
+  void Download(void* host, const void* device, size_t bytes) override {
+    Keep(gpu::Copy(stream_, host, device, bytes));
+  }
+  void Zero(void* device, size_t bytes) override { Keep(gpu::Zero(stream_, device, bytes)); }
+  void Run(const device::PushTask& task) override { Keep(gpu::Run(stream_, task)); }
+  void Run(const device::ConvTask& task) override { Keep(gpu::Run(stream_, task)); }
+  void Run(const device::DenseTask& task) override { Keep(gpu::Run(stream_, task)); }
+  void Run(const device::PlaceTask& task) override { Keep(gpu::Run(stream_, task)); }
+  Status Synchronize() override {
+    Keep(gpu::Synchronize(stream_));
+    if (error_ == nullptr) return Status::Ok();
+    return Failed(Code::kUnavailable, "GPU " + std::to_string(ordinal_) + " failed", error_);
+  }
+  void Start() override { Keep(gpu::Record(stream_, events_[0])); }
+  float Stop() override {
+    float milliseconds = 0;
+    Keep(gpu::Record(stream_, events_[1]));
+    Keep(gpu::Elapsed(events_[0], events_[1], &milliseconds));
+    return milliseconds;
+  }
+  void* native() override { return stream_; }
+
+ private:
+  explicit GpuStream(int ordinal) : ordinal_(ordinal) {}
+  void Keep(const char* error) {
+    if (error_ == nullptr) error_ = error;
+  }
+  const int ordinal_;
+  void* stream_ = nullptr;
+  void* events_[2] = {};
+  const char* error_ = nullptr;  // the first one
+};
+
+class GpuAccelerator : public Accelerator {
+ public:
+  GpuAccelerator(int ordinal, std::string name) : ordinal_(ordinal), name_(std::move(name)) {}
+  std::string name() const override { return name_; }
+  bool gpu() const override { return true; }
+  size_t memory_free() const override {
+    size_t free = 0, total = 0;
+    (void)gpu::Use(ordinal_);
+    return gpu::Memory(&free, &total) == nullptr ? free : 0;
+  }
+  Result<DeviceBytes> Allocate(size_t bytes) override { return Take(bytes, false); }
+  Result<DeviceBytes> AllocateHost(size_t bytes) override { return Take(bytes, true); }
+  Result<std::unique_ptr<DeviceStream>> MakeStream() override {
+    if (const char* error = gpu::Use(ordinal_)) return Failed(Code::kUnavailable, name_, error);
+    return GpuStream::Make(ordinal_);
+  }
+
+ private:
+  Result<DeviceBytes> Take(size_t bytes, bool host) {
+    void* data = nullptr;
+    const char* error = gpu::Use(ordinal_);
+    if (error == nullptr)
+      error = host ? gpu::AllocateHost(&data, bytes) : gpu::Allocate(&data, bytes);
+    if (error != nullptr)
+      return Failed(Code::kNoResources,
+                    name_ + ": no room for " + std::to_string(bytes >> 20) + " MB of " +
+                        std::to_string(memory_free() >> 20) + " MB free",
+                    error);
+    return DeviceBytes(this, static_cast<std::byte*>(data), bytes, host);
+  }
+  void Free(std::byte* data, bool host) override { host ? gpu::FreeHost(data) : gpu::Free(data); }
+  const int ordinal_;
+  const std::string name_;
+};
+
+}  // namespace
+
+bool Accelerator::BuiltForGpus() { return true; }
+
+std::vector<std::string> Accelerator::Gpus() {
+  std::vector<std::string> names;
+  for (int i = 0; i < gpu::Count(); ++i) {
+    gpu::Properties properties{};
+    if (gpu::Describe(i, &properties) == nullptr) names.emplace_back(properties.name);
+  }
+  return names;
+}
+
+Result<std::unique_ptr<Accelerator>> Accelerator::Gpu(int ordinal) {
+  const int count = gpu::Count();
+  const std::string which = "cuda:" + std::to_string(ordinal);
+  if (ordinal < 0 || ordinal >= count)
+    return Status(Code::kUnavailable,
+                  which + ": this machine has " + std::to_string(count) +
+                      " GPUs that CUDA can use: run.device=cpu, or look at samara doctor");
+  gpu::Properties properties{};
+  if (const char* error = gpu::Describe(ordinal, &properties))
+    return Failed(Code::kUnavailable, which, error);
+  if (properties.major < kOldestMajor)
+    return Status(Code::kConfig, which + ", " + properties.name + ": compute capability " +
+                                     std::to_string(properties.major) + "." +
+                                     std::to_string(properties.minor) + ", expected 8.0 or newer");
+  if (const char* error = gpu::Use(ordinal)) return Failed(Code::kUnavailable, which, error);
+  return std::unique_ptr<Accelerator>(
+      std::make_unique<GpuAccelerator>(ordinal, which + ", " + properties.name));
+}
+
+}  // namespace samara

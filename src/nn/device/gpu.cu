@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// The kernels on an NVIDIA GPU. Compiled by nvcc as C++17 without contraction (-fmad=false): fused
+// operations are written.
+#include <cuda_runtime.h>
+
+#include "nn/device/gpu_runtime.h"
+#include "nn/device/launch.h"
+
+namespace samara {
+namespace {
+
+template <typename Instance>
+__global__ void Kernel(const typename Instance::Task task) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  device::GpuBlock block;
+  Instance::Run(block, task, shared);
+}
+
+template <typename Task>
+const char* RunOn(void* stream, const Task& task) {
+  cudaError_t error = cudaSuccess;
+  device::Choose(task, [&](auto instance) {
+    using Instance = decltype(instance);
+    const device::Grid grid = Instance::GridOf(task);
+    if (grid.x == 0 || grid.y == 0) return;
+    if (grid.shared > 48 * 1024)
+      error = cudaFuncSetAttribute(Kernel<Instance>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   static_cast<int>(grid.shared));
+    if (error != cudaSuccess) return;
+    Kernel<Instance>
+        <<<dim3(grid.x, grid.y), grid.threads, grid.shared, static_cast<cudaStream_t>(stream)>>>(
+            task);
+    error = cudaGetLastError();
+  });
+  return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
+}
+
+const char* Text(cudaError_t error) {
+  return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
+}
+
+}  // namespace
+
+namespace gpu {
+
+const char* Run(void* stream, const device::PushTask& task) { return RunOn(stream, task); }
+const char* Run(void* stream, const device::ConvTask& task) { return RunOn(stream, task); }
+const char* Run(void* stream, const device::DenseTask& task) { return RunOn(stream, task); }
+const char* Run(void* stream, const device::PlaceTask& task) { return RunOn(stream, task); }
+
+int Count() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
+const char* Describe(int ordinal, Properties* properties) {
+  cudaDeviceProp found;
+  if (const char* error = Text(cudaGetDeviceProperties(&found, ordinal))) return error;
+  for (int i = 0; i < 256; ++i) properties->name[i] = found.name[i];
+  properties->major = found.major, properties->minor = found.minor;
+  properties->multiprocessors = found.multiProcessorCount;
+  return nullptr;
+}
+const char* Use(int ordinal) { return Text(cudaSetDevice(ordinal)); }
+const char* Memory(size_t* free, size_t* total) { return Text(cudaMemGetInfo(free, total)); }
+const char* Allocate(void** data, size_t bytes) {
+  const char* error = Text(cudaMalloc(data, bytes));
+  if (error != nullptr) (void)cudaGetLastError();  // it is no fault of the work that follows
+  return error;
+}
+const char* AllocateHost(void** data, size_t bytes) {
+  return Text(cudaHostAlloc(data, bytes, cudaHostAllocPortable));
+}
+void Free(void* data) { (void)cudaFree(data); }
+void FreeHost(void* data) { (void)cudaFreeHost(data); }
+
+const char* MakeStream(void** stream) {
+  cudaStream_t made;
+  const cudaError_t error = cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking);
+  *stream = made;
+  return Text(error);
+}
+void DropStream(void* stream) { (void)cudaStreamDestroy(static_cast<cudaStream_t>(stream)); }
+const char* Copy(void* stream, void* to, const void* from, size_t bytes) {
+  return Text(
+      cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<cudaStream_t>(stream)));
+}
+const char* Zero(void* stream, void* to, size_t bytes) {
+  return Text(cudaMemsetAsync(to, 0, bytes, static_cast<cudaStream_t>(stream)));
+}
+const char* Synchronize(void* stream) {
+  return Text(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
+}
+const char* MakeEvent(void** event) {
+  cudaEvent_t made;
+  const cudaError_t error = cudaEventCreate(&made);
+  *event = made;
+  return Text(error);
+}
+void DropEvent(void* event) { (void)cudaEventDestroy(static_cast<cudaEvent_t>(event)); }
+const char* Record(void* stream, void* event) {
+  return Text(cudaEventRecord(static_cast<cudaEvent_t>(event), static_cast<cudaStream_t>(stream)));
+}
+const char* Elapsed(void* from, void* to, float* milliseconds) {
+  const cudaError_t error = cudaEventSynchronize(static_cast<cudaEvent_t>(to));
+  if (error != cudaSuccess) return Text(error);
+  return Text(cudaEventElapsedTime(milliseconds, static_cast<cudaEvent_t>(from),
+                                   static_cast<cudaEvent_t>(to)));
+}
+
+}  // namespace gpu
+}  // namespace samara

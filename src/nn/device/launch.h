@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// How the kernels of tasks.h are spread over blocks, and which instance of a body a task needs.
+// Included by cpu.cc and gpu.cu, which define Launch<Instance>(grid, task).
+#pragma once
+
+#include "nn/device/kernels_impl.h"
+#include "nn/device/place_impl.h"
+
+namespace samara::device {
+namespace {
+
+struct Grid {
+  unsigned x = 1, y = 1, threads = 1;
+  size_t shared = 0;  // bytes
+};
+
+constexpr unsigned kPushThreads = 256, kPlaceThreads = 256, kConvThreadsMax = 128;
+
+constexpr unsigned Blocks(size_t work, unsigned threads) {
+  return static_cast<unsigned>((work + threads - 1) / threads);
+}
+constexpr unsigned WholeWarps(unsigned threads) { return (threads + 31) / 32 * 32; }
+
+// ---- instances: Task, Run(block, task, shared)
+
+struct Push {
+  using Task = PushTask;
+  template <typename Block>
+  static SAMARA_DEVICE void Run(Block& block, const Task& t, unsigned char*) {
+    PushBody(block, t);
+  }
+  static Grid GridOf(const Task& t) {
+    return {Blocks(t.pixels, kPushThreads), t.count, kPushThreads, 0};
+  }
+};
+
+template <Format kFormat, unsigned kStep>
+struct Conv {
+  using Task = ConvTask;
+  template <typename Block>
+  static SAMARA_DEVICE void Run(Block& block, const Task& t, unsigned char* shared) {
+    ConvBody<kFormat, kStep>(block, t, reinterpret_cast<float*>(shared));
+  }
+  static Grid GridOf(const Task& t) {
+    const unsigned groups = Blocks(size_t{t.tile_rows} * t.out_width, kTilePixels);
+    const unsigned work = groups * (t.columns / kTileChannels);
+    return {t.count, Blocks(t.out_height, t.tile_rows),
+            work < kConvThreadsMax ? WholeWarps(work) : kConvThreadsMax, t.shared_bytes()};
+  }
+};
+
+template <typename Task>
+Grid DenseGrid(const Task& t, unsigned columns, size_t shared) {
+  const unsigned threads = Blocks(t.columns, columns);
+  const unsigned size = threads < kDenseThreads ? WholeWarps(threads) : kDenseThreads;
+  return {t.count, Blocks(threads, size), size, shared};
+}
+
+template <Format kFormat>
+struct Dense {
+  using Task = DenseTask;
+  template <typename Block>
+  static SAMARA_DEVICE void Run(Block& block, const Task& t, unsigned char* shared) {
+    DenseBody<kFormat>(block, t, shared);
+  }
+  static Grid GridOf(const Task& t) { return DenseGrid(t, Vector<kFormat>::kSize, kDenseShared); }
+};
+
+template <Format kFormat>
+struct DenseGroup {
+  using Task = DenseTask;
+  template <typename Block>
+  static SAMARA_DEVICE void Run(Block& block, const Task& t, unsigned char* shared) {
+    DenseGroupBody<kFormat>(block, t, shared);
+  }
+  static Grid GridOf(const Task& t) { return DenseGrid(t, Vector<kFormat>::kSize, kGroupShared); }
+};
+
+struct PlaceAll {
+  using Task = PlaceTask;
+  template <typename Block>
+  static SAMARA_DEVICE void Run(Block& block, const Task& t, unsigned char*) {
+    PlaceBody(block, t);
+  }
+  static Grid GridOf(const Task& t) { return {Blocks(t.size, kPlaceThreads), 1, kPlaceThreads, 0}; }
+};
+
+// ---- choices: f(instance)
+
+template <typename F>
+void Choose(const PushTask&, F f) {
+  f(Push());
+}
+template <typename F>
+void Choose(const PlaceTask&, F f) {
+  f(PlaceAll());
+}
+template <typename F>
+void Choose(const ConvTask& t, F f) {
+  const bool four = t.in_channels % 4 == 0;
+  if (t.format == Format::kBf16)
+    four ? f(Conv<Format::kBf16, 4>()) : f(Conv<Format::kBf16, 1>());
+  else
+    four ? f(Conv<Format::kFloat32, 4>()) : f(Conv<Format::kFloat32, 1>());
+}
+template <typename F>
+void Choose(const DenseTask& t, F f) {
+  const bool one = t.shared == 1;
+  switch (t.format) {
+    case Format::kFloat32:
+      return one ? f(Dense<Format::kFloat32>()) : f(DenseGroup<Format::kFloat32>());
+    case Format::kBf16:
+      return one ? f(Dense<Format::kBf16>()) : f(DenseGroup<Format::kBf16>());
+    case Format::kInt8:
+      return one ? f(Dense<Format::kInt8>()) : f(DenseGroup<Format::kInt8>());
+  }
+}
+
+}  // namespace
+}  // namespace samara::device

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+#include "nn/device/population.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "core/check.h"
+#include "nn/kernel_choice.h"
+
+namespace samara {
+namespace {
+
+using device::Format;
+
+constexpr size_t kAlignment = 256;           // of networks and of what lies in them
+constexpr size_t kSharedWanted = 40 * 1024;  // of a block of a convolution
+constexpr size_t kSharedMax = 200 * 1024;
+constexpr uint32_t kBankPad = 4;  // floats behind a pixel in shared memory
+
+size_t RoundUp(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+size_t U(int64_t n) { return static_cast<size_t>(n); }
+uint32_t U32(int64_t n) { return static_cast<uint32_t>(n); }
+
+bool IsConv(const Layer& layer) { return layer.kind == Layer::Kind::kConv; }
+
+Format FormatOf(const NetworkDescription& network, size_t layer) {
+  switch (StorageOf(network, layer)) {
+    case Storage::kFloat32:
+      return Format::kFloat32;
+    case Storage::kBf16:
+      return Format::kBf16;
+    case Storage::kInt8:
+      return Format::kInt8;
+  }
+  return Format::kFloat32;
+}
+
+uint32_t ColumnsOf(const Layer& layer, Format format) {
+  // whole loads of 16 bytes; a convolution's threads take eight channels
+  const size_t columns = IsConv(layer) ? 8 : 16 / kernel::WeightBytes(format);
+  return static_cast<uint32_t>(RoundUp(U(layer.out), columns));
+}
+
+// Rows of the output that a block computes: as many as its share of shared memory holds.
+uint32_t TileRows(device::ConvTask task) {
+  for (task.tile_rows = task.out_height; task.tile_rows > 1; --task.tile_rows) {
+    if (task.shared_bytes() <= kSharedWanted) break;
+  }
+  // blocks of one size
+  const uint32_t blocks = (task.out_height + task.tile_rows - 1) / task.tile_rows;
+  return (task.out_height + blocks - 1) / blocks;
+}
+
+device::ConvTask ConvOf(const Layer& layer) {
+  device::ConvTask task{};
+  task.in_height = U32(layer.in_height), task.in_width = U32(layer.in_width);
+  task.in_channels = U32(layer.in), task.kernel = U32(layer.kernel);
+  task.stride = U32(layer.stride), task.pad_rows = U32(layer.pad_before);
+  task.pad_columns = U32(layer.pad_before_columns);
+  task.out_height = U32(layer.out_height), task.out_width = U32(layer.out_width);
+  task.out_channels = U32(layer.out);
+  // a pixel's floats are read 16 bytes at a time where they are whole fours
+  task.pixel = task.in_channels + (task.in_channels % 4 == 0 ? kBankPad : 0);
+  task.activation = KernelActivation(layer.activation);
+  task.tile_rows = TileRows(task);
+  return task;
+}
+
+}  // namespace
+
+Status DevicePopulation::Supports(const NetworkDescription& network) {
+  const auto refuse = [&](const Layer& layer, const std::string& why) {
+    return Status(Code::kConfig, "network " + network.name + ", layer " + layer.name + ": " + why +
+                                     ", which run.device=cpu computes and a GPU does not");
+  };
+  for (const Layer& layer : network.layers) {
+    if (layer.recurrent()) return refuse(layer, "recurrent");
+    if (layer.has_statistics()) return refuse(layer, "normalized by a reference batch");
+    if (layer.kind == Layer::Kind::kDiagonal) return refuse(layer, "diagonal");
+    if (layer.kind == Layer::Kind::kResidual) return refuse(layer, "residual");
+    if (IsConv(layer)) {
+      device::ConvTask task = ConvOf(layer);
+      task.tile_rows = 1;
+      if (task.shared_bytes() > kSharedMax) return refuse(layer, "rows of more than 200 kB");
+    }
+  }
+  return Status::Ok();
+}
+
+Result<std::unique_ptr<DevicePopulation>> DevicePopulation::Make(Accelerator& accelerator,
+                                                                 const NetworkDescription& network,
+                                                                 const Shape& shape) {
+  RETURN_IF_ERROR(Supports(network));
+  auto population =
+      std::unique_ptr<DevicePopulation>(new DevicePopulation(accelerator, network, shape));
+  population->PlaceLayers();
+  RETURN_IF_ERROR(population->Allocate());
+  return population;
+}
+
+void DevicePopulation::PlaceLayers() {
+  const auto reserve = [this](size_t bytes) {
+    return std::exchange(stride_, stride_ + RoundUp(bytes, kAlignment));
+  };
+  for (size_t i = 0; i < network_.layers.size(); ++i) {
+    const Layer& layer = network_.layers[i];
+    DevicePopulation::Place place;
+    place.format = FormatOf(network_, i);
+    place.columns = ColumnsOf(layer, place.format);
+    const size_t rows = U(layer.fan_in());
+    place.weights = reserve(rows * place.columns * kernel::WeightBytes(place.format));
+    place.bias = reserve(place.columns * sizeof(float));
+    if (place.format == Format::kInt8) place.scale = reserve(sizeof(float)), measured_ = true;
+    places_.push_back(place);
+    widest_ = std::max(widest_, layer.output_size());
+  }
+}
+
+std::vector<device::Segment> DevicePopulation::Segments() const {
+  std::vector<device::Segment> segments;
+  for (size_t i = 0; i < network_.layers.size(); ++i) {
+    const Layer& layer = network_.layers[i];
+    const DevicePopulation::Place& place = places_[i];
+    segments.push_back({.first = layer.weight_offset,
+                        .count = layer.weight_count,
+                        .to = place.weights,
+                        .columns = U32(layer.out),
+                        .padded = place.columns,
+                        .format = place.format,
+                        .scale = place.scale});
+    segments.push_back({.first = layer.bias_offset,
+                        .count = U(layer.out),
+                        .to = place.bias,
+                        .columns = U32(layer.out),
+                        .padded = place.columns,
+                        .format = Format::kFloat32,
+                        .scale = 0});
+  }
+  return segments;
+}
+
+Status DevicePopulation::Allocate() {
+  const std::vector<device::Segment> segments = Segments();
+  segment_count_ = static_cast<uint32_t>(segments.size());
+  ASSIGN_OR_RETURN(networks_, accelerator_.Allocate(stride_ * shape_.networks));
+  ASSIGN_OR_RETURN(segments_, accelerator_.Allocate(segments.size() * sizeof(segments[0])));
+  if (shape_.stack) {
+    ASSIGN_OR_RETURN(stacks_, accelerator_.Allocate(shape_.stacks * network_.input_size()));
+  }
+  ASSIGN_OR_RETURN(const auto stream, accelerator_.MakeStream());
+  stream->Upload(segments_.data(), segments.data(), segments_.size());
+  stream->Zero(networks_.data(), networks_.size());  // the padding is read
+  return stream->Synchronize();
+}
+
+Result<std::unique_ptr<DevicePopulation::Lane>> DevicePopulation::MakeLane(uint32_t rows_max) {
+  auto lane = std::unique_ptr<Lane>(new Lane(*this, rows_max));
+  RETURN_IF_ERROR(lane->Allocate());
+  return lane;
+}
+
+Status DevicePopulation::Lane::Allocate() {
+  Accelerator& accelerator = p_.accelerator_;
+  ASSIGN_OR_RETURN(stream_, accelerator.MakeStream());
+  groups_at_ = RoundUp(rows_max_ * sizeof(device::Row), kAlignment);
+  inputs_at_ = groups_at_ + RoundUp(rows_max_ * sizeof(device::Group), kAlignment);
+  input_bytes_ = p_.shape_.stack ? p_.network_.input_size() / U(p_.shape_.stack->depth)
+                                 : p_.network_.input_size() * sizeof(float);
+  const size_t bytes = inputs_at_ + rows_max_ * input_bytes_;
+  ASSIGN_OR_RETURN(staging_host_, accelerator.AllocateHost(bytes));
+  ASSIGN_OR_RETURN(staging_, accelerator.Allocate(bytes));
+  for (DeviceBytes& scratch : scratch_) {
+    ASSIGN_OR_RETURN(scratch, accelerator.Allocate(rows_max_ * p_.widest_ * sizeof(float)));
+  }
+  ASSIGN_OR_RETURN(outputs_host_,
+                   accelerator.AllocateHost(rows_max_ * p_.network_.output_size() * sizeof(float)));
+  ASSIGN_OR_RETURN(magnitudes_, accelerator.Allocate(p_.segment_count_ * sizeof(float)));
+  return Status::Ok();
+}
+
+device::PlaceTask DevicePopulation::Lane::PlaceTaskOf(uint32_t network, bool* measured) {
+  CHECK(network < p_.shape_.networks);
+  *measured = p_.measured_;
+  if (p_.measured_) stream_->Zero(magnitudes_.data(), magnitudes_.size());
+  return {.segments = p_.segments_.as<device::Segment>(),
+          .segment_count = p_.segment_count_,
+          .magnitudes = magnitudes_.as<float>(),
+          .measure = false,
+          .canonical = nullptr,
+          .size = p_.network_.parameter_count,
+          .network = p_.networks_.as<unsigned char>() + network * p_.stride_};
+}
+
+void DevicePopulation::Lane::Place(uint32_t network, const float* canonical) {
+  bool measured = false;
+  device::PlaceTask task = PlaceTaskOf(network, &measured);
+  task.canonical = canonical;
+  for (const bool measure : {true, false}) {
+    task.measure = measure;
+    if (!measure || measured) stream_->Run(task);
+  }
+}
+
+Status DevicePopulation::Lane::Load(uint32_t network, std::span<const float> canonical) {
+  CHECK_EQ(canonical.size(), p_.network_.parameter_count);
+  if (canonical_.size() == 0) {
+    ASSIGN_OR_RETURN(canonical_, p_.accelerator_.Allocate(canonical.size_bytes()));
+  }
+  stream_->Upload(canonical_.data(), canonical.data(), canonical.size_bytes());
+  Place(network, canonical_.as<float>());
+  return stream_->Synchronize();
+}
+
+// Rows of one network become groups, the networks with one row first; staging order is that of the
+// groups, so that a group's rows follow each other.
+void DevicePopulation::Lane::Group(std::span<const DeviceRow> rows) {
+  order_.resize(rows.size());
+  std::iota(order_.begin(), order_.end(), 0);
+  std::stable_sort(order_.begin(), order_.end(),
+                   [&](uint32_t a, uint32_t b) { return rows[a].network < rows[b].network; });
+  std::vector<uint32_t> singles, shared;
+  auto* groups = reinterpret_cast<device::Group*>(staging_host_.data() + groups_at_);
+  const auto ends = [&](size_t i) {
+    size_t end = i + 1;
+    while (end < order_.size() && rows[order_[end]].network == rows[order_[i]].network) ++end;
+    return end;
+  };
+  for (size_t i = 0, end = 0; i < order_.size(); i = end) {
+    end = ends(i);
+    auto& part = end - i == 1 ? singles : shared;
+    part.insert(part.end(), order_.begin() + static_cast<ptrdiff_t>(i),
+                order_.begin() + static_cast<ptrdiff_t>(end));
+  }
+  singles_ = static_cast<uint32_t>(singles.size());
+  groups_ = 0;
+  for (uint32_t i = 0; i < singles_; ++i) groups[groups_++] = {rows[singles[i]].network, i, 1, 0};
+  for (size_t i = 0; i < shared.size();) {
+    const uint32_t network = rows[shared[i]].network;
+    uint32_t count = 1;
+    while (count < device::kGroupMax && i + count < shared.size() &&
+           rows[shared[i + count]].network == network)
+      ++count;
+    groups[groups_++] = {network, singles_ + static_cast<uint32_t>(i), count, 0};
+    i += count;
+  }
+  order_ = std::move(singles);
+  order_.insert(order_.end(), shared.begin(), shared.end());
+}
+
+void DevicePopulation::Lane::Stage(std::span<const DeviceRow> rows) {
+  CHECK(!rows.empty() && rows.size() <= rows_max_);
+  rows_ = static_cast<uint32_t>(rows.size());
+  Group(rows);
+  auto* staged = staging_host_.as<device::Row>();
+  for (uint32_t i = 0; i < rows_; ++i) {
+    const DeviceRow& row = rows[order_[i]];
+    staged[i] = {row.network, row.stack, row.seen, 0};
+    std::memcpy(staging_host_.data() + inputs_at_ + i * input_bytes_, row.input, input_bytes_);
+  }
+  stream_->Upload(staging_.data(), staging_host_.data(), inputs_at_ + rows_ * input_bytes_);
+}
+
+void DevicePopulation::Lane::RunConv(const DevicePopulation::Place& place, const Layer& layer,
+                                     const float* in, float* out) {
+  device::ConvTask task = ConvOf(layer);
+  task.rows = staging_.as<device::Row>(), task.count = rows_;
+  task.networks = {p_.networks_.as<unsigned char>(), p_.stride_};
+  task.weights = place.weights, task.bias = place.bias;
+  task.format = place.format, task.columns = place.columns;
+  if (in == nullptr)
+    task.stacks = p_.stacks_.as<unsigned char>();
+  else
+    task.in = in;
+  task.out = out;
+  stream_->Run(task);
+}
+
+void DevicePopulation::Lane::RunDense(const DevicePopulation::Place& place, const Layer& layer,
+                                      const float* in, float* out) {
+  const auto* groups = reinterpret_cast<const device::Group*>(staging_.data() + groups_at_);
+  device::DenseTask task{.groups = groups,
+                         .count = singles_,
+                         .shared = 1,
+                         .networks = {p_.networks_.as<unsigned char>(), p_.stride_},
+                         .weights = place.weights,
+                         .bias = place.bias,
+                         .scale = place.scale,
+                         .format = place.format,
+                         .in = in,
+                         .out = out,
+                         .inputs = U32(layer.fan_in()),
+                         .outputs = U32(layer.out),
+                         .columns = place.columns,
+                         .activation = KernelActivation(layer.activation)};
+  if (singles_ > 0) stream_->Run(task);
+  task.groups += singles_, task.count = groups_ - singles_, task.shared = device::kGroupMax;
+  if (task.count > 0) stream_->Run(task);
+}
+
+void DevicePopulation::Lane::Compute() {
+  const bool stacked = p_.shape_.stack.has_value();
+  if (stacked) {
+    const FrameStackRule& rule = *p_.shape_.stack;
+    stream_->Run(device::PushTask{
+        .rows = staging_.as<device::Row>(),
+        .count = rows_,
+        .frames = staging_.as<unsigned char>() + inputs_at_,
+        .stacks = p_.stacks_.as<unsigned char>(),
+        .pixels = static_cast<uint32_t>(input_bytes_),
+        .depth = U32(rule.depth),
+        .newest_first = rule.order == StackOrder::kNewestFirst,
+        .at_reset = rule.at_reset == StackReset::kRepeat  ? device::PushTask::AtReset::kRepeat
+                    : rule.at_reset == StackReset::kZeros ? device::PushTask::AtReset::kZeros
+                                                          : device::PushTask::AtReset::kFront});
+  }
+  // null: the stacks
+  const float* in =
+      stacked ? nullptr : reinterpret_cast<const float*>(staging_.data() + inputs_at_);
+  for (size_t i = 0; i < p_.network_.layers.size(); ++i) {
+    const Layer& layer = p_.network_.layers[i];
+    auto* out = scratch_[i % 2].as<float>();
+    IsConv(layer) ? RunConv(p_.places_[i], layer, in, out)
+                  : RunDense(p_.places_[i], layer, in, out);
+    in = out;
+  }
+}
+
+Status DevicePopulation::Lane::Forward(std::span<const DeviceRow> rows) {
+  Stage(rows);
+  Compute();
+  const size_t size = p_.network_.output_size();
+  outputs_ = rows_ * size;
+  const DeviceBytes& last = scratch_[(p_.network_.layers.size() - 1) % 2];
+  stream_->Download(outputs_host_.data(), last.data(), outputs_ * sizeof(float));
+  RETURN_IF_ERROR(stream_->Synchronize());
+  // back to the rows' own order
+  auto* outputs = outputs_host_.as<float>();
+  sorted_.assign(outputs, outputs + outputs_);
+  for (uint32_t i = 0; i < rows_; ++i)
+    std::copy_n(sorted_.data() + i * size, size, outputs + order_[i] * size);
+  return Status::Ok();
+}
+
+}  // namespace samara
