@@ -19,6 +19,10 @@
 
 namespace samara::device {
 
+struct Words4 {
+  uint32_t word[4];
+};
+
 #if defined(__CUDACC__)
 
 SAMARA_DEVICE float Fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
@@ -29,9 +33,6 @@ SAMARA_DEVICE float SquareRoot(float x) { return __fsqrt_rn(x); }
 SAMARA_DEVICE uint32_t BitsOf(float x) { return __float_as_uint(x); }
 SAMARA_DEVICE float FloatOf(uint32_t bits) { return __uint_as_float(bits); }
 
-struct Words4 {
-  uint32_t word[4];
-};
 // 16 bytes that nothing writes meanwhile.
 SAMARA_DEVICE Words4 Load16(const void* p) {
   const uint4 v = __ldg(static_cast<const uint4*>(p));
@@ -86,9 +87,6 @@ SAMARA_DEVICE float FloatOf(uint32_t bits) {
   return x;
 }
 
-struct Words4 {
-  uint32_t word[4];
-};
 SAMARA_DEVICE Words4 Load16(const void* p) {
   Words4 words;
   __builtin_memcpy(&words, p, sizeof words);

@@ -192,6 +192,13 @@ device::PlaceTask DevicePopulation::Lane::PlaceTaskOf(uint32_t network, bool* me
           .network = p_.networks_.as<unsigned char>() + network * p_.stride_};
 }
 
+Result<std::byte*> DevicePopulation::Lane::LoadScratch(size_t bytes) {
+  if (load_scratch_.size() < bytes) {
+    ASSIGN_OR_RETURN(load_scratch_, p_.accelerator_.Allocate(2 * bytes));
+  }
+  return load_scratch_.data();
+}
+
 void DevicePopulation::Lane::Place(uint32_t network, const float* canonical) {
   bool measured = false;
   device::PlaceTask task = PlaceTaskOf(network, &measured);
@@ -298,32 +305,48 @@ void DevicePopulation::Lane::RunDense(const DevicePopulation::Place& place, cons
   if (task.count > 0) stream_->Run(task);
 }
 
-void DevicePopulation::Lane::Compute() {
-  const bool stacked = p_.shape_.stack.has_value();
-  if (stacked) {
-    const FrameStackRule& rule = *p_.shape_.stack;
-    stream_->Run(device::PushTask{
-        .rows = staging_.as<device::Row>(),
-        .count = rows_,
-        .frames = staging_.as<unsigned char>() + inputs_at_,
-        .stacks = p_.stacks_.as<unsigned char>(),
-        .pixels = static_cast<uint32_t>(input_bytes_),
-        .depth = U32(rule.depth),
-        .newest_first = rule.order == StackOrder::kNewestFirst,
-        .at_reset = rule.at_reset == StackReset::kRepeat  ? device::PushTask::AtReset::kRepeat
-                    : rule.at_reset == StackReset::kZeros ? device::PushTask::AtReset::kZeros
-                                                          : device::PushTask::AtReset::kFront});
-  }
+void DevicePopulation::Lane::PushFrames() {
+  const FrameStackRule& rule = *p_.shape_.stack;
+  stream_->Run(device::PushTask{
+      .rows = staging_.as<device::Row>(),
+      .count = rows_,
+      .frames = staging_.as<unsigned char>() + inputs_at_,
+      .stacks = p_.stacks_.as<unsigned char>(),
+      .pixels = static_cast<uint32_t>(input_bytes_),
+      .depth = U32(rule.depth),
+      .newest_first = rule.order == StackOrder::kNewestFirst,
+      .at_reset = rule.at_reset == StackReset::kRepeat  ? device::PushTask::AtReset::kRepeat
+                  : rule.at_reset == StackReset::kZeros ? device::PushTask::AtReset::kZeros
+                                                        : device::PushTask::AtReset::kFront});
+}
+
+void DevicePopulation::Lane::RunLayer(size_t index) {
+  const Layer& layer = p_.network_.layers[index];
   // null: the stacks
-  const float* in =
-      stacked ? nullptr : reinterpret_cast<const float*>(staging_.data() + inputs_at_);
+  const float* in = index > 0         ? scratch_[(index - 1) % 2].as<float>()
+                    : p_.shape_.stack ? nullptr
+                                      : reinterpret_cast<float*>(staging_.data() + inputs_at_);
+  auto* out = scratch_[index % 2].as<float>();
+  IsConv(layer) ? RunConv(p_.places_[index], layer, in, out)
+                : RunDense(p_.places_[index], layer, in, out);
+}
+
+void DevicePopulation::Lane::Compute() {
+  if (p_.shape_.stack) PushFrames();
+  for (size_t i = 0; i < p_.network_.layers.size(); ++i) RunLayer(i);
+}
+
+std::vector<float> DevicePopulation::Lane::MeasureLayers() {
+  std::vector<float> milliseconds;
+  stream_->Start();
+  if (p_.shape_.stack) PushFrames();
+  milliseconds.push_back(stream_->Stop());
   for (size_t i = 0; i < p_.network_.layers.size(); ++i) {
-    const Layer& layer = p_.network_.layers[i];
-    auto* out = scratch_[i % 2].as<float>();
-    IsConv(layer) ? RunConv(p_.places_[i], layer, in, out)
-                  : RunDense(p_.places_[i], layer, in, out);
-    in = out;
+    stream_->Start();
+    RunLayer(i);
+    milliseconds.push_back(stream_->Stop());
   }
+  return milliseconds;
 }
 
 Status DevicePopulation::Lane::Forward(std::span<const DeviceRow> rows) {

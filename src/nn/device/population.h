@@ -47,6 +47,7 @@ class DevicePopulation {
   Accelerator& accelerator() const { return accelerator_; }
   size_t network_bytes() const { return stride_; }  // of one network
   uint32_t networks() const { return shape_.networks; }
+  std::byte* parameters(uint32_t network) const { return networks_.data() + network * stride_; }
 
   Result<std::unique_ptr<Lane>> MakeLane(uint32_t rows_max);
 
@@ -84,6 +85,8 @@ class DevicePopulation::Lane {
   // The task that Load runs, without where values come from, and with zeros as magnitudes; for
   // sources of other folders. `measured`: it takes two passes.
   device::PlaceTask PlaceTaskOf(uint32_t network, bool* measured);
+  // Memory of the device for what such a source uploads; valid until the next call.
+  Result<std::byte*> LoadScratch(size_t bytes);
 
   // Evaluates all rows; outputs()[row * output_size] are then what the networks say.
   Status Forward(std::span<const DeviceRow> rows);
@@ -92,6 +95,8 @@ class DevicePopulation::Lane {
   // there.
   void Stage(std::span<const DeviceRow> rows);
   void Compute();
+  // What Compute does, and milliseconds of the device for each layer; the first is the stacks'.
+  std::vector<float> MeasureLayers();
   DeviceStream& stream() { return *stream_; }
 
  private:
@@ -99,6 +104,8 @@ class DevicePopulation::Lane {
   Lane(DevicePopulation& population, uint32_t rows_max) : p_(population), rows_max_(rows_max) {}
   Status Allocate();
   void Group(std::span<const DeviceRow> rows);
+  void PushFrames();
+  void RunLayer(size_t index);
   void RunDense(const DevicePopulation::Place& place, const Layer& layer, const float* in,
                 float* out);
   void RunConv(const DevicePopulation::Place& place, const Layer& layer, const float* in,
@@ -110,7 +117,7 @@ class DevicePopulation::Lane {
   // host and device: rows, groups, then the rows' inputs
   DeviceBytes staging_host_, staging_;
   size_t groups_at_ = 0, inputs_at_ = 0, input_bytes_ = 0;
-  DeviceBytes scratch_[2], outputs_host_, canonical_, magnitudes_;
+  DeviceBytes scratch_[2], outputs_host_, canonical_, magnitudes_, load_scratch_;
   uint32_t rows_ = 0, singles_ = 0, groups_ = 0;
   size_t outputs_ = 0;
   std::vector<uint32_t> order_;  // row of each place in the batch

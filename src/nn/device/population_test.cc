@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // Networks on a device: the bits of the population kernel, on this CPU always, and on each GPU that
 // there is.
 #include "nn/device/population.h"
