@@ -40,9 +40,12 @@ SAMARA_DEVICE Words4 Load16(const void* p) {
 }
 
 // 16 bytes of shared memory.
-SAMARA_DEVICE Words4 LoadShared16(const float* p) {
-  const uint4 v = *reinterpret_cast<const uint4*>(p);
+SAMARA_DEVICE Words4 LoadShared16(const void* p) {
+  const uint4 v = *static_cast<const uint4*>(p);
   return {{v.x, v.y, v.z, v.w}};
+}
+SAMARA_DEVICE void Store16(void* p, const Words4& words) {
+  *static_cast<uint4*>(p) = make_uint4(words.word[0], words.word[1], words.word[2], words.word[3]);
 }
 
 struct GpuBlock {
@@ -53,6 +56,22 @@ struct GpuBlock {
   __device__ void Threads(F f) {
     f(threadIdx.x);
     __syncthreads();
+  }
+  // Some threads may go on before others are done.
+  template <typename F>
+  __device__ void ThreadsUnordered(F f) {
+    f(threadIdx.x);
+  }
+  // Copies into shared memory that are on their way meanwhile: a thread's copies since its last
+  // Commit are there when it has waited until at most kLater later groups are on their way.
+  __device__ static void Copy16(void* shared, const void* from) {
+    const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));
+  }
+  __device__ static void Commit() { asm volatile("cp.async.commit_group;"); }
+  template <int kLater>
+  __device__ static void Await() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(kLater));
   }
   template <typename T>
   struct PerThread {
@@ -92,7 +111,10 @@ SAMARA_DEVICE Words4 Load16(const void* p) {
   __builtin_memcpy(&words, p, sizeof words);
   return words;
 }
-SAMARA_DEVICE Words4 LoadShared16(const float* p) { return Load16(p); }
+SAMARA_DEVICE Words4 LoadShared16(const void* p) { return Load16(p); }
+SAMARA_DEVICE void Store16(void* p, const Words4& words) {
+  __builtin_memcpy(p, &words, sizeof words);
+}
 
 // One block at a time on this CPU.
 class CpuBlock {
@@ -106,6 +128,14 @@ class CpuBlock {
   void Threads(F f) {
     for (unsigned thread = 0; thread < size_; ++thread) f(thread);
   }
+  template <typename F>
+  void ThreadsUnordered(F f) {
+    Threads(f);
+  }
+  static void Copy16(void* shared, const void* from) { __builtin_memcpy(shared, from, 16); }
+  static void Commit() {}
+  template <int kLater>
+  static void Await() {}
   template <typename T>
   struct PerThread {
     T values[kThreadsMax];

@@ -72,12 +72,6 @@ class CpuAccelerator : public Accelerator {
 
 }  // namespace
 
-size_t device::ConvTask::shared_bytes() const {
-  const size_t height = (tile_rows - 1) * stride + kernel,
-               width = (out_width - 1) * stride + kernel;
-  return height * width * pixel * sizeof(float);
-}
-
 DeviceBytes& DeviceBytes::operator=(DeviceBytes&& other) noexcept {
   std::swap(owner_, other.owner_);
   std::swap(data_, other.data_);

@@ -31,46 +31,32 @@ SAMARA_DEVICE Vec Max(Vec a, Vec b) { return a > b ? a : b; }
 namespace samara::device {
 namespace {
 
-// ---- weights: 16 bytes as floats
+// ---- weights
 
 template <Format kFormat>
-struct Vector;
+constexpr unsigned kPerWord = kFormat == Format::kFloat32 ? 1
+                              : kFormat == Format::kBf16  ? 2
+                                                          : 4;
 
-template <>
-struct Vector<Format::kFloat32> {
-  static constexpr unsigned kSize = 4;
-  static SAMARA_DEVICE void Expand(const Words4& words, float* w) {
-    SAMARA_DEVICE_UNROLL
-    for (unsigned i = 0; i < 4; ++i) w[i] = FloatOf(words.word[i]);
-  }
-};
-
-template <>
-struct Vector<Format::kBf16> {
-  static constexpr unsigned kSize = 8;
-  static SAMARA_DEVICE void Expand(const Words4& words, float* w) {
-    SAMARA_DEVICE_UNROLL
-    for (unsigned i = 0; i < 4; ++i) {
-      w[2 * i] = FloatOf(words.word[i] << 16);
-      w[2 * i + 1] = FloatOf(words.word[i] & 0xffff0000);
-    }
-  }
-};
-
-template <>
-struct Vector<Format::kInt8> {
-  static constexpr unsigned kSize = 16;
-  static SAMARA_DEVICE void Expand(const Words4& words, float* w) {
-    // a float between 2^23 and 2^24 counts ones in its last bits: 2^23 + 128 + x, less the rest
-    SAMARA_DEVICE_UNROLL
-    for (unsigned i = 0; i < 4; ++i) {
-      const uint32_t shifted = words.word[i] ^ 0x80808080;
+// The weights in kWords words, as floats.
+template <Format kFormat, unsigned kWords>
+SAMARA_DEVICE void Expand(const uint32_t (&words)[kWords], float* w) {
+  SAMARA_DEVICE_UNROLL
+  for (unsigned i = 0; i < kWords; ++i) {
+    if constexpr (kFormat == Format::kFloat32) {
+      w[i] = FloatOf(words[i]);
+    } else if constexpr (kFormat == Format::kBf16) {
+      w[2 * i] = FloatOf(words[i] << 16);
+      w[2 * i + 1] = FloatOf(words[i] & 0xffff0000);
+    } else {
+      // a float between 2^23 and 2^24 counts ones in its last bits: 2^23 + 128 + x, less the rest
+      const uint32_t shifted = words[i] ^ 0x80808080;
       SAMARA_DEVICE_UNROLL
       for (unsigned b = 0; b < 4; ++b)
         w[4 * i + b] = Add(FloatOf(0x4B000000 | (shifted >> 8 * b & 0xff)), -8388736.0f);
     }
   }
-};
+}
 
 // ---- frame stacks (nn/frame_stack.h)
 
@@ -105,8 +91,14 @@ SAMARA_DEVICE void PushBody(Block& block, const PushTask& t) {
 // ---- convolutions
 
 constexpr unsigned kTilePixels = 8, kTileChannels = 8;
+constexpr unsigned kConvRows = 32;  // rows of weights that lie in shared memory together
 
-SAMARA_DEVICE float ByteToUnit(unsigned char byte) { return Div(static_cast<float>(byte), 255.0f); }
+// byte / 255 as a division rounds it: a product, put right by its remainder (tests compare all).
+SAMARA_DEVICE float ByteToUnit(unsigned char byte) {
+  constexpr float kInverse = 1.0f / 255.0f;
+  const float x = static_cast<float>(byte), y = Mul(x, kInverse);
+  return Fma(Fma(-y, 255.0f, x), kInverse, y);
+}
 
 // The part of the input that a block's rows read, with its border of zeros, into shared memory.
 template <unsigned kStep, typename Block>
@@ -132,16 +124,46 @@ SAMARA_DEVICE void TakeRegion(Block& block, const ConvTask& t, const Row& row, u
   });
 }
 
+// Eight channels of a row of weights in shared memory.
 template <Format kFormat>
 SAMARA_DEVICE void LoadChannels(const unsigned char* p, float (&w)[kTileChannels]) {
-  Vector<kFormat>::Expand(Load16(p), w);
-  if constexpr (Vector<kFormat>::kSize < kTileChannels)
-    Vector<kFormat>::Expand(Load16(p + 16), w + Vector<kFormat>::kSize);
+  Expand<kFormat>(LoadShared16(p).word, w);
+  if constexpr (kFormat == Format::kFloat32) Expand<kFormat>(LoadShared16(p + 16).word, w + 4);
 }
 
+struct ConvSums {
+  float sum[kTilePixels][kTileChannels];
+};
+
+// One row of the window's weights, or four that have neighbouring inputs.
+template <Format kFormat, unsigned kStep>
+SAMARA_DEVICE void AddInputs(const float* from, const unsigned (&window)[kTilePixels],
+                             const unsigned char* weights, unsigned row_bytes, ConvSums& sums) {
+  float x[kTilePixels][kStep];
+  SAMARA_DEVICE_UNROLL
+  for (unsigned p = 0; p < kTilePixels; ++p) {
+    if constexpr (kStep == 4)
+      Expand<Format::kFloat32>(LoadShared16(from + window[p]).word, x[p]);
+    else
+      x[p][0] = from[window[p]];
+  }
+  SAMARA_DEVICE_UNROLL
+  for (unsigned i = 0; i < kStep; ++i) {
+    float w[kTileChannels];
+    LoadChannels<kFormat>(weights + i * row_bytes, w);
+    SAMARA_DEVICE_UNROLL
+    for (unsigned p = 0; p < kTilePixels; ++p) {
+      SAMARA_DEVICE_UNROLL
+      for (unsigned c = 0; c < kTileChannels; ++c)
+        sums.sum[p][c] = Fma(x[p][i], w[c], sums.sum[p][c]);
+    }
+  }
+}
+
+// A thread computes eight channels of eight pixels; weights pass through shared memory, since a
+// block's threads all need them.
 template <Format kFormat, unsigned kStep, typename Block>
 SAMARA_DEVICE void ConvBody(Block& block, const ConvTask& t, float* region) {
-  constexpr unsigned kBytes = 16 / Vector<kFormat>::kSize;
   const Row row = t.rows[block.x()];
   const unsigned first_row = block.y() * t.tile_rows;
   const unsigned left = t.out_height - first_row;
@@ -150,69 +172,74 @@ SAMARA_DEVICE void ConvBody(Block& block, const ConvTask& t, float* region) {
   TakeRegion<kStep>(block, t, row, first_row, (rows - 1) * t.stride + t.kernel, width, region);
 
   const unsigned char* network = t.networks.bytes + row.network * t.networks.stride;
-  const unsigned char* weights = network + t.weights;
-  const float* bias = reinterpret_cast<const float*>(network + t.bias);
+  const unsigned row_bytes = t.columns * (4 / kPerWord<kFormat>);
+  unsigned char* weights = reinterpret_cast<unsigned char*>(region) + t.weights_at;
   const unsigned pixels = rows * t.out_width;
   const unsigned parts = t.columns / kTileChannels;
   const unsigned groups = (pixels + kTilePixels - 1) / kTilePixels;
+  // pixels of a thread lie apart, those of its neighbours side by side
+  struct Work {
+    unsigned channel, window[kTilePixels];
+    bool any;
+    ConvSums sums;
+  };
+  typename Block::template PerThread<Work> works;
+  block.Threads([&](unsigned thread) {
+    Work& work = works[thread];
+    const unsigned group = thread / parts;
+    work.any = group < groups;
+    work.channel = (thread - group * parts) * kTileChannels;
+    const float* bias = reinterpret_cast<const float*>(network + t.bias) + work.channel;
+    SAMARA_DEVICE_UNROLL
+    for (unsigned p = 0; p < kTilePixels; ++p) {
+      unsigned pixel = group + p * groups;
+      if (pixel >= pixels) pixel = pixels - 1;
+      const unsigned y = pixel / t.out_width, x = pixel - y * t.out_width;
+      work.window[p] = (y * width + x) * t.stride * t.pixel;
+      SAMARA_DEVICE_UNROLL
+      for (unsigned c = 0; c < kTileChannels; ++c) work.sums.sum[p][c] = bias[c];
+    }
+  });
+  const unsigned inputs = t.kernel * t.kernel * t.in_channels;
+  for (unsigned first = 0; first < inputs; first += kConvRows) {
+    const unsigned rest = inputs - first, count = rest < kConvRows ? rest : kConvRows;
+    block.Threads([&](unsigned thread) {
+      const unsigned char* from = network + t.weights + size_t{first} * row_bytes;
+      for (unsigned i = thread * 16; i < count * row_bytes; i += block.size() * 16)
+        Store16(weights + i, Load16(from + i));
+    });
+    block.Threads([&](unsigned thread) {
+      Work& work = works[thread];
+      if (!work.any) return;
+      const unsigned char* w = weights + work.channel * (4 / kPerWord<kFormat>);
+      unsigned in = first % t.in_channels, kx = first / t.in_channels % t.kernel;
+      unsigned ky = first / t.in_channels / t.kernel;
+      for (unsigned i = 0; i < count; i += kStep) {
+        AddInputs<kFormat, kStep>(region + (ky * width + kx) * t.pixel + in, work.window, w,
+                                  row_bytes, work.sums);
+        w += kStep * row_bytes;
+        if ((in += kStep) == t.in_channels) {
+          in = 0;
+          if (++kx == t.kernel) kx = 0, ++ky;
+        }
+      }
+    });
+  }
   float* out =
       t.out + (size_t{block.x()} * t.out_height + first_row) * t.out_width * t.out_channels;
   block.Threads([&](unsigned thread) {
-    for (unsigned work = thread; work < groups * parts; work += block.size()) {
-      // pixels of a group lie apart, so that neighbouring threads read different banks
-      const unsigned group = work / parts, channel = (work - group * parts) * kTileChannels;
-      float sum[kTilePixels][kTileChannels];
-      unsigned window[kTilePixels];
+    Work& work = works[thread];
+    const unsigned group = thread / parts;
+    if (!work.any) return;
+    SAMARA_DEVICE_UNROLL
+    for (unsigned p = 0; p < kTilePixels; ++p) {
+      const unsigned pixel = group + p * groups;
+      if (pixel >= pixels) continue;
       SAMARA_DEVICE_UNROLL
-      for (unsigned p = 0; p < kTilePixels; ++p) {
-        unsigned pixel = group + p * groups;
-        if (pixel >= pixels) pixel = pixels - 1;
-        const unsigned y = pixel / t.out_width, x = pixel - y * t.out_width;
-        window[p] = (y * width + x) * t.stride * t.pixel;
-        SAMARA_DEVICE_UNROLL
-        for (unsigned c = 0; c < kTileChannels; ++c) sum[p][c] = bias[channel + c];
-      }
-      const unsigned char* w = weights + channel * kBytes;
-      for (unsigned ky = 0; ky < t.kernel; ++ky) {
-        for (unsigned kx = 0; kx < t.kernel; ++kx) {
-          const float* from = region + (ky * width + kx) * t.pixel;
-          for (unsigned in = 0; in < t.in_channels; in += kStep) {
-            float x[kTilePixels][kStep];
-            SAMARA_DEVICE_UNROLL
-            for (unsigned p = 0; p < kTilePixels; ++p) {
-              if constexpr (kStep == 4) {
-                const Words4 four = LoadShared16(from + window[p] + in);
-                SAMARA_DEVICE_UNROLL
-                for (unsigned i = 0; i < 4; ++i) x[p][i] = FloatOf(four.word[i]);
-              } else {
-                x[p][0] = from[window[p] + in];
-              }
-            }
-            SAMARA_DEVICE_UNROLL
-            for (unsigned i = 0; i < kStep; ++i) {
-              float row_of[kTileChannels];
-              LoadChannels<kFormat>(w, row_of);
-              w += t.columns * kBytes;
-              SAMARA_DEVICE_UNROLL
-              for (unsigned p = 0; p < kTilePixels; ++p) {
-                SAMARA_DEVICE_UNROLL
-                for (unsigned c = 0; c < kTileChannels; ++c)
-                  sum[p][c] = Fma(x[p][i], row_of[c], sum[p][c]);
-              }
-            }
-          }
-        }
-      }
-      SAMARA_DEVICE_UNROLL
-      for (unsigned p = 0; p < kTilePixels; ++p) {
-        const unsigned pixel = group + p * groups;
-        if (pixel >= pixels) continue;
-        SAMARA_DEVICE_UNROLL
-        for (unsigned c = 0; c < kTileChannels; ++c) {
-          if (channel + c < t.out_channels)
-            out[size_t{pixel} * t.out_channels + channel + c] =
-                kernel::Activate(sum[p][c], t.activation);
-        }
+      for (unsigned c = 0; c < kTileChannels; ++c) {
+        if (work.channel + c < t.out_channels)
+          out[size_t{pixel} * t.out_channels + work.channel + c] =
+              kernel::Activate(work.sums.sum[p][c], t.activation);
       }
     }
   });
@@ -220,52 +247,126 @@ SAMARA_DEVICE void ConvBody(Block& block, const ConvTask& t, float* region) {
 
 // ---- dense layers
 
-constexpr unsigned kDenseThreads = 64;
-constexpr unsigned kDenseInputs = 2048;  // that a block takes at a time
-constexpr unsigned kDenseRows = 16;      // rows of weights that are on their way together
+constexpr unsigned kDenseThreads = 128;
+constexpr unsigned kDenseColumns = 4;                     // of a thread
+constexpr unsigned kDenseInputs = 2048;                   // that a block takes at a time
 constexpr unsigned kPart = kDenseInputs / kDenseThreads;  // inputs that a thread looks through
-// of a block, in bytes: inputs, those that are not zero, their indices, counts
-constexpr unsigned kDenseShared =
-    kDenseThreads * (kPart + 1) * 4 + kDenseInputs * 4 + kDenseInputs * 2 + kDenseThreads * 4;
-constexpr unsigned kGroupShared = kDenseInputs / 2 * kGroupMax * 4;
+// Weights pass through shared memory in stages, all but one of which are on their way.
+constexpr unsigned kStages = 6, kStageBytes = 8 * 1024;
+// of a block, in bytes: stages, inputs, those that are not zero, counts, indices
+constexpr unsigned kDenseShared = kStages * kStageBytes + kDenseThreads * (kPart + 1) * 4 +
+                                  kDenseInputs * 4 + kDenseThreads * 4 + kDenseInputs * 2;
 
+// A layer of the network of a group, and the columns of a block.
 template <Format kFormat>
+struct DensePart {
+  const unsigned char* network;
+  const unsigned char* weights;  // of the block's columns, of input 0
+  size_t row_bytes;              // between inputs
+  unsigned first, columns;       // of the block
+  float scale;
+  template <typename Block>
+  SAMARA_DEVICE DensePart(const Block& block, const DenseTask& t, const Group& group) {
+    constexpr unsigned kBytes = 4 / kPerWord<kFormat>;
+    network = t.networks.bytes + group.network * t.networks.stride;
+    row_bytes = size_t{t.columns} * kBytes;
+    first = block.y() * kDenseThreads * kDenseColumns;
+    const unsigned left = t.columns - first;
+    columns = left < kDenseThreads * kDenseColumns ? left : kDenseThreads * kDenseColumns;
+    weights = network + t.weights + first * kBytes;
+    scale = kFormat == Format::kInt8 ? *reinterpret_cast<const float*>(network + t.scale) : 1.0f;
+  }
+};
+
+template <unsigned kColumns>
+SAMARA_DEVICE void TakeBias(const DenseTask& t, const unsigned char* network, unsigned column,
+                            float* sum) {
+  const float* bias = reinterpret_cast<const float*>(network + t.bias) + column;
+  SAMARA_DEVICE_UNROLL
+  for (unsigned c = 0; c < kColumns; ++c) sum[c] = bias[c];
+}
+
+template <unsigned kColumns>
 SAMARA_DEVICE void StoreColumns(const DenseTask& t, unsigned row, unsigned column,
                                 const float* sum) {
   SAMARA_DEVICE_UNROLL
-  for (unsigned c = 0; c < Vector<kFormat>::kSize; ++c) {
+  for (unsigned c = 0; c < kColumns; ++c) {
     if (column + c < t.outputs)
       t.out[size_t{row} * t.outputs + column + c] = kernel::Activate(sum[c], t.activation);
   }
 }
 
+// The weights of a thread's columns in a row of a stage.
+template <Format kFormat>
+SAMARA_DEVICE void LoadColumns(const unsigned char* p, float (&w)[kDenseColumns]) {
+  const auto* words = reinterpret_cast<const uint32_t*>(p);
+  uint32_t word[kDenseColumns / kPerWord<kFormat>];
+  SAMARA_DEVICE_UNROLL
+  for (unsigned i = 0; i < kDenseColumns / kPerWord<kFormat>; ++i) word[i] = words[i];
+  Expand<kFormat>(word, w);
+}
+
+// use(thread, n, weights) for rows n = 0 ... count - 1 of weights, each row_of(n) of the matrix.
+template <Format kFormat, typename Block, typename RowOf, typename Use>
+SAMARA_DEVICE void StreamRows(Block& block, const DensePart<kFormat>& part, unsigned count,
+                              unsigned char* stages, RowOf row_of, Use use) {
+  constexpr unsigned kBytes = 4 / kPerWord<kFormat>;
+  constexpr unsigned kRows = kStageBytes / (kDenseThreads * kDenseColumns * kBytes);
+  const unsigned row_bytes = part.columns * kBytes, pieces = row_bytes / 16;
+  const unsigned steps = (count + kRows - 1) / kRows;
+  const auto send = [&](unsigned thread, unsigned step) {
+    unsigned char* stage = stages + step % kStages * kStageBytes;
+    unsigned row = thread / pieces, piece = thread - row * pieces;
+    const unsigned more_rows = block.size() / pieces;
+    const unsigned more_pieces = block.size() - more_rows * pieces;
+    while (row < kRows && step * kRows + row < count) {
+      Block::Copy16(stage + row * row_bytes + piece * 16,
+                    part.weights + row_of(step * kRows + row) * part.row_bytes + piece * 16);
+      row += more_rows, piece += more_pieces;
+      if (piece >= pieces) piece -= pieces, ++row;
+    }
+    Block::Commit();
+  };
+  block.ThreadsUnordered([&](unsigned thread) {
+    for (unsigned step = 0; step + 1 < kStages; ++step) send(thread, step);
+  });
+  for (unsigned step = 0; step < steps; ++step) {
+    block.Threads([&](unsigned) { Block::template Await<kStages - 2>(); });
+    block.ThreadsUnordered([&](unsigned thread) {
+      send(thread, step + kStages - 1);
+      if (thread * kDenseColumns >= part.columns) return;
+      const unsigned char* stage =
+          stages + step % kStages * kStageBytes + thread * kDenseColumns * kBytes;
+      const unsigned left = count - step * kRows;
+      if (left >= kRows) {
+        SAMARA_DEVICE_UNROLL
+        for (unsigned r = 0; r < kRows; ++r) use(thread, step * kRows + r, stage + r * row_bytes);
+      } else {
+        for (unsigned r = 0; r < left; ++r) use(thread, step * kRows + r, stage + r * row_bytes);
+      }
+    });
+  }
+  block.Threads([&](unsigned) { Block::template Await<0>(); });
+}
+
 // One observation of each network: weights are read once, those that meet a zero are not.
 template <Format kFormat, typename Block>
 SAMARA_DEVICE void DenseBody(Block& block, const DenseTask& t, unsigned char* shared) {
-  constexpr unsigned kColumns = Vector<kFormat>::kSize;
   struct Sums {
-    float sum[kColumns];
+    float sum[kDenseColumns];
   };
   const Group group = t.groups[block.x()];
-  const unsigned char* network = t.networks.bytes + group.network * t.networks.stride;
+  const DensePart<kFormat> part(block, t, group);
   const float* in = t.in + size_t{group.first} * t.inputs;
-  const size_t row_bytes = size_t{t.columns} * (16 / kColumns);
-  const float scale =
-      kFormat == Format::kInt8 ? *reinterpret_cast<const float*>(network + t.scale) : 1.0f;
-  float* taken = reinterpret_cast<float*>(shared);  // [thread][kPart + 1]: banks differ
-  float* values = taken + kDenseThreads * (kPart + 1);
+  float* taken = reinterpret_cast<float*>(shared + kStages * kStageBytes);
+  float* values = taken + kDenseThreads * (kPart + 1);  // `taken` is padded: banks differ
   uint32_t* counts = reinterpret_cast<uint32_t*>(values + kDenseInputs);
   uint16_t* indices = reinterpret_cast<uint16_t*>(counts + kDenseThreads);
-  const auto column_of = [&](unsigned thread) {
-    return (block.y() * block.size() + thread) * kColumns;
-  };
   typename Block::template PerThread<Sums> sums;
-  block.Threads([&](unsigned thread) {
-    const unsigned column = column_of(thread);
-    if (column >= t.columns) return;
-    const float* bias = reinterpret_cast<const float*>(network + t.bias);
-    SAMARA_DEVICE_UNROLL
-    for (unsigned c = 0; c < kColumns; ++c) sums[thread].sum[c] = bias[column + c];
+  block.ThreadsUnordered([&](unsigned thread) {
+    if (thread * kDenseColumns < part.columns)
+      TakeBias<kDenseColumns>(t, part.network, part.first + thread * kDenseColumns,
+                              sums[thread].sum);
   });
   for (unsigned first = 0; first < t.inputs; first += kDenseInputs) {
     const unsigned rest = t.inputs - first, count = rest < kDenseInputs ? rest : kDenseInputs;
@@ -275,131 +376,138 @@ SAMARA_DEVICE void DenseBody(Block& block, const DenseTask& t, unsigned char* sh
     });
     // each of kDenseThreads parts, whatever the block's size
     block.Threads([&](unsigned thread) {
-      for (unsigned part = thread; part < kDenseThreads; part += block.size()) {
+      for (unsigned p = thread; p < kDenseThreads; p += block.size()) {
         unsigned nonzero = 0;
-        for (unsigned i = 0; i < kPart && part * kPart + i < count; ++i)
-          nonzero += taken[part * (kPart + 1) + i] != 0.0f;
-        counts[part] = nonzero;
+        for (unsigned i = 0; i < kPart && p * kPart + i < count; ++i)
+          nonzero += taken[p * (kPart + 1) + i] != 0.0f;
+        counts[p] = nonzero;
       }
     });
     block.Threads([&](unsigned thread) {
-      for (unsigned part = thread; part < kDenseThreads; part += block.size()) {
+      for (unsigned p = thread; p < kDenseThreads; p += block.size()) {
         unsigned to = 0;
-        for (unsigned before = 0; before < part; ++before) to += counts[before];
-        for (unsigned i = 0; i < kPart && part * kPart + i < count; ++i) {
-          const float x = taken[part * (kPart + 1) + i];
+        for (unsigned before = 0; before < p; ++before) to += counts[before];
+        for (unsigned i = 0; i < kPart && p * kPart + i < count; ++i) {
+          const float x = taken[p * (kPart + 1) + i];
           if (x == 0.0f) continue;
-          indices[to] = static_cast<uint16_t>(part * kPart + i);
-          values[to++] = Mul(x, scale);
+          indices[to] = static_cast<uint16_t>(p * kPart + i);
+          values[to++] = Mul(x, part.scale);
         }
       }
     });
-    block.Threads([&](unsigned thread) {
-      const unsigned column = column_of(thread);
-      if (column >= t.columns) return;
-      unsigned nonzero = 0;
-      for (unsigned part = 0; part < kDenseThreads; ++part) nonzero += counts[part];
-      float(&sum)[kColumns] = sums[thread].sum;
-      const unsigned char* weights =
-          network + t.weights + first * row_bytes + column * (16 / kColumns);
-      unsigned n = 0;
-      for (; n + kDenseRows <= nonzero; n += kDenseRows) {
-        Words4 words[kDenseRows];
-        SAMARA_DEVICE_UNROLL
-        for (unsigned r = 0; r < kDenseRows; ++r)
-          words[r] = Load16(weights + indices[n + r] * row_bytes);
-        SAMARA_DEVICE_UNROLL
-        for (unsigned r = 0; r < kDenseRows; ++r) {
-          float w[kColumns];
-          Vector<kFormat>::Expand(words[r], w);
+    unsigned nonzero = 0;
+    for (unsigned p = 0; p < kDenseThreads; ++p) nonzero += counts[p];
+    StreamRows(
+        block, part, nonzero, shared, [&](unsigned n) { return size_t{first} + indices[n]; },
+        [&](unsigned thread, unsigned n, const unsigned char* weights) {
+          float w[kDenseColumns];
+          LoadColumns<kFormat>(weights, w);
           SAMARA_DEVICE_UNROLL
-          for (unsigned c = 0; c < kColumns; ++c) sum[c] = Fma(values[n + r], w[c], sum[c]);
-        }
-      }
-      for (; n < nonzero; ++n) {
-        float w[kColumns];
-        Vector<kFormat>::Expand(Load16(weights + indices[n] * row_bytes), w);
-        SAMARA_DEVICE_UNROLL
-        for (unsigned c = 0; c < kColumns; ++c) sum[c] = Fma(values[n], w[c], sum[c]);
-      }
-    });
+          for (unsigned c = 0; c < kDenseColumns; ++c)
+            sums[thread].sum[c] = Fma(values[n], w[c], sums[thread].sum[c]);
+        });
   }
-  block.Threads([&](unsigned thread) {
-    const unsigned column = column_of(thread);
-    if (column < t.columns) StoreColumns<kFormat>(t, group.first, column, sums[thread].sum);
+  block.ThreadsUnordered([&](unsigned thread) {
+    if (thread * kDenseColumns < part.columns)
+      StoreColumns<kDenseColumns>(t, group.first, part.first + thread * kDenseColumns,
+                                  sums[thread].sum);
   });
 }
 
-// Several observations of a network: its weights are read once for all of them.
+// ---- small dense layers: all weights of a network in shared memory, one observation, a column a
+// thread
+
+constexpr unsigned kSmallThreads = 128, kSmallBytes = 40 * 1024;
+
+SAMARA_DEVICE size_t SmallWeightBytes(const DenseTask& t, unsigned per_word) {
+  return (size_t{t.inputs} * t.columns * 4 / per_word + 15) / 16 * 16;
+}
+
 template <Format kFormat, typename Block>
-SAMARA_DEVICE void DenseGroupBody(Block& block, const DenseTask& t, unsigned char* shared) {
-  constexpr unsigned kColumns = Vector<kFormat>::kSize, kInputs = kDenseInputs / 2;
-  struct Sums {
-    float sum[kGroupMax][kColumns];
-  };
+SAMARA_DEVICE void SmallBody(Block& block, const DenseTask& t, unsigned char* shared) {
   const Group group = t.groups[block.x()];
-  const unsigned char* network = t.networks.bytes + group.network * t.networks.stride;
+  const DensePart<kFormat> part(block, t, group);
+  const unsigned bytes = static_cast<unsigned>(SmallWeightBytes(t, kPerWord<kFormat>));
+  float* values = reinterpret_cast<float*>(shared + bytes);
   const float* in = t.in + size_t{group.first} * t.inputs;
-  const size_t row_bytes = size_t{t.columns} * (16 / kColumns);
-  const float scale =
-      kFormat == Format::kInt8 ? *reinterpret_cast<const float*>(network + t.scale) : 1.0f;
-  float* values = reinterpret_cast<float*>(shared);  // [input][kGroupMax]
-  const auto column_of = [&](unsigned thread) {
-    return (block.y() * block.size() + thread) * kColumns;
-  };
-  typename Block::template PerThread<Sums> sums;
   block.Threads([&](unsigned thread) {
-    const unsigned column = column_of(thread);
-    if (column >= t.columns) return;
-    const float* bias = reinterpret_cast<const float*>(network + t.bias);
-    SAMARA_DEVICE_UNROLL
-    for (unsigned r = 0; r < kGroupMax; ++r) {
-      SAMARA_DEVICE_UNROLL
-      for (unsigned c = 0; c < kColumns; ++c) sums[thread].sum[r][c] = bias[column + c];
+    for (unsigned i = thread * 16; i < bytes; i += block.size() * 16)
+      Store16(shared + i, Load16(part.network + t.weights + i));
+    for (unsigned i = thread; i < t.inputs; i += block.size()) values[i] = Mul(in[i], part.scale);
+  });
+  block.Threads([&](unsigned thread) {
+    for (unsigned column = thread; column < t.outputs; column += block.size()) {
+      float sum;
+      TakeBias<1>(t, part.network, column, &sum);
+      for (unsigned i = 0; i < t.inputs; ++i) {
+        const unsigned at = i * t.columns + column;
+        float w;
+        if constexpr (kFormat == Format::kFloat32)
+          w = reinterpret_cast<const float*>(shared)[at];
+        else if constexpr (kFormat == Format::kBf16)
+          w = FloatOf(uint32_t{reinterpret_cast<const uint16_t*>(shared)[at]} << 16);
+        else
+          w = static_cast<float>(reinterpret_cast<const signed char*>(shared)[at]);
+        sum = Fma(values[i], w, sum);
+      }
+      StoreColumns<1>(t, group.first, column, &sum);
     }
   });
-  for (unsigned first = 0; first < t.inputs; first += kInputs) {
-    const unsigned rest = t.inputs - first, count = rest < kInputs ? rest : kInputs;
+}
+
+// ---- dense layers on several observations of a network: its weights are read once for all
+
+constexpr unsigned kGroupInputs = 512;  // that a block takes at a time
+constexpr unsigned kGroupShared = kStages * kStageBytes + kGroupInputs * kGroupMax * 4;
+
+template <Format kFormat, typename Block>
+SAMARA_DEVICE void DenseGroupBody(Block& block, const DenseTask& t, unsigned char* shared) {
+  struct Sums {
+    float sum[kGroupMax][kDenseColumns];
+  };
+  const Group group = t.groups[block.x()];
+  const DensePart<kFormat> part(block, t, group);
+  const float* in = t.in + size_t{group.first} * t.inputs;
+  float* values = reinterpret_cast<float*>(shared + kStages * kStageBytes);  // [input][kGroupMax]
+  typename Block::template PerThread<Sums> sums;
+  block.ThreadsUnordered([&](unsigned thread) {
+    if (thread * kDenseColumns >= part.columns) return;
+    SAMARA_DEVICE_UNROLL
+    for (unsigned r = 0; r < kGroupMax; ++r)
+      TakeBias<kDenseColumns>(t, part.network, part.first + thread * kDenseColumns,
+                              sums[thread].sum[r]);
+  });
+  for (unsigned first = 0; first < t.inputs; first += kGroupInputs) {
+    const unsigned rest = t.inputs - first, count = rest < kGroupInputs ? rest : kGroupInputs;
     block.Threads([&](unsigned thread) {
       for (unsigned r = 0; r < kGroupMax; ++r) {
         for (unsigned i = thread; i < count; i += block.size())
           values[i * kGroupMax + r] =
-              r < group.count ? Mul(in[size_t{r} * t.inputs + first + i], scale) : 0.0f;
+              r < group.count ? Mul(in[size_t{r} * t.inputs + first + i], part.scale) : 0.0f;
       }
     });
-    block.Threads([&](unsigned thread) {
-      const unsigned column = column_of(thread);
-      if (column >= t.columns) return;
-      const unsigned char* weights =
-          network + t.weights + first * row_bytes + column * (16 / kColumns);
-      const auto add = [&](unsigned i, const Words4& words) {
-        float w[kColumns];
-        Vector<kFormat>::Expand(words, w);
-        SAMARA_DEVICE_UNROLL
-        for (unsigned r = 0; r < kGroupMax; ++r) {
+    StreamRows(
+        block, part, count, shared, [&](unsigned n) { return size_t{first} + n; },
+        [&](unsigned thread, unsigned n, const unsigned char* weights) {
+          float w[kDenseColumns], x[kGroupMax];
+          LoadColumns<kFormat>(weights, w);
+          Expand<Format::kFloat32>(LoadShared16(values + n * kGroupMax).word, x);
+          Expand<Format::kFloat32>(LoadShared16(values + n * kGroupMax + 4).word, x + 4);
           SAMARA_DEVICE_UNROLL
-          for (unsigned c = 0; c < kColumns; ++c)
-            sums[thread].sum[r][c] = Fma(values[i * kGroupMax + r], w[c], sums[thread].sum[r][c]);
-        }
-      };
-      constexpr unsigned kAhead = 4;
-      unsigned i = 0;
-      for (; i + kAhead <= count; i += kAhead) {
-        Words4 words[kAhead];
-        SAMARA_DEVICE_UNROLL
-        for (unsigned a = 0; a < kAhead; ++a) words[a] = Load16(weights + (i + a) * row_bytes);
-        SAMARA_DEVICE_UNROLL
-        for (unsigned a = 0; a < kAhead; ++a) add(i + a, words[a]);
-      }
-      for (; i < count; ++i) add(i, Load16(weights + i * row_bytes));
-    });
+          for (unsigned r = 0; r < kGroupMax; ++r) {
+            SAMARA_DEVICE_UNROLL
+            for (unsigned c = 0; c < kDenseColumns; ++c)
+              sums[thread].sum[r][c] = Fma(x[r], w[c], sums[thread].sum[r][c]);
+          }
+        });
   }
-  block.Threads([&](unsigned thread) {
-    const unsigned column = column_of(thread);
-    if (column >= t.columns) return;
+  block.ThreadsUnordered([&](unsigned thread) {
+    if (thread * kDenseColumns >= part.columns) return;
     SAMARA_DEVICE_UNROLL
     for (unsigned r = 0; r < kGroupMax; ++r) {
-      if (r < group.count) StoreColumns<kFormat>(t, group.first + r, column, sums[thread].sum[r]);
+      if (r < group.count)
+        StoreColumns<kDenseColumns>(t, group.first + r, part.first + thread * kDenseColumns,
+                                    sums[thread].sum[r]);
     }
   });
 }

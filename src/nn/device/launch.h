@@ -14,7 +14,7 @@ struct Grid {
   size_t shared = 0;  // bytes
 };
 
-constexpr unsigned kPushThreads = 256, kPlaceThreads = 256, kConvThreadsMax = 128;
+constexpr unsigned kPushThreads = 256, kPlaceThreads = 256;
 
 constexpr unsigned Blocks(size_t work, unsigned threads) {
   return static_cast<unsigned>((work + threads - 1) / threads);
@@ -43,15 +43,13 @@ struct Conv {
   }
   static Grid GridOf(const Task& t) {
     const unsigned groups = Blocks(size_t{t.tile_rows} * t.out_width, kTilePixels);
-    const unsigned work = groups * (t.columns / kTileChannels);
     return {t.count, Blocks(t.out_height, t.tile_rows),
-            work < kConvThreadsMax ? WholeWarps(work) : kConvThreadsMax, t.shared_bytes()};
+            WholeWarps(groups * (t.columns / kTileChannels)), t.shared_size};
   }
 };
 
-template <typename Task>
-Grid DenseGrid(const Task& t, unsigned columns, size_t shared) {
-  const unsigned threads = Blocks(t.columns, columns);
+inline Grid DenseGrid(const DenseTask& t, size_t shared) {
+  const unsigned threads = Blocks(t.columns, kDenseColumns);
   const unsigned size = threads < kDenseThreads ? WholeWarps(threads) : kDenseThreads;
   return {t.count, Blocks(threads, size), size, shared};
 }
@@ -63,7 +61,20 @@ struct Dense {
   static SAMARA_DEVICE void Run(Block& block, const Task& t, unsigned char* shared) {
     DenseBody<kFormat>(block, t, shared);
   }
-  static Grid GridOf(const Task& t) { return DenseGrid(t, Vector<kFormat>::kSize, kDenseShared); }
+  static Grid GridOf(const Task& t) { return DenseGrid(t, kDenseShared); }
+};
+
+template <Format kFormat>
+struct Small {
+  using Task = DenseTask;
+  template <typename Block>
+  static SAMARA_DEVICE void Run(Block& block, const Task& t, unsigned char* shared) {
+    SmallBody<kFormat>(block, t, shared);
+  }
+  static Grid GridOf(const Task& t) { return {t.count, 1, kSmallThreads, SharedOf(t)}; }
+  static size_t SharedOf(const Task& t) {
+    return (size_t{t.inputs} * t.columns * 4 / kPerWord<kFormat> + 15) / 16 * 16 + t.inputs * 4;
+  }
 };
 
 template <Format kFormat>
@@ -73,7 +84,7 @@ struct DenseGroup {
   static SAMARA_DEVICE void Run(Block& block, const Task& t, unsigned char* shared) {
     DenseGroupBody<kFormat>(block, t, shared);
   }
-  static Grid GridOf(const Task& t) { return DenseGrid(t, Vector<kFormat>::kSize, kGroupShared); }
+  static Grid GridOf(const Task& t) { return DenseGrid(t, kGroupShared); }
 };
 
 struct PlaceAll {
@@ -103,16 +114,21 @@ void Choose(const ConvTask& t, F f) {
   else
     four ? f(Conv<Format::kFloat32, 4>()) : f(Conv<Format::kFloat32, 1>());
 }
+template <Format kFormat, typename F>
+void ChooseDense(const DenseTask& t, F f) {
+  if (t.shared > 1) return f(DenseGroup<kFormat>());
+  if (Small<kFormat>::SharedOf(t) <= kSmallBytes) return f(Small<kFormat>());
+  f(Dense<kFormat>());
+}
 template <typename F>
 void Choose(const DenseTask& t, F f) {
-  const bool one = t.shared == 1;
   switch (t.format) {
     case Format::kFloat32:
-      return one ? f(Dense<Format::kFloat32>()) : f(DenseGroup<Format::kFloat32>());
+      return ChooseDense<Format::kFloat32>(t, f);
     case Format::kBf16:
-      return one ? f(Dense<Format::kBf16>()) : f(DenseGroup<Format::kBf16>());
+      return ChooseDense<Format::kBf16>(t, f);
     case Format::kInt8:
-      return one ? f(Dense<Format::kInt8>()) : f(DenseGroup<Format::kInt8>());
+      return ChooseDense<Format::kInt8>(t, f);
   }
 }
 

@@ -13,10 +13,13 @@ namespace {
 
 using device::Format;
 
-constexpr size_t kAlignment = 256;           // of networks and of what lies in them
-constexpr size_t kSharedWanted = 40 * 1024;  // of a block of a convolution
+constexpr size_t kAlignment = 256;  // of networks and of what lies in them
+constexpr size_t kSharedWanted =
+    56 * 1024;  // of a block of a convolution: four of them side by side
 constexpr size_t kSharedMax = 200 * 1024;
-constexpr uint32_t kBankPad = 4;  // floats behind a pixel in shared memory
+constexpr uint32_t kConvThreads = 256, kBlockThreads = 1024;
+// of kernels_impl.h, which is for two sources alone
+constexpr size_t kConvRowsTogether = 32, kPixelsOfThread = 8, kChannelsOfThread = 8;
 
 size_t RoundUp(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 size_t U(int64_t n) { return static_cast<size_t>(n); }
@@ -42,28 +45,41 @@ uint32_t ColumnsOf(const Layer& layer, Format format) {
   return static_cast<uint32_t>(RoundUp(U(layer.out), columns));
 }
 
-// Rows of the output that a block computes: as many as its share of shared memory holds.
-uint32_t TileRows(device::ConvTask task) {
-  for (task.tile_rows = task.out_height; task.tile_rows > 1; --task.tile_rows) {
-    if (task.shared_bytes() <= kSharedWanted) break;
-  }
-  // blocks of one size
-  const uint32_t blocks = (task.out_height + task.tile_rows - 1) / task.tile_rows;
-  return (task.out_height + blocks - 1) / blocks;
+// What a block of `rows` rows of the output needs of shared memory and threads.
+void SetTile(uint32_t rows, Format format, device::ConvTask& task) {
+  const size_t height = (rows - 1) * task.stride + task.kernel;
+  const size_t width = (task.out_width - 1) * task.stride + task.kernel;
+  const size_t inputs = size_t{task.kernel} * task.kernel * task.in_channels;
+  task.tile_rows = rows;
+  task.weights_at = RoundUp(height * width * task.pixel * sizeof(float), 16);
+  task.shared_size = task.weights_at + std::min(inputs, kConvRowsTogether) * task.columns *
+                                           kernel::WeightBytes(format);
 }
 
-device::ConvTask ConvOf(const Layer& layer) {
+uint32_t Threads(const device::ConvTask& task) {
+  const size_t groups = RoundUp(size_t{task.tile_rows} * task.out_width, kPixelsOfThread);
+  return static_cast<uint32_t>(groups / kPixelsOfThread * (task.columns / kChannelsOfThread));
+}
+
+device::ConvTask ConvOf(const Layer& layer, Format format) {
   device::ConvTask task{};
   task.in_height = U32(layer.in_height), task.in_width = U32(layer.in_width);
   task.in_channels = U32(layer.in), task.kernel = U32(layer.kernel);
   task.stride = U32(layer.stride), task.pad_rows = U32(layer.pad_before);
   task.pad_columns = U32(layer.pad_before_columns);
   task.out_height = U32(layer.out_height), task.out_width = U32(layer.out_width);
-  task.out_channels = U32(layer.out);
-  // a pixel's floats are read 16 bytes at a time where they are whole fours
-  task.pixel = task.in_channels + (task.in_channels % 4 == 0 ? kBankPad : 0);
+  task.out_channels = U32(layer.out), task.columns = ColumnsOf(layer, format);
+  task.format = format, task.pixel = task.in_channels;
   task.activation = KernelActivation(layer.activation);
-  task.tile_rows = TileRows(task);
+  // as many rows as fit, in blocks of one size
+  const auto fits = [&](size_t shared) {
+    return task.shared_size <= shared && Threads(task) <= kConvThreads;
+  };
+  uint32_t rows = task.out_height;
+  for (SetTile(rows, format, task); rows > 1 && !fits(kSharedWanted);)
+    SetTile(--rows, format, task);
+  const uint32_t blocks = (task.out_height + rows - 1) / rows;
+  SetTile((task.out_height + blocks - 1) / blocks, format, task);
   return task;
 }
 
@@ -80,9 +96,9 @@ Status DevicePopulation::Supports(const NetworkDescription& network) {
     if (layer.kind == Layer::Kind::kDiagonal) return refuse(layer, "diagonal");
     if (layer.kind == Layer::Kind::kResidual) return refuse(layer, "residual");
     if (IsConv(layer)) {
-      device::ConvTask task = ConvOf(layer);
-      task.tile_rows = 1;
-      if (task.shared_bytes() > kSharedMax) return refuse(layer, "rows of more than 200 kB");
+      const device::ConvTask task = ConvOf(layer, Format::kFloat32);
+      if (task.shared_size > kSharedMax || Threads(task) > kBlockThreads)
+        return refuse(layer, "a row is too large");
     }
   }
   return Status::Ok();
@@ -270,11 +286,10 @@ void DevicePopulation::Lane::Stage(std::span<const DeviceRow> rows) {
 
 void DevicePopulation::Lane::RunConv(const DevicePopulation::Place& place, const Layer& layer,
                                      const float* in, float* out) {
-  device::ConvTask task = ConvOf(layer);
+  device::ConvTask task = ConvOf(layer, place.format);
   task.rows = staging_.as<device::Row>(), task.count = rows_;
   task.networks = {p_.networks_.as<unsigned char>(), p_.stride_};
   task.weights = place.weights, task.bias = place.bias;
-  task.format = place.format, task.columns = place.columns;
   if (in == nullptr)
     task.stacks = p_.stacks_.as<unsigned char>();
   else

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "core/rng.h"
+#include "nn/device/kernels_impl.h"
 #include "nn/kernel.h"
 
 namespace samara {
@@ -147,6 +148,12 @@ TEST(DeviceNetworkTest, SaysWhichLayerItLacks) {
   const Status status = DevicePopulation::Supports(Describe({"lstm 8", 1, 1, 4, 2}));
   EXPECT_EQ(status.code(), Code::kConfig);
   EXPECT_NE(status.message().find("recurrent"), std::string::npos) << status.message();
+}
+
+TEST(DeviceStackTest, TurnsBytesIntoWhatADivisionSays) {
+  for (int byte = 0; byte < 256; ++byte)
+    EXPECT_EQ(device::ByteToUnit(static_cast<unsigned char>(byte)),
+              static_cast<float>(byte) / 255.0f);
 }
 
 TEST(AcceleratorTest, SaysThatThereIsNoGpu) {

@@ -56,8 +56,9 @@ struct ConvTask {
   uint32_t columns;    // out_channels padded
   uint32_t tile_rows;  // rows of the output that a block computes
   uint32_t pixel;      // floats between pixels in shared memory
+  size_t weights_at;   // of shared memory: bytes of the part of the input, whole 16
+  size_t shared_size;  // bytes of shared memory
   Act activation;
-  size_t shared_bytes() const;  // of a block
 };
 
 struct DenseTask {
