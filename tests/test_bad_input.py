@@ -146,6 +146,8 @@ def test_unknown_commands_and_options_are_usage(tmp_path):
         ("ga.mutation_power=-1", "a number 0 to"),
         ("ga.mutation_power=0x1p3", "a number 0 to"),
         ("run.video=yes", "true or false"),
+        ("run.device=gpu", "run.device=gpu: expected auto, cpu, cuda"),
+        ("run.device=cuda:0,cpu", "expected auto, cpu, cuda"),
         ("run.seed=-1", "an integer 0 to"),
         ("run.name=a\x07b", "control characters"),
         ("run.name=a\x7fb", "control characters"),

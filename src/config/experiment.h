@@ -18,7 +18,8 @@ struct RunConfig {
   std::string algorithm = "deep-ga";
   int64_t seed = 1;
   std::string init_from;  // policy that an evolution begins from: file or run folder; empty: none
-  double minutes = 0;     // budget of running time; 0 = none
+  std::string device = "auto";     // where networks are computed (core/device.h)
+  double minutes = 0;              // budget of running time; 0 = none
   double checkpoint_seconds = 60;  // between full checkpoints; each generation is journalled anyway
   double disk_retry_seconds = 900;  // of a full disk before the run gives up
   int64_t random_episodes = 30;     // of the random policy, for comparison

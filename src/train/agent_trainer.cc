@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/cpu.h"
+#include "core/device.h"
 #include "core/format.h"
 #include "core/log.h"
 #include "core/resources.h"
@@ -137,6 +138,7 @@ InferenceConfig AgentTrainer::ServerConfig() const {
 
 Status AgentTrainer::CheckConfig() const {
   RETURN_IF_ERROR(StopAt(config_.run).status());
+  RETURN_IF_ERROR(ParseDevice(config_.run.device).status());
   RETURN_IF_ERROR(Check(config_.learning));
   RETURN_IF_ERROR(CheckShares(learn_, sync_.ranks()));
   LearningConfig shared = config_.learning;  // as the ranks cut its batches
