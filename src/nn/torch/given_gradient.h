@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "nn/torch/torch.h"
+#include "nn/torch/autograd_node.h"
 
 namespace samara {
 
@@ -20,7 +20,7 @@ inline torch::Tensor WithGradient(double value, const torch::autograd::variable_
   };
   torch::Tensor scalar = torch::full({}, value, torch::kFloat32);
   if (!torch::GradMode::is_enabled()) return scalar;
-  const auto node = c10::make_intrusive<Given>();
+  const auto node = MakeAutogradNode<Given>();
   node->gradients = std::move(gradients);
   node->set_next_edges(torch::autograd::collect_next_edges(inputs));
   torch::autograd::create_gradient_edge(scalar, node);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "nn/torch/autograd_node.h"
 
 namespace samara {
 
@@ -154,7 +155,7 @@ std::vector<Tensor> PerceptronOp::Apply(const Tensor& x,
   if (!learns || x.size(0) == 0) return Apply(x, packed);
   Pass pass = TakePass(static_cast<size_t>(x.size(0)));
   std::vector<Tensor> outputs = Run(x, packed, *pass);
-  const auto node = c10::make_intrusive<Backward>(*this, std::move(pass), std::move(packed));
+  const auto node = MakeAutogradNode<Backward>(*this, std::move(pass), std::move(packed));
   node->set_next_edges(torch::autograd::collect_next_edges(parameters));
   for (Tensor& output : outputs) torch::autograd::create_gradient_edge(output, node);
   return outputs;
