@@ -7,9 +7,11 @@
 #include <thread>
 
 #include "core/cpu.h"
+#include "core/device.h"
 #include "core/shell.h"
 #include "core/venv.h"
 #include "env/registry.h"
+#include "evo/device/device_policies.h"
 #include "evo/evaluate/reference.h"
 #include "fleet/named_environment.h"
 #include "fleet/policy_segment.h"
@@ -38,15 +40,20 @@ std::string ActorEnvironment(const EnvironmentConfig& env, const AtariPreset* pr
                            : PythonEnvironmentJson(env.id, GymOptionsOf(env));
 }
 
+// A slot that acts and one that waits; on a GPU batches are worth more of them.
+constexpr uint32_t kSlotsPerActor = 2, kSlotsPerActorOnGpu = 8;
+constexpr uint32_t kLanes = 3;  // batches on a GPU at a time
+
 Result<std::unique_ptr<Fleet>> MakeFleet(const ExperimentConfig& config, const AtariPreset* preset,
-                                         bool render) {
+                                         bool render, uint32_t slots_per_actor = kSlotsPerActor) {
   ActorFleetOptions options;
   ASSIGN_OR_RETURN(const Path venv, FindVenv());
   options.python = (venv / "bin" / "python").string();
   options.environment_json = ActorEnvironment(config.env, preset);
   options.render = render;
   options.actors = OrAuto(config.fleet.actors, OwnCores(config.fleet));
-  options.slots = std::max(options.actors, OrAuto(config.fleet.slots, 2 * options.actors));
+  options.slots =
+      std::max(options.actors, OrAuto(config.fleet.slots, slots_per_actor * options.actors));
   options.step_timeout = config.fleet.step_timeout;
   return MakeActorFleet(options);
 }
@@ -126,8 +133,10 @@ Status ChooseBins(int64_t bins, EnvironmentSpec& environment) {
 
 }  // namespace
 
-Result<EnvironmentSetup> SetUpEvolution(const ExperimentConfig& config, bool render) {
+Result<EnvironmentSetup> SetUpEvolution(const ExperimentConfig& config, bool render,
+                                        std::optional<int> gpu) {
   EnvironmentSetup setup;
+  setup.gpu = gpu;
   RETURN_IF_ERROR(CheckTrusted(config.env));
   RETURN_IF_ERROR(FindPreset(config, setup));
   const AtariPreset* atari = setup.preset ? &*setup.preset : nullptr;
@@ -138,7 +147,8 @@ Result<EnvironmentSetup> SetUpEvolution(const ExperimentConfig& config, bool ren
     ASSIGN_OR_RETURN(const auto probe, setup.factory());
     setup.environment = probe->spec();
   } else {
-    ASSIGN_OR_RETURN(setup.fleet, MakeFleet(config, atari, render));
+    ASSIGN_OR_RETURN(setup.fleet,
+                     MakeFleet(config, atari, render, gpu ? kSlotsPerActorOnGpu : kSlotsPerActor));
     setup.environment = setup.fleet->spec();
   }
 
@@ -155,6 +165,11 @@ Result<EnvironmentSetup> SetUpEvolution(const ExperimentConfig& config, bool ren
       std::make_unique<PolicyModel>(std::move(network), input.rule, setup.environment.action);
 
   // 3 how episodes are made
+  if (gpu) {
+    const Status supported = SupportsDevice(*setup.model);
+    if (!supported.ok() && config.run.device != "auto") return supported;
+    if (!supported.ok()) setup.gpu.reset();
+  }
   setup.episodes = MakeEpisodeRule(config, atari, HasFire(setup.environment));
   ASSIGN_OR_RETURN(setup.episodes.record,
                    config.evolution->Records(setup.environment, setup.network()));
@@ -269,8 +284,42 @@ Result<std::vector<float>> CollectReference(const EnvironmentSetup& setup, uint6
   return CollectReference(*setup.model, setup.episodes, seed, *fleet);
 }
 
+Result<std::optional<int>> PopulationGpu(const ExperimentConfig& config) {
+  ASSIGN_OR_RETURN(const DeviceChoice choice, ParseDevice(config.run.device));
+  const bool any = choice.kind == DeviceChoice::Kind::kAuto;
+  if (any && IsNativeEnvironment(config.env.id)) return std::optional<int>();
+  ASSIGN_OR_RETURN(const std::vector<Device> devices,
+                   ChooseDevices(choice, FindGpus(), Accelerator::BuiltForGpus()));
+  if (devices.size() > 1)
+    return Status(Code::kConfig, fmt::format("run.device={}: a population is evaluated on one GPU; "
+                                             "start a rank for each (samara launch)",
+                                             config.run.device));
+  return devices[0].cuda ? std::optional(devices[0].ordinal) : std::nullopt;
+}
+
+namespace {
+
+Result<std::unique_ptr<Evaluator>> MakeGpuEvaluator(const ExperimentConfig& config,
+                                                    EnvironmentSetup& setup) {
+  const uint32_t threads = OrAuto(config.fleet.threads, OwnCores(config.fleet));
+  if (setup.factory) {
+    ASSIGN_OR_RETURN(
+        setup.fleet,
+        MakeThreadFleet(setup.factory, OrAuto(config.fleet.slots, kSlotsPerActorOnGpu * threads),
+                        threads));
+  }
+  const uint32_t slots = setup.fleet->slots();
+  ASSIGN_OR_RETURN(auto gpu, Accelerator::Gpu(*setup.gpu));
+  ASSIGN_OR_RETURN(auto policies, MakeDevicePolicies(std::move(gpu), std::move(setup.model), slots,
+                                                     (slots + 1) / 2));
+  return MakeSlotEvaluator(std::move(setup.fleet), std::move(policies), kLanes);
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Evaluator>> MakeEvaluator(const ExperimentConfig& config,
                                                  EnvironmentSetup& setup) {
+  if (setup.gpu) return MakeGpuEvaluator(config, setup);
   const uint32_t threads = OrAuto(config.fleet.threads, OwnCores(config.fleet));
   if (setup.factory && config.fleet.native == "direct") {
     return MakeDirectEvaluator(setup.factory, std::move(setup.model), threads);

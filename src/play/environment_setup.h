@@ -20,6 +20,7 @@ struct EnvironmentSetup {
   uint32_t workers = 0;        // of an agent's fleet: threads or processes that step; 0 = not known
   EnvironmentSpec environment;
   std::unique_ptr<PolicyModel> model;
+  std::optional<int> gpu;  // that evaluates the population; none: the CPU
   EpisodeRule episodes;
   std::string header;  // every row of the Atari preset, for the run header
   std::optional<AtariPreset> preset;
@@ -32,8 +33,14 @@ struct EnvironmentSetup {
 
 // Starts actor processes where the environment needs them; touches no run folder. kConfig for what
 // the configuration gets wrong, kNotPermitted for env.untrusted, kNoInput for a missing .venv or
-// ROM. With `render` the fleet sends pictures.
-Result<EnvironmentSetup> SetUpEvolution(const ExperimentConfig& config, bool render = false);
+// ROM. With `render` the fleet sends pictures. `gpu` is to evaluate the population.
+Result<EnvironmentSetup> SetUpEvolution(const ExperimentConfig& config, bool render = false,
+                                        std::optional<int> gpu = std::nullopt);
+
+// The GPU that run.device chooses for a population. `auto` takes one for environments of actors,
+// whose networks are large, and leaves small networks of native environments to the CPU. kConfig:
+// several, or a build without kernels; kUnavailable: not here.
+Result<std::optional<int>> PopulationGpu(const ExperimentConfig& config);
 
 // The same for a learning agent: no model, and always a fleet, of `slots` slots. Where `remote`
 // names an address, fleet.remote_slots of them are for actors on other machines.

@@ -7,7 +7,6 @@
 #include "core/bytes.h"
 #include "core/clock.h"
 #include "core/cpu.h"
-#include "core/device.h"
 #include "core/log.h"
 #include "core/mutex.h"
 #include "core/rng.h"
@@ -86,8 +85,8 @@ class EvolutionTrainer final : public Trainer {
 
   // Known to be good before anything is made on disk.
   Result<EnvironmentSetup> SetUp() const {
-    RETURN_IF_ERROR(ParseDevice(config_.run.device).status());
-    ASSIGN_OR_RETURN(EnvironmentSetup setup, SetUpEvolution(config_));
+    ASSIGN_OR_RETURN(const std::optional<int> gpu, PopulationGpu(config_));
+    ASSIGN_OR_RETURN(EnvironmentSetup setup, SetUpEvolution(config_, /*render=*/false, gpu));
     RETURN_IF_ERROR(config_.evolution->Check(setup.network()));
     if (!config_.run.init_from.empty() && !config_.evolution->TakesInitialPolicy())
       return Status(Code::kConfig,

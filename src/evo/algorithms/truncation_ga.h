@@ -41,6 +41,9 @@ class TruncationGa : public EvolutionAlgorithm {
     void Write(PolicyHandle policy, std::span<float> canonical) const override {
       ga_.WriteParameters(policy.id, canonical);
     }
+    std::optional<Genome> GenomeOf(PolicyHandle policy) const override {
+      return ga_.Individual(policy.id);
+    }
 
    private:
     TruncationGa& ga_;

@@ -149,7 +149,12 @@ class Evaluator {
   virtual bool records() const { return true; }
 };
 
-// `threads` inference threads over a fleet's slots: one network per slot.
+class SlotPolicies;
+// `threads` inference threads over a fleet's slots, whose policies are `policies` (slot_policies.h)
+// or, of a model, one network per slot on this CPU.
+Result<std::unique_ptr<Evaluator>> MakeSlotEvaluator(std::unique_ptr<Fleet> fleet,
+                                                     std::unique_ptr<SlotPolicies> policies,
+                                                     uint32_t threads);
 std::unique_ptr<Evaluator> MakeSlotEvaluator(std::unique_ptr<Fleet> fleet,
                                              std::unique_ptr<PolicyModel> model, uint32_t threads);
 // Actor processes that play whole episodes beside their simulators, so that no step crosses a

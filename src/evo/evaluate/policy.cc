@@ -174,12 +174,16 @@ size_t FirstMaximum(std::span<const float> x) {
 }
 }  // namespace
 
+void PolicyState::DrawOutputs() {
+  const CounterRng rng(DeriveKey(seed_, Purpose::kRandomPolicy));
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    outputs_[i] = static_cast<float>(2 * rng.Uniform(uint64_t{step_} * outputs_.size() + i) - 1);
+  }
+}
+
 const float* PolicyState::Begin(std::span<const std::byte> observation) {
   if (loaded_ == kRandomHandle) {
-    const CounterRng rng(DeriveKey(seed_, Purpose::kRandomPolicy));
-    for (size_t i = 0; i < outputs_.size(); ++i) {
-      outputs_[i] = static_cast<float>(2 * rng.Uniform(uint64_t{step_} * outputs_.size() + i) - 1);
-    }
+    DrawOutputs();
     return nullptr;
   }
   const float* input = TakeObservation(observation);

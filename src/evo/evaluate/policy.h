@@ -10,11 +10,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "core/check.h"
 #include "env/interface.h"
 #include "evo/evaluate/experience.h"
+#include "evo/genome/genome.h"
 #include "nn/frame_stack.h"
 #include "nn/kernel.h"
 
@@ -33,6 +35,9 @@ class ParameterSource {
  public:
   virtual ~ParameterSource() = default;
   virtual void Write(PolicyHandle policy, std::span<float> canonical) const = 0;
+  // The genome that decodes to what Write writes, for devices that decode it themselves; nothing
+  // where there is none.
+  virtual std::optional<Genome> GenomeOf(PolicyHandle) const { return std::nullopt; }
 };
 
 // Parameters of one policy, whatever the handle; they outlive this object.
@@ -119,6 +124,16 @@ class PolicyState {
   // Acts at random from now on, and forgets the handle it had: that of another source may mean
   // another policy.
   void LoadRandom() { loaded_ = kRandomHandle; }
+  // The policy is evaluated elsewhere: SetOutputs gives what Act chooses from.
+  void LoadElsewhere(PolicyHandle policy) { loaded_ = policy; }
+  PolicyHandle loaded() const { return loaded_; }
+  void SetOutputs(std::span<const float> outputs) {
+    std::copy(outputs.begin(), outputs.end(), outputs_.begin());
+  }
+  // The outputs of a policy that acts at random.
+  void DrawOutputs();
+  // Observations that the episode has brought before the newest one.
+  uint32_t step() const { return step_; }
   // With `record` the episode's states are kept for experience(). Of the specification the seed and
   // the noise on continuous actions count.
   void StartEpisode(const EpisodeSpec& episode, bool record = false);

@@ -4,22 +4,17 @@
 #include "core/mutex.h"
 #include "core/thread.h"
 #include "evo/evaluate/evaluator.h"
+#include "evo/evaluate/slot_policies.h"
 
 namespace samara {
 namespace {
 
 using std::chrono::milliseconds;
 
-// Large networks cost milliseconds: a thread takes one slot at a time so that the others share the
-// rest.
-constexpr size_t kLargeNetwork = 100'000;
-constexpr size_t kSmallBatch = 8;
 constexpr milliseconds kSlotWait{5};  // until idle slots ask for work again and a stop is noticed
 
 // State of one slot. Touched only by the thread that holds the slot's last event.
 struct SlotState {
-  explicit SlotState(const PolicyModel& model) : policy(model) {}
-  PolicyState policy;
   uint32_t index = 0;  // of the task
   Task task;
   EpisodeResult result;
@@ -39,18 +34,29 @@ class Seconds {
 
 // State of one inference thread; a cache line of its own.
 struct alignas(64) Worker {
-  explicit Worker(const PolicyModel& model) : workspace(model) {}
-  PolicyWorkspace workspace;
+  Worker(std::unique_ptr<SlotPolicies::Worker> scratch_of, size_t batch)
+      : scratch(std::move(scratch_of)), events(batch), observations(batch), actions(batch) {}
+  std::unique_ptr<SlotPolicies::Worker> scratch;
+  std::vector<SlotEvent> events;
+  std::vector<uint32_t> slots;  // that wait for an action
+  std::vector<std::span<const std::byte>> observations;
+  std::vector<Action> actions;
   Seconds materialise, inference;
 };
 
 // Every slot is either idle (in idle_) or busy: it owes an event, or one thread is dealing with it.
 class SlotEvaluator : public Evaluator {
  public:
-  SlotEvaluator(std::unique_ptr<Fleet> fleet, std::unique_ptr<PolicyModel> model, uint32_t threads)
-      : fleet_(std::move(fleet)), model_(std::move(model)) {
-    for (uint32_t i = 0; i < fleet_->slots(); ++i) slots_.emplace_back(*model_), idle_.push_back(i);
-    for (uint32_t i = 0; i < threads; ++i) workers_.emplace_back(*model_);
+  SlotEvaluator(std::unique_ptr<Fleet> fleet, std::unique_ptr<SlotPolicies> policies)
+      : fleet_(std::move(fleet)), policies_(std::move(policies)), slots_(fleet_->slots()) {
+    for (uint32_t i = 0; i < fleet_->slots(); ++i) idle_.push_back(i);
+  }
+  Status AddWorkers(uint32_t threads) {
+    for (uint32_t i = 0; i < threads; ++i) {
+      ASSIGN_OR_RETURN(auto scratch, policies_->MakeWorker());
+      workers_.emplace_back(std::move(scratch), policies_->batch());
+    }
+    return Status::Ok();
   }
 
   const EnvironmentSpec& spec() const override { return fleet_->spec(); }
@@ -60,15 +66,20 @@ class SlotEvaluator : public Evaluator {
       const MutexLock lock(mu_);
       CHECK_EQ(idle_.size(), slots_.size());
     }
-    for (SlotState& slot : slots_) slot.policy.LoadRandom();
+    policies_->Reset();
     failed_ = false;
     const Call call{source, work};
     ThreadGroup threads(nullptr);  // they return when the work is finished or the fleet has failed
     RETURN_IF_ERROR(
         threads.Start("inference-", workers_.size(), [&](size_t i) { Serve(call, workers_[i]); }));
     threads.Join();
+    {
+      const MutexLock lock(mu_);
+      RETURN_IF_ERROR(policies_failed_);
+    }
     return failed_ ? fleet_->status() : Status::Ok();
   }
+  bool records() const override { return policies_->records(); }
 
   StageSeconds seconds() const override {
     StageSeconds sum;
@@ -90,8 +101,6 @@ class SlotEvaluator : public Evaluator {
   // 1 start idle slots, 2 wait for events, 3 answer each; until the work is over and no slot is
   // busy. When it is stopped, running episodes end at their next event.
   void Serve(const Call& call, Worker& worker) {
-    const bool large = model_->kernel().network().parameter_count > kLargeNetwork;
-    std::vector<SlotEvent> events(large ? 1 : kSmallBatch);
     while (true) {
       // one at a time, so that the threads share the parameters' materialisation
       while (const auto slot = PopIdle(call)) {
@@ -99,8 +108,10 @@ class SlotEvaluator : public Evaluator {
       }
       // once the work is over a slot is busy only during an empty claim
       if (Over(call) && busy_.load(std::memory_order_relaxed) == 0) return;
-      const size_t n = fleet_->Wait(events, kSlotWait);
-      for (size_t i = 0; i < n; ++i) Answer(call, events[i], worker);
+      const size_t n = fleet_->Wait(worker.events, kSlotWait);
+      worker.slots.clear();
+      for (size_t i = 0; i < n; ++i) Answer(call, worker.events[i], worker);
+      Infer(worker);
     }
   }
 
@@ -136,16 +147,28 @@ class SlotEvaluator : public Evaluator {
     state.index = *task;
     state.task = call.work.TaskOf(*task);
     const SteadyTime start = Now();
-    state.policy.Load(worker.workspace, state.task.policy, call.source);
+    const Status loaded = policies_->Load(*worker.scratch, slot, state.task.policy, call.source);
     worker.materialise.AddSince(start);
+    if (!loaded.ok()) {
+      Fail(loaded);
+      PushIdle(slot);
+      return false;
+    }
     Begin(slot);
     return true;
+  }
+
+  // The policies cannot go on, and so this call cannot.
+  void Fail(const Status& status) {
+    failed_ = true;
+    const MutexLock lock(mu_);
+    if (policies_failed_.ok()) policies_failed_ = status;
   }
 
   void Begin(uint32_t slot) {
     SlotState& state = slots_[slot];
     state.result = {};
-    state.policy.StartEpisode(state.task.episode, state.task.experience);
+    policies_->StartEpisode(slot, state.task.episode, state.task.experience);
     fleet_->Begin(slot, state.index, state.task.episode);
   }
 
@@ -156,14 +179,15 @@ class SlotEvaluator : public Evaluator {
       case SlotEvent::Kind::kObservation:
         if (!wanted) break;  // abandoned: Begin resets the slot
         if (event.step > 0) Count(state, event);
-        if (event.result.new_sequence) state.policy.StartSequence();
-        return Infer(event.slot, worker);
+        if (event.result.new_sequence) policies_->StartSequence(event.slot);
+        worker.slots.push_back(event.slot);
+        return;
       case SlotEvent::Kind::kEnded:
         Count(state, event);
         End(state.result, event);
         if (state.task.experience)
           call.work.PostExperience(state.index,
-                                   std::make_shared<Experience>(state.policy.experience()));
+                                   std::make_shared<Experience>(policies_->experience(event.slot)));
         call.work.Post(state.index, state.result);
         break;
       case SlotEvent::Kind::kLost:
@@ -199,32 +223,54 @@ class SlotEvaluator : public Evaluator {
     result.position.assign(position.begin(), position.end());
   }
 
-  void Infer(uint32_t slot, Worker& worker) {
+  void Infer(Worker& worker) {
+    const size_t n = worker.slots.size();
+    if (n == 0) return;
     const SteadyTime start = Now();
-    SlotState& state = slots_[slot];
-    if (state.task.episode.record == RecordKind::kObservations)
-      AppendRow(fleet_->observation(slot), state.result.recording);
-    const Action action = state.policy.Decide(worker.workspace, fleet_->observation(slot));
+    for (size_t i = 0; i < n; ++i) {
+      SlotState& state = slots_[worker.slots[i]];
+      worker.observations[i] = fleet_->observation(worker.slots[i]);
+      if (state.task.episode.record == RecordKind::kObservations)
+        AppendRow(worker.observations[i], state.result.recording);
+    }
+    const Status decided = policies_->Decide(
+        *worker.scratch, worker.slots, std::span(worker.observations).first(n), worker.actions);
     worker.inference.AddSince(start);
-    fleet_->Act(slot, action);
+    if (!decided.ok()) {
+      Fail(decided);
+      for (const uint32_t slot : worker.slots) PushIdle(slot);
+      return;
+    }
+    for (size_t i = 0; i < n; ++i) fleet_->Act(worker.slots[i], worker.actions[i]);
   }
 
   // constant after construction, or synchronised by itself
   std::unique_ptr<Fleet> fleet_;
-  std::unique_ptr<PolicyModel> model_;
-  std::deque<SlotState> slots_;
+  std::unique_ptr<SlotPolicies> policies_;
+  std::vector<SlotState> slots_;
   std::deque<Worker> workers_;       // one per thread
   std::atomic<bool> failed_{false};  // the fleet, in this call
   std::atomic<size_t> busy_{0};      // slots that are not in idle_; written under mu_
   Mutex mu_;
   std::vector<uint32_t> idle_ GUARDED_BY(mu_);
+  Status policies_failed_ GUARDED_BY(mu_);
 };
 
 }  // namespace
 
+Result<std::unique_ptr<Evaluator>> MakeSlotEvaluator(std::unique_ptr<Fleet> fleet,
+                                                     std::unique_ptr<SlotPolicies> policies,
+                                                     uint32_t threads) {
+  auto evaluator = std::make_unique<SlotEvaluator>(std::move(fleet), std::move(policies));
+  RETURN_IF_ERROR(evaluator->AddWorkers(threads));
+  return std::unique_ptr<Evaluator>(std::move(evaluator));
+}
+
 std::unique_ptr<Evaluator> MakeSlotEvaluator(std::unique_ptr<Fleet> fleet,
                                              std::unique_ptr<PolicyModel> model, uint32_t threads) {
-  return std::make_unique<SlotEvaluator>(std::move(fleet), std::move(model), threads);
+  const uint32_t slots = fleet->slots();
+  return MakeSlotEvaluator(std::move(fleet), MakeCpuPolicies(std::move(model), slots), threads)
+      .ValueOrThrow();
 }
 
 }  // namespace samara

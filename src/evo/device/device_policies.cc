@@ -1,0 +1,211 @@
+#include "evo/device/device_policies.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+
+#include "core/mutex.h"
+#include "evo/device/decode.h"
+
+namespace samara {
+namespace {
+
+constexpr size_t kAncestors = 64;  // vectors of parents in the device's memory
+
+// Which policy each network of the device holds, and how many slots play it.
+class Residents {
+ public:
+  explicit Residents(uint32_t networks) : networks_(networks) {}
+
+  // A network for the policy, which counts one slot more. `fresh`: its parameters are to be written
+  // now, and Ready called; others who ask for the same policy meanwhile wait until then.
+  uint32_t Take(PolicyHandle policy, bool& fresh) {
+    const MutexLock lock(mu_);
+    for (Network& network : networks_) {
+      if (network.policy != policy) continue;
+      ++network.slots;
+      const auto at = static_cast<uint32_t>(&network - networks_.data());
+      fresh = false;
+      changed_.Wait(mu_, [&]() REQUIRES(mu_) { return network.ready; });
+      return at;
+    }
+    fresh = true;
+    // of those that no slot plays the one that was free the longest
+    auto free = networks_.end();
+    for (auto it = networks_.begin(); it != networks_.end(); ++it) {
+      if (it->slots == 0 && (free == networks_.end() || it->freed < free->freed)) free = it;
+    }
+    CHECK(free != networks_.end());  // a network for each slot
+    *free = {.policy = policy, .slots = 1, .ready = false, .freed = 0};
+    return static_cast<uint32_t>(free - networks_.begin());
+  }
+  void Ready(uint32_t network) {
+    const MutexLock lock(mu_);
+    networks_[network].ready = true;
+    changed_.NotifyAll();
+  }
+  void Leave(uint32_t network) {
+    const MutexLock lock(mu_);
+    if (--networks_[network].slots == 0) networks_[network].freed = ++clock_;
+  }
+  void Reset() {
+    const MutexLock lock(mu_);
+    std::ranges::fill(networks_, Network());
+  }
+
+ private:
+  struct Network {
+    PolicyHandle policy = kRandomHandle;
+    uint32_t slots = 0;
+    bool ready = true;
+    uint64_t freed = 0;
+  };
+  Mutex mu_;
+  CondVar changed_;
+  std::vector<Network> networks_ GUARDED_BY(mu_);
+  uint64_t clock_ GUARDED_BY(mu_) = 0;
+};
+
+class DevicePolicies : public SlotPolicies {
+ public:
+  DevicePolicies(std::unique_ptr<Accelerator> accelerator, std::unique_ptr<PolicyModel> model,
+                 uint32_t slots, uint32_t batch)
+      : accelerator_(std::move(accelerator)),
+        model_(std::move(model)),
+        batch_(batch),
+        residents_(slots),
+        networks_(slots, kNone) {
+    for (uint32_t i = 0; i < slots; ++i) states_.emplace_back(*model_);
+  }
+  Status Allocate() {
+    const InputRule& input = model_->input();
+    const auto slots = static_cast<uint32_t>(states_.size());
+    ASSIGN_OR_RETURN(population_, DevicePopulation::Make(
+                                      *accelerator_, model_->kernel().network(),
+                                      {input.stacked ? std::optional(input.stack) : std::nullopt,
+                                       slots, slots}));
+    ASSIGN_OR_RETURN(decoder_, DeviceDecoder::Make(*population_, kAncestors));
+    return Status::Ok();
+  }
+
+  Result<std::unique_ptr<Worker>> MakeWorker() override {
+    auto worker = std::make_unique<Scratch>();
+    ASSIGN_OR_RETURN(worker->lane, population_->MakeLane(batch_));
+    return std::unique_ptr<Worker>(std::move(worker));
+  }
+  size_t batch() const override { return batch_; }
+  bool records() const override { return false; }
+  void Reset() override {
+    for (PolicyState& state : states_) state.LoadRandom();
+    std::ranges::fill(networks_, kNone);
+    residents_.Reset();
+  }
+
+  Status Load(Worker& worker, uint32_t slot, PolicyHandle policy,
+              const ParameterSource& source) override {
+    PolicyState& state = states_[slot];
+    if (policy == state.loaded()) return Status::Ok();
+    if (networks_[slot] != kNone) residents_.Leave(networks_[slot]);
+    networks_[slot] = kNone;
+    state.LoadElsewhere(policy);
+    if (policy == kRandomHandle) return Status::Ok();
+    bool fresh = false;
+    networks_[slot] = residents_.Take(policy, fresh);
+    if (!fresh) return Status::Ok();
+    const Status written = Write(static_cast<Scratch&>(worker), networks_[slot], policy, source);
+    residents_.Ready(networks_[slot]);
+    return written;
+  }
+
+  void StartEpisode(uint32_t slot, const EpisodeSpec& episode, bool record) override {
+    CHECK(!record);
+    states_[slot].StartEpisode(episode);
+  }
+  void StartSequence(uint32_t slot) override { states_[slot].StartSequence(); }
+
+  Status Decide(Worker& worker, std::span<const uint32_t> slots,
+                std::span<const std::span<const std::byte>> observations,
+                std::span<Action> actions) override {
+    auto& scratch = static_cast<Scratch&>(worker);
+    scratch.rows.clear();
+    for (size_t i = 0; i < slots.size(); ++i) {
+      PolicyState& state = states_[slots[i]];
+      if (networks_[slots[i]] == kNone)
+        state.DrawOutputs();
+      else
+        scratch.rows.push_back(
+            {networks_[slots[i]], slots[i], state.step(), InputOf(scratch, i, observations[i])});
+    }
+    if (!scratch.rows.empty()) RETURN_IF_ERROR(scratch.lane->Forward(scratch.rows));
+    const size_t size = model_->kernel().network().output_size();
+    size_t row = 0;
+    for (size_t i = 0; i < slots.size(); ++i) {
+      PolicyState& state = states_[slots[i]];
+      if (networks_[slots[i]] != kNone)
+        state.SetOutputs(scratch.lane->outputs().subspan(row++ * size, size));
+      actions[i] = state.Act();
+    }
+    return Status::Ok();
+  }
+  Experience experience(uint32_t slot) const override { return states_[slot].experience(); }
+
+ private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  struct Scratch : Worker {
+    std::unique_ptr<DevicePopulation::Lane> lane;
+    std::vector<DeviceRow> rows;
+    std::vector<float> canonical;
+    std::vector<std::vector<float>> vectors;  // bytes of a vector as floats, by place in the batch
+  };
+
+  // What the device is to get: a frame's bytes, or floats.
+  const void* InputOf(Scratch& scratch, size_t place,
+                      std::span<const std::byte> observation) const {
+    const InputRule& input = model_->input();
+    if (input.stacked || input.dtype == DType::kFloat32) return observation.data();
+    scratch.vectors.resize(batch_);
+    std::vector<float>& values = scratch.vectors[place];
+    values.resize(observation.size());
+    for (size_t k = 0; k < values.size(); ++k)
+      values[k] = static_cast<float>(std::to_integer<uint8_t>(observation[k])) / 255.0F;
+    return values.data();
+  }
+
+  Status Write(Scratch& scratch, uint32_t network, PolicyHandle policy,
+               const ParameterSource& source) {
+    const auto genome = source.GenomeOf(policy);
+    if (genome && DecodesOnDevice(*genome)) return decoder_->Load(*scratch.lane, network, *genome);
+    scratch.canonical.resize(model_->kernel().network().parameter_count);
+    source.Write(policy, scratch.canonical);
+    return scratch.lane->Load(network, scratch.canonical);
+  }
+
+  const std::unique_ptr<Accelerator> accelerator_;  // outlives what it allocates
+  const std::unique_ptr<PolicyModel> model_;
+  const uint32_t batch_;
+  std::unique_ptr<DevicePopulation> population_;
+  std::unique_ptr<DeviceDecoder> decoder_;
+  std::deque<PolicyState> states_;
+  Residents residents_;
+  std::vector<uint32_t> networks_;  // of each slot
+};
+
+}  // namespace
+
+Status SupportsDevice(const PolicyModel& model) {
+  if (model.input().stacked && model.input().dtype != DType::kUint8)
+    return Status(Code::kConfig, "frames of float32 are stacked on the CPU alone: run.device=cpu");
+  return DevicePopulation::Supports(model.kernel().network());
+}
+
+Result<std::unique_ptr<SlotPolicies>> MakeDevicePolicies(std::unique_ptr<Accelerator> accelerator,
+                                                         std::unique_ptr<PolicyModel> model,
+                                                         uint32_t slots, uint32_t batch) {
+  RETURN_IF_ERROR(SupportsDevice(*model));
+  auto policies =
+      std::make_unique<DevicePolicies>(std::move(accelerator), std::move(model), slots, batch);
+  RETURN_IF_ERROR(policies->Allocate());
+  return std::unique_ptr<SlotPolicies>(std::move(policies));
+}
+
+}  // namespace samara
