@@ -119,7 +119,7 @@ SAMARA_DEVICE void Store16(void* p, const Words4& words) {
 // One block at a time on this CPU.
 class CpuBlock {
  public:
-  static constexpr unsigned kThreadsMax = 1024;
+  static constexpr unsigned kThreadsMax = 256;
   CpuBlock(unsigned x, unsigned y, unsigned size) : x_(x), y_(y), size_(size) {}
   unsigned x() const { return x_; }
   unsigned y() const { return y_; }

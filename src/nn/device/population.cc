@@ -17,7 +17,7 @@ constexpr size_t kAlignment = 256;  // of networks and of what lies in them
 constexpr size_t kSharedWanted =
     56 * 1024;  // of a block of a convolution: four of them side by side
 constexpr size_t kSharedMax = 200 * 1024;
-constexpr uint32_t kConvThreads = 256, kBlockThreads = 1024;
+constexpr uint32_t kConvThreads = 256;
 // of kernels_impl.h, which is for two sources alone
 constexpr size_t kConvRowsTogether = 32, kPixelsOfThread = 8, kChannelsOfThread = 8;
 
@@ -97,7 +97,7 @@ Status DevicePopulation::Supports(const NetworkDescription& network) {
     if (layer.kind == Layer::Kind::kResidual) return refuse(layer, "residual");
     if (IsConv(layer)) {
       const device::ConvTask task = ConvOf(layer, Format::kFloat32);
-      if (task.shared_size > kSharedMax || Threads(task) > kBlockThreads)
+      if (task.shared_size > kSharedMax || Threads(task) > kConvThreads)
         return refuse(layer, "a row is too large");
     }
   }
