@@ -42,4 +42,4 @@ set(SAMARA_NEEDS_JPEG ${JPEG_FOUND})
 configure_package_config_file(cmake/samaraConfig.cmake.in samaraConfig.cmake INSTALL_DESTINATION ${package_folder})
 write_basic_package_version_file(samaraConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/samaraConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/samaraConfigVersion.cmake
-        DESTINATION ${package_folder})
+        cmake/FindLZ4.cmake DESTINATION ${package_folder})

@@ -97,8 +97,13 @@ function(samara_sources variable)
   set(${variable} ${found} PARENT_SCOPE)
 endfunction()
 
-# Templates of torch's headers cost more than the code that includes them: such targets compile `files` at a time.
+# Templates of torch's headers cost more than the code that includes them: such targets compile `files` at a time. Fewer end
+# sooner where there are more cores than such batches.
+set(SAMARA_TORCH_BATCH "" CACHE STRING "source files that targets with torch compile at a time; empty: 16, of tests 8")
 function(samara_share_torch_templates name files)
+  if(SAMARA_TORCH_BATCH)
+    set(files ${SAMARA_TORCH_BATCH})
+  endif()
   set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})
 endfunction()
 

@@ -1,0 +1,130 @@
+"""scripts/gpu-check: the commands of a GPU machine against stand-ins for its programs, and all parts on the CPU."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from samara_cli import ROOT
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import gpu_check_parts as parts  # noqa: E402
+
+# What the programs of a build, and nvidia-smi, write as far as the script reads it; every call is noted.
+STAND_IN = """#!/usr/bin/env python3
+import json, pathlib, sys, time
+name, words = pathlib.Path(sys.argv[0]).name, sys.argv[1:]
+with open(pathlib.Path(sys.argv[0]).parent / "calls", "a") as file:
+    print(name, *words, file=file)
+if name == "nvidia-smi":
+    if words == ["-L"]:
+        print("GPU 0: a GPU")
+    else:
+        while True:
+            print("50, 1000", flush=True)
+            time.sleep(0.1)
+elif name.endswith("_test"):
+    print("[  PASSED  ] 3 tests.\\n[  SKIPPED ] 1 test, listed below:")
+elif words[0] == "doctor":
+    print(json.dumps({"good": False, "findings": [{"what": "CPU", "found": "one", "good": True}]}))
+    sys.exit(66)
+elif words[0] == "bench":
+    print("progress")
+    if words[1] == "inference":
+        print("no such device", file=sys.stderr)
+        sys.exit(69)
+    if words[1] == "schedule":
+        time.sleep(60)
+    time.sleep(0.5)
+    print(json.dumps({"rate": 2.5, "all": [1, 2]}))
+elif words[0] == "train":
+    folder = pathlib.Path(words[words.index("--out") + 1])
+    folder.mkdir()
+    with open(folder / "metrics.jsonl", "w") as file:
+        for i in range(1, 5):
+            # every interval of 2 s: 4 thread-s of stepping; inference and learner each half of their time
+            line = {"seconds": 2.0 * i, "frames": 1000 * i, "seconds_environment": 4.0, "rows_per_batch": 8,
+                    "seconds_inference": 0.75, "seconds_server": 0.25, "seconds_server_wait": 1.0,
+                    "seconds_learner_batch": 0.25, "seconds_learner_forward": 0.25, "seconds_learner_backward": 0.25,
+                    "seconds_learner_step": 0.25, "seconds_learner_wait": 1.0}
+            if "deep-ga" in words[1]:
+                line |= {"generation": i, "frames_per_second": 500.0, "seconds_population": 1.5, "seconds_validation": 0.25,
+                         "seconds_between": 0.25}
+            else:
+                line["update"] = 10 * i
+            print(json.dumps(line), file=file)
+        print(json.dumps({"event": "finished", "update": 40}), file=file)
+"""
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A folder of stand-ins, in place of a build."""
+    (tmp_path / "build").mkdir()
+    program = tmp_path / "build" / "samara"
+    program.write_text(STAND_IN)
+    program.chmod(0o755)
+    for name in ("nvidia-smi", "nn_torch_test", "rl_torch_test", "replica_torch_test", "nn_device_test"):
+        (tmp_path / "build" / name).symlink_to(program)
+    return tmp_path
+
+
+def check(folder, build, *words):
+    done = subprocess.run([sys.executable, ROOT / "scripts/gpu-check", "--prebuilt", build, "--out", folder / "out", *words],
+                          capture_output=True, text=True, env=os.environ | {"PATH": f"{folder / 'build'}:{os.environ['PATH']}"})
+    return done, json.loads((folder / "out/gpu-report.json").read_text())
+
+
+def outcomes(report):
+    return {step["step"]: step["outcome"] for steps in report["parts"].values() for step in steps}
+
+
+def test_parts_on_a_gpu_run_what_they_name_and_keep_their_figures(machine):
+    done, report = check(machine, machine / "build", "--parts", "tests,population,learning,evolution", "--jobs", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    calls = (machine / "build/calls").read_text()
+    assert "bench population --json --device cuda" in calls and "run.device=cuda" in calls and "run.device=cpu" in calls
+    (population,) = report["parts"]["population"]
+    assert population["figures"]["rate"] == 2.5
+    assert population["figures"]["gpu_utilization_mean"] == 0.5 and population["figures"]["gpu_memory_mib"] == 1000
+    learning = report["parts"]["learning"][0]["figures"]
+    # lines 3 and 4 after line 2: 1,000 frames in each 2 s; two workers were busy all the time
+    assert learning["frames_per_second"] == 500 and learning["environment_busy"] == 1
+    assert learning["inference_thread_busy"] == 0.5 and learning["learner_thread_busy"] == 0.5
+    on_gpu, on_cpu = report["parts"]["evolution"]
+    assert on_gpu["figures"]["packing"] == 1 and on_gpu["figures"]["hours_per_billion_frames"] == pytest.approx(1e9 / 500 / 3600)
+    assert "gpu_utilization_mean" in on_gpu["figures"] and "gpu_utilization_mean" not in on_cpu["figures"]
+    table = (machine / "out/gpu-report.md").read_text()
+    assert "| population | population --device cuda" in table and "rate 2.5" in table
+
+
+def test_a_part_that_fails_or_takes_too_long_is_reported_and_the_others_go_on(machine):
+    done, report = check(machine, machine / "build", "--parts", "doctor,replicator,inference,schedule", "--seconds", "15")
+    assert done.returncode == 1
+    kept = {step["step"].split()[0]: step for steps in report["parts"].values() for step in steps}
+    assert kept["inference"]["outcome"] == "failed: exit status 69" and "no such device" in kept["inference"]["tail"]
+    assert "no such device" in done.stdout
+    assert kept["schedule"]["outcome"].startswith("timed out")
+    assert kept["replicate"]["outcome"] == "passed"
+    assert report["parts"]["doctor"][-1]["figures"] == {"CPU": "one"}  # though something is missing
+    # another call keeps what was measured before
+    _, report = check(machine, machine / "build", "--parts", "population")
+    assert list(report["parts"]) == ["doctor", "replicator", "inference", "schedule", "population"]
+
+
+def test_output_that_shows_no_result_fails_the_step():
+    for text in ("", "[  PASSED  ] 0 tests.\n"):
+        with pytest.raises(ValueError):
+            parts.tests_run(text)
+    with pytest.raises(ValueError):
+        parts.last_json("1\n[]\n{broken\n")
+    assert parts.last_json('{"a": 1}\n{"b": 2}\nlast words\n') == {"b": 2}
+
+
+@pytest.mark.slow
+def test_all_parts_on_the_cpu(tmp_path):
+    (tmp_path / "build").mkdir()  # no stand-ins in it
+    done, report = check(tmp_path, ROOT / "build", "--device", "cpu", "--seconds", "1200")
+    assert done.returncode == 0 and set(outcomes(report).values()) == {"passed"}, done.stdout
+    assert set(report["parts"]) == set(parts.PARTS)
