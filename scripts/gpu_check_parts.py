@@ -61,8 +61,9 @@ def last_json(text: str) -> Figures:
 
 # --- build
 
-TARGETS = ["samara", "samara-torch", "_native", "nn_torch_test", "nn_device_test", "rl_torch_test", "replica_torch_test",
-           "samara-ranks"]
+TORCH_TESTS = ["nn_torch_test", "rl_torch_test", "replica_torch_test"]
+DEVICE_TESTS = ["nn_device_test", "evo_device_test"]
+TARGETS = ["samara", "samara-torch", "_native", "samara-ranks", "bench_device_population", *TORCH_TESTS, *DEVICE_TESTS]
 
 
 def make_environment(venv: Path, python: str, pack: Path) -> None:
@@ -82,6 +83,7 @@ def build(s: Setting) -> Iterator[Step]:
     yield Step("environment", [sys.executable, __file__, s.build / "venv", s.python, s.pack], 60)
     options = {"CMAKE_BUILD_TYPE": "Release", "CMAKE_UNITY_BUILD": "ON", "SAMARA_VENV": s.build / "venv",
                "CMAKE_PREFIX_PATH": s.pack / "usr", "SAMARA_CUDA": "ON" if s.gpu else "AUTO",
+               "SAMARA_CUDA_KERNELS": "ON" if s.gpu else "AUTO",
                "SAMARA_TORCH_BATCH": "4" if s.cores > 8 else "",
                # left out on every machine: remote actors, videos, folders of JPEG files
                "SAMARA_GRPC": "OFF", "CMAKE_DISABLE_FIND_PACKAGE_PkgConfig": "ON", "CMAKE_DISABLE_FIND_PACKAGE_JPEG": "ON"}
@@ -116,11 +118,11 @@ def tests_run(text: str) -> Figures:
 
 
 def tests(s: Setting) -> Iterator[Step]:
-    """Those of devices: by the words in their names."""
-    for program in ("nn_torch_test", "rl_torch_test", "replica_torch_test"):
+    """Those of devices; in programs that have others too, by the words in their names."""
+    for program in DEVICE_TESTS:
+        yield Step(program, [s.build / program], 60, tests_run)
+    for program in TORCH_TESTS:
         yield Step(program, [s.build / program, "--gtest_filter=*Device*:*Gpu*:*Cuda*:*Nccl*"], 60, tests_run)
-    if s.gpu:
-        yield Step("nn_device_test", [s.build / "nn_device_test"], 60, tests_run)
 
 
 # --- benchmarks
@@ -131,7 +133,18 @@ def bench(s: Setting, name: str, seconds: float, *options: str, watch: bool = Tr
     return Step(" ".join([name, *options]), command, seconds, last_json, watch and s.gpu)
 
 
+def json_lines(text: str) -> Figures:
+    rows = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    if not rows:
+        raise ValueError("its output has no line with a JSON object")
+    return {"all": rows}
+
+
 def population(s: Setting) -> Iterator[Step]:
+    sizes = ["1", "1000"] if s.gpu else ["0.05", "8"]
+    kernels = s.build / "bench_device_population"
+    if kernels.exists():  # is built by name only
+        yield Step("kernels alone", [kernels, s.device.split(":")[0], *sizes], 60, json_lines, s.gpu)
     quick = [] if s.gpu else ["--seconds", "0.05"]
     yield bench(s, "population", 150, "--device", s.device, "--no-rivals", *quick)
 
@@ -202,7 +215,7 @@ def train(s: Setting, name: str, preset: str, device: str, figures: Callable[[Pa
 
 def learning(s: Setting) -> Iterator[Step]:
     """V-trace on Pong."""
-    minutes = "run.minutes=0.65" if s.gpu else "run.minutes=0.1"
+    minutes = "run.minutes=0.5" if s.gpu else "run.minutes=0.1"
     for preset, environments in (("atari/vtrace-desktop", 8 * s.cores), ("atari/vtrace", 8 * s.cores)):
         yield train(s, preset, preset, s.device, learning_figures, minutes, "learn.test_episodes=1",
                     f"learn.environments={environments}", f"learn.batch={max(8, environments // 4)}")
@@ -215,15 +228,15 @@ def evolution(s: Setting) -> Iterator[Step]:
     small = [] if s.gpu else ["ga.population=8", "ga.parents=2", "env.frames_max=200", "env.test_frames_max=200"]
     for device in [s.device] + ["cpu"] * s.gpu:
         yield train(s, f"atari/deep-ga on {device}", "atari/deep-ga", device, evolution_figures, "ga.generations=2",
-                    "run.minutes=0.6", "ga.validation_candidates=2", "ga.validation_episodes=5", "ga.test_every=0",
+                    "run.minutes=0.5", "ga.validation_candidates=2", "ga.validation_episodes=5", "ga.test_every=0",
                     "ga.test_episodes=1", "run.final_test_episodes=1", *small)
 
 
 # in the order in which they run; seconds of each
 PARTS: dict[str, tuple[Callable[[Setting], Iterator[Step]], float]] = {
     "build": (build, 400), "doctor": (doctor, 60), "tests": (tests, 150), "population": (population, 150),
-    "learning": (learning, 130), "evolution": (evolution, 150), "replicator": (replicator, 90),
-    "inference": (inference, 90), "schedule": (schedule, 120)}
+    "replicator": (replicator, 60), "learning": (learning, 110), "evolution": (evolution, 120),
+    "inference": (inference, 60), "schedule": (schedule, 90)}
 
 if __name__ == "__main__":
     make_environment(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))

@@ -29,6 +29,8 @@ if name == "nvidia-smi":
             print("50, 1000", flush=True)
             (folder / "sampled").touch()
             time.sleep(0.1)
+elif name == "bench_device_population":
+    print(json.dumps({"storage": "bf16", "rate": 4.0}), json.dumps({"storage": "int8", "rate": 8.0}), sep="\\n")
 elif name.endswith("_test"):
     print("[  PASSED  ] 3 tests.\\n[  SKIPPED ] 1 test, listed below:")
 elif words[0] == "doctor":
@@ -71,7 +73,7 @@ def machine(tmp_path):
     program = tmp_path / "build" / "samara"
     program.write_text(STAND_IN)
     program.chmod(0o755)
-    for name in ("nvidia-smi", "nn_torch_test", "rl_torch_test", "replica_torch_test", "nn_device_test"):
+    for name in ("nvidia-smi", *(set(parts.TARGETS) - {"samara", "_native"})):
         (tmp_path / "build" / name).symlink_to(program)
     return tmp_path
 
@@ -91,7 +93,8 @@ def test_parts_on_a_gpu_run_what_they_name_and_keep_their_figures(machine):
     assert done.returncode == 0, done.stdout + done.stderr
     calls = (machine / "build/calls").read_text()
     assert "bench population --json --device cuda" in calls and "run.device=cuda" in calls and "run.device=cpu" in calls
-    (population,) = report["parts"]["population"]
+    kernels, population = report["parts"]["population"]
+    assert [row["rate"] for row in kernels["figures"]["all"]] == [4, 8]
     assert population["figures"]["rate"] == 2.5
     assert population["figures"]["gpu_utilization_mean"] == 0.5 and population["figures"]["gpu_memory_mib"] == 1000
     learning = report["parts"]["learning"][0]["figures"]
@@ -103,6 +106,7 @@ def test_parts_on_a_gpu_run_what_they_name_and_keep_their_figures(machine):
     assert "gpu_utilization_mean" not in on_cpu["figures"]
     table = (machine / "out/gpu-report.md").read_text()
     assert "| population | population --device cuda" in table and "rate 2.5" in table
+    assert "| | | | storage int8, rate 8 |" in table
 
 
 def test_a_part_that_fails_is_reported_and_the_others_go_on(machine):
