@@ -72,19 +72,25 @@ def make_environment(venv: Path, python: str, pack: Path) -> None:
     (site,) = (venv / "lib").glob("python3*/site-packages")
     for wheel in sorted((pack / "wheels").glob("*.whl")):
         zipfile.ZipFile(wheel).extractall(site)
-    torch = subprocess.run([python, "-c", "import importlib.util as i; print(*i.find_spec('torch').submodule_search_locations)"],
-                           check=True, capture_output=True, text=True).stdout.strip()
+    torch = ask(python, "import importlib.util as i; print(*i.find_spec('torch').submodule_search_locations)")
     (site / "torch.pth").write_text(f"{Path(torch).parent}\n")
+
+
+def ask(python: str, script: str) -> str:
+    return subprocess.run([python, "-c", script], check=True, capture_output=True, text=True).stdout.strip()
 
 
 def build(s: Setting) -> Iterator[Step]:
     if not s.compile:
         return
     yield Step("environment", [sys.executable, __file__, s.build / "venv", s.python, s.pack], 60)
+    headers = Path(ask(s.python, "import sysconfig; print(sysconfig.get_path('include'))"))
     options = {"CMAKE_BUILD_TYPE": "Release", "CMAKE_UNITY_BUILD": "ON", "SAMARA_VENV": s.build / "venv",
                "CMAKE_PREFIX_PATH": s.pack / "usr", "SAMARA_CUDA": "ON" if s.gpu else "AUTO",
                "SAMARA_CUDA_KERNELS": "ON" if s.gpu else "AUTO",
                "SAMARA_TORCH_BATCH": "4" if s.cores > 8 else "",
+               # without them there are no actors, and so no Atari
+               "SAMARA_PYTHON": "ON" if (headers / "Python.h").exists() else "OFF",
                # left out on every machine: remote actors, videos, folders of JPEG files
                "SAMARA_GRPC": "OFF", "CMAKE_DISABLE_FIND_PACKAGE_PkgConfig": "ON", "CMAKE_DISABLE_FIND_PACKAGE_JPEG": "ON"}
     yield Step("configure", ["cmake", "-S", s.root, "-B", s.build, "-G", "Ninja",

@@ -78,9 +78,13 @@ def machine(tmp_path):
     return tmp_path
 
 
+def run(folder, *words):
+    return subprocess.run([sys.executable, ROOT / "scripts/gpu-check", "--out", folder / "out", *words], capture_output=True,
+                          text=True, env=os.environ | {"PATH": f"{folder / 'build'}:{os.environ['PATH']}"})
+
+
 def check(folder, build, *words):
-    done = subprocess.run([sys.executable, ROOT / "scripts/gpu-check", "--prebuilt", build, "--out", folder / "out", *words],
-                          capture_output=True, text=True, env=os.environ | {"PATH": f"{folder / 'build'}:{os.environ['PATH']}"})
+    done = run(folder, "--prebuilt", build, *words)
     return done, json.loads((folder / "out/gpu-report.json").read_text())
 
 
@@ -120,6 +124,17 @@ def test_a_part_that_fails_is_reported_and_the_others_go_on(machine):
     # another call keeps what was measured before
     _, report = check(machine, machine / "build", "--parts", "population")
     assert list(report["parts"]) == ["doctor", "replicator", "inference", "population"]
+
+
+def test_a_build_that_cannot_begin_is_reported(machine):
+    (machine / "pack/usr").mkdir(parents=True)
+    done = run(machine, "--pack", machine / "pack", "--build", machine / "new", "--python", "false", "--parts", "build,population")
+    assert done.returncode == 1
+    steps = json.loads((machine / "out/gpu-report.json").read_text())["parts"]["build"]
+    assert [step["step"] for step in steps] == ["environment", "preparation"]
+    assert steps[1]["outcome"].startswith("failed: ") and "population: " in done.stdout
+    done = run(machine, "--pack", machine / "none", "--parts", "build")
+    assert done.returncode == 2 and "scripts/gpu-pack" in done.stderr
 
 
 def test_a_step_that_takes_too_long_is_ended_with_its_children(tmp_path):
