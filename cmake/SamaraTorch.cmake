@@ -43,7 +43,7 @@ function(samara_find_torch folder cuda)
   find_path(SAMARA_CUDA_INCLUDE cuda_runtime_api.h HINTS ${wheels} /usr/local/cuda/include)
   # what the runtime's headers include and some releases of its wheel leave to the compiler's and to CCCL's
   find_path(SAMARA_CUDA_CRT_INCLUDE crt/host_config.h HINTS ${wheels} /usr/local/cuda/include)
-  find_path(SAMARA_CCCL_INCLUDE nv/target HINTS ${wheels} /usr/local/cuda/include PATH_SUFFIXES . cccl)
+  find_path(SAMARA_CCCL_INCLUDE nv/target HINTS ${wheels} /usr/local/cuda/include PATH_SUFFIXES cccl)
   find_path(SAMARA_NCCL_INCLUDE nccl.h HINTS ${wheels} /usr/local/cuda/include)
   foreach(folder_of SAMARA_CUDA_INCLUDE SAMARA_CUDA_CRT_INCLUDE SAMARA_CCCL_INCLUDE SAMARA_NCCL_INCLUDE)
     if(NOT ${folder_of})
