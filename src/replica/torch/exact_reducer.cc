@@ -92,9 +92,11 @@ void ExactReducer::Reduce(size_t b) {
   const Collective what = Describe(buckets_[b], state_.whole_batch);
   Communicator& group = state_.communicator();
   if (folders_.empty()) return TreeSum(what, flat, group);
+  const torch::Tensor host = OnHost(flat);
   ThrowReplication(group.AllReduce(
       what, ReduceOp::kSum, ValueOrReplication(ElementTypeOf(flat.scalar_type())),
-      static_cast<uint32_t>(state_.replicas()), folders_[b].partials(), BytesOf(flat)));
+      static_cast<uint32_t>(state_.replicas()), folders_[b].partials(), BytesOf(host)));
+  FromHost(host, flat);
 }
 
 void ExactReducer::ReduceAndApply(int local, int64_t samples, Site site) {

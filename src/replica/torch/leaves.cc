@@ -1,6 +1,7 @@
 #include "replica/torch/leaves.h"
 
 #include "core/bytes.h"
+#include "core/check.h"
 
 namespace samara {
 namespace {
@@ -59,11 +60,16 @@ std::string DescribeLeaves(const Leaves& leaves, const std::string& structure) {
 }
 
 std::span<std::byte> BytesOf(const torch::Tensor& tensor) {
+  CHECK(tensor.is_cpu() && tensor.is_contiguous());
   return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
 }
 
 torch::Tensor OnHost(const torch::Tensor& tensor) {
   return tensor.detach().to(torch::kCPU).contiguous();
+}
+
+void FromHost(const torch::Tensor& host, const torch::Tensor& tensor) {
+  if (host.data_ptr() != tensor.data_ptr()) tensor.copy_(host);
 }
 
 std::string Pack(const Leaves& leaves) {

@@ -24,6 +24,8 @@ std::string DescribeLeaves(const Leaves& leaves, const std::string& structure);
 std::span<std::byte> BytesOf(const torch::Tensor& tensor);
 // The same values, contiguous and on the CPU.
 torch::Tensor OnHost(const torch::Tensor& tensor);
+// Copies what OnHost(tensor) has become back to the tensor; nothing where they share memory.
+void FromHost(const torch::Tensor& host, const torch::Tensor& tensor);
 
 // Types, shapes and values as one record, and back; kBadData for anything else.
 std::string Pack(const Leaves& leaves);

@@ -150,11 +150,8 @@ void OverlappedReducer::FillFromAccumulation(size_t b) {
     values.zero_();
   else
     torch::mul_out(values, accumulations_[b].buffer,
-                   torch::scalar_tensor(samples, values.options()));
-  bucket.flat[bucket.elements] = samples;
-  for (size_t j = 0; j < bucket.parameters.size(); ++j)
-    bucket.flat[bucket.elements + 1 + static_cast<int64_t>(j)] =
-        samples > 0 && has_gradient_[bucket.parameters[j]] ? 1 : 0;
+                   torch::scalar_tensor(samples, values.options().device(torch::kCPU)));
+  SetTail(bucket, samples, [&](size_t i) { return samples > 0 && has_gradient_[i]; });
 }
 
 void OverlappedReducer::Launch(bool all) {

@@ -39,6 +39,11 @@ void CheckParameters(const std::vector<torch::Tensor>& parameters) {
   }
 }
 
+// Memory of the host, for numbers of the tensor's type.
+torch::Tensor OnHostLike(const torch::Tensor& tensor, torch::IntArrayRef sizes) {
+  return torch::empty(sizes, tensor.options().device(torch::kCPU));
+}
+
 }  // namespace
 
 bool IsDropped(const torch::Tensor& gradient) {
@@ -140,24 +145,32 @@ void GradientReducer::MakeBuckets(const std::vector<size_t>& order) {
   }
   for (Bucket& bucket : buckets_) {
     const auto options = parameters_[bucket.parameters[0]].options().requires_grad(false);
-    bucket.flat = torch::zeros(
-        {bucket.elements + 1 + static_cast<int64_t>(bucket.parameters.size())}, options);
+    bucket.flat = torch::zeros({bucket.elements + bucket.tail_size()}, options);
   }
 }
 
 void GradientReducer::Fill(const Bucket& bucket, int64_t samples) const {
   torch::Tensor flat = bucket.flat;
   flat.zero_();
+  const torch::Tensor weight = OnHostLike(flat, {}).fill_(samples);
   for (size_t j = 0; j < bucket.parameters.size() && samples > 0; ++j) {
     const torch::Tensor& gradient = parameters_[bucket.parameters[j]].grad();
     if (!gradient.defined()) continue;
     if (gradient.is_sparse()) throw ReplicationError(78, "sparse gradients: expected dense ones");
     torch::Tensor place = flat.narrow(0, bucket.offsets[j], gradient.numel());
-    torch::mul_out(place, gradient.detach().reshape({-1}),
-                   torch::scalar_tensor(samples, flat.options()));
-    flat[bucket.elements + 1 + static_cast<int64_t>(j)] = 1;
+    torch::mul_out(place, gradient.detach().reshape({-1}), weight);
   }
-  flat[bucket.elements] = samples;
+  SetTail(bucket, samples,
+          [&](size_t i) { return samples > 0 && parameters_[i].grad().defined(); });
+}
+
+void GradientReducer::SetTail(const Bucket& bucket, int64_t samples,
+                              const std::function<bool(size_t)>& has_gradient) const {
+  const torch::Tensor counts = OnHostLike(bucket.flat, {bucket.tail_size()});
+  counts[0] = samples;
+  for (size_t j = 0; j < bucket.parameters.size(); ++j)
+    counts[static_cast<int64_t>(j) + 1] = has_gradient(bucket.parameters[j]) ? 1 : 0;
+  bucket.tail().copy_(counts, /*non_blocking=*/true);  // a GPU's stream orders it
 }
 
 Collective GradientReducer::Describe(const Bucket& bucket,
@@ -174,12 +187,12 @@ Collective GradientReducer::Describe(const Bucket& bucket,
 void GradientReducer::TreeSum(const Collective& what, const torch::Tensor& data,
                               Communicator& group) const {
   const auto r = static_cast<uint32_t>(state_.rank());
-  const torch::Tensor host = OnHost(data);  // itself on the CPU
+  const torch::Tensor host = OnHost(data);
   const Partial mine{{r, r + 1}, BytesOf(host)};
   ThrowReplication(
       group.AllReduce(what, ReduceOp::kSum, ValueOrReplication(ElementTypeOf(data.scalar_type())),
                       static_cast<uint32_t>(state_.replicas()), {&mine, 1}, BytesOf(host)));
-  if (host.data_ptr() != data.data_ptr()) data.copy_(host);
+  FromHost(host, data);
 }
 
 void GradientReducer::Average(const Bucket& bucket, std::vector<size_t>& used) {
@@ -205,13 +218,14 @@ void GradientReducer::Average(const Bucket& bucket, std::vector<size_t>& used) {
 double GradientReducer::Norm(const std::vector<size_t>& used) const {
   std::vector<size_t> order = used;
   std::sort(order.begin(), order.end());  // the same sum whatever the buckets
+  if (order.empty()) return 0;
+  std::vector<torch::Tensor> norms;
+  for (const size_t i : order)
+    norms.push_back(torch::linalg_vector_norm(parameters_[i].grad().detach(), 2, std::nullopt,
+                                              false, torch::kDouble));
+  const torch::Tensor host = OnHost(torch::stack(norms));  // a GPU is waited for once
   double squares = 0;
-  for (const size_t i : order) {
-    const double norm = torch::linalg_vector_norm(parameters_[i].grad().detach(), 2, std::nullopt,
-                                                  false, torch::kDouble)
-                            .item<double>();
-    squares += norm * norm;
-  }
+  for (const double norm : std::span(host.data_ptr<double>(), norms.size())) squares += norm * norm;
   return std::sqrt(squares);
 }
 

@@ -15,6 +15,7 @@
 // after the door to torch
 #include <torch/csrc/autograd/variable.h>
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -67,6 +68,7 @@ class GradientReducer : public PerReplicaState,
     std::vector<int64_t> offsets;    // of their gradients in `flat`
     int64_t elements = 0;            // without the tail
     torch::Tensor flat;              // elements, samples, one a parameter
+    int64_t tail_size() const { return 1 + static_cast<int64_t>(parameters.size()); }
     torch::Tensor values() const { return flat.narrow(0, 0, elements); }
     torch::Tensor tail() const { return flat.narrow(0, elements, flat.numel() - elements); }
   };
@@ -88,6 +90,8 @@ class GradientReducer : public PerReplicaState,
   void MakeBuckets(const std::vector<size_t>& order);
   // Weighted gradients of the parameters, and the tail, into the bucket's flat memory.
   void Fill(const Bucket& bucket, int64_t samples) const;
+  void SetTail(const Bucket& bucket, int64_t samples,
+               const std::function<bool(size_t parameter)>& has_gradient) const;
   Collective Describe(const Bucket& bucket, std::optional<int64_t> whole_batch) const;
   // Sum over the ranks, in the fixed tree.
   void TreeSum(const Collective& what, const torch::Tensor& data, Communicator& group) const;

@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "core/rng.h"
+#include "nn/torch/autograd_node.h"
 
 namespace samara {
 namespace {
@@ -16,6 +17,26 @@ namespace {
 constexpr std::chrono::milliseconds kPauseMax{16}, kPauseMaxShared{2};
 
 AutogradThrow autograd_throw = nullptr;  // set before there are replicators
+
+// torch's generators of random numbers: the CPU's, then that of each GPU.
+std::vector<at::Generator> Generators() {
+  std::vector<at::Generator> all{at::detail::getDefaultCPUGenerator()};
+  const auto gpus = static_cast<c10::DeviceIndex>(torch::cuda::device_count());
+  for (c10::DeviceIndex i = 0; i < gpus; ++i)
+    all.push_back(at::globalContext().defaultGenerator({torch::kCUDA, i}));
+  return all;
+}
+
+std::vector<torch::Tensor> GeneratorStates() {
+  std::vector<torch::Tensor> states;
+  for (const at::Generator& generator : Generators()) states.push_back(generator.get_state());
+  return states;
+}
+
+void SetGeneratorStates(const std::vector<torch::Tensor>& states) {
+  std::vector<at::Generator> all = Generators();
+  for (size_t i = 0; i < states.size(); ++i) all[i].set_state(states[i]);
+}
 
 // Prefix of the messages between two replicas in the store: each by its number, and their count
 // under "sent".
@@ -75,7 +96,7 @@ Leaves Differentiable(const Leaves& in, const std::function<Leaves(const Leaves&
       torch::GradMode::is_enabled() &&
       std::any_of(in.begin(), in.end(), [](const auto& t) { return t.requires_grad(); });
   if (!wanted) return out;
-  auto node = c10::make_intrusive<CollectiveBackward>();
+  auto node = MakeAutogradNode<CollectiveBackward>();
   node->backward = std::move(backward);
   for (const torch::Tensor& leaf : in) node->needed.push_back(leaf.requires_grad());
   for (const torch::Tensor& leaf : out) {
@@ -117,10 +138,8 @@ void ReplicatorState::Span(int local, std::string name, SteadyTime begin) {
 }
 
 void ReplicatorState::SwitchReplica(int from, int to) {
-  auto generator = at::detail::getDefaultCPUGenerator();
-  generators_[static_cast<size_t>(from)] = generator.get_state();
-  torch::Tensor& state = generators_[static_cast<size_t>(to)];
-  if (state.defined()) generator.set_state(state);
+  generators_[static_cast<size_t>(from)] = GeneratorStates();
+  SetGeneratorStates(generators_[static_cast<size_t>(to)]);  // none before its first turn
   std::erase_if(per_replica_, [](const auto& weak) { return weak.expired(); });
   for (const auto& weak : per_replica_)
     if (const auto it = weak.lock()) it->SwitchReplica(from, to);
@@ -143,15 +162,14 @@ void ReplicatorState::Run(const std::vector<int64_t>& rows, const std::function<
   samples = rows;
   pending_ = nullptr;
   // random numbers of steps are a function of (seed, step, replica); the caller's state is restored
-  auto generator = at::detail::getDefaultCPUGenerator();
-  const torch::Tensor before = generator.get_state();
+  const std::vector<torch::Tensor> before = GeneratorStates();
   const at::ThreadLocalState mine;
   const auto run = [&](int local) {
     const at::ThreadLocalStateGuard theirs(mine);
-    at::Generator draws = at::detail::getDefaultCPUGenerator();
-    draws.set_current_seed(DeriveKey(setup_.options.seed, Purpose::kReplicaStep,
-                                     static_cast<uint64_t>(step),
-                                     static_cast<uint64_t>(first() + local)));
+    const uint64_t seed =
+        DeriveKey(setup_.options.seed, Purpose::kReplicaStep, static_cast<uint64_t>(step),
+                  static_cast<uint64_t>(first() + local));
+    for (at::Generator& draws : Generators()) draws.set_current_seed(seed);
     const SteadyTime begin = Now();
     body(local);
     Span(local, "step " + std::to_string(step), begin);
@@ -169,7 +187,7 @@ void ReplicatorState::Run(const std::vector<int64_t>& rows, const std::function<
     Abort(Status(Code::kInternal, std::string("its step threw: ") + error.what()));
     throw;
   }
-  generator.set_state(before);
+  SetGeneratorStates(before);
   ++step;
 }
 

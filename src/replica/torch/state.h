@@ -136,7 +136,7 @@ class ReplicatorState : public std::enable_shared_from_this<ReplicatorState> {
   std::map<torch::DeviceType, std::unique_ptr<C10dSum>> sums_;
   std::unique_ptr<CooperativeScheduler> scheduler_;
   std::vector<std::weak_ptr<PerReplicaState>> per_replica_;
-  std::vector<torch::Tensor> generators_;  // states of the local replicas that do not run
+  std::vector<std::vector<torch::Tensor>> generators_;  // states, of the replicas that do not run
   std::map<std::pair<int, int>, std::deque<std::string>> mail_;       // between local replicas
   std::map<std::pair<int, int>, int64_t> sent_, received_, arrived_;  // messages by (from, to)
   TaskThread background_;                                             // last: it uses members above
