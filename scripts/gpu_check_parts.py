@@ -168,8 +168,8 @@ def inference(s: Setting) -> Iterator[Step]:
 def replicator(s: Setting) -> Iterator[Step]:
     """One GPU holds one rank of NCCL."""
     ranks = ["--ranks", "1"] if s.gpu else []
-    for mode in ("fast", "exact"):
-        yield bench(s, "replicate", 60, "--device", s.device, "--mode", mode, *ranks, watch=False)
+    for mode, pairs in (("fast", ["--pairs", "3" if s.gpu else "1"]), ("exact", ["--pairs", "1", "--no-rivals"])):
+        yield bench(s, "replicate", 75, "--device", s.device, "--mode", mode, *pairs, *ranks, watch=False)
 
 
 # --- training runs
@@ -238,10 +238,10 @@ def evolution(s: Setting) -> Iterator[Step]:
                     "ga.test_episodes=1", "run.final_test_episodes=1", *small)
 
 
-# in the order in which they run; seconds of each
+# in the order in which they run; seconds of each on a machine with a GPU
 PARTS: dict[str, tuple[Callable[[Setting], Iterator[Step]], float]] = {
     "build": (build, 400), "doctor": (doctor, 60), "tests": (tests, 150), "population": (population, 150),
-    "replicator": (replicator, 60), "learning": (learning, 110), "evolution": (evolution, 120),
+    "replicator": (replicator, 90), "learning": (learning, 110), "evolution": (evolution, 120),
     "inference": (inference, 60), "schedule": (schedule, 90)}
 
 if __name__ == "__main__":

@@ -55,11 +55,22 @@ def test_a_replicated_step(mode):
     assert ("exact_step_ms" in result) == (mode == "fast")
 
 
+@pytest.mark.slow
+def test_a_replicated_step_of_one_rank_next_to_its_rival():
+    pytest.importorskip("torch")
+    result = ok("bench", "replicate", "--device", "cpu", "--ranks", "1", "--pairs", "1", "--json").json
+    assert result["ranks"] == 1 and result["device"] == "cpu" and "strong_scaling" not in result
+    assert result["ratio"] == pytest.approx(result["ddp_step_ms"] / result["step_ms"])
+
+
 def test_bad_options_are_refused_before_anything_is_measured(tmp_path):
     cases = [
         (64, ["noise", "--seconds", "nan"], {}, "--seconds nan"),
         (64, ["inference", "--transport", "pigeon"], {}, "--transport pigeon"),
         (64, ["inference", "--transport", "shared", "--rows-per-message", "2"], {}, "--rows-per-message"),
+        (64, ["replicate", "--device", "gpu"], {}, "expected cpu, cuda or cuda:N"),
+        (64, ["replicate", "--device", "cuda:"], {}, "expected cpu, cuda or cuda:N"),
+        (64, ["collectives", "--ranks", "1"], {}, "--ranks 1"),
         (73, ["schedule", "--out", tmp_path / "none" / "a.svg"], {}, "make it first"),
         (73, ["population"], {"TMPDIR": str(tmp_path / "none")}, "TMPDIR"),
     ]
@@ -72,8 +83,8 @@ def test_bad_options_are_refused_before_anything_is_measured(tmp_path):
 def test_options_that_a_workload_does_not_read_are_refused():
     workloads = [w["name"] for w in ok("bench", "--json").json["workloads"]]
     values = {"--game": ["pong"], "--seconds": ["1"], "--precision": ["float32"], "--transport": ["unix"], "--payload": ["64"],
-              "--streams": ["1"], "--rows-per-message": ["1"], "--model": ["null"], "--ranks": ["2"], "--mode": ["fast"],
-              "--out": ["x.svg"], "--no-rivals": []}
+              "--streams": ["1"], "--rows-per-message": ["1"], "--model": ["null"], "--ranks": ["2"], "--mode": ["fast"], "--device": ["cpu"],
+              "--pairs": ["1"], "--out": ["x.svg"], "--no-rivals": []}
     for what in workloads:
         read = ok("bench", what, "--help").out
         for option, value in values.items():

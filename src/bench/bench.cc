@@ -72,7 +72,7 @@ constexpr Workload kWorkloads[] = {
      Replicate,
      "A perceptron 784-1024-1024-10, SGD with momentum, 64 rows a rank; medians over 40 steps, and "
      "over\n"
-     "five pairs of runs with the rival's. In fast mode and in the rival torch has cores / RANKS "
+     "--pairs of runs with the rival's. In fast mode and in the rival torch has cores / RANKS "
      "threads\n"
      "a rank, at least one, in the runs of one rank too; in exact mode one, and eight replicas.\n"
      "  strong_scaling, weak_scaling  one rank with the whole batch, with one rank's: over the "

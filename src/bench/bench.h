@@ -29,9 +29,11 @@ struct Options {
   std::vector<std::string> transports;
   std::vector<uint32_t> payloads, streams, rows_per_message;
   std::string model = "null";  // inference: or a network of agents
+  std::string device = "cpu";  // replicate: or "cuda", "cuda:0"
   // collectives, replicate
   int ranks = 2;
   std::string mode = "fast";  // replicate: or exact
+  int pairs = 5;              // replicate: runs, each with one of the rival
   std::string task;           // time-to-score
   int seeds = 3;              // time-to-score
   Path runs;                  // time-to-score: folder of its runs, kept; empty: none is

@@ -2,9 +2,8 @@
 // `samara launch`, measured together, told by rank 0 in one JSON object.
 //
 //   samara-ranks collectives SECONDS
-//   samara-ranks replicate MODE STEPS ROWS THREADS     (ROWS: of one rank's batch; THREADS: of
-//   torch
-//                                                       in a rank, one in exact mode)
+//   samara-ranks replicate MODE STEPS ROWS THREADS DEVICE   (ROWS: of one rank's batch; THREADS: of
+//                                                            torch in a rank, one in exact mode)
 #include "nn/torch/torch.h"
 // after the door to torch
 #include <algorithm>
@@ -134,26 +133,42 @@ json Collectives(const World& world, double seconds) {
 
 // --- replicate
 
-torch::nn::Sequential Mlp() {
+torch::nn::Sequential Mlp(const torch::Device& device) {
   torch::manual_seed(1);
-  return torch::nn::Sequential(torch::nn::Linear(784, 1024), torch::nn::ReLU(),
-                               torch::nn::Linear(1024, 1024), torch::nn::ReLU(),
-                               torch::nn::Linear(1024, 10));
+  torch::nn::Sequential net(torch::nn::Linear(784, 1024), torch::nn::ReLU(),
+                            torch::nn::Linear(1024, 1024), torch::nn::ReLU(),
+                            torch::nn::Linear(1024, 10));
+  net->to(device);
+  return net;
+}
+
+// "cuda" is the rank's own GPU, as far as they suffice.
+torch::Device DeviceOf(const std::string& name, const World& world) {
+  const torch::Device device(name);
+  if (device.is_cpu()) return device;
+  const auto gpus = static_cast<int>(torch::cuda::device_count());
+  if (gpus == 0 || device.index() >= gpus)
+    throw ReplicationError(69,
+                           "no GPU for device " + name + ": torch sees " + std::to_string(gpus));
+  if (device.has_index()) return device;
+  return {torch::kCUDA, static_cast<c10::DeviceIndex>(world.local_rank % gpus)};
 }
 const auto kRate = torch::optim::SGDOptions(0.01).momentum(0.9);
 
-// Median milliseconds of a step that all ranks begin together.
-double StepMs(int steps, const std::function<void()>& step) {
+// Median milliseconds of a step that all ranks begin together, until the device has done it.
+double StepMs(int steps, const torch::Device& device, const std::function<void()>& step) {
   std::vector<double> times;
   for (int i = 0; i < steps + 5; ++i) {
     const SteadyTime start = Now();
     step();
+    if (device.is_cuda()) torch::cuda::synchronize(device.index());
     if (i >= 5) times.push_back(SecondsSince(start) * 1e3);
   }
   return Median(times);
 }
 
-json Replicate(ReplicationMode mode, int steps, int64_t rows, int threads, int ranks) {
+json Replicate(ReplicationMode mode, int steps, int64_t rows, int threads,
+               const torch::Device& device, int ranks) {
   ReplicatorOptions options;
   options.mode = mode;
   if (mode == ReplicationMode::kFast)
@@ -163,12 +178,13 @@ json Replicate(ReplicationMode mode, int steps, int64_t rows, int threads, int r
   options.check_every = 0;
   Replicator replicator = Replicator::FromEnvironment(options);
   const int64_t per_replica = rows * replicator.world_size() / replicator.num_replicas();
-  const torch::Tensor x = torch::randn({per_replica, 784}), y = torch::randint(10, {per_replica});
+  const torch::Tensor x = torch::randn({per_replica, 784}).to(device);
+  const torch::Tensor y = torch::randint(10, {per_replica}).to(device);
   const auto loss = [&](torch::nn::Sequential& net) {
     return torch::nn::functional::cross_entropy(net->forward(x), y);
   };
   // the same arithmetic without communication: a rank's replicas one after the other
-  auto alone = Mlp();
+  auto alone = Mlp(device);
   torch::optim::SGD plain(alone->parameters(), kRate);
   const auto compute = [&] {
     for (int i = 0; i < replicator.local_replicas(); ++i) {
@@ -178,9 +194,9 @@ json Replicate(ReplicationMode mode, int steps, int64_t rows, int threads, int r
     plain.step();
   };
   const auto replicated = [&](const WrapOptions& wrap, double* exposed) {
-    auto net = Mlp();
+    auto net = Mlp(device);
     auto optimizer = replicator.Wrap(torch::optim::SGD(net->parameters(), kRate), wrap);
-    const double ms = StepMs(steps, [&] {
+    const double ms = StepMs(steps, device, [&] {
       replicator.Run([&] {
         optimizer.zero_grad();
         loss(net).backward();
@@ -192,7 +208,8 @@ json Replicate(ReplicationMode mode, int steps, int64_t rows, int threads, int r
     return ms;
   };
   json out{{"ranks", replicator.world_size()}, {"transport", replicator.transport()}};
-  out["compute_ms"] = StepMs(steps, compute);
+  out["device"] = device.str();
+  out["compute_ms"] = StepMs(steps, device, compute);
   replicator.Barrier();
   double exposed = 0;
   out["step_ms"] = replicated({}, &exposed);
@@ -218,12 +235,13 @@ int Main(int argc, char** argv) {
       rank = world.rank;
       torch::set_num_threads(1);
       out = Collectives(world, std::atof(argv[2]));
-    } else if (what == "replicate" && argc == 6) {
+    } else if (what == "replicate" && argc == 7) {
       const World world = ValueOrReplication(DiscoverWorld(ProcessEnvironment()));
       rank = world.rank;
       out = Replicate(
           std::string_view(argv[2]) == "fast" ? ReplicationMode::kFast : ReplicationMode::kExact,
-          std::atoi(argv[3]), std::atol(argv[4]), std::atoi(argv[5]), world.size);
+          std::atoi(argv[3]), std::atol(argv[4]), std::atoi(argv[5]), DeviceOf(argv[6], world),
+          world.size);
     } else {
       std::fprintf(stderr, "samara-ranks: started by 'samara bench collectives' and 'replicate'\n");
       return 64;

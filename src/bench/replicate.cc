@@ -18,7 +18,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr int kPairs = 5, kSteps = 40;
+constexpr int kSteps = 40;
 constexpr int64_t kRows = 64;  // of one rank's batch
 
 Result<Path> Beside(const char* name) {
@@ -53,13 +53,13 @@ Result<double> RivalStepMs(const Options& options, int64_t rows) {
       RunForJson({(venv / "bin" / "python").string(), "-P", "-m", "torch.distributed.run",
                   "--standalone", "--nproc-per-node", std::to_string(options.ranks),
                   script.string(), std::to_string(kSteps), std::to_string(rows),
-                  std::to_string(ThreadsOfRank(options))}));
+                  std::to_string(ThreadsOfRank(options)), options.device}));
   return result.value("step_ms", 0.0);
 }
 
 Result<json> Steps(const Options& options, int ranks, const std::string& mode, int64_t rows) {
   return OnRanks(ranks, {"replicate", mode, std::to_string(kSteps), std::to_string(rows),
-                         std::to_string(ThreadsOfRank(options))});
+                         std::to_string(ThreadsOfRank(options)), options.device});
 }
 
 // Microseconds of this machine's MPI by operation and size; empty where it is not installed.
@@ -80,6 +80,7 @@ std::map<std::pair<std::string, size_t>, double> MpiLatencies(int ranks, double 
 }  // namespace
 
 Result<json> Collectives(const Options& options) {
+  if (options.ranks < 2) return Status(Code::kUsage, "--ranks 1: expected at least 2");
   const double seconds = options.seconds / 10;
   ASSIGN_OR_RETURN(json result, OnRanks(options.ranks, {"collectives", std::to_string(seconds)}));
   const auto mpi = MpiLatencies(options.ranks, seconds);
@@ -99,7 +100,7 @@ Result<json> Collectives(const Options& options) {
 Result<json> Replicate(const Options& options) {
   std::vector<double> ours, rivals, ratios;
   std::vector<json> all;
-  for (int pair = 0; pair < kPairs; ++pair) {
+  for (int pair = 0; pair < options.pairs; ++pair) {
     ASSIGN_OR_RETURN(const json mine, Steps(options, options.ranks, options.mode, kRows));
     all.push_back(mine);
     ours.push_back(mine.value("step_ms", 0.0));
@@ -121,6 +122,7 @@ Result<json> Replicate(const Options& options) {
   };
   json result{{"model", "mlp 784-1024-1024-10"},
               {"mode", options.mode},
+              {"device", all[0].value("device", "")},
               {"ranks", options.ranks},
               {"threads_per_rank", ThreadsOfRank(options)},
               {"step_ms", median("step_ms")},
@@ -136,8 +138,10 @@ Result<json> Replicate(const Options& options) {
     result[name] = one.value("step_ms", 0.0) / step;
     return {};
   };
-  RETURN_IF_ERROR(alone("strong_scaling", kRows * options.ranks));
-  RETURN_IF_ERROR(alone("weak_scaling", kRows));
+  if (options.ranks > 1) {
+    RETURN_IF_ERROR(alone("strong_scaling", kRows * options.ranks));
+    RETURN_IF_ERROR(alone("weak_scaling", kRows));
+  }
   if (options.mode == "exact") return result;
   ASSIGN_OR_RETURN(const json exact, Steps(options, options.ranks, "exact", kRows));
   result["exact_step_ms"] = exact.value("step_ms", 0.0);

@@ -27,6 +27,17 @@ struct BenchCommand {
   bool signature = false, no_rivals = false, json = false;
 };
 
+// What CLI11 says of a text that names no device; empty for one that does.
+std::string IsDevice(const std::string& text) {
+  std::string_view number = text;
+  if (text == "cpu" || text == "cuda") return {};
+  const bool numbered = number.starts_with("cuda:") && number.size() <= 7;
+  number.remove_prefix(std::min<size_t>(5, number.size()));
+  if (numbered && !number.empty() && number.find_first_not_of("0123456789") == number.npos)
+    return {};
+  return text + ": expected cpu, cuda or cuda:N";
+}
+
 // The object as scripts read it, or its numbers on lines of their own for people.
 void Show(const nlohmann::json& result, bool json) {
   if (json) return PrintJson(result);
@@ -166,7 +177,15 @@ void AddBench(CLI::App& app, Invocation& invocation) {
       ->capture_default_str();
   of({"collectives", "replicate"}, sub->add_option("--ranks", command->options.ranks,
                                                    "collectives, replicate: number of processes"))
-      ->check(CLI::Range(2, 64))
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  of({"replicate"}, sub->add_option("--pairs", command->options.pairs,
+                                    "replicate: number of runs, each with one of the rival"))
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  of({"replicate"}, sub->add_option("--device", command->options.device,
+                                    "replicate: where networks are computed: cpu, cuda or cuda:N"))
+      ->check(CLI::Validator(IsDevice, "DEVICE"))
       ->capture_default_str();
   of({"replicate"},
      sub->add_option("--mode", command->options.mode,
