@@ -161,8 +161,8 @@ def schedule(s: Setting) -> Iterator[Step]:
 
 
 def inference(s: Setting) -> Iterator[Step]:
-    quick = ["--seconds", "1" if s.gpu else "0.05"]
-    yield bench(s, "inference", 90, "--device", s.device, "--transport", "shared", "--model", "nature", *quick)
+    for name, own in (("inference", []), ("vtrace", ["--no-rivals"])):
+        yield bench(s, name, 60, "--device", s.device, "--seconds", "1" if s.gpu else "0.05", *own)
 
 
 def replicator(s: Setting) -> Iterator[Step]:
@@ -242,7 +242,7 @@ def evolution(s: Setting) -> Iterator[Step]:
 PARTS: dict[str, tuple[Callable[[Setting], Iterator[Step]], float]] = {
     "build": (build, 400), "doctor": (doctor, 60), "tests": (tests, 150), "population": (population, 150),
     "replicator": (replicator, 90), "learning": (learning, 110), "evolution": (evolution, 120),
-    "inference": (inference, 60), "schedule": (schedule, 90)}
+    "inference": (inference, 90), "schedule": (schedule, 90)}
 
 if __name__ == "__main__":
     make_environment(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))

@@ -29,7 +29,7 @@ struct Options {
   std::vector<std::string> transports;
   std::vector<uint32_t> payloads, streams, rows_per_message;
   std::string model = "null";  // inference: or a network of agents
-  std::string device = "cpu";  // replicate: or "cuda", "cuda:0"
+  std::string device;          // replicate: "cuda", "cuda:0"; empty: the CPU
   // collectives, replicate
   int ranks = 2;
   std::string mode = "fast";  // replicate: or exact

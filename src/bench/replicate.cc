@@ -45,6 +45,10 @@ int ThreadsOfRank(const Options& options) {
   return std::max(1, static_cast<int>(Cores()) / options.ranks);
 }
 
+std::string DeviceOf(const Options& options) {
+  return options.device.empty() ? "cpu" : options.device;
+}
+
 Result<double> RivalStepMs(const Options& options, int64_t rows) {
   ASSIGN_OR_RETURN(const Path venv, FindVenv());
   ASSIGN_OR_RETURN(const Path script, FindScript(venv, "replicate_rivals.py"));
@@ -53,13 +57,13 @@ Result<double> RivalStepMs(const Options& options, int64_t rows) {
       RunForJson({(venv / "bin" / "python").string(), "-P", "-m", "torch.distributed.run",
                   "--standalone", "--nproc-per-node", std::to_string(options.ranks),
                   script.string(), std::to_string(kSteps), std::to_string(rows),
-                  std::to_string(ThreadsOfRank(options)), options.device}));
+                  std::to_string(ThreadsOfRank(options)), DeviceOf(options)}));
   return result.value("step_ms", 0.0);
 }
 
 Result<json> Steps(const Options& options, int ranks, const std::string& mode, int64_t rows) {
   return OnRanks(ranks, {"replicate", mode, std::to_string(kSteps), std::to_string(rows),
-                         std::to_string(ThreadsOfRank(options)), options.device});
+                         std::to_string(ThreadsOfRank(options)), DeviceOf(options)});
 }
 
 // Microseconds of this machine's MPI by operation and size; empty where it is not installed.

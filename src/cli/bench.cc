@@ -185,8 +185,7 @@ void AddBench(CLI::App& app, Invocation& invocation) {
       ->capture_default_str();
   of({"replicate"}, sub->add_option("--device", command->options.device,
                                     "replicate: where networks are computed: cpu, cuda or cuda:N"))
-      ->check(CLI::Validator(IsDevice, "DEVICE"))
-      ->capture_default_str();
+      ->check(CLI::Validator(IsDevice, "DEVICE"));
   of({"replicate"},
      sub->add_option("--mode", command->options.mode,
                      "replicate: mode of the steps that are compared with the rival's"))
