@@ -52,7 +52,7 @@ function(samara_find_torch folder cuda)
     endif()
     target_include_directories(samara_torch SYSTEM INTERFACE ${${folder_of}})
   endforeach()
-  target_compile_definitions(samara_torch INTERFACE USE_C10D_NCCL)
+  target_compile_definitions(samara_torch INTERFACE USE_C10D_NCCL SAMARA_TORCH_GPUS)
   target_link_libraries(samara_torch INTERFACE "-Wl,--no-as-needed,\"${folder}/lib/libtorch_cuda.so\" -Wl,--as-needed"
                         ${folder}/lib/libc10_cuda.so)
 endfunction()

@@ -82,6 +82,7 @@ def test_other_commands_end_with_one_object(run, tmp_path):
     assert set(ok("list", "--json").json) == {"presets", "envs", "games", "algorithms", "networks", "keys"}
     doctor = ok("doctor", "--json").json
     assert doctor["good"] is True and {f["what"] for f in doctor["findings"]} >= {"samara", "CPU", ".venv"}
+    assert any(f["what"].startswith("GPU") for f in doctor["findings"])
 
 
 @pytest.mark.parametrize("command", COMMANDS)

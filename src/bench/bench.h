@@ -13,6 +13,7 @@
 
 #include "config/experiment.h"
 #include "core/clock.h"
+#include "core/device.h"
 #include "core/files.h"
 #include "core/leave.h"
 #include "core/status.h"
@@ -23,7 +24,8 @@ namespace samara::bench {
 struct Options {
   double seconds = 2;              // of each measurement
   std::string game = "frostbite";  // of workloads on Atari
-  std::string precision;           // vtrace: network.precision; empty: the quickest of this CPU
+  std::string precision;           // vtrace: network.precision; empty: the quickest of the device
+  std::string device;  // as run.device; empty: inference measures transports, vtrace the CPU
   bool rivals = true;
   // inference: empty is all
   std::vector<std::string> transports;
@@ -63,6 +65,10 @@ nlohmann::json Signature();
 // Runs `work(thread)` on `threads` threads until `seconds` have passed; each call returns how much
 // it did. The sum per second.
 double RatePerSecond(uint32_t threads, double seconds, const std::function<double(uint32_t)>& work);
+// The device that a name, as run.device has it, means here; the first of several.
+Result<Device> DeviceNamed(const std::string& name);
+// Values of network.precision that it computes, the quickest first.
+std::vector<std::string> PrecisionsOf(const Device& device);
 // Returns the result of a workload: its headline (the first row where none is given), all rows
 // under "all", and Machine(). REQUIRES: a row.
 nlohmann::json Report(nlohmann::json rows, nlohmann::json headline = nullptr);

@@ -387,7 +387,10 @@ Result<json> BatchCurve(const Options& options) {
 
 }  // namespace
 
+Result<json> DeviceInference(const Options& options);
+
 Result<json> Inference(const Options& options) {
+  if (!options.device.empty()) return DeviceInference(options);
   ASSIGN_OR_RETURN(std::vector<Setting> settings, Chosen(options));
   json rows = json::array();
   SetLogLevel(LogLevel::kError);  // a thousand actors come and go

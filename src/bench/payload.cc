@@ -79,8 +79,8 @@ class PayloadEnvironment : public Environment {
 
 Status ServePayloads() {
   return RunNativeActor([](const std::string& environment) -> Result<std::unique_ptr<Environment>> {
-    const auto json = nlohmann::json::parse(environment, nullptr, false);
-    const uint32_t bytes = json.is_object() ? json.value("bytes", 0U) : 0;
+    const auto wanted = nlohmann::json::parse(environment, nullptr, false);
+    const uint32_t bytes = wanted.is_object() ? wanted.value("bytes", 0U) : 0;
     if (bytes < 1) return Status(Code::kConfig, "payload: expected at least one byte");
     return std::unique_ptr<Environment>(std::make_unique<PayloadEnvironment>(bytes));
   });

@@ -2,10 +2,11 @@
 // same work.
 //
 // packing = end_to_end * (1 / environments + 1 / inference + 1 / learning), all in game frames per
-// second: 1 when no core ever waits and nothing is done twice. Environments alone: the same actor
-// processes under the same server, acting at random. Inference alone: one agent a core, batches as
-// the run has them. Learning alone: one agent a core, updates of the run's size. All together: a
-// run from its preset, without its first seconds.
+// second: 1 when no core ever waits and nothing is done twice. With a GPU (--device) its part is
+// device_share, and packing that of the environments, which have the cores. Environments alone: the
+// same actor processes under the same server, acting at random. Inference alone: one agent a core,
+// batches as the run has them. Learning alone: one agent a core, updates of the run's size. All
+// together: a run from its preset, without its first seconds.
 #include <fmt/format.h>
 
 #include <bit>
@@ -30,7 +31,7 @@ namespace {
 
 constexpr const char* kVtracePreset = "atari/vtrace-desktop";
 
-Result<ExperimentConfig> Config(const Options& options) {
+Result<ExperimentConfig> Config(const Options& options, const Device& device) {
   ExperimentConfig config;
   ASSIGN_OR_RETURN(const std::string toml, PresetText(kVtracePreset));
   config.ChooseAlgorithm(toml);
@@ -41,20 +42,22 @@ Result<ExperimentConfig> Config(const Options& options) {
   config.run.video = false;
   // a fixed workload, whatever the preset learns best with
   config.learning.learn.environments = 32, config.learning.learn.batch = 16;
-  config.learning.learn.shards = std::min<int64_t>(16, std::bit_floor(Cores()));
-  config.learning.network.precision = !options.precision.empty() ? options.precision
-                                      : HasBf16Products()        ? "bfloat16"
-                                                                 : "float32";
+  config.run.device = device.text();
+  // a GPU learns from the whole batch at once
+  config.learning.learn.shards = device.cuda ? 1 : std::min<int64_t>(16, std::bit_floor(Cores()));
+  config.learning.network.precision =
+      !options.precision.empty() ? options.precision : PrecisionsOf(device)[0];
   RETURN_IF_ERROR(Check(config.learning));
   return config;
 }
 
-AgentSetup Setup(const ExperimentConfig& config, const EnvironmentSetup& on) {
+AgentSetup Setup(const ExperimentConfig& config, const EnvironmentSetup& on, const Device& device) {
   AgentSetup setup;
   setup.config = config.learning;
   setup.environment = on.environment;
   setup.stack = on.stack;
   setup.slots = setup.rows_max = static_cast<uint32_t>(config.learning.learn.environments);
+  setup.learns_on = setup.infers_on = device;
   return setup;
 }
 
@@ -187,8 +190,10 @@ Result<std::pair<double, double>> EndToEnd(ExperimentConfig config, double secon
 
 Result<json> Vtrace(const Options& options) {
   if (!HasAgents()) return Status(Code::kConfig, "bench vtrace needs a build with torch");
-  ASSIGN_OR_RETURN(const ExperimentConfig config, Config(options));
-  const uint32_t cores = Cores();
+  ASSIGN_OR_RETURN(const Device device,
+                   DeviceNamed(options.device.empty() ? "cpu" : options.device));
+  ASSIGN_OR_RETURN(const ExperimentConfig config, Config(options, device));
+  const uint32_t cores = Cores(), workers_count = device.cuda ? 1 : cores;
   const auto slots = static_cast<uint32_t>(config.learning.learn.environments);
   options.say("all together");
   ASSIGN_OR_RETURN(const auto together, EndToEnd(config, std::max(10.0, options.seconds)));
@@ -196,33 +201,35 @@ Result<json> Vtrace(const Options& options) {
   ASSIGN_OR_RETURN(EnvironmentSetup alone, SetUpLearning(config, slots));
   options.say("environments alone");
   ASSIGN_OR_RETURN(const double environments, EnvironmentsAlone(alone, options.seconds));
-  const AgentSetup setup = Setup(config, alone);
+  const AgentSetup setup = Setup(config, alone, device);
   alone.fleet.reset();
   const auto repeat = static_cast<double>(setup.environment.frames_per_step);
   options.say("inference and learning alone");
   std::vector<std::unique_ptr<Worker>> workers;
-  for (uint32_t i = 0; i < cores; ++i)
+  for (uint32_t i = 0; i < workers_count; ++i)
     workers.push_back(
         std::make_unique<Worker>(setup, static_cast<uint32_t>(std::clamp(rows, 1.0, 1.0 * slots))));
-  const double inference =
-      RatePerSecond(cores, options.seconds, [&](uint32_t i) { return workers[i]->Infer(); });
-  const double learning = repeat * RatePerSecond(cores, options.seconds,
+  const double inference = RatePerSecond(workers_count, options.seconds,
+                                         [&](uint32_t i) { return workers[i]->Infer(); });
+  const double learning = repeat * RatePerSecond(workers_count, options.seconds,
                                                  [&](uint32_t i) { return workers[i]->Learn(); });
   workers.clear();
-  json result = {
-      {"game", options.game},
-      {"network", config.learning.network.name},
-      {"precision", config.learning.network.precision},
-      {"environment_frames_per_second", environments},
-      {"inference_rows_per_second", inference},
-      {"learner_frames_per_second", learning},
-      {"end_to_end_frames_per_second", end_to_end},
-      {"packing", end_to_end * (1 / environments + 1 / (repeat * inference) + 1 / learning)},
-      {"rows_per_batch", rows},
-      {"rival", nullptr},
-      {"rival_frames_per_second", nullptr},
-      {"ratio", nullptr},
-      {"machine", Machine()}};
+  const double computing = 1 / (repeat * inference) + 1 / learning;  // seconds of a frame
+  json result = {{"game", options.game},
+                 {"network", config.learning.network.name},
+                 {"precision", config.learning.network.precision},
+                 {"environment_frames_per_second", environments},
+                 {"inference_rows_per_second", inference},
+                 {"learner_frames_per_second", learning},
+                 {"end_to_end_frames_per_second", end_to_end},
+                 {"device", NameOf(device, FindGpus())},
+                 {"packing", end_to_end * ((device.cuda ? 0 : computing) + 1 / environments)},
+                 {"device_share", device.cuda ? json(end_to_end * computing) : json()},
+                 {"rows_per_batch", rows},
+                 {"rival", nullptr},
+                 {"rival_frames_per_second", nullptr},
+                 {"ratio", nullptr},
+                 {"machine", Machine()}};
   if (!options.rivals) return result;
   options.say("the rival");
   auto rival = RunRival("vtrace_rivals.py", {options.game, std::to_string(cores),

@@ -97,8 +97,8 @@ Status RunBench(BenchCommand command, const Readers& options, Invocation& invoca
   if (!command.options.out.empty()) RETURN_IF_ERROR(CheckOutputFile(command.options.out));
   ASSIGN_OR_RETURN(const bench::Workload* workload, bench::FindWorkload(command.what));
   RETURN_IF_ERROR(CheckOptions(options, workload->name));
-  const bool network =
-      workload->name == std::string_view("inference") && command.options.model != "null";
+  const bool network = workload->name == std::string_view("inference") &&
+                       (command.options.model != "null" || !command.options.device.empty());
   if (network || workload->name == std::string_view("vtrace"))
     RETURN_IF_ERROR(NeedAgents(invocation));
   command.options.rivals = !command.no_rivals;
@@ -160,6 +160,10 @@ void AddBench(CLI::App& app, Invocation& invocation) {
          "--precision", command->options.precision,
          "vtrace: number format of the network's products (default: the fastest of this CPU)"))
       ->check(CLI::IsMember({"float32", "bfloat16"}));
+  of({"inference", "vtrace"},
+     sub->add_option("--device", command->options.device,
+                     "inference, vtrace: the networks' device, as run.device (inference: without "
+                     "transports)"));
   of({"inference"}, sub->add_option("--transport", command->options.transports,
                                     "inference: shared, unix, tcp or tls; may be repeated"));
   of({"inference"},

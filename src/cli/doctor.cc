@@ -10,6 +10,7 @@
 
 #include "cli/command.h"
 #include "core/cpu.h"
+#include "core/device.h"
 #include "core/files.h"
 #include "core/shell.h"
 #include "core/venv.h"
@@ -61,6 +62,27 @@ Finding LearningAgents() {
   return {what, "yes: " + there, true, ""};
 }
 
+// GPUs, and whether this build can use them. None, or a build for CPUs, is sound.
+std::vector<Finding> Gpus() {
+  const GpuList found = FindGpus();
+  const bool built = ThisBuild().gpus;
+  if (found.gpus.empty())
+    return {
+        {"GPU", "none: " + found.why_none + (built ? "" : "; this build is for CPUs"), true, ""}};
+  std::vector<Finding> findings;
+  for (const Gpu& gpu : found.gpus)
+    findings.push_back(
+        {fmt::format("GPU cuda:{}", gpu.ordinal),
+         fmt::format("{}, {:.0f} GB, compute capability {}.{}{}", gpu.name,
+                     static_cast<double>(gpu.memory_bytes) / 1e9, gpu.capability / 10,
+                     gpu.capability % 10,
+                     !built                            ? "; this build is for CPUs (SAMARA_CUDA=1)"
+                     : gpu.capability < kCapabilityMin ? "; too old: 7.5 is the oldest"
+                                                       : ""),
+         true, ""});
+  return findings;
+}
+
 // Remote actors: which gRPC, and what to know of an old one.
 Finding RemoteActors() {
   constexpr int kCured[] = {1, 60};  // bounds what streams that are reset at once cost
@@ -87,6 +109,7 @@ std::vector<Finding> Examine() {
   findings.push_back(
       {"CPU", fmt::format("{}, {} cores, kernels {}", CpuName(), Cores(), Name(ActiveIsa())), true,
        ""});
+  for (Finding& gpu : Gpus()) findings.push_back(std::move(gpu));
   findings.push_back(LearningAgents());
   findings.push_back(RemoteActors());
   const auto free = FreeSpace(Path("."));

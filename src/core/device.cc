@@ -143,4 +143,10 @@ Result<std::vector<Device>> ChooseDevices(const DeviceChoice& choice, const GpuL
   return devices;
 }
 
+std::string NameOf(const Device& device, const GpuList& found) {
+  if (!device.cuda) return "CPU";
+  const auto gpu = std::ranges::find(found.gpus, device.ordinal, &Gpu::ordinal);
+  return gpu == found.gpus.end() ? device.text() : gpu->name;
+}
+
 }  // namespace samara

@@ -51,4 +51,7 @@ struct Device {
 Result<std::vector<Device>> ChooseDevices(const DeviceChoice& choice, const GpuList& found,
                                           bool built);
 
+// "CPU", or the GPU's own name: devices of one name compute the same bits.
+std::string NameOf(const Device& device, const GpuList& found);
+
 }  // namespace samara

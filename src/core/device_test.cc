@@ -49,6 +49,8 @@ TEST(DeviceTest, NamedGpusComeInTheirOrder) {
   EXPECT_EQ(devices, (std::vector<Device>{{true, 2}, {true, 1}}));
   EXPECT_EQ(devices[0].text(), "cuda:2");
   EXPECT_EQ(Device().text(), "cpu");
+  EXPECT_EQ(NameOf(devices[0], Machine()), "Newer");
+  EXPECT_EQ(NameOf({}, Machine()), "CPU");
 }
 
 TEST(DeviceTest, SaysWhyANamedGpuCannotBeUsed) {

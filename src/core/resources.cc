@@ -38,6 +38,10 @@ Status StatusOf(const std::exception& error) {
   // torch's own type of exception is not known here
   if (what.find("can't allocate memory") != std::string_view::npos)
     return Exhausted("out of memory: " + std::string(what.substr(0, what.find('\n'))));
+  if (what.find("CUDA out of memory") != std::string_view::npos)
+    return {Code::kUnavailable, std::string(what.substr(0, what.find('\n'))) +
+                                    "; lower learn.batch, learn.environments or inference.batch, "
+                                    "or choose run.device=cpu"};
   return {Code::kInternal, "internal error: " + std::string(what)};
 }
 

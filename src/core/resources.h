@@ -17,7 +17,7 @@ bool NoResources(int error_number);
 // no advice.
 Status SystemError(const std::string& what, int error_number, Code otherwise);
 // Returns the status of an exception: of an Error its own; kNoResources where memory (torch's too)
-// or a thread was refused; kInternal otherwise.
+// or a thread was refused; kUnavailable where a GPU has no memory; kInternal otherwise.
 Status StatusOf(const std::exception& error);
 // Bytes of memory that this process may still come to use: what the system has free, or its control
 // group's limit leaves. Nothing where neither says.

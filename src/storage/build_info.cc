@@ -63,7 +63,8 @@ BuildInfo Read() {
   return {.version = SAMARA_VERSION,
           .git_revision = SAMARA_GIT_REVISION,
           .build_id = id.empty() ? "unknown" : id,
-          .compiler = Compiler()};
+          .compiler = Compiler(),
+          .gpus = SAMARA_GPUS};
 }
 
 }  // namespace

@@ -44,6 +44,11 @@ Result<Trainer::Restored> AgentTrainer::Restore() {
   if (const uint64_t bytes = agent_->memory_bytes(); bytes > 0)
     LogInfo(
         fmt::format("replay: {}B of memory when full", ShortNumber(static_cast<double>(bytes))));
+  if (learns_on_.cuda || infers_on_.cuda) LogInfo("networks are computed on " + device_name_);
+  const std::string begun_on = folder.identity().value("device", "CPU");
+  if (begun_on != device_name_)
+    LogWarning(fmt::format("run.device: the run began on {} and goes on on {}{}", begun_on,
+                           device_name_, Deterministic() ? ", which has other last bits" : ""));
   if (!batch_.curve.empty())
     Log(LogLevel::kDebug, "inference: batches of at most " + ToText(batch_));
   if (!checkpoint) return Restored();

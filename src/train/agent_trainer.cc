@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "core/cpu.h"
-#include "core/device.h"
 #include "core/format.h"
 #include "core/log.h"
 #include "core/resources.h"
@@ -103,6 +102,7 @@ AgentSetup AgentTrainer::Setup() {
     setup.versions_kept = static_cast<uint32_t>(learn_.lag) + 3;
   }
   setup.seed = static_cast<uint64_t>(config_.run.seed);
+  setup.learns_on = learns_on_, setup.infers_on = infers_on_;
   return setup;
 }
 
@@ -138,12 +138,29 @@ InferenceConfig AgentTrainer::ServerConfig() const {
 
 Status AgentTrainer::CheckConfig() const {
   RETURN_IF_ERROR(StopAt(config_.run).status());
-  RETURN_IF_ERROR(ParseDevice(config_.run.device).status());
   RETURN_IF_ERROR(Check(config_.learning));
   RETURN_IF_ERROR(CheckShares(learn_, sync_.ranks()));
   LearningConfig shared = config_.learning;  // as the ranks cut its batches
   shared.learn.shards = ShardsEach(learn_, sync_.ranks()) * sync_.ranks();
   return shared.own->Check(shared);
+}
+
+// Of several GPUs each rank has one; on one rank the first learns and the last infers.
+Status AgentTrainer::ChooseDevices() {
+  ASSIGN_OR_RETURN(DeviceChoice choice, ParseDevice(config_.run.device));
+  using Kind = DeviceChoice::Kind;
+  // an agent of its own computes on the CPU
+  const bool native = FindLearningAlgorithm(config_.run.algorithm)->agent != nullptr;
+  if (native && choice.kind == Kind::kAuto) choice.kind = Kind::kCpu;
+  const GpuList found = choice.kind == Kind::kCpu ? GpuList() : FindGpus();
+  ASSIGN_OR_RETURN(const std::vector<Device> devices,
+                   samara::ChooseDevices(choice, found, AgentsUseGpus()));
+  const size_t mine = static_cast<size_t>(sync_.rank()) % devices.size();
+  learns_on_ = sync_.alone() ? devices.front() : devices[mine];
+  infers_on_ = sync_.alone() ? devices.back() : devices[mine];
+  device_name_ = NameOf(learns_on_, found);
+  if (!(learns_on_ == infers_on_)) device_name_ += ", " + NameOf(infers_on_, found);
+  return Status::Ok();
 }
 
 namespace {
@@ -164,6 +181,7 @@ Status CheckMemory(const Agent& agent) {
 
 Result<json> AgentTrainer::CheckOnly() {
   RETURN_IF_ERROR(CheckConfig());
+  RETURN_IF_ERROR(ChooseDevices());
   ASSIGN_OR_RETURN(setup_, SetUpLearning(config_, /*slots=*/1));
   ASSIGN_OR_RETURN(const auto agent, MakeAgent(Setup()));
   RETURN_IF_ERROR(CheckMemory(*agent));
@@ -173,6 +191,7 @@ Result<json> AgentTrainer::CheckOnly() {
 Status AgentTrainer::Build() {
   slots_ = sync_.PartOf(learn_.environments);  // of the configuration that was found
   RETURN_IF_ERROR(CheckConfig());
+  RETURN_IF_ERROR(ChooseDevices());
   ASSIGN_OR_RETURN(stop_at_, StopAt(config_.run));
   if (!sync_.alone() && !options_.remote.address.empty())
     return {Code::kConfig,
@@ -195,7 +214,7 @@ Trainer::Description AgentTrainer::Describe() const {
   Description run{network,
                   {{"name", network}, {"parameters", agent_->parameter_count()}},
                   agent_->parameter_count(),
-                  {{"inference_batch", ToJson(batch_)}}};
+                  {{"inference_batch", ToJson(batch_)}, {"device", device_name_}}};
   if (keys.module_bytes) run.kept[RunFolder::kModule] = *keys.module_bytes;
   return run;
 }
@@ -319,6 +338,7 @@ json AgentTrainer::ResultOf(const std::vector<double>& test) const {
           {"frames_per_second", static_cast<double>(agent_state().frames) / final_.seconds},
           {"seconds", final_.seconds},
           {"inference_batch", batch_.rows},
+          {"device", device_name_},
           {"respawns", final_.respawns},
           {"rollbacks", agent_state().rollbacks},
           {"drops", final_.drops}};

@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 
+#include "core/device.h"
 #include "core/mutex.h"
 #include "core/rng.h"
 #include "play/run_episodes.h"
@@ -57,6 +58,7 @@ class AgentTrainer final : public Trainer {
   Words words() const override { return {"update", "every update is saved", "agent.mp4"}; }
 
   Status CheckConfig() const;
+  Status ChooseDevices();
   Status CheckAgentOf(const nlohmann::json& result) const;
   SlotShare Share() const {
     return {.first = slots_.first, .all = static_cast<uint32_t>(learn_.environments)};
@@ -124,6 +126,8 @@ class AgentTrainer final : public Trainer {
   RankSync::Part slots_;
   Watchdog watchdog_{60};             // the fleet asks it from other threads
   std::atomic<bool> serving_{false};  // the inference thread runs
+  Device learns_on_, infers_on_;
+  std::string device_name_;  // of both
   std::unique_ptr<Agent> agent_;
   BatchChoice batch_;  // of inference; the curve is empty where nothing was measured
   std::unique_ptr<UnrollStore> store_;

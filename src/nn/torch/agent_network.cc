@@ -29,16 +29,6 @@ Tensor PoolSame(const Tensor& x) {
   return torch::max_pool2d(PadSame(x, 3, 2, -std::numeric_limits<double>::infinity()), 3, 2);
 }
 
-// x / 255 as float32, in one pass where torch makes two.
-Tensor Unit(const Tensor& x) {
-  const Tensor bytes = x.contiguous();
-  Tensor unit = torch::empty(bytes.sizes());
-  const uint8_t* from = bytes.data_ptr<uint8_t>();
-  float* to = unit.data_ptr<float>();
-  for (int64_t i = 0; i < bytes.numel(); ++i) to[i] = static_cast<float>(from[i]) / 255;
-  return unit;
-}
-
 bool IsImage(const AgentNetworkConfig& config) { return config.height > 1 || config.width > 1; }
 
 // The torso's layers; of a line whose place a module takes, its `normalize`.
@@ -74,6 +64,7 @@ Result<AgentNetwork> AgentNetworkImpl::Make(const AgentNetworkConfig& config) {
 AgentNetworkImpl::AgentNetworkImpl(const AgentNetworkConfig& config)
     : config_(config),
       bfloat16_(config.precision == "bfloat16"),
+      native_(config.native && config.device.is_cpu()),
       height_(config.height),
       width_(config.width),
       channels_(config.channels) {
@@ -98,9 +89,11 @@ AgentNetworkImpl::AgentNetworkImpl(const AgentNetworkConfig& config)
   if (config.head > 0) value_hidden_ = AddDense("value_hidden", config.head);
   value_ = AddDense("value", 1, 1);
   if (config.normalize_value) values_ = AddStatistics("value", 1);
-  if (config.lstm == 0 && !config.reward_input && config.action_input == 0 && !bfloat16_ &&
-      config.head == 0 && config.policy_bias && !config.module)
+  if (native_ && config.lstm == 0 && !config.reward_input && config.action_input == 0 &&
+      !bfloat16_ && config.head == 0 && config.policy_bias && !config.module)
     MakeNative(torso);
+  // drawn on the CPU: the same on every device
+  if (!config.device.is_cpu()) to(config.device);
 }
 
 // Nothing where the torso has other layers than dense ones.
@@ -351,8 +344,22 @@ AgentNetworkImpl::Output AgentNetworkImpl::forward(const Input& input, const Ten
   return output;
 }
 
+// x / 255 as float32, in one pass where torch makes two.
+Tensor AgentNetworkImpl::Unit(const Tensor& x) const {
+  if (!native_) return x.to(torch::kFloat32) / 255;
+  const Tensor bytes = x.contiguous();
+  Tensor unit = torch::empty(bytes.sizes());
+  const uint8_t* from = bytes.data_ptr<uint8_t>();
+  float* to = unit.data_ptr<float>();
+  for (int64_t i = 0; i < bytes.numel(); ++i) to[i] = static_cast<float>(from[i]) / 255;
+  return unit;
+}
+
 // x [N][channels], in one pass where torch makes four.
 Tensor AgentNetworkImpl::Normalized(const Tensor& x) const {
+  if (!native_)
+    return ((x - observations_.mean) / observations_.deviation.clamp_min(kDeviationMin))
+        .clamp(-kNormalizedMax, kNormalizedMax);
   const Tensor from = x.contiguous();
   Tensor to = torch::empty(from.sizes());
   const float* mean = observations_.mean.data_ptr<float>();

@@ -49,6 +49,9 @@ struct AgentNetworkConfig {
   bool reward_clip = true;  // of reward_input, to [-1, 1]
   // in place of the torso's layers but `normalize`; null: none
   std::shared_ptr<const TorsoFile> module = nullptr;
+  torch::Device device = torch::kCPU;  // of the parameters, and of what forward gets and returns
+  // samara's own loops where they are quicker than torch's operations; false: none, as on a GPU
+  bool native = true;
 
   // Shape of an observation as a module receives it: [channels][height][width], or [channels].
   std::vector<int64_t> module_input() const;
@@ -134,6 +137,7 @@ class AgentNetworkImpl : public torch::nn::Module {
   torch::Tensor Apply(const Torso& torso, torch::Tensor x) const;  // [N][h][w][c] -> [N][features]
   // Gives what a head reads: x, or its hidden layer of x.
   torch::Tensor Hidden(const Dense& hidden, const torch::Tensor& x) const;
+  torch::Tensor Unit(const torch::Tensor& x) const;
   torch::Tensor Normalized(const torch::Tensor& x) const;
   void MakeNative(const NetworkDescription& torso);
   std::pair<torch::Tensor, torch::Tensor> PolicyAndValue(const Input& input, torch::Tensor x,
@@ -142,7 +146,7 @@ class AgentNetworkImpl : public torch::nn::Module {
   torch::Tensor Step(const torch::Tensor& x, const torch::Tensor& state) const;
 
   AgentNetworkConfig config_;
-  const bool bfloat16_;
+  const bool bfloat16_, native_;
   // what the layers so far give: the next one's input
   int64_t height_, width_, channels_;
   Torso torso_, value_torso_;  // the latter empty where the value has none of its own

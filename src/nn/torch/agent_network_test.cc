@@ -70,6 +70,41 @@ TEST(AgentNetworkTest, AnUnrollIsItsStepsOneByOne) {
   EXPECT_TRUE(torch::allclose(state, whole.state, 1e-5, 1e-6));
 }
 
+// Without samara's own loops, as on a GPU: the same outputs and gradients but for rounding.
+TEST(AgentNetworkTest, TorchsOperationsGiveWhatOwnLoopsGive) {
+  std::vector<AgentNetworkConfig> configs = {{"mlp-16-tanh", 1, 1, 5, 4},
+                                             {"normalize, dense 8 relu", 1, 1, 5, 4},
+                                             {"nature", 84, 84, 4, 6}};
+  configs[0].separate_value = true;
+  configs[0].free_half = 0.5;
+  for (AgentNetworkConfig config : configs) {
+    torch::manual_seed(3);
+    const auto own = AgentNetworkImpl::Make(config).ValueOrThrow();
+    torch::manual_seed(3);
+    config.native = false;
+    const auto other = AgentNetworkImpl::Make(config).ValueOrThrow();
+    for (const auto& network : {own, other})
+      if (const auto statistics = network->observations(); statistics.mean.defined()) {
+        const torch::NoGradGuard no_gradient;
+        Tensor(statistics.mean).copy_(torch::arange(5) / 3.0);
+        Tensor(statistics.deviation).copy_(torch::arange(5) / 2.0);
+      }
+    const auto input = RandomInput(config, 2, 3);
+    const Tensor state = torch::zeros({3, 0});
+    const auto a = own->forward(input, state), b = other->forward(input, state);
+    EXPECT_TRUE(torch::allclose(a.policy, b.policy, 1e-4, 1e-5)) << config.torso;
+    EXPECT_TRUE(torch::allclose(a.value, b.value, 1e-4, 1e-5)) << config.torso;
+    (a.policy.sum() + a.value.square().sum()).backward();
+    (b.policy.sum() + b.value.square().sum()).backward();
+    for (const auto& item : own->named_parameters()) {
+      if (!item.value().requires_grad()) continue;
+      EXPECT_TRUE(torch::allclose(item.value().grad(), other->named_parameters()[item.key()].grad(),
+                                  1e-3, 1e-4))
+          << config.torso << ' ' << item.key();
+    }
+  }
+}
+
 TEST(AgentNetworkTest, KernelsStartAsTheirInitializerSays) {
   torch::manual_seed(6);
   AgentNetworkConfig config{

@@ -19,6 +19,9 @@ class ScriptTorso : public torch::nn::Module {
  public:
   // [N][...] float32 to [N][features]. Throws what the module throws, as one line.
   torch::Tensor forward(const torch::Tensor& x) const;
+  using torch::nn::Module::to;
+  // Buffers too, which are no parameters here.
+  void to(torch::Device device, bool non_blocking) override { module_.to(device, non_blocking); }
 
  private:
   friend class TorsoFile;

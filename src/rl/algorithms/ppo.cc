@@ -97,7 +97,7 @@ class Ppo : public ActorCritic {
     if (first) prepared = std::make_unique<PpoPrepared>();
     auto& now = dynamic_cast<PpoPrepared&>(*prepared);
     if (first || config_.recompute) {
-      const ActorCriticSteps steps = EvaluateSteps(shard);
+      const ActorCriticSteps steps = OnCpu(EvaluateSteps(shard));
       now.advantage = GeneralizedAdvantages(steps, config_.gamma, config_.lambda);
       now.value_target = now.advantage + steps.value;
       if (first) {
@@ -113,7 +113,8 @@ class Ppo : public ActorCritic {
     // 1 the current policy at the minibatch's steps
     const auto& prepared = dynamic_cast<const PpoPrepared&>(*shard.prepared);
     const Minibatch steps = Evaluate(shard, prepared);
-    const int64_t n = steps.log_mu.numel(), outputs = steps.policy.size(-1);
+    const Tensor outputs_of = steps.policy.detach().cpu(), values = steps.value.detach().cpu();
+    const int64_t n = steps.log_mu.numel(), outputs = outputs_of.size(-1);
     const auto at = [](const Tensor& x) { return x.data_ptr<float>(); };
     const double mean = 1.0 / static_cast<double>(n);
     const auto [middle, spread] = Scale(steps.advantage);
@@ -124,13 +125,13 @@ class Ppo : public ActorCritic {
     const double entropy_weight = cost.item<double>();
 
     // 2 of each step: the loss, and its derivatives by the policy's outputs and the value
-    const Tensor by_policy = torch::empty_like(steps.policy);
-    const Tensor by_value = torch::empty_like(steps.value);
+    const Tensor by_policy = torch::empty_like(outputs_of);
+    const Tensor by_value = torch::empty_like(values);
     std::vector<float> by_log_pi(static_cast<size_t>(outputs)), by_entropy = by_log_pi;
     double policy = 0, value = 0, entropy = 0, kl = 0, outside = 0, ratios = 0;
     for (int64_t i = 0; i < n; ++i) {
       const auto [log_pi, bits] = shard.distribution.EvaluateRow(
-          at(steps.policy) + i * outputs, steps.index(i), steps.sample(i), steps.normal(i),
+          at(outputs_of) + i * outputs, steps.index(i), steps.sample(i), steps.normal(i),
           by_log_pi.data(), by_entropy.data());
       // the clipped objective (equation 7)
       const double log_ratio = log_pi - at(steps.log_mu)[i], ratio = std::exp(log_ratio);
@@ -144,9 +145,9 @@ class Ppo : public ActorCritic {
             static_cast<float>(by_ratio * by_log_pi[static_cast<size_t>(k)] -
                                mean * entropy_weight * by_entropy[static_cast<size_t>(k)]);
       // the value's error, or the larger one of a value that moves no further than its clip
-      double error = scale * (at(steps.value)[i] - at(steps.value_target)[i]), by_error = scale;
+      double error = scale * (at(values)[i] - at(steps.value_target)[i]), by_error = scale;
       if (config_.value_clip > 0) {
-        const double old = at(steps.old_value)[i], change = at(steps.value)[i] - old;
+        const double old = at(steps.old_value)[i], change = at(values)[i] - old;
         const double bounded = std::clamp(change, -config_.value_clip, config_.value_clip);
         const double other = scale * (old + bounded - at(steps.value_target)[i]);
         if (other * other > error * error) error = other, by_error = bounded == change ? scale : 0;
@@ -159,7 +160,9 @@ class Ppo : public ActorCritic {
       ratios += mean * ratio;
     }
     const double loss = policy + config_.value_cost * value - entropy_weight * entropy;
-    return {.total = WithGradient(loss, {steps.policy, steps.value}, {by_policy, by_value}) +
+    return {.total = WithGradient(
+                         loss, {steps.policy, steps.value},
+                         {by_policy.to(steps.policy.device()), by_value.to(steps.value.device())}) +
                      entropy_cost().Loss(torch::full({}, entropy, torch::kFloat32)),
             .numbers = {{"policy_loss", policy, true},
                         {"value_loss", value, true},
@@ -171,7 +174,7 @@ class Ppo : public ActorCritic {
   }
 
  private:
-  // Steps of a minibatch, one behind the other.
+  // Steps of a minibatch, one behind the other, on the CPU but for what the network gives.
   struct Minibatch {
     Tensor log_mu, advantage, value_target, old_value, action, normals;
     Tensor policy, value;  // of the network, with a gradient
@@ -210,6 +213,7 @@ class Ppo : public ActorCritic {
   // [1][units][...] of transitions.
   Tensor Pick(const Tensor& x, int64_t length, std::span<const int64_t> chosen) const {
     const auto units = static_cast<int64_t>(chosen.size());
+    if (!x.is_cpu()) return PickThere(x.slice(0, 0, length), chosen);
     std::vector<int64_t> sizes = x.sizes().vec();
     const int64_t all = sizes[1], times = Sequences() ? length : 1;
     sizes[0] = times, sizes[1] = units;
@@ -225,6 +229,14 @@ class Ppo : public ActorCritic {
     return picked;
   }
 
+  // The same on the device of `x`.
+  Tensor PickThere(const Tensor& x, std::span<const int64_t> chosen) const {
+    const Tensor index =
+        torch::tensor(at::ArrayRef<int64_t>(chosen.data(), chosen.size())).to(x.device());
+    if (Sequences()) return x.index_select(1, index);
+    return x.flatten(0, 1).index_select(0, index).unsqueeze(0);
+  }
+
   Minibatch Evaluate(const Shard& shard, const PpoPrepared& prepared) const {
     const LearnerBatch& batch = shard.batch;
     const int64_t length = prepared.value.size(0), units = prepared.order.numel();
@@ -234,8 +246,9 @@ class Ppo : public ActorCritic {
                                           static_cast<size_t>(end - begin));
     const auto pick = [&](const Tensor& x) { return Pick(x.contiguous(), length, chosen); };
     const Tensor state = Sequences()
-                             ? batch.state.index_select(0, prepared.order.slice(0, begin, end))
-                             : torch::zeros({end - begin, 0});
+                             ? batch.state.index_select(
+                                   0, prepared.order.slice(0, begin, end).to(batch.state.device()))
+                             : torch::zeros({end - begin, 0}, batch.state.options());
     const auto out = shard.network.forward({pick(batch.observation), pick(batch.reward),
                                             pick(batch.previous_action), pick(batch.first)},
                                            state);
@@ -243,7 +256,7 @@ class Ppo : public ActorCritic {
                        .advantage = pick(prepared.advantage),
                        .value_target = pick(prepared.value_target),
                        .old_value = pick(prepared.value),
-                       .action = pick(batch.action),
+                       .action = pick(batch.action).cpu(),
                        .normals = {},
                        .policy = out.policy.contiguous(),
                        .value = out.value.contiguous(),

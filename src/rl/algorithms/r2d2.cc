@@ -10,6 +10,7 @@
 #include "rl/algorithms/registry.h"
 #include "rl/learner/replay_keys.h"
 #ifdef SAMARA_AGENTS
+#include "core/check.h"
 #include "rl/learner/action_values.h"
 #include "rl/learner/algorithm.h"
 #endif
@@ -184,10 +185,11 @@ double R2d2::Priority(const Unroll& unroll) const {
   return SequencePriority(errors, config_.priority_max);
 }
 
-// Targets of a batch, [T][B] like its arguments.
+// Targets of a batch, [T][B] like its arguments, all of the CPU.
 Tensor R2d2::Targets(const Tensor& reward, const Tensor& terminated, const Tensor& truncated,
                      const Tensor& next_value) const {
-  Tensor targets = torch::empty_like(reward);
+  CHECK(reward.is_cpu());
+  Tensor targets = torch::empty(reward.sizes());
   const auto column = [](const Tensor& x, int64_t b) {
     const Tensor one = x.select(1, b).to(torch::kFloat32).contiguous();
     return std::vector<float>(one.data_ptr<float>(), one.data_ptr<float>() + one.numel());
@@ -235,20 +237,23 @@ ShardLoss R2d2::Loss(const Shard& shard) const {
     const torch::NoGradGuard no_gradient;
     AgentNetworkImpl::Output later;
     later.policy = target.policy.slice(0, burn_in), later.value = target.value.slice(0, burn_in);
-    Tensor next_value = BestValue(online, later).slice(0, 1).contiguous();
+    Tensor next_value = BestValue(online, later).slice(0, 1).cpu().contiguous();
     if (batch.final_entry.numel() > 0) {
       Tensor states = online.states;
       if (burn_in > 0 && states.defined()) states = torch::cat({before.states, states});
       const Tensor final_value = BestValue(EvaluateFinals(batch, shard.network, states),
                                            EvaluateFinals(batch, *shard.target, target.states))[0];
-      for (int64_t k = 0; k < batch.final_entry.numel(); ++k) {
-        const int64_t step = batch.final_entry[k].item<int64_t>() - 1 - burn_in;
-        if (step >= 0) next_value[step][batch.final_unroll[k].item<int64_t>()] = final_value[k];
+      const Tensor values = final_value.cpu(), entry = batch.final_entry.cpu(),
+                   unroll = batch.final_unroll.cpu();
+      for (int64_t k = 0; k < entry.numel(); ++k) {
+        const int64_t step = entry[k].item<int64_t>() - 1 - burn_in;
+        if (step >= 0) next_value[step][unroll[k].item<int64_t>()] = values[k];
       }
     }
-    const auto followed = [&](const Tensor& x) { return x.slice(0, burn_in + 1); };
+    const auto followed = [&](const Tensor& x) { return x.slice(0, burn_in + 1).cpu(); };
     targets = Targets(followed(batch.reward), followed(batch.terminated), followed(batch.truncated),
-                      next_value);
+                      next_value)
+                  .to(online.value.device());
   }
 
   // 3 the errors of the actions that were played, and the loss
@@ -259,7 +264,7 @@ ShardLoss R2d2::Loss(const Shard& shard) const {
   const Tensor errors = targets - taken;
   ShardLoss loss;
   loss.total = (shard.weight * 0.5 * errors.square().sum(0)).mean();
-  const Tensor by_sequence = errors.detach().t().contiguous();
+  const Tensor by_sequence = errors.detach().cpu().t().contiguous();
   for (int64_t b = 0; b < by_sequence.size(0); ++b) {
     const float* row = by_sequence[b].data_ptr<float>();
     loss.priorities.push_back(

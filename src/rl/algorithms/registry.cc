@@ -5,6 +5,8 @@
 
 #include "core/check.h"
 #ifdef SAMARA_AGENTS
+#include "core/cpu.h"
+#include "nn/torch/torch_device.h"
 #include "rl/learner/algorithm.h"
 #include "rl/learner/learner.h"
 #endif
@@ -52,13 +54,32 @@ void ChooseAlgorithm(LearningConfig& config, std::string_view name) {
 
 #ifdef SAMARA_AGENTS
 
+namespace {
+
+// Refuses what the setup's devices cannot do. kConfig.
+Status CheckDevices(const AgentSetup& setup, bool native) {
+  const bool gpus = setup.learns_on.cuda && setup.infers_on.cuda;
+  if (native && (setup.learns_on.cuda || setup.infers_on.cuda))
+    return {Code::kConfig, "run.device=" + setup.learns_on.text() + ": " + setup.config.algorithm +
+                               " computes its perceptrons on the CPU; expected auto or cpu"};
+  if (setup.config.network.precision == "bfloat16" && !gpus && !HasBf16Products())
+    return {Code::kConfig,
+            "network.precision=bfloat16: this processor has no products of bfloat16 "
+            "(AVX512_BF16); expected float32"};
+  return Status::Ok();
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Agent>> MakeAgent(const AgentSetup& setup) {
   RETURN_IF_ERROR(Check(setup.config));
   const LearningAlgorithm* row = FindLearningAlgorithm(setup.config.algorithm);
+  RETURN_IF_ERROR(CheckDevices(setup, row->agent != nullptr));
   return row->agent != nullptr ? row->agent(setup) : MakeLearner(setup, row->make(setup.config));
 }
 
 bool HasAgents() { return true; }
+bool AgentsUseGpus() { return BuiltForGpus(); }
 
 #else
 
@@ -69,6 +90,7 @@ Result<std::unique_ptr<Agent>> MakeAgent(const AgentSetup&) {
 }
 
 bool HasAgents() { return false; }
+bool AgentsUseGpus() { return false; }
 
 #endif
 

@@ -51,5 +51,7 @@ void ChooseAlgorithm(LearningConfig& config, std::string_view name);
 Result<std::unique_ptr<Agent>> MakeAgent(const AgentSetup& setup);
 // Whether this program can make agents.
 bool HasAgents();
+// Whether this program has code for GPUs, and agents to use them.
+bool AgentsUseGpus();
 
 }  // namespace samara

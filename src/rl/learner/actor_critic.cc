@@ -50,13 +50,23 @@ ActorCriticSteps EvaluateSteps(const Shard& shard) {
   const Tensor action =
       distribution.continuous() ? acted(batch.action) : distribution.Split(acted(batch.action));
   steps.log_pi = distribution.LogProb(out.policy, action);
-  steps.entropy = distribution.Entropy(
-      out.policy, distribution.continuous() ? Uniforms(shard.rng, action.sizes()) : Tensor());
+  steps.entropy =
+      distribution.Entropy(out.policy, distribution.continuous()
+                                           ? Uniforms(shard.rng, action.sizes()).to(action.device())
+                                           : Tensor());
   steps.log_mu = distribution.LogProb(acted(batch.behaviour), action);
   steps.reward = followed(batch.reward);
   steps.terminated = followed(batch.terminated);
   steps.truncated = followed(batch.truncated);
   steps.final_value = FinalValues(batch, shard.network, out);
+  return steps;
+}
+
+ActorCriticSteps OnCpu(ActorCriticSteps steps) {
+  for (Tensor* tensor :
+       {&steps.reward, &steps.terminated, &steps.truncated, &steps.log_mu, &steps.final_value,
+        &steps.bootstrap, &steps.log_pi, &steps.entropy, &steps.value})
+    *tensor = tensor->cpu();
   return steps;
 }
 

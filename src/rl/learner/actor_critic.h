@@ -25,6 +25,8 @@ struct ActorCriticSteps {
   torch::Tensor value;    // V(x_t)
 };
 ActorCriticSteps EvaluateSteps(const Shard& shard);
+// The same on the CPU, for plain loops over the steps.
+ActorCriticSteps OnCpu(ActorCriticSteps steps);
 
 // Advantages of Schulman et al. 2016 (arXiv 1506.02438), equations 11 and 16:
 //   A_t = delta_t + gamma lambda A_{t+1},  delta_t = r_t + gamma V(x_{t+1}) - V(x_t)

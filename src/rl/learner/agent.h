@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/device.h"
 #include "env/interface.h"
 #include "nn/frame_stack.h"
 #include "rl/inference/model.h"
@@ -25,6 +26,7 @@ class GradientCombiner {
   virtual ~GradientCombiner() = default;
   // `mine`: one row for each shard of this learner, in order. `sum`: over the shards of all
   // learners, added in an order that does not depend on who has which; equal bits on all of them.
+  // The gradients of an only shard stay on a GPU: its row has the numbers of the report alone.
   virtual Status Combine(std::span<const std::span<const float>> mine, std::span<float> sum) = 0;
 };
 
@@ -55,6 +57,8 @@ struct AgentSetup {
   // shards, in the order of ranks.
   uint32_t rank = 0, ranks = 1;
   GradientCombiner* combiner = nullptr;  // borrowed; null: alone, shards are added in their order
+  Device learns_on = {}, infers_on = {};
+  bool as_on_gpu = false;  // the CPU is used as a GPU is: without samara's own loops (tests)
 };
 
 // Thread safety: Infer and Has on one thread, Update and the rest on another.

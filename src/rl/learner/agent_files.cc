@@ -51,7 +51,7 @@ std::string TensorsToFile(const NamedTensors& tensors,
   Safetensors file;
   file.metadata = std::move(metadata);
   for (const auto& [name, tensor] : tensors) {
-    const torch::Tensor flat = tensor.detach().to(torch::kFloat32).contiguous();
+    const torch::Tensor flat = tensor.detach().to(torch::kCPU, torch::kFloat32).contiguous();
     file.tensors[name] = samara::Tensor::OfFloats(
         flat.sizes().vec(), std::span(flat.data_ptr<float>(), static_cast<size_t>(flat.numel())));
   }

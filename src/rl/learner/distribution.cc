@@ -18,6 +18,12 @@ constexpr double kSmallestDeviation = 1e-3;
 // log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u)), without the cancellation.
 Tensor LogSquashing(const Tensor& u) { return 2 * (std::log(2.0) - u - torch::softplus(-2 * u)); }
 
+// Sums up to and including each place. Those of torch's cumsum are in no fixed order on a GPU.
+Tensor Cumulated(const Tensor& x) {
+  if (x.is_cpu()) return x.cumsum(-1);
+  return torch::matmul(x, torch::ones({x.size(-1), x.size(-1)}, x.options()).triu());
+}
+
 }  // namespace
 
 double DeviationParameter(double deviation) {
@@ -106,7 +112,7 @@ Tensor ActionDistribution::Sample(const Tensor& parameters, const Tensor& unifor
   std::vector<Tensor> indices;
   const auto parts = LogProbs(parameters);
   for (size_t i = 0; i < parts.size(); ++i) {
-    const Tensor below = parts[i].exp().cumsum(-1);
+    const Tensor below = Cumulated(parts[i].exp());
     const Tensor u = uniforms.narrow(-1, static_cast<int64_t>(i), 1);
     // how many cumulated probabilities lie at or below u; rounding may leave the last one short of
     // 1

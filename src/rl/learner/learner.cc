@@ -41,6 +41,8 @@ Result<AgentNetworkConfig> NetworkFor(const AgentSetup& setup, const InputLayout
   network.precision = keys.precision;
   network.separate_value = keys.value == "separate";
   network.normalize_value = keys.normalize_value;
+  network.device = ToTorch(setup.learns_on);
+  network.native = !setup.as_on_gpu && !setup.learns_on.cuda;
   network.head = keys.head;
   if (replay != nullptr)
     network.policy_bias = replay->policy_bias, network.reward_clip = replay->reward_clip;
@@ -70,6 +72,13 @@ Result<AgentNetworkConfig> NetworkFor(const AgentSetup& setup, const InputLayout
   return network;
 }
 
+// `network` as it infers.
+AgentNetworkConfig InferringNetwork(AgentNetworkConfig network, const AgentSetup& setup) {
+  network.device = ToTorch(setup.infers_on);
+  network.native = !setup.as_on_gpu && !setup.infers_on.cuda;
+  return network;
+}
+
 class Learner : public Agent {
  public:
   Learner(const AgentSetup& setup, const AgentNetworkConfig& network_config,
@@ -91,7 +100,10 @@ class Learner : public Agent {
         statistics_(*network_),
         parts_(static_cast<size_t>(shards_)),
         threads_(config_.learn.threads, shards_),
-        acting_(setup, network_config, layout,
+        device_(network_config.device),
+        native_(network_config.native),
+        gradients_stay_(!native_ && all_shards_ == 1),
+        acting_(setup, InferringNetwork(network_config, setup), layout,
                 replay_ != nullptr ? std::optional(replay_->acting) : std::nullopt) {
     for (const auto& [name, parameter] : own_parameters_) {
       CHECK(!parameters_.contains(name)) << "two parameters named " << name;
@@ -99,6 +111,8 @@ class Learner : public Agent {
     }
     for (const auto& [name, parameter] : parameters_)
       if (parameter.requires_grad()) learned_[name] = parameter;
+    if (!native_)
+      for (ShardWork& part : parts_) part.upload.emplace(device_);
     acting_.Publish(0, *network_);
     if (replay_ == nullptr) return;
     target_ = std::make_shared<AgentNetworkImpl>(network_config);
@@ -143,11 +157,13 @@ class Learner : public Agent {
     std::unique_ptr<SequenceSampler> replay;  // kept; null without
     Tensor weight;                            // of what was drawn from it
     Tensor inputs;                            // kept for the next update
+    std::optional<Upload> upload;             // instead, where the network is on a device
     LearnerBatch batch;
     double share = 1;  // how often a mean of it counts among those of all shards
     std::unique_ptr<Prepared> prepared;
     // of one pass
     std::vector<float> row;  // gradients in the order of learned_, then the numbers
+    Tensor gradients;        // instead of the row's, where they stay on the device
     std::vector<ShardLoss::Number> numbers;
     double seconds_batch = 0, seconds_forward = 0, seconds_backward = 0;
   };
@@ -164,6 +180,9 @@ class Learner : public Agent {
   void MakeBatch(ShardWork& part, std::span<const Unroll* const> unrolls) const;
   Shard ShardOf(const ShardWork& part, size_t index, const Pass& pass) const;
   void RunPass(ShardWork& part, size_t index, const Pass& pass) const;
+  void PutGradients(std::span<const Tensor> gradients, ShardWork& part) const;
+  void PutGradientsOfDevice(std::span<const Tensor> gradients, ShardWork& part) const;
+  int64_t SetGradients(const Tensor& sum, double scale);
   Status OnThreads(const std::function<void(size_t index, ShardWork& part)>& work);
   Status MakeShards(std::span<const UnrollStore::Loan> unrolls);
   // Whether the update is over after this step.
@@ -193,6 +212,9 @@ class Learner : public Agent {
   NetworkStatistics statistics_;       // what the others follow from
   std::vector<ShardWork> parts_;       // of this learner
   ShardThreads threads_;
+  const torch::Device device_;
+  const bool native_;          // on the CPU, by samara's own loops
+  const bool gradients_stay_;  // on the device: there is nothing to add them to
   Acting acting_;
   std::optional<Optimizer> optimizer_;
   uint64_t version_ = 0;
@@ -252,6 +274,18 @@ void Learner::RunPass(ShardWork& part, size_t index, const Pass& pass) const {
       torch::autograd::grad({loss.total}, parameters, {}, std::nullopt, false, true);
   part.seconds_backward += SecondsSince(clock);
 
+  native_ ? PutGradients(gradients, part) : PutGradientsOfDevice(gradients, part);
+  part.numbers = loss.numbers;
+  part.numbers.push_back({"loss", loss.total.item<double>(), algorithm_->averages()});
+  for (const ShardLoss::Number& number : part.numbers)
+    part.row.push_back(static_cast<float>(number.mean ? number.value * part.share : number.value));
+  if (replay_ == nullptr) return;
+  part.replay->SetPriorities(loss.priorities);
+  AppendLargest(all_shards_, first_shard_ + static_cast<int64_t>(index),
+                std::ranges::max(part.replay->weights()), part.row);
+}
+
+void Learner::PutGradients(std::span<const Tensor> gradients, ShardWork& part) const {
   part.row.clear();
   size_t p = 0;
   for (const auto& [name, parameter] : learned_) {
@@ -263,14 +297,38 @@ void Learner::RunPass(ShardWork& part, size_t index, const Pass& pass) const {
         (part.share == 1 || !Averages(name) ? gradient : gradient * part.share).contiguous();
     std::copy_n(flat.data_ptr<float>(), flat.numel(), part.row.data() + at);
   }
-  part.numbers = loss.numbers;
-  part.numbers.push_back({"loss", loss.total.item<double>(), algorithm_->averages()});
-  for (const ShardLoss::Number& number : part.numbers)
-    part.row.push_back(static_cast<float>(number.mean ? number.value * part.share : number.value));
-  if (replay_ == nullptr) return;
-  part.replay->SetPriorities(loss.priorities);
-  AppendLargest(all_shards_, first_shard_ + static_cast<int64_t>(index),
-                std::ranges::max(part.replay->weights()), part.row);
+}
+
+// In one piece, which crosses at once where it has to.
+void Learner::PutGradientsOfDevice(std::span<const Tensor> gradients, ShardWork& part) const {
+  std::vector<Tensor> flat;
+  size_t p = 0;
+  for (const auto& [name, parameter] : learned_) {
+    const Tensor& gradient = gradients[p++];
+    if (!gradient.defined())
+      flat.push_back(torch::zeros({parameter.numel()}, device_));
+    else
+      flat.push_back((Averages(name) ? gradient * part.share : gradient).reshape({-1}).to(device_));
+  }
+  part.row.clear();
+  part.gradients = torch::cat(flat);
+  if (gradients_stay_) return;
+  const Tensor here = part.gradients.cpu();
+  part.row.assign(here.data_ptr<float>(), here.data_ptr<float>() + here.numel());
+}
+
+// The parameters' gradients, from `sum` or from where they have stayed. Returns where the numbers
+// begin in `sum`.
+int64_t Learner::SetGradients(const Tensor& sum, double scale) {
+  const Tensor all = gradients_stay_ ? parts_[0].gradients : sum.to(device_);
+  int64_t at = 0;
+  for (auto& [name, parameter] : learned_) {
+    Tensor gradient = all.narrow(0, at, parameter.numel());
+    if (scale != 1 && Averages(name)) gradient.mul_(scale);
+    parameter.mutable_grad() = gradient.view_as(parameter).to(parameter.device());
+    at += parameter.numel();
+  }
+  return gradients_stay_ ? 0 : at;
 }
 
 // Samples the shard's part of a minibatch.
@@ -283,7 +341,7 @@ void Learner::Draw(ShardWork& part, size_t index) const {
                     static_cast<double>(part.replay->size()) * static_cast<double>(all_shards_),
                     static_cast<double>(end - begin) / static_cast<double>(BatchSize()));
   const auto weights = part.replay->weights();
-  part.weight = torch::tensor(at::ArrayRef<float>(weights.data(), weights.size()));
+  part.weight = torch::tensor(at::ArrayRef<float>(weights.data(), weights.size())).to(device_);
   part.share = static_cast<double>((end - begin) * all_shards_) / static_cast<double>(BatchSize());
   MakeBatch(part, part.replay->unrolls());
   part.seconds_batch += SecondsSince(clock);
@@ -297,7 +355,9 @@ std::pair<int64_t, int64_t> Learner::PartOfBatch(size_t index) const {
 
 // Memory of its own: the bits of a shard do not depend on the others.
 void Learner::MakeBatch(ShardWork& part, std::span<const Unroll* const> unrolls) const {
-  part.batch = MakeLearnerBatch(unrolls, layout_, shape(), distribution_.continuous(), part.inputs);
+  const bool continuous = distribution_.continuous();
+  part.batch = part.upload ? MakeLearnerBatch(unrolls, layout_, shape(), continuous, *part.upload)
+                           : MakeLearnerBatch(unrolls, layout_, shape(), continuous, part.inputs);
   part.prepared.reset();
 }
 
@@ -349,13 +409,7 @@ Result<bool> Learner::TakeStep(const Pass& pass, double frames, UpdateReport& re
   const double weight = 1.0 / static_cast<double>(all_shards_);
   // the weights of a minibatch are divided by their largest
   const double scale = replay_ != nullptr ? weight / LargestOf(all_shards_, all) : weight;
-  int64_t at = 0;
-  for (auto& [name, parameter] : learned_) {
-    Tensor gradient = sum.narrow(0, at, parameter.numel());
-    if (scale != 1 && Averages(name)) gradient.mul_(scale);
-    parameter.mutable_grad() = gradient.view_as(parameter);
-    at += parameter.numel();
-  }
+  int64_t at = SetGradients(sum, scale);
   std::map<std::string, double> numbers;
   for (const ShardLoss::Number& number : parts_[0].numbers)
     numbers[number.name] = all[static_cast<size_t>(at++)] * (number.mean ? weight : 1);
@@ -482,7 +536,7 @@ Status Learner::Restore(const std::map<std::string, std::string>& files, Part pa
 std::string Learner::parameter_hash() const {
   Sha256 hash;
   for (const auto& [name, parameter] : parameters_) {
-    const Tensor flat = parameter.detach().contiguous();
+    const Tensor flat = parameter.detach().cpu().contiguous();
     hash.Update(name);
     hash.Update({static_cast<const char*>(flat.data_ptr()), flat.nbytes()});
   }
@@ -510,6 +564,8 @@ void KeepMemory() {
 
 Result<std::unique_ptr<Agent>> Make(const AgentSetup& setup, std::unique_ptr<Algorithm> algorithm) {
   at::set_num_threads(1);  // threads are ours to place: one an inference or a shard
+  if (setup.learns_on.cuda || setup.infers_on.cuda)
+    RETURN_IF_ERROR(ConfigureGpus(setup.config.learn.mode == "deterministic"));
   KeepMemory();
   if (setup.stack && setup.stack->depth > kDepthMax)
     return Status(Code::kConfig, "a stack of " + std::to_string(setup.stack->depth) +
@@ -560,7 +616,10 @@ Result<std::unique_ptr<Agent>> MakeLearner(const AgentSetup& setup,
                                            std::unique_ptr<Algorithm> algorithm) {
   try {
     return Make(setup, std::move(algorithm));
-  } catch (const std::exception&) {  // torch's: the only thing that can be missing is memory
+  } catch (const std::exception& e) {  // torch's: the only thing that can be missing is memory
+    if (setup.learns_on.cuda || setup.infers_on.cuda)
+      return Status(Code::kUnavailable,
+                    "run.device=" + setup.learns_on.text() + ": " + FirstLine(e.what()));
     return Status(Code::kConfig, "network " + setup.config.network.text() +
                                      ": this machine has no memory for its parameters; lower "
                                      "network.lstm, env.stack or the size of images");

@@ -3,8 +3,10 @@
 
 #include <span>
 
-#include "nn/torch/torch.h"
-#include "rl/learner/policy_versions.h"
+#include "nn/torch/agent_network.h"
+#include "nn/torch/torch_device.h"
+#include "rl/inference/model.h"
+#include "rl/learner/input_layout.h"
 #include "rl/trajectory/unroll_store.h"
 
 namespace samara {
@@ -28,6 +30,10 @@ struct LearnerBatch {
 // next call.
 LearnerBatch MakeLearnerBatch(std::span<const Unroll* const> unrolls, const InputLayout& layout,
                               const ModelShape& shape, bool continuous, torch::Tensor& inputs);
+// The same on the device of `upload`, in one copy, until its next use: frames cross once and are
+// stacked there.
+LearnerBatch MakeLearnerBatch(std::span<const Unroll* const> unrolls, const InputLayout& layout,
+                              const ModelShape& shape, bool continuous, Upload& upload);
 
 // The network's outputs for the final observations, [1][K], in the state that followed the last
 // observation before each. `states` [F - 1 or more][B][state]: after each entry; undefined without

@@ -98,11 +98,17 @@ void ExpectTheLearnerSeesWhatWasPlayed(const FrameStackRule& rule, int64_t chann
   }
 
   torch::Tensor kept;
+  Upload upload(torch::kCPU);
   size_t finals_seen = 0;
   for (size_t k = 0; k < 12; ++k) {
     const auto unroll = store.Take(1);
     const Unroll* one = unroll[0].get();
     const LearnerBatch batch = MakeLearnerBatch({&one, 1}, layout, shape, false, kept);
+    const LearnerBatch sent = MakeLearnerBatch({&one, 1}, layout, shape, false, upload);
+    EXPECT_TRUE(sent.observation.equal(batch.observation)) << "unroll " << k;
+    EXPECT_TRUE(sent.final_observation.equal(batch.final_observation)) << "unroll " << k;
+    EXPECT_TRUE(sent.truncated.equal(batch.truncated) && sent.first.equal(batch.first));
+    EXPECT_TRUE(sent.final_entry.equal(batch.final_entry));
     for (int64_t t = 0; t < batch.observation.size(0); ++t)
       EXPECT_EQ(Input(batch.observation[t][0]), inputs[k * length + static_cast<size_t>(t)])
           << "unroll " << k << " entry " << t;

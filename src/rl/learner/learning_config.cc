@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "core/cpu.h"
 #include "nn/layer_line.h"
 #include "rl/trajectory/reward_transform.h"
 
@@ -73,7 +72,7 @@ void Bind(ConfigTable& table, LearningConfig& c) {
   table.Add("network.initializer", &c.network.initializer, {"glorot", "orthogonal"},
             "initial weights: Glorot uniform, or orthogonal with PPO's gains");
   table.Add("network.precision", &c.network.precision, {"float32", "bfloat16"},
-            "number format of the torso's products; bfloat16 needs AVX512_BF16");
+            "number format of the torso's products; bfloat16 needs AVX512_BF16 or a GPU");
   const auto added = OnResume::kMustMatchAdded;
   table.Add("network.value", &c.network.value, {"shared", "separate"},
             "torso of the value's head: the policy's, or one of its own", added);
@@ -129,10 +128,6 @@ Status Check(const LearningConfig& c) {
     return {Code::kConfig, "network.precision=" + c.network.precision +
                                ": of the layers of samara's own torsos; expected float32 with "
                                "network.module"};
-  if (c.network.precision == "bfloat16" && !HasBf16Products())
-    return {Code::kConfig,
-            "network.precision=bfloat16: this processor has no products of bfloat16 "
-            "(AVX512_BF16); expected float32"};
   if (c.learn.entropy_target != "none") {
     char* end = nullptr;
     const double target = std::strtod(c.learn.entropy_target.c_str(), &end);

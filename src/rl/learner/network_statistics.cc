@@ -7,6 +7,7 @@ namespace {
 
 using torch::Tensor;
 
+// REQUIRES: of the CPU, dense.
 std::span<const float> NumbersIn(const Tensor& x) {
   return {x.data_ptr<float>(), static_cast<size_t>(x.numel())};
 }
@@ -38,11 +39,23 @@ std::vector<float> NetworkStatistics::Moments(const Tensor& observations,
     all.insert(all.end(), more.begin(), more.end());
   };
   if (observations_)
-    append(observations_->Moments(NumbersIn(observations.to(torch::kFloat32).contiguous())));
+    append(observations_->Moments(NumbersIn(observations.cpu().to(torch::kFloat32).contiguous())));
   if (values_)
-    append(values.defined() ? values_->Moments(NumbersIn(values.contiguous()))
+    append(values.defined() ? values_->Moments(NumbersIn(values.cpu().contiguous()))
                             : NoMoments(*values_));
   return all;
+}
+
+void NetworkStatistics::SetObservations(const AgentNetworkImpl::Statistics& to) const {
+  const torch::NoGradGuard no_gradient;
+  const size_t numbers = observations_->numbers();
+  std::vector<float> mean(numbers), deviation(numbers);
+  for (size_t i = 0; i < numbers; ++i) {
+    mean[i] = static_cast<float>(observations_->Mean(i));
+    deviation[i] = static_cast<float>(observations_->Deviation(i));
+  }
+  Tensor(to.mean).copy_(torch::tensor(mean));
+  Tensor(to.deviation).copy_(torch::tensor(deviation));
 }
 
 void NetworkStatistics::Merge(std::span<const float> moments, AgentNetworkImpl& network) {
@@ -50,11 +63,7 @@ void NetworkStatistics::Merge(std::span<const float> moments, AgentNetworkImpl& 
     const size_t size = 1 + 2 * observations_->numbers();
     observations_->Merge(moments.first(size));
     moments = moments.subspan(size);
-    const AgentNetworkImpl::Statistics set = network.observations();
-    for (size_t i = 0; i < observations_->numbers(); ++i) {
-      set.mean.data_ptr<float>()[i] = static_cast<float>(observations_->Mean(i));
-      set.deviation.data_ptr<float>()[i] = static_cast<float>(observations_->Deviation(i));
-    }
+    SetObservations(network.observations());
   }
   if (values_) {
     values_->Merge(moments);
@@ -64,7 +73,7 @@ void NetworkStatistics::Merge(std::span<const float> moments, AgentNetworkImpl& 
 
 void NetworkStatistics::Assume(const AgentNetworkImpl& network) {
   const auto assume = [](const AgentNetworkImpl::Statistics& from, auto& to) {
-    if (to) to->Assume(NumbersIn(from.mean), NumbersIn(from.deviation));
+    if (to) to->Assume(NumbersIn(from.mean.cpu()), NumbersIn(from.deviation.cpu()));
   };
   assume(network.observations(), observations_);
   assume(network.values(), values_);

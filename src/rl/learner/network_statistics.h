@@ -30,6 +30,8 @@ class NetworkStatistics {
   Status Restore(std::string_view saved);  // kBadData; then nothing has changed
 
  private:
+  void SetObservations(const AgentNetworkImpl::Statistics& to) const;
+
   std::optional<RunningStatistics> observations_, values_;
 };
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <span>
 
+#include "rl/learner/tensor_step.h"
+
 namespace samara {
 
 using torch::Tensor;
@@ -42,27 +44,42 @@ Result<Optimizer> Optimizer::Make(const OptimizerConfig& config,
   return Optimizer(config, std::move(slots));
 }
 
-Optimizer::StepResult Optimizer::Step(double frames) {
-  const torch::NoGradGuard no_gradient;
-  // in the order of names: the same sum on every run
+// In the order of names: the same sum on every run. Gradients are laid out as their parameters.
+double Optimizer::GradientNorm() {
   double squares = 0;
+  std::vector<Tensor> of_device;
   for (auto& [name, slot] : slots_) {
     Tensor& gradient = slot.parameter.mutable_grad();
     if (!gradient.defined()) continue;
     gradient = LaidOutAs(slot.parameter, gradient);
-    squares += SumOfSquares(Floats(gradient));
+    if (gradient.is_cpu())
+      squares += SumOfSquares(Floats(gradient));
+    else
+      of_device.push_back(gradient);
   }
-  StepResult result{.gradient_norm = std::sqrt(squares)};
+  return std::sqrt(squares + SumOfSquares(of_device));
+}
+
+Optimizer::StepResult Optimizer::Step(double frames) {
+  const torch::NoGradGuard no_gradient;
+  StepResult result{.gradient_norm = GradientNorm()};
   result.applied = std::isfinite(result.gradient_norm);
   steps_ += result.applied ? 1 : 0;
   const bool clip = config_.clip_norm > 0 && result.gradient_norm > config_.clip_norm;
   const double scale = clip ? config_.clip_norm / result.gradient_norm : 1;
+  const double rate = LearningRateAt(config_, frames);
+  TensorStep of_device{.scale = scale, .learning_rate = rate};
   for (auto& [name, slot] : slots_) {
     Tensor& gradient = slot.parameter.mutable_grad();
-    if (gradient.defined() && result.applied)
-      StepSlot(slot, gradient, scale, LearningRateAt(config_, frames));
+    if (gradient.defined() && result.applied) {
+      if (gradient.is_cpu())
+        StepSlot(slot, gradient, scale, rate);
+      else
+        of_device.Add(slot.parameter, slot.mean, slot.square, gradient);
+    }
     gradient = Tensor();
   }
+  Apply(config_, of_device, steps_);
   return result;
 }
 

@@ -23,7 +23,8 @@ namespace samara {
 
 class Optimizer {
  public:
-  // Parameters by name, float32 on the CPU, dense in memory; they live as long as this object.
+  // Parameters by name, float32, dense in memory; they live as long as this object. Those of the
+  // CPU are stepped by samara's own loops, those of a device by torch's operations.
   // kConfig: an unknown kind or schedule.
   static Result<Optimizer> Make(const OptimizerConfig& config,
                                 std::map<std::string, torch::Tensor> parameters);
@@ -48,6 +49,7 @@ class Optimizer {
   };
   Optimizer(OptimizerConfig config, std::map<std::string, Slot> slots)
       : config_(std::move(config)), slots_(std::move(slots)) {}
+  double GradientNorm();
   // One pass over the slot; gradients are multiplied by `scale` first.
   void StepSlot(Slot& slot, const torch::Tensor& gradient, double scale,
                 double learning_rate) const;

@@ -1,0 +1,105 @@
+#include "rl/learner/input_layout.h"
+
+#include <cstring>
+#include <vector>
+
+#include "core/check.h"
+
+namespace samara {
+
+using torch::Tensor;
+
+InputLayout InputLayout::Make(const ObservationSpec& spec,
+                              const std::optional<FrameStackRule>& stack) {
+  InputLayout layout;
+  layout.bytes = spec.dtype == DType::kUint8;
+  layout.plane_bytes = layout.pixel_bytes = spec.bytes();
+  layout.channels = static_cast<int64_t>(spec.elements());
+  if (!spec.image()) {
+    CHECK(!stack) << "vectors are not stacked";
+    return layout;
+  }
+  const bool gray = spec.shape.size() == 2;
+  layout.height = spec.shape[0], layout.width = spec.shape[1];
+  layout.channels = gray ? 1 : spec.shape[2];
+  layout.pixel_bytes = static_cast<size_t>(layout.channels) * SizeOf(spec.dtype);
+  layout.stack = stack.value_or(FrameStackRule{.depth = gray ? 4 : 1});
+  // gray images of depth 1 too: checkpoints hold what their slots remember
+  layout.stacked = gray || layout.stack.depth > 1;
+  layout.channels *= layout.stack.depth;
+  return layout;
+}
+
+Tensor InputLayout::MakeInputs(int64_t rows) const {
+  return torch::zeros({rows, height, width, channels}, bytes ? torch::kUInt8 : torch::kFloat32);
+}
+
+namespace {
+
+// out[i][plane] = planes[plane][i] for `n` pixels of `bytes`; a null plane is zeros. `kBytes`: the
+// same where the compiler may know it, else 0.
+template <size_t kBytes>
+void Interleave(std::span<const std::byte* const> planes, size_t n, size_t bytes, std::byte* out) {
+  const size_t pixel = kBytes > 0 ? kBytes : bytes, stride = planes.size() * pixel;
+  for (const std::byte* plane : planes) {
+    std::byte* to = out;
+    out += pixel;
+    for (size_t i = 0; i < n; ++i, to += stride) {
+      if (plane == nullptr)
+        std::memset(to, 0, pixel);
+      else
+        std::memcpy(to, plane + i * pixel, pixel);
+    }
+  }
+}
+
+constexpr size_t kInterleave4Max = 1 << 20;
+
+// The usual depth of gray bytes, four at a time. REQUIRES: n <= kInterleave4Max.
+void Interleave4(std::span<const std::byte* const> planes, size_t n, uint8_t* out) {
+  static const std::vector<std::byte> zeros(kInterleave4Max);
+  const uint8_t* p[4];
+  for (size_t i = 0; i < 4; ++i)
+    p[i] = reinterpret_cast<const uint8_t*>(planes[i] != nullptr ? planes[i] : zeros.data());
+  for (size_t i = 0; i < n; ++i) {
+    const uint32_t pixel = uint32_t{p[0][i]} | uint32_t{p[1][i]} << 8 | uint32_t{p[2][i]} << 16 |
+                           uint32_t{p[3][i]} << 24;
+    std::memcpy(out + 4 * i, &pixel, sizeof pixel);
+  }
+}
+
+}  // namespace
+
+void InputLayout::WriteInput(std::span<const std::byte* const> planes, std::byte* input) const {
+  const size_t pixels = plane_bytes / pixel_bytes;
+  if (planes.size() == 1)
+    std::memcpy(input, planes[0], plane_bytes);
+  else if (pixel_bytes == 1 && planes.size() == 4 && pixels <= kInterleave4Max)
+    Interleave4(planes, pixels, reinterpret_cast<uint8_t*>(input));
+  else if (pixel_bytes == 1)
+    Interleave<1>(planes, pixels, pixel_bytes, input);
+  else if (pixel_bytes == 3)
+    Interleave<3>(planes, pixels, pixel_bytes, input);
+  else if (pixel_bytes == 4)
+    Interleave<4>(planes, pixels, pixel_bytes, input);
+  else
+    Interleave<0>(planes, pixels, pixel_bytes, input);
+}
+
+Tensor InputLayout::Stacked(const Tensor& planes) const {
+  const auto pixel = static_cast<int64_t>(pixel_bytes), layers = static_cast<int64_t>(depth());
+  const int64_t pixels = static_cast<int64_t>(plane_bytes) / pixel, rows = planes.size(0) / layers;
+  const Tensor whole = planes.view({rows, layers, pixels, pixel})
+                           .permute({0, 2, 1, 3})
+                           .contiguous()
+                           .view({rows, pixels * layers * pixel});
+  return (bytes ? whole : whole.view(torch::kFloat32)).view({rows, height, width, channels});
+}
+
+ActionDistribution MakeDistribution(const ActionSpec& action) {
+  if (!action.discrete) return ActionDistribution::TanhNormal(action.n);
+  return action.sizes.empty() ? ActionDistribution::Categorical(action.n)
+                              : ActionDistribution::Multi(action.sizes);
+}
+
+}  // namespace samara

@@ -1,0 +1,41 @@
+// How the environment's observations become a network's input, and its actions a distribution.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "env/interface.h"
+#include "nn/frame_stack.h"
+#include "nn/torch/torch.h"
+#include "rl/learner/distribution.h"
+
+namespace samara {
+
+inline constexpr int64_t kDepthMax = 64;  // of a frame stack
+
+// Thread safety: any thread.
+struct InputLayout {
+  bool stacked = false;                         // `stack.depth` observations make an input
+  FrameStackRule stack;                         // where they do
+  int64_t height = 1, width = 1, channels = 1;  // of the input
+  bool bytes = false;                           // uint8, else float32
+  size_t plane_bytes = 0;                       // of one observation
+  size_t pixel_bytes = 0;                       // of one of its pixels
+
+  // `stack` as in AgentSetup. REQUIRES: none but for images.
+  static InputLayout Make(const ObservationSpec& spec, const std::optional<FrameStackRule>& stack);
+  size_t depth() const { return stacked ? static_cast<size_t>(stack.depth) : 1; }
+  // Memory of whole inputs, [rows][h][w][c].
+  torch::Tensor MakeInputs(int64_t rows) const;
+  size_t input_bytes() const { return depth() * plane_bytes; }
+  // Inputs [N][h][w][c] of their planes, uint8 [N * depth][plane_bytes], on any device.
+  torch::Tensor Stacked(const torch::Tensor& planes) const;
+  // One input from its planes, `depth` observations (null: zeros): all of a pixel stand together.
+  void WriteInput(std::span<const std::byte* const> planes, std::byte* input) const;
+};
+
+ActionDistribution MakeDistribution(const ActionSpec& action);
+
+}  // namespace samara
