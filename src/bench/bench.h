@@ -25,13 +25,13 @@ struct Options {
   double seconds = 2;              // of each measurement
   std::string game = "frostbite";  // of workloads on Atari
   std::string precision;           // vtrace: network.precision; empty: the quickest of the device
-  std::string device;  // as run.device; empty: inference measures transports, vtrace the CPU
+  // As run.device; empty: the CPU, and inference measures transports.
+  std::string device;
   bool rivals = true;
   // inference: empty is all
   std::vector<std::string> transports;
   std::vector<uint32_t> payloads, streams, rows_per_message;
   std::string model = "null";  // inference: or a network of agents
-  std::string device;          // replicate: "cuda", "cuda:0"; empty: the CPU
   // collectives, replicate
   int ranks = 2;
   std::string mode = "fast";  // replicate: or exact
@@ -65,6 +65,9 @@ nlohmann::json Signature();
 // Runs `work(thread)` on `threads` threads until `seconds` have passed; each call returns how much
 // it did. The sum per second.
 double RatePerSecond(uint32_t threads, double seconds, const std::function<double(uint32_t)>& work);
+// population and schedule on options.device, the schedules of one GPU and of this CPU's kernels.
+Result<nlohmann::json> PopulationOnDevice(const Options& options);
+Result<nlohmann::json> SchedulesOnDevice(const Options& options);
 // The device that a name, as run.device has it, means here; the first of several.
 Result<Device> DeviceNamed(const std::string& name);
 // Values of network.precision that it computes, the quickest first.

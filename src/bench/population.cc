@@ -123,6 +123,7 @@ double MemoryBytes() {
 }  // namespace
 
 Result<json> Population(const Options& options) {
+  if (!options.device.empty()) return PopulationOnDevice(options);
   ASSIGN_OR_RETURN(const auto inputs, RecordInputs(options.game, kInputs));
   ASSIGN_OR_RETURN(const ExperimentConfig desktop, DesktopConfig(options.game));
   ASSIGN_OR_RETURN(const auto scratch, Scratch::Make());

@@ -359,6 +359,7 @@ Result<std::vector<Schedule>> RunAll(const Options& options, Play& play) {
 }  // namespace
 
 Result<json> Schedules(const Options& options) {
+  if (!options.device.empty()) return SchedulesOnDevice(options);
   ASSIGN_OR_RETURN(const auto play, MakePlay(options));
   const double frames_per_step = play->frames_per_step();
   ASSIGN_OR_RETURN(const auto schedules, RunAll(options, *play));

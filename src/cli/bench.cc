@@ -160,10 +160,11 @@ void AddBench(CLI::App& app, Invocation& invocation) {
          "--precision", command->options.precision,
          "vtrace: number format of the network's products (default: the fastest of this CPU)"))
       ->check(CLI::IsMember({"float32", "bfloat16"}));
-  of({"inference", "vtrace"},
+  of({"inference", "population", "replicate", "schedule", "vtrace"},
      sub->add_option("--device", command->options.device,
-                     "inference, vtrace: the networks' device, as run.device (inference: without "
-                     "transports)"));
+                     "where networks are computed: cpu, cuda or cuda:N (inference: without "
+                     "transports)"))
+      ->check(CLI::Validator(IsDevice, "DEVICE"));
   of({"inference"}, sub->add_option("--transport", command->options.transports,
                                     "inference: shared, unix, tcp or tls; may be repeated"));
   of({"inference"},
@@ -187,9 +188,6 @@ void AddBench(CLI::App& app, Invocation& invocation) {
                                     "replicate: number of runs, each with one of the rival"))
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
-  of({"replicate"}, sub->add_option("--device", command->options.device,
-                                    "replicate: where networks are computed: cpu, cuda or cuda:N"))
-      ->check(CLI::Validator(IsDevice, "DEVICE"));
   of({"replicate"},
      sub->add_option("--mode", command->options.mode,
                      "replicate: mode of the steps that are compared with the rival's"))

@@ -91,6 +91,8 @@ class DevicePolicies : public SlotPolicies {
   Result<std::unique_ptr<Worker>> MakeWorker() override {
     auto worker = std::make_unique<Scratch>();
     ASSIGN_OR_RETURN(worker->lane, population_->MakeLane(batch_));
+    const MutexLock lock(mu_);
+    lanes_.push_back(worker->lane.get());
     return std::unique_ptr<Worker>(std::move(worker));
   }
   size_t batch() const override { return batch_; }
@@ -147,6 +149,12 @@ class DevicePolicies : public SlotPolicies {
     }
     return Status::Ok();
   }
+  double device_seconds() const override {
+    const MutexLock lock(mu_);
+    double sum = 0;
+    for (const DevicePopulation::Lane* lane : lanes_) sum += lane->seconds();
+    return sum;
+  }
   Experience experience(uint32_t slot) const override { return states_[slot].experience(); }
 
  private:
@@ -188,13 +196,13 @@ class DevicePolicies : public SlotPolicies {
   std::deque<PolicyState> states_;
   Residents residents_;
   std::vector<uint32_t> networks_;  // of each slot
+  mutable Mutex mu_;
+  std::vector<const DevicePopulation::Lane*> lanes_ GUARDED_BY(mu_);  // of all workers
 };
 
 }  // namespace
 
 Status SupportsDevice(const PolicyModel& model) {
-  if (model.input().stacked && model.input().dtype != DType::kUint8)
-    return Status(Code::kConfig, "frames of float32 are stacked on the CPU alone: run.device=cpu");
   return DevicePopulation::Supports(model.kernel().network());
 }
 

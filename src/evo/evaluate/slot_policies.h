@@ -40,6 +40,9 @@ class SlotPolicies {
   virtual Status Decide(Worker& worker, std::span<const uint32_t> slots,
                         std::span<const std::span<const std::byte>> observations,
                         std::span<Action> actions) = 0;
+  // Time that a device took for batches, summed over workers; 0 without a device. Any thread may
+  // ask.
+  virtual double device_seconds() const { return 0; }
   // What was recorded of the slot's episode.
   virtual Experience experience(uint32_t slot) const = 0;
 };

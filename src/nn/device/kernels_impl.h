@@ -60,20 +60,20 @@ SAMARA_DEVICE void Expand(const uint32_t (&words)[kWords], float* w) {
 
 // ---- frame stacks (nn/frame_stack.h)
 
-template <typename Block>
+template <typename T, typename Block>
 SAMARA_DEVICE void PushBody(Block& block, const PushTask& t) {
   const Row row = t.rows[block.y()];
-  const unsigned char* frame = t.frames + size_t{block.y()} * t.pixels;
-  unsigned char* stack = t.stacks + size_t{row.stack} * t.pixels * t.depth;
+  const T* frame = static_cast<const T*>(t.frames) + size_t{block.y()} * t.pixels;
+  T* stack = static_cast<T*>(t.stacks) + size_t{row.stack} * t.pixels * t.depth;
   const unsigned depth = t.depth, newest = t.newest_first ? 0 : depth - 1;
   const bool front = t.at_reset == PushTask::AtReset::kFront;
   block.Threads([&](unsigned thread) {
     const unsigned i = block.x() * block.size() + thread;
     if (i >= t.pixels) return;
-    unsigned char* planes = stack + size_t{i} * depth;
-    const unsigned char value = frame[i];
+    T* planes = stack + size_t{i} * depth;
+    const T value = frame[i];
     if (row.seen == 0) {
-      const unsigned char rest = t.at_reset == PushTask::AtReset::kRepeat ? value : 0;
+      const T rest = t.at_reset == PushTask::AtReset::kRepeat ? value : T{0};
       for (unsigned d = 0; d < depth; ++d) planes[d] = rest;
       planes[front ? 0 : newest] = value;
     } else if (front && row.seen < depth) {
@@ -105,8 +105,10 @@ template <unsigned kStep, typename Block>
 SAMARA_DEVICE void TakeRegion(Block& block, const ConvTask& t, const Row& row, unsigned first_row,
                               unsigned height, unsigned width, float* region) {
   const size_t size = size_t{t.in_height} * t.in_width * t.in_channels;
-  const unsigned char* bytes = t.stacks == nullptr ? nullptr : t.stacks + row.stack * size;
-  const float* floats = t.in == nullptr ? nullptr : t.in + block.x() * size;
+  const unsigned char* bytes =
+      t.byte_stacks == nullptr ? nullptr : t.byte_stacks + row.stack * size;
+  const float* floats =
+      t.float_stacks != nullptr ? t.float_stacks + row.stack * size : t.in + block.x() * size;
   const unsigned steps = t.in_channels / kStep, units = height * width * steps;
   block.Threads([&](unsigned thread) {
     for (unsigned unit = thread; unit < units; unit += block.size()) {

@@ -23,11 +23,12 @@ constexpr unsigned WholeWarps(unsigned threads) { return (threads + 31) / 32 * 3
 
 // ---- instances: Task, Run(block, task, shared)
 
+template <typename T>
 struct Push {
   using Task = PushTask;
   template <typename Block>
   static SAMARA_DEVICE void Run(Block& block, const Task& t, unsigned char*) {
-    PushBody(block, t);
+    PushBody<T>(block, t);
   }
   static Grid GridOf(const Task& t) {
     return {Blocks(t.pixels, kPushThreads), t.count, kPushThreads, 0};
@@ -99,8 +100,8 @@ struct PlaceAll {
 // ---- choices: f(instance)
 
 template <typename F>
-void Choose(const PushTask&, F f) {
-  f(Push());
+void Choose(const PushTask& t, F f) {
+  t.floats ? f(Push<float>()) : f(Push<unsigned char>());
 }
 template <typename F>
 void Choose(const PlaceTask&, F f) {

@@ -162,7 +162,8 @@ Status DevicePopulation::Allocate() {
   ASSIGN_OR_RETURN(networks_, accelerator_.Allocate(stride_ * shape_.networks));
   ASSIGN_OR_RETURN(segments_, accelerator_.Allocate(segments.size() * sizeof(segments[0])));
   if (shape_.stack) {
-    ASSIGN_OR_RETURN(stacks_, accelerator_.Allocate(shape_.stacks * network_.input_size()));
+    const size_t pixel = shape_.float_frames ? sizeof(float) : 1;
+    ASSIGN_OR_RETURN(stacks_, accelerator_.Allocate(shape_.stacks * network_.input_size() * pixel));
   }
   ASSIGN_OR_RETURN(const auto stream, accelerator_.MakeStream());
   stream->Upload(segments_.data(), segments.data(), segments_.size());
@@ -181,8 +182,9 @@ Status DevicePopulation::Lane::Allocate() {
   ASSIGN_OR_RETURN(stream_, accelerator.MakeStream());
   groups_at_ = RoundUp(rows_max_ * sizeof(device::Row), kAlignment);
   inputs_at_ = groups_at_ + RoundUp(rows_max_ * sizeof(device::Group), kAlignment);
-  input_bytes_ = p_.shape_.stack ? p_.network_.input_size() / U(p_.shape_.stack->depth)
-                                 : p_.network_.input_size() * sizeof(float);
+  const bool floats = !p_.shape_.stack || p_.shape_.float_frames;
+  const size_t depth = p_.shape_.stack ? U(p_.shape_.stack->depth) : 1;
+  input_bytes_ = p_.network_.input_size() / depth * (floats ? sizeof(float) : 1);
   const size_t bytes = inputs_at_ + rows_max_ * input_bytes_;
   ASSIGN_OR_RETURN(staging_host_, accelerator.AllocateHost(bytes));
   ASSIGN_OR_RETURN(staging_, accelerator.Allocate(bytes));
@@ -290,10 +292,12 @@ void DevicePopulation::Lane::RunConv(const DevicePopulation::Place& place, const
   task.rows = staging_.as<device::Row>(), task.count = rows_;
   task.networks = {p_.networks_.as<unsigned char>(), p_.stride_};
   task.weights = place.weights, task.bias = place.bias;
-  if (in == nullptr)
-    task.stacks = p_.stacks_.as<unsigned char>();
-  else
+  if (in != nullptr)
     task.in = in;
+  else if (p_.shape_.float_frames)
+    task.float_stacks = p_.stacks_.as<float>();
+  else
+    task.byte_stacks = p_.stacks_.as<unsigned char>();
   task.out = out;
   stream_->Run(task);
 }
@@ -325,9 +329,10 @@ void DevicePopulation::Lane::PushFrames() {
   stream_->Run(device::PushTask{
       .rows = staging_.as<device::Row>(),
       .count = rows_,
-      .frames = staging_.as<unsigned char>() + inputs_at_,
-      .stacks = p_.stacks_.as<unsigned char>(),
-      .pixels = static_cast<uint32_t>(input_bytes_),
+      .frames = staging_.data() + inputs_at_,
+      .stacks = p_.stacks_.data(),
+      .floats = p_.shape_.float_frames,
+      .pixels = static_cast<uint32_t>(input_bytes_ / (p_.shape_.float_frames ? sizeof(float) : 1)),
       .depth = U32(rule.depth),
       .newest_first = rule.order == StackOrder::kNewestFirst,
       .at_reset = rule.at_reset == StackReset::kRepeat  ? device::PushTask::AtReset::kRepeat
@@ -365,12 +370,14 @@ std::vector<float> DevicePopulation::Lane::MeasureLayers() {
 }
 
 Status DevicePopulation::Lane::Forward(std::span<const DeviceRow> rows) {
+  stream_->Start();
   Stage(rows);
   Compute();
   const size_t size = p_.network_.output_size();
   outputs_ = rows_ * size;
   const DeviceBytes& last = scratch_[(p_.network_.layers.size() - 1) % 2];
   stream_->Download(outputs_host_.data(), last.data(), outputs_ * sizeof(float));
+  seconds_.store(seconds() + 1e-3 * stream_->Stop(), std::memory_order_relaxed);
   RETURN_IF_ERROR(stream_->Synchronize());
   // back to the rows' own order
   auto* outputs = outputs_host_.as<float>();

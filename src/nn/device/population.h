@@ -9,6 +9,7 @@
 // touched by one lane at a time.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,7 +22,7 @@
 namespace samara {
 
 // One observation: its network, the stack of its episode, and how many frames the stack has seen
-// in it before. `input`: the newest frame's bytes, or the floats of a vector.
+// in it before. `input`: the newest frame, or the floats of a vector.
 struct DeviceRow {
   uint32_t network = 0, stack = 0, seen = 0;
   const void* input = nullptr;
@@ -30,11 +31,12 @@ struct DeviceRow {
 class DevicePopulation {
  public:
   class Lane;
-  // How many networks and stacks there is room for. `stack`: of images of bytes; without it inputs
-  // are vectors of floats.
+  // How many networks and stacks there is room for. `stack`: of images, whose pixels are bytes or
+  // floats; without it inputs are vectors of floats.
   struct Shape {
     std::optional<FrameStackRule> stack;
     uint32_t networks = 1, stacks = 1;
+    bool float_frames = false;
   };
   // kConfig: the network has a layer that these kernels do not compute. kNoResources: no room.
   static Result<std::unique_ptr<DevicePopulation>> Make(Accelerator& accelerator,
@@ -98,6 +100,9 @@ class DevicePopulation::Lane {
   // What Compute does, and milliseconds of the device for each layer; the first is the stacks'.
   std::vector<float> MeasureLayers();
   DeviceStream& stream() { return *stream_; }
+  // Time from a batch's first copy to its last, summed: where lanes overlap each has its own. Any
+  // thread may ask.
+  double seconds() const { return seconds_.load(std::memory_order_relaxed); }
 
  private:
   friend class DevicePopulation;
@@ -118,6 +123,7 @@ class DevicePopulation::Lane {
   DeviceBytes staging_host_, staging_;
   size_t groups_at_ = 0, inputs_at_ = 0, input_bytes_ = 0;
   DeviceBytes scratch_[2], outputs_host_, canonical_, magnitudes_, load_scratch_;
+  std::atomic<double> seconds_{0};
   uint32_t rows_ = 0, singles_ = 0, groups_ = 0;
   size_t outputs_ = 0;
   std::vector<uint32_t> order_;  // row of each place in the batch

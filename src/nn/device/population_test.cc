@@ -18,6 +18,7 @@ struct Case {
   const char* layers;
   int64_t height, width, channels, outputs;
   Storage storage = Storage::kFloat32;
+  bool float_frames = false;
 };
 
 // The CPU, and GPU 0 where there is one.
@@ -70,10 +71,10 @@ void ExpectTheBitsOfThePopulationKernel(const Case& c, FrameStackRule rule) {
   constexpr uint32_t kNetworkOf[] = {1, 0, 1, 2, 1};
   const size_t pixels = static_cast<size_t>(c.height * c.width);
   for (const auto& device : Devices()) {
-    const auto population =
-        DevicePopulation::Make(*device, network,
-                               {stacked ? std::optional(rule) : std::nullopt, kNetworks, 5})
-            .ValueOrThrow();
+    const auto population = DevicePopulation::Make(*device, network,
+                                                   {stacked ? std::optional(rule) : std::nullopt,
+                                                    kNetworks, 5, c.float_frames})
+                                .ValueOrThrow();
     const auto lane = population->MakeLane(5).ValueOrThrow();
     std::vector<std::vector<float>> parameters;
     for (uint32_t n = 0; n < kNetworks; ++n) {
@@ -95,15 +96,21 @@ void ExpectTheBitsOfThePopulationKernel(const Case& c, FrameStackRule rule) {
         for (size_t k = 0; k < vectors.back().size(); ++k)
           vectors.back()[k] = k % 3 == 0 ? 0.0f : static_cast<float>(rng.Normal(at + k));
         rows.push_back({kNetworkOf[i], i, step,
-                        stacked ? static_cast<const void*>(frames.back().data())
-                                : static_cast<const void*>(vectors.back().data())});
+                        stacked && !c.float_frames
+                            ? static_cast<const void*>(frames.back().data())
+                            : static_cast<const void*>(vectors.back().data())});
       }
       ASSERT_TRUE(lane->Forward(rows).ok());
       for (uint32_t i = 0; i < 5; ++i) {
         const float* input = vectors[i].data();
         if (stacked) {
-          step == 0 ? stacks[i].Reset(std::span<const uint8_t>(frames[i]))
-                    : stacks[i].Push(std::span<const uint8_t>(frames[i]));
+          const auto take = [&](auto frame) {
+            step == 0 ? stacks[i].Reset(frame) : stacks[i].Push(frame);
+          };
+          if (c.float_frames)
+            take(std::span<const float>(vectors[i]).first(pixels));
+          else
+            take(std::span<const uint8_t>(frames[i]));
           input = stacks[i].input().data();
         }
         ExpectSameBits(
@@ -131,6 +138,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"conv 16 8x8/4 same relu, conv 32 4x4/2 same relu, dense 64 relu", 24, 20,
                          4, 6},
                     Case{"conv 5 3x3 relu, dense 20 relu", 9, 12, 3, 4, Storage::kBf16},
+                    Case{"conv 8 3x3/2 relu, dense 20 relu", 9, 12, 4, 4, Storage::kFloat32, true},
                     Case{"conv 12 3x3/2 same relu, dense 40 relu", 13, 13, 1, 4, Storage::kInt8}));
 
 TEST(DeviceStackTest, FillsAsItsRuleSays) {

@@ -34,8 +34,9 @@ struct Networks {
 struct PushTask {
   const Row* rows;
   uint32_t count;
-  const unsigned char* frames;  // [count][pixels]
-  unsigned char* stacks;        // [stack][pixels][depth]
+  const void* frames;  // [count][pixels], bytes or floats
+  void* stacks;        // [stack][pixels][depth], the same
+  bool floats;
   uint32_t pixels, depth;
   bool newest_first;
   enum class AtReset : int { kRepeat, kZeros, kFront } at_reset;
@@ -47,10 +48,12 @@ struct ConvTask {
   Networks networks;
   size_t weights, bias;  // bytes from a network's begin: [ky][kx][in][columns], float32 [columns]
   Format format;         // kFloat32 or kBf16
-  // one of both: bytes, which are divided by 255, or floats of the layer before, by row
-  const unsigned char* stacks;  // [stack][height][width][in]
-  const float* in;              // [count][height][width][in]
-  float* out;                   // [count][out_height][out_width][out]
+  // one of them: the stacks' bytes, which are divided by 255, the stacks' floats, or floats of the
+  // layer before, by row
+  const unsigned char* byte_stacks;  // [stack][height][width][in]
+  const float* float_stacks;         // [stack][height][width][in]
+  const float* in;                   // [count][height][width][in]
+  float* out;                        // [count][out_height][out_width][out]
   uint32_t in_height, in_width, in_channels, kernel, stride, pad_rows, pad_columns;
   uint32_t out_height, out_width, out_channels;
   uint32_t columns;    // out_channels padded
