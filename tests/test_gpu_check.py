@@ -39,7 +39,7 @@ elif words[0] == "doctor":
 elif words[0] == "bench":
     print("progress")
     if words[1] == "inference":
-        print("no such device", file=sys.stderr)
+        print("x.cc:1: error: first", *range(50), "no such device", sep="\\n", file=sys.stderr)
         sys.exit(69)
     for _ in range(300):
         if words[1] == "replicate" or (folder / "sampled").exists():
@@ -119,6 +119,7 @@ def test_a_part_that_fails_is_reported_and_the_others_go_on(machine):
     kept = {step["step"].split()[0]: step for steps in report["parts"].values() for step in steps}
     assert kept["vtrace"]["outcome"] == "passed"
     assert kept["inference"]["outcome"] == "failed: exit status 69" and "no such device" in kept["inference"]["tail"]
+    assert kept["inference"]["tail"][0] == "x.cc:1: error: first" and len(kept["inference"]["tail"]) == 16
     assert "no such device" in done.stdout
     assert kept["replicate"]["outcome"] == "passed"
     assert report["parts"]["doctor"][-1]["figures"] == {"CPU": "one"}  # though something is missing
