@@ -129,6 +129,19 @@ INFERENCE_ROW = {"transport", "payload_bytes", "streams", "rows_per_message", "r
                  "ratio", "p50_us", "p99_us", "cpu_us_per_row"}  # fmt: skip
 
 
+def test_inference_alone_on_a_device():
+    result = ok("bench", "inference", "--device", "cpu", "--model", "nature", "--seconds", "0.1", "--json").json
+    assert result["device"] == "CPU"
+    assert [row["batch"] for row in result["rows"] if row["precision"] == "float32"] == [64, 1000]
+    for row in result["rows"]:
+        assert row["network"] == "nature" and row["device"] == "cpu"
+        assert 0 < row["p50_us"] <= row["p99_us"]
+        # the calls that the rate counts took about their median each
+        assert row["rows_per_second"] == pytest.approx(1e6 * row["batch"] / row["p50_us"], rel=0.9)
+    refused = samara("bench", "inference", "--device", "gpu")
+    assert refused.code in (64, 78) and "cuda:N" in refused.err
+
+
 def test_inference_over_shared_memory():
     words = ["--transport", "shared", "--payload", "64", "--payload", "7056", "--streams", "3", "--streams", "100"]
     result = ok("bench", "inference", *words, "--seconds", "0.3", "--json").json

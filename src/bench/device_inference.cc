@@ -1,7 +1,8 @@
 // Inference alone on one device: networks of agents on Atari's frames, without simulators.
 //
-// A batch brings its rows' newest frames, as in a run; a call ends when actions, values and
-// distributions are on the CPU. A quarter of the first seconds warms up and does not count.
+// Of the network that --model names, or of two. A batch brings its rows' newest frames, as in a
+// run; a call ends when actions, values and distributions are on the CPU. A quarter of the first
+// seconds warms up and does not count.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -90,7 +91,10 @@ std::vector<std::string> PrecisionsOf(const Device& device) {
 Result<json> DeviceInference(const Options& options) {
   ASSIGN_OR_RETURN(const Device device, DeviceNamed(options.device));
   json rows = json::array();
-  for (const char* network : {"impala_deep", "nature"})
+  const std::vector<std::string> networks = options.model == "null"
+                                                ? std::vector<std::string>{"impala_deep", "nature"}
+                                                : std::vector{options.model};
+  for (const std::string& network : networks)
     for (const std::string& precision : PrecisionsOf(device))
       for (const uint32_t batch : kDeviceRows) {
         ASSIGN_OR_RETURN(json row,
