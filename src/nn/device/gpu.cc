@@ -9,7 +9,7 @@ namespace {
 // The oldest GPUs with what the kernels use: reductions over a warp.
 constexpr int kOldestMajor = 8;
 
-Status Failed(Code code, const std::string& what, const char* error) {
+Status Failed(Code code, const std::string& what, const std::string& error) {
   return Status(code, what + ": " + error);
 }
 
@@ -45,7 +45,7 @@ class GpuStream : public DeviceStream {
   void Run(const device::PlaceTask& task) override { Keep(gpu::Run(stream_, task)); }
   Status Synchronize() override {
     Keep(gpu::Synchronize(stream_));
-    if (error_ == nullptr) return Status::Ok();
+    if (error_.empty()) return Status::Ok();
     return Failed(Code::kUnavailable, "GPU " + std::to_string(ordinal_) + " failed", error_);
   }
   void Start() override { Keep(gpu::Record(stream_, events_[0])); }
@@ -60,12 +60,12 @@ class GpuStream : public DeviceStream {
  private:
   explicit GpuStream(int ordinal) : ordinal_(ordinal) {}
   void Keep(const char* error) {
-    if (error_ == nullptr) error_ = error;
+    if (error_.empty() && error != nullptr) error_ = error;
   }
   const int ordinal_;
   void* stream_ = nullptr;
   void* events_[2] = {};
-  const char* error_ = nullptr;  // the first one
+  std::string error_;  // the first one
 };
 
 class GpuAccelerator : public Accelerator {

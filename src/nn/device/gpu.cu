@@ -3,6 +3,8 @@
 // operations are written.
 #include <cuda_runtime.h>
 
+#include <cstdio>
+
 #include "nn/device/gpu_runtime.h"
 #include "nn/device/launch.h"
 
@@ -16,23 +18,42 @@ __global__ void Kernel(const typename Instance::Task task) {
   Instance::Run(block, task, shared);
 }
 
+// What a block may use of shared memory; once for each kernel, since streams of several threads run
+// it with sizes of their own.
+constexpr int kSharedMax = 200 * 1024;
+
+template <typename Instance>
+cudaError_t AllowSharedMemory() {
+  static const cudaError_t error = cudaFuncSetAttribute(
+      Kernel<Instance>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedMax);
+  return error;
+}
+
+// Names a launch that failed; valid until the thread's next one.
+const char* Describe(cudaError_t error, const char* what, const device::Grid& grid) {
+  static thread_local char text[256];
+  std::snprintf(text, sizeof text, "%s (%s, %u x %u blocks of %u threads, %zu bytes)",
+                cudaGetErrorString(error), what, grid.x, grid.y, grid.threads, grid.shared);
+  return text;
+}
+
 template <typename Task>
 const char* RunOn(void* stream, const Task& task) {
-  cudaError_t error = cudaSuccess;
+  const char* failure = nullptr;
   device::Choose(task, [&](auto instance) {
     using Instance = decltype(instance);
     const device::Grid grid = Instance::GridOf(task);
     if (grid.x == 0 || grid.y == 0) return;
-    if (grid.shared > 48 * 1024)
-      error = cudaFuncSetAttribute(Kernel<Instance>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   static_cast<int>(grid.shared));
-    if (error != cudaSuccess) return;
-    Kernel<Instance>
-        <<<dim3(grid.x, grid.y), grid.threads, grid.shared, static_cast<cudaStream_t>(stream)>>>(
-            task);
-    error = cudaGetLastError();
+    cudaError_t error = AllowSharedMemory<Instance>();
+    if (error == cudaSuccess) {
+      Kernel<Instance>
+          <<<dim3(grid.x, grid.y), grid.threads, grid.shared, static_cast<cudaStream_t>(stream)>>>(
+              task);
+      error = cudaGetLastError();
+    }
+    if (error != cudaSuccess) failure = Describe(error, Instance::kName, grid);
   });
-  return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
+  return failure;
 }
 
 const char* Text(cudaError_t error) {

@@ -202,18 +202,29 @@ SAMARA_DEVICE void ConvBody(Block& block, const ConvTask& t, float* region) {
       for (unsigned c = 0; c < kTileChannels; ++c) work.sums.sum[p][c] = bias[c];
     }
   });
+  // one part of the weights is on its way while the one before is used
   const unsigned inputs = t.kernel * t.kernel * t.in_channels;
+  const auto send = [&](unsigned thread, unsigned first) {
+    const unsigned rest = inputs - first, bytes = (rest < kConvRows ? rest : kConvRows) * row_bytes;
+    const unsigned char* from = network + t.weights + size_t{first} * row_bytes;
+    unsigned char* to = weights + first / kConvRows % 2 * kConvRows * row_bytes;
+    for (unsigned i = thread * 16; i < bytes; i += block.size() * 16)
+      Block::Copy16(to + i, from + i);
+  };
+  block.ThreadsUnordered([&](unsigned thread) {
+    send(thread, 0);
+    Block::Commit();
+  });
   for (unsigned first = 0; first < inputs; first += kConvRows) {
     const unsigned rest = inputs - first, count = rest < kConvRows ? rest : kConvRows;
-    block.Threads([&](unsigned thread) {
-      const unsigned char* from = network + t.weights + size_t{first} * row_bytes;
-      for (unsigned i = thread * 16; i < count * row_bytes; i += block.size() * 16)
-        Store16(weights + i, Load16(from + i));
-    });
-    block.Threads([&](unsigned thread) {
+    block.Threads([&](unsigned) { Block::template Await<0>(); });
+    block.ThreadsUnordered([&](unsigned thread) {
+      if (rest > kConvRows) send(thread, first + kConvRows);
+      Block::Commit();
       Work& work = works[thread];
       if (!work.any) return;
-      const unsigned char* w = weights + work.channel * (4 / kPerWord<kFormat>);
+      const unsigned char* w = weights + first / kConvRows % 2 * kConvRows * row_bytes +
+                               work.channel * (4 / kPerWord<kFormat>);
       unsigned in = first % t.in_channels, kx = first / t.in_channels % t.kernel;
       unsigned ky = first / t.in_channels / t.kernel;
       for (unsigned i = 0; i < count; i += kStep) {

@@ -26,6 +26,7 @@ constexpr unsigned WholeWarps(unsigned threads) { return (threads + 31) / 32 * 3
 template <typename T>
 struct Push {
   using Task = PushTask;
+  static constexpr char kName[] = "stacks";
   template <typename Block>
   static SAMARA_DEVICE void Run(Block& block, const Task& t, unsigned char*) {
     PushBody<T>(block, t);
@@ -38,6 +39,7 @@ struct Push {
 template <Format kFormat, unsigned kStep>
 struct Conv {
   using Task = ConvTask;
+  static constexpr char kName[] = "convolution";
   template <typename Block>
   static SAMARA_DEVICE void Run(Block& block, const Task& t, unsigned char* shared) {
     ConvBody<kFormat, kStep>(block, t, reinterpret_cast<float*>(shared));
@@ -58,6 +60,7 @@ inline Grid DenseGrid(const DenseTask& t, size_t shared) {
 template <Format kFormat>
 struct Dense {
   using Task = DenseTask;
+  static constexpr char kName[] = "dense layer";
   template <typename Block>
   static SAMARA_DEVICE void Run(Block& block, const Task& t, unsigned char* shared) {
     DenseBody<kFormat>(block, t, shared);
@@ -68,6 +71,7 @@ struct Dense {
 template <Format kFormat>
 struct Small {
   using Task = DenseTask;
+  static constexpr char kName[] = "small dense layer";
   template <typename Block>
   static SAMARA_DEVICE void Run(Block& block, const Task& t, unsigned char* shared) {
     SmallBody<kFormat>(block, t, shared);
@@ -81,6 +85,7 @@ struct Small {
 template <Format kFormat>
 struct DenseGroup {
   using Task = DenseTask;
+  static constexpr char kName[] = "dense layer of groups";
   template <typename Block>
   static SAMARA_DEVICE void Run(Block& block, const Task& t, unsigned char* shared) {
     DenseGroupBody<kFormat>(block, t, shared);
@@ -90,6 +95,7 @@ struct DenseGroup {
 
 struct PlaceAll {
   using Task = PlaceTask;
+  static constexpr char kName[] = "parameters";
   template <typename Block>
   static SAMARA_DEVICE void Run(Block& block, const Task& t, unsigned char*) {
     PlaceBody(block, t);

@@ -17,7 +17,7 @@ constexpr size_t kAlignment = 256;  // of networks and of what lies in them
 constexpr size_t kSharedWanted =
     56 * 1024;  // of a block of a convolution: four of them side by side
 constexpr size_t kSharedMax = 200 * 1024;
-constexpr uint32_t kConvThreads = 256;
+constexpr uint32_t kConvThreads = 256, kWarp = 32;
 // of kernels_impl.h, which is for two sources alone
 constexpr size_t kConvRowsTogether = 32, kPixelsOfThread = 8, kChannelsOfThread = 8;
 
@@ -52,8 +52,8 @@ void SetTile(uint32_t rows, Format format, device::ConvTask& task) {
   const size_t inputs = size_t{task.kernel} * task.kernel * task.in_channels;
   task.tile_rows = rows;
   task.weights_at = RoundUp(height * width * task.pixel * sizeof(float), 16);
-  task.shared_size = task.weights_at + std::min(inputs, kConvRowsTogether) * task.columns *
-                                           kernel::WeightBytes(format);
+  task.shared_size = task.weights_at + (inputs > kConvRowsTogether ? 2 : 1) * kConvRowsTogether *
+                                           task.columns * kernel::WeightBytes(format);
 }
 
 uint32_t Threads(const device::ConvTask& task) {
@@ -71,15 +71,16 @@ device::ConvTask ConvOf(const Layer& layer, Format format) {
   task.out_channels = U32(layer.out), task.columns = ColumnsOf(layer, format);
   task.format = format, task.pixel = task.in_channels;
   task.activation = KernelActivation(layer.activation);
-  // as many rows as fit, in blocks of one size
-  const auto fits = [&](size_t shared) {
-    return task.shared_size <= shared && Threads(task) <= kConvThreads;
-  };
-  uint32_t rows = task.out_height;
-  for (SetTile(rows, format, task); rows > 1 && !fits(kSharedWanted);)
-    SetTile(--rows, format, task);
-  const uint32_t blocks = (task.out_height + rows - 1) / rows;
-  SetTile((task.out_height + blocks - 1) / blocks, format, task);
+  // of what fits the rows that leave the fewest threads without work, and of these the most
+  uint32_t best = 1, fewest = UINT32_MAX;
+  for (uint32_t rows = 1; rows <= task.out_height; ++rows) {
+    SetTile(rows, format, task);
+    if (task.shared_size > kSharedWanted || Threads(task) > kConvThreads) break;
+    const uint32_t blocks = (task.out_height + rows - 1) / rows;
+    const uint32_t threads = blocks * static_cast<uint32_t>(RoundUp(Threads(task), kWarp));
+    if (threads <= fewest) best = rows, fewest = threads;
+  }
+  SetTile(best, format, task);
   return task;
 }
 
