@@ -9,13 +9,14 @@
 #include "replica/liveness/monitor.h"
 #include "replica/rendezvous/store.h"
 #include "replica/rendezvous/world.h"
+#include "replica/torch/generators.h"
 
 namespace samara {
 
-// Torch has one random generator for CPU tensors in a process. Ranks that are threads therefore run
-// one at a time, each with a state of its own: a rank has the process to itself except while it
-// waits for others, and, in fast mode, during its steps, whose random numbers are then not
-// repeatable.
+// Torch has one random generator for the CPU and one for each GPU in a process. Ranks that are
+// threads therefore run one at a time, each with a state of its own: a rank has the process to
+// itself except while it waits for others, and, in fast mode, during its steps, whose random
+// numbers are then not repeatable.
 class RankGate {
  public:
   explicit RankGate(int ranks) : ranks_(static_cast<size_t>(ranks)) {}
@@ -44,19 +45,17 @@ class RankGate {
 
  private:
   struct Rank {
-    torch::Tensor generator;
+    std::vector<torch::Tensor> generators;  // none before its first turn
     std::vector<bool> was_in;
   };
   void EnterLocked(int rank) REQUIRES(mu_) {
     free_.Wait(mu_, [this]() REQUIRES(mu_) { return holder_ < 0; });
     holder_ = rank;
-    auto generator = at::detail::getDefaultCPUGenerator();
-    const torch::Tensor& state = ranks_[static_cast<size_t>(rank)].generator;
-    if (state.defined()) generator.set_state(state);
+    SetGeneratorStates(ranks_[static_cast<size_t>(rank)].generators);
   }
   void LeaveLocked(int rank) REQUIRES(mu_) {
     if (holder_ != rank) return;
-    ranks_[static_cast<size_t>(rank)].generator = at::detail::getDefaultCPUGenerator().get_state();
+    ranks_[static_cast<size_t>(rank)].generators = GeneratorStates();
     holder_ = -1;
     free_.NotifyOne();
   }

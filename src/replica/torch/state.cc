@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "core/rng.h"
 #include "nn/torch/autograd_node.h"
+#include "replica/torch/generators.h"
 
 namespace samara {
 namespace {
@@ -17,26 +18,6 @@ namespace {
 constexpr std::chrono::milliseconds kPauseMax{16}, kPauseMaxShared{2};
 
 AutogradThrow autograd_throw = nullptr;  // set before there are replicators
-
-// torch's generators of random numbers: the CPU's, then that of each GPU.
-std::vector<at::Generator> Generators() {
-  std::vector<at::Generator> all{at::detail::getDefaultCPUGenerator()};
-  const auto gpus = static_cast<c10::DeviceIndex>(torch::cuda::device_count());
-  for (c10::DeviceIndex i = 0; i < gpus; ++i)
-    all.push_back(at::globalContext().defaultGenerator({torch::kCUDA, i}));
-  return all;
-}
-
-std::vector<torch::Tensor> GeneratorStates() {
-  std::vector<torch::Tensor> states;
-  for (const at::Generator& generator : Generators()) states.push_back(generator.get_state());
-  return states;
-}
-
-void SetGeneratorStates(const std::vector<torch::Tensor>& states) {
-  std::vector<at::Generator> all = Generators();
-  for (size_t i = 0; i < states.size(); ++i) all[i].set_state(states[i]);
-}
 
 // Prefix of the messages between two replicas in the store: each by its number, and their count
 // under "sent".
@@ -85,6 +66,16 @@ void InAutograd(const std::function<void()>& body) {
 
 Leaves Differentiable(const Leaves& in, const std::function<Leaves(const Leaves&)>& forward,
                       Backward backward) {
+  const auto on_gpu = std::find_if(in.begin(), in.end(), [](const auto& t) { return t.is_cuda(); });
+  if (on_gpu != in.end()) {
+    // a GPU's part of a graph is walked by one thread for all replicas, where one would wait for
+    // the others; the CPU's part by the replica's own
+    Leaves host;
+    for (const torch::Tensor& leaf : in) host.push_back(leaf.to(torch::kCPU));
+    Leaves out = Differentiable(host, forward, std::move(backward));
+    for (torch::Tensor& leaf : out) leaf = leaf.to(on_gpu->device());
+    return out;
+  }
   Leaves detached;
   for (const torch::Tensor& leaf : in) detached.push_back(leaf.detach());
   Leaves out;
