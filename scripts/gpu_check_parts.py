@@ -35,6 +35,7 @@ class Setting:
     pack: Path
     python: str
     out: Path
+    runs: Path  # a folder for training runs, which are not kept
     device: str
     cores: int
     compile: bool  # False: `build` is a finished one
@@ -212,13 +213,10 @@ def evolution_figures(folder: Path, workers: int) -> Figures:
 
 def train(s: Setting, name: str, preset: str, device: str, figures: Callable[[Path, int], Figures],
           *keys: str) -> Step:
-    # a folder of a run that exists is not written to
-    count = len(list(s.build.glob("gpu-run-*")))
-    folder = s.build / f"gpu-run-{count + 1}"
-    folder.mkdir()
-    command = [s.build / "samara", "train", preset, "--out", folder / "run", "--json", f"run.device={device}",
+    folder = s.runs / name.replace("/", "-").replace(" ", "-")
+    command = [s.build / "samara", "train", preset, "--out", folder, "--json", f"run.device={device}",
                f"fleet.actors={s.cores}", "run.random_episodes=0", "run.video=false", *keys]
-    return Step(name, command, 90, lambda _: figures(folder / "run", s.cores), device != "cpu")
+    return Step(name, command, 90, lambda _: figures(folder, s.cores), device != "cpu")
 
 
 def learning(s: Setting) -> Iterator[Step]:
