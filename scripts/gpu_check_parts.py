@@ -131,7 +131,7 @@ def tests(s: Setting) -> Iterator[Step]:
     for program in DEVICE_TESTS:
         yield Step(program, [s.build / program], 60, tests_run)
     for program in TORCH_TESTS:
-        yield Step(program, [s.build / program, "--gtest_filter=*Device*:*Gpu*:*Cuda*:*Nccl*"], 60, tests_run)
+        yield Step(program, [s.build / program, "--gtest_filter=*Device*:*Gpu*:*Cuda*:*Nccl*:TensorStepTest*"], 60, tests_run)
 
 
 # --- benchmarks
