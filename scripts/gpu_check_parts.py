@@ -152,7 +152,7 @@ def json_lines(text: str) -> Figures:
 def population(s: Setting) -> Iterator[Step]:
     sizes = ["1", "1000"] if s.gpu else ["0.05", "8"]
     kernels = s.build / "bench_device_population"
-    if kernels.exists():  # is built by name only
+    if not list(s.build.glob("python/samara/_native*")):  # no Atari to record frames of
         yield Step("kernels alone", [kernels, s.device.split(":")[0], *sizes], 60, json_lines, s.gpu)
     quick = [] if s.gpu else ["--seconds", "0.05"]
     yield bench(s, "population", 150, "--device", s.device, "--no-rivals", *quick)
@@ -208,6 +208,8 @@ def evolution_figures(folder: Path, workers: int) -> Figures:
     span = last["seconds_population"] + last["seconds_validation"] + last["seconds_between"]
     return {"frames_per_second": rate, "hours_per_billion_frames": 1e9 / rate / 3600,
             "packing": last["seconds_environment"] / (workers * span), "generations": last["generation"],
+            # the same on every device
+            "population_hash": last["population_hash"][:16],
             "seconds_population": last["seconds_population"], "seconds_inference": last["seconds_inference"]}
 
 
@@ -221,10 +223,11 @@ def train(s: Setting, name: str, preset: str, device: str, figures: Callable[[Pa
 
 def learning(s: Setting) -> Iterator[Step]:
     """V-trace on Pong."""
-    minutes = "run.minutes=0.5" if s.gpu else "run.minutes=0.1"
-    for preset, environments in (("atari/vtrace-desktop", 8 * s.cores), ("atari/vtrace", 8 * s.cores)):
+    minutes = "run.minutes=0.4" if s.gpu else "run.minutes=0.1"
+    environments = 16 * s.cores if s.gpu else 8 * s.cores
+    for preset, keys in (("atari/vtrace-desktop", []), ("atari/vtrace", ["network.precision=bfloat16"])):
         yield train(s, preset, preset, s.device, learning_figures, minutes, "learn.test_episodes=1",
-                    f"learn.environments={environments}", f"learn.batch={max(8, environments // 4)}")
+                    f"learn.environments={environments}", f"learn.batch={max(8, environments // 4)}", *keys)
         if not s.gpu:
             return
 
@@ -234,15 +237,15 @@ def evolution(s: Setting) -> Iterator[Step]:
     small = [] if s.gpu else ["ga.population=8", "ga.parents=2", "env.frames_max=200", "env.test_frames_max=200"]
     for device in [s.device] + ["cpu"] * s.gpu:
         yield train(s, f"atari/deep-ga on {device}", "atari/deep-ga", device, evolution_figures, "ga.generations=2",
-                    "run.minutes=0.5", "ga.validation_candidates=2", "ga.validation_episodes=5", "ga.test_every=0",
+                    "run.minutes=0.8", "ga.validation_candidates=2", "ga.validation_episodes=5", "ga.test_every=0",
                     "ga.test_episodes=1", "run.final_test_episodes=1", *small)
 
 
 # in the order in which they run; seconds of each on a machine with a GPU
 PARTS: dict[str, tuple[Callable[[Setting], Iterator[Step]], float]] = {
-    "build": (build, 400), "doctor": (doctor, 60), "tests": (tests, 150), "population": (population, 150),
-    "replicator": (replicator, 90), "learning": (learning, 110), "evolution": (evolution, 120),
-    "inference": (inference, 90), "schedule": (schedule, 90)}
+    "build": (build, 400), "doctor": (doctor, 60), "tests": (tests, 150), "population": (population, 120),
+    "evolution": (evolution, 120), "schedule": (schedule, 60), "inference": (inference, 60),
+    "replicator": (replicator, 90), "learning": (learning, 110)}
 
 if __name__ == "__main__":
     make_environment(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
