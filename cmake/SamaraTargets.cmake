@@ -55,6 +55,9 @@ if(SAMARA_SANITIZE)
   target_compile_options(samara_options INTERFACE -fsanitize=${SAMARA_SANITIZE} -fno-omit-frame-pointer
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-uninitialized>)
   target_link_options(samara_options INTERFACE -fsanitize=${SAMARA_SANITIZE})
+  if(SAMARA_SANITIZE STREQUAL "address,undefined")  # a null pointer that is read or written is the address sanitizer's find
+    target_compile_options(samara_options INTERFACE -fno-sanitize=null)
+  endif()
 endif()
 
 # Headers precompiled once: those of all libraries, those of all tests, and (src/nn/torch) torch's.
@@ -127,7 +130,7 @@ function(samara_library name)
     samara_share_torch_templates(${name} 16)
   else()
     set(plugins ${ARG_SOURCES})
-    list(FILTER plugins INCLUDE REGEX "/(rl/algorithms|classic|memory|maze|mujoco)/")
+    list(FILTER plugins INCLUDE REGEX "/(classic|memory|maze|mujoco)/")
     samara_compile_apart(${plugins})
   endif()
 endfunction()
@@ -144,13 +147,13 @@ function(samara_with_threads variable)
   set(${variable} ${kept} PARENT_SCOPE)
 endfunction()
 
-# samara_tests(name DEPS ... SUBFOLDERS ... | SOURCES ... [APART]): one GoogleTest program of every *_test.cc of this folder (and
-# those), or of the sources named. APART: compiled one by one, since files use one name for different things.
+# samara_tests(name DEPS ... SUBFOLDERS ... | SOURCES ...): one GoogleTest program of every *_test.cc of this folder (and those), or
+# of the sources named. foo_test.cc has namespace samara::foo_test: files use one name for different things, and are joined.
 function(samara_tests name)
   if(NOT SAMARA_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "APART" "PCH" "DEPS;SUBFOLDERS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "PCH" "DEPS;SUBFOLDERS;SOURCES" ${ARGN})
   if(ARG_SOURCES)
     set(sources ${ARG_SOURCES})
   else()
@@ -178,9 +181,6 @@ function(samara_tests name)
     samara_share_torch_templates(${name} 8)
   else()
     samara_use_precompiled(${name} samara_test_pch)
-    if(ARG_APART)
-      set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
-    endif()
   endif()
   add_test(NAME ${name} COMMAND ${name})
 endfunction()

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-namespace samara {
+namespace samara::atari_preset_test {
 namespace {
 
 TEST(AtariPresetTest, HasEveryPresetOfTheSpecification) {
@@ -106,4 +106,4 @@ TEST(AtariPresetTest, DrawsNoopsUniformlyFromTheEpisodeSeed) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::atari_preset_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace samara {
+namespace samara::dummy_test {
 namespace {
 
 TEST(DummyTest, AStateOfAnotherSizeIsRefused) {
@@ -26,4 +26,4 @@ TEST(DummyTest, AStateOfAnotherSizeIsRefused) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::dummy_test

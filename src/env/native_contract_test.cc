@@ -9,7 +9,7 @@
 #include "core/rng.h"
 #include "env/registry.h"
 
-namespace samara {
+namespace samara::native_contract_test {
 namespace {
 
 // As a float a number of the order of -1e-12, as a gray level one that no environment draws.
@@ -267,4 +267,4 @@ TEST(RegistryTest, WithoutVenvMujocoSaysWhatToDoAndTheRestWorks) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::native_contract_test

@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-namespace samara {
+namespace samara::agent_layout_test {
 namespace {
 
 Tensor Counted(std::vector<int64_t> shape, float first) {
@@ -124,4 +124,4 @@ TEST(AgentLayoutTest, WhatHasNoPlaceInALayoutKeepsItsNameAndValues) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::agent_layout_test

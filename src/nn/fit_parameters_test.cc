@@ -6,7 +6,7 @@
 #include <map>
 #include <numeric>
 
-namespace samara {
+namespace samara::fit_parameters_test {
 namespace {
 
 NetworkDescription Make(const std::string& layers, int64_t size, int64_t channels,
@@ -97,4 +97,4 @@ TEST(FitParametersTest, NamesTheTensorWithoutAPlaceAndWritesNothing) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::fit_parameters_test

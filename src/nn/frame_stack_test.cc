@@ -5,7 +5,7 @@
 
 #include <deque>
 
-namespace samara {
+namespace samara::frame_stack_test {
 namespace {
 
 std::vector<uint8_t> Frame(size_t elements, int number) {
@@ -90,4 +90,4 @@ TEST(FrameStackTest, ContinuesFromASavedState) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::frame_stack_test

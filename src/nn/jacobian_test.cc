@@ -8,7 +8,7 @@
 
 #include "core/rng.h"
 
-namespace samara {
+namespace samara::jacobian_test {
 namespace {
 
 std::vector<float> Random(uint64_t seed, size_t n, double scale) {
@@ -266,4 +266,4 @@ TEST(Jacobians, TakeMagnitudesByState) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::jacobian_test

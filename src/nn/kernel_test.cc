@@ -10,7 +10,7 @@
 
 #include "core/rng.h"
 
-namespace samara {
+namespace samara::kernel_test {
 namespace {
 
 // Uniform on [-1, 1) with a share of exact zeros.
@@ -779,4 +779,4 @@ TEST(AlignedFloatsTest, IsAlignedAndZero) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::kernel_test

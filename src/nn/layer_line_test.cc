@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace samara {
+namespace samara::layer_line_test {
 namespace {
 
 using Kind = Layer::Kind;
@@ -231,4 +231,4 @@ TEST(LayerLineTest, ProgramsRegisterNetworksOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::layer_line_test

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace samara {
+namespace samara::network_test {
 namespace {
 
 NetworkDescription Atari(std::string_view name, int64_t actions) {
@@ -267,4 +267,4 @@ TEST(StorageTest, Int8IsMultiplesOfThePowerOfTwoThat127Reach) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::network_test

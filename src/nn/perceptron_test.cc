@@ -8,7 +8,7 @@
 #include "core/rng.h"
 #include "nn/jacobian.h"
 
-namespace samara {
+namespace samara::perceptron_test {
 namespace {
 
 std::vector<float> Draws(size_t n, uint64_t key, double scale = 1) {
@@ -121,4 +121,4 @@ TEST(PerceptronTest, RefusesWhatItCannotLearn) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::perceptron_test

@@ -9,7 +9,7 @@
 
 #include "core/rng.h"
 
-namespace samara {
+namespace samara::pixels_test {
 namespace {
 
 struct Case {
@@ -89,4 +89,4 @@ TEST(PixelsTest, RefusesRulesThatMakeNoSense) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::pixels_test

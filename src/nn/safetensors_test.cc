@@ -11,7 +11,7 @@
 
 #include "core/files.h"
 
-namespace samara {
+namespace samara::safetensors_test {
 namespace {
 
 Safetensors Sample() {
@@ -226,4 +226,4 @@ TEST_F(SafetensorsTest, ManyTensorsAreRefusedBothWays) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::safetensors_test

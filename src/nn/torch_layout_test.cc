@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-namespace samara {
+namespace samara::torch_layout_test {
 namespace {
 
 // A 2 x 2 image of one channel, a 1 x 1 convolution to two channels, a dense layer to one output:
@@ -117,4 +117,4 @@ TEST(TorchLayoutTest, RefusesMissingRepeatedAndMisshapenTensors) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::torch_layout_test

@@ -6,7 +6,7 @@
 #include "env/registry.h"
 #include "env/simulated.h"
 
-namespace samara {
+namespace samara::classic_test {
 namespace {
 
 // A task, its observation buffer and shorthand for one step.
@@ -245,4 +245,4 @@ TEST(RescaleTest, CoversUnequalBounds) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::classic_test

@@ -6,7 +6,7 @@
 #include "env/registry.h"
 #include "env/simulated.h"
 
-namespace samara {
+namespace samara::goal_test {
 namespace {
 
 class Played {
@@ -126,4 +126,4 @@ TEST(PointReachTest, ASimpleControllerReachesEveryGoal) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::goal_test

@@ -16,7 +16,7 @@
 #include "env/registry.h"
 #include "env/simulated.h"
 
-namespace samara {
+namespace samara::maze_test {
 namespace {
 
 // A room of 100 x 100 with the goal in the middle of its right half.
@@ -278,4 +278,4 @@ TEST(MazeGoldenTest, TrajectoriesKeepTheirBits) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::maze_test

@@ -10,7 +10,7 @@
 #include "env/registry.h"
 #include "env/simulated.h"
 
-namespace samara {
+namespace samara::memory_test {
 namespace {
 
 using Seen = std::vector<float>;
@@ -246,4 +246,4 @@ TEST(ForgedStateTest, NothingIsReadOutsideTheTask) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::memory_test

@@ -8,7 +8,7 @@
 #include "core/venv.h"
 #include "env/registry.h"
 
-namespace samara {
+namespace samara::library_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -64,4 +64,4 @@ TEST_F(TaskFileTest, AMissingFileOrLibrarySaysWhatToDo) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::library_test

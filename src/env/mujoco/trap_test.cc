@@ -4,7 +4,7 @@
 #include "env/registry.h"
 #include "env/simulated.h"
 
-namespace samara {
+namespace samara::trap_test {
 namespace {
 
 // Throws a body at the trap; where it is after each step.
@@ -106,4 +106,4 @@ TEST(HumanoidTrapTest, TheEndIsClosed) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::trap_test

@@ -5,7 +5,7 @@
 
 #include "env/registry.h"
 
-namespace samara {
+namespace samara::toy_test {
 namespace {
 
 // Plays one episode; `answer` says the two numbers for an observation.
@@ -92,4 +92,4 @@ TEST(TwoWeightsTest, OnlyTheRightWeightsSolve) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::toy_test

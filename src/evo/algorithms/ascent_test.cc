@@ -9,7 +9,7 @@
 #include "core/rng.h"
 #include "evo/algorithms/shaping.h"
 
-namespace samara {
+namespace samara::ascent_test {
 namespace {
 
 std::vector<uint64_t> Keys(uint64_t seed, size_t pairs) {
@@ -190,4 +190,4 @@ TEST(AscentTest, RankedPairsHaveTheCorrelationOfTheLaw) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::ascent_test

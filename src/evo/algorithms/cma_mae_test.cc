@@ -11,7 +11,7 @@
 #include "evo/algorithms/cma_search.h"
 #include "evo/evaluate/evaluate_test_util.h"
 
-namespace samara {
+namespace samara::cma_mae_test {
 namespace {
 
 constexpr uint64_t kSeed = 4;
@@ -192,4 +192,4 @@ TEST(CmaMaeTest, RefusesDamagedStatesAndArchives) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::cma_mae_test

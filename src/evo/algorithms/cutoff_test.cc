@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace samara {
+namespace samara::cutoff_test {
 namespace {
 
 TEST(CutoffTest, ReadsItsThreeForms) {
@@ -36,4 +36,4 @@ TEST(CutoffTest, RefusesEverythingElse) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::cutoff_test

@@ -10,7 +10,7 @@
 #include "evo/evaluate/evaluate_test_util.h"
 #include "evo/genome/noise.h"
 
-namespace samara {
+namespace samara::es_test {
 namespace {
 
 constexpr uint64_t kSeed = 21;
@@ -427,4 +427,4 @@ TEST(EsTest, RefusesMoreThanItCanNumberOrRecord) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::es_test

@@ -13,7 +13,7 @@
 #include "evo/evaluate/evaluate_test_util.h"
 #include "evo/genome/noise.h"
 
-namespace samara {
+namespace samara::estimators_test {
 namespace {
 
 constexpr uint64_t kSeed = 31;
@@ -308,4 +308,4 @@ TEST(EstimatorsTest, RefuseWhatTheyCannotPlay) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::estimators_test

@@ -10,7 +10,7 @@
 #include "evo/evaluate/evaluate_test_util.h"
 #include "evo/genome/decode.h"
 
-namespace samara {
+namespace samara::ga_ns_test {
 namespace {
 
 constexpr uint64_t kSeed = 8;
@@ -248,4 +248,4 @@ TEST(GaNsTest, RecordingsOfMemoryAreRefused) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::ga_ns_test

@@ -5,7 +5,7 @@
 #include "evo/algorithms/ga_ns.h"
 #include "evo/algorithms/ga_test_util.h"
 
-namespace samara {
+namespace samara::ga_safe_test {
 namespace {
 
 GaConfig Small(MutationKind kind, GaLoop loop, EliteMode mode) {
@@ -124,4 +124,4 @@ TEST(DeepGaWithSafeMutations, WhatThePopulationSeesIsBounded) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::ga_safe_test

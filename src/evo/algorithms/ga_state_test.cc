@@ -4,7 +4,7 @@
 #include "evo/algorithms/ga_test_util.h"
 #include "evo/evaluate/finished_episodes.h"
 
-namespace samara {
+namespace samara::ga_state_test {
 namespace {
 
 GaState SomeState() {
@@ -199,4 +199,4 @@ TEST(GaStateTest, AnotherVersionIsNamed) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::ga_state_test

@@ -12,7 +12,7 @@
 #include "evo/genome/decode.h"
 #include "evo/genome/noise.h"
 
-namespace samara {
+namespace samara::ga_test {
 namespace {
 
 constexpr uint64_t kSeed = 21;
@@ -821,4 +821,4 @@ TEST(GaTest, ParametersAreHeldForRunningEpisodesOnly) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::ga_test

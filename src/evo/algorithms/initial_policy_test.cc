@@ -9,7 +9,7 @@
 #include "evo/genome/decode.h"
 #include "evo/genome/noise.h"
 
-namespace samara {
+namespace samara::initial_policy_test {
 namespace {
 
 EpisodeResult ByMember(const Task& task, std::span<const float>) {
@@ -163,4 +163,4 @@ TEST(InitialPolicyTest, TheCentreOfAnEvolutionStrategyBeginsThere) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::initial_policy_test

@@ -13,7 +13,7 @@
 #include "evo/evaluate/evaluate_test_util.h"
 #include "evo/genome/decode.h"
 
-namespace samara {
+namespace samara::map_elites_test {
 namespace {
 
 constexpr uint64_t kSeed = 9, kPopulation = 12;
@@ -225,4 +225,4 @@ TEST(CellGridTest, PositionsAreNumbersWithCommas) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::map_elites_test

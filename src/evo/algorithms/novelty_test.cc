@@ -11,7 +11,7 @@
 #include "core/bytes.h"
 #include "core/rng.h"
 
-namespace samara {
+namespace samara::novelty_test {
 namespace {
 
 constexpr double kEnough = std::numeric_limits<double>::infinity();
@@ -181,4 +181,4 @@ TEST(NoveltyTest, SeveralEpisodesCountByTheMeanOfTheirFinalPositions) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::novelty_test

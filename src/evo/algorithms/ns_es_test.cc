@@ -13,7 +13,7 @@
 #include "evo/evaluate/evaluate_test_util.h"
 #include "evo/genome/decode.h"
 
-namespace samara {
+namespace samara::ns_es_test {
 namespace {
 
 constexpr uint64_t kSeed = 5;
@@ -456,4 +456,4 @@ TEST(NsEsTest, OrderAndThreadsChangeNothing) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::ns_es_test

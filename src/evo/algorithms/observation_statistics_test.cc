@@ -9,7 +9,7 @@
 #include "core/rng.h"
 #include "nn/kernel.h"
 
-namespace samara {
+namespace samara::observation_statistics_test {
 namespace {
 
 std::vector<float> Rows(uint64_t key, size_t rows) {
@@ -179,4 +179,4 @@ TEST(ObservationStatisticsTest, TheLayerNormalizesWithThem) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::observation_statistics_test

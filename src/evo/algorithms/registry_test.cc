@@ -6,7 +6,7 @@
 
 #include "evo/algorithms/ga_test_util.h"
 
-namespace samara {
+namespace samara::registry_test {
 namespace {
 
 TEST(EvolutionRegistryTest, EveryRowMakesAConfigurationAndReadsItsStates) {
@@ -144,4 +144,4 @@ TEST(EvolutionRegistryDeathTest, ANameIsRegisteredOnce) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::registry_test

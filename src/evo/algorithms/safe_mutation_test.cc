@@ -9,7 +9,7 @@
 #include "evo/genome/noise.h"
 #include "nn/jacobian.h"
 
-namespace samara {
+namespace samara::safe_mutation_test {
 namespace {
 
 constexpr MutationKind kSafe[] = {MutationKind::kSmR, MutationKind::kSmGSum,
@@ -154,4 +154,4 @@ TEST(SafeMutation, ASearchEndsWhereNothingChangesTheOutputs) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::safe_mutation_test

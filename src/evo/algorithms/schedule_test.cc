@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace samara {
+namespace samara::schedule_test {
 namespace {
 
 TEST(ScheduleTest, EachKindAtItsBeginningMiddleEndAndBeyond) {
@@ -38,4 +38,4 @@ TEST(ScheduleTest, AnExponentialOneToZeroIsZeroAfterItsBeginning) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::schedule_test

@@ -8,7 +8,7 @@
 
 #include "core/rng.h"
 
-namespace samara {
+namespace samara::shaping_test {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -93,4 +93,4 @@ TEST(ShapingTest, EveryKindHasADefinition) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::shaping_test

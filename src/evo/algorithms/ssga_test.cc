@@ -9,7 +9,7 @@
 #include "evo/evaluate/evaluate_test_util.h"
 #include "evo/genome/genome_set.h"
 
-namespace samara {
+namespace samara::ssga_test {
 namespace {
 
 SsgaConfig Small(MutationKind kind = MutationKind::kPlain) {
@@ -282,4 +282,4 @@ TEST(Ssga, SaysHowMuchMemoryItsPopulationTakes) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::ssga_test

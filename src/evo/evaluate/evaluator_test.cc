@@ -11,7 +11,7 @@
 #include "evo/evaluate/evaluate_test_util.h"
 #include "fleet/fleet_test_util.h"
 
-namespace samara {
+namespace samara::evaluator_test {
 namespace {
 
 constexpr const char* kNetwork = "mlp-8-tanh";
@@ -519,4 +519,4 @@ TEST(EvaluateTest, NoStepAllocatesMemory) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::evaluator_test

@@ -8,7 +8,7 @@
 #include "core/bytes.h"
 #include "evo/evaluate/evaluate_test_util.h"
 
-namespace samara {
+namespace samara::experience_test {
 namespace {
 
 // States 0, 1, 2, ... of two numbers, the second a copy.
@@ -133,4 +133,4 @@ TEST(Experience, ComesBackFromEveryEvaluatorWithoutAnExtraStep) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::experience_test

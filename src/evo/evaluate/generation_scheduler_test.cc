@@ -6,7 +6,7 @@
 
 #include "evo/evaluate/evaluate_test_util.h"
 
-namespace samara {
+namespace samara::generation_scheduler_test {
 namespace {
 
 constexpr uint32_t kMembers = 6, kElite = kMembers, kPopulation = kMembers, kEpisodes = 2;
@@ -197,4 +197,4 @@ TEST(GenerationWorkTest, AStopAndAFailureEndTheWait) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::generation_scheduler_test

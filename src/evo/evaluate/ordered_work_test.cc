@@ -4,7 +4,7 @@
 
 #include "evo/evaluate/evaluate_test_util.h"
 
-namespace samara {
+namespace samara::ordered_work_test {
 namespace {
 
 // A task whose seed follows from the results merged when it was made.
@@ -87,4 +87,4 @@ TEST(OrderedWork, StopEndsIt) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::ordered_work_test

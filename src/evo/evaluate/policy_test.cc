@@ -7,7 +7,7 @@
 
 #include "evo/evaluate/evaluate_test_util.h"
 
-namespace samara {
+namespace samara::policy_test {
 namespace {
 
 // Writes a constant per handle and counts how often it is asked.
@@ -269,4 +269,4 @@ TEST(PolicyTest, NothingIsAllocatedAfterTheFirstLoad) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::policy_test

@@ -6,7 +6,7 @@
 #include "evo/genome/decode.h"
 #include "nn/safetensors.h"
 
-namespace samara {
+namespace samara::reference_test {
 namespace {
 
 constexpr char kLine[] = "normalize, dense 6 vbn relu, dense 5 vbn_affine tanh";
@@ -115,4 +115,4 @@ TEST(ReferenceTest, AGenomesOutputsDoNotDependOnWhatOtherSlotsHold) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::reference_test

@@ -9,7 +9,7 @@
 #include "evo/evaluate/peers.h"
 #include "evo/genome/population_hash.h"
 
-namespace samara {
+namespace samara::shared_evaluator_test {
 namespace {
 
 constexpr uint64_t kSeed = 3;
@@ -294,4 +294,4 @@ TEST(SharedEvaluatorTest, ADeadRankEndsTheOthersEpisodes) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::shared_evaluator_test

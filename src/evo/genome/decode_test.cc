@@ -13,7 +13,7 @@
 #include "evo/genome/noise.h"
 #include "evo/genome/noise_table.h"
 
-namespace samara {
+namespace samara::decode_test {
 namespace {
 
 NetworkDescription SmallNetwork() { return MakeNetwork("Model", 84, 84, 4, 6).ValueOrThrow(); }
@@ -341,4 +341,4 @@ TEST(AncestorCacheTest, ManyThreadsGetTheSameBits) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::decode_test

@@ -7,7 +7,7 @@
 
 #include "core/bytes.h"
 
-namespace samara {
+namespace samara::genome_set_test {
 namespace {
 
 std::vector<Genome> Family() {
@@ -88,4 +88,4 @@ TEST(GenomeSet, PartsThatDoNotFitAreRefused) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::genome_set_test

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-namespace samara {
+namespace samara::genome_test {
 namespace {
 
 Genome Long(size_t mutations) {
@@ -196,4 +196,4 @@ TEST(GenomeTest, RefusesMutationsOfAnUnknownKind) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::genome_test

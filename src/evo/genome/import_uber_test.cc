@@ -6,7 +6,7 @@
 
 #include "core/files.h"
 
-namespace samara {
+namespace samara::import_uber_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -93,4 +93,4 @@ TEST(ImportUberTest, IndicesLeaveRoomForTheNetwork) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::import_uber_test

@@ -12,7 +12,7 @@
 #include "evo/genome/noise_quantiles.h"
 #include "evo/genome/noise_table.h"
 
-namespace samara {
+namespace samara::noise_test {
 namespace {
 
 std::vector<uint32_t> Bits(std::span<const float> values) {
@@ -125,4 +125,4 @@ TEST(NoiseDeathTest, SliceBeyondTheTableIsABug) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::noise_test

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace samara {
+namespace samara::population_hash_test {
 namespace {
 
 TEST(PopulationHashTest, IsSha256OfEncodingsFitnessBitsAndElite) {
@@ -31,4 +31,4 @@ TEST(PopulationHashTest, OrderFitnessAndEliteMatter) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::population_hash_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace samara {
+namespace samara::agreement_test {
 namespace {
 
 std::string Describe(const std::vector<std::string>& values) {
@@ -45,4 +45,4 @@ TEST(AgreementTest, ADisagreementIsAnInternalFailure) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::agreement_test

@@ -16,7 +16,7 @@
 #include "core/thread.h"
 #include "replica/collectives/arena.h"
 
-namespace samara {
+namespace samara::communicator_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -417,4 +417,4 @@ TEST(CommunicatorTest, ARecordThatCannotBeWrittenChangesNothing) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::communicator_test

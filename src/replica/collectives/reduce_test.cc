@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-namespace samara {
+namespace samara::reduce_test {
 namespace {
 
 template <typename T>
@@ -115,4 +115,4 @@ TEST(ReduceTest, SubtreesCoverWhatIsAskedFor) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::reduce_test

@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace samara {
+namespace samara::failure_detector_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -128,4 +128,4 @@ TEST(FailureDetectorTest, TimesOutOnlyTheFrozenRankOf256) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::failure_detector_test

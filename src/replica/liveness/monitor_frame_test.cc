@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-namespace samara {
+namespace samara::monitor_frame_test {
 namespace {
 
 std::optional<MonitorFrame> Parsed(const MonitorFrame& frame) {
@@ -52,4 +52,4 @@ TEST(MonitorFrameTest, ACodeThatIsNoneIsUnavailable) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::monitor_frame_test

@@ -26,7 +26,7 @@
 #include "core/thread.h"
 #include "replica/liveness/polled_monitor.h"
 
-namespace samara {
+namespace samara::monitor_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -542,4 +542,4 @@ TEST_F(ProcessesTest, AGroupThatWasStoppedAsAWholeGoesOn) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::monitor_test

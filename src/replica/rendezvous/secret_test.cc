@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace samara {
+namespace samara::secret_test {
 namespace {
 
 TEST(SecretTest, EverySecretIsAnother) {
@@ -31,4 +31,4 @@ TEST(SecretTest, AProofDependsOnSecretPurposeAndMessage) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::secret_test

@@ -12,7 +12,7 @@
 #include "core/thread.h"
 #include "replica/rendezvous/store_wire.h"
 
-namespace samara {
+namespace samara::socket_store_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -276,4 +276,4 @@ TEST(SocketStoreEndTest, NobodyThereIsSaidAfterTheTimeout) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::socket_store_test

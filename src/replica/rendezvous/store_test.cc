@@ -5,7 +5,7 @@
 #include "replica/rendezvous/socket_store.h"
 #include "replica/rendezvous/store_contract.h"
 
-namespace samara {
+namespace samara::store_test {
 namespace {
 
 std::string NameOf(const ::testing::TestParamInfo<StoreKind>& kind) { return kind.param.name; }
@@ -52,4 +52,4 @@ TEST(StoreTest, ATextIsNoCounterAndASumMustFit) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::store_test

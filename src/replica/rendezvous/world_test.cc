@@ -4,7 +4,7 @@
 
 #include <map>
 
-namespace samara {
+namespace samara::world_test {
 namespace {
 
 using Set = std::map<std::string, std::string>;
@@ -278,4 +278,4 @@ TEST(WorldTest, TheSecretIsTheUsersElseTheJobsName) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::world_test

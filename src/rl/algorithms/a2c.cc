@@ -79,9 +79,9 @@ class A2c : public ActorCritic {
   const A2cParameters config_;
 };
 
-constexpr MakeAlgorithm* kMake = NewAlgorithm<A2c>;
+constexpr MakeAlgorithm* kMakeA2c = NewAlgorithm<A2c>;
 #else
-constexpr MakeAlgorithm* kMake = nullptr;
+constexpr MakeAlgorithm* kMakeA2c = nullptr;
 #endif
 
 }  // namespace
@@ -91,7 +91,7 @@ LearningAlgorithm A2cRow() {
           .about = "synchronous advantage actor-critic, on-policy",
           .paper = "Mnih et al. 2016",
           .parameters = NewParameters<A2cParameters>,
-          .make = kMake};
+          .make = kMakeA2c};
 }
 
 }  // namespace samara

@@ -6,9 +6,10 @@
 #include "rl/algorithms/registry.h"
 #include "rl/learner/algorithm.h"
 
-namespace samara {
+namespace samara::a2c_test {
 namespace {
 
+using namespace batch_test;
 using torch::Tensor;
 
 LearningConfig Config(double gamma, double lambda) {
@@ -149,4 +150,4 @@ TEST(A2cTest, RefusesWhatIsOffPolicy) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::a2c_test

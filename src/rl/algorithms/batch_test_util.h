@@ -4,7 +4,7 @@
 #include "nn/torch/agent_network.h"
 #include "rl/learner/learner_batch.h"
 
-namespace samara {
+namespace samara::batch_test {
 
 constexpr int64_t kActions = 3, kInputs = 2;
 
@@ -41,4 +41,4 @@ inline LearnerBatch RandomBatch(const torch::Tensor& reward, const torch::Tensor
   return batch;
 }
 
-}  // namespace samara
+}  // namespace samara::batch_test

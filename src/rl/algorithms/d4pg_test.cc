@@ -3,7 +3,7 @@
 #include "rl/algorithms/replay_test_util.h"
 #include "rl/learner/return_atoms.h"
 
-namespace samara {
+namespace samara::d4pg_test {
 namespace {
 
 using namespace replay_test;
@@ -200,4 +200,4 @@ TEST(D4pgTest, RefusesWhatItHasNoUseFor) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::d4pg_test

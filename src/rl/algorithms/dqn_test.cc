@@ -7,7 +7,7 @@
 #include "nn/torch/torch.h"
 #include "rl/algorithms/registry.h"
 
-namespace samara {
+namespace samara::dqn_test {
 namespace {
 
 using TorchTensor = torch::Tensor;
@@ -155,4 +155,4 @@ TEST(DqnTest, RefusesWhatItHasNoUseFor) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::dqn_test

@@ -273,9 +273,9 @@ class Ppo : public ActorCritic {
   const PpoParameters config_;
 };
 
-constexpr MakeAlgorithm* kMake = NewAlgorithm<Ppo>;
+constexpr MakeAlgorithm* kMakePpo = NewAlgorithm<Ppo>;
 #else
-constexpr MakeAlgorithm* kMake = nullptr;
+constexpr MakeAlgorithm* kMakePpo = nullptr;
 #endif
 
 }  // namespace
@@ -285,7 +285,7 @@ LearningAlgorithm PpoRow() {
           .about = "proximal policy optimization, clipped",
           .paper = "Schulman et al. 2017",
           .parameters = NewParameters<PpoParameters>,
-          .make = kMake};
+          .make = kMakePpo};
 }
 
 }  // namespace samara

@@ -8,9 +8,10 @@
 #include "rl/learner/actor_critic.h"
 #include "rl/learner/algorithm.h"
 
-namespace samara {
+namespace samara::ppo_test {
 namespace {
 
+using namespace batch_test;
 using torch::Tensor;
 
 LearningConfig PpoConfig(std::initializer_list<std::pair<const char*, const char*>> settings) {
@@ -243,4 +244,4 @@ TEST(PpoTest, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::ppo_test

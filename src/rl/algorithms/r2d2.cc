@@ -275,9 +275,9 @@ ShardLoss R2d2::Loss(const Shard& shard) const {
   return loss;
 }
 
-constexpr MakeAlgorithm* kMake = NewAlgorithm<R2d2>;
+constexpr MakeAlgorithm* kMakeR2d2 = NewAlgorithm<R2d2>;
 #else
-constexpr MakeAlgorithm* kMake = nullptr;
+constexpr MakeAlgorithm* kMakeR2d2 = nullptr;
 #endif
 
 }  // namespace
@@ -287,7 +287,7 @@ LearningAlgorithm R2d2Row() {
           .about = "recurrent deep Q-learning from a prioritized replay, for discrete actions",
           .paper = "Kapturowski et al. 2019",
           .parameters = NewParameters<R2d2Parameters>,
-          .make = kMake};
+          .make = kMakeR2d2};
 }
 
 }  // namespace samara

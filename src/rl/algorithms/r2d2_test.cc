@@ -10,7 +10,7 @@
 #include "rl/algorithms/registry.h"
 #include "rl/learner/algorithm.h"
 
-namespace samara {
+namespace samara::r2d2_test {
 namespace {
 
 using torch::Tensor;
@@ -547,4 +547,4 @@ TEST(R2d2Test, RefusesWhatItHasNoUseFor) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::r2d2_test

@@ -4,7 +4,7 @@
 
 #include "rl/learner/algorithm.h"
 
-namespace samara {
+namespace samara::registry_test {
 namespace {
 
 struct ToyParameters : AlgorithmConfig {
@@ -110,4 +110,4 @@ TEST(LearningRegistryTest, ACopiedConfigurationHasItsOwnParameters) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::registry_test

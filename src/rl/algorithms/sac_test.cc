@@ -9,7 +9,7 @@
 #include "rl/algorithms/replay_test_util.h"
 #include "rl/learner/distribution.h"
 
-namespace samara {
+namespace samara::sac_test {
 namespace {
 
 using namespace replay_test;
@@ -387,4 +387,4 @@ TEST(DiscreteSacTest, ActionsAreDrawnByTheirProbabilities) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::sac_test

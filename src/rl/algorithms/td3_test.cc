@@ -4,7 +4,7 @@
 
 #include "rl/algorithms/replay_test_util.h"
 
-namespace samara {
+namespace samara::td3_test {
 namespace {
 
 using namespace replay_test;
@@ -220,4 +220,4 @@ TEST(Td3Test, RefusesWhatItHasNoUseFor) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::td3_test

@@ -185,11 +185,11 @@ class VtraceAlgorithm : public ActorCritic {
   const VtraceParameters config_;
 };
 
-constexpr MakeAlgorithm* kMake = NewAlgorithm<VtraceAlgorithm>;
+constexpr MakeAlgorithm* kMakeVtrace = NewAlgorithm<VtraceAlgorithm>;
 
 }  // namespace
 #else
-constexpr MakeAlgorithm* kMake = nullptr;
+constexpr MakeAlgorithm* kMakeVtrace = nullptr;
 #endif
 
 LearningAlgorithm VtraceRow() {
@@ -197,7 +197,7 @@ LearningAlgorithm VtraceRow() {
           .about = "V-trace with central inference",
           .paper = "IMPALA, Espeholt et al. 2018; SEED RL, 2020",
           .parameters = NewParameters<VtraceParameters>,
-          .make = kMake};
+          .make = kMakeVtrace};
 }
 
 }  // namespace samara

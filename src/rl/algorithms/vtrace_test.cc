@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-namespace samara {
+namespace samara::vtrace_test {
 namespace {
 
 constexpr int64_t kT = 17, kB = 5;
@@ -220,4 +220,4 @@ TEST(VtraceLossTest, TheClippedObjectiveIsPposOnVtracesAdvantages) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::vtrace_test

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <thread>
 
-namespace samara {
+namespace samara::batch_size_test {
 namespace {
 
 using std::chrono::microseconds;
@@ -76,4 +76,4 @@ TEST(BatchSizeTest, AFailingModelIsReported) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::batch_size_test

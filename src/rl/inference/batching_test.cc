@@ -3,7 +3,7 @@
 #include "rl/inference/async_batching.h"
 #include "rl/inference/lockstep_batching.h"
 
-namespace samara {
+namespace samara::batching_test {
 namespace {
 
 using Slots = std::vector<uint32_t>;
@@ -137,4 +137,4 @@ TEST_F(BatchingTest, LockstepGoesOnWithoutSlotsThatRest) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::batching_test

@@ -17,7 +17,7 @@
 #include "env/registry.h"
 #include "rl/trajectory/slot_records.h"
 
-namespace samara {
+namespace samara::inference_server_test {
 namespace {
 
 constexpr uint32_t kSlots = 6, kLength = 5;
@@ -557,4 +557,4 @@ TEST(RewardsTest, AsTheSourcesDefineThem) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::inference_server_test

@@ -20,7 +20,7 @@
 #include "fleet/remote/hub.h"
 #include "rl/inference/inference_server.h"
 
-namespace samara {
+namespace samara::no_allocation_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -182,4 +182,4 @@ TEST(NoAllocationTest, WithAnUnrollStore) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::no_allocation_test

@@ -9,7 +9,7 @@
 #include "core/thread.h"
 #include "rl/learner/agent_test_util.h"
 
-namespace samara {
+namespace samara::agent_test {
 namespace {
 
 // The learner rebuilds frame stacks and recurrent states from unrolls: with the parameters that
@@ -425,4 +425,4 @@ TEST(AgentTest, SlotsAreSavedOfAllAndReadByShare) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::agent_test

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace samara {
+namespace samara::distribution_test {
 namespace {
 
 using torch::Tensor;
@@ -154,4 +154,4 @@ TEST(DistributionTest, RowsOnPlainNumbersAreThoseOfTensors) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::distribution_test

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace samara {
+namespace samara::entropy_cost_test {
 namespace {
 
 // A target of exactly zero is a target.
@@ -33,4 +33,4 @@ TEST(EntropyCostTest, ATargetOfZeroMovesTheCoefficient) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::entropy_cost_test

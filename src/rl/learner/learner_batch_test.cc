@@ -4,7 +4,7 @@
 
 #include "core/rng.h"
 
-namespace samara {
+namespace samara::learner_batch_test {
 namespace {
 
 constexpr int64_t kHeight = 3, kWidth = 2;
@@ -137,4 +137,4 @@ TEST(LearnerBatchTest, TheLearnerSeesWhatWasPlayed) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::learner_batch_test

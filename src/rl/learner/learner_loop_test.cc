@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace samara {
+namespace samara::learner_loop_test {
 namespace {
 
 using Key = std::pair<uint32_t, uint64_t>;  // slot, and which of its unrolls
@@ -145,4 +145,4 @@ TEST_F(LearnerLoopTest, UpdatesThatAreNotAppliedCallForRollbacksThenForTheEnd) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::learner_loop_test

@@ -7,7 +7,7 @@
 #include "nn/torch/script_torso_test_util.h"
 #include "rl/learner/agent_test_util.h"
 
-namespace samara {
+namespace samara::module_test {
 namespace {
 
 // Every parameter of an agent, a module's by the names of the layers that it imitates.
@@ -168,4 +168,4 @@ TEST(ModuleTest, IsRefusedWhereItCannotBe) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::module_test

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace samara {
+namespace samara::optimizer_test {
 namespace {
 
 using torch::Tensor;
@@ -165,4 +165,4 @@ TEST(OptimizerTest, SchedulesAndNames) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::optimizer_test

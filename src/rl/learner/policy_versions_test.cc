@@ -4,7 +4,7 @@
 
 #include "core/rng.h"
 
-namespace samara {
+namespace samara::policy_versions_test {
 namespace {
 
 // Channels go pixel by pixel, of each plane in turn; element by element here.
@@ -53,4 +53,4 @@ TEST(ActingTest, AnInputHoldsThePlanesAlongTheChannels) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::policy_versions_test

@@ -4,7 +4,7 @@
 
 #include "rl/replay/unroll_replay.h"
 
-namespace samara {
+namespace samara::replay_files_test {
 namespace {
 
 using Files = std::map<std::string, std::string>;
@@ -84,4 +84,4 @@ TEST(ReplayFilesTest, FilesAreFewForAnyNumberOfShards) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::replay_files_test

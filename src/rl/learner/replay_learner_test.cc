@@ -2,7 +2,7 @@
 
 #include "rl/algorithms/replay_test_util.h"
 
-namespace samara {
+namespace samara::replay_learner_test {
 namespace {
 
 using namespace replay_test;
@@ -95,4 +95,4 @@ TEST(ReplayLearnerGroupsTest, EachGroupHasAnOptimizerOfItsOwn) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::replay_learner_test

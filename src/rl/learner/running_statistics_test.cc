@@ -8,7 +8,7 @@
 #include "core/bytes.h"
 #include "core/rng.h"
 
-namespace samara {
+namespace samara::running_statistics_test {
 namespace {
 
 // 1,000 rows of three numbers of unlike size: around 0, around 1,000 with a deviation of 0.5, and
@@ -118,4 +118,4 @@ TEST(RunningStatisticsTest, WhatCannotBeAMeanOrASumOfSquaresIsRefused) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::running_statistics_test

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <thread>
 
-namespace samara {
+namespace samara::shards_test {
 namespace {
 
 TEST(ShardsTest, EveryShardIsWorkedOnOnceAndTheSameThreadsAreUsedAgain) {
@@ -65,4 +65,4 @@ TEST(ShardsTest, TheLargestNumberOfAllShardsComesWithTheirSum) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::shards_test

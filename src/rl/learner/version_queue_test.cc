@@ -5,7 +5,7 @@
 #include <atomic>
 #include <thread>
 
-namespace samara {
+namespace samara::version_queue_test {
 namespace {
 
 constexpr uint64_t kNewest = InferenceBatch::kNewest;
@@ -45,4 +45,4 @@ TEST(VersionQueueTest, TheNewestIsThereWhileOthersArePublished) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::version_queue_test

@@ -11,7 +11,7 @@
 
 #include "rl/replay/parts_test_util.h"
 
-namespace samara {
+namespace samara::hindsight_test {
 namespace {
 
 constexpr uint32_t kStreams = 3, kLength = 3;
@@ -346,4 +346,4 @@ TEST(BlockLinksTest, CirclesAreRefused) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::hindsight_test

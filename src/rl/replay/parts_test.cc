@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace samara {
+namespace samara::parts_test {
 namespace {
 
 bool Same(const ItemRange& range, uint64_t first, uint64_t end) {
@@ -35,4 +35,4 @@ TEST(ReplayPartsTest, ThePartsOfTheItemsThatAreThere) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::parts_test

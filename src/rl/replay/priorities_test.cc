@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "core/bytes.h"
-namespace samara {
+namespace samara::priorities_test {
 namespace {
 
 TEST(SumTreeTest, FindsTheItemInWhosePartANumberLies) {
@@ -136,4 +136,4 @@ TEST(PrioritiesTest, WeightsThatNoPriorityHasAreRefused) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::priorities_test

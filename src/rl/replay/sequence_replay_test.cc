@@ -11,7 +11,7 @@
 #include "rl/replay/parts_test_util.h"
 #include "rl/replay/sequence_sampler.h"
 
-namespace samara {
+namespace samara::sequence_replay_test {
 namespace {
 
 constexpr size_t kFrame = 24;
@@ -444,4 +444,4 @@ TEST(SequenceSamplerTest, APriorityOfASequenceThatIsGoneIsNobodysPriority) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::sequence_replay_test

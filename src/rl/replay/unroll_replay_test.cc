@@ -8,7 +8,7 @@
 #include "core/bytes.h"
 #include "rl/replay/parts_test_util.h"
 
-namespace samara {
+namespace samara::unroll_replay_test {
 namespace {
 
 constexpr uint32_t kLength = 3;
@@ -326,4 +326,4 @@ TEST(UnrollReplayTest, TheMemoryWhenFullIsKnownBefore) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::unroll_replay_test

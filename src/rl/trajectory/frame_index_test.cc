@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace samara {
+namespace samara::frame_index_test {
 namespace {
 
 // The stack of nn/frame_stack.h, which evolution plays with, is the independent source.
@@ -32,4 +32,4 @@ TEST(StackedFramesTest, EveryPlaneIsTheOneOfTheFrameStack) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::frame_index_test

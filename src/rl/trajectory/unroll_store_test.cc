@@ -11,7 +11,7 @@
 #include "core/rng.h"
 #include "rl/trajectory/slot_records.h"
 
-namespace samara {
+namespace samara::unroll_store_test {
 namespace {
 
 // A recurrent "network" of one number: h' = h / 2 + x, value = h'. It shows every entry it has
@@ -399,4 +399,4 @@ TEST(SlotRecordsTest, JoinsTheFilesOfSeveralLearners) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::unroll_store_test
