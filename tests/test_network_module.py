@@ -118,7 +118,7 @@ def test_a_policy_file_is_played_with_its_module(run, file, tmp_path):
     refused(78, "eval", run, f"network.module={other}", words=["the policy has sha256:"])
 
 
-@pytest.mark.default_tier
+@pytest.mark.slow
 def test_the_page_of_networks_runs(tmp_path):
     """Its blocks one after the other, with the command of the prose between them."""
     first, second = re.findall(r"^```python\n(.*?)^```", (ROOT / "doc/networks.md").read_text(), re.M | re.S)

@@ -111,7 +111,7 @@ def test_a_folder_of_seeds_is_reported_as_a_whole_and_no_run(together, tmp_path)
 
 def test_stopped_seeds_go_on_by_the_same_command(tmp_path):
     out = tmp_path / "seeds"
-    settings = [*SHORT, "ga.generations=500"]
+    settings = [*SHORT, "ga.generations=250"]
     words = ["train", *settings, "--seeds", "0..2", "--out", out, "--parallel", 2]
     running = Running(tmp_path / "log.txt", *words)
     end = time.monotonic() + 60
@@ -121,10 +121,10 @@ def test_stopped_seeds_go_on_by_the_same_command(tmp_path):
     running.send(signal.SIGTERM)
     assert running.wait(60) == 75
     assert f"continue with the same command and --out {out}" in running.text()
-    assert all(0 < generations(out / f"seed-{n}") < 500 for n in (0, 1))
+    assert all(0 < generations(out / f"seed-{n}") < 250 for n in (0, 1))
     assert not (out / "seed-2").exists()
     results = ok(*words, "--json").json["runs"]
-    assert [result["generation"] for result in results] == [500] * 3
+    assert [result["generation"] for result in results] == [250] * 3
     alone = train(tmp_path / "alone", *settings, "run.seed=1")
     assert results[1]["population_hash"] == alone["population_hash"]
 
