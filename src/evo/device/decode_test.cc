@@ -12,7 +12,7 @@
 #include "evo/genome/noise.h"
 #include "nn/kernel.h"
 
-namespace samara {
+namespace samara::decode_test {
 namespace {
 
 Genome Child(NoiseKind noise, InitKind init, size_t mutations) {
@@ -105,4 +105,4 @@ TEST(DeviceDecoderTest, LeavesTheRestToTheCpu) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::decode_test

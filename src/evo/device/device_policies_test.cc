@@ -7,7 +7,7 @@
 #include "evo/algorithms/ga_test_util.h"
 #include "evo/evaluate/evaluate_test_util.h"
 
-namespace samara {
+namespace samara::device_policies_test {
 namespace {
 
 constexpr uint64_t kSeed = 7;
@@ -93,4 +93,4 @@ TEST(DevicePoliciesTest, ADeviceThatCannotRefusesBeforeAnyEpisode) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::device_policies_test

@@ -11,7 +11,7 @@
 #include "nn/device/kernels_impl.h"
 #include "nn/kernel.h"
 
-namespace samara {
+namespace samara::population_test {
 namespace {
 
 struct Case {
@@ -170,4 +170,4 @@ TEST(AcceleratorTest, SaysThatThereIsNoGpu) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::population_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace samara {
+namespace samara::torch_device_test {
 namespace {
 
 using torch::Tensor;
@@ -78,4 +78,4 @@ TEST(TorchDeviceTest, DevicesHaveTorchsNames) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::torch_device_test

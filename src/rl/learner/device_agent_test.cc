@@ -8,7 +8,7 @@
 #include "nn/torch/torch_device.h"
 #include "rl/learner/agent_test_util.h"
 
-namespace samara {
+namespace samara::device_agent_test {
 namespace {
 
 void Set(AgentSetup& setup, const std::vector<std::pair<const char*, const char*>>& keys) {
@@ -179,4 +179,4 @@ TEST(DeviceAgentTest, RefusesAGpuThatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::device_agent_test

@@ -4,7 +4,7 @@
 
 #include "rl/learner/gradient_step.h"
 
-namespace samara {
+namespace samara::tensor_step_test {
 namespace {
 
 using torch::Tensor;
@@ -57,4 +57,4 @@ TEST(TensorStepTest, IsTheStepOfPlainLoops) {
 }
 
 }  // namespace
-}  // namespace samara
+}  // namespace samara::tensor_step_test
