@@ -115,7 +115,7 @@ def doctor(s: Setting) -> Iterator[Step]:
 
 def findings(text: str) -> Figures:
     """Where something is missing a line with an error comes last."""
-    (line,) = (line for line in text.splitlines() if line.startswith('{"findings"'))
+    (line,) = (line for line in text.splitlines() if line.startswith("{") and "findings" in json.loads(line))
     return {row["what"]: row["found"] for row in json.loads(line)["findings"]}
 
 

@@ -35,6 +35,7 @@ elif name.endswith("_test"):
     print("[  PASSED  ] 3 tests.\\n[  SKIPPED ] 1 test, listed below:")
 elif words[0] == "doctor":
     print(json.dumps({"good": False, "findings": [{"what": "CPU", "found": "one", "good": True}]}))
+    print(json.dumps({"error": "something is missing", "exit": 66}))
     sys.exit(66)
 elif words[0] == "bench":
     print("progress")
@@ -58,7 +59,7 @@ elif words[0] == "train":
                     "seconds_learner_step": 0.25, "seconds_learner_wait": 1.0}
             if "deep-ga" in words[1]:
                 line |= {"generation": i, "frames_per_second": 500.0, "seconds_population": 1.5, "seconds_validation": 0.25,
-                         "seconds_between": 0.25}
+                         "seconds_between": 0.25, "population_hash": 64 * "a"}
             else:
                 line["update"] = 10 * i
             print(json.dumps(line), file=file)
@@ -125,7 +126,7 @@ def test_a_part_that_fails_is_reported_and_the_others_go_on(machine):
     assert report["parts"]["doctor"][-1]["figures"] == {"CPU": "one"}  # though something is missing
     # another call keeps what was measured before
     _, report = check(machine, machine / "build", "--parts", "population")
-    assert list(report["parts"]) == ["doctor", "replicator", "inference", "population"]
+    assert list(report["parts"]) == ["doctor", "inference", "replicator", "population"]
 
 
 def test_a_build_that_cannot_begin_is_reported(machine):

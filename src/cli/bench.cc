@@ -29,13 +29,7 @@ struct BenchCommand {
 
 // What CLI11 says of a text that names no device; empty for one that does.
 std::string IsDevice(const std::string& text) {
-  std::string_view number = text;
-  if (text == "cpu" || text == "cuda") return {};
-  const bool numbered = number.starts_with("cuda:") && number.size() <= 7;
-  number.remove_prefix(std::min<size_t>(5, number.size()));
-  if (numbered && !number.empty() && number.find_first_not_of("0123456789") == number.npos)
-    return {};
-  return text + ": expected cpu, cuda or cuda:N";
+  return ParseDevice(text).ok() ? "" : text + ": expected cpu, cuda or cuda:N";
 }
 
 // The object as scripts read it, or its numbers on lines of their own for people.

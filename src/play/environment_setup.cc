@@ -284,17 +284,19 @@ Result<std::vector<float>> CollectReference(const EnvironmentSetup& setup, uint6
   return CollectReference(*setup.model, setup.episodes, seed, *fleet);
 }
 
-Result<std::optional<int>> PopulationGpu(const ExperimentConfig& config) {
+Result<std::optional<int>> PopulationGpu(const ExperimentConfig& config, int rank, int ranks) {
   ASSIGN_OR_RETURN(const DeviceChoice choice, ParseDevice(config.run.device));
   const bool any = choice.kind == DeviceChoice::Kind::kAuto;
   if (any && IsNativeEnvironment(config.env.id)) return std::optional<int>();
   ASSIGN_OR_RETURN(const std::vector<Device> devices,
                    ChooseDevices(choice, FindGpus(), Accelerator::BuiltForGpus()));
-  if (devices.size() > 1)
-    return Status(Code::kConfig, fmt::format("run.device={}: a population is evaluated on one GPU; "
-                                             "start a rank for each (samara launch)",
-                                             config.run.device));
-  return devices[0].cuda ? std::optional(devices[0].ordinal) : std::nullopt;
+  if (devices.size() > static_cast<size_t>(ranks))
+    return Status(Code::kConfig,
+                  fmt::format("run.device={}: a rank's population is evaluated on one "
+                              "GPU; expected as many ranks (samara launch)",
+                              config.run.device));
+  const Device& mine = devices[static_cast<size_t>(rank) % devices.size()];
+  return mine.cuda ? std::optional(mine.ordinal) : std::nullopt;
 }
 
 namespace {

@@ -38,9 +38,10 @@ Result<EnvironmentSetup> SetUpEvolution(const ExperimentConfig& config, bool ren
                                         std::optional<int> gpu = std::nullopt);
 
 // The GPU that run.device chooses for a population. `auto` takes one for environments of actors,
-// whose networks are large, and leaves small networks of native environments to the CPU. kConfig:
-// several, or a build without kernels; kUnavailable: not here.
-Result<std::optional<int>> PopulationGpu(const ExperimentConfig& config);
+// whose networks are large, and leaves small networks of native environments to the CPU. Of several
+// each rank has one. kConfig: more than ranks, or a build without kernels; kUnavailable: not here.
+Result<std::optional<int>> PopulationGpu(const ExperimentConfig& config, int rank = 0,
+                                         int ranks = 1);
 
 // The same for a learning agent: no model, and always a fleet, of `slots` slots. Where `remote`
 // names an address, fleet.remote_slots of them are for actors on other machines.

@@ -7,6 +7,7 @@
 #include "core/bytes.h"
 #include "core/clock.h"
 #include "core/cpu.h"
+#include "core/device.h"
 #include "core/log.h"
 #include "core/mutex.h"
 #include "core/rng.h"
@@ -67,6 +68,7 @@ class EvolutionTrainer final : public Trainer {
   Status Build() override;
   Description Describe() const override {
     Description run{network_.name, ToJson(network_), static_cast<int64_t>(network_.evolved_count)};
+    run.more["device"] = DeviceName();
     if (!initial_identity_.is_null()) {
       run.more["initial_policy"] = initial_identity_;
       run.kept[RunFolder::kInitialPolicy] = start_.files.at(RunFolder::kInitialPolicy);
@@ -83,9 +85,15 @@ class EvolutionTrainer final : public Trainer {
   Result<Policy> Trained() const override;
   Words words() const override { return {"generation", "every generation is saved", "elite.mp4"}; }
 
+  // Where the population is evaluated, which changes no result.
+  std::string DeviceName() const {
+    return setup_.gpu ? NameOf({.cuda = true, .ordinal = *setup_.gpu}, FindGpus()) : "CPU";
+  }
+
   // Known to be good before anything is made on disk.
   Result<EnvironmentSetup> SetUp() const {
-    ASSIGN_OR_RETURN(const std::optional<int> gpu, PopulationGpu(config_));
+    ASSIGN_OR_RETURN(const std::optional<int> gpu,
+                     PopulationGpu(config_, sync_.rank(), sync_.ranks()));
     ASSIGN_OR_RETURN(EnvironmentSetup setup, SetUpEvolution(config_, /*render=*/false, gpu));
     RETURN_IF_ERROR(config_.evolution->Check(setup.network()));
     if (!config_.run.init_from.empty() && !config_.evolution->TakesInitialPolicy())
@@ -604,6 +612,7 @@ json EvolutionTrainer::ResultOf(const std::vector<double>& test) const {
           {"elite_median", Median(test)},
           {"elite_returns", test},
           {"seconds", Seconds()},
+          {"device", DeviceName()},
           {"frames_per_core_second", frames / (Seconds() * Cores())},
           {"hours_per_billion_frames", 1e9 / (frames / Seconds()) / 3600}};
 }

@@ -90,9 +90,6 @@ SAMARA_DEVICE void PushBody(Block& block, const PushTask& t) {
 
 // ---- convolutions
 
-constexpr unsigned kTilePixels = 8, kTileChannels = 8;
-constexpr unsigned kConvRows = 32;  // rows of weights that lie in shared memory together
-
 // byte / 255 as a division rounds it: a product, put right by its remainder (tests compare all).
 SAMARA_DEVICE float ByteToUnit(unsigned char byte) {
   constexpr float kInverse = 1.0f / 255.0f;

@@ -13,13 +13,10 @@ namespace {
 
 using device::Format;
 
-constexpr size_t kAlignment = 256;  // of networks and of what lies in them
-constexpr size_t kSharedWanted =
-    56 * 1024;  // of a block of a convolution: four of them side by side
+constexpr size_t kAlignment = 256;           // of networks and of what lies in them
+constexpr size_t kSharedWanted = 56 * 1024;  // of a convolution's block: four are side by side
 constexpr size_t kSharedMax = 200 * 1024;
 constexpr uint32_t kConvThreads = 256, kWarp = 32;
-// of kernels_impl.h, which is for two sources alone
-constexpr size_t kConvRowsTogether = 32, kPixelsOfThread = 8, kChannelsOfThread = 8;
 
 size_t RoundUp(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 size_t U(int64_t n) { return static_cast<size_t>(n); }
@@ -41,7 +38,7 @@ Format FormatOf(const NetworkDescription& network, size_t layer) {
 
 uint32_t ColumnsOf(const Layer& layer, Format format) {
   // whole loads of 16 bytes; a convolution's threads take eight channels
-  const size_t columns = IsConv(layer) ? 8 : 16 / kernel::WeightBytes(format);
+  const size_t columns = IsConv(layer) ? device::kTileChannels : 16 / kernel::WeightBytes(format);
   return static_cast<uint32_t>(RoundUp(U(layer.out), columns));
 }
 
@@ -52,13 +49,14 @@ void SetTile(uint32_t rows, Format format, device::ConvTask& task) {
   const size_t inputs = size_t{task.kernel} * task.kernel * task.in_channels;
   task.tile_rows = rows;
   task.weights_at = RoundUp(height * width * task.pixel * sizeof(float), 16);
-  task.shared_size = task.weights_at + (inputs > kConvRowsTogether ? 2 : 1) * kConvRowsTogether *
+  task.shared_size = task.weights_at + (inputs > device::kConvRows ? 2 : 1) * device::kConvRows *
                                            task.columns * kernel::WeightBytes(format);
 }
 
 uint32_t Threads(const device::ConvTask& task) {
-  const size_t groups = RoundUp(size_t{task.tile_rows} * task.out_width, kPixelsOfThread);
-  return static_cast<uint32_t>(groups / kPixelsOfThread * (task.columns / kChannelsOfThread));
+  const size_t groups = RoundUp(size_t{task.tile_rows} * task.out_width, device::kTilePixels);
+  return static_cast<uint32_t>(groups / device::kTilePixels *
+                               (task.columns / device::kTileChannels));
 }
 
 device::ConvTask ConvOf(const Layer& layer, Format format) {

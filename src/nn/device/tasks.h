@@ -42,6 +42,10 @@ struct PushTask {
   enum class AtReset : int { kRepeat, kZeros, kFront } at_reset;
 };
 
+// A thread of a convolution computes so many pixels and channels; so many rows of weights lie in
+// shared memory together.
+constexpr unsigned kTilePixels = 8, kTileChannels = 8, kConvRows = 32;
+
 struct ConvTask {
   const Row* rows;
   uint32_t count;
