@@ -1,9 +1,8 @@
 #include "bench/device_population.h"
 
-#include <thread>
-
 #include "core/clock.h"
 #include "core/rng.h"
+#include "core/thread.h"
 #include "evo/device/decode.h"
 
 namespace samara::bench {
@@ -61,20 +60,18 @@ Result<double> Whole(std::vector<std::unique_ptr<Lane>>& lanes, std::vector<Part
                      double seconds) {
   std::vector<Status> results(lanes.size());
   std::vector<double> rates(lanes.size());
-  std::vector<std::thread> threads;
-  for (size_t l = 0; l < lanes.size(); ++l) {
-    threads.emplace_back([&, l] {
-      const SteadyTime start = Now();
-      double evaluations = 0;
-      while (SecondsSince(start) < seconds && results[l].ok()) {
-        results[l] = lanes[l]->Forward(parts[l].rows());
-        evaluations += static_cast<double>(parts[l].rows().size());
-        parts[l].Next();
-      }
-      rates[l] = evaluations / SecondsSince(start);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  ThreadGroup threads(/*stop=*/nullptr);  // they return when the time is over
+  RETURN_IF_ERROR(threads.Start("lane-", lanes.size(), [&](size_t l) {
+    const SteadyTime start = Now();
+    double evaluations = 0;
+    while (SecondsSince(start) < seconds && results[l].ok()) {
+      results[l] = lanes[l]->Forward(parts[l].rows());
+      evaluations += static_cast<double>(parts[l].rows().size());
+      parts[l].Next();
+    }
+    rates[l] = evaluations / SecondsSince(start);
+  }));
+  threads.Join();
   double sum = 0;
   for (size_t l = 0; l < lanes.size(); ++l) {
     RETURN_IF_ERROR(results[l]);

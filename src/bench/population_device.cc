@@ -49,7 +49,8 @@ Result<json> PopulationOnDevice(const Options& options) {
           : std::vector<DeviceLoad>{{.population = 2, .seconds = options.seconds}};
   json rows = json::array();
   for (const Storage storage : {Storage::kBf16, Storage::kInt8, Storage::kFloat32}) {
-    ASSIGN_OR_RETURN(NetworkDescription network, MakeNetwork("LargeModel", 84, 84, 4, kAtariActions));
+    ASSIGN_OR_RETURN(NetworkDescription network,
+                     MakeNetwork("LargeModel", 84, 84, 4, kAtariActions));
     RETURN_IF_ERROR(SetStorage(storage, network));
     for (const DeviceLoad& load : loads) {
       ASSIGN_OR_RETURN(json row, MeasureDevicePopulation(*accelerator, network, frames, load));

@@ -15,6 +15,7 @@
 #include "core/shell.h"
 #include "core/venv.h"
 #include "fleet/remote/remote.h"
+#include "nn/device/accelerator.h"
 #include "storage/build_info.h"
 
 namespace samara {
@@ -80,6 +81,11 @@ std::vector<Finding> Gpus() {
                      : gpu.capability < kCapabilityMin ? "; too old: 7.5 is the oldest"
                                                        : ""),
          true, ""});
+  findings.push_back({"populations on GPUs",
+                      Accelerator::BuiltForGpus() ? "kernels are in this build"
+                                                  : "none: this build has no CUDA kernels "
+                                                    "(-DSAMARA_CUDA_KERNELS=ON)",
+                      true, ""});
   return findings;
 }
 

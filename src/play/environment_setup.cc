@@ -286,10 +286,21 @@ Result<std::vector<float>> CollectReference(const EnvironmentSetup& setup, uint6
 
 Result<std::optional<int>> PopulationGpu(const ExperimentConfig& config, int rank, int ranks) {
   ASSIGN_OR_RETURN(const DeviceChoice choice, ParseDevice(config.run.device));
-  const bool any = choice.kind == DeviceChoice::Kind::kAuto;
-  if (any && IsNativeEnvironment(config.env.id)) return std::optional<int>();
+  using Kind = DeviceChoice::Kind;
+  const bool any = choice.kind == Kind::kAuto;
+  const bool states = config.evolution->LooksAtStates();
+  if (any && (IsNativeEnvironment(config.env.id) || states)) return std::optional<int>();
+  if (choice.kind == Kind::kCuda && states)
+    return Status(Code::kConfig, fmt::format("run.device={}: safe mutations look at states, which "
+                                             "the CPU alone records; expected cpu",
+                                             config.run.device));
+  if (choice.kind == Kind::kCuda && !Accelerator::BuiltForGpus())
+    return Accelerator::Gpu(0).status();  // says what is missing
+  GpuList found = FindGpus();
+  if (any)
+    std::erase_if(found.gpus, [](const Gpu& gpu) { return gpu.capability < kKernelCapabilityMin; });
   ASSIGN_OR_RETURN(const std::vector<Device> devices,
-                   ChooseDevices(choice, FindGpus(), Accelerator::BuiltForGpus()));
+                   ChooseDevices(choice, found, Accelerator::BuiltForGpus()));
   if (devices.size() > static_cast<size_t>(ranks))
     return Status(Code::kConfig,
                   fmt::format("run.device={}: a rank's population is evaluated on one "

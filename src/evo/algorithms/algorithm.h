@@ -198,6 +198,8 @@ class EvolutionConfig {
   // Whether the algorithm itself keeps the statistics of the network's layers, which are measured
   // of a reference batch otherwise.
   virtual bool KeepsStatistics(const NetworkDescription& /*network*/) const { return false; }
+  // Whether it looks at the states of episodes (Task::experience), which no device records.
+  virtual bool LooksAtStates() const { return false; }
   // Returns what episodes of population and validation record. kConfig when the environment has
   // none of it.
   virtual Result<RecordKind> Records(const EnvironmentSpec& /*environment*/,

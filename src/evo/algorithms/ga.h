@@ -57,6 +57,7 @@ class GaConfig : public EvolutionConfig {
   // parameters than the table of noise has values.
   Status Check(const NetworkDescription& network) const override;
   bool TakesInitialPolicy() const override { return parents > 0; }
+  bool LooksAtStates() const override { return mutation.safe(); }
   std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const override;
 };
 

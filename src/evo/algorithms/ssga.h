@@ -34,6 +34,7 @@ class SsgaConfig : public EvolutionConfig {
   std::string table() const override { return "ga"; }
   std::vector<std::string> Settle() override { return mutation.Unused("ga"); }
   Status Check(const NetworkDescription& network) const override;
+  bool LooksAtStates() const override { return mutation.safe(); }
   std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const override;
 };
 

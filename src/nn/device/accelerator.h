@@ -19,6 +19,9 @@ namespace samara {
 
 class Accelerator;
 
+// Smallest compute capability, times 10, for which there are kernels: reductions over a warp.
+inline constexpr int kKernelCapabilityMin = 80;
+
 // Bytes of a device, freed with this object.
 class DeviceBytes {
  public:
@@ -65,7 +68,7 @@ class DeviceStream {
 class Accelerator {
  public:
   virtual ~Accelerator() = default;
-  // "cpu", or number `ordinal` of the GPUs. kUnavailable: there is none, or this build has no
+  // "cpu", or number `ordinal` of the GPUs. kUnavailable: there is none; kConfig: this build has no
   // kernels for it.
   static Result<std::unique_ptr<Accelerator>> Cpu();
   static Result<std::unique_ptr<Accelerator>> Gpu(int ordinal);

@@ -6,9 +6,6 @@
 namespace samara {
 namespace {
 
-// The oldest GPUs with what the kernels use: reductions over a warp.
-constexpr int kOldestMajor = 8;
-
 Status Failed(Code code, const std::string& what, const std::string& error) {
   return Status(code, what + ": " + error);
 }
@@ -126,7 +123,7 @@ Result<std::unique_ptr<Accelerator>> Accelerator::Gpu(int ordinal) {
   gpu::Properties properties{};
   if (const char* error = gpu::Describe(ordinal, &properties))
     return Failed(Code::kUnavailable, which, error);
-  if (properties.major < kOldestMajor)
+  if (10 * properties.major + properties.minor < kKernelCapabilityMin)
     return Status(Code::kConfig, which + ", " + properties.name + ": compute capability " +
                                      std::to_string(properties.major) + "." +
                                      std::to_string(properties.minor) + ", expected 8.0 or newer");

@@ -7,9 +7,9 @@ namespace samara {
 bool Accelerator::BuiltForGpus() { return false; }
 std::vector<std::string> Accelerator::Gpus() { return {}; }
 Result<std::unique_ptr<Accelerator>> Accelerator::Gpu(int) {
-  return Status(Code::kUnavailable,
-                "this build has no CUDA kernels for populations: configure it with "
-                "-DSAMARA_CUDA_KERNELS=ON where nvcc is, or take run.device=cpu");
+  return Status(Code::kConfig,
+                "run.device=cuda: this samara was built without CUDA kernels for populations; "
+                "expected cpu, or a build with -DSAMARA_CUDA_KERNELS=ON (doc/accelerators.md)");
 }
 
 }  // namespace samara
