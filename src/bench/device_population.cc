@@ -1,6 +1,7 @@
 #include "bench/device_population.h"
 
 #include "core/clock.h"
+#include "core/device.h"
 #include "core/rng.h"
 #include "core/thread.h"
 #include "evo/device/decode.h"
@@ -120,6 +121,15 @@ Result<double> ChildrenPerSecond(DevicePopulation& population, Lane& lane, Devic
 }
 
 }  // namespace
+
+Result<std::unique_ptr<Accelerator>> AcceleratorNamed(const std::string& name) {
+  ASSIGN_OR_RETURN(const DeviceChoice choice, ParseDevice(name));
+  if (choice.kind == DeviceChoice::Kind::kCuda && !Accelerator::BuiltForGpus())
+    return Accelerator::Gpu(0).status();  // says what is missing
+  ASSIGN_OR_RETURN(const auto devices,
+                   ChooseDevices(choice, FindGpus(), Accelerator::BuiltForGpus()));
+  return devices[0].cuda ? Accelerator::Gpu(devices[0].ordinal) : Accelerator::Cpu();
+}
 
 Result<json> MeasureDevicePopulation(Accelerator& accelerator, const NetworkDescription& network,
                                      const std::vector<std::vector<uint8_t>>& frames,

@@ -1,13 +1,18 @@
 // What a device does with a population: evaluations, and parameters from seeds.
 #pragma once
 
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "nn/device/accelerator.h"
 #include "nn/network.h"
 
 namespace samara::bench {
+
+// The first device that a name, as run.device has it, means here.
+Result<std::unique_ptr<Accelerator>> AcceleratorNamed(const std::string& name);
 
 struct DeviceLoad {
   size_t population = 1000;  // networks, each with parameters of its own

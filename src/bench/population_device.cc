@@ -27,13 +27,6 @@ Result<std::vector<std::vector<uint8_t>>> RecordFrames(const std::string& game) 
   return frames;
 }
 
-Result<std::unique_ptr<Accelerator>> AcceleratorNamed(const std::string& name) {
-  ASSIGN_OR_RETURN(const DeviceChoice choice, ParseDevice(name));
-  ASSIGN_OR_RETURN(const auto devices,
-                   ChooseDevices(choice, FindGpus(), Accelerator::BuiltForGpus()));
-  return devices[0].cuda ? Accelerator::Gpu(devices[0].ordinal) : Accelerator::Cpu();
-}
-
 }  // namespace
 
 Result<json> PopulationOnDevice(const Options& options) {

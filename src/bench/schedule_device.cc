@@ -4,7 +4,7 @@
 //   batched        all environments step, barrier, the device evaluates all, barrier
 //   pipelined      no barrier: while the device evaluates some, the others' environments step
 //
-// As in schedule.cc everybody plays LargeModels of fresh genomes, each with weights of its own. The
+// As in schedule.cc all play LargeModels of fresh genomes, each with weights of its own. The
 // projection multiplies the rate of a core by 48 cores as long as the device is not what limits it,
 // and the device's own limit by 4.
 #include <fmt/format.h>
@@ -13,6 +13,8 @@
 #include <atomic>
 
 #include "bench/bench.h"
+#include "bench/device_population.h"
+#include "core/mutex.h"
 #include "core/rng.h"
 #include "core/thread.h"
 #include "evo/device/device_policies.h"
@@ -79,7 +81,8 @@ class Game {
   Status Stop() {
     over_ = true;
     threads_.Join();
-    return failed_ ? fleet_.status() : Status::Ok();
+    const MutexLock lock(mu_);
+    return failure_.ok() && failed_ ? fleet_.status() : failure_;
   }
   uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
 
@@ -94,6 +97,13 @@ class Game {
     return Status::Ok();
   }
 
+  void Check(const Status& status) {
+    if (status.ok()) return;
+    failed_ = true;
+    const MutexLock lock(mu_);
+    if (failure_.ok()) failure_ = status;
+  }
+
   void Serve(SlotPolicies::Worker& worker) {
     const size_t batch = policies_.batch();
     std::vector<SlotEvent> events(batch);
@@ -105,14 +115,17 @@ class Game {
       for (size_t i = 0; i < n; ++i) {
         if (events[i].kind == SlotEvent::Kind::kObservation)
           slots.push_back(events[i].slot);
-        else if (events[i].kind == SlotEvent::Kind::kFailed || !Begin(worker, events[i].slot).ok())
+        else if (events[i].kind == SlotEvent::Kind::kFailed)
           failed_ = true;
+        else
+          Check(Begin(worker, events[i].slot));
       }
       if (slots.empty() || (contender_.barrier && slots.size() < fleet_.slots())) continue;
       observations.clear();
       for (const uint32_t slot : slots) observations.push_back(fleet_.observation(slot));
-      if (!policies_.Decide(worker, slots, observations, actions).ok()) failed_ = true;
-      for (size_t i = 0; i < slots.size() && !failed_; ++i) fleet_.Act(slots[i], actions[i]);
+      Check(policies_.Decide(worker, slots, observations, actions));
+      if (failed_) return;
+      for (size_t i = 0; i < slots.size(); ++i) fleet_.Act(slots[i], actions[i]);
       steps_.fetch_add(slots.size(), std::memory_order_relaxed);
       slots.clear();
     }
@@ -126,23 +139,22 @@ class Game {
   std::vector<std::unique_ptr<SlotPolicies::Worker>> workers_;
   std::atomic<uint64_t> number_{0}, steps_{0};
   std::atomic<bool> over_{false}, failed_{false};
-  ThreadGroup threads_{nullptr};
+  Mutex mu_;
+  Status failure_ GUARDED_BY(mu_);
+  ThreadGroup threads_{[this] { over_ = true; }};
 };
 
 Result<json> Run(const DeviceSchedule& contender, const Options& options) {
-  ASSIGN_OR_RETURN(const DeviceChoice choice, ParseDevice(options.device));
-  ASSIGN_OR_RETURN(const auto devices,
-                   ChooseDevices(choice, FindGpus(), Accelerator::BuiltForGpus()));
+  ASSIGN_OR_RETURN(auto accelerator, AcceleratorNamed(options.device));
   const uint32_t cores = Cores();
   ExperimentConfig config;
   config.env.game = options.game;
   config.fleet.actors = cores;
-  config.fleet.slots =
-      contender.one_each ? cores : cores * (devices[0].cuda ? kSlotsPerCore : kSlotsPerCoreOnCpu);
+  config.fleet.slots = contender.one_each
+                           ? cores
+                           : cores * (accelerator->gpu() ? kSlotsPerCore : kSlotsPerCoreOnCpu);
   ASSIGN_OR_RETURN(EnvironmentSetup setup, SetUpEvolution(config));
   const NetworkDescription network = setup.network();
-  ASSIGN_OR_RETURN(auto accelerator,
-                   devices[0].cuda ? Accelerator::Gpu(devices[0].ordinal) : Accelerator::Cpu());
   const std::string device = accelerator->name();
   const uint32_t slots = setup.fleet->slots();
   const uint32_t batch = contender.one_each ? 1 : contender.barrier ? slots : (slots + 1) / 2;

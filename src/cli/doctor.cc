@@ -77,12 +77,14 @@ std::vector<Finding> Gpus() {
          fmt::format("{}, {:.0f} GB, compute capability {}.{}{}", gpu.name,
                      static_cast<double>(gpu.memory_bytes) / 1e9, gpu.capability / 10,
                      gpu.capability % 10,
-                     !built                            ? "; this build is for CPUs (SAMARA_CUDA=1)"
-                     : gpu.capability < kCapabilityMin ? "; too old: 7.5 is the oldest"
-                                                       : ""),
+                     gpu.capability < kCapabilityMin ? "; too old: 7.5 is the oldest" : ""),
          true, ""});
+  findings.push_back({"learners on GPUs",
+                      built ? "torch's code is in this build"
+                            : "none: this build's torch is for CPUs (SAMARA_CUDA=1)",
+                      true, ""});
   findings.push_back({"populations on GPUs",
-                      Accelerator::BuiltForGpus() ? "kernels are in this build"
+                      Accelerator::BuiltForGpus() ? "kernels are in this build, for 8.0 and newer"
                                                   : "none: this build has no CUDA kernels "
                                                     "(-DSAMARA_CUDA_KERNELS=ON)",
                       true, ""});

@@ -96,7 +96,7 @@ ConfigTable ExperimentConfig::OwnTable() {
   table.Add("run.seed", &run.seed, {0, 9e18}, "", "seed of every random draw");
   table.Add("run.device", &run.device, {},
             "device that computes networks: cpu, cuda (the first GPU), cuda:N or cuda:N,cuda:M; "
-            "auto = the first GPU that can be used, else the CPU",
+            "auto = the first GPU that can be used, where environments are of actors; else the CPU",
             change);
   table.Add("run.minutes", &run.minutes, {0, 1e7}, "min",
             "budget of running time, checked between generations; 0 = none", OnResume::kMayGrow);
@@ -137,10 +137,11 @@ ConfigTable ExperimentConfig::OwnTable() {
     return table;
   }
   table.Add("fleet.slots", &fleet.slots, {0, 65536}, "slots",
-            "total number of environments; 0 = two per actor or thread", change);
+            "total number of environments; 0 = two per actor or thread, eight with a GPU", change);
   table.Add(
       "fleet.inference", &fleet.inference, {"actor", "engine"},
-      "where networks run: in each actor process, next to its simulator, or in the learner process",
+      "where networks run on the CPU: in each actor process, next to its simulator, or in the "
+      "learner process",
       change);
   table.Add("fleet.native", &fleet.native, {"direct", "slots"},
             "native environments: whole episodes on threads, or step by step in slots", change);

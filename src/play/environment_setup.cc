@@ -8,6 +8,7 @@
 
 #include "core/cpu.h"
 #include "core/device.h"
+#include "core/log.h"
 #include "core/shell.h"
 #include "core/venv.h"
 #include "env/registry.h"
@@ -307,7 +308,13 @@ Result<std::optional<int>> PopulationGpu(const ExperimentConfig& config, int ran
                               "GPU; expected as many ranks (samara launch)",
                               config.run.device));
   const Device& mine = devices[static_cast<size_t>(rank) % devices.size()];
-  return mine.cuda ? std::optional(mine.ordinal) : std::nullopt;
+  if (!mine.cuda) return std::optional<int>();
+  if (const auto gpu = Accelerator::Gpu(mine.ordinal); !gpu.ok()) {
+    if (!any) return gpu.status();
+    LogWarning("run.device=auto: networks are computed on the CPU: " + gpu.status().message());
+    return std::optional<int>();
+  }
+  return std::optional(mine.ordinal);
 }
 
 namespace {

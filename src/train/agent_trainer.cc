@@ -10,6 +10,7 @@
 #include "core/resources.h"
 #include "core/rng.h"
 #include "core/statistics.h"
+#include "fleet/named_environment.h"
 #include "play/network_module.h"
 #include "report/run_data.h"
 #include "rl/algorithms/registry.h"
@@ -149,8 +150,9 @@ Status AgentTrainer::CheckConfig() const {
 Status AgentTrainer::ChooseDevices() {
   ASSIGN_OR_RETURN(DeviceChoice choice, ParseDevice(config_.run.device));
   using Kind = DeviceChoice::Kind;
-  // an agent of its own computes on the CPU
-  const bool native = FindLearningAlgorithm(config_.run.algorithm)->agent != nullptr;
+  // an agent of its own computes on the CPU, and small networks are quicker there
+  const bool native = FindLearningAlgorithm(config_.run.algorithm)->agent != nullptr ||
+                      IsNativeEnvironment(config_.env.id);
   if (native && choice.kind == Kind::kAuto) choice.kind = Kind::kCpu;
   const GpuList found = choice.kind == Kind::kCpu ? GpuList() : FindGpus();
   ASSIGN_OR_RETURN(const std::vector<Device> devices,

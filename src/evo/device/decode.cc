@@ -9,7 +9,7 @@
 namespace samara {
 
 namespace gpu {
-void Run(void* stream, const device::DecodeTask& task);  // decode_gpu.cu
+const char* Run(void* stream, const device::DecodeTask& task);  // decode_gpu.cu
 }
 
 namespace {
@@ -45,7 +45,7 @@ std::vector<device::InitialTensor> InitialTensors(const NetworkDescription& netw
 }  // namespace
 
 void Run(DeviceStream& stream, const device::DecodeTask& task) {
-  if (stream.native() != nullptr) return gpu::Run(stream.native(), task);
+  if (void* const native = stream.native()) return stream.Fail(gpu::Run(native, task));
   for (unsigned x = 0; x < device::DecodeBlocks(task); ++x) {
     device::CpuBlock block(x, 0, device::kDecodeThreads);
     device::DecodeAny(block, task);
@@ -81,18 +81,17 @@ DeviceDecoder::Shared DeviceDecoder::FindLongest(const Genome& genome, size_t mu
 }
 
 Result<device::DecodeTask> DeviceDecoder::TaskOf(DevicePopulation::Lane& lane, const Genome& genome,
-                                                 const Ancestor* from) {
+                                                 const Ancestor* from, Sent& sent) {
   const NetworkDescription& network = p_.network();
   const size_t known = from == nullptr ? 0 : from->genome.mutations.size();
-  std::vector<device::DeviceMutation> mutations;
+  auto& [mutations, tensors] = sent;
+  mutations.clear();
   for (size_t i = known; i < genome.mutations.size(); ++i)
     mutations.push_back({genome.mutations[i].key, genome.mutations[i].power, 0});
-  const auto tensors =
-      from == nullptr ? InitialTensors(network, genome.init) : std::vector<device::InitialTensor>();
+  if (from == nullptr) tensors = InitialTensors(network, genome.init);
   const size_t tensor_bytes = tensors.size() * sizeof(device::InitialTensor);
   const size_t mutation_bytes = mutations.size() * sizeof(device::DeviceMutation);
   ASSIGN_OR_RETURN(std::byte* const staged, lane.LoadScratch(tensor_bytes + mutation_bytes));
-  // from pageable memory: the copy is done when the call returns
   lane.stream().Upload(staged, tensors.data(), tensor_bytes);
   lane.stream().Upload(staged + tensor_bytes, mutations.data(), mutation_bytes);
   device::DecodeTask task{};
@@ -119,19 +118,45 @@ Result<DeviceDecoder::Shared> DeviceDecoder::Parent(DevicePopulation::Lane& lane
   if (from && from->genome.mutations.size() == mutations) return from;
   auto parent = std::make_shared<Ancestor>();
   parent->genome = Prefix(genome, mutations);
-  ASSIGN_OR_RETURN(parent->parameters,
-                   p_.accelerator().Allocate(p_.network().parameter_count * sizeof(float)));
-  ASSIGN_OR_RETURN(device::DecodeTask task, TaskOf(lane, parent->genome, from.get()));
+  const size_t bytes = p_.network().parameter_count * sizeof(float);
+  auto made = p_.accelerator().Allocate(bytes);
+  if (!made.ok()) {
+    Forget();
+    made = p_.accelerator().Allocate(bytes);
+  }
+  ASSIGN_OR_RETURN(parent->parameters, std::move(made));
+  Sent sent;
+  ASSIGN_OR_RETURN(device::DecodeTask task, TaskOf(lane, parent->genome, from.get(), sent));
   task.out = parent->parameters.as<float>();
   Run(lane.stream(), task);
   RETURN_IF_ERROR(lane.stream().Synchronize());
+  return Keep(std::move(parent), task.mutation_count);
+}
+
+// Another thread may have built it meanwhile: then its vector is kept.
+DeviceDecoder::Shared DeviceDecoder::Keep(Shared parent, uint64_t mutations) {
+  Shared gone;  // freed without the lock: that waits for the device
   const MutexLock lock(mu_);
   ++counters_.ancestors;
-  counters_.mutations += task.mutation_count;
-  // two threads may have built it: both are right
+  counters_.mutations += mutations;
+  for (const Shared& kept : ancestors_) {
+    if (kept->genome == parent->genome) {
+      gone = std::move(parent);
+      return kept;
+    }
+  }
   ancestors_.push_front(parent);
-  if (ancestors_.size() > ancestors_max_) ancestors_.pop_back();
-  return Shared(parent);
+  if (ancestors_.size() > ancestors_max_) {
+    gone = std::move(ancestors_.back());
+    ancestors_.pop_back();
+  }
+  return parent;
+}
+
+void DeviceDecoder::Forget() {
+  std::list<Shared> gone;
+  const MutexLock lock(mu_);
+  gone.swap(ancestors_);
 }
 
 Status DeviceDecoder::Load(DevicePopulation::Lane& lane, uint32_t network, const Genome& genome) {
@@ -140,7 +165,8 @@ Status DeviceDecoder::Load(DevicePopulation::Lane& lane, uint32_t network, const
   if (!genome.mutations.empty()) {
     ASSIGN_OR_RETURN(from, Parent(lane, genome));
   }
-  ASSIGN_OR_RETURN(device::DecodeTask task, TaskOf(lane, genome, from.get()));
+  Sent sent;
+  ASSIGN_OR_RETURN(device::DecodeTask task, TaskOf(lane, genome, from.get(), sent));
   bool measured = false;
   task.place = lane.PlaceTaskOf(network, &measured);
   for (const bool measure : {true, false}) {

@@ -48,10 +48,17 @@ class DeviceDecoder {
   explicit DeviceDecoder(DevicePopulation& population, size_t ancestors)
       : p_(population), ancestors_max_(ancestors) {}
   Shared FindLongest(const Genome& genome, size_t mutations_max) REQUIRES(mu_);
+  // What a task uploads, until it has been done.
+  struct Sent {
+    std::vector<device::DeviceMutation> mutations;
+    std::vector<device::InitialTensor> tensors;
+  };
+  Shared Keep(Shared parent, uint64_t mutations);
+  void Forget();  // all ancestors
   Result<Shared> Parent(DevicePopulation::Lane& lane, const Genome& genome);
   // The task that continues from `from` (null: the initial parameters).
   Result<device::DecodeTask> TaskOf(DevicePopulation::Lane& lane, const Genome& genome,
-                                    const Ancestor* from);
+                                    const Ancestor* from, Sent& sent);
   DevicePopulation& p_;
   const size_t ancestors_max_;
   mutable Mutex mu_;

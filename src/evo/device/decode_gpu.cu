@@ -15,10 +15,11 @@ __global__ void DecodeKernel(const device::DecodeTask task) {
 
 namespace gpu {
 
-// Errors are found by the stream's next call.
-void Run(void* stream, const device::DecodeTask& task) {
+const char* Run(void* stream, const device::DecodeTask& task) {
   DecodeKernel<<<device::DecodeBlocks(task), device::kDecodeThreads, 0,
                  static_cast<cudaStream_t>(stream)>>>(task);
+  const cudaError_t error = cudaGetLastError();
+  return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
 }
 
 }  // namespace gpu

@@ -1,4 +1,4 @@
-// Body of the kernel of decode_task.h, included by decode_cpu.cc and decode_gpu.cu.
+// Body of the kernel of decode_task.h, included by decode.cc and decode_gpu.cu.
 #pragma once
 
 #include "evo/device/decode_task.h"

@@ -18,8 +18,9 @@ class Residents {
   explicit Residents(uint32_t networks) : networks_(networks) {}
 
   // A network for the policy, which counts one slot more. `fresh`: its parameters are to be written
-  // now, and Ready called; others who ask for the same policy meanwhile wait until then.
-  uint32_t Take(PolicyHandle policy, bool& fresh) {
+  // now, and Written called; another call for the same policy waits until then. Nothing: they could
+  // not be written.
+  std::optional<uint32_t> Take(PolicyHandle policy, bool& fresh) {
     const MutexLock lock(mu_);
     for (Network& network : networks_) {
       if (network.policy != policy) continue;
@@ -27,7 +28,9 @@ class Residents {
       const auto at = static_cast<uint32_t>(&network - networks_.data());
       fresh = false;
       changed_.Wait(mu_, [&]() REQUIRES(mu_) { return network.ready; });
-      return at;
+      if (network.policy == policy) return at;
+      --network.slots;
+      return std::nullopt;
     }
     fresh = true;
     // of those that no slot plays the one that was free the longest
@@ -39,9 +42,10 @@ class Residents {
     *free = {.policy = policy, .slots = 1, .ready = false, .freed = 0};
     return static_cast<uint32_t>(free - networks_.begin());
   }
-  void Ready(uint32_t network) {
+  void Written(uint32_t network, bool ok) {
     const MutexLock lock(mu_);
     networks_[network].ready = true;
+    if (!ok) networks_[network].policy = kRandomHandle;
     changed_.NotifyAll();
   }
   void Leave(uint32_t network) {
@@ -80,10 +84,11 @@ class DevicePolicies : public SlotPolicies {
   Status Allocate() {
     const InputRule& input = model_->input();
     const auto slots = static_cast<uint32_t>(states_.size());
-    ASSIGN_OR_RETURN(population_, DevicePopulation::Make(
-                                      *accelerator_, model_->kernel().network(),
-                                      {input.stacked ? std::optional(input.stack) : std::nullopt,
-                                       slots, slots}));
+    ASSIGN_OR_RETURN(
+        population_,
+        DevicePopulation::Make(*accelerator_, model_->kernel().network(),
+                               {input.stacked ? std::optional(input.stack) : std::nullopt, slots,
+                                slots, input.stacked && input.dtype == DType::kFloat32}));
     ASSIGN_OR_RETURN(decoder_, DeviceDecoder::Make(*population_, kAncestors));
     return Status::Ok();
   }
@@ -109,14 +114,20 @@ class DevicePolicies : public SlotPolicies {
     if (policy == state.loaded()) return Status::Ok();
     if (networks_[slot] != kNone) residents_.Leave(networks_[slot]);
     networks_[slot] = kNone;
-    state.LoadElsewhere(policy);
+    state.LoadRandom();
     if (policy == kRandomHandle) return Status::Ok();
     bool fresh = false;
-    networks_[slot] = residents_.Take(policy, fresh);
-    if (!fresh) return Status::Ok();
-    const Status written = Write(static_cast<Scratch&>(worker), networks_[slot], policy, source);
-    residents_.Ready(networks_[slot]);
-    return written;
+    const std::optional<uint32_t> network = residents_.Take(policy, fresh);
+    if (!network) return {Code::kUnavailable, "the parameters of a policy could not be written"};
+    if (fresh) {
+      const Status written = Write(static_cast<Scratch&>(worker), *network, policy, source);
+      residents_.Written(*network, written.ok());
+      if (!written.ok()) residents_.Leave(*network);
+      RETURN_IF_ERROR(written);
+    }
+    networks_[slot] = *network;
+    state.LoadElsewhere(policy);
+    return Status::Ok();
   }
 
   void StartEpisode(uint32_t slot, const EpisodeSpec& episode, bool record) override {
@@ -182,7 +193,10 @@ class DevicePolicies : public SlotPolicies {
   Status Write(Scratch& scratch, uint32_t network, PolicyHandle policy,
                const ParameterSource& source) {
     const auto genome = source.GenomeOf(policy);
-    if (genome && DecodesOnDevice(*genome)) return decoder_->Load(*scratch.lane, network, *genome);
+    if (genome && DecodesOnDevice(*genome)) {
+      Status decoded = decoder_->Load(*scratch.lane, network, *genome);
+      if (decoded.code() != Code::kNoResources) return decoded;  // no room for ancestors
+    }
     scratch.canonical.resize(model_->kernel().network().parameter_count);
     source.Write(policy, scratch.canonical);
     return scratch.lane->Load(network, scratch.canonical);

@@ -137,7 +137,7 @@ class Evaluator {
  public:
   virtual ~Evaluator() = default;
   virtual const EnvironmentSpec& spec() const = 0;
-  // Blocks until `work` is finished. Not ok when the fleet failed for good.
+  // Blocks until `work` is finished. Not ok when the fleet or a device failed for good.
   virtual Status Play(const ParameterSource& source, WorkSource& work) = 0;
   virtual StageSeconds seconds() const = 0;
   virtual FleetCounters counters() const = 0;

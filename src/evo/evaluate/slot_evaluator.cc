@@ -65,6 +65,7 @@ class SlotEvaluator : public Evaluator {
     {
       const MutexLock lock(mu_);
       CHECK_EQ(idle_.size(), slots_.size());
+      policies_failed_ = Status::Ok();
     }
     policies_->Reset();
     failed_ = false;
@@ -249,7 +250,7 @@ class SlotEvaluator : public Evaluator {
   std::unique_ptr<SlotPolicies> policies_;
   std::vector<SlotState> slots_;
   std::deque<Worker> workers_;       // one per thread
-  std::atomic<bool> failed_{false};  // the fleet, in this call
+  std::atomic<bool> failed_{false};  // the fleet or the policies, in this call
   std::atomic<size_t> busy_{0};      // slots that are not in idle_; written under mu_
   Mutex mu_;
   std::vector<uint32_t> idle_ GUARDED_BY(mu_);

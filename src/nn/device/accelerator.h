@@ -45,7 +45,7 @@ class DeviceBytes {
   bool host_ = false;
 };
 
-// Work in order. What goes wrong on the device is told by the next Synchronize.
+// Does its work in order. The next Synchronize returns what went wrong on the device.
 class DeviceStream {
  public:
   virtual ~DeviceStream() = default;
@@ -61,10 +61,13 @@ class DeviceStream {
   // Milliseconds that the device took for what comes between Start and this call.
   virtual void Start() = 0;
   virtual float Stop() = 0;
-  // CUDA's stream for kernels of other folders; null on the CPU.
+  // CUDA's stream for kernels of other folders, on its GPU; null on the CPU.
   virtual void* native() = 0;
+  // What such a launch said; null: it succeeded.
+  virtual void Fail(const char* error) = 0;
 };
 
+// REQUIRES: it outlives its memory and its streams.
 class Accelerator {
  public:
   virtual ~Accelerator() = default;

@@ -16,10 +16,10 @@ namespace {
 class CpuStream : public DeviceStream {
  public:
   void Upload(void* device, const void* host, size_t bytes) override {
-    std::memcpy(device, host, bytes);
+    if (bytes > 0) std::memcpy(device, host, bytes);
   }
   void Download(void* host, const void* device, size_t bytes) override {
-    std::memcpy(host, device, bytes);
+    if (bytes > 0) std::memcpy(host, device, bytes);
   }
   void Zero(void* device, size_t bytes) override { std::memset(device, 0, bytes); }
   void Run(const device::PushTask& task) override { RunBlocks(task); }
@@ -30,6 +30,7 @@ class CpuStream : public DeviceStream {
   void Start() override { start_ = Now(); }
   float Stop() override { return static_cast<float>(1e3 * SecondsSince(start_)); }
   void* native() override { return nullptr; }
+  void Fail(const char*) override {}
 
  private:
   template <typename Task>

@@ -30,32 +30,51 @@ class GpuStream : public DeviceStream {
   GpuStream& operator=(const GpuStream&) = delete;
 
   void Upload(void* device, const void* host, size_t bytes) override {
+    Use();
     Keep(gpu::Copy(stream_, device, host, bytes));
   }
   void Download(void* host, const void* device, size_t bytes) override {
+    Use();
     Keep(gpu::Copy(stream_, host, device, bytes));
   }
-  void Zero(void* device, size_t bytes) override { Keep(gpu::Zero(stream_, device, bytes)); }
-  void Run(const device::PushTask& task) override { Keep(gpu::Run(stream_, task)); }
-  void Run(const device::ConvTask& task) override { Keep(gpu::Run(stream_, task)); }
-  void Run(const device::DenseTask& task) override { Keep(gpu::Run(stream_, task)); }
-  void Run(const device::PlaceTask& task) override { Keep(gpu::Run(stream_, task)); }
+  void Zero(void* device, size_t bytes) override {
+    Use();
+    Keep(gpu::Zero(stream_, device, bytes));
+  }
+  void Run(const device::PushTask& task) override { Launch(task); }
+  void Run(const device::ConvTask& task) override { Launch(task); }
+  void Run(const device::DenseTask& task) override { Launch(task); }
+  void Run(const device::PlaceTask& task) override { Launch(task); }
   Status Synchronize() override {
     Keep(gpu::Synchronize(stream_));
     if (error_.empty()) return Status::Ok();
     return Failed(Code::kUnavailable, "GPU " + std::to_string(ordinal_) + " failed", error_);
   }
-  void Start() override { Keep(gpu::Record(stream_, events_[0])); }
+  void Start() override {
+    Use();
+    Keep(gpu::Record(stream_, events_[0]));
+  }
   float Stop() override {
     float milliseconds = 0;
     Keep(gpu::Record(stream_, events_[1]));
     Keep(gpu::Elapsed(events_[0], events_[1], &milliseconds));
     return milliseconds;
   }
-  void* native() override { return stream_; }
+  void* native() override {
+    Use();
+    return stream_;
+  }
+  void Fail(const char* error) override { Keep(error); }
 
  private:
   explicit GpuStream(int ordinal) : ordinal_(ordinal) {}
+  // Threads begin with GPU 0.
+  void Use() { Keep(gpu::Use(ordinal_)); }
+  template <typename Task>
+  void Launch(const Task& task) {
+    Use();
+    Keep(gpu::Run(stream_, task));
+  }
   void Keep(const char* error) {
     if (error_.empty() && error != nullptr) error_ = error;
   }
@@ -88,6 +107,9 @@ class GpuAccelerator : public Accelerator {
     const char* error = gpu::Use(ordinal_);
     if (error == nullptr)
       error = host ? gpu::AllocateHost(&data, bytes) : gpu::Allocate(&data, bytes);
+    if (error != nullptr && host)
+      return Failed(Code::kNoResources,
+                    "no host memory for copies of " + std::to_string(bytes >> 20) + " MB", error);
     if (error != nullptr)
       return Failed(Code::kNoResources,
                     name_ + ": no room for " + std::to_string(bytes >> 20) + " MB of " +
@@ -106,7 +128,9 @@ bool Accelerator::BuiltForGpus() { return true; }
 
 std::vector<std::string> Accelerator::Gpus() {
   std::vector<std::string> names;
-  for (int i = 0; i < gpu::Count(); ++i) {
+  int count = 0;
+  (void)gpu::Count(&count);  // none where it fails
+  for (int i = 0; i < count; ++i) {
     gpu::Properties properties{};
     if (gpu::Describe(i, &properties) == nullptr) names.emplace_back(properties.name);
   }
@@ -114,22 +138,24 @@ std::vector<std::string> Accelerator::Gpus() {
 }
 
 Result<std::unique_ptr<Accelerator>> Accelerator::Gpu(int ordinal) {
-  const int count = gpu::Count();
-  const std::string which = "cuda:" + std::to_string(ordinal);
+  const std::string which = "run.device=cuda:" + std::to_string(ordinal);
+  int count = 0;
+  if (const char* error = gpu::Count(&count))
+    return Failed(Code::kUnavailable, which + ": expected a GPU that CUDA can use, or cpu", error);
   if (ordinal < 0 || ordinal >= count)
-    return Status(Code::kUnavailable,
-                  which + ": this machine has " + std::to_string(count) +
-                      " GPUs that CUDA can use: run.device=cpu, or look at samara doctor");
+    return Status(Code::kUnavailable, which + ": expected a GPU below cuda:" +
+                                          std::to_string(count) + ", which are there, or cpu");
   gpu::Properties properties{};
   if (const char* error = gpu::Describe(ordinal, &properties))
     return Failed(Code::kUnavailable, which, error);
   if (10 * properties.major + properties.minor < kKernelCapabilityMin)
     return Status(Code::kConfig, which + ", " + properties.name + ": compute capability " +
                                      std::to_string(properties.major) + "." +
-                                     std::to_string(properties.minor) + ", expected 8.0 or newer");
+                                     std::to_string(properties.minor) +
+                                     "; expected 8.0 or newer, or cpu");
   if (const char* error = gpu::Use(ordinal)) return Failed(Code::kUnavailable, which, error);
   return std::unique_ptr<Accelerator>(
-      std::make_unique<GpuAccelerator>(ordinal, which + ", " + properties.name));
+      std::make_unique<GpuAccelerator>(ordinal, std::string(properties.name)));
 }
 
 }  // namespace samara

@@ -3,6 +3,7 @@
 // operations are written.
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <cstdio>
 
 #include "nn/device/gpu_runtime.h"
@@ -18,14 +19,19 @@ __global__ void Kernel(const typename Instance::Task task) {
   Instance::Run(block, task, shared);
 }
 
-// What a block may use of shared memory; once for each kernel, since streams of several threads run
-// it with sizes of their own.
-constexpr int kSharedMax = 200 * 1024;
-
+// Sets the limit of a kernel to the same value always, since the threads of several streams run it
+// with sizes of their own; once for each GPU.
 template <typename Instance>
 cudaError_t AllowSharedMemory() {
-  static const cudaError_t error = cudaFuncSetAttribute(
-      Kernel<Instance>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedMax);
+  constexpr int kGpus = 64;
+  static std::atomic<bool> allowed[kGpus];
+  int gpu = 0;
+  if (const cudaError_t error = cudaGetDevice(&gpu); error != cudaSuccess) return error;
+  if (gpu < kGpus && allowed[gpu].load(std::memory_order_relaxed)) return cudaSuccess;
+  const cudaError_t error =
+      cudaFuncSetAttribute(Kernel<Instance>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           static_cast<int>(device::kSharedMax));
+  if (gpu < kGpus && error == cudaSuccess) allowed[gpu].store(true, std::memory_order_relaxed);
   return error;
 }
 
@@ -69,9 +75,9 @@ const char* Run(void* stream, const device::ConvTask& task) { return RunOn(strea
 const char* Run(void* stream, const device::DenseTask& task) { return RunOn(stream, task); }
 const char* Run(void* stream, const device::PlaceTask& task) { return RunOn(stream, task); }
 
-int Count() {
-  int count = 0;
-  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+const char* Count(int* count) {
+  *count = 0;
+  return Text(cudaGetDeviceCount(count));
 }
 
 const char* Describe(int ordinal, Properties* properties) {
@@ -90,7 +96,9 @@ const char* Allocate(void** data, size_t bytes) {
   return error;
 }
 const char* AllocateHost(void** data, size_t bytes) {
-  return Text(cudaHostAlloc(data, bytes, cudaHostAllocPortable));
+  const char* error = Text(cudaHostAlloc(data, bytes, cudaHostAllocPortable));
+  if (error != nullptr) (void)cudaGetLastError();
+  return error;
 }
 void Free(void* data) { (void)cudaFree(data); }
 void FreeHost(void* data) { (void)cudaFreeHost(data); }

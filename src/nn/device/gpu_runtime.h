@@ -14,7 +14,7 @@ struct Properties {
   int major, minor, multiprocessors;
 };
 
-int Count();  // 0 where there is no driver
+const char* Count(int* count);
 const char* Describe(int ordinal, Properties* properties);
 const char* Use(int ordinal);  // of the calling thread
 const char* Memory(size_t* free, size_t* total);

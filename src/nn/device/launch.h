@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // How the kernels of tasks.h are spread over blocks, and which instance of a body a task needs.
-// Included by cpu.cc and gpu.cu, which define Launch<Instance>(grid, task).
+// Included by cpu.cc and gpu.cu, which run Instance::Run on every block of the grid.
 #pragma once
 
 #include "nn/device/kernels_impl.h"

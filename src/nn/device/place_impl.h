@@ -42,7 +42,8 @@ SAMARA_DEVICE void Place(const PlaceTask& t, size_t element, float value) {
   const size_t within = element - s.first;
   if (within >= s.count) return;
   if (t.measure) {
-    if (s.format == Format::kInt8) Block::RaiseTo(&t.magnitudes[index], value < 0 ? -value : value);
+    if (s.format == Format::kInt8)
+      Block::RaiseTo(&t.magnitudes[index], FloatOf(BitsOf(value) & 0x7fffffff));
     return;
   }
   const size_t row = within / s.columns, at = row * s.padded + within - row * s.columns;

@@ -15,7 +15,6 @@ using device::Format;
 
 constexpr size_t kAlignment = 256;           // of networks and of what lies in them
 constexpr size_t kSharedWanted = 56 * 1024;  // of a convolution's block: four are side by side
-constexpr size_t kSharedMax = 200 * 1024;
 constexpr uint32_t kConvThreads = 256, kWarp = 32;
 
 size_t RoundUp(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
@@ -90,14 +89,17 @@ Status DevicePopulation::Supports(const NetworkDescription& network) {
                                      ", which run.device=cpu computes and a GPU does not");
   };
   for (const Layer& layer : network.layers) {
+    if (&layer == &network.layers.front() && !IsConv(layer) && network.height * network.width > 1)
+      return refuse(layer, "dense on an image");
     if (layer.recurrent()) return refuse(layer, "recurrent");
     if (layer.has_statistics()) return refuse(layer, "normalized by a reference batch");
     if (layer.kind == Layer::Kind::kDiagonal) return refuse(layer, "diagonal");
     if (layer.kind == Layer::Kind::kResidual) return refuse(layer, "residual");
     if (IsConv(layer)) {
       const device::ConvTask task = ConvOf(layer, Format::kFloat32);
-      if (task.shared_size > kSharedMax || Threads(task) > kConvThreads)
-        return refuse(layer, "a row is too large");
+      if (task.shared_size > device::kSharedMax || Threads(task) > kConvThreads)
+        return refuse(layer, "one row of its output needs " + std::to_string(task.shared_size) +
+                                 " bytes at a time, more than 96 kB, or over 256 threads");
     }
   }
   return Status::Ok();

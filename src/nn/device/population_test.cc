@@ -153,6 +153,8 @@ TEST(DeviceStackTest, FillsAsItsRuleSays) {
 }
 
 TEST(DeviceNetworkTest, SaysWhichLayerItLacks) {
+  EXPECT_EQ(DevicePopulation::Supports(Describe({"dense 8 relu", 5, 4, 4, 2})).code(),
+            Code::kConfig);  // of an image
   const Status status = DevicePopulation::Supports(Describe({"lstm 8", 1, 1, 4, 2}));
   EXPECT_EQ(status.code(), Code::kConfig);
   EXPECT_NE(status.message().find("recurrent"), std::string::npos) << status.message();

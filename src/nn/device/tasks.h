@@ -13,6 +13,9 @@ namespace samara::device {
 using kernel::Act;
 using kernel::Format;
 
+// Bytes of shared memory that a block may use on every GPU since 8.0.
+constexpr size_t kSharedMax = 96 * 1024;
+
 // One observation of a batch: which parameters and which frame stack it uses, and how many frames
 // the stack has seen in this episode before this one.
 struct Row {

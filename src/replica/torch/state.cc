@@ -66,14 +66,18 @@ void InAutograd(const std::function<void()>& body) {
 
 Leaves Differentiable(const Leaves& in, const std::function<Leaves(const Leaves&)>& forward,
                       Backward backward) {
+  const bool followed =
+      torch::GradMode::is_enabled() &&
+      std::any_of(in.begin(), in.end(), [](const auto& t) { return t.requires_grad(); });
   const auto on_gpu = std::find_if(in.begin(), in.end(), [](const auto& t) { return t.is_cuda(); });
-  if (on_gpu != in.end()) {
+  if (followed && on_gpu != in.end()) {
     // a GPU's part of a graph is walked by one thread for all replicas, where one would wait for
     // the others; the CPU's part by the replica's own
     Leaves host;
     for (const torch::Tensor& leaf : in) host.push_back(leaf.to(torch::kCPU));
     Leaves out = Differentiable(host, forward, std::move(backward));
-    for (torch::Tensor& leaf : out) leaf = leaf.to(on_gpu->device());
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = out[i].to(out.size() == in.size() ? in[i].device() : on_gpu->device());
     return out;
   }
   Leaves detached;
@@ -83,10 +87,7 @@ Leaves Differentiable(const Leaves& in, const std::function<Leaves(const Leaves&
     const torch::NoGradGuard none;
     out = forward(detached);
   }
-  const bool wanted =
-      torch::GradMode::is_enabled() &&
-      std::any_of(in.begin(), in.end(), [](const auto& t) { return t.requires_grad(); });
-  if (!wanted) return out;
+  if (!followed) return out;
   auto node = MakeAutogradNode<CollectiveBackward>();
   node->backward = std::move(backward);
   for (const torch::Tensor& leaf : in) node->needed.push_back(leaf.requires_grad());
