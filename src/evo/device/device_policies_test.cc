@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "evo/algorithms/ga_test_util.h"
 #include "evo/evaluate/evaluate_test_util.h"
 
@@ -52,6 +55,50 @@ TEST(DevicePoliciesTest, AGaEndsInTheSameState) {
     for (const uint32_t slots : {1, 5}) {
       const auto device = OnDevice("CartPole-v1", "dense 8 tanh", gpu, slots, slots / 4 + 1);
       EXPECT_EQ(Evolve(*device, network), expected) << "gpu " << gpu << ", slots " << slots;
+    }
+  }
+}
+
+// Frames of bytes and of floats, stacked: the same outputs, bit for bit.
+TEST(DevicePoliciesTest, SeesTheFramesThatTheCpuSees) {
+  for (const DType dtype : {DType::kUint8, DType::kFloat32}) {
+    ActionSpec action;
+    action.discrete = false, action.n = 3, action.raw = true;
+    const auto model = [&] {
+      return std::make_unique<PolicyModel>(
+          MakeNetwork("conv 4 2x2 tanh, dense 8 tanh", 5, 6, 4, 3).ValueOrThrow(),
+          InputRule{.stacked = true, .stack = {.depth = 4}, .dtype = dtype}, action);
+    };
+    const auto cpu = MakeCpuPolicies(model(), 1);
+    for (const bool gpu : CpuAndGpu()) {
+      const auto device = MakeDevicePolicies(MakeDevice(gpu), model(), 1, 1).ValueOrThrow();
+      std::vector<float> parameters(model()->kernel().network().parameter_count);
+      const CounterRng rng(3);
+      for (size_t i = 0; i < parameters.size(); ++i)
+        parameters[i] = static_cast<float>(rng.Normal(i));
+      const FixedParameters source(parameters);
+      for (SlotPolicies* policies : {cpu.get(), device.get()}) policies->Reset();
+      const auto a = cpu->MakeWorker().ValueOrThrow(), b = device->MakeWorker().ValueOrThrow();
+      ASSERT_TRUE(cpu->Load(*a, 0, {0, 0}, source).ok());
+      ASSERT_TRUE(device->Load(*b, 0, {0, 0}, source).ok());
+      cpu->StartEpisode(0, {}, false), device->StartEpisode(0, {}, false);
+      std::vector<std::byte> frame(30 * SizeOf(dtype));
+      for (uint64_t step = 0; step < 7; ++step) {
+        for (size_t i = 0; i < 30; ++i) {
+          const auto x = static_cast<float>(rng.Uniform(step * 30 + i));
+          if (dtype == DType::kFloat32)
+            std::memcpy(&frame[4 * i], &x, sizeof x);
+          else
+            frame[i] = static_cast<std::byte>(static_cast<int>(255 * x));
+        }
+        const std::span<const std::byte> observation = frame;
+        const uint32_t slot = 0;
+        Action chosen[2];
+        ASSERT_TRUE(cpu->Decide(*a, {&slot, 1}, {&observation, 1}, {&chosen[0], 1}).ok());
+        ASSERT_TRUE(device->Decide(*b, {&slot, 1}, {&observation, 1}, {&chosen[1], 1}).ok());
+        EXPECT_TRUE(std::ranges::equal(chosen[0].values, chosen[1].values))
+            << "gpu " << gpu << ", step " << step;
+      }
     }
   }
 }
