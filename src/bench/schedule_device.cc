@@ -90,8 +90,8 @@ class Game {
   Status Begin(SlotPolicies::Worker& worker, uint32_t slot) {
     const uint64_t number = number_.fetch_add(1);
     RETURN_IF_ERROR(policies_.Load(worker, slot, {static_cast<uint32_t>(number), 0}, source_));
-    const EpisodeSpec episode = episodes_.Make(
-        DeriveKey(11, Purpose::kEpisodePopulation, 1, number, 0), /*test=*/false);
+    const EpisodeSpec episode =
+        episodes_.Make(DeriveKey(11, Purpose::kEpisodePopulation, 1, number, 0), /*test=*/false);
     policies_.StartEpisode(slot, episode, /*record=*/false);
     fleet_.Begin(slot, number, episode);
     return Status::Ok();
