@@ -7,6 +7,9 @@
 #include "evo/genome/noise_quantiles.h"
 #include "nn/device/code.h"
 
+#define SAMARA_NOISE_INLINE SAMARA_DEVICE
+#include "evo/genome/noise_polynomials_impl.h"
+
 namespace samara::device {
 namespace {
 
@@ -42,23 +45,18 @@ SAMARA_DEVICE void DrawBlock(uint64_t key, uint64_t block, uint32_t kind, uint32
   }
 }
 
-// a * b + c, rounded twice.
-SAMARA_DEVICE float MulAdd(float a, float b, float c) { return Add(Mul(a, b), c); }
+struct ElementArithmetic {
+  using F = float;
+  SAMARA_DEVICE static float Add(float x, float y) { return device::Add(x, y); }
+  SAMARA_DEVICE static float Mul(float x, float y) { return device::Mul(x, y); }
+};
+using Polynomials = NoisePolynomials<ElementArithmetic>;
 
-// The constants and their origin: noise_kernel_impl.h.
 SAMARA_DEVICE float MinusTwoLog(float u) {
   const uint32_t sqrt_half = 0x3f3504f3;
   const uint32_t bits = BitsOf(u) - sqrt_half;
   const float e = static_cast<float>(static_cast<int32_t>(bits) >> 23);
-  const float f = Add(FloatOf((bits & 0x7fffff) + sqrt_half), -1.0f);
-  const float f2 = Mul(f, f), f4 = Mul(f2, f2);
-  const float q01 = MulAdd(f, 0x1.0002b4p-1f, -0x1.55551ep-1f);
-  const float q23 = MulAdd(f, 0x1.545e06p-2f, -0x1.99b43ap-2f);
-  const float q45 = MulAdd(f, 0x1.0d2fb6p-2f, -0x1.219ab6p-2f);
-  const float q67 = MulAdd(f, 0x1.483950p-3f, -0x1.0bee42p-2f);
-  const float q = Add(Mul(MulAdd(q67, f2, q45), f4), MulAdd(q23, f2, q01));
-  const float sum = Add(MulAdd(Mul(f2, f), q, f2), -Add(f, f));
-  return Add(sum, -Mul(e, 0x1.62e430p0f));
+  return Polynomials::MinusTwoLog(e, Add(FloatOf((bits & 0x7fffff) + sqrt_half), -1.0f));
 }
 
 SAMARA_DEVICE void Normals(uint32_t radius, uint32_t angle, float& cosine, float& sine) {
@@ -68,13 +66,7 @@ SAMARA_DEVICE void Normals(uint32_t radius, uint32_t angle, float& cosine, float
   const float t =
       Mul(static_cast<float>(static_cast<int32_t>(angle & 0x3fffffff) - 0x20000000), 0x1p-30f);
   const float t2 = Mul(t, t);
-  const float s =
-      Mul(t, MulAdd(MulAdd(MulAdd(t2, -0x1.2d930ap-8f, 0x1.465e92p-4f), t2, -0x1.4abbbap-1f), t2,
-                    0x1.921fb6p0f));
-  const float c =
-      MulAdd(MulAdd(MulAdd(MulAdd(t2, 0x1.d9d57ep-11f, -0x1.55c5e0p-6f), t2, 0x1.03c1dep-2f), t2,
-                    -0x1.3bd3ccp0f),
-             t2, 1.0f);
+  const float s = Polynomials::Sine(t, t2), c = Polynomials::Cosine(t2);
   const uint32_t difference =
       (BitsOf(s) ^ BitsOf(c)) & static_cast<uint32_t>(static_cast<int32_t>(angle << 1) >> 31);
   const uint32_t cosine_sign = (angle ^ (angle << 1)) & 0x80000000;

@@ -32,6 +32,15 @@ typedef int8_t I8 __attribute__((vector_size(kBytes)));
 
 #define SAMARA_INLINE [[gnu::always_inline]] inline
 
+}  // namespace
+}  // namespace samara
+
+#define SAMARA_NOISE_INLINE SAMARA_INLINE
+#include "evo/genome/noise_polynomials_impl.h"
+
+namespace samara {
+namespace {
+
 // ---- what differs between instruction sets ----
 
 // The 64-bit products of the low halves.
@@ -214,29 +223,32 @@ class Philox {
   uint32_t stream_;
 };
 
-// -2 ln u for 2^-33 <= u <= 1: u = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), and
-// -2 ln(1 + f) = -2 f + f^2 + f^3 Q(f). Q: minimax for the relative error of the sum (2^-27.9),
-// fitted in float64, rounded to float32.
+struct VectorArithmetic {
+  using F = F32;
+  template <typename Y>
+  SAMARA_INLINE static F32 Add(F32 x, Y y) {
+    return x + y;
+  }
+  template <typename Y>
+  SAMARA_INLINE static F32 Mul(F32 x, Y y) {
+    return x * y;
+  }
+};
+using Polynomials = NoisePolynomials<VectorArithmetic>;
+
+// -2 ln u for 2^-33 <= u <= 1.
 SAMARA_INLINE F32 MinusTwoLog(F32 u) {
   constexpr int32_t kSqrtHalf = 0x3f3504f3;  // bits of sqrt(1/2)
   const I32 bits = (I32)u - kSqrtHalf;
-  const F32 e = ToFloat(bits >> 23);
   const F32 f = (F32)((bits & 0x7fffff) + kSqrtHalf) - 1.0f;
-  // Estrin's order: four short chains instead of a long one
-  const F32 f2 = f * f, f4 = f2 * f2;
-  const F32 q01 = f * 0x1.0002b4p-1f - 0x1.55551ep-1f, q23 = f * 0x1.545e06p-2f - 0x1.99b43ap-2f;
-  const F32 q45 = f * 0x1.0d2fb6p-2f - 0x1.219ab6p-2f, q67 = f * 0x1.483950p-3f - 0x1.0bee42p-2f;
-  const F32 q = (q67 * f2 + q45) * f4 + (q23 * f2 + q01);
-  // smallest terms first; 2 ln 2 = 0x1.62e430p0
-  return ((f2 * f * q + f2) - (f + f)) - e * 0x1.62e430p0f;
+  return Polynomials::MinusTwoLog(ToFloat(bits >> 23), f);
 }
 
 struct Pair {
   F32 cosine, sine;
 };
 
-// Box-Muller of noise.h; sine and cosine of (pi/2) t, |t| <= 1/2, are minimax polynomials (relative
-// errors 2^-28.2 and 2^-33.9), fitted and rounded like Q above.
+// Box-Muller of noise.h.
 SAMARA_INLINE Pair Normals(U32 radius, U32 angle) {
   const F32 u = ToFloat((I32)(radius >> 16)) * 0x1p-16f +
                 (ToFloat((I32)(radius & 0xffff)) * 0x1p-32f + 0x1p-33f);  // rounds once
@@ -244,11 +256,7 @@ SAMARA_INLINE Pair Normals(U32 radius, U32 angle) {
 
   const F32 t = ToFloat((I32)(angle & 0x3fffffff) - 0x20000000) * 0x1p-30f;
   const F32 t2 = t * t;
-  const F32 s =
-      t * (((t2 * -0x1.2d930ap-8f + 0x1.465e92p-4f) * t2 - 0x1.4abbbap-1f) * t2 + 0x1.921fb6p0f);
-  const F32 c =
-      (((t2 * 0x1.d9d57ep-11f - 0x1.55c5e0p-6f) * t2 + 0x1.03c1dep-2f) * t2 - 0x1.3bd3ccp0f) * t2 +
-      1.0f;
+  const F32 s = Polynomials::Sine(t, t2), c = Polynomials::Cosine(t2);
 
   // quadrant q: swap when odd; the cosine is negative for q = 1, 2 and the sine for q = 2, 3
   const U32 difference = ((U32)s ^ (U32)c) & (U32)((I32)(angle << 1) >> 31);
