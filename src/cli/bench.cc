@@ -27,7 +27,7 @@ struct BenchCommand {
   bool signature = false, no_rivals = false, json = false;
 };
 
-// What CLI11 says of a text that names no device; empty for one that does.
+// Validates an option for CLI11: an error for a text that names no device, else empty.
 std::string IsDevice(const std::string& text) {
   return ParseDevice(text).ok() ? "" : text + ": expected cpu, cuda or cuda:N";
 }

@@ -87,15 +87,7 @@ Map MapOf(const Layer& layer) {
 // Convolutions have few weights: they stay near as float32, whatever the storage's values.
 Format FormatOf(const NetworkDescription& network, size_t layer) {
   if (network.layers[layer].kind == Layer::Kind::kConv) return Format::kFloat32;
-  switch (StorageOf(network, layer)) {
-    case Storage::kFloat32:
-      return Format::kFloat32;
-    case Storage::kBf16:
-      return Format::kBf16;
-    case Storage::kInt8:
-      return Format::kInt8;
-  }
-  return Format::kFloat32;
+  return KernelFormat(StorageOf(network, layer));
 }
 
 // One row of `count` floats -> `columns` halves; see Format::kBf16.
@@ -704,6 +696,17 @@ void PopulationKernel::ForwardBatch(const float* packed, std::span<const float* 
 
 const kernel::Ops& KernelOps(IsaLevel isa) { return OpsFor(isa); }
 kernel::Act KernelActivation(Activation activation) { return ToAct(activation); }
+kernel::Format KernelFormat(Storage storage) {
+  switch (storage) {
+    case Storage::kFloat32:
+      return Format::kFloat32;
+    case Storage::kBf16:
+      return Format::kBf16;
+    case Storage::kInt8:
+      return Format::kInt8;
+  }
+  return Format::kFloat32;
+}
 
 AlignedFloats::AlignedFloats(size_t n) : size_(n) {
   constexpr size_t kHugePage = size_t{1} << 21;

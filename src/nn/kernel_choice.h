@@ -11,5 +11,6 @@ namespace samara {
 // REQUIRES: the CPU has `isa`.
 const kernel::Ops& KernelOps(IsaLevel isa);
 kernel::Act KernelActivation(Activation activation);
+kernel::Format KernelFormat(Storage storage);
 
 }  // namespace samara

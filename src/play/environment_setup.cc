@@ -42,11 +42,11 @@ std::string ActorEnvironment(const EnvironmentConfig& env, const AtariPreset* pr
 }
 
 // A slot that acts and one that waits; on a GPU batches are worth more of them.
-constexpr uint32_t kSlotsPerActor = 2, kSlotsPerActorOnGpu = 8;
+uint32_t SlotsPerActor(std::optional<int> gpu) { return gpu ? 8 : 2; }
 constexpr uint32_t kLanes = 3;  // batches on a GPU at a time
 
 Result<std::unique_ptr<Fleet>> MakeFleet(const ExperimentConfig& config, const AtariPreset* preset,
-                                         bool render, uint32_t slots_per_actor = kSlotsPerActor) {
+                                         bool render, std::optional<int> gpu = std::nullopt) {
   ActorFleetOptions options;
   ASSIGN_OR_RETURN(const Path venv, FindVenv());
   options.python = (venv / "bin" / "python").string();
@@ -54,7 +54,7 @@ Result<std::unique_ptr<Fleet>> MakeFleet(const ExperimentConfig& config, const A
   options.render = render;
   options.actors = OrAuto(config.fleet.actors, OwnCores(config.fleet));
   options.slots =
-      std::max(options.actors, OrAuto(config.fleet.slots, slots_per_actor * options.actors));
+      std::max(options.actors, OrAuto(config.fleet.slots, SlotsPerActor(gpu) * options.actors));
   options.step_timeout = config.fleet.step_timeout;
   return MakeActorFleet(options);
 }
@@ -148,8 +148,7 @@ Result<EnvironmentSetup> SetUpEvolution(const ExperimentConfig& config, bool ren
     ASSIGN_OR_RETURN(const auto probe, setup.factory());
     setup.environment = probe->spec();
   } else {
-    ASSIGN_OR_RETURN(setup.fleet,
-                     MakeFleet(config, atari, render, gpu ? kSlotsPerActorOnGpu : kSlotsPerActor));
+    ASSIGN_OR_RETURN(setup.fleet, MakeFleet(config, atari, render, gpu));
     setup.environment = setup.fleet->spec();
   }
 
@@ -295,13 +294,7 @@ Result<std::optional<int>> PopulationGpu(const ExperimentConfig& config, int ran
     return Status(Code::kConfig, fmt::format("run.device={}: safe mutations look at states, which "
                                              "the CPU alone records; expected cpu",
                                              config.run.device));
-  if (choice.kind == Kind::kCuda && !Accelerator::BuiltForGpus())
-    return Accelerator::Gpu(0).status();  // says what is missing
-  GpuList found = FindGpus();
-  if (any)
-    std::erase_if(found.gpus, [](const Gpu& gpu) { return gpu.capability < kKernelCapabilityMin; });
-  ASSIGN_OR_RETURN(const std::vector<Device> devices,
-                   ChooseDevices(choice, found, Accelerator::BuiltForGpus()));
+  ASSIGN_OR_RETURN(const std::vector<Device> devices, Accelerator::Choose(choice));
   if (devices.size() > static_cast<size_t>(ranks))
     return Status(Code::kConfig,
                   fmt::format("run.device={}: a rank's population is evaluated on one "
@@ -319,15 +312,7 @@ Result<std::optional<int>> PopulationGpu(const ExperimentConfig& config, int ran
 
 namespace {
 
-Result<std::unique_ptr<Evaluator>> MakeGpuEvaluator(const ExperimentConfig& config,
-                                                    EnvironmentSetup& setup) {
-  const uint32_t threads = OrAuto(config.fleet.threads, OwnCores(config.fleet));
-  if (setup.factory) {
-    ASSIGN_OR_RETURN(
-        setup.fleet,
-        MakeThreadFleet(setup.factory, OrAuto(config.fleet.slots, kSlotsPerActorOnGpu * threads),
-                        threads));
-  }
+Result<std::unique_ptr<Evaluator>> MakeGpuEvaluator(EnvironmentSetup& setup) {
   const uint32_t slots = setup.fleet->slots();
   ASSIGN_OR_RETURN(auto gpu, Accelerator::Gpu(*setup.gpu));
   ASSIGN_OR_RETURN(auto policies, MakeDevicePolicies(std::move(gpu), std::move(setup.model), slots,
@@ -339,16 +324,17 @@ Result<std::unique_ptr<Evaluator>> MakeGpuEvaluator(const ExperimentConfig& conf
 
 Result<std::unique_ptr<Evaluator>> MakeEvaluator(const ExperimentConfig& config,
                                                  EnvironmentSetup& setup) {
-  if (setup.gpu) return MakeGpuEvaluator(config, setup);
   const uint32_t threads = OrAuto(config.fleet.threads, OwnCores(config.fleet));
-  if (setup.factory && config.fleet.native == "direct") {
+  if (!setup.gpu && setup.factory && config.fleet.native == "direct") {
     return MakeDirectEvaluator(setup.factory, std::move(setup.model), threads);
   }
   if (setup.factory) {
     ASSIGN_OR_RETURN(
         setup.fleet,
-        MakeThreadFleet(setup.factory, OrAuto(config.fleet.slots, 2 * threads), threads));
+        MakeThreadFleet(setup.factory,
+                        OrAuto(config.fleet.slots, SlotsPerActor(setup.gpu) * threads), threads));
   }
+  if (setup.gpu) return MakeGpuEvaluator(setup);
   if (!setup.factory && config.fleet.inference == "actor") {
     ASSIGN_OR_RETURN(const size_t recording_bytes, RecordingBytes(setup));
     return MakeEpisodeEvaluator(std::move(setup.fleet), std::move(setup.model), recording_bytes);

@@ -167,12 +167,10 @@ Status DeviceDecoder::Load(DevicePopulation::Lane& lane, uint32_t network, const
   }
   Sent sent;
   ASSIGN_OR_RETURN(device::DecodeTask task, TaskOf(lane, genome, from.get(), sent));
-  bool measured = false;
-  task.place = lane.PlaceTaskOf(network, &measured);
-  for (const bool measure : {true, false}) {
-    task.place.measure = measure;
-    if (!measure || measured) Run(lane.stream(), task);
-  }
+  lane.Place(network, [&](const device::PlaceTask& place) {
+    task.place = place;
+    Run(lane.stream(), task);
+  });
   RETURN_IF_ERROR(lane.stream().Synchronize());
   const MutexLock lock(mu_);
   ++counters_.loads;

@@ -48,7 +48,7 @@ class DeviceDecoder {
   explicit DeviceDecoder(DevicePopulation& population, size_t ancestors)
       : p_(population), ancestors_max_(ancestors) {}
   Shared FindLongest(const Genome& genome, size_t mutations_max) REQUIRES(mu_);
-  // What a task uploads, until it has been done.
+  // Holds what a task uploads, until it has been done.
   struct Sent {
     std::vector<device::DeviceMutation> mutations;
     std::vector<device::InitialTensor> tensors;

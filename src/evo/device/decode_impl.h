@@ -9,15 +9,7 @@ namespace samara::device {
 namespace {
 
 SAMARA_DEVICE float InitialValue(const DecodeTask& t, size_t element, float noise) {
-  unsigned low = 0, high = t.tensors;
-  while (high - low > 1) {
-    const unsigned middle = (low + high) / 2;
-    if (t.initial[middle].first <= element)
-      low = middle;
-    else
-      high = middle;
-  }
-  const InitialTensor& tensor = t.initial[low];
+  const InitialTensor& tensor = t.initial[PartOf(t.initial, t.tensors, element)];
   return tensor.noise ? Mul(noise, tensor.scale) : tensor.value;
 }
 

@@ -1,4 +1,4 @@
-// What the kernel that decodes a genome is told. Included by code that nvcc compiles.
+// Arguments of the kernel that decodes a genome. Included by code that nvcc compiles.
 #pragma once
 
 #include "nn/device/tasks.h"

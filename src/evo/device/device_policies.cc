@@ -177,7 +177,7 @@ class DevicePolicies : public SlotPolicies {
     std::vector<std::vector<float>> vectors;  // bytes of a vector as floats, by place in the batch
   };
 
-  // What the device is to get: a frame's bytes, or floats.
+  // Returns what the device is to get: a frame as it is, or the floats of a vector.
   const void* InputOf(Scratch& scratch, size_t place,
                       std::span<const std::byte> observation) const {
     const InputRule& input = model_->input();

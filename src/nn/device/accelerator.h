@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/device.h"
 #include "core/status.h"
 #include "nn/device/tasks.h"
 
@@ -76,6 +77,8 @@ class Accelerator {
   static Result<std::unique_ptr<Accelerator>> Cpu();
   static Result<std::unique_ptr<Accelerator>> Gpu(int ordinal);
   static bool BuiltForGpus();
+  // As ChooseDevices (core/device.h), among GPUs for which there are kernels.
+  static Result<std::vector<Device>> Choose(const DeviceChoice& choice);
   // Names of the GPUs here; empty as well where this build has no kernels for them.
   static std::vector<std::string> Gpus();
 

@@ -11,9 +11,11 @@
 
 #if defined(__CUDACC__)
 #define SAMARA_DEVICE __device__ inline
+#define SAMARA_BOTH __host__ __device__ inline
 #define SAMARA_DEVICE_UNROLL _Pragma("unroll")
 #else
 #define SAMARA_DEVICE inline
+#define SAMARA_BOTH inline
 #define SAMARA_DEVICE_UNROLL
 #endif
 

@@ -73,18 +73,6 @@ class CpuAccelerator : public Accelerator {
 
 }  // namespace
 
-DeviceBytes& DeviceBytes::operator=(DeviceBytes&& other) noexcept {
-  std::swap(owner_, other.owner_);
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  std::swap(host_, other.host_);
-  return *this;
-}
-
-DeviceBytes::~DeviceBytes() {
-  if (data_ != nullptr) owner_->Free(data_, host_);
-}
-
 Result<std::unique_ptr<Accelerator>> Accelerator::Cpu() {
   return std::unique_ptr<Accelerator>(std::make_unique<CpuAccelerator>());
 }

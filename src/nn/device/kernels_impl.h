@@ -429,7 +429,7 @@ SAMARA_DEVICE void DenseBody(Block& block, const DenseTask& t, unsigned char* sh
 
 constexpr unsigned kSmallThreads = 128, kSmallBytes = 40 * 1024;
 
-SAMARA_DEVICE size_t SmallWeightBytes(const DenseTask& t, unsigned per_word) {
+SAMARA_BOTH size_t SmallWeightBytes(const DenseTask& t, unsigned per_word) {
   return (size_t{t.inputs} * t.columns * 4 / per_word + 15) / 16 * 16;
 }
 

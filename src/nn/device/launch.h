@@ -78,7 +78,7 @@ struct Small {
   }
   static Grid GridOf(const Task& t) { return {t.count, 1, kSmallThreads, SharedOf(t)}; }
   static size_t SharedOf(const Task& t) {
-    return (size_t{t.inputs} * t.columns * 4 / kPerWord<kFormat> + 15) / 16 * 16 + t.inputs * 4;
+    return SmallWeightBytes(t, kPerWord<kFormat>) + t.inputs * sizeof(float);
   }
 };
 

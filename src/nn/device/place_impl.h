@@ -23,11 +23,13 @@ SAMARA_DEVICE unsigned char Int8Bits(float x, float scale) {
   return static_cast<unsigned char>(BitsOf(Add(Mul(x, Div(1.0f, scale)), 0x1.8p23f)));
 }
 
-SAMARA_DEVICE unsigned SegmentOf(const PlaceTask& t, size_t element) {
-  unsigned low = 0, high = t.segment_count;
+// Number of the last part that begins at `element` or before it. REQUIRES: the first does.
+template <typename Part>
+SAMARA_DEVICE unsigned PartOf(const Part* parts, unsigned count, size_t element) {
+  unsigned low = 0, high = count;
   while (high - low > 1) {
     const unsigned middle = (low + high) / 2;
-    if (t.segments[middle].first <= element)
+    if (parts[middle].first <= element)
       low = middle;
     else
       high = middle;
@@ -37,7 +39,7 @@ SAMARA_DEVICE unsigned SegmentOf(const PlaceTask& t, size_t element) {
 
 template <typename Block>
 SAMARA_DEVICE void Place(const PlaceTask& t, size_t element, float value) {
-  const unsigned index = SegmentOf(t, element);
+  const unsigned index = PartOf(t.segments, t.segment_count, element);
   const Segment& s = t.segments[index];
   const size_t within = element - s.first;
   if (within >= s.count) return;

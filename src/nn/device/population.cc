@@ -23,25 +23,13 @@ uint32_t U32(int64_t n) { return static_cast<uint32_t>(n); }
 
 bool IsConv(const Layer& layer) { return layer.kind == Layer::Kind::kConv; }
 
-Format FormatOf(const NetworkDescription& network, size_t layer) {
-  switch (StorageOf(network, layer)) {
-    case Storage::kFloat32:
-      return Format::kFloat32;
-    case Storage::kBf16:
-      return Format::kBf16;
-    case Storage::kInt8:
-      return Format::kInt8;
-  }
-  return Format::kFloat32;
-}
-
 uint32_t ColumnsOf(const Layer& layer, Format format) {
   // whole loads of 16 bytes; a convolution's threads take eight channels
   const size_t columns = IsConv(layer) ? device::kTileChannels : 16 / kernel::WeightBytes(format);
   return static_cast<uint32_t>(RoundUp(U(layer.out), columns));
 }
 
-// What a block of `rows` rows of the output needs of shared memory and threads.
+// Sets what a block of `rows` rows of the output needs of shared memory.
 void SetTile(uint32_t rows, Format format, device::ConvTask& task) {
   const size_t height = (rows - 1) * task.stride + task.kernel;
   const size_t width = (task.out_width - 1) * task.stride + task.kernel;
@@ -122,13 +110,14 @@ void DevicePopulation::PlaceLayers() {
   };
   for (size_t i = 0; i < network_.layers.size(); ++i) {
     const Layer& layer = network_.layers[i];
-    DevicePopulation::Place place;
-    place.format = FormatOf(network_, i);
+    LayerPlace place;
+    place.format = KernelFormat(StorageOf(network_, i));
     place.columns = ColumnsOf(layer, place.format);
     const size_t rows = U(layer.fan_in());
     place.weights = reserve(rows * place.columns * kernel::WeightBytes(place.format));
     place.bias = reserve(place.columns * sizeof(float));
     if (place.format == Format::kInt8) place.scale = reserve(sizeof(float)), measured_ = true;
+    if (IsConv(layer)) place.conv = ConvOf(layer, place.format);
     places_.push_back(place);
     widest_ = std::max(widest_, layer.output_size());
   }
@@ -138,7 +127,7 @@ std::vector<device::Segment> DevicePopulation::Segments() const {
   std::vector<device::Segment> segments;
   for (size_t i = 0; i < network_.layers.size(); ++i) {
     const Layer& layer = network_.layers[i];
-    const DevicePopulation::Place& place = places_[i];
+    const DevicePopulation::LayerPlace& place = places_[i];
     segments.push_back({.first = layer.weight_offset,
                         .count = layer.weight_count,
                         .to = place.weights,
@@ -198,17 +187,22 @@ Status DevicePopulation::Lane::Allocate() {
   return Status::Ok();
 }
 
-device::PlaceTask DevicePopulation::Lane::PlaceTaskOf(uint32_t network, bool* measured) {
+void DevicePopulation::Lane::Place(uint32_t network,
+                                   const std::function<void(const device::PlaceTask&)>& run) {
   CHECK(network < p_.shape_.networks);
-  *measured = p_.measured_;
-  if (p_.measured_) stream_->Zero(magnitudes_.data(), magnitudes_.size());
-  return {.segments = p_.segments_.as<device::Segment>(),
-          .segment_count = p_.segment_count_,
-          .magnitudes = magnitudes_.as<float>(),
-          .measure = false,
-          .canonical = nullptr,
-          .size = p_.network_.parameter_count,
-          .network = p_.networks_.as<unsigned char>() + network * p_.stride_};
+  device::PlaceTask task{.segments = p_.segments_.as<device::Segment>(),
+                         .segment_count = p_.segment_count_,
+                         .magnitudes = magnitudes_.as<float>(),
+                         .measure = true,
+                         .canonical = nullptr,
+                         .size = p_.network_.parameter_count,
+                         .network = p_.networks_.as<unsigned char>() + network * p_.stride_};
+  if (p_.measured_) {
+    stream_->Zero(magnitudes_.data(), magnitudes_.size());
+    run(task);
+  }
+  task.measure = false;
+  run(task);
 }
 
 Result<std::byte*> DevicePopulation::Lane::LoadScratch(size_t bytes) {
@@ -218,60 +212,41 @@ Result<std::byte*> DevicePopulation::Lane::LoadScratch(size_t bytes) {
   return load_scratch_.data();
 }
 
-void DevicePopulation::Lane::Place(uint32_t network, const float* canonical) {
-  bool measured = false;
-  device::PlaceTask task = PlaceTaskOf(network, &measured);
-  task.canonical = canonical;
-  for (const bool measure : {true, false}) {
-    task.measure = measure;
-    if (!measure || measured) stream_->Run(task);
-  }
-}
-
 Status DevicePopulation::Lane::Load(uint32_t network, std::span<const float> canonical) {
   CHECK_EQ(canonical.size(), p_.network_.parameter_count);
   if (canonical_.size() == 0) {
     ASSIGN_OR_RETURN(canonical_, p_.accelerator_.Allocate(canonical.size_bytes()));
   }
   stream_->Upload(canonical_.data(), canonical.data(), canonical.size_bytes());
-  Place(network, canonical_.as<float>());
+  Place(network, [this](device::PlaceTask task) {
+    task.canonical = canonical_.as<float>();
+    stream_->Run(task);
+  });
   return stream_->Synchronize();
 }
 
 // Rows of one network become groups, the networks with one row first; staging order is that of the
 // groups, so that a group's rows follow each other.
 void DevicePopulation::Lane::Group(std::span<const DeviceRow> rows) {
-  order_.resize(rows.size());
-  std::iota(order_.begin(), order_.end(), 0);
-  std::stable_sort(order_.begin(), order_.end(),
-                   [&](uint32_t a, uint32_t b) { return rows[a].network < rows[b].network; });
-  std::vector<uint32_t> singles, shared;
+  by_network_.resize(rows.size());
+  std::iota(by_network_.begin(), by_network_.end(), 0);
+  std::ranges::sort(by_network_, {}, [&](uint32_t i) { return std::pair(rows[i].network, i); });
   auto* groups = reinterpret_cast<device::Group*>(staging_host_.data() + groups_at_);
-  const auto ends = [&](size_t i) {
-    size_t end = i + 1;
-    while (end < order_.size() && rows[order_[end]].network == rows[order_[i]].network) ++end;
-    return end;
-  };
-  for (size_t i = 0, end = 0; i < order_.size(); i = end) {
-    end = ends(i);
-    auto& part = end - i == 1 ? singles : shared;
-    part.insert(part.end(), order_.begin() + static_cast<ptrdiff_t>(i),
-                order_.begin() + static_cast<ptrdiff_t>(end));
-  }
-  singles_ = static_cast<uint32_t>(singles.size());
+  order_.clear();
   groups_ = 0;
-  for (uint32_t i = 0; i < singles_; ++i) groups[groups_++] = {rows[singles[i]].network, i, 1, 0};
-  for (size_t i = 0; i < shared.size();) {
-    const uint32_t network = rows[shared[i]].network;
-    uint32_t count = 1;
-    while (count < device::kGroupMax && i + count < shared.size() &&
-           rows[shared[i + count]].network == network)
-      ++count;
-    groups[groups_++] = {network, singles_ + static_cast<uint32_t>(i), count, 0};
-    i += count;
+  for (const bool single : {true, false}) {
+    for (size_t i = 0, end = 0; i < by_network_.size(); i = end) {
+      const uint32_t network = rows[by_network_[i]].network;
+      while (end < by_network_.size() && rows[by_network_[end]].network == network) ++end;
+      if ((end - i == 1) != single) continue;
+      for (size_t part = i; part < end; part += device::kGroupMax)
+        groups[groups_++] = {network, static_cast<uint32_t>(order_.size() + part - i),
+                             static_cast<uint32_t>(std::min<size_t>(device::kGroupMax, end - part)),
+                             0};
+      for (size_t k = i; k < end; ++k) order_.push_back(by_network_[k]);
+    }
+    if (single) singles_ = groups_;
   }
-  order_ = std::move(singles);
-  order_.insert(order_.end(), shared.begin(), shared.end());
 }
 
 void DevicePopulation::Lane::Stage(std::span<const DeviceRow> rows) {
@@ -287,9 +262,9 @@ void DevicePopulation::Lane::Stage(std::span<const DeviceRow> rows) {
   stream_->Upload(staging_.data(), staging_host_.data(), inputs_at_ + rows_ * input_bytes_);
 }
 
-void DevicePopulation::Lane::RunConv(const DevicePopulation::Place& place, const Layer& layer,
-                                     const float* in, float* out) {
-  device::ConvTask task = ConvOf(layer, place.format);
+void DevicePopulation::Lane::RunConv(const DevicePopulation::LayerPlace& place, const float* in,
+                                     float* out) {
+  device::ConvTask task = place.conv;
   task.rows = staging_.as<device::Row>(), task.count = rows_;
   task.networks = {p_.networks_.as<unsigned char>(), p_.stride_};
   task.weights = place.weights, task.bias = place.bias;
@@ -303,7 +278,7 @@ void DevicePopulation::Lane::RunConv(const DevicePopulation::Place& place, const
   stream_->Run(task);
 }
 
-void DevicePopulation::Lane::RunDense(const DevicePopulation::Place& place, const Layer& layer,
+void DevicePopulation::Lane::RunDense(const DevicePopulation::LayerPlace& place, const Layer& layer,
                                       const float* in, float* out) {
   const auto* groups = reinterpret_cast<const device::Group*>(staging_.data() + groups_at_);
   device::DenseTask task{.groups = groups,
@@ -348,8 +323,7 @@ void DevicePopulation::Lane::RunLayer(size_t index) {
                     : p_.shape_.stack ? nullptr
                                       : reinterpret_cast<float*>(staging_.data() + inputs_at_);
   auto* out = scratch_[index % 2].as<float>();
-  IsConv(layer) ? RunConv(p_.places_[index], layer, in, out)
-                : RunDense(p_.places_[index], layer, in, out);
+  IsConv(layer) ? RunConv(p_.places_[index], in, out) : RunDense(p_.places_[index], layer, in, out);
 }
 
 void DevicePopulation::Lane::Compute() {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -56,10 +57,11 @@ class DevicePopulation {
  private:
   friend class Lane;
   // Where a layer's parameters lie in a network's bytes.
-  struct Place {
+  struct LayerPlace {
     size_t weights = 0, bias = 0, scale = 0;
     uint32_t columns = 0;  // padded
     device::Format format = device::Format::kFloat32;
+    device::ConvTask conv = {};  // of a convolution: without what a batch brings
   };
   DevicePopulation(Accelerator& accelerator, NetworkDescription network, Shape shape)
       : accelerator_(accelerator), network_(std::move(network)), shape_(shape) {}
@@ -70,7 +72,7 @@ class DevicePopulation {
   Accelerator& accelerator_;
   const NetworkDescription network_;
   const Shape shape_;
-  std::vector<Place> places_;
+  std::vector<LayerPlace> places_;
   size_t stride_ = 0;
   uint32_t segment_count_ = 0;
   bool measured_ = false;  // some segment needs its largest magnitude
@@ -82,11 +84,9 @@ class DevicePopulation::Lane {
  public:
   // Writes canonical parameters, which are host memory, into a network.
   Status Load(uint32_t network, std::span<const float> canonical);
-  // The same from memory of the device; returns before it is done.
-  void Place(uint32_t network, const float* canonical);
-  // The task that Load runs, without where values come from, and with zeros as magnitudes; for
-  // sources of other folders. `measured`: it takes two passes.
-  device::PlaceTask PlaceTaskOf(uint32_t network, bool* measured);
+  // Calls `run` for each pass that writes a network, with its task but for where the values come
+  // from: for sources of other folders, whose values are the same in both passes.
+  void Place(uint32_t network, const std::function<void(const device::PlaceTask&)>& run);
   // Memory of the device for what such a source uploads; valid until the next call.
   Result<std::byte*> LoadScratch(size_t bytes);
 
@@ -111,10 +111,9 @@ class DevicePopulation::Lane {
   void Group(std::span<const DeviceRow> rows);
   void PushFrames();
   void RunLayer(size_t index);
-  void RunDense(const DevicePopulation::Place& place, const Layer& layer, const float* in,
+  void RunDense(const DevicePopulation::LayerPlace& place, const Layer& layer, const float* in,
                 float* out);
-  void RunConv(const DevicePopulation::Place& place, const Layer& layer, const float* in,
-               float* out);
+  void RunConv(const DevicePopulation::LayerPlace& place, const float* in, float* out);
 
   DevicePopulation& p_;
   const uint32_t rows_max_;
@@ -126,6 +125,7 @@ class DevicePopulation::Lane {
   std::atomic<double> seconds_{0};
   uint32_t rows_ = 0, singles_ = 0, groups_ = 0;
   size_t outputs_ = 0;
+  std::vector<uint32_t> by_network_;
   std::vector<uint32_t> order_;  // row of each place in the batch
   std::vector<float> sorted_;    // outputs in that order
 };

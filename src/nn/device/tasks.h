@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// What the kernels of a population on a device are told. Pointers are the device's; sizes are
+// Arguments of the kernels of a population on a device. Pointers are the device's; sizes are
 // counts of elements unless said otherwise. Included by code that nvcc compiles.
 #pragma once
 

@@ -38,7 +38,7 @@ torch::Device ToTorch(const Device& device) {
   return {torch::kCUDA, static_cast<c10::DeviceIndex>(device.ordinal)};
 }
 
-bool BuiltForGpus() {
+bool TorchUsesGpus() {
 #ifdef SAMARA_TORCH_GPUS
   return true;
 #else

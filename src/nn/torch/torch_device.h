@@ -14,7 +14,7 @@ namespace samara {
 
 torch::Device ToTorch(const Device& device);
 // Whether this build has code for GPUs.
-bool BuiltForGpus();
+bool TorchUsesGpus();
 // Sets what torch computes with on GPUs, for the process: float32 as such, without TF32.
 // `deterministic`: the same bits from run to run. REQUIRES: before anything was computed on one.
 // kUnavailable: torch finds no GPU.

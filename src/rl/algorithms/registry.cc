@@ -79,7 +79,7 @@ Result<std::unique_ptr<Agent>> MakeAgent(const AgentSetup& setup) {
 }
 
 bool HasAgents() { return true; }
-bool AgentsUseGpus() { return BuiltForGpus(); }
+bool AgentsUseGpus() { return TorchUsesGpus(); }
 
 #else
 
