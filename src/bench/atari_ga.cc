@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "bench/bench.h"
+#include "bench/individuals.h"
 #include "core/clock.h"
 #include "core/mutex.h"
 #include "core/rng.h"
@@ -64,17 +65,6 @@ class SteadyWork : public WorkSource {
   uint32_t claimed_ GUARDED_BY(mu_) = 0, posted_ GUARDED_BY(mu_) = 0;
   uint64_t frames_ GUARDED_BY(mu_) = 0;
   SteadyTime first_ GUARDED_BY(mu_), end_ GUARDED_BY(mu_);
-};
-
-class FreshGenomes : public ParameterSource {
- public:
-  explicit FreshGenomes(const NetworkDescription& network) : network_(network) {}
-  void Write(PolicyHandle policy, std::span<float> canonical) const override {
-    Materialise(Individual(policy.id), network_, canonical);
-  }
-
- private:
-  const NetworkDescription& network_;
 };
 
 std::vector<Task> Tasks(size_t count, bool random) {

@@ -177,11 +177,6 @@ Result<ExperimentConfig> DesktopConfig(const std::string& game) {
   return config;
 }
 
-Genome Individual(uint64_t i) {
-  return {
-      NoiseKind::kQuantile8, InitKind::kFanIn, DeriveKey(11, Purpose::kInitialGenome, 1, i), {}};
-}
-
 Status WriteFloats(const Path& path, const std::vector<std::vector<float>>& rows) {
   std::ofstream file(path, std::ios::binary);
   for (const auto& row : rows)

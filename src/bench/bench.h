@@ -17,7 +17,6 @@
 #include "core/files.h"
 #include "core/leave.h"
 #include "core/status.h"
-#include "evo/genome/genome.h"
 
 namespace samara::bench {
 
@@ -110,8 +109,6 @@ class OthersShare {
   const SteadyTime start_;
   const double busy_, own_;
 };
-// Individual i of every workload that needs different networks.
-Genome Individual(uint64_t i);
 // Rows of floats one after the other, as the rivals read them.
 Status WriteFloats(const Path& path, const std::vector<std::vector<float>>& rows);
 // Greyscale frames of a random player under preset deepga-gpu, stacked as a network sees them:

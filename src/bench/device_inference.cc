@@ -1,6 +1,6 @@
 // Inference alone on one device: networks of agents on Atari's frames, without simulators.
 //
-// Of the network that --model names, or of two. A batch brings its rows' newest frames, as in a
+// Measures the network that --model names, or two. A batch brings its rows' newest frames, as in a
 // run; a call ends when actions, values and distributions are on the CPU. A quarter of the first
 // seconds warms up and does not count.
 #include <fmt/format.h>

@@ -1,5 +1,6 @@
 #include "bench/device_population.h"
 
+#include "bench/individuals.h"
 #include "core/clock.h"
 #include "core/device.h"
 #include "core/rng.h"
@@ -16,15 +17,8 @@ namespace {
 constexpr size_t kParents = 20;
 constexpr size_t kChildren = 200;  // whose decoding is timed
 
-Genome Fresh(uint64_t i) {
-  return {.noise = NoiseKind::kQuantile8,
-          .init = InitKind::kFanIn,
-          .initial = DeriveKey(11, Purpose::kInitialGenome, 1, i),
-          .mutations = {}};
-}
-
 Genome ChildOf(uint64_t parent, uint64_t i) {
-  Genome genome = Fresh(parent);
+  Genome genome = Individual(parent);
   genome.mutations.push_back({.key = DeriveKey(11, Purpose::kMutation, 2, i), .power = 0.002f});
   genome.mutations.push_back({.key = DeriveKey(11, Purpose::kMutation, 3, i), .power = 0.002f});
   return genome;
@@ -124,10 +118,7 @@ Result<double> ChildrenPerSecond(DevicePopulation& population, Lane& lane, Devic
 
 Result<std::unique_ptr<Accelerator>> AcceleratorNamed(const std::string& name) {
   ASSIGN_OR_RETURN(const DeviceChoice choice, ParseDevice(name));
-  if (choice.kind == DeviceChoice::Kind::kCuda && !Accelerator::BuiltForGpus())
-    return Accelerator::Gpu(0).status();  // says what is missing
-  ASSIGN_OR_RETURN(const auto devices,
-                   ChooseDevices(choice, FindGpus(), Accelerator::BuiltForGpus()));
+  ASSIGN_OR_RETURN(const auto devices, Accelerator::Choose(choice));
   return devices[0].cuda ? Accelerator::Gpu(devices[0].ordinal) : Accelerator::Cpu();
 }
 
@@ -142,7 +133,7 @@ Result<json> MeasureDevicePopulation(Accelerator& accelerator, const NetworkDesc
   ASSIGN_OR_RETURN(const auto decoder, DeviceDecoder::Make(*population, 2 * kParents));
   ASSIGN_OR_RETURN(const auto all, population->MakeLane(networks * load.many));
   ASSIGN_OR_RETURN(const double children, ChildrenPerSecond(*population, *all, *decoder));
-  for (uint32_t n = 0; n < networks; ++n) RETURN_IF_ERROR(decoder->Load(*all, n, Fresh(n)));
+  for (uint32_t n = 0; n < networks; ++n) RETURN_IF_ERROR(decoder->Load(*all, n, Individual(n)));
   const Part whole(frames, 0, networks, load.many);
   RETURN_IF_ERROR(all->Forward(whole.rows()));
   ASSIGN_OR_RETURN(const double batch, Resident(*all, load.seconds));

@@ -1,4 +1,4 @@
-// What a device does with a population: evaluations, and parameters from seeds.
+// Measures a population on a device: evaluations, and parameters from seeds.
 #pragma once
 
 #include <memory>

@@ -15,6 +15,7 @@
 #include <set>
 
 #include "bench/bench.h"
+#include "bench/individuals.h"
 #include "core/cpu.h"
 #include "core/rng.h"
 #include "evo/genome/decode.h"

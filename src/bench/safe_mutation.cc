@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "bench/bench.h"
+#include "bench/individuals.h"
 #include "core/cpu.h"
 #include "core/rng.h"
 #include "evo/genome/decode.h"

@@ -19,6 +19,7 @@
 #include <filesystem>
 
 #include "bench/bench.h"
+#include "bench/individuals.h"
 #include "bench/spans.h"
 #include "core/mutex.h"
 #include "core/rng.h"

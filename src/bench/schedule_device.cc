@@ -14,11 +14,11 @@
 
 #include "bench/bench.h"
 #include "bench/device_population.h"
+#include "bench/individuals.h"
 #include "core/mutex.h"
 #include "core/rng.h"
 #include "core/thread.h"
 #include "evo/device/device_policies.h"
-#include "evo/genome/decode.h"
 #include "play/environment_setup.h"
 
 namespace samara::bench {
@@ -42,21 +42,6 @@ struct DeviceSchedule {
 };
 constexpr DeviceSchedule kDeviceSchedules[] = {
     {"one-at-a-time", true, false, 0}, {"batched", false, true, 1}, {"pipelined", false, false, 3}};
-
-// An endless supply of individuals.
-class Individuals : public ParameterSource {
- public:
-  explicit Individuals(const NetworkDescription& network) : network_(network) {}
-  void Write(PolicyHandle policy, std::span<float> canonical) const override {
-    Materialise(Individual(policy.id), network_, canonical);
-  }
-  std::optional<Genome> GenomeOf(PolicyHandle policy) const override {
-    return Individual(policy.id);
-  }
-
- private:
-  const NetworkDescription& network_;
-};
 
 class Game {
  public:
@@ -134,7 +119,7 @@ class Game {
   Fleet& fleet_;
   SlotPolicies& policies_;
   const EpisodeRule& episodes_;
-  const Individuals source_;
+  const FreshGenomes source_;
   const DeviceSchedule& contender_;
   std::vector<std::unique_ptr<SlotPolicies::Worker>> workers_;
   std::atomic<uint64_t> number_{0}, steps_{0};
