@@ -157,7 +157,7 @@ def test_inference_over_shared_memory():
         assert row["rows_per_second"] > 1000 and row["cpu_us_per_row"] > 0.05
 
 
-@pytest.mark.parametrize("transport", ["unix", "tcp", "tls"])
+@pytest.mark.parametrize("transport", [pytest.param("unix", marks=pytest.mark.slow), pytest.param("tcp", marks=pytest.mark.slow), "tls"])
 def test_inference_over_grpc(transport):
     words = ["--transport", transport, "--payload", "7056", "--streams", "3", "--rows-per-message", "5"]
     (row,) = ok("bench", "inference", *words, "--seconds", "0.3", "--json", timeout=120).json["rows"]

@@ -28,6 +28,7 @@ def run(*command, cwd, **variables):
     return done.stdout
 
 
+@pytest.mark.slow  # find_package without torch: test_outside.py
 @pytest.mark.skipif(not (BUILD / "src/replica/torch/libsamara_replica_torch.a").exists(), reason="built without torch")
 def test_another_project_finds_the_package(tmp_path):
     prefix, project = tmp_path / "prefix", tmp_path / "project"

@@ -51,9 +51,10 @@ def expect_the_same_bits_after_interruptions(tmp_path, how, *words):
     assert hash_of(resume(folder)) == hash_of(whole)
 
 
-INTERRUPTIONS = [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)]
+INTERRUPTIONS = [signal.SIGTERM, signal.SIGKILL]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", INTERRUPTIONS)
 def test_a_run_that_is_interrupted_goes_on_with_its_replay(tmp_path, how):
     expect_the_same_bits_after_interruptions(tmp_path, how, *SHARDS, "learn.frames=12000")
