@@ -166,6 +166,14 @@ def test_pictures_have_the_size_that_was_announced():
     assert environment.pictures(out) == 1 and (out == 7).all()
 
 
+@pytest.mark.parametrize("declared, rate", [({"render_fps": 5}, 5), ({"render_fps": np.int64(50)}, 50), ({}, 30), (None, 30),
+                                            ({"render_fps": None}, 30), ({"render_fps": 0}, 30), ({"render_fps": 1e6}, 30)])
+def test_pictures_come_at_the_rate_that_was_declared(declared, rate):
+    probe = Probe()
+    probe.metadata = declared
+    assert gym.picture_rate(probe) == rate
+
+
 @pytest.mark.parametrize("name", ["Parts", "Switches"])
 def test_actions_of_several_parts_are_told_by_one_index(name, monkeypatch):
     monkeypatch.syspath_prepend(str(TESTS / "envs"))

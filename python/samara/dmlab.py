@@ -149,6 +149,7 @@ class DmLabEnvironment(WithoutState):
             render_height=height if render else 0,
             render_width=width if render else 0,
             render_frames=1 if render else 0,
+            render_rate=60 / self.repeat,
         )
 
     def reset(self, seed: int, noops: int, frames_max: int, observation: np.ndarray) -> None:

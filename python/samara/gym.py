@@ -34,6 +34,7 @@ FLATTENED = (spaces.Dict, spaces.Tuple, spaces.Discrete, spaces.MultiDiscrete, s
 # packages that decide an episode's bits: their versions are part of the run's identity
 ENGINES = {"mujoco": "mujoco", "Box2D": "box2d", "ale_py": "ale-py", "pygame": "", "gymnasium": ""}
 
+RATES = 0.1, 1000.0  # pictures a second that the engine takes
 GYMNASIUM, LIBRARY = os.path.dirname(gymnasium.__file__), os.path.dirname(os.__file__)  # frames of theirs say little
 
 
@@ -93,6 +94,7 @@ class GymEnvironment(WithoutState):
             render_height=self.image.shape[0],
             render_width=self.image.shape[1],
             render_frames=1 if render else 0,
+            render_rate=picture_rate(env),
             **goal.declared(env),
         )
 
@@ -179,6 +181,13 @@ def observation_space(given: str, space: spaces.Space) -> tuple[spaces.Box, spac
     raise SetupError(
         CONFIG, f"gym {given}: observation space {space}, expected a Box or what flattens to one"
     )
+
+
+def picture_rate(env: gymnasium.Env) -> float:
+    """Returns the pictures a second that the environment declares; 30 where it says nothing that a player could use."""
+    rate = (getattr(env, "metadata", None) or {}).get("render_fps")
+    usable = isinstance(rate, (int, float, np.number)) and RATES[0] <= rate <= RATES[1]
+    return float(rate) if usable else 30.0
 
 
 def draw(given: str, env: gymnasium.Env) -> np.ndarray:

@@ -80,6 +80,7 @@ struct EnvironmentSpec {
   // Pictures for people, when the environment was made to render: RGB, row-major, up to
   // `render_frames` a step.
   int64_t render_height = 0, render_width = 0, render_frames = 0;
+  double render_rate = 30;  // pictures a second, as the task moves in real time
 };
 
 struct Action {

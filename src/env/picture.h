@@ -18,10 +18,13 @@ using Colour = std::array<uint8_t, 3>;
 constexpr Colour kPaper{255, 255, 255}, kInk{30, 30, 30}, kWood{202, 152, 101},
     kSteel{129, 132, 203};
 
-// Says in `spec` that the environment draws pictures of this size, when it was made to render.
-inline void DeclarePictures(EnvironmentSpec& spec, bool render, int64_t height, int64_t width) {
+// Says in `spec` that the environment draws pictures of this size, `rate` a second, when it was
+// made to render.
+inline void DeclarePictures(EnvironmentSpec& spec, bool render, int64_t height, int64_t width,
+                            double rate = 30) {
   if (!render) return;
   spec.render_height = height, spec.render_width = width, spec.render_frames = 1;
+  spec.render_rate = rate;
 }
 
 class Picture {

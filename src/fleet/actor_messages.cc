@@ -1,5 +1,7 @@
 #include "fleet/actor_messages.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -166,6 +168,9 @@ EnvironmentSpec ReadSpec(Reader& in) {
   spec.render_frames = in.Integer("render_frames", 0, 1024);
   if (!Fits({spec.render_height, spec.render_width, spec.render_frames}, 3, kPicturesBytesMax))
     in.Fail("render_frames", "at most " + std::to_string(kPicturesBytesMax) + " bytes a step");
+  if (in.Has("render_rate")) spec.render_rate = in.Number("render_rate");
+  if (!(spec.render_rate >= kPictureRateMin && spec.render_rate <= kPictureRateMax))
+    in.Fail("render_rate", fmt::format("{} to {}", kPictureRateMin, kPictureRateMax));
   return spec;
 }
 
@@ -237,7 +242,8 @@ Json ToJson(const EnvironmentSpec& spec) {
                {"position", spec.position},
                {"render_height", spec.render_height},
                {"render_width", spec.render_width},
-               {"render_frames", spec.render_frames}};
+               {"render_frames", spec.render_frames},
+               {"render_rate", spec.render_rate}};
   if (spec.goal.size > 0)
     json.update({{"goal_size", spec.goal.size},
                  {"goal_threshold", spec.goal.threshold},
@@ -318,7 +324,8 @@ std::string Difference(const EnvironmentSpec& given, const EnvironmentSpec& expe
   if (given.position != expected.position)
     return instead("numbers of a position", number(given.position), number(expected.position));
   if (given.render_height != expected.render_height ||
-      given.render_width != expected.render_width || given.render_frames != expected.render_frames)
+      given.render_width != expected.render_width ||
+      given.render_frames != expected.render_frames || given.render_rate != expected.render_rate)
     return "other pictures";
   return {};
 }

@@ -34,6 +34,7 @@ TEST(ActorMessagesTest, HelloHoldsTheSpec) {
   EXPECT_EQ(spec.action_names, (std::vector<std::string>{"NOOP", "FIRE"}));
   EXPECT_EQ(spec.frames_per_step, 4);
   EXPECT_EQ(spec.render_width, 160);
+  EXPECT_EQ(spec.render_rate, 30);
 }
 
 TEST(ActorMessagesTest, PartsOfAnActionMakeItsNumber) {
@@ -140,6 +141,11 @@ TEST(ActorMessagesTest, WrongFieldsAreNamed) {
         << message.status().message();
     hello["spec"].erase(c.key);
     EXPECT_FALSE(Parse(hello).ok()) << "without " << c.key;
+  }
+  for (const Json& rate : {Json(0), Json(1001), Json("60")}) {  // which may be left out
+    Json hello = Hello();
+    hello["spec"]["render_rate"] = rate;
+    EXPECT_EQ(Parse(hello).status().code(), Code::kConfig) << rate;
   }
   Json box = Hello();  // with a bound too few above
   box["spec"]["action_discrete"] = false, box["spec"]["action_n"] = 2;
@@ -288,6 +294,7 @@ TEST(ActorMessagesTest, DifferencesAreNamed) {
   EXPECT_EQ(changed([](S& s) { s.render_height = 1; }), "other pictures");
   EXPECT_EQ(changed([](S& s) { s.render_width = 1; }), "other pictures");
   EXPECT_EQ(changed([](S& s) { s.render_frames = 1; }), "other pictures");
+  EXPECT_EQ(changed([](S& s) { s.render_rate = 1; }), "other pictures");
 }
 
 }  // namespace

@@ -38,6 +38,7 @@ inline constexpr size_t kActionValuesMax = 64;
 // Limits that a Hello must keep: nothing an actor says makes the engine allocate without bound.
 inline constexpr uint64_t kObservationBytesMax = uint64_t{64} << 20;
 inline constexpr uint64_t kPicturesBytesMax = uint64_t{256} << 20;
+inline constexpr double kPictureRateMin = 0.1, kPictureRateMax = 1000;  // a second
 inline constexpr uint64_t kMemoryBytesMax = uint64_t{1} << 16;
 inline constexpr int64_t kPositionMax = 64;  // numbers
 

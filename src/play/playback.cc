@@ -10,7 +10,6 @@
 namespace samara {
 namespace {
 
-constexpr double kAtariPicturesPerSecond = 60, kOtherPicturesPerSecond = 30;
 constexpr double kAtariPixelAspect = 1.75;  // 160x210 on a 4:3 screen
 
 std::span<const uint8_t> Bytes(std::span<const std::byte> bytes) {
@@ -85,8 +84,7 @@ Status Announce(const EnvironmentSetup& setup, bool atari, const PictureSink& si
             ": this environment draws no pictures; expected one that does, such as an Atari game");
   }
   return sink.start({static_cast<int>(spec.render_height), static_cast<int>(spec.render_width),
-                     atari ? kAtariPicturesPerSecond : kOtherPicturesPerSecond,
-                     atari ? kAtariPixelAspect : 1.0});
+                     spec.render_rate, atari ? kAtariPixelAspect : 1.0});
 }
 
 Result<EpisodeResult> WatchAgent(const Policy& policy, uint64_t seed, const PictureSink& sink) {

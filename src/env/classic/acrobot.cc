@@ -70,7 +70,7 @@ EnvironmentSpec Spec(bool render) {
   spec.action_names = {"TORQUE-1", "TORQUE0", "TORQUE+1"};
   spec.steps_max = 500;
   spec.solved = -100;
-  DeclarePictures(spec, render, 200, 200);
+  DeclarePictures(spec, render, 200, 200, 15);
   return spec;
 }
 

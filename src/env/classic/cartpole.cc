@@ -25,7 +25,7 @@ EnvironmentSpec Spec(bool render) {
   spec.action_names = {"LEFT", "RIGHT"};
   spec.steps_max = 500;
   spec.solved = 475;
-  DeclarePictures(spec, render, 200, 300);
+  DeclarePictures(spec, render, 200, 300, 1 / kTau);
   return spec;
 }
 

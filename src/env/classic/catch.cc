@@ -19,7 +19,7 @@ EnvironmentSpec Spec(bool render) {
   spec.action = {.discrete = true, .n = 3, .low = {}, .high = {}};
   spec.action_names = {"LEFT", "STAY", "RIGHT"};
   spec.steps_max = kBottom;
-  DeclarePictures(spec, render, 200, 100);
+  DeclarePictures(spec, render, 200, 100, 10);
   return spec;
 }
 

@@ -22,11 +22,7 @@ EnvironmentSpec Spec(std::string_view id, int64_t bits, bool render) {
   for (int64_t bit = 0; bit < bits; ++bit) spec.action_names.push_back(fmt::format("FLIP{}", bit));
   spec.goal = {.size = bits, .threshold = 0, .terminates = true};
   spec.steps_max = bits;
-  if (render) {
-    spec.render_height = 3 * kCell;
-    spec.render_width = (bits + 1) * kCell;
-    spec.render_frames = 1;
-  }
+  DeclarePictures(spec, render, 3 * kCell, (bits + 1) * kCell, 5);
   return spec;
 }
 

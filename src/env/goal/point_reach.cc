@@ -22,10 +22,7 @@ EnvironmentSpec Spec(bool render) {
   spec.goal = {.size = 2, .threshold = 0.05};
   spec.steps_max = 50;
   spec.position = 2;
-  if (render) {
-    spec.render_height = spec.render_width = 200;
-    spec.render_frames = 1;
-  }
+  DeclarePictures(spec, render, 200, 200, 25);
   return spec;
 }
 

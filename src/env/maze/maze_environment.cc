@@ -5,6 +5,7 @@
 
 #include "env/maze/maze_picture.h"
 #include "env/maze/path.h"
+#include "env/picture.h"
 #include "env/simulated.h"
 
 namespace samara {
@@ -28,11 +29,7 @@ EnvironmentSpec Spec(const MazeOptions& options, bool render) {
   spec.solved = options.path_reward ? 0 : -kGoalRadius;
   spec.solved_once = true;
   spec.position = 2;
-  if (render) {
-    spec.render_height = kMazePictureHeight;
-    spec.render_width = kMazePictureWidth;
-    spec.render_frames = 1;
-  }
+  DeclarePictures(spec, render, kMazePictureHeight, kMazePictureWidth);
   return spec;
 }
 

@@ -4,6 +4,7 @@
 
 #include "env/mujoco/library.h"
 #include "env/mujoco/view.h"
+#include "env/picture.h"
 #include "env/simulated.h"
 
 namespace samara {
@@ -23,11 +24,8 @@ EnvironmentSpec MakeSpec(const MujocoTask& task, const MujocoModel& shared, bool
   spec.goal = task.goal;
   spec.steps_max = task.steps_max;
   spec.position = task.plane > 0 ? 2 : 0;
-  if (render) {
-    spec.render_height = kMujocoPictureHeight;
-    spec.render_width = kMujocoPictureWidth;
-    spec.render_frames = 1;
-  }
+  const double seconds = shared.model->opt.timestep * static_cast<double>(task.frame_skip);
+  DeclarePictures(spec, render, kMujocoPictureHeight, kMujocoPictureWidth, 1 / seconds);
   return spec;
 }
 
