@@ -21,7 +21,7 @@ import ale_py
 import numpy as np
 
 from samara import _native
-from samara.environment import CONFIG, NO_INPUT, SetupError, Spec, Step
+from samara.environment import CONFIG, NO_INPUT, SetupError, Spec, Step, how_to_install
 from samara.palette import palettes
 
 NOOP, FIRE = 0, 1  # the emulator's action codes
@@ -51,13 +51,13 @@ def rom_path(game: str) -> Path:
         raise SetupError(CONFIG, f"env.game={game}: it has no single-player mode, no agent can play it alone")
     known = games()
     if not known:
-        raise SetupError(NO_INPUT, f"no ROMs in {rom_folder()}: run `make setup`")
+        raise SetupError(NO_INPUT, f"no ROMs in {rom_folder()}: {how_to_install()}")
     if game not in known:
         near = difflib.get_close_matches(game.lower().replace("-", "_"), known, 1, 0)[0]
         raise SetupError(CONFIG, f"env.game={game}: no such game; nearest is {near}")
     path = rom_folder() / f"{game}.bin"
     if ale_py.ALEInterface.isSupportedROM(path) is None:
-        raise SetupError(NO_INPUT, f"{path}: damaged ROM, its checksum is unknown; run `make setup`")
+        raise SetupError(NO_INPUT, f"{path}: damaged ROM, its checksum is unknown; {how_to_install()}")
     return path
 
 
@@ -158,6 +158,7 @@ class Atari:
             render_height=height if self.render else 0,
             render_width=width if self.render else 0,
             render_frames=self.repeat if self.render else 0,
+            render_rate=60.0,
         )
 
     def _clear(self, seed: int, frames_max: int) -> None:

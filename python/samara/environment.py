@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
@@ -68,6 +70,7 @@ class Spec:
     render_height: int = 0  # of RGB pictures, when made to render
     render_width: int = 0
     render_frames: int = 0  # largest number of pictures of a step
+    render_rate: float = 30.0  # pictures a second, as the task moves in real time
 
 
 class Step(NamedTuple):
@@ -197,6 +200,16 @@ def make_batch(config: dict[str, Any], count: int, threads: int) -> Batch | None
     return adapter.make_batch(config, count, threads) if hasattr(adapter, "make_batch") else None
 
 
+def how_to_install() -> str:
+    """How packages are installed where this one lies, for messages; HowToInstallPackages (src/core/venv.h) is the same."""
+    root = Path(os.path.abspath(__file__)).parents[3]  # of build/python/samara or libexec/python/samara
+    if (root / "scripts/setup").exists():
+        return "run `make setup`"
+    if (root / "requirements.txt").exists():
+        return f"{root / 'README'} says how to install it"
+    return "install it with pip"
+
+
 def find_adapter(config: dict[str, Any]) -> ModuleType:
     """Imports the adapter of `config["kind"]`."""
     kind = config.get("kind")
@@ -206,5 +219,5 @@ def find_adapter(config: dict[str, Any]) -> ModuleType:
         return importlib.import_module(KINDS[kind])
     except ModuleNotFoundError as error:
         raise SetupError(
-            NO_INPUT, f"environment kind {kind!r} needs the Python package {error.name!r}: run `make setup`"
+            NO_INPUT, f"environment kind {kind!r} needs the Python package {error.name!r}: {how_to_install()}"
         ) from error

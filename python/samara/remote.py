@@ -30,7 +30,7 @@ import numpy as np
 
 from samara import _native, wire
 from samara.actor import one_line, spec_fields
-from samara.environment import CONFIG, NO_INPUT, PREFIXES, USAGE, Batch, Environment, SetupError, Step, make, make_batch
+from samara.environment import CONFIG, NO_INPUT, PREFIXES, USAGE, Batch, Environment, SetupError, Step, how_to_install, make, make_batch
 
 BAD_DATA, UNAVAILABLE, STOPPED, NOT_PERMITTED = 65, 69, 75, 77
 BACKOFF_FIRST, BACKOFF_LAST = 0.1, 10.0
@@ -414,7 +414,7 @@ def play(arguments: argparse.Namespace, slots: Slots, token: str) -> int:
     try:
         import grpc
     except ModuleNotFoundError as error:
-        raise Ended(NO_INPUT, "remote actors in Python need the package 'grpcio': run `make setup`") from error
+        raise Ended(NO_INPUT, f"remote actors in Python need the package 'grpcio': {how_to_install()}") from error
     name = f"{socket.gethostname()}-{os.getpid()}-{random.getrandbits(32):08x}"
     connections, wait, since, last = 0, BACKOFF_FIRST, time.monotonic(), "no answer"
     while True:

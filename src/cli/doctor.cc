@@ -45,7 +45,7 @@ Finding Package(const Path& python, const std::string& module, const std::string
       Ask(ShellWord(python.string()) +
           " -P -c 'import importlib.metadata as m; print(m.version(\"" + module + "\"))'");
   return {module + " (" + use + ")", version.empty() ? "missing" : version, !version.empty(),
-          "run `make setup`"};
+          HowToInstallPackages()};
 }
 
 // A build without torch is sound: it evolves. One whose second program is broken or old is not.
@@ -128,12 +128,12 @@ std::vector<Finding> Examine() {
   }
   const auto venv = FindVenv();
   findings.push_back({".venv", venv.ok() ? venv->string() : venv.status().message(), venv.ok(),
-                      "run `make setup`"});
+                      HowToInstallPackages()});
   if (!venv.ok()) return findings;
   const Path python = *venv / "bin" / "python";
   const std::string version = Ask(ShellWord(python.string()) + " --version");
   findings.push_back({"Python", version.empty() ? "does not answer" : version, !version.empty(),
-                      "remove .venv and run `make setup`"});
+                      "remove .venv; " + HowToInstallPackages()});
   for (const auto& [module, use] :
        std::vector<std::pair<std::string, std::string>>{{"ale-py", "Atari"},
                                                         {"gymnasium", "Gymnasium environments"},
@@ -145,7 +145,7 @@ std::vector<Finding> Examine() {
   const std::string roms = Ask(ShellWord(python.string()) +
                                " -P -c 'import ale_py.roms as r; print(len(r.get_all_rom_ids()))'");
   findings.push_back(
-      {"Atari ROMs", roms.empty() ? "none" : roms, !roms.empty(), "run `make setup`"});
+      {"Atari ROMs", roms.empty() ? "none" : roms, !roms.empty(), HowToInstallPackages()});
   return findings;
 }
 

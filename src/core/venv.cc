@@ -13,25 +13,39 @@ bool IsVenv(const Path& folder) {
   return std::filesystem::exists(folder / "bin" / "python", ignored);
 }
 
+// The folder above that of the running program: a source tree (build/samara), or an unpacked
+// archive (libexec/samara).
+Path Root() {
+  std::error_code failed;
+  const Path program = std::filesystem::read_symlink("/proc/self/exe", failed);
+  return program.parent_path().parent_path();
+}
+
 }  // namespace
+
+std::string HowToInstallPackages() {
+  std::error_code ignored;
+  if (std::filesystem::exists(Root() / "scripts/setup", ignored)) return "run `make setup`";
+  if (std::filesystem::exists(Root() / "requirements.txt", ignored))
+    return fmt::format("{} says how to install it", (Root() / "README").string());
+  return "install it with pip";
+}
 
 Result<Path> FindVenv() {
   if (const char* named = std::getenv("SAMARA_VENV"); named != nullptr && *named != '\0') {
     if (IsVenv(named)) return Path(named);
     return Status(Code::kNoInput,
-                  fmt::format("SAMARA_VENV={}: expected a Python environment with bin/python; run "
-                              "`make setup` and unset the variable, or correct it",
-                              named));
+                  fmt::format("SAMARA_VENV={}: expected a Python environment with bin/python; {} "
+                              "and unset the variable, or correct it",
+                              named, HowToInstallPackages()));
   }
-  std::error_code failed;
-  const Path program = std::filesystem::read_symlink("/proc/self/exe", failed);
-  const Path place = program.parent_path().parent_path() / ".venv";
+  const Path place = Root() / ".venv";
   if (IsVenv(place)) return place;
   if (const char* active = std::getenv("VIRTUAL_ENV"); active != nullptr && IsVenv(active))
     return Path(active);
-  return Status(Code::kNoInput, fmt::format("no {}, and no environment is activated: run `make "
-                                            "setup`, or set SAMARA_VENV to the environment it made",
-                                            place.string()));
+  return Status(Code::kNoInput, fmt::format("no {}, and no environment is activated: {}, or set "
+                                            "SAMARA_VENV to an environment that has the packages",
+                                            place.string(), HowToInstallPackages()));
 }
 
 Result<Path> FindVenvPackage(std::string_view package) {
@@ -42,9 +56,8 @@ Result<Path> FindVenvPackage(std::string_view package) {
     const Path folder = entry.path() / "site-packages" / package;
     if (std::filesystem::is_directory(folder, failed)) return folder;
   }
-  return Status(Code::kNoInput, fmt::format("the Python package {} is not installed in {}: run "
-                                            "`make setup`",
-                                            package, venv.string()));
+  return Status(Code::kNoInput, fmt::format("the Python package {} is not installed in {}: {}",
+                                            package, venv.string(), HowToInstallPackages()));
 }
 
 }  // namespace samara

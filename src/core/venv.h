@@ -2,6 +2,7 @@
 // Where the Python environment of samara lives: simulators and their data come from its packages.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "core/files.h"
@@ -13,6 +14,10 @@ namespace samara {
 // one for lying in the current folder: its programs are run. It holds bin/python. kNoInput names
 // what was looked at.
 Result<Path> FindVenv();
+
+// How packages of Python are installed where this program lies, for messages: "run `make setup`" in
+// a source tree; what an unpacked archive's README says; pip elsewhere.
+std::string HowToInstallPackages();
 
 // The folder of an installed package, "mujoco" or "gymnasium". kNoInput when it is not installed.
 Result<Path> FindVenvPackage(std::string_view package);

@@ -460,7 +460,7 @@ Status ChoosePython(ActorFleetOptions& options) {
   if (options.python_path.empty()) options.python_path = DefaultPythonPath();
   if (access(options.python.c_str(), X_OK) != 0)
     return {Code::kNoInput, "no Python at '" + options.python +
-                                "': expected the interpreter of .venv, run 'make setup'"};
+                                "': expected the interpreter of .venv; " + HowToInstallPackages()};
   if (!std::filesystem::exists(options.python_path + "/samara/actor.py"))
     return {Code::kNoInput, "no package 'samara' in '" + options.python_path +
                                 "': expected it beside the binary, run 'make build'"};

@@ -20,7 +20,7 @@ Result<Path> FindLibrary() {
   for (const auto& entry : std::filesystem::directory_iterator(package, failed))
     if (entry.path().filename().string().starts_with("libmujoco.so")) return entry.path();
   return Status(Code::kNoInput,
-                fmt::format("no libmujoco.so in {}: run `make setup`", package.string()));
+                fmt::format("no libmujoco.so in {}: {}", package.string(), HowToInstallPackages()));
 }
 
 // Without these MuJoCo prints to the terminal, writes MUJOCO_LOG.TXT and ends the process.
@@ -46,8 +46,8 @@ Result<MujocoLibrary> OpenLibrary() {
   ASSIGN_OR_RETURN(const Path path, FindLibrary());
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr)
-    return Status(Code::kNoInput,
-                  fmt::format("{} does not load ({}): run `make setup`", path.string(), dlerror()));
+    return Status(Code::kNoInput, fmt::format("{} does not load ({}): {}", path.string(), dlerror(),
+                                              HowToInstallPackages()));
   MujocoLibrary l{};
   std::string missing;
   Bind(handle, "mj_version", l.version, missing);
@@ -84,8 +84,9 @@ Result<std::string> ReadTask(std::string_view xml, std::string_view sha256) {
   if (const std::string found = Sha256Hex(text); found != sha256)
     return Status(Code::kBadData,
                   fmt::format("{}: SHA-256 {}, expected {}: scores of another model are not "
-                              "comparable; `make setup` installs the pinned Gymnasium",
-                              path.string(), found.substr(0, 12), sha256.substr(0, 12)));
+                              "comparable; the Gymnasium of requirements.txt has the right one: {}",
+                              path.string(), found.substr(0, 12), sha256.substr(0, 12),
+                              HowToInstallPackages()));
   return text;
 }
 
