@@ -6,6 +6,7 @@
 
 #include "core/cpu.h"
 #include "core/log.h"
+#include "core/reminder.h"
 #include "core/statistics.h"
 #include "report/run_data.h"
 #include "storage/build_info.h"
@@ -14,6 +15,12 @@
 namespace samara {
 
 using nlohmann::json;
+
+namespace {
+
+constexpr double kEpisodeSeconds = 30;  // that episodes may take before one is told
+
+}  // namespace
 
 std::unique_ptr<Trainer> MakeTrainer(ExperimentConfig config, const TrainOptions& options) {
   return config.Learns() ? MakeAgentTrainer(std::move(config), options)
@@ -109,12 +116,24 @@ Status Trainer::BeginRun() {
   return Loop();
 }
 
+void Trainer::WarnOfEndlessEpisodes() const {
+  LogWarning(fmt::format(
+      "episodes of the random policy are not over after {:.0f} s, and {} names no limit of steps: "
+      "if they never end, the run waits for ever; stop it and give it an end by "
+      "env.wrappers=gymnasium.wrappers:TimeLimit?max_episode_steps=1000, or in the environment",
+      kEpisodeSeconds, setup_.environment.id));
+}
+
 Status Trainer::RandomBaseline() {
   if (!start_.random_policy) return Status::Ok();
   if (sync_.is_main())  // it may take long, and shows nothing
     LogInfo(fmt::format("random policy: {} episodes to compare with", config_.run.random_episodes));
+  std::optional<Reminder> endless;
+  if (sync_.is_main() && setup_.environment.steps_max == 0)
+    endless.emplace(kEpisodeSeconds, [this] { WarnOfEndlessEpisodes(); });
   const auto results =
       sync_.Gather(PlayRandomPolicy(static_cast<size_t>(config_.run.random_episodes)));
+  endless.reset();
   if (results.status().code() == Code::kTryAgain)
     return Stopped("stopped while playing the random policy");
   RETURN_IF_ERROR(results.status());

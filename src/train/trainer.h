@@ -138,6 +138,7 @@ class Trainer {
   Status OpenFolder();
   Result<nlohmann::json> RunOpened();
   Status BeginRun();
+  void WarnOfEndlessEpisodes() const;
   Status RandomBaseline();
   Result<nlohmann::json> Finish();
 
