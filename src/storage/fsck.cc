@@ -9,6 +9,7 @@
 #include "storage/checkpoint.h"
 #include "storage/evolution_journal.h"
 #include "storage/journal.h"
+#include "storage/metrics.h"
 #include "storage/quarantine.h"
 #include "storage/run_folder.h"
 
@@ -179,6 +180,10 @@ Result<FsckReport> Fsck(const Path& path) {
       CheckGenerationOfResult(**run, **result, report);
     }
   }
+  // a resume relies on none of it: a note
+  const auto metrics = ReadMetrics(RootedPath::Root(path) / "metrics.jsonl");
+  if (!metrics.ok() && metrics.status().code() != Code::kNoInput)
+    report.notes.push_back(metrics.status().message() + ": reports of this run fail");
   return report;
 }
 

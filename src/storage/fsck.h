@@ -12,7 +12,8 @@ namespace samara {
 struct FsckReport {
   std::vector<std::string> problems;   // one line each; empty when the run is sound
   std::vector<std::string> set_aside;  // *.corrupt: damage that was dealt with
-  std::vector<std::string> notes;      // traces of an interrupted process, which a resume removes
+  // traces of an interrupted process, which a resume removes; metrics that no report can read
+  std::vector<std::string> notes;
   int files_verified = 0;
 
   // ok, or kBadData naming the first problem and their number.

@@ -46,18 +46,19 @@ TEST_F(FsckTest, ASoundRunHasNoProblems) {
   EXPECT_TRUE(report.notes.empty() && report.set_aside.empty());
 }
 
-TEST_F(FsckTest, FindsEveryBitFlipAndTruncationOfEveryFile) {
+// Every 11th bit, so that each of a byte has its turn, and every second size.
+TEST_F(FsckTest, FindsBitFlipsAndTruncationsOfEveryFile) {
   int files = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(run_)) {
     const std::string name = entry.path().filename().string();
     if (!entry.is_regular_file() || name == "lock" || name == "log.txt") continue;
     ++files;
     const std::string good = *ReadFile(entry.path());
-    for (size_t bit = 0; bit < 8 * good.size(); bit += 3) {
+    for (size_t bit = 0; bit < 8 * good.size(); bit += 11) {
       Overwrite(entry.path(), WithBitFlipped(good, bit));
       EXPECT_EQ(Check().status().code(), Code::kBadData) << name << " bit " << bit;
     }
-    for (size_t size = 0; size < good.size(); ++size) {
+    for (size_t size = 0; size < good.size(); size += 2) {
       Overwrite(entry.path(), good.substr(0, size));
       EXPECT_EQ(Check().status().code(), Code::kBadData) << name << " cut to " << size;
     }
@@ -189,6 +190,17 @@ TEST_F(FsckTest, AResultIsThatOfTheLastGeneration) {
     Overwrite(run->journal().path(), wrong);
     EXPECT_EQ(check(3, hash).problems.size(), 1U);  // said of the journal
   }
+}
+
+TEST_F(FsckTest, MetricsThatCannotBeReadAreNoted) {
+  const Path path = folder_ / "metrics";
+  const auto run = RunFolder::Create(path, "x", "[run]\n", {{"seed", 1}}, 0).ValueOrThrow();
+  EXPECT_TRUE(Fsck(path)->notes.empty()) << "there are none";
+  Overwrite(run->metrics().path(), "{\"update\": 1}\n\x01\x02\n{\"update\": 2}\n");
+  const auto report = Fsck(path);
+  EXPECT_TRUE(report->status().ok());
+  ASSERT_EQ(report->notes.size(), 1U);
+  EXPECT_NE(report->notes[0].find("metrics.jsonl"), std::string::npos) << report->notes[0];
 }
 
 TEST_F(FsckTest, TheInitialPolicyIsChecked) {
