@@ -181,6 +181,14 @@ void PrintPeople(const CheckArguments& args, const nlohmann::json& found) {
                 found["steps_per_second"].get<double>(), found["episodes"].get<long long>());
 }
 
+// Without an actor's hint at this command.
+Status WithoutHint(const Status& status, const std::string& environment) {
+  std::string text = status.message();
+  const std::string hint = fmt::format("; `samara check {}` shows the traceback", environment);
+  if (const size_t at = text.find(hint); at != text.npos) text.erase(at, hint.size());
+  return status.ok() ? status : Status(status.code(), text);
+}
+
 Status RunCheck(const CheckArguments& args, Invocation& invocation) {
   InstallSignalHandlers();
   nlohmann::json found = {{"ok", false},
@@ -198,6 +206,7 @@ Status RunCheck(const CheckArguments& args, Invocation& invocation) {
     status = Examine(args, found);
   }
   if (status.code() == Code::kTryAgain) return status;
+  status = WithoutHint(status, args.environment);
   if (!args.json) PrintPeople(args, found);
   for (const std::string& line : traceback.lines()) std::fprintf(stderr, "%s\n", line.c_str());
   if (status.ok() && found["episodes"] == 0)

@@ -23,6 +23,7 @@
 #include "nn/layer_line.h"
 #include "report/reference_scores.h"
 #include "rl/algorithms/registry.h"
+#include "view/terminal.h"
 #include "view/text_line.h"
 
 namespace samara {
@@ -231,6 +232,24 @@ std::vector<std::string> TableLines(const Rows& rows, bool about) {
   return lines;
 }
 
+// Columns that a terminal too narrow for all of them does without, in this order.
+constexpr std::string_view kLessNeeded[] = {"budget", "method", "time"};
+
+// Leaves out columns until a line fits.
+Rows FittingTerminal(Rows rows) {
+  if (!IsTerminal(stdout)) return rows;
+  const int columns = SizeOfTerminal(stdout).columns;
+  for (const std::string_view less : kLessNeeded) {
+    int widest = 0;
+    for (const std::string& line : TableLines(rows, /*about=*/false))
+      widest = std::max(widest, VisibleWidth(line));
+    if (widest <= columns) break;
+    for (Row& row : rows)
+      std::erase_if(row.more, [less](const auto& column) { return column.first == less; });
+  }
+  return rows;
+}
+
 struct Section {
   const char* name;
   Rows (*rows)();
@@ -250,7 +269,7 @@ constexpr Section kSections[] = {
 void PrintAll(const Section& section, const Rows& rows, bool about) {
   std::printf("%s\n", section.name);
   const bool table = !rows.empty() && !rows[0].more.empty() && rows[0].more.size() > 1;
-  for (const std::string& line : table ? TableLines(rows, about) : ListLines(rows))
+  for (const std::string& line : table ? TableLines(FittingTerminal(rows), about) : ListLines(rows))
     std::printf("%s\n", line.c_str());
   if (table && !about && *section.last != 0) std::printf("\n%s\n", section.last);
   std::printf("\n");

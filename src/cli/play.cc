@@ -15,6 +15,7 @@
 #include "core/signals.h"
 #include "play/playback.h"
 #include "view/keys.h"
+#include "view/terminal.h"
 #include "view/terminal_view.h"
 
 namespace samara {
@@ -106,8 +107,14 @@ void TerminalPlayer::Draw(std::span<const uint8_t> rgb, const EpisodeResult& so_
 }
 
 std::string TerminalPlayer::Caption(const EpisodeResult& so_far) const {
-  return fmt::format("score {}  step {}  speed {:g}{}  (q quit, space pause, + - speed, . step)",
-                     ScoreText(so_far.fitness), so_far.steps, speed_, paused_ ? ", paused" : "");
+  const std::string state =
+      fmt::format("score {}  step {}  speed {:g}{}", ScoreText(so_far.fitness), so_far.steps,
+                  speed_, paused_ ? ", paused" : "");
+  const int room = SizeOfTerminal(stdout).columns - static_cast<int>(state.size());
+  for (const std::string_view keys :
+       {"  (q quit, space pause, + - speed, . step)", "  (q, space, + - .)"})
+    if (room >= static_cast<int>(keys.size())) return state + std::string(keys);
+  return state;
 }
 
 Result<EpisodeResult> WatchInTerminal(const Policy& policy, const PlayArguments& args) {
