@@ -243,9 +243,9 @@ TEST(PopulationKernelTest, StorageGivesTheBitsOfTheScalarChainsOfRoundedWeights)
 // Any number of observations of one network, on every path from one by one to full tiles.
 TEST(PopulationKernelTest, SeveralObservationsGiveTheBitsOfEachAlone) {
   std::vector<NetworkDescription> networks;
-  for (uint64_t seed = 0; seed < 12; ++seed)
+  for (uint64_t seed = 0; seed < 6; ++seed)
     networks.push_back(RandomNetwork(seed, seed % 2 == 0 ? Activation::kRelu : Activation::kTanh));
-  networks.push_back(MakeNetwork("Model", 84, 84, 4, 18).ValueOrThrow());
+  networks.push_back(MakeNetwork("Model", 42, 42, 4, 18).ValueOrThrow());
   networks.push_back(MakeNetwork("mlp-200-64-65-relu", 1, 1, 30, 3).ValueOrThrow());
   networks.push_back(MakeNetwork("linear", 1, 1, 300, 2).ValueOrThrow());
   uint64_t seed = 300;

@@ -396,10 +396,10 @@ TEST_F(EpisodeEvaluatorTest, AnExceptionThatStaysEndsThePlayWithItsText) {
 
 TEST_F(EpisodeEvaluatorTest, IdleSlotsAskAgainAndUnwantedEpisodesAreBrokenOff) {
   std::vector<Task> tasks = MakeTasks(12);
-  for (Task& task : tasks) task.episode.frames_max = 0;  // of 0.3 s
+  for (Task& task : tasks) task.episode.frames_max = 0;  // of 0.1 s
   const auto expected = PlayPlainly([] { return MakeDummyEnvironment({}); }, tasks);
   for (const uint32_t slots : {1U, 2U, 4U}) {
-    const auto evaluator = Actors(std::min(slots, 2U), slots, R"(, "step_us": 15000)");
+    const auto evaluator = Actors(std::min(slots, 2U), slots, R"(, "step_us": 5000)");
     PlayLate(*evaluator, tasks, expected);
     EXPECT_EQ(PlayAll(*evaluator, tasks), expected) << "nothing is left behind";
   }

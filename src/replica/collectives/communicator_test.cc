@@ -313,7 +313,12 @@ TEST(CommunicatorTest, ManyRanksAgreeOrFailTogether) {
   const std::map<Fault, std::string> expected{{Fault::kDies, "^rank {} died; "},
                                               {Fault::kCallsAnother, "rank {}: something else of "},
                                               {Fault::kFreezes, "^rank {} did not come to "}};
-  for (const int size : {64, 128, 256}) {
+#ifdef __SANITIZE_THREAD__
+  const std::vector<int> sizes{64};  // it makes threads ten times as slow
+#else
+  const std::vector<int> sizes{64, 256};
+#endif
+  for (const int size : sizes) {
     uint32_t seed = 0;
     for (const Fault fault : {Fault::kCallsAnother, Fault::kFreezes, Fault::kNone, Fault::kDies}) {
       std::mt19937 random(++seed);
