@@ -95,7 +95,7 @@ Status Answer(ActingPolicy& policy) {
 
 Status RunAct(const Invocation& invocation, const ActArguments& args) {
   ASSIGN_OR_RETURN(const Policy policy, LoadPolicy(args.target, args.load));
-  if (policy.config.Learns()) RETURN_IF_ERROR(NeedAgents(invocation));
+  if (policy.config.Learns()) RETURN_IF_ERROR(NeedAgents(invocation, policy.config.run.algorithm));
   ASSIGN_OR_RETURN(const auto acting, MakeActingPolicy(policy, kMemories));
   PrintJson(Describe(*acting, policy.source));
   return Answer(*acting);

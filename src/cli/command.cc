@@ -73,21 +73,22 @@ std::string ProgramWithAgents() {
   return (here.parent_path() / "samara-torch").string();
 }
 
-Status NeedAgents(const Invocation& invocation) {
-  if (HasAgents()) return Status::Ok();
+Status NeedAgents(const Invocation& invocation, std::string_view algorithm) {
+  if (HasAgents(algorithm)) return Status::Ok();
   const std::string there = ProgramWithAgents();
   if (there.empty())
-    return {Code::kConfig,
-            "this program is linked without torch, which learning agents and runs on several ranks "
-            "need; link samara::learning"};
+    return {
+        Code::kConfig,
+        "this program is linked without torch, which this learning algorithm and runs on several "
+        "ranks need; link samara::learning"};
   std::fflush(nullptr);
   HoldStopSignals();  // until that one has its handlers, which takes it a third of a second
   execv(there.c_str(), invocation.arguments);
   const int error = errno;
   HoldStopSignals(false);
   return {Code::kConfig, there + ": " + std::strerror(error) +
-                             ": learning agents and runs on several ranks need it; `make build` "
-                             "makes it (SAMARA_TORCH=ON)"};
+                             ": this learning algorithm and runs on several ranks need it; `make "
+                             "build` makes it (SAMARA_TORCH=ON)"};
 }
 
 void AddLoading(CLI::App& command, LoadOptions& options) {

@@ -29,11 +29,11 @@ struct Invocation {
   int exit_code = 0;           // where `run` returned ok and printed its object all the same
 };
 
-// To be called before anything that needs agents (rl/learner/agent.h): where this program has none,
-// the one beside it that does takes over from the start, with the same arguments, and this does not
-// return. kConfig when it is not there.
-Status NeedAgents(const Invocation& invocation);
-// Where that program stands, or should; empty when this program has agents itself.
+// To be called before anything that needs agents (rl/learner/agent.h) of `algorithm`, or of any
+// where it is empty: where this program has none, the one beside it that does takes over from the
+// start, with the same arguments, and this does not return. kConfig when it is not there.
+Status NeedAgents(const Invocation& invocation, std::string_view algorithm = {});
+// Where that program stands, or should; empty when this program has agents of every algorithm.
 std::string ProgramWithAgents();
 
 void AddTrain(CLI::App& app, Invocation& invocation);

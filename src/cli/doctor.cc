@@ -1,5 +1,6 @@
 // samara doctor: what this machine has, and what is missing for what.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "core/venv.h"
 #include "fleet/remote/remote.h"
 #include "nn/device/accelerator.h"
+#include "rl/algorithms/registry.h"
 #include "storage/build_info.h"
 
 namespace samara {
@@ -48,13 +50,19 @@ Finding Package(const Path& python, const std::string& module, const std::string
           HowToInstallPackages()};
 }
 
-// A build without torch is sound: it evolves. One whose second program is broken or old is not.
+// A build without torch is sound: it evolves, and learns from replays. One whose second program is
+// broken or old is not.
 Finding LearningAgents() {
   const std::string what = "learning agents", there = ProgramWithAgents();
   if (there.empty()) return {what, "in this program", true, ""};
+  std::vector<std::string> native;
+  for (const LearningAlgorithm& row : LearningAlgorithms())
+    if (HasAgents(row.name)) native.push_back(row.name);
   std::error_code error;
   if (!std::filesystem::exists(there, error))
-    return {what, "none, so only evolution runs: build with -DSAMARA_TORCH=ON", true, ""};
+    return {what,
+            fmt::format("of {} alone: the others need -DSAMARA_TORCH=ON", fmt::join(native, ", ")),
+            true, ""};
   const std::string version = Ask(ShellWord(there) + " --version");
   if (version.empty())
     return {what, there + " does not start", false, "its torch is gone or another: build again"};

@@ -60,7 +60,7 @@ Status RunEval(const Invocation& invocation, const EvalArguments& args) {
   InstallSignalHandlers();
   RETURN_IF_ERROR(CheckVideo(args.video));
   ASSIGN_OR_RETURN(const Policy policy, LoadPolicy(args.target, args.load));
-  if (policy.config.Learns()) RETURN_IF_ERROR(NeedAgents(invocation));
+  if (policy.config.Learns()) RETURN_IF_ERROR(NeedAgents(invocation, policy.config.run.algorithm));
   EvaluationOptions options{
       .episodes = args.episodes, .noops = {}, .seed = args.seed, .random = args.random};
   if (!args.noops.empty()) {

@@ -136,7 +136,9 @@ Rows AlgorithmRows() {
   for (const EvolutionRow& row : EvolutionAlgorithms())
     rows.push_back({row.name, row.about + "; " + row.paper, {{"kind", "evolution"}}});
   for (const LearningAlgorithm& row : LearningAlgorithms())
-    rows.push_back({row.name, row.about + "; " + row.paper, {{"kind", "learning"}}});
+    rows.push_back({row.name,
+                    row.about + "; " + row.paper,
+                    {{"kind", "learning"}, {"needs", row.agent != nullptr ? "" : "torch"}}});
   return rows;
 }
 
@@ -258,7 +260,8 @@ struct Section {
 
 constexpr Section kSections[] = {
     {"presets", PresetRows,
-     "score: of the seeds in doc/results.md; time: of a run there, on two cores\n"
+     "score: of the seeds in doc/results.md; not run: sizes of papers, days on a desktop\n"
+     "time: of a run there, on two cores\n"
      "about one: samara list presets NAME"},
     {"envs", EnvironmentRows},
     {"games", GameRows},

@@ -144,7 +144,7 @@ Status RunPlay(const Invocation& invocation, const PlayArguments& args) {
   InstallSignalHandlers();
   RETURN_IF_ERROR(CheckVideo(args.video));
   ASSIGN_OR_RETURN(const Policy policy, LoadPolicy(args.target, args.load));
-  if (policy.config.Learns()) RETURN_IF_ERROR(NeedAgents(invocation));
+  if (policy.config.Learns()) RETURN_IF_ERROR(NeedAgents(invocation, policy.config.run.algorithm));
   auto result =
       args.video.empty()
           ? WatchInTerminal(policy, args)

@@ -276,7 +276,8 @@ Status RunTrain(const TrainArguments& args, Invocation& invocation,
   if (!args.listen.empty() && !config.Learns())
     return {Code::kUsage, "--listen: " + config.run.algorithm +
                               " plays on this machine; expected a learning run such as vtrace"};
-  if (config.Learns() || world.size > 1) RETURN_IF_ERROR(NeedAgents(invocation));
+  if (world.size > 1) RETURN_IF_ERROR(NeedAgents(invocation));
+  if (config.Learns()) RETURN_IF_ERROR(NeedAgents(invocation, config.run.algorithm));
   if (args.dry_run) return DryRun(args, config, options);
   std::unique_ptr<RankGroup> ranks;
   if (world.size > 1) {

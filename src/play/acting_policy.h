@@ -32,7 +32,7 @@ class ActingPolicy {
 };
 
 // Starts the policy's environment once, to see what it is. Errors as of LoadPolicy and SetUp*.
-// REQUIRES of a policy that learned: HasAgents().
+// REQUIRES of a policy that learned: HasAgents(run.algorithm).
 Result<std::unique_ptr<ActingPolicy>> MakeActingPolicy(const Policy& policy, uint32_t memories);
 
 }  // namespace samara

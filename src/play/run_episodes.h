@@ -32,7 +32,7 @@ Result<std::vector<EpisodeResult>> PlayEpisodes(Fleet& fleet, Model& model,
                                                 const PlayOptions& options);
 
 // The agent of `policy` for `slots` environments as those of `on`. REQUIRES:
-// policy.config.Learns(), HasAgents().
+// policy.config.Learns(), HasAgents(run.algorithm).
 Result<std::unique_ptr<Agent>> MakePolicyAgent(const Policy& policy, const EnvironmentSetup& on,
                                                uint32_t slots);
 

@@ -35,7 +35,7 @@ struct EffectiveConfig {
 };
 // Fails where Train would fail before it makes anything: environment, network and algorithm are
 // built as for the run, with one slot, and dropped again. Logs Train's warnings. REQUIRES of a
-// configuration that learns: HasAgents().
+// configuration that learns: HasAgents(run.algorithm).
 Result<EffectiveConfig> CheckTrain(ExperimentConfig config, const TrainOptions& options);
 
 // Runs until a budget is spent. The result object of `samara train --json`, once all that it speaks

@@ -146,7 +146,8 @@ class Trainer {
   std::vector<double> random_returns_;
 };
 
-// The trainer of the configuration's kind. REQUIRES of a configuration that learns: HasAgents().
+// The trainer of the configuration's kind. REQUIRES of a configuration that learns:
+// HasAgents(run.algorithm).
 std::unique_ptr<Trainer> MakeEvolutionTrainer(ExperimentConfig config, const TrainOptions& options);
 std::unique_ptr<Trainer> MakeAgentTrainer(ExperimentConfig config, const TrainOptions& options);
 std::unique_ptr<Trainer> MakeTrainer(ExperimentConfig config, const TrainOptions& options);

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "core/check.h"
-#ifdef SAMARA_AGENTS
 #include "core/cpu.h"
+#ifdef SAMARA_AGENTS
 #include "nn/torch/torch_device.h"
 #include "rl/learner/algorithm.h"
 #include "rl/learner/learner.h"
@@ -52,8 +52,6 @@ void ChooseAlgorithm(LearningConfig& config, std::string_view name) {
   config.own = row->parameters();
 }
 
-#ifdef SAMARA_AGENTS
-
 namespace {
 
 // Refuses what the setup's devices cannot do. kConfig.
@@ -69,29 +67,37 @@ Status CheckDevices(const AgentSetup& setup, bool native) {
   return Status::Ok();
 }
 
+#ifdef SAMARA_AGENTS
+constexpr bool kTorch = true;
+Result<std::unique_ptr<Agent>> MakeTorchAgent(const AgentSetup& setup, MakeAlgorithm* make) {
+  return MakeLearner(setup, make(setup.config));
+}
+#else
+constexpr bool kTorch = false;
+Result<std::unique_ptr<Agent>> MakeTorchAgent(const AgentSetup& setup, MakeAlgorithm* /*make*/) {
+  return Status(Code::kConfig, "this program was built without torch, which agents of " +
+                                   setup.config.algorithm + " need: build with -DSAMARA_TORCH=ON");
+}
+#endif
+
 }  // namespace
 
 Result<std::unique_ptr<Agent>> MakeAgent(const AgentSetup& setup) {
   RETURN_IF_ERROR(Check(setup.config));
   const LearningAlgorithm* row = FindLearningAlgorithm(setup.config.algorithm);
   RETURN_IF_ERROR(CheckDevices(setup, row->agent != nullptr));
-  return row->agent != nullptr ? row->agent(setup) : MakeLearner(setup, row->make(setup.config));
+  return row->agent != nullptr ? row->agent(setup) : MakeTorchAgent(setup, row->make);
 }
 
-bool HasAgents() { return true; }
+bool HasAgents(std::string_view algorithm) {
+  const LearningAlgorithm* row = FindLearningAlgorithm(algorithm);
+  return kTorch || (row != nullptr && row->agent != nullptr);
+}
+
+#ifdef SAMARA_AGENTS
 bool AgentsUseGpus() { return TorchUsesGpus(); }
-
 #else
-
-Result<std::unique_ptr<Agent>> MakeAgent(const AgentSetup&) {
-  return Status(Code::kConfig,
-                "this program was built without torch, which learning agents need: build with "
-                "-DSAMARA_TORCH=ON");
-}
-
-bool HasAgents() { return false; }
 bool AgentsUseGpus() { return false; }
-
 #endif
 
 }  // namespace samara

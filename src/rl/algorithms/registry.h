@@ -1,5 +1,5 @@
-// The learning algorithms: one row each. Torch-free; a program without torch has the rows, so that
-// it lists keys and checks configurations, and makes no agents.
+// The learning algorithms: one row each. Torch-free; a program without torch has all rows, so that
+// it lists keys and checks configurations, and makes the agents that need no torch.
 #pragma once
 
 #include <memory>
@@ -32,7 +32,8 @@ struct LearningAlgorithm {
   std::string paper;
   std::unique_ptr<AlgorithmConfig> (*parameters)();  // new ones, with their defaults
   MakeAlgorithm* make = nullptr;                     // null in a program without torch
-  // instead of `make`: of an algorithm with an agent of its own (rl/learner/replay_learner.h)
+  // instead of `make`: of an algorithm with an agent of its own, which needs no torch
+  // (rl/learner/replay_learner.h)
   Result<std::unique_ptr<Agent>> (*agent)(const AgentSetup& setup) = nullptr;
 };
 
@@ -46,11 +47,11 @@ void RegisterLearningAlgorithm(LearningAlgorithm row);
 // before. REQUIRES: the name is in the registry.
 void ChooseAlgorithm(LearningConfig& config, std::string_view name);
 
-// kConfig for a configuration or a network that does not fit the environment, and in a program
-// without torch.
+// kConfig for a configuration or a network that does not fit the environment, and where this
+// program lacks the torch that the agent needs.
 Result<std::unique_ptr<Agent>> MakeAgent(const AgentSetup& setup);
-// Whether this program can make agents.
-bool HasAgents();
+// Whether this program can make the agents of an algorithm; empty: of every one, which takes torch.
+bool HasAgents(std::string_view algorithm = {});
 // Whether this program has code for GPUs, and agents to use them.
 bool AgentsUseGpus();
 
