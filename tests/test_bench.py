@@ -353,3 +353,27 @@ def test_vtrace_prints_the_contract():
 def test_without_its_rival_vtrace_says_so_and_exits_with_69():
     outcome = samara("bench", "vtrace", "--game", "pong", "--seconds", 1, "--json")
     assert outcome.code == 69 and outcome.json["rival"] is None and "make rivals" in outcome.err
+
+
+TO_SCORE = {"task", "score", "seconds", "frames", "rival", "rival_seconds", "rival_frames", "ratio"}
+
+
+def test_time_to_score_prints_the_contract_and_goes_on(tmp_path):
+    words = ["bench", "time-to-score", "--task", "cartpole", "--seeds", 1, "--no-rivals", "--runs", tmp_path / "runs", "--json"]
+    result = ok(*words).json
+    assert TO_SCORE <= set(result) and result["rival"] is None is result["ratio"]
+    assert result["score"] == 475 and result["seconds"] > 0 and result["frames"] < 100_000
+    assert [row["seed"] for row in result["all"]] == [1]
+    again = ok(*words).json  # the run is there
+    assert (again["seconds"], again["frames"]) == (result["seconds"], result["frames"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task, rival", [("cartpole", "Stable-Baselines3"), ("pendulum-rltools", "RLtools")])
+def test_time_to_score_and_its_rivals(task, rival, tmp_path):
+    if not (ROOT / ".venv-rivals").exists():
+        pytest.skip("SKIPPED LOUDLY: no rivals (make rivals)")
+    words = ["bench", "time-to-score", "--task", task, "--seeds", 1, "--runs", tmp_path / "runs", "--json"]
+    result = ok(*words, timeout=600).json
+    assert result["rival"].startswith(rival) and result["ratio"] == result["rival_seconds"] / result["seconds"]
+    assert json.loads((tmp_path / f"runs/{task}-1-rival.json").read_text())["frames"] == result["rival_frames"]

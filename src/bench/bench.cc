@@ -95,8 +95,9 @@ constexpr Workload kWorkloads[] = {
     {"time-to-score",
      "time until an agent plays a --task, compared with Stable-Baselines3's published settings",
      TimeToScore,
-     "Tasks: cartpole (475), acrobot (-100), pendulum (-200), hopper (2,000), halfcheetah "
-     "(1,500),\n"
+     "Tasks: cartpole (475), acrobot (-100), pendulum (-200), pendulum-rltools (-200, compared "
+     "with\n"
+     "RLtools, which uses one core: SAMARA_CORES=1), hopper (2,000), halfcheetah (1,500),\n"
      "halfcheetah-sac (5,000), pong (18), breakout (100). Each seed trains until 20 fresh "
      "episodes\n"
      "have this mean return, samara's preset and the rival in turns. Medians over the seeds; "

@@ -1,6 +1,6 @@
-// Wall time and frames until an agent plays: samara's preset and Stable-Baselines3's same algorithm
-// with its published settings (time_to_score_rivals.py), seed by seed in turns on the same cores.
-// Each trains until 20 fresh episodes have a mean return of at least the task's score.
+// Wall time and frames until an agent plays: samara's preset and a rival's same algorithm with its
+// published settings (Stable-Baselines3's: time_to_score_rivals.py), seed by seed in turns on the
+// same cores. Each trains until 20 fresh episodes have a mean return of at least the task's score.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -23,11 +23,13 @@ struct Task {
   const char* preset;
   double frames;  // the rival's budget; samara's is its preset's
   const char* game = nullptr;
+  const char* rival = "time_to_score_rivals.py";
 };
 constexpr Task kTasks[] = {
     {"cartpole", 475, "classic/cartpole-ppo", 1e5},
     {"acrobot", -100, "classic/acrobot-ppo", 1e6},
     {"pendulum", -200, "classic/pendulum-sac", 1e5},
+    {"pendulum-rltools", -200, "classic/pendulum-sac", 2e4, nullptr, "time_to_score_rltools.py"},
     {"hopper", 2000, "mujoco/hopper-ppo", 1e6},
     {"halfcheetah", 1500, "mujoco/halfcheetah-ppo", 1e6},
     {"halfcheetah-sac", 5000, "mujoco/halfcheetah-sac", 1e6},
@@ -83,8 +85,8 @@ Result<Outcome> TrainOurs(const Task& task, int seed, const Path& folder) {
 Result<json> TrainRival(const Task& task, int seed, double seconds, const Path& file) {
   if (const auto text = ReadFile(file); text.ok())
     if (json before = json::parse(*text, nullptr, false); before.is_object()) return before;
-  ASSIGN_OR_RETURN(json rival, RunRival("time_to_score_rivals.py",
-                                        {task.name, fmt::format("{}", task.score),
+  ASSIGN_OR_RETURN(json rival,
+                   RunRival(task.rival, {task.name, fmt::format("{}", task.score),
                                          std::to_string(seed), fmt::format("{}", task.frames),
                                          std::to_string(Cores()), fmt::format("{}", seconds)}));
   if (!rival.contains("reason")) RETURN_IF_ERROR(WriteFileAtomic(file, rival.dump() + "\n"));
