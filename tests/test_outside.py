@@ -84,6 +84,20 @@ def test_an_evolution_algorithm_of_ones_own(build):
     assert "this run is hill-top" in refused.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not (ROOT / "build/samara-torch").exists(), reason="NOT TESTED: built without torch")
+def test_a_loss_and_a_network_of_ones_own(build):
+    project = build("learning")
+    program = project / "build/my-policy-gradient"
+    assert "my-layers" in run(program, "list", "networks", cwd=project).stdout
+    whole = result(program, "train", "my.toml", "--out", "whole", cwd=project)
+    assert whole["test_mean"] > 200 > whole["random_mean"]
+    assert result(program, "eval", "whole", "--episodes", "3", cwd=project)["episodes"] == 3
+    stopped = result(program, "train", "my.toml", "learn.frames=100000", "--out", "cut", cwd=project)
+    assert stopped["frames"] < whole["frames"]
+    assert result(program, "train", "--resume", "cut", "learn.frames=200000", cwd=project)["parameter_hash"] == whole["parameter_hash"]
+
+
 @pytest.mark.skipif(not (ROOT / "build/samara-torch").exists(), reason="NOT TESTED: built without torch")
 @pytest.mark.parametrize("first, second", [("samara", "Torch"), pytest.param("Torch", "samara", marks=pytest.mark.slow)])
 def test_a_project_that_asks_for_torch_itself(first, second, prefix, tmp_path):
