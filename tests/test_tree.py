@@ -164,6 +164,7 @@ CITATIONS = re.compile(
     r"|\b(?:neuroevolution|central_inference|reliability)\.md\b"
     r"|\b(?:replicator|atari|DESIGN)\.md,? (?:sections? )?\d"
     r"|\bspecification (?:\w+\.md|AT)|reliability specification|[Dd]efects? (?:D-)?\d+ of the reference"
+    r"|(?:\b|_)[Tt]he[ _]specification\b|[a-z]TheSpecification|\(spec, section|^\s*(?://|#) Sections? \d"
 )
 
 
