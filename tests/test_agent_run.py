@@ -98,7 +98,7 @@ def test_the_live_view(tmp_path):
     terminal = Terminal(command + "; echo ended with $?; sleep 60", width=80)
     try:
         screen = terminal.wait_for("update", "frames/s", "bottleneck", "return", "explained variance", "rows a batch")
-        for words in ("CartPole-v1", "entropy", "lag", "queue", "busy: environment", "inference", "learner"):
+        for words in ("CartPole-v1", "entropy", "lag", "queue", "utilization: environment", "inference", "learner"):
             assert words in screen, screen
         terminal.keys("C-c")
         terminal.wait_for("ended with 75")

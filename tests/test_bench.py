@@ -1,6 +1,7 @@
 """samara bench: the signature is the same everywhere, the workloads print what scripts read."""
 
 import json
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -86,7 +87,10 @@ def test_options_that_a_workload_does_not_read_are_refused(step):
     workloads = [w["name"] for w in ok("bench", "--json").json["workloads"]]
     values = {"--game": ["pong"], "--seconds": ["1"], "--precision": ["float32"], "--transport": ["unix"], "--payload": ["64"],
               "--streams": ["1"], "--rows-per-message": ["1"], "--model": ["null"], "--ranks": ["2"], "--mode": ["fast"], "--device": ["cpu"],
-              "--pairs": ["1"], "--out": ["x.svg"], "--no-rivals": []}
+              "--pairs": ["1"], "--out": ["x.svg"], "--no-rivals": [], "--task": ["cartpole"], "--seeds": ["1"], "--runs": ["x"],
+              "--patience": ["2"]}
+    options = set(re.findall(r"^ +(?:-\w,)?(--[\w-]+)", ok("bench", "--help").out, re.M))
+    assert options - {"--help", "--signature", "--json"} == values.keys()
     for i, what in enumerate(workloads):
         read = ok("bench", what, "--help").out
         for j, (option, value) in enumerate(values.items()):

@@ -1,8 +1,13 @@
-"""Includes in src/ only point down, in the order of src/README.md; torch and GoogleTest stay in their places."""
+"""Includes in src/ only point down, in the order of src/README.md; torch and GoogleTest stay in their places. Python's modules
+import each other in no circle."""
 
+import ast
 import re
 import subprocess
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
@@ -125,3 +130,54 @@ def test_types_of_one_namespace_have_different_names():
             named.setdefault((space, name), []).append(str(path))
     assert len(named) > 300
     assert not {name: paths for (_, name), paths in named.items() if len(paths) > 1}
+
+
+def imports_of_module(source):
+    """The dotted names that a module imports when it runs, also in functions: without those under `if TYPE_CHECKING`."""
+    todo, names = [ast.parse(source)], []
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}:
+            todo += node.orelse
+            continue
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "a relative import"
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+        todo += ast.iter_child_nodes(node)
+    return names
+
+
+def import_graph(sources):
+    """{module: the modules of `sources` that it imports} of {module: source}."""
+    def module_of(name):
+        while name and name not in sources:
+            name = name.rpartition(".")[0]
+        return name
+    return {name: set(filter(None, map(module_of, imports_of_module(source)))) for name, source in sources.items()}
+
+
+def circle(graph):
+    """Modules each of which imports one next to it in the list, if they do so in a circle."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_python_modules_import_each_other_in_no_circle():
+    sources = {".".join(path.with_suffix("").parts[1:]).removesuffix(".__init__"): (ROOT / path).read_text()
+               for path in tracked("python/samara/*.py")}
+    graph = import_graph(sources)
+    assert "samara.environment" in graph["samara.remote"] and "samara.replica.nest" in graph["samara.replica.inputs"]
+    assert not circle(graph)
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("import p.b", True), ("from p.b import f", True), ("from p import b", True), ("def g():\n    from p.b import f", True),
+    ("try:\n    import p.b as other\nexcept ImportError:\n    pass", True), ("if TYPE_CHECKING:\n    pass\nelse:\n    import p.b", True),
+    ("if TYPE_CHECKING:\n    from p.b import f", False), ("import b, q.p.b\nfrom p.bb import f", False)])
+def test_circles_of_imports_are_found(text, found):
+    assert bool(circle(import_graph({"p": "", "p.a": text, "p.b": "from p import c", "p.c": "from p.a import g"}))) is found

@@ -602,7 +602,7 @@ SCRIPT = """
     pytest.param("raise KeyError('k')", 70, "KeyError", marks=pytest.mark.slow),
     pytest.param("replicator.wrap(3)", 70, "AttributeError", marks=pytest.mark.slow),
     ("raise samara.replica.ReplicationError(65, 'a file')", 65, "samara: a file")])
-def test_scripts_end_with_the_codes_of_the_specification(tmp_path, last, code, words):
+def test_scripts_end_with_their_exit_codes(tmp_path, last, code, words):
     for variables, ranks in (({}, 1), ({"SAMARA_THREADS": "2"}, 2)):
         done = script(tmp_path, SCRIPT.replace("LAST", last), **variables)
         assert done.returncode == code, done.stderr

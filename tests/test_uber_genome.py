@@ -16,7 +16,7 @@ GENOME = TESTS / "data" / "uber_frostbite_genome.json"
 # what the replay found: of the weights, by name in order, and of the episodes after 1, 2 and 3 no-ops
 WEIGHTS = "aedbb75bdee298a9904caa7b46b0ea191cf22ca757bfc078b0378faa99e53442"
 RETURNS, FRAMES = [1610, 7920, 2370], [3874, 7339, 5133]
-RANDOM = 65  # Frostbite's random policy (spec, section 6)
+RANDOM = 65  # Frostbite's random policy (src/report/reference_scores.cc: 65.2)
 
 
 @pytest.fixture(scope="module")

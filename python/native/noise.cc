@@ -37,5 +37,5 @@ void BindNoise(nb::module_& m) {
   m.def("noise_fill", &Fill, nb::arg("kind"), nb::arg("key"), nb::arg("first"),
         nb::arg("out").noconvert(),
         "out[:] = elements first, first + 1, ... of the noise (kind, key); out: float32 vector. "
-        "kind: normal, quantile8, or table, whose slices are drawn anew.");
+        "kind: normal, quantile8, or table, whose slices are drawn again.");
 }

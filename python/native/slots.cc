@@ -32,7 +32,8 @@ namespace {
 
 std::byte* Map(int fd, size_t bytes) {
   void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (address == MAP_FAILED) throw std::runtime_error("cannot map shared memory of the engine");
+  if (address == MAP_FAILED)
+    throw std::runtime_error("cannot map shared memory of the learner process");
   return static_cast<std::byte*>(address);
 }
 
@@ -80,7 +81,7 @@ class Policies {
     model_ = std::move(*model);
     if (header.parameter_bytes != model_->kernel().packed_size() * sizeof(float))
       throw std::runtime_error(
-          "shared memory does not hold the policies that the engine describes");
+          "shared memory does not hold the policies that the learner process describes");
     workspace_ = std::make_unique<PolicyWorkspace>(*model_);
     for (uint32_t s = 0; s < slots; ++s) states_.push_back(std::make_unique<PolicyState>(*model_));
   }
@@ -145,8 +146,8 @@ class Slots {
                           {static_cast<size_t>(discrete ? 0 : action_n)});
   }
 
-  // Serves commands until the engine says leave or is gone. An exception of an environment passes
-  // through; current() then tells which slot was being served.
+  // Serves commands until the learner process asks it to leave or has ended. An exception of an
+  // environment passes through; current() then tells which slot was being served.
   void Serve(const nb::list& environments) {
     for (const nb::handle environment : environments) {
       resets_.push_back(environment.attr("reset"));
@@ -342,7 +343,7 @@ void BindSlots(nb::module_& m) {
   m.attr("SLOT_PROTOCOL") = samara::kSlotProtocol;
   m.attr("ACTION_VALUES_MAX") = samara::kActionValuesMax;
   m.def("die_with_parent", &samara::DieWithParent,
-        "Asks the kernel to kill this process when the engine dies.");
+        "Asks the kernel to kill this process when the learner process dies.");
   nb::class_<Slots>(m, "Slots", "The actor's side of its slots in shared memory.")
       .def(nb::init<int, int, int, int, uint32_t, bool, const std::vector<size_t>&, int64_t, bool,
                     const std::array<size_t, 3>&, size_t, size_t>(),
@@ -351,6 +352,7 @@ void BindSlots(nb::module_& m) {
            nb::arg("discrete"), nb::arg("picture_shape"), nb::arg("memory") = 0,
            nb::arg("position") = 0)
       .def("serve", &Slots::Serve, nb::arg("environments"),
-           "Serves commands with one environment per slot until the engine says leave or is gone.")
+           "Serves commands with one environment per slot until the learner process asks it to "
+           "leave or has ended.")
       .def_prop_ro("current", &Slots::current, "(slot, episode, step) served last.");
 }

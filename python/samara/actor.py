@@ -17,17 +17,16 @@ if __name__ == "__main__" and not sys.flags.safe_path:
     del sys.path[0]  # without -P, -m puts the current folder there: its modules would hide Python's own
 
 import json
-import math
 import os
 import traceback
 
 from samara import _native
 from samara.environment import CONFIG, Environment, SetupError, Spec, make
+from samara.messages import one_line, spec_fields
 
 CONTROL, SEGMENT, BELL, POLICIES = 3, 4, 5, 6  # ActorDescriptors in src/fleet/actor_process.h
 PACKET_BYTES_MAX = 1 << 17
 INTERNAL = 70
-LINE_MAX = 800  # of a message, whatever it quotes
 
 
 def send(message: dict) -> None:
@@ -41,15 +40,6 @@ def receive() -> dict:
     if not packet:
         sys.exit(0)
     return json.loads(packet)
-
-
-def one_line(error: BaseException) -> str:
-    """Returns type and message on one line, as the learner process quotes them."""
-    text = " ".join(str(error).encode(errors="replace").decode().split())
-    text = text if len(text) <= LINE_MAX else f"{text[:LINE_MAX]}... ({len(text)} characters)"
-    if isinstance(error, SetupError):
-        return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def be_first_to_go() -> None:
@@ -71,16 +61,6 @@ def build(config: dict) -> list[Environment]:
             CONFIG, f"{spec.id}: {spec.action_n} action dimensions, at most {_native.ACTION_VALUES_MAX}"
         )
     return environments
-
-
-def bounds(values: tuple[float, ...]) -> list[float | None]:
-    """Returns the bounds as JSON has them, which knows no infinity: an open bound is null."""
-    return [float(v) if math.isfinite(v) else None for v in values]
-
-
-def spec_fields(spec: Spec) -> dict:
-    """Returns the fields of a spec as JSON has them."""
-    return vars(spec) | {"action_low": bounds(spec.action_low), "action_high": bounds(spec.action_high)}
 
 
 def hello(spec: Spec) -> dict:

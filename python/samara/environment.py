@@ -20,6 +20,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from samara.trace import traced
+
 # exit codes (README.md) that an adapter may name
 USAGE = 64  # arguments that mean nothing
 NO_INPUT = 66  # a file or package is missing
@@ -183,8 +185,6 @@ def make(config: dict[str, Any], render: bool = False) -> Environment:
     "incarnation", the numbers of its process, for adapters that use them. With "trace" the environment records the times
     of its work (samara/trace.py)."""
     if "trace" in config:
-        from samara.trace import traced
-
         rest = {key: value for key, value in config.items() if key != "trace"}
         return traced(make(rest, render), config["trace"], config["actor"])
     config = spell_out(config)

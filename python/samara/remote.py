@@ -29,8 +29,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from samara import _native, wire
-from samara.actor import one_line, spec_fields
 from samara.environment import CONFIG, NO_INPUT, PREFIXES, USAGE, Batch, Environment, SetupError, Step, how_to_install, make, make_batch
+from samara.messages import one_line, spec_fields
 
 BAD_DATA, UNAVAILABLE, STOPPED, NOT_PERMITTED = 65, 69, 75, 77
 BACKOFF_FIRST, BACKOFF_LAST = 0.1, 10.0

@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import time
 from array import array
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from samara.environment import Environment, Step
+if TYPE_CHECKING:
+    from samara.environment import Environment, Step
 
 RESET, STEP, LAST_STEP, INFERENCE = range(4)  # SpanKind in src/bench/spans.h
 FLUSH = 6 * 1024  # numbers

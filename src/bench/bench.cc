@@ -65,9 +65,9 @@ constexpr Workload kWorkloads[] = {
      "one\n"
      "thread each: microseconds a call and bus bandwidth over shared memory (shared), over Gloo in "
      "the\n"
-     "fixed order (gloo) and as fast mode sums large buckets (gloo_fast), beside bare c10d and "
-     "the\n"
-     "machine's MPI where it is installed. A row takes a tenth of --seconds."},
+     "fixed order (gloo) and as fast mode sums large buckets (gloo_fast), compared with bare "
+     "c10d\n"
+     "and the machine's MPI where it is installed. A row takes a tenth of --seconds."},
     {"replicate", "a training step on several ranks, compared with torch's DistributedDataParallel",
      Replicate,
      "A perceptron 784-1024-1024-10, SGD with momentum, 64 rows a rank; medians over 40 steps, and "

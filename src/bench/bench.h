@@ -1,5 +1,5 @@
-// samara bench: named workloads, each beside the machine's own limits and, where there are any,
-// rivals that do the same work. The rivals' scripts lie in this folder. One table lists all
+// samara bench: named workloads, each compared with the machine's own limits and, where there are
+// any, rivals that do the same work. The rivals' scripts lie in this folder. One table lists all
 // (bench.cc).
 #pragma once
 
@@ -119,8 +119,8 @@ Result<nlohmann::json> RunRival(const std::string& script,
                                 const std::vector<std::string>& arguments);
 // The same for any program: its path and its arguments.
 Result<nlohmann::json> RunForJson(std::vector<std::string> command);
-// A file of this folder in the source tree: beside build/, where this program lies, or else beside
-// .venv, which may be a link to elsewhere.
+// A file of this folder in the source tree: next to build/, where this program lies, or else next
+// to .venv, which may be a link to elsewhere.
 Result<Path> FindScript(const Path& venv, const std::string& script);
 
 }  // namespace samara::bench

@@ -1,4 +1,5 @@
-// Atari environments alone: frames per second of samara's actors beside what Python users step.
+// Atari environments alone: frames per second of samara's actors, compared with what Python users
+// step.
 //
 // Everybody plays one game at random, 4 frames an action, 84 x 84 grey, stacks of 4, on all cores.
 // The contenders take turns for kEnvRounds rounds; each configuration keeps its best round and each
@@ -112,7 +113,7 @@ Result<json> EngineDriven(const Options& options) {
       event.kind == SlotEvent::Kind::kObservation ? answer(event) : begin(event.slot);
     }
   }
-  return Row(options, "driven by the engine", fleet.slots(),
+  return Row(options, "driven by the learner process", fleet.slots(),
              static_cast<double>(frames) / SecondsSince(start));
 }
 

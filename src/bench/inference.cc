@@ -1,5 +1,5 @@
 // Central inference without simulators: what the transport and the server cost by themselves,
-// beside the bare means of the same transport.
+// compared with the bare means of the same transport.
 //
 // Actors in another process, whose environments only copy a payload, play against the inference
 // server with a null model, or with an untrained network: over shared memory next to a bare ring,
@@ -108,7 +108,8 @@ constexpr std::string_view kNull = "null";
 
 Result<std::unique_ptr<Model>> MakeModel(const std::string& name, const Setting& setting,
                                          uint32_t rows_max) {
-  // a row is copied once, as beside it: out of the actor's memory, or out of gRPC's by the fleet
+  // a row is copied once, as by the bare means: out of the actor's memory, or out of gRPC's by the
+  // fleet
   if (name == kNull)
     return std::unique_ptr<Model>(
         std::make_unique<NullModel>(setting.payload, setting.shared() ? rows_max : 0));

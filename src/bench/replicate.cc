@@ -1,5 +1,5 @@
 // samara bench collectives, samara bench replicate: groups of ranks on this machine, started as
-// users start them, beside bare c10d and torch's DistributedDataParallel.
+// users start them, compared with bare c10d and torch's DistributedDataParallel.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ Result<Path> Beside(const char* name) {
   std::error_code failed;
   if (std::filesystem::exists(file, failed)) return file;
   return Status(Code::kUnavailable,
-                fmt::format("no {} beside this program: build with torch", name));
+                fmt::format("no {} next to this program: build with torch", name));
 }
 
 Result<json> OnRanks(int ranks, std::vector<std::string> arguments) {

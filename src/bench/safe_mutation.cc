@@ -1,5 +1,5 @@
 // Cost of safe mutations: the per-weight sensitivity sm_g_abs of one network at 100 states,
-// beside what needs no Jacobian of a single state (sm_g_sum, sm_g_so) and beside torch, which
+// compared with what needs no Jacobian of a single state (sm_g_sum, sm_g_so) and with torch, which
 // computes sm_g_abs by a loop of one backward pass per state and output, and by torch.func
 // (safe_mutation_rivals.py), with the same numbers and its own choice of threads. One thread here.
 #include "evo/algorithms/safe_mutation.h"

@@ -3,7 +3,7 @@
 //
 //   one-at-a-time  each core plays one individual: step, evaluate, step. Nothing overlaps.
 //   batched        all environments step, barrier, all individuals are evaluated, barrier.
-//   pipelined      no barrier. samara: each actor plays whole episodes beside its emulator. torch:
+//   pipelined      no barrier. samara: each actor plays whole episodes next to its emulator. torch:
 //                  one of two groups is evaluated while the other's environments step.
 //
 // Everybody plays the same individuals: LargeModels of fresh genomes, each with weights of its own,
@@ -282,7 +282,7 @@ constexpr Contender kContenders[] = {
     {"batched", "all step, barrier, grouped convolutions and baddbmm, barrier",
      "all step, barrier, every core evaluates its share, barrier", InBatches},
     {"pipelined", "one of two groups is evaluated while the other steps",
-     "no barrier: actors play whole episodes beside their emulators", Pipelined},
+     "no barrier: actors play whole episodes next to their emulators", Pipelined},
 };
 
 Result<Schedule> RunSamara(const Contender& contender, Play& play) {

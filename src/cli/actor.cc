@@ -1,4 +1,4 @@
-// samara actor: environments of this machine, stepped for an engine on another one.
+// samara actor: environments of this machine, stepped for a learner process on another one.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// samara bench: named workloads beside the machine's limits and beside rivals; the signature.
+// samara bench: named workloads, compared with the machine's limits and with rivals; the signature.
 #include "bench/bench.h"
 
 #include <fmt/format.h>

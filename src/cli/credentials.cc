@@ -1,4 +1,5 @@
-// samara token, samara certificates: what an engine and its remote actors know each other by.
+// samara token, samara certificates: what a learner process and its remote actors know each other
+// by.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <spawn.h>

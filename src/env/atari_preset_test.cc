@@ -9,7 +9,7 @@
 namespace samara::atari_preset_test {
 namespace {
 
-TEST(AtariPresetTest, HasEveryPresetOfTheSpecification) {
+TEST(AtariPresetTest, HasThePresetsOfPublishedAgents) {
   for (const char* name : {"ale-v5", "ale-vector", "envpool", "seed", "seed-sticky", "dqn-zoo",
                            "dopamine", "dqn-noframeskip-v4", "deepga", "deepga-gpu", "ale-v5-raw",
                            "cleanba", "r2d2-paper", "ale-sticky"}) {
@@ -53,8 +53,8 @@ TEST(AtariPresetTest, HashesTellPresetsAndRowsApart) {
   EXPECT_FALSE(hashes.contains(changed.Hash()));
 }
 
-// A row of section 3 read by eye from the specification, beside the generated JSON.
-TEST(AtariPresetTest, JsonHoldsTheRowsOfTheSpecification) {
+// What doc/atari.md says of deepga-gpu, in the words of its rows.
+TEST(AtariPresetTest, JsonHoldsThePresetsRows) {
   const auto json = nlohmann::json::parse(FindAtariPreset("deepga-gpu")->ToJson());
   const auto& rows = json["rows"];
   EXPECT_EQ(json["version"], 1);

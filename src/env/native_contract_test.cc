@@ -89,7 +89,7 @@ bool StartsAlike(const std::string& id) {
   return maze || id.starts_with("Toy") || id == "Parity-v0";
 }
 
-TEST_P(NativeContractTest, TheSpecificationIsComplete) {
+TEST_P(NativeContractTest, TheSpecIsComplete) {
   const EnvironmentSpec spec = Player(factory_).spec();
   EXPECT_EQ(spec.id, "native/" + GetParam());
   EXPECT_FALSE(spec.version.empty());
@@ -119,7 +119,7 @@ TEST_P(NativeContractTest, RandomPlayIsFiniteAndEndsOnce) {
   }
 }
 
-TEST_P(NativeContractTest, ThePositionIsWhatTheSpecificationSays) {
+TEST_P(NativeContractTest, ThePositionIsWhatTheSpecSays) {
   Player player(factory_);
   player.Reset(1);
   std::vector<float> before(static_cast<size_t>(player.spec().position) + 1, -12345.0f);
@@ -135,7 +135,7 @@ TEST_P(NativeContractTest, ThePositionIsWhatTheSpecificationSays) {
   EXPECT_EQ(before == after, player.spec().position == 0);
 }
 
-TEST_P(NativeContractTest, PicturesAreWhatTheSpecificationSays) {
+TEST_P(NativeContractTest, PicturesAreWhatTheSpecSays) {
   const auto drawn = NativeEnvironment(GetParam(), /*render=*/true).ValueOrThrow()().ValueOrThrow();
   const EnvironmentSpec& spec = drawn->spec();
   const auto size = static_cast<size_t>(spec.render_height * spec.render_width * 3);

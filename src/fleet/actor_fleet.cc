@@ -463,7 +463,7 @@ Status ChoosePython(ActorFleetOptions& options) {
                                 "': expected the interpreter of .venv; " + HowToInstallPackages()};
   if (!std::filesystem::exists(options.python_path + "/samara/actor.py"))
     return {Code::kNoInput, "no package 'samara' in '" + options.python_path +
-                                "': expected it beside the binary, run 'make build'"};
+                                "': expected it next to the program, run 'make build'"};
   // -P: not the current folder's modules
   options.program = {options.python, "-P", "-m", "samara.actor"};
   return Status::Ok();

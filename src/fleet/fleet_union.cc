@@ -135,7 +135,7 @@ Result<std::unique_ptr<Fleet>> MakeFleetUnion(std::vector<std::unique_ptr<Fleet>
         Difference(fleet->spec(), fleets[0] ? fleets[0]->spec() : members[0].fleet->spec());
     if (!difference.empty())
       return Status(Code::kConfig, "fleets of one run play the same: " + difference);
-    CHECK(!fleet->answers_at_once()) << "its events wake nobody";
+    CHECK(!fleet->answers_at_once()) << "its events wake no thread";
     const uint32_t n = fleet->slots();
     members.push_back({std::move(fleet), slots});
     slots += n;

@@ -33,7 +33,7 @@ class SlotServer {
         header.pictures_bytes != layout.pictures_bytes ||
         header.memory_bytes != layout.memory_bytes ||
         header.position_bytes != layout.position_bytes)
-      return "shared memory does not hold what was agreed with the engine";
+      return "shared memory does not hold what was agreed with the learner process";
     return {};
   }
 

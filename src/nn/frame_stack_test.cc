@@ -16,7 +16,8 @@ std::vector<uint8_t> Frame(size_t elements, int number) {
   return frame;
 }
 
-// The specification's words as a list of planes (empty = zeros), independent of the layout.
+// The rules of StackReset and StackOrder as a list of planes (empty = zeros), independent of the
+// layout.
 std::vector<float> Expected(const FrameStackRule& rule,
                             const std::vector<std::vector<uint8_t>>& seen, size_t elements) {
   const auto depth = static_cast<size_t>(rule.depth);

@@ -30,7 +30,7 @@ TEST(NetworkTest, PublishedParameterCountsOfImageNetworks) {
   EXPECT_EQ(Atari("Model", 3).parameter_count, 1'004'595u);
 }
 
-// Section 2.3 and 5.4.
+// Weights and biases by hand: 166,673 = 376 x 256 + 256 + 256 x 256 + 256 + 256 x 17 + 17.
 TEST(NetworkTest, PublishedParameterCountsOfVectorPolicies) {
   EXPECT_EQ(Vector("mlp-256-256-tanh", 376, 17).parameter_count, 166'673u);
   EXPECT_EQ(Vector("mlp-16-16-relu", 11, 2).parameter_count, 498u);
@@ -71,7 +71,8 @@ TEST(NetworkTest, RecurrentLayersHaveTheParametersOfPyTorchs) {
   EXPECT_TRUE(tensors[3].bias);
 }
 
-// Section 2.1: maps, zeros before the map, and weights of every layer.
+// TensorFlow's padding SAME: maps of ceil(84 / 4), ceil(21 / 2) and 11 rows, and of the zeros that
+// they need the smaller half before the map. Weights and biases of every layer.
 TEST(NetworkTest, LargeModelPadsAsTensorFlow) {
   const NetworkDescription n = Atari("LargeModel", 18);
   ASSERT_EQ(n.layers.size(), 5u);

@@ -17,8 +17,8 @@ struct Scalars {
   std::vector<std::pair<std::string, double>> values;
 };
 
-// "losses/entropy" of "entropy"; groups are those of doc/metrics.md. python/samara/loggers.py has
-// the same rules, and tests/test_loggers.py compares them.
+// "losses/entropy" of "entropy"; groups are those of doc/metrics.md.
+// python/samara/loggers/scalars.py has the same rules, and tests/test_loggers.py compares them.
 std::string GroupedName(std::string_view name);
 // Every number of a line of a generation or of updates; what an event says of the random policy, an
 // evaluation and the result. Nothing for other lines.

@@ -48,7 +48,7 @@ struct ProgressState {
   int64_t phase_done = 0, phase_total = 0;  // episodes of the current phase
   std::vector<std::pair<std::string, double>> last_seconds;  // of the last generation, by phase
   std::vector<StageShare> stages;                            // the largest is the bottleneck
-  const char* stages_title = "";                             // what they are shares of: "busy: "
+  const char* stages_title = "";                             // of their shares: "utilization: "
   struct Number {
     std::string name, text;
     bool plain = false;     // also in the plain line

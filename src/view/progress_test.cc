@@ -40,7 +40,7 @@ ProgressState Learning() {
   s.frames_budget = 300'000;
   s.seconds = 10;
   s.stages = {{"environment", 0.33}, {"inference", 0.47}, {"learner", 0.97}};
-  s.stages_title = "busy: ";
+  s.stages_title = "utilization: ";
   s.numbers = {{"return", "-20.1", true},      {"loss", "28.1"},     {"entropy", "0.587", true},
                {"explained variance", "0.37"}, {"lag", "3.3", true}, {"queue", "48"},
                {"rows a batch", "23.3"}};
@@ -85,7 +85,7 @@ TEST(ProgressTest, ShowsALearningRun) {
     for (const char* part :
          {"update 736", "236k of 300k frames", "23,184 frames/s", "3 s left", "random policy -20.7",
           "return -20.1", "loss 28.1", "entropy 0.587", "explained variance 0.37", "lag 3.3",
-          "queue 48", "rows a batch 23.3", "busy: environment 33 %", "inference 47 %",
+          "queue 48", "rows a batch 23.3", "utilization: environment 33 %", "inference 47 %",
           "learner 97 % (bottleneck)"})
       EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
     EXPECT_EQ(text.find("generation"), std::string::npos);

@@ -48,7 +48,7 @@ struct ReferenceState : EvolutionCounters {
   Digest population_hash{};
 };
 
-// The loops as the specification writes them: whole genomes, nothing shared, no cleverness.
+// The loops as doc/deep-ga.md writes them: whole genomes, nothing shared, no cleverness.
 class Reference {
  public:
   Reference(GaConfig config, NetworkDescription network)
@@ -225,7 +225,7 @@ struct Variant {
 
 class LoopTest : public testing::TestWithParam<Variant> {};
 
-TEST_P(LoopTest, DoesWhatTheSpecificationSays) {
+TEST_P(LoopTest, AgreesWithTheReference) {
   const Variant& v = GetParam();
   GaConfig c = SmallConfig();
   c.loop = v.loop, c.population = v.population, c.parents = v.parents;

@@ -134,8 +134,8 @@ class PolicyState {
   void DrawOutputs();
   // Observations that the episode has brought before the newest one.
   uint32_t step() const { return step_; }
-  // With `record` the episode's states are kept for experience(). Of the specification the seed and
-  // the noise on continuous actions count.
+  // With `record` the episode's states are kept for experience(). Of `episode` the seed and the
+  // noise on continuous actions count.
   void StartEpisode(const EpisodeSpec& episode, bool record = false);
   // The next observation begins a sequence of its own (StepResult::new_sequence).
   void StartSequence();

@@ -47,10 +47,11 @@ Result<std::unique_ptr<Monitor>> MakeSocketMonitor(int rank, int size,
                                                    const Monitor::Options& options,
                                                    Monitor::OnFailure on_failure) {
   if (options.heartbeat.count() < 1 || options.heartbeat_timeout < 2 * options.heartbeat)
-    return Status(Code::kConfig,
-                  "monitor: silence of " + std::to_string(options.heartbeat_timeout.count()) +
-                      " ms with a heartbeat of " + std::to_string(options.heartbeat.count()) +
-                      " ms: expected at least two heartbeats");
+    return Status(Code::kConfig, "monitor: heartbeat timeout of " +
+                                     std::to_string(options.heartbeat_timeout.count()) +
+                                     " ms with a heartbeat of " +
+                                     std::to_string(options.heartbeat.count()) +
+                                     " ms: expected at least two heartbeats");
   CHECK(rank >= 0 && rank < size) << rank << " of " << size;
   if (rank == 0) return MakeHubMonitor(size, store, options, std::move(on_failure));
   return MakeSpokeMonitor(rank, size, store, options, std::move(on_failure));

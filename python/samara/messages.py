@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Parts of the messages to the learner process that actor processes and remote actors share: a spec, an error."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from samara.environment import SetupError, Spec
+
+LINE_MAX = 800  # of a message, whatever it quotes
+
+
+def one_line(error: BaseException) -> str:
+    """Returns type and message on one line, as the learner process quotes them."""
+    text = " ".join(str(error).encode(errors="replace").decode().split())
+    text = text if len(text) <= LINE_MAX else f"{text[:LINE_MAX]}... ({len(text)} characters)"
+    if isinstance(error, SetupError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def bounds(values: tuple[float, ...]) -> list[float | None]:
+    """Returns the bounds as JSON has them, which knows no infinity: an open bound is null."""
+    return [float(v) if math.isfinite(v) else None for v in values]
+
+
+def spec_fields(spec: Spec) -> dict[str, Any]:
+    """Returns the fields of a spec as JSON has them."""
+    return vars(spec) | {"action_low": bounds(spec.action_low), "action_high": bounds(spec.action_high)}
