@@ -207,6 +207,7 @@ ENV_ROW = {"who", "game", "envs", "processes", "frames_per_second"}
 ENV_HEADLINE = {f"{who}_frames_per_second" for who in ("samara", "gymnasium", "ale_vector", "envpool")} | {"game", "ratio"}
 
 
+@pytest.mark.slow
 def test_env_alone():
     result = ok("bench", "env", "--seconds", "0.2", "--game", "pong", "--no-rivals", "--json").json
     assert ENV_HEADLINE | {"all", "machine"} <= result.keys()

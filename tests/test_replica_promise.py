@@ -35,7 +35,8 @@ def test_at_most_three_lines_change(suffix):
 
 
 @pytest.mark.parametrize("alone, replicated, threads", [
-    pytest.param([sys.executable, FOLDER / "train_alone.py"], [sys.executable, FOLDER / "train_replicated.py"], ["2"], id="python"),
+    pytest.param([sys.executable, FOLDER / "train_alone.py"], [sys.executable, FOLDER / "train_replicated.py"], ["2"], id="python",
+                 marks=pytest.mark.slow),
     pytest.param([sys.executable, FOLDER / "train_alone.py"], [sys.executable, FOLDER / "train_replicated.py"], ["2", "4"],
                  id="python-4", marks=pytest.mark.slow),
     pytest.param([BUILT / "train_alone"], [BUILT / "train_replicated"], ["2", "4"], id="cpp")])

@@ -22,6 +22,7 @@ def shown(counts):
     return counts
 
 
+@pytest.mark.slow  # of remote actors: test_remote_faults.py
 def test_actors_killed_every_100_ms(folder):
     shown(faults.local_actors_killed(folder, 6))
 
