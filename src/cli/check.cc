@@ -181,12 +181,14 @@ void PrintPeople(const CheckArguments& args, const nlohmann::json& found) {
                 found["steps_per_second"].get<double>(), found["episodes"].get<long long>());
 }
 
-// Without an actor's hint at this command.
+// Without an actor's hint at this command, in which options may follow the environment.
 Status WithoutHint(const Status& status, const std::string& environment) {
+  constexpr std::string_view kEnd = "` shows the traceback";
   std::string text = status.message();
-  const std::string hint = fmt::format("; `samara check {}` shows the traceback", environment);
-  if (const size_t at = text.find(hint); at != text.npos) text.erase(at, hint.size());
-  return status.ok() ? status : Status(status.code(), text);
+  const size_t begin = text.find("; `samara check " + environment);
+  const size_t end = begin == text.npos ? text.npos : text.find(kEnd, begin);
+  if (status.ok() || end == text.npos) return status;
+  return {status.code(), text.erase(begin, end + kEnd.size() - begin)};
 }
 
 Status RunCheck(const CheckArguments& args, Invocation& invocation) {
