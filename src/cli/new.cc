@@ -12,6 +12,7 @@
 #include "cli/templates.h"
 #include "core/files.h"
 #include "core/log.h"
+#include "core/venv.h"
 
 namespace samara {
 namespace {
@@ -98,6 +99,42 @@ Status CheckName(const Kind& kind, const std::string& name) {
                                     Shown(name), kind.dashes ? " or '-'" : "")};
 }
 
+// Folders of the active Python in which it looks for modules before it does in the current one.
+std::vector<Path> ModuleFolders() {
+  std::vector<Path> folders;
+  const auto venv = FindVenv();
+  if (!venv.ok()) return folders;
+  std::error_code failed;
+  const Path base = std::filesystem::canonical(*venv / "bin/python", failed).parent_path();
+  for (const auto& entry : std::filesystem::directory_iterator(*venv / "lib", failed)) {
+    const Path library = base.parent_path() / "lib" / entry.path().filename();
+    folders.insert(folders.end(),
+                   {library, library / "lib-dynload", entry.path() / "site-packages"});
+  }
+  return folders;
+}
+
+// kCannotCreate for a name that Python has for a module of its own, or of a package: that one would
+// be imported.
+Status CheckModule(const std::string& name) {
+  static constexpr std::string_view kBuiltIn[] = {
+      "array",  "atexit", "binascii",  "builtins",    "cmath", "errno",
+      "fcntl",  "gc",     "itertools", "math",        "posix", "pwd",
+      "select", "sys",    "time",      "unicodedata", "zlib"};
+  bool taken = std::ranges::count(kBuiltIn, name) > 0;
+  std::error_code failed;
+  for (const Path& folder : ModuleFolders())
+    for (const auto& entry : std::filesystem::directory_iterator(folder, failed)) {
+      const std::string file = entry.path().filename().string();
+      taken = taken || file.substr(0, file.find('.')) == name;
+    }
+  if (!taken) return Status::Ok();
+  return {Code::kCannotCreate,
+          fmt::format("{0}: Python has a module of this name, which it would take instead of "
+                      "{0}.py; choose another name",
+                      name)};
+}
+
 std::string TextOf(const Kind& kind, const File& file, const std::string& name) {
   const auto found = std::ranges::find(Templates(), file.source, &Template::path);
   CHECK(found != Templates().end());
@@ -115,6 +152,7 @@ Status RunNew(const NewArguments& args) {
   const auto kind = std::ranges::find(Kinds(), args.kind, &Kind::name);
   CHECK(kind != Kinds().end());
   RETURN_IF_ERROR(CheckName(*kind, args.name));
+  if (args.kind == "environment") RETURN_IF_ERROR(CheckModule(args.name));
   std::vector<std::string> made;
   for (const File& file : kind->files) {
     const std::string path = fmt::format(fmt::runtime(file.target), args.name);
