@@ -99,17 +99,22 @@ Status CheckName(const Kind& kind, const std::string& name) {
                                     Shown(name), kind.dashes ? " or '-'" : "")};
 }
 
+std::vector<std::string> ModulesIn(const Path& folder) {
+  const auto names = ListFolder(RootedPath::Root(folder));
+  return names.ok() ? *names : std::vector<std::string>();
+}
+
 // Folders of the active Python in which it looks for modules before it does in the current one.
 std::vector<Path> ModuleFolders() {
   std::vector<Path> folders;
   const auto venv = FindVenv();
   if (!venv.ok()) return folders;
   std::error_code failed;
-  const Path base = std::filesystem::canonical(*venv / "bin/python", failed).parent_path();
-  for (const auto& entry : std::filesystem::directory_iterator(*venv / "lib", failed)) {
-    const Path library = base.parent_path() / "lib" / entry.path().filename();
+  const Path program = std::filesystem::canonical(*venv / "bin/python", failed);
+  for (const std::string& version : ModulesIn(*venv / "lib")) {
+    const Path library = program.parent_path().parent_path() / "lib" / version;
     folders.insert(folders.end(),
-                   {library, library / "lib-dynload", entry.path() / "site-packages"});
+                   {library, library / "lib-dynload", *venv / "lib" / version / "site-packages"});
   }
   return folders;
 }
@@ -122,12 +127,9 @@ Status CheckModule(const std::string& name) {
       "fcntl",  "gc",     "itertools", "math",        "posix", "pwd",
       "select", "sys",    "time",      "unicodedata", "zlib"};
   bool taken = std::ranges::count(kBuiltIn, name) > 0;
-  std::error_code failed;
   for (const Path& folder : ModuleFolders())
-    for (const auto& entry : std::filesystem::directory_iterator(folder, failed)) {
-      const std::string file = entry.path().filename().string();
+    for (const std::string& file : ModulesIn(folder))
       taken = taken || file.substr(0, file.find('.')) == name;
-    }
   if (!taken) return Status::Ok();
   return {Code::kCannotCreate,
           fmt::format("{0}: Python has a module of this name, which it would take instead of "
