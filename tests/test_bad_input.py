@@ -4,6 +4,7 @@ Exit codes are those of README.md: 64 usage, 65 bad data, 66 input missing,
 69 unavailable, 73 cannot create, 74 input or output, 78 configuration.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -89,7 +90,8 @@ def test_unknown_names_are_refused_with_the_nearest(given, words, out):
 
 @pytest.mark.parametrize("given, meant", [
     ("cartpole-ga", "classic/cartpole-ga"),
-    ("CartPole-v1", "classic/cartpole-a2c"),
+    ("CartPole-v1", "classic/cartpole-ga"),
+    ("Pendulum-v1", "classic/pendulum-"),
     ("Humanoid", "mujoco/humanoid-es"),
     ("TMaze-v0", "memory/t-maze-r2d2"),
     ("catch", "classic/catch-vtrace"),
@@ -97,7 +99,57 @@ def test_unknown_names_are_refused_with_the_nearest(given, words, out):
     ("classic/es", "classic/cartpole-es"),
 ])
 def test_what_a_preset_is_called_for_short_is_understood(given, meant, out):
-    refused(78, "train", given, "--out", out, words=[f"the nearest known one is {meant} "])
+    refused(78, "train", given, "--out", out, words=[f"the nearest known one is {meant}"])
+
+
+@pytest.mark.parametrize("given", ["nope", "x.safetensors", "my_task.py", "frostbiter/x"])
+def test_nothing_is_suggested_for_what_is_like_no_preset(given, out):
+    outcome = refused(78, "train", given, "--out", out, words=[f"{given}: unknown preset ("])
+    assert "nearest" not in outcome.err
+
+
+def test_what_is_no_preset_says_what_it_is(tmp_path):
+    (tmp_path / "my_task.py").write_text("")
+    refused(78, "train", tmp_path, words=[f"{tmp_path}: a folder, expected a preset"])
+    refused(78, "train", tmp_path / "my_task.py", words=["my_task.py: a file whose name does not end in .toml"])
+    refused(78, "train", "pong", words=["pong: an Atari game", "samara train atari/ppo-quick env.game=pong"])
+
+
+@pytest.mark.parametrize("preset, given, meant", [
+    ("classic/cartpole-ppo", "lr", "optimizer.learning_rate"),
+    ("classic/cartpole-ppo", "total_timesteps", "learn.frames"),
+    ("classic/cartpole-ppo", "n_envs", "learn.environments"),
+    ("classic/cartpole-ga", "total_timesteps", "ga.frames"),
+    ("classic/cartpole-ga", "population_size", "ga.population"),
+    ("classic/cartpole-ga", "lr", None),
+])  # fmt: skip
+def test_keys_as_other_libraries_call_them(preset, given, meant, out):
+    outcome = refused(78, "train", preset, f"{given}=1", "--out", out, words=[f"{given}: unknown key"])
+    assert f"the nearest known one is {meant} (" in outcome.err if meant else "nearest" not in outcome.err
+
+
+@pytest.mark.parametrize("words", [
+    ["classic/cartpole-ga", "env.game=pong"],
+    ["atari/deep-ga-desktop", "env.game=pong", "env.id=CartPole-v1"],
+])
+def test_a_game_next_to_an_environment_is_refused(words, out):
+    expected = ["env.game=pong has no effect with env.id=CartPole-v1", "samara train atari/ppo-quick env.game=pong"]
+    refused(78, "train", *words, "--out", out, words=expected)
+
+
+def test_a_game_next_to_an_environment_in_a_file(finished, tmp_path):
+    file = tmp_path / "both.toml"
+    file.write_text('[env]\nid = "CartPole-v1"\ngame = "pong"\n')
+    refused(78, "train", file, "--dry-run", words=["env.game=pong has no effect"])
+    ok("train", finished / "config.toml", "--dry-run")  # every key is in it
+    ok("train", "atari/deep-ga-desktop", "env.id=CartPole-v1", "network.name=linear", "--dry-run")
+
+
+def test_the_algorithm_is_checked_before_the_keys_it_has(tmp_path):
+    refused(78, "train", "classic/cartpole-ppo", "run.algorithm=dpo", words=["run.algorithm=dpo: expected one of", "ppo)"])
+    (tmp_path / "mine.toml").write_text('[learn]\nbatch = 4\n[run]\nalgorithm = "dpo"\n')
+    refused(78, "train", tmp_path / "mine.toml", words=["dpo: expected one of"])
+    refused(78, "train", "classic/cartpole-ga", "run.algorithm=", words=["run.algorithm=: expected one of"])
 
 
 def test_help_and_version_are_commands_too():
@@ -110,6 +162,7 @@ def test_unknown_commands_and_options_are_usage(tmp_path):
     refused(64, "trian", words=["trian: unknown command", "train"])
     refused(64, "resume", words=["the nearest known one is train"])
     refused(64, "watch", words=["the nearest known one is play"])
+    assert "nearest" not in refused(64, "foo", words=["foo: unknown command ("]).err
     refused(64, "--foo", words=["--foo: unknown option"])
     refused(64, "train", "classic/cartpole-ga", "--ga.population", 5, words=["has no dashes: ga.population=5"])
     refused(64, "train", "classic/cartpole-ga", "--ga.frames=7", words=["has no dashes: ga.frames=7"])
@@ -222,6 +275,25 @@ def test_resuming_or_exporting_what_is_no_run(tmp_path):
     refused(66, "train", "--resume", tmp_path / "file", words=["file"])
     refused(66, "export", tmp_path / "nowhere", tmp_path / "x.safetensors", words=["nowhere"])
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_run_of_another_user_says_so(run):
+    """Not that there is none."""
+    run.chmod(0)
+    user = {"user": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    for command in (["eval"], ["report"], ["hash"], ["train", "--resume"]):
+        done = subprocess.run([BINARY, *command, run], capture_output=True, text=True, env=environment(), **user)
+        assert done.returncode == 77 and "Permission denied" in done.stderr and str(run) in done.stderr, done
+    run.chmod(0o700)
+
+
+def test_inspecting_a_learning_run_says_what_it_holds(run):
+    file = run / "config.toml"
+    text = file.read_text().partition("\n")[2].replace('algorithm = "deep-ga"', 'algorithm = "ppo"')
+    file.write_text(f"# samara run configuration, format 1, sha256 {hashlib.sha256(text.encode()).hexdigest()}\n{text}")
+    (run / "checkpoints" / "journal.bin").unlink()
+    for options in ([], ["--lineage"]):
+        refused(64, "inspect", run, *options, words=[f"{run} is a learning run", "policies of an evolution", "samara eval"])
 
 
 def test_a_place_that_is_taken(run, tmp_path):

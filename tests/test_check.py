@@ -1,5 +1,8 @@
 """`samara check ENV`: what an environment is, how fast it is, or where it fails, before a run depends on it."""
 
+import re
+import shlex
+
 import pytest
 from samara_cli import ok, samara
 
@@ -91,6 +94,16 @@ def test_an_environment_that_cannot_be_made(env, code, words, line, folder):
     assert outcome.json["observation"] is None and "Traceback" not in outcome.err
 
 
+def test_a_hint_at_this_command_repeats_the_options(folder):
+    (folder / "calm.py").write_text("import gymnasium\n\nclass Calm(gymnasium.Wrapper): pass\n")
+    options = ["env.kwargs.at=0", 'env.wrappers=["calm:Calm"]']
+    trained = samara("train", "classic/cartpole-ga", "env.id=my_tasks:Task", *options, "--out", "run", cwd=folder)
+    command = re.search(r"; `samara (.*)` shows the traceback", trained.err)[1]
+    assert trained.code == 78 and shlex.split(command) == ["check", "my_tasks:Task", *options]
+    outcome = samara(*shlex.split(command), cwd=folder)
+    assert outcome.code == 78 and "self.limit = " in outcome.err and "shows the traceback" not in outcome.err
+
+
 def test_options_are_checked():
     assert samara("check").code == 64
     assert samara("check", "CartPole-v1", "--seconds", "-1").code == 64
@@ -117,6 +130,8 @@ class Loud(gymnasium.ActionWrapper):
     (["atari/pong", "env.wrappers=a:B"], "Atari games are samara's own"),
     (["my_tasks:Task", "env.kwargs.size=4"], "size"),
     (["my_tasks:Task", "env.game=pong"], "unknown key"),
+    (["my_tasks:Nothing"], "has no class Nothing; it has Task, Good-v0, Stumbles-v0, Broken-v0"),
+    (["ALE/Pong-v5"], "env.game=pong with a preset of atari/"),
     (["my_tasks:Task", "env.kwargs=4"], "expected a table"),
 ])  # fmt: skip
 def test_options_that_do_not_fit(words, message, folder):

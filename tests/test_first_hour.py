@@ -189,6 +189,16 @@ def test_an_exception_of_an_environment_is_shown_where_it_is(tasks):
     assert failed.err.count("is started again") == 1, failed.err
 
 
+def test_an_exception_is_told_once_by_several_actors_and_with_the_users_lines_alone(tasks):
+    failed = samara("train", *CARTPOLE, "env.id=my_tasks:Boom-v0", "fleet.actors=2", "fleet.slots=4",
+                    "--out", tasks / "booms", cwd=tasks)  # fmt: skip
+    assert failed.code == 69 and failed.err.count("is started again") == 1, failed.err
+    assert failed.err.count('raise ValueError("boom")') == 1, failed.err
+    assert "gymnasium" not in failed.err and "gym.py" not in failed.err and "^^^" not in failed.err, failed.err
+    assert failed.err.endswith("booms/log.txt has all that was printed\n"), failed.err
+    assert "gymnasium" in (tasks / "booms/log.txt").read_text()
+
+
 def test_an_observation_of_another_shape_names_the_space(tasks):
     failed = samara("train", *CARTPOLE, "env.id=my_tasks:Shape-v0", "fleet.actors=1", "--out", tasks / "shape", cwd=tasks)
     assert "an observation of shape (3,), expected one of observation_space=Box(-1.0, 1.0, (2,), float32)" in failed.err

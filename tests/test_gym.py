@@ -1,6 +1,7 @@
 """The Gymnasium adapter against Gymnasium itself, step by step, through the extension's slots."""
 
 import re
+import shlex
 import sys
 import traceback
 
@@ -265,12 +266,24 @@ def test_a_class_needs_no_registration_and_takes_arguments_and_wrappers(corridor
     ({"wrappers": ["no_such_module:Scaled"]}, NO_INPUT, "then in the current folder"),
     ({"wrappers": "corridors:Scaled"}, CONFIG, "a list"),
     ({"id": "no_such_module:Corridor"}, NO_INPUT, "then in the current folder"),
-    ({"id": "corridors:Nothing"}, CONFIG, "Nothing"),
+    ({"id": "corridors:Nothing"}, CONFIG, r"corridors \(.*corridors.py\) has no class Nothing; it has Corridor, Scaled$"),
+    ({"id": "json:Corridor"}, CONFIG, r"json \(.*json/__init__.py\) has no class Corridor; it is Python's own"),
 ])  # fmt: skip
 def test_what_an_environment_of_ones_own_is_refused_for(more, code, words, corridors):
     with pytest.raises(SetupError, match=words) as refused:
         make(corridors | more)
     assert refused.value.code == code
+
+
+@pytest.mark.parametrize(("given", "game"), [
+    ("ALE/Pong-v5", "pong"), ("ALE/MsPacman-v5", "ms_pacman"), ("atari/pong", "pong"), ("atari:pong", "pong"),
+])  # fmt: skip
+def test_other_names_of_atari_games_are_refused_with_samaras(given, game):
+    with pytest.raises(SetupError) as refused:
+        make({"kind": "gym", "id": given})
+    assert refused.value.code == CONFIG and "not found" not in str(refused.value)
+    for words in (f"env.game={game} with a preset of atari/", f"check and actor take atari/{game}", f"make_vec takes atari:{game}"):
+        assert words in str(refused.value)
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 2)])
@@ -353,6 +366,12 @@ def test_a_constructor_that_fails_is_named_with_its_line(faults):
         faults("Careless")
     assert f"TypeError: object of type 'NoneType' has no len() (faults.py:{line})" in str(raised.value)
     assert str(raised.value).endswith("; `samara check faults:Careless` shows the traceback")
+    config = {"kind": "gym", "id": "faults:Careless", "kwargs": {"render_mode": "it's"}, "wrappers": ["a:B?c=1", "d:E"]}
+    with pytest.raises(SetupError) as chosen:
+        make(config)
+    command = re.search(r"; `(.*)` shows the traceback$", str(chosen.value))[1]
+    assert shlex.split(command) == ["samara", "check", "faults:Careless", 'env.kwargs.render_mode="it\'s"',
+                                    'env.wrappers=["a:B?c=1", "d:E"]']  # fmt: skip
     frames = traceback.extract_tb(raised.value.__cause__.__traceback__)  # what an actor prints
     assert (frames[-1].name, frames[-1].lineno) == ("__init__", line)
 

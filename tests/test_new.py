@@ -45,6 +45,13 @@ def test_what_is_refused_and_nothing_is_overwritten(words, code, tmp_path):
     assert (tmp_path / "there.toml").read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["json", "random", "math", "sys", "gymnasium"])
+def test_an_environment_hides_behind_no_module_of_python(name, tmp_path):
+    outcome = samara("new", "environment", name, cwd=tmp_path)
+    assert outcome.code == 73 and f"{name}: Python has a module of this name" in outcome.err
+    assert not list(tmp_path.iterdir()) and samara("new", "preset", name, cwd=tmp_path).code == 0
+
+
 def test_json_names_the_files(tmp_path):
     made = ok("new", "algorithm", "climber", "--json", cwd=tmp_path).json["files"]
     assert made == ["climber/CMakeLists.txt", "climber/main.cc", "climber/my.toml"]

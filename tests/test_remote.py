@@ -90,7 +90,7 @@ def test_python_actors_exit_like_the_others(folder, started):
     assert ends(f"unix:{folder}/none", "--connect-timeout", 0.5, env="dummy")[0] == 69
     assert ends(f"unix:{folder}/none", env="no/such-v0")[0] == 78
     for env, more, wrong, words in (
-        ("ALE/Pong-v5", [], 78, "Atari games are atari/GAME here"),
+        ("ALE/Pong-v5", [], 78, "actor take atari/pong"),
         ("atari/pong", ["--preset", "ale-vectr"], 78, "nearest is ale-vector"),
         ('{"kind": "atari"}', [], 78, "expected the keys game and preset"),
         ("dummy", ["--connect-timeout", "nan"], 64, "--connect-timeout nan: expected 0 to 1e7"),

@@ -18,6 +18,8 @@ import importlib.metadata
 import json
 import math
 import os
+import re
+import shlex
 import sys
 import traceback
 from typing import Any
@@ -35,6 +37,7 @@ FLATTENED = (spaces.Dict, spaces.Tuple, spaces.Discrete, spaces.MultiDiscrete, s
 ENGINES = {"mujoco": "mujoco", "Box2D": "box2d", "ale_py": "ale-py", "pygame": "", "gymnasium": ""}
 
 RATES = 0.1, 1000.0  # pictures a second that the engine takes
+ATARI = re.compile(r"(?:ALE/|atari[/:])(\w+?)(?:NoFrameskip|Deterministic)?(?:-v\d+)?")
 GYMNASIUM, LIBRARY = os.path.dirname(gymnasium.__file__), os.path.dirname(os.__file__)  # frames of theirs say little
 
 
@@ -243,7 +246,8 @@ def make(config: dict[str, Any], render: bool = False) -> GymEnvironment:
     folders = own_folders(path) if "path" in config else {}
     sys.path += [folder for folder in folders if folder not in sys.path]  # last: they hide nothing
     chosen = f", kwargs {json.dumps(kwargs, sort_keys=True, default=repr)}, wrappers {json.dumps(wrappers)}"
-    env = build(given, kwargs | {"render_mode": "rgb_array"} if render else kwargs, folders)
+    again = check_command(given, kwargs, wrappers)
+    env = build(given, kwargs | {"render_mode": "rgb_array"} if render else kwargs, folders, again)
     for wrapper in wrappers:
         env = wrap(wrapper, env, folders)
     return GymEnvironment(given, env, render, chosen if kwargs or wrappers else "")
@@ -256,34 +260,85 @@ def own_folders(path: str) -> dict[str, str]:
     return {folder: what for folder, what in folders.items() if folder}
 
 
-def build(given: str, kwargs: dict[str, Any], folders: dict[str, str]) -> gymnasium.Env:
-    """Calls gymnasium.make; errors become a SetupError of one line."""
+def check_command(given: str, kwargs: dict[str, Any], wrappers: list[str]) -> str:
+    """Returns the command that makes the same environment again."""
+    options = [f"env.kwargs.{name}={toml(value)}" for name, value in kwargs.items()]
+    options += [f"env.wrappers={toml(wrappers)}"] if wrappers else []
+    return " ".join(["samara check", given, *map(shlex.quote, options)])
+
+
+def toml(value: Any) -> str:
+    """Returns a value of JSON as TOML has it in one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(name)} = {toml(part)}" for name, part in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False, default=repr)
+
+
+def build(given: str, kwargs: dict[str, Any], folders: dict[str, str], again: str) -> gymnasium.Env:
+    """Calls gymnasium.make; errors become a SetupError of one line. `again` is a command that shows more of them."""
     try:
         # the checker that gymnasium.make adds costs time at every step and changes nothing
         return gymnasium.make(registered(given), disable_env_checker=True, **kwargs)
     except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
+        if getattr(error, "name", "") == "atari":
+            refuse_atari(given, error)
         raise SetupError(NO_INPUT, f"gym {given!r} needs a Python package: {missing(error, folders)}") from error
     except gymnasium.error.Error as error:
-        hint = ": Atari games are atari/GAME here" if given.startswith("ALE/") else ""
-        raise SetupError(CONFIG, f"gym {given!r}: {error}{hint}") from error
+        refuse_atari(given, error)
+        what = unnamed(given) if isinstance(error, gymnasium.error.NameNotFound) else ""
+        raise SetupError(CONFIG, f"gym {given!r}: {what or error}") from error
     except TypeError as error:  # a keyword that the environment does not take, or its own
         if "unexpected keyword argument 'render_mode'" in str(error) and "render_mode" in kwargs:
             raise no_pictures(given, "it takes no render_mode") from error
         # Gymnasium raises another in place of the environment's own, which has the lines
         own = error.__context__ if isinstance(error.__context__, TypeError) else error
-        raise SetupError(CONFIG, f"gym {given!r}{f' with {kwargs}' if kwargs else ''}: {about(own, given)}") from own
+        raise SetupError(CONFIG, f"gym {given!r}{f' with {kwargs}' if kwargs else ''}: {about(own, again)}") from own
     except Exception as error:  # the environment's own
-        raise SetupError(CONFIG, f"gym {given!r} cannot be built: {about(error, given)}") from error
+        raise SetupError(CONFIG, f"gym {given!r} cannot be built: {about(error, again)}") from error
 
 
-def about(error: Exception, given: str = "") -> str:
-    """Type and message; of an exception of the environment's own code its line, and what shows more of `given`."""
+def refuse_atari(given: str, error: Exception) -> None:
+    """Raises SetupError where `given` is another library's name of an Atari game."""
+    if named := ATARI.fullmatch(given):
+        game = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", named[1]).lower()  # MsPacman -> ms_pacman
+        raise SetupError(
+            CONFIG,
+            f"gym {given!r}: Atari games are samara's own: samara train takes env.game={game} with a preset of atari/"
+            f" (atari/ppo-quick) and no env.id, samara check and actor take atari/{game}, make_vec takes atari:{game}",
+        ) from error
+
+
+def unnamed(given: str) -> str:
+    """Of "module:Name": says that the module has no such environment, and which it has; "" without a module."""
+    name, colon, wanted = given.partition(":")
+    if not colon:
+        return ""
+    module = sys.modules[name]
+    classes = [n for n, c in vars(module).items() if isinstance(c, type) and issubclass(c, gymnasium.Env)
+               and not c.__module__.startswith("gymnasium.")]  # fmt: skip
+    known = classes + [i for i, spec in gymnasium.registry.items() if home(spec.entry_point) == name]
+    have = f"it has {', '.join(known)}" if known else "it has no class of gymnasium.Env"
+    if name.partition(".")[0] in sys.stdlib_module_names:
+        have = "it is Python's own: give a file of yours another name"
+    return f"module {name} ({getattr(module, '__file__', None) or 'built in'}) has no class {wanted}; {have}"
+
+
+def home(entry_point: Any) -> str:
+    """Returns the module of an entry point: "module:Class", or what is called."""
+    is_text = isinstance(entry_point, str)
+    return entry_point.partition(":")[0] if is_text else getattr(entry_point, "__module__", "")
+
+
+def about(error: Exception, again: str = "") -> str:
+    """Type and message; of an exception of the environment's own code its line, and the command `again`."""
     text = f"{type(error).__name__}: {error}"
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not f.filename.startswith((os.path.dirname(__file__), GYMNASIUM, LIBRARY, "<"))]
     if not own:
         return text
-    hint = f"; `samara check {given}` shows the traceback" if given else ""
+    hint = f"; `{again}` shows the traceback" if again else ""
     return f"{text} ({os.path.basename(own[-1].filename)}:{own[-1].lineno}){hint}"
 
 

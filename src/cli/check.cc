@@ -13,6 +13,7 @@
 #include "core/rng.h"
 #include "core/signals.h"
 #include "fleet/named_environment.h"
+#include "fleet/user_traceback.h"
 
 namespace samara {
 namespace {
@@ -38,44 +39,15 @@ std::string AboutAction(const ActionSpec& spec) {
   return fmt::format("{} choices: {}", spec.n, fmt::join(spec.sizes, " x "));
 }
 
-// The lines of a Python traceback among those that an actor printed: its frames outside this
-// package and Gymnasium, which are the user's, and the error.
-class Traceback {
- public:
-  void Take(std::string_view line) {
-    const size_t colon = line.find(": ");
-    if (colon == line.npos) return;
-    const std::string_view text = line.substr(colon + 2);
-    if (text.starts_with("Traceback (most recent")) {
-      lines_.clear();
-      open_ = true;
-    } else if (open_ && text.starts_with("  File ")) {
-      wanted_ = std::ranges::none_of(
-          kNotTheUsers, [text](std::string_view part) { return text.find(part) != text.npos; });
-      if (wanted_) lines_.emplace_back(text);
-    } else if (open_ && text.starts_with("    ")) {
-      if (wanted_ && text.find_first_not_of(" ~^") != text.npos) lines_.emplace_back(text);
-    } else if (open_) {
-      open_ = false;
-    }
-  }
-  const std::vector<std::string>& lines() const { return lines_; }
-
- private:
-  static constexpr std::string_view kNotTheUsers[] = {
-      "/python/samara/", "-packages/samara/", "-packages/gymnasium/", "/importlib/", "<frozen "};
-  bool open_ = false, wanted_ = false;
-  std::vector<std::string> lines_;
-};
-
 // While one lives, what actors print goes to a traceback, and nothing of the log is shown.
 class Listening {
  public:
-  explicit Listening(Traceback& traceback) {
+  explicit Listening(UserTraceback& traceback) {
     SetLogLevel(LogLevel::kDebug);
     SetLogSink([&traceback](std::string_view line) {
       while (line.ends_with('\n')) line.remove_suffix(1);
-      traceback.Take(line);
+      const size_t colon = line.find(": ");  // after the actor's name
+      if (colon != line.npos) traceback.Take(line.substr(colon + 2));
     });
   }
   ~Listening() {
@@ -181,12 +153,14 @@ void PrintPeople(const CheckArguments& args, const nlohmann::json& found) {
                 found["steps_per_second"].get<double>(), found["episodes"].get<long long>());
 }
 
-// Without an actor's hint at this command.
+// Without an actor's hint at this command, in which options may follow the environment.
 Status WithoutHint(const Status& status, const std::string& environment) {
+  constexpr std::string_view kEnd = "` shows the traceback";
   std::string text = status.message();
-  const std::string hint = fmt::format("; `samara check {}` shows the traceback", environment);
-  if (const size_t at = text.find(hint); at != text.npos) text.erase(at, hint.size());
-  return status.ok() ? status : Status(status.code(), text);
+  const size_t begin = text.find("; `samara check " + environment);
+  const size_t end = begin == text.npos ? text.npos : text.find(kEnd, begin);
+  if (status.ok() || end == text.npos) return status;
+  return {status.code(), text.erase(begin, end + kEnd.size() - begin)};
 }
 
 Status RunCheck(const CheckArguments& args, Invocation& invocation) {
@@ -199,7 +173,7 @@ Status RunCheck(const CheckArguments& args, Invocation& invocation) {
                           {"steps_per_second", nullptr},
                           {"error", nullptr},
                           {"traceback", nlohmann::json::array()}};
-  Traceback traceback;
+  UserTraceback traceback;
   Status status;
   {
     const Listening listening(traceback);

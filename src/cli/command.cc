@@ -17,6 +17,7 @@
 #include "core/config.h"
 #include "core/log.h"
 #include "core/signals.h"
+#include "core/suggestion.h"
 #include "rl/algorithms/registry.h"
 #include "storage/build_info.h"
 #include "storage/run_folder.h"
@@ -238,7 +239,7 @@ std::string ValueAfter(const std::string& option, int argc, char** argv) {
   return "...";
 }
 
-// Also by what other programs call it.
+// Also by what other programs call it; empty when none is near.
 std::string NearestCommand(const std::string& word, std::vector<std::string> names) {
   static const std::map<std::string, std::string> kAliases = {
       {"run", "train"},   {"resume", "train"}, {"learn", "train"},  {"start", "train"},
@@ -246,7 +247,7 @@ std::string NearestCommand(const std::string& word, std::vector<std::string> nam
       {"render", "play"}, {"verify", "fsck"},  {"presets", "list"}, {"envs", "list"},
       {"keys", "list"},   {"games", "list"},   {"plot", "report"}};
   for (const auto& [alias, name] : kAliases) names.push_back(alias);
-  const std::string nearest = Nearest(word, names);
+  const std::string nearest = Suggestion(word, names);
   const auto alias = kAliases.find(nearest);
   return alias == kAliases.end() ? nearest : alias->second;
 }
@@ -279,8 +280,9 @@ std::string UsageMessage(const CLI::App& app, const std::string& what, int argc,
   if (given.starts_with('-') && given != "--help" && given != "-h" && given != "--version")
     return Shown(given) + ": unknown option; expected a command before it" + list;
   if (given.empty() || given[0] == '-') return what + list;
-  return Shown(given) + ": unknown command; the nearest known one is " +
-         NearestCommand(given, names) + list;
+  const std::string nearest = NearestCommand(given, names);
+  return Shown(given) + ": unknown command" +
+         (nearest.empty() ? "" : "; the nearest known one is " + nearest) + list;
 }
 
 }  // namespace samara

@@ -8,8 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "config/experiment.h"
 #include "play/lineage.h"
 #include "play/rebuilt_run.h"
+#include "storage/run_folder.h"
 
 namespace samara {
 namespace {
@@ -62,6 +64,19 @@ void Print(const Lineage& lineage) {
                   static_cast<unsigned long long>(c.frames), OrDash(c.mean).c_str(), c.length,
                   c.step, c.distance);
   }
+}
+
+// kUsage for a run that learns by gradients: it keeps one agent and no journal.
+Status CheckEvolves(const std::string& run) {
+  ASSIGN_OR_RETURN(const auto folder, RunFolder::Open(run, RunFolder::Mode::kRead));
+  ExperimentConfig config;
+  config.ChooseAlgorithm(folder->config_toml());
+  if (!config.Learns()) return Status::Ok();
+  return {Code::kUsage,
+          fmt::format("{0} is a learning run; inspect lists the policies of an evolution: 'samara "
+                      "eval {0}', 'samara play {0}' and 'samara export {0} FILE' take its newest "
+                      "agent, with --individual best the best of its evaluations",
+                      run)};
 }
 
 Status RunLineage(const std::string& run, int64_t generation, bool as_json) {
@@ -143,7 +158,8 @@ void AddInspect(CLI::App& app, Invocation& invocation) {
       ->check(CLI::Range(1, 1'000'000'000));
   command->add_flag("--json", args->json, "last line: one JSON object");
   command->callback([=, &invocation] {
-    invocation.run = [=] {
+    invocation.run = [=]() -> Status {
+      RETURN_IF_ERROR(CheckEvolves(args->run));
       return args->lineage ? RunLineage(args->run, args->generation, args->json)
                            : RunCandidates(args->run, args->generation, args->json);
     };

@@ -12,6 +12,7 @@
 #include "cli/templates.h"
 #include "core/files.h"
 #include "core/log.h"
+#include "core/venv.h"
 
 namespace samara {
 namespace {
@@ -98,6 +99,44 @@ Status CheckName(const Kind& kind, const std::string& name) {
                                     Shown(name), kind.dashes ? " or '-'" : "")};
 }
 
+std::vector<std::string> ModulesIn(const Path& folder) {
+  const auto names = ListFolder(RootedPath::Root(folder));
+  return names.ok() ? *names : std::vector<std::string>();
+}
+
+// Folders of the active Python in which it looks for modules before it does in the current one.
+std::vector<Path> ModuleFolders() {
+  std::vector<Path> folders;
+  const auto venv = FindVenv();
+  if (!venv.ok()) return folders;
+  std::error_code failed;
+  const Path program = std::filesystem::canonical(*venv / "bin/python", failed);
+  for (const std::string& version : ModulesIn(*venv / "lib")) {
+    const Path library = program.parent_path().parent_path() / "lib" / version;
+    folders.insert(folders.end(),
+                   {library, library / "lib-dynload", *venv / "lib" / version / "site-packages"});
+  }
+  return folders;
+}
+
+// kCannotCreate for a name that Python has for a module of its own, or of a package: that one would
+// be imported.
+Status CheckModule(const std::string& name) {
+  static constexpr std::string_view kBuiltIn[] = {
+      "array",  "atexit", "binascii",  "builtins",    "cmath", "errno",
+      "fcntl",  "gc",     "itertools", "math",        "posix", "pwd",
+      "select", "sys",    "time",      "unicodedata", "zlib"};
+  bool taken = std::ranges::count(kBuiltIn, name) > 0;
+  for (const Path& folder : ModuleFolders())
+    for (const std::string& file : ModulesIn(folder))
+      taken = taken || file.substr(0, file.find('.')) == name;
+  if (!taken) return Status::Ok();
+  return {Code::kCannotCreate,
+          fmt::format("{0}: Python has a module of this name, which it would take instead of "
+                      "{0}.py; choose another name",
+                      name)};
+}
+
 std::string TextOf(const Kind& kind, const File& file, const std::string& name) {
   const auto found = std::ranges::find(Templates(), file.source, &Template::path);
   CHECK(found != Templates().end());
@@ -115,6 +154,7 @@ Status RunNew(const NewArguments& args) {
   const auto kind = std::ranges::find(Kinds(), args.kind, &Kind::name);
   CHECK(kind != Kinds().end());
   RETURN_IF_ERROR(CheckName(*kind, args.name));
+  if (args.kind == "environment") RETURN_IF_ERROR(CheckModule(args.name));
   std::vector<std::string> made;
   for (const File& file : kind->files) {
     const std::string path = fmt::format(fmt::runtime(file.target), args.name);

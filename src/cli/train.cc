@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/given.h"
 #include "config/presets.h"
 #include "core/clock.h"
 #include "core/log.h"
@@ -257,9 +258,11 @@ Status RunTrain(const TrainArguments& args, Invocation& invocation,
           Code::kUsage,
           "expected a preset or a .toml file ('samara list presets' shows them), or --resume DIR"};
     if (automatic && args.out.empty()) return {Code::kUsage, "--resume auto needs --out DIR"};
-    ASSIGN_OR_RETURN(const std::string toml, PresetText(preset));
+    ASSIGN_OR_RETURN(const std::string toml, GivenPreset(preset));
     config.ChooseAlgorithm(toml, options.overrides);
     ConfigTable table = config.Table();
+    // first, since it decides which keys there are
+    RETURN_IF_ERROR(table.Set("run.algorithm", config.run.algorithm));
     RETURN_IF_ERROR(table.ParseToml(toml, preset));
     const bool code = ChoosesCode(config.env) || !config.learning.network.module.empty();
     if (preset.ends_with(".toml") && code && !args.trust &&
@@ -268,6 +271,8 @@ Status RunTrain(const TrainArguments& args, Invocation& invocation,
     for (const auto& assignment : options.overrides) RETURN_IF_ERROR(table.Override(assignment));
     if (!args.out.empty()) options.out = args.out;
     options.resume_auto = automatic;
+    const bool continues = automatic && Exists(RootedPath::Root(args.out) / "run.json");
+    if (!continues) RETURN_IF_ERROR(CheckGame(config.env, toml, options.overrides));
   }
   if (args.dry_run && options.resume) return {Code::kUsage, "--dry-run goes with a preset"};
   RETURN_IF_ERROR(CheckSeeds(args, options));

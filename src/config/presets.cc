@@ -7,6 +7,7 @@
 #include "core/config.h"
 #include "core/files.h"
 #include "core/log.h"
+#include "core/suggestion.h"
 
 namespace samara {
 
@@ -29,6 +30,29 @@ std::vector<std::string_view> FirstComments(std::string_view toml) {
 std::optional<std::string_view> NoteIn(std::string_view line, std::string_view kind) {
   if (!line.starts_with(kind) || !line.substr(kind.size()).starts_with(": ")) return std::nullopt;
   return line.substr(kind.size() + 2);
+}
+
+// The preset that was meant; empty when none is near. An environment's name stands for its genetic
+// algorithm, which every build has, or else for the first preset that plays it.
+std::string SuggestedPreset(const std::string& given) {
+  std::map<std::string, std::string> presets;
+  std::vector<std::string> names;
+  for (const Preset& preset : Presets()) {
+    for (const std::string& name : {preset.name, TextIn(preset.toml, "env.id")}) {
+      if (name.empty()) continue;
+      const auto [known, is_new] = presets.emplace(name, preset.name);
+      if (is_new) names.push_back(name);
+      if (preset.name.ends_with("-ga") && !known->second.ends_with("-ga"))
+        known->second = preset.name;
+    }
+  }
+  // of the folder that was named, where there is one
+  const std::string folder = given.substr(0, given.find('/') + 1);
+  const auto elsewhere = [&](const std::string& name) { return !name.starts_with(folder); };
+  if (folder.empty() || std::ranges::all_of(names, elsewhere))
+    return presets[Suggestion(given, names)];
+  std::erase_if(names, elsewhere);
+  return presets[Nearest(given, names)];
 }
 
 }  // namespace
@@ -65,20 +89,16 @@ Result<std::string> PresetText(const std::string& preset_or_file) {
     return Status(Code::kConfig, preset_or_file +
                                      ": a run folder; continue it by 'samara train --resume " +
                                      preset_or_file + "'");
-  // an environment's name stands for the first preset that plays it
-  std::map<std::string, std::string> presets;
-  std::vector<std::string> names;
-  for (const Preset& preset : Presets()) {
-    for (const std::string& name : {preset.name, TextIn(preset.toml, "env.id")})
-      if (!name.empty() && presets.emplace(name, preset.name).second) names.push_back(name);
-  }
-  // of the folder that was named, where there is one
-  const std::string folder = preset_or_file.substr(0, preset_or_file.find('/') + 1);
-  const auto elsewhere = [&](const std::string& name) { return !name.starts_with(folder); };
-  if (!std::ranges::all_of(names, elsewhere)) std::erase_if(names, elsewhere);
-  return Status(Code::kConfig, Shown(preset_or_file) +
-                                   ": unknown preset; the nearest known one is " +
-                                   presets[Nearest(preset_or_file, names)] +
+  if (std::filesystem::exists(preset_or_file, ignored))
+    return Status(Code::kConfig,
+                  Shown(preset_or_file) +
+                      (std::filesystem::is_directory(preset_or_file, ignored)
+                           ? ": a folder"
+                           : ": a file whose name does not end in .toml") +
+                      ", expected a preset ('samara list presets' shows them) or a .toml file");
+  const std::string meant = SuggestedPreset(preset_or_file);
+  return Status(Code::kConfig, Shown(preset_or_file) + ": unknown preset" +
+                                   (meant.empty() ? "" : "; the nearest known one is " + meant) +
                                    " ('samara list presets' shows all; a file ends in .toml)");
 }
 

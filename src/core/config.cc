@@ -12,6 +12,7 @@
 #include "core/inline_toml.h"
 #include "core/log.h"
 #include "core/sha256.h"
+#include "core/suggestion.h"
 #include "core/toml.h"
 
 namespace samara {
@@ -88,60 +89,7 @@ std::string Join(const std::vector<std::string>& words, const char* separator) {
   return out;
 }
 
-std::string Lower(std::string_view text) {
-  std::string out;
-  for (char c : text) out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
-
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substitute = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
-    }
-  }
-  return row.back();
-}
-
-// "ga.population" -> "population"
-std::string_view LastPart(std::string_view name) {
-  return name.substr(name.find_last_of("/.") + 1);
-}
-
-// {whether neither begins the other, edit distance}: a name that was cut short, or carries too
-// much, is nearer than any misspelt one. Without the first parts of a name, its last part stands
-// for it.
-std::pair<bool, size_t> DistanceOf(std::string_view word, std::string_view candidate) {
-  constexpr size_t kWordMin = 3, kOtherTable = 2;
-  const auto distance = [](std::string_view a, std::string_view b) {
-    const bool begins =
-        !a.empty() && (b.starts_with(a) || (b.size() >= kWordMin && a.starts_with(b)));
-    return std::pair{!begins, EditDistance(a, b)};
-  };
-  auto last = distance(LastPart(word), LastPart(candidate));
-  // a known name of another table is far enough for a slip in the table's name to be nearer
-  if (LastPart(word) != word) last = {true, last.second + kOtherTable};
-  return std::min(distance(word, candidate), last);
-}
-
 }  // namespace
-
-std::string Nearest(std::string_view word, const std::vector<std::string>& candidates) {
-  word = word.substr(0, 100);  // longer than any name
-  std::string best;
-  std::pair<bool, size_t> best_distance{true, SIZE_MAX};
-  for (const auto& candidate : candidates) {
-    const auto distance = DistanceOf(Lower(word), Lower(candidate));
-    if (distance < best_distance) best = candidate, best_distance = distance;
-  }
-  return best;
-}
 
 void ConfigTable::Add(const std::string& key, int64_t* value, Range range, std::string unit,
                       std::string help, OnResume on_resume) {
@@ -301,9 +249,9 @@ Status ConfigTable::Set(std::string_view key, std::string_view value) {
     return {Code::kConfig, fmt::format("{} belongs to {}", key, other->second)};
   std::vector<std::string> keys;
   for (const auto& field : fields_) keys.push_back(field.key);
-  return {Code::kConfig, fmt::format("{}: unknown key; the nearest known one is {} ('samara list "
-                                     "keys' shows all)",
-                                     Shown(key), Nearest(key, keys))};
+  const std::string meant = SuggestedKey(key, keys);
+  return {Code::kConfig, fmt::format("{}: unknown key{} ('samara list keys' shows all)", Shown(key),
+                                     meant.empty() ? "" : "; the nearest known one is " + meant)};
 }
 
 Status ConfigTable::Override(std::string_view assignment) {

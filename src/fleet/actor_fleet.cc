@@ -337,7 +337,7 @@ class ActorFleet : public Fleet, public PolicyPlayer {
     const bool blamed = !actor.error.ok() || actor.process->own_fault();
     if (actor.error.ok()) actor.error = {Code::kUnavailable, actor.process->Cause()};
     const auto printed =
-        actor.process == nullptr ? std::deque<std::string>() : actor.process->last_lines();
+        actor.process == nullptr ? std::vector<std::string>() : actor.process->Explanation();
     actor.process.reset();
     const uint32_t episode_failures = table_.Down(actor.index, blamed, actor.error_slot);
     NoteProgress(actor);
@@ -353,7 +353,7 @@ class ActorFleet : public Fleet, public PolicyPlayer {
     const bool said = actor.warned_of == actor.error.message();
     const bool reproducible = said && actor.error_slot >= 0 && episode_failures > 1;
     if (reproducible || failures >= options_.failures_max) {
-      if (blamed)  // such as the traceback of an exception
+      if (blamed && status().ok())  // once: other actors may fail for the same reason
         for (const std::string& line : printed) LogInfo(line);
       const char* what = episode_failures > in_a_row ? "one of its episodes failed" : "failed";
       const std::string row =
@@ -363,7 +363,7 @@ class ActorFleet : public Fleet, public PolicyPlayer {
                                                   what, row, actor.error.message())});
     }
     actor.warned_of = actor.error.message();
-    Log(said ? LogLevel::kDebug : LogLevel::kWarning,
+    Log(said || WarnedOf(actor) ? LogLevel::kDebug : LogLevel::kWarning,
         fmt::format("actor {} ({}) is started again: {}", actor.index,
                     spec_known_ ? spec_.id : "not yet ready", actor.error.message()));
     actor.state = Actor::State::kResting;
@@ -371,6 +371,17 @@ class ActorFleet : public Fleet, public PolicyPlayer {
     // the first retry comes at once
     const uint32_t row = std::max(actor.failures + actor.kills, episode_failures);
     actor.rest = row <= 1 ? 0 : std::min(kRestMax, kRestFirst * (1U << std::min(row - 2, 10U)));
+  }
+
+  // Whether a warning has just named the same exception, of another actor's episode; else notes it.
+  bool WarnedOf(const Actor& actor) {
+    if (actor.error_slot < 0) return false;
+    constexpr double kSeconds = 10;
+    const std::string& message = actor.error.message();
+    const std::string reason = message.substr(0, message.rfind(" ("));  // without the episode
+    const bool again = reason == warned_reason_ && SecondsSince(warned_at_) < kSeconds;
+    if (!again) warned_reason_ = reason, warned_at_ = Now();
+    return again;
   }
 
   // Returns the actor's own message if it reported its configuration as wrong.
@@ -433,6 +444,8 @@ class ActorFleet : public Fleet, public PolicyPlayer {
   bool spec_known_ = false;
   // touched only by the supervisor
   std::vector<Actor> actors_;
+  std::string warned_reason_;  // of the last warning about an exception
+  SteadyTime warned_at_;
   double barren_ = 0;  // s since some actor completed a step
   std::vector<pollfd> polled_;
   Thread supervisor_;  // last: it starts when everything else is there

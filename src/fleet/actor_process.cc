@@ -190,6 +190,7 @@ void ActorProcess::ReadOutput() {
       }
       if (!partial_line_.empty()) {
         last_lines_.push_back(EscapeControl(partial_line_));
+        traceback_.Take(last_lines_.back());
         if (last_lines_.size() > kLinesKept) last_lines_.pop_front();
         if (lines_logged_++ < kLinesLoggedMax)
           Log(LogLevel::kDebug, name_ + ": " + last_lines_.back());
@@ -229,6 +230,11 @@ void ActorProcess::End(std::chrono::milliseconds grace) {
     if (hang_up.revents != 0) usleep(1000);
   }
   Kill();
+}
+
+std::vector<std::string> ActorProcess::Explanation() const {
+  if (!traceback_.lines().empty()) return traceback_.lines();
+  return {last_lines_.begin(), last_lines_.end()};
 }
 
 std::string ActorProcess::Cause() const {

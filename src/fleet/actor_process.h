@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "fleet/user_traceback.h"
 
 namespace samara {
 
@@ -52,7 +53,9 @@ class ActorProcess {
 
   // After Kill or End, on one line: "killed by signal 9 (Killed)", "exit status 3: last line".
   std::string Cause() const;
-  const std::deque<std::string>& last_lines() const { return last_lines_; }  // at most 12
+  // What it printed about its end: the user's frames of a traceback, else its last lines, at
+  // most 12.
+  std::vector<std::string> Explanation() const;
   // True when the process ended by itself (an exit, a crash) and was not killed from outside.
   bool own_fault() const;
 
@@ -72,6 +75,7 @@ class ActorProcess {
   std::string packet_;  // room for Receive
   std::string partial_line_;
   std::deque<std::string> last_lines_;
+  UserTraceback traceback_;
   int lines_logged_ = 0;
 };
 

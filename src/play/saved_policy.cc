@@ -313,8 +313,11 @@ Status TakeCandidate(const Candidate& best, Policy& policy, const InitialPolicy*
 }
 
 Result<Policy> LoadPolicy(const Path& target, const LoadOptions& options) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(target, ignored)) {
+  std::error_code ignored, failed;
+  if (!std::filesystem::exists(target, failed)) {
+    if (failed == std::errc::permission_denied)
+      return Status(Code::kNotPermitted,
+                    target.string() + ": " + failed.message() + ": its owner can let you read it");
     return Status(Code::kNoInput, target.string() +
                                       ": no such run folder or policy file: give the path that "
                                       "samara train or samara export printed");

@@ -227,6 +227,8 @@ double RunData::RandomMean() const {
 Result<RunData> LoadRun(const Path& folder) {
   RunData run;
   run.folder = RootedPath::Root(folder);
+  if (const Status listed = ListFolder(run.folder).status(); listed.code() == Code::kNotPermitted)
+    return Status(listed.code(), listed.message() + ": its owner can let you read it");
   if (KindOf(run.folder) != FileKind::kFolder)
     return Status(Code::kNoInput,
                   fmt::format("no run folder {}: expected the folder that samara train wrote",

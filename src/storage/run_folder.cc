@@ -288,6 +288,9 @@ Result<std::unique_ptr<RunFolder>> RunFolder::Open(const Path& path, Mode mode,
   std::unique_ptr<RunFolder> run(new RunFolder);
   run->path_ = RootedPath::Root(WithoutTrailingSlash(path));
   if (!Exists(run->path_ / "run.json")) {
+    // what another user may not see looks missing
+    if (const Status listed = ListFolder(run->path_).status(); listed.code() == Code::kNotPermitted)
+      return Status(listed.code(), listed.message() + ": its owner can let you read it");
     const bool exists = Exists(run->path_);
     if (const auto seeds = RunsOfSeeds(path); !seeds.empty())
       return Status(Code::kNoInput,

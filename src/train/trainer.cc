@@ -44,6 +44,9 @@ Result<json> Trainer::Run() {
   // the others may have left at once where this rank was still waiting for them
   if (code == Code::kUnavailable && !sync_.alone() && StopRequested()) return Stopped("stopped");
   if (!result.ok() && code != Code::kTryAgain) sync_.Fail(result.status());
+  if (code == Code::kUnavailable && sync_.alone())  // such as an environment that fails
+    return Status(code, result.status().message() + "; " + session_.folder().log().string() +
+                            " has all that was printed");
   return result;
 }
 

@@ -1,0 +1,21 @@
+// What the words of `samara train` say: a preset, and keys that contradict each other.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/experiment.h"
+#include "core/status.h"
+
+namespace samara {
+
+// The text of a preset or a TOML file; for a game's name kConfig says how one is trained.
+Result<std::string> GivenPreset(const std::string& preset_or_file);
+
+// kConfig when env.game is given next to env.id, which has no game: by an override, or by the same
+// TOML as env.id. The default is let through there: the config.toml of a run has every key.
+Status CheckGame(const EnvironmentConfig& env, std::string_view toml,
+                 const std::vector<std::string>& overrides);
+
+}  // namespace samara

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// What a misspelt name was meant to be, where that can be told.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace samara {
+
+// Nearest (core/config.h), but empty when the candidate and `word` have little in common: neither
+// begins the other, and the edit distance is more than half of the length of `word`.
+std::string Suggestion(std::string_view word, const std::vector<std::string>& candidates);
+
+// The key of `keys` that other libraries call `word` ("lr", "total_timesteps"), else Suggestion.
+std::string SuggestedKey(std::string_view word, const std::vector<std::string>& keys);
+
+}  // namespace samara
