@@ -1,7 +1,12 @@
 """What a newcomer reads: help, lists, next steps, messages of common mistakes."""
 
+import fcntl
+import os
 import re
+import shlex
+import struct
 import subprocess
+import termios
 
 import cv2
 import pytest
@@ -71,6 +76,62 @@ def test_every_help_has_an_example_and_fits_a_hundred_columns():
         assert not [line for line in wide if not line.startswith("Usage:")], (command, wide)
 
 
+def test_the_list_of_commands_fits_eighty_columns():
+    text = ok("--help").out
+    assert not [line for line in text.splitlines() if len(line) > 80]
+    train = ok("train", "--help").out
+    assert "Usage: samara train [OPTIONS] PRESET|FILE.toml [table.key=value ...]\n" in train
+    for command in commands():
+        text = ok(command, "--help").out
+        assert not re.search(r"(INT|FLOAT):(INT|FLOAT)|\n\n\n", text), command
+    assert "--parallel INT in [1 - 4096]\n" in train
+
+
+def on_terminal(columns, *words):
+    """What the program prints on a terminal of that width."""
+    ours, its = os.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
+    env = os.environ | {"TERM": "xterm"}
+    process = subprocess.Popen([BINARY, *map(str, words)], stdin=its, stdout=its, stderr=its, cwd=ROOT, env=env)
+    os.close(its)
+    text = b""
+    try:
+        while part := os.read(ours, 1 << 16):
+            text += part
+    except OSError:  # the other end is closed
+        pass
+    assert process.wait() == 0, text
+    return text.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("section", SECTIONS[1:])
+def test_lists_fit_a_narrow_terminal(section):
+    names = [row["name"] for row in ok("list", section, "--json").json[section]]
+    long = [name for name in names if len(name) > 70]  # a name stays whole
+    wide = [line for line in on_terminal(72, "list", section).splitlines() if len(line) > 72 and line.strip() not in long]
+    assert not wide
+
+
+def test_keys_name_the_kind_of_algorithms_that_have_them():
+    about = {row["name"].split(" =")[0]: row["about"] for row in ok("list", "keys", "--json").json["keys"]}
+    assert about["learn.frames"].endswith(") [learning]") and about["run.final_test_episodes"].endswith(") [evolution]")
+    assert about["ga.population"].count("[") == 1 and "ga" in about["ga.population"].split("[")[1]
+    assert about["run.seed"].endswith(")")
+    assert not [text for text in about.values() if text.count(" or ") > 6]
+
+
+def test_the_end_of_a_run_fits_its_terminal(tmp_path):
+    out = tmp_path / "a run of some length"
+    text = on_terminal(60, "train", *CARTPOLE, "--out", out, "--quiet")
+    end = text[text.index("  elite  ") :]
+    lines = end.splitlines()
+    assert all(len(line) <= 60 or len(line.split("/")) > 3 for line in lines), end
+    assert re.search(r"\n  frames   .*\n  cost     [\d,]+ frames per core-second, [\d,]+ frames/s;\s+a\s+billion: ", end), end
+    command = re.search(r"  go on    (samara (?:.*\\\n)+.*)\n", end).group(1)
+    words = shlex.split(command.replace("\\\n", " "))
+    assert words[:4] == ["samara", "train", "--resume", str(out)] and words[4].startswith("ga.generations=")
+
+
 @pytest.mark.parametrize("section", SECTIONS)
 def test_lists_fit_a_hundred_columns(section):
     text = ok("list", section).out
@@ -86,7 +147,8 @@ def test_presets_are_a_table_with_what_was_measured():
     assert line.split(None, 1)[1].split() == "PointReach-v0 sac 40k frames 18 to 41 s -15.9 to -14.9".split()
     rows = {row["name"]: row for row in ok("list", "presets", "--json").json["presets"]}
     assert rows["classic/cartpole-ga"]["score"] == "494 to 500"
-    assert rows["atari/deep-ga"]["score"] == "" and rows["atari/deep-ga"]["budget"] == "1B frames"
+    assert rows["atari/dqn-desktop"]["method"] == "r2d2 (dqn)" and rows["atari/r2d2-desktop"]["method"] == "r2d2"
+    assert rows["atari/deep-ga"]["score"] == "not run" and rows["atari/deep-ga"]["budget"] == "1B frames"
     assert "score:" not in rows["classic/cartpole-ga"]["about"]
     noted = {p for p in (ROOT / "presets").rglob("*.toml") if "\n# score: " in p.read_text()}
     assert {n for n, row in rows.items() if row["score"]} == {str(p.relative_to(ROOT / "presets"))[:-5] for p in noted}
@@ -134,9 +196,26 @@ def test_a_video_is_an_mp4(run, tmp_path):
     assert refused.code == 64 and "ends in .mp4" in refused.err and not (tmp_path / "a.avi").exists()
 
 
+def test_files_have_names_of_their_formats(run, tmp_path):
+    for command, ending in ((["export", run[0], tmp_path / "x.pt"], ".safetensors"),
+                            (["report", run[0], "--curve", tmp_path / "x.png"], ".svg")):  # fmt: skip
+        refused = samara(*command)
+        assert refused.code == 64 and f"{command[-1]}: expected a name that ends in {ending}" in refused.err
+        assert not list(tmp_path.iterdir())
+
+
+def test_a_configuration_is_no_policy(tmp_path):
+    (tmp_path / "own.toml").write_text("[run]\nname = 'own'\n")
+    refused = samara("eval", tmp_path / "own.toml")
+    assert refused.code == 66
+    assert refused.err == f"samara: {tmp_path}/own.toml: a TOML file; expected a run folder or a policy file\n"
+
+
 def test_a_generation_that_is_not_there_is_compared_with_the_last(run):
     missing = samara("hash", run[0], "--generation", 999)
-    assert missing.code == 66 and re.search(r"no generation 999, the last is \d+; let it run on", missing.err)
+    assert missing.code == 66
+    assert re.search(r"no generation 999, the last is \d+; the run is finished, and a larger budget", missing.err)
+    assert "--resume" not in missing.err
 
 
 def test_a_folder_that_cannot_be_made_says_what_to_do(tmp_path):

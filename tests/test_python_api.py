@@ -37,6 +37,33 @@ def test_train_does_what_the_program_does(run, tmp_path):
     assert samara.load(run.path).result == run.result
 
 
+def test_wrong_arguments_are_named():
+    for call, message in ((lambda: samara.train(3), "preset: 3, expected the name of a preset or a .toml file"),
+                          (lambda: samara.start(None), "preset: None, expected the name of a preset or a .toml file"),
+                          (lambda: samara.train(PRESET, out=3), "out: 3, expected the folder to create"),
+                          (lambda: samara.load(3), "path: 3, expected a run folder"),
+                          (lambda: samara.Policy(3), "path: 3, expected a run folder or a policy file")):  # fmt: skip
+        with pytest.raises(TypeError) as raised:
+            call()
+        assert str(raised.value) == message
+
+
+def test_a_policy_says_what_it_is(run):
+    assert repr(samara.load(run.path).policy()) == f"samara.Policy({str(run.path)!r})"
+    assert repr(samara.Policy(str(run.path), "elite")) == f"samara.Policy({str(run.path)!r}, 'elite')"
+
+
+def test_the_module_is_the_program(tmp_path):
+    def module(*words, **more):
+        return subprocess.run([sys.executable, "-m", "samara", *words], capture_output=True, text=True, env=os.environ | more)
+
+    assert module("--version").stdout == ok("--version").out
+    refused = module("train", "nosuch")
+    assert refused.returncode == 78 and refused.stderr.startswith("samara: ")
+    missing = module("--version", SAMARA_PROGRAM=str(tmp_path / "none"))
+    assert missing.returncode == 66 and missing.stderr == f"samara: {tmp_path}/none: No such file or directory\n"
+
+
 def test_metrics_are_the_lines_of_the_file(run, monkeypatch):
     lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
     monkeypatch.setitem(sys.modules, "pandas", None)  # as where it is not installed

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import time
 
@@ -41,10 +43,23 @@ def test_the_view_counts_seeds_and_the_end_sums_them_up(together):
     again = ok("train", *SHORT, "--seeds", "4,0..1", "--out", out)  # nothing is left to do
     scores = [r["elite_mean"] for r in outcome.json["runs"]]
     assert "seeds    3: mean" in again.err and "report over 3 seeds:" in again.out
+    assert re.search(r"three: finished before, nothing is left to do; raise ga\.generations=\d+ to go on", again.err)
+    assert "finished before" not in outcome.err
     best = outcome.json["runs"][scores.index(max(scores))]["run"]
     assert f"best     {best}" in again.err
     quiet = ok("train", *SHORT, "--seeds", "4,0..1", "--out", out, "--quiet")
     assert "seeds done" not in quiet.err
+
+
+def test_the_end_says_what_to_do_next(tmp_path):
+    words = [*SHORT, "--seeds", "0,1", "--out", tmp_path / "my seeds"]
+    first = ok("train", *words).err
+    assert f"  watch    samara play '{tmp_path}/my seeds/seed-0'\n" in first
+    program, *command = shlex.split(re.search(r"  go on    (.*)\n", first).group(1))
+    before, after = (int(re.search(r"ga\.generations=(\d+)", " ".join(map(str, w))).group(1)) for w in (words, command))
+    assert program == "samara" and after == 2 * before
+    results = ok(*command, "--json").json["runs"]
+    assert [result["generation"] for result in results] == [after] * 2
 
 
 def test_each_run_has_its_share_of_the_cores(together):

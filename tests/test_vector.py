@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import samara
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from samara_cli import ROOT
 
 ENVS = 5
 
@@ -342,38 +343,72 @@ def test_a_loop_in_torch_trains_on_it():
     assert np.mean(returns[:20]) < 40 < 120 < np.mean(returns[-20:])
 
 
+SB3 = """
+import gymnasium, numpy as np, samara, stable_baselines3 as sb3, torch
+torch.set_num_threads(1)
+from stable_baselines3.common.vec_env import DummyVecEnv
+from samara.vector import sb3 as adapted
+
+mine = adapted(samara.make_vec("gymnasium:CartPole-v1", 3, autoreset_mode="same-step"))
+theirs = DummyVecEnv([lambda: gymnasium.make("CartPole-v1")] * 3)
+theirs.reset()
+starts = []
+for seed in (7, 7, None):
+    if seed is not None:
+        mine.seed(seed)
+    starts.append(mine.reset())
+assert np.array_equal(starts[0], starts[1]) and not np.array_equal(starts[1], starts[2])
+for env, state in zip(theirs.envs, starts[2].astype(float)):
+    env.unwrapped.state = state
+for step in range(40):
+    (o, r, done, info), (o2, r2, done2, info2) = (env.step(np.ones(3, int)) for env in (mine, theirs))
+    assert np.array_equal(r, r2) and np.array_equal(done, done2) and r.dtype == np.float32
+    for i in range(3):
+        mine_last, their_last = (d.get("terminal_observation", o_[i]) for d, o_ in ((info[i], o), (info2[i], o2)))
+        assert np.allclose(mine_last, their_last, rtol=0, atol=1e-3), (step, i)
+        assert info[i].get("TimeLimit.truncated", False) is info2[i]["TimeLimit.truncated"] is False
+    if done.any():
+        break
+assert done.any(), "a cart that is pushed one way falls"
+mine.close()
+model = sb3.PPO("MlpPolicy", adapted(samara.make_vec("CartPole-v1", 8, autoreset_mode="same-step")), n_steps=64, seed=0)
+model.learn(2000)
+assert model.num_timesteps == 2048
+"""
+
+
 def test_stable_baselines3_trains_on_it():
-    """Its own interface of vector environments, which resets in the same step."""
-    sb3 = pytest.importorskip("stable_baselines3", reason="stable_baselines3 is not installed")
+    """In its own environment of packages, where `make rivals` has made that."""
+    found = [p for p in (sys.executable, str(ROOT / ".venv-rivals/bin/python")) if has_sb3(p)]
+    if not found:
+        pytest.skip("stable_baselines3 is not installed; `make rivals` installs it")
+    folder = Path(samara.__file__).parents[1]
+    done = subprocess.run([found[0], "-c", SB3], capture_output=True, text=True, timeout=300,
+                          env=os.environ | {"PYTHONPATH": str(folder)})
+    assert done.returncode == 0, done.stderr
 
-    class Adapter(sb3.common.vec_env.VecEnv):
-        def __init__(self, env):
-            super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
-            self.env = env
 
-        def reset(self):
-            return self.env.reset()[0]
+def has_sb3(python):
+    same = f"import stable_baselines3, sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"  # as the extension
+    return Path(python).exists() and subprocess.run([python, "-c", same], capture_output=True).returncode == 0
 
-        def step_async(self, actions):
-            self.env.send(actions)
 
-        def step_wait(self):
-            observation, reward, terminated, truncated, info = self.env.recv()
-            infos = [{} for _ in reward]
-            for i in np.flatnonzero(terminated | truncated):
-                infos[i] = {"terminal_observation": info["final_obs"][i], "TimeLimit.truncated": bool(truncated[i])}
-            return observation, reward.astype(np.float32), terminated | truncated, infos
+def test_stable_baselines3_needs_resets_in_the_same_step():
+    for keys in ({}, {"autoreset_mode": "same-step", "batch_size": 1}):
+        envs = samara.make_vec("CartPole-v1", 2, **keys)
+        with pytest.raises(samara.Error, match='expected environments made with autoreset_mode="same-step"'):
+            samara.vector.sb3(envs)
+        envs.close()
 
-        def close(self):
-            self.env.close()
 
-        get_attr = set_attr = env_method = lambda self, *_, **__: [None] * self.num_envs
-
-        def env_is_wrapped(self, *_, **__):
-            return [False] * self.num_envs
-
-    model = sb3.PPO("MlpPolicy", Adapter(samara.make_vec("CartPole-v1", 8, autoreset_mode="same-step")), n_steps=64, seed=0)
-    model.learn(2000)
+def test_wrong_arguments_are_named():
+    for arguments, keys, message in ((("CartPole-v1", "2"), {}, "num_envs: '2', expected an integer"),
+                                     (("CartPole-v1", 2), {"batch_size": 1.5}, "batch_size: 1.5, expected an integer"),
+                                     (("CartPole-v1",), {"foo": 1}, "foo: no key of samara.make_vec, expected one of workers, batch_size"),
+                                     ((3,), {}, "env: 3, expected a text or a class")):  # fmt: skip
+        with pytest.raises(TypeError) as raised:
+            samara.make_vec(*arguments, **keys)
+        assert str(raised.value).startswith(message) and "\n" not in str(raised.value)
 
 
 def test_it_is_faster_than_gymnasiums_own():

@@ -23,6 +23,7 @@ import numpy as np
 
 from samara.program import CONFIG, Error, failure, launch, text_of
 from samara.spaces import Actions, action_space, observation_space
+from samara.values import path_text
 
 _FIRST, _GREEDY = 1, 2  # ActFlags in src/cli/act.cc
 _REQUEST = struct.Struct("=IIfI")
@@ -61,13 +62,15 @@ class Policy:
         network: str | os.PathLike[str] | None = None,
         trust: bool = False,
     ) -> None:
+        self._path = path_text("path", path, "a run folder or a policy file")
+        self._individual = individual
         chosen = [] if individual is None else ["--individual", individual]
         if network is not None:
             chosen.append(f"network.module={os.fspath(network)}")
         self._errors = tempfile.TemporaryFile()
         self._process = launch(
             # errors on stderr alone: standard output has the replies
-            ["act", Path(path), *chosen, *(["--trust"] if trust else [])],
+            ["act", Path(self._path), *chosen, *(["--trust"] if trust else [])],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
         )  # fmt: skip
         self._close = weakref.finalize(self, _end, self._process)
@@ -80,6 +83,10 @@ class Policy:
         self._values = 0 if self._actions.discrete else self.spec["actions"]
         self._free = list(range(self.spec["memories"]))[::-1]
         self._own: PolicyState | None = None
+
+    def __repr__(self) -> str:
+        chosen = "" if self._individual is None else f", {self._individual!r}"
+        return f"samara.Policy({self._path!r}{chosen})"
 
     @property
     def observation_space(self) -> Any:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from samara.program import (
     BAD_DATA, CONFIG, NO_INPUT, STOPPED, Error, bytes_of, call, failure, last_object, launch, refuse_in_actor, text_of
 )  # fmt: skip
-from samara.values import words
+from samara.values import path_text, words
 
 if TYPE_CHECKING:
     from samara.policy import Policy
@@ -88,16 +88,18 @@ def _training(
     preset: str | os.PathLike[str], overrides: Overrides | None, out: str | os.PathLike[str] | None, network: Any
 ) -> tuple[list[str], tempfile.TemporaryDirectory | None]:
     """Returns the words after `samara`, and the folder of a module's file that was made for them."""
-    if os.fspath(preset).startswith("-"):
-        raise Error(CONFIG, f"{os.fspath(preset)}: expected a preset")
-    arguments = ["train", os.fspath(preset), *words(overrides)]
+    name = path_text("preset", preset, "the name of a preset or a .toml file")
+    if name.startswith("-"):
+        raise Error(CONFIG, f"{name}: expected a preset")
+    folder = [] if out is None else ["--out", path_text("out", out, "the folder to create")]
+    arguments = ["train", name, *words(overrides)]
     made = None
     if network is not None:
         if any(word.startswith("network.module=") for word in arguments):
             raise Error(CONFIG, "network.module: expected it left out where network= is given")
         file, made = _module_file(network, arguments)
         arguments.append(f"network.module={file}")
-    return [*arguments, *([] if out is None else ["--out", os.fspath(out)])], made
+    return [*arguments, *folder], made
 
 
 def _module_file(network: Any, arguments: list[str]) -> tuple[str, tempfile.TemporaryDirectory | None]:
@@ -164,7 +166,7 @@ class Run:
     path: Path
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = Path(path_text("path", path, "a run folder"))
         if not (self.path / "run.json").is_file():
             raise Error(NO_INPUT, f"{self.path}: expected a run folder, with run.json")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import os
 import sys
 from collections.abc import Mapping
@@ -82,6 +83,21 @@ def code_name(key: str, value: Any) -> str:
     if getattr(sys.modules.get(module), name, None) is not value:
         raise ValueError(f"{key}: {module} has no attribute {name}, expected what actor processes can import")
     return f"{module}:{name}"
+
+
+def path_text(key: str, value: Any, expected: str) -> str:
+    """Returns the text of a path. Raises TypeError, which names the parameter."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise TypeError(f"{key}: {_about(value)}, expected {expected}")
+    return os.fspath(value)
+
+
+def whole(key: str, value: Any) -> int:
+    """Returns an integer of Python's or NumPy's. Raises TypeError, which names the parameter."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{key}: {_about(value)}, expected an integer") from None
 
 
 def _about(value: Any) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 import json
-import operator
 import os
 import sys
 import weakref
@@ -20,7 +19,7 @@ from gymnasium.vector.utils import batch_space
 
 from samara.program import CONFIG, Error, prepare_actors, refuse_in_actor
 from samara.spaces import Actions, action_space, observation_space
-from samara.values import code_name, plain
+from samara.values import code_name, plain, whole
 
 try:
     from samara import _engine
@@ -43,7 +42,23 @@ def make_vec(env: str | type, num_envs: int = 1, **keys: Any) -> VectorEnv:
 
     Keys are those of VectorEnv. Raises samara.Error for an environment that cannot be made.
     """
+    known = VectorEnv.__init__.__kwdefaults__
+    for key in keys:
+        if key not in known:
+            raise TypeError(f"{key}: no key of samara.make_vec, expected one of {', '.join(known)}")
     return VectorEnv(env, num_envs, **keys)
+
+
+def sb3(envs: VectorEnv) -> Any:
+    """Returns `envs` as a VecEnv of Stable-Baselines3. They reset in the same step (`autoreset_mode="same-step"`).
+
+    Raises Error 78 for other modes, and for a `batch_size` below the number of environments.
+    """
+    if envs.autoreset_mode is not AutoresetMode.SAME_STEP or envs.batch_size != envs.num_envs:
+        raise Error(CONFIG, 'samara.vector.sb3: expected environments made with autoreset_mode="same-step", without batch_size')
+    from samara.stable_baselines import Adapter
+
+    return Adapter(envs)
 
 
 class VectorEnv(gymnasium.vector.VectorEnv):
@@ -76,8 +91,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         frames_max: int = 0,
         step_timeout: float = 10.0,
     ) -> None:
-        num_envs = operator.index(num_envs)
-        batch_size = num_envs if batch_size is None else operator.index(batch_size)
+        num_envs = whole("num_envs", num_envs)
+        batch_size = num_envs if batch_size is None else whole("batch_size", batch_size)
         if num_envs < 1 or not 1 <= batch_size <= num_envs:
             raise Error(CONFIG, f"num_envs={num_envs}, batch_size={batch_size}: expected 1 <= batch_size <= num_envs")
         if (stack or 0) < 0 or frames_max < 0:

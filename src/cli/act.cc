@@ -104,8 +104,7 @@ Status RunAct(const Invocation& invocation, const ActArguments& args) {
 }  // namespace
 
 void AddAct(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand(
-      "act", "read observations on standard input, write a policy's actions, for other programs");
+  CLI::App* command = app.add_subcommand("act", "read observations, print a policy's actions");
   auto args = std::make_shared<ActArguments>();
   command->add_option("target", args->target, "run folder or policy file")->required();
   command->add_option("overrides", args->load.overrides, "table.key=value, such as env.id=...");

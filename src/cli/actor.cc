@@ -82,8 +82,7 @@ Status RunActor(ActorArguments args) {
 }  // namespace
 
 void AddActor(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand(
-      "actor", "step environments here for a learner process elsewhere (`samara train --listen`)");
+  CLI::App* command = app.add_subcommand("actor", "step environments here for a learner elsewhere");
   auto args = std::make_shared<ActorArguments>();
   command
       ->add_option("--connect", args->remote.address,

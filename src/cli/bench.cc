@@ -133,8 +133,7 @@ std::string Help(const CLI::App& app, const std::string& name, CLI::AppFormatMod
 }  // namespace
 
 void AddBench(CLI::App& app, Invocation& invocation) {
-  CLI::App* sub = app.add_subcommand(
-      "bench", "measure speed against the limits of the machine; without a workload, list them");
+  CLI::App* sub = app.add_subcommand("bench", "measure speed; without a workload, list them");
   auto command = std::make_shared<BenchCommand>();
   auto options = std::make_shared<Readers>();
   const auto of = [options](std::vector<std::string_view> readers, CLI::Option* option) {

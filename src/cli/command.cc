@@ -25,7 +25,36 @@
 namespace samara {
 
 namespace {
-constexpr size_t kHelpWidth = 70;  // of an option's description: a line of 100 columns
+constexpr size_t kHelpWidth = 70;     // of an option's description: a line of 100 columns
+constexpr size_t kCommandWidth = 50;  // of a command's, in the list of all: a line of 80 columns
+
+class HelpFormatter : public CLI::Formatter {
+  // The type of a number is in its range: "INT in [1 - 9]", without the "UINT:" before it.
+  std::string make_option_opts(const CLI::Option* option) const override {
+    std::string text = CLI::Formatter::make_option_opts(option);
+    const size_t range = std::min(text.find(":INT in ["), text.find(":FLOAT in ["));
+    if (range == text.npos) return text;
+    const size_t type = text.rfind(' ', range);
+    return text.erase(type + 1, range - type);
+  }
+  // What is said of an option in place of its type is also its usage.
+  std::string make_option_usage(const CLI::Option* option) const override {
+    const std::string& text = option->get_option_text();
+    return text.empty() ? CLI::Formatter::make_option_usage(option) : text;
+  }
+  // A hidden group leaves its empty line.
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
+    for (size_t at; (at = text.find("\n\n\n")) != text.npos;) text.erase(at, 1);
+    return text;
+  }
+};
+
+std::string Lines(const std::string& text, size_t width) {
+  return fmt::format("{}", fmt::join(Wrapped(text, width), "\n"));
+}
+
 }  // namespace
 
 // in the order a newcomer meets them
@@ -40,12 +69,14 @@ void AddAllCommands(CLI::App& app, Invocation& invocation) {
   const auto something = [](const std::string& text) {
     return text.empty() ? "expected a value, not an empty text" : std::string();
   };
+  const auto formatter = std::make_shared<HelpFormatter>();
   for (CLI::App* command : app.get_subcommands({})) {
+    command->formatter(formatter);
+    command->description(Lines(command->get_description(), kCommandWidth));
     const std::string before = command->get_footer();
     command->footer(before + (before.empty() ? "" : "\n\n") + ExamplesOf(command->get_name()));
     for (CLI::Option* option : command->get_options()) {
-      option->description(
-          fmt::format("{}", fmt::join(Wrapped(option->get_description(), kHelpWidth), "\n")));
+      option->description(Lines(option->get_description(), kHelpWidth));
       if (option->get_expected_max() > 0) option->check(something);
     }
   }
@@ -181,13 +212,17 @@ Result<std::vector<int64_t>> ParseRange(const std::string& option, const std::st
 Status CheckVideo(const std::string& file) {
   if (file.empty()) return Status::Ok();
   RETURN_IF_ERROR(CheckOutputFile(file, "videos"));
+  return CheckEnding("--video " + Shown(file), file, ".mp4");
+}
+
+Status CheckEnding(const std::string& given, const std::string& file, std::string_view ending) {
   // what is neither a file nor missing is refused by the one that writes it
   std::error_code failed;
   const auto type = std::filesystem::status(file, failed).type();
   const bool other =
       type != std::filesystem::file_type::regular && type != std::filesystem::file_type::not_found;
-  if (other || file.ends_with(".mp4")) return Status::Ok();
-  return {Code::kUsage, "--video " + Shown(file) + ": expected a name that ends in .mp4"};
+  if (other || file.ends_with(ending)) return Status::Ok();
+  return {Code::kUsage, given + ": expected a name that ends in " + std::string(ending)};
 }
 
 CLI::Validator InRange(double low, double high) {

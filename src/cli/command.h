@@ -77,6 +77,8 @@ Result<std::vector<int64_t>> ParseRange(const std::string& option, const std::st
                                         int64_t max);
 // Checks that what --video names can be made: a file FILE.mp4, or none (empty).
 Status CheckVideo(const std::string& file);
+// Checks that `file` is written under a name of its format; `given`: what the message begins with.
+Status CheckEnding(const std::string& given, const std::string& file, std::string_view ending);
 // A number of an option, which CLI::Range lets be nan.
 CLI::Validator InRange(double low, double high);
 // Games of env.game, as the ROMs of the environment's ale-py have them, sorted. kNoInput without

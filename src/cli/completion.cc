@@ -74,8 +74,7 @@ std::string Script(const CLI::App& app, const std::string& shell) {
 }  // namespace
 
 void AddCompletion(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand(
-      "completion", "print the script by which bash, zsh or fish completes samara's commands");
+  CLI::App* command = app.add_subcommand("completion", "print completions for bash, zsh or fish");
   struct Arguments {
     std::string shell;
     bool json = false;

@@ -140,8 +140,8 @@ void AddToken(CLI::App& app, Invocation& invocation) {
 }
 
 void AddCertificates(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand(
-      "certificates", "make TLS certificates for a learner process and its actors");
+  CLI::App* command =
+      app.add_subcommand("certificates", "make TLS certificates for a learner and its actors");
   auto folder = std::make_shared<std::string>();
   auto hosts = std::make_shared<std::vector<std::string>>();
   auto days = std::make_shared<int>(365);

@@ -180,8 +180,8 @@ Status RunDoctor(bool json) {
 }  // namespace
 
 void AddDoctor(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand(
-      "doctor", "check what this machine has, and which feature each missing part disables");
+  CLI::App* command =
+      app.add_subcommand("doctor", "check what this machine has, and what is missing");
   auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "last line: one JSON object");
   command->callback([=, &invocation] { invocation.run = [=] { return RunDoctor(*json); }; });

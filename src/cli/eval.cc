@@ -106,8 +106,7 @@ Status RunEval(const Invocation& invocation, const EvalArguments& args) {
 }  // namespace
 
 void AddEval(CLI::App& app, Invocation& invocation) {
-  CLI::App* command =
-      app.add_subcommand("eval", "play fresh episodes of a run's elite or of a policy file");
+  CLI::App* command = app.add_subcommand("eval", "play fresh episodes of a run or a policy file");
   auto args = std::make_shared<EvalArguments>();
   command->add_option("target", args->target, "run folder or policy file")->required();
   command->add_option("overrides", args->load.overrides, "table.key=value, such as fleet.actors=1");

@@ -29,6 +29,7 @@ void Announce(bool json, const std::string& file, const Policy& policy) {
 Status RunExport(const std::string& run, const LoadOptions& load, const std::string& file,
                  bool json) {
   RETURN_IF_ERROR(CheckOutputFile(file));
+  RETURN_IF_ERROR(CheckEnding(Shown(file), file, ".safetensors"));
   ASSIGN_OR_RETURN(const Policy policy, LoadPolicy(run, load));
   RETURN_IF_ERROR(SavePolicy(policy, file));
   Announce(json, file, policy);
@@ -112,9 +113,7 @@ Status RunImport(const std::string& file, const std::string& program, const std:
 }  // namespace
 
 void AddExport(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand(
-      "export",
-      "write a run's policy as a safetensors file with the torch module's names and shapes");
+  CLI::App* command = app.add_subcommand("export", "write a run's policy as a safetensors file");
   struct Arguments {
     std::string run, file;
     LoadOptions load;
@@ -132,8 +131,7 @@ void AddExport(CLI::App& app, Invocation& invocation) {
 }
 
 void AddImport(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand(
-      "import", "convert a configuration file of the programs of 2018, or a published genome");
+  CLI::App* command = app.add_subcommand("import", "convert a configuration or genome of 2018");
   struct Arguments {
     std::string file, program, out;
     bool json = false;

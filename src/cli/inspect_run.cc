@@ -89,7 +89,10 @@ Status RunReport(const std::vector<std::string>& folders, std::string out, const
   const std::vector<Path> paths = WithSeeds(folders);
   if (out.empty() && folders.size() == 1) out = (Path(folders[0]) / "report.html").string();
   if (out.empty()) RETURN_IF_ERROR(CheckOwnReport(out = "report.html"));
-  if (!curve.empty()) RETURN_IF_ERROR(CheckOutputFile(curve, "learning_curve.svg"));
+  if (!curve.empty()) {
+    RETURN_IF_ERROR(CheckOutputFile(curve, "learning_curve.svg"));
+    RETURN_IF_ERROR(CheckEnding("--curve " + Shown(curve), curve, ".svg"));
+  }
   if (!csv.empty()) RETURN_IF_ERROR(CheckOutputFile(csv, "metrics.csv"));
   RETURN_IF_ERROR(WriteReport(paths, Path(out)));
   if (!curve.empty()) RETURN_IF_ERROR(WriteLearningCurve(paths, Path(curve)));
@@ -110,8 +113,7 @@ Status RunReport(const std::vector<std::string>& folders, std::string out, const
 }  // namespace
 
 void AddFsck(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand(
-      "fsck", "verify every file that a resume of a run relies on; exit 0 sound, 65 damaged");
+  CLI::App* command = app.add_subcommand("fsck", "verify a run's files; exit 0 sound, 65 damaged");
   struct Arguments {
     std::string run;
     bool json = false;
@@ -124,9 +126,8 @@ void AddFsck(CLI::App& app, Invocation& invocation) {
 }
 
 void AddHash(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand(
-      "hash",
-      "print the population hash of a generation, or the parameter hash of the latest agent");
+  CLI::App* command =
+      app.add_subcommand("hash", "print the hash of a population or the last agent");
   struct Arguments {
     std::string run;
     int64_t generation = -1;
@@ -143,8 +144,7 @@ void AddHash(CLI::App& app, Invocation& invocation) {
 }
 
 void AddReport(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand(
-      "report", "write one self-contained HTML page about runs: curves, tables, intervals");
+  CLI::App* command = app.add_subcommand("report", "write an HTML page about runs: curves, tables");
   struct Arguments {
     std::vector<std::string> runs;
     std::string out, curve, csv;

@@ -43,8 +43,8 @@ Status RunLaunch(LaunchArguments args, Invocation& invocation) {
 }  // namespace
 
 void AddLaunch(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand(
-      "launch", "start a replicated program's ranks on this host: launch -n 4 PROGRAM [ARGUMENTS]");
+  CLI::App* command =
+      app.add_subcommand("launch", "start ranks of a replicated program on this host");
   command->prefix_command();  // from PROGRAM on nothing is ours
   auto args = std::make_shared<LaunchArguments>();
   LaunchOptions& options = args->options;

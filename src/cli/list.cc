@@ -73,13 +73,24 @@ std::string TaskOf(const Preset& preset) {
   return CutLine(name.substr(name.find_last_of(":/") + 1), kTaskColumns);
 }
 
+// "sac"; R2D2 without its LSTM is DQN of sequences.
+std::string MethodOf(const Preset& preset) {
+  const std::string algorithm = TextIn(preset.toml, "run.algorithm");
+  ExperimentConfig config;
+  config.ChooseAlgorithm(preset.toml);
+  ConfigTable table = config.Table();
+  const bool sequences = algorithm == "r2d2" && table.ParseToml(preset.toml, preset.name).ok() &&
+                         config.learning.network.lstm == 0;
+  return sequences ? "r2d2 (dqn)" : algorithm;
+}
+
 Rows PresetRows() {
   Rows rows;
   for (const Preset& preset : Presets()) {
     rows.push_back({preset.name,
                     preset.summary(),
                     {{"task", TaskOf(preset)},
-                     {"method", TextIn(preset.toml, "run.algorithm")},
+                     {"method", MethodOf(preset)},
                      {"budget", BudgetOf(preset)},
                      {"time", preset.note("time on two cores")},
                      {"score", preset.note("score")}}});
@@ -177,19 +188,37 @@ Rows NetworkRows() {
   return rows;
 }
 
+// Which algorithms have a key: "" for all, " [learning]" for all of a kind, else their names.
+std::string OfAlgorithms(const std::vector<std::string>& names) {
+  std::vector<std::string> evolution, learning;
+  for (const EvolutionRow& row : EvolutionAlgorithms()) evolution.emplace_back(row.name);
+  for (const LearningAlgorithm& row : LearningAlgorithms()) learning.emplace_back(row.name);
+  const auto has = [&names](const std::string& name) { return std::ranges::count(names, name); };
+  std::vector<std::string> shown;
+  for (const auto& [kind, all] : {std::pair{"evolution", evolution}, {"learning", learning}}) {
+    const auto there = std::ranges::count_if(all, has);
+    if (there == std::ssize(all))
+      shown.emplace_back(kind);
+    else
+      std::ranges::copy_if(all, std::back_inserter(shown), has);
+  }
+  if (shown == std::vector<std::string>{"evolution", "learning"}) return {};
+  return fmt::format(" [{}]", fmt::join(shown, " or "));
+}
+
 Rows KeyRows() {
   Rows rows;
-  const size_t all = AlgorithmNames().size();
   for (const auto& [f, algorithms] : ExperimentConfig::AllKeys()) {
     std::string about = f.help + " (" + f.type + (f.range.empty() ? "" : ", " + f.range) +
                         (f.unit.empty() ? "" : ", " + f.unit) + ")";
-    if (algorithms.size() < all) about += fmt::format(" [{}]", fmt::join(algorithms, " or "));
+    about += OfAlgorithms(algorithms);
     rows.push_back({f.key + " = " + f.default_value, std::move(about)});
   }
   return rows;
 }
 
-constexpr size_t kColumns = 100;
+// Of a terminal, at most 100, and not so few that nothing fits behind a name.
+size_t Columns() { return static_cast<size_t>(std::clamp(ColumnsOf(stdout), 60, 100)); }
 
 // A name, and what is said of it behind it.
 std::vector<std::string> ListLines(const Rows& rows) {
@@ -199,7 +228,7 @@ std::vector<std::string> ListLines(const Rows& rows) {
     std::string first = fmt::format("  {:<{}} ", row.name, kName);
     if (row.name.size() > kName && !row.about.empty())
       lines.push_back("  " + row.name), first = std::string(kName + 3, ' ');
-    for (const std::string& line : Wrapped(row.about, kColumns - kName - 3)) {
+    for (const std::string& line : Wrapped(row.about, Columns() - kName - 3)) {
       lines.push_back(first + line);
       first = std::string(kName + 3, ' ');
     }
@@ -226,16 +255,16 @@ std::vector<std::string> TableLines(const Rows& rows, bool about) {
       text += fmt::format(" {:<{}}", cells[r][c], widths[c]);
     lines.push_back(text.substr(0, text.find_last_not_of(' ') + 1));
     if (r > 0 && rows[r - 1].more.empty() && !about)
-      lines.back() = CutLine(lines.back() + " " + rows[r - 1].about, kColumns);
+      lines.back() = CutLine(lines.back() + " " + rows[r - 1].about, static_cast<int>(Columns()));
     if (!about || r == 0) continue;
-    for (const std::string& line : Wrapped(rows[r - 1].about, kColumns - 4))
+    for (const std::string& line : Wrapped(rows[r - 1].about, Columns() - 4))
       lines.push_back("    " + line);
   }
   return lines;
 }
 
 // Columns that a terminal too narrow for all of them does without, in this order.
-constexpr std::string_view kLessNeeded[] = {"budget", "method", "time"};
+constexpr std::string_view kLessNeeded[] = {"budget", "method", "time", "in"};
 
 // Leaves out columns until a line fits.
 Rows FittingTerminal(Rows rows) {
@@ -316,8 +345,7 @@ Result<std::vector<std::string>> AtariGames() {
 }
 
 void AddList(CLI::App& app, Invocation& invocation) {
-  CLI::App* command =
-      app.add_subcommand("list", "presets, environments, games, algorithms, networks, keys");
+  CLI::App* command = app.add_subcommand("list", "presets, environments, games, algorithms, keys");
   struct Arguments {
     std::string what, name;
     bool json = false;

@@ -181,8 +181,7 @@ Status RunNew(const NewArguments& args) {
 }  // namespace
 
 void AddNew(CLI::App& app, Invocation& invocation) {
-  CLI::App* command =
-      app.add_subcommand("new", "write a new environment, preset or algorithm that works");
+  CLI::App* command = app.add_subcommand("new", "write a new environment, preset or algorithm");
   auto args = std::make_shared<NewArguments>();
   std::vector<std::string> names;
   std::string about;

@@ -168,8 +168,7 @@ Status RunPlay(const Invocation& invocation, const PlayArguments& args) {
 }  // namespace
 
 void AddPlay(CLI::App& app, Invocation& invocation) {
-  CLI::App* command =
-      app.add_subcommand("play", "watch one episode of a run's elite or of a policy file");
+  CLI::App* command = app.add_subcommand("play", "watch one episode of a run or a policy file");
   auto args = std::make_shared<PlayArguments>();
   command->add_option("target", args->target, "run folder or policy file")->required();
   AddLoading(*command, args->load);

@@ -1,7 +1,11 @@
 // samara train: one run from a preset or file, or a resumed one.
 #include "train/train.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +18,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/resources.h"
+#include "core/shell.h"
 #include "core/signals.h"
 #include "core/thread.h"
 #include "fleet/named_environment.h"
@@ -23,6 +28,7 @@
 #include "report/report.h"
 #include "report/summary.h"
 #include "storage/run_folder.h"
+#include "train/run_session.h"
 #include "train/seeds.h"
 
 namespace samara {
@@ -108,6 +114,22 @@ Result<std::vector<nlohmann::json>> TrainInTurn(const std::vector<int64_t>& seed
   return results;
 }
 
+// What to do when all seeds are done: watch one, or the same command with larger budgets.
+std::string NextSteps(const TrainArguments& args, const ExperimentConfig& config, const Path& out,
+                      int64_t seed) {
+  std::string text = "  watch    samara play " + ShellWord(SeedFolder(out, seed).string()) + "\n";
+  const auto budgets = Budgets(config, 2);
+  if (budgets.empty()) return text;
+  text += "  go on    samara train";
+  for (const std::string& word : args.words) {
+    const std::string key = word.substr(0, word.find('=') + 1);
+    const auto raised = [&key](const std::string& b) { return !key.empty() && b.starts_with(key); };
+    if (std::ranges::none_of(budgets, raised)) text += " " + ShellWord(word);
+  }
+  return text + fmt::format(" {} --seeds {} --out {}\n", fmt::join(budgets, " "), args.seeds,
+                            ShellWord(out.string()));
+}
+
 // One run per seed in OUT/seed-N, then one report over all; what was finished before is not run
 // again.
 Status TrainAll(const TrainArguments& args, const ExperimentConfig& config,
@@ -125,6 +147,7 @@ Status TrainAll(const TrainArguments& args, const ExperimentConfig& config,
                                .seeds = seeds,
                                .out = out,
                                .command = SeedCommand(args),
+                               .budgets = fmt::format("{}", fmt::join(Budgets(config, 1), " or ")),
                                .at_once = args.parallel,
                                .umask = umask,
                                .quiet = args.quiet};
@@ -138,7 +161,7 @@ Status TrainAll(const TrainArguments& args, const ExperimentConfig& config,
     PrintJson({{"runs", results}, {"report", report.string()}});
     return Status::Ok();
   }
-  std::fputs(SeedsSummary(results).c_str(), stderr);
+  ShowEnd(SeedsSummary(results), NextSteps(args, config, out, seeds[0]));
   std::printf("report over %zu seeds: %s\n", runs.size(), report.c_str());
   return Status::Ok();
 }
@@ -307,10 +330,12 @@ Status RunTrain(const TrainArguments& args, Invocation& invocation,
 
 void AddTrain(CLI::App& app, Invocation& invocation) {
   CLI::App* command =
-      app.add_subcommand("train", "run a preset or a .toml file; --resume continues a run folder");
+      app.add_subcommand("train", "run a preset or a .toml file; --resume continues");
   auto args = std::make_shared<TrainArguments>();
-  command->add_option("preset", args->words,
-                      "preset or FILE.toml, then table.key=value ... ('samara list keys')");
+  command
+      ->add_option("preset", args->words,
+                   "what to train, and keys to change ('samara list presets', 'samara list keys')")
+      ->option_text("PRESET|FILE.toml [table.key=value ...]");
   command->add_option("--out", args->out, "run folder to create; default: runs/<name>-NN");
   command->add_option("--resume", args->resume,
                       "run folder to continue; 'auto': continue if --out holds this configuration");

@@ -328,6 +328,9 @@ Result<Policy> LoadPolicy(const Path& target, const LoadOptions& options) {
       return Status(Code::kUsage, target.string() +
                                       ": holds one policy; --individual and "
                                       "--generation are for run folders");
+    if (target.extension() == ".toml")
+      return Status(Code::kNoInput,
+                    target.string() + ": a TOML file; expected a run folder or a policy file");
     ASSIGN_OR_RETURN(const std::string bytes, ReadFile(target));
     return ParsePolicy(bytes, target.string());
   };

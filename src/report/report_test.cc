@@ -365,8 +365,18 @@ TEST(SummaryTest, SaysWhatTheRunWasWorth) {
   for (const char* part :
        {"100 on 3 fresh episodes (95 % interval 90 to 110, median 100)", "15 on 2 episodes",
         "the elite is better by 85", "2,000,000 in 12 generations and 1:40 min",
-        "10,000 frames per core-second", "13:53:20 h", "runs/a/videos/elite.mp4"})
+        "10,000 frames per core-second, 20,000 frames/s; a billion: 13:53:20 h",
+        "runs/a/videos/elite.mp4"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+}
+
+TEST(SummaryTest, CountsTheEpisodesThatThereWere) {
+  const auto learning = [](double episodes) {
+    return FinalSummary({{"return_last100", -1241}, {"episodes", episodes}});
+  };
+  EXPECT_EQ(learning(1), "  learning -1,241 on the only episode\n");
+  EXPECT_EQ(learning(15), "  learning -1,241 on all 15 episodes\n");
+  EXPECT_EQ(learning(100), "  learning -1,241 on the last 100 episodes\n");
 }
 
 TEST(SummaryTest, SaysWhenEliteAndRandomCannotBeToldApart) {

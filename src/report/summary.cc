@@ -31,6 +31,12 @@ std::string Score(double mean, double median, const std::vector<double>& returns
                             ScoreText(Median(returns)));
 }
 
+// Those of return_last100, of `episodes` in all: fewer than 100 in a short run.
+std::string LastEpisodes(double episodes) {
+  if (episodes == 1) return "the only episode";
+  return episodes < 100 ? fmt::format("all {:.0f} episodes", episodes) : "the last 100 episodes";
+}
+
 // The elite's advantage with its own interval: both sets of episodes are resampled.
 std::string Advantage(const std::vector<double>& elite, const std::vector<double>& random) {
   const auto difference = [&](std::span<const double> sample) {
@@ -69,7 +75,7 @@ std::string FinalSummary(const json& result) {
     text += Row("best", fmt::format("{} in the evaluation after {} frames: --individual best",
                                     ScoreText(best), Grouped(number("best_frames"))));
   if (const double last = number("return_last100"); !std::isnan(last))
-    text += Row("learning", ScoreText(last) + " on the last 100 episodes");
+    text += Row("learning", ScoreText(last) + " on " + LastEpisodes(number("episodes")));
   if (!std::isnan(random_mean))
     text += Row("random", Score(random_mean, number("random_median"), random, "episodes"));
   if (!elite.empty() && !random.empty()) text += Row("", Advantage(elite, random));
@@ -88,11 +94,8 @@ std::string FinalSummary(const json& result) {
     const double rate = frames / seconds;
     std::string line = Grouped(std::round(rate)) + " frames/s";
     if (cores > 0)
-      line = fmt::format("{} frames per core-second, {} on {} core{}",
-                         Grouped(std::round(rate / cores)), line, Grouped(cores),
-                         cores == 1 ? "" : "s");
-    text += Row("cost", fmt::format("{}; a billion frames would take {} on this machine", line,
-                                    DurationText(1e9 / rate)));
+      line = fmt::format("{} frames per core-second, {}", Grouped(std::round(rate / cores)), line);
+    text += Row("cost", fmt::format("{}; a billion: {}", line, DurationText(1e9 / rate)));
   }
   for (const auto& [name, key] : {std::pair{"video", "video"},
                                   {"curve", "learning_curve"},

@@ -135,10 +135,12 @@ Status NoGeneration(const Path& run, int64_t generation, uint64_t last) {
                                 : fmt::format("no generation {}, the last is {}", generation, last);
   ASSIGN_OR_RETURN(const auto folder, RunFolder::Open(run, RunFolder::Mode::kRead));
   const std::string holder = folder->Holder();
-  return {Code::kNoInput,
-          run.string() + ": " + which +
-              (holder.empty() ? "; let it run on with " + Resume(run)
-                              : "; process " + holder + " trains it: wait for the next")};
+  const auto result = folder->ReadResult();
+  const bool finished = result.ok() && result->has_value();
+  const std::string then = !holder.empty() ? "process " + holder + " trains it: wait for the next"
+                           : finished      ? "the run is finished, and a larger budget continues it"
+                                           : "let it run on with " + Resume(run);
+  return {Code::kNoInput, run.string() + ": " + which + "; " + then};
 }
 
 }  // namespace

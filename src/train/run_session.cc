@@ -20,6 +20,8 @@
 #include "storage/quarantine.h"
 #include "storage/retry.h"
 #include "storage/sealed_json.h"
+#include "view/terminal.h"
+#include "view/text_line.h"
 
 namespace samara {
 
@@ -223,8 +225,13 @@ void Session::LogHeader(const std::string& network_name, int64_t parameters,
   }
 }
 
-void Session::Show(const json& result) const {
-  std::fprintf(stderr, "%s%s\n", FinalSummary(result).c_str(), NextSteps(result).c_str());
+void Session::Show(const json& result) const { ShowEnd(FinalSummary(result), NextSteps(result)); }
+
+void ShowEnd(const std::string& summary, const std::string& next_steps) {
+  constexpr int kIndent = 11;  // of what a row says
+  const int columns = ColumnsOf(stderr);
+  std::fprintf(stderr, "%s%s\n", Folded(summary, columns, kIndent).c_str(),
+               Folded(next_steps, columns, kIndent, " \\").c_str());
 }
 
 Status Session::MakeDurable(const std::string& missing,
@@ -274,13 +281,14 @@ Result<json> Session::Finish(json result, MetricsWriter& metrics, const Result<P
 
 Session::~Session() { SetStopAdvice(""); }
 
-// Those that a resume may raise, as "key=value" with `factor` times the value.
-std::vector<std::string> Session::Budgets(double factor) const {
+std::vector<std::string> Budgets(const ExperimentConfig& config, double factor) {
+  ExperimentConfig bound = config;
+  const ConfigTable table = bound.Table();
   std::vector<std::string> budgets;
-  const bool scheduled = config_.learning.optimizer.schedule == "linear";
-  for (const ConfigField& field : table_.fields()) {
+  const bool scheduled = config.learning.optimizer.schedule == "linear";
+  for (const ConfigField& field : table.fields()) {
     const bool schedule = field.key.find("schedule") != field.key.npos;
-    if (field.on_resume != OnResume::kMayGrow || (schedule && !(config_.Learns() && scheduled)))
+    if (field.on_resume != OnResume::kMayGrow || (schedule && !(config.Learns() && scheduled)))
       continue;
     if (const double value = std::stod(field.get()); value > 0)
       budgets.push_back(fmt::format("{}={:.15g}", field.key, factor * value));
@@ -289,7 +297,7 @@ std::vector<std::string> Session::Budgets(double factor) const {
 }
 
 std::string Session::BudgetsSpent() const {
-  const std::vector<std::string> budgets = Budgets(1);
+  const std::vector<std::string> budgets = Budgets(config_, 1);
   return budgets.empty() ? "a budget" : fmt::format("{}", fmt::join(budgets, " or "));
 }
 
@@ -299,7 +307,7 @@ std::string Session::NextSteps(const json& result) const {
   std::string text;
   if (result.contains("video") || !config_.run.video)
     text += fmt::format("  watch    samara play {}\n", run);
-  if (const auto budgets = Budgets(2); !budgets.empty())
+  if (const auto budgets = Budgets(config_, 2); !budgets.empty())
     text += fmt::format("  go on    samara train --resume {} {}\n", run, fmt::join(budgets, " "));
   return text;
 }

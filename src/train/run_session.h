@@ -72,7 +72,6 @@ class Session {
 
  private:
   std::string NextSteps(const nlohmann::json& result) const;
-  std::vector<std::string> Budgets(double factor) const;
   Status OpenExisting(const Path& path);
   Status CheckRoom() const;
   bool GoesOn() const;
@@ -86,5 +85,13 @@ class Session {
   bool resumed_ = false;
   std::unique_ptr<RunFolder> folder_;
 };
+
+// The budgets that are set, which a resume may raise, as "key=value" with `factor` times the value.
+std::vector<std::string> Budgets(const ExperimentConfig& config, double factor);
+// What a run says to which nothing is left to do; a budget follows.
+inline constexpr std::string_view kFinishedBefore =
+    "finished before, nothing is left to do; raise ";
+// Prints the end of a run, or of several, on stderr: rows of a summary, then commands to go on by.
+void ShowEnd(const std::string& summary, const std::string& next_steps);
 
 }  // namespace samara

@@ -22,6 +22,7 @@
 #include "report/run_data.h"
 #include "report/summary.h"
 #include "storage/run_folder.h"
+#include "train/run_session.h"
 #include "view/live_lines.h"
 #include "view/seeds_view.h"
 
@@ -72,6 +73,7 @@ class SeedRuns {
   size_t next_ = 0;  // the first that was not begun
   std::vector<std::unique_ptr<Running>> running_;
   std::vector<json> results_;
+  size_t finished_before_ = 0;
   Status failure_;         // the first
   bool hopeless_ = false;  // other seeds would fail in the same way
   bool told_ = false;      // to stop
@@ -97,6 +99,9 @@ Result<std::vector<json>> SeedRuns::Run() {
                   fmt::format("{}; {} of {} seeds are done, {}", failure_.message(),
                               all_ - static_cast<size_t>(missing), all_, go_on));
   if (missing > 0) return Status(Code::kTryAgain, "stopped; " + go_on);
+  if (finished_before_ == all_)
+    LogInfo(options_.out.string() + ": " + std::string(kFinishedBefore) + options_.budgets +
+            " to go on");
   return std::move(results_);
 }
 
@@ -196,6 +201,7 @@ void SeedRuns::TakeLine(Running& run, std::string_view line) {
     LogWarning(fmt::format("seed {}: {}", options_.seeds[run.index], line.substr(kWarning.size())));
     return;
   }
+  if (line.find(kFinishedBefore) != line.npos) ++finished_before_;
   if (!line.starts_with('{')) return;
   json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) return;

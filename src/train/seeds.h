@@ -17,6 +17,7 @@ struct SeedsOptions {
   std::vector<int64_t> seeds;
   Path out;                          // seed N runs in SeedFolder
   std::vector<std::string> command;  // program, "train", preset, keys and options of every seed
+  std::string budgets;               // of each, as they are set: "ga.generations=30"
   uint32_t at_once = 0;              // 0 = one for each core
   mode_t umask = 077;                // of the processes
   bool quiet = false;                // no live view

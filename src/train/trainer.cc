@@ -33,7 +33,7 @@ Result<json> Trainer::Run() {
     const Status released = sync_.FromMain(kStart, "").status();  // the others have nothing to do
     RETURN_IF_ERROR(open);
     RETURN_IF_ERROR(released);
-    LogInfo(session_.folder().path().string() + ": finished before, nothing is left to do; raise " +
+    LogInfo(session_.folder().path().string() + ": " + std::string(kFinishedBefore) +
             session_.BudgetsSpent() + " to go on");
     session_.Show(*finished_);
     return *finished_;

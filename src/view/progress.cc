@@ -142,6 +142,12 @@ double SecondsOfGenerations(const ProgressState& s, const GenerationPace& pace) 
   return std::isinf(more) ? ProgressState::kUnknown : (rest + more) * seconds;
 }
 
+// Steps take as long as those so far, on average.
+double SecondsOfSteps(const ProgressState& s) {
+  const int64_t missing = std::max<int64_t>(s.generations - s.generation, 0);
+  return s.seconds * static_cast<double>(missing) / static_cast<double>(s.generation);
+}
+
 }  // namespace
 
 double SecondsLeft(const ProgressState& s, double frames_per_second) {
@@ -151,6 +157,8 @@ double SecondsLeft(const ProgressState& s, double frames_per_second) {
     left =
         static_cast<double>(std::max<int64_t>(s.frames_budget - s.frames, 0)) / frames_per_second;
   if (s.seconds_budget > 0) left = std::min(left, std::max(s.seconds_budget - s.seconds, 0.0));
+  if (s.generations > 0 && s.generation > 0 && s.seconds > 0)
+    left = std::min(left, SecondsOfSteps(s));
   return std::isinf(left) ? ProgressState::kUnknown : left;
 }
 

@@ -68,8 +68,9 @@ struct ProgressState {
 // The part of the run that is over, 0 to 1, in time: of what has passed and what is left. NaN when
 // that cannot be said.
 double FractionDone(const ProgressState& state, double frames_per_second);
-// Seconds until the first budget is reached: at this rate (frames/s), or with a pace at the end of
-// the generation that reaches it. NaN when nothing can be said.
+// Seconds until the first budget is reached: at this rate (frames/s), that of steps at their mean
+// time so far; with a pace at the end of the generation that reaches it. NaN when nothing can be
+// said.
 double SecondsLeft(const ProgressState& state, double frames_per_second);
 // The display, each line at most `columns` wide; escape sequences for colour take no width.
 std::vector<std::string> ProgressLines(const ProgressState& state, double frames_per_second,

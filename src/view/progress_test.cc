@@ -211,6 +211,20 @@ TEST(ProgressTest, TimeLeftIsThatOfTheFirstBudget) {
   EXPECT_DOUBLE_EQ(SecondsLeft(s, 100), 3);
 }
 
+TEST(ProgressTest, UpdatesAreABudgetToo) {
+  ProgressState s;
+  s.step_name = "update";
+  s.generations = 50, s.seconds = 8;
+  EXPECT_TRUE(std::isnan(SecondsLeft(s, 100))) << "no update is measured";
+  s.generation = 20;
+  EXPECT_DOUBLE_EQ(SecondsLeft(s, 100), 12);
+  EXPECT_DOUBLE_EQ(FractionDone(s, 100), 0.4);
+  s.frames = 400, s.frames_budget = 1000;
+  EXPECT_DOUBLE_EQ(SecondsLeft(s, 100), 6) << "the first budget counts";
+  s.generation = 50;
+  EXPECT_DOUBLE_EQ(SecondsLeft(s, 100), 0);
+}
+
 // a generation is never cut: a budget that is reached in its middle is spent at its end
 TEST(ProgressTest, TimeLeftIsThatOfWholeGenerations) {
   ProgressState s;

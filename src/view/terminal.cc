@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <limits>
 #include <string_view>
 
 namespace samara {
@@ -18,6 +19,10 @@ bool IsTerminal(std::FILE* out) {
   const char* term = std::getenv("TERM");
   return ::isatty(fileno(out)) != 0 && term != nullptr && *term != '\0' &&
          std::string_view(term) != "dumb";
+}
+
+int ColumnsOf(std::FILE* out) {
+  return IsTerminal(out) ? SizeOfTerminal(out).columns : std::numeric_limits<int>::max();
 }
 
 }  // namespace samara

@@ -79,6 +79,42 @@ int VisibleWidth(std::string_view line) {
   return width;
 }
 
+namespace {
+
+// The end of a word that begins at `at`.
+size_t EndOfWord(std::string_view text, size_t at) {
+  bool quoted = false;
+  for (; at < text.size() && text[at] != '\n' && (quoted || text[at] != ' '); ++at)
+    if (text[at] == '\'') quoted = !quoted;
+  return at;
+}
+
+}  // namespace
+
+std::string Folded(std::string_view text, int columns, int indent, std::string_view mark) {
+  std::string folded;
+  int width = 0;
+  for (size_t at = 0; at < text.size();) {
+    if (text[at] == '\n') {
+      folded += text[at++];
+      width = 0;
+      continue;
+    }
+    const size_t word = std::min(text.find_first_not_of(' ', at), text.size());
+    const size_t end = EndOfWord(text, word);
+    if (width > indent &&
+        width + VisibleWidth(text.substr(at, end - at)) + VisibleWidth(mark) > columns) {
+      folded.append(mark).append("\n").append(static_cast<size_t>(indent), ' ');
+      width = indent;
+      at = word;
+    }
+    folded += text.substr(at, end - at);
+    width += VisibleWidth(text.substr(at, end - at));
+    at = end;
+  }
+  return folded;
+}
+
 std::string CutLine(std::string_view line, int columns) {
   if (VisibleWidth(line) <= columns) return std::string(line);
   TextLine cut(columns - 1, /*colour=*/false);

@@ -46,6 +46,9 @@ class TextFlow {
 
 // Columns that a line takes on the screen: code points outside escape sequences.
 int VisibleWidth(std::string_view line);
+// `text` with lines of at most `columns`, broken at spaces outside '...': each part but the last of
+// a line ends in `mark`, each but the first begins with `indent` spaces. A longer word stays whole.
+std::string Folded(std::string_view text, int columns, int indent, std::string_view mark = {});
 // The first `columns` of a line without escape sequences, the last of them an ellipsis where
 // something was cut off.
 std::string CutLine(std::string_view line, int columns);

@@ -32,6 +32,16 @@ TEST(TextLineTest, ABarLeavesTheRoomThatIsReserved) {
   EXPECT_EQ(narrow.room(), 5);
 }
 
+TEST(FoldedTest, BreaksBetweenWords) {
+  EXPECT_EQ(Folded("  cost  12 frames, 7 words\n  run   a/b\n", 17, 8),
+            "  cost  12\n        frames, 7\n        words\n  run   a/b\n");
+  EXPECT_EQ(Folded("  go  train 'a b c' k=1 j=2\n", 20, 6, " \\"),
+            "  go  train \\\n      'a b c' k=1 \\\n      j=2\n");
+  EXPECT_EQ(Folded("  run   a/long/path/of/a/run x", 12, 8),
+            "  run   a/long/path/of/a/run\n        x");
+  EXPECT_EQ(Folded("short\n", 80, 8), "short\n");
+}
+
 TEST(TextFlowTest, BreaksBetweenItems) {
   TextFlow flow(12, /*colour=*/false);
   flow.Item("best", "500");

@@ -187,7 +187,13 @@ Result<std::unique_ptr<ReplayAlgorithm>> MakeDiscreteSac(const AgentSetup& setup
   const std::string& target = setup.config.learn.entropy_target;
   const double nats = target == "none" ? 0 : std::strtod(target.c_str(), nullptr);
   const double most = std::log(static_cast<double>(setup.environment.action.n));
-  if (nats < 0 || nats >= most)
+  if (nats < 0)
+    return Status(Code::kConfig,
+                  "learn.entropy_target=" + target +
+                      ": for continuous actions, as presets of such tasks set it; this "
+                      "environment's are discrete: set it to 0 or more, below " +
+                      std::to_string(most) + ", or to none");
+  if (nats >= most)
     return Status(Code::kConfig, "learn.entropy_target=" + target +
                                      ": expected nats from 0 to below " + std::to_string(most) +
                                      ", which " + std::to_string(setup.environment.action.n) +
