@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "config/experiment.h"
+#include "core/log.h"
 #include "report/metrics_csv.h"
 #include "report/report.h"
 #include "storage/agent_state.h"
