@@ -487,8 +487,9 @@ def test_the_package_imports_nothing_before_it_is_used():
 
 
 def test_the_pages_examples_run(tmp_path):
-    """The code blocks of doc/python.md, one after the other, as somebody pastes them."""
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "doc/python.md").read_text(), re.M | re.S)
+    """The code blocks of doc/python.md, one after the other, as somebody pastes them. Stable-Baselines3: test_vector.py."""
+    blocks = [block for block in re.findall(r"^```python\n(.*?)^```", (ROOT / "doc/python.md").read_text(), re.M | re.S)
+              if "stable_baselines3" not in block]
     assert len(blocks) > 3
     done = subprocess.run([sys.executable, "-c", "\n".join(blocks)], cwd=tmp_path, capture_output=True, text=True,
                           timeout=120, env=os.environ | {"PYTHONPATH": str(ROOT / "build/python")})

@@ -220,9 +220,9 @@ def test_an_agents_weights_too(tmp_path):
     bad, good = tmp_path / "bad.safetensors", tmp_path / "good.safetensors"
     for file, value in ((good, 1.0), (bad, np.nan)):
         save_file({"body.weight": np.full((2, 2), value, np.float32)}, file, {"format": "samara-agent-1", "config": config})
-    for command in (["eval", bad], ["export", bad, tmp_path / "x"]):
+    for command in (["eval", bad], ["export", bad, tmp_path / "x.safetensors"]):
         refused(65, *command, words=[str(bad), "weight 0 of body.weight", "--allow-nonfinite"])
-    ok("export", good, tmp_path / "x")
+    ok("export", good, tmp_path / "x.safetensors")
 
 
 @pytest.mark.parametrize("key, value", [("outputs", "-0.0"), ("outputs", "1e-400"), ("height", "1.0"), ("width", "1e300"),

@@ -278,6 +278,8 @@ def toml(value: Any) -> str:
 
 def build(given: str, kwargs: dict[str, Any], folders: dict[str, str], again: str) -> gymnasium.Env:
     """Calls gymnasium.make; errors become a SetupError of one line. `again` is a command that shows more of them."""
+    if given.startswith(("ALE/", "atari/")):  # also where another package has registered them
+        refuse_atari(given, None)
     try:
         # the checker that gymnasium.make adds costs time at every step and changes nothing
         return gymnasium.make(registered(given), disable_env_checker=True, **kwargs)
@@ -299,7 +301,7 @@ def build(given: str, kwargs: dict[str, Any], folders: dict[str, str], again: st
         raise SetupError(CONFIG, f"gym {given!r} cannot be built: {about(error, again)}") from error
 
 
-def refuse_atari(given: str, error: Exception) -> None:
+def refuse_atari(given: str, error: Exception | None) -> None:
     """Raises SetupError where `given` is another library's name of an Atari game."""
     if named := ATARI.fullmatch(given):
         game = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", named[1]).lower()  # MsPacman -> ms_pacman

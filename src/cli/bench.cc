@@ -116,7 +116,7 @@ Status RunBench(BenchCommand command, const Readers& options, Invocation& invoca
 // `bench WORKLOAD --help`: what it measures, and its own options only.
 std::string Help(const CLI::App& app, const std::string& name, CLI::AppFormatMode mode,
                  CLI::Option& what, const Readers& options) {
-  const CLI::Formatter formatter;
+  const auto& formatter = dynamic_cast<const CLI::Formatter&>(*app.get_parent()->get_formatter());
   const auto workload = what.count() == 0
                             ? Result<const bench::Workload*>(Status(Code::kUsage, "none named"))
                             : bench::FindWorkload(what.results().front());

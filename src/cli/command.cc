@@ -59,6 +59,7 @@ std::string Lines(const std::string& text, size_t width) {
 
 // in the order a newcomer meets them
 void AddAllCommands(CLI::App& app, Invocation& invocation) {
+  app.formatter(std::make_shared<HelpFormatter>());  // which the commands take from it
   for (const auto add :
        {AddTrain,  AddEval,  AddPlay,  AddReport,       AddList,   AddCheck,     AddNew,
         AddDoctor, AddFsck,  AddHash,  AddInspect,      AddExport, AddImport,    AddLaunch,
@@ -69,9 +70,7 @@ void AddAllCommands(CLI::App& app, Invocation& invocation) {
   const auto something = [](const std::string& text) {
     return text.empty() ? "expected a value, not an empty text" : std::string();
   };
-  const auto formatter = std::make_shared<HelpFormatter>();
   for (CLI::App* command : app.get_subcommands({})) {
-    command->formatter(formatter);
     command->description(Lines(command->get_description(), kCommandWidth));
     const std::string before = command->get_footer();
     command->footer(before + (before.empty() ? "" : "\n\n") + ExamplesOf(command->get_name()));
