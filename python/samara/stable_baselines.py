@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from stable_baselines3.common.vec_env import VecEnv
 
+
 class Adapter(VecEnv):
     """A samara.VectorEnv, which begins the next episode in the step that ends one. What Stable-Baselines3 sets or calls in
     single environments is refused: they are in C++ or in other processes."""

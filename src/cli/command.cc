@@ -37,7 +37,7 @@ class HelpFormatter : public CLI::Formatter {
     const size_t type = text.rfind(' ', range);
     return text.erase(type + 1, range - type);
   }
-  // What is said of an option in place of its type is also its usage.
+  // An option's usage is the text that it has in place of its type, where it has one.
   std::string make_option_usage(const CLI::Option* option) const override {
     const std::string& text = option->get_option_text();
     return text.empty() ? CLI::Formatter::make_option_usage(option) : text;

@@ -1,4 +1,5 @@
-// What the words of `samara train` say: a preset, and keys that contradict each other.
+// Checks of what `samara train` is given: the name of a preset, and keys that contradict each
+// other.
 #pragma once
 
 #include <string>

@@ -76,12 +76,11 @@ std::string TaskOf(const Preset& preset) {
 // "sac"; R2D2 without its LSTM is DQN of sequences.
 std::string MethodOf(const Preset& preset) {
   const std::string algorithm = TextIn(preset.toml, "run.algorithm");
+  if (algorithm != "r2d2") return algorithm;
   ExperimentConfig config;
   config.ChooseAlgorithm(preset.toml);
-  ConfigTable table = config.Table();
-  const bool sequences = algorithm == "r2d2" && table.ParseToml(preset.toml, preset.name).ok() &&
-                         config.learning.network.lstm == 0;
-  return sequences ? "r2d2 (dqn)" : algorithm;
+  const bool parsed = config.Table().ParseToml(preset.toml, preset.name).ok();
+  return parsed && config.learning.network.lstm == 0 ? "r2d2 (dqn)" : algorithm;
 }
 
 Rows PresetRows() {
@@ -217,7 +216,7 @@ Rows KeyRows() {
   return rows;
 }
 
-// Of a terminal, at most 100, and not so few that nothing fits behind a name.
+// Returns the width of lists: the terminal's, at most 100, and enough for words behind a name.
 size_t Columns() { return static_cast<size_t>(std::clamp(ColumnsOf(stdout), 60, 100)); }
 
 // A name, and what is said of it behind it.
@@ -268,8 +267,7 @@ constexpr std::string_view kLessNeeded[] = {"budget", "method", "time", "in"};
 
 // Leaves out columns until a line fits.
 Rows FittingTerminal(Rows rows) {
-  if (!IsTerminal(stdout)) return rows;
-  const int columns = SizeOfTerminal(stdout).columns;
+  const int columns = ColumnsOf(stdout);
   for (const std::string_view less : kLessNeeded) {
     int widest = 0;
     for (const std::string& line : TableLines(rows, /*about=*/false))
@@ -289,7 +287,7 @@ struct Section {
 
 constexpr Section kSections[] = {
     {"presets", PresetRows,
-     "score: of the seeds in doc/results.md; not run: sizes of papers, days on a desktop\n"
+     "score: of the seeds in doc/results.md; not run: papers' sizes, days of training\n"
      "time: of a run there, on two cores\n"
      "about one: samara list presets NAME"},
     {"envs", EnvironmentRows},

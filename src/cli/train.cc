@@ -114,7 +114,7 @@ Result<std::vector<nlohmann::json>> TrainInTurn(const std::vector<int64_t>& seed
   return results;
 }
 
-// What to do when all seeds are done: watch one, or the same command with larger budgets.
+// Names the commands that go on when all seeds are done: watch one, train with larger budgets.
 std::string NextSteps(const TrainArguments& args, const ExperimentConfig& config, const Path& out,
                       int64_t seed) {
   std::string text = "  watch    samara play " + ShellWord(SeedFolder(out, seed).string()) + "\n";

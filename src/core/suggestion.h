@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// What a misspelt name was meant to be, where that can be told.
+// Suggests the name that a misspelt one was meant to be, where that can be told.
 #pragma once
 
 #include <string>

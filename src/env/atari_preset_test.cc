@@ -53,7 +53,7 @@ TEST(AtariPresetTest, HashesTellPresetsAndRowsApart) {
   EXPECT_FALSE(hashes.contains(changed.Hash()));
 }
 
-// What doc/atari.md says of deepga-gpu, in the words of its rows.
+// The rows of deepga-gpu agree with what doc/atari.md says of it.
 TEST(AtariPresetTest, JsonHoldsThePresetsRows) {
   const auto json = nlohmann::json::parse(FindAtariPreset("deepga-gpu")->ToJson());
   const auto& rows = json["rows"];
