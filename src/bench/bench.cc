@@ -12,6 +12,7 @@
 #include "config/presets.h"
 #include "core/clock.h"
 #include "core/config.h"
+#include "core/suggestion.h"
 #include "core/thread.h"
 #include "env/atari_preset.h"
 #include "play/environment_setup.h"

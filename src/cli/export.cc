@@ -10,6 +10,7 @@
 #include "config/import_2018.h"
 #include "core/config.h"
 #include "core/log.h"
+#include "core/suggestion.h"
 #include "evo/genome/decode.h"
 #include "evo/genome/import_uber.h"
 #include "play/saved_policy.h"

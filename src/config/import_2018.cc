@@ -11,6 +11,7 @@
 
 #include "config/experiment.h"
 #include "core/log.h"
+#include "core/suggestion.h"
 
 namespace samara {
 namespace {

@@ -133,9 +133,4 @@ std::string TextIn(std::string_view toml, std::string_view key);
 // JSON of the value of an AddTable or AddList.
 std::string JsonOf(const std::string& value);
 
-// The candidate that `word` begins, or its last part (behind '/' or '.'), or that begins `word`;
-// else the one with the least edit distance of the whole or of the last part. Case does not count.
-// Empty when `candidates` is.
-std::string Nearest(std::string_view word, const std::vector<std::string>& candidates);
-
 }  // namespace samara

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/sha256.h"
+#include "core/suggestion.h"
 
 namespace samara {
 namespace {

@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "core/config.h"
-
 namespace samara {
 namespace {
 

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <charconv>
 
-#include "core/config.h"
 #include "core/rng.h"
 #include "core/sha256.h"
+#include "core/suggestion.h"
 
 namespace samara {
 namespace {

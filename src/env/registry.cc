@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/check.h"
-#include "core/config.h"
+#include "core/suggestion.h"
 #include "env/classic/acrobot.h"
 #include "env/classic/cartpole.h"
 #include "env/classic/catch.h"

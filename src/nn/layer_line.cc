@@ -6,8 +6,8 @@
 #include <map>
 #include <optional>
 
-#include "core/config.h"
 #include "core/log.h"
+#include "core/suggestion.h"
 
 namespace samara {
 namespace {
