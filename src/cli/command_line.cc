@@ -16,7 +16,9 @@ namespace samara {
 namespace {
 
 int Fail(const Status& status, bool json) {
-  LeaveSilently();  // a stop from now on only cuts short what is printed here
+  // a stop from now on is late; a second one cuts short what is printed here
+  IgnoreNextStop();
+  LeaveSilently();
   const int exit_code = static_cast<int>(status.code());
   const std::string line = ShownMessage(status.message());
   std::fprintf(stderr, "samara: %s\n", line.c_str());

@@ -23,6 +23,7 @@ namespace {
 
 std::atomic<bool> stop_requested{false};
 std::atomic<bool> checkpoint_requested{false}, reload_requested{false}, silent{false};
+std::atomic<bool> ignore_next_stop{false};
 std::atomic<int> stop_fd{-1}, graceful{0};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free,
               "the handlers may use lock-free atomics only");
@@ -37,6 +38,7 @@ std::atomic<const Farewell*> farewell{&farewells.front()};
 
 // async-signal-safe: atomics, write, Leave
 void OnStop(int) {
+  if (ignore_next_stop.exchange(false)) return;
   const int saved_errno = errno;
   const bool again = stop_requested.exchange(true);
   const Farewell& words = *farewell;
@@ -88,6 +90,7 @@ GracefulStop::GracefulStop() { ++graceful; }
 GracefulStop::~GracefulStop() { --graceful; }
 
 void StopSilently() { silent = true; }
+void IgnoreNextStop() { ignore_next_stop = true; }
 
 void SetStopAdvice(const std::string& advice) {
   Farewell& made = farewells.emplace_back();

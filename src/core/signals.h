@@ -42,6 +42,9 @@ class GracefulStop {
 void SetStopAdvice(const std::string& advice);
 // From now on a stop leaves without a line: another rank speaks for this one.
 void StopSilently();
+// The next stop changes nothing, the one after it does: for the moment in which the outcome is
+// printed, which a reader of the output may yet hold up.
+void IgnoreNextStop();
 
 bool StopRequested();
 // As if SIGTERM had come: for tests and for limits such as run.minutes.

@@ -124,6 +124,16 @@ TEST(SignalsTest, ASecondOneAfterTheSaveDoesNotDenyIt) {
             "");
 }
 
+TEST(SignalsTest, OneThatComesWhileTheOutcomeIsPrintedDoesNotCutItShort) {
+  EXPECT_EQ(SaysWhenItLeaves([] {
+              IgnoreNextStop();
+              ::raise(SIGINT);
+              (void)!::write(STDERR_FILENO, "all of it\n", 10);
+              ::raise(SIGINT);
+            }),
+            "all of it\nsamara: stopped\n");
+}
+
 TEST(SignalsTest, OneThatIsHeldArrivesWithTheHandlers) {
   EXPECT_EQ(SaysWhenItLeaves([] {
               HoldStopSignals();

@@ -279,7 +279,10 @@ Result<json> Session::Finish(json result, MetricsWriter& metrics, const Result<P
   return result;
 }
 
-Session::~Session() { SetStopAdvice(""); }
+// A second signal may still come before the process has ended: its line keeps the advice.
+Session::~Session() {
+  if (!StopRequested()) SetStopAdvice("");
+}
 
 std::vector<std::string> Budgets(const ExperimentConfig& config, double factor) {
   ExperimentConfig bound = config;
