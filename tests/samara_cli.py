@@ -130,6 +130,13 @@ class Running:
         return found
 
 
+def catches(pid, number):
+    """Whether the process has a handler for this signal; before its main it has none."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = int(next(line for line in status.splitlines() if line.startswith("SigCgt")).split()[1], 16)
+    return caught >> (number - 1) & 1
+
+
 def reported(text: str) -> int:
     """The last generation that the log says is done; 0 before the first."""
     import re

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from remote_util import Actor, Engine, folder, needs_grpc, started  # noqa: F401: fixtures
-from samara_cli import BINARY, environment, ok, samara
+from samara_cli import BINARY, catches, environment, ok, samara
 from test_envpool import needs_envpool
 from test_launch import until
 
@@ -104,8 +104,8 @@ def test_python_actors_exit_like_the_others(folder, started):
         assert code == wrong == result["exit"] and words in errors and len(errors.splitlines()) == 1, errors
     assert ends("foo", env="dummy")[0] == 78
     waits = started(Actor(f"unix:{folder}/none", env="dummy", python=True))
-    until(lambda: b"samara.actor" in Path(f"/proc/{waits.process.pid}/cmdline").read_bytes())
-    time.sleep(1)
+    until(lambda: catches(waits.process.pid, signal.SIGTERM))
+    time.sleep(0.2)  # until it waits
     waits.process.terminate()
     code, result, errors = waits.end()
     assert code == 75 and result == {"error": "stopped", "exit": 75} and errors == "actor: stopped\n"

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import random
+import re
 import shutil
 import signal
 import struct
@@ -129,14 +130,36 @@ def test_a_signal_ends_the_run_with_a_saved_state(number, whole, tmp_path):
     same(resume(run), whole[1])
 
 
+def test_speed_after_a_resume_is_without_the_frames_of_reused_episodes(tmp_path):
+    run = tmp_path / "run"
+    settings = [*CARTPOLE, "ga.population=10000", "ga.episodes=80", "ga.generations=1", "run.checkpoint_seconds=1", "fleet.threads=1"]
+    running = Running(tmp_path / "log", "train", *settings, "--out", run, "--quiet")
+    end = time.monotonic() + 60
+    while not list(run.glob("checkpoints/journal*")) or next(run.glob("checkpoints/journal*")).stat().st_size < 10_000:
+        assert time.monotonic() < end and running.process.poll() is None
+        time.sleep(0.001)
+    running.send(signal.SIGTERM)
+    assert running.wait(GRACE) == 75
+    resume(run)
+    episodes = re.findall(r"(\d+) finished episodes of generation 1 are reused", (run / "log.txt").read_text())
+    reused = sum(map(int, episodes))
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    (line,) = (line for line in lines if "fitness_mean" in line)
+    played = line["frames_per_second"] * (line["seconds_population"] + line["seconds_validation"])
+    assert reused > 100
+    assert 0 < played <= line["frames"] - 8 * reused  # no pole falls sooner
+
+
 def test_a_signal_ends_an_atari_run_within_the_grace_time(tmp_path):
     run = tmp_path / "run"
     settings = [*ATARI, "env.frames_max=20000", "ga.population=100"]
     running = Running(tmp_path / "log", "train", *settings, "--out", run, "--quiet")
     running.wait_for("deep-ga on atari")
-    time.sleep(3)
-    actors = running.children()
-    assert actors
+    end = time.monotonic() + 60
+    while not (actors := running.children()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    time.sleep(3)  # until they play
     start = time.monotonic()
     running.send(signal.SIGTERM)
     assert running.wait(GRACE) == 75
@@ -326,19 +349,19 @@ def goes_on_after_damage(run, want, *words):
     ok("fsck", run)
 
 
-def test_a_damaged_checkpoint_is_set_aside(stopped, whole):
+def test_a_damaged_checkpoint_is_quarantined(stopped, whole):
     newest = checkpoints(stopped)[-1]
     flip(newest / "state.bin", 50)
     goes_on_after_damage(stopped, whole[1], newest.name, "damaged")
 
 
-def test_a_damaged_manifest_is_set_aside(stopped, whole):
+def test_a_damaged_manifest_is_quarantined(stopped, whole):
     newest = checkpoints(stopped)[-1]
     flip(newest / "manifest.json", 30)
     goes_on_after_damage(stopped, whole[1], newest.name)
 
 
-def test_a_damaged_journal_is_set_aside(stopped, whole):
+def test_a_damaged_journal_is_quarantined(stopped, whole):
     journal = stopped / "checkpoints" / "journal.bin"
     flip(journal, journal.stat().st_size // 2)
     for command in (["hash", stopped], ["eval", stopped]):

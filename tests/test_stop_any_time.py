@@ -12,7 +12,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from samara_cli import ATARI, BINARY, CARTPOLE, Running, environment, ok, samara, train
+from samara_cli import ATARI, BINARY, CARTPOLE, Running, catches, environment, ok, samara, train
 from test_launch import until
 
 GRACE = 20  # s, on a busy machine; alone they take less than one
@@ -157,13 +157,6 @@ def test_training_stops_at_a_hundred_moments(name, tmp_path):
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_commands_stop_at_a_hundred_moments(name, evolved, tmp_path):
     others(name, Place(tmp_path / "place", 4), evolved, 100)
-
-
-def catches(pid, number):
-    """Whether the process has a handler for this signal; before its main it has none."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    caught = int(next(line for line in status.splitlines() if line.startswith("SigCgt")).split()[1], 16)
-    return caught >> (number - 1) & 1
 
 
 def test_a_pipe_that_nobody_writes_to_does_not_hold_a_stop_up(evolved, tmp_path):
