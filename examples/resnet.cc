@@ -38,7 +38,7 @@ struct LayerImpl : nn::Module {
 };
 TORCH_MODULE(Layer);
 
-// Two layers of 3 x 3, or one of 3 x 3 between two of 1 x 1; beside them the input as it is.
+// Two layers of 3 x 3, or one of 3 x 3 between two of 1 x 1; next to them the input as it is.
 struct BlockImpl : nn::Module {
   BlockImpl(int64_t in, int64_t width, int64_t out, int64_t stride, bool bottleneck) {
     if (bottleneck) layers->push_back(Layer(in, width, 1, 1));

@@ -1,5 +1,5 @@
-// What a peer's bytes can do to the engine's sessions: the input is a script of what up to four
-// streams and the caller do, with messages that are right, spoilt, or nothing but bytes.
+// What a peer's bytes can do to the learner process's sessions: the input is a script of what up to
+// four streams and the caller do, with messages that are right, spoilt, or nothing but bytes.
 //
 // With clang's libFuzzer where there is one (-DSAMARA_FUZZER=ON), else fuzz/driver.cc throws random
 // scripts at it. It fails by crashing: a CHECK, a sanitizer, or one of the invariants at the end.
@@ -112,7 +112,7 @@ class Machine {
         hub_.TEST_Tick(now_ += std::chrono::milliseconds(100 * script.Byte()));
         break;
       case 11:
-        if (script.Byte() == 7) hub_.Goodbye();
+        if (script.Byte() == 7) hub_.NotifyShutdown();
         break;
     }
   }

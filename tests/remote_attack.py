@@ -104,7 +104,7 @@ def attack(address, spec, trials, seed=3):
             ends.setdefault(name, set()).add(peer.status())
         else:
             peer.send(wire.HEADER.pack(wire.EVENTS, 0, peer.incarnation))
-            peer.send(b"")  # and out: the engine had still listened
+            peer.send(b"")  # and out: the learner process had still listened
             ends.setdefault(name, set()).add(peer.status())
     channel.close()
     return ends

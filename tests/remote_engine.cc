@@ -1,6 +1,6 @@
-// An engine without learning, for the tests of remote actors: every slot plays episodes one after
-// the other with actions that are a function of (episode, step). Prints one JSON object a second
-// and at the end.
+// A learner process without learning, for the tests of remote actors: every slot plays episodes one
+// after the other with actions that are a function of (episode, step). Prints one JSON object a
+// second and at the end.
 //
 //   remote_engine ADDRESS key=value ...   keys: see main
 #include <cstdio>
@@ -172,7 +172,7 @@ Status Run(RemoteFleetOptions options, std::map<std::string, std::string> keys) 
       std::fflush(stdout);
     }
   }
-  if (number("goodbye", 1) > 0) remote.fleet->Goodbye();
+  if (number("shutdown", 1) > 0) remote.fleet->NotifyShutdown();
   auto last = Show(*remote.fleet, engine.played(), SecondsSince(start));
   last["done"] = engine.done();
   remote.fleet.reset();

@@ -70,7 +70,7 @@ def flood(address: str, kind: str, megabytes: float, tls: tuple[str, str, str] |
                 context.load_cert_chain(tls[1], tls[2])
             link = context.wrap_socket(link, server_hostname=host.strip("[]"))
 
-        def drain() -> None:  # so that nothing of the engine's waits
+        def drain() -> None:  # so that nothing of the learner process's waits
             try:
                 while link.recv(1 << 16):
                     pass

@@ -2,8 +2,8 @@
 // thread that hears the command. For runs with more streams than a machine has room for processes.
 //
 //   remote_streams ADDRESS ENVIRONMENT STREAMS
-// Prints one JSON object for every line on standard input, and one when the engine said goodbye to
-// all: {"steps": [of each stream], "ended", "failed": [messages]}.
+// Prints one JSON object for every line on standard input, and one when the learner process said
+// that it shuts down to all: {"steps": [of each stream], "ended", "failed": [messages]}.
 #include <atomic>
 #include <condition_variable>
 #include <cstdio>

@@ -1,4 +1,4 @@
-"""Presets whose originals do not install beside us, against their wrappers written down once more.
+"""Presets whose originals do not install next to us, against their wrappers written down once more.
 
 Each reference below is its original's few lines in NumPy, OpenCV and Pillow on the emulator's RGB or gray
 screens; it knows nothing of palettes, kernels or our buffers. The episode is cut at each of the four

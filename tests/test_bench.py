@@ -21,7 +21,7 @@ def test_the_signature_is_that_of_every_machine(isa):
 
 def test_workloads_are_listed():
     text = ok("bench").out
-    names = ("population", "atari-ga", "vtrace", "env", "vector", "inference", "schedule", "rollout", "noise", "materialise", "es-update", "safe-mutation")
+    names = ("population", "atari-ga", "vtrace", "env", "vector", "inference", "schedule", "rollout", "noise", "decode", "es-update", "safe-mutation")
     for name in names:
         assert f"  {name} " in text
     listed = ok("bench", "--json").json["workloads"]
@@ -111,7 +111,7 @@ def test_a_full_standard_output_is_an_error():
     assert "standard output" in failed.stderr
 
 
-@pytest.mark.parametrize("what", [pytest.param("rollout", marks=pytest.mark.slow), "noise", "materialise", "es-update"])
+@pytest.mark.parametrize("what", [pytest.param("rollout", marks=pytest.mark.slow), "noise", "decode", "es-update"])
 def test_short_workloads(what):
     result = ok("bench", what, "--seconds", "0.05", "--json").json
     assert result["machine"]["read_gb_per_second"] > 0 and result["machine"]["cpu"]
@@ -119,7 +119,7 @@ def test_short_workloads(what):
     rates = {
         "rollout": "steps_per_second_per_core",
         "noise": "values_per_second_per_core",
-        "materialise": "children_per_second",
+        "decode": "children_per_second",
         "es-update": "values_per_second",
     }
     if what == "rollout":  # the last row is a network without an environment: 11-16-16-2

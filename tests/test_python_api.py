@@ -1,4 +1,4 @@
-"""`import samara`: runs started, watched, stopped and read from Python; each number beside the program's own."""
+"""`import samara`: runs started, watched, stopped and read from Python; each number next to the program's own."""
 
 import json
 import os

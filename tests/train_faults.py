@@ -599,7 +599,7 @@ def many_streams(folder: Path, streams: int, seconds: float, processes: int = 4)
     steps = [b - a for a, b in zip(before, after, strict=True)]
     drops = counted(saved["drops"])
     assert saved["live_slots"] == streams, saved["live_slots"]
-    # thousands of threads beside the engine may keep it, or themselves, from a lease's signs of life
+    # thousands of threads next to the engine may keep it, or themselves, from a lease's signs of life
     assert set(drops) <= {"lost_episodes", "partial_unrolls", "remote_expired"}, drops
     result = {"streams": streams, "processes": processes, "connect_seconds": round(connected, 1),
               "rows_per_second": round(sum(steps) / took), "updates": last["update"] - begin["update"],

@@ -63,8 +63,8 @@ uint64_t NanosecondsSince(Clock::time_point start) {
 }
 
 // The policies that this actor plays by itself: a state per slot, parameters copied from shared
-// memory when an episode begins (private memory has huge pages, and the engine may prepare the next
-// episode).
+// memory when an episode begins (private memory has huge pages, and the learner process may prepare
+// the next episode).
 class Policies {
  public:
   Policies(int fd, uint32_t slots) : segment_(MapWhole(fd, sizeof(PolicySegmentHeader))) {
@@ -163,7 +163,7 @@ class Slots {
       if (server_->leave()) return;
       if (PyErr_CheckSignals() != 0) throw nb::python_error();
       nb::gil_scoped_release release;
-      // the engine's death is noticed by PR_SET_PDEATHSIG before
+      // the learner process's death is noticed by PR_SET_PDEATHSIG before
       if (!server_->Wait() && EngineGone()) return;
     }
   }

@@ -47,7 +47,7 @@ OPTIONS: dict[str, Any] = {
     "renderer": "software",  # or "hardware"
     "dataset": "",  # folder of brady_konkle_oliva2008, for the psychlab levels
     "cache": "",  # folder that keeps compiled levels; several processes may share it
-    "runfiles": "",  # where the package finds its files, when not beside itself
+    "runfiles": "",  # where the package finds its files, when not next to itself
     "config": {},  # further settings of the package or the level
 }
 MIXER_SEED = 0x600D5EED  # of the mazes for tests

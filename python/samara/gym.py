@@ -36,7 +36,7 @@ FLATTENED = (spaces.Dict, spaces.Tuple, spaces.Discrete, spaces.MultiDiscrete, s
 # packages that decide an episode's bits: their versions are part of the run's identity
 ENGINES = {"mujoco": "mujoco", "Box2D": "box2d", "ale_py": "ale-py", "pygame": "", "gymnasium": ""}
 
-RATES = 0.1, 1000.0  # pictures a second that the engine takes
+RATES = 0.1, 1000.0  # pictures a second that the learner process takes
 ATARI = re.compile(r"(?:ALE/|atari[/:])(\w+?)(?:NoFrameskip|Deterministic)?(?:-v\d+)?")
 GYMNASIUM, LIBRARY = os.path.dirname(gymnasium.__file__), os.path.dirname(os.__file__)  # frames of theirs say little
 

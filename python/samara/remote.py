@@ -284,7 +284,7 @@ class Stream:
         metadata = [("authorization", f"Bearer {token}")] if token else None
         self.call = method(self.requests(), metadata=metadata)
         self.welcome: dict[str, Any] = {}
-        self.goodbye = False
+        self.shutdown = False
         self.closed = threading.Event()
         self.sent = self.received = time.monotonic()
 
@@ -311,14 +311,14 @@ class Stream:
                 self.send(wire.HEADER.pack(wire.EVENTS, 0, self.welcome["incarnation"]))
 
     def run(self) -> None:
-        """Serves until the learner process ends the stream: raises grpc.RpcError, or returns after a Goodbye."""
+        """Serves until the learner process ends the stream: raises grpc.RpcError, or returns after a shutdown notice."""
         keeper = threading.Thread(target=self.keep_alive, name="keep alive", daemon=True)
         keeper.start()
         try:
             for message in self.call:
                 self.received = time.monotonic()
                 self.take(wire.parse(message))
-                if self.goodbye:
+                if self.shutdown:
                     return
         finally:
             self.closed.set()
@@ -332,8 +332,8 @@ class Stream:
         if message.kind == wire.WELCOME:
             self.welcome = wire.parse_text(message)
             print(f"actor: connected, {self.welcome['slots']} slots", file=sys.stderr)
-        elif message.kind == wire.GOODBYE:
-            self.goodbye = True
+        elif message.kind == wire.SHUTDOWN:
+            self.shutdown = True
         elif message.kind == wire.COMMANDS and self.welcome:
             self.serve(wire.parse_commands(message, self.slots.command))
         else:
@@ -422,13 +422,13 @@ def play(arguments: argparse.Namespace, slots: Slots, token: str) -> int:
             stream = Stream(channel, slots, name, token)
             try:
                 stream.run()
-                stream.goodbye = True  # a learner process ends a stream with OK only after its Goodbye
+                stream.shutdown = True  # a learner process ends a stream with OK only after its shutdown notice
             except grpc.RpcError as error:
                 verdict(grpc, error)
                 last = error.details() or str(error.code())
         if stream.welcome:
             connections, wait, since = connections + 1, BACKOFF_FIRST, time.monotonic()
-        if stream.goodbye:
+        if stream.shutdown:
             return connections
         timeout = arguments.reconnect_timeout if connections else arguments.connect_timeout
         if time.monotonic() - since > timeout:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Messages between the learner process and a remote actor, as in src/fleet/remote/wire.h, which explains them.
 
-A message is a header, then text (Hello, Welcome, Goodbye) or rows. All numbers are little-endian.
+A message is a header, then text (Hello, Welcome, Shutdown) or rows. All numbers are little-endian.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 METHOD = "/samara.v1.Actors/Play"
 MAJOR, MINOR = 1, 0
 
-HELLO, EVENTS, WELCOME, COMMANDS, GOODBYE = 1, 2, 3, 4, 5  # kinds of messages
+HELLO, EVENTS, WELCOME, COMMANDS, SHUTDOWN = 1, 2, 3, 4, 5  # kinds of messages
 RESET, ACT = 1, 2  # kinds of commands
 TERMINATED, TRUNCATED, LIFE_LOST, LOST = 1, 2, 4, 8  # flags of events
 

@@ -87,7 +87,7 @@ constexpr Workload kWorkloads[] = {
      "sensitivities that scale safe mutations, compared with torch's backward passes",
      SafeMutations},
     {"noise", "normal numbers per second of each kind of noise", NoiseKinds},
-    {"materialise", "children per second from a cached parent, compared with copying memory",
+    {"decode", "children per second from a cached parent, compared with copying memory",
      Materialisation},
     {"es", "generations of evolution strategies on CartPole, compared with evosax",
      EvolutionStrategies},

@@ -1,6 +1,6 @@
 // Evolution strategies on CartPole, whole generations: every member's episodes, the update, the
-// centre's validation. Beside it evosax's Open_ES with the same population, network and episodes of
-// up to 500 steps in jax (es_rivals.py), on the same cores, in turns.
+// centre's validation. Next to it evosax's Open_ES with the same population, network and episodes
+// of up to 500 steps in jax (es_rivals.py), on the same cores, in turns.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // The update of evolution strategies: one pass over the parameters, every pair's noise drawn again
-// from its key. Beside it the noise alone, into a block that stays in cache, and copying memory: a
+// from its key. Next to it the noise alone, into a block that stays in cache, and copying memory: a
 // program that keeps noise in memory reads four bytes a value, so a value counts as four bytes.
 #include <fmt/format.h>
 

@@ -21,7 +21,7 @@ class FreshGenomes : public ParameterSource {
  public:
   explicit FreshGenomes(const NetworkDescription& network) : network_(network) {}
   void Write(PolicyHandle policy, std::span<float> canonical) const override {
-    Materialise(Individual(policy.id), network_, canonical);
+    DecodeParameters(Individual(policy.id), network_, canonical);
   }
   std::optional<Genome> GenomeOf(PolicyHandle policy) const override {
     return Individual(policy.id);

@@ -220,7 +220,7 @@ Result<Measured> Serve(const Setting& setting, const Place& place, Model& networ
       result.cpu_us_per_row = 1e6 * (CpuSeconds() - cpu) / std::max(1.0, done);
     }
     RETURN_IF_ERROR(status);
-    engine.fleet->Goodbye();
+    engine.fleet->NotifyShutdown();
     if (engine.peer != nullptr) RETURN_IF_ERROR(engine.peer->Wait(kPeerMax));
     rows = server.counters().rows;
     result.p50_us = model.latencies().Microseconds(0.5);
@@ -278,12 +278,12 @@ Result<json> Row(const Setting& setting, const std::string& model, double second
   std::vector<Measured> served;
   for (int round = 0; round < kInferenceRounds; ++round) {
     const double turn = seconds / kInferenceRounds;
-    ASSIGN_OR_RETURN(const Bare beside, MeasureBare(setting, place, turn));
-    bare.push_back(beside.rows_per_second);
-    bare_cpu.push_back(beside.cpu_us_per_row);
+    ASSIGN_OR_RETURN(const Bare alone, MeasureBare(setting, place, turn));
+    bare.push_back(alone.rows_per_second);
+    bare_cpu.push_back(alone.cpu_us_per_row);
     ASSIGN_OR_RETURN(const Measured measured, Serve(setting, place, *network, turn));
     served.push_back(measured);
-    ratios.push_back(measured.rows_per_second / beside.rows_per_second);
+    ratios.push_back(measured.rows_per_second / alone.rows_per_second);
   }
   const auto median = [&](double Measured::*member) {
     std::vector<double> values;
@@ -305,7 +305,7 @@ Result<json> Row(const Setting& setting, const std::string& model, double second
 }
 
 std::string Line(const json& row, double bare_cpu_us) {
-  const std::string beside = bare_cpu_us > 0 ? fmt::format(", bare {:.2f}", bare_cpu_us) : "";
+  const std::string bare_text = bare_cpu_us > 0 ? fmt::format(", bare {:.2f}", bare_cpu_us) : "";
   return fmt::format(
       "{}, {} bytes, {} streams of {} rows: {:.0f} rows/s, bare {:.0f} ({:.2f}); p50 {:.0f} us, "
       "p99 {:.0f} us, {:.2f} us of processors a row{}",
@@ -313,7 +313,7 @@ std::string Line(const json& row, double bare_cpu_us) {
       row["streams"].get<uint32_t>(), row["rows_per_message"].get<uint32_t>(),
       row["rows_per_second"].get<double>(), row["bare_rows_per_second"].get<double>(),
       row["ratio"].get<double>(), row["p50_us"].get<double>(), row["p99_us"].get<double>(),
-      row["cpu_us_per_row"].get<double>(), beside);
+      row["cpu_us_per_row"].get<double>(), bare_text);
 }
 
 // Settings that a run without options measures.

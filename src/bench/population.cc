@@ -36,7 +36,7 @@ struct Population {
   Population(const NetworkDescription& network, size_t size) : kernel(network) {
     std::vector<float> canonical(network.parameter_count);
     for (size_t i = 0; i < size; ++i) {
-      Materialise(Individual(i), network, canonical);
+      DecodeParameters(Individual(i), network, canonical);
       packed.emplace_back(kernel.packed_size());
       kernel.Pack(canonical, packed.back().span());
     }

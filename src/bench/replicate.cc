@@ -21,7 +21,7 @@ namespace {
 constexpr int kSteps = 40;
 constexpr int64_t kRows = 64;  // of one rank's batch
 
-Result<Path> Beside(const char* name) {
+Result<Path> NextTo(const char* name) {
   ASSIGN_OR_RETURN(const Path program, OwnProgram());
   const Path file = program.parent_path() / name;
   std::error_code failed;
@@ -31,8 +31,8 @@ Result<Path> Beside(const char* name) {
 }
 
 Result<json> OnRanks(int ranks, std::vector<std::string> arguments) {
-  ASSIGN_OR_RETURN(const Path samara, Beside("samara"));
-  ASSIGN_OR_RETURN(const Path program, Beside("samara-ranks"));
+  ASSIGN_OR_RETURN(const Path samara, NextTo("samara"));
+  ASSIGN_OR_RETURN(const Path program, NextTo("samara-ranks"));
   std::vector<std::string> command{samara.string(), "launch", "-n", std::to_string(ranks),
                                    program.string()};
   command.insert(command.end(), arguments.begin(), arguments.end());
@@ -69,7 +69,7 @@ Result<json> Steps(const Options& options, int ranks, const std::string& mode, i
 // Microseconds of this machine's MPI by operation and size; empty where it is not installed.
 std::map<std::pair<std::string, size_t>, double> MpiLatencies(int ranks, double seconds) {
   std::map<std::pair<std::string, size_t>, double> latencies;
-  const auto program = Beside("samara-mpi-ranks");
+  const auto program = NextTo("samara-mpi-ranks");
   if (!program.ok()) return latencies;
   // both are for root and for machines with fewer cores than ranks
   const auto result =

@@ -46,7 +46,7 @@ Result<json> SafeMutations(const Options& options) {
     ASSIGN_OR_RETURN(const NetworkDescription network,
                      MakeNetwork(Line(net), 1, 1, kMazeInputs, kMazeOutputs));
     std::vector<float> parameters(network.parameter_count), delta(network.parameter_count, 0.1F);
-    Materialise(Individual(1), network, parameters);
+    DecodeParameters(Individual(1), network, parameters);
     Experience experience;
     const CounterRng rng(1);
     for (size_t i = 0; i < kStates * kMazeInputs; ++i)

@@ -90,7 +90,8 @@ Result<std::unique_ptr<Play>> MakePlay(const Options& options) {
   play->model = std::move(setup.model);
   const NetworkDescription& network = play->model->kernel().network();
   for (uint32_t i = 0; i < kPopulation; ++i)
-    Materialise(Individual(i), network, play->individuals.emplace_back(network.parameter_count));
+    DecodeParameters(Individual(i), network,
+                     play->individuals.emplace_back(network.parameter_count));
   return play;
 }
 

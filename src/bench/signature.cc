@@ -44,7 +44,7 @@ std::string KernelHash() {
           MakeNetwork(name, side, side, side == 1 ? 30 : 4, 18).ValueOrThrow();
       network.storage = storage;
       std::vector<float> theta(network.parameter_count), input(network.input_size());
-      Materialise({NoiseKind::kQuantile8, InitKind::kFanIn, 7, {}}, network, theta);
+      DecodeParameters({NoiseKind::kQuantile8, InitKind::kFanIn, 7, {}}, network, theta);
       for (size_t i = 0; i < input.size(); ++i)  // a third of the inputs are zero
         input[i] = i % 3 == 0 ? 0.0F : static_cast<float>(rng.Uniform(i));
       const PopulationKernel kernel(network);

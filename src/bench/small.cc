@@ -57,7 +57,7 @@ Result<json> Rollout(const std::string& id, const std::string& network_name,
     s.workspace = std::make_unique<PolicyWorkspace>(*model);
     s.observation.resize(spec.observation.bytes());
     std::vector<float> theta(model->kernel().network().parameter_count);
-    Materialise(Parent(NoiseKind::kNormal), model->kernel().network(), theta);
+    DecodeParameters(Parent(NoiseKind::kNormal), model->kernel().network(), theta);
     AlignedFloats packed(model->kernel().packed_size());
     model->kernel().Pack(theta, packed.span());
     s.policy->LoadPacked(packed.span());
@@ -121,7 +121,7 @@ Result<json> NetworkAlone(const std::string& label, const std::string& network_n
                    MakeNetwork(network_name, 1, 1, inputs, outputs));
   const PopulationKernel kernel(network);
   std::vector<float> theta(network.parameter_count);
-  Materialise(Parent(NoiseKind::kNormal), network, theta);
+  DecodeParameters(Parent(NoiseKind::kNormal), network, theta);
   AlignedFloats packed(kernel.packed_size());
   kernel.Pack(theta, packed.span());
   const std::vector<float> input(network.input_size(), 1.0F);
@@ -193,7 +193,7 @@ Result<json> Materialisation(const Options& options) {
     const double rate = RatePerSecond(cores, options.seconds, [&](uint32_t t) {
       Genome child = parent;
       child.mutations.push_back({DeriveKey(next[t]++, Purpose::kMutation, t), 0.002F});
-      cache.Materialise(child, out[t].span());
+      cache.DecodeParameters(child, out[t].span());
       return 1.0;
     });
     const double bandwidth =

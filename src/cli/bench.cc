@@ -143,7 +143,7 @@ void AddBench(CLI::App& app, Invocation& invocation) {
   CLI::Option* const what =
       sub->add_option("what", command->what, "workload; `bench WORKLOAD --help` describes it");
   of({"population", "atari-ga", "env", "vector", "vtrace", "inference", "collectives", "schedule",
-      "rollout", "noise", "materialise", "es", "es-update", "safe-mutation"},
+      "rollout", "noise", "decode", "es", "es-update", "safe-mutation"},
      sub->add_option("--seconds", command->options.seconds, "seconds of each measurement"))
       ->check(CLI::Range(0.05, 600.0));
   of({"population", "atari-ga", "env", "vector", "vtrace", "schedule"},

@@ -30,7 +30,7 @@ struct Invocation {
 };
 
 // To be called before anything that needs agents (rl/learner/agent.h) of `algorithm`, or of any
-// where it is empty: where this program has none, the one beside it that does takes over from the
+// where it is empty: where this program has none, the one next to it that does takes over from the
 // start, with the same arguments, and this does not return. kConfig when it is not there.
 Status NeedAgents(const Invocation& invocation, std::string_view algorithm = {});
 // Where that program stands, or should; empty when this program has agents of every algorithm.

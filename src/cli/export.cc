@@ -105,7 +105,7 @@ Status RunImport(const std::string& file, const std::string& program, const std:
   ASSIGN_OR_RETURN(policy.network, PolicyNetwork(policy.config));
   RETURN_IF_ERROR(CheckKeys(*policy.genome, policy.network.parameter_count).Annotate(file));
   policy.parameters.resize(policy.network.parameter_count);
-  Materialise(*policy.genome, policy.network, policy.parameters);
+  DecodeParameters(*policy.genome, policy.network, policy.parameters);
   RETURN_IF_ERROR(SavePolicy(policy, out));
   Announce(json, out, policy);
   return Status::Ok();

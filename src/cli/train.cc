@@ -207,11 +207,11 @@ Result<std::unique_ptr<RankGroup>> JoinRanks(const World& world) {
 
 // Ends a rank that cannot end by itself: what it asked of the store is never answered where the
 // process that has the store is frozen. For ranks that own nothing.
-class LastResort {
+class StopWatchdog {
  public:
-  explicit LastResort(RankGroup& ranks)
+  explicit StopWatchdog(RankGroup& ranks)
       : thread_("last-resort", [this, &ranks] { Watch(ranks); }) {}
-  ~LastResort() { over_ = true; }
+  ~StopWatchdog() { over_ = true; }
 
  private:
   void Watch(RankGroup& ranks) const {
@@ -248,7 +248,7 @@ Status Follow(const World& world, const TrainArguments& args, Invocation& invoca
   if (args.dry_run) return Status::Ok();
   RETURN_IF_ERROR(NeedAgents(invocation));
   ASSIGN_OR_RETURN(const auto ranks, JoinRanks(world));
-  const LastResort last_resort(*ranks);
+  const StopWatchdog watchdog(*ranks);
   InstallSignalHandlers();
   ASSIGN_OR_RETURN(const Code code, OrTellRanks(ranks.get(), [&] { return FollowRuns(*ranks); }));
   invocation.exit_code = static_cast<int>(code);  // rank 0 says why

@@ -29,19 +29,19 @@ static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_alw
               "the handlers may use lock-free atomics only");
 
 // The last message of the process, made before it is needed: a handler makes no strings.
-struct Farewell {
+struct StopLines {
   std::string stopped = "stopped", unsaved = "second signal: left without a last save";
 };
 // kept until the process ends: a handler may read any of them
-std::deque<Farewell>& farewells = *new std::deque<Farewell>(1);
-std::atomic<const Farewell*> farewell{&farewells.front()};
+std::deque<StopLines>& stop_lines = *new std::deque<StopLines>(1);
+std::atomic<const StopLines*> current_lines{&stop_lines.front()};
 
 // async-signal-safe: atomics, write, Leave
 void OnStop(int) {
   if (ignore_next_stop.exchange(false)) return;
   const int saved_errno = errno;
   const bool again = stop_requested.exchange(true);
-  const Farewell& words = *farewell;
+  const StopLines& words = *current_lines;
   if (graceful == 0 || again) {
     if (silent) LeaveSilently();
     Leave(Code::kTryAgain, graceful == 0 ? words.stopped : words.unsaved);
@@ -93,10 +93,10 @@ void StopSilently() { silent = true; }
 void IgnoreNextStop() { ignore_next_stop = true; }
 
 void SetStopAdvice(const std::string& advice) {
-  Farewell& made = farewells.emplace_back();
+  StopLines& made = stop_lines.emplace_back();
   for (std::string* line : {&made.stopped, &made.unsaved})
     if (!advice.empty()) *line += "; " + advice;
-  farewell = &made;
+  current_lines = &made;
 }
 
 void HoldStopSignals(bool hold) {

@@ -49,7 +49,7 @@ void IgnoreNextStop();
 bool StopRequested();
 // As if SIGTERM had come: for tests and for limits such as run.minutes.
 void RequestStop();
-// Readable from the first request to stop on: for poll() beside other descriptors.
+// Readable from the first request to stop on: for poll() next to other descriptors.
 int StopDescriptor();
 // Sleeps; true at once when a stop is or gets requested.
 bool WaitForStop(double seconds);

@@ -3,7 +3,7 @@
 //
 // One preset answers each row of doc/atari.md; name, version and hash stand in
 // the run header and in checkpoints. The actor receives the rows as its whole configuration
-// besides the game, the engine uses those of the frame stack, the no-ops and the learner.
+// besides the game, the learner process uses those of the frame stack, the no-ops and the learner.
 // doc/atari.md explains every row. Rows that only the actor reads are words; python/samara/atari.py
 // lists them.
 #pragma once
@@ -30,9 +30,10 @@ struct AtariPreset {
 
   // play, done by the actor
   double sticky = 0;  // probability per emulated frame of repeating the last action
-  std::string_view actions = "minimal";   // minimal | full
-  int32_t noops_min = 1, noops_max = 30;  // raw frames on reset, uniform, drawn by the engine
-  bool noops_less_fire = false;           // one fewer when the action set has FIRE
+  std::string_view actions = "minimal";  // minimal | full
+  int32_t noops_min = 1,
+          noops_max = 30;        // raw frames on reset, uniform, drawn by the learner process
+  bool noops_less_fire = false;  // one fewer when the action set has FIRE
   std::string_view fire =
       "none";          // none | before-noops | after-noops | then-up | then-up-each-life
   int64_t repeat = 4;  // emulated frames per action
@@ -51,7 +52,7 @@ struct AtariPreset {
   int64_t height = 84, width = 84;   // 0 = the screen's own
   std::string_view dtype = "uint8";  // uint8 | float32
 
-  // at the engine
+  // at the learner process
   FrameStackRule stack;
   RewardRule reward = RewardRule::kRaw;
 

@@ -31,14 +31,15 @@ namespace samara {
 namespace {
 
 constexpr double kTick = 0.05;  // s between two looks of the supervisor when nothing happens
-// A longer pause between two looks is the engine's own (stopped, swapped, starved): time that the
-// actors are not charged for.
+// A longer pause between two looks is the learner process's own (stopped, swapped, starved): time
+// that the actors are not charged for.
 constexpr double kGapMax = 4 * kTick;
 constexpr double kRestFirst = 0.1, kRestMax = 10;  // s before a retry, doubling
 constexpr int kPacketsPerTurn = 16;
 constexpr std::chrono::milliseconds kLeaveGrace{300};
 // Catches what is about to come. Where actors take all cores, longer spinning only takes one from
-// them: with simulators of 500 us a step, 20 us cost 12 us more of engine CPU a step.
+// them: with simulators of 500 us a step, 20 us cost 12 us more of the learner process's CPU a
+// step.
 constexpr std::chrono::microseconds kSpin{5}, kSpinWithCore{50};
 constexpr std::chrono::milliseconds kSleepMax{100};  // a hostile actor cannot keep us asleep
 
@@ -54,7 +55,7 @@ struct Actor {
   double rest = 0;                   // s to stay in kResting
   uint32_t failures = 0;             // in a row without a completed step, by its own fault
   uint32_t kills = 0;                // in the same row, from outside
-  double trouble = 0;                // s since the row began
+  double failing_for = 0;            // s since the row began
   uint64_t steps = 0, answered = 0;  // last seen
   // why the process is being ended, when known before its exit status
   Status error;
@@ -173,11 +174,11 @@ class ActorFleet : public Fleet, public PolicyPlayer {
       const SteadyTime now = Now();
       const double passed = std::min(std::chrono::duration<double>(now - last).count(), kGapMax);
       last = now;
-      barren_ += passed;
+      since_progress_ += passed;
       for (Actor& actor : actors_) {
         actor.waited += passed;
-        if (actor.failures + actor.kills > 0) actor.trouble += passed;
-        Look(actor);
+        if (actor.failures + actor.kills > 0) actor.failing_for += passed;
+        Poll(actor);
       }
     }
     EndAll();
@@ -196,7 +197,7 @@ class ActorFleet : public Fleet, public PolicyPlayer {
     poll(polled_.data(), polled_.size(), static_cast<int>(timeout * 1000));
   }
 
-  void Look(Actor& actor) {
+  void Poll(Actor& actor) {
     if (actor.state == Actor::State::kFailed) return;
     if (actor.state == Actor::State::kResting) {
       if (actor.waited >= actor.rest) Start(actor);
@@ -207,13 +208,13 @@ class ActorFleet : public Fleet, public PolicyPlayer {
     for (int i = 0; i < kPacketsPerTurn; ++i) {
       const auto packet = actor.process->Receive();
       if (!packet) break;
-      Hear(actor, *packet);
+      HandleMessage(actor, *packet);
     }
     if (actor.state == Actor::State::kServing) Watch(actor);
     if (actor.state == Actor::State::kStarting && actor.waited > options_.hello_timeout)
-      Blame(actor, {Code::kUnavailable,
-                    fmt::format("no Hello within {} s of its start", options_.hello_timeout)});
-    if (!actor.error.ok() || actor.process->gone()) Bury(actor);
+      RecordFailure(actor, {Code::kUnavailable, fmt::format("no Hello within {} s of its start",
+                                                            options_.hello_timeout)});
+    if (!actor.error.ok() || actor.process->gone()) Reap(actor);
   }
 
   void Start(Actor& actor) {
@@ -228,8 +229,8 @@ class ActorFleet : public Fleet, public PolicyPlayer {
                                         .bell_fd = bell_memory_.fd(),
                                         .policies_fd = actor.policies_fd});
     if (!process.ok()) {
-      Blame(actor, process.status());
-      return Bury(actor);
+      RecordFailure(actor, process.status());
+      return Reap(actor);
     }
     actor.process = std::move(*process);
     actor.process->Send(Write(ConfigureMessage{.environment_json = options_.environment_json,
@@ -239,15 +240,15 @@ class ActorFleet : public Fleet, public PolicyPlayer {
                                                .render = options_.render}));
   }
 
-  void Hear(Actor& actor, const std::string& packet) {
+  void HandleMessage(Actor& actor, const std::string& packet) {
     auto message = ParseActorMessage(packet, table_.SlotsOf(actor.index));
-    if (!message.ok()) return Blame(actor, message.status());
+    if (!message.ok()) return RecordFailure(actor, message.status());
     if (message->kind == ActorMessage::Kind::kError) {
       actor.error_slot = message->slot;
-      return Blame(actor, message->error);
+      return RecordFailure(actor, message->error);
     }
     if (actor.state != Actor::State::kStarting)
-      return Blame(actor, {Code::kUnavailable, "said Hello twice"});
+      return RecordFailure(actor, {Code::kUnavailable, "said Hello twice"});
     Welcome(actor, message->spec);
   }
 
@@ -258,12 +259,12 @@ class ActorFleet : public Fleet, public PolicyPlayer {
       table_.SetSpec(spec, options_.render);
     }
     if (const std::string difference = Difference(spec, spec_); !difference.empty())
-      return Blame(actor,
-                   {Code::kConfig, "plays something else than the first actor: " + difference});
+      return RecordFailure(
+          actor, {Code::kConfig, "plays something else than the first actor: " + difference});
     const SegmentLayout& layout = table_.layout(actor.index);
     if (actor.segment.data() == nullptr)
       if (Status mapped = actor.segment.Map(layout.segment_bytes()); !mapped.ok())
-        return Blame(actor, mapped);
+        return RecordFailure(actor, mapped);
     WriteHeader(actor, layout);
     table_.Up(actor.index, actor.segment.data(), actor.incarnation);
     actor.process->Send(WriteWelcome());
@@ -298,10 +299,11 @@ class ActorFleet : public Fleet, public PolicyPlayer {
     if (!progress.waiting || progress.answered != actor.answered) actor.waited = 0;
     actor.answered = progress.answered;
     if (!progress.offence.empty())
-      Blame(actor, {Code::kUnavailable, "broke the slot protocol: " + progress.offence});
+      RecordFailure(actor, {Code::kUnavailable, "broke the slot protocol: " + progress.offence});
     if (actor.waited > options_.step_timeout)
-      Blame(actor, {Code::kUnavailable, fmt::format("hung: no reply for {} s (fleet.step_timeout)",
-                                                    options_.step_timeout)});
+      RecordFailure(actor,
+                    {Code::kUnavailable, fmt::format("hung: no reply for {} s (fleet.step_timeout)",
+                                                     options_.step_timeout)});
   }
 
   // A completed step ends a row of failures.
@@ -309,19 +311,19 @@ class ActorFleet : public Fleet, public PolicyPlayer {
     SlotTable::Progress progress = table_.progress(actor.index);
     if (progress.steps != actor.steps) {
       actor.failures = actor.kills = 0;
-      actor.trouble = barren_ = 0;
+      actor.failing_for = since_progress_ = 0;
     }
     actor.steps = progress.steps;
     return progress;
   }
 
   // Keeps the first reason.
-  static void Blame(Actor& actor, const Status& reason) {
+  static void RecordFailure(Actor& actor, const Status& reason) {
     if (actor.error.ok()) actor.error = reason;
   }
 
   // The process has ended or must: makes sure, finds the reason, decides what comes next.
-  void Bury(Actor& actor) {
+  void Reap(Actor& actor) {
     if (actor.process != nullptr) {
       actor.process->Kill();
       // its last words may still lie in the socket
@@ -331,7 +333,7 @@ class ActorFleet : public Fleet, public PolicyPlayer {
         auto message = ParseActorMessage(*packet, table_.SlotsOf(actor.index));
         if (!message.ok() || message->kind != ActorMessage::Kind::kError) continue;
         actor.error_slot = message->slot;
-        Blame(actor, message->error);
+        RecordFailure(actor, message->error);
       }
     }
     const bool blamed = !actor.error.ok() || actor.process->own_fault();
@@ -346,7 +348,8 @@ class ActorFleet : public Fleet, public PolicyPlayer {
     if (!started() && blamed) return GiveUp(actor, StartFailure(actor));
     // somebody who kills actors faster than they start says nothing about them, and while others
     // complete steps the work goes on without this one
-    const bool killed_for_long = std::min(actor.trouble, barren_) >= options_.killed_timeout;
+    const bool killed_for_long =
+        std::min(actor.failing_for, since_progress_) >= options_.killed_timeout;
     const uint32_t in_a_row = actor.failures + (killed_for_long ? actor.kills : 0);
     const uint32_t failures = std::max(in_a_row, episode_failures);
     // an exception at the same step of the same episode comes again however often it is tried
@@ -446,7 +449,7 @@ class ActorFleet : public Fleet, public PolicyPlayer {
   std::vector<Actor> actors_;
   std::string warned_reason_;  // of the last warning about an exception
   SteadyTime warned_at_;
-  double barren_ = 0;  // s since some actor completed a step
+  double since_progress_ = 0;  // s since some actor completed a step
   std::vector<pollfd> polled_;
   Thread supervisor_;  // last: it starts when everything else is there
 };

@@ -363,10 +363,10 @@ TEST_F(ActorFleetTest, FewerSlotsThanActorsMakeFewerActors) {
   EXPECT_EQ(ActorsOf(getpid()).size(), 1U);
 }
 
-// --- the engine's own misfortunes, in a child process that plays the engine
+// --- the learner process's own misfortunes, in a child process that plays the learner process
 
-// Runs `body` in a forked engine and returns its pid.
-pid_t ForkEngine(const std::function<int()>& body) {
+// Runs `body` in a forked learner process and returns its pid.
+pid_t ForkLearner(const std::function<int()>& body) {
   const pid_t pid = fork();
   if (pid == 0) _exit(body());
   return pid;
@@ -391,9 +391,9 @@ bool Vanish(const std::vector<pid_t>& pids, double seconds) {
   return true;
 }
 
-std::vector<pid_t> AwaitActors(pid_t engine, size_t count) {
+std::vector<pid_t> AwaitActors(pid_t learner, size_t count) {
   for (int i = 0; i < 500; ++i) {
-    if (auto pids = ActorsOf(engine); pids.size() == count) return pids;
+    if (auto pids = ActorsOf(learner); pids.size() == count) return pids;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   return {};
@@ -401,7 +401,7 @@ std::vector<pid_t> AwaitActors(pid_t engine, size_t count) {
 
 TEST_F(ActorFleetTest, NoActorOutlivesAKilledEngine) {
   // one actor is in the middle of an endless step, the other has nothing to do
-  const pid_t engine = ForkEngine([] {
+  const pid_t learner = ForkLearner([] {
     ActorFleetOptions options = DummyActors(Dummy(R"("fault": "hang", "fault_step": 1)"));
     options.actors = options.slots = 2;
     const auto fleet = MakeActorFleet(options).ValueOrThrow();
@@ -411,18 +411,18 @@ TEST_F(ActorFleetTest, NoActorOutlivesAKilledEngine) {
     std::this_thread::sleep_for(std::chrono::seconds(60));
     return 0;
   });
-  const auto actors = AwaitActors(engine, 2);
+  const auto actors = AwaitActors(learner, 2);
   ASSERT_EQ(actors.size(), 2U);
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  kill(engine, SIGKILL);
-  waitpid(engine, nullptr, 0);
+  kill(learner, SIGKILL);
+  waitpid(learner, nullptr, 0);
   EXPECT_TRUE(Vanish(actors, 2));
 }
 
 TEST_F(ActorFleetTest, APauseOfTheWholeMachineIsNobodysFault) {
   int serving[2];
   ASSERT_EQ(pipe(serving), 0);
-  const pid_t engine = ForkEngine([&] {
+  const pid_t learner = ForkLearner([&] {
     ActorFleetOptions options = DummyActors(Dummy(R"("step_us": 20000)"));
     options.actors = options.slots = 2;
     options.step_timeout = 0.5;
@@ -438,15 +438,15 @@ TEST_F(ActorFleetTest, APauseOfTheWholeMachineIsNobodysFault) {
   // in the middle of play, when a command is outstanding nearly always
   char byte;
   ASSERT_EQ(read(serving[0], &byte, 1), 1);
-  const auto actors = ActorsOf(engine);
+  const auto actors = ActorsOf(learner);
   ASSERT_EQ(actors.size(), 2U);
   for (const pid_t pid : actors) kill(pid, SIGSTOP);
-  kill(engine, SIGSTOP);
+  kill(learner, SIGSTOP);
   std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-  kill(engine, SIGCONT);
+  kill(learner, SIGCONT);
   for (const pid_t pid : actors) kill(pid, SIGCONT);
   int status = -1;
-  waitpid(engine, &status, 0);
+  waitpid(learner, &status, 0);
   EXPECT_EQ(status, 0) << "1 in the exit status: an actor was replaced";
   close(serving[0]);
   close(serving[1]);

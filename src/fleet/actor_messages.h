@@ -1,4 +1,4 @@
-// The control messages between engine and actor: one JSON object a packet.
+// The control messages between learner process and actor: one JSON object a packet.
 // Everything an actor sends is checked here before anything is done with it.
 #pragma once
 
@@ -11,20 +11,20 @@
 
 namespace samara {
 
-// engine -> actor, first: what to build.
+// learner process -> actor, first: what to build.
 struct ConfigureMessage {
   std::string environment_json;  // a JSON object
   uint32_t actor = 0, incarnation = 0, slots = 0;
   bool render = false;
 };
 std::string Write(const ConfigureMessage& message);
-// engine -> actor: the segment has its size, commands may follow.
+// learner process -> actor: the segment has its size, commands may follow.
 std::string WriteWelcome();
 
-// actor -> engine, of native actors: what the environments are.
+// actor -> learner process, of native actors: what the environments are.
 std::string WriteHello(const EnvironmentSpec& spec);
 
-// actor -> engine.
+// actor -> learner process.
 struct ActorMessage {
   enum class Kind {
     kHello,  // `spec` is what the actor plays

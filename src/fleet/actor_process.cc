@@ -55,7 +55,7 @@ Status Failed(const char* what) {
   return SystemError(std::string("starting an actor: ") + what, errno, Code::kIoError);
 }
 
-// The engine's environment variables with ours in place of their namesakes.
+// The learner process's environment variables with ours in place of their namesakes.
 std::vector<std::string> Variables(const std::string& python_path) {
   std::vector<std::string> result = {"PYTHONPATH=" + python_path};
   const char* given = getenv("PYTHONPATH");
@@ -79,7 +79,8 @@ std::vector<std::string> Variables(const std::string& python_path) {
   return result;
 }
 
-// posix_spawn and not fork: a large engine is not copied, and no code runs between fork and exec.
+// posix_spawn and not fork: a large learner process is not copied, and no code runs between fork
+// and exec.
 int SpawnProcess(const ActorCommand& command, int control, int output, pid_t* pid) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -90,7 +91,8 @@ int SpawnProcess(const ActorCommand& command, int control, int output, pid_t* pi
   posix_spawn_file_actions_adddup2(&actions, command.segment_fd, kActorSegment);
   posix_spawn_file_actions_adddup2(&actions, command.bell_fd, kActorBell);
   posix_spawn_file_actions_adddup2(&actions, command.policies_fd, kActorPolicies);
-  // own process group, so that Ctrl-C reaches the engine only; signals as in a fresh process
+  // own process group, so that Ctrl-C reaches the learner process only; signals as in a fresh
+  // process
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes,

@@ -79,7 +79,7 @@ class ActorProcess {
   int lines_logged_ = 0;
 };
 
-// Beside the running binary: where the build and the installation put the Python package.
+// Next to the running binary: where the build and the installation put the Python package.
 std::string DefaultPythonPath();
 
 }  // namespace samara

@@ -1,10 +1,10 @@
 // The environment fleet: N slots, each of which plays one episode at a time.
 //
 // A slot is begun with an EpisodeSpec and then answers every command with exactly one event. Who
-// steps the simulator behind it (a thread of the engine, an actor process over shared memory, a
-// remote actor: remote/remote.h) does not show. When an actor dies or hangs its slots report kLost:
-// the caller begins the episode again, which gives the same bits. Thread safety: all methods may be
-// called from any thread; one slot is driven by one caller at a time.
+// steps the simulator behind it (a thread of the learner process, an actor process over shared
+// memory, a remote actor: remote/remote.h) does not show. When an actor dies or hangs its slots
+// report kLost: the caller begins the episode again, which gives the same bits. Thread safety: all
+// methods may be called from any thread; one slot is driven by one caller at a time.
 #pragma once
 
 #include <chrono>
@@ -92,8 +92,9 @@ class Fleet {
   virtual std::map<std::string, uint64_t> drops() const { return {}; }
   virtual Status status() const = 0;  // first fatal failure
   virtual void Stop() = 0;            // wakes every Wait for good
-  // The work is done: remote actors end with 0 instead of waiting for the engine to come back.
-  virtual void Goodbye() {}
+  // The work is done: remote actors end with 0 instead of waiting for the learner process to come
+  // back.
+  virtual void NotifyShutdown() {}
 };
 
 // Slots over native environments, stepped by `threads` threads of the process; 0: by the caller of
@@ -103,7 +104,7 @@ Result<std::unique_ptr<Fleet>> MakeThreadFleet(const EnvironmentFactory& factory
 
 struct ActorFleetOptions {
   std::string python;       // interpreter; empty: that of .venv (core/venv.h)
-  std::string python_path;  // folder of the package samara; empty: python/ beside this binary
+  std::string python_path;  // folder of the package samara; empty: python/ next to this binary
   // Instead of Python's actor: a program that calls RunNativeActor (native_actor.h), its arguments.
   std::vector<std::string> program;
   std::string

@@ -18,7 +18,7 @@
 
 namespace samara {
 
-// The release build beside the sources holds the extension when this build (a sanitizer's) does
+// The release build next to the sources holds the extension when this build (a sanitizer's) does
 // not.
 inline std::string PythonPathForTests() {
   const std::string beside = DefaultPythonPath();

@@ -89,8 +89,8 @@ class FleetUnion : public Fleet {
     events_.Stop();
     events_.Wake();
   }
-  void Goodbye() override {
-    for (const Member& m : members_) m.fleet->Goodbye();
+  void NotifyShutdown() override {
+    for (const Member& m : members_) m.fleet->NotifyShutdown();
   }
 
  private:

@@ -30,7 +30,7 @@ Status Say(const std::string& packet) {
   return n == static_cast<ssize_t>(packet.size()) ? Status::Ok() : Gone();
 }
 
-Result<std::string> Hear() {
+Result<std::string> ReceivePacket() {
   std::string packet(kPacketBytesMax, '\0');
   const ssize_t n = read(kActorControl, packet.data(), packet.size());
   if (n <= 0) return Gone();
@@ -132,7 +132,7 @@ struct Configuration {
 };
 
 Result<Configuration> Configure() {
-  ASSIGN_OR_RETURN(const std::string packet, Hear());
+  ASSIGN_OR_RETURN(const std::string packet, ReceivePacket());
   const Json json = Json::parse(packet, nullptr, false);
   if (!json.is_object() || json.value("protocol", 0U) != kSlotProtocol)
     return Status(Code::kConfig, "the learner process has another slot protocol than " +
@@ -168,7 +168,7 @@ Status RunNativeActor(const EnvironmentMaker& make) {
   if (!spec.action.discrete && spec.action.n > static_cast<int64_t>(kActionValuesMax))
     return {Code::kConfig, spec.id + ": more action dimensions than a slot holds"};
   RETURN_IF_ERROR(Say(WriteHello(spec)));
-  RETURN_IF_ERROR(Hear().status());  // welcome: the segment has its size now
+  RETURN_IF_ERROR(ReceivePacket().status());  // welcome: the segment has its size now
   ASSIGN_OR_RETURN(const std::span<std::byte> segment, Map(kActorSegment));
   ASSIGN_OR_RETURN(const std::span<std::byte> bell, Map(kActorBell));
   const SegmentLayout layout(configuration.slots, spec.observation.bytes(), 0);

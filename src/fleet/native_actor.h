@@ -13,10 +13,11 @@ namespace samara {
 using EnvironmentMaker =
     std::function<Result<std::unique_ptr<Environment>>(const std::string& environment_json)>;
 
-// To be called in a process that the engine's fleet started (ActorFleetOptions::program): builds
-// one environment per slot from what the engine sends, says Hello with their spec and serves
-// commands until the engine says leave or is gone. Neither pictures nor whole episodes. What `make`
-// refuses is told to the engine and returned; kConfig when the engine speaks another protocol.
+// To be called in a process that the learner process's fleet started (ActorFleetOptions::program):
+// builds one environment per slot from what the learner process sends, says Hello with their spec
+// and serves commands until the learner process says leave or is gone. Neither pictures nor whole
+// episodes. What `make` refuses is told to the learner process and returned; kConfig when the
+// learner process speaks another protocol.
 Status RunNativeActor(const EnvironmentMaker& make);
 
 }  // namespace samara

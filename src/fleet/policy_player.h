@@ -1,4 +1,4 @@
-// Whole episodes of a fleet whose actors choose the actions themselves, beside their simulators.
+// Whole episodes of a fleet whose actors choose the actions themselves, next to their simulators.
 //
 // The caller writes the parameters of a policy to where the actor reads them, and the slot answers
 // once, at the end of the episode. Thread safety: as fleet.h says.

@@ -3,10 +3,10 @@
 //
 // A sealed memfd per actor: PolicySegmentHeader | description | parameters of each slot | recording
 // of each slot, each 64-byte aligned. It gets its size and description once, before the first kPlay
-// command; after that the engine writes a slot's parameters while that slot is idle, and the actor
-// reads them when it begins the slot's next kPlay. The command's sequence number orders the two.
-// The actor writes a slot's recording while it plays, and the engine reads it after the reply;
-// pages that no episode was long enough for are never allocated.
+// command; after that the learner process writes a slot's parameters while that slot is idle, and
+// the actor reads them when it begins the slot's next kPlay. The command's sequence number orders
+// the two. The actor writes a slot's recording while it plays, and the learner process reads it
+// after the reply; pages that no episode was long enough for are never allocated.
 #pragma once
 
 #include <cstddef>

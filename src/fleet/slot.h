@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// The slot protocol: how the engine and one actor process share memory. Included by both.
+// The slot protocol: how the learner process and one actor process share memory. Included by both.
 //
 // One sealed memfd per actor holds
 //   SegmentHeader | SlotCommand of every slot | SlotReply of every slot | data of every slot
 // where a slot's data is observation 0 | observation 1 | pictures | memory | position, each 64-byte
 // aligned. What both
 // sides scan lies close together, and a discrete step needs one cache line of each kind.
-// The engine writes commands, the actor replies and data; each ends by storing its sequence number
-// (release). After one of them or several a doorbell is rung: the actor's own for commands, one
-// shared by all actors for replies. Rules:
+// The learner process writes commands, the actor replies and data; each ends by storing its
+// sequence number (release). After one of them or several a doorbell is rung: the actor's own for
+// commands, one shared by all actors for replies. Rules:
 //  (1) One command is outstanding per slot; its reply carries the same sequence number.
 //  (2) An episode writes to one of the two observation areas, the next episode to the other, so the
 //      final observation of an episode outlives the beginning of the next.
 //  (3) Neither side trusts the other's bytes: fixed-size parts are copied once (CopyOnce) and only
 //      the copy is checked and used; all sizes come from the reader's own SegmentLayout.
-//  (4) A segment serves all incarnations of its actor: the engine clears the slots between them.
+//  (4) A segment serves all incarnations of its actor: the learner process clears the slots between
+//  them.
 // A kPlay command asks for a whole episode: the actor chooses the actions itself, with the policy
 // that lies in its policy segment (policy_segment.h), and replies once, at the end. Version 5.
 // Incompatible changes raise kSlotProtocol; values are never reused.
@@ -35,7 +36,8 @@ namespace samara {
 inline constexpr uint32_t kSlotProtocol = 5;
 inline constexpr uint64_t kSegmentMagic = 0x31544f4c534d4153;  // "SAMSLOT1"
 inline constexpr size_t kActionValuesMax = 64;
-// Limits that a Hello must keep: nothing an actor says makes the engine allocate without bound.
+// Limits that a Hello must keep: nothing an actor says makes the learner process allocate without
+// bound.
 inline constexpr uint64_t kObservationBytesMax = uint64_t{64} << 20;
 inline constexpr uint64_t kPicturesBytesMax = uint64_t{256} << 20;
 inline constexpr double kPictureRateMin = 0.1, kPictureRateMax = 1000;  // a second
@@ -43,7 +45,7 @@ inline constexpr uint64_t kMemoryBytesMax = uint64_t{1} << 16;
 inline constexpr int64_t kPositionMax = 64;  // numbers
 
 struct SegmentHeader {
-  // written by the engine before the actor maps the segment
+  // written by the learner process before the actor maps the segment
   uint64_t magic;
   uint32_t protocol;
   uint32_t slots;
@@ -51,11 +53,11 @@ struct SegmentHeader {
   uint64_t pictures_bytes;     // of one slot; 0 when not rendering
   uint64_t segment_bytes;
   uint32_t incarnation;                   // of the actor that is served now
-  std::atomic<uint32_t> leave;            // engine: 1 asks the actor to end
+  std::atomic<uint32_t> leave;            // learner process: 1 asks the actor to end
   uint32_t spin_us;                       // how long the actor may poll before it sleeps
   uint32_t memory_bytes, position_bytes;  // of one slot; 0 when the simulator has none
   uint32_t unused[1];
-  Doorbell commands;  // rung by the engine
+  Doorbell commands;  // rung by the learner process
 };
 
 enum class SlotCommandKind : uint32_t { kReset = 1, kAct = 2, kPlay = 3 };

@@ -20,7 +20,7 @@ namespace samara {
 
 class SlotServer {
  public:
-  // How often a silent engine's life is to be checked.
+  // How often a silent learner process's life is to be checked.
   static constexpr std::chrono::milliseconds kPatience{500};
 
   // Why the memory does not hold what was agreed at Hello; empty when it does. REQUIRES: `bytes` of

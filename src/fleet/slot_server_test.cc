@@ -1,4 +1,4 @@
-// The actor's side of the slots against the engine's side, in ordinary memory.
+// The actor's side of the slots against the learner process's side, in ordinary memory.
 #include "fleet/slot_server.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// The engine's side of all slots in shared memory: which command is outstanding where, and which
-// replies are to be believed.
+// The learner process's side of all slots in shared memory: which command is outstanding where, and
+// which replies are to be believed.
 //
 // A slot is idle, busy (a command is outstanding), answered (an observation waits for its action)
 // or void (its episode was lost before the caller acted; the next action is told so). The caller's

@@ -1,5 +1,5 @@
-// The engine's side of the slots against a well-behaved, a confused and a hostile actor, all played
-// by the test in ordinary memory.
+// The learner process's side of the slots against a well-behaved, a confused and a hostile actor,
+// all played by the test in ordinary memory.
 #include "fleet/slot_table.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Frame stack at the engine: a simulator sends its newest frame, the
+// Frame stack at the learner process: a simulator sends its newest frame, the
 // stack turns the last `depth` of them into a network's input.
 //
 // Input layout: float32 [row][column][depth]. Bytes become value / 255 in float32 (correctly

@@ -24,7 +24,7 @@ uint32_t OrAuto(int64_t value, uint32_t automatic) {
   return value > 0 ? static_cast<uint32_t>(value) : automatic;
 }
 
-// This engine's share of the machine.
+// This learner process's share of the machine.
 uint32_t OwnCores(const FleetConfig& fleet) {
   return std::max(1U, Cores() / static_cast<uint32_t>(fleet.engines));
 }

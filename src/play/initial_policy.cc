@@ -26,7 +26,7 @@ std::optional<std::vector<float>> DecodedGenome(const Policy& policy) {
     return std::nullopt;
   if (!CheckKeys(*policy.genome, policy.network.parameter_count).ok()) return std::nullopt;
   std::vector<float> decoded(policy.network.parameter_count);
-  Materialise(*policy.genome, policy.network, decoded);
+  DecodeParameters(*policy.genome, policy.network, decoded);
   if (SameBits(policy.network, decoded, policy.parameters)) return decoded;
   std::vector<float> stored = decoded;
   RoundToStorage(policy.network, stored);

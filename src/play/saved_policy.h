@@ -58,7 +58,7 @@ Status CheckFits(const Policy& policy, const EnvironmentSetup& setup);
 // kNotPermitted when another user owns the run folder, or the file, or may write to it.
 Status CheckOwn(const Path& path);
 // Whether the overrides choose all code that runs: one of them chooses the environment, and of the
-// rest of `config` neither what env has beside its id (ChoosesCode) nor network.module is code.
+// rest of `config` neither what env has next to its id (ChoosesCode) nor network.module is code.
 bool ChoosesAllCode(const ExperimentConfig& config, const std::vector<std::string>& overrides);
 // Name, input and output sizes, parameter count: enough to make the same network again.
 nlohmann::json ToJson(const NetworkDescription& network);

@@ -221,7 +221,7 @@ TEST_F(SavedPolicyTest, AGenomeIsBelievedWhereItDecodesToTheParameters) {
   EXPECT_FALSE(begun()) << "parameters of another genome";
   const Genome genome{.initial = 5, .mutations = {{.key = 6, .power = 0.5F}}};
   policy_.genome = genome;
-  Materialise(genome, policy_.network, policy_.parameters);
+  DecodeParameters(genome, policy_.network, policy_.parameters);
   EXPECT_TRUE(begun());
   const std::vector<float> exact = policy_.parameters;
   ASSERT_TRUE(SetStorage(Storage::kBf16, policy_.network).ok());
@@ -328,7 +328,7 @@ TEST_F(PolicyOfRunTest, OfAnEvolutionItIsDecodedAndHasItsReferenceBatch) {
   ASSERT_TRUE(journal->Append(kReferenceRecord, EncodeReference(model, inputs)).ok());
   const Policy policy = LoadPolicy(path_).ValueOrThrow();
   std::vector<float> expected(network.parameter_count);
-  Materialise(state.elite->genome, network, expected);
+  DecodeParameters(state.elite->genome, network, expected);
   EXPECT_TRUE(std::equal(expected.begin(),
                          expected.begin() + static_cast<ptrdiff_t>(network.evolved_count),
                          policy.parameters.begin()));

@@ -125,7 +125,7 @@ double TickStep(const std::vector<double>& ticks) {
   return ticks.size() > 1 ? ticks[1] - ticks[0] : 0;
 }
 
-// Where a frame begins: right of its label and of the numbers beside it.
+// Where a frame begins: right of its label and of the numbers next to it.
 double LeftOf(const Extent& y) {
   const auto ticks = NiceTicks(y.low, y.high, kTicksY);
   double width = 0;

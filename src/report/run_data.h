@@ -22,7 +22,7 @@ struct RunKind {
   const char* agent;        // who is tested: "elite", "agent"
   // returns and mean of its test, in the event "finished" or else in the latest line that has them
   const char *test_returns[2], *test_means[2];
-  // column that shows how far a run has come, its name, and that beside another kind's
+  // column that shows how far a run has come, its name, and that next to another kind's
   const char *curve, *curve_name, *curve_short;
   const char* frames;  // name of an axis of frames
 };

@@ -193,8 +193,8 @@ Result<std::optional<StoredCheckpoint>> LatestGoodCheckpoint(const RootedPath& c
       const Status& why = checkpoint.status();
       const bool bad = why.code() == Code::kBadData || why.code() == Code::kIoError;
       if (!bad || on_bad == OnBadCheckpoint::kRefuse) return why;
-      if (on_bad == OnBadCheckpoint::kSetAside && why.code() == Code::kBadData) {
-        RETURN_IF_ERROR(SetAside(path, why));
+      if (on_bad == OnBadCheckpoint::kQuarantine && why.code() == Code::kBadData) {
+        RETURN_IF_ERROR(Quarantine(path, why));
       } else if (warned.insert(path).second) {
         LogWarning(why.message() + "; trying the checkpoint before it");
       }
@@ -212,7 +212,7 @@ Result<RootedPath> CheckpointWriter::Save(const CheckpointInfo& info,
     // one process has one state per step: a good one is this one
     const auto earlier = ReadCheckpoint(target);
     if (!earlier.ok()) {
-      RETURN_IF_ERROR(SetAside(target, earlier.status()));
+      RETURN_IF_ERROR(Quarantine(target, earlier.status()));
       present = false;
     }
   }

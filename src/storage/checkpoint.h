@@ -72,9 +72,9 @@ Result<CheckpointManifest> ReadManifest(const RootedPath& checkpoint);
 Result<StoredCheckpoint> ReadCheckpoint(const RootedPath& checkpoint);
 
 enum class OnBadCheckpoint {
-  kSkip,      // fall back to the next older one with a warning, change nothing (readers)
-  kSetAside,  // the same, and rename the bad one to *.corrupt (the writer, on resume)
-  kRefuse,    // kBadData (--strict)
+  kSkip,        // fall back to the next older one with a warning, change nothing (readers)
+  kQuarantine,  // the same, and rename the bad one to *.corrupt (the writer, on resume)
+  kRefuse,      // kBadData (--strict)
 };
 // The latest checkpoint that verifies; nothing when there is none.
 Result<std::optional<StoredCheckpoint>> LatestGoodCheckpoint(const RootedPath& checkpoints,

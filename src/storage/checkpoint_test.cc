@@ -126,7 +126,7 @@ TEST_F(CheckpointTest, EveryBitFlipAndTruncationFallsBack) {
   EXPECT_EQ(LatestStep(), 2U);
 }
 
-TEST_F(CheckpointTest, ABadOneIsSetAsideSkippedOrRefused) {
+TEST_F(CheckpointTest, ABadOneIsQuarantinedSkippedOrRefused) {
   CheckpointWriter writer(folder_.path());
   ASSERT_TRUE(Save(writer, Info(1)).ok());
   const Path path = *Save(writer, Info(2));
@@ -134,7 +134,7 @@ TEST_F(CheckpointTest, ABadOneIsSetAsideSkippedOrRefused) {
   EXPECT_EQ(LatestGoodCheckpoint(folder_.path(), OnBad::kRefuse).status().code(), Code::kBadData);
   EXPECT_EQ(LatestStep(OnBad::kSkip), 1U);
   EXPECT_TRUE(std::filesystem::exists(path));
-  EXPECT_EQ(LatestStep(OnBad::kSetAside), 1U);
+  EXPECT_EQ(LatestStep(OnBad::kQuarantine), 1U);
   EXPECT_FALSE(std::filesystem::exists(path));
   EXPECT_EQ(*ReadFile(Path(path.string() + ".corrupt") / "population.bin"), "state X");
 }
@@ -213,7 +213,7 @@ TEST_F(CheckpointTest, ARenamedOrLaterCheckpointIsNotTaken) {
   nlohmann::json manifest = *ReadSealedJson(path / "manifest.json");
   manifest["format"] = 2;
   Overwrite(path / "manifest.json", SealJson(manifest));
-  const auto latest = LatestGoodCheckpoint(folder_.path(), OnBad::kSetAside);
+  const auto latest = LatestGoodCheckpoint(folder_.path(), OnBad::kQuarantine);
   EXPECT_EQ(latest.status().code(), Code::kConfig);
   EXPECT_TRUE(std::filesystem::exists(path)) << "a later format is not damage";
 }
@@ -432,7 +432,7 @@ TEST_F(KeptFilesTest, DamageOfASharedFileIsDamageOfEveryCheckpointThatHasIt) {
   const Path third = *SaveKeeping(writer, Info(3));
   EXPECT_EQ(LatestStep(), 3U);
   Overwrite(third / "part.bin", "lAsting");
-  EXPECT_EQ(LatestStep(OnBad::kSetAside), 1U);
+  EXPECT_EQ(LatestStep(OnBad::kQuarantine), 1U);
   EXPECT_EQ(Steps(), std::vector<uint64_t>{1});
 }
 

@@ -29,8 +29,8 @@ Status CheckNothingLost(const RunFolder& folder) {
   return {Code::kBadData, folder.journal().string() + ": no generation, yet there is a result"};
 }
 
-// The journal of a run, which holds the generation of the latest checkpoint. Works beside a writer:
-// the checkpoint is read first, the journal only grows.
+// The journal of a run, which holds the generation of the latest checkpoint. Works next to a
+// writer: the checkpoint is read first, the journal only grows.
 Result<JournalContents> SoundJournal(const RunFolder& folder) {
   ASSIGN_OR_RETURN(const auto checkpoint,
                    LatestGoodCheckpoint(folder.checkpoints(), OnBadCheckpoint::kSkip));

@@ -83,13 +83,14 @@ class Checker {
       Status status = CheckPin(*journal, pin);
       // another journal took over: right only after the first one was quarantined, or when a later
       // checkpoint says so
-      if (pin.id != journal->id && !JournalWasSetAside() && !PinnedAfter(checkpoint, journal->id))
+      if (pin.id != journal->id && !JournalWasQuarantined() &&
+          !PinnedAfter(checkpoint, journal->id))
         status = {Code::kBadData, "the journal is not the one it was saved with"};
       if (!status.ok()) report_.problems.push_back(status.Annotate(checkpoint.string()).message());
     }
   }
 
-  bool JournalWasSetAside() const {
+  bool JournalWasQuarantined() const {
     return std::any_of(report_.set_aside.begin(), report_.set_aside.end(),
                        [](const std::string& path) {
                          return Path(path).filename().string().starts_with(kJournal);

@@ -239,13 +239,13 @@ TEST_F(FsckTest, TracesOfAnInterruptedProcessAreNotes) {
   EXPECT_EQ(report.notes.size(), 2U);
 }
 
-TEST_F(FsckTest, DamageThatWasDealtWithIsListedAsSetAside) {
+TEST_F(FsckTest, DamageThatWasDealtWithIsListedAsQuarantined) {
   Overwrite(checkpoints_ / "ckpt-00000003-0001/state.bin", "other state");
   const std::string journal = *ReadFile(checkpoints_ / "journal.bin");
   Overwrite(checkpoints_ / "journal.bin", WithBitFlipped(journal, 8 * 60));
   // the state, the journal, and what the first checkpoint pins in it
   EXPECT_EQ(Check().problems.size(), 3U);
-  ASSERT_TRUE(LatestGoodCheckpoint(checkpoints_, OnBadCheckpoint::kSetAside).ok());
+  ASSERT_TRUE(LatestGoodCheckpoint(checkpoints_, OnBadCheckpoint::kQuarantine).ok());
   ASSERT_TRUE(
       Journal::Open(checkpoints_ / "journal.bin", Journal::OnDamage::kKeepGoodPart, nullptr).ok());
   const FsckReport report = Check();
@@ -258,7 +258,7 @@ TEST_F(FsckTest, AJournalThatLostItsEndIsDealtWithByOpeningItWithThePin) {
   const uint64_t second = ReadJournal(path)->records[1].end;
   Overwrite(path, ReadFile(path)->substr(0, second));
   EXPECT_EQ(Check().problems.size(), 1U);
-  const auto latest = LatestGoodCheckpoint(checkpoints_, OnBadCheckpoint::kSetAside);
+  const auto latest = LatestGoodCheckpoint(checkpoints_, OnBadCheckpoint::kQuarantine);
   const auto& pin = (*latest)->info.journal;
   EXPECT_EQ(Journal::Open(path, Journal::OnDamage::kRefuse, nullptr, pin).status().code(),
             Code::kBadData);

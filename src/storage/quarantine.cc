@@ -23,7 +23,7 @@ bool IsCorruptName(const Path& path) {
          rest.find_first_not_of("0123456789", 1) == std::string::npos;
 }
 
-Status SetAside(const RootedPath& path, const Status& why) {
+Status Quarantine(const RootedPath& path, const Status& why) {
   const RootedPath name = CorruptName(path);
   RETURN_IF_ERROR(RenamePath(path, name));
   RETURN_IF_ERROR(SyncFolder(path.parent()));

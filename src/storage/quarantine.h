@@ -10,7 +10,7 @@ namespace samara {
 RootedPath CorruptName(const RootedPath& path);
 bool IsCorruptName(const Path& path);
 // Renames `path` to its CorruptName and says so in one warning that gives the reason.
-Status SetAside(const RootedPath& path, const Status& why);
+Status Quarantine(const RootedPath& path, const Status& why);
 
 // Deletes what an interrupted process left under a temporary name directly in `folder`.
 void RemoveTemporaries(const RootedPath& folder);

@@ -48,7 +48,7 @@ class RunFolder {
   using KeptFiles = std::map<std::string, std::string>;  // name to bytes
 
   enum class Mode {
-    kRead,   // eval, report, fsck: takes no lock, changes nothing, works beside a writer
+    kRead,   // eval, report, fsck: takes no lock, changes nothing, works next to a writer
     kWrite,  // resume: takes the lock, starts a new incarnation, removes left-over temporaries
   };
 

@@ -33,7 +33,7 @@ Result<Trainer::Restored> AgentTrainer::Restore() {
   RunFolder& folder = session_.folder();
   const bool some = !ListCheckpoints(folder.checkpoints()).empty();
   ASSIGN_OR_RETURN(std::optional<StoredCheckpoint> checkpoint,
-                   LatestGoodCheckpoint(folder.checkpoints(), OnBadCheckpoint::kSetAside));
+                   LatestGoodCheckpoint(folder.checkpoints(), OnBadCheckpoint::kQuarantine));
   if (!checkpoint && some)
     return Status(Code::kBadData,
                   folder.path().string() +

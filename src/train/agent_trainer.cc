@@ -35,7 +35,7 @@ json ToJson(const BatchChoice& choice) {
 // kConfig when `ranks` cannot share what `learn` configures.
 Status CheckShares(const LearnConfig& learn, int ranks) {
   const int64_t shards = ShardsEach(learn, ranks) * ranks;
-  if (learn.mode == "deterministic" && learn.shards % ranks != 0)
+  if (learn.deterministic() && learn.shards % ranks != 0)
     return {Code::kConfig,
             fmt::format("learn.shards={} on {} ranks: ranks share whole shards in deterministic "
                         "mode; expected a multiple of {} that divides learn.batch={}, or fewer "
@@ -56,7 +56,7 @@ Status CheckShares(const LearnConfig& learn, int ranks) {
 
 Result<bool> AgentTrainer::ResultStands(const json& result) {
   if (const Status lost = CheckAgentOf(result); !lost.ok()) {
-    RETURN_IF_ERROR(SetAside(session_.folder().path() / "result.json", lost));
+    RETURN_IF_ERROR(Quarantine(session_.folder().path() / "result.json", lost));
     return false;
   }
   ASSIGN_OR_RETURN(const std::optional<double> stop_at, StopAt(config_.run));
@@ -300,7 +300,7 @@ Result<std::vector<double>> AgentTrainer::Test() {
   play.stop = StopRequested;
   final_ = {agent_->parameter_hash(), Drops(), Seconds(), AllCounters().respawns};
   std::vector<double> returns;
-  setup_.fleet->Goodbye();
+  setup_.fleet->NotifyShutdown();
   server_.reset();  // it belongs to the fleet that is replaced now
   evaluation_.agent.reset(), evaluation_.setup.fleet.reset();
   // every update is saved: from here on a stop may leave at once

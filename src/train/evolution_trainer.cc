@@ -220,7 +220,7 @@ Result<Trainer::Restored> EvolutionTrainer::Restore() {
   if (!initial_about_.empty()) LogInfo(initial_about_);
   const bool had_checkpoints = !ListCheckpoints(folder.checkpoints()).empty();
   ASSIGN_OR_RETURN(const std::optional<StoredCheckpoint> checkpoint,
-                   LatestGoodCheckpoint(folder.checkpoints(), OnBadCheckpoint::kSetAside));
+                   LatestGoodCheckpoint(folder.checkpoints(), OnBadCheckpoint::kQuarantine));
   const auto pin = checkpoint ? checkpoint->info.journal : std::nullopt;
   JournalContents contents;
   ASSIGN_OR_RETURN(
@@ -371,7 +371,7 @@ ProgressState EvolutionTrainer::Snapshot() const {
   s.phase = p.phase;
   s.phase_done = static_cast<int64_t>(p.done);
   s.phase_total = static_cast<int64_t>(p.total);
-  s.stages = WorkShares({{"decode", stages.materialise},
+  s.stages = WorkShares({{"decode", stages.decode},
                          {"inference", stages.inference},
                          {"environment", stages.environment}});
   {
@@ -441,9 +441,9 @@ Status EvolutionTrainer::Generation() {
   positions_ = report.positions;
   best_ = RangeOf(fitness_).second;
   elite_ = s.best_mean;
-  metrics_line_ = MetricsLine(
-      report, {after.materialise - before.materialise, after.inference - before.inference,
-               after.environment - before.environment});
+  metrics_line_ =
+      MetricsLine(report, {after.decode - before.decode, after.inference - before.inference,
+                           after.environment - before.environment});
   RETURN_IF_ERROR(MakeDurable());
   metrics_->Write(metrics_line_);
   // a display says the same
@@ -530,7 +530,7 @@ json EvolutionTrainer::MetricsLine(const GenerationReport& r, const StageSeconds
                {"seconds_validation", r.seconds_validation},
                {"seconds_test", r.seconds_test},
                {"seconds_between", last_seconds_.back().second},
-               {"seconds_materialise", spent.materialise},
+               {"seconds_materialise", spent.decode},
                {"seconds_inference", spent.inference},
                {"seconds_environment", spent.environment},
                {"respawns", evaluator_->counters().respawns}};

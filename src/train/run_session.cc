@@ -157,7 +157,7 @@ Result<std::optional<json>> Session::ReadResult() const {
   auto read = folder_->ReadResult();
   // what it says can be found out again
   if (read.status().code() == Code::kBadData) {
-    RETURN_IF_ERROR(SetAside(folder_->path() / "result.json", read.status()));
+    RETURN_IF_ERROR(Quarantine(folder_->path() / "result.json", read.status()));
     return std::optional<json>();
   }
   ASSIGN_OR_RETURN(std::optional<json> result, std::move(read));

@@ -76,7 +76,7 @@ class SeedRuns {
   size_t finished_before_ = 0;
   Status failure_;         // the first
   bool hopeless_ = false;  // other seeds would fail in the same way
-  bool told_ = false;      // to stop
+  bool stop_sent_ = false;
 
   Mutex mu_;
   SeedsState state_ GUARDED_BY(mu_);
@@ -151,7 +151,7 @@ Status SeedRuns::Start(size_t index) {
 // Until a run prints or ends, or a stop is asked for.
 void SeedRuns::Sleep() const {
   std::vector<pollfd> polls;
-  if (!told_) polls.push_back({StopDescriptor(), POLLIN, 0});
+  if (!stop_sent_) polls.push_back({StopDescriptor(), POLLIN, 0});
   for (const auto& run : running_)
     if (run->child->output() >= 0) polls.push_back({run->child->output(), POLLIN, 0});
   (void)::poll(polls.data(), polls.size(), kPollMs);
@@ -160,7 +160,7 @@ void SeedRuns::Sleep() const {
 void SeedRuns::Forward() {
   if (TakeCheckpointRequest())
     for (const auto& run : running_) run->child->Signal(SIGUSR1);
-  if ((!StopRequested() && !hopeless_) || std::exchange(told_, true)) return;
+  if ((!StopRequested() && !hopeless_) || std::exchange(stop_sent_, true)) return;
   for (const auto& run : running_) run->child->Signal(SIGTERM);
 }
 
@@ -175,7 +175,7 @@ void SeedRuns::Collect() {
 void SeedRuns::End(Running& run, int wait_status) {
   run.child->ReadRest();
   const int64_t seed = options_.seeds[run.index];
-  const int code = LaunchExitCode(wait_status, told_);
+  const int code = LaunchExitCode(wait_status, stop_sent_);
   const MutexLock lock(mu_);
   SeedState& shown = state_.seeds[run.index];
   if (code == 0 && run.last.is_object()) {
@@ -185,7 +185,7 @@ void SeedRuns::End(Running& run, int wait_status) {
     results_[run.index] = std::move(run.last);
     return;
   }
-  const bool stopped = code == static_cast<int>(Code::kTryAgain) && told_;
+  const bool stopped = code == static_cast<int>(Code::kTryAgain) && stop_sent_;
   shown.phase = stopped ? SeedState::Phase::kWaiting : SeedState::Phase::kFailed;
   if (stopped) return;
   const std::string why = TextOr(run.last, "error", DescribeExit(wait_status));

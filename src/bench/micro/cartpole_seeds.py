@@ -50,7 +50,7 @@ def table(runs: list[dict]) -> str:
 
 
 def summary(runs: list[dict]) -> dict:
-    """The numbers beside the table; medians over the solved seeds."""
+    """The numbers next to the table; medians over the solved seeds."""
     solved = [r for r in runs if r["generation"] is not None]
     return {"seeds": len(runs), "solved": len(solved),
             "generations_median": statistics.median(r["generation"] for r in solved) if solved else None,

@@ -3,7 +3,7 @@
 //
 //   env_bench [SECONDS [ID ...]]     default: 1 second each, every id of `samara list envs`
 //
-// One line each: id, steps per second, episodes. src/bench/micro/env_bench.py sets them beside
+// One line each: id, steps per second, episodes. src/bench/micro/env_bench.py sets them next to
 // Gymnasium's.
 #include <fmt/format.h>
 

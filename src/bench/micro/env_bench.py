@@ -1,4 +1,4 @@
-"""Native environments beside Gymnasium's own, steps per second of CPU time on one core, in turns.
+"""Native environments next to Gymnasium's own, steps per second of CPU time on one core, in turns.
 
     .venv/bin/python src/bench/micro/env_bench.py [SECONDS]
 

@@ -1,4 +1,4 @@
-// The population kernel beside torch called once per individual (batch 1, other weights each call,
+// The population kernel next to torch called once per individual (batch 1, other weights each call,
 // one thread). Rivals take turns within each round; medians over the rounds.
 //
 //   bench_population_kernel            every workload

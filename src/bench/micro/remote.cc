@@ -176,7 +176,7 @@ Status Measure(const Load& load) {
   const double took = SecondsSince(start);
   const double grown = ResidentMb() - memory;
   const FleetCounters counters = fleet.counters();
-  fleet.Goodbye();
+  fleet.NotifyShutdown();
   std::printf(
       "{\"payload_bytes\": %zu, \"streams\": %u, \"processes\": %u, \"slots\": %u, \"live\": %u, "
       "\"rows_per_second\": %.0f, \"rows_per_wait\": %.1f, \"connect_seconds\": %.2f, "

@@ -69,7 +69,7 @@ TEST(CartPoleTest, DrawsAPictureWhenAskedTo) {
   }
   drawn.Start({0, 0, 0, 0});
   ASSERT_TRUE((*drawn).Render(pixels));
-  // the pole stands in the middle column, paper beside it
+  // the pole stands in the middle column, paper next to it
   const auto red = [&](int64_t y, int64_t x) {
     return std::to_integer<int>(pixels[static_cast<size_t>((y * spec.render_width + x) * 3)]);
   };

@@ -110,7 +110,7 @@ class MazeEnvironment final : public SimulatedEnvironment {
 
   double Fitness(bool reached) const {
     if (paths_ == nullptr) return -GoalDistance(maze_, robot_);
-    // a point beside the goal's disc may share the cell of one within
+    // a point next to the goal's disc may share the cell of one within
     return reached ? 0.0 : -std::max(1.0, static_cast<double>(paths_->Length(robot_.at)));
   }
 

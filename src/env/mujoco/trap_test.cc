@@ -86,7 +86,7 @@ TEST(SwimmerTrapTest, TheEndIsClosed) {
   EXPECT_GT(swimmer.x(), 7.5);         // it bounces off
   EXPECT_LT(swimmer.x() + 1.5, 10.9);  // the wall begins at 10.8
   swimmer.Throw(8.5, 6, 30, 0, kSwimmerPositions);
-  EXPECT_GT(swimmer.x() + 1.5, 11.2);  // beside the trap
+  EXPECT_GT(swimmer.x() + 1.5, 11.2);  // next to the trap
 }
 
 TEST(SwimmerTrapTest, TheSidesAreClosed) {

@@ -32,7 +32,7 @@ Result<std::vector<float>> ParametersOf(const Candidate& candidate,
                     "a genome with safe mutations, whose parameters depend on what its ancestors "
                     "saw; expected its parameters next to it");
     RETURN_IF_ERROR(CheckKeys(*genome, parameters.size(), initial));
-    Materialise(*genome, network, parameters, initial);
+    DecodeParameters(*genome, network, parameters, initial);
     return parameters;
   }
   const auto& given = std::get<std::vector<float>>(candidate);

@@ -83,7 +83,7 @@ class Reference {
         member.mutations.push_back({DeriveKey(kSeed, Purpose::kMutation, g, i), 0.5F});
       }
       std::vector<float> theta(network_.parameter_count);
-      Materialise(member, network_, theta);
+      DecodeParameters(member, network_, theta);
       Task task;
       task.episode.seed = DeriveKey(kSeed, Purpose::kEpisodePopulation, g, i);
       const EpisodeResult result = Invent(task, theta);

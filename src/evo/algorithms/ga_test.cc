@@ -95,7 +95,7 @@ class Reference {
  private:
   double Mean(const Genome& genome, Purpose purpose, uint64_t individual, int64_t episodes) {
     std::vector<float> theta(network_.parameter_count);
-    Materialise(genome, network_, theta);
+    DecodeParameters(genome, network_, theta);
     double sum = 0;
     for (int64_t e = 0; e < episodes; ++e) {
       const uint64_t key =

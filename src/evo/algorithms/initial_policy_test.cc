@@ -105,7 +105,7 @@ TEST(InitialPolicyTest, AGenomeOfTheSameNoiseIsContinuedAsASeedList) {
   const NetworkDescription network = Network("linear", 3, 2);
   Genome genome{NoiseKind::kNormal, InitKind::kUnitNorm, 9, {{5, 0.5F}}};
   std::vector<float> parameters(network.parameter_count);
-  Materialise(genome, network, parameters);
+  DecodeParameters(genome, network, parameters);
   const InitialPolicy policy = MakeInitialPolicy(parameters, genome);
   FakeEvaluator evaluator(network.parameter_count, ByMember);
   GaConfig config = SmallGa();

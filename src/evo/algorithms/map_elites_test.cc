@@ -88,7 +88,7 @@ class PlainMap {
     }
     for (uint64_t i = 0; i < kPopulation; ++i) {
       std::vector<float> theta(network_.parameter_count);
-      Materialise(members[i], network_, theta);
+      DecodeParameters(members[i], network_, theta);
       Task task;
       task.episode.seed = DeriveKey(kSeed, Purpose::kEpisodePopulation, g, i);
       const EpisodeResult result = Behave(task, theta);

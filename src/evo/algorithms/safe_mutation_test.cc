@@ -30,7 +30,7 @@ std::vector<float> Parent(const NetworkDescription& network) {
   Genome genome;
   genome.initial = 3;
   std::vector<float> parameters(network.parameter_count);
-  Materialise(genome, network, parameters);
+  DecodeParameters(genome, network, parameters);
   return parameters;
 }
 
@@ -54,7 +54,7 @@ TEST(SafeMutation, PlainIsTheDeepGas) {
   genome.initial = 3;
   genome.mutations = {{.key = 9, .power = 0.25F}};
   std::vector<float> expected(network.parameter_count), child(network.parameter_count);
-  Materialise(genome, network, expected);
+  DecodeParameters(genome, network, expected);
   Mutate(network, NoiseKind::kNormal, genome.mutations[0], Parent(network), nullptr, child);
   EXPECT_EQ(child, expected);
 }

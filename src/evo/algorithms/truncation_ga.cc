@@ -49,7 +49,8 @@ Status TruncationGa::KeepParents(const StopToken& stop) {
 // A child of this generation, or the elite.
 void TruncationGa::WriteParameters(uint32_t i, std::span<float> out) {
   const Genome genome = Individual(i);
-  if (!config_.mutation.safe() || genome.mutations.empty()) return cache_.Materialise(genome, out);
+  if (!config_.mutation.safe() || genome.mutations.empty())
+    return cache_.DecodeParameters(genome, out);
   if (i >= static_cast<uint64_t>(config_.population) || !BornOfParent(i)) {
     std::ranges::copy(*elite_breeder_.parameters, out.begin());
     return;
@@ -185,7 +186,7 @@ Status TruncationGa::Test(GaState& next, const StopToken& stop, GenerationReport
   std::vector<float> elite = next.elite_parameters;
   if (elite.empty()) {
     elite.resize(network_.parameter_count);
-    cache_.Materialise(next.elite->genome, elite);
+    cache_.DecodeParameters(next.elite->genome, elite);
   }
   return TestPolicy(player_, elite, episodes, stop, next, report);
 }

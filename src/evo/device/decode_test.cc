@@ -53,7 +53,7 @@ void ExpectTheNetworkOf(const Genome& genome, Storage storage, Accelerator& devi
   const auto lane = population->MakeLane(2).ValueOrThrow();
   const auto decoder = DeviceDecoder::Make(*population, 3).ValueOrThrow();
   std::vector<float> canonical(network.parameter_count);
-  Materialise(genome, network, canonical);
+  DecodeParameters(genome, network, canonical);
   ASSERT_TRUE(lane->Load(0, canonical).ok());
   ASSERT_TRUE(decoder->Load(*lane, 1, genome).ok());
   std::vector<std::byte> bytes(2 * population->network_bytes());

@@ -65,7 +65,7 @@ class DirectEvaluator : public Evaluator {
     std::vector<std::unique_ptr<Seat>> seats;  // the first `playing` are taken
     size_t playing = 0;
     SteadyTime since = Now();
-    double materialised = 0;
+    double decoding = 0;
     while (true) {
       while (playing < Wide(environments)) {
         const auto index = playing == 0 ? ClaimOrWait(work) : work.Claim();
@@ -73,15 +73,15 @@ class DirectEvaluator : public Evaluator {
         if (playing == 0) since = Now();
         if (playing == seats.size())
           seats.push_back(std::make_unique<Seat>(*environments[playing], *model_));
-        materialised += Begin(*seats[playing++], work.TaskOf(*index), *index, source, workspace);
+        decoding += Begin(*seats[playing++], work.TaskOf(*index), *index, source, workspace);
       }
       if (playing == 0) return;
       Steps(std::span(seats).first(playing), workspace, work);
-      double played = SecondsSince(since) - materialised;
+      double played = SecondsSince(since) - decoding;
       since = Now();
       for (size_t i = playing; i-- > 0;) {
         if (!seats[i]->over) continue;
-        End(*seats[i], std::exchange(materialised, 0), std::exchange(played, 0), work);
+        End(*seats[i], std::exchange(decoding, 0), std::exchange(played, 0), work);
         std::swap(seats[i], seats[--playing]);
       }
     }
@@ -107,7 +107,7 @@ class DirectEvaluator : public Evaluator {
                PolicyWorkspace& workspace) const {
     const SteadyTime start = Now();
     seat.policy.Load(workspace, task.policy, source);
-    const double materialised = SecondsSince(start);
+    const double decoding = SecondsSince(start);
     seat.index = index;
     seat.task = task;
     seat.result = {};
@@ -115,7 +115,7 @@ class DirectEvaluator : public Evaluator {
     seat.position.assign(static_cast<size_t>(spec_.position), 0);
     seat.policy.StartEpisode(seat.task.episode, seat.task.experience);
     seat.environment.Reset(seat.task.episode, seat.observation);
-    return materialised;
+    return decoding;
   }
 
   // Plays until an episode is over, or several are.
@@ -161,13 +161,13 @@ class DirectEvaluator : public Evaluator {
     seat.over = true;
   }
 
-  void End(const Seat& seat, double materialised, double played, WorkSource& work) {
+  void End(const Seat& seat, double decoding, double played, WorkSource& work) {
     const EpisodeResult& result = seat.result;
     if (result.done && seat.task.experience)
       work.PostExperience(seat.index, std::make_shared<Experience>(seat.policy.experience()));
     if (result.done) work.Post(seat.index, result);
     const MutexLock lock(mu_);
-    seconds_.materialise += materialised;
+    seconds_.decode += decoding;
     seconds_.environment += played;  // inference is inside: no clock is read per step
     counters_.steps += result.steps;
     counters_.frames += result.frames;

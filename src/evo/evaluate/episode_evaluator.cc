@@ -11,7 +11,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kEpisodeWait{20};  // until a stop is noticed
 
-// Actors play whole episodes beside their simulators. This side only prepares parameters: with two
+// Actors play whole episodes next to their simulators. This side only prepares parameters: with two
 // slots an actor, those of the next episode while the current one is played.
 class EpisodeEvaluator : public Evaluator {
  public:
@@ -47,7 +47,7 @@ class EpisodeEvaluator : public Evaluator {
 
   StageSeconds seconds() const override {
     const FleetCounters c = fleet_->counters();
-    return {materialise_.load(std::memory_order_relaxed), c.inference_seconds, c.step_seconds};
+    return {decode_.load(std::memory_order_relaxed), c.inference_seconds, c.step_seconds};
   }
   FleetCounters counters() const override { return fleet_->counters(); }
 
@@ -82,7 +82,7 @@ class EpisodeEvaluator : public Evaluator {
     model_->Pack(policy, source, workspace_,
                  {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)});
     slots_[index].loaded = policy;
-    materialise_.store(materialise_.load() + SecondsSince(start), std::memory_order_relaxed);
+    decode_.store(decode_.load() + SecondsSince(start), std::memory_order_relaxed);
   }
 
   void Begin(uint32_t index) {
@@ -132,7 +132,7 @@ class EpisodeEvaluator : public Evaluator {
   PolicyWorkspace workspace_;
   std::vector<Slot> slots_;
   bool failed_ = false;
-  std::atomic<double> materialise_{0};  // read by the live view
+  std::atomic<double> decode_{0};  // read by the live view
 };
 
 }  // namespace

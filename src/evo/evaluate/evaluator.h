@@ -127,10 +127,10 @@ class LocalWork : public WorkSource {
 
 // Time spent so far, summed over threads (actors for the environment).
 struct StageSeconds {
-  double materialise = 0, inference = 0, environment = 0;
+  double decode = 0, inference = 0, environment = 0;
 };
 inline StageSeconds operator+(const StageSeconds& a, const StageSeconds& b) {
-  return {a.materialise + b.materialise, a.inference + b.inference, a.environment + b.environment};
+  return {a.decode + b.decode, a.inference + b.inference, a.environment + b.environment};
 }
 
 class Evaluator {
@@ -157,7 +157,7 @@ Result<std::unique_ptr<Evaluator>> MakeSlotEvaluator(std::unique_ptr<Fleet> flee
                                                      uint32_t threads);
 std::unique_ptr<Evaluator> MakeSlotEvaluator(std::unique_ptr<Fleet> fleet,
                                              std::unique_ptr<PolicyModel> model, uint32_t threads);
-// Actor processes that play whole episodes beside their simulators, so that no step crosses a
+// Actor processes that play whole episodes next to their simulators, so that no step crosses a
 // process. `recording_bytes`: bound of what an episode records; 0 = none does.
 Result<std::unique_ptr<Evaluator>> MakeEpisodeEvaluator(std::unique_ptr<Fleet> fleet,
                                                         std::unique_ptr<PolicyModel> model,

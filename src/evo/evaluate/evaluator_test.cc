@@ -370,7 +370,7 @@ TEST_F(EpisodeEvaluatorTest, ActorsGiveTheResultsOfPlainLoops) {
     EXPECT_EQ(evaluator->counters().steps, steps);
     EXPECT_GT(evaluator->seconds().inference, 0);
     EXPECT_GT(evaluator->seconds().environment, 0);
-    EXPECT_GT(evaluator->seconds().materialise, 0);
+    EXPECT_GT(evaluator->seconds().decode, 0);
   }
 }
 
@@ -484,7 +484,7 @@ TEST(EvaluateTest, SecondsAndCountersAreSummed) {
     EXPECT_EQ(evaluator->counters().steps, steps);
     EXPECT_EQ(evaluator->counters().frames, steps);  // one a step
     EXPECT_GT(evaluator->seconds().environment, 0);
-    EXPECT_GT(evaluator->seconds().materialise, 0);
+    EXPECT_GT(evaluator->seconds().decode, 0);
   }
   EXPECT_GT(slots->seconds().inference, 0);
 }

@@ -71,7 +71,7 @@ class GenomeSource : public ParameterSource {
   void Write(PolicyHandle policy, std::span<float> canonical) const override {
     Genome genome;
     genome.initial = policy.id;
-    Materialise(genome, network_, canonical);
+    DecodeParameters(genome, network_, canonical);
   }
 
  private:

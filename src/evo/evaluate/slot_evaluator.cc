@@ -41,7 +41,7 @@ struct alignas(64) Worker {
   std::vector<uint32_t> slots;  // that wait for an action
   std::vector<std::span<const std::byte>> observations;
   std::vector<Action> actions;
-  Seconds materialise, inference;
+  Seconds decode, inference;
 };
 
 // Every slot is either idle (in idle_) or busy: it owes an event, or one thread is dealing with it.
@@ -85,7 +85,7 @@ class SlotEvaluator : public Evaluator {
   StageSeconds seconds() const override {
     StageSeconds sum;
     for (const Worker& worker : workers_) {
-      sum.materialise += worker.materialise.get();
+      sum.decode += worker.decode.get();
       sum.inference += worker.inference.get();
     }
     sum.environment = fleet_->counters().step_seconds;
@@ -149,7 +149,7 @@ class SlotEvaluator : public Evaluator {
     state.task = call.work.TaskOf(*task);
     const SteadyTime start = Now();
     const Status loaded = policies_->Load(*worker.scratch, slot, state.task.policy, call.source);
-    worker.materialise.AddSince(start);
+    worker.decode.AddSince(start);
     if (!loaded.ok()) {
       Fail(loaded);
       PushIdle(slot);

@@ -144,8 +144,8 @@ void InitialParameters(const Genome& genome, const NetworkDescription& network,
   }
 }
 
-void Materialise(const Genome& genome, const NetworkDescription& network, std::span<float> out,
-                 const InitialPolicy* initial) {
+void DecodeParameters(const Genome& genome, const NetworkDescription& network, std::span<float> out,
+                      const InitialPolicy* initial) {
   InitialParameters(genome, network, out, initial);
   const auto evolved = out.first(network.evolved_count);
   ApplyMutations(genome.noise, genome.mutations, evolved, evolved);
@@ -159,7 +159,7 @@ size_t AncestorCache::Entry::bytes() const {
   return parameters->size() * sizeof(float) + genome.mutations.size() * sizeof(Mutation);
 }
 
-void AncestorCache::Materialise(const Genome& genome, std::span<float> out) {
+void AncestorCache::DecodeParameters(const Genome& genome, std::span<float> out) {
   CHECK_EQ(out.size(), network_.parameter_count);
   Build(genome, FindAndCount(genome, PrefixHashes(genome)), out);
 }
@@ -213,7 +213,7 @@ AncestorCache::Found AncestorCache::FindAndCount(const Genome& genome,
 
 void AncestorCache::Build(const Genome& genome, const Found& start, std::span<float> out) const {
   if (genome.noise == NoiseKind::kTable) HoldNoiseTable();  // a cache decodes many genomes
-  if (!start.parameters) return samara::Materialise(genome, network_, out, initial_);
+  if (!start.parameters) return samara::DecodeParameters(genome, network_, out, initial_);
   const auto n = network_.evolved_count;
   ApplyMutations(genome.noise, std::span(genome.mutations).subspan(start.mutations),
                  std::span(*start.parameters).first(n), out.first(n));

@@ -39,14 +39,14 @@ void InitialParameters(const Genome& genome, const NetworkDescription& network,
                        std::span<float> out, const InitialPolicy* initial = nullptr);
 
 // out[parameter_count] = the genome's parameters. REQUIRES: as above, and genome.plain().
-void Materialise(const Genome& genome, const NetworkDescription& network, std::span<float> out,
-                 const InitialPolicy* initial = nullptr);
+void DecodeParameters(const Genome& genome, const NetworkDescription& network, std::span<float> out,
+                      const InitialPolicy* initial = nullptr);
 
 // Parameters of kept genomes, found again as prefixes of their descendants.
 // Thread safety: every method may be called from any thread.
-// Invariants: (1) what Materialise writes never depends on what the cache holds; (2) after each
-// call bytes <= bytes_max. Vectors that other threads are reading while they are evicted live until
-// then: at most one per thread on top.
+// Invariants: (1) what DecodeParameters writes never depends on what the cache holds; (2) after
+// each call bytes <= bytes_max. Vectors that other threads are reading while they are evicted live
+// until then: at most one per thread on top.
 class AncestorCache {
  public:
   // bytes_max: 4 per parameter and sizeof(Mutation) per mutation of every genome held. 0 holds
@@ -56,9 +56,9 @@ class AncestorCache {
   AncestorCache(const AncestorCache&) = delete;
   AncestorCache& operator=(const AncestorCache&) = delete;
 
-  // Like samara::Materialise, starting at the longest prefix of `genome` that is held. REQUIRES:
-  // genome.plain(), as of Keep.
-  void Materialise(const Genome& genome, std::span<float> out);
+  // Like samara::DecodeParameters, starting at the longest prefix of `genome` that is held.
+  // REQUIRES: genome.plain(), as of Keep.
+  void DecodeParameters(const Genome& genome, std::span<float> out);
   // Holds the parameters of `genome` (a parent-to-be), built from its own longest prefix; what was
   // used least recently leaves. A genome larger than the bound is not held.
   void Keep(const Genome& genome);

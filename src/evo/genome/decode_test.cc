@@ -27,12 +27,12 @@ std::vector<uint32_t> Bits(std::span<const float> values) {
 
 std::vector<float> Built(const Genome& genome, const NetworkDescription& network) {
   std::vector<float> out(network.parameter_count);
-  Materialise(genome, network, out);
+  DecodeParameters(genome, network, out);
   return out;
 }
 std::vector<float> Built(const Genome& genome, AncestorCache& cache) {
   std::vector<float> out(cache.network().parameter_count);
-  cache.Materialise(genome, out);
+  cache.DecodeParameters(genome, out);
   return out;
 }
 
@@ -49,7 +49,7 @@ Genome Child(Genome parent, uint64_t key) {
   return parent;
 }
 
-TEST(MaterialiseTest, FanInScalesEachLayerAndClearsBiases) {
+TEST(DecodeParametersTest, FanInScalesEachLayerAndClearsBiases) {
   const NetworkDescription network = SmallNetwork();
   const Genome genome = Line(3, 0);
   std::vector<float> e(network.parameter_count);
@@ -72,7 +72,7 @@ TEST(MaterialiseTest, FanInScalesEachLayerAndClearsBiases) {
   EXPECT_EQ(at, network.parameter_count);
 }
 
-TEST(MaterialiseTest, UnitNormGivesEveryUnitItsNorm) {
+TEST(DecodeParametersTest, UnitNormGivesEveryUnitItsNorm) {
   for (const NetworkDescription& network : {SmallNetwork(), TinyNetwork()}) {
     Genome genome = Line(4, 0);
     genome.init = InitKind::kUnitNorm;
@@ -102,7 +102,7 @@ TEST(MaterialiseTest, UnitNormGivesEveryUnitItsNorm) {
 
 // Standard deviations of Glorot and He, ranges of NEAT's weights, for both matrices of a recurrent
 // layer.
-TEST(MaterialiseTest, InitialWeightsHaveTheScalesOfTheirKind) {
+TEST(DecodeParametersTest, InitialWeightsHaveTheScalesOfTheirKind) {
   const auto network = MakeNetwork("dense 100 tanh, lstm 60", 1, 1, 80, 40).ValueOrThrow();
   const auto count = [](double deviation) { return [=](double, double) { return deviation; }; };
   using Deviation = std::function<double(double fan_in, double fan_out)>;
@@ -144,7 +144,7 @@ TEST(MaterialiseTest, InitialWeightsHaveTheScalesOfTheirKind) {
   }
 }
 
-TEST(MaterialiseTest, MujocosOutputLayerHasUnitsOfNorm0p01) {
+TEST(DecodeParametersTest, MujocosOutputLayerHasUnitsOfNorm0p01) {
   Genome genome = Line(4, 0);
   genome.init = InitKind::kUnitNorm;
   const std::vector<float> large = Built(genome, TinyNetwork());
@@ -161,7 +161,7 @@ TEST(MaterialiseTest, MujocosOutputLayerHasUnitsOfNorm0p01) {
 }
 
 // Statistics are neither drawn nor mutated, and change no number of the noise.
-TEST(MaterialiseTest, StatisticsStayWhatTheyAre) {
+TEST(DecodeParametersTest, StatisticsStayWhatTheyAre) {
   const auto plain = MakeNetwork("dense 8 tanh, dense 4 relu", 1, 1, 5, 3).ValueOrThrow();
   const auto normalized =
       MakeNetwork("normalize, dense 8 tanh, dense 4 vbn relu", 1, 1, 5, 3).ValueOrThrow();
@@ -191,7 +191,7 @@ TEST(MaterialiseTest, StatisticsStayWhatTheyAre) {
   }
 }
 
-TEST(MaterialiseTest, MutationsAreAddedLeftToRightUnscaled) {
+TEST(DecodeParametersTest, MutationsAreAddedLeftToRightUnscaled) {
   const NetworkDescription network = SmallNetwork();
   for (NoiseKind kind : {NoiseKind::kNormal, NoiseKind::kQuantile8}) {
     Genome genome = Line(5, 3, kind);
@@ -209,7 +209,7 @@ TEST(MaterialiseTest, MutationsAreAddedLeftToRightUnscaled) {
 }
 
 // On several threads, without the table in memory.
-TEST(MaterialiseTest, TableNoiseIsAddedLikeTheOthers) {
+TEST(DecodeParametersTest, TableNoiseIsAddedLikeTheOthers) {
   const auto network = MakeNetwork("mlp-800-800-tanh", 1, 1, 8, 4).ValueOrThrow();
   const Genome genome{.noise = NoiseKind::kTable,
                       .init = InitKind::kFanIn,

@@ -16,7 +16,7 @@ constexpr std::chrono::milliseconds kWait{250};
 // while, and an actor that gives up makes it start again; keepalive detects that it has ended.
 constexpr double kWelcomeSeconds = 60;
 
-// Tells processes apart in the engine's log and in its quarantine.
+// Tells processes apart in the learner process's log and in its quarantine.
 std::string ChooseName() {
   char host[65] = "host";
   ::gethostname(host, sizeof host - 1);
@@ -44,7 +44,7 @@ void RemoteActor::Open(std::shared_ptr<RemoteStream> stream) {
     ++connection_;
     stream_ = std::move(stream);
     open_ = writing_ = true;
-    welcomed_ = goodbye_ = false;
+    welcomed_ = shutting_down_ = false;
     end_ = {};
     welcome_ = {};
     heads_.clear(), bodies_.reset();
@@ -75,7 +75,7 @@ bool RemoteActor::Protest(const std::string& what) {
   return false;
 }
 
-// --- what the engine says
+// --- what the learner process says
 
 bool RemoteActor::Receive(Pieces message) {
   PieceReader in(message);
@@ -87,15 +87,15 @@ bool RemoteActor::Receive(Pieces message) {
   {
     MutexLock lock(mu_);
     received_ = Now();
-    if (goodbye_) return false;
+    if (shutting_down_) return false;
     welcomed = welcomed_;
     stream = stream_;
-    if (header.kind == RemoteKind::kGoodbye) goodbye_ = welcomed_ = true;
+    if (header.kind == RemoteKind::kShutdown) shutting_down_ = welcomed_ = true;
     if (welcomed && header.kind == RemoteKind::kCommands) offence = TakeCommands(header, in);
   }
   if (!offence.empty()) return Protest(offence);
   if (welcomed && header.kind == RemoteKind::kCommands) return Execute();
-  if (header.kind == RemoteKind::kGoodbye) {
+  if (header.kind == RemoteKind::kShutdown) {
     if (stream) stream->End({}, false);
     return false;
   }
@@ -279,7 +279,7 @@ void RemoteActor::KeepAlive() {
   {
     MutexLock lock(mu_);
     const SteadyTime now = Now();
-    // time in which this process did not run is not the engine's silence
+    // time in which this process did not run is not the learner process's silence
     if (const auto gap = now - checked_ - FromSeconds(1); gap > FromSeconds(1)) received_ += gap;
     checked_ = now;
     if (!open_) return;
@@ -310,7 +310,7 @@ RemoteActor::Outcome RemoteActor::Pump(const std::function<bool()>& stop) {
     Status failure;
     {
       MutexLock lock(mu_);
-      if (!open_) return {welcomed_, goodbye_, end_, failure_};
+      if (!open_) return {welcomed_, shutting_down_, end_, failure_};
       stream = stream_;
       failure = failure_;
     }

@@ -1,11 +1,11 @@
-// The actor's side of one stream after another: an engine's commands go to a local fleet, the
-// fleet's events go to the engine, all that are ready in one message.
+// The actor's side of one stream after another: a learner process's commands go to a local fleet,
+// the fleet's events go to the learner process, all that are ready in one message.
 //
 // Thread safety: Receive, Sent and Close are called by the transport, Receive and Close never at
-// the same time; Open and Pump by the owner. Invariants: (1) commands of the engine are checked
-// before the fleet sees them: nothing that it sends reaches a CHECK; (2) what a slot answers to an
-// earlier connection is never sent to a later one; (3) mu_ is not held while a stream or the fleet
-// is called.
+// the same time; Open and Pump by the owner. Invariants: (1) commands of the learner process are
+// checked before the fleet sees them: nothing that it sends reaches a CHECK; (2) what a slot
+// answers to an earlier connection is never sent to a later one; (3) mu_ is not held while a stream
+// or the fleet is called.
 #pragma once
 
 #include <atomic>
@@ -35,8 +35,8 @@ class RemoteActor {
   void Close(const RemoteEnd& end);
 
   struct Outcome {
-    bool welcomed = false;  // the engine had accepted this actor
-    bool goodbye = false;   // and said that training has finished
+    bool welcomed = false;  // the learner process had accepted this actor
+    bool shutdown = false;  // and said that training has finished
     RemoteEnd end;          // how the stream ended
     Status failure;         // of the local fleet
   };
@@ -47,7 +47,7 @@ class RemoteActor {
  private:
   struct Slot {
     bool busy = false;      // the fleet owes an event
-    bool answered = false;  // the engine owes an action
+    bool answered = false;  // the learner process owes an action
     bool pending = false;   // `next` is begun as soon as the event of an older connection has come
     uint64_t connection = 0;
     CommandRow command{};  // the last one
@@ -69,7 +69,7 @@ class RemoteActor {
   };
   Outgoing TakeRows() REQUIRES(mu_);  // of what is there, if a message may go
   static void Send(Outgoing out);
-  void KeepAlive();  // a sign of life; gives up a silent engine
+  void KeepAlive();  // a sign of life; gives up a silent learner process
   bool Protest(const std::string& what);
   void Begin(const CommandRow& row);
 
@@ -86,7 +86,7 @@ class RemoteActor {
   uint64_t connection_ GUARDED_BY(mu_) = 0;
   RemoteWelcome welcome_ GUARDED_BY(mu_);
   bool open_ GUARDED_BY(mu_) = false, writing_ GUARDED_BY(mu_) = false,
-             welcomed_ GUARDED_BY(mu_) = false, goodbye_ GUARDED_BY(mu_) = false;
+             welcomed_ GUARDED_BY(mu_) = false, shutting_down_ GUARDED_BY(mu_) = false;
   RemoteEnd end_ GUARDED_BY(mu_);
   std::vector<Slot> slots_ GUARDED_BY(mu_);
   std::string heads_ GUARDED_BY(mu_);  // EventRows that wait to be sent

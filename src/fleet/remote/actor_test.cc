@@ -122,7 +122,7 @@ TEST_F(RemoteActorTest, AResetWaitsForTheAnswerToTheConnectionBefore) {
   EXPECT_FALSE(receive(Commands({Act(0, 1, 0)})));  // before it has answered
   actor.Close({RemoteCode::kUnavailable, "the link broke"});
   EXPECT_FALSE(receive(""));  // to a stream that is gone
-  EXPECT_FALSE(receive(WriteGoodbye("?")));
+  EXPECT_FALSE(receive(WriteShutdown("?")));
   actor.Open(stream_);
   ASSERT_TRUE(receive(Welcome()));
   EXPECT_TRUE(receive(Commands({Reset(0)})));
@@ -130,8 +130,8 @@ TEST_F(RemoteActorTest, AResetWaitsForTheAnswerToTheConnectionBefore) {
   EXPECT_EQ(actor.Pump(nullptr).end.message, "the link broke again");
 }
 
-TEST_F(RemoteActorTest, NothingIsReadAfterGoodbye) {
-  EXPECT_FALSE(Receive(WriteGoodbye("training has finished")));
+TEST_F(RemoteActorTest, NothingIsReadAfterAShutdownNotice) {
+  EXPECT_FALSE(Receive(WriteShutdown("training has finished")));
   ASSERT_TRUE(stream_->end.has_value());
   EXPECT_EQ(stream_->end->code, RemoteCode::kOk);
   stream_->end.reset();

@@ -1,4 +1,4 @@
-// Where an engine listens and an actor connects, and whether that is safe.
+// Where a learner process listens and an actor connects, and whether that is safe.
 #pragma once
 
 #include <string>

@@ -154,7 +154,7 @@ Status Gate::OpenUnix() {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, address_.host.data(), address_.host.size());
-  // one that an earlier engine left behind; the caller holds the address's lock
+  // one that an earlier learner process left behind; the caller holds the address's lock
   struct stat info {};
   if (::lstat(address.sun_path, &info) == 0 && S_ISSOCK(info.st_mode)) ::unlink(address.sun_path);
   // the socket is the user's alone from its first moment

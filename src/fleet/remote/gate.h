@@ -1,5 +1,5 @@
-// The engine's listening sockets, in front of the transport: decides which connections reach it,
-// and ends those that send much before their actor is accepted.
+// The learner process's listening sockets, in front of the transport: decides which connections
+// reach it, and ends those that send much before their actor is accepted.
 //
 // gRPC limits neither connections nor what an unknown peer makes it keep: before version 1.60 a
 // stream that is opened and reset at once costs it kilobytes. The gate does no work for a message:

@@ -361,12 +361,12 @@ void RemoteHub::Stop() {
   events_.Wake();
 }
 
-void RemoteHub::Goodbye() {
+void RemoteHub::NotifyShutdown() {
   Posts posts(*this);
-  goodbye_ = true;
+  shutting_down_ = true;
   for (auto& [session, owner] : sessions_) {
     if (session->state != Session::State::kPlaying) continue;
-    SayGoodbye(*session, posts);
+    SendShutdown(*session, posts);
   }
 }
 

@@ -1,5 +1,6 @@
-// The engine's side of all remote actors: leases, which command is outstanding where, and which
-// rows are to be believed. It is a Fleet for the caller, and a set of sessions for the transport.
+// The learner process's side of all remote actors: leases, which command is outstanding where, and
+// which rows are to be believed. It is a Fleet for the caller, and a set of sessions for the
+// transport.
 //
 // Thread safety: every method may be called from any thread; one slot is driven by one caller, and
 // one session's Receive, Sent and Close by its transport, Receive and Close never at the same time.
@@ -98,7 +99,7 @@ class RemoteHub : public Fleet {
   std::map<std::string, uint64_t> drops() const override;
   Status status() const override { return {}; }
   void Stop() override;
-  void Goodbye() override;
+  void NotifyShutdown() override;
 
   // Test only: what the supervisor does at `now`.
   void TEST_Tick(SteadyTime now) { Tick(now); }
@@ -145,7 +146,7 @@ class RemoteHub : public Fleet {
   void Offend(Session& session, RemoteDrop drop, Posts& posts) REQUIRES(mu_);
   // Counts, ends the stream, logs. Returns false.
   bool Refuse(Session& session, RemoteDrop drop, RemoteEnd end, Posts& posts) REQUIRES(mu_);
-  void SayGoodbye(Session& session, Posts& posts) REQUIRES(mu_);
+  void SendShutdown(Session& session, Posts& posts) REQUIRES(mu_);
   void Say(const Session& session, const std::string& line) REQUIRES(mu_);
 
   // hub.cc
@@ -186,7 +187,7 @@ class RemoteHub : public Fleet {
   std::map<std::string, size_t> arrivals_ GUARDED_BY(mu_);  // streams opened lately, by address
   uint64_t drops_[static_cast<size_t>(RemoteDrop::kCount)] GUARDED_BY(mu_) = {};
   std::optional<RemoteEnd> ending_ GUARDED_BY(mu_);  // for later sessions
-  bool goodbye_ GUARDED_BY(mu_) = false, quit_ GUARDED_BY(mu_) = false;
+  bool shutting_down_ GUARDED_BY(mu_) = false, quit_ GUARDED_BY(mu_) = false;
   uint32_t lines_ GUARDED_BY(mu_) = 0;  // logged since the last tick
   SteadyTime ticked_ GUARDED_BY(mu_);
   std::unique_ptr<Thread> supervisor_;

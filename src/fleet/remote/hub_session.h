@@ -19,13 +19,13 @@ class RemoteHub::Session {
   uint32_t owed = 0;  // commands without an answer
   std::string actor;
   uint64_t incarnation = 0;
-  std::vector<uint32_t> slots;    // of the engine, by the actor's index
+  std::vector<uint32_t> slots;    // of the learner process, by the actor's index
   std::deque<std::string> texts;  // whole messages that go first
   Message out;                    // header and command rows to be sent; null: none
   uint32_t out_rows = 0;
   bool writing = false, dirty = false;
-  bool sent = false;      // rows since the last tick
-  bool farewell = false;  // a goodbye is the last that is said
+  bool sent = false;           // rows since the last tick
+  bool shutdown_sent = false;  // the last that is said
   SteadyTime seen;
   uint32_t offences = 0;
 

@@ -74,7 +74,7 @@ std::shared_ptr<RemoteHub::Session> RemoteHub::Open(std::shared_ptr<RemoteStream
   } else if (!known) {
     Refuse(*session, RemoteDrop::kUnauthenticated,
            {RemoteCode::kUnauthenticated, "not accepted: see --token-file"}, posts);
-  } else if (ending_ && !goodbye_) {
+  } else if (ending_ && !shutting_down_) {
     posts.End(*session, *ending_, false);
   } else if (sessions_.size() > size_t{2} * slots_.size() + 64) {
     Refuse(*session, RemoteDrop::kHello,
@@ -110,7 +110,7 @@ void RemoteHub::Close(Session& session) {
       Push(SlotEvent::Kind::kLost, index);
   }
   live_ -= static_cast<uint32_t>(session.slots.size());
-  if (played && !goodbye_) {
+  if (played && !shutting_down_) {
     ++counters_.respawns;
     Say(session, "gone, with " + std::to_string(session.slots.size()) + " slots");
   }
@@ -121,10 +121,10 @@ void RemoteHub::Close(Session& session) {
   changed_.NotifyAll();
 }
 
-void RemoteHub::SayGoodbye(Session& session, Posts& posts) {
+void RemoteHub::SendShutdown(Session& session, Posts& posts) {
   session.state = Session::State::kEnding;
-  session.farewell = true;
-  session.texts.push_back(WriteGoodbye("training has finished"));
+  session.shutdown_sent = true;
+  session.texts.push_back(WriteShutdown("training has finished"));
   posts.Touch(session);
 }
 
@@ -132,14 +132,14 @@ void RemoteHub::Sent(Session& session) {
   Posts posts(*this);
   session.writing = false;
   posts.Touch(session);
-  if (session.farewell && session.texts.empty()) posts.End(session, {}, false);
+  if (session.shutdown_sent && session.texts.empty()) posts.End(session, {}, false);
 }
 
 void RemoteHub::EndAll(const RemoteEnd& end) {
   Posts posts(*this);
   ending_ = end;
   for (auto& [session, owner] : sessions_)
-    if (!session->farewell) posts.End(*session, end, false);
+    if (!session->shutdown_sent) posts.End(*session, end, false);
 }
 
 bool RemoteHub::WaitUntilClosed(std::chrono::milliseconds timeout) {
@@ -160,9 +160,9 @@ bool RemoteHub::Take(Session& session, Pieces message) {
   bool greeting = false;
   {
     Posts posts(*this);
-    // what comes after a goodbye does not matter any more
+    // what comes after a shutdown notice does not matter any more
     if (session.state == Session::State::kEnding || session.state == Session::State::kClosed)
-      return session.farewell;
+      return session.shutdown_sent;
     session.seen = Now();
     if (!whole) {
       return Refuse(session, RemoteDrop::kMalformed,
@@ -209,9 +209,9 @@ bool RemoteHub::ReceiveHello(Session& session, const MessageHeader& header, Piec
 
 bool RemoteHub::Admit(Session& session, const HelloMessage& hello, Posts& posts) {
   session.actor = hello.actor;
-  // a coming goodbye is an answer too
-  if (goodbye_) {
-    SayGoodbye(session, posts);
+  // a coming shutdown notice is an answer too
+  if (shutting_down_) {
+    SendShutdown(session, posts);
     return true;
   }
   if (const auto kept_out = quarantine_.find(hello.actor);

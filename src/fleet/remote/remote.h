@@ -1,8 +1,9 @@
 // Environments on other machines, as slots of a fleet.
 //
-// The engine listens; an actor connects, says what it plays and how many slots it offers, and gets
-// a lease on free slots of the engine. Protocol: wire.h; doc/remote_actors.md says how to run it
-// safely. Without gRPC at configure time both functions return kConfig and say so.
+// The learner process listens; an actor connects, says what it plays and how many slots it offers,
+// and gets a lease on free slots of the learner process. Protocol: wire.h; doc/remote_actors.md
+// says how to run it safely. Without gRPC at configure time both functions return kConfig and say
+// so.
 #pragma once
 
 #include <functional>
@@ -52,26 +53,28 @@ struct RemoteFleet {
   std::unique_ptr<Fleet> fleet;
   std::string address = {};  // bound: what actors give to --connect
 };
-// kNotPermitted for an unsafe address or a readable token file, kCannotCreate when another engine
-// holds the address, kConfig for an address that cannot be read, kNoInput for missing files.
+// kNotPermitted for an unsafe address or a readable token file, kCannotCreate when another learner
+// process holds the address, kConfig for an address that cannot be read, kNoInput for missing
+// files.
 Result<RemoteFleet> MakeRemoteFleet(const RemoteFleetOptions& options);
 
 struct RemoteActorOptions {
-  std::string address = {};  // as bound by the engine
+  std::string address = {};  // as bound by the learner process
   Path token_file = {};      // optional
-  Path ca = {};              // PEM: TLS, and who may have signed the engine's certificate
+  Path ca = {};              // PEM: TLS, and who may have signed the learner process's certificate
   Path certificate = {},
-       key = {};  // PEM: shown to an engine that asks for one, as all off this machine do
+       key = {};  // PEM: shown to a learner process that asks for one, as all off this machine do
   double connect_timeout = 60;      // s until the first connection
-  double reconnect_timeout = 3600;  // s without the engine until the actor gives up
+  double reconnect_timeout = 3600;  // s without the learner process until the actor gives up
   std::function<bool()> stop = {};  // asked four times a second: kTryAgain once it says so
 };
 struct RemoteActorResult {
   uint64_t steps = 0, connections = 0;
 };
-// Steps `fleet` for the engine at `address` until it says that training has finished. An engine
-// that goes away is looked for again (back-off 0.1 to 10 s with jitter). kUnavailable when it is
-// not found in time or `fleet` fails; kNotPermitted and kConfig when it refuses the actor.
+// Steps `fleet` for the learner process at `address` until it says that training has finished. A
+// learner process that goes away is looked for again (back-off 0.1 to 10 s with jitter).
+// kUnavailable when it is not found in time or `fleet` fails; kNotPermitted and kConfig when it
+// refuses the actor.
 Result<RemoteActorResult> RunRemoteActor(Fleet& fleet, const RemoteActorOptions& options);
 
 // Whether this build has gRPC; its version, empty without.

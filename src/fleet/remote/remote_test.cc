@@ -1,5 +1,5 @@
-// A remote fleet over a transport in memory: the contract of Fleet, and what an engine does with
-// peers that die, lie, repeat themselves or fall silent.
+// A remote fleet over a transport in memory: the contract of Fleet, and what a learner process does
+// with peers that die, lie, repeat themselves or fall silent.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -69,7 +69,7 @@ class Actors {
         crew.link = link;
         link->Connect();
       }
-      if (crew.actor->Pump([this] { return leave_.load(); }).goodbye) return;
+      if (crew.actor->Pump([this] { return leave_.load(); }).shutdown) return;
     }
   }
 
@@ -125,7 +125,7 @@ TEST_F(QuietTest, LinksThatBreakCostEpisodesAndNothingElse) {
   actors.Leave();
 }
 
-TEST_F(QuietTest, GoodbyeEndsActors) {
+TEST_F(QuietTest, AShutdownNoticeEndsActors) {
   const auto local = LocalFleet(1);
   RemoteHub hub({.spec = local->spec(), .slots = 2}, {});
   RemoteActor actor(*local);
@@ -133,9 +133,9 @@ TEST_F(QuietTest, GoodbyeEndsActors) {
   const auto link = std::make_shared<MemoryLink>(hub, actor, network, 64);
   link->Connect();
   while (hub.live() == 0) std::this_thread::yield();
-  hub.Goodbye();
+  hub.NotifyShutdown();
   const auto outcome = actor.Pump(nullptr);
-  EXPECT_TRUE(outcome.goodbye && outcome.welcomed);
+  EXPECT_TRUE(outcome.shutdown && outcome.welcomed);
   EXPECT_TRUE(hub.WaitUntilClosed(10s));
 }
 
@@ -517,7 +517,7 @@ TEST_F(SessionTest, HelloIsCheckedWhole) {
       {RemoteCode::kFailedPrecondition, WriteHello({.actor = "a", .slots = 1, .spec = other})},
       {RemoteCode::kFailedPrecondition, WriteHello({.actor = "a", .slots = 0, .spec = spec_})},
       {RemoteCode::kFailedPrecondition, WriteHello({.actor = "a", .slots = 65537, .spec = spec_})},
-      {RemoteCode::kInvalidArgument, WriteGoodbye("?")},
+      {RemoteCode::kInvalidArgument, WriteShutdown("?")},
   };
   for (const Case& c : cases) {
     Peer& peer = Connect();
@@ -568,11 +568,11 @@ TEST_F(SessionTest, WhatComesAfterTheEndIsNotRead) {
 }
 
 TEST_F(SessionTest, ActorsThatComeToAFinishedTrainingAreTold) {
-  hub_->Goodbye();
+  hub_->NotifyShutdown();
   Peer& peer = Connect();
   EXPECT_TRUE(Say(peer, WriteHello({.actor = "a", .slots = 1, .spec = spec_})));
   ASSERT_EQ(peer.stream->sent.size(), 1U);
-  EXPECT_EQ(peer.stream->sent[0].header.kind, RemoteKind::kGoodbye);
+  EXPECT_EQ(peer.stream->sent[0].header.kind, RemoteKind::kShutdown);
   EXPECT_EQ(peer.stream->end.value_or(RemoteEnd{RemoteCode::kAborted, ""}).code, RemoteCode::kOk);
 }
 
@@ -644,11 +644,11 @@ TEST_F(SessionTest, ALearnerProcessThatEndsLetsNobodyIn) {
     EXPECT_EQ(peer.stream->end->code, end.code);
     EXPECT_EQ(peer.stream->end->message, end.message);
   }
-  hub_->Goodbye();  // of a training that is finished: those that come now are told
+  hub_->NotifyShutdown();  // of a training that is finished: those that come now are told
   Peer& after = Connect();
   EXPECT_FALSE(after.stream->end.has_value());
   EXPECT_TRUE(Say(after, WriteHello({.actor = "a", .slots = 1, .spec = spec_})));
-  EXPECT_EQ(after.stream->sent.at(0).header.kind, RemoteKind::kGoodbye);
+  EXPECT_EQ(after.stream->sent.at(0).header.kind, RemoteKind::kShutdown);
 }
 
 TEST_F(SessionTest, TokensAreNeededAndTwoAreValidAtOnce) {
@@ -723,7 +723,7 @@ TEST_F(SessionTest, SilentActorsExpireOnTheEnginesOwnClockOnly) {
 TEST_F(SessionTest, APausedEngineEvictsNobody) {
   Peer& peer = Join(1);
   hub_->TEST_Tick(Now());
-  hub_->TEST_Tick(Now() + 300s);  // the engine was stopped for five minutes
+  hub_->TEST_Tick(Now() + 300s);  // the learner process was stopped for five minutes
   hub_->TEST_Tick(Now() + 301s);
   EXPECT_FALSE(peer.stream->end.has_value());
   for (int second = 302; second < 315; ++second)

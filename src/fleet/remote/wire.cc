@@ -95,8 +95,8 @@ std::string WriteWelcome(const RemoteWelcome& welcome) {
                       {"events_max", welcome.events_max}});
 }
 
-std::string WriteGoodbye(const std::string& why) {
-  return TextMessage(RemoteKind::kGoodbye, 0, {{"why", why}});
+std::string WriteShutdown(const std::string& why) {
+  return TextMessage(RemoteKind::kShutdown, 0, {{"why", why}});
 }
 
 Result<HelloMessage> ParseHello(std::string_view text) {

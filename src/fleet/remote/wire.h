@@ -2,12 +2,12 @@
 //
 // One bidirectional stream per actor process, method kRemoteMethod; each gRPC message is one
 // message of ours: a MessageHeader, then what its kind says. All numbers are little-endian.
-//   actor -> engine   kHello: text (JSON, HelloMessage)
+//   actor -> learner process   kHello: text (JSON, HelloMessage)
 //                     kEvents: `rows` EventRows, then `rows` observations (rows = 0: a sign of
 //                     life)
-//   engine -> actor   kWelcome: text (JSON, RemoteWelcome)
+//   learner process -> actor   kWelcome: text (JSON, RemoteWelcome)
 //                     kCommands: `rows` times a CommandRow and action_values float32 (0: a sign of
-//                     life); kGoodbye: text, why the actor should end
+//                     life); kShutdown: text, why the actor should end
 // Rules: (1) the first message each way is Hello and Welcome; (2) a slot owes one event per
 // command, and the event repeats the command's sequence, episode and step; (3) lengths are exactly
 // what the agreed spec gives, and neither side trusts the other's bytes: nothing read here can
@@ -37,7 +37,7 @@ enum class RemoteKind : uint32_t {
   kEvents = 2,
   kWelcome = 3,
   kCommands = 4,
-  kGoodbye = 5,
+  kShutdown = 5,
 };
 struct MessageHeader {
   RemoteKind kind;
@@ -87,7 +87,7 @@ struct RemoteLayout {
   size_t observation_bytes;
   uint32_t action_values;
 };
-inline constexpr size_t kTextBytesMax = size_t{1} << 20;  // Hello, Welcome, Goodbye
+inline constexpr size_t kTextBytesMax = size_t{1} << 20;  // Hello, Welcome, Shutdown
 inline constexpr size_t kRowsBytesMax = size_t{1} << 20;  // aimed at by a message of many rows
 // The largest message that either side may send under `layout`.
 size_t MessageBytesMax(const RemoteLayout& layout);
@@ -128,14 +128,14 @@ struct RemoteWelcome {
   uint64_t incarnation = 0;
   uint32_t slots = 0;  // granted
   double heartbeat = 1, lease = 10;
-  uint32_t events_max = 1;  // rows of one message to the engine
+  uint32_t events_max = 1;  // rows of one message to the learner process
 };
 inline constexpr int64_t kRemoteSlotsMax = 65536;  // that one actor may offer
 
-// Whole messages. Goodbye's text is for people.
+// Whole messages. The text of Shutdown is for people.
 std::string WriteHello(const HelloMessage& hello);
 std::string WriteWelcome(const RemoteWelcome& welcome);
-std::string WriteGoodbye(const std::string& why);
+std::string WriteShutdown(const std::string& why);
 // Parses a message's text. kConfig names the first field that is missing, of another type or out of
 // range.
 Result<HelloMessage> ParseHello(std::string_view text);

@@ -62,7 +62,7 @@ void ExpectSameBits(std::span<const float> a, std::span<const float> b, const st
       << what << ": " << a[0] << " and " << b[0];
 }
 
-// Plays five episodes of three networks on every device beside the population kernel.
+// Plays five episodes of three networks on every device next to the population kernel.
 void ExpectTheBitsOfThePopulationKernel(const Case& c, FrameStackRule rule) {
   const NetworkDescription network = Describe(c);
   const bool stacked = c.height > 1;

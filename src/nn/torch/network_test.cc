@@ -133,8 +133,9 @@ TEST_P(TorchNetworkTest, GradientMatchesFiniteDifferences) {
   EXPECT_NEAR((above - below) / (2 * kStep), expected, 1e-4 * std::abs(expected) + 1e-4);
 }
 
-// Compares what evolution has beside plain layers: each activation, both virtual batch norms,
-// statistics of observations. The kernel multiplies weights with the norm's scale beforehand.
+// Compares what evolution has in addition to plain layers: each activation, both virtual batch
+// norms, statistics of observations. The kernel multiplies weights with the norm's scale
+// beforehand.
 TEST(TorchNetworkOfALineTest, AgreesWithThePopulationKernel) {
   torch::manual_seed(2);
   for (const std::string line :

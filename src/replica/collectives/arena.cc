@@ -121,14 +121,14 @@ class ArenaTransport : public Transport {
   size_t bytes_max() const override { return area_bytes_; }
 
   Status Gather(const Round& round, const Write& write, const Read& read) override {
-    RETURN_IF_ERROR(Meet(round, write));
+    RETURN_IF_ERROR(Barrier(round, write));
     for (int r = 0; r < size_; ++r) shown_[static_cast<size_t>(r)] = {Area(r), round.bytes};
     read(shown_);
     return {};
   }
 
   Status Scatter(const Round& round, const Write& write, const Read& read) override {
-    RETURN_IF_ERROR(Meet(round, write));
+    RETURN_IF_ERROR(Barrier(round, write));
     const size_t piece = round.bytes / static_cast<size_t>(size_);
     for (int r = 0; r < size_; ++r)
       shown_[static_cast<size_t>(r)] = {Area(r) + static_cast<size_t>(rank_) * piece, piece};
@@ -164,7 +164,7 @@ class ArenaTransport : public Transport {
   }
 
   // Gives this rank's part and returns when all ranks have, and their headers agree.
-  Status Meet(const Round& round, const Write& write) {
+  Status Barrier(const Round& round, const Write& write) {
     if (round.bytes > area_bytes_) {
       return Status(Code::kInternal, "a round of " + std::to_string(round.bytes) +
                                          " bytes, at most " + std::to_string(area_bytes_));

@@ -436,7 +436,7 @@ class ProcessesTest : public ::testing::Test {
       ::close(ends[1]);
       ranks_.push_back({pid, ends[0], {}});
     }
-    for (Rank& rank : ranks_) ASSERT_TRUE(Hear(rank, "ready", 60)) << rank.said;
+    for (Rank& rank : ranks_) ASSERT_TRUE(WaitForText(rank, "ready", 60)) << rank.said;
   }
 
   [[noreturn]] void Live(int rank, int size, const Monitor::Options& options, int out) {
@@ -453,7 +453,7 @@ class ProcessesTest : public ::testing::Test {
   }
 
   // Reads until `text` was said; false after `seconds`.
-  bool Hear(Rank& rank, const std::string& text, double seconds) {
+  bool WaitForText(Rank& rank, const std::string& text, double seconds) {
     const SteadyTime start = Now();
     while (rank.said.find(text) == std::string::npos) {
       const double left = seconds - SecondsSince(start);
@@ -472,7 +472,7 @@ class ProcessesTest : public ::testing::Test {
     const SteadyTime start = Now();
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
       if (rank == culprit) continue;
-      EXPECT_TRUE(Hear(ranks_[rank], words, 20)) << rank << " said: " << ranks_[rank].said;
+      EXPECT_TRUE(WaitForText(ranks_[rank], words, 20)) << rank << " said: " << ranks_[rank].said;
     }
     EXPECT_LT(SecondsSince(start), seconds);
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -517,7 +517,7 @@ TEST_F(ProcessesTest, AFrozenRankIsNamedWithinTwoSeconds) {
   ExpectNamed(3, "rank 3 has been silent for 1.5 s; ", 2.0);
   // it learns the same when it wakes up
   ::kill(ranks_[3].pid, SIGCONT);
-  EXPECT_TRUE(Hear(ranks_[3], "rank 3 has been silent for 1.5 s; ", 20)) << ranks_[3].said;
+  EXPECT_TRUE(WaitForText(ranks_[3], "rank 3 has been silent for 1.5 s; ", 20)) << ranks_[3].said;
 }
 
 TEST_F(ProcessesTest, AFrozenRankZeroIsNamedWithinTwoSeconds) {
@@ -525,7 +525,7 @@ TEST_F(ProcessesTest, AFrozenRankZeroIsNamedWithinTwoSeconds) {
   ::kill(ranks_[0].pid, SIGSTOP);
   ExpectNamed(0, "rank 0 has been silent for 1.5 s", 2.0);
   ::kill(ranks_[0].pid, SIGCONT);
-  EXPECT_TRUE(Hear(ranks_[0], "rank 0 has been silent for 1.5 s", 20)) << ranks_[0].said;
+  EXPECT_TRUE(WaitForText(ranks_[0], "rank 0 has been silent for 1.5 s", 20)) << ranks_[0].said;
 }
 
 // All of a group are stopped for longer than silence is borne, as a paused virtual machine is, and

@@ -29,7 +29,7 @@ class A2cParameters : public AlgorithmConfig {
   // The loss has no importance weights: a batch is what the current policy played.
   Status Check(const LearningConfig& config) const override {
     const LearnConfig& learn = config.learn;
-    if (learn.mode == "deterministic" && learn.lag == 0 && learn.batch == learn.environments)
+    if (learn.deterministic() && learn.lag == 0 && learn.batch == learn.environments)
       return Status::Ok();
     std::ostringstream why;
     why << "run.algorithm=a2c with learn.mode=" << learn.mode << ", learn.lag=" << learn.lag

@@ -1,5 +1,5 @@
-// The engine's own path of a step allocates nothing: over environments on threads, over actor
-// processes, over remote actors. What torch and gRPC allocate inside is theirs.
+// The learner process's own path of a step allocates nothing: over environments on threads, over
+// actor processes, over remote actors. What torch and gRPC allocate inside is theirs.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -145,8 +145,8 @@ class Learner : public Agent {
     if (replay_ == nullptr) return 0;
     // in free mode any shard may get an environment's next unroll, or none does
     const LearnConfig& learn = config_.learn;
-    const bool shared = learn.mode == "deterministic" ||
-                        (all_shards_ == 1 && learn.lag_max == 0 && !learn.drop_oldest);
+    const bool shared =
+        learn.deterministic() || (all_shards_ == 1 && learn.lag_max == 0 && !learn.drop_oldest);
     return static_cast<uint64_t>(shards_) *
            SequenceSampler::Bytes(Sequences(), replay_->keys.alpha, shared);
   }
@@ -565,7 +565,7 @@ void KeepMemory() {
 Result<std::unique_ptr<Agent>> Make(const AgentSetup& setup, std::unique_ptr<Algorithm> algorithm) {
   at::set_num_threads(1);  // threads are ours to place: one an inference or a shard
   if (setup.learns_on.cuda || setup.infers_on.cuda)
-    RETURN_IF_ERROR(ConfigureGpus(setup.config.learn.mode == "deterministic"));
+    RETURN_IF_ERROR(ConfigureGpus(setup.config.learn.deterministic()));
   KeepMemory();
   if (setup.stack && setup.stack->depth > kDepthMax)
     return Status(Code::kConfig, "a stack of " + std::to_string(setup.stack->depth) +

@@ -113,7 +113,7 @@ Status Check(const LearningConfig& c) {
   if (c.learn.batch % c.learn.shards != 0)
     return {Code::kConfig, fmt::format("learn.shards={}: expected a divisor of learn.batch={}",
                                        c.learn.shards, c.learn.batch)};
-  if (c.learn.mode == "deterministic" && c.learn.environments % c.learn.batch != 0)
+  if (c.learn.deterministic() && c.learn.environments % c.learn.batch != 0)
     return {Code::kConfig,
             fmt::format("learn.mode=deterministic: learn.environments={} is no multiple of "
                         "learn.batch={}; a round has to make whole updates",

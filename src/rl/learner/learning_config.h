@@ -67,6 +67,8 @@ struct LearnConfig {
   int64_t evaluate_episodes = 20;
   double frames = 1e6;  // budget; 0 = none
   int64_t updates = 0;  // budget; 0 = none
+
+  bool deterministic() const { return mode == "deterministic"; }
 };
 
 struct InferenceKeys {

@@ -152,7 +152,7 @@ TEST(UnrollStoreTest, EveryTransitionIsLearntFromOnce) {
   }
 }
 
-// A truncated episode's final observation stands beside the entry that follows it.
+// A truncated episode's final observation stands next to the entry that follows it.
 TEST(UnrollStoreTest, FinalObservationsStandWhereTheClockRanOut) {
   for (const uint32_t overlap : {0U, 2U}) {
     UnrollStore store(kShape, {.slots = 1, .length = 6, .overlap = overlap, .buffers = 2});

@@ -1,4 +1,4 @@
-// The engine's certificates, which may be replaced while actors are connected.
+// The learner process's certificates, which may be replaced while actors are connected.
 #pragma once
 
 #include <grpc/grpc_security.h>

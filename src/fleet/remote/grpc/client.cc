@@ -1,4 +1,4 @@
-// The actor's end: one stream after another to the engine, over RemoteActor.
+// The actor's end: one stream after another to the learner process, over RemoteActor.
 #include <fmt/format.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
@@ -212,7 +212,7 @@ Result<RemoteActorResult> RunRemoteActor(Fleet& fleet, const RemoteActorOptions&
   RemoteActor actor(fleet);
   RemoteActorResult result;
   Backoff backoff;
-  SteadyTime since = Now();  // without the engine
+  SteadyTime since = Now();  // without the learner process
   std::string last = "no answer";
   while (!Stopped(options)) {
     // a new channel each time: one that failed would wait by its own rules
@@ -226,8 +226,9 @@ Result<RemoteActorResult> RunRemoteActor(Fleet& fleet, const RemoteActorOptions&
     stream->End({}, true);
     stream->WaitUntilDone();
     result.steps = actor.steps();
-    // an engine ends a stream well only after its goodbye, which may be lost when both end at once
-    if (outcome.goodbye || outcome.end.code == RemoteCode::kOk) {
+    // a learner process ends a stream well only after its shutdown notice, which may be lost when
+    // both end at once
+    if (outcome.shutdown || outcome.end.code == RemoteCode::kOk) {
       ++result.connections;
       return result;
     }

@@ -1,5 +1,5 @@
 // The health check that Kubernetes and others know: grpc.health.v1.Health/Check. It needs no token:
-// it says whether the engine works, and nothing else.
+// it says whether the learner process works, and nothing else.
 #pragma once
 
 #include <grpcpp/generic/async_generic_service.h>

@@ -1,4 +1,5 @@
-// The engine's end: a gRPC server whose one method is a stream of raw bytes, over RemoteHub.
+// The learner process's end: a gRPC server whose one method is a stream of raw bytes, over
+// RemoteHub.
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
@@ -86,7 +87,7 @@ class GrpcFleet : public Fleet {
     if (server_ == nullptr) return;
     // shutdown notices on their way arrive; the streams that are left are closed
     hub_->EndAll({RemoteCode::kUnavailable, "the learner process is shutting down"});
-    hub_->WaitUntilClosed(std::chrono::seconds(goodbye_ ? 10 : 2));
+    hub_->WaitUntilClosed(std::chrono::seconds(shutting_down_ ? 10 : 2));
     gate_->Stop();
     server_->Shutdown(std::chrono::system_clock::now());
     hub_->WaitUntilClosed(std::chrono::hours(1));
@@ -157,9 +158,9 @@ class GrpcFleet : public Fleet {
   }
   Status status() const override { return hub_->status(); }
   void Stop() override { hub_->Stop(); }
-  void Goodbye() override {
-    goodbye_ = true;
-    hub_->Goodbye();
+  void NotifyShutdown() override {
+    shutting_down_ = true;
+    hub_->NotifyShutdown();
   }
 
  private:
@@ -189,10 +190,10 @@ class GrpcFleet : public Fleet {
   const std::unique_ptr<Gate> gate_;
   Service service_;
   const std::shared_ptr<Certificates> certificates_;  // null without TLS
-  std::unique_ptr<FileLock> lock_;  // of a Unix socket, which another engine would replace
+  std::unique_ptr<FileLock> lock_;  // of a Unix socket, which another learner process would replace
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
-  std::atomic<bool> goodbye_{false};  // a thousand goodbyes take a while
+  std::atomic<bool> shutting_down_{false};  // a thousand shutdown notices take a while
   Mutex mu_;
   CondVar changed_;  // signalled when leaving_ is set
   std::atomic<bool> leaving_{false};
