@@ -47,7 +47,7 @@ rivals:
 format: setup
 	git ls-files '*.cc' '*.h' | xargs .venv/bin/clang-format -i
 
-## make lint        Clang's thread-safety analysis and clang-tidy over the torch-free sources
+## make lint        Clang's thread-safety analysis and clang-tidy (torch code: the analysis alone)
 lint:
 	scripts/setup --lint
 	scripts/lint

@@ -431,7 +431,8 @@ bool Load(Replicator& replicator, const std::string& path, Checkpoint& checkpoin
     check(Take(file, name, read));
     changes.push_back([into = value, read] { into.detach().copy_(read); });
   }
-  for (const auto& [name, wrapped] : checkpoint.optimizers) {
+  for (const auto& [optimizer, wrapped] : checkpoint.optimizers) {
+    const std::string& name = optimizer;  // clang 14 captures no binding
     GradientReducer& reducer = wrapped->reducer();
     torch::optim::Optimizer& base = wrapped->base();
     changes.push_back([&base] { base.state().clear(); });

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <limits>
-#include <ranges>
 
 #include "core/clock.h"
 #include "core/cpu.h"
@@ -511,7 +510,7 @@ std::map<std::string, std::string> Learner::Save(Part part,
   auto files = SaveAgent(part, parameters_, version_, *optimizer_, statistics_, acting_);
   if (replay_ == nullptr || part == Part::kWeights) return files;
   files[kTargets] = TensorsToFile(NamedParameters(*target_), {{"steps", std::to_string(steps_)}});
-  SaveReplays(std::views::transform(parts_, ReplayOf), first_shard_, kept, files);
+  SaveReplays(parts_, first_shard_, kept, files, ReplayOf);
   return files;
 }
 
@@ -525,8 +524,7 @@ Status Learner::Restore(const std::map<std::string, std::string>& files, Part pa
     ASSIGN_OR_RETURN(steps, NumberOfFile(files.at(kTargets), kTargets, "steps"));
   }
   if (part != Part::kWeights)
-    RETURN_IF_ERROR(
-        RestoreReplays(files, first_shard_, all_shards_, std::views::transform(parts_, ReplayOf)));
+    RETURN_IF_ERROR(RestoreReplays(files, first_shard_, all_shards_, parts_, ReplayOf));
   RETURN_IF_ERROR(RestoreAgent(files, part, state));
   SetTarget(target ? *target : NamedParameters(*network_));
   if (part != Part::kWeights) steps_ = steps;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <set>
@@ -33,13 +34,14 @@ inline std::string ReplayPartFile(int64_t shard, uint64_t part) {
   return Agent::kReplayParts + std::to_string(shard) + "-" + std::to_string(part) + ".bin";
 }
 
-// Adds the files of a learner's replays, which are those of shards `first` and later; parts that
-// are `kept` without bytes.
-template <typename Replays>
-void SaveReplays(const Replays& replays, int64_t first, const std::set<std::string>& kept,
-                 std::map<std::string, std::string>& files) {
+// Adds the files of a learner's replays, `replay_of` each element of `shards`, which are `first`
+// and later ones; parts that are `kept` without bytes.
+template <typename Shards, typename Projection = std::identity>
+void SaveReplays(const Shards& shards, int64_t first, const std::set<std::string>& kept,
+                 std::map<std::string, std::string>& files, Projection replay_of = {}) {
   std::vector<std::string> records;
-  for (const auto& replay : replays) {
+  for (const auto& shard : shards) {
+    const auto& replay = replay_of(shard);
     for (const uint64_t part : replay.parts()) {
       const std::string name = ReplayPartFile(first + std::ssize(records), part);
       files[name] = kept.contains(name) ? std::string() : replay.SavePart(part);
@@ -50,13 +52,14 @@ void SaveReplays(const Replays& replays, int64_t first, const std::set<std::stri
 }
 
 // `all`: shards of all learners. kBadData; the replays of some shards may have changed then.
-template <typename Replays>
+template <typename Shards, typename Projection = std::identity>
 Status RestoreReplays(const std::map<std::string, std::string>& files, int64_t first, int64_t all,
-                      Replays&& replays) {
+                      Shards& shards, Projection replay_of = {}) {
   ASSIGN_OR_RETURN(const auto records,
-                   ReplayRecords(files, kReplayFile, first, std::ssize(replays), all));
+                   ReplayRecords(files, kReplayFile, first, std::ssize(shards), all));
   int64_t shard = first;
-  for (auto& replay : replays) {
+  for (auto& each : shards) {
+    auto& replay = replay_of(each);
     const auto part = [&](uint64_t number) -> Result<std::string_view> {
       const auto found = files.find(ReplayPartFile(shard, number));
       if (found == files.end()) return NoParts(number);
