@@ -1,12 +1,15 @@
 """Metrics where other programs draw them: TensorBoard's file, Weights & Biases and MLflow behind fake packages, CSV."""
 
 import csv
+import io
 import json
 import os
+import struct
 import subprocess
 import sys
 
 import pytest
+from PIL import Image
 from samara_cli import CARTPOLE, ROOT, environment, ok, samara, train
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import plugin_data_pb2
@@ -26,12 +29,13 @@ class Config:
     def update(self, values, allow_val_change): note("config", values)
 def fail_at(step):
     if os.environ.get("FAIL_AT") == step: raise RuntimeError(f"no network\\nat {step}")
+def Video(path, format): note("video", os.path.basename(path))
 class Run:
     summary, config = Summary(), Config()
     def __setattr__(self, name, value): note(name, value)
-    def log(self, values, step):
+    def log(self, values, step=None):
         fail_at("log")
-        note("log", step, values)
+        if step is not None: note("log", step, values)
     def save(self, path, base_path, policy): note("save", os.path.relpath(path, base_path))
     def finish(self, exit_code=0):
         fail_at("finish")
@@ -57,7 +61,7 @@ def end_run(status): note("finish", status)
 def run(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run") / request.param
     if request.param == "deep-ga":
-        train(folder, *CARTPOLE, "run.video=false")
+        train(folder, *CARTPOLE, "run.video=true")
     else:
         train(folder, "classic/cartpole-dqn", "learn.frames=3000", "learn.evaluate_every=1500", "run.video=false", "run.seed=1")
     return package.load(folder)
@@ -73,6 +77,10 @@ def notes(tmp_path, monkeypatch):
     yield lambda: [json.loads(line) for line in (tmp_path / "notes").read_text().splitlines()]
     for name in ("wandb", "mlflow"):
         sys.modules.pop(name, None)
+
+
+def films(run):
+    return sorted((run.path / "videos").glob("*.mp4"))
 
 
 def scalars(run):
@@ -115,9 +123,22 @@ def test_tensorboard_has_the_configuration(run):
     content = events.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
     given = plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info.hparams
     assert given["run.seed"].number_value == run.config["run"]["seed"]
-    assert given["run.video"].HasField("bool_value") and given["run.video"].bool_value is False
+    assert given["run.video"].HasField("bool_value") and given["run.video"].bool_value is (run.result["run"].endswith("deep-ga"))
     assert given["run.algorithm"].string_value == run.config["run"]["algorithm"]
     assert given.keys() == {f"{table}.{key}" for table, keys in run.config.items() for key in keys}
+
+
+def test_tensorboard_shows_the_video(run):
+    events = EventAccumulator(str(run.path), size_guidance={"images": 0}).Reload()
+    if not run.config["run"]["video"]:
+        assert events.Tags()["images"] == []
+        return
+    (shown,) = events.Images("video")
+    gif = shown.encoded_image_string
+    assert gif[:6] == b"GIF89a" and struct.unpack("<HH", gif[6:10]) == (shown.width, shown.height)
+    with Image.open(io.BytesIO(gif)) as picture:
+        assert picture.n_frames > 5 and picture.convert("RGB").getpixel((5, 5)) == (255, 255, 255)  # CartPole's paper
+    assert shown.step == run.result["frames"] and 100 < shown.width <= 400
 
 
 def test_wandb(run, notes):
@@ -128,6 +149,7 @@ def test_wandb(run, notes):
     logged = {(n[1], tag) for n in rest if n[0] == "log" for tag in n[2]}
     assert logged == set(scalars(run)[1]) and end == ["finish", 0]
     assert ["save", "report.html"] in rest and ["save", "config.toml"] in rest
+    assert [n for n in rest if n[0] == "video"] == [["video", file.name] for file in films(run)]
     summary = next(n[1] for n in rest if n[0] == "summary")
     assert summary["result/frames"] == run.result["frames"]
 
@@ -141,6 +163,7 @@ def test_mlflow(run, notes):
     assert all(len(p) <= 100 for p in parameters)
     assert {k: v for p in parameters for k, v in p.items()}["run.seed"] == str(run.config["run"]["seed"])
     assert {(n[1], tag) for n in seen if n[0] == "log" for tag in n[2]} == set(scalars(run)[1])
+    assert all(["save", file.name] in seen for file in films(run))
     assert ["save", "report.html"] in seen and seen[-1] == ["finish", "FINISHED"]
 
 

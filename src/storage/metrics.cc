@@ -152,6 +152,10 @@ void MetricsWriter::Write(nlohmann::json line) {
   early_.clear();
 }
 
+void MetricsWriter::WriteImage(std::string_view tag, uint64_t step, const EncodedImage& image) {
+  if (prepared_) events_.Write(EventOfImage(tag, step, image));
+}
+
 std::optional<uint64_t> StepOf(const nlohmann::json& line) {
   for (const char* name : kStepNames) {
     const auto step = line.find(name);

@@ -42,6 +42,11 @@ class PatientFile {
   bool warned_ = false;
 };
 
+struct EncodedImage {
+  std::string encoded = {};
+  int width = 0, height = 0;  // pixels
+};
+
 // Thread safety: none; one owner. Never stops a run: failures are logged once per trouble.
 class MetricsWriter {
  public:
@@ -55,6 +60,8 @@ class MetricsWriter {
   // One line; adds "time" when absent. Numbers that are not finite become null. What ScalarsOf
   // finds in it also goes to TensorBoard. REQUIRES: an object.
   void Write(nlohmann::json line);
+  // An image for TensorBoard alone: the bytes of a GIF, JPEG or PNG; `step` in environment frames.
+  void WriteImage(std::string_view tag, uint64_t step, const EncodedImage& image);
 
   uint64_t lost() const { return lines_.lost() + events_.lost(); }
 
@@ -84,6 +91,7 @@ std::optional<uint64_t> StepOf(const nlohmann::json& line);
 std::string EventFileHeader();
 // One event with ScalarsOf(line); empty when there are none.
 std::string EventOfLine(const nlohmann::json& line);
+std::string EventOfImage(std::string_view tag, uint64_t step, const EncodedImage& image);
 // One event with the keys of config.toml, as a text and as hyper-parameters; empty for what is no
 // TOML.
 std::string EventOfConfig(std::string_view config);

@@ -1,10 +1,12 @@
-// TensorBoard event files without TensorFlow: the few fields of protobuf that scalars, a text and
-// hyper-parameters need.
+// TensorBoard event files without TensorFlow: the few fields of protobuf that scalars, pictures, a
+// text and hyper-parameters need.
 //
 //   TFRecord: u64 length, u32 masked CRC-32C of these 8, data, u32 masked CRC-32C of data
 //   Event:    1 wall_time double, 2 step int64, 3 file_version string, 5 summary Summary
-//   Summary:  1 value, repeated: 1 tag string, 2 simple_value float, 8 tensor TensorProto,
-//             9 metadata SummaryMetadata: 1 plugin_data: 1 plugin_name string, 2 content bytes
+//   Summary:  1 value, repeated: 1 tag string, 2 simple_value float, 4 image Image,
+//             8 tensor TensorProto, 9 metadata SummaryMetadata: 1 plugin_data: 1 plugin_name
+//             string, 2 content bytes
+//   Image:    1 height int32, 2 width int32, 3 colorspace (3: RGB), 4 encoded_image_string bytes
 //   TensorProto: 1 dtype (7: string), 8 string_val bytes
 //   HParamsPluginData: 3 session_start_info: 1 hparams, a map: entries of 1 key, 2 value
 //   google.protobuf.Value: 2 number_value double, 3 string_value, 4 bool_value
@@ -130,6 +132,20 @@ std::string EventOfLine(const nlohmann::json& line) {
     PutBytes(summary, 1, scalar);
   }
   return Event(WallTime(line), scalars->step, summary);
+}
+
+std::string EventOfImage(std::string_view tag, uint64_t step, const EncodedImage& picture) {
+  std::string image, value, summary;
+  int field = 0;
+  for (const int number : {picture.height, picture.width, 3}) {
+    PutTag(image, ++field, kVarint);
+    PutVarint(image, static_cast<uint64_t>(number));
+  }
+  PutBytes(image, 4, picture.encoded);
+  PutBytes(value, 1, tag);
+  PutBytes(value, 4, image);
+  PutBytes(summary, 1, value);
+  return Event(static_cast<double>(std::time(nullptr)), step, summary);
 }
 
 std::string EventOfConfig(std::string_view config) {

@@ -20,6 +20,7 @@
 #include "storage/quarantine.h"
 #include "storage/retry.h"
 #include "storage/sealed_json.h"
+#include "view/animation.h"
 #include "view/terminal.h"
 #include "view/text_line.h"
 
@@ -242,6 +243,20 @@ Status Session::MakeDurable(const std::string& missing,
   return {status.code(), fmt::format("{}; {}; {}", status.message(), missing, HowToGoOn())};
 }
 
+namespace {
+
+// The film where those look who follow several runs. Without it nothing else is missing.
+void WriteAnimation(const json& result, MetricsWriter& metrics) {
+  const std::string file = result["video"];
+  const Result<Animation> film = AnimationOf(RootedPath(file));
+  if (!film.ok())
+    return Log(LogLevel::kDebug, "TensorBoard shows no video: " + film.status().message());
+  metrics.WriteImage("video", static_cast<uint64_t>(NumberOr(result, "frames", 0)),
+                     {.encoded = film->gif, .width = film->width, .height = film->height});
+}
+
+}  // namespace
+
 Result<json> Session::Finish(json result, MetricsWriter& metrics, const Result<Policy>& policy,
                              const std::string& video) const {
   const auto add = [&](const char* name, const char* what, const RootedPath& file,
@@ -271,6 +286,7 @@ Result<json> Session::Finish(json result, MetricsWriter& metrics, const Result<P
   json line = result;
   line["event"] = "finished";
   metrics.Write(line);
+  if (result.contains("video")) WriteAnimation(result, metrics);
   const RootedPath report = folder_->path() / "report.html";
   add("report", "report", report, WriteReport(runs, report));  // of the line too
   RETURN_IF_ERROR(MakeDurable("the result is not saved, all that it speaks of is",

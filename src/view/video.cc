@@ -26,36 +26,13 @@ Result<std::unique_ptr<VideoWriter>> VideoWriter::Open(const RootedPath& path,
 #else
 
 extern "C" {
-#include <libavcodec/avcodec.h>
-#include <libavformat/avformat.h>
 #include <libavutil/opt.h>
-#include <libswscale/swscale.h>
 }
+
+#include "view/libav.h"
 
 namespace samara {
 namespace {
-
-template <auto kFree>
-struct Free {
-  template <typename T>
-  void operator()(T* p) const {
-    if constexpr (std::is_invocable_v<decltype(kFree), T*>)
-      kFree(p);
-    else
-      kFree(&p);
-  }
-};
-using Format = std::unique_ptr<AVFormatContext, Free<avformat_free_context>>;
-using Codec = std::unique_ptr<AVCodecContext, Free<avcodec_free_context>>;
-using Picture = std::unique_ptr<AVFrame, Free<av_frame_free>>;
-using Packet = std::unique_ptr<AVPacket, Free<av_packet_free>>;
-using Scaler = std::unique_ptr<SwsContext, Free<sws_freeContext>>;
-
-std::string AvError(int error) {
-  char text[AV_ERROR_MAX_STRING_SIZE] = {};
-  av_strerror(error, text, sizeof text);
-  return text;
-}
 
 // libav's buffer before the file, which may have replaced the one it was made with.
 struct FreeOutput {
@@ -109,7 +86,8 @@ class LibavWriter : public VideoWriter {
   Status Drain();  // every packet the encoder has ready goes to the file
   Status Failed(const char* doing, int error) const {
     const Code code = error == AVERROR(EINVAL) ? Code::kConfig : Code::kIoError;
-    return {code, fmt::format("video {}: {} failed: {}", path_.string(), doing, AvError(error))};
+    return {code,
+            fmt::format("video {}: {} failed: {}", path_.string(), doing, libav::ErrorText(error))};
   }
 
   const RootedPath path_;
@@ -117,11 +95,11 @@ class LibavWriter : public VideoWriter {
   // set by Start, in this order; destroyed in the opposite one
   std::unique_ptr<NewFile> file_;
   Output output_;
-  Format format_;
-  Codec codec_;
-  Picture picture_;
-  Packet packet_;
-  Scaler scaler_;
+  libav::Format format_;
+  libav::Codec codec_;
+  libav::Picture picture_;
+  libav::Packet packet_;
+  libav::Scaler scaler_;
   AVStream* stream_ = nullptr;  // owned by format_
   int64_t frames_ = 0;
   bool closed_ = false;

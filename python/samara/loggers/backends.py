@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from samara.loggers.scalars import is_number
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 
 ARTIFACTS = ("config.toml", "report.html")
 PARAMETERS_MAX = 100  # of one call of MLflow
+
+
+def videos_of(run: Run) -> list[Path]:
+    """The films that a run made of its best policies."""
+    return sorted((run.path / "videos").glob("*.mp4"))
 
 
 class Backend(Protocol):
@@ -36,7 +42,7 @@ class Backend(Protocol):
 
 class _Wandb:
     def __init__(self, wandb: Any, **keys: Any) -> None:
-        self.named = "name" in keys
+        self.wandb, self.named = wandb, "name" in keys
         self.run = wandb.init(**{"project": "samara"} | keys)
 
     def begin(self, run: Run) -> None:
@@ -53,6 +59,8 @@ class _Wandb:
         for name in ARTIFACTS:
             if (run.path / name).exists():
                 self.run.save(str(run.path / name), base_path=str(run.path), policy="now")
+        for video in videos_of(run):
+            self.run.log({f"video/{video.stem}": self.wandb.Video(str(video), format="mp4")})
         self.run.finish()
 
     def abandon(self) -> None:
@@ -78,9 +86,9 @@ class _Mlflow:
         self.mlflow.log_metrics(values, step=step)
 
     def end(self, run: Run) -> None:
-        for name in ARTIFACTS:
-            if (run.path / name).exists():
-                self.mlflow.log_artifact(str(run.path / name))
+        for file in [*(run.path / name for name in ARTIFACTS), *videos_of(run)]:
+            if file.exists():
+                self.mlflow.log_artifact(str(file))
         self.mlflow.end_run("FINISHED" if run.result else "KILLED")
 
     def abandon(self) -> None:
