@@ -208,3 +208,57 @@ def test_the_picture_of_the_readme_is_made_as_it_says(tmp_path):
     made = (tmp_path / "frostbite.gif").read_bytes()
     assert made[:6] == b"GIF89a" and made.count(b"\x21\xf9\x04") > 2, "several pictures"
     assert (ROOT / "doc/images/frostbite.gif").stat().st_size < 600_000
+
+
+def compiles(source, like, tmp_path):
+    """Whether a compiler accepts this text as it accepts a unit of the target `like`."""
+    units = json.loads((ROOT / "build" / "compile_commands.json").read_text())
+    unit = next((unit for unit in units if f"/{like}.dir/" in unit["file"]), None)
+    if unit is None:
+        pytest.skip("this build has no torch")
+    words = shlex.split(unit["command"])
+    paths = [word for i, word in enumerate(words) if word.startswith(("-I", "-D", "-std=")) or "-isystem" in words[max(0, i - 1) : i + 1]]
+    (tmp_path / "page.cc").write_text(source)
+    done = subprocess.run(["g++", "-fsyntax-only", *paths, str(tmp_path / "page.cc")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_cpp_of_the_replicator_compiles(tmp_path):
+    alone, three_lines, checkpoint = blocks("doc/replicator.md", "cpp")
+    net, optimizer, *step, loop = alone.strip().split("\n")
+    include, wrapped, replicated = three_lines.strip().split("\n")
+    compiles(f"""
+        #include <torch/torch.h>
+        #include <samara/checkpoint.h>
+        {include}
+        using torch::nn::functional::cross_entropy;
+        struct Batch {{ torch::Tensor x, y; }};
+        torch::nn::Sequential MakeNet() {{ return torch::nn::Sequential(torch::nn::Linear(4, 2)); }}
+        int64_t steps = 3;
+        std::vector<Batch> batches(3);
+        void Alone() {{
+          {alone}
+        }}
+        int main() {{
+          {net}
+          {wrapped}
+          {chr(10).join(step)}
+          {replicated}
+          {checkpoint}
+          return 0;
+        }}""", "train_replicated", tmp_path)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_cpp_of_plug_ins_compiles(tmp_path):
+    (program,) = blocks("doc/adding-an-algorithm.md", "cpp")
+    include, statement = blocks("doc/networks.md", "cpp")[0].split("\n", 1)
+    compiles(f"{include}\n{program.replace('{...}', '{}')}\nvoid Networks() {{ {statement} }}", "samara", tmp_path)
+
+
+def test_toml_of_networks_is_accepted(tmp_path):
+    (table,) = blocks("doc/networks.md", "toml")
+    preset = (ROOT / "presets/atari/deep-ga-quick.toml").read_text()
+    (tmp_path / "mine.toml").write_text(re.sub(r"^\[network\]\n(?:.+\n)*", table, preset, flags=re.M))
+    assert 'layers = "conv 16 8x8/4 relu' in ok("train", tmp_path / "mine.toml", "--dry-run", "--out", tmp_path / "run").out
