@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// What the whole test program has allocated, by operator new (allocation_counter_test.cc, which the
+// Allocations of the whole test program, by operator new (allocation_counter_test.cc, which the
 // program is to be linked with).
 #pragma once
 

@@ -56,7 +56,7 @@ TEST(ChecksumTest, EverySingleByteCounts) {
   }
 }
 
-// What a write that was broken off, or came late, leaves: the beginning of one frame, the end of
+// Remains of a write that was broken off, or came late: the beginning of one frame, the end of
 // another.
 TEST(ChecksumTest, TornFramesAreSeen) {
   constexpr size_t kBytes = 1000;

@@ -45,7 +45,7 @@ TEST_F(FilesTest, FolderThatOthersMayWriteToIsNot) {
   const Path open = Folder("open", 0777);
   EXPECT_TRUE(InspectTrust(open)->writable);
   EXPECT_EQ(InspectTrust(open)->why, open.string() + ": other users may write to it (mode 0777)");
-  // whoever may write to a folder may replace what is in it
+  // a user who may write to a folder may replace what is in it
   const auto inner = InspectTrust(Folder("open/inner", 0700));
   EXPECT_FALSE(inner->trusted());
   EXPECT_FALSE(inner->writable);

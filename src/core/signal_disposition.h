@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// What a process inherits about signals.
+// Signal dispositions that a process inherits.
 #pragma once
 
 #include <csignal>

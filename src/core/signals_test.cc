@@ -61,7 +61,7 @@ TEST(SignalsTest, WhatWasIgnoredAtTheStartStaysIgnored) {
   }
 }
 
-// What a child that runs `body` prints on both outputs before it leaves with 75.
+// Output of a child that runs `body`, on both streams, before it leaves with 75.
 std::string SaysWhenItLeaves(const std::function<void()>& body) {
   int ends[2];
   EXPECT_EQ(::pipe(ends), 0);

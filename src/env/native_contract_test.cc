@@ -1,4 +1,4 @@
-// What every native environment promises, whatever it simulates.
+// The contract of every native environment.
 #include <gtest/gtest.h>
 
 #include <algorithm>

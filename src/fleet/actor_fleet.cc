@@ -346,7 +346,7 @@ class ActorFleet : public Fleet, public PolicyPlayer {
     ++actor.incarnation;
     ++(blamed ? actor.failures : actor.kills);
     if (!started() && blamed) return GiveUp(actor, StartFailure(actor));
-    // somebody who kills actors faster than they start says nothing about them, and while others
+    // a process that kills actors faster than they start says nothing about them, and while others
     // complete steps the work goes on without this one
     const bool killed_for_long =
         std::min(actor.failing_for, since_progress_) >= options_.killed_timeout;

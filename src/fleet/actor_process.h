@@ -53,7 +53,7 @@ class ActorProcess {
 
   // After Kill or End, on one line: "killed by signal 9 (Killed)", "exit status 3: last line".
   std::string Cause() const;
-  // What it printed about its end: the user's frames of a traceback, else its last lines, at
+  // Its output about its end: the user's frames of a traceback, else its last lines, at
   // most 12.
   std::vector<std::string> Explanation() const;
   // True when the process ended by itself (an exit, a crash) and was not killed from outside.

@@ -1,4 +1,4 @@
-// What the tests of fleets share: fixed episodes and actions, a player that runs episodes to their
+// Shared by the tests of fleets: fixed episodes and actions, a player that runs episodes to their
 // end and again when they are lost, and records that compare bit for bit.
 #pragma once
 
@@ -138,7 +138,7 @@ class Player {
     return records;
   }
 
-  // Events that nobody asked for: commands minus events must be zero for every slot.
+  // Events without a command: commands minus events must be zero for every slot.
   int surplus_events() {
     SlotEvent event;
     int surplus = static_cast<int>(fleet_.Wait({&event, 1}, std::chrono::milliseconds(5)));

@@ -238,7 +238,7 @@ TEST_F(SlotTableTest, StepsOfAWholeEpisodeShowThatTheActorLives) {
   view(0).reply().played = 5;
   EXPECT_NE(table_.progress(0).answered, before.answered);
   EXPECT_EQ(table_.progress(0).offence, "");
-  view(0).reply().played = 4;  // somebody writes there who should not
+  view(0).reply().played = 4;  // written by the wrong side
   EXPECT_EQ(table_.progress(0).offence, "steps that count backwards");
 }
 

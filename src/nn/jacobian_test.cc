@@ -42,7 +42,7 @@ double Activated(double z, Activation activation) {
   return z;
 }
 
-// What recurrent layers remember: hidden state and memory by layer.
+// State of recurrent layers: hidden state and memory by layer.
 using Memory = std::vector<std::pair<std::vector<double>, std::vector<double>>>;
 
 std::vector<double> RunCell(const Layer& l, const std::vector<double>& theta,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// What the derivatives of this folder (jacobian.h, perceptron.h) share.
+// Shared by the derivatives of this folder (jacobian.h, perceptron.h) share.
 #pragma once
 
 #include <algorithm>

@@ -209,7 +209,7 @@ TEST_F(SavedPolicyTest, AnInitialPolicyIsOfTheRunsNetwork) {
   EXPECT_EQ(ParseInitialPolicy("", other).status().code(), Code::kBadData);
 }
 
-// What a policy begins from keeps its genome where that decodes to what the policy plays.
+// The start of a policy keeps its genome where that decodes to what the policy plays.
 TEST_F(SavedPolicyTest, AGenomeIsBelievedWhereItDecodesToTheParameters) {
   const auto begun = [&] {
     Write(Good());

@@ -104,7 +104,7 @@ TEST_F(RunFolderTest, ConfigurationAndResultAreReplacedAtomically) {
   EXPECT_EQ((**run->ReadResult())["frames"], 12);
 }
 
-// The digest holds, the members do not: somebody else's, or damage that was sealed.
+// The digest holds, the members do not: of another program, or damage that was sealed.
 TEST_F(RunFolderTest, AResultWhoseMembersHaveOtherTypesIsDamaged) {
   const auto run = Create(folder_ / "a").ValueOrThrow();
   const nlohmann::json cases[] = {3,
@@ -240,7 +240,7 @@ TEST_F(RunFolderTest, ALinkOrAPipeUnderAFilesNameIsRefused) {
   EXPECT_EQ(*ReadFile(folder_ / "outside"), "mine");
 }
 
-// What a link names is not replaced by a file, nor a device.
+// The target of a link is not replaced by a file, nor is a device.
 TEST(CheckOutputFileTest, RefusesWhatIsNoFile) {
   const Path folder = Path(testing::TempDir()) / "outputs";
   std::filesystem::create_directories(folder / "sub");

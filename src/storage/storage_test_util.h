@@ -1,4 +1,4 @@
-// What the tests of run folders share: a folder that goes with the test, and damage to its files.
+// Shared by the tests of run folders: a folder that goes with the test, and damage to its files.
 #pragma once
 
 #include <cstring>

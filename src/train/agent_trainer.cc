@@ -146,7 +146,7 @@ Status AgentTrainer::CheckConfig() const {
   return shared.own->Check(shared);
 }
 
-// Of several GPUs each rank has one; on one rank the first learns and the last infers.
+// Each rank has one of several GPUs; on one rank the first learns and the last infers.
 Status AgentTrainer::ChooseDevices() {
   ASSIGN_OR_RETURN(DeviceChoice choice, ParseDevice(config_.run.device));
   using Kind = DeviceChoice::Kind;

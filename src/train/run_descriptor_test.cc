@@ -1,4 +1,4 @@
-// What ranks send each other as bytes: the start of rank 0, files, statistics of an interval.
+// Messages between ranks as bytes: the start of rank 0, files, statistics of an interval.
 #include "train/run_descriptor.h"
 
 #include <gtest/gtest.h>

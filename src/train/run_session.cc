@@ -70,7 +70,7 @@ Status Session::CheckRoom() const {
 
 namespace {
 
-// What a run folder says before it is opened; `given` where that cannot be read, which Open
+// Configuration of a run folder before it is opened; `given` where that cannot be read, which Open
 // refuses.
 ExperimentConfig RecordedIn(const Path& path, const ExperimentConfig& given) {
   ExperimentConfig recorded = given;

@@ -88,7 +88,7 @@ class Session {
 
 // The budgets that are set, which a resume may raise, as "key=value" with `factor` times the value.
 std::vector<std::string> Budgets(const ExperimentConfig& config, double factor);
-// What a run says to which nothing is left to do; a budget follows.
+// Message of a run that has nothing left to do; a budget follows.
 inline constexpr std::string_view kFinishedBefore =
     "finished before, nothing is left to do; raise ";
 // Prints the end of a run, or of several, on stderr: rows of a summary, then commands to go on by.

@@ -27,7 +27,7 @@ struct TrainOptions {
   RankGroup* ranks = nullptr;
 };
 
-// What Train would use: the effective configuration as TOML, and its hash; of a learning run
+// The settings of Train: the effective configuration as TOML, and its hash; of a learning run
 // `found` has "module_input" (Agent::module_input).
 struct EffectiveConfig {
   std::string toml, hash;

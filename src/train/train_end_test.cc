@@ -128,7 +128,7 @@ TEST_P(TrainEndTest, TheEndIsTriedAgain) {
   }
 }
 
-// What an earlier version could leave: a result whose agent is not there.
+// Left by an earlier version: a result whose agent is not there.
 TEST_P(TrainEndTest, AResultWithoutItsAgentIsCompleted) {
   if (GetParam().hash != std::string("parameter_hash")) return;  // a journal has all
   const Path out = folder_ / "run";

@@ -35,7 +35,7 @@ class Trainer {
   // Runs another rank from the main rank's start state. kTryAgain when all were stopped.
   Status Follow(StartState start);
   // Fails where Run would fail before it makes anything; one environment is started and dropped.
-  // What it found out about the run, for EffectiveConfig.
+  // Facts about the run, for EffectiveConfig.
   virtual Result<nlohmann::json> CheckOnly() = 0;
 
   static constexpr char kStart[] = "start";  // the name of StartState between ranks

@@ -17,7 +17,8 @@ namespace {
 
 using Rgb = std::array<int, 3>;
 
-// What a player would show: size, number of frames, length and the middle of chosen quarters.
+// Contents of a video for a player: size, number of frames, length and the middle of chosen
+// quarters.
 struct Decoded {
   int width = 0, height = 0, frames = 0;
   double seconds = 0;

@@ -108,7 +108,7 @@ TEST(GaStateTest, AStateWithoutLengthsIsRead) {
   EXPECT_EQ(GaState::Decode(out.Take()).ValueOrThrow().Encode(), expected.Encode());
 }
 
-// Validation was keyed by rank once: such results belong to nobody now.
+// Validation was keyed by rank once: such results are not reused now.
 TEST(FinishedEpisodesTest, ValidationOfOlderBuildsIsRefused) {
   std::string bytes = SomeEpisodes().Encode();
   EXPECT_EQ(bytes[12], 4);  // after version and generation

@@ -296,7 +296,7 @@ TEST(GaTest, TheEliteIsJudgedOnItsOwnMean) {
     if (task.role == Role::kTrain)
       return EpisodeResult{.fitness = static_cast<double>(task.policy.id)};
     // generation 1: means 10 and -20; generation 2: the new one gets 8, the defender 9: the mean
-    // over candidates rises from -5 to 8.5, and still nobody beats the defender
+    // over candidates rises from -5 to 8.5, and still no candidate beats the defender
     const std::map<uint32_t, double> scores[2] = {{{11, 10}, {10, -20}}, {{11, 8}, {12, 9}}};
     return EpisodeResult{.fitness = scores[generation - 1].at(task.policy.id)};
   });

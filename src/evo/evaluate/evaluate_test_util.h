@@ -1,4 +1,4 @@
-// What the tests of evolution share: small networks and environments, evaluators that invent
+// Shared by the tests of evolution: small networks and environments, evaluators that invent
 // returns, fleets that fail.
 #pragma once
 

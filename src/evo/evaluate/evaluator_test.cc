@@ -1,4 +1,4 @@
-// One contract for every evaluator: a result depends on its task alone, whoever plays it.
+// One contract for every evaluator: a result depends on its task alone, on every evaluator.
 #include "evo/evaluate/evaluator.h"
 
 #include <algorithm>
@@ -263,7 +263,8 @@ TEST(EvaluateTest, AStopEndsEpisodesInTheirMiddle) {
   }
 }
 
-// Two tasks at first, two more with every result; nobody wants the odd ones once they are claimed.
+// Two tasks at first, two more with every result; the source drops the odd ones once they are
+// claimed.
 class LateWork : public WorkSource {
  public:
   explicit LateWork(std::span<const Task> tasks) : tasks_(tasks), results_(tasks.size()) {}

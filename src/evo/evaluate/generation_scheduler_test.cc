@@ -1,4 +1,4 @@
-// What is claimed when, and that a guess leaves no trace.
+// Order in which tasks are claimed; speculative validation leaves no trace.
 #include "evo/evaluate/generation_scheduler.h"
 
 #include <algorithm>
@@ -61,7 +61,7 @@ TEST(GenerationWorkTest, WithoutGuessesWhatIsClaimedDependsOnNoResult) {
 TEST(GenerationWorkTest, IdleSlotsValidateTheEliteAndTheBestSoFar) {
   GenerationWork work(Plan(), nullptr);
   for (uint32_t i = 0; i < kMembers; ++i) EXPECT_EQ(work.Claim(), i);
-  // nobody has finished: only the elite is sure of its place
+  // no member has finished: only the elite is sure of its place
   EXPECT_EQ(ClaimAll(work), (Indices{Validation(kElite, 0), Validation(kElite, 1)}));
   work.Post(2, Fitness(5));
   EXPECT_EQ(ClaimAll(work), (Indices{Validation(2, 0), Validation(2, 1)}));

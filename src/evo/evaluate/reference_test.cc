@@ -78,7 +78,7 @@ class GenomeSource : public ParameterSource {
   const NetworkDescription& network_;
 };
 
-// What the released distributed program gets wrong: statistics shared by the networks that are
+// Defect of the released distributed program: statistics shared by the networks that are
 // alive.
 TEST(ReferenceTest, AGenomesOutputsDoNotDependOnWhatOtherSlotsHold) {
   const auto model = ModelFor(Native("CartPole-v1"), kLine);

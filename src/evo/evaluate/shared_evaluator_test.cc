@@ -157,7 +157,7 @@ TEST(SharedEvaluatorTest, AnyNumberOfRanksHasOneRanksPopulation) {
   }
 }
 
-// What an episode behaves as, besides.
+// Position that an episode reports besides.
 EpisodeResult InventBehaviour(const Task& task, std::span<const float> theta) {
   EpisodeResult result = Invent(task, theta);
   result.position = {theta[0], static_cast<float>(result.fitness)};

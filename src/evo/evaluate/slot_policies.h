@@ -43,7 +43,7 @@ class SlotPolicies {
   // Time that a device took for batches, summed over workers; 0 without a device. Any thread may
   // ask.
   virtual double device_seconds() const { return 0; }
-  // What was recorded of the slot's episode.
+  // Recording of the slot's episode.
   virtual Experience experience(uint32_t slot) const = 0;
 };
 

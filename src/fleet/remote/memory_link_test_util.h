@@ -50,7 +50,7 @@ class NetworkThread {
   Thread thread_;
 };
 
-// What arrives, cut into pieces of `size` bytes.
+// Received bytes, cut into pieces of `size` bytes.
 inline std::vector<std::span<const std::byte>> Cut(const std::string& message, size_t size) {
   std::vector<std::span<const std::byte>> pieces;
   const auto bytes = std::as_bytes(std::span(message));

@@ -337,7 +337,7 @@ TEST_F(SessionTest, MessagesOfOneRowAndOfManyMix) {
     std::vector<EventRow> rows;
     for (uint32_t s = 0; s < 3; ++s) rows.push_back(Answer(Command(*many, s)));
     const std::string alone = Events(*one, {Answer(Command(*one, 0))}, sent(1));
-    // whoever comes last decides nothing for the others
+    // the last to come decides nothing for the others
     const std::string together = Events(*many, rows, sent(3));
     const bool first = step % 2 == 0;
     EXPECT_TRUE(Say(first ? *one : *many, first ? alone : together));
@@ -450,7 +450,7 @@ TEST_F(SessionTest, RepeatedOffencesEndTheStreamAndKeepTheActorOut) {
   Join(1, "good");
 }
 
-// What one address may open at once; others do not notice.
+// Limit of connections of one address; others do not notice.
 TEST_F(SessionTest, StreamsThatComeTooFastAreRefused) {
   const auto refused = [&](const std::string& address) {
     const auto stream = std::make_shared<Puppet>();

@@ -64,7 +64,7 @@ class DeviceStream {
   virtual float Stop() = 0;
   // CUDA's stream for kernels of other folders, on its GPU; null on the CPU.
   virtual void* native() = 0;
-  // What such a launch said; null: it succeeded.
+  // Error of such a launch; null: it succeeded.
   virtual void Fail(const char* error) = 0;
 };
 

@@ -97,7 +97,7 @@ class DevicePopulation::Lane {
   // there.
   void Stage(std::span<const DeviceRow> rows);
   void Compute();
-  // What Compute does, and milliseconds of the device for each layer; the first is the stacks'.
+  // The work of Compute, and milliseconds of the device for each layer; the first is the stacks'.
   std::vector<float> MeasureLayers();
   DeviceStream& stream() { return *stream_; }
   // Time from a batch's first copy to its last, summed: where lanes overlap each has its own. Any

@@ -44,7 +44,7 @@ NetworkDescription Describe(const Case& c) {
   return network;
 }
 
-// What the population kernel says of `input`.
+// Outputs of the population kernel for `input`.
 std::vector<float> OnCpu(const NetworkDescription& network, std::span<const float> parameters,
                          const float* input) {
   const PopulationKernel kernel(network);

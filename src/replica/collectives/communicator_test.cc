@@ -151,7 +151,7 @@ TEST(CommunicatorTest, GathersBroadcastsAndExchanges) {
            {.arena = {.area_bytes = 4032}});
 }
 
-// What each rank got to hear; all of them heard something.
+// Error of each rank; all of them have one.
 std::vector<Status> Heard(int size, const std::function<Status(Rank&)>& body,
                           GroupOptions options = {}) {
   std::vector<Status> heard(static_cast<size_t>(size));
@@ -301,7 +301,7 @@ std::vector<Told> Steps(int size, Fault fault, int culprit, int at, uint32_t see
   return told;
 }
 
-// What a rank said, whoever of those that noticed it told the others first.
+// Error of a rank, whichever of those that noticed it was first to tell the others.
 std::string Words(const Status& status) {
   static const std::regex kTeller("^rank [0-9]+ gave up: ");
   return std::regex_replace(status.message(), kTeller, "");

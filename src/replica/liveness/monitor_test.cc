@@ -31,7 +31,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What one rank was told, and how often.
+// Calls that one rank received, and how often.
 class Told {
  public:
   Monitor::OnFailure Callback() {
@@ -235,7 +235,7 @@ TEST(MonitorTest, BadOptionsAndAddressesAreSaid) {
   }
 }
 
-// A connection to rank 0 by somebody who knows its address.
+// A connection to rank 0 by a process that knows its address.
 OwnedFd Stranger(const Endpoint& endpoint) {
   Result<OwnedFd> fd = ConnectTo(endpoint, 5000ms);
   return fd.ok() ? std::move(*fd) : OwnedFd();
@@ -267,7 +267,7 @@ TEST(MonitorTest, StrangersAndGarbageDoNotDisturbTheStart) {
   for (int i = 0; i < 200; ++i) strangers.push_back(Stranger(address.endpoint));  // silent ones
   monitors[1] = std::move(*MakeSocketMonitor(1, 2, store, {}, told[1].Callback()));
   rank0.Join();
-  // all have come: nobody else is let in
+  // all have come: no other process is let in
   EXPECT_FALSE(ConnectTo(address.endpoint, 1000ms).ok());
   std::this_thread::sleep_for(300ms);
   for (const Told& t : told) EXPECT_EQ(t.times(), 0);
@@ -529,7 +529,8 @@ TEST_F(ProcessesTest, AFrozenRankZeroIsNamedWithinTwoSeconds) {
 }
 
 // All of a group are stopped for longer than silence is borne, as a paused virtual machine is, and
-// go on in any order: nobody blames anybody for the time in which he was stopped himself.
+// go on in any order: no rank counts the time in which it was stopped itself as the silence of
+// another.
 TEST_F(ProcessesTest, AGroupThatWasStoppedAsAWholeGoesOn) {
   Start(3);
   for (const Rank& rank : ranks_) ::kill(rank.pid, SIGSTOP);

@@ -1,4 +1,4 @@
-// What rounds over Gloo leave behind when they fail.
+// State after rounds over Gloo that fail.
 #include "replica/torch/c10d.h"
 // after the door to torch
 #include <gtest/gtest.h>

@@ -325,7 +325,7 @@ TEST(ReducerTest, SamplesAreSetBeforeTheyAreSent) {
             std::string::npos);
 }
 
-// What users of one device do between backward() and step().
+// Usual steps on one device between backward() and step().
 const std::map<std::string, std::function<void(torch::nn::Sequential&)>> kWrites{
     {"clip_grad_norm_",
      [](auto& net) { torch::nn::utils::clip_grad_norm_(net->parameters(), 0.01); }},

@@ -80,7 +80,7 @@ TEST(ReplicatorTest, TheSameBitsAtAnyNumberOfRanks) {
             hashes[0]);
 }
 
-// What one device computes on the whole batch, to rounding: without dropout and local batch norm.
+// Equality with one device on the whole batch, to rounding: without dropout and local batch norm.
 std::vector<torch::Tensor> TrainPlain(
     const std::function<void(torch::nn::Sequential&, Batch&)>& step, torch::nn::Sequential& net,
     int steps, int64_t rows) {
@@ -558,7 +558,7 @@ TEST(ReplicatorTest, ShuffledOrderIsAPermutationOfItsOwn) {
   EXPECT_EQ(joined, order.Indices(2, 0, 1));
 }
 
-// What goes wrong is named on every rank, and ends all of them.
+// An error is named on every rank, and ends all of them.
 std::string Failure(int ranks, const ReplicatorOptions& options, int expected_code,
                     const std::function<void(ReplicaContext&)>& step) {
   testing::internal::CaptureStderr();
@@ -764,7 +764,7 @@ TEST(ReplicatorTest, ParametersThatDivergeAreFoundAtTheNextCheck) {
   }
 }
 
-// What of one rank's a bit changes in, and what is then said to differ.
+// State of one rank in which a bit changes, and the name of the difference.
 struct Flip {
   std::string what, named;
 };

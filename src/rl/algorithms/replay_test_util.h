@@ -1,4 +1,4 @@
-// What tests of algorithms that learn continuous actions from a replay share: a setup, random
+// Shared by tests of algorithms that learn continuous actions from a replay: a setup, random
 // steps, the same network in torch, and an agent that is fed with what a random environment gave.
 #pragma once
 

@@ -44,7 +44,7 @@ Column ColumnOf(const VtraceInput& in, int64_t b) {
   return c;
 }
 
-// What follows transition t: an array's next element, the final observation's value, or nothing.
+// Value after transition t: an array's next element, the final observation's value, or nothing.
 double After(const Column& c, const std::vector<double>& x, int64_t t) {
   if (c.terminated[t]) return 0;
   if (c.truncated[t]) return c.end_value[t];

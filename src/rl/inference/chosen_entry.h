@@ -1,4 +1,4 @@
-// What a row of an inference batch adds to its slot's unroll.
+// Step that a row of an inference batch adds to its slot's unroll.
 #pragma once
 
 #include <cstddef>

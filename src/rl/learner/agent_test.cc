@@ -401,7 +401,7 @@ TEST(AgentTest, UnevenSharesOfABatchAverageToTheWhole) {
   EXPECT_NEAR(learn(4), learn(1), 1e-5 * learn(1));
 }
 
-// What learners save of their slots is one file, which any number of them read.
+// The slots of learners are saved as one file, which any number of them read.
 TEST(AgentTest, SlotsAreSavedOfAllAndReadByShare) {
   AgentSetup setup = MakeSetup(Images(5), "impala_shallow", 8);
   Play play(setup, 5);

@@ -84,7 +84,7 @@ std::vector<float> Weights(const Agent& agent) {
   return all;
 }
 
-// What is rounded otherwise in one update changes the parameters of those that follow.
+// Another rounding in one update changes the parameters of those that follow.
 void ExpectNear(double x, double y, int update, const std::string& what) {
   const double share = update == 0 ? 2e-3 : 2e-2;
   EXPECT_NEAR(x, y, share / 10 + share * std::abs(y)) << what;
@@ -139,7 +139,7 @@ TEST(DeviceAgentTest, ActsAsTheCpuActs) {
     }
 }
 
-// What a checkpoint says does not depend on the device: it goes there and back byte by byte.
+// A checkpoint does not depend on the device: it goes there and back byte by byte.
 TEST(DeviceAgentTest, CheckpointsCrossDevices) {
   for (const auto& [name, setup, overlap] : Cases())
     for (const AgentSetup& there : OnDevices(setup)) {

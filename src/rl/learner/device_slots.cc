@@ -35,7 +35,7 @@ class DeviceSlots final : public SlotMemory {
   }
 
  private:
-  // What a batch sends, in this order.
+  // Parts that a batch sends, in this order.
   enum Sent : uint8_t {
     kFrame,
     kReward,
@@ -104,7 +104,7 @@ class DeviceSlots final : public SlotMemory {
           age <= step ? Plane(row.slot, step - age) : zeros();
   }
 
-  // Rows of the slot of nobody, whose input is zeros.
+  // Rows of the padding slot, whose input is zeros.
   void FillPadding(int64_t begin, int64_t end, const std::vector<Tensor>& host) const {
     if (begin == end) return;
     const auto fill = [&](Sent part, const torch::Scalar& value) {

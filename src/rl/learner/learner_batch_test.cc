@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kHeight = 3, kWidth = 2;
 
-// What a network sees, as float32 [row][column][channel]: each channel has a stack of its own from
+// Input of a network, as float32 [row][column][channel]: each channel has a stack of its own from
 // nn/frame_stack.h, which evolution plays with.
 class Seen {
  public:

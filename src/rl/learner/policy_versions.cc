@@ -114,7 +114,7 @@ void Acting::Write(const RowOutputs& outputs, InferenceBatch& batch) const {
   }
 }
 
-// What unrolls store of the rows that keep.
+// Values that unrolls store of the rows that keep.
 void Acting::WriteKept(const RowInputs& inputs, InferenceBatch& batch) const {
   size_t kept = 0;
   for (size_t i = 0; i < batch.rows.size(); ++i) {

@@ -35,8 +35,8 @@ class Acting {
   const VersionQueue<AgentNetworkImpl>& versions() const { return versions_; }
 
  private:
-  // Of the rows of a batch, on the network's device and then on the CPU; undefined: not of this
-  // kind of policy.
+  // Outputs of the rows of a batch, on the network's device and then on the CPU; undefined: not of
+  // this kind of policy.
   struct RowOutputs {
     torch::Tensor index;              // int64: of discrete actions
     torch::Tensor samples, squashed;  // of continuous ones

@@ -1,4 +1,4 @@
-// What inference keeps of every slot, the frame stack and the recurrent state, on the device that
+// Memory of every slot for inference, the frame stack and the recurrent state, on the device that
 // computes: a row brings its newest frame only.
 #pragma once
 
@@ -19,8 +19,8 @@ namespace samara {
 struct RowInputs {
   AgentNetworkImpl::Input input;     // [1][rows]
   torch::Tensor entering, uniforms;  // [rows][state], [rows][components] in (0, 1)
-  // What unrolls store of the rows that keep, in their order; undefined where the batch has it
-  // already.
+  // Values that unrolls store of the rows that keep, in their order; undefined where the batch has
+  // it already.
   torch::Tensor kept_state;    // [kept][state]
   torch::Tensor kept_history;  // uint8 [kept][history_bytes]
 };
@@ -45,7 +45,7 @@ class SlotMemory {
   Status Restore(std::string_view saved, const SlotShare& share);  // kBadData
 
  protected:
-  // `more`: slots of nobody, behind the others.
+  // `more`: padding slots, behind the others.
   SlotMemory(const InputLayout& layout, const Shape& shape, const torch::Device& device,
              int64_t more);
   // Number of planes of the slots, behind which there is one of zeros where `more` is 1.

@@ -154,7 +154,7 @@ class World {
   CounterRng rng_;
 };
 
-// What a step is worth for `goal` by the definition. `block`: steps up to the end of its block.
+// Reward of a step for `goal` by the definition. `block`: steps up to the end of its block.
 struct Worth {
   double reward = 0, discount = 1;
   Seen next;
@@ -241,7 +241,7 @@ TEST(HindsightTest, NothingContinuesAStreamThatHasEnded) {
   }
 }
 
-// Of every step that the replay holds: some 2,000 draws, whose frequencies stay within four
+// Draws of every step that the replay holds: some 2,000 draws, whose frequencies stay within four
 // standard deviations. What decides whether a step gets another goal does not choose it.
 TEST(HindsightTest, GoalsAreUniformAmongWhatWasAchievedLater) {
   World world(kGoes, 3);

@@ -53,7 +53,7 @@ class SequenceReplay {
   // Everything but behaviour, values and continuous actions. REQUIRES: Has(number).
   void Read(uint64_t number, Unroll& unroll) const;
 
-  // What a checkpoint holds: the complete parts, by number, and all else. A block is in every part
+  // Contents of a checkpoint: the complete parts, by number, and all else. A block is in every part
   // whose sequences it belongs to.
   std::vector<uint64_t> parts() const { return parts_.Complete(Held()); }
   std::string SavePart(uint64_t part) const;  // REQUIRES: one of parts()

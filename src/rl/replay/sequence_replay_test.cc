@@ -40,7 +40,7 @@ class Player {
       : store_({.observation_bytes = kFrame, .values = 2, .state = 2, .history_bytes = kFrame},
                {.slots = kSlots, .length = c.length, .overlap = c.overlap, .buffers = 64}) {}
 
-  // What has become whole by one more entry of every slot.
+  // Sequences that one more entry of every slot completes.
   std::vector<UnrollStore::Loan> Play() {
     for (uint32_t slot = 0; slot < kSlots; ++slot) {
       EXPECT_TRUE(store_.Reserve(slot));

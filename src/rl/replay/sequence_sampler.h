@@ -37,7 +37,7 @@ class SequenceSampler {
   // Sets the priorities of the sequences drawn last, but for those that were replaced since.
   void SetPriorities(std::span<const double> priorities);
 
-  // What a checkpoint holds, as SequenceReplay's, with priorities. Restore: kBadData, the sampler
+  // Contents of a checkpoint, as SequenceReplay's, with priorities. Restore: kBadData, the sampler
   // must not be used then.
   std::vector<uint64_t> parts() const { return replay_.parts(); }
   std::string SavePart(uint64_t part) const { return replay_.SavePart(part); }

@@ -85,7 +85,7 @@ class UnrollReplay {
   uint64_t StepsFrom(uint64_t step) const;
   uint64_t Later(uint64_t step, uint64_t ahead) const;
 
-  // What a checkpoint holds: the complete parts, by number, and all else.
+  // Contents of a checkpoint: the complete parts, by number, and all else.
   std::vector<uint64_t> parts() const { return parts_.Complete(Held()); }
   std::string SavePart(uint64_t part) const;  // REQUIRES: one of parts()
   std::string Save() const;

@@ -122,7 +122,7 @@ TEST(UnrollReplayTest, WhatIsSavedIsReadBackAndDamageIsRefused) {
 
 // ---- parts
 
-// Of ten blocks, saved in parts of two or of four.
+// Ten blocks, saved in parts of two or of four.
 ReplayShape InParts(uint64_t parts_max) {
   return {.capacity = 10 * kLength,
           .length = kLength,
@@ -221,7 +221,7 @@ TEST(UnrollReplayPartsTest, DamagedAndMissingPartsAreRefusedAndChangeNothing) {
   refused(damaged);
 }
 
-// What leads through the bytes may be anything: what is still a replay may be read.
+// Any byte may be changed: the result is refused or is a replay.
 TEST(UnrollReplayPartsTest, NoChangedByteLeadsOutOfTheReplay) {
   UnrollReplay replay(InParts(3));
   for (int number = 0; number < 27; ++number) replay.Add(NumberedUnroll(number));

@@ -234,7 +234,7 @@ TEST(UnrollStoreTest, BackPressureLosesNothingAndDropOldestCounts) {
   EXPECT_EQ(dropping.Take(1)[0]->headers[0].policy_version, 3 * dropping.counters().dropped);
 }
 
-// What a checkpoint holds continues as if nothing had happened.
+// A restored checkpoint continues as if nothing had happened.
 TEST(UnrollStoreTest, ARestoredStreamContinuesWithTheSameUnrolls) {
   for (const uint32_t overlap : {0U, 3U, 9U}) {
     const UnrollConfig config{.slots = 1, .length = 4, .overlap = overlap, .buffers = 2};
