@@ -72,18 +72,45 @@ Status CheckSeeds(const TrainArguments& args, const TrainOptions& options) {
   if (!args.out.empty() && Exists(RootedPath::Root(args.out) / "run.json"))
     return {Code::kCannotCreate,
             Shown(args.out) + ": a run; --seeds makes a folder of runs: choose another --out"};
-  return Seeds(args).status();
+  RETURN_IF_ERROR(Seeds(args).status());
+  for (const std::string& word : options.overrides)
+    if (word.starts_with("run.seed="))
+      LogWarning(Shown(word) + " changes nothing: --seeds " + Shown(args.seeds) +
+                 " says which seeds run");
+  return Status::Ok();
 }
 
-Status DryRun(const TrainArguments& args, const ExperimentConfig& config, TrainOptions options) {
-  if (!args.seeds.empty()) options.out.reset(), options.resume_auto = false;  // there may be runs
+Path FolderOfSeeds(const TrainArguments& args, const ExperimentConfig& config) {
+  return args.out.empty() ? DefaultRunFolder(config.run.name) : Path(args.out);
+}
+
+// Checks and shows the run; of several seeds the configuration of the first one.
+Status DryRunOf(const TrainArguments& args, const ExperimentConfig& config,
+                const TrainOptions& options, nlohmann::json object) {
   ASSIGN_OR_RETURN(const EffectiveConfig effective, CheckTrain(config, options));
   std::printf("%s", effective.toml.c_str());
   if (!args.json) return Status::Ok();
-  nlohmann::json object = effective.found;
+  object.update(effective.found);
   object["config_hash"] = effective.hash;
   PrintJson(object);
   return Status::Ok();
+}
+
+Status DryRun(const TrainArguments& args, ExperimentConfig config, TrainOptions options) {
+  nlohmann::json object;
+  if (args.seeds.empty()) return DryRunOf(args, config, options, object);
+  options.out.reset(), options.resume_auto = false;  // there may be runs
+  ASSIGN_OR_RETURN(const auto seeds, Seeds(args));
+  const Path out = FolderOfSeeds(args, config);
+  config.run.seed = seeds[0];
+  for (const int64_t seed : seeds) {
+    const std::string folder = SeedFolder(out, seed).string();
+    std::printf("# seed %lld: %s\n", static_cast<long long>(seed), folder.c_str());
+    object["seeds"].push_back({{"seed", seed}, {"run", folder}});
+  }
+  std::printf("# the configuration of seed %lld; the others differ in run.seed alone:\n",
+              static_cast<long long>(seeds[0]));
+  return DryRunOf(args, config, options, std::move(object));
 }
 
 // The command of every seed, without what differs.
@@ -134,12 +161,8 @@ std::string NextSteps(const TrainArguments& args, const ExperimentConfig& config
 // again.
 Status TrainAll(const TrainArguments& args, const ExperimentConfig& config,
                 const TrainOptions& options, mode_t umask) {
-  for (const std::string& word : options.overrides)
-    if (word.starts_with("run.seed="))
-      LogWarning(Shown(word) + " changes nothing: --seeds " + Shown(args.seeds) +
-                 " says which seeds run");
   ASSIGN_OR_RETURN(const auto seeds, Seeds(args));
-  const Path out = args.out.empty() ? DefaultRunFolder(config.run.name) : Path(args.out);
+  const Path out = FolderOfSeeds(args, config);
   if (const Status made = CreateFolders(out); !made.ok())
     return {made.code(), made.message() + ": choose another --out"};
   const bool apart = options.ranks == nullptr && options.remote.address.empty();
