@@ -84,33 +84,36 @@ Path FolderOfSeeds(const TrainArguments& args, const ExperimentConfig& config) {
   return args.out.empty() ? DefaultRunFolder(config.run.name) : Path(args.out);
 }
 
-// Checks and shows the run; of several seeds the configuration of the first one.
-Status DryRunOf(const TrainArguments& args, const ExperimentConfig& config,
-                const TrainOptions& options, nlohmann::json object) {
+// Comments with the folder of every seed, which `object` has too.
+std::string ListSeeds(const std::vector<int64_t>& seeds, const Path& out, nlohmann::json& object) {
+  std::string text;
+  for (const int64_t seed : seeds) {
+    const std::string folder = SeedFolder(out, seed).string();
+    text += fmt::format("# seed {}: {}\n", seed, folder);
+    object["seeds"].push_back({{"seed", seed}, {"run", folder}});
+  }
+  return text +
+         fmt::format("# the configuration of seed {}; the others differ in run.seed alone:\n",
+                     seeds[0]);
+}
+
+// Checks and shows the run; of several seeds the first one's.
+Status DryRun(const TrainArguments& args, ExperimentConfig config, TrainOptions options) {
+  std::string header;
+  nlohmann::json object;
+  if (!args.seeds.empty()) {
+    options.out.reset(), options.resume_auto = false;  // there may be runs
+    ASSIGN_OR_RETURN(const auto seeds, Seeds(args));
+    config.run.seed = seeds[0];
+    header = ListSeeds(seeds, FolderOfSeeds(args, config), object);
+  }
   ASSIGN_OR_RETURN(const EffectiveConfig effective, CheckTrain(config, options));
-  std::printf("%s", effective.toml.c_str());
+  std::printf("%s%s", header.c_str(), effective.toml.c_str());
   if (!args.json) return Status::Ok();
   object.update(effective.found);
   object["config_hash"] = effective.hash;
   PrintJson(object);
   return Status::Ok();
-}
-
-Status DryRun(const TrainArguments& args, ExperimentConfig config, TrainOptions options) {
-  nlohmann::json object;
-  if (args.seeds.empty()) return DryRunOf(args, config, options, object);
-  options.out.reset(), options.resume_auto = false;  // there may be runs
-  ASSIGN_OR_RETURN(const auto seeds, Seeds(args));
-  const Path out = FolderOfSeeds(args, config);
-  config.run.seed = seeds[0];
-  for (const int64_t seed : seeds) {
-    const std::string folder = SeedFolder(out, seed).string();
-    std::printf("# seed %lld: %s\n", static_cast<long long>(seed), folder.c_str());
-    object["seeds"].push_back({{"seed", seed}, {"run", folder}});
-  }
-  std::printf("# the configuration of seed %lld; the others differ in run.seed alone:\n",
-              static_cast<long long>(seeds[0]));
-  return DryRunOf(args, config, options, std::move(object));
 }
 
 // The command of every seed, without what differs.
