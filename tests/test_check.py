@@ -94,6 +94,22 @@ def test_an_environment_that_cannot_be_made(env, code, words, line, folder):
     assert outcome.json["observation"] is None and "Traceback" not in outcome.err
 
 
+def test_a_name_that_means_nothing_is_explained_in_the_only_line(folder):
+    outcome = samara("check", "nope", cwd=folder)
+    assert outcome.code == 78 and outcome.out == ""
+    line = r"samara: gym 'nope': no environment has this name; expected one that `samara list envs` shows.*\n"
+    assert re.fullmatch("(starting nope; .*\n)?" + line, outcome.err)  # on a busy machine it starts slowly
+
+
+def test_the_example_of_the_help_runs_or_says_what_to_install():
+    [example] = re.findall(r"samara (check [A-Z].*)", ok("check", "--help").out)
+    outcome = samara(*example.split(), "--seconds", 0.1)
+    if outcome.code == 66:
+        assert re.search(r"samara: gym 'LunarLander-v3' needs a Python package: .*gymnasium\[box2d\].*; samara's Python is /", outcome.err)
+    else:
+        assert outcome.code == 0 and "4 choices" in outcome.out
+
+
 def test_a_hint_at_this_command_repeats_the_options(folder):
     (folder / "calm.py").write_text("import gymnasium\n\nclass Calm(gymnasium.Wrapper): pass\n")
     options = ["env.kwargs.at=0", 'env.wrappers=["calm:Calm"]']

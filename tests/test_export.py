@@ -121,6 +121,29 @@ def test_the_pages_examples_play_both_kinds(tmp_path):
         assert played["mean"] > 60  # random: about 22
 
 
+def test_the_pages_onnx_file_computes_what_the_network_does(tmp_path):
+    pytest.importorskip("onnxscript", reason="no onnxscript")
+    runtime = pytest.importorskip("onnxruntime", reason="no onnxruntime")
+    page = (ROOT / "doc/policy_file_format.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    [define] = [block[: block.index("\nenv, ")] for block in blocks if "elite.safetensors" in block]
+    [export] = [block for block in blocks if "torch.onnx.export" in block]
+    train(tmp_path / "run", *CARTPOLE)
+    ok("export", tmp_path / "run", tmp_path / "elite.safetensors")
+    done = subprocess.run([sys.executable, "-c", define + export], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    tensors = load_file(tmp_path / "elite.safetensors")
+    session = runtime.InferenceSession(tmp_path / "elite.onnx")
+    for rows in (1, 5):
+        x = np.random.default_rng(rows).normal(size=(rows, 4)).astype(np.float32)
+        expected = torch.from_numpy(x)
+        for name in ("fc1", "fc2", "out"):
+            expected = expected @ tensors[f"{name}.weight"].T + tensors[f"{name}.bias"]
+            expected = expected.relu() if name != "out" else expected
+        [outputs] = session.run(None, {"observation": x})
+        np.testing.assert_allclose(outputs, expected.numpy(), rtol=1e-5, atol=1e-6)
+
+
 def test_agents_of_the_first_format_are_still_read(tmp_path):
     """What samara exported before: the learner's own names, and an LSTM with one bias."""
     run, file, older = tmp_path / "run", tmp_path / "agent.safetensors", tmp_path / "older.safetensors"

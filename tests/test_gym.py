@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 
 from samara_cli import TESTS
 
@@ -138,14 +139,18 @@ def test_structured_observations_are_flattened(space):
 @pytest.mark.parametrize(
     "config, code, words",
     [
-        ({"id": "CartPol-v1"}, CONFIG, "CartPol"),
+        ({"id": "CartPol-v1"}, CONFIG, "gym 'CartPol-v1': no environment has this name, the nearest is CartPole-v1; expected"),
+        ({"id": "nope"}, CONFIG, "gym 'nope': no environment has this name; expected one that `samara list envs` shows, an id"
+                                 " that Gymnasium knows, or MODULE:NAME"),
         ({"id": "CartPole-v99"}, CONFIG, "v99"),
         ({"id": "nowhere:CartPole-v1"}, NO_INPUT, "nowhere"),
         ({"id": "CartPole-v1", "kwargs": {"gravitas": 1}}, CONFIG, "gravitas"),
         ({"id": "CartPole-v1", "idd": 1}, CONFIG, "idd"),
         ({"id": 3}, CONFIG, "id"),
-        ({"id": "Probe-v0", "kwargs": {"action": spaces.Tuple([spaces.Discrete(2)])}}, CONFIG, "Tuple"),
-        ({"id": "Probe-v0", "kwargs": {"observation": spaces.Text(3)}}, CONFIG, "Text"),
+        ({"id": "Probe-v0", "kwargs": {"action": spaces.Tuple([spaces.Discrete(2)])}}, CONFIG,
+         "action space Tuple(Discrete(2)) is not supported: expected Discrete, MultiDiscrete, MultiBinary or a Box of floats"),
+        ({"id": "Probe-v0", "kwargs": {"observation": spaces.Text(3)}}, CONFIG,
+         "is not supported: expected a Box, Discrete, MultiDiscrete or MultiBinary, or a Dict or Tuple of these"),
         ({"id": "Probe-v0", "kwargs": {"observation": spaces.Sequence(spaces.Discrete(2))}}, CONFIG, "Sequence"),
     ],
 )
@@ -267,6 +272,17 @@ def test_a_class_needs_no_registration_and_takes_arguments_and_wrappers(corridor
     ({"wrappers": "corridors:Scaled"}, CONFIG, "a list"),
     ({"id": "no_such_module:Corridor"}, NO_INPUT, "then in the current folder"),
     ({"id": "corridors:Nothing"}, CONFIG, r"corridors \(.*corridors.py\) has no class Nothing; it has Corridor, Scaled$"),
+    ({"id": "./corridors:Corridor"}, CONFIG, "^gym './corridors:Corridor': ./corridors is a path, expected MODULE:NAME .*"
+                                             ": corridors:Corridor, run in the folder of corridors.py$"),
+    ({"id": "corridors.py:Corridor"}, CONFIG, "corridors.py is a file, .*: corridors:Corridor, run in the folder of corr"),
+    ({"id": "corridors.py"}, CONFIG, "corridors.py is a file, .*: corridors:NAME, run in"),
+    ({"id": "./corridors"}, CONFIG, "./corridors is a path, .*: corridors:NAME, run in"),
+    ({"id": "/tasks/corridors.py:Corridor"}, CONFIG, "a path, .*: corridors:Corridor, run in the folder /tasks$"),
+    ({"id": "tasks/corridors:Corridor"}, CONFIG, "a path, .*: corridors:Corridor, run in the folder tasks$"),
+    ({"id": "corridors.Corridor"}, CONFIG, "no environment has this name, the nearest is corridors:Corridor; expected"),
+    ({"id": "corridors:"}, CONFIG, "expected MODULE:NAME, such as corridors:NAME"),
+    ({"id": ":Corridor"}, CONFIG, "expected MODULE:NAME, such as my_module:Corridor"),
+    ({"wrappers": ["./corridors.py:Scaled?by=2"]}, CONFIG, "^wrapper .*: corridors:Scaled, run in the folder of corridors.py"),
     ({"id": "json:Corridor"}, CONFIG, r"json \(.*json/__init__.py\) has no class Corridor; it is Python's own"),
 ])  # fmt: skip
 def test_what_an_environment_of_ones_own_is_refused_for(more, code, words, corridors):
@@ -284,6 +300,19 @@ def test_other_names_of_atari_games_are_refused_with_samaras(given, game):
     assert refused.value.code == CONFIG and "not found" not in str(refused.value)
     for words in (f"env.game={game} with a preset of atari/", f"check and actor take atari/{game}", f"make_vec takes atari:{game}"):
         assert words in str(refused.value)
+
+
+def test_a_package_that_is_missing_is_named_with_what_installs_it(monkeypatch):
+    needed = 'Box2D is not installed, run `pip install "gymnasium[box2d]"`'
+
+    def needs_box2d():
+        raise gymnasium.error.DependencyNotInstalled(needed)
+
+    monkeypatch.setitem(gymnasium.registry, "Needy-v0", EnvSpec("Needy-v0", entry_point=needs_box2d))
+    with pytest.raises(SetupError) as refused:
+        make({"kind": "gym", "id": "Needy-v0"})
+    assert refused.value.code == NO_INPUT
+    assert str(refused.value) == f"gym 'Needy-v0' needs a Python package: {needed}; samara's Python is {sys.executable} (-m pip)"
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 2)])

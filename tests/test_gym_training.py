@@ -36,6 +36,16 @@ def test_a_gymnasium_environment_trains_unchanged(name, tmp_path):
     ok("fsck", run)
 
 
+def test_a_faster_native_environment_is_named_once(tmp_path):
+    words = ["train", *SHORT, "env.id=gymnasium:CartPole-v1"]
+    line = "env.id=gymnasium:CartPole-v1 is stepped by Gymnasium; env.id=CartPole-v1, in C++, is some 100 times as fast"
+    assert ok(*words, "--out", tmp_path / "run").err.count(line) == 1
+    assert (tmp_path / "run" / "log.txt").read_text().count(line) == 1
+    more = ok("train", "--resume", tmp_path / "run", "ga.generations=3")
+    assert "generation 3" in more.err and line not in more.err
+    assert "in C++" not in ok("train", *SHORT, "--out", tmp_path / "native").err
+
+
 def test_actors_give_one_hash_however_many(tmp_path):
     hashes = {
         train(tmp_path / str(n), *SHORT, "env.id=Taxi-v4", f"fleet.actors={n}", f"fleet.slots={2 * n}")["population_hash"]

@@ -6,6 +6,7 @@ import re
 import shlex
 import signal
 import time
+import tomllib
 
 import pytest
 from samara_cli import CARTPOLE, Running, ok, samara, train
@@ -49,6 +50,21 @@ def test_the_view_counts_seeds_and_the_end_sums_them_up(together):
     assert f"best     {best}" in again.err
     quiet = ok("train", *SHORT, "--seeds", "4,0..1", "--out", out, "--quiet")
     assert "seeds done" not in quiet.err
+
+
+def test_a_dry_run_shows_every_seed_and_its_folder(tmp_path):
+    words = [*SHORT, "--seeds", "4,0..1", "--dry-run", "--json"]
+    shown = ok("train", *words, "--out", tmp_path / "three")
+    folders = {n: str(tmp_path / "three" / f"seed-{n}") for n in (4, 0, 1)}
+    assert shown.json["seeds"] == [{"seed": n, "run": folder} for n, folder in folders.items()]
+    toml = shown.out[: shown.out.rindex("\n{")]
+    assert toml.startswith("".join(f"# seed {n}: {folder}\n" for n, folder in folders.items()))
+    alone = ok("train", *SHORT, "run.seed=4", "--dry-run", "--json")
+    assert tomllib.loads(toml) == tomllib.loads(alone.out[: alone.out.rindex("\n{")])
+    assert shown.json["config_hash"] == alone.json["config_hash"]
+    assert ok("train", *words, cwd=tmp_path).json["seeds"][0]["run"] == "runs/cartpole-ga-01/seed-4"
+    warned = ok("train", *words, "run.seed=7", cwd=tmp_path)
+    assert "run.seed=7 changes nothing" in warned.err and list(tmp_path.iterdir()) == []
 
 
 def test_the_end_says_what_to_do_next(tmp_path):

@@ -176,6 +176,16 @@ def test_what_is_cited_is_in_the_repository():
     assert not found, "\n".join(found)
 
 
+def test_the_citation_has_the_version_and_the_licence_of_the_package():
+    given = dict(re.findall(r'^([\w-]+): "?(.+?)"?$', (ROOT / "CITATION.cff").read_text(), re.M))
+    package = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    title, version = map(str.strip, (ROOT / package["license"]["file"]).read_text().split("\n")[1:3])
+    assert given["cff-version"] == "1.2.0" and given["title"].startswith(f"{package['name']}: ")
+    assert given["version"] == package["version"]
+    assert given["license"] == f"{title.split()[0]}-{version.split()[1].rstrip(',')}"
+    assert "[CITATION.cff](CITATION.cff)" in (ROOT / "README.md").read_text()
+
+
 def test_every_promise_names_tests_that_exist():
     """doc/faults.md: a row of its first table without a test, or with one that is gone, is a promise that nothing holds."""
     table = (ROOT / "doc/faults.md").read_text().split("## Promises", 1)[1].split("\n## ", 1)[0]

@@ -13,6 +13,7 @@ passed through as it is. Each episode calls ``reset(seed=key mod 2^31)``; a step
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.metadata
 import json
@@ -80,7 +81,8 @@ class GymEnvironment(WithoutState):
         else:
             raise SetupError(
                 CONFIG,
-                f"gym {given}: action space {action}, expected Discrete, MultiDiscrete, MultiBinary or a Box of floats",
+                f"gym {given}: action space {action} is not supported: expected Discrete, MultiDiscrete, MultiBinary or a Box"
+                " of floats",
             )
         self.image = draw(given, env) if render else np.zeros((0, 0, 3))
         self.spec = Spec(
@@ -182,7 +184,9 @@ def observation_space(given: str, space: spaces.Space) -> tuple[spaces.Box, spac
     if isinstance(space, FLATTENED) and space.is_np_flattenable:
         return spaces.Box(-np.inf, np.inf, (spaces.flatdim(space),), np.float32), space
     raise SetupError(
-        CONFIG, f"gym {given}: observation space {space}, expected a Box or what flattens to one"
+        CONFIG,
+        f"gym {given}: observation space {space} is not supported: expected a Box, Discrete, MultiDiscrete or MultiBinary,"
+        " or a Dict or Tuple of these",
     )
 
 
@@ -280,6 +284,7 @@ def build(given: str, kwargs: dict[str, Any], folders: dict[str, str], again: st
     """Calls gymnasium.make; errors become a SetupError of one line. `again` is a command that shows more of them."""
     if given.startswith(("ALE/", "atari/")):  # also where another package has registered them
         refuse_atari(given, None)
+    refuse_path("gym", given)
     try:
         # the checker that gymnasium.make adds costs time at every step and changes nothing
         return gymnasium.make(registered(given), disable_env_checker=True, **kwargs)
@@ -312,11 +317,39 @@ def refuse_atari(given: str, error: Exception | None) -> None:
         ) from error
 
 
+def refuse_path(what: str, given: str) -> None:
+    """Raises SetupError where `given` has a file or nothing in place of the module of "module:Name"."""
+    place, colon, name = given.partition(":")
+    folder, file = os.path.split(place)
+    module = file.removesuffix(".py")
+    is_path = "/" in place if colon else place.startswith((".", "/"))  # a registered id is NAMESPACE/NAME
+    if is_path or file.endswith(".py"):
+        where = f"the folder {folder}" if folder not in ("", ".") else f"the folder of {module}.py"
+        raise SetupError(
+            CONFIG,
+            f"{what} {given!r}: {place} is a {'path' if is_path else 'file'}, expected MODULE:NAME with the module as Python"
+            f" imports it: {module}:{name or 'NAME'}, run in {where}",
+        )
+    if colon and not (place and name):
+        raise SetupError(CONFIG, f"{what} {given!r}: expected MODULE:NAME, such as {place or 'my_module'}:{name or 'NAME'}")
+
+
+def unregistered(given: str) -> str:
+    """Says that no id is `given`, with the nearest one or its spelling as MODULE:NAME."""
+    module, dot, name = given.rpartition(".")
+    near = difflib.get_close_matches(given, gymnasium.registry, 1, 0.75)
+    meant = f"{module}:{name}" if dot else near[0] if near else ""
+    return (
+        f"no environment has this name{meant and f', the nearest is {meant}'}; expected one that `samara list envs` shows, an"
+        " id that Gymnasium knows, or MODULE:NAME of a package or of a file here"
+    )
+
+
 def unnamed(given: str) -> str:
-    """Of "module:Name": says that the module has no such environment, and which it has; "" without a module."""
+    """Says that there is no such environment, or that the module of "module:Name" has none, and which there are."""
     name, colon, wanted = given.partition(":")
     if not colon:
-        return ""
+        return unregistered(given)
     module = sys.modules[name]
     classes = [n for n, c in vars(module).items() if isinstance(c, type) and issubclass(c, gymnasium.Env)
                and not c.__module__.startswith("gymnasium.")]  # fmt: skip
@@ -357,7 +390,8 @@ def wrap(wrapper: str, env: gymnasium.Env, folders: dict[str, str]) -> gymnasium
     """Returns `env` in the wrapper "module:Class", with the arguments after a question mark."""
     name, _, query = wrapper.partition("?")
     module, colon, attribute = name.partition(":")
-    if not colon or not module or not attribute:
+    refuse_path("wrapper", name)
+    if not colon:
         raise SetupError(CONFIG, f"wrapper {wrapper!r}: expected module:Class, such as gymnasium.wrappers:ClipReward")
     try:
         kwargs = parse_options(wrapper, query) if query else {}
@@ -371,8 +405,8 @@ def wrap(wrapper: str, env: gymnasium.Env, folders: dict[str, str]) -> gymnasium
 
 
 def missing(error: Exception, folders: dict[str, str]) -> str:
-    """Returns the message, and where a module was searched."""
+    """Returns the message, and where a module was searched or is to be installed."""
     if not folders or not isinstance(error, ModuleNotFoundError):
-        return str(error)
+        return f"{error}; samara's Python is {sys.executable} (-m pip)"
     where = "".join(f", then in {what} {folder}" for folder, what in folders.items())
     return f"{error}: searched where Python finds modules{where}"

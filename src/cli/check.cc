@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/reminder.h"
 #include "core/rng.h"
 #include "core/signals.h"
 #include "fleet/named_environment.h"
@@ -121,6 +122,18 @@ class RandomPlayer {
   uint64_t begun_ = 0, ended_ = 0, steps_ = 0, draws_ = 0;
 };
 
+// Makes the environment; where that takes long, says how long it waits.
+Result<std::unique_ptr<Fleet>> Start(const CheckArguments& args, const NamedEnvironment& named,
+                                     const ActorFleetOptions& options) {
+  constexpr double kPatience = 5;
+  const Reminder slow(kPatience, [&] {
+    if (!args.json)
+      std::fprintf(stderr, "starting %s; after %.0f s without an answer it counts as hung\n",
+                   args.environment.c_str(), options.hello_timeout);
+  });
+  return MakeNamedFleet(named, 0, options);
+}
+
 // Fills `found` as far as it comes.
 Status Examine(const CheckArguments& args, nlohmann::json& found) {
   ASSIGN_OR_RETURN(const GymOptions gym, ParseGymOptions(args.overrides));
@@ -129,10 +142,10 @@ Status Examine(const CheckArguments& args, nlohmann::json& found) {
   ActorFleetOptions options;
   options.slots = 1;
   options.failures_max = 1;  // what fails once is to be shown
+  ASSIGN_OR_RETURN(const auto fleet, Start(args, named, options));
   if (!args.json)
-    std::fprintf(stderr, "playing %s; one that is silent counts as hung after %.0f s\n",
-                 args.environment.c_str(), options.hello_timeout);
-  ASSIGN_OR_RETURN(const auto fleet, MakeNamedFleet(named, 0, options));
+    std::fprintf(stderr, "playing %s at random for at least %g s\n", args.environment.c_str(),
+                 args.seconds);
   found["observation"] = AboutObservation(fleet->spec().observation);
   found["action"] = AboutAction(fleet->spec().action);
   const GracefulStop looked_at;
@@ -144,6 +157,7 @@ Status Examine(const CheckArguments& args, nlohmann::json& found) {
 }
 
 void PrintPeople(const CheckArguments& args, const nlohmann::json& found) {
+  if (found["observation"].is_null()) return;  // the error says it all
   std::printf("%s\n", args.environment.c_str());
   for (const char* key : {"observation", "action"})
     if (found[key].is_string())

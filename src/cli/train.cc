@@ -72,15 +72,45 @@ Status CheckSeeds(const TrainArguments& args, const TrainOptions& options) {
   if (!args.out.empty() && Exists(RootedPath::Root(args.out) / "run.json"))
     return {Code::kCannotCreate,
             Shown(args.out) + ": a run; --seeds makes a folder of runs: choose another --out"};
-  return Seeds(args).status();
+  RETURN_IF_ERROR(Seeds(args).status());
+  for (const std::string& word : options.overrides)
+    if (word.starts_with("run.seed="))
+      LogWarning(Shown(word) + " changes nothing: --seeds " + Shown(args.seeds) +
+                 " says which seeds run");
+  return Status::Ok();
 }
 
-Status DryRun(const TrainArguments& args, const ExperimentConfig& config, TrainOptions options) {
-  if (!args.seeds.empty()) options.out.reset(), options.resume_auto = false;  // there may be runs
+Path FolderOfSeeds(const TrainArguments& args, const ExperimentConfig& config) {
+  return args.out.empty() ? DefaultRunFolder(config.run.name) : Path(args.out);
+}
+
+// Comments with the folder of every seed, which `object` has too.
+std::string ListSeeds(const std::vector<int64_t>& seeds, const Path& out, nlohmann::json& object) {
+  std::string text;
+  for (const int64_t seed : seeds) {
+    const std::string folder = SeedFolder(out, seed).string();
+    text += fmt::format("# seed {}: {}\n", seed, folder);
+    object["seeds"].push_back({{"seed", seed}, {"run", folder}});
+  }
+  return text +
+         fmt::format("# the configuration of seed {}; the others differ in run.seed alone:\n",
+                     seeds[0]);
+}
+
+// Checks and shows the run; of several seeds the first one's.
+Status DryRun(const TrainArguments& args, ExperimentConfig config, TrainOptions options) {
+  std::string header;
+  nlohmann::json object;
+  if (!args.seeds.empty()) {
+    options.out.reset(), options.resume_auto = false;  // there may be runs
+    ASSIGN_OR_RETURN(const auto seeds, Seeds(args));
+    config.run.seed = seeds[0];
+    header = ListSeeds(seeds, FolderOfSeeds(args, config), object);
+  }
   ASSIGN_OR_RETURN(const EffectiveConfig effective, CheckTrain(config, options));
-  std::printf("%s", effective.toml.c_str());
+  std::printf("%s%s", header.c_str(), effective.toml.c_str());
   if (!args.json) return Status::Ok();
-  nlohmann::json object = effective.found;
+  object.update(effective.found);
   object["config_hash"] = effective.hash;
   PrintJson(object);
   return Status::Ok();
@@ -134,12 +164,8 @@ std::string NextSteps(const TrainArguments& args, const ExperimentConfig& config
 // again.
 Status TrainAll(const TrainArguments& args, const ExperimentConfig& config,
                 const TrainOptions& options, mode_t umask) {
-  for (const std::string& word : options.overrides)
-    if (word.starts_with("run.seed="))
-      LogWarning(Shown(word) + " changes nothing: --seeds " + Shown(args.seeds) +
-                 " says which seeds run");
   ASSIGN_OR_RETURN(const auto seeds, Seeds(args));
-  const Path out = args.out.empty() ? DefaultRunFolder(config.run.name) : Path(args.out);
+  const Path out = FolderOfSeeds(args, config);
   if (const Status made = CreateFolders(out); !made.ok())
     return {made.code(), made.message() + ": choose another --out"};
   const bool apart = options.ranks == nullptr && options.remote.address.empty();

@@ -43,11 +43,47 @@ std::string GameOf(const std::string& name) {
   return separator == '/' || separator == ':' ? name.substr(kAtari.size() + 1) : std::string();
 }
 
+// "HalfCheetah" of "HalfCheetah-v4".
+std::string_view WithoutVersion(std::string_view id) {
+  const size_t version = id.rfind("-v");
+  const bool ends_with_it = version != id.npos &&
+                            id.find_first_not_of("0123456789", version + 2) == id.npos &&
+                            version + 2 < id.size();
+  return id.substr(0, ends_with_it ? version : id.npos);
+}
+
+// "Gymnasium" as prefix names its own environments, also where a native one has the name.
+std::string_view WithoutGymnasium(std::string_view id) {
+  constexpr std::string_view kGymnasium = "gymnasium:";
+  return id.starts_with(kGymnasium) ? id.substr(kGymnasium.size()) : id;
+}
+
+// Steps a second of a native environment, as a multiple of Gymnasium's: doc/environments.md.
+std::string_view Speed(std::string_view native) {
+  return NativeSpec(native) ? "some 100 times as fast or more" : "about twice as fast";
+}
+
 }  // namespace
 
 bool IsNativeEnvironment(std::string_view id) {
   const auto ids = NativeEnvironmentIds();
   return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+std::string NativeAlternative(std::string_view id, const GymOptions& options) {
+  if (IsNativeEnvironment(id) || !options.empty()) return {};
+  const std::string_view given = WithoutGymnasium(id);
+  const auto natives = NativeEnvironmentIds();
+  const auto found =
+      std::find_if(natives.begin(), natives.end(), [given](const std::string& native) {
+        return WithoutVersion(native) == WithoutVersion(given);
+      });
+  if (found == natives.end()) return {};
+  const std::string text = "env.id=" + std::string(id) +
+                           " is stepped by Gymnasium; env.id=" + *found + ", in C++, is " +
+                           std::string(Speed(*found));
+  if (given == *found) return text + " and the same task";
+  return text + ", but another version of the task: scores are not comparable";
 }
 
 bool ChoosesCode(std::string_view id, const GymOptions& options) {

@@ -21,6 +21,9 @@ struct GymOptions {
 };
 
 bool IsNativeEnvironment(std::string_view id);
+// Says that a native environment is there, faster, for what `id` and its options make through
+// Gymnasium: the same task, or one of another version. Empty: there is none.
+std::string NativeAlternative(std::string_view id, const GymOptions& options);
 // Whether starting the environment `id` runs code, or opens files, that the id or its options
 // choose: "module:Name-v0", a wrapper, or options that may be paths.
 bool ChoosesCode(std::string_view id, const GymOptions& options = {});

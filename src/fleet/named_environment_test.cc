@@ -45,6 +45,25 @@ TEST(PythonEnvironmentTest, OptionsChooseCodeWhereTheyMayBePaths) {
   EXPECT_FALSE(ChoosesCode("Ant-v4", {.kwargs = R"({"a": 1, "b": [true, {"c": 0.5}]})"}));
 }
 
+TEST(NativeAlternativeTest, NamesTheSameTaskOrSaysThatTheVersionDiffers) {
+  EXPECT_EQ(NativeAlternative("gymnasium:CartPole-v1", {}),
+            "env.id=gymnasium:CartPole-v1 is stepped by Gymnasium; env.id=CartPole-v1, in C++, is "
+            "some 100 times as fast or more and the same task");
+  for (const char* id : {"HalfCheetah-v4", "HalfCheetah", "gymnasium:HalfCheetah-v4"})
+    EXPECT_EQ(NativeAlternative(id, {}),
+              "env.id=" + std::string(id) +
+                  " is stepped by Gymnasium; env.id=HalfCheetah-v5, in C++, is about twice as "
+                  "fast, but another version of the task: scores are not comparable");
+}
+
+TEST(NativeAlternativeTest, IsEmptyWhereNoNativeHasTheName) {
+  for (const char* id :
+       {"CartPole-v1", "HalfCheetah-v5", "", "dummy", "LunarLander-v3", "CartPole-v",
+        "phys2d/CartPole-v1", "my_tasks:CartPole-v1", "envpool:CartPole-v1"})
+    EXPECT_EQ(NativeAlternative(id, {}), "") << id;
+  EXPECT_EQ(NativeAlternative("gymnasium:Ant-v5", {.wrappers = R"(["a:B"])"}), "");
+}
+
 TEST(FindEnvironmentTest, OptionsAreForPythonAlone) {
   const GymOptions options{.kwargs = R"({"size": 4})"};
   for (const char* name : {"CartPole-v1", "atari/pong", "dummy"})

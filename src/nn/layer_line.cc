@@ -89,10 +89,11 @@ Status ReadWindow(Words& words, Layer& layer) {
   return Status::Ok();
 }
 
-// "relu, tanh, none, sigmoid, ... or lrelu0.2"
-std::string ActivationWords() {
+// "relu, tanh, sigmoid, ... or lrelu0.2", with "none" where it is among the choices.
+std::string ActivationWords(bool none) {
   std::string text;
   for (const auto& row : kActivationNames) {
+    if (row.value == Activation::kNone && !none) continue;
     if (&row != kActivationNames) text += &row + 1 == std::end(kActivationNames) ? " or " : ", ";
     text += row.name;
   }
@@ -101,7 +102,7 @@ std::string ActivationWords() {
 
 Status ReadActivation(Words& words, const std::string& also, Activation& activation) {
   const auto value = ValueOf(std::span<const EnumName<Activation>>(kActivationNames), words.Peek());
-  if (!value) return words.Bad(also + ActivationWords());
+  if (!value) return words.Bad(also + ActivationWords(/*none=*/true));
   activation = *value;
   words.Next();
   return Status::Ok();
@@ -307,13 +308,27 @@ bool IsLine(std::string_view text) {
   return text == "normalize" || text.find_first_of(" \t,") != std::string_view::npos;
 }
 
+// The names of perceptrons that have the units of `name`, with every activation.
+std::vector<std::string> WithOtherActivations(std::string_view name) {
+  std::vector<std::string> names;
+  for (const auto& row : kActivationNames) {
+    std::string other(name.substr(0, name.rfind('-') + 1));
+    other += row.name;
+    if (LineOfMlp(other)) names.push_back(std::move(other));
+  }
+  return names;
+}
+
 Status Unknown(std::string_view name) {
-  std::vector<std::string> names = {"mlp-64-64-tanh"};
-  for (const NetworkRow& row : Table().rows) names.push_back(row.name);
+  std::vector<std::string> names = WithOtherActivations(name);
+  if (names.empty()) {
+    names.emplace_back("mlp-64-64-tanh");
+    for (const NetworkRow& row : Table().rows) names.push_back(row.name);
+  }
   return {Code::kConfig, "no network '" + Shown(name) + "', nearest is '" + Nearest(name, names) +
                              "'; expected a name of `samara list networks`, "
-                             "mlp-<units>-..-<activation> or layers such as " +
-                             kExample};
+                             "mlp-<units>-..-<activation> (" +
+                             ActivationWords(/*none=*/false) + ") or layers such as " + kExample};
 }
 
 }  // namespace

@@ -182,30 +182,58 @@ void AddBand(std::string& svg, const Frame& f, const Series& s, const std::vecto
     svg += fmt::format("<path d=\"{}{}Z\" class=\"band c{}\"/>", there, back, s.colour % kColours);
 }
 
+size_t FiniteValues(const std::vector<double>& values) {
+  return static_cast<size_t>(
+      std::ranges::count_if(values, [](double v) { return std::isfinite(v); }));
+}
+
+// Mean of the finite values among the `window` around one, of fewer at the ends; that value itself
+// where it is missing.
+double MeanAround(const std::vector<double>& values, size_t at, size_t window) {
+  if (!std::isfinite(values[at])) return values[at];
+  const size_t half = window / 2, end = std::min(values.size(), at + half + 1);
+  double sum = 0;
+  int count = 0;
+  for (size_t i = at - std::min(at, half); i < end; ++i) {
+    if (!std::isfinite(values[i])) continue;
+    sum += values[i];
+    ++count;
+  }
+  return sum / count;
+}
+
+// The line through the means of `window` values, broken where a value is missing.
+std::string PathOf(const Frame& f, const Series& s, const std::vector<size_t>& kept,
+                   size_t window) {
+  std::string path;
+  bool pen_down = false;
+  for (size_t i : kept) {
+    const bool there = std::isfinite(s.x[i]) && std::isfinite(s.y[i]);
+    if (there)
+      path += fmt::format("{}{:.1f} {:.1f}", pen_down ? "L" : "M", f.X(s.x[i]),
+                          f.Y(MeanAround(s.y, i, window)));
+    pen_down = there;
+  }
+  return path;
+}
+
 void AddSeries(std::string& svg, const Frame& f, const Series& s) {
   const std::vector<size_t> kept = Kept(s.x.size());
   const int colour = s.colour % kColours;
   if (!s.low.empty()) AddBand(svg, f, s, kept);
 
-  // 1. the line, broken where a value is missing
-  std::string path;
-  bool pen_down = false;
-  size_t finite = 0;
-  for (size_t i : kept) {
-    const bool there = std::isfinite(s.x[i]) && std::isfinite(s.y[i]);
-    if (there) {
-      path += fmt::format("{}{:.1f} {:.1f}", pen_down ? "L" : "M", f.X(s.x[i]), f.Y(s.y[i]));
-      ++finite;
-    }
-    pen_down = there;
-  }
+  // 1. the line, over its values where it is their mean
   auto out = std::back_inserter(svg);
-  if (s.stroke != Stroke::kPoints && !path.empty())
+  const std::string path = PathOf(f, s, kept, s.window);
+  if (s.stroke != Stroke::kPoints && !path.empty()) {
+    if (s.window > 1)
+      fmt::format_to(out, "<path d=\"{}\" class=\"thin c{}\"/>", PathOf(f, s, kept, 1), colour);
     fmt::format_to(out, "<path d=\"{}\" class=\"line c{}\"{}><title>{}</title></path>", path,
                    colour, DashOf(s.stroke), EscapeHtml(s.name));
+  }
 
   // 2. markers: for points, and where there is room for tooltips
-  if (s.stroke != Stroke::kPoints && finite > kMarkersMax) return;
+  if (s.stroke != Stroke::kPoints && FiniteValues(s.y) > kMarkersMax) return;
   const double radius = s.stroke == Stroke::kPoints ? 3.5 : 2.2;
   for (size_t i : kept)
     if (std::isfinite(s.x[i]) && std::isfinite(s.y[i]))
@@ -215,6 +243,14 @@ void AddSeries(std::string& svg, const Frame& f, const Series& s) {
           "at {}</title></circle>",
           f.X(s.x[i]), f.Y(s.y[i]), radius, colour, EscapeHtml(s.name), ScoreText(s.y[i]),
           TickText(s.x[i], 0));
+}
+
+// What is under the frame: the values' name, and how lines were smoothed.
+std::string LabelX(const LineChart& chart) {
+  size_t window = 0;
+  for (const Series& s : chart.series) window = std::max(window, s.window);
+  if (window <= 1) return chart.x_label;
+  return fmt::format("{}; means of {} values over thin lines", chart.x_label, window);
 }
 
 // Their names stand in the legend: inside the frame they would hide values or be hidden.
@@ -261,6 +297,14 @@ std::vector<double> NiceTicks(double low, double high, int count) {
   return ticks;
 }
 
+Series Smoothed(Series series) {
+  constexpr size_t kShare = 20;
+  const size_t values = FiniteValues(series.y);
+  if (series.stroke != Stroke::kPoints && values > kMarkersMax)
+    series.window = values / kShare | 1;  // as many on both sides
+  return series;
+}
+
 std::string Svg(const LineChart& chart, SvgUse use) {
   std::string svg = OpenSvg(chart.width, chart.height, chart.title, use);
   std::vector<LegendEntry> legend;
@@ -291,7 +335,7 @@ std::string Svg(const LineChart& chart, SvgUse use) {
   const double top = AddLegend(svg, legend, chart.title.empty() ? 8 : 30, chart.width) + 8;
   const Frame f = {LeftOf(y.Padded(0.06)), top,           chart.width - 16.0, chart.height - 46.0,
                    x.Padded(0.02),         y.Padded(0.06)};
-  AddAxes(svg, f, chart.x_label, chart.y_label);
+  AddAxes(svg, f, LabelX(chart), chart.y_label);
   if (empty) {
     svg += NothingYet((f.x0 + f.x1) / 2, (f.y0 + f.y1) / 2);
   } else {
@@ -444,6 +488,7 @@ std::string ChartCss() {
          ".chart .axis{stroke:var(--soft)}"
          ".chart .reference{stroke:var(--soft);stroke-dasharray:1 3;stroke-width:1.5}"
          ".chart .line{fill:none;stroke:var(--c);stroke-width:2;stroke-linejoin:round}"
+         ".chart .thin{fill:none;stroke:var(--c);stroke-width:1;opacity:.35}"
          ".chart .fill{fill:var(--c)}.chart .band{fill:var(--c);opacity:.18}"
          ".chart .hist{fill:var(--c);opacity:.7}";
 }

@@ -18,7 +18,12 @@ struct Series {
   std::vector<double> low = {}, high = {};  // band around y, same size; empty for none
   int colour = 0;                           // index into the palette, modulo its size
   Stroke stroke = Stroke::kSolid;
+  size_t window = 0;  // above 1: the line is the mean of so many values around each, which are thin
 };
+
+// The series with a moving mean over a twentieth of its values; as it is where they are few or are
+// drawn as points.
+Series Smoothed(Series series);
 
 struct LineChart {
   std::string title = {}, x_label = {}, y_label = {};

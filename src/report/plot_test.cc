@@ -61,6 +61,49 @@ TEST(PlotTest, MissingValuesBreakTheLine) {
   EXPECT_EQ(std::count(path.begin(), path.end(), 'L'), 2) << path;
 }
 
+// 100 values alternate between 0 and 12, 30 of them missing: a twentieth of 70 is 3.
+TEST(PlotTest, AMovingMeanIsDrawnOverItsThinValues) {
+  Series series{.name = "a"};
+  for (int i = 0; i < 100; ++i) {
+    series.x.push_back(i);
+    series.y.push_back(i >= 70 ? kNan : 12.0 * (i % 2));
+  }
+  const Series smooth = Smoothed(series);
+  EXPECT_EQ(smooth.window, 3u);
+  const std::string svg = Svg(LineChart{.x_label = "update", .series = {smooth}});
+  EXPECT_NE(svg.find("update; means of 3 values over thin lines"), std::string::npos);
+  // y: 0..12 with 6 % of room over the frame from 294 up to 36 pixels: v lies at
+  // 294 - (v + 0.72) / 13.44 * 258; the means are 6 (two values), 4, 8, 4, ..., 6 (two values)
+  const auto heights = [](const std::string& path) {
+    std::vector<std::string> found;
+    const std::regex pattern("[ML][0-9.]+ ([0-9.]+)");
+    for (std::sregex_iterator it(path.begin(), path.end(), pattern), end; it != end; ++it)
+      found.push_back((*it)[1]);
+    return found;
+  };
+  const auto line = heights(PathData(svg, "line c0"));
+  ASSERT_EQ(line.size(), 70u) << svg;
+  EXPECT_EQ(line[0], "165.0");
+  EXPECT_EQ(line[1], "203.4");
+  EXPECT_EQ(line[2], "126.6");
+  EXPECT_EQ(line[69], "165.0");
+  std::smatch thin;
+  ASSERT_TRUE(std::regex_search(svg, thin, std::regex("d=\"([^\"]*)\" class=\"thin c0\"/>")));
+  const auto values = heights(thin[1]);
+  ASSERT_EQ(values.size(), 70u);
+  EXPECT_EQ(values[0], "280.2");
+  EXPECT_EQ(values[1], "49.8");
+}
+
+TEST(PlotTest, FewValuesAndPointsAreNotSmoothed) {
+  std::vector<double> many(100, 1), few(40, 1);
+  EXPECT_EQ(Smoothed({.x = few, .y = few}).window, 0u);
+  EXPECT_EQ(Smoothed({.x = many, .y = many, .stroke = Stroke::kPoints}).window, 0u);
+  EXPECT_EQ(Smoothed({.x = many, .y = many}).window, 5u);
+  const std::string svg = Svg(LineChart{.series = {{.x = few, .y = few}}});
+  EXPECT_EQ(svg.find("class=\"thin"), std::string::npos);
+}
+
 // y: 0..100 with 6 % of room over the frame from 294 up to 36 pixels: 0 lies at 294 - 6/112 * 258
 TEST(PlotTest, AReferenceLiesUnderTheSeriesAndIsNamedInTheLegend) {
   LineChart chart{.references = {{"random", 0}, {"gone", kNan}}};

@@ -14,7 +14,7 @@ namespace {
 
 constexpr ColumnCurve kCurves[] = {
     {"episodes that ended, mean", "return_mean", 1, Stroke::kDotted},
-    {"last 100 episodes, mean", "return_last100", 0, Stroke::kSolid},
+    {"last 100 episodes, mean", "return_last100", 0, Stroke::kSolid, /*as_it_is=*/true},
 };
 
 std::string Hash(const RunData& run) { return TextOr(run.finished, "parameter_hash", ""); }
@@ -46,11 +46,7 @@ std::string Lines(const RunData& run, const char* title, const char* y_label,
   LineChart chart{
       .title = title, .x_label = "update", .y_label = y_label, .width = 560, .height = 240};
   for (const ColumnCurve& curve : curves)
-    chart.series.push_back({.name = curve.name,
-                            .x = run.Column("update"),
-                            .y = run.Column(curve.column),
-                            .colour = curve.colour,
-                            .stroke = curve.stroke});
+    chart.series.push_back(SeriesOf(run, curve, run.Column("update")));
   return Figure(chart);
 }
 
@@ -79,7 +75,8 @@ std::string Learning(const RunData& run) {
       Lines(run, "Divergence of actor's policy and learner's", "nats", {{"KL", "kl", 1}}) +
       Lines(run, "Norm of the gradient, before clipping", "norm",
             {{"gradient norm", "gradient_norm", 5}}) +
-      Lines(run, "Learning rate", "per update", {{"learning rate", "learning_rate", 4}});
+      Lines(run, "Learning rate", "per update",
+            {{"learning rate", "learning_rate", 4, Stroke::kSolid, /*as_it_is=*/true}});
   const std::vector<double> cost = run.Column("entropy_cost");
   if (std::any_of(cost.begin(), cost.end(), [&](double c) { return c != cost.front(); }))
     html += Lines(run, "Entropy cost", "per nat", {{"entropy cost", "entropy_cost", 2}});

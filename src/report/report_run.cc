@@ -249,6 +249,15 @@ std::string WithInterval(double value, const Interval& interval) {
                      ScoreText(interval.high));
 }
 
+Series SeriesOf(const RunData& run, const ColumnCurve& curve, std::vector<double> x) {
+  Series series{.name = curve.name,
+                .x = std::move(x),
+                .y = run.Column(curve.column),
+                .colour = curve.colour,
+                .stroke = curve.stroke};
+  return curve.as_it_is ? series : Smoothed(std::move(series));
+}
+
 LineChart LearningCurve(const RunData& run, CurveAxis axis) {
   std::vector<double> x = run.Column(axis == CurveAxis::kFrames ? "frames" : "seconds");
   LineChart chart{.x_label = run.kind->frames, .y_label = "return", .width = 560, .height = 360};
@@ -262,11 +271,7 @@ LineChart LearningCurve(const RunData& run, CurveAxis axis) {
     chart.x_label = unit;
   }
   for (const ColumnCurve& curve : PageOf(run).curves)
-    chart.series.push_back({.name = curve.name,
-                            .x = x,
-                            .y = run.Column(curve.column),
-                            .colour = curve.colour,
-                            .stroke = curve.stroke});
+    chart.series.push_back(SeriesOf(run, curve, x));
   if (!std::isnan(run.RandomMean()))
     chart.references.emplace_back("random policy", run.RandomMean());
   return chart;

@@ -29,7 +29,9 @@ struct ColumnCurve {
   const char *name, *column;
   int colour = 0;
   Stroke stroke = Stroke::kSolid;
+  bool as_it_is = false;  // not smoothed: a mean over time already, or set and not measured
 };
+Series SeriesOf(const RunData& run, const ColumnCurve& curve, std::vector<double> x);
 struct KindPage {
   std::span<const ColumnCurve> curves;        // of the learning curve
   std::string (*tiles)(const RunData&);       // the result in a few large numbers

@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/reminder.h"
 #include "core/statistics.h"
+#include "fleet/named_environment.h"
 #include "report/run_data.h"
 #include "storage/build_info.h"
 #include "view/terminal.h"
@@ -88,6 +89,8 @@ Status Trainer::OpenFolder() {
   RETURN_IF_ERROR(session_.Create(run.network_json, setup_, run.more, run.kept));
   RETURN_IF_ERROR(session_.CheckEnvironment(setup_));
   session_.LogHeader(run.network, run.parameters, setup_);
+  const std::string faster = NativeAlternative(config_.env.id, GymOptionsOf(config_.env));
+  if (!faster.empty() && !session_.resumed()) LogInfo(faster);
   start_.incarnation = session_.folder().incarnation();
   return Status::Ok();
 }
