@@ -1,12 +1,17 @@
 """What `cmake --install` and `pip install .` leave is enough for somebody else's project, in an empty folder."""
 
+import email
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import zipfile
+from pathlib import Path
 
 import pytest
-from samara_cli import ROOT
+from samara_cli import CARTPOLE, ROOT
 
 pytestmark = pytest.mark.default_tier
 BUILD = ROOT / "build"
@@ -48,25 +53,142 @@ def test_another_project_finds_the_package(tmp_path):
     assert run(project / "build/app", cwd=project, SAMARA_THREADS="2").splitlines() == [alone] * 2
 
 
-def test_pip_installs_the_package(tmp_path):
+def compilers():
+    """Under the compiler's name in build/, so that ccache has what was compiled there."""
+    lines = (BUILD / "CMakeCache.txt").read_text().splitlines()
+    names = dict(line.split("=", 1) for line in lines if "_COMPILER:" in line)
+    return {"CC": names["CMAKE_C_COMPILER:FILEPATH"], "CXX": names["CMAKE_CXX_COMPILER:FILEPATH"]}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
     pytest.importorskip("scikit_build_core")
-    site = tmp_path / "site"
-    # under the compiler's name in build/, so that ccache has what was compiled there
-    names = dict(line.split("=", 1) for line in (BUILD / "CMakeCache.txt").read_text().splitlines() if "_COMPILER:" in line)
-    compilers = {"CC": names["CMAKE_C_COMPILER:FILEPATH"], "CXX": names["CMAKE_CXX_COMPILER:FILEPATH"]}
-    run(sys.executable, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "--no-index", "--target", site, ROOT,
-        cwd=tmp_path, **compilers)
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", folder, ROOT, cwd=folder,
+        **compilers())
+    [file] = folder.iterdir()
+    return file
+
+
+def link(site, *packages):
+    """Makes packages of this environment known in another one."""
+    here = Path(pytest.__file__).parents[1]
+    for package in packages:
+        for path in [here / package, here / f"{package}.libs", here / f"{package}.py", *here.glob(f"{package}-*.dist-info")]:
+            if path.exists() and not (site / path.name).exists():
+                (site / path.name).symlink_to(path)
+
+
+class Environment:
+    """A Python environment with samara from the wheel, used in an empty folder without any variable of this one."""
+
+    def __init__(self, wheel, folder):
+        self.python, self.folder = folder / "environment/bin/python", folder / "empty"
+        self.folder.mkdir()
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "environment"], check=True)
+        run(sys.executable, "-m", "pip", "--python", self.python, "install", "--no-deps", "--no-index", wheel, cwd=folder)
+        [self.site] = self.python.parents[1].glob("lib/python*/site-packages")
+        link(self.site, "numpy")
+
+    def __call__(self, *command, code=0):
+        words = [str(self.python.with_name(str(command[0]))), *map(str, command[1:])]
+        done = subprocess.run(words, cwd=self.folder, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, timeout=300)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout if code == 0 else done.stderr
+
+    def json(self, *command):
+        return json.loads(self(*command, "--json").splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def environment(wheel, tmp_path_factory):
+    return Environment(wheel, tmp_path_factory.mktemp("installed"))
+
+
+def of_the_build(folder, *words):
+    words = [BUILD / "samara", "train", *words, "--out", folder / "run", "--quiet", "--json"]
+    return json.loads(run(*words, cwd=folder).splitlines()[-1])
+
+
+def test_the_wheel_says_what_it_is(wheel):
+    assert re.fullmatch(r"samara-0\.1\.0-cp3\d+-cp3\d+-linux_\w+\.whl", wheel.name)
+    with zipfile.ZipFile(wheel) as file:
+        names = set(file.namelist())
+        metadata = email.message_from_bytes(file.read("samara-0.1.0.dist-info/METADATA"))
+    assert {"samara/bin/samara", "samara/py.typed"} <= names and not [name for name in names if name.startswith("src/")]
+    assert {f"samara-0.1.0.dist-info/licenses/{name}" for name in ("LICENSE", "LICENSE-MIT")} <= names
+    assert metadata["License-Expression"] == "Apache-2.0 AND (Apache-2.0 OR MIT)"
+    assert metadata["Description-Content-Type"] == "text/markdown" and metadata.get_payload().startswith("# samara")
+    pinned = set((ROOT / "requirements.txt").read_text().split("\n"))
+    extras = [re.fullmatch(r"(\S+); extra == .(\w+).", line).groups() for line in metadata.get_all("Requires-Dist") if ";" in line]
+    assert {extra for _, extra in extras} == {"atari", "gymnasium", "mujoco", "remote", "replica", "torch"}
+    setup = re.findall(r"torch==[\d.]+", (ROOT / "scripts/setup").read_text())
+    assert {requirement for requirement, _ in extras} <= pinned.union(setup)
+
+
+def test_what_the_wheel_links_is_of_the_system_or_of_torch(environment):
+    """Nothing of this tree, and no library that another machine may lack."""
+    system = re.compile(r"ld-linux.*|lib(c|m|mvec|pthread|dl|rt|stdc\+\+|gcc_s)\.so\.\d+")
+    files = [*environment.site.glob("samara/*.so"), *environment.site.glob("samara/bin/*")]
+    assert {"samara"} <= {file.name for file in files}
+    for file in files:
+        dynamic = subprocess.run(["readelf", "-d", file], check=True, capture_output=True, text=True).stdout
+        needed = re.findall(r"\(NEEDED\)\s.*\[(.*)\]", dynamic)
+        others = {name for name in needed if not system.fullmatch(name) and not (environment.site / "samara/lib" / name).exists()}
+        assert others <= {"libtorch.so", "libtorch_cpu.so", "libtorch_python.so", "libc10.so", "libtorch_cuda.so", "libc10_cuda.so"}, file
+        assert not others or file.name.startswith(("samara-torch", "_replica")), file
+        paths = re.findall(r"\((?:RPATH|RUNPATH)\)\s.*\[(.*)\]", dynamic)
+        assert all(path.startswith("$ORIGIN") for path in paths), file
+
+
+def test_the_command_of_the_wheel_evolves(environment, tmp_path):
+    """With NumPy alone: no Gymnasium, no torch, no source tree."""
+    assert environment("samara", "--version") == environment("python", "-m", "samara", "--version")
+    assert environment("samara", "--version").startswith("samara 0.1.0 (")
+    assert "classic/cartpole-ga" in environment("samara", "list", "presets")
+    doctor = environment.json("samara", "doctor")
+    found = {finding["what"]: finding["found"] for finding in doctor["findings"]}
+    assert doctor["good"] and found["Python environment"] == str(environment.python.parents[1])
+    assert "pip install torch==" in found["learning agents"] and "pip install gymnasium" in found["gymnasium (Gymnasium environments)"]
+    result = environment.json("samara", "train", *CARTPOLE, "--out", "ga", "--quiet")
+    assert result["population_hash"] == of_the_build(tmp_path, *CARTPOLE)["population_hash"]
+    assert environment.json("samara", "eval", "ga", "--episodes", "3")["episodes"] == 3 and (environment.folder / "ga/report.html").exists()
+    code = f"import samara; print(samara.train('classic/cartpole-ga', {dict(word.split('=') for word in CARTPOLE[1:])}).result['population_hash'])"
+    assert environment("python", "-c", code).split() == [result["population_hash"]]
+
+
+def test_what_the_environment_lacks_is_one_line(environment):
+    [line] = environment("samara", "train", "classic/cartpole-ppo", "--out", "ppo", code=78).splitlines()
+    assert re.search(r"need torch \S+, which is not in \S+/site-packages: pip install torch==\d\.\d+", line)
+    [line] = environment("samara", "train", "classic/cartpole-ga", "env.id=gymnasium:CartPole-v1", "--out", "gym", code=66).splitlines()[-1:]
+    assert "gymnasium" in line and "install it with pip" in line
+
+
+@pytest.mark.skipif(not (BUILD / "samara-torch").exists(), reason="built without torch")
+def test_the_command_of_the_wheel_learns_and_starts_actors(environment, tmp_path):
+    words = ["classic/cartpole-ppo", "learn.frames=5000", "run.video=false", "run.random_episodes=2", "learn.test_episodes=2"]
+    link(environment.site, "torch", "gymnasium", "farama_notifications", "cloudpickle", "typing_extensions")
+    result = environment.json("samara", "train", *words, "--out", "ppo", "--quiet")
+    assert result["parameter_hash"] == of_the_build(tmp_path, *words)["parameter_hash"]
+    words = [*CARTPOLE, "ga.generations=1", "env.id=gymnasium:CartPole-v1", "fleet.actors=1", "env.test_frames_max=20"]
+    (tmp_path / "gym").mkdir()
+    assert environment.json("samara", "train", *words, "--out", "gym", "--quiet")["population_hash"] == \
+        of_the_build(tmp_path / "gym", *words)["population_hash"]
+
+
+def test_the_package_of_the_wheel_serves_torch_users(environment, tmp_path):
+    """Under the interpreter of this environment, which has what it imports."""
+    site = environment.site
     shutil.copy(ROOT / "tests/replica/train_replicated.py", tmp_path)
     where = run(sys.executable, "-c", "import samara._native, samara._engine, samara.replica, samara._replica as r; "
                 "print(samara._native.__file__, samara._engine.__file__, r.__file__)", cwd=tmp_path, PYTHONPATH=str(site))
     assert all(path.startswith(str(site)) for path in where.split())
-    assert (site / "samara/py.typed").exists()
     code = """import samara
 envs = samara.make_vec("gymnasium:CartPole-v1", 2)
 print(envs.reset(seed=0)[0].shape)
 envs.close()
 print(samara.train("classic/cartpole-ga", {"ga.generations": 1}).result["generation"])"""
-    played = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(site), PATH=f"{BUILD}:{os.environ['PATH']}")
+    played = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(site), PATH="/usr/bin:/bin")
     assert played.split() == ["(2,", "4)", "1"]
     [alone] = run(sys.executable, "train_replicated.py", cwd=tmp_path, PYTHONPATH=str(site)).splitlines()
     threads = run(sys.executable, "train_replicated.py", cwd=tmp_path, PYTHONPATH=str(site), SAMARA_THREADS="2")

@@ -64,6 +64,33 @@ def test_the_module_is_the_program(tmp_path):
     assert missing.returncode == 66 and missing.stderr == f"samara: {tmp_path}/none: No such file or directory\n"
 
 
+def test_the_command_that_pip_installs_runs_the_program(tmp_path):
+    """SAMARA_PROGRAM, then the package's own, then PATH, where the command itself does not count."""
+    shutil.copytree(ROOT / "python/samara", tmp_path / "lib/site/samara", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    programs = {}
+    for place in ("lib/site/samara/bin", "path", "named"):
+        programs[place] = tmp_path / place / "samara"
+        programs[place].parent.mkdir()
+        programs[place].write_text(f"#!/bin/sh\necho {place} $VIRTUAL_ENV$SAMARA_SCRIPT_FOLDER $*\n")
+        programs[place].chmod(0o700)
+    command = tmp_path / "bin/samara"
+    command.parent.mkdir()
+    command.write_text(f"#!{sys.executable}\nfrom samara.__main__ import main\nmain()\n")
+    command.chmod(0o700)
+
+    def called(path, **more):
+        clean = {"PATH": f"{path}:/usr/bin:/bin", "PYTHONPATH": str(tmp_path / "lib/site")}
+        return subprocess.run([command, "list", "x"], capture_output=True, text=True, env=clean | more, cwd=tmp_path)
+
+    prefix = "" if sys.prefix == sys.base_prefix else f" {sys.prefix}"
+    for place, path, more in (("named", "path", {"SAMARA_PROGRAM": str(programs["named"])}),
+                              ("lib/site/samara/bin", "path", {}), ("path", "path", {})):  # fmt: skip
+        assert called(tmp_path / path, **more).stdout == f"{place}{prefix} list x\n"
+        programs[place].unlink()
+    alone = called(command.parent)
+    assert alone.returncode == 66 and alone.stderr.startswith("samara: no program `samara`"), "not called without end"
+
+
 def test_metrics_are_the_lines_of_the_file(run, monkeypatch):
     lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
     monkeypatch.setitem(sys.modules, "pandas", None)  # as where it is not installed

@@ -35,21 +35,25 @@ class Error(RuntimeError):
 
 
 def find_program() -> Path:
-    """Returns the file SAMARA_PROGRAM; else build/samara if this package is build/python/samara; else `samara` on PATH.
+    """Returns the file SAMARA_PROGRAM; else build/samara if this package is build/python/samara; else bin/samara of this
+    package, which pip installs; else `samara` on PATH, unless that is the running command (__main__.py).
 
     Raises Error 66 if there is none.
     """
     if given := os.environ.get("SAMARA_PROGRAM"):
         return Path(given)
     # not resolved: the files of build/python/samara are links into the source tree
-    neighbour = Path(os.path.abspath(__file__)).parents[2] / "samara"
-    if neighbour.is_file():
-        return neighbour
-    if found := shutil.which("samara"):
+    package = Path(os.path.abspath(__file__)).parent
+    places = package.parents[1] / "samara", package / "bin/samara"
+    for place in places:
+        if place.is_file():
+            return place
+    if (found := shutil.which("samara")) and os.path.realpath(found) != os.path.realpath(sys.argv[0]):
         return Path(found)
     raise Error(
         NO_INPUT,
-        f"no program `samara`: not at {neighbour}, not on PATH; run `make build`, or set SAMARA_PROGRAM to its path",
+        f"no program `samara`: neither {places[0]} nor {places[1]}, not on PATH; run `make build`, install the package"
+        " again where MuJoCo's headers are, or set SAMARA_PROGRAM to its path",
     )
 
 

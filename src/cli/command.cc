@@ -18,6 +18,7 @@
 #include "core/log.h"
 #include "core/signals.h"
 #include "core/suggestion.h"
+#include "core/venv.h"
 #include "rl/algorithms/registry.h"
 #include "storage/build_info.h"
 #include "storage/run_folder.h"
@@ -104,6 +105,19 @@ std::string ProgramWithAgents() {
   return (here.parent_path() / "samara-torch").string();
 }
 
+Status CheckInstalledTorch() {
+  const Path site = SitePackagesOfProgram();
+  const std::string& needed = ThisBuild().torch;
+  if (site.empty() || needed.empty()) return Status::Ok();
+  const std::string found = TorchIn(site);
+  if (found == needed || found.starts_with(needed + "+")) return Status::Ok();
+  return {
+      Code::kConfig,
+      fmt::format("this learning algorithm and runs on several ranks need torch "
+                  "{0}, {1} in {2}: pip install torch=={0}",
+                  needed, found.empty() ? "which is not" : "not " + found + " as", site.string())};
+}
+
 Status NeedAgents(const Invocation& invocation, std::string_view algorithm) {
   if (HasAgents(algorithm)) return Status::Ok();
   const std::string there = ProgramWithAgents();
@@ -112,6 +126,7 @@ Status NeedAgents(const Invocation& invocation, std::string_view algorithm) {
         Code::kConfig,
         "this program is linked without torch, which this learning algorithm and runs on several "
         "ranks need; link samara::learning"};
+  RETURN_IF_ERROR(CheckInstalledTorch());
   std::fflush(nullptr);
   HoldStopSignals();  // until that one has its handlers, which takes it a third of a second
   execv(there.c_str(), invocation.arguments);
@@ -237,7 +252,9 @@ CLI::Validator InRange(double low, double high) {
 
 std::string VersionText() {
   const BuildInfo& build = ThisBuild();
-  return "samara " + build.version + " (" + build.git_revision + ", " + build.compiler + ")";
+  // an archive of the source, without .git, has none
+  const std::string revision = build.git_revision == "unknown" ? "" : build.git_revision + ", ";
+  return "samara " + build.version + " (" + revision + build.compiler + ")";
 }
 
 namespace {

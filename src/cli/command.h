@@ -35,6 +35,9 @@ struct Invocation {
 Status NeedAgents(const Invocation& invocation, std::string_view algorithm = {});
 // Where that program stands, or should; empty when this program has agents of every algorithm.
 std::string ProgramWithAgents();
+// kConfig where pip installed this program and torch is not next to it, or not of the release for
+// which samara-torch was built.
+Status CheckInstalledTorch();
 
 void AddTrain(CLI::App& app, Invocation& invocation);
 void AddEval(CLI::App& app, Invocation& invocation);

@@ -43,11 +43,15 @@ std::string Ask(const std::string& command) {
 }
 
 Finding Package(const Path& python, const std::string& module, const std::string& use) {
+  const std::string what = module + " (" + use + ")";
   const std::string version =
       Ask(ShellWord(python.string()) +
           " -P -c 'import importlib.metadata as m; print(m.version(\"" + module + "\"))'");
-  return {module + " (" + use + ")", version.empty() ? "missing" : version, !version.empty(),
-          HowToInstallPackages()};
+  if (!version.empty()) return {what, version, true, ""};
+  // pip installs numpy with samara, and the others on demand
+  if (!SitePackagesOfProgram().empty() && module != "numpy")
+    return {what, "none: `pip install " + module + "` brings it", true, ""};
+  return {what, "missing", false, HowToInstallPackages()};
 }
 
 // A build without torch is sound: it evolves, and learns from replays. One whose second program is
@@ -59,10 +63,13 @@ Finding LearningAgents() {
   for (const LearningAlgorithm& row : LearningAlgorithms())
     if (HasAgents(row.name)) native.push_back(row.name);
   std::error_code error;
-  if (!std::filesystem::exists(there, error))
-    return {what,
-            fmt::format("of {} alone: the others need -DSAMARA_TORCH=ON", fmt::join(native, ", ")),
-            true, ""};
+  const bool built = std::filesystem::exists(there, error);
+  if (!built || !CheckInstalledTorch().ok())
+    return {
+        what,
+        fmt::format("of {} alone: the others need {}", fmt::join(native, ", "),
+                    built ? "`pip install torch==" + ThisBuild().torch + "`" : "-DSAMARA_TORCH=ON"),
+        true, ""};
   const std::string version = Ask(ShellWord(there) + " --version");
   if (version.empty())
     return {what, there + " does not start", false, "its torch is gone or another: build again"};
@@ -119,9 +126,8 @@ Finding RemoteActors() {
 
 std::vector<Finding> Examine() {
   std::vector<Finding> findings;
-  const BuildInfo& build = ThisBuild();
   findings.push_back(
-      {"samara", build.version + " (" + build.git_revision + "), " + build.compiler, true, ""});
+      {"samara", VersionText().substr(std::string_view("samara ").size()), true, ""});
   findings.push_back(
       {"CPU", fmt::format("{}, {} cores, kernels {}", CpuName(), Cores(), Name(ActiveIsa())), true,
        ""});
@@ -135,7 +141,9 @@ std::vector<Finding> Examine() {
                         *free > (1U << 30), "free at least 1 GB"});
   }
   const auto venv = FindVenv();
-  findings.push_back({".venv", venv.ok() ? venv->string() : venv.status().message(), venv.ok(),
+  const bool installed = !SitePackagesOfProgram().empty();
+  findings.push_back({installed ? "Python environment" : ".venv",
+                      venv.ok() ? venv->string() : venv.status().message(), venv.ok(),
                       HowToInstallPackages()});
   if (!venv.ok()) return findings;
   const Path python = *venv / "bin" / "python";
@@ -152,8 +160,8 @@ std::vector<Finding> Examine() {
   }
   const std::string roms = Ask(ShellWord(python.string()) +
                                " -P -c 'import ale_py.roms as r; print(len(r.get_all_rom_ids()))'");
-  findings.push_back(
-      {"Atari ROMs", roms.empty() ? "none" : roms, !roms.empty(), HowToInstallPackages()});
+  findings.push_back({"Atari ROMs", roms.empty() ? "none" : roms, !roms.empty() || installed,
+                      HowToInstallPackages()});
   return findings;
 }
 

@@ -13,15 +13,29 @@ bool IsVenv(const Path& folder) {
   return std::filesystem::exists(folder / "bin" / "python", ignored);
 }
 
-// The folder above that of the running program: a source tree (build/samara), or an unpacked
-// archive (libexec/samara).
+// The folder above that of the running program: a source tree (build/samara), an unpacked archive
+// (libexec/samara), or the Python package that pip installed (bin/samara).
 Path Root() {
   std::error_code failed;
   const Path program = std::filesystem::read_symlink("/proc/self/exe", failed);
   return program.parent_path().parent_path();
 }
 
+// The environment into whose lib/python3.11/site-packages pip installed the running program; empty
+// where it lies elsewhere.
+Path EnvironmentOfProgram() {
+  const Path site = SitePackagesOfProgram();
+  return site.filename() == "site-packages" ? site.parent_path().parent_path().parent_path()
+                                            : Path();
+}
+
 }  // namespace
+
+Path SitePackagesOfProgram() {
+  std::error_code ignored;
+  const bool installed = std::filesystem::exists(Root() / "__init__.py", ignored);
+  return installed ? Root().parent_path() : Path();
+}
 
 std::string HowToInstallPackages() {
   std::error_code ignored;
@@ -39,7 +53,8 @@ Result<Path> FindVenv() {
                               "and unset the variable, or correct it",
                               named, HowToInstallPackages()));
   }
-  const Path place = Root() / ".venv";
+  const Path around = EnvironmentOfProgram();
+  const Path place = around.empty() ? Root() / ".venv" : around;
   if (IsVenv(place)) return place;
   if (const char* active = std::getenv("VIRTUAL_ENV"); active != nullptr && IsVenv(active))
     return Path(active);
@@ -58,6 +73,15 @@ Result<Path> FindVenvPackage(std::string_view package) {
   }
   return Status(Code::kNoInput, fmt::format("the Python package {} is not installed in {}: {}",
                                             package, venv.string(), HowToInstallPackages()));
+}
+
+std::string TorchIn(const Path& site_packages) {
+  constexpr std::string_view kBefore = "__version__ = '";
+  const auto text = ReadFile(site_packages / "torch" / "version.py", 1 << 16);
+  const size_t at = text.ok() ? text->find(kBefore) : std::string::npos;
+  if (at == std::string::npos) return {};
+  const size_t begin = at + kBefore.size();
+  return text->substr(begin, text->find('\'', begin) - begin);
 }
 
 }  // namespace samara

@@ -10,10 +10,14 @@
 namespace samara {
 
 // The folder `.venv` that `make setup` made: the environment variable SAMARA_VENV; else `../.venv`
-// seen from the running program (build/samara); else the one that is activated (VIRTUAL_ENV). Never
-// one for lying in the current folder: its programs are run. It holds bin/python. kNoInput names
-// what was looked at.
+// seen from the running program (build/samara), or the environment into which pip installed the
+// program; else the one that is activated (VIRTUAL_ENV). Never one for lying in the current folder:
+// its programs are run. It holds bin/python. kNoInput names what was looked at.
 Result<Path> FindVenv();
+
+// The folder that holds the Python package `samara` (site-packages) where the running program was
+// installed by pip as part of that package, samara/bin/samara; empty elsewhere.
+Path SitePackagesOfProgram();
 
 // How packages of Python are installed where this program lies, for messages: "run `make setup`" in
 // a source tree; what an unpacked archive's README says; pip elsewhere.
@@ -21,5 +25,8 @@ std::string HowToInstallPackages();
 
 // The folder of an installed package, "mujoco" or "gymnasium". kNoInput when it is not installed.
 Result<Path> FindVenvPackage(std::string_view package);
+
+// The release of the package torch in a folder of packages, "2.13.0+cpu"; empty when there is none.
+std::string TorchIn(const Path& site_packages);
 
 }  // namespace samara

@@ -43,5 +43,18 @@ TEST_F(VenvTest, AWrongVariableIsNotIgnored) {
   EXPECT_NE(FindVenv().status().message().find("/nonexistent"), std::string::npos);
 }
 
+TEST_F(VenvTest, TheReleaseOfTorchIsThatOfItsPackage) {
+  const Path site = folder_ / "lib/python3.11/site-packages";
+  EXPECT_EQ(TorchIn(site), "");
+  std::filesystem::create_directories(site / "torch");
+  std::ofstream(site / "torch/version.py") << "from typing import Optional\n"
+                                              "__version__ = '2.13.0+cpu'\ndebug = False\n";
+  EXPECT_EQ(TorchIn(site), "2.13.0+cpu");
+  std::ofstream(site / "torch/version.py") << "__version__ = '2.13";
+  EXPECT_EQ(TorchIn(site), "2.13");
+}
+
+TEST_F(VenvTest, ATestIsNoProgramOfAPackage) { EXPECT_EQ(SitePackagesOfProgram(), Path()); }
+
 }  // namespace
 }  // namespace samara

@@ -19,6 +19,7 @@
 #include "core/exit_status.h"
 #include "core/log.h"
 #include "core/resources.h"
+#include "core/venv.h"
 
 extern char** environ;
 
@@ -55,17 +56,25 @@ Status Failed(const char* what) {
   return SystemError(std::string("starting an actor: ") + what, errno, Code::kIoError);
 }
 
-// The learner process's environment variables with ours in place of their namesakes.
-std::vector<std::string> Variables(const std::string& python_path) {
-  std::vector<std::string> result = {"PYTHONPATH=" + python_path};
+// PYTHONPATH of an actor: `own` in front of the caller's folders, or behind them where pip
+// installed the package among others, which those of the caller hide as they do for any Python.
+std::string SearchPath(const std::string& own) {
+  std::string path;
   const char* given = getenv("PYTHONPATH");
   std::string_view inherited = given != nullptr ? given : "";
   while (!inherited.empty()) {
     const size_t end = std::min(inherited.find(':'), inherited.size());
     // an empty entry would be the current folder, and is there by accident
-    if (end > 0) result[0].append(":").append(inherited.substr(0, end));
+    if (end > 0) path.append(path.empty() ? "" : ":").append(inherited.substr(0, end));
     inherited.remove_prefix(std::min(end + 1, inherited.size()));
   }
+  if (path.empty()) return own;
+  return own == SitePackagesOfProgram() ? path + ":" + own : own + ":" + path;
+}
+
+// The learner process's environment variables with ours in place of their namesakes.
+std::vector<std::string> Variables(const std::string& python_path) {
+  std::vector<std::string> result = {"PYTHONPATH=" + SearchPath(python_path)};
   for (const char* name : kOneThread) result.push_back(std::string(name) + "=1");
   const size_t ours = result.size();
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -116,6 +125,7 @@ int SpawnProcess(const ActorCommand& command, int control, int output, pid_t* pi
 
 std::string DefaultPythonPath() {
   std::error_code ignored;
+  if (const Path site = SitePackagesOfProgram(); !site.empty()) return site.string();
   return (std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / "python")
       .string();
 }

@@ -24,7 +24,7 @@ inline constexpr size_t kPacketBytesMax = size_t{1} << 17;  // of one control me
 
 struct ActorCommand {
   std::vector<std::string> program;  // its file, then its arguments
-  std::string python_path;           // folder of the package samara, in front of PYTHONPATH
+  std::string python_path;           // folder of the package samara, for PYTHONPATH
   std::string name;                  // "actor 3", for the log
   int segment_fd = -1, bell_fd = -1, policies_fd = -1;
 };
@@ -79,7 +79,8 @@ class ActorProcess {
   int lines_logged_ = 0;
 };
 
-// Next to the running binary: where the build and the installation put the Python package.
+// The folder of the Python package `samara`: `python/` next to the running program, where the build
+// and an archive have it; the one that holds the program too, where pip installed both.
 std::string DefaultPythonPath();
 
 }  // namespace samara

@@ -64,6 +64,7 @@ BuildInfo Read() {
           .git_revision = SAMARA_GIT_REVISION,
           .build_id = id.empty() ? "unknown" : id,
           .compiler = Compiler(),
+          .torch = SAMARA_TORCH_VERSION,
           .gpus = SAMARA_GPUS};
 }
 

@@ -12,6 +12,7 @@ struct BuildInfo {
   std::string git_revision;  // 12 digits, "-dirty" after local changes, "unknown" outside git
   std::string build_id;      // the linker's hash of this very program, "unknown" when it has none
   std::string compiler;      // "gcc 12.2.0 Release"
+  std::string torch;         // the release that samara-torch is for, "2.13.0"; empty: there is none
   bool gpus;                 // whether there is code for GPUs
 };
 const BuildInfo& ThisBuild();

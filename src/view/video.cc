@@ -17,7 +17,8 @@ Result<std::unique_ptr<VideoWriter>> VideoWriter::Open(const RootedPath& path,
   return Status(
       Code::kConfig,
       fmt::format("cannot write video {}: this build has no libav; install libavcodec-dev "
-                  "libavformat-dev libavutil-dev libswscale-dev and build again",
+                  "libavformat-dev libavutil-dev libswscale-dev and build again, or set "
+                  "run.video=false",
                   path.string()));
 }
 
