@@ -30,6 +30,8 @@ function(samara_pack_licences)
   endforeach()
 endfunction()
 
+option(SAMARA_WHEEL_PROGRAMS "Programs in the wheel" ON)
+
 # samara_wheel(): the target `samara_wheel`, everything that this machine can build. The programs need MuJoCo's headers.
 function(samara_wheel)
   set(parts _native _engine)
@@ -38,7 +40,7 @@ function(samara_wheel)
     list(APPEND parts _replica)
     set_target_properties(_replica PROPERTIES INSTALL_RPATH "$ORIGIN/lib;$ORIGIN/../torch/lib")
   endif()
-  if(MUJOCO_INCLUDE)
+  if(MUJOCO_INCLUDE AND SAMARA_WHEEL_PROGRAMS)
     set(programs samara)
     set_target_properties(samara PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
     if(SAMARA_TORCH)

@@ -257,6 +257,12 @@ def test_cpp_of_plug_ins_compiles(tmp_path):
     compiles(f"{include}\n{program.replace('{...}', '{}')}\nvoid Networks() {{ {statement} }}", "samara", tmp_path)
 
 
+def test_the_page_of_tests_names_every_file_with_slow_ones():
+    text = (ROOT / "doc/testing.md").read_text()
+    slow = [path for path in tracked("tests/*.py") if "mark.slow" in (ROOT / path).read_text()]
+    assert [str(path) for path in slow if f"`{path}`" not in text] == []
+
+
 def test_toml_of_networks_is_accepted(tmp_path):
     (table,) = blocks("doc/networks.md", "toml")
     preset = (ROOT / "presets/atari/deep-ga-quick.toml").read_text()

@@ -60,14 +60,18 @@ def compilers():
     return {"CC": names["CMAKE_C_COMPILER:FILEPATH"], "CXX": names["CMAKE_CXX_COMPILER:FILEPATH"]}
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
+def make_wheel(folder, *settings):
     pytest.importorskip("scikit_build_core")
-    folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", folder, ROOT, cwd=folder,
-        **compilers())
+    run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", *settings, "-w", folder, ROOT,
+        cwd=folder, **compilers())  # fmt: skip
     [file] = folder.iterdir()
     return file
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Minutes of compiling: for the long tier."""
+    return make_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 def link(site, *packages):
@@ -105,11 +109,19 @@ def environment(wheel, tmp_path_factory):
     return Environment(wheel, tmp_path_factory.mktemp("installed"))
 
 
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """An environment with a wheel without the programs."""
+    wheel = make_wheel(tmp_path_factory.mktemp("package"), "-C", "cmake.define.SAMARA_WHEEL_PROGRAMS=OFF")
+    return Environment(wheel, tmp_path_factory.mktemp("installed_package"))
+
+
 def of_the_build(folder, *words):
     words = [BUILD / "samara", "train", *words, "--out", folder / "run", "--quiet", "--json"]
     return json.loads(run(*words, cwd=folder).splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_the_wheel_says_what_it_is(wheel):
     assert re.fullmatch(r"samara-0\.1\.0-cp3\d+-cp3\d+-linux_\w+\.whl", wheel.name)
     with zipfile.ZipFile(wheel) as file:
@@ -126,6 +138,7 @@ def test_the_wheel_says_what_it_is(wheel):
     assert {requirement for requirement, _ in extras} <= pinned.union(setup)
 
 
+@pytest.mark.slow
 def test_what_the_wheel_links_is_of_the_system_or_of_torch(environment):
     """Nothing of this tree, and no library that another machine may lack."""
     system = re.compile(r"ld-linux.*|lib(c|m|mvec|pthread|dl|rt|stdc\+\+|gcc_s)\.so\.\d+")
@@ -141,6 +154,7 @@ def test_what_the_wheel_links_is_of_the_system_or_of_torch(environment):
         assert all(path.startswith("$ORIGIN") for path in paths), file
 
 
+@pytest.mark.slow
 def test_the_command_of_the_wheel_evolves(environment, tmp_path):
     """With NumPy alone: no Gymnasium, no torch, no source tree."""
     assert environment("samara", "--version") == environment("python", "-m", "samara", "--version")
@@ -157,6 +171,7 @@ def test_the_command_of_the_wheel_evolves(environment, tmp_path):
     assert environment("python", "-c", code).split() == [result["population_hash"]]
 
 
+@pytest.mark.slow
 def test_what_the_environment_lacks_is_one_line(environment):
     [line] = environment("samara", "train", "classic/cartpole-ppo", "--out", "ppo", code=78).splitlines()
     assert re.search(r"need torch \S+, which is not in \S+/site-packages: pip install torch==\d\.\d+", line)
@@ -164,6 +179,7 @@ def test_what_the_environment_lacks_is_one_line(environment):
     assert "gymnasium" in line and "install it with pip" in line
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (BUILD / "samara-torch").exists(), reason="built without torch")
 def test_the_command_of_the_wheel_learns_and_starts_actors(environment, tmp_path):
     words = ["classic/cartpole-ppo", "learn.frames=5000", "run.video=false", "run.random_episodes=2", "learn.test_episodes=2"]
@@ -176,9 +192,9 @@ def test_the_command_of_the_wheel_learns_and_starts_actors(environment, tmp_path
         of_the_build(tmp_path / "gym", *words)["population_hash"]
 
 
-def test_the_package_of_the_wheel_serves_torch_users(environment, tmp_path):
+def test_the_package_of_the_wheel_serves_torch_users(package, tmp_path):
     """Under the interpreter of this environment, which has what it imports."""
-    site = environment.site
+    site = package.site
     shutil.copy(ROOT / "tests/replica/train_replicated.py", tmp_path)
     where = run(sys.executable, "-c", "import samara._native, samara._engine, samara.replica, samara._replica as r; "
                 "print(samara._native.__file__, samara._engine.__file__, r.__file__)", cwd=tmp_path, PYTHONPATH=str(site))
@@ -188,7 +204,7 @@ envs = samara.make_vec("gymnasium:CartPole-v1", 2)
 print(envs.reset(seed=0)[0].shape)
 envs.close()
 print(samara.train("classic/cartpole-ga", {"ga.generations": 1}).result["generation"])"""
-    played = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(site), PATH="/usr/bin:/bin")
+    played = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(site), SAMARA_PROGRAM=str(BUILD / "samara"))
     assert played.split() == ["(2,", "4)", "1"]
     [alone] = run(sys.executable, "train_replicated.py", cwd=tmp_path, PYTHONPATH=str(site)).splitlines()
     threads = run(sys.executable, "train_replicated.py", cwd=tmp_path, PYTHONPATH=str(site), SAMARA_THREADS="2")

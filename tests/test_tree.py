@@ -179,10 +179,10 @@ def test_what_is_cited_is_in_the_repository():
 def test_the_citation_has_the_version_and_the_licence_of_the_package():
     given = dict(re.findall(r'^([\w-]+): "?(.+?)"?$', (ROOT / "CITATION.cff").read_text(), re.M))
     package = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    title, version = map(str.strip, (ROOT / package["license"]["file"]).read_text().split("\n")[1:3])
+    title, version = map(str.strip, (ROOT / package["license-files"][0]).read_text().split("\n")[1:3])
     assert given["cff-version"] == "1.2.0" and given["title"].startswith(f"{package['name']}: ")
     assert given["version"] == package["version"]
-    assert given["license"] == f"{title.split()[0]}-{version.split()[1].rstrip(',')}"
+    assert package["license"].split()[0] == given["license"] == f"{title.split()[0]}-{version.split()[1].rstrip(',')}"
     assert "[CITATION.cff](CITATION.cff)" in (ROOT / "README.md").read_text()
 
 
