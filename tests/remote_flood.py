@@ -57,6 +57,9 @@ def continuations(megabytes: float):
         yield block
 
 
+PIECE = 1 << 20  # bytes, of one call
+
+
 def flood(address: str, kind: str, megabytes: float, tls: tuple[str, str, str] | None = None, seconds: float = 60) -> dict:
     """What one connection sends until the engine ends it, or it has sent all, or the time is over."""
     host, _, port = address.rpartition(":")
@@ -77,13 +80,19 @@ def flood(address: str, kind: str, megabytes: float, tls: tuple[str, str, str] |
             except (OSError, ValueError):
                 pass
 
-        threading.Thread(target=drain, daemon=True).start()
+        if tls is None:
+            threading.Thread(target=drain, daemon=True).start()
         blocks = {"resets": resets, "continuations": continuations}[kind](megabytes)
         if kind == "resets":
             blocks = [b"".join(blocks)]  # all at once: made beforehand
         link.sendall(PREFACE + frame(SETTINGS, 0, 0))
         for block in blocks:
-            link.sendall(block)
+            for at in range(0, len(block), PIECE):
+                link.sendall(block[at : at + PIECE])
+                if tls is not None:  # two threads in one TLS connection crash OpenSSL
+                    link.setblocking(False)
+                    drain()
+                    link.settimeout(2)
             sent += len(block)
             if time.monotonic() - start > seconds:
                 ended = "time"
