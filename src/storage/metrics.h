@@ -43,7 +43,7 @@ class PatientFile {
 };
 
 struct EncodedImage {
-  std::string encoded = {};
+  std::string_view encoded = {};
   int width = 0, height = 0;  // pixels
 };
 

@@ -48,7 +48,8 @@ Result<Trainer::Restored> AgentTrainer::Restore() {
   const std::string begun_on = folder.identity().value("device", "CPU");
   if (begun_on != device_name_)
     LogWarning(fmt::format("run.device: the run began on {} and goes on on {}{}", begun_on,
-                           device_name_, Deterministic() ? ", which has other last bits" : ""));
+                           device_name_,
+                           learn_.deterministic() ? ", which has other last bits" : ""));
   if (!batch_.curve.empty())
     Log(LogLevel::kDebug, "inference: batches of at most " + ToText(batch_));
   if (!checkpoint) return Restored();
@@ -59,15 +60,15 @@ Result<Trainer::Restored> AgentTrainer::Restore() {
   start_.seconds = seconds_before_ = agreed_.seconds = agent_state().seconds;
   started_ = Now();
   const bool exact = start_.files.contains("server.bin");
-  if (Deterministic() && !exact && !BudgetSpent())
+  if (learn_.deterministic() && !exact && !BudgetSpent())
     return Status(Code::kConfig,
                   fmt::format("{}: holds the end of a deterministic run without its environments; "
                               "start a new run with the larger budget",
                               checkpoint->path.string()));
   LogInfo(fmt::format(
       "resumed after update {}, {} frames; {}", agent_state().updates, agent_state().frames,
-      Deterministic() && exact ? "episodes continue where they were, with the same bits"
-                               : "episodes start again"));
+      learn_.deterministic() && exact ? "episodes continue where they were, with the same bits"
+                                      : "episodes start again"));
   return Restored{agent_state().updates, {}};
 }
 
@@ -87,7 +88,7 @@ Status AgentTrainer::Begin() {
   RETURN_IF_ERROR(RestoreState());
   if (agent_state().best) best_weights_ = start_.files[AgentState::kBestWeights];
   const auto server = start_.files.find("server.bin");
-  const bool exact = Deterministic() && server != start_.files.end();
+  const bool exact = learn_.deterministic() && server != start_.files.end();
   const Status restored =
       agent_->Restore(start_.files, exact ? Agent::Part::kSlots : Agent::Part::kRun);
   if (!restored.ok()) return restored.Annotate(start_.path);
@@ -104,7 +105,7 @@ Status AgentTrainer::Rollback() {
                         agent_state().updates)};
   // the clock decides which checkpoint is the last one: bits that are to be the same go without it,
   // on parameters that only steps with a finite loss have changed
-  if (Deterministic()) return Status::Ok();
+  if (learn_.deterministic()) return Status::Ok();
   NamedFiles files;
   if (sync_.is_main()) {
     ASSIGN_OR_RETURN(std::optional<StoredCheckpoint> good,
@@ -130,8 +131,8 @@ Status AgentTrainer::Rollback() {
 
 // Now or, in a deterministic run, after the next rounds.
 Status AgentTrainer::Save(OnRefusal on_refusal) {
-  return Deterministic() ? SaveExactCheckpoint(on_refusal)
-                         : SaveCheckpoint(/*exact=*/false, on_refusal);
+  return learn_.deterministic() ? SaveExactCheckpoint(on_refusal)
+                                : SaveCheckpoint(/*exact=*/false, on_refusal);
 }
 
 // The ranks compare what all of them save alike: everything but their own slots, their part of a

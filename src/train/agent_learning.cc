@@ -10,7 +10,7 @@
 namespace samara {
 Status AgentTrainer::Loop() {
   if (BudgetSpent()) return Status::Ok();
-  if (sync_.is_main() && !Deterministic() && agent_state().updates == 0)
+  if (sync_.is_main() && !learn_.deterministic() && agent_state().updates == 0)
     initial_weights_ = agent_->Save(Agent::Part::kRun);
   const auto progress = ShowLive([this] { return Snapshot(); });
   Status served;

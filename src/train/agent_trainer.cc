@@ -98,7 +98,7 @@ AgentSetup AgentTrainer::Setup() {
   setup.rank = static_cast<uint32_t>(sync_.rank());
   setup.ranks = static_cast<uint32_t>(sync_.ranks());
   setup.combiner = &sync_;
-  if (Deterministic()) {
+  if (learn_.deterministic()) {
     setup.versions_every = static_cast<uint32_t>(PerRound());  // rounds begin with these
     setup.versions_kept = static_cast<uint32_t>(learn_.lag) + 3;
   }
@@ -112,7 +112,7 @@ AgentSetup AgentTrainer::Setup() {
 Status AgentTrainer::ChooseBatchSize() {
   const int64_t wanted = config_.learning.inference.batch;
   batch_.rows = wanted > 0 ? std::min(static_cast<uint32_t>(wanted), slots_.size()) : slots_.size();
-  if (Deterministic() || wanted > 0) return Status::Ok();
+  if (learn_.deterministic() || wanted > 0) return Status::Ok();
   ASSIGN_OR_RETURN(batch_, MeasureBatches(*agent_, batch_.rows, kBatchSizeSeconds));
   return Status::Ok();
 }
@@ -127,13 +127,13 @@ InferenceConfig AgentTrainer::ServerConfig() const {
   if (setup_.preset) server.life_loss = setup_.preset->life_loss;
   // what a free run draws must not repeat after a resume, which has forgotten how far it was
   server.seed = DeriveKey(static_cast<uint64_t>(config_.run.seed), Purpose::kPolicyAction,
-                          Deterministic() ? 0 : start_.incarnation);
+                          learn_.deterministic() ? 0 : start_.incarnation);
   server.share = Share();
-  server.ordered = Deterministic();
+  server.ordered = learn_.deterministic();
   server.lag = static_cast<uint64_t>(learn_.lag);
   server.unroll_length = static_cast<uint32_t>(learn_.unroll);
   server.unrolls_per_update = sync_.PartOf(learn_.batch).size();
-  if (Deterministic()) server.shards = Shards();
+  if (learn_.deterministic()) server.shards = Shards();
   return server;
 }
 
@@ -230,9 +230,9 @@ void AgentTrainer::MakeServer() {
   const uint32_t batch = sync_.PartOf(learn_.batch).size();
   const uint32_t queue = learn_.queue > 0 ? sync_.PartOf(learn_.queue).size() : batch;
   // being filled, waiting, and with the learner
-  unrolls.buffers = Deterministic() ? slots * (static_cast<uint32_t>(learn_.lag) + 3)
-                                    : slots + std::max(queue, batch) + batch;
-  unrolls.drop_oldest = learn_.drop_oldest && !Deterministic();
+  unrolls.buffers = learn_.deterministic() ? slots * (static_cast<uint32_t>(learn_.lag) + 3)
+                                           : slots + std::max(queue, batch) + batch;
+  unrolls.drop_oldest = learn_.drop_oldest && !learn_.deterministic();
   store_ = std::make_unique<UnrollStore>(EntryShape{.observation_bytes = shape.observation_bytes,
                                                     .action_values = shape.action_values,
                                                     .behaviour = shape.behaviour,
@@ -242,7 +242,7 @@ void AgentTrainer::MakeServer() {
                                          unrolls);
   ServerHooks hooks;
   hooks.next = [this](uint32_t slot, uint64_t number) -> std::optional<EpisodeSpec> {
-    const uint64_t incarnation = Deterministic() ? 0 : start_.incarnation;
+    const uint64_t incarnation = learn_.deterministic() ? 0 : start_.incarnation;
     return setup_.episodes.Make(
         DeriveKey(static_cast<uint64_t>(config_.run.seed), Purpose::kEpisodeTrain, incarnation,
                   slots_.first + slot, number),
@@ -290,7 +290,7 @@ PlayOptions AgentTrainer::FreshEpisodes(Purpose purpose, uint64_t update, size_t
   play.greedy = learn_.test_greedy;
   if (setup_.preset) play.life_loss = setup_.preset->life_loss;
   play.share = Share();
-  if (Deterministic()) play.shards = Shards();
+  if (learn_.deterministic()) play.shards = Shards();
   return play;
 }
 

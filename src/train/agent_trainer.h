@@ -99,7 +99,6 @@ class AgentTrainer final : public Trainer {
   Status CheckSame(const NamedFiles& contents);
   Status SaveExactCheckpoint(OnRefusal on_refusal);
 
-  bool Deterministic() const { return learn_.deterministic(); }
   // Deterministic: updates of a round.
   uint64_t PerRound() const { return static_cast<uint64_t>(learn_.environments / learn_.batch); }
   bool BudgetSpent() const {

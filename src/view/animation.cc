@@ -83,11 +83,7 @@ class GifEncoder {
     AVStream* stream = avformat_new_stream(format_.get(), nullptr);
     stream->time_base = kTick;
     if (int e = avcodec_parameters_from_context(stream->codecpar, codec_.get()); e < 0) return e;
-    picture_.reset(av_frame_alloc());
-    picture_->format = codec_->pix_fmt;
-    picture_->width = codec_->width;
-    picture_->height = codec_->height;
-    if (int e = av_frame_get_buffer(picture_.get(), 0); e < 0) return e;
+    if (int e = MakePicture(); e < 0) return e;
     packet_.reset(av_packet_alloc());
     scaler_.reset(sws_getContext(width, height, format, codec_->width, codec_->height,
                                  AV_PIX_FMT_RGB24, SWS_AREA, nullptr, nullptr, nullptr));
@@ -104,9 +100,6 @@ class GifEncoder {
       for (int x = 0; x < codec_->width; ++x)
         picture_->data[0][y * picture_->linesize[0] + x] =
             IndexOf(&rgb_[size_t{3} * (y * codec_->width + x)]);
-    auto* const palette = reinterpret_cast<uint32_t*>(picture_->data[1]);
-    for (int index = 0; index < 256; ++index)
-      palette[index] = index < kCube + kGreys ? ColourOf(index) : 0;
     picture_->pts = std::llround(seconds / av_q2d(kTick));
     return Encode(picture_.get());
   }
@@ -129,6 +122,19 @@ class GifEncoder {
   }
 
  private:
+  // One picture and its palette, for all.
+  int MakePicture() {
+    picture_.reset(av_frame_alloc());
+    picture_->format = codec_->pix_fmt;
+    picture_->width = codec_->width;
+    picture_->height = codec_->height;
+    if (int e = av_frame_get_buffer(picture_.get(), 0); e < 0) return e;
+    auto* const palette = reinterpret_cast<uint32_t*>(picture_->data[1]);
+    for (int index = 0; index < 256; ++index)
+      palette[index] = index < kCube + kGreys ? ColourOf(index) : 0;
+    return 0;
+  }
+
   // nullptr: what the encoder still holds.
   int Encode(const AVFrame* frame) {
     if (int e = avcodec_send_frame(codec_.get(), frame); e < 0) return e;

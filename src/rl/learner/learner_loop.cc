@@ -16,7 +16,7 @@ LearnerLoop::LearnerLoop(const LearnConfig& learn, const LearnerShare& share, Un
 void LearnerLoop::Take(Unrolls taken) {
   const auto lag_max = static_cast<uint64_t>(learn_.lag_max);
   for (UnrollStore::Loan& unroll : taken) {
-    if (Deterministic()) {
+    if (learn_.deterministic()) {
       const Key key(unroll->index, unroll->slot);
       waiting_.emplace(key, std::move(unroll));
       continue;
@@ -44,7 +44,7 @@ std::vector<LearnerLoop::Key> LearnerLoop::NextRound() const {
 }
 
 LearnerLoop::Unrolls LearnerLoop::NextBatch() {
-  const std::vector<Key> wanted = Deterministic() ? NextRound() : std::vector<Key>();
+  const std::vector<Key> wanted = learn_.deterministic() ? NextRound() : std::vector<Key>();
   const auto ready = [&] {
     return waiting_.size() >= share_.batch &&
            std::ranges::all_of(wanted, [&](const Key& key) { return waiting_.contains(key); });
@@ -56,7 +56,7 @@ LearnerLoop::Unrolls LearnerLoop::NextBatch() {
   }
   Unrolls batch;
   for (size_t n = 0; n < share_.batch; ++n) {
-    const auto next = Deterministic() ? waiting_.find(wanted[n]) : waiting_.begin();
+    const auto next = learn_.deterministic() ? waiting_.find(wanted[n]) : waiting_.begin();
     batch.push_back(std::move(next->second));
     waiting_.erase(next);
   }

@@ -51,7 +51,6 @@ class LearnerLoop {
 
  private:
   using Key = std::pair<uint64_t, uint32_t>;  // round or arrival, and slot
-  bool Deterministic() const { return learn_.deterministic(); }
   std::vector<Key> NextRound() const;
   void Take(Unrolls taken);
 
