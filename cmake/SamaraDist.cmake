@@ -1,4 +1,4 @@
-# What scripts/dist packs, as two components of `cmake --install`: `dist` has the program, the Python package and its extensions
+# Contents of an archive of scripts/dist, as two components of `cmake --install`: `dist` has the program, the Python package and its extensions
 # in the order that they have in build/, `dist-torch` the program with torch. libexec/ stands for build/, and the shared libraries
 # are to lie in lib/ next to it.
 set(dist_programs samara)

@@ -1,4 +1,4 @@
-# What pip puts into a wheel, as the component `python` of `cmake --install`: the extensions (python/CMakeLists.txt), and in
+# Contents of a wheel, as the component `python` of `cmake --install`: the extensions (python/CMakeLists.txt), and in
 # samara/bin/ the programs, which find torch in the folder of packages that holds both. Libraries of the system that other
 # machines may lack are packed, in samara/lib/.
 

@@ -20,7 +20,7 @@ constexpr int64_t kNoise = 128, kRatio = 5;
 struct Latents {
   Tensor noise, labels;
 };
-// Of the whole batch of a step, whatever the number of replicas.
+// Draws the latents of the whole batch of a step, whatever the number of replicas.
 Latents Draw(int64_t step, int64_t rows, int64_t classes) {
   const auto draws = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(step));
   return {torch::randn({rows, kNoise}, draws),

@@ -1,6 +1,6 @@
-// What a peer's bytes can do to the side channel of a group of ranks: the input is what three ranks
-// send, cut anywhere, and rank 0 hears it as its monitor does. It fails by crashing: a CHECK, a
-// sanitizer, or a text that a terminal would obey.
+// Effects of a peer's bytes on the control channel of a group of ranks: the input is what three
+// ranks send, cut anywhere, and rank 0 hears it as its monitor does. It fails by crashing: a CHECK,
+// a sanitizer, or a text that a terminal would obey.
 #include <sys/socket.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// What a peer's bytes can do to the learner process's sessions: the input is a script of what up to
+// Effects of a peer's bytes on the learner process's sessions: the input is a script of what up to
 // four streams and the caller do, with messages that are right, spoilt, or nothing but bytes.
 //
 // With clang's libFuzzer where there is one (-DSAMARA_FUZZER=ON), else fuzz/driver.cc throws random

@@ -29,7 +29,7 @@ class Step:
 
 @dataclass
 class Setting:
-    """What the parts need to know of this call."""
+    """Facts of this call that the parts need."""
     root: Path
     build: Path
     pack: Path
@@ -198,7 +198,7 @@ def learning_figures(folder: Path, workers: int) -> Figures:
 
 
 def evolution_figures(folder: Path, workers: int) -> Figures:
-    """Of the last generation."""
+    """Returns the figures of the last generation."""
     lines = [row for row in map(json.loads, (folder / "metrics.jsonl").read_text().splitlines()) if "generation" in row
              and "event" not in row]
     if not lines:

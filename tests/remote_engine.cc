@@ -20,7 +20,7 @@
 namespace samara {
 namespace {
 
-// What an episode showed, and how often which slot answered.
+// Content of an episode, and how often which slot answered.
 struct Played {
   std::vector<Sha256> digests;
   std::vector<uint64_t> steps;

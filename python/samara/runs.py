@@ -116,7 +116,7 @@ def _module_file(network: Any, arguments: list[str]) -> tuple[str, tempfile.Temp
 
 
 def _watch(begin: Callable[[], RunningRun], callback: Callable[[Metrics], object] | None) -> Run:
-    """What `begin` starts, to its end. What stops it on the way has a note that says how to go on."""
+    """Runs what `begin` starts to its end. An exception on the way has a note that says how to go on."""
     if callback is not None and not callable(callback):
         raise TypeError(f"callback: {type(callback).__name__}, expected a function of one line of metrics, or None")
     _call(callback, "prepare")

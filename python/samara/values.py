@@ -70,7 +70,7 @@ def plain(key: str, value: Any) -> Any:
 
 
 def code_name(key: str, value: Any) -> str:
-    """What actor processes import: a text, or "module:Name" of a class or function."""
+    """The name that actor processes import: a text, or "module:Name" of a class or function."""
     if isinstance(value, str):
         return value
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)

@@ -1,4 +1,4 @@
-"""What torch offers for evaluating many different networks: the rivals of `samara bench population`.
+"""Ways of torch to evaluate many different networks: the rivals of `samara bench population`.
 
     python population_rivals.py NETWORK POPULATION THREADS FRAMES SECONDS
 

@@ -245,7 +245,7 @@ void AddSeries(std::string& svg, const Frame& f, const Series& s) {
           TickText(s.x[i], 0));
 }
 
-// What is under the frame: the values' name, and how lines were smoothed.
+// Text under the frame: the values' name, and how lines were smoothed.
 std::string LabelX(const LineChart& chart) {
   size_t window = 0;
   for (const Series& s : chart.series) window = std::max(window, s.window);

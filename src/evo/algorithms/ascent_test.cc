@@ -45,8 +45,8 @@ TEST(AscentTest, TheGradientIsTheWeightedSumOfTheNoise) {
   }
 }
 
-// Result of one addition of a whole vector after the other gives, as the first version of the
-// program did: its runs go on with the same bits.
+// Adds one whole vector after the other, as the first version of the program did: its runs go on
+// with the same bits.
 TEST(AscentTest, TheBitsAreThoseOfWholeVectorsInOrderForAnyThreads) {
   constexpr size_t kParameters = 40 * kAscentBlock + 5, kPairs = 40;
   const auto keys = Keys(3, kPairs);

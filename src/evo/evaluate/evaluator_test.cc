@@ -1,4 +1,4 @@
-// One contract for every evaluator: a result depends on its task alone, on every evaluator.
+// One contract for every evaluator: a result depends on its task alone.
 #include "evo/evaluate/evaluator.h"
 
 #include <algorithm>

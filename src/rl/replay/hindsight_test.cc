@@ -241,7 +241,7 @@ TEST(HindsightTest, NothingContinuesAStreamThatHasEnded) {
   }
 }
 
-// Draws of every step that the replay holds: some 2,000 draws, whose frequencies stay within four
+// Every step that the replay holds has some 2,000 draws, whose frequencies stay within four
 // standard deviations. What decides whether a step gets another goal does not choose it.
 TEST(HindsightTest, GoalsAreUniformAmongWhatWasAchievedLater) {
   World world(kGoes, 3);
