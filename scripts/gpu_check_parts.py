@@ -198,7 +198,7 @@ def learning_figures(folder: Path, workers: int) -> Figures:
 
 
 def evolution_figures(folder: Path, workers: int) -> Figures:
-    """Returns the figures of the last generation."""
+    """Returns the figures of the last generation, and the hashes of all."""
     lines = [row for row in map(json.loads, (folder / "metrics.jsonl").read_text().splitlines()) if "generation" in row
              and "event" not in row]
     if not lines:
@@ -208,17 +208,20 @@ def evolution_figures(folder: Path, workers: int) -> Figures:
     span = last["seconds_population"] + last["seconds_validation"] + last["seconds_between"]
     return {"frames_per_second": rate, "hours_per_billion_frames": 1e9 / rate / 3600,
             "packing": last["seconds_environment"] / (workers * span), "generations": last["generation"],
-            # the same on every device
-            "population_hash": last["population_hash"][:16],
-            "seconds_population": last["seconds_population"], "seconds_inference": last["seconds_inference"]}
+            "seconds_population": last["seconds_population"], "seconds_inference": last["seconds_inference"],
+            "population_hashes": [row["population_hash"][:16] for row in lines]}
+
+
+def run_of(s: Setting, name: str) -> Path:
+    return s.runs / name.replace("/", "-").replace(" ", "-")
 
 
 def train(s: Setting, name: str, preset: str, device: str, figures: Callable[[Path, int], Figures],
-          *keys: str) -> Step:
-    folder = s.runs / name.replace("/", "-").replace(" ", "-")
+          *keys: str, seconds: float = 90) -> Step:
+    folder = run_of(s, name)
     command = [s.build / "samara", "train", preset, "--out", folder, "--json", f"run.device={device}",
                f"fleet.actors={s.cores}", "run.random_episodes=0", "run.video=false", *keys]
-    return Step(name, command, 90, lambda _: figures(folder, s.cores), device != "cpu")
+    return Step(name, command, seconds, lambda _: figures(folder, s.cores), device != "cpu")
 
 
 def learning(s: Setting) -> Iterator[Step]:
@@ -232,20 +235,45 @@ def learning(s: Setting) -> Iterator[Step]:
             return
 
 
+def determinism(s: Setting) -> Iterator[Step]:
+    """V-trace on Pong in deterministic mode, twice: the parameters end with the same bits."""
+    first, second = "deterministic", "deterministic again"
+
+    def figures(name: str) -> Figures:
+        result = json.loads((run_of(s, name) / "result.json").read_text())["result"]
+        if name == second and result["parameter_hash"] != figures(first)["parameter_hash"]:
+            raise ValueError(f"another hash than before: {result['parameter_hash']}")
+        return {"parameter_hash": result["parameter_hash"], "updates": result["updates"]}
+
+    for name in (first, second):
+        yield train(s, name, "atari/vtrace-desktop", s.device, lambda folder, _, name=name: figures(name),
+                    "learn.mode=deterministic", "learn.environments=32", "learn.batch=8", "learn.test_episodes=1",
+                    f"learn.frames={400_000 if s.gpu else 8_000}")
+
+
 def evolution(s: Setting) -> Iterator[Step]:
-    """Deep GA on Frostbite."""
+    """Deep GA on Frostbite, with episodes of at most 500 steps, on the GPU and on the CPU: the same populations."""
     small = [] if s.gpu else ["ga.population=8", "ga.parents=2", "env.frames_max=200", "env.test_frames_max=200"]
-    for device in [s.device] + ["cpu"] * s.gpu:
-        yield train(s, f"atari/deep-ga on {device}", "atari/deep-ga", device, evolution_figures, "ga.generations=2",
-                    "run.minutes=0.8", "ga.validation_candidates=2", "ga.validation_episodes=5", "ga.test_every=0",
-                    "ga.test_episodes=1", "run.final_test_episodes=1", *small)
+    on_device = f"atari/deep-ga on {s.device}"
+
+    def figures(folder: Path, workers: int) -> Figures:
+        found = evolution_figures(folder, workers)
+        there, here = evolution_figures(run_of(s, on_device), workers)["population_hashes"], found["population_hashes"]
+        if there[:len(here)] != here:
+            raise ValueError(f"populations differ: {there} and {here}")
+        return found
+
+    for device, generations in [(s.device, 2)] + [("cpu", 1)] * s.gpu:
+        yield train(s, f"atari/deep-ga on {device}", "atari/deep-ga", device, figures, f"ga.generations={generations}",
+                    "env.frames_max=2000", "env.test_frames_max=2000", "ga.validation_candidates=2",
+                    "ga.validation_episodes=5", "ga.test_every=0", "ga.test_episodes=1", "run.final_test_episodes=1", *small)
 
 
 # in the order in which they run; seconds of each on a machine with a GPU
 PARTS: dict[str, tuple[Callable[[Setting], Iterator[Step]], float]] = {
     "build": (build, 400), "doctor": (doctor, 60), "tests": (tests, 150), "population": (population, 120),
     "evolution": (evolution, 120), "schedule": (schedule, 60), "inference": (inference, 60),
-    "replicator": (replicator, 90), "learning": (learning, 110)}
+    "replicator": (replicator, 90), "determinism": (determinism, 60), "learning": (learning, 110)}
 
 if __name__ == "__main__":
     make_environment(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
