@@ -141,7 +141,8 @@ def test_runs_are_accepted():
 def test_runs_of_games_are_accepted():
     for words in started():
         outcome = None if quick(words) else accepted(words)
-        assert outcome is None or outcome.code == 66, outcome  # a package that set-up does not install
+        # a package that set-up does not install, an instruction that not every processor has
+        assert outcome is None or outcome.code == 66 or "this processor has no" in outcome.err, outcome
 
 
 @pytest.mark.parametrize("page", ["README.md", "doc/metrics.md"])

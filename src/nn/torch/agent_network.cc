@@ -279,6 +279,12 @@ void AgentNetworkImpl::Freeze() {
   EachLayer(value_torso_, freeze);
 }
 
+void AgentNetworkImpl::Follow(const AgentNetworkImpl& other) {
+  const torch::NoGradGuard none;
+  std::vector<Tensor> mine = parameters();
+  at::_foreach_copy_(mine, other.parameters());
+}
+
 Tensor AgentNetworkImpl::Of(const Parameter& p) const {
   if (!bfloat16_) return p.value;
   return p.frozen.defined() ? p.frozen : p.value.to(torch::kBFloat16);

@@ -82,6 +82,8 @@ class AgentNetworkImpl : public torch::nn::Module {
   // they are now, made ready for products once,
   // until the next Freeze. REQUIRES: no gradient is asked for.
   void Freeze();
+  // Takes the parameters of `other`, a network of the same configuration.
+  void Follow(const AgentNetworkImpl& other);
 
   int64_t state_size() const { return 2 * config_.lstm; }  // h, then c
   int64_t parameter_count() const;                         // without statistics

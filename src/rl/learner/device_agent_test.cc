@@ -139,6 +139,29 @@ TEST(DeviceAgentTest, ActsAsTheCpuActs) {
     }
 }
 
+// After an update the same batch has the values of the new policy, as in an agent that never had
+// another one; computations that were recorded (nn/torch/device_graph.h) follow it.
+TEST(DeviceAgentTest, ActsByTheNewestPolicy) {
+  for (const auto& [name, setup, overlap] : Cases())
+    for (const AgentSetup& there : OnDevices(setup)) {
+      SCOPED_TRACE(testing::Message() << name << " on " << there.infers_on.text());
+      Play play(there, 5, overlap);
+      for (uint32_t i = 0; i <= 11 + overlap; ++i) play.Step(4);
+      const std::vector<float> old = play.batch().values;
+      ASSERT_TRUE(play.agent().Update(play.Take(4), 0).ok());
+      const auto fresh = MakeAgent(there).ValueOrThrow();
+      ASSERT_TRUE(fresh->Restore(play.agent().Save(Agent::Part::kSlots), Agent::Part::kSlots).ok());
+      InferenceBatch a = play.batch(), b = a;
+      a.version = b.version = InferenceBatch::kNewest;
+      ASSERT_TRUE(play.agent().Infer(a).ok() && fresh->Infer(b).ok());
+      EXPECT_EQ(a.version, 1);
+      EXPECT_EQ(b.version, 1);
+      EXPECT_NE(a.values, old);
+      for (size_t i = 0; i < a.values.size(); ++i) EXPECT_NEAR(a.values[i], b.values[i], 1e-5);
+      EXPECT_EQ(a.index, b.index);
+    }
+}
+
 // A checkpoint does not depend on the device: it goes there and back byte by byte.
 TEST(DeviceAgentTest, CheckpointsCrossDevices) {
   for (const auto& [name, setup, overlap] : Cases())

@@ -17,25 +17,48 @@ class DeviceSlots final : public SlotMemory {
  public:
   DeviceSlots(const InputLayout& layout, const Shape& shape, const torch::Device& device)
       : SlotMemory(layout, shape, device, /*more=*/1), upload_(device) {
+    // the largest batch's room, so that what later ones send is always at the same place
+    kept_ = shape.rows_max;
+    upload_.Begin(Arrays(kept_));
+    upload_.Send();
     Synchronize(device);  // another stream goes on
   }
 
-  RowInputs Take(InferenceBatch& batch, int64_t padded) override {
+  void Send(InferenceBatch& batch, int64_t padded) override {
     CHECK_LE(padded, int64_t{shape_.rows_max});
     kept_ = std::ranges::count_if(batch.rows, &InferenceRow::keeps);
     const auto host = upload_.Begin(Arrays(padded));
     FillRows(batch, padded, host);
-    const auto there = upload_.Send();
-    rows_ = there[kSlot].narrow(0, 0, static_cast<int64_t>(batch.rows.size()));
-    return Inputs(there);
+    there_ = upload_.Send();
   }
 
-  void Leave(const InferenceBatch&, const Tensor& state) override {
-    if (shape_.state > 0) states_.index_copy_(0, rows_, state.narrow(0, 0, rows_.size(0)));
+  RowInputs Take() override {
+    Tensor frames = there_[kFrame];
+    if (layout_.stacked) {
+      planes_.index_copy_(0, there_[kNewest], frames);
+      frames = planes_.index_select(0, there_[kStack].flatten());
+    }
+    return {.input = {layout_.Stacked(frames).unsqueeze(0), there_[kReward].unsqueeze(0),
+                      there_[kAction].unsqueeze(0), there_[kFirst].unsqueeze(0)},
+            .entering =
+                states_.index_select(0, there_[kSlot]).masked_fill(there_[kFirst].view({-1, 1}), 0),
+            .uniforms = there_[kUniform]};
+  }
+
+  void Leave(const Tensor& state) override {
+    if (shape_.state > 0) states_.index_copy_(0, there_[kSlot], state);
+  }
+
+  KeptRows Keep(const RowInputs& rows) const override {
+    KeptRows kept;
+    if (kept_ > 0 && shape_.state > 0) kept.state = rows.entering.index_select(0, there_[kKept]);
+    if (kept_ > 0 && depth() > 1)
+      kept.history = planes_.index_select(0, there_[kHistory].flatten());
+    return kept;
   }
 
  private:
-  // Parts that a batch sends, in this order.
+  // Parts that a batch sends, in this order: those last whose size does not follow from its rows.
   enum Sent : uint8_t {
     kFrame,
     kReward,
@@ -104,41 +127,23 @@ class DeviceSlots final : public SlotMemory {
           age <= step ? Plane(row.slot, step - age) : zeros();
   }
 
-  // Rows of the padding slot, whose input is zeros.
+  // Rows of the padding slot, whose input and state are zeros; their frame becomes the plane of
+  // zeros.
   void FillPadding(int64_t begin, int64_t end, const std::vector<Tensor>& host) const {
     if (begin == end) return;
     const auto fill = [&](Sent part, const torch::Scalar& value) {
       host[part].narrow(0, begin, end - begin).fill_(value);
     };
-    for (const Sent part : {kFrame, kReward, kAction, kFirst}) fill(part, 0);
+    for (const Sent part : {kFrame, kReward, kAction}) fill(part, 0);
+    fill(kFirst, true);
     fill(kUniform, 0.5);
     fill(kSlot, int64_t{shape_.slots});
-    if (layout_.stacked) fill(kStack, zeros());
-  }
-
-  RowInputs Inputs(const std::vector<Tensor>& there) {
-    RowInputs rows;
-    Tensor frames = there[kFrame];
-    if (layout_.stacked) {
-      const int64_t n = rows_.size(0);
-      planes_.index_copy_(0, there[kNewest].narrow(0, 0, n), frames.narrow(0, 0, n));
-      frames = planes_.index_select(0, there[kStack].flatten());
-    }
-    rows.input = {layout_.Stacked(frames).unsqueeze(0), there[kReward].unsqueeze(0),
-                  there[kAction].unsqueeze(0), there[kFirst].unsqueeze(0)};
-    rows.entering =
-        states_.index_select(0, there[kSlot]).masked_fill(there[kFirst].view({-1, 1}), 0);
-    rows.uniforms = there[kUniform];
-    if (kept_ > 0 && shape_.state > 0)
-      rows.kept_state = rows.entering.index_select(0, there[kKept]);
-    if (kept_ > 0 && depth() > 1)
-      rows.kept_history = planes_.index_select(0, there[kHistory].flatten());
-    return rows;
+    if (layout_.stacked) fill(kStack, zeros()), fill(kNewest, zeros());
   }
 
   Upload upload_;
-  int64_t kept_ = 0;  // rows of this batch that keep
-  Tensor rows_;       // the slots of this batch's own rows
+  int64_t kept_;               // rows of this batch that keep
+  std::vector<Tensor> there_;  // what it sent, as Sent names it
 };
 
 }  // namespace

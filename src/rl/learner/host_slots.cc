@@ -24,26 +24,31 @@ class HostSlots final : public SlotMemory {
     uniforms_ = torch::full({rows, shape.components}, 0.5);
   }
 
-  RowInputs Take(InferenceBatch& batch, int64_t padded) override {
+  void Send(InferenceBatch& batch, int64_t padded) override {
     CHECK_LE(padded, inputs_.size(0));
-    for (size_t i = 0; i < batch.rows.size(); ++i) TakeRow(batch, i);
-    const auto rows = [padded](const Tensor& x) { return x.narrow(0, 0, padded); };
-    const auto columns = [padded](const Tensor& x) { return x.narrow(1, 0, padded); };
-    return {{rows(inputs_).unsqueeze(0), columns(rewards_), columns(actions_), columns(first_)},
-            rows(entering_),
-            rows(uniforms_),
-            {},
-            {}};
+    batch_ = &batch, padded_ = padded;
   }
 
-  void Leave(const InferenceBatch& batch, const Tensor& state) override {
+  RowInputs Take() override {
+    for (size_t i = 0; i < batch_->rows.size(); ++i) TakeRow(*batch_, i);
+    const auto rows = [this](const Tensor& x) { return x.narrow(0, 0, padded_); };
+    const auto columns = [this](const Tensor& x) { return x.narrow(1, 0, padded_); };
+    return {{rows(inputs_).unsqueeze(0), columns(rewards_), columns(actions_), columns(first_)},
+            rows(entering_),
+            rows(uniforms_)};
+  }
+
+  void Leave(const Tensor& state) override {
     if (shape_.state == 0) return;
     const auto size = static_cast<size_t>(shape_.state);
     const Tensor leaving = state.contiguous();
-    for (size_t i = 0; i < batch.rows.size(); ++i)
+    for (size_t i = 0; i < batch_->rows.size(); ++i)
       std::copy_n(leaving.data_ptr<float>() + i * size, size,
-                  states_.data_ptr<float>() + batch.rows[i].slot * size);
+                  states_.data_ptr<float>() + batch_->rows[i].slot * size);
   }
+
+  // Take has written them into the batch.
+  KeptRows Keep(const RowInputs&) const override { return {}; }
 
  private:
   void TakeRow(InferenceBatch& batch, size_t i) {
@@ -93,6 +98,8 @@ class HostSlots final : public SlotMemory {
            static_cast<size_t>(Plane(slot, frame)) * layout_.plane_bytes;
   }
 
+  InferenceBatch* batch_ = nullptr;  // sent last
+  int64_t padded_ = 0;
   // by row
   Tensor inputs_, rewards_, actions_, first_, entering_, uniforms_;
 };

@@ -38,6 +38,7 @@ Acting::Acting(const AgentSetup& setup, const AgentNetworkConfig& network,
                                 .components = distribution_.components()};
   slots_ = network.native ? MakeHostSlots(layout, slots)
                           : MakeDeviceSlots(layout, slots, network.device);
+  if (!network.native) shown_ = MakeFrozen();
 }
 
 Status Acting::Infer(InferenceBatch& batch) {
@@ -84,10 +85,10 @@ Acting::RowOutputs Acting::Draws(const AgentNetworkImpl::Output& output, const T
 }
 
 // Everything on the CPU, and dense.
-void Acting::Fetch(RowOutputs& outputs, RowInputs& inputs) {
-  const std::vector<Tensor*> all = {&outputs.index,      &outputs.samples, &outputs.squashed,
-                                    &outputs.behaviour,  &outputs.values,  &inputs.kept_state,
-                                    &inputs.kept_history};
+void Acting::Fetch(RowOutputs& outputs, KeptRows& kept) {
+  const std::vector<Tensor*> all = {&outputs.index,     &outputs.samples, &outputs.squashed,
+                                    &outputs.behaviour, &outputs.values,  &kept.state,
+                                    &kept.history};
   if (!network_config_.native) return download_.Fetch(all);
   for (Tensor* tensor : all)
     if (tensor->defined()) *tensor = tensor->contiguous();
@@ -115,18 +116,18 @@ void Acting::Write(const RowOutputs& outputs, InferenceBatch& batch) const {
 }
 
 // Values that unrolls store of the rows that keep.
-void Acting::WriteKept(const RowInputs& inputs, InferenceBatch& batch) const {
-  size_t kept = 0;
+void Acting::WriteKept(const KeptRows& kept, InferenceBatch& batch) const {
+  size_t n = 0;
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     if (!batch.rows[i].keeps) continue;
-    if (inputs.kept_state.defined())
-      std::copy_n(inputs.kept_state.data_ptr<float>() + kept * shape_.state, shape_.state,
+    if (kept.state.defined())
+      std::copy_n(kept.state.data_ptr<float>() + n * shape_.state, shape_.state,
                   batch.state.data() + i * shape_.state);
-    if (inputs.kept_history.defined())
+    if (kept.history.defined())
       std::memcpy(batch.history.data() + i * shape_.history_bytes,
-                  inputs.kept_history.data_ptr<uint8_t>() + kept * shape_.history_bytes,
+                  kept.history.data_ptr<uint8_t>() + n * shape_.history_bytes,
                   shape_.history_bytes);
-    ++kept;
+    ++n;
   }
 }
 
@@ -143,23 +144,56 @@ Status Acting::Forward(InferenceBatch& batch) {
   [[maybe_unused]] thread_local const bool one = (at::init_num_threads(), true);
   const torch::InferenceMode inference;
   const PriorityStream::Use on_stream(stream_);
-  const AgentNetwork network = versions_.Get(batch.version);
-  CHECK(network != nullptr) << "version " << batch.version << " is not kept";
+  AgentNetworkImpl& network = NetworkOf(batch.version);
 
-  // 1 what the rows bring and what their slots remember
-  RowInputs inputs = slots_->Take(batch, Padded(batch));
+  // 1 what the rows bring
+  const int64_t rows = Padded(batch);
+  slots_->Send(batch, rows);
 
   // 2 one forward pass for all, and their actions
-  const auto out = network->forward(inputs.input, inputs.entering);
   const bool greedy = !batch.rows.empty() && batch.rows[0].greedy;
-  RowOutputs outputs = by_values_ ? Values(out) : Draws(out, inputs.uniforms, greedy);
-  slots_->Leave(batch, out.state);
+  const Computation& computed = Compute(network, rows, greedy);
 
   // 3 what each row may be used for
-  Fetch(outputs, inputs);
+  RowOutputs outputs = computed.outputs;
+  KeptRows kept = slots_->Keep(computed.inputs);
+  Fetch(outputs, kept);
   Write(outputs, batch);
-  WriteKept(inputs, batch);
+  WriteKept(kept, batch);
   return Status::Ok();
+}
+
+// The network of a version. On a device its parameters are always at the same place.
+AgentNetworkImpl& Acting::NetworkOf(uint64_t& version) {
+  AgentNetwork network = versions_.Get(version);
+  CHECK(network != nullptr) << "version " << version << " is not kept";
+  if (network != followed_) {
+    followed_ = std::move(network);
+    if (shown_ != nullptr) shown_->Follow(*followed_), shown_->Freeze();
+  }
+  return shown_ != nullptr ? *shown_ : *followed_;
+}
+
+// What the slots remember and the rows bring, to outputs. `network`: NetworkOf's.
+Acting::Computation& Acting::Compute(AgentNetworkImpl& network, int64_t rows, bool greedy) {
+  // a module of the user may do what cannot be recorded
+  const bool record = network_config_.module == nullptr;
+  const auto found =
+      computations_.try_emplace({rows, greedy}, network_config_.device, record).first;
+  Computation& computed = found->second;
+  computed.graph.Run([&] {
+    computed.inputs = slots_->Take();
+    const auto out = network.forward(computed.inputs.input, computed.inputs.entering);
+    computed.outputs = by_values_ ? Values(out) : Draws(out, computed.inputs.uniforms, greedy);
+    slots_->Leave(out.state);
+  });
+  return computed;
+}
+
+AgentNetwork Acting::MakeFrozen() const {
+  auto network = std::make_shared<AgentNetworkImpl>(network_config_);
+  for (Tensor& parameter : network->parameters()) parameter.set_requires_grad(false);
+  return network;
 }
 
 void Acting::Publish(uint64_t version, const AgentNetworkImpl& network) {
@@ -175,13 +209,8 @@ void Acting::Publish(uint64_t version, const AgentNetworkImpl& network) {
       spare_.erase(free);
     }
   }
-  if (copy == nullptr) {
-    copy = std::make_shared<AgentNetworkImpl>(network_config_);
-    for (Tensor& parameter : copy->parameters()) parameter.set_requires_grad(false);
-  }
-  const auto from = network.parameters();
-  auto to = copy->parameters();
-  for (size_t i = 0; i < from.size(); ++i) to[i].copy_(from[i]);
+  if (copy == nullptr) copy = MakeFrozen();
+  copy->Follow(network);
   copy->Freeze();
   // inference goes on with it on another stream
   Synchronize(network_config_.device);

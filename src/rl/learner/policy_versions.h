@@ -1,11 +1,14 @@
 // Acting with torch: versions of one network, and what it remembers of every slot.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "core/mutex.h"
 #include "nn/torch/agent_network.h"
+#include "nn/torch/device_graph.h"
 #include "nn/torch/torch_device.h"
 #include "rl/learner/action_values.h"
 #include "rl/learner/agent.h"
@@ -42,14 +45,24 @@ class Acting {
     torch::Tensor samples, squashed;  // of continuous ones
     torch::Tensor behaviour, values;
   };
+  // Computation for one number of rows, greedy or not: what is asked of the device at once.
+  struct Computation {
+    Computation(const torch::Device& device, bool record) : graph(device, record) {}
+    DeviceGraph graph;
+    RowInputs inputs;
+    RowOutputs outputs;
+  };
   Status Forward(InferenceBatch& batch);
+  AgentNetworkImpl& NetworkOf(uint64_t& version);
+  Computation& Compute(AgentNetworkImpl& network, int64_t rows, bool greedy);
+  AgentNetwork MakeFrozen() const;  // one whose parameters have no gradients
   int64_t Padded(const InferenceBatch& batch) const;
   RowOutputs Values(const AgentNetworkImpl::Output& output) const;
   RowOutputs Draws(const AgentNetworkImpl::Output& output, const torch::Tensor& uniforms,
                    bool greedy) const;
-  void Fetch(RowOutputs& outputs, RowInputs& inputs);
+  void Fetch(RowOutputs& outputs, KeptRows& kept);
   void Write(const RowOutputs& outputs, InferenceBatch& batch) const;
-  void WriteKept(const RowInputs& inputs, InferenceBatch& batch) const;
+  void WriteKept(const KeptRows& kept, InferenceBatch& batch) const;
 
   const AgentNetworkConfig network_config_;
   const ActionDistribution distribution_;
@@ -60,6 +73,9 @@ class Acting {
   ModelShape shape_;
   std::unique_ptr<SlotMemory> slots_;
   Download download_;
+  AgentNetwork followed_;  // the version of the last batch
+  AgentNetwork shown_;     // on a device: a copy of it, whose parameters computations read
+  std::map<std::pair<int64_t, bool>, Computation> computations_;
   VersionQueue<AgentNetworkImpl> versions_;
   mutable Mutex mu_;
   std::vector<AgentNetwork> spare_ GUARDED_BY(mu_);

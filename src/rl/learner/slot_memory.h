@@ -19,10 +19,13 @@ namespace samara {
 struct RowInputs {
   AgentNetworkImpl::Input input;     // [1][rows]
   torch::Tensor entering, uniforms;  // [rows][state], [rows][components] in (0, 1)
-  // Values that unrolls store of the rows that keep, in their order; undefined where the batch has
-  // it already.
-  torch::Tensor kept_state;    // [kept][state]
-  torch::Tensor kept_history;  // uint8 [kept][history_bytes]
+};
+
+// Values that unrolls store of the rows that keep, in their order; undefined where the batch has
+// them already.
+struct KeptRows {
+  torch::Tensor state;    // [kept][state]
+  torch::Tensor history;  // uint8 [kept][history_bytes]
 };
 
 // Thread safety: one thread at a time.
@@ -34,11 +37,15 @@ class SlotMemory {
   };
   virtual ~SlotMemory() = default;
 
-  // The rows' newest frames join their slots'. Rows from the batch's own on to `padded` are of no
+  // What the rows bring crosses to the device. Rows from the batch's own on to `padded` are of no
   // slot. REQUIRES: at most rows_max.
-  virtual RowInputs Take(InferenceBatch& batch, int64_t padded) = 0;
-  // `state` [padded][state] leaves the rows, and enters their slots' next.
-  virtual void Leave(const InferenceBatch& batch, const torch::Tensor& state) = 0;
+  virtual void Send(InferenceBatch& batch, int64_t padded) = 0;
+  // The newest frames of the rows sent last join their slots'. These operations, and Leave's, are
+  // the same for all batches of so many rows, and read and write at the same places.
+  virtual RowInputs Take() = 0;
+  // `state` [padded][state] leaves the rows sent last, and enters their slots' next.
+  virtual void Leave(const torch::Tensor& state) = 0;
+  virtual KeptRows Keep(const RowInputs& rows) const = 0;
 
   // One record a slot (rl/trajectory/slot_records.h), the same for every device.
   std::string Save() const;
