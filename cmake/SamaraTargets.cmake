@@ -60,7 +60,7 @@ if(SAMARA_SANITIZE)
   endif()
 endif()
 
-# Headers precompiled once: those of all libraries, those of all tests, and (src/nn/torch) torch's.
+# Headers precompiled once for each kind of options: those of all libraries, those of all tests, and (src/nn/torch) torch's.
 function(samara_precompiled name header)
   set(empty ${CMAKE_CURRENT_BINARY_DIR}/${name}.cc)
   file(CONFIGURE OUTPUT ${empty} CONTENT "")
@@ -69,6 +69,12 @@ function(samara_precompiled name header)
   target_precompile_headers(${name} PRIVATE ${header})
 endfunction()
 samara_precompiled(samara_pch ${CMAKE_SOURCE_DIR}/cmake/pch.h)
+set(SAMARA_LIGHT_PCH samara_pch)
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  set(SAMARA_LIGHT_PCH samara_light_pch)
+  samara_precompiled(samara_light_pch ${CMAKE_SOURCE_DIR}/cmake/pch.h)
+  target_compile_options(samara_light_pch PRIVATE -O1)
+endif()
 if(SAMARA_TESTS)
   samara_precompiled(samara_test_pch ${CMAKE_SOURCE_DIR}/cmake/test_pch.h fmt::fmt nlohmann_json::nlohmann_json GTest::gtest)
   # what tests check is in the libraries: compiling a test takes longer than running it
@@ -116,16 +122,21 @@ function(samara_compile_apart)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# samara_library(name DEPS ... [SOURCES ...] [PCH samara_torch_pch]): a static library of these sources, or of every *.cc of this
-# folder but tests.
+# samara_library(name DEPS ... [SOURCES ...] [PCH samara_torch_pch] [LIGHT]): a static library of these sources, or of every *.cc
+# of this folder but tests. LIGHT: code that runs once a generation or less, which takes longer to optimize than to run.
 function(samara_library name)
-  cmake_parse_arguments(ARG "" "PCH" "DEPS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "LIGHT" "PCH" "DEPS;SOURCES" ${ARGN})
   if(NOT ARG_SOURCES)
     samara_sources(ARG_SOURCES .)
   endif()
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC $<BUILD_INTERFACE:samara_options> ${ARG_DEPS})
-  samara_use_precompiled(${name} ${ARG_PCH})
+  if(ARG_LIGHT)
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+    samara_use_precompiled(${name} ${SAMARA_LIGHT_PCH})
+  else()
+    samara_use_precompiled(${name} ${ARG_PCH})
+  endif()
   if(ARG_PCH)
     samara_share_torch_templates(${name} 16)
   else()
