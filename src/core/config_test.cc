@@ -496,6 +496,10 @@ TEST(ConfigTest, ATableTakesValuesByName) {
   ASSERT_TRUE(python.table.Override("env.kwargs.b=True").ok());
   ASSERT_TRUE(python.table.Override("env.kwargs.c=\"False\"").ok());
   EXPECT_EQ(JsonOf(python.kwargs), R"({"a": false, "b": true, "c": "False"})");
+  // lines are a text, not a second key
+  Options lines;
+  ASSERT_TRUE(lines.table.Override("env.kwargs.a=1\nb = 2").ok());
+  EXPECT_EQ(lines.kwargs, R"({"a" = "1\u000ab = 2"})");
   Options file;
   ASSERT_TRUE(file.table.ParseToml("[env.kwargs]\nb = 1\na = 'x'\n", "a.toml").ok());
   EXPECT_EQ(file.kwargs, R"({"a" = "x", "b" = 1})");
@@ -510,16 +514,19 @@ TEST(ConfigTest, AListIsOfTextsAndMayStandBetweenCommas) {
   EXPECT_EQ(o.wrappers, R"(["x:Y"])");
   ASSERT_TRUE(o.table.Override("env.wrappers=a:B?x=[1,2],c:D").ok());
   EXPECT_EQ(o.wrappers, R"(["a:B?x=[1,2]", "c:D"])");
+  ASSERT_TRUE(o.table.Override("env.wrappers=a:B?x={k = 1, l = 2},c:D?y=(1,2)").ok());
+  EXPECT_EQ(o.wrappers, R"x(["a:B?x={k = 1, l = 2}", "c:D?y=(1,2)"])x");
   ASSERT_TRUE(o.table.Override("env.wrappers=").ok());
   EXPECT_EQ(o.wrappers, "[]");
 }
 
 TEST(ConfigTest, WrongTablesAndListsAreNamedAndChangeNothing) {
   Options o;
-  for (const char* word : {"env.kwargs=4", "env.kwargs={a = }", "env.kwargs={a = nan}",
-                           "env.kwargs.a=1979-05-27", "env.kwargs={a = 1}, b", "env.kwargs.a=\"b",
-                           "env.kwargs={a = 1}\nb = 2", "env.kwargs.a=\xff", "env.kwargs.a=None",
-                           "env.wrappers=[1]", "env.wrappers=[\"a\"", "env.wrappers=\xff"}) {
+  for (const char* word :
+       {"env.kwargs=4", "env.kwargs={a = }", "env.kwargs={a = nan}", "env.kwargs.a=1979-05-27",
+        "env.kwargs={a = 1}, b", "env.kwargs.a=\"b", "env.kwargs={a = 1}\nb = 2",
+        "env.kwargs.a=\xff", "env.kwargs.a=None", "env.kwargs={a = [nan]}", "env.kwargs.=1",
+        "env.wrappers=[1]", "env.wrappers=[\"a\"", "env.wrappers=\xff"}) {
     const Status status = o.table.Override(word);
     EXPECT_EQ(status.code(), Code::kConfig) << word;
     EXPECT_TRUE(status.message().starts_with("env.")) << status.message();

@@ -88,6 +88,8 @@ TEST(ActorMessagesTest, GoalsThatCannotBeAreRefused) {
   Json image = Hello();
   image["spec"]["goal_size"] = 1;
   EXPECT_FALSE(Parse(image).ok());
+  image["spec"]["observation_dtype"] = "float32";
+  EXPECT_FALSE(Parse(image).ok());
 }
 
 TEST(ActorMessagesTest, OpenBoundsTravelAsNull) {
@@ -278,6 +280,7 @@ TEST(ActorMessagesTest, DifferencesAreNamed) {
   EXPECT_EQ(changed([](S& s) { s.version = "2"; }), "version 2 instead of 1");
   EXPECT_EQ(changed([](S& s) { s.observation.dtype = DType::kFloat32; }),
             "another type of observation");
+  EXPECT_EQ(changed([](S& s) { s.goal.size = 1; }), "other goals");
   EXPECT_EQ(changed([](S& s) { s.action.discrete = false; }), "another kind of action");
   EXPECT_EQ(changed([](S& s) { s.action.n = 7; }), "actions 7 instead of 6");
   EXPECT_EQ(changed([](S& s) {

@@ -197,7 +197,38 @@ TEST_F(SavedPolicyTest, AFileHasOnePolicyAndRunsNoCodeUnasked) {
       LoadPolicy(file_)->config.env.untrusted,
       file_.string() + ": its env.id=module:Name-v0 runs code of its own, such as a Python module");
   EXPECT_EQ(LoadPolicy(file_, {.trust = true})->config.env.untrusted, "");
+  policy_.config.env.kwargs = "{\"a\" = 1}";
+  Write(Good());
+  EXPECT_NE(LoadPolicy(file_)->config.env.untrusted.find("Name-v0, its kwargs or wrappers runs"),
+            std::string::npos);
   EXPECT_EQ(LoadPolicy(file_, {.overrides = {"env.id=CartPole-v1"}})->config.env.untrusted, "");
+}
+
+TEST_F(SavedPolicyTest, AConfigurationIsNoPolicy) {
+  const Path toml = file_.string() + ".toml";
+  ThrowIfError(WriteFileAtomic(toml, "[run]\n"));
+  EXPECT_EQ(LoadPolicy(toml).status().message(),
+            toml.string() + ": a TOML file; expected a run folder or a policy file");
+  std::filesystem::remove(toml);
+}
+
+TEST_F(SavedPolicyTest, AnotherModuleThanThePolicysIsRefused) {
+  const Path module = file_.string() + ".pt";
+  ThrowIfError(WriteFileAtomic(module, "a module"));
+  const std::string digest = "sha256:" + Sha256Hex("a module");
+  Safetensors file = Agent();
+  Write(file);
+  const LoadOptions with = {.overrides = {"network.module=" + module.string()}};
+  EXPECT_EQ(
+      LoadPolicy(file_, with).status().message(),
+      "network.module=" + digest + ": the policy has none; expected that module, or it left out");
+  file.metadata["config"] += "[network]\nmodule = \"" + digest + "\"\n";
+  Write(file);
+  EXPECT_TRUE(LoadPolicy(file_, with).ok());
+  ThrowIfError(WriteFileAtomic(module, "another"));
+  EXPECT_NE(LoadPolicy(file_, with).status().message().find("the policy has " + digest),
+            std::string::npos);
+  std::filesystem::remove(module);
 }
 
 TEST_F(SavedPolicyTest, AnInitialPolicyIsOfTheRunsNetwork) {

@@ -180,6 +180,14 @@ TEST_F(FindGenerationTest, OfARunThatNoProcessHoldsSaysHowToGoOn) {
                 ": no generation 3, the last is 2; let it run on with 'samara train "
                 "--resume " +
                 path_.string() + "'");
+  ASSERT_TRUE(RunFolder::Open(path_, RunFolder::Mode::kWrite)
+                  .ValueOrThrow()
+                  ->SaveResult({{"frames", 12}})
+                  .ok());
+  EXPECT_EQ(FindGeneration(path_, 3).status().message(),
+            path_.string() +
+                ": no generation 3, the last is 2; the run is finished, and a larger budget "
+                "continues it");
 }
 
 TEST_F(FindGenerationTest, IsTheLastOrTheOneOfThatNumber) {

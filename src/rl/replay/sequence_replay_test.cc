@@ -198,6 +198,10 @@ TEST_P(SequenceReplayTest, OneThatIsRestoredFromPartsIsAsIfItHadNotBeenSaved) {
   }
 }
 
+// Where a part has its length and overlap, and the rest the number of sequences of a part.
+constexpr size_t kPartLengthAt = sizeof(uint64_t),
+                 kItemsAt = 3 * sizeof(uint64_t) + 2 * sizeof(uint32_t);
+
 TEST_P(SequenceReplayTest, DamagedAndMissingPartsAreRefusedAndChangeNothing) {
   const SequenceShape shape = InParts(GetParam(), 4);
   SequenceReplay replay(shape), other(shape);
@@ -219,6 +223,16 @@ TEST_P(SequenceReplayTest, DamagedAndMissingPartsAreRefusedAndChangeNothing) {
   refused(damaged);
   damaged.files[next] = whole.files.at(next) + "x";
   refused(damaged);
+  for (const size_t at : {kPartLengthAt, kPartLengthAt + sizeof(uint32_t)}) {
+    damaged = whole, damaged.files[next][at] ^= 1;
+    refused(damaged);
+  }
+  damaged = whole;  // no sequence in a part
+  std::fill_n(damaged.rest.begin() + kItemsAt, sizeof(uint64_t), '\0');
+  refused(damaged);
+  damaged.rest.resize(kItemsAt + 1);
+  refused(damaged);
+  damaged = whole;
   const CounterRng rng(7);
   for (size_t i = 0; i < 60; ++i) {
     const std::string& part = whole.files.at(next);

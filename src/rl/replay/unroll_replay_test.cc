@@ -185,6 +185,9 @@ TEST(UnrollReplayPartsTest, WhatIsSavedInPartsOfAnotherSizeIsRead) {
   ExpectSame(other, replay);
 }
 
+// After the format, the length, the number of blocks and of unrolls.
+constexpr size_t kItemsAt = 3 * sizeof(uint64_t) + sizeof(uint32_t);
+
 TEST(UnrollReplayPartsTest, DamagedAndMissingPartsAreRefusedAndChangeNothing) {
   UnrollReplay replay(InParts(3)), other(InParts(3));
   for (int number = 0; number < 27; ++number) replay.Add(NumberedUnroll(number));
@@ -215,6 +218,9 @@ TEST(UnrollReplayPartsTest, DamagedAndMissingPartsAreRefusedAndChangeNothing) {
     damaged.rest = whole.rest.substr(0, size);
     refused(damaged);
   }
+  damaged.rest = whole.rest;  // no step in a part
+  std::fill_n(damaged.rest.begin() + kItemsAt, sizeof(uint64_t), '\0');
+  refused(damaged);
   // of the oldest part, one that was saved later
   replay.Add(NumberedUnroll(27));
   damaged = whole, damaged.files[4] = replay.SavePart(4);
@@ -285,6 +291,9 @@ TEST(UnrollReplayTest, OneOfAnotherShapeIsRefused) {
       },
   };
   EXPECT_TRUE(restore([](SavedReplay&) {}).ok());
+  const std::string whole = SavedReplay().Encode();
+  for (size_t size = 0; size < whole.size(); ++size)
+    EXPECT_EQ(UnrollReplay(kShape).Restore(whole.substr(0, size)).code(), Code::kBadData) << size;
   for (size_t i = 0; i < std::size(spoils); ++i) {
     const Status status = restore(spoils[i]);
     EXPECT_EQ(status.code(), Code::kBadData) << i;
