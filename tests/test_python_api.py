@@ -399,9 +399,10 @@ if __name__ == "__main__":
     envs = samara.make_vec("mine:Mine", 2, kwargs={"pay": np.int64(3)})
     envs.reset(seed=1)
     print(envs.step(np.zeros(2, int))[1].tolist())
+    print(samara.make_vec(Mine, 1).spec_fields["id"])
 """
     done = script(tmp_path / "elsewhere", guarded, tmp_path)
-    assert done.stdout.splitlines() == ["2.0", "[3.0, 3.0]"], done.stderr[-2000:]
+    assert done.stdout.splitlines() == ["2.0", "[3.0, 3.0]", "gym/mine:Mine"], done.stderr[-2000:]
 
 
 def test_the_scripts_folder_hides_no_module(tmp_path):
@@ -417,7 +418,7 @@ if __name__ == "__main__":
     assert done.stdout.splitlines() == ["1.0"], done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("line", ['go(**{"env.id": "mine:Mine"})', 'samara.make_vec("mine:Mine", 2)'])
+@pytest.mark.parametrize("line", ['go(**{"env.id": "mine:Mine"})', 'samara.make_vec("mine:Mine", 2)', 'samara.make_vec(Mine, 2)'])
 def test_a_script_without_a_guard_starts_nothing_in_actors(line, tmp_path):
     done = script(tmp_path / "elsewhere", TRAIN + line, tmp_path)
     assert done.returncode == 1
@@ -431,10 +432,31 @@ def test_an_environment_may_ask_a_policy_in_its_actor(run, tmp_path):
     assert ok("check", "opponents:Mine", "--seconds", 0.1, cwd=tmp_path).code == 0
 
 
-def test_a_class_of_the_script_itself_is_refused(tmp_path):
-    done = script(tmp_path / "elsewhere", TRAIN + 'go(**{"env.id": Mine})', tmp_path)
+def test_a_class_of_a_program_that_is_no_module_is_refused(tmp_path):
+    done = subprocess.run([sys.executable, "-c", TRAIN.replace("OUT", "None") + 'go(**{"env.id": Mine})'], cwd=tmp_path,
+                          capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT / "build/python")})
     assert done.stderr.splitlines()[-1] == (
-        "ValueError: env.id: Mine is defined in the program itself, which actor processes do not run: put it into a module")
+        "ValueError: env.id: Mine is defined in the program itself, which actor processes cannot import: put it into a module")
+
+
+def test_actors_find_modules_of_folders_that_the_script_added(tmp_path):
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library/task.py").write_text(TASK)
+    added = f"import sys\nsys.path.insert(0, {str(tmp_path / 'library')!r})\nimport task\n" + TRAIN + """
+if __name__ == "__main__":
+    print(go(**{"env.id": task.Mine}).result["elite_mean"])
+    print(samara.make_vec(task.Mine, 1).spec_fields["id"])
+"""
+    done = script(tmp_path / "elsewhere", added, tmp_path)
+    assert done.stdout.splitlines() == ["1.0", "gym/task:Mine"], done.stderr[-2000:]
+
+
+def test_messages_name_what_python_has(run):
+    with pytest.raises(samara.Error) as refused:
+        samara.train(PRESET, SMALL, run.path)
+    assert str(refused.value) == f"{run.path}: exists; choose another out=, or continue it by samara.load('{run.path}').resume()"
+    told = samara.program.failure(77, '{"error": "a.file: runs code; expected --trust if you trust it", "exit": 77}', "")
+    assert str(told) == "a.file: runs code; expected trust=True if you trust it"
 
 
 def test_the_default_folder_is_the_programs(tmp_path, monkeypatch):

@@ -121,7 +121,7 @@ def test_pages_name_known_keys(keys):
     named = re.compile(r"`([a-z][a-z_0-9]*)\.([a-z_][a-z_0-9]*)(?:=[^`]*)?`")
     files = {"bin", "cc", "csv", "h", "html", "ini", "json", "jsonl", "key", "md", "pt", "py", "safetensors", "so", "svg", "toml", "txt"}
     others = {"config": "files of Uber's program", "lstm": "tensors of policy files", "normalize": "tensors of policy files",
-              "gym": "Python", "mlflow": "Python", "np": "Python", "policy": "Python", "samara": "Python", "torch": "Python",
+              "gym": "Python", "mlflow": "Python", "np": "Python", "policy": "Python", "samara": "Python", "sys": "Python", "torch": "Python",
               "wandb": "Python"}
     found = [(page, *name) for page in tracked("*.md") for name in named.findall((ROOT / page).read_text())
              if name[0] not in others and name[1] not in files]

@@ -212,7 +212,7 @@ def test_a_killed_process_truncates_its_episodes_and_is_replaced():
     assert children() <= before
 
 
-def test_an_environment_that_keeps_failing_is_an_error(tmp_path, monkeypatch):
+def test_an_exception_of_an_environment_is_raised(tmp_path, monkeypatch):
     (tmp_path / "stumbling.py").write_text("""
 import gymnasium, numpy as np
 
@@ -220,22 +220,27 @@ import gymnasium, numpy as np
 class Task(gymnasium.Env):
     observation_space, action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32), gymnasium.spaces.Discrete(2)
 
+    def __init__(self, good=3): self.good = good
+
     def reset(self, **_):
+        self.steps = 0
         return np.zeros(1, np.float32), {}
 
     def step(self, action):
-        raise ValueError("boom in my step")
-
-
-gymnasium.register("Stumbling-v0", Task)
+        self.steps += 1
+        if self.steps > self.good:
+            raise ValueError("boom in my step")
+        return np.zeros(1, np.float32), 1, False, False, {}
 """)
     monkeypatch.chdir(tmp_path)
-    env = samara.make_vec("stumbling:Stumbling-v0", 1)
-    env.reset(seed=0)
-    with pytest.raises(samara.Error, match="boom in my step") as caught:
-        for _ in range(50):
-            env.step([0])
-    assert caught.value.exit_code == 69
+    for good in (0, 3):
+        env = samara.make_vec("stumbling:Task", 2, kwargs={"good": good})
+        env.reset(seed=0)
+        for _ in range(good):
+            assert not env.step([0, 0])[3].any()
+        with pytest.raises(samara.Error, match=r"boom in my step \(stumbling.py:17; gym/stumbling:Task, slot") as caught:
+            env.step([0, 0])
+        assert caught.value.exit_code == 69
 
 
 @pytest.mark.parametrize(("call", "words"), [

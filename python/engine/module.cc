@@ -88,6 +88,7 @@ std::unique_ptr<EnvironmentVector> Make(const std::string& environment, uint32_t
   options.frames_max = frames_max;
   options.autoreset = AutoresetNamed(autoreset);
   options.actors.step_timeout = step_timeout;
+  options.actors.retry_exceptions = false;  // no episode is asked for again
   options.actors.python = python;
   options.actors.python_path = python_path;
   nb::gil_scoped_release release;

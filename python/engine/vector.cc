@@ -171,7 +171,8 @@ size_t EnvironmentVector::Receive(const VectorRows& rows, size_t filled, bool by
 
 bool EnvironmentVector::Take(SlotEvent& event) {
   Slot& slot = slots_[event.slot];
-  if (event.kind == SlotEvent::Kind::kFailed) throw Error(fleet_->status());
+  if (event.kind == SlotEvent::Kind::kFailed || event.kind == SlotEvent::Kind::kLost)
+    if (const Status status = fleet_->status(); !status.ok()) throw Error(status);
   if (event.kind == SlotEvent::Kind::kLost && slot.resetting) {
     Begin(event.slot, /*again=*/true);
     return false;
@@ -194,7 +195,7 @@ bool EnvironmentVector::Take(SlotEvent& event) {
   return false;
 }
 
-// An actor died under a running episode: it ends here, truncated, at its last observation.
+// An actor was killed under a running episode: it ends here, truncated, at its last observation.
 void EnvironmentVector::TakeLost(SlotEvent& event) {
   event.kind = SlotEvent::Kind::kEnded;
   event.result = {.truncated = true};

@@ -22,7 +22,7 @@ import traceback
 
 from samara import _native
 from samara.environment import CONFIG, Environment, SetupError, Spec, make
-from samara.messages import one_line, spec_fields
+from samara.messages import one_line, own_line, spec_fields
 
 CONTROL, SEGMENT, BELL, POLICIES = 3, 4, 5, 6  # ActorDescriptors in src/fleet/actor_process.h
 PACKET_BYTES_MAX = 1 << 17
@@ -96,7 +96,8 @@ def serve(config: dict, environments: list[Environment]) -> None:
     except Exception as error:
         traceback.print_exc()  # before the learner process learns of it and ends this one
         slot, episode, step = slots.current
-        where = f"{spec.id}, slot {slot}, episode {episode}, step {step}"
+        line = own_line(error)
+        where = f"{line and line + '; '}{spec.id}, slot {slot}, episode {episode}, step {step}"
         send({"type": "error", "code": INTERNAL, "slot": slot, "line": f"{one_line(error)} ({where})"})
         sys.exit(1)
 

@@ -32,6 +32,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from samara import goal
 from samara.environment import CONFIG, NO_INPUT, SetupError, Spec, Step, WithoutState, parse_options
+from samara.messages import own_line
 
 FLATTENED = (spaces.Dict, spaces.Tuple, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 # packages that decide an episode's bits: their versions are part of the run's identity
@@ -39,7 +40,7 @@ ENGINES = {"mujoco": "mujoco", "Box2D": "box2d", "ale_py": "ale-py", "pygame": "
 
 RATES = 0.1, 1000.0  # pictures a second that the learner process takes
 ATARI = re.compile(r"(?:ALE/|atari[/:])(\w+?)(?:NoFrameskip|Deterministic)?(?:-v\d+)?")
-GYMNASIUM, LIBRARY = os.path.dirname(gymnasium.__file__), os.path.dirname(os.__file__)  # frames of theirs say little
+GYMNASIUM = os.path.dirname(gymnasium.__file__)
 
 
 class BoxActions:
@@ -131,6 +132,10 @@ class GymEnvironment(WithoutState):
             explain_unpacking("step", "(observation, reward, terminated, truncated, info)", error)
             raise
         self.observe(result, observation)
+        try:
+            reward = float(reward)
+        except TypeError:
+            raise TypeError(f"step returned a reward {reward!r}, expected a number") from None
         self.frames += 1
         truncated = truncated or 0 < self.frames_max <= self.frames
         return Step(reward, terminated, truncated and not terminated, False, 1)
@@ -260,7 +265,8 @@ def make(config: dict[str, Any], render: bool = False) -> GymEnvironment:
 def own_folders(path: str) -> dict[str, str]:
     """Where modules of the user's may lie, the first looked through first, and what each is; samara/program.py sets the
     variable for runs that a script started."""
-    folders = {os.environ.get("SAMARA_SCRIPT_FOLDER", ""): "the script's folder", path: "the current folder"}
+    script, *added = os.environ.get("SAMARA_SCRIPT_FOLDER", "").split(os.pathsep)
+    folders = {script: "the script's folder"} | dict.fromkeys(added, "the script's sys.path") | {path: "the current folder"}
     return {folder: what for folder, what in folders.items() if folder}
 
 
@@ -369,12 +375,10 @@ def home(entry_point: Any) -> str:
 def about(error: Exception, again: str = "") -> str:
     """Type and message; of an exception of the environment's own code its line, and the command `again`."""
     text = f"{type(error).__name__}: {error}"
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not f.filename.startswith((os.path.dirname(__file__), GYMNASIUM, LIBRARY, "<"))]
-    if not own:
+    if not (line := own_line(error)):
         return text
     hint = f"; `{again}` shows the traceback" if again else ""
-    return f"{text} ({os.path.basename(own[-1].filename)}:{own[-1].lineno}){hint}"
+    return f"{text} ({line}){hint}"
 
 
 def registered(given: str) -> str | EnvSpec:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -65,13 +66,24 @@ def environment() -> dict[str, str]:
 
 
 def prepare_actors(variables: MutableMapping[str, str]) -> None:
-    """Tells Python actors where the running script lies: they look there too for the module that env.id names."""
+    """Tells Python actors where the running script lies, and which folders it has added to sys.path: they look there too
+    for the module that env.id names."""
     main = sys.modules.get("__main__")
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     variables.pop(SCRIPT_FOLDER, None)
-    folder = os.path.dirname(os.path.realpath(file)) if file and spec is None else ""
-    if folder and folder in sys.path:  # of a script, without -P
-        variables[SCRIPT_FOLDER] = folder
+    script = os.path.dirname(os.path.realpath(file)) if file and spec is None else ""
+    if script not in sys.path:  # of a script, without -P
+        script = ""
+    added = [folder for folder in map(os.path.abspath, filter(None, sys.path)) if _is_added(folder) and folder != script]
+    if script or added:
+        variables[SCRIPT_FOLDER] = os.pathsep.join([script, *dict.fromkeys(added)])
+
+
+def _is_added(folder: str) -> bool:
+    """Whether this folder is neither Python's own nor one that its environment variable names."""
+    known = (sys.prefix, sys.base_prefix, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return os.path.isdir(folder) and not folder.startswith(known) and folder not in map(os.path.abspath, filter(None, named))
 
 
 def refuse_in_actor() -> None:
@@ -131,11 +143,17 @@ def last_object(output: str) -> dict[str, Any]:
 def failure(code: int, output: str, errors: str) -> Error:
     """Returns the error of a command that ended with `code`, from its output."""
     if message := last_object(output).get("error"):
-        return Error(code, message)
+        return Error(code, _in_python(message))
     if code < 0:
         return Error(128 - code, f"the program was killed by {signal.Signals(-code).name}")
     said = [line for line in errors.splitlines() if line.startswith("samara: ")]
     return Error(code, said[-1].removeprefix("samara: ") if said else f"the program ended with exit code {code}")
+
+
+def _in_python(message: str) -> str:
+    """Names arguments of this package where the program's message names options of its own."""
+    message = message.replace("expected --trust ", "expected trust=True ").replace("another --out", "another out=")
+    return re.sub(r"by --resume (.+?)$", r"by samara.load('\1').resume()", message)
 
 
 def one_line(error: BaseException) -> str:

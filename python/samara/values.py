@@ -76,13 +76,22 @@ def code_name(key: str, value: Any) -> str:
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if not callable(value) or not module or not name:
         raise TypeError(f"{key}: {_about(value)}, expected a text or a class")
-    if module == "__main__":
-        raise ValueError(
-            f"{key}: {name} is defined in the program itself, which actor processes do not run: put it into a module"
-        )
     if getattr(sys.modules.get(module), name, None) is not value:
         raise ValueError(f"{key}: {module} has no attribute {name}, expected what actor processes can import")
-    return f"{module}:{name}"
+    return f"{_script_module(key, name) if module == '__main__' else module}:{name}"
+
+
+def _script_module(key: str, name: str) -> str:
+    """The name by which actor processes import the running script."""
+    main = sys.modules["__main__"]
+    if spec := getattr(main, "__spec__", None):  # python -m
+        return spec.name
+    stem, ending = os.path.splitext(os.path.basename(getattr(main, "__file__", "")))
+    if ending != ".py" or not stem.isidentifier():
+        raise ValueError(
+            f"{key}: {name} is defined in the program itself, which actor processes cannot import: put it into a module"
+        )
+    return stem
 
 
 def path_text(key: str, value: Any, expected: str) -> str:

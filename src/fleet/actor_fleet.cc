@@ -341,6 +341,9 @@ class ActorFleet : public Fleet, public PolicyPlayer {
     const auto printed =
         actor.process == nullptr ? std::vector<std::string>() : actor.process->Explanation();
     actor.process.reset();
+    // who learns that the episode is lost finds the reason
+    const bool final = actor.error_slot >= 0 && !options_.retry_exceptions;
+    if (final) SetStatus(WhatFailed(actor, "failed"));
     const uint32_t episode_failures = table_.Down(actor.index, blamed, actor.error_slot);
     NoteProgress(actor);
     ++actor.incarnation;
@@ -355,15 +358,14 @@ class ActorFleet : public Fleet, public PolicyPlayer {
     // an exception at the same step of the same episode comes again however often it is tried
     const bool said = actor.warned_of == actor.error.message();
     const bool reproducible = said && actor.error_slot >= 0 && episode_failures > 1;
-    if (reproducible || failures >= options_.failures_max) {
-      if (blamed && status().ok())  // once: other actors may fail for the same reason
+    if (final || reproducible || failures >= options_.failures_max) {
+      if (blamed && (final || status().ok()))  // once: other actors may fail for the same reason
         for (const std::string& line : printed) LogInfo(line);
-      const char* what = episode_failures > in_a_row ? "one of its episodes failed" : "failed";
+      const std::string what =
+          episode_failures > in_a_row ? "one of its episodes failed" : "failed";
       const std::string row =
           failures > 1 ? fmt::format(" {} times in a row, giving up", failures) : "";
-      return GiveUp(
-          actor, {Code::kUnavailable, fmt::format("actor {} ({}): {}{}: {}", actor.index, spec_.id,
-                                                  what, row, actor.error.message())});
+      return GiveUp(actor, WhatFailed(actor, what + row));
     }
     actor.warned_of = actor.error.message();
     Log(said || WarnedOf(actor) ? LogLevel::kDebug : LogLevel::kWarning,
@@ -394,13 +396,20 @@ class ActorFleet : public Fleet, public PolicyPlayer {
     return actor.error.Annotate(fmt::format("actor {} could not be started", actor.index));
   }
 
+  Status WhatFailed(const Actor& actor, const std::string& what) const {
+    return {Code::kUnavailable, fmt::format("actor {} ({}): {}: {}", actor.index, spec_.id, what,
+                                            actor.error.message())};
+  }
+
+  void SetStatus(const Status& reason) {
+    MutexLock lock(mu_);
+    if (status_.ok()) status_ = reason;
+    changed_.NotifyAll();
+  }
+
   void GiveUp(Actor& actor, const Status& reason) {
     actor.state = Actor::State::kFailed;
-    {
-      MutexLock lock(mu_);
-      if (status_.ok()) status_ = reason;
-      changed_.NotifyAll();
-    }
+    SetStatus(reason);
     // after the status, so that a reader of kFailed finds the reason
     table_.Fail(actor.index);
   }

@@ -120,6 +120,9 @@ struct ActorFleetOptions {
   // count only once that has gone on for killed_timeout without a completed step.
   uint32_t failures_max = 5;
   double killed_timeout = 60;  // s
+  // An episode that an exception of its environment broke off will be asked for again. False: an
+  // exception ends the fleet.
+  bool retry_exceptions = true;
 };
 // Slots over Python actor processes (python -P -m samara.actor), spawned and supervised here.
 // Returns once every actor said Hello with the same spec. Errors: kNoInput without the interpreter
