@@ -39,6 +39,16 @@ gymnasium.register("Good-v0", Task)
 gymnasium.register("Stumbles-v0", Task, kwargs={"at": 4})
 gymnasium.register("Broken-v0", Task, kwargs={"at": 0})
 gymnasium.register("Endless-v0", lambda: Task(at=-1))
+
+
+class Drifts(Task):
+    """Remembers what it did before."""
+
+    seen = 0
+
+    def step(self, action):
+        self.seen += self.t == 3
+        return np.full(3, self.seen / 1000, np.float32), *super().step(action)[1:]
 '''
 
 
@@ -58,6 +68,7 @@ def test_a_sound_environment(env, observation, action, folder):
     found = ok("check", env, "--seconds", 0.1, "--json", cwd=folder).json
     assert found["ok"] is True and found["error"] is None and found["traceback"] == []
     assert (found["observation"], found["action"]) == (observation, action)
+    assert found["reproducible"] is True
     assert found["steps_per_second"] > 10 and found["episodes"] >= 1
     assert found["environment"] == env
 
@@ -146,10 +157,16 @@ class Loud(gymnasium.ActionWrapper):
     (["atari/pong", "env.wrappers=a:B"], "Atari games are samara's own"),
     (["my_tasks:Task", "env.kwargs.size=4"], "size"),
     (["my_tasks:Task", "env.game=pong"], "unknown key"),
-    (["my_tasks:Nothing"], "has no class Nothing; it has Task, Good-v0, Stumbles-v0, Broken-v0"),
+    (["my_tasks:Nothing"], "has no class Nothing; it has Task, Drifts, Good-v0, Stumbles-v0, Broken-v0"),
     (["ALE/Pong-v5"], "env.game=pong with a preset of atari/"),
     (["my_tasks:Task", "env.kwargs=4"], "expected a table"),
 ])  # fmt: skip
 def test_options_that_do_not_fit(words, message, folder):
     outcome = samara("check", *words, cwd=folder)
     assert outcome.code == 78 and message in outcome.err
+
+
+def test_an_environment_that_cannot_be_repeated(folder):
+    outcome = ok("check", "my_tasks:Drifts", "--seconds", 0.2, "--json", cwd=folder)
+    assert outcome.json["ok"] is True and outcome.json["reproducible"] is False
+    assert re.search("same seed and actions gave another episode from step 1 on: .*self.np_random only", outcome.err)

@@ -9,6 +9,7 @@
 
 #include "cli/command.h"
 #include "core/clock.h"
+#include "core/crc32c.h"
 #include "core/log.h"
 #include "core/reminder.h"
 #include "core/rng.h"
@@ -74,13 +75,7 @@ class RandomPlayer {
     const SteadyTime start = Now();
     Begin();
     for (;;) {
-      SlotEvent event;
-      if (StopRequested()) return Status(Code::kTryAgain, "stopped");
-      if (fleet_.Wait({&event, 1}, std::chrono::milliseconds(200)) == 0) {
-        RETURN_IF_ERROR(fleet_.status());
-        continue;
-      }
-      if (event.kind == SlotEvent::Kind::kFailed) return fleet_.status();
+      ASSIGN_OR_RETURN(const SlotEvent event, Next());
       if (event.kind == SlotEvent::Kind::kLost) {  // killed from outside
         Begin();
         continue;
@@ -94,7 +89,38 @@ class RandomPlayer {
   }
   uint64_t episodes() const { return ended_; }
 
+  // A checksum of the observation and the result of each step of the first episode, until it ends,
+  // the time is over, or there are `most` of them.
+  Result<std::vector<uint32_t>> Beginning(double seconds, size_t most) {
+    const SteadyTime start = Now();
+    std::vector<uint32_t> sums;
+    for (Begin();; Act()) {
+      ASSIGN_OR_RETURN(const SlotEvent event, Next());
+      if (event.kind == SlotEvent::Kind::kLost) return sums;
+      const auto seen = fleet_.observation(0);
+      std::string step(reinterpret_cast<const char*>(seen.data()), seen.size());
+      step += fmt::format("{} {} {}", event.result.reward, event.result.terminated,
+                          event.result.truncated);
+      sums.push_back(Crc32c(step));
+      if (event.kind == SlotEvent::Kind::kEnded || sums.size() >= most ||
+          SecondsSince(start) > seconds)
+        return sums;
+    }
+  }
+
  private:
+  // The slot's next event, which is not kFailed.
+  Result<SlotEvent> Next() {
+    SlotEvent event;
+    while (fleet_.Wait({&event, 1}, std::chrono::milliseconds(200)) == 0) {
+      if (StopRequested()) return Status(Code::kTryAgain, "stopped");
+      RETURN_IF_ERROR(fleet_.status());
+    }
+    if (StopRequested()) return Status(Code::kTryAgain, "stopped");
+    if (event.kind == SlotEvent::Kind::kFailed) return fleet_.status();
+    return event;
+  }
+
   // how long it waits for the end of an episode, which may have none
   static constexpr double kEpisodeSeconds = 5, kEpisodeShare = 15;
 
@@ -134,6 +160,20 @@ Result<std::unique_ptr<Fleet>> Start(const CheckArguments& args, const NamedEnvi
   return MakeNamedFleet(named, 0, options);
 }
 
+// The step at which the first episode, played twice with the same seed and actions, is another one
+// the second time; nothing: it is not, as far as was looked.
+Result<std::optional<size_t>> FirstDifference(Fleet& fleet, const NamedEnvironment& named,
+                                              const CheckArguments& args) {
+  constexpr size_t kStepsMax = 200;
+  constexpr double kShare = 0.5;
+  RandomPlayer first(fleet, named, args.seed), second(fleet, named, args.seed);
+  ASSIGN_OR_RETURN(const auto a, first.Beginning(kShare * args.seconds, kStepsMax));
+  ASSIGN_OR_RETURN(const auto b, second.Beginning(args.seconds, a.size()));
+  const size_t same = static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+  if (same < std::min(a.size(), b.size())) return std::optional(same);
+  return std::optional<size_t>();
+}
+
 // Fills `found` as far as it comes.
 Status Examine(const CheckArguments& args, nlohmann::json& found) {
   ASSIGN_OR_RETURN(const GymOptions gym, ParseGymOptions(args.overrides));
@@ -152,6 +192,9 @@ Status Examine(const CheckArguments& args, nlohmann::json& found) {
   RandomPlayer player(*fleet, named, args.seed);
   ASSIGN_OR_RETURN(found["steps_per_second"], player.Play(args.seconds));
   found["episodes"] = player.episodes();
+  ASSIGN_OR_RETURN(const std::optional<size_t> differs, FirstDifference(*fleet, named, args));
+  found["reproducible"] = !differs;
+  if (differs) found["differs_at"] = *differs;
   found["ok"] = true;
   return Status::Ok();
 }
@@ -185,6 +228,8 @@ Status RunCheck(const CheckArguments& args, Invocation& invocation) {
                           {"action", nullptr},
                           {"episodes", 0},
                           {"steps_per_second", nullptr},
+                          {"reproducible", nullptr},
+                          {"differs_at", nullptr},
                           {"error", nullptr},
                           {"traceback", nlohmann::json::array()}};
   UserTraceback traceback;
@@ -202,6 +247,11 @@ Status RunCheck(const CheckArguments& args, Invocation& invocation) {
         "no episode has ended: if none ever does, a run waits for ever; end them after a number of "
         "steps by env.wrappers=gymnasium.wrappers:TimeLimit?max_episode_steps=1000, or give "
         "--seconds more");
+  if (!found["differs_at"].is_null())
+    LogWarning(fmt::format(
+        "the same seed and actions gave another episode from step {} on: results with it cannot be "
+        "repeated; draw random numbers from self.np_random only, and set everything in reset",
+        found["differs_at"].get<size_t>()));
   if (!args.json) return status;
   if (!status.ok()) {
     found["error"] = status.message();
