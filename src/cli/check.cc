@@ -111,14 +111,15 @@ class RandomPlayer {
  private:
   // The slot's next event, which is not kFailed.
   Result<SlotEvent> Next() {
-    SlotEvent event;
-    while (fleet_.Wait({&event, 1}, std::chrono::milliseconds(200)) == 0) {
+    for (SlotEvent event;;) {
       if (StopRequested()) return Status(Code::kTryAgain, "stopped");
-      RETURN_IF_ERROR(fleet_.status());
+      if (fleet_.Wait({&event, 1}, std::chrono::milliseconds(200)) == 0) {
+        RETURN_IF_ERROR(fleet_.status());
+        continue;
+      }
+      if (event.kind == SlotEvent::Kind::kFailed) return fleet_.status();
+      return event;
     }
-    if (StopRequested()) return Status(Code::kTryAgain, "stopped");
-    if (event.kind == SlotEvent::Kind::kFailed) return fleet_.status();
-    return event;
   }
 
   // how long it waits for the end of an episode, which may have none

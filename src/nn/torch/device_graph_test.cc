@@ -36,7 +36,7 @@ TEST(DeviceGraphTest, EveryCallComputesWithTheNewestInput) {
     }
 }
 
-// What waits for the device cannot be recorded: it is computed all the same.
+// Operations that wait for the device cannot be recorded: they are computed all the same.
 TEST(DeviceGraphTest, OperationsThatCannotBeRecordedAreComputedAtEveryCall) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "this machine has no GPU";
   const torch::Device device(torch::kCUDA, 0);

@@ -174,7 +174,7 @@ AgentNetworkImpl& Acting::NetworkOf(uint64_t& version) {
   return shown_ != nullptr ? *shown_ : *followed_;
 }
 
-// What the slots remember and the rows bring, to outputs. `network`: NetworkOf's.
+// Computes outputs from what the rows bring and the slots remember. `network`: NetworkOf's.
 Acting::Computation& Acting::Compute(AgentNetworkImpl& network, int64_t rows, bool greedy) {
   // a module of the user may do what cannot be recorded
   const bool record = network_config_.module == nullptr;

@@ -37,7 +37,7 @@ class SlotMemory {
   };
   virtual ~SlotMemory() = default;
 
-  // What the rows bring crosses to the device. Rows from the batch's own on to `padded` are of no
+  // Sends what the rows bring to the device. Rows from the batch's own on to `padded` are of no
   // slot. REQUIRES: at most rows_max.
   virtual void Send(InferenceBatch& batch, int64_t padded) = 0;
   // The newest frames of the rows sent last join their slots'. These operations, and Leave's, are
