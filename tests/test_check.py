@@ -52,9 +52,45 @@ class Drifts(Task):
 '''
 
 
+LEAVING = '''
+import numpy as np
+from gymnasium import spaces
+from my_tasks import Task
+
+
+class Leaves(Task):
+    """Has one number that grows out of the space at step 2, and an action without an upper bound."""
+
+    action_space = spaces.Box(np.float32([-1, -1]), np.float32([1, np.inf]))
+
+    def step(self, action):
+        _, *rest = super().step(action)
+        return np.array([0, 0.6 * self.t, 0]), *rest
+
+
+class Calm(Task):
+    pass
+
+
+class Loses(Task):
+    """Has a part of an observation outside its own space at step 3."""
+
+    observation_space = spaces.Dict(a=spaces.Box(-1, 1, (2,)), b=spaces.Discrete(3))
+
+    def reset(self, **kwargs):
+        super().reset()
+        return {"a": np.float32([0, 0]), "b": 1}, {}
+
+    def step(self, action):
+        _, *rest = super().step(action)
+        return {"a": np.float32([0, 1.5 if self.t == 3 else 0]), "b": 2}, *rest
+'''
+
+
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "my_tasks.py").write_text(MODULE)
+    (tmp_path / "leaving.py").write_text(LEAVING)
     return tmp_path
 
 
@@ -170,3 +206,16 @@ def test_an_environment_that_cannot_be_repeated(folder):
     outcome = ok("check", "my_tasks:Drifts", "--seconds", 0.2, "--json", cwd=folder)
     assert outcome.json["ok"] is True and outcome.json["reproducible"] is False
     assert re.search("same seed and actions gave another episode from step 1 on: .*self.np_random only", outcome.err)
+
+
+@pytest.mark.parametrize(("name", "warnings"), [
+    ("Leaves", ["observation of step 2 has 1.2 at [1], outside [-1, 1]", "number 1 has no finite bounds"]),
+    ("Loses", ["observation of step 3 has the value {'a': array([0. , 1.5]"]),
+    ("Calm", []),
+])  # fmt: skip
+def test_numbers_outside_the_declared_spaces_are_told_once(name, warnings, folder):
+    found = ok("check", f"leaving:{name}", "--seconds", 0.1, "--json", cwd=folder).json
+    assert found["ok"] is True and len(found["warnings"]) == len(warnings), found["warnings"]
+    assert all(part in line for part, line in zip(warnings, found["warnings"])), found["warnings"]
+    shown = ok("check", f"leaving:{name}", "--seconds", 0.1, cwd=folder)
+    assert all(part in shown.err for part in warnings)

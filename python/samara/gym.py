@@ -3,7 +3,8 @@
 
 ``{"kind": "gym", "id": "LunarLander-v3"}``; ``"module:Name-v0"`` imports the module first, from ``"path"`` if it is
 nowhere else, and ``"module:Class"`` needs no registration; ``"kwargs"`` are arguments of ``gymnasium.make``;
-``"wrappers"`` are applied innermost first, each as ``"module:Class"`` or ``"module:Class?argument=value&..."``.
+``"wrappers"`` are applied innermost first, each as ``"module:Class"`` or ``"module:Class?argument=value&..."``. With
+``"check"`` the first observation that its space does not have is told as a line ``check: ...`` on stderr.
 
 Observations: a uint8 Box stays as it is, every other Box becomes float32, and Dict, Tuple, Discrete, MultiDiscrete and
 MultiBinary spaces are flattened to one float32 vector by ``gymnasium.spaces.flatten``, a Dict of a goal environment in
@@ -160,6 +161,49 @@ class GymEnvironment(WithoutState):
         self.env.close()
 
 
+class Reporting(gymnasium.Wrapper):
+    """Prints the first observation that is outside its space, which changes nothing."""
+
+    told = False
+    steps = 0
+
+    def reset(self, **kwargs: Any) -> Any:
+        self.steps = 0
+        result = self.env.reset(**kwargs)
+        self.look(result, "reset")
+        return result
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        result = self.env.step(action)
+        self.look(result, f"step {self.steps}")
+        return result
+
+    def look(self, result: Any, where: str) -> None:
+        if self.told or not isinstance(result, tuple) or not result:  # the adapter refuses what is no tuple
+            return
+        if fault := outside(self.observation_space, result[0]):
+            self.told = True
+            print(f"check: the observation of {where} has {fault}", file=sys.stderr, flush=True)
+
+
+def outside(space: spaces.Space, value: Any) -> str:
+    """Returns what `value` has that `space` does not; "" if nothing. A type that can be cast is no fault."""
+    if not isinstance(space, spaces.Box):
+        return "" if space.contains(value) else f"the value {value!r}, which is not in {space}"
+    try:
+        numbers = np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        return ""  # the adapter refuses it
+    if numbers.shape != space.shape:
+        return ""
+    faults = np.argwhere((numbers < space.low) | (numbers > space.high))  # not a number ends the actor
+    if not faults.size:
+        return ""
+    at = tuple(int(i) for i in faults[0])
+    return f"{numbers[at]:g} at {list(at)}, outside [{space.low[at]:g}, {space.high[at]:g}] of the space"
+
+
 def explain_unpacking(method: str, expected: str, error: Exception) -> None:
     """Raises TypeError where this file or a wrapper of Gymnasium's could not take apart what `method` returned."""
     last = traceback.extract_tb(error.__traceback__)[-1]
@@ -244,7 +288,7 @@ def make(config: dict[str, Any], render: bool = False) -> GymEnvironment:
     """Checks the configuration and builds the environment with its wrappers."""
     given = config.get("id")
     kwargs, wrappers = config.get("kwargs", {}), config.get("wrappers", [])
-    unknown = config.keys() - {"kind", "id", "path", "kwargs", "wrappers", "actor", "incarnation"}
+    unknown = config.keys() - {"kind", "id", "path", "kwargs", "wrappers", "check", "actor", "incarnation"}
     if unknown:
         raise SetupError(CONFIG, f"gym: unknown key {min(unknown)!r}, expected id, path, kwargs, wrappers")
     path = config.get("path", "")
@@ -259,6 +303,8 @@ def make(config: dict[str, Any], render: bool = False) -> GymEnvironment:
     env = build(given, kwargs | {"render_mode": "rgb_array"} if render else kwargs, folders, again)
     for wrapper in wrappers:
         env = wrap(wrapper, env, folders)
+    if config.get("check"):
+        env = Reporting(env)
     return GymEnvironment(given, env, render, chosen if kwargs or wrappers else "")
 
 

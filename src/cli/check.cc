@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -41,15 +42,29 @@ std::string AboutAction(const ActionSpec& spec) {
   return fmt::format("{} choices: {}", spec.n, fmt::join(spec.sizes, " x "));
 }
 
-// While one lives, what actors print goes to a traceback, and nothing of the log is shown.
+// The first number of an action that has no finite bounds; null: all have.
+nlohmann::json FirstOpen(const ActionSpec& spec) {
+  for (size_t i = 0; !spec.discrete && i < spec.low.size(); ++i)
+    if (!std::isfinite(spec.low[i]) || !std::isfinite(spec.high[i])) return i;
+  return nullptr;
+}
+
+// While one lives, what actors print goes to a traceback, of an environment that is checked also
+// to `warnings`, and nothing of the log is shown.
 class Listening {
  public:
-  explicit Listening(UserTraceback& traceback) {
+  Listening(UserTraceback& traceback, std::vector<std::string>& warnings) {
     SetLogLevel(LogLevel::kDebug);
-    SetLogSink([&traceback](std::string_view line) {
+    SetLogSink([&](std::string_view line) {
+      constexpr std::string_view kWarning = "check: ";  // python/samara/gym.py
       while (line.ends_with('\n')) line.remove_suffix(1);
       const size_t colon = line.find(": ");  // after the actor's name
-      if (colon != line.npos) traceback.Take(line.substr(colon + 2));
+      if (colon == line.npos) return;
+      line.remove_prefix(colon + 2);
+      if (line.starts_with(kWarning))
+        warnings.emplace_back(line.substr(kWarning.size()));
+      else
+        traceback.Take(line);
     });
   }
   ~Listening() {
@@ -175,11 +190,21 @@ Result<std::optional<size_t>> FirstDifference(Fleet& fleet, const NamedEnvironme
   return std::optional<size_t>();
 }
 
+// The environment, one of Gymnasium's so that it looks at its observations.
+Result<NamedEnvironment> Find(const CheckArguments& args) {
+  ASSIGN_OR_RETURN(const GymOptions gym, ParseGymOptions(args.overrides));
+  ASSIGN_OR_RETURN(NamedEnvironment named, FindEnvironment(args.environment, args.preset, gym));
+  auto json = nlohmann::json::parse(named.actor_json, nullptr, /*allow_exceptions=*/false);
+  if (json.is_object() && json.value("kind", "") == "gym") {
+    json["check"] = true;
+    named.actor_json = json.dump();
+  }
+  return named;
+}
+
 // Fills `found` as far as it comes.
 Status Examine(const CheckArguments& args, nlohmann::json& found) {
-  ASSIGN_OR_RETURN(const GymOptions gym, ParseGymOptions(args.overrides));
-  ASSIGN_OR_RETURN(const NamedEnvironment named,
-                   FindEnvironment(args.environment, args.preset, gym));
+  ASSIGN_OR_RETURN(const NamedEnvironment named, Find(args));
   ActorFleetOptions options;
   options.slots = 1;
   options.failures_max = 1;  // what fails once is to be shown
@@ -189,6 +214,7 @@ Status Examine(const CheckArguments& args, nlohmann::json& found) {
                  args.seconds);
   found["observation"] = AboutObservation(fleet->spec().observation);
   found["action"] = AboutAction(fleet->spec().action);
+  found["open_action"] = FirstOpen(fleet->spec().action);
   const GracefulStop looked_at;
   RandomPlayer player(*fleet, named, args.seed);
   ASSIGN_OR_RETURN(found["steps_per_second"], player.Play(args.seconds));
@@ -211,6 +237,25 @@ void PrintPeople(const CheckArguments& args, const nlohmann::json& found) {
                 found["steps_per_second"].get<double>(), found["episodes"].get<long long>());
 }
 
+// Adds to `warnings` what would surprise in a run.
+void Judge(const nlohmann::json& found, std::vector<std::string>& warnings) {
+  if (!found["open_action"].is_null())
+    warnings.push_back(fmt::format(
+        "the action's number {} has no finite bounds: it gets what the policy gives, about -1 to "
+        "1, unscaled; declare the bounds that it means in action_space",
+        found["open_action"].get<size_t>()));
+  if (found["episodes"] == 0)
+    warnings.emplace_back(
+        "no episode has ended: if none ever does, a run waits for ever; end them after a number of "
+        "steps by env.wrappers=gymnasium.wrappers:TimeLimit?max_episode_steps=1000, or give "
+        "--seconds more");
+  if (!found["differs_at"].is_null())
+    warnings.push_back(fmt::format(
+        "the same seed and actions gave another episode from step {} on: results with it cannot be "
+        "repeated; draw random numbers from self.np_random only, and set everything in reset",
+        found["differs_at"].get<size_t>()));
+}
+
 // Without an actor's hint at this command, in which options may follow the environment.
 Status WithoutHint(const Status& status, const std::string& environment) {
   constexpr std::string_view kEnd = "` shows the traceback";
@@ -227,38 +272,34 @@ Status RunCheck(const CheckArguments& args, Invocation& invocation) {
                           {"environment", args.environment},
                           {"observation", nullptr},
                           {"action", nullptr},
+                          {"open_action", nullptr},
                           {"episodes", 0},
                           {"steps_per_second", nullptr},
                           {"reproducible", nullptr},
                           {"differs_at", nullptr},
                           {"error", nullptr},
-                          {"traceback", nlohmann::json::array()}};
+                          {"traceback", nlohmann::json::array()},
+                          {"warnings", nlohmann::json::array()}};
   UserTraceback traceback;
+  std::vector<std::string> warnings;
   Status status;
   {
-    const Listening listening(traceback);
+    const Listening listening(traceback, warnings);
     status = Examine(args, found);
   }
   if (status.code() == Code::kTryAgain) return status;
   status = WithoutHint(status, args.environment);
   if (!args.json) PrintPeople(args, found);
   for (const std::string& line : traceback.lines()) std::fprintf(stderr, "%s\n", line.c_str());
-  if (status.ok() && found["episodes"] == 0)
-    LogWarning(
-        "no episode has ended: if none ever does, a run waits for ever; end them after a number of "
-        "steps by env.wrappers=gymnasium.wrappers:TimeLimit?max_episode_steps=1000, or give "
-        "--seconds more");
-  if (!found["differs_at"].is_null())
-    LogWarning(fmt::format(
-        "the same seed and actions gave another episode from step {} on: results with it cannot be "
-        "repeated; draw random numbers from self.np_random only, and set everything in reset",
-        found["differs_at"].get<size_t>()));
+  if (status.ok()) Judge(found, warnings);
+  for (const std::string& line : warnings) LogWarning(line);
   if (!args.json) return status;
   if (!status.ok()) {
     found["error"] = status.message();
     std::fprintf(stderr, "samara: %s\n", status.message().c_str());
   }
   found["traceback"] = traceback.lines();
+  found["warnings"] = warnings;
   invocation.exit_code = static_cast<int>(status.code());
   PrintJson(found);
   return Status::Ok();
