@@ -227,6 +227,7 @@ def test_keys_pause_step_hasten_and_end_an_episode(tmp_path):
     terminal = Terminal(line(BINARY, "play", run) + "; echo ended with $?; stty -a; sleep 60", height=24)
     try:
         terminal.wait_for("q quit")
+        until(terminal, lambda now: now[1] > 0)
         terminal.keys("Space")
         score, step, speed, _ = until(terminal, lambda now: now[3])
         assert score == step > 0 and speed == 1  # CartPole: one point a step

@@ -28,15 +28,17 @@ using namespace std::chrono_literals;
 constexpr int64_t kEndless = int64_t{1} << 19;  // steps of an episode; observed, so within range
 constexpr uint32_t kSlots = 12;
 constexpr uint64_t kRows = 4000;
+constexpr int kSpans = 30;
 
 std::unique_ptr<Fleet> LocalFleet(uint32_t slots, uint32_t threads) {
   return MakeThreadFleet([] { return MakeDummyEnvironment({.length = kEndless}); }, slots, threads)
       .ValueOrThrow();
 }
 
-// How often the whole program allocates while the server answers kRows rows, in the best of some
-// such spans: memory that grows with the largest message so far grows a few times, a step's own
-// allocations would be in all of them. Without what `others` counts.
+// How often the whole program allocates while the server answers kRows rows, in the first such span
+// without one, or the best of kSpans: memory that grows with the largest message so far, or the
+// longest queue, grows a few times, the more often the busier the machine; a step's own allocations
+// would be in all of them. Without what `others` counts.
 int64_t CallsOf(Fleet& fleet, UnrollStore* store = nullptr,
                 const std::atomic<uint64_t>* others = nullptr) {
   NullModel model(fleet.spec().observation.bytes(), fleet.slots());
@@ -53,7 +55,7 @@ int64_t CallsOf(Fleet& fleet, UnrollStore* store = nullptr,
     return static_cast<int64_t>(AllocationsSoFar().calls - (others ? others->load() : 0));
   };
   int64_t least = std::numeric_limits<int64_t>::max();
-  for (int span = 0; span < 5; ++span) {
+  for (int span = 0; span < kSpans && least > 0; ++span) {
     const int64_t before = so_far();
     wait_for(server.counters().rows + kRows);
     least = std::min(least, so_far() - before);
