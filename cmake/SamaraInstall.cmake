@@ -19,7 +19,7 @@ add_library(samara_evolution INTERFACE)
 target_link_libraries(samara_evolution INTERFACE samara_cli samara_no_agents samara_no_ranks)
 set_target_properties(samara_evolution PROPERTIES EXPORT_NAME evolution)
 set(torch_free samara_core samara_data samara_nn samara_atari_preset samara_env samara_fleet samara_remote samara_remote_grpc samara_noise
-  samara_policy samara_nn_device samara_evo samara_evo_device samara_rl samara_replica samara_config samara_storage samara_view samara_report samara_play samara_train
+  samara_policy samara_nn_device samara_evo samara_evo_device samara_rl samara_replica samara_config samara_storage samara_evolution_journal samara_view samara_report samara_play samara_train
   samara_bench_grpc samara_bench_device samara_bench samara_cli samara_no_agents samara_no_ranks samara_evolution)
 if(TARGET samara_grpc)
   list(APPEND torch_free samara_grpc)
