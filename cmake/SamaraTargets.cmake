@@ -60,35 +60,42 @@ if(SAMARA_SANITIZE)
   endif()
 endif()
 
-# Headers precompiled once for each kind of options: those of all libraries, those of all tests, and (src/nn/torch) torch's.
+# Code that takes longer to optimize than to run is compiled with these options, as what uses the precompiled header that
+# has them: libraries that work once a generation or less, tests, which check what is in the libraries, and what calls torch,
+# where the time is spent in torch's own code.
+set(samara_light $<$<CONFIG:Release>:-O1>)
+
+# Headers precompiled once for each kind of code: samara_pch of libraries, samara_light_pch of light ones, samara_test_pch of
+# tests, and (src/nn/torch) samara_torch_pch. samara_precompiled(name HEADER [LIGHT] [DEPS ...])
 function(samara_precompiled name header)
+  cmake_parse_arguments(ARG "LIGHT" "" "DEPS" ${ARGN})
   set(empty ${CMAKE_CURRENT_BINARY_DIR}/${name}.cc)
   file(CONFIGURE OUTPUT ${empty} CONTENT "")
   add_library(${name} OBJECT ${empty})
-  target_link_libraries(${name} PRIVATE samara_options ${ARGN})
+  target_link_libraries(${name} PRIVATE samara_options ${ARG_DEPS})
+  if(ARG_LIGHT)
+    target_compile_options(${name} PRIVATE ${samara_light})
+  endif()
   target_precompile_headers(${name} PRIVATE ${header})
 endfunction()
 samara_precompiled(samara_pch ${CMAKE_SOURCE_DIR}/cmake/pch.h)
 set(SAMARA_LIGHT_PCH samara_pch)
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   set(SAMARA_LIGHT_PCH samara_light_pch)
-  samara_precompiled(samara_light_pch ${CMAKE_SOURCE_DIR}/cmake/pch.h)
-  target_compile_options(samara_light_pch PRIVATE -O1)
+  samara_precompiled(samara_light_pch ${CMAKE_SOURCE_DIR}/cmake/pch.h LIGHT)
 endif()
 if(SAMARA_TESTS)
-  samara_precompiled(samara_test_pch ${CMAKE_SOURCE_DIR}/cmake/test_pch.h fmt::fmt nlohmann_json::nlohmann_json GTest::gtest)
-  # what tests check is in the libraries: compiling a test takes longer than running it
-  set(SAMARA_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
-  target_compile_options(samara_test_pch PRIVATE ${SAMARA_TEST_OPTIONS})
+  samara_precompiled(samara_test_pch ${CMAKE_SOURCE_DIR}/cmake/test_pch.h LIGHT
+    DEPS fmt::fmt nlohmann_json::nlohmann_json GTest::gtest)
 endif()
 
-# samara_use_precompiled(target [samara_torch_pch])
-function(samara_use_precompiled name)
-  set(from samara_pch)
-  if(ARGN)
-    set(from ${ARGN})
-  endif()
+# samara_use_precompiled(target PCH): from here on the target is compiled as PCH is.
+function(samara_use_precompiled name from)
   target_precompile_headers(${name} REUSE_FROM ${from})
+  get_target_property(options ${from} COMPILE_OPTIONS)
+  if(options)
+    target_compile_options(${name} PRIVATE ${options})
+  endif()
 endfunction()
 
 # samara_sources(VARIABLE FOLDER... [WITHOUT REGEX]): every *.cc of these folders (`.` is the current one) but tests.
@@ -123,7 +130,7 @@ function(samara_compile_apart)
 endfunction()
 
 # samara_library(name DEPS ... [SOURCES ...] [PCH samara_torch_pch] [LIGHT]): a static library of these sources, or of every *.cc
-# of this folder but tests. LIGHT: code that runs once a generation or less, which takes longer to optimize than to run.
+# of this folder but tests.
 function(samara_library name)
   cmake_parse_arguments(ARG "LIGHT" "PCH" "DEPS;SOURCES" ${ARGN})
   if(NOT ARG_SOURCES)
@@ -132,11 +139,13 @@ function(samara_library name)
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC $<BUILD_INTERFACE:samara_options> ${ARG_DEPS})
   if(ARG_LIGHT)
-    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-    samara_use_precompiled(${name} ${SAMARA_LIGHT_PCH})
+    set(from ${SAMARA_LIGHT_PCH})
+  elseif(ARG_PCH)
+    set(from ${ARG_PCH})
   else()
-    samara_use_precompiled(${name} ${ARG_PCH})
+    set(from samara_pch)
   endif()
+  samara_use_precompiled(${name} ${from})
   if(ARG_PCH)
     samara_share_torch_templates(${name} 16)
   else()
@@ -183,10 +192,6 @@ function(samara_tests name)
   add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE SAMARA_SOURCE_DIR="${CMAKE_SOURCE_DIR}" SAMARA_PYTHON="${SAMARA_VENV_PYTHON}")
-  # gcc 13 and newer refuse a precompiled header of another -O, and torch's is that of the libraries
-  if(NOT ARG_PCH OR (CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND compiler_major LESS 13))
-    target_compile_options(${name} PRIVATE ${SAMARA_TEST_OPTIONS})
-  endif()
   if(ARG_PCH)
     samara_use_precompiled(${name} ${ARG_PCH})
     samara_share_torch_templates(${name} 8)
