@@ -62,7 +62,7 @@ def test_every_example_is_tested():
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("launcher,ranks", [("threads", 2), ("threads", 4), ("samara", 2)])
+@pytest.mark.parametrize("launcher,ranks", [("threads", 2), pytest.param("threads", 4, marks=pytest.mark.slow), ("samara", 2)])
 def test_exact_mode_has_the_same_bits(alone, name, launcher, ranks):
     assert example(name, launcher, ranks) == {**alone(name), "world_size": ranks}
 

@@ -166,8 +166,8 @@ def test_actors_and_ranks_leave_no_trace(run, file, tmp_path):
     assert (tmp_path / "both/module.pt").read_bytes() == (run / "module.pt").read_bytes() == file.read_bytes()
 
 
-@pytest.mark.parametrize("how", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
-                                 pytest.param(signal.SIGKILL, marks=pytest.mark.default_tier)])
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_the_module_may_go_and_a_kill_may_come(file, tmp_path, how):
     words = [*PPO, "learn.updates=150", "run.checkpoint_seconds=1"]
     mine = shutil.copy(file, tmp_path / "mine.pt")
@@ -239,7 +239,7 @@ MAZE = ["classic/cartpole-ppo", "env.id=ImageMazeDiscrete", "env.frames_max=100"
 PONG = ["atari/ppo-desktop", "env.game=pong", "fleet.actors=1"]
 
 
-@pytest.mark.parametrize("task", [pytest.param(MAZE, id="maze"), pytest.param(PONG, id="pong", marks=pytest.mark.default_tier)])
+@pytest.mark.parametrize("task", [pytest.param(MAZE, id="maze"), pytest.param(PONG, id="pong", marks=pytest.mark.slow)])
 def test_images_come_as_pytorch_has_them(task, tmp_path):
     """As [N, channels, rows, columns], a tensor that may be viewed as rows; bytes divided by 255."""
     words = [*task, "learn.updates=2", "learn.environments=4", "learn.batch=4", "learn.unroll=16", "learn.epochs=2",

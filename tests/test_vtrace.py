@@ -309,7 +309,7 @@ def test_a_run_from_before_there_was_the_key_is_resumed_and_played(tmp_path):
 PRESETS = sorted(p.relative_to(ROOT / "presets").with_suffix("").as_posix() for p in (ROOT / "presets").rglob("*vtrace*.toml"))
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", [pytest.param(p, marks=pytest.mark.slow) if p.endswith("-desktop") else p for p in PRESETS])
 def test_every_preset_makes_updates(tmp_path, preset):
     """No recipe dies at its start."""
     if preset.startswith("football/") and importlib.util.find_spec("envpool") is None:
