@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from samara_cli import CARTPOLE, ROOT
 
-pytestmark = pytest.mark.slow  # find_package without torch: test_outside.py
+pytestmark = pytest.mark.default_tier
 BUILD = ROOT / "build"
 
 PROJECT = """
@@ -33,6 +33,7 @@ def run(*command, cwd, **variables):
     return done.stdout
 
 
+@pytest.mark.slow  # find_package without torch: test_outside.py
 @pytest.mark.skipif(not (BUILD / "src/replica/torch/libsamara_replica_torch.a").exists(), reason="built without torch")
 def test_another_project_finds_the_package(tmp_path):
     prefix, project = tmp_path / "prefix", tmp_path / "project"
@@ -120,6 +121,7 @@ def of_the_build(folder, *words):
     return json.loads(run(*words, cwd=folder).splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_the_wheel_says_what_it_is(wheel):
     assert re.fullmatch(r"samara-0\.1\.0-cp3\d+-cp3\d+-linux_\w+\.whl", wheel.name)
     with zipfile.ZipFile(wheel) as file:
@@ -136,6 +138,7 @@ def test_the_wheel_says_what_it_is(wheel):
     assert {requirement for requirement, _ in extras} <= pinned.union(setup)
 
 
+@pytest.mark.slow
 def test_what_the_wheel_links_is_of_the_system_or_of_torch(environment):
     """Nothing of this tree, and no library that another machine may lack."""
     system = re.compile(r"ld-linux.*|lib(c|m|mvec|pthread|dl|rt|stdc\+\+|gcc_s)\.so\.\d+")
@@ -151,6 +154,7 @@ def test_what_the_wheel_links_is_of_the_system_or_of_torch(environment):
         assert all(path.startswith("$ORIGIN") for path in paths), file
 
 
+@pytest.mark.slow
 def test_the_command_of_the_wheel_evolves(environment, tmp_path):
     """With NumPy alone: no Gymnasium, no torch, no source tree."""
     assert environment("samara", "--version") == environment("python", "-m", "samara", "--version")
@@ -167,6 +171,7 @@ def test_the_command_of_the_wheel_evolves(environment, tmp_path):
     assert environment("python", "-c", code).split() == [result["population_hash"]]
 
 
+@pytest.mark.slow
 def test_what_the_environment_lacks_is_one_line(environment):
     [line] = environment("samara", "train", "classic/cartpole-ppo", "--out", "ppo", code=78).splitlines()
     assert re.search(r"need torch \S+, which is not in \S+/site-packages: pip install torch==\d\.\d+", line)
@@ -174,6 +179,7 @@ def test_what_the_environment_lacks_is_one_line(environment):
     assert "gymnasium" in line and "install it with pip" in line
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (BUILD / "samara-torch").exists(), reason="built without torch")
 def test_the_command_of_the_wheel_learns_and_starts_actors(environment, tmp_path):
     words = ["classic/cartpole-ppo", "learn.frames=5000", "run.video=false", "run.random_episodes=2", "learn.test_episodes=2"]
