@@ -79,7 +79,7 @@ def test_every_algorithm_writes_the_same_records(run):
     assert result["frames"] == generations[-1]["frames"] and len(result["elite_returns"]) == 4
 
 
-# the others differ from one of these by a rule of selection, not by what they save
+# the slow ones save what one of the others saves: centres, or a mean and deviations
 @pytest.mark.parametrize("run", [pytest.param(name, marks=pytest.mark.slow) if name in ("nsr-es", "nsra-es", "sep-cma-es", "snes")
                                  else name for name in ALGORITHMS], indirect=True)
 def test_every_policy_plays_again(run, tmp_path):
