@@ -99,10 +99,25 @@ void ExactReducer::Reduce(size_t b) {
   FromHost(host, flat);
 }
 
-void ExactReducer::ReduceAndApply(int local, int64_t samples, Site site) {
+void ExactReducer::Fill(const Bucket& bucket, int64_t samples) const {
+  torch::Tensor flat = bucket.flat;
+  flat.zero_();
+  const torch::Tensor weight = torch::scalar_tensor(samples, flat.options().device(torch::kCPU));
+  for (size_t j = 0; j < bucket.parameters.size() && samples > 0; ++j) {
+    const torch::Tensor& gradient = parameters_[bucket.parameters[j]].grad();
+    if (!gradient.defined()) continue;
+    RequireDense(gradient);
+    torch::Tensor place = flat.narrow(0, bucket.offsets[j], gradient.numel());
+    torch::mul_out(place, gradient.detach().reshape({-1}), weight);
+  }
+  SetTail(bucket, samples,
+          [&](size_t i) { return samples > 0 && parameters_[i].grad().defined(); });
+}
+
+void ExactReducer::ReduceAndApply(int local, Site site) {
   const ReplicatorState::Call call{"optimizer step",
                                    std::to_string(parameters_.size()) + " parameters", site};
-  for (const Bucket& bucket : buckets_) Fill(bucket, samples);
+  for (const Bucket& bucket : buckets_) Fill(bucket, state_.samples[static_cast<size_t>(local)]);
   if (state_.locals() > 1) FoldInOrder(local);
   ZeroGrad();
   stamps_[static_cast<size_t>(local)].assign(parameters_.size(), {});

@@ -30,8 +30,10 @@ class ExactReducer : public GradientReducer {
   void Start() override;
   void GradientReady(size_t local, size_t parameter) override;
   void GradientWritten(size_t parameter) override;
-  void ReduceAndApply(int local, int64_t samples, Site site) override;
+  void ReduceAndApply(int local, Site site) override;
 
+  // Weighted gradients of the parameters, and the tail, into the bucket's flat memory.
+  void Fill(const Bucket& bucket, int64_t samples) const;
   void ResetParked();  // no gradients, and buffers as they are in the module
   void StartFolders();
   // Adds local replica's buckets to the folders, or keeps them until those before it have come.

@@ -191,11 +191,21 @@ void OverlappedReducer::Sum(const Collective& what, const torch::Tensor& data,
   ThrowReplication(group.Delegate(what, data.nbytes(), run));
 }
 
-void OverlappedReducer::ReduceAndApply(int local, int64_t samples, Site site) {
+void OverlappedReducer::Average(const Bucket& bucket, std::vector<size_t>& used) {
+  if (!alone()) return GradientReducer::Average(bucket, used);
+  // of one replica: what the backward pass has left
+  for (const size_t i : bucket.parameters) {
+    torch::Tensor& gradient = parameters_[i].mutable_grad();
+    if (state_.samples[0] == 0) gradient.reset();
+    if (!gradient.defined()) continue;
+    RequireDense(gradient);
+    used.push_back(i);
+  }
+}
+
+void OverlappedReducer::ReduceAndApply(int local, Site site) {
   const SteadyTime start = Now();
   Launch(true);
-  if (alone())
-    for (const Bucket& bucket : buckets_) Fill(bucket, samples);
   if (options_.step_by_bucket) {
     ApplyByBucket();
   } else {

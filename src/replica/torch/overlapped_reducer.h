@@ -32,7 +32,8 @@ class OverlappedReducer : public GradientReducer {
   void Start() override;
   void GradientReady(size_t local, size_t parameter) override;
   void GradientWritten(size_t parameter) override;
-  void ReduceAndApply(int local, int64_t samples, Site site) override;
+  void ReduceAndApply(int local, Site site) override;
+  void Average(const Bucket& bucket, std::vector<size_t>& used) override;
 
   void MakeAccumulations();
   torch::Tensor& BucketView(size_t parameter);

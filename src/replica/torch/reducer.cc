@@ -50,6 +50,10 @@ bool IsDropped(const torch::Tensor& gradient) {
   return !gradient.defined() || gradient.count_nonzero().item<int64_t>() == 0;
 }
 
+void RequireDense(const torch::Tensor& gradient) {
+  if (gradient.is_sparse()) throw ReplicationError(78, "sparse gradients: expected dense ones");
+}
+
 std::shared_ptr<GradientReducer> GradientReducer::Make(ReplicatorState& state,
                                                        std::vector<torch::Tensor> parameters,
                                                        std::vector<torch::Tensor> buffers,
@@ -149,21 +153,6 @@ void GradientReducer::MakeBuckets(const std::vector<size_t>& order) {
   }
 }
 
-void GradientReducer::Fill(const Bucket& bucket, int64_t samples) const {
-  torch::Tensor flat = bucket.flat;
-  flat.zero_();
-  const torch::Tensor weight = OnHostLike(flat, {}).fill_(samples);
-  for (size_t j = 0; j < bucket.parameters.size() && samples > 0; ++j) {
-    const torch::Tensor& gradient = parameters_[bucket.parameters[j]].grad();
-    if (!gradient.defined()) continue;
-    if (gradient.is_sparse()) throw ReplicationError(78, "sparse gradients: expected dense ones");
-    torch::Tensor place = flat.narrow(0, bucket.offsets[j], gradient.numel());
-    torch::mul_out(place, gradient.detach().reshape({-1}), weight);
-  }
-  SetTail(bucket, samples,
-          [&](size_t i) { return samples > 0 && parameters_[i].grad().defined(); });
-}
-
 void GradientReducer::SetTail(const Bucket& bucket, int64_t samples,
                               const std::function<bool(size_t)>& has_gradient) const {
   const torch::Tensor counts = OnHostLike(bucket.flat, {bucket.tail_size()});
@@ -219,10 +208,9 @@ double GradientReducer::Norm(const std::vector<size_t>& used) const {
   std::vector<size_t> order = used;
   std::sort(order.begin(), order.end());  // the same sum whatever the buckets
   if (order.empty()) return 0;
-  std::vector<torch::Tensor> norms;
-  for (const size_t i : order)
-    norms.push_back(torch::linalg_vector_norm(parameters_[i].grad().detach(), 2, std::nullopt,
-                                              false, torch::kDouble));
+  std::vector<torch::Tensor> gradients;
+  for (const size_t i : order) gradients.push_back(parameters_[i].grad().detach());
+  const std::vector<torch::Tensor> norms = torch::_foreach_norm(gradients, 2, torch::kDouble);
   const torch::Tensor host = OnHost(torch::stack(norms));  // a GPU is waited for once
   double squares = 0;
   for (const double norm : std::span(host.data_ptr<double>(), norms.size())) squares += norm * norm;
@@ -299,7 +287,7 @@ void GradientReducer::Step(int local, Site site) {
   if (!alone()) CheckUnmodified(local);
   if (auto& begin = backward_[static_cast<size_t>(local)]; begin != SteadyTime())
     state_.Span(local, "backward pass", std::exchange(begin, {}));
-  ReduceAndApply(local, state_.samples[static_cast<size_t>(local)], site);
+  ReduceAndApply(local, site);
 }
 
 void GradientReducer::ShareUpdated(Site site) {

@@ -84,19 +84,17 @@ class GradientReducer : public PerReplicaState,
   // Called for a gradient that is not what the backward pass left: throws, or uses it.
   virtual void GradientWritten(size_t parameter) = 0;
   // Reduces the gradients of all replicas and applies them once.
-  virtual void ReduceAndApply(int local, int64_t samples, Site site) = 0;
+  virtual void ReduceAndApply(int local, Site site) = 0;
 
   void AddHooks();  // that call GradientReady
   void MakeBuckets(const std::vector<size_t>& order);
-  // Weighted gradients of the parameters, and the tail, into the bucket's flat memory.
-  void Fill(const Bucket& bucket, int64_t samples) const;
   void SetTail(const Bucket& bucket, int64_t samples,
                const std::function<bool(size_t parameter)>& has_gradient) const;
   Collective Describe(const Bucket& bucket, std::optional<int64_t> whole_batch) const;
   // Sum over the ranks, in the fixed tree.
   void TreeSum(const Collective& what, const torch::Tensor& data, Communicator& group) const;
   // Averages a reduced bucket in place; appends the parameters that have a gradient.
-  void Average(const Bucket& bucket, std::vector<size_t>& used);
+  virtual void Average(const Bucket& bucket, std::vector<size_t>& used);
   double Norm(const std::vector<size_t>& used) const;  // of the averaged gradients
   void WarnWithoutGradient(const std::vector<size_t>& used);
   void Apply();                  // all buckets are reduced
@@ -134,5 +132,7 @@ class GradientReducer : public PerReplicaState,
 
 // Whether a gradient has been reset, or is zero throughout, as a module's zero_grad leaves it.
 bool IsDropped(const torch::Tensor& gradient);
+// ReplicationError 78.
+void RequireDense(const torch::Tensor& gradient);
 
 }  // namespace samara
