@@ -270,7 +270,7 @@ def test_a_class_needs_no_registration_and_takes_arguments_and_wrappers(corridor
     ({"wrappers": ["corridors:Scaled?to=2"]}, CONFIG, "to"),
     ({"wrappers": ["no_such_module:Scaled"]}, NO_INPUT, "then in the current folder"),
     ({"wrappers": "corridors:Scaled"}, CONFIG, "a list"),
-    ({"id": "no_such_module:Corridor"}, NO_INPUT, "then in the current folder"),
+    ({"id": "no_such_module:Corridor"}, NO_INPUT, "start samara in the module's folder, or name that in PYTHONPATH"),
     ({"id": "corridors:Nothing"}, CONFIG, r"corridors \(.*corridors.py\) has no class Nothing; it has Corridor, Scaled$"),
     ({"id": "./corridors:Corridor"}, CONFIG, "^gym './corridors:Corridor': ./corridors is a path, expected MODULE:NAME .*"
                                              ": corridors:Corridor, run in the folder of corridors.py$"),

@@ -459,4 +459,4 @@ def missing(error: Exception, folders: dict[str, str]) -> str:
     if not folders or not isinstance(error, ModuleNotFoundError):
         return f"{error}; samara's Python is {sys.executable} (-m pip)"
     where = "".join(f", then in {what} {folder}" for folder, what in folders.items())
-    return f"{error}: searched where Python finds modules{where}"
+    return f"{error}: searched where Python finds modules{where}; start samara in the module's folder, or name that in PYTHONPATH"
