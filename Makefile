@@ -7,7 +7,7 @@ export BASH_ENV := $(CURDIR)/.deps/environment
 endif
 PRESET ?= atari/deep-ga-quick
 
-.PHONY: help setup envpool rivals build train test test-quick test-long format lint fuzz coverage dist clean
+.PHONY: help setup envpool rivals build train test test-quick test-long format lint fuzz coverage dist wheel clean
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
@@ -64,6 +64,10 @@ coverage: setup
 ## make dist        an archive that runs elsewhere, build/samara-*.tar.gz (ARGS=--with-torch: with the learners, and libtorch)
 dist: setup
 	scripts/dist $(ARGS)
+
+## make wheel       the Python package, build/samara-*.whl, for pip on other machines
+wheel: setup
+	scripts/wheel
 
 clean:
 	rm -rf build build-*

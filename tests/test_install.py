@@ -74,6 +74,21 @@ def wheel(tmp_path_factory):
     return make_wheel(tmp_path_factory.mktemp("wheel"))
 
 
+@pytest.mark.slow
+def test_the_wheel_fits_other_systems(wheel, tmp_path):
+    """`make wheel` changes the tag alone."""
+    pytest.importorskip("auditwheel", reason="`make wheel` installs it")
+    left_out = [word for name in ("libtorch*.so", "libc10*.so") for word in ("--exclude", name)]
+    run(sys.executable, "-m", "auditwheel", "repair", *left_out, "--wheel-dir", tmp_path, wheel, cwd=tmp_path,
+        PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")  # fmt: skip
+    [tagged] = tmp_path.iterdir()
+    assert re.fullmatch(r"samara-0\.1\.0-cp3\d+-cp3\d+-manylinux_2_\d+_\w+\.whl", tagged.name)
+    with zipfile.ZipFile(wheel) as before, zipfile.ZipFile(tagged) as after:
+        files = {name for name in before.namelist() if not name.startswith("samara-")}
+        assert files == {name for name in after.namelist() if not name.startswith("samara-") and not name.endswith("/")}
+        assert all(before.read(name) == after.read(name) for name in files)
+
+
 def link(site, *packages):
     """Makes packages of this environment known in another one."""
     here = Path(pytest.__file__).parents[1]
@@ -163,6 +178,7 @@ def test_the_command_of_the_wheel_evolves(environment, tmp_path):
     doctor = environment.json("samara", "doctor")
     found = {finding["what"]: finding["found"] for finding in doctor["findings"]}
     assert doctor["good"] and found["Python environment"] == str(environment.python.parents[1])
+    assert "-C cmake.define.SAMARA_GRPC=ON" in found["remote actors"]
     assert "pip install torch==" in found["learning agents"] and "pip install gymnasium" in found["gymnasium (Gymnasium environments)"]
     result = environment.json("samara", "train", *CARTPOLE, "--out", "ga", "--quiet")
     assert result["population_hash"] == of_the_build(tmp_path, *CARTPOLE)["population_hash"]

@@ -111,7 +111,7 @@ Finding RemoteActors() {
   constexpr int kCured[] = {1, 60};  // bounds what streams that are reset at once cost
   const std::string what = "remote actors", version = GrpcVersion();
   if (version.empty())
-    return {what, "none: install libgrpc++-dev, remove build/ and build again", true, ""};
+    return {what, "none: " + HowToBuildWith("libgrpc++-dev", "SAMARA_GRPC"), true, ""};
   int release[2] = {};
   std::sscanf(version.c_str(), "%d.%d", &release[0], &release[1]);
   const bool old = std::lexicographical_compare(std::begin(release), std::end(release),

@@ -45,6 +45,12 @@ std::string HowToInstallPackages() {
   return "install it with pip";
 }
 
+std::string HowToBuildWith(std::string_view packages, std::string_view setting) {
+  if (SitePackagesOfProgram().empty())
+    return fmt::format("install {}, remove build/ and build again", packages);
+  return fmt::format("build the wheel with -C cmake.define.{}=ON (doc/installing.md)", setting);
+}
+
 Result<Path> FindVenv() {
   if (const char* named = std::getenv("SAMARA_VENV"); named != nullptr && *named != '\0') {
     if (IsVenv(named)) return Path(named);

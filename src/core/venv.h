@@ -23,6 +23,10 @@ Path SitePackagesOfProgram();
 // a source tree; what an unpacked archive's README says; pip elsewhere.
 std::string HowToInstallPackages();
 
+// How to have a part that this build lacks, for messages: packages of the system in a source tree,
+// a setting of CMake for a program that pip installed.
+std::string HowToBuildWith(std::string_view packages, std::string_view setting);
+
 // The folder of an installed package, "mujoco" or "gymnasium". kNoInput when it is not installed.
 Result<Path> FindVenvPackage(std::string_view package);
 

@@ -54,7 +54,11 @@ TEST_F(VenvTest, TheReleaseOfTorchIsThatOfItsPackage) {
   EXPECT_EQ(TorchIn(site), "2.13");
 }
 
-TEST_F(VenvTest, ATestIsNoProgramOfAPackage) { EXPECT_EQ(SitePackagesOfProgram(), Path()); }
+TEST_F(VenvTest, ATestIsNoProgramOfAPackage) {
+  EXPECT_EQ(SitePackagesOfProgram(), Path());
+  EXPECT_EQ(HowToBuildWith("libfrog-dev", "SAMARA_FROG"),
+            "install libfrog-dev, remove build/ and build again");
+}
 
 }  // namespace
 }  // namespace samara

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "core/venv.h"
 
 #ifndef SAMARA_LIBAV
 
@@ -16,10 +17,10 @@ Result<std::unique_ptr<VideoWriter>> VideoWriter::Open(const RootedPath& path,
                                                        const VideoOptions&) {
   return Status(
       Code::kConfig,
-      fmt::format("cannot write video {}: this build has no libav; install libavcodec-dev "
-                  "libavformat-dev libavutil-dev libswscale-dev and build again, or set "
-                  "run.video=false",
-                  path.string()));
+      fmt::format("cannot write video {}: this build has no libav: {}, or set run.video=false",
+                  path.string(),
+                  HowToBuildWith("libavcodec-dev libavformat-dev libavutil-dev libswscale-dev",
+                                 "SAMARA_VIDEO")));
 }
 
 }  // namespace samara

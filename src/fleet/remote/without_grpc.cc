@@ -1,13 +1,13 @@
 // The functions of remote.h where gRPC was not found at configure time.
+#include "core/venv.h"
 #include "fleet/remote/remote.h"
 
 namespace samara {
 namespace {
 
 Status NoGrpc() {
-  return {
-      Code::kConfig,
-      "this samara was built without gRPC: install libgrpc++-dev, remove build/ and build again"};
+  return {Code::kConfig,
+          "this samara was built without gRPC: " + HowToBuildWith("libgrpc++-dev", "SAMARA_GRPC")};
 }
 
 }  // namespace
