@@ -11,7 +11,7 @@ PRESET ?= atari/deep-ga-quick
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
-## make train       set up, build, and evolve players of a real Atari game (eight to fifteen minutes on two cores, by CPU)
+## make train       set up, build, and evolve players of a real Atari game (six to twelve minutes on two cores, by CPU)
 train: setup
 	scripts/train $(PRESET) $(ARGS)
 
