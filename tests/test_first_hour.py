@@ -1,6 +1,7 @@
 """What a newcomer reads: help, lists, next steps, messages of common mistakes."""
 
 import fcntl
+import json
 import os
 import re
 import shlex
@@ -28,6 +29,37 @@ def test_a_run_ends_with_what_to_do_next(run):
     assert command.endswith(" ga.generations=8")
     again = subprocess.run(f"{BINARY} {command}", shell=True, capture_output=True, text=True, cwd=ROOT)
     assert again.returncode == 0 and "8 generations" in again.stderr
+
+
+LEARNERS = ["classic/cartpole-a2c", "classic/cartpole-sac", "classic/cartpole-dqn", "classic/pendulum-td3", "classic/pendulum-d4pg",
+            "memory/recall-r2d2"]  # fmt: skip
+
+
+@pytest.mark.parametrize("preset, frames, seconds", [
+    ("classic/cartpole-ppo", 4000, 60), ("classic/cartpole-ppo", 30_000, 1),
+    *(pytest.param(preset, 3000, 60, marks=pytest.mark.slow) for preset in LEARNERS)])  # fmt: skip
+def test_what_a_learning_run_says_to_do_next_gives_the_longer_run(preset, frames, seconds, tmp_path):
+    """Its bits are those of a run that had the larger budget from the start; it goes on where it last had its environments."""
+    words = [preset, "run.random_episodes=0", "run.video=false", "learn.test_episodes=4", f"run.checkpoint_seconds={seconds}"]
+    first = ok("train", *words, f"learn.frames={frames}", "--out", tmp_path / "run")
+    command = re.search(r"  go on    samara (train --resume .*)\n", first.err).group(1)
+    assert command.split()[-1] == f"learn.frames={2 * frames}"  # no schedule is over by then
+    again = subprocess.run(f"{BINARY} {command} --json", shell=True, capture_output=True, text=True, cwd=ROOT)
+    assert again.returncode == 0, again.stderr
+    where = "from its start" if seconds == 60 else "from the last state with environments"
+    assert f"deterministic: goes on {where}, as a run of the larger budget would" in again.stderr
+    whole = ok("train", *words, f"learn.frames={2 * frames}", "--out", tmp_path / "whole", "--json").json
+    result = json.loads(again.stdout.splitlines()[-1])
+    assert {key: result[key] for key in ("parameter_hash", "frames", "test_returns")} == \
+        {key: whole[key] for key in ("parameter_hash", "frames", "test_returns")}
+
+
+def test_a_run_that_a_score_ended_says_so(tmp_path):
+    words = ["classic/cartpole-ga", "run.random_episodes=0", "run.video=false", "run.final_test_episodes=4", "run.stop_when_solved=true"]
+    first = ok("train", *words, "--out", tmp_path / "run")
+    assert "  go on    samara train --resume " in first.err and first.err.count(" run.stop_when_solved=false\n") == 1
+    again = ok("train", "--resume", tmp_path / "run")
+    assert "nothing is left to do; set run.stop_when_solved=false to go on" in again.err
 
 
 def test_what_shows_nothing_for_a_while_is_announced(run):

@@ -148,7 +148,7 @@ Result<std::vector<nlohmann::json>> TrainInTurn(const std::vector<int64_t>& seed
 std::string NextSteps(const TrainArguments& args, const ExperimentConfig& config, const Path& out,
                       int64_t seed) {
   std::string text = "  watch    samara play " + ShellWord(SeedFolder(out, seed).string()) + "\n";
-  const auto budgets = Budgets(config, 2);
+  const auto budgets = RaisedBudgets(config);
   if (budgets.empty()) return text;
   text += "  go on    samara train";
   for (const std::string& word : args.words) {
@@ -173,7 +173,7 @@ Status TrainAll(const TrainArguments& args, const ExperimentConfig& config,
                                .seeds = seeds,
                                .out = out,
                                .command = SeedCommand(args),
-                               .budgets = fmt::format("{}", fmt::join(Budgets(config, 1), " or ")),
+                               .budgets = fmt::format("{}", fmt::join(Budgets(config), " or ")),
                                .at_once = args.parallel,
                                .umask = umask,
                                .quiet = args.quiet};

@@ -15,13 +15,29 @@ using nlohmann::json;
 
 namespace {
 
+constexpr const char* kEnvironments = "server.bin";  // episodes and unrolls in the middle
 // Files of which every rank has a part.
-constexpr const char* kFilesInParts[] = {"slots.bin", "server.bin", "replay.bin"};
+constexpr const char* kFilesInParts[] = {"slots.bin", kEnvironments, "replay.bin"};
 bool IsReplayPart(const std::string& name) { return name.starts_with(Agent::kReplayParts); }
 
 // Whether a rank's file of this name holds its own slots or shards.
 bool IsOfRank(const std::string& name) {
   return IsReplayPart(name) || std::ranges::find(kFilesInParts, name) != std::end(kFilesInParts);
+}
+
+// The latest checkpoint of a deterministic run that has its environments; none: it has not saved
+// any.
+Result<std::optional<StoredCheckpoint>> LatestExact(const RootedPath& checkpoints) {
+  for (const RootedPath& path : ListCheckpoints(checkpoints)) {
+    const auto manifest = ReadManifest(path);
+    if (!manifest.ok() ||
+        std::ranges::find(manifest->files, kEnvironments, &CheckpointManifest::File::name) ==
+            manifest->files.end())
+      continue;
+    ASSIGN_OR_RETURN(StoredCheckpoint checkpoint, ReadCheckpoint(path));
+    return std::optional(std::move(checkpoint));
+  }
+  return std::optional<StoredCheckpoint>();
 }
 
 constexpr double kAloneSeconds = 5;  // a stop waits so long for actors
@@ -53,18 +69,16 @@ Result<Trainer::Restored> AgentTrainer::Restore() {
   if (!batch_.curve.empty())
     Log(LogLevel::kDebug, "inference: batches of at most " + ToText(batch_));
   if (!checkpoint) return Restored();
-  start_.files = std::move(checkpoint->files);
-  checkpoints_->ContinueFrom(checkpoint->path);
-  start_.path = checkpoint->path.string();
-  RETURN_IF_ERROR(RestoreState());
-  start_.seconds = seconds_before_ = agreed_.seconds = agent_state().seconds;
-  started_ = Now();
-  const bool exact = start_.files.contains("server.bin");
-  if (learn_.deterministic() && !exact && !BudgetSpent())
-    return Status(Code::kConfig,
-                  fmt::format("{}: holds the end of a deterministic run without its environments; "
-                              "start a new run with the larger budget",
-                              checkpoint->path.string()));
+  RETURN_IF_ERROR(Take(std::move(*checkpoint)));
+  if (learn_.deterministic() && !start_.files.contains(kEnvironments) && !BudgetSpent()) {
+    // its end has no environments: with a larger budget it goes on where it had them
+    ASSIGN_OR_RETURN(checkpoint, LatestExact(folder.checkpoints()));
+    RETURN_IF_ERROR(Take(checkpoint ? std::move(*checkpoint) : StoredCheckpoint()));
+    LogInfo(fmt::format("deterministic: goes on {}, as a run of the larger budget would",
+                        checkpoint ? "from the last state with environments" : "from its start"));
+    if (!checkpoint) return Restored();
+  }
+  const bool exact = start_.files.contains(kEnvironments);
   LogInfo(fmt::format(
       "resumed after update {}, {} frames; {}", agent_state().updates, agent_state().frames,
       learn_.deterministic() && exact ? "episodes continue where they were, with the same bits"
@@ -72,8 +86,22 @@ Result<Trainer::Restored> AgentTrainer::Restore() {
   return Restored{agent_state().updates, {}};
 }
 
+// Goes on from this checkpoint; from an empty one: from the start.
+Status AgentTrainer::Take(StoredCheckpoint checkpoint) {
+  start_.files = std::move(checkpoint.files);
+  start_.path = checkpoint.path.string();
+  checkpoints_->ContinueFrom(checkpoint.path);
+  RETURN_IF_ERROR(RestoreState());
+  start_.seconds = seconds_before_ = agreed_.seconds = agent_state().seconds;
+  started_ = Now();
+  return Status::Ok();
+}
+
 Status AgentTrainer::RestoreState() {
-  ASSIGN_OR_RETURN(AgentState state, AgentState::Decode(start_.files["state.bin"]));
+  AgentState state;
+  if (!start_.files.empty()) {
+    ASSIGN_OR_RETURN(state, AgentState::Decode(start_.files["state.bin"]));
+  }
   // another score may be asked for now
   if (state.solved && (!stop_at_ || state.solved->mean < *stop_at_)) state.solved.reset();
   const MutexLock lock(mu_);
@@ -87,7 +115,7 @@ Status AgentTrainer::Begin() {
   if (start_.files.empty()) return Status::Ok();
   RETURN_IF_ERROR(RestoreState());
   if (agent_state().best) best_weights_ = start_.files[AgentState::kBestWeights];
-  const auto server = start_.files.find("server.bin");
+  const auto server = start_.files.find(kEnvironments);
   const bool exact = learn_.deterministic() && server != start_.files.end();
   const Status restored =
       agent_->Restore(start_.files, exact ? Agent::Part::kSlots : Agent::Part::kRun);
@@ -199,7 +227,7 @@ Status AgentTrainer::SaveCheckpoint(bool exact, OnRefusal on_refusal) {
     if (sync_.is_main()) LogError(why);
     return Status::Ok();
   }
-  if (exact) contents["server.bin"] = server_->Save();
+  if (exact) contents[kEnvironments] = server_->Save();
   // rank 0 writes what all remember
   RETURN_IF_ERROR(JoinRanks(contents));
   if (!sync_.is_main()) return Status::Ok();

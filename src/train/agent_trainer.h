@@ -111,6 +111,7 @@ class AgentTrainer final : public Trainer {
   bool Stops() const { return sync_.alone() ? StopRequested() : agreed_.stop; }
   // For the thread that learns, which alone writes it.
   const AgentState& agent_state() const NO_THREAD_SAFETY_ANALYSIS { return state_; }
+  Status Take(StoredCheckpoint checkpoint);
   Status RestoreState();
   RankCounters OwnCounters() const;
   RankCounters AllCounters() const {

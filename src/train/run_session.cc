@@ -300,14 +300,14 @@ Session::~Session() {
   if (!StopRequested()) SetStopAdvice("");
 }
 
-std::vector<std::string> Budgets(const ExperimentConfig& config, double factor) {
+namespace {
+
+std::vector<std::string> BudgetsTimes(double factor, const ExperimentConfig& config) {
   ExperimentConfig bound = config;
   const ConfigTable table = bound.Table();
   std::vector<std::string> budgets;
-  const bool scheduled = config.learning.optimizer.schedule == "linear";
   for (const ConfigField& field : table.fields()) {
-    const bool schedule = field.key.find("schedule") != field.key.npos;
-    if (field.on_resume != OnResume::kMayGrow || (schedule && !(config.Learns() && scheduled)))
+    if (field.on_resume != OnResume::kMayGrow || field.key.find("schedule") != field.key.npos)
       continue;
     if (const double value = std::stod(field.get()); value > 0)
       budgets.push_back(fmt::format("{}={:.15g}", field.key, factor * value));
@@ -315,9 +315,34 @@ std::vector<std::string> Budgets(const ExperimentConfig& config, double factor) 
   return budgets;
 }
 
-std::string Session::BudgetsSpent() const {
-  const std::vector<std::string> budgets = Budgets(config_, 1);
-  return budgets.empty() ? "a budget" : fmt::format("{}", fmt::join(budgets, " or "));
+}  // namespace
+
+std::vector<std::string> Budgets(const ExperimentConfig& config) { return BudgetsTimes(1, config); }
+
+std::vector<std::string> RaisedBudgets(const ExperimentConfig& config) {
+  std::vector<std::string> budgets = BudgetsTimes(2, config);
+  const OptimizerConfig& optimizer = config.learning.optimizer;
+  const double frames = 2 * config.learning.learn.frames;
+  if (config.Learns() && optimizer.schedule == "linear" && frames > optimizer.schedule_frames)
+    budgets.push_back(fmt::format("optimizer.schedule_frames={:.15g}", frames));
+  return budgets;
+}
+
+// The key that a run needs another value of, where a score ended it; empty: its budget did.
+std::string Session::EndedByScore(const json& result) const {
+  const auto has = [&result](const char* field) {
+    const auto found = result.find(field);
+    return found != result.end() && !found->is_null();
+  };
+  if (config_.Learns())
+    return config_.run.stop_at != "none" && has("solved_frames") ? "run.stop_at=none" : "";
+  return config_.run.stop_when_solved && has("solved_at") ? "run.stop_when_solved=false" : "";
+}
+
+std::string Session::HowToExtend(const json& result) const {
+  if (const std::string key = EndedByScore(result); !key.empty()) return "set " + key;
+  const std::vector<std::string> budgets = Budgets(config_);
+  return budgets.empty() ? "raise a budget" : fmt::format("raise {}", fmt::join(budgets, " or "));
 }
 
 // An environment of which no video could be made has no pictures to watch.
@@ -326,7 +351,9 @@ std::string Session::NextSteps(const json& result) const {
   std::string text;
   if (result.contains("video") || !config_.run.video)
     text += fmt::format("  watch    samara play {}\n", run);
-  if (const auto budgets = Budgets(config_, 2); !budgets.empty())
+  const std::string score = EndedByScore(result);
+  const auto budgets = score.empty() ? RaisedBudgets(config_) : std::vector{score};
+  if (!budgets.empty())
     text += fmt::format("  go on    samara train --resume {} {}\n", run, fmt::join(budgets, " "));
   return text;
 }

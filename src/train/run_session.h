@@ -65,13 +65,15 @@ class Session {
   // The result, then what to do next.
   void Show(const nlohmann::json& result) const;
 
-  // The run's budgets: "ga.generations=30 or run.minutes=5".
-  std::string BudgetsSpent() const;
+  // How a run with this result, which is over, goes on: "raise ga.generations=30 or run.minutes=5",
+  // or "set run.stop_at=none" where a score ended it.
+  std::string HowToExtend(const nlohmann::json& result) const;
   // "continue with 'samara train --resume FOLDER'"
   std::string HowToGoOn() const;
 
  private:
   std::string NextSteps(const nlohmann::json& result) const;
+  std::string EndedByScore(const nlohmann::json& result) const;
   Status OpenExisting(const Path& path);
   Status CheckRoom() const;
   bool GoesOn() const;
@@ -86,11 +88,13 @@ class Session {
   std::unique_ptr<RunFolder> folder_;
 };
 
-// The budgets that are set, which a resume may raise, as "key=value" with `factor` times the value.
-std::vector<std::string> Budgets(const ExperimentConfig& config, double factor);
-// Message of a run that has nothing left to do; a budget follows.
-inline constexpr std::string_view kFinishedBefore =
-    "finished before, nothing is left to do; raise ";
+// The budgets that are set, which a resume may raise, as "key=value".
+std::vector<std::string> Budgets(const ExperimentConfig& config);
+// The same with twice the values, and with the schedule of the learning rate where it would be
+// over.
+std::vector<std::string> RaisedBudgets(const ExperimentConfig& config);
+// Message of a run that has nothing left to do; how it would go on follows.
+inline constexpr std::string_view kFinishedBefore = "finished before, nothing is left to do; ";
 // Prints the end of a run, or of several, on stderr: rows of a summary, then commands to go on by.
 void ShowEnd(const std::string& summary, const std::string& next_steps);
 

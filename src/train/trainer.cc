@@ -35,7 +35,7 @@ Result<json> Trainer::Run() {
     RETURN_IF_ERROR(open);
     RETURN_IF_ERROR(released);
     LogInfo(session_.folder().path().string() + ": " + std::string(kFinishedBefore) +
-            session_.BudgetsSpent() + " to go on");
+            session_.HowToExtend(*finished_) + " to go on");
     session_.Show(*finished_);
     return *finished_;
   }
