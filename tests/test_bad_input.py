@@ -165,6 +165,7 @@ def test_unknown_commands_and_options_are_usage(tmp_path):
     assert "nearest" not in refused(64, "foo", words=["foo: unknown command ("]).err
     refused(64, "--foo", words=["--foo: unknown option"])
     refused(64, "train", "classic/cartpole-ga", "--ga.population", 5, words=["has no dashes: ga.population=5"])
+    refused(64, "train", "classic/cartpole-ga", "--seed", 5, words=["has no dashes: run.seed=5"])
     refused(64, "train", "classic/cartpole-ga", "--ga.frames=7", words=["has no dashes: ga.frames=7"])
     refused(64, "train", "classic/cartpole-ga", "--oot", "x", words=["--oot", "--out"])
     refused(64, "eval", "x", "--episods", 3, words=["--episods", "--episodes"])

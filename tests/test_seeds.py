@@ -145,8 +145,9 @@ def test_stopped_seeds_go_on_by_the_same_command(tmp_path):
     settings = [*SHORT, "ga.generations=250"]
     words = ["train", *settings, "--seeds", "0..2", "--out", out, "--parallel", 2]
     running = Running(tmp_path / "log.txt", *words)
+    files = [out / f"seed-{n}" / "metrics.jsonl" for n in (0, 1)]
     end = time.monotonic() + 60
-    while not all((out / f"seed-{n}" / "metrics.jsonl").exists() for n in (0, 1)):
+    while not all(file.exists() and '"generation":' in file.read_text() for file in files):
         assert time.monotonic() < end, running.text()
         time.sleep(0.02)
     running.send(signal.SIGTERM)

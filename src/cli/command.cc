@@ -321,7 +321,14 @@ std::string UsageMessage(const CLI::App& app, const std::string& what, int argc,
     const std::string help = " ('samara " + given + " --help' shows its options)";
     const std::string option = UnknownOption(*app.get_subcommand(given), argc, argv);
     if (option.empty()) return what + help;
-    if (const std::string key = option.substr(2); key.find('.') != std::string::npos)
+    // what is an option of other programs
+    static const std::map<std::string, std::string> kKeys = {{"--seed", "run.seed"},
+                                                             {"--device", "run.device"},
+                                                             {"--env", "env.id"},
+                                                             {"--game", "env.game"}};
+    const auto known = given == "train" ? kKeys.find(option) : kKeys.end();
+    if (const std::string key = known == kKeys.end() ? option.substr(2) : known->second;
+        key.find('.') != std::string::npos)
       return Shown(option) + ": unknown option; a configuration key has no dashes: " + Shown(key) +
              "=" + Shown(ValueAfter(option, argc, argv)) + " ('samara list keys' shows all)";
     return Shown(option) + ": unknown option; the nearest known one is " +

@@ -177,8 +177,9 @@ Status RunDoctor(bool json) {
                       {"good", f.good},
                       {"remedy", f.good ? "" : f.remedy}});
     else
-      std::printf("%-4s %-36s %s%s\n", f.good ? "ok" : "BAD", f.what.c_str(), f.found.c_str(),
-                  f.good ? "" : (": " + f.remedy).c_str());
+      std::printf(
+          "%-4s %-36s %s%s\n", f.good ? "ok" : "BAD", f.what.c_str(), f.found.c_str(),
+          f.good || f.found.find(f.remedy) != f.found.npos ? "" : (": " + f.remedy).c_str());
   }
   if (json) PrintJson({{"good", good}, {"findings", list}});
   return good ? Status::Ok()
