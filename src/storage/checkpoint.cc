@@ -137,6 +137,14 @@ bool OwnFilesVerify(const RootedPath& path, const CheckpointManifest& manifest) 
   });
 }
 
+// Whether a checkpoint with a readable manifest has no file of this name.
+bool Lacks(const RootedPath& checkpoint, std::string_view file) {
+  const auto manifest = ReadManifest(checkpoint);
+  return manifest.ok() &&
+         std::ranges::find(manifest->files, file, &CheckpointManifest::File::name) ==
+             manifest->files.end();
+}
+
 }  // namespace
 
 std::vector<RootedPath> ListCheckpoints(const RootedPath& checkpoints) {
@@ -180,11 +188,13 @@ Result<StoredCheckpoint> ReadCheckpoint(const RootedPath& path) {
 }
 
 Result<std::optional<StoredCheckpoint>> LatestGoodCheckpoint(const RootedPath& checkpoints,
-                                                             OnBadCheckpoint on_bad) {
+                                                             OnBadCheckpoint on_bad,
+                                                             std::string_view with) {
   std::set<RootedPath> warned;
   for (int listing = 0; listing < kListingsMax; ++listing) {
     bool vanished = false;
     for (const RootedPath& path : ListCheckpoints(checkpoints)) {
+      if (!with.empty() && Lacks(path, with)) continue;
       auto checkpoint = ReadCheckpoint(path);
       if (checkpoint.ok()) return std::optional(std::move(*checkpoint));
       // the writer pruned it under a reader: newer ones exist, look again

@@ -20,6 +20,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/files.h"
@@ -76,9 +77,11 @@ enum class OnBadCheckpoint {
   kQuarantine,  // the same, and rename the bad one to *.corrupt (the writer, on resume)
   kRefuse,      // kBadData (--strict)
 };
-// The latest checkpoint that verifies; nothing when there is none.
+// The latest checkpoint that verifies, and has a file named `with` unless that is empty; nothing
+// when there is none.
 Result<std::optional<StoredCheckpoint>> LatestGoodCheckpoint(const RootedPath& checkpoints,
-                                                             OnBadCheckpoint on_bad);
+                                                             OnBadCheckpoint on_bad,
+                                                             std::string_view with = {});
 
 class CheckpointWriter {
  public:

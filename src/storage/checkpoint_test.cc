@@ -89,6 +89,22 @@ TEST_F(CheckpointTest, LatestIsByStepThenIncarnationWhateverTheClockSays) {
   EXPECT_EQ((*latest)->path.name(), "ckpt-100000000-0002");
 }
 
+TEST_F(CheckpointTest, TheLatestWithAFileIsGoodToo) {
+  CheckpointWriter writer(folder_.path());
+  const std::vector<CheckpointFile> more = {{"population.bin", "p"}, {"server.bin", "s"}};
+  for (const uint64_t step : {1, 2}) ASSERT_TRUE(writer.Save(Info(step), more).ok());
+  ASSERT_TRUE(Save(writer, Info(3)).ok());
+  const auto latest_step = [&](const char* with) {
+    const auto latest = LatestGoodCheckpoint(folder_.path(), OnBad::kQuarantine, with);
+    return latest.ok() && latest->has_value() ? (*latest)->info.step : 0;
+  };
+  EXPECT_EQ(latest_step("server.bin"), 2U);
+  EXPECT_EQ(latest_step("other.bin"), 0U);
+  Overwrite(folder_ / "ckpt-00000002-0001" / "server.bin", "x");
+  EXPECT_EQ(latest_step("server.bin"), 1U);
+  EXPECT_EQ(latest_step(""), 3U);
+}
+
 TEST_F(CheckpointTest, SavingAStepAgainFindsTheFirstOrReplacesABadOne) {
   CheckpointWriter writer(folder_.path());
   const Path path = *Save(writer, Info(3));

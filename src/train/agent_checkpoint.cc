@@ -25,21 +25,6 @@ bool IsOfRank(const std::string& name) {
   return IsReplayPart(name) || std::ranges::find(kFilesInParts, name) != std::end(kFilesInParts);
 }
 
-// The latest checkpoint of a deterministic run that has its environments; none: it has not saved
-// any.
-Result<std::optional<StoredCheckpoint>> LatestExact(const RootedPath& checkpoints) {
-  for (const RootedPath& path : ListCheckpoints(checkpoints)) {
-    const auto manifest = ReadManifest(path);
-    if (!manifest.ok() ||
-        std::ranges::find(manifest->files, kEnvironments, &CheckpointManifest::File::name) ==
-            manifest->files.end())
-      continue;
-    ASSIGN_OR_RETURN(StoredCheckpoint checkpoint, ReadCheckpoint(path));
-    return std::optional(std::move(checkpoint));
-  }
-  return std::optional<StoredCheckpoint>();
-}
-
 constexpr double kAloneSeconds = 5;  // a stop waits so long for actors
 constexpr double kStopSeconds = 10;  // and so long for the end of a round
 
@@ -72,7 +57,9 @@ Result<Trainer::Restored> AgentTrainer::Restore() {
   RETURN_IF_ERROR(Take(std::move(*checkpoint)));
   if (learn_.deterministic() && !start_.files.contains(kEnvironments) && !BudgetSpent()) {
     // its end has no environments: with a larger budget it goes on where it had them
-    ASSIGN_OR_RETURN(checkpoint, LatestExact(folder.checkpoints()));
+    ASSIGN_OR_RETURN(checkpoint,
+                     LatestGoodCheckpoint(folder.checkpoints(), OnBadCheckpoint::kQuarantine,
+                                          /*with=*/kEnvironments));
     RETURN_IF_ERROR(Take(checkpoint ? std::move(*checkpoint) : StoredCheckpoint()));
     LogInfo(fmt::format("deterministic: goes on {}, as a run of the larger budget would",
                         checkpoint ? "from the last state with environments" : "from its start"));

@@ -39,11 +39,6 @@ void CheckParameters(const std::vector<torch::Tensor>& parameters) {
   }
 }
 
-// Memory of the host, for numbers of the tensor's type.
-torch::Tensor OnHostLike(const torch::Tensor& tensor, torch::IntArrayRef sizes) {
-  return torch::empty(sizes, tensor.options().device(torch::kCPU));
-}
-
 }  // namespace
 
 bool IsDropped(const torch::Tensor& gradient) {
@@ -155,7 +150,8 @@ void GradientReducer::MakeBuckets(const std::vector<size_t>& order) {
 
 void GradientReducer::SetTail(const Bucket& bucket, int64_t samples,
                               const std::function<bool(size_t)>& has_gradient) const {
-  const torch::Tensor counts = OnHostLike(bucket.flat, {bucket.tail_size()});
+  const torch::Tensor counts =
+      torch::empty({bucket.tail_size()}, bucket.flat.options().device(torch::kCPU));
   counts[0] = samples;
   for (size_t j = 0; j < bucket.parameters.size(); ++j)
     counts[static_cast<int64_t>(j) + 1] = has_gradient(bucket.parameters[j]) ? 1 : 0;
