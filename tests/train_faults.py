@@ -518,8 +518,9 @@ def attacked(folder: Path, trials: int, deterministic: bool = False) -> dict:
         crew.append(Actor(folder, address, 8))
         training.wait_for(lambda line: line["live_slots"] == 32)
         training.wait_for_updates(5)
+        # before the stop, which ends them too
+        assert all(actor.running() for actor in crew), [actor.text()[-500:] for actor in crew]
         last = training.stop()
-        assert all(actor.running() for actor in crew)
     finally:
         for process in (training, *crew):
             process.kill()
