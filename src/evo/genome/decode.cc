@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/cpu.h"
+#include "core/resources.h"
 #include "core/rng.h"
 #include "core/thread.h"
 #include "evo/genome/noise.h"
@@ -146,6 +147,11 @@ void InitialParameters(const Genome& genome, const NetworkDescription& network,
 
 void DecodeParameters(const Genome& genome, const NetworkDescription& network, std::span<float> out,
                       const InitialPolicy* initial) {
+  // where more values would be drawn than the table has, and there is room for it
+  const uint64_t drawn = (genome.mutations.size() + 1) * network.evolved_count;
+  if (genome.noise == NoiseKind::kTable && drawn > kNoiseTableSize &&
+      AvailableMemory().value_or(0) > 2 * sizeof(float) * kNoiseTableSize)
+    HoldNoiseTable();
   InitialParameters(genome, network, out, initial);
   const auto evolved = out.first(network.evolved_count);
   ApplyMutations(genome.noise, genome.mutations, evolved, evolved);

@@ -19,12 +19,6 @@ namespace {
 constexpr size_t kPairs = 1024;  // buffered, so that the slow function runs over arrays
 constexpr uint64_t kStride = uint64_t{1} << 18;  // values between two remembered states
 
-double Uniform(std::mt19937& words) {
-  const uint32_t a = static_cast<uint32_t>(words()) >> 5;
-  const uint32_t b = static_cast<uint32_t>(words()) >> 6;
-  return (a * 67108864.0 + b) / 9007199254740992.0;
-}
-
 // States of the generator on the way through the table, found as far as they were needed.
 class RememberedStates {
  public:
@@ -49,15 +43,19 @@ std::atomic<const float*> held{nullptr};
 
 }  // namespace
 
+inline double LegacyNormals::Uniform() {
+  const uint32_t a = words_() >> 5, b = words_() >> 6;
+  return (a * 67108864.0 + b) / 9007199254740992.0;
+}
+
 void LegacyNormals::Draw(std::span<float> out) {
   CHECK(out.size() % 2 == 0) << out.size();
-  const auto uniform = [this] { return Uniform(words_); };
   std::array<double, kPairs> x1, x2, s;
   for (size_t done = 0; done < out.size();) {
     const size_t pairs = std::min(kPairs, (out.size() - done) / 2);
     for (size_t i = 0; i < pairs;) {
-      x1[i] = 2.0 * uniform() - 1.0;
-      x2[i] = 2.0 * uniform() - 1.0;
+      x1[i] = 2.0 * Uniform() - 1.0;
+      x2[i] = 2.0 * Uniform() - 1.0;
       s[i] = x1[i] * x1[i] + x2[i] * x2[i];
       i += s[i] < 1.0 && s[i] != 0.0;
     }
@@ -76,7 +74,7 @@ void LegacyNormals::Skip(uint64_t values) {
   for (; values > 0; values -= 2) {
     double s;
     do {
-      const double x1 = 2.0 * Uniform(words_) - 1.0, x2 = 2.0 * Uniform(words_) - 1.0;
+      const double x1 = 2.0 * Uniform() - 1.0, x2 = 2.0 * Uniform() - 1.0;
       s = x1 * x1 + x2 * x2;
     } while (!(s < 1.0 && s != 0.0));
   }
