@@ -252,7 +252,13 @@ Progress::Progress(std::function<ProgressState()> snapshot, std::FILE* out, Prog
 LivePicture Progress::Draw() {
   ProgressState state = snapshot_();
   const double rate = Rate(state);
-  trend_.Add(state.score);
+  // a mark a generation, however long it takes; steps of learning are too short to be seen one by
+  // one
+  const double step = static_cast<double>(state.pace ? state.generation : state.frames);
+  if (std::pair shown(step, state.score); shown != marked_) {
+    trend_.Add(state.score);
+    marked_ = shown;
+  }
   state.trend = trend_.Sparkline();
   peak_ = std::fmax(peak_, state.score);
   state.peak = peak_;

@@ -111,6 +111,7 @@ class Progress {
   // touched by the display's thread only, then by the destructor
   std::deque<std::pair<SteadyTime, int64_t>> samples_;  // frames over the last seconds
   Trend trend_;                                         // of the score
+  std::pair<double, double> marked_ = {-1, 0};          // step and score of its last sample
   double peak_ = ProgressState::kUnknown;
 
   LiveLines lines_;  // last: it uses everything above

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -113,6 +114,29 @@ TEST(ProgressTest, ShowsTheCourseOfTheScore) {
   EXPECT_NE(text.find("trend"), std::string::npos) << text;
   EXPECT_NE(text.find("\u2581\u2588"), std::string::npos) << text;
   EXPECT_EQ(ProgressPlainLine(Learning(), 1).find("trend"), std::string::npos);
+}
+
+// However often a generation is drawn.
+TEST(ProgressTest, TheCourseHasAMarkForEachGeneration) {
+  std::FILE* file = std::tmpfile();
+  std::atomic<int> calls = 0;
+  {
+    Progress progress(
+        [&] {
+          ProgressState state;
+          state.pace.emplace();
+          state.generation = 1 + std::min(calls++, 15) / 4;
+          state.score = static_cast<double>(state.generation);
+          return state;
+        },
+        file, {.interval_s = 0.005, .mode = ProgressOptions::Mode::kTerminal});
+    while (calls < 20) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  const std::string text = ReadAll(file);
+  std::fclose(file);
+  EXPECT_NE(text.substr(text.rfind("trend")).find("\u2581\u2583\u2586\u2588\x1b"),
+            std::string::npos)
+      << text;
 }
 
 // of the last line that begins with `name`

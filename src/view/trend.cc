@@ -31,7 +31,7 @@ std::string Trend::Sparkline() const {
   const double range = high - low;
   std::string blocks;
   for (const double mean : means_) {
-    const double level = range > 0 ? (mean - low) / range : 0;
+    const double level = range > 0 ? (mean - low) / range : 0.5;
     blocks += kBlocks[static_cast<size_t>(std::lround(level * 7))];
   }
   return blocks;

@@ -16,7 +16,7 @@ class Trend {
 
   void Add(double score);  // a sample; NaN is left out
   // At most kPoints characters from the lowest block, the least mean, to the highest, the largest;
-  // empty while there are fewer than two means.
+  // empty while there are fewer than two means; of a mean that stays, in the middle.
   std::string Sparkline() const;
 
  private:

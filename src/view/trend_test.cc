@@ -22,7 +22,7 @@ TEST(TrendTest, GoesFromTheLeastToTheLargest) {
 TEST(TrendTest, ShowsAScoreThatStaysWhereItIs) {
   Trend trend;
   for (int i = 0; i < 3; ++i) trend.Add(7);
-  EXPECT_EQ(trend.Sparkline(), "\u2581\u2581\u2581");
+  EXPECT_EQ(trend.Sparkline(), "\u2585\u2585\u2585");
 }
 
 // Whatever its length, a course that rises and falls is shown whole.
