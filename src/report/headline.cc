@@ -50,10 +50,14 @@ std::string Headline(std::span<const RunData> runs) {
 std::string CommandLine(const RunData& run) {
   const auto words = run.identity.find("command");
   if (words == run.identity.end() || !words->is_array()) return "";
-  std::string line;
-  for (const auto& word : *words)
-    if (word.is_string()) line += (line.empty() ? "" : " ") + ShellWord(word.get<std::string>());
-  return line;
+  std::vector<std::string> shown;
+  for (const auto& word : *words) {
+    if (!word.is_string()) continue;
+    const auto text = word.get<std::string>();
+    if (!run.changes.contains(text.substr(0, text.find('=')))) shown.push_back(ShellWord(text));
+  }
+  for (const auto& [key, value] : run.changes) shown.push_back(ShellWord(key + "=" + value));
+  return fmt::format("{}", fmt::join(shown, " "));
 }
 
 }  // namespace samara

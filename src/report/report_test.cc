@@ -116,6 +116,16 @@ TEST_F(ReportTest, BeginsWithWhatWasLearntAndSaysHowToRepeatIt) {
   for (const char* part : {"<pre>samara train atari/x ",
                            "env.kwargs={a = ", "<a href=\"a/metrics.jsonl\">metrics.jsonl</a>"})
     EXPECT_NE(Report({folder}).find(part), std::string::npos) << part;
+  std::ofstream(folder / "run.json")
+      << R"({"command":["samara","train","atari/x","ga.generations=2","--out","a"]})";
+  std::ofstream(folder / "metrics.jsonl", std::ios::app)
+      << R"({"event":"resumed","generation":2,"changes":["ga.generations=4","ga.frames=9"]})"
+         "\n"
+      << R"({"event":"resumed","generation":4,"changes":["ga.generations=8"]})"
+         "\n";
+  EXPECT_NE(Report({folder}).find("<pre>samara train atari/x --out a ga.frames=9 ga.generations=8"),
+            std::string::npos)
+      << "with the budget that resumes raised";
   const std::string two =
       Report({folder, Run("b", kTwoGenerations, "[run]\nname = \"p\"\n[env]\ngame = \"pong\"\n")});
   EXPECT_NE(two.find("<h1>2 runs: frostbite, pong by atari/x, p</h1>"), std::string::npos);

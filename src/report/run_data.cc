@@ -65,6 +65,17 @@ Status ReadIdentity(const RootedPath& path, RunData& run) {
   return Status::Ok();
 }
 
+void TakeChanges(const json& resumed, RunData& run) {
+  const auto changes = resumed.find("changes");
+  if (changes == resumed.end() || !changes->is_array()) return;
+  for (const json& change : *changes) {
+    if (!change.is_string()) continue;
+    const auto text = change.get<std::string>();
+    const size_t end = text.find('=');
+    if (end != text.npos) run.changes[text.substr(0, end)] = text.substr(end + 1);
+  }
+}
+
 void TakeLine(json line, RunData& run, std::map<int64_t, json>& steps) {
   const std::string event = TextOr(line, "event", "");
   if (event == "random_policy") {
@@ -73,6 +84,7 @@ void TakeLine(json line, RunData& run, std::map<int64_t, json>& steps) {
     run.finished = std::move(line);
   } else if (event == "resumed") {
     ++run.resumes;
+    TakeChanges(line, run);
   } else if (const auto step = StepOf(line); event.empty() && step) {
     // what was repeated after a crash: the last line counts
     steps[static_cast<int64_t>(*step)] = std::move(line);

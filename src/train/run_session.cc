@@ -130,14 +130,13 @@ Status Session::ApplyOverridesOnResume() {
     RETURN_IF_ERROR(table_.Override(assignment));
   RETURN_IF_ERROR(TakeModule(config_.learning.network));
   const std::vector<std::string> warnings = Settle(config_);
-  bool changed = false;
   for (size_t i = 0; i < before.size(); ++i) {
     const ConfigField& field = table_.fields()[i];
     const bool smaller = field.on_resume == OnResume::kMayGrow && Shrinks(before[i], field.get());
     // a requeued command repeats the budget that the run had before it was raised
     if (smaller && options_.resume_auto) RETURN_IF_ERROR(field.set(before[i]));
     if (field.get() == before[i]) continue;
-    changed = true;
+    changes_.push_back(fmt::format("{}={}", field.key, field.get()));
     if (smaller) {
       return {Code::kConfig, fmt::format("{}={}: the run has {}={}, and a budget can only grow; "
                                          "leave it out or raise it",
@@ -151,7 +150,7 @@ Status Session::ApplyOverridesOnResume() {
     }
   }
   LogAll(warnings);
-  return changed ? folder_->UpdateConfig(table_.ToToml()) : Status::Ok();
+  return changes_.empty() ? Status::Ok() : folder_->UpdateConfig(table_.ToToml());
 }
 
 Result<std::optional<json>> Session::ReadResult() const {

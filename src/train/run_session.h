@@ -52,6 +52,8 @@ class Session {
   const TrainOptions& options() const { return options_; }
   RunFolder& folder() const { return *folder_; }
   bool resumed() const { return resumed_; }
+  // What this resume changed of the configuration, as "key=value".
+  const std::vector<std::string>& changes() const { return changes_; }
   // Calls `write` until what the run's end relies on is on disk: while that fails with kIoError,
   // for run.disk_retry_seconds or until a stop is requested. The failure says what is `missing`
   // ("the result is not saved") and how to go on.
@@ -85,6 +87,7 @@ class Session {
   ConfigTable table_;
   std::vector<std::string> warnings_;  // about a new run
   bool resumed_ = false;
+  std::vector<std::string> changes_;
   std::unique_ptr<RunFolder> folder_;
 };
 

@@ -63,7 +63,10 @@ Status Trainer::Open() {
   metrics_ = std::make_unique<MetricsWriter>(
       session_.folder().path(), session_.folder().incarnation(), restored.step, restored.lines);
   if (session_.resumed())
-    metrics_->Write({{"event", "resumed"}, {words().step, restored.step}, {"time", WallTimeIso()}});
+    metrics_->Write({{"event", "resumed"},
+                     {words().step, restored.step},
+                     {"changes", session_.changes()},
+                     {"time", WallTimeIso()}});
   // of a resumed run, from its metrics
   const auto episodes = static_cast<size_t>(config_.run.random_episodes);
   if (session_.resumed()) random_returns_ = RandomReturns(session_.folder().metrics());
