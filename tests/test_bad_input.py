@@ -82,6 +82,10 @@ def contents(folder):
         (["atari/deep-ga-desktop", "env.game=combat"], ["env.game=combat", "single-player"]),
         (["classic/cartpole-ga", "env.id=CartPol-v1"], ["CartPol-v1", "CartPole"]),
         (["classic/cartpole-ga", "env.id=CartPole-v99"], ["CartPole-v99"]),
+        (["classic/cartpole-ga", "env.preset=ale-v5"], ["env.preset=ale-v5 has no effect with env.id=CartPole-v1"]),
+        (["classic/cartpole-ga", "env.id=shapes:Square?size=4&wide=true"],
+         ["expected MODULE:NAME alone, shapes:Square", "env.kwargs='{size = 4, wide = true}'"]),
+        (["classic/cartpole-ppo", "network.layers=[64, 64]"], ["layers [64, 64]: a list, expected one text, as in "]),
     ],
 )
 def test_unknown_names_are_refused_with_the_nearest(given, words, out):
@@ -112,7 +116,20 @@ def test_what_is_no_preset_says_what_it_is(tmp_path):
     (tmp_path / "my_task.py").write_text("")
     refused(78, "train", tmp_path, words=[f"{tmp_path}: a folder, expected a preset"])
     refused(78, "train", tmp_path / "my_task.py", words=["my_task.py: a file whose name does not end in .toml"])
-    refused(78, "train", "pong", words=["pong: an Atari game", "samara train atari/ppo-quick env.game=pong"])
+
+
+@pytest.mark.parametrize("given, game", [
+    ("pong", "pong"), ("atari/pong", "pong"), ("ALE/MsPacman-v5", "ms_pacman"), ("PongNoFrameskip-v4", "pong"),
+    ("space invaders", "space_invaders"),
+])  # fmt: skip
+def test_a_game_is_no_preset_by_any_of_its_names(given, game):
+    refused(78, "train", given, words=[f"{given}: an Atari game", f"samara train atari/ppo-quick env.game={game} ("])
+
+
+def test_nothing_is_suggested_for_what_is_like_no_network(out):
+    outcome = refused(78, "train", "classic/cartpole-ga", "network.name=resnet", "--out", out,
+                      words=["no network 'resnet'; expected a name of `samara list networks`"])
+    assert "nearest" not in outcome.err
 
 
 @pytest.mark.parametrize("preset, given, meant", [
@@ -484,7 +501,8 @@ def test_what_is_no_file_is_never_replaced(finished, tmp_path):
 def test_a_generation_that_is_not_there(finished):
     refused(66, "hash", finished, "--generation", 9, words=["no generation 9"])
     refused(64, "hash", finished, "--generation", 0, words=["--generation"])
-    refused(78, "eval", finished, "--noops", "3..1", words=["--noops 3..1"])
+    refused(64, "eval", finished, "--noops", "3..1", words=["--noops 3..1"])
+    refused(64, "train", *CARTPOLE, "--seeds", "abc", words=["--seeds abc: expected a number or a range"])
     refused(64, "eval", finished, "--seed", "-1", words=["--seed"])
     refused(78, "train", finished, words=[str(finished), "a run folder", "--resume"])
     refused(78, "eval", finished, "ga.populaton=3", words=["ga.population"])

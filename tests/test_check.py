@@ -148,6 +148,12 @@ def test_a_name_that_means_nothing_is_explained_in_the_only_line(folder):
     assert re.fullmatch("(starting nope; .*\n)?" + line, outcome.err)  # on a busy machine it starts slowly
 
 
+def test_a_game_and_a_module_say_what_was_meant(folder):
+    assert samara("check", "pong", cwd=folder).err.strip() == "samara: pong: an Atari game, expected atari/pong"
+    (folder / "my_task.py").touch()
+    assert "expected one of its classes: my_task:NAME" in samara("check", "my_task", cwd=folder).err
+
+
 def test_the_example_of_the_help_runs_or_says_what_to_install():
     [example] = re.findall(r"samara (check [A-Z].*)", ok("check", "--help").out)
     outcome = samara(*example.split(), "--seconds", 0.1)

@@ -193,10 +193,20 @@ def test_a_part_of_a_name_chooses_and_says_more():
     assert samara("list", "presets", "nosuch").code == 78
 
 
+def test_the_lists_themselves_are_listed():
+    whole = ok("list", "--json")
+    lines = ok("list").out.splitlines()
+    for name, rows in whole.json.items():
+        assert any(line.split()[:4] == [str(len(rows)), "samara", "list", name] for line in lines), name
+    assert len(lines) < 10
+
+
 def test_games_and_networks_have_numbers():
     assert len(ok("list", "games", "--json").json["games"]) == 104
     line = next(line for line in ok("list", "networks").out.splitlines() if line.startswith("  Nature "))
     assert "1,693,362" in line and "evolution and learning" in line
+    one = ok("list", "networks", "mlp-32-relu").out  # 8 x 32 + 32 + 32 x 4 + 4
+    assert "420" in one and "dense 32 relu" in one
 
 
 def test_bash_completes_commands_options_and_presets():

@@ -382,6 +382,11 @@ def refuse_path(what: str, given: str) -> None:
             f"{what} {given!r}: {place} is a {'path' if is_path else 'file'}, expected MODULE:NAME with the module as Python"
             f" imports it: {module}:{name or 'NAME'}, run in {where}",
         )
+    if colon and "?" in name:
+        cls, _, arguments = name.partition("?")
+        shown = ", ".join(arguments.split("&")).replace("=", " = ")
+        raise SetupError(CONFIG, f"{what} {given!r}: expected MODULE:NAME alone, {place}:{cls}, and its arguments in"
+                                 f" env.kwargs='{{{shown}}}'")
     if colon and not (place and name):
         raise SetupError(CONFIG, f"{what} {given!r}: expected MODULE:NAME, such as {place or 'my_module'}:{name or 'NAME'}")
 
@@ -391,6 +396,8 @@ def unregistered(given: str) -> str:
     module, dot, name = given.rpartition(".")
     near = difflib.get_close_matches(given, gymnasium.registry, 1, 0.75)
     meant = f"{module}:{name}" if dot else near[0] if near else ""
+    if os.path.exists(f"{given}.py"):
+        return f"it is the module {given}.py of this folder, expected one of its classes: {given}:NAME"
     return (
         f"no environment has this name{meant and f', the nearest is {meant}'}; expected one that `samara list envs` shows, an"
         " id that Gymnasium knows, or MODULE:NAME of a package or of a file here"

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/given.h"
 #include "core/clock.h"
 #include "core/crc32c.h"
 #include "core/log.h"
@@ -192,6 +193,9 @@ Result<std::optional<size_t>> FirstDifference(Fleet& fleet, const NamedEnvironme
 
 // The environment, one of Gymnasium's so that it looks at its observations.
 Result<NamedEnvironment> Find(const CheckArguments& args) {
+  if (GameMeant(args.environment) == args.environment)
+    return Status(Code::kConfig,
+                  fmt::format("{0}: an Atari game, expected atari/{0}", args.environment));
   ASSIGN_OR_RETURN(const GymOptions gym, ParseGymOptions(args.overrides));
   ASSIGN_OR_RETURN(NamedEnvironment named, FindEnvironment(args.environment, args.preset, gym));
   auto json = nlohmann::json::parse(named.actor_json, nullptr, /*allow_exceptions=*/false);

@@ -212,14 +212,14 @@ Result<std::vector<int64_t>> ParseRange(const std::string& option, const std::st
   }
   const std::string given = option + " " + Shown(text);
   if (!good)
-    return Status(Code::kConfig, given +
-                                     ": expected a number or a range such as 1..30, or a list such "
-                                     "as 0,1,2, at most " +
-                                     std::to_string(max));
+    return Status(Code::kUsage, given +
+                                    ": expected a number or a range such as 1..30, or a list such "
+                                    "as 0,1,2, at most " +
+                                    std::to_string(max));
   std::vector<int64_t> sorted = numbers;
   std::ranges::sort(sorted);
   if (const auto twice = std::ranges::adjacent_find(sorted); twice != sorted.end())
-    return Status(Code::kConfig, given + ": " + std::to_string(*twice) + " is there twice");
+    return Status(Code::kUsage, given + ": " + std::to_string(*twice) + " is there twice");
   return numbers;
 }
 

@@ -281,20 +281,38 @@ Rows FittingTerminal(Rows rows) {
 
 struct Section {
   const char* name;
+  const char* about;
   Rows (*rows)();
   const char* last = "";  // said behind its lines
 };
 
 constexpr Section kSections[] = {
-    {"presets", PresetRows,
+    {"presets", "whole configurations to begin from: samara train NAME", PresetRows,
      "score: of the seeds in doc/results.md; not run: papers' sizes, days of training\n"
      "time: of a run there, on two cores\n"
      "about one: samara list presets NAME"},
-    {"envs", EnvironmentRows},
-    {"games", GameRows},
-    {"algorithms", AlgorithmRows},
-    {"networks", NetworkRows, "about one: samara list networks NAME"},
-    {"keys", KeyRows}};
+    {"envs", "environments of samara's own: env.id=NAME", EnvironmentRows},
+    {"games", "Atari games: env.game=NAME", GameRows},
+    {"algorithms", "run.algorithm=NAME", AlgorithmRows},
+    {"networks", "network.name=NAME", NetworkRows, "about one: samara list networks NAME"},
+    {"keys", "of a configuration: KEY=VALUE, with their defaults", KeyRows}};
+
+// What there is to list.
+void PrintOverview() {
+  for (const Section& section : kSections)
+    std::printf("%4zu  samara list %-11s %s\n", section.rows().size(), section.name, section.about);
+  std::printf("\nonly names that contain a word: samara list presets pong\n");
+}
+
+// The rows whose names contain `part`; of networks also one that no row has, such as mlp-32-relu.
+Rows RowsOf(const Section& section, const std::string& part) {
+  Rows rows = section.rows();
+  std::erase_if(rows, [&](const Row& row) { return row.name.find(part) == row.name.npos; });
+  if (!rows.empty() || section.rows != NetworkRows) return rows;
+  if (const auto found = FindLayers(part); found.ok())
+    rows.push_back(RowOfNetwork({part, "multi-layer perceptron", found->line, ""}));
+  return rows;
+}
 
 void PrintAll(const Section& section, const Rows& rows, bool about) {
   std::printf("%s\n", section.name);
@@ -306,11 +324,11 @@ void PrintAll(const Section& section, const Rows& rows, bool about) {
 }
 
 Status RunList(const std::string& what, const std::string& name, bool json) {
+  if (what.empty() && !json) return PrintOverview(), Status::Ok();
   nlohmann::json object = nlohmann::json::object();
   for (const Section& section : kSections) {
     if (!what.empty() && what != section.name) continue;
-    Rows rows = section.rows();
-    std::erase_if(rows, [&](const Row& row) { return row.name.find(name) == row.name.npos; });
+    const Rows rows = RowsOf(section, name);
     if (rows.empty() && !name.empty())
       return {Code::kConfig, Shown(name) + ": in the name of none of the " + what};
     const bool one = !name.empty() && rows.size() <= 3;
@@ -350,8 +368,9 @@ void AddList(CLI::App& app, Invocation& invocation) {
   };
   auto args = std::make_shared<Arguments>();
   command
-      ->add_option("what", args->what,
-                   "presets, envs, games, algorithms, networks or keys; all when left out")
+      ->add_option(
+          "what", args->what,
+          "presets, envs, games, algorithms, networks or keys; left out: what there is of each")
       ->check(CLI::IsMember({"presets", "envs", "games", "algorithms", "networks", "keys"}));
   command->add_option("name", args->name,
                       "show only names that contain this; details if they are few");

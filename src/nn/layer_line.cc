@@ -321,12 +321,15 @@ std::vector<std::string> WithOtherActivations(std::string_view name) {
 
 Status Unknown(std::string_view name) {
   std::vector<std::string> names = WithOtherActivations(name);
-  if (names.empty()) {
+  const bool is_mlp = !names.empty();
+  if (!is_mlp) {
     names.emplace_back("mlp-64-64-tanh");
     for (const NetworkRow& row : Table().rows) names.push_back(row.name);
   }
-  return {Code::kConfig, "no network '" + Shown(name) + "', nearest is '" + Nearest(name, names) +
-                             "'; expected a name of `samara list networks`, "
+  const std::string nearest = is_mlp ? Nearest(name, names) : Suggestion(name, names);
+  return {Code::kConfig, "no network '" + Shown(name) + "'" +
+                             (nearest.empty() ? "" : ", nearest is '" + nearest + "'") +
+                             "; expected a name of `samara list networks`, "
                              "mlp-<units>-..-<activation> (" +
                              ActivationWords(/*none=*/false) + ") or layers such as " + kExample};
 }
@@ -370,19 +373,21 @@ Status RegisterNetwork(NetworkRow row) {
 
 Result<NamedLayers> FindLayers(std::string_view text) {
   if (text == "nature") text = "Nature";
-  NamedLayers found{std::string(text), {}};
-  std::string line = found.name;
+  if (text.starts_with('['))
+    return Status(Code::kConfig,
+                  "layers " + Shown(text) + ": a list, expected one text, as in " + kExample);
+  NamedLayers found{std::string(text), std::string(text), {}};
   const auto& [rows, published] = Table();
   const auto row = std::ranges::find(rows, text, &NetworkRow::name);
   if (row != rows.end()) {
-    line = row->layers;
-    if (row - rows.begin() >= static_cast<ptrdiff_t>(published)) found.name = line;
+    found.line = row->layers;
+    if (row - rows.begin() >= static_cast<ptrdiff_t>(published)) found.name = found.line;
   } else if (const auto mlp = LineOfMlp(text)) {
-    line = *mlp;
+    found.line = *mlp;
   } else if (!IsLine(text)) {
     return Unknown(text);
   }
-  ASSIGN_OR_RETURN(found.layers, ParseLayers(line));
+  ASSIGN_OR_RETURN(found.layers, ParseLayers(found.line));
   return found;
 }
 

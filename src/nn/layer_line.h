@@ -65,6 +65,7 @@ Status RegisterNetwork(NetworkRow row);
 // line.
 struct NamedLayers {
   std::string name;  // what a NetworkDescription stores: of a published network its name
+  std::string line;
   std::vector<Layer> layers;
 };
 // kConfig: ParseLayers', or the nearest name.
