@@ -8,6 +8,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 
 import pytest
 from replica_util import result, run
@@ -224,3 +225,19 @@ def test_help_names_every_option(name):
     assert done.returncode == 0
     for option in ("--steps", "--batch", "--mode exact|fast", "--threads-as-ranks", "--out", "--json"):
         assert option in done.stdout
+
+
+def test_the_python_program_goes_on_with_other_ranks(tmp_path):
+    program = [sys.executable, ROOT / "examples/spirals.py"]
+    launched = [ROOT / "build/samara", "launch", "-n", "2", *program]
+
+    def last_line(command, *options):
+        done = subprocess.run([*map(str, command), *map(str, options)], capture_output=True, text=True, timeout=300,
+                              env={**environment(), "PYTHONPATH": str(ROOT / "build/python"), "OMP_NUM_THREADS": "1"})
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout.splitlines()[-1]
+
+    want = last_line(program, "--steps", 120)
+    last_line(launched, "--steps", 60, "--out", tmp_path / "run")
+    assert last_line(launched, "--steps", 120, "--out", tmp_path / "run") == want
+    assert float(want.split()[1].rstrip(",")) > 0.6
