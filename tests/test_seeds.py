@@ -78,6 +78,14 @@ def test_the_end_says_what_to_do_next(tmp_path):
     assert [result["generation"] for result in results] == [after] * 2
 
 
+def test_runs_that_a_score_ended_go_on_without_it(tmp_path):
+    words = ["classic/cartpole-ppo", "learn.frames=20000", "run.stop_at=15", "run.random_episodes=1", "run.video=false",
+             "--seeds", "0,1", "--out", tmp_path / "seeds"]  # fmt: skip
+    first = ok("train", *words).err
+    [more] = re.findall(r"  go on    (.*)\n", first)
+    assert "run.stop_at=none" in more and "run.stop_at=15" not in more and "learn.frames=20000" in more
+
+
 def test_each_run_has_its_share_of_the_cores(together):
     runs = together[1].json["runs"]
     assert {run["cores"] for run in runs} == {max(1, -(-cores() // 2))}
@@ -100,7 +108,7 @@ def test_a_seed_given_twice_is_said(tmp_path):
     assert outcome.json["runs"][0]["run"].endswith("seed-0")
     for seeds, says in (("0,1,0", "0 is there twice"), ("0,", "a list such as 0,1,2"), ("1..0", "expected a number")):
         refused = samara("train", *SHORT, "--seeds", seeds, "--out", tmp_path / "b")
-        assert refused.code == 78 and says in refused.err
+        assert refused.code == 64 and says in refused.err
     assert samara("train", *SHORT, "--parallel", 2, "--out", tmp_path / "b").code == 64
     assert not (tmp_path / "b").exists()
 

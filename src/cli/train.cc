@@ -144,11 +144,14 @@ Result<std::vector<nlohmann::json>> TrainInTurn(const std::vector<int64_t>& seed
   return results;
 }
 
-// Names the commands that go on when all seeds are done: watch one, train with larger budgets.
+// Names the commands that go on when all seeds are done: watch one, train with larger budgets, or
+// without the score that ended one.
 std::string NextSteps(const TrainArguments& args, const ExperimentConfig& config, const Path& out,
-                      int64_t seed) {
+                      int64_t seed, const std::vector<nlohmann::json>& results) {
   std::string text = "  watch    samara play " + ShellWord(SeedFolder(out, seed).string()) + "\n";
-  const auto budgets = RaisedBudgets(config);
+  std::vector<std::string> budgets = RaisedBudgets(config);
+  for (const nlohmann::json& result : results)
+    if (const std::string score = EndedByScore(config, result); !score.empty()) budgets = {score};
   if (budgets.empty()) return text;
   text += "  go on    samara train";
   for (const std::string& word : args.words) {
@@ -187,7 +190,7 @@ Status TrainAll(const TrainArguments& args, const ExperimentConfig& config,
     PrintJson({{"runs", results}, {"report", report.string()}});
     return Status::Ok();
   }
-  ShowEnd(SeedsSummary(results), NextSteps(args, config, out, seeds[0]));
+  ShowEnd(SeedsSummary(results), NextSteps(args, config, out, seeds[0], results));
   std::printf("report over %zu seeds: %s\n", runs.size(), report.c_str());
   return Status::Ok();
 }

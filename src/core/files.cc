@@ -44,6 +44,8 @@ Status IoError(const std::string& what, const Path& path) {
   const Code code = error == EACCES || error == EPERM ? Code::kNotPermitted : Code::kIoError;
   std::string hint;
   if (error == ENOSPC || error == EDQUOT) hint = ": free space on the disk and repeat";
+  if (code == Code::kNotPermitted && what == "create")
+    hint = ": choose a place where this user may write";
   if (error == EFBIG) hint = ": raise the limit on file sizes (ulimit -f) and repeat";
   return {code, path.string() + ": cannot " + what + ": " + std::strerror(error) + hint};
 }

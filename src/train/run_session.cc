@@ -327,19 +327,18 @@ std::vector<std::string> RaisedBudgets(const ExperimentConfig& config) {
   return budgets;
 }
 
-// The key that a run needs another value of, where a score ended it; empty: its budget did.
-std::string Session::EndedByScore(const json& result) const {
+std::string EndedByScore(const ExperimentConfig& config, const json& result) {
   const auto has = [&result](const char* field) {
     const auto found = result.find(field);
     return found != result.end() && !found->is_null();
   };
-  if (config_.Learns())
-    return config_.run.stop_at != "none" && has("solved_frames") ? "run.stop_at=none" : "";
-  return config_.run.stop_when_solved && has("solved_at") ? "run.stop_when_solved=false" : "";
+  if (config.Learns())
+    return config.run.stop_at != "none" && has("solved_frames") ? "run.stop_at=none" : "";
+  return config.run.stop_when_solved && has("solved_at") ? "run.stop_when_solved=false" : "";
 }
 
 std::string Session::HowToExtend(const json& result) const {
-  if (const std::string key = EndedByScore(result); !key.empty()) return "set " + key;
+  if (const std::string key = EndedByScore(config_, result); !key.empty()) return "set " + key;
   const std::vector<std::string> budgets = Budgets(config_);
   return budgets.empty() ? "raise a budget" : fmt::format("raise {}", fmt::join(budgets, " or "));
 }
@@ -350,7 +349,7 @@ std::string Session::NextSteps(const json& result) const {
   std::string text;
   if (result.contains("video") || !config_.run.video)
     text += fmt::format("  watch    samara play {}\n", run);
-  const std::string score = EndedByScore(result);
+  const std::string score = EndedByScore(config_, result);
   const auto budgets = score.empty() ? RaisedBudgets(config_) : std::vector{score};
   if (!budgets.empty())
     text += fmt::format("  go on    samara train --resume {} {}\n", run, fmt::join(budgets, " "));

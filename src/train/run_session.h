@@ -75,7 +75,6 @@ class Session {
 
  private:
   std::string NextSteps(const nlohmann::json& result) const;
-  std::string EndedByScore(const nlohmann::json& result) const;
   Status OpenExisting(const Path& path);
   Status CheckRoom() const;
   bool GoesOn() const;
@@ -96,6 +95,9 @@ std::vector<std::string> Budgets(const ExperimentConfig& config);
 // The same with twice the values, and with the schedule of the learning rate where it would be
 // over.
 std::vector<std::string> RaisedBudgets(const ExperimentConfig& config);
+// The key, with its value, that lets a run with this result go on where a score ended it; empty:
+// its budget did.
+std::string EndedByScore(const ExperimentConfig& config, const nlohmann::json& result);
 // Message of a run that has nothing left to do; how it would go on follows.
 inline constexpr std::string_view kFinishedBefore = "finished before, nothing is left to do; ";
 // Prints the end of a run, or of several, on stderr: rows of a summary, then commands to go on by.
