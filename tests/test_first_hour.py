@@ -290,6 +290,11 @@ class Task(gym.Env):
         return np.zeros(self.size, np.float32), 1.0, self.t > 9, False, {}
 
 
+class Unseeded(Task):
+    def reset(self):
+        return super().reset()
+
+
 gym.register("Good-v0", Task)
 gym.register("Boom-v0", Task, kwargs={"wrong": True})
 gym.register("Shape-v0", Task, kwargs={"size": 3})
@@ -323,6 +328,12 @@ def test_an_exception_is_told_once_by_several_actors_and_with_the_users_lines_al
 def test_an_observation_of_another_shape_names_the_space(tasks):
     failed = samara("train", *CARTPOLE, "env.id=my_tasks:Shape-v0", "fleet.actors=1", "--out", tasks / "shape", cwd=tasks)
     assert "an observation of shape (3,), expected one of observation_space=Box(-1.0, 1.0, (2,), float32)" in failed.err
+    assert "actor.py" not in failed.err
+
+
+def test_a_reset_without_a_seed_says_what_is_expected(tasks):
+    failed = samara("check", "my_tasks:Unseeded", cwd=tasks)
+    assert "got an unexpected keyword argument 'seed': expected reset(self, *, seed=None, options=None)" in failed.err
 
 
 def test_a_module_that_is_elsewhere_says_where_it_was_searched(tasks, tmp_path):

@@ -94,9 +94,10 @@ def serve(config: dict, environments: list[Environment]) -> None:
     try:
         slots.serve(environments)
     except Exception as error:
-        traceback.print_exc()  # before the learner process learns of it and ends this one
         slot, episode, step = slots.current
         line = own_line(error)
+        if line or not isinstance(error, ValueError):  # else the message says it all: a wrong shape, a reward that is no number
+            traceback.print_exc()  # before the learner process learns of it and ends this one
         where = f"{line and line + '; '}{spec.id}, slot {slot}, episode {episode}, step {step}"
         send({"type": "error", "code": INTERNAL, "slot": slot, "line": f"{one_line(error)} ({where})"})
         sys.exit(1)

@@ -114,6 +114,8 @@ class GymEnvironment(WithoutState):
             first, _ = result
         except (TypeError, ValueError) as error:
             explain_unpacking("reset", "(observation, info)", error)
+            if "unexpected keyword argument 'seed'" in str(error):
+                raise ValueError(f"{error}: expected reset(self, *, seed=None, options=None)") from error
             raise
         if self.flatten is None and np.size(first) != observation.size:  # NumPy would repeat one number
             raise self.misfit(first)
