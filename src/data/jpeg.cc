@@ -4,8 +4,10 @@
 #include <csetjmp>
 #include <cstdio>
 // after <cstdio>, which it needs
-#include <jerror.h>
 #include <jpeglib.h>
+// clang-format off: after <jpeglib.h>, on whose version the numbers of its messages depend
+#include <jerror.h>
+// clang-format on
 #endif
 
 namespace samara {

@@ -321,8 +321,8 @@ std::vector<std::string> WithOtherActivations(std::string_view name) {
 
 Status Unknown(std::string_view name) {
   std::vector<std::string> names = WithOtherActivations(name);
-  const bool is_mlp = !names.empty();
-  if (!is_mlp) {
+  const bool is_mlp = name.starts_with("mlp-");
+  if (names.empty()) {
     names.emplace_back("mlp-64-64-tanh");
     for (const NetworkRow& row : Table().rows) names.push_back(row.name);
   }

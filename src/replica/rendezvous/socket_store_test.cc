@@ -253,8 +253,11 @@ TEST(SocketStoreEndTest, AStoreThatEndsIsUnavailable) {
 }
 
 TEST(SocketStoreEndTest, APortThatIsTakenIsSaid) {
-  const Listener taken = ListenAt("127.0.0.1").ValueOrThrow();
-  for (const std::string host : {"127.0.0.1", "localhost", "this-host-by-name"}) {
+  // localhost is 127.0.0.1 or ::1, by system
+  for (const auto& [at, host] : {std::pair<std::string, std::string>{"127.0.0.1", "127.0.0.1"},
+                                 {"localhost", "localhost"},
+                                 {"127.0.0.1", "this-host-by-name"}}) {
+    const Listener taken = ListenAt(at).ValueOrThrow();
     const auto store = MakeSocketStore({host, taken.endpoint.port}, true, kSecret, 1s);
     EXPECT_EQ(store.status().code(), Code::kCannotCreate) << host;
     EXPECT_NE(store.status().message().find("another program has it"), std::string::npos)
