@@ -1,6 +1,6 @@
 // An environment of one's own in C++: a corridor whose exit is to the right, or to the left.
 //
-//   my-corridor train --preset classic/cartpole-ga env.id=Corridor-v0 network.name=mlp-16-tanh
+//   my-corridor train classic/cartpole-ga env.id=Corridor-v0 network.name=mlp-16-tanh
 #include <memory>
 
 #include "samara/environment.h"
