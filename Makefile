@@ -19,11 +19,11 @@ train: setup
 test: build
 	scripts/test
 
-## make test-quick  the tests that take a few minutes
+## make test-quick  the tests without sanitizers (ten to twenty minutes)
 test-quick: build
 	scripts/test --quick
 
-## make test-long   every test, the slow ones too: every ROM, many kills (hours; PART=2/4: the second of four parts)
+## make test-long   every test, the slow ones too: every ROM, many kills (an hour and a half more; PART=2/4: the second of four parts)
 test-long: build
 	scripts/test --long $(PART)
 

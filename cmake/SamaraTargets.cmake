@@ -39,7 +39,7 @@ target_compile_options(samara_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wformat=2 ${samara_werror} -ffp-contract=off
   -fstack-protector-strong $<$<CXX_COMPILER_ID:GNU>:-ftrivial-auto-var-init=zero>
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
-  # gcc 13 takes views for owners
+  # gcc 13 takes references into views for dangling ones
   $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>>:-Wno-dangling-reference>
   # programs too, so that they share precompiled headers with libraries; -fpch-preprocess is for ccache
   -fPIC $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)

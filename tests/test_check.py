@@ -149,7 +149,8 @@ def test_a_name_that_means_nothing_is_explained_in_the_only_line(folder):
 
 
 def test_a_game_and_a_module_say_what_was_meant(folder):
-    assert samara("check", "pong", cwd=folder).err.strip() == "samara: pong: an Atari game, expected atari/pong"
+    for given in "pong", "Pong-v5", "atari/Pong":
+        assert samara("check", given, cwd=folder).err.strip() == f"samara: {given}: an Atari game, expected atari/pong"
     (folder / "my_task.py").touch()
     assert "expected one of its classes: my_task:NAME" in samara("check", "my_task", cwd=folder).err
 

@@ -329,6 +329,9 @@ def test_an_observation_of_another_shape_names_the_space(tasks):
     failed = samara("train", *CARTPOLE, "env.id=my_tasks:Shape-v0", "fleet.actors=1", "--out", tasks / "shape", cwd=tasks)
     assert "an observation of shape (3,), expected one of observation_space=Box(-1.0, 1.0, (2,), float32)" in failed.err
     assert "actor.py" not in failed.err
+    failed = samara("check", "my_tasks:Task?size=3", cwd=tasks)
+    assert "an observation of shape (3,), expected one of" in failed.err
+    assert "unexpected keyword argument 'sise'" in samara("check", "my_tasks:Task?sise=3", cwd=tasks).err
 
 
 def test_a_reset_without_a_seed_says_what_is_expected(tasks):

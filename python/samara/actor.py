@@ -21,7 +21,7 @@ import os
 import traceback
 
 from samara import _native
-from samara.environment import CONFIG, Environment, SetupError, Spec, make
+from samara.environment import CONFIG, Environment, InterfaceError, SetupError, Spec, make
 from samara.messages import one_line, own_line, spec_fields
 
 CONTROL, SEGMENT, BELL, POLICIES = 3, 4, 5, 6  # ActorDescriptors in src/fleet/actor_process.h
@@ -96,7 +96,7 @@ def serve(config: dict, environments: list[Environment]) -> None:
     except Exception as error:
         slot, episode, step = slots.current
         line = own_line(error)
-        if line or not isinstance(error, ValueError):  # else the message says it all: a wrong shape, a reward that is no number
+        if not isinstance(error, InterfaceError):
             traceback.print_exc()  # before the learner process learns of it and ends this one
         where = f"{line and line + '; '}{spec.id}, slot {slot}, episode {episode}, step {step}"
         send({"type": "error", "code": INTERNAL, "slot": slot, "line": f"{one_line(error)} ({where})"})

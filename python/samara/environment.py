@@ -46,6 +46,10 @@ class SetupError(Exception):
         self.code = code
 
 
+class InterfaceError(ValueError):
+    """The environment breaks the interface, and the message says all of it: the traceback has lines of samara's own alone."""
+
+
 @dataclass(frozen=True)
 class Spec:
     """The fields of EnvironmentSpec (src/env/interface.h), sent to the learner process once, with Hello."""

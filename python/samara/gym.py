@@ -32,7 +32,7 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 from samara import goal
-from samara.environment import CONFIG, NO_INPUT, SetupError, Spec, Step, WithoutState, parse_options
+from samara.environment import CONFIG, NO_INPUT, InterfaceError, SetupError, Spec, Step, WithoutState, parse_options
 from samara.messages import own_line
 
 FLATTENED = (spaces.Dict, spaces.Tuple, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
@@ -114,8 +114,8 @@ class GymEnvironment(WithoutState):
             first, _ = result
         except (TypeError, ValueError) as error:
             explain_unpacking("reset", "(observation, info)", error)
-            if "unexpected keyword argument 'seed'" in str(error):
-                raise ValueError(f"{error}: expected reset(self, *, seed=None, options=None)") from error
+            if "unexpected keyword argument 'seed'" in str(error) and not own_line(error):
+                raise InterfaceError(f"{error}: expected reset(self, *, seed=None, options=None)") from error
             raise
         if self.flatten is None and np.size(first) != observation.size:  # NumPy would repeat one number
             raise self.misfit(first)
@@ -137,23 +137,23 @@ class GymEnvironment(WithoutState):
         self.observe(result, observation)
         try:
             reward = float(reward)
-        except TypeError:
-            raise TypeError(f"step returned a reward {reward!r}, expected a number") from None
+        except (TypeError, ValueError):
+            raise InterfaceError(f"step returned a reward {reward!r}, expected a number") from None
         self.frames += 1
         truncated = truncated or 0 < self.frames_max <= self.frames
         return Step(reward, terminated, truncated and not terminated, False, 1)
 
     def observe(self, result: Any, out: np.ndarray) -> None:
-        """Writes Gymnasium's observation to `out`; raises ValueError if it does not fit."""
+        """Writes Gymnasium's observation to `out`; raises InterfaceError if it does not fit."""
         try:
             out[...] = result if self.flatten is None else spaces.flatten(self.flatten, result)
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise self.misfit(result) from error
 
-    def misfit(self, result: Any) -> ValueError:
+    def misfit(self, result: Any) -> InterfaceError:
         """Returns the error of an observation that does not fit."""
         what = f"of shape {result.shape}" if isinstance(result, np.ndarray) else f"{result!r}"
-        return ValueError(f"an observation {what}, expected one of observation_space={self.env.observation_space}")
+        return InterfaceError(f"an observation {what}, expected one of observation_space={self.env.observation_space}")
 
     def pictures(self, out: np.ndarray) -> int:
         out[0] = self.env.render()
@@ -335,7 +335,11 @@ def toml(value: Any) -> str:
 
 
 def build(given: str, kwargs: dict[str, Any], folders: dict[str, str], again: str) -> gymnasium.Env:
-    """Calls gymnasium.make; errors become a SetupError of one line. `again` is a command that shows more of them."""
+    """Calls gymnasium.make; errors become a SetupError of one line. "module:Name?key=value" has more keys of `kwargs`, which
+    go first. `again` is a command that shows more of the errors."""
+    if ":" in given and "?" in given:
+        given, _, query = given.partition("?")
+        kwargs = parse_options(given, query) | kwargs
     if given.startswith(("ALE/", "atari/")):  # also where another package has registered them
         refuse_atari(given, None)
     refuse_path("gym", given)
@@ -384,11 +388,6 @@ def refuse_path(what: str, given: str) -> None:
             f"{what} {given!r}: {place} is a {'path' if is_path else 'file'}, expected MODULE:NAME with the module as Python"
             f" imports it: {module}:{name or 'NAME'}, run in {where}",
         )
-    if colon and "?" in name:
-        cls, _, arguments = name.partition("?")
-        shown = ", ".join(arguments.split("&")).replace("=", " = ")
-        raise SetupError(CONFIG, f"{what} {given!r}: expected MODULE:NAME alone, {place}:{cls}, and its arguments in"
-                                 f" env.kwargs='{{{shown}}}'")
     if colon and not (place and name):
         raise SetupError(CONFIG, f"{what} {given!r}: expected MODULE:NAME, such as {place or 'my_module'}:{name or 'NAME'}")
 

@@ -193,9 +193,10 @@ Result<std::optional<size_t>> FirstDifference(Fleet& fleet, const NamedEnvironme
 
 // The environment, one of Gymnasium's so that it looks at its observations.
 Result<NamedEnvironment> Find(const CheckArguments& args) {
-  if (GameMeant(args.environment) == args.environment)
-    return Status(Code::kConfig,
-                  fmt::format("{0}: an Atari game, expected atari/{0}", args.environment));
+  const std::string game = GameMeant(args.environment);
+  if (!game.empty() && args.environment != "atari/" + game && !args.environment.starts_with("ALE/"))
+    return Status(Code::kConfig, fmt::format("{}: an Atari game, expected atari/{}",
+                                             Shown(args.environment), game));
   ASSIGN_OR_RETURN(const GymOptions gym, ParseGymOptions(args.overrides));
   ASSIGN_OR_RETURN(NamedEnvironment named, FindEnvironment(args.environment, args.preset, gym));
   auto json = nlohmann::json::parse(named.actor_json, nullptr, /*allow_exceptions=*/false);

@@ -14,7 +14,16 @@
 namespace samara {
 namespace {
 
-constexpr std::string_view kTrainGame = "samara train atari/ppo-quick env.game=";
+constexpr std::string_view kTrain = "samara train atari/ppo-quick ";
+
+// MsPacman, "ms pacman" and ms_pacman are one name.
+std::string Letters(std::string_view name) {
+  std::string letters;
+  for (const char c : name)
+    if (c != '_' && c != ' ')
+      letters += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return letters;
+}
 
 }  // namespace
 
@@ -25,14 +34,10 @@ std::string GameMeant(std::string_view name) {
   if (version != name.npos) name = name.substr(0, version);
   for (const std::string_view kind : {"NoFrameskip", "Deterministic"})
     if (name.ends_with(kind)) name.remove_suffix(kind.size());
-  std::string game;  // MsPacman, "ms pacman" -> ms_pacman
-  for (const char c : name) {
-    const bool begins = std::isupper(static_cast<unsigned char>(c)) != 0 && !game.empty();
-    if (begins && game.back() != '_') game += '_';
-    game += c == ' ' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
   const auto games = AtariGames();
-  return games.ok() && std::ranges::count(*games, game) > 0 ? game : "";
+  if (!games.ok()) return {};
+  const auto meant = std::ranges::find(*games, Letters(name), Letters);
+  return meant == games->end() ? std::string() : *meant;
 }
 
 Result<std::string> GivenPreset(const std::string& preset_or_file) {
@@ -42,8 +47,8 @@ Result<std::string> GivenPreset(const std::string& preset_or_file) {
   if (game.empty()) return text;
   return Status(Code::kConfig,
                 fmt::format("{}: an Atari game, expected a preset of atari/ with the "
-                            "game: {}{} ('samara list presets' shows all)",
-                            Shown(preset_or_file), kTrainGame, game));
+                            "game: {}env.game={} ('samara list presets' shows all)",
+                            Shown(preset_or_file), kTrain, game));
 }
 
 Status CheckGame(const EnvironmentConfig& env, std::string_view toml,
@@ -57,11 +62,11 @@ Status CheckGame(const EnvironmentConfig& env, std::string_view toml,
       !TextIn(toml, "env.id").empty() && !written.empty() && written != EnvironmentConfig().game;
   const bool game = given("env.game=") || together;
   if (env.id.empty() || !(game || given("env.preset="))) return Status::Ok();
+  const std::string key = game ? "env.game" : "env.preset", value = game ? env.game : env.preset;
   return {Code::kConfig,
           fmt::format("{}={} has no effect with env.id={}; for an Atari game leave env.id out or "
                       "take a preset of atari/: {}{}",
-                      game ? "env.game" : "env.preset", Shown(game ? env.game : env.preset),
-                      Shown(env.id), kTrainGame, ShellWord(env.game))};
+                      key, Shown(value), Shown(env.id), kTrain, ShellWord(key + "=" + value))};
 }
 
 }  // namespace samara

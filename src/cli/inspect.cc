@@ -153,7 +153,7 @@ void AddInspect(CLI::App& app, Invocation& invocation) {
   command->add_option("run", args->run, "run folder")->required();
   command->add_flag("--lineage", args->lineage,
                     "list the elite's ancestors, rebuilt from the journal; of evolution strategies "
-                    "the centre's history");
+                    "the centre's values by generation");
   command->add_option("--generation", args->generation, "generation number; default: the last")
       ->check(CLI::Range(1, 1'000'000'000));
   command->add_flag("--json", args->json, "last line: one JSON object");

@@ -310,7 +310,7 @@ Rows RowsOf(const Section& section, const std::string& part) {
   std::erase_if(rows, [&](const Row& row) { return row.name.find(part) == row.name.npos; });
   if (!rows.empty() || section.rows != NetworkRows) return rows;
   if (const auto found = FindLayers(part); found.ok())
-    rows.push_back(RowOfNetwork({part, "multi-layer perceptron", found->line, ""}));
+    rows.push_back(RowOfNetwork({part, "of one's own", found->line, ""}));
   return rows;
 }
 

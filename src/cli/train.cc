@@ -145,13 +145,15 @@ Result<std::vector<nlohmann::json>> TrainInTurn(const std::vector<int64_t>& seed
 }
 
 // Names the commands that go on when all seeds are done: watch one, train with larger budgets, or
-// without the score that ended one.
+// without the score that ended all.
 std::string NextSteps(const TrainArguments& args, const ExperimentConfig& config, const Path& out,
                       int64_t seed, const std::vector<nlohmann::json>& results) {
   std::string text = "  watch    samara play " + ShellWord(SeedFolder(out, seed).string()) + "\n";
   std::vector<std::string> budgets = RaisedBudgets(config);
-  for (const nlohmann::json& result : results)
-    if (const std::string score = EndedByScore(config, result); !score.empty()) budgets = {score};
+  const auto by_score = [&config](const nlohmann::json& result) {
+    return !EndedByScore(config, result).empty();
+  };
+  if (std::ranges::all_of(results, by_score)) budgets = {EndedByScore(config, results[0])};
   if (budgets.empty()) return text;
   text += "  go on    samara train";
   for (const std::string& word : args.words) {
@@ -172,14 +174,16 @@ Status TrainAll(const TrainArguments& args, const ExperimentConfig& config,
   if (const Status made = CreateFolders(out); !made.ok())
     return {made.code(), made.message() + ": choose another --out"};
   const bool apart = options.ranks == nullptr && options.remote.address.empty();
-  const SeedsOptions processes{.title = config.run.name + ": seeds " + args.seeds,
-                               .seeds = seeds,
-                               .out = out,
-                               .command = SeedCommand(args),
-                               .budgets = fmt::format("{}", fmt::join(Budgets(config), " or ")),
-                               .at_once = args.parallel,
-                               .umask = umask,
-                               .quiet = args.quiet};
+  const SeedsOptions processes{
+      .title = config.run.name + ": seeds " + args.seeds,
+      .seeds = seeds,
+      .out = out,
+      .command = SeedCommand(args),
+      .how_to_extend =
+          [&config](const nlohmann::json& result) { return HowToExtend(config, result); },
+      .at_once = args.parallel,
+      .umask = umask,
+      .quiet = args.quiet};
   ASSIGN_OR_RETURN(const auto results,
                    apart ? TrainSeeds(processes) : TrainInTurn(seeds, out, config, options));
   std::vector<Path> runs;
@@ -191,7 +195,8 @@ Status TrainAll(const TrainArguments& args, const ExperimentConfig& config,
     return Status::Ok();
   }
   ShowEnd(SeedsSummary(results), NextSteps(args, config, out, seeds[0], results));
-  std::printf("report over %zu seeds: %s\n", runs.size(), report.c_str());
+  std::printf("report over %zu seed%s: %s\n", runs.size(), runs.size() == 1 ? "" : "s",
+              report.c_str());
   return Status::Ok();
 }
 

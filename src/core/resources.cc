@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 #include "core/resources.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -61,6 +64,13 @@ std::optional<uint64_t> AvailableMemory() {
   if (std::ifstream("/sys/fs/cgroup/memory.max") >> limit &&
       std::ifstream("/sys/fs/cgroup/memory.current") >> used)
     at_most(limit - std::min(limit, used - std::min(used, cached)));
+  rlimit space{};  // of addresses: ulimit -v
+  uint64_t pages = 0;
+  if (::getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY &&
+      std::ifstream("/proc/self/statm") >> pages) {
+    const uint64_t held = pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+    at_most(space.rlim_cur - std::min<uint64_t>(space.rlim_cur, held));
+  }
   return least;
 }
 

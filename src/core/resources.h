@@ -20,7 +20,7 @@ Status SystemError(const std::string& what, int error_number, Code otherwise);
 // or a thread was refused; kUnavailable where a GPU has no memory; kInternal otherwise.
 Status StatusOf(const std::exception& error);
 // Bytes of memory that this process may still come to use: what the system has free, or its control
-// group's limit leaves. Nothing where neither says.
+// group's limit or that on its address space leaves. Nothing where none says.
 std::optional<uint64_t> AvailableMemory();
 
 }  // namespace samara

@@ -5,9 +5,8 @@
 #include <cstdio>
 // after <cstdio>, which it needs
 #include <jpeglib.h>
-// clang-format off: after <jpeglib.h>, on whose version the numbers of its messages depend
+// after <jpeglib.h>, on whose version the numbers of its messages depend
 #include <jerror.h>
-// clang-format on
 #endif
 
 namespace samara {

@@ -153,6 +153,7 @@ class EvolutionTrainer final : public Trainer {
   // of the last generation's phases
   std::vector<std::pair<std::string, double>> last_seconds_ GUARDED_BY(mu_);
   std::atomic<double> best_{ProgressState::kUnknown}, elite_{ProgressState::kUnknown};
+  std::atomic<int64_t> scored_{0};  // generation that best_ is of
 };
 
 Result<bool> EvolutionTrainer::ResultStands(const json& result) {
@@ -275,6 +276,7 @@ Result<Trainer::Restored> EvolutionTrainer::Restore() {
     metrics_line_ = json::parse(newest->metrics, nullptr, /*allow_exceptions=*/false);
     elite_ = summary.best_mean;
     if (!fitness_.empty()) best_ = RangeOf(fitness_).second;
+    scored_ = static_cast<int64_t>(generation);
     LogInfo(fmt::format("resumed after generation {}, {} frames", generation, summary.frames));
   }
   Restored restored{generation, {}};
@@ -382,6 +384,7 @@ ProgressState EvolutionTrainer::Snapshot() const {
     s.pace->now.frames = std::max(static_cast<double>(p.frames) - frames_before_, 0.0);
   }
   s.best = std::isnan(best_) ? p.best : best_.load();
+  s.scored = scored_;  // before best_, which is written first
   s.score = best_;
   s.elite = elite_;
   s.random = random_returns().empty() ? ProgressState::kUnknown : Mean(random_returns());
@@ -440,6 +443,7 @@ Status EvolutionTrainer::Generation() {
   fitness_ = report.fitness;
   positions_ = report.positions;
   best_ = RangeOf(fitness_).second;
+  scored_ = static_cast<int64_t>(s.generation);
   elite_ = s.best_mean;
   metrics_line_ =
       MetricsLine(report, {after.decode - before.decode, after.inference - before.inference,

@@ -150,6 +150,10 @@ Status Session::ApplyOverridesOnResume() {
     }
   }
   LogAll(warnings);
+  return Status::Ok();
+}
+
+Status Session::RecordChanges() {
   return changes_.empty() ? Status::Ok() : folder_->UpdateConfig(table_.ToToml());
 }
 
@@ -337,9 +341,9 @@ std::string EndedByScore(const ExperimentConfig& config, const json& result) {
   return config.run.stop_when_solved && has("solved_at") ? "run.stop_when_solved=false" : "";
 }
 
-std::string Session::HowToExtend(const json& result) const {
-  if (const std::string key = EndedByScore(config_, result); !key.empty()) return "set " + key;
-  const std::vector<std::string> budgets = Budgets(config_);
+std::string HowToExtend(const ExperimentConfig& config, const json& result) {
+  if (const std::string key = EndedByScore(config, result); !key.empty()) return "set " + key;
+  const std::vector<std::string> budgets = Budgets(config);
   return budgets.empty() ? "raise a budget" : fmt::format("raise {}", fmt::join(budgets, " or "));
 }
 

@@ -52,8 +52,10 @@ class Session {
   const TrainOptions& options() const { return options_; }
   RunFolder& folder() const { return *folder_; }
   bool resumed() const { return resumed_; }
-  // What this resume changed of the configuration, as "key=value".
+  // What this resume changes of the configuration, as "key=value"; in the folder once it is
+  // recorded, which is when the run can go on.
   const std::vector<std::string>& changes() const { return changes_; }
+  Status RecordChanges();
   // Calls `write` until what the run's end relies on is on disk: while that fails with kIoError,
   // for run.disk_retry_seconds or until a stop is requested. The failure says what is `missing`
   // ("the result is not saved") and how to go on.
@@ -67,9 +69,6 @@ class Session {
   // The result, then what to do next.
   void Show(const nlohmann::json& result) const;
 
-  // How a run with this result, which is over, goes on: "raise ga.generations=30 or run.minutes=5",
-  // or "set run.stop_at=none" where a score ended it.
-  std::string HowToExtend(const nlohmann::json& result) const;
   // "continue with 'samara train --resume FOLDER'"
   std::string HowToGoOn() const;
 
@@ -98,6 +97,9 @@ std::vector<std::string> RaisedBudgets(const ExperimentConfig& config);
 // The key, with its value, that lets a run with this result go on where a score ended it; empty:
 // its budget did.
 std::string EndedByScore(const ExperimentConfig& config, const nlohmann::json& result);
+// How a run with this result, which is over, goes on: "raise ga.generations=30 or run.minutes=5",
+// or "set run.stop_at=none" where a score ended it.
+std::string HowToExtend(const ExperimentConfig& config, const nlohmann::json& result);
 // Message of a run that has nothing left to do; how it would go on follows.
 inline constexpr std::string_view kFinishedBefore = "finished before, nothing is left to do; ";
 // Prints the end of a run, or of several, on stderr: rows of a summary, then commands to go on by.

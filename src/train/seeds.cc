@@ -100,8 +100,8 @@ Result<std::vector<json>> SeedRuns::Run() {
                               all_ - static_cast<size_t>(missing), all_, go_on));
   if (missing > 0) return Status(Code::kTryAgain, "stopped; " + go_on);
   if (finished_before_ == all_)
-    LogInfo(options_.out.string() + ": " + std::string(kFinishedBefore) + "raise " +
-            options_.budgets + " to go on");
+    LogInfo(options_.out.string() + ": " + std::string(kFinishedBefore) +
+            options_.how_to_extend(results_[0]) + " to go on");
   return std::move(results_);
 }
 

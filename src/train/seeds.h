@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -17,10 +18,11 @@ struct SeedsOptions {
   std::vector<int64_t> seeds;
   Path out;                          // seed N runs in SeedFolder
   std::vector<std::string> command;  // program, "train", preset, keys and options of every seed
-  std::string budgets;               // of each, as they are set: "ga.generations=30"
-  uint32_t at_once = 0;              // 0 = one for each core
-  mode_t umask = 077;                // of the processes
-  bool quiet = false;                // no live view
+  // how a run with this result, which is over, goes on: "raise ga.generations=30"
+  std::function<std::string(const nlohmann::json& result)> how_to_extend;
+  uint32_t at_once = 0;  // 0 = one for each core
+  mode_t umask = 077;    // of the processes
+  bool quiet = false;    // no live view
 };
 
 // Trains all seeds; those whose run had finished are not run again. Each has its share of the

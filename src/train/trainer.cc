@@ -35,7 +35,7 @@ Result<json> Trainer::Run() {
     RETURN_IF_ERROR(open);
     RETURN_IF_ERROR(released);
     LogInfo(session_.folder().path().string() + ": " + std::string(kFinishedBefore) +
-            session_.HowToExtend(*finished_) + " to go on");
+            HowToExtend(config_, *finished_) + " to go on");
     session_.Show(*finished_);
     return *finished_;
   }
@@ -62,6 +62,7 @@ Status Trainer::Open() {
   start_.run = MakeRunDescriptor(session_.table(), config_, setup_);
   metrics_ = std::make_unique<MetricsWriter>(
       session_.folder().path(), session_.folder().incarnation(), restored.step, restored.lines);
+  RETURN_IF_ERROR(session_.RecordChanges());
   if (session_.resumed())
     metrics_->Write({{"event", "resumed"},
                      {words().step, restored.step},

@@ -254,10 +254,9 @@ LivePicture Progress::Draw() {
   const double rate = Rate(state);
   // a mark a generation, however long it takes; steps of learning are too short to be seen one by
   // one
-  const double step = static_cast<double>(state.pace ? state.generation : state.frames);
-  if (std::pair shown(step, state.score); shown != marked_) {
+  if (const int64_t step = state.pace ? state.scored : state.frames; step != marked_) {
     trend_.Add(state.score);
-    marked_ = shown;
+    marked_ = step;
   }
   state.trend = trend_.Sparkline();
   peak_ = std::fmax(peak_, state.score);

@@ -58,6 +58,7 @@ struct ProgressState {
   double best = kUnknown;       // best return in the last population, in the first so far; or of
                                 // the best evaluation
   double score = kUnknown;      // whose course is shown
+  int64_t scored = 0;           // with a pace: number of the generation whose score that is
   std::string trend;            // that course; Progress fills it in (trend.h)
   double peak = kUnknown;       // its highest point; Progress fills it in
   double elite = kUnknown;      // the elite's validation mean
@@ -111,7 +112,7 @@ class Progress {
   // touched by the display's thread only, then by the destructor
   std::deque<std::pair<SteadyTime, int64_t>> samples_;  // frames over the last seconds
   Trend trend_;                                         // of the score
-  std::pair<double, double> marked_ = {-1, 0};          // step and score of its last sample
+  int64_t marked_ = -1;                                 // generation or frames of its last sample
   double peak_ = ProgressState::kUnknown;
 
   LiveLines lines_;  // last: it uses everything above

@@ -104,6 +104,7 @@ TEST(ProgressTest, ShowsTheCourseOfTheScore) {
         [&] {
           ProgressState state = Learning();
           state.score = std::min(calls++, 1);
+          state.frames += calls;
           return state;
         },
         file, {.interval_s = 0.02, .mode = ProgressOptions::Mode::kTerminal});
@@ -116,7 +117,7 @@ TEST(ProgressTest, ShowsTheCourseOfTheScore) {
   EXPECT_EQ(ProgressPlainLine(Learning(), 1).find("trend"), std::string::npos);
 }
 
-// However often a generation is drawn.
+// However often a generation is drawn, and though its number changes after its score.
 TEST(ProgressTest, TheCourseHasAMarkForEachGeneration) {
   std::FILE* file = std::tmpfile();
   std::atomic<int> calls = 0;
@@ -125,8 +126,10 @@ TEST(ProgressTest, TheCourseHasAMarkForEachGeneration) {
         [&] {
           ProgressState state;
           state.pace.emplace();
-          state.generation = 1 + std::min(calls++, 15) / 4;
-          state.score = static_cast<double>(state.generation);
+          const int call = std::min(calls++, 17);
+          state.scored = 1 + std::min(call, 15) / 4;
+          state.score = static_cast<double>(state.scored);
+          state.generation = 1 + (call + 2) / 4;
           return state;
         },
         file, {.interval_s = 0.005, .mode = ProgressOptions::Mode::kTerminal});
@@ -166,6 +169,7 @@ TEST(ProgressTest, ShowsTheScoresHighestPoint) {
         [&] {
           ProgressState state = Learning();
           state.score = std::vector<double>{3, 7, 5, 5}[static_cast<size_t>(std::min(calls++, 3))];
+          state.frames += calls;
           return state;
         },
         file, {.interval_s = 0.02, .mode = ProgressOptions::Mode::kTerminal});

@@ -43,7 +43,7 @@ std::atomic<const float*> held{nullptr};
 
 }  // namespace
 
-inline double LegacyNormals::Uniform() {
+double LegacyNormals::Uniform() {
   const uint32_t a = words_() >> 5, b = words_() >> 6;
   return (a * 67108864.0 + b) / 9007199254740992.0;
 }

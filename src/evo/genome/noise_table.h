@@ -15,8 +15,8 @@ namespace samara {
 
 // The generator has no shortcut to its n-th value. A caller that reads thousands of slices, as
 // training does, holds the table in memory; one that decodes a genome or two draws what it needs
-// again from the nearest of some hundred remembered states (5 MB; 2 seconds once to find them, and
-// about 15 ns a value). Both have the same bits. Any thread may call any of this.
+// again from the nearest of a thousand remembered states (2.4 MB; 2 seconds once to find them, and
+// about 17 ns a value). Both have the same bits. Any thread may call any of this.
 
 // Holds the whole table in memory until the process ends: 1 GB, drawn at the first call, which
 // takes several seconds.

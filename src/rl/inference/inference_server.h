@@ -5,7 +5,7 @@
 // Batches are asynchronous or in lock-step (batching.h); a server in lock-step has the same bits at
 // any number of actors and threads, of servers that share a run's shards, and after any kill and
 // resume.
-// A slot whose unroll found no free buffer waits, its next action withheld: back-pressure never
+// A slot whose unroll found no free buffer waits, without its next action: back-pressure never
 // blocks a batch. One sick row fails alone.
 //
 // Thread safety: Serve runs on one thread; the rest may be called from any.
