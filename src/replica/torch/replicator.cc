@@ -69,9 +69,9 @@ std::shared_ptr<ReplicatorState> MakeState(const World& world, const ReplicatorO
       std::to_string(state->replicas()) + " replicas, seed " + std::to_string(o.seed) + ", " +
       std::to_string(o.threads) + " threads a rank, torch " + TORCH_VERSION;
   ThrowReplication(state->communicator().Barrier({"start", text}));
-  if (world.rank == 0) {
-    LogInfo(Describe(world) + ", " + state->communicator().transport().name() + ": " + text);
-  }
+  if (world.rank == 0)  // a program of one rank is not told what it has no choice of
+    Log(world.size > 1 ? LogLevel::kInfo : LogLevel::kDebug,
+        Describe(world) + ", " + state->communicator().transport().name() + ": " + text);
   return state;
 }
 
