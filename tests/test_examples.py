@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import pytest
-from replica_util import result, run
+from replica_util import command, result, run
 from samara_cli import ROOT, environment
 
 EXAMPLES = ROOT / "build" / "examples"
@@ -228,16 +228,13 @@ def test_help_names_every_option(name):
 
 
 def test_the_python_program_goes_on_with_other_ranks(tmp_path):
-    program = [sys.executable, ROOT / "examples/spirals.py"]
-    launched = [ROOT / "build/samara", "launch", "-n", "2", *program]
-
-    def last_line(command, *options):
-        done = subprocess.run([*map(str, command), *map(str, options)], capture_output=True, text=True, timeout=300,
-                              env={**environment(), "PYTHONPATH": str(ROOT / "build/python"), "OMP_NUM_THREADS": "1"})
+    def last_line(python, *options):
+        done = subprocess.run([*python, ROOT / "examples/spirals.py", *map(str, options)], capture_output=True, text=True,
+                              timeout=300, env=environment(PYTHONPATH=str(ROOT / "build/python"), OMP_NUM_THREADS="1"))
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout.splitlines()[-1]
 
-    want = last_line(program, "--steps", 120)
-    last_line(launched, "--steps", 60, "--out", tmp_path / "run")
-    assert last_line(program, "--steps", 120, "--out", tmp_path / "run") == want
+    want = last_line([sys.executable], "--steps", 120)
+    last_line(command("samara", 2, sys.executable), "--steps", 60, "--out", tmp_path / "run")
+    assert last_line([sys.executable], "--steps", 120, "--out", tmp_path / "run") == want
     assert float(want.split()[1].rstrip(",")) > 0.6

@@ -297,7 +297,7 @@ constexpr Section kSections[] = {
     {"networks", "network.name=NAME", NetworkRows, "about one: samara list networks NAME"},
     {"keys", "of a configuration: KEY=VALUE, with their defaults", KeyRows}};
 
-// What there is to list.
+// Prints how many rows each list has, and what they are.
 void PrintOverview() {
   for (const Section& section : kSections)
     std::printf("%4zu  samara list %-11s %s\n", section.rows().size(), section.name, section.about);
@@ -324,7 +324,10 @@ void PrintAll(const Section& section, const Rows& rows, bool about) {
 }
 
 Status RunList(const std::string& what, const std::string& name, bool json) {
-  if (what.empty() && !json) return PrintOverview(), Status::Ok();
+  if (what.empty() && !json) {
+    PrintOverview();
+    return Status::Ok();
+  }
   nlohmann::json object = nlohmann::json::object();
   for (const Section& section : kSections) {
     if (!what.empty() && what != section.name) continue;

@@ -52,9 +52,9 @@ class Session {
   const TrainOptions& options() const { return options_; }
   RunFolder& folder() const { return *folder_; }
   bool resumed() const { return resumed_; }
-  // What this resume changes of the configuration, as "key=value"; in the folder once it is
-  // recorded, which is when the run can go on.
+  // Changes that this resume makes to the configuration, as "key=value".
   const std::vector<std::string>& changes() const { return changes_; }
+  // Writes them into the folder. Call once nothing stands in the way of going on.
   Status RecordChanges();
   // Calls `write` until what the run's end relies on is on disk: while that fails with kIoError,
   // for run.disk_retry_seconds or until a stop is requested. The failure says what is `missing`
