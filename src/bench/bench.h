@@ -69,8 +69,8 @@ Result<nlohmann::json> PopulationOnDevice(const Options& options);
 Result<nlohmann::json> SchedulesOnDevice(const Options& options);
 // The device that a name, as run.device has it, means here; the first of several.
 Result<Device> DeviceNamed(const std::string& name);
-// Values of network.precision that it computes, the quickest first.
-std::vector<std::string> PrecisionsOf(const Device& device);
+// Number formats that it computes products in, the quickest first.
+std::vector<Precision> PrecisionsOf(const Device& device);
 // Returns the result of a workload: its headline (the first row where none is given), all rows
 // under "all", and Machine(). REQUIRES: a row.
 nlohmann::json Report(nlohmann::json rows, nlohmann::json headline = nullptr);

@@ -32,7 +32,7 @@ std::vector<std::byte> NoiseFrames(uint32_t rows) {
 }
 
 Result<std::unique_ptr<Agent>> MakeAgentOn(const Device& device, const std::string& network,
-                                           const std::string& precision, uint32_t rows) {
+                                           Precision precision, uint32_t rows) {
   AgentSetup setup;
   ChooseAlgorithm(setup.config, "vtrace");
   setup.config.network.name = network;
@@ -43,8 +43,8 @@ Result<std::unique_ptr<Agent>> MakeAgentOn(const Device& device, const std::stri
   return MakeAgent(setup);
 }
 
-Result<json> MeasureInference(const Device& device, const std::string& network,
-                              const std::string& precision, uint32_t rows, double seconds) {
+Result<json> MeasureInference(const Device& device, const std::string& network, Precision precision,
+                              uint32_t rows, double seconds) {
   ASSIGN_OR_RETURN(const auto agent, MakeAgentOn(device, network, precision, rows));
   const std::vector<std::byte> frames = NoiseFrames(rows);
   InferenceBatch batch(agent->shape(), rows);
@@ -68,7 +68,7 @@ Result<json> MeasureInference(const Device& device, const std::string& network,
   }
   return json{{"device", device.text()},
               {"network", network},
-              {"precision", precision},
+              {"precision", NameOf<Precision>(kPrecisionNames, precision)},
               {"batch", rows},
               {"p50_us", latencies.Microseconds(0.5)},
               {"p99_us", latencies.Microseconds(0.99)},
@@ -83,9 +83,10 @@ Result<Device> DeviceNamed(const std::string& name) {
   return devices[0];
 }
 
-std::vector<std::string> PrecisionsOf(const Device& device) {
-  if (device.cuda || HasBf16Products()) return {"bfloat16", "float32"};
-  return {"float32"};
+std::vector<Precision> PrecisionsOf(const Device& device) {
+  if (HasBf16Products(device, FindGpus()) || (!device.cuda && HasBf16Products()))
+    return {Precision::kBfloat16, Precision::kFloat32};
+  return {Precision::kFloat32};
 }
 
 Result<json> DeviceInference(const Options& options) {
@@ -95,14 +96,14 @@ Result<json> DeviceInference(const Options& options) {
                                                 ? std::vector<std::string>{"impala_deep", "nature"}
                                                 : std::vector{options.model};
   for (const std::string& network : networks)
-    for (const std::string& precision : PrecisionsOf(device))
+    for (const Precision precision : PrecisionsOf(device))
       for (const uint32_t batch : kDeviceRows) {
         ASSIGN_OR_RETURN(json row,
                          MeasureInference(device, network, precision, batch, options.seconds));
         options.say(fmt::format("{} {} on {}: {} rows, p50 {:.0f} us, p99 {:.0f} us, {:.0f} rows/s",
-                                network, precision, device.text(), batch,
-                                row["p50_us"].get<double>(), row["p99_us"].get<double>(),
-                                row["rows_per_second"].get<double>()));
+                                network, NameOf<Precision>(kPrecisionNames, precision),
+                                device.text(), batch, row["p50_us"].get<double>(),
+                                row["p99_us"].get<double>(), row["rows_per_second"].get<double>()));
         rows.push_back(std::move(row));
       }
   return json{{"device", NameOf(device, FindGpus())}, {"rows", rows}, {"machine", Machine()}};

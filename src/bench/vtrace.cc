@@ -46,7 +46,7 @@ Result<ExperimentConfig> Config(const Options& options, const Device& device) {
   // a GPU learns from the whole batch at once
   config.learning.learn.shards = device.cuda ? 1 : std::min<int64_t>(16, std::bit_floor(Cores()));
   config.learning.network.precision =
-      !options.precision.empty() ? options.precision : PrecisionsOf(device)[0];
+      ValueOf<Precision>(kPrecisionNames, options.precision).value_or(PrecisionsOf(device)[0]);
   RETURN_IF_ERROR(Check(config.learning));
   return config;
 }
@@ -215,21 +215,22 @@ Result<json> Vtrace(const Options& options) {
                                                  [&](uint32_t i) { return workers[i]->Learn(); });
   workers.clear();
   const double computing = 1 / (repeat * inference) + 1 / learning;  // seconds of a frame
-  json result = {{"game", options.game},
-                 {"network", config.learning.network.name},
-                 {"precision", config.learning.network.precision},
-                 {"environment_frames_per_second", environments},
-                 {"inference_rows_per_second", inference},
-                 {"learner_frames_per_second", learning},
-                 {"end_to_end_frames_per_second", end_to_end},
-                 {"device", NameOf(device, FindGpus())},
-                 {"packing", end_to_end * ((device.cuda ? 0 : computing) + 1 / environments)},
-                 {"device_share", device.cuda ? json(end_to_end * computing) : json()},
-                 {"rows_per_batch", rows},
-                 {"rival", nullptr},
-                 {"rival_frames_per_second", nullptr},
-                 {"ratio", nullptr},
-                 {"machine", Machine()}};
+  json result = {
+      {"game", options.game},
+      {"network", config.learning.network.name},
+      {"precision", NameOf<Precision>(kPrecisionNames, config.learning.network.precision)},
+      {"environment_frames_per_second", environments},
+      {"inference_rows_per_second", inference},
+      {"learner_frames_per_second", learning},
+      {"end_to_end_frames_per_second", end_to_end},
+      {"device", NameOf(device, FindGpus())},
+      {"packing", end_to_end * ((device.cuda ? 0 : computing) + 1 / environments)},
+      {"device_share", device.cuda ? json(end_to_end * computing) : json()},
+      {"rows_per_batch", rows},
+      {"rival", nullptr},
+      {"rival_frames_per_second", nullptr},
+      {"ratio", nullptr},
+      {"machine", Machine()}};
   if (!options.rivals) return result;
   options.say("the rival");
   auto rival = RunRival("vtrace_rivals.py", {options.game, std::to_string(cores),

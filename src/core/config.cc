@@ -211,6 +211,10 @@ void ConfigTable::AddFormer(const std::string& former, std::string key, std::str
   former_[former] = {std::move(key), std::move(advice), std::move(convert)};
 }
 
+void ConfigTable::AddFormerDefault(const std::string& key, std::string former) {
+  former_defaults_[key] = std::move(former);
+}
+
 void ConfigTable::AddFormerValue(const std::string& key, const std::string& former,
                                  std::string value) {
   former_values_[key][former] = std::move(value);
@@ -385,8 +389,11 @@ std::string ConfigTable::Hash() const {
   Sha256 hash;
   for (const auto& field : fields_) {
     const bool added = field.on_resume == OnResume::kMustMatchAdded;
-    if (field.on_resume == OnResume::kMustMatch || (added && field.get() != field.default_value))
-      hash.Update(field.key + "=" + field.get() + "\n");
+    const bool is_default = field.get() == field.default_value;
+    if (field.on_resume != OnResume::kMustMatch && (!added || is_default)) continue;
+    const auto former = former_defaults_.find(field.key);
+    const bool changed = is_default && former != former_defaults_.end();
+    hash.Update(field.key + "=" + (changed ? former->second : field.get()) + "\n");
   }
   return Hex(hash.Finish());
 }

@@ -98,6 +98,10 @@ class ConfigTable {
 
   // kRecorded: what a run or a policy file says about itself, which may be of an older build.
   enum class Origin { kGiven, kRecorded };
+  // Says that the default of `key` was `former` (canonical text) in earlier builds: the hash takes
+  // today's default for it, so that runs from before keep theirs.
+  void AddFormerDefault(const std::string& key, std::string former);
+
   // Every key of TOML text; tables nest one level. `source` names it in messages.
   Status ParseToml(std::string_view text, const std::string& source,
                    Origin origin = Origin::kGiven);
@@ -125,6 +129,7 @@ class ConfigTable {
   std::map<std::string, std::string, std::less<>> elsewhere_;  // key -> whose
   std::map<std::string, Former, std::less<>> former_;          // former key -> what it became
   std::map<std::string, std::map<std::string, std::string>, std::less<>> former_values_;  // by key
+  std::map<std::string, std::string, std::less<>> former_defaults_;                       // by key
 };
 
 // The text that `key` ("table.name") has in TOML text; empty when it is not there or no text.

@@ -65,6 +65,20 @@ TEST(ConfigTest, TheDefaultOfAnAddedKeyIsNoPartOfTheHash) {
   EXPECT_NE(after.table.Hash(), before.table.Hash());
 }
 
+// So has a run from before its default changed.
+TEST(ConfigTest, AFormerDefaultKeepsTheHash) {
+  const auto hash_of = [](int64_t value, int64_t preset) {
+    int64_t population = value;
+    ConfigTable table;
+    table.Add("ga.population", &population, {}, "", "");
+    if (value != 1000) table.AddFormerDefault("ga.population", "1000");
+    population = preset;
+    return table.Hash();
+  };
+  EXPECT_EQ(hash_of(500, 500), hash_of(1000, 1000));
+  EXPECT_EQ(hash_of(500, 200), hash_of(1000, 200));
+}
+
 TEST(ConfigTest, TomlSetsWhatItNamesAndNothingElse) {
   Settings s;
   const Status status = s.table.ParseToml(

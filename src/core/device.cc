@@ -143,6 +143,12 @@ Result<std::vector<Device>> ChooseDevices(const DeviceChoice& choice, const GpuL
   return devices;
 }
 
+bool HasBf16Products(const Device& device, const GpuList& found) {
+  return device.cuda && std::ranges::any_of(found.gpus, [&](const Gpu& gpu) {
+           return gpu.ordinal == device.ordinal && gpu.capability >= 80;
+         });
+}
+
 std::string NameOf(const Device& device, const GpuList& found) {
   if (!device.cuda) return "CPU";
   const auto gpu = std::ranges::find(found.gpus, device.ordinal, &Gpu::ordinal);

@@ -51,6 +51,9 @@ struct Device {
 Result<std::vector<Device>> ChooseDevices(const DeviceChoice& choice, const GpuList& found,
                                           bool built);
 
+// Whether it has matrix products of bfloat16 (compute capability 8.0 or newer); false for the CPU.
+bool HasBf16Products(const Device& device, const GpuList& found);
+
 // "CPU", or the GPU's own name: devices of one name compute the same bits.
 std::string NameOf(const Device& device, const GpuList& found);
 

@@ -71,6 +71,17 @@ TEST(DeviceTest, SaysWhyANamedGpuCannotBeUsed) {
   EXPECT_NE(old.message().find("Old has compute capability 6.1"), std::string::npos);
 }
 
+TEST(DeviceTest, ProductsOfBfloat16AreThoseOfNewerGpus) {
+  GpuList found = Machine();
+  EXPECT_FALSE(HasBf16Products({}, found));
+  EXPECT_FALSE(HasBf16Products({.cuda = true, .ordinal = 9}, found));
+  found.gpus[1].capability = 79;
+  const Device device = {.cuda = true, .ordinal = found.gpus[1].ordinal};
+  EXPECT_FALSE(HasBf16Products(device, found));
+  found.gpus[1].capability = 80;
+  EXPECT_TRUE(HasBf16Products(device, found));
+}
+
 TEST(DeviceTest, AMachineHasGpusOrSaysWhyNot) {
   const GpuList found = FindGpus();
   EXPECT_EQ(found.gpus.empty(), !found.why_none.empty());

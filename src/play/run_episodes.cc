@@ -56,7 +56,7 @@ Result<std::unique_ptr<Agent>> MakePolicyAgent(const Policy& policy, const Envir
   AgentSetup setup;
   setup.config = policy.config.learning;
   // the parameters are float32 whatever they were learned with
-  if (!HasBf16Products()) setup.config.network.precision = "float32";
+  if (!HasBf16Products()) setup.config.network.precision = Precision::kFloat32;
   setup.environment = on.environment;
   setup.stack = on.stack;
   setup.slots = setup.rows_max = slots;

@@ -6,6 +6,7 @@
 #include "core/format.h"
 #include "core/log.h"
 #include "report/run_data.h"
+#include "rl/algorithms/registry.h"
 #include "storage/build_info.h"
 #include "train/agent_trainer.h"
 
@@ -45,7 +46,9 @@ Result<Trainer::Restored> AgentTrainer::Restore() {
   if (const uint64_t bytes = agent_->memory_bytes(); bytes > 0)
     LogInfo(
         fmt::format("replay: {}B of memory when full", ShortNumber(static_cast<double>(bytes))));
-  if (learns_on_.cuda || infers_on_.cuda) LogInfo("networks are computed on " + device_name_);
+  if (learns_on_.cuda || infers_on_.cuda)
+    LogInfo("networks are computed on " + device_name_ +
+            (PrecisionOf(Setup()) == Precision::kBfloat16 ? " in bfloat16" : ""));
   const std::string begun_on = folder.identity().value("device", "CPU");
   if (begun_on != device_name_)
     LogWarning(fmt::format("run.device: the run began on {} and goes on on {}{}", begun_on,

@@ -63,7 +63,7 @@ Result<AgentNetwork> AgentNetworkImpl::Make(const AgentNetworkConfig& config) {
 
 AgentNetworkImpl::AgentNetworkImpl(const AgentNetworkConfig& config)
     : config_(config),
-      bfloat16_(config.precision == "bfloat16"),
+      bfloat16_(config.bfloat16),
       native_(config.native && config.device.is_cpu()),
       height_(config.height),
       width_(config.width),

@@ -34,9 +34,9 @@ struct AgentNetworkConfig {
   // kernels at first. "glorot": uniform (Glorot and Bengio 2010, 16), SEED RL's; "orthogonal": with
   // gain sqrt 2, 0.01 of the policy's and 1 of the value's head (PPO's)
   std::string initializer = "glorot";
-  // of the torso's products; its parameters and their gradients, the core and the heads stay
-  // float32. "float32", or "bfloat16": mixed precision (Micikevicius et al. 2018, 3.1)
-  std::string precision = "float32";
+  // the torso's products in bfloat16; its parameters and their gradients, the core and the heads
+  // stay float32: mixed precision (Micikevicius et al. 2018, 3.1)
+  bool bfloat16 = false;
   // a torso for the value alone; of vectors, without a core
   bool separate_value = false;
   // the second half of the policy's outputs: parameters that do not depend on the observation, at

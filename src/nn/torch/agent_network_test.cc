@@ -138,12 +138,12 @@ TEST(AgentNetworkTest, ProductsOfBfloat16ComeClose) {
   for (const char* torso : {"nature", "impala_deep", "mlp-64-64-tanh"}) {
     AgentNetworkConfig config{
         .torso = torso, .height = 84, .width = 84, .channels = 4, .outputs = 6, .lstm = 8};
-    const auto made = [&](const char* precision) {
+    const auto made = [&](bool bfloat16) {
       torch::manual_seed(6);
-      config.precision = precision;
+      config.bfloat16 = bfloat16;
       return AgentNetworkImpl::Make(config).ValueOrThrow();
     };
-    const auto exact = made("float32"), mixed = made("bfloat16");
+    const auto exact = made(false), mixed = made(true);
     const auto input = RandomInput(config, 2, 3);
     const Tensor state = torch::randn({3, 16});
     const auto gradients = [&](const AgentNetwork& network) {

@@ -60,7 +60,7 @@ Status CheckDevices(const AgentSetup& setup, bool native) {
   if (native && (setup.learns_on.cuda || setup.infers_on.cuda))
     return {Code::kConfig, "run.device=" + setup.learns_on.text() + ": " + setup.config.algorithm +
                                " computes its perceptrons on the CPU; expected auto or cpu"};
-  if (setup.config.network.precision == "bfloat16" && !gpus && !HasBf16Products())
+  if (setup.config.network.precision == Precision::kBfloat16 && !gpus && !HasBf16Products())
     return {Code::kConfig,
             "network.precision=bfloat16: this processor has no products of bfloat16 "
             "(AVX512_BF16); expected float32"};
@@ -82,7 +82,18 @@ Result<std::unique_ptr<Agent>> MakeTorchAgent(const AgentSetup& setup, MakeAlgor
 
 }  // namespace
 
-Result<std::unique_ptr<Agent>> MakeAgent(const AgentSetup& setup) {
+Precision PrecisionOf(const AgentSetup& setup) {
+  const AgentNetworkKeys& keys = setup.config.network;
+  if (keys.precision != Precision::kAuto) return keys.precision;
+  const GpuList gpus = FindGpus();
+  const bool bfloat16 = keys.module.empty() && HasBf16Products(setup.learns_on, gpus) &&
+                        HasBf16Products(setup.infers_on, gpus);
+  return bfloat16 ? Precision::kBfloat16 : Precision::kFloat32;
+}
+
+Result<std::unique_ptr<Agent>> MakeAgent(const AgentSetup& given) {
+  AgentSetup setup = given;
+  setup.config.network.precision = PrecisionOf(given);
   RETURN_IF_ERROR(Check(setup.config));
   const LearningAlgorithm* row = FindLearningAlgorithm(setup.config.algorithm);
   RETURN_IF_ERROR(CheckDevices(setup, row->agent != nullptr));

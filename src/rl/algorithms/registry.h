@@ -47,6 +47,9 @@ void RegisterLearningAlgorithm(LearningAlgorithm row);
 // before. REQUIRES: the name is in the registry.
 void ChooseAlgorithm(LearningConfig& config, std::string_view name);
 
+// The format in which the setup's network computes its products: kFloat32 or kBfloat16.
+Precision PrecisionOf(const AgentSetup& setup);
+
 // kConfig for a configuration or a network that does not fit the environment, and where this
 // program lacks the torch that the agent needs.
 Result<std::unique_ptr<Agent>> MakeAgent(const AgentSetup& setup);

@@ -109,5 +109,23 @@ TEST(LearningRegistryTest, ACopiedConfigurationHasItsOwnParameters) {
   EXPECT_EQ(gamma(config), "0.5") << "chosen again, it keeps what was set";
 }
 
+// On the CPU bfloat16 must be asked for, and so must float32 on a GPU; the default follows the GPU.
+TEST(RegistryTest, ThePrecisionIsTheOneAskedForOrFitsTheDevice) {
+  AgentSetup setup;
+  EXPECT_EQ(PrecisionOf(setup), Precision::kFloat32);
+  setup.config.network.precision = Precision::kBfloat16;
+  EXPECT_EQ(PrecisionOf(setup), Precision::kBfloat16);
+  for (const Gpu& gpu : FindGpus().gpus) {
+    setup.learns_on = setup.infers_on = {.cuda = true, .ordinal = gpu.ordinal};
+    setup.config.network.precision = Precision::kAuto;
+    EXPECT_EQ(PrecisionOf(setup) == Precision::kBfloat16, gpu.capability >= 80);
+    setup.config.network.module = "a module computes as it is written";
+    EXPECT_EQ(PrecisionOf(setup), Precision::kFloat32);
+    setup.config.network.module.clear();
+    setup.config.network.precision = Precision::kFloat32;
+    EXPECT_EQ(PrecisionOf(setup), Precision::kFloat32);
+  }
+}
+
 }  // namespace
 }  // namespace samara::registry_test

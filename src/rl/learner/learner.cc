@@ -37,7 +37,7 @@ Result<AgentNetworkConfig> NetworkFor(const AgentSetup& setup, const InputLayout
   network.lstm = keys.lstm;
   network.reward_input = keys.reward_input;
   network.initializer = keys.initializer;
-  network.precision = keys.precision;
+  network.bfloat16 = keys.precision == Precision::kBfloat16;
   network.separate_value = keys.value == "separate";
   network.normalize_value = keys.normalize_value;
   network.device = ToTorch(setup.learns_on);

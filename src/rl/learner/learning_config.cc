@@ -71,8 +71,10 @@ void Bind(ConfigTable& table, LearningConfig& c) {
   table.Add("network.action_input", &c.network.action_input, "the last action is an input");
   table.Add("network.initializer", &c.network.initializer, {"glorot", "orthogonal"},
             "initial weights: Glorot uniform, or orthogonal with PPO's gains");
-  table.Add("network.precision", &c.network.precision, {"float32", "bfloat16"},
-            "number format of the torso's products; bfloat16 needs AVX512_BF16 or a GPU");
+  table.Add("network.precision", &c.network.precision, kPrecisionNames,
+            "number format of the torso's products; bfloat16 needs AVX512_BF16 or a GPU; auto: "
+            "bfloat16 on a GPU that has it, else float32");
+  table.AddFormerDefault("network.precision", "\"float32\"");
   const auto added = OnResume::kMustMatchAdded;
   table.Add("network.value", &c.network.value, {"shared", "separate"},
             "torso of the value's head: the policy's, or one of its own", added);
@@ -124,10 +126,10 @@ Status Check(const LearningConfig& c) {
         Code::kConfig,
         "network.initial_deviation: has an effect only with network.deviation=free; expected it "
         "left out"};
-  if (!c.network.module.empty() && c.network.precision != "float32")
-    return {Code::kConfig, "network.precision=" + c.network.precision +
-                               ": of the layers of samara's own torsos; expected float32 with "
-                               "network.module"};
+  if (!c.network.module.empty() && c.network.precision == Precision::kBfloat16)
+    return {Code::kConfig,
+            "network.precision=bfloat16: of the layers of samara's own torsos; expected float32 "
+            "with network.module"};
   if (c.learn.entropy_target != "none") {
     char* end = nullptr;
     const double target = std::strtod(c.learn.entropy_target.c_str(), &end);

@@ -8,8 +8,15 @@
 
 #include "core/cloned.h"
 #include "core/config.h"
+#include "core/enum_names.h"
 
 namespace samara {
+
+// Number format of a torso's products. kAuto: bfloat16 on GPUs that have it, else float32.
+enum class Precision : uint8_t { kAuto, kFloat32, kBfloat16 };
+inline constexpr EnumName<Precision> kPrecisionNames[] = {{Precision::kAuto, "auto"},
+                                                          {Precision::kFloat32, "float32"},
+                                                          {Precision::kBfloat16, "bfloat16"}};
 
 // The network of agents (nn/torch/agent_network.h).
 struct AgentNetworkKeys {
@@ -24,9 +31,9 @@ struct AgentNetworkKeys {
   bool reward_input = false, action_input = false;
   int64_t head = 0;                    // units of a layer in front of each head
   std::string initializer = "glorot";  // or "orthogonal"
-  std::string precision = "float32";   // or "bfloat16"
-  std::string value = "shared";        // or "separate": a torso of its own
-  bool normalize_value = false;        // PopArt
+  Precision precision = Precision::kAuto;
+  std::string value = "shared";  // or "separate": a torso of its own
+  bool normalize_value = false;  // PopArt
   // of continuous actions: "network", or "free": independent of the observation
   std::string deviation = "network";
   double initial_deviation = 1;  // where it is free
