@@ -223,7 +223,7 @@ Status TakeListening(const TrainArguments& args, RemoteFleetOptions& remote) {
 }
 
 // The ranks that a launcher has started. A rank may wait for another's longest episode: who is
-// frozen or gone is noticed by the side channel, long before this deadline.
+// frozen or gone is noticed by its heartbeats, long before this deadline.
 Result<std::unique_ptr<RankGroup>> JoinRanks(const World& world) {
   const EnvironmentVariables variable = ProcessEnvironment();
   LinkOptions links;

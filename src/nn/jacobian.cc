@@ -141,7 +141,7 @@ float SlopeOfTanh(float a) { return 1 - a * a; }
 }  // namespace
 
 // One layer at all states.
-struct Jacobians::Stage {
+struct Jacobians::LayerValues {
   const Layer* layer;
   Floats in;     // [input][column]; of a convolution [state][channel][pixel]
   Floats slope;  // of the activation, [unit][column]; of a convolution [state][unit][padded pixel].
@@ -183,23 +183,23 @@ void Jacobians::ArrangeSequences(std::span<const uint8_t> begins) {
 
 void Jacobians::Evaluate(std::span<const float> inputs) {
   for (const Layer& layer : network_.layers)
-    stages_.push_back({.layer = &layer,
-                       .in = Floats(InputFloats(layer, states_, row_)),
-                       .slope = {},
-                       .before = {},
-                       .cell = {}});
+    layer_values_.push_back({.layer = &layer,
+                             .in = Floats(InputFloats(layer, states_, row_)),
+                             .slope = {},
+                             .before = {},
+                             .cell = {}});
   const size_t size = network_.input_size(), channels = Index(network_.channels);
   for (size_t x = 0; x < states_; ++x) {
     const float* from = inputs.data() + x * size;
-    float* to = stages_.front().in.data();
+    float* to = layer_values_.front().in.data();
     if (IsConv(network_.layers.front()))
       TransposeMatrix(from, size / channels, channels, channels, to + x * size, size / channels);
     else
       for (size_t i = 0; i < size; ++i) to[i * row_ + Column(x)] = from[i];
   }
   Floats columns, value;
-  for (size_t i = 0; i < stages_.size(); ++i) {
-    const Layer& layer = *stages_[i].layer;
+  for (size_t i = 0; i < layer_values_.size(); ++i) {
+    const Layer& layer = *layer_values_[i].layer;
     if (IsConv(layer))
       EvaluateConv(i, columns, value);
     else if (layer.recurrent())
@@ -208,8 +208,8 @@ void Jacobians::Evaluate(std::span<const float> inputs) {
       EvaluateDiagonal(i, value);
     else
       EvaluateDense(i, value);
-    if (!IsConv(layer) && i + 1 < stages_.size())
-      std::copy_n(value.data(), value.size(), stages_[i + 1].in.data());
+    if (!IsConv(layer) && i + 1 < layer_values_.size())
+      std::copy_n(value.data(), value.size(), layer_values_[i + 1].in.data());
   }
   const size_t k = network_.output_size();
   outputs_.resize(states_ * k);
@@ -218,59 +218,59 @@ void Jacobians::Evaluate(std::span<const float> inputs) {
 }
 
 void Jacobians::EvaluateConv(size_t i, Floats& columns, Floats& value) {
-  Stage& stage = stages_[i];
-  const Layer& layer = *stage.layer;
+  LayerValues& values = layer_values_[i];
+  const Layer& layer = *values.layer;
   const size_t units = Index(layer.out), width = PaddedRow(Pixels(layer)), floats = units * width;
-  if (layer.activation != Activation::kNone) stage.slope = Floats(states_ * floats);
+  if (layer.activation != Activation::kNone) values.slope = Floats(states_ * floats);
   value = Floats(floats);
   columns = Floats(Index(layer.fan_in()) * width);
   const Product product{KernelOps(isa_), Index(layer.fan_in()), units, weights(layer)};
   for (size_t x = 0; x < states_; ++x) {
-    Unfold(layer, stage.in.data() + x * (stage.in.size() / states_), columns.data());
+    Unfold(layer, values.in.data() + x * (values.in.size() / states_), columns.data());
     FillRows(parameters_.data() + layer.bias_offset, units, width, value.data());
     product.Forward(columns.data(), width, value.data(), width, width);
     ActivateWithSlope(product.ops, layer.activation, value.span(),
-                      stage.slope.size() > 0 ? stage.slope.data() + x * floats : nullptr);
-    Deliver(layer, *stages_[i + 1].layer, value.data(), x, Column(x), row_,
-            stages_[i + 1].in.data());
+                      values.slope.size() > 0 ? values.slope.data() + x * floats : nullptr);
+    Deliver(layer, *layer_values_[i + 1].layer, value.data(), x, Column(x), row_,
+            layer_values_[i + 1].in.data());
   }
 }
 
 void Jacobians::EvaluateDense(size_t i, Floats& value) {
-  Stage& stage = stages_[i];
-  const Layer& layer = *stage.layer;
+  LayerValues& values = layer_values_[i];
+  const Layer& layer = *values.layer;
   const size_t units = Index(layer.out);
-  if (layer.activation != Activation::kNone) stage.slope = Floats(units * row_);
+  if (layer.activation != Activation::kNone) values.slope = Floats(units * row_);
   value = Floats(units * row_);
   const Product product{KernelOps(isa_), Index(layer.in), units, weights(layer)};
   FillRows(parameters_.data() + layer.bias_offset, units, row_, value.data());
-  product.Forward(stage.in.data(), row_, value.data(), row_, row_);
+  product.Forward(values.in.data(), row_, value.data(), row_, row_);
   ActivateWithSlope(product.ops, layer.activation, value.span(),
-                    stage.slope.size() > 0 ? stage.slope.data() : nullptr);
+                    values.slope.size() > 0 ? values.slope.data() : nullptr);
 }
 
 // The formulas are those of the kernel's cells (kernel_impl.h), operation by operation.
 void Jacobians::EvaluateRecurrent(size_t i, Floats& value) {
-  Stage& stage = stages_[i];
-  const Layer& layer = *stage.layer;
+  LayerValues& values = layer_values_[i];
+  const Layer& layer = *values.layer;
   const kernel::Ops& ops = KernelOps(isa_);
   const size_t units = Index(layer.out), gates = Index(layer.columns()), block = units * stride_;
-  stage.before = Floats(units * row_);
-  for (size_t n = 0; n < KeptOf(layer.kind); ++n) stage.cell.emplace_back(units * row_);
-  if (layer.kind == Layer::Kind::kRnn) stage.slope = Floats(units * row_);
+  values.before = Floats(units * row_);
+  for (size_t n = 0; n < KeptOf(layer.kind); ++n) values.cell.emplace_back(units * row_);
+  if (layer.kind == Layer::Kind::kRnn) values.slope = Floats(units * row_);
   value = Floats(units * row_);
   const Product input{ops, Index(layer.in), gates, weights(layer)};
   const Product state{ops, units, gates, parameters_.data() + layer.recurrent_offset};
   Floats of_input(gates * row_), of_state(gates * stride_), memory(block);
   FillRows(parameters_.data() + layer.bias_offset, gates, row_, of_input.data());
-  input.Forward(stage.in.data(), row_, of_input.data(), row_, row_);
+  input.Forward(values.in.data(), row_, of_input.data(), row_, row_);
 
   std::vector<Floats> gate;
   for (int64_t g = 0; g < layer.gates(); ++g) gate.emplace_back(block);
   Floats slope(block);
   for (size_t p = 0; p < times_; ++p) {
     FillRows(parameters_.data() + layer.recurrent_bias_offset, gates, stride_, of_state.data());
-    state.Forward(stage.before.data() + p * stride_, row_, of_state.data(), stride_, stride_);
+    state.Forward(values.before.data() + p * stride_, row_, of_state.data(), stride_, stride_);
     // element q of a block is element At(q) of a matrix
     const auto at = [&](size_t q) { return q / stride_ * row_ + p * stride_ + q % stride_; };
     const auto from_input = [&](size_t g, size_t q) {
@@ -283,13 +283,13 @@ void Jacobians::EvaluateRecurrent(size_t i, Floats& value) {
     };
     const auto hidden = [&](size_t q) -> float& { return value.data()[at(q)]; };
     const auto keep = [&](size_t number, size_t q, float x) {
-      stage.cell[number].data()[at(q)] = x;
+      values.cell[number].data()[at(q)] = x;
     };
     if (layer.kind == Layer::Kind::kRnn) {
       sum_and_activate(0, layer.activation, slope.data());
       for (size_t q = 0; q < block; ++q) {
         hidden(q) = gate[0].data()[q];
-        stage.slope.data()[at(q)] = slope.data()[q];
+        values.slope.data()[at(q)] = slope.data()[q];
       }
     } else if (layer.kind == Layer::Kind::kLstm) {
       for (const size_t g : {0, 1, 2, 3})
@@ -315,21 +315,21 @@ void Jacobians::EvaluateRecurrent(size_t i, Floats& value) {
       for (size_t q = 0; q < block; ++q) {
         for (const size_t g : {0, 1, 2}) keep(g, q, gate[g].data()[q]);
         keep(3, q, from_state(2, q));
-        const float change = stage.before.data()[at(q)] - gate[2].data()[q];
+        const float change = values.before.data()[at(q)] - gate[2].data()[q];
         hidden(q) = std::fmaf(gate[1].data()[q], change, gate[2].data()[q]) + 0.0F;
       }
     }
     for (size_t q = 0; q < block && p + 1 < times_; ++q)
-      stage.before.data()[at(q) + stride_] = hidden(q);
+      values.before.data()[at(q) + stride_] = hidden(q);
   }
 }
 
 void Jacobians::EvaluateDiagonal(size_t i, Floats& value) {
-  const Stage& stage = stages_[i];
-  const float* w = weights(*stage.layer);
-  value = Floats(stage.in.size());
+  const LayerValues& values = layer_values_[i];
+  const float* w = weights(*values.layer);
+  value = Floats(values.in.size());
   for (size_t j = 0; j < value.size(); ++j)
-    value.data()[j] = w[j / row_] * stage.in.data()[j] + 0.0F;
+    value.data()[j] = w[j / row_] * values.in.data()[j] + 0.0F;
 }
 
 void Jacobians::Sum(size_t k, std::span<float> out) const {
@@ -364,8 +364,8 @@ void Jacobians::TransposedTimes(std::span<const float> u, std::span<float> out) 
 std::vector<float> Jacobians::Times(std::span<const float> v) const {
   CHECK_EQ(v.size(), network_.parameter_count);
   Floats tangent;  // of the layer's input; empty: 0, as the states' is
-  for (size_t i = 0; i < stages_.size(); ++i) {
-    const Layer& layer = *stages_[i].layer;
+  for (size_t i = 0; i < layer_values_.size(); ++i) {
+    const Layer& layer = *layer_values_[i].layer;
     tangent = IsConv(layer)       ? TangentOfConv(i, v, tangent)
               : layer.recurrent() ? TangentOfRecurrent(i, v, tangent)
               : IsDiagonal(layer) ? TangentOfDiagonal(i, v, tangent)
@@ -380,15 +380,16 @@ std::vector<float> Jacobians::Times(std::span<const float> v) const {
 
 Jacobians::Floats Jacobians::TangentOfConv(size_t i, std::span<const float> v,
                                            const Floats& tangent) const {
-  const Stage& stage = stages_[i];
-  const Layer& layer = *stage.layer;
+  const LayerValues& values = layer_values_[i];
+  const Layer& layer = *values.layer;
   const size_t units = Index(layer.out), width = PaddedRow(Pixels(layer)), floats = units * width;
-  const size_t map = stage.in.size() / states_;
-  Floats columns(Index(layer.fan_in()) * width), value(floats), next(stages_[i + 1].in.size());
+  const size_t map = values.in.size() / states_;
+  Floats columns(Index(layer.fan_in()) * width), value(floats),
+      next(layer_values_[i + 1].in.size());
   Product product{KernelOps(isa_), Index(layer.fan_in()), units, nullptr};
   for (size_t x = 0; x < states_; ++x) {
     FillRows(v.data() + layer.bias_offset, units, width, value.data());
-    Unfold(layer, stage.in.data() + x * map, columns.data());
+    Unfold(layer, values.in.data() + x * map, columns.data());
     product.weights = v.data() + layer.weight_offset;
     product.Forward(columns.data(), width, value.data(), width, width);
     if (tangent.size() > 0) {
@@ -396,32 +397,32 @@ Jacobians::Floats Jacobians::TangentOfConv(size_t i, std::span<const float> v,
       product.weights = weights(layer);
       product.Forward(columns.data(), width, value.data(), width, width);
     }
-    const float* slope = stage.slope.data() + x * floats;
-    for (size_t j = 0; j < floats && stage.slope.size() > 0; ++j) value.data()[j] *= slope[j];
-    Deliver(layer, *stages_[i + 1].layer, value.data(), x, Column(x), row_, next.data());
+    const float* slope = values.slope.data() + x * floats;
+    for (size_t j = 0; j < floats && values.slope.size() > 0; ++j) value.data()[j] *= slope[j];
+    Deliver(layer, *layer_values_[i + 1].layer, value.data(), x, Column(x), row_, next.data());
   }
   return next;
 }
 
 Jacobians::Floats Jacobians::TangentOfDense(size_t i, std::span<const float> v,
                                             const Floats& tangent) const {
-  const Stage& stage = stages_[i];
-  const Layer& layer = *stage.layer;
+  const LayerValues& values = layer_values_[i];
+  const Layer& layer = *values.layer;
   const size_t units = Index(layer.out);
   Floats value(units * row_);
   Product product{KernelOps(isa_), Index(layer.in), units, v.data() + layer.weight_offset};
   FillRows(v.data() + layer.bias_offset, units, row_, value.data());
-  product.Forward(stage.in.data(), row_, value.data(), row_, row_);
+  product.Forward(values.in.data(), row_, value.data(), row_, row_);
   product.weights = weights(layer);
   if (tangent.size() > 0) product.Forward(tangent.data(), row_, value.data(), row_, row_);
-  for (size_t j = 0; j < stage.slope.size(); ++j) value.data()[j] *= stage.slope.data()[j];
+  for (size_t j = 0; j < values.slope.size(); ++j) value.data()[j] *= values.slope.data()[j];
   return value;
 }
 
 Jacobians::Floats Jacobians::TangentOfRecurrent(size_t i, std::span<const float> v,
                                                 const Floats& tangent) const {
-  const Stage& stage = stages_[i];
-  const Layer& layer = *stage.layer;
+  const LayerValues& values = layer_values_[i];
+  const Layer& layer = *values.layer;
   const size_t units = Index(layer.out), gates = Index(layer.columns()), block = units * stride_;
   const kernel::Ops& ops = KernelOps(isa_);
   Product input{ops, Index(layer.in), gates, v.data() + layer.weight_offset};
@@ -429,24 +430,24 @@ Jacobians::Floats Jacobians::TangentOfRecurrent(size_t i, std::span<const float>
   Floats of_input(gates * row_), of_state(gates * stride_), hidden(block), memory(block);
   Floats value(units * row_);
   FillRows(v.data() + layer.bias_offset, gates, row_, of_input.data());
-  input.Forward(stage.in.data(), row_, of_input.data(), row_, row_);
+  input.Forward(values.in.data(), row_, of_input.data(), row_, row_);
   input.weights = weights(layer);
   if (tangent.size() > 0) input.Forward(tangent.data(), row_, of_input.data(), row_, row_);
   for (size_t p = 0; p < times_; ++p) {
     FillRows(v.data() + layer.recurrent_bias_offset, gates, stride_, of_state.data());
     state.weights = v.data() + layer.recurrent_offset;
-    state.Forward(stage.before.data() + p * stride_, row_, of_state.data(), stride_, stride_);
+    state.Forward(values.before.data() + p * stride_, row_, of_state.data(), stride_, stride_);
     state.weights = parameters_.data() + layer.recurrent_offset;
     state.Forward(hidden.data(), stride_, of_state.data(), stride_, stride_);
     for (size_t q = 0; q < block; ++q) {
       const size_t at = q / stride_ * row_ + p * stride_ + q % stride_;
-      const auto kept = [&](size_t number) { return stage.cell[number].data()[at]; };
+      const auto kept = [&](size_t number) { return values.cell[number].data()[at]; };
       const auto of_gate = [&](size_t g) {
         return of_input.data()[g * units * row_ + at] + of_state.data()[g * block + q];
       };
       float& h = hidden.data()[q];
       if (layer.kind == Layer::Kind::kRnn) {
-        h = stage.slope.data()[at] * of_gate(0);
+        h = values.slope.data()[at] * of_gate(0);
       } else if (layer.kind == Layer::Kind::kLstm) {
         const float in = SlopeOfSigmoid(kept(0)) * of_gate(0);
         const float forget = SlopeOfSigmoid(kept(1)) * of_gate(1);
@@ -461,7 +462,7 @@ Jacobians::Floats Jacobians::TangentOfRecurrent(size_t i, std::span<const float>
         const float argument = of_input.data()[2 * units * row_ + at] + reset * kept(3) +
                                kept(0) * of_state.data()[2 * block + q];
         const float candidate = SlopeOfTanh(kept(2)) * argument;
-        h = update * (stage.before.data()[at] - kept(2)) + (1 - kept(1)) * candidate + kept(1) * h;
+        h = update * (values.before.data()[at] - kept(2)) + (1 - kept(1)) * candidate + kept(1) * h;
       }
       value.data()[at] = h;
     }
@@ -471,11 +472,11 @@ Jacobians::Floats Jacobians::TangentOfRecurrent(size_t i, std::span<const float>
 
 Jacobians::Floats Jacobians::TangentOfDiagonal(size_t i, std::span<const float> v,
                                                const Floats& tangent) const {
-  const Stage& stage = stages_[i];
-  const float* w = weights(*stage.layer);
-  Floats value(stage.in.size());
+  const LayerValues& values = layer_values_[i];
+  const float* w = weights(*values.layer);
+  Floats value(values.in.size());
   for (size_t j = 0; j < value.size(); ++j) {
-    value.data()[j] = v[stage.layer->weight_offset + j / row_] * stage.in.data()[j];
+    value.data()[j] = v[values.layer->weight_offset + j / row_] * values.in.data()[j];
     if (tangent.size() > 0) value.data()[j] += w[j / row_] * tangent.data()[j];
   }
   return value;
@@ -491,8 +492,8 @@ void Jacobians::Reverse(std::span<const float> u, Terms terms, std::span<float> 
   Floats delta(k * row_);
   for (size_t x = 0; x < states_; ++x)
     for (size_t o = 0; o < k; ++o) delta.data()[o * row_ + Column(x)] = u[x * k + o];
-  for (size_t i = stages_.size(); i-- > 0;) {
-    const Layer& layer = *stages_[i].layer;
+  for (size_t i = layer_values_.size(); i-- > 0;) {
+    const Layer& layer = *layer_values_[i].layer;
     if (IsConv(layer))
       ReverseConv(i, terms, delta, out);
     else if (layer.recurrent())
@@ -553,11 +554,11 @@ void Jacobians::AddGradient(Terms terms, const float* in, size_t inputs, const F
 
 // delta: [unit][column] -> [input][column]
 void Jacobians::ReverseDense(size_t i, Terms terms, Floats& delta, std::span<float> out) const {
-  const Stage& stage = stages_[i];
-  const Layer& layer = *stage.layer;
+  const LayerValues& values = layer_values_[i];
+  const Layer& layer = *values.layer;
   const size_t units = Index(layer.out), inputs = Index(layer.in);
-  for (size_t j = 0; j < stage.slope.size(); ++j) delta.data()[j] *= stage.slope.data()[j];
-  AddGradient(terms, stage.in.data(), inputs, delta, units,
+  for (size_t j = 0; j < values.slope.size(); ++j) delta.data()[j] *= values.slope.data()[j];
+  AddGradient(terms, values.in.data(), inputs, delta, units,
               out.subspan(layer.weight_offset, layer.weight_count),
               out.subspan(layer.bias_offset, units));
   if (i == 0) return;
@@ -568,16 +569,16 @@ void Jacobians::ReverseDense(size_t i, Terms terms, Floats& delta, std::span<flo
 }
 
 void Jacobians::ReverseDiagonal(size_t i, Terms terms, Floats& delta, std::span<float> out) const {
-  const Stage& stage = stages_[i];
-  const float* w = weights(*stage.layer);
+  const LayerValues& values = layer_values_[i];
+  const float* w = weights(*values.layer);
   const size_t parts = terms == Terms::kSequences ? lengths_.size() : 1;
-  for (size_t unit = 0; unit < Index(stage.layer->out); ++unit) {
-    float& to = out[stage.layer->weight_offset + unit];
+  for (size_t unit = 0; unit < Index(values.layer->out); ++unit) {
+    float& to = out[values.layer->weight_offset + unit];
     if (terms != Terms::kSequences) to = 0;
     for (size_t s = 0; s < parts; ++s) {
       float sum = 0;
       for (size_t x = s; x < row_; x += terms == Terms::kSequences ? stride_ : 1) {
-        const float term = stage.in.data()[unit * row_ + x] * delta.data()[unit * row_ + x];
+        const float term = values.in.data()[unit * row_ + x] * delta.data()[unit * row_ + x];
         sum += terms == Terms::kMagnitudes ? std::abs(term) : term;
       }
       to += terms == Terms::kSequences ? std::abs(sum) : sum;
@@ -587,8 +588,8 @@ void Jacobians::ReverseDiagonal(size_t i, Terms terms, Floats& delta, std::span<
 }
 
 void Jacobians::ReverseRecurrent(size_t i, Terms terms, Floats& delta, std::span<float> out) const {
-  const Stage& stage = stages_[i];
-  const Layer& layer = *stage.layer;
+  const LayerValues& values = layer_values_[i];
+  const Layer& layer = *values.layer;
   const size_t units = Index(layer.out), gates = Index(layer.columns()), block = units * stride_;
   const kernel::Ops& ops = KernelOps(isa_);
   const Product state{ops, units, gates, parameters_.data() + layer.recurrent_offset};
@@ -598,11 +599,11 @@ void Jacobians::ReverseRecurrent(size_t i, Terms terms, Floats& delta, std::span
   for (size_t p = times_; p-- > 0;) {
     for (size_t q = 0; q < block; ++q) {
       const size_t at = q / stride_ * row_ + p * stride_ + q % stride_;
-      const auto kept = [&](size_t number) { return stage.cell[number].data()[at]; };
+      const auto kept = [&](size_t number) { return values.cell[number].data()[at]; };
       const auto gate = [&](size_t g) -> float& { return of_input.data()[g * units * row_ + at]; };
       const float h = delta.data()[at] + hidden.data()[q];
       if (layer.kind == Layer::Kind::kRnn) {
-        gate(0) = h * stage.slope.data()[at];
+        gate(0) = h * values.slope.data()[at];
       } else if (layer.kind == Layer::Kind::kLstm) {
         const float m = memory.data()[q] + h * kept(3) * SlopeOfTanh(kept(5));
         gate(0) = m * kept(2) * SlopeOfSigmoid(kept(0));
@@ -613,7 +614,7 @@ void Jacobians::ReverseRecurrent(size_t i, Terms terms, Floats& delta, std::span
       } else {
         const float candidate = h * (1 - kept(1)) * SlopeOfTanh(kept(2));
         gate(0) = candidate * kept(3) * SlopeOfSigmoid(kept(0));
-        gate(1) = h * (stage.before.data()[at] - kept(2)) * SlopeOfSigmoid(kept(1));
+        gate(1) = h * (values.before.data()[at] - kept(2)) * SlopeOfSigmoid(kept(1));
         gate(2) = candidate;
         float* to = of_state.data() + at;
         to[0] = gate(0), to[units * row_] = gate(1), to[2 * units * row_] = candidate * kept(0);
@@ -624,10 +625,10 @@ void Jacobians::ReverseRecurrent(size_t i, Terms terms, Floats& delta, std::span
     state.Backward(from + p * stride_, row_, hidden.data(), stride_, stride_);
     for (size_t q = 0; q < block && gru; ++q) hidden.data()[q] += direct.data()[q];
   }
-  AddGradient(terms, stage.in.data(), Index(layer.in), of_input, gates,
+  AddGradient(terms, values.in.data(), Index(layer.in), of_input, gates,
               out.subspan(layer.weight_offset, layer.weight_count),
               out.subspan(layer.bias_offset, gates));
-  AddGradient(terms, stage.before.data(), units, gru ? of_state : of_input, gates,
+  AddGradient(terms, values.before.data(), units, gru ? of_state : of_input, gates,
               out.subspan(layer.recurrent_offset, layer.recurrent_count),
               out.subspan(layer.recurrent_bias_offset, gates));
   if (i == 0) return;
@@ -640,12 +641,12 @@ void Jacobians::ReverseRecurrent(size_t i, Terms terms, Floats& delta, std::span
 // delta: [state][unit][padded pixel], or as the dense layer behind has left it, -> [state][channel]
 // [padded pixel] of the layer's input
 void Jacobians::ReverseConv(size_t i, Terms terms, Floats& delta, std::span<float> out) const {
-  const Stage& stage = stages_[i];
-  const Layer& layer = *stage.layer;
+  const LayerValues& values = layer_values_[i];
+  const Layer& layer = *values.layer;
   const size_t units = Index(layer.out), rows = Index(layer.fan_in()), padded = PaddedRow(units);
   const size_t pixels = Pixels(layer), width = PaddedRow(pixels), channels = Index(layer.in);
   const size_t in_pixels = Index(layer.in_height * layer.in_width), in_width = PaddedRow(in_pixels);
-  const bool dense_behind = !IsConv(*stages_[i + 1].layer);
+  const bool dense_behind = !IsConv(*layer_values_[i + 1].layer);
   const Product product{KernelOps(isa_), rows, units, weights(layer)};
   Floats columns(rows * width), own(units * width), by_pixel(pixels * padded);
   Floats gradient(rows * padded), map(channels * in_pixels);
@@ -660,10 +661,10 @@ void Jacobians::ReverseConv(size_t i, Terms terms, Floats& delta, std::span<floa
       const size_t step = dense_behind ? units * row_ : 1;
       for (size_t p = 0; p < pixels; ++p) own.data()[c * width + p] = from[p * step];
     }
-    const float* slope = stage.slope.data() + x * units * width;
-    for (size_t j = 0; j < own.size() && stage.slope.size() > 0; ++j) own.data()[j] *= slope[j];
+    const float* slope = values.slope.data() + x * units * width;
+    for (size_t j = 0; j < own.size() && values.slope.size() > 0; ++j) own.data()[j] *= slope[j];
     TransposeMatrix(own.data(), units, pixels, width, by_pixel.data(), padded);
-    Unfold(layer, stage.in.data() + x * (stage.in.size() / states_), columns.data());
+    Unfold(layer, values.in.data() + x * (values.in.size() / states_), columns.data());
     product.ops.product({.left = columns.data(),
                          .left_row = width,
                          .left_link = 1,

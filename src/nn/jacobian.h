@@ -51,7 +51,7 @@ class Jacobians {
   void TransposedTimes(std::span<const float> u, std::span<float> out) const;
 
  private:
-  struct Stage;
+  struct LayerValues;
   // Terms that a backward pass adds to `out`: signed terms of all states, their magnitudes where
   // every state has one term, or the magnitude of the sum over each sequence.
   enum class Terms { kSigned, kMagnitudes, kSequences };
@@ -61,18 +61,18 @@ class Jacobians {
   void ArrangeSequences(std::span<const uint8_t> begins);
   void Evaluate(std::span<const float> inputs);
   void Reverse(std::span<const float> u, Terms terms, std::span<float> out) const;
-  void EvaluateConv(size_t stage, Floats& columns, Floats& value);
-  void EvaluateDense(size_t stage, Floats& value);
-  void EvaluateRecurrent(size_t stage, Floats& value);
-  void EvaluateDiagonal(size_t stage, Floats& value);
-  Floats TangentOfConv(size_t stage, std::span<const float> v, const Floats& tangent) const;
-  Floats TangentOfDense(size_t stage, std::span<const float> v, const Floats& tangent) const;
-  Floats TangentOfRecurrent(size_t stage, std::span<const float> v, const Floats& tangent) const;
-  Floats TangentOfDiagonal(size_t stage, std::span<const float> v, const Floats& tangent) const;
-  void ReverseConv(size_t stage, Terms terms, Floats& delta, std::span<float> out) const;
-  void ReverseDense(size_t stage, Terms terms, Floats& delta, std::span<float> out) const;
-  void ReverseRecurrent(size_t stage, Terms terms, Floats& delta, std::span<float> out) const;
-  void ReverseDiagonal(size_t stage, Terms terms, Floats& delta, std::span<float> out) const;
+  void EvaluateConv(size_t i, Floats& columns, Floats& value);
+  void EvaluateDense(size_t i, Floats& value);
+  void EvaluateRecurrent(size_t i, Floats& value);
+  void EvaluateDiagonal(size_t i, Floats& value);
+  Floats TangentOfConv(size_t i, std::span<const float> v, const Floats& tangent) const;
+  Floats TangentOfDense(size_t i, std::span<const float> v, const Floats& tangent) const;
+  Floats TangentOfRecurrent(size_t i, std::span<const float> v, const Floats& tangent) const;
+  Floats TangentOfDiagonal(size_t i, std::span<const float> v, const Floats& tangent) const;
+  void ReverseConv(size_t i, Terms terms, Floats& delta, std::span<float> out) const;
+  void ReverseDense(size_t i, Terms terms, Floats& delta, std::span<float> out) const;
+  void ReverseRecurrent(size_t i, Terms terms, Floats& delta, std::span<float> out) const;
+  void ReverseDiagonal(size_t i, Terms terms, Floats& delta, std::span<float> out) const;
   // Adds the derivatives by the weights [in][units] between `in` and `delta`, and by the bias.
   void AddGradient(Terms terms, const float* in, size_t inputs, const Floats& delta, size_t units,
                    std::span<float> weights, std::span<float> bias) const;
@@ -89,7 +89,7 @@ class Jacobians {
   size_t stride_, times_ = 1, row_;
   std::vector<size_t> columns_;  // of states; empty: the state's number
   std::vector<size_t> lengths_;  // of sequences
-  std::vector<Stage> stages_;
+  std::vector<LayerValues> layer_values_;
   std::vector<float> outputs_;
 };
 

@@ -51,7 +51,7 @@ Perceptron::Perceptron(NetworkDescription network, IsaLevel isa)
   for (const Layer& layer : network_.layers) {
     const auto in = static_cast<size_t>(layer.in), out = static_cast<size_t>(layer.out);
     const size_t row = PaddedRow(out);
-    stages_.push_back({in, out, row, size_, size_ + in * row, layer.activation});
+    layers_.push_back({in, out, row, size_, size_ + in * row, layer.activation});
     size_ += (in + 1) * row;
     widest_ = std::max(widest_, row);
   }
@@ -62,9 +62,9 @@ PerceptronPass Perceptron::MakePass(size_t rows_max) const {
   PerceptronPass pass;
   pass.input = AlignedFloats(rows_max * PaddedRow(inputs()));
   pass.input_delta = AlignedFloats(pass.input.size());
-  for (const Stage& stage : stages_) {
-    pass.values.emplace_back(rows_max * stage.row);
-    pass.transposed.emplace_back(stage.outputs * PaddedRow(stage.inputs));
+  for (const DenseLayer& layer : layers_) {
+    pass.values.emplace_back(rows_max * layer.row);
+    pass.transposed.emplace_back(layer.outputs * PaddedRow(layer.inputs));
   }
   for (AlignedFloats& delta : pass.delta) delta = AlignedFloats(rows_max * widest_);
   return pass;
@@ -78,25 +78,25 @@ void Perceptron::Forward(std::span<const float> parameters, size_t rows,
   pass.rows = rows;
   const float* in = pass.input.data();
   size_t in_row = PaddedRow(inputs());
-  for (size_t s = 0; s < stages_.size(); ++s) {
-    const Stage& stage = stages_[s];
+  for (size_t s = 0; s < layers_.size(); ++s) {
+    const DenseLayer& layer = layers_[s];
     float* out = pass.values[s].data();
-    const float* bias = parameters.data() + stage.bias;
-    for (size_t row = 0; row < rows; ++row) std::copy_n(bias, stage.row, out + row * stage.row);
+    const float* bias = parameters.data() + layer.bias;
+    for (size_t row = 0; row < rows; ++row) std::copy_n(bias, layer.row, out + row * layer.row);
     ops.product({.left = in,
                  .left_row = in_row,
                  .left_link = 1,
-                 .right = parameters.data() + stage.weights,
-                 .right_row = stage.row,
+                 .right = parameters.data() + layer.weights,
+                 .right_row = layer.row,
                  .out = out,
-                 .out_row = stage.row,
+                 .out_row = layer.row,
                  .rows = rows,
-                 .links = stage.inputs,
-                 .columns = stage.row,
+                 .links = layer.inputs,
+                 .columns = layer.row,
                  .add = true});
-    if (stage.activation != Activation::kNone)
-      ops.activate(out, rows * stage.row, KernelActivation(stage.activation));
-    in = out, in_row = stage.row;
+    if (layer.activation != Activation::kNone)
+      ops.activate(out, rows * layer.row, KernelActivation(layer.activation));
+    in = out, in_row = layer.row;
   }
 }
 
@@ -108,46 +108,46 @@ void Perceptron::Backward(std::span<const float> parameters, std::span<const flo
   const kernel::Ops& ops = KernelOps(isa_);
   float* delta = pass.delta[0].data();
   float* next = pass.delta[1].data();
-  const size_t out_row = stages_.back().row;
+  const size_t out_row = layers_.back().row;
   for (size_t row = 0; row < rows; ++row) {
     std::copy_n(by_output.data() + row * outputs(), outputs(), delta + row * out_row);
     std::fill_n(delta + row * out_row + outputs(), out_row - outputs(), 0.0F);
   }
-  for (size_t s = stages_.size(); s-- > 0;) {
-    const Stage& stage = stages_[s];
-    MultiplyBySlope(stage.activation, pass.values[s].data(), delta, rows * stage.row);
+  for (size_t s = layers_.size(); s-- > 0;) {
+    const DenseLayer& layer = layers_[s];
+    MultiplyBySlope(layer.activation, pass.values[s].data(), delta, rows * layer.row);
     const float* in = s > 0 ? pass.values[s - 1].data() : pass.input.data();
-    const size_t in_row = s > 0 ? stages_[s - 1].row : PaddedRow(inputs());
+    const size_t in_row = s > 0 ? layers_[s - 1].row : PaddedRow(inputs());
     if (!gradient.empty()) {
       ops.product({.left = in,
                    .left_row = 1,
                    .left_link = in_row,
                    .right = delta,
-                   .right_row = stage.row,
-                   .out = gradient.data() + stage.weights,
-                   .out_row = stage.row,
-                   .rows = stage.inputs,
+                   .right_row = layer.row,
+                   .out = gradient.data() + layer.weights,
+                   .out_row = layer.row,
+                   .rows = layer.inputs,
                    .links = rows,
-                   .columns = stage.row,
+                   .columns = layer.row,
                    .add = false});
-      float* bias = gradient.data() + stage.bias;
-      std::fill_n(bias, stage.row, 0.0F);
+      float* bias = gradient.data() + layer.bias;
+      std::fill_n(bias, layer.row, 0.0F);
       for (size_t row = 0; row < rows; ++row)
-        for (size_t o = 0; o < stage.row; ++o) bias[o] += delta[row * stage.row + o];
+        for (size_t o = 0; o < layer.row; ++o) bias[o] += delta[row * layer.row + o];
     }
     if (s == 0 && !by_input) break;
-    TransposeMatrix(parameters.data() + stage.weights, stage.inputs, stage.outputs, stage.row,
+    TransposeMatrix(parameters.data() + layer.weights, layer.inputs, layer.outputs, layer.row,
                     pass.transposed[s].data(), in_row);
     float* to = s > 0 ? next : pass.input_delta.data();
     ops.product({.left = delta,
-                 .left_row = stage.row,
+                 .left_row = layer.row,
                  .left_link = 1,
                  .right = pass.transposed[s].data(),
                  .right_row = in_row,
                  .out = to,
                  .out_row = in_row,
                  .rows = rows,
-                 .links = stage.outputs,
+                 .links = layer.outputs,
                  .columns = in_row,
                  .add = false});
     std::swap(delta, next);
@@ -157,10 +157,10 @@ void Perceptron::Backward(std::span<const float> parameters, std::span<const flo
 std::vector<float> Perceptron::Canonical(std::span<const float> parameters) const {
   CHECK_EQ(parameters.size(), size_);
   std::vector<float> canonical;
-  for (const Stage& stage : stages_)
-    for (size_t i = 0; i <= stage.inputs; ++i) {
-      const float* row = parameters.data() + stage.weights + i * stage.row;
-      canonical.insert(canonical.end(), row, row + stage.outputs);
+  for (const DenseLayer& layer : layers_)
+    for (size_t i = 0; i <= layer.inputs; ++i) {
+      const float* row = parameters.data() + layer.weights + i * layer.row;
+      canonical.insert(canonical.end(), row, row + layer.outputs);
     }
   return canonical;
 }
@@ -171,9 +171,9 @@ void Perceptron::FromCanonical(std::span<const float> canonical,
   CHECK_EQ(parameters.size(), size_);
   std::ranges::fill(parameters, 0.0F);
   const float* from = canonical.data();
-  for (const Stage& stage : stages_)
-    for (size_t i = 0; i <= stage.inputs; ++i, from += stage.outputs)
-      std::copy_n(from, stage.outputs, parameters.data() + stage.weights + i * stage.row);
+  for (const DenseLayer& layer : layers_)
+    for (size_t i = 0; i <= layer.inputs; ++i, from += layer.outputs)
+      std::copy_n(from, layer.outputs, parameters.data() + layer.weights + i * layer.row);
 }
 
 }  // namespace samara

@@ -68,7 +68,7 @@ class Perceptron {
   void FromCanonical(std::span<const float> canonical, std::span<float> parameters) const;
 
  private:
-  struct Stage {
+  struct DenseLayer {
     size_t inputs, outputs, row;  // row: of the outputs
     size_t weights, bias;         // offsets
     Activation activation;
@@ -76,7 +76,7 @@ class Perceptron {
   Perceptron(NetworkDescription network, IsaLevel isa);
 
   NetworkDescription network_;
-  std::vector<Stage> stages_;
+  std::vector<DenseLayer> layers_;
   size_t size_ = 0, widest_ = 0;
   IsaLevel isa_;
 };

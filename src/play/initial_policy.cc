@@ -70,7 +70,7 @@ Result<InitialFile> MakeInitialFile(const ExperimentConfig& config,
     return Status(Code::kConfig, key + ": " + copied.status().message() +
                                      "; expected a policy of this network or of a smaller one");
 
-  // 3 the file, and who it is
+  // 3 the file, and where its parameters come from
   begin.config = config;
   begin.network = network;
   begin.source = from.source;

@@ -249,7 +249,7 @@ void DevicePopulation::Lane::Group(std::span<const DeviceRow> rows) {
   }
 }
 
-void DevicePopulation::Lane::Stage(std::span<const DeviceRow> rows) {
+void DevicePopulation::Lane::Upload(std::span<const DeviceRow> rows) {
   CHECK(!rows.empty() && rows.size() <= rows_max_);
   rows_ = static_cast<uint32_t>(rows.size());
   Group(rows);
@@ -346,7 +346,7 @@ std::vector<float> DevicePopulation::Lane::MeasureLayers() {
 
 Status DevicePopulation::Lane::Forward(std::span<const DeviceRow> rows) {
   stream_->Start();
-  Stage(rows);
+  Upload(rows);
   Compute();
   const size_t size = p_.network_.output_size();
   outputs_ = rows_ * size;

@@ -95,7 +95,7 @@ class DevicePopulation::Lane {
   std::span<const float> outputs() const { return {outputs_host_.as<float>(), outputs_}; }
   // The two halves of it, for measurements: what goes to the device, and the arithmetic on what is
   // there.
-  void Stage(std::span<const DeviceRow> rows);
+  void Upload(std::span<const DeviceRow> rows);
   void Compute();
   // The work of Compute, and milliseconds of the device for each layer; the first is the stacks'.
   std::vector<float> MeasureLayers();
