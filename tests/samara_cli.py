@@ -9,6 +9,11 @@ import subprocess
 import time
 from pathlib import Path
 
+# a test that was started in the background or by nohup inherits ignored signals, and its programs would too
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
+
 ROOT = Path(__file__).resolve().parent.parent
 BINARY = ROOT / "build" / "samara"
 TESTS = ROOT / "tests"

@@ -219,7 +219,6 @@ def test_a_run_is_saved_when_the_program_that_started_it_is_killed(by, preset, t
     words = LONG if preset == PRESET else {"learn.frames": 10**9, "run.random_episodes": 0}
     script = f"""
         import samara, signal, threading
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup's tests ignore it
         def train():
             samara.train({preset!r}, {words!r}, {str(tmp_path / "run")!r}, callback=lambda line: print(line, flush=True))
         training = threading.Thread(target=train)  # the kernel's own signal of a parent's death is one of a thread's
