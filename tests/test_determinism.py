@@ -80,7 +80,7 @@ def test_another_seed_gives_another_population(cartpole, tmp_path):
         ["fleet.inference=engine", "fleet.actors=3", "fleet.slots=5", "fleet.threads=2"],
     ],
 )
-def test_whoever_steps_and_whoever_infers(how, atari, tmp_path):
+def test_every_fleet_and_place_of_inference(how, atari, tmp_path):
     assert train(tmp_path / "run", *GAME, *how)["population_hash"] == atari
 
 

@@ -175,7 +175,7 @@ def test_ranks_that_only_die_of_the_request_count_as_try_again():
     assert process.returncode == 75
 
 
-def test_nobody_outlives_the_launcher(tmp_path):
+def test_no_rank_outlives_the_launcher(tmp_path):
     program = RANK + f"open(r'{tmp_path}/%d' % rank, 'w').write(str(os.getpid()) + '\\n')\ntime.sleep(600)"
     process = start("-n", 3, *python(program))
     until(lambda: sum(path.read_text().endswith("\n") for path in tmp_path.iterdir()) == 3)

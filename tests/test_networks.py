@@ -61,7 +61,7 @@ def test_learners_refuse_evolutions_recurrent_layers(tmp_path):
 
 
 @pytest.mark.parametrize("inference", [[], ["fleet.native=slots"], ["fleet.native=slots", "fleet.threads=2", "fleet.slots=5"]])
-def test_a_recurrent_population_has_one_hash_whoever_plays(inference, tmp_path):
+def test_a_recurrent_population_has_one_hash_on_every_fleet(inference, tmp_path):
     """Whole episodes on threads, or slots whose observations interleave."""
     base = train(tmp_path / "base", *evolution("network.layers=gru 6, lstm 5"), "fleet.threads=1")
     other = train(tmp_path / "other", *evolution("network.layers=gru 6, lstm 5"), *inference)
@@ -71,7 +71,7 @@ def test_a_recurrent_population_has_one_hash_whoever_plays(inference, tmp_path):
 VBN = "network.layers=normalize, dense 6 vbn relu, dense 5 vbn_affine tanh"
 
 
-def test_virtual_batch_norm_depends_on_nobody_else(tmp_path):
+def test_virtual_batch_norm_depends_on_no_other_member(tmp_path):
     """One hash whoever plays; a policy file carries its statistics; a resumed run has the first one's reference."""
     base = train(tmp_path / "base", *evolution(VBN), "fleet.threads=1")
     slots = train(tmp_path / "slots", *evolution(VBN), "fleet.native=slots", "fleet.threads=2", "fleet.slots=5")

@@ -94,7 +94,7 @@ def test_frozen_actors_lose_their_lease_and_come_back(folder, started):
     assert [actor.end()[0] for actor in crew] == [0, 0]
 
 
-def test_a_paused_engine_evicts_nobody(folder, started):
+def test_a_paused_engine_evicts_no_actor(folder, started):
     engine = started(Engine(f"unix:{folder}/s", slots=2, env="CartPole-v1", lease=1.5, heartbeat=0.3, print=0.2))
     started(Actor(engine.address, slots=2))
     engine.wait_for_line(lambda line: line["live"] == 2)

@@ -168,7 +168,7 @@ def test_a_frozen_rank_is_named(tmp_path):
             assert code == 69 and re.search(r"rank 1 .*silent", said), said
 
 
-def test_nobody_outlives_an_agent_that_is_killed(tmp_path):
+def test_no_rank_outlives_an_agent_that_is_killed(tmp_path):
     agent = subprocess.Popen([*command("torchrun", 2), "--steps", "1000000", "--out", str(tmp_path / "run")],
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
     wait_for(tmp_path / "run" / "checkpoint.safetensors")

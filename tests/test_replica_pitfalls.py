@@ -78,7 +78,7 @@ def test_parameters_that_differ_are_named(transport):
 
 
 @pytest.mark.parametrize("mode", ["exact", pytest.param("fast", marks=pytest.mark.slow)])
-def test_parameters_without_gradients_wait_for_nobody(mode, transport):
+def test_parameters_without_gradients_do_not_wait(mode, transport):
     code, said, _ = launch("uneven_gradients", transport, SAMARA_MODE=mode)
     assert code == 0, said
 

@@ -159,7 +159,7 @@ def test_other_commands_stop_at_a_hundred_moments(name, evolved, tmp_path):
     others(name, Place(tmp_path / "place", 4), evolved, 100)
 
 
-def test_a_pipe_that_nobody_writes_to_does_not_hold_a_stop_up(evolved, tmp_path):
+def test_a_pipe_without_a_writer_does_not_delay_a_stop(evolved, tmp_path):
     os.mkfifo(tmp_path / "preset.toml")
     process = subprocess.Popen([BINARY, "train", tmp_path / "preset.toml"], stderr=subprocess.PIPE, cwd=tmp_path)
     until(lambda: catches(process.pid, signal.SIGTERM))

@@ -123,7 +123,7 @@ TEST_F(FilesTest, NoLinkIsFollowedBelowTheRoot) {
   EXPECT_EQ(ListFolder(folder_ / "outside")->size(), 2U);
 }
 
-TEST_F(FilesTest, PipesAreRefusedAndWaitForNobody) {
+TEST_F(FilesTest, PipesAreRefusedWithoutWaiting) {
   const RootedPath pipe = folder_ / "pipe";
   ASSERT_EQ(::mkfifo(pipe.path().c_str(), 0600), 0);
   EXPECT_EQ(KindOf(pipe), FileKind::kOther);

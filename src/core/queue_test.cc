@@ -61,7 +61,7 @@ TEST(QueueTest, CloseDrops) {
   EXPECT_EQ(PopAll(queue), std::vector<int>());
 }
 
-TEST(QueueTest, BothEndsWakeWhoeverWaits) {
+TEST(QueueTest, BothEndsWakeTheThreadsThatWait) {
   for (const auto end : {&Queue<int>::Close, &Queue<int>::Finish}) {
     Queue<int> empty(1), full(1);
     ASSERT_TRUE(full.Push(1));

@@ -145,7 +145,7 @@ TEST_F(ActorFleetTest, HungActorIsReplaced) {
 }
 
 // A reply that the caller has not fetched is no sign of a hung actor, nor is having nothing to do.
-TEST_F(ActorFleetTest, ABusyEngineBlamesNobody) {
+TEST_F(ActorFleetTest, ABusyEngineBlamesNoActor) {
   ActorFleetOptions options = DummyActors(Dummy(""));
   options.step_timeout = 0.2;
   const auto fleet = MakeActorFleet(options).ValueOrThrow();
@@ -419,7 +419,7 @@ TEST_F(ActorFleetTest, NoActorOutlivesAKilledEngine) {
   EXPECT_TRUE(Vanish(actors, 2));
 }
 
-TEST_F(ActorFleetTest, APauseOfTheWholeMachineIsNobodysFault) {
+TEST_F(ActorFleetTest, APauseOfTheWholeMachineIsNoFaultOfAnActor) {
   int serving[2];
   ASSERT_EQ(pipe(serving), 0);
   const pid_t learner = ForkLearner([&] {

@@ -79,7 +79,7 @@ TEST(EventQueueTest, FewerAreTakenAfterTheTimeout) {
   EXPECT_GE(SecondsSince(start), 0.005);
 }
 
-TEST(EventQueueTest, NobodyWaitsForMoreThanFit) {
+TEST(EventQueueTest, NoProducerWaitsForMoreThanFit) {
   Fixture f(64);
   for (uint32_t slot = 0; slot < 64; ++slot) f.Push(slot);
   EXPECT_EQ(f.Wait(1000, 30s), 64U);

@@ -323,7 +323,7 @@ TEST_F(SlotTableTest, AFailedActorAnswersEverythingByFailed) {
   EXPECT_EQ(TakeOne().kind, Kind::kFailed);
 }
 
-TEST_F(SlotTableTest, AReplyThatNobodyFetchedIsProgress) {
+TEST_F(SlotTableTest, AReplyThatWasNotFetchedIsProgress) {
   EXPECT_FALSE(table_.progress(0).waiting);
   table_.Begin(0, 7, {});
   EXPECT_TRUE(table_.progress(0).waiting);

@@ -105,7 +105,7 @@ TEST_F(ReportTest, ShowsTheResultBesideRandomAndPublishedScores) {
   EXPECT_NE(html.find("115 d 17 h"), std::string::npos) << "a billion frames at 100 a second";
 }
 
-TEST_F(ReportTest, BeginsWithWhatWasLearntAndSaysHowToRepeatIt) {
+TEST_F(ReportTest, BeginsWithTheScoreAndSaysHowToRepeatIt) {
   const Path folder = Run("a", kTwoGenerations);
   const char* headline =
       "<h1>frostbite: 100 after 2.00k frames and 20 s; a random policy gets 65</h1>";

@@ -128,7 +128,7 @@ TEST_P(RecallTest, EveryWrongAnswerCostsOne) {
     }
 }
 
-TEST_P(RecallTest, AMemoryScoresOneAndNobodyElsePassesTheBound) {
+TEST_P(RecallTest, OnlyAMemoryPassesTheBoundAndItScoresOne) {
   Played recall(GetParam().id);
   for (uint64_t seed = 0; seed < 100; ++seed) {
     const Seen first = recall.Draw(seed);
@@ -215,7 +215,7 @@ TEST(TMazeTest, EndsAfterTwoHundredSteps) {
   EXPECT_FALSE(last.terminated);
 }
 
-TEST(TMazeTest, AMemoryScoresFourAndNobodyElsePassesTheBound) {
+TEST(TMazeTest, OnlyAMemoryPassesTheBoundAndItScoresFour) {
   Played maze("TMaze-v0");
   int north = 0;
   for (uint64_t seed = 0; seed < 1000; ++seed) {

@@ -80,7 +80,7 @@ TEST(GenerationWorkTest, IdleSlotsValidateTheEliteAndTheBestSoFar) {
   EXPECT_EQ(ClaimAll(work), (Indices{Validation(4, 0), Validation(4, 1)}));
 }
 
-TEST(GenerationWorkTest, NobodyIsValidatedWhileThePopulationHasEpisodesToClaim) {
+TEST(GenerationWorkTest, NoCandidateIsValidatedWhileThePopulationHasEpisodesToClaim) {
   GenerationWork work(Plan(), nullptr);
   for (uint32_t i = 0; i < kMembers; ++i) {
     EXPECT_EQ(work.Claim(), i);

@@ -17,7 +17,7 @@ std::vector<float> Collect(const PolicyModel& model, uint64_t seed, uint32_t slo
   return CollectReference(model, {}, seed, *fleet).ValueOrThrow();
 }
 
-TEST(ReferenceTest, IsAFunctionOfTheSeedWhoeverSteps) {
+TEST(ReferenceTest, IsAFunctionOfTheSeedForEveryFleet) {
   const auto model = ModelFor(Native("CartPole-v1"), kLine);
   const std::vector<float> inputs = Collect(*model, 3, 1, 0);
   ASSERT_EQ(inputs.size(), ReferenceInputs(*model) * 4);

@@ -114,7 +114,7 @@ TEST_F(GateTest, RefusesProcessesOfOtherUsers) {
   EXPECT_EQ(passed(), 1U);
 }
 
-TEST_F(GateTest, RefusesSocketsThatNobodyHoldsAnyMore) {
+TEST_F(GateTest, RefusesSocketsThatNoProcessHolds) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can be another user";
   Open({.same_user = true});
   // the kernel says root of a socket without a process

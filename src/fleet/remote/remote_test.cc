@@ -635,7 +635,7 @@ TEST_F(SessionTest, RowsAfterTheLastOffenceAreNotCountedTwice) {
   EXPECT_EQ(Dropped("foreign"), 5U);
 }
 
-TEST_F(SessionTest, ALearnerProcessThatEndsLetsNobodyIn) {
+TEST_F(SessionTest, ALearnerProcessThatEndsAdmitsNoActor) {
   const RemoteEnd end{RemoteCode::kUnavailable, "shutting down"};
   Peer& before = Connect();
   hub_->EndAll(end);
@@ -720,7 +720,7 @@ TEST_F(SessionTest, SilentActorsExpireOnTheEnginesOwnClockOnly) {
   EXPECT_GE(signs, 8);
 }
 
-TEST_F(SessionTest, APausedEngineEvictsNobody) {
+TEST_F(SessionTest, APausedEngineEvictsNoActor) {
   Peer& peer = Join(1);
   hub_->TEST_Tick(Now());
   hub_->TEST_Tick(Now() + 300s);  // the learner process was stopped for five minutes

@@ -94,7 +94,7 @@ TEST(MonitorTest, AGroupThatLeavesIsToldOfNoFailure) {
   EXPECT_EQ(times, std::vector<int>(4, 0));
 }
 
-TEST(MonitorTest, OneRankAloneNeedsNobody) {
+TEST(MonitorTest, OneRankAloneNeedsNoPeers) {
   Told told;
   auto alone = MakeSocketMonitor(0, 1, MakeMemoryStore(), {}, told.Callback());
   ASSERT_TRUE(alone.ok());

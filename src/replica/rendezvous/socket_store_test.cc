@@ -215,7 +215,7 @@ TEST_F(SocketStoreTest, AProofIsOfNoUseOnAnotherConnection) {
   }
 }
 
-TEST_F(SocketStoreTest, IdleConnectionsDelayNobody) {
+TEST_F(SocketStoreTest, IdleConnectionsDelayNoOthers) {
   const auto time = [&] {
     const SteadyTime start = Now();
     const auto store = *Connect();
@@ -271,7 +271,7 @@ TEST(SocketStoreEndTest, ANameIsServedOnEveryInterface) {
   EXPECT_TRUE(ConnectToStore({"127.0.0.1", port}, kSecret, 5s).ok());
 }
 
-TEST(SocketStoreEndTest, NobodyThereIsSaidAfterTheTimeout) {
+TEST(SocketStoreEndTest, AMissingServerIsReportedAfterTheTimeout) {
   const uint16_t port = ListenAt("").ValueOrThrow().endpoint.port;
   const auto store = ConnectToStore({"127.0.0.1", port}, kSecret, 50ms);
   EXPECT_EQ(store.status().code(), Code::kUnavailable);

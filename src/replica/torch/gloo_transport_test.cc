@@ -12,7 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // Gloo goes on with a round that this rank has given up, into memory that must still be there.
-TEST(GlooTransportTest, ARankThatComesLateWritesIntoNobodysMemory) {
+TEST(GlooTransportTest, ARankThatComesLateWritesIntoNoMemoryOfOthers) {
   constexpr size_t kBytes = 4096;
   const auto store = MakeMemoryStore();
   std::latch left(1), written(1);

@@ -381,7 +381,7 @@ TEST(InferenceServerTest, FreeRunsSpliceNothingWhateverIsLost) {
 }
 
 // With two thirds of the slots silent the rest go on.
-TEST(InferenceServerTest, SilentSlotsHoldNobodyUp) {
+TEST(InferenceServerTest, SilentSlotsDelayNoOthers) {
   FreeRun run(0, 2, {.batch_max = kSlots, .wait = 0.001, .low_mark = 1});
   Thread serving("serving", [&] { EXPECT_TRUE(run.server.Serve().ok()); });
   size_t unrolls = 0;

@@ -435,7 +435,7 @@ TEST(SequenceReplayTest, AnEntryIsStoredOnce) {
 }
 
 // The reference wrote priorities back by place alone: to whichever sequence was there by then.
-TEST(SequenceSamplerTest, APriorityOfASequenceThatIsGoneIsNobodysPriority) {
+TEST(SequenceSamplerTest, ThePriorityOfASequenceThatIsGoneIsDropped) {
   const Case c{4, 1, false};
   SequenceSampler sampler(ShapeOf(c, 2), /*alpha=*/1, /*beta=*/1);
   Player player(c);

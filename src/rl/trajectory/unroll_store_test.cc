@@ -125,7 +125,7 @@ TEST(UnrollStoreTest, ReplayFromTheStoredStateGivesTheValuesOfActing) {
 
 // Consecutive unrolls share overlap + 1 entries, and every transition is in the learnt part of
 // exactly one.
-TEST(UnrollStoreTest, EveryTransitionIsLearntFromOnce) {
+TEST(UnrollStoreTest, EveryTransitionIsLearnedFromOnce) {
   for (const uint32_t overlap : {0U, 3U, 9U}) {
     constexpr uint32_t kLength = 4;
     UnrollStore store(kShape, {.slots = 1, .length = kLength, .overlap = overlap, .buffers = 3});
