@@ -178,7 +178,7 @@ std::vector<std::string> Settle(ExperimentConfig& config) {
   const OptimizerConfig& optimizer = config.learning.optimizer;
   const double frames = config.learning.learn.frames;
   if (config.Learns()) {
-    if (optimizer.schedule == "linear" && frames > optimizer.schedule_frames)
+    if (optimizer.schedule == RateSchedule::kLinear && frames > optimizer.schedule_frames)
       warnings.push_back(
           fmt::format("learn.frames={:.15g} goes beyond optimizer.schedule_frames={:.15g}: the "
                       "learning rate is 0 from there on; raise optimizer.schedule_frames too",

@@ -123,7 +123,7 @@ InferenceConfig AgentTrainer::ServerConfig() const {
   server.batch_max = batch_.rows;
   server.wait = keys.wait_ms / 1000;
   server.low_mark = keys.low_mark;
-  server.rewards = ParseRewardMode(learn_.rewards).ValueOrThrow();
+  server.rewards = learn_.rewards;
   if (setup_.preset) server.life_loss = setup_.preset->life_loss;
   // what a free run draws must not repeat after a resume, which has forgotten how far it was
   server.seed = DeriveKey(static_cast<uint64_t>(config_.run.seed), Purpose::kPolicyAction,

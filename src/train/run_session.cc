@@ -326,7 +326,8 @@ std::vector<std::string> RaisedBudgets(const ExperimentConfig& config) {
   std::vector<std::string> budgets = BudgetsTimes(2, config);
   const OptimizerConfig& optimizer = config.learning.optimizer;
   const double frames = 2 * config.learning.learn.frames;
-  if (config.Learns() && optimizer.schedule == "linear" && frames > optimizer.schedule_frames)
+  if (config.Learns() && optimizer.schedule == RateSchedule::kLinear &&
+      frames > optimizer.schedule_frames)
     budgets.push_back(fmt::format("optimizer.schedule_frames={:.15g}", frames));
   return budgets;
 }

@@ -190,7 +190,7 @@ void AgentNetworkImpl::SetValueStatistics(double mean, double deviation) {
 }
 
 void AgentNetworkImpl::Initialize(Tensor kernel, double gain) const {
-  if (config_.initializer == "orthogonal")
+  if (config_.orthogonal)
     torch::nn::init::orthogonal_(kernel, gain);
   else
     torch::nn::init::xavier_uniform_(kernel);

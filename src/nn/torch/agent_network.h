@@ -31,9 +31,9 @@ struct AgentNetworkConfig {
   int64_t lstm = 0;                               // units; 0 = no core
   bool reward_input = false;                      // the last reward
   int64_t action_input = 0;                       // one-hot of the last action: how many; 0 = none
-  // kernels at first. "glorot": uniform (Glorot and Bengio 2010, 16), SEED RL's; "orthogonal": with
-  // gain sqrt 2, 0.01 of the policy's and 1 of the value's head (PPO's)
-  std::string initializer = "glorot";
+  // kernels at first: orthogonal with gain sqrt 2, 0.01 of the policy's and 1 of the value's head
+  // (PPO's), or uniform (Glorot and Bengio 2010, 16; SEED RL's)
+  bool orthogonal = false;
   // the torso's products in bfloat16; its parameters and their gradients, the core and the heads
   // stay float32: mixed precision (Micikevicius et al. 2018, 3.1)
   bool bfloat16 = false;

@@ -117,7 +117,7 @@ TEST(AgentNetworkTest, KernelsStartAsTheirInitializerSays) {
   const double bound = std::sqrt(6.0 / (4 * 64 + 32 * 64));
   EXPECT_LE(rows(glorot, "conv1_weight").abs().max().item<double>(), bound);
   EXPECT_GT(rows(glorot, "conv1_weight").abs().max().item<double>(), 0.99 * bound);
-  config.initializer = "orthogonal";
+  config.orthogonal = true;
   const auto orthogonal = AgentNetworkImpl::Make(config).ValueOrThrow();
   for (const auto& [name, gain] : std::map<std::string, double>{{"conv1_weight", std::sqrt(2.0)},
                                                                 {"conv3_weight", std::sqrt(2.0)},

@@ -32,8 +32,8 @@ class A2cParameters : public AlgorithmConfig {
     if (learn.deterministic() && learn.lag == 0 && learn.batch == learn.environments)
       return Status::Ok();
     std::ostringstream why;
-    why << "run.algorithm=a2c with learn.mode=" << learn.mode << ", learn.lag=" << learn.lag
-        << ", learn.batch=" << learn.batch
+    why << "run.algorithm=a2c with learn.mode=" << NameOf<LearnMode>(kLearnModeNames, learn.mode)
+        << ", learn.lag=" << learn.lag << ", learn.batch=" << learn.batch
         << " is off-policy; expected deterministic, 0, and learn.environments="
         << learn.environments;
     return {Code::kConfig, why.str()};

@@ -15,7 +15,7 @@ using torch::Tensor;
 LearningConfig Config(double gamma, double lambda) {
   LearningConfig config;
   ChooseAlgorithm(config, "a2c");
-  config.learn.mode = "deterministic";
+  config.learn.mode = LearnMode::kDeterministic;
   config.learn.lag = 0;
   config.learn.batch = config.learn.environments;
   config.learn.entropy_cost = 0.01;
@@ -142,7 +142,7 @@ TEST(A2cTest, RefusesWhatIsOffPolicy) {
   config.learn.lag = 1;
   EXPECT_EQ(Check(config).code(), Code::kConfig);
   config = Config(0.9, 1);
-  config.learn.mode = "free";
+  config.learn.mode = LearnMode::kFree;
   EXPECT_EQ(Check(config).code(), Code::kConfig);
   config = Config(0.9, 1);
   config.learn.environments *= 2;

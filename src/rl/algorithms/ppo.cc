@@ -16,6 +16,11 @@ namespace {
 
 // ---- parameters
 
+// What minibatches are made of: single steps, or whole unrolls.
+enum class Units : uint8_t { kTransitions, kSequences };
+constexpr EnumName<Units> kUnitsNames[] = {{Units::kTransitions, "transitions"},
+                                           {Units::kSequences, "sequences"}};
+
 class PpoParameters : public AlgorithmConfig {
  public:
   std::unique_ptr<AlgorithmConfig> Clone() const override {
@@ -33,7 +38,7 @@ class PpoParameters : public AlgorithmConfig {
               "weight of half the value's squared error in the loss");
     table.Add("ppo.value_clip", &value_clip, {0, 1e9}, "",
               "maximum change of a value in an update; 0 = no clipping");
-    table.Add("ppo.units", &units, {"transitions", "sequences"},
+    table.Add("ppo.units", &units, kUnitsNames,
               "what minibatches are made of: single transitions, or whole unrolls, which a network "
               "with an LSTM needs");
     table.Add("ppo.shuffle", &shuffle, "draw new minibatches for each epoch");
@@ -44,16 +49,17 @@ class PpoParameters : public AlgorithmConfig {
               "an update ends when the policy has moved further; 0 = never");
   }
   Status Check(const LearningConfig& config) const override {
-    if (units == "transitions" && config.network.lstm > 0)
+    if (units == Units::kTransitions && config.network.lstm > 0)
       return {Code::kConfig,
               "ppo.units=transitions with network.lstm=" + std::to_string(config.network.lstm) +
                   ": a state belongs to its sequence; expected sequences"};
     const LearnConfig& learn = config.learn;
     const int64_t unrolls = learn.batch / std::max<int64_t>(1, learn.shards);
-    const int64_t most = units == "sequences" ? unrolls : unrolls * learn.unroll;
+    const int64_t most = units == Units::kSequences ? unrolls : unrolls * learn.unroll;
     if (minibatches <= most) return Status::Ok();
     return {Code::kConfig, "learn.minibatches=" + std::to_string(minibatches) +
-                               ": expected at most the " + std::to_string(most) + " " + units +
+                               ": expected at most the " + std::to_string(most) + " " +
+                               std::string(NameOf<Units>(kUnitsNames, units)) +
                                " of a batch's shard"};
   }
 
@@ -61,7 +67,7 @@ class PpoParameters : public AlgorithmConfig {
   double gamma = 0.99, lambda = 0.95;
   double clip = 0.2;
   double value_cost = 0.5, value_clip = 0;
-  std::string units = "transitions";
+  Units units = Units::kTransitions;
   bool shuffle = true, recompute = false;
   bool normalize_advantages = true;
   double target_kl = 0;
@@ -186,7 +192,7 @@ class Ppo : public ActorCritic {
       return continuous ? x.data_ptr<float>() + i * x.size(-1) : nullptr;
     }
   };
-  bool Sequences() const { return config_.units == "sequences"; }
+  bool Sequences() const { return config_.units == Units::kSequences; }
 
   // Mean and deviation that advantages are normalized by, or 0 and 1.
   std::pair<double, double> Scale(const Tensor& advantage) const {

@@ -63,6 +63,15 @@ namespace {
 
 // ---- parameters
 
+// Recurrent state at the start of a sequence: as it was when played, the initial one, or the one
+// after the burn-in.
+enum class FirstState : uint8_t { kStored, kZeros, kLate };
+constexpr EnumName<FirstState> kFirstStateNames[] = {
+    {FirstState::kStored, "stored"}, {FirstState::kZeros, "zeros"}, {FirstState::kLate, "late"}};
+enum class Compression : uint8_t { kNone, kLz4 };
+constexpr EnumName<Compression> kCompressionNames[] = {{Compression::kNone, "none"},
+                                                       {Compression::kLz4, "lz4"}};
+
 class R2d2Parameters : public ReplayAlgorithmConfig {
  public:
   R2d2Parameters() {
@@ -74,14 +83,14 @@ class R2d2Parameters : public ReplayAlgorithmConfig {
   }
   void Bind(ConfigTable& table) override {
     replay.Bind(table);
-    table.Add("replay.compress", &compress, {"none", "lz4"},
+    table.Add("replay.compress", &compress, kCompressionNames,
               "lossless compression of the observations that are stored", OnResume::kMayChange);
     table.Add("r2d2.gamma", &gamma, {0, 1}, "", "discount per agent step");
     table.Add("r2d2.steps", &steps, {1, 1000}, "steps",
               "number of rewards before a value is taken");
     table.Add("r2d2.burn_in", &burn_in, {0, 100'000}, "steps",
               "first steps of a sequence, which only update the state and are not learned from");
-    table.Add("r2d2.state", &state, {"stored", "zeros", "late"},
+    table.Add("r2d2.state", &state, kFirstStateNames,
               "recurrent state at the start of a sequence: as it was when played, the initial one, "
               "or the one after the burn-in, a fault of SEED RL's code");
     table.Add("r2d2.double", &double_estimate,
@@ -116,7 +125,8 @@ class R2d2Parameters : public ReplayAlgorithmConfig {
     return replay.Check(config);
   }
 
-  std::string compress = "lz4", state = "stored";
+  Compression compress = Compression::kLz4;
+  FirstState state = FirstState::kStored;
   double gamma = 0.997, rescale = 1e-3, priority_max = 0.9;
   int64_t steps = 5, burn_in = 40, target_every = 2500;
   bool double_estimate = true, dueling = true;
@@ -133,7 +143,7 @@ class R2d2 : public Algorithm {
   explicit R2d2(const LearningConfig& config)
       : config_(dynamic_cast<const R2d2Parameters&>(*config.own)),
         use_{.keys = config_.replay,
-             .compress = config_.compress == "lz4",
+             .compress = config_.compress == Compression::kLz4,
              .overlap = static_cast<uint32_t>(config_.burn_in),
              .target_every = static_cast<uint64_t>(config_.target_every),
              .acting = {.dueling = config_.dueling,
@@ -215,8 +225,9 @@ ShardLoss R2d2::Loss(const Shard& shard) const {
     return AgentNetworkImpl::Input{of(batch.observation), of(batch.reward),
                                    of(batch.previous_action), of(batch.first)};
   };
-  Tensor entering = config_.state == "zeros" ? torch::zeros_like(batch.state) : batch.state;
-  if (config_.state == "late" && burn_in > 0) {
+  Tensor entering =
+      config_.state == FirstState::kZeros ? torch::zeros_like(batch.state) : batch.state;
+  if (config_.state == FirstState::kLate && burn_in > 0) {
     const torch::NoGradGuard no_gradient;
     entering = shard.network.forward(part(0, burn_in), entering).state;
   }

@@ -17,7 +17,7 @@ namespace samara {
 // ---- parameters
 
 void VtraceParameters::Bind(ConfigTable& table) {
-  table.Add("vtrace.form", &vtrace.form, {"impala", "seed"},
+  table.Add("vtrace.form", &vtrace.form, kVtraceFormNames,
             "the paper's, or generalised advantages with importance weights");
   table.Add("vtrace.gamma", &vtrace.gamma, {0, 1}, "", "discount per agent step");
   table.Add("vtrace.lambda", &vtrace.lambda, {0, 1}, "", "lambda of the traces");
@@ -31,13 +31,13 @@ void VtraceParameters::Bind(ConfigTable& table) {
             "maximum change of an action's probability ratio, as PPO's (APPO); 0 = V-trace's "
             "policy gradient",
             OnResume::kMustMatchAdded);
-  table.Add("vtrace.truncation", &vtrace.truncation, {"bootstrap", "ignore"},
+  table.Add("vtrace.truncation", &vtrace.truncation, kTruncationNames,
             "value after a truncation: bootstrapped, or the transition is ignored");
   table.Add("loss.value_cost", &loss.value_cost, {0, 1e6}, "",
             "weight of the value error in the loss");
   table.Add("loss.kl_cost", &loss.kl_cost, {0, 1e6}, "",
             "weight of the divergence from the behaviour policy in the loss");
-  table.Add("loss.over", &loss.over, {"mean", "sum"},
+  table.Add("loss.over", &loss.over, kLossOverNames,
             "reduction of the loss over the steps of a batch");
 }
 
@@ -46,7 +46,7 @@ Status VtraceParameters::Check(const LearningConfig&) const {
     return {Code::kConfig,
             "vtrace.rho_clip_policy: has no effect with vtrace.clip, whose ratio takes its place; "
             "expected it left out"};
-  if (vtrace.form == "seed" || vtrace.rho_clip >= vtrace.c_clip) return Status::Ok();
+  if (vtrace.form == VtraceForm::kSeed || vtrace.rho_clip >= vtrace.c_clip) return Status::Ok();
   std::ostringstream why;
   why << "vtrace.rho_clip=" << vtrace.rho_clip
       << ": expected at least vtrace.c_clip=" << vtrace.c_clip;
@@ -91,10 +91,8 @@ void CheckShapes(const VtraceInput& in) {
 VtraceTargets Vtrace(const VtraceConfig& config, const VtraceInput& in) {
   const torch::NoGradGuard no_gradient;
   CheckShapes(in);
-  CHECK(config.form == "impala" || config.form == "seed");
-  CHECK(config.form == "seed" || config.rho_clip >= config.c_clip);
-  CHECK(config.truncation == "bootstrap" || config.truncation == "ignore");
-  const bool ignore = config.truncation == "ignore";
+  CHECK(config.form == VtraceForm::kSeed || config.rho_clip >= config.c_clip);
+  const bool ignore = config.truncation == Truncation::kIgnore;
   const Tensor weight = in.log_rho.exp();
   const Tensor discount = config.gamma * in.terminated.logical_not().to(in.value.dtype());
   const Tensor taught =
@@ -108,7 +106,7 @@ VtraceTargets Vtrace(const VtraceConfig& config, const VtraceInput& in) {
   };
   const Tensor error = taught * (in.reward + discount * after(in.value) - in.value);
 
-  if (config.form == "seed") {
+  if (config.form == VtraceForm::kSeed) {
     // acc_t = rho_t (e_t + F_t), F_t = gamma lambda acc_{t+1}
     const Tensor acc = SumBackwards(rho * error, rho * config.lambda * carried);
     const Tensor advantage =
@@ -125,8 +123,9 @@ VtraceTargets Vtrace(const VtraceConfig& config, const VtraceInput& in) {
 VtraceLoss MakeVtraceLoss(const VtraceLossConfig& config, const VtraceTargets& targets,
                           const Tensor& log_pi, const Tensor& log_mu, const Tensor& entropy,
                           const Tensor& value, const EntropyCost& entropy_cost) {
-  CHECK(config.over == "mean" || config.over == "sum");
-  const auto over = [&](const Tensor& x) { return config.over == "sum" ? x.sum() : x.mean(); };
+  const auto over = [&](const Tensor& x) {
+    return config.over == LossOver::kSum ? x.sum() : x.mean();
+  };
   VtraceLoss loss;
   if (config.clip > 0) {
     const Tensor ratio = (log_pi - log_mu).exp();
@@ -179,7 +178,7 @@ class VtraceAlgorithm : public ActorCritic {
                     {"importance_weight", number(log_rho.exp().mean()), true},
                     {"explained_variance", ExplainedVariance(targets.value, steps.value), true}}};
   }
-  bool averages() const override { return config_.loss.over == "mean"; }
+  bool averages() const override { return config_.loss.over == LossOver::kMean; }
 
  private:
   const VtraceParameters config_;

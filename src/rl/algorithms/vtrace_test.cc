@@ -58,7 +58,7 @@ std::vector<double> Definition(const VtraceConfig& config, const Column& c) {
   for (int64_t s = 0; s < kT; ++s) {
     double target = c.v[s], product = 1;
     for (int64_t t = s; t < kT; ++t) {
-      const bool ignored = config.truncation == "ignore" && c.truncated[t];
+      const bool ignored = config.truncation == Truncation::kIgnore && c.truncated[t];
       const double delta = c.r[t] + config.gamma * After(c, c.v, t) - c.v[t];
       if (!ignored) target += product * std::min(config.rho_clip, c.w[t]) * delta;
       if (c.terminated[t] || c.truncated[t]) break;
@@ -71,12 +71,13 @@ std::vector<double> Definition(const VtraceConfig& config, const Column& c) {
 
 TEST(VtraceTest, IsTheDefinition) {
   for (uint64_t seed = 0; seed < 12; ++seed) {
-    const VtraceConfig config{.gamma = 0.93,
-                              .lambda = seed % 3 == 0 ? 1.0 : 0.8,
-                              .rho_clip = seed % 2 == 0 ? 1.0 : 2.5,
-                              .rho_clip_policy = seed % 4 == 1 ? 0.7 : 1.5,
-                              .c_clip = 0.9,
-                              .truncation = seed % 2 == 0 ? "bootstrap" : "ignore"};
+    const VtraceConfig config{
+        .gamma = 0.93,
+        .lambda = seed % 3 == 0 ? 1.0 : 0.8,
+        .rho_clip = seed % 2 == 0 ? 1.0 : 2.5,
+        .rho_clip_policy = seed % 4 == 1 ? 0.7 : 1.5,
+        .c_clip = 0.9,
+        .truncation = seed % 2 == 0 ? Truncation::kBootstrap : Truncation::kIgnore};
     const VtraceInput in = RandomInput(seed, 0.1 * static_cast<double>(seed % 4));
     const VtraceTargets targets = Vtrace(config, in);
     EXPECT_FALSE(targets.value.requires_grad());
@@ -85,7 +86,7 @@ TEST(VtraceTest, IsTheDefinition) {
       const std::vector<double> want = Definition(config, c);
       for (int64_t t = 0; t < kT; ++t) {
         EXPECT_NEAR(targets.value[t][b].item<double>(), want[t], 1e-4) << seed << ' ' << t;
-        const bool ignored = config.truncation == "ignore" && c.truncated[t];
+        const bool ignored = config.truncation == Truncation::kIgnore && c.truncated[t];
         const double advantage = std::min(config.rho_clip_policy, c.w[t]) *
                                  (ignored ? 0 : c.r[t] + config.gamma * After(c, want, t) - c.v[t]);
         EXPECT_NEAR(targets.advantage[t][b].item<double>(), advantage, 1e-4) << seed << ' ' << t;
@@ -102,8 +103,8 @@ TEST(VtraceTest, TheFormsAgreeWhereTheyShould) {
   for (uint64_t seed = 20; seed < 26; ++seed) {
     const VtraceInput in = RandomInput(seed, 0.1);
     VtraceConfig impala, seed_form;
-    seed_form.form = "seed";
-    for (const char* truncation : {"bootstrap", "ignore"}) {
+    seed_form.form = VtraceForm::kSeed;
+    for (const Truncation truncation : {Truncation::kBootstrap, Truncation::kIgnore}) {
       impala.truncation = seed_form.truncation = truncation;
       const auto a = Vtrace(impala, in), b = Vtrace(seed_form, in);
       EXPECT_TRUE(torch::allclose(a.value, b.value, 1e-4, 1e-4));
@@ -118,7 +119,7 @@ TEST(VtraceTest, TheFormsAgreeWhereTheyShould) {
 TEST(VtraceTest, OnPolicySeedFormIsGae) {
   VtraceInput in = RandomInput(31, 0.1);
   in.log_rho.zero_();
-  VtraceConfig config{.form = "seed", .gamma = 0.9, .lambda = 0.7};
+  VtraceConfig config{.form = VtraceForm::kSeed, .gamma = 0.9, .lambda = 0.7};
   const VtraceTargets targets = Vtrace(config, in);
   for (int64_t b = 0; b < kB; ++b) {
     const Column c = ColumnOf(in, b);
@@ -179,13 +180,13 @@ TEST(VtraceLossTest, GradientsAreThoseOfTheFormula) {
   const auto leaf = [] { return torch::randn({kT, kB}).set_requires_grad(true); };
   const auto log_pi = leaf(), entropy = leaf(), value = leaf();
   const auto log_mu = torch::randn({kT, kB});
-  for (const char* over : {"mean", "sum"}) {
+  for (const LossOver over : {LossOver::kMean, LossOver::kSum}) {
     for (const auto* x : {&log_pi, &entropy, &value}) x->mutable_grad() = torch::Tensor();
     const VtraceLossConfig config{.value_cost = 0.3, .kl_cost = 0.2, .over = over};
     const auto loss = MakeVtraceLoss(config, targets, log_pi, log_mu, entropy, value,
                                      EntropyCost(0.01, std::nullopt));
     loss.total.backward();
-    const double n = config.over == "mean" ? kT * kB : 1;
+    const double n = config.over == LossOver::kMean ? kT * kB : 1;
     EXPECT_TRUE(torch::allclose(log_pi.grad(), -(targets.advantage + 0.2) / n));
     EXPECT_TRUE(torch::allclose(value.grad(), 0.3 * (value.detach() - targets.value) / n));
     EXPECT_TRUE(torch::allclose(entropy.grad(), torch::full({kT, kB}, -0.01 / n), 1e-4));

@@ -70,7 +70,7 @@ TEST(AgentTest, TheStackDecidesTheNetworksInput) {
 // An endless task that pays 1 a step is worth 1 / (1 - gamma), wherever a clock cuts
 // it; as an end it would be worth far less.
 TEST(AgentTest, TruncationIsNotTermination) {
-  for (const char* form : {"impala", "seed"}) {
+  for (const VtraceForm form : {VtraceForm::kImpala, VtraceForm::kSeed}) {
     for (const int64_t lstm : {0, 4}) {
       AgentSetup setup = MakeSetup(Vectors(1, true, 2), "mlp-8-tanh", lstm, 0.02);
       Vtrace(setup).vtrace.form = form;
@@ -82,7 +82,8 @@ TEST(AgentTest, TruncationIsNotTermination) {
         for (int i = 0; i < 4; ++i) play.Step(4);
         ASSERT_TRUE(play.agent().Update(play.Take(4), 0).ValueOrThrow().applied);
       }
-      EXPECT_NEAR(play.batch().values[0], 1 / (1 - 0.8), 0.35) << form << " lstm " << lstm;
+      EXPECT_NEAR(play.batch().values[0], 1 / (1 - 0.8), 0.35)
+          << NameOf<VtraceForm>(kVtraceFormNames, form) << " lstm " << lstm;
     }
   }
 }
@@ -191,7 +192,7 @@ TEST(AgentTest, WhatIsNotFiniteIsSkipped) {
 // The same update for 1, 2, 4 shards, over the mean and over the sum of a batch, but
 // for the rounding of the order; the entropy's cost is steered by a mean either way.
 TEST(AgentTest, ShardsAverageToTheWholeBatch) {
-  for (const char* over : {"mean", "sum"}) {
+  for (const LossOver over : {LossOver::kMean, LossOver::kSum}) {
     std::vector<UpdateReport> reports;
     for (const int64_t shards : {1, 2, 4}) {
       AgentSetup setup = MakeSetup(Vectors(6, true, 3), "mlp-16-tanh", 4);
@@ -206,17 +207,19 @@ TEST(AgentTest, ShardsAverageToTheWholeBatch) {
     const UpdateReport& whole = reports[0];
     EXPECT_GT(whole.gradient_norm, 0);
     for (const UpdateReport& parts : reports) {
-      EXPECT_NEAR(parts.gradient_norm, whole.gradient_norm, 1e-5 * whole.gradient_norm) << over;
+      EXPECT_NEAR(parts.gradient_norm, whole.gradient_norm, 1e-5 * whole.gradient_norm)
+          << NameOf<LossOver>(kLossOverNames, over);
       EXPECT_NEAR(parts.numbers.at("policy_loss"), whole.numbers.at("policy_loss"),
                   1e-5 * std::abs(whole.numbers.at("policy_loss")))
-          << over;
+          << NameOf<LossOver>(kLossOverNames, over);
       EXPECT_NEAR(parts.numbers.at("value_loss"), whole.numbers.at("value_loss"),
                   1e-5 * whole.numbers.at("value_loss"))
-          << over;
-      EXPECT_NEAR(parts.numbers.at("entropy"), whole.numbers.at("entropy"), 1e-5) << over;
+          << NameOf<LossOver>(kLossOverNames, over);
+      EXPECT_NEAR(parts.numbers.at("entropy"), whole.numbers.at("entropy"), 1e-5)
+          << NameOf<LossOver>(kLossOverNames, over);
       EXPECT_NEAR(parts.numbers.at("importance_weight"), whole.numbers.at("importance_weight"),
                   1e-5)
-          << over;
+          << NameOf<LossOver>(kLossOverNames, over);
     }
   }
 }
@@ -312,7 +315,7 @@ TEST(AgentTest, LearnersThatShareABatchHaveTheBitsOfOne) {
   std::vector<AgentSetup> setups;
   setups.push_back(MakeSetup(Images(5), "impala_shallow", 8, 1e-3));
   setups.push_back(MakeSetup(Vectors(6, false, 2), "mlp-16-tanh", 8, 1e-3));
-  Vtrace(setups.back()).loss.over = "sum";
+  Vtrace(setups.back()).loss.over = LossOver::kSum;
   setups.back().config.learn.entropy_target = "0.5";
   for (AgentSetup setup : setups) {
     setup.slots = setup.rows_max = 8;

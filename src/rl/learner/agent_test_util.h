@@ -160,7 +160,7 @@ inline AgentSetup MakeSetup(EnvironmentSpec environment, const std::string& netw
   c.network.lstm = lstm;
   c.network.reward_input = lstm > 0;
   c.network.action_input = lstm > 0 && setup.environment.action.discrete;
-  c.optimizer.kind = "adam_torch";
+  c.optimizer.kind = OptimizerKind::kAdamTorch;
   c.optimizer.epsilon = 1e-8;
   c.optimizer.learning_rate = learning_rate;
   c.learn.batch = 4;

@@ -56,7 +56,7 @@ std::vector<Case> Cases() {
       {"PPO of sequences", PpoSetup("sequences", 8)},
       {"R2D2", R2d2Setup(), 2}};
   cases[0].setup.config.learn.entropy_target = "0.5";
-  cases[0].setup.config.optimizer.kind = "rmsprop";
+  cases[0].setup.config.optimizer.kind = OptimizerKind::kRmsprop;
   cases[0].setup.config.optimizer.clip_norm = 0.5;
   cases[1].setup.config.learn.shards = 2;  // gradients that cross
   cases[1].setup.stack = FrameStackRule{.depth = 2};

@@ -20,7 +20,7 @@ class FlatOptimizer {
   FlatOptimizer(const OptimizerConfig& config, size_t parameters)
       : config_(config),
         mean_(parameters, 0.0F),
-        square_(parameters, config.kind == "rmsprop" ? 1.0F : 0.0F) {}
+        square_(parameters, config.kind == OptimizerKind::kRmsprop ? 1.0F : 0.0F) {}
 
   // `norm`: the gradient's, which is finite; it is clipped to config.clip_norm.
   void Step(std::span<float> parameters, std::span<const float> gradient, double norm,

@@ -8,7 +8,7 @@
 namespace samara {
 namespace {
 
-// config.kind is rmsprop or rmsprop_torch; `mean` is not used.
+// RMSProp, of either kind; `mean` is not used.
 void RmsPropStep(const OptimizerConfig& config, const GradientStep& step) {
   float* __restrict const theta = step.parameter.data();
   float* __restrict const square = step.square.data();
@@ -16,7 +16,7 @@ void RmsPropStep(const OptimizerConfig& config, const GradientStep& step) {
   const auto clip = static_cast<float>(step.scale), eps = static_cast<float>(config.epsilon);
   const auto lr = static_cast<float>(step.learning_rate), d = static_cast<float>(config.decay),
              d1 = static_cast<float>(1 - config.decay);
-  const float inside = config.kind == "rmsprop" ? eps : 0, outside = eps - inside;
+  const float inside = config.kind == OptimizerKind::kRmsprop ? eps : 0, outside = eps - inside;
   for (size_t i = 0; i < step.gradient.size(); ++i) {
     const float gi = g[i] * clip;
     const float s = d * square[i] + d1 * gi * gi;
@@ -25,7 +25,7 @@ void RmsPropStep(const OptimizerConfig& config, const GradientStep& step) {
   }
 }
 
-// config.kind is adam or adam_torch.
+// Adam, of either kind.
 void AdamStep(const OptimizerConfig& config, const GradientStep& step, uint64_t steps) {
   float* __restrict const theta = step.parameter.data();
   float* __restrict const mean = step.mean.data();
@@ -34,7 +34,7 @@ void AdamStep(const OptimizerConfig& config, const GradientStep& step, uint64_t 
   const auto t = static_cast<double>(steps);
   const double bias1 = 1 - std::pow(config.beta1, t);
   const double root2 = std::sqrt(1 - std::pow(config.beta2, t));
-  const bool torchs = config.kind == "adam_torch";
+  const bool torchs = config.kind == OptimizerKind::kAdamTorch;
   const auto clip = static_cast<float>(step.scale), eps = static_cast<float>(config.epsilon);
   const auto b1 = static_cast<float>(config.beta1), c1 = static_cast<float>(1 - config.beta1),
              b2 = static_cast<float>(config.beta2), c2 = static_cast<float>(1 - config.beta2),
@@ -51,14 +51,14 @@ void AdamStep(const OptimizerConfig& config, const GradientStep& step, uint64_t 
 }  // namespace
 
 void Apply(const OptimizerConfig& config, const GradientStep& step, uint64_t steps) {
-  if (config.kind == "rmsprop" || config.kind == "rmsprop_torch")
+  if (config.rmsprop())
     RmsPropStep(config, step);
   else
     AdamStep(config, step, steps);
 }
 
 double LearningRateAt(const OptimizerConfig& config, double frames) {
-  if (config.schedule == "constant") return config.learning_rate;
+  if (config.schedule == RateSchedule::kConstant) return config.learning_rate;
   return config.learning_rate * std::max(0.0, 1 - frames / config.schedule_frames);
 }
 

@@ -36,16 +36,16 @@ Result<AgentNetworkConfig> NetworkFor(const AgentSetup& setup, const InputLayout
   network.outputs = distribution.parameters();
   network.lstm = keys.lstm;
   network.reward_input = keys.reward_input;
-  network.initializer = keys.initializer;
+  network.orthogonal = keys.initializer == Initializer::kOrthogonal;
   network.bfloat16 = keys.precision == Precision::kBfloat16;
-  network.separate_value = keys.value == "separate";
+  network.separate_value = keys.value == ValueTorso::kSeparate;
   network.normalize_value = keys.normalize_value;
   network.device = ToTorch(setup.learns_on);
   network.native = !setup.as_on_gpu && !setup.learns_on.cuda;
   network.head = keys.head;
   if (replay != nullptr)
     network.policy_bias = replay->policy_bias, network.reward_clip = replay->reward_clip;
-  if (keys.deviation == "free") {
+  if (keys.deviation == Deviation::kFree) {
     if (!distribution.continuous())
       return Status(Code::kConfig,
                     "network.deviation=free: the environment's actions are "
@@ -110,6 +110,7 @@ class Learner : public Agent {
     }
     for (const auto& [name, parameter] : parameters_)
       if (parameter.requires_grad()) learned_[name] = parameter;
+    optimizer_.emplace(config_.optimizer, learned_);
     if (!native_)
       for (ShardWork& part : parts_) part.upload.emplace(device_);
     acting_.Publish(0, *network_);
@@ -120,10 +121,6 @@ class Learner : public Agent {
     for (ShardWork& part : parts_)
       part.replay =
           std::make_unique<SequenceSampler>(Sequences(), replay_->keys.alpha, replay_->keys.beta);
-  }
-  Status MakeOptimizer() {
-    ASSIGN_OR_RETURN(optimizer_, Optimizer::Make(config_.optimizer, learned_));
-    return Status::Ok();
   }
 
   const ModelShape& shape() const override { return acting_.shape(); }
@@ -603,9 +600,8 @@ Result<std::unique_ptr<Agent>> Make(const AgentSetup& setup, std::unique_ptr<Alg
                                        "expected fewer steps");
   }
   torch::manual_seed(DeriveKey(setup.seed, Purpose::kNetworkInit));
-  auto agent = std::make_unique<Learner>(setup, network, layout, std::move(algorithm));
-  RETURN_IF_ERROR(agent->MakeOptimizer());
-  return std::unique_ptr<Agent>(std::move(agent));
+  return std::unique_ptr<Agent>(
+      std::make_unique<Learner>(setup, network, layout, std::move(algorithm)));
 }
 
 }  // namespace

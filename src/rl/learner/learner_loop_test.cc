@@ -105,7 +105,7 @@ TEST_F(LearnerLoopTest, AsynchronousUnrollsThatAreTooOldAreHandedOverAndDropped)
 // arrives first.
 TEST_F(LearnerLoopTest, DeterministicBatchesAreInTheOrderOfRoundsShardsAndSlots) {
   LearnConfig learn;
-  learn.mode = "deterministic";
+  learn.mode = LearnMode::kDeterministic;
   learn.environments = 4, learn.batch = 2, learn.shards = 2;
   LearnerLoop loop = MakeLoop(learn, {.slots = kSlots, .batch = 2, .shards = 2});
   Begin();

@@ -18,10 +18,10 @@ void Bind(ConfigTable& table, LearningConfig& c) {
             "number of environments that play at once");
   table.Add("learn.unroll", &l.unroll, {1, 100'000}, "steps", "length of an unroll");
   table.Add("learn.batch", &l.batch, {1, 65'536}, "unrolls", "number of unrolls per update");
-  table.Add("learn.rewards", &l.rewards, {"raw", "clip", "sign", "asymmetric"},
+  table.Add("learn.rewards", &l.rewards, kRewardModeNames,
             "transform of rewards for the learner; scores are raw");
   table.Add(
-      "learn.mode", &l.mode, {"free", "deterministic"},
+      "learn.mode", &l.mode, kLearnModeNames,
       "asynchronous; or lock-step, with the same bits for any number of actors and after kills");
   table.Add("learn.lag", &l.lag, {0, 100}, "rounds",
             "deterministic: policy lag, in rounds of unrolls");
@@ -69,20 +69,20 @@ void Bind(ConfigTable& table, LearningConfig& c) {
             "size of an LSTM behind the network; 0 = none");
   table.Add("network.reward_input", &c.network.reward_input, "the last reward is an input");
   table.Add("network.action_input", &c.network.action_input, "the last action is an input");
-  table.Add("network.initializer", &c.network.initializer, {"glorot", "orthogonal"},
+  table.Add("network.initializer", &c.network.initializer, kInitializerNames,
             "initial weights: Glorot uniform, or orthogonal with PPO's gains");
   table.Add("network.precision", &c.network.precision, kPrecisionNames,
             "number format of the torso's products; bfloat16 needs AVX512_BF16 or a GPU; auto: "
             "bfloat16 on a GPU that has it, else float32");
   table.AddFormerDefault("network.precision", "\"float32\"");
   const auto added = OnResume::kMustMatchAdded;
-  table.Add("network.value", &c.network.value, {"shared", "separate"},
+  table.Add("network.value", &c.network.value, kValueTorsoNames,
             "torso of the value's head: the policy's, or one of its own", added);
   table.Add("network.normalize_value", &c.network.normalize_value,
             "the value's head predicts returns less their mean, by their deviation (PopArt)",
             added);
   table.Add(
-      "network.deviation", &c.network.deviation, {"network", "free"},
+      "network.deviation", &c.network.deviation, kDeviationNames,
       "standard deviation of continuous actions: an output of the network, or parameters that "
       "do not depend on the observation",
       added);
@@ -91,7 +91,7 @@ void Bind(ConfigTable& table, LearningConfig& c) {
   table.Add("network.initial_deviation", &c.network.initial_deviation, {0.01, 100}, "",
             "first standard deviation of continuous actions, where it is a parameter", added);
   c.own->Bind(table);
-  table.Add("optimizer.kind", &c.optimizer.kind, {"adam", "adam_torch", "rmsprop", "rmsprop_torch"},
+  table.Add("optimizer.kind", &c.optimizer.kind, kOptimizerKindNames,
             "the optimizer; _torch: as PyTorch defines it, otherwise as TensorFlow does");
   table.Add("optimizer.learning_rate", &c.optimizer.learning_rate, {0, 100}, "",
             "initial learning rate");
@@ -102,7 +102,7 @@ void Bind(ConfigTable& table, LearningConfig& c) {
             "adam: decay of the mean gradient");
   table.Add("optimizer.beta2", &c.optimizer.beta2, {0, 0.9999999}, "",
             "adam: decay of the mean square");
-  table.Add("optimizer.schedule", &c.optimizer.schedule, {"constant", "linear"},
+  table.Add("optimizer.schedule", &c.optimizer.schedule, kRateScheduleNames,
             "schedule of the learning rate: linear reaches 0 at schedule_frames");
   table.Add("optimizer.schedule_frames", &c.optimizer.schedule_frames, {1, 1e15}, "frames",
             "where the linear schedule ends; a resumed run may raise it with its budget", grow);
@@ -120,7 +120,7 @@ Status Check(const LearningConfig& c) {
             fmt::format("learn.mode=deterministic: learn.environments={} is no multiple of "
                         "learn.batch={}; a round has to make whole updates",
                         c.learn.environments, c.learn.batch)};
-  if (c.network.deviation != "free" &&
+  if (c.network.deviation != Deviation::kFree &&
       c.network.initial_deviation != AgentNetworkKeys().initial_deviation)
     return {
         Code::kConfig,

@@ -9,6 +9,7 @@
 #include "core/cloned.h"
 #include "core/config.h"
 #include "core/enum_names.h"
+#include "rl/trajectory/reward_transform.h"
 
 namespace samara {
 
@@ -17,6 +18,18 @@ enum class Precision : uint8_t { kAuto, kFloat32, kBfloat16 };
 inline constexpr EnumName<Precision> kPrecisionNames[] = {{Precision::kAuto, "auto"},
                                                           {Precision::kFloat32, "float32"},
                                                           {Precision::kBfloat16, "bfloat16"}};
+
+enum class Initializer : uint8_t { kGlorot, kOrthogonal };
+inline constexpr EnumName<Initializer> kInitializerNames[] = {
+    {Initializer::kGlorot, "glorot"}, {Initializer::kOrthogonal, "orthogonal"}};
+// Torso of the value's head: the policy's, or one of its own.
+enum class ValueTorso : uint8_t { kShared, kSeparate };
+inline constexpr EnumName<ValueTorso> kValueTorsoNames[] = {{ValueTorso::kShared, "shared"},
+                                                            {ValueTorso::kSeparate, "separate"}};
+// Deviation of continuous actions: an output of the network, or free of the observation.
+enum class Deviation : uint8_t { kNetwork, kFree };
+inline constexpr EnumName<Deviation> kDeviationNames[] = {{Deviation::kNetwork, "network"},
+                                                          {Deviation::kFree, "free"}};
 
 // The network of agents (nn/torch/agent_network.h).
 struct AgentNetworkKeys {
@@ -29,38 +42,55 @@ struct AgentNetworkKeys {
   std::shared_ptr<const std::string> module_bytes;
   int64_t lstm = 0;
   bool reward_input = false, action_input = false;
-  int64_t head = 0;                    // units of a layer in front of each head
-  std::string initializer = "glorot";  // or "orthogonal"
+  int64_t head = 0;  // units of a layer in front of each head
+  Initializer initializer = Initializer::kGlorot;
   Precision precision = Precision::kAuto;
-  std::string value = "shared";  // or "separate": a torso of its own
+  ValueTorso value = ValueTorso::kShared;
   bool normalize_value = false;  // PopArt
-  // of continuous actions: "network", or "free": independent of the observation
-  std::string deviation = "network";
+  Deviation deviation = Deviation::kNetwork;
   double initial_deviation = 1;  // where it is free
 };
 
+// kAdam, kRmsprop: as TensorFlow defines them.
+enum class OptimizerKind : uint8_t { kAdam, kAdamTorch, kRmsprop, kRmspropTorch };
+inline constexpr EnumName<OptimizerKind> kOptimizerKindNames[] = {
+    {OptimizerKind::kAdam, "adam"},
+    {OptimizerKind::kAdamTorch, "adam_torch"},
+    {OptimizerKind::kRmsprop, "rmsprop"},
+    {OptimizerKind::kRmspropTorch, "rmsprop_torch"}};
+// Of the learning rate. kLinear: to zero at `schedule_frames`.
+enum class RateSchedule : uint8_t { kConstant, kLinear };
+inline constexpr EnumName<RateSchedule> kRateScheduleNames[] = {
+    {RateSchedule::kConstant, "constant"}, {RateSchedule::kLinear, "linear"}};
+
 struct OptimizerConfig {
-  std::string kind = "adam";
+  OptimizerKind kind = OptimizerKind::kAdam;
+  bool rmsprop() const {
+    return kind == OptimizerKind::kRmsprop || kind == OptimizerKind::kRmspropTorch;
+  }
   double learning_rate = 4.8e-4;
   double epsilon = 3.125e-7;
   double decay = 0.99;                // rmsprop: of the mean square
   double beta1 = 0.9, beta2 = 0.999;  // adam
-  // "constant", or "linear": to zero at `schedule_frames`
-  std::string schedule = "constant";
+  RateSchedule schedule = RateSchedule::kConstant;
   double schedule_frames = 1e9;
   double clip_norm = 0;  // of all gradients together, before the step; 0 = none
 };
 
+enum class LearnMode : uint8_t { kFree, kDeterministic };
+inline constexpr EnumName<LearnMode> kLearnModeNames[] = {
+    {LearnMode::kFree, "free"}, {LearnMode::kDeterministic, "deterministic"}};
+
 struct LearnConfig {
-  int64_t environments = 32;    // slots
-  int64_t unroll = 20;          // T, steps
-  int64_t batch = 32;           // unrolls an update
-  std::string rewards = "raw";  // as the learner sees them
-  std::string mode = "free";    // or "deterministic"
-  int64_t lag = 1;              // deterministic: rounds between acting and learning
-  int64_t lag_max = 0;          // free: unrolls with an older first entry are dropped; 0 = none
-  int64_t queue = 0;            // complete unrolls that may wait; 0 = one update's worth
-  bool drop_oldest = false;     // when the queue is full: drop, instead of waiting
+  int64_t environments = 32;              // slots
+  int64_t unroll = 20;                    // T, steps
+  int64_t batch = 32;                     // unrolls an update
+  RewardMode rewards = RewardMode::kRaw;  // as the learner sees them
+  LearnMode mode = LearnMode::kFree;
+  int64_t lag = 1;           // deterministic: rounds between acting and learning
+  int64_t lag_max = 0;       // free: unrolls with an older first entry are dropped; 0 = none
+  int64_t queue = 0;         // complete unrolls that may wait; 0 = one update's worth
+  bool drop_oldest = false;  // when the queue is full: drop, instead of waiting
   // parts of slots and batches that share no computation but the mean of their gradients, which is
   // taken in a fixed tree: ranks have whole ones
   int64_t shards = 1;
@@ -75,7 +105,7 @@ struct LearnConfig {
   double frames = 1e6;  // budget; 0 = none
   int64_t updates = 0;  // budget; 0 = none
 
-  bool deterministic() const { return mode == "deterministic"; }
+  bool deterministic() const { return mode == LearnMode::kDeterministic; }
 };
 
 struct InferenceKeys {

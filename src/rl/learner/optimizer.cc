@@ -24,24 +24,11 @@ Tensor LaidOutAs(const Tensor& parameter, const Tensor& tensor) {
 
 }  // namespace
 
-Result<Optimizer> Optimizer::Make(const OptimizerConfig& config,
-                                  std::map<std::string, Tensor> parameters) {
-  const auto one_of = [](const std::string& value, std::initializer_list<const char*> all) {
-    return std::find(all.begin(), all.end(), value) != all.end();
-  };
-  if (!one_of(config.kind, {"rmsprop", "rmsprop_torch", "adam", "adam_torch"}))
-    return Status(Code::kConfig, "optimizer.kind=" + config.kind +
-                                     ": expected adam, adam_torch, rmsprop or rmsprop_torch");
-  if (!one_of(config.schedule, {"constant", "linear"}))
-    return Status(Code::kConfig,
-                  "optimizer.schedule=" + config.schedule + ": expected constant or linear");
-  std::map<std::string, Slot> slots;
-  for (auto& [name, parameter] : parameters) {
-    const Tensor zeros = torch::zeros_like(parameter);
-    const Tensor square = config.kind == "rmsprop" ? torch::ones_like(parameter) : zeros.clone();
-    slots[name] = {parameter, zeros, square};
-  }
-  return Optimizer(config, std::move(slots));
+Optimizer::Optimizer(OptimizerConfig config, const std::map<std::string, Tensor>& parameters)
+    : config_(std::move(config)) {
+  const float square = config_.kind == OptimizerKind::kRmsprop ? 1 : 0;
+  for (const auto& [name, parameter] : parameters)
+    slots_[name] = {parameter, torch::zeros_like(parameter), torch::full_like(parameter, square)};
 }
 
 // In the order of names: the same sum on every run. Gradients are laid out as their parameters.

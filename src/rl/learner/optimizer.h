@@ -25,9 +25,7 @@ class Optimizer {
  public:
   // Parameters by name, float32, dense in memory; they live as long as this object. Those of the
   // CPU are stepped by samara's own loops, those of a device by torch's operations.
-  // kConfig: an unknown kind or schedule.
-  static Result<Optimizer> Make(const OptimizerConfig& config,
-                                std::map<std::string, torch::Tensor> parameters);
+  Optimizer(OptimizerConfig config, const std::map<std::string, torch::Tensor>& parameters);
 
   struct StepResult {
     double gradient_norm = 0;  // of all, before clipping
@@ -47,8 +45,6 @@ class Optimizer {
     torch::Tensor parameter;
     torch::Tensor mean, square;  // of the gradients
   };
-  Optimizer(OptimizerConfig config, std::map<std::string, Slot> slots)
-      : config_(std::move(config)), slots_(std::move(slots)) {}
   double GradientNorm();
   // One pass over the slot; gradients are multiplied by `scale` first.
   void StepSlot(Slot& slot, const torch::Tensor& gradient, double scale,

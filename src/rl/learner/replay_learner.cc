@@ -46,7 +46,7 @@ Result<uint64_t> Count(const Safetensors& file, const char* key, const char* nam
 // The goals of the environment with rewards as the learner sees them.
 HindsightRule HindsightOf(const AgentSetup& setup) {
   const auto& keys = dynamic_cast<const ReplayAlgorithmConfig&>(*setup.config.own).hindsight;
-  const RewardMode mode = ParseRewardMode(setup.config.learn.rewards).ValueOrThrow();
+  const RewardMode mode = setup.config.learn.rewards;
   GoalSpec goal = setup.environment.goal;
   for (double* reward : {&goal.reached, &goal.missed}) *reward = LearnersReward(mode, *reward);
   return {goal, keys.fraction, setup.environment.observation.elements()};

@@ -14,17 +14,17 @@ void Follow(const List& to, double decay, const List& x, const List& y) {
   at::_foreach_addcmul_(to, x, y, 1 - decay);
 }
 
-// config.kind is rmsprop or rmsprop_torch.
+// RMSProp, of either kind.
 void RmsPropStep(const OptimizerConfig& config, const TensorStep& step, const List& gradient) {
   Follow(step.square, config.decay, gradient, gradient);
-  const bool inside = config.kind == "rmsprop";
+  const bool inside = config.kind == OptimizerKind::kRmsprop;
   List below = inside ? at::_foreach_add(step.square, config.epsilon) : step.square;
   below = at::_foreach_sqrt(below);
   if (!inside) at::_foreach_add_(below, config.epsilon);
   at::_foreach_addcdiv_(step.parameter, gradient, below, -step.learning_rate);
 }
 
-// config.kind is adam or adam_torch.
+// Adam, of either kind.
 void AdamStep(const OptimizerConfig& config, const TensorStep& step, const List& gradient,
               uint64_t steps) {
   at::_foreach_mul_(step.mean, config.beta1);
@@ -33,7 +33,7 @@ void AdamStep(const OptimizerConfig& config, const TensorStep& step, const List&
   const auto t = static_cast<double>(steps);
   const double bias1 = 1 - std::pow(config.beta1, t);
   const double root2 = std::sqrt(1 - std::pow(config.beta2, t));
-  const bool torchs = config.kind == "adam_torch";
+  const bool torchs = config.kind == OptimizerKind::kAdamTorch;
   List below = at::_foreach_sqrt(step.square);
   if (torchs) at::_foreach_div_(below, root2);
   at::_foreach_add_(below, config.epsilon);
@@ -47,7 +47,7 @@ void Apply(const OptimizerConfig& config, const TensorStep& step, uint64_t steps
   if (step.parameter.empty()) return;
   const List gradient =
       step.scale == 1 ? step.gradient : at::_foreach_mul(step.gradient, step.scale);
-  if (config.kind == "rmsprop" || config.kind == "rmsprop_torch")
+  if (config.rmsprop())
     RmsPropStep(config, step, gradient);
   else
     AdamStep(config, step, gradient, steps);

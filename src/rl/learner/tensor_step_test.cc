@@ -20,7 +20,8 @@ TEST(TensorStepTest, IsTheStepOfPlainLoops) {
   std::vector<torch::Device> devices = {torch::kCPU};
   if (torch::cuda::is_available()) devices.emplace_back(torch::kCUDA, 0);
   for (const torch::Device& device : devices)
-    for (const char* kind : {"adam", "adam_torch", "rmsprop", "rmsprop_torch"}) {
+    for (const OptimizerKind kind : {OptimizerKind::kAdam, OptimizerKind::kAdamTorch,
+                                     OptimizerKind::kRmsprop, OptimizerKind::kRmspropTorch}) {
       OptimizerConfig config;
       config.kind = kind, config.epsilon = 0.01;
       torch::manual_seed(2);
@@ -50,7 +51,8 @@ TEST(TensorStepTest, IsTheStepOfPlainLoops) {
                            .learning_rate = 0.05},
               steps);
         const Tensor all = torch::cat({thetas[0].flatten(), thetas[1].flatten()}).cpu();
-        EXPECT_TRUE(torch::allclose(all, theta, 1e-5, 1e-6)) << kind << " step " << steps;
+        EXPECT_TRUE(torch::allclose(all, theta, 1e-5, 1e-6))
+            << NameOf<OptimizerKind>(kOptimizerKindNames, kind) << " step " << steps;
       }
     }
   EXPECT_EQ(SumOfSquares(std::vector<Tensor>()), 0);

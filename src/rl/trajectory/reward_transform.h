@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cmath>
-#include <string_view>
+#include <cstdint>
 
-#include "core/status.h"
+#include "core/enum_names.h"
 
 namespace samara {
 
@@ -14,14 +14,11 @@ enum class RewardMode : uint8_t {
   kSign,        // -1, 0 or 1
   kAsymmetric,  // 5 tanh(r / 5), negative ones times 0.3: IMPALA's "soft asymmetric" clipping
 };
-inline Result<RewardMode> ParseRewardMode(std::string_view name) {
-  if (name == "raw") return RewardMode::kRaw;
-  if (name == "clip") return RewardMode::kClip;
-  if (name == "sign") return RewardMode::kSign;
-  if (name == "asymmetric") return RewardMode::kAsymmetric;
-  return Status(Code::kConfig,
-                "rewards '" + std::string(name) + "': expected raw, clip, sign or asymmetric");
-}
+inline constexpr EnumName<RewardMode> kRewardModeNames[] = {
+    {RewardMode::kRaw, "raw"},
+    {RewardMode::kClip, "clip"},
+    {RewardMode::kSign, "sign"},
+    {RewardMode::kAsymmetric, "asymmetric"}};
 
 inline float LearnersReward(RewardMode mode, double reward) {
   switch (mode) {
