@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 # a test that was started in the background or by nohup inherits ignored signals, and its programs would too
-for number in (signal.SIGINT, signal.SIGHUP):
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) == signal.SIG_IGN:
-        signal.signal(number, signal.SIG_DFL)
+        signal.signal(number, handler)
 
 ROOT = Path(__file__).resolve().parent.parent
 BINARY = ROOT / "build" / "samara"

@@ -351,7 +351,7 @@ def test_a_loop_in_torch_trains_on_it():
 SB3 = """
 import gymnasium, numpy as np, samara, stable_baselines3 as sb3, torch
 torch.set_num_threads(1)
-from stable_baselines3.common.vec_env import DummyVecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 from samara.vector import sb3 as adapted
 
 mine = adapted(samara.make_vec("gymnasium:CartPole-v1", 3, autoreset_mode="same-step"))
@@ -376,9 +376,15 @@ for step in range(40):
         break
 assert done.any(), "a cart that is pushed one way falls"
 mine.close()
-model = sb3.PPO("MlpPolicy", adapted(samara.make_vec("CartPole-v1", 8, autoreset_mode="same-step")), n_steps=64, seed=0)
-model.learn(2000)
-assert model.num_timesteps == 2048
+envs = VecMonitor(adapted(samara.make_vec("CartPole-v1", 8, autoreset_mode="same-step")))
+model = sb3.PPO("MlpPolicy", envs, n_steps=64, seed=0)
+means = []  # returns of the last hundred episodes
+for steps in (2048, 20480):
+    model.learn(steps, reset_num_timesteps=False)
+    means.append(np.mean([episode["r"] for episode in model.ep_info_buffer]))
+assert model.num_timesteps == 22528
+assert means[0] < 50 < 100 < means[1], means
+print(sb3.__version__, means)
 """
 
 
