@@ -247,8 +247,8 @@ def determinism(s: Setting) -> Iterator[Step]:
 
     for name in (first, second):
         yield train(s, name, "atari/vtrace-desktop", s.device, lambda folder, _, name=name: figures(name),
-                    "learn.mode=deterministic", "network.precision=float32", "learn.environments=32", "learn.batch=8", "learn.test_episodes=1",
-                    f"learn.frames={400_000 if s.gpu else 8_000}")
+                    "learn.mode=deterministic", "network.precision=float32", "learn.environments=32", "learn.batch=8",
+                    "learn.test_episodes=1", f"learn.frames={400_000 if s.gpu else 8_000}")
 
 
 def evolution(s: Setting) -> Iterator[Step]:

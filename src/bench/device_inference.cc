@@ -84,7 +84,7 @@ Result<Device> DeviceNamed(const std::string& name) {
 }
 
 std::vector<Precision> PrecisionsOf(const Device& device) {
-  if (HasBf16Products(device, FindGpus()) || (!device.cuda && HasBf16Products()))
+  if (device.cuda ? HasBf16Products(device, FindGpus()) : HasBf16Products())
     return {Precision::kBfloat16, Precision::kFloat32};
   return {Precision::kFloat32};
 }

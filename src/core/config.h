@@ -95,13 +95,12 @@ class ConfigTable {
                  std::function<std::string(std::string_view)> convert);
   // Names a former value of a key that holds text: it is read as `value` everywhere.
   void AddFormerValue(const std::string& key, const std::string& former, std::string value);
-
-  // kRecorded: what a run or a policy file says about itself, which may be of an older build.
-  enum class Origin { kGiven, kRecorded };
   // Says that the default of `key` was `former` (canonical text) in earlier builds: the hash takes
   // today's default for it, so that runs from before keep theirs.
   void AddFormerDefault(const std::string& key, std::string former);
 
+  // kRecorded: what a run or a policy file says about itself, which may be of an older build.
+  enum class Origin { kGiven, kRecorded };
   // Every key of TOML text; tables nest one level. `source` names it in messages.
   Status ParseToml(std::string_view text, const std::string& source,
                    Origin origin = Origin::kGiven);

@@ -63,7 +63,6 @@ Result<AgentNetwork> AgentNetworkImpl::Make(const AgentNetworkConfig& config) {
 
 AgentNetworkImpl::AgentNetworkImpl(const AgentNetworkConfig& config)
     : config_(config),
-      bfloat16_(config.bfloat16),
       native_(config.native && config.device.is_cpu()),
       height_(config.height),
       width_(config.width),
@@ -90,7 +89,7 @@ AgentNetworkImpl::AgentNetworkImpl(const AgentNetworkConfig& config)
   value_ = AddDense("value", 1, 1);
   if (config.normalize_value) values_ = AddStatistics("value", 1);
   if (native_ && config.lstm == 0 && !config.reward_input && config.action_input == 0 &&
-      !bfloat16_ && config.head == 0 && config.policy_bias && !config.module)
+      !config_.bfloat16 && config.head == 0 && config.policy_bias && !config.module)
     MakeNative(torso);
   // drawn on the CPU: the same on every device
   if (!config.device.is_cpu()) to(config.device);
@@ -265,7 +264,7 @@ void AgentNetworkImpl::Freeze() {
         CHECK(!parameter.requires_grad()) << "a network that learns is not frozen";
       (*native)->frozen = (*native)->op.Pack((*native)->parameters);
     }
-  if (!bfloat16_) return;
+  if (!config_.bfloat16) return;
   const auto freeze = [](auto& layer) {
     for (Parameter* p : {&layer.weight, &layer.bias}) {
       CHECK(!p->value.requires_grad()) << "a network that learns is not frozen";
@@ -286,7 +285,7 @@ void AgentNetworkImpl::Follow(const AgentNetworkImpl& other) {
 }
 
 Tensor AgentNetworkImpl::Of(const Parameter& p) const {
-  if (!bfloat16_) return p.value;
+  if (!config_.bfloat16) return p.value;
   return p.frozen.defined() ? p.frozen : p.value.to(torch::kBFloat16);
 }
 
@@ -299,7 +298,7 @@ Tensor AgentNetworkImpl::Apply(const Torso& torso, Tensor x) const {
   if (torso.module)
     return torso.module->forward(IsImage(config_) ? x.permute({0, 3, 1, 2}).contiguous()
                                                   : x.flatten(1));
-  if (bfloat16_) x = x.to(torch::kBFloat16);
+  if (config_.bfloat16) x = x.to(torch::kBFloat16);
   if (!torso.stacks.empty() || !torso.convolutions.empty()) {
     x = x.permute({0, 3, 1, 2});  // in memory it stays as it is, which suits convolutions best
     for (const Stack& stack : torso.stacks) {

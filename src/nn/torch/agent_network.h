@@ -148,7 +148,7 @@ class AgentNetworkImpl : public torch::nn::Module {
   torch::Tensor Step(const torch::Tensor& x, const torch::Tensor& state) const;
 
   AgentNetworkConfig config_;
-  const bool bfloat16_, native_;
+  const bool native_;
   // what the layers so far give: the next one's input
   int64_t height_, width_, channels_;
   Torso torso_, value_torso_;  // the latter empty where the value has none of its own

@@ -16,7 +16,7 @@ namespace {
 
 // ---- parameters
 
-// What minibatches are made of: single steps, or whole unrolls.
+// Units of a minibatch: single steps, or whole unrolls.
 enum class Units : uint8_t { kTransitions, kSequences };
 constexpr EnumName<Units> kUnitsNames[] = {{Units::kTransitions, "transitions"},
                                            {Units::kSequences, "sequences"}};

@@ -85,9 +85,11 @@ Result<std::unique_ptr<Agent>> MakeTorchAgent(const AgentSetup& setup, MakeAlgor
 Precision PrecisionOf(const AgentSetup& setup) {
   const AgentNetworkKeys& keys = setup.config.network;
   if (keys.precision != Precision::kAuto) return keys.precision;
+  if (!keys.module.empty() || !setup.learns_on.cuda || !setup.infers_on.cuda)
+    return Precision::kFloat32;
   const GpuList gpus = FindGpus();
-  const bool bfloat16 = keys.module.empty() && HasBf16Products(setup.learns_on, gpus) &&
-                        HasBf16Products(setup.infers_on, gpus);
+  const bool bfloat16 =
+      HasBf16Products(setup.learns_on, gpus) && HasBf16Products(setup.infers_on, gpus);
   return bfloat16 ? Precision::kBfloat16 : Precision::kFloat32;
 }
 

@@ -1,8 +1,8 @@
 // Parameters of V-trace.
 #pragma once
 
+#include <cstdint>
 #include <memory>
-#include <string>
 
 #include "rl/learner/learning_config.h"
 

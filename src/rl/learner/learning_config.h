@@ -58,7 +58,7 @@ inline constexpr EnumName<OptimizerKind> kOptimizerKindNames[] = {
     {OptimizerKind::kAdamTorch, "adam_torch"},
     {OptimizerKind::kRmsprop, "rmsprop"},
     {OptimizerKind::kRmspropTorch, "rmsprop_torch"}};
-// Of the learning rate. kLinear: to zero at `schedule_frames`.
+// Schedule of the learning rate. kLinear: to zero at `schedule_frames`.
 enum class RateSchedule : uint8_t { kConstant, kLinear };
 inline constexpr EnumName<RateSchedule> kRateScheduleNames[] = {
     {RateSchedule::kConstant, "constant"}, {RateSchedule::kLinear, "linear"}};
