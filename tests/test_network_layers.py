@@ -16,6 +16,7 @@ STEPS = 25
 ACTIVATIONS = {
     "none": lambda x: x, "relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid,
     "elu": nn.functional.elu, "selu": torch.selu, "silu": nn.functional.silu,
+    "gelu": lambda x: nn.functional.gelu(x, approximate="tanh"),
     "lrelu": nn.functional.leaky_relu, "lrelu0.2": lambda x: nn.functional.leaky_relu(x, 0.2),
 }  # fmt: skip
 

@@ -62,7 +62,7 @@ def test_recurrent_states_are_kept():
 
 
 @pytest.mark.parametrize(("call", "words"), [
-    (lambda k: samara.PopulationKernel("mlp-16-gelu", 4, 2), "gelu"),
+    (lambda k: samara.PopulationKernel("mlp-16-rely", 4, 2), "rely"),
     (lambda k: k.load(np.zeros((2, 3))), "expected one row of"),
     (lambda k: k.load(np.full((2, k.parameter_count), np.nan)), "expected finite numbers"),
     (lambda k: k(np.zeros((1, 4))), "for each of 2 individuals"),

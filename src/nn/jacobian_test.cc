@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cmath>
+#include <numbers>
 
 #include "core/rng.h"
 
@@ -34,6 +35,8 @@ double Activated(double z, Activation activation) {
       return 1.0507009873554805 * (z > 0 ? z : 1.6732632423543772 * std::expm1(z));
     case Activation::kSilu:
       return z / (1 + std::exp(-z));
+    case Activation::kGelu:
+      return z / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (z + 0.044715 * z * z * z)));
     case Activation::kLrelu:
       return z > 0 ? z : 0.01 * z;
     case Activation::kLrelu0p2:
@@ -242,7 +245,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"conv 3 3x3/2 same tanh, conv 5 2x2 relu, dense 4 tanh", 7, 6, 2, 2, 3},
                     Case{"conv 4 3x3 relu", 5, 5, 1, 2, 18}, Case{"out diagonal", 1, 1, 3, 3, 5},
                     Case{"dense 6 sigmoid, dense 5 elu, dense 4 selu, out sigmoid", 1, 1, 3, 2, 7},
-                    Case{"dense 6 silu, dense 5 lrelu, dense 4 lrelu0.2", 1, 1, 3, 2, 7},
+                    Case{"dense 6 silu, dense 5 lrelu, dense 4 lrelu0.2, dense 5 gelu", 1, 1, 3, 2,
+                         7},
                     Case{"rnn 5 tanh, rnn 4 relu", 1, 1, 2, 2, 11},
                     Case{"dense 4 tanh, lstm 5, dense 3 tanh", 1, 1, 2, 2, 11},
                     Case{"gru 5, gru 3", 1, 1, 2, 3, 9},

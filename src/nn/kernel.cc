@@ -56,6 +56,8 @@ kernel::Act ToAct(Activation activation) {
       return kernel::Act::kLrelu;
     case Activation::kLrelu0p2:
       return kernel::Act::kLrelu0p2;
+    case Activation::kGelu:
+      return kernel::Act::kGelu;
   }
   return kernel::Act::kNone;
 }

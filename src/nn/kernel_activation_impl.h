@@ -59,6 +59,11 @@ SAMARA_KERNEL_APART Vec RareActivation(Vec x, Act activation) {
       return Fma(Broadcast(0.01f), below, above);
     case Act::kLrelu0p2:
       return Fma(Broadcast(0.2f), below, above);
+    case Act::kGelu: {  // x (1 + tanh u) / 2, u = sqrt(2 / pi) (x + 0.044715 x^3)
+      const Vec u = Mul(x, Fma(Broadcast(0.7978845608028654f * 0.044715f), Mul(x, x),
+                               Broadcast(0.7978845608028654f)));
+      return Mul(x, Sigmoid(Add(u, u)));
+    }
     case Act::kNone:
     case Act::kRelu:
     case Act::kTanh:

@@ -12,7 +12,18 @@
 
 namespace samara::kernel {
 
-enum class Act : int { kNone, kRelu, kTanh, kSigmoid, kElu, kSelu, kSilu, kLrelu, kLrelu0p2 };
+enum class Act : int {
+  kNone,
+  kRelu,
+  kTanh,
+  kSigmoid,
+  kElu,
+  kSelu,
+  kSilu,
+  kLrelu,
+  kLrelu0p2,
+  kGelu
+};
 
 // Output pixels that a convolution computes together; they share each loaded weight.
 constexpr size_t kConvPixels = 6;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <numbers>
 
 #include "core/rng.h"
 
@@ -339,6 +340,11 @@ TEST(PopulationKernelTest, ActivationsAreTheTrueOnesWithinRounding) {
                 (x > 0 ? x : 1.6732632423543772848170429916717 * std::expm1(x));
        }},
       {Activation::kSilu, [&](double x) { return x * sigmoid(x); }},
+      {Activation::kGelu,
+       [](double x) {
+         return x / 2 *
+                (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+       }},
       {Activation::kLrelu, [](double x) { return x > 0 ? x : 0.01 * x; }},
       {Activation::kLrelu0p2, [](double x) { return x > 0 ? x : 0.2 * x; }}};
   ASSERT_EQ(exact.size(), std::size(kActivationNames));
@@ -356,7 +362,8 @@ TEST(PopulationKernelTest, ActivationsAreTheTrueOnesWithinRounding) {
     for (size_t i = 0; i < xs.size(); ++i) {
       const double want = exact.at(activation)(xs[i]);
       // the sigmoid's error is absolute: 1.8e-7
-      const double scale = activation == Activation::kSilu ? std::abs(xs[i]) : 1.0;
+      const bool product = activation == Activation::kSilu || activation == Activation::kGelu;
+      const double scale = product ? std::abs(xs[i]) : 1.0;
       EXPECT_NEAR(portable[i], want, 3e-7 * std::max(scale, std::abs(want))) << name << xs[i];
       if (activation == Activation::kElu) {
         EXPECT_NEAR(portable[i], want, 2e-6 * std::abs(want));

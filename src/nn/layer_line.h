@@ -12,7 +12,7 @@
 //             gru UNITS
 //             out ACTIVATION               the output layer, which has no activation otherwise
 //             out diagonal                 one that multiplies each input by a weight of its own
-//   ACTIVATION relu, tanh, none, sigmoid, elu, selu, silu, lrelu (slope 0.01), lrelu0.2
+//   ACTIVATION relu, tanh, none, sigmoid, elu, selu, silu, gelu, lrelu (slope 0.01), lrelu0.2
 //
 // A stride is 1 and a convolution `valid` unless the line says otherwise. `65 x dense 125 tanh` is
 // 65 layers. normalize comes first, then residual stacks, then convolutions, then dense and

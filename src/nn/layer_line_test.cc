@@ -101,7 +101,7 @@ TEST(LayerLineTest, SaysWhereALineIsWrong) {
   };
   refused("conv 16 8x8/4 rel",
           "15: 'rel', expected same, valid, vbn, vbn_affine, relu, tanh, none, sigmoid, elu, selu, "
-          "silu, lrelu or "
+          "silu, gelu, lrelu or "
           "lrelu0.2, as in conv 16");
   refused("conv 16 8x8/4 same", "19: nothing, expected vbn, vbn_affine, relu, tanh, none");
   refused("dense 64 tanh, lstn 64", "16: 'lstn', expected dense, rnn, lstm, gru or out");

@@ -44,6 +44,11 @@ inline float ActivationSlope(Activation activation, float z, float a) {
       return z > 0 ? kSeluScale : a + kSeluScale * kSeluAlpha;
     case Activation::kSilu:  // z s, so that a / z is the sigmoid s
       return z == 0 ? 0.5F : a / z + a * (1 - a / z);
+    case Activation::kGelu: {  // z s with s = (1 + tanh u) / 2, du/dz = 0.798 (1 + 0.134 z^2)
+      if (z == 0) return 0.5F;
+      const float s = a / z;
+      return s + z * 2 * s * (1 - s) * 0.7978845608F * (1 + 0.134145F * z * z);
+    }
     case Activation::kLrelu:
       return z > 0 ? 1 : 0.01F;
     case Activation::kLrelu0p2:

@@ -42,6 +42,7 @@ enum class Activation : uint8_t {
   kSilu,
   kLrelu,     // slope 0.01 below zero
   kLrelu0p2,  // slope 0.2
+  kGelu,      // in its form with tanh
 };
 // How the sums of a convolution or dense layer are normalized before their activation, per channel
 // or unit, by mean and variance over a reference batch of observations (kernel.h computes both):
@@ -53,10 +54,9 @@ constexpr double kVbnEpsilon = 1e-3;
 // +-kNormalizedMax.
 constexpr float kDeviationMin = 0.1f, kNormalizedMax = 5;
 constexpr EnumName<Activation> kActivationNames[] = {
-    {Activation::kRelu, "relu"},        {Activation::kTanh, "tanh"},
-    {Activation::kNone, "none"},        {Activation::kSigmoid, "sigmoid"},
-    {Activation::kElu, "elu"},          {Activation::kSelu, "selu"},
-    {Activation::kSilu, "silu"},        {Activation::kLrelu, "lrelu"},
+    {Activation::kRelu, "relu"},        {Activation::kTanh, "tanh"}, {Activation::kNone, "none"},
+    {Activation::kSigmoid, "sigmoid"},  {Activation::kElu, "elu"},   {Activation::kSelu, "selu"},
+    {Activation::kSilu, "silu"},        {Activation::kGelu, "gelu"}, {Activation::kLrelu, "lrelu"},
     {Activation::kLrelu0p2, "lrelu0.2"}};
 enum class Padding : uint8_t {
   kSame,

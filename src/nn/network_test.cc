@@ -157,10 +157,10 @@ TEST(NetworkTest, RefusesInOneLineThatNamesTheNearest) {
   ExpectRefused("largemodel", 84, 4, 18, "nearest is 'LargeModel'");
   ExpectRefused("liner", 1, 4, 2, "nearest is 'linear'");
   ExpectRefused("mlp-64-64-than", 1, 4, 2, "nearest is 'mlp-64-64-tanh'");
-  ExpectRefused("mlp-64-gelu", 1, 4, 2, "nearest is 'mlp-64-relu'");
-  ExpectRefused("mlp-64-gelu", 1, 4, 2,
-                "mlp-<units>-..-<activation> (relu, tanh, sigmoid, elu, selu, silu, lrelu or "
-                "lrelu0.2)");
+  ExpectRefused("mlp-64-rely", 1, 4, 2, "nearest is 'mlp-64-relu'");
+  ExpectRefused("mlp-64-rely", 1, 4, 2,
+                "mlp-<units>-..-<activation> (relu, tanh, sigmoid, elu, selu, silu, gelu, lrelu "
+                "or lrelu0.2)");
   for (const char* name : {"mlp", "mlp-", "mlp-relu", "mlp--relu", "mlp-0-relu", "mlp-+4-relu",
                            "mlp-4-4", "mlp-4-relu-", "mlp-9999999999999999999-relu", ""}) {
     ExpectRefused(name, 1, 4, 2, "mlp-<units>");

@@ -39,10 +39,10 @@ Result<Perceptron> Perceptron::Make(std::string_view line, size_t inputs, size_t
 Result<Perceptron> Perceptron::Make(NetworkDescription network, IsaLevel isa) {
   for (const Layer& layer : network.layers)
     if (layer.kind != Layer::Kind::kDense || layer.norm != Norm::kNone ||
-        layer.activation == Activation::kSilu)
+        layer.activation == Activation::kSilu || layer.activation == Activation::kGelu)
       return Status(Code::kConfig, "network " + network.name +
-                                       ": expected dense layers alone, without normalization and "
-                                       "silu");
+                                       ": expected dense layers alone, without normalization, "
+                                       "silu and gelu");
   return Perceptron(std::move(network), isa);
 }
 

@@ -40,7 +40,7 @@ struct PerceptronPass {
 class Perceptron {
  public:
   // `line`: hidden dense layers, by a name or a line (layer_line.h). kConfig: other layers, a
-  // normalization, or an activation whose derivative does not follow from its value (silu).
+  // normalization, or an activation whose derivative does not follow from its value (silu, gelu).
   static Result<Perceptron> Make(std::string_view line, size_t inputs, size_t outputs,
                                  IsaLevel isa = ActiveIsa());
 

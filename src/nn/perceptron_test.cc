@@ -116,7 +116,8 @@ TEST(PerceptronTest, NothingIsLearnedInThePadding) {
 }
 
 TEST(PerceptronTest, RefusesWhatItCannotLearn) {
-  for (const char* line : {"lstm 8", "normalize, dense 8 tanh", "dense 8 silu", "conv 3 3 1"})
+  for (const char* line :
+       {"lstm 8", "normalize, dense 8 tanh", "dense 8 silu", "dense 8 gelu", "conv 3 3 1"})
     EXPECT_EQ(Perceptron::Make(line, 4, 2).status().code(), Code::kConfig) << line;
 }
 

@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, DevicePopulationTest,
     testing::Values(Case{"dense 16 tanh, dense 16 tanh", 1, 1, 11, 2},
                     Case{"dense 300 relu", 1, 1, 376, 17},
-                    Case{"dense 70 elu, dense 33 sigmoid, dense 9 silu", 1, 1, 5, 3},
+                    Case{"dense 70 elu, dense 33 sigmoid, dense 9 silu, dense 8 gelu", 1, 1, 5, 3},
                     Case{"dense 300 relu", 1, 1, 376, 17, Storage::kBf16},
                     Case{"dense 300 relu", 1, 1, 2500, 17, Storage::kInt8},
                     Case{"conv 16 8x8/4 same relu, conv 32 4x4/2 same relu, dense 64 relu", 24, 20,

@@ -20,6 +20,8 @@ torch::Tensor Activated(torch::Tensor x, Activation activation) {
       return torch::selu_(x);
     case Activation::kSilu:
       return torch::silu(x);
+    case Activation::kGelu:
+      return torch::gelu(x, "tanh");
     case Activation::kLrelu:
       return torch::leaky_relu_(x, 0.01);
     case Activation::kLrelu0p2:
