@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cmath>
 #include <csignal>
+#include <ctime>
 #include <deque>
 #include <string>
 
@@ -25,7 +26,9 @@ std::atomic<bool> stop_requested{false};
 std::atomic<bool> checkpoint_requested{false}, reload_requested{false}, silent{false};
 std::atomic<bool> ignore_next_stop{false};
 std::atomic<int> stop_fd{-1}, graceful{0};
-static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free,
+std::atomic<int64_t> requested_at{0};  // nanoseconds; of the first signal, 1: of no signal
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free &&
+                  std::atomic<int64_t>::is_always_lock_free,
               "the handlers may use lock-free atomics only");
 
 // The last message of the process, made before it is needed: a handler makes no strings.
@@ -36,11 +39,24 @@ struct StopLines {
 std::deque<StopLines>& stop_lines = *new std::deque<StopLines>(1);
 std::atomic<const StopLines*> current_lines{&stop_lines.front()};
 
-// async-signal-safe: atomics, write, Leave
+// Requests a stop; whether that was done before. Signals within a tenth of a second are one
+// request: coreutils' timeout, for one, tells a process and then the group that it belongs to.
+bool RequestStopAgain() {
+  constexpr int64_t kOneRequest = 100'000'000;
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  const int64_t now = int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  int64_t first = 0;
+  const bool earlier = !requested_at.compare_exchange_strong(first, now);
+  stop_requested = true;
+  return earlier && now - first >= kOneRequest;
+}
+
+// async-signal-safe: atomics, clock_gettime, write, Leave
 void OnStop(int) {
   if (ignore_next_stop.exchange(false)) return;
   const int saved_errno = errno;
-  const bool again = stop_requested.exchange(true);
+  const bool again = RequestStopAgain();
   const StopLines& words = *current_lines;
   if (graceful == 0 || again) {
     if (silent) LeaveSilently();
@@ -124,6 +140,8 @@ bool StopRequested() { return stop_requested.load(std::memory_order_relaxed); }
 void RequestStop() {
   const int fd = StopDescriptor();
   const uint64_t one = 1;
+  int64_t none = 0;
+  requested_at.compare_exchange_strong(none, 1);
   if (!stop_requested.exchange(true)) (void)!::write(fd, &one, sizeof one);
 }
 
@@ -149,6 +167,7 @@ void TEST_ResetSignals() {
   uint64_t count;
   (void)!::read(StopDescriptor(), &count, sizeof count);
   stop_requested = false;
+  requested_at = 0;
   checkpoint_requested = reload_requested = false;
 }
 

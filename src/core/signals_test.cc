@@ -96,10 +96,20 @@ TEST(SignalsTest, ASecondOneLeavesWithoutALastSave) {
               SetStopAdvice("go on");
               LeaveWithJson();
               ::raise(SIGTERM);
+              ::usleep(150'000);
               ::raise(SIGINT);
             }),
             "samara: second signal: left without a last save; go on\n"
             "{\"error\":\"second signal: left without a last save; go on\",\"exit\":75}\n");
+}
+
+TEST(SignalsTest, SignalsAtTheSameTimeAreOneRequest) {
+  const int state = StatusOfChild([] {
+    const GracefulStop looked_at;
+    for (const int signal : {SIGINT, SIGCONT, SIGINT, SIGTERM}) ::raise(signal);
+    return StopRequested() ? 42 : 1;
+  });
+  EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 42) << state;
 }
 
 TEST(SignalsTest, ASecondOneAfterTheSaveDoesNotDenyIt) {
