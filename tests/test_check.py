@@ -149,6 +149,7 @@ def test_a_name_that_means_nothing_is_explained_in_the_only_line(folder):
 
 
 def test_a_game_and_a_module_say_what_was_meant(folder):
+    assert samara("check", "Blackjack-v1", "--seconds", 0.1).code == 0  # Gymnasium's, not Atari's game
     for given in "pong", "Pong-v5", "atari/Pong":
         assert samara("check", given, cwd=folder).err.strip() == f"samara: {given}: an Atari game, expected atari/pong"
     (folder / "my_task.py").touch()

@@ -191,12 +191,19 @@ Result<std::optional<size_t>> FirstDifference(Fleet& fleet, const NamedEnvironme
   return std::optional<size_t>();
 }
 
+// Refuses the name of an Atari game that is not written as one.
+Status RefuseGameName(const CheckArguments& args) {
+  const std::string game = GameMeant(args.environment);
+  if (game.empty() || args.environment == "atari/" + game || args.environment.starts_with("ALE/"))
+    return Status::Ok();
+  return {Code::kConfig,
+          fmt::format("{}: an Atari game, expected atari/{}", Shown(args.environment), game)};
+}
+
 // The environment, one of Gymnasium's so that it looks at its observations.
 Result<NamedEnvironment> Find(const CheckArguments& args) {
-  const std::string game = GameMeant(args.environment);
-  if (!game.empty() && args.environment != "atari/" + game && !args.environment.starts_with("ALE/"))
-    return Status(Code::kConfig, fmt::format("{}: an Atari game, expected atari/{}",
-                                             Shown(args.environment), game));
+  const bool versioned = args.environment.find("-v") != std::string::npos;
+  if (!versioned) RETURN_IF_ERROR(RefuseGameName(args));  // Blackjack-v1 may be Gymnasium's
   ASSIGN_OR_RETURN(const GymOptions gym, ParseGymOptions(args.overrides));
   ASSIGN_OR_RETURN(NamedEnvironment named, FindEnvironment(args.environment, args.preset, gym));
   auto json = nlohmann::json::parse(named.actor_json, nullptr, /*allow_exceptions=*/false);
@@ -213,7 +220,9 @@ Status Examine(const CheckArguments& args, nlohmann::json& found) {
   ActorFleetOptions options;
   options.slots = 1;
   options.failures_max = 1;  // what fails once is to be shown
-  ASSIGN_OR_RETURN(const auto fleet, Start(args, named, options));
+  auto started = Start(args, named, options);
+  if (started.status().code() == Code::kConfig) RETURN_IF_ERROR(RefuseGameName(args));
+  ASSIGN_OR_RETURN(const auto fleet, std::move(started));
   if (!args.json)
     std::fprintf(stderr, "playing %s at random for at least %g s\n", args.environment.c_str(),
                  args.seconds);
