@@ -31,6 +31,21 @@ def test_a_run_ends_with_what_to_do_next(run):
     assert again.returncode == 0 and "8 generations" in again.stderr
 
 
+def test_a_run_of_another_task_is_named_after_it():
+    def name(*words):
+        return re.search(r'name = "(.*)"', ok("train", "classic/cartpole-ga", *words, "--dry-run").out).group(1)
+
+    assert name() == "cartpole-ga"
+    assert name("env.id=gymnasium:MountainCar-v0") == "cartpole-ga-MountainCar-v0"
+    assert name("env.id=MountainCar-v0", "run.name=mine") == "mine"
+
+
+def test_what_draws_nothing_is_not_to_be_watched(tmp_path):
+    for more in ([], ["--seeds", "0,1"]):
+        err = ok("train", "toy/washout", *more, "--out", tmp_path / str(len(more))).err
+        assert "samara play" not in err and "report" in err
+
+
 LEARNERS = ["classic/cartpole-a2c", "classic/cartpole-sac", "classic/cartpole-dqn", "classic/pendulum-td3", "classic/pendulum-d4pg",
             "memory/recall-r2d2"]  # fmt: skip
 

@@ -76,6 +76,8 @@ def test_cartpole_is_learned_by_a_module_from_python(tmp_path):
     run = samara.train("classic/cartpole-ppo", words, tmp_path / "run", network=module)
     assert run.result["test_mean"] >= 450
     assert run.config["network"]["module"].startswith("sha256:")
+    ok("report", run.path)
+    assert f"network.module={run.path}/module.pt" in (run.path / "report.html").read_text(), "the command that repeats it"
     # the run folder is all that is needed: played again, and asked for single actions
     assert run.evaluate(episodes=10)["mean"] >= 400
     with run.policy() as policy:

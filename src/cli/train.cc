@@ -16,6 +16,7 @@
 #include "cli/given.h"
 #include "config/presets.h"
 #include "core/clock.h"
+#include "core/format.h"
 #include "core/log.h"
 #include "core/resources.h"
 #include "core/shell.h"
@@ -78,6 +79,20 @@ Status CheckSeeds(const TrainArguments& args, const TrainOptions& options) {
       LogWarning(Shown(word) + " changes nothing: --seeds " + Shown(args.seeds) +
                  " says which seeds run");
   return Status::Ok();
+}
+
+// The name of a run of another task than the preset's ends with that task: "cartpole-ga-MyTask" for
+// env.id=my_tasks:MyTask. run.name=NAME stays.
+void NameAfterTask(const std::vector<std::string>& overrides, std::string& name) {
+  std::string task;
+  for (const std::string& word : overrides) {
+    const std::string_view key = std::string_view(word).substr(0, word.find('='));
+    if (key == "run.name") return;
+    if (key == "env.id" || key == "env.game") task = word.substr(key.size() + 1);
+  }
+  task = task.substr(0, task.find('?'));
+  task = task.substr(task.find_last_of(":/") + 1);
+  if (!task.empty()) name += "-" + task;
 }
 
 Path FolderOfSeeds(const TrainArguments& args, const ExperimentConfig& config) {
@@ -148,7 +163,7 @@ Result<std::vector<nlohmann::json>> TrainInTurn(const std::vector<int64_t>& seed
 // without the score that ended all.
 std::string NextSteps(const TrainArguments& args, const ExperimentConfig& config, const Path& out,
                       int64_t seed, const std::vector<nlohmann::json>& results) {
-  std::string text = "  watch    samara play " + ShellWord(SeedFolder(out, seed).string()) + "\n";
+  std::string text = HowToWatch(config, results[0], SeedFolder(out, seed));
   std::vector<std::string> budgets = RaisedBudgets(config);
   const auto by_score = [&config](const nlohmann::json& result) {
     return !EndedByScore(config, result).empty();
@@ -195,7 +210,7 @@ Status TrainAll(const TrainArguments& args, const ExperimentConfig& config,
     return Status::Ok();
   }
   ShowEnd(SeedsSummary(results), NextSteps(args, config, out, seeds[0], results));
-  std::printf("report over %zu seed%s: %s\n", runs.size(), runs.size() == 1 ? "" : "s",
+  std::printf("report over %s: %s\n", CountText(static_cast<double>(runs.size()), "seed").c_str(),
               report.c_str());
   return Status::Ok();
 }
@@ -326,7 +341,10 @@ Status RunTrain(const TrainArguments& args, Invocation& invocation,
         !ChoosesAllCode(config, options.overrides))
       RETURN_IF_ERROR(CheckOwn(preset));
     for (const auto& assignment : options.overrides) RETURN_IF_ERROR(table.Override(assignment));
-    if (!args.out.empty()) options.out = args.out;
+    if (args.out.empty())
+      NameAfterTask(options.overrides, config.run.name);
+    else
+      options.out = args.out;
     options.resume_auto = automatic;
     const bool continues = automatic && Exists(RootedPath::Root(args.out) / "run.json");
     if (!continues) RETURN_IF_ERROR(CheckGame(config.env, toml, options.overrides));

@@ -24,6 +24,10 @@ std::string Grouped(double value, int decimals) {
   return text;
 }
 
+std::string CountText(double count, std::string_view noun) {
+  return fmt::format("{} {}{}", Grouped(count), noun, count == 1 ? "" : "s");
+}
+
 std::string ShortNumber(double value) {
   if (!std::isfinite(value)) return Grouped(value);
   static constexpr std::array kSuffixes = {"", "k", "M", "B", "T"};

@@ -9,6 +9,8 @@ namespace samara {
 
 // "1,234,567" or "1,234.50"; an en dash for NaN.
 std::string Grouped(double value, int decimals = 0);
+// "1 episode", "2,000 episodes".
+std::string CountText(double count, std::string_view noun);
 // Three significant digits with k, M, B, T: "950", "12.3k", "3.21M", "1.00B".
 std::string ShortNumber(double value);
 // A return: as many decimals as its size needs. "1,230", "65.2", "-20.7", "0.0312".

@@ -17,6 +17,12 @@ TEST(TextTest, Grouped) {
   EXPECT_EQ(Grouped(std::nan("")), "\u2013");
 }
 
+TEST(TextTest, CountText) {
+  EXPECT_EQ(CountText(0, "seed"), "0 seeds");
+  EXPECT_EQ(CountText(1, "episode"), "1 episode");
+  EXPECT_EQ(CountText(2000, "frame"), "2,000 frames");
+}
+
 TEST(TextTest, ShortNumber) {
   EXPECT_EQ(ShortNumber(0), "0");
   EXPECT_EQ(ShortNumber(950), "950");

@@ -127,9 +127,9 @@ std::vector<std::string> NativeEnvironmentIds() {
   return ids;
 }
 
-std::optional<EnvironmentSpec> NativeSpec(std::string_view id) {
+std::optional<EnvironmentSpec> NativeSpec(std::string_view id, bool render) {
   for (const NativeTask& task : Tasks())
-    if (task.id == id) return task.make(/*render=*/false)->spec();
+    if (task.id == id) return task.make(render)->spec();
   return std::nullopt;
 }
 

@@ -22,7 +22,7 @@ Result<EnvironmentFactory> NativeEnvironment(std::string_view id, bool render = 
 std::vector<std::string> NativeEnvironmentIds();
 
 // Description of such a task, without loading anything; nullopt for MuJoCo's and unknown ids.
-std::optional<EnvironmentSpec> NativeSpec(std::string_view id);
+std::optional<EnvironmentSpec> NativeSpec(std::string_view id, bool render = false);
 
 // The ground plan of a task of this list in which positions mean something: a maze, a trap.
 std::optional<EnvironmentMap> NativeMap(std::string_view id);

@@ -5,8 +5,10 @@
 #include <cmath>
 #include <set>
 
+#include "core/files.h"
 #include "core/format.h"
 #include "core/shell.h"
+#include "storage/run_folder.h"
 
 namespace samara {
 namespace {
@@ -53,7 +55,10 @@ std::string CommandLine(const RunData& run) {
   std::vector<std::string> shown;
   for (const auto& word : *words) {
     if (!word.is_string()) continue;
-    const auto text = word.get<std::string>();
+    auto text = word.get<std::string>();
+    // the file may have been a temporary one; the run keeps a copy
+    if (text.starts_with("network.module=") && Exists(run.folder / RunFolder::kModule))
+      text = "network.module=" + (run.folder / RunFolder::kModule).string();
     if (!run.changes.contains(text.substr(0, text.find('=')))) shown.push_back(ShellWord(text));
   }
   for (const auto& [key, value] : run.changes) shown.push_back(ShellWord(key + "=" + value));

@@ -199,7 +199,10 @@ std::string ReturnsTile(const std::string& name, const std::vector<double>& retu
 
 std::string StepsTile(const RunData& run) {
   return Tile(run.kind->step + std::string("s"), Grouped(run.Steps()),
-              run.resumes > 0 ? fmt::format("resumed {} times", run.resumes) : "");
+              run.resumes > 0
+                  ? "resumed " + (run.resumes == 1 ? std::string("once")
+                                                   : fmt::format("{} times", run.resumes))
+                  : "");
 }
 
 std::string SpeedTile(const RunData& run) {

@@ -380,6 +380,10 @@ TEST(SummaryTest, SaysWhatTheRunWasWorth) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
 }
 
+TEST(SummaryTest, OneEpisodeHasNoInterval) {
+  EXPECT_EQ(FinalSummary({{"test_returns", {-9.9}}}), "  agent    -9.9 on 1 test episode\n");
+}
+
 TEST(SummaryTest, CountsTheEpisodesThatThereWere) {
   const auto learning = [](double episodes) {
     return FinalSummary({{"return_last100", -1241}, {"episodes", episodes}});

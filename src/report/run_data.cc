@@ -183,6 +183,15 @@ std::vector<double> RandomReturns(const RootedPath& metrics) {
   return returns;
 }
 
+std::vector<double> Scores(const RootedPath& metrics) {
+  std::vector<double> scores;
+  const auto lines = ReadMetrics(metrics);
+  for (const json& line : lines.ok() ? *lines : std::vector<json>())
+    for (const char* key : {"fitness_max", "return_last100"})
+      if (const double score = NumberOr(line, key); std::isfinite(score)) scores.push_back(score);
+  return scores;
+}
+
 std::string RunData::Config(const std::string& key) const {
   const auto found = std::find_if(config.begin(), config.end(),
                                   [&](const auto& entry) { return entry.first == key; });

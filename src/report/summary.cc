@@ -19,16 +19,18 @@ std::string Row(const char* name, const std::string& text) {
   return fmt::format("  {:<8} {}\n", name, text);
 }
 
-// "1,080 on 200 fresh episodes (95 % interval 1,036 to 1,124, median 1,075)"
+// "1,080 on 200 fresh episodes (95 % interval 1,036 to 1,124, median 1,075)", "1,080 on 1 fresh
+// episode"
 std::string Score(double mean, double median, const std::vector<double>& returns,
-                  const char* episodes) {
+                  const char* episode) {
   std::string text = ScoreText(mean);
   if (returns.empty())
     return std::isnan(median) ? text : text + fmt::format(" (median {})", ScoreText(median));
+  text += " on " + CountText(static_cast<double>(returns.size()), episode);
+  if (returns.size() == 1) return text;
   const Interval i = BootstrapInterval(returns, Mean);
-  return text + fmt::format(" on {} {} (95 % interval {} to {}, median {})", returns.size(),
-                            episodes, ScoreText(i.low), ScoreText(i.high),
-                            ScoreText(Median(returns)));
+  return text + fmt::format(" (95 % interval {} to {}, median {})", ScoreText(i.low),
+                            ScoreText(i.high), ScoreText(Median(returns)));
 }
 
 // Those of return_last100, of `episodes` in all: fewer than 100 in a short run.
@@ -69,24 +71,23 @@ std::string FinalSummary(const json& result) {
   const double random_mean = random.empty() ? number("random_mean") : Mean(random);
   std::string text;
   if (!std::isnan(elite_mean))
-    text += Row("elite", Score(elite_mean, number("elite_median"), elite, "fresh episodes"));
-  if (!test.empty()) text += Row("agent", Score(Mean(test), Median(test), test, "test episodes"));
+    text += Row("elite", Score(elite_mean, number("elite_median"), elite, "fresh episode"));
+  if (!test.empty()) text += Row("agent", Score(Mean(test), Median(test), test, "test episode"));
   if (const double best = number("best_mean"); !std::isnan(best))
     text += Row("best", fmt::format("{} in the evaluation after {} frames: --individual best",
                                     ScoreText(best), Grouped(number("best_frames"))));
   if (const double last = number("return_last100"); !std::isnan(last))
     text += Row("learning", ScoreText(last) + " on " + LastEpisodes(number("episodes")));
   if (!std::isnan(random_mean))
-    text += Row("random", Score(random_mean, number("random_median"), random, "episodes"));
+    text += Row("random", Score(random_mean, number("random_median"), random, "episode"));
   if (!elite.empty() && !random.empty()) text += Row("", Advantage(elite, random));
 
   const double frames = number("frames"), seconds = number("seconds"), cores = number("cores");
   if (!std::isnan(frames)) {
     std::string line = Grouped(frames);
     if (const double g = number("generation"); !std::isnan(g))
-      line += fmt::format(" in {} generation{}", Grouped(g), g == 1 ? "" : "s");
-    if (const double u = number("updates"); !std::isnan(u))
-      line += fmt::format(" in {} update{}", Grouped(u), u == 1 ? "" : "s");
+      line += " in " + CountText(g, "generation");
+    if (const double u = number("updates"); !std::isnan(u)) line += " in " + CountText(u, "update");
     if (!std::isnan(seconds)) line += " and " + DurationText(seconds);
     text += Row("frames", line);
   }

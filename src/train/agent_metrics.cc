@@ -131,6 +131,7 @@ ProgressState AgentTrainer::Snapshot() const {
                             s.numbers.push_back({name, fmt::format(fmt::runtime(format), value),
                                                  plain, /*is_score=*/false});
                         };
+  show("episodes", "episodes", "{:.0f}");
   show("loss", "loss", "{:.3g}");
   show("entropy", "entropy", "{:.3g}", /*plain=*/true);
   show("explained variance", "explained_variance", "{:.2f}");

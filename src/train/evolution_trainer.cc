@@ -383,6 +383,7 @@ ProgressState EvolutionTrainer::Snapshot() const {
     s.pace->now.seconds = SecondsSince(generation_began_);
     s.pace->now.frames = std::max(static_cast<double>(p.frames) - frames_before_, 0.0);
   }
+  s.best_name = "last best";  // peak is the best of all
   s.best = std::isnan(best_) ? p.best : best_.load();
   s.scored = scored_;  // before best_, which is written first
   s.score = best_;

@@ -11,6 +11,7 @@
 #include "core/rng.h"
 #include "core/shell.h"
 #include "core/signals.h"
+#include "env/registry.h"
 #include "play/network_module.h"
 #include "play/playback.h"
 #include "report/report.h"
@@ -348,12 +349,19 @@ std::string HowToExtend(const ExperimentConfig& config, const json& result) {
   return budgets.empty() ? "raise a budget" : fmt::format("raise {}", fmt::join(budgets, " or "));
 }
 
-// An environment of which no video could be made has no pictures to watch.
+std::string HowToWatch(const ExperimentConfig& config, const json& result, const Path& run) {
+  const auto drawn = [&config] {
+    if (config.run.video) return false;  // none could be made
+    const auto spec = NativeSpec(config.env.id, /*render=*/true);
+    return !spec || spec->render_height > 0;
+  };
+  if (!result.contains("video") && !drawn()) return {};
+  return fmt::format("  watch    samara play {}\n", ShellWord(EscapeControl(run.string())));
+}
+
 std::string Session::NextSteps(const json& result) const {
   const std::string run = ShellWord(EscapeControl(folder_->path().string()));
-  std::string text;
-  if (result.contains("video") || !config_.run.video)
-    text += fmt::format("  watch    samara play {}\n", run);
+  std::string text = HowToWatch(config_, result, folder_->path().string());
   const std::string score = EndedByScore(config_, result);
   const auto budgets = score.empty() ? RaisedBudgets(config_) : std::vector{score};
   if (!budgets.empty())

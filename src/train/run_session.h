@@ -94,6 +94,10 @@ std::vector<std::string> Budgets(const ExperimentConfig& config);
 // The same with twice the values, and with the schedule of the learning rate where it would be
 // over.
 std::vector<std::string> RaisedBudgets(const ExperimentConfig& config);
+// "watch    samara play RUN", a line; empty where the run's environment has no pictures, as far as
+// that is known.
+std::string HowToWatch(const ExperimentConfig& config, const nlohmann::json& result,
+                       const Path& run);
 // The key, with its value, that lets a run with this result go on where a score ended it; empty:
 // its budget did.
 std::string EndedByScore(const ExperimentConfig& config, const nlohmann::json& result);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/cpu.h"
+#include "core/format.h"
 #include "core/log.h"
 #include "core/reminder.h"
 #include "core/statistics.h"
@@ -137,7 +138,8 @@ void Trainer::WarnOfEndlessEpisodes() const {
 Status Trainer::RandomBaseline() {
   if (!start_.random_policy) return Status::Ok();
   if (sync_.is_main())  // it may take long, and shows nothing
-    LogInfo(fmt::format("random policy: {} episodes to compare with", config_.run.random_episodes));
+    LogInfo(fmt::format("random policy: {} to compare with",
+                        CountText(static_cast<double>(config_.run.random_episodes), "episode")));
   std::optional<Reminder> endless;
   if (sync_.is_main() && setup_.environment.steps_max == 0)
     endless.emplace(kEpisodeSeconds, [this] { WarnOfEndlessEpisodes(); });
@@ -161,7 +163,7 @@ Result<json> Trainer::Finish() {
   const size_t episodes = config_.Learns()
                               ? static_cast<size_t>(config_.learning.learn.test_episodes)
                               : FinalTestEpisodes(config_);
-  LogInfo(fmt::format("final test: {} episodes", episodes));
+  LogInfo("final test: " + CountText(static_cast<double>(episodes), "episode"));
   ASSIGN_OR_RETURN(const std::vector<double> test, Test());
   stop_.reset();        // pictures are made again by a resume
   if (StopRequested())  // what comes next does not look at it, and needs no other rank
@@ -204,9 +206,11 @@ bool Trainer::DrawsLive() const {
 
 std::unique_ptr<Progress> Trainer::ShowLive(std::function<ProgressState()> snapshot) const {
   if (!sync_.is_main() || options_.quiet) return nullptr;
-  if (!options_.progress_lines) return std::make_unique<Progress>(std::move(snapshot), stderr);
-  return std::make_unique<Progress>(std::move(snapshot), stdout,
-                                    ProgressOptions{.mode = ProgressOptions::Mode::kJson});
+  ProgressOptions options;
+  if (session_.resumed()) options.earlier = Scores(session_.folder().metrics());
+  if (options_.progress_lines) options.mode = ProgressOptions::Mode::kJson;
+  return std::make_unique<Progress>(std::move(snapshot), options_.progress_lines ? stdout : stderr,
+                                    options);
 }
 
 std::string Trainer::Title(const std::string& network) const {

@@ -39,7 +39,7 @@ std::string Rate(double frames_per_second) {
   return Grouped(std::round(frames_per_second)) + " frames/s";
 }
 
-std::string Respawns(int64_t n) { return fmt::format("{} respawn{}", n, n == 1 ? "" : "s"); }
+std::string Respawns(int64_t n) { return CountText(static_cast<double>(n), "respawn"); }
 
 void AddNumbers(const ProgressState& s, double frames_per_second, TextFlow& flow) {
   flow.Item("", Generation(s), TextLine::kBold);
@@ -53,7 +53,7 @@ void AddScores(const ProgressState& s, TextFlow& flow) {
   const auto score = [&](const char* name, double value, std::string_view style) {
     if (!std::isnan(value)) flow.Item(name, ScoreText(value), style);
   };
-  score("best", s.best, TextLine::kBold);
+  score(s.best_name, s.best, TextLine::kBold);
   score("elite", s.elite, "1;32");
   for (const auto& [name, text, plain, is_score] : s.numbers)
     if (is_score) flow.Item(name, text, TextLine::kBold);
@@ -196,7 +196,8 @@ std::string ProgressPlainLine(const ProgressState& s, double frames_per_second) 
   if (!s.phase.empty() && s.phase_total > 0)
     line += fmt::format(", {} {}/{}", EscapeControl(s.phase), s.phase_done, s.phase_total);
   line += ", " + Frames(s) + ", " + Rate(frames_per_second);
-  if (!std::isnan(s.best)) line += ", best " + ScoreText(s.best);
+  if (!std::isnan(s.best)) line += fmt::format(", {} {}", s.best_name, ScoreText(s.best));
+  if (!s.trend.empty() && !std::isnan(s.peak)) line += ", peak " + ScoreText(s.peak);
   if (!std::isnan(s.elite)) line += ", elite " + ScoreText(s.elite);
   for (const auto& [name, text, plain, is_score] : s.numbers)
     if (plain) line += fmt::format(", {} {}", name, text);
@@ -242,11 +243,24 @@ LiveOptions LiveOptionsOf(const ProgressOptions& options) {
                                                     : LiveOptions::Mode::kPlain};
 }
 
+Trend TrendOf(const std::vector<double>& scores) {
+  Trend trend;
+  for (const double score : scores) trend.Add(score);
+  return trend;
+}
+
+double PeakOf(const std::vector<double>& scores) {
+  return scores.empty() ? ProgressState::kUnknown : *std::ranges::max_element(scores);
+}
+
 }  // namespace
 
-Progress::Progress(std::function<ProgressState()> snapshot, std::FILE* out, ProgressOptions options)
+Progress::Progress(std::function<ProgressState()> snapshot, std::FILE* out,
+                   const ProgressOptions& options)
     : snapshot_(std::move(snapshot)),
       json_(options.mode == ProgressOptions::Mode::kJson),
+      trend_(TrendOf(options.earlier)),
+      peak_(PeakOf(options.earlier)),
       lines_([this] { return Draw(); }, out, LiveOptionsOf(options)) {}
 
 LivePicture Progress::Draw() {

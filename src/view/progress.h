@@ -55,14 +55,15 @@ struct ProgressState {
     bool is_score = false;  // among the scores
   };
   std::vector<Number> numbers;  // more to show
-  double best = kUnknown;       // best return in the last population, in the first so far; or of
-                                // the best evaluation
-  double score = kUnknown;      // whose course is shown
-  int64_t scored = 0;           // with a pace: number of the generation whose score that is
-  std::string trend;            // that course; Progress fills it in (trend.h)
-  double peak = kUnknown;       // its highest point; Progress fills it in
-  double elite = kUnknown;      // the elite's validation mean
-  double random = kUnknown;     // a random policy's mean
+  const char* best_name = "best";
+  double best = kUnknown;    // best return in the last population, in the first so far; or of
+                             // the best evaluation
+  double score = kUnknown;   // whose course is shown
+  int64_t scored = 0;        // with a pace: number of the generation whose score that is
+  std::string trend;         // that course; Progress fills it in (trend.h)
+  double peak = kUnknown;    // its highest point; Progress fills it in
+  double elite = kUnknown;   // the elite's validation mean
+  double random = kUnknown;  // a random policy's mean
   int64_t respawns = 0;
 };
 
@@ -87,6 +88,7 @@ struct ProgressOptions {
   double interval_s = 0.25;      // on a terminal, and of JSON lines
   double interval_plain_s = 10;  // elsewhere
   enum class Mode { kDetect, kTerminal, kPlain, kJson } mode = Mode::kDetect;
+  std::vector<double> earlier = {};  // scores of the run before a resume
 };
 
 // Owns a thread: neither copied nor moved. `snapshot` is called from that thread, and once more
@@ -94,7 +96,8 @@ struct ProgressOptions {
 // through it. At most one at a time.
 class Progress {
  public:
-  Progress(std::function<ProgressState()> snapshot, std::FILE* out, ProgressOptions options = {});
+  Progress(std::function<ProgressState()> snapshot, std::FILE* out,
+           const ProgressOptions& options = {});
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 

@@ -181,6 +181,24 @@ TEST(ProgressTest, ShowsTheScoresHighestPoint) {
   EXPECT_NE(text.substr(text.rfind("trend")).find("peak"), std::string::npos) << text;
 }
 
+TEST(ProgressTest, CourseAndPeakGoOnAfterAResume) {
+  std::FILE* file = std::tmpfile();
+  {
+    Progress progress(
+        [] {
+          ProgressState state = Learning();
+          state.score = 5;
+          return state;
+        },
+        file, {.mode = ProgressOptions::Mode::kJson, .earlier = {1, 9, 3}});
+  }
+  const std::string text = ReadAll(file);
+  std::fclose(file);
+  const auto line = nlohmann::json::parse(text.substr(0, text.find('\n'))).at("progress");
+  EXPECT_EQ(line.at("peak"), 9);
+  EXPECT_FALSE(line.at("trend").get<std::string>().empty());
+}
+
 TEST(ProgressTest, OtherProgramsReadTheStateAsJson) {
   const auto line = nlohmann::json::parse(ProgressJsonLine(Learning(), 3200)).at("progress");
   EXPECT_EQ(line.at("step"), "update 736");
