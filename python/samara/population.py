@@ -21,8 +21,8 @@ class PopulationKernel:
     """Networks of one shape with different parameters, evaluated with the bits of an evolution's run.
 
     `network`: a name or a line of layers (doc/networks.md), with a dense output layer behind it. `inputs`: the length
-    of a vector, or (rows, columns, channels). Arrays are float32, of NumPy or of torch on the CPU; a population's
-    parameters are rows in the order of genomes (doc/deep-ga.md), which `from_torch` makes of a state_dict.
+    of a vector, or (rows, columns, channels). Arrays are float32, of NumPy or of torch on the CPU, and outputs are of
+    the observations' kind; a population's parameters are rows in the order of genomes (doc/deep-ga.md), which `from_torch` makes of a state_dict.
 
         kernel = samara.PopulationKernel("mlp-16-16-relu", inputs=4, outputs=2)
         kernel.load(np.random.default_rng(0).normal(size=(64, kernel.parameter_count)))
@@ -51,13 +51,17 @@ class PopulationKernel:
         """Recurrent states start at zero."""
         self._state = np.zeros((self._core.individuals, self._core.state_size), np.float32)
 
-    def __call__(self, observations: Any, threads: int = 1) -> np.ndarray:
+    def __call__(self, observations: Any, threads: int = 1) -> Any:
         """Outputs, one row for each individual, for one observation each; recurrent states move on."""
         if self._state is None:
             self.reset()
         outputs = np.empty((self._core.individuals, self.outputs), np.float32)
         self._core.forward(_floats(observations), outputs, self._state, threads)
-        return outputs
+        if not hasattr(observations, "detach"):
+            return outputs
+        import torch
+
+        return torch.from_numpy(outputs)
 
     def to_torch(self, row: Any) -> dict[str, np.ndarray]:
         """The parameters of one individual as arrays, in the names and shapes of PyTorch's modules."""
