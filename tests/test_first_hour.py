@@ -43,7 +43,7 @@ def test_a_run_of_another_task_is_named_after_it():
 def test_what_draws_nothing_is_not_to_be_watched(tmp_path):
     for more in ([], ["--seeds", "0,1"]):
         err = ok("train", "toy/washout", *more, "--out", tmp_path / str(len(more))).err
-        assert "samara play" not in err and "report" in err
+        assert "  go on    samara train" in err and "samara play" not in err
 
 
 LEARNERS = ["classic/cartpole-a2c", "classic/cartpole-sac", "classic/cartpole-dqn", "classic/pendulum-td3", "classic/pendulum-d4pg",
@@ -134,11 +134,11 @@ def test_the_list_of_commands_fits_eighty_columns():
     assert "--parallel INT in [1 - 4096]\n" in train
 
 
-def on_terminal(columns, *words):
+def on_terminal(columns, *words, term="xterm"):
     """What the program prints on a terminal of that width."""
     ours, its = os.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
-    env = os.environ | {"TERM": "xterm"}
+    env = os.environ | {"TERM": term}
     process = subprocess.Popen([BINARY, *map(str, words)], stdin=its, stdout=its, stderr=its, cwd=ROOT, env=env)
     os.close(its)
     text = b""
@@ -165,6 +165,12 @@ def test_keys_name_the_kind_of_algorithms_that_have_them():
     assert about["ga.population"].count("[") == 1 and "ga" in about["ga.population"].split("[")[1]
     assert about["run.seed"].endswith(")")
     assert not [text for text in about.values() if text.count(" or ") > 6]
+
+
+def test_a_terminal_that_moves_no_cursor_gets_lines_that_fit(tmp_path):
+    text = on_terminal(60, "train", *CARTPOLE, "--out", tmp_path / "run", term="dumb")
+    while_it_lives = text[text.index("generation 1: ") : text.index("  elite  ")].splitlines()
+    assert not [line for line in while_it_lives if len(line) >= 60]
 
 
 def test_the_end_of_a_run_fits_its_terminal(tmp_path):

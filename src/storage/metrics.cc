@@ -125,9 +125,8 @@ Status MetricsWriter::Prepare() {
     RETURN_IF_ERROR(WriteFileAtomic(aside, *text));
     LogWarning(path.string() + ": damaged: a line is not a JSON object; kept as " + aside.name());
   }
-  // the journal has a generation before metrics.jsonl: the file was removed or replaced; a run that
-  // begins anew has said so
-  if (dropped > 0 && generation_ > 0) {
+  // the journal has a generation before metrics.jsonl: the file was removed or replaced
+  if (dropped > 0) {
     LogWarning(path.string() + ": reports step " + std::to_string(dropped) +
                ", but the last saved one is " + std::to_string(generation_) +
                "; later ones are computed again");

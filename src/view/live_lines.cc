@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <limits>
 
 #include "core/log.h"
 #include "view/terminal.h"
@@ -29,13 +30,15 @@ LiveLines::LiveLines(std::function<LivePicture()> draw, std::FILE* out, LiveOpti
       options_(options),
       terminal_(options.mode == LiveOptions::Mode::kTerminal ||
                 (options.mode == LiveOptions::Mode::kDetect && IsTerminal(out))),
+      cuts_(terminal_ || (options.mode == LiveOptions::Mode::kDetect &&
+                          ColumnsOf(out) < std::numeric_limits<int>::max())),
       colour_(terminal_ && !IsSet("NO_COLOR")) {
   worker_ = std::make_unique<Thread>("live-view", [this] { Loop(); });
-  if (terminal_) SetLogSink([this](std::string_view line) { Print(line); });
+  if (cuts_) SetLogSink([this](std::string_view line) { Print(line); });
 }
 
 LiveLines::~LiveLines() {
-  if (terminal_) SetLogSink({});
+  if (cuts_) SetLogSink({});
   {
     const MutexLock lock(mu_);
     stop_ = true;
@@ -61,17 +64,21 @@ void LiveLines::Tick(bool last) {
   LivePicture picture = draw_();  // may wait for the run: never under mu_
   const MutexLock lock(mu_);
   picture_ = std::move(picture);
-  const std::string text = terminal_ ? Redraw({}) : picture_.plain + "\n";
+  const std::string text = terminal_ ? Redraw({}) : Cut(picture_.plain) + "\n";
   std::fwrite(text.data(), 1, text.size(), out_);
   std::fflush(out_);
   if (last) drawn_.clear();  // it stays on the screen
 }
 
+// One column stays free: some terminals wrap a line that is exactly full.
+std::string LiveLines::Cut(std::string_view line) const {
+  if (!cuts_) return std::string(line);
+  return CutLine(line, std::max(SizeOfTerminal(out_).columns - 1, 1));
+}
+
 void LiveLines::Print(std::string_view line) {
   const MutexLock lock(mu_);
-  std::string text(line);
-  if (terminal_ && !line.starts_with(kWarns))
-    text = CutLine(line, std::max(SizeOfTerminal(out_).columns - 1, 1));
+  std::string text = line.starts_with(kWarns) ? std::string(line) : Cut(line);
   text = terminal_ && picture_.lines ? Redraw(text) : text + "\n";
   std::fwrite(text.data(), 1, text.size(), out_);
   std::fflush(out_);

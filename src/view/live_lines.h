@@ -31,8 +31,9 @@ struct LivePicture {
 };
 
 // Owns its thread: neither copied nor moved. `draw` is called from that thread, and once more from
-// the destructor's; it must not log. While it lives on a terminal, the process's log goes through
-// it: warnings whole, other lines cut at the terminal's edge. At most one at a time.
+// the destructor's; it must not log. While it lives on a terminal, one that moves no cursor
+// included, the process's log goes through it: warnings whole, other lines cut at the terminal's
+// edge. At most one at a time.
 class LiveLines {
  public:
   LiveLines(std::function<LivePicture()> draw, std::FILE* out, LiveOptions options = {});
@@ -47,12 +48,13 @@ class LiveLines {
   void Loop();
   void Tick(bool last);
   std::string Redraw(std::string_view above) REQUIRES(mu_);
+  std::string Cut(std::string_view line) const;
 
   // constant after construction
   const std::function<LivePicture()> draw_;
   std::FILE* const out_;
   const LiveOptions options_;
-  const bool terminal_, colour_;
+  const bool terminal_, cuts_, colour_;
 
   Mutex mu_;
   CondVar stop_changed_;

@@ -22,7 +22,7 @@ bool IsTerminal(std::FILE* out) {
 }
 
 int ColumnsOf(std::FILE* out) {
-  return IsTerminal(out) ? SizeOfTerminal(out).columns : std::numeric_limits<int>::max();
+  return ::isatty(fileno(out)) != 0 ? SizeOfTerminal(out).columns : std::numeric_limits<int>::max();
 }
 
 }  // namespace samara

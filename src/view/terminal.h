@@ -11,7 +11,7 @@ struct TerminalSize {
 
 // The size now, or 24 x 80 when it cannot be known.
 TerminalSize SizeOfTerminal(std::FILE* out);
-// Columns that lines have on `out`; where it is no terminal they have no end.
+// Columns that lines have on `out`; where it is no terminal, of whatever kind, they have no end.
 int ColumnsOf(std::FILE* out);
 // A terminal that understands cursor movement: a tty, and TERM is set and not "dumb".
 bool IsTerminal(std::FILE* out);
