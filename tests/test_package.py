@@ -39,8 +39,8 @@ def test_an_environment_finds_the_package_of_build(tmp_path):
     clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     code = [environment / "bin/python", "-c", "import samara; print(samara.__file__, samara.__version__, samara.train)"]
     assert subprocess.run(code, env=clean, cwd=tmp_path, capture_output=True).returncode != 0
-    for _ in range(2):
-        subprocess.run([link, environment], check=True)
+    for folder in (environment, environment.name):
+        subprocess.run([link, folder], cwd=tmp_path, check=True)
     found = subprocess.run(code, env=clean, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert found.startswith(str(ROOT / "build/python/samara/__init__.py") + " 0.1.0")
     # that of another tree stays
