@@ -12,6 +12,7 @@
 #include "cli/given.h"
 #include "core/clock.h"
 #include "core/crc32c.h"
+#include "core/format.h"
 #include "core/log.h"
 #include "core/reminder.h"
 #include "core/rng.h"
@@ -247,8 +248,8 @@ void PrintPeople(const CheckArguments& args, const nlohmann::json& found) {
     if (found[key].is_string())
       std::printf("  %-13s%s\n", key, found[key].get<std::string>().c_str());
   if (found["ok"].get<bool>())
-    std::printf("  %-13s%.0f steps/s, %lld random episodes\n", "ok",
-                found["steps_per_second"].get<double>(), found["episodes"].get<long long>());
+    std::printf("  %-13s%.0f steps/s, %s\n", "ok", found["steps_per_second"].get<double>(),
+                CountText(found["episodes"].get<double>(), "random episode").c_str());
 }
 
 // Adds to `warnings` what would surprise in a run.
