@@ -22,7 +22,8 @@ class PopulationKernel:
 
     `network`: a name or a line of layers (doc/networks.md), with a dense output layer behind it. `inputs`: the length
     of a vector, or (rows, columns, channels). Arrays are float32, of NumPy or of torch on the CPU, and outputs are of
-    the observations' kind; a population's parameters are rows in the order of genomes (doc/deep-ga.md), which `from_torch` makes of a state_dict.
+    the observations' kind; a population's parameters are rows in the order of genomes (doc/deep-ga.md), which
+    `from_torch` makes of a state_dict.
 
         kernel = samara.PopulationKernel("mlp-16-16-relu", inputs=4, outputs=2)
         kernel.load(np.random.default_rng(0).normal(size=(64, kernel.parameter_count)))

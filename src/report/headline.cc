@@ -52,13 +52,14 @@ std::string Headline(std::span<const RunData> runs) {
 std::string CommandLine(const RunData& run) {
   const auto words = run.identity.find("command");
   if (words == run.identity.end() || !words->is_array()) return "";
+  const RootedPath kept_module = run.folder / RunFolder::kModule;
   std::vector<std::string> shown;
   for (const auto& word : *words) {
     if (!word.is_string()) continue;
     auto text = word.get<std::string>();
     // the file may have been a temporary one; the run keeps a copy
-    if (text.starts_with("network.module=") && Exists(run.folder / RunFolder::kModule))
-      text = "network.module=" + (run.folder / RunFolder::kModule).string();
+    if (text.starts_with("network.module=") && Exists(kept_module))
+      text = "network.module=" + kept_module.string();
     if (!run.changes.contains(text.substr(0, text.find('=')))) shown.push_back(ShellWord(text));
   }
   for (const auto& [key, value] : run.changes) shown.push_back(ShellWord(key + "=" + value));

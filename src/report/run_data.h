@@ -77,8 +77,8 @@ std::string TextOr(const nlohmann::json& object, const char* key, const std::str
 std::vector<double> NumbersOf(const nlohmann::json& object, const char* key);
 // Returns of the random policy in a run's metrics; empty when it has not played.
 std::vector<double> RandomReturns(const RootedPath& metrics);
-// What the live view calls the score, of every line of a run's metrics that has it: the best return
-// of a generation, the mean of the last training episodes.
+// Scores in a run's metrics, as the live view calls them: the best return of each generation, the
+// mean of the last training episodes.
 std::vector<double> Scores(const RootedPath& metrics);
 
 }  // namespace samara

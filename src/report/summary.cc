@@ -19,8 +19,8 @@ std::string Row(const char* name, const std::string& text) {
   return fmt::format("  {:<8} {}\n", name, text);
 }
 
-// "1,080 on 200 fresh episodes (95 % interval 1,036 to 1,124, median 1,075)", "1,080 on 1 fresh
-// episode"
+// "1,080 on 200 fresh episodes (95 % interval 1,036 to 1,124, median 1,075)"; of one episode there
+// is no interval
 std::string Score(double mean, double median, const std::vector<double>& returns,
                   const char* episode) {
   std::string text = ScoreText(mean);

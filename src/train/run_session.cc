@@ -361,7 +361,7 @@ std::string HowToWatch(const ExperimentConfig& config, const json& result, const
 
 std::string Session::NextSteps(const json& result) const {
   const std::string run = ShellWord(EscapeControl(folder_->path().string()));
-  std::string text = HowToWatch(config_, result, folder_->path().string());
+  std::string text = HowToWatch(config_, result, folder_->path().path());
   const std::string score = EndedByScore(config_, result);
   const auto budgets = score.empty() ? RaisedBudgets(config_) : std::vector{score};
   if (!budgets.empty())

@@ -139,9 +139,8 @@ TEST_P(TorchNetworkTest, GradientMatchesFiniteDifferences) {
 TEST(TorchNetworkOfALineTest, AgreesWithThePopulationKernel) {
   torch::manual_seed(2);
   for (const std::string line :
-       {"normalize, dense 9 elu, dense 8 selu, dense 8 silu, dense 9 gelu, dense 7 lrelu, dense 6 "
-        "lrelu0.2, "
-        "dense 5 sigmoid, out tanh",
+       {"normalize, dense 9 elu, dense 8 selu, dense 8 silu, dense 9 gelu, dense 7 lrelu, "
+        "dense 6 lrelu0.2, dense 5 sigmoid, out tanh",
         "conv 5 3x3/2 same vbn relu, conv 4 2x2 vbn_affine tanh, dense 6 vbn none",
         "conv 5 3x3 none, dense 12 vbn_affine relu"}) {
     const bool image = line.starts_with("conv");
