@@ -179,3 +179,47 @@ def test_actors_elsewhere_make_the_same_task(own):
     finally:
         learner.kill()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+LASTS = '''
+import gymnasium, numpy as np
+
+class Lasts(gymnasium.Env):
+    """Over with the first action 0: seldom later for a random policy, never for a learned one."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.ones(1, np.float32), {}
+
+    def step(self, action):
+        return np.ones(1, np.float32), 1.0, bool(action == 0), False, {}
+
+gymnasium.register("Lasts-v0", Lasts)
+'''
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["classic/cartpole-ga", "ga.population=20"],
+        ["classic/cartpole-ppo", "learn.evaluate_every=2000", "learn.test_greedy=true"],
+    ],
+    ids=["population", "evaluation"],
+)
+def test_a_run_that_waits_for_an_episode_without_an_end_says_so(words, tmp_path):
+    (tmp_path / "lasts.py").write_text(LASTS)
+    command = [BINARY, "train", *words, "env.id=lasts:Lasts-v0", "run.video=false", "--out", "run"]
+    run = subprocess.Popen(command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    stuck = threading.Timer(120, run.kill)
+    stuck.start()
+    try:
+        warned = next((line for line in run.stderr if "no episode has ended for 30 s" in line), "")
+        assert "lasts:Lasts-v0 names no limit of steps" in warned and "TimeLimit?max_episode_steps=1000" in warned
+    finally:
+        stuck.cancel()
+        run.kill()
+        run.wait()

@@ -31,7 +31,10 @@ Result<std::vector<EpisodeResult>> PlayEpisodes(Fleet& fleet, Model& model,
                                                   .truncated = record.truncated,
                                                   .done = done};
   };
-  hooks.ended = [&](const EpisodeRecord& record) { note(record, true); };
+  hooks.ended = [&](const EpisodeRecord& record) {
+    note(record, true);
+    if (options.ended) options.ended();
+  };
   hooks.shown = [&](const EpisodeRecord& record) {
     const bool enough = options.shown && !options.shown(record);
     if (enough) note(record, false);

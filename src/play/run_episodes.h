@@ -21,6 +21,7 @@ struct PlayOptions {
   SlotShare share{};    // others play the rest of the episodes, whose results are not `done` here
   uint32_t shards = 1;  // parts of the slots that share no batch
   StopToken stop;       // may be empty
+  std::function<void()> ended;  // after every episode; may be empty
   // After every event of an episode, with its sums so far; false ends early, and the results say
   // how far it came. May be empty.
   std::function<bool(const EpisodeRecord&)> shown;

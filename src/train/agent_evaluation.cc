@@ -92,8 +92,7 @@ Result<std::vector<double>> AgentTrainer::PlayEvaluation() {
       LogInfo("stopping after this evaluation; a second signal ends the run at once");
     return true;
   };
-  const auto results =
-      sync_.Gather(PlayEpisodes(*evaluation_.setup.fleet, *evaluation_.agent, play));
+  const auto results = sync_.Gather(Play(*evaluation_.setup.fleet, *evaluation_.agent, play));
   RETURN_IF_ERROR(results.status());
   std::vector<double> returns;
   for (const EpisodeResult& r : *results) returns.push_back(r.fitness);

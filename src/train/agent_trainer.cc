@@ -268,12 +268,22 @@ Result<std::vector<EpisodeResult>> AgentTrainer::PlayRandomPolicy(size_t episode
   play.seed = DeriveKey(seed, Purpose::kRandomPolicy);
   play.share = Share();
   play.stop = StopRequested;
-  if (setup_.listens.empty()) return PlayEpisodes(*setup_.fleet, random, play);
+  if (setup_.listens.empty()) return Play(*setup_.fleet, random, play);
   // remote actors come when they like, and these episodes are few: this host plays them
   stop_.reset();  // actors may take long to start
   ASSIGN_OR_RETURN(const EnvironmentSetup here, SetUpLearning(config_, slots_.size()));
   stop_.emplace();
-  return PlayEpisodes(*here.fleet, random, play);
+  return Play(*here.fleet, random, play);
+}
+
+// Plays episodes that the run waits for.
+Result<std::vector<EpisodeResult>> AgentTrainer::Play(Fleet& fleet, Model& model,
+                                                      PlayOptions play) {
+  play.ended = [this] { ++over_; };
+  awaits_ = true;
+  auto results = PlayEpisodes(fleet, model, play);
+  awaits_ = false;
+  return results;
 }
 
 // This rank's part of fresh episodes of the agent in environments of `on`. Draws are keyed by
@@ -309,7 +319,7 @@ Result<std::vector<double>> AgentTrainer::Test() {
   // the fleet's slots are in the middle of training: others play the test
   ASSIGN_OR_RETURN(setup_, SetUpLearning(config_, slots_.size()));
   stop_.emplace();
-  const auto results = sync_.Gather(PlayEpisodes(*setup_.fleet, *agent_, play));
+  const auto results = sync_.Gather(Play(*setup_.fleet, *agent_, play));
   if (results.status().code() == Code::kTryAgain)
     return Stopped("stopped in the final test, every update is saved");
   RETURN_IF_ERROR(results.status());

@@ -80,6 +80,7 @@ class AgentTrainer final : public Trainer {
   Result<std::vector<double>> PlayEvaluation();
   PlayOptions FreshEpisodes(Purpose purpose, uint64_t update, size_t episodes,
                             const EnvironmentSetup& on) const;
+  Result<std::vector<EpisodeResult>> Play(Fleet& fleet, Model& model, PlayOptions play);
   Status ShareStatistics();
   void Account(const RankStatistics& statistics);
   Status Update(LearnerLoop::Unrolls batch);

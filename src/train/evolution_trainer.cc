@@ -78,6 +78,7 @@ class EvolutionTrainer final : public Trainer {
   Result<Restored> Restore() override;
   Status Begin() override;
   Result<std::vector<EpisodeResult>> PlayRandomPolicy(size_t episodes) override;
+  std::optional<uint64_t> AwaitedOver() const override;
   Status Loop() override;
   Status SaveLast() override;
   Result<std::vector<double>> Test() override;
@@ -350,9 +351,19 @@ Result<std::vector<EpisodeResult>> EvolutionTrainer::PlayRandomPolicy(size_t epi
     tasks.push_back({kRandomHandle, Role::kEvaluate, setup_.episodes.Make(key, /*test=*/true)});
   }
   LocalWork work(tasks, StopRequested);
-  RETURN_IF_ERROR(evaluator_->Play(FixedParameters(std::span<const float>{}), work));
+  work.OnPost([this](uint32_t, const EpisodeResult&) { ++over_; });
+  awaits_ = true;
+  const Status played = evaluator_->Play(FixedParameters(std::span<const float>{}), work);
+  awaits_ = false;
+  RETURN_IF_ERROR(played);
   if (work.posted() < episodes) return Status(Code::kTryAgain, "stopped");
   return work.TakeResults();
+}
+
+std::optional<uint64_t> EvolutionTrainer::AwaitedOver() const {
+  const EvolutionProgress p = algorithm_->progress();
+  if (p.phase.empty()) return Trainer::AwaitedOver();
+  return p.generation + p.frames + p.done;
 }
 
 ProgressState EvolutionTrainer::Snapshot() const {

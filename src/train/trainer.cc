@@ -7,7 +7,6 @@
 #include "core/cpu.h"
 #include "core/format.h"
 #include "core/log.h"
-#include "core/reminder.h"
 #include "core/statistics.h"
 #include "fleet/named_environment.h"
 #include "report/run_data.h"
@@ -41,7 +40,7 @@ Result<json> Trainer::Run() {
     return *finished_;
   }
   Result<json> result = RunOpened();
-  stop_.reset();
+  endless_.reset(), stop_.reset();
   const Code code = result.status().code();
   // the others may have left at once where this rank was still waiting for them
   if (code == Code::kUnavailable && !sync_.alone() && StopRequested()) return Stopped("stopped");
@@ -123,16 +122,25 @@ Status Trainer::BeginRun() {
   RETURN_IF_ERROR(Begin());
   start_.files.clear();
   stop_.emplace();
+  WatchForEndlessEpisodes();
   RETURN_IF_ERROR(RandomBaseline());
   return Loop();
 }
 
-void Trainer::WarnOfEndlessEpisodes() const {
-  LogWarning(fmt::format(
-      "episodes of the random policy are not over after {:.0f} s, and {} names no limit of steps: "
-      "if they never end, the run waits for ever; stop it and give it an end by "
-      "env.wrappers=gymnasium.wrappers:TimeLimit?max_episode_steps=1000, or in the environment",
-      kEpisodeSeconds, setup_.environment.id));
+// Warns, once a run, where episodes may never end.
+void Trainer::WatchForEndlessEpisodes() {
+  const EpisodeRule& rule = setup_.episodes;
+  if (!sync_.is_main() || setup_.environment.steps_max > 0 ||
+      (rule.frames_max > 0 && rule.frames_max_test > 0))
+    return;
+  const auto warn = [id = setup_.environment.id] {
+    LogWarning(fmt::format(
+        "no episode has ended for {:.0f} s, and {} names no limit of steps: if they never end, the "
+        "run waits for ever; stop it and give them an end by "
+        "env.wrappers=gymnasium.wrappers:TimeLimit?max_episode_steps=1000, or in the environment",
+        kEpisodeSeconds, id));
+  };
+  endless_.emplace(kEpisodeSeconds, warn, [this] { return AwaitedOver(); });
 }
 
 Status Trainer::RandomBaseline() {
@@ -140,12 +148,8 @@ Status Trainer::RandomBaseline() {
   if (sync_.is_main())  // it may take long, and shows nothing
     LogInfo(fmt::format("random policy: {} to compare with",
                         CountText(static_cast<double>(config_.run.random_episodes), "episode")));
-  std::optional<Reminder> endless;
-  if (sync_.is_main() && setup_.environment.steps_max == 0)
-    endless.emplace(kEpisodeSeconds, [this] { WarnOfEndlessEpisodes(); });
   const auto results =
       sync_.Gather(PlayRandomPolicy(static_cast<size_t>(config_.run.random_episodes)));
-  endless.reset();
   if (results.status().code() == Code::kTryAgain)
     return Stopped("stopped while playing the random policy");
   RETURN_IF_ERROR(results.status());
@@ -165,6 +169,7 @@ Result<json> Trainer::Finish() {
                               : FinalTestEpisodes(config_);
   LogInfo("final test: " + CountText(static_cast<double>(episodes), "episode"));
   ASSIGN_OR_RETURN(const std::vector<double> test, Test());
+  endless_.reset();
   stop_.reset();        // pictures are made again by a resume
   if (StopRequested())  // what comes next does not look at it, and needs no other rank
     return Stopped(std::string("stopped after the final test, ") + words().saved);

@@ -5,6 +5,7 @@
 // others begin where it begins and decide as it does (rank_sync.h).
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "core/reminder.h"
 #include "core/signals.h"
 #include "storage/checkpoint.h"
 #include "storage/metrics.h"
@@ -84,6 +86,11 @@ class Trainer {
   // Main rank: the members of the result that are this kind's, and what it films.
   virtual nlohmann::json ResultOf(const std::vector<double>& test) const = 0;
   virtual Result<Policy> Trained() const = 0;
+  // Episodes that are awaited, as a number that changes whenever one ends; empty: none is. From any
+  // thread, until the test is over.
+  virtual std::optional<uint64_t> AwaitedOver() const {
+    return awaits_ ? std::optional(over_.load()) : std::nullopt;
+  }
   // Words of this kind of run.
   struct Words {
     const char* step;   // "generation"
@@ -125,6 +132,8 @@ class Trainer {
   std::optional<GracefulStop> stop_;  // while episodes are played, which look at it
   StartState start_;
   EnvironmentSetup setup_;
+  std::atomic<bool> awaits_{false};  // episodes, of which so many are over
+  std::atomic<uint64_t> over_{0};
   // of the main rank
   std::unique_ptr<CheckpointWriter> checkpoints_;
   std::unique_ptr<MetricsWriter> metrics_;
@@ -138,12 +147,13 @@ class Trainer {
   Status OpenFolder();
   Result<nlohmann::json> RunOpened();
   Status BeginRun();
-  void WarnOfEndlessEpisodes() const;
+  void WatchForEndlessEpisodes();
   Status RandomBaseline();
   Result<nlohmann::json> Finish();
 
   std::optional<nlohmann::json> finished_;  // the result of a run that had finished before
   std::vector<double> random_returns_;
+  std::optional<Reminder> endless_;  // the last: it looks at what is played
 };
 
 // The trainer of the configuration's kind. REQUIRES of a configuration that learns:
