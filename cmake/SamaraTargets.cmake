@@ -201,6 +201,13 @@ function(samara_tests name)
     samara_use_precompiled(${name} samara_test_pch)
   endif()
   add_test(NAME ${name} COMMAND ${name})
+  # ctest begins with the longest, from the first run on
+  set(long evo_test fleet_test train_torch_test rl_torch_test replica_test nn_test)
+  list(FIND long ${name} place)
+  if(place GREATER_EQUAL 0)
+    math(EXPR cost "100 - ${place}")
+    set_tests_properties(${name} PROPERTIES COST ${cost})
+  endif()
 endfunction()
 
 # samara_cuda_sources(target FILE.cu...): objects that nvcc makes, and CUDA's runtime. Called by name instead of as CMake's
