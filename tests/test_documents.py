@@ -9,12 +9,14 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from functools import cache
 
 import pytest
-from samara_cli import ROOT, environment, ok, samara
+from samara_cli import CARTPOLE, ROOT, Running, environment, ok, samara
 from test_includes import tracked
 from test_loggers import MLFLOW, WANDB
 
@@ -105,23 +107,27 @@ def test_a_wrong_command_is_found(words, why):
     assert complaint(words.split()).startswith(why)
 
 
-def started():
-    """What a page trains with keys of its own, all of which have values: words of `samara train`, once each. Presets alone
-    are tested in test_tree.py."""
+@cache
+def trained():
+    """What pages train, all of which has values: words of `samara train`, once each."""
     found = {}
     for _, (command, *words) in shown():
         if command == "train" and words and words[0] in names("presets") and not any(PLACEHOLDER.search(w) for w in words):
-            found[tuple(w for w in words if w not in ("--json", "--quiet", "--dry-run"))] = None
-    return [words for words in found if len(words) > 1]
+            for name in ("--seeds", "--out"):  # places are those of the reader
+                if name in words:
+                    i = words.index(name)
+                    words = words[:i] + words[i + 2 :]
+            if not any(w.startswith("run.init_from=") for w in words):
+                found[tuple(w for w in words if w not in ("--json", "--quiet", "--dry-run"))] = None
+    return list(found)
+
+
+def started():
+    """Those with keys of their own: presets alone are tested in test_tree.py."""
+    return [words for words in trained() if len(words) > 1]
 
 
 def accepted(words):
-    for name in ("--seeds", "--out"):  # places are those of the reader
-        if name in words:
-            i = words.index(name)
-            words = words[:i] + words[i + 2 :]
-    if any(w.startswith("run.init_from=") for w in words):
-        return None
     outcome = samara("train", *words, "--dry-run", cwd=ROOT)
     return None if outcome.code == 0 else outcome
 
@@ -143,6 +149,42 @@ def test_runs_of_games_are_accepted():
         outcome = None if quick(words) else accepted(words)
         # a package that set-up does not install, an instruction that not every processor has
         assert outcome is None or outcome.code == 66 or "this processor has no" in outcome.err, outcome
+
+
+@pytest.mark.slow
+def test_runs_train_until_they_are_stopped(tmp_path):
+    folder = tmp_path / "run"
+    assert len(trained()) > 40
+    for i, words in enumerate(trained()):
+        run = Running(tmp_path / f"{i}.log", "train", *words, "--out", folder)
+        while run.process.poll() is None and not (folder / "run.json").exists():  # until then a stop leaves nothing behind
+            time.sleep(0.05)
+        try:
+            run.wait(8)
+        except subprocess.TimeoutExpired:
+            run.send(signal.SIGINT)
+        code, said = run.wait(), run.text()
+        # a package that set-up does not install, an instruction that not every processor has
+        if code == 66 or "this processor has no" in said:
+            continue
+        assert code in (0, 75), f"{words}: exit {code}\n{said}"
+        assert code == 0 or f"samara train --resume {folder}" in said, f"{words}\n{said}"
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.slow
+def test_commands_on_a_run_do_what_pages_say(tmp_path):
+    ok("train", *CARTPOLE, "ga.population=20", "--out", tmp_path / "run", "--quiet")
+    values = {"RUN": "run", "RUN...": "run", "G": "2", "NAME": "elite", "parent:K": "parent:2"}
+    typed = {
+        (command, *(values.get(w, w) for w in words))
+        for _, (command, *words) in shown()
+        if command in ("eval", "play", "report", "export", "inspect", "hash", "fsck") and {"RUN", "RUN..."} & set(words) and "|" not in words
+    }
+    assert len(typed) > 12, typed
+    for words in sorted(typed):
+        if words[0] != "play" or "--video" in words:  # on a terminal: test_play.py
+            ok(*words, cwd=tmp_path)
 
 
 @pytest.mark.parametrize("page", ["README.md", "doc/metrics.md"])
