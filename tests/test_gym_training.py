@@ -212,8 +212,18 @@ gymnasium.register("Lasts-v0", Lasts)
 )
 def test_a_run_that_waits_for_an_episode_without_an_end_says_so(words, tmp_path):
     (tmp_path / "lasts.py").write_text(LASTS)
-    command = [BINARY, "train", *words, "env.id=lasts:Lasts-v0", "run.video=false", "--out", "run"]
-    run = subprocess.Popen(command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    expect_a_warning(tmp_path, "train", *words, "env.id=lasts:Lasts-v0", "run.video=false", "--out", "run")
+
+
+@pytest.mark.slow
+def test_so_does_an_evaluation(tmp_path):
+    (tmp_path / "lasts.py").write_text(LASTS)
+    train(tmp_path / "run", *SHORT, "env.id=lasts:Lasts-v0", cwd=tmp_path)
+    expect_a_warning(tmp_path, "eval", "run", "env.test_frames_max=0")
+
+
+def expect_a_warning(folder, *words):
+    run = subprocess.Popen([BINARY, *words], cwd=folder, env=environment(), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     stuck = threading.Timer(120, run.kill)
     stuck.start()
     try:

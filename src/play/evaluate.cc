@@ -1,9 +1,11 @@
 #include "play/evaluate.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "core/rng.h"
 #include "core/signals.h"
+#include "play/endless.h"
 #include "play/environment_setup.h"
 #include "play/run_episodes.h"
 
@@ -35,6 +37,10 @@ Result<std::vector<EpisodeResult>> EvaluateAgent(const Policy& policy,
   play.greedy = learn.test_greedy;
   if (setup.preset) play.life_loss = setup.preset->life_loss;
   play.stop = stop;
+  std::atomic<uint64_t> over{0};
+  play.ended = [&over] { ++over; };
+  const auto endless =
+      WatchForEndlessEpisodes(setup, Played::kTests, [&over] { return over.load(); });
   RandomModel random(setup.environment);
   if (options.random) {
     const GracefulStop looked_at;
@@ -62,6 +68,8 @@ Result<std::vector<EpisodeResult>> EvaluatePolicy(const Policy& policy,
         {options.random ? kRandomHandle : PolicyHandle{0, 0}, Role::kEvaluate, episode});
   }
   LocalWork work(tasks, stop);
+  const auto endless =
+      WatchForEndlessEpisodes(setup, Played::kTests, [&work] { return work.posted(); });
   const GracefulStop looked_at;
   RETURN_IF_ERROR(evaluator->Play(FixedParameters(policy.parameters), work));
   if (work.posted() < count)

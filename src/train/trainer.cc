@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "core/statistics.h"
 #include "fleet/named_environment.h"
+#include "play/endless.h"
 #include "report/run_data.h"
 #include "storage/build_info.h"
 #include "view/terminal.h"
@@ -16,12 +17,6 @@
 namespace samara {
 
 using nlohmann::json;
-
-namespace {
-
-constexpr double kEpisodeSeconds = 30;  // that episodes may take before one is told
-
-}  // namespace
 
 std::unique_ptr<Trainer> MakeTrainer(ExperimentConfig config, const TrainOptions& options) {
   return config.Learns() ? MakeAgentTrainer(std::move(config), options)
@@ -122,25 +117,10 @@ Status Trainer::BeginRun() {
   RETURN_IF_ERROR(Begin());
   start_.files.clear();
   stop_.emplace();
-  WatchForEndlessEpisodes();
+  if (sync_.is_main())
+    endless_ = WatchForEndlessEpisodes(setup_, Played::kAll, [this] { return AwaitedOver(); });
   RETURN_IF_ERROR(RandomBaseline());
   return Loop();
-}
-
-// Warns, once a run, where episodes may never end.
-void Trainer::WatchForEndlessEpisodes() {
-  const EpisodeRule& rule = setup_.episodes;
-  if (!sync_.is_main() || setup_.environment.steps_max > 0 ||
-      (rule.frames_max > 0 && rule.frames_max_test > 0))
-    return;
-  const auto warn = [id = setup_.environment.id] {
-    LogWarning(fmt::format(
-        "no episode has ended for {:.0f} s, and {} names no limit of steps: if they never end, the "
-        "run waits for ever; stop it and give them an end by "
-        "env.wrappers=gymnasium.wrappers:TimeLimit?max_episode_steps=1000, or in the environment",
-        kEpisodeSeconds, id));
-  };
-  endless_.emplace(kEpisodeSeconds, warn, [this] { return AwaitedOver(); });
 }
 
 Status Trainer::RandomBaseline() {

@@ -147,13 +147,12 @@ class Trainer {
   Status OpenFolder();
   Result<nlohmann::json> RunOpened();
   Status BeginRun();
-  void WatchForEndlessEpisodes();
   Status RandomBaseline();
   Result<nlohmann::json> Finish();
 
   std::optional<nlohmann::json> finished_;  // the result of a run that had finished before
   std::vector<double> random_returns_;
-  std::optional<Reminder> endless_;  // the last: it looks at what is played
+  std::unique_ptr<Reminder> endless_;  // the last: it looks at what is played
 };
 
 // The trainer of the configuration's kind. REQUIRES of a configuration that learns:
