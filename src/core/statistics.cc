@@ -66,6 +66,15 @@ double Median(std::span<const double> values) {
   return (*std::max_element(copy.begin(), middle) + *middle) / 2;
 }
 
+std::pair<double, double> RangeOf(std::span<const double> values) {
+  std::pair range{kNan, kNan};
+  for (const double value : values) {
+    range.first = std::fmin(range.first, value);  // fmin and fmax leave NaN out
+    range.second = std::fmax(range.second, value);
+  }
+  return range;
+}
+
 double InterquartileMean(std::span<const double> values) {
   const std::vector<double> sorted = Sorted(values);
   const size_t cut = sorted.size() / 4;

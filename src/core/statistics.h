@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace samara {
@@ -22,6 +23,9 @@ double Quantile(std::span<const double> values, double q);
 // trim_mean(x, 0.25), as in Agarwal et al., "Deep reinforcement learning at the edge of the
 // statistical precipice", 2021).
 double InterquartileMean(std::span<const double> values);
+
+// The least and the greatest of the values that are numbers; NaN when none is.
+std::pair<double, double> RangeOf(std::span<const double> values);
 
 struct Interval {
   double low, high;  // NaN when there was nothing to resample

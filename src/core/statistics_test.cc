@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
+#include <utility>
 
 namespace samara {
 namespace {
@@ -34,6 +36,14 @@ TEST(StatisticsTest, InterquartileMeanByHand) {
   EXPECT_DOUBLE_EQ(InterquartileMean(kTen), 3.25);
   EXPECT_DOUBLE_EQ(InterquartileMean(std::vector<double>{7, 1, 100}), 36);     // nothing is cut
   EXPECT_DOUBLE_EQ(InterquartileMean(std::vector<double>{1, 2, 4, 1000}), 3);  // one each
+}
+
+TEST(StatisticsTest, RangeLeavesOutWhatIsNoNumber) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<double> values = {kNan, 3, -2, kNan, 7, 0}, none = {kNan, kNan};
+  EXPECT_EQ(RangeOf(values), std::pair(-2.0, 7.0));
+  EXPECT_EQ(RangeOf(std::span(values).subspan(1, 1)), std::pair(3.0, 3.0));
+  EXPECT_TRUE(std::isnan(RangeOf(none).first) && std::isnan(RangeOf({}).second));
 }
 
 TEST(StatisticsTest, EdgesOfSize) {
