@@ -183,7 +183,7 @@ def test_commands_on_a_run_do_what_pages_say(tmp_path):
     }
     assert len(typed) > 12, typed
     for words in sorted(typed):
-        if words[0] != "play" or "--video" in words:  # on a terminal: test_play.py
+        if words[0] != "play" or "--video" in words:  # on a terminal: test_first_hour.py
             ok(*words, cwd=tmp_path)
 
 
