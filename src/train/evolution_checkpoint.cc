@@ -17,6 +17,12 @@ namespace {
 constexpr char kState[] = "state.bin", kArchive[] = "archive.bin", kEvaluations[] = "evaluations",
                kFinished[] = "finished/", kReference[] = "reference";
 
+// The generation's line of metrics.jsonl, where it has a whole one.
+void AddLine(const GenerationRecord& generation, std::vector<json>& lines) {
+  json line = json::parse(generation.metrics, nullptr, /*allow_exceptions=*/false);
+  if (line.is_object()) lines.push_back(std::move(line));
+}
+
 }  // namespace
 
 Result<bool> EvolutionTrainer::ResultStands(const json& result) {
@@ -47,70 +53,61 @@ Result<Trainer::Restored> EvolutionTrainer::Restore() {
   ASSIGN_OR_RETURN(
       journal_, Journal::Open(folder.journal(), Journal::OnDamage::kKeepGoodPart, &contents, pin));
   other_journal_ = pin && pin->id != journal_->tip().id;
-  ASSIGN_OR_RETURN(Newest newest, NewestOf(contents));
-  if (checkpoint && checkpoint->info.step > newest.summary.generation)
-    RETURN_IF_ERROR(TakeLostEnd(*checkpoint, newest, contents));
-  if (had_checkpoints && !newest.record)
+  ASSIGN_OR_RETURN(Saved saved, SavedIn(contents));
+  if (checkpoint && checkpoint->info.step > saved.summary.generation)
+    RETURN_IF_ERROR(TakeLostEnd(*checkpoint, saved));
+  if (had_checkpoints && !saved.newest)
     LogWarning(folder.checkpoints().string() +
                ": no valid generation is left, the run begins again; what was damaged is kept as "
                "*.corrupt");
   RETURN_IF_ERROR(RestoreReference(contents));
-  Restored restored{newest.summary.generation, {}};
-  for (const JournalRecord& record : contents.records) {
-    if (record.type != kGenerationRecord) continue;
-    const auto saved = GenerationRecord::Decode(record.payload);
-    if (!saved.ok()) continue;
-    json line = json::parse(saved->metrics, nullptr, /*allow_exceptions=*/false);
-    if (line.is_object()) restored.lines.push_back(std::move(line));
-  }
-  if (newest.record) GoOnFrom(std::move(newest));
+  Restored restored{saved.summary.generation, std::move(saved.lines)};
+  if (saved.newest) GoOnFrom(std::move(saved));
   ReuseFinished(contents, restored.step);
   return restored;
 }
 
-Result<EvolutionTrainer::Newest> EvolutionTrainer::NewestOf(const JournalContents& contents) {
-  Newest newest;
-  ASSIGN_OR_RETURN(newest.record, LastGeneration(contents));
-  if (!newest.record) return newest;
-  ASSIGN_OR_RETURN(newest.summary, newest.record->Describe());
+Result<EvolutionTrainer::Saved> EvolutionTrainer::SavedIn(const JournalContents& contents) {
+  Saved saved;
   for (const JournalRecord& record : contents.records) {
     if (record.type != kGenerationRecord) continue;
-    ASSIGN_OR_RETURN(const GenerationRecord generation, GenerationRecord::Decode(record.payload));
-    newest.archive += generation.archive;
+    ASSIGN_OR_RETURN(saved.newest, GenerationRecord::Decode(record.payload));
+    saved.archive += saved.newest->archive;
+    AddLine(*saved.newest, saved.lines);
   }
-  return newest;
+  if (saved.newest) {
+    ASSIGN_OR_RETURN(saved.summary, saved.newest->Describe());
+  }
+  return saved;
 }
 
 // A checkpoint is newer only when the journal lost its end: the journal gets that back.
-Status EvolutionTrainer::TakeLostEnd(const StoredCheckpoint& checkpoint, Newest& newest,
-                                     JournalContents& contents) {
+Status EvolutionTrainer::TakeLostEnd(const StoredCheckpoint& checkpoint, Saved& saved) {
   const auto found = checkpoint.files.find(kState);
   if (found == checkpoint.files.end())
     return {Code::kBadData, checkpoint.path.string() + ": holds no state.bin: another program's"};
-  ASSIGN_OR_RETURN(newest.record, GenerationRecord::Decode(found->second));
-  ASSIGN_OR_RETURN(newest.summary, newest.record->Describe());
+  ASSIGN_OR_RETURN(saved.newest, GenerationRecord::Decode(found->second));
+  ASSIGN_OR_RETURN(saved.summary, saved.newest->Describe());
   // what the lost generations added too
   const auto whole = checkpoint.files.find(kArchive);
   const std::string known = whole == checkpoint.files.end() ? "" : whole->second;
   const bool grows = algorithm_->ArchiveOnlyGrows();
-  if (grows && !known.starts_with(newest.archive))
+  if (grows && !known.starts_with(saved.archive))
     return {Code::kBadData, checkpoint.path.string() + ": its archive is not the journal's"};
-  newest.record->archive = grows ? known.substr(newest.archive.size()) : known;
-  newest.archive = known;
-  const std::string state = newest.record->Encode();
-  RETURN_IF_ERROR(journal_->Append(kGenerationRecord, state));
-  contents.records.push_back({.type = kGenerationRecord, .payload = state});
-  return Status::Ok();
+  saved.newest->archive = grows ? known.substr(saved.archive.size()) : known;
+  saved.archive = known;
+  AddLine(*saved.newest, saved.lines);
+  return journal_->Append(kGenerationRecord, saved.newest->Encode());
 }
 
-// REQUIRES: it has a record.
-void EvolutionTrainer::GoOnFrom(Newest newest) {
-  const GenerationRecord& record = *newest.record;
-  const uint64_t generation = newest.summary.generation;
+// REQUIRES: it has a newest one.
+void EvolutionTrainer::GoOnFrom(Saved saved) {
+  const GenerationRecord& record = *saved.newest;
+  const uint64_t generation = saved.summary.generation;
   journalled_ = generation;
   start_.seconds = record.seconds;
   start_.files[kState] = record.state;
-  start_.files[kArchive] = std::move(newest.archive);
+  start_.files[kArchive] = std::move(saved.archive);
   // older records do not say: one episode a member, then
   const uint64_t evaluations =
       record.evaluations > 0 ? record.evaluations : generation * record.fitness.size();
@@ -119,10 +116,10 @@ void EvolutionTrainer::GoOnFrom(Newest newest) {
   positions_ = record.positions;
   fitness_ = record.fitness;
   metrics_line_ = json::parse(record.metrics, nullptr, /*allow_exceptions=*/false);
-  elite_ = newest.summary.best_mean;
+  elite_ = saved.summary.best_mean;
   if (!fitness_.empty()) best_ = RangeOf(fitness_).second;
   scored_ = static_cast<int64_t>(generation);
-  LogInfo(fmt::format("resumed after generation {}, {} frames", generation, newest.summary.frames));
+  LogInfo(fmt::format("resumed after generation {}, {} frames", generation, saved.summary.frames));
 }
 
 // Finished episodes of the generation after `generation`.

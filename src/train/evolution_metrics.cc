@@ -1,4 +1,4 @@
-// What an evolution says of itself: the live view, lines of metrics.jsonl, when a task was solved.
+// Reports of an evolution: the live view, lines of metrics.jsonl, when a task was solved.
 #include <algorithm>
 
 #include "core/format.h"

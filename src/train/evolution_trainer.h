@@ -44,15 +44,16 @@ class EvolutionTrainer final : public Trainer {
 
   std::string DeviceName() const;
   Result<EnvironmentSetup> SetUp() const;
-  // What the journal ends with.
-  struct Newest {
-    std::optional<GenerationRecord> record;
-    EvolutionSummary summary = {};
-    std::string archive = {};  // what every generation added to it, in order
+  // Generations that the run has saved.
+  struct Saved {
+    std::optional<GenerationRecord> newest;
+    EvolutionSummary summary;           // of the newest
+    std::string archive;                // what every generation added to it, in order
+    std::vector<nlohmann::json> lines;  // of metrics.jsonl
   };
-  static Result<Newest> NewestOf(const JournalContents& contents);
-  Status TakeLostEnd(const StoredCheckpoint& checkpoint, Newest& newest, JournalContents& contents);
-  void GoOnFrom(Newest newest);
+  static Result<Saved> SavedIn(const JournalContents& contents);
+  Status TakeLostEnd(const StoredCheckpoint& checkpoint, Saved& saved);
+  void GoOnFrom(Saved saved);
   void ReuseFinished(const JournalContents& contents, uint64_t generation);
   Status RestoreReference(const JournalContents& contents);
   Status TakeInitialPolicy();
