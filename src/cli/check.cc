@@ -260,10 +260,10 @@ void Judge(const nlohmann::json& found, std::vector<std::string>& warnings) {
         "1, unscaled; declare the bounds that it means in action_space",
         found["open_action"].get<size_t>()));
   if (found["episodes"] == 0)
-    warnings.emplace_back(
+    warnings.push_back(fmt::format(
         "no episode has ended: if none ever does, a run waits for ever; end them after a number of "
-        "steps by env.wrappers=gymnasium.wrappers:TimeLimit?max_episode_steps=1000, or give "
-        "--seconds more");
+        "steps by {}, or give --seconds more",
+        kTimeLimit));
   if (!found["differs_at"].is_null())
     warnings.push_back(fmt::format(
         "the same seed and actions gave another episode from step {} on: results with it cannot be "

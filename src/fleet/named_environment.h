@@ -13,6 +13,10 @@
 
 namespace samara {
 
+// Gives the episodes of any environment of Gymnasium's kind an end.
+inline constexpr const char* kTimeLimit =
+    "env.wrappers=gymnasium.wrappers:TimeLimit?max_episode_steps=1000";
+
 // Arguments and wrappers with which a Gymnasium environment is made, as JSON.
 struct GymOptions {
   std::string kwargs = "{}";    // arguments by name

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/log.h"
+#include "fleet/named_environment.h"
 
 namespace samara {
 
@@ -18,9 +19,8 @@ std::unique_ptr<Reminder> WatchForEndlessEpisodes(const EnvironmentSetup& setup,
   if (setup.environment.steps_max > 0 || (tests_end && others_end)) return nullptr;
   const std::string warning = fmt::format(
       "no episode has ended for {:.0f} s, and {} names no limit of steps: if they never end, they "
-      "are awaited for ever; stop, and give them an end by "
-      "env.wrappers=gymnasium.wrappers:TimeLimit?max_episode_steps=1000, or in the environment",
-      kSeconds, setup.environment.id);
+      "are awaited for ever; stop, and give them an end by {}, or in the environment",
+      kSeconds, setup.environment.id, kTimeLimit);
   return std::make_unique<Reminder>(
       kSeconds, [warning] { LogWarning(warning); }, std::move(awaited));
 }
