@@ -98,12 +98,12 @@ def resume(run: Path, *overrides: object, **options) -> dict:
 class Running:
     """A samara process to be watched, signalled and killed; its standard error is a file."""
 
-    def __init__(self, log: Path, *args: object, **variables: str) -> None:
+    def __init__(self, log: Path, *args: object, cwd: Path | str = ROOT, **variables: str) -> None:
         self.log = log
         self.command = [str(BINARY), *map(str, args)]
         with open(log, "wb") as file:
             self.process = subprocess.Popen(
-                self.command, stdout=subprocess.DEVNULL, stderr=file, cwd=ROOT, env=environment(**variables)
+                self.command, stdout=subprocess.DEVNULL, stderr=file, cwd=cwd, env=environment(**variables)
             )
 
     def text(self) -> str:

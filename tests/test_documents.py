@@ -12,12 +12,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from functools import cache
 
 import pytest
 from samara_cli import CARTPOLE, ROOT, Running, environment, ok, samara
 from test_includes import tracked
+from test_launch import until
 from test_loggers import MLFLOW, WANDB
 
 PAGES = tracked("README.md", "doc/*.md", "presets/README.md")
@@ -157,8 +157,8 @@ def test_runs_train_until_they_are_stopped(tmp_path):
     assert len(trained()) > 40
     for i, words in enumerate(trained()):
         run = Running(tmp_path / f"{i}.log", "train", *words, "--out", folder)
-        while run.process.poll() is None and not (folder / "run.json").exists():  # until then a stop leaves nothing behind
-            time.sleep(0.05)
+        # before that a stop leaves nothing behind
+        until(lambda run=run: (folder / "run.json").exists() or run.process.poll() is not None, 60)
         try:
             run.wait(8)
         except subprocess.TimeoutExpired:

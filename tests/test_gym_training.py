@@ -9,7 +9,7 @@ import threading
 import gymnasium
 import pytest
 from remote_util import socket_folder
-from samara_cli import BINARY, CARTPOLE, TESTS, environment, ok, resume, samara, train
+from samara_cli import BINARY, CARTPOLE, TESTS, Running, environment, ok, resume, samara, train
 
 SHORT = [*CARTPOLE, "env.frames_max=60", "env.test_frames_max=60", "fleet.actors=2", "ga.population=8", "ga.generations=2"]
 
@@ -223,13 +223,10 @@ def test_so_does_an_evaluation(tmp_path):
 
 
 def expect_a_warning(folder, *words):
-    run = subprocess.Popen([BINARY, *words], cwd=folder, env=environment(), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    stuck = threading.Timer(120, run.kill)
-    stuck.start()
+    run = Running(folder / "log", *words, cwd=folder)
     try:
-        warned = next((line for line in run.stderr if "no episode has ended for 30 s" in line), "")
+        run.wait_for("no episode has ended for 30 s", 120)
+        warned = next(line for line in run.text().splitlines() if "no episode has ended for 30 s" in line)
         assert "lasts:Lasts-v0 names no limit of steps" in warned and "TimeLimit?max_episode_steps=1000" in warned
     finally:
-        stuck.cancel()
         run.kill()
-        run.wait()
