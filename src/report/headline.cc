@@ -62,7 +62,8 @@ std::string CommandLine(const RunData& run) {
       text = "network.module=" + kept_module.string();
     if (!run.changes.contains(text.substr(0, text.find('=')))) shown.push_back(ShellWord(text));
   }
-  for (const auto& [key, value] : run.changes) shown.push_back(ShellWord(key + "=" + value));
+  for (const std::string& key : run.changes)
+    shown.push_back(ShellWord(key + "=" + run.Config(key)));
   return fmt::format("{}", fmt::join(shown, " "));
 }
 

@@ -145,12 +145,17 @@ std::string Repeat(const RunData& run, const Path& page_folder) {
 
 std::string Configuration(const RunData& run) {
   std::string rows;
-  for (const auto& [key, value] : run.config)
+  size_t count = 0;
+  const bool named = !run.Config("env.id").empty();  // a task without a game
+  for (const auto& [key, value] : run.config) {
+    if (named && (key == "env.game" || key == "env.preset")) continue;
     rows += fmt::format("<tr><td>{}<td>{}", EscapeHtml(key), EscapeHtml(value));
+    ++count;
+  }
   std::string html = fmt::format(
       "<details><summary>Configuration ({} values)</summary><table><tbody>{}</tbody></table>"
       "</details>",
-      run.config.size(), rows);
+      count, rows);
   if (!run.identity.empty())
     html += fmt::format(
         "<details><summary>Build and machine (run.json)</summary><pre>{}</pre></details>",

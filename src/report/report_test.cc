@@ -119,10 +119,12 @@ TEST_F(ReportTest, BeginsWithTheScoreAndSaysHowToRepeatIt) {
   std::ofstream(folder / "run.json")
       << R"({"command":["samara","train","atari/x","ga.generations=2","--out","a"]})";
   std::ofstream(folder / "metrics.jsonl", std::ios::app)
-      << R"({"event":"resumed","generation":2,"changes":["ga.generations=4","ga.frames=9"]})"
+      << R"({"event":"resumed","generation":2,"changes":["ga.generations=4","ga.frames=9.0"]})"
          "\n"
       << R"({"event":"resumed","generation":4,"changes":["ga.generations=8"]})"
          "\n";
+  std::ofstream(folder / "config.toml") << "[env]\ngame = \"frostbite\"\n"
+                                           "[ga]\ngenerations = 8\nframes = 9.0\n";
   EXPECT_NE(Report({folder}).find("<pre>samara train atari/x --out a ga.frames=9 ga.generations=8"),
             std::string::npos)
       << "with the budget that resumes raised";
@@ -131,6 +133,14 @@ TEST_F(ReportTest, BeginsWithTheScoreAndSaysHowToRepeatIt) {
   EXPECT_NE(two.find("<h1>2 runs: frostbite, pong by atari/x, p</h1>"), std::string::npos);
   const std::string begun = Report({Run("c", "")});
   EXPECT_NE(begun.find("<h1>frostbite: nothing to show yet</h1>"), std::string::npos);
+}
+
+// A game that a run did not play is no setting of it.
+TEST_F(ReportTest, AnotherTaskHasNoGameInItsConfiguration) {
+  const char* keys = "[env]\nid = \"CartPole-v1\"\ngame = \"frostbite\"\npreset = \"ale\"\n";
+  const std::string html = Report({Run("a", kTwoGenerations, keys)});
+  EXPECT_NE(html.find("Configuration (1 values)"), std::string::npos);
+  EXPECT_EQ(html.find("frostbite"), std::string::npos);
 }
 
 // A line through one point is none: the chart is left out and the page says why.

@@ -71,8 +71,7 @@ void TakeChanges(const json& resumed, RunData& run) {
   for (const json& change : *changes) {
     if (!change.is_string()) continue;
     const auto text = change.get<std::string>();
-    const size_t end = text.find('=');
-    if (end != text.npos) run.changes[text.substr(0, end)] = text.substr(end + 1);
+    run.changes.insert(text.substr(0, text.find('=')));
   }
 }
 

@@ -5,8 +5,8 @@
 #pragma once
 
 #include <limits>
-#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,8 +42,8 @@ struct RunData {
   nlohmann::json random_policy = nlohmann::json::object();  // the event, or empty
   nlohmann::json finished = nlohmann::json::object();       // the last such event, or empty
   int resumes = 0;
-  std::map<std::string, std::string> changes;  // what resumes changed of the configuration, by key
-  std::vector<RootedPath> videos;              // videos/*.mp4, by name
+  std::set<std::string> changes;   // keys of the configuration that resumes changed
+  std::vector<RootedPath> videos;  // videos/*.mp4, by name
 
   std::string Config(const std::string& key) const;  // empty when absent
   // One value per line; NaN where it is missing or not a number.
