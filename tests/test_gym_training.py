@@ -217,9 +217,11 @@ def test_a_run_that_waits_for_an_episode_without_an_end_says_so(words, tmp_path)
 
 @pytest.mark.slow
 def test_so_does_an_evaluation(tmp_path):
+    """Where the limit of the training episodes, which is that of the tests too, is taken away."""
     (tmp_path / "lasts.py").write_text(LASTS)
-    train(tmp_path / "run", *SHORT, "env.id=lasts:Lasts-v0", cwd=tmp_path)
-    expect_a_warning(tmp_path, "eval", "run", "env.test_frames_max=0")
+    limited = [word for word in SHORT if not word.startswith("env.test_frames_max")]
+    train(tmp_path / "run", *limited, "env.id=lasts:Lasts-v0", cwd=tmp_path)
+    expect_a_warning(tmp_path, "eval", "run", "env.frames_max=0")
 
 
 def expect_a_warning(folder, *words):

@@ -114,8 +114,10 @@ ConfigTable ExperimentConfig::OwnTable() {
   BindGymOptions(table, env);
   table.Add("env.frames_max", &env.frames_max, {0, 1e12}, "frames",
             "maximum length of an episode; 0 = the preset's");
-  table.Add("env.test_frames_max", &env.test_frames_max, {0, 1e12}, "frames",
-            "maximum length of a test episode; 0 = the preset's");
+  table.Add(
+      "env.test_frames_max", &env.test_frames_max, {0, 1e12}, "frames",
+      "maximum length of a test episode; 0 = the preset's, or env.frames_max for a task without "
+      "a limit of its own");
   table.Add("fleet.actors", &fleet.actors, {0, 4096}, "processes",
             "number of Python actor processes; 0 = one per core", change);
   table.Add("fleet.threads", &fleet.threads, {0, 4096}, "threads",

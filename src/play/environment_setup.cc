@@ -84,12 +84,17 @@ Input MakeInput(const EnvironmentSpec& spec, const AtariPreset* preset) {
 }
 
 EpisodeRule MakeEpisodeRule(const ExperimentConfig& config, const AtariPreset* preset,
-                            bool has_fire) {
+                            const EnvironmentSpec& environment) {
   EpisodeRule rule;
   rule.frames_max = config.env.frames_max;
   rule.frames_max_test = config.env.test_frames_max;
-  if (preset == nullptr) return rule;
-  rule.noops = [preset = *preset, has_fire](uint64_t key) {
+  if (preset == nullptr) {
+    // tests that nothing else would end
+    if (rule.frames_max_test == 0 && environment.steps_max == 0)
+      rule.frames_max_test = rule.frames_max;
+    return rule;
+  }
+  rule.noops = [preset = *preset, has_fire = HasFire(environment)](uint64_t key) {
     return DrawNoops(preset, key, has_fire);
   };
   return rule;
@@ -170,7 +175,7 @@ Result<EnvironmentSetup> SetUpEvolution(const ExperimentConfig& config, bool ren
     if (!supported.ok() && config.run.device != "auto") return supported;
     if (!supported.ok()) setup.gpu.reset();
   }
-  setup.episodes = MakeEpisodeRule(config, atari, HasFire(setup.environment));
+  setup.episodes = MakeEpisodeRule(config, atari, setup.environment);
   ASSIGN_OR_RETURN(setup.episodes.record,
                    config.evolution->Records(setup.environment, setup.network()));
   return setup;
@@ -252,7 +257,7 @@ Result<EnvironmentSetup> SetUpLearning(const ExperimentConfig& config, uint32_t 
       ASSIGN_OR_RETURN(setup.fleet, MakeFleetUnion(std::move(both)));
     }
   }
-  setup.episodes = MakeEpisodeRule(config, atari, HasFire(setup.environment));
+  setup.episodes = MakeEpisodeRule(config, atari, setup.environment);
   return setup;
 }
 
