@@ -187,7 +187,7 @@ REFERENCES = {
 }
 
 
-@pytest.mark.parametrize("game", ["breakout", "frostbite", "freeway"])
+@pytest.mark.parametrize("game", ["breakout", "frostbite", pytest.param("freeway", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", REFERENCES)
 def test_preset_is_its_wrapper(name, game):
     env = make(game, name, sticky=0.0, life_loss="ignored")

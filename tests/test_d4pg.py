@@ -15,6 +15,7 @@ def test_pendulum_is_learned_in_seconds(tmp_path):
     assert outcome["test_mean"] > -200
 
 
+@pytest.mark.slow
 def test_actors_threads_and_ranks_leave_no_trace(tmp_path):
     expect_the_same_bits_of_any_workers(tmp_path, *SHARDS)
 

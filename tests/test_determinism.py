@@ -119,11 +119,11 @@ def send(number):
     return to
 
 
-@pytest.mark.parametrize("inference", ["actor", "engine"])
+@pytest.mark.parametrize("inference", ["actor", pytest.param("engine", marks=pytest.mark.slow)])
 def test_killed_actors_change_nothing(inference, atari, tmp_path):
     disturbed(tmp_path, inference, atari, send(signal.SIGKILL), moments=3)
 
 
-@pytest.mark.parametrize("inference", ["actor", "engine"])
+@pytest.mark.parametrize("inference", [pytest.param("actor", marks=pytest.mark.slow), "engine"])
 def test_stopped_actors_change_nothing(inference, atari, tmp_path):
     disturbed(tmp_path, inference, atari, send(signal.SIGSTOP), moments=1)

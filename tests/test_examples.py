@@ -22,6 +22,7 @@ PROGRAMS = {
     "resnet": ["--steps", 3, "--batch", 16, "--side", 16],
     "gan": ["--steps", 2, "--batch", 16, "--channels", 4],
 }
+CLASSIFIER_FIRST = ["classifier", *(pytest.param(name, marks=pytest.mark.slow) for name in ("resnet", "gan"))]
 TOLERANCE = 3e-6  # relative, of losses that differ by rounding only; measured: 2e-7
 pytestmark = pytest.mark.skipif(not (EXAMPLES / "mlp_exact").exists(), reason="built without torch")
 
@@ -80,7 +81,7 @@ def test_replicas_with_shares_are_one_with_the_whole_batch(alone, name):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("launcher,ranks", [("threads", 2), ("samara", 2)])
+@pytest.mark.parametrize("launcher,ranks", [pytest.param("threads", 2, marks=pytest.mark.slow), ("samara", 2)])
 def test_fast_mode_comes_close(alone, name, launcher, ranks):
     got = example(name, launcher, ranks, "--mode", "fast")
     assert got["world_size"] == ranks
@@ -94,7 +95,7 @@ def test_stopped_and_continued_at_another_size(alone, tmp_path):
     assert example("classifier", "threads", 4, "--out", tmp_path) == {**alone("classifier"), "world_size": 4}
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", CLASSIFIER_FIRST)
 def test_a_finished_run_continued_does_nothing(alone, name, tmp_path):
     for ranks in (2, 1):
         assert example(name, "threads", ranks, "--out", tmp_path) == {**alone(name), "world_size": ranks}
@@ -115,8 +116,9 @@ def test_exact_mode_goes_on_as_it_began(tmp_path):
     assert first["loss"] is not None
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("name, number", [
+    *((name, signal.SIGTERM) for name in PROGRAMS),
+    *(pytest.param(name, signal.SIGINT, marks=pytest.mark.slow) for name in PROGRAMS)])
 def test_asked_to_stop_it_saves_and_goes_on(alone, name, number, tmp_path):
     """One rank of two is asked; the parameters are those of a run that nobody stopped."""
     options = [*map(str, PROGRAMS[name]), "--json", "--out", str(tmp_path)]
@@ -227,14 +229,20 @@ def test_help_names_every_option(name):
         assert option in done.stdout
 
 
-def test_the_python_program_goes_on_with_other_ranks(tmp_path):
-    def last_line(python, *options):
-        done = subprocess.run([*python, ROOT / "examples/spirals.py", *map(str, options)], capture_output=True, text=True,
-                              timeout=300, env=environment(PYTHONPATH=str(ROOT / "build/python"), OMP_NUM_THREADS="1"))
-        assert done.returncode == 0, done.stderr[-3000:]
-        return done.stdout.splitlines()[-1]
+def last_line_of_spirals(python, *options):
+    done = subprocess.run([*python, ROOT / "examples/spirals.py", *map(str, options)], capture_output=True, text=True,
+                          timeout=300, env=environment(PYTHONPATH=str(ROOT / "build/python"), OMP_NUM_THREADS="1"))
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.splitlines()[-1]
 
-    want = last_line([sys.executable], "--steps", 120)
-    last_line(command("samara", 2, sys.executable), "--steps", 60, "--out", tmp_path / "run")
-    assert last_line([sys.executable], "--steps", 120, "--out", tmp_path / "run") == want
-    assert float(want.split()[1].rstrip(",")) > 0.6
+
+def test_the_python_program_learns():
+    last = last_line_of_spirals([sys.executable], "--steps", 120)
+    assert float(last.split()[1].rstrip(",")) > 0.6
+
+
+@pytest.mark.slow
+def test_the_python_program_goes_on_with_other_ranks(tmp_path):
+    want = last_line_of_spirals([sys.executable], "--steps", 120)
+    last_line_of_spirals(command("samara", 2, sys.executable), "--steps", 60, "--out", tmp_path / "run")
+    assert last_line_of_spirals([sys.executable], "--steps", 120, "--out", tmp_path / "run") == want

@@ -104,6 +104,7 @@ def test_exporting_again_gives_the_same_bytes(tmp_path):
     assert a.read_bytes() == b.read_bytes()
 
 
+@pytest.mark.slow
 def test_the_pages_examples_play_both_kinds(tmp_path):
     """doc/policy_file_format.md, as somebody pastes it: modules load the tensors strictly, and play what samara plays."""
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "doc/policy_file_format.md").read_text(), re.M | re.S)

@@ -51,7 +51,7 @@ LEARNERS = ["classic/cartpole-a2c", "classic/cartpole-sac", "classic/cartpole-dq
 
 
 @pytest.mark.parametrize("preset, frames, seconds", [
-    ("classic/cartpole-ppo", 4000, 60), ("classic/cartpole-ppo", 30_000, 1),
+    ("classic/cartpole-ppo", 4000, 60), pytest.param("classic/cartpole-ppo", 30_000, 1, marks=pytest.mark.slow),
     *(pytest.param(preset, 3000, 60, marks=pytest.mark.slow) for preset in LEARNERS)])  # fmt: skip
 def test_what_a_learning_run_says_to_do_next_gives_the_longer_run(preset, frames, seconds, tmp_path):
     """Its bits are those of a run that had the larger budget from the start; it goes on where it last had its environments."""

@@ -32,6 +32,7 @@ def test_a_goal_is_reached_with_hindsight_and_seldom_without(tmp_path):
     assert reached > -20 and train(tmp_path / "without", *REACH, "her.fraction=0")["test_mean"] < reached - 10
 
 
+@pytest.mark.slow
 def test_actors_threads_and_ranks_leave_no_trace(tmp_path):
     first = expect_the_same_bits_of_any_workers(tmp_path, *SHARDS)
     assert hash_of(train(tmp_path / "c", *SHARDS, "her.fraction=0.5")) != first

@@ -328,6 +328,7 @@ def check_load(result, streams):
     assert result["kb_per_stream"] <= 100 and result["fairness"] >= 0.95
 
 
+@pytest.mark.slow
 def test_a_thousand_streams():
     check_load(load(2048, 1, 1000, 5), 1000)
 

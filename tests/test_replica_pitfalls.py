@@ -43,7 +43,7 @@ def launch(pitfall: str, transport: str, **variables: str) -> tuple[int, dict[in
                  marks=pytest.mark.slow),
     pytest.param("other_count", [r"ranks 0, 2: all_reduce sum of float32\[4\] at ", r"rank 1: all_reduce sum of float32\[5\] at "],
                  marks=pytest.mark.slow),
-    ("other_operation", [r"ranks 0, 2: all_reduce sum of ", r"rank 1: broadcast "]),
+    pytest.param("other_operation", [r"ranks 0, 2: all_reduce sum of ", r"rank 1: broadcast "], marks=pytest.mark.slow),
 ])
 def test_different_calls_are_named_on_every_rank(pitfall, words, transport):
     code, said, _ = launch(pitfall, transport)
@@ -77,7 +77,8 @@ def test_parameters_that_differ_are_named(transport):
             said[rank]
 
 
-@pytest.mark.parametrize("mode", ["exact", pytest.param("fast", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["exact", "fast"])
 def test_parameters_without_gradients_do_not_wait(mode, transport):
     code, said, _ = launch("uneven_gradients", transport, SAMARA_MODE=mode)
     assert code == 0, said

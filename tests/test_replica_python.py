@@ -434,6 +434,7 @@ def test_messages_are_like_what_is_expected():
         in_step(ranks, step)
 
 
+@pytest.mark.slow
 def test_a_message_is_awaited_in_silence(tmp_path):
     text = """
         import time
@@ -598,7 +599,7 @@ SCRIPT = """
 
 
 @pytest.mark.parametrize("last, code, words", [
-    ("pass", 0, ""), pytest.param("sys.exit(3)", 3, "", marks=pytest.mark.slow),
+    pytest.param("pass", 0, "", marks=pytest.mark.slow), pytest.param("sys.exit(3)", 3, "", marks=pytest.mark.slow),
     pytest.param("raise KeyError('k')", 70, "KeyError", marks=pytest.mark.slow),
     pytest.param("replicator.wrap(3)", 70, "AttributeError", marks=pytest.mark.slow),
     ("raise samara.replica.ReplicationError(65, 'a file')", 65, "samara: a file")])

@@ -112,7 +112,7 @@ def test_free_mode_learns_and_resumes(tmp_path):
     ok("train", "--resume", tmp_path / "run", "learn.frames=4000", "--json")
 
 
-@pytest.mark.default_tier
+@pytest.mark.slow
 def test_discrete_actions_are_learned_in_seconds(tmp_path):
     assert train(tmp_path / "run", "classic/cartpole-sac", "run.random_episodes=0")["test_mean"] >= 475
 

@@ -36,7 +36,8 @@ def long(tmp_path_factory):
     return train(tmp_path_factory.mktemp("alone") / "run", *LONG)
 
 
-@pytest.mark.parametrize("launcher, ranks", [("samara", 1), ("samara", 2), ("samara", 4), ("torchrun", 2)])
+@pytest.mark.parametrize("launcher, ranks", [
+    ("samara", 1), ("samara", 2), pytest.param("samara", 4, marks=pytest.mark.slow), ("torchrun", 2)])
 def test_ranks_learn_what_one_learns(launcher, ranks, short, tmp_path):
     shared = result(launcher, ranks, *SHORT, "--out", tmp_path / "run")
     assert shared["ranks"] == ranks
@@ -82,7 +83,7 @@ def checkpoints(run: Path) -> int:
     return len(list(run.glob("checkpoints/*/manifest.json")))
 
 
-@pytest.mark.parametrize("whom", ["all", pytest.param("rank 1", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("whom", [pytest.param("all", marks=pytest.mark.slow), "rank 1"])
 def test_a_stop_saves_and_another_number_of_ranks_goes_on(whom, long, tmp_path):
     run = tmp_path / "run"
     process = start("samara", 4 if whom == "all" else 2, *LONG, "--out", run)

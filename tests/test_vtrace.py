@@ -262,6 +262,7 @@ COLOURS = ["classic/catch-vtrace", "env.id=colours:Colours-v0", "network.name=ml
 ENVS = {"PYTHONPATH": str(TESTS / "envs")}
 
 
+@pytest.mark.slow
 def test_colour_images_are_stacked(tmp_path):
     """Each action pays by the image before the last one: 10 for who sees two, 1/3 of 9 and the first for who sees one."""
     two, one = (train(tmp_path / name, *COLOURS, *words, **ENVS) for name, words in (("two", ["env.stack=2"]), ("one", [])))
