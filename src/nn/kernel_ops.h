@@ -132,7 +132,7 @@ struct CellTask {
 };
 
 // out[m][n] = sum over links of left(m, link) * right[link][n]: one chain of fused multiply-adds
-// per element, links ascending.
+// per element, links ascending. A chain begins with 0, with bias[n], or with what `out` holds.
 struct ProductTask {
   const float* left;  // (m, link) at left[m * left_row + link * left_link]
   size_t left_row, left_link;
@@ -141,7 +141,8 @@ struct ProductTask {
   float* out;
   size_t out_row;
   size_t rows, links, columns;  // columns: a multiple of kProductColumns; rows > 0
-  bool add;                     // the chains begin with what `out` holds instead of 0
+  bool add;                     // begin with `out`
+  const float* bias = nullptr;  // [columns]; null: none
 };
 constexpr size_t kProductColumns = 16;
 

@@ -23,7 +23,9 @@ void ProductTile(const ProductTask& t, size_t row, size_t column) {
   for (size_t i = 0; i < kProductRows; ++i) {
     SAMARA_UNROLL
     for (size_t v = 0; v < kVectors; ++v)
-      sum[i][v] = t.add ? Load(out[i] + v * kLanes) : Broadcast(0.0f);
+      sum[i][v] = t.add    ? Load(out[i] + v * kLanes)
+                  : t.bias ? Load(t.bias + column + v * kLanes)
+                           : Broadcast(0.0f);
   }
   const float* right = t.right + column;
   for (size_t link = 0; link < t.links; ++link, right += t.right_row) {

@@ -81,8 +81,6 @@ void Perceptron::Forward(std::span<const float> parameters, size_t rows,
   for (size_t s = 0; s < layers_.size(); ++s) {
     const DenseLayer& layer = layers_[s];
     float* out = pass.values[s].data();
-    const float* bias = parameters.data() + layer.bias;
-    for (size_t row = 0; row < rows; ++row) std::copy_n(bias, layer.row, out + row * layer.row);
     ops.product({.left = in,
                  .left_row = in_row,
                  .left_link = 1,
@@ -93,7 +91,8 @@ void Perceptron::Forward(std::span<const float> parameters, size_t rows,
                  .rows = rows,
                  .links = layer.inputs,
                  .columns = layer.row,
-                 .add = true});
+                 .add = false,
+                 .bias = parameters.data() + layer.bias});
     if (layer.activation != Activation::kNone)
       ops.activate(out, rows * layer.row, KernelActivation(layer.activation));
     in = out, in_row = layer.row;
