@@ -98,14 +98,16 @@ Status RankSync::Combine(std::span<const std::span<const float>> mine, std::span
   const auto each = static_cast<uint32_t>(mine.size());
   const uint32_t first = each * static_cast<uint32_t>(rank()),
                  leaves = each * static_cast<uint32_t>(ranks());
+  const std::span<std::byte> out = std::as_writable_bytes(sum);
+  if (alone()) {
+    std::vector<Partial> rows;
+    for (uint32_t i = 0; i < each; ++i) rows.push_back({{i, i + 1}, std::as_bytes(mine[i])});
+    FoldTree(ReduceOp::kSum, ElementType::kF32, leaves, rows, out);
+    return Status::Ok();
+  }
   TreeFolder folder(ReduceOp::kSum, ElementType::kF32, leaves, first, first + each);
   for (const std::span<const float> row : mine) folder.Add(std::as_bytes(row));
   const std::vector<Partial> partials = folder.partials();
-  const std::span<std::byte> out = std::as_writable_bytes(sum);
-  if (alone()) {
-    FoldTree(ReduceOp::kSum, ElementType::kF32, leaves, partials, out);
-    return Status::Ok();
-  }
   return group_->communicator().AllReduce(
       {.operation = "gradients", .operand = fmt::format("float32[{}, {}]", leaves, sum.size())},
       ReduceOp::kSum, ElementType::kF32, leaves, partials, out);

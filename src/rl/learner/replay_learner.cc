@@ -191,6 +191,7 @@ class ReplayLearner final : public Agent {
   const std::unique_ptr<ReplayScratch> acting_scratch_;  // of inference
   VersionQueue<const std::vector<float>> versions_;
   std::vector<ShardWork> parts_;
+  std::vector<float> row_;  // the sum of the shards' rows
   uint64_t version_ = 0, steps_ = 0;
 };
 
@@ -284,13 +285,13 @@ Result<bool> ReplayLearner::TakeStep(double frames, UpdateReport& report) {
   clock = Now();
   std::vector<std::span<const float>> rows;
   for (const ShardWork& part : parts_) rows.emplace_back(part.row);
-  std::vector<float> row(rows[0].size());
-  RETURN_IF_ERROR(AddShards(combiner_, rows, row));
+  row_.resize(rows[0].size());
+  RETURN_IF_ERROR(AddShards(combiner_, rows, row_));
   size_t at = learned_.size();
   std::map<std::string, double> numbers;
-  for (const auto& [name, value] : parts_[0].numbers) numbers[name] = row[at++];
-  const std::span<float> gradient = std::span(row).first(learned_.size());
-  if (const float largest = LargestOf(all_shards_, row); largest != 1)
+  for (const auto& [name, value] : parts_[0].numbers) numbers[name] = row_[at++];
+  const std::span<float> gradient = std::span(row_).first(learned_.size());
+  if (const float largest = LargestOf(all_shards_, row_); largest != 1)
     for (float& value : algorithm_->Weighted(gradient)) value /= largest;
   const bool taken = std::isfinite(numbers.at("loss")) && StepGroups(gradient, frames, report);
   ++steps_, ++report.steps;
