@@ -130,7 +130,7 @@ Result<json> MeasureDevicePopulation(Accelerator& accelerator, const NetworkDesc
                    DevicePopulation::Make(accelerator, network,
                                           {FrameStackRule{.depth = network.channels}, networks,
                                            networks * load.many}));
-  ASSIGN_OR_RETURN(const auto decoder, DeviceDecoder::Make(*population, 2 * kParents));
+  const auto decoder = std::make_unique<DeviceDecoder>(*population, 2 * kParents);
   ASSIGN_OR_RETURN(const auto all, population->MakeLane(networks * load.many));
   ASSIGN_OR_RETURN(const double children, ChildrenPerSecond(*population, *all, *decoder));
   for (uint32_t n = 0; n < networks; ++n) RETURN_IF_ERROR(decoder->Load(*all, n, Individual(n)));

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "core/rng.h"
 
@@ -30,10 +31,9 @@ int Run(int argc, char** argv) {
     for (const auto& [members, many] : {std::pair<size_t, uint32_t>(networks, 1),
                                         std::pair<size_t, uint32_t>((networks + 15) / 16, 1),
                                         std::pair<size_t, uint32_t>((networks + 31) / 32, 32)}) {
-      const auto measured = bench::MeasureDevicePopulation(
+      auto measured = bench::MeasureDevicePopulation(
           *accelerator, network, frames, {.population = members, .many = many, .seconds = seconds});
-      std::printf("%s\n",
-                  measured.ok() ? measured->dump().c_str() : measured.status().message().c_str());
+      std::printf("%s\n", std::move(measured).ValueOrThrow().dump().c_str());
       std::fflush(stdout);
     }
   }

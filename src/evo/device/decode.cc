@@ -58,11 +58,6 @@ bool DecodesOnDevice(const Genome& genome) {
   return scaled && genome.noise != NoiseKind::kTable && genome.plain();
 }
 
-Result<std::unique_ptr<DeviceDecoder>> DeviceDecoder::Make(DevicePopulation& population,
-                                                           size_t ancestors) {
-  return std::unique_ptr<DeviceDecoder>(new DeviceDecoder(population, ancestors));
-}
-
 DeviceDecoder::Counters DeviceDecoder::counters() const {
   const MutexLock lock(mu_);
   return counters_;
@@ -173,7 +168,6 @@ Status DeviceDecoder::Load(DevicePopulation::Lane& lane, uint32_t network, const
   });
   RETURN_IF_ERROR(lane.stream().Synchronize());
   const MutexLock lock(mu_);
-  ++counters_.loads;
   counters_.mutations += task.mutation_count;
   return Status::Ok();
 }

@@ -27,13 +27,12 @@ bool DecodesOnDevice(const Genome& genome);
 class DeviceDecoder {
  public:
   // `ancestors`: vectors that are kept.
-  static Result<std::unique_ptr<DeviceDecoder>> Make(DevicePopulation& population,
-                                                     size_t ancestors);
+  DeviceDecoder(DevicePopulation& population, size_t ancestors)
+      : p_(population), ancestors_max_(ancestors) {}
   // Writes the genome's parameters into a network. REQUIRES: DecodesOnDevice(genome).
   Status Load(DevicePopulation::Lane& lane, uint32_t network, const Genome& genome);
 
   struct Counters {
-    uint64_t loads = 0;      // calls of Load
     uint64_t ancestors = 0;  // vectors that were built on the way
     uint64_t mutations = 0;  // applied, in all
   };
@@ -45,8 +44,6 @@ class DeviceDecoder {
     DeviceBytes parameters;
   };
   using Shared = std::shared_ptr<const Ancestor>;
-  explicit DeviceDecoder(DevicePopulation& population, size_t ancestors)
-      : p_(population), ancestors_max_(ancestors) {}
   Shared FindLongest(const Genome& genome, size_t mutations_max) REQUIRES(mu_);
   // Holds what a task uploads, until it has been done.
   struct Sent {

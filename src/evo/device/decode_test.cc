@@ -51,7 +51,7 @@ void ExpectTheNetworkOf(const Genome& genome, Storage storage, Accelerator& devi
   const auto population =
       DevicePopulation::Make(device, network, {FrameStackRule{}, 2, 2}).ValueOrThrow();
   const auto lane = population->MakeLane(2).ValueOrThrow();
-  const auto decoder = DeviceDecoder::Make(*population, 3).ValueOrThrow();
+  const auto decoder = std::make_unique<DeviceDecoder>(*population, 3);
   std::vector<float> canonical(network.parameter_count);
   DecodeParameters(genome, network, canonical);
   ASSERT_TRUE(lane->Load(0, canonical).ok());
@@ -66,7 +66,7 @@ void ExpectTheNetworkOf(const Genome& genome, Storage storage, Accelerator& devi
 TEST(DeviceDecoderTest, WritesWhatTheCpuDecodes) {
   std::vector<std::unique_ptr<Accelerator>> devices;
   devices.push_back(Accelerator::Cpu().ValueOrThrow());
-  if (!Accelerator::Gpus().empty()) devices.push_back(Accelerator::Gpu(0).ValueOrThrow());
+  if (auto gpu = Accelerator::Gpu(0); gpu.ok()) devices.push_back(std::move(*gpu));
   for (const auto& device : devices) {
     for (const Storage storage : {Storage::kFloat32, Storage::kBf16, Storage::kInt8}) {
       for (const size_t mutations : {0, 1, 7}) {
@@ -85,7 +85,7 @@ TEST(DeviceDecoderTest, KeepsParentsAndAppliesOneMutationToAChild) {
   const auto population =
       DevicePopulation::Make(*device, network, {std::nullopt, 2, 2}).ValueOrThrow();
   const auto lane = population->MakeLane(2).ValueOrThrow();
-  const auto decoder = DeviceDecoder::Make(*population, 2).ValueOrThrow();
+  const auto decoder = std::make_unique<DeviceDecoder>(*population, 2);
   Genome genome = Child(NoiseKind::kNormal, InitKind::kHe, 10);
   ASSERT_TRUE(decoder->Load(*lane, 0, genome).ok());  // nine for the parent, one
   genome.mutations.back().key = 5;

@@ -89,7 +89,7 @@ class DevicePolicies : public SlotPolicies {
         DevicePopulation::Make(*accelerator_, model_->kernel().network(),
                                {input.stacked ? std::optional(input.stack) : std::nullopt, slots,
                                 slots, input.stacked && input.dtype == DType::kFloat32}));
-    ASSIGN_OR_RETURN(decoder_, DeviceDecoder::Make(*population_, kAncestors));
+    decoder_ = std::make_unique<DeviceDecoder>(*population_, kAncestors);
     return Status::Ok();
   }
 

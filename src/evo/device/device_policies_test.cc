@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "evo/algorithms/ga_test_util.h"
@@ -20,7 +21,7 @@ std::unique_ptr<Accelerator> MakeDevice(bool gpu) {
 }
 
 std::vector<bool> CpuAndGpu() {
-  if (Accelerator::Gpus().empty()) return {false};
+  if (!Accelerator::Gpu(0).ok()) return {false};
   return {false, true};
 }
 
@@ -34,6 +35,26 @@ std::unique_ptr<Evaluator> OnDevice(const std::string& id, const std::string& ne
                            threads)
       .ValueOrThrow();
 }
+
+// A device with room for some allocations.
+class ScarceDevice : public Accelerator {
+ public:
+  explicit ScarceDevice(int allocations) : left_(allocations) {}
+  std::string name() const override { return "scarce"; }
+  bool gpu() const override { return false; }
+  Result<DeviceBytes> Allocate(size_t bytes) override {
+    if (left_ == 0) return Status(Code::kNoResources, "scarce: no room");
+    --left_;
+    return cpu_->Allocate(bytes);
+  }
+  Result<DeviceBytes> AllocateHost(size_t bytes) override { return cpu_->AllocateHost(bytes); }
+  Result<std::unique_ptr<DeviceStream>> MakeStream() override { return cpu_->MakeStream(); }
+
+ private:
+  void Free(std::byte*, bool) override {}  // the CPU owns it
+  const std::unique_ptr<Accelerator> cpu_ = Accelerator::Cpu().ValueOrThrow();
+  std::atomic<int> left_;
+};
 
 // The state after some generations: elites, parents, fitness, all genomes.
 std::string Evolve(Evaluator& evaluator, const NetworkDescription& network) {
@@ -59,48 +80,78 @@ TEST(DevicePoliciesTest, AGaEndsInTheSameState) {
   }
 }
 
-// Frames of bytes and of floats, stacked: the same outputs, bit for bit.
-TEST(DevicePoliciesTest, SeesTheFramesThatTheCpuSees) {
-  for (const DType dtype : {DType::kUint8, DType::kFloat32}) {
-    ActionSpec action;
-    action.discrete = false, action.n = 3, action.raw = true;
-    const auto model = [&] {
-      return std::make_unique<PolicyModel>(
-          MakeNetwork("conv 4 2x2 tanh, dense 8 tanh", 5, 6, 4, 3).ValueOrThrow(),
-          InputRule{.stacked = true, .stack = {.depth = 4}, .dtype = dtype}, action);
-    };
-    const auto cpu = MakeCpuPolicies(model(), 1);
-    for (const bool gpu : CpuAndGpu()) {
-      const auto device = MakeDevicePolicies(MakeDevice(gpu), model(), 1, 1).ValueOrThrow();
-      std::vector<float> parameters(model()->kernel().network().parameter_count);
-      const CounterRng rng(3);
-      for (size_t i = 0; i < parameters.size(); ++i)
-        parameters[i] = static_cast<float>(rng.Normal(i));
-      const FixedParameters source(parameters);
-      for (SlotPolicies* policies : {cpu.get(), device.get()}) policies->Reset();
-      const auto a = cpu->MakeWorker().ValueOrThrow(), b = device->MakeWorker().ValueOrThrow();
-      ASSERT_TRUE(cpu->Load(*a, 0, {0, 0}, source).ok());
-      ASSERT_TRUE(device->Load(*b, 0, {0, 0}, source).ok());
-      cpu->StartEpisode(0, {}, false), device->StartEpisode(0, {}, false);
-      std::vector<std::byte> frame(30 * SizeOf(dtype));
-      for (uint64_t step = 0; step < 7; ++step) {
-        for (size_t i = 0; i < 30; ++i) {
-          const auto x = static_cast<float>(rng.Uniform(step * 30 + i));
-          if (dtype == DType::kFloat32)
-            std::memcpy(&frame[4 * i], &x, sizeof x);
-          else
-            frame[i] = static_cast<std::byte>(static_cast<int>(255 * x));
-        }
-        const std::span<const std::byte> observation = frame;
-        const uint32_t slot = 0;
-        Action chosen[2];
-        ASSERT_TRUE(cpu->Decide(*a, {&slot, 1}, {&observation, 1}, {&chosen[0], 1}).ok());
-        ASSERT_TRUE(device->Decide(*b, {&slot, 1}, {&observation, 1}, {&chosen[1], 1}).ok());
-        EXPECT_TRUE(std::ranges::equal(chosen[0].values, chosen[1].values))
-            << "gpu " << gpu << ", step " << step;
+// Too little memory shows before the first generation; what holds the networks is enough, and more
+// than that holds some ancestors.
+TEST(DevicePoliciesTest, WithoutRoomForAncestorsAGaEndsInTheSameState) {
+  const auto factory = Native("CartPole-v1");
+  const NetworkDescription network = Network("dense 8 tanh", 4, 2);
+  const auto with_room = [&](int allocations) -> Result<std::unique_ptr<Evaluator>> {
+    ASSIGN_OR_RETURN(auto policies, MakeDevicePolicies(std::make_unique<ScarceDevice>(allocations),
+                                                       ModelFor(factory, "dense 8 tanh"), 3, 2));
+    return MakeSlotEvaluator(MakeThreadFleet(factory, 3, 2).ValueOrThrow(), std::move(policies), 1);
+  };
+  int least = 0;
+  for (; !with_room(least).ok(); ++least)
+    ASSERT_EQ(with_room(least).status().code(), Code::kNoResources);
+  ASSERT_GT(least, 3);
+  const auto cpu =
+      MakeDirectEvaluator(factory, ModelFor(factory, "dense 8 tanh"), 2).ValueOrThrow();
+  const std::string expected = Evolve(*cpu, network);
+  for (const int more : {0, 1, 2, 4})
+    EXPECT_EQ(Evolve(*with_room(least + more).ValueOrThrow(), network), expected) << more;
+}
+
+// Frames of bytes and of floats, gray ones that are stacked and coloured ones that are not: the
+// same outputs, bit for bit.
+void ExpectTheOutputsOfTheCpu(DType dtype, bool stacked) {
+  const size_t size = stacked ? 30 : 90;
+  ActionSpec action;
+  action.discrete = false, action.n = 3, action.raw = true;
+  const auto model = [&] {
+    return std::make_unique<PolicyModel>(
+        MakeNetwork("conv 4 2x2 tanh, dense 8 tanh", 5, 6, stacked ? 4 : 3, 3).ValueOrThrow(),
+        InputRule{.stacked = stacked, .stack = {.depth = 4}, .dtype = dtype}, action);
+  };
+  const auto cpu = MakeCpuPolicies(model(), 1);
+  for (const bool gpu : CpuAndGpu()) {
+    const auto device = MakeDevicePolicies(MakeDevice(gpu), model(), 1, 1).ValueOrThrow();
+    std::vector<float> parameters(model()->kernel().network().parameter_count);
+    const CounterRng rng(3);
+    for (size_t i = 0; i < parameters.size(); ++i)
+      parameters[i] = static_cast<float>(rng.Normal(i));
+    const FixedParameters source(parameters);
+    for (SlotPolicies* policies : {cpu.get(), device.get()}) policies->Reset();
+    const auto a = cpu->MakeWorker().ValueOrThrow(), b = device->MakeWorker().ValueOrThrow();
+    ASSERT_TRUE(cpu->Load(*a, 0, {0, 0}, source).ok());
+    ASSERT_TRUE(device->Load(*b, 0, {0, 0}, source).ok());
+    cpu->StartEpisode(0, {}, false), device->StartEpisode(0, {}, false);
+    std::vector<std::byte> frame(size * SizeOf(dtype));
+    for (uint64_t step = 0; step < 7; ++step) {
+      for (size_t i = 0; i < size; ++i) {
+        const auto x = static_cast<float>(rng.Uniform(step * size + i));
+        if (dtype == DType::kFloat32)
+          std::memcpy(&frame[4 * i], &x, sizeof x);
+        else
+          frame[i] = static_cast<std::byte>(static_cast<int>(255 * x));
       }
+      const std::span<const std::byte> observation = frame;
+      const uint32_t slot = 0;
+      Action chosen[2];
+      ASSERT_TRUE(cpu->Decide(*a, {&slot, 1}, {&observation, 1}, {&chosen[0], 1}).ok());
+      ASSERT_TRUE(device->Decide(*b, {&slot, 1}, {&observation, 1}, {&chosen[1], 1}).ok());
+      EXPECT_TRUE(std::ranges::equal(chosen[0].values, chosen[1].values))
+          << "gpu " << gpu << ", step " << step;
     }
   }
+}
+
+TEST(DevicePoliciesTest, SeesTheFramesThatTheCpuSees) {
+  for (const DType dtype : {DType::kUint8, DType::kFloat32})
+    for (const bool stacked : {true, false}) {
+      SCOPED_TRACE(std::string(stacked ? "stacked " : "coloured ") +
+                   (dtype == DType::kUint8 ? "bytes" : "floats"));
+      ExpectTheOutputsOfTheCpu(dtype, stacked);
+    }
 }
 
 // Counts what is loaded, and writes a policy of its handle's own.

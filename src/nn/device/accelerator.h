@@ -79,13 +79,10 @@ class Accelerator {
   static bool BuiltForGpus();
   // As ChooseDevices (core/device.h), among GPUs for which there are kernels.
   static Result<std::vector<Device>> Choose(const DeviceChoice& choice);
-  // Names of the GPUs here; empty as well where this build has no kernels for them.
-  static std::vector<std::string> Gpus();
 
   virtual std::string name() const = 0;
   virtual bool gpu() const = 0;
-  virtual size_t memory_free() const = 0;
-  // kNoResources: what was asked for and what is free.
+  // kNoResources: what is wanted and what is free. kUnavailable: the device has failed.
   virtual Result<DeviceBytes> Allocate(size_t bytes) = 0;
   // Memory of the host from which copies are quickest.
   virtual Result<DeviceBytes> AllocateHost(size_t bytes) = 0;

@@ -4,9 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "core/check.h"
 #include "core/clock.h"
-#include "core/resources.h"
 #include "nn/device/accelerator.h"
 #include "nn/device/launch.h"
 
@@ -54,7 +52,6 @@ class CpuAccelerator : public Accelerator {
  public:
   std::string name() const override { return "cpu"; }
   bool gpu() const override { return false; }
-  size_t memory_free() const override { return AvailableMemory().value_or(0); }
   Result<DeviceBytes> Allocate(size_t bytes) override {
     constexpr size_t kAlignment = 256;  // as on a GPU
     void* data = std::aligned_alloc(kAlignment, (bytes + kAlignment) / kAlignment * kAlignment);

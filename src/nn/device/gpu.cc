@@ -6,8 +6,8 @@
 namespace samara {
 namespace {
 
-Status Failed(Code code, const std::string& what, const std::string& error) {
-  return Status(code, what + ": " + error);
+Status Failed(const std::string& what, const char* error) {
+  return {gpu::IsOutOfMemory(error) ? Code::kNoResources : Code::kUnavailable, what + ": " + error};
 }
 
 class GpuStream : public DeviceStream {
@@ -17,7 +17,7 @@ class GpuStream : public DeviceStream {
     const char* error = gpu::MakeStream(&stream->stream_);
     if (error == nullptr) error = gpu::MakeEvent(&stream->events_[0]);
     if (error == nullptr) error = gpu::MakeEvent(&stream->events_[1]);
-    if (error != nullptr) return Failed(Code::kUnavailable, "GPU: no stream", error);
+    if (error != nullptr) return Failed("GPU " + std::to_string(ordinal) + ": no stream", error);
     return std::unique_ptr<DeviceStream>(std::move(stream));
   }
   ~GpuStream() override {
@@ -48,7 +48,7 @@ class GpuStream : public DeviceStream {
   Status Synchronize() override {
     Keep(gpu::Synchronize(stream_));
     if (error_.empty()) return Status::Ok();
-    return Failed(Code::kUnavailable, "GPU " + std::to_string(ordinal_) + " failed", error_);
+    return Failed("GPU " + std::to_string(ordinal_) + " failed", error_.c_str());
   }
   void Start() override {
     Use();
@@ -89,15 +89,10 @@ class GpuAccelerator : public Accelerator {
   GpuAccelerator(int ordinal, std::string name) : ordinal_(ordinal), name_(std::move(name)) {}
   std::string name() const override { return name_; }
   bool gpu() const override { return true; }
-  size_t memory_free() const override {
-    size_t free = 0, total = 0;
-    (void)gpu::Use(ordinal_);
-    return gpu::Memory(&free, &total) == nullptr ? free : 0;
-  }
   Result<DeviceBytes> Allocate(size_t bytes) override { return Take(bytes, false); }
   Result<DeviceBytes> AllocateHost(size_t bytes) override { return Take(bytes, true); }
   Result<std::unique_ptr<DeviceStream>> MakeStream() override {
-    if (const char* error = gpu::Use(ordinal_)) return Failed(Code::kUnavailable, name_, error);
+    if (const char* error = gpu::Use(ordinal_)) return Failed(name_, error);
     return GpuStream::Make(ordinal_);
   }
 
@@ -107,15 +102,17 @@ class GpuAccelerator : public Accelerator {
     const char* error = gpu::Use(ordinal_);
     if (error == nullptr)
       error = host ? gpu::AllocateHost(&data, bytes) : gpu::Allocate(&data, bytes);
-    if (error != nullptr && host)
-      return Failed(Code::kNoResources,
-                    "no host memory for copies of " + std::to_string(bytes >> 20) + " MB", error);
-    if (error != nullptr)
-      return Failed(Code::kNoResources,
-                    name_ + ": no room for " + std::to_string(bytes >> 20) + " MB of " +
-                        std::to_string(memory_free() >> 20) + " MB free",
-                    error);
-    return DeviceBytes(this, static_cast<std::byte*>(data), bytes, host);
+    if (error == nullptr) return DeviceBytes(this, static_cast<std::byte*>(data), bytes, host);
+    const std::string wanted = std::to_string(bytes >> 20) + " MB";
+    if (host) return Failed("no host memory for copies of " + wanted, error);
+    return Failed(name_ + ": no room for " + wanted + " of " + std::to_string(MemoryFree() >> 20) +
+                      " MB free",
+                  error);
+  }
+  size_t MemoryFree() const {
+    size_t free = 0, total = 0;
+    (void)gpu::Use(ordinal_);
+    return gpu::Memory(&free, &total) == nullptr ? free : 0;
   }
   void Free(std::byte* data, bool host) override { host ? gpu::FreeHost(data) : gpu::Free(data); }
   const int ordinal_;
@@ -126,34 +123,22 @@ class GpuAccelerator : public Accelerator {
 
 bool Accelerator::BuiltForGpus() { return true; }
 
-std::vector<std::string> Accelerator::Gpus() {
-  std::vector<std::string> names;
-  int count = 0;
-  (void)gpu::Count(&count);  // none where it fails
-  for (int i = 0; i < count; ++i) {
-    gpu::Properties properties{};
-    if (gpu::Describe(i, &properties) == nullptr) names.emplace_back(properties.name);
-  }
-  return names;
-}
-
 Result<std::unique_ptr<Accelerator>> Accelerator::Gpu(int ordinal) {
   const std::string which = "run.device=cuda:" + std::to_string(ordinal);
   int count = 0;
   if (const char* error = gpu::Count(&count))
-    return Failed(Code::kUnavailable, which + ": expected a GPU that CUDA can use, or cpu", error);
+    return Failed(which + ": expected a GPU that CUDA can use, or cpu", error);
   if (ordinal < 0 || ordinal >= count)
     return Status(Code::kUnavailable, which + ": expected a GPU below cuda:" +
                                           std::to_string(count) + ", which are there, or cpu");
   gpu::Properties properties{};
-  if (const char* error = gpu::Describe(ordinal, &properties))
-    return Failed(Code::kUnavailable, which, error);
+  if (const char* error = gpu::Describe(ordinal, &properties)) return Failed(which, error);
   if (10 * properties.major + properties.minor < kKernelCapabilityMin)
     return Status(Code::kConfig, which + ", " + properties.name + ": compute capability " +
                                      std::to_string(properties.major) + "." +
                                      std::to_string(properties.minor) +
                                      "; expected 8.0 or newer, or cpu");
-  if (const char* error = gpu::Use(ordinal)) return Failed(Code::kUnavailable, which, error);
+  if (const char* error = gpu::Use(ordinal)) return Failed(which, error);
   return std::unique_ptr<Accelerator>(
       std::make_unique<GpuAccelerator>(ordinal, std::string(properties.name)));
 }

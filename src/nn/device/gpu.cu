@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstring>
 
 #include "nn/device/gpu_runtime.h"
 #include "nn/device/launch.h"
@@ -66,6 +67,12 @@ const char* Text(cudaError_t error) {
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
 }
 
+// Of a call that makes something: its failure is none of the work that follows.
+const char* Made(cudaError_t error) {
+  if (error != cudaSuccess) (void)cudaGetLastError();
+  return Text(error);
+}
+
 }  // namespace
 
 namespace gpu {
@@ -74,6 +81,10 @@ const char* Run(void* stream, const device::PushTask& task) { return RunOn(strea
 const char* Run(void* stream, const device::ConvTask& task) { return RunOn(stream, task); }
 const char* Run(void* stream, const device::DenseTask& task) { return RunOn(stream, task); }
 const char* Run(void* stream, const device::PlaceTask& task) { return RunOn(stream, task); }
+
+bool IsOutOfMemory(const char* error) {
+  return std::strcmp(error, cudaGetErrorString(cudaErrorMemoryAllocation)) == 0;
+}
 
 const char* Count(int* count) {
   *count = 0;
@@ -84,30 +95,24 @@ const char* Describe(int ordinal, Properties* properties) {
   cudaDeviceProp found;
   if (const char* error = Text(cudaGetDeviceProperties(&found, ordinal))) return error;
   for (int i = 0; i < 256; ++i) properties->name[i] = found.name[i];
-  properties->major = found.major, properties->minor = found.minor;
-  properties->multiprocessors = found.multiProcessorCount;
+  properties->major = found.major;
+  properties->minor = found.minor;
   return nullptr;
 }
 const char* Use(int ordinal) { return Text(cudaSetDevice(ordinal)); }
 const char* Memory(size_t* free, size_t* total) { return Text(cudaMemGetInfo(free, total)); }
-const char* Allocate(void** data, size_t bytes) {
-  const char* error = Text(cudaMalloc(data, bytes));
-  if (error != nullptr) (void)cudaGetLastError();  // it is no fault of the work that follows
-  return error;
-}
+const char* Allocate(void** data, size_t bytes) { return Made(cudaMalloc(data, bytes)); }
 const char* AllocateHost(void** data, size_t bytes) {
-  const char* error = Text(cudaHostAlloc(data, bytes, cudaHostAllocPortable));
-  if (error != nullptr) (void)cudaGetLastError();
-  return error;
+  return Made(cudaHostAlloc(data, bytes, cudaHostAllocPortable));
 }
 void Free(void* data) { (void)cudaFree(data); }
 void FreeHost(void* data) { (void)cudaFreeHost(data); }
 
 const char* MakeStream(void** stream) {
-  cudaStream_t made;
-  const cudaError_t error = cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking);
-  *stream = made;
-  return Text(error);
+  cudaStream_t made = nullptr;
+  const char* error = Made(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
+  *stream = error == nullptr ? made : nullptr;
+  return error;
 }
 void DropStream(void* stream) { (void)cudaStreamDestroy(static_cast<cudaStream_t>(stream)); }
 const char* Copy(void* stream, void* to, const void* from, size_t bytes) {
@@ -121,10 +126,10 @@ const char* Synchronize(void* stream) {
   return Text(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
 }
 const char* MakeEvent(void** event) {
-  cudaEvent_t made;
-  const cudaError_t error = cudaEventCreate(&made);
-  *event = made;
-  return Text(error);
+  cudaEvent_t made = nullptr;
+  const char* error = Made(cudaEventCreate(&made));
+  *event = error == nullptr ? made : nullptr;
+  return error;
 }
 void DropEvent(void* event) { (void)cudaEventDestroy(static_cast<cudaEvent_t>(event)); }
 const char* Record(void* stream, void* event) {

@@ -5,7 +5,6 @@
 namespace samara {
 
 bool Accelerator::BuiltForGpus() { return false; }
-std::vector<std::string> Accelerator::Gpus() { return {}; }
 Result<std::unique_ptr<Accelerator>> Accelerator::Gpu(int) {
   return Status(Code::kConfig,
                 "run.device=cuda: this samara was built without CUDA kernels for populations; "

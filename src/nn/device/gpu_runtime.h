@@ -11,8 +11,11 @@ namespace samara::gpu {
 
 struct Properties {
   char name[256];
-  int major, minor, multiprocessors;
+  int major, minor;
 };
+
+// Whether that is why a call failed.
+bool IsOutOfMemory(const char* error);
 
 const char* Count(int* count);
 const char* Describe(int ordinal, Properties* properties);

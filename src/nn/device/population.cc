@@ -184,6 +184,7 @@ Status DevicePopulation::Lane::Allocate() {
   ASSIGN_OR_RETURN(outputs_host_,
                    accelerator.AllocateHost(rows_max_ * p_.network_.output_size() * sizeof(float)));
   ASSIGN_OR_RETURN(magnitudes_, accelerator.Allocate(p_.segment_count_ * sizeof(float)));
+  ASSIGN_OR_RETURN(canonical_, accelerator.Allocate(p_.network_.parameter_count * sizeof(float)));
   return Status::Ok();
 }
 
@@ -214,9 +215,6 @@ Result<std::byte*> DevicePopulation::Lane::LoadScratch(size_t bytes) {
 
 Status DevicePopulation::Lane::Load(uint32_t network, std::span<const float> canonical) {
   CHECK_EQ(canonical.size(), p_.network_.parameter_count);
-  if (canonical_.size() == 0) {
-    ASSIGN_OR_RETURN(canonical_, p_.accelerator_.Allocate(canonical.size_bytes()));
-  }
   stream_->Upload(canonical_.data(), canonical.data(), canonical.size_bytes());
   Place(network, [this](device::PlaceTask task) {
     task.canonical = canonical_.as<float>();

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <iterator>
 
 #include "core/rng.h"
 #include "nn/device/kernels_impl.h"
@@ -25,7 +26,7 @@ struct Case {
 std::vector<std::unique_ptr<Accelerator>> Devices() {
   std::vector<std::unique_ptr<Accelerator>> devices;
   devices.push_back(Accelerator::Cpu().ValueOrThrow());
-  if (!Accelerator::Gpus().empty()) devices.push_back(Accelerator::Gpu(0).ValueOrThrow());
+  if (auto gpu = Accelerator::Gpu(0); gpu.ok()) devices.push_back(std::move(*gpu));
   return devices;
 }
 
@@ -62,33 +63,34 @@ void ExpectSameBits(std::span<const float> a, std::span<const float> b, const st
       << what << ": " << a[0] << " and " << b[0];
 }
 
-// Plays five episodes of three networks on every device next to the population kernel.
+// Plays episodes of three networks on every device next to the population kernel.
 void ExpectTheBitsOfThePopulationKernel(const Case& c, FrameStackRule rule) {
   const NetworkDescription network = Describe(c);
   const bool stacked = c.height > 1;
   constexpr uint32_t kNetworks = 3, kSteps = 5;
-  // rows of one step: three episodes of network 1, so that some have the same parameters
-  constexpr uint32_t kNetworkOf[] = {1, 0, 1, 2, 1};
+  // rows of one step: nine of network 1, more than a group's, and one of the others
+  constexpr uint32_t kNetworkOf[] = {1, 0, 1, 2, 1, 1, 1, 1, 1, 1, 1};
+  constexpr auto kRows = static_cast<uint32_t>(std::size(kNetworkOf));
   const size_t pixels = static_cast<size_t>(c.height * c.width);
   for (const auto& device : Devices()) {
     const auto population = DevicePopulation::Make(*device, network,
                                                    {stacked ? std::optional(rule) : std::nullopt,
-                                                    kNetworks, 5, c.float_frames})
+                                                    kNetworks, kRows, c.float_frames})
                                 .ValueOrThrow();
-    const auto lane = population->MakeLane(5).ValueOrThrow();
+    const auto lane = population->MakeLane(kRows).ValueOrThrow();
     std::vector<std::vector<float>> parameters;
     for (uint32_t n = 0; n < kNetworks; ++n) {
       parameters.push_back(Parameters(network, n));
       ASSERT_TRUE(lane->Load(n, parameters.back()).ok());
     }
-    std::vector<FrameStack> stacks(5, FrameStack(rule, pixels));
+    std::vector<FrameStack> stacks(kRows, FrameStack(rule, pixels));
     const CounterRng rng(99);
     for (uint32_t step = 0; step < kSteps; ++step) {
       std::vector<DeviceRow> rows;
       std::vector<std::vector<uint8_t>> frames;
       std::vector<std::vector<float>> vectors;
-      for (uint32_t i = 0; i < 5; ++i) {
-        const uint64_t at = uint64_t{step * 5 + i} << 20;
+      for (uint32_t i = 0; i < kRows; ++i) {
+        const uint64_t at = uint64_t{step * kRows + i} << 20;
         frames.emplace_back(pixels);
         for (size_t p = 0; p < pixels; ++p)
           frames.back()[p] = static_cast<uint8_t>(rng.UniformInt(at + p, 256));
@@ -101,7 +103,7 @@ void ExpectTheBitsOfThePopulationKernel(const Case& c, FrameStackRule rule) {
                             : static_cast<const void*>(vectors.back().data())});
       }
       ASSERT_TRUE(lane->Forward(rows).ok());
-      for (uint32_t i = 0; i < 5; ++i) {
+      for (uint32_t i = 0; i < kRows; ++i) {
         const float* input = vectors[i].data();
         if (stacked) {
           const auto take = [&](auto frame) {
@@ -130,16 +132,18 @@ TEST_P(DevicePopulationTest, HasTheBitsOfThePopulationKernel) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, DevicePopulationTest,
-    testing::Values(Case{"dense 16 tanh, dense 16 tanh", 1, 1, 11, 2},
-                    Case{"dense 300 relu", 1, 1, 376, 17},
-                    Case{"dense 70 elu, dense 33 sigmoid, dense 9 silu, dense 8 gelu", 1, 1, 5, 3},
-                    Case{"dense 300 relu", 1, 1, 376, 17, Storage::kBf16},
-                    Case{"dense 300 relu", 1, 1, 2500, 17, Storage::kInt8},
-                    Case{"conv 16 8x8/4 same relu, conv 32 4x4/2 same relu, dense 64 relu", 24, 20,
-                         4, 6},
-                    Case{"conv 5 3x3 relu, dense 20 relu", 9, 12, 3, 4, Storage::kBf16},
-                    Case{"conv 8 3x3/2 relu, dense 20 relu", 9, 12, 4, 4, Storage::kFloat32, true},
-                    Case{"conv 12 3x3/2 same relu, dense 40 relu", 13, 13, 1, 4, Storage::kInt8}));
+    testing::Values(
+        Case{"dense 16 tanh, dense 16 tanh", 1, 1, 11, 2}, Case{"dense 300 relu", 1, 1, 376, 17},
+        Case{"dense 70 elu, dense 33 sigmoid, dense 9 silu, dense 8 gelu", 1, 1, 5, 3},
+        Case{"dense 300 relu", 1, 1, 376, 17, Storage::kBf16},
+        // more columns than one block has
+        Case{"dense 600 relu", 1, 1, 40, 3}, Case{"dense 600 relu", 1, 1, 40, 3, Storage::kBf16},
+        Case{"dense 600 relu", 1, 1, 40, 3, Storage::kInt8},
+        Case{"dense 300 relu", 1, 1, 2500, 17, Storage::kInt8},
+        Case{"conv 16 8x8/4 same relu, conv 32 4x4/2 same relu, dense 64 relu", 24, 20, 4, 6},
+        Case{"conv 5 3x3 relu, dense 20 relu", 9, 12, 3, 4, Storage::kBf16},
+        Case{"conv 8 3x3/2 relu, dense 20 relu", 9, 12, 4, 4, Storage::kFloat32, true},
+        Case{"conv 12 3x3/2 same relu, dense 40 relu", 13, 13, 1, 4, Storage::kInt8}));
 
 TEST(DeviceStackTest, FillsAsItsRuleSays) {
   for (const StackOrder order : {StackOrder::kOldestFirst, StackOrder::kNewestFirst}) {
