@@ -38,14 +38,16 @@ Status StatusOf(const std::exception& error) {
   const std::string_view what = error.what();
   const auto* system = dynamic_cast<const std::system_error*>(&error);
   if (system != nullptr && NoResources(system->code().value())) return Exhausted(std::string(what));
-  // torch's own type of exception is not known here
-  if (what.find("can't allocate memory") != std::string_view::npos)
-    return Exhausted("out of memory: " + std::string(what.substr(0, what.find('\n'))));
-  if (what.find("CUDA out of memory") != std::string_view::npos)
-    return {Code::kUnavailable, std::string(what.substr(0, what.find('\n'))) +
-                                    "; lower learn.batch, learn.environments or inference.batch, "
-                                    "or choose run.device=cpu"};
-  return {Code::kInternal, "internal error: " + std::string(what)};
+  // torch's own type of exception is not known here; its first line is the message
+  const std::string line(what.substr(0, what.find('\n')));
+  const auto says = [&](std::string_view words) { return line.find(words) != line.npos; };
+  if (says("can't allocate memory")) return Exhausted("out of memory: " + line);
+  // torch's memory on a GPU, the driver's, and that of the libraries of products and convolutions
+  if (says("CUDA out of memory") || says("CUDA error: out of memory") || says("_ALLOC_FAILED"))
+    return {Code::kUnavailable, line +
+                                    "; lower learn.batch, learn.environments or "
+                                    "inference.batch, or choose run.device=cpu"};
+  return {Code::kInternal, "internal error: " + line};
 }
 
 std::optional<uint64_t> AvailableMemory() {

@@ -194,6 +194,9 @@ TEST(DeviceAgentTest, RefusesAGpuThatIsNotThere) {
   const Status missing = MakeAgent(setup).status();
   EXPECT_EQ(missing.code(), Code::kUnavailable);
   EXPECT_NE(missing.message().find("run.device=cuda: torch finds no GPU"), std::string::npos);
+}
+
+TEST(DeviceAgentTest, RefusesAGpuForPerceptronsThatLearnFromAReplay) {
   AgentSetup native = MakeSetup(Vectors(6, false, 2), "mlp-16-tanh", 0);
   ChooseAlgorithm(native.config, "sac");
   native.learns_on = native.infers_on = {.cuda = true, .ordinal = 0};

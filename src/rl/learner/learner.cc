@@ -364,8 +364,7 @@ Status Learner::OnThreads(const std::function<void(size_t index, ShardWork& part
     [[maybe_unused]] thread_local const bool one = (at::init_num_threads(), true);
     work(i, parts_[i]);
   });
-  if (done.ok()) return done;
-  return {done.code(), "learning: " + FirstLine(done.message())};  // torch's: no memory, above all
+  return done.Annotate("learning");  // torch's: no memory, above all
 }
 
 Status Learner::MakeShards(std::span<const UnrollStore::Loan> unrolls) {

@@ -6,7 +6,6 @@
 
 #include "core/check.h"
 #include "core/resources.h"
-#include "nn/torch/first_line.h"
 #include "rl/learner/flat_optimizer.h"
 
 namespace samara {
@@ -45,9 +44,7 @@ Status Acting::Infer(InferenceBatch& batch) {
   try {
     return Forward(batch);
   } catch (const std::exception& e) {  // torch's: no memory, above all
-    const Status status = StatusOf(e);
-    if (status.code() == Code::kUnavailable) return status.Annotate("inference");
-    return {Code::kInternal, "inference: " + FirstLine(e.what())};
+    return StatusOf(e).Annotate("inference");
   }
 }
 
