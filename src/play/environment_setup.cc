@@ -173,7 +173,14 @@ Result<EnvironmentSetup> SetUpEvolution(const ExperimentConfig& config, bool ren
   if (gpu) {
     const Status supported = SupportsDevice(*setup.model);
     if (!supported.ok() && config.run.device != "auto") return supported;
-    if (!supported.ok()) setup.gpu.reset();
+    if (!supported.ok()) {
+      LogInfo("run.device=auto: networks are computed on the CPU: " + supported.message());
+      setup.gpu.reset();
+      if (setup.fleet) {  // a GPU has more slots
+        setup.fleet.reset();
+        ASSIGN_OR_RETURN(setup.fleet, MakeFleet(config, atari, render));
+      }
+    }
   }
   setup.episodes = MakeEpisodeRule(config, atari, setup.environment);
   ASSIGN_OR_RETURN(setup.episodes.record,
