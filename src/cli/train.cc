@@ -358,6 +358,7 @@ Status RunTrain(const TrainArguments& args, Invocation& invocation,
                               " plays on this machine; expected a learning run such as vtrace"};
   if (world.size > 1) RETURN_IF_ERROR(NeedAgents(invocation));
   if (config.Learns()) RETURN_IF_ERROR(NeedAgents(invocation, config.run.algorithm));
+  options.planned_ranks = world.size;
   if (args.dry_run) return DryRun(args, config, options);
   std::unique_ptr<RankGroup> ranks;
   if (world.size > 1) {

@@ -140,9 +140,9 @@ InferenceConfig AgentTrainer::ServerConfig() const {
 Status AgentTrainer::CheckConfig() const {
   RETURN_IF_ERROR(StopAt(config_.run).status());
   RETURN_IF_ERROR(Check(config_.learning));
-  RETURN_IF_ERROR(CheckShares(learn_, sync_.ranks()));
+  RETURN_IF_ERROR(CheckShares(learn_, ranks()));
   LearningConfig shared = config_.learning;  // as the ranks cut its batches
-  shared.learn.shards = ShardsEach(learn_, sync_.ranks()) * sync_.ranks();
+  shared.learn.shards = ShardsEach(learn_, ranks()) * ranks();
   return shared.own->Check(shared);
 }
 
@@ -157,6 +157,12 @@ Status AgentTrainer::ChooseDevices() {
   const GpuList found = choice.kind == Kind::kCpu ? GpuList() : FindGpus();
   ASSIGN_OR_RETURN(const std::vector<Device> devices,
                    samara::ChooseDevices(choice, found, AgentsUseGpus()));
+  if (const auto most = ranks() == 1 ? size_t{2} : static_cast<size_t>(ranks());
+      devices.size() > most)
+    return {Code::kConfig,
+            fmt::format("run.device={}: {} GPUs; expected at most {}: one for each rank (samara "
+                        "launch), or on one rank one that learns and one that infers",
+                        config_.run.device, devices.size(), most)};
   const size_t mine = static_cast<size_t>(sync_.rank()) % devices.size();
   learns_on_ = sync_.alone() ? devices.front() : devices[mine];
   infers_on_ = sync_.alone() ? devices.back() : devices[mine];
@@ -207,6 +213,11 @@ Status AgentTrainer::Build() {
   ASSIGN_OR_RETURN(agent_, MakeAgent(Setup()));
   RETURN_IF_ERROR(CheckMemory(*agent_));
   return ChooseBatchSize();
+}
+
+std::string AgentTrainer::KindOfDevice() {
+  return fmt::format("{} in {}", learns_on_.cuda ? "a GPU" : "the CPU",
+                     NameOf<Precision>(kPrecisionNames, PrecisionOf(Setup())));
 }
 
 Trainer::Description AgentTrainer::Describe() const {

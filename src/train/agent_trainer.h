@@ -47,6 +47,7 @@ class AgentTrainer final : public Trainer {
   Result<bool> ResultStands(const nlohmann::json& result) override;
   Status Build() override;
   Description Describe() const override;
+  std::string KindOfDevice() override;
   Result<Restored> Restore() override;
   Status Begin() override;
   Result<std::vector<EpisodeResult>> PlayRandomPolicy(size_t episodes) override;

@@ -27,12 +27,14 @@ Result<NamedFiles> DecodeFiles(std::string_view bytes) {
 
 void RunDescriptor::Put(ByteWriter& out) const {
   out.PutBytes(build_id).PutBytes(environment_version).PutBytes(config_toml).PutBytes(module);
+  out.PutBytes(device);
 }
 
 RunDescriptor RunDescriptor::Get(ByteReader& in) {
   RunDescriptor run;
   run.build_id = in.GetBytes(), run.environment_version = in.GetBytes();
   run.config_toml = in.GetBytes(), run.module = in.GetBytes();
+  run.device = in.GetBytes();
   return run;
 }
 
@@ -49,18 +51,25 @@ Result<ExperimentConfig> RunDescriptor::Config(const World& world) const {
   return config;
 }
 
-Status RunDescriptor::Check(const EnvironmentSetup& setup, int rank) const {
-  if (setup.environment.version == environment_version) return Status::Ok();
-  return {Code::kConfig,
-          fmt::format("rank 0 plays '{}', rank {} has '{}'; expected the same environment",
-                      environment_version, rank, setup.environment.version)};
+Status RunDescriptor::Check(const EnvironmentSetup& setup, const std::string& mine,
+                            int rank) const {
+  if (setup.environment.version != environment_version)
+    return {Code::kConfig,
+            fmt::format("rank 0 plays '{}', rank {} has '{}'; expected the same environment",
+                        environment_version, rank, setup.environment.version)};
+  if (mine != device)
+    return {Code::kConfig,
+            fmt::format("rank 0 computes on {}, rank {} on {}, which rounds differently; expected "
+                        "the same, by run.device and network.precision",
+                        device, rank, mine)};
+  return Status::Ok();
 }
 
 RunDescriptor MakeRunDescriptor(const ConfigTable& table, const ExperimentConfig& config,
-                                const EnvironmentSetup& setup) {
+                                const EnvironmentSetup& setup, std::string device) {
   const auto& module = config.learning.network.module_bytes;
   return {ThisBuild().build_id, setup.environment.version, table.ToToml(),
-          module ? *module : std::string()};
+          module ? *module : std::string(), std::move(device)};
 }
 
 std::string StartState::Encode() const {

@@ -20,18 +20,19 @@ Result<NamedFiles> DecodeFiles(std::string_view bytes);  // kInternal
 struct RunDescriptor {
   std::string build_id, environment_version, config_toml;
   std::string module = {};  // the bytes of network.module; empty: there is none
+  std::string device = {};  // where numbers are computed; empty: any device has the same bits
 
   void Put(ByteWriter& out) const;
   static RunDescriptor Get(ByteReader& in);
   // For another rank of `world`. kConfig: this program is another build.
   Result<ExperimentConfig> Config(const World& world) const;
-  // kConfig: this machine has another environment.
-  Status Check(const EnvironmentSetup& setup, int rank) const;
+  // kConfig: this machine has another environment, or computes elsewhere (`mine`, as `device`).
+  Status Check(const EnvironmentSetup& setup, const std::string& mine, int rank) const;
 };
 
 // The main rank's; `table` is that of `config`.
 RunDescriptor MakeRunDescriptor(const ConfigTable& table, const ExperimentConfig& config,
-                                const EnvironmentSetup& setup);
+                                const EnvironmentSetup& setup, std::string device);
 
 // Where a run begins, on every rank alike.
 struct StartState {

@@ -10,7 +10,7 @@ namespace {
 
 StartState SomeStart() {
   StartState start;
-  start.run = {"build", "environment 1", "[run]\nseed = 3\n", "module"};
+  start.run = {"build", "environment 1", "[run]\nseed = 3\n", "module", "a GPU"};
   start.incarnation = 4, start.random_policy = true, start.seconds = 2.5;
   start.files = {{"a", "bytes"}, {"b", ""}};
   start.path = "runs/x";
@@ -30,10 +30,22 @@ TEST(RunDescriptorTest, AStartIsReadWholeOrNotAtAll) {
   };
   for (size_t size = 0; size < bytes.size(); ++size) EXPECT_TRUE(refused(bytes.substr(0, size)));
   EXPECT_TRUE(refused(bytes + "x"));
-  // after the four texts, each with its size, and the incarnation
+  // after the five texts, each with its size, and the incarnation
   std::string neither = bytes;
-  neither[4 * 8 + 5 + 13 + 15 + 6 + 8] = 2;
+  neither[5 * 8 + 5 + 13 + 15 + 6 + 5 + 8] = 2;
   EXPECT_TRUE(refused(neither));
+}
+
+TEST(RunDescriptorTest, RanksShareTheEnvironmentAndTheKindOfDevice) {
+  EnvironmentSetup setup;
+  setup.environment.version = "environment 1";
+  const RunDescriptor run = SomeStart().run;
+  EXPECT_TRUE(run.Check(setup, "a GPU", 1).ok());
+  const Status other = run.Check(setup, "the CPU", 1);
+  EXPECT_EQ(other.code(), Code::kConfig);
+  EXPECT_NE(other.message().find("rank 0 computes on a GPU, rank 1 on the CPU"), std::string::npos);
+  setup.environment.version = "environment 2";
+  EXPECT_EQ(run.Check(setup, "a GPU", 1).code(), Code::kConfig);
 }
 
 TEST(RunDescriptorTest, FilesAreReadWholeOrNotAtAll) {

@@ -54,7 +54,7 @@ Status Trainer::Open() {
   RETURN_IF_ERROR(OpenFolder());
   checkpoints_ = std::make_unique<CheckpointWriter>(session_.folder().checkpoints());
   ASSIGN_OR_RETURN(Restored restored, Restore());
-  start_.run = MakeRunDescriptor(session_.table(), config_, setup_);
+  start_.run = MakeRunDescriptor(session_.table(), config_, setup_, KindOfDevice());
   metrics_ = std::make_unique<MetricsWriter>(
       session_.folder().path(), session_.folder().incarnation(), restored.step, restored.lines);
   RETURN_IF_ERROR(session_.RecordChanges());
@@ -103,7 +103,7 @@ Result<json> Trainer::RunOpened() {
 Status Trainer::Follow(StartState start) {
   start_ = std::move(start);
   RETURN_IF_ERROR(Build());
-  RETURN_IF_ERROR(start_.run.Check(setup_, sync_.rank()));
+  RETURN_IF_ERROR(start_.run.Check(setup_, KindOfDevice(), sync_.rank()));
   RETURN_IF_ERROR(BeginRun());
   RETURN_IF_ERROR(SaveLast());
   return Test().status();
