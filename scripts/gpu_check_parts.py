@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import subprocess
@@ -153,7 +152,7 @@ def population(s: Setting) -> Iterator[Step]:
     sizes = ["1", "1000"] if s.gpu else ["0.05", "8"]
     kernels = s.build / "bench_device_population"
     if not list(s.build.glob("python/samara/_native*")):  # no Atari to record frames of
-        yield Step("kernels alone", [kernels, s.device.split(":")[0], *sizes], 60, json_lines, s.gpu)
+        yield Step("kernels alone", [kernels, s.device, *sizes], 60, json_lines, s.gpu)
     quick = [] if s.gpu else ["--seconds", "0.05"]
     yield bench(s, "population", 150, "--device", s.device, "--no-rivals", *quick)
 

@@ -145,6 +145,20 @@ def test_a_part_that_fails_is_reported_and_the_others_go_on(machine):
     # another call keeps what was measured before
     _, report = check(machine, machine / "build", "--parts", "population")
     assert list(report["parts"]) == ["doctor", "inference", "replicator", "population"]
+    # also where it has no time for what it names
+    done, later = check(machine, machine / "build", "--parts", "population,tests", "--seconds", "0")
+    assert done.returncode == 1 and later["parts"]["population"] == report["parts"]["population"]
+    assert {step["outcome"] for step in later["parts"]["tests"]} == {"not run: no time left"}
+
+
+def test_another_gpu_is_the_first_that_every_program_sees(machine):
+    done, report = check(machine, machine / "build", "--parts", "population", "--device", "cuda:1")
+    assert done.returncode == 0 and report["parts"]["population"][-1]["figures"]["gpu_utilization_mean"] == 0.5
+    calls = (machine / "build/calls").read_text()
+    assert "nvidia-smi -i 1 " in calls and "--device cuda " in calls
+    for words, says in ((["--device", "gpu"], "expected cuda, cuda:N or cpu"), (["--parts", "teste"], "expected some of build,")):
+        wrong = run(machine, *words)
+        assert wrong.returncode == 2 and says in wrong.stderr
 
 
 def test_a_build_that_cannot_begin_is_reported(machine):
