@@ -59,9 +59,10 @@ std::optional<Gpu> Describe(const Driver& driver, int ordinal) {
       driver.attribute(&major, kMajor, device) != 0 ||
       driver.attribute(&minor, kMinor, device) != 0 || driver.memory(&bytes, device) != 0)
     return std::nullopt;
-  gpu.ordinal = ordinal, gpu.name = name.data(), gpu.capability = 10 * major + minor,
-  gpu.memory_bytes = bytes;
-  return gpu;
+  return Gpu{.ordinal = ordinal,
+             .name = name.data(),
+             .capability = 10 * major + minor,
+             .memory_bytes = bytes};
 }
 
 std::string Capability(const Gpu& gpu) {

@@ -78,9 +78,9 @@ class AgentNetworkImpl : public torch::nn::Module {
   // Entries t = 0 ... T-1 in order, from `state` [B][state_size()], which entered entry 0.
   Output forward(const Input& input, const torch::Tensor& state);
 
-  // From now on forward uses the torso's parameters, and the heads' where all layers are dense, as
-  // they are now, made ready for products once,
-  // until the next Freeze. REQUIRES: no gradient is asked for.
+  // From now on, until the next Freeze, forward uses the torso's parameters, and the heads' where
+  // all layers are dense, as they are now, made ready for products once. REQUIRES: no gradient is
+  // wanted.
   void Freeze();
   // Takes the parameters of `other`, a network of the same configuration.
   void Follow(const AgentNetworkImpl& other);

@@ -1,4 +1,4 @@
-// Operations on a device, recorded once and then asked for by one call instead of one call each (a
+// Operations on a device, recorded once and then launched by one call instead of one call each (a
 // CUDA graph): small networks take less time on a GPU than their kernels take to be launched.
 #pragma once
 
@@ -17,7 +17,7 @@ class DeviceGraph {
   DeviceGraph(const torch::Device& device, bool record);
   ~DeviceGraph();
 
-  // Asks the calling thread's stream for `operations`: the first call by calling them, so that
+  // Enqueues `operations` on the calling thread's stream: the first call by calling them, so that
   // libraries choose how to compute them; the second by recording them; from then on without
   // calling them. What they read and write stays where it was at the second call, and tensors that
   // they leave behind then have the newest values after every later call. REQUIRES: they are the

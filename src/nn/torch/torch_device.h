@@ -20,7 +20,7 @@ bool TorchUsesGpus();
 // kUnavailable: torch finds no GPU.
 Status ConfigureGpus(bool deterministic);
 
-// Waits for what this thread has asked of the device.
+// Waits until the calling thread's stream is empty.
 void Synchronize(const torch::Device& device);
 
 // A stream of higher priority than the one that other threads use; of the CPU none.
@@ -52,8 +52,8 @@ class Upload {
   // Returns tensors of the CPU to be written, until the next call. Waits until the arrays before
   // them are on the device.
   std::vector<torch::Tensor> Begin(const std::vector<Array>& arrays);
-  // Returns the same on the device, until the next call. What computes with them is asked of the
-  // calling thread's stream.
+  // Returns the same on the device, until the next call. What computes with them must be enqueued
+  // on the calling thread's stream.
   std::vector<torch::Tensor> Send();
 
  private:

@@ -1,4 +1,4 @@
-// Slots' memory on a device: what rows bring crosses in one copy, and frames join and leave stacks
+// Slots' memory on a device: what rows hold crosses in one copy, and frames join and leave stacks
 // by their places.
 #include <algorithm>
 #include <cstring>

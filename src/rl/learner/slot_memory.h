@@ -1,5 +1,5 @@
 // Memory of every slot for inference, the frame stack and the recurrent state, on the device that
-// computes: a row brings its newest frame only.
+// computes: a row holds its newest frame only.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ class SlotMemory {
   };
   virtual ~SlotMemory() = default;
 
-  // Sends what the rows bring to the device. Rows from the batch's own on to `padded` are of no
+  // Sends what the rows hold to the device. Rows from the batch's own on to `padded` are of no
   // slot. REQUIRES: at most rows_max.
   virtual void Send(InferenceBatch& batch, int64_t padded) = 0;
   // The newest frames of the rows sent last join their slots'. These operations, and Leave's, are
