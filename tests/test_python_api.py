@@ -162,9 +162,10 @@ def test_a_callback_sees_every_line_and_stops_the_run(tmp_path):
 
     def watch(line):
         seen.append(line)
-        return line.get("generation", 0) >= 3
+        return np.bool_(line.get("generation", 0) >= 3)  # true, and not True
 
     run = samara.train(PRESET, LONG, tmp_path / "run", callback=watch)
+    assert len(list(run.lines(follow=True))) == len(list(run.lines()))  # no process writes more
     assert run.result is None
     assert seen[0]["event"] == "random_policy"
     lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
@@ -185,6 +186,22 @@ def test_a_running_run_is_iterated_and_stopped(tmp_path):
     with samara.start(PRESET, LONG, tmp_path / "other") as running:
         next(iter(running))
     assert not running.running
+
+
+def test_a_run_that_fails_is_told_however_it_is_watched():
+    with pytest.raises(samara.Error, match="ga.populaton"), samara.start(PRESET, {"ga.populaton": 3}) as running:
+        for _ in running:
+            pass
+    with pytest.raises(samara.Error, match="no-such-preset"), samara.start("no-such-preset") as running:
+        while running.running:
+            time.sleep(0.01)
+    with samara.start("no-such-preset") as running, pytest.raises(samara.Error):
+        running.wait()  # and not once more
+
+
+def test_a_folder_of_runs_names_one(run):
+    with pytest.raises(samara.Error, match=f"it holds [0-9]+: name one, such as {run.path.parent}/"):
+        samara.load(run.path.parent)
 
 
 def test_a_resumed_run_yields_only_new_lines(tmp_path):
@@ -488,7 +505,7 @@ def test_an_exception_of_a_callback_saves_and_names_the_folder(where, tmp_path):
 
         def __call__(self, line):
             assert where != "call" or line.get("generation", 0) < 2, "careless"
-            return line.get("generation", 0) >= 3
+            return np.bool_(line.get("generation", 0) >= 3)  # true, and not True
 
         def end(self, run):
             assert where != "end", "careless"

@@ -155,6 +155,9 @@ def test_continuous_actions_have_the_environments_bounds():
     _, reward, _, _, _ = env.step(torque)
     angle, spin = np.arctan2(observation[:, 1], observation[:, 0]), observation[:, 2]
     assert np.allclose(reward, -(angle**2 + 0.1 * spin**2 + 0.001 * torque[:, 0] ** 2), atol=1e-5)
+    for wrong in (np.nan, np.inf):
+        with pytest.raises(samara.Error, match="actions: not all are finite numbers"):
+            env.step([[0.0], [wrong], [0.0]])
 
 
 def test_atari_has_the_presets_pictures():
@@ -254,6 +257,7 @@ class Task(gymnasium.Env):
     (lambda env: env.step(np.array([2**32 + 1, 0])), "out of range"),
     (lambda env: env.reset(seed=-1), "seed=-1: expected integers from 0"),
     (lambda env: env.reset(seed=1.5), "seed=1.5: expected integers from 0"),
+    (lambda env: env.reset(seed="a"), "seed='a': expected integers from 0"),
     (lambda env: env.reset(options={"reset_mask": [True]}), r"reset_mask of shape \(1,\), expected \(2,\)"),
 ])  # fmt: skip
 def test_misuse_is_refused(call, words):
@@ -415,6 +419,7 @@ def test_stable_baselines3_needs_resets_in_the_same_step():
 def test_wrong_arguments_are_named():
     for arguments, keys, message in ((("CartPole-v1", "2"), {}, "num_envs: '2', expected an integer"),
                                      (("CartPole-v1", 2), {"batch_size": 1.5}, "batch_size: 1.5, expected an integer"),
+                                     (("CartPole-v1", 2), {"workers": 0.5}, "workers: 0.5, expected an integer"),
                                      (("CartPole-v1",), {"foo": 1}, "foo: no key of samara.make_vec, expected one of workers, batch_size"),
                                      ((3,), {}, "env: 3, expected a text or a class")):  # fmt: skip
         with pytest.raises(TypeError) as raised:

@@ -96,7 +96,7 @@ def serve(config: dict, environments: list[Environment]) -> None:
     except Exception as error:
         slot, episode, step = slots.current
         line = own_line(error)
-        if not isinstance(error, InterfaceError):
+        if line and not isinstance(error, InterfaceError):
             traceback.print_exc()  # before the learner process learns of it and ends this one
         where = f"{line and line + '; '}{spec.id}, slot {slot}, episode {episode}, step {step}"
         send({"type": "error", "code": INTERNAL, "slot": slot, "line": f"{one_line(error)} ({where})"})

@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from samara.program import CONFIG, Error
+from samara.values import whole
+
 try:
     from samara import _engine
 except ImportError as missing:
@@ -33,7 +36,7 @@ class PopulationKernel:
     """
 
     def __init__(self, network: str, inputs: int | tuple[int, int, int], outputs: int) -> None:
-        height, width, channels = (1, 1, inputs) if isinstance(inputs, int) else inputs
+        height, width, channels = (1, 1, whole("inputs", inputs)) if np.ndim(inputs) == 0 else inputs
         self._core = _engine.Population(network, height, width, channels, outputs)
         self.outputs = outputs
         self._state: np.ndarray | None = None
@@ -54,6 +57,8 @@ class PopulationKernel:
 
     def __call__(self, observations: Any, threads: int = 1) -> Any:
         """Outputs, one row for each individual, for one observation each; recurrent states move on."""
+        if whole("threads", threads) < 1:
+            raise Error(CONFIG, f"threads={threads}: expected 1 or more")
         if self._state is None:
             self.reset()
         outputs = np.empty((self._core.individuals, self.outputs), np.float32)

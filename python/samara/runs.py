@@ -8,6 +8,7 @@ its end, `start` returns at once, `load` opens an existing one.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import json
 import os
@@ -55,7 +56,7 @@ def train(
     values of env.id and env.wrappers. `out`: the folder to create; default runs/<name>-NN. `network`: of a learning
     run, a torch.nn.Module in place of the layers of its network, from observations [N, ...] to features [N, F]
     (doc/networks.md); or the file of one as TorchScript. `callback` is called with each new line of metrics; if it
-    returns True the run stops with everything saved (then `Run.result` is None and `Run.resume` continues). Its methods
+    returns what is true the run stops with everything saved (then `Run.result` is None and `Run.resume` continues). Its methods
     prepare(), before the run is started, begin(Run), before the first line, end(Run), after the last, and abandon(),
     where no run folder was made, are called if it has them (samara.Logger). `verbose` prints the log.
 
@@ -148,7 +149,7 @@ def _pass_lines(running: RunningRun, callback: Callable[[Metrics], object] | Non
             if not began:
                 began.append(Run(running.path))
                 _call(callback, "begin", *began)
-            if callback is not None and callback(line) is True:
+            if callback is not None and callback(line):
                 running.stop()
     finally:
         if began:
@@ -168,7 +169,9 @@ class Run:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path_text("path", path, "a run folder"))
         if not (self.path / "run.json").is_file():
-            raise Error(NO_INPUT, f"{self.path}: expected a run folder, with run.json")
+            runs = sorted(file.parent for file in self.path.glob("*/run.json"))
+            several = f"; it holds {len(runs)}: name one, such as {runs[0]}" if runs else ""
+            raise Error(NO_INPUT, f"{self.path}: expected a run folder, with run.json{several}")
 
     def __repr__(self) -> str:
         return f"samara.load({str(self.path)!r})"
@@ -205,15 +208,25 @@ class Run:
         return pandas.DataFrame(lines)
 
     def lines(self, follow: bool = False) -> Iterator[Metrics]:
-        """Every line of metrics.jsonl, events too; `follow`: also what is being written, until the run is finished."""
-        lines, finished = _Lines(self.path / "metrics.jsonl"), False
+        """Every line of metrics.jsonl, events too; `follow`: also what is being written, as long as a process trains it."""
+        lines = _Lines(self.path / "metrics.jsonl")
         while True:
-            for line in lines:
-                finished = finished or line.get("event") == "finished"
-                yield line
-            if finished or not follow:
+            over = not (follow and self._held())  # looked at before the file is read, which is then complete
+            yield from lines
+            if over:
                 return
             time.sleep(_POLL)
+
+    def _held(self) -> bool:
+        """Whether a process has the run's lock."""
+        try:
+            with open(self.path / "lock", "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except FileNotFoundError:
+            pass
+        return False
 
     def log(self, to: str, *, follow: bool = False, **keys: Any) -> None:
         """Logs the metrics to "wandb" or "mlflow"; keys are those of samara.Logger, `follow` as in `lines`. Raises Error."""
@@ -308,8 +321,8 @@ class RunningRun:
                 running.stop()
         run = running.wait()
 
-    Leaving the `with` block stops the run, and so does the end of this program, by whatever (program.launch). One
-    thread at a time.
+    Leaving the `with` block stops the run, and so does the end of this program, by whatever (program.launch). The error
+    of a run that fails is raised by `wait`, by the end of the iteration, or on leaving the block. One thread at a time.
     """
 
     def __init__(
@@ -322,7 +335,7 @@ class RunningRun:
         refuse_in_actor()
         self._resumed, self._verbose = resumed, verbose
         self._path: Path | None = resumed and resumed.path
-        self._stopped = False
+        self._stopped = self._told = False  # told: its end was asked for by wait
         # files: a pipe that is not read would block the program
         self._output, self._log = tempfile.TemporaryFile(), tempfile.TemporaryFile()
         self._shown = 0
@@ -350,6 +363,7 @@ class RunningRun:
             running = self.running  # asked before the file is read, which is then complete
             yield from self._new_lines()
             if not running:
+                self._raise_failure()
                 return
             time.sleep(_POLL)
 
@@ -365,6 +379,7 @@ class RunningRun:
             self._show()
             time.sleep(_POLL)
         self._show()
+        self._told = True
         code = self._process.returncode
         output = text_of(self._output)
         if code == STOPPED and self._stopped and self.path is not None:
@@ -379,8 +394,15 @@ class RunningRun:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is None:
+            self._raise_failure()
         self.stop()
         self._process.wait()
+
+    def _raise_failure(self) -> None:
+        """Raises Error for a run that ended by itself with one, if `wait` has not."""
+        if not (self._told or self._stopped or self.running):
+            self.wait()
 
     def _new_lines(self) -> Iterator[Metrics]:
         self._show()

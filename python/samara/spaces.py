@@ -73,6 +73,8 @@ class Actions:
         if given.ndim == 0 or given.shape[-1] != len(self.half):
             raise Error(CONFIG, f"actions of shape {given.shape}, expected [environments, {len(self.half)}]")
         given = given.reshape(-1, len(self.half))
+        if not np.isfinite(given).all():
+            raise Error(CONFIG, "actions: not all are finite numbers")
         return np.ascontiguousarray((given - self.middle) / self.half).reshape(-1)
 
     def from_engine(self, index: int, values: np.ndarray) -> Any:

@@ -95,8 +95,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         batch_size = num_envs if batch_size is None else whole("batch_size", batch_size)
         if num_envs < 1 or not 1 <= batch_size <= num_envs:
             raise Error(CONFIG, f"num_envs={num_envs}, batch_size={batch_size}: expected 1 <= batch_size <= num_envs")
-        if (stack or 0) < 0 or frames_max < 0:
-            raise Error(CONFIG, f"stack={stack}, frames_max={frames_max}: expected 0 or more")
+        for key, value in (("stack", stack), ("frames_max", frames_max), ("workers", workers)):
+            if value is not None and whole(key, value) < 0:
+                raise Error(CONFIG, f"{key}={value}: expected 0 or more")
         self.num_envs, self.batch_size = num_envs, batch_size
         self.autoreset_mode = _mode(autoreset_mode)
         _find_packages()
@@ -191,8 +192,10 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
     def _seeds(self, seed: int | Sequence[int | None] | None, which: np.ndarray) -> list[int | None]:
         given = [None] * self.num_envs if seed is None else seed
-        if np.ndim(given) == 0:
+        if isinstance(given, (int, np.integer)):
             given = [given + i for i in range(self.num_envs)]
+        if isinstance(given, str) or np.ndim(given) != 1:
+            raise Error(CONFIG, f"seed={seed!r}: expected integers from 0, one or one for each environment")
         if any(s is not None and not (isinstance(s, (int, np.integer)) and 0 <= s < 2**63) for s in given):
             raise Error(CONFIG, f"seed={seed}: expected integers from 0")
         if len(given) != self.num_envs:

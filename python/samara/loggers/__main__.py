@@ -24,7 +24,7 @@ def main(given: list[str]) -> int:
     parser.add_argument("run", help="run folder")
     parser.add_argument("--to", required=True, choices=sorted(BACKENDS))
     parser.add_argument("--project", help="of wandb, experiment of mlflow; default samara")
-    parser.add_argument("--follow", action="store_true", help="until the run is finished")
+    parser.add_argument("--follow", action="store_true", help="as long as a process trains the run")
     arguments = parser.parse_args(given)
     name = {"wandb": "project", "mlflow": "experiment"}[arguments.to]
     try:

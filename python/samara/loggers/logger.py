@@ -73,7 +73,7 @@ class Logger:
 
 
 def log(run: Run, to: str, *, follow: bool = False, **keys: Any) -> None:
-    """Logs the lines of `run`; with `follow` also those that it writes until it is finished. Raises Error."""
+    """Logs the lines of `run`; with `follow` also those that a process that trains it writes. Raises Error."""
     logger = Logger(to, **keys)
     logger._strict = True
     logger.begin(run)
