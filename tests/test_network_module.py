@@ -265,6 +265,22 @@ class OneBatch(Unscriptable):
         return self.torso(x).reshape(*map(int, x.shape[:1]), 32)
 
 
+class Detached(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 8)
+
+    def forward(self, x):
+        return self.layer(x).detach()
+
+
+class Raises(Detached):
+    def forward(self, x):
+        if x.size(0) > 0:
+            raise ValueError("my reason")
+        return self.layer(x)
+
+
 class Noise(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -321,6 +337,8 @@ def test_python_says_what_is_wrong(file, tmp_path):
     ("classic/cartpole-ppo", torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8)), 78,
      "running statistics are not learned here"),
     ("classic/cartpole-ppo", Noise(), 78, "without state and random draws"),
+    ("classic/cartpole-ppo", Detached(), 78, "gives features that no parameter has a gradient of"),
+    ("classic/cartpole-ppo", Raises(), 78, "fails for observations [3, 4]: ValueError: my reason"),
     ("classic/cartpole-ppo network.precision=bfloat16", Torso(), 78, "expected float32 with network.module"),
     ("classic/cartpole-dqn", Torso(), 78, "network.module: dqn learns with perceptrons"),
     ("classic/pendulum-sac", Torso(3), 78, "network.module: sac learns with perceptrons"),

@@ -18,11 +18,13 @@ Status Refused(const std::string& why, Code code = Code::kConfig) {
   return {code, "network.module: " + why};
 }
 
-// The error itself of what TorchScript says of one: what comes before it is the module's source.
+// The error itself of what TorchScript says of one: what comes before it is the module's source. An
+// exception that the source raises is the last line.
 std::string Reason(const std::string& text) {
-  constexpr std::string_view kError = "RuntimeError: ";
-  const size_t error = text.rfind(kError);
-  return FirstLine(error == std::string::npos ? text : text.substr(error + kError.size()));
+  for (const std::string_view begin : {"RuntimeError: ", "builtins."})
+    if (const size_t error = text.rfind(begin); error != std::string::npos)
+      return FirstLine(text.substr(error + begin.size()));
+  return FirstLine(text);
 }
 
 std::string Text(at::IntArrayRef sizes) {
@@ -79,8 +81,15 @@ Tensor Examples(at::IntArrayRef input) {
 
 // Number of features, by a few calls.
 Result<int64_t> Features(const ScriptTorso& torso, at::IntArrayRef input) {
-  const torch::NoGradGuard no_gradient;
   const Tensor x = Examples(input);
+  {
+    const torch::AutoGradMode with_gradient(true);
+    if (!torso.forward(x).requires_grad())
+      return Refused(
+          "gives features that no parameter has a gradient of; expected a function of its "
+          "parameters, without detach and no_grad");
+  }
+  const torch::NoGradGuard no_gradient;
   const Tensor features = torso.forward(x).clone();
   if (features.dim() != 2 || features.size(0) != x.size(0) || features.size(1) == 0 ||
       features.scalar_type() != torch::kFloat32)
