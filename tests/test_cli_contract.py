@@ -196,6 +196,11 @@ def test_a_dry_run_refuses_places_and_options_too(run, tmp_path):
     taken = samara("train", *CARTPOLE, "--out", run[0], "--dry-run")
     assert taken.code == 73 and "choose another --out" in taken.err
     assert samara("train", *CARTPOLE, "--seeds", "0..1", "--resume", run[0]).code == 64
+    assert f"or continue it by --resume {run[0]}" in taken.err
+    (run[0].parent / "file").write_text("mine")
+    for place in (run[0].parent, run[0].parent / "file"):  # no run, so nothing to continue
+        taken = samara("train", *CARTPOLE, "--out", place, "--dry-run")
+        assert taken.code == 73 and "exists; choose another --out" in taken.err and "--resume" not in taken.err
     assert samara("train", *CARTPOLE, "--listen", "127.0.0.1:0", "--dry-run").code == 64
     ok("train", *CARTPOLE, "--seeds", "0..1", "--out", run[0].parent, "--dry-run")  # there may be runs
 

@@ -52,6 +52,13 @@ def test_an_environment_hides_behind_no_module_of_python(name, tmp_path):
     assert not list(tmp_path.iterdir()) and samara("new", "preset", name, cwd=tmp_path).code == 0
 
 
+def test_an_environments_class_is_no_word_of_python(tmp_path):
+    for name in ("true", "none"):
+        refused = samara("new", "environment", name, cwd=tmp_path)
+        assert refused.code == 73 and "a word of Python's" in refused.err
+    assert not list(tmp_path.iterdir())
+
+
 def test_json_names_the_files(tmp_path):
     made = ok("new", "algorithm", "climber", "--json", cwd=tmp_path).json["files"]
     assert made == ["climber/CMakeLists.txt", "climber/main.cc", "climber/my.toml"]

@@ -139,6 +139,20 @@ def test_a_seed_that_is_killed_is_said_to_be(tmp_path):
     assert "killed by signal 9" in running.text() and "0 of 2 seeds are done" in running.text()
 
 
+def test_one_command_at_a_time_trains_a_folder(tmp_path):
+    out = tmp_path / "seeds"
+    words = ["train", *LONG, "--seeds", "0..1", "--out", out, "--parallel", 2]
+    running = Running(tmp_path / "log.txt", *words)
+    end = time.monotonic() + 60
+    while not (out / "seed-0" / "metrics.jsonl").exists():
+        assert time.monotonic() < end, running.text()
+        time.sleep(0.02)
+    second = samara(*words)
+    assert second.code == 73 and f"{out}: held by another process" in second.err
+    running.send(signal.SIGTERM)
+    assert running.wait(60) == 75, running.text()
+
+
 def test_a_folder_of_seeds_is_reported_as_a_whole_and_no_run(together, tmp_path):
     folder, _ = together
     page = tmp_path / "all.html"

@@ -169,6 +169,16 @@ def test_a_pipe_without_a_writer_does_not_delay_a_stop(evolved, tmp_path):
     assert process.returncode in (65, 66, 75), err
 
 
+def test_a_signal_from_before_the_start_still_prints_the_object():
+    def ask():  # in the child, before it becomes samara
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    done = subprocess.run([BINARY, "list", "--json"], capture_output=True, text=True, preexec_fn=ask, timeout=GRACE)
+    assert done.returncode == 75 and done.stderr == "samara: stopped\n"
+    assert json.loads(done.stdout) == {"error": "stopped", "exit": 75}
+
+
 def test_a_second_signal_still_prints_the_object(tmp_path):
     """Whichever comes first, the save or the second signal: one line, one object, and they do not contradict each other."""
     for pause in (0, 0.01, 0.099, 0.101, 0.103, 0.105, 0.11):

@@ -32,10 +32,10 @@ int RunCommandLine(int argc, char** argv) {
   // rank 0 says why all ranks end
   if (const auto world = DiscoverWorld(ProcessEnvironment()); world.ok() && world->rank > 0)
     StopSilently();
-  InstallStopHandlers();
   bool json = false;
   for (int i = 1; i < argc; ++i) json |= std::string_view(argv[i]) == "--json";
   if (json) LeaveWithJson();
+  InstallStopHandlers();  // a signal that was held back ends the process here
   const mode_t umask =
       ::umask(077);  // runs are their owner's alone, also what libraries and actors write there
   CLI::App app("samara trains many agents cheaply and reproducibly.", "samara");

@@ -130,6 +130,10 @@ Status CheckModule(const std::string& name) {
   for (const Path& folder : ModuleFolders())
     for (const std::string& file : ModulesIn(folder))
       taken = taken || file.substr(0, file.find('.')) == name;
+  if (name == "true" || name == "false" || name == "none")
+    return {Code::kCannotCreate, name +
+                                     ": its class would be a word of Python's; choose another "
+                                     "name"};
   if (!taken) return Status::Ok();
   return {Code::kCannotCreate,
           fmt::format("{0}: Python has a module of this name, which it would take instead of "

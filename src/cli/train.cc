@@ -16,6 +16,7 @@
 #include "cli/given.h"
 #include "config/presets.h"
 #include "core/clock.h"
+#include "core/files.h"
 #include "core/format.h"
 #include "core/log.h"
 #include "core/resources.h"
@@ -188,6 +189,7 @@ Status TrainAll(const TrainArguments& args, const ExperimentConfig& config,
   const Path out = FolderOfSeeds(args, config);
   if (const Status made = CreateFolders(out); !made.ok())
     return {made.code(), made.message() + ": choose another --out"};
+  ASSIGN_OR_RETURN(const auto lock, FileLock::Acquire(RootedPath::Root(out) / "lock"));
   const bool apart = options.ranks == nullptr && options.remote.address.empty();
   const SeedsOptions processes{
       .title = config.run.name + ": seeds " + args.seeds,

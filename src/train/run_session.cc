@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 
 #include "core/cpu.h"
 #include "core/format.h"
@@ -61,11 +65,18 @@ Status Session::CheckRoom() const {
   if (!options_.out) return Status::Ok();
   const RootedPath out = RootedPath::Root(*options_.out);
   const auto names = ListFolder(out);
-  if (names.ok() ? !names->empty() : Exists(out)) {
-    return {Code::kCannotCreate, out.string() +
-                                     ": exists; choose another --out, or continue it by --resume " +
-                                     out.string()};
-  }
+  if (names.ok() ? !names->empty() : Exists(out))
+    return {Code::kCannotCreate,
+            out.string() + ": exists; choose another --out" +
+                (Exists(out / "run.json") ? ", or continue it by --resume " + out.string() : "")};
+  // the folder above that is there has to take a new one
+  Path above = std::filesystem::absolute(*options_.out).lexically_normal();
+  while (::access(above.c_str(), F_OK) != 0 && above != above.parent_path())
+    above = above.parent_path();
+  std::error_code error;
+  if (std::filesystem::is_directory(above, error) && ::access(above.c_str(), W_OK | X_OK) != 0)
+    return {Code::kCannotCreate, out.string() + ": cannot be created: " + std::strerror(errno) +
+                                     ": choose another --out"};
   return Status::Ok();
 }
 
@@ -139,9 +150,11 @@ Status Session::ApplyOverridesOnResume() {
     if (field.get() == before[i]) continue;
     changes_.push_back(fmt::format("{}={}", field.key, field.get()));
     if (smaller) {
-      return {Code::kConfig, fmt::format("{}={}: the run has {}={}, and a budget can only grow; "
-                                         "leave it out or raise it",
-                                         field.key, field.get(), field.key, before[i])};
+      const bool limited = std::stod(before[i]) > 0;
+      return {Code::kConfig,
+              fmt::format("{}={}: the run has {}={}{}, and a budget can only grow; leave it out{}",
+                          field.key, field.get(), field.key, before[i],
+                          limited ? "" : ", which is no limit", limited ? " or raise it" : "")};
     }
     if (field.on_resume == OnResume::kMustMatch || field.on_resume == OnResume::kMustMatchAdded) {
       return {Code::kConfig,

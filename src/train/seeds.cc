@@ -96,8 +96,9 @@ Result<std::vector<json>> SeedRuns::Run() {
       fmt::format("continue with the same command and --out {}", ShellWord(options_.out.string()));
   if (!failure_.ok())
     return Status(failure_.code(),
-                  fmt::format("{}; {} of {} seeds are done, {}", failure_.message(),
-                              all_ - static_cast<size_t>(missing), all_, go_on));
+                  fmt::format("{}; {} of {} seeds are done{}", failure_.message(),
+                              all_ - static_cast<size_t>(missing), all_,
+                              failure_.code() == Code::kConfig ? "" : ", " + go_on));
   if (missing > 0) return Status(Code::kTryAgain, "stopped; " + go_on);
   if (finished_before_ == all_)
     LogInfo(options_.out.string() + ": " + std::string(kFinishedBefore) +
