@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 #include "core/resources.h"
 
 #include <gtest/gtest.h>
