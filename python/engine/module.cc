@@ -172,6 +172,7 @@ void BindVector(nb::module_& m) {
 
 NB_MODULE(_engine, m) {
   m.doc() = "The environment fleet and the population kernel.";
+  nb::set_leak_warnings(false);  // of objects that live until the interpreter ends
   samara::RegisterError();
   m.def("native_environments", &samara::NativeEnvironmentIds,
         "Ids of the environments in C++, in the order of the documentation.");

@@ -12,6 +12,7 @@ void BindPixels(nanobind::module_& m);  // pixels.cc: Atari preprocessing and it
 
 NB_MODULE(_native, m) {
   m.doc() = "The hot loop of samara's actors.";
+  nanobind::set_leak_warnings(false);  // of objects that live until the interpreter ends
   m.def(
       "isa", [] { return std::string(samara::Name(samara::ActiveIsa())); },
       "Name of the instruction set in use.");

@@ -141,7 +141,7 @@ void AddImport(CLI::App& app, Invocation& invocation) {
   command
       ->add_option("file", args->file,
                    "JSON: a configuration of either program (doc/import.md), or a genome: game, "
-                   "network, initial_index, mutation_indices, mutation_power")
+                   "network, noise_table, initial_index, mutation_indices, mutation_power")
       ->required();
   command
       ->add_option("--out", args->out,

@@ -326,7 +326,8 @@ Status RunFolder::Load() {
   }
   auto config = ReadConfig(path_ / "config.toml");
   // without its configuration the folder is damaged, not absent
-  if (!config.ok()) return {Code::kBadData, config.status().message()};
+  if (config.status().code() == Code::kNoInput) return {Code::kBadData, config.status().message()};
+  RETURN_IF_ERROR(config.status());
   config_toml_ = *config;
 
   if (KindOf(checkpoints()) != FileKind::kFolder) {

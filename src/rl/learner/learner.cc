@@ -613,9 +613,10 @@ Result<std::unique_ptr<Agent>> MakeLearner(const AgentSetup& setup,
     if (setup.learns_on.cuda || setup.infers_on.cuda)
       return Status(Code::kUnavailable,
                     "run.device=" + setup.learns_on.text() + ": " + FirstLine(e.what()));
-    return Status(Code::kConfig, "network " + setup.config.network.text() +
-                                     ": this machine has no memory for its parameters; lower "
-                                     "network.lstm, env.stack or the size of images");
+    return Status(Code::kNoResources,
+                  "network " + setup.config.network.text() +
+                      ": this machine has no memory for its parameters; lower network.layers, "
+                      "network.lstm, env.stack or the size of images");
   }
 }
 
