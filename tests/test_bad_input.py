@@ -526,6 +526,8 @@ def test_classic_control_needs_no_venv(tmp_path):
         ("faulty:Nothing-v0", 78, ["Nothing"]),
         ("nowhere:Fine-v0", 66, ["nowhere"]),
         ("faulty:Texts-v0", 78, ["Texts-v0", "Text(", "expected a Box"]),
+        ("faulty:Empty-v0", 78, ["Empty-v0", "(0,)", "expected at least one"]),
+        ("faulty:Spaceless-v0", 78, ["Spaceless-v0", "no observation_space"]),
         ("faulty:Several-v0", 78, ["Several-v0", "Tuple", "expected Discrete"]),
     ],
 )

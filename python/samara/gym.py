@@ -39,6 +39,7 @@ FLATTENED = (spaces.Dict, spaces.Tuple, spaces.Discrete, spaces.MultiDiscrete, s
 # packages that decide an episode's bits: their versions are part of the run's identity
 ENGINES = {"mujoco": "mujoco", "Box2D": "box2d", "ale_py": "ale-py", "pygame": "", "gymnasium": ""}
 
+OBSERVATION_BYTES_MAX = 64 << 20  # as the learner process takes
 RATES = 0.1, 1000.0  # pictures a second that the learner process takes
 ATARI = re.compile(r"(?:ALE/|atari[/:])(\w+?)(?:NoFrameskip|Deterministic)?(?:-v\d+)?")
 GYMNASIUM = os.path.dirname(gymnasium.__file__)
@@ -64,7 +65,13 @@ class GymEnvironment(WithoutState):
 
     def __init__(self, given: str, env: gymnasium.Env, render: bool, options: str = "") -> None:
         self.env = env
+        for name in ("observation_space", "action_space"):
+            if not isinstance(getattr(env, name, None), spaces.Space):
+                raise SetupError(CONFIG, f"gym {given}: no {name}; expected the environment to have a gymnasium.spaces.Space")
         observation, self.flatten = observation_space(given, goal.ordered(env.observation_space))
+        if not 0 < math.prod(observation.shape) * observation.dtype.itemsize <= OBSERVATION_BYTES_MAX:
+            raise SetupError(CONFIG, f"gym {given}: observation space {env.observation_space} has {math.prod(observation.shape)}"
+                                     " numbers, expected at least one and at most 64 MiB of them")
         action = env.action_space
         self.parts = parts(given, action)
         self.discrete = isinstance(action, spaces.Discrete) or bool(self.parts)

@@ -76,6 +76,14 @@ class Texts(Fine):
     observation_space = spaces.Text(8)
 
 
+class Empty(Fine):
+    observation_space = spaces.Box(-1, 1, (0,))
+
+
+class Spaceless(Fine):
+    observation_space = None
+
+
 class Several(Fine):
     action_space = spaces.Tuple([spaces.Discrete(2), spaces.Discrete(2)])
 
@@ -101,5 +109,6 @@ class Bursts(Fine):
         return observation, 3e38 if burst else reward, *rest
 
 
-for kind in (Fine, FailsToBuild, RaisesInReset, RaisesInStep, Dies, SpeaksNaN, WrongShape, Mapping, Texts, Several, Slow, Bursts):
+for kind in (Fine, FailsToBuild, RaisesInReset, RaisesInStep, Dies, SpeaksNaN, WrongShape, Mapping, Texts, Empty,
+             Spaceless, Several, Slow, Bursts):
     gymnasium.register(f"{kind.__name__}-v0", kind)
