@@ -119,9 +119,12 @@ std::vector<Path> ModuleFolders() {
   return folders;
 }
 
-// kCannotCreate for a name that Python has for a module of its own, or of a package: that one would
-// be imported.
+// kCannotCreate for a word of Python's, and for a name that it has for a module of its own, or of a
+// package: that one would be imported.
 Status CheckModule(const std::string& name) {
+  if (name == "true" || name == "false" || name == "none")
+    return {Code::kCannotCreate,
+            name + ": its class would be a word of Python's; choose another name"};
   static constexpr std::string_view kBuiltIn[] = {
       "array",  "atexit", "binascii",  "builtins",    "cmath", "errno",
       "fcntl",  "gc",     "itertools", "math",        "posix", "pwd",
@@ -130,10 +133,6 @@ Status CheckModule(const std::string& name) {
   for (const Path& folder : ModuleFolders())
     for (const std::string& file : ModulesIn(folder))
       taken = taken || file.substr(0, file.find('.')) == name;
-  if (name == "true" || name == "false" || name == "none")
-    return {Code::kCannotCreate, name +
-                                     ": its class would be a word of Python's; choose another "
-                                     "name"};
   if (!taken) return Status::Ok();
   return {Code::kCannotCreate,
           fmt::format("{0}: Python has a module of this name, which it would take instead of "

@@ -50,7 +50,6 @@ constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILI
 
 // Nothing where the driver does not answer.
 std::optional<Gpu> Describe(const Driver& driver, int ordinal) {
-  Gpu gpu;
   int device = 0, major = 0, minor = 0;
   size_t bytes = 0;
   std::array<char, 256> name{};
