@@ -363,6 +363,8 @@ def goes_on_after_damage(run, want, *words):
 def test_a_damaged_checkpoint_is_quarantined(stopped, whole):
     newest = checkpoints(stopped)[-1]
     flip(newest / "state.bin", 50)
+    for command in (["inspect", stopped], ["eval", stopped, "--episodes", 1]):
+        assert ok(*command).err.count("trying the checkpoint before it") == 1
     goes_on_after_damage(stopped, whole[1], newest.name, "damaged")
 
 

@@ -126,6 +126,13 @@ def test_a_seed_that_fails_is_named_and_the_others_go_on(tmp_path):
     assert len(ok(*words).json["runs"]) == 3
 
 
+def test_a_folder_of_another_algorithm_is_told_as_that(together):
+    """A refused configuration is not to be tried again by the same command."""
+    refused = samara("train", "toy/washout", "--seeds", "0", "--out", together[0], "--json")
+    assert refused.code == 78 and "holds another configuration" in refused.json["error"]
+    assert refused.json["error"].endswith("0 of 1 seeds are done")
+
+
 def test_a_seed_that_is_killed_is_said_to_be(tmp_path):
     out = tmp_path / "seeds"
     running = Running(tmp_path / "log.txt", "train", *LONG, "--seeds", "0..1", "--out", out, "--parallel", 2)

@@ -6,6 +6,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/mutex.h"
 #include "core/sha256.h"
 #include "storage/quarantine.h"
 #include "storage/sealed_json.h"
@@ -187,10 +188,21 @@ Result<StoredCheckpoint> ReadCheckpoint(const RootedPath& path) {
   return checkpoint;
 }
 
+namespace {
+
+// False where this process has warned of `path` already: several parts of it may read a run.
+bool IsFirstWarningOf(const Path& path) {
+  static Mutex mu;
+  static std::set<Path> warned;
+  const MutexLock lock(mu);
+  return warned.insert(path).second;
+}
+
+}  // namespace
+
 Result<std::optional<StoredCheckpoint>> LatestGoodCheckpoint(const RootedPath& checkpoints,
                                                              OnBadCheckpoint on_bad,
                                                              std::string_view with) {
-  std::set<RootedPath> warned;
   for (int listing = 0; listing < kListingsMax; ++listing) {
     bool vanished = false;
     for (const RootedPath& path : ListCheckpoints(checkpoints)) {
@@ -205,7 +217,7 @@ Result<std::optional<StoredCheckpoint>> LatestGoodCheckpoint(const RootedPath& c
       if (!bad || on_bad == OnBadCheckpoint::kRefuse) return why;
       if (on_bad == OnBadCheckpoint::kQuarantine && why.code() == Code::kBadData) {
         RETURN_IF_ERROR(Quarantine(path, why));
-      } else if (warned.insert(path).second) {
+      } else if (IsFirstWarningOf(path.path())) {
         LogWarning(why.message() + "; trying the checkpoint before it");
       }
     }

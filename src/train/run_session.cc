@@ -109,17 +109,20 @@ Status Session::OpenExisting(const Path& path) {
   ASSIGN_OR_RETURN(folder_, RunFolder::Open(path, RunFolder::Mode::kWrite));
   RETURN_IF_ERROR(AttachLog());
   SetStopAdvice(HowToGoOn());
-  RETURN_IF_ERROR(table_.ParseToml(folder_->config_toml(), (path / "config.toml").string(),
-                                   ConfigTable::Origin::kRecorded));
+  const Status another(Code::kConfig, path.string() +
+                                          ": holds another configuration; choose another --out, or "
+                                          "continue what it holds by --resume " +
+                                          path.string());
+  const Status parsed = table_.ParseToml(folder_->config_toml(), (path / "config.toml").string(),
+                                         ConfigTable::Origin::kRecorded);
+  if (!parsed.ok() && options_.resume_auto &&
+      TextIn(folder_->config_toml(), "run.algorithm") != config_.run.algorithm)
+    return another;  // whose keys this one has not
+  RETURN_IF_ERROR(parsed);
   RETURN_IF_ERROR(check_trusted(config_));  // which may have changed since
   RETURN_IF_ERROR(TakeModule(*folder_, config_.learning.network));
   Settle(config_);
-  if (options_.resume_auto && table_.Hash() != wanted) {
-    return {Code::kConfig, path.string() +
-                               ": holds another configuration; choose another --out, or continue "
-                               "what it holds by --resume " +
-                               path.string()};
-  }
+  if (options_.resume_auto && table_.Hash() != wanted) return another;
   return ApplyOverridesOnResume();
 }
 
