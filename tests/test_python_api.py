@@ -199,6 +199,15 @@ def test_a_run_that_fails_is_told_however_it_is_watched():
         running.wait()  # and not once more
 
 
+def test_a_run_that_is_killed_says_how_to_go_on(tmp_path):
+    with samara.start(PRESET, LONG, tmp_path / "run") as running:
+        next(iter(running))
+        os.kill(running._process.pid, signal.SIGKILL)
+        with pytest.raises(samara.Error, match=r"killed by SIGKILL; samara.load\('.*/run'\).resume\(\) goes on"):
+            running.wait()
+    assert samara.load(tmp_path / "run").resume(callback=lambda line: True).result is None
+
+
 def test_a_folder_of_runs_names_one(run):
     with pytest.raises(samara.Error, match=f"it holds [0-9]+: name one, such as {run.path.parent}/"):
         samara.load(run.path.parent)

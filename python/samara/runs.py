@@ -387,7 +387,10 @@ class RunningRun:
         if code == -signal.SIGTERM and self._stopped and self.path is None:
             raise Error(STOPPED, "stopped before the run was made")
         if code != 0:
-            raise failure(code, output, text_of(self._log))
+            error = failure(code, output, text_of(self._log))
+            if code < 0 and self.path is not None:
+                raise Error(error.exit_code, f"{error}; samara.load({str(self.path)!r}).resume() goes on")
+            raise error
         return Run(last_object(output)["run"])
 
     def __enter__(self) -> RunningRun:
