@@ -514,7 +514,7 @@ def test_an_exception_of_a_callback_saves_and_names_the_folder(where, tmp_path):
 
         def __call__(self, line):
             assert where != "call" or line.get("generation", 0) < 2, "careless"
-            return np.bool_(line.get("generation", 0) >= 3)  # true, and not True
+            return line.get("generation", 0) >= 3
 
         def end(self, run):
             assert where != "end", "careless"

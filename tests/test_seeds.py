@@ -133,13 +133,17 @@ def test_a_folder_of_another_algorithm_is_told_as_that(together):
     assert refused.json["error"].endswith("0 of 1 seeds are done")
 
 
+def wait_until(condition, running):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, running.text()
+        time.sleep(0.02)
+
+
 def test_a_seed_that_is_killed_is_said_to_be(tmp_path):
     out = tmp_path / "seeds"
     running = Running(tmp_path / "log.txt", "train", *LONG, "--seeds", "0..1", "--out", out, "--parallel", 2)
-    end = time.monotonic() + 60
-    while not all((out / f"seed-{n}" / "metrics.jsonl").exists() for n in (0, 1)):
-        assert time.monotonic() < end, running.text()
-        time.sleep(0.02)
+    wait_until(lambda: all((out / f"seed-{n}" / "metrics.jsonl").exists() for n in (0, 1)), running)
     for pid in running.children():
         os.kill(pid, signal.SIGKILL)
     assert running.wait(60) == 69
@@ -150,10 +154,7 @@ def test_one_command_at_a_time_trains_a_folder(tmp_path):
     out = tmp_path / "seeds"
     words = ["train", *LONG, "--seeds", "0..1", "--out", out, "--parallel", 2]
     running = Running(tmp_path / "log.txt", *words)
-    end = time.monotonic() + 60
-    while not (out / "seed-0" / "metrics.jsonl").exists():
-        assert time.monotonic() < end, running.text()
-        time.sleep(0.02)
+    wait_until((out / "seed-0" / "metrics.jsonl").exists, running)
     second = samara(*words)
     assert second.code == 73 and f"{out}: held by another process" in second.err
     running.send(signal.SIGTERM)
@@ -175,10 +176,7 @@ def test_stopped_seeds_go_on_by_the_same_command(tmp_path):
     words = ["train", *settings, "--seeds", "0..2", "--out", out, "--parallel", 2]
     running = Running(tmp_path / "log.txt", *words)
     files = [out / f"seed-{n}" / "metrics.jsonl" for n in (0, 1)]
-    end = time.monotonic() + 60
-    while not all(file.exists() and '"generation":' in file.read_text() for file in files):
-        assert time.monotonic() < end, running.text()
-        time.sleep(0.02)
+    wait_until(lambda: all(file.exists() and '"generation":' in file.read_text() for file in files), running)
     running.send(signal.SIGTERM)
     assert running.wait(60) == 75
     assert f"continue with the same command and --out {out}" in running.text()

@@ -69,9 +69,6 @@ class GymEnvironment(WithoutState):
             if not isinstance(getattr(env, name, None), spaces.Space):
                 raise SetupError(CONFIG, f"gym {given}: no {name}; expected the environment to have a gymnasium.spaces.Space")
         observation, self.flatten = observation_space(given, goal.ordered(env.observation_space))
-        if not 0 < math.prod(observation.shape) * observation.dtype.itemsize <= OBSERVATION_BYTES_MAX:
-            raise SetupError(CONFIG, f"gym {given}: observation space {env.observation_space} has {math.prod(observation.shape)}"
-                                     " numbers, expected at least one and at most 64 MiB of them")
         action = env.action_space
         self.parts = parts(given, action)
         self.discrete = isinstance(action, spaces.Discrete) or bool(self.parts)
@@ -235,17 +232,25 @@ def parts(given: str, space: spaces.Space) -> tuple[int, ...]:
 
 def observation_space(given: str, space: spaces.Space) -> tuple[spaces.Box, spaces.Space | None]:
     """Returns the Box that samara sees, and the space to flatten (None for a plain Box)."""
-    if isinstance(space, spaces.Box):
-        if space.dtype == np.uint8:
-            return space, None
-        return spaces.Box(-np.inf, np.inf, space.shape, np.float32), None
-    if isinstance(space, FLATTENED) and space.is_np_flattenable:
-        return spaces.Box(-np.inf, np.inf, (spaces.flatdim(space),), np.float32), space
-    raise SetupError(
-        CONFIG,
-        f"gym {given}: observation space {space} is not supported: expected a Box, Discrete, MultiDiscrete or MultiBinary,"
-        " or a Dict or Tuple of these",
-    )
+    flatten = None if isinstance(space, spaces.Box) else space
+    if flatten is None:
+        shape = space.shape
+    elif isinstance(space, FLATTENED) and space.is_np_flattenable:
+        shape = (spaces.flatdim(space),)
+    else:
+        raise SetupError(
+            CONFIG,
+            f"gym {given}: observation space {space} is not supported: expected a Box, Discrete, MultiDiscrete or"
+            " MultiBinary, or a Dict or Tuple of these",
+        )
+    dtype = np.dtype(np.uint8 if flatten is None and space.dtype == np.uint8 else np.float32)
+    numbers = math.prod(shape)
+    if not 0 < numbers * dtype.itemsize <= OBSERVATION_BYTES_MAX:
+        raise SetupError(
+            CONFIG,
+            f"gym {given}: observation space {space} has {numbers} numbers, expected at least one and at most 64 MiB of them",
+        )
+    return space if dtype == np.uint8 else spaces.Box(-np.inf, np.inf, shape, np.float32), flatten
 
 
 def picture_rate(env: gymnasium.Env) -> float:

@@ -56,9 +56,9 @@ def train(
     values of env.id and env.wrappers. `out`: the folder to create; default runs/<name>-NN. `network`: of a learning
     run, a torch.nn.Module in place of the layers of its network, from observations [N, ...] to features [N, F]
     (doc/networks.md); or the file of one as TorchScript. `callback` is called with each new line of metrics; if it
-    returns what is true the run stops with everything saved (then `Run.result` is None and `Run.resume` continues). Its methods
-    prepare(), before the run is started, begin(Run), before the first line, end(Run), after the last, and abandon(),
-    where no run folder was made, are called if it has them (samara.Logger). `verbose` prints the log.
+    returns what is true the run stops with everything saved (then `Run.result` is None and `Run.resume` continues). Its
+    methods prepare(), before the run is started, begin(Run), before the first line, end(Run), after the last, and
+    abandon(), where no run folder was made, are called if it has them (samara.Logger). `verbose` prints the log.
 
     Raises Error with the program's line. Ctrl-C, or an exception of `callback`, stops the run with everything saved and
     is raised on, with a note that names the folder.
@@ -335,7 +335,7 @@ class RunningRun:
         refuse_in_actor()
         self._resumed, self._verbose = resumed, verbose
         self._path: Path | None = resumed and resumed.path
-        self._stopped = self._told = False  # told: its end was asked for by wait
+        self._stopped = self._told = False  # told: `wait` said how it ended
         # files: a pipe that is not read would block the program
         self._output, self._log = tempfile.TemporaryFile(), tempfile.TemporaryFile()
         self._shown = 0
