@@ -130,10 +130,10 @@ Result<json> MeasureDevicePopulation(Accelerator& accelerator, const NetworkDesc
                    DevicePopulation::Make(accelerator, network,
                                           {FrameStackRule{.depth = network.channels}, networks,
                                            networks * load.many}));
-  const auto decoder = std::make_unique<DeviceDecoder>(*population, 2 * kParents);
+  DeviceDecoder decoder(*population, 2 * kParents);
   ASSIGN_OR_RETURN(const auto all, population->MakeLane(networks * load.many));
-  ASSIGN_OR_RETURN(const double children, ChildrenPerSecond(*population, *all, *decoder));
-  for (uint32_t n = 0; n < networks; ++n) RETURN_IF_ERROR(decoder->Load(*all, n, Individual(n)));
+  ASSIGN_OR_RETURN(const double children, ChildrenPerSecond(*population, *all, decoder));
+  for (uint32_t n = 0; n < networks; ++n) RETURN_IF_ERROR(decoder.Load(*all, n, Individual(n)));
   const Part whole(frames, 0, networks, load.many);
   RETURN_IF_ERROR(all->Forward(whole.rows()));
   ASSIGN_OR_RETURN(const double batch, Resident(*all, load.seconds));

@@ -25,7 +25,7 @@ struct TrainOptions {
   RemoteFleetOptions remote;
   // Ranks that share the run, this one being 0; borrowed; null: alone.
   RankGroup* ranks = nullptr;
-  int planned_ranks = 1;  // CheckTrain: of the run that it stands for
+  int planned_ranks = 1;  // of the run for which CheckTrain stands
 };
 
 // The settings of Train: the effective configuration as TOML, and its hash; of a learning run

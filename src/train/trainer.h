@@ -66,7 +66,7 @@ class Trainer {
     RunFolder::KeptFiles kept = {};
   };
   virtual Description Describe() const = 0;
-  // What decides the last bits of what Build made; empty: nothing does.
+  // Names what decides the last bits of what Build made; empty: nothing does.
   virtual std::string KindOfDevice() { return ""; }
   // Main rank: the newest whole state into start_ (files, path, seconds). Returns the number of
   // steps that are done, by which lines of metrics.jsonl are kept, and such lines that the state
@@ -119,7 +119,7 @@ class Trainer {
     return TakeCheckpointRequest() || (sync_.is_main() && schedule_->Due(Seconds()));
   }
   CheckpointInfo MakeCheckpointInfo(uint64_t step) const;
-  // Of the run, or of the run for which CheckOnly stands.
+  // Number of ranks of the run, or of the run for which CheckOnly stands.
   int ranks() const { return std::max(sync_.ranks(), options_.planned_ranks); }
   nlohmann::json MeanOrNull(const std::vector<double>& x) const;
   const std::vector<double>& random_returns() const { return random_returns_; }

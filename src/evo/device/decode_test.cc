@@ -51,11 +51,11 @@ void ExpectTheNetworkOf(const Genome& genome, Storage storage, Accelerator& devi
   const auto population =
       DevicePopulation::Make(device, network, {FrameStackRule{}, 2, 2}).ValueOrThrow();
   const auto lane = population->MakeLane(2).ValueOrThrow();
-  const auto decoder = std::make_unique<DeviceDecoder>(*population, 3);
+  DeviceDecoder decoder(*population, 3);
   std::vector<float> canonical(network.parameter_count);
   DecodeParameters(genome, network, canonical);
   ASSERT_TRUE(lane->Load(0, canonical).ok());
-  ASSERT_TRUE(decoder->Load(*lane, 1, genome).ok());
+  ASSERT_TRUE(decoder.Load(*lane, 1, genome).ok());
   std::vector<std::byte> bytes(2 * population->network_bytes());
   lane->stream().Download(bytes.data(), population->parameters(0), bytes.size());
   ASSERT_TRUE(lane->stream().Synchronize().ok());
@@ -85,15 +85,15 @@ TEST(DeviceDecoderTest, KeepsParentsAndAppliesOneMutationToAChild) {
   const auto population =
       DevicePopulation::Make(*device, network, {std::nullopt, 2, 2}).ValueOrThrow();
   const auto lane = population->MakeLane(2).ValueOrThrow();
-  const auto decoder = std::make_unique<DeviceDecoder>(*population, 2);
+  DeviceDecoder decoder(*population, 2);
   Genome genome = Child(NoiseKind::kNormal, InitKind::kHe, 10);
-  ASSERT_TRUE(decoder->Load(*lane, 0, genome).ok());  // nine for the parent, one
+  ASSERT_TRUE(decoder.Load(*lane, 0, genome).ok());  // nine for the parent, one
   genome.mutations.back().key = 5;
-  ASSERT_TRUE(decoder->Load(*lane, 0, genome).ok());  // one
+  ASSERT_TRUE(decoder.Load(*lane, 0, genome).ok());  // one
   genome.mutations.push_back({.key = 6, .power = 1});
-  ASSERT_TRUE(decoder->Load(*lane, 0, genome).ok());  // one for the new parent, one
-  EXPECT_EQ(decoder->counters().mutations, 13u);
-  EXPECT_EQ(decoder->counters().ancestors, 2u);
+  ASSERT_TRUE(decoder.Load(*lane, 0, genome).ok());  // one for the new parent, one
+  EXPECT_EQ(decoder.counters().mutations, 13u);
+  EXPECT_EQ(decoder.counters().ancestors, 2u);
 }
 
 TEST(DeviceDecoderTest, LeavesTheRestToTheCpu) {
