@@ -12,6 +12,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "core/first_line.h"
+
 namespace samara {
 namespace {
 
@@ -39,7 +41,7 @@ Status StatusOf(const std::exception& error) {
   const auto* system = dynamic_cast<const std::system_error*>(&error);
   if (system != nullptr && NoResources(system->code().value())) return Exhausted(std::string(what));
   // torch's own type of exception is not known here; its first line is the message
-  const std::string line(what.substr(0, what.find('\n')));
+  const std::string line = FirstLine(what);
   const auto says = [&](std::string_view words) { return line.find(words) != line.npos; };
   if (says("can't allocate memory")) return Exhausted("out of memory: " + line);
   // torch's memory on a GPU, the driver's, and that of the libraries of products and convolutions

@@ -5,8 +5,8 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #endif
 
+#include "core/first_line.h"
 #include "core/log.h"
-#include "nn/torch/first_line.h"
 #include "nn/torch/torch_device.h"
 
 namespace samara {

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "nn/torch/first_line.h"
+#include "core/first_line.h"
 
 namespace samara {
 namespace {

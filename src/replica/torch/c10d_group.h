@@ -10,7 +10,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "core/clock.h"
-#include "nn/torch/first_line.h"
+#include "core/first_line.h"
 #include "replica/collectives/transport.h"
 #include "replica/rendezvous/store.h"
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "core/first_line.h"
 #include "core/resources.h"
 #include "core/thread.h"
-#include "nn/torch/first_line.h"
 #include "replica/torch/programs.h"
 #include "replica/torch/rank_gate.h"
 #include "replica/torch/replicator_options.h"

@@ -5,8 +5,8 @@
 #include <exception>
 #include <string>
 
+#include "core/first_line.h"
 #include "core/mutex.h"
-#include "nn/torch/first_line.h"
 
 namespace samara {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "core/clock.h"
 #include "core/cpu.h"
+#include "core/first_line.h"
 #include "core/rng.h"
 #include "core/sha256.h"
-#include "nn/torch/first_line.h"
 #include "rl/learner/agent_files.h"
 #include "rl/learner/algorithm.h"
 #include "rl/learner/replay_files.h"
