@@ -17,7 +17,7 @@
 #include "replica/collectives/communicator.h"
 #include "replica/rendezvous/world.h"
 #include "replica/torch/c10d.h"
-#include "replica/torch/c10d_sum.h"
+#include "replica/torch/c10d_collectives.h"
 #include "replica/torch/reducer.h"
 #include "samara/replicator.h"
 
@@ -71,9 +71,9 @@ json Collectives(const World& world, double seconds) {
   const auto bare = ValueOrReplication(
       MakeBareGloo(world.rank, world.size, WithPrefix(store, "bare/"), "127.0.0.1", 60s));
   // what fast mode does with large buckets between hosts
-  C10dSum sum(ValueOrReplication(MakeGlooGroup(world.rank, world.size, WithPrefix(store, "sum/"),
-                                               "127.0.0.1", 60s)),
-              torch::kCPU);
+  C10dCollectives sum(ValueOrReplication(MakeGlooGroup(
+                          world.rank, world.size, WithPrefix(store, "sum/"), "127.0.0.1", 60s)),
+                      torch::kCPU);
   const Timer time{*groups["shared"], seconds};
   json rows = json::array();
   const auto ranks = static_cast<size_t>(world.size);

@@ -1,9 +1,11 @@
 // c10d's groups of ranks, over a store of ours. Internal to this folder.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "nn/torch/torch.h"
 // after the door to torch
@@ -25,6 +27,12 @@ Result<C10dGroup> MakeGlooGroup(int rank, int size, const std::shared_ptr<Store>
 
 // The GPU's own identity, for no two ranks of NCCL may share one; empty without NCCL or a GPU.
 std::string GpuId(torch::Device device);
+// Whether there are ids, one of each rank, of which no two are alike.
+template <typename Id>
+bool AllDiffer(std::vector<Id> ids) {
+  std::ranges::sort(ids);
+  return !ids[0].empty() && std::ranges::adjacent_find(ids) == ids.end();
+}
 // Each rank with a GPU of its own. kConfig where there is no NCCL.
 Result<C10dGroup> MakeNcclGroup(int rank, int size, const std::shared_ptr<Store>& store,
                                 std::chrono::milliseconds deadline);

@@ -51,7 +51,7 @@ class OverlappedReducer : public GradientReducer {
   std::vector<bool> has_gradient_;                   // from any pass since the last update
   std::vector<bool> ready_;                          // from the pass that is sent
   std::vector<size_t> observed_;                     // order of the first backward pass
-  C10dSum* sum_ = nullptr;                           // borrowed; null: the tree's
+  C10dCollectives* sum_ = nullptr;                   // borrowed; null: the tree's
   bool rebuilt_ = false;
   int no_sync_ = 0;
   size_t next_launch_ = 0;

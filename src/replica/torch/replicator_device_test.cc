@@ -6,8 +6,8 @@
 
 #include <set>
 
+#include "replica/torch/c10d_collectives.h"
 #include "replica/torch/c10d_group.h"
-#include "replica/torch/c10d_sum.h"
 #include "replica/torch/reducer.h"
 #include "replica/torch/replicator_test_util.h"
 #include "samara/batch_norm.h"
@@ -175,7 +175,7 @@ TEST(NcclTest, AGroupOfOneRankSumsInPlaceOnTheGpusStream) {
   auto group = MakeNcclGroup(0, 1, MakeMemoryStore(), 60'000ms);
   ASSERT_TRUE(group.ok()) << group.status().message();
   EXPECT_EQ((*group)->getBackendName(), "nccl");
-  C10dSum sum(*group, torch::kCUDA);
+  C10dCollectives sum(*group, torch::kCUDA);
   const torch::Tensor whole =
       torch::arange(1 << 22, torch::TensorOptions(device)).to(torch::kFloat);
   EXPECT_TRUE(sum.Takes(whole));

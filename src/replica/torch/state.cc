@@ -199,7 +199,7 @@ Communicator& ReplicatorState::communicator() {
   return group_->communicator();
 }
 
-C10dSum* ReplicatorState::SumFor(torch::Device device, Site site) {
+C10dCollectives* ReplicatorState::SumFor(torch::Device device, Site site) {
   // ranks that are threads run one at a time, and waits inside c10d do not release the process
   if (mode() != ReplicationMode::kFast || world_size() == 1 || setup_.communicator.release)
     return nullptr;
@@ -212,11 +212,10 @@ C10dSum* ReplicatorState::SumFor(torch::Device device, Site site) {
   std::vector<std::vector<std::byte>> all;
   ThrowReplication(communicator().AllGatherRagged({"what sums gradients", "", site},
                                                   std::as_bytes(std::span(mine)), all));
-  std::sort(all.begin(), all.end());
-  if (all[0].empty() || std::adjacent_find(all.begin(), all.end()) != all.end()) return nullptr;
+  if (!AllDiffer(all)) return nullptr;
   const auto store = WithPrefix(store_, std::string("sum/") + (device.is_cpu() ? "cpu/" : "gpu/"));
   const auto deadline = setup_.communicator.deadline;
-  it->second = std::make_unique<C10dSum>(
+  it->second = std::make_unique<C10dCollectives>(
       ValueOrReplication(
           device.is_cpu() ? MakeGlooGroup(rank(), world_size(), store, group_->address(), deadline)
                           : MakeNcclGroup(rank(), world_size(), store, deadline)),

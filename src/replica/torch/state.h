@@ -13,7 +13,7 @@
 #include "nn/torch/torch.h"
 #include "replica/collectives/communicator.h"
 #include "replica/group/group.h"
-#include "replica/torch/c10d_sum.h"
+#include "replica/torch/c10d_collectives.h"
 #include "replica/torch/cooperative_scheduler.h"
 #include "replica/torch/leaves.h"
 #include "replica/torch/task_thread.h"
@@ -106,7 +106,7 @@ class ReplicatorState : public std::enable_shared_from_this<ReplicatorState> {
   void RequireAgreement(const std::string& subject, const std::string& mine, const Call& call);
   // Fast mode: a faster sum over the ranks than the tree, for tensors on such a device; null: none.
   // The first call for a type of device is a collective.
-  C10dSum* SumFor(torch::Device device, Site site);
+  C10dCollectives* SumFor(torch::Device device, Site site);
 
   // --- messages between two replicas
   void Send(int local, int to, const Leaves& leaves);
@@ -133,7 +133,7 @@ class ReplicatorState : public std::enable_shared_from_this<ReplicatorState> {
   std::shared_ptr<PendingBarrier> pending_;  // reached by some of the local replicas
   const std::shared_ptr<Store> store_;       // null when alone
   std::unique_ptr<RankGroup> group_;
-  std::map<torch::DeviceType, std::unique_ptr<C10dSum>> sums_;
+  std::map<torch::DeviceType, std::unique_ptr<C10dCollectives>> sums_;
   std::unique_ptr<CooperativeScheduler> scheduler_;
   std::vector<std::weak_ptr<PerReplicaState>> per_replica_;
   std::vector<std::vector<torch::Tensor>> generators_;  // states, of the replicas that do not run

@@ -1,4 +1,4 @@
-#include "replica/torch/c10d_sum.h"
+#include "replica/torch/c10d_collectives.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // `body` on ranks that are threads, each with its end of a group over Gloo.
-void OnGloo(int ranks, const std::function<void(int rank, C10dSum& sum)>& body) {
+void OnGloo(int ranks, const std::function<void(int rank, C10dCollectives& sum)>& body) {
   const auto store = MakeMemoryStore();
   std::vector<std::jthread> threads;
   for (int r = 0; r < ranks; ++r) {
@@ -20,7 +20,7 @@ void OnGloo(int ranks, const std::function<void(int rank, C10dSum& sum)>& body) 
       const auto group = MakeGlooGroup(r, ranks, store, "127.0.0.1", 20'000ms);
       ASSERT_TRUE(group.ok()) << group.status().message();
       EXPECT_EQ((*group)->getBackendName(), "gloo");
-      C10dSum sum(*group, torch::kCPU);
+      C10dCollectives sum(*group, torch::kCPU);
       body(r, sum);
     });
   }
@@ -28,7 +28,7 @@ void OnGloo(int ranks, const std::function<void(int rank, C10dSum& sum)>& body) 
 
 Status Running() { return {}; }
 
-TEST(C10dSumTest, IsTheSumWithTheSameBitsOnAllRanks) {
+TEST(C10dCollectivesTest, SumsHaveTheSameBitsOnAllRanks) {
   constexpr int kRanks = 3;
   constexpr int64_t kElements = 200'003;
   std::vector<torch::Tensor> in, out(kRanks);
@@ -36,7 +36,7 @@ TEST(C10dSumTest, IsTheSumWithTheSameBitsOnAllRanks) {
     auto generator = at::detail::createCPUGenerator(static_cast<uint64_t>(r) + 1);
     in.push_back(torch::randn({kElements}, generator));
   }
-  OnGloo(kRanks, [&](int r, C10dSum& sum) {
+  OnGloo(kRanks, [&](int r, C10dCollectives& sum) {
     out[static_cast<size_t>(r)] = in[static_cast<size_t>(r)].clone();
     const Status status = sum.Sum(out[static_cast<size_t>(r)], Now() + 20s, Running);
     EXPECT_TRUE(status.ok()) << status.message();
@@ -47,8 +47,8 @@ TEST(C10dSumTest, IsTheSumWithTheSameBitsOnAllRanks) {
   for (int r = 1; r < kRanks; ++r) EXPECT_TRUE(torch::equal(out[0], out[static_cast<size_t>(r)]));
 }
 
-TEST(C10dSumTest, TakesLargeTensorsOfTheTypesThatItSumsExactly) {
-  OnGloo(2, [](int, C10dSum& sum) {
+TEST(C10dCollectivesTest, TakesLargeTensorsOfTheTypesThatItSumsExactly) {
+  OnGloo(2, [](int, C10dCollectives& sum) {
     EXPECT_TRUE(sum.Takes(torch::zeros({1 << 18})));
     EXPECT_FALSE(sum.Takes(torch::zeros({1 << 10})));
     EXPECT_FALSE(sum.Takes(torch::zeros({1 << 18}, torch::kBFloat16)));
@@ -57,9 +57,9 @@ TEST(C10dSumTest, TakesLargeTensorsOfTheTypesThatItSumsExactly) {
   });
 }
 
-TEST(C10dSumTest, ARankThatDoesNotComeEndsItInTime) {
+TEST(C10dCollectivesTest, ARankThatDoesNotComeEndsItInTime) {
   for (const bool told : {false, true}) {
-    OnGloo(2, [&](int r, C10dSum& sum) {
+    OnGloo(2, [&](int r, C10dCollectives& sum) {
       if (r == 1) return std::this_thread::sleep_for(900ms);
       const SteadyTime start = Now();
       const Status status = sum.Sum(torch::ones({1 << 18}), Now() + (told ? 20'000ms : 300ms), [&] {
@@ -73,7 +73,7 @@ TEST(C10dSumTest, ARankThatDoesNotComeEndsItInTime) {
   }
 }
 
-TEST(C10dSumTest, WithoutNcclSaysSo) {
+TEST(C10dCollectivesTest, WithoutNcclSaysSo) {
   if (torch::cuda::is_available()) GTEST_SKIP() << "there is a GPU";
   EXPECT_EQ(GpuId(torch::kCPU), "");
   const auto group = MakeNcclGroup(0, 1, MakeMemoryStore(), 1000ms);

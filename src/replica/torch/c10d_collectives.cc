@@ -1,0 +1,52 @@
+#include "replica/torch/c10d_collectives.h"
+
+namespace samara {
+namespace {
+
+constexpr int64_t kGlooBytes = 1 << 19;  // below, our own rounds are as quick (doc/performance.md)
+
+}  // namespace
+
+C10dCollectives::~C10dCollectives() {
+  if (failed_)
+    group_.release();
+  else
+    group_->shutdown();
+}
+
+bool C10dCollectives::Takes(const torch::Tensor& data) const {
+  if (data.device().type() != device_ || !data.is_contiguous()) return false;
+  if (device_ != torch::kCPU) return true;
+  const auto bytes = data.numel() * static_cast<int64_t>(data.element_size());
+  return bytes >= kGlooBytes &&
+         (data.scalar_type() == torch::kFloat32 || data.scalar_type() == torch::kFloat64);
+}
+
+Status C10dCollectives::Sum(torch::Tensor data, SteadyTime deadline,
+                            const std::function<Status()>& stopped) {
+  const auto start = [&] {
+    std::vector<torch::Tensor> tensors{data};
+    return group_->allreduce(tensors);
+  };
+  return Run(start, deadline, stopped);
+}
+
+Status C10dCollectives::Gather(torch::Tensor mine, torch::Tensor all, SteadyTime deadline,
+                               const std::function<Status()>& stopped) {
+  return Run([&] { return group_->_allgather_base(all, mine); }, deadline, stopped);
+}
+
+Status C10dCollectives::Run(const Start& start, SteadyTime deadline,
+                            const std::function<Status()>& stopped) {
+  const Status status = WaitFor(start, deadline, stopped);
+  if (!status.ok() && !failed_) {
+    failed_ = true;
+    try {
+      group_->abort();
+    } catch (const std::exception&) {  // it is given up anyway
+    }
+  }
+  return status;
+}
+
+}  // namespace samara
