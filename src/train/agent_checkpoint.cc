@@ -102,6 +102,7 @@ Status AgentTrainer::RestoreState() {
 // From the same beginning on every rank.
 Status AgentTrainer::Begin() {
   MakeServer();
+  if (learns_on_.cuda) RETURN_IF_ERROR(sync_.LinkGpus(learns_on_));
   if (start_.files.empty()) return Status::Ok();
   RETURN_IF_ERROR(RestoreState());
   if (agent_state().best) best_weights_ = start_.files[AgentState::kBestWeights];

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/bytes.h"
+#include "core/log.h"
 #include "core/sha256.h"
 #include "evo/evaluate/finished_episodes.h"
 #include "replica/collectives/agreement.h"
@@ -92,6 +93,13 @@ Result<std::vector<EpisodeResult>> RankSync::Gather(Result<std::vector<EpisodeRe
     for (const auto& [e, result] : theirs.results) results.at(e) = result;
   }
   return results;
+}
+
+Status RankSync::LinkGpus(const Device& mine) {
+  if (alone()) return Status::Ok();
+  ASSIGN_OR_RETURN(gpus_, group_->SumOnGpus(mine, run_ + "gpus/"));
+  if (is_main() && gpus_) LogInfo("gradients go from GPU to GPU over NCCL");
+  return Status::Ok();
 }
 
 Status RankSync::Combine(std::span<const std::span<const float>> mine, std::span<float> sum) {

@@ -4,6 +4,7 @@
 // clock. Between two steps the ranks exchange what each was asked for, and all decide alike.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -59,15 +60,23 @@ class RankSync final : public GradientCombiner, public Peers {
   // The episodes of all ranks, each of which has played some; kTryAgain when one was stopped.
   Result<std::vector<EpisodeResult>> Gather(Result<std::vector<EpisodeResult>> mine);
 
+  // Gradients go from GPU to GPU from now on where every rank learns on one of its own. Collective.
+  Status LinkGpus(const Device& mine);
+
   // GradientCombiner: the fixed tree over the shards (replica/collectives/reduce.h), whichever rank
   // has them.
   Status Combine(std::span<const std::span<const float>> mine, std::span<float> sum) override;
+  bool links_gpus() const override { return gpus_ != nullptr; }
+  Status CombineOnGpus(std::span<const float> mine, std::span<float> sum) override {
+    return gpus_->Sum(mine, sum);
+  }
   // Peers.
   Result<int64_t> Add(const std::string& counter, int64_t amount) override;
 
  private:
   RankGroup* const group_;
   std::string run_;  // before the names of counters
+  std::unique_ptr<GpuSum> gpus_;
 };
 
 }  // namespace samara

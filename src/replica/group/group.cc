@@ -58,6 +58,7 @@ Status RankGroup::Join(const RankLinks& links, const CommunicatorOptions& option
     return route.status();
   }
   address_ = std::move(route->address);
+  gpus_ = links.gpus;
   auto communicator = std::make_unique<Communicator>(std::move(route->transport), options);
   communicator->SetMonitor(monitor_.get());
   const MutexLock lock(mu_);
@@ -90,6 +91,13 @@ Result<std::vector<std::string>> RankGroup::Exchange(const std::string& what,
   for (const auto& part : parts)
     all.emplace_back(reinterpret_cast<const char*>(part.data()), part.size());
   return all;
+}
+
+Result<std::unique_ptr<GpuSum>> RankGroup::SumOnGpus(const Device& device,
+                                                     const std::string& name) {
+  if (!gpus_) return std::unique_ptr<GpuSum>();
+  return gpus_(*this, WithPrefix(std::make_shared<InterruptibleStore>(store_, *this), name),
+               device);
 }
 
 void RankGroup::Fail(const Status& why) {

@@ -10,9 +10,11 @@
 #include <string_view>
 #include <vector>
 
+#include "core/device.h"
 #include "core/mutex.h"
 #include "replica/collectives/communicator.h"
 #include "replica/collectives/transport.h"
+#include "replica/group/gpu_sum.h"
 #include "replica/liveness/monitor.h"
 #include "replica/rendezvous/store.h"
 #include "replica/rendezvous/world.h"
@@ -25,6 +27,8 @@ struct RankRoute {
   std::string address;  // of this host, as the others reach it; empty: its name's
 };
 
+class RankGroup;
+
 // How the ranks of a group reach each other, in the order in which it is done.
 struct RankLinks {
   std::shared_ptr<Store> store;  // null when alone
@@ -32,6 +36,11 @@ struct RankLinks {
   std::function<Result<std::unique_ptr<Monitor>>(Monitor::OnFailure)> monitor;
   // Makes the rest, over `store`, whose Get a failure of the group ends.
   std::function<Result<RankRoute>(const std::shared_ptr<Store>& store)> route;
+  // Links this rank's GPU with those of the others, over a `store` of their own; null: gradients go
+  // through the hosts' memory.
+  std::function<Result<std::unique_ptr<GpuSum>>(RankGroup&, const std::shared_ptr<Store>& store,
+                                                const Device&)>
+      gpus = {};
 };
 
 struct LinkOptions {
@@ -68,6 +77,10 @@ class RankGroup {
   // The values of all ranks, in rank order. A collective: equal `what` on every rank.
   Result<std::vector<std::string>> Exchange(const std::string& what, std::string_view mine);
 
+  // Sums between `device` of every rank, under a `name` that no other sum of the group has; null
+  // where the ranks have no GPUs, share one, or are not linked so. A collective.
+  Result<std::unique_ptr<GpuSum>> SumOnGpus(const Device& device, const std::string& name);
+
   // This rank gives up, and every other one with it, for this reason.
   void Fail(const Status& why);
   // Whether another rank has failed, or this one gave up; communicator().failure() says why.
@@ -92,6 +105,7 @@ class RankGroup {
   std::unique_ptr<Communicator> communicator_;
   std::string address_;
   std::unique_ptr<Monitor> monitor_;
+  decltype(RankLinks::gpus) gpus_;
 };
 
 }  // namespace samara

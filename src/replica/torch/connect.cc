@@ -1,5 +1,5 @@
 // Ranks of a launcher, connected: the launch's store, then shared memory on one host or Gloo.
-#include "nn/torch/torch.h"
+#include "nn/torch/torch_device.h"
 // after the door to torch
 #include <sys/prctl.h>
 #include <sys/utsname.h>
@@ -13,6 +13,7 @@
 #include "replica/group/group.h"
 #include "replica/rendezvous/secret.h"
 #include "replica/torch/c10d.h"
+#include "replica/torch/gpu_sum.h"
 
 namespace samara {
 namespace {
@@ -103,6 +104,11 @@ Result<RankLinks> Connect(const World& world, const LinkOptions& options) {
   links.route = [world, options](const std::shared_ptr<Store>& watched) {
     return Route(world, options, watched);
   };
+  if (options.transport == "auto" && TorchUsesGpus()) {
+    links.gpus = [](RankGroup& group, const std::shared_ptr<Store>& own, const Device& device) {
+      return MakeGpuSum(group, own, device);
+    };
+  }
   return links;
 }
 

@@ -26,8 +26,14 @@ class GradientCombiner {
   virtual ~GradientCombiner() = default;
   // `mine`: one row for each shard of this learner, in order. `sum`: over the shards of all
   // learners, added in an order that does not depend on who has which; equal bits on all of them.
-  // The gradients of an only shard stay on a GPU: its row has the numbers of the report alone.
+  // Gradients that stay on a GPU are not in it: the rows have the numbers of the report alone.
   virtual Status Combine(std::span<const std::span<const float>> mine, std::span<float> sum) = 0;
+  // The same for gradients on the learners' GPUs, where links_gpus(): `mine` has the rows one after
+  // the other. Both lie in the memory of this learner's GPU, and its thread's stream uses them.
+  virtual bool links_gpus() const { return false; }
+  virtual Status CombineOnGpus(std::span<const float> /*mine*/, std::span<float> /*sum*/) {
+    return Status(Code::kInternal, "no links between GPUs");
+  }
 };
 
 struct UpdateReport {

@@ -294,24 +294,78 @@ class Meeting {
 
 class OneOf : public GradientCombiner {
  public:
-  OneOf(Meeting& meeting, size_t rank) : meeting_(meeting), rank_(rank) {}
+  OneOf(Meeting& meeting, size_t rank, bool on_gpus = false)
+      : meeting_(meeting), rank_(rank), on_gpus_(on_gpus) {}
   Status Combine(std::span<const std::span<const float>> mine, std::span<float> sum) override {
+    if (on_gpus_) {
+      EXPECT_LT(sum.size(), 20U) << "gradients among the numbers of a report";
+    }
     return meeting_.Join(rank_, mine, sum);
+  }
+  bool links_gpus() const override { return on_gpus_; }
+  Status CombineOnGpus(std::span<const float> mine, std::span<float> sum) override {
+    std::vector<std::span<const float>> rows;
+    for (size_t at = 0; at < mine.size(); at += sum.size())
+      rows.push_back(mine.subspan(at, sum.size()));
+    return meeting_.Join(rank_, rows, sum);
   }
 
  private:
   Meeting& meeting_;
   const size_t rank_;
+  const bool on_gpus_;
 };
 
-// Four shards on 1, 2 and 4 learners: the same bits and the same report, also of a batch in which
-// one shard is not finite.
+struct Outcome {
+  std::vector<std::string> hashes;
+  std::vector<double> numbers;
+  bool operator==(const Outcome&) const = default;
+};
+
+// What each of these learners makes of four updates, of which the third has a shard that is not
+// finite. on_gpus: their gradients stay on devices.
+Outcome Learn(const AgentSetup& setup, size_t learners, bool on_gpus = false) {
+  // the same unrolls for all
+  Play play(setup, 5);
+  for (int i = 0; i <= 20; ++i) play.Step(8);
+  Meeting meeting(learners);
+  std::vector<Outcome> outcomes(learners);
+  std::vector<std::unique_ptr<OneOf>> combiners;
+  std::vector<std::unique_ptr<Agent>> agents;  // made in turn: torch's generator is one
+  for (size_t r = 0; r < learners; ++r) {
+    AgentSetup mine = setup;
+    mine.rank = static_cast<uint32_t>(r), mine.ranks = static_cast<uint32_t>(learners);
+    combiners.push_back(std::make_unique<OneOf>(meeting, r, on_gpus));
+    mine.combiner = combiners.back().get();
+    agents.push_back(MakeAgent(mine).ValueOrThrow());
+  }
+  for (int update = 0; update < 4; ++update) {
+    auto unrolls = play.Take(8);
+    if (update == 2) unrolls[5]->headers[1].reward = std::numeric_limits<float>::infinity();
+    std::vector<std::unique_ptr<Thread>> threads;
+    for (size_t r = 0; r < learners; ++r) {
+      threads.push_back(std::make_unique<Thread>("learner", [&, r] {
+        const size_t count = 8 / learners;
+        const UpdateReport report =
+            agents[r]->Update(std::span(unrolls).subspan(r * count, count), 0).ValueOrThrow();
+        EXPECT_EQ(report.applied, update != 2);
+        outcomes[r].hashes.push_back(agents[r]->parameter_hash());
+        if (report.applied)
+          for (const double x : {report.numbers.at("loss"), report.numbers.at("policy_loss"),
+                                 report.numbers.at("value_loss"), report.numbers.at("kl"),
+                                 report.numbers.at("entropy"),
+                                 report.numbers.at("importance_weight"), report.gradient_norm})
+            outcomes[r].numbers.push_back(x);
+      }));
+    }
+  }
+  for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome, outcomes[0]);
+  return outcomes[0];
+}
+
+// Four shards on 1, 2 and 4 learners: the same bits and the same report, also where gradients stay
+// on devices.
 TEST(AgentTest, LearnersThatShareABatchHaveTheBitsOfOne) {
-  struct Outcome {
-    std::vector<std::string> hashes;
-    std::vector<double> numbers;
-    bool operator==(const Outcome&) const = default;
-  };
   std::vector<AgentSetup> setups;
   setups.push_back(MakeSetup(Images(5), "impala_shallow", 8, 1e-3));
   setups.push_back(MakeSetup(Vectors(6, false, 2), "mlp-16-tanh", 8, 1e-3));
@@ -322,49 +376,15 @@ TEST(AgentTest, LearnersThatShareABatchHaveTheBitsOfOne) {
     setup.config.learn.shards = 4;
     setup.config.learn.batch = 8;
     setup.config.optimizer.clip_norm = 0.5;
-    const auto learn = [&](size_t learners) {
-      // the same unrolls for all
-      Play play(setup, 5);
-      for (int i = 0; i <= 20; ++i) play.Step(8);
-      Meeting meeting(learners);
-      std::vector<Outcome> outcomes(learners);
-      std::vector<std::unique_ptr<OneOf>> combiners;
-      std::vector<std::unique_ptr<Agent>> agents;  // made in turn: torch's generator is one
-      for (size_t r = 0; r < learners; ++r) {
-        AgentSetup mine = setup;
-        mine.rank = static_cast<uint32_t>(r), mine.ranks = static_cast<uint32_t>(learners);
-        combiners.push_back(std::make_unique<OneOf>(meeting, r));
-        mine.combiner = combiners.back().get();
-        agents.push_back(MakeAgent(mine).ValueOrThrow());
-      }
-      for (int update = 0; update < 4; ++update) {
-        auto unrolls = play.Take(8);
-        if (update == 2) unrolls[5]->headers[1].reward = std::numeric_limits<float>::infinity();
-        std::vector<std::unique_ptr<Thread>> threads;
-        for (size_t r = 0; r < learners; ++r) {
-          threads.push_back(std::make_unique<Thread>("learner", [&, r] {
-            const size_t count = 8 / learners;
-            const UpdateReport report =
-                agents[r]->Update(std::span(unrolls).subspan(r * count, count), 0).ValueOrThrow();
-            EXPECT_EQ(report.applied, update != 2);
-            outcomes[r].hashes.push_back(agents[r]->parameter_hash());
-            if (report.applied)
-              for (const double x : {report.numbers.at("loss"), report.numbers.at("policy_loss"),
-                                     report.numbers.at("value_loss"), report.numbers.at("kl"),
-                                     report.numbers.at("entropy"),
-                                     report.numbers.at("importance_weight"), report.gradient_norm})
-                outcomes[r].numbers.push_back(x);
-          }));
-        }
-      }
-      for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome, outcomes[0]);
-      return outcomes[0];
-    };
-    const Outcome alone = learn(1);
+    const Outcome alone = Learn(setup, 1);
     EXPECT_EQ(alone.hashes[1], alone.hashes[2]);
     EXPECT_NE(alone.hashes[2], alone.hashes[3]);
-    EXPECT_EQ(learn(2), alone);
-    EXPECT_EQ(learn(4), alone);
+    EXPECT_EQ(Learn(setup, 2), alone);
+    EXPECT_EQ(Learn(setup, 4), alone);
+    setup.as_on_gpu = true;
+    const Outcome through_hosts = Learn(setup, 2);
+    for (const size_t learners : {1, 2, 4})
+      EXPECT_EQ(Learn(setup, learners, /*on_gpus=*/true), through_hosts) << learners;
   }
 }
 

@@ -101,7 +101,6 @@ class Learner : public Agent {
         threads_(config_.learn.threads, shards_),
         device_(network_config.device),
         native_(network_config.native),
-        gradients_stay_(!native_ && all_shards_ == 1),
         acting_(setup, InferringNetwork(network_config, setup), layout,
                 replay_ != nullptr ? std::optional(replay_->acting) : std::nullopt) {
     for (const auto& [name, parameter] : own_parameters_) {
@@ -109,7 +108,8 @@ class Learner : public Agent {
       parameters_[name] = parameter;
     }
     for (const auto& [name, parameter] : parameters_)
-      if (parameter.requires_grad()) learned_[name] = parameter;
+      if (parameter.requires_grad())
+        learned_[name] = parameter, learned_numbers_ += static_cast<size_t>(parameter.numel());
     optimizer_.emplace(config_.optimizer, learned_);
     if (!native_)
       for (ShardWork& part : parts_) part.upload.emplace(device_);
@@ -159,7 +159,7 @@ class Learner : public Agent {
     std::unique_ptr<Prepared> prepared;
     // of one pass
     std::vector<float> row;  // gradients in the order of learned_, then the numbers
-    Tensor gradients;        // instead of the row's, where they stay on the device
+    Tensor gradients;        // instead of the row's, where gradients_stay()
     std::vector<ShardLoss::Number> numbers;
     double seconds_batch = 0, seconds_forward = 0, seconds_backward = 0;
   };
@@ -178,7 +178,13 @@ class Learner : public Agent {
   void RunPass(ShardWork& part, size_t index, const Pass& pass) const;
   void PutGradients(std::span<const Tensor> gradients, ShardWork& part) const;
   void PutGradientsOfDevice(std::span<const Tensor> gradients, ShardWork& part) const;
-  int64_t SetGradients(const Tensor& sum, double scale);
+  // Gradients stay on the device where there is nothing to add them to, or the others' are reached
+  // from there.
+  bool gradients_stay() const {
+    return !native_ && (all_shards_ == 1 || (combiner_ != nullptr && combiner_->links_gpus()));
+  }
+  Result<Tensor> SumOnDevice() const;
+  void SetGradients(const Tensor& all, double scale);
   Status OnThreads(const std::function<void(size_t index, ShardWork& part)>& work);
   Status MakeShards(std::span<const UnrollStore::Loan> unrolls);
   // Whether the update is over after this step.
@@ -205,12 +211,12 @@ class Learner : public Agent {
   const NamedTensors own_parameters_;  // the algorithm's
   NamedTensors parameters_;            // the network's and the algorithm's
   NamedTensors learned_;               // those with a gradient
+  size_t learned_numbers_ = 0;         // elements of all of them
   NetworkStatistics statistics_;       // what the others follow from
   std::vector<ShardWork> parts_;       // of this learner
   ShardThreads threads_;
   const torch::Device device_;
-  const bool native_;          // on the CPU, by samara's own loops
-  const bool gradients_stay_;  // on the device: there is nothing to add them to
+  const bool native_;  // on the CPU, by samara's own loops
   Acting acting_;
   std::optional<Optimizer> optimizer_;
   uint64_t version_ = 0;
@@ -308,15 +314,26 @@ void Learner::PutGradientsOfDevice(std::span<const Tensor> gradients, ShardWork&
   }
   part.row.clear();
   part.gradients = torch::cat(flat);
-  if (gradients_stay_) return;
+  if (gradients_stay()) return;
   const Tensor here = part.gradients.cpu();
   part.row.assign(here.data_ptr<float>(), here.data_ptr<float>() + here.numel());
 }
 
-// The parameters' gradients, from `sum` or from where they have stayed. Returns where the numbers
-// begin in `sum`.
-int64_t Learner::SetGradients(const Tensor& sum, double scale) {
-  const Tensor all = gradients_stay_ ? parts_[0].gradients : sum.to(device_);
+// Of gradients that have stayed.
+Result<Tensor> Learner::SumOnDevice() const {
+  if (all_shards_ == 1) return parts_[0].gradients;
+  std::vector<Tensor> rows;
+  for (const ShardWork& part : parts_) rows.push_back(part.gradients);
+  const Tensor mine = torch::cat(rows);
+  Tensor sum = torch::empty_like(rows[0]);
+  const auto numbers = [](const Tensor& t) { return static_cast<size_t>(t.numel()); };
+  RETURN_IF_ERROR(combiner_->CombineOnGpus({mine.data_ptr<float>(), numbers(mine)},
+                                           {sum.data_ptr<float>(), numbers(sum)}));
+  return sum;
+}
+
+// The parameters' gradients, from their sum in the order of learned_.
+void Learner::SetGradients(const Tensor& all, double scale) {
   int64_t at = 0;
   for (auto& [name, parameter] : learned_) {
     Tensor gradient = all.narrow(0, at, parameter.numel());
@@ -324,7 +341,6 @@ int64_t Learner::SetGradients(const Tensor& sum, double scale) {
     parameter.mutable_grad() = gradient.view_as(parameter).to(parameter.device());
     at += parameter.numel();
   }
-  return gradients_stay_ ? 0 : at;
 }
 
 // Samples the shard's part of a minibatch.
@@ -404,10 +420,15 @@ Result<bool> Learner::TakeStep(const Pass& pass, double frames, UpdateReport& re
   const double weight = 1.0 / static_cast<double>(all_shards_);
   // the weights of a minibatch are divided by their largest
   const double scale = replay_ != nullptr ? weight / LargestOf(all_shards_, all) : weight;
-  int64_t at = SetGradients(sum, scale);
+  Tensor gradients = sum;
+  if (gradients_stay()) {
+    ASSIGN_OR_RETURN(gradients, SumOnDevice());
+  }
+  SetGradients(gradients.to(device_), scale);
+  size_t at = gradients_stay() ? 0 : learned_numbers_;
   std::map<std::string, double> numbers;
   for (const ShardLoss::Number& number : parts_[0].numbers)
-    numbers[number.name] = all[static_cast<size_t>(at++)] * (number.mean ? weight : 1);
+    numbers[number.name] = all[at++] * (number.mean ? weight : 1);
 
   // 4 step
   Optimizer::StepResult step;
