@@ -124,12 +124,14 @@ GpuList FindGpus() {
 }
 
 Result<std::vector<Device>> ChooseDevices(const DeviceChoice& choice, const GpuList& found,
-                                          bool built) {
+                                          bool built, int local_rank) {
   if (choice.kind == DeviceChoice::Kind::kCpu) return std::vector<Device>{{}};
   if (choice.kind == DeviceChoice::Kind::kAuto) {
-    const auto first = std::ranges::find_if(found.gpus, Usable);
-    if (!built || first == found.gpus.end()) return std::vector<Device>{{}};
-    return std::vector<Device>{{.cuda = true, .ordinal = first->ordinal}};
+    std::vector<Device> usable;
+    for (const Gpu& gpu : found.gpus)
+      if (built && Usable(gpu)) usable.push_back({.cuda = true, .ordinal = gpu.ordinal});
+    if (usable.empty()) return std::vector<Device>{{}};
+    return std::vector<Device>{usable[static_cast<size_t>(local_rank) % usable.size()]};
   }
   if (!built)
     return Status(Code::kConfig,

@@ -39,17 +39,22 @@ GpuList FindGpus();
 // Smallest compute capability for which torch's builds with CUDA 13 have code.
 inline constexpr int kCapabilityMin = 75;
 
+// A rank of a run, and its number among those of its host.
+struct RankPlace {
+  int rank = 0, ranks = 1, local_rank = 0;
+};
+
 struct Device {
   bool cuda = false;
   int ordinal = 0;  // of a GPU
   std::string text() const { return cuda ? "cuda:" + std::to_string(ordinal) : "cpu"; }
   bool operator==(const Device&) const = default;
 };
-// Returns the devices of a run, at least one. `built`: this program has code for GPUs. kAuto is the
-// first GPU that can be used, otherwise the CPU. kConfig: this build or the GPU's age rules it out;
-// kUnavailable: no driver, or no such GPU.
+// Returns the devices of a run, at least one. `built`: this program has code for GPUs. kAuto is
+// one of the GPUs that can be used, which the ranks of a host have in turn, otherwise the CPU.
+// kConfig: this build or the GPU's age rules it out; kUnavailable: no driver, or no such GPU.
 Result<std::vector<Device>> ChooseDevices(const DeviceChoice& choice, const GpuList& found,
-                                          bool built);
+                                          bool built, int local_rank = 0);
 
 // Whether it has matrix products of bfloat16 (compute capability 8.0 or newer); false for the CPU.
 bool HasBf16Products(const Device& device, const GpuList& found);

@@ -33,10 +33,13 @@ TEST(DeviceTest, RefusesEverythingElseInOneLine) {
 
 GpuList Machine() { return {{{0, "Old", 61, 1}, {1, "New", 90, 2}, {2, "Newer", 100, 3}}, ""}; }
 
-TEST(DeviceTest, AutoIsTheFirstGpuThatCanBeUsed) {
-  const auto chosen = [](const GpuList& found, bool built) {
-    return ChooseDevices({}, found, built).ValueOrThrow();
+TEST(DeviceTest, AutoIsAGpuThatCanBeUsedForEachRankOfAHostInTurn) {
+  const auto chosen = [](const GpuList& found, bool built, int local_rank = 0) {
+    return ChooseDevices({}, found, built, local_rank).ValueOrThrow();
   };
+  EXPECT_EQ(chosen(Machine(), true, 1), (std::vector<Device>{{true, 2}}));
+  EXPECT_EQ(chosen(Machine(), true, 2), (std::vector<Device>{{true, 1}}));
+  EXPECT_EQ(chosen({{}, "none"}, true, 3), (std::vector<Device>{{}}));
   EXPECT_EQ(chosen(Machine(), true), (std::vector<Device>{{true, 1}}));
   EXPECT_EQ(chosen(Machine(), false), (std::vector<Device>{{}}));
   EXPECT_EQ(chosen({{}, "none"}, true), (std::vector<Device>{{}}));

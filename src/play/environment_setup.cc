@@ -296,7 +296,7 @@ Result<std::vector<float>> CollectReference(const EnvironmentSetup& setup, uint6
   return CollectReference(*setup.model, setup.episodes, seed, *fleet);
 }
 
-Result<std::optional<int>> PopulationGpu(const ExperimentConfig& config, int rank, int ranks) {
+Result<std::optional<int>> PopulationGpu(const ExperimentConfig& config, const RankPlace& mine) {
   ASSIGN_OR_RETURN(const DeviceChoice choice, ParseDevice(config.run.device));
   using Kind = DeviceChoice::Kind;
   const bool any = choice.kind == Kind::kAuto;
@@ -306,20 +306,20 @@ Result<std::optional<int>> PopulationGpu(const ExperimentConfig& config, int ran
     return Status(Code::kConfig, fmt::format("run.device={}: safe mutations look at states, which "
                                              "the CPU alone records; expected cpu",
                                              config.run.device));
-  ASSIGN_OR_RETURN(const std::vector<Device> devices, Accelerator::Choose(choice));
-  if (devices.size() > static_cast<size_t>(ranks))
+  ASSIGN_OR_RETURN(const std::vector<Device> devices, Accelerator::Choose(choice, mine.local_rank));
+  if (devices.size() > static_cast<size_t>(mine.ranks))
     return Status(Code::kConfig,
                   fmt::format("run.device={}: a rank's population is evaluated on one "
                               "GPU; expected as many ranks (samara launch)",
                               config.run.device));
-  const Device& mine = devices[static_cast<size_t>(rank) % devices.size()];
-  if (!mine.cuda) return std::optional<int>();
-  if (const auto gpu = Accelerator::Gpu(mine.ordinal); !gpu.ok()) {
+  const Device& device = devices[static_cast<size_t>(mine.rank) % devices.size()];
+  if (!device.cuda) return std::optional<int>();
+  if (const auto gpu = Accelerator::Gpu(device.ordinal); !gpu.ok()) {
     if (!any) return gpu.status();
     LogWarning("run.device=auto: networks are computed on the CPU: " + gpu.status().message());
     return std::optional<int>();
   }
-  return std::optional(mine.ordinal);
+  return std::optional(device.ordinal);
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "config/experiment.h"
+#include "core/device.h"
 #include "env/atari_preset.h"
 #include "evo/evaluate/evaluator.h"
 #include "fleet/remote/remote.h"
@@ -40,8 +41,8 @@ Result<EnvironmentSetup> SetUpEvolution(const ExperimentConfig& config, bool ren
 // The GPU that run.device chooses for a population. `auto` takes one for environments of actors,
 // whose networks are large, and leaves small networks of native environments to the CPU. Of several
 // each rank has one. kConfig: more than ranks, or a build without kernels; kUnavailable: not here.
-Result<std::optional<int>> PopulationGpu(const ExperimentConfig& config, int rank = 0,
-                                         int ranks = 1);
+Result<std::optional<int>> PopulationGpu(const ExperimentConfig& config,
+                                         const RankPlace& mine = {});
 
 // The same for a learning agent: no model, and always a fleet, of `slots` slots. Where `remote`
 // names an address, fleet.remote_slots of them are for actors on other machines.

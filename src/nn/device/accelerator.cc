@@ -17,7 +17,7 @@ DeviceBytes::~DeviceBytes() {
   if (data_ != nullptr) owner_->Free(data_, host_);
 }
 
-Result<std::vector<Device>> Accelerator::Choose(const DeviceChoice& choice) {
+Result<std::vector<Device>> Accelerator::Choose(const DeviceChoice& choice, int local_rank) {
   using Kind = DeviceChoice::Kind;
   if (choice.kind == Kind::kCuda && !BuiltForGpus())
     return Gpu(0).status();  // says what is missing
@@ -25,7 +25,7 @@ Result<std::vector<Device>> Accelerator::Choose(const DeviceChoice& choice) {
   if (choice.kind == Kind::kAuto)
     std::erase_if(found.gpus,
                   [](const samara::Gpu& gpu) { return gpu.capability < kKernelCapabilityMin; });
-  return ChooseDevices(choice, found, BuiltForGpus());
+  return ChooseDevices(choice, found, BuiltForGpus(), local_rank);
 }
 
 }  // namespace samara

@@ -78,7 +78,7 @@ class Accelerator {
   static Result<std::unique_ptr<Accelerator>> Gpu(int ordinal);
   static bool BuiltForGpus();
   // As ChooseDevices (core/device.h), among GPUs for which there are kernels.
-  static Result<std::vector<Device>> Choose(const DeviceChoice& choice);
+  static Result<std::vector<Device>> Choose(const DeviceChoice& choice, int local_rank = 0);
 
   virtual std::string name() const = 0;
   virtual bool gpu() const = 0;
