@@ -199,4 +199,4 @@ def test_all_parts_on_the_cpu(tmp_path):
     (tmp_path / "build").mkdir()  # no stand-ins in it
     done, report = check(tmp_path, ROOT / "build", "--device", "cpu", "--seconds", "1200")
     assert done.returncode == 0 and set(outcomes(report).values()) == {"passed"}, done.stdout
-    assert set(report["parts"]) == set(parts.PARTS)
+    assert set(report["parts"]) == set(parts.PARTS) - {"build"}  # nothing is compiled

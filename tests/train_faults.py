@@ -480,8 +480,8 @@ def links_cut(folder: Path, link: Link, seconds: float, deterministic: bool = Fa
     check_updates(training.lines())
     # a lease of 10 s; the longest back-off of 15 s and an attempt's time
     assert slowest_free < 14 and slowest_rejoin < 28
-    # a clean cut may end the connection before the lease does
-    assert 1 <= last["drops"]["remote_expired"] <= cuts and last["respawns"] >= cuts
+    # gRPC may notice either kind of cut before the lease does
+    assert last["drops"]["remote_expired"] <= cuts and last["respawns"] >= cuts
     result = {"seconds": round(time.monotonic() - start), "cuts": cuts, "slowest_to_notice": round(slowest_free, 1),
               "slowest_to_rejoin": round(slowest_rejoin, 1), "updates": last["update"], "drops": counted(last["drops"])}
     if deterministic:
