@@ -94,10 +94,12 @@ ConfigTable ExperimentConfig::OwnTable() {
   for (const EvolutionRow& row : EvolutionAlgorithms())
     if (!row.former.empty()) table.AddFormerValue("run.algorithm", row.former, row.name);
   table.Add("run.seed", &run.seed, {0, 9e18}, "", "seed of every random draw");
-  table.Add("run.device", &run.device, {},
-            "device that computes networks: cpu, cuda (the first GPU), cuda:N or cuda:N,cuda:M; "
-            "auto = the first GPU that can be used, where environments are of actors; else the CPU",
-            change);
+  table.Add(
+      "run.device", &run.device, {},
+      "device that computes networks: cpu, cuda (the first GPU), cuda:N or cuda:N,cuda:M; "
+      "auto = the first GPU that can be used (ranks of a host: those like it, in turn), where "
+      "environments are of actors; else the CPU",
+      change);
   table.Add("run.minutes", &run.minutes, {0, 1e7}, "min",
             "budget of running time, checked between generations; 0 = none", OnResume::kMayGrow);
   table.Add("run.checkpoint_seconds", &run.checkpoint_seconds, {1, 1e6}, "s",

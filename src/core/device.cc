@@ -128,8 +128,10 @@ Result<std::vector<Device>> ChooseDevices(const DeviceChoice& choice, const GpuL
   if (choice.kind == DeviceChoice::Kind::kCpu) return std::vector<Device>{{}};
   if (choice.kind == DeviceChoice::Kind::kAuto) {
     std::vector<Device> usable;
+    std::string name;  // of all of them: other models compute other bits
     for (const Gpu& gpu : found.gpus)
-      if (built && Usable(gpu)) usable.push_back({.cuda = true, .ordinal = gpu.ordinal});
+      if (built && Usable(gpu) && (usable.empty() || gpu.name == name))
+        usable.push_back({.cuda = true, .ordinal = gpu.ordinal}), name = gpu.name;
     if (usable.empty()) return std::vector<Device>{{}};
     return std::vector<Device>{usable[static_cast<size_t>(local_rank) % usable.size()]};
   }

@@ -51,8 +51,9 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 // Returns the devices of a run, at least one. `built`: this program has code for GPUs. kAuto is
-// one of the GPUs that can be used, which the ranks of a host have in turn, otherwise the CPU.
-// kConfig: this build or the GPU's age rules it out; kUnavailable: no driver, or no such GPU.
+// the first GPU that can be used or one of its model, which the ranks of a host have in turn,
+// otherwise the CPU. kConfig: this build or the GPU's age rules it out; kUnavailable: no driver, or
+// no such GPU.
 Result<std::vector<Device>> ChooseDevices(const DeviceChoice& choice, const GpuList& found,
                                           bool built, int local_rank = 0);
 

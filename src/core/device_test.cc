@@ -37,8 +37,11 @@ TEST(DeviceTest, AutoIsAGpuThatCanBeUsedForEachRankOfAHostInTurn) {
   const auto chosen = [](const GpuList& found, bool built, int local_rank = 0) {
     return ChooseDevices({}, found, built, local_rank).ValueOrThrow();
   };
-  EXPECT_EQ(chosen(Machine(), true, 1), (std::vector<Device>{{true, 2}}));
-  EXPECT_EQ(chosen(Machine(), true, 2), (std::vector<Device>{{true, 1}}));
+  EXPECT_EQ(chosen(Machine(), true, 1), (std::vector<Device>{{true, 1}}));  // the other is unlike
+  GpuList more = Machine();
+  more.gpus.push_back({3, "New", 90, 2});
+  EXPECT_EQ(chosen(more, true, 1), (std::vector<Device>{{true, 3}}));
+  EXPECT_EQ(chosen(more, true, 2), (std::vector<Device>{{true, 1}}));
   EXPECT_EQ(chosen({{}, "none"}, true, 3), (std::vector<Device>{{}}));
   EXPECT_EQ(chosen(Machine(), true), (std::vector<Device>{{true, 1}}));
   EXPECT_EQ(chosen(Machine(), false), (std::vector<Device>{{}}));

@@ -306,12 +306,12 @@ Result<std::optional<int>> PopulationGpu(const ExperimentConfig& config, const R
     return Status(Code::kConfig, fmt::format("run.device={}: safe mutations look at states, which "
                                              "the CPU alone records; expected cpu",
                                              config.run.device));
-  ASSIGN_OR_RETURN(const std::vector<Device> devices, Accelerator::Choose(choice, mine.local_rank));
-  if (devices.size() > static_cast<size_t>(mine.ranks))
+  if (choice.ordinals.size() > static_cast<size_t>(mine.ranks))
     return Status(Code::kConfig,
                   fmt::format("run.device={}: a rank's population is evaluated on one "
                               "GPU; expected as many ranks (samara launch)",
                               config.run.device));
+  ASSIGN_OR_RETURN(const std::vector<Device> devices, Accelerator::Choose(choice, mine.local_rank));
   const Device& device = devices[static_cast<size_t>(mine.rank) % devices.size()];
   if (!device.cuda) return std::optional<int>();
   if (const auto gpu = Accelerator::Gpu(device.ordinal); !gpu.ok()) {

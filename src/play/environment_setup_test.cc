@@ -34,7 +34,10 @@ TEST(PopulationGpuTest, TakesAGpuWhereItCanBeUsed) {
   EXPECT_EQ(PopulationGpu(config).status().code(),
             Accelerator::BuiltForGpus() ? Code::kUnavailable : Code::kConfig);
   config.run.device = "cuda:0,cuda:1";
-  EXPECT_FALSE(PopulationGpu(config).ok());  // a rank has one
+  EXPECT_NE(PopulationGpu(config).status().message().find("as many ranks"), std::string::npos);
+  config.run.device = "cuda:98,cuda:99";
+  EXPECT_EQ(PopulationGpu(config, {.ranks = 2}).status().message().find("as many ranks"),
+            std::string::npos);
   GaConfig safe;
   safe.mutation.kind = MutationKind::kSmGSum;
   config.evolution = safe.Clone();

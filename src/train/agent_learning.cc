@@ -27,6 +27,7 @@ Status AgentTrainer::Loop() {
     if (!status.ok()) stop_.reset();  // what could be saved is
   }
   watchdog_.Stop();
+  if (status.ok() || status.code() == Code::kTryAgain) sync_.UnlinkGpus();
   if (status.ok() && !served.ok() && !BudgetSpent()) status = served;
   if (!served.ok() && status.code() == Code::kUnavailable && sync_.failure().ok()) status = served;
   loop_->Clear();

@@ -27,7 +27,9 @@ Result<json> EvolutionTrainer::CheckOnly() {
 
 // Known to be good before anything is made on disk.
 Result<EnvironmentSetup> EvolutionTrainer::SetUp() const {
-  ASSIGN_OR_RETURN(const std::optional<int> gpu, PopulationGpu(config_, sync_.place()));
+  RankPlace mine = sync_.place();
+  mine.ranks = ranks();  // of a dry run, as many as there will be
+  ASSIGN_OR_RETURN(const std::optional<int> gpu, PopulationGpu(config_, mine));
   ASSIGN_OR_RETURN(EnvironmentSetup setup, SetUpEvolution(config_, /*render=*/false, gpu));
   RETURN_IF_ERROR(config_.evolution->Check(setup.network()));
   if (!config_.run.init_from.empty() && !config_.evolution->TakesInitialPolicy())

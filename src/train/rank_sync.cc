@@ -98,8 +98,15 @@ Result<std::vector<EpisodeResult>> RankSync::Gather(Result<std::vector<EpisodeRe
 Status RankSync::LinkGpus(const Device& mine) {
   if (alone()) return Status::Ok();
   ASSIGN_OR_RETURN(gpus_, group_->SumOnGpus(mine, run_ + "gpus/"));
-  if (is_main() && gpus_) LogInfo("gradients go from GPU to GPU over NCCL");
+  if (is_main())
+    LogInfo(gpus_ ? "gradients go from GPU to GPU over NCCL"
+                  : "gradients go through the hosts' memory");
   return Status::Ok();
+}
+
+void RankSync::UnlinkGpus() {
+  if (gpus_) gpus_->Close();
+  gpus_.reset();
 }
 
 Status RankSync::Combine(std::span<const std::span<const float>> mine, std::span<float> sum) {

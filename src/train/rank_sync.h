@@ -64,6 +64,8 @@ class RankSync final : public GradientCombiner, public Peers {
 
   // Gradients go from GPU to GPU from now on where every rank learns on one of its own. Collective.
   Status LinkGpus(const Device& mine);
+  // The last gradients are added: on every rank, after an orderly end.
+  void UnlinkGpus();
 
   // GradientCombiner: the fixed tree over the shards (replica/collectives/reduce.h), whichever rank
   // has them.

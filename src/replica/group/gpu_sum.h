@@ -15,6 +15,9 @@ class GpuSum {
   // sum.size() numbers each. Both are in the memory of this rank's GPU, where the calling thread's
   // stream writes and reads them. A collective, with the codes of Communicator.
   virtual Status Sum(std::span<const float> mine, std::span<float> sum) = 0;
+  // No more is summed, on any rank. Without it the links are not taken down, which would wait for
+  // ranks that may be gone.
+  virtual void Close() = 0;
 };
 
 }  // namespace samara

@@ -1,5 +1,7 @@
 #include "replica/torch/c10d_collectives.h"
 
+#include <thread>
+
 namespace samara {
 namespace {
 
@@ -8,10 +10,12 @@ constexpr int64_t kGlooBytes = 1 << 19;  // below, our own rounds are as quick (
 }  // namespace
 
 C10dCollectives::~C10dCollectives() {
-  if (failed_)
-    group_.release();
-  else
-    group_->shutdown();
+  try {
+    if (!abandoned_) group_->shutdown();
+  } catch (const std::exception&) {
+    abandoned_ = true;
+  }
+  if (abandoned_) group_.release();
 }
 
 bool C10dCollectives::Takes(const torch::Tensor& data) const {
@@ -39,13 +43,15 @@ Status C10dCollectives::Gather(torch::Tensor mine, torch::Tensor all, SteadyTime
 Status C10dCollectives::Run(const Start& start, SteadyTime deadline,
                             const std::function<Status()>& stopped) {
   const Status status = WaitFor(start, deadline, stopped);
-  if (!status.ok() && !failed_) {
-    failed_ = true;
+  if (status.ok() || abandoned_) return status;
+  Abandon();
+  // it may wait for other ranks, which are not told before this returns
+  std::thread([group = group_] {
     try {
-      group_->abort();
+      group->abort();
     } catch (const std::exception&) {  // it is given up anyway
     }
-  }
+  }).detach();
   return status;
 }
 

@@ -29,6 +29,8 @@ class C10dCollectives {
   // all = `mine` of every rank, in their order; contiguous, as many elements on each. As Sum.
   Status Gather(torch::Tensor mine, torch::Tensor all, SteadyTime deadline,
                 const std::function<Status()>& stopped);
+  // The group is not ended when this is destroyed: that would wait for ranks that may be gone.
+  void Abandon() { abandoned_ = true; }
 
  private:
   using Start = std::function<c10::intrusive_ptr<c10d::Work>()>;
@@ -36,7 +38,7 @@ class C10dCollectives {
 
   C10dGroup group_;
   const torch::DeviceType device_;
-  bool failed_ = false;
+  bool abandoned_ = false;
 };
 
 }  // namespace samara

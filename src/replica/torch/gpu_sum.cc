@@ -20,6 +20,9 @@ class GatheredSum final : public GpuSum {
  public:
   GatheredSum(RankGroup& group, C10dGroup links, torch::Device device)
       : group_(group), collectives_(std::move(links), device.type()), options_(device) {}
+  ~GatheredSum() override {
+    if (!closed_) collectives_.Abandon();
+  }
 
   Status Sum(std::span<const float> mine, std::span<float> sum) override {
     const torch::NoGradGuard no_gradient;
@@ -41,11 +44,13 @@ class GatheredSum final : public GpuSum {
         .copy_(Fold(leaves_, {0, static_cast<uint32_t>(leaves)}));
     return {};
   }
+  void Close() override { closed_ = true; }
 
  private:
   RankGroup& group_;
   C10dCollectives collectives_;
   const torch::TensorOptions options_;
+  bool closed_ = false;
   torch::Tensor leaves_;  // of all ranks, in their order; kept for the next sum
 };
 
@@ -70,7 +75,7 @@ Result<std::unique_ptr<GpuSum>> MakeGpuSum(RankGroup& group, const std::shared_p
     ASSIGN_OR_RETURN(C10dGroup links, MakeNcclGroup(group.rank(), group.size(), store, kDeadline));
     return MakeGpuSum(group, std::move(links), on);
   }();
-  if (!sum.ok() && !group.failed())
+  if (!sum.ok())
     return Status(sum.status().code(), sum.status().message() +
                                            "; with SAMARA_TRANSPORT=shared, or gloo on several "
                                            "hosts, gradients go through the hosts' memory");

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "nn/torch/torch_device.h"
@@ -67,6 +68,7 @@ TEST(GpuSumTest, HasTheBitsOfTheHostsTree) {
           ASSERT_TRUE(status.ok()) << status.message();
           EXPECT_EQ(out, expected) << ranks << " ranks";
         }
+        sum->Close();
       });
   }
 }
@@ -89,6 +91,41 @@ TEST(GpuSumTest, EndsWithTheReasonOfARankThatGivesUp) {
   });
 }
 
+// Links over which nothing ever arrives.
+class Stalled : public c10d::Backend {
+ public:
+  Stalled(int rank, int size, std::atomic<int>& aborted)
+      : c10d::Backend(rank, size), aborted_(aborted) {}
+  const std::string getBackendName() const override { return "stalled"; }
+  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor&, at::Tensor&,
+                                                 const c10d::AllgatherOptions&) override {
+    return c10::make_intrusive<c10d::Work>();
+  }
+  void abort() override { ++aborted_; }
+
+ private:
+  std::atomic<int>& aborted_;
+};
+
+TEST(GpuSumTest, AGatherThatStallsEndsWithTheFailureOfARank) {
+  static std::atomic<int> aborted = 0;  // groups that are given up are never destroyed
+  OnRanks(2, [](RankGroup& group, const std::shared_ptr<Store>&) {
+    std::jthread end([&] {
+      std::this_thread::sleep_for(200ms);
+      group.communicator().Abort(Status(Code::kUnavailable, "rank 1 (10.0.0.2) died"));
+    });
+    const SteadyTime start = Now();
+    const auto links = c10::make_intrusive<Stalled>(group.rank(), group.size(), aborted);
+    const Status status = MakeGpuSum(group, C10dGroup(links), torch::kCPU).status();
+    EXPECT_EQ(status.code(), Code::kUnavailable);
+    EXPECT_NE(status.message().find("rank 1 (10.0.0.2) died"), std::string::npos);
+    EXPECT_LT(SecondsSince(start), 5);
+  });
+  const SteadyTime start = Now();
+  while (aborted < 2 && SecondsSince(start) < 20) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(aborted, 2);
+}
+
 TEST(GpuSumTest, RanksWithoutGpusOrOfOneGpuHaveNone) {
   OnRanks(2, [](RankGroup& group, const std::shared_ptr<Store>& store) {
     EXPECT_EQ(MakeGpuSum(group, store, Device{}).ValueOrThrow(), nullptr);
@@ -109,6 +146,7 @@ TEST(GpuSumTest, SumsOverNcclOnAGpu) {
     const torch::Tensor later = mine * 2;
     ASSERT_TRUE(sum->Sum(Floats(later), {out.data_ptr<float>(), 4}).ok());
     EXPECT_TRUE(out.equal(mine.reshape({3, 4}).sum(0) * 2));
+    sum->Close();
   });
 }
 

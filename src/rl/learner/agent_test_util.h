@@ -167,4 +167,23 @@ inline AgentSetup MakeSetup(EnvironmentSpec environment, const std::string& netw
   return setup;
 }
 
+inline void Set(AgentSetup& setup, const std::vector<std::pair<const char*, const char*>>& keys) {
+  ConfigTable table;
+  Bind(table, setup.config);
+  for (const auto& [key, value] : keys) EXPECT_TRUE(table.Set(key, value).ok()) << key;
+}
+
+inline AgentSetup R2d2Setup() {
+  AgentSetup setup = MakeSetup(Images(4), "impala_shallow", 8, 1e-3);
+  ChooseAlgorithm(setup.config, "r2d2");
+  Set(setup, {{"learn.unroll", "5"},
+              {"r2d2.burn_in", "2"},
+              {"replay.batch", "20"},
+              {"replay.capacity", "1000"},
+              {"replay.start", "10"},
+              {"replay.ratio", "4"},
+              {"network.action_input", "true"}});
+  return setup;
+}
+
 }  // namespace samara

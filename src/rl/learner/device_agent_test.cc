@@ -11,12 +11,6 @@
 namespace samara::device_agent_test {
 namespace {
 
-void Set(AgentSetup& setup, const std::vector<std::pair<const char*, const char*>>& keys) {
-  ConfigTable table;
-  Bind(table, setup.config);
-  for (const auto& [key, value] : keys) EXPECT_TRUE(table.Set(key, value).ok()) << key;
-}
-
 AgentSetup PpoSetup(const char* units, int64_t lstm) {
   AgentSetup setup = MakeSetup(Vectors(6, lstm > 0, 2), "mlp-16-tanh", lstm, 1e-3);
   ChooseAlgorithm(setup.config, "ppo");
@@ -25,19 +19,6 @@ AgentSetup PpoSetup(const char* units, int64_t lstm) {
     Set(setup, {{"network.layers", "normalize, dense 16 tanh"},
                 {"network.normalize_value", "true"},
                 {"network.deviation", "free"}});
-  return setup;
-}
-
-AgentSetup R2d2Setup() {
-  AgentSetup setup = MakeSetup(Images(4), "impala_shallow", 8, 1e-3);
-  ChooseAlgorithm(setup.config, "r2d2");
-  Set(setup, {{"learn.unroll", "5"},
-              {"r2d2.burn_in", "2"},
-              {"replay.batch", "20"},
-              {"replay.capacity", "1000"},
-              {"replay.start", "10"},
-              {"replay.ratio", "4"},
-              {"network.action_input", "true"}});
   return setup;
 }
 
