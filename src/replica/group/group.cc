@@ -12,18 +12,36 @@ constexpr std::chrono::milliseconds kPollInterval{250};  // between two checks f
 
 }  // namespace
 
-// A store whose waits end when a rank has failed.
+// The failure of another rank; OK until there is one.
+class RankGroup::PeerFailure {
+ public:
+  void Set(const Status& failure) {
+    const MutexLock lock(mu_);
+    status_ = failure;
+  }
+  Status status() const {
+    const MutexLock lock(mu_);
+    return status_;
+  }
+
+ private:
+  mutable Mutex mu_;
+  Status status_ GUARDED_BY(mu_);
+};
+
+// A store whose waits end when a rank has failed. It may outlive the group: links that a failure
+// has left behind keep it.
 class RankGroup::InterruptibleStore : public Store {
  public:
-  InterruptibleStore(std::shared_ptr<Store> store, const RankGroup& group)
-      : store_(std::move(store)), group_(group) {}
+  InterruptibleStore(std::shared_ptr<Store> store, std::shared_ptr<const PeerFailure> failure)
+      : store_(std::move(store)), failure_(std::move(failure)) {}
   Status Set(const std::string& key, std::string_view value) override {
     return store_->Set(key, value);
   }
   Result<std::string> Get(const std::string& key, std::chrono::milliseconds timeout) override {
     const SteadyTime deadline = Now() + timeout;
     for (;;) {
-      RETURN_IF_ERROR(group_.peer_failure());
+      RETURN_IF_ERROR(failure_->status());
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Now());
       Result<std::string> value = store_->Get(key, std::min(left, kPollInterval));
       if (value.ok() || left <= kPollInterval) return value;
@@ -36,8 +54,15 @@ class RankGroup::InterruptibleStore : public Store {
 
  private:
   const std::shared_ptr<Store> store_;
-  const RankGroup& group_;
+  const std::shared_ptr<const PeerFailure> failure_;
 };
+
+RankGroup::RankGroup(const World& world, std::shared_ptr<Store> store)
+    : world_(world), store_(std::move(store)), peer_failure_(std::make_shared<PeerFailure>()) {}
+
+std::shared_ptr<Store> RankGroup::Interruptible() const {
+  return std::make_shared<InterruptibleStore>(store_, peer_failure_);
+}
 
 Result<std::unique_ptr<RankGroup>> RankGroup::Make(const World& world, const RankLinks& links,
                                                    const CommunicatorOptions& options) {
@@ -51,9 +76,9 @@ Status RankGroup::Join(const RankLinks& links, const CommunicatorOptions& option
     ASSIGN_OR_RETURN(monitor_,
                      links.monitor([this](const Status& failure) { RecordFailure(failure); }));
   }
-  auto route = links.route(std::make_shared<InterruptibleStore>(store_, *this));
+  auto route = links.route(Interruptible());
   if (!route.ok()) {
-    RETURN_IF_ERROR(peer_failure());  // the cause
+    RETURN_IF_ERROR(peer_failure_->status());  // the cause
     if (monitor_) monitor_->Fail(route.status());
     return route.status();
   }
@@ -62,21 +87,16 @@ Status RankGroup::Join(const RankLinks& links, const CommunicatorOptions& option
   auto communicator = std::make_unique<Communicator>(std::move(route->transport), options);
   communicator->SetMonitor(monitor_.get());
   const MutexLock lock(mu_);
-  if (!peer_failure_.ok()) communicator->Abort(peer_failure_);
+  if (const Status failure = peer_failure_->status(); !failure.ok()) communicator->Abort(failure);
   communicator_ = std::move(communicator);
   return {};
 }
 
 void RankGroup::RecordFailure(const Status& failure) {
   const MutexLock lock(mu_);
-  peer_failure_ = failure;
+  peer_failure_->Set(failure);
   if (communicator_) communicator_->Abort(failure);
   failed_ = true;
-}
-
-Status RankGroup::peer_failure() const {
-  const MutexLock lock(mu_);
-  return peer_failure_;
 }
 
 RankGroup::~RankGroup() { Leave(); }
@@ -96,8 +116,7 @@ Result<std::vector<std::string>> RankGroup::Exchange(const std::string& what,
 Result<std::unique_ptr<GpuSum>> RankGroup::SumOnGpus(const Device& device,
                                                      const std::string& name) {
   if (!gpus_) return std::unique_ptr<GpuSum>();
-  return gpus_(*this, WithPrefix(std::make_shared<InterruptibleStore>(store_, *this), name),
-               device);
+  return gpus_(*this, WithPrefix(Interruptible(), name), device);
 }
 
 void RankGroup::Fail(const Status& why) {

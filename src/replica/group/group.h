@@ -89,18 +89,18 @@ class RankGroup {
   void Leave();
 
  private:
+  class PeerFailure;
   class InterruptibleStore;
-  RankGroup(const World& world, std::shared_ptr<Store> store)
-      : world_(world), store_(std::move(store)) {}
+  RankGroup(const World& world, std::shared_ptr<Store> store);
   Status Join(const RankLinks& links, const CommunicatorOptions& options);
-  void RecordFailure(const Status& failure);  // of another rank
-  Status peer_failure() const;
+  void RecordFailure(const Status& failure);     // of another rank
+  std::shared_ptr<Store> Interruptible() const;  // whose waits a failure of the group ends
 
   const World world_;
   const std::shared_ptr<Store> store_;
   std::atomic<bool> failed_{false};
-  mutable Mutex mu_;
-  Status peer_failure_ GUARDED_BY(mu_);
+  const std::shared_ptr<PeerFailure> peer_failure_;
+  Mutex mu_;
   // constant after Join; until then guarded by mu_
   std::unique_ptr<Communicator> communicator_;
   std::string address_;
