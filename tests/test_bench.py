@@ -351,7 +351,7 @@ def test_vtrace_prints_the_contract():
     stages = (1 / result["environment_frames_per_second"] + 1 / (4 * result["inference_rows_per_second"])
               + 1 / result["learner_frames_per_second"])
     assert result["packing"] == pytest.approx(result["end_to_end_frames_per_second"] * stages)
-    assert result["rival"] is None
+    assert result["rival"] is None and result["packing"] > 0.1
 
 
 @pytest.mark.skipif((ROOT / ".venv-rivals").exists(), reason="SKIPPED LOUDLY: `make rivals` was run here")

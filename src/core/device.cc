@@ -127,13 +127,12 @@ Result<std::vector<Device>> ChooseDevices(const DeviceChoice& choice, const GpuL
                                           bool built, int local_rank) {
   if (choice.kind == DeviceChoice::Kind::kCpu) return std::vector<Device>{{}};
   if (choice.kind == DeviceChoice::Kind::kAuto) {
-    std::vector<Device> usable;
-    std::string name;  // of all of them: other models compute other bits
+    const auto first = std::ranges::find_if(found.gpus, Usable);
+    if (!built || first == found.gpus.end()) return std::vector<Device>{{}};
+    std::vector<Device> alike;  // other models compute other bits
     for (const Gpu& gpu : found.gpus)
-      if (built && Usable(gpu) && (usable.empty() || gpu.name == name))
-        usable.push_back({.cuda = true, .ordinal = gpu.ordinal}), name = gpu.name;
-    if (usable.empty()) return std::vector<Device>{{}};
-    return std::vector<Device>{usable[static_cast<size_t>(local_rank) % usable.size()]};
+      if (gpu.name == first->name) alike.push_back({.cuda = true, .ordinal = gpu.ordinal});
+    return std::vector<Device>{alike[static_cast<size_t>(local_rank) % alike.size()]};
   }
   if (!built)
     return Status(Code::kConfig,

@@ -156,7 +156,7 @@ Status AgentTrainer::ChooseDevices() {
   if (native && choice.kind == Kind::kAuto) choice.kind = Kind::kCpu;
   const GpuList found = choice.kind == Kind::kCpu ? GpuList() : FindGpus();
   ASSIGN_OR_RETURN(const std::vector<Device> devices,
-                   samara::ChooseDevices(choice, found, AgentsUseGpus(), sync_.place().local_rank));
+                   samara::ChooseDevices(choice, found, AgentsUseGpus(), sync_.local_rank()));
   if (const auto most = ranks() == 1 ? size_t{2} : static_cast<size_t>(ranks());
       devices.size() > most)
     return {Code::kConfig,

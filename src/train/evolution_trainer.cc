@@ -27,8 +27,7 @@ Result<json> EvolutionTrainer::CheckOnly() {
 
 // Known to be good before anything is made on disk.
 Result<EnvironmentSetup> EvolutionTrainer::SetUp() const {
-  RankPlace mine = sync_.place();
-  mine.ranks = ranks();  // of a dry run, as many as there will be
+  const RankPlace mine{.rank = sync_.rank(), .ranks = ranks(), .local_rank = sync_.local_rank()};
   ASSIGN_OR_RETURN(const std::optional<int> gpu, PopulationGpu(config_, mine));
   ASSIGN_OR_RETURN(EnvironmentSetup setup, SetUpEvolution(config_, /*render=*/false, gpu));
   RETURN_IF_ERROR(config_.evolution->Check(setup.network()));

@@ -25,7 +25,7 @@ class RankSync final : public GradientCombiner, public Peers {
   bool alone() const { return group_ == nullptr; }
   int rank() const override { return alone() ? 0 : group_->rank(); }
   int ranks() const override { return alone() ? 1 : group_->size(); }
-  RankPlace place() const { return {rank(), ranks(), alone() ? 0 : group_->world().local_rank}; }
+  int local_rank() const { return alone() ? 0 : group_->world().local_rank; }
   bool is_main() const { return rank() == 0; }
   // Not ok once a rank is gone.
   Status failure() const;

@@ -1,6 +1,6 @@
 #include "replica/torch/gpu_sum.h"
 
-#include "core/log.h"
+#include "core/check.h"
 #include "nn/torch/torch_device.h"
 #include "replica/collectives/reduce.h"
 #include "replica/torch/c10d_collectives.h"

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <thread>
 
-#include "nn/torch/torch_device.h"
 #include "replica/collectives/arena.h"
 #include "replica/collectives/reduce.h"
 

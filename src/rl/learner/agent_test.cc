@@ -322,8 +322,8 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-// What each of these learners makes of four updates, of which the third has a shard that is not
-// finite, unless a replay would keep it. on_gpus: their gradients stay on devices.
+// Updates so many learners four times, the third with a shard that is not finite, unless a replay
+// would keep it; returns what all of them make of it. on_gpus: their gradients stay on devices.
 Outcome Learn(const AgentSetup& setup, size_t learners, bool on_gpus = false) {
   // the same unrolls for all
   const auto overlap = static_cast<uint32_t>(setup.config.own->overlap());

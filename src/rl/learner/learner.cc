@@ -108,8 +108,7 @@ class Learner : public Agent {
       parameters_[name] = parameter;
     }
     for (const auto& [name, parameter] : parameters_)
-      if (parameter.requires_grad())
-        learned_[name] = parameter, learned_numbers_ += static_cast<size_t>(parameter.numel());
+      if (parameter.requires_grad()) learned_[name] = parameter;
     optimizer_.emplace(config_.optimizer, learned_);
     if (!native_)
       for (ShardWork& part : parts_) part.upload.emplace(device_);
@@ -184,7 +183,7 @@ class Learner : public Agent {
     return !native_ && (all_shards_ == 1 || (combiner_ != nullptr && combiner_->links_gpus()));
   }
   Result<Tensor> SumOnDevice() const;
-  void SetGradients(const Tensor& all, double scale);
+  size_t SetGradients(const Tensor& all, double scale);
   Status OnThreads(const std::function<void(size_t index, ShardWork& part)>& work);
   Status MakeShards(std::span<const UnrollStore::Loan> unrolls);
   // Whether the update is over after this step.
@@ -211,7 +210,6 @@ class Learner : public Agent {
   const NamedTensors own_parameters_;  // the algorithm's
   NamedTensors parameters_;            // the network's and the algorithm's
   NamedTensors learned_;               // those with a gradient
-  size_t learned_numbers_ = 0;         // elements of all of them
   NetworkStatistics statistics_;       // what the others follow from
   std::vector<ShardWork> parts_;       // of this learner
   ShardThreads threads_;
@@ -319,7 +317,7 @@ void Learner::PutGradientsOfDevice(std::span<const Tensor> gradients, ShardWork&
   part.row.assign(here.data_ptr<float>(), here.data_ptr<float>() + here.numel());
 }
 
-// Of gradients that have stayed.
+// Returns the sum of gradients that have stayed.
 Result<Tensor> Learner::SumOnDevice() const {
   if (all_shards_ == 1) return parts_[0].gradients;
   std::vector<Tensor> rows;
@@ -332,8 +330,9 @@ Result<Tensor> Learner::SumOnDevice() const {
   return sum;
 }
 
-// The parameters' gradients, from their sum in the order of learned_.
-void Learner::SetGradients(const Tensor& all, double scale) {
+// Sets the parameters' gradients from their sum, in the order of learned_; returns how many numbers
+// they have.
+size_t Learner::SetGradients(const Tensor& all, double scale) {
   int64_t at = 0;
   for (auto& [name, parameter] : learned_) {
     Tensor gradient = all.narrow(0, at, parameter.numel());
@@ -341,6 +340,7 @@ void Learner::SetGradients(const Tensor& all, double scale) {
     parameter.mutable_grad() = gradient.view_as(parameter).to(parameter.device());
     at += parameter.numel();
   }
+  return static_cast<size_t>(at);
 }
 
 // Samples the shard's part of a minibatch.
@@ -424,8 +424,8 @@ Result<bool> Learner::TakeStep(const Pass& pass, double frames, UpdateReport& re
   if (gradients_stay()) {
     ASSIGN_OR_RETURN(gradients, SumOnDevice());
   }
-  SetGradients(gradients.to(device_), scale);
-  size_t at = gradients_stay() ? 0 : learned_numbers_;
+  const size_t set = SetGradients(gradients.to(device_), scale);
+  size_t at = gradients_stay() ? 0 : set;  // of the numbers behind the gradients
   std::map<std::string, double> numbers;
   for (const ShardLoss::Number& number : parts_[0].numbers)
     numbers[number.name] = all[at++] * (number.mean ? weight : 1);
