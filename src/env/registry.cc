@@ -71,6 +71,14 @@ NativeTask BitFlipTask(const char* id, int64_t bits) {
   return {id, [id, bits](bool render) { return MakeBitFlip(id, bits, render); }};
 }
 
+NativeTask RecallTask(const char* id, const RecallOptions& options) {
+  return {id, [id, options](bool render) { return MakeRecall(id, options, render); }};
+}
+
+NativeTask TwoWeightsOf(const char* id, TwoWeightsTask task) {
+  return {id, [task](bool render) { return MakeTwoWeights(task, render); }};
+}
+
 std::vector<NativeTask>& Tasks() {
   static std::vector<NativeTask> tasks = {
       {"CartPole-v1", MakeCartPole},
@@ -78,9 +86,9 @@ std::vector<NativeTask>& Tasks() {
       {"MountainCar-v0", MakeMountainCar},
       {"Pendulum-v1", MakePendulum},
       {"Catch-v0", MakeCatch},
-      {"Recall-v0", [](bool) { return MakeRecall("Recall-v0", {.delay = 10, .cues = 4}); }},
-      {"RecallLong-v0", [](bool) { return MakeRecall("RecallLong-v0", {.delay = 40, .cues = 4}); }},
-      {"TMaze-v0", [](bool) { return MakeTMaze(); }},
+      RecallTask("Recall-v0", {.delay = 10, .cues = 4}),
+      RecallTask("RecallLong-v0", {.delay = 40, .cues = 4}),
+      {"TMaze-v0", MakeTMaze},
       MazeTask({.id = "HardMaze"}),
       MazeTask({.id = "HardMazeSigmoid", .outputs = MazeOutputs::kUnit}),
       MazeTask({.id = "HardMazeDiscrete", .outputs = MazeOutputs::kDiscrete}),
@@ -95,10 +103,10 @@ std::vector<NativeTask>& Tasks() {
       BitFlipTask("BitFlip20-v0", 20),
       BitFlipTask("BitFlip40-v0", 40),
       {"PointReach-v0", MakePointReach},
-      {"Parity-v0", [](bool) { return MakeParity(); }},
-      {"ToyEasy-v0", [](bool) { return MakeTwoWeights(TwoWeightsTask::kEasy); }},
-      {"ToyMedium-v0", [](bool) { return MakeTwoWeights(TwoWeightsTask::kMedium); }},
-      {"ToyWashout-v0", [](bool) { return MakeTwoWeights(TwoWeightsTask::kWashout); }},
+      {"Parity-v0", MakeParity},
+      TwoWeightsOf("ToyEasy-v0", TwoWeightsTask::kEasy),
+      TwoWeightsOf("ToyMedium-v0", TwoWeightsTask::kMedium),
+      TwoWeightsOf("ToyWashout-v0", TwoWeightsTask::kWashout),
   };
   return tasks;
 }

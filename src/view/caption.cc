@@ -62,7 +62,9 @@ constexpr Glyph kGlyphs[] = {
 // clang-format on
 
 bool Inked(char letter, int row, int column) {
-  const auto* const glyph = std::ranges::find(kGlyphs, letter, &Glyph::letter);
+  const bool small = letter >= 'a' && letter <= 'z';  // as in 2e-05: drawn as a capital
+  const char drawn = small ? static_cast<char>(letter - 'a' + 'A') : letter;
+  const auto* const glyph = std::ranges::find(kGlyphs, drawn, &Glyph::letter);
   return glyph != std::end(kGlyphs) &&
          (glyph->rows[static_cast<size_t>(row)] >> (kGlyphWidth - 1 - column) & 1) != 0;
 }

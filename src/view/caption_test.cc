@@ -44,6 +44,11 @@ TEST(CaptionTest, GrowsWithThePictureAndStaysInIt) {
   EXPECT_EQ(Drawn(240, 20, "SCORE")[239].substr(0, 20), std::string(20, '.'));
 }
 
+TEST(CaptionTest, SmallLettersAreDrawnAsCapitals) {
+  EXPECT_EQ(Drawn(7, 25, "2e-05"), Drawn(7, 25, "2E-05"));
+  EXPECT_NE(Drawn(7, 25, "2e-05"), Drawn(7, 25, "2 -05"));
+}
+
 TEST(CaptionTest, WhatHasNoGlyphIsAGap) {
   for (const auto& row : Drawn(7, 5, "\n")) EXPECT_EQ(row.find('#'), std::string::npos);
 }

@@ -17,8 +17,8 @@ using Seen = std::vector<float>;
 
 class Played {
  public:
-  explicit Played(const char* id)
-      : owner_(NativeEnvironment(id).ValueOrThrow()().ValueOrThrow()),
+  explicit Played(const char* id, bool render = false)
+      : owner_(NativeEnvironment(id, render).ValueOrThrow()().ValueOrThrow()),
         environment_(dynamic_cast<SimulatedEnvironment&>(*owner_)),
         observation_(environment_.spec().observation.elements()) {}
 
@@ -34,6 +34,14 @@ class Played {
   }
   StepResult Step(int32_t index) { return environment_.Step({index, {}}, bytes()); }
   const Seen& seen() const { return observation_; }
+
+  // The red of one pixel: wood has 202, steel 129, ink 30, paper 255.
+  int Red(int64_t y, int64_t x) {
+    std::vector<std::byte> pixels(
+        static_cast<size_t>(spec().render_height * spec().render_width * 3));
+    EXPECT_TRUE(environment_.Render(pixels));
+    return std::to_integer<int>(pixels[static_cast<size_t>((y * spec().render_width + x) * 3)]);
+  }
 
   // The rest of the episode under a policy that knows nothing but the observation of the moment.
   double Return(const std::function<int32_t(const Seen&)>& policy) {
@@ -230,6 +238,35 @@ TEST(TMazeTest, OnlyAMemoryPassesTheBoundAndItScoresFour) {
   EXPECT_NEAR(best, 1.95, 1e-12);
   // a random walk stands still about half of the time and finds the junction late or never
   EXPECT_LT(RandomMean(maze), -3);
+}
+
+TEST(RecallTest, DrawsWhatIsSeenTheAnswerAndTheCue) {
+  Played recall("Recall-v0", true);
+  recall.Start({2, 0});
+  EXPECT_EQ(recall.Red(20, 100), 202);
+  EXPECT_EQ(recall.Red(60, 100), 255) << "no answer yet";
+  EXPECT_EQ(recall.Red(100, 100), 202);
+  recall.Step(1);
+  EXPECT_EQ(recall.Red(20, 100), 255) << "the cue is over";
+  EXPECT_EQ(recall.Red(60, 60), 30);
+  EXPECT_EQ(recall.Red(100, 100), 202) << "it stays below";
+  for (int i = 0; i < 10; ++i) recall.Step(1);
+  EXPECT_EQ(recall.Red(20, 180), 129) << "the flag";
+  recall.Start({0, 0});
+  EXPECT_EQ(recall.Red(60, 60), 255) << "the answer of the last episode";
+}
+
+TEST(TMazeTest, DrawsSignGoalAndPosition) {
+  Played maze("TMaze-v0", true);
+  maze.Start({0, 1});
+  EXPECT_EQ(maze.Red(50, 10), 202) << "the sign to the south";
+  EXPECT_EQ(maze.Red(10, 10), 30);
+  EXPECT_EQ(maze.Red(50, 210), 202) << "the goal";
+  EXPECT_EQ(maze.Red(10, 210), 255) << "the other arm";
+  EXPECT_EQ(maze.Red(30, 10), 129);
+  maze.Step(1);
+  EXPECT_EQ(maze.Red(50, 10), 30) << "the sign is seen at the start alone";
+  EXPECT_EQ(maze.Red(30, 30), 129);
 }
 
 TEST(ForgedStateTest, NothingIsReadOutsideTheTask) {

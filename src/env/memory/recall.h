@@ -6,6 +6,8 @@
 // pays 0; the answer to the flag pays 1 if it names the cue and -1 otherwise, and terminates: delay
 // + 2 steps an episode. With n cues, drawn uniformly, a policy without memory expects 2/n - 1 at
 // most. A policy that sees its own last action may use its ignored answers as memory.
+//
+// With `render`, Render draws 120 x 40 (n + 1) pictures.
 #pragma once
 
 #include <memory>
@@ -20,6 +22,7 @@ struct RecallOptions {
   int64_t cues = 4;    // at least 2
 };
 
-std::unique_ptr<Environment> MakeRecall(std::string_view id, const RecallOptions& options);
+std::unique_ptr<Environment> MakeRecall(std::string_view id, const RecallOptions& options,
+                                        bool render);
 
 }  // namespace samara

@@ -8,6 +8,8 @@
 // -.1. At the junction north and south end the episode: 4 at the goal's side, -.1 at the other. The
 // best return is 4, in 11 steps; a policy without memory expects at most 1.95. The limit of 200
 // steps is this implementation's own.
+//
+// With `render`, Render draws 60 x 220 pictures.
 #pragma once
 
 #include <memory>
@@ -16,6 +18,6 @@
 
 namespace samara {
 
-std::unique_ptr<Environment> MakeTMaze();
+std::unique_ptr<Environment> MakeTMaze(bool render);
 
 }  // namespace samara

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "core/math.h"
+#include "env/picture.h"
 #include "env/simulated.h"
 
 namespace samara {
@@ -10,7 +11,7 @@ namespace {
 
 constexpr int64_t kBits = 4, kStrings = 16, kSteps = kBits * kStrings;
 
-EnvironmentSpec Spec() {
+EnvironmentSpec ParitySpec(bool render) {
   constexpr float kInfinite = std::numeric_limits<float>::infinity();
   EnvironmentSpec spec;
   spec.id = "native/Parity-v0";
@@ -22,6 +23,7 @@ EnvironmentSpec Spec() {
   spec.steps_max = kSteps;
   spec.solved = 0;
   spec.solved_once = true;
+  DeclarePictures(spec, render, 80, 160, 5);
   return spec;
 }
 
@@ -34,10 +36,11 @@ double LogLikelihood(std::span<const float> logits, size_t right) {
 
 class Parity final : public SimulatedEnvironment {
  public:
-  Parity() : SimulatedEnvironment(Spec(), 2) {}
+  explicit Parity(bool render) : SimulatedEnvironment(ParitySpec(render), 2) {}
   std::vector<double> CurrentState() const override {
     return {static_cast<double>(step_), static_cast<double>(wrong_)};
   }
+  bool Render(std::span<std::byte> pixels) override;
 
  private:
   void Draw(const CounterRng&, std::span<double> start) const override { start[0] = start[1] = 0; }
@@ -60,18 +63,38 @@ class Parity final : public SimulatedEnvironment {
     return outcome;
   }
 
-  // Strings are numbers, read from the highest bit.
-  void Observe(std::span<float> observation) const override {
-    const int64_t step = std::min(step_, kSteps - 1);
+  // What is read in `step`: strings are numbers, read from the highest bit.
+  static bool IsOne(int64_t step) {
     const int64_t string = step / kBits, bit = kBits - 1 - step % kBits;
-    observation[0] = static_cast<float>(string >> bit & 1);
+    return (string >> bit & 1) != 0;
+  }
+  void Observe(std::span<float> observation) const override {
+    observation[0] = IsOne(std::min(step_, kSteps - 1)) ? 1 : 0;
   }
 
   int64_t step_ = 0, wrong_ = 0;
 };
 
+// The bits of the string that are read so far, a one dark; below, the 16 strings: those answered
+// wrongly first, then those answered rightly.
+bool Parity::Render(std::span<std::byte> pixels) {
+  if (spec().render_height == 0) return false;
+  Picture picture(pixels, spec().render_height, spec().render_width);
+  picture.Fill(kPaper);
+  const auto box = [&](int64_t column, double y, double size, Colour colour) {
+    const double x = static_cast<double>(column) * size;
+    picture.Box({x + 1, y + 1}, {x + size - 1, y + size - 1}, colour);
+  };
+  const int64_t now = std::min(step_, kSteps - 1), first = now - now % kBits;
+  for (int64_t step = first; step <= now; ++step)
+    box(step - first, 10, picture.width() / kBits, IsOne(step) ? kInk : kSteel);
+  for (int64_t string = 0; string < step_ / kBits; ++string)
+    box(string, 60, picture.width() / kStrings, string < wrong_ ? kWood : kSteel);
+  return true;
+}
+
 }  // namespace
 
-std::unique_ptr<Environment> MakeParity() { return std::make_unique<Parity>(); }
+std::unique_ptr<Environment> MakeParity(bool render) { return std::make_unique<Parity>(render); }
 
 }  // namespace samara

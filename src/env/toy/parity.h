@@ -7,6 +7,8 @@
 // right class, divided by 16, so that a return is minus the mean negative log-likelihood. At the
 // end 1 on top if all 16 are classified (the first maximum wins): a return is at least 0 exactly
 // then, which is the criterion. Nothing is drawn at random.
+//
+// With `render`, Render draws 80 x 160 pictures.
 #pragma once
 
 #include <memory>
@@ -15,6 +17,6 @@
 
 namespace samara {
 
-std::unique_ptr<Environment> MakeParity();
+std::unique_ptr<Environment> MakeParity(bool render);
 
 }  // namespace samara

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "env/registry.h"
 
@@ -89,6 +90,56 @@ TEST(TwoWeightsTest, OnlyTheRightWeightsSolve) {
     else
       EXPECT_NEAR(with(0.02F, 10), -0.5, 1e-6) << id;
   }
+}
+
+// Steps a task that draws and says the red of a pixel: wood has 202, steel 129, ink 30, paper 255.
+class Drawn {
+ public:
+  explicit Drawn(const char* id)
+      : environment_(NativeEnvironment(id, /*render=*/true).ValueOrThrow()().ValueOrThrow()),
+        observation_(environment_->spec().observation.bytes()) {
+    environment_->Reset({.seed = 1}, observation_);
+  }
+  void Step(float first, float second) {
+    environment_->Step({.index = 0, .values = std::vector{first, second}}, observation_);
+  }
+  int Red(int64_t y, int64_t x) {
+    const EnvironmentSpec& spec = environment_->spec();
+    std::vector<std::byte> pixels(static_cast<size_t>(spec.render_height * spec.render_width * 3));
+    EXPECT_TRUE(environment_->Render(pixels));
+    return std::to_integer<int>(pixels[static_cast<size_t>((y * spec.render_width + x) * 3)]);
+  }
+
+ private:
+  std::unique_ptr<Environment> environment_;
+  std::vector<std::byte> observation_;
+};
+
+TEST(ParityTest, DrawsTheBitsReadAndTheStringsAnswered) {
+  Drawn parity("Parity-v0");
+  EXPECT_EQ(parity.Red(30, 20), 129) << "0, the first bit of 0000";
+  EXPECT_EQ(parity.Red(30, 60), 255) << "not read yet";
+  for (int i = 0; i < 4; ++i) parity.Step(1, 0);  // even: right
+  EXPECT_EQ(parity.Red(65, 5), 129);
+  EXPECT_EQ(parity.Red(65, 15), 255);
+  for (int i = 0; i < 3; ++i) parity.Step(1, 0);
+  EXPECT_EQ(parity.Red(30, 140), 30) << "1, the last bit of 0001";
+  parity.Step(1, 0);  // even: wrong
+  EXPECT_EQ(parity.Red(65, 5), 202);
+  EXPECT_EQ(parity.Red(65, 15), 129);
+}
+
+TEST(TwoWeightsTest, DrawsTargetsAndAnswers) {
+  Drawn washout("ToyWashout-v0");
+  EXPECT_EQ(washout.Red(20, 180), 202) << "the target 1";
+  EXPECT_EQ(washout.Red(20, 120), 129) << "no answer yet";
+  washout.Step(0, 1);
+  EXPECT_EQ(washout.Red(20, 120), 30);
+  EXPECT_EQ(washout.Red(20, 174), 202) << "the target that this answered";
+  EXPECT_EQ(washout.Red(60, 180), 30);
+  washout.Step(-100, std::numeric_limits<float>::quiet_NaN());
+  EXPECT_EQ(washout.Red(20, 1), 30) << "at the edge";
+  EXPECT_EQ(washout.Red(20, 54), 202) << "the target -1";
 }
 
 }  // namespace

@@ -11,6 +11,8 @@
 //   easy     x = (0, 1), y = (0, 1): only w1 matters
 //   medium   x = (1, 1), y = (1, 1): w0 = 0.01, w1 = 10
 //   washout  the same, and x = (-1, -1), y = (-1, -1): the states' gradients cancel
+//
+// With `render`, Render draws 80 x 240 pictures.
 #pragma once
 
 #include <memory>
@@ -21,6 +23,6 @@ namespace samara {
 
 enum class TwoWeightsTask { kEasy, kMedium, kWashout };
 
-std::unique_ptr<Environment> MakeTwoWeights(TwoWeightsTask task);
+std::unique_ptr<Environment> MakeTwoWeights(TwoWeightsTask task, bool render);
 
 }  // namespace samara
