@@ -12,6 +12,7 @@
 #include "core/sha256.h"
 #include "rl/learner/agent_files.h"
 #include "rl/learner/algorithm.h"
+#include "rl/learner/learner_network.h"
 #include "rl/learner/replay_files.h"
 #include "rl/learner/shards.h"
 #include "rl/replay/sequence_sampler.h"
@@ -22,61 +23,6 @@ namespace {
 using torch::Tensor;
 
 constexpr char kTargets[] = "targets.safetensors";
-constexpr uint64_t kSequenceBytesMax = 1 << 30;
-constexpr int64_t kActionInputMax = 4096;  // inputs that say which action was the last
-
-// `replay`: of an algorithm that has one.
-Result<AgentNetworkConfig> NetworkFor(const AgentSetup& setup, const InputLayout& layout,
-                                      const ReplayUse* replay) {
-  const ActionDistribution distribution = MakeDistribution(setup.environment.action);
-  const AgentNetworkKeys& keys = setup.config.network;
-  AgentNetworkConfig network;
-  network.torso = keys.text();
-  network.height = layout.height, network.width = layout.width, network.channels = layout.channels;
-  network.outputs = distribution.parameters();
-  network.lstm = keys.lstm;
-  network.reward_input = keys.reward_input;
-  network.orthogonal = keys.initializer == Initializer::kOrthogonal;
-  network.bfloat16 = keys.precision == Precision::kBfloat16;
-  network.separate_value = keys.value == ValueTorso::kSeparate;
-  network.normalize_value = keys.normalize_value;
-  network.device = ToTorch(setup.learns_on);
-  network.native = !setup.as_on_gpu && !setup.learns_on.cuda;
-  network.head = keys.head;
-  if (replay != nullptr)
-    network.policy_bias = replay->policy_bias, network.reward_clip = replay->reward_clip;
-  if (keys.deviation == Deviation::kFree) {
-    if (!distribution.continuous())
-      return Status(Code::kConfig,
-                    "network.deviation=free: the environment's actions are "
-                    "discrete; expected network");
-    network.free_half = DeviationParameter(keys.initial_deviation);
-  }
-  if (keys.action_input && distribution.continuous())
-    return Status(Code::kConfig,
-                  "network.action_input=true: the environment's actions are "
-                  "continuous; expected false");
-  if (keys.action_input && setup.environment.action.n > kActionInputMax)
-    return Status(Code::kConfig, "network.action_input=true: the environment has " +
-                                     std::to_string(setup.environment.action.n) +
-                                     " actions; expected at most " +
-                                     std::to_string(kActionInputMax));
-  if (keys.action_input) network.action_input = setup.environment.action.n;
-  if (keys.module.empty()) return network;
-  if (keys.module_bytes == nullptr)
-    return Status(Code::kConfig, "network.module=" + keys.module +
-                                     ": the module itself is not here; expected "
-                                     "network.module=FILE, module.pt of the policy's run");
-  ASSIGN_OR_RETURN(network.module, TorsoFile::Make(keys.module_bytes, network.module_input()));
-  return network;
-}
-
-// `network` as it infers.
-AgentNetworkConfig InferringNetwork(AgentNetworkConfig network, const AgentSetup& setup) {
-  network.device = ToTorch(setup.infers_on);
-  network.native = !setup.as_on_gpu && !setup.infers_on.cuda;
-  return network;
-}
 
 class Learner : public Agent {
  public:
@@ -582,43 +528,9 @@ Result<std::unique_ptr<Agent>> Make(const AgentSetup& setup, std::unique_ptr<Alg
   if (setup.learns_on.cuda || setup.infers_on.cuda)
     RETURN_IF_ERROR(ConfigureGpus(setup.config.learn.deterministic()));
   KeepMemory();
-  if (setup.stack && setup.stack->depth > kDepthMax)
-    return Status(Code::kConfig, "a stack of " + std::to_string(setup.stack->depth) +
-                                     " frames: expected at most " + std::to_string(kDepthMax));
-  if (setup.stack && !setup.environment.observation.image())
-    return Status(Code::kConfig, "env.stack=" + std::to_string(setup.stack->depth) +
-                                     ": the environment's observations are vectors, which are not "
-                                     "stacked; expected 0");
-  const InputLayout layout = InputLayout::Make(setup.environment.observation, setup.stack);
+  ASSIGN_OR_RETURN(const InputLayout layout, LayoutOf(setup));
   ASSIGN_OR_RETURN(const AgentNetworkConfig network,
-                   NetworkFor(setup, layout, algorithm->replay()));
-  ASSIGN_OR_RETURN(const AgentNetwork made, AgentNetworkImpl::Make(network));
-  if (made->observations().mean.defined() && layout.bytes)
-    return Status(Code::kConfig,
-                  "network " + setup.config.network.text() +
-                      ": the environment's observations are bytes, which are divided "
-                      "by 255; expected a line without normalize");
-  if (algorithm->replay() != nullptr) {
-    const ActionSpec& action = setup.environment.action;
-    if (!action.discrete || !action.sizes.empty())
-      return Status(Code::kConfig, "run.algorithm=" + setup.config.algorithm +
-                                       ": expected an environment with one discrete action");
-    if (made->observations().mean.defined())
-      return Status(Code::kConfig, "network " + setup.config.network.text() + ": " +
-                                       setup.config.algorithm +
-                                       " keeps no statistics; expected a line without normalize");
-    if (setup.config.learn.entropy_target != "none")
-      return Status(Code::kConfig, "learn.entropy_target: " + setup.config.algorithm +
-                                       " has no policy whose entropy counts; expected none");
-  }
-  if (algorithm->replay() != nullptr) {
-    const auto entries =
-        static_cast<uint64_t>(setup.config.learn.unroll + setup.config.own->overlap() + 1);
-    if (entries * layout.plane_bytes > kSequenceBytesMax)
-      return Status(Code::kConfig, "learn.unroll=" + std::to_string(setup.config.learn.unroll) +
-                                       ": a sequence's observations are beyond a gigabyte; "
-                                       "expected fewer steps");
-  }
+                   LearningNetwork(setup, layout, algorithm->replay()));
   torch::manual_seed(DeriveKey(setup.seed, Purpose::kNetworkInit));
   return std::unique_ptr<Agent>(
       std::make_unique<Learner>(setup, network, layout, std::move(algorithm)));
