@@ -31,7 +31,7 @@
 #include "report/summary.h"
 #include "storage/run_folder.h"
 #include "train/run_session.h"
-#include "train/seeds.h"
+#include "train/runs.h"
 
 namespace samara {
 namespace {
@@ -98,6 +98,15 @@ void NameAfterTask(const std::vector<std::string>& overrides, std::string& name)
 
 Path FolderOfSeeds(const TrainArguments& args, const ExperimentConfig& config) {
   return args.out.empty() ? DefaultRunFolder(config.run.name) : Path(args.out);
+}
+
+std::vector<PlannedRun> Plan(const std::vector<int64_t>& seeds, const Path& out) {
+  std::vector<PlannedRun> runs;
+  for (const int64_t seed : seeds)
+    runs.push_back({"seed " + std::to_string(seed),
+                    {"run.seed=" + std::to_string(seed)},
+                    SeedFolder(out, seed)});
+  return runs;
 }
 
 // Comments with the folder of every seed, which `object` has too.
@@ -191,9 +200,10 @@ Status TrainAll(const TrainArguments& args, const ExperimentConfig& config,
     return {made.code(), made.message() + ": choose another --out"};
   ASSIGN_OR_RETURN(const auto lock, FileLock::Acquire(RootedPath::Root(out) / "lock"));
   const bool apart = options.ranks == nullptr && options.remote.address.empty();
-  const SeedsOptions processes{
+  const RunsOptions processes{
       .title = config.run.name + ": seeds " + args.seeds,
-      .seeds = seeds,
+      .kind = "seeds",
+      .runs = Plan(seeds, out),
       .out = out,
       .command = SeedCommand(args),
       .how_to_extend =
@@ -202,7 +212,7 @@ Status TrainAll(const TrainArguments& args, const ExperimentConfig& config,
       .umask = umask,
       .quiet = args.quiet};
   ASSIGN_OR_RETURN(const auto results,
-                   apart ? TrainSeeds(processes) : TrainInTurn(seeds, out, config, options));
+                   apart ? TrainRuns(processes) : TrainInTurn(seeds, out, config, options));
   std::vector<Path> runs;
   for (const int64_t seed : seeds) runs.push_back(SeedFolder(out, seed));
   const Path report = out / "report.html";

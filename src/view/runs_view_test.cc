@@ -1,4 +1,4 @@
-#include "view/seeds_view.h"
+#include "view/runs_view.h"
 
 #include <gtest/gtest.h>
 
@@ -10,22 +10,23 @@
 namespace samara {
 namespace {
 
-using Phase = SeedState::Phase;
+using Phase = RunState::Phase;
 
 // Two at once: seed 0 is done after 10 s, seeds 1 and 2 run, 3 and 4 wait.
-SeedsState FiveSeeds() {
-  SeedsState s{.title = "cartpole-ga: seeds 0..4", .seconds = 14, .at_once = 2, .seeds = {}};
-  s.seeds = {{.seed = 0, .phase = Phase::kDone, .seconds = 10, .score = 500},
-             {.seed = 1,
-              .phase = Phase::kRunning,
-              .step = "generation 12 of 30",
-              .fraction = 0.4,
-              .seconds = 4,
-              .left = 6,
-              .score = 231.5},
-             {.seed = 2, .phase = Phase::kRunning, .fraction = 0.8, .seconds = 8, .left = 2},
-             {.seed = 3},
-             {.seed = 4}};
+RunsState FiveSeeds() {
+  RunsState s{
+      .title = "cartpole-ga: seeds 0..4", .kind = "seeds", .seconds = 14, .at_once = 2, .runs = {}};
+  s.runs = {{.name = "seed 0", .phase = Phase::kDone, .seconds = 10, .score = 500},
+            {.name = "seed 1",
+             .phase = Phase::kRunning,
+             .step = "generation 12 of 30",
+             .fraction = 0.4,
+             .seconds = 4,
+             .left = 6,
+             .score = 231.5},
+            {.name = "seed 2", .phase = Phase::kRunning, .fraction = 0.8, .seconds = 8, .left = 2},
+            {.name = "seed 3"},
+            {.name = "seed 4"}};
   return s;
 }
 
@@ -36,39 +37,39 @@ std::string OneText(const std::vector<std::string>& lines) {
 }
 
 // Seed 3 begins where seed 2 ends, after 2 s, and seed 4 where seed 1 does, after 6 s: 16 s in all.
-TEST(SeedsViewTest, TimeLeftIsThatOfTheLastSeed) {
+TEST(RunsViewTest, TimeLeftIsThatOfTheLastRun) {
   EXPECT_DOUBLE_EQ(SecondsLeft(FiveSeeds()), 16);
-  SeedsState s = FiveSeeds();
+  RunsState s = FiveSeeds();
   s.at_once = 3;  // seed 3 begins now, seed 4 after 2 s
   EXPECT_DOUBLE_EQ(SecondsLeft(s), 12);
-  s.seeds.resize(3);
+  s.runs.resize(3);
   EXPECT_DOUBLE_EQ(SecondsLeft(s), 6);
-  s.seeds.resize(1);
+  s.runs.resize(1);
   EXPECT_DOUBLE_EQ(SecondsLeft(s), 0);
-  s.seeds[0] = {.seed = 0};
+  s.runs[0] = {.name = "seed 0"};
   EXPECT_TRUE(std::isnan(SecondsLeft(s))) << "nothing is measured";
 }
 
-TEST(SeedsViewTest, ShowsEverySeed) {
-  const std::string text = OneText(SeedsLines(FiveSeeds(), 110, false));
+TEST(RunsViewTest, ShowsEveryRun) {
+  const std::string text = OneText(RunsLines(FiveSeeds(), 110, false));
   for (const char* part : {"cartpole-ga: seeds 0..4", "1 of 5 seeds done", "2 at once",
                            "elapsed 14 s", "left 16 s", "100 % score 500 \u00b7 done in 10 s",
                            " 40 % generation 12 of 30 \u00b7 score 231.5", "6 s left", "waiting"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
   EXPECT_EQ(std::ranges::count(text, '\n'), 2 + 5);
-  EXPECT_EQ(SeedsPlainLine(FiveSeeds()),
+  EXPECT_EQ(RunsPlainLine(FiveSeeds()),
             "1 of 5 seeds done, seed 1  40 % score 231.5, seed 2  80 %, 14 s, 16 s left");
 }
 
-TEST(SeedsViewTest, OfManySeedsThoseThatRunHaveALine) {
-  SeedsState s = FiveSeeds();
-  s.seeds.resize(100);
-  EXPECT_EQ(SeedsLines(s, 100, false).size(), 2U + 2);
+TEST(RunsViewTest, OfManyThoseThatRunHaveALine) {
+  RunsState s = FiveSeeds();
+  s.runs.resize(100);
+  EXPECT_EQ(RunsLines(s, 100, false).size(), 2U + 2);
 }
 
-TEST(SeedsViewTest, NoLineIsWiderThanTheTerminal) {
+TEST(RunsViewTest, NoLineIsWiderThanTheTerminal) {
   for (const int columns : {1, 7, 20, 40, 79, 160})
-    for (const std::string& line : SeedsLines(FiveSeeds(), columns, true))
+    for (const std::string& line : RunsLines(FiveSeeds(), columns, true))
       EXPECT_LE(VisibleWidth(line), columns) << line;
 }
 

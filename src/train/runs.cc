@@ -1,4 +1,4 @@
-#include "train/seeds.h"
+#include "train/runs.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -24,27 +24,28 @@
 #include "storage/run_folder.h"
 #include "train/run_session.h"
 #include "view/live_lines.h"
-#include "view/seeds_view.h"
+#include "view/runs_view.h"
 
 namespace samara {
 namespace {
 
 using nlohmann::json;
+using std::string_literals::operator""s;
 
 constexpr int kPollMs = 100;
 
-// Runs all seeds. One thread but for Picture.
-class SeedRuns {
+// One thread but for Picture.
+class AllRuns {
  public:
-  explicit SeedRuns(const SeedsOptions& options)
+  explicit AllRuns(const RunsOptions& options)
       : options_(options),
-        all_(options.seeds.size()),
+        all_(options.runs.size()),
         places_(std::min<size_t>(options.at_once > 0 ? options.at_once : Cores(), all_)),
         results_(all_) {
     const MutexLock lock(mu_);
-    state_.title = options.title;
+    state_.title = options.title, state_.kind = options.kind;
     state_.at_once = static_cast<uint32_t>(places_);
-    for (const int64_t seed : options.seeds) state_.seeds.emplace_back().seed = seed;
+    for (const PlannedRun& run : options.runs) state_.runs.emplace_back().name = run.name;
   }
 
   Result<std::vector<json>> Run();
@@ -59,7 +60,7 @@ class SeedRuns {
   Status Begin();
   void NoteFailure(const Status& failure, bool hopeless);
   Status Start(size_t index);
-  ChildCommand Command(int64_t seed) const;
+  ChildCommand Command(const PlannedRun& run) const;
   void Sleep() const;
   void Forward();
   void Collect();
@@ -67,22 +68,22 @@ class SeedRuns {
   void TakeLine(Running& run, std::string_view line);
   void Update(size_t index, const json& progress);
 
-  const SeedsOptions& options_;
-  const size_t all_, places_;  // seeds, and how many of them at once
+  const RunsOptions& options_;
+  const size_t all_, places_;  // runs, and how many of them at once
   const SteadyTime began_ = Now();
   size_t next_ = 0;  // the first that was not begun
   std::vector<std::unique_ptr<Running>> running_;
   std::vector<json> results_;
   size_t finished_before_ = 0;
   Status failure_;         // the first
-  bool hopeless_ = false;  // other seeds would fail in the same way
+  bool hopeless_ = false;  // others would fail in the same way
   bool stop_sent_ = false;
 
   Mutex mu_;
-  SeedsState state_ GUARDED_BY(mu_);
+  RunsState state_ GUARDED_BY(mu_);
 };
 
-Result<std::vector<json>> SeedRuns::Run() {
+Result<std::vector<json>> AllRuns::Run() {
   for (;;) {
     if (!StopRequested() && !hopeless_) NoteFailure(Begin(), true);
     if (running_.empty()) break;
@@ -96,8 +97,8 @@ Result<std::vector<json>> SeedRuns::Run() {
       fmt::format("continue with the same command and --out {}", ShellWord(options_.out.string()));
   if (!failure_.ok())
     return Status(failure_.code(),
-                  fmt::format("{}; {} of {} seeds are done{}", failure_.message(),
-                              all_ - static_cast<size_t>(missing), all_,
+                  fmt::format("{}; {} of {} {} are done{}", failure_.message(),
+                              all_ - static_cast<size_t>(missing), all_, options_.kind,
                               failure_.code() == Code::kConfig ? "" : ", " + go_on));
   if (missing > 0) return Status(Code::kTryAgain, "stopped; " + go_on);
   if (finished_before_ == all_)
@@ -106,26 +107,25 @@ Result<std::vector<json>> SeedRuns::Run() {
   return std::move(results_);
 }
 
-// Keeps the first failure. Seeds of a configuration that is refused are not begun.
-void SeedRuns::NoteFailure(const Status& failure, bool hopeless) {
+// Keeps the first failure. Runs of a configuration that is refused are not begun.
+void AllRuns::NoteFailure(const Status& failure, bool hopeless) {
   if (failure_.ok()) failure_ = failure;
   hopeless_ = hopeless_ || (hopeless && !failure.ok());
 }
 
 // Fills the places that are free.
-Status SeedRuns::Begin() {
+Status AllRuns::Begin() {
   while (next_ < all_ && running_.size() < places_) RETURN_IF_ERROR(Start(next_++));
   return Status::Ok();
 }
 
-ChildCommand SeedRuns::Command(int64_t seed) const {
+ChildCommand AllRuns::Command(const PlannedRun& run) const {
   ChildCommand command;
   command.program = options_.command;
   command.umask = options_.umask;
-  const std::string folder = SeedFolder(options_.out, seed).string();
+  command.program.insert(command.program.end(), run.words.begin(), run.words.end());
   for (const std::string& word :
-       std::vector<std::string>{"run.seed=" + std::to_string(seed), "--out", folder, "--resume",
-                                "auto", "--json", "--progress"})
+       {"--out"s, run.folder.string(), "--resume"s, "auto"s, "--json"s, "--progress"s})
     command.program.push_back(word);
   const size_t share = (Cores() + places_ - 1) / places_;
   const bool threads_chosen = ::getenv("OMP_NUM_THREADS") != nullptr;
@@ -135,8 +135,8 @@ ChildCommand SeedRuns::Command(int64_t seed) const {
   return command;
 }
 
-Status SeedRuns::Start(size_t index) {
-  ChildCommand command = Command(options_.seeds[index]);
+Status AllRuns::Start(size_t index) {
+  ChildCommand command = Command(options_.runs[index]);
   ASSIGN_OR_RETURN(OutputPipe pipe, MakeOutputPipe());
   command.err = OwnedFd(::fcntl(pipe.childs.get(), F_DUPFD_CLOEXEC, 0));
   command.out = std::move(pipe.childs);
@@ -145,12 +145,12 @@ Status SeedRuns::Start(size_t index) {
   ASSIGN_OR_RETURN(run->child, Child::Start(command, std::move(pipe.ours), take));
   running_.push_back(std::move(run));
   const MutexLock lock(mu_);
-  state_.seeds[index].phase = SeedState::Phase::kRunning;
+  state_.runs[index].phase = RunState::Phase::kRunning;
   return Status::Ok();
 }
 
 // Until a run prints or ends, or a stop is asked for.
-void SeedRuns::Sleep() const {
+void AllRuns::Sleep() const {
   std::vector<pollfd> polls;
   if (!stop_sent_) polls.push_back({StopDescriptor(), POLLIN, 0});
   for (const auto& run : running_)
@@ -158,14 +158,14 @@ void SeedRuns::Sleep() const {
   (void)::poll(polls.data(), polls.size(), kPollMs);
 }
 
-void SeedRuns::Forward() {
+void AllRuns::Forward() {
   if (TakeCheckpointRequest())
     for (const auto& run : running_) run->child->Signal(SIGUSR1);
   if ((!StopRequested() && !hopeless_) || std::exchange(stop_sent_, true)) return;
   for (const auto& run : running_) run->child->Signal(SIGTERM);
 }
 
-void SeedRuns::Collect() {
+void AllRuns::Collect() {
   std::erase_if(running_, [this](const std::unique_ptr<Running>& run) {
     const std::optional<int> ended = run->child->Ended();
     if (ended) End(*run, *ended);
@@ -173,33 +173,32 @@ void SeedRuns::Collect() {
   });
 }
 
-void SeedRuns::End(Running& run, int wait_status) {
+void AllRuns::End(Running& run, int wait_status) {
   run.child->ReadRest();
-  const int64_t seed = options_.seeds[run.index];
   const int code = LaunchExitCode(wait_status, stop_sent_);
   const MutexLock lock(mu_);
-  SeedState& shown = state_.seeds[run.index];
+  RunState& shown = state_.runs[run.index];
   if (code == 0 && run.last.is_object()) {
-    shown.phase = SeedState::Phase::kDone;
+    shown.phase = RunState::Phase::kDone;
     shown.score = HeadlineScore(run.last);
     shown.seconds = NumberOr(run.last, "seconds");
     results_[run.index] = std::move(run.last);
     return;
   }
   const bool stopped = code == static_cast<int>(Code::kTryAgain) && stop_sent_;
-  shown.phase = stopped ? SeedState::Phase::kWaiting : SeedState::Phase::kFailed;
+  shown.phase = stopped ? RunState::Phase::kWaiting : RunState::Phase::kFailed;
   if (stopped) return;
   const std::string why = TextOr(run.last, "error", DescribeExit(wait_status));
   const Code failed = code == 0 ? Code::kInternal : static_cast<Code>(code);
-  NoteFailure({failed, fmt::format("seed {}: {}", seed, why)},
+  NoteFailure({failed, fmt::format("{}: {}", options_.runs[run.index].name, why)},
               failed == Code::kUsage || failed == Code::kConfig || failed == Code::kNoInput);
 }
 
 // Handles a line that a run prints: an object, or a line of its log, of which warnings are shown.
-void SeedRuns::TakeLine(Running& run, std::string_view line) {
+void AllRuns::TakeLine(Running& run, std::string_view line) {
   constexpr std::string_view kWarning = "samara: warning: ";
   if (line.starts_with(kWarning)) {
-    LogWarning(fmt::format("seed {}: {}", options_.seeds[run.index], line.substr(kWarning.size())));
+    LogWarning(fmt::format("{}: {}", options_.runs[run.index].name, line.substr(kWarning.size())));
     return;
   }
   if (line.find(kFinishedBefore) != line.npos) ++finished_before_;
@@ -212,27 +211,27 @@ void SeedRuns::TakeLine(Running& run, std::string_view line) {
     run.last = std::move(object);
 }
 
-void SeedRuns::Update(size_t index, const json& progress) {
+void AllRuns::Update(size_t index, const json& progress) {
   const MutexLock lock(mu_);
-  SeedState& seed = state_.seeds[index];
-  seed.step = TextOr(progress, "step", "");
-  seed.trend = TextOr(progress, "trend", "");
-  seed.fraction = NumberOr(progress, "fraction"), seed.seconds = NumberOr(progress, "seconds");
-  seed.left = NumberOr(progress, "left"), seed.score = NumberOr(progress, "score");
+  RunState& run = state_.runs[index];
+  run.step = TextOr(progress, "step", "");
+  run.trend = TextOr(progress, "trend", "");
+  run.fraction = NumberOr(progress, "fraction"), run.seconds = NumberOr(progress, "seconds");
+  run.left = NumberOr(progress, "left"), run.score = NumberOr(progress, "score");
 }
 
-LivePicture SeedRuns::Picture() {
+LivePicture AllRuns::Picture() {
   const MutexLock lock(mu_);
   state_.seconds = SecondsSince(began_);
-  return {[state = state_](int columns, bool colour) { return SeedsLines(state, columns, colour); },
-          SeedsPlainLine(state_)};
+  return {[state = state_](int columns, bool colour) { return RunsLines(state, columns, colour); },
+          RunsPlainLine(state_)};
 }
 
 }  // namespace
 
-Result<std::vector<json>> TrainSeeds(const SeedsOptions& options) {
+Result<std::vector<json>> TrainRuns(const RunsOptions& options) {
   const GracefulStop looked_at;
-  SeedRuns runs(options);
+  AllRuns runs(options);
   std::optional<LiveLines> view;
   if (!options.quiet) view.emplace([&runs] { return runs.Picture(); }, stderr);
   return runs.Run();

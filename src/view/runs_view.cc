@@ -1,0 +1,130 @@
+#include "view/runs_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "core/format.h"
+#include "core/log.h"
+#include "view/text_line.h"
+
+namespace samara {
+namespace {
+
+using Phase = RunState::Phase;
+
+constexpr size_t kAllShown = 16;  // of more runs, those that run or failed have a line
+
+size_t Count(const RunsState& state, Phase phase) {
+  return static_cast<size_t>(std::ranges::count(state.runs, phase, &RunState::phase));
+}
+
+// Mean time of a whole run, of what is known of those that are done or run; NaN.
+double SecondsOfOne(const RunsState& state) {
+  double sum = 0, count = 0;
+  for (const RunState& run : state.runs) {
+    const double whole = run.phase == Phase::kDone      ? run.seconds
+                         : run.phase == Phase::kRunning ? run.seconds + run.left
+                                                        : RunState::kUnknown;
+    if (!std::isnan(whole)) sum += whole, ++count;
+  }
+  return sum / count;
+}
+
+// "2 of 5 seeds done"
+std::string Done(const RunsState& state) {
+  return fmt::format("{} of {} {} done", Count(state, Phase::kDone), state.runs.size(), state.kind);
+}
+
+std::string Percent(double fraction) {
+  return std::isnan(fraction) ? "     " : fmt::format("{:3.0f} %", std::floor(100 * fraction));
+}
+
+void AddDetails(const RunState& run, TextFlow& flow) {
+  if (run.phase == Phase::kWaiting) flow.Item("", "waiting", TextLine::kDim);
+  if (run.phase == Phase::kFailed) flow.Item("", "failed", "31");
+  if (run.phase == Phase::kRunning) flow.Item("", run.step.empty() ? "starting" : run.step);
+  if (!std::isnan(run.score)) flow.Item("score", ScoreText(run.score), TextLine::kBold);
+  if (run.phase == Phase::kDone) flow.Item("done in", DurationText(run.seconds));
+  if (run.phase != Phase::kRunning) return;
+  if (!std::isnan(run.left)) flow.Item("", DurationText(run.left) + " left");
+  if (!run.trend.empty()) flow.Item("", run.trend, TextLine::kGood);
+}
+
+// Columns for the names: of the longest, but at most a third of all.
+int NameColumns(const RunsState& state, int columns) {
+  int longest = 9;  // "seed 1234"
+  for (const RunState& run : state.runs)
+    longest = std::max(longest, VisibleWidth(EscapeControl(run.name)));
+  return std::max(9, std::min(longest, columns / 3));
+}
+
+// `names`: columns for the name.
+std::string LineOf(const RunState& run, int names, int columns, bool colour) {
+  constexpr int kDetails = 44;  // columns for what stands behind the bar
+  TextLine line(columns, colour);
+  line.Add(fmt::format("{:<{}.{}} ", EscapeControl(run.name), names, names), TextLine::kDim);
+  const double done = run.phase == Phase::kDone ? 1 : run.fraction;
+  line.AddBar(std::isnan(done) ? 0 : done, kDetails);
+  line.Add(" " + Percent(done) + " ");
+  TextFlow details(line.room(), colour);
+  AddDetails(run, details);
+  std::vector<std::string> first;
+  details.AppendTo(first);
+  return line.Take() + (first.empty() ? "" : first[0]);
+}
+
+}  // namespace
+
+double SecondsLeft(const RunsState& state) {
+  std::vector<double> left;  // of each place in which a run can be
+  for (const RunState& run : state.runs)
+    if (run.phase == Phase::kRunning) left.push_back(run.left);
+  const size_t waiting = Count(state, Phase::kWaiting);
+  left.resize(std::max(left.size(), std::min<size_t>(state.at_once, left.size() + waiting)), 0);
+  if (left.empty()) return 0;
+  // the next run begins where a place becomes free first
+  const double each = SecondsOfOne(state);
+  for (size_t i = 0; i < waiting; ++i) *std::ranges::min_element(left) += each;
+  for (const double one : left)
+    if (std::isnan(one)) return one;
+  return *std::ranges::max_element(left);
+}
+
+std::vector<std::string> RunsLines(const RunsState& state, int columns, bool colour) {
+  std::vector<std::string> lines;
+  TextLine title(columns, colour);
+  title.Add(EscapeControl(state.title), TextLine::kBold);
+  lines.push_back(title.Take());
+  TextFlow flow(columns, colour);
+  flow.Item("", Done(state), TextLine::kBold);
+  flow.Item("", fmt::format("{} at once", state.at_once));
+  flow.Item("elapsed", DurationText(state.seconds));
+  if (const double left = SecondsLeft(state); left > 0) flow.Item("left", DurationText(left));
+  flow.AppendTo(lines);
+  const int names = NameColumns(state, columns);
+  for (const RunState& run : state.runs) {
+    const bool shown = run.phase == Phase::kRunning || run.phase == Phase::kFailed;
+    if (state.runs.size() <= kAllShown || shown)
+      lines.push_back(LineOf(run, names, columns, colour));
+  }
+  return lines;
+}
+
+std::string RunsPlainLine(const RunsState& state) {
+  std::string line = Done(state);
+  for (const RunState& run : state.runs) {
+    if (run.phase != Phase::kRunning) continue;
+    line += ", " + EscapeControl(run.name);
+    if (!std::isnan(run.fraction)) line += " " + Percent(run.fraction);
+    if (!std::isnan(run.score)) line += " score " + ScoreText(run.score);
+  }
+  line += ", " + DurationText(state.seconds);
+  if (const double left = SecondsLeft(state); left > 0)
+    line += fmt::format(", {} left", DurationText(left));
+  return line;
+}
+
+}  // namespace samara
