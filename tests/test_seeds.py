@@ -70,7 +70,8 @@ def test_a_dry_run_shows_every_seed_and_its_folder(tmp_path):
 def test_the_end_says_what_to_do_next(tmp_path):
     words = [*SHORT, "--seeds", "0,1", "--out", tmp_path / "my seeds"]
     first = ok("train", *words).err
-    assert f"  watch    samara play '{tmp_path}/my seeds/seed-0'\n" in first
+    best = re.search(r"  best     (.*)\n", first).group(1)
+    assert best.startswith(f"{tmp_path}/my seeds/seed-") and f"  watch    samara play '{best}'\n" in first
     program, *command = shlex.split(re.search(r"  go on    (.*)\n", first).group(1))
     before, after = (int(re.search(r"ga\.generations=(\d+)", " ".join(map(str, w))).group(1)) for w in (words, command))
     assert program == "samara" and after == 2 * before
@@ -167,7 +168,7 @@ def test_a_folder_of_seeds_is_reported_as_a_whole_and_no_run(together, tmp_path)
     ok("report", folder, "--out", page)
     assert "3 runs" in page.read_text()
     refused = samara("eval", folder)
-    assert refused.code == 66 and "holds the runs of 3 seeds: name one, such as" in refused.err
+    assert refused.code == 66 and "holds 3 runs: name one, such as" in refused.err
 
 
 def test_stopped_seeds_go_on_by_the_same_command(tmp_path):

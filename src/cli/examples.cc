@@ -12,6 +12,7 @@ struct Example {
 constexpr Example kExamples[] = {
     {"train", "samara train classic/cartpole-ga"},
     {"train", "samara train mujoco/hopper-ppo --seeds 0..4 --out runs/hopper"},
+    {"train", "samara train classic/cartpole-ppo --sweep optimizer.learning_rate=0.0003,0.001"},
     {"train", "samara train --resume runs/cartpole-ga-01 ga.generations=60"},
     {"eval", "samara eval runs/cartpole-ga-01 --episodes 50"},
     {"eval", "samara eval elite.safetensors --random"},

@@ -66,13 +66,13 @@ Status RunFsck(const std::string& run, bool json) {
   return Status::Ok();
 }
 
-// The runs of a folder that --seeds made, in its place.
-std::vector<Path> WithSeeds(const std::vector<std::string>& folders) {
+// The runs of a folder that --seeds or --sweep made, in its place.
+std::vector<Path> Unfolded(const std::vector<std::string>& folders) {
   std::vector<Path> runs;
   for (const std::string& folder : folders) {
-    const std::vector<Path> seeds = RunsOfSeeds(folder);
-    runs.insert(runs.end(), seeds.begin(), seeds.end());
-    if (seeds.empty()) runs.emplace_back(folder);
+    const std::vector<Path> inside = RunsIn(folder);
+    runs.insert(runs.end(), inside.begin(), inside.end());
+    if (inside.empty()) runs.emplace_back(folder);
   }
   return runs;
 }
@@ -87,7 +87,7 @@ Status CheckOwnReport(const std::string& file) {
 Status RunReport(const std::vector<std::string>& folders, std::string out, const std::string& curve,
                  const std::string& csv, bool json) {
   if (!out.empty()) RETURN_IF_ERROR(CheckOutputFile(out, "report.html"));
-  const std::vector<Path> paths = WithSeeds(folders);
+  const std::vector<Path> paths = Unfolded(folders);
   if (out.empty() && folders.size() == 1) out = (Path(folders[0]) / "report.html").string();
   if (out.empty()) RETURN_IF_ERROR(CheckOwnReport(out = "report.html"));
   if (!curve.empty()) {

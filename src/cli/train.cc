@@ -2,49 +2,33 @@
 #include "train/train.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/command.h"
 #include "cli/given.h"
+#include "cli/train_many.h"
 #include "config/presets.h"
 #include "core/clock.h"
 #include "core/files.h"
-#include "core/format.h"
 #include "core/log.h"
 #include "core/resources.h"
-#include "core/shell.h"
 #include "core/signals.h"
 #include "core/thread.h"
 #include "fleet/named_environment.h"
 #include "play/environment_setup.h"
 #include "play/saved_policy.h"
 #include "replica/group/group.h"
-#include "report/report.h"
-#include "report/summary.h"
 #include "storage/run_folder.h"
-#include "train/run_session.h"
-#include "train/runs.h"
 
 namespace samara {
 namespace {
-
-struct TrainArguments {
-  std::vector<std::string> words;  // preset or file, then overrides
-  std::string out, resume, seeds;
-  std::string listen, certificate, key, client_ca;
-  std::vector<std::string> token_files;
-  bool token_only = false, insecure = false, trust = false;
-  bool dry_run = false, json = false, quiet = false, progress = false;
-  uint32_t parallel = 0;
-};
 
 // Splits "PRESET a.b=c ..." into the preset and the overrides.
 Status Split(const TrainArguments& args, std::string& preset, std::vector<std::string>& overrides) {
@@ -56,29 +40,6 @@ Status Split(const TrainArguments& args, std::string& preset, std::vector<std::s
     else
       return {Code::kUsage, word + ": expected one preset and then table.key=value"};
   }
-  return Status::Ok();
-}
-
-Result<std::vector<int64_t>> Seeds(const TrainArguments& args) {
-  return ParseRange("--seeds", args.seeds, 1'000'000);
-}
-
-// The folder of the seeds' runs, which are those of a configuration without a seed.
-Status CheckSeeds(const TrainArguments& args, const TrainOptions& options) {
-  if (args.seeds.empty()) {
-    if (args.parallel == 0) return Status::Ok();
-    return {Code::kUsage, "--parallel goes with --seeds"};
-  }
-  if (options.resume)
-    return {Code::kUsage, "--seeds makes runs of a preset: expected no --resume DIR"};
-  if (!args.out.empty() && Exists(RootedPath::Root(args.out) / "run.json"))
-    return {Code::kCannotCreate,
-            Shown(args.out) + ": a run; --seeds makes a folder of runs: choose another --out"};
-  RETURN_IF_ERROR(Seeds(args).status());
-  for (const std::string& word : options.overrides)
-    if (word.starts_with("run.seed="))
-      LogWarning(Shown(word) + " changes nothing: --seeds " + Shown(args.seeds) +
-                 " says which seeds run");
   return Status::Ok();
 }
 
@@ -96,41 +57,20 @@ void NameAfterTask(const std::vector<std::string>& overrides, std::string& name)
   if (!task.empty()) name += "-" + task;
 }
 
-Path FolderOfSeeds(const TrainArguments& args, const ExperimentConfig& config) {
-  return args.out.empty() ? DefaultRunFolder(config.run.name) : Path(args.out);
-}
-
-std::vector<PlannedRun> Plan(const std::vector<int64_t>& seeds, const Path& out) {
-  std::vector<PlannedRun> runs;
-  for (const int64_t seed : seeds)
-    runs.push_back({"seed " + std::to_string(seed),
-                    {"run.seed=" + std::to_string(seed)},
-                    SeedFolder(out, seed)});
-  return runs;
-}
-
-// Comments with the folder of every seed, which `object` has too.
-std::string ListSeeds(const std::vector<int64_t>& seeds, const Path& out, nlohmann::json& object) {
-  std::string text;
-  for (const int64_t seed : seeds) {
-    const std::string folder = SeedFolder(out, seed).string();
-    text += fmt::format("# seed {}: {}\n", seed, folder);
-    object["seeds"].push_back({{"seed", seed}, {"run", folder}});
-  }
-  return text +
-         fmt::format("# the configuration of seed {}; the others differ in run.seed alone:\n",
-                     seeds[0]);
-}
-
-// Checks and shows the run; of several seeds the first one's.
-Status DryRun(const TrainArguments& args, ExperimentConfig config, TrainOptions options) {
+// Checks and shows the run; of several the first one.
+Status DryRun(const TrainArguments& args, const std::optional<TrainPlan>& plan,
+              ExperimentConfig config, TrainOptions options) {
   std::string header;
   nlohmann::json object;
-  if (!args.seeds.empty()) {
+  if (plan) {
     options.out.reset(), options.resume_auto = false;  // there may be runs
-    ASSIGN_OR_RETURN(const auto seeds, Seeds(args));
-    config.run.seed = seeds[0];
-    header = ListSeeds(seeds, FolderOfSeeds(args, config), object);
+    config = plan->settings[0].config;
+    config.run.seed = plan->seeds[0];
+    header = ListMany(args, *plan, object);
+    for (size_t i = 1; i < plan->settings.size(); ++i)
+      RETURN_IF_ERROR(CheckTrain(plan->settings[i].config, options)
+                          .status()
+                          .Annotate("--sweep " + plan->settings[i].name));
   }
   ASSIGN_OR_RETURN(const EffectiveConfig effective, CheckTrain(config, options));
   std::printf("%s%s", header.c_str(), effective.toml.c_str());
@@ -138,92 +78,6 @@ Status DryRun(const TrainArguments& args, ExperimentConfig config, TrainOptions 
   object.update(effective.found);
   object["config_hash"] = effective.hash;
   PrintJson(object);
-  return Status::Ok();
-}
-
-// The command of every seed, without what differs.
-std::vector<std::string> SeedCommand(const TrainArguments& args) {
-  std::error_code failed;
-  std::vector<std::string> words = {
-      std::filesystem::read_symlink("/proc/self/exe", failed).string(), "train"};
-  words.insert(words.end(), args.words.begin(), args.words.end());
-  if (args.trust) words.emplace_back("--trust");
-  return words;
-}
-
-// One seed after the other in this process: where ranks or remote actors belong to it.
-Result<std::vector<nlohmann::json>> TrainInTurn(const std::vector<int64_t>& seeds, const Path& out,
-                                                const ExperimentConfig& config,
-                                                TrainOptions options) {
-  std::vector<nlohmann::json> results;
-  options.resume_auto = true;
-  for (const int64_t seed : seeds) {
-    ExperimentConfig one = config;
-    one.run.seed = seed;
-    options.out = SeedFolder(out, seed);
-    LogInfo("seed " + std::to_string(seed) + ", " + std::to_string(results.size() + 1) + " of " +
-            std::to_string(seeds.size()));
-    ASSIGN_OR_RETURN(nlohmann::json result, Train(std::move(one), options));
-    results.push_back(std::move(result));
-  }
-  return results;
-}
-
-// Names the commands that go on when all seeds are done: watch one, train with larger budgets, or
-// without the score that ended all.
-std::string NextSteps(const TrainArguments& args, const ExperimentConfig& config, const Path& out,
-                      int64_t seed, const std::vector<nlohmann::json>& results) {
-  std::string text = HowToWatch(config, results[0], SeedFolder(out, seed));
-  std::vector<std::string> budgets = RaisedBudgets(config);
-  const auto by_score = [&config](const nlohmann::json& result) {
-    return !EndedByScore(config, result).empty();
-  };
-  if (std::ranges::all_of(results, by_score)) budgets = {EndedByScore(config, results[0])};
-  if (budgets.empty()) return text;
-  text += "  go on    samara train";
-  for (const std::string& word : args.words) {
-    const std::string key = word.substr(0, word.find('=') + 1);
-    const auto raised = [&key](const std::string& b) { return !key.empty() && b.starts_with(key); };
-    if (std::ranges::none_of(budgets, raised)) text += " " + ShellWord(word);
-  }
-  return text + fmt::format(" {} --seeds {} --out {}\n", fmt::join(budgets, " "), args.seeds,
-                            ShellWord(out.string()));
-}
-
-// One run per seed in OUT/seed-N, then one report over all; what was finished before is not run
-// again.
-Status TrainAll(const TrainArguments& args, const ExperimentConfig& config,
-                const TrainOptions& options, mode_t umask) {
-  ASSIGN_OR_RETURN(const auto seeds, Seeds(args));
-  const Path out = FolderOfSeeds(args, config);
-  if (const Status made = CreateFolders(out); !made.ok())
-    return {made.code(), made.message() + ": choose another --out"};
-  ASSIGN_OR_RETURN(const auto lock, FileLock::Acquire(RootedPath::Root(out) / "lock"));
-  const bool apart = options.ranks == nullptr && options.remote.address.empty();
-  const RunsOptions processes{
-      .title = config.run.name + ": seeds " + args.seeds,
-      .kind = "seeds",
-      .runs = Plan(seeds, out),
-      .out = out,
-      .command = SeedCommand(args),
-      .how_to_extend =
-          [&config](const nlohmann::json& result) { return HowToExtend(config, result); },
-      .at_once = args.parallel,
-      .umask = umask,
-      .quiet = args.quiet};
-  ASSIGN_OR_RETURN(const auto results,
-                   apart ? TrainRuns(processes) : TrainInTurn(seeds, out, config, options));
-  std::vector<Path> runs;
-  for (const int64_t seed : seeds) runs.push_back(SeedFolder(out, seed));
-  const Path report = out / "report.html";
-  RETURN_IF_ERROR(WriteReport(runs, report));
-  if (args.json) {
-    PrintJson({{"runs", results}, {"report", report.string()}});
-    return Status::Ok();
-  }
-  ShowEnd(SeedsSummary(results), NextSteps(args, config, out, seeds[0], results));
-  std::printf("report over %s: %s\n", CountText(static_cast<double>(runs.size()), "seed").c_str(),
-              report.c_str());
   return Status::Ok();
 }
 
@@ -316,6 +170,35 @@ Status Follow(const World& world, const TrainArguments& args, Invocation& invoca
   return Status::Ok();
 }
 
+// The configuration of a preset or file with these overrides.
+Result<ExperimentConfig> Configure(const TrainArguments& args, const std::string& preset,
+                                   const std::vector<std::string>& overrides) {
+  ASSIGN_OR_RETURN(const std::string toml, GivenPreset(preset));
+  ExperimentConfig config;
+  config.ChooseAlgorithm(toml, overrides);
+  ConfigTable table = config.Table();
+  // first, since it decides which keys there are
+  RETURN_IF_ERROR(table.Set("run.algorithm", config.run.algorithm));
+  RETURN_IF_ERROR(table.ParseToml(toml, preset));
+  const bool code = ChoosesCode(config.env) || !config.learning.network.module.empty();
+  if (preset.ends_with(".toml") && code && !args.trust && !ChoosesAllCode(config, overrides))
+    RETURN_IF_ERROR(CheckOwn(preset));
+  for (const auto& assignment : overrides) RETURN_IF_ERROR(table.Override(assignment));
+  if (args.out.empty()) NameAfterTask(overrides, config.run.name);
+  const bool continues = args.resume == "auto" && Exists(RootedPath::Root(args.out) / "run.json");
+  if (!continues) RETURN_IF_ERROR(CheckGame(config.env, toml, overrides));
+  return config;
+}
+
+// What a run of this configuration needs of the command.
+Status CheckRun(const TrainArguments& args, const ExperimentConfig& config,
+                const Invocation& invocation) {
+  if (!args.listen.empty() && !config.Learns())
+    return {Code::kUsage, "--listen: " + config.run.algorithm +
+                              " plays on this machine; expected a learning run such as vtrace"};
+  return config.Learns() ? NeedAgents(invocation, config.run.algorithm) : Status::Ok();
+}
+
 Status RunTrain(const TrainArguments& args, Invocation& invocation,
                 const std::vector<std::string>& command) {
   ASSIGN_OR_RETURN(const World world, DiscoverWorld(ProcessEnvironment()));
@@ -342,41 +225,38 @@ Status RunTrain(const TrainArguments& args, Invocation& invocation,
           Code::kUsage,
           "expected a preset or a .toml file ('samara list presets' shows them), or --resume DIR"};
     if (automatic && args.out.empty()) return {Code::kUsage, "--resume auto needs --out DIR"};
-    ASSIGN_OR_RETURN(const std::string toml, GivenPreset(preset));
-    config.ChooseAlgorithm(toml, options.overrides);
-    ConfigTable table = config.Table();
-    // first, since it decides which keys there are
-    RETURN_IF_ERROR(table.Set("run.algorithm", config.run.algorithm));
-    RETURN_IF_ERROR(table.ParseToml(toml, preset));
-    const bool code = ChoosesCode(config.env) || !config.learning.network.module.empty();
-    if (preset.ends_with(".toml") && code && !args.trust &&
-        !ChoosesAllCode(config, options.overrides))
-      RETURN_IF_ERROR(CheckOwn(preset));
-    for (const auto& assignment : options.overrides) RETURN_IF_ERROR(table.Override(assignment));
-    if (args.out.empty())
-      NameAfterTask(options.overrides, config.run.name);
-    else
-      options.out = args.out;
+    ASSIGN_OR_RETURN(config, Configure(args, preset, options.overrides));
+    if (!args.out.empty()) options.out = args.out;
     options.resume_auto = automatic;
-    const bool continues = automatic && Exists(RootedPath::Root(args.out) / "run.json");
-    if (!continues) RETURN_IF_ERROR(CheckGame(config.env, toml, options.overrides));
   }
   if (args.dry_run && options.resume) return {Code::kUsage, "--dry-run goes with a preset"};
-  RETURN_IF_ERROR(CheckSeeds(args, options));
+  RETURN_IF_ERROR(CheckMany(args, options));
   RETURN_IF_ERROR(TakeListening(args, options.remote));
   TakeAlgorithm(config, options);
-  if (!args.listen.empty() && !config.Learns())
-    return {Code::kUsage, "--listen: " + config.run.algorithm +
-                              " plays on this machine; expected a learning run such as vtrace"};
+  std::optional<TrainPlan> plan;
+  if (args.many()) {
+    ASSIGN_OR_RETURN(plan, PlanMany(args, [&](const std::vector<std::string>& more) {
+                       std::vector<std::string> words = options.overrides;
+                       words.insert(words.end(), more.begin(), more.end());
+                       return Configure(args, preset, words);
+                     }));
+  }
   if (world.size > 1) RETURN_IF_ERROR(NeedAgents(invocation));
-  if (config.Learns()) RETURN_IF_ERROR(NeedAgents(invocation, config.run.algorithm));
+  if (plan) {
+    for (const TrainSetting& setting : plan->settings)
+      RETURN_IF_ERROR(CheckRun(args, setting.config, invocation));
+  } else {
+    RETURN_IF_ERROR(CheckRun(args, config, invocation));
+  }
   options.planned_ranks = world.size;
-  if (args.dry_run) return DryRun(args, config, options);
+  if (args.dry_run) return DryRun(args, plan, config, options);
   std::unique_ptr<RankGroup> ranks;
   if (world.size > 1) {
     ASSIGN_OR_RETURN(ranks, JoinRanks(world));
     options.ranks = ranks.get();
     config.fleet.engines = world.local_size;
+    for (size_t i = 0; plan && i < plan->settings.size(); ++i)
+      plan->settings[i].config.fleet.engines = world.local_size;
   }
   InstallSignalHandlers();
   if (!args.token_files.empty() || !args.certificate.empty()) {
@@ -384,8 +264,8 @@ Status RunTrain(const TrainArguments& args, Invocation& invocation,
     options.remote.reload = TakeReloadRequest;
   }
   const Status done = OrTellRanks(ranks.get(), [&] {
-    return args.seeds.empty() ? TrainOne(args, config, options)
-                              : TrainAll(args, config, options, invocation.umask);
+    return plan ? TrainMany(args, *plan, options, invocation.umask)
+                : TrainOne(args, config, options);
   });
   if (ranks) EndRuns(*ranks, done.code());
   return done;
@@ -409,8 +289,15 @@ void AddTrain(CLI::App& app, Invocation& invocation) {
       "run every seed of 0..4 or 0,1,2 in OUT/seed-N, as many at once as there are cores, and "
       "report them together; repeat the command to go on");
   command
+      ->add_option("--sweep", args->sweep,
+                   "run every value of a key, in OUT/KEY=VALUE/seed-N, and with --seeds every seed "
+                   "of each; given again for another key: every combination. Values that have "
+                   "commas are separated by ';'")
+      ->option_text("KEY=VALUE,VALUE")
+      ->allow_extra_args(false);
+  command
       ->add_option("--parallel", args->parallel,
-                   "with --seeds: number of runs at once; default: one for each core")
+                   "with --seeds or --sweep: number of runs at once; default: one for each core")
       ->check(CLI::Range(1, 4096));
   command->add_option("--listen", args->listen,
                       "accept actors of other machines: unix:/folder/socket, 127.0.0.1:PORT, or "
@@ -438,7 +325,7 @@ void AddTrain(CLI::App& app, Invocation& invocation) {
                     "check everything that the run checks (environment, network, --out), show its "
                     "warnings, print the effective configuration; writes nothing");
   command->add_flag("--quiet", args->quiet, "no live view");
-  // of --seeds, whose runs are processes that tell it what they do
+  // of --seeds and --sweep, whose runs are processes that tell them what they do
   command->add_flag("--progress", args->progress)->group("");
   command->add_flag("--json", args->json, "last line: one JSON object");
   command->callback([=, &invocation] {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <utility>
 
 #include "core/format.h"
 #include "core/log.h"
@@ -53,6 +55,30 @@ std::string Advantage(const std::vector<double>& elite, const std::vector<double
   if (i.high < 0) return "the elite is worse: " + by;
   return "not told apart by these episodes: " + by;
 }
+
+// The headline scores of several runs, where they have one.
+struct RunScores {
+  explicit RunScores(const std::vector<json>& results) {
+    for (const json& result : results) {
+      const double score = HeadlineScore(result);
+      if (std::isnan(score)) continue;
+      if (scores.empty() || score > best)
+        best = score, best_run = EscapeControl(TextOr(result, "run", ""));
+      scores.push_back(score);
+    }
+  }
+  // "mean 12 (95 % interval 10 to 14)"; of one run its score. REQUIRES: one at least.
+  std::string Average() const {
+    if (scores.size() == 1) return ScoreText(scores[0]);
+    const Interval interval = BootstrapInterval(scores, Mean);
+    return fmt::format("mean {} (95 % interval {} to {})", ScoreText(Mean(scores)),
+                       ScoreText(interval.low), ScoreText(interval.high));
+  }
+
+  std::vector<double> scores;
+  double best = 0;
+  std::string best_run;
+};
 
 }  // namespace
 
@@ -110,24 +136,34 @@ std::string FinalSummary(const json& result) {
 }
 
 std::string SeedsSummary(const std::vector<json>& results) {
-  std::vector<double> scores;
-  const json* best = nullptr;
-  for (const json& result : results) {
-    const double score = HeadlineScore(result);
-    if (std::isnan(score)) continue;
-    if (scores.empty() || score > *std::ranges::max_element(scores)) best = &result;
-    scores.push_back(score);
+  const RunScores runs(results);
+  if (runs.scores.empty()) return {};
+  if (runs.scores.size() == 1)
+    return Row("seeds", "one: " + ScoreText(runs.scores[0])) + Row("run", runs.best_run);
+  const auto [low, high] = std::ranges::minmax(runs.scores);
+  return Row("seeds", fmt::format("{}: {}, from {} to {}", runs.scores.size(), runs.Average(),
+                                  ScoreText(low), ScoreText(high))) +
+         Row("best", runs.best_run);
+}
+
+std::string SettingsSummary(const std::vector<NamedResults>& settings) {
+  constexpr size_t kShown = 12;
+  std::vector<json> all;
+  std::vector<std::pair<std::string, RunScores>> ranked;
+  for (const auto& [name, results] : settings) {
+    all.insert(all.end(), results.begin(), results.end());
+    if (const RunScores runs(results); !runs.scores.empty()) ranked.emplace_back(name, runs);
   }
-  if (scores.empty()) return {};
-  if (scores.size() == 1)
-    return Row("seeds", "one: " + ScoreText(scores[0])) +
-           Row("run", EscapeControl(TextOr(*best, "run", "")));
-  const auto [low, high] = std::ranges::minmax(scores);
-  const Interval interval = BootstrapInterval(scores, Mean);
-  return Row("seeds", fmt::format("{}: mean {} (95 % interval {} to {}), from {} to {}",
-                                  scores.size(), ScoreText(Mean(scores)), ScoreText(interval.low),
-                                  ScoreText(interval.high), ScoreText(low), ScoreText(high))) +
-         Row("best", EscapeControl(TextOr(*best, "run", "")));
+  if (ranked.empty()) return {};
+  std::ranges::stable_sort(ranked, std::greater(),
+                           [](const auto& setting) { return Mean(setting.second.scores); });
+  std::string text;
+  for (size_t i = 0; i < std::min(ranked.size(), kShown); ++i)
+    text += Row(std::to_string(i + 1).c_str(),
+                EscapeControl(ranked[i].first) + ": " + ranked[i].second.Average());
+  if (ranked.size() > kShown)
+    text += Row("", fmt::format("and {} more in the report", ranked.size() - kShown));
+  return text + Row("best", RunScores(all).best_run);
 }
 
 }  // namespace samara

@@ -22,4 +22,11 @@ std::string FinalSummary(const nlohmann::json& result);
 // The same of the runs of several seeds: how their headline scores spread, and which is best.
 std::string SeedsSummary(const std::vector<nlohmann::json>& results);
 
+struct NamedResults {
+  std::string name;
+  std::vector<nlohmann::json> results;  // of its seeds
+};
+// The same of several settings: their means, the best first, and the best run.
+std::string SettingsSummary(const std::vector<NamedResults>& settings);
+
 }  // namespace samara

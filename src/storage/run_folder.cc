@@ -171,6 +171,30 @@ bool IsResult(const nlohmann::json& result) {
          is("seconds", &Json::is_number);
 }
 
+// Empty where it is no folder.
+std::vector<std::string> NamesIn(const Path& folder) {
+  auto names = ListFolder(RootedPath::Root(folder));
+  return names.ok() ? *std::move(names) : std::vector<std::string>();
+}
+
+// The runs "seed-N" in a folder, by seed.
+std::vector<Path> RunsOfSeeds(const Path& folder) {
+  std::map<int64_t, Path> by_seed;
+  for (const std::string& name : NamesIn(folder)) {
+    const char* const end = name.data() + name.size();
+    int64_t seed = 0;
+    if (!name.starts_with(kSeedPrefix)) continue;
+    const auto number = std::from_chars(name.data() + kSeedPrefix.size(), end, seed);
+    if (number.ec == std::errc() && number.ptr == end &&
+        Exists(RootedPath::Root(folder / name) / "run.json"))
+      by_seed[seed] = folder / name;
+  }
+  std::vector<Path> runs;
+  runs.reserve(by_seed.size());
+  for (auto& [seed, run] : by_seed) runs.push_back(std::move(run));
+  return runs;
+}
+
 }  // namespace
 
 Path DefaultRunFolder(const std::string& name) {
@@ -210,21 +234,13 @@ Path SeedFolder(const Path& out, int64_t seed) {
   return out / (std::string(kSeedPrefix) + std::to_string(seed));
 }
 
-std::vector<Path> RunsOfSeeds(const Path& folder) {
-  std::map<int64_t, Path> by_seed;
-  const auto names = ListFolder(RootedPath::Root(folder));
-  for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
-    const char* const end = name.data() + name.size();
-    int64_t seed = 0;
-    if (!name.starts_with(kSeedPrefix)) continue;
-    const auto number = std::from_chars(name.data() + kSeedPrefix.size(), end, seed);
-    if (number.ec == std::errc() && number.ptr == end &&
-        Exists(RootedPath::Root(folder / name) / "run.json"))
-      by_seed[seed] = folder / name;
+std::vector<Path> RunsIn(const Path& folder) {
+  std::vector<Path> runs = RunsOfSeeds(folder);
+  for (const std::string& name : NamesIn(folder)) {
+    if (name.find('=') == name.npos) continue;  // of a setting: "ga.population=50"
+    const std::vector<Path> more = RunsOfSeeds(folder / name);
+    runs.insert(runs.end(), more.begin(), more.end());
   }
-  std::vector<Path> runs;
-  runs.reserve(by_seed.size());
-  for (auto& [seed, run] : by_seed) runs.push_back(std::move(run));
   return runs;
 }
 
@@ -292,10 +308,9 @@ Result<std::unique_ptr<RunFolder>> RunFolder::Open(const Path& path, Mode mode,
     if (const Status listed = ListFolder(run->path_).status(); listed.code() == Code::kNotPermitted)
       return Status(listed.code(), listed.message() + ": its owner can let you read it");
     const bool exists = Exists(run->path_);
-    if (const auto seeds = RunsOfSeeds(path); !seeds.empty())
-      return Status(Code::kNoInput,
-                    fmt::format("{}: holds the runs of {} seeds: name one, such as {}",
-                                path.string(), seeds.size(), seeds[0].string()));
+    if (const auto runs = RunsIn(path); !runs.empty())
+      return Status(Code::kNoInput, fmt::format("{}: holds {} runs: name one, such as {}",
+                                                path.string(), runs.size(), runs[0].string()));
     return Status(Code::kNoInput,
                   path.string() +
                       (exists ? ": not a run folder (no run.json in it)" : ": no such run folder") +

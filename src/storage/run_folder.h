@@ -31,10 +31,12 @@ Status CheckKinds(const RootedPath& run);
 // on, that the command may make again ("report.html"); "videos": every file there.
 Status CheckOutputFile(const Path& file, std::string_view makes = {});
 
-// Folder of a seed's run of `samara train --seeds`.
+// Folder of a seed's run of `samara train --seeds`, in the folder of all or of a setting of
+// --sweep.
 Path SeedFolder(const Path& out, int64_t seed);
-// The runs that it has in `folder`, by seed; none where it is something else.
-std::vector<Path> RunsOfSeeds(const Path& folder);
+// The runs that such a command has in `folder`, by seed, of a sweep by setting first; none where it
+// is something else.
+std::vector<Path> RunsIn(const Path& folder);
 
 // Where a run of that name goes by default: "runs/<name>-NN" with the first free number; slashes in
 // `name` become dashes.

@@ -293,7 +293,7 @@ TEST_F(RunFolderTest, MissingIsNoInput) {
   EXPECT_EQ(OpenCode(folder_.path(), Mode::kWrite), Code::kNoInput);
   ASSERT_TRUE(Create(folder_ / "seeds/seed-10").ok() && Create(folder_ / "seeds/seed-9").ok());
   EXPECT_EQ(RunFolder::Open(folder_ / "seeds", Mode::kRead).status().message(),
-            (folder_ / "seeds").string() + ": holds the runs of 2 seeds: name one, such as " +
+            (folder_ / "seeds").string() + ": holds 2 runs: name one, such as " +
                 (folder_ / "seeds/seed-9").string());
 }
 

@@ -53,17 +53,20 @@ void AddDetails(const RunState& run, TextFlow& flow) {
   if (!run.trend.empty()) flow.Item("", run.trend, TextLine::kGood);
 }
 
-// Columns for the names: of the longest, but at most a third of all.
+constexpr int kDetails = 44;   // columns for what stands behind the bar
+constexpr int kShortBar = 18;  // for a bar and the percentage behind it
+
+// Columns for the names: of the longest, as far as the rest has room.
 int NameColumns(const RunsState& state, int columns) {
-  int longest = 9;  // "seed 1234"
+  constexpr int kLeast = 9;  // "seed 1234"
+  int longest = kLeast;
   for (const RunState& run : state.runs)
     longest = std::max(longest, VisibleWidth(EscapeControl(run.name)));
-  return std::max(9, std::min(longest, columns / 3));
+  return std::max(kLeast, std::min(longest, columns - kDetails - kShortBar));
 }
 
 // `names`: columns for the name.
 std::string LineOf(const RunState& run, int names, int columns, bool colour) {
-  constexpr int kDetails = 44;  // columns for what stands behind the bar
   TextLine line(columns, colour);
   line.Add(fmt::format("{:<{}.{}} ", EscapeControl(run.name), names, names), TextLine::kDim);
   const double done = run.phase == Phase::kDone ? 1 : run.fraction;

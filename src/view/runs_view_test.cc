@@ -67,6 +67,19 @@ TEST(RunsViewTest, OfManyThoseThatRunHaveALine) {
   EXPECT_EQ(RunsLines(s, 100, false).size(), 2U + 2);
 }
 
+TEST(RunsViewTest, LongNamesHaveWhatRoomThereIs) {
+  RunsState s = FiveSeeds();
+  s.runs[1].name = "learning_rate=0.0003 epochs=10 seed 1";
+  const auto line = [&s](int columns) {
+    const std::vector<std::string> lines = RunsLines(s, columns, false);
+    return lines[lines.size() - s.runs.size() + 1];
+  };
+  EXPECT_TRUE(line(110).starts_with(s.runs[1].name + " \u2595")) << line(110);
+  EXPECT_TRUE(line(80).starts_with("learning_rate=0.00 \u2595")) << line(80);
+  EXPECT_NE(line(80).find("generation 12 of 30"), std::string::npos) << line(80);
+  EXPECT_TRUE(line(30).starts_with("learning_ ")) << line(30);
+}
+
 TEST(RunsViewTest, NoLineIsWiderThanTheTerminal) {
   for (const int columns : {1, 7, 20, 40, 79, 160})
     for (const std::string& line : RunsLines(FiveSeeds(), columns, true))

@@ -1,0 +1,344 @@
+#include "cli/train_many.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "cli/command.h"
+#include "core/format.h"
+#include "core/log.h"
+#include "core/shell.h"
+#include "report/report.h"
+#include "report/summary.h"
+#include "storage/run_folder.h"
+#include "train/run_session.h"
+#include "train/runs.h"
+
+namespace samara {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kRunsMax = 100'000;
+constexpr size_t kFolderNameMax = 100;
+
+// A key of --sweep and its values.
+struct Axis {
+  std::string key;
+  std::vector<std::string> values;
+};
+
+Result<Axis> ParseAxis(const std::string& text) {
+  const size_t equals = text.find('=');
+  const auto refuse = [&text](const std::string& why) {
+    return Status(Code::kUsage, "--sweep " + Shown(text) + ": " + why);
+  };
+  if (equals == std::string::npos || equals == 0)
+    return refuse("expected KEY=VALUE,VALUE, such as ga.population=50,100");
+  Axis axis{text.substr(0, equals), {}};
+  if (axis.key == "run.seed") return refuse("expected another key; --seeds says which seeds run");
+  const char separator = text.find(';', equals) == std::string::npos ? ',' : ';';
+  for (size_t at = equals + 1; at <= text.size();) {
+    const size_t end = std::min(text.find(separator, at), text.size());
+    std::string value = text.substr(at, end - at);
+    value.erase(0, value.find_first_not_of(' '));
+    value.erase(value.find_last_not_of(' ') + 1);
+    if (value.empty()) return refuse("a value is empty; expected VALUE,VALUE");
+    if (std::ranges::count(axis.values, value) > 0) return refuse(Shown(value) + " is there twice");
+    axis.values.push_back(std::move(value));
+    at = end + 1;
+  }
+  return axis;
+}
+
+Result<std::vector<Axis>> ParseSweep(const std::vector<std::string>& options) {
+  std::vector<Axis> axes;
+  for (const std::string& text : options) {
+    ASSIGN_OR_RETURN(Axis axis, ParseAxis(text));
+    if (std::ranges::count(axes, axis.key, &Axis::key) > 0)
+      return Status(Code::kUsage, "--sweep " + Shown(text) + ": there are two for this key");
+    axes.push_back(std::move(axis));
+  }
+  return axes;
+}
+
+// Every combination of values, those of the last key changing first.
+std::vector<std::vector<std::string>> Combinations(const std::vector<Axis>& axes) {
+  std::vector<std::vector<std::string>> all = {{}};
+  for (const auto& [key, values] : axes) {
+    std::vector<std::vector<std::string>> longer;
+    for (const auto& words : all)
+      for (const std::string& value : values) {
+        longer.push_back(words);
+        longer.back().push_back(fmt::format("{}={}", key, value));
+      }
+    all = std::move(longer);
+  }
+  return all;
+}
+
+// "population=50 sigma=0.1"
+std::string NameOf(const std::vector<std::string>& words) {
+  std::vector<std::string> parts;
+  for (const std::string& word : words)
+    parts.push_back(word.substr(word.rfind('.', word.find('=')) + 1));
+  return fmt::format("{}", fmt::join(parts, " "));
+}
+
+// A file name: the words, with dashes for what it should not have.
+std::string FolderNameOf(const std::vector<std::string>& words) {
+  std::string name = fmt::format("{}", fmt::join(words, ","));
+  for (char& c : name) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (!plain && std::string_view("._=,-+").find(c) == std::string_view::npos) c = '-';
+  }
+  return name.substr(0, kFolderNameMax);
+}
+
+std::vector<PlannedRun> RunsOf(const TrainPlan& plan) {
+  std::vector<PlannedRun> runs;
+  for (const TrainSetting& setting : plan.settings)
+    for (const int64_t seed : plan.seeds) {
+      PlannedRun run{setting.name, setting.words, SeedFolder(setting.folder, seed)};
+      if (plan.seeds.size() > 1 || run.name.empty())
+        run.name += fmt::format("{}seed {}", run.name.empty() ? "" : " ", seed);
+      run.words.push_back(fmt::format("run.seed={}", seed));
+      runs.push_back(std::move(run));
+    }
+  return runs;
+}
+
+// The command of every run, without what differs.
+std::vector<std::string> CommonCommand(const TrainArguments& args) {
+  std::error_code failed;
+  std::vector<std::string> words = {
+      std::filesystem::read_symlink("/proc/self/exe", failed).string(), "train"};
+  words.insert(words.end(), args.words.begin(), args.words.end());
+  if (args.trust) words.emplace_back("--trust");
+  return words;
+}
+
+Result<std::vector<json>> TrainAtOnce(const TrainArguments& args, const TrainPlan& plan,
+                                      mode_t umask) {
+  const ExperimentConfig& config = plan.settings[0].config;
+  std::string what;
+  for (const std::string& sweep : args.sweep) what += (what.empty() ? "" : ", ") + sweep;
+  if (!args.seeds.empty()) what += (what.empty() ? "seeds " : ", seeds ") + args.seeds;
+  return TrainRuns(
+      {.title = config.run.name + ": " + what,
+       .kind = args.sweep.empty() ? "seeds" : "runs",
+       .runs = RunsOf(plan),
+       .out = plan.out,
+       .command = CommonCommand(args),
+       .how_to_extend = [&config](const json& result) { return HowToExtend(config, result); },
+       .at_once = args.parallel,
+       .umask = umask,
+       .quiet = args.quiet});
+}
+
+// In this process.
+Result<std::vector<json>> TrainInTurn(const TrainPlan& plan, const TrainOptions& given) {
+  const std::vector<PlannedRun> runs = RunsOf(plan);
+  std::vector<json> results;
+  for (const PlannedRun& run : runs) {
+    const size_t at = results.size();
+    const TrainSetting& setting = plan.settings[at / plan.seeds.size()];
+    ExperimentConfig config = setting.config;
+    config.run.seed = plan.seeds[at % plan.seeds.size()];
+    TrainOptions options = given;
+    options.overrides.insert(options.overrides.end(), setting.words.begin(), setting.words.end());
+    options.resume_auto = true;
+    options.out = run.folder;
+    LogInfo(fmt::format("{}, {} of {}", run.name, at + 1, runs.size()));
+    ASSIGN_OR_RETURN(json result, Train(std::move(config), options));
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+// Names the commands that go on when all runs are done: watch one, train with larger budgets, or
+// without the score that ended all.
+std::string NextSteps(const TrainArguments& args, const TrainPlan& plan,
+                      const std::vector<json>& results) {
+  const ExperimentConfig& config = plan.settings[0].config;
+  const auto best = std::ranges::max_element(results, std::less(), [](const json& result) {
+    const double score = HeadlineScore(result);
+    return std::isnan(score) ? -std::numeric_limits<double>::infinity() : score;
+  });
+  std::string text =
+      HowToWatch(config, *best, RunsOf(plan)[static_cast<size_t>(best - results.begin())].folder);
+  std::vector<std::string> budgets = RaisedBudgets(config);
+  const auto by_score = [&config](const json& result) {
+    return !EndedByScore(config, result).empty();
+  };
+  if (std::ranges::all_of(results, by_score)) budgets = {EndedByScore(config, results[0])};
+  // a key that is swept has no single value to raise
+  std::erase_if(budgets, [&args](const std::string& budget) {
+    const std::string key = budget.substr(0, budget.find('=') + 1);
+    return std::ranges::any_of(args.sweep, [&key](const auto& s) { return s.starts_with(key); });
+  });
+  if (budgets.empty()) return text;
+  text += "  go on    samara train";
+  for (const std::string& word : args.words) {
+    const std::string key = word.substr(0, word.find('=') + 1);
+    const auto raised = [&key](const std::string& b) { return !key.empty() && b.starts_with(key); };
+    if (std::ranges::none_of(budgets, raised)) text += " " + ShellWord(word);
+  }
+  text += fmt::format(" {}", fmt::join(budgets, " "));
+  for (const std::string& sweep : args.sweep) text += " --sweep " + ShellWord(sweep);
+  if (!args.seeds.empty()) text += " --seeds " + args.seeds;
+  return text + fmt::format(" --out {}\n", ShellWord(plan.out.string()));
+}
+
+// The results of a setting's seeds.
+std::vector<json> ResultsOf(const TrainPlan& plan, const std::vector<json>& results, size_t index) {
+  const auto first = results.begin() + static_cast<ptrdiff_t>(index * plan.seeds.size());
+  return {first, first + static_cast<ptrdiff_t>(plan.seeds.size())};
+}
+
+json KeysOf(const TrainSetting& setting) {
+  json keys = json::object();
+  for (const std::string& word : setting.words)
+    keys[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
+  return keys;
+}
+
+json SettingsObject(const TrainPlan& plan, const std::vector<json>& results) {
+  json settings = json::array();
+  for (size_t i = 0; i < plan.settings.size(); ++i) {
+    json scores = json::array(), runs = json::array();
+    for (const json& result : ResultsOf(plan, results, i)) {
+      scores.push_back(HeadlineScore(result));  // null where it is none
+      runs.push_back(result.at("run"));
+    }
+    settings.push_back({{"keys", KeysOf(plan.settings[i])}, {"scores", scores}, {"runs", runs}});
+  }
+  return settings;
+}
+
+}  // namespace
+
+Status CheckMany(const TrainArguments& args, const TrainOptions& options) {
+  if (!args.many())
+    return args.parallel == 0 ? Status::Ok()
+                              : Status(Code::kUsage, "--parallel goes with --seeds or --sweep");
+  const std::string option = args.seeds.empty() ? "--sweep" : "--seeds";
+  if (options.resume)
+    return {Code::kUsage, option + " makes runs of a preset: expected no --resume DIR"};
+  if (!args.out.empty() && Exists(RootedPath::Root(args.out) / "run.json"))
+    return {Code::kCannotCreate, Shown(args.out) + ": a run; " + option +
+                                     " makes a folder of runs: choose another --out"};
+  ASSIGN_OR_RETURN(const std::vector<Axis> axes, ParseSweep(args.sweep));
+  for (const std::string& word : options.overrides) {
+    const std::string key = word.substr(0, word.find('='));
+    if (key == "run.seed" && !args.seeds.empty())
+      LogWarning(Shown(word) + " changes nothing: --seeds " + Shown(args.seeds) +
+                 " says which seeds run");
+    if (std::ranges::count(axes, key, &Axis::key) > 0)
+      LogWarning(Shown(word) + " changes nothing: --sweep says which values run");
+  }
+  return Status::Ok();
+}
+
+Result<TrainPlan> PlanMany(
+    const TrainArguments& args,
+    const std::function<Result<ExperimentConfig>(const std::vector<std::string>& more)>&
+        configure) {
+  TrainPlan plan;
+  ASSIGN_OR_RETURN(const std::vector<Axis> axes, ParseSweep(args.sweep));
+  size_t runs = 1;
+  if (!args.seeds.empty()) {
+    ASSIGN_OR_RETURN(plan.seeds, ParseRange("--seeds", args.seeds, 1'000'000));
+    runs = plan.seeds.size();
+  }
+  for (const Axis& axis : axes) {
+    runs *= axis.values.size();
+    if (runs > kRunsMax)
+      return Status(Code::kUsage,
+                    fmt::format("--sweep: more than {} runs; expected fewer values", kRunsMax));
+  }
+  for (auto& words : Combinations(axes)) {
+    auto config = configure(words);
+    if (!config.ok()) {
+      if (words.empty()) return config.status();
+      return config.status().Annotate("--sweep " + NameOf(words));
+    }
+    const std::string name = NameOf(words);
+    plan.settings.push_back({std::move(words), name, {}, *std::move(config)});
+  }
+  const ExperimentConfig& first = plan.settings[0].config;
+  if (plan.seeds.empty()) plan.seeds = {static_cast<int64_t>(first.run.seed)};
+  plan.out = args.out.empty() ? DefaultRunFolder(first.run.name) : Path(args.out);
+  std::set<std::string> taken;
+  for (TrainSetting& setting : plan.settings) {
+    setting.folder = plan.out;
+    if (axes.empty()) continue;
+    const std::string name = FolderNameOf(setting.words);
+    std::string folder = name;
+    for (int i = 2; !taken.insert(folder).second; ++i) folder = fmt::format("{}-{}", name, i);
+    setting.folder /= folder;
+  }
+  return plan;
+}
+
+std::string ListMany(const TrainArguments& args, const TrainPlan& plan, json& object) {
+  std::string text;
+  const std::vector<PlannedRun> runs = RunsOf(plan);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const std::string folder = runs[i].folder.string();
+    text += fmt::format("# {}: {}\n", runs[i].name, folder);
+    json listed = {{"seed", plan.seeds[i % plan.seeds.size()]}, {"run", folder}};
+    if (!args.sweep.empty()) listed["keys"] = KeysOf(plan.settings[i / plan.seeds.size()]);
+    object[args.sweep.empty() ? "seeds" : "runs"].push_back(std::move(listed));
+  }
+  return text + fmt::format("# the configuration of {}; the others differ in {} alone:\n",
+                            args.sweep.empty() ? runs[0].name : "the first",
+                            args.sweep.empty() ? "run.seed" : "what --sweep and --seeds name");
+}
+
+Status TrainMany(const TrainArguments& args, const TrainPlan& plan, const TrainOptions& options,
+                 mode_t umask) {
+  for (const TrainSetting& setting : plan.settings)
+    if (const Status made = CreateFolders(setting.folder); !made.ok())
+      return {made.code(), made.message() + ": choose another --out"};
+  ASSIGN_OR_RETURN(const auto lock, FileLock::Acquire(RootedPath::Root(plan.out) / "lock"));
+  const bool at_once = options.ranks == nullptr && options.remote.address.empty();
+  ASSIGN_OR_RETURN(const auto results,
+                   at_once ? TrainAtOnce(args, plan, umask) : TrainInTurn(plan, options));
+  std::vector<Path> folders;
+  for (const PlannedRun& run : RunsOf(plan)) folders.push_back(run.folder);
+  const Path report = plan.out / "report.html";
+  RETURN_IF_ERROR(WriteReport(folders, report));
+  if (args.json) {
+    json object = {{"runs", results}, {"report", report.string()}};
+    if (!args.sweep.empty()) object["settings"] = SettingsObject(plan, results);
+    PrintJson(object);
+    return Status::Ok();
+  }
+  std::string summary;
+  if (args.sweep.empty()) {
+    summary = SeedsSummary(results);
+  } else {
+    std::vector<NamedResults> settings;
+    for (size_t i = 0; i < plan.settings.size(); ++i)
+      settings.push_back({plan.settings[i].name, ResultsOf(plan, results, i)});
+    summary = SettingsSummary(settings);
+  }
+  ShowEnd(summary, NextSteps(args, plan, results));
+  std::printf(
+      "report over %s: %s\n",
+      CountText(static_cast<double>(folders.size()), args.sweep.empty() ? "seed" : "run").c_str(),
+      report.c_str());
+  return Status::Ok();
+}
+
+}  // namespace samara
