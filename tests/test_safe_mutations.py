@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cv2
 import pytest
 from samara_cli import CARTPOLE, ok, samara, train
 from test_resume import kill_and_resume
@@ -28,7 +29,11 @@ def test_sums_wash_out_and_magnitudes_do_not(seed, tmp_path):
 
 
 def test_a_recurrent_network_solves_parity(tmp_path):
-    assert returns(train(tmp_path / "run", "parity/rnn", "run.seed=1")) >= 0
+    solved = train(tmp_path / "run", "parity/rnn", "run.seed=1")
+    assert returns(solved) >= 0
+    film = tmp_path / "film.mp4"  # shows that policy, whose state ends with each string, until the last step has been made
+    assert ok("play", tmp_path / "run", "--video", film, "--json").json["return"] == solved["elite_mean"]
+    assert cv2.VideoCapture(str(film)).get(cv2.CAP_PROP_FRAME_COUNT) == 64 + 1
 
 
 @pytest.fixture(scope="module")

@@ -52,6 +52,7 @@ Result<EpisodeResult> WatchFleet(Fleet& fleet, PolicyWorkspace& workspace, Polic
       result.done = true;
       return result;
     }
+    if (event.result.new_sequence) state.StartSequence();
     fleet.Act(0, state.Decide(workspace, fleet.observation(0)));
   }
 }
@@ -65,12 +66,11 @@ Result<EpisodeResult> WatchNative(Environment& environment, PolicyWorkspace& wor
   environment.Reset(episode, observation);
   while (true) {
     if (environment.Render(picture) && !Show(picture, picture_bytes, result, sink)) return result;
+    if (result.done) return result;
     const StepResult step = environment.Step(state.Decide(workspace, observation), observation);
     Count(result, step);
-    if (step.terminated || step.truncated) {
-      result.done = true;
-      return result;
-    }
+    if (step.new_sequence) state.StartSequence();
+    result.done = step.terminated || step.truncated;
   }
 }
 
