@@ -113,8 +113,8 @@ def trained():
     found = {}
     for _, (command, *words) in shown():
         if command == "train" and words and words[0] in names("presets") and not any(PLACEHOLDER.search(w) for w in words):
-            for name in ("--seeds", "--out"):  # places are those of the reader
-                if name in words:
+            for name in ("--seeds", "--sweep", "--out"):  # one run of them; places are those of the reader
+                while name in words:
                     i = words.index(name)
                     words = words[:i] + words[i + 2 :]
             if not any(w.startswith("run.init_from=") for w in words):
@@ -185,6 +185,17 @@ def test_commands_on_a_run_do_what_pages_say(tmp_path):
     for words in sorted(typed):
         if words[0] != "play" or "--video" in words:  # on a terminal: test_first_hour.py
             ok(*words, cwd=tmp_path)
+
+
+@pytest.mark.slow
+def test_benchmarks_of_pages_run(tmp_path):
+    """Shorter than there. Those that say no time take long, as does a generation of Atari; test_bench.py has them."""
+    benches = {tuple(words) for _, words in shown() if words[0] == "bench" and "--seconds" in words}
+    timed = sorted(words for words in benches if "cuda" not in words and "atari-ga" not in words)
+    assert len(timed) > 9, timed
+    for words in timed:
+        i = words.index("--seconds")
+        ok(*words[:i], "--seconds", "0.2", *words[i + 2 :], cwd=tmp_path)
 
 
 @pytest.mark.parametrize("page", ["README.md", "doc/metrics.md"])

@@ -1,6 +1,8 @@
 """`samara train --sweep`: every combination of values, one folder, one report."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from samara_cli import CARTPOLE, ok, samara, train
@@ -46,7 +48,7 @@ def test_the_end_ranks_settings_and_the_same_command_goes_on(swept):
     ranked = [line.split(":")[0].split(maxsplit=1)[1] for line in again.err.splitlines() if ": mean " in line]
     assert sorted(ranked) == sorted(means) and [means[name] for name in ranked] == sorted(means.values(), reverse=True)
     best = max(outcome.json["runs"], key=lambda result: result["elite_mean"])["run"]
-    assert f"  best     {best}\n" in again.err
+    assert f"  best run {best}\n" in again.err
     assert "--sweep ga.population=8,16 --sweep ga.mutation_power=0.1,0.02 --seeds 3,4 --out" in again.err
     assert "report over 8 runs:" in again.out
 
@@ -63,15 +65,30 @@ def test_one_report_is_over_all_and_can_be_made_again(swept, tmp_path):
     assert refused.code == 66 and f"holds 8 runs: name one, such as {out}/ga.population=16" in refused.err
 
 
-def test_one_key_runs_with_the_seed_of_the_configuration(tmp_path):
+def test_values_that_are_no_file_names_have_folders_of_their_own(tmp_path):
+    """Whatever the order of values: the same command with more of them goes on."""
     out = tmp_path / "out"
-    results = ok("train", *SHORT, "run.seed=7", "--sweep", "network.layers=dense 8 tanh; dense 4 tanh, dense 4 tanh", "--out", out, "--json")
-    one, two = results.json["settings"]
-    assert one["runs"] == [str(out / "network.layers=dense-8-tanh" / "seed-7")]
-    assert two["keys"] == {"network.layers": "dense 4 tanh, dense 4 tanh"}
-    parameters = [json.loads((out / name / "seed-7/run.json").read_text())["network"]["parameters"]
-                  for name in ("network.layers=dense-8-tanh", "network.layers=dense-4-tanh,-dense-4-tanh")]  # fmt: skip
-    assert parameters == [4 * 8 + 8 + 8 * 2 + 2, 4 * 4 + 4 + 4 * 4 + 4 + 4 * 2 + 2]
+    one, two = "dense 8 tanh", "dense 4 tanh, dense 4 tanh"
+    values = [f"{one};{two}", f"{two}; {one}", f"{two};"]
+    (first, second), (third, fourth), (fifth,) = [
+        ok("train", *SHORT, "run.seed=7", "--sweep", f"network.layers={text}", "--out", out, "--json").json["settings"] for text in values
+    ]
+    assert first == fourth and second == third == fifth and second["keys"] == {"network.layers": two}
+    for setting, name, parameters in ((first, "network.layers=dense-8-tanh-", 4 * 8 + 8 + 8 * 2 + 2),
+                                      (second, "network.layers=dense-4-tanh,-dense-4-tanh-", 4 * 4 + 4 + 4 * 4 + 4 + 4 * 2 + 2)):  # fmt: skip
+        (run,) = setting["runs"]
+        assert re.fullmatch(re.escape(f"{out}/{name}") + "[0-9a-f]{8}/seed-7", run)
+        assert json.loads((Path(run) / "run.json").read_text())["network"]["parameters"] == parameters
+    assert len(list(out.glob("*=*"))) == 2
+
+
+def test_a_setting_that_cannot_begin_does_not_stop_the_others(tmp_path):
+    out = tmp_path / "out"
+    words = ["train", *SHORT, "--sweep", "env.id=nowhere:Task,CartPole-v1", "--seeds", "0,1,2", "--out", out, "--parallel", "1", "--json"]
+    refused = samara(*words)
+    assert refused.code == 66 and refused.json["error"].startswith("id=nowhere:Task seed 0: ")
+    assert "3 of 6 runs are done" in refused.json["error"]
+    assert sorted(path.parent.name for path in out.glob("env.id=CartPole-v1/*/result.json")) == ["seed-0", "seed-1", "seed-2"]
 
 
 def test_a_dry_run_checks_every_setting_and_lists_the_runs(tmp_path):
@@ -84,7 +101,7 @@ def test_a_dry_run_checks_every_setting_and_lists_the_runs(tmp_path):
     warned = ok(*words, "ga.population=5", cwd=tmp_path)
     assert "ga.population=5 changes nothing: --sweep says which values run" in warned.err
     refused = samara("train", *SHORT, "--sweep", "network.name=mlp-8-tanh,Model", "--dry-run", cwd=tmp_path)
-    assert refused.code == 78 and "--sweep name=Model: " in refused.err
+    assert refused.code == 78 and "--sweep network.name=Model: " in refused.err
 
 
 @pytest.mark.parametrize("sweep, code, says", [
@@ -92,12 +109,13 @@ def test_a_dry_run_checks_every_setting_and_lists_the_runs(tmp_path):
     (["=1"], 64, "expected KEY=VALUE,VALUE"),
     (["ga.population="], 64, "a value is empty"),
     (["ga.population=8,,9"], 64, "a value is empty"),
-    (["ga.population=8,9,8"], 64, "8 is there twice"),
+    (["ga.population=;"], 64, "a value is empty"),
+    (["ga.population=8,9,8"], 64, "8 is there twice; values that have commas end in ';'"),
     (["ga.population=8", "ga.population=9"], 64, "there are two for this key"),
     (["run.seed=1,2"], 64, "--seeds says which seeds run"),
-    (["ga.sigma=0.1"], 78, "--sweep sigma=0.1: ga.sigma: unknown key"),
-    (["ga.population=8,x"], 78, "--sweep population=x: ga.population=x: expected an integer"),
-    ([f"ga.population={','.join(map(str, range(2, 1000)))}", f"ga.frames={','.join(map(str, range(1, 200)))}"], 64, "more than 100000 runs"),
+    (["ga.sigma=0.1"], 78, "--sweep ga.sigma=0.1: ga.sigma: unknown key"),
+    (["ga.population=8,x"], 78, "--sweep ga.population=x: ga.population=x: expected an integer"),
+    ([f"ga.population={','.join(map(str, range(2, 1000)))}", f"ga.frames={','.join(map(str, range(1, 200)))}"], 64, "more than 1000 settings"),
 ])  # fmt: skip
 def test_what_is_no_sweep_is_refused_before_anything_is_made(tmp_path, sweep, code, says):
     words = [word for text in sweep for word in ("--sweep", text)]

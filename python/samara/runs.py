@@ -169,7 +169,8 @@ class Run:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path_text("path", path, "a run folder"))
         if not (self.path / "run.json").is_file():
-            runs = sorted(file.parent for file in self.path.glob("*/run.json"))
+            # of --seeds, of --sweep
+            runs = sorted(file.parent for file in (*self.path.glob("*/run.json"), *self.path.glob("*=*/*/run.json")))
             several = f"; it holds {len(runs)}: name one, such as {runs[0]}" if runs else ""
             raise Error(NO_INPUT, f"{self.path}: expected a run folder, with run.json{several}")
 

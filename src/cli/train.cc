@@ -2,6 +2,7 @@
 #include "train/train.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -67,10 +68,11 @@ Status DryRun(const TrainArguments& args, const std::optional<TrainPlan>& plan,
     config = plan->settings[0].config;
     config.run.seed = plan->seeds[0];
     header = ListMany(args, *plan, object);
-    for (size_t i = 1; i < plan->settings.size(); ++i)
-      RETURN_IF_ERROR(CheckTrain(plan->settings[i].config, options)
-                          .status()
-                          .Annotate("--sweep " + plan->settings[i].name));
+    for (const TrainSetting& setting : plan->settings)
+      if (!setting.words.empty())
+        RETURN_IF_ERROR(CheckTrain(setting.config, options)
+                            .status()
+                            .Annotate(fmt::format("--sweep {}", fmt::join(setting.words, " "))));
   }
   ASSIGN_OR_RETURN(const EffectiveConfig effective, CheckTrain(config, options));
   std::printf("%s%s", header.c_str(), effective.toml.c_str());
@@ -235,7 +237,8 @@ Status RunTrain(const TrainArguments& args, Invocation& invocation,
   TakeAlgorithm(config, options);
   std::optional<TrainPlan> plan;
   if (args.many()) {
-    ASSIGN_OR_RETURN(plan, PlanMany(args, [&](const std::vector<std::string>& more) {
+    const Path out = args.out.empty() ? DefaultRunFolder(config.run.name) : Path(args.out);
+    ASSIGN_OR_RETURN(plan, PlanMany(args, out, [&](const std::vector<std::string>& more) {
                        std::vector<std::string> words = options.overrides;
                        words.insert(words.end(), more.begin(), more.end());
                        return Configure(args, preset, words);

@@ -10,12 +10,12 @@
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "cli/command.h"
 #include "core/format.h"
 #include "core/log.h"
+#include "core/sha256.h"
 #include "core/shell.h"
 #include "report/report.h"
 #include "report/summary.h"
@@ -28,14 +28,20 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kRunsMax = 100'000;
-constexpr size_t kFolderNameMax = 100;
+constexpr size_t kSettingsMax = 1000;   // each is parsed before the first run begins
+constexpr size_t kFolderNameMax = 100;  // bytes, before a hash
 
 // A key of --sweep and its values.
 struct Axis {
   std::string key;
   std::vector<std::string> values;
 };
+
+std::string Trimmed(std::string text) {
+  text.erase(0, text.find_first_not_of(' '));
+  text.erase(text.find_last_not_of(' ') + 1);
+  return text;
+}
 
 Result<Axis> ParseAxis(const std::string& text) {
   const size_t equals = text.find('=');
@@ -44,16 +50,17 @@ Result<Axis> ParseAxis(const std::string& text) {
   };
   if (equals == std::string::npos || equals == 0)
     return refuse("expected KEY=VALUE,VALUE, such as ga.population=50,100");
-  Axis axis{text.substr(0, equals), {}};
+  Axis axis{Trimmed(text.substr(0, equals)), {}};
   if (axis.key == "run.seed") return refuse("expected another key; --seeds says which seeds run");
-  const char separator = text.find(';', equals) == std::string::npos ? ',' : ';';
-  for (size_t at = equals + 1; at <= text.size();) {
-    const size_t end = std::min(text.find(separator, at), text.size());
-    std::string value = text.substr(at, end - at);
-    value.erase(0, value.find_first_not_of(' '));
-    value.erase(value.find_last_not_of(' ') + 1);
+  std::string values = Trimmed(text.substr(equals + 1));
+  const char separator = values.find(';') == std::string::npos ? ',' : ';';
+  if (values.ends_with(';')) values.pop_back();  // of one value that has commas
+  for (size_t at = 0; at <= values.size();) {
+    const size_t end = std::min(values.find(separator, at), values.size());
+    std::string value = Trimmed(values.substr(at, end - at));
     if (value.empty()) return refuse("a value is empty; expected VALUE,VALUE");
-    if (std::ranges::count(axis.values, value) > 0) return refuse(Shown(value) + " is there twice");
+    if (std::ranges::count(axis.values, value) > 0)
+      return refuse(Shown(value) + " is there twice; values that have commas end in ';'");
     axis.values.push_back(std::move(value));
     at = end + 1;
   }
@@ -86,29 +93,37 @@ std::vector<std::vector<std::string>> Combinations(const std::vector<Axis>& axes
   return all;
 }
 
-// "population=50 sigma=0.1"
-std::string NameOf(const std::vector<std::string>& words) {
+// "population=50 sigma=0.1": without tables, where the keys differ without them.
+std::string NameOf(const std::vector<std::string>& words, const std::vector<Axis>& axes) {
+  const auto last = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };
   std::vector<std::string> parts;
-  for (const std::string& word : words)
-    parts.push_back(word.substr(word.rfind('.', word.find('=')) + 1));
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string name = last(axes[i].key);
+    const bool alone =
+        std::ranges::count_if(axes, [&](const Axis& axis) { return last(axis.key) == name; }) == 1;
+    parts.push_back(alone ? name + words[i].substr(axes[i].key.size()) : words[i]);
+  }
   return fmt::format("{}", fmt::join(parts, " "));
 }
 
-// A file name: the words, with dashes for what it should not have.
+// The words as a file name, with dashes for what it should not have. Where that changes or cuts
+// them, the first digits of their hash tell names apart.
 std::string FolderNameOf(const std::vector<std::string>& words) {
-  std::string name = fmt::format("{}", fmt::join(words, ","));
+  const std::string whole = fmt::format("{}", fmt::join(words, ","));
+  std::string name = whole.substr(0, kFolderNameMax);
   for (char& c : name) {
     const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
     if (!plain && std::string_view("._=,-+").find(c) == std::string_view::npos) c = '-';
   }
-  return name.substr(0, kFolderNameMax);
+  return name == whole ? name : name + "-" + Sha256Hex(whole).substr(0, 8);
 }
 
 std::vector<PlannedRun> RunsOf(const TrainPlan& plan) {
   std::vector<PlannedRun> runs;
-  for (const TrainSetting& setting : plan.settings)
+  for (size_t i = 0; i < plan.settings.size(); ++i)
     for (const int64_t seed : plan.seeds) {
-      PlannedRun run{setting.name, setting.words, SeedFolder(setting.folder, seed)};
+      const TrainSetting& setting = plan.settings[i];
+      PlannedRun run{setting.name, setting.words, SeedFolder(setting.folder, seed), i};
       if (plan.seeds.size() > 1 || run.name.empty())
         run.name += fmt::format("{}seed {}", run.name.empty() ? "" : " ", seed);
       run.words.push_back(fmt::format("run.seed={}", seed));
@@ -133,16 +148,19 @@ Result<std::vector<json>> TrainAtOnce(const TrainArguments& args, const TrainPla
   std::string what;
   for (const std::string& sweep : args.sweep) what += (what.empty() ? "" : ", ") + sweep;
   if (!args.seeds.empty()) what += (what.empty() ? "seeds " : ", seeds ") + args.seeds;
-  return TrainRuns(
-      {.title = config.run.name + ": " + what,
-       .kind = args.sweep.empty() ? "seeds" : "runs",
-       .runs = RunsOf(plan),
-       .out = plan.out,
-       .command = CommonCommand(args),
-       .how_to_extend = [&config](const json& result) { return HowToExtend(config, result); },
-       .at_once = args.parallel,
-       .umask = umask,
-       .quiet = args.quiet});
+  return TrainRuns({.title = config.run.name + ": " + what,
+                    .kind = args.sweep.empty() ? "seeds" : "runs",
+                    .runs = RunsOf(plan),
+                    .out = plan.out,
+                    .command = CommonCommand(args),
+                    .how_to_extend =
+                        [&](const json& result) {
+                          return args.sweep.empty() ? HowToExtend(config, result)
+                                                    : "raise a budget, or add values";
+                        },
+                    .at_once = args.parallel,
+                    .umask = umask,
+                    .quiet = args.quiet});
 }
 
 // In this process.
@@ -159,8 +177,13 @@ Result<std::vector<json>> TrainInTurn(const TrainPlan& plan, const TrainOptions&
     options.resume_auto = true;
     options.out = run.folder;
     LogInfo(fmt::format("{}, {} of {}", run.name, at + 1, runs.size()));
-    ASSIGN_OR_RETURN(json result, Train(std::move(config), options));
-    results.push_back(std::move(result));
+    auto result = Train(std::move(config), options);
+    if (!result.ok())
+      return Status(
+          result.status().code(),
+          fmt::format("{}: {}; {} of {} are done, the same command with --out {} goes on", run.name,
+                      result.status().message(), at, runs.size(), ShellWord(plan.out.string())));
+    results.push_back(*std::move(result));
   }
   return results;
 }
@@ -250,43 +273,33 @@ Status CheckMany(const TrainArguments& args, const TrainOptions& options) {
 }
 
 Result<TrainPlan> PlanMany(
-    const TrainArguments& args,
+    const TrainArguments& args, const Path& out,
     const std::function<Result<ExperimentConfig>(const std::vector<std::string>& more)>&
         configure) {
-  TrainPlan plan;
+  TrainPlan plan{.out = out, .seeds = {}, .settings = {}};
   ASSIGN_OR_RETURN(const std::vector<Axis> axes, ParseSweep(args.sweep));
-  size_t runs = 1;
   if (!args.seeds.empty()) {
     ASSIGN_OR_RETURN(plan.seeds, ParseRange("--seeds", args.seeds, 1'000'000));
-    runs = plan.seeds.size();
   }
+  size_t settings = 1;
   for (const Axis& axis : axes) {
-    runs *= axis.values.size();
-    if (runs > kRunsMax)
-      return Status(Code::kUsage,
-                    fmt::format("--sweep: more than {} runs; expected fewer values", kRunsMax));
+    settings *= axis.values.size();
+    if (settings > kSettingsMax)
+      return Status(
+          Code::kUsage,
+          fmt::format("--sweep: more than {} settings; expected fewer values", kSettingsMax));
   }
   for (auto& words : Combinations(axes)) {
     auto config = configure(words);
     if (!config.ok()) {
       if (words.empty()) return config.status();
-      return config.status().Annotate("--sweep " + NameOf(words));
+      return config.status().Annotate(fmt::format("--sweep {}", fmt::join(words, " ")));
     }
-    const std::string name = NameOf(words);
-    plan.settings.push_back({std::move(words), name, {}, *std::move(config)});
+    const Path folder = axes.empty() ? out : out / FolderNameOf(words);
+    const std::string name = NameOf(words, axes);
+    plan.settings.push_back({std::move(words), name, folder, *std::move(config)});
   }
-  const ExperimentConfig& first = plan.settings[0].config;
-  if (plan.seeds.empty()) plan.seeds = {static_cast<int64_t>(first.run.seed)};
-  plan.out = args.out.empty() ? DefaultRunFolder(first.run.name) : Path(args.out);
-  std::set<std::string> taken;
-  for (TrainSetting& setting : plan.settings) {
-    setting.folder = plan.out;
-    if (axes.empty()) continue;
-    const std::string name = FolderNameOf(setting.words);
-    std::string folder = name;
-    for (int i = 2; !taken.insert(folder).second; ++i) folder = fmt::format("{}-{}", name, i);
-    setting.folder /= folder;
-  }
+  if (plan.seeds.empty()) plan.seeds = {static_cast<int64_t>(plan.settings[0].config.run.seed)};
   return plan;
 }
 
@@ -307,16 +320,20 @@ std::string ListMany(const TrainArguments& args, const TrainPlan& plan, json& ob
 
 Status TrainMany(const TrainArguments& args, const TrainPlan& plan, const TrainOptions& options,
                  mode_t umask) {
-  for (const TrainSetting& setting : plan.settings)
-    if (const Status made = CreateFolders(setting.folder); !made.ok())
-      return {made.code(), made.message() + ": choose another --out"};
+  const auto make = [](const Path& folder) -> Status {
+    const Status made = CreateFolders(folder);
+    return made.ok() ? made : Status(made.code(), made.message() + ": choose another --out");
+  };
+  RETURN_IF_ERROR(make(plan.out));
   ASSIGN_OR_RETURN(const auto lock, FileLock::Acquire(RootedPath::Root(plan.out) / "lock"));
+  const Path report = plan.out / "report.html";
+  RETURN_IF_ERROR(CheckOutputFile(report, "report.html"));
+  for (const TrainSetting& setting : plan.settings) RETURN_IF_ERROR(make(setting.folder));
   const bool at_once = options.ranks == nullptr && options.remote.address.empty();
   ASSIGN_OR_RETURN(const auto results,
                    at_once ? TrainAtOnce(args, plan, umask) : TrainInTurn(plan, options));
   std::vector<Path> folders;
   for (const PlannedRun& run : RunsOf(plan)) folders.push_back(run.folder);
-  const Path report = plan.out / "report.html";
   RETURN_IF_ERROR(WriteReport(folders, report));
   if (args.json) {
     json object = {{"runs", results}, {"report", report.string()}};

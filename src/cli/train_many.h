@@ -29,14 +29,14 @@ struct TrainPlan {
   std::vector<TrainSetting> settings;
 };
 
-// kUsage for what does not go with several runs; kCannotCreate when --out is a run. Warns of words
-// that --seeds and --sweep override.
+// kUsage for what does not go with several runs, or for a sweep that cannot be read; kCannotCreate
+// when --out is a run. Warns of words that --seeds and --sweep override.
 Status CheckMany(const TrainArguments& args, const TrainOptions& options);
 
-// The runs of `args`, for which args.many() holds. `configure`: the configuration of a run with
-// these words too. What that says for one of the settings, and kUsage for a sweep that is none.
+// The runs in `out` of `args`, for which args.many() and CheckMany hold. `configure` makes the
+// configuration of a run that has these words too; where it fails its status is returned.
 Result<TrainPlan> PlanMany(
-    const TrainArguments& args,
+    const TrainArguments& args, const Path& out,
     const std::function<Result<ExperimentConfig>(const std::vector<std::string>& more)>& configure);
 
 // Comments with the folder of every run, which `object` has too.

@@ -163,7 +163,7 @@ std::string SettingsSummary(const std::vector<NamedResults>& settings) {
                 EscapeControl(ranked[i].first) + ": " + ranked[i].second.Average());
   if (ranked.size() > kShown)
     text += Row("", fmt::format("and {} more in the report", ranked.size() - kShown));
-  return text + Row("best", RunScores(all).best_run);
+  return text + Row("best run", RunScores(all).best_run);
 }
 
 }  // namespace samara

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "core/clock.h"
@@ -45,7 +46,8 @@ class AllRuns {
     const MutexLock lock(mu_);
     state_.title = options.title, state_.kind = options.kind;
     state_.at_once = static_cast<uint32_t>(places_);
-    for (const PlannedRun& run : options.runs) state_.runs.emplace_back().name = run.name;
+    for (const PlannedRun& run : options.runs)
+      state_.runs.emplace_back().name = EscapeControl(run.name);
   }
 
   Result<std::vector<json>> Run();
@@ -55,10 +57,12 @@ class AllRuns {
   struct Running {
     size_t index;
     std::unique_ptr<Child> child;
-    json last;  // the last object that is no progress: the result, or the error
+    json last;             // the last object that is no progress: the result, or the error
+    bool stopped = false;  // by this process
   };
   Status Begin();
-  void NoteFailure(const Status& failure, bool hopeless);
+  void NoteFailure(const Status& failure);
+  void Stop(Running& run);
   Status Start(size_t index);
   ChildCommand Command(const PlannedRun& run) const;
   void Sleep() const;
@@ -75,9 +79,9 @@ class AllRuns {
   std::vector<std::unique_ptr<Running>> running_;
   std::vector<json> results_;
   size_t finished_before_ = 0;
-  Status failure_;         // the first
-  bool hopeless_ = false;  // others would fail in the same way
-  bool stop_sent_ = false;
+  Status failure_;             // the first
+  std::set<size_t> hopeless_;  // settings of which other runs would fail in the same way
+  bool cannot_start_ = false;  // processes
 
   Mutex mu_;
   RunsState state_ GUARDED_BY(mu_);
@@ -85,7 +89,11 @@ class AllRuns {
 
 Result<std::vector<json>> AllRuns::Run() {
   for (;;) {
-    if (!StopRequested() && !hopeless_) NoteFailure(Begin(), true);
+    if (!StopRequested() && !cannot_start_) {
+      const Status begun = Begin();
+      cannot_start_ = !begun.ok();
+      NoteFailure(begun);
+    }
     if (running_.empty()) break;
     Sleep();
     for (const auto& run : running_) run->child->ReadLines();
@@ -107,16 +115,20 @@ Result<std::vector<json>> AllRuns::Run() {
   return std::move(results_);
 }
 
-// Keeps the first failure. Runs of a configuration that is refused are not begun.
-void AllRuns::NoteFailure(const Status& failure, bool hopeless) {
+// Keeps the first failure.
+void AllRuns::NoteFailure(const Status& failure) {
   if (failure_.ok()) failure_ = failure;
-  hopeless_ = hopeless_ || (hopeless && !failure.ok());
 }
 
 // Fills the places that are free.
 Status AllRuns::Begin() {
-  while (next_ < all_ && running_.size() < places_) RETURN_IF_ERROR(Start(next_++));
+  for (; next_ < all_ && running_.size() < places_; ++next_)
+    if (!hopeless_.contains(options_.runs[next_].setting)) RETURN_IF_ERROR(Start(next_));
   return Status::Ok();
+}
+
+void AllRuns::Stop(Running& run) {
+  if (!std::exchange(run.stopped, true)) run.child->Signal(SIGTERM);
 }
 
 ChildCommand AllRuns::Command(const PlannedRun& run) const {
@@ -152,7 +164,7 @@ Status AllRuns::Start(size_t index) {
 // Until a run prints or ends, or a stop is asked for.
 void AllRuns::Sleep() const {
   std::vector<pollfd> polls;
-  if (!stop_sent_) polls.push_back({StopDescriptor(), POLLIN, 0});
+  if (!StopRequested()) polls.push_back({StopDescriptor(), POLLIN, 0});
   for (const auto& run : running_)
     if (run->child->output() >= 0) polls.push_back({run->child->output(), POLLIN, 0});
   (void)::poll(polls.data(), polls.size(), kPollMs);
@@ -161,8 +173,9 @@ void AllRuns::Sleep() const {
 void AllRuns::Forward() {
   if (TakeCheckpointRequest())
     for (const auto& run : running_) run->child->Signal(SIGUSR1);
-  if ((!StopRequested() && !hopeless_) || std::exchange(stop_sent_, true)) return;
-  for (const auto& run : running_) run->child->Signal(SIGTERM);
+  for (const auto& run : running_)
+    if (StopRequested() || cannot_start_ || hopeless_.contains(options_.runs[run->index].setting))
+      Stop(*run);
 }
 
 void AllRuns::Collect() {
@@ -175,7 +188,7 @@ void AllRuns::Collect() {
 
 void AllRuns::End(Running& run, int wait_status) {
   run.child->ReadRest();
-  const int code = LaunchExitCode(wait_status, stop_sent_);
+  const int code = LaunchExitCode(wait_status, run.stopped);
   const MutexLock lock(mu_);
   RunState& shown = state_.runs[run.index];
   if (code == 0 && run.last.is_object()) {
@@ -185,13 +198,14 @@ void AllRuns::End(Running& run, int wait_status) {
     results_[run.index] = std::move(run.last);
     return;
   }
-  const bool stopped = code == static_cast<int>(Code::kTryAgain) && stop_sent_;
+  const bool stopped = code == static_cast<int>(Code::kTryAgain) && run.stopped;
   shown.phase = stopped ? RunState::Phase::kWaiting : RunState::Phase::kFailed;
   if (stopped) return;
   const std::string why = TextOr(run.last, "error", DescribeExit(wait_status));
   const Code failed = code == 0 ? Code::kInternal : static_cast<Code>(code);
-  NoteFailure({failed, fmt::format("{}: {}", options_.runs[run.index].name, why)},
-              failed == Code::kUsage || failed == Code::kConfig || failed == Code::kNoInput);
+  NoteFailure({failed, fmt::format("{}: {}", options_.runs[run.index].name, why)});
+  if (failed == Code::kUsage || failed == Code::kConfig || failed == Code::kNoInput)
+    hopeless_.insert(options_.runs[run.index].setting);
 }
 
 // Handles a line that a run prints: an object, or a line of its log, of which warnings are shown.

@@ -18,6 +18,7 @@ struct PlannedRun {
   std::string name;                // in the view and in messages: "seed 3"
   std::vector<std::string> words;  // keys that are its own: "run.seed=3"
   Path folder;
+  size_t setting = 0;  // runs of one differ in nothing that decides whether they can begin
 };
 
 struct RunsOptions {
@@ -34,8 +35,8 @@ struct RunsOptions {
 
 // Trains all; those that had finished are not run again. Each has its share of the cores, and the
 // same bits as alone. The results in the order of `runs`. When one fails the others go on, and its
-// status then says which and how many are done; only where the others would fail likewise (kUsage,
-// kConfig, kNoInput) no other is begun and those at work are stopped, saved. kTryAgain when
+// status then says which and how many are done; only those of the same setting, which would fail
+// likewise, are not begun, or stopped, saved, after kUsage, kConfig or kNoInput. kTryAgain when
 // stopped. SIGUSR1 and SIGUSR2 reach every run.
 Result<std::vector<nlohmann::json>> TrainRuns(const RunsOptions& options);
 

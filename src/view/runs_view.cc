@@ -53,22 +53,32 @@ void AddDetails(const RunState& run, TextFlow& flow) {
   if (!run.trend.empty()) flow.Item("", run.trend, TextLine::kGood);
 }
 
-constexpr int kDetails = 44;   // columns for what stands behind the bar
-constexpr int kShortBar = 18;  // for a bar and the percentage behind it
+constexpr int kDetails = 44;  // columns for what stands behind the bar
+constexpr int kPercent = 9;   // columns for the percentage, with the bar's edges
 
-// Columns for the names: of the longest, as far as the rest has room.
+// Columns for the names: of the longest, as far as the rest has room. The bar goes first.
 int NameColumns(const RunsState& state, int columns) {
   constexpr int kLeast = 9;  // "seed 1234"
   int longest = kLeast;
-  for (const RunState& run : state.runs)
-    longest = std::max(longest, VisibleWidth(EscapeControl(run.name)));
-  return std::max(kLeast, std::min(longest, columns - kDetails - kShortBar));
+  for (const RunState& run : state.runs) longest = std::max(longest, VisibleWidth(run.name));
+  return std::max(kLeast, std::min(longest, columns - kDetails - kPercent));
+}
+
+// A name in `columns`; of a longer one the end, where runs of a sweep differ.
+std::string Fitted(const std::string& name, int columns) {
+  const int width = VisibleWidth(name);
+  if (width <= columns) return name + std::string(static_cast<size_t>(columns - width), ' ');
+  size_t at = 0;  // the first byte that is shown
+  for (int cut = 0; cut <= width - columns; ++cut) do
+      ++at;
+    while (at < name.size() && (static_cast<unsigned char>(name[at]) & 0xC0) == 0x80);
+  return "\u2026" + name.substr(at);
 }
 
 // `names`: columns for the name.
 std::string LineOf(const RunState& run, int names, int columns, bool colour) {
   TextLine line(columns, colour);
-  line.Add(fmt::format("{:<{}.{}} ", EscapeControl(run.name), names, names), TextLine::kDim);
+  line.Add(Fitted(run.name, names) + " ", TextLine::kDim);
   const double done = run.phase == Phase::kDone ? 1 : run.fraction;
   line.AddBar(std::isnan(done) ? 0 : done, kDetails);
   line.Add(" " + Percent(done) + " ");
@@ -120,7 +130,7 @@ std::string RunsPlainLine(const RunsState& state) {
   std::string line = Done(state);
   for (const RunState& run : state.runs) {
     if (run.phase != Phase::kRunning) continue;
-    line += ", " + EscapeControl(run.name);
+    line += ", " + run.name;
     if (!std::isnan(run.fraction)) line += " " + Percent(run.fraction);
     if (!std::isnan(run.score)) line += " score " + ScoreText(run.score);
   }

@@ -12,7 +12,7 @@ namespace samara {
 struct RunState {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-  std::string name{};  // "seed 3"
+  std::string name{};  // "seed 3", without control characters
   enum class Phase { kWaiting, kRunning, kDone, kFailed } phase = Phase::kWaiting;
   std::string step{}, trend{};  // "generation 12 of 30" and the score's course (view/trend.h)
   double fraction = kUnknown, seconds = kUnknown, left = kUnknown;

@@ -75,9 +75,9 @@ TEST(RunsViewTest, LongNamesHaveWhatRoomThereIs) {
     return lines[lines.size() - s.runs.size() + 1];
   };
   EXPECT_TRUE(line(110).starts_with(s.runs[1].name + " \u2595")) << line(110);
-  EXPECT_TRUE(line(80).starts_with("learning_rate=0.00 \u2595")) << line(80);
+  EXPECT_TRUE(line(80).starts_with("\u2026te=0.0003 epochs=10 seed 1 ")) << line(80);
   EXPECT_NE(line(80).find("generation 12 of 30"), std::string::npos) << line(80);
-  EXPECT_TRUE(line(30).starts_with("learning_ ")) << line(30);
+  EXPECT_TRUE(line(30).starts_with("\u20260 seed 1 ")) << line(30);
 }
 
 TEST(RunsViewTest, NoLineIsWiderThanTheTerminal) {
