@@ -187,17 +187,6 @@ def test_commands_on_a_run_do_what_pages_say(tmp_path):
             ok(*words, cwd=tmp_path)
 
 
-@pytest.mark.slow
-def test_benchmarks_of_pages_run(tmp_path):
-    """Shorter than there. Those that say no time take long, as does a generation of Atari; test_bench.py has them."""
-    benches = {tuple(words) for _, words in shown() if words[0] == "bench" and "--seconds" in words}
-    timed = sorted(words for words in benches if "cuda" not in words and "atari-ga" not in words)
-    assert len(timed) > 9, timed
-    for words in timed:
-        i = words.index("--seconds")
-        ok(*words[:i], "--seconds", "0.2", *words[i + 2 :], cwd=tmp_path)
-
-
 @pytest.mark.parametrize("page", ["README.md", "doc/metrics.md"])
 def test_python_runs(page, tmp_path):
     """Block after block in one program, in a folder of its own; packages that set-up does not install write notes."""
