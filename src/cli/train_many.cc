@@ -169,7 +169,7 @@ Result<std::vector<json>> TrainInTurn(const TrainPlan& plan, const TrainOptions&
   std::vector<json> results;
   for (const PlannedRun& run : runs) {
     const size_t at = results.size();
-    const TrainSetting& setting = plan.settings[at / plan.seeds.size()];
+    const TrainSetting& setting = plan.settings[run.setting];
     ExperimentConfig config = setting.config;
     config.run.seed = plan.seeds[at % plan.seeds.size()];
     TrainOptions options = given;
@@ -310,7 +310,7 @@ std::string ListMany(const TrainArguments& args, const TrainPlan& plan, json& ob
     const std::string folder = runs[i].folder.string();
     text += fmt::format("# {}: {}\n", runs[i].name, folder);
     json listed = {{"seed", plan.seeds[i % plan.seeds.size()]}, {"run", folder}};
-    if (!args.sweep.empty()) listed["keys"] = KeysOf(plan.settings[i / plan.seeds.size()]);
+    if (!args.sweep.empty()) listed["keys"] = KeysOf(plan.settings[runs[i].setting]);
     object[args.sweep.empty() ? "seeds" : "runs"].push_back(std::move(listed));
   }
   return text + fmt::format("# the configuration of {}; the others differ in {} alone:\n",
