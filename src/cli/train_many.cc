@@ -78,6 +78,12 @@ Result<std::vector<Axis>> ParseSweep(const std::vector<std::string>& options) {
   return axes;
 }
 
+// Empty without --seeds.
+Result<std::vector<int64_t>> ParseSeeds(const TrainArguments& args) {
+  if (args.seeds.empty()) return std::vector<int64_t>();
+  return ParseRange("--seeds", args.seeds, 1'000'000);
+}
+
 // Every combination of values, those of the last key changing first.
 std::vector<std::vector<std::string>> Combinations(const std::vector<Axis>& axes) {
   std::vector<std::vector<std::string>> all = {{}};
@@ -261,6 +267,7 @@ Status CheckMany(const TrainArguments& args, const TrainOptions& options) {
     return {Code::kCannotCreate, Shown(args.out) + ": a run; " + option +
                                      " makes a folder of runs: choose another --out"};
   ASSIGN_OR_RETURN(const std::vector<Axis> axes, ParseSweep(args.sweep));
+  RETURN_IF_ERROR(ParseSeeds(args).status());
   for (const std::string& word : options.overrides) {
     const std::string key = word.substr(0, word.find('='));
     if (key == "run.seed" && !args.seeds.empty())
@@ -278,9 +285,7 @@ Result<TrainPlan> PlanMany(
         configure) {
   TrainPlan plan{.out = out, .seeds = {}, .settings = {}};
   ASSIGN_OR_RETURN(const std::vector<Axis> axes, ParseSweep(args.sweep));
-  if (!args.seeds.empty()) {
-    ASSIGN_OR_RETURN(plan.seeds, ParseRange("--seeds", args.seeds, 1'000'000));
-  }
+  ASSIGN_OR_RETURN(plan.seeds, ParseSeeds(args));
   size_t settings = 1;
   for (const Axis& axis : axes) {
     settings *= axis.values.size();
