@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "env/picture_test_util.h"
 #include "env/registry.h"
 #include "env/simulated.h"
 
@@ -68,23 +69,16 @@ TEST(CartPoleTest, DrawsAPictureWhenAskedTo) {
     EXPECT_TRUE((*drawn).Render(pixels));
   }
   drawn.Start({0, 0, 0, 0});
-  ASSERT_TRUE((*drawn).Render(pixels));
   // the pole stands in the middle column, paper next to it
-  const auto red = [&](int64_t y, int64_t x) {
-    return std::to_integer<int>(pixels[static_cast<size_t>((y * spec.render_width + x) * 3)]);
-  };
-  EXPECT_EQ(red(spec.render_height / 2, spec.render_width / 2), 202);
-  EXPECT_EQ(red(spec.render_height / 2, spec.render_width / 4), 255);
+  EXPECT_EQ(RedAt(*drawn, spec.render_height / 2, spec.render_width / 2), 202);
+  EXPECT_EQ(RedAt(*drawn, spec.render_height / 2, spec.render_width / 4), 255);
 }
 
-// The red of one pixel of the picture of a state: wood has 202, ink 30, paper 255.
+// RedAt of the picture of a state.
 int Red(const char* id, const std::vector<double>& state, int64_t y, int64_t x) {
   Played drawn(id, true);
   drawn.Start(state);
-  const EnvironmentSpec& spec = (*drawn).spec();
-  std::vector<std::byte> pixels(static_cast<size_t>(spec.render_height * spec.render_width * 3));
-  EXPECT_TRUE((*drawn).Render(pixels));
-  return std::to_integer<int>(pixels[static_cast<size_t>((y * spec.render_width + x) * 3)]);
+  return RedAt(*drawn, y, x);
 }
 
 TEST(ClassicTest, DrawsWhereThingsAre) {

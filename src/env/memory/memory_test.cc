@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 
+#include "env/picture_test_util.h"
 #include "env/registry.h"
 #include "env/simulated.h"
 
@@ -35,13 +36,7 @@ class Played {
   StepResult Step(int32_t index) { return environment_.Step({index, {}}, bytes()); }
   const Seen& seen() const { return observation_; }
 
-  // The red of one pixel: wood has 202, steel 129, ink 30, paper 255.
-  int Red(int64_t y, int64_t x) {
-    std::vector<std::byte> pixels(
-        static_cast<size_t>(spec().render_height * spec().render_width * 3));
-    EXPECT_TRUE(environment_.Render(pixels));
-    return std::to_integer<int>(pixels[static_cast<size_t>((y * spec().render_width + x) * 3)]);
-  }
+  int Red(int64_t y, int64_t x) { return RedAt(environment_, y, x); }
 
   // The rest of the episode under a policy that knows nothing but the observation of the moment.
   double Return(const std::function<int32_t(const Seen&)>& policy) {

@@ -63,7 +63,7 @@ class Recall final : public SimulatedEnvironment {
   int64_t answer_ = -1;         // the last one, for the picture; -1: none since Place
 };
 
-// What is seen above: a cue or, in the column behind the cues, the flag. Below it the last answer,
+// Draws what is seen (a cue or, in the column behind the cues, the flag), below it the last answer,
 // then the cue that should be known.
 bool Recall::Render(std::span<std::byte> pixels) {
   if (spec().render_height == 0) return false;

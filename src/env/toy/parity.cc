@@ -63,7 +63,7 @@ class Parity final : public SimulatedEnvironment {
     return outcome;
   }
 
-  // What is read in `step`: strings are numbers, read from the highest bit.
+  // Whether a one is read in `step`: strings are numbers, read from the highest bit.
   static bool IsOne(int64_t step) {
     const int64_t string = step / kBits, bit = kBits - 1 - step % kBits;
     return (string >> bit & 1) != 0;

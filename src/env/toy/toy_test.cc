@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "env/picture_test_util.h"
 #include "env/registry.h"
 
 namespace samara::toy_test {
@@ -92,7 +93,7 @@ TEST(TwoWeightsTest, OnlyTheRightWeightsSolve) {
   }
 }
 
-// Steps a task that draws and says the red of a pixel: wood has 202, steel 129, ink 30, paper 255.
+// Steps a task that draws.
 class Drawn {
  public:
   explicit Drawn(const char* id)
@@ -103,12 +104,7 @@ class Drawn {
   void Step(float first, float second) {
     environment_->Step({.index = 0, .values = std::vector{first, second}}, observation_);
   }
-  int Red(int64_t y, int64_t x) {
-    const EnvironmentSpec& spec = environment_->spec();
-    std::vector<std::byte> pixels(static_cast<size_t>(spec.render_height * spec.render_width * 3));
-    EXPECT_TRUE(environment_->Render(pixels));
-    return std::to_integer<int>(pixels[static_cast<size_t>((y * spec.render_width + x) * 3)]);
-  }
+  int Red(int64_t y, int64_t x) { return RedAt(*environment_, y, x); }
 
  private:
   std::unique_ptr<Environment> environment_;
