@@ -192,7 +192,7 @@ Result<ExperimentConfig> Configure(const TrainArguments& args, const std::string
   return config;
 }
 
-// What a run of this configuration needs of the command.
+// Checks that the command and this program can run the configuration.
 Status CheckRun(const TrainArguments& args, const ExperimentConfig& config,
                 const Invocation& invocation) {
   if (!args.listen.empty() && !config.Learns())
@@ -232,13 +232,14 @@ Status RunTrain(const TrainArguments& args, Invocation& invocation,
     options.resume_auto = automatic;
   }
   if (args.dry_run && options.resume) return {Code::kUsage, "--dry-run goes with a preset"};
-  RETURN_IF_ERROR(CheckMany(args, options));
+  if (args.parallel > 0 && !args.many())
+    return {Code::kUsage, "--parallel goes with --seeds or --sweep"};
   RETURN_IF_ERROR(TakeListening(args, options.remote));
   TakeAlgorithm(config, options);
   std::optional<TrainPlan> plan;
   if (args.many()) {
     const Path out = args.out.empty() ? DefaultRunFolder(config.run.name) : Path(args.out);
-    ASSIGN_OR_RETURN(plan, PlanMany(args, out, [&](const std::vector<std::string>& more) {
+    ASSIGN_OR_RETURN(plan, PlanMany(args, options, out, [&](const std::vector<std::string>& more) {
                        std::vector<std::string> words = options.overrides;
                        words.insert(words.end(), more.begin(), more.end());
                        return Configure(args, preset, words);

@@ -1,4 +1,4 @@
-// What `samara train` is given.
+// Arguments and options of `samara train`.
 #pragma once
 
 #include <cstdint>

@@ -10,6 +10,7 @@
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #include "cli/command.h"
@@ -21,7 +22,6 @@
 #include "report/summary.h"
 #include "storage/run_folder.h"
 #include "train/run_session.h"
-#include "train/runs.h"
 
 namespace samara {
 namespace {
@@ -76,12 +76,6 @@ Result<std::vector<Axis>> ParseSweep(const std::vector<std::string>& options) {
     axes.push_back(std::move(axis));
   }
   return axes;
-}
-
-// Empty without --seeds.
-Result<std::vector<int64_t>> ParseSeeds(const TrainArguments& args) {
-  if (args.seeds.empty()) return std::vector<int64_t>();
-  return ParseRange("--seeds", args.seeds, 1'000'000);
 }
 
 // Every combination of values, those of the last key changing first.
@@ -156,7 +150,7 @@ Result<std::vector<json>> TrainAtOnce(const TrainArguments& args, const TrainPla
   if (!args.seeds.empty()) what += (what.empty() ? "seeds " : ", seeds ") + args.seeds;
   return TrainRuns({.title = config.run.name + ": " + what,
                     .kind = args.sweep.empty() ? "seeds" : "runs",
-                    .runs = RunsOf(plan),
+                    .runs = plan.runs,
                     .out = plan.out,
                     .command = CommonCommand(args),
                     .how_to_extend =
@@ -171,9 +165,8 @@ Result<std::vector<json>> TrainAtOnce(const TrainArguments& args, const TrainPla
 
 // In this process.
 Result<std::vector<json>> TrainInTurn(const TrainPlan& plan, const TrainOptions& given) {
-  const std::vector<PlannedRun> runs = RunsOf(plan);
   std::vector<json> results;
-  for (const PlannedRun& run : runs) {
+  for (const PlannedRun& run : plan.runs) {
     const size_t at = results.size();
     const TrainSetting& setting = plan.settings[run.setting];
     ExperimentConfig config = setting.config;
@@ -182,13 +175,13 @@ Result<std::vector<json>> TrainInTurn(const TrainPlan& plan, const TrainOptions&
     options.overrides.insert(options.overrides.end(), setting.words.begin(), setting.words.end());
     options.resume_auto = true;
     options.out = run.folder;
-    LogInfo(fmt::format("{}, {} of {}", run.name, at + 1, runs.size()));
+    LogInfo(fmt::format("{}, {} of {}", run.name, at + 1, plan.runs.size()));
     auto result = Train(std::move(config), options);
     if (!result.ok())
-      return Status(
-          result.status().code(),
-          fmt::format("{}: {}; {} of {} are done, the same command with --out {} goes on", run.name,
-                      result.status().message(), at, runs.size(), ShellWord(plan.out.string())));
+      return Status(result.status().code(),
+                    fmt::format("{}: {}; {} of {} are done, the same command with --out {} goes on",
+                                run.name, result.status().message(), at, plan.runs.size(),
+                                ShellWord(plan.out.string())));
     results.push_back(*std::move(result));
   }
   return results;
@@ -204,7 +197,7 @@ std::string NextSteps(const TrainArguments& args, const TrainPlan& plan,
     return std::isnan(score) ? -std::numeric_limits<double>::infinity() : score;
   });
   std::string text =
-      HowToWatch(config, *best, RunsOf(plan)[static_cast<size_t>(best - results.begin())].folder);
+      HowToWatch(config, *best, plan.runs[static_cast<size_t>(best - results.begin())].folder);
   std::vector<std::string> budgets = RaisedBudgets(config);
   const auto by_score = [&config](const json& result) {
     return !EndedByScore(config, result).empty();
@@ -228,12 +221,6 @@ std::string NextSteps(const TrainArguments& args, const TrainPlan& plan,
   return text + fmt::format(" --out {}\n", ShellWord(plan.out.string()));
 }
 
-// The results of a setting's seeds.
-std::vector<json> ResultsOf(const TrainPlan& plan, const std::vector<json>& results, size_t index) {
-  const auto first = results.begin() + static_cast<ptrdiff_t>(index * plan.seeds.size());
-  return {first, first + static_cast<ptrdiff_t>(plan.seeds.size())};
-}
-
 json KeysOf(const TrainSetting& setting) {
   json keys = json::object();
   for (const std::string& word : setting.words)
@@ -245,7 +232,8 @@ json SettingsObject(const TrainPlan& plan, const std::vector<json>& results) {
   json settings = json::array();
   for (size_t i = 0; i < plan.settings.size(); ++i) {
     json scores = json::array(), runs = json::array();
-    for (const json& result : ResultsOf(plan, results, i)) {
+    for (const json& result :
+         std::span(results).subspan(i * plan.seeds.size(), plan.seeds.size())) {
       scores.push_back(HeadlineScore(result));  // null where it is none
       runs.push_back(result.at("run"));
     }
@@ -254,20 +242,15 @@ json SettingsObject(const TrainPlan& plan, const std::vector<json>& results) {
   return settings;
 }
 
-}  // namespace
-
-Status CheckMany(const TrainArguments& args, const TrainOptions& options) {
-  if (!args.many())
-    return args.parallel == 0 ? Status::Ok()
-                              : Status(Code::kUsage, "--parallel goes with --seeds or --sweep");
+// Refuses what does not go with several runs; warns of words that --seeds and --sweep override.
+Status CheckMany(const TrainArguments& args, const TrainOptions& options,
+                 const std::vector<Axis>& axes) {
   const std::string option = args.seeds.empty() ? "--sweep" : "--seeds";
   if (options.resume)
     return {Code::kUsage, option + " makes runs of a preset: expected no --resume DIR"};
   if (!args.out.empty() && Exists(RootedPath::Root(args.out) / "run.json"))
     return {Code::kCannotCreate, Shown(args.out) + ": a run; " + option +
                                      " makes a folder of runs: choose another --out"};
-  ASSIGN_OR_RETURN(const std::vector<Axis> axes, ParseSweep(args.sweep));
-  RETURN_IF_ERROR(ParseSeeds(args).status());
   for (const std::string& word : options.overrides) {
     const std::string key = word.substr(0, word.find('='));
     if (key == "run.seed" && !args.seeds.empty())
@@ -279,13 +262,18 @@ Status CheckMany(const TrainArguments& args, const TrainOptions& options) {
   return Status::Ok();
 }
 
+}  // namespace
+
 Result<TrainPlan> PlanMany(
-    const TrainArguments& args, const Path& out,
+    const TrainArguments& args, const TrainOptions& options, const Path& out,
     const std::function<Result<ExperimentConfig>(const std::vector<std::string>& more)>&
         configure) {
-  TrainPlan plan{.out = out, .seeds = {}, .settings = {}};
+  TrainPlan plan{.out = out, .seeds = {}, .settings = {}, .runs = {}};
   ASSIGN_OR_RETURN(const std::vector<Axis> axes, ParseSweep(args.sweep));
-  ASSIGN_OR_RETURN(plan.seeds, ParseSeeds(args));
+  if (!args.seeds.empty()) {
+    ASSIGN_OR_RETURN(plan.seeds, ParseRange("--seeds", args.seeds, 1'000'000));
+  }
+  RETURN_IF_ERROR(CheckMany(args, options, axes));
   size_t settings = 1;
   for (const Axis& axis : axes) {
     settings *= axis.values.size();
@@ -305,21 +293,22 @@ Result<TrainPlan> PlanMany(
     plan.settings.push_back({std::move(words), name, folder, *std::move(config)});
   }
   if (plan.seeds.empty()) plan.seeds = {static_cast<int64_t>(plan.settings[0].config.run.seed)};
+  plan.runs = RunsOf(plan);
   return plan;
 }
 
 std::string ListMany(const TrainArguments& args, const TrainPlan& plan, json& object) {
   std::string text;
-  const std::vector<PlannedRun> runs = RunsOf(plan);
-  for (size_t i = 0; i < runs.size(); ++i) {
-    const std::string folder = runs[i].folder.string();
-    text += fmt::format("# {}: {}\n", runs[i].name, folder);
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    const PlannedRun& run = plan.runs[i];
+    const std::string folder = run.folder.string();
+    text += fmt::format("# {}: {}\n", run.name, folder);
     json listed = {{"seed", plan.seeds[i % plan.seeds.size()]}, {"run", folder}};
-    if (!args.sweep.empty()) listed["keys"] = KeysOf(plan.settings[runs[i].setting]);
+    if (!args.sweep.empty()) listed["keys"] = KeysOf(plan.settings[run.setting]);
     object[args.sweep.empty() ? "seeds" : "runs"].push_back(std::move(listed));
   }
   return text + fmt::format("# the configuration of {}; the others differ in {} alone:\n",
-                            args.sweep.empty() ? runs[0].name : "the first",
+                            args.sweep.empty() ? plan.runs[0].name : "the first",
                             args.sweep.empty() ? "run.seed" : "what --sweep and --seeds name");
 }
 
@@ -338,7 +327,7 @@ Status TrainMany(const TrainArguments& args, const TrainPlan& plan, const TrainO
   ASSIGN_OR_RETURN(const auto results,
                    at_once ? TrainAtOnce(args, plan, umask) : TrainInTurn(plan, options));
   std::vector<Path> folders;
-  for (const PlannedRun& run : RunsOf(plan)) folders.push_back(run.folder);
+  for (const PlannedRun& run : plan.runs) folders.push_back(run.folder);
   RETURN_IF_ERROR(WriteReport(folders, report));
   if (args.json) {
     json object = {{"runs", results}, {"report", report.string()}};
@@ -350,10 +339,9 @@ Status TrainMany(const TrainArguments& args, const TrainPlan& plan, const TrainO
   if (args.sweep.empty()) {
     summary = SeedsSummary(results);
   } else {
-    std::vector<NamedResults> settings;
-    for (size_t i = 0; i < plan.settings.size(); ++i)
-      settings.push_back({plan.settings[i].name, ResultsOf(plan, results, i)});
-    summary = SettingsSummary(settings);
+    std::vector<std::string> names;
+    for (const TrainSetting& setting : plan.settings) names.push_back(setting.name);
+    summary = SettingsSummary(names, results);
   }
   ShowEnd(summary, NextSteps(args, plan, results));
   std::printf(

@@ -11,6 +11,7 @@
 #include "cli/train_arguments.h"
 #include "config/experiment.h"
 #include "core/files.h"
+#include "train/runs.h"
 #include "train/train.h"
 
 namespace samara {
@@ -27,16 +28,15 @@ struct TrainPlan {
   Path out;
   std::vector<int64_t> seeds;
   std::vector<TrainSetting> settings;
+  std::vector<PlannedRun> runs;  // every seed of the first setting, then of the next
 };
 
-// kUsage for what does not go with several runs, or for a sweep that cannot be read; kCannotCreate
-// when --out is a run. Warns of words that --seeds and --sweep override.
-Status CheckMany(const TrainArguments& args, const TrainOptions& options);
-
-// The runs in `out` of `args`, for which args.many() and CheckMany hold. `configure` makes the
-// configuration of a run that has these words too; where it fails its status is returned.
+// The runs in `out` of `args`, for which args.many() holds. `configure` makes the configuration of
+// a run that has these words too; where it fails its status is returned. kUsage for what does not
+// go with several runs, or for a sweep that cannot be read; kCannotCreate when --out is a run.
+// Warns of words that --seeds and --sweep override.
 Result<TrainPlan> PlanMany(
-    const TrainArguments& args, const Path& out,
+    const TrainArguments& args, const TrainOptions& options, const Path& out,
     const std::function<Result<ExperimentConfig>(const std::vector<std::string>& more)>& configure);
 
 // Comments with the folder of every run, which `object` has too.

@@ -58,7 +58,7 @@ std::string Advantage(const std::vector<double>& elite, const std::vector<double
 
 // The headline scores of several runs, where they have one.
 struct RunScores {
-  explicit RunScores(const std::vector<json>& results) {
+  explicit RunScores(std::span<const json> results) {
     for (const json& result : results) {
       const double score = HeadlineScore(result);
       if (std::isnan(score)) continue;
@@ -146,14 +146,13 @@ std::string SeedsSummary(const std::vector<json>& results) {
          Row("best", runs.best_run);
 }
 
-std::string SettingsSummary(const std::vector<NamedResults>& settings) {
+std::string SettingsSummary(const std::vector<std::string>& names, std::span<const json> results) {
   constexpr size_t kShown = 12;
-  std::vector<json> all;
+  const size_t seeds = results.size() / names.size();
   std::vector<std::pair<std::string, RunScores>> ranked;
-  for (const auto& [name, results] : settings) {
-    all.insert(all.end(), results.begin(), results.end());
-    if (const RunScores runs(results); !runs.scores.empty()) ranked.emplace_back(name, runs);
-  }
+  for (size_t i = 0; i < names.size(); ++i)
+    if (const RunScores runs(results.subspan(i * seeds, seeds)); !runs.scores.empty())
+      ranked.emplace_back(names[i], runs);
   if (ranked.empty()) return {};
   std::ranges::stable_sort(ranked, std::greater(),
                            [](const auto& setting) { return Mean(setting.second.scores); });
@@ -163,7 +162,7 @@ std::string SettingsSummary(const std::vector<NamedResults>& settings) {
                 EscapeControl(ranked[i].first) + ": " + ranked[i].second.Average());
   if (ranked.size() > kShown)
     text += Row("", fmt::format("and {} more in the report", ranked.size() - kShown));
-  return text + Row("best run", RunScores(all).best_run);
+  return text + Row("best run", RunScores(results).best_run);
 }
 
 }  // namespace samara

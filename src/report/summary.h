@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,11 +23,9 @@ std::string FinalSummary(const nlohmann::json& result);
 // The same of the runs of several seeds: how their headline scores spread, and which is best.
 std::string SeedsSummary(const std::vector<nlohmann::json>& results);
 
-struct NamedResults {
-  std::string name;
-  std::vector<nlohmann::json> results;  // of its seeds
-};
-// The same of several settings: their means, the best first, and the best run.
-std::string SettingsSummary(const std::vector<NamedResults>& settings);
+// The same of several settings: their means, the best first, and the best run. `results`: as many
+// for each of the names, in their order.
+std::string SettingsSummary(const std::vector<std::string>& names,
+                            std::span<const nlohmann::json> results);
 
 }  // namespace samara
