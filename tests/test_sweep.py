@@ -102,6 +102,9 @@ def test_a_dry_run_checks_every_setting_and_lists_the_runs(tmp_path):
     assert "ga.population=5 changes nothing: --sweep says which values run" in warned.err
     refused = samara("train", *SHORT, "--sweep", "network.name=mlp-8-tanh,Model", "--dry-run", cwd=tmp_path)
     assert refused.code == 78 and "--sweep network.name=Model: " in refused.err
+    (tmp_path / "file").write_text("mine")
+    refused = samara(*words, "--out", "file", cwd=tmp_path)
+    assert refused.code == 73 and "cannot be created: Not a directory: choose another --out" in refused.err
 
 
 @pytest.mark.parametrize("sweep, code, says", [
@@ -112,6 +115,7 @@ def test_a_dry_run_checks_every_setting_and_lists_the_runs(tmp_path):
     (["ga.population=;"], 64, "a value is empty"),
     (["ga.population=8,9,8"], 64, "8 is there twice; values that have commas end in ';'"),
     (["ga.population=8", "ga.population=9"], 64, "there are two for this key"),
+    (["ga.mutation_power=0.1,1e-1"], 64, "--sweep ga.mutation_power=1e-1: the same setting as --sweep ga.mutation_power=0.1"),
     (["run.seed=1,2"], 64, "--seeds says which seeds run"),
     (["ga.sigma=0.1"], 78, "--sweep ga.sigma=0.1: ga.sigma: unknown key"),
     (["ga.population=8,x"], 78, "--sweep ga.population=x: ga.population=x: expected an integer"),

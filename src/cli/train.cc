@@ -58,23 +58,32 @@ void NameAfterTask(const std::vector<std::string>& overrides, std::string& name)
   if (!task.empty()) name += "-" + task;
 }
 
+// Checks every setting, with the folder of its first run, and returns the first one's.
+Result<EffectiveConfig> CheckPlan(const TrainPlan& plan, TrainOptions options) {
+  std::optional<EffectiveConfig> first;
+  options.resume_auto = true;  // there may be runs
+  for (size_t i = 0; i < plan.settings.size(); ++i) {
+    const TrainSetting& setting = plan.settings[i];
+    ExperimentConfig config = setting.config;
+    config.run.seed = plan.seeds[0];
+    options.out = plan.runs[i * plan.seeds.size()].folder;
+    auto checked = CheckTrain(std::move(config), options);
+    if (!checked.ok() && setting.words.empty()) return checked;
+    if (!checked.ok())
+      return checked.status().Annotate(fmt::format("--sweep {}", fmt::join(setting.words, " ")));
+    if (!first) first = *std::move(checked);
+  }
+  return *std::move(first);
+}
+
 // Checks and shows the run; of several the first one.
 Status DryRun(const TrainArguments& args, const std::optional<TrainPlan>& plan,
-              ExperimentConfig config, TrainOptions options) {
+              const ExperimentConfig& config, const TrainOptions& options) {
   std::string header;
   nlohmann::json object;
-  if (plan) {
-    options.out.reset(), options.resume_auto = false;  // there may be runs
-    config = plan->settings[0].config;
-    config.run.seed = plan->seeds[0];
-    header = ListMany(args, *plan, object);
-    for (const TrainSetting& setting : plan->settings)
-      if (!setting.words.empty())
-        RETURN_IF_ERROR(CheckTrain(setting.config, options)
-                            .status()
-                            .Annotate(fmt::format("--sweep {}", fmt::join(setting.words, " "))));
-  }
-  ASSIGN_OR_RETURN(const EffectiveConfig effective, CheckTrain(config, options));
+  if (plan) header = ListMany(args, *plan, object);
+  ASSIGN_OR_RETURN(const EffectiveConfig effective,
+                   plan ? CheckPlan(*plan, options) : CheckTrain(config, options));
   std::printf("%s%s", header.c_str(), effective.toml.c_str());
   if (!args.json) return Status::Ok();
   object.update(effective.found);

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
@@ -282,12 +283,13 @@ Result<TrainPlan> PlanMany(
           Code::kUsage,
           fmt::format("--sweep: more than {} settings; expected fewer values", kSettingsMax));
   }
+  std::map<std::string, std::string> names;  // by what the words mean
   for (auto& words : Combinations(axes)) {
     auto config = configure(words);
-    if (!config.ok()) {
-      if (words.empty()) return config.status();
-      return config.status().Annotate(fmt::format("--sweep {}", fmt::join(words, " ")));
-    }
+    const std::string given = fmt::format("--sweep {}", fmt::join(words, " "));
+    if (!config.ok()) return words.empty() ? config.status() : config.status().Annotate(given);
+    const auto [same, fresh] = names.emplace(config->Table().ToToml(), given);
+    if (!fresh) return Status(Code::kUsage, given + ": the same setting as " + same->second);
     const Path folder = axes.empty() ? out : out / FolderNameOf(words);
     const std::string name = NameOf(words, axes);
     plan.settings.push_back({std::move(words), name, folder, *std::move(config)});

@@ -10,6 +10,7 @@
 #include <cctype>
 #include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <map>
 #include <set>
 
@@ -89,22 +90,27 @@ Status WriteContents(const RootedPath& folder, const std::string& config_toml,
   return SyncFolder(folder);
 }
 
+Status CannotCreate(const Path& target, const std::string& reason) {
+  return {Code::kCannotCreate,
+          target.string() + ": cannot be created: " + reason + ": choose another --out"};
+}
+
+// A full disk is its own category; all else means that the folder cannot be made here.
+Status CannotCreate(const Path& target, const Status& why) {
+  if (why.code() == Code::kIoError) return why;
+  return CannotCreate(target, why.message().substr(why.message().rfind(": ") + 2));
+}
+
 // Why `path` cannot become a new run.
 Status Occupied(const Path& path) {
   std::error_code error;
-  if (!std::filesystem::exists(std::filesystem::symlink_status(path, error))) {
-    return {Code::kCannotCreate,
-            path.string() + ": cannot be created: " + error.message() + ": choose another --out"};
-  }
+  if (!std::filesystem::exists(std::filesystem::symlink_status(path, error)))
+    return CannotCreate(path, error.message());
   const RootedPath run = RootedPath::Root(path);
-  if (!Exists(run / "run.json")) {
-    return {Code::kCannotCreate, path.string() +
-                                     ": exists and is not an empty folder: choose another --out or "
-                                     "remove it"};
-  }
+  const std::string taken = path.string() + ": exists; choose another --out";
+  if (!Exists(run / "run.json")) return {Code::kCannotCreate, taken};
   if (auto lock = FileLock::Acquire(run / "lock"); !lock.ok()) return lock.status();
-  return {Code::kCannotCreate, path.string() + ": already holds a run: continue it with --resume " +
-                                   path.string() + ", or choose another --out"};
+  return {Code::kCannotCreate, taken + ", or continue it by --resume " + path.string()};
 }
 
 // Whether a rename may put a new folder there.
@@ -119,14 +125,6 @@ bool IsFree(const Path& path) {
 Path WithoutTrailingSlash(const Path& path) {
   const Path normal = path.lexically_normal();
   return normal.has_filename() ? normal : normal.parent_path();
-}
-
-Status CannotCreate(const Path& target, const Status& why) {
-  // a full disk is its own category; all else means that the folder cannot be made here
-  if (why.code() == Code::kIoError) return why;
-  const std::string reason = why.message().substr(why.message().rfind(": ") + 2);
-  return {Code::kCannotCreate,
-          target.string() + ": cannot be created: " + reason + ": choose another --out"};
 }
 
 // One line when other users may change the run.
@@ -257,6 +255,20 @@ Status CheckKinds(const RootedPath& run) {
                                 (folder ? "folder" : "file") +
                                 " that samara wrote: put it back there, or remove this"};
   }
+  return Status::Ok();
+}
+
+Status RunFolder::CheckRoom(const Path& out) {
+  const Path target = WithoutTrailingSlash(out);
+  if (!IsFree(target)) return Occupied(target);
+  // the folder above that is there has to take a new one
+  Path above = std::filesystem::absolute(target).parent_path();
+  while (::access(above.c_str(), F_OK) != 0 && above != above.parent_path())
+    above = above.parent_path();
+  std::error_code failed;
+  if (!std::filesystem::is_directory(above, failed))
+    return CannotCreate(target, std::strerror(ENOTDIR));
+  if (::access(above.c_str(), W_OK | X_OK) != 0) return CannotCreate(target, std::strerror(errno));
   return Status::Ok();
 }
 

@@ -64,6 +64,9 @@ class RunFolder {
                                                    const nlohmann::json& identity,
                                                    uint64_t bytes_needed = kRunBytesNeeded,
                                                    const KeptFiles& kept = {});
+  // Whether Create could make a run in `out`, as far as that shows without writing.
+  // kCannotCreate.
+  static Status CheckRoom(const Path& out);
   // An existing run. kNoInput: not a run folder; kBadData: damaged; kCannotCreate: held by another
   // process (kWrite); kIoError: less than `bytes_needed` free (kWrite). Create and kWrite warn of a
   // folder that other users may change (InspectTrust).

@@ -2,12 +2,8 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
 
 #include "core/cpu.h"
 #include "core/format.h"
@@ -62,22 +58,7 @@ Status Session::Open() {
 }
 
 Status Session::CheckRoom() const {
-  if (!options_.out) return Status::Ok();
-  const RootedPath out = RootedPath::Root(*options_.out);
-  const auto names = ListFolder(out);
-  if (names.ok() ? !names->empty() : Exists(out))
-    return {Code::kCannotCreate,
-            out.string() + ": exists; choose another --out" +
-                (Exists(out / "run.json") ? ", or continue it by --resume " + out.string() : "")};
-  // the folder above that is there has to take a new one
-  Path above = std::filesystem::absolute(*options_.out).lexically_normal();
-  while (::access(above.c_str(), F_OK) != 0 && above != above.parent_path())
-    above = above.parent_path();
-  std::error_code error;
-  if (std::filesystem::is_directory(above, error) && ::access(above.c_str(), W_OK | X_OK) != 0)
-    return {Code::kCannotCreate, out.string() + ": cannot be created: " + std::strerror(errno) +
-                                     ": choose another --out"};
-  return Status::Ok();
+  return options_.out ? RunFolder::CheckRoom(*options_.out) : Status::Ok();
 }
 
 namespace {
