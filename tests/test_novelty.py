@@ -143,3 +143,18 @@ def test_what_cannot_work_is_refused_in_one_line(settings, words, tmp_path):
 def test_presets_of_the_maze_start(tmp_path):
     for preset in ("maze/hard-ga", "maze/hard-ga-ns"):
         ok("train", preset, "--dry-run")
+
+
+def test_novelty_leaves_the_dead_end_and_the_result_names_who_did(tmp_path):
+    """The centre that evolution strategies hand over is still there: the member that solved it can be had."""
+    run = tmp_path / "run"
+    settings = ["maze/hard-ns-es", "run.seed=13", "run.random_episodes=1", "run.video=false", "es.generations=187"]
+    result = train(run, *settings)  # 186 generations
+    assert result["solved_at"] == 50 * (result["solved_generation"] - 1) + result["solved_individual"] + 1
+    assert result["solved_generation"] == result["generation"] and result["elite_solved"] is False
+    which = ["--generation", result["solved_generation"], "--individual", result["solved_individual"]]
+    ok("export", run, tmp_path / "solver.safetensors", *which)
+    assert ok("eval", tmp_path / "solver.safetensors", "--episodes", 1, "--json").json["mean"] > -35 > result["elite_mean"]
+    more = resume(run, "run.stop_when_solved=false")
+    assert more["generation"] == result["generation"] + 1 == 187
+    assert all(more[key] == result[key] for key in ("solved_at", "solved_generation", "solved_individual"))

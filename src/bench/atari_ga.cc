@@ -124,6 +124,7 @@ Result<json> AtariGa(const Options& options) {
     const double evaluations = InferenceRate(network, options, inputs);
     const double inference = evaluations * frames_per_step;
     ASSIGN_OR_RETURN(const double end_to_end, SteadyRate(*evaluator, network, false, seconds));
+    options.say(fmt::format("{} in the {}: a whole generation", options.game, placement));
     const auto ga = config.evolution->Make({1, network, *evaluator, setup.episodes});
     ASSIGN_OR_RETURN(const GenerationReport report, ga->Step(nullptr));
     const double generation = static_cast<double>(report.frames) /

@@ -43,7 +43,11 @@ constexpr Workload kWorkloads[] = {
     {"population",
      "evaluations of many different networks on recorded game frames, compared with torch",
      Population},
-    {"atari-ga", "emulation alone, inference alone, both packed on the cores", AtariGa},
+    {"atari-ga", "emulation alone, inference alone, both packed on the cores", AtariGa,
+     "Each placement of inference plays five times --seconds with random actions, as long with "
+     "networks,\n"
+     "and then a whole generation of the desktop preset, which takes a minute or more whatever "
+     "--seconds is."},
     {"env",
      "Atari environments alone, compared with Gymnasium, ALE's vector environment and EnvPool",
      Environments},

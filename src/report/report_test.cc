@@ -390,6 +390,19 @@ TEST(SummaryTest, SaysWhatTheRunWasWorth) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
 }
 
+TEST(SummaryTest, NamesTheMemberThatSolvedTheTask) {
+  nlohmann::json result = {{"solved_at", 9279}, {"elite_solved", true}};
+  EXPECT_EQ(FinalSummary(result), "  solved   after 9,279 evaluations\n");
+  result["solved_generation"] = 186, result["solved_individual"] = 28;
+  const std::string named =
+      "  solved   after 9,279 evaluations, by individual 28 of generation 186\n";
+  EXPECT_EQ(FinalSummary(result), named);
+  result["elite_solved"] = false;
+  EXPECT_EQ(FinalSummary(result), named +
+                                      "           not by the elite: samara export RUN "
+                                      "FILE.safetensors --generation 186 --individual 28\n");
+}
+
 TEST(SummaryTest, OneEpisodeHasNoInterval) {
   EXPECT_EQ(FinalSummary({{"test_returns", {-9.9}}}), "  agent    -9.9 on 1 test episode\n");
 }

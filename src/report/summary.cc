@@ -99,6 +99,17 @@ std::string FinalSummary(const json& result) {
   if (!std::isnan(elite_mean))
     text += Row("elite", Score(elite_mean, number("elite_median"), elite, "fresh episode"));
   if (!test.empty()) text += Row("agent", Score(Mean(test), Median(test), test, "test episode"));
+  if (const double at = number("solved_at"); !std::isnan(at)) {
+    std::string line = fmt::format("after {}", CountText(at, "evaluation"));
+    const double generation = number("solved_generation"), by = number("solved_individual");
+    if (!std::isnan(by))
+      line += fmt::format(", by individual {} of generation {}", Grouped(by), Grouped(generation));
+    text += Row("solved", line);
+    if (!std::isnan(by) && !result.value("elite_solved", true))
+      text += Row("", fmt::format("not by the elite: samara export RUN FILE.safetensors "
+                                  "--generation {:.0f} --individual {:.0f}",
+                                  generation, by));
+  }
   if (const double best = number("best_mean"); !std::isnan(best))
     text += Row("best", fmt::format("{} in the evaluation after {} frames: --individual best",
                                     ScoreText(best), Grouped(number("best_frames"))));

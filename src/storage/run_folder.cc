@@ -212,6 +212,9 @@ Status CheckOutputFile(const Path& file, std::string_view makes) {
   if (failed || !std::filesystem::is_directory(parent, failed))
     return {Code::kCannotCreate, fmt::format("{}: no folder {}; make it first",
                                              Shown(file.string()), Shown(folder.string()))};
+  if (::access(parent.c_str(), W_OK | X_OK) != 0)
+    return {Code::kCannotCreate, fmt::format("{}: cannot be created: {}; choose another folder",
+                                             Shown(file.string()), std::strerror(errno))};
   if (const FileKind kind = KindOf(RootedPath::Root(parent) / file.filename().string());
       kind != FileKind::kMissing && kind != FileKind::kFile)
     return {Code::kCannotCreate,

@@ -26,9 +26,9 @@ constexpr uint64_t kRunBytesNeeded = uint64_t{64} << 20;  // least free space to
 // a pipe. For readers that take no RunFolder.
 Status CheckKinds(const RootedPath& run);
 
-// kCannotCreate when a command may not write its output to `file`: its folder is missing, or it is
-// a file that samara keeps or makes in a run folder. `makes`: the one, named from the run folder
-// on, that the command may make again ("report.html"); "videos": every file there.
+// kCannotCreate when a command may not write its output to `file`: its folder is missing or denied,
+// or it is a file that samara keeps or makes in a run folder. `makes`: the one, named from the run
+// folder on, that the command may make again ("report.html"); "videos": every file there.
 Status CheckOutputFile(const Path& file, std::string_view makes = {});
 
 // Folder of a seed's run of `samara train --seeds`, in the folder of all or of a setting of

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 
 #include "core/sha256.h"
 #include "gtest/gtest.h"
@@ -251,6 +252,18 @@ TEST(CheckOutputFileTest, RefusesWhatIsNoFile) {
   EXPECT_TRUE(CheckOutputFile(folder / "new").ok());
   for (const Path& file : {folder / "link", folder / "sub", Path("/dev/null"), Path("/dev/stdout")})
     EXPECT_EQ(CheckOutputFile(file).code(), Code::kCannotCreate) << file;
+}
+
+// In a process of its own, since root may write everywhere.
+TEST(CheckOutputFileDeathTest, RefusesADeniedFolder) {
+  const Path folder = Path(testing::TempDir()) / "denied";
+  std::filesystem::create_directories(folder);
+  std::filesystem::permissions(folder, std::filesystem::perms{0555});
+  const auto check = [&folder] {
+    if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) std::_Exit(1);
+    std::_Exit(static_cast<int>(CheckOutputFile(folder / "x").code()));
+  };
+  EXPECT_EXIT(check(), testing::ExitedWithCode(73), "");
 }
 
 TEST_F(RunFolderTest, AResultThatMayNotLastIsNone) {

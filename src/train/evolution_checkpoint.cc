@@ -5,6 +5,7 @@
 #include "core/log.h"
 #include "core/statistics.h"
 #include "evo/evaluate/reference.h"
+#include "report/run_data.h"
 #include "train/evolution_trainer.h"
 
 namespace samara {
@@ -116,6 +117,9 @@ void EvolutionTrainer::GoOnFrom(Saved saved) {
   positions_ = record.positions;
   fitness_ = record.fitness;
   metrics_line_ = json::parse(record.metrics, nullptr, /*allow_exceptions=*/false);
+  if (const double by = NumberOr(metrics_line_, "solved_individual"); !std::isnan(by))
+    solver_ = Solver{static_cast<uint64_t>(NumberOr(metrics_line_, "solved_generation")),
+                     static_cast<uint64_t>(by)};
   elite_ = saved.summary.best_mean;
   if (!fitness_.empty()) best_ = RangeOf(fitness_).second;
   scored_ = static_cast<int64_t>(generation);

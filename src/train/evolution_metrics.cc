@@ -49,22 +49,30 @@ ProgressState EvolutionTrainer::Snapshot() const {
 
 // A task in which nothing is random is solved by the first member that reaches the criterion; any
 // other by the mean of what the run hands over: of its test, or, in generations without one, of the
-// validation.
-void EvolutionTrainer::NoteEvaluations(const GenerationReport& report) {
+// validation. `numbered`: members of the generation that have numbers, all or none.
+void EvolutionTrainer::NoteEvaluations(const GenerationReport& report, uint64_t numbered) {
   const uint64_t before = evaluations_;
   const uint64_t played = std::max<uint64_t>(report.evaluations, report.fitness.size());
   evaluations_ += played;
   if (solved_at_ > 0) return;
   if (setup_.environment.solved_once && report.fitness_is_return) {
     const auto first = std::ranges::find_if(report.fitness, [this](double f) { return Solved(f); });
-    const auto members = static_cast<uint64_t>(first - report.fitness.begin()) + 1;
-    if (first != report.fitness.end())
-      solved_at_ = before + members * played / report.fitness.size();
+    const auto individual = static_cast<uint64_t>(first - report.fitness.begin());
+    if (first != report.fitness.end()) {
+      solved_at_ = before + (individual + 1) * played / report.fitness.size();
+      if (numbered > 0) solver_ = Solver{summary_.generation, individual};
+    }
   }
   const bool tested = !report.test_returns.empty();
   const double mean = tested ? Mean(report.test_returns) : summary_.best_mean;
   if (solved_at_ == 0 && (tested || report.validated > 0) && Solved(mean))
     solved_at_ = evaluations_;
+}
+
+json EvolutionTrainer::SolvedFields() const {
+  return {{"solved_at", solved_at_ > 0 ? json(solved_at_) : json()},
+          {"solved_generation", solver_ ? json(solver_->generation) : json()},
+          {"solved_individual", solver_ ? json(solver_->individual) : json()}};
 }
 
 // How long each phase of the generation took. What no phase has is between them: breeding,
@@ -94,7 +102,6 @@ json EvolutionTrainer::MetricsLine(const GenerationReport& r, const StageSeconds
                {"steps", s.steps},
                {"episodes", s.episodes},
                {"evaluations", evaluations_},
-               {"solved_at", solved_at_ > 0 ? json(solved_at_) : json()},
                {"fitness_mean", Mean(r.fitness)},
                {"fitness_median", Median(r.fitness)},
                {"fitness_max", max},
@@ -112,6 +119,7 @@ json EvolutionTrainer::MetricsLine(const GenerationReport& r, const StageSeconds
                {"seconds_inference", spent.inference},
                {"seconds_environment", spent.environment},
                {"respawns", evaluator_->counters().respawns}};
+  line.update(SolvedFields());
   line.update(r.metrics);
   if (!r.test_returns.empty()) {
     line["elite_test_mean"] = Mean(r.test_returns);

@@ -157,9 +157,10 @@ Status EvolutionTrainer::Generation() {
   if (agreed_.stop) return {Code::kTryAgain, "stopped"};
   const StageSeconds before = evaluator_->seconds();
   const auto episodes = static_cast<double>(algorithm_->EpisodesOfNext());
+  const uint64_t numbered = algorithm_->MembersOfNext();
   ASSIGN_OR_RETURN(const GenerationReport report, algorithm_->Step(StopRequested));
   summary_ = algorithm_->summary();
-  NoteEvaluations(report);
+  NoteEvaluations(report, numbered);
   const EvolutionSummary& s = summary_;
   RETURN_IF_ERROR(
       sync_.CheckSame(fmt::format("generation {}: not saved, all before it are: ", s.generation),
@@ -216,19 +217,23 @@ Result<std::vector<double>> EvolutionTrainer::Test() {
 json EvolutionTrainer::ResultOf(const std::vector<double>& test) const {
   const EvolutionSummary& s = summary_;
   const auto frames = static_cast<double>(s.frames);
-  const uint64_t solved_at = solved_at_ == 0 && Solved(Mean(test)) ? evaluations_ : solved_at_;
-  return {{"generation", s.generation},
-          {"evaluations", evaluations_},
-          {"solved_at", solved_at > 0 ? json(solved_at) : json()},
-          {"frames", s.frames},
-          {"population_hash", Hex(s.population_hash)},
-          {"elite_mean", Mean(test)},
-          {"elite_median", Median(test)},
-          {"elite_returns", test},
-          {"seconds", Seconds()},
-          {"device", DeviceName()},
-          {"frames_per_core_second", frames / (Seconds() * Cores())},
-          {"hours_per_billion_frames", 1e9 / (frames / Seconds()) / 3600}};
+  json solved = SolvedFields();
+  if (solved_at_ == 0 && Solved(Mean(test))) solved["solved_at"] = evaluations_;
+  json result = {{"generation", s.generation},
+                 {"evaluations", evaluations_},
+                 {"frames", s.frames},
+                 {"population_hash", Hex(s.population_hash)},
+                 {"elite_mean", Mean(test)},
+                 {"elite_median", Median(test)},
+                 {"elite_returns", test},
+                 {"seconds", Seconds()},
+                 {"device", DeviceName()},
+                 {"frames_per_core_second", frames / (Seconds() * Cores())},
+                 {"hours_per_billion_frames", 1e9 / (frames / Seconds()) / 3600}};
+  if (!std::isnan(setup_.environment.solved) && !test.empty())
+    solved["elite_solved"] = Solved(Mean(test));
+  result.update(solved);
+  return result;
 }
 
 std::unique_ptr<Trainer> MakeEvolutionTrainer(ExperimentConfig config,

@@ -58,10 +58,12 @@ class EvolutionTrainer final : public Trainer {
   Status RestoreReference(const JournalContents& contents);
   Status TakeInitialPolicy();
   Status Generation();
-  void NoteEvaluations(const GenerationReport& report);
+  void NoteEvaluations(const GenerationReport& report, uint64_t numbered);
   bool Solved(double fitness) const { return fitness >= setup_.environment.solved; }
   bool StopsAsSolved() const { return config_.run.stop_when_solved && solved_at_ > 0; }
   Status MakeDurable();
+  // What metrics and results say of solved_at_ and solver_.
+  nlohmann::json SolvedFields() const;
   nlohmann::json MetricsLine(const GenerationReport& report, const StageSeconds& spent) const;
   void NotePhases(const GenerationReport& report, double episodes);
   Status WriteCheckpoint();
@@ -87,7 +89,12 @@ class EvolutionTrainer final : public Trainer {
   size_t archive_journalled_ = 0;  // entries of the algorithm's archive in the journal
   uint64_t evaluations_ = 0;       // episodes of the population so far
   uint64_t solved_at_ = 0;         // such episodes until the task was solved; 0 = it is not
-  mutable Mutex mu_;               // against the live view
+  // The member of the population that solved it, where members have numbers.
+  struct Solver {
+    uint64_t generation = 0, individual = 0;
+  };
+  std::optional<Solver> solver_;
+  mutable Mutex mu_;  // against the live view
   SteadyTime generation_began_ GUARDED_BY(mu_) = Now();
   double frames_before_ GUARDED_BY(mu_) = 0;               // counted frames then
   GenerationPace::Spent last_generation_ GUARDED_BY(mu_);  // since the start or the resume

@@ -13,7 +13,8 @@ GROUPS = {
     " coverage qd_score archive",
     "losses": "loss *_loss entropy q_mean td_error kl importance_weight clip_fraction explained_variance *gradient_norm"
     " learning_rate update_ratio",
-    "counts": "generation update steps episodes evaluations solved_at frames observations_seen",
+    "counts": "generation update steps episodes evaluations solved_at solved_generation solved_individual frames"
+    " observations_seen",
     "system": "lag queue stalls rows_per_batch live_slots environment_workers respawns",
 }
 EVENTS = {
