@@ -77,6 +77,12 @@ TEST(AntTrapTest, TheWallsArePartOfTheVersion) {
       << ant->spec().version;
 }
 
+TEST(SwimmerTrapTest, TheStepsArePartOfTheVersion) {
+  const auto swimmer = NativeEnvironment("SwimmerTrap").ValueOrThrow()().ValueOrThrow();
+  EXPECT_NE(swimmer->spec().version.find(", solid, 2000 steps"), std::string::npos)
+      << swimmer->spec().version;
+}
+
 // Straight, its parts reach from 1.5 m behind where it is to 1.5 m before.
 constexpr size_t kSwimmerPositions = 5;
 
