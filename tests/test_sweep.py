@@ -105,6 +105,10 @@ def test_a_dry_run_checks_every_setting_and_lists_the_runs(tmp_path):
     (tmp_path / "file").write_text("mine")
     refused = samara(*words, "--out", "file", cwd=tmp_path)
     assert refused.code == 73 and "cannot be created: Not a directory: choose another --out" in refused.err
+    last = tmp_path / "out" / folder(SETTINGS[-1]) / "seed-1"
+    (last / "mine").mkdir(parents=True)
+    refused = samara(*words, "--out", "out", cwd=tmp_path)
+    assert refused.code == 73 and f"{last.relative_to(tmp_path)}: exists; choose another --out" in refused.err
 
 
 @pytest.mark.parametrize("sweep, code, says", [

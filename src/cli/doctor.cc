@@ -101,7 +101,7 @@ std::vector<Finding> Gpus() {
   findings.push_back({"populations on GPUs",
                       Accelerator::BuiltForGpus() ? "kernels are in this build, for 8.0 and newer"
                                                   : "none: this build has no CUDA kernels "
-                                                    "(-DSAMARA_CUDA_KERNELS=ON)",
+                                                    "(SAMARA_CUDA=1)",
                       true, ""});
   return findings;
 }

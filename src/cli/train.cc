@@ -58,15 +58,18 @@ void NameAfterTask(const std::vector<std::string>& overrides, std::string& name)
   if (!task.empty()) name += "-" + task;
 }
 
-// Checks every setting, with the folder of its first run, and returns the first one's.
+// Checks every setting, and whether the folders of all runs can be made. Returns the first
+// setting's configuration.
 Result<EffectiveConfig> CheckPlan(const TrainPlan& plan, TrainOptions options) {
   std::optional<EffectiveConfig> first;
-  options.resume_auto = true;  // there may be runs
+  options.out.reset(), options.resume_auto = false;
+  for (const PlannedRun& run : plan.runs)  // some may be there already
+    if (!Exists(RootedPath::Root(run.folder) / "config.toml"))
+      RETURN_IF_ERROR(RunFolder::CheckRoom(run.folder));
   for (size_t i = 0; i < plan.settings.size(); ++i) {
     const TrainSetting& setting = plan.settings[i];
     ExperimentConfig config = setting.config;
     config.run.seed = plan.seeds[0];
-    options.out = plan.runs[i * plan.seeds.size()].folder;
     auto checked = CheckTrain(std::move(config), options);
     if (!checked.ok() && setting.words.empty()) return checked;
     if (!checked.ok())

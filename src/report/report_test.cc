@@ -393,6 +393,10 @@ TEST(SummaryTest, SaysWhatTheRunWasWorth) {
 TEST(SummaryTest, NamesTheMemberThatSolvedTheTask) {
   nlohmann::json result = {{"solved_at", 9279}, {"elite_solved", true}};
   EXPECT_EQ(FinalSummary(result), "  solved   after 9,279 evaluations\n");
+  result["elite_solved"] = false;
+  EXPECT_EQ(FinalSummary(result),
+            "  solved   after 9,279 evaluations\n           not by the elite in its last test\n");
+  result["elite_solved"] = true;
   result["solved_generation"] = 186, result["solved_individual"] = 28;
   const std::string named =
       "  solved   after 9,279 evaluations, by individual 28 of generation 186\n";

@@ -9,6 +9,7 @@
 
 #include "core/format.h"
 #include "core/log.h"
+#include "core/shell.h"
 #include "core/statistics.h"
 #include "report/run_data.h"
 
@@ -106,9 +107,11 @@ std::string FinalSummary(const json& result) {
       line += fmt::format(", by individual {} of generation {}", Grouped(by), Grouped(generation));
     text += Row("solved", line);
     if (!std::isnan(by) && !result.value("elite_solved", true))
-      text += Row("", fmt::format("not by the elite: samara export RUN FILE.safetensors "
+      text += Row("", fmt::format("not by the elite: samara export {} FILE.safetensors "
                                   "--generation {:.0f} --individual {:.0f}",
-                                  generation, by));
+                                  ShellWord(TextOr(result, "run", "RUN")), generation, by));
+    if (std::isnan(by) && !result.value("elite_solved", true))
+      text += Row("", "not by the elite in its last test");
   }
   if (const double best = number("best_mean"); !std::isnan(best))
     text += Row("best", fmt::format("{} in the evaluation after {} frames: --individual best",

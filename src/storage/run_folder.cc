@@ -101,16 +101,31 @@ Status CannotCreate(const Path& target, const Status& why) {
   return CannotCreate(target, why.message().substr(why.message().rfind(": ") + 2));
 }
 
+// The process that has the run open for writing; empty: none.
+std::string HolderOf(const RootedPath& run) {
+  const int fd = ::open((run / "lock").string().c_str(),
+                        O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return {};
+  const bool held = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  char pid[32] = {};
+  const ssize_t n = held ? ::pread(fd, pid, sizeof pid - 1, 0) : 0;
+  ::close(fd);
+  if (!held) return {};
+  return n > 0 ? Shown(std::string_view(pid, static_cast<size_t>(n))) : "unknown";
+}
+
 // Why `path` cannot become a new run.
 Status Occupied(const Path& path) {
   std::error_code error;
   if (!std::filesystem::exists(std::filesystem::symlink_status(path, error)))
     return CannotCreate(path, error.message());
   const RootedPath run = RootedPath::Root(path);
-  const std::string taken = path.string() + ": exists; choose another --out";
-  if (!Exists(run / "run.json")) return {Code::kCannotCreate, taken};
-  if (auto lock = FileLock::Acquire(run / "lock"); !lock.ok()) return lock.status();
-  return {Code::kCannotCreate, taken + ", or continue it by --resume " + path.string()};
+  std::string text = path.string() + ": exists; choose another --out";
+  if (const std::string holder = HolderOf(run); !holder.empty())
+    text += " (process " + holder + " trains there)";
+  else if (Exists(run / "run.json"))
+    text += ", or continue it by --resume " + path.string();
+  return {Code::kCannotCreate, text};
 }
 
 // Whether a rename may put a new folder there.
@@ -268,11 +283,8 @@ Status RunFolder::CheckRoom(const Path& out) {
   Path above = std::filesystem::absolute(target).parent_path();
   while (::access(above.c_str(), F_OK) != 0 && above != above.parent_path())
     above = above.parent_path();
-  std::error_code failed;
-  if (!std::filesystem::is_directory(above, failed))
-    return CannotCreate(target, std::strerror(ENOTDIR));
-  if (::access(above.c_str(), W_OK | X_OK) != 0) return CannotCreate(target, std::strerror(errno));
-  return Status::Ok();
+  return ::access(above.c_str(), W_OK | X_OK) == 0 ? Status::Ok()
+                                                   : CannotCreate(target, std::strerror(errno));
 }
 
 Result<std::unique_ptr<RunFolder>> RunFolder::Create(const Path& out, const std::string& name,
@@ -371,17 +383,7 @@ Status RunFolder::Load() {
   return Status::Ok();
 }
 
-std::string RunFolder::Holder() const {
-  const int fd = ::open((path_ / "lock").string().c_str(),
-                        O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) return {};
-  const bool held = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  char pid[32] = {};
-  const ssize_t n = held ? ::pread(fd, pid, sizeof pid - 1, 0) : 0;
-  ::close(fd);
-  if (!held) return {};
-  return n > 0 ? Shown(std::string_view(pid, static_cast<size_t>(n))) : "unknown";
-}
+std::string RunFolder::Holder() const { return HolderOf(path_); }
 
 Status RunFolder::StartIncarnation() {
   ++incarnation_;

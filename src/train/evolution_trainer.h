@@ -58,11 +58,11 @@ class EvolutionTrainer final : public Trainer {
   Status RestoreReference(const JournalContents& contents);
   Status TakeInitialPolicy();
   Status Generation();
-  void NoteEvaluations(const GenerationReport& report, uint64_t numbered);
+  void NoteEvaluations(const GenerationReport& report, bool numbered);
   bool Solved(double fitness) const { return fitness >= setup_.environment.solved; }
   bool StopsAsSolved() const { return config_.run.stop_when_solved && solved_at_ > 0; }
   Status MakeDurable();
-  // What metrics and results say of solved_at_ and solver_.
+  // Fields of metrics and results for solved_at_ and solver_.
   nlohmann::json SolvedFields() const;
   nlohmann::json MetricsLine(const GenerationReport& report, const StageSeconds& spent) const;
   void NotePhases(const GenerationReport& report, double episodes);
@@ -89,7 +89,8 @@ class EvolutionTrainer final : public Trainer {
   size_t archive_journalled_ = 0;  // entries of the algorithm's archive in the journal
   uint64_t evaluations_ = 0;       // episodes of the population so far
   uint64_t solved_at_ = 0;         // such episodes until the task was solved; 0 = it is not
-  // The member of the population that solved it, where members have numbers.
+  // The member of the population that solved it, where members have numbers. Of rank 0, which keeps
+  // it in the lines of metrics.
   struct Solver {
     uint64_t generation = 0, individual = 0;
   };

@@ -213,7 +213,8 @@ constexpr MujocoWall kLargeTrap[] = {{11, 0, 0.2, 3}, {8, 3, 3, 0.2}, {8, -3, 3,
 
 // Metres that the torso came forward: an episode's return is the way from its start.
 constexpr int kTrapFrameSkip = 5, kSwimmerFrameSkip = 4;
-// Twice Gymnasium's: the best swimmers come some 14 m in 1,000 steps, hardly further than the end.
+// Steps of an episode, twice Gymnasium's: the best swimmers come some 14 m in 1,000 steps, hardly
+// further than the end.
 constexpr int64_t kSwimmerTrapSteps = 2000;
 double Progress(Model m, double velocity, int frame_skip) {
   return velocity * m.opt.timestep * frame_skip;

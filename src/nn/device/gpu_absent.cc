@@ -8,7 +8,7 @@ bool Accelerator::BuiltForGpus() { return false; }
 Result<std::unique_ptr<Accelerator>> Accelerator::Gpu(int) {
   return Status(Code::kConfig,
                 "run.device=cuda: this samara was built without CUDA kernels for populations; "
-                "expected cpu, or a build with -DSAMARA_CUDA_KERNELS=ON (doc/accelerators.md)");
+                "expected cpu, or set-up and build with SAMARA_CUDA=1 (doc/accelerators.md)");
 }
 
 }  // namespace samara
