@@ -49,8 +49,8 @@ ProgressState EvolutionTrainer::Snapshot() const {
 
 // A task in which nothing is random is solved by the first member that reaches the criterion; any
 // other by the mean of what the run hands over: of its test, or, in generations without one, of the
-// validation. `numbered`: members of the generation have numbers, by which they can be rebuilt.
-void EvolutionTrainer::NoteEvaluations(const GenerationReport& report, bool numbered) {
+// validation. `numbered`: how many members, the first ones, have numbers by which they are rebuilt.
+void EvolutionTrainer::NoteEvaluations(const GenerationReport& report, uint64_t numbered) {
   const uint64_t before = evaluations_;
   const uint64_t played = std::max<uint64_t>(report.evaluations, report.fitness.size());
   evaluations_ += played;
@@ -60,7 +60,7 @@ void EvolutionTrainer::NoteEvaluations(const GenerationReport& report, bool numb
     const auto individual = static_cast<uint64_t>(first - report.fitness.begin());
     if (first != report.fitness.end()) {
       solved_at_ = before + (individual + 1) * played / report.fitness.size();
-      if (numbered) solver_ = Solver{summary_.generation, individual};
+      if (individual < numbered) solver_ = Solver{summary_.generation, individual};
     }
   }
   const bool tested = !report.test_returns.empty();

@@ -157,7 +157,7 @@ Status EvolutionTrainer::Generation() {
   if (agreed_.stop) return {Code::kTryAgain, "stopped"};
   const StageSeconds before = evaluator_->seconds();
   const auto episodes = static_cast<double>(algorithm_->EpisodesOfNext());
-  const bool numbered = algorithm_->MembersOfNext() > 0;
+  const uint64_t numbered = algorithm_->MembersOfNext();
   ASSIGN_OR_RETURN(const GenerationReport report, algorithm_->Step(StopRequested));
   summary_ = algorithm_->summary();
   NoteEvaluations(report, numbered);

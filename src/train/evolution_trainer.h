@@ -58,7 +58,7 @@ class EvolutionTrainer final : public Trainer {
   Status RestoreReference(const JournalContents& contents);
   Status TakeInitialPolicy();
   Status Generation();
-  void NoteEvaluations(const GenerationReport& report, bool numbered);
+  void NoteEvaluations(const GenerationReport& report, uint64_t numbered);
   bool Solved(double fitness) const { return fitness >= setup_.environment.solved; }
   bool StopsAsSolved() const { return config_.run.stop_when_solved && solved_at_ > 0; }
   Status MakeDurable();
