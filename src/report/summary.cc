@@ -106,12 +106,12 @@ std::string FinalSummary(const json& result) {
     if (!std::isnan(by))
       line += fmt::format(", by individual {} of generation {}", Grouped(by), Grouped(generation));
     text += Row("solved", line);
-    if (!std::isnan(by) && !result.value("elite_solved", true))
-      text += Row("", fmt::format("not by the elite: samara export {} FILE.safetensors "
-                                  "--generation {:.0f} --individual {:.0f}",
-                                  ShellWord(TextOr(result, "run", "RUN")), generation, by));
-    if (std::isnan(by) && !result.value("elite_solved", true))
-      text += Row("", "not by the elite in its last test");
+    if (!result.value("elite_solved", true))
+      text += Row("", std::isnan(by)
+                          ? "not by the elite in its last test"
+                          : fmt::format("not by the elite: samara export {} FILE.safetensors "
+                                        "--generation {:.0f} --individual {:.0f}",
+                                        ShellWord(TextOr(result, "run", "RUN")), generation, by));
   }
   if (const double best = number("best_mean"); !std::isnan(best))
     text += Row("best", fmt::format("{} in the evaluation after {} frames: --individual best",

@@ -217,8 +217,6 @@ Result<std::vector<double>> EvolutionTrainer::Test() {
 json EvolutionTrainer::ResultOf(const std::vector<double>& test) const {
   const EvolutionSummary& s = summary_;
   const auto frames = static_cast<double>(s.frames);
-  json solved = SolvedFields();
-  if (solved_at_ == 0 && Solved(Mean(test))) solved["solved_at"] = evaluations_;
   json result = {{"generation", s.generation},
                  {"evaluations", evaluations_},
                  {"frames", s.frames},
@@ -230,9 +228,10 @@ json EvolutionTrainer::ResultOf(const std::vector<double>& test) const {
                  {"device", DeviceName()},
                  {"frames_per_core_second", frames / (Seconds() * Cores())},
                  {"hours_per_billion_frames", 1e9 / (frames / Seconds()) / 3600}};
-  if (!std::isnan(setup_.environment.solved) && !test.empty())
-    solved["elite_solved"] = Solved(Mean(test));
-  result.update(solved);
+  result.update(SolvedFields());
+  const bool solved = Solved(Mean(test));
+  if (solved_at_ == 0 && solved) result["solved_at"] = evaluations_;
+  if (!std::isnan(setup_.environment.solved) && !test.empty()) result["elite_solved"] = solved;
   return result;
 }
 
