@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -12,7 +13,7 @@
 namespace samara::native_contract_test {
 namespace {
 
-// As a float a number of the order of -1e-12, as a gray level one that no environment draws.
+// As a float a number of the order of -1e-12, as a gray level one that no environment observes.
 constexpr std::byte kGap{0xAB};
 
 struct Transition {
@@ -72,6 +73,8 @@ class NativeContractTest : public testing::TestWithParam<std::string> {
 
 void ExpectSound(const Player& player, const std::vector<std::byte>& observation) {
   const size_t size = SizeOf(player.spec().observation.dtype);
+  // any gray level may be a mean of others (pixel_observations_test.cc compares them)
+  if (NativeTaskOf(player.spec().id) != player.spec().id) return;
   for (size_t at = 0; at < observation.size(); at += size) {
     const auto element = std::span(observation).subspan(at, size);
     ASSERT_FALSE(std::ranges::all_of(element, [](std::byte b) { return b == kGap; }))
@@ -242,12 +245,18 @@ TEST_P(NativeContractTest, InstancesMayBeMadeAndUsedOnAnyThread) {
   EXPECT_EQ(played[0], played[2]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Every, NativeContractTest, testing::ValuesIn(NativeEnvironmentIds()),
-                         [](const auto& id) {
-                           std::string name = id.param;
-                           std::erase(name, '-');
-                           return name;
-                         });
+// And tasks by their pictures.
+std::vector<std::string> Every() {
+  std::vector<std::string> ids = NativeEnvironmentIds();
+  ids.emplace_back("Pendulum-v1?pixels=42");
+  return ids;
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, NativeContractTest, testing::ValuesIn(Every()), [](const auto& id) {
+  std::string name = id.param;
+  std::erase_if(name, [](unsigned char c) { return std::isalnum(c) == 0; });
+  return name;
+});
 
 TEST(RegistryTest, AnUnknownIdNamesTheNearest) {
   const auto factory = NativeEnvironment("CartPol-v1");

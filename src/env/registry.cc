@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
 #include "core/check.h"
+#include "core/log.h"
 #include "core/suggestion.h"
 #include "env/classic/acrobot.h"
 #include "env/classic/cartpole.h"
@@ -19,6 +21,7 @@
 #include "env/memory/recall.h"
 #include "env/memory/tmaze.h"
 #include "env/mujoco/environment.h"
+#include "env/pixel_observations.h"
 #include "env/toy/parity.h"
 #include "env/toy/two_weights.h"
 
@@ -111,9 +114,9 @@ std::vector<NativeTask>& Tasks() {
   return tasks;
 }
 
-}  // namespace
+constexpr std::string_view kPixels = "?pixels=";
 
-Result<EnvironmentFactory> NativeEnvironment(std::string_view id, bool render) {
+Result<EnvironmentFactory> FactoryOf(std::string_view id, bool render) {
   for (const NativeTask& task : Tasks()) {
     if (task.id != id) continue;
     return EnvironmentFactory([make = task.make, render]() -> Result<std::unique_ptr<Environment>> {
@@ -128,6 +131,41 @@ Result<EnvironmentFactory> NativeEnvironment(std::string_view id, bool render) {
                             id, Nearest(id, NativeEnvironmentIds())));
 }
 
+// The number behind a task's "?pixels="; 0: there is none.
+Result<int64_t> PixelsOf(std::string_view id) {
+  const std::string_view option = id.substr(NativeTaskOf(id).size());
+  if (option.empty()) return 0;
+  int64_t pixels = 0;
+  const char* end = option.data() + option.size();
+  const auto read = std::from_chars(option.data() + kPixels.size(), end, pixels);
+  if (read.ec != std::errc() || read.ptr != end || pixels < kPixelsMin || pixels > kPixelsMax)
+    return Status(Code::kConfig,
+                  fmt::format("{}: expected pixels={} to {}, such as {}{}42", Shown(id), kPixelsMin,
+                              kPixelsMax, NativeTaskOf(id), kPixels));
+  return pixels;
+}
+
+}  // namespace
+
+std::string_view NativeTaskOf(std::string_view id) { return id.substr(0, id.find(kPixels)); }
+
+Result<EnvironmentFactory> NativeEnvironment(std::string_view id, bool render) {
+  ASSIGN_OR_RETURN(const int64_t pixels, PixelsOf(id));
+  const std::string_view task = NativeTaskOf(id);
+  ASSIGN_OR_RETURN(EnvironmentFactory inner, FactoryOf(task, render || pixels > 0));
+  if (pixels == 0) return inner;
+  return EnvironmentFactory(
+      [inner = std::move(inner), pixels, render]() -> Result<std::unique_ptr<Environment>> {
+        ASSIGN_OR_RETURN(std::unique_ptr<Environment> made, inner());
+        if (made->spec().render_height == 0)
+          return Status(Code::kConfig, made->spec().id +
+                                           " draws no pictures: expected the id "
+                                           "without " +
+                                           std::string(kPixels));
+        return MakePixelObservations(std::move(made), pixels, render);
+      });
+}
+
 std::vector<std::string> NativeEnvironmentIds() {
   std::vector<std::string> ids;
   for (const NativeTask& task : Tasks()) ids.push_back(task.id);
@@ -136,12 +174,16 @@ std::vector<std::string> NativeEnvironmentIds() {
 }
 
 std::optional<EnvironmentSpec> NativeSpec(std::string_view id, bool render) {
+  const Result<int64_t> pixels = PixelsOf(id);
   for (const NativeTask& task : Tasks())
-    if (task.id == id) return task.make(render)->spec();
+    if (task.id == NativeTaskOf(id) && pixels.ok())
+      return *pixels > 0 ? PixelSpec(task.make(/*render=*/true)->spec(), *pixels, render)
+                         : task.make(render)->spec();
   return std::nullopt;
 }
 
 std::optional<EnvironmentMap> NativeMap(std::string_view id) {
+  id = NativeTaskOf(id);
   for (const NativeTask& task : Tasks())
     if (task.id == id && task.map != nullptr) return task.map();
   for (const MujocoTask& task : MujocoTasks())

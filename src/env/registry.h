@@ -12,13 +12,18 @@
 
 namespace samara {
 
+// Of an id, "CartPole-v1" or "CartPole-v1?pixels=42", the task.
+std::string_view NativeTaskOf(std::string_view id);
+
 // A factory of one task, by its name ("CartPole-v1"), which is Gymnasium's where Gymnasium has it.
+// With "?pixels=N" behind it observations are N x N gray pixels of its pictures
+// (pixel_observations.h).
 // With `render` its instances draw pictures where the task can. What instances share (a compiled
 // model) is loaded here, once; the factory may be called from any thread. kConfig for an unknown
 // id, naming the nearest; for MuJoCo tasks also what LoadMujocoModel (mujoco/library.h) says.
 Result<EnvironmentFactory> NativeEnvironment(std::string_view id, bool render = false);
 
-// Every id that NativeEnvironment knows, in the order of the documentation.
+// Every task that NativeEnvironment knows, in the order of the documentation.
 std::vector<std::string> NativeEnvironmentIds();
 
 // Description of such a task, without loading anything; nullopt for MuJoCo's and unknown ids.

@@ -66,8 +66,11 @@ std::string_view Speed(std::string_view native) {
 }  // namespace
 
 bool IsNativeEnvironment(std::string_view id) {
+  const std::string_view task = NativeTaskOf(id);
+  if (task != id && id.find(':') == id.npos)
+    return true;  // no others have "?pixels=", misspelt or not
   const auto ids = NativeEnvironmentIds();
-  return std::find(ids.begin(), ids.end(), id) != ids.end();
+  return std::find(ids.begin(), ids.end(), task) != ids.end();
 }
 
 std::string NativeAlternative(std::string_view id, const GymOptions& options) {

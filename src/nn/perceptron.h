@@ -4,10 +4,8 @@
 // For networks of tens to hundreds of units a tensor library spends most of its time between the
 // products; here a pass is nothing but its products.
 //
-// Parameters are those of a network of dense layers in canonical order (network.h), but each row of
-// a matrix and each bias has room for whole vectors, with zeros behind it: so they are held, learn
-// and are copied. Canonical() and Padded() convert. Matrices of values have a row for each
-// observation, padded likewise.
+// Parameters are padded (padded_layers.h). Matrices of values have a row for each observation,
+// padded likewise.
 //
 // Bits: every sum is one chain of fused multiply-adds in ascending order, whatever the instruction
 // set, so a row of the output depends on that row of the input only. Thread safety: a Perceptron is
@@ -21,8 +19,7 @@
 
 #include "core/cpu.h"
 #include "nn/kernel.h"
-#include "nn/matrix.h"
-#include "nn/network.h"
+#include "nn/padded_layers.h"
 
 namespace samara {
 
@@ -37,7 +34,7 @@ struct PerceptronPass {
   std::vector<AlignedFloats> transposed;
 };
 
-class Perceptron {
+class Perceptron : public PaddedLayers {
  public:
   // `line`: hidden dense layers, by a name or a line (layer_line.h). kConfig: other layers, a
   // normalization, or an activation whose derivative does not follow from its value (silu, gelu).
@@ -47,10 +44,8 @@ class Perceptron {
   // Makes one of a network of such layers, whose input is a vector.
   static Result<Perceptron> Make(NetworkDescription network, IsaLevel isa = ActiveIsa());
 
-  const NetworkDescription& network() const { return network_; }
-  size_t inputs() const { return network_.input_size(); }
-  size_t outputs() const { return network_.output_size(); }
-  size_t size() const { return size_; }  // floats of the parameters
+  size_t inputs() const { return network().input_size(); }
+  size_t outputs() const { return network().output_size(); }
 
   PerceptronPass MakePass(size_t rows_max) const;
   // Outputs of pass.input, in pass.values.back(), for its first `rows` rows.
@@ -64,20 +59,10 @@ class Perceptron {
   void Backward(std::span<const float> parameters, std::span<const float> by_output, bool by_input,
                 PerceptronPass& pass, std::span<float> gradient) const;
 
-  std::vector<float> Canonical(std::span<const float> parameters) const;
-  void FromCanonical(std::span<const float> canonical, std::span<float> parameters) const;
-
  private:
-  struct DenseLayer {
-    size_t inputs, outputs, row;  // row: of the outputs
-    size_t weights, bias;         // offsets
-    Activation activation;
-  };
   Perceptron(NetworkDescription network, IsaLevel isa);
 
-  NetworkDescription network_;
-  std::vector<DenseLayer> layers_;
-  size_t size_ = 0, widest_ = 0;
+  size_t widest_ = 0;
   IsaLevel isa_;
 };
 

@@ -69,9 +69,8 @@ class D4pg : public DeterministicActorCritic {
   }
   std::map<std::string, double> Gradient(const ReplayMinibatch& minibatch, ReplayScratch& scratch,
                                          std::span<float> gradient) const override;
-  void AfterStep(uint64_t step, std::span<float> learned, std::span<float> targets) const override {
-    if ((step + 1) % static_cast<uint64_t>(config_.target_every) == 0)
-      ResetTargets(learned, targets);
+  double stays(uint64_t step) const override {
+    return (step + 1) % static_cast<uint64_t>(config_.target_every) == 0 ? 0 : 1;
   }
 
  private:
@@ -147,7 +146,9 @@ D4pg::Loss D4pg::CrossEntropy(const ReplayMinibatch& minibatch, Memory& s,
     sum.values += atoms_.Mean(s.probability) / rows;
   }
   critics_.net().Backward(all, std::span(s.by_output).first(steps.size() * atoms_.size()),
-                          /*by_input=*/false, s.critics.passes[0], critics_group_.Of(gradient));
+                          /*by_input=*/!minibatch.by_observation.empty(), s.critics.passes[0],
+                          critics_group_.Of(gradient));
+  AddByObservation(critics_.net(), steps.size(), s.critics.passes[0], minibatch.by_observation);
   return sum;
 }
 

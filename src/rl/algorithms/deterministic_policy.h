@@ -33,6 +33,9 @@ class DeterministicActorCritic : public ReplayAlgorithm {
   bool explores() const override { return true; }
   void Initialize(uint64_t seed, std::span<float> learned, std::span<float> targets) const override;
   void ResetTargets(std::span<const float> learned, std::span<float> targets) const override;
+  void AfterStep(uint64_t step, std::span<float> learned, std::span<float> targets) const override {
+    Follow(stays(step), learned, targets);
+  }
   std::span<float> Weighted(std::span<float> gradient) const override {
     return critics_group_.Of(gradient);
   }

@@ -96,9 +96,10 @@ class Dqn : public ReplayAlgorithm {
            InferenceBatch& batch) const override;
   std::map<std::string, double> Gradient(const ReplayMinibatch& minibatch, ReplayScratch& scratch,
                                          std::span<float> gradient) const override;
-  void AfterStep(uint64_t /*step*/, std::span<float> learned,
-                 std::span<float> targets) const override {
-    Follow(config_.polyak, learned, targets);
+  bool learned_sees_next() const override { return config_.double_estimate; }
+  double stays(uint64_t /*step*/) const override { return config_.polyak; }
+  void AfterStep(uint64_t step, std::span<float> learned, std::span<float> targets) const override {
+    Follow(stays(step), learned, targets);
   }
 
  private:
@@ -175,10 +176,11 @@ std::map<std::string, double> Dqn::Gradient(const ReplayMinibatch& minibatch,
   const size_t n = steps.size(), outputs = net_->outputs();
   const double mean = 1.0 / static_cast<double>(n);
   const auto next = [&](size_t i) { return steps[i].next_observation; };
+  const auto next_learned = [&](size_t i) { return minibatch.NextLearned(i); };
 
   // 1 values of what follows: r + gamma Q'(x', argmax Q)
   if (config_.double_estimate) {
-    Evaluate(minibatch.learned, n, next, s);
+    Evaluate(minibatch.learned, n, next_learned, s);
     for (size_t i = 0; i < n; ++i) s.best[i] = Best(s.values.data() + i * actions_);
   }
   Evaluate(minibatch.targets, n, next, s);
@@ -210,8 +212,9 @@ std::map<std::string, double> Dqn::Gradient(const ReplayMinibatch& minibatch,
     by_output[actions_] = by_value;
     for (size_t a = 0; a < actions_; ++a) by_output[a] -= by_value / static_cast<float>(actions_);
   }
-  net_->Backward(minibatch.learned, std::span(s.by_output).first(n * outputs), /*by_input=*/false,
-                 s.pass, gradient);
+  net_->Backward(minibatch.learned, std::span(s.by_output).first(n * outputs),
+                 /*by_input=*/!minibatch.by_observation.empty(), s.pass, gradient);
+  AddByObservation(*net_, n, s.pass, minibatch.by_observation);
   return {{"loss", loss}, {"q_mean", taken}};
 }
 

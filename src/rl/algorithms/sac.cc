@@ -77,9 +77,9 @@ void SacNetworks::ResetTargets(std::span<const float> learned, std::span<float> 
   std::ranges::copy(CriticsOf(learned), targets.begin());
 }
 
-void SacNetworks::AfterStep(uint64_t /*step*/, std::span<float> learned,
+void SacNetworks::AfterStep(uint64_t step, std::span<float> learned,
                             std::span<float> targets) const {
-  Follow(config_.polyak, CriticsOf(std::span<const float>(learned)), targets);
+  Follow(stays(step), CriticsOf(std::span<const float>(learned)), targets);
   learned[temperature_at_] = temperature_.Bounded(learned[temperature_at_]);
 }
 
@@ -199,11 +199,12 @@ std::map<std::string, double> Sac::Gradient(const ReplayMinibatch& minibatch,
   const auto alpha = static_cast<float>(temperature_.At(minibatch.learned[temperature_at_]));
   const auto now = [&](size_t i) { return steps[i].observation; };
   const auto next = [&](size_t i) { return steps[i].next_observation; };
+  const auto next_learned = [&](size_t i) { return minibatch.NextLearned(i); };
   const auto sampled = [&](size_t i, size_t d) { return std::tanh(s.sample[i * actions_ + d]); };
   const auto played = [&](size_t i, size_t d) { return std::tanh(steps[i].action[d]); };
 
   // 1 soft values of what follows, by the targets (equations 3 and 5)
-  SampleActions(policy, n, next, minibatch.noise, 0, s);
+  SampleActions(policy, n, next_learned, minibatch.noise, 0, s);
   critics_.Evaluate(minibatch.targets, n, next, sampled, s.critics);
   for (size_t i = 0; i < n; ++i) {
     const float least = critics_.Value(s.critics, critics_.Least(s.critics, i), i);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "nn/perceptron.h"
 #include "rl/learner/agent.h"
 #include "rl/learner/replay_algorithm.h"
 
@@ -57,6 +58,8 @@ class SacNetworks : public ReplayAlgorithm {
     return CriticsOf(gradient);
   }
   void AfterStep(uint64_t step, std::span<float> learned, std::span<float> targets) const override;
+  bool learned_sees_next() const override { return true; }
+  double stays(uint64_t /*step*/) const override { return config_.polyak; }
   std::map<std::string, double> coefficients(std::span<const float> learned) const override {
     return {{"entropy_cost", temperature_.At(learned[temperature_at_])}};
   }

@@ -111,10 +111,11 @@ std::map<std::string, double> DiscreteSac::Gradient(const ReplayMinibatch& minib
   const auto alpha = static_cast<float>(temperature_.At(minibatch.learned[temperature_at_]));
   const auto now = [&](size_t i) { return steps[i].observation; };
   const auto next = [&](size_t i) { return steps[i].next_observation; };
+  const auto next_learned = [&](size_t i) { return minibatch.NextLearned(i); };
   const std::span<float> by_output = std::span(s.by_output).first(n * actions_);
 
   // 1 soft values of what follows, by the targets (equation 10)
-  Evaluate(*net_, policy, n, next, s.policy);
+  Evaluate(*net_, policy, n, next_learned, s.policy);
   LogProbs(n, s);
   for (size_t j = 0; j < critics; ++j)
     Evaluate(*net_, Critic(minibatch.targets, j), n, next, s.critics[j]);
@@ -142,8 +143,9 @@ std::map<std::string, double> DiscreteSac::Gradient(const ReplayMinibatch& minib
       by_output[i * actions_ + action] = 2 * error * mean * weight;
       minibatch.errors[i] += std::abs(error) / static_cast<float>(critics);
     }
-    net_->Backward(critic, by_output, /*by_input=*/false, s.critics[j],
+    net_->Backward(critic, by_output, /*by_input=*/!minibatch.by_observation.empty(), s.critics[j],
                    Critic(CriticsOf(gradient), j));
+    AddByObservation(*net_, n, s.critics[j], minibatch.by_observation);
   }
 
   // 3 policy: the mean over actions of alpha log pi - min Q (equation 12), by its logits

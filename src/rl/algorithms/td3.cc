@@ -58,8 +58,8 @@ class Td3 : public DeterministicActorCritic {
   }
   std::map<std::string, double> Gradient(const ReplayMinibatch& minibatch, ReplayScratch& scratch,
                                          std::span<float> gradient) const override;
-  void AfterStep(uint64_t step, std::span<float> learned, std::span<float> targets) const override {
-    if (policy_group_.Learns(step)) Follow(config_.polyak, learned, targets);
+  double stays(uint64_t step) const override {
+    return policy_group_.Learns(step) ? config_.polyak : 1;
   }
 
  private:

@@ -72,7 +72,8 @@ class Critics {
     double loss = 0, values = 0;  // means over the rows: of the loss of all, of one's value
   };
   // The squared errors of all critics at the actions that were played, `action`(row, dimension).
-  // Writes `gradient`, of all critics, and minibatch.errors: the mean of their absolute errors.
+  // Writes `gradient`, of all critics, and minibatch.errors: the mean of their absolute errors;
+  // adds to minibatch.by_observation.
   template <typename Action>
   Loss SquaredErrors(const ReplayMinibatch& minibatch, std::span<const float> all,
                      const Action& action, std::span<const float> target, Scratch& s,
@@ -101,8 +102,9 @@ Critics::Loss Critics::SquaredErrors(const ReplayMinibatch& minibatch, std::span
       s.by_value[i] = 2 * error * mean * weight;
       minibatch.errors[i] += std::abs(error) / static_cast<float>(count_);
     }
-    net_->Backward(Of(all, j), std::span(s.by_value).first(n), /*by_input=*/false, s.passes[j],
-                   Of(gradient, j));
+    net_->Backward(Of(all, j), std::span(s.by_value).first(n),
+                   /*by_input=*/!minibatch.by_observation.empty(), s.passes[j], Of(gradient, j));
+    AddByObservation(*net_, n, s.passes[j], minibatch.by_observation);
   }
   const auto rows = static_cast<double>(n);
   return {sum.loss / rows, sum.values / (rows * static_cast<double>(count_))};

@@ -38,7 +38,7 @@ class DeviceSlots final : public SlotMemory {
       planes_.index_copy_(0, there_[kNewest], frames);
       frames = planes_.index_select(0, there_[kStack].flatten());
     }
-    return {.input = {layout_.Stacked(frames).unsqueeze(0), there_[kReward].unsqueeze(0),
+    return {.input = {StackedPlanes(layout_, frames).unsqueeze(0), there_[kReward].unsqueeze(0),
                       there_[kAction].unsqueeze(0), there_[kFirst].unsqueeze(0)},
             .entering =
                 states_.index_select(0, there_[kSlot]).masked_fill(there_[kFirst].view({-1, 1}), 0),

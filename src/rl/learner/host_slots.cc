@@ -1,10 +1,9 @@
 // Slots' memory on the CPU: plain copies, pixel by pixel.
 #include <algorithm>
-#include <cstring>
 
 #include "core/check.h"
+#include "rl/learner/slot_frames.h"
 #include "rl/learner/slot_memory.h"
-#include "rl/trajectory/frame_index.h"
 
 namespace samara {
 namespace {
@@ -16,7 +15,7 @@ class HostSlots final : public SlotMemory {
   HostSlots(const InputLayout& layout, const Shape& shape)
       : SlotMemory(layout, shape, torch::kCPU, /*more=*/0) {
     const auto rows = static_cast<int64_t>(shape.rows_max);
-    inputs_ = layout.MakeInputs(rows);
+    inputs_ = MakeInputs(layout, rows);
     rewards_ = torch::zeros({1, rows});
     actions_ = torch::zeros({1, rows}, torch::kInt64);
     first_ = torch::zeros({1, rows}, torch::kBool);
@@ -72,30 +71,10 @@ class HostSlots final : public SlotMemory {
 
   // The row's newest frame joins its slot's; `input` becomes the whole stack.
   void TakeFrame(const InferenceRow& row, std::byte* input, std::byte* history) {
-    const size_t bytes = layout_.plane_bytes;
-    const std::byte* planes[kDepthMax] = {row.observation.data()};
-    if (!layout_.stacked) return layout_.WriteInput({planes, 1}, input);
-    const int64_t step = NextFrame(row);
-    const auto depth = static_cast<int64_t>(layout_.depth());
-    if (history != nullptr) {
-      for (int64_t age = 1; age < depth; ++age, history += bytes) {
-        if (age <= step)
-          std::memcpy(history, At(row.slot, step - age), bytes);
-        else
-          std::memset(history, 0, bytes);
-      }
-    }
-    std::memcpy(At(row.slot, step), row.observation.data(), bytes);
-    for (int64_t plane = 0; plane < depth; ++plane) {
-      const int64_t frame = StackedFrame(layout_.stack, step, plane);
-      planes[plane] = frame >= 0 ? At(row.slot, frame) : nullptr;
-    }
-    layout_.WriteInput({planes, layout_.depth()}, input);
-  }
-
-  std::byte* At(uint32_t slot, int64_t frame) {
-    return static_cast<std::byte*>(planes_.data_ptr()) +
-           static_cast<size_t>(Plane(slot, frame)) * layout_.plane_bytes;
+    const std::byte* plane = row.observation.data();
+    if (!layout_.stacked) return layout_.WriteInput({&plane, 1}, input);
+    const SlotFrames frames{layout_, static_cast<std::byte*>(planes_.data_ptr())};
+    frames.Push(row.slot, NextFrame(row), row.observation, input, history);
   }
 
   InferenceBatch* batch_ = nullptr;  // sent last

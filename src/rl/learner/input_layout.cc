@@ -7,8 +7,6 @@
 
 namespace samara {
 
-using torch::Tensor;
-
 InputLayout InputLayout::Make(const ObservationSpec& spec,
                               const std::optional<FrameStackRule>& stack) {
   InputLayout layout;
@@ -28,10 +26,6 @@ InputLayout InputLayout::Make(const ObservationSpec& spec,
   layout.stacked = gray || layout.stack.depth > 1;
   layout.channels *= layout.stack.depth;
   return layout;
-}
-
-Tensor InputLayout::MakeInputs(int64_t rows) const {
-  return torch::zeros({rows, height, width, channels}, bytes ? torch::kUInt8 : torch::kFloat32);
 }
 
 namespace {
@@ -84,22 +78,6 @@ void InputLayout::WriteInput(std::span<const std::byte* const> planes, std::byte
     Interleave<4>(planes, pixels, pixel_bytes, input);
   else
     Interleave<0>(planes, pixels, pixel_bytes, input);
-}
-
-Tensor InputLayout::Stacked(const Tensor& planes) const {
-  const auto pixel = static_cast<int64_t>(pixel_bytes), layers = static_cast<int64_t>(depth());
-  const int64_t pixels = static_cast<int64_t>(plane_bytes) / pixel, rows = planes.size(0) / layers;
-  const Tensor whole = planes.view({rows, layers, pixels, pixel})
-                           .permute({0, 2, 1, 3})
-                           .contiguous()
-                           .view({rows, pixels * layers * pixel});
-  return (bytes ? whole : whole.view(torch::kFloat32)).view({rows, height, width, channels});
-}
-
-ActionDistribution MakeDistribution(const ActionSpec& action) {
-  if (!action.discrete) return ActionDistribution::TanhNormal(action.n);
-  return action.sizes.empty() ? ActionDistribution::Categorical(action.n)
-                              : ActionDistribution::Multi(action.sizes);
 }
 
 }  // namespace samara

@@ -1,4 +1,4 @@
-// How the environment's observations become a network's input, and its actions a distribution.
+// How the environment's observations become a network's input: planes of a frame stack, or one.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,6 @@
 
 #include "env/interface.h"
 #include "nn/frame_stack.h"
-#include "nn/torch/torch.h"
-#include "rl/learner/distribution.h"
 
 namespace samara {
 
@@ -27,15 +25,9 @@ struct InputLayout {
   // `stack` as in AgentSetup. REQUIRES: none but for images.
   static InputLayout Make(const ObservationSpec& spec, const std::optional<FrameStackRule>& stack);
   size_t depth() const { return stacked ? static_cast<size_t>(stack.depth) : 1; }
-  // Memory of whole inputs, [rows][h][w][c].
-  torch::Tensor MakeInputs(int64_t rows) const;
   size_t input_bytes() const { return depth() * plane_bytes; }
-  // Inputs [N][h][w][c] of their planes, uint8 [N * depth][plane_bytes], on any device.
-  torch::Tensor Stacked(const torch::Tensor& planes) const;
   // One input from its planes, `depth` observations (null: zeros): all of a pixel stand together.
   void WriteInput(std::span<const std::byte* const> planes, std::byte* input) const;
 };
-
-ActionDistribution MakeDistribution(const ActionSpec& action);
 
 }  // namespace samara

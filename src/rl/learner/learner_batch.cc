@@ -162,10 +162,10 @@ LearnerBatch MakeLearnerBatch(std::span<const Unroll* const> unrolls, const Inpu
     out.*tensor = torch::empty(array.sizes, array.type);
   Fill(unrolls, shape, continuous, observed.finals, out);
   if (!inputs.defined() || inputs.size(0) != entries * batch)
-    inputs = layout.MakeInputs(entries * batch);
+    inputs = MakeInputs(layout, entries * batch);
   WriteStacks(unrolls, layout, observed.entries, inputs);
   out.observation = inputs.unflatten(0, {entries, batch});
-  const Tensor last = layout.MakeInputs(static_cast<int64_t>(observed.finals.size()));
+  const Tensor last = MakeInputs(layout, static_cast<int64_t>(observed.finals.size()));
   WriteStacks(unrolls, layout, observed.finals, last);
   out.final_observation = last.unsqueeze(0);
   return out;
@@ -240,8 +240,9 @@ LearnerBatch MakeLearnerBatch(std::span<const Unroll* const> unrolls, const Inpu
 
   const std::vector<Tensor> there = upload.Send();
   for (size_t i = 0; i < fields.size(); ++i) out.*fields[i].tensor = there[2 + i];
-  const Tensor inputs = layout.Stacked(layout.stacked ? there[0].index_select(0, there[1].flatten())
-                                                      : there[0].narrow(0, 0, all));
+  const Tensor inputs =
+      StackedPlanes(layout, layout.stacked ? there[0].index_select(0, there[1].flatten())
+                                           : there[0].narrow(0, 0, all));
   out.observation = inputs.narrow(0, 0, all - finals).unflatten(0, {planes.entries, planes.batch});
   out.final_observation = inputs.narrow(0, all - finals, finals).unsqueeze(0);
   return out;

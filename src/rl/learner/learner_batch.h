@@ -6,7 +6,7 @@
 #include "nn/torch/agent_network.h"
 #include "nn/torch/torch_device.h"
 #include "rl/inference/model.h"
-#include "rl/learner/input_layout.h"
+#include "rl/learner/input_tensors.h"
 #include "rl/trajectory/unroll_store.h"
 
 namespace samara {

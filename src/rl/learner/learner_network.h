@@ -5,7 +5,7 @@
 #include "nn/torch/agent_network.h"
 #include "rl/learner/agent.h"
 #include "rl/learner/algorithm.h"
-#include "rl/learner/input_layout.h"
+#include "rl/learner/input_tensors.h"
 
 namespace samara {
 

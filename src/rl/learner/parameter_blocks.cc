@@ -8,7 +8,7 @@
 namespace samara {
 namespace {
 
-// A dense layer's two tensors.
+// A layer's two tensors.
 struct Names {
   std::string weight, bias;
 };
@@ -19,17 +19,31 @@ Names NamesOf(const std::string& name, const std::string& head, const TensorSlic
   return {name + layer + "_weight" + suffix, name + layer + "_bias" + suffix};
 }
 
-// [rows][columns] to [columns][rows]
-std::vector<float> Transposed(std::span<const float> from, size_t rows, size_t columns) {
-  std::vector<float> to(from.size());
-  TransposeMatrix(from.data(), rows, columns, columns, to.data(), rows);
-  return to;
+// Shape of a layer's weights in a file: [out][in], or [out][in][rows][columns], from the canonical
+// [in][out], or [rows][columns][in][out].
+std::vector<int64_t> FileShape(const std::vector<int64_t>& canonical) {
+  if (canonical.size() == 2) return {canonical[1], canonical[0]};
+  return {canonical[3], canonical[2], canonical[0], canonical[1]};
+}
+
+// Calls copy(canonical, file) for the place of each of a layer's weights in both orders.
+template <typename Copy>
+void ForEachWeight(const std::vector<int64_t>& canonical, const Copy& copy) {
+  const size_t dimensions = canonical.size();
+  const auto out = static_cast<size_t>(canonical[dimensions - 1]);
+  const auto in = static_cast<size_t>(canonical[dimensions - 2]);
+  const size_t places =
+      dimensions == 2 ? 1 : static_cast<size_t>(canonical[0]) * static_cast<size_t>(canonical[1]);
+  for (size_t o = 0; o < out; ++o)
+    for (size_t i = 0; i < in; ++i)
+      for (size_t place = 0; place < places; ++place)
+        copy((place * in + i) * out + o, (o * in + i) * places + place);
 }
 
 }  // namespace
 
 size_t ParameterBlocks::Add(const std::string& name, const std::string& head,
-                            std::shared_ptr<const Perceptron> net) {
+                            std::shared_ptr<const PaddedLayers> net) {
   blocks_.push_back({name, head, std::move(net), size_});
   size_ += blocks_.back().size();
   return blocks_.back().offset;
@@ -72,9 +86,9 @@ std::map<std::string, Tensor> ParameterBlocks::Tensors(std::span<const float> pa
         tensors[names.bias] = Tensor::OfFloats(slice.shape, values);
         continue;
       }
-      const int64_t in = slice.shape[0], out = slice.shape[1];
-      tensors[names.weight] = Tensor::OfFloats(
-          {out, in}, Transposed(values, static_cast<size_t>(in), static_cast<size_t>(out)));
+      std::vector<float> weights(values.size());
+      ForEachWeight(slice.shape, [&](size_t at, size_t in_file) { weights[in_file] = values[at]; });
+      tensors[names.weight] = Tensor::OfFloats(FileShape(slice.shape), weights);
     }
   }
   return tensors;
@@ -103,15 +117,15 @@ Status ParameterBlocks::FromTensors(const std::map<std::string, Tensor>& tensors
     std::vector<float> canonical(block.net->network().parameter_count);
     for (const TensorSlice& slice : samara::Tensors(block.net->network())) {
       const Names names = NamesOf(block.name, block.head, slice, suffix);
-      std::vector<float> values;
+      float* to = canonical.data() + slice.offset;
       if (slice.bias) {
-        ASSIGN_OR_RETURN(values, find(names.bias, slice.shape));
-      } else {
-        const int64_t in = slice.shape[0], out = slice.shape[1];
-        ASSIGN_OR_RETURN(values, find(names.weight, {out, in}));
-        values = Transposed(values, static_cast<size_t>(out), static_cast<size_t>(in));
+        ASSIGN_OR_RETURN(const std::vector<float> bias, find(names.bias, slice.shape));
+        std::ranges::copy(bias, to);
+        continue;
       }
-      std::ranges::copy(values, canonical.begin() + static_cast<ptrdiff_t>(slice.offset));
+      ASSIGN_OR_RETURN(const std::vector<float> weights,
+                       find(names.weight, FileShape(slice.shape)));
+      ForEachWeight(slice.shape, [&](size_t at, size_t in_file) { to[at] = weights[in_file]; });
     }
     block.net->FromCanonical(canonical, mine);
   }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/status.h"
-#include "nn/perceptron.h"
+#include "nn/padded_layers.h"
 #include "nn/safetensors.h"
 
 namespace samara {
@@ -19,14 +19,15 @@ class ParameterBlocks {
   // Returns the offset of the network's parameters. Its tensors are NAME and a layer's name, the
   // output layer's is `head`, as in nn/torch/agent_network.h.
   size_t Add(const std::string& name, const std::string& head,
-             std::shared_ptr<const Perceptron> net);
+             std::shared_ptr<const PaddedLayers> net);
   // Returns the offset of one number.
   size_t AddNumber(const std::string& name);
 
   size_t size() const { return size_; }  // floats
   // Glorot uniform weights (Glorot and Bengio 2010, 16) and zeros as biases.
   void Initialize(uint64_t seed, std::span<float> parameters) const;
-  // Without padding: dense weights [out][in], biases [out], numbers [].
+  // Without padding: dense weights [out][in], those of convolutions [out][in][rows][columns],
+  // biases [out], numbers [].
   std::map<std::string, Tensor> Tensors(std::span<const float> parameters,
                                         const std::string& suffix = "") const;
   // kBadData: a tensor is missing or has another shape; nothing has changed then.
@@ -36,7 +37,7 @@ class ParameterBlocks {
  private:
   struct Block {
     std::string name, head;
-    std::shared_ptr<const Perceptron> net;  // null: a number
+    std::shared_ptr<const PaddedLayers> net;  // null: a number
     size_t offset;
     size_t size() const { return net ? net->size() : 1; }
   };

@@ -25,4 +25,14 @@ void Evaluate(const Perceptron& net, std::span<const float> parameters, size_t r
   net.Forward(parameters, rows, pass);
 }
 
+// Adds derivatives by the first inputs of each row, which a backward pass has left, to
+// `by_observation`, [rows][numbers]; nothing where it is empty.
+inline void AddByObservation(const Perceptron& net, size_t rows, const PerceptronPass& pass,
+                             std::span<float> by_observation) {
+  const size_t numbers = by_observation.size() / rows, row = PaddedRow(net.inputs());
+  for (size_t i = 0; i < rows; ++i)
+    for (size_t k = 0; k < numbers; ++k)
+      by_observation[i * numbers + k] += pass.input_delta.data()[i * row + k];
+}
+
 }  // namespace samara

@@ -12,7 +12,7 @@
 #include "nn/torch/torch_device.h"
 #include "rl/learner/action_values.h"
 #include "rl/learner/agent.h"
-#include "rl/learner/input_layout.h"
+#include "rl/learner/input_tensors.h"
 #include "rl/learner/slot_memory.h"
 #include "rl/learner/version_queue.h"
 

@@ -30,7 +30,7 @@ TEST(ActingTest, AnInputHoldsThePlanesAlongTheChannels) {
     const size_t channels = shape.size() == 3 ? static_cast<size_t>(shape[2]) : 1;
     const size_t count = static_cast<size_t>(depth), size = SizeOf(dtype);
     ASSERT_EQ(layout.channels, static_cast<int64_t>(count * channels));
-    ASSERT_EQ(layout.MakeInputs(1).nbytes(), count * spec.bytes());
+    ASSERT_EQ(MakeInputs(layout, 1).nbytes(), count * spec.bytes());
     ASSERT_EQ(layout.stacked ? layout.input_bytes() : count * spec.bytes(), count * spec.bytes());
     std::vector<std::vector<std::byte>> planes(count, std::vector<std::byte>(spec.bytes()));
     for (auto& plane : planes)

@@ -1,7 +1,9 @@
 // The part of learning from a replay that an algorithm defines (replay_learner.h has the rest):
-// perceptrons, how they act, and the gradient of a minibatch.
+// perceptrons, how they act, and the gradient of a minibatch. Where observations are images they
+// are the features of an ImageTorso here, which the learner has.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <span>
@@ -44,6 +46,16 @@ struct ReplayMinibatch {
   CounterRng noise;                         // for draws of the loss
   // out: how far off the value of each step is, its priority from now on
   std::span<float> errors;
+  // By step, what follows it as the learned networks see it, and not those of the targets; empty:
+  // the same.
+  std::span<const std::span<const std::byte>> next_learned = {};
+  // out: derivatives of the values' loss by each step's observation, [steps][numbers], added;
+  // empty: not wanted
+  std::span<float> by_observation = {};
+
+  std::span<const std::byte> NextLearned(size_t row) const {
+    return next_learned.empty() ? steps[row].next_observation : next_learned[row];
+  }
 };
 
 // Thread safety: constant; a scratch is its thread's.
@@ -59,6 +71,8 @@ class ReplayAlgorithm {
     return {{.name = "", .first = 0, .size = learned().size()}};
   }
   virtual ReturnRule returns() const = 0;
+  // Whether Gradient asks for NextLearned.
+  virtual bool learned_sees_next() const { return false; }
   virtual bool explores() const { return false; }  // as Model::explores
   // Both at the beginning.
   virtual void Initialize(uint64_t seed, std::span<float> learned,
@@ -81,7 +95,9 @@ class ReplayAlgorithm {
   // The part of a gradient that minibatch.weights scale: the learner divides it by the largest of
   // them.
   virtual std::span<float> Weighted(std::span<float> gradient) const { return gradient; }
-  // After step number `step`.
+  // Share of the targets that stays after step number `step` (Follow); the rest is what is learned.
+  virtual double stays(uint64_t step) const = 0;
+  // After that step.
   virtual void AfterStep(uint64_t step, std::span<float> learned,
                          std::span<float> targets) const = 0;
   // Coefficients of the next loss, by their names in metrics.jsonl.
@@ -90,8 +106,13 @@ class ReplayAlgorithm {
   }
 };
 
-// Targets follow what is learned: `stays` of each stays (Polyak averaging).
+// Targets follow what is learned: `stays` of each stays (Polyak averaging); 0: they are copies.
 inline void Follow(double stays, std::span<const float> learned, std::span<float> targets) {
+  if (stays == 1) return;
+  if (stays == 0) {
+    std::ranges::copy(learned, targets.begin());
+    return;
+  }
   const auto kept = static_cast<float>(stays), comes = 1 - kept;
   for (size_t i = 0; i < targets.size(); ++i) targets[i] = kept * targets[i] + comes * learned[i];
 }

@@ -5,12 +5,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <optional>
 
 #include "core/bytes.h"
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/sha256.h"
+#include "rl/learner/acting_torso.h"
 #include "rl/learner/flat_optimizer.h"
+#include "rl/learner/image_torso.h"
+#include "rl/learner/minibatch_features.h"
 #include "rl/learner/replay_files.h"
 #include "rl/learner/shards.h"
 #include "rl/learner/version_queue.h"
@@ -52,9 +56,13 @@ HindsightRule HindsightOf(const AgentSetup& setup) {
   return {goal, keys.fraction, setup.environment.observation.elements()};
 }
 
+constexpr uint64_t kTorsoKey = uint64_t{1} << 32;  // of its draws: beyond those of any block
+
 class ReplayLearner final : public Agent {
  public:
-  ReplayLearner(const AgentSetup& setup, std::unique_ptr<ReplayAlgorithm> algorithm)
+  // `torso`: null where observations are vectors.
+  ReplayLearner(const AgentSetup& setup, std::unique_ptr<const ImageTorso> torso,
+                std::unique_ptr<ReplayAlgorithm> algorithm)
       : config_(setup.config),
         keys_(dynamic_cast<const ReplayAlgorithmConfig&>(*setup.config.own).replay),
         hindsight_(HindsightOf(setup)),
@@ -65,15 +73,27 @@ class ReplayLearner final : public Agent {
         seed_(setup.seed),
         share_(setup.share),
         slots_(setup.slots),
+        torso_(std::move(torso)),
+        torso_size_(torso_ ? torso_->size() : 0),
         algorithm_(std::move(algorithm)),
-        shape_(algorithm_->shape()),
-        learned_(algorithm_->learned().size()),
-        targets_(algorithm_->targets().size()),
+        shape_(Shape()),
+        learned_(torso_size_ + algorithm_->learned().size()),
+        targets_(torso_size_ + algorithm_->targets().size()),
         threads_(config_.learn.threads, shards_),
         acting_scratch_(algorithm_->MakeScratch(setup.rows_max)),
         versions_(setup.versions_kept, setup.versions_every) {
-    algorithm_->Initialize(seed_, learned_, targets_);
-    for (const ParameterGroup& part : algorithm_->groups()) groups_.emplace_back(config_, part);
+    algorithm_->Initialize(seed_, Behind(std::span(learned_)), Behind(std::span(targets_)));
+    if (torso_) {
+      torso_->blocks().Initialize(DeriveKey(seed_, Purpose::kNetworkInit, kTorsoKey),
+                                  Torso(std::span(learned_)));
+      ResetTorso(learned_, targets_);
+      groups_.emplace_back(config_, ParameterGroup{.name = "torso", .size = torso_size_});
+      acting_torso_.emplace(*torso_, slots_, setup.rows_max);
+    }
+    for (ParameterGroup part : algorithm_->groups()) {
+      part.first += torso_size_;
+      groups_.emplace_back(config_, part);
+    }
     MakeShards();
     Publish(0, learned_);
   }
@@ -82,7 +102,13 @@ class ReplayLearner final : public Agent {
   Status Infer(InferenceBatch& batch) override {
     const auto policy = versions_.Get(batch.version);
     CHECK(policy != nullptr) << "version " << batch.version << " is not kept";
-    algorithm_->Act(*policy, *acting_scratch_, batch);
+    const std::span<const float> all = *policy;
+    if (!torso_) {
+      algorithm_->Act(all, *acting_scratch_, batch);
+    } else if (!batch.rows.empty()) {
+      const ActingTorso::Features features(*acting_torso_, Torso(all), batch);
+      algorithm_->Act(Behind(all), *acting_scratch_, batch);
+    }
     return Status::Ok();
   }
   bool Has(uint64_t version) const override { return versions_.Has(version); }
@@ -96,7 +122,7 @@ class ReplayLearner final : public Agent {
   }
   int64_t parameter_count() const override {
     int64_t count = 0;
-    for (const auto& [name, tensor] : algorithm_->learned().Tensors(learned_))
+    for (const auto& [name, tensor] : Learned(learned_))
       count += static_cast<int64_t>(tensor.bytes.size() / sizeof(float));
     return count;
   }
@@ -104,7 +130,7 @@ class ReplayLearner final : public Agent {
   Result<UpdateReport> Update(std::span<const UnrollStore::Loan> unrolls, double frames) override;
   std::string parameter_hash() const override {
     Sha256 hash;
-    for (const auto& [name, tensor] : algorithm_->learned().Tensors(learned_)) {
+    for (const auto& [name, tensor] : Learned(learned_)) {
       hash.Update(name);
       hash.Update({tensor.bytes.data(), tensor.bytes.size()});
     }
@@ -139,7 +165,8 @@ class ReplayLearner final : public Agent {
     std::vector<uint64_t> drawn;  // items of the minibatch
     std::vector<Transition> steps;
     std::vector<float> weights, errors;
-    std::vector<float> row;  // gradient, numbers, largest weight of each shard
+    std::optional<MinibatchFeatures> features;  // of images
+    std::vector<float> row;                     // gradient, numbers, largest weight of each shard
     std::map<std::string, double> numbers;
     // New steps have the largest priority so far (Schaul et al. 2016, algorithm 1).
     void Add(const Unroll& unroll, uint64_t stream) {
@@ -162,13 +189,34 @@ class ReplayLearner final : public Agent {
     }
   };
 
+  // The torso's part of a vector of parameters, and the algorithm's behind it.
+  template <typename T>
+  std::span<T> Torso(std::span<T> all) const {
+    return all.first(torso_size_);
+  }
+  template <typename T>
+  std::span<T> Behind(std::span<T> all) const {
+    return all.subspan(torso_size_);
+  }
+  void ResetTorso(std::span<const float> learned, std::span<float> targets) const {
+    std::ranges::copy(Torso(learned), targets.begin());
+  }
+  ModelShape Shape() const;
+  using Named = std::map<std::string, Tensor>;
+  Named Learned(std::span<const float> all, const std::string& suffix = "") const {
+    return TensorsOf(algorithm_->learned(), all, suffix);
+  }
+  Named TensorsOf(const ParameterBlocks& behind, std::span<const float> all,
+                  const std::string& suffix = "") const;
+  Status FromTensors(const ParameterBlocks& behind, const Named& tensors, std::span<float> all,
+                     const std::string& suffix = "") const;
   ReplayShape Replay() const;  // of a shard
   void MakeShards();
   void Publish(uint64_t version, std::span<const float> parameters) {
-    versions_.Publish(
-        version,
-        std::make_shared<const std::vector<float>>(
-            parameters.begin(), parameters.begin() + static_cast<ptrdiff_t>(algorithm_->acting())));
+    versions_.Publish(version, std::make_shared<const std::vector<float>>(
+                                   parameters.begin(),
+                                   parameters.begin() +
+                                       static_cast<ptrdiff_t>(torso_size_ + algorithm_->acting())));
   }
   void SampleAndDifferentiate(size_t index, ShardWork& part) const;
   Result<bool> TakeStep(double frames, UpdateReport& report);
@@ -183,22 +231,50 @@ class ReplayLearner final : public Agent {
   const uint64_t seed_;
   const SlotShare share_;
   const uint32_t slots_;
+  const std::unique_ptr<const ImageTorso> torso_;  // null: observations are vectors
+  const size_t torso_size_;                        // floats
   const std::unique_ptr<ReplayAlgorithm> algorithm_;
   const ModelShape shape_;
-  std::vector<float> learned_, targets_;
+  std::vector<float> learned_, targets_;  // the torso's, then the algorithm's
   std::vector<Group> groups_;
   ShardThreads threads_;
   const std::unique_ptr<ReplayScratch> acting_scratch_;  // of inference
+  std::optional<ActingTorso> acting_torso_;              // the same
   VersionQueue<const std::vector<float>> versions_;
   std::vector<ShardWork> parts_;
   std::vector<float> row_;  // the sum of the shards' rows
   uint64_t version_ = 0, steps_ = 0;
 };
 
+ModelShape ReplayLearner::Shape() const {
+  ModelShape shape = algorithm_->shape();
+  if (torso_) {
+    const InputLayout& layout = torso_->layout();
+    shape.observation_bytes = layout.plane_bytes;
+    shape.history_bytes = (layout.depth() - 1) * layout.plane_bytes;
+  }
+  return shape;
+}
+
+ReplayLearner::Named ReplayLearner::TensorsOf(const ParameterBlocks& behind,
+                                              std::span<const float> all,
+                                              const std::string& suffix) const {
+  Named tensors = behind.Tensors(Behind(all), suffix);
+  if (torso_) tensors.merge(torso_->blocks().Tensors(Torso(all), suffix));
+  return tensors;
+}
+
+Status ReplayLearner::FromTensors(const ParameterBlocks& behind, const Named& tensors,
+                                  std::span<float> all, const std::string& suffix) const {
+  RETURN_IF_ERROR(behind.FromTensors(tensors, Behind(all), suffix));
+  return torso_ ? torso_->blocks().FromTensors(tensors, Torso(all), suffix) : Status::Ok();
+}
+
 ReplayShape ReplayLearner::Replay() const {
   return {.capacity = static_cast<uint64_t>(keys_.capacity / static_cast<double>(all_shards_)),
           .length = static_cast<uint32_t>(config_.learn.unroll),
           .observation_bytes = shape_.observation_bytes,
+          .history = torso_ ? static_cast<uint32_t>(torso_->layout().depth() - 1) : 0,
           .action_values = shape_.action_values,
           .episodes = keeps_last(),
           .parts = PartRuleOf(all_shards_)};
@@ -217,8 +293,10 @@ void ReplayLearner::MakeShards() {
                       .steps = std::vector<Transition>(rows),
                       .weights = std::vector<float>(rows),
                       .errors = std::vector<float>(rows),
+                      .features = std::nullopt,
                       .row = {},
                       .numbers = {}});
+    if (torso_) parts_.back().features.emplace(*torso_, rows, algorithm_->learned_sees_next());
   }
 }
 
@@ -235,17 +313,22 @@ void ReplayLearner::SampleAndDifferentiate(size_t index, ShardWork& part) const 
     part.drawn[i] = drawn.item, part.weights[i] = drawn.weight;
     part.steps[i] = part.hindsight.At(part.replay, drawn.item, algorithm_->returns(), goals, i);
   }
+  const auto learned = std::span<const float>(learned_), targets = std::span<const float>(targets_);
+  if (torso_)
+    part.features->Replace(part.replay, part.drawn, Torso(learned), Torso(targets), part.steps);
   // 3 gradient; as often as its steps count among all
   part.row.resize(learned_.size());
-  part.numbers = algorithm_->Gradient(
-      {.step = steps_,
-       .steps = part.steps,
-       .weights = part.weights,
-       .learned = learned_,
-       .targets = targets_,
-       .noise = CounterRng(DeriveKey(seed_, Purpose::kEntropySample, steps_, shard)),
-       .errors = part.errors},
-      *part.scratch, part.row);
+  ReplayMinibatch minibatch{
+      .step = steps_,
+      .steps = part.steps,
+      .weights = part.weights,
+      .learned = Behind(learned),
+      .targets = Behind(targets),
+      .noise = CounterRng(DeriveKey(seed_, Purpose::kEntropySample, steps_, shard)),
+      .errors = part.errors};
+  if (torso_) part.features->Give(minibatch);
+  part.numbers = algorithm_->Gradient(minibatch, *part.scratch, Behind(std::span(part.row)));
+  if (torso_) part.features->Backward(Torso(learned), Torso(std::span(part.row)));
   for (const auto& [name, value] : part.numbers) part.row.push_back(static_cast<float>(value));
   if (share != 1)
     for (float& value : part.row) value = static_cast<float>(value * share);
@@ -271,7 +354,9 @@ bool ReplayLearner::StepGroups(std::span<const float> gradient, double frames,
       group.optimizer.Step(group.part.Of(std::span(learned_)), group.part.Of(gradient),
                            std::sqrt(squares[g]), frames);
   }
-  algorithm_->AfterStep(steps_, learned_, targets_);
+  Follow(algorithm_->stays(steps_), Torso(std::span<const float>(learned_)),
+         Torso(std::span(targets_)));
+  algorithm_->AfterStep(steps_, Behind(std::span(learned_)), Behind(std::span(targets_)));
   return true;
 }
 
@@ -291,8 +376,10 @@ Result<bool> ReplayLearner::TakeStep(double frames, UpdateReport& report) {
   std::map<std::string, double> numbers;
   for (const auto& [name, value] : parts_[0].numbers) numbers[name] = row_[at++];
   const std::span<float> gradient = std::span(row_).first(learned_.size());
-  if (const float largest = LargestOf(all_shards_, row_); largest != 1)
-    for (float& value : algorithm_->Weighted(gradient)) value /= largest;
+  if (const float largest = LargestOf(all_shards_, row_); largest != 1) {
+    for (float& value : Torso(gradient)) value /= largest;
+    for (float& value : algorithm_->Weighted(Behind(gradient))) value /= largest;
+  }
   const bool taken = std::isfinite(numbers.at("loss")) && StepGroups(gradient, frames, report);
   ++steps_, ++report.steps;
   for (const auto& [name, value] : numbers) report.numbers[name] += value;
@@ -305,7 +392,7 @@ Result<UpdateReport> ReplayLearner::Update(std::span<const UnrollStore::Loan> un
   UpdateReport report;
   report.applied = true;
   report.learning_rate = LearningRateAt(config_.optimizer, frames);
-  report.coefficients = algorithm_->coefficients(learned_);
+  report.coefficients = algorithm_->coefficients(Behind(std::span<const float>(learned_)));
   // 1 store
   SteadyTime clock = Now();
   for (size_t i = 0; i < parts_.size(); ++i)
@@ -339,16 +426,16 @@ std::string ReplayLearner::SaveOptimizer() const {
     std::ranges::copy(group.optimizer.square(), group.part.Of(std::span(square)).begin());
     counts[group.counted()] = std::to_string(group.optimizer.steps());
   }
-  auto tensors = algorithm_->learned().Tensors(mean, "/mean");
-  tensors.merge(algorithm_->learned().Tensors(square, "/square"));
+  auto tensors = Learned(mean, "/mean");
+  tensors.merge(Learned(square, "/square"));
   return FormatSafetensors({std::move(tensors), std::move(counts)}).ValueOrThrow();
 }
 
 Status ReplayLearner::RestoreOptimizer(const Safetensors& saved, std::vector<Group>& groups) const {
   const ParameterBlocks& blocks = algorithm_->learned();
   std::vector<float> mean(learned_.size()), square(learned_.size());
-  RETURN_IF_ERROR(blocks.FromTensors(saved.tensors, mean, "/mean").Annotate(kOptimizer));
-  RETURN_IF_ERROR(blocks.FromTensors(saved.tensors, square, "/square").Annotate(kOptimizer));
+  RETURN_IF_ERROR(FromTensors(blocks, saved.tensors, mean, "/mean").Annotate(kOptimizer));
+  RETURN_IF_ERROR(FromTensors(blocks, saved.tensors, square, "/square").Annotate(kOptimizer));
   for (Group& group : groups) {
     ASSIGN_OR_RETURN(const uint64_t steps, Count(saved, group.counted().c_str(), kOptimizer));
     group.optimizer.Restore(group.part.Of(std::span<const float>(mean)),
@@ -363,18 +450,20 @@ Files ReplayLearner::Save(Part part, const std::set<std::string>& kept) const {
                         std::map<std::string, std::string> metadata = {}) {
     files[name] = FormatSafetensors({std::move(tensors), std::move(metadata)}).ValueOrThrow();
   };
-  save(kWeights, algorithm_->learned().Tensors(learned_), {{kVersion, std::to_string(version_)}});
+  save(kWeights, Learned(learned_), {{kVersion, std::to_string(version_)}});
   if (part == Part::kWeights) return files;
   files[kOptimizer] = SaveOptimizer();
-  save(kTargets, algorithm_->targets().Tensors(targets_));
+  save(kTargets, TensorsOf(algorithm_->targets(), targets_));
   SaveReplays(parts_, first_shard_, kept, files);
   if (part == Part::kRun) return files;
-  files[kSlots] = WriteSlotRecords(std::vector<std::string>(slots_));  // they remember nothing
+  // slots remember frames, of vectors nothing
+  files[kSlots] =
+      WriteSlotRecords(acting_torso_ ? acting_torso_->Save() : std::vector<std::string>(slots_));
   std::map<std::string, Tensor> versions;
   std::vector<float> all = learned_;
   for (const auto& [number, policy] : versions_.all()) {
     std::ranges::copy(*policy, all.begin());
-    for (auto& [name, tensor] : algorithm_->learned().Tensors(all))
+    for (auto& [name, tensor] : Learned(all))
       versions[std::to_string(number) + "/" + name] = std::move(tensor);
   }
   save(kVersions, std::move(versions));
@@ -387,7 +476,7 @@ Status ReplayLearner::Restore(const Files& files, Part part) {
   ASSIGN_OR_RETURN(const uint64_t version, Count(weights, kVersion, kWeights));
   std::vector<float> learned = learned_, targets = targets_;
   const ParameterBlocks& blocks = algorithm_->learned();
-  RETURN_IF_ERROR(blocks.FromTensors(weights.tensors, learned).Annotate(kWeights));
+  RETURN_IF_ERROR(FromTensors(blocks, weights.tensors, learned).Annotate(kWeights));
   std::vector<Group> groups = groups_;
   uint64_t sampled = steps_;
   if (part != Part::kWeights || files.contains(kOptimizer)) {
@@ -396,9 +485,10 @@ Status ReplayLearner::Restore(const Files& files, Part part) {
     ASSIGN_OR_RETURN(sampled, Count(saved, "sampled", kOptimizer));
     ASSIGN_OR_RETURN(const Safetensors followers, Parsed(files, kTargets));
     RETURN_IF_ERROR(
-        algorithm_->targets().FromTensors(followers.tensors, targets).Annotate(kTargets));
+        FromTensors(algorithm_->targets(), followers.tensors, targets).Annotate(kTargets));
   } else {
-    algorithm_->ResetTargets(learned, targets);
+    ResetTorso(learned, targets);
+    algorithm_->ResetTargets(Behind(std::span<const float>(learned)), Behind(std::span(targets)));
   }
   std::map<uint64_t, std::vector<float>> versions;
   if (part == Part::kSlots) {
@@ -412,11 +502,12 @@ Status ReplayLearner::Restore(const Files& files, Part part) {
     }
     for (const auto& [number, named] : tensors) {
       versions[number].resize(learned.size());
-      RETURN_IF_ERROR(blocks.FromTensors(named, versions[number]).Annotate(kVersions));
+      RETURN_IF_ERROR(FromTensors(blocks, named, versions[number]).Annotate(kVersions));
     }
     const auto memory = files.find(kSlots);
     if (memory == files.end()) return {Code::kBadData, std::string("holds no ") + kSlots};
-    RETURN_IF_ERROR(ReadSlotRecords(memory->second, share_, slots_).status());
+    ASSIGN_OR_RETURN(const auto records, ReadSlotRecords(memory->second, share_, slots_));
+    if (acting_torso_) RETURN_IF_ERROR(acting_torso_->Restore(records));
   }
   if (part != Part::kWeights)
     RETURN_IF_ERROR(RestoreReplays(files, first_shard_, all_shards_, parts_));
@@ -447,27 +538,31 @@ Status CheckKeys(const AgentSetup& setup) {
   if (keys.value != plain.value) return refuse("network.value", "it left out");
   if (keys.normalize_value) return refuse("network.normalize_value", "false");
   if (keys.deviation != plain.deviation) return refuse("network.deviation", "network");
-  if (setup.stack)
+  const ObservationSpec& observation = setup.environment.observation;
+  if (setup.stack && !observation.image())
     return {Code::kConfig,
             "env.stack: the environment's observations are vectors, which are not stacked; "
             "expected 0"};
   const auto& own = dynamic_cast<const ReplayAlgorithmConfig&>(*setup.config.own);
   RETURN_IF_ERROR(own.hindsight.Check(setup.environment));
-  const ObservationSpec& observation = setup.environment.observation;
-  if (observation.image() || observation.dtype != DType::kFloat32)
+  if (!observation.image() && observation.dtype != DType::kFloat32)
     return {Code::kConfig,
-            fmt::format("run.algorithm={}: the environment's observations are {}; expected vectors "
-                        "of floats",
-                        setup.config.algorithm, observation.image() ? "images" : "bytes")};
+            fmt::format("run.algorithm={}: the environment's observations are vectors of bytes; "
+                        "expected floats, or images",
+                        setup.config.algorithm)};
   return Status::Ok();
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Agent>> MakeReplayLearner(const AgentSetup& setup,
-                                                 std::unique_ptr<ReplayAlgorithm> algorithm) {
+                                                 MakeReplayAlgorithm* make) {
   RETURN_IF_ERROR(CheckKeys(setup));
-  return std::unique_ptr<Agent>(std::make_unique<ReplayLearner>(setup, std::move(algorithm)));
+  AgentSetup behind = setup;
+  ASSIGN_OR_RETURN(auto torso, ImageTorso::Take(behind));
+  ASSIGN_OR_RETURN(auto algorithm, make(behind));
+  return std::unique_ptr<Agent>(
+      std::make_unique<ReplayLearner>(setup, std::move(torso), std::move(algorithm)));
 }
 
 }  // namespace samara

@@ -3,7 +3,8 @@
 //
 // One update, whose parts have these numbers in replay_learner.cc:
 //   1 store    the unrolls join the replay, each shard's in a part of its own
-//   2 sample   of every minibatch, each shard's share from its part, uniformly or by priority
+//   2 sample   of every minibatch, each shard's share from its part, uniformly or by priority;
+//              images become the features of a torso
 //   3 gradient of each shard, on threads; their mean in a fixed order
 //   4 step     of the optimizer of each group of parameters that learns in it; the targets follow
 //   5 publish  the parameters are the next version, with which inference goes on
@@ -19,15 +20,17 @@
 
 namespace samara {
 
-// kConfig for keys that this kind of agent has no use for. REQUIRES: setup.config.own is a
-// ReplayAlgorithmConfig, and Check(setup.config) is ok.
+// Makes an algorithm's part of learning, of a setup whose observations are vectors of floats.
+using MakeReplayAlgorithm = Result<std::unique_ptr<ReplayAlgorithm>>(const AgentSetup& setup);
+
+// kConfig for keys that this kind of agent has no use for, and of the algorithm. REQUIRES:
+// setup.config.own is a ReplayAlgorithmConfig, and Check(setup.config) is ok.
 Result<std::unique_ptr<Agent>> MakeReplayLearner(const AgentSetup& setup,
-                                                 std::unique_ptr<ReplayAlgorithm> algorithm);
+                                                 MakeReplayAlgorithm* make);
 // The agent of an algorithm whose part of learning this function makes; for rows of the registry.
-template <auto MakeAlgorithm>
+template <MakeReplayAlgorithm* kMake>
 Result<std::unique_ptr<Agent>> MakeReplayAgent(const AgentSetup& setup) {
-  ASSIGN_OR_RETURN(auto algorithm, MakeAlgorithm(setup));
-  return MakeReplayLearner(setup, std::move(algorithm));
+  return MakeReplayLearner(setup, kMake);
 }
 
 }  // namespace samara

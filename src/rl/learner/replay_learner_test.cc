@@ -26,6 +26,7 @@ class TwoGroups : public ReplayAlgorithm {
             {.name = "quick", .first = kSlow, .size = kAll - kSlow}};
   }
   ReturnRule returns() const override { return {}; }
+  double stays(uint64_t) const override { return 1; }
   void Initialize(uint64_t, std::span<float> learned, std::span<float>) const override {
     std::ranges::fill(learned, 1.0F);
   }
@@ -51,6 +52,10 @@ class TwoGroups : public ReplayAlgorithm {
   ParameterBlocks learned_, targets_;
 };
 
+Result<std::unique_ptr<ReplayAlgorithm>> MakeTwoGroups(const AgentSetup&) {
+  return std::unique_ptr<ReplayAlgorithm>(std::make_unique<TwoGroups>());
+}
+
 // Each group against an Adam of torch's with the group's rate and clipping, which sees the steps in
 // which the group learns and no others.
 TEST(ReplayLearnerGroupsTest, EachGroupHasAnOptimizerOfItsOwn) {
@@ -65,7 +70,7 @@ TEST(ReplayLearnerGroupsTest, EachGroupHasAnOptimizerOfItsOwn) {
         return setup;
       },
       [](const AgentSetup& setup) {
-        return MakeReplayLearner(setup, std::make_unique<TwoGroups>()).ValueOrThrow();
+        return MakeReplayLearner(setup, MakeTwoGroups).ValueOrThrow();
       });
   uint64_t steps = 0;
   for (int update = 0; update < 4; ++update) steps += static_cast<uint64_t>(play.Update().steps);

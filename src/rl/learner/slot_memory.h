@@ -10,7 +10,7 @@
 #include "core/rng.h"
 #include "nn/torch/agent_network.h"
 #include "rl/inference/model.h"
-#include "rl/learner/input_layout.h"
+#include "rl/learner/input_tensors.h"
 #include "rl/trajectory/slot_records.h"
 
 namespace samara {

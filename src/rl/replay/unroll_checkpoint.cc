@@ -45,7 +45,8 @@ bool GetRows(ByteReader& in, size_t each, const ItemRange& saved, const ItemRang
 void UnrollReplay::PutBlocks(const ItemRange& blocks, ByteWriter& out) const {
   const size_t length = shape_.length;
   out.Put(blocks.first).Put(blocks.end);
-  PutRows(observations_, (length + 1) * shape_.observation_bytes, blocks, blocks_max_, out);
+  PutRows(observations_, FramesOfBlock() * shape_.observation_bytes, blocks, blocks_max_, out);
+  if (shape_.history > 0) PutRows(frames_, length + 1, blocks, blocks_max_, out);
   PutRows(actions_, length * action_floats_, blocks, blocks_max_, out);
   PutRows(rewards_, length, blocks, blocks_max_, out);
   PutRows(ends_, length, blocks, blocks_max_, out);
@@ -66,11 +67,13 @@ bool UnrollReplay::GetBlocks(const ItemRange& blocks, ByteReader& in) {
   ItemRange saved;
   saved.first = in.Get<uint64_t>(), saved.end = in.Get<uint64_t>();
   if (!in.ok() || saved.first > blocks.first || saved.end != blocks.end) return false;
-  const bool whole = GetRows(in, (length + 1) * shape_.observation_bytes, saved, blocks,
-                             blocks_max_, observations_) &&
-                     GetRows(in, length * action_floats_, saved, blocks, blocks_max_, actions_) &&
-                     GetRows(in, length, saved, blocks, blocks_max_, rewards_) &&
-                     GetRows(in, length, saved, blocks, blocks_max_, ends_);
+  const bool whole =
+      GetRows(in, FramesOfBlock() * shape_.observation_bytes, saved, blocks, blocks_max_,
+              observations_) &&
+      (shape_.history == 0 || GetRows(in, length + 1, saved, blocks, blocks_max_, frames_)) &&
+      GetRows(in, length * action_floats_, saved, blocks, blocks_max_, actions_) &&
+      GetRows(in, length, saved, blocks, blocks_max_, rewards_) &&
+      GetRows(in, length, saved, blocks, blocks_max_, ends_);
   if (!whole) return false;
   const auto count = in.Get<uint64_t>();
   ByteReader finals(in.GetBytes());
@@ -126,8 +129,8 @@ bool UnrollReplay::Whole() const {
 bool UnrollReplay::GetWhole(ByteReader& in) {
   const uint64_t steps = size();
   const bool whole =
-      in.GetVector(observations_) && in.GetVector(actions_) && in.GetVector(rewards_) &&
-      in.GetVector(ends_) &&
+      shape_.history == 0 && in.GetVector(observations_) && in.GetVector(actions_) &&
+      in.GetVector(rewards_) && in.GetVector(ends_) &&
       observations_.size() == blocks_ * (shape_.length + 1) * shape_.observation_bytes &&
       actions_.size() == steps * action_floats_ && rewards_.size() == steps &&
       ends_.size() == steps;
@@ -174,6 +177,7 @@ Status UnrollReplay::Restore(std::string_view saved, const PartSource& part) {
   parts_ = read.parts_, blocks_ = read.blocks_, added_ = read.added_;
   observations_ = std::move(read.observations_), actions_ = std::move(read.actions_);
   rewards_ = std::move(read.rewards_), ends_ = std::move(read.ends_);
+  frames_ = std::move(read.frames_);
   finals_ = std::move(read.finals_), links_ = std::move(read.links_);
   return Status::Ok();
 }

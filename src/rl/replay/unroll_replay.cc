@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "rl/trajectory/frame_index.h"
 
 namespace samara {
 
@@ -15,7 +16,9 @@ UnrollReplay::UnrollReplay(const ReplayShape& shape)
 uint64_t UnrollReplay::Bytes(const ReplayShape& shape) {
   const uint64_t blocks = std::max<uint64_t>(1, shape.capacity / shape.length);
   const uint64_t floats = std::max<size_t>(1, shape.action_values) + 1;
-  return blocks * ((shape.length + 1) * shape.observation_bytes +
+  const uint64_t frames = shape.history + shape.length + 1;
+  return blocks * (frames * shape.observation_bytes +
+                   (shape.history > 0 ? (shape.length + 1) * sizeof(uint32_t) : 0) +
                    shape.length * (floats * sizeof(float) + sizeof(uint8_t)) +
                    (shape.episodes ? sizeof(uint64_t) : 0));
 }
@@ -23,7 +26,8 @@ uint64_t UnrollReplay::Bytes(const ReplayShape& shape) {
 // Room for all blocks at once: memory that is not written costs nothing.
 void UnrollReplay::Reserve() {
   const size_t steps = blocks_max_ * shape_.length;
-  observations_.reserve((steps + blocks_max_) * shape_.observation_bytes);
+  observations_.reserve(blocks_max_ * FramesOfBlock() * shape_.observation_bytes);
+  if (shape_.history > 0) frames_.reserve(steps + blocks_max_);
   actions_.reserve(steps * action_floats_);
   rewards_.reserve(steps);
   ends_.reserve(steps);
@@ -32,7 +36,8 @@ void UnrollReplay::Reserve() {
 // To blocks_.
 void UnrollReplay::Resize() {
   const size_t steps = size();
-  observations_.resize((steps + blocks_) * shape_.observation_bytes);
+  observations_.resize(blocks_ * FramesOfBlock() * shape_.observation_bytes);
+  if (shape_.history > 0) frames_.resize(steps + blocks_);
   actions_.resize(steps * action_floats_);
   rewards_.resize(steps);
   ends_.resize(steps);
@@ -40,7 +45,7 @@ void UnrollReplay::Resize() {
 
 uint64_t UnrollReplay::Add(const Unroll& unroll, uint64_t stream) {
   CHECK_EQ(unroll.entries, shape_.length + 1);
-  const size_t length = shape_.length, bytes = (length + 1) * shape_.observation_bytes;
+  const size_t length = shape_.length, bytes = shape_.observation_bytes;
   const uint64_t block = added_ % blocks_max_, first = block * length;
   if (block == blocks_) {
     if (block == 0) Reserve();
@@ -50,8 +55,10 @@ uint64_t UnrollReplay::Add(const Unroll& unroll, uint64_t stream) {
   ++added_;
   if (shape_.episodes) links_.Add(block, unroll, stream);
   finals_.erase(finals_.lower_bound(first), finals_.lower_bound(first + length));
-  std::copy_n(unroll.observations.begin(), bytes,
-              observations_.begin() + static_cast<ptrdiff_t>(block * bytes));
+  const size_t entry = block * FramesOfBlock() + shape_.history;
+  std::copy_n(unroll.observations.begin(), (length + 1) * bytes,
+              observations_.begin() + static_cast<ptrdiff_t>(entry * bytes));
+  if (shape_.history > 0) PutHistory(unroll, block);
   for (size_t t = 0; t < length; ++t) {
     const EntryHeader &acted = unroll.headers[t], &led = unroll.headers[t + 1];
     CHECK(!acted.absent);
@@ -66,6 +73,51 @@ uint64_t UnrollReplay::Add(const Unroll& unroll, uint64_t stream) {
   for (const Unroll::Final& final : unroll.finals)
     if (final.entry > 0) finals_[first + final.entry - 1] = final.observation;
   return first;
+}
+
+// The frames before a block's first, and where each of its stacks began.
+void UnrollReplay::PutHistory(const Unroll& unroll, uint64_t block) {
+  const size_t bytes = shape_.observation_bytes;
+  CHECK_EQ(unroll.history.size(), shape_.history * bytes);
+  const size_t first = block * FramesOfBlock();
+  for (size_t age = 1; age <= shape_.history; ++age)
+    std::copy_n(
+        unroll.history.begin() + static_cast<ptrdiff_t>((age - 1) * bytes), bytes,
+        observations_.begin() + static_cast<ptrdiff_t>((first + shape_.history - age) * bytes));
+  for (size_t t = 0; t <= shape_.length; ++t)
+    frames_[block * (shape_.length + 1) + t] = unroll.headers[t].episode_step;
+}
+
+void UnrollReplay::StackBefore(uint64_t step, const FrameStackRule& rule,
+                               std::span<const std::byte*> planes) const {
+  const uint64_t block = step / shape_.length, entry = step % shape_.length;
+  StackOf(block, entry, rule, planes);
+}
+
+void UnrollReplay::StackAfter(uint64_t step, const FrameStackRule& rule,
+                              std::span<const std::byte*> planes) const {
+  const uint64_t block = step / shape_.length, entry = step % shape_.length;
+  const auto final = ends_[step] == kNone ? finals_.end() : finals_.find(step);
+  if (final == finals_.end()) return StackOf(block, entry + 1, rule, planes);
+  // the frame that ended the episode, and those before it
+  const int64_t now = shape_.history > 0 ? frames_[block * (shape_.length + 1) + entry] : 0;
+  for (size_t plane = 0; plane < planes.size(); ++plane) {
+    const int64_t frame = StackedFrame(rule, now + 1, static_cast<int64_t>(plane));
+    planes[plane] = frame < 0          ? nullptr
+                    : frame == now + 1 ? final->second.data()
+                                       : Frame(block, entry, now - frame);
+  }
+}
+
+// The stack of an entry.
+void UnrollReplay::StackOf(uint64_t block, uint64_t entry, const FrameStackRule& rule,
+                           std::span<const std::byte*> planes) const {
+  CHECK_EQ(planes.size(), shape_.history + size_t{1});
+  const int64_t now = shape_.history > 0 ? frames_[block * (shape_.length + 1) + entry] : 0;
+  for (size_t plane = 0; plane < planes.size(); ++plane) {
+    const int64_t frame = StackedFrame(rule, now, static_cast<int64_t>(plane));
+    planes[plane] = frame < 0 ? nullptr : Frame(block, entry, now - frame);
+  }
 }
 
 std::span<const std::byte> UnrollReplay::After(uint64_t step) const {

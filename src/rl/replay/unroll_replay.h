@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "nn/frame_stack.h"
 #include "rl/replay/block_links.h"
 #include "rl/replay/parts.h"
 #include "rl/trajectory/unroll_store.h"
@@ -32,13 +33,15 @@ struct Transition {
   float reward = 0;                             // sum over i < m of gamma^i r_i
   std::span<const std::byte> next_observation;  // m steps later
   float discount = 0;  // gamma^m; 0: nothing follows, next_observation has no meaning
+  uint64_t last = 0;   // of the m steps
 };
 
 struct ReplayShape {
-  uint64_t capacity = 1;  // steps; room for whole blocks, one at least
-  uint32_t length = 1;    // steps of a block
-  size_t observation_bytes = 0;
-  size_t action_values = 0;  // floats of a continuous action; 0 when discrete
+  uint64_t capacity = 1;         // steps; room for whole blocks, one at least
+  uint32_t length = 1;           // steps of a block
+  size_t observation_bytes = 0;  // of the newest frame of a stack
+  uint32_t history = 0;          // frames of a stack besides it
+  size_t action_values = 0;      // floats of a continuous action; 0 when discrete
   // Unrolls have the last observation of terminated episodes too, and the replay finds an episode's
   // later steps in later blocks.
   bool episodes = false;
@@ -80,6 +83,12 @@ class UnrollReplay {
   std::span<const std::byte> Before(uint64_t step) const {
     return Entry(step / shape_.length, step % shape_.length);
   }
+  // The planes of the frame stack that Before, or After, is the newest frame of (null: zeros).
+  // REQUIRES: rule.depth is shape.history + 1, and so many are `planes`.
+  void StackBefore(uint64_t step, const FrameStackRule& rule,
+                   std::span<const std::byte*> planes) const;
+  void StackAfter(uint64_t step, const FrameStackRule& rule,
+                  std::span<const std::byte*> planes) const;
   // Steps of the episode that are there, from this one on; and the one that follows `ahead` steps
   // later. REQUIRES: shape.episodes; ahead < StepsFrom(step).
   uint64_t StepsFrom(uint64_t step) const;
@@ -102,10 +111,21 @@ class UnrollReplay {
   bool GetPart(uint64_t part, std::string_view saved);
   bool GetWhole(ByteReader& in);
   bool Whole() const;  // what Restore read
+  // Frames of a block: history, then one an entry.
+  size_t FramesOfBlock() const { return shape_.history + shape_.length + 1; }
   std::span<const std::byte> Entry(uint64_t block, uint64_t entry) const {
-    const size_t at = (block * (shape_.length + 1) + entry) * shape_.observation_bytes;
+    const size_t at = (block * FramesOfBlock() + shape_.history + entry) * shape_.observation_bytes;
     return std::span(observations_).subspan(at, shape_.observation_bytes);
   }
+  // The frame `age` frames before an entry's. REQUIRES: age <= shape.history + entry.
+  const std::byte* Frame(uint64_t block, uint64_t entry, int64_t age) const {
+    const uint64_t at =
+        block * FramesOfBlock() + shape_.history + entry - static_cast<uint64_t>(age);
+    return observations_.data() + at * shape_.observation_bytes;
+  }
+  void PutHistory(const Unroll& unroll, uint64_t block);
+  void StackOf(uint64_t block, uint64_t entry, const FrameStackRule& rule,
+               std::span<const std::byte*> planes) const;
   // Steps from this one to the last of the episode or of the block.
   uint64_t StepsInBlock(uint64_t step) const;
 
@@ -115,10 +135,11 @@ class UnrollReplay {
   ReplayParts parts_;
   uint64_t blocks_ = 0, added_ = 0;
   // by block; block number n is in place n % blocks_max_
-  std::vector<std::byte> observations_;   // [length + 1][observation_bytes]
+  std::vector<std::byte> observations_;   // [FramesOfBlock()][observation_bytes]
   std::vector<float> actions_, rewards_;  // [length][action_floats], [length]
   enum End : uint8_t { kNone, kTerminated, kTruncated };
-  std::vector<uint8_t> ends_;  // [length] of End: how the step ended its episode
+  std::vector<uint8_t> ends_;     // [length] of End: how the step ended its episode
+  std::vector<uint32_t> frames_;  // [length + 1]: since the entry's stack began; without history 0
   std::map<uint64_t, std::vector<std::byte>> finals_;  // by step: after the last of an episode
   BlockLinks links_;                                   // of shape.episodes
 };
@@ -139,7 +160,8 @@ Transition UnrollReplay::At(uint64_t step, const ReturnRule& rule, const Outcome
           .action = {actions_.data() + step * action_floats_, action_floats_},
           .reward = static_cast<float>(reward),
           .next_observation = After(last),
-          .discount = now.terminated ? 0 : static_cast<float>(discount)};
+          .discount = now.terminated ? 0 : static_cast<float>(discount),
+          .last = last};
 }
 
 }  // namespace samara

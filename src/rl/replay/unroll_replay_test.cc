@@ -66,6 +66,96 @@ TEST(UnrollReplayTest, AStepLeadsToTheNextEntryOrToTheEpisodesLastObservation) {
   EXPECT_EQ(Of(replay.At(5, kOneStep)), (std::vector<float>{6, 60, 700, -7, 0.5}));
 }
 
+// ---- frame stacks
+
+constexpr int64_t kDepth = 3;
+
+// A slot's stream of frames, of one byte each: episodes that end now and then, some by their clock,
+// cut into unrolls. FrameStack gives what each step and what it leads to should look like.
+struct FrameStream {
+  FrameStream(const FrameStackRule& rule, size_t unrolls) : stack(rule, 1) {
+    constexpr size_t kEnds[] = {5, 2, 1, 9, 4};
+    size_t episode = 0;
+    uint32_t step = 0;
+    std::vector<std::byte> frames;  // of the slot so far
+    const size_t entries = unrolls * kLength + 1;
+    std::vector<EntryHeader> headers(entries);
+    std::vector<std::vector<std::byte>> finals(entries);
+    for (size_t e = 0; e < entries; ++e) {
+      if (e > 0) {
+        if (step++ == kEnds[episode % 5]) {
+          (episode++ % 2 == 0 ? headers[e].truncated : headers[e].terminated) = true;
+          finals[e] = {static_cast<std::byte>(200 + e % 50)};
+          stack.Push(std::span(reinterpret_cast<const uint8_t*>(finals[e].data()), 1));
+          after.push_back(Stack());
+          step = 0;
+        }
+      }
+      headers[e].episode_step = step;
+      frames.push_back(static_cast<std::byte>(1 + e % 190));
+      const auto frame = std::span(reinterpret_cast<const uint8_t*>(&frames.back()), 1);
+      step == 0 ? stack.Reset(frame) : stack.Push(frame);
+      if (e > 0 && step > 0) after.push_back(Stack());
+      before.push_back(Stack());
+    }
+    for (size_t u = 0; u < unrolls; ++u) {
+      Unroll unroll;
+      unroll.entries = kLength + 1;
+      const auto first = static_cast<ptrdiff_t>(u * kLength);
+      unroll.headers.assign(headers.begin() + first, headers.begin() + first + kLength + 1);
+      unroll.observations.assign(frames.begin() + first, frames.begin() + first + kLength + 1);
+      unroll.action_values.resize(kLength + 1);
+      for (ptrdiff_t age = 1; age < kDepth; ++age)
+        unroll.history.push_back(headers[u * kLength].episode_step >= age
+                                     ? frames[static_cast<size_t>(first - age)]
+                                     : std::byte{0});
+      for (uint32_t t = 1; t <= kLength; ++t)
+        if (headers[u * kLength + t].truncated)
+          unroll.finals.push_back({t, finals[u * kLength + t]});
+      all.push_back(std::move(unroll));
+    }
+  }
+  std::vector<float> Stack() const { return {stack.input().begin(), stack.input().end()}; }
+
+  FrameStack stack;
+  std::vector<Unroll> all;
+  std::vector<std::vector<float>> before, after;  // by step
+};
+
+TEST(UnrollReplayTest, StacksAreThoseThatTheSlotSaw) {
+  constexpr ReplayShape kFrames = {.capacity = 90,
+                                   .length = kLength,
+                                   .observation_bytes = 1,
+                                   .history = kDepth - 1,
+                                   .action_values = 1};
+  for (const StackReset reset : {StackReset::kRepeat, StackReset::kZeros, StackReset::kFront})
+    for (const StackOrder order : {StackOrder::kOldestFirst, StackOrder::kNewestFirst}) {
+      // a stack that fills from the front has one order
+      if (reset == StackReset::kFront && order == StackOrder::kNewestFirst) continue;
+      const FrameStackRule rule{.depth = kDepth, .order = order, .at_reset = reset};
+      const FrameStream stream(rule, 25);
+      UnrollReplay replay(kFrames);
+      for (const Unroll& unroll : stream.all) replay.Add(unroll);
+      UnrollReplay again(kFrames);
+      ASSERT_TRUE(again.Restore(replay.Save()).ok());
+      const auto values = [](std::span<const std::byte* const> planes) {
+        std::vector<float> seen;
+        for (const std::byte* plane : planes)
+          seen.push_back(plane == nullptr ? 0 : std::to_integer<int>(*plane) / 255.0F);
+        return seen;
+      };
+      for (const UnrollReplay* of : {&replay, &again})
+        for (uint64_t step = 0; step < of->size(); ++step) {
+          const std::byte* planes[kDepth];
+          of->StackBefore(step, rule, planes);
+          EXPECT_EQ(values(planes), stream.before[step]) << step;
+          if (of->terminated(step)) continue;  // what follows has no meaning
+          of->StackAfter(of->At(step, kOneStep).last, rule, planes);
+          EXPECT_EQ(values(planes), stream.after[step]) << step;
+        }
+    }
+}
+
 // By hand: r_0 + r_1 / 2 + r_2 / 4, cut where the block or an episode ends.
 TEST(UnrollReplayTest, RewardsOfSeveralStepsEndWithTheBlockOrTheEpisode) {
   constexpr ReturnRule kThree = {.steps = 3, .gamma = 0.5};

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Parameters of networks that learn by derivatives written by hand (perceptron.h, convolutions.h).
+//
+// They are those of a network's layers in canonical order (network.h), but each row of a matrix and
+// each bias has room for whole vectors, with zeros behind it: so they are held, learn and are
+// copied. Canonical() and FromCanonical() convert. Thread safety: constant after construction.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "nn/matrix.h"
+#include "nn/network.h"
+
+namespace samara {
+
+class PaddedLayers {
+ public:
+  const NetworkDescription& network() const { return network_; }
+  size_t size() const { return size_; }  // floats of the parameters
+
+  std::vector<float> Canonical(std::span<const float> parameters) const;
+  void FromCanonical(std::span<const float> canonical, std::span<float> parameters) const;
+
+ protected:
+  // REQUIRES: convolutions and dense layers alone, Differentiable each.
+  explicit PaddedLayers(NetworkDescription network);
+
+  struct PaddedLayer {
+    size_t inputs, outputs, row;  // of the matrix; row: of the outputs
+    size_t weights, bias;         // offsets
+    Activation activation;
+  };
+  const std::vector<PaddedLayer>& layers() const { return layers_; }
+
+ private:
+  NetworkDescription network_;
+  std::vector<PaddedLayer> layers_;
+  size_t size_ = 0;
+};
+
+// Whether a layer has no normalization, and the derivative of its activation follows from its value
+// (not that of silu and gelu).
+bool Differentiable(const Layer& layer);
+// delta *= the derivative of the activation that gave `value`.
+void MultiplyBySlope(Activation activation, const float* __restrict value, float* __restrict delta,
+                     size_t n);
+
+}  // namespace samara

@@ -1,0 +1,77 @@
+#include "rl/learner/image_torso.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <utility>
+
+namespace samara {
+
+namespace {
+
+// The dense layers of a line, as a line of its own.
+std::string DenseLine(std::span<const Layer> layers) {
+  std::string line;
+  for (const Layer& layer : layers)
+    line += fmt::format("{}dense {} {}", line.empty() ? "" : ", ", layer.out,
+                        NameOf<Activation>(kActivationNames, layer.activation));
+  return line;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<const ImageTorso>> ImageTorso::Take(AgentSetup& setup) {
+  const ObservationSpec& observation = setup.environment.observation;
+  if (!observation.image()) return std::unique_ptr<const ImageTorso>();
+  if (setup.stack && setup.stack->depth > kDepthMax)
+    return Status(Code::kConfig, fmt::format("a stack of {} frames: expected at most {}",
+                                             setup.stack->depth, kDepthMax));
+  const InputLayout layout = InputLayout::Make(observation, setup.stack);
+  const std::string line = setup.config.network.text();
+  ASSIGN_OR_RETURN(NetworkDescription network,
+                   MakeTorso(line, layout.height, layout.width, layout.channels));
+  const auto is_conv = [](const Layer& layer) { return layer.kind == Layer::Kind::kConv; };
+  const auto dense = std::ranges::find_if_not(network.layers, is_conv);
+  for (auto layer = network.layers.begin(); layer != network.layers.end(); ++layer)
+    if (dense == network.layers.begin() || !Differentiable(*layer) ||
+        (layer >= dense && layer->kind != Layer::Kind::kDense))
+      return Status(
+          Code::kConfig,
+          fmt::format("network {}: {} learns from images with convolutions and dense layers; "
+                      "expected a line such as conv 16 8x8/4 relu, conv 32 4x4/2 relu, dense 256 "
+                      "relu",
+                      line, setup.config.algorithm));
+  const std::string behind = DenseLine({dense, network.layers.end()});
+  network.layers.erase(dense, network.layers.end());
+  RETURN_IF_ERROR(Finish(network));
+  ASSIGN_OR_RETURN(Convolutions net, Convolutions::Make(std::move(network)));
+  std::unique_ptr<const ImageTorso> torso(new ImageTorso(layout, std::move(net)));
+  setup.environment.observation = {DType::kFloat32, {static_cast<int64_t>(torso->features())}};
+  setup.config.network.layers = behind;
+  setup.stack.reset();
+  return torso;
+}
+
+ImageTorso::ImageTorso(const InputLayout& layout, Convolutions net)
+    : layout_(layout), net_(std::make_shared<const Convolutions>(std::move(net))) {
+  blocks_.Add("", net_->network().layers.back().name, net_);
+}
+
+ImageTorso::Memory ImageTorso::MakeMemory(size_t rows_max) const {
+  return {.pass = net_->MakePass(rows_max),
+          .input = std::vector<std::byte>(layout_.input_bytes()),
+          .features = std::vector<float>(rows_max * features())};
+}
+
+void ImageTorso::SetInput(size_t i, Memory& memory) const {
+  const size_t n = net_->inputs();
+  float* __restrict to = memory.pass.input.data() + i * n;
+  if (!layout_.bytes) {
+    std::memcpy(to, memory.input.data(), n * sizeof(float));
+    return;
+  }
+  const auto* from = reinterpret_cast<const uint8_t*>(memory.input.data());
+  for (size_t k = 0; k < n; ++k) to[k] = static_cast<float>(from[k]) / 255.0F;
+}
+
+}  // namespace samara

@@ -1,0 +1,69 @@
+// Convolutions that all networks of an algorithm with a replay share, where observations are
+// images: its perceptrons read their features, vectors of floats. The loss of the values trains
+// them, that of a policy does not (as in Acme's agents); a target's networks have their own.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "nn/convolutions.h"
+#include "rl/learner/agent.h"
+#include "rl/learner/input_layout.h"
+#include "rl/learner/parameter_blocks.h"
+
+namespace samara {
+
+// Thread safety: constant; a Memory is its thread's.
+class ImageTorso {
+ public:
+  // Of setup.config.network's layers the convolutions, and `setup` becomes what lies behind them:
+  // observations are features, the layers the dense ones. Null, and nothing has changed, where
+  // observations are no images. kConfig: no convolution, or other layers.
+  static Result<std::unique_ptr<const ImageTorso>> Take(AgentSetup& setup);
+
+  const InputLayout& layout() const { return layout_; }
+  const ParameterBlocks& blocks() const { return blocks_; }  // one, of size() floats
+  size_t size() const { return net_->size(); }
+  size_t features() const { return net_->outputs(); }
+
+  struct Memory {
+    ConvolutionPass pass;
+    std::vector<std::byte> input;  // of one row
+    std::vector<float> features;   // [rows][features]
+  };
+  Memory MakeMemory(size_t rows_max) const;
+  // Features of `rows` inputs; write_input(row, input) writes one (InputLayout::WriteInput).
+  template <typename WriteInput>
+  void Evaluate(std::span<const float> parameters, size_t rows, const WriteInput& write_input,
+                Memory& memory) const {
+    for (size_t i = 0; i < rows; ++i) {
+      write_input(i, memory.input.data());
+      SetInput(i, memory);
+    }
+    net_->Forward(parameters, rows, memory.pass);
+    for (size_t i = 0; i < rows; ++i)
+      net_->CopyOutput(memory.pass, i,
+                       std::span(memory.features).subspan(i * features(), features()));
+  }
+  // A row's features, as an algorithm has observations.
+  std::span<const std::byte> Observation(const Memory& memory, size_t row) const {
+    return std::as_bytes(std::span(memory.features).subspan(row * features(), features()));
+  }
+  // From derivatives by the features of the last Evaluate, those by the parameters.
+  void Backward(std::span<const float> parameters, std::span<const float> by_features,
+                Memory& memory, std::span<float> gradient) const {
+    net_->Backward(parameters, by_features, memory.pass, gradient);
+  }
+
+ private:
+  ImageTorso(const InputLayout& layout, Convolutions net);
+  // Row `i` of the pass, from memory.input: bytes become value / 255.
+  void SetInput(size_t i, Memory& memory) const;
+
+  const InputLayout layout_;
+  const std::shared_ptr<const Convolutions> net_;
+  ParameterBlocks blocks_;
+};
+
+}  // namespace samara

@@ -1,0 +1,73 @@
+"""Agents that learn from images by a replay: they learn, their bits, their files and their errors."""
+
+import signal
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from samara_cli import ok, samara, train
+from test_sac import expect_the_same_bits_after_interruptions, expect_the_same_bits_of_any_workers
+
+import samara as package
+
+CATCH = ["classic/catch-dqn-pixels", "run.random_episodes=0", "run.video=false"]
+# Two shards of a stack of four frames, continuous actions and a torso whose targets are copies.
+PENDULUM = [
+    "classic/pendulum-d4pg-pixels", "env.id=Pendulum-v1?pixels=16", "network.layers=conv 8 4x4/2 relu, dense 16 relu",
+    "learn.frames=1200", "learn.environments=2", "learn.batch=2", "learn.shards=2", "learn.unroll=20", "replay.start=200",
+    "replay.capacity=600", "replay.batch=16", "replay.ratio=8", "learn.test_episodes=2", "run.random_episodes=0",
+    "run.video=false",
+]
+
+
+@pytest.fixture(scope="module")
+def catcher(tmp_path_factory):
+    run = tmp_path_factory.mktemp("catch") / "run"
+    return run, train(run, *CATCH, "learn.test_episodes=100")
+
+
+@pytest.mark.default_tier
+def test_catch_is_learned_in_seconds(catcher):
+    assert catcher[1]["test_mean"] >= 0.9  # of 1; at random -0.6
+
+
+def test_an_exported_agent_is_the_same_network_in_torch(catcher, tmp_path):
+    run, file = catcher[0], tmp_path / "agent.safetensors"
+    ok("export", run, file)
+    weights = load_file(file)
+    network = torch.nn.Sequential(torch.nn.Conv2d(1, 8, 4, 2), torch.nn.ReLU(), torch.nn.Flatten(),
+                                  torch.nn.Linear(8 * 7 * 7, 64), torch.nn.ReLU(), torch.nn.Linear(64, 3))
+    names = {"0": "conv1", "3": "fc1", "5": "value"}
+    network.load_state_dict({key: weights[f"{names[key[0]]}{key[1:]}"] for key in network.state_dict()})
+    images = np.random.default_rng(1).integers(0, 256, (200, 16, 16), dtype=np.uint8)
+    with torch.no_grad():
+        values = network(torch.from_numpy(images)[:, None].float() / 255)
+    best = values.topk(2).values
+    clear = (best[:, 0] - best[:, 1] > 1e-4).numpy()
+    policy = package.load(run).policy()
+    chosen = np.array([policy.predict(image)[0] for image in images])
+    assert clear.sum() > 150 and (chosen[clear] == values.argmax(1).numpy()[clear]).all()
+
+
+def test_actors_threads_and_ranks_leave_no_trace(tmp_path):
+    expect_the_same_bits_of_any_workers(tmp_path, *PENDULUM)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_goes_on_with_its_frames(tmp_path):
+    expect_the_same_bits_after_interruptions(tmp_path, signal.SIGKILL, *PENDULUM, "learn.frames=12000")
+
+
+@pytest.mark.parametrize("words, says", [
+    (["env.id=Catch-v0?pixels=4"], "Catch-v0?pixels=4: expected pixels=8 to 256, such as Catch-v0?pixels=42"),
+    (["env.id=Catc-v0?pixels=16"], "native environment 'Catc-v0' is unknown, the nearest is 'Catch-v0'"),
+    (["network.layers=dense 64 relu"], "dqn learns from images with convolutions and dense layers; expected a line such as"),
+    (["network.layers=conv 8 4x4/2 relu, conv 8 20x20 relu, dense 8 relu"], "conv2"),
+    (["env.stack=64", "env.id=Catch-v0"], "the environment's observations are vectors, which are not stacked"),
+    (["replay.hindsight=0.5"], "replay.hindsight"),
+])
+def test_what_cannot_be_learned_from_is_one_line(tmp_path, words, says):
+    refused = samara("train", *CATCH, *words, "--out", tmp_path / "run")
+    assert refused.code in (66, 78) and says in refused.err and refused.err.count("\n") <= 2, refused.err
+    assert not (tmp_path / "run").exists()
