@@ -65,7 +65,7 @@ def test_a_run_that_is_killed_goes_on_with_its_frames(tmp_path):
     (["network.layers=dense 64 relu"], "dqn learns from images with convolutions and dense layers; expected a line such as"),
     (["network.layers=conv 8 4x4/2 relu, conv 8 20x20 relu, dense 8 relu"], "conv2"),
     (["env.stack=64", "env.id=Catch-v0"], "the environment's observations are vectors, which are not stacked"),
-    (["replay.hindsight=0.5"], "replay.hindsight"),
+    (["her.fraction=0.5"], "her.fraction"),
 ])
 def test_what_cannot_be_learned_from_is_one_line(tmp_path, words, says):
     refused = samara("train", *CATCH, *words, "--out", tmp_path / "run")

@@ -24,11 +24,11 @@ class PixelObservations final : public Environment {
   const EnvironmentSpec& spec() const override { return spec_; }
   void Reset(const EpisodeSpec& episode, std::span<std::byte> observation) override {
     inner_->Reset(episode, seen_);
-    Look(observation);
+    Observe(observation);
   }
   StepResult Step(const Action& action, std::span<std::byte> observation) override {
     const StepResult result = inner_->Step(action, seen_);
-    Look(observation);
+    Observe(observation);
     return result;
   }
   bool Render(std::span<std::byte> picture) override {
@@ -39,7 +39,7 @@ class PixelObservations final : public Environment {
   Status RestoreState(const std::string& state) override { return inner_->RestoreState(state); }
 
  private:
-  void Look(std::span<std::byte> observation) {
+  void Observe(std::span<std::byte> observation) {
     CHECK(inner_->Render(picture_)) << spec_.id << " draws no pictures";
     reducer_.Reduce(picture_, observation);
   }
@@ -94,7 +94,7 @@ void PictureReducer::Reduce(std::span<const std::byte> picture, std::span<std::b
   for (int64_t y = 0; y < height_; ++y) {
     std::ranges::fill(row_, 0);
     for (int64_t x = 0; x < width_; ++x, rgb += 3) {
-      const uint64_t gray = (77U * rgb[0] + 150U * rgb[1] + 29U * rgb[2]) >> 8U;
+      const uint64_t gray = 255U - ((77U * rgb[0] + 150U * rgb[1] + 29U * rgb[2]) >> 8U);
       ForEachPart(x, width_, pixels_,
                   [&](size_t column, uint64_t weight) { row_[column] += weight * gray; });
     }

@@ -17,21 +17,21 @@ std::vector<std::byte> Bytes(std::initializer_list<int> values) {
 }
 
 // 2 rows of 3 gray pixels, of which the middle one belongs to both columns: (2 * 10 + 40) / 3,
-// (40 + 2 * 100) / 3; 5 / 3 rounded, 8 / 3 rounded.
+// (40 + 2 * 100) / 3; 5 / 3 and 7 / 3 rounded, all of it 255 less.
 TEST(PictureReducerTest, ACaseComputedByHand) {
   PictureReducer reducer(2, 3, 2);
   std::vector<std::byte> out(4);
   reducer.Reduce(Bytes({10, 10, 10, 40, 40, 40, 100, 100, 100, 0, 0, 0, 5, 5, 5, 1, 1, 1}), out);
-  EXPECT_EQ(out, Bytes({20, 80, 2, 2}));
+  EXPECT_EQ(out, Bytes({235, 175, 253, 253}));
 }
 
 TEST(PictureReducerTest, ColoursCountByTheirBrightness) {
   PictureReducer reducer(1, 1, 1);
   std::vector<std::byte> out(1);
   reducer.Reduce(Bytes({200, 0, 0}), out);
-  EXPECT_EQ(out, Bytes({200 * 77 / 256}));
+  EXPECT_EQ(out, Bytes({255 - 200 * 77 / 256}));
   reducer.Reduce(Bytes({0, 200, 100}), out);
-  EXPECT_EQ(out, Bytes({(200 * 150 + 100 * 29) / 256}));
+  EXPECT_EQ(out, Bytes({255 - (200 * 150 + 100 * 29) / 256}));
 }
 
 // Each pixel of the picture cut into parts that lie in one pixel of the result each.
@@ -51,7 +51,7 @@ TEST(PictureReducerTest, IsTheMeanOverEachPart) {
           sum += std::to_integer<int>(picture[3 * ((row * kHeight + y) / kPixels * kWidth +
                                                    (column * kWidth + x) / kPixels)]);
       EXPECT_EQ(std::to_integer<int>(out[row * kPixels + column]),
-                static_cast<int>(sum / (kHeight * kWidth) + 0.5));
+                static_cast<int>(255 - sum / (kHeight * kWidth) + 0.5));
     }
 }
 

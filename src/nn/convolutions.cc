@@ -41,7 +41,7 @@ size_t Convolutions::ImagesAtOnce(size_t layer) const {
   return std::max<size_t>(1, kPatchFloats / patches);
 }
 
-ConvolutionPass Convolutions::MakePass(size_t rows_max) const {
+ConvolutionPass Convolutions::MakePass(size_t rows_max, bool backward) const {
   ConvolutionPass pass;
   pass.input = AlignedFloats(rows_max * inputs());
   size_t patches = 0, widest = 0;
@@ -49,12 +49,14 @@ ConvolutionPass Convolutions::MakePass(size_t rows_max) const {
     const PaddedLayer& layer = layers()[s];
     const Map& map = maps_[s + 1];
     pass.values.emplace_back(rows_max * map.floats());
-    pass.transposed.emplace_back(s > 0 ? layer.outputs * PaddedRow(layer.inputs) : 0);
+    pass.transposed.emplace_back(backward && s > 0 ? layer.outputs * PaddedRow(layer.inputs) : 0);
     const size_t images = std::min(rows_max, ImagesAtOnce(s));
     patches = std::max(patches, images * map.pixels() * PaddedRow(layer.inputs));
     widest = std::max(widest, map.floats());
   }
-  pass.patches = AlignedFloats(patches), pass.patches_delta = AlignedFloats(patches);
+  pass.patches = AlignedFloats(patches);
+  if (!backward) return pass;
+  pass.patches_delta = AlignedFloats(patches);
   for (AlignedFloats& delta : pass.delta) delta = AlignedFloats(rows_max * widest);
   return pass;
 }

@@ -40,7 +40,8 @@ class Convolutions : public PaddedLayers {
   // Numbers of an image's features: rows, columns, channels.
   size_t outputs() const { return network().layers.back().output_size(); }
 
-  ConvolutionPass MakePass(size_t rows_max) const;
+  // `backward`: Backward may follow.
+  ConvolutionPass MakePass(size_t rows_max, bool backward = true) const;
   // Features of pass.input for its first `rows` images.
   void Forward(std::span<const float> parameters, size_t rows, ConvolutionPass& pass) const;
   void CopyOutput(const ConvolutionPass& pass, size_t row, std::span<float> features) const;

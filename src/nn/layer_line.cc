@@ -336,6 +336,16 @@ Status Unknown(std::string_view name) {
 
 }  // namespace
 
+std::string LineOfDense(std::span<const Layer> layers) {
+  std::string line;
+  for (const Layer& layer : layers) {
+    if (!line.empty()) line += ", ";
+    line += "dense " + std::to_string(layer.out) + " ";
+    line += NameOf<Activation>(kActivationNames, layer.activation);
+  }
+  return line;
+}
+
 Result<std::vector<Layer>> ParseLayers(std::string_view line) {
   std::vector<Layer> layers;
   Stage stage = Stage::kNormalize;

@@ -22,6 +22,7 @@
 // doc/networks.md describes the same for users.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,9 @@ inline bool EndsWithOutput(const std::vector<Layer>& layers) {
 // The layers of a line, named by kind and number: stack1, conv1, fc1, lstm1; the only dense layer
 // after a map is "fc". kConfig names the column, what it holds and what was expected.
 Result<std::vector<Layer>> ParseLayers(std::string_view line);
+
+// The line of dense layers without normalization. REQUIRES: they are.
+std::string LineOfDense(std::span<const Layer> layers);
 
 struct NetworkRow {
   std::string name;

@@ -69,7 +69,7 @@ class D4pg : public DeterministicActorCritic {
   }
   std::map<std::string, double> Gradient(const ReplayMinibatch& minibatch, ReplayScratch& scratch,
                                          std::span<float> gradient) const override;
-  double stays(uint64_t step) const override {
+  double polyak(uint64_t step) const override {
     return (step + 1) % static_cast<uint64_t>(config_.target_every) == 0 ? 0 : 1;
   }
 
@@ -145,10 +145,9 @@ D4pg::Loss D4pg::CrossEntropy(const ReplayMinibatch& minibatch, Memory& s,
     sum.loss += minibatch.weights[i] * loss / rows;
     sum.values += atoms_.Mean(s.probability) / rows;
   }
-  critics_.net().Backward(all, std::span(s.by_output).first(steps.size() * atoms_.size()),
-                          /*by_input=*/!minibatch.by_observation.empty(), s.critics.passes[0],
-                          critics_group_.Of(gradient));
-  AddByObservation(critics_.net(), steps.size(), s.critics.passes[0], minibatch.by_observation);
+  BackwardToObservations(
+      critics_.net(), all, std::span(s.by_output).first(steps.size() * atoms_.size()),
+      s.critics.passes[0], critics_group_.Of(gradient), minibatch.by_observation);
   return sum;
 }
 

@@ -66,17 +66,6 @@ DeterministicActorCritic::DeterministicActorCritic(const LearningConfig& config,
   }
 }
 
-void DeterministicActorCritic::Initialize(uint64_t seed, std::span<float> learned,
-                                          std::span<float> targets) const {
-  learned_.Initialize(seed, learned);
-  ResetTargets(learned, targets);
-}
-
-void DeterministicActorCritic::ResetTargets(std::span<const float> learned,
-                                            std::span<float> targets) const {
-  std::ranges::copy(learned, targets.begin());
-}
-
 ModelShape DeterministicActorCritic::shape() const {
   return {.observation_bytes = policy_->inputs() * sizeof(float),
           .actions = actions_,

@@ -31,11 +31,6 @@ class DeterministicActorCritic : public ReplayAlgorithm {
   std::vector<ParameterGroup> groups() const override { return {policy_group_, critics_group_}; }
   ReturnRule returns() const override { return {keys_.steps, keys_.gamma}; }
   bool explores() const override { return true; }
-  void Initialize(uint64_t seed, std::span<float> learned, std::span<float> targets) const override;
-  void ResetTargets(std::span<const float> learned, std::span<float> targets) const override;
-  void AfterStep(uint64_t step, std::span<float> learned, std::span<float> targets) const override {
-    Follow(stays(step), learned, targets);
-  }
   std::span<float> Weighted(std::span<float> gradient) const override {
     return critics_group_.Of(gradient);
   }

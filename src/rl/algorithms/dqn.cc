@@ -71,15 +71,6 @@ class Dqn : public ReplayAlgorithm {
   size_t acting() const override { return net_->size(); }
   ReturnRule returns() const override { return {config_.steps, config_.gamma}; }
   bool explores() const override { return true; }
-  void Initialize(uint64_t seed, std::span<float> learned,
-                  std::span<float> targets) const override {
-    learned_.Initialize(seed, learned);
-    ResetTargets(learned, targets);
-  }
-  void ResetTargets(std::span<const float> learned, std::span<float> targets) const override {
-    std::ranges::copy(learned, targets.begin());
-  }
-
   ModelShape shape() const override {
     return {.observation_bytes = net_->inputs() * sizeof(float), .values = 0};
   }
@@ -97,10 +88,7 @@ class Dqn : public ReplayAlgorithm {
   std::map<std::string, double> Gradient(const ReplayMinibatch& minibatch, ReplayScratch& scratch,
                                          std::span<float> gradient) const override;
   bool learned_sees_next() const override { return config_.double_estimate; }
-  double stays(uint64_t /*step*/) const override { return config_.polyak; }
-  void AfterStep(uint64_t step, std::span<float> learned, std::span<float> targets) const override {
-    Follow(stays(step), learned, targets);
-  }
+  double polyak(uint64_t /*step*/) const override { return config_.polyak; }
 
  private:
   struct Scratch : ReplayScratch {
@@ -212,9 +200,8 @@ std::map<std::string, double> Dqn::Gradient(const ReplayMinibatch& minibatch,
     by_output[actions_] = by_value;
     for (size_t a = 0; a < actions_; ++a) by_output[a] -= by_value / static_cast<float>(actions_);
   }
-  net_->Backward(minibatch.learned, std::span(s.by_output).first(n * outputs),
-                 /*by_input=*/!minibatch.by_observation.empty(), s.pass, gradient);
-  AddByObservation(*net_, n, s.pass, minibatch.by_observation);
+  BackwardToObservations(*net_, minibatch.learned, std::span(s.by_output).first(n * outputs),
+                         s.pass, gradient, minibatch.by_observation);
   return {{"loss", loss}, {"q_mean", taken}};
 }
 

@@ -2,6 +2,10 @@
 // and the gradient of an agent that learns from images.
 #include "rl/learner/image_torso.h"
 
+#include <cstring>
+#include <optional>
+
+#include "nn/safetensors.h"
 #include "rl/algorithms/d4pg.h"
 #include "rl/algorithms/dqn.h"
 #include "rl/algorithms/replay_test_util.h"
@@ -44,11 +48,11 @@ struct ValueLoss {
     others = learned;
     algorithm->Initialize(2, others, targets);
     for (size_t i = 0; i < kRows; ++i) weights.push_back(0.5F + static_cast<float>(i % 3) / 2);
-    if (algorithm->shape().actions == 0)
-      for (size_t i = 0; i < kRows; ++i) {
-        chosen.push_back(static_cast<float>(i % 4));
-        steps.steps[i].action = {&chosen.front() + i, 1};
-      }
+    if (algorithm->shape().actions > 0) return;
+    for (size_t i = 0; i < kRows; ++i) {
+      chosen[i] = static_cast<float>(i % 4);
+      steps.steps[i].action = std::span(chosen).subspan(i, 1);
+    }
   }
   double operator()() {
     std::vector<float> gradient(learned.size()), errors(kRows);
@@ -68,7 +72,7 @@ struct ValueLoss {
 
   const std::unique_ptr<ReplayAlgorithm> algorithm;
   Steps steps{kRows};
-  std::vector<float> learned, targets, weights, chosen = {};
+  std::vector<float> learned, targets, weights, chosen = std::vector<float>(kRows);
   std::vector<float> by_observation = std::vector<float>(kRows * kInputs);
 };
 
@@ -77,9 +81,9 @@ class ByObservationTest : public testing::TestWithParam<const char*> {};
 // Of the values' loss alone: a policy's is not among them.
 TEST_P(ByObservationTest, AreFiniteDifferencesOfTheValuesLoss) {
   ValueLoss loss(GetParam());
-  loss.chosen.reserve(kRows);
   loss();
   const std::vector<float> by_observation = loss.by_observation;
+  EXPECT_GT(*std::ranges::max_element(by_observation), 0.015F);
   for (size_t i = 0; i < kRows; ++i)
     for (size_t k = 0; k < kInputs; ++k) {
       float& number = loss.steps.numbers[i * Steps::kRow + k];
@@ -106,21 +110,35 @@ INSTANTIATE_TEST_SUITE_P(All, ByObservationTest,
 // ---- images
 
 constexpr int64_t kHeight = 12, kWidth = 10;
-constexpr size_t kFrame = kHeight * kWidth;
+constexpr size_t kPixels = kHeight * kWidth;
 constexpr uint32_t kLength = 5;
 
-AgentSetup ImageSetup(const char* line = "conv 4 3x3/2 relu, conv 6 3x3 tanh, dense 9 relu") {
+// What an environment may show: gray or coloured, as bytes or as floats; stacks of two of them.
+struct Images {
+  const char* name;
+  DType dtype;
+  int64_t channels;
+  std::vector<int64_t> shape() const {
+    return channels == 1 ? std::vector<int64_t>{kHeight, kWidth}
+                         : std::vector<int64_t>{kHeight, kWidth, channels};
+  }
+  size_t numbers() const { return kPixels * static_cast<size_t>(channels); }
+};
+constexpr Images kGray{"gray", DType::kUint8, 1};
+
+AgentSetup ImageSetup(const char* line = "conv 4 3x3/2 relu, conv 6 3x3 tanh, dense 9 relu",
+                      const Images& images = kGray) {
   AgentSetup setup = ContinuousSetup(
       "d4pg", {{"d4pg.atoms", "11"}, {"d4pg.value_min", "-2"}, {"d4pg.value_max", "3"}});
   Set(setup.config, {{"network.layers", ('"' + std::string(line) + '"').c_str()}});
-  setup.environment.observation = {DType::kUint8, {kHeight, kWidth}};
+  setup.environment.observation = {images.dtype, images.shape()};
   setup.stack = FrameStackRule{.depth = 2};
   return setup;
 }
 
 TEST(ImageTorsoTest, SplitsTheNetworkOfImages) {
   AgentSetup setup = ImageSetup();
-  const auto torso = ImageTorso::Take(setup).ValueOrThrow();
+  const auto torso = ImageTorso::Split(setup).ValueOrThrow();
   ASSERT_NE(torso, nullptr);
   EXPECT_EQ(setup.config.network.text(), "dense 9 relu");
   EXPECT_EQ(setup.environment.observation.shape, (std::vector<int64_t>{3 * 2 * 6}));
@@ -128,46 +146,50 @@ TEST(ImageTorsoTest, SplitsTheNetworkOfImages) {
   EXPECT_FALSE(setup.stack);
 
   AgentSetup vectors = ContinuousSetup("d4pg");
-  EXPECT_EQ(ImageTorso::Take(vectors).ValueOrThrow(), nullptr);
+  EXPECT_EQ(ImageTorso::Split(vectors).ValueOrThrow(), nullptr);
   for (const char* line : {"dense 9 relu", "conv 4 3x3 silu, dense 9 relu", "conv 4 3x3 relu",
                            "residual 4, dense 9 relu", "conv 40 13x13 relu, dense 9 relu"}) {
     AgentSetup wrong = ImageSetup(line);
-    EXPECT_EQ(ImageTorso::Take(wrong).status().code(), Code::kConfig) << line;
+    EXPECT_EQ(ImageTorso::Split(wrong).status().code(), Code::kConfig) << line;
   }
 }
 
-// An unroll of random frames that begins an episode.
-Unroll RandomUnroll() {
-  Unroll unroll;
-  unroll.entries = kLength + 1;
-  unroll.headers.resize(kLength + 1);
-  unroll.history.resize(kFrame);
-  const CounterRng rng(4);
-  for (uint32_t t = 0; t <= kLength; ++t) {
-    unroll.headers[t].episode_step = t;
-    unroll.headers[t].reward = static_cast<float>(rng.Normal(100'000 + t));
-    for (size_t i = 0; i < kFrame; ++i)
-      unroll.observations.push_back(static_cast<std::byte>(rng.UniformInt(t * kFrame + i, 256)));
-    for (size_t d = 0; d < kDimensions; ++d)
-      unroll.action_values.push_back(
-          static_cast<float>(std::tanh(rng.Normal(200'000 + t * kDimensions + d))));
-  }
-  return unroll;
-}
-
-// [rows][depth][height][width] in 0 to 1, of an entry's frame and the one before (itself at first).
-TorchTensor Stacks(const Unroll& unroll, uint32_t first) {
-  TorchTensor stacks = torch::zeros({kLength, 2, kHeight, kWidth});
-  for (uint32_t t = 0; t < kLength; ++t)
-    for (uint32_t plane = 0; plane < 2; ++plane) {
-      const uint32_t entry = std::max(1U, t + first + plane) - 1;
-      for (int64_t i = 0; i < static_cast<int64_t>(kFrame); ++i)
-        stacks[t][plane][i / kWidth][i % kWidth] =
-            std::to_integer<int>(unroll.observations[entry * kFrame + static_cast<size_t>(i)]) /
-            255.0F;
+// An unroll of random frames that begins an episode, and its frames as numbers of 0 to 1.
+struct RandomUnroll {
+  explicit RandomUnroll(const Images& images) {
+    const CounterRng rng(4);
+    unroll.entries = kLength + 1;
+    unroll.headers.resize(kLength + 1);
+    for (uint32_t t = 0; t <= kLength; ++t) {
+      unroll.headers[t].episode_step = t;
+      unroll.headers[t].reward = static_cast<float>(rng.Normal(100'000 + t));
+      for (size_t i = 0; i < images.numbers(); ++i) {
+        const auto level = static_cast<uint8_t>(rng.UniformInt(t * images.numbers() + i, 256));
+        const float number = static_cast<float>(level) / 255;
+        numbers.push_back(number);
+        const auto bytes = images.dtype == DType::kUint8 ? std::as_bytes(std::span(&level, 1))
+                                                         : std::as_bytes(std::span(&number, 1));
+        unroll.observations.insert(unroll.observations.end(), bytes.begin(), bytes.end());
+      }
+      for (size_t d = 0; d < kDimensions; ++d)
+        unroll.action_values.push_back(
+            static_cast<float>(std::tanh(rng.Normal(200'000 + t * kDimensions + d))));
     }
-  return stacks;
-}
+    unroll.history.resize(unroll.observations.size() / (kLength + 1));
+    frames = torch::tensor(numbers).reshape({kLength + 1, kHeight, kWidth, images.channels});
+  }
+  // [kLength][2 channels][height][width]: the frames before `first`, first + 1, ... (the episode's
+  // first one before itself), and these.
+  TorchTensor Stacks(int64_t first) const {
+    std::vector<TorchTensor> stacks;
+    for (int64_t t = first; t < first + kLength; ++t)
+      stacks.push_back(torch::cat({frames[std::max<int64_t>(0, t - 1)], frames[t]}, -1));
+    return torch::stack(stacks).permute({0, 3, 1, 2});
+  }
+  Unroll unroll;
+  std::vector<float> numbers;
+  TorchTensor frames;  // [kLength + 1][height][width][channels]
+};
 
 // The features of `stacks`, pixel by pixel.
 TorchTensor Features(const Named& torso, const TorchTensor& stacks) {
@@ -179,51 +201,96 @@ TorchTensor Features(const Named& torso, const TorchTensor& stacks) {
   return x.permute({0, 2, 3, 1}).flatten(1);
 }
 
+// D4PG behind a torso, whose minibatch is all of one unroll. Targets have other parameters.
+struct ImageCase {
+  explicit ImageCase(const Images& images)
+      : played(images),
+        setup(ImageSetup("conv 4 3x3/2 relu, conv 6 3x3 tanh, dense 9 relu", images)) {
+    torso = ImageTorso::Split(setup).ValueOrThrow();
+    learned.resize(torso->size());
+    targets.resize(torso->size());
+    torso->blocks().Initialize(3, learned);
+    torso->blocks().Initialize(4, targets);
+    seeing = ToTorch(torso->blocks().Tensors(learned), true);
+    seeing_target = ToTorch(torso->blocks().Tensors(targets), false);
+    replay.emplace(ReplayShape{.capacity = kLength,
+                               .length = kLength,
+                               .observation_bytes = images.numbers() * SizeOf(images.dtype),
+                               .history = 1,
+                               .action_values = kDimensions});
+    replay->Add(played.unroll);
+    for (uint64_t i = 0; i < kLength; ++i) {
+      drawn.push_back(i);
+      steps.push_back(replay->At(i, {.steps = 1, .gamma = 0.9}));
+    }
+  }
+  const RandomUnroll played;
+  AgentSetup setup;
+  std::unique_ptr<const ImageTorso> torso;
+  std::vector<float> learned, targets;  // the torso's
+  Named seeing, seeing_target;
+  std::optional<UnrollReplay> replay;
+  std::vector<uint64_t> drawn;
+  std::vector<Transition> steps;
+};
+
+class ImagesTest : public testing::TestWithParam<Images> {};
+
+// What follows is seen by the targets' torso, and where that is asked for by the learned one, too.
+TEST_P(ImagesTest, FeaturesAreThoseOfTorchsConvolutions) {
+  ImageCase c(GetParam());
+  MinibatchFeatures features(*c.torso, kLength, /*learned_sees_next=*/true);
+  features.Replace(*c.replay, c.drawn, c.learned, c.targets, c.steps);
+  ReplayMinibatch minibatch{.step = 0,
+                            .steps = c.steps,
+                            .weights = {},
+                            .learned = {},
+                            .targets = {},
+                            .noise = CounterRng(1),
+                            .errors = {}};
+  features.Bind(minibatch);
+  const auto compare = [](std::span<const std::byte> row, const TorchTensor& expected) {
+    std::vector<float> values(row.size() / sizeof(float));
+    std::memcpy(values.data(), row.data(), row.size());
+    EXPECT_TRUE(torch::allclose(torch::tensor(values), expected, 1e-4, 1e-5));
+  };
+  const TorchTensor now = Features(c.seeing, c.played.Stacks(0)).detach(),
+                    next = Features(c.seeing_target, c.played.Stacks(1)),
+                    next_learned = Features(c.seeing, c.played.Stacks(1)).detach();
+  EXPECT_FALSE(torch::allclose(next, next_learned));
+  for (uint32_t t = 0; t < kLength; ++t) {
+    compare(c.steps[t].observation, now[t]);
+    compare(c.steps[t].next_observation, next[t]);
+    compare(minibatch.NextLearned(t), next_learned[t]);
+  }
+}
+
 // The critic's cross-entropy by torch's convolutions, and the gradient of the learned torso, which
-// the policy's loss leaves alone; what follows is seen by the targets' torso.
-TEST(ImageTorsoTest, TheGradientIsThatOfTheWholeNetwork) {
-  AgentSetup setup = ImageSetup();
-  const auto torso = ImageTorso::Take(setup).ValueOrThrow();
-  const auto algorithm = MakeD4pg(setup).ValueOrThrow();
+// the policy's loss leaves alone.
+TEST_P(ImagesTest, TheGradientIsThatOfTheWholeNetwork) {
+  ImageCase c(GetParam());
+  const auto algorithm = MakeD4pg(c.setup).ValueOrThrow();
   std::vector<float> learned(algorithm->learned().size()), targets(algorithm->targets().size());
-  std::vector<float> others = targets, torso_learned(torso->size()), torso_targets(torso->size());
+  std::vector<float> others = targets;
   algorithm->Initialize(1, learned, others);
   algorithm->Initialize(2, others, targets);
-  torso->blocks().Initialize(3, torso_learned);
-  torso->blocks().Initialize(4, torso_targets);
-
-  const Unroll unroll = RandomUnroll();
-  UnrollReplay replay({.capacity = kLength,
-                       .length = kLength,
-                       .observation_bytes = kFrame,
-                       .history = 1,
-                       .action_values = kDimensions});
-  replay.Add(unroll);
-  std::vector<uint64_t> drawn(kLength);
-  std::vector<Transition> steps;
-  for (uint64_t i = 0; i < kLength; ++i) {
-    drawn[i] = i;
-    steps.push_back(replay.At(i, {.steps = 1, .gamma = 0.9}));
-  }
-  MinibatchFeatures features(*torso, kLength, /*learned_sees_next=*/false);
-  features.Replace(replay, drawn, torso_learned, torso_targets, steps);
-  std::vector<float> gradient(learned.size()), by_torso(torso->size()), errors(kLength);
+  MinibatchFeatures features(*c.torso, kLength, /*learned_sees_next=*/false);
+  features.Replace(*c.replay, c.drawn, c.learned, c.targets, c.steps);
+  std::vector<float> gradient(learned.size()), by_torso(c.torso->size()), errors(kLength);
   const std::vector<float> weights(kLength, 1.0F);
   ReplayMinibatch minibatch{.step = 0,
-                            .steps = steps,
+                            .steps = c.steps,
                             .weights = weights,
                             .learned = learned,
                             .targets = targets,
                             .noise = CounterRng(1),
                             .errors = errors};
-  features.Give(minibatch);
+  features.Bind(minibatch);
   const auto numbers = algorithm->Gradient(minibatch, *algorithm->MakeScratch(kLength), gradient);
-  features.Backward(torso_learned, by_torso);
+  features.Backward(c.learned, by_torso);
 
   const Named now = ToTorch(algorithm->learned().Tensors(learned), false),
-              target = ToTorch(algorithm->targets().Tensors(targets), false),
-              seeing = ToTorch(torso->blocks().Tensors(torso_learned), true),
-              seeing_target = ToTorch(torso->blocks().Tensors(torso_targets), false);
+              target = ToTorch(algorithm->targets().Tensors(targets), false);
   const auto dense = [](const Named& all, const std::string& prefix, const char* head,
                         const TorchTensor& x) {
     const auto layer = [&](const std::string& name, const TorchTensor& in) {
@@ -233,11 +300,11 @@ TEST(ImageTorsoTest, TheGradientIsThatOfTheWholeNetwork) {
   };
   TorchTensor action = torch::zeros({kLength, kDimensions}), reward = torch::zeros({kLength});
   for (uint32_t t = 0; t < kLength; ++t) {
-    reward[t] = unroll.headers[t + 1].reward;
+    reward[t] = c.played.unroll.headers[t + 1].reward;
     for (uint32_t d = 0; d < kDimensions; ++d)
-      action[t][d] = unroll.action_values[t * kDimensions + d];
+      action[t][d] = c.played.unroll.action_values[t * kDimensions + d];
   }
-  const TorchTensor next = Features(seeing_target, Stacks(unroll, 1));
+  const TorchTensor next = Features(c.seeing_target, c.played.Stacks(1));
   const TorchTensor z =
       torch::softmax(dense(target, "critic1_", "value",
                            torch::cat({next, torch::tanh(dense(target, "", "policy", next))}, 1)),
@@ -248,16 +315,65 @@ TEST(ImageTorsoTest, TheGradientIsThatOfTheWholeNetwork) {
       ((1 - (moved.unsqueeze(1) - atoms.reshape({1, 11, 1})).abs() / 0.5).clamp_min(0) *
        z.unsqueeze(1))
           .sum(2);
-  const TorchTensor logits =
-      dense(now, "critic1_", "value", torch::cat({Features(seeing, Stacks(unroll, 0)), action}, 1));
+  const TorchTensor seen = Features(c.seeing, c.played.Stacks(0));
+  const TorchTensor logits = dense(now, "critic1_", "value", torch::cat({seen, action}, 1));
   const TorchTensor loss = -(y * torch::log_softmax(logits, 1)).sum(1).mean();
   EXPECT_NEAR(numbers.at("value_loss"), loss.item<double>(), 1e-5);
   loss.backward();
-  for (const auto& [name, tensor] : torso->blocks().Tensors(by_torso)) {
+  for (const auto& [name, tensor] : c.torso->blocks().Tensors(by_torso)) {
     const std::vector<float> values = tensor.Floats();
     const TorchTensor found = torch::tensor(values).reshape(tensor.shape);
     EXPECT_GT(found.abs().max().item<double>(), 1e-4) << name;
-    EXPECT_TRUE(torch::allclose(found, seeing.at(name).grad(), 1e-3, 1e-6)) << name;
+    EXPECT_TRUE(torch::allclose(found, c.seeing.at(name).grad(), 1e-3, 1e-6)) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ImagesTest,
+                         testing::Values(kGray, Images{"coloured", DType::kUint8, 3},
+                                         Images{"floats", DType::kFloat32, 1}),
+                         [](const auto& images) { return std::string(images.param.name); });
+
+// ---- agents: five floats that a random environment gives as an image of 5 x 1
+
+std::map<std::string, Tensor> Parsed(const Agent& agent, const char* file) {
+  return ParseSafetensors(agent.Save(Agent::Part::kRun).at(file)).ValueOrThrow().tensors;
+}
+
+// Ten steps of the optimizer an update. The torso's targets are copied, or not, when the critics'
+// are.
+TEST(ImageAgentTest, TheTargetsOfTheTorsoFollowAsTheOthersDo) {
+  struct Case {
+    const char* algorithm;
+    Settings settings;
+    bool copied;
+  };
+  const Case cases[] = {{"d4pg", {{"d4pg.target_every", "10"}}, true},
+                        {"d4pg", {{"d4pg.target_every", "1000"}}, false},
+                        {"td3", {{"td3.polyak", "0"}, {"td3.delay", "5"}}, true},
+                        {"td3", {{"td3.polyak", "0"}, {"td3.delay", "1000"}}, false},
+                        {"sac", {{"sac.polyak", "0"}}, true},
+                        {"sac", {{"sac.polyak", "1"}}, false}};
+  for (const Case& each : cases) {
+    ReplayPlay play([&](Settings common) {
+      AgentSetup setup = ContinuousSetup(each.algorithm, common);
+      Set(setup.config, {{"network.layers", "\"conv 3 1x1 tanh, dense 8 tanh\""},
+                         {"replay.alpha", "0.6"},
+                         {"optimizer.learning_rate", "0.01"}});
+      Set(setup.config, each.settings);
+      setup.environment.observation = {DType::kFloat32, {kInputs, 1}};
+      setup.stack = FrameStackRule{.depth = 1};
+      return setup;
+    });
+    const auto first = Parsed(play.agent(), "weights.safetensors").at("conv1_weight").Floats();
+    for (int update = 0; update < 4; ++update) play.Update();
+    const auto learned = Parsed(play.agent(), "weights.safetensors");
+    const auto targets = Parsed(play.agent(), "targets.safetensors");
+    for (const char* name : {"conv1_weight", "critic1_fc1_weight"}) {
+      const auto now = learned.at(name).Floats(), target = targets.at(name).Floats();
+      EXPECT_EQ(now == target, each.copied) << each.algorithm << " " << name;
+    }
+    EXPECT_NE(learned.at("conv1_weight").Floats(), first) << each.algorithm;
+    EXPECT_EQ(targets.at("conv1_weight").Floats() == first, !each.copied) << each.algorithm;
   }
 }
 

@@ -66,20 +66,12 @@ SacNetworks::SacNetworks(const LearningConfig& config, std::shared_ptr<const Per
   temperature_at_ = learned_.AddNumber("entropy_cost");
 }
 
-void SacNetworks::Initialize(uint64_t seed, std::span<float> learned,
-                             std::span<float> targets) const {
+void SacNetworks::InitializeLearned(uint64_t seed, std::span<float> learned) const {
   learned_.Initialize(seed, learned);
   learned[temperature_at_] = temperature_.first();
-  ResetTargets(learned, targets);
 }
 
-void SacNetworks::ResetTargets(std::span<const float> learned, std::span<float> targets) const {
-  std::ranges::copy(CriticsOf(learned), targets.begin());
-}
-
-void SacNetworks::AfterStep(uint64_t step, std::span<float> learned,
-                            std::span<float> targets) const {
-  Follow(stays(step), CriticsOf(std::span<const float>(learned)), targets);
+void SacNetworks::Bound(std::span<float> learned) const {
   learned[temperature_at_] = temperature_.Bounded(learned[temperature_at_]);
 }
 

@@ -52,14 +52,16 @@ class SacNetworks : public ReplayAlgorithm {
   const ParameterBlocks& targets() const override { return targets_; }
   size_t acting() const override { return policy_->size(); }
   ReturnRule returns() const override { return {1, config_.gamma}; }
-  void Initialize(uint64_t seed, std::span<float> learned, std::span<float> targets) const override;
-  void ResetTargets(std::span<const float> learned, std::span<float> targets) const override;
+  void InitializeLearned(uint64_t seed, std::span<float> learned) const override;
+  std::span<const float> Followed(std::span<const float> learned) const override {
+    return CriticsOf(learned);
+  }
   std::span<float> Weighted(std::span<float> gradient) const override {
     return CriticsOf(gradient);
   }
-  void AfterStep(uint64_t step, std::span<float> learned, std::span<float> targets) const override;
+  void Bound(std::span<float> learned) const override;
   bool learned_sees_next() const override { return true; }
-  double stays(uint64_t /*step*/) const override { return config_.polyak; }
+  double polyak(uint64_t /*step*/) const override { return config_.polyak; }
   std::map<std::string, double> coefficients(std::span<const float> learned) const override {
     return {{"entropy_cost", temperature_.At(learned[temperature_at_])}};
   }

@@ -143,9 +143,8 @@ std::map<std::string, double> DiscreteSac::Gradient(const ReplayMinibatch& minib
       by_output[i * actions_ + action] = 2 * error * mean * weight;
       minibatch.errors[i] += std::abs(error) / static_cast<float>(critics);
     }
-    net_->Backward(critic, by_output, /*by_input=*/!minibatch.by_observation.empty(), s.critics[j],
-                   Critic(CriticsOf(gradient), j));
-    AddByObservation(*net_, n, s.critics[j], minibatch.by_observation);
+    BackwardToObservations(*net_, critic, by_output, s.critics[j], Critic(CriticsOf(gradient), j),
+                           minibatch.by_observation);
   }
 
   // 3 policy: the mean over actions of alpha log pi - min Q (equation 12), by its logits

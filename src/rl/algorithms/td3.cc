@@ -58,7 +58,7 @@ class Td3 : public DeterministicActorCritic {
   }
   std::map<std::string, double> Gradient(const ReplayMinibatch& minibatch, ReplayScratch& scratch,
                                          std::span<float> gradient) const override;
-  double stays(uint64_t step) const override {
+  double polyak(uint64_t step) const override {
     return policy_group_.Learns(step) ? config_.polyak : 1;
   }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "rl/inference/model.h"
@@ -27,13 +28,20 @@ class ActingTorso {
 
    private:
     InferenceBatch& batch_;
-    std::vector<std::span<const std::byte>> frames_;
+    std::vector<std::span<const std::byte>> observations_;  // that were there
   };
 
+  // What the slots remember.
+  struct Slots {
+    std::vector<std::byte> planes;  // of stacks, [slots][depth][plane_bytes]
+    std::vector<int64_t> steps;     // by slot: number of the newest frame since the stack began
+  };
   // A record a slot.
   std::vector<std::string> Save() const;
-  // kBadData: of another shape; nothing has changed.
-  Status Restore(const std::vector<std::string_view>& records);
+  // Reads them. kBadData: of another shape.
+  Result<Slots> Parse(const std::vector<std::string_view>& records) const;
+  // REQUIRES: of Parse.
+  void Restore(Slots slots) { slots_ = std::move(slots); }
 
  private:
   size_t SlotBytes() const { return layout_.stacked ? layout_.input_bytes() : 0; }
@@ -42,8 +50,8 @@ class ActingTorso {
   const ImageTorso& torso_;
   const InputLayout layout_;
   ImageTorso::Memory memory_;
-  std::vector<std::byte> planes_;  // of stacks, [slots][depth][plane_bytes]
-  std::vector<int64_t> steps_;     // by slot: number of the newest frame since the stack began
+  std::vector<float> features_;  // [rows][features]
+  Slots slots_;
 };
 
 }  // namespace samara

@@ -102,9 +102,8 @@ Critics::Loss Critics::SquaredErrors(const ReplayMinibatch& minibatch, std::span
       s.by_value[i] = 2 * error * mean * weight;
       minibatch.errors[i] += std::abs(error) / static_cast<float>(count_);
     }
-    net_->Backward(Of(all, j), std::span(s.by_value).first(n),
-                   /*by_input=*/!minibatch.by_observation.empty(), s.passes[j], Of(gradient, j));
-    AddByObservation(*net_, n, s.passes[j], minibatch.by_observation);
+    BackwardToObservations(*net_, Of(all, j), std::span(s.by_value).first(n), s.passes[j],
+                           Of(gradient, j), minibatch.by_observation);
   }
   const auto rows = static_cast<double>(n);
   return {sum.loss / rows, sum.values / (rows * static_cast<double>(count_))};

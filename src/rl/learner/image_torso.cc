@@ -2,31 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "nn/layer_line.h"
+
 namespace samara {
 
-namespace {
-
-// The dense layers of a line, as a line of its own.
-std::string DenseLine(std::span<const Layer> layers) {
-  std::string line;
-  for (const Layer& layer : layers)
-    line += fmt::format("{}dense {} {}", line.empty() ? "" : ", ", layer.out,
-                        NameOf<Activation>(kActivationNames, layer.activation));
-  return line;
-}
-
-}  // namespace
-
-Result<std::unique_ptr<const ImageTorso>> ImageTorso::Take(AgentSetup& setup) {
+Result<std::unique_ptr<const ImageTorso>> ImageTorso::Split(AgentSetup& setup) {
   const ObservationSpec& observation = setup.environment.observation;
   if (!observation.image()) return std::unique_ptr<const ImageTorso>();
-  if (setup.stack && setup.stack->depth > kDepthMax)
-    return Status(Code::kConfig, fmt::format("a stack of {} frames: expected at most {}",
-                                             setup.stack->depth, kDepthMax));
-  const InputLayout layout = InputLayout::Make(observation, setup.stack);
+  ASSIGN_OR_RETURN(const InputLayout layout, LayoutOf(observation, setup.stack));
   const std::string line = setup.config.network.text();
   ASSIGN_OR_RETURN(NetworkDescription network,
                    MakeTorso(line, layout.height, layout.width, layout.channels));
@@ -41,7 +28,7 @@ Result<std::unique_ptr<const ImageTorso>> ImageTorso::Take(AgentSetup& setup) {
                       "expected a line such as conv 16 8x8/4 relu, conv 32 4x4/2 relu, dense 256 "
                       "relu",
                       line, setup.config.algorithm));
-  const std::string behind = DenseLine({dense, network.layers.end()});
+  const std::string behind = LineOfDense({dense, network.layers.end()});
   network.layers.erase(dense, network.layers.end());
   RETURN_IF_ERROR(Finish(network));
   ASSIGN_OR_RETURN(Convolutions net, Convolutions::Make(std::move(network)));
@@ -57,10 +44,16 @@ ImageTorso::ImageTorso(const InputLayout& layout, Convolutions net)
   blocks_.Add("", net_->network().layers.back().name, net_);
 }
 
-ImageTorso::Memory ImageTorso::MakeMemory(size_t rows_max) const {
-  return {.pass = net_->MakePass(rows_max),
-          .input = std::vector<std::byte>(layout_.input_bytes()),
-          .features = std::vector<float>(rows_max * features())};
+ImageTorso::Memory ImageTorso::MakeMemory(size_t rows_max, bool backward) const {
+  return {.pass = net_->MakePass(rows_max, backward),
+          .input = std::vector<std::byte>(layout_.input_bytes())};
+}
+
+void ImageTorso::Evaluate(std::span<const float> parameters, size_t rows, Memory& memory,
+                          std::span<float> features) const {
+  net_->Forward(parameters, rows, memory.pass);
+  for (size_t i = 0; i < rows; ++i)
+    net_->CopyOutput(memory.pass, i, features.subspan(i * net_->outputs(), net_->outputs()));
 }
 
 void ImageTorso::SetInput(size_t i, Memory& memory) const {

@@ -17,10 +17,10 @@ namespace samara {
 // Thread safety: constant; a Memory is its thread's.
 class ImageTorso {
  public:
-  // Of setup.config.network's layers the convolutions, and `setup` becomes what lies behind them:
-  // observations are features, the layers the dense ones. Null, and nothing has changed, where
-  // observations are no images. kConfig: no convolution, or other layers.
-  static Result<std::unique_ptr<const ImageTorso>> Take(AgentSetup& setup);
+  // Splits the layers of setup.config.network: returns the convolutions and leaves the dense layers
+  // in `setup`, whose observations become the features. Null, and nothing has changed, where
+  // observations are no images. kConfig: no convolution, other layers, or a stack that is too deep.
+  static Result<std::unique_ptr<const ImageTorso>> Split(AgentSetup& setup);
 
   const InputLayout& layout() const { return layout_; }
   const ParameterBlocks& blocks() const { return blocks_; }  // one, of size() floats
@@ -30,25 +30,23 @@ class ImageTorso {
   struct Memory {
     ConvolutionPass pass;
     std::vector<std::byte> input;  // of one row
-    std::vector<float> features;   // [rows][features]
   };
-  Memory MakeMemory(size_t rows_max) const;
-  // Features of `rows` inputs; write_input(row, input) writes one (InputLayout::WriteInput).
-  template <typename WriteInput>
-  void Evaluate(std::span<const float> parameters, size_t rows, const WriteInput& write_input,
-                Memory& memory) const {
+  // `backward`: Backward may follow.
+  Memory MakeMemory(size_t rows_max, bool backward) const;
+  // Sets the inputs of rows; write(row, input) writes one (InputLayout::WriteInput).
+  template <typename Write>
+  void SetInputs(size_t rows, const Write& write, Memory& memory) const {
     for (size_t i = 0; i < rows; ++i) {
-      write_input(i, memory.input.data());
+      write(i, memory.input.data());
       SetInput(i, memory);
     }
-    net_->Forward(parameters, rows, memory.pass);
-    for (size_t i = 0; i < rows; ++i)
-      net_->CopyOutput(memory.pass, i,
-                       std::span(memory.features).subspan(i * features(), features()));
   }
-  // A row's features, as an algorithm has observations.
-  std::span<const std::byte> Observation(const Memory& memory, size_t row) const {
-    return std::as_bytes(std::span(memory.features).subspan(row * features(), features()));
+  // Writes the features of the first `rows` inputs, [rows][features()].
+  void Evaluate(std::span<const float> parameters, size_t rows, Memory& memory,
+                std::span<float> features) const;
+  // A row of features as an algorithm has observations.
+  std::span<const std::byte> Observation(std::span<const float> features, size_t row) const {
+    return std::as_bytes(features.subspan(row * this->features(), this->features()));
   }
   // From derivatives by the features of the last Evaluate, those by the parameters.
   void Backward(std::span<const float> parameters, std::span<const float> by_features,

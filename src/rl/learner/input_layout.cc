@@ -1,6 +1,7 @@
 #include "rl/learner/input_layout.h"
 
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "core/check.h"
@@ -78,6 +79,19 @@ void InputLayout::WriteInput(std::span<const std::byte* const> planes, std::byte
     Interleave<4>(planes, pixels, pixel_bytes, input);
   else
     Interleave<0>(planes, pixels, pixel_bytes, input);
+}
+
+Result<InputLayout> LayoutOf(const ObservationSpec& observation,
+                             const std::optional<FrameStackRule>& stack) {
+  if (stack && stack->depth > kDepthMax)
+    return Status(Code::kConfig, "a stack of " + std::to_string(stack->depth) +
+                                     " frames: expected at most " + std::to_string(kDepthMax));
+  if (stack && !observation.image())
+    return Status(Code::kConfig,
+                  "env.stack=" + std::to_string(stack->depth) +
+                      ": the environment's observations are vectors, which are not stacked; "
+                      "expected 0");
+  return InputLayout::Make(observation, stack);
 }
 
 }  // namespace samara

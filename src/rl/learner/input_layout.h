@@ -30,4 +30,8 @@ struct InputLayout {
   void WriteInput(std::span<const std::byte* const> planes, std::byte* input) const;
 };
 
+// The layout of an agent's inputs. kConfig: a stack of vectors, or of too many frames.
+Result<InputLayout> LayoutOf(const ObservationSpec& observation,
+                             const std::optional<FrameStackRule>& stack);
+
 }  // namespace samara

@@ -528,7 +528,7 @@ Result<std::unique_ptr<Agent>> Make(const AgentSetup& setup, std::unique_ptr<Alg
   if (setup.learns_on.cuda || setup.infers_on.cuda)
     RETURN_IF_ERROR(ConfigureGpus(setup.config.learn.deterministic()));
   KeepMemory();
-  ASSIGN_OR_RETURN(const InputLayout layout, LayoutOf(setup));
+  ASSIGN_OR_RETURN(const InputLayout layout, LayoutOf(setup.environment.observation, setup.stack));
   ASSIGN_OR_RETURN(const AgentNetworkConfig network,
                    LearningNetwork(setup, layout, algorithm->replay()));
   torch::manual_seed(DeriveKey(setup.seed, Purpose::kNetworkInit));

@@ -75,17 +75,6 @@ Status CheckReplay(const AgentSetup& setup, const InputLayout& layout, bool norm
 
 }  // namespace
 
-Result<InputLayout> LayoutOf(const AgentSetup& setup) {
-  if (setup.stack && setup.stack->depth > kDepthMax)
-    return Refusal("a stack of " + std::to_string(setup.stack->depth) +
-                   " frames: expected at most " + std::to_string(kDepthMax));
-  if (setup.stack && !setup.environment.observation.image())
-    return Refusal("env.stack=" + std::to_string(setup.stack->depth) +
-                   ": the environment's observations are vectors, which are not stacked; "
-                   "expected 0");
-  return InputLayout::Make(setup.environment.observation, setup.stack);
-}
-
 Result<AgentNetworkConfig> LearningNetwork(const AgentSetup& setup, const InputLayout& layout,
                                            const ReplayUse* replay) {
   ASSIGN_OR_RETURN(const AgentNetworkConfig network, Described(setup, layout, replay));

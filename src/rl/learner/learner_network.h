@@ -9,9 +9,6 @@
 
 namespace samara {
 
-// kConfig for a stack of frames that the environment's observations do not allow.
-Result<InputLayout> LayoutOf(const AgentSetup& setup);
-
 // The network that learns. `replay`: of an algorithm that has one, else null. kConfig for a network
 // that does not fit the environment or the algorithm.
 Result<AgentNetworkConfig> LearningNetwork(const AgentSetup& setup, const InputLayout& layout,

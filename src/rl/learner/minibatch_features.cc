@@ -6,12 +6,13 @@ namespace samara {
 
 MinibatchFeatures::MinibatchFeatures(const ImageTorso& torso, size_t rows, bool learned_sees_next)
     : torso_(torso),
-      now_(torso.MakeMemory(rows)),
-      next_(torso.MakeMemory(rows)),
-      following_(learned_sees_next ? rows : 0),
-      by_observation_(rows * torso.features()) {
-  if (learned_sees_next) next_learned_.emplace(torso.MakeMemory(rows));
-}
+      now_(torso.MakeMemory(rows, /*backward=*/true)),
+      next_(torso.MakeMemory(rows, /*backward=*/false)),
+      features_(rows * torso.features()),
+      next_features_(features_.size()),
+      next_learned_features_(learned_sees_next ? features_.size() : 0),
+      next_learned_(learned_sees_next ? rows : 0),
+      by_observation_(features_.size()) {}
 
 void MinibatchFeatures::Replace(const UnrollReplay& replay, std::span<const uint64_t> drawn,
                                 std::span<const float> learned, std::span<const float> targets,
@@ -27,19 +28,22 @@ void MinibatchFeatures::Replace(const UnrollReplay& replay, std::span<const uint
     replay.StackAfter(steps[i].last, layout.stack, planes);
     layout.WriteInput(planes, input);
   };
-  torso_.Evaluate(learned, steps.size(), before, now_);
-  torso_.Evaluate(targets, steps.size(), after, next_);
-  if (next_learned_) torso_.Evaluate(learned, steps.size(), after, *next_learned_);
-  for (size_t i = 0; i < steps.size(); ++i) {
-    steps[i].observation = torso_.Observation(now_, i);
-    steps[i].next_observation = torso_.Observation(next_, i);
-    if (next_learned_) following_[i] = torso_.Observation(*next_learned_, i);
+  const size_t rows = steps.size();
+  torso_.SetInputs(rows, before, now_);
+  torso_.Evaluate(learned, rows, now_, features_);
+  torso_.SetInputs(rows, after, next_);
+  torso_.Evaluate(targets, rows, next_, next_features_);
+  if (!next_learned_.empty()) torso_.Evaluate(learned, rows, next_, next_learned_features_);
+  for (size_t i = 0; i < rows; ++i) {
+    steps[i].observation = torso_.Observation(features_, i);
+    steps[i].next_observation = torso_.Observation(next_features_, i);
+    if (!next_learned_.empty()) next_learned_[i] = torso_.Observation(next_learned_features_, i);
   }
 }
 
-void MinibatchFeatures::Give(ReplayMinibatch& minibatch) {
+void MinibatchFeatures::Bind(ReplayMinibatch& minibatch) {
   std::ranges::fill(by_observation_, 0.0F);
-  minibatch.next_learned = following_;
+  minibatch.next_learned = next_learned_;
   minibatch.by_observation = by_observation_;
 }
 

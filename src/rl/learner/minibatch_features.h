@@ -1,7 +1,6 @@
 // The features of a minibatch of images behind a torso, in place of its observations.
 #pragma once
 
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,8 +21,8 @@ class MinibatchFeatures {
   void Replace(const UnrollReplay& replay, std::span<const uint64_t> drawn,
                std::span<const float> learned, std::span<const float> targets,
                std::span<Transition> steps);
-  // What the gradient of `minibatch` needs of them and is to write.
-  void Give(ReplayMinibatch& minibatch);
+  // Sets what `minibatch` has of them: next_learned, by_observation, with zeros.
+  void Bind(ReplayMinibatch& minibatch);
   // The gradient of the learned torso after that.
   void Backward(std::span<const float> learned, std::span<float> gradient) {
     torso_.Backward(learned, by_observation_, now_, gradient);
@@ -31,10 +30,11 @@ class MinibatchFeatures {
 
  private:
   const ImageTorso& torso_;
-  ImageTorso::Memory now_, next_;
-  std::optional<ImageTorso::Memory> next_learned_;     // what follows, by the learned torso
-  std::vector<std::span<const std::byte>> following_;  // its rows
-  std::vector<float> by_observation_;                  // [rows][features]
+  ImageTorso::Memory now_, next_;  // of observations, and of what follows
+  // [rows][features], the last one by the learned torso
+  std::vector<float> features_, next_features_, next_learned_features_;
+  std::vector<std::span<const std::byte>> next_learned_;  // rows of the last one
+  std::vector<float> by_observation_;                     // [rows][features]
 };
 
 }  // namespace samara

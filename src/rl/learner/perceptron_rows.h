@@ -25,14 +25,19 @@ void Evaluate(const Perceptron& net, std::span<const float> parameters, size_t r
   net.Forward(parameters, rows, pass);
 }
 
-// Adds derivatives by the first inputs of each row, which a backward pass has left, to
-// `by_observation`, [rows][numbers]; nothing where it is empty.
-inline void AddByObservation(const Perceptron& net, size_t rows, const PerceptronPass& pass,
-                             std::span<float> by_observation) {
-  const size_t numbers = by_observation.size() / rows, row = PaddedRow(net.inputs());
-  for (size_t i = 0; i < rows; ++i)
-    for (size_t k = 0; k < numbers; ++k)
-      by_observation[i * numbers + k] += pass.input_delta.data()[i * row + k];
+// From derivatives of a loss by the outputs of the last pass those by the parameters, written to
+// `gradient`. Those by the observations, which are the first inputs of each row, are added to
+// `by_observation`, [rows][floats of one], unless it is empty.
+inline void BackwardToObservations(const Perceptron& net, std::span<const float> parameters,
+                                   std::span<const float> by_output, PerceptronPass& pass,
+                                   std::span<float> gradient, std::span<float> by_observation) {
+  const bool wanted = !by_observation.empty();
+  net.Backward(parameters, by_output, /*by_input=*/wanted, pass, gradient);
+  if (!wanted) return;
+  const size_t floats = by_observation.size() / pass.rows, row = PaddedRow(net.inputs());
+  for (size_t i = 0; i < pass.rows; ++i)
+    for (size_t k = 0; k < floats; ++k)
+      by_observation[i * floats + k] += pass.input_delta.data()[i * row + k];
 }
 
 }  // namespace samara

@@ -49,8 +49,8 @@ struct ReplayMinibatch {
   // By step, what follows it as the learned networks see it, and not those of the targets; empty:
   // the same.
   std::span<const std::span<const std::byte>> next_learned = {};
-  // out: derivatives of the values' loss by each step's observation, [steps][numbers], added;
-  // empty: not wanted
+  // out: derivatives of the values' loss by each step's observation, [steps][floats of one], added
+  // to what is there; empty: not wanted
   std::span<float> by_observation = {};
 
   std::span<const std::byte> NextLearned(size_t row) const {
@@ -74,11 +74,15 @@ class ReplayAlgorithm {
   // Whether Gradient asks for NextLearned.
   virtual bool learned_sees_next() const { return false; }
   virtual bool explores() const { return false; }  // as Model::explores
-  // Both at the beginning.
-  virtual void Initialize(uint64_t seed, std::span<float> learned,
-                          std::span<float> targets) const = 0;
-  // Targets that fit parameters of which no targets are known.
-  virtual void ResetTargets(std::span<const float> learned, std::span<float> targets) const = 0;
+  // Parameters at the beginning.
+  virtual void InitializeLearned(uint64_t seed, std::span<float> learned) const {
+    this->learned().Initialize(seed, learned);
+  }
+  // The part of the learned parameters that the targets follow, and copy at the beginning.
+  virtual std::span<const float> Followed(std::span<const float> learned) const { return learned; }
+  // Coefficient of Polyak averaging after step number `step`: the share of the targets that is
+  // kept; the rest is what they follow.
+  virtual double polyak(uint64_t step) const = 0;
 
   virtual std::unique_ptr<ReplayScratch> MakeScratch(size_t rows_max) const = 0;
   virtual ModelShape shape() const = 0;
@@ -95,26 +99,36 @@ class ReplayAlgorithm {
   // The part of a gradient that minibatch.weights scale: the learner divides it by the largest of
   // them.
   virtual std::span<float> Weighted(std::span<float> gradient) const { return gradient; }
-  // Share of the targets that stays after step number `step` (Follow); the rest is what is learned.
-  virtual double stays(uint64_t step) const = 0;
-  // After that step.
-  virtual void AfterStep(uint64_t step, std::span<float> learned,
-                         std::span<float> targets) const = 0;
+  // Called after each step.
+  virtual void Bound(std::span<float> /*learned*/) const {}
   // Coefficients of the next loss, by their names in metrics.jsonl.
   virtual std::map<std::string, double> coefficients(std::span<const float> /*learned*/) const {
     return {};
   }
-};
 
-// Targets follow what is learned: `stays` of each stays (Polyak averaging); 0: they are copies.
-inline void Follow(double stays, std::span<const float> learned, std::span<float> targets) {
-  if (stays == 1) return;
-  if (stays == 0) {
-    std::ranges::copy(learned, targets.begin());
-    return;
+  void Initialize(uint64_t seed, std::span<float> learned, std::span<float> targets) const {
+    InitializeLearned(seed, learned);
+    ResetTargets(learned, targets);
   }
-  const auto kept = static_cast<float>(stays), comes = 1 - kept;
-  for (size_t i = 0; i < targets.size(); ++i) targets[i] = kept * targets[i] + comes * learned[i];
-}
+  void ResetTargets(std::span<const float> learned, std::span<float> targets) const {
+    std::ranges::copy(Followed(learned), targets.begin());
+  }
+  // What follows step number `step` of the optimizer.
+  void AfterStep(uint64_t step, std::span<float> learned, std::span<float> targets) const {
+    Follow(polyak(step), Followed(learned), targets);
+    Bound(learned);
+  }
+  // Moves the targets towards what they follow.
+  static void Follow(double polyak, std::span<const float> followed, std::span<float> targets) {
+    if (polyak == 1) return;
+    if (polyak == 0) {
+      std::ranges::copy(followed, targets.begin());
+      return;
+    }
+    const auto kept = static_cast<float>(polyak), added = 1 - kept;
+    for (size_t i = 0; i < targets.size(); ++i)
+      targets[i] = kept * targets[i] + added * followed[i];
+  }
+};
 
 }  // namespace samara

@@ -56,7 +56,8 @@ HindsightRule HindsightOf(const AgentSetup& setup) {
   return {goal, keys.fraction, setup.environment.observation.elements()};
 }
 
-constexpr uint64_t kTorsoKey = uint64_t{1} << 32;  // of its draws: beyond those of any block
+// Key of the torso's initial draws, beyond those of the algorithm's blocks of parameters.
+constexpr uint64_t kTorsoKey = uint64_t{1} << 32;
 
 class ReplayLearner final : public Agent {
  public:
@@ -326,7 +327,7 @@ void ReplayLearner::SampleAndDifferentiate(size_t index, ShardWork& part) const 
       .targets = Behind(targets),
       .noise = CounterRng(DeriveKey(seed_, Purpose::kEntropySample, steps_, shard)),
       .errors = part.errors};
-  if (torso_) part.features->Give(minibatch);
+  if (torso_) part.features->Bind(minibatch);
   part.numbers = algorithm_->Gradient(minibatch, *part.scratch, Behind(std::span(part.row)));
   if (torso_) part.features->Backward(Torso(learned), Torso(std::span(part.row)));
   for (const auto& [name, value] : part.numbers) part.row.push_back(static_cast<float>(value));
@@ -354,8 +355,8 @@ bool ReplayLearner::StepGroups(std::span<const float> gradient, double frames,
       group.optimizer.Step(group.part.Of(std::span(learned_)), group.part.Of(gradient),
                            std::sqrt(squares[g]), frames);
   }
-  Follow(algorithm_->stays(steps_), Torso(std::span<const float>(learned_)),
-         Torso(std::span(targets_)));
+  ReplayAlgorithm::Follow(algorithm_->polyak(steps_), Torso(std::span<const float>(learned_)),
+                          Torso(std::span(targets_)));
   algorithm_->AfterStep(steps_, Behind(std::span(learned_)), Behind(std::span(targets_)));
   return true;
 }
@@ -491,6 +492,7 @@ Status ReplayLearner::Restore(const Files& files, Part part) {
     algorithm_->ResetTargets(Behind(std::span<const float>(learned)), Behind(std::span(targets)));
   }
   std::map<uint64_t, std::vector<float>> versions;
+  std::optional<ActingTorso::Slots> frames;
   if (part == Part::kSlots) {
     ASSIGN_OR_RETURN(const Safetensors saved, Parsed(files, kVersions));
     std::map<uint64_t, std::map<std::string, Tensor>> tensors;
@@ -507,12 +509,15 @@ Status ReplayLearner::Restore(const Files& files, Part part) {
     const auto memory = files.find(kSlots);
     if (memory == files.end()) return {Code::kBadData, std::string("holds no ") + kSlots};
     ASSIGN_OR_RETURN(const auto records, ReadSlotRecords(memory->second, share_, slots_));
-    if (acting_torso_) RETURN_IF_ERROR(acting_torso_->Restore(records));
+    if (acting_torso_) {
+      ASSIGN_OR_RETURN(frames, acting_torso_->Parse(records));
+    }
   }
   if (part != Part::kWeights)
     RETURN_IF_ERROR(RestoreReplays(files, first_shard_, all_shards_, parts_));
   if (part == Part::kRun)  // slots begin again
     for (ShardWork& shard : parts_) shard.replay.EndStreams();
+  if (frames) acting_torso_->Restore(*std::move(frames));
   learned_ = std::move(learned), targets_ = std::move(targets);
   groups_ = std::move(groups);
   if (part != Part::kWeights) version_ = version, steps_ = sampled;
@@ -539,12 +544,13 @@ Status CheckKeys(const AgentSetup& setup) {
   if (keys.normalize_value) return refuse("network.normalize_value", "false");
   if (keys.deviation != plain.deviation) return refuse("network.deviation", "network");
   const ObservationSpec& observation = setup.environment.observation;
-  if (setup.stack && !observation.image())
-    return {Code::kConfig,
-            "env.stack: the environment's observations are vectors, which are not stacked; "
-            "expected 0"};
+  RETURN_IF_ERROR(LayoutOf(observation, setup.stack).status());
   const auto& own = dynamic_cast<const ReplayAlgorithmConfig&>(*setup.config.own);
   RETURN_IF_ERROR(own.hindsight.Check(setup.environment));
+  if (own.hindsight.fraction > 0 && observation.image())
+    return {Code::kConfig,
+            "her.fraction: goals are part of vectors, the environment's observations are images; "
+            "expected 0"};
   if (!observation.image() && observation.dtype != DType::kFloat32)
     return {Code::kConfig,
             fmt::format("run.algorithm={}: the environment's observations are vectors of bytes; "
@@ -559,7 +565,7 @@ Result<std::unique_ptr<Agent>> MakeReplayLearner(const AgentSetup& setup,
                                                  MakeReplayAlgorithm* make) {
   RETURN_IF_ERROR(CheckKeys(setup));
   AgentSetup behind = setup;
-  ASSIGN_OR_RETURN(auto torso, ImageTorso::Take(behind));
+  ASSIGN_OR_RETURN(auto torso, ImageTorso::Split(behind));
   ASSIGN_OR_RETURN(auto algorithm, make(behind));
   return std::unique_ptr<Agent>(
       std::make_unique<ReplayLearner>(setup, std::move(torso), std::move(algorithm)));

@@ -26,11 +26,11 @@ class TwoGroups : public ReplayAlgorithm {
             {.name = "quick", .first = kSlow, .size = kAll - kSlow}};
   }
   ReturnRule returns() const override { return {}; }
-  double stays(uint64_t) const override { return 1; }
-  void Initialize(uint64_t, std::span<float> learned, std::span<float>) const override {
+  void InitializeLearned(uint64_t, std::span<float> learned) const override {
     std::ranges::fill(learned, 1.0F);
   }
-  void ResetTargets(std::span<const float>, std::span<float>) const override {}
+  std::span<const float> Followed(std::span<const float>) const override { return {}; }
+  double polyak(uint64_t) const override { return 1; }
   std::unique_ptr<ReplayScratch> MakeScratch(size_t) const override {
     return std::make_unique<ReplayScratch>();
   }
@@ -46,7 +46,6 @@ class TwoGroups : public ReplayAlgorithm {
     for (size_t i = 0; i < kAll; ++i) gradient[i] = GradientOf(minibatch.step, i);
     return {{"loss", 1}};
   }
-  void AfterStep(uint64_t, std::span<float>, std::span<float>) const override {}
 
  private:
   ParameterBlocks learned_, targets_;

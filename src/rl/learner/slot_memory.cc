@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/bytes.h"
+#include "rl/trajectory/frame_index.h"
 
 namespace samara {
 
@@ -80,7 +81,8 @@ Status SlotMemory::Restore(std::string_view saved, const SlotShare& share) {
   for (size_t i = 0; i < slots; ++i) {
     ByteReader in(records[i]);
     frames_[i] = in.Get<int64_t>();
-    const bool good = frames_[i] >= -1 && Fill(OfSlot(planes, i, slots), in.GetBytes()) &&
+    const bool good = frames_[i] >= -1 && frames_[i] <= kStackStepsMax &&
+                      Fill(OfSlot(planes, i, slots), in.GetBytes()) &&
                       Fill(OfSlot(states, i, slots), in.GetBytes());
     if (!good || !in.AtEnd())
       return {Code::kBadData, "the saved frame stacks have another shape than this run's"};

@@ -46,7 +46,7 @@ void UnrollReplay::PutBlocks(const ItemRange& blocks, ByteWriter& out) const {
   const size_t length = shape_.length;
   out.Put(blocks.first).Put(blocks.end);
   PutRows(observations_, FramesOfBlock() * shape_.observation_bytes, blocks, blocks_max_, out);
-  if (shape_.history > 0) PutRows(frames_, length + 1, blocks, blocks_max_, out);
+  if (shape_.history > 0) PutRows(stack_steps_, length + 1, blocks, blocks_max_, out);
   PutRows(actions_, length * action_floats_, blocks, blocks_max_, out);
   PutRows(rewards_, length, blocks, blocks_max_, out);
   PutRows(ends_, length, blocks, blocks_max_, out);
@@ -70,7 +70,7 @@ bool UnrollReplay::GetBlocks(const ItemRange& blocks, ByteReader& in) {
   const bool whole =
       GetRows(in, FramesOfBlock() * shape_.observation_bytes, saved, blocks, blocks_max_,
               observations_) &&
-      (shape_.history == 0 || GetRows(in, length + 1, saved, blocks, blocks_max_, frames_)) &&
+      (shape_.history == 0 || GetRows(in, length + 1, saved, blocks, blocks_max_, stack_steps_)) &&
       GetRows(in, length * action_floats_, saved, blocks, blocks_max_, actions_) &&
       GetRows(in, length, saved, blocks, blocks_max_, rewards_) &&
       GetRows(in, length, saved, blocks, blocks_max_, ends_);
@@ -177,7 +177,7 @@ Status UnrollReplay::Restore(std::string_view saved, const PartSource& part) {
   parts_ = read.parts_, blocks_ = read.blocks_, added_ = read.added_;
   observations_ = std::move(read.observations_), actions_ = std::move(read.actions_);
   rewards_ = std::move(read.rewards_), ends_ = std::move(read.ends_);
-  frames_ = std::move(read.frames_);
+  stack_steps_ = std::move(read.stack_steps_);
   finals_ = std::move(read.finals_), links_ = std::move(read.links_);
   return Status::Ok();
 }

@@ -27,7 +27,7 @@ uint64_t UnrollReplay::Bytes(const ReplayShape& shape) {
 void UnrollReplay::Reserve() {
   const size_t steps = blocks_max_ * shape_.length;
   observations_.reserve(blocks_max_ * FramesOfBlock() * shape_.observation_bytes);
-  if (shape_.history > 0) frames_.reserve(steps + blocks_max_);
+  if (shape_.history > 0) stack_steps_.reserve(steps + blocks_max_);
   actions_.reserve(steps * action_floats_);
   rewards_.reserve(steps);
   ends_.reserve(steps);
@@ -37,7 +37,7 @@ void UnrollReplay::Reserve() {
 void UnrollReplay::Resize() {
   const size_t steps = size();
   observations_.resize(blocks_ * FramesOfBlock() * shape_.observation_bytes);
-  if (shape_.history > 0) frames_.resize(steps + blocks_);
+  if (shape_.history > 0) stack_steps_.resize(steps + blocks_);
   actions_.resize(steps * action_floats_);
   rewards_.resize(steps);
   ends_.resize(steps);
@@ -85,39 +85,38 @@ void UnrollReplay::PutHistory(const Unroll& unroll, uint64_t block) {
         unroll.history.begin() + static_cast<ptrdiff_t>((age - 1) * bytes), bytes,
         observations_.begin() + static_cast<ptrdiff_t>((first + shape_.history - age) * bytes));
   for (size_t t = 0; t <= shape_.length; ++t)
-    frames_[block * (shape_.length + 1) + t] = unroll.headers[t].episode_step;
+    stack_steps_[block * (shape_.length + 1) + t] = unroll.headers[t].episode_step;
+}
+
+template <typename FrameAt>
+void UnrollReplay::FillStack(const FrameStackRule& rule, int64_t frame, const FrameAt& at,
+                             std::span<const std::byte*> planes) const {
+  CHECK_EQ(planes.size(), shape_.history + size_t{1});
+  for (size_t plane = 0; plane < planes.size(); ++plane) {
+    const int64_t number = StackedFrame(rule, frame, static_cast<int64_t>(plane));
+    planes[plane] = number < 0 ? nullptr : at(frame - number);
+  }
 }
 
 void UnrollReplay::StackBefore(uint64_t step, const FrameStackRule& rule,
                                std::span<const std::byte*> planes) const {
   const uint64_t block = step / shape_.length, entry = step % shape_.length;
-  StackOf(block, entry, rule, planes);
+  const auto at = [&](int64_t age) { return Frame(block, entry, age); };
+  FillStack(rule, StackStep(block, entry), at, planes);
 }
 
 void UnrollReplay::StackAfter(uint64_t step, const FrameStackRule& rule,
                               std::span<const std::byte*> planes) const {
   const uint64_t block = step / shape_.length, entry = step % shape_.length;
   const auto final = ends_[step] == kNone ? finals_.end() : finals_.find(step);
-  if (final == finals_.end()) return StackOf(block, entry + 1, rule, planes);
-  // the frame that ended the episode, and those before it
-  const int64_t now = shape_.history > 0 ? frames_[block * (shape_.length + 1) + entry] : 0;
-  for (size_t plane = 0; plane < planes.size(); ++plane) {
-    const int64_t frame = StackedFrame(rule, now + 1, static_cast<int64_t>(plane));
-    planes[plane] = frame < 0          ? nullptr
-                    : frame == now + 1 ? final->second.data()
-                                       : Frame(block, entry, now - frame);
+  if (final == finals_.end()) {
+    const auto at = [&](int64_t age) { return Frame(block, entry + 1, age); };
+    return FillStack(rule, StackStep(block, entry + 1), at, planes);
   }
-}
-
-// The stack of an entry.
-void UnrollReplay::StackOf(uint64_t block, uint64_t entry, const FrameStackRule& rule,
-                           std::span<const std::byte*> planes) const {
-  CHECK_EQ(planes.size(), shape_.history + size_t{1});
-  const int64_t now = shape_.history > 0 ? frames_[block * (shape_.length + 1) + entry] : 0;
-  for (size_t plane = 0; plane < planes.size(); ++plane) {
-    const int64_t frame = StackedFrame(rule, now, static_cast<int64_t>(plane));
-    planes[plane] = frame < 0 ? nullptr : Frame(block, entry, now - frame);
-  }
+  const auto at = [&](int64_t age) {
+    return age == 0 ? final->second.data() : Frame(block, entry, age - 1);
+  };
+  FillStack(rule, StackStep(block, entry) + 1, at, planes);
 }
 
 std::span<const std::byte> UnrollReplay::After(uint64_t step) const {

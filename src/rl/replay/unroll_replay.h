@@ -1,7 +1,8 @@
 // Replay of off-policy learners: the last steps that were played, an unroll a block.
 //
 // A block has an observation more than steps, so that an observation is stored once, but for the
-// first and last of a block and those at which an episode's clock ran out. Thread safety: none.
+// first and last of a block and those at which an episode's clock ran out. Of frames that are
+// stacked it has those before its first, too: `history` more. Thread safety: none.
 #pragma once
 
 #include <algorithm>
@@ -124,8 +125,14 @@ class UnrollReplay {
     return observations_.data() + at * shape_.observation_bytes;
   }
   void PutHistory(const Unroll& unroll, uint64_t block);
-  void StackOf(uint64_t block, uint64_t entry, const FrameStackRule& rule,
-               std::span<const std::byte*> planes) const;
+  // Planes of the stack that frame number `frame` of an episode is the newest of. `at`(age): the
+  // frame so many before it.
+  template <typename FrameAt>
+  void FillStack(const FrameStackRule& rule, int64_t frame, const FrameAt& at,
+                 std::span<const std::byte*> planes) const;
+  int64_t StackStep(uint64_t block, uint64_t entry) const {
+    return shape_.history > 0 ? stack_steps_[block * (shape_.length + 1) + entry] : 0;
+  }
   // Steps from this one to the last of the episode or of the block.
   uint64_t StepsInBlock(uint64_t step) const;
 
@@ -138,8 +145,9 @@ class UnrollReplay {
   std::vector<std::byte> observations_;   // [FramesOfBlock()][observation_bytes]
   std::vector<float> actions_, rewards_;  // [length][action_floats], [length]
   enum End : uint8_t { kNone, kTerminated, kTruncated };
-  std::vector<uint8_t> ends_;     // [length] of End: how the step ended its episode
-  std::vector<uint32_t> frames_;  // [length + 1]: since the entry's stack began; without history 0
+  std::vector<uint8_t> ends_;  // [length] of End: how the step ended its episode
+  std::vector<uint32_t>
+      stack_steps_;  // [length + 1]: since the entry's stack began; without history 0
   std::map<uint64_t, std::vector<std::byte>> finals_;  // by step: after the last of an episode
   BlockLinks links_;                                   // of shape.episodes
 };

@@ -122,37 +122,81 @@ struct FrameStream {
   std::vector<std::vector<float>> before, after;  // by step
 };
 
+// A replay of ten blocks, saved in parts.
+constexpr ReplayShape kFrames = {.capacity = 10 * kLength,
+                                 .length = kLength,
+                                 .observation_bytes = 1,
+                                 .history = kDepth - 1,
+                                 .action_values = 1,
+                                 .parts = {.parts_max = 3, .bytes_min = 1}};
+
+// Steps of the stream that a replay's are, once its last 10 of `unrolls` are there.
+uint64_t InStream(uint64_t step, uint64_t unrolls) {
+  uint64_t number = unrolls - 1;
+  while (number % 10 != step / kLength) --number;
+  return number * kLength + step % kLength;
+}
+
 TEST(UnrollReplayTest, StacksAreThoseThatTheSlotSaw) {
-  constexpr ReplayShape kFrames = {.capacity = 90,
-                                   .length = kLength,
-                                   .observation_bytes = 1,
-                                   .history = kDepth - 1,
-                                   .action_values = 1};
+  constexpr size_t kUnrolls = 25;
   for (const StackReset reset : {StackReset::kRepeat, StackReset::kZeros, StackReset::kFront})
     for (const StackOrder order : {StackOrder::kOldestFirst, StackOrder::kNewestFirst}) {
       // a stack that fills from the front has one order
       if (reset == StackReset::kFront && order == StackOrder::kNewestFirst) continue;
       const FrameStackRule rule{.depth = kDepth, .order = order, .at_reset = reset};
-      const FrameStream stream(rule, 25);
-      UnrollReplay replay(kFrames);
+      const FrameStream stream(rule, kUnrolls);
+      UnrollReplay replay(kFrames), again(kFrames);
       for (const Unroll& unroll : stream.all) replay.Add(unroll);
-      UnrollReplay again(kFrames);
-      ASSERT_TRUE(again.Restore(replay.Save()).ok());
+      SavedParts saved;
+      saved.Save(replay);
+      EXPECT_FALSE(saved.files.empty());
+      ASSERT_TRUE(saved.Restore(again).ok());
       const auto values = [](std::span<const std::byte* const> planes) {
         std::vector<float> seen;
         for (const std::byte* plane : planes)
           seen.push_back(plane == nullptr ? 0 : std::to_integer<int>(*plane) / 255.0F);
         return seen;
       };
-      for (const UnrollReplay* of : {&replay, &again})
+      for (const UnrollReplay* of : {&replay, &again}) {
+        ASSERT_EQ(of->size(), kFrames.capacity);
         for (uint64_t step = 0; step < of->size(); ++step) {
           const std::byte* planes[kDepth];
           of->StackBefore(step, rule, planes);
-          EXPECT_EQ(values(planes), stream.before[step]) << step;
-          if (of->terminated(step)) continue;  // what follows has no meaning
-          of->StackAfter(of->At(step, kOneStep).last, rule, planes);
-          EXPECT_EQ(values(planes), stream.after[step]) << step;
+          EXPECT_EQ(values(planes), stream.before[InStream(step, kUnrolls)]) << step;
+          for (const int64_t steps : {1, 3}) {
+            const uint64_t last = of->At(step, {.steps = steps, .gamma = 0.5}).last;
+            EXPECT_LT(last, step + static_cast<uint64_t>(steps));
+            if (of->terminated(last)) continue;  // what follows has no meaning
+            of->StackAfter(last, rule, planes);
+            EXPECT_EQ(values(planes), stream.after[InStream(last, kUnrolls)]) << step;
+          }
         }
+      }
+    }
+}
+
+// Any byte may be changed: the result is refused, or its stacks are frames of the replay.
+TEST(UnrollReplayTest, NoChangedByteLeadsAStackOutOfTheReplay) {
+  const FrameStackRule rule{.depth = kDepth};
+  UnrollReplay replay(kFrames);
+  for (const Unroll& unroll : FrameStream(rule, 14).all) replay.Add(unroll);
+  SavedParts whole;
+  whole.Save(replay);
+  for (size_t i = 0; i < whole.rest.size(); ++i)
+    for (const char change : {'\1', '\x7f', '\xff'}) {
+      SavedParts damaged = whole;
+      damaged.rest[i] ^= change;
+      UnrollReplay other(kFrames);
+      if (!damaged.Restore(other).ok()) continue;
+      const std::byte* planes[kDepth];
+      int sum = 0;
+      for (uint64_t step = 0; step < other.size(); ++step) {
+        other.StackBefore(step, rule, planes);
+        for (const std::byte* plane : planes) sum += std::to_integer<int>(*plane);
+        other.StackAfter(other.At(step, kOneStep).last, rule, planes);
+        for (const std::byte* plane : planes) sum += std::to_integer<int>(*plane);
+      }
+      EXPECT_GT(sum, 0);
     }
 }
 

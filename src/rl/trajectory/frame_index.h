@@ -3,10 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "nn/frame_stack.h"
 
 namespace samara {
+
+// Frames of an episode; more are a fault.
+inline constexpr int64_t kStackStepsMax = std::numeric_limits<uint32_t>::max();
 
 // The frame of plane `plane` at step `step` of an episode, counted from its beginning; negative:
 // zeros. Never more than depth - 1 frames back.
