@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from samara_cli import ok, samara, train
+from samara_cli import TESTS, ok, samara, train
 from test_sac import expect_the_same_bits_after_interruptions, expect_the_same_bits_of_any_workers
 
 import samara as package
@@ -52,6 +52,26 @@ def test_an_exported_agent_is_the_same_network_in_torch(catcher, tmp_path):
 
 def test_actors_threads_and_ranks_leave_no_trace(tmp_path):
     expect_the_same_bits_of_any_workers(tmp_path, *PENDULUM)
+
+
+# Coloured images of a Python environment, of which a stack of two says what pays: ten steps of at most 1 each.
+COLOURS = ["env.stack=2", "network.layers=conv 8 1x1 relu, dense 32 relu", "learn.unroll=10", "learn.frames=4000",
+           "learn.environments=4", "learn.batch=4", "replay.capacity=4000", "replay.start=400", "replay.batch=32",
+           "replay.ratio=16", "learn.test_episodes=20", "run.random_episodes=0", "run.video=false"]
+ENVS = {"PYTHONPATH": str(TESTS / "envs")}
+
+
+@pytest.mark.parametrize("preset, task, words", [
+    ("catch-dqn-pixels", "Colours", []),
+    ("pendulum-d4pg-pixels", "Named", ["d4pg.value_min=-20", "d4pg.value_max=20", "d4pg.steps=3"]),
+])
+def test_coloured_images_of_a_python_environment_are_learned(tmp_path, preset, task, words):
+    run, file = tmp_path / "run", tmp_path / "agent.safetensors"
+    result = train(run, f"classic/{preset}", *COLOURS, f"env.id=colours:{task}-v0", *words, **ENVS)
+    assert result["test_mean"] >= 9, result["test_mean"]
+    ok("export", run, file)
+    played = [ok("eval", target, "--trust", "--episodes", 5, "--json", **ENVS).json["returns"] for target in (run, file)]
+    assert played[0] == played[1]
 
 
 @pytest.mark.slow

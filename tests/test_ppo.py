@@ -98,6 +98,8 @@ def test_a_run_ends_when_an_evaluation_reaches_its_score(tmp_path):
     assert hash_of(train(tmp_path / "1", *words, "run.checkpoint_seconds=1")) == hash_of(first)
     refused = samara("train", *CARTPOLE, "run.stop_at=high", "--out", tmp_path / "d")
     assert refused.code == 78 and "run.stop_at=high: expected a number, or none" in refused.err
+    refused = samara("train", *CARTPOLE, "run.stop_at=100", "learn.evaluate_episodes=19", "--out", tmp_path / "d")
+    assert refused.code == 78 and "learn.evaluate_episodes=19" in refused.err and "expected 20 at least" in refused.err
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ def test_train_prints_the_contract(tmp_path):
     assert {"run", "frames", "updates", "parameter_hash", "return_mean", "return_last100", "frames_per_second",
             "seconds", "drops"} <= set(result)
     assert result["frames"] >= 40000 and len(result["parameter_hash"]) == 64
+    assert " for environments, 1 for inference, 1 for learning (learn.shards=1), at once\n" in (run / "log.txt").read_text()
     # every update learns 16 unrolls of 20 steps, a frame each
     assert result["updates"] == -(-40000 // 320) and result["frames"] == result["updates"] * 320
     assert set(map(type, result["drops"].values())) == {int}

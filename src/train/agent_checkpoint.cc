@@ -46,6 +46,7 @@ Result<Trainer::Restored> AgentTrainer::Restore() {
   if (const uint64_t bytes = agent_->memory_bytes(); bytes > 0)
     LogInfo(
         fmt::format("replay: {}B of memory when full", ShortNumber(static_cast<double>(bytes))));
+  if (sync_.is_main()) LogInfo(CoresText());
   if (learns_on_.cuda || infers_on_.cuda)
     LogInfo("networks are computed on " + device_name_ +
             (PrecisionOf(Setup()) == Precision::kBfloat16 ? " in bfloat16" : ""));

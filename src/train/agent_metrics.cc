@@ -114,7 +114,7 @@ ProgressState AgentTrainer::Snapshot() const {
   s.stages =
       BusyShares([&](const char* name) REQUIRES(mu_) { return NumberOr(last_metrics_, name); },
                  setup_.workers);
-  s.stages_title = "utilization: ";
+  s.stages_title = TakesTurns() ? "utilization, in turns: " : "utilization: ";
   const std::vector<double> last(state_.last_returns.begin(), state_.last_returns.end());
   if (!last.empty()) {
     s.score = Mean(last);

@@ -14,6 +14,7 @@
 #include "play/network_module.h"
 #include "report/run_data.h"
 #include "rl/algorithms/registry.h"
+#include "rl/learner/shards.h"
 #include "storage/build_info.h"
 #include "storage/quarantine.h"
 
@@ -23,6 +24,7 @@ using nlohmann::json;
 
 namespace {
 
+constexpr int64_t kStopEpisodes = 20;       // of an evaluation that may end a run
 constexpr double kBatchSizeSeconds = 0.02;  // of each size that is tried
 
 json ToJson(const BatchChoice& choice) {
@@ -138,7 +140,12 @@ InferenceConfig AgentTrainer::ServerConfig() const {
 }
 
 Status AgentTrainer::CheckConfig() const {
-  RETURN_IF_ERROR(StopAt(config_.run).status());
+  ASSIGN_OR_RETURN(const auto stop_at, StopAt(config_.run));
+  if (stop_at && learn_.evaluate_episodes < kStopEpisodes)
+    return {Code::kConfig,
+            fmt::format("learn.evaluate_episodes={}: fewer say too little to end a run by "
+                        "run.stop_at={}; expected {} at least",
+                        learn_.evaluate_episodes, config_.run.stop_at, kStopEpisodes)};
   RETURN_IF_ERROR(Check(config_.learning));
   RETURN_IF_ERROR(CheckShares(learn_, ranks()));
   LearningConfig shared = config_.learning;  // as the ranks cut its batches
@@ -213,6 +220,21 @@ Status AgentTrainer::Build() {
   ASSIGN_OR_RETURN(agent_, MakeAgent(Setup()));
   RETURN_IF_ERROR(CheckMemory(*agent_));
   return ChooseBatchSize();
+}
+
+// Who computes on which of this process's cores, and why.
+std::string AgentTrainer::CoresText() const {
+  const auto shards = static_cast<int64_t>(Shards());
+  const size_t threads = ShardThreads(learn_.threads, shards).threads();
+  const char* limit = learn_.threads > 0 ? "learn.threads" : "its cores";
+  return fmt::format(
+      "{}: {} for environments, 1 for inference, {} for learning ({}), {}",
+      CountText(Cores(), "core"), setup_.workers > 0 ? std::to_string(setup_.workers) : "none",
+      threads,
+      threads < static_cast<size_t>(shards)
+          ? fmt::format("{} for {}", limit, CountText(static_cast<double>(shards), "shard"))
+          : fmt::format("learn.shards={}", learn_.shards),
+      TakesTurns() ? "in turns (learn.lag=0)" : "at once");
 }
 
 std::string AgentTrainer::KindOfDevice() {

@@ -58,6 +58,9 @@ class AgentTrainer final : public Trainer {
   Result<Policy> Trained() const override;
   Words words() const override { return {"update", "every update is saved", "agent.mp4"}; }
 
+  // Whether all act and then all learn, instead of both at once.
+  bool TakesTurns() const { return learn_.deterministic() && learn_.lag == 0; }
+  std::string CoresText() const;
   Status CheckConfig() const;
   Status ChooseDevices();
   Status CheckAgentOf(const nlohmann::json& result) const;

@@ -1,4 +1,5 @@
-"""Images whose last one does not say what pays: colours:Colours-v0, and in shades of gray colours:Gray-v0."""
+"""Images whose last one does not say what pays: colours:Colours-v0, in shades of gray colours:Gray-v0, and with a number
+to name them by colours:Named-v0."""
 
 import gymnasium
 import numpy as np
@@ -38,5 +39,17 @@ class Gray(Colours):
         return np.full((2, 2), 100 * self.shown, np.uint8)
 
 
+class Named(Colours):
+    """Pays less the further the action is from -1, 0 or 1, the number of the colour before."""
+
+    action_space = spaces.Box(-1, 1, (1,), np.float32)
+
+    def step(self, action):
+        right = self.before - 1
+        observation, _, terminated, truncated, info = super().step(0)
+        return observation, 1 - abs(float(action[0]) - right), terminated, truncated, info
+
+
 gymnasium.register("Colours-v0", Colours)
+gymnasium.register("Named-v0", Named)
 gymnasium.register("Gray-v0", Gray)

@@ -34,6 +34,15 @@ TEST(AgentNetworkTest, HasThePublishedParameterCounts) {
       {{"football", 108, 144, 16, 19, 0, false, 0}, 667'204},
       {{"nature", 84, 84, 4, 18, 0, false, 0}, 1'684'128 + 513 * 18 + 513},
       {{"mlp-64-64-relu", 1, 1, 17, 12, 0, false, 0}, 6'157},
+      // PPO's on HalfCheetah: a policy of means and six free deviations, and a value of its own
+      {{.torso = "mlp-64-64-tanh",
+        .height = 1,
+        .width = 1,
+        .channels = 17,
+        .outputs = 12,
+        .separate_value = true,
+        .free_half = 0.0},
+       5'708 + 5'377},
       // by hand: convolutions 3088 + 8224, dense 2240 x 256 + 256, heads 257 x 10
       {{"impala_shallow", 72, 96, 3, 9, 0, false, 0}, 587'578},
       // by hand: dense 384 + 4160, LSTM 4 x 16 x (64 + 4 + 1 + 16 + 1), heads 17 x 5

@@ -27,8 +27,12 @@ LearningConfig PpoConfig(std::initializer_list<std::pair<const char*, const char
 // An update's passes over one shard.
 class Passes {
  public:
-  Passes(const LearningConfig& config, const LearnerBatch& batch, AgentNetworkImpl& network)
-      : algorithm_(FindLearningAlgorithm("ppo")->make(config)), batch_(batch), network_(network) {}
+  Passes(const LearningConfig& config, const LearnerBatch& batch, AgentNetworkImpl& network,
+         const ActionDistribution& distribution = ActionDistribution::Categorical(kActions))
+      : algorithm_(FindLearningAlgorithm("ppo")->make(config)),
+        batch_(batch),
+        network_(network),
+        distribution_(distribution) {}
 
   ShardLoss Loss(int64_t epoch, int64_t minibatch) {
     Shard shard = {.batch = batch_,
@@ -47,7 +51,7 @@ class Passes {
   const std::unique_ptr<Algorithm> algorithm_;
   const LearnerBatch& batch_;
   AgentNetworkImpl& network_;
-  const ActionDistribution distribution_ = ActionDistribution::Categorical(kActions);
+  const ActionDistribution distribution_;
   std::unique_ptr<Prepared> prepared_;
 };
 
@@ -139,6 +143,118 @@ TEST(PpoTest, OnThePolicyThatActedTheGradientIsA2cs) {
     const auto mine = gradients(passes.Loss(0, 0));
     for (size_t i = 0; i < mine.size(); ++i)
       EXPECT_TRUE(torch::allclose(mine[i], expected[i], 1e-4, 1e-6)) << units << i;
+  }
+}
+
+// Schulman et al. 2017, equations 7, 9 and 11, and the clipped value of common implementations,
+// written with torch. Its derivatives where the policy has moved far from the one that acted.
+class PaperLoss {
+ public:
+  static constexpr double kGamma = 0.9, kLambda = 0.7, kClip = 0.2, kValueClip = 0.05;
+  // `outputs`, `values`: [T][B]... of the network before the update; the last value bootstraps.
+  PaperLoss(const LearnerBatch& batch, bool continuous, const Tensor& values)
+      : continuous_(continuous),
+        steps_(batch.reward.size(0) - 1),
+        old_(values.slice(0, 0, steps_)) {
+    action_ = batch.action.slice(0, 0, steps_);
+    log_mu_ = LogProb(batch.behaviour.slice(0, 0, steps_));
+    advantage_ = torch::zeros_like(old_);
+    for (int64_t t = 0; t < steps_; ++t) {
+      double weight = 1;
+      for (int64_t l = t; l < steps_; ++l, weight *= kGamma * kLambda)  // equation 11
+        advantage_[t] += weight * (batch.reward[l + 1] + kGamma * values[l + 1] - values[l]);
+    }
+    target_ = advantage_ + old_;
+    advantage_ = (advantage_ - advantage_.mean()) / advantage_.std();
+  }
+  Tensor operator()(const Tensor& outputs, const Tensor& values) const {
+    const Tensor policy = outputs.slice(0, 0, steps_), value = values.slice(0, 0, steps_);
+    const Tensor ratio = torch::exp(LogProb(policy) - log_mu_);
+    clipped_ = ((ratio - 1).abs() > kClip).to(torch::kFloat64).mean().item<double>();
+    const Tensor objective =
+        torch::minimum(ratio * advantage_, ratio.clamp(1 - kClip, 1 + kClip) * advantage_);
+    const Tensor bounded = old_ + (value - old_).clamp(-kValueClip, kValueClip);
+    const Tensor errors = torch::maximum((value - target_).square(), (bounded - target_).square());
+    return -objective.mean() + 0.5 * 0.5 * errors.mean() - 0.01 * Entropy(policy).mean();
+  }
+  double clipped() const { return clipped_; }
+
+ private:
+  static std::pair<Tensor, Tensor> MeanAndDeviation(const Tensor& outputs) {
+    const auto parts = outputs.chunk(2, -1);
+    return {parts[0], torch::softplus(parts[1]) + 1e-3};
+  }
+  static Tensor LogSquashing(const Tensor& u) {  // log(1 - tanh(u)^2)
+    return 2 * (std::log(2.0) - u - torch::softplus(-2 * u));
+  }
+  Tensor LogProb(const Tensor& outputs) const {
+    if (!continuous_) return torch::log_softmax(outputs, -1).gather(-1, action_).squeeze(-1);
+    const auto [mean, deviation] = MeanAndDeviation(outputs);
+    const Tensor z = (action_ - mean) / deviation;
+    return (-0.5 * z.square() - torch::log(deviation) - 0.5 * std::log(2 * M_PI) -
+            LogSquashing(action_))
+        .sum(-1);
+  }
+  // Of a continuous policy it is sampled, in the order of a minibatch: its cost is 0 here.
+  Tensor Entropy(const Tensor& outputs) const {
+    if (continuous_) return torch::zeros({1});
+    return -(torch::softmax(outputs, -1) * torch::log_softmax(outputs, -1)).sum(-1);
+  }
+
+  const bool continuous_;
+  const int64_t steps_;
+  Tensor old_, action_, log_mu_, advantage_, target_;
+  mutable double clipped_ = 0;
+};
+
+TEST(PpoTest, TheGradientIsThatOfThePapersLoss) {
+  constexpr int64_t kSteps = 12, kStreams = 3, kDimensions = 2;
+  for (const bool continuous : {false, true}) {
+    torch::manual_seed(11);
+    const Tensor never = torch::zeros({kSteps, kStreams}, torch::kBool);
+    LearnerBatch batch = RandomBatch(torch::randn({kSteps, kStreams}), never, never);
+    const int64_t outputs = continuous ? 2 * kDimensions : kActions;
+    batch.behaviour = 0.3 * torch::randn({kSteps + 1, kStreams, outputs});
+    if (continuous) batch.action = torch::randn({kSteps + 1, kStreams, kDimensions});
+    const AgentNetwork network = AgentNetworkImpl::Make({.torso = "mlp-6-tanh",
+                                                         .height = 1,
+                                                         .width = 1,
+                                                         .channels = kInputs,
+                                                         .outputs = outputs})
+                                     .ValueOrThrow();
+    const auto evaluate = [&] {
+      const Tensor zeros = torch::zeros({kSteps + 1, kStreams});
+      return network->forward(
+          {batch.observation, zeros, zeros.to(torch::kInt64), zeros.to(torch::kBool)}, batch.state);
+    };
+    Passes passes(PpoConfig({{"ppo.gamma", "0.9"},
+                             {"ppo.lambda", "0.7"},
+                             {"ppo.clip", "0.2"},
+                             {"ppo.value_clip", "0.05"},
+                             {"learn.entropy_cost", continuous ? "0" : "0.01"},
+                             {"ppo.shuffle", "false"},
+                             {"learn.minibatches", "1"}}),
+                  batch, *network,
+                  continuous ? ActionDistribution::TanhNormal(kDimensions)
+                             : ActionDistribution::Categorical(kActions));
+    const PaperLoss paper(batch, continuous, evaluate().value.detach());
+    (void)passes.Loss(0, 0);  // what the epochs share is of the network before the update
+    {
+      const torch::NoGradGuard no_gradient;
+      for (Tensor& parameter : network->parameters())
+        parameter.add_(0.2 * torch::randn_like(parameter));
+    }
+    const ShardLoss mine = passes.Loss(1, 0);
+    const auto now = evaluate();
+    const Tensor expected = paper(now.policy, now.value);
+    EXPECT_GT(paper.clipped(), 0.1);
+    EXPECT_LT(paper.clipped(), 0.9);
+    EXPECT_NEAR(NumberOf(mine, "clip_fraction"), paper.clipped(), 1e-6);
+    EXPECT_NEAR(mine.total.item<double>(), expected.item<double>(), 1e-5);
+    const auto found = torch::autograd::grad({mine.total}, network->parameters());
+    const auto wanted = torch::autograd::grad({expected}, network->parameters());
+    for (size_t i = 0; i < wanted.size(); ++i)
+      EXPECT_TRUE(torch::allclose(found[i], wanted[i], 1e-4, 1e-6)) << continuous << " " << i;
   }
 }
 

@@ -250,6 +250,17 @@ TEST(SacTest, WithoutATargetTheTemperatureIsTheCost) {
   }
 }
 
+// HalfCheetah's: a policy of means and deviations, two critics, and the temperature.
+TEST(SacTest, HasThePublishedParameterCounts) {
+  AgentSetup setup = SacSetup({{"network.layers", "\"dense 256 relu, dense 256 relu\""}});
+  setup.environment.observation = {DType::kFloat32, {17}};
+  setup.environment.action = {.discrete = false,
+                              .n = 6,
+                              .low = std::vector<float>(6, -1),
+                              .high = std::vector<float>(6, 1)};
+  EXPECT_EQ(MakeAgent(setup).ValueOrThrow()->parameter_count(), 73'484 + 2 * 72'193 + 1);
+}
+
 // Importance weights are those of the critics' errors: the learner divides no other gradient.
 TEST(SacTest, WeightsScaleTheCriticsAlone) {
   AgentSetup discrete = SacSetup({{"learn.entropy_target", "0.5"}});

@@ -20,6 +20,7 @@ class ShardThreads {
   ShardThreads(int64_t asked, int64_t shards);
   ~ShardThreads();
 
+  size_t threads() const { return threads_; }
   // Calls work(0), ..., work(count - 1), shard i on thread i % threads, and waits for all of them.
   // The first failure, by shard; an exception is one (core/resources.h). kNoResources where the
   // threads cannot be started. One thread at a time.
