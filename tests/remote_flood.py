@@ -58,6 +58,7 @@ def continuations(megabytes: float):
 
 
 PIECE = 1 << 20  # bytes, of one call
+SEND_SECONDS = 20  # for a piece, on a busy machine
 
 
 def flood(address: str, kind: str, megabytes: float, tls: tuple[str, str, str] | None = None, seconds: float = 60) -> dict:
@@ -72,6 +73,8 @@ def flood(address: str, kind: str, megabytes: float, tls: tuple[str, str, str] |
             if tls[1]:
                 context.load_cert_chain(tls[1], tls[2])
             link = context.wrap_socket(link, server_hostname=host.strip("[]"))
+
+        link.settimeout(SEND_SECONDS)
 
         def drain() -> None:  # so that nothing of the learner process's waits
             try:
@@ -92,7 +95,7 @@ def flood(address: str, kind: str, megabytes: float, tls: tuple[str, str, str] |
                 if tls is not None:  # two threads in one TLS connection crash OpenSSL
                     link.setblocking(False)
                     drain()
-                    link.settimeout(2)
+                    link.settimeout(SEND_SECONDS)
             sent += len(block)
             if time.monotonic() - start > seconds:
                 ended = "time"

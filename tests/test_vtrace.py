@@ -139,16 +139,24 @@ def test_bfloat16_where_the_processor_has_it(tmp_path):
     bf16 = "network.precision=bfloat16"
     refused = samara("train", *CARTPOLE, bf16, "--out", tmp_path / "run", SAMARA_ISA="avx2")
     assert refused.code == 78 and "AVX512_BF16" in refused.err and not (tmp_path / "run").exists()
+    # fastest is float32 there
+    short = "learn.frames=20000"
+    there = {train(tmp_path / f"{p}-there", *DETERMINISTIC, short, f"network.precision={p}", SAMARA_ISA="avx2")["parameter_hash"]
+             for p in ("fastest", "float32")}
+    assert len(there) == 1
     if "avx512_bf16" not in Path("/proc/cpuinfo").read_text():
         pytest.skip("SKIPPED LOUDLY: this processor has no AVX512_BF16")
-    short = "learn.frames=20000"
     train(tmp_path / "kept", *DETERMINISTIC, short, bf16)
     # what was learnt so is played anywhere, and a finished run tells its result anywhere
     for words in (("eval", tmp_path / "kept", "--episodes", 2), ("train", "--resume", tmp_path / "kept", "--quiet")):
         ok(*words, "--json", SAMARA_ISA="avx2")
     plain = train(tmp_path / "plain", *DETERMINISTIC, short)["parameter_hash"]
-    hashes = {train(tmp_path / name, *DETERMINISTIC, short, bf16)["parameter_hash"] for name in ("one", "two")}
+    hashes = {train(tmp_path / name, *DETERMINISTIC, short, f"network.precision={name}")["parameter_hash"]
+              for name in ("bfloat16", "fastest")}
     assert len(hashes) == 1 and plain not in hashes
+    assert "computed on CPU in bfloat16\n" in (tmp_path / "fastest/log.txt").read_text()
+    grown = ok("train", "--resume", tmp_path / "fastest", "learn.frames=21000", "--quiet", SAMARA_ISA="avx2")
+    assert "the run began on CPU in bfloat16 and goes on on CPU in float32, which has other last bits" in grown.err
 
 
 def test_shards_and_threads_leave_no_trace(tmp_path):

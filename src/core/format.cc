@@ -28,17 +28,30 @@ std::string CountText(double count, std::string_view noun) {
   return fmt::format("{} {}{}", Grouped(count), noun, count == 1 ? "" : "s");
 }
 
-std::string ShortNumber(double value) {
-  if (!std::isfinite(value)) return Grouped(value);
-  static constexpr std::array kSuffixes = {"", "k", "M", "B", "T"};
+namespace {
+
+using Suffixes = std::array<const char*, 5>;
+
+std::string Shortened(double value, const Suffixes& suffixes) {
   double scaled = value;
   size_t suffix = 0;
   // 999.5 would print as 1000 with three digits: it belongs to the next suffix
-  while (std::abs(scaled) >= 999.5 && suffix + 1 < kSuffixes.size()) scaled /= 1000, ++suffix;
+  while (std::abs(scaled) >= 999.5 && suffix + 1 < suffixes.size()) scaled /= 1000, ++suffix;
   const double size = std::abs(scaled);
   const bool whole = suffix == 0 && scaled == std::round(scaled);
   const int decimals = whole || size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
-  return fmt::format("{:.{}f}{}", scaled, decimals, kSuffixes[suffix]);
+  return fmt::format("{:.{}f}{}", scaled, decimals, suffixes[suffix]);
+}
+
+}  // namespace
+
+std::string ShortNumber(double value) {
+  if (!std::isfinite(value)) return Grouped(value);
+  return Shortened(value, {"", "k", "M", "B", "T"});
+}
+
+std::string ShortBytes(uint64_t bytes) {
+  return Shortened(static_cast<double>(bytes), {"B", "kB", "MB", "GB", "TB"});
 }
 
 std::string ScoreText(double value) {

@@ -23,6 +23,12 @@ TEST(TextTest, CountText) {
   EXPECT_EQ(CountText(2000, "frame"), "2,000 frames");
 }
 
+TEST(TextTest, ShortBytes) {
+  EXPECT_EQ(ShortBytes(950), "950B");
+  EXPECT_EQ(ShortBytes(39'600'000), "39.6MB");
+  EXPECT_EQ(ShortBytes(3'070'000'000), "3.07GB");
+}
+
 TEST(TextTest, ShortNumber) {
   EXPECT_EQ(ShortNumber(0), "0");
   EXPECT_EQ(ShortNumber(950), "950");

@@ -44,12 +44,12 @@ Result<Trainer::Restored> AgentTrainer::Restore() {
   if (!setup_.listens.empty())
     LogInfo("listens at " + setup_.listens + ": " + setup_.actor_command);
   if (const uint64_t bytes = agent_->memory_bytes(); bytes > 0)
-    LogInfo(
-        fmt::format("replay: {}B of memory when full", ShortNumber(static_cast<double>(bytes))));
+    LogInfo(fmt::format("replay: {} of memory when full", ShortBytes(bytes)));
   if (sync_.is_main()) LogInfo(CoresText());
-  if (learns_on_.cuda || infers_on_.cuda)
+  const bool bfloat16 = PrecisionOf(Setup()) == Precision::kBfloat16;
+  if (learns_on_.cuda || infers_on_.cuda || bfloat16)
     LogInfo("networks are computed on " + device_name_ +
-            (PrecisionOf(Setup()) == Precision::kBfloat16 ? " in bfloat16" : ""));
+            (bfloat16 && !device_name_.ends_with("bfloat16") ? " in bfloat16" : ""));
   const std::string begun_on = folder.identity().value("device", "CPU");
   if (begun_on != device_name_)
     LogWarning(fmt::format("run.device: the run began on {} and goes on on {}{}", begun_on,

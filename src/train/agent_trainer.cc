@@ -175,6 +175,9 @@ Status AgentTrainer::ChooseDevices() {
   infers_on_ = sync_.alone() ? devices.back() : devices[mine];
   device_name_ = NameOf(learns_on_, found);
   if (!(learns_on_ == infers_on_)) device_name_ += ", " + NameOf(infers_on_, found);
+  // other last bits, on the same kind of device too
+  if (config_.learning.network.precision == Precision::kFastest)
+    device_name_ += fmt::format(" in {}", NameOf<Precision>(kPrecisionNames, PrecisionOf(Setup())));
   return Status::Ok();
 }
 
@@ -186,10 +189,9 @@ Status CheckMemory(const Agent& agent) {
   const std::optional<uint64_t> there = AvailableMemory();
   if (needed == 0 || !there || needed <= *there) return Status::Ok();
   return {Code::kNoResources,
-          fmt::format("the replay needs {}B of memory when full, and {}B are available; lower "
+          fmt::format("the replay needs {} of memory when full, and {} are available; lower "
                       "replay.capacity",
-                      ShortNumber(static_cast<double>(needed)),
-                      ShortNumber(static_cast<double>(*there)))};
+                      ShortBytes(needed), ShortBytes(*there))};
 }
 
 }  // namespace

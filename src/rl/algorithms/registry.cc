@@ -84,9 +84,15 @@ Result<std::unique_ptr<Agent>> MakeTorchAgent(const AgentSetup& setup, MakeAlgor
 
 Precision PrecisionOf(const AgentSetup& setup) {
   const AgentNetworkKeys& keys = setup.config.network;
-  if (keys.precision != Precision::kAuto) return keys.precision;
-  if (!keys.module.empty() || !setup.learns_on.cuda || !setup.infers_on.cuda)
-    return Precision::kFloat32;
+  if (keys.precision == Precision::kFloat32 || keys.precision == Precision::kBfloat16)
+    return keys.precision;
+  const LearningAlgorithm* row = FindLearningAlgorithm(setup.config.algorithm);
+  const bool torch = row == nullptr || row->agent == nullptr;
+  if (!keys.module.empty() || !torch) return Precision::kFloat32;
+  if (!setup.learns_on.cuda && !setup.infers_on.cuda)
+    return keys.precision == Precision::kFastest && HasBf16Products() ? Precision::kBfloat16
+                                                                      : Precision::kFloat32;
+  if (!setup.learns_on.cuda || !setup.infers_on.cuda) return Precision::kFloat32;
   const GpuList gpus = FindGpus();
   const bool bfloat16 =
       HasBf16Products(setup.learns_on, gpus) && HasBf16Products(setup.infers_on, gpus);

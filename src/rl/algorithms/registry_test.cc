@@ -109,12 +109,19 @@ TEST(LearningRegistryTest, ACopiedConfigurationHasItsOwnParameters) {
   EXPECT_EQ(gamma(config), "0.5") << "chosen again, it keeps what was set";
 }
 
-// On the CPU bfloat16 must be asked for, and so must float32 on a GPU; the default follows the GPU.
+// On the CPU bfloat16 must be asked for, also where it has it, and so must float32 on a GPU; the
+// default follows the GPU.
 TEST(RegistryTest, ThePrecisionIsTheOneAskedForOrFitsTheDevice) {
   AgentSetup setup;
   EXPECT_EQ(PrecisionOf(setup), Precision::kFloat32);
   setup.config.network.precision = Precision::kBfloat16;
   EXPECT_EQ(PrecisionOf(setup), Precision::kBfloat16);
+  setup.config.network.precision = Precision::kFastest;
+  setup.config.algorithm = "vtrace";
+  EXPECT_EQ(PrecisionOf(setup) == Precision::kBfloat16, HasBf16Products());
+  setup.config.algorithm = "sac";  // without torch
+  EXPECT_EQ(PrecisionOf(setup), Precision::kFloat32);
+  setup.config.algorithm = "vtrace";
   for (const Gpu& gpu : FindGpus().gpus) {
     setup.learns_on = setup.infers_on = {.cuda = true, .ordinal = gpu.ordinal};
     setup.config.network.precision = Precision::kAuto;

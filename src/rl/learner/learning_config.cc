@@ -73,7 +73,7 @@ void Bind(ConfigTable& table, LearningConfig& c) {
             "initial weights: Glorot uniform, or orthogonal with PPO's gains");
   table.Add("network.precision", &c.network.precision, kPrecisionNames,
             "number format of the torso's products; bfloat16 needs AVX512_BF16 or a GPU; auto: "
-            "bfloat16 on a GPU that has it, else float32");
+            "bfloat16 on a GPU that has it, else float32; fastest: on a CPU that has it, too");
   table.AddFormerDefault("network.precision", "\"float32\"");
   const auto added = OnResume::kMustMatchAdded;
   table.Add("network.value", &c.network.value, kValueTorsoNames,

@@ -14,8 +14,10 @@
 namespace samara {
 
 // Number format of a torso's products. kAuto: bfloat16 on GPUs that have it, else float32.
-enum class Precision : uint8_t { kAuto, kFloat32, kBfloat16 };
+// kAuto: bfloat16 where a GPU has it; kFastest: where the CPU has it, too.
+enum class Precision : uint8_t { kAuto, kFastest, kFloat32, kBfloat16 };
 inline constexpr EnumName<Precision> kPrecisionNames[] = {{Precision::kAuto, "auto"},
+                                                          {Precision::kFastest, "fastest"},
                                                           {Precision::kFloat32, "float32"},
                                                           {Precision::kBfloat16, "bfloat16"}};
 
