@@ -316,6 +316,27 @@ def test_a_run_from_before_there_was_the_key_is_resumed_and_played(tmp_path):
     assert json.loads((run / "run.json").read_text())["network"]["parameters"] == (2 * 2 * 4 + 1) * 32 + 33 * 4
 
 
+def presets_with(table):
+    """Names of the presets that have a table, but V-trace's, which have a test of their own."""
+    files = [p for p in (ROOT / "presets").rglob("*.toml") if f"[{table}]\n" in p.read_text() and "vtrace" not in p.name]
+    return sorted(p.relative_to(ROOT / "presets").with_suffix("").as_posix() for p in files)
+
+
+@pytest.mark.parametrize("preset", [pytest.param(p, marks=pytest.mark.slow) if p.startswith("atari/") else p
+                                    for p in presets_with("learn")])
+def test_every_other_preset_learns_a_little(tmp_path, preset):
+    """No recipe dies at its start: three updates, of a small replay where it has one, and of Atari few environments."""
+    words = ["learn.updates=3", "run.random_episodes=0", "learn.test_episodes=0", "run.video=false"]
+    if preset.startswith("atari/"):
+        words += ["learn.environments=4", "learn.batch=2"]
+    if preset in presets_with("replay"):
+        words += ["replay.start=1", "replay.capacity=20000", *(["replay.ratio=16"] if preset.startswith("atari/") else [])]
+    result = train(tmp_path / "run", preset, *words)
+    assert result["updates"] == 3 and result["drops"]["skipped_updates"] == 0
+    losses = [line["loss"] for line in lines_of(tmp_path / "run") if "loss" in line]
+    assert losses and all(map(math.isfinite, losses))
+
+
 PRESETS = sorted(p.relative_to(ROOT / "presets").with_suffix("").as_posix() for p in (ROOT / "presets").rglob("*vtrace*.toml"))
 
 
