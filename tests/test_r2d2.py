@@ -40,7 +40,7 @@ def test_frames_an_export_and_free_mode(tmp_path):
     run, policy = tmp_path / "run", tmp_path / "agent.safetensors"
     train(run, "atari/r2d2-desktop", "run.random_episodes=0", "learn.test_episodes=0", "env.frames_max=2000",
           "learn.environments=4", "learn.unroll=10", "r2d2.burn_in=5", "learn.batch=4", "replay.start=160", "replay.batch=80",
-          "replay.capacity=2000", "learn.frames=6000")
+          "replay.capacity=2000", "learn.frames=6000", "learn.mode=free")
     ok("train", "--resume", run, "learn.frames=8000", "--json")
     ok("export", run, policy)
     scores = [ok("eval", target, "--episodes", "2", "--json").json["returns"] for target in (run, policy)]
