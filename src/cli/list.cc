@@ -18,6 +18,7 @@
 #include "core/log.h"
 #include "core/venv.h"
 #include "env/atari_preset.h"
+#include "env/pixel_observations.h"
 #include "env/registry.h"
 #include "evo/algorithms/registry.h"
 #include "nn/layer_line.h"
@@ -118,6 +119,10 @@ Rows EnvironmentRows() {
                                 FindAtariPreset(name).ValueOrThrow().origin)});
   }
   for (const auto& id : NativeEnvironmentIds()) rows.push_back({"env.id=" + id, NativeAbout(id)});
+  rows.push_back(
+      {"env.id=NAME?pixels=N", fmt::format("a native task by its picture: {} to {} pixels "
+                                           "square, gray",
+                                           kPixelsMin, kPixelsMax)});
   rows.push_back({"env.id=NAME or MODULE:NAME",
                   "any Gymnasium environment with a Discrete, MultiDiscrete, MultiBinary or Box "
                   "action space, in Python actors"});
