@@ -14,8 +14,8 @@ constexpr int64_t kPixelsMin = 8, kPixelsMax = 256;
 
 // The task that `inner` is, with gray pictures of `pixels` x `pixels` bytes as observations, their
 // paper black and what is drawn on it bright: each pixel is the mean over its part of the picture,
-// rounded. `render`: it also draws pictures for
-// people, as `inner` does. REQUIRES: `inner` was made to render, and can.
+// rounded. `render`: it also draws pictures for people, as `inner` does. REQUIRES: `inner` was made
+// to render, and can.
 std::unique_ptr<Environment> MakePixelObservations(std::unique_ptr<Environment> inner,
                                                    int64_t pixels, bool render);
 

@@ -12,7 +12,7 @@
 
 namespace samara {
 
-// Of an id, "CartPole-v1" or "CartPole-v1?pixels=42", the task.
+// Returns the task of an id, "CartPole-v1" of "CartPole-v1?pixels=42".
 std::string_view NativeTaskOf(std::string_view id);
 
 // A factory of one task, by its name ("CartPole-v1"), which is Gymnasium's where Gymnasium has it.

@@ -191,7 +191,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Fault{"reward", "the reward is not a finite number"}),
     [](const auto& fault) { return std::string(fault.param.name); });
 
-// What random bytes all over the shared memory look like is chance: no reply, mostly, or numbers
+// Random bytes all over the shared memory look by chance like no reply, mostly, or like numbers
 // that the next process refuses.
 TEST_F(ActorFleetTest, AProcessThatWritesGarbageIsReportedInOneLine) {
   ActorFleetOptions options = DummyActors(Dummy(R"("fault": "garbage")"));

@@ -123,20 +123,7 @@ void Convolutions::Forward(std::span<const float> parameters, size_t rows,
       for (size_t i = 0; i < images; ++i)
         Gather(s, Input(pass, s, first + i), pass.patches.data() + i * map.pixels() * patch_row);
       float* out = pass.values[s].data() + first * map.floats();
-      ops.product({.left = pass.patches.data(),
-                   .left_row = patch_row,
-                   .left_link = 1,
-                   .right = parameters.data() + layer.weights,
-                   .right_row = layer.row,
-                   .out = out,
-                   .out_row = layer.row,
-                   .rows = images * map.pixels(),
-                   .links = layer.inputs,
-                   .columns = layer.row,
-                   .add = false,
-                   .bias = parameters.data() + layer.bias});
-      if (layer.activation != Activation::kNone)
-        ops.activate(out, images * map.floats(), KernelActivation(layer.activation));
+      Apply(ops, layer, parameters, pass.patches.data(), patch_row, images * map.pixels(), out);
     }
   }
 }
@@ -165,32 +152,9 @@ void Convolutions::DifferentiateImages(size_t s, size_t first, size_t images,
   };
   for (size_t i = 0; i < images; ++i)
     Gather(s, Input(pass, s, first + i), patches_of(pass.patches, i));
-  ops.product({.left = pass.patches.data(),
-               .left_row = 1,
-               .left_link = patch_row,
-               .right = delta,
-               .right_row = layer.row,
-               .out = gradient.data() + layer.weights,
-               .out_row = layer.row,
-               .rows = layer.inputs,
-               .links = pixels,
-               .columns = layer.row,
-               .add = true});
-  float* bias = gradient.data() + layer.bias;
-  for (size_t pixel = 0; pixel < pixels; ++pixel)
-    for (size_t o = 0; o < layer.row; ++o) bias[o] += delta[pixel * layer.row + o];
+  WeightGradient(ops, layer, pass.patches.data(), patch_row, delta, pixels, /*add=*/true, gradient);
   if (by_input == nullptr) return;
-  ops.product({.left = delta,
-               .left_row = layer.row,
-               .left_link = 1,
-               .right = pass.transposed[s].data(),
-               .right_row = patch_row,
-               .out = pass.patches_delta.data(),
-               .out_row = patch_row,
-               .rows = pixels,
-               .links = layer.outputs,
-               .columns = patch_row,
-               .add = false});
+  InputDelta(ops, layer, delta, pixels, pass.transposed[s].data(), pass.patches_delta.data());
   for (size_t i = 0; i < images; ++i)
     Scatter(s, patches_of(pass.patches_delta, i), by_input + (first + i) * maps_[s].floats());
 }

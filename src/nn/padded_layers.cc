@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "nn/kernel_choice.h"
 
 namespace samara {
 
@@ -37,6 +38,61 @@ void PaddedLayers::FromCanonical(std::span<const float> canonical,
   for (const PaddedLayer& layer : layers_)
     for (size_t i = 0; i <= layer.inputs; ++i, from += layer.outputs)
       std::copy_n(from, layer.outputs, parameters.data() + layer.weights + i * layer.row);
+}
+
+void PaddedLayers::Apply(const kernel::Ops& ops, const PaddedLayer& layer,
+                         std::span<const float> parameters, const float* in, size_t in_row,
+                         size_t rows, float* out) {
+  ops.product({.left = in,
+               .left_row = in_row,
+               .left_link = 1,
+               .right = parameters.data() + layer.weights,
+               .right_row = layer.row,
+               .out = out,
+               .out_row = layer.row,
+               .rows = rows,
+               .links = layer.inputs,
+               .columns = layer.row,
+               .add = false,
+               .bias = parameters.data() + layer.bias});
+  if (layer.activation != Activation::kNone)
+    ops.activate(out, rows * layer.row, KernelActivation(layer.activation));
+}
+
+void PaddedLayers::WeightGradient(const kernel::Ops& ops, const PaddedLayer& layer, const float* in,
+                                  size_t in_row, const float* delta, size_t rows, bool add,
+                                  std::span<float> gradient) {
+  ops.product({.left = in,
+               .left_row = 1,
+               .left_link = in_row,
+               .right = delta,
+               .right_row = layer.row,
+               .out = gradient.data() + layer.weights,
+               .out_row = layer.row,
+               .rows = layer.inputs,
+               .links = rows,
+               .columns = layer.row,
+               .add = add});
+  float* bias = gradient.data() + layer.bias;
+  if (!add) std::fill_n(bias, layer.row, 0.0F);
+  for (size_t row = 0; row < rows; ++row)
+    for (size_t o = 0; o < layer.row; ++o) bias[o] += delta[row * layer.row + o];
+}
+
+void PaddedLayers::InputDelta(const kernel::Ops& ops, const PaddedLayer& layer, const float* delta,
+                              size_t rows, const float* transposed, float* to) {
+  const size_t in_row = PaddedRow(layer.inputs);
+  ops.product({.left = delta,
+               .left_row = layer.row,
+               .left_link = 1,
+               .right = transposed,
+               .right_row = in_row,
+               .out = to,
+               .out_row = in_row,
+               .rows = rows,
+               .links = layer.outputs,
+               .columns = in_row,
+               .add = false});
 }
 
 bool Differentiable(const Layer& layer) {

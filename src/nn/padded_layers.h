@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "nn/kernel_ops.h"
 #include "nn/matrix.h"
 #include "nn/network.h"
 
@@ -32,6 +33,21 @@ class PaddedLayers {
     Activation activation;
   };
   const std::vector<PaddedLayer>& layers() const { return layers_; }
+
+  // Products of a layer and a matrix of `rows` rows of its inputs, each `in_row` floats long.
+  // Writes the activated outputs, [rows][layer.row].
+  static void Apply(const kernel::Ops& ops, const PaddedLayer& layer,
+                    std::span<const float> parameters, const float* in, size_t in_row, size_t rows,
+                    float* out);
+  // Writes the derivatives by the weights and the bias, or where `add` adds them to what is there.
+  // `delta`: by the sums of the layer, [rows][layer.row].
+  static void WeightGradient(const kernel::Ops& ops, const PaddedLayer& layer, const float* in,
+                             size_t in_row, const float* delta, size_t rows, bool add,
+                             std::span<float> gradient);
+  // Writes the derivatives by the inputs, [rows][PaddedRow(layer.inputs)]. `transposed`: the
+  // layer's weights, [outputs][PaddedRow(layer.inputs)].
+  static void InputDelta(const kernel::Ops& ops, const PaddedLayer& layer, const float* delta,
+                         size_t rows, const float* transposed, float* to);
 
  private:
   NetworkDescription network_;

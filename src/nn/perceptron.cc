@@ -54,20 +54,7 @@ void Perceptron::Forward(std::span<const float> parameters, size_t rows,
   for (size_t s = 0; s < layers().size(); ++s) {
     const PaddedLayer& layer = layers()[s];
     float* out = pass.values[s].data();
-    ops.product({.left = in,
-                 .left_row = in_row,
-                 .left_link = 1,
-                 .right = parameters.data() + layer.weights,
-                 .right_row = layer.row,
-                 .out = out,
-                 .out_row = layer.row,
-                 .rows = rows,
-                 .links = layer.inputs,
-                 .columns = layer.row,
-                 .add = false,
-                 .bias = parameters.data() + layer.bias});
-    if (layer.activation != Activation::kNone)
-      ops.activate(out, rows * layer.row, KernelActivation(layer.activation));
+    Apply(ops, layer, parameters, in, in_row, rows, out);
     in = out, in_row = layer.row;
   }
 }
@@ -90,38 +77,13 @@ void Perceptron::Backward(std::span<const float> parameters, std::span<const flo
     MultiplyBySlope(layer.activation, pass.values[s].data(), delta, rows * layer.row);
     const float* in = s > 0 ? pass.values[s - 1].data() : pass.input.data();
     const size_t in_row = s > 0 ? layers()[s - 1].row : PaddedRow(inputs());
-    if (!gradient.empty()) {
-      ops.product({.left = in,
-                   .left_row = 1,
-                   .left_link = in_row,
-                   .right = delta,
-                   .right_row = layer.row,
-                   .out = gradient.data() + layer.weights,
-                   .out_row = layer.row,
-                   .rows = layer.inputs,
-                   .links = rows,
-                   .columns = layer.row,
-                   .add = false});
-      float* bias = gradient.data() + layer.bias;
-      std::fill_n(bias, layer.row, 0.0F);
-      for (size_t row = 0; row < rows; ++row)
-        for (size_t o = 0; o < layer.row; ++o) bias[o] += delta[row * layer.row + o];
-    }
+    if (!gradient.empty())
+      WeightGradient(ops, layer, in, in_row, delta, rows, /*add=*/false, gradient);
     if (s == 0 && !by_input) break;
     TransposeMatrix(parameters.data() + layer.weights, layer.inputs, layer.outputs, layer.row,
                     pass.transposed[s].data(), in_row);
     float* to = s > 0 ? next : pass.input_delta.data();
-    ops.product({.left = delta,
-                 .left_row = layer.row,
-                 .left_link = 1,
-                 .right = pass.transposed[s].data(),
-                 .right_row = in_row,
-                 .out = to,
-                 .out_row = in_row,
-                 .rows = rows,
-                 .links = layer.outputs,
-                 .columns = in_row,
-                 .add = false});
+    InputDelta(ops, layer, delta, rows, pass.transposed[s].data(), to);
     std::swap(delta, next);
   }
 }

@@ -78,7 +78,7 @@ struct ValueLoss {
 
 class ByObservationTest : public testing::TestWithParam<const char*> {};
 
-// Of the values' loss alone: a policy's is not among them.
+// The values' loss alone counts: a policy's is not among them.
 TEST_P(ByObservationTest, AreFiniteDifferencesOfTheValuesLoss) {
   ValueLoss loss(GetParam());
   loss();
@@ -113,7 +113,7 @@ constexpr int64_t kHeight = 12, kWidth = 10;
 constexpr size_t kPixels = kHeight * kWidth;
 constexpr uint32_t kLength = 5;
 
-// What an environment may show: gray or coloured, as bytes or as floats; stacks of two of them.
+// Images that an environment may show: gray or coloured, bytes or floats; stacks of two of them.
 struct Images {
   const char* name;
   DType dtype;
@@ -236,7 +236,7 @@ struct ImageCase {
 
 class ImagesTest : public testing::TestWithParam<Images> {};
 
-// What follows is seen by the targets' torso, and where that is asked for by the learned one, too.
+// The targets' torso sees what follows, and where that is asked for the learned one, too.
 TEST_P(ImagesTest, FeaturesAreThoseOfTorchsConvolutions) {
   ImageCase c(GetParam());
   MinibatchFeatures features(*c.torso, kLength, /*learned_sees_next=*/true);

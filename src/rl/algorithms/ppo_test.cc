@@ -195,7 +195,7 @@ class PaperLoss {
             LogSquashing(action_))
         .sum(-1);
   }
-  // Of a continuous policy it is sampled, in the order of a minibatch: its cost is 0 here.
+  // A continuous policy's is sampled, in the order of a minibatch: its cost is 0 here.
   Tensor Entropy(const Tensor& outputs) const {
     if (continuous_) return torch::zeros({1});
     return -(torch::softmax(outputs, -1) * torch::log_softmax(outputs, -1)).sum(-1);

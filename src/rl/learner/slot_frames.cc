@@ -20,11 +20,10 @@ void SlotFrames::Push(uint32_t slot, int64_t step, std::span<const std::byte> fr
   }
   std::memcpy(At(slot, step), frame.data(), bytes);
   const std::byte* stack[kDepthMax];
-  for (int64_t plane = 0; plane < depth; ++plane) {
-    const int64_t number = StackedFrame(layout.stack, step, plane);
-    stack[plane] = number >= 0 ? At(slot, number) : nullptr;
-  }
-  layout.WriteInput({stack, layout.depth()}, input);
+  const auto all = std::span(stack).first(layout.depth());
+  FillStack(
+      layout.stack, step, [&](int64_t number) { return At(slot, number); }, all);
+  layout.WriteInput(all, input);
 }
 
 }  // namespace samara

@@ -88,35 +88,30 @@ void UnrollReplay::PutHistory(const Unroll& unroll, uint64_t block) {
     stack_steps_[block * (shape_.length + 1) + t] = unroll.headers[t].episode_step;
 }
 
-template <typename FrameAt>
-void UnrollReplay::FillStack(const FrameStackRule& rule, int64_t frame, const FrameAt& at,
-                             std::span<const std::byte*> planes) const {
-  CHECK_EQ(planes.size(), shape_.history + size_t{1});
-  for (size_t plane = 0; plane < planes.size(); ++plane) {
-    const int64_t number = StackedFrame(rule, frame, static_cast<int64_t>(plane));
-    planes[plane] = number < 0 ? nullptr : at(frame - number);
-  }
-}
-
 void UnrollReplay::StackBefore(uint64_t step, const FrameStackRule& rule,
                                std::span<const std::byte*> planes) const {
-  const uint64_t block = step / shape_.length, entry = step % shape_.length;
-  const auto at = [&](int64_t age) { return Frame(block, entry, age); };
-  FillStack(rule, StackStep(block, entry), at, planes);
+  StackOf(step / shape_.length, step % shape_.length, rule, planes);
 }
 
 void UnrollReplay::StackAfter(uint64_t step, const FrameStackRule& rule,
                               std::span<const std::byte*> planes) const {
   const uint64_t block = step / shape_.length, entry = step % shape_.length;
   const auto final = ends_[step] == kNone ? finals_.end() : finals_.find(step);
-  if (final == finals_.end()) {
-    const auto at = [&](int64_t age) { return Frame(block, entry + 1, age); };
-    return FillStack(rule, StackStep(block, entry + 1), at, planes);
-  }
-  const auto at = [&](int64_t age) {
-    return age == 0 ? final->second.data() : Frame(block, entry, age - 1);
+  if (final == finals_.end()) return StackOf(block, entry + 1, rule, planes);
+  CHECK_EQ(planes.size(), shape_.history + size_t{1});
+  const int64_t now = StackStep(block, entry);
+  const auto at = [&](int64_t number) {
+    return number > now ? final->second.data() : Frame(block, entry, now - number);
   };
-  FillStack(rule, StackStep(block, entry) + 1, at, planes);
+  FillStack(rule, now + 1, at, planes);
+}
+
+void UnrollReplay::StackOf(uint64_t block, uint64_t entry, const FrameStackRule& rule,
+                           std::span<const std::byte*> planes) const {
+  CHECK_EQ(planes.size(), shape_.history + size_t{1});
+  const int64_t now = StackStep(block, entry);
+  FillStack(
+      rule, now, [&](int64_t number) { return Frame(block, entry, now - number); }, planes);
 }
 
 std::span<const std::byte> UnrollReplay::After(uint64_t step) const {

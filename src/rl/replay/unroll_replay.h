@@ -125,11 +125,8 @@ class UnrollReplay {
     return observations_.data() + at * shape_.observation_bytes;
   }
   void PutHistory(const Unroll& unroll, uint64_t block);
-  // Planes of the stack that frame number `frame` of an episode is the newest of. `at`(age): the
-  // frame so many before it.
-  template <typename FrameAt>
-  void FillStack(const FrameStackRule& rule, int64_t frame, const FrameAt& at,
-                 std::span<const std::byte*> planes) const;
+  void StackOf(uint64_t block, uint64_t entry, const FrameStackRule& rule,
+               std::span<const std::byte*> planes) const;  // an entry's
   int64_t StackStep(uint64_t block, uint64_t entry) const {
     return shape_.history > 0 ? stack_steps_[block * (shape_.length + 1) + entry] : 0;
   }

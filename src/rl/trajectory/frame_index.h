@@ -2,8 +2,10 @@
 // stored one by one, for acting on the newest ones and for learning from unrolls.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 
 #include "nn/frame_stack.h"
 
@@ -28,6 +30,17 @@ inline int64_t StackedFrame(const FrameStackRule& rule, int64_t step, int64_t pl
       return plane <= step ? plane : -1;  // filled from the front, whatever the order
   }
   return frame;
+}
+
+// Sets the planes of the stack at step `step`: frame_at(number) is a frame of the episode; null:
+// zeros. REQUIRES: rule.depth planes.
+template <typename FrameAt>
+void FillStack(const FrameStackRule& rule, int64_t step, const FrameAt& frame_at,
+               std::span<const std::byte*> planes) {
+  for (size_t plane = 0; plane < planes.size(); ++plane) {
+    const int64_t number = StackedFrame(rule, step, static_cast<int64_t>(plane));
+    planes[plane] = number < 0 ? nullptr : frame_at(number);
+  }
 }
 
 }  // namespace samara
