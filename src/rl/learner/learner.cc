@@ -515,14 +515,10 @@ bool Learner::finite() const {
 }
 
 // A learner asks for the same hundreds of megabytes over and over: giving them back to the system
-// in between costs it a third of its time in page faults. What a replay keeps would fill the places
-// in which they were, and they would need others, more and more: there they are given back.
-void KeepMemory(bool replay) {
+// in between costs it a third of its time in page faults.
+void KeepMemory() {
   mallopt(M_ARENA_MAX, 1);
-  if (replay)
-    mallopt(M_MMAP_THRESHOLD, 1 << 20);
-  else
-    mallopt(M_MMAP_MAX, 0);
+  mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   mallopt(M_TOP_PAD, 64 << 20);
 }
@@ -531,7 +527,7 @@ Result<std::unique_ptr<Agent>> Make(const AgentSetup& setup, std::unique_ptr<Alg
   at::set_num_threads(1);  // threads are ours to place: one an inference or a shard
   if (setup.learns_on.cuda || setup.infers_on.cuda)
     RETURN_IF_ERROR(ConfigureGpus(setup.config.learn.deterministic()));
-  KeepMemory(algorithm->replay() != nullptr);
+  KeepMemory();
   ASSIGN_OR_RETURN(const InputLayout layout, LayoutOf(setup.environment.observation, setup.stack));
   ASSIGN_OR_RETURN(const AgentNetworkConfig network,
                    LearningNetwork(setup, layout, algorithm->replay()));

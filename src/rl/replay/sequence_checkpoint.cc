@@ -13,6 +13,20 @@ namespace {
 // Without parts, as earlier builds wrote it; with parts; of one part.
 constexpr uint64_t kWholeSequences = 1, kSequences = 2, kSequencePart = 3;
 
+template <typename T>
+void Put(ByteWriter& out, const Kept<T>& kept) {
+  out.PutBytes({reinterpret_cast<const char*>(kept.data()), kept.values().size_bytes()});
+}
+
+// False: as ByteReader::GetVector.
+template <typename T>
+bool Get(ByteReader& in, Slabs& slabs, Kept<T>& kept) {
+  std::vector<T> values;
+  const bool whole = in.GetVector(values);
+  kept = slabs.Keep<T>(values);
+  return whole;
+}
+
 }  // namespace
 
 // Numbers of the first sequence and the one after the last, the blocks that they have, and what
@@ -24,7 +38,8 @@ void SequenceReplay::PutSequences(const ItemRange& range, ByteWriter& out) const
       blocks.emplace(block->number, block.get());
   out.Put(range.first).Put(range.end).Put(uint64_t{blocks.size()});
   for (const auto& [number, block] : blocks) {
-    out.Put(number).PutVector(block->headers).PutVector(block->observations);
+    out.Put(number);
+    Put(out, block->headers), Put(out, block->observations);
     out.Put(uint8_t{block->compressed}).Put(uint64_t{block->finals.size()});
     for (const Unroll::Final& final : block->finals)
       out.Put(final.entry).PutVector(final.observation);
@@ -34,7 +49,8 @@ void SequenceReplay::PutSequences(const ItemRange& range, ByteWriter& out) const
     std::vector<uint64_t> numbers;
     for (const auto& block : sequence.blocks) numbers.push_back(block->number);
     out.Put(sequence.slot).Put(sequence.index).Put(sequence.skipped);
-    out.PutVector(numbers).PutVector(sequence.state).PutVector(sequence.history);
+    out.PutVector(numbers);
+    Put(out, sequence.state), Put(out, sequence.history);
   }
 }
 
@@ -56,7 +72,8 @@ std::string SequenceReplay::Save() const {
 // Whether its parts have the sizes that its headers say.
 bool SequenceReplay::Fits(const Block& block) const {
   const size_t entries = block.headers.size(), size = entries * shape_.observation_bytes;
-  if (entries == 0 || entries > shape_.entries() || !HaveFlags(block.headers)) return false;
+  if (entries == 0 || entries > shape_.entries() || !HaveFlags(block.headers.values()))
+    return false;
   for (const Unroll::Final& final : block.finals)
     if (final.entry >= entries || final.observation.size() != shape_.observation_bytes)
       return false;
@@ -68,8 +85,8 @@ bool SequenceReplay::Fits(const Block& block) const {
 }
 
 // All but its number.
-bool SequenceReplay::GetBlock(ByteReader& in, Block& block) const {
-  bool whole = in.GetVector(block.headers) && in.GetVector(block.observations);
+bool SequenceReplay::GetBlock(ByteReader& in, Block& block) {
+  bool whole = Get(in, slabs_, block.headers) && Get(in, slabs_, block.observations);
   block.compressed = in.Get<uint8_t>() != 0;
   for (auto finals = in.Get<uint64_t>(); finals > 0 && in.ok(); --finals) {
     block.finals.emplace_back();
@@ -79,12 +96,12 @@ bool SequenceReplay::GetBlock(ByteReader& in, Block& block) const {
   return whole && in.ok() && Fits(block);
 }
 
-bool SequenceReplay::GetSequence(ByteReader& in, const Blocks& blocks, Sequence& sequence) const {
+bool SequenceReplay::GetSequence(ByteReader& in, const Blocks& blocks, Sequence& sequence) {
   sequence.slot = in.Get<uint32_t>(), sequence.index = in.Get<uint64_t>();
   sequence.skipped = in.Get<uint32_t>();
   std::vector<uint64_t> numbers;
-  const bool whole = in.GetVector(numbers) && in.GetVector(sequence.state) &&
-                     in.GetVector(sequence.history) && sequence.state.size() == shape_.state &&
+  const bool whole = in.GetVector(numbers) && Get(in, slabs_, sequence.state) &&
+                     Get(in, slabs_, sequence.history) && sequence.state.size() == shape_.state &&
                      sequence.history.size() == shape_.history_bytes;
   uint64_t entries = 0;
   for (const uint64_t number : numbers) {

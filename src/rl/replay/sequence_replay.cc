@@ -39,10 +39,10 @@ uint64_t SequenceReplay::NumberAt(uint64_t place) const {
 
 // Entries `from` and later.
 std::shared_ptr<const SequenceReplay::Block> SequenceReplay::MakeBlock(const Unroll& unroll,
-                                                                       uint32_t from) const {
+                                                                       uint32_t from) {
   Block block;
   block.number = added_;
-  block.headers.assign(unroll.headers.begin() + from, unroll.headers.begin() + unroll.entries);
+  block.headers = slabs_.Keep(std::span(unroll.headers).subspan(from, unroll.entries - from));
   const auto* begin =
       reinterpret_cast<const char*>(unroll.observations.data()) + from * shape_.observation_bytes;
   const size_t size = block.headers.size() * shape_.observation_bytes;
@@ -51,11 +51,12 @@ std::shared_ptr<const SequenceReplay::Block> SequenceReplay::MakeBlock(const Unr
     const int bytes = LZ4_compress_default(begin, packed.data(), static_cast<int>(size),
                                            static_cast<int>(packed.size()));
     if (bytes > 0 && static_cast<size_t>(bytes) < size) {
-      block.observations.assign(packed.begin(), packed.begin() + bytes);
+      block.observations =
+          slabs_.Keep(std::span<const char>(packed).first(static_cast<size_t>(bytes)));
       block.compressed = true;
     }
   }
-  if (!block.compressed) block.observations.assign(begin, begin + size);
+  if (!block.compressed) block.observations = slabs_.Keep(std::span(begin, size));
   for (const Unroll::Final& final : unroll.finals)
     if (final.entry >= from) block.finals.push_back({final.entry - from, final.observation});
   return std::make_shared<const Block>(std::move(block));
@@ -82,8 +83,8 @@ const SequenceReplay::Sequence* SequenceReplay::Before(const Unroll& unroll) con
   size_t shared = shape_.overlap + 1;
   for (auto block = before.blocks.rbegin(); shared > 0; ++block) {
     CHECK(block != before.blocks.rend());
-    for (auto header = (*block)->headers.rbegin(); header != (*block)->headers.rend() && shared > 0;
-         ++header)
+    const std::span<const EntryHeader> headers = (*block)->headers.values();
+    for (auto header = headers.rbegin(); header != headers.rend() && shared > 0; ++header)
       if (!SameEntry(*header, unroll.headers[--shared])) return nullptr;
   }
   return &before;
@@ -95,8 +96,8 @@ uint64_t SequenceReplay::Add(const Unroll& unroll) {
                     .index = unroll.index,
                     .blocks = {},
                     .skipped = 0,
-                    .state = unroll.state,
-                    .history = unroll.history};
+                    .state = slabs_.Keep<float>(unroll.state),
+                    .history = slabs_.Keep<std::byte>(unroll.history)};
   if (const Sequence* before = Before(unroll)) {
     uint32_t shared = 0;
     auto first = before->blocks.end();
@@ -122,7 +123,10 @@ void SequenceReplay::Read(uint64_t number, Unroll& unroll) const {
   const size_t bytes = shape_.observation_bytes;
   unroll.slot = sequence.slot, unroll.index = sequence.index, unroll.entries = shape_.entries();
   unroll.overlap = shape_.overlap;
-  unroll.state = sequence.state, unroll.history = sequence.history;
+  const auto state = sequence.state.values();
+  const auto history = sequence.history.values();
+  unroll.state.assign(state.begin(), state.end());
+  unroll.history.assign(history.begin(), history.end());
   unroll.headers.clear(), unroll.finals.clear();
   size_t entries = 0;
   for (const auto& block : sequence.blocks) entries += block->headers.size();
@@ -130,7 +134,8 @@ void SequenceReplay::Read(uint64_t number, Unroll& unroll) const {
   uint32_t at = 0;  // before the skipped ones are gone
   for (const auto& block : sequence.blocks) {
     Unpack(*block, unroll.observations.data() + at * bytes);
-    unroll.headers.insert(unroll.headers.end(), block->headers.begin(), block->headers.end());
+    const auto headers = block->headers.values();
+    unroll.headers.insert(unroll.headers.end(), headers.begin(), headers.end());
     for (const Unroll::Final& final : block->finals)
       if (at + final.entry >= sequence.skipped)
         unroll.finals.push_back({at + final.entry - sequence.skipped, final.observation});

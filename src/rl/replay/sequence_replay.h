@@ -17,6 +17,7 @@
 #include "core/bytes.h"
 #include "core/status.h"
 #include "rl/replay/parts.h"
+#include "rl/replay/slabs.h"
 #include "rl/trajectory/unroll_store.h"
 
 namespace samara {
@@ -67,8 +68,8 @@ class SequenceReplay {
  private:
   struct Block {
     uint64_t number = 0;
-    std::vector<EntryHeader> headers;
-    std::vector<char> observations;  // as `compressed` says
+    Kept<EntryHeader> headers;
+    Kept<char> observations;  // as `compressed` says
     bool compressed = false;
     std::vector<Unroll::Final> finals;  // by entry of the block
   };
@@ -77,10 +78,10 @@ class SequenceReplay {
     uint64_t index = 0;                                // of the unroll, among its slot's
     std::vector<std::shared_ptr<const Block>> blocks;  // oldest first; the last came with it
     uint32_t skipped = 0;                              // entries of the first block, before entry 0
-    std::vector<float> state;
-    std::vector<std::byte> history;
+    Kept<float> state;
+    Kept<std::byte> history;
   };
-  std::shared_ptr<const Block> MakeBlock(const Unroll& unroll, uint32_t from) const;
+  std::shared_ptr<const Block> MakeBlock(const Unroll& unroll, uint32_t from);
   // The slot's last sequence, where `unroll` goes on from its end; otherwise null.
   const Sequence* Before(const Unroll& unroll) const;
   void Unpack(const Block& block, std::byte* out) const;
@@ -90,14 +91,15 @@ class SequenceReplay {
   // Blocks that are read, by the number that sequences have for them.
   using Blocks = std::map<uint64_t, std::shared_ptr<Block>>;
   void PutSequences(const ItemRange& range, ByteWriter& out) const;
-  bool GetBlock(ByteReader& in, Block& block) const;
-  bool GetSequence(ByteReader& in, const Blocks& blocks, Sequence& sequence) const;
+  bool GetBlock(ByteReader& in, Block& block);
+  bool GetSequence(ByteReader& in, const Blocks& blocks, Sequence& sequence);
   bool GetSequences(const ItemRange& range, ByteReader& in, Blocks& blocks);
   bool GetPart(uint64_t part, std::string_view saved, Blocks& blocks);
   bool GetWhole(ByteReader& in);
 
   const SequenceShape shape_;
   ReplayParts parts_;
+  Slabs slabs_;
   uint64_t added_ = 0;
   std::vector<Sequence> sequences_;
   std::map<uint32_t, uint64_t> last_;  // of each slot: number
