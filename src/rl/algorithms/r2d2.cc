@@ -50,7 +50,7 @@ std::vector<float> MultiStepTargets(const ValueSteps& of, int64_t steps, double 
   return targets;
 }
 
-double SequencePriority(const std::vector<float>& errors, double eta) {
+double SequencePriority(std::span<const float> errors, double eta) {
   double largest = 0, sum = 0;
   for (const float error : errors) {
     largest = std::max<double>(largest, std::abs(error));
@@ -93,6 +93,9 @@ class R2d2Parameters : public ReplayAlgorithmConfig {
     table.Add("r2d2.state", &state, kFirstStateNames,
               "recurrent state at the start of a sequence: as it was when played, the initial one, "
               "or the one after the burn-in, a fault of SEED RL's code");
+    table.Add("r2d2.cross_episodes", &cross_episodes,
+              "a sequence may hold steps of several episodes; false: it is divided where one ends",
+              OnResume::kMustMatchAdded);
     table.Add("r2d2.double", &double_estimate,
               "the network chooses the next action and the target values it; false: the target "
               "does both");
@@ -129,7 +132,7 @@ class R2d2Parameters : public ReplayAlgorithmConfig {
   FirstState state = FirstState::kStored;
   double gamma = 0.997, rescale = 1e-3, priority_max = 0.9;
   int64_t steps = 5, burn_in = 40, target_every = 2500;
-  bool double_estimate = true, dueling = true;
+  bool cross_episodes = true, double_estimate = true, dueling = true;
   ExplorationKeys exploration{.epsilon = 0.4, .epsilon_last = 0.00065536};
 };
 
@@ -145,6 +148,7 @@ class R2d2 : public Algorithm {
         use_{.keys = config_.replay,
              .compress = config_.compress == Compression::kLz4,
              .overlap = static_cast<uint32_t>(config_.burn_in),
+             .cross_episodes = config_.cross_episodes,
              .target_every = static_cast<uint64_t>(config_.target_every),
              .acting = {.dueling = config_.dueling,
                         .exploration = config_.exploration.Rates(config.learn)},
@@ -153,7 +157,7 @@ class R2d2 : public Algorithm {
 
   const ReplayUse* replay() const override { return &use_; }
   bool averages() const override { return true; }
-  double Priority(const Unroll& unroll) const override;
+  double Priority(const Unroll& unroll, const StepRange& steps) const override;
   ShardLoss Loss(const Shard& shard) const override;
 
  private:
@@ -167,14 +171,21 @@ class R2d2 : public Algorithm {
   }
   Tensor Targets(const Tensor& reward, const Tensor& terminated, const Tensor& truncated,
                  const Tensor& next_value) const;
+  Tensor OwnSteps(std::span<const StepRange> sequences, int64_t steps) const;
 
   const R2d2Parameters config_;
   const ReplayUse use_;
 };
 
+// A sequence's own of the numbers of its unroll's steps after the `overlap`.
+std::span<const float> Own(std::span<const float> of_unroll, const StepRange& steps,
+                           uint32_t overlap) {
+  return of_unroll.subspan(steps.begin - overlap, steps.size());
+}
+
 // Computed from the values with which the unroll was played. The value of an episode's final
 // observation is not among them; the one before stands for it.
-double R2d2::Priority(const Unroll& unroll) const {
+double R2d2::Priority(const Unroll& unroll, const StepRange& steps) const {
   const size_t actions = unroll.values.size() / unroll.headers.size();
   const auto values = [&](size_t t) {
     return unroll.values.begin() + static_cast<ptrdiff_t>(t * actions);
@@ -188,11 +199,9 @@ double R2d2::Priority(const Unroll& unroll) const {
     of.next_value.push_back(best(led.truncated ? t : t + 1));
   }
   std::vector<float> errors = MultiStepTargets(of, config_.steps, config_.gamma, config_.rescale);
-  for (size_t i = 0; i < errors.size(); ++i) {
-    const size_t t = unroll.overlap + i;
-    errors[i] -= *(values(t) + unroll.headers[t].action);
-  }
-  return SequencePriority(errors, config_.priority_max);
+  for (size_t t = steps.begin; t < steps.end; ++t)
+    errors[t - unroll.overlap] -= *(values(t) + unroll.headers[t].action);
+  return SequencePriority(Own(errors, steps, unroll.overlap), config_.priority_max);
 }
 
 // Targets of a batch, [T][B] like its arguments, all of the CPU.
@@ -215,6 +224,16 @@ Tensor R2d2::Targets(const Tensor& reward, const Tensor& terminated, const Tenso
     targets.select(1, b).copy_(torch::tensor(at::ArrayRef<float>(target.data(), target.size())));
   }
   return targets;
+}
+
+// [steps][B] float32: 1 where a step is the sequence's own, 0 elsewhere.
+Tensor R2d2::OwnSteps(std::span<const StepRange> sequences, int64_t steps) const {
+  Tensor own = torch::zeros({steps, static_cast<int64_t>(sequences.size())});
+  for (size_t b = 0; b < sequences.size(); ++b)
+    own.select(1, static_cast<int64_t>(b))
+        .slice(0, sequences[b].begin - use_.overlap, sequences[b].end - use_.overlap)
+        .fill_(1);
+  return own;
 }
 
 ShardLoss R2d2::Loss(const Shard& shard) const {
@@ -272,17 +291,22 @@ ShardLoss R2d2::Loss(const Shard& shard) const {
                            .slice(0, 0, -1)
                            .gather(-1, batch.action.slice(0, burn_in, -1))
                            .squeeze(-1);
-  const Tensor errors = targets - taken;
+  const Tensor own = OwnSteps(shard.steps, taken.size(0)).to(taken.device());
+  const Tensor errors = (targets - taken) * own;
+  const auto mean = [&](const Tensor& x) {
+    return (x * own).sum().item<double>() / own.sum().item<double>();
+  };
   ShardLoss loss;
   loss.total = (shard.weight * 0.5 * errors.square().sum(0)).mean();
   const Tensor by_sequence = errors.detach().cpu().t().contiguous();
   for (int64_t b = 0; b < by_sequence.size(0); ++b) {
-    const float* row = by_sequence[b].data_ptr<float>();
-    loss.priorities.push_back(
-        SequencePriority({row, row + by_sequence.size(1)}, config_.priority_max));
+    const std::span<const float> row(by_sequence[b].data_ptr<float>(),
+                                     static_cast<size_t>(by_sequence.size(1)));
+    loss.priorities.push_back(SequencePriority(
+        Own(row, shard.steps[static_cast<size_t>(b)], use_.overlap), config_.priority_max));
   }
-  loss.numbers = {{"q_mean", taken.mean().item<double>(), true},
-                  {"td_error", errors.detach().abs().mean().item<double>(), true}};
+  loss.numbers = {{"q_mean", mean(taken.detach()), true},
+                  {"td_error", mean(errors.detach().abs()), true}};
   return loss;
 }
 

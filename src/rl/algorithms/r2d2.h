@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace samara {
@@ -26,6 +27,6 @@ std::vector<float> MultiStepTargets(const ValueSteps& of, int64_t steps, double 
                                     double epsilon);
 
 // eta max |error| + (1 - eta) mean |error|.
-double SequencePriority(const std::vector<float>& errors, double eta);
+double SequencePriority(std::span<const float> errors, double eta);
 
 }  // namespace samara

@@ -83,7 +83,7 @@ TEST(R2d2Test, TargetsOverSeveralStepsEndAtEpisodesAndAtTheSequence) {
 }
 
 TEST(R2d2Test, ASequencesPriorityIsAMixOfItsLargestAndMeanError) {
-  EXPECT_NEAR(SequencePriority({1, -4, 1}, 0.9), 0.9 * 4 + 0.1 * 2, 1e-6);
+  EXPECT_NEAR(SequencePriority(std::vector<float>{1, -4, 1}, 0.9), 0.9 * 4 + 0.1 * 2, 1e-6);
 }
 
 constexpr int64_t kInputs = 3, kActions = 4;
@@ -265,9 +265,11 @@ std::unique_ptr<Algorithm> MakeR2d2(const AgentSetup& setup) {
   return FindLearningAlgorithm("r2d2")->make(setup.config);
 }
 
-// Each switch against the paper's loss, written with torch step by step.
+// Each switch against the paper's loss, written with torch step by step; of whole unrolls and of
+// parts of them that are of one episode.
 TEST(R2d2Test, TheLossIsThePapers) {
   int64_t terminations = 0, truncations = 0;  // at steps that are learned from
+  int64_t parts = 0;
   std::map<std::string, std::vector<float>> losses;
   for (const char* twice : {"true", "false"})
     for (const char* dueling : {"true", "false"})
@@ -280,10 +282,18 @@ TEST(R2d2Test, TheLossIsThePapers) {
         const auto agent = MakeAgent(setup).ValueOrThrow();
         const auto algorithm = MakeR2d2(setup);
         Player player(*agent, setup);
-        for (int round = 0; round < 6; ++round) {
+        for (int round = 0; round < 9; ++round) {
           const auto unrolls = player.Play();
           std::vector<const Unroll*> views;
-          for (const auto& unroll : unrolls) views.push_back(unroll.get());
+          std::vector<StepRange> steps;
+          for (const auto& unroll : unrolls) {
+            views.push_back(unroll.get());
+            const auto episodes = LearnedByEpisode(*unroll);
+            parts += round % 3 != 0 && episodes.size() > 1;
+            steps.push_back(round % 3 == 0   ? LearnedSteps(*unroll)
+                            : round % 3 == 1 ? episodes.front()
+                                             : episodes.back());
+          }
           const InputLayout layout = InputLayout::Make(setup.environment.observation, std::nullopt);
           Tensor inputs;
           const LearnerBatch batch = MakeLearnerBatch(views, layout, agent->shape(), false, inputs);
@@ -296,7 +306,8 @@ TEST(R2d2Test, TheLossIsThePapers) {
                                                   .network = network,
                                                   .rng = CounterRng(1),
                                                   .target = &target,
-                                                  .weight = weight});
+                                                  .weight = weight,
+                                                  .steps = steps});
 
           // values of both networks, entry by entry, and of final observations
           const int64_t entries = batch.reward.size(0), burn_in = 2, length = entries - burn_in - 1;
@@ -363,7 +374,8 @@ TEST(R2d2Test, TheLossIsThePapers) {
             }
             const auto y = ByRecursion(of, 3, 0.9, 1e-3);
             std::vector<float> errors;
-            for (int64_t k = 0; k < length; ++k) {
+            const StepRange own = steps[static_cast<size_t>(b)];
+            for (int64_t k = own.begin - burn_in; k < own.end - burn_in; ++k) {
               const Tensor taken =
                   online[burn_in + k][b][batch.action[burn_in + k][b][0].item<int64_t>()];
               const Tensor error = y[static_cast<size_t>(k)] - taken;
@@ -389,6 +401,7 @@ TEST(R2d2Test, TheLossIsThePapers) {
       }
   EXPECT_GT(terminations, 10);
   EXPECT_GT(truncations, 10);
+  EXPECT_GT(parts, 10);
   EXPECT_NE(losses.at("stored"), losses.at("zeros"));
   EXPECT_NE(losses.at("stored"), losses.at("late"));
 }
@@ -403,7 +416,10 @@ TEST(R2d2Test, ANewSequencesPriorityComesFromTheValuesOfActing) {
   const AgentSetup setup =
       R2d2Setup({{"r2d2.rescale", "0"}, {"r2d2.gamma", "0.5"}, {"r2d2.steps", "2"}});
   // targets 1 + 0.5 * 2 + 0.25 * 5 and 2 + 0.5 * 5; values 1 and 1
-  EXPECT_NEAR(MakeR2d2(setup)->Priority(unroll), 0.9 * 3.5 + 0.1 * (2.25 + 3.5) / 2, 1e-6);
+  const auto r2d2 = MakeR2d2(setup);
+  EXPECT_NEAR(r2d2->Priority(unroll, {1, 3}), 0.9 * 3.5 + 0.1 * (2.25 + 3.5) / 2, 1e-6);
+  EXPECT_NEAR(r2d2->Priority(unroll, {1, 2}), 2.25, 1e-6);
+  EXPECT_NEAR(r2d2->Priority(unroll, {2, 3}), 3.5, 1e-6);
 }
 
 TEST(R2d2Test, LearnsInWholeStepsAndTheTargetFollowsInTurns) {
@@ -437,31 +453,37 @@ TEST(R2d2Test, LearnsInWholeStepsAndTheTargetFollowsInTurns) {
 
 // A restored agent has the replay, the priorities and the target network of the saved one.
 TEST(R2d2Test, ARestoredAgentLearnsTheSame) {
-  const AgentSetup setup = R2d2Setup({{"r2d2.target_every", "3"}, {"learn.shards", "2"}});
-  const auto whole = MakeAgent(setup).ValueOrThrow();
-  Player player(*whole, setup);
-  std::vector<std::vector<UnrollStore::Loan>> batches;
-  for (int i = 0; i < 14; ++i) {
-    batches.push_back(player.Play());
-    ASSERT_TRUE(whole->Update(batches.back(), 0).ok());
-    batches.back().clear();
+  std::set<std::string> hashes;
+  for (const char* cross : {"true", "false"}) {
+    const AgentSetup setup = R2d2Setup(
+        {{"r2d2.target_every", "3"}, {"learn.shards", "2"}, {"r2d2.cross_episodes", cross}});
+    const auto whole = MakeAgent(setup).ValueOrThrow();
+    Player player(*whole, setup);
+    std::vector<std::vector<UnrollStore::Loan>> batches;
+    for (int i = 0; i < 14; ++i) {
+      batches.push_back(player.Play());
+      ASSERT_TRUE(whole->Update(batches.back(), 0).ok());
+      batches.back().clear();
+    }
+    const auto files = whole->Save(Agent::Part::kRun);
+    const auto other = MakeAgent(setup).ValueOrThrow();
+    ASSERT_TRUE(other->Restore(files, Agent::Part::kRun).ok());
+    EXPECT_EQ(other->Save(Agent::Part::kRun), files);
+    for (int i = 0; i < 5; ++i) {
+      const auto unrolls = player.Play();
+      ASSERT_TRUE(whole->Update(unrolls, 0).ok());
+      ASSERT_TRUE(other->Update(unrolls, 0).ok());
+      EXPECT_EQ(whole->parameter_hash(), other->parameter_hash());
+    }
+    EXPECT_EQ(other->Save(Agent::Part::kRun), whole->Save(Agent::Part::kRun));
+    auto damaged = files;
+    damaged.at("replay.bin").pop_back();
+    EXPECT_EQ(other->Restore(damaged, Agent::Part::kRun).code(), Code::kBadData);
+    damaged = files, damaged.erase("targets.safetensors");
+    EXPECT_EQ(other->Restore(damaged, Agent::Part::kRun).code(), Code::kBadData);
+    hashes.insert(whole->parameter_hash());
   }
-  const auto files = whole->Save(Agent::Part::kRun);
-  const auto other = MakeAgent(setup).ValueOrThrow();
-  ASSERT_TRUE(other->Restore(files, Agent::Part::kRun).ok());
-  EXPECT_EQ(other->Save(Agent::Part::kRun), files);
-  for (int i = 0; i < 5; ++i) {
-    const auto unrolls = player.Play();
-    ASSERT_TRUE(whole->Update(unrolls, 0).ok());
-    ASSERT_TRUE(other->Update(unrolls, 0).ok());
-    EXPECT_EQ(whole->parameter_hash(), other->parameter_hash());
-  }
-  EXPECT_EQ(other->Save(Agent::Part::kRun), whole->Save(Agent::Part::kRun));
-  auto damaged = files;
-  damaged.at("replay.bin").pop_back();
-  EXPECT_EQ(other->Restore(damaged, Agent::Part::kRun).code(), Code::kBadData);
-  damaged = files, damaged.erase("targets.safetensors");
-  EXPECT_EQ(other->Restore(damaged, Agent::Part::kRun).code(), Code::kBadData);
+  EXPECT_EQ(hashes.size(), 2u);
 }
 
 // With alpha = beta = 1 a minibatch's gradient is, in the mean, that of all sequences alike,

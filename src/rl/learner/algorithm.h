@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "rl/learner/distribution.h"
 #include "rl/learner/learner_batch.h"
 #include "rl/learner/replay_keys.h"
+#include "rl/replay/sequence_replay.h"
 
 namespace samara {
 
@@ -38,8 +40,9 @@ struct Shard {
   CounterRng order{0};                 // for the order of an epoch: by seed, version, shard, epoch
   const Prepared* prepared = nullptr;  // what Prepare made of it
   // of algorithms with a replay:
-  AgentNetworkImpl* target = nullptr;  // the network that follows
-  torch::Tensor weight = {};           // [B] float32: of each sequence in the loss
+  AgentNetworkImpl* target = nullptr;     // the network that follows
+  torch::Tensor weight = {};              // [B] float32: of each sequence in the loss
+  std::span<const StepRange> steps = {};  // [B]: that each sequence is learned from
 };
 
 struct ShardLoss {
@@ -58,9 +61,10 @@ struct ShardLoss {
 // Describes an algorithm that learns values of actions from a replay of unrolls.
 struct ReplayUse {
   ReplayKeys keys;
-  bool compress = false;      // observations
-  uint32_t overlap = 0;       // entries of a sequence before those that it learns from
-  uint64_t target_every = 1;  // steps of the optimizer, after which the target is the network
+  bool compress = false;       // observations
+  uint32_t overlap = 0;        // entries of a sequence before those that it learns from
+  bool cross_episodes = true;  // false: steps of a sequence are of one episode
+  uint64_t target_every = 1;   // steps of the optimizer, after which the target is the network
   ActionValueRule acting;
   bool policy_bias = true, reward_clip = true;  // of the network (nn/torch/agent_network.h)
 };
@@ -88,8 +92,8 @@ class Algorithm {
   virtual void AfterStep() {}
   // Not null: it learns from stored unrolls instead of the newest ones, in steps of one pass each.
   virtual const ReplayUse* replay() const { return nullptr; }
-  // The priority of an unroll that is new in the replay.
-  virtual double Priority(const Unroll&) const { return 1; }
+  // The priority of a sequence, `steps` of an unroll, that is new in the replay.
+  virtual double Priority(const Unroll&, const StepRange& /*steps*/) const { return 1; }
 };
 
 }  // namespace samara

@@ -118,6 +118,7 @@ class Learner : public Agent {
                         UpdateReport& report);
   Status LearnFromReplay(std::span<const UnrollStore::Loan> unrolls, double frames,
                          UpdateReport& report);
+  void AddToReplay(const Unroll& unroll, ShardWork& part) const;
   void MakeBatch(ShardWork& part, std::span<const Unroll* const> unrolls) const;
   Shard ShardOf(const ShardWork& part, size_t index, const Pass& pass) const;
   void RunPass(ShardWork& part, size_t index, const Pass& pass) const;
@@ -203,7 +204,8 @@ Shard Learner::ShardOf(const ShardWork& part, size_t index, const Pass& pass) co
                                         static_cast<uint64_t>(pass.epoch))),
           .prepared = part.prepared.get(),
           .target = target_.get(),
-          .weight = part.weight};
+          .weight = part.weight,
+          .steps = part.replay ? part.replay->steps() : std::span<const StepRange>()};
 }
 
 void Learner::RunPass(ShardWork& part, size_t index, const Pass& pass) const {
@@ -418,6 +420,15 @@ Status Learner::LearnFromBatch(std::span<const UnrollStore::Loan> unrolls, doubl
   return Status::Ok();
 }
 
+void Learner::AddToReplay(const Unroll& unroll, ShardWork& part) const {
+  const std::vector<StepRange> sequences =
+      replay_->cross_episodes ? std::vector{LearnedSteps(unroll)} : LearnedByEpisode(unroll);
+  std::vector<double> priorities;
+  for (const StepRange& steps : sequences)
+    priorities.push_back(algorithm_->Priority(unroll, steps));
+  part.replay->Add(unroll, sequences, priorities);
+}
+
 Status Learner::LearnFromReplay(std::span<const UnrollStore::Loan> unrolls, double frames,
                                 UpdateReport& report) {
   RETURN_IF_ERROR(OnThreads([&](size_t i, ShardWork& part) {
@@ -425,7 +436,7 @@ Status Learner::LearnFromReplay(std::span<const UnrollStore::Loan> unrolls, doub
     const SteadyTime clock = Now();
     for (size_t u = i * unrolls.size() / parts_.size();
          u < (i + 1) * unrolls.size() / parts_.size(); ++u)
-      part.replay->Add(*unrolls[u], algorithm_->Priority(*unrolls[u]));
+      AddToReplay(*unrolls[u], part);
     part.seconds_batch = SecondsSince(clock);
   }));
   report.applied = true;

@@ -10,8 +10,11 @@
 namespace samara {
 namespace {
 
-// Without parts, as earlier builds wrote it; with parts; of one part.
-constexpr uint64_t kWholeSequences = 1, kSequences = 2, kSequencePart = 3;
+// As earlier builds wrote them, without the steps of sequences: without parts; with parts; of one
+// part.
+constexpr uint64_t kWholeUnlabelled = 1, kUnlabelled = 2, kUnlabelledPart = 3;
+// With the steps of each sequence: with parts; of one part.
+constexpr uint64_t kSequences = 4, kSequencePart = 5;
 
 template <typename T>
 void Put(ByteWriter& out, const Kept<T>& kept) {
@@ -49,6 +52,7 @@ void SequenceReplay::PutSequences(const ItemRange& range, ByteWriter& out) const
     std::vector<uint64_t> numbers;
     for (const auto& block : sequence.blocks) numbers.push_back(block->number);
     out.Put(sequence.slot).Put(sequence.index).Put(sequence.skipped);
+    out.Put(sequence.steps.begin).Put(sequence.steps.end);
     out.PutVector(numbers);
     Put(out, sequence.state), Put(out, sequence.history);
   }
@@ -96,9 +100,14 @@ bool SequenceReplay::GetBlock(ByteReader& in, Block& block) {
   return whole && in.ok() && Fits(block);
 }
 
-bool SequenceReplay::GetSequence(ByteReader& in, const Blocks& blocks, Sequence& sequence) {
+bool SequenceReplay::GetSequence(ByteReader& in, const Blocks& blocks, bool with_steps,
+                                 Sequence& sequence) {
   sequence.slot = in.Get<uint32_t>(), sequence.index = in.Get<uint64_t>();
   sequence.skipped = in.Get<uint32_t>();
+  const StepRange all = {shape_.overlap, shape_.entries() - 1};
+  StepRange& steps = sequence.steps = all;
+  if (with_steps) steps.begin = in.Get<uint32_t>(), steps.end = in.Get<uint32_t>();
+  if (steps.begin < all.begin || steps.begin >= steps.end || steps.end > all.end) return false;
   std::vector<uint64_t> numbers;
   const bool whole = in.GetVector(numbers) && Get(in, slabs_, sequence.state) &&
                      Get(in, slabs_, sequence.history) && sequence.state.size() == shape_.state &&
@@ -116,14 +125,16 @@ bool SequenceReplay::GetSequence(ByteReader& in, const Blocks& blocks, Sequence&
 
 bool SequenceReplay::GetPart(uint64_t part, std::string_view saved, Blocks& blocks) {
   ByteReader in(saved);
-  return in.Get<uint64_t>() == kSequencePart && in.Get<uint32_t>() == shape_.length &&
-         in.Get<uint32_t>() == shape_.overlap &&
-         GetSequences(parts_.Of(part, Held()), in, blocks) && in.AtEnd();
+  const auto format = in.Get<uint64_t>();
+  return (format == kSequencePart || format == kUnlabelledPart) &&
+         in.Get<uint32_t>() == shape_.length && in.Get<uint32_t>() == shape_.overlap &&
+         GetSequences(parts_.Of(part, Held()), in, format == kSequencePart, blocks) && in.AtEnd();
 }
 
 // Reads the sequences of `range` of those that are saved: older ones have left the replay since. A
 // block that another part has too is shared again.
-bool SequenceReplay::GetSequences(const ItemRange& range, ByteReader& in, Blocks& blocks) {
+bool SequenceReplay::GetSequences(const ItemRange& range, ByteReader& in, bool with_steps,
+                                  Blocks& blocks) {
   const auto first = in.Get<uint64_t>(), end = in.Get<uint64_t>();
   if (!in.ok() || first > range.first || end != range.end) return false;
   for (auto left = in.Get<uint64_t>(); left > 0; --left) {
@@ -134,7 +145,7 @@ bool SequenceReplay::GetSequences(const ItemRange& range, ByteReader& in, Blocks
   }
   for (uint64_t number = first; number < end; ++number) {
     Sequence sequence;
-    if (!GetSequence(in, blocks, sequence)) return false;
+    if (!GetSequence(in, blocks, with_steps, sequence)) return false;
     if (number >= range.first) sequences_[PlaceOf(number)] = std::move(sequence);
   }
   return in.ok();
@@ -154,7 +165,7 @@ bool SequenceReplay::GetWhole(ByteReader& in) {
   const ItemRange held = Held();
   for (uint64_t number = held.first; number < held.end; ++number) {
     Sequence& sequence = sequences_[PlaceOf(number)];
-    if (!GetSequence(in, blocks, sequence)) return false;
+    if (!GetSequence(in, blocks, /*with_steps=*/false, sequence)) return false;
     came_with.emplace(sequence.blocks.back().get(), number);
   }
   uint64_t gone = 0;
@@ -169,14 +180,14 @@ Status SequenceReplay::Restore(std::string_view saved, const PartSource& part) {
   const Status bad(Code::kBadData, "the saved replay has another shape than this run's");
   ByteReader in(saved);
   const auto format = in.Get<uint64_t>();
-  const bool same = (format == kWholeSequences || format == kSequences) &&
+  const bool same = (format == kWholeUnlabelled || format == kUnlabelled || format == kSequences) &&
                     in.Get<uint32_t>() == shape_.length && in.Get<uint32_t>() == shape_.overlap &&
                     in.Get<uint64_t>() == shape_.capacity;
   if (!same) return bad;
   SequenceReplay read(shape_);
   read.added_ = in.Get<uint64_t>();
   read.sequences_.resize(read.size());
-  if (format == kWholeSequences) {
+  if (format == kWholeUnlabelled) {
     if (!read.GetWhole(in)) return bad;
   } else {
     const auto items = in.Get<uint64_t>();
@@ -187,7 +198,8 @@ Status SequenceReplay::Restore(std::string_view saved, const PartSource& part) {
       ASSIGN_OR_RETURN(const std::string_view bytes, part(number));
       if (!read.GetPart(number, bytes, blocks)) return bad;
     }
-    if (!read.GetSequences(read.parts_.Rest(read.Held()), in, blocks)) return bad;
+    if (!read.GetSequences(read.parts_.Rest(read.Held()), in, format == kSequences, blocks))
+      return bad;
   }
   if (!in.AtEnd()) return bad;
   for (uint64_t number = read.Held().first; number < read.added_; ++number)

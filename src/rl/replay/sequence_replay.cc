@@ -19,6 +19,18 @@ bool SameEntry(const EntryHeader& a, const EntryHeader& b) {
 
 }  // namespace
 
+std::vector<StepRange> LearnedByEpisode(const Unroll& unroll) {
+  StepRange rest = LearnedSteps(unroll);
+  std::vector<StepRange> parts;
+  for (uint32_t entry = rest.begin + 1; entry < rest.end; ++entry)
+    if (unroll.headers[entry].episode_step == 0) {
+      parts.push_back({rest.begin, entry});
+      rest.begin = entry;
+    }
+  parts.push_back(rest);
+  return parts;
+}
+
 SequenceReplay::SequenceReplay(const SequenceShape& shape)
     : shape_(shape), parts_(shape.parts, shape.capacity, Bytes(shape, true) / shape.capacity) {
   CHECK(shape.entries() * shape.observation_bytes < LZ4_MAX_INPUT_SIZE || !shape.compress);
@@ -90,12 +102,13 @@ const SequenceReplay::Sequence* SequenceReplay::Before(const Unroll& unroll) con
   return &before;
 }
 
-uint64_t SequenceReplay::Add(const Unroll& unroll) {
+uint64_t SequenceReplay::Add(const Unroll& unroll, std::span<const StepRange> steps) {
   CHECK_EQ(unroll.entries, shape_.entries());
   Sequence sequence{.slot = unroll.slot,
                     .index = unroll.index,
                     .blocks = {},
                     .skipped = 0,
+                    .steps = {},
                     .state = slabs_.Keep<float>(unroll.state),
                     .history = slabs_.Keep<std::byte>(unroll.history)};
   if (const Sequence* before = Before(unroll)) {
@@ -108,16 +121,21 @@ uint64_t SequenceReplay::Add(const Unroll& unroll) {
   } else {
     sequence.blocks.push_back(MakeBlock(unroll, 0));
   }
-  const uint64_t number = added_++, place = PlaceOf(number);
-  if (place == sequences_.size())
-    sequences_.push_back(std::move(sequence));
-  else
-    sequences_[place] = std::move(sequence);
-  last_[unroll.slot] = number;
+  const uint64_t number = added_;
+  for (const StepRange& range : steps) {
+    CHECK(range.begin < range.end);
+    sequence.steps = range;
+    const uint64_t place = PlaceOf(added_);
+    if (place == sequences_.size())
+      sequences_.push_back(sequence);
+    else
+      sequences_[place] = sequence;
+    last_[unroll.slot] = added_++;
+  }
   return number;
 }
 
-void SequenceReplay::Read(uint64_t number, Unroll& unroll) const {
+StepRange SequenceReplay::Read(uint64_t number, Unroll& unroll) const {
   CHECK(Has(number)) << "sequence " << number << " is no longer in the replay";
   const Sequence& sequence = sequences_[PlaceOf(number)];
   const size_t bytes = shape_.observation_bytes;
@@ -145,6 +163,7 @@ void SequenceReplay::Read(uint64_t number, Unroll& unroll) const {
   unroll.observations.erase(
       unroll.observations.begin(),
       unroll.observations.begin() + static_cast<ptrdiff_t>(sequence.skipped * bytes));
+  return sequence.steps;
 }
 
 size_t SequenceReplay::TEST_Blocks() const {

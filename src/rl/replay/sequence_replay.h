@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,17 @@
 #include "rl/trajectory/unroll_store.h"
 
 namespace samara {
+
+// Steps of an unroll, each by the entry that it began at: [begin, end).
+struct StepRange {
+  uint32_t begin = 0, end = 0;
+  uint32_t size() const { return end - begin; }
+  bool operator==(const StepRange&) const = default;
+};
+// Steps that are learned from.
+inline StepRange LearnedSteps(const Unroll& unroll) { return {unroll.overlap, unroll.entries - 1}; }
+// The same, divided where episodes end.
+std::vector<StepRange> LearnedByEpisode(const Unroll& unroll);
 
 struct SequenceShape {
   uint64_t capacity = 1;  // sequences
@@ -41,9 +53,14 @@ class SequenceReplay {
   // Memory when full, as if nothing could be compressed. `shared`: every unroll follows the last
   // one of its slot that was added.
   static uint64_t Bytes(const SequenceShape& shape, bool shared);
-  // Replaces the oldest sequence once it is full. Returns its number: how many there were before.
-  // REQUIRES: `unroll` is whole.
-  uint64_t Add(const Unroll& unroll);
+  // Adds a sequence for each range of steps, in place of the oldest ones once it is full. Returns
+  // the first one's number: how many there were before. REQUIRES: `unroll` is whole; some ranges,
+  // none of them empty.
+  uint64_t Add(const Unroll& unroll, std::span<const StepRange> steps);
+  uint64_t Add(const Unroll& unroll) {
+    const StepRange all = LearnedSteps(unroll);
+    return Add(unroll, {&all, 1});
+  }
   uint64_t added() const { return added_; }
   uint64_t size() const { return std::min(added_, shape_.capacity); }
   bool Has(uint64_t number) const { return number < added_ && number + size() >= added_; }
@@ -51,8 +68,9 @@ class SequenceReplay {
   uint64_t PlaceOf(uint64_t number) const { return number % shape_.capacity; }
   // Number of the sequence in a place.
   uint64_t NumberAt(uint64_t place) const;
-  // Everything but behaviour, values and continuous actions. REQUIRES: Has(number).
-  void Read(uint64_t number, Unroll& unroll) const;
+  // Reads everything but behaviour, values and continuous actions of the sequence's whole unroll.
+  // Returns its own steps. REQUIRES: Has(number).
+  StepRange Read(uint64_t number, Unroll& unroll) const;
 
   // Contents of a checkpoint: the complete parts, by number, and all else. A block is in every part
   // whose sequences it belongs to.
@@ -78,6 +96,7 @@ class SequenceReplay {
     uint64_t index = 0;                                // of the unroll, among its slot's
     std::vector<std::shared_ptr<const Block>> blocks;  // oldest first; the last came with it
     uint32_t skipped = 0;                              // entries of the first block, before entry 0
+    StepRange steps;
     Kept<float> state;
     Kept<std::byte> history;
   };
@@ -92,8 +111,8 @@ class SequenceReplay {
   using Blocks = std::map<uint64_t, std::shared_ptr<Block>>;
   void PutSequences(const ItemRange& range, ByteWriter& out) const;
   bool GetBlock(ByteReader& in, Block& block);
-  bool GetSequence(ByteReader& in, const Blocks& blocks, Sequence& sequence);
-  bool GetSequences(const ItemRange& range, ByteReader& in, Blocks& blocks);
+  bool GetSequence(ByteReader& in, const Blocks& blocks, bool with_steps, Sequence& sequence);
+  bool GetSequences(const ItemRange& range, ByteReader& in, bool with_steps, Blocks& blocks);
   bool GetPart(uint64_t part, std::string_view saved, Blocks& blocks);
   bool GetWhole(ByteReader& in);
 

@@ -161,6 +161,55 @@ TEST_P(SequenceReplayTest, ARestoredOneGivesBackTheSameAndGoesOn) {
   }
 }
 
+// Steps that are learned from, divided before each entry of `beginnings`.
+TEST(LearnedByEpisodeTest, DividesWhereAnEpisodeBegins) {
+  const auto divided = [](std::vector<uint32_t> beginnings) {
+    Unroll unroll;
+    unroll.overlap = 2, unroll.entries = 8, unroll.headers.resize(8);
+    for (uint32_t entry = 0; entry < 8; ++entry) unroll.headers[entry].episode_step = entry + 1;
+    for (const uint32_t entry : beginnings) unroll.headers[entry].episode_step = 0;
+    return LearnedByEpisode(unroll);
+  };
+  using Ranges = std::vector<StepRange>;
+  EXPECT_EQ(divided({}), (Ranges{{2, 7}}));
+  EXPECT_EQ(divided({4}), (Ranges{{2, 4}, {4, 7}}));
+  EXPECT_EQ(divided({3, 4, 6}), (Ranges{{2, 3}, {3, 4}, {4, 6}, {6, 7}}));
+  EXPECT_EQ(divided({1, 2}), (Ranges{{2, 7}})) << "in the burn-in, and where the first step begins";
+  EXPECT_EQ(divided({7}), (Ranges{{2, 7}})) << "of which there is no step";
+}
+
+// The parts of an unroll are read as the unroll, each with steps of its own, and stored once.
+TEST_P(SequenceReplayTest, PartsOfAnUnrollShareIt) {
+  constexpr uint64_t kCapacity = 30;
+  SequenceReplay replay(ShapeOf(GetParam(), kCapacity)), other(ShapeOf(GetParam(), kCapacity));
+  Player player(GetParam());
+  std::vector<std::pair<Unroll, StepRange>> added;
+  size_t divided = 0;
+  for (int i = 0; i < 300; ++i)
+    for (const UnrollStore::Loan& unroll : player.Play()) {
+      const auto steps = LearnedByEpisode(*unroll);
+      divided += steps.size() > 1;
+      ASSERT_EQ(replay.Add(*unroll, steps), added.size());
+      for (const StepRange& range : steps) added.emplace_back(*unroll, range);
+    }
+  EXPECT_EQ(divided > 0, GetParam().length > 1);
+  ASSERT_TRUE(other.Restore(replay.Save()).ok());
+  for (const SequenceReplay* one : {&replay, &other}) {
+    uint64_t unrolls = 0;
+    for (uint64_t number = added.size() - kCapacity; number < added.size(); ++number) {
+      Unroll read;
+      EXPECT_EQ(one->Read(number, read), added[number].second);
+      ExpectSame(added[number].first, read);
+      if (number == added.size() - kCapacity || added[number - 1].first.index != read.index ||
+          added[number - 1].first.slot != read.slot)
+        ++unrolls;
+    }
+    // at most one more for each slot's oldest, and those that the oldest ones reach back to
+    const uint64_t back = GetParam().overlap / GetParam().length + 2;
+    EXPECT_LE(one->TEST_Blocks(), unrolls + kSlots * back);
+  }
+}
+
 SequenceShape InParts(const Case& c, uint64_t parts_max) {
   SequenceShape shape = ShapeOf(c, 12);
   shape.parts = {.parts_max = parts_max, .bytes_min = 1};
@@ -362,6 +411,30 @@ TEST(SequenceReplayTest, SequencesOfAnotherShapeAreRefused) {
   }
 }
 
+// By hand: one sequence, with and without its steps, after the last part.
+TEST(SequenceReplayTest, StepsOfASequenceAreThoseOfItsUnrollInOlderFiles) {
+  const SequenceShape shape = ShapeOf({4, 0, false}, 12);
+  const auto restore = [&](uint64_t format, std::vector<uint32_t> steps) -> Result<StepRange> {
+    ByteWriter out;
+    out.Put(format).Put(shape.length).Put(shape.overlap).Put(shape.capacity).Put(uint64_t{1});
+    out.Put(uint64_t{12}).Put(uint64_t{0}).Put(uint64_t{1}).Put(uint64_t{1}).Put(uint64_t{0});
+    out.PutVector(std::vector<EntryHeader>(5)).PutBytes(std::string(5 * kFrame, 'a'));
+    out.Put(uint8_t{0}).Put(uint64_t{0});
+    out.Put(uint32_t{0}).Put(uint64_t{0}).Put(uint32_t{0});
+    for (const uint32_t step : steps) out.Put(step);
+    out.PutVector(std::vector<uint64_t>{0}).PutVector(std::vector<float>{1, 2});
+    out.PutBytes(std::string(kFrame, 'd'));
+    SequenceReplay replay(shape);
+    RETURN_IF_ERROR(replay.Restore(out.Take()));
+    Unroll read;
+    return replay.Read(0, read);
+  };
+  EXPECT_EQ(restore(2, {}).ValueOrThrow(), (StepRange{0, 4}));
+  EXPECT_EQ(restore(4, {1, 3}).ValueOrThrow(), (StepRange{1, 3}));
+  for (const auto& bad : {std::vector<uint32_t>{3, 3}, {1, 5}, {2, 1}, {}})
+    EXPECT_EQ(restore(4, bad).status().code(), Code::kBadData);
+}
+
 // By hand: the last two of three sequences of five entries. Each shares an entry with the one
 // before, the first of them with one that is gone.
 TEST(SequenceReplayTest, OneWithoutPartsIsReadAndGoesOn) {
@@ -442,11 +515,15 @@ TEST(SequenceSamplerTest, ThePriorityOfASequenceThatIsGoneIsDropped) {
   std::vector<Unroll> played;
   while (played.size() < 4)
     for (const UnrollStore::Loan& unroll : player.Play()) played.push_back(*unroll);
-  sampler.Add(played[0], 1), sampler.Add(played[1], 1);
+  const auto add = [&](size_t i, double priority) {
+    const StepRange all = LearnedSteps(played[i]);
+    sampler.Add(played[i], {&all, 1}, {&priority, 1});
+  };
+  add(0, 1), add(1, 1);
   sampler.Draw(CounterRng(1), 6, 2, 1);
   ASSERT_EQ(sampler.unrolls().size(), 6u);
   for (const float weight : sampler.weights()) EXPECT_EQ(weight, 1);
-  sampler.Add(played[2], 1), sampler.Add(played[3], 3);
+  add(2, 1), add(3, 3);
   const std::string before = sampler.Save();
   sampler.SetPriorities(std::vector<double>(6, 100));
   EXPECT_EQ(sampler.Save(), before);

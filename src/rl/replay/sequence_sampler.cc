@@ -6,12 +6,12 @@
 namespace samara {
 
 void SequenceSampler::Draw(const CounterRng& rng, size_t n, double all, double share) {
-  drawn_.clear(), weights_.clear(), unrolls_.resize(n);
+  drawn_.clear(), weights_.clear(), steps_.clear(), unrolls_.resize(n);
   for (size_t i = 0; i < n; ++i) {
     const Priorities::Drawn drawn = priorities_.Draw(rng, i, replay_.size(), all, share);
     drawn_.push_back(replay_.NumberAt(drawn.item));
     weights_.push_back(drawn.weight);
-    replay_.Read(drawn_.back(), unrolls_[i]);
+    steps_.push_back(replay_.Read(drawn_.back(), unrolls_[i]));
   }
 }
 

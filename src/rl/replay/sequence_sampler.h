@@ -24,15 +24,20 @@ class SequenceSampler {
   static uint64_t Bytes(const SequenceShape& shape, double alpha, bool shared) {
     return SequenceReplay::Bytes(shape, shared) + Priorities::Bytes(shape.capacity, alpha);
   }
-  void Add(const Unroll& unroll, double priority) {
-    priorities_.Set(replay_.PlaceOf(replay_.Add(unroll)), priority);
+  // Adds a sequence for each range of steps, with the priority of each.
+  void Add(const Unroll& unroll, std::span<const StepRange> steps,
+           std::span<const double> priorities) {
+    uint64_t number = replay_.Add(unroll, steps);
+    for (const double priority : priorities) priorities_.Set(replay_.PlaceOf(number++), priority);
   }
   uint64_t size() const { return replay_.size(); }  // sequences
 
   // Draws `n` sequences, with replacement, of `all` in all shards; `share` of the minibatch.
   void Draw(const CounterRng& rng, size_t n, double all, double share);
-  // The sequences drawn last, and their weights (Priorities::Drawn).
+  // The sequences drawn last: their unrolls, their own steps of these, and their weights
+  // (Priorities::Drawn).
   std::vector<const Unroll*> unrolls() const;
+  std::span<const StepRange> steps() const { return steps_; }
   std::span<const float> weights() const { return weights_; }
   // Sets the priorities of the sequences drawn last, but for those that were replaced since.
   void SetPriorities(std::span<const double> priorities);
@@ -49,6 +54,7 @@ class SequenceSampler {
   Priorities priorities_;
   std::vector<uint64_t> drawn_;  // numbers
   std::vector<Unroll> unrolls_;
+  std::vector<StepRange> steps_;
   std::vector<float> weights_;
 };
 
