@@ -251,44 +251,67 @@ RootedPath CheckpointWriter::PathOf(const CheckpointInfo& info) const {
 }
 
 void CheckpointWriter::ContinueFrom(const RootedPath& checkpoint) {
-  last_ = checkpoint, last_files_.clear();
+  DropAhead();
+  last_ = checkpoint, lasting_.clear();
   auto manifest = ReadManifest(checkpoint);
   if (!manifest.ok()) return;  // then nothing is kept
   for (CheckpointManifest::File& file : manifest->files) {
     const std::string name = file.name;
-    last_files_[name] = std::move(file);
+    lasting_[name] = {std::move(file), checkpoint / name};
   }
 }
 
 std::set<std::string> CheckpointWriter::Kept(const CheckpointInfo& info) const {
   std::set<std::string> kept;
   if (last_ == PathOf(info)) return kept;  // it would replace itself, if it is damaged
-  for (const auto& [name, file] : last_files_)
-    if (const auto facts = FactsOf(last_ / name); facts.ok() && facts->bytes == file.bytes)
+  for (const auto& [name, lasting] : lasting_)
+    if (const auto facts = FactsOf(lasting.path); facts.ok() && facts->bytes == lasting.file.bytes)
       kept.insert(name);
   return kept;
 }
 
-// Writes a file, or gives that of the last checkpoint this name too; where links are refused,
-// copies it.
+Status CheckpointWriter::WriteAhead(const std::string& name, std::string_view bytes) {
+  CHECK(IsFileName(name)) << name;
+  const auto write = [&]() -> Status {
+    if (ahead_.empty()) {
+      ahead_ = TemporaryName(checkpoints_ / "ahead");
+      RETURN_IF_ERROR(MakeFolder(ahead_));
+    }
+    return WriteNewFile(ahead_ / name, bytes);
+  };
+  if (Status status = write(); !status.ok()) {
+    DropAhead();
+    return status;
+  }
+  lasting_[name] = {{name, bytes.size(), Sha256Hex(bytes)}, ahead_ / name};
+  return Status::Ok();
+}
+
+void CheckpointWriter::DropAhead() {
+  if (ahead_.empty()) return;
+  std::erase_if(lasting_, [&](const auto& each) { return each.second.path.parent() == ahead_; });
+  if (const Status status = RemoveTree(ahead_); !status.ok()) LogWarning(status.message());
+  ahead_ = {};
+}
+
+// Writes a file, or gives one that lasts this name too; where links are refused, copies it.
 Result<CheckpointManifest::File> CheckpointWriter::WriteOrKeep(const RootedPath& folder,
                                                                const CheckpointFile& file) {
   if (!file.kept) {
     RETURN_IF_ERROR(WriteNewFile(folder / file.name, file.bytes));
     return CheckpointManifest::File{file.name, file.bytes.size(), Sha256Hex(file.bytes)};
   }
-  const auto before = last_files_.find(file.name);
-  if (before == last_files_.end())
+  const auto before = lasting_.find(file.name);
+  if (before == lasting_.end())
     return Status(Code::kIoError,
                   (folder / file.name).string() + ": the last checkpoint has no such file to keep");
-  CheckpointManifest::File kept = before->second;
-  const RootedPath path = last_ / file.name;
+  const auto& [kept, path] = before->second;
   const auto facts = FactsOf(path);
   if (facts.ok() && facts->bytes == kept.bytes && LinkFile(path, folder / file.name).ok())
     return kept;
   const auto bytes = ReadVerified(path, kept);
   if (!bytes.ok()) {
-    last_files_.erase(before);
+    lasting_.erase(before);
     return Status(Code::kIoError, bytes.status().message() + ": it is not kept");
   }
   RETURN_IF_ERROR(WriteNewFile(folder / file.name, *bytes));
@@ -304,7 +327,7 @@ Status CheckpointWriter::Write(const RootedPath& target, const CheckpointInfo& i
     bytes += file.bytes.size();
   }
   // 1. room for it
-  RemoveTemporaries(checkpoints_);
+  RemoveTemporaries(checkpoints_, /*but=*/ahead_);
   ASSIGN_OR_RETURN(const uint64_t bytes_free, FreeSpace(checkpoints_));
   if (bytes_free < bytes + bytes / 10) {
     return {Code::kIoError, target.string() + ": cannot save " + std::to_string(bytes) +

@@ -94,6 +94,9 @@ class CheckpointWriter {
       : checkpoints_(std::move(checkpoints)), options_(options) {}
   explicit CheckpointWriter(RootedPath checkpoints)
       : CheckpointWriter(std::move(checkpoints), Options{}) {}
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+  ~CheckpointWriter() { DropAhead(); }
 
   // Returns the new checkpoint once it is durable, then prunes. A second save of the same step and
   // incarnation finds the first and does nothing. On failure no temporary is left, earlier
@@ -102,8 +105,12 @@ class CheckpointWriter {
   // any more).
   Result<RootedPath> Save(const CheckpointInfo& info, std::span<const CheckpointFile> files);
 
-  // Names of the files that the next save, of `info`, may keep: those of the last checkpoint.
+  // Names of the files that the next save, of `info`, may keep: those of the last checkpoint, and
+  // those that were written ahead.
   std::set<std::string> Kept(const CheckpointInfo& info) const;
+  // Writes a file that the next save may keep, which then takes less long. It is gone after that
+  // save, and with this writer. On failure all that was written ahead is gone.
+  Status WriteAhead(const std::string& name, std::string_view bytes);
   // The last checkpoint is this one, which was read and verified.
   void ContinueFrom(const RootedPath& checkpoint);
   // The last checkpoint that Save returned or that the run continues from; empty before.
@@ -116,11 +123,18 @@ class CheckpointWriter {
   Result<CheckpointManifest::File> WriteOrKeep(const RootedPath& folder,
                                                const CheckpointFile& file);
   void Prune(const std::string& config_hash) const;
+  void DropAhead();
 
+  // A file that may be kept.
+  struct Lasting {
+    CheckpointManifest::File file;
+    RootedPath path;
+  };
   const RootedPath checkpoints_;
   const Options options_;
   RootedPath last_;
-  std::map<std::string, CheckpointManifest::File> last_files_;
+  RootedPath ahead_;  // folder of what was written ahead; empty: nothing was
+  std::map<std::string, Lasting> lasting_;
 };
 
 }  // namespace samara

@@ -334,6 +334,9 @@ TEST_F(CheckpointTest, AKillAtEachCallLosesNothingAcknowledged) {
 // be.
 Result<Path> SaveKeeping(CheckpointWriter& writer, const CheckpointInfo& info) {
   const std::string state = "state " + std::to_string(info.step);
+  // every other time it is written ahead, where it can be
+  if (info.step % 2 == 0 && !writer.Kept(info).contains("part.bin"))
+    (void)writer.WriteAhead("part.bin", "lasting");
   const bool kept = writer.Kept(info).contains("part.bin");
   const std::vector<CheckpointFile> files = {{"population.bin", state},
                                              {"part.bin", kept ? "" : "lasting", kept}};
@@ -368,6 +371,45 @@ TEST_F(KeptFilesTest, ThereIsOneFileWithANameInEachCheckpoint) {
   for (const Path& path : {first, second, third}) EXPECT_EQ(Part(path), "lasting");
   std::filesystem::remove_all(first), std::filesystem::remove_all(second);
   EXPECT_EQ(Part(third), "lasting") << "each folder is whole";
+}
+
+TEST_F(KeptFilesTest, AFileThatIsWrittenAheadIsKeptByTheNextSaveAlone) {
+  Path first;
+  {
+    CheckpointWriter writer(folder_.path());
+    ASSERT_TRUE(writer.WriteAhead("part.bin", "lasting").ok());
+    ASSERT_TRUE(writer.WriteAhead("other.bin", "unused").ok());
+    EXPECT_EQ(writer.Kept(Info(1)), (std::set<std::string>{"other.bin", "part.bin"}));
+    EXPECT_EQ(CountTemporaries(folder_.path()), 1);
+    EXPECT_TRUE(ListCheckpoints(folder_.path()).empty());
+    first = *SaveKeeping(writer, Info(1));
+    EXPECT_EQ(Part(first), "lasting");
+    EXPECT_EQ(Links(first / "part.bin"), 1u);
+    EXPECT_EQ(CountTemporaries(folder_.path()), 0);
+    EXPECT_EQ(writer.Kept(Info(2)), (std::set<std::string>{"part.bin", "population.bin"}));
+    ASSERT_TRUE(writer.WriteAhead("other.bin", "unused").ok());
+    // the newest file of a name
+    ASSERT_TRUE(writer.WriteAhead("part.bin", "as long").ok());
+    EXPECT_EQ(Part(*SaveKeeping(writer, Info(2))), "as long");
+    ASSERT_TRUE(writer.WriteAhead("other.bin", "unused").ok());
+  }
+  EXPECT_EQ(CountTemporaries(folder_.path()), 0) << "a writer that ends";
+  EXPECT_EQ(Part(first), "lasting");
+}
+
+TEST_F(KeptFilesTest, WhatCannotBeWrittenAheadIsNotKept) {
+  for (const int n : {1, 2, 3}) {
+    CheckpointWriter writer(folder_.path());
+    if (n > 1) {
+      ASSERT_TRUE(writer.WriteAhead("other.bin", "before").ok());
+    }
+    TEST_FailNthCall(n, ENOSPC);
+    EXPECT_EQ(writer.WriteAhead("part.bin", "lasting").code(), Code::kIoError);
+    TEST_FailNthCall(0, 0);
+    EXPECT_TRUE(writer.Kept(Info(1)).empty()) << "room is made for the save";
+    EXPECT_EQ(CountTemporaries(folder_.path()), 0);
+    EXPECT_EQ(Part(*SaveKeeping(writer, Info(static_cast<uint64_t>(n)))), "lasting");
+  }
 }
 
 TEST_F(KeptFilesTest, AResumedRunKeepsThoseOfTheCheckpointThatItContinuesFrom) {

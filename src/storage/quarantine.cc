@@ -31,11 +31,11 @@ Status Quarantine(const RootedPath& path, const Status& why) {
   return Status::Ok();
 }
 
-void RemoveTemporaries(const RootedPath& folder) {
+void RemoveTemporaries(const RootedPath& folder, const RootedPath& but) {
   const auto names = ListFolder(folder);
   if (!names.ok()) return;
   for (const std::string& name : *names) {
-    if (!IsTemporaryName(name)) continue;
+    if (!IsTemporaryName(name) || folder / name == but) continue;
     if (Status status = RemoveTree(folder / name); !status.ok()) LogWarning(status.message());
   }
 }

@@ -13,6 +13,6 @@ bool IsCorruptName(const Path& path);
 Status Quarantine(const RootedPath& path, const Status& why);
 
 // Deletes what an interrupted process left under a temporary name directly in `folder`.
-void RemoveTemporaries(const RootedPath& folder);
+void RemoveTemporaries(const RootedPath& folder, const RootedPath& but = {});
 
 }  // namespace samara

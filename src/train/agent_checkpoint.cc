@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/format.h"
 #include "core/log.h"
@@ -184,14 +185,8 @@ Result<std::set<std::string>> AgentTrainer::KeptFiles() {
   return kept;
 }
 
-// Collective: the main rank's files become those of all ranks.
-Status AgentTrainer::JoinRanks(NamedFiles& contents) {
-  for (const char* name : kFilesInParts) {
-    if (!contents.contains(name)) continue;
-    ASSIGN_OR_RETURN(const std::vector<std::string> parts,
-                     sync_.Exchange(name, std::move(contents[name])));
-    ASSIGN_OR_RETURN(contents[name], JoinSlotRecords(parts));
-  }
+// Collective: parts of replays become those of all ranks.
+Status AgentTrainer::JoinReplayParts(NamedFiles& contents) {
   if (sync_.alone()) return Status::Ok();
   NamedFiles mine;
   for (auto& [name, bytes] : contents)
@@ -204,9 +199,44 @@ Status AgentTrainer::JoinRanks(NamedFiles& contents) {
   return Status::Ok();
 }
 
+// Collective: the main rank's files become those of all ranks.
+Status AgentTrainer::JoinRanks(NamedFiles& contents) {
+  for (const char* name : kFilesInParts) {
+    if (!contents.contains(name)) continue;
+    ASSIGN_OR_RETURN(const std::vector<std::string> parts,
+                     sync_.Exchange(name, std::move(contents[name])));
+    ASSIGN_OR_RETURN(contents[name], JoinSlotRecords(parts));
+  }
+  return JoinReplayParts(contents);
+}
+
+// Collective, between two updates: writes some of the parts of the replays that no checkpoint has,
+// which is all of them after many updates, and a second's work for each gigabyte and core. False:
+// there are no more, or the disk refuses them, which the checkpoint will say.
+Result<bool> AgentTrainer::SavePartsAhead() {
+  const SteadyTime begin = Now();
+  ASSIGN_OR_RETURN(const std::set<std::string> kept, KeptFiles());
+  NamedFiles parts = agent_->SaveNextParts(kept);
+  RETURN_IF_ERROR(JoinReplayParts(parts));
+  Status written;
+  for (const auto& [name, bytes] : parts) {
+    ahead_.bytes += bytes.size();
+    if (sync_.is_main() && written.ok()) written = checkpoints_->WriteAhead(name, bytes);
+  }
+  bool more = !parts.empty() && written.ok();
+  if (!sync_.alone()) {
+    ASSIGN_OR_RETURN(const std::string goes_on, sync_.FromMain("ahead", more ? "more" : ""));
+    more = !goes_on.empty();
+  }
+  ahead_.seconds += SecondsSince(begin);
+  // parts may become complete as fast as they are written
+  return more && ahead_.bytes < agent_->memory_bytes() * static_cast<uint64_t>(sync_.ranks());
+}
+
 // Collective.
 Status AgentTrainer::SaveCheckpoint(bool exact, OnRefusal on_refusal) {
   const SteadyTime begin = Now();
+  const double seconds_ahead = std::exchange(ahead_, {}).seconds;
   ASSIGN_OR_RETURN(const std::set<std::string> kept, KeptFiles());
   NamedFiles contents = agent_->Save(exact ? Agent::Part::kSlots : Agent::Part::kRun, kept);
   if (agent_state().best) contents[AgentState::kBestWeights] = best_weights_;
@@ -236,7 +266,7 @@ Status AgentTrainer::SaveCheckpoint(bool exact, OnRefusal on_refusal) {
   } else if (const Status saved = save(); !saved.ok()) {
     return schedule_->Failed(Seconds(), saved, checkpoints_->last().path());
   }
-  schedule_->Saved(Seconds(), SecondsSince(begin));
+  schedule_->Saved(Seconds(), seconds_ahead + SecondsSince(begin));
   initial_weights_.clear();
   return Status::Ok();
 }

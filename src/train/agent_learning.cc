@@ -54,7 +54,10 @@ Status AgentTrainer::LearnLoop() {
     }
     RETURN_IF_ERROR(Update(std::move(batch)));
     MaybeWriteMetrics(/*last=*/false);
-    if (sync_.alone() ? SaveRequested() : agreed_.save) RETURN_IF_ERROR(Save(OnRefusal::kTryLater));
+    saves_ |= sync_.alone() ? SaveRequested() : agreed_.save;
+    if (!saves_) continue;
+    ASSIGN_OR_RETURN(saves_, SavePartsAhead());
+    if (!saves_) RETURN_IF_ERROR(Save(OnRefusal::kTryLater));
   }
   MaybeWriteMetrics(/*last=*/true);
   return Status::Ok();

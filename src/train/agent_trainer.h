@@ -99,7 +99,9 @@ class AgentTrainer final : public Trainer {
   Status Save(OnRefusal on_refusal);
   Status SaveCheckpoint(bool exact, OnRefusal on_refusal);
   Result<std::set<std::string>> KeptFiles();
+  Status JoinReplayParts(NamedFiles& contents);
   Status JoinRanks(NamedFiles& contents);
+  Result<bool> SavePartsAhead();
   AgentState StateToSave() const;
   Status CheckSame(const NamedFiles& contents);
   Status SaveExactCheckpoint(OnRefusal on_refusal);
@@ -150,9 +152,15 @@ class AgentTrainer final : public Trainer {
     nlohmann::json drops;
     double seconds = 0;
     uint64_t respawns = 0;
-  } final_;                     // what the result says of the training, taken before the final test
-  RankStatistics statistics_;   // of the next update, so far
-  bool rate_is_over_ = false;   // the learning rate has come to 0, and a warning was logged
+  } final_;                    // what the result says of the training, taken before the final test
+  RankStatistics statistics_;  // of the next update, so far
+  bool rate_is_over_ = false;  // the learning rate has come to 0, and a warning was logged
+  bool saves_ = false;         // a checkpoint was asked for, of which parts are being written
+  struct Ahead {
+    uint64_t bytes = 0;
+    double seconds = 0;
+  };
+  Ahead ahead_;                 // what was written so far for the next checkpoint
   NamedFiles initial_weights_;  // what to go back to as long as there is no checkpoint; rank 0's
   // at the last line of metrics
   InferenceServer::Counters server_before_;

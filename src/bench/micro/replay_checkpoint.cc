@@ -1,5 +1,5 @@
 // How long a learner stands still while a checkpoint of a full gigabyte of replay is saved, on the
-// disk of a given folder.
+// disk of a given folder: at once, or after its parts were written ahead between updates.
 //
 //   bench_replay_checkpoint [FOLDER]      default: the current folder
 // Steps of the size of MuJoCo's Humanoid, an eighth of them in common with the next unroll. Between
@@ -43,6 +43,21 @@ class FullReplay {
     }
   }
 
+  // As AgentTrainer::SavePartsAhead.
+  void WriteAhead(CheckpointWriter& writer, uint64_t step) const {
+    double longest = 0, all = 0;
+    int turns = 0;
+    for (bool more = true; more; ++turns) {
+      const SteadyTime start = Now();
+      const auto parts = SaveNextParts(replays_, 0, writer.Kept({.step = step, .incarnation = 1}));
+      for (const auto& [name, bytes] : parts) ThrowIfError(writer.WriteAhead(name, bytes));
+      more = !parts.empty();
+      longest = std::max(longest, SecondsSince(start)), all += SecondsSince(start);
+    }
+    fmt::print("ahead of {}: {:6.2f} s in {} turns, the longest {:5.2f} s\n", step, all, turns,
+               longest);
+  }
+
   // As AgentTrainer does, without the rest of an agent.
   void Save(CheckpointWriter& writer, uint64_t step) const {
     const SteadyTime start = Now();
@@ -70,10 +85,15 @@ class FullReplay {
 
 void Bench(const Path& folder) {
   FullReplay replay;
-  CheckpointWriter writer(folder, {.keep_last = 3, .keep_hourly = false});
-  for (uint64_t step = 1; step <= 8; ++step) {
-    replay.Save(writer, step);
-    replay.Add(kBlocks / 100);
+  uint64_t step = 0;
+  for (const bool ahead : {false, true}) {
+    CheckpointWriter writer(folder, {.keep_last = 3, .keep_hourly = false});
+    for (int i = 0; i < 4; ++i) {
+      ++step;
+      if (ahead) replay.WriteAhead(writer, step);
+      replay.Save(writer, step);
+      replay.Add(kBlocks / 100);
+    }
   }
 }
 

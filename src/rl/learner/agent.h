@@ -97,6 +97,12 @@ class Agent : public Model {
   virtual std::map<std::string, std::string> Save(Part part,
                                                   const std::set<std::string>& kept) const = 0;
   std::map<std::string, std::string> Save(Part part) const { return Save(part, {}); }
+  // Some of the files of kRun that never change and are not in `kept`, a few megabytes; none: there
+  // are no others.
+  virtual std::map<std::string, std::string> SaveNextParts(
+      const std::set<std::string>& /*kept*/) const {
+    return {};
+  }
   // kWeights takes the optimizer too where it is there; the count of versions goes on.
   // kBadData: a file is missing or has another network's shapes; the parameters have not changed
   // then, the rest may have.

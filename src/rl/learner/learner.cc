@@ -80,6 +80,11 @@ class Learner : public Agent {
   bool finite() const override;
   std::map<std::string, std::string> Save(Part part,
                                           const std::set<std::string>& kept) const override;
+  std::map<std::string, std::string> SaveNextParts(
+      const std::set<std::string>& kept) const override {
+    if (replay_ == nullptr) return {};
+    return samara::SaveNextParts(parts_, first_shard_, kept, ReplayOf);
+  }
   Status Restore(const std::map<std::string, std::string>& files, Part part) override;
   bool explores() const override { return replay_ != nullptr; }
   uint64_t memory_bytes() const override {

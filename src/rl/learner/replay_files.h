@@ -51,6 +51,27 @@ void SaveReplays(const Shards& shards, int64_t first, const std::set<std::string
   files[kReplayFile] = WriteSlotRecords(records);
 }
 
+// Parts of a learner's replays that are not `kept`, of a few megabytes in all; none: all are.
+template <typename Shards, typename Projection = std::identity>
+std::map<std::string, std::string> SaveNextParts(const Shards& shards, int64_t first,
+                                                 const std::set<std::string>& kept,
+                                                 Projection replay_of = {}) {
+  std::map<std::string, std::string> files;
+  uint64_t bytes = 0;
+  int64_t number = first;
+  for (const auto& shard : shards) {
+    const auto& replay = replay_of(shard);
+    for (const uint64_t part : replay.parts()) {
+      const std::string name = ReplayPartFile(number, part);
+      if (kept.contains(name)) continue;
+      bytes += (files[name] = replay.SavePart(part)).size();
+      if (bytes >= PartRule().bytes_max) return files;
+    }
+    ++number;
+  }
+  return files;
+}
+
 // `all`: shards of all learners. kBadData; the replays of some shards may have changed then.
 template <typename Shards, typename Projection = std::identity>
 Status RestoreReplays(const std::map<std::string, std::string>& files, int64_t first, int64_t all,

@@ -55,6 +55,35 @@ TEST(ReplayFilesTest, ShardsHaveFilesOfTheirPartsAndKeptOnesAreEmpty) {
   }
 }
 
+// What is saved some parts at a time is what one save has; parts that are there are left out.
+TEST(ReplayFilesTest, PartsCanBeSavedAheadInTurns) {
+  const ReplayShape shape = {
+      .capacity = 12, .observation_bytes = 1 << 21, .parts = {.parts_max = 6, .bytes_min = 1}};
+  std::vector<UnrollReplay> shards = {UnrollReplay(shape), UnrollReplay(shape)};
+  Unroll unroll;
+  unroll.entries = 2, unroll.headers.resize(2), unroll.observations.resize(2 << 21);
+  for (int block = 0; block < 9; ++block)
+    for (UnrollReplay& shard : shards) {
+      unroll.observations[0] = static_cast<std::byte>(block);
+      shard.Add(unroll);
+    }
+  Files whole;
+  SaveReplays(shards, kFirst, {}, whole);
+  whole.erase(kReplayFile);
+  Files ahead = {{"replay-3-1.bin", whole.at("replay-3-1.bin")}};
+  int turns = 0;
+  for (;; ++turns) {
+    std::set<std::string> kept;
+    for (const auto& [name, bytes] : ahead) kept.insert(name);
+    const Files next = SaveNextParts(shards, kFirst, kept);
+    if (next.empty()) break;
+    EXPECT_LE(next.size(), 3u) << "16 MB, of parts of 8";
+    for (const auto& [name, bytes] : next) EXPECT_TRUE(ahead.emplace(name, bytes).second) << name;
+  }
+  EXPECT_GT(turns, 2);
+  EXPECT_EQ(ahead, whole);
+}
+
 TEST(ReplayFilesTest, ALearnerReadsTheFilesOfItsShards) {
   auto shards = TwoShards(), others = TwoShards();
   AddBlocks(shards, 21);

@@ -142,6 +142,9 @@ class ReplayLearner final : public Agent {
            std::ranges::all_of(groups_, [](const Group& g) { return g.optimizer.finite(); });
   }
   Files Save(Part part, const std::set<std::string>& kept) const override;
+  Files SaveNextParts(const std::set<std::string>& kept) const override {
+    return samara::SaveNextParts(parts_, first_shard_, kept);
+  }
   Status Restore(const Files& files, Part part) override;
 
  private:
