@@ -29,7 +29,7 @@ def test_a_run_that_is_interrupted_goes_on_with_its_replay(tmp_path, how):
 @pytest.mark.parametrize("words, says", [
     (["env.id=CartPole-v1"], "run.algorithm=d4pg: the environment's actions are discrete"),
     (["d4pg.value_min=5"], "expected it below d4pg.value_max"),
-    (["network.layers=normalize, dense 8 relu"], "expected dense layers alone"),
+    (["network.layers=dense 8 vbn relu"], "expected dense layers alone"),
 ])
 def test_what_cannot_work_is_refused(tmp_path, words, says):
     refused = samara("train", *PENDULUM, *words, "--out", tmp_path / "run")

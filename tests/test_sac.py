@@ -6,11 +6,16 @@ import shutil
 import signal
 import time
 
+import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 from samara_cli import Running, ok, resume, samara, train
 from test_launch import until
 from test_ppo import hash_of
 from test_train_ranks import ranks_of, result, start
+
+import samara as package
 
 PENDULUM = ["classic/pendulum-sac", "run.random_episodes=0", "learn.test_episodes=4"]
 SHORT = [*PENDULUM, "learn.frames=3000"]
@@ -56,8 +61,52 @@ INTERRUPTIONS = [signal.SIGTERM, signal.SIGKILL]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", INTERRUPTIONS)
-def test_a_run_that_is_interrupted_goes_on_with_its_replay(tmp_path, how):
-    expect_the_same_bits_after_interruptions(tmp_path, how, *SHARDS, "learn.frames=12000")
+@pytest.mark.parametrize("layers", ["dense 64 relu, dense 64 relu", "normalize, dense 64 relu, dense 64 relu"])
+def test_a_run_that_is_interrupted_goes_on_with_its_replay(tmp_path, how, layers):
+    expect_the_same_bits_after_interruptions(tmp_path, how, *SHARDS, "learn.frames=12000", f"network.layers={layers}")
+
+
+# Statistics of observations, which every update merges over shards and ranks.
+NORMALIZED = [*SHARDS, "learn.frames=2000", "network.layers=normalize, dense 32 relu", "run.checkpoint_seconds=1"]
+
+
+def test_actors_threads_and_ranks_leave_no_trace_in_statistics(tmp_path):
+    expect_the_same_bits_of_any_workers(tmp_path, *NORMALIZED)
+
+
+def test_a_run_with_statistics_that_is_killed_on_two_ranks_goes_on_on_one(tmp_path):
+    words, folder = [*NORMALIZED, "learn.frames=6000"], tmp_path / "cut"
+    first = hash_of(train(tmp_path / "whole", *words))
+    ranks = start("samara", 2, *words, "--out", folder)
+    until(lambda: list(folder.glob("checkpoints/*/statistics.bin")))
+    os.kill(ranks_of(ranks)[0], signal.SIGKILL)
+    ranks.communicate(timeout=60)
+    assert not (folder / "result.json").exists()
+    assert hash_of(resume(folder)) == first
+
+
+def test_an_exported_agent_normalizes_as_torch_does(tmp_path):
+    """The formula of doc/policy_file_format.md, with the statistics of the file, which are Pendulum's."""
+    run, file = tmp_path / "run", tmp_path / "agent.safetensors"
+    train(run, *NORMALIZED)
+    ok("export", run, file)
+    w = load_file(file)
+    assert w["normalize.mean"].shape == w["normalize.std"].shape == (3,) and 1 < w["normalize.std"][2] < 8
+    # far from what was played, so that numbers are clipped too
+    x = (np.random.default_rng(1).normal(size=(100, 3)) * [2, 2, 12]).astype(np.float32)
+    z = ((torch.from_numpy(x) - w["normalize.mean"]) / w["normalize.std"].clamp_min(0.1)).clamp(-5, 5)
+    assert (z.abs() == 5).any()
+    outputs = (z @ w["fc1.weight"].T + w["fc1.bias"]).relu() @ w["policy.weight"].T + w["policy.bias"]
+    actions = [2 * outputs[:, 0].tanh().numpy()]  # torques of at most 2
+    for target in (run, file):
+        policy = package.Policy(target)
+        actions.append(np.array([policy.predict(row)[0] for row in x]).squeeze())
+    np.testing.assert_allclose(actions[1], actions[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(actions[1], actions[2])
+    scores = [ok("eval", target, "--episodes", "3", "--json").json["returns"] for target in (run, file)]
+    assert scores[0] == scores[1]
+    plain = samara("eval", file, "network.layers=dense 32 relu")
+    assert plain.code == 65 and "normalize" in plain.err
 
 
 # Two shards, each with a replay of three parts, which is full after a third of the run; little is learned.
@@ -130,7 +179,9 @@ def test_an_exported_agent_plays_as_its_run(tmp_path):
      "this environment's are discrete: set it to 0 or more, below 0.693147, or to none"),
     (["env.id=CartPole-v1", "learn.entropy_target=0.7"], "learn.entropy_target=0.7: expected nats from 0 to below 0.693147"),
     (["network.lstm=8"], "network.lstm: sac learns with perceptrons; expected 0"),
-    (["network.layers=normalize, dense 8 relu"], "expected dense layers alone"),
+    (["network.layers=normalize, dense 8 vbn relu"], "expected dense layers alone"),
+    (["env.id=Pendulum-v1?pixels=16", "env.stack=3", "network.layers=normalize, conv 8 4x4/2 relu, dense 8 relu"],
+     "normalize is the first layer of a network whose observations are vectors"),
     (["network.initializer=orthogonal"], "expected glorot"),
     (["replay.start=1e6"], "replay.start=1000000: expected at most replay.capacity=20000"),
     (["replay.capacity=4"], "replay.capacity=4: expected at least the 8 steps of an update"),

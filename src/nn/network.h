@@ -53,6 +53,10 @@ constexpr double kVbnEpsilon = 1e-3;
 // A normalize layer computes (x - mean) / max(deviation, kDeviationMin), clipped to
 // +-kNormalizedMax.
 constexpr float kDeviationMin = 0.1f, kNormalizedMax = 5;
+inline float NormalizedInput(float x, float mean, float deviation) {
+  return std::clamp((x - mean) / std::max(deviation, kDeviationMin), -kNormalizedMax,
+                    kNormalizedMax);
+}
 constexpr EnumName<Activation> kActivationNames[] = {
     {Activation::kRelu, "relu"},        {Activation::kTanh, "tanh"}, {Activation::kNone, "none"},
     {Activation::kSigmoid, "sigmoid"},  {Activation::kElu, "elu"},   {Activation::kSelu, "selu"},

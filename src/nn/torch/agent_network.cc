@@ -373,9 +373,7 @@ Tensor AgentNetworkImpl::Normalized(const Tensor& x) const {
   const float* in = from.data_ptr<float>();
   float* out = to.data_ptr<float>();
   for (int64_t row = 0; row < from.size(0); ++row, in += size, out += size)
-    for (int64_t i = 0; i < size; ++i)
-      out[i] = std::clamp((in[i] - mean[i]) / std::max(deviation[i], kDeviationMin),
-                          -kNormalizedMax, kNormalizedMax);
+    for (int64_t i = 0; i < size; ++i) out[i] = NormalizedInput(in[i], mean[i], deviation[i]);
   return to;
 }
 

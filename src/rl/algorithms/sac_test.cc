@@ -281,9 +281,8 @@ TEST(SacTest, RefusesWhatItHasNoUseFor) {
   };
   EXPECT_EQ(refused({{"network.lstm", "8"}}),
             "network.lstm: sac learns with perceptrons; expected 0");
-  EXPECT_NE(
-      refused({{"network.layers", "\"normalize, dense 8 relu\""}}).find("expected dense layers"),
-      std::string::npos);
+  EXPECT_NE(refused({{"network.layers", "\"dense 8 vbn relu\""}}).find("expected dense layers"),
+            std::string::npos);
   EXPECT_EQ(refused({{"replay.batch", "1"}, {"learn.shards", "2"}}),
             "replay.batch=1: expected at least learn.shards=2");
   EXPECT_NE(refused({{"replay.capacity", "10"}}).find("of an update"), std::string::npos);

@@ -1,6 +1,7 @@
 // The part of learning from a replay that an algorithm defines (replay_learner.h has the rest):
 // perceptrons, how they act, and the gradient of a minibatch. Where observations are images they
-// are the features of an ImageTorso here, which the learner has.
+// are the features of an ImageTorso here, which the learner has; where the network begins with
+// `normalize` they are normalized ones.
 #pragma once
 
 #include <algorithm>

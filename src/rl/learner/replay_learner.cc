@@ -15,6 +15,7 @@
 #include "rl/learner/flat_optimizer.h"
 #include "rl/learner/image_torso.h"
 #include "rl/learner/minibatch_features.h"
+#include "rl/learner/observation_normalizer.h"
 #include "rl/learner/replay_files.h"
 #include "rl/learner/shards.h"
 #include "rl/learner/version_queue.h"
@@ -29,7 +30,7 @@ using Files = std::map<std::string, std::string>;
 
 constexpr char kWeights[] = "weights.safetensors", kOptimizer[] = "optimizer.safetensors",
                kTargets[] = "targets.safetensors", kSlots[] = "slots.bin",
-               kVersions[] = "versions.safetensors";
+               kVersions[] = "versions.safetensors", kStatistics[] = "statistics.bin";
 constexpr char kVersion[] = "version", kSteps[] = "steps";  // metadata
 
 Result<Safetensors> Parsed(const Files& files, const char* name) {
@@ -61,8 +62,9 @@ constexpr uint64_t kTorsoKey = uint64_t{1} << 32;
 
 class ReplayLearner final : public Agent {
  public:
-  // `torso`: null where observations are vectors.
-  ReplayLearner(const AgentSetup& setup, std::unique_ptr<const ImageTorso> torso,
+  // `torso`: null where observations are vectors. `normalized`: numbers of an observation that is
+  // normalized, or 0.
+  ReplayLearner(const AgentSetup& setup, std::unique_ptr<const ImageTorso> torso, size_t normalized,
                 std::unique_ptr<ReplayAlgorithm> algorithm)
       : config_(setup.config),
         keys_(dynamic_cast<const ReplayAlgorithmConfig&>(*setup.config.own).replay),
@@ -91,20 +93,27 @@ class ReplayLearner final : public Agent {
       groups_.emplace_back(config_, ParameterGroup{.name = "torso", .size = torso_size_});
       acting_torso_.emplace(*torso_, slots_, setup.rows_max);
     }
+    if (normalized > 0) {
+      normalizer_.emplace(normalized);
+      acting_normalized_.emplace(normalized, setup.rows_max);
+    }
     for (ParameterGroup part : algorithm_->groups()) {
       part.first += torso_size_;
       groups_.emplace_back(config_, part);
     }
     MakeShards();
-    Publish(0, learned_);
+    Publish(0, Newest());
   }
 
   const ModelShape& shape() const override { return shape_; }
   Status Infer(InferenceBatch& batch) override {
     const auto policy = versions_.Get(batch.version);
     CHECK(policy != nullptr) << "version " << batch.version << " is not kept";
-    const std::span<const float> all = *policy;
-    if (!torso_) {
+    const std::span<const float> all = policy->parameters;
+    if (acting_normalized_) {
+      const NormalizedObservations::Rows rows(*acting_normalized_, policy->normalizer, batch);
+      algorithm_->Act(all, *acting_scratch_, batch);
+    } else if (!torso_) {
       algorithm_->Act(all, *acting_scratch_, batch);
     } else if (!batch.rows.empty()) {
       const ActingTorso::Features features(*acting_torso_, Torso(all), batch);
@@ -131,7 +140,7 @@ class ReplayLearner final : public Agent {
   Result<UpdateReport> Update(std::span<const UnrollStore::Loan> unrolls, double frames) override;
   std::string parameter_hash() const override {
     Sha256 hash;
-    for (const auto& [name, tensor] : Learned(learned_)) {
+    for (const auto& [name, tensor] : Weights(learned_, NormalizerFloats())) {
       hash.Update(name);
       hash.Update({tensor.bytes.data(), tensor.bytes.size()});
     }
@@ -160,6 +169,10 @@ class ReplayLearner final : public Agent {
     ParameterGroup part;
     FlatOptimizer optimizer;
   };
+  // What acts.
+  struct Policy {
+    std::vector<float> parameters, normalizer;  // the latter as ObservationNormalizer has floats
+  };
   // A shard of this learner.
   struct ShardWork {
     UnrollReplay replay;
@@ -169,8 +182,9 @@ class ReplayLearner final : public Agent {
     std::vector<uint64_t> drawn;  // items of the minibatch
     std::vector<Transition> steps;
     std::vector<float> weights, errors;
-    std::optional<MinibatchFeatures> features;  // of images
-    std::vector<float> row;                     // gradient, numbers, largest weight of each shard
+    std::optional<MinibatchFeatures> features;         // of images
+    std::optional<NormalizedObservations> normalized;  // where there is a normalizer
+    std::vector<float> row;  // gradient, numbers, largest weight of each shard
     std::map<std::string, double> numbers;
     // New steps have the largest priority so far (Schaul et al. 2016, algorithm 1).
     void Add(const Unroll& unroll, uint64_t stream) {
@@ -205,10 +219,23 @@ class ReplayLearner final : public Agent {
   void ResetTorso(std::span<const float> learned, std::span<float> targets) const {
     std::ranges::copy(Torso(learned), targets.begin());
   }
+  std::span<const float> NormalizerFloats() const {
+    return normalizer_ ? normalizer_->floats() : std::span<const float>();
+  }
+  // The part of the parameters that acts.
+  std::span<const float> Acting(std::span<const float> all) const {
+    return all.first(torso_size_ + algorithm_->acting());
+  }
   ModelShape Shape() const;
   using Named = std::map<std::string, Tensor>;
   Named Learned(std::span<const float> all, const std::string& suffix = "") const {
     return TensorsOf(algorithm_->learned(), all, suffix);
+  }
+  // And the normalizer's, if there is one: all that a file of weights has.
+  Named Weights(std::span<const float> all, std::span<const float> normalizer) const {
+    Named tensors = Learned(all);
+    if (normalizer_) tensors.merge(ObservationNormalizer::Tensors(normalizer));
+    return tensors;
   }
   Named TensorsOf(const ParameterBlocks& behind, std::span<const float> all,
                   const std::string& suffix = "") const;
@@ -216,17 +243,23 @@ class ReplayLearner final : public Agent {
                      const std::string& suffix = "") const;
   ReplayShape Replay() const;  // of a shard
   void MakeShards();
-  void Publish(uint64_t version, std::span<const float> parameters) {
-    versions_.Publish(version, std::make_shared<const std::vector<float>>(
-                                   parameters.begin(),
-                                   parameters.begin() +
-                                       static_cast<ptrdiff_t>(torso_size_ + algorithm_->acting())));
+  Policy PolicyOf(std::span<const float> all, std::span<const float> normalizer) const {
+    const std::span<const float> acting = Acting(all);
+    return {{acting.begin(), acting.end()}, {normalizer.begin(), normalizer.end()}};
   }
+  Policy Newest() const { return PolicyOf(learned_, NormalizerFloats()); }
+  void Publish(uint64_t version, Policy policy) {
+    versions_.Publish(version, std::make_shared<const Policy>(std::move(policy)));
+  }
+  Status UpdateStatistics(std::span<const UnrollStore::Loan> unrolls);
   void SampleAndDifferentiate(size_t index, ShardWork& part) const;
   Result<bool> TakeStep(double frames, UpdateReport& report);
   bool StepGroups(std::span<const float> gradient, double frames, UpdateReport& report);
   std::string SaveOptimizer() const;
   Status RestoreOptimizer(const Safetensors& saved, std::vector<Group>& groups) const;
+  Status RestoreNormalizer(const Files& files, Part part, const Named& weights,
+                           std::optional<ObservationNormalizer>& normalizer) const;
+  Status RestoreVersions(const Safetensors& saved, std::map<uint64_t, Policy>& versions) const;
   const LearningConfig config_;
   const ReplayKeys keys_;
   const HindsightRule hindsight_;
@@ -240,11 +273,13 @@ class ReplayLearner final : public Agent {
   const std::unique_ptr<ReplayAlgorithm> algorithm_;
   const ModelShape shape_;
   std::vector<float> learned_, targets_;  // the torso's, then the algorithm's
+  std::optional<ObservationNormalizer> normalizer_;
   std::vector<Group> groups_;
   ShardThreads threads_;
-  const std::unique_ptr<ReplayScratch> acting_scratch_;  // of inference
-  std::optional<ActingTorso> acting_torso_;              // the same
-  VersionQueue<const std::vector<float>> versions_;
+  const std::unique_ptr<ReplayScratch> acting_scratch_;      // of inference
+  std::optional<ActingTorso> acting_torso_;                  // the same
+  std::optional<NormalizedObservations> acting_normalized_;  // the same
+  VersionQueue<const Policy> versions_;
   std::vector<ShardWork> parts_;
   std::vector<float> row_;  // the sum of the shards' rows
   uint64_t version_ = 0, steps_ = 0;
@@ -298,9 +333,11 @@ void ReplayLearner::MakeShards() {
                       .weights = std::vector<float>(rows),
                       .errors = std::vector<float>(rows),
                       .features = std::nullopt,
+                      .normalized = std::nullopt,
                       .row = {},
                       .numbers = {}});
     if (torso_) parts_.back().features.emplace(*torso_, rows, algorithm_->learned_sees_next());
+    if (normalizer_) parts_.back().normalized.emplace(normalizer_->numbers(), 2 * rows);
   }
 }
 
@@ -320,6 +357,7 @@ void ReplayLearner::SampleAndDifferentiate(size_t index, ShardWork& part) const 
   const auto learned = std::span<const float>(learned_), targets = std::span<const float>(targets_);
   if (torso_)
     part.features->Replace(part.replay, part.drawn, Torso(learned), Torso(targets), part.steps);
+  if (normalizer_) part.normalized->Replace(normalizer_->floats(), part.steps);
   // 3 gradient; as often as its steps count among all
   part.row.resize(learned_.size());
   ReplayMinibatch minibatch{
@@ -391,6 +429,21 @@ Result<bool> ReplayLearner::TakeStep(double frames, UpdateReport& report) {
   return taken;
 }
 
+// The statistics of everything that was played until now, on all learners.
+Status ReplayLearner::UpdateStatistics(std::span<const UnrollStore::Loan> unrolls) {
+  std::vector<std::span<const float>> rows;
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    const size_t begin = i * unrolls.size() / parts_.size();
+    const size_t end = (i + 1) * unrolls.size() / parts_.size();
+    parts_[i].row = normalizer_->Moments(unrolls.subspan(begin, end - begin));
+    rows.emplace_back(parts_[i].row);
+  }
+  std::vector<float> sum(rows[0].size());
+  RETURN_IF_ERROR(AddShards(combiner_, rows, sum));
+  normalizer_->Merge(sum);
+  return Status::Ok();
+}
+
 Result<UpdateReport> ReplayLearner::Update(std::span<const UnrollStore::Loan> unrolls,
                                            double frames) {
   UpdateReport report;
@@ -403,6 +456,7 @@ Result<UpdateReport> ReplayLearner::Update(std::span<const UnrollStore::Loan> un
     for (size_t u = i * unrolls.size() / parts_.size();
          u < (i + 1) * unrolls.size() / parts_.size(); ++u)
       parts_[i].Add(*unrolls[u], share_.first + unrolls[u]->slot);
+  if (normalizer_) RETURN_IF_ERROR(UpdateStatistics(unrolls));
   report.seconds_batch = SecondsSince(clock);
 
   const uint64_t due = keys_.Due(config_.learn, version_ + 1);
@@ -417,7 +471,7 @@ Result<UpdateReport> ReplayLearner::Update(std::span<const UnrollStore::Loan> un
 
   // 5 publish
   clock = Now();
-  Publish(++version_, learned_);
+  Publish(++version_, Newest());
   report.seconds_step += SecondsSince(clock);
   return report;
 }
@@ -454,9 +508,10 @@ Files ReplayLearner::Save(Part part, const std::set<std::string>& kept) const {
                         std::map<std::string, std::string> metadata = {}) {
     files[name] = FormatSafetensors({std::move(tensors), std::move(metadata)}).ValueOrThrow();
   };
-  save(kWeights, Learned(learned_), {{kVersion, std::to_string(version_)}});
+  save(kWeights, Weights(learned_, NormalizerFloats()), {{kVersion, std::to_string(version_)}});
   if (part == Part::kWeights) return files;
   files[kOptimizer] = SaveOptimizer();
+  if (normalizer_) files[kStatistics] = normalizer_->Save();
   save(kTargets, TensorsOf(algorithm_->targets(), targets_));
   SaveReplays(parts_, first_shard_, kept, files);
   if (part == Part::kRun) return files;
@@ -466,12 +521,52 @@ Files ReplayLearner::Save(Part part, const std::set<std::string>& kept) const {
   std::map<std::string, Tensor> versions;
   std::vector<float> all = learned_;
   for (const auto& [number, policy] : versions_.all()) {
-    std::ranges::copy(*policy, all.begin());
-    for (auto& [name, tensor] : Learned(all))
+    std::ranges::copy(policy->parameters, all.begin());
+    for (auto& [name, tensor] : Weights(all, policy->normalizer))
       versions[std::to_string(number) + "/" + name] = std::move(tensor);
   }
   save(kVersions, std::move(versions));
   return files;
+}
+
+// The normalizer of a checkpoint, or of weights alone.
+Status ReplayLearner::RestoreNormalizer(const Files& files, Part part, const Named& weights,
+                                        std::optional<ObservationNormalizer>& normalizer) const {
+  if (!normalizer) {
+    if (!ObservationNormalizer::In(weights)) return Status::Ok();
+    return {Code::kBadData, std::string(kWeights) +
+                                ": is of a network that begins with normalize, this run's "
+                                "does not"};
+  }
+  auto floats = normalizer->FromTensors(weights);
+  if (!floats.ok()) return floats.status().Annotate(kWeights);
+  const auto saved = files.find(kStatistics);
+  if (saved == files.end() && part != Part::kWeights)
+    return {Code::kBadData, std::string("holds no ") + kStatistics};
+  return normalizer->Restore(*std::move(floats), saved == files.end() ? nullptr : &saved->second)
+      .Annotate(kStatistics);
+}
+
+Status ReplayLearner::RestoreVersions(const Safetensors& saved,
+                                      std::map<uint64_t, Policy>& versions) const {
+  std::map<uint64_t, Named> tensors;
+  for (const auto& [name, tensor] : saved.tensors) {
+    const size_t slash = name.find('/');
+    if (slash == std::string::npos)
+      return {Code::kBadData, fmt::format("{}: {} names no version", kVersions, name)};
+    tensors[std::strtoull(name.c_str(), nullptr, 10)][name.substr(slash + 1)] = tensor;
+  }
+  std::vector<float> all(learned_.size()), normalizer;
+  for (const auto& [number, named] : tensors) {
+    RETURN_IF_ERROR(FromTensors(algorithm_->learned(), named, all).Annotate(kVersions));
+    if (normalizer_) {
+      auto floats = normalizer_->FromTensors(named);
+      if (!floats.ok()) return floats.status().Annotate(kVersions);
+      normalizer = *std::move(floats);
+    }
+    versions[number] = PolicyOf(all, normalizer);
+  }
+  return Status::Ok();
 }
 
 Status ReplayLearner::Restore(const Files& files, Part part) {
@@ -481,6 +576,8 @@ Status ReplayLearner::Restore(const Files& files, Part part) {
   std::vector<float> learned = learned_, targets = targets_;
   const ParameterBlocks& blocks = algorithm_->learned();
   RETURN_IF_ERROR(FromTensors(blocks, weights.tensors, learned).Annotate(kWeights));
+  std::optional<ObservationNormalizer> normalizer = normalizer_;
+  RETURN_IF_ERROR(RestoreNormalizer(files, part, weights.tensors, normalizer));
   std::vector<Group> groups = groups_;
   uint64_t sampled = steps_;
   if (part != Part::kWeights || files.contains(kOptimizer)) {
@@ -494,21 +591,11 @@ Status ReplayLearner::Restore(const Files& files, Part part) {
     ResetTorso(learned, targets);
     algorithm_->ResetTargets(Behind(std::span<const float>(learned)), Behind(std::span(targets)));
   }
-  std::map<uint64_t, std::vector<float>> versions;
+  std::map<uint64_t, Policy> versions;
   std::optional<ActingTorso::Slots> frames;
   if (part == Part::kSlots) {
     ASSIGN_OR_RETURN(const Safetensors saved, Parsed(files, kVersions));
-    std::map<uint64_t, std::map<std::string, Tensor>> tensors;
-    for (const auto& [name, tensor] : saved.tensors) {
-      const size_t slash = name.find('/');
-      if (slash == std::string::npos)
-        return {Code::kBadData, fmt::format("{}: {} names no version", kVersions, name)};
-      tensors[std::strtoull(name.c_str(), nullptr, 10)][name.substr(slash + 1)] = tensor;
-    }
-    for (const auto& [number, named] : tensors) {
-      versions[number].resize(learned.size());
-      RETURN_IF_ERROR(FromTensors(blocks, named, versions[number]).Annotate(kVersions));
-    }
+    RETURN_IF_ERROR(RestoreVersions(saved, versions));
     const auto memory = files.find(kSlots);
     if (memory == files.end()) return {Code::kBadData, std::string("holds no ") + kSlots};
     ASSIGN_OR_RETURN(const auto records, ReadSlotRecords(memory->second, share_, slots_));
@@ -522,10 +609,10 @@ Status ReplayLearner::Restore(const Files& files, Part part) {
     for (ShardWork& shard : parts_) shard.replay.EndStreams();
   if (frames) acting_torso_->Restore(*std::move(frames));
   learned_ = std::move(learned), targets_ = std::move(targets);
-  groups_ = std::move(groups);
+  groups_ = std::move(groups), normalizer_ = std::move(normalizer);
   if (part != Part::kWeights) version_ = version, steps_ = sampled;
-  for (const auto& [number, parameters] : versions) Publish(number, parameters);
-  if (versions.empty()) Publish(version_, learned_);
+  for (auto& [number, policy] : versions) Publish(number, std::move(policy));
+  if (versions.empty()) Publish(version_, Newest());
   return Status::Ok();
 }
 
@@ -569,9 +656,10 @@ Result<std::unique_ptr<Agent>> MakeReplayLearner(const AgentSetup& setup,
   RETURN_IF_ERROR(CheckKeys(setup));
   AgentSetup behind = setup;
   ASSIGN_OR_RETURN(auto torso, ImageTorso::Split(behind));
+  ASSIGN_OR_RETURN(const size_t normalized, ObservationNormalizer::Split(behind));
   ASSIGN_OR_RETURN(auto algorithm, make(behind));
   return std::unique_ptr<Agent>(
-      std::make_unique<ReplayLearner>(setup, std::move(torso), std::move(algorithm)));
+      std::make_unique<ReplayLearner>(setup, std::move(torso), normalized, std::move(algorithm)));
 }
 
 }  // namespace samara
