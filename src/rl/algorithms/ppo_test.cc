@@ -341,6 +341,45 @@ TEST(PpoTest, AValueMovesAtMostAsFarAsItsClip) {
   EXPECT_NE(clipped, gradient());
 }
 
+// The larger of the two squared errors, and no derivative where it is that of the bounded value: by
+// hand, of a value that has moved from 0 to 0.3 with a clip of 0.1, for targets that are rewards.
+TEST(PpoTest, TheClippedValuesLossByHand) {
+  struct Step {
+    float target;
+    double squared, error;  // the larger square; what the value's derivative is
+  };
+  // (0.3 - target)^2 and (0.1 - target)^2
+  const Step steps[] = {{1, 0.81, 0}, {-1, 1.69, 1.3}, {0.25F, 0.0225, 0}, {0.1F, 0.04, 0.2}};
+  const AgentNetwork network = SmallNetwork();
+  const Tensor bias = network->named_parameters()["value_bias"];
+  const auto set = [&](double value) {
+    const torch::NoGradGuard no_gradient;
+    for (Tensor& parameter : network->parameters()) parameter.zero_();
+    Tensor(bias).fill_(value);
+  };
+  set(0);
+  std::vector<float> targets;
+  double squared = 0, error = 0;
+  for (const Step& step : steps) {
+    targets.push_back(step.target);
+    squared += step.squared / std::size(steps), error += step.error / std::size(steps);
+  }
+  const Tensor never = torch::zeros({std::ssize(steps), 1}, torch::kBool);
+  LearnerBatch batch = RandomBatch(torch::tensor(targets).unsqueeze(1), never, never);
+  SetRatios(std::vector<double>(std::size(steps), 1), batch);
+  Passes passes(PpoConfig({{"ppo.gamma", "0"},
+                           {"ppo.value_clip", "0.1"},
+                           {"ppo.value_cost", "0.7"},
+                           {"learn.minibatches", "1"}}),
+                batch, *network);
+  (void)passes.Loss(0, 0);
+  set(0.3);
+  const ShardLoss loss = passes.Loss(1, 0);
+  EXPECT_NEAR(NumberOf(loss, "value_loss"), 0.5 * squared, 1e-6);
+  const auto by_bias = torch::autograd::grad({loss.total}, {bias})[0];
+  EXPECT_NEAR(by_bias.item<double>(), 0.7 * error, 1e-6);
+}
+
 TEST(PpoTest, StopsAtItsTarget) {
   const LearnerBatch batch = OfEpisodes(2, 2, 9);
   const AgentNetwork network = SmallNetwork();

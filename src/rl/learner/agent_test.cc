@@ -173,6 +173,37 @@ TEST(AgentTest, AnUpdateOfManyStepsIsRepeatedBitByBit) {
   }
 }
 
+// The pass after which the policy has moved beyond the target is the last one: how far it moves in
+// each pass follows from updates of one pass less.
+TEST(AgentTest, AnUpdateEndsBeyondItsTargetDivergence) {
+  const auto update = [](const std::string& epochs, double target) {
+    AgentSetup setup = PpoSetup(1);
+    Set(setup, {{"learn.epochs", epochs.c_str()}, {"learn.minibatches", "1"}});
+    Set(setup, {{"ppo.target_kl", std::to_string(target).c_str()}});
+    setup.config.optimizer.learning_rate = 0.02;
+    Play play(setup, 10);
+    for (int i = 0; i <= 10; ++i) play.Step(4);
+    const UpdateReport report = play.agent().Update(play.Take(4), 0).ValueOrThrow();
+    return std::tuple(report.steps, report.numbers.at("kl"), play.agent().parameter_hash());
+  };
+  std::vector<double> kl;  // of each pass
+  std::vector<std::string> hashes;
+  double sum = 0;
+  for (int epochs = 1; epochs <= 4; ++epochs) {
+    const auto [steps, mean, hash] = update(std::to_string(epochs), 0);
+    EXPECT_EQ(steps, epochs);
+    kl.push_back(mean * epochs - sum), hashes.push_back(hash);
+    sum = mean * epochs;
+  }
+  ASSERT_LT(kl[0], 1e-6) << "of the policy that acted";
+  ASSERT_LT(kl[1], 0.9 * kl[2]);
+  const auto [steps, mean, hash] = update("4", (kl[1] + kl[2]) / 2);
+  EXPECT_EQ(steps, 3);
+  EXPECT_EQ(hash, hashes[2]);
+  EXPECT_EQ(std::get<0>(update("4", kl[1] / 2)), 2);
+  EXPECT_EQ(std::get<0>(update("4", 1e3)), 4);
+}
+
 // A loss that is not finite changes nothing and is said.
 TEST(AgentTest, WhatIsNotFiniteIsSkipped) {
   Play play(MakeSetup(Vectors(3, true, 2), "mlp-8-tanh", 0, 0.1), 3);
