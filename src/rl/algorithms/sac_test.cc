@@ -238,6 +238,74 @@ TEST(ReplayLearnerTest, ActingIsAFunctionOfTheRow) {
   EXPECT_NE(act({1}, true), act({1}, false));
 }
 
+// Written out for a policy whose outputs do not depend on the observation, and critics that are
+// linear in the action: the loss is the mean over steps of the sum over dimensions of
+// alpha log pi(a_d) - c_d a_d. A mean over dimensions would divide the temperature by their number.
+TEST(SacTest, TheTemperatureCountsAlikeInEachDimensionOfAnAction) {
+  constexpr size_t kRows = 64;
+  constexpr double kAlpha = 0.3;
+  for (const size_t dimensions : {1, 6}) {
+    AgentSetup setup = SacSetup({{"network.layers", "\"linear\""},
+                                 {"learn.entropy_cost", "0.3"},
+                                 {"learn.entropy_target", "\"none\""}});
+    setup.environment.action = {.discrete = false,
+                                .n = static_cast<int64_t>(dimensions),
+                                .low = std::vector<float>(dimensions, -1),
+                                .high = std::vector<float>(dimensions, 1)};
+    const auto algorithm = MakeSac(setup).ValueOrThrow();
+    std::vector<float> learned(algorithm->learned().size()), targets(algorithm->targets().size());
+    auto tensors = algorithm->learned().Tensors(learned);  // zeros
+    std::vector<float> bias, slopes(kInputs);
+    for (size_t d = 0; d < dimensions; ++d) bias.push_back(0.1F * static_cast<float>(d) - 0.2F);
+    for (size_t d = 0; d < dimensions; ++d) bias.push_back(0.3F - 0.2F * static_cast<float>(d));
+    for (size_t d = 0; d < dimensions; ++d) slopes.push_back(0.5F + static_cast<float>(d));
+    tensors["policy_bias"] = Tensor::OfFloats({static_cast<int64_t>(2 * dimensions)}, bias);
+    for (const char* critic : {"critic1_value_weight", "critic2_value_weight"})
+      tensors[critic] = Tensor::OfFloats({1, static_cast<int64_t>(kInputs + dimensions)}, slopes);
+    ASSERT_TRUE(algorithm->learned().FromTensors(tensors, learned).ok());
+
+    const std::vector<float> observation(kInputs), action(dimensions);
+    const auto bytes = std::as_bytes(std::span(observation));
+    const std::vector<Transition> steps(kRows, {.observation = bytes,
+                                                .action = action,
+                                                .reward = 0,
+                                                .next_observation = bytes,
+                                                .discount = 0});
+    const std::vector<float> weights(kRows, 1.0F);
+    std::vector<float> gradient(learned.size()), errors(kRows);
+    const CounterRng noise(9);
+    const auto numbers = algorithm->Gradient({.steps = steps,
+                                              .weights = weights,
+                                              .learned = learned,
+                                              .targets = targets,
+                                              .noise = noise,
+                                              .errors = errors},
+                                             *algorithm->MakeScratch(kRows), gradient);
+    const std::vector<float> found =
+        algorithm->learned().Tensors(gradient).at("policy_bias").Floats();
+    double loss = 0;
+    for (size_t d = 0; d < dimensions; ++d) {
+      const double mean = bias[d], parameter = bias[dimensions + d], c = slopes[kInputs + d];
+      const double deviation = std::log1p(std::exp(parameter)) + 1e-3;
+      const double slope = 1 / (1 + std::exp(-parameter));
+      double by_mean = 0, by_parameter = 0;
+      for (size_t i = 0; i < kRows; ++i) {
+        const double draw = noise.Normal((kRows + i) * dimensions + d);
+        const double a = std::tanh(mean + deviation * draw);
+        const double log_pi = -0.5 * draw * draw - std::log(deviation) - 0.5 * std::log(2 * M_PI) -
+                              std::log(1 - a * a);
+        loss += (kAlpha * log_pi - c * a) / kRows;
+        const double by_sample = kAlpha * 2 * a - c * (1 - a * a);
+        by_mean += by_sample / kRows;
+        by_parameter += (by_sample * draw - kAlpha / deviation) * slope / kRows;
+      }
+      EXPECT_NEAR(found[d], by_mean, 1e-5) << d << " of " << dimensions;
+      EXPECT_NEAR(found[dimensions + d], by_parameter, 1e-5) << d << " of " << dimensions;
+    }
+    EXPECT_NEAR(numbers.at("policy_loss"), loss, 1e-4);
+  }
+}
+
 TEST(SacTest, WithoutATargetTheTemperatureIsTheCost) {
   for (const char* cost : {"0", "0.2"}) {
     const AgentSetup setup =
