@@ -61,6 +61,7 @@ struct Algorithm {
   const char* name;
   bool discrete;
   Settings settings;
+  friend void PrintTo(const Algorithm& algorithm, std::ostream* out) { *out << algorithm.label; }
 };
 const Algorithm kAlgorithms[] = {
     {"sac", "sac", false, {{"learn.entropy_target", "\"-2\""}, {"learn.entropy_cost", "0.3"}}},
