@@ -158,7 +158,7 @@ def test_a_key_of_another_algorithm_is_refused(words, says):
 def test_keys_are_listed_with_their_algorithm():
     about = {row["name"].split(" = ")[0]: row["about"] for row in ok("list", "keys", "--json").json["keys"]}
     assert about["ga.population"].endswith(f"[{EVOLUTION}]") and about["vtrace.gamma"].endswith("[vtrace]")
-    assert about["network.lstm"].endswith(" [learning]")
+    assert about["network.lstm"].endswith(" [learning]") and about["network.gru"].endswith(" [learning]")
     assert "[" not in about["run.seed"] and "[" not in about["network.name"]
 
 

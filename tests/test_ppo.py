@@ -74,7 +74,8 @@ def test_the_best_agent_of_regular_evaluations_is_kept(tmp_path):
 
 
 @pytest.mark.parametrize("words", [[*PENDULUM, "learn.updates=12"], [*PENDULUM, "learn.updates=12", "learn.lag=1"],
-                                   [*RECALL, "learn.updates=6"]], ids=["pendulum", "pendulum-lag", "recall-lstm"])
+                                   [*RECALL, "learn.updates=6"], [*RECALL, "learn.updates=6", "network.lstm=0", "network.gru=24"]],
+                         ids=["pendulum", "pendulum-lag", "recall-lstm", "recall-gru"])
 def test_actors_leave_no_trace(tmp_path, words):
     first = train(tmp_path / "a", *words, "fleet.threads=1")
     assert hash_of(train(tmp_path / "b", *words, "fleet.threads=3", "learn.threads=1")) == hash_of(first)
@@ -124,6 +125,8 @@ def test_ranks_learn_what_one_learns(tmp_path):
     (["learn.minibatches=3000"], "learn.minibatches=3000: expected at most the"),
     (["network.lstm=8", "network.value=shared"], "expected sequences"),
     (["network.lstm=8", "ppo.units=sequences", "learn.minibatches=1"], "network.value=separate"),
+    (["network.gru=8", "network.value=shared"], "ppo.units=transitions with network.gru=8: a state belongs"),
+    (["network.gru=8", "ppo.units=sequences", "learn.minibatches=1"], "network.value=separate"),
     (["network.deviation=free"], "actions are discrete"),
     (["network.initial_deviation=0.5"], "only with network.deviation=free"),
     (["network.layers=conv 8 3x3 relu, normalize, dense 8 relu"], "normalize"),

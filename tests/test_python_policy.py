@@ -4,6 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 import samara
+import torch
 from safetensors.numpy import load_file
 from samara_cli import ATARI, CARTPOLE, ok, train
 
@@ -41,6 +42,8 @@ def play(policy, env, episodes, rewards=False):
     pytest.param(["classic/catch-vtrace", "learn.frames=5000", "network.lstm=8", "network.reward_input=true", *LEARNING],
                  "Catch-v0", 10, {}, marks=pytest.mark.slow),
     pytest.param(["memory/recall-r2d2", "learn.frames=3000", *LEARNING], "Recall-v0", 10, {}, marks=pytest.mark.slow),
+    pytest.param(["memory/recall-r2d2", "learn.frames=3000", "network.lstm=0", "network.gru=16", *LEARNING], "Recall-v0", 10, {},
+                 marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_a_policy_plays_the_episodes_of_eval(words, env, episodes, keys, tmp_path):
     run = tmp_path / "run"
@@ -97,6 +100,28 @@ def test_a_recurrent_policy_remembers_each_episode_apart(tmp_path):
             _, state = policy.predict(row, state)
         again, state = policy.predict(draws[0], state, episode_start=np.array([True, True, True]))
         assert (again == together[0]).all()
+
+
+@pytest.mark.parametrize("core", ["lstm", "gru"])
+def test_a_learners_core_is_the_cell_of_pytorch(core, tmp_path):
+    """The exported tensors, strictly loaded, choose the actions of the run through an episode of draws."""
+    train(tmp_path / "run", "classic/cartpole-vtrace", "learn.frames=3000", f"network.{core}=8", *LEARNING)
+    ok("export", tmp_path / "run", tmp_path / "agent.safetensors")
+    tensors = {name: torch.from_numpy(x) for name, x in load_file(tmp_path / "agent.safetensors").items()}
+    cell = {"lstm": torch.nn.LSTMCell, "gru": torch.nn.GRUCell}[core](64, 8)
+    cell.load_state_dict({name[len(core) + 1:]: x for name, x in tensors.items() if name.startswith(core + ".")})
+    state, actions = None, []
+    with samara.load(tmp_path / "run").policy() as policy, torch.no_grad():
+        for row in np.random.default_rng(2).normal(size=(100, 4)).astype(np.float32):
+            x = torch.from_numpy(row)[None]
+            for name in ("fc1", "fc2"):
+                x = (x @ tensors[f"{name}.weight"].T + tensors[f"{name}.bias"]).tanh()
+            state = cell(x, state)
+            x = state[0] if core == "lstm" else state
+            [outputs] = x @ tensors["policy.weight"].T + tensors["policy.bias"]
+            actions.append(policy(row))
+            assert abs(outputs[0] - outputs[1]) < 1e-4 or actions[-1] == int(outputs.argmax())
+    assert set(actions) == {0, 1}
 
 
 def test_a_network_that_fails_is_an_error_and_not_an_action(tmp_path):

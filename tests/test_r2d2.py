@@ -16,8 +16,9 @@ SHARDS = [*RECALL, "learn.frames=20000", "learn.shards=2", "replay.capacity=6000
 
 
 @pytest.mark.default_tier
-def test_recall_is_learned_in_seconds(tmp_path):
-    assert train(tmp_path / "run", *RECALL)["test_mean"] >= 0.9
+@pytest.mark.parametrize("words", [[], ["network.lstm=0", "network.gru=32", "learn.frames=150000"]], ids=["lstm", "gru"])
+def test_recall_is_learned_in_seconds(tmp_path, words):
+    assert train(tmp_path / "run", *RECALL, *words)["test_mean"] >= 0.9
 
 
 def test_actors_threads_and_ranks_leave_no_trace(tmp_path):

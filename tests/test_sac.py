@@ -179,6 +179,7 @@ def test_an_exported_agent_plays_as_its_run(tmp_path):
      "this environment's are discrete: set it to 0 or more, below 0.693147, or to none"),
     (["env.id=CartPole-v1", "learn.entropy_target=0.7"], "learn.entropy_target=0.7: expected nats from 0 to below 0.693147"),
     (["network.lstm=8"], "network.lstm: sac learns with perceptrons; expected 0"),
+    (["network.gru=8"], "network.gru: sac learns with perceptrons; expected 0"),
     (["network.layers=normalize, dense 8 vbn relu"], "expected dense layers alone"),
     (["env.id=Pendulum-v1?pixels=16", "env.stack=3", "network.layers=normalize, conv 8 4x4/2 relu, dense 8 relu"],
      "normalize is the first layer of a network whose observations are vectors"),

@@ -121,6 +121,7 @@ def test_kill_and_resume_give_the_same_bits(tmp_path, how):
     (["learn.entropy_target=high"], "number of nats"),
     (["learn.entropy_target=nan"], "number of nats"),
     (["network.lstm=65536"], "no memory"),
+    (["network.lstm=8", "network.gru=4"], "network.lstm=8 with network.gru=4: a network has one recurrent core"),
     (["learn.shards=3"], "divisor"),
     (["vtrace.c_clip=2"], "rho_clip"),
     (["learn.frames=0"], "budget"),

@@ -74,14 +74,14 @@ std::string TaskOf(const Preset& preset) {
   return CutLine(name.substr(name.find_last_of(":/") + 1), kTaskColumns);
 }
 
-// "sac"; R2D2 without its LSTM is DQN of sequences.
+// "sac"; R2D2 without a core is DQN of sequences.
 std::string MethodOf(const Preset& preset) {
   const std::string algorithm = TextIn(preset.toml, "run.algorithm");
   if (algorithm != "r2d2") return algorithm;
   ExperimentConfig config;
   config.ChooseAlgorithm(preset.toml);
   const bool parsed = config.Table().ParseToml(preset.toml, preset.name).ok();
-  return parsed && config.learning.network.lstm == 0 ? "r2d2 (dqn)" : algorithm;
+  return parsed && !config.learning.network.core() ? "r2d2 (dqn)" : algorithm;
 }
 
 Rows PresetRows() {

@@ -13,12 +13,24 @@ constexpr std::pair<std::string_view, std::string_view> kSuffixes[] = {
     {"lstm_input", "lstm.weight_ih"},
     {"lstm_recurrent", "lstm.weight_hh"},
     {"lstm_bias", "lstm.bias_ih"},
+    {"gru_input", "gru.weight_ih"},
+    {"gru_recurrent", "gru.weight_hh"},
+    {"gru_bias", "gru.bias_ih"},
     {"normalize_mean", "normalize.mean"},
     {"normalize_deviation", "normalize.std"},
     {"_weight", ".weight"},
     {"_bias", ".bias"},
 };
-constexpr char kSecondBias[] = "lstm.bias_hh";
+
+// A core's two biases of PyTorch, which are one in a learner: their sums, but for the last gates,
+// those of both.
+struct CoreBiases {
+  const char* first;
+  const char* second;
+  size_t gates, apart;  // apart: gates at the end that are not summed
+};
+constexpr CoreBiases kCoreBiases[] = {{"lstm.bias_ih", "lstm.bias_hh", 4, 0},
+                                      {"gru.bias_ih", "gru.bias_hh", 3, 1}};
 
 // Whether it is a parameter of a user's module.
 bool OfModule(std::string_view name) {
@@ -91,29 +103,62 @@ Result<NamedTensors> Converted(const NamedTensors& tensors, bool to_torch) {
   return converted;
 }
 
+Status CheckBias(const std::string& name, const Tensor& bias, size_t parts) {
+  if (bias.shape.size() == 1 && bias.type == Tensor::Type::kFloat32 &&
+      static_cast<size_t>(bias.shape[0]) % parts == 0)
+    return Status::Ok();
+  return {Code::kBadData, name + ": expected " + std::to_string(parts) + " float32 numbers a unit"};
+}
+
+Tensor OfVector(const std::vector<float>& values) {
+  return Tensor::OfFloats({static_cast<int64_t>(values.size())}, values);
+}
+
+// Makes two biases of a learner's one.
+Status Split(const CoreBiases& core, NamedTensors& tensors) {
+  const auto bias = tensors.find(core.first);
+  if (bias == tensors.end()) return Status::Ok();
+  RETURN_IF_ERROR(CheckBias(core.first, bias->second, core.gates + core.apart));
+  std::vector<float> first = bias->second.Floats();
+  const size_t units = first.size() / (core.gates + core.apart);
+  std::vector<float> second(core.gates * units);
+  std::copy_backward(first.begin() + static_cast<ptrdiff_t>(second.size()), first.end(),
+                     second.end());
+  first.resize(second.size());
+  bias->second = OfVector(first);
+  tensors[core.second] = OfVector(second);
+  return Status::Ok();
+}
+
+// Makes a learner's bias of two.
+Status Join(const CoreBiases& core, NamedTensors& tensors) {
+  const auto first = tensors.find(core.first), second = tensors.find(core.second);
+  if (first == tensors.end() || second == tensors.end()) return Status::Ok();
+  if (first->second.shape != second->second.shape || first->second.type != second->second.type)
+    return {Code::kBadData,
+            std::string(core.second) + ": expected the shape and type of " + core.first};
+  RETURN_IF_ERROR(CheckBias(core.first, first->second, core.gates));
+  std::vector<float> joined = first->second.Floats();
+  const std::vector<float> more = second->second.Floats();
+  const size_t summed = joined.size() / core.gates * (core.gates - core.apart);
+  for (size_t i = 0; i < summed; ++i) joined[i] += more[i];
+  joined.insert(joined.end(), more.begin() + static_cast<ptrdiff_t>(summed), more.end());
+  first->second = OfVector(joined);
+  tensors.erase(second);
+  return Status::Ok();
+}
+
 }  // namespace
 
 Result<NamedTensors> AgentToTorch(const NamedTensors& learner) {
   ASSIGN_OR_RETURN(NamedTensors exported, Converted(learner, /*to_torch=*/true));
-  if (const auto bias = exported.find("lstm.bias_ih"); bias != exported.end())
-    exported[kSecondBias] =
-        Tensor::OfFloats(bias->second.shape, std::vector<float>(bias->second.bytes.size() / 4));
+  for (const CoreBiases& core : kCoreBiases) RETURN_IF_ERROR(Split(core, exported));
   return exported;
 }
 
 Result<NamedTensors> AgentFromTorch(const NamedTensors& exported) {
   NamedTensors one_bias = exported;
-  const auto first = one_bias.find("lstm.bias_ih"), second = one_bias.find(kSecondBias);
-  if (first != one_bias.end() && second != one_bias.end()) {
-    const Tensor &a = first->second, &b = second->second;
-    if (a.shape != b.shape || a.type != Tensor::Type::kFloat32 || b.type != a.type)
-      return Status(Code::kBadData, "lstm.bias_hh: expected the shape and type of lstm.bias_ih");
-    std::vector<float> sum = a.Floats();
-    const std::vector<float> more = b.Floats();
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += more[i];
-    first->second = Tensor::OfFloats(a.shape, sum);
-    one_bias.erase(second);
-  }
+  for (const CoreBiases& core : kCoreBiases) RETURN_IF_ERROR(Join(core, one_bias));
   return Converted(one_bias, /*to_torch=*/false);
 }
 

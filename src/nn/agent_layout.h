@@ -7,6 +7,10 @@
 //                                        columns, channels here and channels, rows, columns there
 //   lstm_input, lstm_recurrent           lstm.weight_ih, lstm.weight_hh of nn.LSTMCell
 //   lstm_bias                            lstm.bias_ih, and zeros as lstm.bias_hh; their sum
+//   gru_input, gru_recurrent             gru.weight_ih, gru.weight_hh of nn.GRUCell
+//   gru_bias                             gru.bias_ih, and as gru.bias_hh zeros for r and z, then
+//   its
+//                                        last quarter; the sums of r and z, both of n
 //   normalize_mean                       normalize.mean, as evolution's networks have it
 //   normalize_deviation                  normalize.std, likewise
 //   torso.NAME, value_torso.NAME         the same: parameters of a user's module
@@ -22,7 +26,8 @@ namespace samara {
 
 using NamedTensors = std::map<std::string, Tensor>;
 
-// kBadData: a tensor that is not float32, or a dense layer that does not fit its map.
+// kBadData: a tensor that is not float32, a dense layer that does not fit its map, or biases of a
+// core that do not fit each other.
 Result<NamedTensors> AgentToTorch(const NamedTensors& learner);
 Result<NamedTensors> AgentFromTorch(const NamedTensors& exported);
 

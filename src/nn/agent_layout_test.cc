@@ -89,6 +89,32 @@ TEST(AgentLayoutTest, BothBiasesOfAnLstmCount) {
   EXPECT_EQ(AgentFromTorch(exported).ValueOrThrow().at("lstm_bias").Floats()[7], 407 + 8);
 }
 
+// nn.GRUCell's formula has r and z of both biases' sums, and n = tanh(... + b_in + r * (... +
+// b_hn)).
+TEST(AgentLayoutTest, BiasesOfAGruAreSummedButForTheLastGate) {
+  const NamedTensors learner = {{"gru_input", Counted({6, 3}, 0)},
+                                {"gru_recurrent", Counted({6, 2}, 50)},
+                                {"gru_bias", Counted({8}, 100)}};
+  NamedTensors exported = AgentToTorch(learner).ValueOrThrow();
+  EXPECT_EQ(exported.size(), 4U);
+  EXPECT_EQ(exported.at("gru.weight_ih").Floats(), learner.at("gru_input").Floats());
+  EXPECT_EQ(exported.at("gru.weight_hh").Floats(), learner.at("gru_recurrent").Floats());
+  EXPECT_EQ(exported.at("gru.bias_ih").Floats(),
+            (std::vector<float>{100, 101, 102, 103, 104, 105}));
+  EXPECT_EQ(exported.at("gru.bias_hh").Floats(), (std::vector<float>{0, 0, 0, 0, 106, 107}));
+  EXPECT_EQ(exported.at("gru.bias_hh").shape, (std::vector<int64_t>{6}));
+  EXPECT_TRUE(Equal(AgentFromTorch(exported).ValueOrThrow(), learner));
+  exported["gru.bias_hh"] = Counted({6}, 1);
+  EXPECT_EQ(AgentFromTorch(exported).ValueOrThrow().at("gru_bias").Floats(),
+            (std::vector<float>{101, 103, 105, 107, 104, 105, 5, 6}));
+  for (const auto& shape : {std::vector<int64_t>{7}, {6, 1}, {}}) {
+    exported["gru.bias_ih"] = exported["gru.bias_hh"] = Counted(shape, 0);
+    EXPECT_EQ(AgentFromTorch(exported).status().message(),
+              "gru.bias_ih: expected 3 float32 numbers a unit");
+    EXPECT_EQ(AgentToTorch({{"gru_bias", Counted(shape, 0)}}).status().code(), Code::kBadData);
+  }
+}
+
 TEST(AgentLayoutTest, WhatDoesNotFitIsRefused) {
   NamedTensors columns = Learner(), bytes = Learner();
   columns["fc_weight"] = Counted({1, 7}, 0);

@@ -293,7 +293,7 @@ Result<NetworkDescription> MakeTorso(std::string_view name_or_line, int64_t heig
       return Status(Code::kConfig,
                     "network '" + Shown(name_or_line) + "': layer " + layer.name +
                         (layer.recurrent() ? " is for evolution; a learner's recurrent layer is "
-                                             "network.lstm=UNITS"
+                                             "network.lstm=UNITS or network.gru=UNITS"
                                            : " has virtual batch norm, which is for evolution"));
   }
   if (network.layers.empty() || network.layers.back().kind != Layer::Kind::kDense ||

@@ -46,12 +46,15 @@ std::string Facts(const RunData& run) {
   fact("seed", run.seed);
   fact("version of the environment",
        TextOr(EnvironmentOf(run), "version", run.Config("env.preset")));
-  const std::string lstm = run.Config("network.lstm"), layers = run.Config("network.layers");
-  const std::string module = run.Config("network.module");
+  const std::string layers = run.Config("network.layers"), module = run.Config("network.module");
+  std::string core;
+  for (const auto& [key, name] : {std::pair("network.lstm", "LSTM"), {"network.gru", "GRU"}})
+    if (const std::string units = run.Config(key); !units.empty() && units != "0")
+      core = fmt::format(" + {} of {}", name, units);
   fact("network", (!module.empty()  ? "module " + module
                    : layers.empty() ? run.Config("network.name")
                                     : layers) +
-                      (lstm.empty() || lstm == "0" ? "" : " + LSTM of " + lstm));
+                      core);
   const auto begun = run.identity.find("initial_policy");
   if (begun != run.identity.end() && begun->is_object())
     fact("began from", TextOr(*begun, "source", ""));

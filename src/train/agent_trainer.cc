@@ -246,8 +246,9 @@ std::string AgentTrainer::KindOfDevice() {
 
 Trainer::Description AgentTrainer::Describe() const {
   const AgentNetworkKeys& keys = config_.learning.network;
+  const AgentCore core = keys.core();
   const std::string network =
-      TorsoName(keys) + (keys.lstm > 0 ? fmt::format("+lstm-{}", keys.lstm) : "");
+      TorsoName(keys) + (core ? fmt::format("+{}-{}", core.name(), core.units) : "");
   Description run{network,
                   {{"name", network}, {"parameters", agent_->parameter_count()}},
                   agent_->parameter_count(),

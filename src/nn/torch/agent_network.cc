@@ -54,10 +54,10 @@ std::vector<int64_t> AgentNetworkConfig::module_input() const {
 Result<AgentNetwork> AgentNetworkImpl::Make(const AgentNetworkConfig& config) {
   const auto torso = TorsoOf(config);
   if (!torso.ok()) return torso.status();
-  if (config.separate_value && (config.height > 1 || config.width > 1 || config.lstm > 0))
+  if (config.separate_value && (config.height > 1 || config.width > 1 || config.core))
     return Status(Code::kConfig,
                   "network.value=separate: expected observations that are vectors, and "
-                  "network.lstm=0");
+                  "network.lstm=0 and network.gru=0");
   return std::make_shared<AgentNetworkImpl>(config);
 }
 
@@ -76,7 +76,7 @@ AgentNetworkImpl::AgentNetworkImpl(const AgentNetworkConfig& config)
   }
   torso_ = AddTorso(torso, "");
   channels_ += (config.reward_input ? 1 : 0) + config.action_input;
-  if (config.lstm > 0) AddLstm();
+  if (config.core) AddCore();
   const int64_t features = channels_;
   if (config.head > 0) policy_hidden_ = AddDense("policy_hidden", config.head);
   policy_ = AddDense("policy", config.free_half ? config.outputs / 2 : config.outputs, 0.01,
@@ -88,7 +88,7 @@ AgentNetworkImpl::AgentNetworkImpl(const AgentNetworkConfig& config)
   if (config.head > 0) value_hidden_ = AddDense("value_hidden", config.head);
   value_ = AddDense("value", 1, 1);
   if (config.normalize_value) values_ = AddStatistics("value", 1);
-  if (native_ && config.lstm == 0 && !config.reward_input && config.action_input == 0 &&
+  if (native_ && !config.core && !config.reward_input && config.action_input == 0 &&
       !config_.bfloat16 && config.head == 0 && config.policy_bias && !config.module)
     MakeNative(torso);
   // drawn on the CPU: the same on every device
@@ -232,17 +232,18 @@ AgentNetworkImpl::Stack AgentNetworkImpl::AddResidualStack(const std::string& na
   return stack;
 }
 
-void AgentNetworkImpl::AddLstm() {
-  const int64_t units = config_.lstm;
-  Tensor input = torch::empty({4 * units, channels_});
+void AgentNetworkImpl::AddCore() {
+  const AgentCore& core = config_.core;
+  const int64_t units = core.units;
+  Tensor input = torch::empty({core.gates() * units, channels_});
   Initialize(input, 1);
-  Tensor recurrent = torch::empty({4 * units, units});
+  Tensor recurrent = torch::empty({core.gates() * units, units});
   torch::nn::init::orthogonal_(recurrent);
   Tensor bias = torch::zeros({4 * units});
-  bias.slice(0, units, 2 * units).fill_(1);  // do not forget, at first
-  lstm_input_ = register_parameter("lstm_input", input);
-  lstm_recurrent_ = register_parameter("lstm_recurrent", recurrent);
-  lstm_bias_ = register_parameter("lstm_bias", bias);
+  if (!core.gru()) bias.slice(0, units, 2 * units).fill_(1);  // do not forget, at first
+  core_input_ = register_parameter(core.name() + "_input", input);
+  core_recurrent_ = register_parameter(core.name() + "_recurrent", recurrent);
+  core_bias_ = register_parameter(core.name() + "_bias", bias);
   channels_ = units;
 }
 
@@ -321,9 +322,17 @@ Tensor AgentNetworkImpl::Apply(const Torso& torso, Tensor x) const {
 }
 
 Tensor AgentNetworkImpl::Step(const Tensor& x, const Tensor& state) const {
+  if (config_.core.gru()) {
+    const auto bias = core_bias_.split(3 * config_.core.units);
+    const auto in = torch::linear(x, core_input_, bias[0]).chunk(3, 1);
+    const auto recurrent = torch::linear(state, core_recurrent_).chunk(3, 1);
+    const Tensor r = (in[0] + recurrent[0]).sigmoid(), z = (in[1] + recurrent[1]).sigmoid();
+    const Tensor n = (in[2] + r * (recurrent[2] + bias[1])).tanh();
+    return n + z * (state - n);
+  }
   const auto before = state.chunk(2, 1);
   const auto gates =
-      (torch::linear(x, lstm_input_, lstm_bias_) + torch::linear(before[0], lstm_recurrent_))
+      (torch::linear(x, core_input_, core_bias_) + torch::linear(before[0], core_recurrent_))
           .chunk(4, 1);
   const Tensor c = gates[1].sigmoid() * before[1] + gates[0].sigmoid() * gates[2].tanh();
   return torch::cat({gates[3].sigmoid() * c.tanh(), c}, 1);
@@ -397,7 +406,7 @@ std::pair<Tensor, Tensor> AgentNetworkImpl::PolicyAndValue(const Input& input, T
   Tensor of_value;
   if (config_.separate_value) of_value = features(value_torso_);
   x = features(torso_);
-  if (config_.lstm > 0) {
+  if (config_.core) {
     const Tensor steps = x.view({time, batch, -1});
     std::vector<Tensor> states;
     for (int64_t t = 0; t < time; ++t) {
@@ -406,7 +415,7 @@ std::pair<Tensor, Tensor> AgentNetworkImpl::PolicyAndValue(const Input& input, T
       states.push_back(output.state);
     }
     output.states = torch::stack(states);
-    x = output.states.slice(2, 0, config_.lstm).flatten(0, 1);
+    x = output.states.slice(2, 0, config_.core.units).flatten(0, 1);
   }
   Tensor policy =
       torch::linear(Hidden(policy_hidden_, x), policy_.weight.value, policy_.bias.value);

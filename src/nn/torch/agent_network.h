@@ -1,12 +1,20 @@
-// Networks of learning agents: a torso, an optional LSTM, heads for the policy and the value.
+// Networks of learning agents: a torso, an optional recurrent core, heads for the policy and the
+// value.
 //
 // Statistics of observations and values, where a network has them, are parameters without a
 // gradient: the learner sets them. Outputs of a network are not normalized.
 //
 // The torso is a line of layers, or a module of the user; the tests count the published parameters.
-// Residual stacks pad as TensorFlow's SAME does, the smaller half before; an LSTM has one bias
-// vector, 1 for the forget gate at first, and its gates in the order i, f, g, o; biases start at 0,
-// recurrent kernels orthogonal. Thread safety: that of torch::nn::Module.
+// Residual stacks pad as TensorFlow's SAME does, the smaller half before; biases start at 0,
+// recurrent kernels orthogonal. A core has PyTorch's gates without its redundant biases:
+//
+//   parameters of an LSTM                 of a GRU
+//   lstm_input [4 units][in]              gru_input [3 units][in]
+//   lstm_recurrent [4 units][units]       gru_recurrent [3 units][units]
+//   lstm_bias [4 units]: i, f, g, o; f's  gru_bias [4 units]: r, z, n of the input, n of the
+//   starts at 1                           recurrent part, which r multiplies
+//
+// Thread safety: that of torch::nn::Module.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +24,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "nn/agent_core.h"
 #include "nn/network.h"
 #include "nn/torch/perceptron_op.h"
 #include "nn/torch/script_torso.h"
@@ -28,7 +37,7 @@ struct AgentNetworkConfig {
   std::string torso = "impala_deep";
   int64_t height = 84, width = 84, channels = 4;  // of an image; a vector is 1 x 1 x n
   int64_t outputs = 18;                           // of the policy head
-  int64_t lstm = 0;                               // units; 0 = no core
+  AgentCore core = {};                            // none
   bool reward_input = false;                      // the last reward
   int64_t action_input = 0;                       // one-hot of the last action: how many; 0 = none
   // kernels at first: orthogonal with gain sqrt 2, 0.01 of the policy's and 1 of the value's head
@@ -85,8 +94,8 @@ class AgentNetworkImpl : public torch::nn::Module {
   // Takes the parameters of `other`, a network of the same configuration.
   void Follow(const AgentNetworkImpl& other);
 
-  int64_t state_size() const { return 2 * config_.lstm; }  // h, then c
-  int64_t parameter_count() const;                         // without statistics
+  int64_t state_size() const { return config_.core.state_size(); }
+  int64_t parameter_count() const;  // without statistics
 
   // Statistics, float32; undefined where the network has none.
   struct Statistics {
@@ -128,7 +137,7 @@ class AgentNetworkImpl : public torch::nn::Module {
   Dense AddDense(const std::string& name, int64_t out, double gain = std::numbers::sqrt2,
                  bool bias = true);
   Stack AddResidualStack(const std::string& name, int64_t out);
-  void AddLstm();
+  void AddCore();
   void Initialize(torch::Tensor kernel, double gain) const;
   Torso AddTorso(const NetworkDescription& description, const std::string& prefix);
   Statistics AddStatistics(const std::string& name, int64_t numbers);
@@ -144,7 +153,7 @@ class AgentNetworkImpl : public torch::nn::Module {
   void MakeNative(const NetworkDescription& torso);
   std::pair<torch::Tensor, torch::Tensor> PolicyAndValue(const Input& input, torch::Tensor x,
                                                          Output& output) const;
-  // One step: x [B][features], state -> state.
+  // One step of the core: x [B][features], state -> state.
   torch::Tensor Step(const torch::Tensor& x, const torch::Tensor& state) const;
 
   AgentNetworkConfig config_;
@@ -154,7 +163,7 @@ class AgentNetworkImpl : public torch::nn::Module {
   Torso torso_, value_torso_;  // the latter empty where the value has none of its own
   Statistics observations_, values_;
   torch::Tensor free_half_;
-  torch::Tensor lstm_input_, lstm_recurrent_, lstm_bias_;
+  torch::Tensor core_input_, core_recurrent_, core_bias_;
   Dense policy_hidden_, policy_, value_hidden_, value_;  // hidden ones where config_.head > 0
   // Where all layers are dense: the same network as one operation, or as two where the value has a
   // torso of its own; and what Freeze has made of the parameters.

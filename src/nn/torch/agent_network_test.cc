@@ -24,16 +24,16 @@ AgentNetworkImpl::Input RandomInput(const AgentNetworkConfig& c, int64_t time, i
 // Published counts: IMPALA, SEED RL, DQN.
 TEST(AgentNetworkTest, HasThePublishedParameterCounts) {
   const std::pair<AgentNetworkConfig, int64_t> cases[] = {
-      {{"impala_deep", 72, 96, 3, 9, 256, true, 9}, 1'520'714},
-      {{"impala_shallow", 72, 96, 3, 9, 256, true, 9}, 1'123'130},
-      {{"impala_deep", 84, 84, 4, 18, 256, true, 18}, 1'638'883},
-      {{"impala_deep", 84, 84, 4, 18, 0, false, 0}, 1'094'115},
-      {{"impala_deep", 84, 84, 4, 6, 0, true, 0}, 1'091'038},
-      {{"football", 72, 96, 16, 19, 0, false, 0}, 396'868},
-      {{"football", 90, 120, 16, 19, 0, false, 0}, 544'324},
-      {{"football", 108, 144, 16, 19, 0, false, 0}, 667'204},
-      {{"nature", 84, 84, 4, 18, 0, false, 0}, 1'684'128 + 513 * 18 + 513},
-      {{"mlp-64-64-relu", 1, 1, 17, 12, 0, false, 0}, 6'157},
+      {{"impala_deep", 72, 96, 3, 9, {256}, true, 9}, 1'520'714},
+      {{"impala_shallow", 72, 96, 3, 9, {256}, true, 9}, 1'123'130},
+      {{"impala_deep", 84, 84, 4, 18, {256}, true, 18}, 1'638'883},
+      {{"impala_deep", 84, 84, 4, 18, {0}, false, 0}, 1'094'115},
+      {{"impala_deep", 84, 84, 4, 6, {0}, true, 0}, 1'091'038},
+      {{"football", 72, 96, 16, 19, {0}, false, 0}, 396'868},
+      {{"football", 90, 120, 16, 19, {0}, false, 0}, 544'324},
+      {{"football", 108, 144, 16, 19, {0}, false, 0}, 667'204},
+      {{"nature", 84, 84, 4, 18, {0}, false, 0}, 1'684'128 + 513 * 18 + 513},
+      {{"mlp-64-64-relu", 1, 1, 17, 12, {0}, false, 0}, 6'157},
       // PPO's on HalfCheetah: a policy of means and six free deviations, and a value of its own
       {{.torso = "mlp-64-64-tanh",
         .height = 1,
@@ -44,9 +44,11 @@ TEST(AgentNetworkTest, HasThePublishedParameterCounts) {
         .free_half = 0.0},
        5'708 + 5'377},
       // by hand: convolutions 3088 + 8224, dense 2240 x 256 + 256, heads 257 x 10
-      {{"impala_shallow", 72, 96, 3, 9, 0, false, 0}, 587'578},
+      {{"impala_shallow", 72, 96, 3, 9, {0}, false, 0}, 587'578},
       // by hand: dense 384 + 4160, LSTM 4 x 16 x (64 + 4 + 1 + 16 + 1), heads 17 x 5
-      {{"mlp-64-64-relu", 1, 1, 5, 4, 16, true, 4}, 10'133},
+      {{"mlp-64-64-relu", 1, 1, 5, 4, {16}, true, 4}, 10'133},
+      // by hand: with a GRU of 3 x 16 x (64 + 4 + 1 + 16) + 4 x 16 in its place
+      {{"mlp-64-64-relu", 1, 1, 5, 4, {16, AgentCore::Kind::kGru}, true, 4}, 8'773},
   };
   for (const auto& [config, count] : cases) {
     const auto network = AgentNetworkImpl::Make(config).ValueOrThrow();
@@ -60,9 +62,9 @@ TEST(AgentNetworkTest, HasThePublishedParameterCounts) {
 }
 
 // Acting step by step and learning from the whole unroll see the same numbers.
-TEST(AgentNetworkTest, AnUnrollIsItsStepsOneByOne) {
+void ExpectStepsOfAnUnroll(const AgentCore& core) {
   torch::manual_seed(4);
-  const AgentNetworkConfig config{"mlp-32-tanh", 1, 1, 5, 4, 16, true, 4};
+  const AgentNetworkConfig config{"mlp-32-tanh", 1, 1, 5, 4, core, true, 4};
   const auto network = AgentNetworkImpl::Make(config).ValueOrThrow();
   const auto input = RandomInput(config, 9, 3);
   const Tensor start = torch::randn({3, network->state_size()});
@@ -77,6 +79,11 @@ TEST(AgentNetworkTest, AnUnrollIsItsStepsOneByOne) {
     state = one.state;
   }
   EXPECT_TRUE(torch::allclose(state, whole.state, 1e-5, 1e-6));
+}
+
+TEST(AgentNetworkTest, AnUnrollIsItsStepsOneByOne) {
+  ExpectStepsOfAnUnroll({16});
+  ExpectStepsOfAnUnroll({16, AgentCore::Kind::kGru});
 }
 
 // Without samara's own loops, as on a GPU: the same outputs and gradients but for rounding.
@@ -146,7 +153,7 @@ TEST(AgentNetworkTest, KernelsStartAsTheirInitializerSays) {
 TEST(AgentNetworkTest, ProductsOfBfloat16ComeClose) {
   for (const char* torso : {"nature", "impala_deep", "mlp-64-64-tanh"}) {
     AgentNetworkConfig config{
-        .torso = torso, .height = 84, .width = 84, .channels = 4, .outputs = 6, .lstm = 8};
+        .torso = torso, .height = 84, .width = 84, .channels = 4, .outputs = 6, .core = {8}};
     const auto made = [&](bool bfloat16) {
       torch::manual_seed(6);
       config.bfloat16 = bfloat16;
@@ -183,7 +190,7 @@ TEST(AgentNetworkTest, ProductsOfBfloat16ComeClose) {
 // Nothing of the last episode passes through its end.
 TEST(AgentNetworkTest, TheStateIsZeroedWhereAnEpisodeBegins) {
   torch::manual_seed(5);
-  const AgentNetworkConfig config{"mlp-32-tanh", 1, 1, 5, 4, 16, false, 0};
+  const AgentNetworkConfig config{"mlp-32-tanh", 1, 1, 5, 4, {16}, false, 0};
   const auto network = AgentNetworkImpl::Make(config).ValueOrThrow();
   auto input = RandomInput(config, 1, 2);
   input.first.fill_(true);
@@ -197,7 +204,7 @@ TEST(AgentNetworkTest, TheStateIsZeroedWhereAnEpisodeBegins) {
 // libtorch's cell with both of its biases, ours in one of them.
 TEST(AgentNetworkTest, TheLstmIsTheUsualOne) {
   torch::manual_seed(6);
-  const AgentNetworkConfig config{"mlp-8-tanh", 1, 1, 5, 4, 7, false, 0};
+  const AgentNetworkConfig config{"mlp-8-tanh", 1, 1, 5, 4, {7}, false, 0};
   const auto network = AgentNetworkImpl::Make(config).ValueOrThrow();
   const auto p = network->named_parameters();
   EXPECT_EQ(p["lstm_bias"].slice(0, 7, 14).min().item<float>(), 1);  // forget gate
@@ -220,19 +227,84 @@ TEST(AgentNetworkTest, TheLstmIsTheUsualOne) {
       torch::allclose(network->forward(input, state).state, torch::cat({h, c}, 1), 1e-5, 1e-6));
 }
 
+NamedTensors Named(const torch::OrderedDict<std::string, Tensor>& parameters,
+                   const std::string& prefix = "") {
+  NamedTensors named;
+  for (const auto& p : parameters) {
+    const Tensor flat = p.value().detach().contiguous();
+    named[prefix + p.key()] = samara::Tensor::OfFloats(
+        flat.sizes().vec(), {flat.data_ptr<float>(), static_cast<size_t>(flat.numel())});
+  }
+  return named;
+}
+
+void Load(const NamedTensors& named, const torch::OrderedDict<std::string, Tensor>& parameters,
+          const std::string& prefix = "") {
+  const torch::NoGradGuard no_gradient;
+  for (const auto& p : parameters)
+    Tensor(p.value()).copy_(
+        torch::tensor(named.at(prefix + p.key()).Floats()).reshape(p.value().sizes()));
+}
+
+// libtorch's cell, whose biases are all drawn: in the layout of a learner's network it gives the
+// same states and gradients, step for step and where episodes begin, and it comes back from there.
+TEST(AgentNetworkTest, TheGruIsTheUsualOne) {
+  torch::manual_seed(6);
+  constexpr int64_t kTime = 9, kBatch = 3, kUnits = 7;
+  const AgentNetworkConfig config{"mlp-8-tanh", 1, 1, 5, 4, {kUnits, AgentCore::Kind::kGru},
+                                  false,        0};
+  const auto network = AgentNetworkImpl::Make(config).ValueOrThrow();
+  torch::nn::GRUCell cell(8, kUnits), back(8, kUnits);
+  NamedTensors own = Named(network->named_parameters());
+  for (auto& [name, tensor] :
+       AgentFromTorch(Named(cell->named_parameters(), "gru.")).ValueOrThrow())
+    own.at(name) = tensor;
+  Load(own, network->named_parameters());
+  Load(AgentToTorch(own).ValueOrThrow(), back->named_parameters(), "gru.");
+
+  auto input = RandomInput(config, kTime, kBatch);
+  input.first[4][1] = true, input.first[5][1] = false;
+  const Tensor start = torch::randn({kBatch, kUnits}),
+               weight = torch::randn({kTime, kBatch, kUnits});
+  const auto p = network->named_parameters();
+  const auto states = [&](torch::nn::GRUCell& with) {
+    Tensor state = start;
+    std::vector<Tensor> all;
+    for (int64_t t = 0; t < kTime; ++t) {
+      const Tensor features = torch::tanh(
+          torch::linear(input.observation[t].flatten(1), p["fc1_weight"], p["fc1_bias"]));
+      state = with->forward(features, state * input.first[t].logical_not().unsqueeze(1));
+      all.push_back(state);
+    }
+    return torch::stack(all);
+  };
+  const auto out = network->forward(input, start);
+  ASSERT_EQ(out.state.sizes(), (std::vector<int64_t>{kBatch, kUnits}));
+  const Tensor expected = states(cell);
+  EXPECT_TRUE(torch::allclose(out.states, expected, 1e-5, 1e-6));
+  EXPECT_TRUE(torch::allclose(states(back), expected, 1e-5, 1e-6));
+  EXPECT_TRUE(torch::allclose(
+      out.policy, torch::linear(expected, p["policy_weight"], p["policy_bias"]), 1e-5, 1e-6));
+
+  const auto gradient = [&](const Tensor& of, const std::vector<Tensor>& by) {
+    return torch::autograd::grad({(of * weight).sum()}, by);
+  };
+  const auto got =
+      gradient(out.states, {p["gru_input"], p["gru_recurrent"], p["fc1_weight"], p["gru_bias"]});
+  const auto want = gradient(
+      expected, {cell->weight_ih, cell->weight_hh, p["fc1_weight"], cell->bias_ih, cell->bias_hh});
+  for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(torch::allclose(got[i], want[i], 1e-4, 1e-5)) << i;
+  EXPECT_TRUE(
+      torch::allclose(got[3], torch::cat({want[3], want[4].slice(0, 2 * kUnits)}), 1e-4, 1e-5));
+}
+
 // An exported network is PyTorch's: channels first, flattened as nn.Flatten does it.
 TEST(AgentNetworkTest, ExportedTensorsComputeTheSameInTorchsLayout) {
   torch::manual_seed(7);
   for (const std::string torso : {"nature", "impala_shallow"}) {
-    const AgentNetworkConfig config{torso, 52, 44, 3, 6, 0, false, 0};
+    const AgentNetworkConfig config{torso, 52, 44, 3, 6, {0}, false, 0};
     const auto network = AgentNetworkImpl::Make(config).ValueOrThrow();
-    NamedTensors own;
-    for (const auto& p : network->named_parameters()) {
-      const Tensor flat = p.value().detach().contiguous();
-      own[p.key()] = samara::Tensor::OfFloats(
-          flat.sizes().vec(), {flat.data_ptr<float>(), static_cast<size_t>(flat.numel())});
-    }
-    const NamedTensors exported = AgentToTorch(own).ValueOrThrow();
+    const NamedTensors exported = AgentToTorch(Named(network->named_parameters())).ValueOrThrow();
     const auto get = [&](const std::string& name) {
       return torch::tensor(exported.at(name).Floats()).reshape(exported.at(name).shape);
     };
@@ -266,7 +338,7 @@ TEST(AgentNetworkTest, ALineOfLayersIsTheNetworkThatItDescribes) {
       {"impala_deep", "residual 16, residual 32, residual 32, dense 256 relu"},
       {"mlp-64-64-tanh", "dense 64 tanh, dense 64 tanh"}};
   for (const auto& [name, line] : cases) {
-    AgentNetworkConfig config{name, 44, 52, 3, 6, 8, true, 6};
+    AgentNetworkConfig config{name, 44, 52, 3, 6, {8}, true, 6};
     torch::manual_seed(5);
     const auto named = AgentNetworkImpl::Make(config).ValueOrThrow();
     config.torso = line;
@@ -294,7 +366,7 @@ TEST(AgentNetworkTest, EachLayerHasItsOwnPaddingAndActivation) {
       12,
       3,
       6,
-      0,
+      {},
       false,
       0};
   const auto network = AgentNetworkImpl::Make(config).ValueOrThrow();
@@ -376,7 +448,7 @@ TEST(AgentNetworkTest, ASeparateValueSharesNoParameter) {
   };
   const auto policy = of(output.policy), value = of(output.value);
   for (size_t i = 0; i < parameters.size(); ++i) EXPECT_NE(policy[i], value[i]) << i;
-  config.lstm = 4;
+  config.core = {4};
   EXPECT_EQ(AgentNetworkImpl::Make(config).status().code(), Code::kConfig);
 }
 
@@ -388,7 +460,7 @@ TEST(AgentNetworkTest, AFreeHalfIsThereWithACoreToo) {
                                                  .width = 1,
                                                  .channels = 3,
                                                  .outputs = 4,
-                                                 .lstm = lstm,
+                                                 .core = {lstm},
                                                  .free_half = 0.25})
                              .ValueOrThrow();
     const auto out =

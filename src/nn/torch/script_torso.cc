@@ -129,8 +129,8 @@ Tensor ScriptTorso::forward(const Tensor& x) const {
   }
   if (!result.isTensor())
     throw std::runtime_error("network.module: gives " + result.tagKind() +
-                             "; expected one tensor of features (network.lstm adds a recurrent "
-                             "core)");
+                             "; expected one tensor of features (network.lstm or network.gru "
+                             "adds a recurrent core)");
   return result.toTensor();
 }
 
@@ -155,7 +155,7 @@ Result<std::shared_ptr<const TorsoFile>> TorsoFile::Make(std::shared_ptr<const s
   if (!torso->module_.find_method("forward"))
     return Refused(
         "no method forward(x) in it; expected one of a batch of observations, without "
-        "recurrent state, which network.lstm adds");
+        "recurrent state, which network.lstm or network.gru adds");
   RETURN_IF_ERROR(CheckParameters(torso->module_));
   RETURN_IF_ERROR(CheckBuffers(torso->module_));
   try {

@@ -71,7 +71,7 @@ TEST(ScriptTorsoTest, IsTheDescribedNetwork) {
   torch::manual_seed(3);
   AgentNetworkConfig separate = Vectors(5), recurrent = Vectors(5), normalized = Vectors(5);
   separate.separate_value = true;
-  recurrent.lstm = 4, recurrent.reward_input = true;
+  recurrent.core = {4}, recurrent.reward_input = true;
   normalized.torso = "normalize, dense 16 tanh, dense 8 tanh";
   for (const auto& [what, config] : {std::pair{"plain", Vectors(5)},
                                      {"separate", separate},

@@ -40,7 +40,7 @@ class PpoParameters : public AlgorithmConfig {
               "maximum change of a value in an update; 0 = no clipping");
     table.Add("ppo.units", &units, kUnitsNames,
               "what minibatches are made of: single transitions, or whole unrolls, which a network "
-              "with an LSTM needs");
+              "with a recurrent core needs");
     table.Add("ppo.shuffle", &shuffle, "draw new minibatches for each epoch");
     table.Add("ppo.recompute", &recompute, "compute the advantages again before each epoch");
     table.Add("ppo.normalize_advantages", &normalize_advantages,
@@ -49,10 +49,11 @@ class PpoParameters : public AlgorithmConfig {
               "an update ends when the policy has moved further; 0 = never");
   }
   Status Check(const LearningConfig& config) const override {
-    if (units == Units::kTransitions && config.network.lstm > 0)
-      return {Code::kConfig,
-              "ppo.units=transitions with network.lstm=" + std::to_string(config.network.lstm) +
-                  ": a state belongs to its sequence; expected sequences"};
+    const AgentCore core = config.network.core();
+    if (units == Units::kTransitions && core)
+      return {Code::kConfig, "ppo.units=transitions with network." + core.name() + "=" +
+                                 std::to_string(core.units) +
+                                 ": a state belongs to its sequence; expected sequences"};
     const LearnConfig& learn = config.learn;
     const int64_t unrolls = learn.batch / std::max<int64_t>(1, learn.shards);
     const int64_t most = units == Units::kSequences ? unrolls : unrolls * learn.unroll;

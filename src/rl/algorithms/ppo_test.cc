@@ -394,6 +394,10 @@ TEST(PpoTest, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(Check(config).ok());
   config.network.lstm = 8;
   EXPECT_EQ(Check(config).code(), Code::kConfig);
+  config.network.gru = 8;
+  EXPECT_EQ(Check(config).message(),
+            "network.lstm=8 with network.gru=8: a network has one recurrent core; expected 0 in "
+            "one of them");
   config = PpoConfig({{"ppo.units", "sequences"}, {"learn.minibatches", "33"}});
   EXPECT_EQ(Check(config).code(), Code::kConfig) << "32 unrolls a batch";
 }

@@ -205,13 +205,13 @@ class Player {
   uint64_t drawn_ = 0;
 };
 
-AgentNetworkConfig NetworkConfig(bool dueling) {
+AgentNetworkConfig NetworkConfig(bool dueling, const AgentCore& core = {5}) {
   return {.torso = "dense 9 tanh",
           .height = 1,
           .width = 1,
           .channels = kInputs,
           .outputs = kActions,
-          .lstm = 5,
+          .core = core,
           .reward_input = true,
           .action_input = kActions,
           .head = 6,
@@ -222,12 +222,15 @@ AgentNetworkConfig NetworkConfig(bool dueling) {
 // The reference stored the state of another entry with a sequence: replaying one from its state has
 // to give the values of acting, for every burn-in.
 TEST(R2d2Test, ReplayingASequenceGivesTheValuesOfActing) {
-  for (const int64_t burn_in : {0, 1, 2, 40}) {
+  const AgentCore lstm = {5}, gru = {7, AgentCore::Kind::kGru};
+  for (const auto& [burn_in, core] :
+       {std::pair(0, lstm), {1, lstm}, {2, lstm}, {40, lstm}, {1, gru}, {2, gru}}) {
     const std::string text = std::to_string(burn_in);
-    const AgentSetup setup =
-        R2d2Setup({{"r2d2.burn_in", text.c_str()}, {"replay.capacity", "4000"}});
+    AgentSetup setup = R2d2Setup({{"r2d2.burn_in", text.c_str()}, {"replay.capacity", "4000"}});
+    if (core.gru()) setup.config.network.lstm = 0, setup.config.network.gru = core.units;
     const auto agent = MakeAgent(setup).ValueOrThrow();
-    AgentNetworkImpl network(NetworkConfig(true));
+    EXPECT_EQ(agent->shape().state, static_cast<size_t>(core.gru() ? 7 : 10));
+    AgentNetworkImpl network(NetworkConfig(true, core));
     const auto weights = agent->Save(Agent::Part::kWeights).at("weights.safetensors");
     const auto parsed = ParseSafetensors(weights).ValueOrThrow();
     for (auto& item : network.named_parameters()) {

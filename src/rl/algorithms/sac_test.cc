@@ -349,6 +349,8 @@ TEST(SacTest, RefusesWhatItHasNoUseFor) {
   };
   EXPECT_EQ(refused({{"network.lstm", "8"}}),
             "network.lstm: sac learns with perceptrons; expected 0");
+  EXPECT_EQ(refused({{"network.gru", "8"}}),
+            "network.gru: sac learns with perceptrons; expected 0");
   EXPECT_NE(refused({{"network.layers", "\"dense 8 vbn relu\""}}).find("expected dense layers"),
             std::string::npos);
   EXPECT_EQ(refused({{"replay.batch", "1"}, {"learn.shards", "2"}}),

@@ -35,7 +35,9 @@ std::vector<Case> Cases() {
       {"V-trace of continuous actions", MakeSetup(Vectors(6, false, 2), "mlp-16-tanh", 0, 1e-3)},
       {"PPO of transitions", PpoSetup("transitions", 0)},
       {"PPO of sequences", PpoSetup("sequences", 8)},
-      {"R2D2", R2d2Setup(), 2}};
+      {"R2D2", R2d2Setup(), 2},
+      {"PPO with a GRU", PpoSetup("sequences", 8)}};
+  Set(cases.back().setup, {{"network.lstm", "0"}, {"network.gru", "8"}});
   cases[0].setup.config.learn.entropy_target = "0.5";
   cases[0].setup.config.optimizer.kind = OptimizerKind::kRmsprop;
   cases[0].setup.config.optimizer.clip_norm = 0.5;

@@ -565,7 +565,7 @@ Result<std::unique_ptr<Agent>> MakeLearner(const AgentSetup& setup,
     return Status(Code::kNoResources,
                   "network " + setup.config.network.text() +
                       ": this machine has no memory for its parameters; lower network.layers, "
-                      "network.lstm, env.stack or the size of images");
+                      "network.lstm, network.gru, env.stack or the size of images");
   }
 }
 

@@ -19,7 +19,7 @@ Result<AgentNetworkConfig> Described(const AgentSetup& setup, const InputLayout&
   network.torso = keys.text();
   network.height = layout.height, network.width = layout.width, network.channels = layout.channels;
   network.outputs = distribution.parameters();
-  network.lstm = keys.lstm;
+  network.core = keys.core();
   network.reward_input = keys.reward_input;
   network.orthogonal = keys.initializer == Initializer::kOrthogonal;
   network.bfloat16 = keys.precision == Precision::kBfloat16;

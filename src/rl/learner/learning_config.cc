@@ -86,6 +86,8 @@ void Bind(ConfigTable& table, LearningConfig& c) {
       "standard deviation of continuous actions: an output of the network, or parameters that "
       "do not depend on the observation",
       added);
+  table.Add("network.gru", &c.network.gru, {0, 65'536}, "units",
+            "size of a GRU behind the network; 0 = none", added);
   table.Add("network.head", &c.network.head, {0, 65'536}, "units",
             "size of a relu layer in front of the policy's and the value's head; 0 = none", added);
   table.Add("network.initial_deviation", &c.network.initial_deviation, {0.01, 100}, "",
@@ -111,6 +113,10 @@ void Bind(ConfigTable& table, LearningConfig& c) {
 }
 
 Status Check(const LearningConfig& c) {
+  if (c.network.lstm > 0 && c.network.gru > 0)
+    return {Code::kConfig, fmt::format("network.lstm={} with network.gru={}: a network has one "
+                                       "recurrent core; expected 0 in one of them",
+                                       c.network.lstm, c.network.gru)};
   RETURN_IF_ERROR(c.own->Check(c));
   if (c.learn.batch % c.learn.shards != 0)
     return {Code::kConfig, fmt::format("learn.shards={}: expected a divisor of learn.batch={}",

@@ -9,6 +9,7 @@
 #include "core/cloned.h"
 #include "core/config.h"
 #include "core/enum_names.h"
+#include "nn/agent_core.h"
 #include "rl/trajectory/reward_transform.h"
 
 namespace samara {
@@ -42,7 +43,10 @@ struct AgentNetworkKeys {
   std::string module;
   // Not a key: those bytes, where they are needed.
   std::shared_ptr<const std::string> module_bytes;
-  int64_t lstm = 0;
+  int64_t lstm = 0, gru = 0;  // units of a core; at most one of them
+  AgentCore core() const {
+    return gru > 0 ? AgentCore{gru, AgentCore::Kind::kGru} : AgentCore{lstm};
+  }
   bool reward_input = false, action_input = false;
   int64_t head = 0;  // units of a layer in front of each head
   Initializer initializer = Initializer::kGlorot;

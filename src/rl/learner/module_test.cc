@@ -87,6 +87,7 @@ TEST(ModuleTest, LearnsAsTheDescribedNetworkDoes) {
       {"vtrace", SetupOf("vtrace", {})},
       {"vtrace, lstm",
        SetupOf("vtrace", {{"network.lstm", "8"}, {"network.reward_input", "true"}})},
+      {"vtrace, gru", SetupOf("vtrace", {{"network.gru", "8"}})},
       {"a2c",
        SetupOf("a2c",
                {{"learn.mode", "deterministic"}, {"learn.lag", "0"}, {"learn.environments", "4"}})},

@@ -29,11 +29,11 @@ Acting::Acting(const AgentSetup& setup, const AgentNetworkConfig& network,
     shape_.values = static_cast<size_t>(network.outputs);
   else
     shape_.behaviour = static_cast<size_t>(distribution_.parameters());
-  shape_.state = static_cast<size_t>(2 * network.lstm);
+  shape_.state = static_cast<size_t>(network.core.state_size());
   shape_.history_bytes = (layout.depth() - 1) * layout.plane_bytes;
   const SlotMemory::Shape slots{.slots = setup.slots,
                                 .rows_max = setup.rows_max,
-                                .state = 2 * network.lstm,
+                                .state = network.core.state_size(),
                                 .components = distribution_.components()};
   slots_ = network.native ? MakeHostSlots(layout, slots)
                           : MakeDeviceSlots(layout, slots, network.device);

@@ -624,7 +624,7 @@ Status CheckKeys(const AgentSetup& setup) {
                                              setup.config.algorithm, expected));
   };
   if (!keys.module.empty()) return refuse("network.module", "it left out");
-  if (keys.lstm != plain.lstm) return refuse("network.lstm", "0");
+  if (const AgentCore core = keys.core()) return refuse(("network." + core.name()).c_str(), "0");
   if (keys.reward_input) return refuse("network.reward_input", "false");
   if (keys.action_input) return refuse("network.action_input", "false");
   if (keys.head != plain.head) return refuse("network.head", "0");
