@@ -1,6 +1,7 @@
 #include "nn/torch/agent_network.h"
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
 #include "core/check.h"
@@ -27,6 +28,15 @@ Tensor PadSame(const Tensor& x, int64_t kernel, int64_t stride, double value) {
 
 Tensor PoolSame(const Tensor& x) {
   return torch::max_pool2d(PadSame(x, 3, 2, -std::numeric_limits<double>::infinity()), 3, 2);
+}
+
+// Draws of deviation `deviation`, from a normal distribution cut at two of its own deviations.
+void TruncatedNormal(Tensor& x, double deviation) {
+  constexpr double kCut = 2, kDeviationWhenCut = 0.87962566103423978;
+  const double uncut = deviation / kDeviationWhenCut;
+  const double most = std::erf(kCut / std::numbers::sqrt2);
+  x.uniform_(-most, most).erfinv_().mul_(uncut * std::numbers::sqrt2);
+  x.clamp_(-kCut * uncut, kCut * uncut);
 }
 
 bool IsImage(const AgentNetworkConfig& config) { return config.height > 1 || config.width > 1; }
@@ -189,10 +199,17 @@ void AgentNetworkImpl::SetValueStatistics(double mean, double deviation) {
 }
 
 void AgentNetworkImpl::Initialize(Tensor kernel, double gain) const {
-  if (config_.orthogonal)
-    torch::nn::init::orthogonal_(kernel, gain);
-  else
-    torch::nn::init::xavier_uniform_(kernel);
+  switch (config_.initializer) {
+    case Initializer::kGlorot:
+      torch::nn::init::xavier_uniform_(kernel);
+      break;
+    case Initializer::kOrthogonal:
+      torch::nn::init::orthogonal_(kernel, gain);
+      break;
+    case Initializer::kLecunNormal:
+      TruncatedNormal(kernel, 1 / std::sqrt(static_cast<double>(kernel[0].numel())));
+      break;
+  }
 }
 
 AgentNetworkImpl::Convolution AgentNetworkImpl::AddConvolution(const std::string& name, int64_t out,

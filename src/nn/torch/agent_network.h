@@ -25,6 +25,7 @@
 
 #include "core/status.h"
 #include "nn/agent_core.h"
+#include "nn/initializer.h"
 #include "nn/network.h"
 #include "nn/torch/perceptron_op.h"
 #include "nn/torch/script_torso.h"
@@ -40,9 +41,7 @@ struct AgentNetworkConfig {
   AgentCore core = {};                            // none
   bool reward_input = false;                      // the last reward
   int64_t action_input = 0;                       // one-hot of the last action: how many; 0 = none
-  // kernels at first: orthogonal with gain sqrt 2, 0.01 of the policy's and 1 of the value's head
-  // (PPO's), or uniform (Glorot and Bengio 2010, 16; SEED RL's)
-  bool orthogonal = false;
+  Initializer initializer = Initializer::kGlorot;
   // the torso's products in bfloat16; its parameters and their gradients, the core and the heads
   // stay float32: mixed precision (Micikevicius et al. 2018, 3.1)
   bool bfloat16 = false;

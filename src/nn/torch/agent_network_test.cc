@@ -133,7 +133,7 @@ TEST(AgentNetworkTest, KernelsStartAsTheirInitializerSays) {
   const double bound = std::sqrt(6.0 / (4 * 64 + 32 * 64));
   EXPECT_LE(rows(glorot, "conv1_weight").abs().max().item<double>(), bound);
   EXPECT_GT(rows(glorot, "conv1_weight").abs().max().item<double>(), 0.99 * bound);
-  config.orthogonal = true;
+  config.initializer = Initializer::kOrthogonal;
   const auto orthogonal = AgentNetworkImpl::Make(config).ValueOrThrow();
   for (const auto& [name, gain] : std::map<std::string, double>{{"conv1_weight", std::sqrt(2.0)},
                                                                 {"conv3_weight", std::sqrt(2.0)},
@@ -143,6 +143,22 @@ TEST(AgentNetworkTest, KernelsStartAsTheirInitializerSays) {
     const Tensor w = rows(orthogonal, name);
     EXPECT_TRUE(torch::allclose(w.matmul(w.t()), gain * gain * torch::eye(w.size(0)), 1e-4,
                                 1e-5 * gain * gain))
+        << name;
+  }
+  // Keras' formula: the moments and bounds of many draws, and a normal distribution's share
+  config.initializer = Initializer::kLecunNormal;
+  const auto lecun = AgentNetworkImpl::Make(config).ValueOrThrow();
+  for (const auto& [name, fan_in] : std::map<std::string, double>{
+           {"conv2_weight", 32 * 16}, {"fc_weight", 3136}, {"policy_weight", 512}}) {
+    const Tensor w = rows(lecun, name).to(torch::kFloat64);
+    const double n = static_cast<double>(w.numel()), deviation = std::sqrt(1 / fan_in);
+    const double uncut = deviation / 0.87962566103423978;
+    EXPECT_NEAR(w.mean().item<double>(), 0, 4 * deviation / std::sqrt(n)) << name;
+    EXPECT_NEAR(w.std().item<double>() / deviation, 1, 4 / std::sqrt(2 * n)) << name;
+    EXPECT_LE(w.abs().max().item<double>(), 2 * uncut * (1 + 1e-6)) << name;
+    EXPECT_GT(w.abs().max().item<double>(), (2 - 100 / n) * uncut) << name;
+    EXPECT_NEAR((w.abs() < uncut).to(torch::kFloat64).mean().item<double>(), 0.682689 / 0.954500,
+                4 / std::sqrt(4 * n))
         << name;
   }
 }

@@ -21,7 +21,7 @@ Result<AgentNetworkConfig> Described(const AgentSetup& setup, const InputLayout&
   network.outputs = distribution.parameters();
   network.core = keys.core();
   network.reward_input = keys.reward_input;
-  network.orthogonal = keys.initializer == Initializer::kOrthogonal;
+  network.initializer = keys.initializer;
   network.bfloat16 = keys.precision == Precision::kBfloat16;
   network.separate_value = keys.value == ValueTorso::kSeparate;
   network.normalize_value = keys.normalize_value;

@@ -70,7 +70,7 @@ void Bind(ConfigTable& table, LearningConfig& c) {
   table.Add("network.reward_input", &c.network.reward_input, "the last reward is an input");
   table.Add("network.action_input", &c.network.action_input, "the last action is an input");
   table.Add("network.initializer", &c.network.initializer, kInitializerNames,
-            "initial weights: Glorot uniform, or orthogonal with PPO's gains");
+            "initial weights: Glorot uniform, orthogonal with PPO's gains, or LeCun normal");
   table.Add("network.precision", &c.network.precision, kPrecisionNames,
             "number format of the torso's products; bfloat16 needs AVX512_BF16 or a GPU; auto: "
             "bfloat16 on a GPU that has it, else float32; fastest: on a CPU that has it, too");

@@ -10,6 +10,7 @@
 #include "core/config.h"
 #include "core/enum_names.h"
 #include "nn/agent_core.h"
+#include "nn/initializer.h"
 #include "rl/trajectory/reward_transform.h"
 
 namespace samara {
@@ -22,9 +23,6 @@ inline constexpr EnumName<Precision> kPrecisionNames[] = {{Precision::kAuto, "au
                                                           {Precision::kFloat32, "float32"},
                                                           {Precision::kBfloat16, "bfloat16"}};
 
-enum class Initializer : uint8_t { kGlorot, kOrthogonal };
-inline constexpr EnumName<Initializer> kInitializerNames[] = {
-    {Initializer::kGlorot, "glorot"}, {Initializer::kOrthogonal, "orthogonal"}};
 // Torso of the value's head: the policy's, or one of its own.
 enum class ValueTorso : uint8_t { kShared, kSeparate };
 inline constexpr EnumName<ValueTorso> kValueTorsoNames[] = {{ValueTorso::kShared, "shared"},
