@@ -12,7 +12,7 @@ from test_sac import (
 RECALL = ["memory/recall-r2d2", "run.random_episodes=0", "learn.test_episodes=20"]
 # Two shards with a replay each, which is full after a third of the run.
 SHARDS = [*RECALL, "learn.frames=20000", "learn.shards=2", "replay.capacity=6000", "r2d2.target_every=7",
-          "r2d2.cross_episodes=false"]
+          "r2d2.cross_episodes=false", "learn.unroll=10", "replay.batch=160"]
 
 
 @pytest.mark.default_tier

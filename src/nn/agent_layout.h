@@ -8,9 +8,8 @@
 //   lstm_input, lstm_recurrent           lstm.weight_ih, lstm.weight_hh of nn.LSTMCell
 //   lstm_bias                            lstm.bias_ih, and zeros as lstm.bias_hh; their sum
 //   gru_input, gru_recurrent             gru.weight_ih, gru.weight_hh of nn.GRUCell
-//   gru_bias                             gru.bias_ih, and as gru.bias_hh zeros for r and z, then
-//   its
-//                                        last quarter; the sums of r and z, both of n
+//   gru_bias                             gru.bias_ih, and as gru.bias_hh zeros for r and z and its
+//                                        last quarter for n; r and z of both are summed
 //   normalize_mean                       normalize.mean, as evolution's networks have it
 //   normalize_deviation                  normalize.std, likewise
 //   torso.NAME, value_torso.NAME         the same: parameters of a user's module

@@ -123,15 +123,9 @@ void UnrollStore::Append(uint32_t slot, const Entry& entry) {
   }
   ++stream.entries;
   Write(unroll, entry);
-  const bool ended = header.terminated || header.truncated;
-  const bool learns = unroll.entries > config_.overlap + 1;  // a transition, not only a beginning
-  if (ended && learns && !config_.cross_episodes) {
-    KeepBeginning(stream, entry);
-    Complete(stream);
-  } else if (unroll.entries == entries()) {
-    KeepEnd(stream);
-    Complete(stream);
-  }
+  if (unroll.entries < entries()) return;
+  KeepEnd(stream);
+  Complete(stream);
 }
 
 // The next unroll begins with the last overlap + 1 entries of this one.
@@ -148,24 +142,11 @@ void UnrollStore::KeepEnd(Stream& stream) const {
   }
 }
 
-// The next unroll begins with the episode that this entry begins.
-void UnrollStore::KeepBeginning(Stream& stream, const Entry& entry) const {
-  stream.begun = true;
-  stream.tail.finals.clear();
-  AddAbsent(stream.tail);
-  Write(stream.tail, entry);
-  stream.unrolls = stream.entries = 0;
-  stream.beginnings.Clear();
-  KeepState(stream, entry);
-  ++stream.entries;
-}
-
 bool UnrollStore::NeedsState(uint32_t slot) const {
   const Stream& stream = streams_[slot];
   const bool first = stream.filling != nullptr && stream.filling->entries == 0;
-  // an episode's end may begin an unroll anywhere; so may what follows a stream that was dropped
-  return first || !config_.cross_episodes ||
-         (stream.entries + config_.overlap) % config_.length == 0;
+  // what follows a stream that was dropped may begin an unroll anywhere
+  return first || (stream.entries + config_.overlap) % config_.length == 0;
 }
 
 // Stores the state of the stream's next entry, if an unroll will begin with it.

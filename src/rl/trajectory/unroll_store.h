@@ -81,7 +81,7 @@ struct Entry {
 // F entries, each part contiguous over them.
 struct Unroll {
   uint32_t slot = 0;
-  uint32_t entries = 0;  // fewer than F when the episode's end cut it
+  uint32_t entries = 0;  // fewer than F while it is being filled
   uint32_t overlap = 0;  // of them, in front of those that are learned from
   uint64_t index = 0;    // how many unrolls the slot has completed before
   std::vector<EntryHeader> headers;
@@ -98,10 +98,9 @@ struct Unroll {
 
 struct UnrollConfig {
   uint32_t slots = 1;
-  uint32_t length = 20;        // T
-  uint32_t overlap = 0;        // B
-  uint32_t buffers = 2;        // in all; at least one a slot
-  bool cross_episodes = true;  // false: an unroll ends where its episode does
+  uint32_t length = 20;  // T
+  uint32_t overlap = 0;  // B
+  uint32_t buffers = 2;  // in all; at least one a slot
   // When no buffer is free: false = the slot waits; true = the oldest complete unroll is dropped.
   bool drop_oldest = false;
 };
@@ -168,7 +167,6 @@ class UnrollStore {
   void Write(Unroll& unroll, const Entry& entry) const;
   void CopyEntry(const Unroll& from, uint32_t i, Unroll& to) const;
   void KeepEnd(Stream& stream) const;
-  void KeepBeginning(Stream& stream, const Entry& entry) const;
   void KeepState(Stream& stream, const Entry& entry) const;
   void Complete(Stream& stream);
 
