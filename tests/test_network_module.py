@@ -175,7 +175,7 @@ def test_the_module_may_go_and_a_kill_may_come(file, tmp_path, how):
     mine = shutil.copy(file, tmp_path / "mine.pt")
     whole = train(tmp_path / "whole", *words, f"network.module={file}")
     running, folder = Running(tmp_path / "log", "train", *words, f"network.module={mine}", "--out", tmp_path / "cut"), tmp_path / "cut"
-    until(lambda: list(folder.glob("checkpoints/*/server.bin")))
+    until(lambda: list(folder.glob("checkpoints/ckpt-*/server.bin")))
     running.send(how)
     assert running.wait() in (75, -how)
     os.remove(mine)  # the run folder has it

@@ -1,13 +1,19 @@
 """Agents that learn from images by a replay: they learn, their bits, their files and their errors."""
 
+import json
+import os
 import signal
+import time
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from samara_cli import TESTS, ok, samara, train
+from samara_cli import TESTS, ok, resume, samara, train
+from test_launch import until
+from test_ppo import hash_of
 from test_sac import expect_the_same_bits_after_interruptions, expect_the_same_bits_of_any_workers
+from test_train_ranks import ranks_of, start
 
 import samara as package
 
@@ -91,3 +97,34 @@ def test_what_cannot_be_learned_from_is_one_line(tmp_path, words, says):
     refused = samara("train", *CATCH, *words, "--out", tmp_path / "run")
     assert refused.code in (66, 78) and says in refused.err and refused.err.count("\n") <= 2, refused.err
     assert not (tmp_path / "run").exists()
+
+
+# Two shards with 70 MB of frames each, of which little is learned.
+LARGE = [*CATCH, "env.id=Catch-v0?pixels=84", "network.layers=conv 4 8x8/8 relu, dense 16 relu", "learn.frames=60000", "learn.shards=2",
+         "replay.capacity=20000", "replay.ratio=0.1", "learn.test_episodes=1", "run.checkpoint_seconds=1000"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("then", ["goes on", "is stopped"])
+def test_a_large_replay_is_written_ahead_of_its_checkpoint_in_turns(tmp_path, then):
+    whole, folder = train(tmp_path / "whole", *LARGE), tmp_path / "run"
+    ranks = start("samara", 2, *LARGE, "--out", folder)
+    metrics = folder / "metrics.jsonl"
+    until(lambda: metrics.exists() and metrics.read_text().count("\n") > 1, 60)
+    time.sleep(2)  # the replay fills
+    main = ranks_of(ranks)[0]
+    os.kill(main, signal.SIGUSR1)
+    seen = set()  # how many parts were there at a time
+    while not list(folder.glob("checkpoints/ckpt-*")):
+        seen.add(len(list(folder.glob("checkpoints/.ahead*/replay-*.bin"))))
+        if then == "is stopped" and max(seen) > 0:
+            os.kill(main, signal.SIGTERM)
+            break
+        time.sleep(0.01)
+    assert max(seen) > 0 and (then == "is stopped" or len(seen) > 2)
+    out, _ = ranks.communicate(timeout=60)
+    assert (ranks.returncode, then) in ((75, "is stopped"), (0, "goes on"))
+    ok("fsck", folder)
+    assert not list(folder.glob("checkpoints/.*"))
+    end = json.loads(out.splitlines()[-1]) if then == "goes on" else resume(folder)
+    assert hash_of(end) == hash_of(whole)

@@ -109,7 +109,7 @@ def test_a_run_that_is_interrupted_goes_on_with_the_same_bits(tmp_path, how):
     words = [*PENDULUM, "learn.updates=200", "run.checkpoint_seconds=1"]
     whole = train(tmp_path / "whole", *words)
     run, folder = Running(tmp_path / "log", "train", *words, "--out", tmp_path / "cut"), tmp_path / "cut"
-    until(lambda: list(folder.glob("checkpoints/*/statistics.bin")))
+    until(lambda: list(folder.glob("checkpoints/ckpt-*/statistics.bin")))
     run.send(how)
     assert run.wait() in (75, -how)
     assert hash_of(resume(folder)) == hash_of(whole)

@@ -21,8 +21,9 @@ def test_recall_is_learned_in_seconds(tmp_path, words):
     assert train(tmp_path / "run", *RECALL, *words)["test_mean"] >= 0.9
 
 
-def test_actors_threads_and_ranks_leave_no_trace(tmp_path):
-    expect_the_same_bits_of_any_workers(tmp_path, *SHARDS, other=["replay.compress=none"])
+@pytest.mark.parametrize("cross", ["false", pytest.param("true", marks=pytest.mark.slow)])
+def test_actors_threads_and_ranks_leave_no_trace(tmp_path, cross):
+    expect_the_same_bits_of_any_workers(tmp_path, *SHARDS, f"r2d2.cross_episodes={cross}", other=["replay.compress=none"])
 
 
 @pytest.mark.slow

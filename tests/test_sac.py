@@ -2,9 +2,11 @@
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from safetensors.torch import load_file
 from samara_cli import Running, ok, resume, samara, train
 from test_launch import until
 from test_ppo import hash_of
-from test_train_ranks import ranks_of, result, start
+from test_train_ranks import finish, ranks_of, result, start
 
 import samara as package
 
@@ -48,9 +50,9 @@ def expect_the_same_bits_after_interruptions(tmp_path, how, *words):
     folder, times = tmp_path / "cut", 5
     for i in range(times):
         begin = ["train", *words, "--out", folder] if i == 0 else ["train", "--resume", folder]
-        before = set(folder.glob("checkpoints/*/replay.bin"))
+        before = set(folder.glob("checkpoints/ckpt-*/replay.bin"))
         run = Running(tmp_path / f"log{i}", *begin)
-        until(lambda: set(folder.glob("checkpoints/*/replay.bin")) - before)  # noqa: B023
+        until(lambda: set(folder.glob("checkpoints/ckpt-*/replay.bin")) - before)  # noqa: B023
         run.send(how)
         assert run.wait() in (75, -how)
     assert hash_of(resume(folder)) == hash_of(whole)
@@ -78,7 +80,7 @@ def test_a_run_with_statistics_that_is_killed_on_two_ranks_goes_on_on_one(tmp_pa
     words, folder = [*NORMALIZED, "learn.frames=6000"], tmp_path / "cut"
     first = hash_of(train(tmp_path / "whole", *words))
     ranks = start("samara", 2, *words, "--out", folder)
-    until(lambda: list(folder.glob("checkpoints/*/statistics.bin")))
+    until(lambda: list(folder.glob("checkpoints/ckpt-*/statistics.bin")))
     os.kill(ranks_of(ranks)[0], signal.SIGKILL)
     ranks.communicate(timeout=60)
     assert not (folder / "result.json").exists()
@@ -116,11 +118,11 @@ PARTS = [*SHARDS, "learn.frames=200000", "replay.capacity=60000", "replay.ratio=
 def save_until_parts_are_shared(folder, pid):
     """Asks a run for checkpoints until two of them have a file of each shard in common."""
     def shards_that_share():
-        found = set()
+        files = []
         for file in folder.glob("checkpoints/ckpt-*/replay-*.bin"):
             with contextlib.suppress(FileNotFoundError):  # pruned meanwhile
-                found |= {file.name.split("-")[1]} if file.stat().st_nlink > 1 else set()
-        return found
+                files.append((file.name.split("-")[1], file.stat().st_ino))
+        return {file[0] for file, names in Counter(files).items() if names > 1}
 
     before = set(folder.glob("checkpoints/ckpt-*"))
     until(lambda: set(folder.glob("checkpoints/ckpt-*")) - before, 60)  # it listens to signals by now
@@ -196,3 +198,15 @@ def test_what_cannot_work_is_refused(tmp_path, words, says):
     refused = samara("train", *PENDULUM, *words, "--out", tmp_path / "run")
     assert refused.code in (78, 71) and says in refused.err and len(refused.err.splitlines()) == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_ranks_of_a_host_share_its_memory(tmp_path):
+    """A replay of which each of two ranks could hold its half, but not both of them, is refused."""
+    humanoid = [*PENDULUM, "learn.environments=32", "learn.batch=2", "learn.shards=2", "env.id=Humanoid-v5"]
+    refused = samara("train", *humanoid, "replay.capacity=1e9", "--out", tmp_path / "run")
+    units = {"GB": 1, "TB": 1000}
+    needs, there = (float(size) * units[unit] for size, unit in re.findall(r"([\d.]+)(.B) (?:of memory|are available)", refused.err))
+    both = int(1e9 * 1.4 * there / needs)
+    train(tmp_path / "half", *humanoid, f"replay.capacity={both // 2}", "learn.frames=64", "learn.test_episodes=0")
+    code, _, err = finish(start("samara", 2, *humanoid, f"replay.capacity={both}", "--out", tmp_path / "run"))
+    assert code == 71 and "the replay of 2 ranks needs" in err

@@ -25,7 +25,7 @@ def test_a_run_that_was_killed_goes_on_with_the_same_bits(tmp_path):
     words = [*SHARDS, "learn.frames=5000", "run.checkpoint_seconds=1"]
     first, folder = train(tmp_path / "a", *words), tmp_path / "b"
     run = Running(tmp_path / "log", "train", *words, "--out", folder)
-    until(lambda: list(folder.glob("checkpoints/*/replay.bin")))
+    until(lambda: list(folder.glob("checkpoints/ckpt-*/replay.bin")))
     run.send(9)
     assert run.wait() == -9
     assert hash_of(resume(folder)) == hash_of(first)

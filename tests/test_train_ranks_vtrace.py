@@ -80,7 +80,7 @@ def updates(run: Path) -> int:
 
 
 def checkpoints(run: Path) -> int:
-    return len(list(run.glob("checkpoints/*/manifest.json")))
+    return len(list(run.glob("checkpoints/ckpt-*/manifest.json")))
 
 
 @pytest.mark.parametrize("whom", [pytest.param("all", marks=pytest.mark.slow), "rank 1"])
@@ -168,7 +168,7 @@ def flip_everywhere(pid: int, pattern: bytes) -> int:
 
 
 def newest(run: Path) -> Path:
-    return sorted(run.glob("checkpoints/*/manifest.json"))[-1].parent
+    return sorted(run.glob("checkpoints/ckpt-*/manifest.json"))[-1].parent
 
 
 @pytest.mark.slow

@@ -192,7 +192,7 @@ def test_a_damaged_agent_is_refused(tmp_path):
         refused = samara("eval", file, "--episodes", 2)
         assert refused.code == 65 and len(refused.err.strip().splitlines()) == 1, refused
     assert samara("eval", file.with_name("absent"), "--episodes", 2).code == 66
-    weights = next(run.glob("checkpoints/*/weights.safetensors"))
+    weights = next(run.glob("checkpoints/ckpt-*/weights.safetensors"))
     weights.write_bytes(weights.read_bytes()[:-1] + b"\xff")
     assert samara("eval", run, "--episodes", 2).code in (65, 66)
 
@@ -236,7 +236,7 @@ def test_actors_are_told_when_training_ends_and_survive_an_engine_that_is_killed
     args = [*CARTPOLE, "run.random_episodes=0", "learn.test_episodes=0", "run.checkpoint_seconds=1", "learn.frames=300000"]
     engine = listening(run, socket, *args)
     worker = actor(socket, 32)
-    while not list(run.glob("checkpoints/*/manifest.json")):
+    while not list(run.glob("checkpoints/ckpt-*/manifest.json")):
         assert engine.poll() is None
         time.sleep(0.05)
     engine.kill()
@@ -294,7 +294,7 @@ def test_a_stopped_run_goes_on_with_its_stacks(tmp_path):
     run = tmp_path / "cut"
     process = subprocess.Popen([BINARY, "train", *words, "--out", run, "--quiet"], env=environment(**ENVS),
                                stderr=subprocess.DEVNULL)
-    while not list(run.glob("checkpoints/*/manifest.json")) and process.poll() is None:
+    while not list(run.glob("checkpoints/ckpt-*/manifest.json")) and process.poll() is None:
         time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=30) == 75

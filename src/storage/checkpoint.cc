@@ -273,6 +273,7 @@ std::set<std::string> CheckpointWriter::Kept(const CheckpointInfo& info) const {
 Status CheckpointWriter::WriteAhead(const std::string& name, std::string_view bytes) {
   CHECK(IsFileName(name)) << name;
   const auto write = [&]() -> Status {
+    RETURN_IF_ERROR(CheckRoom(checkpoints_, bytes.size()));
     if (ahead_.empty()) {
       ahead_ = TemporaryName(checkpoints_ / "ahead");
       RETURN_IF_ERROR(MakeFolder(ahead_));
@@ -294,7 +295,28 @@ void CheckpointWriter::DropAhead() {
   ahead_ = {};
 }
 
-// Writes a file, or gives one that lasts this name too; where links are refused, copies it.
+// Removes what was written ahead and left the replay before this save.
+void CheckpointWriter::DropUnkept(std::span<const CheckpointFile> files) {
+  std::set<std::string> kept;
+  for (const CheckpointFile& file : files)
+    if (file.kept) kept.insert(file.name);
+  std::erase_if(lasting_, [&](const auto& each) {
+    const auto& [name, lasting] = each;
+    if (lasting.path.parent() != ahead_ || kept.contains(name)) return false;
+    if (const Status status = RemoveTree(lasting.path); !status.ok()) LogWarning(status.message());
+    return true;
+  });
+}
+
+Status CheckpointWriter::CheckRoom(const RootedPath& target, uint64_t bytes) const {
+  ASSIGN_OR_RETURN(const uint64_t bytes_free, FreeSpace(checkpoints_));
+  if (bytes_free >= bytes + bytes / 10) return Status::Ok();
+  return {Code::kIoError, target.string() + ": cannot save " + std::to_string(bytes) +
+                              " bytes: disk full, " + std::to_string(bytes_free) +
+                              " bytes free: free space on the disk"};
+}
+
+// Writes a file, or links an existing one; where links are refused, copies it.
 Result<CheckpointManifest::File> CheckpointWriter::WriteOrKeep(const RootedPath& folder,
                                                                const CheckpointFile& file) {
   if (!file.kept) {
@@ -328,12 +350,8 @@ Status CheckpointWriter::Write(const RootedPath& target, const CheckpointInfo& i
   }
   // 1. room for it
   RemoveTemporaries(checkpoints_, /*but=*/ahead_);
-  ASSIGN_OR_RETURN(const uint64_t bytes_free, FreeSpace(checkpoints_));
-  if (bytes_free < bytes + bytes / 10) {
-    return {Code::kIoError, target.string() + ": cannot save " + std::to_string(bytes) +
-                                " bytes: disk full, " + std::to_string(bytes_free) +
-                                " bytes free: free space on the disk"};
-  }
+  if (!ahead_.empty()) DropUnkept(files);
+  RETURN_IF_ERROR(CheckRoom(target, bytes));
   const RootedPath temporary = TemporaryName(target);
   bool renamed = false;
   const auto write = [&]() -> Status {

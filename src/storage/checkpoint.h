@@ -99,17 +99,18 @@ class CheckpointWriter {
   ~CheckpointWriter() { DropAhead(); }
 
   // Returns the new checkpoint once it is durable, then prunes. A second save of the same step and
-  // incarnation finds the first and does nothing. On failure no temporary is left, earlier
-  // checkpoints are as before and the call may be repeated; kIoError also when less than 1.1 times
-  // the bytes that are written is free, or a kept file can no longer be read (then it is not kept
-  // any more).
+  // incarnation finds the first and does nothing. On failure no temporary is left but kept files
+  // that were written ahead, earlier checkpoints are as before and the call may be repeated;
+  // kIoError also when less than 1.1 times the bytes that are written is free, or a kept file can
+  // no longer be read (then it is not kept any more).
   Result<RootedPath> Save(const CheckpointInfo& info, std::span<const CheckpointFile> files);
 
   // Names of the files that the next save, of `info`, may keep: those of the last checkpoint, and
   // those that were written ahead.
   std::set<std::string> Kept(const CheckpointInfo& info) const;
-  // Writes a file that the next save may keep, which then takes less long. It is gone after that
-  // save, and with this writer. On failure all that was written ahead is gone.
+  // Writes a file that the next save may keep, which then takes less long. It is removed by that
+  // save, and with this writer. On failure, kIoError also when less than 1.1 times the bytes is
+  // free, all that was written ahead is removed.
   Status WriteAhead(const std::string& name, std::string_view bytes);
   // The last checkpoint is this one, which was read and verified.
   void ContinueFrom(const RootedPath& checkpoint);
@@ -123,7 +124,9 @@ class CheckpointWriter {
   Result<CheckpointManifest::File> WriteOrKeep(const RootedPath& folder,
                                                const CheckpointFile& file);
   void Prune(const std::string& config_hash) const;
+  Status CheckRoom(const RootedPath& target, uint64_t bytes) const;
   void DropAhead();
+  void DropUnkept(std::span<const CheckpointFile> files);
 
   // A file that may be kept.
   struct Lasting {

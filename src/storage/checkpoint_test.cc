@@ -397,6 +397,32 @@ TEST_F(KeptFilesTest, AFileThatIsWrittenAheadIsKeptByTheNextSaveAlone) {
   EXPECT_EQ(Part(first), "lasting");
 }
 
+TEST_F(KeptFilesTest, ASaveThatFailsLeavesWhatItKeepsForTheNextTry) {
+  const std::vector<CheckpointFile> files = {{"part.bin", "", true}, {"population.bin", "state"}};
+  int failures = 0;
+  for (int n = 1;; ++n) {
+    const CheckpointInfo info = Info(static_cast<uint64_t>(n));
+    CheckpointWriter writer(folder_.path());
+    ASSERT_TRUE(writer.WriteAhead("other.bin", "out of date").ok());
+    ASSERT_TRUE(writer.WriteAhead("part.bin", "lasting").ok());
+    TEST_FailNthCall(n, EIO);
+    const auto saved = writer.Save(info, files);
+    const bool pending = TEST_FailurePending();
+    TEST_FailNthCall(0, 0);
+    if (!saved.ok()) {
+      ++failures;
+      EXPECT_EQ(writer.Kept(info), std::set<std::string>{"part.bin"}) << n;
+      EXPECT_EQ(CountTemporaries(folder_.path()), 1) << n;
+      ASSERT_TRUE(writer.Save(info, files).ok()) << n;
+    }
+    EXPECT_EQ(Part(writer.last().path()), "lasting") << n;
+    if (pending) break;
+  }
+  EXPECT_GT(failures, 3);
+  EXPECT_EQ(CountTemporaries(folder_.path()), 0)
+      << "one whose removal failed goes with the next save";
+}
+
 TEST_F(KeptFilesTest, WhatCannotBeWrittenAheadIsNotKept) {
   for (const int n : {1, 2, 3}) {
     CheckpointWriter writer(folder_.path());

@@ -29,7 +29,8 @@ class Checker {
     for (const std::string& name : List(checkpoints_)) {
       const RootedPath path = checkpoints_ / name;
       if (IsTemporaryName(name))
-        report_.notes.push_back(path.string() + ": left by an interrupted save");
+        report_.notes.push_back(path.string() +
+                                ": temporary: of a save that goes on, or was interrupted");
       else if (IsCorruptName(name))
         report_.set_aside.push_back(path.string());
       else if (checkpoints.contains(path))

@@ -210,10 +210,11 @@ Status AgentTrainer::JoinRanks(NamedFiles& contents) {
   return JoinReplayParts(contents);
 }
 
-// Collective, between two updates: writes some of the parts of the replays that no checkpoint has,
-// which is all of them after many updates, and a second's work for each gigabyte and core. False:
-// there are no more, or the disk refuses them, which the checkpoint will say.
+// Collective, between two updates: writes some parts of the replays that the last checkpoint lacks.
+// False: it is time to save, since there are no more, the disk refuses them, or as many bytes as
+// the replays have were written.
 Result<bool> AgentTrainer::SavePartsAhead() {
+  if (agent_->memory_bytes() == 0) return false;
   const SteadyTime begin = Now();
   ASSIGN_OR_RETURN(const std::set<std::string> kept, KeptFiles());
   NamedFiles parts = agent_->SaveNextParts(kept);

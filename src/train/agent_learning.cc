@@ -54,10 +54,10 @@ Status AgentTrainer::LearnLoop() {
     }
     RETURN_IF_ERROR(Update(std::move(batch)));
     MaybeWriteMetrics(/*last=*/false);
-    saves_ |= sync_.alone() ? SaveRequested() : agreed_.save;
-    if (!saves_) continue;
-    ASSIGN_OR_RETURN(saves_, SavePartsAhead());
-    if (!saves_) RETURN_IF_ERROR(Save(OnRefusal::kTryLater));
+    save_pending_ |= sync_.alone() ? SaveRequested() : agreed_.save;
+    if (!save_pending_) continue;
+    ASSIGN_OR_RETURN(save_pending_, SavePartsAhead());
+    if (!save_pending_) RETURN_IF_ERROR(Save(OnRefusal::kTryLater));
   }
   MaybeWriteMetrics(/*last=*/true);
   return Status::Ok();

@@ -184,14 +184,16 @@ Status AgentTrainer::ChooseDevices() {
 namespace {
 
 // Refuses a replay that the machine has no memory for.
-Status CheckMemory(const Agent& agent) {
-  const uint64_t needed = agent.memory_bytes();
+// `engines`: ranks of this host, each of which has as much.
+Status CheckMemory(const Agent& agent, int64_t engines) {
+  const uint64_t needed = agent.memory_bytes() * static_cast<uint64_t>(engines);
   const std::optional<uint64_t> there = AvailableMemory();
   if (needed == 0 || !there || needed <= *there) return Status::Ok();
   return {Code::kNoResources,
-          fmt::format("the replay needs {} of memory when full, and {} are available; lower "
+          fmt::format("the replay{} needs {} of memory when full, and {} are available; lower "
                       "replay.capacity",
-                      ShortBytes(needed), ShortBytes(*there))};
+                      engines > 1 ? fmt::format(" of {} ranks", engines) : "", ShortBytes(needed),
+                      ShortBytes(*there))};
 }
 
 }  // namespace
@@ -201,7 +203,7 @@ Result<json> AgentTrainer::CheckOnly() {
   RETURN_IF_ERROR(ChooseDevices());
   ASSIGN_OR_RETURN(setup_, SetUpLearning(config_, /*slots=*/1));
   ASSIGN_OR_RETURN(const auto agent, MakeAgent(Setup()));
-  RETURN_IF_ERROR(CheckMemory(*agent));
+  RETURN_IF_ERROR(CheckMemory(*agent, config_.fleet.engines));
   return json{{"module_input", agent->module_input()}};
 }
 
@@ -220,7 +222,7 @@ Status AgentTrainer::Build() {
   remote.incarnation = (session_.resumed() ? session_.folder().incarnation() : 1) << 32;
   ASSIGN_OR_RETURN(setup_, SetUpLearning(config_, slots_.size(), /*render=*/false, remote));
   ASSIGN_OR_RETURN(agent_, MakeAgent(Setup()));
-  RETURN_IF_ERROR(CheckMemory(*agent_));
+  RETURN_IF_ERROR(CheckMemory(*agent_, config_.fleet.engines));
   return ChooseBatchSize();
 }
 

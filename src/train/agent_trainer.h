@@ -155,7 +155,7 @@ class AgentTrainer final : public Trainer {
   } final_;                    // what the result says of the training, taken before the final test
   RankStatistics statistics_;  // of the next update, so far
   bool rate_is_over_ = false;  // the learning rate has come to 0, and a warning was logged
-  bool saves_ = false;         // a checkpoint was asked for, of which parts are being written
+  bool save_pending_ = false;  // a checkpoint was asked for, of which parts are being written
   struct Ahead {
     uint64_t bytes = 0;
     double seconds = 0;

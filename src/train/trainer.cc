@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <utility>
 
@@ -116,6 +117,7 @@ Status Trainer::BeginRun() {
   if (schedule_) schedule_->Saved(Seconds(), 0);
   RETURN_IF_ERROR(Begin());
   start_.files.clear();
+  malloc_trim(0);  // a learner keeps its memory: what a replay was read from would stay
   stop_.emplace();
   if (sync_.is_main())
     endless_ = WatchForEndlessEpisodes(setup_, Played::kAll, [this] { return AwaitedOver(); });

@@ -172,7 +172,7 @@ std::vector<float> Acts(Agent& agent, const std::vector<Row>& rows, uint64_t ver
 
 class NormalizeTest : public testing::TestWithParam<Algorithm> {};
 
-// The first update has ten steps of the optimizer, all with the moments of what it stored: of
+// The first update has eight steps of the optimizer, all with the moments of what it stored: of
 // observations that were acted on, but in every minibatch on both sides of a step.
 TEST_P(NormalizeTest, MinibatchesAreThoseOfNormalizedObservations) {
   const auto agent = MakeAgent(SetupOf(GetParam(), kNormalized)).ValueOrThrow();

@@ -4,6 +4,9 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <numeric>
+#include <set>
 
 #include "nn/safetensors.h"
 #include "nn/torch/torch.h"
@@ -359,7 +362,7 @@ TEST(R2d2Test, TheLossIsThePapers) {
           const Tensor online = values(network, start, online_finals);
           const Tensor followed = values(target, start, target_finals).detach();
           Tensor total = torch::zeros({});
-          std::vector<double> priorities;
+          std::vector<double> priorities, values_of_own, errors_of_own;
           for (int64_t b = 0; b < 2; ++b) {
             ValueSteps of;
             for (int64_t t = burn_in; t < burn_in + length; ++t) {
@@ -382,12 +385,20 @@ TEST(R2d2Test, TheLossIsThePapers) {
               const Tensor taken =
                   online[burn_in + k][b][batch.action[burn_in + k][b][0].item<int64_t>()];
               const Tensor error = y[static_cast<size_t>(k)] - taken;
+              values_of_own.push_back(taken.item<double>());
+              errors_of_own.push_back(std::abs(error.item<double>()));
               total = total + weight[b] * 0.5 * error.square() / 2;
               errors.push_back(error.item<float>());
             }
             priorities.push_back(SequencePriority(errors, 0.9));
           }
           losses[state].push_back(loss.total.item<float>());
+          const auto mean = [](const std::vector<double>& x) {
+            return std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
+          };
+          ASSERT_EQ(loss.numbers[0].name, "q_mean");
+          EXPECT_NEAR(loss.numbers[0].value, mean(values_of_own), 1e-5);
+          EXPECT_NEAR(loss.numbers[1].value, mean(errors_of_own), 1e-5);
           EXPECT_NEAR(loss.total.item<float>(), total.item<float>(), 1e-5);
           ASSERT_EQ(loss.priorities.size(), 2u);
           for (size_t b = 0; b < 2; ++b) EXPECT_NEAR(loss.priorities[b], priorities[b], 1e-4);

@@ -97,8 +97,8 @@ class Agent : public Model {
   virtual std::map<std::string, std::string> Save(Part part,
                                                   const std::set<std::string>& kept) const = 0;
   std::map<std::string, std::string> Save(Part part) const { return Save(part, {}); }
-  // Some of the files of kRun that never change and are not in `kept`, a few megabytes; none: there
-  // are no others.
+  // Some of the files of kRun that never change and are not in `kept`: about 16 MB, or one file;
+  // none: there are no others.
   virtual std::map<std::string, std::string> SaveNextParts(
       const std::set<std::string>& /*kept*/) const {
     return {};

@@ -340,13 +340,11 @@ Status Learner::MakeShards(std::span<const UnrollStore::Loan> unrolls) {
   CHECK(unrolls.size() >= parts_.size());
   return OnThreads([&](size_t i, ShardWork& part) {
     const SteadyTime clock = Now();
-    const size_t begin = i * unrolls.size() / parts_.size();
-    const size_t end = (i + 1) * unrolls.size() / parts_.size();
     std::vector<const Unroll*> its;
-    for (const auto& unroll : unrolls.subspan(begin, end - begin)) its.push_back(unroll.get());
+    for (const auto& unroll : OfShard(unrolls, i, parts_.size())) its.push_back(unroll.get());
     MakeBatch(part, its);
     // a mean counts as often as the shard has unrolls
-    part.share = static_cast<double>(end - begin) * static_cast<double>(all_shards_) /
+    part.share = static_cast<double>(its.size()) * static_cast<double>(all_shards_) /
                  static_cast<double>(config_.learn.batch);
     part.seconds_batch = SecondsSince(clock);
     part.seconds_forward = part.seconds_backward = 0;
@@ -439,9 +437,7 @@ Status Learner::LearnFromReplay(std::span<const UnrollStore::Loan> unrolls, doub
   RETURN_IF_ERROR(OnThreads([&](size_t i, ShardWork& part) {
     part.seconds_batch = part.seconds_forward = part.seconds_backward = 0;
     const SteadyTime clock = Now();
-    for (size_t u = i * unrolls.size() / parts_.size();
-         u < (i + 1) * unrolls.size() / parts_.size(); ++u)
-      AddToReplay(*unrolls[u], part);
+    for (const auto& unroll : OfShard(unrolls, i, parts_.size())) AddToReplay(*unroll, part);
     part.seconds_batch = SecondsSince(clock);
   }));
   report.applied = true;

@@ -51,7 +51,7 @@ void SaveReplays(const Shards& shards, int64_t first, const std::set<std::string
   files[kReplayFile] = WriteSlotRecords(records);
 }
 
-// Parts of a learner's replays that are not `kept`, of a few megabytes in all; none: all are.
+// Parts of a learner's replays that are not `kept`, of about 16 MB in all, or one; none: all are.
 template <typename Shards, typename Projection = std::identity>
 std::map<std::string, std::string> SaveNextParts(const Shards& shards, int64_t first,
                                                  const std::set<std::string>& kept,

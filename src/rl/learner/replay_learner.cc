@@ -433,9 +433,7 @@ Result<bool> ReplayLearner::TakeStep(double frames, UpdateReport& report) {
 Status ReplayLearner::UpdateStatistics(std::span<const UnrollStore::Loan> unrolls) {
   std::vector<std::span<const float>> rows;
   for (size_t i = 0; i < parts_.size(); ++i) {
-    const size_t begin = i * unrolls.size() / parts_.size();
-    const size_t end = (i + 1) * unrolls.size() / parts_.size();
-    parts_[i].row = normalizer_->Moments(unrolls.subspan(begin, end - begin));
+    parts_[i].row = normalizer_->Moments(OfShard(unrolls, i, parts_.size()));
     rows.emplace_back(parts_[i].row);
   }
   std::vector<float> sum(rows[0].size());
@@ -453,9 +451,8 @@ Result<UpdateReport> ReplayLearner::Update(std::span<const UnrollStore::Loan> un
   // 1 store
   SteadyTime clock = Now();
   for (size_t i = 0; i < parts_.size(); ++i)
-    for (size_t u = i * unrolls.size() / parts_.size();
-         u < (i + 1) * unrolls.size() / parts_.size(); ++u)
-      parts_[i].Add(*unrolls[u], share_.first + unrolls[u]->slot);
+    for (const auto& unroll : OfShard(unrolls, i, parts_.size()))
+      parts_[i].Add(*unroll, share_.first + unroll->slot);
   if (normalizer_) RETURN_IF_ERROR(UpdateStatistics(unrolls));
   report.seconds_batch = SecondsSince(clock);
 

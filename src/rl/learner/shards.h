@@ -32,6 +32,13 @@ class ShardThreads {
   std::unique_ptr<Pool> pool_;
 };
 
+// Shard `i`'s of items that are divided among `shards` in order.
+template <typename T>
+std::span<T> OfShard(std::span<T> items, size_t i, size_t shards) {
+  const size_t begin = i * items.size() / shards, end = (i + 1) * items.size() / shards;
+  return items.subspan(begin, end - begin);
+}
+
 // sum = the rows of all shards: by the combiner over all learners, or, where it is null, here in
 // their order.
 Status AddShards(GradientCombiner* combiner, std::span<const std::span<const float>> rows,

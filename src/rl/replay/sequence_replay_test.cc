@@ -231,7 +231,8 @@ TEST_P(SequenceReplayTest, OneThatIsRestoredFromPartsIsAsIfItHadNotBeenSaved) {
       SequenceReplay other(shape);
       ASSERT_TRUE(folder.Restore(other).ok()) << replay.added();
       EXPECT_EQ(other.TEST_Blocks(), replay.TEST_Blocks());
-      for (const auto& unroll : unrolls) replay.Add(*unroll), other.Add(*unroll);
+      for (const auto& unroll : unrolls)
+        for (SequenceReplay* one : {&replay, &other}) one->Add(*unroll, LearnedByEpisode(*unroll));
       EXPECT_EQ(other.Save(), replay.Save());
       EXPECT_EQ(other.TEST_Blocks(), replay.TEST_Blocks());
       ASSERT_EQ(other.parts(), replay.parts());
@@ -430,6 +431,25 @@ TEST(SequenceReplayTest, StepsOfASequenceAreThoseOfItsUnrollInOlderFiles) {
     return replay.Read(0, read);
   };
   EXPECT_EQ(restore(2, {}).ValueOrThrow(), (StepRange{0, 4}));
+  // a part of such a build, and what this one saved next to it, or that one
+  ByteWriter part;
+  part.Put(uint64_t{3}).Put(shape.length).Put(shape.overlap);
+  part.Put(uint64_t{0}).Put(uint64_t{1}).Put(uint64_t{1}).Put(uint64_t{0});
+  part.PutVector(std::vector<EntryHeader>(5)).PutBytes(std::string(5 * kFrame, 'a'));
+  part.Put(uint8_t{0}).Put(uint64_t{0}).Put(uint32_t{0}).Put(uint64_t{0}).Put(uint32_t{0});
+  part.PutVector(std::vector<uint64_t>{0}).PutVector(std::vector<float>{1, 2});
+  part.PutBytes(std::string(kFrame, 'd'));
+  const std::string saved_part = part.Take();
+  for (const uint64_t format : {2, 4}) {
+    ByteWriter out;
+    out.Put(format).Put(shape.length).Put(shape.overlap).Put(shape.capacity).Put(uint64_t{1});
+    out.Put(uint64_t{1}).Put(uint64_t{1}).Put(uint64_t{1}).Put(uint64_t{0});
+    SequenceReplay replay(shape);
+    ASSERT_TRUE(
+        replay.Restore(out.Take(), [&](uint64_t) { return std::string_view(saved_part); }).ok());
+    Unroll read;
+    EXPECT_EQ(replay.Read(0, read), (StepRange{0, 4}));
+  }
   EXPECT_EQ(restore(4, {1, 3}).ValueOrThrow(), (StepRange{1, 3}));
   for (const auto& bad : {std::vector<uint32_t>{3, 3}, {1, 5}, {2, 1}, {}})
     EXPECT_EQ(restore(4, bad).status().code(), Code::kBadData);

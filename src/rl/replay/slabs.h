@@ -1,6 +1,5 @@
-// Memory of what a replay keeps, apart from the heap. Items that stay for long would lie where a
-// learner's tensors were, which then need other places, more and more; here they lie in the order
-// in which they came, and go in about the same order.
+// Memory for what a replay stores, outside the heap, where long-lived items between a learner's
+// tensors fragment it. Items are allocated and freed in about the same order.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 namespace samara {
 
