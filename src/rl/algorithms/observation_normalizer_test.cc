@@ -20,7 +20,7 @@ using Row = std::array<float, kInputs>;
 constexpr char kPlain[] = "\"dense 12 tanh, dense 7 relu\"",
                kNormalized[] = "\"normalize, dense 12 tanh, dense 7 relu\"";
 
-// Of unlike sizes: the fourth number hardly changes, so that its deviation counts as 0.1. Some
+// Numbers are of unlike sizes: the fourth hardly changes, so that its deviation counts as 0.1. Some
 // final observations are far out, where numbers are clipped.
 Row Observation(uint64_t step, uint32_t slot, bool final = false) {
   const CounterRng rng(DeriveKey(7, Purpose::kEnvironmentReset, step, slot + (final ? 100 : 0)));
@@ -255,29 +255,15 @@ TEST(ObservationNormalizerTest, StatisticsAreThoseOfWhatWasPlayed) {
   }
 }
 
-// What a minibatch has is kept here instead of learned from.
-class Recorder : public ReplayAlgorithm {
+// Keeps what a minibatch has instead of learning from it.
+class Recorder : public StillAlgorithm {
  public:
   struct Seen {
     Row now, next;
   };
   explicit Recorder(std::vector<Seen>& seen) : seen_(seen) { learned_.AddNumber("number"); }
-  const ParameterBlocks& learned() const override { return learned_; }
-  const ParameterBlocks& targets() const override { return targets_; }
   size_t acting() const override { return 1; }
   ReturnRule returns() const override { return {.steps = 2, .gamma = 0.9}; }
-  std::span<const float> Followed(std::span<const float>) const override { return {}; }
-  double polyak(uint64_t) const override { return 1; }
-  std::unique_ptr<ReplayScratch> MakeScratch(size_t) const override {
-    return std::make_unique<ReplayScratch>();
-  }
-  ModelShape shape() const override {
-    return {.observation_bytes = sizeof(Row),
-            .actions = kDimensions,
-            .action_values = kDimensions,
-            .values = 0};
-  }
-  void Act(std::span<const float>, ReplayScratch&, InferenceBatch&) const override {}
   std::map<std::string, double> Gradient(const ReplayMinibatch& minibatch, ReplayScratch&,
                                          std::span<float> gradient) const override {
     for (const Transition& step : minibatch.steps) {
@@ -291,7 +277,6 @@ class Recorder : public ReplayAlgorithm {
 
  private:
   std::vector<Seen>& seen_;
-  ParameterBlocks learned_, targets_;
 };
 
 std::vector<Recorder::Seen>* g_seen = nullptr;

@@ -42,6 +42,31 @@ inline AgentSetup ContinuousSetup(const char* algorithm, Settings settings = {})
   return setup;
 }
 
+// An algorithm without networks, whose targets stay and which does not act: what a fake builds on.
+class StillAlgorithm : public ReplayAlgorithm {
+ public:
+  const ParameterBlocks& learned() const override { return learned_; }
+  const ParameterBlocks& targets() const override { return targets_; }
+  std::span<const float> Followed(std::span<const float>) const override { return {}; }
+  double polyak(uint64_t) const override { return 1; }
+  std::unique_ptr<ReplayScratch> MakeScratch(size_t) const override {
+    return std::make_unique<ReplayScratch>();
+  }
+  ModelShape shape() const override {
+    return {.observation_bytes = kInputs * sizeof(float),
+            .actions = kDimensions,
+            .action_values = kDimensions,
+            .values = 0};
+  }
+  void Act(std::span<const float>, ReplayScratch&, InferenceBatch&) const override {}
+
+ protected:
+  ParameterBlocks learned_;
+
+ private:
+  ParameterBlocks targets_;
+};
+
 // Random steps and what they are views of.
 struct Steps {
   explicit Steps(size_t n) : numbers(n * kRow) {

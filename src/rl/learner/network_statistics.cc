@@ -48,14 +48,9 @@ std::vector<float> NetworkStatistics::Moments(const Tensor& observations,
 
 void NetworkStatistics::SetObservations(const AgentNetworkImpl::Statistics& to) const {
   const torch::NoGradGuard no_gradient;
-  const size_t numbers = observations_->numbers();
-  std::vector<float> mean(numbers), deviation(numbers);
-  for (size_t i = 0; i < numbers; ++i) {
-    mean[i] = static_cast<float>(observations_->Mean(i));
-    deviation[i] = static_cast<float>(observations_->Deviation(i));
-  }
-  Tensor(to.mean).copy_(torch::tensor(mean));
-  Tensor(to.deviation).copy_(torch::tensor(deviation));
+  const std::vector<Tensor> halves = torch::tensor(observations_->Floats()).chunk(2);
+  Tensor(to.mean).copy_(halves[0]);
+  Tensor(to.deviation).copy_(halves[1]);
 }
 
 void NetworkStatistics::Merge(std::span<const float> moments, AgentNetworkImpl& network) {

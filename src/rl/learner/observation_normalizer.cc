@@ -13,16 +13,6 @@ namespace {
 
 constexpr char kMean[] = "normalize_mean", kDeviation[] = "normalize_deviation";
 
-std::vector<float> FloatsOf(const RunningStatistics& statistics) {
-  const size_t n = statistics.numbers();
-  std::vector<float> floats(2 * n);
-  for (size_t i = 0; i < n; ++i) {
-    floats[i] = static_cast<float>(statistics.Mean(i));
-    floats[n + i] = static_cast<float>(statistics.Deviation(i));
-  }
-  return floats;
-}
-
 }  // namespace
 
 Result<size_t> ObservationNormalizer::Split(AgentSetup& setup) {
@@ -37,7 +27,7 @@ Result<size_t> ObservationNormalizer::Split(AgentSetup& setup) {
 }
 
 ObservationNormalizer::ObservationNormalizer(size_t numbers)
-    : statistics_(numbers), floats_(FloatsOf(statistics_)) {}
+    : statistics_(numbers), floats_(statistics_.Floats()) {}
 
 std::vector<float> ObservationNormalizer::Moments(
     std::span<const UnrollStore::Loan> unrolls) const {
@@ -52,7 +42,7 @@ std::vector<float> ObservationNormalizer::Moments(
 
 void ObservationNormalizer::Merge(std::span<const float> moments) {
   statistics_.Merge(moments);
-  floats_ = FloatsOf(statistics_);
+  floats_ = statistics_.Floats();
 }
 
 std::map<std::string, Tensor> ObservationNormalizer::Tensors(std::span<const float> floats) {

@@ -1,7 +1,7 @@
 // The layer `normalize` in front of perceptrons that learn from a replay: running statistics of the
 // observations that were played, and observations that are normalized by them (nn/network.h).
 //
-// What acting and learning use are floats: n means, then n deviations.
+// Acting and learning use floats: n means, then n deviations (RunningStatistics::Floats).
 #pragma once
 
 #include <map>

@@ -55,7 +55,7 @@ TEST(ReplayFilesTest, ShardsHaveFilesOfTheirPartsAndKeptOnesAreEmpty) {
   }
 }
 
-// What is saved some parts at a time is what one save has; parts that are there are left out.
+// Turns save what one save has; parts that are there are left out.
 TEST(ReplayFilesTest, PartsCanBeSavedAheadInTurns) {
   const ReplayShape shape = {
       .capacity = 12, .observation_bytes = 1 << 21, .parts = {.parts_max = 6, .bytes_min = 1}};

@@ -169,7 +169,7 @@ class ReplayLearner final : public Agent {
     ParameterGroup part;
     FlatOptimizer optimizer;
   };
-  // What acts.
+  // The part of the parameters that acts.
   struct Policy {
     std::vector<float> parameters, normalizer;  // the latter as ObservationNormalizer has floats
   };

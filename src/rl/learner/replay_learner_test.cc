@@ -8,7 +8,7 @@ namespace {
 using namespace replay_test;
 
 // Learned numbers of two groups, with gradients that are functions of the step alone.
-class TwoGroups : public ReplayAlgorithm {
+class TwoGroups : public StillAlgorithm {
  public:
   static constexpr size_t kSlow = 3, kAll = 7;
   TwoGroups() {
@@ -18,8 +18,6 @@ class TwoGroups : public ReplayAlgorithm {
     return static_cast<float>(CounterRng(step).Normal(i));
   }
 
-  const ParameterBlocks& learned() const override { return learned_; }
-  const ParameterBlocks& targets() const override { return targets_; }
   size_t acting() const override { return kSlow; }
   std::vector<ParameterGroup> groups() const override {
     return {{.name = "slow", .first = 0, .size = kSlow, .every = 3, .rate = 0.5},
@@ -29,26 +27,11 @@ class TwoGroups : public ReplayAlgorithm {
   void InitializeLearned(uint64_t, std::span<float> learned) const override {
     std::ranges::fill(learned, 1.0F);
   }
-  std::span<const float> Followed(std::span<const float>) const override { return {}; }
-  double polyak(uint64_t) const override { return 1; }
-  std::unique_ptr<ReplayScratch> MakeScratch(size_t) const override {
-    return std::make_unique<ReplayScratch>();
-  }
-  ModelShape shape() const override {
-    return {.observation_bytes = kInputs * 4,
-            .actions = kDimensions,
-            .action_values = kDimensions,
-            .values = 0};
-  }
-  void Act(std::span<const float>, ReplayScratch&, InferenceBatch&) const override {}
   std::map<std::string, double> Gradient(const ReplayMinibatch& minibatch, ReplayScratch&,
                                          std::span<float> gradient) const override {
     for (size_t i = 0; i < kAll; ++i) gradient[i] = GradientOf(minibatch.step, i);
     return {{"loss", 1}};
   }
-
- private:
-  ParameterBlocks learned_, targets_;
 };
 
 Result<std::unique_ptr<ReplayAlgorithm>> MakeTwoGroups(const AgentSetup&) {

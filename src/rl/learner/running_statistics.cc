@@ -13,6 +13,12 @@ constexpr float kLargest = 1e12F;  // a sum of float32 can hold squares of it
 
 }  // namespace
 
+std::vector<float> RunningStatistics::Floats() const {
+  std::vector<float> floats(mean_.begin(), mean_.end());
+  floats.insert(floats.end(), deviation_.begin(), deviation_.end());
+  return floats;
+}
+
 std::vector<float> RunningStatistics::Moments(std::span<const float> rows) const {
   const size_t n = numbers();
   CHECK_EQ(rows.size() % n, 0U);

@@ -27,6 +27,7 @@ class RunningStatistics {
   // 0 and 1 until something was seen. Deviations are at least kDeviationFloor.
   double Mean(size_t i) const { return mean_[i]; }
   double Deviation(size_t i) const { return deviation_[i]; }
+  std::vector<float> Floats() const;  // all means, then all deviations
 
   // Sums of rows, to be added up with those of others: 1 + 2 numbers() floats. A row with a number
   // that is not finite, or beyond 1e12, is left out.

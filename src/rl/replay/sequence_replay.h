@@ -31,7 +31,7 @@ struct StepRange {
 };
 // Steps that are learned from.
 inline StepRange LearnedSteps(const Unroll& unroll) { return {unroll.overlap, unroll.entries - 1}; }
-// The same, divided where episodes end.
+// Divides these where episodes end.
 std::vector<StepRange> LearnedByEpisode(const Unroll& unroll);
 
 struct SequenceShape {
