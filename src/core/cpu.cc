@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 #include "core/cpu.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -54,6 +58,19 @@ std::vector<IsaLevel> AvailableIsaLevels() {
 bool HasBf16Products() {
 #if defined(__x86_64__)
   return ActiveIsa() == IsaLevel::kAvx512 && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
+bool HasShaInstructions() {
+#if defined(__x86_64__)
+  static const bool has = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;  // leaf 7, bit 29 of EBX; gcc 12 has no name for it
+    return ActiveIsa() >= IsaLevel::kAvx2 && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 &&
+           (b >> 29 & 1) != 0;
+  }();
+  return has;
 #else
   return false;
 #endif

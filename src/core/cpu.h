@@ -23,6 +23,8 @@ std::vector<IsaLevel> AvailableIsaLevels();
 std::string_view Name(IsaLevel level);
 // Whether products of bfloat16 are quicker here than those of float32: AVX512_BF16.
 bool HasBf16Products();
+// SHA-256's instructions; false where SAMARA_ISA is portable.
+bool HasShaInstructions();
 // The CPU's own name, for results and reports.
 std::string_view CpuName();
 uint32_t Cores();  // that this process may use; at least 1

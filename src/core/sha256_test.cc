@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+
 namespace samara {
 namespace {
 
@@ -55,6 +57,28 @@ TEST(Sha256Test, InPiecesIsTheSameAsWhole) {
       ASSERT_EQ(Hex(hash.Finish()), whole) << first << " then " << step;
     }
   }
+}
+
+// Blocks several at a call, with the state going on, from addresses that are not aligned.
+TEST(Sha256Test, TheProcessorsInstructionsGiveTheDigestsOfTheFormulas) {
+  if (!HasShaInstructions()) GTEST_SKIP() << "the processor has no instructions for it";
+  std::string text;
+  uint32_t value = 1;
+  for (int i = 0; i < 2000; ++i)
+    text += static_cast<char>((value = 1664525 * value + 1013904223) >> 24);
+  for (size_t size = 0; size < text.size(); size += 37) {
+    const std::string_view part = std::string_view(text).substr(size % 7, size);
+    const auto hash = [&](bool instructions) {
+      return Hex(Sha256(instructions).Update(part).Update(text).Finish());
+    };
+    ASSERT_EQ(hash(true), hash(false)) << size;
+  }
+}
+
+// FIPS 180-4's example
+TEST(Sha256Test, TheFormulasGiveThePublishedVectorWhereThereAreInstructionsToo) {
+  EXPECT_EQ(Hex(Sha256(false).Update("abc").Finish()),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
 TEST(Sha256Test, NumbersAreLittleEndianBytes) {
