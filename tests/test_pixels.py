@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -57,7 +59,31 @@ def test_an_exported_agent_is_the_same_network_in_torch(catcher, tmp_path):
 
 
 def test_actors_threads_and_ranks_leave_no_trace(tmp_path):
-    expect_the_same_bits_of_any_workers(tmp_path, *PENDULUM)
+    expect_the_same_bits_of_any_workers(tmp_path, *PENDULUM, other=["replay.compress=lz4"])
+
+
+def test_a_run_may_begin_to_compress_and_stop_to(tmp_path):
+    whole = train(tmp_path / "whole", *PENDULUM)
+    run = tmp_path / "run"
+    train(run, *PENDULUM, "learn.frames=600")
+    resume(run, "learn.frames=900", "replay.compress=lz4")
+    assert hash_of(resume(run, "learn.frames=1200", "replay.compress=none")) == hash_of(whole)
+    ok("fsck", run)
+
+
+# Ten thousand steps of 65,536 bytes for each gigabyte that the machine has: most of twice as much.
+def test_a_compressed_replay_stops_the_run_as_soon_as_it_is_seen_not_to_fit(tmp_path):
+    run, gigabytes = tmp_path / "run", int(re.search(r"MemTotal: +(\d+)", Path("/proc/meminfo").read_text())[1]) // 10**6 + 1
+    words = [*CATCH, "network.layers=conv 1 8x8/8 relu, dense 8 relu", "learn.frames=40000", "learn.test_episodes=0",
+             f"replay.capacity={30_000 * gigabytes}", "replay.start=30000", "replay.compress=lz4"]
+    stopped = samara("train", *words, "env.id=colours:Snow-v0", "--trust", "--out", run, **ENVS)
+    assert stopped.code == 71 and "; the run stops if its observations do not compress enough" in stopped.err
+    assert re.search(r"needs \S+ of memory besides what its first 0\.\d+ % take, .*; lower replay.capacity", stopped.err), stopped.err
+    # the same size of images that compress
+    ok("train", *words, "env.id=Catch-v0?pixels=256", "learn.frames=2000", "--out", tmp_path / "fits")
+    # without compression
+    refused = samara("train", *words, "env.id=Catch-v0?pixels=256", "replay.compress=none", "--out", tmp_path / "no")
+    assert refused.code == 71 and "lower replay.capacity" in refused.err and not (tmp_path / "no").exists()
 
 
 # Coloured images of a Python environment, of which a stack of two says what pays: ten steps of at most 1 each.
@@ -92,6 +118,7 @@ def test_a_run_that_is_killed_goes_on_with_its_frames(tmp_path):
     (["network.layers=conv 8 4x4/2 relu, conv 8 20x20 relu, dense 8 relu"], "conv2"),
     (["env.stack=64", "env.id=Catch-v0"], "the environment's observations are vectors, which are not stacked"),
     (["her.fraction=0.5"], "her.fraction"),
+    (["env.id=Catch-v0", "env.stack=0", "network.layers=dense 8 relu", "replay.compress=lz4"], "compresses images, the environment's observations are vectors"),
 ])
 def test_what_cannot_be_learned_from_is_one_line(tmp_path, words, says):
     refused = samara("train", *CATCH, *words, "--out", tmp_path / "run")

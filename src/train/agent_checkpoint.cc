@@ -44,8 +44,9 @@ Result<Trainer::Restored> AgentTrainer::Restore() {
                       "same command again begins from the start");
   if (!setup_.listens.empty())
     LogInfo("listens at " + setup_.listens + ": " + setup_.actor_command);
-  if (const uint64_t bytes = agent_->memory_bytes(); bytes > 0)
-    LogInfo(fmt::format("replay: {} of memory when full", ShortBytes(bytes)));
+  if (const ReplayMemory memory = agent_->replay_memory(); memory.most > 0)
+    LogInfo(fmt::format("replay: {} of memory when full{}", ShortBytes(memory.most),
+                        memory.compressed() ? ", less what replay.compress saves" : ""));
   if (sync_.is_main()) LogInfo(CoresText());
   const bool bfloat16 = PrecisionOf(Setup()) == Precision::kBfloat16;
   if (learns_on_.cuda || infers_on_.cuda || bfloat16)
@@ -214,7 +215,8 @@ Status AgentTrainer::JoinRanks(NamedFiles& contents) {
 // False: it is time to save, since there are no more, the disk refuses them, or as many bytes as
 // the replays have were written.
 Result<bool> AgentTrainer::SavePartsAhead() {
-  if (agent_->memory_bytes() == 0) return false;
+  const uint64_t memory = agent_->replay_memory().most;
+  if (memory == 0) return false;
   const SteadyTime begin = Now();
   ASSIGN_OR_RETURN(const std::set<std::string> kept, KeptFiles());
   NamedFiles parts = agent_->SaveNextParts(kept);
@@ -231,7 +233,7 @@ Result<bool> AgentTrainer::SavePartsAhead() {
   }
   ahead_.seconds += SecondsSince(begin);
   // parts may become complete as fast as they are written
-  return more && ahead_.bytes < agent_->memory_bytes() * static_cast<uint64_t>(sync_.ranks());
+  return more && ahead_.bytes < memory * static_cast<uint64_t>(sync_.ranks());
 }
 
 // Collective.

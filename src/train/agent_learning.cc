@@ -53,6 +53,7 @@ Status AgentTrainer::LearnLoop() {
       continue;
     }
     RETURN_IF_ERROR(Update(std::move(batch)));
+    RETURN_IF_ERROR(CheckReplay());
     MaybeWriteMetrics(/*last=*/false);
     save_pending_ |= sync_.alone() ? SaveRequested() : agreed_.save;
     if (!save_pending_) continue;

@@ -183,27 +183,53 @@ Status AgentTrainer::ChooseDevices() {
 
 namespace {
 
-// Refuses a replay that the machine has no memory for.
-// `engines`: ranks of this host, each of which has as much.
-Status CheckMemory(const Agent& agent, int64_t engines) {
-  const uint64_t needed = agent.memory_bytes() * static_cast<uint64_t>(engines);
+// Refuses a replay that the machine has no memory for. Of a compressed one that is known when some
+// of it is there; until then it is enough that the rest of it would fit. `engines`: ranks of this
+// host, each of which has as much.
+Status CheckMemory(const ReplayMemory& memory, int64_t engines) {
   const std::optional<uint64_t> there = AvailableMemory();
-  if (needed == 0 || !there || needed <= *there) return Status::Ok();
-  return {Code::kNoResources,
-          fmt::format("the replay{} needs {} of memory when full, and {} are available; lower "
-                      "replay.capacity",
-                      engines > 1 ? fmt::format(" of {} ranks", engines) : "", ShortBytes(needed),
-                      ShortBytes(*there))};
+  const auto fits = [&](uint64_t bytes) {
+    return !there || bytes * static_cast<uint64_t>(engines) <= *there;
+  };
+  const uint64_t missing = memory.Missing();
+  if (fits(missing)) return Status::Ok();
+  const auto says = [&](const char* how, uint64_t bytes) {
+    return fmt::format("the replay{} needs {}{} of memory{}, and {} are available",
+                       engines > 1 ? fmt::format(" of {} ranks", engines) : "", how,
+                       ShortBytes(bytes * static_cast<uint64_t>(engines)),
+                       memory.filled > 0 ? fmt::format(" besides what its first {:.2g} % take",
+                                                       100 * memory.filled)
+                                         : " when full",
+                       ShortBytes(*there));
+  };
+  if (memory.compressed() && memory.filled == 0) {
+    if (fits(memory.least)) {
+      LogWarning(says("up to ", missing) +
+                 "; the run stops if its observations do not compress enough");
+      return Status::Ok();
+    }
+    return {Code::kNoResources, says("at least ", memory.least) + "; lower replay.capacity"};
+  }
+  return {Code::kNoResources, says("", missing) + "; lower replay.capacity"};
 }
 
 }  // namespace
+
+// Each time so many bytes have been stored since the last.
+Status AgentTrainer::CheckReplay() {
+  constexpr uint64_t kBytes = uint64_t{64} << 20;
+  const ReplayMemory memory = agent_->replay_memory();
+  if (!memory.compressed() || memory.stored < checked_replay_ + kBytes) return Status::Ok();
+  checked_replay_ = memory.stored;
+  return CheckMemory(memory, config_.fleet.engines);
+}
 
 Result<json> AgentTrainer::CheckOnly() {
   RETURN_IF_ERROR(CheckConfig());
   RETURN_IF_ERROR(ChooseDevices());
   ASSIGN_OR_RETURN(setup_, SetUpLearning(config_, /*slots=*/1));
   ASSIGN_OR_RETURN(const auto agent, MakeAgent(Setup()));
-  RETURN_IF_ERROR(CheckMemory(*agent, config_.fleet.engines));
+  RETURN_IF_ERROR(CheckMemory(agent->replay_memory(), config_.fleet.engines));
   return json{{"module_input", agent->module_input()}};
 }
 
@@ -222,7 +248,7 @@ Status AgentTrainer::Build() {
   remote.incarnation = (session_.resumed() ? session_.folder().incarnation() : 1) << 32;
   ASSIGN_OR_RETURN(setup_, SetUpLearning(config_, slots_.size(), /*render=*/false, remote));
   ASSIGN_OR_RETURN(agent_, MakeAgent(Setup()));
-  RETURN_IF_ERROR(CheckMemory(*agent_, config_.fleet.engines));
+  RETURN_IF_ERROR(CheckMemory(agent_->replay_memory(), config_.fleet.engines));
   return ChooseBatchSize();
 }
 

@@ -88,6 +88,7 @@ class AgentTrainer final : public Trainer {
   Status ShareStatistics();
   void Account(const RankStatistics& statistics);
   Status Update(LearnerLoop::Unrolls batch);
+  Status CheckReplay();
   Status Rollback();
   void MaybeWriteMetrics(bool last);
   nlohmann::json MetricsLine();
@@ -136,7 +137,8 @@ class AgentTrainer final : public Trainer {
   Device learns_on_, infers_on_;
   std::string device_name_;  // of both
   std::unique_ptr<Agent> agent_;
-  BatchChoice batch_;  // of inference; the curve is empty where nothing was measured
+  uint64_t checked_replay_ = 0;  // bytes of the replay when its memory was checked
+  BatchChoice batch_;            // of inference; the curve is empty where nothing was measured
   std::unique_ptr<UnrollStore> store_;
   std::unique_ptr<InferenceServer> server_;
   std::optional<LearnerLoop> loop_;

@@ -1,5 +1,5 @@
 """Images whose last one does not say what pays: colours:Colours-v0, in shades of gray colours:Gray-v0, and with a number
-to name them by colours:Named-v0."""
+to name them by colours:Named-v0; colours:Snow-v0 is large and random."""
 
 import gymnasium
 import numpy as np
@@ -39,6 +39,16 @@ class Gray(Colours):
         return np.full((2, 2), 100 * self.shown, np.uint8)
 
 
+class Snow(Colours):
+    """Large images that do not compress."""
+
+    observation_space = spaces.Box(0, 255, (256, 256), np.uint8)
+
+    def observe(self):
+        super().observe()
+        return self.np_random.integers(0, 256, (256, 256), np.uint8)
+
+
 class Named(Colours):
     """Pays less the further the action is from -1, 0 or 1, the number of the colour before."""
 
@@ -53,3 +63,4 @@ class Named(Colours):
 gymnasium.register("Colours-v0", Colours)
 gymnasium.register("Named-v0", Named)
 gymnasium.register("Gray-v0", Gray)
+gymnasium.register("Snow-v0", Snow)

@@ -203,7 +203,7 @@ TorchTensor Features(const Named& torso, const TorchTensor& stacks) {
 
 // D4PG behind a torso, whose minibatch is all of one unroll. Targets have other parameters.
 struct ImageCase {
-  explicit ImageCase(const Images& images)
+  explicit ImageCase(const Images& images, bool compress = false)
       : played(images),
         setup(ImageSetup("conv 4 3x3/2 relu, conv 6 3x3 tanh, dense 9 relu", images)) {
     torso = ImageTorso::Split(setup).ValueOrThrow();
@@ -217,7 +217,8 @@ struct ImageCase {
                                .length = kLength,
                                .observation_bytes = images.numbers() * SizeOf(images.dtype),
                                .history = 1,
-                               .action_values = kDimensions});
+                               .action_values = kDimensions,
+                               .compress = compress});
     replay->Add(played.unroll);
     for (uint64_t i = 0; i < kLength; ++i) {
       drawn.push_back(i);
@@ -237,9 +238,8 @@ struct ImageCase {
 class ImagesTest : public testing::TestWithParam<Images> {};
 
 // The targets' torso sees what follows, and where that is asked for the learned one, too.
-TEST_P(ImagesTest, FeaturesAreThoseOfTorchsConvolutions) {
-  ImageCase c(GetParam());
-  MinibatchFeatures features(*c.torso, kLength, /*learned_sees_next=*/true);
+void ExpectFeaturesOfTorchsConvolutions(ImageCase c) {
+  MinibatchFeatures features(*c.torso, *c.replay, kLength, /*learned_sees_next=*/true);
   features.Replace(*c.replay, c.drawn, c.learned, c.targets, c.steps);
   ReplayMinibatch minibatch{.step = 0,
                             .steps = c.steps,
@@ -264,6 +264,10 @@ TEST_P(ImagesTest, FeaturesAreThoseOfTorchsConvolutions) {
     compare(minibatch.NextLearned(t), next_learned[t]);
   }
 }
+TEST_P(ImagesTest, FeaturesAreThoseOfTorchsConvolutions) {
+  for (const bool compress : {false, true})
+    ExpectFeaturesOfTorchsConvolutions(ImageCase(GetParam(), compress));
+}
 
 // The critic's cross-entropy by torch's convolutions, and the gradient of the learned torso, which
 // the policy's loss leaves alone.
@@ -274,7 +278,7 @@ TEST_P(ImagesTest, TheGradientIsThatOfTheWholeNetwork) {
   std::vector<float> others = targets;
   algorithm->Initialize(1, learned, others);
   algorithm->Initialize(2, others, targets);
-  MinibatchFeatures features(*c.torso, kLength, /*learned_sees_next=*/false);
+  MinibatchFeatures features(*c.torso, *c.replay, kLength, /*learned_sees_next=*/false);
   features.Replace(*c.replay, c.drawn, c.learned, c.targets, c.steps);
   std::vector<float> gradient(learned.size()), by_torso(c.torso->size()), errors(kLength);
   const std::vector<float> weights(kLength, 1.0F);

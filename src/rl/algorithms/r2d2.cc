@@ -68,23 +68,23 @@ namespace {
 enum class FirstState : uint8_t { kStored, kZeros, kLate };
 constexpr EnumName<FirstState> kFirstStateNames[] = {
     {FirstState::kStored, "stored"}, {FirstState::kZeros, "zeros"}, {FirstState::kLate, "late"}};
-enum class Compression : uint8_t { kNone, kLz4 };
-constexpr EnumName<Compression> kCompressionNames[] = {{Compression::kNone, "none"},
-                                                       {Compression::kLz4, "lz4"}};
 
 class R2d2Parameters : public ReplayAlgorithmConfig {
  public:
   R2d2Parameters() {
-    replay = {
-        .capacity = 8e6, .start = 4e5, .batch = 5120, .ratio = 0.75, .alpha = 0.9, .beta = 0.6};
+    replay = {.capacity = 8e6,
+              .start = 4e5,
+              .batch = 5120,
+              .ratio = 0.75,
+              .alpha = 0.9,
+              .beta = 0.6,
+              .compress = Compression::kLz4};
   }
   std::unique_ptr<AlgorithmConfig> Clone() const override {
     return std::make_unique<R2d2Parameters>(*this);
   }
   void Bind(ConfigTable& table) override {
     replay.Bind(table);
-    table.Add("replay.compress", &compress, kCompressionNames,
-              "lossless compression of the observations that are stored", OnResume::kMayChange);
     table.Add("r2d2.gamma", &gamma, {0, 1}, "", "discount per agent step");
     table.Add("r2d2.steps", &steps, {1, 1000}, "steps",
               "number of rewards before a value is taken");
@@ -128,7 +128,6 @@ class R2d2Parameters : public ReplayAlgorithmConfig {
     return replay.Check(config);
   }
 
-  Compression compress = Compression::kLz4;
   FirstState state = FirstState::kStored;
   double gamma = 0.997, rescale = 1e-3, priority_max = 0.9;
   int64_t steps = 5, burn_in = 40, target_every = 2500;
@@ -146,7 +145,6 @@ class R2d2 : public Algorithm {
   explicit R2d2(const LearningConfig& config)
       : config_(dynamic_cast<const R2d2Parameters&>(*config.own)),
         use_{.keys = config_.replay,
-             .compress = config_.compress == Compression::kLz4,
              .overlap = static_cast<uint32_t>(config_.burn_in),
              .cross_episodes = config_.cross_episodes,
              .target_every = static_cast<uint64_t>(config_.target_every),

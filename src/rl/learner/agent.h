@@ -15,6 +15,7 @@
 #include "nn/frame_stack.h"
 #include "rl/inference/model.h"
 #include "rl/learner/learning_config.h"
+#include "rl/replay/replay_memory.h"
 #include "rl/trajectory/slot_records.h"
 #include "rl/trajectory/unroll_store.h"
 
@@ -79,8 +80,7 @@ class Agent : public Model {
   // Shape of one observation as a module of the user receives it (network.module): [numbers] or
   // [channels, rows, columns]; empty where there can be none.
   virtual std::vector<int64_t> module_input() const { return {}; }
-  // Bytes that learning will need later: those of a replay.
-  virtual uint64_t memory_bytes() const { return 0; }
+  virtual ReplayMemory replay_memory() const { return {}; }
   virtual std::string parameter_hash() const = 0;  // SHA-256 over the parameters, by name
   virtual bool finite() const = 0;                 // all parameters
 

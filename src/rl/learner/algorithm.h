@@ -61,7 +61,6 @@ struct ShardLoss {
 // Describes an algorithm that learns values of actions from a replay of unrolls.
 struct ReplayUse {
   ReplayKeys keys;
-  bool compress = false;       // observations
   uint32_t overlap = 0;        // entries of a sequence before those that it learns from
   bool cross_episodes = true;  // false: steps of a sequence are of one episode
   uint64_t target_every = 1;   // steps of the optimizer, after which the target is the network

@@ -87,14 +87,26 @@ class Learner : public Agent {
   }
   Status Restore(const std::map<std::string, std::string>& files, Part part) override;
   bool explores() const override { return replay_ != nullptr; }
-  uint64_t memory_bytes() const override {
-    if (replay_ == nullptr) return 0;
+  ReplayMemory replay_memory() const override {
+    if (replay_ == nullptr) return {};
     // in free mode any shard may get an environment's next unroll, or none does
     const LearnConfig& learn = config_.learn;
     const bool shared =
         learn.deterministic() || (all_shards_ == 1 && learn.lag_max == 0 && !learn.drop_oldest);
-    return static_cast<uint64_t>(shards_) *
-           SequenceSampler::Bytes(Sequences(), replay_->keys.alpha, shared);
+    const SequenceShape shape = Sequences();
+    const auto shards = static_cast<uint64_t>(shards_);
+    const auto bytes = [&](const SequenceShape& of) {
+      return shards * SequenceSampler::Bytes(of, replay_->keys.alpha, shared);
+    };
+    SequenceShape rest = shape;
+    if (shape.compress) rest.observation_bytes = 0;
+    ReplayMemory memory{.most = bytes(shape), .least = bytes(rest)};
+    for (const ShardWork& part : parts_) {
+      memory.stored += part.replay->stored_bytes();
+      memory.filled +=
+          static_cast<double>(part.replay->size()) / static_cast<double>(shards * shape.capacity);
+    }
+    return memory;
   }
 
  private:
@@ -182,7 +194,7 @@ SequenceShape Learner::Sequences() const {
           .observation_bytes = shape().observation_bytes,
           .state = shape().state,
           .history_bytes = shape().history_bytes,
-          .compress = replay_->compress,
+          .compress = replay_->keys.compress == Compression::kLz4,
           .parts = PartRuleOf(all_shards_)};
 }
 

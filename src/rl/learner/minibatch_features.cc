@@ -4,8 +4,10 @@
 
 namespace samara {
 
-MinibatchFeatures::MinibatchFeatures(const ImageTorso& torso, size_t rows, bool learned_sees_next)
+MinibatchFeatures::MinibatchFeatures(const ImageTorso& torso, const UnrollReplay& replay,
+                                     size_t rows, bool learned_sees_next)
     : torso_(torso),
+      stack_(replay.MakeStackMemory()),
       now_(torso.MakeMemory(rows, /*backward=*/true)),
       next_(torso.MakeMemory(rows, /*backward=*/false)),
       features_(rows * torso.features()),
@@ -21,11 +23,11 @@ void MinibatchFeatures::Replace(const UnrollReplay& replay, std::span<const uint
   const std::byte* all[kDepthMax];
   const auto planes = std::span(all).first(layout.depth());
   const auto before = [&](size_t i, std::byte* input) {
-    replay.StackBefore(drawn[i], layout.stack, planes);
+    replay.StackBefore(drawn[i], layout.stack, stack_, planes);
     layout.WriteInput(planes, input);
   };
   const auto after = [&](size_t i, std::byte* input) {
-    replay.StackAfter(steps[i].last, layout.stack, planes);
+    replay.StackAfter(steps[i].last, layout.stack, stack_, planes);
     layout.WriteInput(planes, input);
   };
   const size_t rows = steps.size();

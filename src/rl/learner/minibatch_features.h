@@ -14,7 +14,8 @@ namespace samara {
 class MinibatchFeatures {
  public:
   // `torso`: borrowed. learned_sees_next: as the algorithm has it.
-  MinibatchFeatures(const ImageTorso& torso, size_t rows, bool learned_sees_next);
+  MinibatchFeatures(const ImageTorso& torso, const UnrollReplay& replay, size_t rows,
+                    bool learned_sees_next);
 
   // Makes features of the stacks of `steps`, which are those `drawn` of the replay: of observations
   // by the learned torso, of what follows by the targets'. Views, until the next call.
@@ -30,6 +31,7 @@ class MinibatchFeatures {
 
  private:
   const ImageTorso& torso_;
+  std::vector<std::byte> stack_;   // as the replay makes it
   ImageTorso::Memory now_, next_;  // of observations, and of what follows
   // [rows][features], the last one by the learned torso
   std::vector<float> features_, next_features_, next_learned_features_;

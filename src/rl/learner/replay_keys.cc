@@ -4,9 +4,16 @@
 
 #include <algorithm>
 
+#include "core/enum_names.h"
 #include "rl/trajectory/slot_records.h"
 
 namespace samara {
+namespace {
+
+constexpr EnumName<Compression> kCompressionNames[] = {{Compression::kNone, "none"},
+                                                       {Compression::kLz4, "lz4"}};
+
+}  // namespace
 
 void ReplayKeys::Bind(ConfigTable& table) {
   table.Add("replay.capacity", &capacity, {1, 1e9}, "steps", "size of the replay, over all shards");
@@ -21,6 +28,8 @@ void ReplayKeys::Bind(ConfigTable& table) {
             "exponent of the priorities in sampling; 0 = uniform", added);
   table.Add("replay.beta", &beta, {0, 1}, "",
             "exponent of the weights that correct for priorities; 0 = none", added);
+  table.Add("replay.compress", &compress, kCompressionNames,
+            "lossless compression of the observations that are stored", OnResume::kMayChange);
 }
 
 Status ReplayKeys::Check(const LearningConfig& config) const {

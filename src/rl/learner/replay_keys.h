@@ -14,6 +14,8 @@
 
 namespace samara {
 
+enum class Compression : uint8_t { kNone, kLz4 };
+
 struct ReplayKeys {
   double capacity = 1e6;  // steps
   double start = 1000;    // steps that are stored before the first is learned from
@@ -21,6 +23,7 @@ struct ReplayKeys {
   double ratio = 256;     // how often a step is learned from, on average
   double alpha = 0;       // exponent of priorities; 0 = all alike
   double beta = 0;        // of the weights that correct for them
+  Compression compress = Compression::kNone;  // of observations
   void Bind(ConfigTable& table);
   Status Check(const LearningConfig& config) const;  // kConfig
   // Steps of the optimizer that are due after so many updates. The same number on every learner,

@@ -125,10 +125,21 @@ class ReplayLearner final : public Agent {
   uint64_t version() const override { return version_; }
   bool explores() const override { return algorithm_->explores(); }
   bool keeps_last() const override { return hindsight_.fraction > 0; }
-  uint64_t memory_bytes() const override {
+  ReplayMemory replay_memory() const override {
     const ReplayShape shape = Replay();
-    return static_cast<uint64_t>(shards_) *
-           (UnrollReplay::Bytes(shape) + Priorities::Bytes(shape.capacity, keys_.alpha));
+    const auto shards = static_cast<uint64_t>(shards_);
+    const auto bytes = [&](const ReplayShape& of) {
+      return shards * (UnrollReplay::Bytes(of) + Priorities::Bytes(of.capacity, keys_.alpha));
+    };
+    ReplayShape rest = shape;
+    if (shape.compress) rest.observation_bytes = 0;
+    ReplayMemory memory{.most = bytes(shape), .least = bytes(rest)};
+    for (const ShardWork& part : parts_) {
+      memory.stored += part.replay.stored_bytes();
+      memory.filled +=
+          static_cast<double>(part.replay.size()) / static_cast<double>(shards * shape.capacity);
+    }
+    return memory;
   }
   int64_t parameter_count() const override {
     int64_t count = 0;
@@ -316,6 +327,7 @@ ReplayShape ReplayLearner::Replay() const {
           .history = torso_ ? static_cast<uint32_t>(torso_->layout().depth() - 1) : 0,
           .action_values = shape_.action_values,
           .episodes = keeps_last(),
+          .compress = keys_.compress == Compression::kLz4,
           .parts = PartRuleOf(all_shards_)};
 }
 
@@ -336,7 +348,9 @@ void ReplayLearner::MakeShards() {
                       .normalized = std::nullopt,
                       .row = {},
                       .numbers = {}});
-    if (torso_) parts_.back().features.emplace(*torso_, rows, algorithm_->learned_sees_next());
+    if (torso_)
+      parts_.back().features.emplace(*torso_, parts_.back().replay, rows,
+                                     algorithm_->learned_sees_next());
     if (normalizer_) parts_.back().normalized.emplace(normalizer_->numbers(), 2 * rows);
   }
 }
@@ -638,6 +652,10 @@ Status CheckKeys(const AgentSetup& setup) {
     return {Code::kConfig,
             "her.fraction: goals are part of vectors, the environment's observations are images; "
             "expected 0"};
+  if (own.replay.compress != Compression::kNone && !observation.image())
+    return {Code::kConfig,
+            "replay.compress=lz4: compresses images, the environment's observations are vectors; "
+            "expected none"};
   if (!observation.image() && observation.dtype != DType::kFloat32)
     return {Code::kConfig,
             fmt::format("run.algorithm={}: the environment's observations are vectors of bytes; "

@@ -1,6 +1,4 @@
 // Checkpoints of a replay of sequences (sequence_replay.h).
-#include <lz4.h>
-
 #include <map>
 #include <memory>
 
@@ -42,8 +40,8 @@ void SequenceReplay::PutSequences(const ItemRange& range, ByteWriter& out) const
   out.Put(range.first).Put(range.end).Put(uint64_t{blocks.size()});
   for (const auto& [number, block] : blocks) {
     out.Put(number);
-    Put(out, block->headers), Put(out, block->observations);
-    out.Put(uint8_t{block->compressed}).Put(uint64_t{block->finals.size()});
+    Put(out, block->headers), Put(out, block->observations.stored);
+    out.Put(uint8_t{block->observations.compressed}).Put(uint64_t{block->finals.size()});
     for (const Unroll::Final& final : block->finals)
       out.Put(final.entry).PutVector(final.observation);
   }
@@ -81,17 +79,14 @@ bool SequenceReplay::Fits(const Block& block) const {
   for (const Unroll::Final& final : block.finals)
     if (final.entry >= entries || final.observation.size() != shape_.observation_bytes)
       return false;
-  if (!block.compressed) return block.observations.size() == size;
-  std::vector<char> unpacked(size);
-  return LZ4_decompress_safe(block.observations.data(), unpacked.data(),
-                             static_cast<int>(block.observations.size()),
-                             static_cast<int>(size)) == static_cast<int>(size);
+  std::vector<std::byte> unpacked(size);
+  return Unpack(block.observations, unpacked);
 }
 
 // All but its number.
 bool SequenceReplay::GetBlock(ByteReader& in, Block& block) {
-  bool whole = Get(in, slabs_, block.headers) && Get(in, slabs_, block.observations);
-  block.compressed = in.Get<uint8_t>() != 0;
+  bool whole = Get(in, slabs_, block.headers) && Get(in, slabs_, block.observations.stored);
+  block.observations.compressed = in.Get<uint8_t>() != 0;
   for (auto finals = in.Get<uint64_t>(); finals > 0 && in.ok(); --finals) {
     block.finals.emplace_back();
     block.finals.back().entry = in.Get<uint32_t>();
@@ -204,7 +199,7 @@ Status SequenceReplay::Restore(std::string_view saved, const PartSource& part) {
   if (!in.AtEnd()) return bad;
   for (uint64_t number = read.Held().first; number < read.added_; ++number)
     read.last_[read.sequences_[PlaceOf(number)].slot] = number;
-  parts_ = read.parts_, added_ = read.added_;
+  parts_ = read.parts_, added_ = read.added_, slabs_ = std::move(read.slabs_);
   sequences_ = std::move(read.sequences_), last_ = std::move(read.last_);
   return Status::Ok();
 }

@@ -1,9 +1,6 @@
 #include "rl/replay/sequence_replay.h"
 
-#include <lz4.h>
-
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 #include "core/check.h"
@@ -33,7 +30,7 @@ std::vector<StepRange> LearnedByEpisode(const Unroll& unroll) {
 
 SequenceReplay::SequenceReplay(const SequenceShape& shape)
     : shape_(shape), parts_(shape.parts, shape.capacity, Bytes(shape, true) / shape.capacity) {
-  CHECK(shape.entries() * shape.observation_bytes < LZ4_MAX_INPUT_SIZE || !shape.compress);
+  CHECK(shape.entries() * shape.observation_bytes <= kPackedMax || !shape.compress);
 }
 
 uint64_t SequenceReplay::Bytes(const SequenceShape& shape, bool shared) {
@@ -55,35 +52,13 @@ std::shared_ptr<const SequenceReplay::Block> SequenceReplay::MakeBlock(const Unr
   Block block;
   block.number = added_;
   block.headers = slabs_.Keep(std::span(unroll.headers).subspan(from, unroll.entries - from));
-  const auto* begin =
-      reinterpret_cast<const char*>(unroll.observations.data()) + from * shape_.observation_bytes;
-  const size_t size = block.headers.size() * shape_.observation_bytes;
-  if (shape_.compress) {
-    std::vector<char> packed(static_cast<size_t>(LZ4_compressBound(static_cast<int>(size))));
-    const int bytes = LZ4_compress_default(begin, packed.data(), static_cast<int>(size),
-                                           static_cast<int>(packed.size()));
-    if (bytes > 0 && static_cast<size_t>(bytes) < size) {
-      block.observations =
-          slabs_.Keep(std::span<const char>(packed).first(static_cast<size_t>(bytes)));
-      block.compressed = true;
-    }
-  }
-  if (!block.compressed) block.observations = slabs_.Keep(std::span(begin, size));
+  block.observations = Pack(std::span(unroll.observations)
+                                .subspan(from * shape_.observation_bytes,
+                                         block.headers.size() * shape_.observation_bytes),
+                            shape_.compress, slabs_);
   for (const Unroll::Final& final : unroll.finals)
     if (final.entry >= from) block.finals.push_back({final.entry - from, final.observation});
   return std::make_shared<const Block>(std::move(block));
-}
-
-void SequenceReplay::Unpack(const Block& block, std::byte* out) const {
-  const size_t size = block.headers.size() * shape_.observation_bytes;
-  if (!block.compressed) {
-    std::memcpy(out, block.observations.data(), size);
-    return;
-  }
-  const int bytes =
-      LZ4_decompress_safe(block.observations.data(), reinterpret_cast<char*>(out),
-                          static_cast<int>(block.observations.size()), static_cast<int>(size));
-  CHECK_EQ(bytes, static_cast<int>(size)) << "a damaged block of the replay";
 }
 
 const SequenceReplay::Sequence* SequenceReplay::Before(const Unroll& unroll) const {
@@ -151,8 +126,9 @@ StepRange SequenceReplay::Read(uint64_t number, Unroll& unroll) const {
   unroll.observations.resize(entries * bytes);
   uint32_t at = 0;  // before the skipped ones are gone
   for (const auto& block : sequence.blocks) {
-    Unpack(*block, unroll.observations.data() + at * bytes);
     const auto headers = block->headers.values();
+    const auto to = std::span(unroll.observations).subspan(at * bytes, headers.size() * bytes);
+    CHECK(Unpack(block->observations, to)) << "a damaged block of the replay";
     unroll.headers.insert(unroll.headers.end(), headers.begin(), headers.end());
     for (const Unroll::Final& final : block->finals)
       if (at + final.entry >= sequence.skipped)

@@ -17,6 +17,7 @@
 
 #include "core/bytes.h"
 #include "core/status.h"
+#include "rl/replay/packed_bytes.h"
 #include "rl/replay/parts.h"
 #include "rl/replay/slabs.h"
 #include "rl/trajectory/unroll_store.h"
@@ -63,6 +64,8 @@ class SequenceReplay {
   }
   uint64_t added() const { return added_; }
   uint64_t size() const { return std::min(added_, shape_.capacity); }
+  // Memory of what is there, but for a few words for each sequence.
+  uint64_t stored_bytes() const { return slabs_.bytes(); }
   bool Has(uint64_t number) const { return number < added_ && number + size() >= added_; }
   // The place of a sequence, below size(), which later ones take over.
   uint64_t PlaceOf(uint64_t number) const { return number % shape_.capacity; }
@@ -87,8 +90,7 @@ class SequenceReplay {
   struct Block {
     uint64_t number = 0;
     Kept<EntryHeader> headers;
-    Kept<char> observations;  // as `compressed` says
-    bool compressed = false;
+    PackedBytes observations;
     std::vector<Unroll::Final> finals;  // by entry of the block
   };
   struct Sequence {
@@ -103,7 +105,6 @@ class SequenceReplay {
   std::shared_ptr<const Block> MakeBlock(const Unroll& unroll, uint32_t from);
   // The slot's last sequence, where `unroll` goes on from its end; otherwise null.
   const Sequence* Before(const Unroll& unroll) const;
-  void Unpack(const Block& block, std::byte* out) const;
   bool Fits(const Block& block) const;
 
   ItemRange Held() const { return {added_ - size(), added_}; }

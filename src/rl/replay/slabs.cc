@@ -16,17 +16,19 @@ std::atomic<size_t> open_slabs = 0;
 
 class Slabs::Slab {
  public:
-  explicit Slab(size_t bytes)
+  // `all`: the bytes of its kind.
+  Slab(size_t bytes, std::shared_ptr<std::atomic<uint64_t>> all)
       : bytes_(bytes),
+        all_(std::move(all)),
         memory_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
     if (memory_ == MAP_FAILED) throw std::bad_alloc();
-    ++open_slabs;
+    ++open_slabs, *all_ += bytes_;
   }
   Slab(const Slab&) = delete;
   Slab& operator=(const Slab&) = delete;
   ~Slab() {
     munmap(memory_, bytes_);
-    --open_slabs;
+    --open_slabs, *all_ -= bytes_;
   }
 
   // Null: there is no room for so many.
@@ -39,6 +41,7 @@ class Slabs::Slab {
 
  private:
   const size_t bytes_;
+  const std::shared_ptr<std::atomic<uint64_t>> all_;
   void* const memory_;
   size_t used_ = 0;
 };
@@ -46,7 +49,7 @@ class Slabs::Slab {
 std::byte* Slabs::Reserve(size_t bytes) {
   std::byte* at = open_ != nullptr ? open_->Reserve(bytes) : nullptr;
   if (at != nullptr) return at;
-  open_ = std::make_shared<Slab>(std::max(bytes, kSlabBytes));
+  open_ = std::make_shared<Slab>(std::max(bytes, kSlabBytes), bytes_);
   return open_->Reserve(bytes);
 }
 

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <type_traits>
@@ -44,13 +46,15 @@ class Slabs {
     return {std::shared_ptr<const T>(open_, reinterpret_cast<const T*>(to)), values.size()};
   }
 
-  static size_t TEST_Open();  // slabs of this process
+  uint64_t bytes() const { return *bytes_; }  // of its slabs that are there
+  static size_t TEST_Open();                  // slabs of this process
 
  private:
   class Slab;
   // Of the open slab, which is another one when it is full.
   std::byte* Reserve(size_t bytes);
 
+  std::shared_ptr<std::atomic<uint64_t>> bytes_ = std::make_shared<std::atomic<uint64_t>>(0);
   std::shared_ptr<Slab> open_;
 };
 

@@ -35,6 +35,7 @@ TEST(SlabsTest, MemoryOfAQueueIsThatOfItsItems) {
         queue.pop_front();
       }
       most = std::max(most, Slabs::TEST_Open() - before);
+      EXPECT_EQ(slabs.bytes(), (Slabs::TEST_Open() - before) * Slabs::kSlabBytes);
     }
     EXPECT_LE(most, 40 * 75'600 * sizeof(int) / Slabs::kSlabBytes + 2);
     EXPECT_GE(most, 40 * 75'000 * sizeof(int) / Slabs::kSlabBytes);

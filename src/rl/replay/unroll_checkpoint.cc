@@ -8,8 +8,16 @@ namespace samara {
 namespace {
 
 // Without parts, as earlier builds wrote them; with parts; of one part. A replay of episodes adds
-// links of blocks to the first two.
-enum Format : uint64_t { kWhole = 1, kWholeEpisodes, kUnrolls, kEpisodes, kUnrollPart };
+// links of blocks to the first two. The last two are of compressed frames.
+enum Format : uint64_t {
+  kWhole = 1,
+  kWholeEpisodes,
+  kUnrolls,
+  kEpisodes,
+  kUnrollPart,
+  kPackedUnrolls,
+  kPackedPart
+};
 
 // Rows of `each` values, one a block, of blocks in a ring of `ring` places.
 template <typename T>
@@ -40,12 +48,50 @@ bool GetRows(ByteReader& in, size_t each, const ItemRange& saved, const ItemRang
 
 }  // namespace
 
+void UnrollReplay::PutFrames(const ItemRange& blocks, ByteWriter& out) const {
+  const size_t each = FramesOfBlock();
+  if (!shape_.compress)
+    return PutRows(observations_, each * shape_.observation_bytes, blocks, blocks_max_, out);
+  ByteWriter frames;
+  for (uint64_t block = blocks.first; block < blocks.end; ++block)
+    for (const PackedBytes& frame : std::span(packed_).subspan(block % blocks_max_ * each, each))
+      frames.Put(frame.compressed).PutBytes({frame.stored.data(), frame.stored.size()});
+  out.PutBytes(frames.Take());
+}
+
+// Reads them, `packed` or as they are, and stores them as this replay does.
+bool UnrollReplay::GetFrames(const ItemRange& saved, const ItemRange& blocks, bool packed,
+                             ByteReader& in) {
+  const size_t each = FramesOfBlock(), bytes = shape_.observation_bytes;
+  const std::string_view all = in.GetBytes();
+  if (!packed && (all.size() % (each * bytes) != 0 || all.size() / (each * bytes) != saved.size()))
+    return false;
+  ByteReader frames(all);
+  std::vector<std::byte> frame(bytes);
+  Slabs slabs;
+  for (uint64_t block = saved.first; block < saved.end; ++block)
+    for (size_t i = 0; i < each; ++i) {
+      if (packed) {
+        const auto compressed = frames.Get<bool>();
+        const std::string_view stored = frames.GetBytes();
+        if (!frames.ok() || !Unpack({slabs.Keep(std::span(stored)), compressed}, frame))
+          return false;
+      } else {
+        const std::string_view plain =
+            all.substr(((block - saved.first) * each + i) * bytes, bytes);
+        std::ranges::copy(std::as_bytes(std::span(plain)), frame.begin());
+      }
+      if (block >= blocks.first) SetFrame(block % blocks_max_ * each + i, frame);
+    }
+  return !packed || frames.AtEnd();
+}
+
 // Numbers of the first block and the one after the last, their rows, and last observations of
 // episodes, by step among theirs.
 void UnrollReplay::PutBlocks(const ItemRange& blocks, ByteWriter& out) const {
   const size_t length = shape_.length;
   out.Put(blocks.first).Put(blocks.end);
-  PutRows(observations_, FramesOfBlock() * shape_.observation_bytes, blocks, blocks_max_, out);
+  PutFrames(blocks, out);
   if (shape_.history > 0) PutRows(stack_steps_, length + 1, blocks, blocks_max_, out);
   PutRows(actions_, length * action_floats_, blocks, blocks_max_, out);
   PutRows(rewards_, length, blocks, blocks_max_, out);
@@ -62,14 +108,13 @@ void UnrollReplay::PutBlocks(const ItemRange& blocks, ByteWriter& out) const {
 }
 
 // Reads `blocks` of those that are saved: older ones have left the replay since.
-bool UnrollReplay::GetBlocks(const ItemRange& blocks, ByteReader& in) {
+bool UnrollReplay::GetBlocks(const ItemRange& blocks, bool packed, ByteReader& in) {
   const size_t length = shape_.length;
   ItemRange saved;
   saved.first = in.Get<uint64_t>(), saved.end = in.Get<uint64_t>();
   if (!in.ok() || saved.first > blocks.first || saved.end != blocks.end) return false;
   const bool whole =
-      GetRows(in, FramesOfBlock() * shape_.observation_bytes, saved, blocks, blocks_max_,
-              observations_) &&
+      GetFrames(saved, blocks, packed, in) &&
       (shape_.history == 0 || GetRows(in, length + 1, saved, blocks, blocks_max_, stack_steps_)) &&
       GetRows(in, length * action_floats_, saved, blocks, blocks_max_, actions_) &&
       GetRows(in, length, saved, blocks, blocks_max_, rewards_) &&
@@ -92,20 +137,23 @@ bool UnrollReplay::GetBlocks(const ItemRange& blocks, ByteReader& in) {
 
 std::string UnrollReplay::SavePart(uint64_t part) const {
   ByteWriter out;
-  out.Put(uint64_t{kUnrollPart}).Put(shape_.length);
+  out.Put(uint64_t{shape_.compress ? kPackedPart : kUnrollPart}).Put(shape_.length);
   PutBlocks(parts_.Of(part, Held()), out);
   return out.Take();
 }
 
 bool UnrollReplay::GetPart(uint64_t part, std::string_view saved) {
   ByteReader in(saved);
-  return in.Get<uint64_t>() == kUnrollPart && in.Get<uint32_t>() == shape_.length &&
-         GetBlocks(parts_.Of(part, Held()), in) && in.AtEnd();
+  const auto format = in.Get<uint64_t>();
+  return (format == kUnrollPart || format == kPackedPart) && in.Get<uint32_t>() == shape_.length &&
+         GetBlocks(parts_.Of(part, Held()), format == kPackedPart, in) && in.AtEnd();
 }
 
 std::string UnrollReplay::Save() const {
   ByteWriter out;
-  out.Put(uint64_t{shape_.episodes ? kEpisodes : kUnrolls})
+  out.Put(uint64_t{shape_.episodes   ? kEpisodes
+                   : shape_.compress ? kPackedUnrolls
+                                     : kUnrolls})
       .Put(shape_.length)
       .Put(blocks_max_)
       .Put(added_)
@@ -129,8 +177,8 @@ bool UnrollReplay::Whole() const {
 bool UnrollReplay::GetWhole(ByteReader& in) {
   const uint64_t steps = size();
   const bool whole =
-      shape_.history == 0 && in.GetVector(observations_) && in.GetVector(actions_) &&
-      in.GetVector(rewards_) && in.GetVector(ends_) &&
+      shape_.history == 0 && !shape_.compress && in.GetVector(observations_) &&
+      in.GetVector(actions_) && in.GetVector(rewards_) && in.GetVector(ends_) &&
       observations_.size() == blocks_ * (shape_.length + 1) * shape_.observation_bytes &&
       actions_.size() == steps * action_floats_ && rewards_.size() == steps &&
       ends_.size() == steps;
@@ -151,7 +199,8 @@ Status UnrollReplay::Restore(std::string_view saved, const PartSource& part) {
   UnrollReplay read(shape_);
   const auto format = in.Get<uint64_t>();
   const bool whole = format == (shape_.episodes ? kWholeEpisodes : kWhole);
-  const bool same = (whole || format == (shape_.episodes ? kEpisodes : kUnrolls)) &&
+  const bool packed = format == kPackedUnrolls && !shape_.episodes;
+  const bool same = (whole || packed || format == (shape_.episodes ? kEpisodes : kUnrolls)) &&
                     in.Get<uint32_t>() == shape_.length && in.Get<uint64_t>() == blocks_max_;
   if (!same) return bad;
   read.Reserve();
@@ -168,14 +217,15 @@ Status UnrollReplay::Restore(std::string_view saved, const PartSource& part) {
       ASSIGN_OR_RETURN(const std::string_view bytes, part(number));
       if (!read.GetPart(number, bytes)) return bad;
     }
-    if (!read.GetBlocks(read.parts_.Rest(read.Held()), in)) return bad;
+    if (!read.GetBlocks(read.parts_.Rest(read.Held()), packed, in)) return bad;
   }
   if (!read.Whole()) return bad;
   const uint64_t oldest = read.Held().first % blocks_max_;
   if (shape_.episodes && !read.links_.Restore(in, read.blocks_, oldest)) return bad;
   if (!in.AtEnd()) return bad;
   parts_ = read.parts_, blocks_ = read.blocks_, added_ = read.added_;
-  observations_ = std::move(read.observations_), actions_ = std::move(read.actions_);
+  observations_ = std::move(read.observations_), packed_ = std::move(read.packed_);
+  slabs_ = std::move(read.slabs_), actions_ = std::move(read.actions_);
   rewards_ = std::move(read.rewards_), ends_ = std::move(read.ends_);
   stack_steps_ = std::move(read.stack_steps_);
   finals_ = std::move(read.finals_), links_ = std::move(read.links_);

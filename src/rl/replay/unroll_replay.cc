@@ -11,13 +11,15 @@ UnrollReplay::UnrollReplay(const ReplayShape& shape)
     : shape_(shape),
       action_floats_(std::max<size_t>(1, shape.action_values)),
       blocks_max_(std::max<uint64_t>(1, shape.capacity / shape.length)),
-      parts_(shape.parts, blocks_max_, Bytes(shape) / blocks_max_) {}
+      parts_(shape.parts, blocks_max_, Bytes(shape) / blocks_max_) {
+  CHECK(!shape.compress || (!shape.episodes && shape.observation_bytes <= kPackedMax));
+}
 
 uint64_t UnrollReplay::Bytes(const ReplayShape& shape) {
   const uint64_t blocks = std::max<uint64_t>(1, shape.capacity / shape.length);
   const uint64_t floats = std::max<size_t>(1, shape.action_values) + 1;
   const uint64_t frames = shape.history + shape.length + 1;
-  return blocks * (frames * shape.observation_bytes +
+  return blocks * (frames * (shape.observation_bytes + (shape.compress ? sizeof(PackedBytes) : 0)) +
                    (shape.history > 0 ? (shape.length + 1) * sizeof(uint32_t) : 0) +
                    shape.length * (floats * sizeof(float) + sizeof(uint8_t)) +
                    (shape.episodes ? sizeof(uint64_t) : 0));
@@ -26,7 +28,11 @@ uint64_t UnrollReplay::Bytes(const ReplayShape& shape) {
 // Room for all blocks at once: memory that is not written costs nothing.
 void UnrollReplay::Reserve() {
   const size_t steps = blocks_max_ * shape_.length;
-  observations_.reserve(blocks_max_ * FramesOfBlock() * shape_.observation_bytes);
+  const size_t frames = blocks_max_ * FramesOfBlock();
+  if (shape_.compress)
+    packed_.reserve(frames);
+  else
+    observations_.reserve(frames * shape_.observation_bytes);
   if (shape_.history > 0) stack_steps_.reserve(steps + blocks_max_);
   actions_.reserve(steps * action_floats_);
   rewards_.reserve(steps);
@@ -36,7 +42,11 @@ void UnrollReplay::Reserve() {
 // To blocks_.
 void UnrollReplay::Resize() {
   const size_t steps = size();
-  observations_.resize(blocks_ * FramesOfBlock() * shape_.observation_bytes);
+  const size_t frames = blocks_ * FramesOfBlock();
+  if (shape_.compress)
+    packed_.resize(frames);
+  else
+    observations_.resize(frames * shape_.observation_bytes);
   if (shape_.history > 0) stack_steps_.resize(steps + blocks_);
   actions_.resize(steps * action_floats_);
   rewards_.resize(steps);
@@ -55,9 +65,8 @@ uint64_t UnrollReplay::Add(const Unroll& unroll, uint64_t stream) {
   ++added_;
   if (shape_.episodes) links_.Add(block, unroll, stream);
   finals_.erase(finals_.lower_bound(first), finals_.lower_bound(first + length));
-  const size_t entry = block * FramesOfBlock() + shape_.history;
-  std::copy_n(unroll.observations.begin(), (length + 1) * bytes,
-              observations_.begin() + static_cast<ptrdiff_t>(entry * bytes));
+  for (size_t t = 0; t <= length; ++t)
+    SetFrame(PlaceOf(block, t), std::span(unroll.observations).subspan(t * bytes, bytes));
   if (shape_.history > 0) PutHistory(unroll, block);
   for (size_t t = 0; t < length; ++t) {
     const EntryHeader &acted = unroll.headers[t], &led = unroll.headers[t + 1];
@@ -79,42 +88,56 @@ uint64_t UnrollReplay::Add(const Unroll& unroll, uint64_t stream) {
 void UnrollReplay::PutHistory(const Unroll& unroll, uint64_t block) {
   const size_t bytes = shape_.observation_bytes;
   CHECK_EQ(unroll.history.size(), shape_.history * bytes);
-  const size_t first = block * FramesOfBlock();
   for (size_t age = 1; age <= shape_.history; ++age)
-    std::copy_n(
-        unroll.history.begin() + static_cast<ptrdiff_t>((age - 1) * bytes), bytes,
-        observations_.begin() + static_cast<ptrdiff_t>((first + shape_.history - age) * bytes));
+    SetFrame(PlaceOf(block, 0) - age, std::span(unroll.history).subspan((age - 1) * bytes, bytes));
   for (size_t t = 0; t <= shape_.length; ++t)
     stack_steps_[block * (shape_.length + 1) + t] = unroll.headers[t].episode_step;
 }
 
+void UnrollReplay::SetFrame(uint64_t place, std::span<const std::byte> frame) {
+  if (shape_.compress)
+    packed_[place] = Pack(frame, /*compress=*/true, slabs_);
+  else
+    std::ranges::copy(
+        frame, observations_.begin() + static_cast<ptrdiff_t>(place * shape_.observation_bytes));
+}
+
 void UnrollReplay::StackBefore(uint64_t step, const FrameStackRule& rule,
+                               std::span<std::byte> memory,
                                std::span<const std::byte*> planes) const {
-  StackOf(step / shape_.length, step % shape_.length, rule, planes);
+  StackOf(step / shape_.length, step % shape_.length, nullptr, rule, memory, planes);
 }
 
 void UnrollReplay::StackAfter(uint64_t step, const FrameStackRule& rule,
+                              std::span<std::byte> memory,
                               std::span<const std::byte*> planes) const {
   const uint64_t block = step / shape_.length, entry = step % shape_.length;
   const auto final = ends_[step] == kNone ? finals_.end() : finals_.find(step);
-  if (final == finals_.end()) return StackOf(block, entry + 1, rule, planes);
-  CHECK_EQ(planes.size(), shape_.history + size_t{1});
-  const int64_t now = StackStep(block, entry);
-  const auto at = [&](int64_t number) {
-    return number > now ? final->second.data() : Frame(block, entry, now - number);
-  };
-  FillStack(rule, now + 1, at, planes);
+  if (final == finals_.end()) return StackOf(block, entry + 1, nullptr, rule, memory, planes);
+  StackOf(block, entry, final->second.data(), rule, memory, planes);
 }
 
-void UnrollReplay::StackOf(uint64_t block, uint64_t entry, const FrameStackRule& rule,
+// The stack of an entry's frame, or of `after`, which follows it, unless that is null.
+void UnrollReplay::StackOf(uint64_t block, uint64_t entry, const std::byte* after,
+                           const FrameStackRule& rule, std::span<std::byte> memory,
                            std::span<const std::byte*> planes) const {
   CHECK_EQ(planes.size(), shape_.history + size_t{1});
   const int64_t now = StackStep(block, entry);
-  FillStack(
-      rule, now, [&](int64_t number) { return Frame(block, entry, now - number); }, planes);
+  size_t unpacked = 0;
+  const auto at = [&](int64_t number) {
+    if (number > now) return after;
+    const uint64_t place = PlaceOf(block, entry) - static_cast<uint64_t>(now - number);
+    const size_t bytes = shape_.observation_bytes;
+    if (!shape_.compress) return observations_.data() + place * bytes;
+    const std::span<std::byte> own = memory.subspan(bytes * unpacked++, bytes);
+    CHECK(Unpack(packed_[place], own)) << "a damaged frame of the replay";
+    return static_cast<const std::byte*>(own.data());
+  };
+  FillStack(rule, after == nullptr ? now : now + 1, at, planes);
 }
 
 std::span<const std::byte> UnrollReplay::After(uint64_t step) const {
+  if (shape_.compress) return {};
   if (ends_[step] != kNone) {
     if (const auto final = finals_.find(step); final != finals_.end()) return final->second;
     CHECK(ends_[step] == kTerminated && !shape_.episodes) << "an episode without its end";

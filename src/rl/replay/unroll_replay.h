@@ -2,7 +2,8 @@
 //
 // A block has an observation more than steps, so that an observation is stored once, but for the
 // first and last of a block and those at which an episode's clock ran out. Of frames that are
-// stacked it has those before its first, too: `history` more. Thread safety: none.
+// stacked it has those before its first, too: `history` more. Frames may be compressed, each by
+// itself, so that a step is drawn without the others of its block. Thread safety: none.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "core/status.h"
 #include "nn/frame_stack.h"
 #include "rl/replay/block_links.h"
+#include "rl/replay/packed_bytes.h"
 #include "rl/replay/parts.h"
 #include "rl/trajectory/unroll_store.h"
 
@@ -27,7 +29,8 @@ struct ReturnRule {
   double gamma = 1;
 };
 
-// A step as a learner sees it. Views, until the next Add.
+// A step as a learner sees it. Views, until the next Add; no observations where the replay's are
+// compressed.
 struct Transition {
   std::span<const std::byte> observation;
   std::span<const float> action;                // as the store has it; of discrete ones the index
@@ -46,19 +49,26 @@ struct ReplayShape {
   // Unrolls have the last observation of terminated episodes too, and the replay finds an episode's
   // later steps in later blocks.
   bool episodes = false;
-  PartRule parts = {};  // of a checkpoint; its items are blocks
+  bool compress = false;  // frames, by LZ4. REQUIRES: not with episodes
+  PartRule parts = {};    // of a checkpoint; its items are blocks
 };
 
 class UnrollReplay {
  public:
   explicit UnrollReplay(const ReplayShape& shape);
 
-  // Memory when full.
+  // Memory when full, as if nothing could be compressed.
   static uint64_t Bytes(const ReplayShape& shape);
   // Replaces the oldest block once it is full. REQUIRES: `unroll` is whole, of `length` steps.
   // `stream`: number of its slot among the run's. Returns its first step.
   uint64_t Add(const Unroll& unroll, uint64_t stream = 0);
   uint64_t size() const { return blocks_ * shape_.length; }  // steps that are there
+  // Memory of what is there, but for last observations of episodes.
+  uint64_t stored_bytes() const {
+    ReplayShape rest = shape_;
+    if (shape_.compress) rest.observation_bytes = 0;
+    return Bytes(rest) / blocks_max_ * blocks_ + slabs_.bytes();
+  }
   uint64_t added() const { return added_ * shape_.length; }  // ever
   // m = rule.steps, or fewer at the end of the block or of an episode. REQUIRES: step < size().
   Transition At(uint64_t step, const ReturnRule& rule) const {
@@ -80,15 +90,23 @@ class UnrollReplay {
   void EndStreams() { links_.EndStreams(); }
   bool terminated(uint64_t step) const { return ends_[step] == kTerminated; }
   // Observation after the step. Of a terminated step without shape.episodes it has no meaning.
+  // Where frames are compressed, there is none here.
   std::span<const std::byte> After(uint64_t step) const;
   std::span<const std::byte> Before(uint64_t step) const {
     return Entry(step / shape_.length, step % shape_.length);
   }
-  // The planes of the frame stack that Before, or After, is the newest frame of (null: zeros).
-  // REQUIRES: rule.depth is shape.history + 1, and so many are `planes`.
-  void StackBefore(uint64_t step, const FrameStackRule& rule,
+  // Memory of a stack's frames, each of which is unpacked into its place; empty where none is
+  // compressed.
+  std::vector<std::byte> MakeStackMemory() const {
+    return std::vector<std::byte>(
+        shape_.compress ? (shape_.history + size_t{1}) * shape_.observation_bytes : 0);
+  }
+  // The planes of the frame stack that Before, or After, is the newest frame of (null: zeros), in
+  // the replay or in `memory`. REQUIRES: rule.depth is shape.history + 1, and so many are `planes`;
+  // `memory` is as MakeStackMemory gives it.
+  void StackBefore(uint64_t step, const FrameStackRule& rule, std::span<std::byte> memory,
                    std::span<const std::byte*> planes) const;
-  void StackAfter(uint64_t step, const FrameStackRule& rule,
+  void StackAfter(uint64_t step, const FrameStackRule& rule, std::span<std::byte> memory,
                   std::span<const std::byte*> planes) const;
   // Steps of the episode that are there, from this one on; and the one that follows `ahead` steps
   // later. REQUIRES: shape.episodes; ahead < StepsFrom(step).
@@ -108,25 +126,26 @@ class UnrollReplay {
   ItemRange Held() const { return {added_ - blocks_, added_}; }
   void Resize();
   void PutBlocks(const ItemRange& blocks, ByteWriter& out) const;
-  bool GetBlocks(const ItemRange& blocks, ByteReader& in);
+  bool GetBlocks(const ItemRange& blocks, bool packed, ByteReader& in);
   bool GetPart(uint64_t part, std::string_view saved);
   bool GetWhole(ByteReader& in);
   bool Whole() const;  // what Restore read
   // Frames of a block: history, then one an entry.
   size_t FramesOfBlock() const { return shape_.history + shape_.length + 1; }
+  uint64_t PlaceOf(uint64_t block, uint64_t entry) const {  // among frames
+    return block * FramesOfBlock() + shape_.history + entry;
+  }
   std::span<const std::byte> Entry(uint64_t block, uint64_t entry) const {
-    const size_t at = (block * FramesOfBlock() + shape_.history + entry) * shape_.observation_bytes;
-    return std::span(observations_).subspan(at, shape_.observation_bytes);
+    if (shape_.compress) return {};
+    return std::span(observations_)
+        .subspan(PlaceOf(block, entry) * shape_.observation_bytes, shape_.observation_bytes);
   }
-  // The frame `age` frames before an entry's. REQUIRES: age <= shape.history + entry.
-  const std::byte* Frame(uint64_t block, uint64_t entry, int64_t age) const {
-    const uint64_t at =
-        block * FramesOfBlock() + shape_.history + entry - static_cast<uint64_t>(age);
-    return observations_.data() + at * shape_.observation_bytes;
-  }
+  void SetFrame(uint64_t place, std::span<const std::byte> frame);
+  void PutFrames(const ItemRange& blocks, ByteWriter& out) const;
+  bool GetFrames(const ItemRange& saved, const ItemRange& blocks, bool packed, ByteReader& in);
   void PutHistory(const Unroll& unroll, uint64_t block);
-  void StackOf(uint64_t block, uint64_t entry, const FrameStackRule& rule,
-               std::span<const std::byte*> planes) const;  // an entry's
+  void StackOf(uint64_t block, uint64_t entry, const std::byte* after, const FrameStackRule& rule,
+               std::span<std::byte> memory, std::span<const std::byte*> planes) const;
   int64_t StackStep(uint64_t block, uint64_t entry) const {
     return shape_.history > 0 ? stack_steps_[block * (shape_.length + 1) + entry] : 0;
   }
@@ -139,7 +158,9 @@ class UnrollReplay {
   ReplayParts parts_;
   uint64_t blocks_ = 0, added_ = 0;
   // by block; block number n is in place n % blocks_max_
-  std::vector<std::byte> observations_;   // [FramesOfBlock()][observation_bytes]
+  std::vector<std::byte> observations_;  // [FramesOfBlock()][observation_bytes]; or, compressed,
+  std::vector<PackedBytes> packed_;      // [FramesOfBlock()]
+  Slabs slabs_;
   std::vector<float> actions_, rewards_;  // [length][action_floats], [length]
   enum End : uint8_t { kNone, kTerminated, kTruncated };
   std::vector<uint8_t> ends_;  // [length] of End: how the step ended its episode

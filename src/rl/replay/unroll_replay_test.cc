@@ -69,9 +69,18 @@ TEST(UnrollReplayTest, AStepLeadsToTheNextEntryOrToTheEpisodesLastObservation) {
 // ---- frame stacks
 
 constexpr int64_t kDepth = 3;
+constexpr size_t kFrameBytes = 200;
 
-// A slot's stream of frames, of one byte each: episodes that end now and then, some by their clock,
-// cut into unrolls. FrameStack gives what each step and what it leads to should look like.
+// Each byte as a frame.
+std::vector<std::byte> Frames(std::span<const std::byte> bytes) {
+  std::vector<std::byte> frames;
+  for (const std::byte byte : bytes) frames.insert(frames.end(), kFrameBytes, byte);
+  return frames;
+}
+
+// A slot's stream of frames, of kFrameBytes alike bytes each: episodes that end now and then, some
+// by their clock, cut into unrolls. FrameStack gives what each step and what it leads to should
+// look like.
 struct FrameStream {
   FrameStream(const FrameStackRule& rule, size_t unrolls) : stack(rule, 1) {
     constexpr size_t kEnds[] = {5, 2, 1, 9, 4};
@@ -103,15 +112,18 @@ struct FrameStream {
       unroll.entries = kLength + 1;
       const auto first = static_cast<ptrdiff_t>(u * kLength);
       unroll.headers.assign(headers.begin() + first, headers.begin() + first + kLength + 1);
-      unroll.observations.assign(frames.begin() + first, frames.begin() + first + kLength + 1);
+      unroll.observations =
+          Frames(std::span(frames).subspan(static_cast<size_t>(first), kLength + 1));
       unroll.action_values.resize(kLength + 1);
+      std::vector<std::byte> history;
       for (ptrdiff_t age = 1; age < kDepth; ++age)
-        unroll.history.push_back(headers[u * kLength].episode_step >= age
-                                     ? frames[static_cast<size_t>(first - age)]
-                                     : std::byte{0});
+        history.push_back(headers[u * kLength].episode_step >= age
+                              ? frames[static_cast<size_t>(first - age)]
+                              : std::byte{0});
+      unroll.history = Frames(history);
       for (uint32_t t = 1; t <= kLength; ++t)
         if (headers[u * kLength + t].truncated)
-          unroll.finals.push_back({t, finals[u * kLength + t]});
+          unroll.finals.push_back({t, Frames(finals[u * kLength + t])});
       all.push_back(std::move(unroll));
     }
   }
@@ -123,12 +135,15 @@ struct FrameStream {
 };
 
 // A replay of ten blocks, saved in parts.
-constexpr ReplayShape kFrames = {.capacity = 10 * kLength,
-                                 .length = kLength,
-                                 .observation_bytes = 1,
-                                 .history = kDepth - 1,
-                                 .action_values = 1,
-                                 .parts = {.parts_max = 3, .bytes_min = 1}};
+constexpr ReplayShape FramesShape(bool compress) {
+  return {.capacity = 10 * kLength,
+          .length = kLength,
+          .observation_bytes = kFrameBytes,
+          .history = kDepth - 1,
+          .action_values = 1,
+          .compress = compress,
+          .parts = {.parts_max = 3, .bytes_min = 1}};
+}
 
 // Steps of the stream that a replay's are, once its last 10 of `unrolls` are there.
 uint64_t InStream(uint64_t step, uint64_t unrolls) {
@@ -137,7 +152,8 @@ uint64_t InStream(uint64_t step, uint64_t unrolls) {
   return number * kLength + step % kLength;
 }
 
-TEST(UnrollReplayTest, StacksAreThoseThatTheSlotSaw) {
+// Restored replays compress as they are told to, whichever way the saved one did.
+void ExpectTheStacksThatTheSlotSaw(bool compress, bool compress_again) {
   constexpr size_t kUnrolls = 25;
   for (const StackReset reset : {StackReset::kRepeat, StackReset::kZeros, StackReset::kFront})
     for (const StackOrder order : {StackOrder::kOldestFirst, StackOrder::kNewestFirst}) {
@@ -145,7 +161,7 @@ TEST(UnrollReplayTest, StacksAreThoseThatTheSlotSaw) {
       if (reset == StackReset::kFront && order == StackOrder::kNewestFirst) continue;
       const FrameStackRule rule{.depth = kDepth, .order = order, .at_reset = reset};
       const FrameStream stream(rule, kUnrolls);
-      UnrollReplay replay(kFrames), again(kFrames);
+      UnrollReplay replay(FramesShape(compress)), again(FramesShape(compress_again));
       for (const Unroll& unroll : stream.all) replay.Add(unroll);
       SavedParts saved;
       saved.Save(replay);
@@ -153,21 +169,27 @@ TEST(UnrollReplayTest, StacksAreThoseThatTheSlotSaw) {
       ASSERT_TRUE(saved.Restore(again).ok());
       const auto values = [](std::span<const std::byte* const> planes) {
         std::vector<float> seen;
-        for (const std::byte* plane : planes)
+        for (const std::byte* plane : planes) {
           seen.push_back(plane == nullptr ? 0 : std::to_integer<int>(*plane) / 255.0F);
+          if (plane != nullptr) {
+            const std::span frame(plane, kFrameBytes);
+            EXPECT_EQ(std::ranges::count(frame, *plane), std::ssize(frame));
+          }
+        }
         return seen;
       };
       for (const UnrollReplay* of : {&replay, &again}) {
-        ASSERT_EQ(of->size(), kFrames.capacity);
+        ASSERT_EQ(of->size(), FramesShape(false).capacity);
+        std::vector<std::byte> memory = of->MakeStackMemory();
         for (uint64_t step = 0; step < of->size(); ++step) {
           const std::byte* planes[kDepth];
-          of->StackBefore(step, rule, planes);
+          of->StackBefore(step, rule, memory, planes);
           EXPECT_EQ(values(planes), stream.before[InStream(step, kUnrolls)]) << step;
           for (const int64_t steps : {1, 3}) {
             const uint64_t last = of->At(step, {.steps = steps, .gamma = 0.5}).last;
             EXPECT_LT(last, step + static_cast<uint64_t>(steps));
             if (of->terminated(last)) continue;  // what follows has no meaning
-            of->StackAfter(last, rule, planes);
+            of->StackAfter(last, rule, memory, planes);
             EXPECT_EQ(values(planes), stream.after[InStream(last, kUnrolls)]) << step;
           }
         }
@@ -175,10 +197,28 @@ TEST(UnrollReplayTest, StacksAreThoseThatTheSlotSaw) {
     }
 }
 
+TEST(UnrollReplayTest, StacksAreThoseThatTheSlotSaw) {
+  for (const bool compress : {false, true})
+    for (const bool again : {false, true}) ExpectTheStacksThatTheSlotSaw(compress, again);
+}
+
+TEST(UnrollReplayTest, CompressedFramesTakeLessAndHaveNoViews) {
+  UnrollReplay plain(FramesShape(false)), packed(FramesShape(true));
+  for (const Unroll& unroll : FrameStream({.depth = kDepth}, 9).all)
+    plain.Add(unroll), packed.Add(unroll);
+  EXPECT_EQ(plain.MakeStackMemory().size(), 0u);
+  EXPECT_EQ(packed.MakeStackMemory().size(), kDepth * kFrameBytes);
+  EXPECT_EQ(plain.Before(4).size(), kFrameBytes);
+  EXPECT_TRUE(packed.Before(4).empty() && packed.After(4).empty());
+  const Transition step = packed.At(4, kOneStep);
+  EXPECT_TRUE(step.observation.empty() && step.next_observation.empty());
+  EXPECT_LT(packed.SavePart(0).size(), plain.SavePart(0).size() / 2);
+}
+
 // Any byte may be changed: the result is refused, or its stacks are frames of the replay.
-TEST(UnrollReplayTest, NoChangedByteLeadsAStackOutOfTheReplay) {
+void ExpectNoChangedByteLeadsAStackOutOfTheReplay(bool compress) {
   const FrameStackRule rule{.depth = kDepth};
-  UnrollReplay replay(kFrames);
+  UnrollReplay replay(FramesShape(compress));
   for (const Unroll& unroll : FrameStream(rule, 14).all) replay.Add(unroll);
   SavedParts whole;
   whole.Save(replay);
@@ -186,18 +226,22 @@ TEST(UnrollReplayTest, NoChangedByteLeadsAStackOutOfTheReplay) {
     for (const char change : {'\1', '\x7f', '\xff'}) {
       SavedParts damaged = whole;
       damaged.rest[i] ^= change;
-      UnrollReplay other(kFrames);
+      UnrollReplay other(FramesShape(compress));
       if (!damaged.Restore(other).ok()) continue;
       const std::byte* planes[kDepth];
+      std::vector<std::byte> memory = other.MakeStackMemory();
       int sum = 0;
       for (uint64_t step = 0; step < other.size(); ++step) {
-        other.StackBefore(step, rule, planes);
+        other.StackBefore(step, rule, memory, planes);
         for (const std::byte* plane : planes) sum += std::to_integer<int>(*plane);
-        other.StackAfter(other.At(step, kOneStep).last, rule, planes);
+        other.StackAfter(other.At(step, kOneStep).last, rule, memory, planes);
         for (const std::byte* plane : planes) sum += std::to_integer<int>(*plane);
       }
       EXPECT_GT(sum, 0);
     }
+}
+TEST(UnrollReplayTest, NoChangedByteLeadsAStackOutOfTheReplay) {
+  for (const bool compress : {false, true}) ExpectNoChangedByteLeadsAStackOutOfTheReplay(compress);
 }
 
 // By hand: r_0 + r_1 / 2 + r_2 / 4, cut where the block or an episode ends.

@@ -1,0 +1,26 @@
+// Memory that a learner's replay needs, in bytes.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace samara {
+
+struct ReplayMemory {
+  uint64_t most = 0;    // when full, as if nothing could be compressed; 0: there is no replay
+  uint64_t least = 0;   // when full, if what is compressed took nothing
+  uint64_t stored = 0;  // of what is there
+  double filled = 0;    // share of the replay that is there
+
+  bool compressed() const { return least < most; }
+  // What a full replay needs besides that which is there, if what is to come is compressed as well.
+  uint64_t Missing() const {
+    const bool guess = compressed() && filled > 0;
+    const double full = guess ? std::clamp(static_cast<double>(stored) / filled,
+                                           static_cast<double>(least), static_cast<double>(most))
+                              : static_cast<double>(most);
+    return static_cast<uint64_t>(full * (1 - filled));
+  }
+};
+
+}  // namespace samara
