@@ -94,18 +94,12 @@ class Learner : public Agent {
     const bool shared =
         learn.deterministic() || (all_shards_ == 1 && learn.lag_max == 0 && !learn.drop_oldest);
     const SequenceShape shape = Sequences();
-    const auto shards = static_cast<uint64_t>(shards_);
     const auto bytes = [&](const SequenceShape& of) {
-      return shards * SequenceSampler::Bytes(of, replay_->keys.alpha, shared);
+      return static_cast<uint64_t>(shards_) *
+             SequenceSampler::Bytes(of, replay_->keys.alpha, shared);
     };
-    SequenceShape rest = shape;
-    if (shape.compress) rest.observation_bytes = 0;
-    ReplayMemory memory{.most = bytes(shape), .least = bytes(rest)};
-    for (const ShardWork& part : parts_) {
-      memory.stored += part.replay->stored_bytes();
-      memory.filled +=
-          static_cast<double>(part.replay->size()) / static_cast<double>(shards * shape.capacity);
-    }
+    ReplayMemory memory{.most = bytes(shape), .least = bytes(shape.Rest())};
+    for (const ShardWork& part : parts_) memory.Add(*part.replay, shards_);
     return memory;
   }
 

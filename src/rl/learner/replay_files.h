@@ -34,41 +34,43 @@ inline std::string ReplayPartFile(int64_t shard, uint64_t part) {
   return Agent::kReplayParts + std::to_string(shard) + "-" + std::to_string(part) + ".bin";
 }
 
-// Adds the files of a learner's replays, `replay_of` each element of `shards`, which are `first`
-// and later ones; parts that are `kept` without bytes.
+// Calls `visit`(file's name, replay, part) for every part of a learner's replays, `replay_of` each
+// element of `shards`, which are `first` and later ones of all learners', until it returns false.
+template <typename Shards, typename Projection, typename Visit>
+void VisitParts(const Shards& shards, int64_t first, const Projection& replay_of,
+                const Visit& visit) {
+  for (const auto& shard : shards) {
+    const auto& replay = std::invoke(replay_of, shard);
+    for (const uint64_t part : replay.parts())
+      if (!visit(ReplayPartFile(first, part), replay, part)) return;
+    ++first;
+  }
+}
+
+// Adds the files of these replays; those of parts that are `kept` are empty.
 template <typename Shards, typename Projection = std::identity>
 void SaveReplays(const Shards& shards, int64_t first, const std::set<std::string>& kept,
                  std::map<std::string, std::string>& files, Projection replay_of = {}) {
+  VisitParts(shards, first, replay_of, [&](const std::string& name, const auto& of, uint64_t part) {
+    files[name] = kept.contains(name) ? std::string() : of.SavePart(part);
+    return true;
+  });
   std::vector<std::string> records;
-  for (const auto& shard : shards) {
-    const auto& replay = replay_of(shard);
-    for (const uint64_t part : replay.parts()) {
-      const std::string name = ReplayPartFile(first + std::ssize(records), part);
-      files[name] = kept.contains(name) ? std::string() : replay.SavePart(part);
-    }
-    records.push_back(replay.Save());
-  }
+  for (const auto& shard : shards) records.push_back(std::invoke(replay_of, shard).Save());
   files[kReplayFile] = WriteSlotRecords(records);
 }
 
-// Parts of a learner's replays that are not `kept`, of about 16 MB in all, or one; none: all are.
+// Parts of these replays that are not `kept`, of about 16 MB in all, or one; none: all are.
 template <typename Shards, typename Projection = std::identity>
 std::map<std::string, std::string> SaveNextParts(const Shards& shards, int64_t first,
                                                  const std::set<std::string>& kept,
                                                  Projection replay_of = {}) {
   std::map<std::string, std::string> files;
   uint64_t bytes = 0;
-  int64_t number = first;
-  for (const auto& shard : shards) {
-    const auto& replay = replay_of(shard);
-    for (const uint64_t part : replay.parts()) {
-      const std::string name = ReplayPartFile(number, part);
-      if (kept.contains(name)) continue;
-      bytes += (files[name] = replay.SavePart(part)).size();
-      if (bytes >= PartRule().bytes_max) return files;
-    }
-    ++number;
-  }
+  VisitParts(shards, first, replay_of, [&](const std::string& name, const auto& of, uint64_t part) {
+    if (!kept.contains(name)) bytes += (files[name] = of.SavePart(part)).size();
+    return bytes < PartRule().bytes_max;
+  });
   return files;
 }
 
@@ -80,7 +82,7 @@ Status RestoreReplays(const std::map<std::string, std::string>& files, int64_t f
                    ReplayRecords(files, kReplayFile, first, std::ssize(shards), all));
   int64_t shard = first;
   for (auto& each : shards) {
-    auto& replay = replay_of(each);
+    auto& replay = std::invoke(replay_of, each);
     const auto part = [&](uint64_t number) -> Result<std::string_view> {
       const auto found = files.find(ReplayPartFile(shard, number));
       if (found == files.end()) return NoParts(number);

@@ -20,7 +20,7 @@
 #include "rl/learner/shards.h"
 #include "rl/learner/version_queue.h"
 #include "rl/replay/hindsight.h"
-#include "rl/replay/priorities.h"
+#include "rl/replay/step_sampler.h"
 #include "rl/trajectory/reward_transform.h"
 
 namespace samara {
@@ -127,18 +127,11 @@ class ReplayLearner final : public Agent {
   bool keeps_last() const override { return hindsight_.fraction > 0; }
   ReplayMemory replay_memory() const override {
     const ReplayShape shape = Replay();
-    const auto shards = static_cast<uint64_t>(shards_);
     const auto bytes = [&](const ReplayShape& of) {
-      return shards * (UnrollReplay::Bytes(of) + Priorities::Bytes(of.capacity, keys_.alpha));
+      return static_cast<uint64_t>(shards_) * StepSampler::Bytes(of, keys_.alpha);
     };
-    ReplayShape rest = shape;
-    if (shape.compress) rest.observation_bytes = 0;
-    ReplayMemory memory{.most = bytes(shape), .least = bytes(rest)};
-    for (const ShardWork& part : parts_) {
-      memory.stored += part.replay.stored_bytes();
-      memory.filled +=
-          static_cast<double>(part.replay.size()) / static_cast<double>(shards * shape.capacity);
-    }
+    ReplayMemory memory{.most = bytes(shape), .least = bytes(shape.Rest())};
+    for (const ShardWork& part : parts_) memory.Add(part.replay, shards_);
     return memory;
   }
   int64_t parameter_count() const override {
@@ -163,7 +156,7 @@ class ReplayLearner final : public Agent {
   }
   Files Save(Part part, const std::set<std::string>& kept) const override;
   Files SaveNextParts(const std::set<std::string>& kept) const override {
-    return samara::SaveNextParts(parts_, first_shard_, kept);
+    return samara::SaveNextParts(parts_, first_shard_, kept, &ShardWork::replay);
   }
   Status Restore(const Files& files, Part part) override;
 
@@ -186,36 +179,15 @@ class ReplayLearner final : public Agent {
   };
   // A shard of this learner.
   struct ShardWork {
-    UnrollReplay replay;
-    Priorities priorities;  // of its steps
+    StepSampler replay;
     Hindsight hindsight;
     std::unique_ptr<ReplayScratch> scratch;
-    std::vector<uint64_t> drawn;  // items of the minibatch
-    std::vector<Transition> steps;
-    std::vector<float> weights, errors;
+    std::vector<Transition> steps;  // of the minibatch
+    std::vector<float> errors;
     std::optional<MinibatchFeatures> features;         // of images
     std::optional<NormalizedObservations> normalized;  // where there is a normalizer
     std::vector<float> row;  // gradient, numbers, largest weight of each shard
     std::map<std::string, double> numbers;
-    // New steps have the largest priority so far (Schaul et al. 2016, algorithm 1).
-    void Add(const Unroll& unroll, uint64_t stream) {
-      const uint64_t first = replay.Add(unroll, stream);
-      for (uint32_t t = 0; t + 1 < unroll.entries; ++t) priorities.SetNew(first + t);
-    }
-    std::vector<uint64_t> parts() const { return replay.parts(); }
-    std::string SavePart(uint64_t part) const { return replay.SavePart(part); }
-    std::string Save() const {
-      if (priorities.uniform()) return replay.Save();
-      return ByteWriter().PutBytes(replay.Save()).PutBytes(priorities.Save(replay.size())).Take();
-    }
-    Status Restore(std::string_view saved, const PartSource& part) {
-      if (priorities.uniform()) return replay.Restore(saved, part);
-      ByteReader in(saved);
-      const std::string_view stored = in.GetBytes(), saved_priorities = in.GetBytes();
-      if (!in.AtEnd()) return {Code::kBadData, "the saved replay is damaged"};
-      RETURN_IF_ERROR(replay.Restore(stored, part));
-      return priorities.Restore(saved_priorities, replay.size());
-    }
   };
 
   // The torso's part of a vector of parameters, and the algorithm's behind it.
@@ -336,20 +308,17 @@ void ReplayLearner::MakeShards() {
     const int64_t begin = (first_shard_ + i) * keys_.batch / all_shards_;
     const int64_t end = (first_shard_ + i + 1) * keys_.batch / all_shards_;
     const auto rows = static_cast<size_t>(end - begin);
-    parts_.push_back({.replay = UnrollReplay(Replay()),
-                      .priorities = Priorities(Replay().capacity, keys_.alpha, keys_.beta),
+    parts_.push_back({.replay = StepSampler(Replay(), keys_.alpha, keys_.beta),
                       .hindsight = Hindsight(hindsight_, keeps_last() ? rows : 0),
                       .scratch = algorithm_->MakeScratch(rows),
-                      .drawn = std::vector<uint64_t>(rows),
                       .steps = std::vector<Transition>(rows),
-                      .weights = std::vector<float>(rows),
                       .errors = std::vector<float>(rows),
                       .features = std::nullopt,
                       .normalized = std::nullopt,
                       .row = {},
                       .numbers = {}});
     if (torso_)
-      parts_.back().features.emplace(*torso_, parts_.back().replay, rows,
+      parts_.back().features.emplace(*torso_, parts_.back().replay.replay(), rows,
                                      algorithm_->learned_sees_next());
     if (normalizer_) parts_.back().normalized.emplace(normalizer_->numbers(), 2 * rows);
   }
@@ -361,23 +330,21 @@ void ReplayLearner::SampleAndDifferentiate(size_t index, ShardWork& part) const 
   const CounterRng chosen(DeriveKey(seed_, Purpose::kReplaySample, steps_, shard));
   const CounterRng goals(DeriveKey(seed_, Purpose::kHindsight, steps_, shard));
   const double share = static_cast<double>(part.steps.size()) / static_cast<double>(keys_.batch);
-  const uint64_t size = part.replay.size();
-  for (size_t i = 0; i < part.steps.size(); ++i) {
-    const Priorities::Drawn drawn = part.priorities.Draw(
-        chosen, i, size, static_cast<double>(size) * static_cast<double>(all_shards_), share);
-    part.drawn[i] = drawn.item, part.weights[i] = drawn.weight;
-    part.steps[i] = part.hindsight.At(part.replay, drawn.item, algorithm_->returns(), goals, i);
-  }
+  part.replay.Draw(chosen, part.steps.size(), all_shards_, share);
+  for (size_t i = 0; i < part.steps.size(); ++i)
+    part.steps[i] = part.hindsight.At(part.replay.replay(), part.replay.drawn()[i],
+                                      algorithm_->returns(), goals, i);
   const auto learned = std::span<const float>(learned_), targets = std::span<const float>(targets_);
   if (torso_)
-    part.features->Replace(part.replay, part.drawn, Torso(learned), Torso(targets), part.steps);
+    part.features->Replace(part.replay.replay(), part.replay.drawn(), Torso(learned),
+                           Torso(targets), part.steps);
   if (normalizer_) part.normalized->Replace(normalizer_->floats(), part.steps);
   // 3 gradient; as often as its steps count among all
   part.row.resize(learned_.size());
   ReplayMinibatch minibatch{
       .step = steps_,
       .steps = part.steps,
-      .weights = part.weights,
+      .weights = part.replay.weights(),
       .learned = Behind(learned),
       .targets = Behind(targets),
       .noise = CounterRng(DeriveKey(seed_, Purpose::kEntropySample, steps_, shard)),
@@ -389,8 +356,8 @@ void ReplayLearner::SampleAndDifferentiate(size_t index, ShardWork& part) const 
   if (share != 1)
     for (float& value : part.row) value = static_cast<float>(value * share);
   AppendLargest(all_shards_, first_shard_ + static_cast<int64_t>(index),
-                std::ranges::max(part.weights), part.row);
-  for (size_t i = 0; i < part.drawn.size(); ++i) part.priorities.Set(part.drawn[i], part.errors[i]);
+                std::ranges::max(part.replay.weights()), part.row);
+  part.replay.SetPriorities(part.errors);
 }
 
 // One step of every group whose turn it is, or of none. Returns whether it was taken.
@@ -466,7 +433,7 @@ Result<UpdateReport> ReplayLearner::Update(std::span<const UnrollStore::Loan> un
   SteadyTime clock = Now();
   for (size_t i = 0; i < parts_.size(); ++i)
     for (const auto& unroll : OfShard(unrolls, i, parts_.size()))
-      parts_[i].Add(*unroll, share_.first + unroll->slot);
+      parts_[i].replay.Add(*unroll, share_.first + unroll->slot);
   if (normalizer_) RETURN_IF_ERROR(UpdateStatistics(unrolls));
   report.seconds_batch = SecondsSince(clock);
 
@@ -524,7 +491,7 @@ Files ReplayLearner::Save(Part part, const std::set<std::string>& kept) const {
   files[kOptimizer] = SaveOptimizer();
   if (normalizer_) files[kStatistics] = normalizer_->Save();
   save(kTargets, TensorsOf(algorithm_->targets(), targets_));
-  SaveReplays(parts_, first_shard_, kept, files);
+  SaveReplays(parts_, first_shard_, kept, files, &ShardWork::replay);
   if (part == Part::kRun) return files;
   // slots remember frames, of vectors nothing
   files[kSlots] =
@@ -615,7 +582,7 @@ Status ReplayLearner::Restore(const Files& files, Part part) {
     }
   }
   if (part != Part::kWeights)
-    RETURN_IF_ERROR(RestoreReplays(files, first_shard_, all_shards_, parts_));
+    RETURN_IF_ERROR(RestoreReplays(files, first_shard_, all_shards_, parts_, &ShardWork::replay));
   if (part == Part::kRun)  // slots begin again
     for (ShardWork& shard : parts_) shard.replay.EndStreams();
   if (frames) acting_torso_->Restore(*std::move(frames));

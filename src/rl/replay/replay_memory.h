@@ -12,6 +12,12 @@ struct ReplayMemory {
   uint64_t stored = 0;  // of what is there
   double filled = 0;    // share of the replay that is there
 
+  // Counts a shard's replay, one of `shards`.
+  template <typename Replay>
+  void Add(const Replay& replay, int64_t shards) {
+    stored += replay.stored_bytes();
+    filled += replay.filled() / static_cast<double>(shards);
+  }
   bool compressed() const { return least < most; }
   // What a full replay needs besides that which is there, if what is to come is compressed as well.
   uint64_t Missing() const {

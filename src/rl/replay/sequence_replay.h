@@ -45,6 +45,12 @@ struct SequenceShape {
   bool compress = false;     // observations, by LZ4
   PartRule parts = {};       // of a checkpoint; its items are sequences
   uint32_t entries() const { return overlap + length + 1; }
+  // Of what is not compressed.
+  SequenceShape Rest() const {
+    SequenceShape rest = *this;
+    if (compress) rest.observation_bytes = 0;
+    return rest;
+  }
 };
 
 class SequenceReplay {
@@ -66,6 +72,9 @@ class SequenceReplay {
   uint64_t size() const { return std::min(added_, shape_.capacity); }
   // Memory of what is there, but for a few words for each sequence.
   uint64_t stored_bytes() const { return slabs_.bytes(); }
+  double filled() const {
+    return static_cast<double>(size()) / static_cast<double>(shape_.capacity);
+  }
   bool Has(uint64_t number) const { return number < added_ && number + size() >= added_; }
   // The place of a sequence, below size(), which later ones take over.
   uint64_t PlaceOf(uint64_t number) const { return number % shape_.capacity; }

@@ -31,6 +31,7 @@ class SequenceSampler {
     for (const double priority : priorities) priorities_.Set(replay_.PlaceOf(number++), priority);
   }
   uint64_t size() const { return replay_.size(); }  // sequences
+  double filled() const { return replay_.filled(); }
   uint64_t stored_bytes() const { return replay_.stored_bytes(); }
 
   // Draws `n` sequences, with replacement, of `all` in all shards; `share` of the minibatch.

@@ -51,6 +51,13 @@ struct ReplayShape {
   bool episodes = false;
   bool compress = false;  // frames, by LZ4. REQUIRES: not with episodes
   PartRule parts = {};    // of a checkpoint; its items are blocks
+
+  // Of what is not compressed.
+  ReplayShape Rest() const {
+    ReplayShape rest = *this;
+    if (compress) rest.observation_bytes = 0;
+    return rest;
+  }
 };
 
 class UnrollReplay {
@@ -65,10 +72,9 @@ class UnrollReplay {
   uint64_t size() const { return blocks_ * shape_.length; }  // steps that are there
   // Memory of what is there, but for last observations of episodes.
   uint64_t stored_bytes() const {
-    ReplayShape rest = shape_;
-    if (shape_.compress) rest.observation_bytes = 0;
-    return Bytes(rest) / blocks_max_ * blocks_ + slabs_.bytes();
+    return Bytes(shape_.Rest()) / blocks_max_ * blocks_ + slabs_.bytes();
   }
+  double filled() const { return static_cast<double>(blocks_) / static_cast<double>(blocks_max_); }
   uint64_t added() const { return added_ * shape_.length; }  // ever
   // m = rule.steps, or fewer at the end of the block or of an episode. REQUIRES: step < size().
   Transition At(uint64_t step, const ReturnRule& rule) const {
