@@ -56,6 +56,7 @@ void SaveReplays(const Shards& shards, int64_t first, const std::set<std::string
     return true;
   });
   std::vector<std::string> records;
+  records.reserve(std::size(shards));
   for (const auto& shard : shards) records.push_back(std::invoke(replay_of, shard).Save());
   files[kReplayFile] = WriteSlotRecords(records);
 }
