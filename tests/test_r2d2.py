@@ -16,7 +16,10 @@ SHARDS = [*RECALL, "learn.frames=20000", "learn.shards=2", "replay.capacity=6000
 
 
 @pytest.mark.default_tier
-@pytest.mark.parametrize("words", [[], ["network.lstm=0", "network.gru=32", "learn.frames=150000"]], ids=["lstm", "gru"])
+@pytest.mark.parametrize("words", [
+    pytest.param([], id="lstm"),
+    pytest.param(["network.lstm=0", "network.gru=32", "learn.frames=150000"], id="gru", marks=pytest.mark.slow),
+])
 def test_recall_is_learned_in_seconds(tmp_path, words):
     assert train(tmp_path / "run", *RECALL, *words)["test_mean"] >= 0.9
 

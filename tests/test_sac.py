@@ -152,7 +152,7 @@ def expect_parts_to_be_written_once(tmp_path, *words):
     ok("fsck", folder)
 
 
-@pytest.mark.default_tier
+@pytest.mark.slow  # UnrollReplayPartsTest counts what is written, too
 def test_parts_of_a_replay_are_written_once(tmp_path):
     expect_parts_to_be_written_once(tmp_path, *PARTS)
 
