@@ -19,7 +19,7 @@ struct ReplayMemory {
     filled += replay.filled() / static_cast<double>(shards);
   }
   bool compressed() const { return least < most; }
-  // What a full replay needs besides that which is there, if what is to come is compressed as well.
+  // Need of a full replay besides what is there, if what is to come is compressed as well.
   uint64_t Missing() const {
     const bool guess = compressed() && filled > 0;
     const double full = guess ? std::clamp(static_cast<double>(stored) / filled,

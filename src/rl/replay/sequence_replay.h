@@ -45,7 +45,7 @@ struct SequenceShape {
   bool compress = false;     // observations, by LZ4
   PartRule parts = {};       // of a checkpoint; its items are sequences
   uint32_t entries() const { return overlap + length + 1; }
-  // Of what is not compressed.
+  // Shape of what is not compressed.
   SequenceShape Rest() const {
     SequenceShape rest = *this;
     if (compress) rest.observation_bytes = 0;

@@ -52,7 +52,7 @@ struct ReplayShape {
   bool compress = false;  // frames, by LZ4. REQUIRES: not with episodes
   PartRule parts = {};    // of a checkpoint; its items are blocks
 
-  // Of what is not compressed.
+  // Shape of what is not compressed.
   ReplayShape Rest() const {
     ReplayShape rest = *this;
     if (compress) rest.observation_bytes = 0;
