@@ -243,7 +243,7 @@ void Jacobians::EvaluateDense(size_t i, Floats& value) {
   if (layer.activation != Activation::kNone) values.slope = Floats(units * row_);
   value = Floats(units * row_);
   const Product product{KernelOps(isa_), Index(layer.in), units, weights(layer)};
-  FillRows(parameters_.data() + layer.bias_offset, units, row_, value.data());
+  if (layer.bias) FillRows(parameters_.data() + layer.bias_offset, units, row_, value.data());
   product.Forward(values.in.data(), row_, value.data(), row_, row_);
   ActivateWithSlope(product.ops, layer.activation, value.span(),
                     values.slope.size() > 0 ? values.slope.data() : nullptr);
@@ -411,7 +411,7 @@ Jacobians::Floats Jacobians::TangentOfDense(size_t i, std::span<const float> v,
   const size_t units = Index(layer.out);
   Floats value(units * row_);
   Product product{KernelOps(isa_), Index(layer.in), units, v.data() + layer.weight_offset};
-  FillRows(v.data() + layer.bias_offset, units, row_, value.data());
+  if (layer.bias) FillRows(v.data() + layer.bias_offset, units, row_, value.data());
   product.Forward(values.in.data(), row_, value.data(), row_, row_);
   product.weights = weights(layer);
   if (tangent.size() > 0) product.Forward(tangent.data(), row_, value.data(), row_, row_);
@@ -547,7 +547,7 @@ void Jacobians::AddGradient(Terms terms, const float* in, size_t inputs, const F
         float& w = to[r * units + unit];
         w = one ? w + std::abs(gradient[r * padded + unit]) : gradient[r * padded + unit];
       }
-    for (size_t unit = 0; unit < units; ++unit)
+    for (size_t unit = 0; unit < bias.size(); ++unit)
       bias[unit] = one ? bias[unit] + std::abs(sums[unit]) : sums[unit];
   }
 }
@@ -560,7 +560,7 @@ void Jacobians::ReverseDense(size_t i, Terms terms, Floats& delta, std::span<flo
   for (size_t j = 0; j < values.slope.size(); ++j) delta.data()[j] *= values.slope.data()[j];
   AddGradient(terms, values.in.data(), inputs, delta, units,
               out.subspan(layer.weight_offset, layer.weight_count),
-              out.subspan(layer.bias_offset, units));
+              out.subspan(layer.bias_offset, layer.bias ? units : 0));
   if (i == 0) return;
   Floats before(inputs * row_);
   const Product product{KernelOps(isa_), inputs, units, weights(layer)};

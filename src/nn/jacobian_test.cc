@@ -95,7 +95,7 @@ std::vector<double> Reference(const NetworkDescription& network, const std::vect
     for (int64_t y = 0; y < l.out_height; ++y)
       for (int64_t x = 0; x < l.out_width; ++x)
         for (int64_t o = 0; o < l.out; ++o) {
-          double z = theta[l.bias_offset + static_cast<size_t>(o)];
+          double z = l.bias ? theta[l.bias_offset + static_cast<size_t>(o)] : 0;
           const int64_t k = conv ? l.kernel : 1;
           for (int64_t ky = 0; ky < k; ++ky)
             for (int64_t kx = 0; kx < k; ++kx) {
@@ -244,6 +244,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"dense 9 relu, dense 33 tanh", 1, 1, 2, 17, 18},
                     Case{"conv 3 3x3/2 same tanh, conv 5 2x2 relu, dense 4 tanh", 7, 6, 2, 2, 3},
                     Case{"conv 4 3x3 relu", 5, 5, 1, 2, 18}, Case{"out diagonal", 1, 1, 3, 3, 5},
+                    Case{"dense 5 tanh, out no_bias tanh", 1, 1, 3, 2, 7},
                     Case{"dense 6 sigmoid, dense 5 elu, dense 4 selu, out sigmoid", 1, 1, 3, 2, 7},
                     Case{"dense 6 silu, dense 5 lrelu, dense 4 lrelu0.2, dense 5 gelu", 1, 1, 3, 2,
                          7},

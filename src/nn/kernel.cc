@@ -346,8 +346,9 @@ void PopulationKernel::PackLayer(size_t index, std::span<const float> canonical,
     return;
   }
   const auto weights = part(layer.weight_offset, layer.weight_count);
-  if (layer.kind == Layer::Kind::kDiagonal) {
+  if (layer.kind == Layer::Kind::kDiagonal || !layer.bias) {
     const std::vector<float> zeros(U(layer.out));
+    if (!layer.bias) return plan_->PackMatrix(weights, zeros, step.matrix, packed);
     return plan_->PackMatrix(DiagonalMatrix(weights), zeros, step.matrix, packed);
   }
   const auto bias = part(layer.bias_offset, U(layer.columns()));

@@ -166,10 +166,13 @@ Result<Layer> ReadLayer(Words& words, size_t times, Stage& stage) {
   } else if (stage <= Stage::kDense && times == 1 && words.Take(kOutputName)) {
     stage = Stage::kEnd;
     layer.name = kOutputName;
-    if (words.Take("diagonal"))
+    if (words.Take("diagonal")) {
       layer.kind = Layer::Kind::kDiagonal;
-    else
-      RETURN_IF_ERROR(ReadActivation(words, "diagonal, ", layer.activation));
+    } else {
+      layer.bias = !words.Take("no_bias");
+      RETURN_IF_ERROR(
+          ReadActivation(words, layer.bias ? "diagonal, no_bias, " : "", layer.activation));
+    }
   } else {
     const std::string last = "dense, rnn, lstm, gru or out";
     return words.Bad(stage == Stage::kEnd        ? "nothing after the output layer"

@@ -10,7 +10,8 @@
 //             rnn UNITS tanh|relu          PyTorch's nn.RNN, nn.LSTM and nn.GRU, whose state an
 //             lstm UNITS                   episode begins with zeros
 //             gru UNITS
-//             out ACTIVATION               the output layer, which has no activation otherwise
+//             out [no_bias] ACTIVATION     the output layer, which has a bias and no activation
+//                                          otherwise
 //             out diagonal                 one that multiplies each input by a weight of its own
 //   ACTIVATION relu, tanh, none, sigmoid, elu, selu, silu, gelu, lrelu (slope 0.01), lrelu0.2
 //

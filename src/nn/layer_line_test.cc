@@ -87,6 +87,7 @@ TEST(LayerLineTest, DenseLayersAreNumberedUnlessOneReadsAMap) {
             "conv1 fc gru1 gru2 rnn1 out ");
   EXPECT_EQ(names("dense 2 relu, gru 3, dense 4 relu"), "fc1 gru1 fc2 ");
   EXPECT_EQ(names("3 x dense 2 relu"), "fc1 fc2 fc3 ");
+  EXPECT_EQ(names("out no_bias none"), "out ");
   EXPECT_EQ(names("normalize, dense 2 relu, dense 4 vbn relu"), "normalize fc1 fc2 ");
   EXPECT_EQ(names("residual 2,conv 4 3x3/2 same none,dense 4 relu"), "stack1 conv1 fc ");
 }
@@ -124,7 +125,9 @@ TEST(LayerLineTest, SaysWhereALineIsWrong) {
   refused("2 x normalize, dense 8 tanh", "5: 'normalize', expected");
   refused("dense 8 vbn", "12: nothing, expected relu");
   refused("lstm 8 vbn", "8: 'vbn', expected a comma");
-  refused("out", "4: nothing, expected diagonal, relu, tanh");
+  refused("out", "4: nothing, expected diagonal, no_bias, relu, tanh");
+  refused("out no_bias", "12: nothing, expected relu, tanh");
+  refused("out no_bias diagonal", "13: 'diagonal', expected relu");
   refused("2 x out tanh", "5: 'out', expected normalize, residual, conv, dense");
   refused("3 dense 8 relu", "3: 'dense', expected x, such as 3 x dense");
   refused("3x dense 8 relu", "1: '3x', expected a number of layers");

@@ -123,7 +123,7 @@ void AddParameters(const NetworkDescription& network, size_t index,
   std::vector<int64_t> shape = {layer.in, layer.out};
   if (layer.kind == Layer::Kind::kConv) shape = {layer.kernel, layer.kernel, layer.in, layer.out};
   add(".weight", std::move(shape), layer.weight_offset, layer.fan_in(), false);
-  add(".bias", {layer.out}, layer.bias_offset, layer.fan_in(), true);
+  if (layer.bias) add(".bias", {layer.out}, layer.bias_offset, layer.fan_in(), true);
   if (layer.norm != Norm::kVbnAffine) return;
   add("_vbn.weight", {layer.out}, layer.scale_offset, layer.fan_in(), true);
   slices.back().initial = 1;
@@ -167,7 +167,7 @@ void Place(Layer& layer, size_t& offset) {
     layer.recurrent_count = static_cast<size_t>(layer.out * columns);
     layer.recurrent_offset = take(layer.out * columns);
   }
-  layer.bias_offset = take(columns);
+  layer.bias_offset = take(layer.bias ? columns : 0);
   if (layer.recurrent()) layer.recurrent_bias_offset = take(columns);
   if (layer.norm != Norm::kVbnAffine) return;
   layer.scale_offset = take(columns);

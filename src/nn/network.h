@@ -97,12 +97,13 @@ struct Layer {
   Padding padding = Padding::kValid;
   Activation activation = Activation::kNone;
   Norm norm = Norm::kNone;
+  bool bias = true;  // false: an output layer's sums have none
   // filled by Finish()
   int64_t in_height = 1, in_width = 1, in = 0;  // input map (dense: 1 x 1 x in)
   int64_t out_height = 1, out_width = 1;
   int64_t pad_before = 0, pad_before_columns = 0;  // rows of zeros above, columns at the left
   size_t weight_offset = 0, weight_count = 0,
-         bias_offset = 0;  // in canonical order; bias has columns()
+         bias_offset = 0;  // in canonical order; bias has columns(), or none
   // recurrent: weights and bias of the state; the bias has columns()
   size_t recurrent_offset = 0, recurrent_count = 0, recurrent_bias_offset = 0;
   size_t scale_offset = 0, shift_offset = 0;  // of Norm::kVbnAffine, `out` each

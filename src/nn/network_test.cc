@@ -144,6 +144,16 @@ TEST(NetworkTest, OutputLayerHasNoActivation) {
   EXPECT_EQ(n.layers[2].activation, Activation::kNone);
 }
 
+TEST(NetworkTest, OutputLayerMayLackABias) {
+  const NetworkDescription n = Vector("normalize, out no_bias none", 8, 2);
+  EXPECT_EQ(n.evolved_count, 16U);
+  EXPECT_EQ(n.parameter_count, 16U + 2 * 8);
+  std::vector<std::string> names;
+  for (const TensorSlice& t : Tensors(n)) names.push_back(t.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"out.weight", "normalize.mean", "normalize.std"}));
+  EXPECT_EQ(Vector("dense 4 tanh, out no_bias tanh", 3, 2).parameter_count, 3 * 4 + 4 + 4 * 2U);
+}
+
 void ExpectRefused(std::string_view name, int64_t height, int64_t channels, int64_t outputs,
                    std::string_view expected) {
   const auto network = MakeNetwork(name, height, height, channels, outputs);

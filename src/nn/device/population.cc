@@ -83,6 +83,7 @@ Status DevicePopulation::Supports(const NetworkDescription& network) {
     if (layer.has_statistics()) return refuse(layer, "normalized by a reference batch");
     if (layer.kind == Layer::Kind::kDiagonal) return refuse(layer, "diagonal");
     if (layer.kind == Layer::Kind::kResidual) return refuse(layer, "residual");
+    if (!layer.bias) return refuse(layer, "without bias");
     if (IsConv(layer)) {
       const device::ConvTask task = ConvOf(layer, Format::kFloat32);
       if (task.shared_size > device::kSharedMax || Threads(task) > kConvThreads)

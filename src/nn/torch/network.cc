@@ -67,7 +67,7 @@ std::shared_ptr<torch::nn::Module> ModuleOf(const Layer& layer) {
     case Layer::Kind::kDiagonal:
       CHECK(false) << "a diagonal layer is of evolution only";
   }
-  return torch::nn::Linear(layer.in, layer.out).ptr();
+  return torch::nn::Linear(torch::nn::LinearOptions(layer.in, layer.out).bias(layer.bias)).ptr();
 }
 
 Tensor Buffer(const torch::nn::Module& module, const std::string& name) {
@@ -85,7 +85,7 @@ std::string VbnName(const Layer& layer) { return layer.name + "_vbn"; }
 // Sums of a layer without bias where its Norm adds that.
 Tensor Sums(const Layer& layer, torch::nn::Module& module, const Tensor& x) {
   const auto parameters = module.named_parameters();
-  const Tensor bias = layer.norm == Norm::kVbn ? Tensor() : parameters["bias"];
+  const Tensor bias = layer.norm == Norm::kVbn || !layer.bias ? Tensor() : parameters["bias"];
   if (layer.kind == Layer::Kind::kConv)
     return torch::conv2d(torch::constant_pad_nd(x, TorchPadding(layer)), parameters["weight"], bias,
                          layer.stride);

@@ -142,7 +142,7 @@ TEST(TorchNetworkOfALineTest, AgreesWithThePopulationKernel) {
        {"normalize, dense 9 elu, dense 8 selu, dense 8 silu, dense 9 gelu, dense 7 lrelu, "
         "dense 6 lrelu0.2, dense 5 sigmoid, out tanh",
         "conv 5 3x3/2 same vbn relu, conv 4 2x2 vbn_affine tanh, dense 6 vbn none",
-        "conv 5 3x3 none, dense 12 vbn_affine relu"}) {
+        "conv 5 3x3 none, dense 12 vbn_affine relu", "normalize, out no_bias none"}) {
     const bool image = line.starts_with("conv");
     const auto network =
         MakeNetwork(line, image ? 9 : 1, image ? 8 : 1, image ? 3 : 11, 4).ValueOrThrow();
