@@ -10,12 +10,13 @@
 #include "core/cpu.h"
 #include "evo/algorithms/ascent.h"
 #include "evo/algorithms/generation_phases.h"
+#include "evo/algorithms/observation_statistics.h"
 #include "evo/algorithms/ranking.h"
 
 namespace samara {
 namespace {
 
-class ArsConfig : public EvolutionConfig {
+class ArsConfig : public StatisticsConfig {
  public:
   int64_t directions = 32, top = 4;  // N and b
   double step_size = 0.02;           // alpha
@@ -23,6 +24,7 @@ class ArsConfig : public EvolutionConfig {
   double shift = 0;                  // subtracted from the reward of every step
   int64_t validation_episodes = 10;
 
+  ArsConfig() : StatisticsConfig(1) {}
   std::unique_ptr<EvolutionConfig> Clone() const override {
     return std::make_unique<ArsConfig>(*this);
   }
@@ -37,6 +39,7 @@ class ArsConfig : public EvolutionConfig {
               "subtracted from the reward of each step of a member: the bonus of staying alive");
     table.Add("ars.validation_episodes", &validation_episodes, {1, 100'000}, "episodes",
               "validation episodes of each new centre");
+    BindObservationShare(table);
     BindTest(table, "ars", budget);
     BindBudget(table, "ars", budget);
   }
@@ -55,8 +58,9 @@ class ArsConfig : public EvolutionConfig {
 };
 
 struct ArsState : EvolutionCounters {
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;  // 1: without statistics of observations
   Centre centre;
+  ObservationStatistics statistics;  // of a `normalize` layer; else of nothing
   double centre_mean = 0;
   Digest population_hash{};
 
@@ -68,6 +72,7 @@ struct ArsState : EvolutionCounters {
     out.Put(kVersion);
     PutCounters(out, *this);
     centre.Put(out);
+    statistics.Put(out);
     out.Put(centre_mean).Put(population_hash);
     return out.Take();
   }
@@ -75,9 +80,11 @@ struct ArsState : EvolutionCounters {
     const Status damaged(Code::kBadData, "the recorded state of the evolution is damaged");
     ByteReader in(bytes);
     ArsState s;
-    if (in.Get<uint32_t>() != kVersion) return damaged;
+    const auto version = in.Get<uint32_t>();
+    if (version < 1 || version > kVersion) return damaged;
     static_cast<EvolutionCounters&>(s) = GetCounters(in);
     if (!s.centre.Get(in)) return damaged;
+    if (version > 1 && !s.statistics.Get(in)) return damaged;
     s.centre_mean = in.Get<double>();
     s.population_hash = in.Get<Digest>();
     if (!in.AtEnd()) return damaged;
@@ -88,12 +95,15 @@ struct ArsState : EvolutionCounters {
 class Ars : public EvolutionAlgorithm {
  public:
   Ars(const ArsConfig& config, const EvolutionSetup& setup)
-      : EvolutionAlgorithm(setup), config_(config) {
+      : EvolutionAlgorithm(WithoutRecording(setup)),
+        config_(config),
+        keeper_(config, setup.network) {
     state_.centre = Centre(ZeroParameters(), AscentKind::kSgd);
+    state_.statistics = keeper_.Begin(initial_, state_.centre.theta);
   }
 
-  // One iteration of the paper's algorithm 1; version 2 normalises observations, which is the
-  // network's first layer here.
+  // One iteration of the paper's algorithm 1. Its version 2 normalises observations by the mean and
+  // deviation of all that the members have seen: the network's first layer is `normalize`.
   Result<GenerationReport> Step(const StopToken& stop) override {
     ArsState next = state_;
     ++next.generation;
@@ -108,11 +118,13 @@ class Ars : public EvolutionAlgorithm {
       for (const uint32_t member : {2 * k, 2 * k + 1})
         tasks.push_back(player_.PopulationTask(member, 0));
     }
+    keeper_.Choose(player_, tasks);
     ASSIGN_OR_RETURN(const auto played,
                      PlayMembers(player_, std::move(tasks), 1,
                                  MirroredMembers(noise_, state_.centre.theta, config_.sigma, keys,
                                                  network_.evolved_count),
-                                 EpisodesOfNext(), stop, next, report));
+                                 EpisodesOfNext(), stop, next, report, keeper_.Reduce()));
+    RETURN_IF_ERROR(keeper_.Add(played, next.statistics));
     report.fitness = MeanFitness(played, 1);
 
     // 2 returns of the best directions, 0 of the others; their deviation divides the step
@@ -129,6 +141,7 @@ class Ars : public EvolutionAlgorithm {
       moved = Ascend(noise_, keys, weights.values, b * deviation,
                      {.kind = AscentKind::kSgd, .evolved = network_.evolved_count},
                      config_.step_size, next.centre, Cores());
+    keeper_.Write(next.statistics, next.centre.theta);
 
     // 3 validation of the new centre; 4 its test
     ASSIGN_OR_RETURN(
@@ -140,7 +153,9 @@ class Ars : public EvolutionAlgorithm {
     // 5 the caller makes the new state durable before it reports the generation
     next.population_hash = HashOf(report.fitness, next.centre.theta);
     report.frames = next.frames - state_.frames;
-    report.metrics = {{"returns_deviation", deviation}, {"gradient_norm", moved.gradient}};
+    report.metrics = {{"returns_deviation", deviation},
+                      {"observations_seen", next.statistics.seen()},
+                      {"gradient_norm", moved.gradient}};
     report.note = fmt::format("deviation of the returns {:.3g}", deviation);
     state_ = std::move(next);
     player_.StartAfter(state_.generation, state_.frames);
@@ -154,7 +169,8 @@ class Ars : public EvolutionAlgorithm {
   std::string EncodeState() const override { return state_.Encode(); }
   Status RestoreState(std::string_view bytes) override {
     ASSIGN_OR_RETURN(ArsState state, ArsState::Decode(bytes));
-    if (!state.centre.Fits(network_.parameter_count, AscentKind::kSgd))
+    if (!state.centre.Fits(network_.parameter_count, AscentKind::kSgd) ||
+        state.statistics.numbers() != state_.statistics.numbers())
       return {Code::kBadData, "the recorded state is of another network"};
     state_ = std::move(state);
     player_.StartAfter(state_.generation, state_.frames);
@@ -199,6 +215,7 @@ class Ars : public EvolutionAlgorithm {
   }
 
   const ArsConfig config_;
+  const StatisticsKeeper keeper_;
   const Noise& noise_ = GetNoise(NoiseKind::kNormal);
   ArsState state_;  // constant while episodes are played
 };

@@ -15,36 +15,36 @@
 namespace samara {
 namespace {
 
-class CmaConfig : public EvolutionConfig {
+class CmaConfig : public SeparableConfig {
  public:
-  SeparableSettings members{.population = 32};
   double sigma = 0.1;  // of the first population
 
+  CmaConfig() : SeparableConfig({.population = 32}) {}
   std::unique_ptr<EvolutionConfig> Clone() const override {
     return std::make_unique<CmaConfig>(*this);
   }
   void Bind(ConfigTable& table) override {
-    members.Bind(table, "cma");
+    BindMembers(table);
     table.Add("cma.sigma", &sigma, {1e-12, 1e6}, "", "first step size");
     BindTest(table, "cma", budget);
     BindBudget(table, "cma", budget);
   }
   std::string table() const override { return "cma"; }
-  bool TakesInitialPolicy() const override { return true; }
   Status Check(const NetworkDescription& network) const override {
     if (network.parameter_count > kCmaParametersMax)
       return {Code::kConfig,
               fmt::format("{}: {} parameters; expected at most {} for cma-es, whose covariance has "
                           "their square; sep-cma-es has only its diagonal",
                           network.name, network.parameter_count, kCmaParametersMax)};
-    return members.Check(network, "cma");
+    return SeparableConfig::Check(network);
   }
   std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const override;
 };
 
 struct CmaState : EvolutionCounters {
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;  // 1: without statistics of observations
   CmaDistribution distribution;
+  ObservationStatistics statistics;  // of a `normalize` layer; else of nothing
   double centre_mean = 0;
   Digest population_hash{};
 
@@ -56,6 +56,7 @@ struct CmaState : EvolutionCounters {
     out.Put(kVersion);
     PutCounters(out, *this);
     distribution.Put(out);
+    statistics.Put(out);
     out.Put(centre_mean).Put(population_hash);
     return out.Take();
   }
@@ -63,9 +64,11 @@ struct CmaState : EvolutionCounters {
     const Status damaged(Code::kBadData, "the recorded state of the evolution is damaged");
     ByteReader in(bytes);
     CmaState s;
-    if (in.Get<uint32_t>() != kVersion) return damaged;
+    const auto version = in.Get<uint32_t>();
+    if (version < 1 || version > kVersion) return damaged;
     static_cast<EvolutionCounters&>(s) = GetCounters(in);
     if (!s.distribution.Get(in)) return damaged;
+    if (version > 1 && !s.statistics.Get(in)) return damaged;
     s.centre_mean = in.Get<double>();
     s.population_hash = in.Get<Digest>();
     if (!in.AtEnd()) return damaged;
@@ -76,12 +79,14 @@ struct CmaState : EvolutionCounters {
 class CmaEs : public EvolutionAlgorithm {
  public:
   CmaEs(const CmaConfig& config, const EvolutionSetup& setup)
-      : EvolutionAlgorithm(setup),
+      : EvolutionAlgorithm(WithoutRecording(setup)),
         config_(config),
+        keeper_(config, setup.network),
         n_(setup.network.evolved_count),
         search_(static_cast<size_t>(config.members.population), n_,
                 GetNoise(config.members.noise)) {
     state_.distribution = CmaDistribution(ZeroParameters(), n_, config.sigma);
+    state_.statistics = keeper_.Begin(initial_, state_.distribution.mean);
     CHECK(search_.Take(state_.distribution).ok());
   }
 
@@ -99,13 +104,16 @@ class CmaEs : public EvolutionAlgorithm {
       keys.push_back(player_.Key(Purpose::kMutation, i));
       for (size_t e = 0; e < episodes; ++e) tasks.push_back(player_.PopulationTask(i, e));
     }
+    keeper_.Choose(player_, tasks);
     ASSIGN_OR_RETURN(const auto played,
                      PlayMembers(player_, std::move(tasks), episodes, Members(search_, keys),
-                                 EpisodesOfNext(), stop, next, report));
+                                 EpisodesOfNext(), stop, next, report, keeper_.Reduce()));
+    RETURN_IF_ERROR(keeper_.Add(played, next.statistics));
     report.fitness = MeanFitness(played, episodes);
 
     // 2 mean, paths, covariance and step size move
     next.distribution = search_.Moved(report.fitness, keys, next.generation);
+    keeper_.Write(next.statistics, next.distribution.mean);
 
     // 3 validation of the new mean; 4 its test
     ASSIGN_OR_RETURN(
@@ -117,7 +125,8 @@ class CmaEs : public EvolutionAlgorithm {
     // 5 the caller makes the new state durable before it reports the generation
     next.population_hash = HashOf(report.fitness, next.distribution.mean);
     report.frames = next.frames - state_.frames;
-    report.metrics = {{"step_size", next.distribution.sigma}};
+    report.metrics = {{"step_size", next.distribution.sigma},
+                      {"observations_seen", next.statistics.seen()}};
     report.note = fmt::format("step size {:.2g}", next.distribution.sigma);
     RETURN_IF_ERROR(Take(std::move(next)));
     return report;
@@ -131,7 +140,8 @@ class CmaEs : public EvolutionAlgorithm {
   std::string EncodeState() const override { return state_.Encode(); }
   Status RestoreState(std::string_view bytes) override {
     ASSIGN_OR_RETURN(CmaState state, CmaState::Decode(bytes));
-    if (!state.distribution.Fits(network_.parameter_count, n_))
+    if (!state.distribution.Fits(network_.parameter_count, n_) ||
+        state.statistics.numbers() != state_.statistics.numbers())
       return {Code::kBadData, "the recorded state is of another network"};
     return Take(std::move(state));
   }
@@ -159,6 +169,7 @@ class CmaEs : public EvolutionAlgorithm {
   }
 
   const CmaConfig config_;
+  const StatisticsKeeper keeper_;
   const size_t n_;    // parameters that move, the first ones
   CmaSearch search_;  // of state_.distribution
   CmaState state_;    // constant while episodes are played

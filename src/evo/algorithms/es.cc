@@ -15,16 +15,18 @@
 namespace samara {
 namespace {
 
-class EsConfig : public EvolutionConfig {
+class EsConfig : public StatisticsConfig {
  public:
   EsSettings es;
 
+  EsConfig() : StatisticsConfig(0.01) {}
   std::unique_ptr<EvolutionConfig> Clone() const override {
     return std::make_unique<EsConfig>(*this);
   }
   void Bind(ConfigTable& table) override {
     es.Bind(table);
-    es.BindBatch(table, /*statistics=*/true);
+    es.BindBatch(table);
+    BindObservationShare(table);
     BindTest(table, "es", budget);
     BindBudget(table, "es", budget);
   }
@@ -32,13 +34,10 @@ class EsConfig : public EvolutionConfig {
   std::vector<std::string> Settle() override { return es.Unused(); }
   Status Check(const NetworkDescription& network) const override { return es.Check(network); }
   bool TakesInitialPolicy() const override { return true; }
-  bool KeepsStatistics(const NetworkDescription& network) const override {
-    return es.observation_share > 0 && Normalizes(network);
-  }
   Result<RecordKind> Records(const EnvironmentSpec& environment,
                              const NetworkDescription& network) const override {
     RETURN_IF_ERROR(es.CheckActions(environment));
-    return KeepsStatistics(network) ? RecordKind::kObservations : RecordKind::kNothing;
+    return StatisticsConfig::Records(environment, network);
   }
   std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const override;
 };
@@ -77,31 +76,17 @@ class EvolutionStrategy : public MirroredEs {
   }
 
  private:
-  // Chooses the episodes whose observations go into the statistics; counts signs where the shaping
-  // does.
-  void SetRecordingAndSigns(uint64_t index, Task& task) const;
-
   const EvolutionBudget budget_;
-  const bool keeps_statistics_;
+  const StatisticsKeeper keeper_;
   EsState state_;  // constant while episodes are played
 };
-
-// The player's episodes record nothing; SetRecordingAndSigns says which do.
-EvolutionSetup WithoutRecording(EvolutionSetup setup) {
-  setup.episodes.record = RecordKind::kNothing;
-  return setup;
-}
 
 EvolutionStrategy::EvolutionStrategy(const EsConfig& config, const EvolutionSetup& setup)
     : MirroredEs(config.es, WithoutRecording(setup)),
       budget_(config.budget),
-      keeps_statistics_(config.KeepsStatistics(setup.network)) {
+      keeper_(config, setup.network) {
   state_.centre = Centre(FirstParameters(es_.init), es_.ascent.kind);
-  if (keeps_statistics_) {
-    state_.statistics = initial_ == nullptr ? ObservationStatistics(network_.input_size())
-                                            : ObservationStatistics(network_, initial_->parameters);
-    WriteStatistics(state_.statistics, network_, state_.centre.theta);
-  }
+  state_.statistics = keeper_.Begin(initial_, state_.centre.theta);
   state_.cutoff = cutoff_.start;
 }
 
@@ -112,19 +97,20 @@ Result<GenerationReport> EvolutionStrategy::Step(const StopToken& stop) {
   GenerationReport report;
 
   // 1 every member plays, and further pairs until they have made es.min_steps steps
-  const PlayRule rule{
-      .sigma = es_.SigmaAfter(state_),
-      .cutoff = state_.cutoff,
-      .adjust = [this](uint64_t index, Task& task) { SetRecordingAndSigns(index, task); },
-      .reduce = [this](EpisodeResult& r) { ReduceRecording(network_.input_size(), r); }};
+  const PlayRule rule{.sigma = es_.SigmaAfter(state_),
+                      .cutoff = state_.cutoff,
+                      .adjust =
+                          [this](uint64_t index, Task& task) {
+                            task.episode.signs = UsesSigns(es_.shaping);
+                            keeper_.Choose(player_, index, task);
+                          },
+                      .reduce = keeper_.Reduce()};
   ASSIGN_OR_RETURN(const Population population,
                    Play(state_.centre.theta, rule, stop, next, report));
   report.fitness = MeanFitness(population.episodes, static_cast<size_t>(es_.episodes));
   report.fitness_is_return = !UsesSigns(es_.shaping);
   next.cutoff = population.cutoff;
-  for (const EpisodeResult& result : population.episodes)
-    if (!AddRecording(result, next.statistics))
-      return Status(Code::kBadData, "the recorded observations of an episode are damaged");
+  RETURN_IF_ERROR(keeper_.Add(population.episodes, next.statistics));
 
   // 2 the centre goes up the gradient of the shaped fitness
   const SteadyTime ascent = Now();
@@ -133,7 +119,7 @@ Result<GenerationReport> EvolutionStrategy::Step(const StopToken& stop) {
   const AscentReport moved =
       Ascend(noise_, population.keys, weights, es_.Divisor(weights.size(), rule.sigma),
              es_.RuleFor(network_), rate, next.centre, Cores());
-  if (keeps_statistics_) WriteStatistics(next.statistics, network_, next.centre.theta);
+  keeper_.Write(next.statistics, next.centre.theta);
   const double seconds_update = SecondsSince(ascent);
 
   // 3 validation of the new centre; 4 its test on fresh episodes, not counted in frames
@@ -158,14 +144,6 @@ Result<GenerationReport> EvolutionStrategy::Step(const StopToken& stop) {
   state_ = std::move(next);
   player_.StartAfter(state_.generation, state_.frames);
   return report;
-}
-
-void EvolutionStrategy::SetRecordingAndSigns(uint64_t index, Task& task) const {
-  task.episode.signs = UsesSigns(es_.shaping);
-  if (!keeps_statistics_) return;
-  const CounterRng draw(player_.Key(Purpose::kObservationStatistics, 0));
-  if (index == 0 || draw.Uniform(index) < es_.observation_share)
-    task.episode.record = RecordKind::kObservations;
 }
 
 size_t EvolutionStrategy::EpisodesOfNext() const {

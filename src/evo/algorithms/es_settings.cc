@@ -47,15 +47,10 @@ void EsSettings::Bind(ConfigTable& table) {
             "validation episodes of each new centre");
 }
 
-void EsSettings::BindBatch(ConfigTable& table, bool statistics) {
+void EsSettings::BindBatch(ConfigTable& table) {
   table.Add("es.action_noise", &action_noise, {0, 10}, "",
             "standard deviation of noise on the population's continuous actions",
             OnResume::kMustMatchAdded);
-  if (statistics)
-    table.Add("es.observation_share", &observation_share, {0, 1}, "share",
-              "share of the population's episodes whose observations a `normalize` layer's "
-              "statistics come from",
-              OnResume::kMustMatchAdded);
   table.Add("es.min_steps", &min_steps, {0, 1e9}, "steps",
             "number of steps of a generation's population; more pairs play until it has them",
             OnResume::kMustMatchAdded);

@@ -45,13 +45,11 @@ struct EsSettings {
   double learning_rate = 0.01;
   InitKind init = InitKind::kFanIn;
   double action_noise = 0;           // of the population's continuous actions
-  double observation_share = 0.01;   // of the population's episodes, for a `normalize` layer
   int64_t validation_episodes = 30;  // of the centre
 
-  // The rows that every evolution strategy has; batches, cut-offs and schedules, and, where an
-  // algorithm keeps statistics of observations, that of their share.
+  // The rows that every evolution strategy has; those of batches, cut-offs and schedules.
   void Bind(ConfigTable& table);
-  void BindBatch(ConfigTable& table, bool statistics);
+  void BindBatch(ConfigTable& table);
   // One line for each key that has another value than the default and that nothing uses.
   std::vector<std::string> Unused() const;
   Status Check(const NetworkDescription& network) const;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/bytes.h"
 #include "core/rng.h"
 #include "evo/algorithms/cma.h"
 #include "evo/algorithms/cma_search.h"
@@ -264,6 +265,71 @@ TEST(EstimatorsTest, KeepTheirBitsInAnyOrderAndGoOnFromTheirState) {
     const NetworkDescription other = Network("linear", 3, 3);
     FakeEvaluator wider(other.parameter_count, Play);
     EXPECT_EQ(config->Make({kSeed, other, wider, {}})->RestoreState(state).code(), Code::kBadData);
+  }
+}
+
+// The first version of a state had no statistics of observations; of a network without a
+// `normalize` layer they are 32 bytes.
+TEST(EstimatorsTest, GoOnFromAStateOfTheFirstVersion) {
+  const NetworkDescription network = Network("linear", 3, 2);
+  for (const std::string name : kNames) {
+    const auto config = Config(name, {});
+    FakeEvaluator evaluator(network.parameter_count, Play);
+    const auto a = config->Make({kSeed, network, evaluator, {}});
+    ASSERT_TRUE(a->Step(nullptr).ok());
+    const std::string now = a->EncodeState();
+    const size_t behind = name == "ars" || name == "cma-es" ? 8 + 32 : 8 + 8 + 32;
+    const std::string before = ByteWriter().Put(uint32_t{1}).Take() +
+                               now.substr(4, now.size() - behind - 32 - 4) +
+                               now.substr(now.size() - behind);
+    const auto b = config->Make({kSeed, network, evaluator, {}});
+    ASSERT_TRUE(b->RestoreState(before).ok()) << name;
+    EXPECT_EQ(b->EncodeState(), now) << name;
+  }
+}
+
+// Observations of (member, 1, 2), recorded where the task says so.
+EpisodeResult Observed(const Task& task, std::span<const float> theta) {
+  EpisodeResult result = Play(task, theta);
+  if (task.episode.record != RecordKind::kObservations) return result;
+  const std::vector<float> row = {static_cast<float>(task.policy.id), 1, 2};
+  const auto bytes = std::as_bytes(std::span(row));
+  result.recording.assign(bytes.begin(), bytes.end());
+  return result;
+}
+
+// Version 2 of ARS, and the same for the others.
+TEST(EstimatorsTest, NormalizeByWhatTheirMembersHaveSeen) {
+  const NetworkDescription network = Network("normalize, dense 4 tanh", 3, 2);
+  const Layer& layer = network.layers.front();
+  for (const std::string name : kNames) {
+    const auto config = Config(name, {});
+    EXPECT_TRUE(config->KeepsStatistics(network));
+    EXPECT_FALSE(config->KeepsStatistics(Network("linear", 3, 2)));
+    size_t recorded = 0;
+    FakeEvaluator evaluator(network.parameter_count,
+                            [&](const Task& task, std::span<const float> theta) {
+                              recorded += task.episode.record == RecordKind::kObservations;
+                              EXPECT_GT(theta[layer.spread_offset], 0);
+                              return Observed(task, theta);
+                            });
+    const auto a = config->Make({kSeed, network, evaluator, {}});
+    EXPECT_EQ(MeanOf(*a)[layer.mean_offset], 0);
+    EXPECT_EQ(MeanOf(*a)[layer.spread_offset], 1);
+    const auto members = static_cast<double>(a->Step(nullptr)->fitness.size());
+    EXPECT_EQ(recorded, members) << name << ": the population, and no validation";
+    EXPECT_NEAR(MeanOf(*a)[layer.mean_offset], (members - 1) / 2, 0.02) << name;
+    EXPECT_NEAR(MeanOf(*a)[layer.mean_offset + 1], 1, 0.01) << name;
+    EXPECT_NEAR(MeanOf(*a)[layer.spread_offset], std::sqrt((members * members - 1) / 12), 0.02)
+        << name;
+    DisorderlyEvaluator disorderly(network.parameter_count, Observed, {6, 3, 2, 0});
+    const auto b = config->Make({kSeed, network, disorderly, {}});
+    ASSERT_TRUE(b->Step(nullptr).ok());
+    EXPECT_EQ(b->EncodeState(), a->EncodeState()) << name;
+    const auto without = Config(name, {(config->table() + ".observation_share=0").c_str()});
+    EXPECT_FALSE(without->KeepsStatistics(network)) << "a reference batch measures them";
+    EXPECT_EQ(without->Make({kSeed, network, evaluator, {}})->RestoreState(a->EncodeState()).code(),
+              Code::kBadData);
   }
 }
 

@@ -404,7 +404,7 @@ Result<NsEsState> NsEsState::Decode(std::string_view bytes) {
 
 void NsEsConfig::Bind(ConfigTable& table) {
   es.Bind(table);
-  es.BindBatch(table, /*statistics=*/false);
+  es.BindBatch(table);
   BindTest(table, "es", budget);
   BindBudget(table, "es", budget);
   novelty.Bind(table);

@@ -126,4 +126,47 @@ bool AddRecording(const EpisodeResult& result, ObservationStatistics& statistics
   return true;
 }
 
+// ---- what an algorithm does with them
+
+void StatisticsConfig::BindObservationShare(ConfigTable& config) {
+  config.Add(table() + ".observation_share", &observation_share, {0, 1}, "share",
+             "share of the population's episodes whose observations a `normalize` layer's "
+             "statistics come from",
+             OnResume::kMustMatchAdded);
+}
+
+EvolutionSetup WithoutRecording(EvolutionSetup setup) {
+  setup.episodes.record = RecordKind::kNothing;
+  return setup;
+}
+
+ObservationStatistics StatisticsKeeper::Begin(const InitialPolicy* initial,
+                                              std::span<float> policy) const {
+  if (!keeps_) return {};
+  ObservationStatistics first = initial == nullptr
+                                    ? ObservationStatistics(network_.input_size())
+                                    : ObservationStatistics(network_, initial->parameters);
+  Write(first, policy);
+  return first;
+}
+
+void StatisticsKeeper::Choose(const GenerationPlayer& player, uint64_t index, Task& task) const {
+  if (!keeps_) return;
+  const CounterRng draw(player.Key(Purpose::kObservationStatistics, 0));
+  if (index == 0 || draw.Uniform(index) < share_) task.episode.record = RecordKind::kObservations;
+}
+
+std::function<void(EpisodeResult&)> StatisticsKeeper::Reduce() const {
+  if (!keeps_) return {};
+  return [n = network_.input_size()](EpisodeResult& result) { ReduceRecording(n, result); };
+}
+
+Status StatisticsKeeper::Add(std::span<const EpisodeResult> played,
+                             ObservationStatistics& statistics) const {
+  for (const EpisodeResult& result : played)
+    if (!AddRecording(result, statistics))
+      return {Code::kBadData, "the recorded observations of an episode are damaged"};
+  return Status::Ok();
+}
+
 }  // namespace samara

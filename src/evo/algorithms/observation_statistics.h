@@ -1,14 +1,20 @@
 // Mean and standard deviation of each number of an observation, over a run: what a network's
 // `normalize` layer computes with. They are gathered in a share of the population's episodes, whose
-// recordings (EpisodeSpec::record) come back with their results.
+// recordings (EpisodeSpec::record) come back with their results. An algorithm whose policy is one
+// vector has a StatisticsKeeper, and the statistics themselves in its state.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/bytes.h"
+#include "core/config.h"
+#include "core/status.h"
 #include "env/episode.h"
+#include "evo/algorithms/algorithm.h"
 #include "nn/network.h"
 
 namespace samara {
@@ -56,5 +62,58 @@ void ReduceRecording(size_t numbers, EpisodeResult& result);
 // Adds what the episode recorded, reduced or not: the same bits. An episode that recorded nothing
 // changes nothing. False: damaged.
 bool AddRecording(const EpisodeResult& result, ObservationStatistics& statistics);
+
+// The parameters of an algorithm that has a StatisticsKeeper.
+class StatisticsConfig : public EvolutionConfig {
+ public:
+  explicit StatisticsConfig(double share) : observation_share(share) {}
+  bool KeepsStatistics(const NetworkDescription& network) const override {
+    return observation_share > 0 && Normalizes(network);
+  }
+  Result<RecordKind> Records(const EnvironmentSpec& /*environment*/,
+                             const NetworkDescription& network) const override {
+    return KeepsStatistics(network) ? RecordKind::kObservations : RecordKind::kNothing;
+  }
+
+  double observation_share;  // of the population's episodes, for a `normalize` layer
+
+ protected:
+  void BindObservationShare(ConfigTable& config);  // the row TABLE.observation_share
+};
+
+// Its setup: episodes record nothing but where StatisticsKeeper::Choose says so.
+EvolutionSetup WithoutRecording(EvolutionSetup setup);
+
+// Does nothing, with statistics of no numbers, where the configuration keeps none.
+class StatisticsKeeper {
+ public:
+  // `network` outlives this object.
+  StatisticsKeeper(const StatisticsConfig& config, const NetworkDescription& network)
+      : share_(config.observation_share),
+        network_(network),
+        keeps_(config.KeepsStatistics(network)) {}
+
+  // The first statistics of a run, those of `initial` where it is not null; also in `policy`.
+  ObservationStatistics Begin(const InitialPolicy* initial, std::span<float> policy) const;
+  // Has episode `index` of a generation's population record or not, as `player` draws; the first
+  // one does.
+  void Choose(const GenerationPlayer& player, uint64_t index, Task& task) const;
+  void Choose(const GenerationPlayer& player, std::span<Task> population) const {
+    for (size_t i = 0; i < population.size(); ++i) Choose(player, i, population[i]);
+  }
+  // GenerationPlan::reduce of such episodes.
+  std::function<void(EpisodeResult&)> Reduce() const;
+  // Adds what the population's episodes recorded, in their order. kBadData: one is damaged.
+  Status Add(std::span<const EpisodeResult> played, ObservationStatistics& statistics) const;
+  // Writes the statistics into `policy`.
+  void Write(const ObservationStatistics& statistics, std::span<float> policy) const {
+    if (keeps_) WriteStatistics(statistics, network_, policy);
+  }
+
+ private:
+  const double share_;
+  const NetworkDescription& network_;
+  const bool keeps_;
+};
 
 }  // namespace samara

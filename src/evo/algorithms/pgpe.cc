@@ -15,9 +15,8 @@ namespace {
 constexpr EnumName<Shaping> kPgpeShapings[] = {
     {Shaping::kCentredRank, "centered_rank"}, {Shaping::kNes, "nes"}, {Shaping::kZScore, "zscore"}};
 
-class PgpeConfig : public EvolutionConfig {
+class PgpeConfig : public SeparableConfig {
  public:
-  SeparableSettings members{.population = 200, .mirrored = true};
   Shaping shaping = Shaping::kCentredRank;
   double max_speed = 0.15;  // of ClipUp
   double step_size = 0;     // 0: 0.75 of it
@@ -25,11 +24,12 @@ class PgpeConfig : public EvolutionConfig {
   double radius = 0;  // of the first population: the length of its deviations; 0: 15 max_speed
   double sigma_learning_rate = 0.1, sigma_change_max = 0.2;
 
+  PgpeConfig() : SeparableConfig({.population = 200, .mirrored = true}) {}
   std::unique_ptr<EvolutionConfig> Clone() const override {
     return std::make_unique<PgpeConfig>(*this);
   }
   void Bind(ConfigTable& table) override {
-    members.Bind(table, "pgpe");
+    BindMembers(table);
     table.Add("pgpe.shaping", &shaping, kPgpeShapings, "transform of fitness for the update");
     table.Add("pgpe.max_speed", &max_speed, {1e-9, 1e6}, "",
               "maximum length of a step of the mean");
@@ -46,18 +46,13 @@ class PgpeConfig : public EvolutionConfig {
     BindBudget(table, "pgpe", budget);
   }
   std::string table() const override { return "pgpe"; }
-  bool TakesInitialPolicy() const override { return true; }
-  Status Check(const NetworkDescription& network) const override {
-    return members.Check(network, "pgpe");
-  }
   std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const override;
 };
 
 class Pgpe : public SeparableEvolution {
  public:
   Pgpe(const PgpeConfig& c, const EvolutionSetup& setup)
-      : SeparableEvolution(c.members, c.budget, setup, Deviation(c, setup.network), 1),
-        config_(c) {}
+      : SeparableEvolution(c, setup, Deviation(c, setup.network), 1), config_(c) {}
 
  private:
   static double Deviation(const PgpeConfig& c, const NetworkDescription& network) {

@@ -12,25 +12,21 @@
 namespace samara {
 namespace {
 
-class SepCmaConfig : public EvolutionConfig {
+class SepCmaConfig : public SeparableConfig {
  public:
-  SeparableSettings members{.population = 32};
   double sigma = 0.1;  // of the first population
 
+  SepCmaConfig() : SeparableConfig({.population = 32}) {}
   std::unique_ptr<EvolutionConfig> Clone() const override {
     return std::make_unique<SepCmaConfig>(*this);
   }
   void Bind(ConfigTable& table) override {
-    members.Bind(table, "cma");
+    BindMembers(table);
     table.Add("cma.sigma", &sigma, {1e-12, 1e6}, "", "first step size");
     BindTest(table, "cma", budget);
     BindBudget(table, "cma", budget);
   }
   std::string table() const override { return "cma"; }
-  bool TakesInitialPolicy() const override { return true; }
-  Status Check(const NetworkDescription& network) const override {
-    return members.Check(network, "cma");
-  }
   std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const override;
 };
 
@@ -38,7 +34,7 @@ class SepCma : public SeparableEvolution {
  public:
   // path1 is the path of the step size, path2 that of the covariance.
   SepCma(const SepCmaConfig& c, const EvolutionSetup& setup)
-      : SeparableEvolution(c.members, c.budget, setup, c.sigma, 2),
+      : SeparableEvolution(c, setup, c.sigma, 2),
         constants_(static_cast<size_t>(c.members.population), setup.network.evolved_count, true) {}
 
  private:

@@ -13,27 +13,31 @@ namespace samara {
 
 // ---- settings
 
-void SeparableSettings::Bind(ConfigTable& table, const std::string& name) {
-  table.Add(name + ".population", &population, {4, 1'000'000}, "members",
-            mirrored ? "number of members per generation, in pairs of opposite perturbations"
-                     : "number of members per generation");
-  table.Add(name + ".episodes", &episodes, {1, 1000}, "episodes", "episodes per member");
-  table.Add(name + ".noise", &noise, kCounterNoiseNames, "kind of noise; quantile8 is faster");
-  table.Add(name + ".validation_episodes", &validation_episodes, {1, 100'000}, "episodes",
-            "validation episodes of each new mean");
+void SeparableConfig::BindMembers(ConfigTable& config) {
+  SeparableSettings& m = members;
+  config.Add(table() + ".population", &m.population, {4, 1'000'000}, "members",
+             m.mirrored ? "number of members per generation, in pairs of opposite perturbations"
+                        : "number of members per generation");
+  config.Add(table() + ".episodes", &m.episodes, {1, 1000}, "episodes", "episodes per member");
+  config.Add(table() + ".noise", &m.noise, kCounterNoiseNames,
+             "kind of noise; quantile8 is faster");
+  config.Add(table() + ".validation_episodes", &m.validation_episodes, {1, 100'000}, "episodes",
+             "validation episodes of each new mean");
+  BindObservationShare(config);
 }
 
-Status SeparableSettings::Check(const NetworkDescription& network, const std::string& name) const {
+Status SeparableConfig::Check(const NetworkDescription& network) const {
   RETURN_IF_ERROR(CheckStateBytes(network, 4));
-  if (mirrored && population % 2 != 0)
+  const SeparableSettings& m = members;
+  if (m.mirrored && m.population % 2 != 0)
     return {Code::kConfig,
-            fmt::format("{}.population={}: members play in pairs; expected an even number", name,
-                        population)};
-  const double all = static_cast<double>(population) *
-                     static_cast<double>(std::max(episodes, validation_episodes));
+            fmt::format("{}.population={}: members play in pairs; expected an even number", table(),
+                        m.population)};
+  const double all = static_cast<double>(m.population) *
+                     static_cast<double>(std::max(m.episodes, m.validation_episodes));
   return CheckEpisodes(
-      all, fmt::format("{0}.population={1}, {0}.episodes={2}, {0}.validation_episodes={3}", name,
-                       population, episodes, validation_episodes));
+      all, fmt::format("{0}.population={1}, {0}.episodes={2}, {0}.validation_episodes={3}", table(),
+                       m.population, m.episodes, m.validation_episodes));
 }
 
 // ---- state
@@ -43,6 +47,7 @@ std::string SeparableState::Encode() const {
   out.Put(kVersion);
   PutCounters(out, *this);
   for (const auto* values : {&mean, &deviation, &path1, &path2}) out.PutVector(*values);
+  statistics.Put(out);
   out.Put(scale).Put(centre_mean).Put(population_hash);
   return out.Take();
 }
@@ -51,10 +56,12 @@ Result<SeparableState> SeparableState::Decode(std::string_view bytes) {
   const Status damaged(Code::kBadData, "the recorded state of the evolution is damaged");
   ByteReader in(bytes);
   SeparableState s;
-  if (in.Get<uint32_t>() != kVersion) return damaged;
+  const auto version = in.Get<uint32_t>();
+  if (version < 1 || version > kVersion) return damaged;
   static_cast<EvolutionCounters&>(s) = GetCounters(in);
   for (auto* values : {&s.mean, &s.deviation, &s.path1, &s.path2})
     if (!in.GetVector(*values)) return damaged;
+  if (version > 1 && !s.statistics.Get(in)) return damaged;
   s.scale = in.Get<double>();
   s.centre_mean = in.Get<double>();
   s.population_hash = in.Get<Digest>();
@@ -92,14 +99,15 @@ class SeparableEvolution::Members : public ParameterSource {
   const std::span<const uint64_t> keys_;
 };
 
-SeparableEvolution::SeparableEvolution(const SeparableSettings& settings,
-                                       const EvolutionBudget& budget, const EvolutionSetup& setup,
+SeparableEvolution::SeparableEvolution(const SeparableConfig& config, const EvolutionSetup& setup,
                                        double deviation, size_t paths)
-    : EvolutionAlgorithm(setup),
-      settings_(settings),
-      budget_(budget),
-      noise_(GetNoise(settings.noise)) {
+    : EvolutionAlgorithm(WithoutRecording(setup)),
+      settings_(config.members),
+      budget_(config.budget),
+      keeper_(config, setup.network),
+      noise_(GetNoise(config.members.noise)) {
   state_.mean = ZeroParameters();
+  state_.statistics = keeper_.Begin(initial_, state_.mean);
   state_.deviation.assign(parameters(), static_cast<float>(deviation));
   if (paths > 0) state_.path1.resize(parameters());
   if (paths > 1) state_.path2.resize(parameters());
@@ -119,13 +127,17 @@ Result<GenerationReport> SeparableEvolution::Step(const StopToken& stop) {
   std::vector<Task> tasks;
   for (uint32_t i = 0; i < members; ++i)
     for (size_t e = 0; e < episodes; ++e) tasks.push_back(player_.PopulationTask(i, e));
+  keeper_.Choose(player_, tasks);
   ASSIGN_OR_RETURN(const auto played,
                    PlayMembers(player_, std::move(tasks), episodes, Members(*this, keys),
-                               EpisodesOfNext(), stop, next, report));
+                               EpisodesOfNext(), stop, next, report, keeper_.Reduce()));
+  RETURN_IF_ERROR(keeper_.Add(played, next.statistics));
   report.fitness = MeanFitness(played, episodes);
 
   // 2 mean and deviations move
   report.metrics = Move(report.fitness, keys, next);
+  keeper_.Write(next.statistics, next.mean);
+  report.metrics["observations_seen"] = next.statistics.seen();
   double deviation = 0;
   for (const float d : next.deviation) deviation += next.scale * d;
   deviation /= static_cast<double>(parameters());
@@ -174,7 +186,8 @@ size_t SeparableEvolution::EpisodesOfNext() const {
 Status SeparableEvolution::RestoreState(std::string_view bytes) {
   ASSIGN_OR_RETURN(SeparableState state, SeparableState::Decode(bytes));
   if (state.mean.size() != state_.mean.size() || state.deviation.size() != parameters() ||
-      state.path1.size() != state_.path1.size() || state.path2.size() != state_.path2.size())
+      state.path1.size() != state_.path1.size() || state.path2.size() != state_.path2.size() ||
+      state.statistics.numbers() != state_.statistics.numbers())
     return {Code::kBadData, "the recorded state is of another network or algorithm"};
   state_ = std::move(state);
   player_.StartAfter(state_.generation, state_.frames);

@@ -15,6 +15,7 @@
 
 #include "evo/algorithms/algorithm.h"
 #include "evo/algorithms/ascent.h"
+#include "evo/algorithms/observation_statistics.h"
 
 namespace samara {
 
@@ -24,17 +25,29 @@ struct SeparableSettings {
   int64_t validation_episodes = 30;
   NoiseKind noise = NoiseKind::kNormal;
   bool mirrored = false;
+};
 
-  void Bind(ConfigTable& table, const std::string& name);
-  Status Check(const NetworkDescription& network, const std::string& name) const;
+// The parameters that they and CMA-ES share.
+class SeparableConfig : public StatisticsConfig {
+ public:
+  explicit SeparableConfig(const SeparableSettings& defaults)
+      : StatisticsConfig(1), members(defaults) {}
+  bool TakesInitialPolicy() const override { return true; }
+  Status Check(const NetworkDescription& network) const override;
+
+  SeparableSettings members;
+
+ protected:
+  void BindMembers(ConfigTable& config);
 };
 
 struct SeparableState : EvolutionCounters {
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;  // 1: without statistics of observations
   std::vector<float> mean, deviation;
-  double scale = 1;                 // of all deviations
-  std::vector<float> path1, path2;  // what an algorithm remembers of its steps; may be empty
-  double centre_mean = 0;           // of the mean's validation
+  double scale = 1;                  // of all deviations
+  std::vector<float> path1, path2;   // what an algorithm remembers of its steps; may be empty
+  ObservationStatistics statistics;  // of a `normalize` layer; else of nothing
+  double centre_mean = 0;            // of the mean's validation
   Digest population_hash{};
 
   EvolutionSummary Summary() const {
@@ -55,8 +68,8 @@ class SeparableEvolution : public EvolutionAlgorithm {
 
  protected:
   // The mean begins with zeros or the setup's initial policy, the deviations with `deviation`.
-  SeparableEvolution(const SeparableSettings& settings, const EvolutionBudget& budget,
-                     const EvolutionSetup& setup, double deviation, size_t paths);
+  SeparableEvolution(const SeparableConfig& config, const EvolutionSetup& setup, double deviation,
+                     size_t paths);
   size_t parameters() const { return network_.evolved_count; }  // that move, the first ones
   // Moves `next` by the members' fitness; returns metrics of its own.
   virtual nlohmann::json Move(std::span<const double> fitness, std::span<const uint64_t> keys,
@@ -72,6 +85,7 @@ class SeparableEvolution : public EvolutionAlgorithm {
   class Members;
   const SeparableSettings settings_;
   const EvolutionBudget budget_;
+  const StatisticsKeeper keeper_;
   const Noise& noise_;
   SeparableState state_;  // constant while episodes are played
 };

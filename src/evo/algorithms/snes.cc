@@ -10,17 +10,17 @@
 namespace samara {
 namespace {
 
-class SnesConfig : public EvolutionConfig {
+class SnesConfig : public SeparableConfig {
  public:
-  SeparableSettings members{.population = 100};
   double sigma = 0.1;  // of the first population
   double mean_learning_rate = 1, sigma_learning_rate = 0;
 
+  SnesConfig() : SeparableConfig({.population = 100}) {}
   std::unique_ptr<EvolutionConfig> Clone() const override {
     return std::make_unique<SnesConfig>(*this);
   }
   void Bind(ConfigTable& table) override {
-    members.Bind(table, "snes");
+    BindMembers(table);
     table.Add("snes.sigma", &sigma, {1e-12, 1e6}, "", "first standard deviation");
     table.Add("snes.mean_learning_rate", &mean_learning_rate, {0, 1000}, "",
               "learning rate of the mean");
@@ -30,17 +30,13 @@ class SnesConfig : public EvolutionConfig {
     BindBudget(table, "snes", budget);
   }
   std::string table() const override { return "snes"; }
-  bool TakesInitialPolicy() const override { return true; }
-  Status Check(const NetworkDescription& network) const override {
-    return members.Check(network, "snes");
-  }
   std::unique_ptr<EvolutionAlgorithm> Make(const EvolutionSetup& setup) const override;
 };
 
 class Snes : public SeparableEvolution {
  public:
   Snes(const SnesConfig& c, const EvolutionSetup& setup)
-      : SeparableEvolution(c.members, c.budget, setup, c.sigma, 0), config_(c) {}
+      : SeparableEvolution(c, setup, c.sigma, 0), config_(c) {}
 
  private:
   // mean += rate sigma sum u s, sigma *= exp(rate / 2 sum u (s^2 - 1))
