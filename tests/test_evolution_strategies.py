@@ -33,6 +33,8 @@ RUNS = {
     "map-elites": ["maze/hard-map-elites", *SHORT, "ga.population=20", "ga.generations=4", "ga.test_episodes=4"],
     "pgpe": ["classic/cartpole-pgpe", *SHORT, *short("pgpe", "pgpe.population=12")],
     "ars": ["classic/cartpole-ars", *SHORT, *short("ars", "ars.directions=6")],
+    "ars-normalized": ["mujoco/hopper-ars", *SHORT, "env.frames_max=200",
+                       *short("ars", "ars.directions=5", "ars.observation_share=0.5")],
     "snes": ["classic/cartpole-snes", *SHORT, *short("snes", "snes.population=12")],
     "cma-es": ["classic/cartpole-cma-es", *SHORT, *short("cma", "cma.population=12")],
     "sep-cma-es": ["classic/cartpole-sep-cma-es", *SHORT, *short("cma", "cma.population=12")],

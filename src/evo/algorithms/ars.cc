@@ -111,19 +111,12 @@ class Ars : public EvolutionAlgorithm {
 
     // 1 every direction plays with both signs
     const auto directions = static_cast<uint32_t>(config_.directions);
-    std::vector<uint64_t> keys;
-    std::vector<Task> tasks;
-    for (uint32_t k = 0; k < directions; ++k) {
-      keys.push_back(player_.Key(Purpose::kMutation, k));
-      for (const uint32_t member : {2 * k, 2 * k + 1})
-        tasks.push_back(player_.PopulationTask(member, 0));
-    }
+    const std::vector<uint64_t> keys = NoiseKeys(player_, directions);
+    std::vector<Task> tasks = PopulationTasks(player_, 2 * directions, 1);
     keeper_.Choose(player_, tasks);
     ASSIGN_OR_RETURN(const auto played,
-                     PlayMembers(player_, std::move(tasks), 1,
-                                 MirroredMembers(noise_, state_.centre.theta, config_.sigma, keys,
-                                                 network_.evolved_count),
-                                 EpisodesOfNext(), stop, next, report, keeper_.Reduce()));
+                     PlayMembers(player_, std::move(tasks), 1, Members(keys), EpisodesOfNext(),
+                                 stop, next, report, keeper_.Reduce()));
     RETURN_IF_ERROR(keeper_.Add(played, next.statistics));
     report.fitness = MeanFitness(played, 1);
 
@@ -177,8 +170,19 @@ class Ars : public EvolutionAlgorithm {
     return Status::Ok();
   }
   EvolutionSummary summary() const override { return state_.Summary(); }
+  std::vector<NamedCandidate> Candidates() const override {
+    return {{"centre", state_.centre.theta, state_.centre_mean}};
+  }
+  uint64_t MembersOfNext() const override { return 2 * static_cast<uint64_t>(config_.directions); }
+  Candidate MemberOfNext(uint64_t i) const override {
+    return MemberOf(Members(NoiseKeys(player_, i / 2 + 1)), i, network_.parameter_count);
+  }
 
  private:
+  MirroredMembers Members(std::span<const uint64_t> keys) const {
+    return {noise_, state_.centre.theta, config_.sigma, keys, network_.evolved_count};
+  }
+
   struct Weights {
     std::vector<double> values;  // by member; 0 where the direction is not used
     std::vector<double> used;

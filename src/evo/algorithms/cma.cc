@@ -98,12 +98,8 @@ class CmaEs : public EvolutionAlgorithm {
     // 1 every member plays mean + sigma A z
     const auto members = static_cast<uint32_t>(config_.members.population);
     const auto episodes = static_cast<size_t>(config_.members.episodes);
-    std::vector<uint64_t> keys;
-    std::vector<Task> tasks;
-    for (uint32_t i = 0; i < members; ++i) {
-      keys.push_back(player_.Key(Purpose::kMutation, i));
-      for (size_t e = 0; e < episodes; ++e) tasks.push_back(player_.PopulationTask(i, e));
-    }
+    const std::vector<uint64_t> keys = NoiseKeys(player_, members);
+    std::vector<Task> tasks = PopulationTasks(player_, members, episodes);
     keeper_.Choose(player_, tasks);
     ASSIGN_OR_RETURN(const auto played,
                      PlayMembers(player_, std::move(tasks), episodes, Members(search_, keys),
@@ -146,6 +142,15 @@ class CmaEs : public EvolutionAlgorithm {
     return Take(std::move(state));
   }
   EvolutionSummary summary() const override { return state_.Summary(); }
+  std::vector<NamedCandidate> Candidates() const override {
+    return {{"centre", state_.distribution.mean, state_.centre_mean}};
+  }
+  uint64_t MembersOfNext() const override {
+    return static_cast<uint64_t>(config_.members.population);
+  }
+  Candidate MemberOfNext(uint64_t i) const override {
+    return MemberOf(Members(search_, NoiseKeys(player_, i + 1)), i, network_.parameter_count);
+  }
 
  private:
   class Members : public ParameterSource {

@@ -190,6 +190,10 @@ class CmaMae : public EvolutionAlgorithm {
   std::string ArchiveCsv() const override;
   EvolutionSummary summary() const override { return state_.Summary(); }
   std::vector<NamedCandidate> Candidates() const override;
+  uint64_t MembersOfNext() const override { return members(); }
+  Candidate MemberOfNext(uint64_t i) const override {
+    return MemberOf(Members(*this, NoiseKeys(player_, i + 1)), i, network_.parameter_count);
+  }
 
  private:
   class Members : public ParameterSource {
@@ -235,15 +239,11 @@ Result<GenerationReport> CmaMae::Step(const StopToken& stop) {
 
   // 1 the members of every emitter play
   const auto episodes = static_cast<size_t>(config_.episodes);
-  std::vector<uint64_t> keys;
-  std::vector<Task> tasks;
-  for (uint32_t i = 0; i < members(); ++i) {
-    keys.push_back(player_.Key(Purpose::kMutation, i));
-    for (size_t e = 0; e < episodes; ++e) tasks.push_back(player_.PopulationTask(i, e));
-  }
+  const std::vector<uint64_t> keys = NoiseKeys(player_, members());
   const Members source(*this, keys);
-  ASSIGN_OR_RETURN(const auto played, PlayMembers(player_, std::move(tasks), episodes, source,
-                                                  EpisodesOfNext(), stop, next, report));
+  ASSIGN_OR_RETURN(const auto played,
+                   PlayMembers(player_, PopulationTasks(player_, members(), episodes), episodes,
+                               source, EpisodesOfNext(), stop, next, report));
   report.fitness = MeanFitness(played, episodes);
   // 2 the best return so far is the elite; its test, not counted in frames
   const uint32_t best = RankDescending(report.fitness)[0];

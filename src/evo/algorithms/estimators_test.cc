@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "core/bytes.h"
@@ -296,6 +297,29 @@ EpisodeResult Observed(const Task& task, std::span<const float> theta) {
   const auto bytes = std::as_bytes(std::span(row));
   result.recording.assign(bytes.begin(), bytes.end());
   return result;
+}
+
+TEST(EstimatorsTest, RebuildEachMemberThatPlays) {
+  const NetworkDescription network = Network("normalize, dense 4 tanh", 3, 2);
+  for (const char* name : kNames) {
+    std::map<uint64_t, std::vector<float>> played;
+    FakeEvaluator evaluator(network.parameter_count,
+                            [&](const Task& task, std::span<const float> theta) {
+                              if (task.role != Role::kEvaluate)
+                                played[task.policy.id].assign(theta.begin(), theta.end());
+                              return Observed(task, theta);
+                            });
+    const auto config = Config(name, {});
+    const auto a = config->Make({kSeed, network, evaluator, {}});
+    ASSERT_TRUE(a->Step(nullptr).ok());
+    const auto b = config->Make({kSeed, network, evaluator, {}});
+    ASSERT_TRUE(b->RestoreState(a->EncodeState()).ok());
+    ASSERT_TRUE(a->Step(nullptr).ok());
+    EXPECT_EQ(b->MembersOfNext(), played.size()) << name;
+    for (const auto& [i, theta] : played)
+      EXPECT_EQ(std::get<std::vector<float>>(b->MemberOfNext(i)), theta) << name << " " << i;
+    EXPECT_EQ(a->Candidates().front().name, "centre");
+  }
 }
 
 // Version 2 of ARS, and the same for the others.

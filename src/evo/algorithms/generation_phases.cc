@@ -6,6 +6,29 @@
 
 namespace samara {
 
+std::vector<uint64_t> NoiseKeys(const GenerationPlayer& player, uint64_t count) {
+  std::vector<uint64_t> keys;
+  keys.reserve(count);
+  for (uint64_t k = 0; k < count; ++k) keys.push_back(player.Key(Purpose::kMutation, k));
+  return keys;
+}
+
+std::vector<Task> PopulationTasks(const GenerationPlayer& player, uint64_t members,
+                                  size_t episodes) {
+  std::vector<Task> tasks;
+  tasks.reserve(members * episodes);
+  for (uint64_t i = 0; i < members; ++i)
+    for (size_t e = 0; e < episodes; ++e)
+      tasks.push_back(player.PopulationTask(static_cast<uint32_t>(i), e));
+  return tasks;
+}
+
+std::vector<float> MemberOf(const ParameterSource& members, uint64_t i, size_t count) {
+  std::vector<float> parameters(count);
+  members.Write({static_cast<uint32_t>(i), 0}, parameters);
+  return parameters;
+}
+
 Result<std::vector<EpisodeResult>> PlayMembers(GenerationPlayer& player, std::vector<Task> tasks,
                                                size_t episodes, const ParameterSource& members,
                                                size_t episodes_total, const StopToken& stop,

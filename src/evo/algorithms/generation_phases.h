@@ -12,6 +12,14 @@
 
 namespace samara {
 
+// Keys of the noise of the members, or pairs, that play next: each its own.
+std::vector<uint64_t> NoiseKeys(const GenerationPlayer& player, uint64_t count);
+// Episodes 0 to `episodes` - 1 of each member, member by member.
+std::vector<Task> PopulationTasks(const GenerationPlayer& player, uint64_t members,
+                                  size_t episodes);
+// The parameters of member i, `count` numbers.
+std::vector<float> MemberOf(const ParameterSource& members, uint64_t i, size_t count);
+
 // Plays `tasks`, `episodes` of each member in order, and adds them to the counters of `next`, their
 // frames and time to `report`. `reduce`: what GenerationPlan says. kTryAgain: stopped.
 Result<std::vector<EpisodeResult>> PlayMembers(GenerationPlayer& player, std::vector<Task> tasks,

@@ -22,7 +22,7 @@ Result<MirroredEs::Population> MirroredEs::Play(std::span<const float> centre, c
   const auto members = [&](std::span<const uint64_t> keys) {
     return MirroredMembers(noise_, centre, rule.sigma, keys, network_.evolved_count);
   };
-  Population population{.keys = NoiseKeys(es_.pairs())};
+  Population population{.keys = NoiseKeys(player_, es_.pairs())};
   std::vector<uint64_t>& keys = population.keys;
   std::vector<EpisodeResult>& played = population.episodes;
   ASSIGN_OR_RETURN(played,
@@ -31,7 +31,7 @@ Result<MirroredEs::Population> MirroredEs::Play(std::span<const float> centre, c
   const SteadyTime further = Now();
   while (const uint32_t more = es_.FurtherPairs(keys.size(), next.steps - steps_before)) {
     const std::vector<Task> tasks = Tasks(rule, 2 * keys.size(), 2 * (keys.size() + more));
-    keys = NoiseKeys(keys.size() + more);
+    keys = NoiseKeys(player_, keys.size() + more);
     ASSIGN_OR_RETURN(const auto results,
                      player_.PlayFurther(tasks, static_cast<uint32_t>(played.size()), members(keys),
                                          stop, rule.reduce));
@@ -49,18 +49,9 @@ Result<MirroredEs::Population> MirroredEs::Play(std::span<const float> centre, c
 
 std::vector<float> MirroredEs::Member(std::span<const float> centre, double sigma,
                                       uint64_t i) const {
-  std::vector<float> parameters(network_.parameter_count);
   const uint64_t key = player_.Key(Purpose::kMutation, i / 2);
-  MirroredMembers(noise_, centre, sigma, {&key, 1}, network_.evolved_count)
-      .Write({static_cast<uint32_t>(i % 2), 0}, parameters);
-  return parameters;
-}
-
-std::vector<uint64_t> MirroredEs::NoiseKeys(uint64_t pairs) const {
-  std::vector<uint64_t> keys;
-  keys.reserve(pairs);
-  for (uint64_t j = 0; j < pairs; ++j) keys.push_back(player_.Key(Purpose::kMutation, j));
-  return keys;
+  return MemberOf(MirroredMembers(noise_, centre, sigma, {&key, 1}, network_.evolved_count), i % 2,
+                  network_.parameter_count);
 }
 
 std::vector<Task> MirroredEs::Tasks(const PlayRule& rule, uint64_t first, uint64_t end) const {

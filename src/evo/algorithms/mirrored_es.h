@@ -41,7 +41,6 @@ class MirroredEs : public EvolutionAlgorithm {
   const int64_t frames_per_step_;
 
  private:
-  std::vector<uint64_t> NoiseKeys(uint64_t pairs) const;
   // Episodes of members `first` to `end` - 1.
   std::vector<Task> Tasks(const PlayRule& rule, uint64_t first, uint64_t end) const;
 };

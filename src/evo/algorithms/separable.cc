@@ -121,12 +121,8 @@ Result<GenerationReport> SeparableEvolution::Step(const StopToken& stop) {
   // 1 every member plays
   const auto members = static_cast<uint32_t>(settings_.population);
   const auto episodes = static_cast<size_t>(settings_.episodes);
-  std::vector<uint64_t> keys;
-  for (uint32_t k = 0; k < (settings_.mirrored ? members / 2 : members); ++k)
-    keys.push_back(player_.Key(Purpose::kMutation, k));
-  std::vector<Task> tasks;
-  for (uint32_t i = 0; i < members; ++i)
-    for (size_t e = 0; e < episodes; ++e) tasks.push_back(player_.PopulationTask(i, e));
+  const std::vector<uint64_t> keys = NoiseKeys(player_, settings_.mirrored ? members / 2 : members);
+  std::vector<Task> tasks = PopulationTasks(player_, members, episodes);
   keeper_.Choose(player_, tasks);
   ASSIGN_OR_RETURN(const auto played,
                    PlayMembers(player_, std::move(tasks), episodes, Members(*this, keys),
@@ -175,6 +171,10 @@ void SeparableEvolution::ForMoments(std::span<const uint64_t> keys, std::span<co
               }
               body(first, of_a, of_b);
             });
+}
+
+Candidate SeparableEvolution::MemberOfNext(uint64_t i) const {
+  return MemberOf(Members(*this, NoiseKeys(player_, i + 1)), i, network_.parameter_count);
 }
 
 size_t SeparableEvolution::EpisodesOfNext() const {

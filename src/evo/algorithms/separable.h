@@ -65,6 +65,11 @@ class SeparableEvolution : public EvolutionAlgorithm {
   std::string EncodeState() const override { return state_.Encode(); }
   Status RestoreState(std::string_view bytes) override;
   EvolutionSummary summary() const override { return state_.Summary(); }
+  std::vector<NamedCandidate> Candidates() const override {
+    return {{"centre", state_.mean, state_.centre_mean}};
+  }
+  uint64_t MembersOfNext() const override { return static_cast<uint64_t>(settings_.population); }
+  Candidate MemberOfNext(uint64_t i) const override;
 
  protected:
   // The mean begins with zeros or the setup's initial policy, the deviations with `deviation`.
