@@ -121,11 +121,9 @@ class Ars : public EvolutionAlgorithm {
     report.fitness = MeanFitness(played, 1);
 
     // 2 returns of the best directions, 0 of the others; their deviation divides the step
-    std::vector<double> returns = report.fitness;
-    for (size_t i = 0; i < returns.size(); ++i) {
-      returns[i] -= config_.shift * played[i].steps;
-      if (!std::isfinite(returns[i])) returns[i] = 0;  // such a direction is not among the best
-    }
+    std::vector<double> returns = ShiftedFitness(played, 1, config_.shift);
+    for (double& r : returns)
+      if (!std::isfinite(r)) r = 0;  // such a direction is not among the best
     const Weights weights = Best(report.fitness, returns);
     const double deviation = Deviation(weights);
     const auto b = static_cast<double>(std::min(config_.top, config_.directions));

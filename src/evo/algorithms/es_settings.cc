@@ -33,6 +33,9 @@ void EsSettings::Bind(ConfigTable& table) {
   table.Add("es.shaping", &shaping, kShapingNames,
             "transform of fitness for the update; novelty searches: centered_rank alone",
             OnResume::kMustMatchAdded);
+  table.Add("es.shift", &shift, {-1e6, 1e6}, "",
+            "subtracted from the reward of each step of a member: the bonus of staying alive",
+            OnResume::kMustMatchAdded);
   table.Add("es.grad_scale", &grad_scale, kGradientScaleNames,
             "divisor of the gradient: members, or members times sigma", OnResume::kMustMatchAdded);
   table.Add("es.optimizer", &ascent.kind, kAscentNames,

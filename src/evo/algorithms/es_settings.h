@@ -40,6 +40,7 @@ struct EsSettings {
   int64_t schedule_length = 1000;
   NoiseKind noise = NoiseKind::kNormal;
   Shaping shaping = Shaping::kCentredRank;
+  double shift = 0;  // subtracted from the reward of every step, for the update
   GradientScale grad_scale = GradientScale::kReference;
   AscentRule ascent{.kind = AscentKind::kAdam, .momentum = 0.9, .weight_decay = 0.005};
   double learning_rate = 0.01;

@@ -104,6 +104,28 @@ TEST(ArsTest, TakesThePublishedStep) {
   }
 }
 
+// A bonus for each step, and the shift that takes it away again.
+TEST(ArsTest, AShiftTakesABonusOfStayingAliveAway) {
+  const NetworkDescription network = Network("linear", 3, 2);
+  for (const std::string name : {"ars", "es"}) {
+    const auto mean = [&](const std::string& shift, double bonus) {
+      FakeEvaluator evaluator(
+          network.parameter_count, [bonus](const Task& task, std::span<const float> theta) {
+            const auto steps = static_cast<uint32_t>(1 + task.episode.seed % 90);
+            return EpisodeResult{.fitness = Fitness(theta) + bonus * static_cast<double>(steps),
+                                 .steps = steps};
+          });
+      const auto algorithm =
+          Config(name, {(name + ".shift=" + shift).c_str()})->Make({kSeed, network, evaluator, {}});
+      for (int g = 0; g < 3; ++g) EXPECT_TRUE(algorithm->Step(nullptr).ok());
+      return MeanOf(*algorithm);
+    };
+    const std::vector<float> plain = mean("0", 0), shifted = mean("2", 2), longest = mean("0", 2);
+    for (size_t i = 0; i < plain.size(); ++i) EXPECT_NEAR(shifted[i], plain[i], 1e-5) << name;
+    EXPECT_NE(longest, plain) << name;
+  }
+}
+
 TEST(PgpeTest, TakesClipUpsStep) {
   const First first(
       *Config("pgpe", {"pgpe.population=10", "pgpe.max_speed=0.2", "pgpe.shaping=zscore"}));

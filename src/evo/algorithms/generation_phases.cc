@@ -58,6 +58,14 @@ std::vector<double> MeanFitness(std::span<const EpisodeResult> played, size_t ep
   return std::move(means.fitness);
 }
 
+std::vector<double> ShiftedFitness(std::span<const EpisodeResult> played, size_t episodes,
+                                   double shift) {
+  std::vector<double> fitness = MeanFitness(played, episodes);
+  for (size_t i = 0; i < played.size(); ++i)
+    fitness[i / episodes] -= shift * played[i].steps / static_cast<double>(episodes);
+  return fitness;
+}
+
 Status TestPolicy(GenerationPlayer& player, std::span<const float> policy, size_t episodes,
                   const StopToken& stop, EvolutionCounters& next, GenerationReport& report) {
   const SteadyTime start = Now();
