@@ -346,12 +346,10 @@ void PopulationKernel::PackLayer(size_t index, std::span<const float> canonical,
     return;
   }
   const auto weights = part(layer.weight_offset, layer.weight_count);
-  if (layer.kind == Layer::Kind::kDiagonal || !layer.bias) {
-    const std::vector<float> zeros(U(layer.out));
-    if (!layer.bias) return plan_->PackMatrix(weights, zeros, step.matrix, packed);
-    return plan_->PackMatrix(DiagonalMatrix(weights), zeros, step.matrix, packed);
-  }
-  const auto bias = part(layer.bias_offset, U(layer.columns()));
+  const std::vector<float> zeros(layer.bias ? 0 : U(layer.columns()));
+  const auto bias = layer.bias ? part(layer.bias_offset, U(layer.columns())) : std::span(zeros);
+  if (layer.kind == Layer::Kind::kDiagonal)
+    return plan_->PackMatrix(DiagonalMatrix(weights), bias, step.matrix, packed);
   if (layer.kind != Layer::Kind::kConv) {
     plan_->PackMatrix(weights, bias, step.matrix, packed);
     if (layer.recurrent())

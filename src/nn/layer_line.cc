@@ -168,6 +168,7 @@ Result<Layer> ReadLayer(Words& words, size_t times, Stage& stage) {
     layer.name = kOutputName;
     if (words.Take("diagonal")) {
       layer.kind = Layer::Kind::kDiagonal;
+      layer.bias = false;
     } else {
       layer.bias = !words.Take("no_bias");
       RETURN_IF_ERROR(

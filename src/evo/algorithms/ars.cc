@@ -121,7 +121,7 @@ class Ars : public EvolutionAlgorithm {
     report.fitness = MeanFitness(played, 1);
 
     // 2 returns of the best directions, 0 of the others; their deviation divides the step
-    std::vector<double> returns = ShiftedFitness(played, 1, config_.shift);
+    std::vector<double> returns = ShiftedFitness(report.fitness, played, config_.shift);
     for (double& r : returns)
       if (!std::isfinite(r)) r = 0;  // such a direction is not among the best
     const Weights weights = Best(report.fitness, returns);

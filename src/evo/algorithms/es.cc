@@ -116,8 +116,7 @@ Result<GenerationReport> EvolutionStrategy::Step(const StopToken& stop) {
   const SteadyTime ascent = Now();
   const double rate = es_.LearningRateAfter(state_);
   const std::vector<double> weights =
-      Shape(es_.shaping,
-            ShiftedFitness(population.episodes, static_cast<size_t>(es_.episodes), es_.shift));
+      Shape(es_.shaping, ShiftedFitness(report.fitness, population.episodes, es_.shift));
   const AscentReport moved =
       Ascend(noise_, population.keys, weights, es_.Divisor(weights.size(), rule.sigma),
              es_.RuleFor(network_), rate, next.centre, Cores());

@@ -162,14 +162,8 @@ TEST(EsTest, GoesOnFromItsStateAndKeptEpisodes) {
   EXPECT_EQ(played, whole.played());
 }
 
-// Observations of (member, 1), recorded where the task says so.
 EpisodeResult Observed(const Task& task, std::span<const float> theta) {
-  EpisodeResult result = Score(task, theta);
-  if (task.episode.record != RecordKind::kObservations) return result;
-  const std::vector<float> rows = {static_cast<float>(task.policy.id), 1, 2};
-  const auto bytes = std::as_bytes(std::span(rows));
-  result.recording.assign(bytes.begin(), bytes.end());
-  return result;
+  return WithObservation(task, Score(task, theta));
 }
 
 TEST(EsTest, StatisticsOfObservationsComeFromAShareOfTheEpisodesAndAreNotEvolved) {

@@ -311,14 +311,8 @@ TEST(EstimatorsTest, GoOnFromAStateOfTheFirstVersion) {
   }
 }
 
-// Observations of (member, 1, 2), recorded where the task says so.
 EpisodeResult Observed(const Task& task, std::span<const float> theta) {
-  EpisodeResult result = Play(task, theta);
-  if (task.episode.record != RecordKind::kObservations) return result;
-  const std::vector<float> row = {static_cast<float>(task.policy.id), 1, 2};
-  const auto bytes = std::as_bytes(std::span(row));
-  result.recording.assign(bytes.begin(), bytes.end());
-  return result;
+  return WithObservation(task, Play(task, theta));
 }
 
 TEST(EstimatorsTest, RebuildEachMemberThatPlays) {

@@ -58,9 +58,9 @@ std::vector<double> MeanFitness(std::span<const EpisodeResult> played, size_t ep
   return std::move(means.fitness);
 }
 
-std::vector<double> ShiftedFitness(std::span<const EpisodeResult> played, size_t episodes,
-                                   double shift) {
-  std::vector<double> fitness = MeanFitness(played, episodes);
+std::vector<double> ShiftedFitness(std::vector<double> fitness,
+                                   std::span<const EpisodeResult> played, double shift) {
+  const size_t episodes = played.size() / fitness.size();
   for (size_t i = 0; i < played.size(); ++i)
     fitness[i / episodes] -= shift * played[i].steps / static_cast<double>(episodes);
   return fitness;

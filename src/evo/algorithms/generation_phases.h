@@ -29,9 +29,9 @@ Result<std::vector<EpisodeResult>> PlayMembers(GenerationPlayer& player, std::ve
                                                std::function<void(EpisodeResult&)> reduce = {});
 // Mean fitness of each member.
 std::vector<double> MeanFitness(std::span<const EpisodeResult> played, size_t episodes);
-// The same less `shift` for each step: fitness without a bonus of staying alive.
-std::vector<double> ShiftedFitness(std::span<const EpisodeResult> played, size_t episodes,
-                                   double shift);
+// The mean fitness less `shift` for each step: without a bonus of staying alive.
+std::vector<double> ShiftedFitness(std::vector<double> fitness,
+                                   std::span<const EpisodeResult> played, double shift);
 
 // Tests a policy on fresh episodes that count for nothing, and adds them to `next` and `report`.
 // kTryAgain: stopped.

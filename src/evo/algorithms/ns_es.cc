@@ -174,8 +174,7 @@ Result<GenerationReport> NoveltySearch::Step(const StopToken& stop) {
   // 4 the centre goes up the gradient of the ranks of novelty, of return, or of both
   const SteadyTime ascent = Now();
   const std::vector<double> weights = Weights(
-      state_.weight,
-      ShiftedFitness(population.episodes, static_cast<size_t>(es_.episodes), es_.shift), novelty);
+      state_.weight, ShiftedFitness(report.fitness, population.episodes, es_.shift), novelty);
   const double rate = es_.LearningRateAfter(state_);
   const AscentReport moved =
       Ascend(noise_, population.keys, weights, es_.Divisor(weights.size(), rule.sigma),

@@ -35,6 +35,15 @@ inline std::unique_ptr<PolicyModel> ModelFor(const EnvironmentFactory& factory,
                                        spec.action);
 }
 
+// Adds the observation (member, 1, 2) to `result` where the task says that they are recorded.
+inline EpisodeResult WithObservation(const Task& task, EpisodeResult result) {
+  if (task.episode.record != RecordKind::kObservations) return result;
+  const std::vector<float> row = {static_cast<float>(task.policy.id), 1, 2};
+  const auto bytes = std::as_bytes(std::span(row));
+  result.recording.assign(bytes.begin(), bytes.end());
+  return result;
+}
+
 // Doubles as bits: NaN equals NaN.
 inline std::vector<uint64_t> BitsOf(const std::vector<double>& values) {
   std::vector<uint64_t> bits;
